@@ -1,0 +1,47 @@
+# fedhpc_add_test(NAME <name> SOURCES <files> [RANKS <n>...] [LABELS <labels>...] [TIMEOUT <s>]
+#                 [LIBRARIES <targets>...] [NO_PCH])
+#
+# Builds one GoogleTest binary and registers it once per number of ranks (1: started directly, no
+# launcher), with labels ranks_<n>, a time-out and a processor count, so that `ctest -j` does not
+# oversubscribe the machine and `ctest -L ranks_4` selects by ranks.
+function(fedhpc_add_test)
+  cmake_parse_arguments(arg "NO_PCH" "NAME;TIMEOUT" "SOURCES;RANKS;LABELS;LIBRARIES" ${ARGN})
+  if(NOT arg_RANKS)
+    set(arg_RANKS 1)
+  endif()
+  if(NOT arg_TIMEOUT)
+    set(arg_TIMEOUT 300)
+  endif()
+  add_executable(${arg_NAME} ${arg_SOURCES})
+  target_link_libraries(${arg_NAME} PRIVATE fedhpc_test_main ${arg_LIBRARIES})
+  target_include_directories(${arg_NAME} PRIVATE "${PROJECT_SOURCE_DIR}/tests" "${PROJECT_SOURCE_DIR}/src")
+  if(NOT arg_NO_PCH AND TARGET fedhpc)
+    target_precompile_headers(${arg_NAME} REUSE_FROM fedhpc)
+  endif()
+  set_target_properties(${arg_NAME} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tests")
+  foreach(_ranks IN LISTS arg_RANKS)
+    fedhpc_register(NAME ${arg_NAME}.ranks_${_ranks} RANKS ${_ranks} TIMEOUT ${arg_TIMEOUT}
+                    LABELS ${arg_LABELS} COMMAND $<TARGET_FILE:${arg_NAME}>)
+  endforeach()
+endfunction()
+
+# fedhpc_register(NAME <name> COMMAND <command>... [RANKS <n>] [LABELS <labels>...] [TIMEOUT <s>])
+# Registers any command as a test, under the launcher when RANKS is above 1.
+function(fedhpc_register)
+  cmake_parse_arguments(arg "" "NAME;RANKS;TIMEOUT" "COMMAND;LABELS" ${ARGN})
+  if(NOT arg_RANKS)
+    set(arg_RANKS 1)
+  endif()
+  if(NOT arg_TIMEOUT)
+    set(arg_TIMEOUT 300)
+  endif()
+  set(_launcher "")
+  if(arg_RANKS GREATER 1)
+    set(_launcher "${MPIEXEC_EXECUTABLE}" ${MPIEXEC_NUMPROC_FLAG} ${arg_RANKS} --oversubscribe --bind-to none)
+  endif()
+  add_test(NAME ${arg_NAME} COMMAND ${_launcher} ${arg_COMMAND}
+           WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}")
+  set_tests_properties(${arg_NAME} PROPERTIES
+    LABELS "ranks_${arg_RANKS};${arg_LABELS}" TIMEOUT ${arg_TIMEOUT} PROCESSORS ${arg_RANKS}
+    SKIP_RETURN_CODE 77 ENVIRONMENT "${FEDHPC_TEST_ENVIRONMENT}")
+endfunction()
