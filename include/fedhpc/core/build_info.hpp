@@ -1,0 +1,18 @@
+#pragma once
+
+#include <string>
+
+namespace fedhpc {
+
+/// What this build is made of, for --version, the start-up table and the result file.
+struct BuildInfo {
+  std::string version;   ///< "0.1.0"
+  std::string commit;    ///< 12 hex digits, "-modified" when the tree had changes
+  std::string torch;     ///< version of LibTorch
+  std::string compiler;  ///< name, version, build type, -march
+  std::string nccl;      ///< version, or "no nccl"
+};
+
+BuildInfo build_info();
+
+}  // namespace fedhpc

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "fedhpc/core/options.hpp"
+
+namespace fedhpc {
+
+/// One `key = value` as a person wrote it, and where.
+struct Assignment {
+  std::string key;
+  std::string value;
+  Origin origin;
+};
+
+/// Reads an INI file (sections, `key = value`, `#` comments) with Boost.Program_options. Throws
+/// ConfigError naming file and line for a file that cannot be read, a malformed line, a key outside
+/// any section or given twice.
+std::vector<Assignment> read_ini(const std::string& path);
+
+/// The same for INI text in memory; `name` stands for the path in messages.
+std::vector<Assignment> parse_ini(const std::string& text, const std::string& name);
+
+/// Splits `--section.key=value` arguments. Throws ConfigError for anything else and for a key given
+/// twice.
+std::vector<Assignment> parse_command_line(const std::vector<std::string>& arguments);
+
+/// The value the highest level gives `key`, or `fallback`.
+std::string lookup(const std::vector<Assignment>& assignments, const std::string& key,
+                   const std::string& fallback);
+
+}  // namespace fedhpc

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <source_location>
+#include <sstream>
+#include <stdexcept>
+#include <string>
+
+namespace fedhpc {
+
+/// Base of all errors a user can meet; `what()` is one complete sentence.
+class Error : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+/// A configuration that cannot be run: names key, value, what is allowed. Same on all ranks; exit 2.
+class ConfigError : public Error {
+ public:
+  using Error::Error;
+};
+
+/// A data or partition file that cannot be used: names file and place. Agreed over ranks; exit 2.
+class DataError : public Error {
+ public:
+  using Error::Error;
+};
+
+/// Concatenates its arguments with operator<<.
+template <typename... Parts>
+std::string concat(const Parts&... parts) {
+  std::ostringstream stream;
+  (stream << ... << parts);
+  return stream.str();
+}
+
+/// Throws std::logic_error with the place of the call: a broken precondition is our own bug.
+void require(bool condition, const char* what,
+             std::source_location place = std::source_location::current());
+
+}  // namespace fedhpc

@@ -1,0 +1,138 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace fedhpc {
+
+/// Where a value comes from; a higher level wins.
+enum class Level { Default, File, CommandLine };
+
+/// A level and, for messages, the place: "run.ini:12" or "command line".
+struct Origin {
+  Level level = Level::Default;
+  std::string place;
+};
+
+/// An interval of numbers a key accepts.
+template <typename T>
+struct Bounds {
+  T low = std::numeric_limits<T>::lowest();
+  T high = std::numeric_limits<T>::max();
+  bool low_open = false;
+  bool high_open = false;
+};
+
+template <typename T>
+Bounds<T> at_least(T low) {
+  return {.low = low};
+}
+template <typename T>
+Bounds<T> above(T low) {
+  return {.low = low, .low_open = true};
+}
+template <typename T>
+Bounds<T> between(T low, T high) {
+  return {.low = low, .high = high};
+}
+template <typename T>
+Bounds<T> above_up_to(T low, T high) {
+  return {.low = low, .high = high, .low_open = true};
+}
+
+/// The names an enumeration has in a configuration.
+template <typename E>
+using Names = std::vector<std::pair<std::string_view, E>>;
+
+/// All keys of a run, each declared once where it is used: name, variable, allowed values, meaning.
+/// A variable's value at declaration is the default.
+class OptionSet {
+ public:
+  struct Entry {
+    std::string key;      ///< "section.name"
+    std::string help;     ///< one sentence
+    std::string allowed;  ///< "a number above 0", "one of: a, b"
+    std::string default_text;
+    std::function<void(const std::string&)> parse;  ///< throws std::invalid_argument when not allowed
+    std::function<std::string()> print;
+    Origin origin;
+  };
+
+  void add(std::string key, std::int64_t& value, Bounds<std::int64_t> bounds, std::string help);
+  void add(std::string key, double& value, Bounds<double> bounds, std::string help);
+  void add(std::string key, bool& value, std::string help);
+  /// Free text. `pattern` describes what is allowed, for messages.
+  void add(std::string key, std::string& value, std::string help,
+           std::string allowed = "any non-empty text");
+  /// A comma-separated list of positive integers, e.g. "500,200".
+  void add(std::string key, std::vector<std::int64_t>& value, std::string help);
+  /// A comma-separated subset of `choices`.
+  void add(std::string key, std::vector<std::string>& value, std::vector<std::string> choices,
+           std::string help);
+  /// One name of a registry.
+  void add_choice(std::string key, std::string& value, std::vector<std::string> choices,
+                  std::string help);
+  template <typename E>
+  void add(std::string key, E& value, Names<E> names, std::string help);
+
+  /// Gives `key` the value `text` unless a higher level has set it already; the same level again
+  /// overwrites. Throws ConfigError for an unknown key (with the nearest one) or a value not allowed.
+  void assign(const std::string& key, const std::string& text, const Origin& origin);
+
+  bool contains(std::string_view key) const;
+  const Entry& entry(std::string_view key) const;
+  /// Level::Default when nobody set the key.
+  const Origin& origin(std::string_view key) const { return entry(key).origin; }
+  /// Overwrites what `key` is said to come from, e.g. when a default follows from another key.
+  void set_origin(std::string_view key, Origin origin);
+  const std::vector<Entry>& entries() const { return entries_; }
+
+  /// The full configuration as INI text, one section after the other in order of declaration.
+  std::string to_ini() const;
+
+ private:
+  Entry& find(std::string_view key);
+  void insert(Entry entry);
+
+  std::vector<Entry> entries_;
+};
+
+/// The candidate nearest to `word` by edit distance (swapped neighbours count 1), or "" when none is
+/// close enough to be a likely slip.
+std::string nearest(std::string_view word, const std::vector<std::string>& candidates);
+
+/// "a, b, c".
+std::string join(const std::vector<std::string>& words, std::string_view separator = ", ");
+
+template <typename E>
+void OptionSet::add(std::string key, E& value, Names<E> names, std::string help) {
+  std::vector<std::string> words;
+  for (const auto& [name, unused] : names) words.emplace_back(name);
+  Entry entry;
+  entry.key = std::move(key);
+  entry.help = std::move(help);
+  entry.allowed = "one of: " + join(words);
+  entry.parse = [&value, names](const std::string& text) {
+    for (const auto& [name, candidate] : names) {
+      if (name == text) {
+        value = candidate;
+        return;
+      }
+    }
+    throw std::invalid_argument("unknown name");
+  };
+  entry.print = [&value, names] {
+    for (const auto& [name, candidate] : names) {
+      if (candidate == value) return std::string(name);
+    }
+    return std::string("?");
+  };
+  insert(std::move(entry));
+}
+
+}  // namespace fedhpc

@@ -1,0 +1,46 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "fedhpc/core/tensor.hpp"
+#include "fedhpc/data/options.hpp"
+
+namespace fedhpc {
+
+/// Samples in memory, one row each.
+struct Samples {
+  Tensor features;  // [S, D] uint8 (raw pixels) or float64
+  Tensor labels;    // [S] int64, 0..K-1
+};
+
+/// A source of samples, counted from 0: the official training set followed by the official test set.
+class Dataset {
+ public:
+  virtual ~Dataset() = default;
+
+  virtual std::vector<std::int64_t> shape() const = 0;  ///< of one sample, e.g. {1, 28, 28}
+  virtual std::int64_t classes() const = 0;             ///< K
+  virtual std::int64_t num_train() const = 0;           ///< official training samples
+  virtual std::int64_t num_test() const = 0;            ///< official test samples, 0 when there are none
+  /// The label of every sample, training then test: [num_train + num_test].
+  virtual std::vector<std::int64_t> labels() const = 0;
+  /// The samples asked for, in that order (ids may repeat). Throws DataError naming file and offset.
+  virtual Samples read(std::span<const std::int64_t> ids) const = 0;
+  /// For data made of natural clients: the client of every sample, [num_train + num_test]; else empty.
+  virtual std::vector<std::int64_t> natural_clients() const { return {}; }
+
+  std::int64_t features() const;  ///< D, the product of shape()
+};
+
+/// Opens `data.name`. Throws ConfigError for options that do not fit it, DataError for a missing,
+/// truncated, corrupt or mismatched file (naming file, offset and remedy).
+std::unique_ptr<Dataset> open_dataset(const DataOptions& options);
+
+/// Name and one sentence of each data set, in order of the registry table.
+const std::vector<std::pair<std::string, std::string>>& dataset_registry();
+
+}  // namespace fedhpc

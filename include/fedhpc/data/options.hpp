@@ -1,0 +1,43 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "fedhpc/core/options.hpp"
+
+namespace fedhpc {
+
+enum class DataSplit { Client, Official };
+enum class PartitionRule { Iid, Dirichlet, Labels, Natural, File };
+enum class LabelsRule { Random, LeastUsed, Consecutive };
+enum class Standardize { None, Unit, Half };
+
+/// The `data.*` keys.
+struct DataOptions {
+  std::string name = "glyphs";
+  std::string dir;  ///< empty: $FEDHPC_DATA
+  DataSplit split = DataSplit::Client;
+  PartitionRule partition = PartitionRule::Iid;
+  std::string partition_file;
+  std::int64_t clients = 20;
+  double alpha = 0.5;
+  std::int64_t labels_per_client = 2;
+  LabelsRule labels_rule = LabelsRule::Random;
+  double train_fraction = 0.75;
+  std::int64_t train_per_class = 0;
+  std::int64_t test_per_class = 0;
+  std::int64_t min_samples = 10;
+  Standardize standardize = Standardize::Unit;
+  std::int64_t seed = 0;  ///< follows run.seed when not set
+
+  // generators
+  std::int64_t samples_per_client = 200;
+  std::int64_t features = 60;
+  std::int64_t classes = 10;
+  double synthetic_alpha = 0.5;
+  double synthetic_beta = 0.5;
+
+  void declare(OptionSet& options);
+};
+
+}  // namespace fedhpc

@@ -1,0 +1,51 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "fedhpc/data/dataset.hpp"
+#include "fedhpc/data/options.hpp"
+
+namespace fedhpc {
+
+/// One list of sample ids per client, stored one after the other.
+struct SampleLists {
+  std::vector<std::int64_t> offsets{0};  // [N + 1]
+  std::vector<std::int64_t> samples;     // [offsets[N]]
+
+  std::int64_t size() const { return static_cast<std::int64_t>(offsets.size()) - 1; }
+  std::int64_t count(std::int64_t client) const;
+  std::span<const std::int64_t> of(std::int64_t client) const;
+  void append(std::span<const std::int64_t> list);
+};
+
+/// Which sample belongs to which client, for training and for testing.
+struct Partition {
+  SampleLists train;
+  SampleLists test;
+  std::vector<std::int32_t> edge_of_client;  // [N], or empty when the file does not say
+
+  std::int64_t clients() const { return train.size(); }
+};
+
+/// Assigns samples to clients (data.partition) and splits each client's samples into training and test
+/// (data.train_fraction or data.train_per_class / test_per_class; data.split=official partitions the
+/// official training set only and gives clients no test samples). Ids of a client are ascending. A
+/// function of the options and the labels alone: the same on every rank. Throws ConfigError for an
+/// impossible request (naming what is needed and what there is), DataError for a bad partition file.
+Partition make_partition(const DataOptions& options, const Dataset& dataset);
+
+/// Reads a partition as written by `run.save=partition` or standing at the root of a file
+/// (SEMANTICS: files). Throws DataError naming file and data set for anything missing or inconsistent.
+Partition read_partition(const std::string& path, std::int64_t num_samples);
+
+/// Clients hold a training sample that is a test sample elsewhere: how many samples.
+std::int64_t leaked_samples(const Partition& partition);
+
+/// Name and one sentence of each partitioner.
+const std::vector<std::pair<std::string, std::string>>& partitioner_registry();
+
+}  // namespace fedhpc

@@ -1,0 +1,107 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <hdf5.h>
+
+#include "fedhpc/core/error.hpp"
+
+/// HDF5 handles with one owner each, and the few calls the project needs. Private to code that reads or
+/// writes files; every failure becomes an Error that names the file or object. Not thread-safe.
+namespace fedhpc::h5 {
+
+/// Owns one HDF5 identifier. A move leaves H5I_INVALID_HID; the destructor never throws.
+class Handle {
+ public:
+  using Close = herr_t (*)(hid_t);
+  Handle() = default;
+  Handle(hid_t id, Close close) : id_(id), close_(close) {}
+  ~Handle() { reset(); }
+  Handle(Handle&& other) noexcept
+      : id_(std::exchange(other.id_, H5I_INVALID_HID)), close_(other.close_) {}
+  Handle& operator=(Handle&& other) noexcept {
+    if (this != &other) {
+      reset();
+      id_ = std::exchange(other.id_, H5I_INVALID_HID);
+      close_ = other.close_;
+    }
+    return *this;
+  }
+  Handle(const Handle&) = delete;
+  Handle& operator=(const Handle&) = delete;
+
+  hid_t id() const { return id_; }
+  explicit operator bool() const { return id_ >= 0; }
+  void reset() noexcept;
+
+ private:
+  hid_t id_ = H5I_INVALID_HID;
+  Close close_ = nullptr;
+};
+
+/// The HDF5 type of a C++ number in memory and in files (native byte order).
+template <typename T>
+hid_t type_of();
+
+enum class Mode { Read, ReadSwmr, ReadWrite, Create };
+
+/// Opens or creates (overwriting) a file in the newest format. Throws Error naming the path and HDF5's
+/// own reason in one line.
+Handle open_file(const std::string& path, Mode mode);
+
+bool exists(const Handle& location, const std::string& path);
+Handle create_group(const Handle& location, const std::string& path);  ///< parents are made too
+
+/// Creates a fixed-size data set, contiguous, or chunked and deflated when `deflate` is above 0.
+Handle create_dataset(const Handle& location, const std::string& path, hid_t type,
+                      const std::vector<hsize_t>& shape, int deflate = 0);
+/// Creates a data set of shape [0, tail...], extendible in its first dimension.
+Handle create_extendible(const Handle& location, const std::string& path, hid_t type,
+                         const std::vector<hsize_t>& tail, hsize_t chunk_rows, int deflate = 0);
+Handle open_dataset(const Handle& location, const std::string& path);
+std::vector<hsize_t> shape_of(const Handle& dataset);
+
+void write_all(const Handle& dataset, hid_t type, const void* values);
+/// Writes rows [first, first + count) of a data set whose other dimensions are written whole.
+void write_rows(const Handle& dataset, hid_t type, hsize_t first, hsize_t count, const void* values);
+void read_all(const Handle& dataset, hid_t type, void* values);
+/// Appends one row (one entry for a 1-D data set).
+void append(const Handle& dataset, hid_t type, const void* values);
+void flush(const Handle& dataset);
+
+/// Fixed-length string attribute; `capacity` (0: the text's own length) leaves room to rewrite it.
+void write_attribute(const Handle& object, const std::string& name, const std::string& text,
+                     std::size_t capacity = 0);
+void write_attribute(const Handle& object, const std::string& name, std::int64_t value);
+/// Replaces the text of an attribute in place (allowed while SWMR is on); it must fit its capacity.
+void rewrite_attribute(const Handle& object, const std::string& name, const std::string& text);
+std::string read_text_attribute(const Handle& object, const std::string& name);
+
+template <typename T>
+void write_vector(const Handle& location, const std::string& path, const std::vector<T>& values) {
+  const Handle dataset = create_dataset(location, path, type_of<T>(), {values.size()});
+  if (!values.empty()) write_all(dataset, type_of<T>(), values.data());
+}
+
+/// Reads a 1-D data set, converting its numbers to T.
+template <typename T>
+std::vector<T> read_vector(const Handle& location, const std::string& path) {
+  const Handle dataset = open_dataset(location, path);
+  const std::vector<hsize_t> shape = shape_of(dataset);
+  if (shape.size() != 1) throw Error(concat("data set '", path, "' is not one-dimensional"));
+  std::vector<T> values(shape.front());
+  if (!values.empty()) read_all(dataset, type_of<T>(), values.data());
+  return values;
+}
+
+/// Data set of fixed-length strings.
+void write_texts(const Handle& location, const std::string& path,
+                 const std::vector<std::string>& texts);
+
+/// Names directly below a group, in order of creation.
+std::vector<std::string> names_in(const Handle& location, const std::string& path);
+
+}  // namespace fedhpc::h5

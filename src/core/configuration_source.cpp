@@ -1,0 +1,128 @@
+#include "fedhpc/core/configuration_source.hpp"
+
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <sstream>
+
+#include <boost/program_options.hpp>
+
+#include "fedhpc/core/error.hpp"
+
+namespace fedhpc {
+
+namespace po = boost::program_options;
+
+namespace {
+
+std::string without_comment(const std::string& line) {
+  const std::string text = line.substr(0, line.find('#'));
+  const auto first = text.find_first_not_of(" \t\r");
+  if (first == std::string::npos) return {};
+  return text.substr(first, text.find_last_not_of(" \t\r") - first + 1);
+}
+
+void refuse_twice(std::map<std::string, std::string>& seen, const std::string& key,
+                  const std::string& place) {
+  const auto [earlier, is_new] = seen.emplace(key, place);
+  if (!is_new) {
+    throw ConfigError(concat(place, ": key '", key, "' is given twice (first at ", earlier->second,
+                             "); keep one"));
+  }
+}
+
+}  // namespace
+
+std::vector<Assignment> parse_ini(const std::string& text, const std::string& name) {
+  // Boost parses a file as a whole and does not tell where it stumbled. Fed line by line, under the
+  // section of that line, it keeps its syntax and we know the line.
+  std::vector<Assignment> assignments;
+  std::map<std::string, std::string> seen;
+  std::istringstream stream(text);
+  std::string section;
+  int number = 0;
+  for (std::string line; std::getline(stream, line);) {
+    ++number;
+    const std::string place = concat(name, ":", number);
+    const std::string content = without_comment(line);
+    if (content.empty()) continue;
+    if (content.front() == '[' && content.back() == ']') {
+      section = content;
+      continue;
+    }
+    if (section.empty()) {
+      throw ConfigError(
+          concat(place, ": '", content, "' stands before any [section]; put it under one"));
+    }
+    po::parsed_options parsed(nullptr);
+    try {
+      std::istringstream one(section + "\n" + content + "\n");
+      parsed = po::parse_config_file(one, po::options_description(), /*allow_unregistered=*/true);
+    } catch (const po::error&) {
+      throw ConfigError(concat(place, ": '", content, "' is not of the form key = value"));
+    }
+    require(parsed.options.size() == 1, "one line of an INI file is one option");
+    const po::option& option = parsed.options.front();
+    refuse_twice(seen, option.string_key, place);
+    assignments.push_back({option.string_key, option.value.empty() ? "" : option.value.front(),
+                           {Level::File, place}});
+  }
+  return assignments;
+}
+
+std::vector<Assignment> read_ini(const std::string& path) {
+  std::ifstream stream(path);
+  if (!stream || std::filesystem::is_directory(path)) {
+    throw ConfigError(concat("configuration file '", path, "' cannot be read; give the path of an INI file"));
+  }
+  std::ostringstream text;
+  text << stream.rdbuf();
+  return parse_ini(text.str(), path);
+}
+
+std::vector<Assignment> parse_command_line(const std::vector<std::string>& arguments) {
+  std::vector<Assignment> assignments;
+  std::map<std::string, std::string> seen;
+  const std::string place = "command line";
+  for (const std::string& argument : arguments) {
+    po::parsed_options parsed(nullptr);
+    const auto refuse = [&]() -> ConfigError {
+      return ConfigError(concat(place, ": '", argument, "' is not of the form --section.key=value"));
+    };
+    if (!argument.starts_with("--") || argument.find('=') == std::string::npos) throw refuse();
+    // No guessing: a prefix of a key is not the key (SEMANTICS: option names are matched whole).
+    const int style = po::command_line_style::allow_long | po::command_line_style::long_allow_adjacent;
+    const std::string key = argument.substr(2, argument.find('=') - 2);
+    const std::string value = argument.substr(argument.find('=') + 1);
+    if (!value.empty()) {  // Boost refuses an empty value without saying of which key
+      try {
+        parsed = po::command_line_parser(std::vector<std::string>{argument})
+                     .options(po::options_description())
+                     .style(style)
+                     .allow_unregistered()
+                     .run();
+      } catch (const po::error&) {
+        throw refuse();
+      }
+      require(parsed.options.size() == 1, "one argument is one option");
+    }
+    refuse_twice(seen, key, place);
+    assignments.push_back({key, value, {Level::CommandLine, place}});
+  }
+  return assignments;
+}
+
+std::string lookup(const std::vector<Assignment>& assignments, const std::string& key,
+                   const std::string& fallback) {
+  std::string value = fallback;
+  Level level = Level::Default;
+  for (const Assignment& assignment : assignments) {
+    if (assignment.key == key && assignment.origin.level >= level) {
+      value = assignment.value;
+      level = assignment.origin.level;
+    }
+  }
+  return value;
+}
+
+}  // namespace fedhpc

@@ -1,0 +1,260 @@
+#include "fedhpc/core/options.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <sstream>
+#include <stdexcept>
+
+#include "fedhpc/core/error.hpp"
+
+namespace fedhpc {
+
+namespace {
+
+template <typename T>
+std::string print_number(T value) {
+  char buffer[64];
+  const auto result = std::to_chars(buffer, buffer + sizeof buffer, value);  // shortest exact form
+  return {buffer, result.ptr};
+}
+
+template <typename T>
+T parse_number(const std::string& text, const Bounds<T>& bounds) {
+  T value{};
+  const char* begin = text.data() + (text.starts_with('+') ? 1 : 0);
+  const auto [end, error] = std::from_chars(begin, text.data() + text.size(), value);
+  if (error != std::errc{} || end != text.data() + text.size()) {
+    throw std::invalid_argument("not a number");
+  }
+  if constexpr (std::is_floating_point_v<T>) {
+    if (!std::isfinite(value)) throw std::invalid_argument("not finite");
+  }
+  const bool too_low = bounds.low_open ? value <= bounds.low : value < bounds.low;
+  const bool too_high = bounds.high_open ? value >= bounds.high : value > bounds.high;
+  if (too_low || too_high) throw std::invalid_argument("out of range");
+  return value;
+}
+
+template <typename T>
+std::string describe(const Bounds<T>& bounds) {
+  std::string text = std::is_floating_point_v<T> ? "a number" : "a whole number";
+  const bool has_low = bounds.low != std::numeric_limits<T>::lowest();
+  const bool has_high = bounds.high != std::numeric_limits<T>::max();
+  if (has_low) text += (bounds.low_open ? " above " : " of at least ") + print_number(bounds.low);
+  if (has_low && has_high) text += " and";
+  if (has_high) text += (bounds.high_open ? " below " : " of at most ") + print_number(bounds.high);
+  return text;
+}
+
+std::vector<std::string> split_list(const std::string& text) {
+  std::vector<std::string> words;
+  std::istringstream stream(text);
+  for (std::string word; std::getline(stream, word, ',');) {
+    const auto first = word.find_first_not_of(" \t");
+    if (first == std::string::npos) throw std::invalid_argument("empty element");
+    words.push_back(word.substr(first, word.find_last_not_of(" \t") - first + 1));
+  }
+  if (words.empty() || text.ends_with(',')) throw std::invalid_argument("empty element");
+  return words;
+}
+
+template <typename Number>
+OptionSet::Entry number_entry(std::string key, Number& value, Bounds<Number> bounds,
+                              std::string help) {
+  OptionSet::Entry entry;
+  entry.key = std::move(key);
+  entry.help = std::move(help);
+  entry.allowed = describe(bounds);
+  entry.parse = [&value, bounds](const std::string& text) { value = parse_number(text, bounds); };
+  entry.print = [&value] { return print_number(value); };
+  return entry;
+}
+
+}  // namespace
+
+void OptionSet::add(std::string key, std::int64_t& value, Bounds<std::int64_t> bounds,
+                    std::string help) {
+  insert(number_entry(std::move(key), value, bounds, std::move(help)));
+}
+
+void OptionSet::add(std::string key, double& value, Bounds<double> bounds, std::string help) {
+  insert(number_entry(std::move(key), value, bounds, std::move(help)));
+}
+
+void OptionSet::add(std::string key, bool& value, std::string help) {
+  add(std::move(key), value, Names<bool>{{"true", true}, {"false", false}}, std::move(help));
+}
+
+void OptionSet::add(std::string key, std::string& value, std::string help, std::string allowed) {
+  insert({.key = std::move(key),
+          .help = std::move(help),
+          .allowed = std::move(allowed),
+          .parse = [&value](const std::string& text) { value = text; },
+          .print = [&value] { return value; }});
+}
+
+void OptionSet::add(std::string key, std::vector<std::int64_t>& value, std::string help) {
+  insert({.key = std::move(key),
+          .help = std::move(help),
+          .allowed = "whole numbers of at least 1, separated by commas",
+          .parse =
+              [&value](const std::string& text) {
+                std::vector<std::int64_t> numbers;
+                for (const std::string& word : split_list(text)) {
+                  numbers.push_back(parse_number<std::int64_t>(word, at_least<std::int64_t>(1)));
+                }
+                value = std::move(numbers);
+              },
+          .print =
+              [&value] {
+                std::vector<std::string> words;
+                for (const std::int64_t number : value) words.push_back(print_number(number));
+                return join(words, ",");
+              }});
+}
+
+void OptionSet::add(std::string key, std::vector<std::string>& value,
+                    std::vector<std::string> choices, std::string help) {
+  const std::string allowed = "any of: " + join(choices) + " (separated by commas)";
+  insert({.key = std::move(key),
+          .help = std::move(help),
+          .allowed = allowed,
+          .parse =
+              [&value, choices](const std::string& text) {
+                std::vector<std::string> words = split_list(text);
+                for (const std::string& word : words) {
+                  if (std::find(choices.begin(), choices.end(), word) == choices.end()) {
+                    throw std::invalid_argument("unknown name");
+                  }
+                }
+                value = std::move(words);
+              },
+          .print = [&value] { return join(value, ","); }});
+}
+
+void OptionSet::add_choice(std::string key, std::string& value, std::vector<std::string> choices,
+                           std::string help) {
+  const std::string allowed = "one of: " + join(choices);
+  insert({.key = std::move(key),
+          .help = std::move(help),
+          .allowed = allowed,
+          .parse =
+              [&value, choices](const std::string& text) {
+                if (std::find(choices.begin(), choices.end(), text) == choices.end()) {
+                  throw std::invalid_argument("unknown name");
+                }
+                value = text;
+              },
+          .print = [&value] { return value; }});
+}
+
+void OptionSet::insert(Entry entry) {
+  require(!contains(entry.key), "an option is declared once");
+  entry.default_text = entry.print();
+  entries_.push_back(std::move(entry));
+}
+
+bool OptionSet::contains(std::string_view key) const {
+  return std::any_of(entries_.begin(), entries_.end(),
+                     [&](const Entry& entry) { return entry.key == key; });
+}
+
+OptionSet::Entry& OptionSet::find(std::string_view key) {
+  const auto found = std::find_if(entries_.begin(), entries_.end(),
+                                  [&](const Entry& entry) { return entry.key == key; });
+  require(found != entries_.end(), "the option is declared");
+  return *found;
+}
+
+const OptionSet::Entry& OptionSet::entry(std::string_view key) const {
+  return const_cast<OptionSet*>(this)->find(key);
+}
+
+void OptionSet::set_origin(std::string_view key, Origin origin) {
+  find(key).origin = std::move(origin);
+}
+
+void OptionSet::assign(const std::string& key, const std::string& text, const Origin& origin) {
+  if (!contains(key)) {
+    std::vector<std::string> keys;
+    for (const Entry& entry : entries_) keys.push_back(entry.key);
+    const std::string close = nearest(key, keys);
+    throw ConfigError(concat(origin.place, ": unknown key '", key, "' (value '", text, "')",
+                             close.empty() ? "; 'fedhpc help keys' lists all keys"
+                                           : "; did you mean '" + close + "'?"));
+  }
+  Entry& entry = find(key);
+  if (text.empty()) {
+    throw ConfigError(concat(origin.place, ": key '", key, "' has an empty value; allowed: ",
+                             entry.allowed));
+  }
+  if (origin.level < entry.origin.level) return;
+  try {
+    entry.parse(text);
+  } catch (const std::invalid_argument&) {
+    throw ConfigError(concat(origin.place, ": key '", key, "' cannot be '", text,
+                             "'; allowed: ", entry.allowed));
+  }
+  entry.origin = origin;
+}
+
+std::string OptionSet::to_ini() const {
+  std::vector<std::string> sections;
+  for (const Entry& entry : entries_) {
+    const std::string section = entry.key.substr(0, entry.key.find('.'));
+    if (std::find(sections.begin(), sections.end(), section) == sections.end()) {
+      sections.push_back(section);
+    }
+  }
+  std::string text;
+  for (const std::string& section : sections) {
+    text += (text.empty() ? "[" : "\n[") + section + "]\n";
+    for (const Entry& entry : entries_) {
+      if (!entry.key.starts_with(section + ".")) continue;
+      const std::string value = entry.print();
+      // An unset text has no value to write: an empty one would be refused when read back.
+      if (!value.empty()) text += entry.key.substr(section.size() + 1) + " = " + value + "\n";
+    }
+  }
+  return text;
+}
+
+std::string nearest(std::string_view word, const std::vector<std::string>& candidates) {
+  const auto distance = [](std::string_view a, std::string_view b) {
+    std::vector<std::vector<std::size_t>> d(a.size() + 1, std::vector<std::size_t>(b.size() + 1));
+    for (std::size_t i = 0; i <= a.size(); ++i) d[i][0] = i;
+    for (std::size_t j = 0; j <= b.size(); ++j) d[0][j] = j;
+    for (std::size_t i = 1; i <= a.size(); ++i) {
+      for (std::size_t j = 1; j <= b.size(); ++j) {
+        d[i][j] = std::min({d[i - 1][j] + 1, d[i][j - 1] + 1,
+                            d[i - 1][j - 1] + (a[i - 1] == b[j - 1] ? 0U : 1U)});
+        if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) {
+          d[i][j] = std::min(d[i][j], d[i - 2][j - 2] + 1);
+        }
+      }
+    }
+    return d[a.size()][b.size()];
+  };
+  std::string best;
+  std::size_t best_distance = std::max<std::size_t>(2, word.size() / 3) + 1;
+  for (const std::string& candidate : candidates) {
+    const std::size_t d = distance(word, candidate);
+    if (d < best_distance) {
+      best = candidate;
+      best_distance = d;
+    }
+  }
+  return best;
+}
+
+std::string join(const std::vector<std::string>& words, std::string_view separator) {
+  std::string text;
+  for (const std::string& word : words) {
+    if (!text.empty()) text += separator;
+    text += word;
+  }
+  return text;
+}
+
+}  // namespace fedhpc

@@ -1,0 +1,120 @@
+#include "fedhpc/core/rng.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+#include "fedhpc/core/error.hpp"
+
+namespace fedhpc {
+
+namespace {
+
+constexpr std::uint64_t kMultiplier0 = 0xD2E7470EE14C6C93ULL;
+constexpr std::uint64_t kMultiplier1 = 0xCA5A826395121157ULL;
+constexpr std::uint64_t kWeyl0 = 0x9E3779B97F4A7C15ULL;
+constexpr std::uint64_t kWeyl1 = 0xBB67AE8584CAA73BULL;
+constexpr int kRounds = 10;
+
+struct Product {
+  std::uint64_t high;
+  std::uint64_t low;
+};
+
+Product multiply(std::uint64_t a, std::uint64_t b) {
+  __extension__ using Wide = unsigned __int128;
+  const Wide product = static_cast<Wide>(a) * b;
+  return {static_cast<std::uint64_t>(product >> 64), static_cast<std::uint64_t>(product)};
+}
+
+}  // namespace
+
+std::array<std::uint64_t, 4> philox4x64(std::array<std::uint64_t, 4> counter,
+                                        std::array<std::uint64_t, 2> key) {
+  for (int round = 0; round < kRounds; ++round) {
+    const Product first = multiply(kMultiplier0, counter[0]);
+    const Product second = multiply(kMultiplier1, counter[2]);
+    counter = {second.high ^ counter[1] ^ key[0], second.low, first.high ^ counter[3] ^ key[1],
+               first.low};
+    key[0] += kWeyl0;
+    key[1] += kWeyl1;
+  }
+  return counter;
+}
+
+Draws::Draws(const DrawKey& key)
+    : key_{key.seed, static_cast<std::uint64_t>(key.purpose)},
+      counter_{0, key.pass << 32 | key.epoch, key.client, key.round} {}
+
+std::uint64_t Draws::raw() {
+  if (used_ == 4) {
+    ++counter_[0];  // numpy counts up before it generates: blocks start at 1
+    words_ = philox4x64(counter_, key_);
+    used_ = 0;
+  }
+  return words_[static_cast<std::size_t>(used_++)];
+}
+
+double Draws::uniform() { return static_cast<double>(raw() >> 11) * 0x1.0p-53; }
+
+double Draws::normal() {
+  if (has_spare_normal_) {
+    has_spare_normal_ = false;
+    return spare_normal_;
+  }
+  const double radius = std::sqrt(-2.0 * std::log1p(-uniform()));
+  const double angle = 2.0 * std::numbers::pi * uniform();
+  spare_normal_ = radius * std::sin(angle);
+  has_spare_normal_ = true;
+  return radius * std::cos(angle);
+}
+
+double Draws::gamma(double alpha) {
+  require(alpha > 0, "the shape of a gamma draw is positive");
+  if (alpha < 1) {
+    // Gamma(a) = Gamma(a + 1) U^(1/a)
+    const double boosted = gamma(alpha + 1);
+    return boosted * std::pow(1.0 - uniform(), 1.0 / alpha);
+  }
+  const double d = alpha - 1.0 / 3.0;
+  const double c = 1.0 / std::sqrt(9.0 * d);
+  while (true) {
+    const double x = normal();
+    const double v = std::pow(1.0 + c * x, 3);
+    if (v <= 0) continue;
+    if (std::log1p(-uniform()) < 0.5 * x * x + d * (1.0 - v + std::log(v))) return d * v;
+  }
+}
+
+std::int64_t Draws::below(std::int64_t n) {
+  require(n > 0, "an integer is drawn from a non-empty range");
+  return static_cast<std::int64_t>(uniform() * static_cast<double>(n));
+}
+
+std::vector<std::int64_t> permutation_prefix(const DrawKey& key, std::int64_t n,
+                                             std::int64_t length) {
+  require(0 <= length && length <= n, "a permutation's prefix is not longer than it");
+  struct Entry {
+    std::uint64_t word;
+    std::int64_t index;
+    // The index breaks ties, which makes the order that of a stable sort.
+    bool operator<(const Entry& other) const {
+      return word != other.word ? word < other.word : index < other.index;
+    }
+  };
+  std::vector<Entry> entries(static_cast<std::size_t>(n));
+  Draws draws(key);
+  for (std::int64_t i = 0; i < n; ++i) entries[static_cast<std::size_t>(i)] = {draws.raw(), i};
+  const auto middle = entries.begin() + length;
+  if (length < n) std::nth_element(entries.begin(), middle, entries.end());
+  std::sort(entries.begin(), middle);
+  std::vector<std::int64_t> order(static_cast<std::size_t>(length));
+  for (std::size_t i = 0; i < order.size(); ++i) order[i] = entries[i].index;
+  return order;
+}
+
+std::vector<std::int64_t> permutation(const DrawKey& key, std::int64_t n) {
+  return permutation_prefix(key, n, n);
+}
+
+}  // namespace fedhpc

@@ -1,0 +1,288 @@
+#include "fedhpc/io/hdf5.hpp"
+
+#include <algorithm>
+
+namespace fedhpc::h5 {
+
+namespace {
+
+/// HDF5's own reason for the last failure: the innermost entry of its error stack.
+std::string reason() {
+  std::string text;
+  H5Ewalk2(
+      H5E_DEFAULT, H5E_WALK_UPWARD,
+      [](unsigned, const H5E_error2_t* error, void* data) -> herr_t {
+        auto& first = *static_cast<std::string*>(data);
+        if (first.empty() && error->desc != nullptr) first = error->desc;
+        return 0;
+      },
+      &text);
+  H5Eclear2(H5E_DEFAULT);
+  return text.empty() ? "unknown reason" : text;
+}
+
+[[noreturn]] void fail(const std::string& what) {
+  throw Error(concat("HDF5: ", what, ": ", reason()));
+}
+
+/// The library prints its error stack by default; ours are exceptions.
+void silence() {
+  static const bool silenced = [] { return H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr) >= 0; }();
+  static_cast<void>(silenced);
+}
+
+Handle own(hid_t id, Handle::Close close, const std::string& what) {
+  if (id < 0) fail(what);
+  return {id, close};
+}
+
+void check(herr_t status, const std::string& what) {
+  if (status < 0) fail(what);
+}
+
+std::string name_of(const Handle& object) {
+  const ssize_t length = H5Iget_name(object.id(), nullptr, 0);
+  if (length <= 0) return "?";
+  std::string name(static_cast<std::size_t>(length) + 1, '\0');
+  H5Iget_name(object.id(), name.data(), name.size());
+  name.pop_back();
+  return name;
+}
+
+Handle link_properties() {
+  Handle properties = own(H5Pcreate(H5P_LINK_CREATE), H5Pclose, "link properties");
+  check(H5Pset_create_intermediate_group(properties.id(), 1), "link properties");
+  return properties;
+}
+
+Handle string_type(std::size_t length) {
+  Handle type = own(H5Tcopy(H5T_C_S1), H5Tclose, "string type");
+  check(H5Tset_size(type.id(), std::max<std::size_t>(length, 1)), "string type");
+  check(H5Tset_strpad(type.id(), H5T_STR_NULLPAD), "string type");
+  check(H5Tset_cset(type.id(), H5T_CSET_UTF8), "string type");
+  return type;
+}
+
+Handle create(const Handle& location, const std::string& path, hid_t type, const Handle& space,
+              const Handle& properties) {
+  const Handle links = link_properties();
+  return own(H5Dcreate2(location.id(), path.c_str(), type, space.id(), links.id(),
+                        properties.id(), H5P_DEFAULT),
+             H5Dclose, "cannot create data set '" + path + "'");
+}
+
+}  // namespace
+
+void Handle::reset() noexcept {
+  if (id_ >= 0 && close_ != nullptr) close_(id_);
+  id_ = H5I_INVALID_HID;
+}
+
+template <>
+hid_t type_of<float>() {
+  return H5T_NATIVE_FLOAT;
+}
+template <>
+hid_t type_of<double>() {
+  return H5T_NATIVE_DOUBLE;
+}
+template <>
+hid_t type_of<std::int32_t>() {
+  return H5T_NATIVE_INT32;
+}
+template <>
+hid_t type_of<std::int64_t>() {
+  return H5T_NATIVE_INT64;
+}
+
+Handle open_file(const std::string& path, Mode mode) {
+  silence();
+  const Handle access = own(H5Pcreate(H5P_FILE_ACCESS), H5Pclose, "file access properties");
+  check(H5Pset_libver_bounds(access.id(), H5F_LIBVER_LATEST, H5F_LIBVER_LATEST), "file format");
+  if (mode == Mode::Create) {
+    // Names are listed in order of creation: the order of parameters in a row.
+    const Handle creation = own(H5Pcreate(H5P_FILE_CREATE), H5Pclose, "file properties");
+    return own(H5Fcreate(path.c_str(), H5F_ACC_TRUNC, creation.id(), access.id()), H5Fclose,
+               "cannot create '" + path + "'");
+  }
+  unsigned flags = H5F_ACC_RDONLY;
+  if (mode == Mode::ReadSwmr) flags = H5F_ACC_RDONLY | H5F_ACC_SWMR_READ;
+  if (mode == Mode::ReadWrite) flags = H5F_ACC_RDWR;
+  return own(H5Fopen(path.c_str(), flags, access.id()), H5Fclose, "cannot open '" + path + "'");
+}
+
+bool exists(const Handle& location, const std::string& path) {
+  // H5Lexists needs every step of the path to exist.
+  for (std::size_t end = path.find('/', 1);; end = path.find('/', end + 1)) {
+    const std::string part = path.substr(0, end);
+    if (H5Lexists(location.id(), part.c_str(), H5P_DEFAULT) <= 0) return false;
+    if (end == std::string::npos) return true;
+  }
+}
+
+Handle create_group(const Handle& location, const std::string& path) {
+  const Handle links = link_properties();
+  const Handle creation = own(H5Pcreate(H5P_GROUP_CREATE), H5Pclose, "group properties");
+  check(H5Pset_link_creation_order(creation.id(), H5P_CRT_ORDER_TRACKED | H5P_CRT_ORDER_INDEXED),
+        "group properties");
+  return own(H5Gcreate2(location.id(), path.c_str(), links.id(), creation.id(), H5P_DEFAULT),
+             H5Gclose, "cannot create group '" + path + "'");
+}
+
+Handle create_dataset(const Handle& location, const std::string& path, hid_t type,
+                      const std::vector<hsize_t>& shape, int deflate) {
+  const Handle space = own(H5Screate_simple(static_cast<int>(shape.size()), shape.data(), nullptr),
+                           H5Sclose, "data space of '" + path + "'");
+  const Handle properties = own(H5Pcreate(H5P_DATASET_CREATE), H5Pclose, "data set properties");
+  const bool empty = std::find(shape.begin(), shape.end(), hsize_t{0}) != shape.end();
+  if (deflate > 0 && !empty) {
+    check(H5Pset_chunk(properties.id(), static_cast<int>(shape.size()), shape.data()), path);
+    check(H5Pset_deflate(properties.id(), static_cast<unsigned>(deflate)), path);
+  }
+  return create(location, path, type, space, properties);
+}
+
+Handle create_extendible(const Handle& location, const std::string& path, hid_t type,
+                         const std::vector<hsize_t>& tail, hsize_t chunk_rows, int deflate) {
+  std::vector<hsize_t> now{0};
+  std::vector<hsize_t> limit{H5S_UNLIMITED};
+  std::vector<hsize_t> chunk{chunk_rows};
+  for (const hsize_t size : tail) {
+    now.push_back(size);
+    limit.push_back(size);
+    chunk.push_back(std::max<hsize_t>(size, 1));
+  }
+  const Handle space = own(H5Screate_simple(static_cast<int>(now.size()), now.data(), limit.data()),
+                           H5Sclose, "data space of '" + path + "'");
+  const Handle properties = own(H5Pcreate(H5P_DATASET_CREATE), H5Pclose, "data set properties");
+  check(H5Pset_chunk(properties.id(), static_cast<int>(chunk.size()), chunk.data()), path);
+  if (deflate > 0) check(H5Pset_deflate(properties.id(), static_cast<unsigned>(deflate)), path);
+  return create(location, path, type, space, properties);
+}
+
+Handle open_dataset(const Handle& location, const std::string& path) {
+  return own(H5Dopen2(location.id(), path.c_str(), H5P_DEFAULT), H5Dclose,
+             "cannot open data set '" + path + "'");
+}
+
+std::vector<hsize_t> shape_of(const Handle& dataset) {
+  const Handle space = own(H5Dget_space(dataset.id()), H5Sclose, "data space");
+  const int rank = H5Sget_simple_extent_ndims(space.id());
+  std::vector<hsize_t> shape(static_cast<std::size_t>(std::max(rank, 0)));
+  H5Sget_simple_extent_dims(space.id(), shape.data(), nullptr);
+  return shape;
+}
+
+void write_all(const Handle& dataset, hid_t type, const void* values) {
+  check(H5Dwrite(dataset.id(), type, H5S_ALL, H5S_ALL, H5P_DEFAULT, values),
+        "cannot write data set '" + name_of(dataset) + "'");
+}
+
+void write_rows(const Handle& dataset, hid_t type, hsize_t first, hsize_t count,
+                const void* values) {
+  if (count == 0) return;
+  const Handle space = own(H5Dget_space(dataset.id()), H5Sclose, "data space");
+  std::vector<hsize_t> size = shape_of(dataset);
+  std::vector<hsize_t> start(size.size(), 0);
+  start.front() = first;
+  size.front() = count;
+  check(H5Sselect_hyperslab(space.id(), H5S_SELECT_SET, start.data(), nullptr, size.data(), nullptr),
+        "rows of '" + name_of(dataset) + "'");
+  const Handle memory = own(H5Screate_simple(static_cast<int>(size.size()), size.data(), nullptr),
+                            H5Sclose, "data space");
+  check(H5Dwrite(dataset.id(), type, memory.id(), space.id(), H5P_DEFAULT, values),
+        "cannot write data set '" + name_of(dataset) + "'");
+}
+
+void read_all(const Handle& dataset, hid_t type, void* values) {
+  check(H5Dread(dataset.id(), type, H5S_ALL, H5S_ALL, H5P_DEFAULT, values),
+        "cannot read data set '" + name_of(dataset) + "'");
+}
+
+void append(const Handle& dataset, hid_t type, const void* values) {
+  std::vector<hsize_t> shape = shape_of(dataset);
+  const hsize_t row = shape.front()++;
+  check(H5Dset_extent(dataset.id(), shape.data()), "cannot extend '" + name_of(dataset) + "'");
+  write_rows(dataset, type, row, 1, values);
+}
+
+void flush(const Handle& dataset) {
+  check(H5Dflush(dataset.id()), "cannot flush '" + name_of(dataset) + "'");
+}
+
+void write_attribute(const Handle& object, const std::string& name, const std::string& text,
+                     std::size_t capacity) {
+  const Handle type = string_type(std::max(text.size(), capacity));
+  const Handle space = own(H5Screate(H5S_SCALAR), H5Sclose, "data space");
+  const Handle attribute = own(H5Acreate2(object.id(), name.c_str(), type.id(), space.id(),
+                                          H5P_DEFAULT, H5P_DEFAULT),
+                               H5Aclose, "cannot create attribute '" + name + "'");
+  std::string padded = text;
+  padded.resize(std::max<std::size_t>({text.size(), capacity, 1}), '\0');
+  check(H5Awrite(attribute.id(), type.id(), padded.data()), "cannot write attribute '" + name + "'");
+}
+
+void write_attribute(const Handle& object, const std::string& name, std::int64_t value) {
+  const Handle space = own(H5Screate(H5S_SCALAR), H5Sclose, "data space");
+  const Handle attribute = own(H5Acreate2(object.id(), name.c_str(), H5T_NATIVE_INT64, space.id(),
+                                          H5P_DEFAULT, H5P_DEFAULT),
+                               H5Aclose, "cannot create attribute '" + name + "'");
+  check(H5Awrite(attribute.id(), H5T_NATIVE_INT64, &value),
+        "cannot write attribute '" + name + "'");
+}
+
+void rewrite_attribute(const Handle& object, const std::string& name, const std::string& text) {
+  const Handle attribute = own(H5Aopen(object.id(), name.c_str(), H5P_DEFAULT), H5Aclose,
+                               "cannot open attribute '" + name + "'");
+  const Handle type = own(H5Aget_type(attribute.id()), H5Tclose, "type of '" + name + "'");
+  std::string padded = text;
+  require(text.size() <= H5Tget_size(type.id()), "a rewritten attribute fits its capacity");
+  padded.resize(H5Tget_size(type.id()), '\0');
+  check(H5Awrite(attribute.id(), type.id(), padded.data()), "cannot write attribute '" + name + "'");
+}
+
+std::string read_text_attribute(const Handle& object, const std::string& name) {
+  const Handle attribute = own(H5Aopen(object.id(), name.c_str(), H5P_DEFAULT), H5Aclose,
+                               "no attribute '" + name + "'");
+  const Handle type = own(H5Aget_type(attribute.id()), H5Tclose, "type of '" + name + "'");
+  if (H5Tget_class(type.id()) != H5T_STRING || H5Tis_variable_str(type.id()) > 0) {
+    throw Error(concat("attribute '", name, "' is not a fixed-length text"));
+  }
+  std::string text(H5Tget_size(type.id()), '\0');
+  check(H5Aread(attribute.id(), type.id(), text.data()), "cannot read attribute '" + name + "'");
+  return text.substr(0, text.find('\0'));
+}
+
+void write_texts(const Handle& location, const std::string& path,
+                 const std::vector<std::string>& texts) {
+  std::size_t width = 1;
+  for (const std::string& text : texts) width = std::max(width, text.size());
+  std::string packed;
+  for (std::string text : texts) {
+    text.resize(width, '\0');
+    packed += text;
+  }
+  const Handle type = string_type(width);
+  const Handle dataset = create_dataset(location, path, type.id(), {texts.size()});
+  if (!texts.empty()) write_all(dataset, type.id(), packed.data());
+}
+
+std::vector<std::string> names_in(const Handle& location, const std::string& path) {
+  const Handle group = own(H5Gopen2(location.id(), path.c_str(), H5P_DEFAULT), H5Gclose,
+                           "cannot open group '" + path + "'");
+  std::vector<std::string> names;
+  const auto collect = [](hid_t, const char* name, const H5L_info_t*, void* data) -> herr_t {
+    static_cast<std::vector<std::string>*>(data)->emplace_back(name);
+    return 0;
+  };
+  // A file of another program may not track the order of creation; then the names' order serves.
+  if (H5Literate(group.id(), H5_INDEX_CRT_ORDER, H5_ITER_INC, nullptr, collect, &names) < 0) {
+    H5Eclear2(H5E_DEFAULT);
+    names.clear();
+    check(H5Literate(group.id(), H5_INDEX_NAME, H5_ITER_INC, nullptr, collect, &names),
+          "cannot list group '" + path + "'");
+  }
+  return names;
+}
+
+}  // namespace fedhpc::h5
