@@ -133,6 +133,18 @@ void OptionSet::add(std::string key, std::vector<std::string>& value,
           .print = [&value] { return join(value, ","); }});
 }
 
+void OptionSet::add_or_auto(std::string key, std::int64_t& value, std::string help) {
+  const Bounds<std::int64_t> bounds = at_least<std::int64_t>(1);
+  insert({.key = std::move(key),
+          .help = std::move(help),
+          .allowed = "auto or " + describe(bounds),
+          .parse =
+              [&value, bounds](const std::string& text) {
+                value = text == "auto" ? 0 : parse_number(text, bounds);
+              },
+          .print = [&value] { return value == 0 ? std::string("auto") : print_number(value); }});
+}
+
 void OptionSet::add_choice(std::string key, std::string& value, std::vector<std::string> choices,
                            std::string help) {
   const std::string allowed = "one of: " + join(choices);

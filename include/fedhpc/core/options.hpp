@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <limits>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -74,6 +75,8 @@ class OptionSet {
   /// A comma-separated subset of `choices`.
   void add(std::string key, std::vector<std::string>& value, std::vector<std::string> choices,
            std::string help);
+  /// A positive integer, or "auto" which is stored as 0.
+  void add_or_auto(std::string key, std::int64_t& value, std::string help);
   /// One name of a registry.
   void add_choice(std::string key, std::string& value, std::vector<std::string> choices,
                   std::string help);
