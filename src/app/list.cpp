@@ -73,7 +73,7 @@ int list_command(const Arguments& arguments) {
     }
     return 0;
   }
-  const std::string given = arguments.empty() ? "nothing" : "'" + join(arguments, " ") + "'";
+  const std::string given = arguments.empty() ? std::string("nothing") : concat("'", join(arguments, " "), "'");
   throw ConfigError(concat("fedhpc list got ", given, "; allowed: one of: ", join(names)));
 }
 

@@ -21,7 +21,7 @@ double seconds_per_step(LocalTrainer& trainer, const Rows& initial,
   double best = std::numeric_limits<double>::max();
   const auto count = static_cast<std::int64_t>(clients.size());
   for (int repetition = 0; repetition < kRepetitions; ++repetition) {
-    Rows rows{initial.values.expand({count, initial.values.size(1)}).contiguous(), initial.layout};
+    Rows rows = initial.replicate(count);
     Stopwatch watch;
     watch.start();
     trainer.train_(rows, clients, /*round=*/0, /*pass=*/0);

@@ -78,8 +78,8 @@ void Experiment::open_data() {
   if (config_.data.split == DataSplit::Official) {
     const ClientRange part = clients_of_rank(dataset_->num_test(), comm_.rank(), comm_.size());
     server_shard_ = std::make_unique<Shard>(
-        Shard::official_test(*dataset_, part.first, part.last, config_.data.standardize,
-                             config_.run.dtype));
+        Shard::server(*dataset_, part.first, part.last, config_.data.standardize,
+                      config_.run.dtype));
   }
 }
 

@@ -3,6 +3,8 @@
 #include <unistd.h>
 
 #include <cmath>
+#include <cstdlib>
+#include <filesystem>
 #include <iomanip>
 #include <sstream>
 
@@ -31,10 +33,25 @@ std::string readable_seconds(double seconds) {
   return text.str();
 }
 
+namespace {
+
+/// mpirun puts a terminal of its own between a rank and wherever its output really goes, so the rank's
+/// parent is asked, where there is one on this host.
+bool shown_on_terminal() {
+  if (isatty(STDOUT_FILENO) == 0) return false;
+  if (std::getenv("OMPI_COMM_WORLD_RANK") == nullptr) return true;
+  std::error_code failed;
+  const auto target =
+      std::filesystem::read_symlink(concat("/proc/", getppid(), "/fd/1"), failed).string();
+  return !failed && (target.starts_with("/dev/pts/") || target.starts_with("/dev/tty"));
+}
+
+}  // namespace
+
 Progress::Progress(ProgressKind kind, std::int64_t rounds)
     : kind_(kind), rounds_(rounds), accuracy_(std::nan("")), loss_(std::nan("")) {
   if (kind_ == ProgressKind::Auto) {
-    kind_ = isatty(STDOUT_FILENO) != 0 ? ProgressKind::Bar : ProgressKind::Plain;
+    kind_ = shown_on_terminal() ? ProgressKind::Bar : ProgressKind::Plain;
   }
 }
 

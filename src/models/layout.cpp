@@ -32,6 +32,11 @@ std::int64_t Layout::count(Tag tag) const {
 
 Rows Rows::clone() const { return {values.clone(), layout}; }
 
+Rows Rows::replicate(std::int64_t clients) const {
+  require(count() == 1, "a single row is replicated");
+  return {values.repeat({clients, 1}), layout};
+}
+
 namespace {
 
 /// Rows of one layout, or one side a single row that stands for all.
@@ -43,17 +48,17 @@ void require_same_columns(const Rows& a, const Rows& b) {
 
 Rows operator-(const Rows& a, const Rows& b) {
   require_same_columns(a, b);
-  return {a.values - b.values, a.layout};
+  return {a.values.sub(b.values), a.layout};
 }
 
 Rows operator+(const Rows& a, const Rows& b) {
   require_same_columns(a, b);
-  return {a.values + b.values, a.layout};
+  return {a.values.add(b.values), a.layout};
 }
 
 Rows& operator+=(Rows& a, const Rows& b) {
   require_same_columns(a, b);
-  a.values += b.values;
+  a.values.add_(b.values);
   return a;
 }
 

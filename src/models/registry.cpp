@@ -43,7 +43,7 @@ std::unique_ptr<Model> make_dnn(const ModelOptions& options,
 
 const std::vector<std::pair<std::string, std::string>>& model_registry() {
   static const std::vector<std::pair<std::string, std::string>> registry = {
-#define FEDHPC_MODEL(name, builder, sentence) {#name, sentence},
+#define FEDHPC_MODEL(id, builder, sentence) {#id, sentence},
 #include "models/models.def"
 #undef FEDHPC_MODEL
   };
@@ -52,8 +52,8 @@ const std::vector<std::pair<std::string, std::string>>& model_registry() {
 
 std::unique_ptr<Model> make_model(const ModelOptions& options,
                                   const std::vector<std::int64_t>& shape, std::int64_t classes) {
-#define FEDHPC_MODEL(name, builder, sentence) \
-  if (options.name == #name) return builder(options, shape, classes);
+#define FEDHPC_MODEL(id, builder, sentence) \
+  if (options.name == #id) return builder(options, shape, classes);
 #include "models/models.def"
 #undef FEDHPC_MODEL
   throw ConfigError(concat("model.name: no model '", options.name, "'"));

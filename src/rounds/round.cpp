@@ -30,9 +30,8 @@ void Round::each_block(const std::function<void(Block&)>& work) {
 }
 
 Rows Block::download(const Rows& model) {
-  require(model.count() == 1, "clients download one model");
   const Timed timed(round_.services_.aggregate_watch);
-  Rows rows{model.values.expand({count(), model.values.size(1)}).contiguous(), model.layout};
+  Rows rows = model.replicate(count());
   round_.services_.ledger.book(Link::ClientCloud, Direction::Down,
                                static_cast<std::int64_t>(rows.values.nbytes()));
   return rows;

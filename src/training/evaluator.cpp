@@ -18,7 +18,7 @@ Evaluator::Evaluator(const Model& model, at::ScalarType type)
 std::vector<Score> Evaluator::each_client(const Rows& row, const Shard& shard) {
   require(row.count() == 1, "one model is scored on all clients");
   // Clients' test samples lie one after the other: chunks run over their borders.
-  const std::int64_t total = shard.num_test();
+  const std::int64_t total = shard.test_rows();
   std::vector<double> correct(static_cast<std::size_t>(total));
   std::vector<double> loss(static_cast<std::size_t>(total));
   for (std::int64_t first = 0; first < total; first += kChunk) {

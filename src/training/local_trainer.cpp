@@ -23,7 +23,8 @@ std::int64_t LocalTrainer::steps(std::int64_t client) const {
   const std::int64_t samples = shard_.train_count(client);
   if (samples == 0) return 0;
   if (options_.local_steps > 0) return options_.local_steps;
-  return options_.local_epochs * BatchCursor::batches_per_epoch(samples, options_.batch_size);
+  return options_.local_epochs * BatchCursor::num_batches_per_epoch(
+                                     samples, options_.batch_size, SingleBatches::Keep);
 }
 
 std::int64_t LocalTrainer::batch_capacity() const {
@@ -58,8 +59,13 @@ TrainStatistics LocalTrainer::train_(Rows& rows, std::span<const std::int64_t> c
   std::vector<std::int64_t> steps_of;
   for (const std::int64_t client : clients) {
     steps_of.push_back(steps(client));
-    cursors.emplace_back(BatchKey{seed_, round, client, pass}, shard_.train_count(client),
-                         options_.batch_size, steps_of.back());
+    cursors.emplace_back(BatchPlan{.seed = seed_,
+                                   .round = round,
+                                   .client = client,
+                                   .pass = pass,
+                                   .samples = shard_.train_count(client),
+                                   .batch_size = options_.batch_size,
+                                   .max_batches = steps_of.back()});
   }
   const std::int64_t last_step =
       steps_of.empty() ? 0 : *std::max_element(steps_of.begin(), steps_of.end());
@@ -74,7 +80,7 @@ TrainStatistics LocalTrainer::train_(Rows& rows, std::span<const std::int64_t> c
       const std::span<const std::int64_t> positions = cursors[c].next();
       batch[c] = static_cast<std::int64_t>(positions.size());
       const auto row = static_cast<std::int64_t>(c);
-      shard_.gather_train(clients[c], positions, activations_.input(), labels_, row);
+      shard_.gather_train(clients[c], positions, row, activations_.input(), labels_);
     }
     for (std::int64_t first = 0; first < count;) {
       const std::int64_t size = batch[static_cast<std::size_t>(first)];

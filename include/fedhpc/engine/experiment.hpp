@@ -23,7 +23,7 @@ namespace fedhpc {
 struct RoundReport {
   std::int64_t round = 0;
   bool evaluated = false;
-  RoundMetrics metrics;
+  RoundMetrics metrics{};
   const std::vector<std::int64_t>* cohort = nullptr;
   const PersonalMetrics* personal = nullptr;
 };

@@ -61,6 +61,8 @@ struct Rows {
 
   std::int64_t count() const { return values.size(0); }
   Rows clone() const;
+  /// C copies of a single row [1, P], in memory of their own (also for C = 1).
+  Rows replicate(std::int64_t clients) const;
 };
 
 Rows operator-(const Rows& a, const Rows& b);
