@@ -71,16 +71,28 @@ def default_panels(runs):
         personal = run.evaluated("personal_accuracy")
         if len(personal) and (both.empty or (both.diff(axis=1).iloc[:, 1].abs() > 0.01).any()):
             accuracy = ["global_accuracy", "personal_accuracy"]
-    loss = ["global_loss"] if any(len(run.evaluated("global_loss")) for run in runs) else ["personal_loss"]
-    accuracy = [name for name in accuracy if any(len(run.evaluated(name)) for run in runs)]
-    return [("test accuracy [%]", accuracy or ["global_accuracy"]), ("cross-entropy loss", loss + ["train_loss"])]
+    accuracy = evaluated_by_any(runs, accuracy)
+    loss = evaluated_by_any(runs, ["global_loss", "train_loss"])
+    if "global_loss" not in loss:
+        loss = evaluated_by_any(runs, ["personal_loss", "train_loss"])
+    return [("test accuracy [%]", accuracy), (axis_name(loss, "cross-entropy loss"), loss)]
+
+
+def evaluated_by_any(runs, metrics):
+    """The metrics that at least one run has evaluated."""
+    return [metric for metric in metrics if any(len(run.evaluated(metric)) for run in runs)]
+
+
+def axis_name(metrics, shared):
+    """`shared` for a panel of several metrics, the metric's own name for a panel of one."""
+    return NAMES.get(metrics[0], metrics[0].replace("_", " ")) if len(metrics) == 1 else shared
 
 
 def panels_of(metrics, runs):
     """Panels for the metrics asked for: accuracies share one, losses share one, others stand alone."""
     panels = {}
     for metric in metrics:
-        if all(run.evaluated(metric).empty for run in runs):
+        if not evaluated_by_any(runs, [metric]):
             raise PlotError(f"{runs[0].path}: metric {metric} was never evaluated; "
                             f"this file has {', '.join(m for m in runs[0].rounds if len(runs[0].evaluated(m)))}")
         unit = next((run.units[metric] for run in runs if metric in run.units), "")
@@ -88,7 +100,7 @@ def panels_of(metrics, runs):
         label = ("test accuracy [%]" if "accuracy" in metric else "loss" if "loss" in metric else
                  metric.replace("_", " ") + (f" [{unit}]" if unit not in ("", "1") else ""))
         panels.setdefault(label, []).append(metric)
-    return list(panels.items())
+    return [(axis_name(names, label) if label == "loss" else label, names) for label, names in panels.items()]
 
 
 def labels_of(runs):
