@@ -57,10 +57,10 @@ class OptionSet {
     std::string key;      ///< "section.name"
     std::string help;     ///< one sentence
     std::string allowed;  ///< "a number above 0", "one of: a, b"
-    std::string default_text;
+    std::string default_text = {};
     std::function<void(const std::string&)> parse;  ///< throws std::invalid_argument when not allowed
     std::function<std::string()> print;
-    Origin origin;
+    Origin origin = {};
   };
 
   void add(std::string key, std::int64_t& value, Bounds<std::int64_t> bounds, std::string help);
