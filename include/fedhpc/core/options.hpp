@@ -55,13 +55,13 @@ using Names = std::vector<std::pair<std::string_view, E>>;
 class OptionSet {
  public:
   struct Entry {
-    std::string key{};      ///< "section.name"
-    std::string help{};     ///< one sentence
-    std::string allowed{};  ///< "a number above 0", "one of: a, b"
-    std::string default_text{};
-    std::function<void(const std::string&)> parse{};  ///< throws std::invalid_argument when not allowed
-    std::function<std::string()> print{};
-    Origin origin{};
+    std::string key;      ///< "section.name"
+    std::string help;     ///< one sentence
+    std::string allowed;  ///< "a number above 0", "one of: a, b"
+    std::string default_text = {};
+    std::function<void(const std::string&)> parse;  ///< throws std::invalid_argument when not allowed
+    std::function<std::string()> print;
+    Origin origin = {};
   };
 
   void add(std::string key, std::int64_t& value, Bounds<std::int64_t> bounds, std::string help);

@@ -17,7 +17,8 @@ struct Samples {
   Tensor labels;    // [S] int64, 0..K-1
 };
 
-/// A source of samples, counted from 0: the official training set followed by the official test set.
+/// A source of samples, counted from 0: the official training set followed by the official test
+/// set.
 class Dataset {
  public:
   virtual ~Dataset() = default;
@@ -25,12 +26,14 @@ class Dataset {
   virtual std::vector<std::int64_t> shape() const = 0;  ///< of one sample, e.g. {1, 28, 28}
   virtual std::int64_t classes() const = 0;             ///< K
   virtual std::int64_t num_train() const = 0;           ///< official training samples
-  virtual std::int64_t num_test() const = 0;            ///< official test samples, 0 when there are none
+  virtual std::int64_t num_test() const = 0;  ///< official test samples, 0 when there are none
   /// The label of every sample, training then test: [num_train + num_test].
   virtual std::vector<std::int64_t> labels() const = 0;
-  /// The samples asked for, in that order (ids may repeat). Throws DataError naming file and offset.
+  /// The samples asked for, in that order (ids may repeat). Throws DataError naming file and
+  /// offset.
   virtual Samples read(std::span<const std::int64_t> ids) const = 0;
-  /// For data made of natural clients: the client of every sample, [num_train + num_test]; else empty.
+  /// For data made of natural clients: the client of every sample, [num_train + num_test]; else
+  /// empty.
   virtual std::vector<std::int64_t> natural_clients() const { return {}; }
 
   std::int64_t features() const;  ///< D, the product of shape()

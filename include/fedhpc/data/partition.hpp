@@ -9,6 +9,10 @@
 #include "fedhpc/data/dataset.hpp"
 #include "fedhpc/data/options.hpp"
 
+namespace fedhpc::h5 {
+class Handle;
+}
+
 namespace fedhpc {
 
 /// One list of sample ids per client, stored one after the other.
@@ -31,18 +35,26 @@ struct Partition {
   std::int64_t clients() const { return train.size(); }
 };
 
-/// Assigns samples to clients (data.partition) and splits each client's samples into training and test
-/// (data.train_fraction or data.train_per_class / test_per_class; data.split=official partitions the
-/// official training set only and gives clients no test samples). Ids of a client are ascending. A
-/// function of the options and the labels alone: the same on every rank. Throws ConfigError for an
-/// impossible request (naming what is needed and what there is), DataError for a bad partition file.
+/// Assigns samples to clients (data.partition) and splits each client's samples into training and
+/// test (data.train_fraction; data.train_per_class and test_per_class, which go with
+/// data.partition=labels and data.split=client; data.split=official partitions the official
+/// training set only and gives clients no test samples). Ids of a client are ascending, or as they
+/// stand in a partition file, whose number of clients replaces data.clients. A client may get no
+/// sample. A function of the options and the labels alone: the same on every rank. Throws
+/// ConfigError for an impossible request (naming what is needed and what there is), DataError for a
+/// bad partition file.
 Partition make_partition(const DataOptions& options, const Dataset& dataset);
 
 /// Reads a partition as written by `run.save=partition` or standing at the root of a file
-/// (SEMANTICS: files). Throws DataError naming file and data set for anything missing or inconsistent.
+/// (SEMANTICS: files). Throws DataError naming file and data set for anything missing or
+/// inconsistent.
 Partition read_partition(const std::string& path, std::int64_t num_samples);
 
-/// Clients hold a training sample that is a test sample elsewhere: how many samples.
+/// Writes the partition's data sets (SEMANTICS: files) at `location`: the root of a file of its
+/// own, or the group /partition of a result file.
+void write_partition(const h5::Handle& location, const Partition& partition);
+
+/// How many different samples are a training sample of some client and a test sample of one.
 std::int64_t leaked_samples(const Partition& partition);
 
 /// Name and one sentence of each partitioner.

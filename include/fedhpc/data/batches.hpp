@@ -1,0 +1,50 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace fedhpc {
+
+/// What happens to a batch of one sample: batch norm cannot train on it.
+enum class SingleBatches { Keep, Drop };
+
+/// What decides the batches of one client in one pass of one round.
+struct BatchPlan {
+  std::uint64_t seed = 0;
+  std::int64_t round = 1;
+  std::int64_t client = 0;
+  std::int64_t pass = 0;
+  std::int64_t samples = 0;     ///< n, the client's training samples
+  std::int64_t batch_size = 0;  ///< B; 0: full batch
+  SingleBatches singles = SingleBatches::Keep;
+  std::int64_t max_batches = 0;  ///< at most so many are asked for; 0: not known
+};
+
+/// The batches of a plan, one after the other (SEMANTICS: batches, cohorts, steps). Epoch e visits
+/// the permutation of Purpose::Batches with counter (pass << 32 | e, client, round); batch s holds
+/// its entries sB to min((s + 1)B, n). After the last batch of an epoch comes the first of the next
+/// one. A full batch is 0..n-1 in order, nothing is drawn.
+class BatchCursor {
+ public:
+  explicit BatchCursor(const BatchPlan& plan);
+
+  /// Positions in the client's training list of the next batch; valid until the next call. Costs
+  /// nothing but at the start of an epoch, which draws n words and sorts as many as max_batches can
+  /// use. Precondition: an epoch has a batch, and no more than max_batches are asked for.
+  std::span<const std::int64_t> next();
+
+  /// 0 when the client has no samples, or only batches of one that are dropped.
+  static std::int64_t num_batches_per_epoch(std::int64_t samples, std::int64_t batch_size,
+                                            SingleBatches singles);
+
+ private:
+  void start_epoch();
+
+  BatchPlan plan_;
+  std::int64_t batches_per_epoch_;
+  std::int64_t done_ = 0;            // batches given
+  std::vector<std::int64_t> order_;  // of the current epoch, as far as needed
+};
+
+}  // namespace fedhpc

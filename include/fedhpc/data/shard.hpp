@@ -1,0 +1,78 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "fedhpc/core/tensor.hpp"
+#include "fedhpc/data/dataset.hpp"
+#include "fedhpc/data/partition.hpp"
+
+namespace fedhpc {
+
+/// The samples of one rank's own clients, in host memory: the training samples of all of them
+/// stacked client by client in the order of the partition, and so the test samples. Pixels are kept
+/// as bytes and standardised when they are gathered, by a table computed in float64 and rounded to
+/// the dtype; float data are kept in the dtype. Client ids are those of the whole run.
+class Shard {
+ public:
+  /// Clients first_client to last_client - 1. Throws ConfigError for a standardisation the data do
+  /// not have (half needs pixels; float data are taken as they are by none and unit).
+  Shard(const Dataset& dataset, const Partition& partition, std::int64_t first_client,
+        std::int64_t last_client, Standardize standardize, DType dtype);
+
+  /// The official test set as the test samples of a shard without clients: the server's.
+  static Shard server(const Dataset& dataset, Standardize standardize, DType dtype);
+
+  std::int64_t first_client() const { return first_client_; }
+  std::int64_t clients() const { return static_cast<std::int64_t>(train_offsets_.size()) - 1; }
+  std::int64_t features() const { return features_; }  ///< D
+  DType dtype() const { return dtype_; }
+
+  std::int64_t train_count(std::int64_t client) const;
+  std::int64_t test_count(std::int64_t client) const;
+  /// The client's first row in the stack.
+  std::int64_t train_begin(std::int64_t client) const { return train_offsets_[index(client)]; }
+  std::int64_t test_begin(std::int64_t client) const { return test_offsets_[index(client)]; }
+  std::int64_t train_rows() const { return train_.labels.size(0); }
+  std::int64_t test_rows() const { return test_.labels.size(0); }
+
+  const Tensor& train_labels() const { return train_.labels; }  // [train_rows] int64
+  const Tensor& test_labels() const { return test_.labels; }    // [test_rows] int64
+  /// Samples of each label, training and test together: [K].
+  std::vector<std::int64_t> label_histogram(std::int64_t client) const;
+  std::int64_t memory_bytes() const;
+
+  /// out [B, D] = the standardised training samples at these positions of the client's list. `out`
+  /// is a contiguous host tensor of the dtype. Costs one pass over B x D numbers, no allocation.
+  void gather_train(std::int64_t client, std::span<const std::int64_t> positions,
+                    const Tensor& out) const;
+  /// out [row_end - row_begin, D] = these rows of the stacked test samples, standardised.
+  void gather_test(std::int64_t row_begin, std::int64_t row_end, const Tensor& out) const;
+
+ private:
+  Shard(const Dataset& dataset, std::span<const std::int64_t> train,
+        std::span<const std::int64_t> test, Standardize standardize, DType dtype);
+
+  std::size_t index(std::int64_t client) const;
+  Samples load(const Dataset& dataset, std::span<const std::int64_t> ids,
+               Standardize standardize) const;
+  template <typename T>
+  void copy_row(const Samples& source, std::int64_t row, T* out) const;
+  template <typename T>
+  const std::array<T, 256>& table() const;
+
+  DType dtype_;
+  std::int64_t features_;
+  std::int64_t classes_;
+  std::int64_t first_client_ = 0;
+  std::vector<std::int64_t> train_offsets_{0};  // [clients + 1]
+  std::vector<std::int64_t> test_offsets_{0};   // [clients + 1]
+  Samples train_;                               // features [train_rows, D] uint8 or dtype
+  Samples test_;                                // features [test_rows, D] uint8 or dtype
+  std::array<float, 256> table_float_{};
+  std::array<double, 256> table_double_{};
+};
+
+}  // namespace fedhpc

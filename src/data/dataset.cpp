@@ -1,0 +1,46 @@
+#include "fedhpc/data/dataset.hpp"
+
+#include <cstdlib>
+#include <functional>
+#include <numeric>
+
+#include "data/datasets.hpp"
+
+namespace fedhpc {
+
+std::int64_t Dataset::features() const {
+  const std::vector<std::int64_t> sizes = shape();
+  return std::accumulate(sizes.begin(), sizes.end(), std::int64_t{1}, std::multiplies<>());
+}
+
+const std::vector<std::pair<std::string, std::string>>& dataset_registry() {
+  static const std::vector<std::pair<std::string, std::string>> table = {
+#define FEDHPC_DATASET(name, sentence) {#name, sentence},
+#include "data/datasets.def"
+#undef FEDHPC_DATASET
+  };
+  return table;
+}
+
+std::unique_ptr<Dataset> open_dataset(const DataOptions& options) {
+#define FEDHPC_DATASET(word, sentence) \
+  if (options.name == #word) return open_##word(options);
+#include "data/datasets.def"
+#undef FEDHPC_DATASET
+  std::vector<std::string> names;
+  for (const auto& [name, sentence] : dataset_registry()) names.push_back(name);
+  throw ConfigError(
+      concat("key 'data.name' cannot be '", options.name, "'; allowed: one of: ", join(names)));
+}
+
+std::string data_directory(const DataOptions& options) {
+  if (!options.dir.empty()) return options.dir;
+  const char* directory = std::getenv("FEDHPC_DATA");
+  if (directory != nullptr && *directory != '\0') return directory;
+  throw ConfigError(
+      concat("data.name = ", options.name,
+             " is read from files, but neither the key data.dir nor the environment "
+             "variable FEDHPC_DATA says where they are; set one of them to a folder"));
+}
+
+}  // namespace fedhpc

@@ -1,0 +1,88 @@
+#include "fedhpc/data/options.hpp"
+
+#include "fedhpc/data/dataset.hpp"
+
+namespace fedhpc {
+
+namespace {
+
+constexpr std::int64_t kOne = 1;
+constexpr std::int64_t kZero = 0;
+
+const Names<PartitionRule>& partition_names() {
+  static const Names<PartitionRule> names = {
+#define FEDHPC_PARTITIONER(name, Rule, sentence) {#name, PartitionRule::Rule},
+#include "data/partitioners.def"
+#undef FEDHPC_PARTITIONER
+  };
+  return names;
+}
+
+void declare_source(DataOptions& data, OptionSet& options) {
+  std::vector<std::string> datasets;
+  for (const auto& [name, sentence] : dataset_registry()) datasets.push_back(name);
+  options.add_choice("data.name", data.name, datasets, "Data set; 'fedhpc list datasets' explains");
+  options.add("data.dir", data.dir,
+              "Folder of the data files; unset: environment variable FEDHPC_DATA");
+  options.add("data.seed", data.seed, at_least(kZero),
+              "Seed of partition, split and generators; unset: run.seed");
+  options.add(
+      "data.standardize", data.standardize,
+      {{"none", Standardize::None}, {"unit", Standardize::Unit}, {"half", Standardize::Half}},
+      "Pixels as raw numbers, divided by 255, or (x/255 - .5)/.5; float data are taken as "
+      "they are by none and unit and refused by half");
+}
+
+void declare_partition(DataOptions& data, OptionSet& options) {
+  options.add("data.split", data.split,
+              {{"client", DataSplit::Client}, {"official", DataSplit::Official}},
+              "client: official train and test are merged and every client splits its own samples; "
+              "official: clients share the training set, the server tests on the test set");
+  options.add("data.partition", data.partition, partition_names(),
+              "Which samples a client holds; 'fedhpc list partitioners' explains");
+  options.add("data.partition_file", data.partition_file,
+              "HDF5 file with the partition of data.partition=file, e.g. a result file");
+  options.add("data.clients", data.clients, at_least(kOne),
+              "Number of clients; with data.partition=file the file's");
+  options.add("data.alpha", data.alpha, above(0.0),
+              "Concentration of data.partition=dirichlet; large is close to iid");
+  options.add("data.min_samples", data.min_samples, at_least(kZero),
+              "Least samples of a client with data.partition=dirichlet");
+  options.add("data.labels_per_client", data.labels_per_client, at_least(kOne),
+              "Labels each client holds with data.partition=labels");
+  options.add(
+      "data.labels_rule", data.labels_rule,
+      {{"random", LabelsRule::Random},
+       {"least_used", LabelsRule::LeastUsed},
+       {"consecutive", LabelsRule::Consecutive}},
+      "Labels of client u: u mod K and others at random, the least used so far, or u, u+1, ... "
+      "mod K");
+  options.add("data.train_fraction", data.train_fraction, above_up_to(0.0, 1.0),
+              "Share of its samples a client trains on with data.split=client");
+  options.add(
+      "data.train_per_class", data.train_per_class, at_least(kZero),
+      "Training samples of each of a client's labels (data.partition=labels; 0: all there are)");
+  options.add("data.test_per_class", data.test_per_class, at_least(kZero),
+              "Test samples of each of a client's labels; set together with data.train_per_class");
+}
+
+void declare_generators(DataOptions& data, OptionSet& options) {
+  options.add("data.samples_per_client", data.samples_per_client, at_least(kOne),
+              "Samples generated per client by glyphs and synthetic");
+  options.add("data.features", data.features, at_least(kOne), "Features of a synthetic sample");
+  options.add("data.classes", data.classes, at_least(std::int64_t{2}), "Classes of synthetic");
+  options.add("data.synthetic_alpha", data.synthetic_alpha, at_least(0.0),
+              "Synthetic(alpha, beta): how much the clients' models differ");
+  options.add("data.synthetic_beta", data.synthetic_beta, at_least(0.0),
+              "Synthetic(alpha, beta): how much the clients' features differ");
+}
+
+}  // namespace
+
+void DataOptions::declare(OptionSet& options) {
+  declare_source(*this, options);
+  declare_partition(*this, options);
+  declare_generators(*this, options);
+}
+
+}  // namespace fedhpc

@@ -1,0 +1,149 @@
+#include "fedhpc/data/partition.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+
+#include "fedhpc/core/rng.hpp"
+
+#include "data/partitioners.hpp"
+
+namespace fedhpc {
+
+namespace {
+
+void check_options(const DataOptions& options, const Dataset& dataset) {
+  if (options.partition == PartitionRule::File && options.partition_file.empty()) {
+    throw ConfigError("data.partition = file needs the key data.partition_file; set it to a file");
+  }
+  if (options.partition != PartitionRule::File && !options.partition_file.empty()) {
+    throw ConfigError(
+        concat("data.partition_file = ", options.partition_file,
+               " is read with data.partition = file only; set that or drop the file"));
+  }
+  if ((options.train_per_class > 0) != (options.test_per_class > 0)) {
+    throw ConfigError(concat("data.train_per_class = ", options.train_per_class,
+                             " and data.test_per_class = ", options.test_per_class,
+                             " must be set together; give both a number above 0, or neither"));
+  }
+  if (options.train_per_class > 0 &&
+      (options.partition != PartitionRule::Labels || options.split != DataSplit::Client)) {
+    throw ConfigError(
+        "data.train_per_class and data.test_per_class count the samples of each of a client's "
+        "labels; they need data.partition = labels and data.split = client");
+  }
+  if (options.split == DataSplit::Official && dataset.num_test() == 0) {
+    throw ConfigError(concat("data.split = official needs a data set with a test set, and ",
+                             options.name, " has none; use data.split = client"));
+  }
+}
+
+}  // namespace
+
+std::int64_t SampleLists::count(std::int64_t client) const {
+  require(0 <= client && client < size(), "a client has a list of samples");
+  return offsets[client + 1] - offsets[client];
+}
+
+std::span<const std::int64_t> SampleLists::of(std::int64_t client) const {
+  const std::int64_t length = count(client);
+  return {samples.data() + offsets[client], static_cast<std::size_t>(length)};
+}
+
+void SampleLists::append(std::span<const std::int64_t> list) {
+  samples.insert(samples.end(), list.begin(), list.end());
+  offsets.push_back(static_cast<std::int64_t>(samples.size()));
+}
+
+Partition make_partition(const DataOptions& options, const Dataset& dataset) {
+  check_options(options, dataset);
+  switch (options.partition) {
+#define FEDHPC_PARTITIONER(name, Rule, sentence) \
+  case PartitionRule::Rule:                      \
+    return partition_##name(options, dataset);
+#include "data/partitioners.def"
+#undef FEDHPC_PARTITIONER
+  }
+  throw std::logic_error("a partition rule stands in the registry");
+}
+
+const std::vector<std::pair<std::string, std::string>>& partitioner_registry() {
+  static const std::vector<std::pair<std::string, std::string>> table = {
+#define FEDHPC_PARTITIONER(name, Rule, sentence) {#name, sentence},
+#include "data/partitioners.def"
+#undef FEDHPC_PARTITIONER
+  };
+  return table;
+}
+
+std::int64_t leaked_samples(const Partition& partition) {
+  const auto distinct = [](std::vector<std::int64_t> samples) {
+    std::sort(samples.begin(), samples.end());
+    samples.erase(std::unique(samples.begin(), samples.end()), samples.end());
+    return samples;
+  };
+  const std::vector<std::int64_t> train = distinct(partition.train.samples);
+  const std::vector<std::int64_t> test = distinct(partition.test.samples);
+  std::vector<std::int64_t> both;
+  std::set_intersection(train.begin(), train.end(), test.begin(), test.end(),
+                        std::back_inserter(both));
+  return static_cast<std::int64_t>(both.size());
+}
+
+std::int64_t dealt_samples(const DataOptions& options, const Dataset& dataset) {
+  return dataset.num_train() + (options.split == DataSplit::Client ? dataset.num_test() : 0);
+}
+
+std::vector<std::vector<std::int64_t>> shuffled_by_label(const DataOptions& options,
+                                                         const Dataset& dataset,
+                                                         PartitionDraw draw) {
+  const std::vector<std::int64_t> labels = dataset.labels();
+  std::vector<std::vector<std::int64_t>> by_label(static_cast<std::size_t>(dataset.classes()));
+  for (std::int64_t s = 0; s < dealt_samples(options, dataset); ++s) {
+    by_label[labels[s]].push_back(s);
+  }
+  for (std::size_t label = 0; label < by_label.size(); ++label) {
+    const std::vector<std::int64_t> ascending = by_label[label];
+    const DrawKey key{.seed = static_cast<std::uint64_t>(options.seed),
+                      .purpose = Purpose::Partition,
+                      .pass = static_cast<std::uint64_t>(draw),
+                      .client = label};
+    const auto order = permutation(key, static_cast<std::int64_t>(ascending.size()));
+    for (std::size_t i = 0; i < order.size(); ++i) by_label[label][i] = ascending[order[i]];
+  }
+  return by_label;
+}
+
+std::pair<std::int64_t, std::int64_t> array_split(std::int64_t n, std::int64_t m, std::int64_t i) {
+  const auto begin = [&](std::int64_t part) { return part * (n / m) + std::min(part, n % m); };
+  return {begin(i), begin(i + 1)};
+}
+
+Partition split_clients(const std::vector<std::vector<std::int64_t>>& owned,
+                        const DataOptions& options) {
+  Partition partition;
+  for (std::size_t k = 0; k < owned.size(); ++k) {
+    std::vector<std::int64_t> ids = owned[k];
+    std::sort(ids.begin(), ids.end());
+    if (options.split == DataSplit::Official) {
+      partition.train.append(ids);
+      partition.test.append({});
+      continue;
+    }
+    const auto n = static_cast<std::int64_t>(ids.size());
+    const auto num_train = static_cast<std::int64_t>(
+        std::floor(options.train_fraction * static_cast<double>(n) + 0.5));
+    const DrawKey key{
+        .seed = static_cast<std::uint64_t>(options.seed), .purpose = Purpose::Split, .client = k};
+    std::vector<bool> trains(ids.size(), false);
+    for (const std::int64_t i : permutation_prefix(key, n, num_train)) trains[i] = true;
+    std::vector<std::int64_t> train;
+    std::vector<std::int64_t> test;
+    for (std::size_t i = 0; i < ids.size(); ++i) (trains[i] ? train : test).push_back(ids[i]);
+    partition.train.append(train);
+    partition.test.append(test);
+  }
+  return partition;
+}
+
+}  // namespace fedhpc

@@ -1,0 +1,108 @@
+// Dirichlet: Li, Diao, Chen, He, "Federated Learning on Non-IID Data Silos: An Experimental Study"
+// (NIID-Bench), ICDE 2022, rule "noniid-labeldir" of its public code, in that code's order:
+//
+//   for each label k:  p ~ Dir(alpha 1_N);  p_i = 0 where client i already holds >= S/N samples;
+//                      p /= sum(p);  cut the shuffled samples of k at floor(cumsum(p) n_k)
+//   repeat all of it until the smallest client holds data.min_samples samples
+//
+// Deviations: the samples of a label are shuffled once, not again in every try (the tries draw new
+// shares); a try in which every share of a label was zeroed is dropped instead of dividing by zero.
+// Limit case: alpha -> infinity gives every client the same number of samples of every label.
+
+#include <algorithm>
+#include <cmath>
+
+#include "fedhpc/core/rng.hpp"
+
+#include "data/partitioners.hpp"
+
+namespace fedhpc {
+
+namespace {
+
+constexpr std::int64_t kMaxTries = 2000;
+
+/// Where the samples of each label are cut: client i gets [cuts[k][i], cuts[k][i + 1]).
+using Cuts = std::vector<std::vector<std::int64_t>>;
+
+/// Shares of one label for clients that hold less than `limit`, or nothing when none is left.
+std::vector<double> draw_shares(const DataOptions& options, std::int64_t attempt, std::size_t label,
+                                const std::vector<std::int64_t>& sizes, double limit) {
+  Draws draws({.seed = static_cast<std::uint64_t>(options.seed),
+               .purpose = Purpose::Partition,
+               .pass = static_cast<std::uint64_t>(PartitionDraw::DirichletShares),
+               .epoch = static_cast<std::uint64_t>(attempt),
+               .client = label});
+  std::vector<double> shares(sizes.size());
+  double sum = 0;
+  for (std::size_t i = 0; i < shares.size(); ++i) {
+    const double share = draws.gamma(options.alpha);
+    shares[i] = static_cast<double>(sizes[i]) < limit ? share : 0.0;
+    sum += shares[i];
+  }
+  if (!(sum > 0)) return {};
+  for (double& share : shares) share /= sum;
+  return shares;
+}
+
+/// One try; empty when it failed.
+Cuts try_cuts(const DataOptions& options, const std::vector<std::int64_t>& label_sizes,
+              double limit, std::int64_t attempt) {
+  std::vector<std::int64_t> sizes(static_cast<std::size_t>(options.clients), 0);
+  Cuts cuts;
+  for (std::size_t label = 0; label < label_sizes.size(); ++label) {
+    const std::int64_t n = label_sizes[label];
+    const std::vector<double> shares = draw_shares(options, attempt, label, sizes, limit);
+    if (shares.empty()) return {};
+    std::vector<std::int64_t> cut{0};
+    double cumulative = 0;
+    for (std::size_t i = 0; i + 1 < shares.size(); ++i) {
+      cumulative += shares[i];
+      const auto place = static_cast<std::int64_t>(cumulative * static_cast<double>(n));
+      cut.push_back(std::min(place, n));
+    }
+    cut.push_back(n);
+    for (std::size_t i = 0; i < sizes.size(); ++i) sizes[i] += cut[i + 1] - cut[i];
+    cuts.push_back(std::move(cut));
+  }
+  const bool enough = *std::min_element(sizes.begin(), sizes.end()) >= options.min_samples;
+  return enough ? cuts : Cuts{};
+}
+
+}  // namespace
+
+Partition partition_dirichlet(const DataOptions& options, const Dataset& dataset) {
+  const auto by_label = shuffled_by_label(options, dataset, PartitionDraw::DirichletOrder);
+  std::vector<std::int64_t> label_sizes;
+  for (const auto& samples : by_label) {
+    label_sizes.push_back(static_cast<std::int64_t>(samples.size()));
+  }
+  const std::int64_t total = dealt_samples(options, dataset);
+  const std::string remedy = "; lower data.min_samples or data.clients, or raise data.alpha";
+  if (options.min_samples > total / options.clients) {
+    throw ConfigError(concat("data.min_samples = ", options.min_samples,
+                             " for data.clients = ", options.clients, " needs more than the ",
+                             total, " samples of ", options.name, remedy));
+  }
+  const double limit = static_cast<double>(total) / static_cast<double>(options.clients);
+  Cuts cuts;
+  for (std::int64_t attempt = 0; cuts.empty() && attempt < kMaxTries; ++attempt) {
+    cuts = try_cuts(options, label_sizes, limit, attempt);
+  }
+  if (cuts.empty()) {
+    throw ConfigError(concat("data.partition = dirichlet with data.alpha = ", options.alpha,
+                             " found no partition of ", total, " samples that gives each of ",
+                             options.clients, " clients at least ", options.min_samples, " in ",
+                             kMaxTries, " tries", remedy));
+  }
+  std::vector<std::vector<std::int64_t>> owned(static_cast<std::size_t>(options.clients));
+  for (std::size_t label = 0; label < cuts.size(); ++label) {
+    for (std::size_t i = 0; i < owned.size(); ++i) {
+      owned[i].insert(owned[i].end(), by_label[label].begin() + cuts[label][i],
+                      by_label[label].begin() + cuts[label][i + 1]);
+    }
+  }
+  return split_clients(owned, options);
+}
+
+}  // namespace fedhpc

@@ -1,0 +1,111 @@
+// The partition as a file (SEMANTICS: files): read, check, write.
+
+#include <algorithm>
+
+#include "fedhpc/io/hdf5.hpp"
+
+#include "data/partitioners.hpp"
+
+namespace fedhpc {
+
+namespace {
+
+/// One pair of data sets NAME_offsets and NAME_samples, checked.
+SampleLists read_lists(const h5::Handle& file, const std::string& path, const std::string& name,
+                       std::int64_t num_samples) {
+  SampleLists lists;
+  lists.offsets = h5::read_vector<std::int64_t>(file, name + "_offsets");
+  lists.samples = h5::read_vector<std::int64_t>(file, name + "_samples");
+  const auto fail = [&](const std::string& dataset, const auto&... what) {
+    throw DataError(
+        concat("partition file '", path, "', data set '", name, dataset, "': ", what...));
+  };
+  if (lists.offsets.size() < 2) fail("_offsets", "found no client, expected at least one");
+  if (lists.offsets.front() != 0) {
+    fail("_offsets", "found ", lists.offsets.front(), " as first entry, expected 0");
+  }
+  const auto falls = std::is_sorted_until(lists.offsets.begin(), lists.offsets.end());
+  if (falls != lists.offsets.end()) {
+    fail("_offsets", "entry ", falls - lists.offsets.begin(), " falls to ", *falls,
+         ", expected ascending offsets");
+  }
+  if (lists.offsets.back() != static_cast<std::int64_t>(lists.samples.size())) {
+    fail("_samples", "found ", lists.samples.size(), " samples, expected ", lists.offsets.back(),
+         " as the last offset says");
+  }
+  for (std::size_t i = 0; i < lists.samples.size(); ++i) {
+    if (lists.samples[i] < 0 || lists.samples[i] >= num_samples) {
+      fail("_samples", "found sample ", lists.samples[i], " at entry ", i, ", expected 0 to ",
+           num_samples - 1);
+    }
+  }
+  return lists;
+}
+
+void check_agreement(const Partition& partition, const std::string& path,
+                     const std::string& prefix) {
+  const std::int64_t clients = partition.train.size();
+  if (partition.test.size() != clients) {
+    throw DataError(concat("partition file '", path, "', data set '", prefix,
+                           "test_offsets': found ", partition.test.size(), " clients, expected ",
+                           clients, " as in train_offsets"));
+  }
+  const std::vector<std::int32_t>& edges = partition.edge_of_client;
+  if (edges.empty()) return;
+  const std::string place =
+      concat("partition file '", path, "', data set '", prefix, "edge_of_client': found ");
+  if (static_cast<std::int64_t>(edges.size()) != clients) {
+    throw DataError(concat(place, edges.size(), " clients, expected ", clients));
+  }
+  const std::int32_t lowest = *std::min_element(edges.begin(), edges.end());
+  if (lowest < 0) throw DataError(concat(place, "edge ", lowest, ", expected 0 or above"));
+}
+
+}  // namespace
+
+Partition read_partition(const std::string& path, std::int64_t num_samples) {
+  try {
+    const h5::Handle file = h5::open_file(path, h5::Mode::Read);
+    const std::string prefix = h5::exists(file, "partition") ? "partition/" : "";
+    Partition partition;
+    partition.train = read_lists(file, path, prefix + "train", num_samples);
+    partition.test = read_lists(file, path, prefix + "test", num_samples);
+    if (h5::exists(file, prefix + "edge_of_client")) {
+      partition.edge_of_client = h5::read_vector<std::int32_t>(file, prefix + "edge_of_client");
+    }
+    check_agreement(partition, path, prefix);
+    return partition;
+  } catch (const DataError&) {
+    throw;
+  } catch (const Error& error) {  // HDF5's own: no such file, not HDF5, a data set that is missing
+    throw DataError(concat("partition file '", path, "': ", error.what()));
+  }
+}
+
+void write_partition(const h5::Handle& location, const Partition& partition) {
+  h5::write_vector(location, "train_offsets", partition.train.offsets);
+  h5::write_vector(location, "train_samples", partition.train.samples);
+  h5::write_vector(location, "test_offsets", partition.test.offsets);
+  h5::write_vector(location, "test_samples", partition.test.samples);
+  if (!partition.edge_of_client.empty()) {
+    h5::write_vector(location, "edge_of_client", partition.edge_of_client);
+  }
+}
+
+Partition partition_file(const DataOptions& options, const Dataset& dataset) {
+  Partition partition =
+      read_partition(options.partition_file, dataset.num_train() + dataset.num_test());
+  if (options.split == DataSplit::Client) return partition;
+  const std::vector<std::int64_t>& train = partition.train.samples;
+  const bool within = std::all_of(train.begin(), train.end(),
+                                  [&](std::int64_t id) { return id < dataset.num_train(); });
+  if (!within || !partition.test.samples.empty()) {
+    throw ConfigError(
+        concat("data.split = official, but data.partition_file = ", options.partition_file,
+               within ? " gives clients test samples" : " trains on official test samples",
+               "; use data.split = client or another file"));
+  }
+  return partition;
+}
+
+}  // namespace fedhpc

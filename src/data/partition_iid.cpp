@@ -1,0 +1,23 @@
+// Iid: a permutation of all samples in parts of equal size, the first S mod N parts one larger.
+
+#include "fedhpc/core/rng.hpp"
+
+#include "data/partitioners.hpp"
+
+namespace fedhpc {
+
+Partition partition_iid(const DataOptions& options, const Dataset& dataset) {
+  const DrawKey key{.seed = static_cast<std::uint64_t>(options.seed),
+                    .purpose = Purpose::Partition,
+                    .pass = static_cast<std::uint64_t>(PartitionDraw::Deal)};
+  const std::vector<std::int64_t> order = permutation(key, dealt_samples(options, dataset));
+  std::vector<std::vector<std::int64_t>> owned;
+  for (std::int64_t k = 0; k < options.clients; ++k) {
+    const auto [begin, end] =
+        array_split(static_cast<std::int64_t>(order.size()), options.clients, k);
+    owned.emplace_back(order.begin() + begin, order.begin() + end);
+  }
+  return split_clients(owned, options);
+}
+
+}  // namespace fedhpc

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "fedhpc/data/partition.hpp"
+
+namespace fedhpc {
+
+#define FEDHPC_PARTITIONER(name, Rule, sentence) \
+  Partition partition_##name(const DataOptions& options, const Dataset& dataset);
+#include "data/partitioners.def"
+#undef FEDHPC_PARTITIONER
+
+/// First word of a partitioner's draw keys (`pass`, all with Purpose::Partition), so that no two
+/// kinds of draws share a sequence.
+enum class PartitionDraw : std::uint64_t {
+  Deal = 0,             ///< iid: permutation of all samples
+  DirichletShares = 1,  ///< epoch = try, client = label: N gammas
+  DirichletOrder = 2,   ///< client = label: permutation of the label's samples
+  LabelChoice = 3,      ///< client = client: labels drawn until enough differ
+  LabelOrder = 4,       ///< client = label: permutation of the label's samples
+};
+
+/// How many samples are dealt to clients: all of them, or the official training set.
+std::int64_t dealt_samples(const DataOptions& options, const Dataset& dataset);
+
+/// The dealt samples of each label in an order drawn for that label.
+std::vector<std::vector<std::int64_t>> shuffled_by_label(const DataOptions& options,
+                                                         const Dataset& dataset,
+                                                         PartitionDraw draw);
+
+/// [begin, end) of part i when n things are split into m parts as equal as can be, larger parts
+/// first (numpy.array_split).
+std::pair<std::int64_t, std::int64_t> array_split(std::int64_t n, std::int64_t m, std::int64_t i);
+
+/// Splits what each client owns into training and test samples by data.split and
+/// data.train_fraction: of the ascending ids of client k the first floor(f n + 1/2) of a
+/// permutation (Purpose::Split, client = k) train; both lists are ascending.
+Partition split_clients(const std::vector<std::vector<std::int64_t>>& owned,
+                        const DataOptions& options);
+
+}  // namespace fedhpc

@@ -1,0 +1,166 @@
+#include "fedhpc/data/shard.hpp"
+
+#include <algorithm>
+#include <numeric>
+#include <type_traits>
+
+#include <ATen/ops/empty.h>
+
+namespace fedhpc {
+
+namespace {
+
+double standardised(double pixel, Standardize standardize) {
+  switch (standardize) {
+    case Standardize::None:
+      return pixel;
+    case Standardize::Unit:
+      return pixel / 255;
+    case Standardize::Half:
+      return (pixel / 255 - 0.5) / 0.5;
+  }
+  throw std::logic_error("a standardisation has a formula");
+}
+
+/// The part of the lists that belongs to clients [first, last).
+std::span<const std::int64_t> part_of(const SampleLists& lists, std::int64_t first,
+                                      std::int64_t last) {
+  require(0 <= first && first <= last && last <= lists.size(), "a rank's clients are in the run");
+  return std::span<const std::int64_t>(lists.samples)
+      .subspan(static_cast<std::size_t>(lists.offsets[first]),
+               static_cast<std::size_t>(lists.offsets[last] - lists.offsets[first]));
+}
+
+std::vector<std::int64_t> offsets_of(const SampleLists& lists, std::int64_t first,
+                                     std::int64_t last) {
+  std::vector<std::int64_t> offsets;
+  for (std::int64_t k = first; k <= last; ++k) {
+    offsets.push_back(lists.offsets[k] - lists.offsets[first]);
+  }
+  return offsets;
+}
+
+std::int64_t bytes_of(const Samples& samples) {
+  return static_cast<std::int64_t>(samples.features.nbytes() + samples.labels.nbytes());
+}
+
+void check_out(const Tensor& out, std::int64_t rows, std::int64_t features, DType dtype) {
+  require(out.dim() == 2 && out.size(0) == rows && out.size(1) == features && out.is_contiguous() &&
+              out.is_cpu() && out.scalar_type() == scalar_type(dtype),
+          "gathered rows go to a contiguous host tensor [B, D] of the shard's number type");
+}
+
+}  // namespace
+
+Shard::Shard(const Dataset& dataset, std::span<const std::int64_t> train,
+             std::span<const std::int64_t> test, Standardize standardize, DType dtype)
+    : dtype_(dtype), features_(dataset.features()), classes_(dataset.classes()) {
+  for (std::size_t pixel = 0; pixel < table_double_.size(); ++pixel) {
+    table_double_[pixel] = standardised(static_cast<double>(pixel), standardize);
+    table_float_[pixel] = static_cast<float>(table_double_[pixel]);
+  }
+  train_ = load(dataset, train, standardize);
+  test_ = load(dataset, test, standardize);
+}
+
+Shard::Shard(const Dataset& dataset, const Partition& partition, std::int64_t first_client,
+             std::int64_t last_client, Standardize standardize, DType dtype)
+    : Shard(dataset, part_of(partition.train, first_client, last_client),
+            part_of(partition.test, first_client, last_client), standardize, dtype) {
+  first_client_ = first_client;
+  train_offsets_ = offsets_of(partition.train, first_client, last_client);
+  test_offsets_ = offsets_of(partition.test, first_client, last_client);
+}
+
+Shard Shard::server(const Dataset& dataset, Standardize standardize, DType dtype) {
+  std::vector<std::int64_t> ids(static_cast<std::size_t>(dataset.num_test()));
+  std::iota(ids.begin(), ids.end(), dataset.num_train());
+  return {dataset, {}, ids, standardize, dtype};
+}
+
+Samples Shard::load(const Dataset& dataset, std::span<const std::int64_t> ids,
+                    Standardize standardize) const {
+  Samples samples = dataset.read(ids);
+  require(samples.features.is_contiguous() && samples.features.dim() == 2 &&
+              samples.features.size(1) == features_,
+          "a data set gives contiguous features [S, D]");
+  if (samples.features.scalar_type() == at::kByte) return samples;
+  if (standardize == Standardize::Half) {
+    throw ConfigError(
+        "data.standardize = half is defined for pixels, and this data set has real numbers; use "
+        "none or unit, which take them as they are");
+  }
+  samples.features = samples.features.to(scalar_type(dtype_));
+  return samples;
+}
+
+std::size_t Shard::index(std::int64_t client) const {
+  require(first_client_ <= client && client < first_client_ + clients(),
+          "a shard is asked for its own clients only");
+  return static_cast<std::size_t>(client - first_client_);
+}
+
+std::int64_t Shard::train_count(std::int64_t client) const {
+  return train_offsets_[index(client) + 1] - train_offsets_[index(client)];
+}
+
+std::int64_t Shard::test_count(std::int64_t client) const {
+  return test_offsets_[index(client) + 1] - test_offsets_[index(client)];
+}
+
+std::vector<std::int64_t> Shard::label_histogram(std::int64_t client) const {
+  std::vector<std::int64_t> counts(static_cast<std::size_t>(classes_), 0);
+  const auto* train = train_.labels.const_data_ptr<std::int64_t>() + train_begin(client);
+  const auto* test = test_.labels.const_data_ptr<std::int64_t>() + test_begin(client);
+  for (std::int64_t s = 0; s < train_count(client); ++s) ++counts[train[s]];
+  for (std::int64_t s = 0; s < test_count(client); ++s) ++counts[test[s]];
+  return counts;
+}
+
+std::int64_t Shard::memory_bytes() const { return bytes_of(train_) + bytes_of(test_); }
+
+template <typename T>
+const std::array<T, 256>& Shard::table() const {
+  if constexpr (std::is_same_v<T, float>) return table_float_;
+  if constexpr (std::is_same_v<T, double>) return table_double_;
+}
+
+template <typename T>
+void Shard::copy_row(const Samples& source, std::int64_t row, T* out) const {
+  if (source.features.scalar_type() == at::kByte) {
+    const auto* pixels = static_cast<const std::uint8_t*>(source.features.const_data_ptr());
+    const std::uint8_t* in = pixels + row * features_;
+    const T* values = table<T>().data();
+    for (std::int64_t d = 0; d < features_; ++d) out[d] = values[in[d]];
+  } else {
+    const auto* numbers = static_cast<const T*>(source.features.const_data_ptr());
+    std::copy_n(numbers + row * features_, features_, out);
+  }
+}
+
+void Shard::gather_train(std::int64_t client, std::span<const std::int64_t> positions,
+                         const Tensor& out) const {
+  check_out(out, static_cast<std::int64_t>(positions.size()), features_, dtype_);
+  const std::int64_t begin = train_begin(client);
+  const std::int64_t count = train_count(client);
+  with_type(out.scalar_type(), [&]<typename T>() {
+    T* row = out.data_ptr<T>();
+    for (const std::int64_t position : positions) {
+      require(0 <= position && position < count, "a position lies in the client's training list");
+      copy_row(train_, begin + position, row);
+      row += features_;
+    }
+  });
+}
+
+void Shard::gather_test(std::int64_t row_begin, std::int64_t row_end, const Tensor& out) const {
+  require(0 <= row_begin && row_begin <= row_end && row_end <= test_rows(),
+          "test rows lie in the shard");
+  check_out(out, row_end - row_begin, features_, dtype_);
+  with_type(out.scalar_type(), [&]<typename T>() {
+    T* row = out.data_ptr<T>();
+    for (std::int64_t s = row_begin; s < row_end; ++s, row += features_) copy_row(test_, s, row);
+  });
+}
+
+}  // namespace fedhpc
