@@ -68,7 +68,8 @@ Shard::Shard(const Dataset& dataset, const Partition& partition, std::int64_t fi
 
 Shard Shard::server(const Dataset& dataset, std::int64_t first, std::int64_t last,
                     Standardize standardize, DType dtype) {
-  require(0 <= first && first <= last && last <= dataset.num_test(), "the test set has these samples");
+  require(0 <= first && first <= last && last <= dataset.num_test(),
+          "the test set has these samples");
   std::vector<std::int64_t> ids(static_cast<std::size_t>(last - first));
   std::iota(ids.begin(), ids.end(), dataset.num_train() + first);
   Shard shard(dataset, {}, ids, standardize, dtype);

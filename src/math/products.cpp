@@ -27,10 +27,11 @@ void gemm(char ta, char tb, int m, int n, int k, double alpha, const double* a, 
 }  // namespace
 
 void batched_product(at::ScalarType type, std::int64_t count, double alpha, const MatrixStack& a,
-                     Transpose transpose_a, const MatrixStack& b, Transpose transpose_b, double beta,
-                     const MatrixStack& result) {
+                     Transpose transpose_a, const MatrixStack& b, Transpose transpose_b,
+                     double beta, const MatrixStack& result) {
   const std::int64_t inner = transpose_a == Transpose::No ? a.columns : a.rows;
-  require((transpose_a == Transpose::No ? a.rows : a.columns) == result.rows, "product: rows agree");
+  require((transpose_a == Transpose::No ? a.rows : a.columns) == result.rows,
+          "product: rows agree");
   require((transpose_b == Transpose::No ? b.columns : b.rows) == result.columns,
           "product: columns agree");
   require((transpose_b == Transpose::No ? b.rows : b.columns) == inner,
@@ -39,11 +40,11 @@ void batched_product(at::ScalarType type, std::int64_t count, double alpha, cons
     for (std::int64_t c = 0; c < count; ++c) {
       // A row-major product is the column-major product of the transposes: C^T = op(B)^T op(A)^T.
       gemm(transpose_b == Transpose::No ? 'N' : 'T', transpose_a == Transpose::No ? 'N' : 'T',
-           static_cast<int>(result.columns), static_cast<int>(result.rows),
-           static_cast<int>(inner), static_cast<T>(alpha),
-           static_cast<const T*>(b.data) + c * b.stack_stride, static_cast<int>(b.row_stride),
-           static_cast<const T*>(a.data) + c * a.stack_stride, static_cast<int>(a.row_stride),
-           static_cast<T>(beta), static_cast<T*>(result.data) + c * result.stack_stride,
+           static_cast<int>(result.columns), static_cast<int>(result.rows), static_cast<int>(inner),
+           static_cast<T>(alpha), static_cast<const T*>(b.data) + c * b.stack_stride,
+           static_cast<int>(b.row_stride), static_cast<const T*>(a.data) + c * a.stack_stride,
+           static_cast<int>(a.row_stride), static_cast<T>(beta),
+           static_cast<T*>(result.data) + c * result.stack_stride,
            static_cast<int>(result.row_stride));
     }
   });
