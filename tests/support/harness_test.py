@@ -33,8 +33,7 @@ class Run:
             start_new_session=True,
             env={
                 **os.environ,
-                "OMPI_ALLOW_RUN_AS_ROOT": "1",
-                "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+                "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
                 "OMPI_MCA_mpi_yield_when_idle": "1",
                 "GTEST_COLOR": "no",  # the launcher gives rank 0 a terminal
                 **environment,
