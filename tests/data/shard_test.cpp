@@ -3,6 +3,7 @@
 #include <set>
 
 #include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
 #include <gtest/gtest.h>
 
 #include "data/data_support.hpp"
@@ -49,12 +50,21 @@ TEST(ShardTest, GathersStandardisedRowsInTheOrderAsked) {
     const Shard single(data, partition, 0, 4, rule, DType::Float32);
     const Shard wide(data, partition, 0, 4, rule, DType::Float64);
     const Ids positions = {2, 0, 2};
-    Tensor floats = at::empty({3, 5}, at::kFloat);
-    single.gather_train(2, positions, floats);
-    expect_rows<float>(floats, {21, 39, 21}, rule);
-    Tensor doubles = at::empty({3, 5}, at::kDouble);
-    wide.gather_train(2, positions, doubles);
-    expect_rows<double>(doubles, {21, 39, 21}, rule);
+    // Row 1 of a block of 2 clients with room for 4 samples: the rest stays as it is.
+    const Tensor floats = at::full({2, 4, 5}, -7, at::kFloat);
+    const Tensor labels = at::full({2, 4}, -7, at::kLong);
+    single.gather_train(2, positions, 1, floats, labels);
+    expect_rows<float>(floats[1].narrow(0, 0, 3), {21, 39, 21}, rule);
+    const auto all_labels = data.labels();
+    for (const auto& [b, id] : std::vector<std::pair<int, int>>{{0, 21}, {1, 39}, {2, 21}}) {
+      EXPECT_EQ(labels[1][b].item<std::int64_t>(), all_labels[static_cast<std::size_t>(id)]);
+    }
+    EXPECT_TRUE(floats[0].eq(-7).all().item<bool>());
+    EXPECT_TRUE(floats[1][3].eq(-7).all().item<bool>());
+    EXPECT_TRUE(labels[0].eq(-7).all().item<bool>());
+    const Tensor doubles = at::empty({1, 3, 5}, at::kDouble);
+    wide.gather_train(2, positions, 0, doubles, at::empty({1, 3}, at::kLong));
+    expect_rows<double>(doubles[0], {21, 39, 21}, rule);
     Tensor test = at::empty({3, 5}, at::kFloat);
     single.gather_test(1, 4, test);
     expect_rows<float>(test, {40, 7, 9}, rule);
@@ -98,8 +108,8 @@ TEST(ShardTest, FloatDataAreKeptInTheNumberType) {
   partition.test.append(Ids{3});
   for (const Standardize rule : {Standardize::None, Standardize::Unit}) {
     const Shard shard(data, partition, 0, 1, rule, DType::Float32);
-    Tensor out = at::empty({1, 5}, at::kFloat);
-    shard.gather_train(0, Ids{1}, out);
+    const Tensor out = at::empty({1, 1, 5}, at::kFloat);
+    shard.gather_train(0, Ids{1}, 0, out, at::empty({1, 1}, at::kLong));
     for (std::int64_t d = 0; d < 5; ++d) {
       EXPECT_EQ(out.data_ptr<float>()[d], static_cast<float>(TableDataset::value(19, d) / 3));
     }
@@ -112,13 +122,20 @@ TEST(ShardTest, FloatDataAreKeptInTheNumberType) {
 
 TEST(ShardTest, TheServersShardIsTheOfficialTestSet) {
   const TableDataset data = balanced(2, 10);  // 16 training, 4 test
-  const Shard server = Shard::server(data, Standardize::Half, DType::Float64);
-  EXPECT_EQ(server.clients(), 0);
+  const Shard server = Shard::server(data, 0, 4, Standardize::Half, DType::Float64);
+  EXPECT_EQ(server.clients(), 1);
+  EXPECT_EQ(server.test_count(0), 4);
   EXPECT_EQ(server.train_rows(), 0);
   ASSERT_EQ(server.test_rows(), 4);
   Tensor out = at::empty({4, 5}, at::kDouble);
   server.gather_test(0, 4, out);
   expect_rows<double>(out, {16, 17, 18, 19}, Standardize::Half);
+
+  // A rank's part of it.
+  const Shard part = Shard::server(data, 1, 3, Standardize::Half, DType::Float64);
+  ASSERT_EQ(part.test_rows(), 2);
+  part.gather_test(0, 2, out.narrow(0, 0, 2));
+  expect_rows<double>(out.narrow(0, 0, 2), {17, 18}, Standardize::Half);
 }
 
 TEST(ShardTest, ARankMayHaveNoClient) {
@@ -131,15 +148,15 @@ TEST(ShardTest, ARankMayHaveNoClient) {
 TEST(ShardTest, WrongPlacesAndOutputsAreOurOwnBugs) {
   const TableDataset data = balanced(10, 10);
   const Shard shard(data, sample(), 0, 4, Standardize::Unit, DType::Float32);
-  Tensor row = at::empty({1, 5}, at::kFloat);
-  EXPECT_NO_THROW(shard.gather_train(0, Ids{1}, row));
-  EXPECT_THROW(shard.gather_train(0, Ids{2}, row), std::logic_error);
-  EXPECT_THROW(shard.gather_train(0, Ids{-1}, row), std::logic_error);
-  EXPECT_THROW(shard.gather_train(0, Ids{0, 1}, row), std::logic_error);
-  EXPECT_THROW(shard.gather_test(5, 6, row), std::logic_error);
-  EXPECT_THROW(shard.gather_train(0, Ids{1}, at::empty({1, 5}, at::kDouble)), std::logic_error);
-  EXPECT_THROW(shard.gather_train(0, Ids{0, 1}, at::empty({5, 2}, at::kFloat).t()),
-               std::logic_error);
+  const Tensor stack = at::empty({1, 1, 5}, at::kFloat);
+  const Tensor labels = at::empty({1, 1}, at::kLong);
+  EXPECT_NO_THROW(shard.gather_train(0, Ids{1}, 0, stack, labels));
+  EXPECT_THROW(shard.gather_train(0, Ids{2}, 0, stack, labels), std::logic_error);
+  EXPECT_THROW(shard.gather_train(0, Ids{-1}, 0, stack, labels), std::logic_error);
+  EXPECT_THROW(shard.gather_train(0, Ids{0, 1}, 0, stack, labels), std::logic_error);
+  const Tensor wide = at::empty({1, 1, 5}, at::kDouble);
+  EXPECT_THROW(shard.gather_train(0, Ids{1}, 0, wide, labels), std::logic_error);
+  EXPECT_THROW(shard.gather_test(5, 6, stack), std::logic_error);
   EXPECT_THROW(Shard(data, sample(), 2, 5, Standardize::Unit, DType::Float32), std::logic_error);
 }
 
