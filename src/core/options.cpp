@@ -144,6 +144,18 @@ void OptionSet::add(std::string key, std::vector<std::string>& value,
           .print = [&value] { return join(value, ","); }});
 }
 
+void OptionSet::add_or_auto(std::string key, std::int64_t& value, std::string help) {
+  const Bounds<std::int64_t> bounds = at_least<std::int64_t>(1);
+  insert({.key = std::move(key),
+          .help = std::move(help),
+          .allowed = "auto or " + describe(bounds),
+          .parse =
+              [&value, bounds](const std::string& text) {
+                value = text == "auto" ? 0 : parse_number(text, bounds);
+              },
+          .print = [&value] { return value == 0 ? std::string("auto") : print_number(value); }});
+}
+
 void OptionSet::add_choice(std::string key, std::string& value, std::vector<std::string> choices,
                            std::string help) {
   const std::string allowed = "one of: " + join(choices);
@@ -191,21 +203,21 @@ void OptionSet::assign(const std::string& key, const std::string& text, const Or
     std::vector<std::string> keys;
     for (const Entry& entry : entries_) keys.push_back(entry.key);
     const std::string close = nearest(key, keys);
-    throw ConfigError(concat(origin.place, ": unknown key '", key, "' (value '", text, "')",
-                             close.empty() ? "; 'fedhpc help keys' lists all keys"
-                                           : "; did you mean '" + close + "'?"));
+    throw ConfigError(concat(
+        origin.place, ": unknown key '", key, "' (value '", text, "')",
+        close.empty() ? "; 'fedhpc help keys' lists all keys" : "; did you mean '" + close + "'?"));
   }
   Entry& entry = find(key);
   if (text.empty()) {
-    throw ConfigError(concat(origin.place, ": key '", key, "' has an empty value; allowed: ",
-                             entry.allowed));
+    throw ConfigError(
+        concat(origin.place, ": key '", key, "' has an empty value; allowed: ", entry.allowed));
   }
   if (origin.level < entry.origin.level) return;
   try {
     entry.parse(text);
   } catch (const std::invalid_argument&) {
-    throw ConfigError(concat(origin.place, ": key '", key, "' cannot be '", text,
-                             "'; allowed: ", entry.allowed));
+    throw ConfigError(
+        concat(origin.place, ": key '", key, "' cannot be '", text, "'; allowed: ", entry.allowed));
   }
   entry.origin = origin;
 }
@@ -238,8 +250,8 @@ std::string nearest(std::string_view word, const std::vector<std::string>& candi
     for (std::size_t j = 0; j <= b.size(); ++j) d[0][j] = j;
     for (std::size_t i = 1; i <= a.size(); ++i) {
       for (std::size_t j = 1; j <= b.size(); ++j) {
-        d[i][j] = std::min({d[i - 1][j] + 1, d[i][j - 1] + 1,
-                            d[i - 1][j - 1] + (a[i - 1] == b[j - 1] ? 0U : 1U)});
+        d[i][j] = std::min(
+            {d[i - 1][j] + 1, d[i][j - 1] + 1, d[i - 1][j - 1] + (a[i - 1] == b[j - 1] ? 0U : 1U)});
         if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) {
           d[i][j] = std::min(d[i][j], d[i - 2][j - 2] + 1);
         }

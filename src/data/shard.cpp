@@ -44,12 +44,6 @@ std::int64_t bytes_of(const Samples& samples) {
   return static_cast<std::int64_t>(samples.features.nbytes() + samples.labels.nbytes());
 }
 
-void check_out(const Tensor& out, std::int64_t rows, std::int64_t features, DType dtype) {
-  require(out.dim() == 2 && out.size(0) == rows && out.size(1) == features && out.is_contiguous() &&
-              out.is_cpu() && out.scalar_type() == scalar_type(dtype),
-          "gathered rows go to a contiguous host tensor [B, D] of the shard's number type");
-}
-
 }  // namespace
 
 Shard::Shard(const Dataset& dataset, std::span<const std::int64_t> train,
@@ -72,10 +66,16 @@ Shard::Shard(const Dataset& dataset, const Partition& partition, std::int64_t fi
   test_offsets_ = offsets_of(partition.test, first_client, last_client);
 }
 
-Shard Shard::server(const Dataset& dataset, Standardize standardize, DType dtype) {
-  std::vector<std::int64_t> ids(static_cast<std::size_t>(dataset.num_test()));
-  std::iota(ids.begin(), ids.end(), dataset.num_train());
-  return {dataset, {}, ids, standardize, dtype};
+Shard Shard::server(const Dataset& dataset, std::int64_t first, std::int64_t last,
+                    Standardize standardize, DType dtype) {
+  require(0 <= first && first <= last && last <= dataset.num_test(),
+          "the test set has these samples");
+  std::vector<std::int64_t> ids(static_cast<std::size_t>(last - first));
+  std::iota(ids.begin(), ids.end(), dataset.num_train() + first);
+  Shard shard(dataset, {}, ids, standardize, dtype);
+  shard.train_offsets_ = {0, 0};
+  shard.test_offsets_ = {0, last - first};
+  return shard;
 }
 
 Samples Shard::load(const Dataset& dataset, std::span<const std::int64_t> ids,
@@ -139,27 +139,36 @@ void Shard::copy_row(const Samples& source, std::int64_t row, T* out) const {
 }
 
 void Shard::gather_train(std::int64_t client, std::span<const std::int64_t> positions,
-                         const Tensor& out) const {
-  check_out(out, static_cast<std::int64_t>(positions.size()), features_, dtype_);
+                         std::int64_t c, const Tensor& features, const Tensor& labels) const {
+  require(features.scalar_type() == scalar_type(dtype_) && features.size(2) == features_ &&
+              features.size(1) >= static_cast<std::int64_t>(positions.size()),
+          "a batch goes to a stack [C, B, D] of the shard's number type");
   const std::int64_t begin = train_begin(client);
   const std::int64_t count = train_count(client);
-  with_type(out.scalar_type(), [&]<typename T>() {
-    T* row = out.data_ptr<T>();
+  const auto* known = train_.labels.const_data_ptr<std::int64_t>() + begin;
+  auto* label = labels.data_ptr<std::int64_t>() + c * labels.stride(0);
+  with_type(features.scalar_type(), [&]<typename T>() {
+    T* row = features.data_ptr<T>() + c * features.stride(0);
     for (const std::int64_t position : positions) {
       require(0 <= position && position < count, "a position lies in the client's training list");
       copy_row(train_, begin + position, row);
-      row += features_;
+      *label++ = known[position];
+      row += features.stride(1);
     }
   });
 }
 
 void Shard::gather_test(std::int64_t row_begin, std::int64_t row_end, const Tensor& out) const {
   require(0 <= row_begin && row_begin <= row_end && row_end <= test_rows(),
-          "test rows lie in the shard");
-  check_out(out, row_end - row_begin, features_, dtype_);
+          "a shard is asked for test rows it has");
+  require(out.is_contiguous() && out.scalar_type() == scalar_type(dtype_) &&
+              out.numel() == (row_end - row_begin) * features_,
+          "gathered rows go to a contiguous host tensor [B, D] of the shard's number type");
   with_type(out.scalar_type(), [&]<typename T>() {
-    T* row = out.data_ptr<T>();
-    for (std::int64_t s = row_begin; s < row_end; ++s, row += features_) copy_row(test_, s, row);
+    T* to = out.data_ptr<T>();
+    for (std::int64_t row = row_begin; row < row_end; ++row, to += features_) {
+      copy_row(test_, row, to);
+    }
   });
 }
 

@@ -22,10 +22,13 @@ class Shard {
   Shard(const Dataset& dataset, const Partition& partition, std::int64_t first_client,
         std::int64_t last_client, Standardize standardize, DType dtype);
 
-  /// The official test set as the test samples of a shard without clients: the server's.
-  static Shard server(const Dataset& dataset, Standardize standardize, DType dtype);
+  /// Samples first to last - 1 of the official test set (counted within it), as the test samples of
+  /// a shard whose one client, number 0, is the server.
+  static Shard server(const Dataset& dataset, std::int64_t first, std::int64_t last,
+                      Standardize standardize, DType dtype);
 
   std::int64_t first_client() const { return first_client_; }
+  std::int64_t last_client() const { return first_client_ + clients(); }  ///< one past the last
   std::int64_t clients() const { return static_cast<std::int64_t>(train_offsets_.size()) - 1; }
   std::int64_t features() const { return features_; }  ///< D
   DType dtype() const { return dtype_; }
@@ -44,11 +47,14 @@ class Shard {
   std::vector<std::int64_t> label_histogram(std::int64_t client) const;
   std::int64_t memory_bytes() const;
 
-  /// out [B, D] = the standardised training samples at these positions of the client's list. `out`
-  /// is a contiguous host tensor of the dtype. Costs one pass over B x D numbers, no allocation.
-  void gather_train(std::int64_t client, std::span<const std::int64_t> positions,
-                    const Tensor& out) const;
-  /// out [row_end - row_begin, D] = these rows of the stacked test samples, standardised.
+  /// Row c of a block: features[c, b] = the standardised training sample at position b of
+  /// `positions` in the client's list, labels[c, b] its label. Costs one pass over B x D numbers,
+  /// no allocation.
+  void gather_train(std::int64_t client, std::span<const std::int64_t> positions, std::int64_t c,
+                    const Tensor& features,       // [C, >= B, D] of the dtype
+                    const Tensor& labels) const;  // [C, >= B] int64
+  /// out [..., D] of row_end - row_begin rows = these rows of the stacked test samples,
+  /// standardised.
   void gather_test(std::int64_t row_begin, std::int64_t row_end, const Tensor& out) const;
 
  private:

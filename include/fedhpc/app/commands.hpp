@@ -1,0 +1,22 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace fedhpc {
+
+using Arguments = std::vector<std::string>;
+
+/// The subcommands. Each gets the arguments after its name and returns the exit code; wrong use
+/// throws ConfigError.
+int run_command(const Arguments& arguments, const std::string& command_line);
+int plan_command(const Arguments& arguments);
+int list_command(const Arguments& arguments);
+int help_command(const Arguments& arguments);
+int export_command(const Arguments& arguments);
+int version_command();
+
+/// Picks the subcommand named first; `command_line` is what was typed.
+int dispatch(const Arguments& arguments, const std::string& command_line);
+
+}  // namespace fedhpc

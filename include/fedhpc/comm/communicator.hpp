@@ -1,0 +1,58 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "fedhpc/core/tensor.hpp"
+
+namespace fedhpc {
+
+/// What went through one communicator, in calls and in bytes of payload handed to it by this rank.
+struct Traffic {
+  std::int64_t collectives = 0;
+  std::int64_t bytes = 0;
+};
+
+/// The ranks of the real machine that work together (not the simulated network). The local
+/// implementation is one process alone: every collective is the identity. Tensors are contiguous
+/// CPU tensors of float32, float64 or int64. All calls are collective; a rank that waits longer
+/// than the deadline for the others throws Error.
+class Communicator {
+ public:
+  virtual ~Communicator() = default;
+
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+
+  virtual void sum_(Tensor& values) = 0;  ///< replaces values by their sum over ranks
+  virtual void max_(Tensor& values) = 0;  ///< replaces values by their maximum over ranks
+  virtual void broadcast_(Tensor& values, int root) = 0;
+  /// Rank `root` gets the rows (first dimension) of all ranks in rank order, the others an empty
+  /// tensor. All other dimensions are equal on all ranks.
+  virtual Tensor gather(const Tensor& rows, int root) = 0;
+  /// Every rank's text, on every rank.
+  virtual std::vector<std::string> all_texts(const std::string& text) = 0;
+  virtual void barrier() = 0;
+  /// The ranks with the same colour form a new communicator, ordered by their rank here.
+  virtual std::unique_ptr<Communicator> split(int colour) = 0;
+
+  const Traffic& traffic() const { return traffic_; }
+
+ protected:
+  void count(const Tensor& values);
+
+  Traffic traffic_;
+};
+
+/// One process alone: rank 0 of 1.
+std::unique_ptr<Communicator> local_communicator();
+
+/// Runs `work` on every rank and lets none go on alone: if it throws ConfigError or DataError
+/// anywhere, all ranks throw the error of the lowest rank that failed. Other exceptions pass
+/// through.
+void together(Communicator& comm, const std::function<void()>& work);
+
+}  // namespace fedhpc

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "fedhpc/comm/communicator.hpp"
+
+namespace fedhpc {
+
+/// MPI from start to end of the process. Initialises MPI only when a launcher started this process
+/// (or with Launch::Always), so that a single process needs no MPI daemon; finalises it unless an
+/// exception is unwinding, since MPI_Finalize would wait for ranks that never come.
+class Session {
+ public:
+  enum class Launch { Detect, Always };
+
+  Session(int* argc, char*** argv, Launch launch = Launch::Detect);
+  ~Session();
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+
+  int rank() const { return rank_; }
+  int size() const { return size_; }
+
+  /// Prints `fedhpc: error: rank R on HOST: message` and ends all ranks with exit code 1.
+  [[noreturn]] void abort(const std::string& message) const;
+
+ private:
+  bool active_ = false;
+  int rank_ = 0;
+  int size_ = 1;
+  int uncaught_ = 0;
+};
+
+/// All ranks of the running MPI session; one process alone when MPI is not initialised.
+/// `timeout_seconds`: how long a collective waits for the other ranks.
+std::unique_ptr<Communicator> world_communicator(double timeout_seconds);
+
+/// Name of this host.
+std::string host_name();
+
+/// Version of the MPI library in one word, e.g. "OpenMPI-4.1.4".
+std::string mpi_version();
+
+}  // namespace fedhpc

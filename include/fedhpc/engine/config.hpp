@@ -1,0 +1,67 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "fedhpc/algorithms/algorithm.hpp"
+#include "fedhpc/core/configuration_source.hpp"
+#include "fedhpc/core/options.hpp"
+#include "fedhpc/core/tensor.hpp"
+#include "fedhpc/data/options.hpp"
+#include "fedhpc/models/options.hpp"
+#include "fedhpc/rounds/topology.hpp"
+#include "fedhpc/training/options.hpp"
+
+namespace fedhpc {
+
+enum class DeviceKind { Auto, Cpu, Cuda };
+enum class ProgressKind { Auto, Bar, Plain, None };
+
+/// The `run.*` keys.
+struct RunOptions {
+  std::int64_t seed = 0;
+  std::int64_t rounds = 100;
+  std::string output;  ///< empty: the configuration's name with .h5, in the current folder
+  DeviceKind device = DeviceKind::Auto;
+  DType dtype = DType::Float32;
+  std::int64_t eval_every = 1;
+  ProgressKind progress = ProgressKind::Auto;
+  double collective_timeout = 600;
+  std::vector<std::string> save{"init"};
+
+  void declare(OptionSet& options);
+  bool saves(const std::string& what) const;
+};
+
+/// The complete, checked configuration of one run. The option table refers to the members, so a
+/// Config stays where it was made.
+class Config {
+ public:
+  /// Defaults, then `assignments` by level. Throws ConfigError for an unknown key, a value not
+  /// allowed or an impossible combination. `name`: the configuration file's name, for run.output's
+  /// default.
+  Config(const std::vector<Assignment>& assignments, const std::string& name);
+  Config(const Config&) = delete;
+  Config& operator=(const Config&) = delete;
+
+  RunOptions run;
+  DataOptions data;
+  ModelOptions model;
+  TopologyOptions topology;
+  TrainOptions train;
+  std::string algorithm_name = "fedavg";
+  std::unique_ptr<Algorithm> algorithm;
+
+  const OptionSet& options() const { return options_; }
+  /// All keys with their values in force, as an INI file that repeats the run.
+  std::string to_ini() const { return options_.to_ini(); }
+
+ private:
+  void resolve(const std::string& name);
+
+  OptionSet options_;
+};
+
+}  // namespace fedhpc

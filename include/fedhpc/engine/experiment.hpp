@@ -1,0 +1,96 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "fedhpc/comm/communicator.hpp"
+#include "fedhpc/data/partition.hpp"
+#include "fedhpc/data/shard.hpp"
+#include "fedhpc/engine/config.hpp"
+#include "fedhpc/engine/metrics.hpp"
+#include "fedhpc/io/results_writer.hpp"
+#include "fedhpc/models/model.hpp"
+#include "fedhpc/rounds/round.hpp"
+#include "fedhpc/training/evaluator.hpp"
+#include "fedhpc/training/local_trainer.hpp"
+
+namespace fedhpc {
+
+/// What is known after one round. Complete on rank 0; other ranks see the model and the cohort
+/// only.
+struct RoundReport {
+  std::int64_t round = 0;
+  bool evaluated = false;
+  RoundMetrics metrics{};
+  const std::vector<std::int64_t>* cohort = nullptr;
+  const PersonalMetrics* personal = nullptr;
+};
+
+/// One run: everything a configuration names, built in order, and the loop over its rounds. Every
+/// rank makes one. Construction throws ConfigError or DataError, the same on every rank, before
+/// anything is written.
+class Experiment {
+ public:
+  Experiment(Config& config, Communicator& comm);
+
+  /// Runs all rounds; after each, `observe` is called on every rank.
+  void run(const std::function<void(const RoundReport&)>& observe);
+
+  const Config& config() const { return config_; }
+  const Partition& partition() const { return partition_; }
+  const std::vector<std::int32_t>& edges() const { return edges_; }
+  const Shard& shard() const { return *shard_; }
+  const Model& model() const { return *model_; }
+  const Rows& initial() const { return initial_; }  ///< [1, P], before round 1
+  /// The model global_accuracy evaluates, as of the last evaluation; undefined before.
+  const Rows& global() const { return global_; }
+  std::int64_t block_width() const { return block_width_; }
+  /// Label counts of all clients, [N, K], on rank 0 (elsewhere empty). Collective.
+  std::vector<std::int64_t> gather_label_histogram() const;
+  /// Estimated bytes this rank holds: data, models in hand, activations, accumulators.
+  std::int64_t memory_bytes() const;
+
+ private:
+  void open_data();
+  void open_model();
+  void evaluate(RoundReport& report);
+  void total(const Round& round, RoundReport& report);
+
+  Config& config_;
+  Communicator& comm_;
+  at::ScalarType type_;
+  std::unique_ptr<Dataset> dataset_;
+  Partition partition_;
+  std::vector<std::int32_t> edges_;
+  std::unique_ptr<Shard> shard_;
+  std::unique_ptr<Shard> server_shard_;  // this rank's part of the official test set
+  std::unique_ptr<Model> model_;
+  Rows initial_;
+  Rows global_;
+  std::unique_ptr<LocalTrainer> trainer_;
+  std::unique_ptr<Evaluator> evaluator_;
+  std::int64_t block_width_ = 1;
+  Ledger ledger_;
+  Stopwatch train_watch_;
+  Stopwatch aggregate_watch_;
+  Stopwatch evaluate_watch_;
+  PersonalMetrics personal_;
+};
+
+/// Reads model.init_file: /model/init/global, else /model/global. Throws DataError naming the file
+/// and the parameter that is missing, superfluous or of another shape.
+Rows read_initial_model(const std::string& path, const LayoutPtr& layout, at::ScalarType type);
+
+/// The parameters of a row [1, P] as tensors in their own shapes.
+std::vector<NamedTensor> parameters_of(const Rows& row);
+
+/// The width of a block that trains a client-step fastest, measured on this run's own model and
+/// data in well under a second; the same on every rank.
+std::int64_t measure_block_width(Communicator& comm, const Model& model, const Shard& shard,
+                                 const TrainOptions& options, const Rows& initial,
+                                 std::int64_t participants);
+
+}  // namespace fedhpc

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <string>
+
+#include "fedhpc/engine/config.hpp"
+#include "fedhpc/engine/experiment.hpp"
+
+namespace fedhpc {
+
+/// Shows how a run goes on, on standard output of rank 0: a bar that redraws itself on a terminal,
+/// one line per evaluation elsewhere.
+class Progress {
+ public:
+  Progress(ProgressKind kind, std::int64_t rounds);
+  void show(const RoundReport& report);
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  std::string line(const RoundReport& report, double seconds) const;
+
+  ProgressKind kind_;
+  std::int64_t rounds_;
+  Clock::time_point begin_ = Clock::now();
+  Clock::time_point drawn_{};
+  double accuracy_;
+  double loss_;
+  double bytes_ = 0;
+};
+
+/// "1.5 MB": bytes with a decimal unit.
+std::string readable_bytes(double bytes);
+
+/// "1:02:03" or "02:03".
+std::string readable_seconds(double seconds);
+
+/// The build and every key with its value and where that came from, one per line.
+std::string start_up_table(const Config& config, int ranks, std::int64_t block_width);
+
+}  // namespace fedhpc

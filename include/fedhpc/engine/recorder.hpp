@@ -1,0 +1,39 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "fedhpc/core/stopwatch.hpp"
+#include "fedhpc/engine/experiment.hpp"
+#include "fedhpc/io/results_writer.hpp"
+
+namespace fedhpc {
+
+/// Writes an experiment into its result file, on rank 0; on other ranks only takes part in
+/// gathering.
+class Recorder {
+ public:
+  /// Creates the file with all that is known before the first round. Collective. Throws
+  /// ConfigError, the same on every rank, when run.output cannot be written.
+  Recorder(const Experiment& experiment, Communicator& comm, const std::string& command_line);
+
+  /// Records one round; after the last evaluation of a run also the model.
+  void record(const RoundReport& report);
+  /// Sets the status; a failure to do so is not reported.
+  void fail() noexcept;
+  void complete();
+
+ private:
+  RunHeader header(const std::string& command_line, const std::vector<std::string>& hosts) const;
+  ClientTable clients(std::vector<std::int64_t> label_histogram) const;
+
+  const Experiment& experiment_;
+  Stopwatch io_watch_;
+  std::unique_ptr<ResultsWriter> writer_;  // rank 0 only
+};
+
+/// Throws ConfigError if `path` is no place for a result file: a missing folder, a folder itself,
+/// no permission, or a file this run reads.
+void check_output(const Config& config);
+
+}  // namespace fedhpc

@@ -1,0 +1,95 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "fedhpc/core/tensor.hpp"
+#include "fedhpc/io/hdf5.hpp"
+
+namespace fedhpc {
+
+/// Root attributes of a result file.
+struct RunHeader {
+  std::string config;  ///< resolved INI
+  std::string command_line;
+  std::int64_t seed = 0;
+  std::int64_t ranks = 1;
+  std::string device;
+  std::int64_t block = 1;
+  std::vector<std::string> hostnames;  ///< of every rank
+};
+
+/// One time series below /rounds.
+struct Series {
+  std::string name;
+  std::string unit;
+  std::string meaning;
+};
+
+/// One parameter of the global model.
+struct NamedTensor {
+  std::string name;
+  Tensor values;
+};
+
+/// What is known of the clients before the first round.
+struct ClientTable {
+  std::vector<std::int32_t> edge;             // [N]
+  std::vector<std::int64_t> train_samples;    // [N]
+  std::vector<std::int64_t> test_samples;     // [N]
+  std::vector<std::int64_t> label_histogram;  // [N, K]
+  std::int64_t classes = 0;                   // K
+};
+
+/// Writes one result file from one rank. Everything is created before the first round; from
+/// `start()` on the file can be read while it grows (SWMR), and after a kill. /rounds/round is the
+/// commit record: a round counts once its entry there is flushed. All failures throw Error naming
+/// the file.
+class ResultsWriter {
+ public:
+  ResultsWriter(const std::string& path, const RunHeader& header, const std::vector<Series>& series,
+                const ClientTable& clients);
+
+  /// The open file, for groups written by others before start().
+  const h5::Handle& file() const { return file_; }
+  /// Writes parameters below `group`, e.g. /model/init/global; before start().
+  void write_parameters(const std::string& group, const std::vector<NamedTensor>& parameters);
+  /// Reserves /model/global in the shapes and types of `parameters`; before start().
+  void declare_model(const std::vector<NamedTensor>& parameters);
+  /// Reserves /draws/cohort [0, size], a row per round; before start().
+  void declare_cohorts(std::int64_t size);
+  /// Lets readers in. Nothing can be created after this.
+  void start();
+
+  /// Accuracies of all clients after `round`, [N], NaN without test samples, and each client's
+  /// best.
+  void append_client_accuracy(std::int64_t round, const std::vector<float>& accuracy,
+                              const std::vector<float>& best);
+  void append_cohort(const std::vector<std::int64_t>& cohort);
+  void write_model(const std::vector<NamedTensor>& parameters);
+  /// Appends and commits one round; `values` in order of the series.
+  void append_round(std::int64_t round, const std::vector<double>& values);
+  /// Sets status and finished.
+  void finish(const std::string& status);
+
+ private:
+  std::string path_;
+  h5::Handle file_;
+  h5::Handle round_;
+  std::vector<h5::Handle> series_;
+  h5::Handle client_accuracy_;
+  h5::Handle evaluated_rounds_;
+  h5::Handle best_accuracy_;
+  h5::Handle cohorts_;
+  std::vector<std::pair<std::string, h5::Handle>> model_;
+};
+
+/// Reads the parameters below `group` of an open file, in order of creation.
+std::vector<NamedTensor> read_parameters(const h5::Handle& file, const std::string& group);
+
+/// Now, as 2026-01-31T12:00:00Z.
+std::string utc_now();
+
+}  // namespace fedhpc

@@ -1,0 +1,72 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "fedhpc/core/tensor.hpp"
+
+namespace fedhpc {
+
+/// What a column of a row is. Tags are combined by |.
+enum class Tag : std::uint32_t {
+  None = 0,
+  Trainable = 1,     ///< moved by gradients
+  Buffer = 2,        ///< state that travels but has no gradient (batch-norm statistics)
+  Head = 4,          ///< the classifier
+  Norm = 8,          ///< batch-norm scale and shift
+  Uncompressed = 16  ///< never factorised
+};
+
+constexpr Tag operator|(Tag a, Tag b) {
+  return static_cast<Tag>(static_cast<std::uint32_t>(a) | static_cast<std::uint32_t>(b));
+}
+constexpr bool has(Tag tags, Tag tag) {
+  return (static_cast<std::uint32_t>(tags) & static_cast<std::uint32_t>(tag)) != 0;
+}
+
+/// One parameter or buffer: where it stands in a row.
+struct Field {
+  std::string name;                 ///< PyTorch's name, e.g. "fc1.weight"
+  std::vector<std::int64_t> shape;  ///< PyTorch's shape, e.g. {out, in}
+  std::int64_t offset = 0;          ///< first column
+  std::int64_t size = 0;            ///< number of columns
+  std::int64_t fan_in = 0;          ///< inputs of one output unit, for the initialiser
+  Tag tags = Tag::Trainable;
+};
+
+/// Names every column of a row [P]: the parameters and buffers of one model, in PyTorch's order.
+class Layout {
+ public:
+  /// Appends a field and returns its index. Names are unique and hold no '/'.
+  std::size_t add(std::string name, std::vector<std::int64_t> shape, std::int64_t fan_in, Tag tags);
+
+  const std::vector<Field>& fields() const { return fields_; }
+  const Field& field(const std::string& name) const;
+  std::int64_t size() const { return size_; }  ///< P
+  std::int64_t count(Tag tag) const;           ///< columns that carry `tag`
+
+ private:
+  std::vector<Field> fields_;
+  std::int64_t size_ = 0;
+};
+
+using LayoutPtr = std::shared_ptr<const Layout>;
+
+/// Matrix [C, P] whose columns a Layout names. Copies share memory, as tensors do.
+struct Rows {
+  Tensor values;  // [C, P]
+  LayoutPtr layout;
+
+  std::int64_t count() const { return values.size(0); }
+  Rows clone() const;
+  /// C copies of a single row [1, P], in memory of their own (also for C = 1).
+  Rows replicate(std::int64_t clients) const;
+};
+
+Rows operator-(const Rows& a, const Rows& b);
+Rows operator+(const Rows& a, const Rows& b);
+Rows& operator+=(Rows& a, const Rows& b);
+
+}  // namespace fedhpc

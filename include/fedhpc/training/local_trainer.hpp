@@ -1,0 +1,53 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "fedhpc/data/shard.hpp"
+#include "fedhpc/models/model.hpp"
+#include "fedhpc/training/options.hpp"
+
+namespace fedhpc {
+
+/// Sums over all local steps of some clients: train_loss is loss / samples.
+struct TrainStatistics {
+  double loss = 0;     ///< sum of batch loss x batch size, where the gradient was taken
+  double samples = 0;  ///< sum of batch sizes
+
+  TrainStatistics& operator+=(const TrainStatistics& other);
+};
+
+/// Trains the models of a block of clients in lockstep: step s of all its clients, then step s + 1.
+/// Clients whose batches have equal size at a step and stand side by side form one run, one call of
+/// each layer; every client sees exactly the batches it would see alone. Keeps its buffers between
+/// calls.
+class LocalTrainer {
+ public:
+  LocalTrainer(const Model& model, const Shard& shard, const TrainOptions& options,
+               std::uint64_t seed);
+
+  /// Local steps client `client` (an id of the shard) takes in one round; 0 without training
+  /// samples.
+  std::int64_t steps(std::int64_t client) const;
+
+  /// Trains row c of `rows` [C, P] on the data of clients[c], in place: plain SGD,
+  /// w <- w - lr * gradient of the batch's mean loss. Batches are those of (round, pass).
+  TrainStatistics train_(Rows& rows, std::span<const std::int64_t> clients, std::int64_t round,
+                         std::int64_t pass);
+
+  /// Bytes of activations and gradients between layers for C clients in hand.
+  std::int64_t workspace_bytes(std::int64_t clients) const;
+
+ private:
+  std::int64_t batch_capacity() const;
+  void reserve(std::int64_t clients, at::ScalarType type);
+
+  const Model& model_;
+  const Shard& shard_;
+  const TrainOptions& options_;
+  std::uint64_t seed_;
+  Activations activations_;
+  Tensor labels_;  // [C, B] int64
+};
+
+}  // namespace fedhpc

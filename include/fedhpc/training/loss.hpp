@@ -1,0 +1,22 @@
+#pragma once
+
+#include "fedhpc/core/tensor.hpp"
+
+namespace fedhpc {
+
+/// Softmax cross-entropy of stacked batches. Adds to loss[c] the sum (not the mean) over the batch
+/// of -log softmax(logits)[label], and writes d(mean loss)/d(logits) = (softmax - onehot) / B if
+/// `gradient` is defined. Stable for any finite logits; NaN logits give a NaN loss.
+void softmax_cross_entropy(const Tensor& logits,    // [C, B, K]
+                           const Tensor& labels,    // [C, B] int64
+                           const Tensor& gradient,  // [C, B, K] or undefined
+                           double* loss);           // [C]
+
+/// Correct predictions and summed loss of one batch, row by row: writes per sample
+/// correct (0 or 1; the lowest class wins a tie, NaN is never correct) and loss.
+void score_samples(const Tensor& logits,        // [B, K]
+                   const std::int64_t* labels,  // [B]
+                   double* correct,             // [B]
+                   double* loss);               // [B]
+
+}  // namespace fedhpc

@@ -1,0 +1,34 @@
+#include "fedhpc/algorithms/algorithm.hpp"
+#include "fedhpc/algorithms/fedavg.hpp"
+
+namespace fedhpc {
+
+const std::vector<AlgorithmInfo>& algorithm_registry() {
+  static const std::vector<AlgorithmInfo> registry = {
+#define FEDHPC_ALGORITHM(name, type, citation) \
+  {#name, citation, [] { return std::unique_ptr<Algorithm>(std::make_unique<type>()); }},
+#include "algorithms/algorithms.def"
+#undef FEDHPC_ALGORITHM
+  };
+  return registry;
+}
+
+std::unique_ptr<Algorithm> make_algorithm(const std::string& name, const std::string& place) {
+  std::vector<std::string> names;
+  for (const AlgorithmInfo& info : algorithm_registry()) {
+    if (info.name == name) return info.make();
+    names.push_back(info.name);
+  }
+  const std::string close = nearest(name, names);
+  throw ConfigError(concat(place, ": key 'algorithm.name' cannot be '", name,
+                           "'; allowed: one of: ", join(names),
+                           close.empty() ? "" : "; did you mean '" + close + "'?"));
+}
+
+void declare_weighting(OptionSet& options, Weighting& weighting) {
+  options.add("algorithm.weighting", weighting,
+              Names<Weighting>{{"samples", Weighting::Samples}, {"uniform", Weighting::Uniform}},
+              "weight of a client in the mean: its training samples, or the same for all");
+}
+
+}  // namespace fedhpc

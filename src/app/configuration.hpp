@@ -1,0 +1,18 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "fedhpc/app/commands.hpp"
+#include "fedhpc/comm/communicator.hpp"
+#include "fedhpc/engine/config.hpp"
+
+namespace fedhpc {
+
+/// Reads `CONFIG.ini [--section.key=value ...]`; `command` names the subcommand in messages.
+std::unique_ptr<Config> read_configuration(const Arguments& arguments, const std::string& command);
+
+/// One thread a rank, unless OMP_NUM_THREADS says otherwise: ranks are the unit of parallelism.
+void pin_threads();
+
+}  // namespace fedhpc

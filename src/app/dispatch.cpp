@@ -1,0 +1,59 @@
+#include <cstdio>
+
+#include <hdf5.h>
+
+#include "fedhpc/app/commands.hpp"
+#include "fedhpc/comm/session.hpp"
+#include "fedhpc/core/build_info.hpp"
+#include "fedhpc/core/error.hpp"
+#include "fedhpc/core/options.hpp"
+
+namespace fedhpc {
+
+namespace {
+
+constexpr const char* kUsage =
+    "usage: fedhpc run CONFIG.ini [--section.key=value ...]\n"
+    "       fedhpc plan CONFIG.ini [--json] [--section.key=value ...]\n"
+    "       fedhpc list algorithms|models|datasets|partitioners\n"
+    "       fedhpc help NAME|KEY|keys\n"
+    "       fedhpc export RUN.h5 --csv DIR\n"
+    "       fedhpc --version\n"
+    "On several ranks: mpirun -n 4 fedhpc run CONFIG.ini\n";
+
+}  // namespace
+
+int version_command() {
+  unsigned major = 0;
+  unsigned minor = 0;
+  unsigned release = 0;
+  H5get_libversion(&major, &minor, &release);
+  const BuildInfo build = build_info();
+  std::printf("fedhpc %s (%s, torch-%s, %s, HDF5-%u.%u.%u, %s)\n", build.version.c_str(),
+              build.commit.c_str(), build.torch.c_str(), mpi_version().c_str(), major, minor,
+              release, build.nccl.c_str());
+  return 0;
+}
+
+int dispatch(const Arguments& arguments, const std::string& command_line) {
+  const std::string command = arguments.empty() ? "" : arguments.front();
+  const Arguments rest(arguments.empty() ? arguments.end() : arguments.begin() + 1,
+                       arguments.end());
+  if (command == "run") return run_command(rest, command_line);
+  if (command == "plan") return plan_command(rest);
+  if (command == "list") return list_command(rest);
+  if (command == "help" && !rest.empty()) return help_command(rest);
+  if (command == "export") return export_command(rest);
+  if (command == "--version") return version_command();
+  if (command == "help" || command == "--help" || command == "-h") {
+    std::fputs(kUsage, stdout);
+    return 0;
+  }
+  if (command.empty()) throw ConfigError("no command given; 'fedhpc help' shows how to use it");
+  const std::vector<std::string> commands = {"run", "plan", "list", "help", "export", "--version"};
+  const std::string close = nearest(command, commands);
+  throw ConfigError(concat("unknown command '", command, "'; allowed: ", join(commands),
+                           close.empty() ? "" : "; did you mean '" + close + "'?"));
+}
+
+}  // namespace fedhpc

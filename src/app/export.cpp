@@ -1,0 +1,88 @@
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <iomanip>
+
+#include "fedhpc/app/commands.hpp"
+#include "fedhpc/core/error.hpp"
+#include "fedhpc/core/options.hpp"
+#include "fedhpc/io/hdf5.hpp"
+
+namespace fedhpc {
+
+namespace {
+
+h5::Handle open_results(const std::string& path) {
+  if (!std::filesystem::is_regular_file(path)) {
+    throw DataError(concat("'", path, "' is not a file; give a result file RUN.h5"));
+  }
+  h5::Handle file;
+  try {
+    file = h5::open_file(path, h5::Mode::Read);
+  } catch (const Error&) {
+    try {
+      file = h5::open_file(path, h5::Mode::ReadSwmr);  // a run still writes it, or was killed
+    } catch (const Error& error) {
+      throw DataError(concat("'", path, "' cannot be read: ", error.what()));
+    }
+  }
+  if (!h5::exists(file, "/rounds/round") || !h5::exists(file, "/clients/train_samples")) {
+    throw DataError(concat("'", path, "' is not a result file of fedhpc"));
+  }
+  return file;
+}
+
+/// Writes columns of numbers; all columns have at least `rows` entries.
+void write_csv(const std::filesystem::path& path, const std::vector<std::string>& names,
+               const std::vector<std::vector<double>>& columns, std::size_t rows) {
+  std::ofstream out(path);
+  out << join(names, ",") << '\n' << std::setprecision(17);
+  for (std::size_t row = 0; row < rows; ++row) {
+    for (std::size_t column = 0; column < columns.size(); ++column) {
+      if (column > 0) out << ',';
+      if (!std::isnan(columns[column][row])) out << columns[column][row];
+    }
+    out << '\n';
+  }
+  out.close();
+  if (!out) throw Error(concat("'", path.string(), "' cannot be written"));
+}
+
+}  // namespace
+
+int export_command(const Arguments& arguments) {
+  if (arguments.size() != 3 || arguments[1] != "--csv") {
+    throw ConfigError("usage: fedhpc export RUN.h5 --csv DIR");
+  }
+  const h5::Handle file = open_results(arguments[0]);
+  const std::filesystem::path folder = arguments[2];
+  std::error_code failed;
+  std::filesystem::create_directories(folder, failed);
+  if (failed) {
+    throw ConfigError(concat("folder '", folder.string(), "' cannot be made: ", failed.message()));
+  }
+
+  // /rounds/round is the commit record: what stands behind it is complete.
+  std::vector<std::string> names{"round"};
+  std::vector<std::vector<double>> columns{h5::read_vector<double>(file, "/rounds/round")};
+  for (const std::string& name : h5::names_in(file, "/rounds")) {
+    if (name == "round") continue;
+    names.push_back(name);
+    columns.push_back(h5::read_vector<double>(file, "/rounds/" + name));
+  }
+  write_csv(folder / "rounds.csv", names, columns, columns.front().size());
+
+  names = {"client"};
+  columns = {{}};
+  for (const std::string name : {"edge", "train_samples", "test_samples", "best_accuracy"}) {
+    names.push_back(name);
+    columns.push_back(h5::read_vector<double>(file, "/clients/" + name));
+  }
+  for (std::size_t client = 0; client < columns[1].size(); ++client) {
+    columns.front().push_back(static_cast<double>(client));
+  }
+  write_csv(folder / "clients.csv", names, columns, columns[1].size());
+  return 0;
+}
+
+}  // namespace fedhpc

@@ -1,0 +1,187 @@
+#include "comm/mpi_communicator.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <limits>
+#include <numeric>
+#include <sched.h>
+#include <thread>
+
+#include <ATen/ops/empty.h>
+
+namespace fedhpc {
+
+void check_mpi(int status, const char* what) {
+  if (status == MPI_SUCCESS) return;
+  char text[MPI_MAX_ERROR_STRING];
+  int length = 0;
+  MPI_Error_string(status, text, &length);
+  throw Error(concat(what, " failed: ", std::string(text, static_cast<std::size_t>(length))));
+}
+
+namespace {
+
+MPI_Datatype datatype(const Tensor& values) {
+  require(values.is_contiguous() && values.is_cpu(), "a collective takes contiguous CPU tensors");
+  switch (values.scalar_type()) {
+    case at::kFloat:
+      return MPI_FLOAT;
+    case at::kDouble:
+      return MPI_DOUBLE;
+    case at::kLong:
+      return MPI_INT64_T;
+    default:
+      break;
+  }
+  require(false, "a collective takes float32, float64 or int64");
+  return MPI_DATATYPE_NULL;
+}
+
+int to_count(std::int64_t n) {
+  require(n <= std::numeric_limits<int>::max(), "one MPI message holds fewer than 2^31 values");
+  return static_cast<int>(n);
+}
+
+// A larger tensor travels in pieces: MPI counts are 32-bit.
+constexpr std::int64_t kPiece = std::int64_t{1} << 30;
+
+}  // namespace
+
+void CommHandle::reset() noexcept {
+  if (comm_ == MPI_COMM_NULL) return;
+  int finalized = 0;
+  MPI_Finalized(&finalized);
+  if (finalized == 0) MPI_Comm_free(&comm_);
+  comm_ = MPI_COMM_NULL;
+}
+
+MpiCommunicator::MpiCommunicator(CommHandle comm, double timeout_seconds)
+    : comm_(std::move(comm)), timeout_seconds_(timeout_seconds) {
+  check_mpi(MPI_Comm_set_errhandler(comm_.handle(), MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
+  check_mpi(MPI_Comm_rank(comm_.handle(), &rank_), "MPI_Comm_rank");
+  check_mpi(MPI_Comm_size(comm_.handle(), &size_), "MPI_Comm_size");
+}
+
+void MpiCommunicator::wait(MPI_Request request, const char* what) const {
+  using Clock = std::chrono::steady_clock;
+  const auto begin = Clock::now();
+  constexpr int kEagerPolls = 2000;
+  for (int poll = 0;; ++poll) {
+    int done = 0;
+    check_mpi(MPI_Test(&request, &done, MPI_STATUS_IGNORE), what);
+    if (done != 0) return;
+    if (poll < kEagerPolls) {
+      sched_yield();  // ranks may share a core
+      continue;
+    }
+    const std::chrono::duration<double> waited = Clock::now() - begin;
+    if (waited.count() > timeout_seconds_) {
+      throw Error(concat("no progress in ", what, " for ", timeout_seconds_,
+                         " s: another rank is stuck or gone (run.collective_timeout)"));
+    }
+    // Long waits must not keep a core from the rank that is waited for.
+    if (waited.count() > 0.05)
+      std::this_thread::sleep_for(std::chrono::microseconds(200));
+    else
+      sched_yield();
+  }
+}
+
+void MpiCommunicator::reduce(Tensor& values, MPI_Op operation, const char* what) {
+  const MPI_Datatype type = datatype(values);
+  count(values);
+  auto* bytes = static_cast<char*>(values.data_ptr());
+  for (std::int64_t first = 0; first < values.numel(); first += kPiece) {
+    const std::int64_t length = std::min(kPiece, values.numel() - first);
+    MPI_Request request = MPI_REQUEST_NULL;
+    check_mpi(
+        MPI_Iallreduce(MPI_IN_PLACE, bytes + first * static_cast<std::int64_t>(values.itemsize()),
+                       to_count(length), type, operation, comm_.handle(), &request),
+        what);
+    wait(request, what);
+  }
+}
+
+void MpiCommunicator::sum_(Tensor& values) { reduce(values, MPI_SUM, "a sum over ranks"); }
+
+void MpiCommunicator::max_(Tensor& values) { reduce(values, MPI_MAX, "a maximum over ranks"); }
+
+void MpiCommunicator::broadcast_(Tensor& values, int root) {
+  const MPI_Datatype type = datatype(values);
+  count(values);
+  auto* bytes = static_cast<char*>(values.data_ptr());
+  for (std::int64_t first = 0; first < values.numel(); first += kPiece) {
+    const std::int64_t length = std::min(kPiece, values.numel() - first);
+    MPI_Request request = MPI_REQUEST_NULL;
+    check_mpi(MPI_Ibcast(bytes + first * static_cast<std::int64_t>(values.itemsize()),
+                         to_count(length), type, root, comm_.handle(), &request),
+              "a broadcast");
+    wait(request, "a broadcast");
+  }
+}
+
+Tensor MpiCommunicator::gather(const Tensor& rows, int root) {
+  const MPI_Datatype type = datatype(rows);
+  count(rows);
+  const int mine = to_count(rows.numel());
+  std::vector<int> counts(static_cast<std::size_t>(size_));
+  MPI_Request request = MPI_REQUEST_NULL;
+  check_mpi(
+      MPI_Igather(&mine, 1, MPI_INT, counts.data(), 1, MPI_INT, root, comm_.handle(), &request),
+      "a gather");
+  wait(request, "a gather");
+  std::vector<int> offsets(counts.size(), 0);
+  std::vector<std::int64_t> shape = rows.sizes().vec();
+  shape.front() = 0;
+  if (rank_ == root) {
+    const std::int64_t total = std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
+    to_count(total);
+    std::partial_sum(counts.begin(), counts.end() - 1, offsets.begin() + 1);
+    std::int64_t width = 1;
+    for (std::size_t d = 1; d < shape.size(); ++d) width *= shape[d];
+    shape.front() = width == 0 ? 0 : total / width;
+  }
+  Tensor all = at::empty(shape, rows.options());
+  check_mpi(MPI_Igatherv(rows.data_ptr(), mine, type, all.data_ptr(), counts.data(), offsets.data(),
+                         type, root, comm_.handle(), &request),
+            "a gather");
+  wait(request, "a gather");
+  return all;
+}
+
+std::vector<std::string> MpiCommunicator::all_texts(const std::string& text) {
+  const int length = to_count(static_cast<std::int64_t>(text.size()));
+  std::vector<int> lengths(static_cast<std::size_t>(size_));
+  MPI_Request request = MPI_REQUEST_NULL;
+  check_mpi(
+      MPI_Iallgather(&length, 1, MPI_INT, lengths.data(), 1, MPI_INT, comm_.handle(), &request),
+      "an exchange of texts");
+  wait(request, "an exchange of texts");
+  std::vector<int> offsets(lengths.size(), 0);
+  std::partial_sum(lengths.begin(), lengths.end() - 1, offsets.begin() + 1);
+  std::string all(static_cast<std::size_t>(offsets.back() + lengths.back()), '\0');
+  check_mpi(MPI_Iallgatherv(text.data(), length, MPI_CHAR, all.data(), lengths.data(),
+                            offsets.data(), MPI_CHAR, comm_.handle(), &request),
+            "an exchange of texts");
+  wait(request, "an exchange of texts");
+  std::vector<std::string> texts;
+  for (std::size_t r = 0; r < lengths.size(); ++r) {
+    texts.push_back(
+        all.substr(static_cast<std::size_t>(offsets[r]), static_cast<std::size_t>(lengths[r])));
+  }
+  return texts;
+}
+
+void MpiCommunicator::barrier() {
+  MPI_Request request = MPI_REQUEST_NULL;
+  check_mpi(MPI_Ibarrier(comm_.handle(), &request), "a barrier");
+  wait(request, "a barrier");
+}
+
+std::unique_ptr<Communicator> MpiCommunicator::split(int colour) {
+  MPI_Comm part = MPI_COMM_NULL;
+  check_mpi(MPI_Comm_split(comm_.handle(), colour, rank_, &part), "MPI_Comm_split");
+  return std::make_unique<MpiCommunicator>(CommHandle(part), timeout_seconds_);
+}
+
+}  // namespace fedhpc

@@ -1,0 +1,70 @@
+#pragma once
+
+#include <memory>
+
+#include <mpi.h>
+
+#include "fedhpc/comm/communicator.hpp"
+
+namespace fedhpc {
+
+/// Throws Error with MPI's own text unless `status` is success.
+void check_mpi(int status, const char* what);
+
+/// Owns an MPI_Comm made by a duplication or a split. A move leaves MPI_COMM_NULL.
+class CommHandle {
+ public:
+  CommHandle() = default;
+  explicit CommHandle(MPI_Comm comm) : comm_(comm) {}
+  ~CommHandle() { reset(); }
+  CommHandle(CommHandle&& other) noexcept : comm_(other.release()) {}
+  CommHandle& operator=(CommHandle&& other) noexcept {
+    if (this != &other) {
+      reset();
+      comm_ = other.release();
+    }
+    return *this;
+  }
+  CommHandle(const CommHandle&) = delete;
+  CommHandle& operator=(const CommHandle&) = delete;
+
+  MPI_Comm handle() const { return comm_; }
+
+ private:
+  MPI_Comm release() {
+    const MPI_Comm comm = comm_;
+    comm_ = MPI_COMM_NULL;
+    return comm;
+  }
+  void reset() noexcept;
+
+  MPI_Comm comm_ = MPI_COMM_NULL;
+};
+
+/// Collectives on CPU tensors by non-blocking MPI calls, polled until they end or the deadline
+/// passes (MPI itself never reports a lost peer).
+class MpiCommunicator final : public Communicator {
+ public:
+  MpiCommunicator(CommHandle comm, double timeout_seconds);
+
+  int rank() const override { return rank_; }
+  int size() const override { return size_; }
+  void sum_(Tensor& values) override;
+  void max_(Tensor& values) override;
+  void broadcast_(Tensor& values, int root) override;
+  Tensor gather(const Tensor& rows, int root) override;
+  std::vector<std::string> all_texts(const std::string& text) override;
+  void barrier() override;
+  std::unique_ptr<Communicator> split(int colour) override;
+
+ private:
+  void reduce(Tensor& values, MPI_Op operation, const char* what);
+  void wait(MPI_Request request, const char* what) const;
+
+  CommHandle comm_;
+  double timeout_seconds_;
+  int rank_ = 0;
+  int size_ = 1;
+};
+
+}  // namespace fedhpc

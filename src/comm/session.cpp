@@ -1,0 +1,71 @@
+#include "fedhpc/comm/session.hpp"
+
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <unistd.h>
+
+#include <mpi.h>
+
+#include "comm/mpi_communicator.hpp"
+
+namespace fedhpc {
+
+Session::Session(int* argc, char*** argv, Launch launch) : uncaught_(std::uncaught_exceptions()) {
+  // Open MPI's mpirun and SLURM's PMIx plugin announce themselves in the environment.
+  const bool launched = std::getenv("OMPI_COMM_WORLD_SIZE") != nullptr ||
+                        std::getenv("PMIX_RANK") != nullptr || std::getenv("PMI_RANK") != nullptr;
+  if (!launched && launch == Launch::Detect) return;
+  int provided = 0;
+  check_mpi(MPI_Init_thread(argc, argv, MPI_THREAD_FUNNELED, &provided), "MPI_Init_thread");
+  active_ = true;
+  check_mpi(MPI_Comm_rank(MPI_COMM_WORLD, &rank_), "MPI_Comm_rank");
+  check_mpi(MPI_Comm_size(MPI_COMM_WORLD, &size_), "MPI_Comm_size");
+}
+
+Session::~Session() {
+  if (active_ && std::uncaught_exceptions() == uncaught_) MPI_Finalize();
+}
+
+std::unique_ptr<Communicator> world_communicator(double timeout_seconds) {
+  int initialized = 0;
+  MPI_Initialized(&initialized);
+  if (initialized == 0) return local_communicator();
+  MPI_Comm copy = MPI_COMM_NULL;
+  check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &copy), "MPI_Comm_dup");
+  return std::make_unique<MpiCommunicator>(CommHandle(copy), timeout_seconds);
+}
+
+void Session::abort(const std::string& message) const {
+  std::string line = message;
+  for (char& letter : line) {
+    if (letter == '\n') letter = ' ';
+  }
+  line = concat("fedhpc: error: rank ", rank_, " on ", host_name(), ": ", line, "\n");
+  std::fwrite(line.data(), 1, line.size(), stderr);
+  std::fflush(stderr);
+  if (active_) MPI_Abort(MPI_COMM_WORLD, 1);
+  std::_Exit(1);
+}
+
+std::string host_name() {
+  char name[256] = "";
+  gethostname(name, sizeof name - 1);
+  return name;
+}
+
+std::string mpi_version() {
+  char text[MPI_MAX_LIBRARY_VERSION_STRING];
+  int length = 0;
+  MPI_Get_library_version(text, &length);
+  const std::string version(text, static_cast<std::size_t>(length));
+  // "Open MPI v4.1.4, package: ..." in the one case we meet; the first clause of any other.
+  std::string first = version.substr(0, version.find_first_of(",\n"));
+  if (first.starts_with("Open MPI v")) first = "OpenMPI-" + first.substr(10);
+  for (char& letter : first) {
+    if (letter == ' ') letter = '-';
+  }
+  return first;
+}
+
+}  // namespace fedhpc

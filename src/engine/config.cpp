@@ -1,0 +1,87 @@
+#include "fedhpc/engine/config.hpp"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "fedhpc/core/error.hpp"
+
+namespace fedhpc {
+
+void RunOptions::declare(OptionSet& options) {
+  options.add("run.seed", seed, at_least<std::int64_t>(0),
+              "seed of initial weights, cohorts and batches");
+  options.add("run.rounds", rounds, at_least<std::int64_t>(1), "global rounds");
+  options.add("run.output", output,
+              "result file, overwritten; default: the configuration's name with .h5, in the "
+              "current folder",
+              "the path of a file in an existing folder");
+  options.add("run.device", device,
+              Names<DeviceKind>{
+                  {"auto", DeviceKind::Auto}, {"cpu", DeviceKind::Cpu}, {"cuda", DeviceKind::Cuda}},
+              "where clients are trained");
+  options.add("run.dtype", dtype,
+              Names<DType>{{"float32", DType::Float32}, {"float64", DType::Float64}},
+              "number type of data, weights and payloads");
+  options.add("run.eval_every", eval_every, at_least<std::int64_t>(1),
+              "evaluate after every so many rounds, and after the last");
+  options.add("run.progress", progress,
+              Names<ProgressKind>{{"auto", ProgressKind::Auto},
+                                  {"bar", ProgressKind::Bar},
+                                  {"plain", ProgressKind::Plain},
+                                  {"none", ProgressKind::None}},
+              "progress display; auto: a bar on a terminal, plain lines elsewhere");
+  options.add("run.collective_timeout", collective_timeout, above(0.0),
+              "seconds a rank waits for the others before it gives up");
+  options.add(
+      "run.save", save, {"init", "partition", "draws"},
+      "what the result file holds beside the final model: initial weights, the partition, the "
+      "cohorts drawn");
+}
+
+bool RunOptions::saves(const std::string& what) const {
+  return std::find(save.begin(), save.end(), what) != save.end();
+}
+
+Config::Config(const std::vector<Assignment>& assignments, const std::string& name) {
+  std::string method_place = "configuration";
+  for (const Assignment& assignment : assignments) {
+    if (assignment.key == "algorithm.name") method_place = assignment.origin.place;
+  }
+  // The method comes first: which algorithm.* keys exist is its own business.
+  algorithm_name = lookup(assignments, "algorithm.name", algorithm_name);
+  algorithm = make_algorithm(algorithm_name, method_place);
+
+  run.declare(options_);
+  data.declare(options_);
+  model.declare(options_);
+  topology.declare(options_);
+  train.declare(options_);
+  std::vector<std::string> methods;
+  for (const AlgorithmInfo& info : algorithm_registry()) methods.push_back(info.name);
+  options_.add_choice("algorithm.name", algorithm_name, methods,
+                      "federated-learning method (fedhpc list algorithms)");
+  algorithm->declare(options_);
+
+  for (const Assignment& assignment : assignments) {
+    options_.assign(assignment.key, assignment.value, assignment.origin);
+  }
+  resolve(name);
+}
+
+void Config::resolve(const std::string& name) {
+  train.resolve(options_);
+  if (options_.origin("data.seed").level == Level::Default) data.seed = run.seed;
+  if (run.output.empty()) {
+    run.output = std::filesystem::path(name).stem().string() + ".h5";
+  }
+#if !FEDHPC_WITH_CUDA
+  if (run.device == DeviceKind::Cuda) {
+    throw ConfigError(
+        concat(options_.origin("run.device").place,
+               ": key 'run.device' cannot be 'cuda': this build has no CUDA; allowed: "
+               "auto, cpu (or build with FEDHPC_CUDA=ON)"));
+  }
+#endif
+}
+
+}  // namespace fedhpc

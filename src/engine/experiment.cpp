@@ -1,0 +1,186 @@
+#include "fedhpc/engine/experiment.hpp"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/zeros.h>
+
+namespace fedhpc {
+
+namespace {
+
+/// Scores of one model as given by an algorithm's evaluate(), on this rank's clients.
+class LocalEvaluation final : public Evaluation {
+ public:
+  LocalEvaluation(Evaluator& evaluator, const Shard& shard, const Shard* server)
+      : evaluator_(evaluator), shard_(shard), server_(server) {}
+
+  void global(const Rows& model) override {
+    model_ = model.clone();
+    clients = evaluator_.each_client(model, shard_);
+    if (server_ != nullptr) official = evaluator_.each_client(model, *server_).front();
+  }
+
+  const Rows& model() const { return model_; }
+
+  std::vector<Score> clients;  // of this rank, in order of id
+  Score official;              // this rank's part of the official test set
+
+ private:
+  Evaluator& evaluator_;
+  const Shard& shard_;
+  const Shard* server_;
+  Rows model_;
+};
+
+/// All ranks' scores in order of client, on rank 0.
+std::vector<Score> gather_scores(Communicator& comm, const std::vector<Score>& mine) {
+  Tensor packed = at::empty({static_cast<std::int64_t>(mine.size()), 3}, at::kDouble);
+  auto* values = packed.data_ptr<double>();
+  for (const Score& score : mine) {
+    *values++ = score.samples;
+    *values++ = score.correct;
+    *values++ = score.loss;
+  }
+  const Tensor all = comm.gather(packed, 0);
+  std::vector<Score> scores;
+  for (std::int64_t c = 0; c < all.size(0); ++c) {
+    const auto* row = all.const_data_ptr<double>() + 3 * c;
+    scores.push_back({row[0], row[1], row[2]});
+  }
+  return scores;
+}
+
+}  // namespace
+
+Experiment::Experiment(Config& config, Communicator& comm)
+    : config_(config), comm_(comm), type_(scalar_type(config.run.dtype)), personal_(0) {
+  together(comm_, [this] { open_data(); });
+  together(comm_, [this] { open_model(); });
+  trainer_ = std::make_unique<LocalTrainer>(*model_, *shard_, config_.train,
+                                            static_cast<std::uint64_t>(config_.run.seed));
+  evaluator_ = std::make_unique<Evaluator>(*model_, type_);
+  personal_ = PersonalMetrics(partition_.clients());
+  block_width_ =
+      config_.train.block > 0
+          ? config_.train.block
+          : measure_block_width(comm_, *model_, *shard_, config_.train, initial_,
+                                cohort_size(partition_.clients(), config_.topology.participation));
+  config_.algorithm->initialise(Setup(initial_));
+}
+
+void Experiment::open_data() {
+  dataset_ = open_dataset(config_.data);
+  partition_ = make_partition(config_.data, *dataset_);
+  edges_ =
+      edges_of_clients(partition_.clients(), config_.topology.edges, partition_.edge_of_client);
+  const ClientRange mine = clients_of_rank(partition_.clients(), comm_.rank(), comm_.size());
+  shard_ = std::make_unique<Shard>(*dataset_, partition_, mine.first, mine.last,
+                                   config_.data.standardize, config_.run.dtype);
+  if (config_.data.split == DataSplit::Official) {
+    const ClientRange part = clients_of_rank(dataset_->num_test(), comm_.rank(), comm_.size());
+    server_shard_ = std::make_unique<Shard>(Shard::server(
+        *dataset_, part.first, part.last, config_.data.standardize, config_.run.dtype));
+  }
+}
+
+void Experiment::open_model() {
+  model_ = make_model(config_.model, dataset_->shape(), dataset_->classes());
+  const LayoutPtr& layout = model_->layout();
+  initial_ =
+      config_.model.init_file.empty()
+          ? Rows{initial_row(*layout, static_cast<std::uint64_t>(config_.run.seed), type_), layout}
+          : read_initial_model(config_.model.init_file, layout, type_);
+}
+
+void Experiment::run(const std::function<void(const RoundReport&)>& observe) {
+  RoundServices services{.comm = comm_,
+                         .model = *model_,
+                         .shard = *shard_,
+                         .trainer = *trainer_,
+                         .ledger = ledger_,
+                         .train_watch = train_watch_,
+                         .aggregate_watch = aggregate_watch_,
+                         .type = type_,
+                         .block_width = block_width_};
+  const auto seed = static_cast<std::uint64_t>(config_.run.seed);
+  for (std::int64_t t = 1; t <= config_.run.rounds; ++t) {
+    Stopwatch wall;
+    wall.start();
+    ledger_.clear();
+    Round round(services, t,
+                draw_cohort(seed, t, partition_.clients(), config_.topology.participation));
+    config_.algorithm->round(round);
+
+    RoundReport report{.round = t, .cohort = &round.cohort(), .personal = &personal_};
+    report.evaluated = t % config_.run.eval_every == 0 || t == config_.run.rounds;
+    if (report.evaluated) evaluate(report);
+    total(round, report);
+    wall.stop();
+    report.metrics.wall_seconds = wall.seconds();
+    observe(report);
+  }
+}
+
+void Experiment::evaluate(RoundReport& report) {
+  const Timed timed(evaluate_watch_);
+  LocalEvaluation evaluation(*evaluator_, *shard_, server_shard_.get());
+  config_.algorithm->evaluate(evaluation);
+  global_ = evaluation.model();
+
+  const std::vector<Score> scores = gather_scores(comm_, evaluation.clients);
+  const std::vector<Score> official = gather_scores(comm_, {evaluation.official});
+  if (comm_.rank() != 0) return;
+  personal_.update(scores, *report.cohort, report.metrics);
+  Score all;
+  for (const Score& score : server_shard_ ? official : scores) {
+    all.samples += score.samples;
+    all.correct += score.correct;
+    all.loss += score.loss;
+  }
+  if (all.samples > 0) {
+    report.metrics.global_accuracy = all.correct / all.samples;
+    report.metrics.global_loss = all.loss / all.samples;
+  }
+}
+
+void Experiment::total(const Round& round, RoundReport& report) {
+  // One reduction for all sums of the round: train loss, samples, booked bytes (exact below 2^53).
+  Tensor sums = at::zeros({2 + Ledger::kEntries}, at::kDouble);
+  auto* values = sums.data_ptr<double>();
+  values[0] = round.statistics().loss;
+  values[1] = round.statistics().samples;
+  for (std::size_t i = 0; i < ledger_.entries().size(); ++i) {
+    values[2 + i] = static_cast<double>(ledger_.entries()[i]);
+  }
+  comm_.sum_(sums);
+  RoundMetrics& metrics = report.metrics;
+  if (values[1] > 0) metrics.train_loss = values[0] / values[1];
+  metrics.participants = static_cast<double>(round.cohort().size());
+  metrics.bytes_up_client_cloud = values[2 + ledger_index(Link::ClientCloud, Direction::Up)];
+  metrics.bytes_down_client_cloud = values[2 + ledger_index(Link::ClientCloud, Direction::Down)];
+  metrics.seconds_train = train_watch_.lap();
+  metrics.seconds_aggregate = aggregate_watch_.lap();
+  metrics.seconds_evaluate = evaluate_watch_.lap();
+}
+
+std::vector<std::int64_t> Experiment::gather_label_histogram() const {
+  Tensor mine = at::empty({shard_->clients(), model_->classes()}, at::kLong);
+  auto* row = mine.data_ptr<std::int64_t>();
+  for (std::int64_t client = shard_->first_client(); client < shard_->last_client(); ++client) {
+    for (const std::int64_t count : shard_->label_histogram(client)) *row++ = count;
+  }
+  const Tensor all = comm_.gather(mine, 0);
+  const auto* begin = all.const_data_ptr<std::int64_t>();
+  return {begin, begin + all.numel()};
+}
+
+std::int64_t Experiment::memory_bytes() const {
+  const std::int64_t width = model_->layout()->size();
+  const auto value = static_cast<std::int64_t>(c10::elementSize(type_));
+  // In hand per client: the row received, the row trained, their difference. Beside them: the
+  // global, initial and last evaluated model, and the mean's accumulator in float64.
+  return shard_->memory_bytes() + (server_shard_ ? server_shard_->memory_bytes() : 0) +
+         3 * block_width_ * width * value + 3 * width * value + 8 * (width + 1) +
+         trainer_->workspace_bytes(block_width_);
+}
+
+}  // namespace fedhpc

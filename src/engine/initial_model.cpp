@@ -1,0 +1,59 @@
+#include <algorithm>
+
+#include <ATen/ops/empty.h>
+
+#include "fedhpc/engine/experiment.hpp"
+#include "fedhpc/io/hdf5.hpp"
+
+namespace fedhpc {
+
+std::vector<NamedTensor> parameters_of(const Rows& row) {
+  std::vector<NamedTensor> parameters;
+  for (const Field& field : row.layout->fields()) {
+    parameters.push_back(
+        {field.name, row.values.narrow(1, field.offset, field.size).reshape(field.shape)});
+  }
+  return parameters;
+}
+
+Rows read_initial_model(const std::string& path, const LayoutPtr& layout, at::ScalarType type) {
+  std::vector<NamedTensor> found;
+  try {
+    const h5::Handle file = h5::open_file(path, h5::Mode::Read);
+    const bool initial = h5::exists(file, "/model/init/global");
+    if (!initial && !h5::exists(file, "/model/global")) {
+      throw DataError(concat("model.init_file '", path,
+                             "' holds neither /model/init/global nor /model/global"));
+    }
+    found = read_parameters(file, initial ? "/model/init/global" : "/model/global");
+  } catch (const DataError&) {
+    throw;
+  } catch (const Error& error) {
+    throw DataError(concat("model.init_file '", path, "' cannot be read: ", error.what()));
+  }
+
+  Tensor row = at::empty({1, layout->size()}, at::kDouble);
+  for (const Field& field : layout->fields()) {
+    const auto match = std::find_if(found.begin(), found.end(), [&](const NamedTensor& parameter) {
+      return parameter.name == field.name;
+    });
+    if (match == found.end()) {
+      throw DataError(concat("model.init_file '", path, "' has no parameter '", field.name,
+                             "', which the model needs"));
+    }
+    if (match->values.sizes().vec() != field.shape) {
+      throw DataError(concat("model.init_file '", path, "': parameter '", field.name,
+                             "' has shape ", match->values.sizes(), ", the model needs ",
+                             at::IntArrayRef(field.shape)));
+    }
+    row.narrow(1, field.offset, field.size).copy_(match->values.reshape({1, field.size}));
+    found.erase(match);
+  }
+  if (!found.empty()) {
+    throw DataError(concat("model.init_file '", path, "' has a parameter '", found.front().name,
+                           "' that the model does not"));
+  }
+  return {row.to(type), layout};
+}
+
+}  // namespace fedhpc

@@ -1,0 +1,89 @@
+#include "fedhpc/engine/metrics.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+namespace fedhpc {
+
+namespace {
+
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+
+double mean_of(const std::vector<double>& values) {
+  if (values.empty()) return kNan;
+  return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
+}
+
+/// Linearly interpolated between the two nearest ranks, as numpy.percentile does by default.
+double percentile(std::vector<double> values, double fraction) {
+  if (values.empty()) return kNan;
+  std::sort(values.begin(), values.end());
+  const double position = fraction * static_cast<double>(values.size() - 1);
+  const auto below = static_cast<std::size_t>(position);
+  const std::size_t above = std::min(below + 1, values.size() - 1);
+  const double part = position - static_cast<double>(below);
+  return values[below] + part * (values[above] - values[below]);
+}
+
+}  // namespace
+
+std::vector<double> RoundMetrics::values() const {
+  return {
+#define FEDHPC_METRIC(name, unit, meaning) name,
+#include "fedhpc/engine/metrics.def"
+#undef FEDHPC_METRIC
+  };
+}
+
+const std::vector<MetricInfo>& metric_table() {
+  static const std::vector<MetricInfo> table = {
+#define FEDHPC_METRIC(name, unit, meaning) {#name, unit, meaning},
+#include "fedhpc/engine/metrics.def"
+#undef FEDHPC_METRIC
+  };
+  return table;
+}
+
+PersonalMetrics::PersonalMetrics(std::int64_t num_clients)
+    : accuracy_(static_cast<std::size_t>(num_clients), std::numeric_limits<float>::quiet_NaN()),
+      best_(accuracy_) {}
+
+void PersonalMetrics::update(const std::vector<Score>& scores,
+                             const std::vector<std::int64_t>& participants, RoundMetrics& metrics) {
+  std::vector<double> accuracies;
+  std::vector<double> losses;
+  std::vector<double> bests;
+  double correct = 0;
+  double samples = 0;
+  for (std::size_t c = 0; c < scores.size(); ++c) {
+    const Score& score = scores[c];
+    if (score.samples == 0) continue;
+    const double accuracy = score.correct / score.samples;
+    accuracy_[c] = static_cast<float>(accuracy);
+    best_[c] = std::isnan(best_[c]) ? accuracy_[c] : std::max(best_[c], accuracy_[c]);
+    accuracies.push_back(accuracy);
+    losses.push_back(score.loss / score.samples);
+    bests.push_back(static_cast<double>(best_[c]));
+    correct += score.correct;
+    samples += score.samples;
+  }
+  std::vector<double> of_participants;
+  for (const std::int64_t client : participants) {
+    const Score& score = scores[static_cast<std::size_t>(client)];
+    if (score.samples > 0) of_participants.push_back(score.correct / score.samples);
+  }
+  metrics.personal_accuracy = mean_of(accuracies);
+  metrics.personal_accuracy_weighted = samples > 0 ? correct / samples : kNan;
+  double spread = 0;
+  for (const double accuracy : accuracies)
+    spread += std::pow(accuracy - metrics.personal_accuracy, 2);
+  metrics.personal_accuracy_std =
+      accuracies.empty() ? kNan : std::sqrt(spread / static_cast<double>(accuracies.size()));
+  metrics.personal_accuracy_p10 = percentile(accuracies, 0.1);
+  metrics.personal_loss = mean_of(losses);
+  metrics.participant_accuracy = mean_of(of_participants);
+  metrics.best_personal_accuracy = mean_of(bests);
+}
+
+}  // namespace fedhpc

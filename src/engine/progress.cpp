@@ -1,0 +1,118 @@
+#include "fedhpc/engine/progress.hpp"
+
+#include <cmath>
+#include <cstdlib>
+#include <filesystem>
+#include <iomanip>
+#include <sstream>
+#include <unistd.h>
+
+#include "fedhpc/core/build_info.hpp"
+
+namespace fedhpc {
+
+std::string readable_bytes(double bytes) {
+  const char* const units[] = {"B", "kB", "MB", "GB", "TB", "PB"};
+  std::size_t unit = 0;
+  while (bytes >= 1000 && unit + 1 < std::size(units)) {
+    bytes /= 1000;
+    ++unit;
+  }
+  std::ostringstream text;
+  text << std::fixed << std::setprecision(unit == 0 ? 0 : 1) << bytes << ' ' << units[unit];
+  return text.str();
+}
+
+std::string readable_seconds(double seconds) {
+  const auto total = static_cast<std::int64_t>(std::llround(seconds));
+  std::ostringstream text;
+  text << std::setfill('0');
+  if (total >= 3600) text << total / 3600 << ':';
+  text << std::setw(2) << total / 60 % 60 << ':' << std::setw(2) << total % 60;
+  return text.str();
+}
+
+namespace {
+
+/// mpirun puts a terminal of its own between a rank and wherever its output really goes, so the
+/// rank's parent is asked, where there is one on this host.
+bool shown_on_terminal() {
+  if (isatty(STDOUT_FILENO) == 0) return false;
+  if (std::getenv("OMPI_COMM_WORLD_RANK") == nullptr) return true;
+  std::error_code failed;
+  const auto target =
+      std::filesystem::read_symlink(concat("/proc/", getppid(), "/fd/1"), failed).string();
+  return !failed && (target.starts_with("/dev/pts/") || target.starts_with("/dev/tty"));
+}
+
+}  // namespace
+
+Progress::Progress(ProgressKind kind, std::int64_t rounds)
+    : kind_(kind), rounds_(rounds), accuracy_(std::nan("")), loss_(std::nan("")) {
+  if (kind_ == ProgressKind::Auto) {
+    kind_ = shown_on_terminal() ? ProgressKind::Bar : ProgressKind::Plain;
+  }
+}
+
+std::string Progress::line(const RoundReport& report, double seconds) const {
+  const double rate = static_cast<double>(report.round) / seconds;
+  const double left = static_cast<double>(rounds_ - report.round) / rate;
+  std::ostringstream text;
+  text << "round " << report.round << '/' << rounds_ << std::fixed << std::setprecision(4)
+       << "  loss " << loss_;
+  if (!std::isnan(accuracy_)) {
+    text << std::setprecision(2) << "  accuracy " << 100 * accuracy_ << " %";
+  }
+  text << "  " << readable_bytes(bytes_) << std::setprecision(1) << "  " << rate << " rounds/s"
+       << "  " << readable_seconds(left) << " left";
+  return text.str();
+}
+
+void Progress::show(const RoundReport& report) {
+  const RoundMetrics& metrics = report.metrics;
+  loss_ = metrics.train_loss;
+  for (const double booked : {metrics.bytes_up_client_edge, metrics.bytes_down_client_edge,
+                              metrics.bytes_up_edge_cloud, metrics.bytes_down_edge_cloud,
+                              metrics.bytes_up_client_cloud, metrics.bytes_down_client_cloud}) {
+    if (!std::isnan(booked)) bytes_ += booked;
+  }
+  if (report.evaluated) {
+    accuracy_ =
+        std::isnan(metrics.global_accuracy) ? metrics.personal_accuracy : metrics.global_accuracy;
+  }
+  const bool last = report.round == rounds_;
+  const auto now = Clock::now();
+  const double seconds = std::chrono::duration<double>(now - begin_).count();
+  if (kind_ == ProgressKind::Plain) {
+    if (!report.evaluated) return;
+    std::printf("%s\n", line(report, seconds).c_str());
+  } else if (kind_ == ProgressKind::Bar) {
+    constexpr std::int64_t kWidth = 24;
+    constexpr std::chrono::milliseconds kRedraw{100};
+    if (!last && now - drawn_ < kRedraw) return;
+    drawn_ = now;
+    const auto filled = static_cast<std::size_t>(kWidth * report.round / rounds_);
+    const std::string bar = std::string(filled, '#') + std::string(kWidth - filled, '.');
+    // \033[K clears what a longer line left behind.
+    std::printf("\r[%s] %s\033[K%s", bar.c_str(), line(report, seconds).c_str(), last ? "\n" : "");
+  }
+  std::fflush(stdout);
+}
+
+std::string start_up_table(const Config& config, int ranks, std::int64_t block_width) {
+  const BuildInfo build = build_info();
+  std::ostringstream text;
+  text << "fedhpc " << build.version << " (" << build.commit << ", LibTorch " << build.torch << ", "
+       << build.compiler << ", " << build.nccl << ")\n"
+       << ranks << (ranks == 1 ? " rank" : " ranks") << ", blocks of " << block_width
+       << (block_width == 1 ? " client" : " clients") << "\n";
+  for (const OptionSet::Entry& entry : config.options().entries()) {
+    const std::string value = entry.print();
+    if (value.empty()) continue;
+    text << "  " << std::left << std::setw(26) << entry.key << std::setw(16) << value
+         << (entry.origin.level == Level::Default ? "" : " " + entry.origin.place) << '\n';
+  }
+  return text.str();
+}
+
+}  // namespace fedhpc

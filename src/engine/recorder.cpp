@@ -1,0 +1,129 @@
+#include "fedhpc/engine/recorder.hpp"
+
+#include <filesystem>
+#include <unistd.h>
+
+#include "fedhpc/comm/session.hpp"
+
+namespace fedhpc {
+
+namespace {
+
+std::vector<Series> series_of_run() {
+  std::vector<Series> series;
+  for (const MetricInfo& metric : metric_table()) {
+    series.push_back({metric.name, metric.unit, metric.meaning});
+  }
+  return series;
+}
+
+}  // namespace
+
+void check_output(const Config& config) {
+  namespace fs = std::filesystem;
+  const std::string& output = config.run.output;
+  const std::string place = config.options().origin("run.output").level == Level::Default
+                                ? "configuration"
+                                : config.options().origin("run.output").place;
+  const auto refuse = [&](const std::string& reason) {
+    throw ConfigError(concat(place, ": key 'run.output' cannot be '", output, "': ", reason));
+  };
+  std::error_code ignored;
+  fs::path folder = fs::path(output).parent_path();
+  if (folder.empty()) folder = ".";
+  if (!fs::is_directory(folder, ignored)) {
+    refuse(concat("the folder '", folder.string(), "' does not exist; create it first"));
+  }
+  if (fs::is_directory(output, ignored)) refuse("it is a folder; give the path of a file");
+  const bool present = fs::exists(output, ignored);
+  if (access(present ? output.c_str() : folder.c_str(), W_OK) != 0) {
+    refuse("no permission to write there");
+  }
+  for (const std::string& input : {config.model.init_file, config.data.partition_file}) {
+    if (!input.empty() && present && fs::equivalent(input, output, ignored)) {
+      refuse("this run reads that file; give another name");
+    }
+  }
+}
+
+Recorder::Recorder(const Experiment& experiment, Communicator& comm,
+                   const std::string& command_line)
+    : experiment_(experiment) {
+  const Config& config = experiment.config();
+  std::vector<std::int64_t> histogram = experiment.gather_label_histogram();
+  const std::vector<std::string> hosts = comm.all_texts(host_name());
+  together(comm, [&] {
+    if (comm.rank() != 0) return;
+    try {
+      writer_ = std::make_unique<ResultsWriter>(config.run.output, header(command_line, hosts),
+                                                series_of_run(), clients(std::move(histogram)));
+      const std::vector<NamedTensor> initial = parameters_of(experiment.initial());
+      if (config.run.saves("init")) writer_->write_parameters("/model/init/global", initial);
+      if (config.run.saves("partition")) {
+        write_partition(h5::create_group(writer_->file(), "/partition"), experiment.partition());
+      }
+      if (config.run.saves("draws")) {
+        writer_->declare_cohorts(
+            cohort_size(experiment.partition().clients(), config.topology.participation));
+      }
+      writer_->declare_model(initial);
+      writer_->start();
+    } catch (const Error& error) {
+      throw ConfigError(
+          concat("run.output '", config.run.output, "' cannot be written: ", error.what()));
+    }
+  });
+}
+
+RunHeader Recorder::header(const std::string& command_line,
+                           const std::vector<std::string>& hosts) const {
+  return {.config = experiment_.config().to_ini(),
+          .command_line = command_line,
+          .seed = experiment_.config().run.seed,
+          .ranks = static_cast<std::int64_t>(hosts.size()),
+          .device = "cpu",
+          .block = experiment_.block_width(),
+          .hostnames = hosts};
+}
+
+ClientTable Recorder::clients(std::vector<std::int64_t> label_histogram) const {
+  ClientTable table;
+  table.edge = experiment_.edges();
+  const Partition& partition = experiment_.partition();
+  for (std::int64_t client = 0; client < partition.clients(); ++client) {
+    table.train_samples.push_back(partition.train.count(client));
+    table.test_samples.push_back(partition.test.count(client));
+  }
+  table.label_histogram = std::move(label_histogram);
+  table.classes = experiment_.model().classes();
+  return table;
+}
+
+void Recorder::record(const RoundReport& report) {
+  if (!writer_) return;
+  RoundMetrics metrics = report.metrics;
+  metrics.seconds_io = io_watch_.lap();
+  const Timed timed(io_watch_);
+  const RunOptions& run = experiment_.config().run;
+  if (run.saves("draws")) writer_->append_cohort(*report.cohort);
+  if (report.evaluated) {
+    writer_->append_client_accuracy(report.round, report.personal->accuracy(),
+                                    report.personal->best());
+  }
+  if (report.round == run.rounds) writer_->write_model(parameters_of(experiment_.global()));
+  writer_->append_round(report.round, metrics.values());
+}
+
+void Recorder::complete() {
+  if (writer_) writer_->finish("complete");
+}
+
+void Recorder::fail() noexcept {
+  try {
+    if (writer_) writer_->finish("failed");
+  } catch (const std::exception&) {
+    // The failure that led here is what the user reads.
+  }
+}
+
+}  // namespace fedhpc

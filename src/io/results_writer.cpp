@@ -1,0 +1,181 @@
+#include "fedhpc/io/results_writer.hpp"
+
+#include <ctime>
+#include <limits>
+
+#include <ATen/ops/empty.h>
+
+#include "fedhpc/core/build_info.hpp"
+
+namespace fedhpc {
+
+namespace {
+
+constexpr std::size_t kLargestAttribute =
+    60 * 1024;                               // an HDF5 object header message ends at 64 KiB
+constexpr std::size_t kStatusCapacity = 16;  // "interrupted" and room
+constexpr std::size_t kTimeCapacity = 24;
+constexpr hsize_t kSeriesChunk = 256;  // rounds
+
+hid_t type_of(const Tensor& values) {
+  return values.scalar_type() == at::kDouble ? h5::type_of<double>() : h5::type_of<float>();
+}
+
+std::vector<hsize_t> shape_of(const Tensor& values) {
+  return {values.sizes().begin(), values.sizes().end()};
+}
+
+}  // namespace
+
+std::string utc_now() {
+  const std::time_t now = std::time(nullptr);
+  std::tm parts{};
+  gmtime_r(&now, &parts);
+  char text[32];
+  return {text, std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts)};
+}
+
+ResultsWriter::ResultsWriter(const std::string& path, const RunHeader& header,
+                             const std::vector<Series>& series, const ClientTable& clients)
+    : path_(path), file_(h5::open_file(path, h5::Mode::Create)) {
+  const BuildInfo build = build_info();
+  h5::write_attribute(file_, "fedhpc_version", build.version);
+  h5::write_attribute(file_, "git_commit", build.commit);
+  if (header.config.size() < kLargestAttribute) {
+    h5::write_attribute(file_, "config", header.config);
+  } else {
+    h5::write_texts(file_, "/config", {header.config});
+  }
+  h5::write_attribute(file_, "command_line", header.command_line.substr(0, kLargestAttribute / 4));
+  h5::write_attribute(file_, "seed", header.seed);
+  h5::write_attribute(file_, "ranks", header.ranks);
+  h5::write_attribute(file_, "device", header.device);
+  h5::write_attribute(file_, "block", header.block);
+  h5::write_attribute(file_, "started", utc_now(), kTimeCapacity);
+  h5::write_attribute(file_, "finished", "", kTimeCapacity);
+  h5::write_attribute(file_, "status", "running", kStatusCapacity);
+  h5::write_texts(file_, "/hostnames", header.hostnames);
+
+  round_ =
+      h5::create_extendible(file_, "/rounds/round", h5::type_of<std::int64_t>(), {}, kSeriesChunk);
+  h5::write_attribute(round_, "unit", "1");
+  h5::write_attribute(round_, "meaning", "round, counted from 1; flushed last: the commit record");
+  for (const Series& one : series) {
+    h5::Handle dataset = h5::create_extendible(file_, "/rounds/" + one.name, h5::type_of<double>(),
+                                               {}, kSeriesChunk);
+    h5::write_attribute(dataset, "unit", one.unit);
+    h5::write_attribute(dataset, "meaning", one.meaning);
+    series_.push_back(std::move(dataset));
+  }
+
+  const hsize_t count = clients.edge.size();
+  h5::write_vector(file_, "/clients/edge", clients.edge);
+  h5::write_vector(file_, "/clients/train_samples", clients.train_samples);
+  h5::write_vector(file_, "/clients/test_samples", clients.test_samples);
+  const h5::Handle histogram =
+      h5::create_dataset(file_, "/clients/label_histogram", h5::type_of<std::int64_t>(),
+                         {count, static_cast<hsize_t>(clients.classes)});
+  h5::write_all(histogram, h5::type_of<std::int64_t>(), clients.label_histogram.data());
+  best_accuracy_ =
+      h5::create_dataset(file_, "/clients/best_accuracy", h5::type_of<float>(), {count});
+  const std::vector<float> none(count, std::numeric_limits<float>::quiet_NaN());
+  h5::write_all(best_accuracy_, h5::type_of<float>(), none.data());
+  client_accuracy_ =
+      h5::create_extendible(file_, "/clients/accuracy", h5::type_of<float>(), {count},
+                            /*chunk_rows=*/1, /*deflate=*/1);
+  h5::write_attribute(client_accuracy_, "meaning",
+                      "accuracy of each client's current model on its own test samples, "
+                      "[evaluations, clients]; NaN without test samples");
+  evaluated_rounds_ = h5::create_extendible(file_, "/clients/evaluated_rounds",
+                                            h5::type_of<std::int64_t>(), {}, kSeriesChunk);
+}
+
+void ResultsWriter::write_parameters(const std::string& group,
+                                     const std::vector<NamedTensor>& parameters) {
+  const h5::Handle made = h5::create_group(file_, group);
+  for (const NamedTensor& parameter : parameters) {
+    const Tensor values = parameter.values.contiguous();
+    const h5::Handle dataset =
+        h5::create_dataset(made, parameter.name, type_of(values), shape_of(values));
+    h5::write_all(dataset, type_of(values), values.data_ptr());
+  }
+}
+
+void ResultsWriter::declare_model(const std::vector<NamedTensor>& parameters) {
+  const h5::Handle made = h5::create_group(file_, "/model/global");
+  for (const NamedTensor& parameter : parameters) {
+    model_.emplace_back(parameter.name,
+                        h5::create_dataset(made, parameter.name, type_of(parameter.values),
+                                           shape_of(parameter.values)));
+  }
+}
+
+void ResultsWriter::declare_cohorts(std::int64_t size) {
+  cohorts_ = h5::create_extendible(file_, "/draws/cohort", h5::type_of<std::int64_t>(),
+                                   {static_cast<hsize_t>(size)}, /*chunk_rows=*/16);
+}
+
+void ResultsWriter::start() {
+  if (H5Fstart_swmr_write(file_.id()) < 0) {
+    throw Error(concat("HDF5: '", path_, "' cannot be opened to readers while it is written"));
+  }
+}
+
+void ResultsWriter::append_client_accuracy(std::int64_t round, const std::vector<float>& accuracy,
+                                           const std::vector<float>& best) {
+  h5::append(client_accuracy_, h5::type_of<float>(), accuracy.data());
+  h5::append(evaluated_rounds_, h5::type_of<std::int64_t>(), &round);
+  h5::write_all(best_accuracy_, h5::type_of<float>(), best.data());
+  h5::flush(client_accuracy_);
+  h5::flush(evaluated_rounds_);
+  h5::flush(best_accuracy_);
+}
+
+void ResultsWriter::append_cohort(const std::vector<std::int64_t>& cohort) {
+  h5::append(cohorts_, h5::type_of<std::int64_t>(), cohort.data());
+  h5::flush(cohorts_);
+}
+
+void ResultsWriter::write_model(const std::vector<NamedTensor>& parameters) {
+  require(parameters.size() == model_.size(), "the model written is the model declared");
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    require(parameters[i].name == model_[i].first, "the model written is the model declared");
+    const Tensor values = parameters[i].values.contiguous();
+    h5::write_all(model_[i].second, type_of(values), values.data_ptr());
+    h5::flush(model_[i].second);
+  }
+}
+
+void ResultsWriter::append_round(std::int64_t round, const std::vector<double>& values) {
+  require(values.size() == series_.size(), "one value per series");
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    h5::append(series_[i], h5::type_of<double>(), &values[i]);
+    h5::flush(series_[i]);
+  }
+  h5::append(round_, h5::type_of<std::int64_t>(), &round);
+  h5::flush(round_);
+}
+
+void ResultsWriter::finish(const std::string& status) {
+  h5::rewrite_attribute(file_, "finished", utc_now());
+  h5::rewrite_attribute(file_, "status", status);
+  if (H5Fflush(file_.id(), H5F_SCOPE_GLOBAL) < 0) {
+    throw Error(concat("HDF5: '", path_, "' cannot be flushed"));
+  }
+}
+
+std::vector<NamedTensor> read_parameters(const h5::Handle& file, const std::string& group) {
+  std::vector<NamedTensor> parameters;
+  for (const std::string& name : h5::names_in(file, group)) {
+    const h5::Handle dataset = h5::open_dataset(file, group + "/" + name);
+    std::vector<std::int64_t> shape;
+    for (const hsize_t size : h5::shape_of(dataset))
+      shape.push_back(static_cast<std::int64_t>(size));
+    Tensor values = at::empty(shape, at::kDouble);
+    h5::read_all(dataset, h5::type_of<double>(), values.data_ptr());
+    parameters.push_back({name, values});
+  }
+  return parameters;
+}
+
+}  // namespace fedhpc

@@ -1,0 +1,53 @@
+#include "fedhpc/math/products.hpp"
+
+// BLAS, column-major. LibTorch's library carries it or links one that does.
+extern "C" {
+void sgemm_(const char* transpose_a, const char* transpose_b, const int* m, const int* n,
+            const int* k, const float* alpha, const float* a, const int* lda, const float* b,
+            const int* ldb, const float* beta, float* c, const int* ldc);
+void dgemm_(const char* transpose_a, const char* transpose_b, const int* m, const int* n,
+            const int* k, const double* alpha, const double* a, const int* lda, const double* b,
+            const int* ldb, const double* beta, double* c, const int* ldc);
+}
+
+namespace fedhpc {
+
+namespace {
+
+void gemm(char ta, char tb, int m, int n, int k, float alpha, const float* a, int lda,
+          const float* b, int ldb, float beta, float* c, int ldc) {
+  sgemm_(&ta, &tb, &m, &n, &k, &alpha, a, &lda, b, &ldb, &beta, c, &ldc);
+}
+
+void gemm(char ta, char tb, int m, int n, int k, double alpha, const double* a, int lda,
+          const double* b, int ldb, double beta, double* c, int ldc) {
+  dgemm_(&ta, &tb, &m, &n, &k, &alpha, a, &lda, b, &ldb, &beta, c, &ldc);
+}
+
+}  // namespace
+
+void batched_product(at::ScalarType type, std::int64_t count, double alpha, const MatrixStack& a,
+                     Transpose transpose_a, const MatrixStack& b, Transpose transpose_b,
+                     double beta, const MatrixStack& result) {
+  const std::int64_t inner = transpose_a == Transpose::No ? a.columns : a.rows;
+  require((transpose_a == Transpose::No ? a.rows : a.columns) == result.rows,
+          "product: rows agree");
+  require((transpose_b == Transpose::No ? b.columns : b.rows) == result.columns,
+          "product: columns agree");
+  require((transpose_b == Transpose::No ? b.rows : b.columns) == inner,
+          "product: inner sizes agree");
+  with_type(type, [&]<typename T>() {
+    for (std::int64_t c = 0; c < count; ++c) {
+      // A row-major product is the column-major product of the transposes: C^T = op(B)^T op(A)^T.
+      gemm(transpose_b == Transpose::No ? 'N' : 'T', transpose_a == Transpose::No ? 'N' : 'T',
+           static_cast<int>(result.columns), static_cast<int>(result.rows), static_cast<int>(inner),
+           static_cast<T>(alpha), static_cast<const T*>(b.data) + c * b.stack_stride,
+           static_cast<int>(b.row_stride), static_cast<const T*>(a.data) + c * a.stack_stride,
+           static_cast<int>(a.row_stride), static_cast<T>(beta),
+           static_cast<T*>(result.data) + c * result.stack_stride,
+           static_cast<int>(result.row_stride));
+    }
+  });
+}
+
+}  // namespace fedhpc

@@ -1,0 +1,65 @@
+#include "fedhpc/models/layout.hpp"
+
+#include <algorithm>
+
+namespace fedhpc {
+
+std::size_t Layout::add(std::string name, std::vector<std::int64_t> shape, std::int64_t fan_in,
+                        Tag tags) {
+  require(name.find('/') == std::string::npos, "a parameter's name holds no '/'");
+  require(std::none_of(fields_.begin(), fields_.end(),
+                       [&](const Field& field) { return field.name == name; }),
+          "a parameter's name is unique");
+  std::int64_t size = 1;
+  for (const std::int64_t length : shape) size *= length;
+  fields_.push_back({std::move(name), std::move(shape), size_, size, fan_in, tags});
+  size_ += size;
+  return fields_.size() - 1;
+}
+
+const Field& Layout::field(const std::string& name) const {
+  const auto found = std::find_if(fields_.begin(), fields_.end(),
+                                  [&](const Field& field) { return field.name == name; });
+  require(found != fields_.end(), "the layout has a field of this name");
+  return *found;
+}
+
+std::int64_t Layout::count(Tag tag) const {
+  std::int64_t columns = 0;
+  for (const Field& field : fields_) columns += has(field.tags, tag) ? field.size : 0;
+  return columns;
+}
+
+Rows Rows::clone() const { return {values.clone(), layout}; }
+
+Rows Rows::replicate(std::int64_t clients) const {
+  require(count() == 1, "a single row is replicated");
+  return {values.repeat({clients, 1}), layout};
+}
+
+namespace {
+
+/// Rows of one layout, or one side a single row that stands for all.
+void require_same_columns(const Rows& a, const Rows& b) {
+  require(a.layout == b.layout, "rows of different layouts do not mix");
+}
+
+}  // namespace
+
+Rows operator-(const Rows& a, const Rows& b) {
+  require_same_columns(a, b);
+  return {a.values.sub(b.values), a.layout};
+}
+
+Rows operator+(const Rows& a, const Rows& b) {
+  require_same_columns(a, b);
+  return {a.values.add(b.values), a.layout};
+}
+
+Rows& operator+=(Rows& a, const Rows& b) {
+  require_same_columns(a, b);
+  a.values.add_(b.values);
+  return a;
+}
+
+}  // namespace fedhpc

@@ -1,0 +1,103 @@
+#include <algorithm>
+
+#include "fedhpc/math/products.hpp"
+#include "fedhpc/models/layer.hpp"
+
+namespace fedhpc {
+
+namespace {
+
+/// The matrices [rows, columns] that start at `column` of every row of `stack` [C, P].
+MatrixStack in_rows(const Tensor& stack, std::int64_t column, std::int64_t rows,
+                    std::int64_t columns) {
+  return {.data = static_cast<char*>(stack.data_ptr()) +
+                  column * static_cast<std::int64_t>(stack.itemsize()),
+          .stack_stride = stack.stride(0),
+          .rows = rows,
+          .columns = columns,
+          .row_stride = columns};
+}
+
+/// The matrices of a tensor [C, rows, columns].
+MatrixStack in_tensor(const Tensor& stack) {
+  return {.data = stack.data_ptr(),
+          .stack_stride = stack.stride(0),
+          .rows = stack.size(1),
+          .columns = stack.size(2),
+          .row_stride = stack.stride(1)};
+}
+
+}  // namespace
+
+Linear::Linear(std::string name, std::int64_t in, std::int64_t out, Tag tags)
+    : name_(std::move(name)), in_(in), out_(out), tags_(tags) {}
+
+std::int64_t Linear::output_features(std::int64_t input_features) const {
+  require(input_features == in_, "a linear layer gets as many inputs as it has columns");
+  return out_;
+}
+
+void Linear::declare(Layout& layout) {
+  weight_column_ = layout.size();
+  layout.add(name_ + ".weight", {out_, in_}, in_, tags_ | Tag::Trainable);
+  bias_column_ = layout.size();
+  layout.add(name_ + ".bias", {out_}, in_, tags_ | Tag::Trainable | Tag::Uncompressed);
+}
+
+void Linear::forward(const Tensor& weights, const Tensor& input, const Tensor& output) const {
+  const std::int64_t clients = input.size(0);
+  const std::int64_t batch = input.size(1);
+  // Y = 1 b^T + X W^T: the product adds onto the bias already in place.
+  with_type(weights.scalar_type(), [&]<typename T>() {
+    for (std::int64_t c = 0; c < clients; ++c) {
+      const T* bias = weights.const_data_ptr<T>() + c * weights.stride(0) + bias_column_;
+      T* y = output.data_ptr<T>() + c * output.stride(0);
+      for (std::int64_t b = 0; b < batch; ++b) {
+        std::copy_n(bias, out_, y + b * output.stride(1));
+      }
+    }
+  });
+  batched_product(weights.scalar_type(), clients, 1, in_tensor(input), Transpose::No,
+                  in_rows(weights, weight_column_, out_, in_), Transpose::Yes, 1,
+                  in_tensor(output));
+}
+
+void Linear::backward(const Tensor& weights, const Tensor& input, const Tensor&,
+                      const Tensor& output_gradient, const Tensor& input_gradient,
+                      const GradientSink& sink) const {
+  const at::ScalarType type = weights.scalar_type();
+  const std::int64_t clients = input.size(0);
+  const std::int64_t batch = input.size(1);
+  // dX = dY W, before the sink may change W
+  if (input_gradient.defined()) {
+    batched_product(type, clients, 1, in_tensor(output_gradient), Transpose::No,
+                    in_rows(weights, weight_column_, out_, in_), Transpose::No, 0,
+                    in_tensor(input_gradient));
+  }
+  // dW = dY^T X
+  batched_product(type, clients, sink.scale, in_tensor(output_gradient), Transpose::Yes,
+                  in_tensor(input), Transpose::No, sink.keep,
+                  in_rows(sink.rows, weight_column_, out_, in_));
+  // db = sum over the batch of dY
+  with_type(type, [&]<typename T>() {
+    const T scale = static_cast<T>(sink.scale);
+    const T keep = static_cast<T>(sink.keep);
+    std::vector<T> sum(static_cast<std::size_t>(out_));
+    for (std::int64_t c = 0; c < clients; ++c) {
+      std::fill(sum.begin(), sum.end(), T{0});
+      const T* dy = output_gradient.const_data_ptr<T>() + c * output_gradient.stride(0);
+      for (std::int64_t b = 0; b < batch; ++b) {
+        for (std::int64_t o = 0; o < out_; ++o) {
+          sum[static_cast<std::size_t>(o)] += dy[b * output_gradient.stride(1) + o];
+        }
+      }
+      T* bias = sink.rows.data_ptr<T>() + c * sink.rows.stride(0) + bias_column_;
+      for (std::int64_t o = 0; o < out_; ++o) {
+        const T old = keep == T{0} ? T{0} : keep * bias[o];
+        bias[o] = old + scale * sum[static_cast<std::size_t>(o)];
+      }
+    }
+  });
+}
+
+}  // namespace fedhpc

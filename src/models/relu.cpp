@@ -1,0 +1,43 @@
+#include "fedhpc/models/layer.hpp"
+
+namespace fedhpc {
+
+namespace {
+
+/// Calls work(a, b, out) for the contiguous last dimensions of three tensors [C, B, width].
+template <typename T, typename Work>
+void each_row(const Tensor& a, const Tensor& b, const Tensor& out, Work&& work) {
+  for (std::int64_t c = 0; c < out.size(0); ++c) {
+    for (std::int64_t i = 0; i < out.size(1); ++i) {
+      work(a.const_data_ptr<T>() + c * a.stride(0) + i * a.stride(1),
+           b.const_data_ptr<T>() + c * b.stride(0) + i * b.stride(1),
+           out.data_ptr<T>() + c * out.stride(0) + i * out.stride(1));
+    }
+  }
+}
+
+}  // namespace
+
+void Relu::forward(const Tensor&, const Tensor& input, const Tensor& output) const {
+  const std::int64_t width = input.size(2);
+  with_type(input.scalar_type(), [&]<typename T>() {
+    each_row<T>(input, input, output, [width](const T* x, const T*, T* y) {
+      // Written so that NaN stays NaN: a diverged model must show.
+      for (std::int64_t i = 0; i < width; ++i) y[i] = x[i] < T{0} ? T{0} : x[i];
+    });
+  });
+}
+
+void Relu::backward(const Tensor&, const Tensor&, const Tensor& output,
+                    const Tensor& output_gradient, const Tensor& input_gradient,
+                    const GradientSink&) const {
+  if (!input_gradient.defined()) return;
+  const std::int64_t width = output.size(2);
+  with_type(output.scalar_type(), [&]<typename T>() {
+    each_row<T>(output, output_gradient, input_gradient, [width](const T* y, const T* dy, T* dx) {
+      for (std::int64_t i = 0; i < width; ++i) dx[i] = y[i] > T{0} ? dy[i] : T{0};
+    });
+  });
+}
+
+}  // namespace fedhpc

@@ -1,0 +1,112 @@
+#include "fedhpc/training/local_trainer.hpp"
+
+#include <algorithm>
+
+#include <ATen/ops/empty.h>
+
+#include "fedhpc/data/batches.hpp"
+#include "fedhpc/training/loss.hpp"
+
+namespace fedhpc {
+
+TrainStatistics& TrainStatistics::operator+=(const TrainStatistics& other) {
+  loss += other.loss;
+  samples += other.samples;
+  return *this;
+}
+
+LocalTrainer::LocalTrainer(const Model& model, const Shard& shard, const TrainOptions& options,
+                           std::uint64_t seed)
+    : model_(model), shard_(shard), options_(options), seed_(seed) {}
+
+std::int64_t LocalTrainer::steps(std::int64_t client) const {
+  const std::int64_t samples = shard_.train_count(client);
+  if (samples == 0) return 0;
+  if (options_.local_steps > 0) return options_.local_steps;
+  return options_.local_epochs *
+         BatchCursor::num_batches_per_epoch(samples, options_.batch_size, SingleBatches::Keep);
+}
+
+std::int64_t LocalTrainer::batch_capacity() const {
+  std::int64_t largest = 1;
+  for (std::int64_t client = shard_.first_client(); client < shard_.last_client(); ++client) {
+    largest = std::max(largest, shard_.train_count(client));
+  }
+  return options_.batch_size == 0 ? largest : std::min(options_.batch_size, largest);
+}
+
+std::int64_t LocalTrainer::workspace_bytes(std::int64_t clients) const {
+  return model_.make_activations(clients, batch_capacity(), at::kFloat, Use::Training).bytes();
+}
+
+void LocalTrainer::reserve(std::int64_t clients, at::ScalarType type) {
+  if (labels_.defined() && labels_.size(0) >= clients &&
+      activations_.input().scalar_type() == type) {
+    return;
+  }
+  const std::int64_t batch = batch_capacity();
+  activations_ = model_.make_activations(clients, batch, type, Use::Training);
+  labels_ = at::empty({clients, batch}, at::kLong);
+}
+
+TrainStatistics LocalTrainer::train_(Rows& rows, std::span<const std::int64_t> clients,
+                                     std::int64_t round, std::int64_t pass) {
+  const auto count = static_cast<std::int64_t>(clients.size());
+  require(rows.count() == count, "one row per client is trained");
+  reserve(count, rows.values.scalar_type());
+
+  std::vector<BatchCursor> cursors;
+  std::vector<std::int64_t> steps_of;
+  for (const std::int64_t client : clients) {
+    steps_of.push_back(steps(client));
+    cursors.emplace_back(BatchPlan{.seed = seed_,
+                                   .round = round,
+                                   .client = client,
+                                   .pass = pass,
+                                   .samples = shard_.train_count(client),
+                                   .batch_size = options_.batch_size,
+                                   .max_batches = steps_of.back()});
+  }
+  const std::int64_t last_step =
+      steps_of.empty() ? 0 : *std::max_element(steps_of.begin(), steps_of.end());
+
+  TrainStatistics statistics;
+  std::vector<std::int64_t> batch(clients.size());  // 0: the client has run out of steps
+  std::vector<double> loss(clients.size());
+  for (std::int64_t step = 0; step < last_step; ++step) {
+    for (std::size_t c = 0; c < clients.size(); ++c) {
+      batch[c] = 0;
+      if (step >= steps_of[c]) continue;
+      const std::span<const std::int64_t> positions = cursors[c].next();
+      batch[c] = static_cast<std::int64_t>(positions.size());
+      const auto row = static_cast<std::int64_t>(c);
+      shard_.gather_train(clients[c], positions, row, activations_.input(), labels_);
+    }
+    for (std::int64_t first = 0; first < count;) {
+      const std::int64_t size = batch[static_cast<std::size_t>(first)];
+      std::int64_t end = first + 1;
+      while (end < count && batch[static_cast<std::size_t>(end)] == size) ++end;
+      if (size > 0) {
+        const std::int64_t length = end - first;
+        const bool whole =
+            length == activations_.input().size(0) && size == activations_.input().size(1);
+        const Activations run = whole ? activations_ : activations_.narrow(first, length, size);
+        const Tensor weights = whole ? rows.values : rows.values.narrow(0, first, length);
+        const Tensor labels = whole ? labels_ : labels_.narrow(0, first, length).narrow(1, 0, size);
+        model_.forward(weights, run);
+        std::fill_n(loss.begin(), length, 0.0);
+        softmax_cross_entropy(run.logits(), labels, run.logit_gradient(), loss.data());
+        // w <- w - lr g, fused into the products that make g
+        model_.backward(weights, run, {.rows = weights, .scale = -options_.lr, .keep = 1});
+        for (std::int64_t c = 0; c < length; ++c) {
+          statistics.loss += loss[static_cast<std::size_t>(c)];
+        }
+        statistics.samples += static_cast<double>(length * size);
+      }
+      first = end;
+    }
+  }
+  return statistics;
+}
+
+}  // namespace fedhpc

@@ -1,0 +1,69 @@
+#include "fedhpc/training/loss.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+namespace fedhpc {
+
+namespace {
+
+/// log sum exp(z) with the maximum taken out; exp(z - max) is left in `shifted`.
+template <typename T>
+T log_sum_exp(const T* z, std::int64_t classes, T* shifted, T& sum) {
+  const T largest = *std::max_element(z, z + classes);
+  sum = T{0};
+  for (std::int64_t k = 0; k < classes; ++k) {
+    shifted[k] = std::exp(z[k] - largest);
+    sum += shifted[k];
+  }
+  return largest + std::log(sum);
+}
+
+}  // namespace
+
+void softmax_cross_entropy(const Tensor& logits, const Tensor& labels, const Tensor& gradient,
+                           double* loss) {
+  const std::int64_t batch = logits.size(1);
+  const std::int64_t classes = logits.size(2);
+  with_type(logits.scalar_type(), [&]<typename T>() {
+    std::vector<T> shifted(static_cast<std::size_t>(classes));
+    for (std::int64_t c = 0; c < logits.size(0); ++c) {
+      const std::int64_t* y = labels.const_data_ptr<std::int64_t>() + c * labels.stride(0);
+      double client_loss = 0;
+      for (std::int64_t b = 0; b < batch; ++b) {
+        const T* z = logits.const_data_ptr<T>() + c * logits.stride(0) + b * logits.stride(1);
+        T sum{};
+        client_loss += static_cast<double>(log_sum_exp(z, classes, shifted.data(), sum) - z[y[b]]);
+        if (!gradient.defined()) continue;
+        T* g = gradient.data_ptr<T>() + c * gradient.stride(0) + b * gradient.stride(1);
+        const T scale = T{1} / (sum * static_cast<T>(batch));
+        for (std::int64_t k = 0; k < classes; ++k)
+          g[k] = shifted[static_cast<std::size_t>(k)] * scale;
+        g[y[b]] -= T{1} / static_cast<T>(batch);
+      }
+      loss[c] += client_loss;
+    }
+  });
+}
+
+void score_samples(const Tensor& logits, const std::int64_t* labels, double* correct,
+                   double* loss) {
+  const std::int64_t classes = logits.size(1);
+  with_type(logits.scalar_type(), [&]<typename T>() {
+    std::vector<T> shifted(static_cast<std::size_t>(classes));
+    for (std::int64_t b = 0; b < logits.size(0); ++b) {
+      const T* z = logits.const_data_ptr<T>() + b * logits.stride(0);
+      const T own = z[labels[b]];
+      T sum{};
+      loss[b] = static_cast<double>(log_sum_exp(z, classes, shifted.data(), sum) - own);
+      bool best = !std::isnan(own);
+      for (std::int64_t k = 0; k < classes && best; ++k) {
+        best = k < labels[b] ? z[k] < own : z[k] <= own;
+      }
+      correct[b] = best ? 1 : 0;
+    }
+  });
+}
+
+}  // namespace fedhpc

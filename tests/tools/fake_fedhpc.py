@@ -1,0 +1,74 @@
+"""Stands in for the fedhpc program: same command line, result file and exit codes, no training.
+
+algorithm.name decides what it does: good; fail (exit code 1 with a message); typo (exit code 2, nothing
+written); slow (0.1 s a round, checkpoints on SIGUSR1); stubborn (like slow, dies on SIGUSR1). The accuracy
+after round t is 0.9 + seed/1000 - 0.1/t. Every call is appended to $FAKE_LOG.
+"""
+
+import os
+import signal
+import sys
+import time
+
+import h5py
+import numpy as np
+
+sys.path.insert(0, os.environ["FAKE_TOOLS"])
+from fedhpc_results import parse_config  # noqa: E402
+
+
+def write(path, config, rounds, status):
+    sections = {}
+    for key, value in config.items():
+        section, name = key.split(".", 1)
+        sections.setdefault(section, []).append(f"{name}={value}\n")
+    text = "".join(f"[{section}]\n" + "".join(lines) for section, lines in sections.items())
+    t = np.arange(1, rounds + 1)
+    with h5py.File(path, "w", libver="latest") as file:
+        file.attrs["status"] = status
+        file.attrs["config"] = text
+        file["rounds/round"] = t
+        accuracy = 0.9 + int(config["run.seed"]) / 1000 - 0.1 / t
+        file["rounds/global_accuracy"] = np.where(t % 5 == 0, accuracy, np.nan)
+
+
+def main():
+    if os.environ.get("OMPI_COMM_WORLD_RANK", "0") != "0":
+        return 0
+    with open(os.environ["FAKE_LOG"], "a", encoding="utf-8") as log:
+        print(*sys.argv[1:], file=log)
+    command, target, overrides = sys.argv[1], sys.argv[2], sys.argv[3:]
+    if command == "resume":
+        with h5py.File(target, "r") as file:
+            config = parse_config(file.attrs["config"])
+            start = len(file["rounds/round"])
+    else:
+        with open(target, encoding="utf-8") as file:
+            config, start = parse_config(file.read()), 0
+    config.update(item.removeprefix("--").split("=", 1) for item in overrides)
+    output = target if command == "resume" else config["run.output"]
+    config["train.lr"] = f"{float(config['train.lr']):.17g}"
+    kind = config["algorithm.name"]
+    if kind in ("fail", "typo"):
+        print(f"fedhpc: error: {kind} on purpose", file=sys.stderr, flush=True)
+        if kind == "fail":
+            write(output, config, 1, "failed")
+        return 1 if kind == "fail" else 2
+    asked = []
+    if kind == "slow":
+        signal.signal(signal.SIGUSR1, lambda *_: asked.append(True))
+    rounds = int(config["run.rounds"])
+    if kind in ("slow", "stubborn"):
+        write(output, config, start, "running")
+        for t in range(start + 1, rounds + 1):
+            time.sleep(0.1)
+            if asked:
+                write(output, config, t, "interrupted")
+                open(output.removesuffix(".h5") + f".ckpt.{t}.h5", "w").close()
+                return 75
+    write(output, config, rounds, "complete")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,206 @@
+"""Tests of the paper tables and of reproduce.py, with a stand-in for the fedhpc program.
+
+The tests that launch runs are skipped where there is no mpirun.
+"""
+
+import csv
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+from collections import Counter
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+TOOLS = ROOT / "tools"
+sys.path.insert(0, str(TOOLS))
+import fedhpc_results  # noqa: E402
+import paper_table  # noqa: E402
+
+
+class Tables(unittest.TestCase):
+    def test_sfedhp_rows(self):
+        rows = paper_table.read_rows(TOOLS / "papers" / "sfedhp.csv")
+        self.assertEqual(Counter(row.table for row in rows), {"I": 30, **dict.fromkeys("II III IV V VI VII".split(), 27)})
+        details = {(row.run_name, row.metric): row.paper for row in rows if row.table != "I"}
+        for row in rows:
+            self.assertTrue(10 <= row.paper < 100, row)
+            if row.table == "I":
+                self.assertEqual(details[row.run_name, row.metric], row.paper)
+            else:
+                self.assertIsNone(row.spread)
+        self.assertEqual(details["mnist_setting1_sfedhp_lambda30", "global_accuracy"], 95.63)
+        self.assertEqual(details["cifar10_setting2_pfedme_lambda5", "personal_accuracy"], 89.22)
+        self.assertEqual(details["fmnist_setting2_heurfedamp_alpha0.5", "personal_accuracy"], 98.97)
+
+    def test_ready_rows_have_configurations(self):
+        configs = ROOT / "configs" / "papers" / "sfedhp"
+        ready = [row for row in paper_table.read_rows(TOOLS / "papers" / "sfedhp.csv") if row.state == "ready"]
+        self.assertGreaterEqual(len(ready), 8)
+        for row in ready:
+            job = paper_table.make_job(row, 2, True, configs, "out")
+            self.assertEqual((job.expected["run.rounds"], job.expected["run.seed"]), ("100", "2"))
+            self.assertEqual((job.expected["algorithm.name"], job.expected["data.name"]), (row.method, row.dataset))
+
+    def test_comparison_of_configurations(self):
+        same = {"train.lr": "0.050000000000000003", "model.hidden": "500, 200", "model.bias": "1", "run.output": "b"}
+        expected = {"train.lr": "0.05", "model.hidden": "500,200", "model.bias": "true", "run.output": "a"}
+        self.assertEqual(paper_table.differences(expected, same), "")
+        self.assertIn("train.lr", paper_table.differences(expected, dict(same, **{"train.lr": "0.1"})))
+        self.assertIn("lacks model.hidden", paper_table.differences(expected, {"train.lr": "0.05"}))
+
+
+@unittest.skipUnless(shutil.which("mpirun"), "no mpirun")
+class Reproduce(unittest.TestCase):
+    """tools/ copied beside a paper of our own and the stand-in for the program."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+        (self.folder / "tools" / "papers").mkdir(parents=True)
+        self.configs = self.folder / "configs" / "papers" / "toy"
+        self.configs.mkdir(parents=True)
+        for path in TOOLS.glob("*.py"):
+            shutil.copy(path, self.folder / "tools")
+        self.program = self.folder / "fedhpc"
+        self.program.write_text(f"#!/bin/sh\nexec '{sys.executable}' '{HERE / 'fake_fedhpc.py'}' \"$@\"\n")
+        self.program.chmod(0o755)
+        self.results = self.folder / "out" / "toy"
+
+    def paper(self, *kinds, rounds=20, state="ready"):
+        """A table with one row and one configuration per kind of stand-in run."""
+        with open(self.folder / "tools" / "papers" / "toy.csv", "w", newline="", encoding="utf-8") as file:
+            out = csv.writer(file)
+            out.writerow(paper_table.COLUMNS)
+            for kind in kinds:
+                out.writerow(["I", "toy", "s", kind, "", f"{kind}.ini", "", "global_accuracy", "88.00", "0.10",
+                              "last", state])
+                (self.configs / f"{kind}.ini").write_text(
+                    f"# toy\n[run]\nrounds={rounds}\n[train]\nlr=0.05\n[algorithm]\nname={kind}\n")
+
+    def command(self, *arguments):
+        return [sys.executable, str(self.folder / "tools" / "reproduce.py"), "toy", "--ranks", "1", "--output-dir",
+                str(self.folder / "out"), "--fedhpc", str(self.program), *arguments]
+
+    def environment(self):
+        return dict(os.environ, FAKE_LOG=str(self.folder / "calls"), FAKE_TOOLS=str(TOOLS))
+
+    def call(self, *arguments):
+        return subprocess.run(self.command(*arguments), env=self.environment(), capture_output=True, text=True,
+                              timeout=120)
+
+    def calls(self):
+        log = self.folder / "calls"
+        return log.read_text().splitlines() if log.exists() else []
+
+    def test_runs_then_skips_finished_rows(self):
+        self.paper("good")
+        done = self.call("--seeds", "2")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(len(self.calls()), 2)
+        # Accuracies at round 20: 0.896 and 0.897, so 89.65 with a sample deviation of 0.1/sqrt(2).
+        line = next(line for line in done.stdout.splitlines() if line.startswith("| I "))
+        self.assertEqual([cell.strip() for cell in line.split("|")[5:9]],
+                         ["88.00 ± 0.10", "89.65 ± 0.07", "+1.65", "finished (2 seeds)"])
+        self.assertIn(line, (self.results / "table.md").read_text())
+        self.assertTrue((self.results / "good_seed2.h5").exists())
+        self.assertEqual(self.call("--seeds", "2").returncode, 0)
+        self.assertEqual(len(self.calls()), 2)
+
+    def test_a_changed_configuration_runs_again_and_keeps_the_old_result(self):
+        self.paper("good")
+        self.call("--seeds", "1")
+        self.paper("good", rounds=30)
+        self.assertIn("run.rounds=20, not 30", self.call("--list", "--seeds", "1").stdout)
+        self.assertIn("finished", self.call("--seeds", "1").stdout)
+        self.assertEqual(len(self.calls()), 2)
+        self.assertEqual(len(fedhpc_results.load(self.results / "good_seed1.h5").rounds), 30)
+        self.assertEqual(len(fedhpc_results.load(self.results / "good_seed1.old.h5").rounds), 20)
+
+    def test_quick_and_list_and_only(self):
+        self.paper("good", "fail", rounds=400)
+        listing = self.call("--list", "--quick")
+        self.assertEqual((listing.returncode, listing.stdout.count("pending (0 of 1 seeds)")), (0, 2))
+        self.assertEqual((self.calls(), self.results.exists()), ([], False))
+        done = self.call("--quick", "--only", "good")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(len(fedhpc_results.load(self.results / "good_seed1_quick.h5").rounds), 100)
+        self.assertIn("| fail ", (self.results / "table.md").read_text())
+        self.assertIn("pending (0 of 3 seeds)", self.call("--list", "--only", "good").stdout)
+
+    def test_a_failing_row_is_reported_and_does_not_stop_the_others(self):
+        self.paper("fail", "typo", "good")
+        done = self.call("--seeds", "2")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("failed: fail on purpose", done.stdout)
+        self.assertIn("failed: typo on purpose", done.stdout)
+        self.assertIn("finished (2 seeds)", done.stdout)
+        self.assertEqual(len(self.calls()), 4)  # the failed rows' second seeds are not tried
+        self.assertIn("fail on purpose", (self.results / "fail_seed1.log").read_text())
+
+    def test_waiting_and_missing_configuration(self):
+        self.paper("good", state="waiting")
+        done = self.call()
+        self.assertEqual((done.returncode, self.calls()), (0, []))
+        self.assertIn("waiting: not in the simulator yet", done.stdout)
+        self.paper("good")
+        (self.configs / "good.ini").unlink()
+        done = self.call()
+        self.assertEqual((done.returncode, self.calls()), (1, []))
+        self.assertIn("failed: configuration", done.stdout)
+
+    def test_budget_interrupts_and_the_next_call_resumes(self):
+        self.paper("slow", "good", rounds=60)
+        start = time.monotonic()
+        done = self.call("--seeds", "1", "--budget", "0.04")
+        self.assertLess(time.monotonic() - start, 20.0)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("to be resumed by the next call", done.stdout)
+        self.assertIn("stopped: 1 of 2 runs are left", done.stdout)
+        self.assertEqual(len(self.calls()), 1)
+        self.assertEqual(fedhpc_results.load(self.results / "slow_seed1.h5").status, "interrupted")
+        done = self.call("--seeds", "1")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertTrue(self.calls()[1].startswith("resume "))
+        self.assertEqual(done.stdout.count("finished in"), 2)
+
+    def test_a_run_without_checkpoint_is_removed(self):
+        self.paper("stubborn", rounds=600)
+        done = self.call("--seeds", "1", "--budget", "0.04")
+        self.assertIn("its files are removed", done.stdout)
+        self.assertFalse((self.results / "stubborn_seed1.h5").exists())
+        self.assertEqual(self.call("--budget", "0").stdout.count("stopped: 3 of 3 runs are left"), 1)
+        self.assertEqual(len(self.calls()), 1)
+
+    def test_ctrl_c_stops_cleanly_and_a_second_call_at_once_is_refused(self):
+        self.paper("slow", rounds=600)
+        with subprocess.Popen(self.command("--seeds", "1"), env=self.environment(), stdout=subprocess.PIPE,
+                              text=True) as process:
+            while not (self.results / "slow_seed1.h5").exists():
+                self.assertIsNone(process.poll())
+                time.sleep(0.1)
+            second = self.call()
+            self.assertEqual(second.returncode, 2)
+            self.assertIn("another reproduce.py is at work", second.stderr)
+            process.send_signal(signal.SIGINT)
+            out, _ = process.communicate(timeout=60)
+        self.assertIn("to be resumed by the next call", out)
+        self.assertTrue((self.results / "table.md").exists())
+
+    def test_unusable_command_lines(self):
+        self.paper("good")
+        for arguments in (["--ranks", "100000"], ["--seeds", "0"], ["--budget", "-1"], ["--only", "nothing like it"],
+                          ["--fedhpc", "none"], ["--quick", "--full"]):
+            with self.subTest(arguments):
+                self.assertEqual(self.call(*arguments).returncode, 2)
+        self.assertEqual(self.calls(), [])
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,196 @@
+"""Tests of fedhpc_results.py and plot.py on small result files made here in the documented format.
+
+All tests of the tools, with the project's Python: python -m unittest discover -s tests/tools
+"""
+
+import contextlib
+import io
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+from pathlib import Path
+
+import h5py
+import numpy as np
+
+HERE = Path(__file__).resolve().parent
+TOOLS = HERE.parent.parent / "tools"
+sys.path.insert(0, str(TOOLS))
+import fedhpc_results  # noqa: E402
+import plot  # noqa: E402
+
+# A SWMR writer: 7 committed rounds, an eighth value not yet committed, then it waits or kills itself.
+WRITER = """
+import os, signal, sys, time, h5py
+file = h5py.File(sys.argv[1], "w", libver="latest")
+file.attrs["status"], file.attrs["config"] = "running", "[run]\\nrounds=50\\n"
+grow = dict(shape=(0,), maxshape=(None,), chunks=(16,))
+count = file.create_dataset("rounds/round", dtype="i8", **grow)
+loss = file.create_dataset("rounds/train_loss", dtype="f8", **grow)
+file.swmr_mode = True
+for t in range(1, 9):
+    loss.resize((t,)); loss[t - 1] = 1 / t; loss.flush()
+    if t < 8:
+        count.resize((t,)); count[t - 1] = t; count.flush()
+print("ready", flush=True)
+if sys.argv[2] == "kill":
+    os.kill(os.getpid(), signal.SIGKILL)
+time.sleep(60)
+"""
+
+
+def write_run(path, rounds=40, config="[algorithm]\nname=fedavg\n", status="complete", **columns):
+    """A complete result file; evaluated every 10 rounds unless columns say otherwise."""
+    t = np.arange(1, rounds + 1)
+    values = {"global_accuracy": np.where(t % 10 == 0, 0.9 - 0.5 / t, np.nan),
+              "global_loss": np.where(t % 10 == 0, 1.0 / t, np.nan), "train_loss": 2.0 / t,
+              "bytes_up_client_cloud": np.full(rounds, 100.0), "bytes_up_client_edge": np.full(rounds, np.nan),
+              "wall_seconds": np.full(rounds, 0.5), **columns}
+    with h5py.File(path, "w", libver="latest") as file:
+        file.attrs["status"], file.attrs["seed"] = status, 1
+        if len(config) < 60 * 1024:
+            file.attrs["config"] = config
+        else:
+            file["config"] = config
+        file["rounds/round"] = t
+        for name, column in values.items():
+            file[f"rounds/{name}"] = column
+        file["rounds/wall_seconds"].attrs["units"] = "s"
+    return path
+
+
+class Folder(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+
+    def writer(self, name, ending):
+        """(path, process) of a SWMR writer that has committed seven rounds."""
+        path = self.folder / name
+        process = subprocess.Popen([sys.executable, "-c", WRITER, str(path), ending], stdout=subprocess.PIPE)
+        self.addCleanup(process.stdout.close)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        self.assertEqual(process.stdout.readline().strip(), b"ready")
+        if ending == "kill":
+            process.wait()
+        return path, process
+
+
+class Results(Folder):
+    def test_complete_file(self):
+        run = fedhpc_results.load(write_run(self.folder / "run.h5"))
+        self.assertEqual((run.status, len(run.rounds), run.attributes["seed"]), ("complete", 40, 1))
+        self.assertEqual(run.config, {"algorithm.name": "fedavg"})
+        self.assertEqual(list(run.evaluated("global_accuracy").index), [10, 20, 30, 40])
+        self.assertAlmostEqual(run.pick("global_accuracy"), 0.9 - 0.5 / 40)
+        self.assertTrue(np.isnan(run.rounds["global_accuracy"][11]))
+        self.assertTrue(np.isnan(run.pick("personal_accuracy")))
+        self.assertEqual(run.units, {"wall_seconds": "s"})
+
+    def test_best_is_not_last(self):
+        falling = np.where(np.arange(1, 41) % 10 == 0, np.linspace(0.9, 0.5, 40), np.nan)
+        run = fedhpc_results.load(write_run(self.folder / "run.h5", global_accuracy=falling))
+        self.assertEqual(run.pick("global_accuracy", "best"), falling[9])
+        self.assertEqual(run.pick("global_accuracy", "last"), falling[39])
+
+    def test_large_configuration_is_a_data_set(self):
+        config = "[data]\nname=csv\n" + "".join(f"key{i}=value\n" for i in range(6000))
+        run = fedhpc_results.load(write_run(self.folder / "run.h5", config=config))
+        self.assertEqual((run.config["data.name"], run.config["data.key5999"]), ("csv", "value"))
+
+    def test_live_and_killed_files_show_the_committed_rounds(self):
+        for ending in ("wait", "kill"):
+            with self.subTest(ending):
+                path, _ = self.writer(f"{ending}.h5", ending)
+                run = fedhpc_results.load(path)
+                self.assertEqual((run.status, run.config["run.rounds"]), ("running", "50"))
+                np.testing.assert_array_equal(run.rounds["train_loss"], 1 / np.arange(1.0, 8.0))
+
+    def test_damaged_files_end_in_an_error_within_the_time_out(self):
+        path, _ = self.writer("run.h5", "kill")
+        content = path.read_bytes()
+        for size in (600, len(content) // 3, len(content) // 2):  # the first makes an SWMR reader hang
+            with self.subTest(size):
+                damaged = self.folder / f"damaged{size}.h5"
+                damaged.write_bytes(content[:size])
+                start = time.monotonic()
+                with self.assertRaisesRegex(fedhpc_results.ResultError, "damaged|cannot be read"):
+                    fedhpc_results.load(damaged, timeout=4.0)
+                self.assertLess(time.monotonic() - start, 15.0)
+
+    def test_configuration_text(self):
+        config = fedhpc_results.parse_config("# head\n[train]\nlr = 0.05  # rate\n\n[a]\nb=c=d\n")
+        self.assertEqual(config, {"train.lr": "0.05", "a.b": "c=d"})
+        with self.assertRaises(fedhpc_results.ResultError):
+            fedhpc_results.parse_config("[train]\nnonsense\n")
+
+
+class Plot(Folder):
+    def call(self, *arguments):
+        out, error = io.StringIO(), io.StringIO()
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(error):
+            code = plot.main([str(argument) for argument in arguments])
+        return code, out.getvalue(), error.getvalue()
+
+    def assert_picture(self, path):
+        content = path.read_bytes()
+        self.assertEqual(content[:8], b"\x89PNG\r\n\x1a\n")
+        width, height = struct.unpack(">II", content[16:24])
+        self.assertTrue(600 < width < 4000 and 400 < height < 2000, (width, height))
+        self.assertGreater(len(content), 8000)
+
+    def test_default_figure(self):
+        code, out, _ = self.call(write_run(self.folder / "run.h5"))
+        self.assertEqual(code, 0)
+        self.assert_picture(self.folder / "run.png")
+        self.assertIn("40 rounds, complete, global accuracy 88.75 % last", out)
+        self.assertIn(str(self.folder / "run.png"), out)
+
+    def test_several_runs_and_every_axis(self):
+        runs = [write_run(self.folder / f"{n}.h5", config=f"[algorithm]\nname=pfedme\nlambda={n}\n",
+                          personal_accuracy=np.full(40, 0.99)) for n in (5, 15)]
+        for against in ("round", "bytes", "seconds"):
+            output = self.folder / f"{against}.png"
+            self.assertEqual(self.call(*runs, "--against", against, "--output", output)[0], 0)
+            self.assert_picture(output)
+        loaded = [fedhpc_results.load(path) for path in runs]
+        self.assertEqual(plot.labels_of(loaded), ["lambda = 5", "lambda = 15"])
+        self.assertEqual(plot.default_panels(loaded)[0][1], ["global_accuracy", "personal_accuracy"])
+        np.testing.assert_array_equal(plot.horizontal(loaded[0], "bytes")[0][[0, 39]], [100.0, 4000.0])
+        self.assertEqual(plot.horizontal(loaded[0], "seconds")[0][39], 20.0)
+        mask = plot.evaluated_rounds(loaded[0], "train_loss")
+        self.assertEqual(mask.sum(), 40)  # personal accuracy is there in every round
+
+    def test_training_loss_only_at_evaluated_rounds(self):
+        run = fedhpc_results.load(write_run(self.folder / "run.h5"))
+        self.assertEqual(list(np.flatnonzero(plot.evaluated_rounds(run, "train_loss")) + 1), [10, 20, 30, 40])
+
+    def test_live_run(self):
+        path, _ = self.writer("live.h5", "wait")
+        self.assertEqual(self.call(path)[0], 0)
+        self.assert_picture(self.folder / "live.png")
+
+    def test_errors_are_one_line_and_exit_code_2(self):
+        foreign = self.folder / "foreign.h5"
+        with h5py.File(foreign, "w") as file:
+            file["x"] = 1
+        text = self.folder / "text.h5"
+        text.write_text("no")
+        good = write_run(self.folder / "run.h5")
+        empty = write_run(self.folder / "empty.h5", rounds=0)
+        for arguments in ([foreign], [text], [self.folder / "none.h5"], [self.folder], [empty], [good, foreign],
+                          [good, "--metric", "nonsense"], [good, "--against", "simulated"],
+                          [good, "--output", self.folder / "no" / "such.png"]):
+            with self.subTest(arguments):
+                code, out, error = self.call(*arguments)
+                self.assertEqual((code, out, error.count("\n")), (2, "", 1), error)
+                self.assertTrue(error.startswith("plot: "))
+
+
+if __name__ == "__main__":
+    unittest.main()

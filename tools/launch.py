@@ -1,0 +1,86 @@
+"""Starts one fedhpc run under mpirun, watches it, and stops it so that it can be resumed."""
+
+import os
+import signal
+import subprocess
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+INTERRUPTED = 75  # exit code of a run that wrote a checkpoint and can be resumed
+CHECKPOINT_SECONDS = 60.0  # given to finish a round and write a checkpoint
+TERMINATE_SECONDS = 10.0  # given to mpirun to end its ranks
+
+
+@dataclass(frozen=True)
+class Outcome:
+    code: int  # exit code, 128 + n after signal n
+    seconds: float
+    stopped: bool  # asked to stop, by the deadline or by a signal to this program
+    message: str  # the program's own error message, "" after success
+
+
+def cores():
+    """Cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+
+
+def mpi_command(program, ranks, arguments):
+    """The command line and environment for `ranks` ranks of one thread each."""
+    environment = dict(os.environ, OMP_NUM_THREADS="1")
+    if hasattr(os, "geteuid") and os.geteuid() == 0:
+        environment.update(OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
+    # Slots are counted in physical cores; binding would put two programs on the same ones.
+    launcher = ["mpirun", "-n", str(ranks), "--oversubscribe", "--bind-to", "none"]
+    return launcher + [str(program), *arguments], environment
+
+
+def run(command, environment, log, deadline, stop_asked):
+    """Runs `command` with its output in the file `log` until it ends, `deadline` [time.monotonic()] passes
+    or stop_asked() is true. Then the ranks get SIGUSR1, time for a checkpoint, and SIGTERM in the end."""
+    start = time.monotonic()
+    stopped = False
+    with open(log, "wb") as output:
+        process = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=output,
+                                   stderr=subprocess.STDOUT, start_new_session=True)
+        try:
+            while process.poll() is None:
+                if time.monotonic() >= deadline or stop_asked():
+                    stopped = True
+                    _stop(process)
+                    break
+                time.sleep(0.1)
+        finally:
+            if process.poll() is None:
+                _end(process)
+    code = process.returncode if process.returncode >= 0 else 128 - process.returncode
+    return Outcome(code, time.monotonic() - start, stopped, error_message(log, code) if code else "")
+
+
+def _stop(process):
+    process.send_signal(signal.SIGUSR1)
+    try:
+        process.wait(CHECKPOINT_SECONDS)
+    except subprocess.TimeoutExpired:
+        _end(process)
+
+
+def _end(process):
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        process.send_signal(number)
+        try:
+            process.wait(TERMINATE_SECONDS)
+            return
+        except subprocess.TimeoutExpired:
+            continue
+
+
+def error_message(log, code):
+    """The first line in which the program itself names an error, else the last line of its output."""
+    lines = [line.strip() for line in Path(log).read_text(encoding="utf-8", errors="replace").splitlines()]
+    for line in lines:
+        if line.startswith("fedhpc:"):
+            return line.removeprefix("fedhpc:").strip().removeprefix("error:").strip()
+    rule = next((i for i, line in enumerate(lines) if line.startswith("-----")), len(lines))
+    spoken = [line for line in lines[:rule] if line] or [line for line in lines[rule:] if line.strip("-")]
+    return (spoken[-1] if spoken else "no output") + f" (exit code {code})"

@@ -1,0 +1,211 @@
+"""The rows of a paper's tables, the runs they need, what is finished, and the comparison as Markdown.
+
+A row of tools/papers/<paper>.csv is one figure of one table; rows that name the same configuration and
+overrides share their runs. A run is one configuration and one seed:
+results/papers/<paper>/<configuration>[_<variant>]_seed<S>[_quick].h5.
+"""
+
+import csv
+import statistics
+from dataclasses import dataclass
+from pathlib import Path
+
+from fedhpc_results import ResultError, load, parse_config
+
+COLUMNS = ("table", "dataset", "setting", "method", "variant", "config", "overrides", "metric", "paper", "spread",
+           "pick", "state")
+QUICK_ROUNDS = 100
+MESSAGE_WIDTH = 70  # of a failure in the table; the whole message is printed and stands in the run's log
+# Keys without influence on the numbers beyond rounding: a result may differ in them and still be the row's.
+NOT_COMPARED = {"run.output", "run.progress", "run.device", "run.live", "run.checkpoint_every", "run.save",
+                "run.collective_timeout", "data.dir", "train.block", "store.device_budget"}
+
+
+class PaperError(Exception):
+    """The tables or a configuration cannot be used; the message is one sentence."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One figure of a paper's table. `paper` and `spread` are in % for accuracies, spread may be None."""
+
+    table: str
+    dataset: str
+    setting: str
+    method: str
+    variant: str
+    config: str
+    overrides: tuple  # of "section.key=value"
+    metric: str
+    paper: float
+    spread: float
+    pick: str  # last | best evaluated value
+    state: str  # ready | waiting (the simulator lacks the method or the model)
+
+    @property
+    def run_name(self):
+        return Path(self.config).stem + (f"_{self.variant}" if self.variant else "")
+
+    @property
+    def name(self):
+        return f"{self.table} {self.run_name} {self.metric}"
+
+    @property
+    def scale(self):
+        """What turns the simulator's metric into the paper's unit: fractions into %."""
+        return 100.0 if "accuracy" in self.metric else 1.0
+
+
+@dataclass(frozen=True)
+class Job:
+    """One run: a configuration with overrides and a seed, and its result file."""
+
+    name: str
+    config: Path
+    overrides: tuple  # of "section.key=value", seed and rounds included
+    expected: dict  # "section.key" -> value, all that the INI file and the overrides set
+    output: Path
+
+
+@dataclass(frozen=True)
+class JobState:
+    kind: str  # finished | interrupted (resumable) | outdated (complete, other configuration) | missing
+    run: object = None  # the Run, where the file can be read
+    detail: str = ""
+
+
+def read_rows(path):
+    """All rows of a paper's CSV file, in its order."""
+    with open(path, newline="", encoding="utf-8") as file:
+        reader = csv.DictReader(file)
+        if tuple(reader.fieldnames or ()) != COLUMNS:
+            raise PaperError(f"{path}: the columns must be {','.join(COLUMNS)}")
+        rows, meaning = [], {}
+        for number, record in enumerate(reader, 2):
+            row = _row(record, f"{path}:{number}")
+            if meaning.setdefault(row.run_name, (row.config, row.overrides)) != (row.config, row.overrides):
+                raise PaperError(f"{path}:{number}: {row.run_name} has other overrides in an earlier row")
+            rows.append(row)
+    return rows
+
+
+def _row(record, where):
+    try:
+        values = dict(record, overrides=tuple(record["overrides"].split()), paper=float(record["paper"]),
+                      spread=float(record["spread"]) if record["spread"] else None)
+    except (ValueError, AttributeError, TypeError):
+        raise PaperError(f"{where}: a column is missing, or paper or spread is not a number") from None
+    if values["pick"] not in ("last", "best") or values["state"] not in ("ready", "waiting"):
+        raise PaperError(f"{where}: pick must be last or best, state must be ready or waiting")
+    if any("=" not in override for override in values["overrides"]):
+        raise PaperError(f"{where}: overrides must be section.key=value, separated by blanks")
+    return Row(**values)
+
+
+def make_job(row, seed, quick, config_dir, output_dir):
+    """The run of `row` with `seed`; PaperError if its configuration is missing or malformed."""
+    config = Path(config_dir) / row.config
+    try:
+        expected = parse_config(config.read_text(encoding="utf-8"))
+    except (OSError, ResultError) as error:
+        raise PaperError(f"configuration {config}: {error}") from None
+    expected.update(override.split("=", 1) for override in row.overrides)
+    overrides = row.overrides + (f"run.seed={seed}",)
+    expected["run.seed"] = str(seed)
+    if quick:
+        rounds = str(min(QUICK_ROUNDS, int(expected.get("run.rounds", QUICK_ROUNDS))))
+        overrides += (f"run.rounds={rounds}",)
+        expected["run.rounds"] = rounds
+    name = f"{row.run_name}_seed{seed}" + ("_quick" if quick else "")
+    return Job(name, config, overrides, expected, Path(output_dir) / f"{name}.h5")
+
+
+def job_state(job):
+    """What lies at the job's output path. A damaged file or a killed run counts as missing."""
+    if not job.output.exists():
+        return JobState("missing")
+    try:
+        run = load(job.output)
+    except ResultError as error:
+        return JobState("missing", None, str(error))
+    other = differences(job.expected, run.config)
+    if run.status == "complete":
+        return JobState("outdated" if other else "finished", run, other)
+    if run.status == "interrupted" and not other:
+        return JobState("interrupted", run, f"after round {len(run.rounds)}")
+    return JobState("missing", run, f"status {run.status}")
+
+
+def differences(expected, actual):
+    """One sentence on the first key in which `actual` is not as expected; "" if there is none."""
+    for key, value in expected.items():
+        if key in NOT_COMPARED:
+            continue
+        if key not in actual:
+            return f"the result's configuration lacks {key}"
+        if _canonical(value) != _canonical(actual[key]):
+            return f"the result has {key}={actual[key]}, not {value}"
+    return ""
+
+
+def _canonical(text):
+    """Comparable form of a value: lists item by item, numbers as numbers, switches as 0 and 1."""
+    items = []
+    for item in text.strip().strip('"').split(","):
+        item = item.strip()
+        try:
+            items.append(float(item))
+        except ValueError:
+            items.append({"true": 1.0, "yes": 1.0, "on": 1.0, "false": 0.0, "no": 0.0, "off": 0.0}.get(item, item))
+    return items
+
+
+def row_result(row, states):
+    """(mean, spread, finished) in the paper's unit over the finished `states` of the row's seeds.
+
+    The spread is the sample standard deviation (n - 1), None below two seeds; the mean is None where
+    nothing is finished or the metric was never evaluated.
+    """
+    values = [state.run.pick(row.metric, row.pick) * row.scale for state in states if state.kind == "finished"]
+    finished = len(values)
+    values = [value for value in values if value == value]
+    if not values:
+        return None, None, finished
+    return statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else None, finished
+
+
+def state_text(row, states, problem):
+    """The state column: waiting, failed, or how many of the row's seeds are finished."""
+    if row.state == "waiting":
+        return "waiting: not in the simulator yet"
+    if problem:
+        return "failed: " + (problem if len(problem) <= MESSAGE_WIDTH else problem[:MESSAGE_WIDTH] + "...")
+    done = sum(state.kind == "finished" for state in states)
+    if done == len(states):
+        return "finished" if len(states) == 1 else f"finished ({done} seeds)"
+    text = f"pending ({done} of {len(states)} seeds)"
+    notes = [f"{s.kind}: {s.detail}" if s.kind == "outdated" else f"interrupted {s.detail}"
+             for s in states if s.kind in ("outdated", "interrupted")]
+    return text + (f"; {notes[0]}" if notes else "")
+
+
+def table_line(row, states, problem):
+    """One row as cells: table, data, method, metric, paper, ours, difference, state."""
+    mean, spread, finished = row_result(row, states)
+    paper = f"{row.paper:.2f}" + (f" ± {row.spread:.2f}" if row.spread is not None else "")
+    ours = "-" if mean is None else f"{mean:.2f}" + (f" ± {spread:.2f}" if spread is not None else "")
+    state = state_text(row, states, problem)
+    if finished and mean is None:
+        state += f"; {row.metric} was never evaluated"
+    metric = row.metric + (" (best)" if row.pick == "best" else "")
+    return [row.table, f"{row.dataset} {row.setting}", f"{row.method} {row.variant}".strip(), metric, paper, ours,
+            "-" if mean is None else f"{mean - row.paper:+.2f}", state.replace("|", "/")]
+
+
+def markdown(lines):
+    """Cells as an aligned Markdown table."""
+    lines = [["table", "data", "method", "metric", "paper", "ours", "difference", "state"], *lines]
+    widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
+    text = ["| " + " | ".join(cell.ljust(width) for cell, width in zip(line, widths)) + " |" for line in lines]
+    text.insert(1, "|" + "|".join("-" * (width + 2) for width in widths) + "|")
+    return "\n".join(text) + "\n"

@@ -1,0 +1,226 @@
+#!/usr/bin/env python3
+"""Plots metrics of one or several fedhpc runs against rounds, traffic or time.
+
+    plot.py RUN.h5 [RUN2.h5 ...] [--metric global_accuracy,...] [--against round|bytes|seconds|simulated]
+            [--output FILE.png] [--title TEXT]
+
+Without --metric: accuracy (global, and personal where it differs) beside train and test loss. Only
+evaluated rounds are drawn. Prints a line per run and the path written. Exit code 2: a file is missing or
+is no result file.
+"""
+
+import argparse
+import sys
+from pathlib import Path
+
+import matplotlib
+
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.lines import Line2D
+
+from fedhpc_results import ResultError, load
+
+# Okabe and Ito's palette, distinguishable with the common colour-vision deficiencies.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#B8A800")
+STYLES = ("-", "--", ":", "-.")
+MARKERS_UP_TO = 25  # points of a curve
+NOT_IN_LEGEND = {"run.output", "run.progress", "run.save", "run.live", "run.checkpoint_every", "data.dir",
+                 "run.collective_timeout", "train.block"}
+LABEL_KEYS = 4  # most settings named in one legend entry
+NAMES = {"global_loss": "test loss", "train_loss": "training loss", "personal_loss": "personal test loss"}
+
+
+class PlotError(Exception):
+    """Nothing can be drawn as asked; the message is one sentence."""
+
+
+def horizontal(run, against):
+    """(values [T], axis label) of the horizontal axis; traffic and times are summed over rounds."""
+    rounds = run.rounds
+    if against == "round":
+        return rounds.index.to_numpy(dtype=float), "global round"
+    if against == "bytes":
+        links = [name for name in rounds if name.startswith("bytes_")]
+        if not links:
+            raise PlotError(f"{run.path}: no bytes_* column to plot against")
+        return np.nancumsum(rounds[links].sum(axis=1).to_numpy()), "traffic of all links [B]"
+    column = "wall_seconds" if against == "seconds" else "simulated_seconds"
+    if run.evaluated(column).empty:
+        raise PlotError(f"{run.path}: no values in {column} to plot against")
+    label = "wall time [s]" if against == "seconds" else "simulated time [s]"
+    return np.nancumsum(rounds[column].to_numpy()), label
+
+
+def unit_prefix(largest, label):
+    """(divisor, label) so that the numbers of an axis in B or s stay short."""
+    steps = ([(1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB")] if "[B]" in label else
+             [(3600.0, "h"), (60.0, "min")] if "[s]" in label else [])
+    for divisor, unit in steps:
+        if largest >= 2 * divisor:
+            return divisor, label.replace("[B]", f"[{unit}]").replace("[s]", f"[{unit}]")
+    return 1.0, label
+
+
+def default_panels(runs):
+    """The two panels of the standard figure: a list of (vertical label, metrics)."""
+    accuracy = ["global_accuracy"]
+    for run in runs:
+        both = run.rounds.reindex(columns=["global_accuracy", "personal_accuracy"]).dropna()
+        personal = run.evaluated("personal_accuracy")
+        if len(personal) and (both.empty or (both.diff(axis=1).iloc[:, 1].abs() > 0.01).any()):
+            accuracy = ["global_accuracy", "personal_accuracy"]
+    accuracy = evaluated_by_any(runs, accuracy)
+    loss = evaluated_by_any(runs, ["global_loss", "train_loss"])
+    if "global_loss" not in loss:
+        loss = evaluated_by_any(runs, ["personal_loss", "train_loss"])
+    return [("test accuracy [%]", accuracy), (axis_name(loss, "cross-entropy loss"), loss)]
+
+
+def evaluated_by_any(runs, metrics):
+    """The metrics that at least one run has evaluated."""
+    return [metric for metric in metrics if any(len(run.evaluated(metric)) for run in runs)]
+
+
+def axis_name(metrics, shared):
+    """`shared` for a panel of several metrics, the metric's own name for a panel of one."""
+    return NAMES.get(metrics[0], metrics[0].replace("_", " ")) if len(metrics) == 1 else shared
+
+
+def panels_of(metrics, runs):
+    """Panels for the metrics asked for: accuracies share one, losses share one, others stand alone."""
+    panels = {}
+    for metric in metrics:
+        if not evaluated_by_any(runs, [metric]):
+            raise PlotError(f"{runs[0].path}: metric {metric} was never evaluated; "
+                            f"this file has {', '.join(m for m in runs[0].rounds if len(runs[0].evaluated(m)))}")
+        unit = next((run.units[metric] for run in runs if metric in run.units), "")
+        unit = unit or ("B" if metric.startswith("bytes_") else "s" if "seconds" in metric else "")
+        label = ("test accuracy [%]" if "accuracy" in metric else "loss" if "loss" in metric else
+                 metric.replace("_", " ") + (f" [{unit}]" if unit not in ("", "1") else ""))
+        panels.setdefault(label, []).append(metric)
+    return [(axis_name(names, label) if label == "loss" else label, names) for label, names in panels.items()]
+
+
+def labels_of(runs):
+    """One legend entry per run: the settings in which the configurations differ, else the file's name."""
+    stems = [run.path.stem for run in runs]
+    common = set.intersection(*(set(run.config) for run in runs)) - NOT_IN_LEGEND
+    differing = [key for key in runs[0].config if key in common and len({run.config[key] for run in runs}) > 1]
+    differing.sort(key=lambda key: (key != "algorithm.name", key != "data.name"))
+    if not differing:
+        return stems
+    labels = []
+    for run in runs:
+        values = [(key, run.config[key]) for key in differing[:LABEL_KEYS]]
+        labels.append(", ".join(value if key.endswith(".name") else f"{key.split('.')[1]} = {value}"
+                                for key, value in values))
+    if len(set(labels)) < len(runs):
+        labels = [f"{label} ({stem})" for label, stem in zip(labels, stems)]
+    return labels
+
+
+def title_of(runs):
+    """What all runs share: algorithm, data set, number of clients."""
+    words = []
+    for key, form in (("algorithm.name", "{}"), ("data.name", "on {}"), ("data.clients", "with {} clients")):
+        values = {run.config.get(key) for run in runs}
+        if len(values) == 1 and None not in values:
+            words.append(form.format(*values))
+    return " ".join(words).removeprefix("on ").removeprefix("with ")
+
+
+def draw_panel(axes, runs, labels, metrics, against, vertical):
+    """Draws every metric of every run that has it: colour = run (a single run: metric), dash = metric."""
+    curves, largest = [], 0.0
+    for index, run in enumerate(runs):
+        x, label = horizontal(run, against)
+        for style, metric in enumerate(metrics):
+            y = run.rounds[metric].to_numpy() if metric in run.rounds else np.empty(0)
+            keep = evaluated_rounds(run, metric)
+            if keep.any():
+                curves.append((index, style, metric, x[keep], y[keep] * (100.0 if "[%]" in vertical else 1.0)))
+                largest = max(largest, x[keep].max())
+    divisor, label = unit_prefix(largest, label)
+    for index, style, metric, x, y in curves:
+        colour = COLOURS[(style if len(runs) == 1 else index) % len(COLOURS)]
+        axes.plot(x / divisor, y, STYLES[style % len(STYLES)], color=colour, linewidth=1.6,
+                  marker="o" if len(x) <= MARKERS_UP_TO else None, markersize=3.5)
+    axes.set(xlabel=label, ylabel=vertical)
+    axes.grid(True, color="#dddddd", linewidth=0.7)
+    axes.spines[["top", "right"]].set_visible(False)
+    if curves:
+        draw_legend(axes, labels, metrics)
+    else:
+        axes.text(0.5, 0.5, "not evaluated yet", transform=axes.transAxes, ha="center", color="#777777")
+        axes.set(xticks=[], yticks=[])
+
+
+def draw_legend(axes, labels, metrics):
+    """Colours for the runs, then dashes for the metrics; a panel of one curve needs none."""
+    if len(labels) == 1 and len(metrics) == 1:
+        return
+    entries = []
+    if len(labels) > 1:
+        entries = [(COLOURS[i % len(COLOURS)], "-", label) for i, label in enumerate(labels)]
+    if len(metrics) > 1:
+        entries += [(COLOURS[i % len(COLOURS)] if len(labels) == 1 else "#555555", STYLES[i % len(STYLES)],
+                     NAMES.get(metric, metric.replace("_", " "))) for i, metric in enumerate(metrics)]
+    handles = [Line2D([], [], color=colour, linestyle=style, linewidth=1.6) for colour, style, _ in entries]
+    axes.legend(handles, [text for _, _, text in entries], frameon=False, fontsize=8, handlelength=2.6)
+
+
+def evaluated_rounds(run, metric):
+    """Mask [T]: the metric is finite and, for metrics of every round, the round was an evaluated one."""
+    if metric not in run.rounds:
+        return np.zeros(len(run.rounds), dtype=bool)
+    here = run.rounds[metric].notna().to_numpy()
+    tests = [name for name in run.rounds if name.endswith("_accuracy") or name in ("global_loss", "personal_loss")]
+    evaluated = run.rounds[tests].notna().any(axis=1).to_numpy()
+    return here & evaluated if evaluated.any() else here
+
+
+def draw(runs, output, metrics=None, against="round", title=None):
+    """Writes the figure of `runs` to `output`."""
+    panels = panels_of(metrics, runs) if metrics else default_panels(runs)
+    figure, axes = plt.subplots(1, len(panels), figsize=(max(5.4, 4.7 * len(panels)), 3.7), squeeze=False,
+                                layout="constrained")
+    labels = labels_of(runs)
+    for panel, (vertical, names) in zip(axes[0], panels):
+        draw_panel(panel, runs, labels, names, against, vertical)
+    figure.suptitle(title if title is not None else title_of(runs), fontsize=11)
+    figure.savefig(output, dpi=150)
+    plt.close(figure)
+
+
+def main(arguments=None):
+    parser = argparse.ArgumentParser(description="Plots metrics of fedhpc runs.")
+    parser.add_argument("runs", nargs="+", metavar="RUN.h5", type=Path)
+    parser.add_argument("--metric", help="comma-separated names of /rounds data sets")
+    parser.add_argument("--against", choices=("round", "bytes", "seconds", "simulated"), default="round")
+    parser.add_argument("--output", type=Path, help="image file [RUN.png beside the first run]")
+    parser.add_argument("--title")
+    options = parser.parse_args(arguments)
+    output = options.output or options.runs[0].with_suffix(".png")
+    try:
+        runs = [load(path) for path in options.runs]
+        for run in runs:
+            if run.rounds.empty:
+                raise PlotError(f"{run.path}: no round is complete yet")
+        metrics = [name.strip() for name in options.metric.split(",")] if options.metric else None
+        draw(runs, output, metrics, options.against, options.title)
+    except (ResultError, PlotError) as error:
+        print(f"plot: {error}", file=sys.stderr)
+        return 2
+    except (OSError, ValueError) as error:
+        print(f"plot: {output} cannot be written: {error}", file=sys.stderr)
+        return 2
+    for run in runs:
+        print(run.summary())
+    print(output)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
