@@ -116,6 +116,26 @@ TEST(DirichletTest, TheSmallestClientHoldsEnough) {
   }
 }
 
+TEST(DirichletTest, AFullClientGetsNoFurtherLabel) {
+  const TableDataset data = balanced(10, 400);
+  const Ids labels = data.labels();
+  const Partition partition = make_partition(options_for(PartitionRule::Dirichlet, 20), data);
+  std::int64_t full = 0;
+  for (std::int64_t k = 0; k < 19; ++k) {  // the last client also takes what rounding leaves over
+    Ids counts(10, 0);
+    for (const std::int64_t id : owned(partition, k)) ++counts[labels[id]];
+    std::int64_t held = 0;
+    for (const std::int64_t count : counts) {
+      if (held >= 4000 / 20) {
+        EXPECT_EQ(count, 0) << "client " << k;
+        ++full;
+      }
+      held += count;
+    }
+  }
+  EXPECT_GT(full, 0) << "some client filled up before the last label";
+}
+
 TEST(DirichletTest, AlphaRunsFromSkewedToEven) {
   const TableDataset data = balanced(10, 400);
   const Ids labels = data.labels();
