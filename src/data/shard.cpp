@@ -44,6 +44,12 @@ std::int64_t bytes_of(const Samples& samples) {
   return static_cast<std::int64_t>(samples.features.nbytes() + samples.labels.nbytes());
 }
 
+void check_stack(const Tensor& stack, std::int64_t c, std::int64_t batch_size) {
+  require(stack.is_cpu() && stack.dim() >= 2 && 0 <= c && c < stack.size(0) &&
+              batch_size <= stack.size(1),
+          "a batch fits its row of a host stack [C, B, ...]");
+}
+
 }  // namespace
 
 Shard::Shard(const Dataset& dataset, std::span<const std::int64_t> train,
@@ -140,9 +146,12 @@ void Shard::copy_row(const Samples& source, std::int64_t row, T* out) const {
 
 void Shard::gather_train(std::int64_t client, std::span<const std::int64_t> positions,
                          std::int64_t c, const Tensor& features, const Tensor& labels) const {
-  require(features.scalar_type() == scalar_type(dtype_) && features.size(2) == features_ &&
-              features.size(1) >= static_cast<std::int64_t>(positions.size()),
+  check_stack(features, c, static_cast<std::int64_t>(positions.size()));
+  check_stack(labels, c, static_cast<std::int64_t>(positions.size()));
+  require(features.scalar_type() == scalar_type(dtype_) && features.dim() == 3 &&
+              features.size(2) == features_ && features.stride(2) == 1,
           "a batch goes to a stack [C, B, D] of the shard's number type");
+  require(labels.dim() == 2 && labels.stride(1) == 1, "labels go to a stack [C, B]");
   const std::int64_t begin = train_begin(client);
   const std::int64_t count = train_count(client);
   const auto* known = train_.labels.const_data_ptr<std::int64_t>() + begin;
@@ -161,7 +170,7 @@ void Shard::gather_train(std::int64_t client, std::span<const std::int64_t> posi
 void Shard::gather_test(std::int64_t row_begin, std::int64_t row_end, const Tensor& out) const {
   require(0 <= row_begin && row_begin <= row_end && row_end <= test_rows(),
           "a shard is asked for test rows it has");
-  require(out.is_contiguous() && out.scalar_type() == scalar_type(dtype_) &&
+  require(out.is_cpu() && out.is_contiguous() && out.scalar_type() == scalar_type(dtype_) &&
               out.numel() == (row_end - row_begin) * features_,
           "gathered rows go to a contiguous host tensor [B, D] of the shard's number type");
   with_type(out.scalar_type(), [&]<typename T>() {

@@ -50,7 +50,7 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"uniform", {{"algorithm.weighting", "uniform"}}}, Case{"mlr", {{"model.name", "mlr"}}},
         Case{"two_hidden", {{"model.hidden", "6,5"}}}, Case{"wide_blocks", {{"train.block", "4"}}},
         Case{"measured_blocks", {{"train.block", "auto"}}}),
-    [](const auto& info) { return info.param.name; });
+    [](const auto& one) { return one.param.name; });
 
 TEST(FedAvg, OneClientIsPlainSgd) {
   // Limit case: with one client per round the mean is that client's model.

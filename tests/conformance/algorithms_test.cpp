@@ -107,7 +107,7 @@ TEST_P(EveryAlgorithm, BooksWholePayloads) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Registry, EveryAlgorithm, ::testing::ValuesIn(algorithm_names()),
-                         [](const auto& info) { return info.param; });
+                         [](const auto& one) { return one.param; });
 
 }  // namespace
 }  // namespace fedhpc::testing

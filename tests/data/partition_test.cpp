@@ -2,62 +2,25 @@
 
 #include <algorithm>
 #include <numeric>
-#include <set>
 
 #include <gtest/gtest.h>
 
 #include "fedhpc/core/rng.hpp"
 
 #include "data/data_support.hpp"
+#include "data/partition_support.hpp"
 
 namespace fedhpc {
 namespace {
 
 using testing_support::balanced;
 using testing_support::expect_in;
+using testing_support::expect_partition_of;
+using testing_support::Ids;
 using testing_support::message_of;
+using testing_support::options_for;
+using testing_support::owned;
 using testing_support::TableDataset;
-
-using Ids = std::vector<std::int64_t>;
-using Labels = std::set<std::int64_t>;
-
-DataOptions options_for(PartitionRule rule, std::int64_t clients) {
-  DataOptions options;
-  options.partition = rule;
-  options.clients = clients;
-  options.min_samples = 1;
-  options.seed = 4;
-  return options;
-}
-
-Ids owned(const Partition& partition, std::int64_t client) {
-  Ids ids(partition.train.of(client).begin(), partition.train.of(client).end());
-  ids.insert(ids.end(), partition.test.of(client).begin(), partition.test.of(client).end());
-  std::sort(ids.begin(), ids.end());
-  return ids;
-}
-
-Labels labels_of(const Dataset& data, const Partition& partition, std::int64_t client) {
-  const Ids labels = data.labels();
-  Labels held;
-  for (const std::int64_t id : owned(partition, client)) held.insert(labels[id]);
-  return held;
-}
-
-/// Every sample of 0..count-1 once, and every list ascending.
-void expect_partition_of(const Partition& partition, std::int64_t count) {
-  Ids all;
-  for (std::int64_t k = 0; k < partition.clients(); ++k) {
-    const Ids ids = owned(partition, k);
-    all.insert(all.end(), ids.begin(), ids.end());
-    EXPECT_TRUE(std::is_sorted(partition.train.of(k).begin(), partition.train.of(k).end()));
-    EXPECT_TRUE(std::is_sorted(partition.test.of(k).begin(), partition.test.of(k).end()));
-  }
-  std::sort(all.begin(), all.end());
-  Ids expected(static_cast<std::size_t>(count));
-  std::iota(expected.begin(), expected.end(), 0);
-  EXPECT_EQ(all, expected);
-}
 
 TEST(SampleListsTest, ListsFollowEachOther) {
   SampleLists lists;
@@ -153,6 +116,26 @@ TEST(DirichletTest, TheSmallestClientHoldsEnough) {
   }
 }
 
+TEST(DirichletTest, AFullClientGetsNoFurtherLabel) {
+  const TableDataset data = balanced(10, 400);
+  const Ids labels = data.labels();
+  const Partition partition = make_partition(options_for(PartitionRule::Dirichlet, 20), data);
+  std::int64_t full = 0;
+  for (std::int64_t k = 0; k < 19; ++k) {  // the last client also takes what rounding leaves over
+    Ids counts(10, 0);
+    for (const std::int64_t id : owned(partition, k)) ++counts[labels[id]];
+    std::int64_t held = 0;
+    for (const std::int64_t count : counts) {
+      if (held >= 4000 / 20) {
+        EXPECT_EQ(count, 0) << "client " << k;
+        ++full;
+      }
+      held += count;
+    }
+  }
+  EXPECT_GT(full, 0) << "some client filled up before the last label";
+}
+
 TEST(DirichletTest, AlphaRunsFromSkewedToEven) {
   const TableDataset data = balanced(10, 400);
   const Ids labels = data.labels();
@@ -188,89 +171,6 @@ TEST(DirichletTest, AnImpossibleMinimumIsRefused) {
   expect_in("in 2000 tries; lower data.min_samples or data.clients, or raise data.alpha", message);
   options.alpha = 1e-300;  // every gamma draw underflows to 0
   expect_in("tries", message_of<ConfigError>([&] { make_partition(options, data); }));
-}
-
-TEST(LabelsTest, LeastUsedGivesTheTenRepeatingSets) {
-  const TableDataset data = balanced(10, 60);
-  DataOptions options = options_for(PartitionRule::Labels, 20);
-  options.labels_rule = LabelsRule::LeastUsed;
-  options.labels_per_client = 3;
-  const Partition partition = make_partition(options, data);
-  const std::vector<Labels> sets = {{0, 1, 2}, {3, 4, 5}, {6, 7, 8}, {0, 1, 9}, {2, 3, 4},
-                                    {5, 6, 7}, {0, 8, 9}, {1, 2, 3}, {4, 5, 6}, {7, 8, 9}};
-  for (std::int64_t u = 0; u < 20; ++u) EXPECT_EQ(labels_of(data, partition, u), sets[u % 10]);
-  expect_partition_of(partition, 600);
-  for (std::int64_t u = 0; u < 20; ++u) EXPECT_EQ(owned(partition, u).size(), 30U);
-}
-
-TEST(LabelsTest, ConsecutiveLabelsWrapAround) {
-  const TableDataset data = balanced(10, 50);
-  DataOptions options = options_for(PartitionRule::Labels, 20);
-  options.labels_rule = LabelsRule::Consecutive;
-  options.labels_per_client = 5;
-  const Partition partition = make_partition(options, data);
-  for (std::int64_t u = 0; u < 20; ++u) {
-    Labels expected;
-    for (std::int64_t j = 0; j < 5; ++j) expected.insert((u + j) % 10);
-    EXPECT_EQ(labels_of(data, partition, u), expected);
-  }
-  expect_partition_of(partition, 500);
-}
-
-TEST(LabelsTest, RandomTakesTheOwnLabelAndOthersWithoutReplacement) {
-  const TableDataset data = balanced(10, 200);
-  DataOptions options = options_for(PartitionRule::Labels, 40);
-  options.labels_per_client = 3;
-  const Partition partition = make_partition(options, data);
-  std::set<Labels> sets;
-  for (std::int64_t u = 0; u < 40; ++u) {
-    const Labels held = labels_of(data, partition, u);
-    EXPECT_EQ(held.size(), 3U);
-    EXPECT_TRUE(held.contains(u % 10));
-    sets.insert(held);
-  }
-  EXPECT_GT(sets.size(), 20U);
-  expect_partition_of(partition, 2000);  // u mod 10 covers every label
-}
-
-TEST(LabelsTest, HoldersShareALabelEqually) {
-  const TableDataset data = balanced(4, 11);
-  const Ids labels = data.labels();
-  DataOptions options = options_for(PartitionRule::Labels, 12);
-  options.labels_rule = LabelsRule::Consecutive;
-  options.labels_per_client = 1;
-  const Partition partition = make_partition(options, data);
-  for (std::int64_t u = 0; u < 12; ++u) {  // 11 samples among 3 holders: 4, 4, 3
-    EXPECT_EQ(owned(partition, u).size(), u / 4 < 2 ? 4U : 3U);
-  }
-}
-
-TEST(LabelsTest, CountsPerClassAreExactAndDisjoint) {
-  const TableDataset data = balanced(10, 60);
-  const Ids labels = data.labels();
-  DataOptions options = options_for(PartitionRule::Labels, 20);
-  options.labels_rule = LabelsRule::Consecutive;
-  options.labels_per_client = 5;
-  options.train_per_class = 2;
-  options.test_per_class = 4;
-  const Partition partition = make_partition(options, data);
-  std::set<std::int64_t> seen;
-  for (std::int64_t u = 0; u < 20; ++u) {
-    std::vector<std::int64_t> train(10, 0), test(10, 0);
-    for (const std::int64_t id : partition.train.of(u)) ++train[labels[id]];
-    for (const std::int64_t id : partition.test.of(u)) ++test[labels[id]];
-    for (std::int64_t j = 0; j < 10; ++j) {
-      EXPECT_EQ(train[(u + j) % 10], j < 5 ? 2 : 0);
-      EXPECT_EQ(test[(u + j) % 10], j < 5 ? 4 : 0);
-    }
-    for (const std::int64_t id : owned(partition, u)) EXPECT_TRUE(seen.insert(id).second);
-  }
-  EXPECT_EQ(leaked_samples(partition), 0);
-
-  options.train_per_class = 3;
-  const std::string message = message_of<ConfigError>([&] { make_partition(options, data); });
-  expect_in("label 0 is held by 10 clients, which need 70 samples, but", message);
-  expect_in("has 60;", message);
 }
 
 TEST(MakePartitionTest, OptionsThatDoNotFitAreRefused) {

@@ -1,6 +1,7 @@
 // Reads the real files where they are: $FEDHPC_DATA, else ../shared/data.
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <filesystem>
 #include <numeric>

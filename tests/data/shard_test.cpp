@@ -1,5 +1,6 @@
 #include "fedhpc/data/shard.hpp"
 
+#include <algorithm>
 #include <set>
 
 #include <ATen/ops/empty.h>
@@ -43,32 +44,51 @@ void expect_rows(const Tensor& out, const Ids& ids, Standardize standardize) {
   }
 }
 
+Ids values(const Tensor& labels) {
+  const auto* begin = labels.const_data_ptr<std::int64_t>();
+  return {begin, begin + labels.numel()};
+}
+
+struct Batch {
+  Tensor features;  // [1, B, D]
+  Tensor labels;    // [1, B]
+};
+
+Batch gather(const Shard& shard, std::int64_t client, const Ids& positions) {
+  const auto size = static_cast<std::int64_t>(positions.size());
+  Batch batch{at::empty({1, size, shard.features()}, scalar_type(shard.dtype())),
+              at::empty({1, size}, at::kLong)};
+  shard.gather_train(client, positions, 0, batch.features, batch.labels);
+  return batch;
+}
+
 TEST(ShardTest, GathersStandardisedRowsInTheOrderAsked) {
   const TableDataset data = balanced(10, 10);
   const Partition partition = sample();
+  const Ids positions = {2, 0, 2};
   for (const Standardize rule : {Standardize::None, Standardize::Unit, Standardize::Half}) {
     const Shard single(data, partition, 0, 4, rule, DType::Float32);
+    const Batch floats = gather(single, 2, positions);
+    expect_rows<float>(floats.features[0], {21, 39, 21}, rule);
+    EXPECT_EQ(values(floats.labels[0]), (Ids{1, 9, 1}));
     const Shard wide(data, partition, 0, 4, rule, DType::Float64);
-    const Ids positions = {2, 0, 2};
-    // Row 1 of a block of 2 clients with room for 4 samples: the rest stays as it is.
-    const Tensor floats = at::full({2, 4, 5}, -7, at::kFloat);
-    const Tensor labels = at::full({2, 4}, -7, at::kLong);
-    single.gather_train(2, positions, 1, floats, labels);
-    expect_rows<float>(floats[1].narrow(0, 0, 3), {21, 39, 21}, rule);
-    const auto all_labels = data.labels();
-    for (const auto& [b, id] : std::vector<std::pair<int, int>>{{0, 21}, {1, 39}, {2, 21}}) {
-      EXPECT_EQ(labels[1][b].item<std::int64_t>(), all_labels[static_cast<std::size_t>(id)]);
-    }
-    EXPECT_TRUE(floats[0].eq(-7).all().item<bool>());
-    EXPECT_TRUE(floats[1][3].eq(-7).all().item<bool>());
-    EXPECT_TRUE(labels[0].eq(-7).all().item<bool>());
-    const Tensor doubles = at::empty({1, 3, 5}, at::kDouble);
-    wide.gather_train(2, positions, 0, doubles, at::empty({1, 3}, at::kLong));
-    expect_rows<double>(doubles[0], {21, 39, 21}, rule);
+    expect_rows<double>(gather(wide, 2, positions).features[0], {21, 39, 21}, rule);
     Tensor test = at::empty({3, 5}, at::kFloat);
     single.gather_test(1, 4, test);
     expect_rows<float>(test, {40, 7, 9}, rule);
   }
+}
+
+TEST(ShardTest, ABatchFillsTheStartOfItsRowAndNothingElse) {
+  const TableDataset data = balanced(10, 10);
+  const Shard shard(data, sample(), 0, 4, Standardize::None, DType::Float32);
+  const Tensor features = at::full({3, 4, 5}, -1.0, at::kFloat);
+  const Tensor labels = at::full({3, 4}, -1, at::kLong);
+  shard.gather_train(0, Ids{1, 0}, 1, features, labels);
+  expect_rows<float>(features[1].narrow(0, 0, 2), {3, 0}, Standardize::None);
+  EXPECT_EQ(values(labels), (Ids{-1, -1, -1, -1, 3, 0, -1, -1, -1, -1, -1, -1}));
+  const auto* numbers = features.const_data_ptr<float>();
+  EXPECT_EQ(std::count(numbers, numbers + features.numel(), -1.0F), 60 - 10);
 }
 
 TEST(ShardTest, HoldsItsOwnClientsOnly) {
@@ -108,10 +128,10 @@ TEST(ShardTest, FloatDataAreKeptInTheNumberType) {
   partition.test.append(Ids{3});
   for (const Standardize rule : {Standardize::None, Standardize::Unit}) {
     const Shard shard(data, partition, 0, 1, rule, DType::Float32);
-    const Tensor out = at::empty({1, 1, 5}, at::kFloat);
-    shard.gather_train(0, Ids{1}, 0, out, at::empty({1, 1}, at::kLong));
+    const Batch batch = gather(shard, 0, {1});
     for (std::int64_t d = 0; d < 5; ++d) {
-      EXPECT_EQ(out.data_ptr<float>()[d], static_cast<float>(TableDataset::value(19, d) / 3));
+      EXPECT_EQ(batch.features.data_ptr<float>()[d],
+                static_cast<float>(TableDataset::value(19, d) / 3));
     }
     EXPECT_EQ(shard.memory_bytes(), 3 * (5 * 4 + 8));
   }
@@ -122,20 +142,22 @@ TEST(ShardTest, FloatDataAreKeptInTheNumberType) {
 
 TEST(ShardTest, TheServersShardIsTheOfficialTestSet) {
   const TableDataset data = balanced(2, 10);  // 16 training, 4 test
+  const Shard part = Shard::server(data, 1, 3, Standardize::None, DType::Float32);
+  EXPECT_EQ(part.test_rows(), 2);
+  Tensor rows = at::empty({2, 5}, at::kFloat);
+  part.gather_test(0, 2, rows);
+  expect_rows<float>(rows, {17, 18}, Standardize::None);
+  EXPECT_THROW(Shard::server(data, 1, 5, Standardize::None, DType::Float32), std::logic_error);
+
   const Shard server = Shard::server(data, 0, 4, Standardize::Half, DType::Float64);
   EXPECT_EQ(server.clients(), 1);
+  EXPECT_EQ(server.train_count(0), 0);
   EXPECT_EQ(server.test_count(0), 4);
   EXPECT_EQ(server.train_rows(), 0);
   ASSERT_EQ(server.test_rows(), 4);
   Tensor out = at::empty({4, 5}, at::kDouble);
   server.gather_test(0, 4, out);
   expect_rows<double>(out, {16, 17, 18, 19}, Standardize::Half);
-
-  // A rank's part of it.
-  const Shard part = Shard::server(data, 1, 3, Standardize::Half, DType::Float64);
-  ASSERT_EQ(part.test_rows(), 2);
-  part.gather_test(0, 2, out.narrow(0, 0, 2));
-  expect_rows<double>(out.narrow(0, 0, 2), {17, 18}, Standardize::Half);
 }
 
 TEST(ShardTest, ARankMayHaveNoClient) {
@@ -148,15 +170,29 @@ TEST(ShardTest, ARankMayHaveNoClient) {
 TEST(ShardTest, WrongPlacesAndOutputsAreOurOwnBugs) {
   const TableDataset data = balanced(10, 10);
   const Shard shard(data, sample(), 0, 4, Standardize::Unit, DType::Float32);
-  const Tensor stack = at::empty({1, 1, 5}, at::kFloat);
+  const Tensor features = at::empty({1, 1, 5}, at::kFloat);
   const Tensor labels = at::empty({1, 1}, at::kLong);
-  EXPECT_NO_THROW(shard.gather_train(0, Ids{1}, 0, stack, labels));
-  EXPECT_THROW(shard.gather_train(0, Ids{2}, 0, stack, labels), std::logic_error);
-  EXPECT_THROW(shard.gather_train(0, Ids{-1}, 0, stack, labels), std::logic_error);
-  EXPECT_THROW(shard.gather_train(0, Ids{0, 1}, 0, stack, labels), std::logic_error);
-  const Tensor wide = at::empty({1, 1, 5}, at::kDouble);
-  EXPECT_THROW(shard.gather_train(0, Ids{1}, 0, wide, labels), std::logic_error);
-  EXPECT_THROW(shard.gather_test(5, 6, stack), std::logic_error);
+  EXPECT_NO_THROW(shard.gather_train(0, Ids{1}, 0, features, labels));
+  EXPECT_THROW(shard.gather_train(0, Ids{2}, 0, features, labels), std::logic_error);
+  EXPECT_THROW(shard.gather_train(0, Ids{-1}, 0, features, labels), std::logic_error);
+  EXPECT_THROW(shard.gather_train(0, Ids{0, 1}, 0, features, labels), std::logic_error);
+  EXPECT_THROW(shard.gather_train(0, Ids{1}, 1, features, labels), std::logic_error);
+  const auto refuses = [&](const Tensor& other_features, const Tensor& other_labels) {
+    EXPECT_THROW(shard.gather_train(0, Ids{0, 1}, 0, other_features, other_labels),
+                 std::logic_error);
+  };
+  const Tensor pair = at::empty({1, 2, 5}, at::kFloat);
+  refuses(pair, labels);
+  refuses(at::empty({1, 2, 5}, at::kDouble), at::empty({1, 2}, at::kLong));
+  refuses(at::empty({1, 5, 2}, at::kFloat).transpose(1, 2), at::empty({1, 2}, at::kLong));
+  refuses(pair, at::empty({1, 4}, at::kLong).as_strided({1, 2}, {4, 2}));
+  refuses(at::empty({1, 2, 6}, at::kFloat), at::empty({1, 2}, at::kLong));
+
+  Tensor row = at::empty({1, 5}, at::kFloat);
+  EXPECT_NO_THROW(shard.gather_test(4, 5, row));
+  EXPECT_THROW(shard.gather_test(5, 6, row), std::logic_error);
+  EXPECT_THROW(shard.gather_test(3, 5, row), std::logic_error);
+  EXPECT_THROW(shard.gather_test(4, 5, at::empty({1, 5}, at::kDouble)), std::logic_error);
   EXPECT_THROW(Shard(data, sample(), 2, 5, Standardize::Unit, DType::Float32), std::logic_error);
 }
 
