@@ -9,8 +9,8 @@
 
 #include "step_variants.hpp"
 
-// Whole-run driver: a local step against its products alone and against an autograd loop, the three
-// taking turns in one process. Usage: step_ratios [repetitions]
+// Whole-run driver: a local step against its products alone (by BLAS, by the project's own kernels)
+// and against an autograd loop, taking turns in one process. Usage: step_ratios [repetitions]
 
 namespace {
 
@@ -36,29 +36,42 @@ double microseconds_per_step(Variant& variant) {
   return 1e6 * (cpu_seconds() - begin) / static_cast<double>(kStepsPerPhase);
 }
 
+/// The medians of a series of times, and of its ratios to another series.
+struct Series {
+  std::vector<double> values;
+
+  double median_of() const { return median(values); }
+  double over(const Series& other) const {
+    std::vector<double> ratios;
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      ratios.push_back(values[i] / other.values[i]);
+    }
+    return median(ratios);
+  }
+};
+
 void compare(const StepCase& which, int repetitions) {
   const StepSetting setting(which);
   ProjectSteps project(setting);
   ProductsAlone products(setting);
+  ProductsAlone own_products(setting, Kernels::Project);
   AutogradLoop autograd(setting);
-  project();  // first calls allocate, and load the BLAS
-  products();
-  autograd();
-  std::vector<double> step;
-  std::vector<double> bare;
-  std::vector<double> loop;
-  std::vector<double> over_products;
-  std::vector<double> ahead_of_loop;
-  for (int r = 0; r < repetitions; ++r) {
-    step.push_back(microseconds_per_step(project));
-    bare.push_back(microseconds_per_step(products));
-    loop.push_back(microseconds_per_step(autograd));
-    over_products.push_back(step.back() / bare.back());
-    ahead_of_loop.push_back(loop.back() / step.back());
+  Series step;
+  Series blas;
+  Series own;
+  Series loop;
+  for (int r = -1; r < repetitions; ++r) {
+    step.values.push_back(microseconds_per_step(project));
+    blas.values.push_back(microseconds_per_step(products));
+    own.values.push_back(microseconds_per_step(own_products));
+    loop.values.push_back(microseconds_per_step(autograd));
+    if (r >= 0) continue;
+    for (Series* series : {&step, &blas, &own, &loop})
+      series->values.clear();  // first calls allocate
   }
-  std::printf("%-12s %5lld %9.1f %12.1f %12.1f %14.2f %14.2f\n", which.name.c_str(),
-              static_cast<long long>(which.block), median(step), median(bare), median(loop),
-              median(over_products), median(ahead_of_loop));
+  std::printf("%-12s %5lld %9.1f %9.1f %9.1f %9.1f %10.2f %10.2f %14.2f\n", which.name.c_str(),
+              static_cast<long long>(which.block), step.median_of(), blas.median_of(),
+              own.median_of(), loop.median_of(), step.over(blas), step.over(own), loop.over(step));
   std::fflush(stdout);
 }
 
@@ -67,8 +80,8 @@ void compare(const StepCase& which, int repetitions) {
 int main(int argc, char** argv) {
   const int repetitions = argc > 1 ? std::max(1, std::atoi(argv[1])) : 51;
   at::set_num_threads(1);
-  std::printf("%-12s %5s %9s %12s %12s %14s %14s\n", "case", "block", "step us", "products us",
-              "autograd us", "step/products", "autograd/step");
+  std::printf("%-12s %5s %9s %9s %9s %9s %10s %10s %14s\n", "case", "block", "step us", "BLAS us",
+              "own us", "loop us", "step/BLAS", "step/own", "loop/step");
   for (const StepCase& which : step_cases()) compare(which, repetitions);
   return 0;
 }

@@ -6,6 +6,8 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/randn.h>
 
+#include "fedhpc/math/products.hpp"
+
 // BLAS, column-major.
 extern "C" void sgemm_(const char* transpose_a, const char* transpose_b, const int* m, const int* n,
                        const int* k, const float* alpha, const float* a, const int* lda,
@@ -17,13 +19,36 @@ namespace {
 
 constexpr float kRate = 1e-9F;  // small: weights must stay finite over many repetitions
 
-void product(char ta, char tb, std::int64_t m, std::int64_t n, std::int64_t k, float alpha,
-             const float* a, std::int64_t lda, const float* b, std::int64_t ldb, float beta,
-             float* c, std::int64_t ldc) {
-  const auto narrow = [](std::int64_t value) { return static_cast<int>(value); };
-  const int sizes[] = {narrow(m), narrow(n), narrow(k), narrow(lda), narrow(ldb), narrow(ldc)};
-  sgemm_(&ta, &tb, &sizes[0], &sizes[1], &sizes[2], &alpha, a, &sizes[3], b, &sizes[4], &beta, c,
-         &sizes[5]);
+/// A row-major matrix with contiguous columns.
+struct Matrix {
+  float* data;
+  std::int64_t rows;
+  std::int64_t columns;
+};
+
+/// c = alpha op(a) op(b) + beta c by one bare BLAS call.
+void blas_product(float alpha, const Matrix& a, Transpose transpose_a, const Matrix& b,
+                  Transpose transpose_b, float beta, const Matrix& c) {
+  const auto letter = [](Transpose transpose) { return transpose == Transpose::No ? 'N' : 'T'; };
+  const auto size = [](std::int64_t value) { return static_cast<int>(value); };
+  const char ta = letter(transpose_a);
+  const char tb = letter(transpose_b);
+  const int inner = size(transpose_a == Transpose::No ? a.columns : a.rows);
+  const int m = size(c.columns);
+  const int n = size(c.rows);
+  const int lda = size(a.columns);
+  const int ldb = size(b.columns);
+  // A row-major product is the column-major product of the transposes, in the other order.
+  sgemm_(&tb, &ta, &m, &n, &inner, &alpha, b.data, &ldb, a.data, &lda, &beta, c.data, &m);
+}
+
+void project_product(float alpha, const Matrix& a, Transpose transpose_a, const Matrix& b,
+                     Transpose transpose_b, float beta, const Matrix& c) {
+  const auto stack = [](const Matrix& m) {
+    return MatrixStack{m.data, 0, m.rows, m.columns, m.columns};
+  };
+  batched_product(at::kFloat, 1, alpha, stack(a), transpose_a, stack(b), transpose_b, beta,
+                  stack(c));
 }
 
 }  // namespace
@@ -76,7 +101,8 @@ double ProjectSteps::operator()() {
   return loss;
 }
 
-ProductsAlone::ProductsAlone(const StepSetting& setting) : block_(setting.which.block) {
+ProductsAlone::ProductsAlone(const StepSetting& setting, Kernels kernels)
+    : kernels_(kernels), block_(setting.which.block) {
   widths_.push_back(setting.model->features());
   widths_.insert(widths_.end(), setting.which.hidden.begin(), setting.which.hidden.end());
   widths_.push_back(setting.model->classes());
@@ -101,25 +127,24 @@ double ProductsAlone::operator()() {
 }
 
 void ProductsAlone::step(float* row, std::int64_t c) {
+  const auto product = kernels_ == Kernels::Blas ? blas_product : project_product;
   const auto of = [c](const Tensor& stack) {
-    return stack.data_ptr<float>() + c * stack.stride(0);
+    return Matrix{stack.data_ptr<float>() + c * stack.stride(0), stack.size(1), stack.size(2)};
   };
-  // A row-major product is the column-major product of the transposes, in the other order.
   float* weight = row;
   for (std::size_t l = 0; l + 1 < widths_.size(); ++l) {
-    const std::int64_t in = widths_[l];
-    const std::int64_t out = widths_[l + 1];
-    product('T', 'N', out, kBatch, in, 1, weight, in, of(values_[l]), in, 0, of(values_[l + 1]),
-            out);
-    weight += in * out + out;  // the bias follows
+    const Matrix w{weight, widths_[l + 1], widths_[l]};
+    // Y = X W^T
+    product(1, of(values_[l]), Transpose::No, w, Transpose::Yes, 0, of(values_[l + 1]));
+    weight += w.rows * w.columns + w.rows;  // the bias follows
   }
   for (std::size_t l = widths_.size() - 1; l-- > 0;) {
-    const std::int64_t in = widths_[l];
-    const std::int64_t out = widths_[l + 1];
-    weight -= in * out + out;
-    const float* dy = of(gradients_[l + 1]);
-    if (l > 0) product('N', 'N', in, kBatch, out, 1, weight, in, dy, out, 0, of(gradients_[l]), in);
-    product('N', 'T', in, out, kBatch, -kRate, of(values_[l]), in, dy, out, 1, weight, in);
+    weight -= widths_[l] * widths_[l + 1] + widths_[l + 1];
+    const Matrix w{weight, widths_[l + 1], widths_[l]};
+    const Matrix dy = of(gradients_[l + 1]);
+    // dX = dY W, W <- W - lr dY^T X
+    if (l > 0) product(1, dy, Transpose::No, w, Transpose::No, 0, of(gradients_[l]));
+    product(-kRate, dy, Transpose::Yes, of(values_[l]), Transpose::No, 1, w);
   }
 }
 

@@ -54,16 +54,20 @@ class ProjectSteps {
   std::int64_t round_ = 0;
 };
 
-/// The matrix products of ProjectSteps and nothing else: bare BLAS calls of the same shapes on rows
-/// of the same stride, in the same order over clients and steps, with the update in place.
+/// What computes the products of ProductsAlone: BLAS as LibTorch carries it, or batched_product.
+enum class Kernels { Blas, Project };
+
+/// The matrix products of ProjectSteps and nothing else: the same shapes on rows of the same
+/// stride, in the same order over clients and steps, with the update in place.
 class ProductsAlone {
  public:
-  explicit ProductsAlone(const StepSetting& setting);
+  explicit ProductsAlone(const StepSetting& setting, Kernels kernels = Kernels::Blas);
   double operator()();
 
  private:
   void step(float* row, std::int64_t c);
 
+  Kernels kernels_;
   std::int64_t block_;
   std::vector<std::int64_t> widths_;  // D, hidden widths, K
   std::vector<Tensor> weights_;       // each [block, P]
