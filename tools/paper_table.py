@@ -15,6 +15,7 @@ from fedhpc_results import ResultError, load, parse_config
 COLUMNS = ("table", "dataset", "setting", "method", "variant", "config", "overrides", "metric", "paper", "spread",
            "pick", "state")
 QUICK_ROUNDS = 100
+MESSAGE_WIDTH = 70  # of a failure in the table; the whole message is printed and stands in the run's log
 # Keys without influence on the numbers beyond rounding: a result may differ in them and still be the row's.
 NOT_COMPARED = {"run.output", "run.progress", "run.device", "run.live", "run.checkpoint_every", "run.save",
                 "run.collective_timeout", "data.dir", "train.block", "store.device_budget"}
@@ -178,7 +179,7 @@ def state_text(row, states, problem):
     if row.state == "waiting":
         return "waiting: not in the simulator yet"
     if problem:
-        return f"failed: {problem}"
+        return "failed: " + (problem if len(problem) <= MESSAGE_WIDTH else problem[:MESSAGE_WIDTH] + "...")
     done = sum(state.kind == "finished" for state in states)
     if done == len(states):
         return "finished" if len(states) == 1 else f"finished ({done} seeds)"

@@ -97,6 +97,7 @@ class Reproduction:
                                        self.options.output_dir)
         except PaperError as error:
             self.problems[row.run_name] = str(error)
+            print(f"reproduce: {row.run_name}: {error}", file=sys.stderr)
             return
         self.jobs[row.run_name, seed] = job
         self.states[job.name] = paper_table.job_state(job)
@@ -209,7 +210,8 @@ def reproduce(options):
             if not shutil.which("mpirun"):
                 raise PaperError("no mpirun on the PATH")
             work.run_pending(find_program(options.fedhpc))
-        print("\n" + work.table(selected) + f"\n{work.write_table()}")
+        path = work.write_table()
+        print(f"\n{work.table(selected)}\n{path}")
     return 1 if any(row.run_name in work.problems for row in selected) else 0
 
 

@@ -16,8 +16,7 @@ std::unique_ptr<Config> read_configuration(const Arguments& arguments, const std
   }
   const std::string& path = arguments.front();
   std::vector<Assignment> assignments = read_ini(path);
-  for (Assignment& assignment :
-       parse_command_line({arguments.begin() + 1, arguments.end()})) {
+  for (Assignment& assignment : parse_command_line({arguments.begin() + 1, arguments.end()})) {
     assignments.push_back(std::move(assignment));
   }
   return std::make_unique<Config>(assignments, path);

@@ -37,7 +37,8 @@ int version_command() {
 
 int dispatch(const Arguments& arguments, const std::string& command_line) {
   const std::string command = arguments.empty() ? "" : arguments.front();
-  const Arguments rest(arguments.empty() ? arguments.end() : arguments.begin() + 1, arguments.end());
+  const Arguments rest(arguments.empty() ? arguments.end() : arguments.begin() + 1,
+                       arguments.end());
   if (command == "run") return run_command(rest, command_line);
   if (command == "plan") return plan_command(rest);
   if (command == "list") return list_command(rest);
@@ -49,8 +50,7 @@ int dispatch(const Arguments& arguments, const std::string& command_line) {
     return 0;
   }
   if (command.empty()) throw ConfigError("no command given; 'fedhpc help' shows how to use it");
-  const std::vector<std::string> commands = {"run",  "plan",   "list",
-                                             "help", "export", "--version"};
+  const std::vector<std::string> commands = {"run", "plan", "list", "help", "export", "--version"};
   const std::string close = nearest(command, commands);
   throw ConfigError(concat("unknown command '", command, "'; allowed: ", join(commands),
                            close.empty() ? "" : "; did you mean '" + close + "'?"));

@@ -23,9 +23,9 @@ Registry algorithms() {
 }
 
 struct Kind {
-  std::string name;      ///< as in `fedhpc list NAME`
+  std::string name;  ///< as in `fedhpc list NAME`
   std::string singular;
-  std::string key;       ///< the key that takes one of its names
+  std::string key;  ///< the key that takes one of its names
   Registry registry;
 };
 
@@ -73,7 +73,8 @@ int list_command(const Arguments& arguments) {
     }
     return 0;
   }
-  const std::string given = arguments.empty() ? std::string("nothing") : concat("'", join(arguments, " "), "'");
+  const std::string given =
+      arguments.empty() ? std::string("nothing") : concat("'", join(arguments, " "), "'");
   throw ConfigError(concat("fedhpc list got ", given, "; allowed: one of: ", join(names)));
 }
 
@@ -101,9 +102,9 @@ int help_command(const Arguments& arguments) {
   if (keys.empty()) return 0;
   known.insert(known.end(), keys.begin(), keys.end());
   const std::string close = nearest(name, known);
-  throw ConfigError(concat("no help on '", name, "'",
-                           close.empty() ? "; 'fedhpc help keys' lists all keys"
-                                         : "; did you mean '" + close + "'?"));
+  throw ConfigError(concat(
+      "no help on '", name, "'",
+      close.empty() ? "; 'fedhpc help keys' lists all keys" : "; did you mean '" + close + "'?"));
 }
 
 }  // namespace fedhpc

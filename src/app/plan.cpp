@@ -5,12 +5,13 @@
 
 #include <ATen/ops/zeros.h>
 
-#include "app/configuration.hpp"
 #include "fedhpc/app/commands.hpp"
 #include "fedhpc/comm/session.hpp"
 #include "fedhpc/core/stopwatch.hpp"
 #include "fedhpc/engine/experiment.hpp"
 #include "fedhpc/math/products.hpp"
+
+#include "app/configuration.hpp"
 
 namespace fedhpc {
 
@@ -40,8 +41,8 @@ double measured_flops(at::ScalarType type) {
   return best;
 }
 
-/// Seconds of training the slowest rank needs for a round of average cohort; forward and backward cost
-/// three forward passes.
+/// Seconds of training the slowest rank needs for a round of average cohort; forward and backward
+/// cost three forward passes.
 double seconds_per_round(const Experiment& experiment, int ranks, at::ScalarType type) {
   const Config& config = experiment.config();
   const Partition& partition = experiment.partition();
@@ -97,7 +98,8 @@ int plan_command(const Arguments& arguments) {
   std::string text = json ? "{" : "";
   for (std::size_t i = 0; i < lines.size(); ++i) {
     const auto& [key, value] = lines[i];
-    text += json ? concat(i == 0 ? "" : ", ", "\"", key, "\": ", value) : concat(key, ": ", value, "\n");
+    text += json ? concat(i == 0 ? "" : ", ", "\"", key, "\": ", value)
+                 : concat(key, ": ", value, "\n");
   }
   std::fputs((text + (json ? "}\n" : "")).c_str(), stdout);
   return 0;

@@ -1,12 +1,13 @@
 #include <cmath>
 #include <cstdio>
 
-#include "app/configuration.hpp"
 #include "fedhpc/app/commands.hpp"
 #include "fedhpc/comm/session.hpp"
 #include "fedhpc/engine/experiment.hpp"
 #include "fedhpc/engine/progress.hpp"
 #include "fedhpc/engine/recorder.hpp"
+
+#include "app/configuration.hpp"
 
 namespace fedhpc {
 

@@ -1,11 +1,10 @@
 #include "comm/mpi_communicator.hpp"
 
-#include <sched.h>
-
 #include <algorithm>
 #include <chrono>
 #include <limits>
 #include <numeric>
+#include <sched.h>
 #include <thread>
 
 #include <ATen/ops/empty.h>
@@ -25,10 +24,14 @@ namespace {
 MPI_Datatype datatype(const Tensor& values) {
   require(values.is_contiguous() && values.is_cpu(), "a collective takes contiguous CPU tensors");
   switch (values.scalar_type()) {
-    case at::kFloat: return MPI_FLOAT;
-    case at::kDouble: return MPI_DOUBLE;
-    case at::kLong: return MPI_INT64_T;
-    default: break;
+    case at::kFloat:
+      return MPI_FLOAT;
+    case at::kDouble:
+      return MPI_DOUBLE;
+    case at::kLong:
+      return MPI_INT64_T;
+    default:
+      break;
   }
   require(false, "a collective takes float32, float64 or int64");
   return MPI_DATATYPE_NULL;
@@ -77,8 +80,10 @@ void MpiCommunicator::wait(MPI_Request request, const char* what) const {
                          " s: another rank is stuck or gone (run.collective_timeout)"));
     }
     // Long waits must not keep a core from the rank that is waited for.
-    if (waited.count() > 0.05) std::this_thread::sleep_for(std::chrono::microseconds(200));
-    else sched_yield();
+    if (waited.count() > 0.05)
+      std::this_thread::sleep_for(std::chrono::microseconds(200));
+    else
+      sched_yield();
   }
 }
 
@@ -89,9 +94,10 @@ void MpiCommunicator::reduce(Tensor& values, MPI_Op operation, const char* what)
   for (std::int64_t first = 0; first < values.numel(); first += kPiece) {
     const std::int64_t length = std::min(kPiece, values.numel() - first);
     MPI_Request request = MPI_REQUEST_NULL;
-    check_mpi(MPI_Iallreduce(MPI_IN_PLACE, bytes + first * static_cast<std::int64_t>(values.itemsize()),
-                         to_count(length), type, operation, comm_.handle(), &request),
-          what);
+    check_mpi(
+        MPI_Iallreduce(MPI_IN_PLACE, bytes + first * static_cast<std::int64_t>(values.itemsize()),
+                       to_count(length), type, operation, comm_.handle(), &request),
+        what);
     wait(request, what);
   }
 }
@@ -108,8 +114,8 @@ void MpiCommunicator::broadcast_(Tensor& values, int root) {
     const std::int64_t length = std::min(kPiece, values.numel() - first);
     MPI_Request request = MPI_REQUEST_NULL;
     check_mpi(MPI_Ibcast(bytes + first * static_cast<std::int64_t>(values.itemsize()),
-                     to_count(length), type, root, comm_.handle(), &request),
-          "a broadcast");
+                         to_count(length), type, root, comm_.handle(), &request),
+              "a broadcast");
     wait(request, "a broadcast");
   }
 }
@@ -120,8 +126,9 @@ Tensor MpiCommunicator::gather(const Tensor& rows, int root) {
   const int mine = to_count(rows.numel());
   std::vector<int> counts(static_cast<std::size_t>(size_));
   MPI_Request request = MPI_REQUEST_NULL;
-  check_mpi(MPI_Igather(&mine, 1, MPI_INT, counts.data(), 1, MPI_INT, root, comm_.handle(), &request),
-        "a gather");
+  check_mpi(
+      MPI_Igather(&mine, 1, MPI_INT, counts.data(), 1, MPI_INT, root, comm_.handle(), &request),
+      "a gather");
   wait(request, "a gather");
   std::vector<int> offsets(counts.size(), 0);
   std::vector<std::int64_t> shape = rows.sizes().vec();
@@ -136,8 +143,8 @@ Tensor MpiCommunicator::gather(const Tensor& rows, int root) {
   }
   Tensor all = at::empty(shape, rows.options());
   check_mpi(MPI_Igatherv(rows.data_ptr(), mine, type, all.data_ptr(), counts.data(), offsets.data(),
-                     type, root, comm_.handle(), &request),
-        "a gather");
+                         type, root, comm_.handle(), &request),
+            "a gather");
   wait(request, "a gather");
   return all;
 }
@@ -146,20 +153,21 @@ std::vector<std::string> MpiCommunicator::all_texts(const std::string& text) {
   const int length = to_count(static_cast<std::int64_t>(text.size()));
   std::vector<int> lengths(static_cast<std::size_t>(size_));
   MPI_Request request = MPI_REQUEST_NULL;
-  check_mpi(MPI_Iallgather(&length, 1, MPI_INT, lengths.data(), 1, MPI_INT, comm_.handle(), &request),
-        "an exchange of texts");
+  check_mpi(
+      MPI_Iallgather(&length, 1, MPI_INT, lengths.data(), 1, MPI_INT, comm_.handle(), &request),
+      "an exchange of texts");
   wait(request, "an exchange of texts");
   std::vector<int> offsets(lengths.size(), 0);
   std::partial_sum(lengths.begin(), lengths.end() - 1, offsets.begin() + 1);
   std::string all(static_cast<std::size_t>(offsets.back() + lengths.back()), '\0');
-  check_mpi(MPI_Iallgatherv(text.data(), length, MPI_CHAR, all.data(), lengths.data(), offsets.data(),
-                        MPI_CHAR, comm_.handle(), &request),
-        "an exchange of texts");
+  check_mpi(MPI_Iallgatherv(text.data(), length, MPI_CHAR, all.data(), lengths.data(),
+                            offsets.data(), MPI_CHAR, comm_.handle(), &request),
+            "an exchange of texts");
   wait(request, "an exchange of texts");
   std::vector<std::string> texts;
   for (std::size_t r = 0; r < lengths.size(); ++r) {
-    texts.push_back(all.substr(static_cast<std::size_t>(offsets[r]),
-                               static_cast<std::size_t>(lengths[r])));
+    texts.push_back(
+        all.substr(static_cast<std::size_t>(offsets[r]), static_cast<std::size_t>(lengths[r])));
   }
   return texts;
 }

@@ -41,8 +41,8 @@ class CommHandle {
   MPI_Comm comm_ = MPI_COMM_NULL;
 };
 
-/// Collectives on CPU tensors by non-blocking MPI calls, polled until they end or the deadline passes
-/// (MPI itself never reports a lost peer).
+/// Collectives on CPU tensors by non-blocking MPI calls, polled until they end or the deadline
+/// passes (MPI itself never reports a lost peer).
 class MpiCommunicator final : public Communicator {
  public:
   MpiCommunicator(CommHandle comm, double timeout_seconds);

@@ -1,10 +1,9 @@
 #include "fedhpc/comm/session.hpp"
 
-#include <unistd.h>
-
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <unistd.h>
 
 #include <mpi.h>
 

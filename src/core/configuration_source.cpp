@@ -64,7 +64,8 @@ std::vector<Assignment> parse_ini(const std::string& text, const std::string& na
     require(parsed.options.size() == 1, "one line of an INI file is one option");
     const po::option& option = parsed.options.front();
     refuse_twice(seen, option.string_key, place);
-    assignments.push_back({option.string_key, option.value.empty() ? "" : option.value.front(),
+    assignments.push_back({option.string_key,
+                           option.value.empty() ? "" : option.value.front(),
                            {Level::File, place}});
   }
   return assignments;
@@ -73,7 +74,8 @@ std::vector<Assignment> parse_ini(const std::string& text, const std::string& na
 std::vector<Assignment> read_ini(const std::string& path) {
   std::ifstream stream(path);
   if (!stream || std::filesystem::is_directory(path)) {
-    throw ConfigError(concat("configuration file '", path, "' cannot be read; give the path of an INI file"));
+    throw ConfigError(
+        concat("configuration file '", path, "' cannot be read; give the path of an INI file"));
   }
   std::ostringstream text;
   text << stream.rdbuf();
@@ -87,13 +89,16 @@ std::vector<Assignment> parse_command_line(const std::vector<std::string>& argum
   for (const std::string& argument : arguments) {
     po::parsed_options parsed(nullptr);
     const auto refuse = [&]() -> ConfigError {
-      return ConfigError(concat(place, ": '", argument, "' is not of the form --section.key=value"));
+      return ConfigError(
+          concat(place, ": '", argument, "' is not of the form --section.key=value"));
     };
-    if (!argument.starts_with("--") || argument.find('=') == std::string::npos) throw refuse();
+    const std::size_t equals = argument.find('=');
+    if (!argument.starts_with("--") || equals == std::string::npos || equals == 2) throw refuse();
     // No guessing: a prefix of a key is not the key (SEMANTICS: option names are matched whole).
-    const int style = po::command_line_style::allow_long | po::command_line_style::long_allow_adjacent;
-    const std::string key = argument.substr(2, argument.find('=') - 2);
-    const std::string value = argument.substr(argument.find('=') + 1);
+    const int style =
+        po::command_line_style::allow_long | po::command_line_style::long_allow_adjacent;
+    const std::string key = argument.substr(2, equals - 2);
+    const std::string value = argument.substr(equals + 1);
     if (!value.empty()) {  // Boost refuses an empty value without saying of which key
       try {
         parsed = po::command_line_parser(std::vector<std::string>{argument})

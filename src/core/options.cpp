@@ -1,6 +1,7 @@
 #include "fedhpc/core/options.hpp"
 
 #include <algorithm>
+#include <cctype>
 #include <charconv>
 #include <cmath>
 #include <sstream>
@@ -22,6 +23,7 @@ std::string print_number(T value) {
 template <typename T>
 T parse_number(const std::string& text, const Bounds<T>& bounds) {
   T value{};
+  if (text.starts_with("+-")) throw std::invalid_argument("two signs");
   const char* begin = text.data() + (text.starts_with('+') ? 1 : 0);
   const auto [end, error] = std::from_chars(begin, text.data() + text.size(), value);
   if (error != std::errc{} || end != text.data() + text.size()) {
@@ -89,8 +91,17 @@ void OptionSet::add(std::string key, bool& value, std::string help) {
 void OptionSet::add(std::string key, std::string& value, std::string help, std::string allowed) {
   insert({.key = std::move(key),
           .help = std::move(help),
-          .allowed = std::move(allowed),
-          .parse = [&value](const std::string& text) { value = text; },
+          .allowed = std::move(allowed) + ", without '#', line breaks and outer spaces",
+          .parse =
+              [&value](const std::string& text) {
+                // What to_ini() writes must read back the same.
+                if (text.find_first_of("#\r\n") != std::string::npos ||
+                    std::isspace(static_cast<unsigned char>(text.front())) != 0 ||
+                    std::isspace(static_cast<unsigned char>(text.back())) != 0) {
+                  throw std::invalid_argument("not representable in an INI file");
+                }
+                value = text;
+              },
           .print = [&value] { return value; }});
 }
 
@@ -192,21 +203,21 @@ void OptionSet::assign(const std::string& key, const std::string& text, const Or
     std::vector<std::string> keys;
     for (const Entry& entry : entries_) keys.push_back(entry.key);
     const std::string close = nearest(key, keys);
-    throw ConfigError(concat(origin.place, ": unknown key '", key, "' (value '", text, "')",
-                             close.empty() ? "; 'fedhpc help keys' lists all keys"
-                                           : "; did you mean '" + close + "'?"));
+    throw ConfigError(concat(
+        origin.place, ": unknown key '", key, "' (value '", text, "')",
+        close.empty() ? "; 'fedhpc help keys' lists all keys" : "; did you mean '" + close + "'?"));
   }
   Entry& entry = find(key);
   if (text.empty()) {
-    throw ConfigError(concat(origin.place, ": key '", key, "' has an empty value; allowed: ",
-                             entry.allowed));
+    throw ConfigError(
+        concat(origin.place, ": key '", key, "' has an empty value; allowed: ", entry.allowed));
   }
   if (origin.level < entry.origin.level) return;
   try {
     entry.parse(text);
   } catch (const std::invalid_argument&) {
-    throw ConfigError(concat(origin.place, ": key '", key, "' cannot be '", text,
-                             "'; allowed: ", entry.allowed));
+    throw ConfigError(
+        concat(origin.place, ": key '", key, "' cannot be '", text, "'; allowed: ", entry.allowed));
   }
   entry.origin = origin;
 }
@@ -239,8 +250,8 @@ std::string nearest(std::string_view word, const std::vector<std::string>& candi
     for (std::size_t j = 0; j <= b.size(); ++j) d[0][j] = j;
     for (std::size_t i = 1; i <= a.size(); ++i) {
       for (std::size_t j = 1; j <= b.size(); ++j) {
-        d[i][j] = std::min({d[i - 1][j] + 1, d[i][j - 1] + 1,
-                            d[i - 1][j - 1] + (a[i - 1] == b[j - 1] ? 0U : 1U)});
+        d[i][j] = std::min(
+            {d[i - 1][j] + 1, d[i][j - 1] + 1, d[i - 1][j - 1] + (a[i - 1] == b[j - 1] ? 0U : 1U)});
         if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) {
           d[i][j] = std::min(d[i][j], d[i - 2][j - 2] + 1);
         }

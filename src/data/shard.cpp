@@ -61,7 +61,10 @@ std::int64_t bytes_of(const Samples& samples) {
 
 Shard::Shard(const Dataset& dataset, std::span<const std::int64_t> train,
              std::span<const std::int64_t> test, Standardize standardize, DType dtype)
-    : dtype_(dtype), features_(dataset.features()), classes_(dataset.classes()), formula_(pixel_formula(standardize)) {
+    : dtype_(dtype),
+      features_(dataset.features()),
+      classes_(dataset.classes()),
+      formula_(pixel_formula(standardize)) {
   for (std::size_t pixel = 0; pixel < table_.size(); ++pixel) {
     table_[pixel] = standardised(static_cast<double>(pixel), standardize);
     require(formula_(static_cast<float>(pixel)) == static_cast<float>(table_[pixel]),
@@ -82,7 +85,8 @@ Shard::Shard(const Dataset& dataset, const Partition& partition, std::int64_t fi
 
 Shard Shard::server(const Dataset& dataset, std::int64_t first, std::int64_t last,
                     Standardize standardize, DType dtype) {
-  require(0 <= first && first <= last && last <= dataset.num_test(), "the test set has these samples");
+  require(0 <= first && first <= last && last <= dataset.num_test(),
+          "the test set has these samples");
   std::vector<std::int64_t> ids(static_cast<std::size_t>(last - first));
   std::iota(ids.begin(), ids.end(), dataset.num_train() + first);
   Shard shard(dataset, {}, ids, standardize, dtype);

@@ -16,9 +16,8 @@ void RunOptions::declare(OptionSet& options) {
               "current folder",
               "the path of a file in an existing folder");
   options.add("run.device", device,
-              Names<DeviceKind>{{"auto", DeviceKind::Auto},
-                                {"cpu", DeviceKind::Cpu},
-                                {"cuda", DeviceKind::Cuda}},
+              Names<DeviceKind>{
+                  {"auto", DeviceKind::Auto}, {"cpu", DeviceKind::Cpu}, {"cuda", DeviceKind::Cuda}},
               "where clients are trained");
   options.add("run.dtype", dtype,
               Names<DType>{{"float32", DType::Float32}, {"float64", DType::Float64}},
@@ -33,9 +32,10 @@ void RunOptions::declare(OptionSet& options) {
               "progress display; auto: a bar on a terminal, plain lines elsewhere");
   options.add("run.collective_timeout", collective_timeout, above(0.0),
               "seconds a rank waits for the others before it gives up");
-  options.add("run.save", save, {"init", "partition", "draws"},
-              "what the result file holds beside the final model: initial weights, the partition, the "
-              "cohorts drawn");
+  options.add(
+      "run.save", save, {"init", "partition", "draws"},
+      "what the result file holds beside the final model: initial weights, the partition, the "
+      "cohorts drawn");
 }
 
 bool RunOptions::saves(const std::string& what) const {
@@ -76,9 +76,10 @@ void Config::resolve(const std::string& name) {
   }
 #if !FEDHPC_WITH_CUDA
   if (run.device == DeviceKind::Cuda) {
-    throw ConfigError(concat(options_.origin("run.device").place,
-                             ": key 'run.device' cannot be 'cuda': this build has no CUDA; allowed: "
-                             "auto, cpu (or build with FEDHPC_CUDA=ON)"));
+    throw ConfigError(
+        concat(options_.origin("run.device").place,
+               ": key 'run.device' cannot be 'cuda': this build has no CUDA; allowed: "
+               "auto, cpu (or build with FEDHPC_CUDA=ON)"));
   }
 #endif
 }

@@ -59,37 +59,36 @@ Experiment::Experiment(Config& config, Communicator& comm)
                                             static_cast<std::uint64_t>(config_.run.seed));
   evaluator_ = std::make_unique<Evaluator>(*model_, type_);
   personal_ = PersonalMetrics(partition_.clients());
-  block_width_ = config_.train.block > 0
-                     ? config_.train.block
-                     : measure_block_width(comm_, *model_, *shard_, config_.train, initial_,
-                                           cohort_size(partition_.clients(),
-                                                       config_.topology.participation));
+  block_width_ =
+      config_.train.block > 0
+          ? config_.train.block
+          : measure_block_width(comm_, *model_, *shard_, config_.train, initial_,
+                                cohort_size(partition_.clients(), config_.topology.participation));
   config_.algorithm->initialise(Setup(initial_));
 }
 
 void Experiment::open_data() {
   dataset_ = open_dataset(config_.data);
   partition_ = make_partition(config_.data, *dataset_);
-  edges_ = edges_of_clients(partition_.clients(), config_.topology.edges,
-                            partition_.edge_of_client);
+  edges_ =
+      edges_of_clients(partition_.clients(), config_.topology.edges, partition_.edge_of_client);
   const ClientRange mine = clients_of_rank(partition_.clients(), comm_.rank(), comm_.size());
   shard_ = std::make_unique<Shard>(*dataset_, partition_, mine.first, mine.last,
                                    config_.data.standardize, config_.run.dtype);
   if (config_.data.split == DataSplit::Official) {
     const ClientRange part = clients_of_rank(dataset_->num_test(), comm_.rank(), comm_.size());
-    server_shard_ = std::make_unique<Shard>(
-        Shard::server(*dataset_, part.first, part.last, config_.data.standardize,
-                      config_.run.dtype));
+    server_shard_ = std::make_unique<Shard>(Shard::server(
+        *dataset_, part.first, part.last, config_.data.standardize, config_.run.dtype));
   }
 }
 
 void Experiment::open_model() {
   model_ = make_model(config_.model, dataset_->shape(), dataset_->classes());
   const LayoutPtr& layout = model_->layout();
-  initial_ = config_.model.init_file.empty()
-                 ? Rows{initial_row(*layout, static_cast<std::uint64_t>(config_.run.seed), type_),
-                        layout}
-                 : read_initial_model(config_.model.init_file, layout, type_);
+  initial_ =
+      config_.model.init_file.empty()
+          ? Rows{initial_row(*layout, static_cast<std::uint64_t>(config_.run.seed), type_), layout}
+          : read_initial_model(config_.model.init_file, layout, type_);
 }
 
 void Experiment::run(const std::function<void(const RoundReport&)>& observe) {
@@ -177,8 +176,8 @@ std::vector<std::int64_t> Experiment::gather_label_histogram() const {
 std::int64_t Experiment::memory_bytes() const {
   const std::int64_t width = model_->layout()->size();
   const auto value = static_cast<std::int64_t>(c10::elementSize(type_));
-  // In hand per client: the row received, the row trained, their difference. Beside them: the global,
-  // initial and last evaluated model, and the mean's accumulator in float64.
+  // In hand per client: the row received, the row trained, their difference. Beside them: the
+  // global, initial and last evaluated model, and the mean's accumulator in float64.
   return shard_->memory_bytes() + (server_shard_ ? server_shard_->memory_bytes() : 0) +
          3 * block_width_ * width * value + 3 * width * value + 8 * (width + 1) +
          trainer_->workspace_bytes(block_width_);

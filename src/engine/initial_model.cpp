@@ -42,8 +42,8 @@ Rows read_initial_model(const std::string& path, const LayoutPtr& layout, at::Sc
                              "', which the model needs"));
     }
     if (match->values.sizes().vec() != field.shape) {
-      throw DataError(concat("model.init_file '", path, "': parameter '", field.name, "' has shape ",
-                             match->values.sizes(), ", the model needs ",
+      throw DataError(concat("model.init_file '", path, "': parameter '", field.name,
+                             "' has shape ", match->values.sizes(), ", the model needs ",
                              at::IntArrayRef(field.shape)));
     }
     row.narrow(1, field.offset, field.size).copy_(match->values.reshape({1, field.size}));

@@ -76,7 +76,8 @@ void PersonalMetrics::update(const std::vector<Score>& scores,
   metrics.personal_accuracy = mean_of(accuracies);
   metrics.personal_accuracy_weighted = samples > 0 ? correct / samples : kNan;
   double spread = 0;
-  for (const double accuracy : accuracies) spread += std::pow(accuracy - metrics.personal_accuracy, 2);
+  for (const double accuracy : accuracies)
+    spread += std::pow(accuracy - metrics.personal_accuracy, 2);
   metrics.personal_accuracy_std =
       accuracies.empty() ? kNan : std::sqrt(spread / static_cast<double>(accuracies.size()));
   metrics.personal_accuracy_p10 = percentile(accuracies, 0.1);

@@ -1,12 +1,11 @@
 #include "fedhpc/engine/progress.hpp"
 
-#include <unistd.h>
-
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
 #include <iomanip>
 #include <sstream>
+#include <unistd.h>
 
 #include "fedhpc/core/build_info.hpp"
 
@@ -35,8 +34,8 @@ std::string readable_seconds(double seconds) {
 
 namespace {
 
-/// mpirun puts a terminal of its own between a rank and wherever its output really goes, so the rank's
-/// parent is asked, where there is one on this host.
+/// mpirun puts a terminal of its own between a rank and wherever its output really goes, so the
+/// rank's parent is asked, where there is one on this host.
 bool shown_on_terminal() {
   if (isatty(STDOUT_FILENO) == 0) return false;
   if (std::getenv("OMPI_COMM_WORLD_RANK") == nullptr) return true;
@@ -72,15 +71,14 @@ std::string Progress::line(const RoundReport& report, double seconds) const {
 void Progress::show(const RoundReport& report) {
   const RoundMetrics& metrics = report.metrics;
   loss_ = metrics.train_loss;
-  for (const double booked :
-       {metrics.bytes_up_client_edge, metrics.bytes_down_client_edge, metrics.bytes_up_edge_cloud,
-        metrics.bytes_down_edge_cloud, metrics.bytes_up_client_cloud,
-        metrics.bytes_down_client_cloud}) {
+  for (const double booked : {metrics.bytes_up_client_edge, metrics.bytes_down_client_edge,
+                              metrics.bytes_up_edge_cloud, metrics.bytes_down_edge_cloud,
+                              metrics.bytes_up_client_cloud, metrics.bytes_down_client_cloud}) {
     if (!std::isnan(booked)) bytes_ += booked;
   }
   if (report.evaluated) {
-    accuracy_ = std::isnan(metrics.global_accuracy) ? metrics.personal_accuracy
-                                                    : metrics.global_accuracy;
+    accuracy_ =
+        std::isnan(metrics.global_accuracy) ? metrics.personal_accuracy : metrics.global_accuracy;
   }
   const bool last = report.round == rounds_;
   const auto now = Clock::now();

@@ -1,8 +1,7 @@
 #include "fedhpc/engine/recorder.hpp"
 
-#include <unistd.h>
-
 #include <filesystem>
+#include <unistd.h>
 
 #include "fedhpc/comm/session.hpp"
 
@@ -70,8 +69,8 @@ Recorder::Recorder(const Experiment& experiment, Communicator& comm,
       writer_->declare_model(initial);
       writer_->start();
     } catch (const Error& error) {
-      throw ConfigError(concat("run.output '", config.run.output, "' cannot be written: ",
-                               error.what()));
+      throw ConfigError(
+          concat("run.output '", config.run.output, "' cannot be written: ", error.what()));
     }
   });
 }

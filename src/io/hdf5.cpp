@@ -66,8 +66,8 @@ Handle string_type(std::size_t length) {
 Handle create(const Handle& location, const std::string& path, hid_t type, const Handle& space,
               const Handle& properties) {
   const Handle links = link_properties();
-  return own(H5Dcreate2(location.id(), path.c_str(), type, space.id(), links.id(),
-                        properties.id(), H5P_DEFAULT),
+  return own(H5Dcreate2(location.id(), path.c_str(), type, space.id(), links.id(), properties.id(),
+                        H5P_DEFAULT),
              H5Dclose, "cannot create data set '" + path + "'");
 }
 
@@ -186,8 +186,9 @@ void write_rows(const Handle& dataset, hid_t type, hsize_t first, hsize_t count,
   std::vector<hsize_t> start(size.size(), 0);
   start.front() = first;
   size.front() = count;
-  check(H5Sselect_hyperslab(space.id(), H5S_SELECT_SET, start.data(), nullptr, size.data(), nullptr),
-        "rows of '" + name_of(dataset) + "'");
+  check(
+      H5Sselect_hyperslab(space.id(), H5S_SELECT_SET, start.data(), nullptr, size.data(), nullptr),
+      "rows of '" + name_of(dataset) + "'");
   const Handle memory = own(H5Screate_simple(static_cast<int>(size.size()), size.data(), nullptr),
                             H5Sclose, "data space");
   check(H5Dwrite(dataset.id(), type, memory.id(), space.id(), H5P_DEFAULT, values),
@@ -214,19 +215,20 @@ void write_attribute(const Handle& object, const std::string& name, const std::s
                      std::size_t capacity) {
   const Handle type = string_type(std::max(text.size(), capacity));
   const Handle space = own(H5Screate(H5S_SCALAR), H5Sclose, "data space");
-  const Handle attribute = own(H5Acreate2(object.id(), name.c_str(), type.id(), space.id(),
-                                          H5P_DEFAULT, H5P_DEFAULT),
-                               H5Aclose, "cannot create attribute '" + name + "'");
+  const Handle attribute =
+      own(H5Acreate2(object.id(), name.c_str(), type.id(), space.id(), H5P_DEFAULT, H5P_DEFAULT),
+          H5Aclose, "cannot create attribute '" + name + "'");
   std::string padded = text;
   padded.resize(std::max<std::size_t>({text.size(), capacity, 1}), '\0');
-  check(H5Awrite(attribute.id(), type.id(), padded.data()), "cannot write attribute '" + name + "'");
+  check(H5Awrite(attribute.id(), type.id(), padded.data()),
+        "cannot write attribute '" + name + "'");
 }
 
 void write_attribute(const Handle& object, const std::string& name, std::int64_t value) {
   const Handle space = own(H5Screate(H5S_SCALAR), H5Sclose, "data space");
-  const Handle attribute = own(H5Acreate2(object.id(), name.c_str(), H5T_NATIVE_INT64, space.id(),
-                                          H5P_DEFAULT, H5P_DEFAULT),
-                               H5Aclose, "cannot create attribute '" + name + "'");
+  const Handle attribute = own(
+      H5Acreate2(object.id(), name.c_str(), H5T_NATIVE_INT64, space.id(), H5P_DEFAULT, H5P_DEFAULT),
+      H5Aclose, "cannot create attribute '" + name + "'");
   check(H5Awrite(attribute.id(), H5T_NATIVE_INT64, &value),
         "cannot write attribute '" + name + "'");
 }
@@ -238,12 +240,13 @@ void rewrite_attribute(const Handle& object, const std::string& name, const std:
   std::string padded = text;
   require(text.size() <= H5Tget_size(type.id()), "a rewritten attribute fits its capacity");
   padded.resize(H5Tget_size(type.id()), '\0');
-  check(H5Awrite(attribute.id(), type.id(), padded.data()), "cannot write attribute '" + name + "'");
+  check(H5Awrite(attribute.id(), type.id(), padded.data()),
+        "cannot write attribute '" + name + "'");
 }
 
 std::string read_text_attribute(const Handle& object, const std::string& name) {
-  const Handle attribute = own(H5Aopen(object.id(), name.c_str(), H5P_DEFAULT), H5Aclose,
-                               "no attribute '" + name + "'");
+  const Handle attribute =
+      own(H5Aopen(object.id(), name.c_str(), H5P_DEFAULT), H5Aclose, "no attribute '" + name + "'");
   const Handle type = own(H5Aget_type(attribute.id()), H5Tclose, "type of '" + name + "'");
   if (H5Tget_class(type.id()) != H5T_STRING || H5Tis_variable_str(type.id()) > 0) {
     throw Error(concat("attribute '", name, "' is not a fixed-length text"));

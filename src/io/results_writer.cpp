@@ -11,8 +11,9 @@ namespace fedhpc {
 
 namespace {
 
-constexpr std::size_t kLargestAttribute = 60 * 1024;  // an HDF5 object header message ends at 64 KiB
-constexpr std::size_t kStatusCapacity = 16;           // "interrupted" and room
+constexpr std::size_t kLargestAttribute =
+    60 * 1024;                               // an HDF5 object header message ends at 64 KiB
+constexpr std::size_t kStatusCapacity = 16;  // "interrupted" and room
 constexpr std::size_t kTimeCapacity = 24;
 constexpr hsize_t kSeriesChunk = 256;  // rounds
 
@@ -55,8 +56,8 @@ ResultsWriter::ResultsWriter(const std::string& path, const RunHeader& header,
   h5::write_attribute(file_, "status", "running", kStatusCapacity);
   h5::write_texts(file_, "/hostnames", header.hostnames);
 
-  round_ = h5::create_extendible(file_, "/rounds/round", h5::type_of<std::int64_t>(), {},
-                                 kSeriesChunk);
+  round_ =
+      h5::create_extendible(file_, "/rounds/round", h5::type_of<std::int64_t>(), {}, kSeriesChunk);
   h5::write_attribute(round_, "unit", "1");
   h5::write_attribute(round_, "meaning", "round, counted from 1; flushed last: the commit record");
   for (const Series& one : series) {
@@ -75,11 +76,13 @@ ResultsWriter::ResultsWriter(const std::string& path, const RunHeader& header,
       h5::create_dataset(file_, "/clients/label_histogram", h5::type_of<std::int64_t>(),
                          {count, static_cast<hsize_t>(clients.classes)});
   h5::write_all(histogram, h5::type_of<std::int64_t>(), clients.label_histogram.data());
-  best_accuracy_ = h5::create_dataset(file_, "/clients/best_accuracy", h5::type_of<float>(), {count});
+  best_accuracy_ =
+      h5::create_dataset(file_, "/clients/best_accuracy", h5::type_of<float>(), {count});
   const std::vector<float> none(count, std::numeric_limits<float>::quiet_NaN());
   h5::write_all(best_accuracy_, h5::type_of<float>(), none.data());
-  client_accuracy_ = h5::create_extendible(file_, "/clients/accuracy", h5::type_of<float>(), {count},
-                                           /*chunk_rows=*/1, /*deflate=*/1);
+  client_accuracy_ =
+      h5::create_extendible(file_, "/clients/accuracy", h5::type_of<float>(), {count},
+                            /*chunk_rows=*/1, /*deflate=*/1);
   h5::write_attribute(client_accuracy_, "meaning",
                       "accuracy of each client's current model on its own test samples, "
                       "[evaluations, clients]; NaN without test samples");
@@ -166,7 +169,8 @@ std::vector<NamedTensor> read_parameters(const h5::Handle& file, const std::stri
   for (const std::string& name : h5::names_in(file, group)) {
     const h5::Handle dataset = h5::open_dataset(file, group + "/" + name);
     std::vector<std::int64_t> shape;
-    for (const hsize_t size : h5::shape_of(dataset)) shape.push_back(static_cast<std::int64_t>(size));
+    for (const hsize_t size : h5::shape_of(dataset))
+      shape.push_back(static_cast<std::int64_t>(size));
     Tensor values = at::empty(shape, at::kDouble);
     h5::read_all(dataset, h5::type_of<double>(), values.data_ptr());
     parameters.push_back({name, values});

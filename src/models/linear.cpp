@@ -27,11 +27,11 @@ MatrixStack in_tensor(const Tensor& stack) {
           .row_stride = stack.stride(1)};
 }
 
-/// db = sum over the batch of dY [batch, width], into db = keep db + scale (sum). Sums of some columns
-/// at a time stay in registers.
+/// db = sum over the batch of dY [batch, width], into db = keep db + scale (sum). Sums of some
+/// columns at a time stay in registers.
 template <typename T>
-void bias_gradient(const T* dy, std::int64_t stride, std::int64_t batch, std::int64_t width, T scale,
-                   T keep, T* db) {
+void bias_gradient(const T* dy, std::int64_t stride, std::int64_t batch, std::int64_t width,
+                   T scale, T keep, T* db) {
   constexpr std::int64_t kColumns = 16;
   const auto write = [=](T sum, T& out) { out = (keep == T{0} ? T{0} : keep * out) + scale * sum; };
   std::int64_t o = 0;

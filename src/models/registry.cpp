@@ -32,8 +32,8 @@ std::unique_ptr<Model> make_mlr(const ModelOptions&, const std::vector<std::int6
   return fully_connected(shape, {classes});
 }
 
-std::unique_ptr<Model> make_dnn(const ModelOptions& options,
-                                const std::vector<std::int64_t>& shape, std::int64_t classes) {
+std::unique_ptr<Model> make_dnn(const ModelOptions& options, const std::vector<std::int64_t>& shape,
+                                std::int64_t classes) {
   std::vector<std::int64_t> outputs = options.hidden;
   outputs.push_back(classes);
   return fully_connected(shape, std::move(outputs));

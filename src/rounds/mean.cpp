@@ -33,7 +33,8 @@ void Mean::add(std::span<const double> weights, const Rows& rows) {
         if (weights[c] == 0) continue;  // weighs nothing, even where it holds NaN
         const T* row = rows.values.const_data_ptr<T>() +
                        static_cast<std::int64_t>(c) * rows.values.stride(0) + begin;
-        for (std::int64_t i = 0; i < width; ++i) block[static_cast<std::size_t>(i)] += weight * row[i];
+        for (std::int64_t i = 0; i < width; ++i)
+          block[static_cast<std::size_t>(i)] += weight * row[i];
       }
       for (std::int64_t i = 0; i < width; ++i) {
         sums[begin + i] += static_cast<double>(block[static_cast<std::size_t>(i)]);

@@ -17,7 +17,8 @@ void Round::each_block(const std::function<void(Block&)>& work) {
   for (const std::int64_t client : cohort_) {
     if (shard.first_client() <= client && client < shard.last_client()) mine.push_back(client);
   }
-  // Clients of like size side by side: long runs of equal batches, few idle rows in a block's last steps.
+  // Clients of like size side by side: long runs of equal batches, few idle rows in a block's last
+  // steps.
   std::stable_sort(mine.begin(), mine.end(), [&](std::int64_t a, std::int64_t b) {
     return shard.train_count(a) > shard.train_count(b);
   });

@@ -9,8 +9,9 @@
 namespace fedhpc {
 
 void TopologyOptions::declare(OptionSet& options) {
-  options.add("topology.edges", edges, at_least<std::int64_t>(0),
-              "edge servers; 0: none. A method without edge models only groups its clients by them");
+  options.add(
+      "topology.edges", edges, at_least<std::int64_t>(0),
+      "edge servers; 0: none. A method without edge models only groups its clients by them");
   options.add("topology.participation", participation, above_up_to(0.0, 1.0),
               "fraction of the clients drawn into every round");
 }
@@ -30,8 +31,9 @@ std::vector<std::int32_t> edges_of_clients(std::int64_t num_clients, std::int64_
   if (!from_partition.empty()) {
     for (const std::int32_t edge : from_partition) {
       if (edge < 0 || edge >= num_edges) {
-        throw ConfigError(concat("topology.edges = ", num_edges, ", but the partition puts a client on edge ",
-                                 edge, "; allowed: 0 to ", num_edges - 1));
+        throw ConfigError(concat("topology.edges = ", num_edges,
+                                 ", but the partition puts a client on edge ", edge,
+                                 "; allowed: 0 to ", num_edges - 1));
       }
     }
     return from_partition;
@@ -44,16 +46,14 @@ std::vector<std::int32_t> edges_of_clients(std::int64_t num_clients, std::int64_
 }
 
 std::int64_t cohort_size(std::int64_t num_clients, double participation) {
-  return std::max<std::int64_t>(
-      1, static_cast<std::int64_t>(
-             std::floor(participation * static_cast<double>(num_clients) + 0.5)));
+  return std::max<std::int64_t>(1, static_cast<std::int64_t>(std::floor(
+                                       participation * static_cast<double>(num_clients) + 0.5)));
 }
 
 std::vector<std::int64_t> draw_cohort(std::uint64_t seed, std::int64_t round,
                                       std::int64_t num_clients, double participation) {
-  const DrawKey key{.seed = seed,
-                    .purpose = Purpose::Cohort,
-                    .round = static_cast<std::uint64_t>(round)};
+  const DrawKey key{
+      .seed = seed, .purpose = Purpose::Cohort, .round = static_cast<std::uint64_t>(round)};
   std::vector<std::int64_t> cohort =
       permutation_prefix(key, num_clients, cohort_size(num_clients, participation));
   std::sort(cohort.begin(), cohort.end());

@@ -23,11 +23,11 @@ std::vector<Score> Evaluator::each_client(const Rows& row, const Shard& shard) {
   std::vector<double> loss(static_cast<std::size_t>(total));
   for (std::int64_t first = 0; first < total; first += kChunk) {
     const std::int64_t length = std::min(kChunk, total - first);
-    const Activations part =
-        length == kChunk ? activations_ : activations_.narrow(0, 1, length);
+    const Activations part = length == kChunk ? activations_ : activations_.narrow(0, 1, length);
     shard.gather_test(first, first + length, part.input());
     model_.forward(row.values, part);
-    score_samples(part.logits().squeeze(0), shard.test_labels().const_data_ptr<std::int64_t>() + first,
+    score_samples(part.logits().squeeze(0),
+                  shard.test_labels().const_data_ptr<std::int64_t>() + first,
                   correct.data() + first, loss.data() + first);
   }
   std::vector<Score> scores;

@@ -23,8 +23,8 @@ std::int64_t LocalTrainer::steps(std::int64_t client) const {
   const std::int64_t samples = shard_.train_count(client);
   if (samples == 0) return 0;
   if (options_.local_steps > 0) return options_.local_steps;
-  return options_.local_epochs * BatchCursor::num_batches_per_epoch(
-                                     samples, options_.batch_size, SingleBatches::Keep);
+  return options_.local_epochs *
+         BatchCursor::num_batches_per_epoch(samples, options_.batch_size, SingleBatches::Keep);
 }
 
 std::int64_t LocalTrainer::batch_capacity() const {
@@ -88,8 +88,8 @@ TrainStatistics LocalTrainer::train_(Rows& rows, std::span<const std::int64_t> c
       while (end < count && batch[static_cast<std::size_t>(end)] == size) ++end;
       if (size > 0) {
         const std::int64_t length = end - first;
-        const bool whole = length == activations_.input().size(0) &&
-                           size == activations_.input().size(1);
+        const bool whole =
+            length == activations_.input().size(0) && size == activations_.input().size(1);
         const Activations run = whole ? activations_ : activations_.narrow(first, length, size);
         const Tensor weights = whole ? rows.values : rows.values.narrow(0, first, length);
         const Tensor labels = whole ? labels_ : labels_.narrow(0, first, length).narrow(1, 0, size);

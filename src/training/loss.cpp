@@ -38,7 +38,8 @@ void softmax_cross_entropy(const Tensor& logits, const Tensor& labels, const Ten
         if (!gradient.defined()) continue;
         T* g = gradient.data_ptr<T>() + c * gradient.stride(0) + b * gradient.stride(1);
         const T scale = T{1} / (sum * static_cast<T>(batch));
-        for (std::int64_t k = 0; k < classes; ++k) g[k] = shifted[static_cast<std::size_t>(k)] * scale;
+        for (std::int64_t k = 0; k < classes; ++k)
+          g[k] = shifted[static_cast<std::size_t>(k)] * scale;
         g[y[b]] -= T{1} / static_cast<T>(batch);
       }
       loss[c] += client_loss;

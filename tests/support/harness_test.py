@@ -29,15 +29,11 @@ class Run:
     def __init__(self, command, **environment):
         start = time.monotonic()
         process = subprocess.Popen(
-            command,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
+            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
             start_new_session=True,
             env={
                 **os.environ,
-                "OMPI_ALLOW_RUN_AS_ROOT": "1",
-                "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+                "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
                 "OMPI_MCA_mpi_yield_when_idle": "1",
                 "GTEST_COLOR": "no",  # the launcher gives rank 0 a terminal
                 **environment,
@@ -58,6 +54,13 @@ class Run:
 
 def launcher(ranks):
     return [options.mpiexec, *LAUNCHER_OPTIONS, "-n", str(ranks)]
+
+
+def run_apart(*arguments_by_rank):
+    """One job whose ranks get different arguments."""
+    parts = (["-n", "1", options.victims, *arguments, ":"] for arguments in arguments_by_rank)
+    command = [word for part in parts for word in part]
+    return Run([options.mpiexec, *LAUNCHER_OPTIONS, *command[:-1]])
 
 
 def run(ranks, gtest_filter, *flags, **environment):
@@ -97,8 +100,7 @@ class Verdicts(HarnessCase):
         for ranks in (2, 3):
             job = self.check_on(
                 ranks, "Victim.FatalOnRankOne", 1,
-                "[rank 1 of {n}] ", "fatal text of rank one",
-                "[  FAILED  ] Victim.FatalOnRankOne",
+                "[rank 1 of {n}] ", "fatal text of rank one", "[  FAILED  ] Victim.FatalOnRankOne",
             )
             self.assertEqual(job.output.count("fatal text of rank one"), 1, job.output)
             self.assertNotIn("not reached", job.output)
@@ -130,9 +132,12 @@ class Verdicts(HarnessCase):
 
     def test_report_file_is_the_one_of_rank_zero(self):
         with tempfile.TemporaryDirectory() as folder:
-            path = os.path.join(folder, "report.xml")
-            self.check_on(2, "Victim.FailsOnRankOne", 1, flags=[f"--gtest_output=xml:{path}"])
-            with open(path, encoding="utf-8") as file:
+            paths = [os.path.join(folder, f"report_{rank}.xml") for rank in range(2)]
+            job = run_apart(*(["--gtest_filter=Victim.FailsOnRankOne", f"--gtest_output=xml:{path}"]
+                              for path in paths))
+            self.check(job, 1)
+            self.assertEqual(os.listdir(folder), ["report_0.xml"])
+            with open(paths[0], encoding="utf-8") as file:
                 report = file.read()
         self.assertIn("[rank 1 of 2] ", report)
         self.assertIn("first text of rank one", report)
@@ -220,21 +225,21 @@ class WithoutLauncher(HarnessCase):
 
 
 class InStep(HarnessCase):
-    def test_shuffle_is_the_same_on_all_ranks(self):
-        self.check_on(3, "Shuffled/*", 0, flags=["--gtest_shuffle", "--gtest_repeat=3"])
+    def test_shuffle_is_the_one_of_rank_zero(self):
+        flags = ["--gtest_filter=Shuffled/*", "--gtest_shuffle", "--gtest_repeat=3"]
+        job = run_apart(*([*flags, f"--gtest_random_seed={seed}"] for seed in (11, 22, 33)))
+        self.check(job, 0, "Randomizing tests' orders with a seed of 11")
 
+    # On 3 ranks one neither fails by itself nor prints: it has to know the verdict all the same.
     def test_fail_fast_stops_all_ranks(self):
-        job = self.check_on(2, "Victim.FailsOnRankOne:VictimTearDown.*", 1,
+        job = self.check_on(3, "Victim.FailsOnRankOne:VictimTearDown.*", 1,
                             flags=["--gtest_fail_fast"])
-        self.assertNotIn("[watchdog]", job.output)
-        self.assertNotIn("tear-down of the suite", job.output)
+        for text in ("[watchdog]", "tear-down of the suite", "skipped on some ranks only"):
+            self.assertNotIn(text, job.output)
 
     def test_ranks_that_run_other_tests_are_named(self):
-        def part(victim):
-            return ["-n", "1", options.victims, f"--gtest_filter={victim}"]
-
-        job = Run([options.mpiexec, *LAUNCHER_OPTIONS, *part("Victim.FailsOnRankZero"), ":",
-                   *part("Victim.SkipsOnAll")])
+        job = run_apart(["--gtest_filter=Victim.FailsOnRankZero"],
+                        ["--gtest_filter=Victim.SkipsOnAll"])
         self.check(job, 1, "do not run the same tests",
                    "rank 0 of 2: arrived at the end of test Victim.FailsOnRankZero, failed",
                    "rank 1 of 2: arrived at the end of test Victim.SkipsOnAll, skipped")
@@ -264,8 +269,10 @@ class Deadline(HarnessCase):
 
     def test_rank_that_never_enters_mpi(self):
         for ranks in (2, 3):
-            self.stuck(ranks, "Victim.RankOneNeverReturns", {1}, "rank 0 of {n}: arrived, failed",
-                       "end of the long text")
+            job = self.stuck(ranks, "Victim.RankOneNeverReturns", {1},
+                             "rank 0 of {n}: arrived, failed")
+            # Once when rank 0 failed, once more in the message of the watchdog.
+            self.assertEqual(job.output.count("end of the long text"), 2, job.output[-2000:])
 
     def test_slow_rank_is_waited_for(self):
         self.check_on(3, "Victim.RankZeroIsSlow", 0, FEDHPC_TEST_WATCHDOG="20")

@@ -26,12 +26,13 @@ class Setup {
 class Evaluation {
  public:
   virtual ~Evaluation() = default;
-  /// The global model [1, P]: scored on all test data, and on each client's own where the algorithm has
-  /// no personal models.
+  /// The global model [1, P]: scored on all test data, and on each client's own where the algorithm
+  /// has no personal models.
   virtual void global(const Rows& model) = 0;
 };
 
-/// A federated-learning method. Reads like the paper's algorithm box; touches no MPI, files or devices.
+/// A federated-learning method. Reads like the paper's algorithm box; touches no MPI, files or
+/// devices.
 class Algorithm {
  public:
   virtual ~Algorithm() = default;
@@ -51,7 +52,8 @@ struct AlgorithmInfo {
 /// All methods, in order of the registry table.
 const std::vector<AlgorithmInfo>& algorithm_registry();
 
-/// Throws ConfigError naming the nearest method for an unknown name; `place` says where it was given.
+/// Throws ConfigError naming the nearest method for an unknown name; `place` says where it was
+/// given.
 std::unique_ptr<Algorithm> make_algorithm(const std::string& name, const std::string& place);
 
 /// Declares algorithm.weighting with the method's own default.

@@ -6,8 +6,8 @@ namespace fedhpc {
 
 /// Federated averaging.
 ///
-/// McMahan, Moore, Ramage, Hampson, Aguera y Arcas: "Communication-Efficient Learning of Deep Networks
-/// from Decentralized Data", AISTATS 2017, Algorithm 1.
+/// McMahan, Moore, Ramage, Hampson, Aguera y Arcas: "Communication-Efficient Learning of Deep
+/// Networks from Decentralized Data", AISTATS 2017, Algorithm 1.
 ///
 ///   paper     code                     meaning
 ///   w_t       global_                  global model after round t

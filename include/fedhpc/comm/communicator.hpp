@@ -17,9 +17,9 @@ struct Traffic {
 };
 
 /// The ranks of the real machine that work together (not the simulated network). The local
-/// implementation is one process alone: every collective is the identity. Tensors are contiguous CPU
-/// tensors of float32, float64 or int64. All calls are collective; a rank that waits longer than the
-/// deadline for the others throws Error.
+/// implementation is one process alone: every collective is the identity. Tensors are contiguous
+/// CPU tensors of float32, float64 or int64. All calls are collective; a rank that waits longer
+/// than the deadline for the others throws Error.
 class Communicator {
  public:
   virtual ~Communicator() = default;
@@ -51,7 +51,8 @@ class Communicator {
 std::unique_ptr<Communicator> local_communicator();
 
 /// Runs `work` on every rank and lets none go on alone: if it throws ConfigError or DataError
-/// anywhere, all ranks throw the error of the lowest rank that failed. Other exceptions pass through.
+/// anywhere, all ranks throw the error of the lowest rank that failed. Other exceptions pass
+/// through.
 void together(Communicator& comm, const std::function<void()>& work);
 
 }  // namespace fedhpc

@@ -13,7 +13,8 @@ class Error : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// A configuration that cannot be run: names key, value, what is allowed. Same on all ranks; exit 2.
+/// A configuration that cannot be run: names key, value, what is allowed. Same on all ranks;
+/// exit 2.
 class ConfigError : public Error {
  public:
   using Error::Error;

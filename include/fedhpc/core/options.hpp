@@ -59,7 +59,8 @@ class OptionSet {
     std::string help;     ///< one sentence
     std::string allowed;  ///< "a number above 0", "one of: a, b"
     std::string default_text = {};
-    std::function<void(const std::string&)> parse;  ///< throws std::invalid_argument when not allowed
+    std::function<void(const std::string&)>
+        parse;  ///< throws std::invalid_argument when not allowed
     std::function<std::string()> print;
     Origin origin = {};
   };
@@ -84,7 +85,8 @@ class OptionSet {
   void add(std::string key, E& value, Names<E> names, std::string help);
 
   /// Gives `key` the value `text` unless a higher level has set it already; the same level again
-  /// overwrites. Throws ConfigError for an unknown key (with the nearest one) or a value not allowed.
+  /// overwrites. Throws ConfigError for an unknown key (with the nearest one) or a value not
+  /// allowed.
   void assign(const std::string& key, const std::string& text, const Origin& origin);
 
   bool contains(std::string_view key) const;
@@ -105,8 +107,8 @@ class OptionSet {
   std::vector<Entry> entries_;
 };
 
-/// The candidate nearest to `word` by edit distance (swapped neighbours count 1), or "" when none is
-/// close enough to be a likely slip.
+/// The candidate nearest to `word` by edit distance (swapped neighbours count 1), or "" when none
+/// is close enough to be a likely slip.
 std::string nearest(std::string_view word, const std::vector<std::string>& candidates);
 
 /// "a, b, c".

@@ -37,7 +37,8 @@ std::array<std::uint64_t, 4> philox4x64(std::array<std::uint64_t, 4> counter,
                                         std::array<std::uint64_t, 2> key);
 
 /// The draws of one key, in order. The same words as
-/// numpy.random.Philox(key=[seed, purpose], counter=[0, pass<<32|epoch, client, round]).random_raw().
+/// numpy.random.Philox(key=[seed, purpose], counter=[0, pass<<32|epoch, client,
+/// round]).random_raw().
 class Draws {
  public:
   explicit Draws(const DrawKey& key);

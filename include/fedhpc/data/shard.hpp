@@ -56,12 +56,14 @@ class Shard {
   std::vector<std::int64_t> label_histogram(std::int64_t client) const;
   std::int64_t memory_bytes() const;
 
-  /// Row c of a block: features[c, b] = the standardised training sample at position b of `positions`
-  /// in the client's list, labels[c, b] its label. Costs one pass over B x D numbers, no allocation.
+  /// Row c of a block: features[c, b] = the standardised training sample at position b of
+  /// `positions` in the client's list, labels[c, b] its label. Costs one pass over B x D numbers,
+  /// no allocation.
   void gather_train(std::int64_t client, std::span<const std::int64_t> positions, std::int64_t c,
-                    const Tensor& features,      // [C, >= B, D] of the dtype
+                    const Tensor& features,       // [C, >= B, D] of the dtype
                     const Tensor& labels) const;  // [C, >= B] int64
-  /// out [..., D] of row_end - row_begin rows = these rows of the stacked test samples, standardised.
+  /// out [..., D] of row_end - row_begin rows = these rows of the stacked test samples,
+  /// standardised.
   void gather_test(std::int64_t row_begin, std::int64_t row_end, const Tensor& out) const;
 
  private:
@@ -82,8 +84,8 @@ class Shard {
   std::vector<std::int64_t> test_offsets_{0};   // [clients + 1]
   Samples train_;                               // features [train_rows, D] uint8 or dtype
   Samples test_;                                // features [test_rows, D] uint8 or dtype
-  PixelFormula formula_;             // float32; equals table_ rounded, which is checked
-  std::array<double, 256> table_{};  // float64
+  PixelFormula formula_;                        // float32; equals table_ rounded, which is checked
+  std::array<double, 256> table_{};             // float64
 };
 
 }  // namespace fedhpc

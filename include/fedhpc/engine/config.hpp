@@ -39,8 +39,9 @@ struct RunOptions {
 /// Config stays where it was made.
 class Config {
  public:
-  /// Defaults, then `assignments` by level. Throws ConfigError for an unknown key, a value not allowed
-  /// or an impossible combination. `name`: the configuration file's name, for run.output's default.
+  /// Defaults, then `assignments` by level. Throws ConfigError for an unknown key, a value not
+  /// allowed or an impossible combination. `name`: the configuration file's name, for run.output's
+  /// default.
   Config(const std::vector<Assignment>& assignments, const std::string& name);
   Config(const Config&) = delete;
   Config& operator=(const Config&) = delete;

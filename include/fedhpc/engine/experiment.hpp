@@ -19,7 +19,8 @@
 
 namespace fedhpc {
 
-/// What is known after one round. Complete on rank 0; other ranks see the model and the cohort only.
+/// What is known after one round. Complete on rank 0; other ranks see the model and the cohort
+/// only.
 struct RoundReport {
   std::int64_t round = 0;
   bool evaluated = false;
@@ -28,9 +29,9 @@ struct RoundReport {
   const PersonalMetrics* personal = nullptr;
 };
 
-/// One run: everything a configuration names, built in order, and the loop over its rounds. Every rank
-/// makes one. Construction throws ConfigError or DataError, the same on every rank, before anything is
-/// written.
+/// One run: everything a configuration names, built in order, and the loop over its rounds. Every
+/// rank makes one. Construction throws ConfigError or DataError, the same on every rank, before
+/// anything is written.
 class Experiment {
  public:
   Experiment(Config& config, Communicator& comm);
@@ -79,15 +80,15 @@ class Experiment {
   PersonalMetrics personal_;
 };
 
-/// Reads model.init_file: /model/init/global, else /model/global. Throws DataError naming the file and
-/// the parameter that is missing, superfluous or of another shape.
+/// Reads model.init_file: /model/init/global, else /model/global. Throws DataError naming the file
+/// and the parameter that is missing, superfluous or of another shape.
 Rows read_initial_model(const std::string& path, const LayoutPtr& layout, at::ScalarType type);
 
 /// The parameters of a row [1, P] as tensors in their own shapes.
 std::vector<NamedTensor> parameters_of(const Rows& row);
 
-/// The width of a block that trains a client-step fastest, measured on this run's own model and data in
-/// well under a second; the same on every rank.
+/// The width of a block that trains a client-step fastest, measured on this run's own model and
+/// data in well under a second; the same on every rank.
 std::int64_t measure_block_width(Communicator& comm, const Model& model, const Shard& shard,
                                  const TrainOptions& options, const Rows& initial,
                                  std::int64_t participants);

@@ -8,7 +8,8 @@
 
 namespace fedhpc {
 
-/// The values of one round; names, units and meanings stand in metrics.def. NaN where not applicable.
+/// The values of one round; names, units and meanings stand in metrics.def. NaN where not
+/// applicable.
 struct RoundMetrics {
 #define FEDHPC_METRIC(name, unit, meaning) double name = std::numeric_limits<double>::quiet_NaN();
 #include "fedhpc/engine/metrics.def"
@@ -25,18 +26,21 @@ struct MetricInfo {
 };
 const std::vector<MetricInfo>& metric_table();
 
-/// Best accuracy of every client so far, and what follows from all clients' scores of one evaluation.
+/// Best accuracy of every client so far, and what follows from all clients' scores of one
+/// evaluation.
 class PersonalMetrics {
  public:
   explicit PersonalMetrics(std::int64_t num_clients);
 
-  /// Fills the personal_* metrics, participant_accuracy and best_personal_accuracy from every client's
-  /// score [N]. `participants`: ids of the round's cohort.
+  /// Fills the personal_* metrics, participant_accuracy and best_personal_accuracy from every
+  /// client's score [N]. `participants`: ids of the round's cohort.
   void update(const std::vector<Score>& scores, const std::vector<std::int64_t>& participants,
               RoundMetrics& metrics);
 
-  const std::vector<float>& accuracy() const { return accuracy_; }  ///< [N], NaN without test samples
-  const std::vector<float>& best() const { return best_; }          ///< [N]
+  const std::vector<float>& accuracy() const {
+    return accuracy_;
+  }                                                         ///< [N], NaN without test samples
+  const std::vector<float>& best() const { return best_; }  ///< [N]
 
  private:
   std::vector<float> accuracy_;

@@ -10,8 +10,8 @@
 
 namespace fedhpc {
 
-/// Shows how a run goes on, on standard output of rank 0: a bar that redraws itself on a terminal, one
-/// line per evaluation elsewhere.
+/// Shows how a run goes on, on standard output of rank 0: a bar that redraws itself on a terminal,
+/// one line per evaluation elsewhere.
 class Progress {
  public:
   Progress(ProgressKind kind, std::int64_t rounds);

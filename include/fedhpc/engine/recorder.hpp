@@ -9,11 +9,12 @@
 
 namespace fedhpc {
 
-/// Writes an experiment into its result file, on rank 0; on other ranks only takes part in gathering.
+/// Writes an experiment into its result file, on rank 0; on other ranks only takes part in
+/// gathering.
 class Recorder {
  public:
-  /// Creates the file with all that is known before the first round. Collective. Throws ConfigError, the
-  /// same on every rank, when run.output cannot be written.
+  /// Creates the file with all that is known before the first round. Collective. Throws
+  /// ConfigError, the same on every rank, when run.output cannot be written.
   Recorder(const Experiment& experiment, Communicator& comm, const std::string& command_line);
 
   /// Records one round; after the last evaluation of a run also the model.
@@ -31,8 +32,8 @@ class Recorder {
   std::unique_ptr<ResultsWriter> writer_;  // rank 0 only
 };
 
-/// Throws ConfigError if `path` is no place for a result file: a missing folder, a folder itself, no
-/// permission, or a file this run reads.
+/// Throws ConfigError if `path` is no place for a result file: a missing folder, a folder itself,
+/// no permission, or a file this run reads.
 void check_output(const Config& config);
 
 }  // namespace fedhpc

@@ -9,8 +9,9 @@
 
 #include "fedhpc/core/error.hpp"
 
-/// HDF5 handles with one owner each, and the few calls the project needs. Private to code that reads or
-/// writes files; every failure becomes an Error that names the file or object. Not thread-safe.
+/// HDF5 handles with one owner each, and the few calls the project needs. Private to code that
+/// reads or writes files; every failure becomes an Error that names the file or object. Not
+/// thread-safe.
 namespace fedhpc::h5 {
 
 /// Owns one HDF5 identifier. A move leaves H5I_INVALID_HID; the destructor never throws.
@@ -48,8 +49,8 @@ hid_t type_of();
 
 enum class Mode { Read, ReadSwmr, ReadWrite, Create };
 
-/// Opens or creates (overwriting) a file in the newest format. Throws Error naming the path and HDF5's
-/// own reason in one line.
+/// Opens or creates (overwriting) a file in the newest format. Throws Error naming the path and
+/// HDF5's own reason in one line.
 Handle open_file(const std::string& path, Mode mode);
 
 bool exists(const Handle& location, const std::string& path);
@@ -66,7 +67,8 @@ std::vector<hsize_t> shape_of(const Handle& dataset);
 
 void write_all(const Handle& dataset, hid_t type, const void* values);
 /// Writes rows [first, first + count) of a data set whose other dimensions are written whole.
-void write_rows(const Handle& dataset, hid_t type, hsize_t first, hsize_t count, const void* values);
+void write_rows(const Handle& dataset, hid_t type, hsize_t first, hsize_t count,
+                const void* values);
 void read_all(const Handle& dataset, hid_t type, void* values);
 /// Appends one row (one entry for a 1-D data set).
 void append(const Handle& dataset, hid_t type, const void* values);

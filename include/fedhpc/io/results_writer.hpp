@@ -36,16 +36,17 @@ struct NamedTensor {
 
 /// What is known of the clients before the first round.
 struct ClientTable {
-  std::vector<std::int32_t> edge;              // [N]
-  std::vector<std::int64_t> train_samples;     // [N]
-  std::vector<std::int64_t> test_samples;      // [N]
-  std::vector<std::int64_t> label_histogram;   // [N, K]
-  std::int64_t classes = 0;                    // K
+  std::vector<std::int32_t> edge;             // [N]
+  std::vector<std::int64_t> train_samples;    // [N]
+  std::vector<std::int64_t> test_samples;     // [N]
+  std::vector<std::int64_t> label_histogram;  // [N, K]
+  std::int64_t classes = 0;                   // K
 };
 
-/// Writes one result file from one rank. Everything is created before the first round; from `start()` on
-/// the file can be read while it grows (SWMR), and after a kill. /rounds/round is the commit record: a
-/// round counts once its entry there is flushed. All failures throw Error naming the file.
+/// Writes one result file from one rank. Everything is created before the first round; from
+/// `start()` on the file can be read while it grows (SWMR), and after a kill. /rounds/round is the
+/// commit record: a round counts once its entry there is flushed. All failures throw Error naming
+/// the file.
 class ResultsWriter {
  public:
   ResultsWriter(const std::string& path, const RunHeader& header, const std::vector<Series>& series,
@@ -62,7 +63,8 @@ class ResultsWriter {
   /// Lets readers in. Nothing can be created after this.
   void start();
 
-  /// Accuracies of all clients after `round`, [N], NaN without test samples, and each client's best.
+  /// Accuracies of all clients after `round`, [N], NaN without test samples, and each client's
+  /// best.
   void append_client_accuracy(std::int64_t round, const std::vector<float>& accuracy,
                               const std::vector<float>& best);
   void append_cohort(const std::vector<std::int64_t>& cohort);

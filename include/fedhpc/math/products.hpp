@@ -6,10 +6,12 @@
 
 namespace fedhpc {
 
-/// C equally shaped matrices in one buffer, seen without copying: row-major, the columns contiguous.
+/// C equally shaped matrices in one buffer, seen without copying: row-major, the columns
+/// contiguous.
 struct MatrixStack {
   void* data = nullptr;
-  std::int64_t stack_stride = 0;  ///< values from one matrix to the next; 0: the same matrix C times
+  std::int64_t stack_stride =
+      0;  ///< values from one matrix to the next; 0: the same matrix C times
   std::int64_t rows = 0;
   std::int64_t columns = 0;
   std::int64_t row_stride = 0;  ///< values from one row to the next
@@ -18,11 +20,11 @@ struct MatrixStack {
 enum class Transpose { No, Yes };
 
 /// result[c] = alpha op(a[c]) op(b[c]) + beta result[c] for c in 0..count-1. One product per
-/// client, by BLAS or, for small batches on a CPU with 512-bit vectors, by own kernels: what a client
-/// gets does not depend on the others. `type` is float32 or float64 and that of
-/// all three. With beta = 0 the old contents of result are not read.
+/// client, by BLAS or, for small batches on a CPU with 512-bit vectors, by own kernels: what a
+/// client gets does not depend on the others. `type` is float32 or float64 and that of all three.
+/// With beta = 0 the old contents of result are not read.
 void batched_product(at::ScalarType type, std::int64_t count, double alpha, const MatrixStack& a,
-                     Transpose transpose_a, const MatrixStack& b, Transpose transpose_b, double beta,
-                     const MatrixStack& result);
+                     Transpose transpose_a, const MatrixStack& b, Transpose transpose_b,
+                     double beta, const MatrixStack& result);
 
 }  // namespace fedhpc

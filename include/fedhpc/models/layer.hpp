@@ -9,22 +9,24 @@
 
 namespace fedhpc {
 
-/// Where weight gradients go: rows = keep * rows + scale * gradient, column by column. An arena takes
-/// {arena, 1, 0}; plain SGD is fused into the gradient products by {weights, -lr, 1}.
+/// Where weight gradients go: rows = keep * rows + scale * gradient, column by column. An arena
+/// takes {arena, 1, 0}; plain SGD is fused into the gradient products by {weights, -lr, 1}.
 struct GradientSink {
   Tensor rows;  // [C, P]
   double scale = 1;
   double keep = 0;
 };
 
-/// A function of stacked weights and stacked inputs with explicit forward and backward. A layer reads
-/// its parameters from its own columns of the rows [C, P] (a stride of 0 gives every client the same
-/// row) and keeps no state between calls. The last dimension of every tensor is contiguous.
+/// A function of stacked weights and stacked inputs with explicit forward and backward. A layer
+/// reads its parameters from its own columns of the rows [C, P] (a stride of 0 gives every client
+/// the same row) and keeps no state between calls. The last dimension of every tensor is
+/// contiguous.
 class Layer {
  public:
   virtual ~Layer() = default;
 
-  /// Values per sample after this layer, given those before it. Throws ConfigError if they do not fit.
+  /// Values per sample after this layer, given those before it. Throws ConfigError if they do not
+  /// fit.
   virtual std::int64_t output_features(std::int64_t input_features) const = 0;
   /// Appends the layer's parameters and buffers to the layout and remembers their columns.
   virtual void declare(Layout& layout) = 0;
@@ -33,8 +35,8 @@ class Layer {
   /// Multiplications and additions of one forward pass for one sample.
   virtual double forward_flops() const = 0;
 
-  virtual void forward(const Tensor& weights,         // [C, P]
-                       const Tensor& input,           // [C, B, in]
+  virtual void forward(const Tensor& weights,            // [C, P]
+                       const Tensor& input,              // [C, B, in]
                        const Tensor& output) const = 0;  // [C, B, out]
 
   /// `input_gradient` is undefined for the first layer, whose input needs none. Reads the weights
@@ -44,7 +46,8 @@ class Layer {
                         const GradientSink& sink) const = 0;
 };
 
-/// y = x W^T + b with W [out, in], b [out] (PyTorch's Linear): fields <name>.weight and <name>.bias.
+/// y = x W^T + b with W [out, in], b [out] (PyTorch's Linear): fields <name>.weight and
+/// <name>.bias.
 class Linear final : public Layer {
  public:
   Linear(std::string name, std::int64_t in, std::int64_t out, Tag tags);
@@ -69,7 +72,9 @@ class Linear final : public Layer {
 /// y = max(x, 0); the gradient at 0 is 0, as in PyTorch.
 class Relu final : public Layer {
  public:
-  std::int64_t output_features(std::int64_t input_features) const override { return input_features; }
+  std::int64_t output_features(std::int64_t input_features) const override {
+    return input_features;
+  }
   void declare(Layout&) override {}
   bool in_place() const override { return true; }
   double forward_flops() const override { return 0; }

@@ -44,8 +44,8 @@ class Layout {
 
   const std::vector<Field>& fields() const { return fields_; }
   const Field& field(const std::string& name) const;
-  std::int64_t size() const { return size_; }           ///< P
-  std::int64_t count(Tag tag) const;                    ///< columns that carry `tag`
+  std::int64_t size() const { return size_; }  ///< P
+  std::int64_t count(Tag tag) const;           ///< columns that carry `tag`
 
  private:
   std::vector<Field> fields_;

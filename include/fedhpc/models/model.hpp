@@ -12,8 +12,8 @@
 
 namespace fedhpc {
 
-/// Values and gradients between the layers for C clients and batches of up to B samples. Element l is
-/// the input of layer l, the last one the logits; a layer that works in place shares both.
+/// Values and gradients between the layers for C clients and batches of up to B samples. Element l
+/// is the input of layer l, the last one the logits; a layer that works in place shares both.
 struct Activations {
   std::vector<Tensor> values;     // each [C, B, width]
   std::vector<Tensor> gradients;  // each [C, B, width]; undefined for the input and in evaluation
@@ -54,8 +54,8 @@ class Model {
   LayoutPtr layout_;
 };
 
-/// Builds `model.name` for samples of `shape` and K classes. Throws ConfigError for a model that does
-/// not fit the data.
+/// Builds `model.name` for samples of `shape` and K classes. Throws ConfigError for a model that
+/// does not fit the data.
 std::unique_ptr<Model> make_model(const ModelOptions& options,
                                   const std::vector<std::int64_t>& shape, std::int64_t classes);
 
@@ -63,7 +63,8 @@ std::unique_ptr<Model> make_model(const ModelOptions& options,
 const std::vector<std::pair<std::string, std::string>>& model_registry();
 
 /// PyTorch's default initial weights: every parameter uniform in +-1/sqrt(fan_in), drawn in float64
-/// with key (seed, Purpose::Init, client = index of the field) and rounded to `type`. One row [1, P].
+/// with key (seed, Purpose::Init, client = index of the field) and rounded to `type`. One row [1,
+/// P].
 Tensor initial_row(const Layout& layout, std::uint64_t seed, at::ScalarType type);
 
 }  // namespace fedhpc

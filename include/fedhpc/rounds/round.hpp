@@ -41,8 +41,8 @@ class Block {
   /// What every client receives of a model [1, P]: C copies. Books one dense payload per client.
   Rows download(const Rows& model);
 
-  /// Local training of every client from its row of `start` [C, P] on the batches of `pass` (0 for an
-  /// algorithm's only pass); gives the trained rows. Counts into train_loss.
+  /// Local training of every client from its row of `start` [C, P] on the batches of `pass` (0 for
+  /// an algorithm's only pass); gives the trained rows. Counts into train_loss.
   Rows train(const Rows& start, std::int64_t pass = 0);
 
   /// What the cloud receives of the clients' rows [C, P]. Books one dense payload per client.
@@ -73,8 +73,8 @@ class Round {
   /// A weighted mean over the round's clients, of rows of the model's layout.
   Mean mean();
 
-  /// Goes through this rank's participants in blocks; their order and the blocks' width change nothing
-  /// but speed and rounding.
+  /// Goes through this rank's participants in blocks; their order and the blocks' width change
+  /// nothing but speed and rounding.
   void each_block(const std::function<void(Block&)>& work);
 
  private:

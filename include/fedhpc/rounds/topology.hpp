@@ -26,8 +26,8 @@ struct ClientRange {
 ClientRange clients_of_rank(std::int64_t num_clients, int rank, int num_ranks);
 
 /// The edge of every client: floor(c E / N) unless the partition says otherwise; -1 without edges.
-/// Throws ConfigError when there are more edges than clients, or the partition names an edge that does
-/// not exist.
+/// Throws ConfigError when there are more edges than clients, or the partition names an edge that
+/// does not exist.
 std::vector<std::int32_t> edges_of_clients(std::int64_t num_clients, std::int64_t num_edges,
                                            const std::vector<std::int32_t>& from_partition);
 

@@ -18,14 +18,16 @@ struct TrainStatistics {
 };
 
 /// Trains the models of a block of clients in lockstep: step s of all its clients, then step s + 1.
-/// Clients whose batches have equal size at a step and stand side by side form one run, one call of each
-/// layer; every client sees exactly the batches it would see alone. Keeps its buffers between calls.
+/// Clients whose batches have equal size at a step and stand side by side form one run, one call of
+/// each layer; every client sees exactly the batches it would see alone. Keeps its buffers between
+/// calls.
 class LocalTrainer {
  public:
   LocalTrainer(const Model& model, const Shard& shard, const TrainOptions& options,
                std::uint64_t seed);
 
-  /// Local steps client `client` (an id of the shard) takes in one round; 0 without training samples.
+  /// Local steps client `client` (an id of the shard) takes in one round; 0 without training
+  /// samples.
   std::int64_t steps(std::int64_t client) const;
 
   /// Trains row c of `rows` [C, P] on the data of clients[c], in place: plain SGD,

@@ -4,8 +4,8 @@
 
 namespace fedhpc {
 
-/// Softmax cross-entropy of stacked batches. Adds to loss[c] the sum (not the mean) over the batch of
-/// -log softmax(logits)[label], and writes d(mean loss)/d(logits) = (softmax - onehot) / B if
+/// Softmax cross-entropy of stacked batches. Adds to loss[c] the sum (not the mean) over the batch
+/// of -log softmax(logits)[label], and writes d(mean loss)/d(logits) = (softmax - onehot) / B if
 /// `gradient` is defined. Stable for any finite logits; NaN logits give a NaN loss.
 void softmax_cross_entropy(const Tensor& logits,    // [C, B, K]
                            const Tensor& labels,    // [C, B] int64

@@ -18,8 +18,8 @@ struct TrainOptions {
   std::int64_t block = 0;  ///< clients trained together; 0: measured at the start
 
   void declare(OptionSet& options);
-  /// Keeps the one of local_steps and local_epochs that was set at the higher level. Throws ConfigError
-  /// when both were set at one level, or the one that counts is 0.
+  /// Keeps the one of local_steps and local_epochs that was set at the higher level. Throws
+  /// ConfigError when both were set at one level, or the one that counts is 0.
   void resolve(OptionSet& options);
 };
 

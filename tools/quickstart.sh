@@ -1,0 +1,9 @@
+#!/usr/bin/env bash
+# From a fresh clone to a first result: sets up, builds, trains FedAvg on built-in data on 4 ranks and
+# draws the result. Leaves results/quickstart.h5 and results/quickstart.png.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+tools/build.sh release fedhpc_app
+. tools/mpi_environment.sh
+mpirun -n 4 build/release/fedhpc run configs/quickstart.ini --run.output=results/quickstart.h5
+.deps/venv/bin/python tools/plot.py results/quickstart.h5 --output results/quickstart.png

@@ -1,0 +1,105 @@
+#!/usr/bin/env bash
+# Installs what fedhpc needs to build, test and plot. Idempotent: what is there is left alone.
+#
+#   tools/setup.sh          Debian 12 or Ubuntu 24.04: packages, LibTorch and a Python environment
+#   tools/setup.sh --cuda   also the CUDA libraries LibTorch needs for a build with FEDHPC_CUDA=ON
+#
+# System packages need root or sudo; without either, the script says which are missing. Everything else
+# goes to .deps/ in the project:
+#   .deps/site/torch   LibTorch, taken from the PyPI wheel (530 MB; headers and libraries only)
+#   .deps/venv         Python with numpy, h5py, pandas, matplotlib for tools/ and tests
+# FEDHPC_TORCH=PREFIX uses the LibTorch below PREFIX instead (a wheel's torch folder, or /usr).
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+torch_version=2.11.0
+cupti_version=13.0.85    # the versions the wheel was built against
+cudart_version=13.0.96
+packages=(g++ cmake ninja-build ccache git
+          libopenmpi-dev openmpi-bin libhdf5-dev libboost-program-options-dev
+          libgtest-dev libgmock-dev libbenchmark-dev zlib1g-dev
+          clang-format clang-tidy python3 python3-venv unzip)
+
+say() { printf 'setup: %s\n' "$1"; }
+
+install_packages() {
+  local missing=() package
+  for package in "${packages[@]}"; do
+    dpkg-query -W -f='${Status}' "$package" 2>/dev/null | grep -q 'install ok installed' ||
+      missing+=("$package")
+  done
+  [ ${#missing[@]} -eq 0 ] && return
+  say "installing ${missing[*]}"
+  local as_root=()
+  if [ "$(id -u)" -ne 0 ]; then
+    if ! command -v sudo >/dev/null; then
+      say "no root rights; ask for these packages: ${missing[*]}" >&2
+      exit 1
+    fi
+    as_root=(sudo)
+  fi
+  "${as_root[@]}" apt-get -o DPkg::Lock::Timeout=300 update -qq
+  DEBIAN_FRONTEND=noninteractive "${as_root[@]}" apt-get -o DPkg::Lock::Timeout=300 \
+    install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+}
+
+python_environment() {
+  if ! .deps/venv/bin/python -c 'import numpy, h5py, pandas, matplotlib' 2>/dev/null; then
+    say "making .deps/venv"
+    mkdir -p .deps
+    # The system's own Python: another one may be first in PATH and lack the venv module.
+    /usr/bin/python3 -m venv --clear .deps/venv
+    .deps/venv/bin/python -m pip install -q --disable-pip-version-check numpy h5py pandas matplotlib
+  fi
+}
+
+# unpack NAME VERSION PATTERN...: downloads a wheel and unpacks what matches into .deps/site
+unpack() {
+  local name=$1 version=$2
+  shift 2
+  local folder
+  folder=$(mktemp -d .deps/download.XXXXXX)
+  # LibTorch's libraries do not depend on the Python version; one is named so that a wheel is found.
+  .deps/venv/bin/python -m pip download -q --disable-pip-version-check --no-deps -d "$folder" \
+    --only-binary=:all: --python-version 3.11 --implementation cp --abi cp311 --abi abi3 --abi none \
+    --platform "manylinux_2_28_$(uname -m)" --platform "manylinux_2_27_$(uname -m)" \
+    --platform "manylinux_2_25_$(uname -m)" --platform "manylinux_2_18_$(uname -m)" \
+    --platform "manylinux_2_17_$(uname -m)" --platform "manylinux2014_$(uname -m)" "$name==$version"
+  mkdir -p .deps/site
+  unzip -q -o "$folder"/*.whl "$@" -d .deps/site
+  rm -rf "$folder"
+}
+
+libtorch() {
+  if [ -n "${FEDHPC_TORCH:-}" ]; then
+    say "using LibTorch in $FEDHPC_TORCH"
+    return
+  fi
+  local stamp=.deps/site/torch-$torch_version.complete
+  if [ ! -e "$stamp" ]; then
+    say "fetching LibTorch $torch_version (530 MB)"
+    unpack torch "$torch_version" 'torch/lib/*' 'torch/include/*' 'torch/version.py' '*/licenses/*'
+    # libtorch_cpu itself loads these two, also on machines without a GPU
+    unpack nvidia-cuda-cupti "$cupti_version" 'nvidia/*'
+    unpack nvidia-cuda-runtime "$cudart_version" 'nvidia/*'
+    touch "$stamp"
+  fi
+  if [ "${1:-}" = --cuda ] && [ ! -e .deps/site/cuda.complete ]; then
+    say "fetching the CUDA libraries of LibTorch"
+    unpack nvidia-nccl-cu13 2.28.9 'nvidia/*'
+    unpack nvidia-cusparselt-cu13 0.8.0 'nvidia/*'
+    unpack nvidia-nvshmem-cu13 3.4.5 'nvidia/*'
+    unpack nvidia-cudnn-cu13 9.19.0.56 'nvidia/*'
+    unpack nvidia-cublas 13.1.0.3 'nvidia/*'
+    touch .deps/site/cuda.complete
+  fi
+}
+
+case "${1:-}" in
+  '' | --cuda) ;;
+  *) echo "usage: tools/setup.sh [--cuda]" >&2; exit 2 ;;
+esac
+install_packages
+python_environment
+libtorch "${1:-}"
+say "ready"
