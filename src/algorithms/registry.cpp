@@ -19,10 +19,8 @@ std::unique_ptr<Algorithm> make_algorithm(const std::string& name, const std::st
     if (info.name == name) return info.make();
     names.push_back(info.name);
   }
-  const std::string close = nearest(name, names);
   throw ConfigError(concat(place, ": key 'algorithm.name' cannot be '", name,
-                           "'; allowed: one of: ", join(names),
-                           close.empty() ? "" : "; did you mean '" + close + "'?"));
+                           "'; allowed: one of: ", join(names), suggestion(nearest(name, names))));
 }
 
 void declare_weighting(OptionSet& options, Weighting& weighting) {

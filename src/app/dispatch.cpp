@@ -21,6 +21,8 @@ constexpr const char* kUsage =
     "       fedhpc --version\n"
     "On several ranks: mpirun -n 4 fedhpc run CONFIG.ini\n";
 
+constexpr double kStartTimeout = 600;  // s
+
 }  // namespace
 
 int version_command() {
@@ -41,6 +43,8 @@ int dispatch(const Arguments& arguments, const std::string& command_line) {
                        arguments.end());
   if (command == "run") return run_command(rest, command_line);
   if (command == "plan") return plan_command(rest);
+  // The small commands speak once, whatever the number of ranks.
+  if (world_communicator(kStartTimeout)->rank() != 0) return 0;
   if (command == "list") return list_command(rest);
   if (command == "help" && !rest.empty()) return help_command(rest);
   if (command == "export") return export_command(rest);
@@ -51,9 +55,8 @@ int dispatch(const Arguments& arguments, const std::string& command_line) {
   }
   if (command.empty()) throw ConfigError("no command given; 'fedhpc help' shows how to use it");
   const std::vector<std::string> commands = {"run", "plan", "list", "help", "export", "--version"};
-  const std::string close = nearest(command, commands);
   throw ConfigError(concat("unknown command '", command, "'; allowed: ", join(commands),
-                           close.empty() ? "" : "; did you mean '" + close + "'?"));
+                           suggestion(nearest(command, commands))));
 }
 
 }  // namespace fedhpc

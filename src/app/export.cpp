@@ -13,21 +13,16 @@ namespace fedhpc {
 namespace {
 
 h5::Handle open_results(const std::string& path) {
-  if (!std::filesystem::is_regular_file(path)) {
-    throw DataError(concat("'", path, "' is not a file; give a result file RUN.h5"));
-  }
   h5::Handle file;
   try {
-    file = h5::open_file(path, h5::Mode::Read);
-  } catch (const Error&) {
-    try {
-      file = h5::open_file(path, h5::Mode::ReadSwmr);  // a run still writes it, or was killed
-    } catch (const Error& error) {
-      throw DataError(concat("'", path, "' cannot be read: ", error.what()));
-    }
+    file = h5::open_input(path);
+  } catch (const Error& error) {
+    throw DataError(
+        concat("'", path, "' cannot be read: ", error.what(), "; give a result file RUN.h5"));
   }
   if (!h5::exists(file, "/rounds/round") || !h5::exists(file, "/clients/train_samples")) {
-    throw DataError(concat("'", path, "' is not a result file of fedhpc"));
+    throw DataError(
+        concat("'", path, "' is not a result file of fedhpc; give RUN.h5 as fedhpc run wrote it"));
   }
   return file;
 }
@@ -52,14 +47,16 @@ void write_csv(const std::filesystem::path& path, const std::vector<std::string>
 
 int export_command(const Arguments& arguments) {
   if (arguments.size() != 3 || arguments[1] != "--csv") {
-    throw ConfigError("usage: fedhpc export RUN.h5 --csv DIR");
+    throw ConfigError(concat("fedhpc export got '", join(arguments, " "),
+                             "'; allowed: fedhpc export RUN.h5 --csv DIR"));
   }
   const h5::Handle file = open_results(arguments[0]);
   const std::filesystem::path folder = arguments[2];
   std::error_code failed;
   std::filesystem::create_directories(folder, failed);
   if (failed) {
-    throw ConfigError(concat("folder '", folder.string(), "' cannot be made: ", failed.message()));
+    throw ConfigError(concat("folder '", folder.string(), "' cannot be made: ", failed.message(),
+                             "; give another --csv DIR"));
   }
 
   // /rounds/round is the commit record: what stands behind it is complete.

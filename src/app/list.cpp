@@ -75,7 +75,9 @@ int list_command(const Arguments& arguments) {
   }
   const std::string given =
       arguments.empty() ? std::string("nothing") : concat("'", join(arguments, " "), "'");
-  throw ConfigError(concat("fedhpc list got ", given, "; allowed: one of: ", join(names)));
+  throw ConfigError(
+      concat("fedhpc list got ", given, "; allowed: one of: ", join(names),
+             suggestion(arguments.size() == 1 ? nearest(arguments.front(), names) : "")));
 }
 
 int help_command(const Arguments& arguments) {
@@ -101,10 +103,9 @@ int help_command(const Arguments& arguments) {
   const std::vector<std::string> keys = print_matching_keys(name);
   if (keys.empty()) return 0;
   known.insert(known.end(), keys.begin(), keys.end());
-  const std::string close = nearest(name, known);
-  throw ConfigError(concat(
-      "no help on '", name, "'",
-      close.empty() ? "; 'fedhpc help keys' lists all keys" : "; did you mean '" + close + "'?"));
+  throw ConfigError(
+      concat("no help on '", name, "'",
+             suggestion(likely_key(name, known), "; 'fedhpc help keys' lists all keys")));
 }
 
 }  // namespace fedhpc

@@ -1,4 +1,7 @@
+#include <cctype>
 #include <cstdio>
+
+#include <ATen/core/Tensor.h>
 
 #include "fedhpc/app/commands.hpp"
 #include "fedhpc/comm/session.hpp"
@@ -9,9 +12,14 @@ namespace {
 
 constexpr int kRefused = 2;  // found before the first round: nothing was written
 
-/// The same on every rank: rank 0 speaks for all.
-int refuse(const fedhpc::Session& session, const char* message) {
-  if (session.rank() == 0) std::fprintf(stderr, "fedhpc: error: %s\n", message);
+/// The same on every rank: rank 0 speaks for all, in one line even where a value quoted holds
+/// several.
+int refuse(const fedhpc::Session& session, std::string message) {
+  if (session.rank() != 0) return kRefused;
+  for (char& letter : message) {
+    if (std::iscntrl(static_cast<unsigned char>(letter)) != 0) letter = ' ';
+  }
+  std::fprintf(stderr, "fedhpc: error: %s\n", message.c_str());
   return kRefused;
 }
 
@@ -26,6 +34,8 @@ int main(int argc, char** argv) {
     return refuse(session, error.what());
   } catch (const fedhpc::DataError& error) {
     return refuse(session, error.what());
+  } catch (const c10::Error& error) {
+    session.abort(error.what_without_backtrace());
   } catch (const std::exception& error) {
     session.abort(error.what());
   }

@@ -29,7 +29,7 @@ int run_command(const Arguments& arguments, const std::string& command_line) {
   std::unique_ptr<Config> config;
   together(*comm, [&] {
     config = read_configuration(arguments, "run");
-    if (comm->rank() == 0) check_output(*config);
+    if (comm->rank() == 0) check_output(*config, arguments.front());
   });
   comm = world_communicator(config->run.collective_timeout);
 
@@ -51,11 +51,10 @@ int run_command(const Arguments& arguments, const std::string& command_line) {
       recorder.record(report);
       if (!speaks) return;
       progress.show(report);
-      warn_once(warned_loss,
-                report.metrics.participants > 0 && std::isinf(report.metrics.train_loss),
+      warn_once(warned_loss, std::isinf(report.metrics.train_loss),
                 concat("the training loss is infinite since round ", report.round,
                        "; train.lr may be too large"));
-      warn_once(warned_loss, std::isnan(report.metrics.train_loss),
+      warn_once(warned_loss, report.train_samples > 0 && std::isnan(report.metrics.train_loss),
                 concat("the training loss is not a number since round ", report.round,
                        "; train.lr may be too large"));
     });

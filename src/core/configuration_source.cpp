@@ -1,5 +1,7 @@
 #include "fedhpc/core/configuration_source.hpp"
 
+#include <cerrno>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -44,9 +46,15 @@ std::vector<Assignment> parse_ini(const std::string& text, const std::string& na
   for (std::string line; std::getline(stream, line);) {
     ++number;
     const std::string place = concat(name, ":", number);
+    if (number == 1 && line.starts_with("\xEF\xBB\xBF")) line.erase(0, 3);  // some editors' mark
     const std::string content = without_comment(line);
     if (content.empty()) continue;
-    if (content.front() == '[' && content.back() == ']') {
+    if (content.front() == '[') {
+      const auto inside = content.find_first_not_of(" \t", 1);
+      if (content.back() != ']' || inside == content.size() - 1) {
+        throw ConfigError(
+            concat(place, ": '", content, "' is not of the form key = value or [section]"));
+      }
       section = content;
       continue;
     }
@@ -63,6 +71,9 @@ std::vector<Assignment> parse_ini(const std::string& text, const std::string& na
     }
     require(parsed.options.size() == 1, "one line of an INI file is one option");
     const po::option& option = parsed.options.front();
+    if (option.string_key.ends_with('.')) {
+      throw ConfigError(concat(place, ": '", content, "' is not of the form key = value"));
+    }
     refuse_twice(seen, option.string_key, place);
     assignments.push_back({option.string_key,
                            option.value.empty() ? "" : option.value.front(),
@@ -72,13 +83,20 @@ std::vector<Assignment> parse_ini(const std::string& text, const std::string& na
 }
 
 std::vector<Assignment> read_ini(const std::string& path) {
+  errno = 0;
   std::ifstream stream(path);
-  if (!stream || std::filesystem::is_directory(path)) {
-    throw ConfigError(
-        concat("configuration file '", path, "' cannot be read; give the path of an INI file"));
+  const bool folder = std::filesystem::is_directory(path);
+  if (!stream || folder) {
+    throw ConfigError(concat("configuration file '", path,
+                             "' cannot be read: ", folder ? "it is a folder" : std::strerror(errno),
+                             "; give the path of an INI file"));
   }
   std::ostringstream text;
   text << stream.rdbuf();
+  if (text.str().find('\0') != std::string::npos) {
+    throw ConfigError(
+        concat("configuration file '", path, "' is not text; give the path of an INI file"));
+  }
   return parse_ini(text.str(), path);
 }
 

@@ -162,6 +162,7 @@ void OptionSet::add_choice(std::string key, std::string& value, std::vector<std:
   insert({.key = std::move(key),
           .help = std::move(help),
           .allowed = allowed,
+          .choices = choices,
           .parse =
               [&value, choices](const std::string& text) {
                 if (std::find(choices.begin(), choices.end(), text) == choices.end()) {
@@ -202,10 +203,9 @@ void OptionSet::assign(const std::string& key, const std::string& text, const Or
   if (!contains(key)) {
     std::vector<std::string> keys;
     for (const Entry& entry : entries_) keys.push_back(entry.key);
-    const std::string close = nearest(key, keys);
-    throw ConfigError(concat(
-        origin.place, ": unknown key '", key, "' (value '", text, "')",
-        close.empty() ? "; 'fedhpc help keys' lists all keys" : "; did you mean '" + close + "'?"));
+    throw ConfigError(
+        concat(origin.place, ": unknown key '", key, "' (value '", text, "')",
+               suggestion(likely_key(key, keys), "; 'fedhpc help keys' lists all keys")));
   }
   Entry& entry = find(key);
   if (text.empty()) {
@@ -216,8 +216,8 @@ void OptionSet::assign(const std::string& key, const std::string& text, const Or
   try {
     entry.parse(text);
   } catch (const std::invalid_argument&) {
-    throw ConfigError(
-        concat(origin.place, ": key '", key, "' cannot be '", text, "'; allowed: ", entry.allowed));
+    throw ConfigError(concat(origin.place, ": key '", key, "' cannot be '", text, "'; allowed: ",
+                             entry.allowed, suggestion(nearest(text, entry.choices))));
   }
   entry.origin = origin;
 }
@@ -269,6 +269,24 @@ std::string nearest(std::string_view word, const std::vector<std::string>& candi
     }
   }
   return best;
+}
+
+std::string likely_key(std::string_view key, const std::vector<std::string>& keys) {
+  const auto name_of = [](std::string_view whole) { return whole.substr(whole.find('.') + 1); };
+  const std::string close = nearest(key, keys);
+  if (close.starts_with(key) || (!close.empty() && name_of(close) == name_of(key))) return close;
+  std::string begun;
+  std::string elsewhere;
+  for (const std::string& candidate : keys) {
+    if (begun.empty() && !key.empty() && candidate.starts_with(key)) begun = candidate;
+    if (elsewhere.empty() && name_of(candidate) == name_of(key)) elsewhere = candidate;
+  }
+  if (!elsewhere.empty()) return elsewhere;
+  return begun.empty() ? close : begun;
+}
+
+std::string suggestion(const std::string& close, const std::string& otherwise) {
+  return close.empty() ? otherwise : "; did you mean '" + close + "'?";
 }
 
 std::string join(const std::vector<std::string>& words, std::string_view separator) {

@@ -8,6 +8,7 @@ namespace {
 
 constexpr std::int64_t kOne = 1;
 constexpr std::int64_t kZero = 0;
+constexpr std::int64_t kLargest = (std::int64_t{1} << 31) - 1;  // products fit into 64 bits
 
 const Names<PartitionRule>& partition_names() {
   static const Names<PartitionRule> names = {
@@ -42,7 +43,7 @@ void declare_partition(DataOptions& data, OptionSet& options) {
               "Which samples a client holds; 'fedhpc list partitioners' explains");
   options.add("data.partition_file", data.partition_file,
               "HDF5 file with the partition of data.partition=file, e.g. a result file");
-  options.add("data.clients", data.clients, at_least(kOne),
+  options.add("data.clients", data.clients, between(kOne, kLargest),
               "Number of clients; with data.partition=file the file's");
   options.add("data.alpha", data.alpha, above(0.0),
               "Concentration of data.partition=dirichlet; large is close to iid");
@@ -67,10 +68,12 @@ void declare_partition(DataOptions& data, OptionSet& options) {
 }
 
 void declare_generators(DataOptions& data, OptionSet& options) {
-  options.add("data.samples_per_client", data.samples_per_client, at_least(kOne),
+  options.add("data.samples_per_client", data.samples_per_client, between(kOne, kLargest),
               "Samples generated per client by glyphs and synthetic");
-  options.add("data.features", data.features, at_least(kOne), "Features of a synthetic sample");
-  options.add("data.classes", data.classes, at_least(std::int64_t{2}), "Classes of synthetic");
+  options.add("data.features", data.features, between(kOne, kLargest),
+              "Features of a synthetic sample");
+  options.add("data.classes", data.classes, between(std::int64_t{2}, kLargest),
+              "Classes of synthetic");
   options.add("data.synthetic_alpha", data.synthetic_alpha, at_least(0.0),
               "Synthetic(alpha, beta): how much the clients' models differ");
   options.add("data.synthetic_beta", data.synthetic_beta, at_least(0.0),

@@ -61,12 +61,25 @@ void check_agreement(const Partition& partition, const std::string& path,
   if (lowest < 0) throw DataError(concat(place, "edge ", lowest, ", expected 0 or above"));
 }
 
+/// What `read` returns for the open file and the prefix of its data sets; HDF5's complaints (no
+/// such file, not HDF5, a data set that is missing) become DataErrors.
+template <typename Read>
+auto read_checked(const std::string& path, const Read& read) {
+  try {
+    const h5::Handle file = h5::open_input(path);
+    return read(file, std::string(h5::exists(file, "partition") ? "partition/" : ""));
+  } catch (const DataError&) {
+    throw;
+  } catch (const Error& error) {
+    throw DataError(concat("partition file '", path, "' cannot be read: ", error.what(),
+                           "; give a result file written with run.save=partition"));
+  }
+}
+
 }  // namespace
 
 Partition read_partition(const std::string& path, std::int64_t num_samples) {
-  try {
-    const h5::Handle file = h5::open_file(path, h5::Mode::Read);
-    const std::string prefix = h5::exists(file, "partition") ? "partition/" : "";
+  return read_checked(path, [&](const h5::Handle& file, const std::string& prefix) {
     Partition partition;
     partition.train = read_lists(file, path, prefix + "train", num_samples);
     partition.test = read_lists(file, path, prefix + "test", num_samples);
@@ -75,11 +88,16 @@ Partition read_partition(const std::string& path, std::int64_t num_samples) {
     }
     check_agreement(partition, path, prefix);
     return partition;
-  } catch (const DataError&) {
-    throw;
-  } catch (const Error& error) {  // HDF5's own: no such file, not HDF5, a data set that is missing
-    throw DataError(concat("partition file '", path, "': ", error.what()));
-  }
+  });
+}
+
+std::int64_t clients_in_partition_file(const std::string& path) {
+  return read_checked(path, [](const h5::Handle& file, const std::string& prefix) {
+    const std::vector<hsize_t> shape =
+        h5::shape_of(h5::open_dataset(file, prefix + "train_offsets"));
+    return shape.empty() ? 1
+                         : std::max<std::int64_t>(static_cast<std::int64_t>(shape.front()) - 1, 1);
+  });
 }
 
 void write_partition(const h5::Handle& location, const Partition& partition) {

@@ -1,5 +1,9 @@
 #include "fedhpc/engine/experiment.hpp"
 
+#include <algorithm>
+#include <new>
+#include <stdexcept>
+
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
 
@@ -49,12 +53,56 @@ std::vector<Score> gather_scores(Communicator& comm, const std::vector<Score>& m
   return scores;
 }
 
+/// Throws ConfigError for a request that leaves clients without samples by its sizes alone. (A
+/// client left empty by a draw or by a file is no error: it never trains.)
+void check_sizes(const DataOptions& data, const Dataset& dataset, const Partition& partition) {
+  const std::int64_t samples =
+      dataset.num_train() + (data.split == DataSplit::Client ? dataset.num_test() : 0);
+  if (data.partition != PartitionRule::File && data.clients > samples) {
+    throw ConfigError(concat("data.clients = ", data.clients, " is more than the ", samples,
+                             " samples of ", data.name,
+                             "; allowed: at most one client per sample"));
+  }
+  if (partition.train.samples.empty()) {
+    throw ConfigError(
+        data.partition == PartitionRule::File
+            ? concat("data.partition_file = ", data.partition_file,
+                     " gives no client a training sample; give another file")
+            : concat(
+                  "data.train_fraction = ", data.train_fraction,
+                  " leaves no client a training sample; raise it, or give clients more samples"));
+  }
+}
+
+/// Calls `build`; memory that is not there becomes a ConfigError with `what` was being made.
+void within_memory(const std::string& what, const std::function<void()>& build) {
+  const auto refuse = [&] { return ConfigError(concat(what, " does not fit into memory")); };
+  try {
+    build();
+  } catch (const std::bad_alloc&) {
+    throw refuse();
+  } catch (const std::length_error&) {
+    throw refuse();
+  } catch (const c10::Error& error) {
+    if (std::string(error.what_without_backtrace()).find("allocate memory") == std::string::npos) {
+      throw;
+    }
+    throw refuse();
+  }
+}
+
 }  // namespace
 
 Experiment::Experiment(Config& config, Communicator& comm)
     : config_(config), comm_(comm), type_(scalar_type(config.run.dtype)), personal_(0) {
-  together(comm_, [this] { open_data(); });
-  together(comm_, [this] { open_model(); });
+  together(comm_, [this] {
+    within_memory(concat("the data of data.name = ", config_.data.name,
+                         " with data.clients = ", config_.data.clients),
+                  [this] { open_data(); });
+  });
+  together(comm_, [this] {
+    within_memory(concat("the model model.name = ", config_.model.name), [this] { open_model(); });
+  });
   trainer_ = std::make_unique<LocalTrainer>(*model_, *shard_, config_.train,
                                             static_cast<std::uint64_t>(config_.run.seed));
   evaluator_ = std::make_unique<Evaluator>(*model_, type_);
@@ -68,8 +116,13 @@ Experiment::Experiment(Config& config, Communicator& comm)
 }
 
 void Experiment::open_data() {
-  dataset_ = open_dataset(config_.data);
-  partition_ = make_partition(config_.data, *dataset_);
+  DataOptions& data = config_.data;
+  if (data.partition == PartitionRule::File && !data.partition_file.empty()) {
+    data.clients = clients_in_partition_file(data.partition_file);
+  }
+  dataset_ = open_dataset(data);
+  partition_ = make_partition(data, *dataset_);
+  check_sizes(data, *dataset_, partition_);
   edges_ =
       edges_of_clients(partition_.clients(), config_.topology.edges, partition_.edge_of_client);
   const ClientRange mine = clients_of_rank(partition_.clients(), comm_.rank(), comm_.size());
@@ -153,6 +206,7 @@ void Experiment::total(const Round& round, RoundReport& report) {
   }
   comm_.sum_(sums);
   RoundMetrics& metrics = report.metrics;
+  report.train_samples = values[1];
   if (values[1] > 0) metrics.train_loss = values[0] / values[1];
   metrics.participants = static_cast<double>(round.cohort().size());
   metrics.bytes_up_client_cloud = values[2 + ledger_index(Link::ClientCloud, Direction::Up)];
@@ -178,9 +232,10 @@ std::int64_t Experiment::memory_bytes() const {
   const auto value = static_cast<std::int64_t>(c10::elementSize(type_));
   // In hand per client: the row received, the row trained, their difference. Beside them: the
   // global, initial and last evaluated model, and the mean's accumulator in float64.
+  const std::int64_t in_hand = std::min(block_width_, std::max<std::int64_t>(shard_->clients(), 1));
   return shard_->memory_bytes() + (server_shard_ ? server_shard_->memory_bytes() : 0) +
-         3 * block_width_ * width * value + 3 * width * value + 8 * (width + 1) +
-         trainer_->workspace_bytes(block_width_);
+         3 * in_hand * width * value + 3 * width * value + 8 * (width + 1) +
+         trainer_->workspace_bytes(in_hand, type_);
 }
 
 }  // namespace fedhpc

@@ -19,7 +19,7 @@ std::vector<NamedTensor> parameters_of(const Rows& row) {
 Rows read_initial_model(const std::string& path, const LayoutPtr& layout, at::ScalarType type) {
   std::vector<NamedTensor> found;
   try {
-    const h5::Handle file = h5::open_file(path, h5::Mode::Read);
+    const h5::Handle file = h5::open_input(path);
     const bool initial = h5::exists(file, "/model/init/global");
     if (!initial && !h5::exists(file, "/model/global")) {
       throw DataError(concat("model.init_file '", path,
@@ -29,7 +29,8 @@ Rows read_initial_model(const std::string& path, const LayoutPtr& layout, at::Sc
   } catch (const DataError&) {
     throw;
   } catch (const Error& error) {
-    throw DataError(concat("model.init_file '", path, "' cannot be read: ", error.what()));
+    throw DataError(concat("model.init_file '", path, "' cannot be read: ", error.what(),
+                           "; give a result file RUN.h5"));
   }
 
   Tensor row = at::empty({1, layout->size()}, at::kDouble);

@@ -19,7 +19,7 @@ std::vector<Series> series_of_run() {
 
 }  // namespace
 
-void check_output(const Config& config) {
+void check_output(const Config& config, const std::string& configuration) {
   namespace fs = std::filesystem;
   const std::string& output = config.run.output;
   const std::string place = config.options().origin("run.output").level == Level::Default
@@ -39,7 +39,11 @@ void check_output(const Config& config) {
   if (access(present ? output.c_str() : folder.c_str(), W_OK) != 0) {
     refuse("no permission to write there");
   }
-  for (const std::string& input : {config.model.init_file, config.data.partition_file}) {
+  if (present && is_locked(output)) {
+    refuse("another run is writing it or another program has it open; give another name");
+  }
+  for (const std::string& input :
+       {configuration, config.model.init_file, config.data.partition_file}) {
     if (!input.empty() && present && fs::equivalent(input, output, ignored)) {
       refuse("this run reads that file; give another name");
     }
@@ -69,8 +73,8 @@ Recorder::Recorder(const Experiment& experiment, Communicator& comm,
       writer_->declare_model(initial);
       writer_->start();
     } catch (const Error& error) {
-      throw ConfigError(
-          concat("run.output '", config.run.output, "' cannot be written: ", error.what()));
+      throw ConfigError(concat("run.output '", config.run.output,
+                               "' cannot be written: ", error.what(), "; give another path"));
     }
   });
 }

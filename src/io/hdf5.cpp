@@ -1,6 +1,8 @@
 #include "fedhpc/io/hdf5.hpp"
 
 #include <algorithm>
+#include <filesystem>
+#include <unistd.h>
 
 namespace fedhpc::h5 {
 
@@ -18,6 +20,13 @@ std::string reason() {
       },
       &text);
   H5Eclear2(H5E_DEFAULT);
+  // Of the system's refusals HDF5 lists every argument; the reason among them is what a person
+  // needs.
+  const std::string mark = "error message = '";
+  if (const auto begin = text.find(mark); begin != std::string::npos) {
+    text = text.substr(begin + mark.size());
+    text = text.substr(0, text.find('\''));
+  }
   return text.empty() ? "unknown reason" : text;
 }
 
@@ -109,6 +118,21 @@ Handle open_file(const std::string& path, Mode mode) {
   if (mode == Mode::ReadSwmr) flags = H5F_ACC_RDONLY | H5F_ACC_SWMR_READ;
   if (mode == Mode::ReadWrite) flags = H5F_ACC_RDWR;
   return own(H5Fopen(path.c_str(), flags, access.id()), H5Fclose, "cannot open '" + path + "'");
+}
+
+Handle open_input(const std::string& path) {
+  silence();
+  std::error_code failed;
+  const auto kind = std::filesystem::status(path, failed).type();
+  if (kind == std::filesystem::file_type::not_found) throw Error("there is no such file");
+  if (kind != std::filesystem::file_type::regular) throw Error("it is not a file");
+  if (access(path.c_str(), R_OK) != 0) throw Error("no permission to read it");
+  if (H5Fis_hdf5(path.c_str()) <= 0) throw Error("it is not an HDF5 file");
+  try {
+    return open_file(path, Mode::Read);
+  } catch (const Error&) {
+    return open_file(path, Mode::ReadSwmr);
+  }
 }
 
 bool exists(const Handle& location, const std::string& path) {

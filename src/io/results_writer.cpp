@@ -119,6 +119,7 @@ void ResultsWriter::start() {
   if (H5Fstart_swmr_write(file_.id()) < 0) {
     throw Error(concat("HDF5: '", path_, "' cannot be opened to readers while it is written"));
   }
+  lock_ = FileLock(path_);
 }
 
 void ResultsWriter::append_client_accuracy(std::int64_t round, const std::vector<float>& accuracy,

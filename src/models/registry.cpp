@@ -34,7 +34,14 @@ std::unique_ptr<Model> make_mlr(const ModelOptions&, const std::vector<std::int6
 
 std::unique_ptr<Model> make_dnn(const ModelOptions& options, const std::vector<std::int64_t>& shape,
                                 std::int64_t classes) {
+  constexpr std::int64_t kWidest = std::int64_t{1} << 24;
   std::vector<std::int64_t> outputs = options.hidden;
+  for (const std::int64_t width : outputs) {
+    if (width > kWidest) {
+      throw ConfigError(
+          concat("model.hidden = ", width, " is too wide; allowed: at most ", kWidest));
+    }
+  }
   outputs.push_back(classes);
   return fully_connected(shape, std::move(outputs));
 }

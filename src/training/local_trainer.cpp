@@ -35,8 +35,8 @@ std::int64_t LocalTrainer::batch_capacity() const {
   return options_.batch_size == 0 ? largest : std::min(options_.batch_size, largest);
 }
 
-std::int64_t LocalTrainer::workspace_bytes(std::int64_t clients) const {
-  return model_.make_activations(clients, batch_capacity(), at::kFloat, Use::Training).bytes();
+std::int64_t LocalTrainer::workspace_bytes(std::int64_t clients, at::ScalarType type) const {
+  return model_.make_activations(clients, batch_capacity(), type, Use::Training).bytes();
 }
 
 void LocalTrainer::reserve(std::int64_t clients, at::ScalarType type) {

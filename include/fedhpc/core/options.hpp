@@ -55,9 +55,10 @@ using Names = std::vector<std::pair<std::string_view, E>>;
 class OptionSet {
  public:
   struct Entry {
-    std::string key;      ///< "section.name"
-    std::string help;     ///< one sentence
-    std::string allowed;  ///< "a number above 0", "one of: a, b"
+    std::string key;                        ///< "section.name"
+    std::string help;                       ///< one sentence
+    std::string allowed;                    ///< "a number above 0", "one of: a, b"
+    std::vector<std::string> choices = {};  ///< the names allowed, where they are a closed list
     std::string default_text = {};
     std::function<void(const std::string&)>
         parse;  ///< throws std::invalid_argument when not allowed
@@ -111,6 +112,13 @@ class OptionSet {
 /// is close enough to be a likely slip.
 std::string nearest(std::string_view word, const std::vector<std::string>& candidates);
 
+/// The key a person most likely meant by `key`: one letter off, begun but not finished, in another
+/// section, or else the nearest; "" when nothing is alike.
+std::string likely_key(std::string_view key, const std::vector<std::string>& keys);
+
+/// "; did you mean 'close'?", or `otherwise` when `close` is empty.
+std::string suggestion(const std::string& close, const std::string& otherwise = "");
+
 /// "a, b, c".
 std::string join(const std::vector<std::string>& words, std::string_view separator = ", ");
 
@@ -122,6 +130,7 @@ void OptionSet::add(std::string key, E& value, Names<E> names, std::string help)
   entry.key = std::move(key);
   entry.help = std::move(help);
   entry.allowed = "one of: " + join(words);
+  entry.choices = words;
   entry.parse = [&value, names](const std::string& text) {
     for (const auto& [name, candidate] : names) {
       if (name == text) {

@@ -24,6 +24,7 @@ namespace fedhpc {
 struct RoundReport {
   std::int64_t round = 0;
   bool evaluated = false;
+  double train_samples = 0;  ///< processed in local steps; 0 when nobody drawn has any
   RoundMetrics metrics{};
   const std::vector<std::int64_t>* cohort = nullptr;
   const PersonalMetrics* personal = nullptr;

@@ -32,8 +32,9 @@ class Recorder {
   std::unique_ptr<ResultsWriter> writer_;  // rank 0 only
 };
 
-/// Throws ConfigError if `path` is no place for a result file: a missing folder, a folder itself,
-/// no permission, or a file this run reads.
-void check_output(const Config& config);
+/// Throws ConfigError if run.output is no place for a result file: a missing folder, a folder
+/// itself, no permission, a file this run reads (`configuration` is the path of one) or another run
+/// writes.
+void check_output(const Config& config, const std::string& configuration);
 
 }  // namespace fedhpc

@@ -53,6 +53,10 @@ enum class Mode { Read, ReadSwmr, ReadWrite, Create };
 /// HDF5's own reason in one line.
 Handle open_file(const std::string& path, Mode mode);
 
+/// Opens a file made elsewhere to read it: also one that a run still writes, or was writing when it
+/// was killed. Throws Error saying what the path is instead.
+Handle open_input(const std::string& path);
+
 bool exists(const Handle& location, const std::string& path);
 Handle create_group(const Handle& location, const std::string& path);  ///< parents are made too
 

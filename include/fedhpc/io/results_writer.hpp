@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "fedhpc/core/tensor.hpp"
+#include "fedhpc/io/file_lock.hpp"
 #include "fedhpc/io/hdf5.hpp"
 
 namespace fedhpc {
@@ -77,6 +78,7 @@ class ResultsWriter {
  private:
   std::string path_;
   h5::Handle file_;
+  FileLock lock_;  // while SWMR is on
   h5::Handle round_;
   std::vector<h5::Handle> series_;
   h5::Handle client_accuracy_;

@@ -36,7 +36,7 @@ class LocalTrainer {
                          std::int64_t pass);
 
   /// Bytes of activations and gradients between layers for C clients in hand.
-  std::int64_t workspace_bytes(std::int64_t clients) const;
+  std::int64_t workspace_bytes(std::int64_t clients, at::ScalarType type) const;
 
  private:
   std::int64_t batch_capacity() const;

@@ -1,0 +1,127 @@
+"""What the tests of the program share: starting it as a user does, and small data in MNIST's layout.
+
+Every test script here runs as
+
+    python3 X_test.py --fedhpc build/release/fedhpc [--mpiexec mpirun] [unittest arguments]
+"""
+
+import argparse
+import gzip
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+import numpy as np
+
+HANG = 60.0  # s, after which a command is given up as hung
+options = argparse.Namespace(fedhpc="fedhpc", mpiexec="mpirun")
+LAUNCHER_OPTIONS = ["--oversubscribe", "--bind-to", "none"]
+ENVIRONMENT = {
+    "OMP_NUM_THREADS": "1",
+    "OMPI_ALLOW_RUN_AS_ROOT": "1",
+    "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+    "OMPI_MCA_mpi_yield_when_idle": "1",
+}
+
+
+def main():
+    parser = argparse.ArgumentParser(add_help=False)
+    parser.add_argument("--fedhpc", required=True)
+    parser.add_argument("--mpiexec", default="mpirun")
+    _, rest = parser.parse_known_args(namespace=options)
+    options.fedhpc = str(Path(options.fedhpc).resolve())
+    unittest.main(argv=[sys.argv[0], *rest])
+
+
+def command(arguments, ranks=0):
+    """The program's command line; with ranks above 0 under the launcher."""
+    launcher = [options.mpiexec, *LAUNCHER_OPTIONS, "-n", str(ranks)] if ranks else []
+    return [*launcher, options.fedhpc, *map(str, arguments)]
+
+
+def environment(**changes):
+    """The environment of a command; a change to None removes a variable."""
+    merged = {**os.environ, **ENVIRONMENT, **changes}
+    return {name: value for name, value in merged.items() if value is not None}
+
+
+def start(*arguments, ranks=0, cwd=None, env=None, **popen):
+    return subprocess.Popen(command(arguments, ranks), cwd=cwd, text=True, start_new_session=True,
+                            stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                            env=environment(**(env or {})), **popen)
+
+
+def finish(process):
+    """Waits for a started command; kills it and fails the test when it hangs."""
+    try:
+        out, err = process.communicate(timeout=HANG)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        out, err = process.communicate()
+        raise AssertionError(f"hung for {HANG} s: {process.args}\n{out}\n{err}") from None
+    return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+
+
+def fedhpc(*arguments, **how):
+    """Runs the program to its end: exit code, stdout, stderr."""
+    return finish(start(*arguments, **how))
+
+
+def write_idx(path, values):
+    """An unsigned-byte idx file; packed when its name ends in .gz."""
+    header = bytes([0, 0, 8, values.ndim]) + np.array(values.shape, ">u4").tobytes()
+    data = header + values.astype(np.uint8).tobytes()
+    Path(path).write_bytes(gzip.compress(data, mtime=0) if str(path).endswith(".gz") else data)
+
+
+def read_idx(path):
+    raw = Path(path).read_bytes()
+    data = gzip.decompress(raw) if str(path).endswith(".gz") else raw
+    shape = np.frombuffer(data, ">u4", count=data[3], offset=4).astype(int)
+    return np.frombuffer(data, np.uint8, offset=4 + 4 * data[3]).reshape(shape)
+
+
+IDX_FILES = [f"{half}-{kind}-ubyte.gz" for half in ("train", "t10k")
+             for kind in ("images-idx3", "labels-idx1")]
+
+
+def write_mnist(folder, train=230, test=50, side=(6, 5), seed=7):
+    """Random images whose mean grey depends on the label, in MNIST's four files."""
+    rng = np.random.default_rng(seed)
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    for half, count in (("train", train), ("t10k", test)):
+        labels = rng.permutation(np.arange(count) % 10)
+        pattern = np.random.default_rng(0).integers(0, 160, (10, *side))
+        images = pattern[labels] + rng.integers(0, 96, (count, *side))
+        write_idx(folder / f"{half}-images-idx3-ubyte.gz", images)
+        write_idx(folder / f"{half}-labels-idx1-ubyte.gz", labels)
+    return folder
+
+
+class AppCase(unittest.TestCase):
+    """A test with a temporary folder and a folder of MNIST-like data."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.shared = Path(tempfile.mkdtemp(prefix="fedhpc_app_"))
+        cls.addClassCleanup(shutil.rmtree, cls.shared, ignore_errors=True)
+        cls.data = write_mnist(cls.shared / "data")
+
+    def setUp(self):
+        self.folder = Path(tempfile.mkdtemp(dir=self.shared))
+
+    def ini(self, text, name="config.ini"):
+        path = self.folder / name
+        path.write_text(text)
+        return path
+
+    def run_ok(self, *arguments, **how):
+        done = fedhpc(*arguments, cwd=how.pop("cwd", self.folder), **how)
+        self.assertEqual(done.returncode, 0, f"{done.args}\n{done.stdout}\n{done.stderr}")
+        return done

@@ -1,0 +1,321 @@
+"""What the program refuses: a table of inputs, each refused with exit code 2 and one line that names
+the key or file, the value and the remedy, before anything is written.
+"""
+
+import fcntl
+import gzip
+import os
+import shutil
+import unittest
+from pathlib import Path
+
+import h5py
+import numpy as np
+from app_support import IDX_FILES, AppCase, fedhpc, main, read_idx, write_idx
+
+BASE = """[run]
+rounds = 1
+progress = none
+[data]
+name = mnist
+dir = {data}
+clients = 4
+[model]
+name = dnn
+hidden = 5
+[train]
+block = 1
+"""
+
+# name: (arguments after `run base.ini`, words the message must hold)
+KEYS = {
+    "unknown key": (["--run.colour=red"], ["unknown key 'run.colour'", "red", "fedhpc help keys"]),
+    "misspelt key": (["--run.ronuds=5"], ["'run.ronuds'", "did you mean 'run.rounds'"]),
+    "prefix of a key": (["--train.batch=5"], ["'train.batch'", "did you mean 'train.batch_size'"]),
+    "key without section": (["--rounds=5"], ["'rounds'", "did you mean 'run.rounds'"]),
+    "key in another section": (["--data.hidden=5"], ["'data.hidden'", "did you mean 'model.hidden'"]),
+    "key of no method": (["--algorithm.mu=1"], ["unknown key 'algorithm.mu'"]),
+    "empty value": (["--train.lr="], ["train.lr", "empty value", "a number of at least 0"]),
+    "empty method": (["--algorithm.name="], ["algorithm.name", "fedavg"]),
+    "negative": (["--train.lr=-0.1"], ["train.lr", "-0.1", "a number of at least 0"]),
+    "too large": (["--topology.participation=1.5"], ["topology.participation", "1.5", "at most 1"]),
+    "zero participation": (["--topology.participation=0"], ["topology.participation", "'0'", "above 0"]),
+    "zero rounds": (["--run.rounds=0"], ["run.rounds", "'0'", "at least 1"]),
+    "zero block": (["--train.block=0"], ["train.block", "'0'", "auto"]),
+    "zero width": (["--model.hidden=0"], ["model.hidden", "'0'", "at least 1"]),
+    "no numbers": (["--model.hidden=a,b"], ["model.hidden", "'a,b'", "separated by commas"]),
+    "a comma too many": (["--model.hidden=5,"], ["model.hidden", "'5,'", "separated by commas"]),
+    "a model beyond memory": (["--model.hidden=100000000000"], ["model.hidden", "100000000000", "at most"]),
+    "rows beyond memory": (["--model.hidden=16000000,16000000"], ["dnn", "does not fit into memory"]),
+    "not a number": (["--train.lr=nan"], ["train.lr", "'nan'"]),
+    "infinite": (["--train.lr=inf"], ["train.lr", "'inf'"]),
+    "overflow": (["--train.lr=1e999"], ["train.lr", "'1e999'"]),
+    "a word for a number": (["--run.rounds=ten"], ["run.rounds", "'ten'", "a whole number"]),
+    "a fraction for a count": (["--run.rounds=2.5"], ["run.rounds", "'2.5'", "a whole number"]),
+    "unit behind a number": (["--run.rounds=5k"], ["run.rounds", "'5k'"]),
+    "unknown method": (["--algorithm.name=fedagv"], ["fedagv", "did you mean 'fedavg'"]),
+    "unknown model": (["--model.name=dnm"], ["model.name", "'dnm'", "mlr", "did you mean 'dnn'"]),
+    "unknown data": (["--data.name=minst"], ["data.name", "'minst'", "did you mean 'mnist'"]),
+    "unknown partition": (["--data.partition=dirichlt"], ["'dirichlt'", "did you mean 'dirichlet'"]),
+    "unknown thing to save": (["--run.save=init,parttion"], ["run.save", "'init,parttion'", "draws"]),
+    "line break in a value": (["--model.name=a\nb"], ["model.name", "a b"]),
+    "both steps and epochs": (["--train.local_steps=2", "--train.local_epochs=2"],
+                              ["train.local_steps = 2", "train.local_epochs = 2", "keep one"]),
+    "neither steps nor epochs": (["--train.local_steps=0", "--train.local_epochs=0"],
+                                 ["train.local_steps", "train.local_epochs", "above 0"]),
+    "key given twice": (["--run.seed=1", "--run.seed=2"], ["run.seed", "twice"]),
+    "positional junk": (["junk"], ["'junk'", "--section.key=value"]),
+    "key without value": (["--run.seed"], ["'--run.seed'", "--section.key=value"]),
+    "one dash": (["-run.seed=1"], ["'-run.seed=1'", "--section.key=value"]),
+    "more edges than clients": (["--topology.edges=5"], ["topology.edges = 5", "4 clients"]),
+    "more clients than samples": (["--data.clients=5000"], ["data.clients = 5000", "280 samples", "mnist"]),
+    "clients beyond all bounds": (["--data.clients=99999999999"], ["data.clients", "99999999999", "at most"]),
+    "counts per class impossible": (
+        ["--data.partition=labels", "--data.labels_per_client=2", "--data.train_per_class=90",
+         "--data.test_per_class=5"], ["data.train_per_class = 90", "mnist", "lower"]),
+    "train_per_class alone": (["--data.partition=labels", "--data.train_per_class=3"],
+                              ["data.train_per_class = 3", "data.test_per_class", "together"]),
+    "counts per class of no labels": (["--data.train_per_class=3", "--data.test_per_class=3"],
+                                      ["data.train_per_class", "data.partition = labels"]),
+    "too many labels": (["--data.partition=labels", "--data.labels_per_client=11"],
+                        ["data.labels_per_client = 11", "10 labels"]),
+    "dirichlet asks too much": (["--data.partition=dirichlet", "--data.min_samples=100"],
+                                ["data.min_samples = 100", "data.clients = 4", "lower"]),
+    "dirichlet finds nothing": (["--data.partition=dirichlet", "--data.min_samples=69", "--data.alpha=0.01"],
+                                ["data.alpha = 0.01", "at least 69", "lower"]),
+    "nobody trains": (["--data.train_fraction=0.0001"], ["data.train_fraction = 0.0001", "raise"]),
+    "no natural clients": (["--data.partition=natural"], ["natural", "mnist", "choose another"]),
+    "partition of no file": (["--data.partition=file"],
+                             ["data.partition = file", "data.partition_file"]),
+    "partition file of another rule": (["--data.partition_file=x.h5"], ["x.h5", "data.partition = file"]),
+    "half on real numbers": (["--data.name=synthetic", "--data.standardize=half"],
+                             ["data.standardize = half", "none or unit"]),
+    "no data folder": (["--data.dir=/nonexistent/folder"],
+                       ["/nonexistent/folder/mnist/train-images-idx3-ubyte", "data.dir", "fetch_data.py"]),
+    "output in no folder": (["--run.output=missing/run.h5"], ["run.output", "'missing/run.h5'", "'missing'"]),
+    "output is a folder": (["--run.output=."], ["run.output", "'.'", "folder"]),
+    "output is refused": (["--run.output=/proc/run.h5"], ["run.output", "'/proc/run.h5'"]),
+    "output is the configuration": (["--run.output=base.ini"], ["run.output", "'base.ini'", "another name"]),
+    "output is the initial model": (["--run.output=old.h5", "--model.init_file=old.h5"],
+                                    ["run.output", "'old.h5'", "another name"]),
+    "no initial model": (["--model.init_file=missing.h5"], ["model.init_file", "'missing.h5'", "no such file"]),
+    "initial model is a folder": (["--model.init_file=."], ["model.init_file", "'.'", "not a file"]),
+    "initial model is text": (["--model.init_file=base.ini"], ["model.init_file", "not an HDF5 file"]),
+    "no partition file": (["--data.partition=file", "--data.partition_file=missing.h5"],
+                          ["'missing.h5'", "no such file"]),
+    "corrupt partition file": (["--data.partition=file", "--data.partition_file=base.ini"],
+                               ["'base.ini'", "not an HDF5 file"]),
+    "partition file without partition": (["--data.partition=file", "--data.partition_file=old.h5"],
+                                         ["'old.h5'", "train_offsets"]),
+}
+ON_TWO_RANKS = ["misspelt key", "both steps and epochs", "more clients than samples", "no data folder",
+                "output in no folder", "initial model is text", "half on real numbers"]
+
+INI_FILES = {
+    "empty value": ("[run]\nseed =\n", ["bad.ini:2", "run.seed", "empty value"]),
+    "malformed line": ("[run]\nrounds 5\n", ["bad.ini:2", "'rounds 5'", "key = value"]),
+    "line without key": ("[run]\n= 5\n", ["bad.ini:2", "'= 5'", "key = value"]),
+    "open section": ("[run\nrounds = 5\n", ["bad.ini:1", "'[run'", "[section]"]),
+    "empty section": ("[]\nrounds = 5\n", ["bad.ini:1", "'[]'", "[section]"]),
+    "key outside any section": ("rounds = 5\n", ["bad.ini:1", "'rounds = 5'", "[section]"]),
+    "key given twice": ("[run]\nseed = 1\n[data]\n[run]\nseed = 2\n", ["bad.ini:5", "run.seed", "bad.ini:2"]),
+    "misspelt key": ("[run]\n\nronuds = 5\n", ["bad.ini:3", "run.ronuds", "did you mean 'run.rounds'"]),
+    "misspelt section": ("[modell]\nname = mlr\n", ["bad.ini:2", "modell.name", "model.name"]),
+    "out of range": ("[run]\nrounds = -1 # no\n", ["bad.ini:2", "run.rounds", "'-1'", "at least 1"]),
+    "unknown method": ("[algorithm]\nname = sgd\n", ["bad.ini:2", "algorithm.name", "'sgd'", "fedavg"]),
+    "both at one level": ("[train]\nlocal_steps = 1\nlocal_epochs = 1\n",
+                          ["bad.ini", "train.local_steps = 1", "train.local_epochs = 1"]),
+    "not text at all": (b"\x89HDF\r\n\x1a\n\x00\x00", ["'bad.ini'", "not text", "INI file"]),
+}
+
+COMMANDS = {
+    "nothing": ([], ["no command", "fedhpc help"]),
+    "unknown command": (["rum"], ["'rum'", "plan", "did you mean 'run'"]),
+    "run of nothing": (["run"], ["fedhpc run", "CONFIG.ini"]),
+    "run of a missing file": (["run", "missing.ini"], ["'missing.ini'", "No such file"]),
+    "run of a folder": (["run", "."], ["'.'", "folder", "INI file"]),
+    "plan of nothing": (["plan", "--json"], ["fedhpc plan", "CONFIG.ini"]),
+    "plan with a bad key": (["plan", "base.ini", "--run.round=1"], ["'run.round'", "'run.rounds'"]),
+    "list of nothing": (["list"], ["nothing", "algorithms, models, datasets, partitioners"]),
+    "list of unknown things": (["list", "algorithm"], ["'algorithm'", "did you mean 'algorithms'"]),
+    "list of two things": (["list", "models", "datasets"], ["'models datasets'", "partitioners"]),
+    "help on the unknown": (["help", "train.momentun_x"], ["'train.momentun_x'", "fedhpc help keys"]),
+    "help on a slip": (["help", "fedavgg"], ["'fedavgg'", "did you mean 'fedavg'"]),
+    "help on two": (["help", "mlr", "dnn"], ["fedhpc help NAME"]),
+    "export of nothing": (["export"], ["fedhpc export RUN.h5 --csv DIR"]),
+    "export without folder": (["export", "old.h5"], ["'old.h5'", "fedhpc export RUN.h5 --csv DIR"]),
+    "export of a missing file": (["export", "missing.h5", "--csv", "csv"], ["'missing.h5'", "no such file"]),
+    "export of text": (["export", "base.ini", "--csv", "csv"], ["'base.ini'", "not an HDF5 file"]),
+    "export of another HDF5 file": (["export", "old.h5", "--csv", "csv"], ["'old.h5'", "not a result file"]),
+}
+
+
+class BadInput(AppCase):
+    def setUp(self):
+        super().setUp()
+        os.chmod(self.folder, 0o755)
+        self.ini(BASE.format(data=self.data), "base.ini")
+        with h5py.File(self.folder / "old.h5", "w") as old:  # stands for an earlier result
+            old["x"] = np.arange(5)
+
+    def files(self):
+        return {path: path.read_bytes() for path in Path(self.folder).rglob("*") if path.is_file()}
+
+    def refused(self, arguments, words, ranks=0, env=None):
+        """Runs it and checks all that holds for every refusal."""
+        before = self.files()
+        done = fedhpc(*arguments, ranks=ranks, cwd=self.folder, env={"FEDHPC_DATA": None, **(env or {})})
+        self.assertEqual(done.returncode, 2, done.stderr)
+        lines = done.stderr.splitlines()
+        if ranks:  # the launcher adds lines of its own
+            lines = [line for line in lines if "fedhpc:" in line]
+        else:
+            self.assertEqual(done.stdout, "")
+        self.assertEqual(len(lines), 1, done.stderr)
+        self.assertTrue(lines[0].startswith("fedhpc: error: "), lines[0])
+        for word in words:
+            self.assertIn(word, lines[0])
+        self.assertEqual(self.files(), before, "nothing is written")
+
+    def test_keys(self):
+        for name, (arguments, words) in KEYS.items():
+            with self.subTest(name):
+                self.refused(["run", "base.ini", *arguments], words)
+
+    def test_keys_on_two_ranks(self):
+        for name in ON_TWO_RANKS:
+            with self.subTest(name):
+                arguments, words = KEYS[name]
+                self.refused(["run", "base.ini", *arguments], words, ranks=2)
+        with self.subTest("unknown command"):
+            self.refused(["rum"], ["'rum'"], ranks=2)
+
+    def test_an_existing_result_stays(self):
+        for name in ("zero rounds", "more edges than clients", "no data folder", "initial model is text"):
+            with self.subTest(name):
+                arguments, words = KEYS[name]
+                self.refused(["run", "base.ini", "--run.output=old.h5", *arguments], words)
+
+    def test_ini_files(self):
+        for name, (text, words) in INI_FILES.items():
+            with self.subTest(name):
+                (self.folder / "bad.ini").write_bytes(text if isinstance(text, bytes) else text.encode())
+                self.refused(["run", "bad.ini"], words)
+
+    def test_commands(self):
+        for name, (arguments, words) in COMMANDS.items():
+            with self.subTest(name):
+                self.refused(arguments, words)
+
+    def test_no_place_for_data(self):
+        (self.folder / "bare.ini").write_text("[data]\nname = mnist\n")
+        self.refused(["run", "bare.ini"], ["data.dir", "FEDHPC_DATA", "mnist"])
+        self.refused(["run", "bare.ini"], ["/nowhere", "data.dir"], env={"FEDHPC_DATA": "/nowhere"})
+
+    def test_device(self):
+        if "no nccl" not in fedhpc("--version").stdout:
+            self.skipTest("this build has CUDA")
+        self.refused(["run", "base.ini", "--run.device=cuda"], ["run.device", "'cuda'", "auto, cpu"])
+
+    @unittest.skipIf(os.geteuid() == 0, "root may write anywhere")
+    def test_no_permission(self):
+        os.chmod(self.folder, 0o555)
+        self.refused(["run", "base.ini"], ["run.output", "permission"])
+
+    def test_output_of_a_running_run(self):
+        """The file another run is writing is neither truncated nor shared."""
+        with open(self.folder / "old.h5") as held:
+            fcntl.flock(held, fcntl.LOCK_SH)
+            self.refused(["run", "base.ini", "--run.output=old.h5"], ["run.output", "another run"])
+
+    def data_with(self, name, change):
+        """A copy of the data in which one file's unpacked bytes are changed."""
+        folder = self.folder / "data"
+        shutil.copytree(self.data, folder, dirs_exist_ok=True)
+        change(folder / name)
+        return ["run", "base.ini", f"--data.dir={folder}"]
+
+    def test_data_files(self):
+        images, labels = IDX_FILES[:2]
+
+        def unpacked(edit):
+            def change(path):
+                path.write_bytes(gzip.compress(bytes(edit(bytearray(gzip.decompress(path.read_bytes()))))))
+            return change
+
+        def put(offset, value):
+            def edit(data):
+                data[offset] = value
+                return data
+            return unpacked(edit)
+
+        changes = {
+            "missing file": (images, Path.unlink, [images[:-3], "fetch_data.py"]),
+            "truncated archive": (images, lambda p: p.write_bytes(p.read_bytes()[:-900]), [images, "truncated"]),
+            "corrupt archive": (images, lambda p: p.write_bytes(b"\x1f\x8b" + b"\xff" * 50), [images, "corrupt"]),
+            "empty file": (images, lambda p: p.write_bytes(b""), [images, "truncated"]),
+            "wrong magic": (images, put(0, 7), [images, "offset 0", "7"]),
+            "other element type": (images, put(2, 13), [images, "offset 2", "13"]),
+            "other dimensions": (labels, put(3, 3), [labels, "offset 3", "expected 1"]),
+            "short data": (images, unpacked(lambda data: data[:-1]), [images, "the end of the file"]),
+            "long data": (labels, unpacked(lambda data: data + b"\0"), [labels, "trailing"]),
+            "a label too large": (labels, put(8 + 5, 10), [labels, "label 10", "0 to 9"]),
+            "fewer labels than images": (labels, lambda p: write_idx(p, read_idx(p)[:-1]),
+                                         [labels, "229 labels", "230"]),
+            "halves of two sizes": ("t10k-images-idx3-ubyte.gz", lambda p: write_idx(p, read_idx(p)[:, 1:]),
+                                    ["t10k", "5 x 5", "6 x 5"]),
+        }
+        for name, (file, change, words) in changes.items():
+            with self.subTest(name):
+                self.refused(self.data_with(file, change), words)
+
+    def test_partition_files(self):
+        good = {"train_offsets": [0, 2, 4], "train_samples": [0, 1, 2, 3],
+                "test_offsets": [0, 1, 2], "test_samples": [4, 5]}
+        changes = {
+            "lists missing": ({"test_samples": None}, ["test_samples"]),
+            "sample out of range": ({"train_samples": [0, 1, 2, 280]}, ["train_samples", "280", "0 to 279"]),
+            "negative sample": ({"test_samples": [-1, 5]}, ["test_samples", "-1"]),
+            "offsets fall": ({"train_offsets": [0, 5, 4]}, ["train_offsets", "ascending"]),
+            "offsets do not start": ({"train_offsets": [1, 2, 4]}, ["train_offsets", "expected 0"]),
+            "samples too few": ({"train_samples": [0, 1, 2]}, ["train_samples", "3 samples", "4"]),
+            "other number of clients": ({"test_offsets": [0, 2]}, ["test_offsets", "1 clients", "2"]),
+            "no client": ({"train_offsets": [0], "train_samples": np.empty(0, int)}, ["train_offsets", "no client"]),
+            "two dimensions": ({"train_offsets": [[0, 2, 4]]}, ["train_offsets", "one-dimensional"]),
+            "words": ({"train_samples": ["a", "b", "c", "d"]}, ["train_samples"]),
+            "edges too few": ({"edge_of_client": [0]}, ["edge_of_client", "1 clients"]),
+            "negative edge": ({"edge_of_client": [0, -1]}, ["edge_of_client", "-1"]),
+            "nobody trains": ({"train_offsets": [0, 0, 0], "train_samples": np.empty(0, int)},
+                              ["parts.h5", "no client a training sample"]),
+        }
+        for name, (change, words) in changes.items():
+            with self.subTest(name):
+                with h5py.File(self.folder / "parts.h5", "w") as parts:
+                    for key, values in {**good, **change}.items():
+                        if values is not None:
+                            parts[key] = values
+                self.refused(["run", "base.ini", "--data.partition=file", "--data.partition_file=parts.h5"],
+                             ["parts.h5", *words])
+
+    def test_initial_models(self):
+        shapes = {"fc1.weight": (5, 30), "fc1.bias": (5,), "fc2.weight": (10, 5), "fc2.bias": (10,)}
+        changes = {
+            "parameter missing": ({"fc2.bias": None}, ["no parameter 'fc2.bias'"]),
+            "wrong shape": ({"fc1.weight": (30, 5)}, ["'fc1.weight'", "[30, 5]", "[5, 30]"]),
+            "parameter too many": ({"fc3.bias": (3,)}, ["'fc3.bias'"]),
+            "another model": ({"fc1.weight": (10, 30), "fc1.bias": (10,), "fc2.weight": None,
+                               "fc2.bias": None}, ["'fc1.weight'", "[10, 30]"]),
+        }
+        for name, (change, words) in changes.items():
+            with self.subTest(name):
+                with h5py.File(self.folder / "init.h5", "w") as file:
+                    for key, shape in {**shapes, **change}.items():
+                        if shape is not None:
+                            file[f"model/global/{key}"] = np.zeros(shape)
+                self.refused(["run", "base.ini", "--model.init_file=init.h5"], ["init.h5", *words])
+        with self.subTest("no model"):
+            self.refused(["run", "base.ini", "--model.init_file=old.h5"], ["old.h5", "/model/global"])
+
+
+if __name__ == "__main__":
+    main()
