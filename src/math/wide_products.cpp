@@ -92,10 +92,10 @@ FEDHPC_INLINE std::int64_t outer_columns(const Factor<T>& a, const T* b, std::in
 template <typename T>
 FEDHPC_INLINE void outer_all(const Factor<T>& a, const T* b, std::int64_t b_stride,
                              std::int64_t inner, const Target<T>& c) {
-  constexpr int wide = kWide<T>;
-  std::int64_t column = outer_columns<T, wide, kTile>(a, b, b_stride, inner, c, 0);
-  column = outer_columns<T, wide, 1>(a, b, b_stride, inner, c, column);
-  column = outer_columns<T, wide / 4, 1>(a, b, b_stride, inner, c, column);
+  constexpr int kLanes = kWide<T>;
+  std::int64_t column = outer_columns<T, kLanes, kTile>(a, b, b_stride, inner, c, 0);
+  column = outer_columns<T, kLanes, 1>(a, b, b_stride, inner, c, column);
+  column = outer_columns<T, kLanes / 4, 1>(a, b, b_stride, inner, c, column);
   outer_columns<T, 1, 1>(a, b, b_stride, inner, c, column);
 }
 
@@ -103,11 +103,11 @@ FEDHPC_INLINE void outer_all(const Factor<T>& a, const T* b, std::int64_t b_stri
 template <typename T, int M, int N>
 FEDHPC_INLINE void inner_tile(const T* a, std::int64_t a_stride, const T* b, std::int64_t b_stride,
                               std::int64_t inner, T* c, const Target<T>& target) {
-  constexpr int wide = kWide<T>;
-  using Vector = typename Lanes<T, wide>::Type;
+  constexpr int kLanes = kWide<T>;
+  using Vector = typename Lanes<T, kLanes>::Type;
   Vector total[M][N] = {};
   std::int64_t k = 0;
-  for (; k + wide <= inner; k += wide) {
+  for (; k + kLanes <= inner; k += kLanes) {
     for (int m = 0; m < M; ++m) {
       for (int n = 0; n < N; ++n) {
         total[m][n] += load<Vector>(a + m * a_stride + k) * load<Vector>(b + n * b_stride + k);
@@ -116,7 +116,7 @@ FEDHPC_INLINE void inner_tile(const T* a, std::int64_t a_stride, const T* b, std
   }
   for (int m = 0; m < M; ++m) {
     for (int n = 0; n < N; ++n) {
-      T value = sum<T, wide>(total[m][n]);
+      T value = sum<T, kLanes>(total[m][n]);
       for (std::int64_t i = k; i < inner; ++i) value += a[m * a_stride + i] * b[n * b_stride + i];
       T& out = c[m * target.row_stride + n];
       out = target.alpha * value + (target.beta == T{0} ? T{0} : target.beta * out);
