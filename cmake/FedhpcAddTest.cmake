@@ -1,11 +1,11 @@
 # fedhpc_add_test(NAME <name> SOURCES <files> [RANKS <n>...] [LABELS <labels>...] [TIMEOUT <s>]
-#                 [LIBRARIES <targets>...] [NO_PCH])
+#                 [LIBRARIES <targets>...])
 #
 # Builds one GoogleTest binary and registers it once per number of ranks (1: started directly, no
 # launcher), with labels ranks_<n>, a time-out and a processor count, so that `ctest -j` does not
 # oversubscribe the machine and `ctest -L ranks_4` selects by ranks.
 function(fedhpc_add_test)
-  cmake_parse_arguments(arg "NO_PCH" "NAME;TIMEOUT" "SOURCES;RANKS;LABELS;LIBRARIES" ${ARGN})
+  cmake_parse_arguments(arg "" "NAME;TIMEOUT" "SOURCES;RANKS;LABELS;LIBRARIES" ${ARGN})
   if(NOT arg_RANKS)
     set(arg_RANKS 1)
   endif()
@@ -15,8 +15,8 @@ function(fedhpc_add_test)
   add_executable(${arg_NAME} ${arg_SOURCES})
   target_link_libraries(${arg_NAME} PRIVATE fedhpc_test_main ${arg_LIBRARIES})
   target_include_directories(${arg_NAME} PRIVATE "${PROJECT_SOURCE_DIR}/tests" "${PROJECT_SOURCE_DIR}/src")
-  if(NOT arg_NO_PCH AND TARGET fedhpc)
-    target_precompile_headers(${arg_NAME} REUSE_FROM fedhpc)
+  if("fedhpc_test_support" IN_LIST arg_LIBRARIES)
+    target_precompile_headers(${arg_NAME} REUSE_FROM fedhpc_test_support)
   endif()
   set_target_properties(${arg_NAME} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tests")
   foreach(_ranks IN LISTS arg_RANKS)

@@ -65,25 +65,25 @@ MpiCommunicator::MpiCommunicator(CommHandle comm, double timeout_seconds)
 void MpiCommunicator::wait(MPI_Request request, const char* what) const {
   using Clock = std::chrono::steady_clock;
   const auto begin = Clock::now();
-  constexpr int kEagerPolls = 2000;
-  for (int poll = 0;; ++poll) {
+  constexpr int kSpins = 256;  // some 20 us: a small message is through by then
+  constexpr int kPollsPerYield =
+      16;  // later on ranks that share a core get it, most polls stay cheap
+  for (std::int64_t poll = 0;; ++poll) {
     int done = 0;
     check_mpi(MPI_Test(&request, &done, MPI_STATUS_IGNORE), what);
     if (done != 0) return;
-    if (poll < kEagerPolls) {
-      sched_yield();  // ranks may share a core
-      continue;
-    }
+    if (poll < kSpins || poll % kPollsPerYield != 0) continue;
     const std::chrono::duration<double> waited = Clock::now() - begin;
     if (waited.count() > timeout_seconds_) {
       throw Error(concat("no progress in ", what, " for ", timeout_seconds_,
                          " s: another rank is stuck or gone (run.collective_timeout)"));
     }
     // Long waits must not keep a core from the rank that is waited for.
-    if (waited.count() > 0.05)
+    if (waited.count() > 0.05) {
       std::this_thread::sleep_for(std::chrono::microseconds(200));
-    else
+    } else {
       sched_yield();
+    }
   }
 }
 

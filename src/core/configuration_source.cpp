@@ -110,12 +110,13 @@ std::vector<Assignment> parse_command_line(const std::vector<std::string>& argum
       return ConfigError(
           concat(place, ": '", argument, "' is not of the form --section.key=value"));
     };
-    if (!argument.starts_with("--") || argument.find('=') == std::string::npos) throw refuse();
+    const std::size_t equals = argument.find('=');
+    if (!argument.starts_with("--") || equals == std::string::npos || equals == 2) throw refuse();
     // No guessing: a prefix of a key is not the key (SEMANTICS: option names are matched whole).
     const int style =
         po::command_line_style::allow_long | po::command_line_style::long_allow_adjacent;
-    const std::string key = argument.substr(2, argument.find('=') - 2);
-    const std::string value = argument.substr(argument.find('=') + 1);
+    const std::string key = argument.substr(2, equals - 2);
+    const std::string value = argument.substr(equals + 1);
     if (!value.empty()) {  // Boost refuses an empty value without saying of which key
       try {
         parsed = po::command_line_parser(std::vector<std::string>{argument})

@@ -2,10 +2,10 @@
 
 namespace fedhpc {
 
-void require(bool condition, const char* what, std::source_location place) {
+void require(bool condition, const char* what, const char* file, int line, const char* function) {
   if (condition) return;
-  throw std::logic_error(concat("internal error: ", what, " (", place.file_name(), ":",
-                                place.line(), ", ", place.function_name(), ")"));
+  throw std::logic_error(
+      concat("internal error: ", what, " (", file, ":", line, ", ", function, ")"));
 }
 
 }  // namespace fedhpc

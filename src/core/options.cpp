@@ -1,6 +1,7 @@
 #include "fedhpc/core/options.hpp"
 
 #include <algorithm>
+#include <cctype>
 #include <charconv>
 #include <cmath>
 #include <sstream>
@@ -22,6 +23,7 @@ std::string print_number(T value) {
 template <typename T>
 T parse_number(const std::string& text, const Bounds<T>& bounds) {
   T value{};
+  if (text.starts_with("+-")) throw std::invalid_argument("two signs");
   const char* begin = text.data() + (text.starts_with('+') ? 1 : 0);
   const auto [end, error] = std::from_chars(begin, text.data() + text.size(), value);
   if (error != std::errc{} || end != text.data() + text.size()) {
@@ -89,8 +91,17 @@ void OptionSet::add(std::string key, bool& value, std::string help) {
 void OptionSet::add(std::string key, std::string& value, std::string help, std::string allowed) {
   insert({.key = std::move(key),
           .help = std::move(help),
-          .allowed = std::move(allowed),
-          .parse = [&value](const std::string& text) { value = text; },
+          .allowed = std::move(allowed) + ", without '#', line breaks and outer spaces",
+          .parse =
+              [&value](const std::string& text) {
+                // What to_ini() writes must read back the same.
+                if (text.find_first_of("#\r\n") != std::string::npos ||
+                    std::isspace(static_cast<unsigned char>(text.front())) != 0 ||
+                    std::isspace(static_cast<unsigned char>(text.back())) != 0) {
+                  throw std::invalid_argument("not representable in an INI file");
+                }
+                value = text;
+              },
           .print = [&value] { return value; }});
 }
 

@@ -17,8 +17,9 @@ constexpr std::int64_t kClasses = 10;
 /// The file `name` or `name`.gz in `directory`/`folder` or in `directory` itself.
 std::string locate(const std::string& directory, const std::string& folder, const std::string& name,
                    const std::string& dataset) {
-  const std::string inside = directory + "/" + folder + "/" + name;
-  const std::string direct = directory + "/" + name;
+  const std::filesystem::path root(directory);
+  const std::string inside = (root / folder / name).string();
+  const std::string direct = (root / name).string();
   const std::vector<std::string> candidates = {inside, inside + ".gz", direct, direct + ".gz"};
   for (const std::string& path : candidates) {
     if (std::filesystem::is_regular_file(path)) return path;

@@ -22,6 +22,19 @@ double standardised(double pixel, Standardize standardize) {
   throw std::logic_error("a standardisation has a formula");
 }
 
+/// The same in whole numbers, which float32 divides to the correctly rounded result.
+PixelFormula pixel_formula(Standardize standardize) {
+  switch (standardize) {
+    case Standardize::None:
+      return {.scale = 1, .shift = 0, .divisor = 1};
+    case Standardize::Unit:
+      return {.scale = 1, .shift = 0, .divisor = 255};
+    case Standardize::Half:
+      return {.scale = 2, .shift = -255, .divisor = 255};
+  }
+  throw std::logic_error("a standardisation has a formula");
+}
+
 /// The part of the lists that belongs to clients [first, last).
 std::span<const std::int64_t> part_of(const SampleLists& lists, std::int64_t first,
                                       std::int64_t last) {
@@ -44,14 +57,24 @@ std::int64_t bytes_of(const Samples& samples) {
   return static_cast<std::int64_t>(samples.features.nbytes() + samples.labels.nbytes());
 }
 
+void check_stack(const Tensor& stack, std::int64_t c, std::int64_t batch_size) {
+  require(stack.is_cpu() && stack.dim() >= 2 && 0 <= c && c < stack.size(0) &&
+              batch_size <= stack.size(1),
+          "a batch fits its row of a host stack [C, B, ...]");
+}
+
 }  // namespace
 
 Shard::Shard(const Dataset& dataset, std::span<const std::int64_t> train,
              std::span<const std::int64_t> test, Standardize standardize, DType dtype)
-    : dtype_(dtype), features_(dataset.features()), classes_(dataset.classes()) {
-  for (std::size_t pixel = 0; pixel < table_double_.size(); ++pixel) {
-    table_double_[pixel] = standardised(static_cast<double>(pixel), standardize);
-    table_float_[pixel] = static_cast<float>(table_double_[pixel]);
+    : dtype_(dtype),
+      features_(dataset.features()),
+      classes_(dataset.classes()),
+      formula_(pixel_formula(standardize)) {
+  for (std::size_t pixel = 0; pixel < table_.size(); ++pixel) {
+    table_[pixel] = standardised(static_cast<double>(pixel), standardize);
+    require(formula_(static_cast<float>(pixel)) == static_cast<float>(table_[pixel]),
+            "pixels are standardised in float32 as in float64, rounded");
   }
   train_ = load(dataset, train, standardize);
   test_ = load(dataset, test, standardize);
@@ -120,18 +143,16 @@ std::vector<std::int64_t> Shard::label_histogram(std::int64_t client) const {
 std::int64_t Shard::memory_bytes() const { return bytes_of(train_) + bytes_of(test_); }
 
 template <typename T>
-const std::array<T, 256>& Shard::table() const {
-  if constexpr (std::is_same_v<T, float>) return table_float_;
-  if constexpr (std::is_same_v<T, double>) return table_double_;
-}
-
-template <typename T>
 void Shard::copy_row(const Samples& source, std::int64_t row, T* out) const {
   if (source.features.scalar_type() == at::kByte) {
     const auto* pixels = static_cast<const std::uint8_t*>(source.features.const_data_ptr());
     const std::uint8_t* in = pixels + row * features_;
-    const T* values = table<T>().data();
-    for (std::int64_t d = 0; d < features_; ++d) out[d] = values[in[d]];
+    if constexpr (std::is_same_v<T, float>) {
+      const PixelFormula formula = formula_;  // a copy: `out` cannot alias it
+      for (std::int64_t d = 0; d < features_; ++d) out[d] = formula(static_cast<float>(in[d]));
+    } else {
+      for (std::int64_t d = 0; d < features_; ++d) out[d] = table_[in[d]];
+    }
   } else {
     const auto* numbers = static_cast<const T*>(source.features.const_data_ptr());
     std::copy_n(numbers + row * features_, features_, out);
@@ -140,9 +161,12 @@ void Shard::copy_row(const Samples& source, std::int64_t row, T* out) const {
 
 void Shard::gather_train(std::int64_t client, std::span<const std::int64_t> positions,
                          std::int64_t c, const Tensor& features, const Tensor& labels) const {
-  require(features.scalar_type() == scalar_type(dtype_) && features.size(2) == features_ &&
-              features.size(1) >= static_cast<std::int64_t>(positions.size()),
+  check_stack(features, c, static_cast<std::int64_t>(positions.size()));
+  check_stack(labels, c, static_cast<std::int64_t>(positions.size()));
+  require(features.scalar_type() == scalar_type(dtype_) && features.dim() == 3 &&
+              features.size(2) == features_ && features.stride(2) == 1,
           "a batch goes to a stack [C, B, D] of the shard's number type");
+  require(labels.dim() == 2 && labels.stride(1) == 1, "labels go to a stack [C, B]");
   const std::int64_t begin = train_begin(client);
   const std::int64_t count = train_count(client);
   const auto* known = train_.labels.const_data_ptr<std::int64_t>() + begin;
@@ -161,7 +185,7 @@ void Shard::gather_train(std::int64_t client, std::span<const std::int64_t> posi
 void Shard::gather_test(std::int64_t row_begin, std::int64_t row_end, const Tensor& out) const {
   require(0 <= row_begin && row_begin <= row_end && row_end <= test_rows(),
           "a shard is asked for test rows it has");
-  require(out.is_contiguous() && out.scalar_type() == scalar_type(dtype_) &&
+  require(out.is_cpu() && out.is_contiguous() && out.scalar_type() == scalar_type(dtype_) &&
               out.numel() == (row_end - row_begin) * features_,
           "gathered rows go to a contiguous host tensor [B, D] of the shard's number type");
   with_type(out.scalar_type(), [&]<typename T>() {

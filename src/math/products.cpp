@@ -1,5 +1,7 @@
 #include "fedhpc/math/products.hpp"
 
+#include "math/wide_products.hpp"
+
 // BLAS, column-major. LibTorch's library carries it or links one that does.
 extern "C" {
 void sgemm_(const char* transpose_a, const char* transpose_b, const int* m, const int* n,
@@ -24,6 +26,28 @@ void gemm(char ta, char tb, int m, int n, int k, double alpha, const double* a, 
   dgemm_(&ta, &tb, &m, &n, &k, &alpha, a, &lda, b, &ldb, &beta, c, &ldc);
 }
 
+constexpr std::int64_t kSmallBatch = 64;
+
+/// Own kernels take the products of a local step: a batch of up to 64 rows against one client's
+/// weights is over before BLAS has packed its factors. Without 512-bit vectors they gain nothing.
+bool is_small(Transpose transpose_a, Transpose transpose_b, std::int64_t rows, std::int64_t inner) {
+  if (!has_wide_vectors()) return false;
+  if (transpose_a == Transpose::Yes) return transpose_b == Transpose::No && inner <= kSmallBatch;
+  return rows <= kSmallBatch;
+}
+
+template <typename T>
+void small_product(const Target<T>& c, const T* a, std::int64_t a_stride, Transpose transpose_a,
+                   const T* b, std::int64_t b_stride, Transpose transpose_b, std::int64_t inner) {
+  if (transpose_b == Transpose::Yes) {
+    wide_product_transposed(a, a_stride, b, b_stride, inner, c);
+  } else if (transpose_a == Transpose::Yes) {
+    wide_product(Factor<T>{a, 1, a_stride}, b, b_stride, inner, c);
+  } else {
+    wide_product(Factor<T>{a, a_stride, 1}, b, b_stride, inner, c);
+  }
+}
+
 }  // namespace
 
 void batched_product(at::ScalarType type, std::int64_t count, double alpha, const MatrixStack& a,
@@ -36,15 +60,27 @@ void batched_product(at::ScalarType type, std::int64_t count, double alpha, cons
           "product: columns agree");
   require((transpose_b == Transpose::No ? b.rows : b.columns) == inner,
           "product: inner sizes agree");
+  const bool small = is_small(transpose_a, transpose_b, result.rows, inner);
   with_type(type, [&]<typename T>() {
     for (std::int64_t c = 0; c < count; ++c) {
+      const T* left = static_cast<const T*>(a.data) + c * a.stack_stride;
+      const T* right = static_cast<const T*>(b.data) + c * b.stack_stride;
+      T* out = static_cast<T*>(result.data) + c * result.stack_stride;
+      if (small) {
+        small_product<T>({.data = out,
+                          .rows = result.rows,
+                          .columns = result.columns,
+                          .row_stride = result.row_stride,
+                          .alpha = static_cast<T>(alpha),
+                          .beta = static_cast<T>(beta)},
+                         left, a.row_stride, transpose_a, right, b.row_stride, transpose_b, inner);
+        continue;
+      }
       // A row-major product is the column-major product of the transposes: C^T = op(B)^T op(A)^T.
       gemm(transpose_b == Transpose::No ? 'N' : 'T', transpose_a == Transpose::No ? 'N' : 'T',
            static_cast<int>(result.columns), static_cast<int>(result.rows), static_cast<int>(inner),
-           static_cast<T>(alpha), static_cast<const T*>(b.data) + c * b.stack_stride,
-           static_cast<int>(b.row_stride), static_cast<const T*>(a.data) + c * a.stack_stride,
-           static_cast<int>(a.row_stride), static_cast<T>(beta),
-           static_cast<T*>(result.data) + c * result.stack_stride,
+           static_cast<T>(alpha), right, static_cast<int>(b.row_stride), left,
+           static_cast<int>(a.row_stride), static_cast<T>(beta), out,
            static_cast<int>(result.row_stride));
     }
   });

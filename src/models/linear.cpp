@@ -27,6 +27,28 @@ MatrixStack in_tensor(const Tensor& stack) {
           .row_stride = stack.stride(1)};
 }
 
+/// db = sum over the batch of dY [batch, width], into db = keep db + scale (sum). Sums of some
+/// columns at a time stay in registers.
+template <typename T>
+void bias_gradient(const T* dy, std::int64_t stride, std::int64_t batch, std::int64_t width,
+                   T scale, T keep, T* db) {
+  constexpr std::int64_t kColumns = 16;
+  const auto write = [=](T sum, T& out) { out = (keep == T{0} ? T{0} : keep * out) + scale * sum; };
+  std::int64_t o = 0;
+  for (; o + kColumns <= width; o += kColumns) {
+    T sum[kColumns] = {};
+    for (std::int64_t b = 0; b < batch; ++b) {
+      for (std::int64_t i = 0; i < kColumns; ++i) sum[i] += dy[b * stride + o + i];
+    }
+    for (std::int64_t i = 0; i < kColumns; ++i) write(sum[i], db[o + i]);
+  }
+  for (; o < width; ++o) {
+    T sum{0};
+    for (std::int64_t b = 0; b < batch; ++b) sum += dy[b * stride + o];
+    write(sum, db[o]);
+  }
+}
+
 }  // namespace
 
 Linear::Linear(std::string name, std::int64_t in, std::int64_t out, Tag tags)
@@ -78,24 +100,12 @@ void Linear::backward(const Tensor& weights, const Tensor& input, const Tensor&,
   batched_product(type, clients, sink.scale, in_tensor(output_gradient), Transpose::Yes,
                   in_tensor(input), Transpose::No, sink.keep,
                   in_rows(sink.rows, weight_column_, out_, in_));
-  // db = sum over the batch of dY
   with_type(type, [&]<typename T>() {
-    const T scale = static_cast<T>(sink.scale);
-    const T keep = static_cast<T>(sink.keep);
-    std::vector<T> sum(static_cast<std::size_t>(out_));
     for (std::int64_t c = 0; c < clients; ++c) {
-      std::fill(sum.begin(), sum.end(), T{0});
       const T* dy = output_gradient.const_data_ptr<T>() + c * output_gradient.stride(0);
-      for (std::int64_t b = 0; b < batch; ++b) {
-        for (std::int64_t o = 0; o < out_; ++o) {
-          sum[static_cast<std::size_t>(o)] += dy[b * output_gradient.stride(1) + o];
-        }
-      }
       T* bias = sink.rows.data_ptr<T>() + c * sink.rows.stride(0) + bias_column_;
-      for (std::int64_t o = 0; o < out_; ++o) {
-        const T old = keep == T{0} ? T{0} : keep * bias[o];
-        bias[o] = old + scale * sum[static_cast<std::size_t>(o)];
-      }
+      bias_gradient(dy, output_gradient.stride(1), batch, out_, static_cast<T>(sink.scale),
+                    static_cast<T>(sink.keep), bias);
     }
   });
 }

@@ -33,8 +33,7 @@ class Run:
             start_new_session=True,
             env={
                 **os.environ,
-                "OMPI_ALLOW_RUN_AS_ROOT": "1",
-                "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+                "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
                 "OMPI_MCA_mpi_yield_when_idle": "1",
                 "GTEST_COLOR": "no",  # the launcher gives rank 0 a terminal
                 **environment,
@@ -270,8 +269,10 @@ class Deadline(HarnessCase):
 
     def test_rank_that_never_enters_mpi(self):
         for ranks in (2, 3):
-            self.stuck(ranks, "Victim.RankOneNeverReturns", {1}, "rank 0 of {n}: arrived, failed",
-                       "end of the long text")
+            job = self.stuck(ranks, "Victim.RankOneNeverReturns", {1},
+                             "rank 0 of {n}: arrived, failed")
+            # Once when rank 0 failed, once more in the message of the watchdog.
+            self.assertEqual(job.output.count("end of the long text"), 2, job.output[-2000:])
 
     def test_slow_rank_is_waited_for(self):
         self.check_on(3, "Victim.RankZeroIsSlow", 0, FEDHPC_TEST_WATCHDOG="20")

@@ -26,6 +26,7 @@ constexpr microseconds kLongestPause{1000};
 
 // Ranks that waited equally long speak in the order of their rank, this far apart.
 constexpr milliseconds kTurn{100};
+constexpr int kSpeakerProbes = 3;
 // How long a rank lets another one that announced its message print it and end the job.
 constexpr milliseconds kSpeakerTime{10'000};
 
@@ -142,13 +143,18 @@ void Watchdog::end_job(const Arrivals& arrivals) const {
 bool Watchdog::wait_for_speaker(const Arrivals& arrivals) const {
   const auto num_before = std::count_if(arrivals.begin(), arrivals.begin() + rank_,
                                         [](const auto& report) { return report.has_value(); });
-  std::this_thread::sleep_for(num_before * kTurn);
-  int spoken = 0;
-  MPI_Iprobe(MPI_ANY_SOURCE, kSpeakerTag, comm_, &spoken, MPI_STATUS_IGNORE);
-  if (spoken != 0) {
-    std::this_thread::sleep_for(kSpeakerTime);
+  const auto turn = Clock::now() + num_before * kTurn;
+  // Often: one probe after the pause may only start the progress that brings the note in.
+  for (int probe = 0; probe < kSpeakerProbes || Clock::now() < turn; ++probe) {
+    int spoken = 0;
+    MPI_Iprobe(MPI_ANY_SOURCE, kSpeakerTag, comm_, &spoken, MPI_STATUS_IGNORE);
+    if (spoken != 0) {
+      std::this_thread::sleep_for(kSpeakerTime);
+      return true;
+    }
+    std::this_thread::sleep_for(kLongestPause);
   }
-  return spoken != 0;
+  return false;
 }
 
 std::string Watchdog::describe_arrivals(const Arrivals& arrivals) const {

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <source_location>
 #include <sstream>
 #include <stdexcept>
 #include <string>
@@ -35,7 +34,7 @@ std::string concat(const Parts&... parts) {
 }
 
 /// Throws std::logic_error with the place of the call: a broken precondition is our own bug.
-void require(bool condition, const char* what,
-             std::source_location place = std::source_location::current());
+void require(bool condition, const char* what, const char* file = __builtin_FILE(),
+             int line = __builtin_LINE(), const char* function = __builtin_FUNCTION());
 
 }  // namespace fedhpc

@@ -19,9 +19,10 @@ struct MatrixStack {
 
 enum class Transpose { No, Yes };
 
-/// result[c] = alpha op(a[c]) op(b[c]) + beta result[c] for c in 0..count-1. One BLAS product per
-/// client: what a client gets does not depend on the others. `type` is float32 or float64 and that
-/// of all three. With beta = 0 the old contents of result are not read.
+/// result[c] = alpha op(a[c]) op(b[c]) + beta result[c] for c in 0..count-1. One product per
+/// client, by BLAS or, for small batches on a CPU with 512-bit vectors, by own kernels: what a
+/// client gets does not depend on the others. `type` is float32 or float64 and that of all three.
+/// With beta = 0 the old contents of result are not read.
 void batched_product(at::ScalarType type, std::int64_t count, double alpha, const MatrixStack& a,
                      Transpose transpose_a, const MatrixStack& b, Transpose transpose_b,
                      double beta, const MatrixStack& result);

@@ -1,0 +1,189 @@
+#include "math/wide_products.hpp"
+
+#include <cstring>
+
+// Register-blocked products of small batches: the tile of the result stays in registers, both
+// factors are read where they lie. The templates are inlined into functions compiled for 512-bit
+// vectors, which only a CPU that has them calls; the rest of the program needs no such CPU.
+#if defined(__x86_64__)
+#define FEDHPC_WIDE __attribute__((target("arch=x86-64-v4")))
+#else
+#define FEDHPC_WIDE
+#endif
+#define FEDHPC_INLINE inline __attribute__((always_inline))
+
+namespace fedhpc {
+
+namespace {
+
+/// V values of T that are added and multiplied together, at any address.
+template <typename T, int V>
+struct Lanes {
+  typedef T Type __attribute__((vector_size(V * sizeof(T)), aligned(alignof(T)), may_alias));
+};
+
+template <typename T>
+constexpr int kWide = 64 / static_cast<int>(sizeof(T));
+constexpr int kTile = 4;  // rows, and columns in vectors: 16 of the 32 registers accumulate
+
+template <typename T, int V>
+FEDHPC_INLINE T sum(const typename Lanes<T, V>::Type& lanes) {
+  if constexpr (V == 1) {
+    return lanes[0];
+  } else {
+    struct {
+      typename Lanes<T, V / 2>::Type low, high;
+    } halves;
+    std::memcpy(&halves, &lanes, sizeof halves);
+    const typename Lanes<T, V / 2>::Type both = halves.low + halves.high;
+    return sum<T, V / 2>(both);
+  }
+}
+
+template <typename V>
+FEDHPC_INLINE const V& load(const void* address) {
+  return *static_cast<const V*>(address);
+}
+
+/// M rows and N vectors of V columns of C = alpha op(A) B + beta C.
+template <typename T, int V, int M, int N>
+FEDHPC_INLINE void outer_tile(const Factor<T>& a, std::int64_t row, const T* b,
+                              std::int64_t b_stride, std::int64_t inner, const Target<T>& c,
+                              std::int64_t column) {
+  using Vector = typename Lanes<T, V>::Type;
+  Vector total[M][N] = {};
+  const T* left = a.data + row * a.row_stride;
+  for (std::int64_t k = 0; k < inner; ++k) {
+    for (int m = 0; m < M; ++m) {
+      const T factor = left[m * a.row_stride + k * a.step];
+      for (int n = 0; n < N; ++n) {
+        total[m][n] += factor * load<Vector>(b + k * b_stride + column + n * V);
+      }
+    }
+  }
+  for (int m = 0; m < M; ++m) {
+    for (int n = 0; n < N; ++n) {
+      T* out = c.data + (row + m) * c.row_stride + column + n * V;
+      auto& result = *static_cast<Vector*>(static_cast<void*>(out));
+      if (c.beta == T{0}) {
+        result = c.alpha * total[m][n];
+      } else {
+        result = c.beta * result + c.alpha * total[m][n];
+      }
+    }
+  }
+}
+
+/// All rows of as many whole column groups of N vectors as fit; returns the first column left.
+template <typename T, int V, int N>
+FEDHPC_INLINE std::int64_t outer_columns(const Factor<T>& a, const T* b, std::int64_t b_stride,
+                                         std::int64_t inner, const Target<T>& c,
+                                         std::int64_t column) {
+  for (; column + V * N <= c.columns; column += V * N) {
+    std::int64_t row = 0;
+    for (; row + kTile <= c.rows; row += kTile) {
+      outer_tile<T, V, kTile, N>(a, row, b, b_stride, inner, c, column);
+    }
+    for (; row < c.rows; ++row) outer_tile<T, V, 1, N>(a, row, b, b_stride, inner, c, column);
+  }
+  return column;
+}
+
+template <typename T>
+FEDHPC_INLINE void outer_all(const Factor<T>& a, const T* b, std::int64_t b_stride,
+                             std::int64_t inner, const Target<T>& c) {
+  constexpr int wide = kWide<T>;
+  std::int64_t column = outer_columns<T, wide, kTile>(a, b, b_stride, inner, c, 0);
+  column = outer_columns<T, wide, 1>(a, b, b_stride, inner, c, column);
+  column = outer_columns<T, wide / 4, 1>(a, b, b_stride, inner, c, column);
+  outer_columns<T, 1, 1>(a, b, b_stride, inner, c, column);
+}
+
+/// M rows and N columns of C = alpha A B^T + beta C: sums along the contiguous inner dimension.
+template <typename T, int M, int N>
+FEDHPC_INLINE void inner_tile(const T* a, std::int64_t a_stride, const T* b, std::int64_t b_stride,
+                              std::int64_t inner, T* c, const Target<T>& target) {
+  constexpr int wide = kWide<T>;
+  using Vector = typename Lanes<T, wide>::Type;
+  Vector total[M][N] = {};
+  std::int64_t k = 0;
+  for (; k + wide <= inner; k += wide) {
+    for (int m = 0; m < M; ++m) {
+      for (int n = 0; n < N; ++n) {
+        total[m][n] += load<Vector>(a + m * a_stride + k) * load<Vector>(b + n * b_stride + k);
+      }
+    }
+  }
+  for (int m = 0; m < M; ++m) {
+    for (int n = 0; n < N; ++n) {
+      T value = sum<T, wide>(total[m][n]);
+      for (std::int64_t i = k; i < inner; ++i) value += a[m * a_stride + i] * b[n * b_stride + i];
+      T& out = c[m * target.row_stride + n];
+      out = target.alpha * value + (target.beta == T{0} ? T{0} : target.beta * out);
+    }
+  }
+}
+
+template <typename T, int N>
+FEDHPC_INLINE void inner_rows(const T* a, std::int64_t a_stride, const T* b, std::int64_t b_stride,
+                              std::int64_t inner, T* c, const Target<T>& target) {
+  std::int64_t row = 0;
+  for (; row + kTile <= target.rows; row += kTile) {
+    inner_tile<T, kTile, N>(a + row * a_stride, a_stride, b, b_stride, inner,
+                            c + row * target.row_stride, target);
+  }
+  for (; row < target.rows; ++row) {
+    inner_tile<T, 1, N>(a + row * a_stride, a_stride, b, b_stride, inner,
+                        c + row * target.row_stride, target);
+  }
+}
+
+template <typename T>
+FEDHPC_INLINE void inner_all(const T* a, std::int64_t a_stride, const T* b, std::int64_t b_stride,
+                             std::int64_t inner, const Target<T>& c) {
+  // Rows of B are the weights: each is read once, the batch comes again from the cache.
+  std::int64_t column = 0;
+  for (; column + kTile <= c.columns; column += kTile) {
+    inner_rows<T, kTile>(a, a_stride, b + column * b_stride, b_stride, inner, c.data + column, c);
+  }
+  for (; column < c.columns; ++column) {
+    inner_rows<T, 1>(a, a_stride, b + column * b_stride, b_stride, inner, c.data + column, c);
+  }
+}
+
+}  // namespace
+
+bool has_wide_vectors() {
+#if defined(__x86_64__)
+  static const bool has = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                          __builtin_cpu_supports("avx512cd") &&
+                          __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+  return has;
+#else
+  return false;
+#endif
+}
+
+FEDHPC_WIDE void wide_product(const Factor<float>& a, const float* b, std::int64_t b_stride,
+                              std::int64_t inner, const Target<float>& c) {
+  outer_all(a, b, b_stride, inner, c);
+}
+
+FEDHPC_WIDE void wide_product(const Factor<double>& a, const double* b, std::int64_t b_stride,
+                              std::int64_t inner, const Target<double>& c) {
+  outer_all(a, b, b_stride, inner, c);
+}
+
+FEDHPC_WIDE void wide_product_transposed(const float* a, std::int64_t a_stride, const float* b,
+                                         std::int64_t b_stride, std::int64_t inner,
+                                         const Target<float>& c) {
+  inner_all(a, a_stride, b, b_stride, inner, c);
+}
+
+FEDHPC_WIDE void wide_product_transposed(const double* a, std::int64_t a_stride, const double* b,
+                                         std::int64_t b_stride, std::int64_t inner,
+                                         const Target<double>& c) {
+  inner_all(a, a_stride, b, b_stride, inner, c);
+}
+
+}  // namespace fedhpc

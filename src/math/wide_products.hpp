@@ -1,0 +1,44 @@
+#pragma once
+
+#include <cstdint>
+
+namespace fedhpc {
+
+/// A matrix op(A) as a product reads it: element (i, k) lies at data[i * row_stride + k * step].
+template <typename T>
+struct Factor {
+  const T* data = nullptr;
+  std::int64_t row_stride = 0;
+  std::int64_t step = 1;
+};
+
+/// What a product writes: C = alpha op(A) op(B) + beta C, row-major with contiguous columns. With
+/// beta = 0 the old contents are not read.
+template <typename T>
+struct Target {
+  T* data = nullptr;
+  std::int64_t rows = 0;
+  std::int64_t columns = 0;
+  std::int64_t row_stride = 0;
+  T alpha{1};
+  T beta{0};
+};
+
+/// True where the products below can run: a CPU with 512-bit vectors.
+bool has_wide_vectors();
+
+/// C = alpha op(A) B + beta C, where row k of B [inner, columns] starts at b + k * b_stride: weight
+/// gradients (op(A) = dY^T) and input gradients. Reads and writes nothing else, packs nothing.
+/// Precondition of both: has_wide_vectors().
+void wide_product(const Factor<float>& a, const float* b, std::int64_t b_stride, std::int64_t inner,
+                  const Target<float>& c);
+void wide_product(const Factor<double>& a, const double* b, std::int64_t b_stride,
+                  std::int64_t inner, const Target<double>& c);
+
+/// C = alpha A B^T + beta C, rows of A [rows, inner] and of B [columns, inner] contiguous: forward.
+void wide_product_transposed(const float* a, std::int64_t a_stride, const float* b,
+                             std::int64_t b_stride, std::int64_t inner, const Target<float>& c);
+void wide_product_transposed(const double* a, std::int64_t a_stride, const double* b,
+                             std::int64_t b_stride, std::int64_t inner, const Target<double>& c);
+
+}  // namespace fedhpc

@@ -1,0 +1,113 @@
+#include <algorithm>
+#include <cmath>
+#include <string>
+
+#include <gtest/gtest.h>
+
+#include "fedhpc/comm/session.hpp"
+
+#include "fixtures/tiny_run.hpp"
+
+// Holds for every algorithm of the registry without code of its own.
+namespace fedhpc::testing {
+namespace {
+
+class EveryAlgorithm : public ::testing::TestWithParam<std::string> {
+ protected:
+  Keys keys(Keys changes = {}) const {
+    changes["algorithm.name"] = GetParam();
+    return tiny_keys(changes);
+  }
+
+  std::unique_ptr<Communicator> world_ = world_communicator(60);
+  std::unique_ptr<Communicator> alone_ = local_communicator();
+};
+
+TEST_P(EveryAlgorithm, SameOnAnyNumberOfRanks) {
+  for (const std::string dtype : {"float64", "float32"}) {
+    for (const std::string participation : {"1", "0.5"}) {
+      const Keys these = keys({{"run.dtype", dtype}, {"topology.participation", participation}});
+      const TinyResult expected = run(these, *alone_);
+      const TinyResult actual = run(these, *world_);
+      EXPECT_LT(distance(actual.global, expected.global), dtype == "float64" ? 1e-9 : 1e-5);
+      EXPECT_EQ(actual.cohorts, expected.cohorts);
+      if (world_->rank() != 0) continue;
+      for (std::size_t t = 0; t < expected.metrics.size(); ++t) {
+        EXPECT_NEAR(actual.metrics[t].global_accuracy, expected.metrics[t].global_accuracy, 0.03);
+        EXPECT_EQ(actual.metrics[t].bytes_up_client_cloud,
+                  expected.metrics[t].bytes_up_client_cloud);
+        EXPECT_NEAR(actual.metrics[t].train_loss, expected.metrics[t].train_loss, 1e-5);
+      }
+    }
+  }
+}
+
+TEST_P(EveryAlgorithm, SameOnMoreRanksThanClients) {
+  // Two clients: from three ranks on, at least one rank has none.
+  Keys these = keys({{"data.partition", "natural"}, {"data.clients", "2"}});
+  these.erase("data.partition_file");
+  EXPECT_LT(distance(run(these, *world_).global, run(these, *alone_).global), 1e-9);
+}
+
+TEST_P(EveryAlgorithm, SameInAnyBlockWidth) {
+  for (const std::string dtype : {"float64", "float32"}) {
+    const double bound = dtype == "float64" ? 1e-9 : 1e-5;
+    const TinyResult narrow = run(keys({{"train.block", "1"}, {"run.dtype", dtype}}), *world_);
+    for (const std::string width : {"3", "8", "auto"}) {
+      const TinyResult wide = run(keys({{"train.block", width}, {"run.dtype", dtype}}), *world_);
+      EXPECT_LT(distance(wide.global, narrow.global), bound) << "width " << width;
+      EXPECT_TRUE(wide.initial.equal(narrow.initial)) << "measuring the width moved the model";
+    }
+  }
+}
+
+TEST_P(EveryAlgorithm, ClientsMayBePermutedInFullBatch) {
+  const Keys straight = keys({{"train.batch_size", "0"}});
+  Keys permuted = straight;
+  permuted["data.partition_file"] = ragged_partition({4, 6, 0, 2, 5, 3, 1});
+  EXPECT_LT(distance(run(permuted, *world_).global, run(straight, *world_).global), 1e-9);
+}
+
+TEST_P(EveryAlgorithm, StepsOfSizeZeroMoveNothing) {
+  const TinyResult still = run(keys({{"train.lr", "0"}}), *world_);
+  EXPECT_TRUE(still.global.equal(still.initial));
+}
+
+TEST_P(EveryAlgorithm, LearnsSomething) {
+  const TinyResult result = run(keys({{"run.rounds", "20"}}), *world_);
+  EXPECT_GT(distance(result.global, result.initial), 1e-2);
+  EXPECT_LT(result.metrics.back().train_loss, 0.9 * result.metrics.front().train_loss);
+}
+
+TEST_P(EveryAlgorithm, ClientsWithOneOrNoSampleGiveNoNan) {
+  // Clients 2 and 3 of the ragged partition have one and no training sample, client 4 no test
+  // sample.
+  for (const std::string batch : {"0", "1", "4"}) {
+    const TinyResult result = run(keys({{"train.batch_size", batch}}), *world_);
+    EXPECT_TRUE(result.global.isfinite().all().item<bool>());
+    if (world_->rank() != 0) continue;
+    EXPECT_TRUE(std::isfinite(result.metrics.back().global_accuracy));
+    EXPECT_TRUE(std::isfinite(result.metrics.back().personal_accuracy));
+    EXPECT_TRUE(std::isfinite(result.metrics.back().best_personal_accuracy));
+  }
+}
+
+TEST_P(EveryAlgorithm, BooksWholePayloads) {
+  // Dense models of float64 and float32: twice the bytes, a whole number of payloads per
+  // participant.
+  const TinyResult wide = run(keys(), *world_);
+  const TinyResult narrow = run(keys({{"run.dtype", "float32"}}), *world_);
+  if (world_->rank() != 0) return;
+  for (std::size_t t = 0; t < wide.metrics.size(); ++t) {
+    const double up = narrow.metrics[t].bytes_up_client_cloud;
+    EXPECT_GT(up, 0);
+    EXPECT_EQ(wide.metrics[t].bytes_up_client_cloud, 2 * up);
+    EXPECT_EQ(std::fmod(up, narrow.metrics[t].participants), 0);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Registry, EveryAlgorithm, ::testing::ValuesIn(algorithm_names()),
+                         [](const auto& one) { return one.param; });
+
+}  // namespace
+}  // namespace fedhpc::testing

@@ -1,0 +1,113 @@
+#include "fedhpc/core/configuration_source.hpp"
+
+#include <filesystem>
+
+#include <gtest/gtest.h>
+
+#include "fedhpc/core/error.hpp"
+
+namespace fedhpc {
+namespace {
+
+template <typename Call>
+std::string refusal(Call&& call) {
+  try {
+    call();
+  } catch (const ConfigError& error) {
+    return error.what();
+  }
+  return "accepted";
+}
+
+TEST(ParseIniTest, GivesKeysValuesAndLines) {
+  const auto lines = parse_ini(
+      "# a comment\n"
+      "[train]\n"
+      "lr = 0.5   # trailing comment\r\n"
+      "  batch_size=20\n"
+      "\n"
+      "[data]\n"
+      "dir = some folder/with = sign\n"
+      "[train]\n"
+      "momentum = .9",
+      "x.ini");
+  ASSERT_EQ(lines.size(), 4U);
+  EXPECT_EQ(lines[0].key, "train.lr");
+  EXPECT_EQ(lines[0].value, "0.5");
+  EXPECT_EQ(lines[0].origin.place, "x.ini:3");
+  EXPECT_EQ(lines[0].origin.level, Level::File);
+  EXPECT_EQ(lines[1].key, "train.batch_size");
+  EXPECT_EQ(lines[1].value, "20");
+  EXPECT_EQ(lines[2].value, "some folder/with = sign");
+  EXPECT_EQ(lines[3].key, "train.momentum");
+  EXPECT_EQ(lines[3].origin.place, "x.ini:9");
+}
+
+TEST(ParseIniTest, AnEmptyValueReachesTheOptionsThatRefuseIt) {
+  const auto lines = parse_ini("[a]\nb =\n", "x.ini");
+  ASSERT_EQ(lines.size(), 1U);
+  EXPECT_EQ(lines[0].value, "");
+}
+
+TEST(ParseIniTest, ErrorsNameFileAndLine) {
+  const std::vector<std::pair<std::string, std::string>> bad = {
+      {"lr = 1\n", "x.ini:1: 'lr = 1' stands before any [section]"},
+      {"[train]\nlr\n", "x.ini:2: 'lr' is not of the form key = value"},
+      {"[train]\n\n[data x\n", "x.ini:3: '[data x' is not of the form key = value"},
+      {"[a]\nb = 1\n[c]\nd = 1\n[a]\nb = 2\n",
+       "x.ini:6: key 'a.b' is given twice (first at x.ini:2); keep one"},
+  };
+  for (const auto& [text, expected] : bad) {
+    const std::string message = refusal([&] { parse_ini(text, "x.ini"); });
+    EXPECT_NE(message.find(expected), std::string::npos) << message;
+  }
+}
+
+TEST(ReadIniTest, NamesAFileThatCannotBeRead) {
+  EXPECT_NE(refusal([] { read_ini("no/such.ini"); }).find("'no/such.ini' cannot be read"),
+            std::string::npos);
+  const std::string folder = std::filesystem::temp_directory_path().string();
+  EXPECT_NE(refusal([&] { read_ini(folder); }).find("cannot be read"), std::string::npos);
+}
+
+TEST(ParseCommandLineTest, SplitsAtTheFirstEqualsSign) {
+  const auto arguments = parse_command_line({"--train.lr=0.5", "--data.dir=a=b c", "--run.save="});
+  ASSERT_EQ(arguments.size(), 3U);
+  EXPECT_EQ(arguments[0].key, "train.lr");
+  EXPECT_EQ(arguments[0].value, "0.5");
+  EXPECT_EQ(arguments[0].origin.level, Level::CommandLine);
+  EXPECT_EQ(arguments[1].value, "a=b c");
+  EXPECT_EQ(arguments[2].key, "run.save");
+  EXPECT_EQ(arguments[2].value, "");
+}
+
+TEST(ParseCommandLineTest, RefusesEverythingElse) {
+  for (const std::string argument : {"train.lr=1", "-train.lr=1", "--train.lr", "--=1", "--", ""}) {
+    const std::string message = refusal([&] { parse_command_line({argument}); });
+    EXPECT_NE(message.find("'" + argument + "' is not of the form --section.key=value"),
+              std::string::npos)
+        << argument << ": " << message;
+  }
+  EXPECT_NE(refusal([] {
+              parse_command_line({"--a.b=1", "--a.b=1"});
+            }).find("given twice"),
+            std::string::npos);
+  EXPECT_NE(refusal([] {
+              parse_command_line({"--a.b=", "--a.b=1"});
+            }).find("given twice"),
+            std::string::npos);
+}
+
+TEST(LookupTest, TheHighestLevelAnswers) {
+  const std::vector<Assignment> assignments = {
+      {"a.b", "command", {Level::CommandLine, "command line"}},
+      {"a.b", "file", {Level::File, "x.ini:1"}},
+      {"a.c", "file", {Level::File, "x.ini:2"}},
+  };
+  EXPECT_EQ(lookup(assignments, "a.b", "none"), "command");
+  EXPECT_EQ(lookup(assignments, "a.c", "none"), "file");
+  EXPECT_EQ(lookup(assignments, "a.d", "none"), "none");
+}
+
+}  // namespace
+}  // namespace fedhpc

@@ -1,0 +1,113 @@
+#include "data/byte_source.hpp"
+
+#include <numeric>
+
+#include <gtest/gtest.h>
+#include <zlib.h>
+
+#include "fedhpc/core/error.hpp"
+
+#include "data/data_support.hpp"
+
+namespace fedhpc {
+namespace {
+
+using testing_support::Bytes;
+using testing_support::expect_in;
+using testing_support::message_of;
+using testing_support::TemporaryFolder;
+using testing_support::write_bytes;
+
+/// Bytes that do not pack to nothing.
+Bytes sample_bytes(std::size_t count) {
+  Bytes bytes(count);
+  std::uint32_t state = 1;
+  for (std::uint8_t& byte : bytes) {
+    state = state * 1664525U + 1013904223U;
+    byte = static_cast<std::uint8_t>(state >> 28);
+  }
+  return bytes;
+}
+
+/// Appends one gzip member to `path`.
+void append_gzip(const std::string& path, const Bytes& bytes) {
+  gzFile file = gzopen(path.c_str(), "ab");
+  ASSERT_NE(file, nullptr);
+  gzwrite(file, bytes.data(), static_cast<unsigned>(bytes.size()));
+  ASSERT_EQ(gzclose(file), Z_OK);
+}
+
+TEST(ReadBytesTest, ReadsPlainAndPackedFiles) {
+  const TemporaryFolder folder;
+  const Bytes bytes = sample_bytes(300000);
+  write_bytes(folder.path("plain"), bytes);
+  append_gzip(folder.path("packed.gz"), bytes);
+  append_gzip(folder.path("empty.gz"), {});
+  write_bytes(folder.path("empty"), {});
+
+  EXPECT_EQ(read_bytes(folder.path("plain")), bytes);
+  EXPECT_EQ(read_bytes(folder.path("packed.gz")), bytes);
+  EXPECT_EQ(read_bytes(folder.path("empty")), Bytes{});
+  EXPECT_EQ(read_bytes(folder.path("empty.gz")), Bytes{});
+}
+
+TEST(ReadBytesTest, MembersOfAnArchiveFollowEachOther) {
+  const TemporaryFolder folder;
+  const Bytes first = sample_bytes(65536);  // fills the first buffer exactly
+  const Bytes second = sample_bytes(1000);
+  append_gzip(folder.path("two.gz"), first);
+  append_gzip(folder.path("two.gz"), second);
+  Bytes both = first;
+  both.insert(both.end(), second.begin(), second.end());
+  EXPECT_EQ(read_bytes(folder.path("two.gz")), both);
+}
+
+TEST(ReadBytesTest, AMissingFileIsNamed) {
+  expect_in("data file 'no/such.gz' cannot be read: No such file",
+            message_of<DataError>([] { read_bytes("no/such.gz"); }));
+}
+
+TEST(ReadBytesTest, EveryTruncationIsNoticed) {
+  const TemporaryFolder folder;
+  append_gzip(folder.path("whole.gz"), sample_bytes(500));
+  const std::string whole = folder.path("whole.gz");
+  const auto size = std::filesystem::file_size(whole);
+  for (std::uintmax_t length = 0; length < size; ++length) {
+    const std::string part = folder.path("part.gz");
+    std::filesystem::copy_file(whole, part, std::filesystem::copy_options::overwrite_existing);
+    std::filesystem::resize_file(part, length);
+    const std::string message = message_of<DataError>([&] { read_bytes(part); });
+    expect_in("part.gz' is truncated: it ends at offset " + std::to_string(length), message);
+  }
+}
+
+TEST(ReadBytesTest, CorruptionIsNoticedWithItsOffset) {
+  const TemporaryFolder folder;
+  const std::string path = folder.path("bad.gz");
+  append_gzip(path, sample_bytes(5000));
+  Bytes packed(std::filesystem::file_size(path));
+  std::ifstream(path, std::ios::binary)
+      .read(reinterpret_cast<char*>(packed.data()), static_cast<std::streamsize>(packed.size()));
+
+  Bytes wrong_crc = packed;
+  wrong_crc[packed.size() - 8] ^= 1;
+  write_bytes(path, wrong_crc);
+  const std::string of = " of " + std::to_string(packed.size());
+  std::string message = message_of<DataError>([&] { read_bytes(path); });
+  expect_in("bad.gz' is corrupt at offset ", message);
+  expect_in(of + " (incorrect data check)", message);
+
+  Bytes no_gzip = packed;
+  no_gzip[0] = 'x';
+  write_bytes(path, no_gzip);
+  expect_in("(incorrect header check)", message_of<DataError>([&] { read_bytes(path); }));
+
+  Bytes trailing = packed;
+  trailing.push_back('x');
+  trailing.push_back('y');
+  write_bytes(path, trailing);
+  expect_in("is corrupt at offset", message_of<DataError>([&] { read_bytes(path); }));
+}
+
+}  // namespace
+}  // namespace fedhpc

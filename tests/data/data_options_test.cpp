@@ -1,0 +1,74 @@
+#include <gtest/gtest.h>
+
+#include "fedhpc/data/options.hpp"
+#include "fedhpc/data/partition.hpp"
+
+#include "data/data_support.hpp"
+
+namespace fedhpc {
+namespace {
+
+using testing_support::expect_in;
+using testing_support::message_of;
+
+TEST(DataOptionsTest, EveryNameOfTheRegistriesIsAllowed) {
+  DataOptions data;
+  OptionSet options;
+  data.declare(options);
+  const Origin origin{Level::File, "x.ini:1"};
+  for (const auto& [name, sentence] : dataset_registry()) {
+    options.assign("data.name", name, origin);
+    EXPECT_EQ(data.name, name);
+    EXPECT_FALSE(sentence.empty());
+  }
+  EXPECT_EQ(dataset_registry().size(), 4U);
+  for (const auto& [name, sentence] : partitioner_registry()) {
+    options.assign("data.partition", name, origin);
+    EXPECT_EQ(options.entry("data.partition").print(), name);
+  }
+  EXPECT_EQ(partitioner_registry().size(), 5U);
+}
+
+TEST(DataOptionsTest, RangesAreKept) {
+  DataOptions data;
+  OptionSet options;
+  data.declare(options);
+  const std::vector<std::pair<std::string, std::string>> bad = {
+      {"data.clients", "0"},           {"data.alpha", "0"},
+      {"data.train_fraction", "0"},    {"data.train_fraction", "1.1"},
+      {"data.train_per_class", "-1"},  {"data.labels_per_client", "0"},
+      {"data.classes", "1"},           {"data.name", "imagenet"},
+      {"data.partition", "shards"},    {"data.split", "server"},
+      {"data.standardize", "scalar"},  {"data.labels_rule", "first"},
+      {"data.synthetic_alpha", "-1"},  {"data.seed", "-1"},
+      {"data.samples_per_client", "0"}};
+  for (const auto& [key, text] : bad) {
+    const std::string message = message_of<ConfigError>([&, key = key, text = text] {
+      options.assign(key, text, {Level::File, "x.ini:1"});
+    });
+    expect_in("key '" + key + "' cannot be '" + text + "'; allowed: ", message);
+  }
+  options.assign("data.train_fraction", "1", {Level::File, "x.ini:1"});
+  EXPECT_EQ(data.train_fraction, 1.0);
+}
+
+TEST(DataOptionsTest, AllKeysStandUnderDataAndExplainThemselves) {
+  DataOptions data;
+  OptionSet options;
+  data.declare(options);
+  EXPECT_EQ(options.entries().size(), 20U);
+  for (const OptionSet::Entry& entry : options.entries()) {
+    EXPECT_TRUE(entry.key.starts_with("data.")) << entry.key;
+    EXPECT_GT(entry.help.size(), 10U) << entry.key;
+  }
+}
+
+TEST(DataOptionsTest, AnUnknownDataSetNamesTheKnownOnes) {
+  DataOptions data;
+  data.name = "imagenet";
+  expect_in("allowed: one of: mnist, fmnist, glyphs, synthetic",
+            message_of<ConfigError>([&] { open_dataset(data); }));
+}
+
+}  // namespace
+}  // namespace fedhpc

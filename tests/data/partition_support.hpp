@@ -1,0 +1,55 @@
+#pragma once
+
+#include <algorithm>
+#include <numeric>
+#include <set>
+
+#include <gtest/gtest.h>
+
+#include "fedhpc/data/partition.hpp"
+
+namespace fedhpc::testing_support {
+
+using Ids = std::vector<std::int64_t>;
+using Labels = std::set<std::int64_t>;
+
+inline DataOptions options_for(PartitionRule rule, std::int64_t clients) {
+  DataOptions options;
+  options.partition = rule;
+  options.clients = clients;
+  options.min_samples = 1;
+  options.seed = 4;
+  return options;
+}
+
+/// All samples of a client, ascending.
+inline Ids owned(const Partition& partition, std::int64_t client) {
+  Ids ids(partition.train.of(client).begin(), partition.train.of(client).end());
+  ids.insert(ids.end(), partition.test.of(client).begin(), partition.test.of(client).end());
+  std::sort(ids.begin(), ids.end());
+  return ids;
+}
+
+inline Labels labels_of(const Dataset& data, const Partition& partition, std::int64_t client) {
+  const Ids labels = data.labels();
+  Labels held;
+  for (const std::int64_t id : owned(partition, client)) held.insert(labels[id]);
+  return held;
+}
+
+/// Every sample of 0..count-1 once, and every list ascending.
+inline void expect_partition_of(const Partition& partition, std::int64_t count) {
+  Ids all;
+  for (std::int64_t k = 0; k < partition.clients(); ++k) {
+    const Ids ids = owned(partition, k);
+    all.insert(all.end(), ids.begin(), ids.end());
+    EXPECT_TRUE(std::is_sorted(partition.train.of(k).begin(), partition.train.of(k).end()));
+    EXPECT_TRUE(std::is_sorted(partition.test.of(k).begin(), partition.test.of(k).end()));
+  }
+  std::sort(all.begin(), all.end());
+  Ids expected(static_cast<std::size_t>(count));
+  std::iota(expected.begin(), expected.end(), 0);
+  EXPECT_EQ(all, expected);
+}
+
+}  // namespace fedhpc::testing_support

@@ -1,0 +1,228 @@
+#include "fedhpc/data/partition.hpp"
+
+#include <algorithm>
+#include <numeric>
+
+#include <gtest/gtest.h>
+
+#include "fedhpc/core/rng.hpp"
+
+#include "data/data_support.hpp"
+#include "data/partition_support.hpp"
+
+namespace fedhpc {
+namespace {
+
+using testing_support::balanced;
+using testing_support::expect_in;
+using testing_support::expect_partition_of;
+using testing_support::Ids;
+using testing_support::message_of;
+using testing_support::options_for;
+using testing_support::owned;
+using testing_support::TableDataset;
+
+TEST(SampleListsTest, ListsFollowEachOther) {
+  SampleLists lists;
+  EXPECT_EQ(lists.size(), 0);
+  lists.append(Ids{5, 6});
+  lists.append({});
+  lists.append(Ids{1});
+  EXPECT_EQ(lists.size(), 3);
+  EXPECT_EQ(lists.count(1), 0);
+  EXPECT_EQ(Ids(lists.of(0).begin(), lists.of(0).end()), (Ids{5, 6}));
+  EXPECT_EQ(lists.of(2)[0], 1);
+  EXPECT_THROW(lists.count(3), std::logic_error);
+  EXPECT_THROW(lists.of(-1), std::logic_error);
+}
+
+TEST(MakePartitionTest, EveryRuleButLabelsDealsEverySampleOnce) {
+  const TableDataset data = balanced(5, 31);
+  for (const PartitionRule rule : {PartitionRule::Iid, PartitionRule::Dirichlet}) {
+    DataOptions options = options_for(rule, 7);
+    expect_partition_of(make_partition(options, data), 155);
+    options.split = DataSplit::Official;
+    const Partition official = make_partition(options, data);
+    expect_partition_of(official, data.num_train());
+    EXPECT_TRUE(official.test.samples.empty());
+    EXPECT_EQ(official.test.size(), 7);
+  }
+}
+
+TEST(MakePartitionTest, IsAFunctionOfTheSeed) {
+  const TableDataset data = balanced(5, 40);
+  for (const PartitionRule rule :
+       {PartitionRule::Iid, PartitionRule::Dirichlet, PartitionRule::Labels}) {
+    DataOptions options = options_for(rule, 6);
+    const Partition first = make_partition(options, data);
+    const Partition again = make_partition(options, data);
+    EXPECT_EQ(first.train.samples, again.train.samples);
+    EXPECT_EQ(first.test.offsets, again.test.offsets);
+    options.seed = 5;
+    EXPECT_NE(first.train.samples, make_partition(options, data).train.samples);
+  }
+}
+
+TEST(IidTest, PartsOfThePermutationAreEqualInSize) {
+  const TableDataset data = balanced(3, 10);
+  const DataOptions options = options_for(PartitionRule::Iid, 4);
+  const Partition partition = make_partition(options, data);
+  const Ids order = permutation({.seed = 4, .purpose = Purpose::Partition}, 30);
+  const Ids bounds = {0, 8, 16, 23, 30};
+  for (std::int64_t k = 0; k < 4; ++k) {
+    Ids expected(order.begin() + bounds[k], order.begin() + bounds[k + 1]);
+    std::sort(expected.begin(), expected.end());
+    EXPECT_EQ(owned(partition, k), expected);
+  }
+}
+
+TEST(IidTest, MoreClientsThanSamplesLeaveSomeEmpty) {
+  const TableDataset data = balanced(2, 5);
+  const Partition partition = make_partition(options_for(PartitionRule::Iid, 13), data);
+  expect_partition_of(partition, 10);
+  EXPECT_EQ(owned(partition, 9).size(), 1U);
+  EXPECT_EQ(owned(partition, 12).size(), 0U);
+}
+
+TEST(SplitTest, TrainsOnTheFirstPartOfThePermutationOfAscendingIds) {
+  const TableDataset data = balanced(3, 10);
+  for (const double fraction : {0.1, 0.5, 0.75, 0.8, 1.0}) {
+    DataOptions options = options_for(PartitionRule::Iid, 4);
+    options.train_fraction = fraction;
+    const Partition partition = make_partition(options, data);
+    for (std::int64_t k = 0; k < 4; ++k) {
+      const Ids ids = owned(partition, k);
+      const auto n = static_cast<std::int64_t>(ids.size());
+      const auto num_train = static_cast<std::int64_t>(fraction * static_cast<double>(n) + 0.5);
+      const Ids order = permutation(
+          {.seed = 4, .purpose = Purpose::Split, .client = static_cast<std::uint64_t>(k)}, n);
+      Ids train;
+      for (std::int64_t i = 0; i < num_train; ++i) train.push_back(ids[order[i]]);
+      std::sort(train.begin(), train.end());
+      EXPECT_EQ(Ids(partition.train.of(k).begin(), partition.train.of(k).end()), train);
+    }
+  }
+}
+
+TEST(DirichletTest, TheSmallestClientHoldsEnough) {
+  const TableDataset data = balanced(10, 200);
+  for (const double alpha : {0.1, 0.5, 100.0}) {
+    DataOptions options = options_for(PartitionRule::Dirichlet, 20);
+    options.alpha = alpha;
+    options.min_samples = 10;
+    const Partition partition = make_partition(options, data);
+    expect_partition_of(partition, 2000);
+    for (std::int64_t k = 0; k < 20; ++k) EXPECT_GE(owned(partition, k).size(), 10U);
+  }
+}
+
+TEST(DirichletTest, AFullClientGetsNoFurtherLabel) {
+  const TableDataset data = balanced(10, 400);
+  const Ids labels = data.labels();
+  const Partition partition = make_partition(options_for(PartitionRule::Dirichlet, 20), data);
+  std::int64_t full = 0;
+  for (std::int64_t k = 0; k < 19; ++k) {  // the last client also takes what rounding leaves over
+    Ids counts(10, 0);
+    for (const std::int64_t id : owned(partition, k)) ++counts[labels[id]];
+    std::int64_t held = 0;
+    for (const std::int64_t count : counts) {
+      if (held >= 4000 / 20) {
+        EXPECT_EQ(count, 0) << "client " << k;
+        ++full;
+      }
+      held += count;
+    }
+  }
+  EXPECT_GT(full, 0) << "some client filled up before the last label";
+}
+
+TEST(DirichletTest, AlphaRunsFromSkewedToEven) {
+  const TableDataset data = balanced(10, 400);
+  const Ids labels = data.labels();
+  // Mean over clients of the share of a client's most frequent label: 0.1 when even, 1 when single.
+  const auto skew = [&](double alpha) {
+    DataOptions options = options_for(PartitionRule::Dirichlet, 20);
+    options.alpha = alpha;
+    const Partition partition = make_partition(options, data);
+    double sum = 0;
+    for (std::int64_t k = 0; k < 20; ++k) {
+      std::vector<double> counts(10, 0);
+      for (const std::int64_t id : owned(partition, k)) ++counts[labels[id]];
+      sum += *std::max_element(counts.begin(), counts.end()) /
+             std::accumulate(counts.begin(), counts.end(), 0.0);
+    }
+    return sum / 20;
+  };
+  EXPECT_LT(skew(1000), 0.13);
+  EXPECT_GT(skew(0.05), 0.5);
+  EXPECT_GT(skew(0.05), skew(1));
+}
+
+TEST(DirichletTest, AnImpossibleMinimumIsRefused) {
+  const TableDataset data = balanced(10, 20);
+  DataOptions options = options_for(PartitionRule::Dirichlet, 20);
+  options.min_samples = 11;
+  expect_in("data.min_samples = 11 for data.clients = 20 needs more than the 200 samples",
+            message_of<ConfigError>([&] { make_partition(options, data); }));
+  options.min_samples = 10;
+  options.alpha = 0.05;
+  const std::string message = message_of<ConfigError>([&] { make_partition(options, data); });
+  expect_in("data.alpha = 0.05", message);
+  expect_in("in 2000 tries; lower data.min_samples or data.clients, or raise data.alpha", message);
+  options.alpha = 1e-300;  // every gamma draw underflows to 0
+  expect_in("tries", message_of<ConfigError>([&] { make_partition(options, data); }));
+}
+
+TEST(MakePartitionTest, OptionsThatDoNotFitAreRefused) {
+  const TableDataset data = balanced(3, 10);
+  const auto refusal = [&](auto&& change) {
+    DataOptions options = options_for(PartitionRule::Labels, 3);
+    change(options);
+    return message_of<ConfigError>([&] { make_partition(options, data); });
+  };
+  expect_in("must be set together", refusal([](DataOptions& o) { o.train_per_class = 1; }));
+  expect_in("must be set together", refusal([](DataOptions& o) { o.test_per_class = 1; }));
+  expect_in("need data.partition = labels and data.split = client", refusal([](DataOptions& o) {
+              o.train_per_class = o.test_per_class = 1;
+              o.partition = PartitionRule::Iid;
+            }));
+  expect_in("need data.partition = labels and data.split = client", refusal([](DataOptions& o) {
+              o.train_per_class = o.test_per_class = 1;
+              o.split = DataSplit::Official;
+            }));
+  expect_in("data.labels_per_client = 4, but glyphs has 3 labels",
+            refusal([](DataOptions& o) { o.labels_per_client = 4; }));
+  expect_in("natural needs data made of clients",
+            refusal([](DataOptions& o) { o.partition = PartitionRule::Natural; }));
+  expect_in("needs the key data.partition_file",
+            refusal([](DataOptions& o) { o.partition = PartitionRule::File; }));
+  expect_in("is read with data.partition = file only",
+            refusal([](DataOptions& o) { o.partition_file = "p.h5"; }));
+  const TableDataset without_test({0, 1, 2}, 3, 3);
+  DataOptions official = options_for(PartitionRule::Iid, 3);
+  official.split = DataSplit::Official;
+  expect_in("data.split = official needs a data set with a test set",
+            message_of<ConfigError>([&] { make_partition(official, without_test); }));
+}
+
+TEST(MakePartitionTest, NaturalClientsAreAsManyAsAsked) {
+  DataOptions options = options_for(PartitionRule::Natural, 4);
+  options.name = "synthetic";
+  options.samples_per_client = 3;
+  const auto data = open_dataset(options);
+  options.clients = 5;
+  expect_in("data.clients = 5, but synthetic has 4 natural clients; set data.clients = 4",
+            message_of<ConfigError>([&] { make_partition(options, *data); }));
+}
+
+TEST(LeakedSamplesTest, CountsDifferentSamplesOnce) {
+  Partition partition;
+  partition.train.append(Ids{1, 2, 3});
+  partition.train.append(Ids{3, 4, 7});
+  partition.test.append(Ids{5, 7, 9});
+  partition.test.append(Ids{3, 6, 3});
+  EXPECT_EQ(leaked_samples(partition), 2);
+}
+
+}  // namespace
+}  // namespace fedhpc

@@ -1,0 +1,200 @@
+#include "fedhpc/data/shard.hpp"
+
+#include <algorithm>
+#include <set>
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
+#include <gtest/gtest.h>
+
+#include "data/data_support.hpp"
+
+namespace fedhpc {
+namespace {
+
+using testing_support::balanced;
+using testing_support::expect_in;
+using testing_support::message_of;
+using testing_support::TableDataset;
+
+using Ids = std::vector<std::int64_t>;
+
+/// Four clients; client 1 has no training and client 2 no test sample.
+Partition sample() {
+  Partition partition;
+  for (const Ids& list : {Ids{0, 3}, Ids{}, Ids{39, 5, 21}, Ids{8}}) partition.train.append(list);
+  for (const Ids& list : {Ids{1}, Ids{40, 7}, Ids{}, Ids{9, 2}}) partition.test.append(list);
+  return partition;
+}
+
+double reference(double pixel, Standardize standardize) {
+  if (standardize == Standardize::None) return pixel;
+  if (standardize == Standardize::Unit) return pixel / 255;
+  return (pixel / 255 - .5) / .5;
+}
+
+template <typename T>
+void expect_rows(const Tensor& out, const Ids& ids, Standardize standardize) {
+  ASSERT_EQ(out.size(0), static_cast<std::int64_t>(ids.size()));
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    for (std::int64_t d = 0; d < 5; ++d) {
+      const T expected = static_cast<T>(reference(TableDataset::value(ids[i], d), standardize));
+      EXPECT_EQ(out.data_ptr<T>()[5 * i + d], expected) << "row " << i << " feature " << d;
+    }
+  }
+}
+
+Ids values(const Tensor& labels) {
+  const auto* begin = labels.const_data_ptr<std::int64_t>();
+  return {begin, begin + labels.numel()};
+}
+
+struct Batch {
+  Tensor features;  // [1, B, D]
+  Tensor labels;    // [1, B]
+};
+
+Batch gather(const Shard& shard, std::int64_t client, const Ids& positions) {
+  const auto size = static_cast<std::int64_t>(positions.size());
+  Batch batch{at::empty({1, size, shard.features()}, scalar_type(shard.dtype())),
+              at::empty({1, size}, at::kLong)};
+  shard.gather_train(client, positions, 0, batch.features, batch.labels);
+  return batch;
+}
+
+TEST(ShardTest, GathersStandardisedRowsInTheOrderAsked) {
+  const TableDataset data = balanced(10, 10);
+  const Partition partition = sample();
+  const Ids positions = {2, 0, 2};
+  for (const Standardize rule : {Standardize::None, Standardize::Unit, Standardize::Half}) {
+    const Shard single(data, partition, 0, 4, rule, DType::Float32);
+    const Batch floats = gather(single, 2, positions);
+    expect_rows<float>(floats.features[0], {21, 39, 21}, rule);
+    EXPECT_EQ(values(floats.labels[0]), (Ids{1, 9, 1}));
+    const Shard wide(data, partition, 0, 4, rule, DType::Float64);
+    expect_rows<double>(gather(wide, 2, positions).features[0], {21, 39, 21}, rule);
+    Tensor test = at::empty({3, 5}, at::kFloat);
+    single.gather_test(1, 4, test);
+    expect_rows<float>(test, {40, 7, 9}, rule);
+  }
+}
+
+TEST(ShardTest, ABatchFillsTheStartOfItsRowAndNothingElse) {
+  const TableDataset data = balanced(10, 10);
+  const Shard shard(data, sample(), 0, 4, Standardize::None, DType::Float32);
+  const Tensor features = at::full({3, 4, 5}, -1.0, at::kFloat);
+  const Tensor labels = at::full({3, 4}, -1, at::kLong);
+  shard.gather_train(0, Ids{1, 0}, 1, features, labels);
+  expect_rows<float>(features[1].narrow(0, 0, 2), {3, 0}, Standardize::None);
+  EXPECT_EQ(values(labels), (Ids{-1, -1, -1, -1, 3, 0, -1, -1, -1, -1, -1, -1}));
+  const auto* numbers = features.const_data_ptr<float>();
+  EXPECT_EQ(std::count(numbers, numbers + features.numel(), -1.0F), 60 - 10);
+}
+
+TEST(ShardTest, HoldsItsOwnClientsOnly) {
+  const TableDataset data = balanced(10, 10);
+  const Shard shard(data, sample(), 1, 3, Standardize::Unit, DType::Float32);
+  EXPECT_EQ(std::set<std::int64_t>(data.read_ids.begin(), data.read_ids.end()),
+            (std::set<std::int64_t>{5, 7, 21, 39, 40}));
+  EXPECT_EQ(shard.first_client(), 1);
+  EXPECT_EQ(shard.clients(), 2);
+  EXPECT_EQ(shard.train_rows(), 3);
+  EXPECT_EQ(shard.test_rows(), 2);
+  EXPECT_EQ(shard.memory_bytes(), 5 * (5 + 8)) << "a byte per pixel, eight per label";
+  EXPECT_EQ(shard.train_count(1), 0);
+  EXPECT_EQ(shard.test_count(1), 2);
+  EXPECT_EQ(shard.train_begin(2), 0);
+  EXPECT_EQ(shard.test_begin(2), 2);
+  EXPECT_EQ(shard.test_count(2), 0);
+  EXPECT_THROW(shard.train_count(0), std::logic_error);
+  EXPECT_THROW(shard.train_count(3), std::logic_error);
+}
+
+TEST(ShardTest, LabelsStandInTheOrderOfTheStacks) {
+  const TableDataset data = balanced(10, 10);
+  const Shard shard(data, sample(), 0, 4, Standardize::Unit, DType::Float32);
+  const auto* train = shard.train_labels().data_ptr<std::int64_t>();
+  EXPECT_EQ(Ids(train, train + shard.train_rows()), (Ids{0, 3, 9, 5, 1, 8}));
+  const auto* test = shard.test_labels().data_ptr<std::int64_t>();
+  EXPECT_EQ(Ids(test, test + shard.test_rows()), (Ids{1, 0, 7, 9, 2}));
+  EXPECT_EQ(shard.label_histogram(1), (Ids{1, 0, 0, 0, 0, 0, 0, 1, 0, 0}));
+  EXPECT_EQ(shard.label_histogram(3), (Ids{0, 0, 1, 0, 0, 0, 0, 0, 1, 1}));
+}
+
+TEST(ShardTest, FloatDataAreKeptInTheNumberType) {
+  const TableDataset data(Ids(20, 1), 20, 2, at::kDouble);
+  Partition partition;
+  partition.train.append(Ids{2, 19});
+  partition.test.append(Ids{3});
+  for (const Standardize rule : {Standardize::None, Standardize::Unit}) {
+    const Shard shard(data, partition, 0, 1, rule, DType::Float32);
+    const Batch batch = gather(shard, 0, {1});
+    for (std::int64_t d = 0; d < 5; ++d) {
+      EXPECT_EQ(batch.features.data_ptr<float>()[d],
+                static_cast<float>(TableDataset::value(19, d) / 3));
+    }
+    EXPECT_EQ(shard.memory_bytes(), 3 * (5 * 4 + 8));
+  }
+  expect_in("data.standardize = half", message_of<ConfigError>([&] {
+              Shard(data, partition, 0, 1, Standardize::Half, DType::Float32);
+            }));
+}
+
+TEST(ShardTest, TheServersShardIsTheOfficialTestSet) {
+  const TableDataset data = balanced(2, 10);  // 16 training, 4 test
+  const Shard part = Shard::server(data, 1, 3, Standardize::None, DType::Float32);
+  EXPECT_EQ(part.test_rows(), 2);
+  Tensor rows = at::empty({2, 5}, at::kFloat);
+  part.gather_test(0, 2, rows);
+  expect_rows<float>(rows, {17, 18}, Standardize::None);
+  EXPECT_THROW(Shard::server(data, 1, 5, Standardize::None, DType::Float32), std::logic_error);
+
+  const Shard server = Shard::server(data, 0, 4, Standardize::Half, DType::Float64);
+  EXPECT_EQ(server.clients(), 1);
+  EXPECT_EQ(server.train_count(0), 0);
+  EXPECT_EQ(server.test_count(0), 4);
+  EXPECT_EQ(server.train_rows(), 0);
+  ASSERT_EQ(server.test_rows(), 4);
+  Tensor out = at::empty({4, 5}, at::kDouble);
+  server.gather_test(0, 4, out);
+  expect_rows<double>(out, {16, 17, 18, 19}, Standardize::Half);
+}
+
+TEST(ShardTest, ARankMayHaveNoClient) {
+  const TableDataset data = balanced(10, 10);
+  const Shard shard(data, sample(), 4, 4, Standardize::Unit, DType::Float32);
+  EXPECT_EQ(shard.clients(), 0);
+  EXPECT_EQ(shard.memory_bytes(), 0);
+}
+
+TEST(ShardTest, WrongPlacesAndOutputsAreOurOwnBugs) {
+  const TableDataset data = balanced(10, 10);
+  const Shard shard(data, sample(), 0, 4, Standardize::Unit, DType::Float32);
+  const Tensor features = at::empty({1, 1, 5}, at::kFloat);
+  const Tensor labels = at::empty({1, 1}, at::kLong);
+  EXPECT_NO_THROW(shard.gather_train(0, Ids{1}, 0, features, labels));
+  EXPECT_THROW(shard.gather_train(0, Ids{2}, 0, features, labels), std::logic_error);
+  EXPECT_THROW(shard.gather_train(0, Ids{-1}, 0, features, labels), std::logic_error);
+  EXPECT_THROW(shard.gather_train(0, Ids{0, 1}, 0, features, labels), std::logic_error);
+  EXPECT_THROW(shard.gather_train(0, Ids{1}, 1, features, labels), std::logic_error);
+  const auto refuses = [&](const Tensor& other_features, const Tensor& other_labels) {
+    EXPECT_THROW(shard.gather_train(0, Ids{0, 1}, 0, other_features, other_labels),
+                 std::logic_error);
+  };
+  const Tensor pair = at::empty({1, 2, 5}, at::kFloat);
+  refuses(pair, labels);
+  refuses(at::empty({1, 2, 5}, at::kDouble), at::empty({1, 2}, at::kLong));
+  refuses(at::empty({1, 5, 2}, at::kFloat).transpose(1, 2), at::empty({1, 2}, at::kLong));
+  refuses(pair, at::empty({1, 4}, at::kLong).as_strided({1, 2}, {4, 2}));
+  refuses(at::empty({1, 2, 6}, at::kFloat), at::empty({1, 2}, at::kLong));
+
+  Tensor row = at::empty({1, 5}, at::kFloat);
+  EXPECT_NO_THROW(shard.gather_test(4, 5, row));
+  EXPECT_THROW(shard.gather_test(5, 6, row), std::logic_error);
+  EXPECT_THROW(shard.gather_test(3, 5, row), std::logic_error);
+  EXPECT_THROW(shard.gather_test(4, 5, at::empty({1, 5}, at::kDouble)), std::logic_error);
+  EXPECT_THROW(Shard(data, sample(), 2, 5, Standardize::Unit, DType::Float32), std::logic_error);
+}
+
+}  // namespace
+}  // namespace fedhpc

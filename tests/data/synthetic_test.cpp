@@ -1,0 +1,95 @@
+#include <algorithm>
+#include <cmath>
+
+#include <gtest/gtest.h>
+
+#include "fedhpc/core/rng.hpp"
+#include "fedhpc/data/partition.hpp"
+
+#include "data/data_support.hpp"
+
+namespace fedhpc {
+namespace {
+
+DataOptions small(DataSplit split = DataSplit::Client) {
+  DataOptions options;
+  options.name = "synthetic";
+  options.partition = PartitionRule::Natural;
+  options.clients = 4;
+  options.samples_per_client = 10;
+  options.features = 6;
+  options.classes = 3;
+  options.split = split;
+  options.seed = 8;
+  return options;
+}
+
+TEST(SyntheticTest, FollowsTheDefinition) {
+  const DataOptions options = small();
+  const auto data = open_dataset(options);
+  for (const std::int64_t k : {0, 3}) {
+    const auto client = static_cast<std::uint64_t>(k);
+    Draws model({.seed = 8, .purpose = Purpose::Generator, .client = client});
+    const double u = 0.5 * model.normal();
+    const double b = 0.5 * model.normal();
+    std::vector<double> weight(18), bias(3), mean(6);
+    for (double& w : weight) w = u + model.normal();
+    for (double& w : bias) w = u + model.normal();
+    for (double& w : mean) w = b + model.normal();
+    for (const std::int64_t i : {0, 9}) {
+      Draws draws({.seed = 8,
+                   .purpose = Purpose::Generator,
+                   .pass = 1,
+                   .epoch = static_cast<std::uint64_t>(i),
+                   .client = client});
+      std::vector<double> scores = bias;
+      const std::vector<std::int64_t> id = {k * 10 + i};
+      const Samples sample = data->read(id);
+      for (std::size_t j = 0; j < 6; ++j) {
+        const double x = mean[j] + std::sqrt(std::pow(double(j + 1), -1.2)) * draws.normal();
+        EXPECT_NEAR(sample.features.data_ptr<double>()[j], x, 1e-12);
+        for (std::size_t c = 0; c < 3; ++c) scores[c] += weight[c * 6 + j] * x;
+      }
+      const auto best = std::max_element(scores.begin(), scores.end()) - scores.begin();
+      EXPECT_EQ(*sample.labels.data_ptr<std::int64_t>(), best);
+      EXPECT_EQ(data->labels()[id[0]], best);
+    }
+  }
+}
+
+TEST(SyntheticTest, ClientsAreNatural) {
+  const DataOptions options = small();
+  const auto data = open_dataset(options);
+  const Partition partition = make_partition(options, *data);
+  ASSERT_EQ(partition.clients(), 4);
+  for (std::int64_t k = 0; k < 4; ++k) {
+    EXPECT_EQ(partition.train.count(k), 8);
+    EXPECT_EQ(partition.test.count(k), 2);
+    for (const std::int64_t id : partition.train.of(k)) EXPECT_EQ(id / 10, k);
+    for (const std::int64_t id : partition.test.of(k)) EXPECT_EQ(id / 10, k);
+  }
+}
+
+TEST(SyntheticTest, TheOfficialTestSetIsAFurtherFifthPerClient) {
+  const DataOptions options = small(DataSplit::Official);
+  const auto data = open_dataset(options);
+  EXPECT_EQ(data->num_train(), 40);
+  EXPECT_EQ(data->num_test(), 8);
+  const std::vector<std::int64_t> clients = data->natural_clients();
+  EXPECT_EQ(std::vector<std::int64_t>(clients.begin() + 40, clients.end()),
+            (std::vector<std::int64_t>{0, 0, 1, 1, 2, 2, 3, 3}));
+  const Partition partition = make_partition(options, *data);
+  EXPECT_EQ(partition.train.count(2), 10);
+  EXPECT_TRUE(partition.test.samples.empty());
+
+  const auto merged = open_dataset(small());
+  const std::vector<std::int64_t> train = {25};
+  EXPECT_TRUE(data->read(train).features.equal(merged->read(train).features))
+      << "training samples are the same with and without a test set";
+  const std::vector<std::int64_t> both = {44, 20};
+  const Tensor rows = data->read(both).features;
+  EXPECT_NE(rows.data_ptr<double>()[0], rows.data_ptr<double>()[6]);
+}
+
+}  // namespace
+}  // namespace fedhpc

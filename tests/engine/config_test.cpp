@@ -1,0 +1,76 @@
+#include "fedhpc/engine/config.hpp"
+
+#include "fedhpc/core/error.hpp"
+
+namespace fedhpc {
+namespace {
+
+Assignment in_file(const std::string& key, const std::string& value) {
+  return {key, value, {Level::File, "run.ini:1"}};
+}
+Assignment on_command_line(const std::string& key, const std::string& value) {
+  return {key, value, {Level::CommandLine, "command line"}};
+}
+
+std::string refusal(const std::vector<Assignment>& assignments) {
+  try {
+    const Config config(assignments, "run.ini");
+  } catch (const ConfigError& error) {
+    return error.what();
+  }
+  return "accepted";
+}
+
+TEST(Config, TheHigherLevelOfStepsAndEpochsWins) {
+  const Config steps(
+      {in_file("train.local_epochs", "3"), on_command_line("train.local_steps", "7")}, "run.ini");
+  EXPECT_EQ(steps.train.local_steps, 7);
+  EXPECT_EQ(steps.train.local_epochs, 0);
+  const Config epochs({in_file("train.local_steps", "7")}, "run.ini");
+  EXPECT_EQ(epochs.train.local_steps, 7);
+  EXPECT_EQ(epochs.train.local_epochs, 0);  // its default gives way
+  const Config fallback({}, "run.ini");
+  EXPECT_EQ(fallback.train.local_epochs, 1);
+}
+
+TEST(Config, RefusesStepsAndEpochsAtOneLevel) {
+  const std::string both =
+      refusal({in_file("train.local_steps", "7"), in_file("train.local_epochs", "3")});
+  EXPECT_NE(both.find("train.local_steps = 7"), std::string::npos) << both;
+  EXPECT_NE(both.find("train.local_epochs = 3"), std::string::npos) << both;
+  const std::string none = refusal({in_file("train.local_epochs", "0")});
+  EXPECT_NE(none.find("train.local_steps"), std::string::npos) << none;
+}
+
+TEST(Config, DataSeedFollowsTheRunsSeed) {
+  EXPECT_EQ(Config({in_file("run.seed", "9")}, "run.ini").data.seed, 9);
+  EXPECT_EQ(Config({in_file("run.seed", "9"), in_file("data.seed", "4")}, "run.ini").data.seed, 4);
+}
+
+TEST(Config, ItsIniRepeatsIt) {
+  const Config first({in_file("run.seed", "9"), in_file("train.local_steps", "7"),
+                      in_file("train.lr", "0.1"), in_file("model.hidden", "30,20"),
+                      in_file("run.save", "init,draws"), in_file("train.block", "auto")},
+                     "run.ini");
+  const Config second(parse_ini(first.to_ini(), "config"), "other.ini");
+  EXPECT_EQ(second.to_ini(), first.to_ini());
+  EXPECT_EQ(second.run.output, "run.h5");
+  EXPECT_EQ(second.train.lr, 0.1);
+}
+
+TEST(Config, AnUnknownMethodNamesTheNearest) {
+  const std::string message = refusal({in_file("algorithm.name", "fedavgg")});
+  EXPECT_NE(message.find("'fedavgg'"), std::string::npos) << message;
+  EXPECT_NE(message.find("did you mean 'fedavg'"), std::string::npos) << message;
+}
+
+TEST(Config, EveryKeyExplainsItself) {
+  const Config config({}, "run.ini");
+  for (const OptionSet::Entry& entry : config.options().entries()) {
+    EXPECT_GT(entry.help.size(), 10U) << entry.key;
+    EXPECT_GT(entry.allowed.size(), 3U) << entry.key;
+  }
+}
+
+}  // namespace
+}  // namespace fedhpc

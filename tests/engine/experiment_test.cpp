@@ -1,0 +1,72 @@
+#include "fedhpc/engine/experiment.hpp"
+
+#include <cmath>
+
+#include "fedhpc/comm/session.hpp"
+
+#include "fixtures/tiny_run.hpp"
+
+namespace fedhpc::testing {
+namespace {
+
+TEST(Experiment, EvaluatesEveryFewRoundsAndTheLast) {
+  const auto world = world_communicator(60);
+  const TinyResult result = run(tiny_keys({{"run.rounds", "7"}, {"run.eval_every", "3"}}), *world);
+  ASSERT_EQ(result.metrics.size(), 7U);
+  if (world->rank() != 0) return;
+  for (std::size_t i = 0; i < 7; ++i) {
+    const bool evaluated = i == 2 || i == 5 || i == 6;
+    EXPECT_EQ(!std::isnan(result.metrics[i].global_accuracy), evaluated) << "round " << i + 1;
+    EXPECT_FALSE(std::isnan(result.metrics[i].train_loss));
+  }
+}
+
+TEST(Experiment, ScoresTheGlobalModelOnEveryClient) {
+  // For a method without personal models the two views of one model agree.
+  const auto world = world_communicator(60);
+  const RoundMetrics metrics = run(tiny_keys(), *world).metrics.back();
+  if (world->rank() != 0) return;
+  EXPECT_DOUBLE_EQ(metrics.personal_accuracy_weighted, metrics.global_accuracy);
+  EXPECT_GE(metrics.best_personal_accuracy, metrics.personal_accuracy - 1e-7);
+  EXPECT_EQ(metrics.participant_accuracy, metrics.personal_accuracy);  // all take part
+}
+
+TEST(Experiment, OfficialSplitTestsAtTheServer) {
+  const auto world = world_communicator(60);
+  Keys keys =
+      tiny_keys({{"data.name", "glyphs"}, {"data.partition", "iid"}, {"data.split", "official"}});
+  keys.erase("data.partition_file");
+  const TinyResult alone = run(keys, *local_communicator());
+  const TinyResult result = run(keys, *world);
+  EXPECT_LT(distance(result.global, alone.global), 1e-9);
+  if (world->rank() != 0) return;
+  const RoundMetrics& metrics = result.metrics.back();
+  EXPECT_EQ(metrics.global_accuracy, alone.metrics.back().global_accuracy);
+  EXPECT_NEAR(metrics.global_loss, alone.metrics.back().global_loss, 1e-12);
+  EXPECT_TRUE(std::isnan(metrics.personal_accuracy));
+}
+
+TEST(Experiment, AnInfiniteLossIsRecordedAsItIs) {
+  const auto world = world_communicator(60);
+  const TinyResult result = run(tiny_keys({{"train.lr", "1e200"}, {"run.rounds", "4"}}), *world);
+  EXPECT_FALSE(std::isfinite(result.metrics.back().train_loss));
+}
+
+TEST(Experiment, EstimatesItsMemory) {
+  const auto world = world_communicator(60);
+  const auto bytes = [&](const std::string& block) {
+    std::vector<Assignment> assignments;
+    for (const auto& [key, value] : tiny_keys({{"train.block", block}})) {
+      assignments.push_back({key, value, {Level::CommandLine, "test"}});
+    }
+    Config config(assignments, "tiny.ini");
+    return Experiment(config, *world).memory_bytes();
+  };
+  // Seven more clients in hand: three rows each and their activations.
+  const std::int64_t row = 8 * (6 * 8 + 6 + 4 * 6 + 4);
+  EXPECT_GT(bytes("8") - bytes("1"), 7 * 3 * row);
+  EXPECT_LT(bytes("8") - bytes("1"), 7 * 5 * row);
+}
+
+}  // namespace
+}  // namespace fedhpc::testing

@@ -1,0 +1,57 @@
+#include "fedhpc/engine/metrics.hpp"
+
+#include <cmath>
+
+namespace fedhpc {
+namespace {
+
+TEST(PersonalMetrics, SummariseClients) {
+  PersonalMetrics personal(4);
+  RoundMetrics metrics;
+  // Accuracies 0.5, 1 and 0.2; client 2 has no test samples.
+  personal.update({{2, 1, 4}, {4, 4, 2}, {0, 0, 0}, {10, 2, 30}}, {0, 2, 3}, metrics);
+  EXPECT_NEAR(metrics.personal_accuracy, 1.7 / 3, 1e-12);
+  EXPECT_NEAR(metrics.personal_accuracy_weighted, 7.0 / 16, 1e-12);
+  EXPECT_NEAR(metrics.personal_loss, (2 + 0.5 + 3) / 3, 1e-12);
+  EXPECT_NEAR(metrics.participant_accuracy, 0.35, 1e-12);
+  EXPECT_NEAR(metrics.best_personal_accuracy, 1.7 / 3, 1e-7);
+  // numpy: std([.5, 1, .2]) and percentile([.5, 1, .2], 10)
+  EXPECT_NEAR(metrics.personal_accuracy_std, 0.32998316455372216, 1e-12);
+  EXPECT_NEAR(metrics.personal_accuracy_p10, 0.26, 1e-12);
+  EXPECT_TRUE(std::isnan(personal.accuracy()[2]));
+  EXPECT_TRUE(std::isnan(personal.best()[2]));
+
+  // The best so far is kept, client by client.
+  personal.update({{2, 2, 0}, {4, 0, 0}, {0, 0, 0}, {10, 1, 0}}, {}, metrics);
+  EXPECT_NEAR(metrics.best_personal_accuracy, (1 + 1 + 0.2) / 3, 1e-7);
+  EXPECT_NEAR(metrics.personal_accuracy, 1.1 / 3, 1e-12);
+  EXPECT_TRUE(std::isnan(metrics.participant_accuracy));
+}
+
+TEST(PersonalMetrics, OfNoTestSamplesAreNan) {
+  PersonalMetrics personal(2);
+  RoundMetrics metrics;
+  personal.update({{}, {}}, {0, 1}, metrics);
+  for (const double value :
+       {metrics.personal_accuracy, metrics.personal_accuracy_weighted,
+        metrics.personal_accuracy_std, metrics.personal_accuracy_p10, metrics.personal_loss,
+        metrics.participant_accuracy, metrics.best_personal_accuracy}) {
+    EXPECT_TRUE(std::isnan(value));
+  }
+}
+
+TEST(RoundMetrics, ListsValuesInOrderOfTheTable) {
+  RoundMetrics metrics;
+  metrics.train_loss = 1;
+  metrics.seconds_io = 2;
+  const std::vector<double> values = metrics.values();
+  ASSERT_EQ(values.size(), metric_table().size());
+  EXPECT_STREQ(metric_table().front().name, "train_loss");
+  EXPECT_EQ(values.front(), 1);
+  EXPECT_STREQ(metric_table().back().name, "seconds_io");
+  EXPECT_EQ(values.back(), 2);
+  EXPECT_TRUE(std::isnan(values[1]));
+}
+
+}  // namespace
+}  // namespace fedhpc

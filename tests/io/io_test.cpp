@@ -1,0 +1,140 @@
+#include <cstdio>
+#include <filesystem>
+#include <unistd.h>
+#include <utility>
+
+#include <ATen/ops/arange.h>
+
+#include "fedhpc/io/hdf5.hpp"
+#include "fedhpc/io/results_writer.hpp"
+
+namespace fedhpc {
+namespace {
+
+namespace fs = std::filesystem;
+
+class IoTest : public ::testing::Test {
+ protected:
+  ~IoTest() override {
+    std::error_code ignored;
+    fs::remove(path_, ignored);
+  }
+
+  ResultsWriter writer(const std::string& config = "[run]\nseed = 3\n") const {
+    RunHeader header{.config = config,
+                     .command_line = "fedhpc run",
+                     .seed = 3,
+                     .device = "cpu",
+                     .hostnames = {"one", "another"}};
+    return {path_,
+            header,
+            {{"loss", "1", "mean loss"}},
+            {.edge = {-1, -1},
+             .train_samples = {5, 6},
+             .test_samples = {1, 2},
+             .label_histogram = {1, 2, 3, 4},
+             .classes = 2}};
+  }
+
+  const std::string path_ =
+      (fs::temp_directory_path() / ("fedhpc_io_" + std::to_string(getpid()) + ".h5")).string();
+};
+
+TEST_F(IoTest, HandleClosesOnceAndMovesLeaveNull) {
+  const h5::Handle file = h5::open_file(path_, h5::Mode::Create);
+  const auto open_groups = [&] { return H5Fget_obj_count(file.id(), H5F_OBJ_GROUP); };
+  {
+    h5::Handle first = h5::create_group(file, "/a");
+    EXPECT_EQ(open_groups(), 1);
+    h5::Handle second(std::move(first));
+    EXPECT_FALSE(first);  // NOLINT(bugprone-use-after-move): what is tested
+    EXPECT_EQ(open_groups(), 1);
+    second = h5::create_group(file, "/b");  // closes /a
+    EXPECT_EQ(open_groups(), 1);
+    h5::Handle& same = second;
+    second = std::move(same);
+    EXPECT_TRUE(second);
+  }
+  EXPECT_EQ(open_groups(), 0);
+}
+
+TEST_F(IoTest, ErrorsNameTheFileAndTheReason) {
+  try {
+    h5::open_file("/no/such/folder/x.h5", h5::Mode::Read);
+    FAIL() << "a missing file was opened";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("/no/such/folder/x.h5"), std::string::npos);
+    EXPECT_EQ(std::string(error.what()).find('\n'), std::string::npos);
+  }
+}
+
+TEST_F(IoTest, VectorsTextsAndAttributesRoundTrip) {
+  const std::vector<std::int64_t> numbers{1, -2, 1LL << 40};
+  {
+    const h5::Handle file = h5::open_file(path_, h5::Mode::Create);
+    h5::write_vector(file, "/deep/in/numbers", numbers);
+    h5::write_vector(file, "/empty", std::vector<double>{});
+    h5::write_attribute(file, "text", "short", 16);
+    h5::rewrite_attribute(file, "text", "a longer one");
+    EXPECT_THROW(h5::rewrite_attribute(file, "text", std::string(17, 'x')), std::logic_error);
+  }
+  const h5::Handle file = h5::open_file(path_, h5::Mode::Read);
+  EXPECT_EQ(h5::read_vector<std::int64_t>(file, "/deep/in/numbers"), numbers);
+  EXPECT_EQ(h5::read_vector<double>(file, "/deep/in/numbers")[2], 0x1p40);
+  EXPECT_TRUE(h5::read_vector<double>(file, "/empty").empty());
+  EXPECT_EQ(h5::read_text_attribute(file, "text"), "a longer one");
+  EXPECT_TRUE(h5::exists(file, "/deep/in"));
+  EXPECT_FALSE(h5::exists(file, "/deep/out/numbers"));
+}
+
+TEST_F(IoTest, ResultsCanBeReadWhileTheyGrow) {
+  ResultsWriter out = writer();
+  const std::vector<NamedTensor> model{{"fc1.weight", at::arange(6, at::kFloat).view({2, 3})},
+                                       {"a.bias", at::arange(2, at::kFloat)}};
+  out.write_parameters("/model/init/global", model);
+  out.declare_model(model);
+  out.start();
+  for (std::int64_t round = 1; round <= 3; ++round) {
+    out.append_client_accuracy(round, {0.5F, 1.0F}, {0.5F, 1.0F});
+    out.append_round(round, {0.25 * static_cast<double>(round)});
+    const h5::Handle reader = h5::open_file(path_, h5::Mode::ReadSwmr);
+    EXPECT_EQ(h5::read_vector<std::int64_t>(reader, "/rounds/round").size(),
+              static_cast<std::size_t>(round));
+    EXPECT_EQ(h5::read_vector<double>(reader, "/rounds/loss").back(),
+              0.25 * static_cast<double>(round));
+    EXPECT_EQ(h5::read_text_attribute(reader, "status"), "running");
+  }
+  out.write_model(model);
+  out.finish("complete");
+  const h5::Handle reader = h5::open_file(path_, h5::Mode::ReadSwmr);
+  EXPECT_EQ(h5::read_text_attribute(reader, "status"), "complete");
+  EXPECT_FALSE(h5::read_text_attribute(reader, "finished").empty());
+  EXPECT_EQ(h5::shape_of(h5::open_dataset(reader, "/clients/accuracy")),
+            (std::vector<hsize_t>{3, 2}));
+  // Parameters come back in the order of the row, not of their names.
+  for (const std::string group : {"/model/init/global", "/model/global"}) {
+    const std::vector<NamedTensor> read = read_parameters(reader, group);
+    ASSERT_EQ(read.size(), 2U);
+    EXPECT_EQ(read[0].name, "fc1.weight");
+    EXPECT_TRUE(read[0].values.equal(model[0].values.to(at::kDouble)));
+    EXPECT_TRUE(read[1].values.equal(model[1].values.to(at::kDouble)));
+  }
+}
+
+TEST_F(IoTest, ALongConfigurationMovesToADataSet) {
+  const std::string config(70 * 1024, 'x');
+  { const ResultsWriter out = writer(config); }
+  const h5::Handle file = h5::open_file(path_, h5::Mode::Read);
+  EXPECT_TRUE(h5::exists(file, "/config"));
+  EXPECT_EQ(H5Aexists(file.id(), "config"), 0);
+}
+
+TEST_F(IoTest, RefusesAnotherModelThanDeclared) {
+  ResultsWriter out = writer();
+  out.declare_model({{"w", at::arange(2, at::kFloat)}});
+  out.start();
+  EXPECT_THROW(out.write_model({{"v", at::arange(2, at::kFloat)}}), std::logic_error);
+}
+
+}  // namespace
+}  // namespace fedhpc

@@ -1,0 +1,127 @@
+#include "fedhpc/math/products.hpp"
+
+#include <cmath>
+#include <limits>
+#include <utility>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "fedhpc/core/rng.hpp"
+
+namespace fedhpc {
+
+namespace {
+
+/// Matrices of random numbers whose rows and stacks have gaps that nobody may touch.
+template <typename T>
+struct Stack {
+  std::vector<T> values;
+  MatrixStack view;
+
+  Stack(Draws& draws, std::int64_t count, std::int64_t rows, std::int64_t columns) {
+    const std::int64_t row_stride = columns + draws.below(4);
+    const std::int64_t stack_stride = rows * row_stride + draws.below(3);
+    values.resize(static_cast<std::size_t>(count * stack_stride));
+    for (T& value : values) value = static_cast<T>(draws.normal());
+    view = {values.data(), stack_stride, rows, columns, row_stride};
+  }
+
+  double at(std::int64_t c, std::int64_t i, std::int64_t k, Transpose transpose) const {
+    if (transpose == Transpose::Yes) std::swap(i, k);
+    return values[static_cast<std::size_t>(c * view.stack_stride + i * view.row_stride + k)];
+  }
+};
+
+template <typename T>
+class Products : public testing::Test {};
+
+using Types = testing::Types<float, double>;
+TYPED_TEST_SUITE(Products, Types);
+
+template <typename T>
+void expect_product(Draws& draws, Transpose ta, Transpose tb, double beta) {
+  const std::int64_t count = 1 + draws.below(3);
+  const std::int64_t m = 1 + draws.below(72);  // around the largest batch of the small kernels
+  const std::int64_t n = 1 + draws.below(140);
+  const std::int64_t inner = 1 + draws.below(140);
+  const double alpha = -0.75;
+  const bool flip_a = ta == Transpose::Yes;
+  const bool flip_b = tb == Transpose::Yes;
+  Stack<T> a(draws, count, flip_a ? inner : m, flip_a ? m : inner);
+  Stack<T> b(draws, count, flip_b ? n : inner, flip_b ? inner : n);
+  Stack<T> c(draws, count, m, n);
+  if (beta == 0) {  // old contents must not be read
+    for (T& value : c.values) value = std::numeric_limits<T>::quiet_NaN();
+  }
+  Stack<T> before = c;
+
+  batched_product(c10::CppTypeToScalarType<T>::value, count, alpha, a.view, ta, b.view, tb, beta,
+                  c.view);
+
+  for (std::int64_t k = 0; k < count; ++k) {
+    for (std::int64_t i = 0; i < m; ++i) {
+      for (std::int64_t j = 0; j < n; ++j) {
+        double sum = 0;
+        double size = 0;
+        for (std::int64_t l = 0; l < inner; ++l) {
+          sum += a.at(k, i, l, ta) * b.at(k, l, j, tb);
+          size += std::abs(a.at(k, i, l, ta) * b.at(k, l, j, tb));
+        }
+        const double old = beta == 0 ? 0 : beta * before.at(k, i, j, Transpose::No);
+        const double bound = (4.0 + static_cast<double>(inner)) * std::numeric_limits<T>::epsilon();
+        ASSERT_NEAR(c.at(k, i, j, Transpose::No), alpha * sum + old,
+                    bound * (size + std::abs(old)));
+        c.values[static_cast<std::size_t>(k * c.view.stack_stride + i * c.view.row_stride + j)] =
+            static_cast<T>(before.at(k, i, j, Transpose::No));
+      }
+    }
+  }
+  for (std::size_t i = 0; i < c.values.size(); ++i) {
+    if (std::isnan(before.values[i])) continue;
+    ASSERT_EQ(c.values[i], before.values[i]) << "written outside the result";
+  }
+}
+
+TYPED_TEST(Products, EqualPlainSumsInAnyShapeStrideAndOrder) {
+  Draws draws({.seed = 7, .purpose = Purpose::Init});
+
+  for (int trial = 0; trial < 40; ++trial) {
+    for (const double beta : {0.0, 1.0, 0.5}) {
+      for (const Transpose ta : {Transpose::No, Transpose::Yes}) {
+        for (const Transpose tb : {Transpose::No, Transpose::Yes}) {
+          expect_product<TypeParam>(draws, ta, tb, beta);
+          if (this->HasFatalFailure()) return;
+        }
+      }
+    }
+  }
+}
+
+TYPED_TEST(Products, OfAClientDoNotDependOnTheOthers) {
+  Draws draws({.seed = 8, .purpose = Purpose::Init});
+  constexpr std::int64_t kCount = 5;
+  const Stack<TypeParam> x(draws, kCount, 20, 100);
+  const Stack<TypeParam> w(draws, kCount, 30, 100);
+  Stack<TypeParam> together(draws, kCount, 20, 30);
+  Stack<TypeParam> alone = together;
+  alone.view.data = alone.values.data();
+  const at::ScalarType type = c10::CppTypeToScalarType<TypeParam>::value;
+
+  batched_product(type, kCount, 1, x.view, Transpose::No, w.view, Transpose::Yes, 0, together.view);
+  const auto shift = [](const MatrixStack& stack, std::int64_t c) {
+    MatrixStack one = stack;
+    one.data = static_cast<TypeParam*>(stack.data) + c * stack.stack_stride;
+    return one;
+  };
+  for (std::int64_t c = 0; c < kCount; ++c) {
+    batched_product(type, 1, 1, shift(x.view, c), Transpose::No, shift(w.view, c), Transpose::Yes,
+                    0, shift(alone.view, c));
+  }
+
+  EXPECT_EQ(together.values, alone.values);
+}
+
+}  // namespace
+
+}  // namespace fedhpc

@@ -1,0 +1,16 @@
+#pragma once
+
+#include "reference/problem.hpp"
+
+namespace fedhpc::reference {
+
+/// What a method leaves.
+struct Outcome {
+  Tensor global;                   // [P] float64
+  std::vector<double> train_loss;  // per round
+};
+
+/// McMahan et al. 2017, Algorithm 1: w_{t+1} = sum_k n_k/n w_k over the round's clients.
+Outcome fedavg(const Problem& problem);
+
+}  // namespace fedhpc::reference

@@ -1,0 +1,129 @@
+#include "reference/problem.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include <ATen/ops/cat.h>
+#include <ATen/ops/cross_entropy_loss.h>
+#include <ATen/ops/linear.h>
+#include <ATen/ops/relu.h>
+#include <ATen/ops/tensor.h>
+
+#include "fedhpc/core/rng.hpp"
+
+namespace fedhpc::reference {
+
+namespace {
+
+std::vector<std::int64_t> stable_argsort(const DrawKey& key, std::int64_t n) {
+  Draws draws(key);
+  std::vector<std::uint64_t> words;
+  for (std::int64_t i = 0; i < n; ++i) words.push_back(draws.raw());
+  std::vector<std::int64_t> order(words.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](std::int64_t a, std::int64_t b) {
+    return words[static_cast<std::size_t>(a)] < words[static_cast<std::size_t>(b)];
+  });
+  return order;
+}
+
+}  // namespace
+
+Problem make_problem(const testing::Keys& keys) {
+  std::vector<Assignment> assignments;
+  for (const auto& [key, value] : keys) {
+    assignments.push_back({key, value, {Level::CommandLine, "test"}});
+  }
+  Config config(assignments, "reference.ini");
+  const std::unique_ptr<Dataset> dataset = open_dataset(config.data);
+  const Partition partition = make_partition(config.data, *dataset);
+  Problem problem;
+  for (std::int64_t k = 0; k < partition.clients(); ++k) {
+    const Samples samples = dataset->read(partition.train.of(k));
+    require(samples.features.scalar_type() == at::kDouble, "references take float data");
+    problem.clients.push_back({samples.features, samples.labels});
+  }
+  const std::unique_ptr<Model> model =
+      make_model(config.model, dataset->shape(), dataset->classes());
+  problem.seed = static_cast<std::uint64_t>(config.run.seed);
+  const Rows row{initial_row(*model->layout(), problem.seed, at::kDouble), model->layout()};
+  for (const NamedTensor& parameter : parameters_of(row)) {
+    problem.initial.push_back(parameter.values.clone());
+  }
+  problem.rounds = config.run.rounds;
+  problem.participation = config.topology.participation;
+  problem.batch_size = config.train.batch_size;
+  problem.local_steps = config.train.local_steps;
+  problem.local_epochs = config.train.local_epochs;
+  problem.lr = config.train.lr;
+  const auto weighting = keys.find("algorithm.weighting");
+  problem.uniform = weighting != keys.end() && weighting->second == "uniform";
+  return problem;
+}
+
+std::vector<std::int64_t> cohort(const Problem& problem, std::int64_t round) {
+  const auto n = static_cast<std::int64_t>(problem.clients.size());
+  std::vector<std::int64_t> order = stable_argsort({.seed = problem.seed,
+                                                    .purpose = Purpose::Cohort,
+                                                    .round = static_cast<std::uint64_t>(round)},
+                                                   n);
+  const double size = std::floor(problem.participation * static_cast<double>(n) + 0.5);
+  order.resize(static_cast<std::size_t>(std::max(1.0, size)));
+  std::sort(order.begin(), order.end());
+  return order;
+}
+
+std::vector<std::vector<std::int64_t>> batches(const Problem& problem, std::int64_t k,
+                                               std::int64_t round, std::int64_t pass) {
+  const std::int64_t n = problem.clients[static_cast<std::size_t>(k)].labels.size(0);
+  std::vector<std::vector<std::int64_t>> all;
+  if (n == 0) return all;
+  for (std::int64_t epoch = 0;; ++epoch) {
+    if (problem.local_steps == 0 && epoch == problem.local_epochs) return all;
+    std::vector<std::int64_t> order(static_cast<std::size_t>(n));
+    std::iota(order.begin(), order.end(), 0);
+    if (problem.batch_size > 0) {
+      order = stable_argsort({.seed = problem.seed,
+                              .purpose = Purpose::Batches,
+                              .pass = static_cast<std::uint64_t>(pass),
+                              .epoch = static_cast<std::uint64_t>(epoch),
+                              .client = static_cast<std::uint64_t>(k),
+                              .round = static_cast<std::uint64_t>(round)},
+                             n);
+    }
+    const std::int64_t size = problem.batch_size > 0 ? problem.batch_size : n;
+    for (std::int64_t begin = 0; begin < n; begin += size) {
+      const std::int64_t end = std::min(begin + size, n);
+      all.emplace_back(order.begin() + begin, order.begin() + end);
+      if (static_cast<std::int64_t>(all.size()) == problem.local_steps) return all;
+    }
+  }
+}
+
+LossAndGradient loss_and_gradient(const Parameters& parameters, const Client& client,
+                                  const std::vector<std::int64_t>& positions) {
+  Parameters leaves;
+  for (const Tensor& parameter : parameters) {
+    leaves.push_back(parameter.detach().clone().requires_grad_(true));
+  }
+  const Tensor index = at::tensor(positions, at::kLong);
+  Tensor hidden = client.features.index_select(0, index);
+  for (std::size_t layer = 0; layer + 1 < leaves.size(); layer += 2) {
+    hidden = at::linear(hidden, leaves[layer], leaves[layer + 1]);
+    if (layer + 2 < leaves.size()) hidden = at::relu(hidden);
+  }
+  const Tensor loss = at::cross_entropy_loss(hidden, client.labels.index_select(0, index));
+  loss.backward();
+  LossAndGradient result{.loss = loss.item<double>(), .gradient = {}};
+  for (const Tensor& leaf : leaves) result.gradient.push_back(leaf.grad());
+  return result;
+}
+
+Tensor flatten(const Parameters& parameters) {
+  std::vector<Tensor> flat;
+  for (const Tensor& parameter : parameters) flat.push_back(parameter.reshape({-1}));
+  return at::cat(flat);
+}
+
+}  // namespace fedhpc::reference

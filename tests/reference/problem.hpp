@@ -1,0 +1,58 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "fedhpc/core/tensor.hpp"
+
+#include "fixtures/tiny_run.hpp"
+
+/// Plain references of the algorithms: one client at a time, LibTorch's autograd in float64,
+/// written from the papers' equations. They share with the simulator only the data, the partition,
+/// the initial model and the generator's raw words.
+namespace fedhpc::reference {
+
+/// One client's training data.
+struct Client {
+  Tensor features;  // [n, D] float64
+  Tensor labels;    // [n] int64
+};
+
+/// A fully connected network as its parameters: W1, b1, W2, b2, ...
+using Parameters = std::vector<Tensor>;
+
+struct Problem {
+  std::vector<Client> clients;
+  Parameters initial;
+  std::uint64_t seed = 0;
+  std::int64_t rounds = 0;
+  double participation = 1;
+  std::int64_t batch_size = 0;
+  std::int64_t local_steps = 0;
+  std::int64_t local_epochs = 0;
+  double lr = 0;
+  bool uniform = false;  ///< weigh clients equally instead of by their samples
+};
+
+/// The problem a configuration describes (data sets of float features, models mlr and dnn).
+Problem make_problem(const testing::Keys& keys);
+
+/// The first S of a stable argsort of N raw words, ascending.
+std::vector<std::int64_t> cohort(const Problem& problem, std::int64_t round);
+
+/// The positions of every local step's batch of client k in `round`.
+std::vector<std::vector<std::int64_t>> batches(const Problem& problem, std::int64_t k,
+                                               std::int64_t round, std::int64_t pass);
+
+/// Mean cross-entropy of the network on some samples, with its gradient by autograd.
+struct LossAndGradient {
+  double loss = 0;
+  Parameters gradient;
+};
+LossAndGradient loss_and_gradient(const Parameters& parameters, const Client& client,
+                                  const std::vector<std::int64_t>& positions);
+
+/// All parameters one after the other, [P].
+Tensor flatten(const Parameters& parameters);
+
+}  // namespace fedhpc::reference
