@@ -16,7 +16,8 @@ FileLock::FileLock(const std::string& path)
 FileLock::FileLock(FileLock&& other) noexcept : descriptor_(std::exchange(other.descriptor_, -1)) {}
 
 FileLock& FileLock::operator=(FileLock&& other) noexcept {
-  std::swap(descriptor_, other.descriptor_);
+  FileLock taken(std::move(other));
+  std::swap(descriptor_, taken.descriptor_);
   return *this;
 }
 

@@ -1,0 +1,223 @@
+"""Every subcommand as a user types it: what it prints, what it writes, how it exits."""
+
+import csv
+import json
+import math
+import os
+import re
+import subprocess
+
+import h5py
+import numpy as np
+from app_support import AppCase, environment, main, options
+
+KINDS = {"algorithms": "fedavg", "models": "dnn", "datasets": "glyphs", "partitioners": "dirichlet"}
+PLAN_KEYS = ["ranks", "clients_per_rank", "bytes_up_per_client", "bytes_down_per_client",
+             "memory_per_rank_bytes", "block", "seconds_per_round"]
+SMALL = """[run]
+rounds = 3
+[data]
+name = glyphs
+clients = 5
+samples_per_client = 20
+[model]
+name = dnn
+hidden = 6
+[train]
+block = 2
+"""
+
+
+class SmallCommands(AppCase):
+    def test_version(self):
+        for ranks in (0, 2):
+            out = self.run_ok("--version", ranks=ranks).stdout
+            self.assertRegex(out, r"\Afedhpc \d+\.\d+\.\d+ \([0-9a-z.+-]+, torch-\d\S*, \S*MPI-\d\S*, "
+                                  r"HDF5-\d+\.\d+\.\d+, (nccl\S*|no nccl)\)\r?\n\Z")
+
+    def test_list(self):
+        for kind, member in KINDS.items():
+            for ranks in (0, 2):
+                with self.subTest(kind, ranks=ranks):
+                    lines = self.run_ok("list", kind, ranks=ranks).stdout.splitlines()
+                    entries = [line.split("\t") for line in lines]
+                    self.assertTrue(all(len(entry) == 2 and all(entry) for entry in entries), lines)
+                    names = [name for name, _ in entries]
+                    self.assertIn(member, names)
+                    self.assertEqual(len(set(names)), len(names), "each once")
+
+    def test_help_on_every_name(self):
+        for kind in KINDS:
+            for line in self.run_ok("list", kind).stdout.splitlines():
+                name, sentence = line.split("\t")
+                with self.subTest(name):
+                    out = self.run_ok("help", name).stdout
+                    self.assertIn(name, out.splitlines()[0])
+                    self.assertIn(sentence, out)
+
+    def test_help_on_keys(self):
+        out = self.run_ok("help", "keys").stdout
+        keys = re.findall(r"^(?:\(method \w+\) )?([a-z]+\.[a-z_0-9]+)$", out, re.M)
+        self.assertGreater(len(keys), 30)
+        for key in ("run.seed", "data.alpha", "train.lr", "topology.edges", "algorithm.weighting"):
+            self.assertIn(key, keys)
+        self.assertEqual(out.count("  allowed: "), len(keys))
+        self.assertEqual(out.count("  default: "), len(keys))
+        one = self.run_ok("help", "train.lr").stdout
+        self.assertTrue(one.startswith("train.lr\n"), one)
+        self.assertIn("a number of at least 0", one)
+        self.assertIn("algorithm.weighting", self.run_ok("help", "fedavg").stdout)
+
+    def test_usage(self):
+        for words in (["help"], ["--help"], ["-h"]):
+            out = self.run_ok(*words).stdout
+            for command in ("run", "plan", "list", "help", "export", "--version"):
+                self.assertIn(f"fedhpc {command}", out)
+
+
+class Plan(AppCase):
+    def plan(self, *arguments, ranks=0):
+        ini = self.ini(SMALL)
+        text = self.run_ok("plan", ini, *arguments, ranks=ranks).stdout
+        lines = dict(line.split(": ") for line in text.splitlines())
+        self.assertEqual(list(lines), PLAN_KEYS)
+        packed = json.loads(self.run_ok("plan", ini, "--json", *arguments, ranks=ranks).stdout)
+        self.assertEqual(list(packed), PLAN_KEYS)
+        for key in set(PLAN_KEYS) - {"seconds_per_round"}:
+            self.assertEqual(float(lines[key]), packed[key])
+        return packed
+
+    def test_figures(self):
+        size = (784 + 1) * 6 + (6 + 1) * 10
+        one, double = self.plan(), self.plan("--run.dtype=float64")
+        self.assertEqual((one["ranks"], one["clients_per_rank"], one["block"]), (1, 5, 2))
+        self.assertEqual(one["bytes_up_per_client"], 4 * size)
+        self.assertEqual(one["bytes_down_per_client"], 4 * size)
+        self.assertEqual(double["bytes_up_per_client"], 8 * size)
+        self.assertGreater(one["memory_per_rank_bytes"], 3 * 2 * 4 * size)
+        # All that grows with the number type doubles: models in hand and activations.
+        self.assertGreater(double["memory_per_rank_bytes"] - one["memory_per_rank_bytes"], 9 * 4 * size)
+        self.assertGreater(one["seconds_per_round"], 0)
+        two = self.plan(ranks=2)
+        self.assertEqual((two["ranks"], two["clients_per_rank"]), (2, 3))
+        self.assertEqual(os.listdir(self.folder), ["config.ini"], "a plan writes nothing")
+
+    def test_a_block_wider_than_the_clients_costs_what_they_cost(self):
+        wide = self.plan("--train.block=1000000000")
+        self.assertEqual(wide["memory_per_rank_bytes"], self.plan("--train.block=5")["memory_per_rank_bytes"])
+
+
+class Run(AppCase):
+    def test_default_output_and_plain_progress(self):
+        out = self.run_ok("run", self.ini(SMALL, "named.ini"), "--run.eval_every=2").stdout
+        self.assertEqual(sorted(os.listdir(self.folder)), ["named.h5", "named.ini"])
+        lines = out.splitlines()
+        self.assertTrue(lines[0].startswith("fedhpc "), "the build comes first")
+        self.assertRegex(out, r"(?m)^  train.block +2 +\S*named.ini:11$")
+        self.assertRegex(out, r"(?m)^  run.eval_every +2 +command line$")
+        rounds = [line for line in lines if line.startswith("round ")]
+        self.assertEqual([line.split()[1] for line in rounds], ["2/3", "3/3"], "evaluated rounds")
+        for word in ("loss", "accuracy", "B", "rounds/s", "left"):
+            self.assertIn(word, rounds[0])
+
+    def test_bar(self):
+        # Reading as text turns the carriage return that redraws the bar into a new line.
+        out = self.run_ok("run", self.ini(SMALL), "--run.progress=bar").stdout
+        self.assertIn("\n[########################] round 3/3", out)
+
+    def test_no_progress_prints_nothing(self):
+        for ranks in (0, 2):
+            done = self.run_ok("run", self.ini(SMALL), "--run.progress=none", ranks=ranks)
+            self.assertEqual(done.stdout + done.stderr, "")
+
+    def test_command_line_wins(self):
+        self.run_ok("run", self.ini(SMALL), "--run.rounds=2", "--train.local_steps=4",
+                    "--run.output=other.h5")
+        with h5py.File(self.folder / "other.h5") as file:
+            self.assertEqual(len(file["rounds/round"]), 2)
+            self.assertIn("local_steps = 4\nlocal_epochs = 0\n", file.attrs["config"].decode())
+
+    def test_divergence_is_a_warning(self):
+        done = self.run_ok("run", self.ini(SMALL), "--train.lr=1e30", "--run.progress=none")
+        self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
+        self.assertRegex(done.stderr, r"^fedhpc: warning: the training loss is .*round \d.*train\.lr")
+
+    def test_few_samples_few_clients_many_ranks(self):
+        """Runs that have to work although some rank, client or round has nothing to do."""
+        sizes = [0, 1, 7]
+        with h5py.File(self.folder / "parts.h5", "w") as parts:
+            parts["train_offsets"], parts["train_samples"] = np.cumsum([0, *sizes]), np.arange(8)
+            parts["test_offsets"], parts["test_samples"] = [0, 1, 1, 1], [8]
+        from_file = ["--data.partition=file", "--data.partition_file=parts.h5", "--data.samples_per_client=8"]
+        cases = {
+            "one client": (["--data.clients=1"], 0),
+            "one client, two ranks": (["--data.clients=1"], 2),
+            "more ranks than clients": (["--data.clients=2"], 4),
+            "more ranks than clients, measured block": (["--data.clients=2", "--train.block=auto"], 3),
+            "one sample per client": (["--data.samples_per_client=1", "--data.train_fraction=1"], 0),
+            "no test samples": (["--data.train_fraction=1"], 2),
+            "clients of 0, 1 and 7 samples": (from_file, 0),
+            "the same on 3 ranks": ([*from_file, "--train.block=auto"], 3),
+            "rounds that draw the empty client": ([*from_file, "--topology.participation=0.3",
+                                                   "--run.rounds=12"], 2),
+            "official test set, more ranks than test samples": (
+                ["--data.split=official", "--data.samples_per_client=1", "--data.clients=2"], 3),
+        }
+        for name, (arguments, ranks) in cases.items():
+            with self.subTest(name):
+                done = self.run_ok("run", self.ini(SMALL), "--run.progress=none", *arguments, ranks=ranks)
+                self.assertEqual(done.stderr, "", "nothing to warn of")
+                with h5py.File(self.folder / "config.h5") as file:
+                    self.assertEqual(file.attrs["status"], b"complete")
+                    trained = file["rounds/train_loss"][...]
+                    self.assertTrue(np.isfinite(trained).any())
+                    for values in file["model/global"].values():
+                        self.assertTrue(np.isfinite(values[...]).all())
+        # The last partition file's run has rounds in which nobody could train: NaN, no warning.
+        self.run_ok("run", self.ini(SMALL), *from_file, "--topology.participation=0.3", "--run.rounds=12",
+                    "--run.save=draws")
+        with h5py.File(self.folder / "config.h5") as file:
+            np.testing.assert_array_equal(np.isnan(file["rounds/train_loss"]), file["draws/cohort"][:, 0] == 0)
+            self.assertIn(0, file["draws/cohort"][:, 0])
+
+    def test_full_disk(self):
+        """A write that fails during the run: exit code 1, one line, committed rounds readable."""
+        limit = ["bash", "-c", 'trap "" XFSZ; ulimit -f 130; exec "$@"', "limited", options.fedhpc]
+        done = subprocess.run([*limit, "run", str(self.ini(SMALL)), "--run.rounds=100000", "--run.progress=none",
+                               "--data.clients=200", "--data.samples_per_client=2", "--data.train_fraction=0.5",
+                               "--topology.participation=0.01", "--run.save=draws"],
+                              cwd=self.folder, env=environment(), capture_output=True, text=True, timeout=60)
+        self.assertEqual(done.returncode, 1, done.stderr)
+        lines = done.stderr.splitlines()
+        self.assertEqual(len(lines), 1, done.stderr)
+        self.assertRegex(lines[0], r"^fedhpc: error: rank 0 on \S+: .*File too large")
+        with h5py.File(self.folder / "config.h5", "r", swmr=True) as file:
+            done = len(file["rounds/round"])
+            self.assertGreater(done, 3)
+            np.testing.assert_array_equal(file["rounds/round"], np.arange(1, done + 1))
+            self.assertTrue(np.isfinite(file["rounds/global_loss"][:done]).all())
+            self.assertIn(file.attrs["status"], (b"failed", b"running"))
+
+
+class Export(AppCase):
+    def test_csv(self):
+        self.run_ok("run", self.ini(SMALL), "--run.eval_every=3")
+        for ranks in (0, 2):
+            with self.subTest(ranks=ranks):
+                self.run_ok("export", "config.h5", "--csv", f"csv{ranks}/deep", ranks=ranks)
+                folder = self.folder / f"csv{ranks}" / "deep"
+                with open(folder / "rounds.csv") as rounds, open(folder / "clients.csv") as clients:
+                    rounds, clients = list(csv.DictReader(rounds)), list(csv.DictReader(clients))
+                with h5py.File(self.folder / "config.h5") as file:
+                    self.assertEqual(set(rounds[0]), set(file["rounds"]))
+                    for name, column in file["rounds"].items():
+                        read = [float(row[name] or math.nan) for row in rounds]
+                        np.testing.assert_array_equal(read, column[...], name)
+                    for name in ("edge", "train_samples", "test_samples", "best_accuracy"):
+                        read = [float(row[name] or math.nan) for row in clients]
+                        np.testing.assert_array_equal(read, file[f"clients/{name}"][...], name)
+                    self.assertEqual([int(row["client"]) for row in clients], list(range(5)))
+
+
+if __name__ == "__main__":
+    main()
