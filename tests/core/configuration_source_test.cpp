@@ -58,7 +58,7 @@ TEST(ParseIniTest, ErrorsNameFileAndLine) {
        "x.ini:6: key 'a.b' is given twice (first at x.ini:2); keep one"},
   };
   for (const auto& [text, expected] : bad) {
-    const std::string message = refusal([&] { parse_ini(text, "x.ini"); });
+    const std::string message = refusal([&text = text] { parse_ini(text, "x.ini"); });
     EXPECT_NE(message.find(expected), std::string::npos) << message;
   }
 }

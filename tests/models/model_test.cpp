@@ -197,7 +197,7 @@ TEST(Models, DrawInitialWeightsPerParameter) {
   const Tensor row = initial_row(layout, 3, at::kDouble);
   Draws draws({.seed = 3, .purpose = Purpose::Init, .client = 1});
   for (std::int64_t i = 0; i < 4; ++i) {
-    EXPECT_EQ(row[0][36 + i].item<double>(), (2 * draws.uniform() - 1) / 3);
+    EXPECT_EQ(row[0][36 + i].item<double>(), 1.0 / std::sqrt(9.0) * (2 * draws.uniform() - 1));
   }
   EXPECT_LE(row.abs().max().item<double>(), 1.0 / 3);
   EXPECT_GT(row.abs().max().item<double>(), 0.25);
