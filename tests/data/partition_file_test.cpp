@@ -102,7 +102,7 @@ TEST(PartitionFileTest, ErrorsNameFileAndDataSet) {
 TEST(PartitionFileTest, AFileThatIsNoneIsNamed) {
   const TemporaryFolder folder;
   const std::string missing = folder.path("missing.h5");
-  expect_in("partition file '" + missing + "': ",
+  expect_in("partition file '" + missing + "' cannot be read: ",
             message_of<DataError>([&] { read_partition(missing, 8); }));
   testing_support::write_bytes(folder.path("text.h5"), {'h', 'i'});
   expect_in("text.h5", message_of<DataError>([&] { read_partition(folder.path("text.h5"), 8); }));

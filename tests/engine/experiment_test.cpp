@@ -1,5 +1,6 @@
 #include "fedhpc/engine/experiment.hpp"
 
+#include <algorithm>
 #include <cmath>
 
 #include "fedhpc/comm/session.hpp"
@@ -54,18 +55,24 @@ TEST(Experiment, AnInfiniteLossIsRecordedAsItIs) {
 
 TEST(Experiment, EstimatesItsMemory) {
   const auto world = world_communicator(60);
+  std::int64_t clients = 0;  // of this rank
   const auto bytes = [&](const std::string& block) {
     std::vector<Assignment> assignments;
     for (const auto& [key, value] : tiny_keys({{"train.block", block}})) {
       assignments.push_back({key, value, {Level::CommandLine, "test"}});
     }
     Config config(assignments, "tiny.ini");
-    return Experiment(config, *world).memory_bytes();
+    const Experiment experiment(config, *world);
+    clients = experiment.shard().clients();
+    return experiment.memory_bytes();
   };
-  // Seven more clients in hand: three rows each and their activations.
+  const std::int64_t more = bytes("8") - bytes("1");
+  const std::int64_t in_hand = std::min<std::int64_t>(8, clients);
+  // Each further client in hand: three rows and its activations. None beyond the rank's own.
   const std::int64_t row = 8 * (6 * 8 + 6 + 4 * 6 + 4);
-  EXPECT_GT(bytes("8") - bytes("1"), 7 * 3 * row);
-  EXPECT_LT(bytes("8") - bytes("1"), 7 * 5 * row);
+  EXPECT_GT(more, (in_hand - 1) * 3 * row);
+  EXPECT_LT(more, (in_hand - 1) * 5 * row);
+  EXPECT_EQ(bytes("1000000000"), bytes(std::to_string(clients)));
 }
 
 }  // namespace
