@@ -74,14 +74,11 @@ void Config::resolve(const std::string& name) {
   if (run.output.empty()) {
     run.output = std::filesystem::path(name).stem().string() + ".h5";
   }
-#if !FEDHPC_WITH_CUDA
   if (run.device == DeviceKind::Cuda) {
-    throw ConfigError(
-        concat(options_.origin("run.device").place,
-               ": key 'run.device' cannot be 'cuda': this build has no CUDA; allowed: "
-               "auto, cpu (or build with FEDHPC_CUDA=ON)"));
+    throw ConfigError(concat(options_.origin("run.device").place,
+                             ": key 'run.device' cannot be 'cuda': this version trains on CPUs "
+                             "only; allowed: auto, cpu"));
   }
-#endif
 }
 
 }  // namespace fedhpc

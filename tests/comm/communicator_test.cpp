@@ -7,6 +7,7 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/tensor.h>
+#include <gtest/gtest.h>
 
 #include "fedhpc/comm/session.hpp"
 

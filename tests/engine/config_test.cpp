@@ -1,5 +1,7 @@
 #include "fedhpc/engine/config.hpp"
 
+#include <gtest/gtest.h>
+
 #include "fedhpc/core/error.hpp"
 
 namespace fedhpc {

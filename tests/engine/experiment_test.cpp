@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include <gtest/gtest.h>
+
 #include "fedhpc/comm/session.hpp"
 
 #include "fixtures/tiny_run.hpp"

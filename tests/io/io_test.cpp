@@ -4,6 +4,7 @@
 #include <utility>
 
 #include <ATen/ops/arange.h>
+#include <gtest/gtest.h>
 
 #include "fedhpc/io/hdf5.hpp"
 #include "fedhpc/io/results_writer.hpp"

@@ -66,7 +66,8 @@ def main() -> int:
         return 1
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         complaints = [text for text in pool.map(lambda file: check(file, folder, shared), files) if text]
-    print("\n".join(complaints) or f"naming: {len(files)} files follow the rules")
+    lines = "\n".join(complaints).splitlines()
+    print("\n".join(lines[:40]) or f"naming: {len(files)} files follow the rules")
     return 1 if complaints else 0
 
 

@@ -12,6 +12,7 @@
 #include <ATen/ops/relu.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
+#include <gtest/gtest.h>
 
 #include "fedhpc/core/rng.hpp"
 #include "fedhpc/training/loss.hpp"
