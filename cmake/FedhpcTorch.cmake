@@ -28,6 +28,7 @@ if(NOT FEDHPC_TORCH_CPU_LIBRARY OR NOT FEDHPC_C10_LIBRARY)
                       "Run tools/setup.sh, or set FEDHPC_TORCH to a prefix with lib/libtorch_cpu.so.")
 endif()
 
+get_filename_component(FEDHPC_TORCH_LIBRARY_DIR "${FEDHPC_TORCH_CPU_LIBRARY}" DIRECTORY)
 add_library(fedhpc_c10 SHARED IMPORTED GLOBAL)
 set_target_properties(fedhpc_c10 PROPERTIES IMPORTED_LOCATION "${FEDHPC_C10_LIBRARY}")
 add_library(fedhpc_torch_cpu SHARED IMPORTED GLOBAL)
