@@ -87,19 +87,23 @@ void MpiCommunicator::wait(MPI_Request request, const char* what) const {
   }
 }
 
-void MpiCommunicator::reduce(Tensor& values, MPI_Op operation, const char* what) {
+void MpiCommunicator::in_pieces(Tensor& values, const char* what, const Begin& begin) {
   const MPI_Datatype type = datatype(values);
   count(values);
+  const auto size = static_cast<std::int64_t>(values.itemsize());
   auto* bytes = static_cast<char*>(values.data_ptr());
   for (std::int64_t first = 0; first < values.numel(); first += kPiece) {
-    const std::int64_t length = std::min(kPiece, values.numel() - first);
+    const int length = to_count(std::min(kPiece, values.numel() - first));
     MPI_Request request = MPI_REQUEST_NULL;
-    check_mpi(
-        MPI_Iallreduce(MPI_IN_PLACE, bytes + first * static_cast<std::int64_t>(values.itemsize()),
-                       to_count(length), type, operation, comm_.handle(), &request),
-        what);
+    check_mpi(begin(bytes + first * size, length, type, &request), what);
     wait(request, what);
   }
+}
+
+void MpiCommunicator::reduce(Tensor& values, MPI_Op operation, const char* what) {
+  in_pieces(values, what, [&](void* data, int length, MPI_Datatype type, MPI_Request* request) {
+    return MPI_Iallreduce(MPI_IN_PLACE, data, length, type, operation, comm_.handle(), request);
+  });
 }
 
 void MpiCommunicator::sum_(Tensor& values) { reduce(values, MPI_SUM, "a sum over ranks"); }
@@ -107,17 +111,10 @@ void MpiCommunicator::sum_(Tensor& values) { reduce(values, MPI_SUM, "a sum over
 void MpiCommunicator::max_(Tensor& values) { reduce(values, MPI_MAX, "a maximum over ranks"); }
 
 void MpiCommunicator::broadcast_(Tensor& values, int root) {
-  const MPI_Datatype type = datatype(values);
-  count(values);
-  auto* bytes = static_cast<char*>(values.data_ptr());
-  for (std::int64_t first = 0; first < values.numel(); first += kPiece) {
-    const std::int64_t length = std::min(kPiece, values.numel() - first);
-    MPI_Request request = MPI_REQUEST_NULL;
-    check_mpi(MPI_Ibcast(bytes + first * static_cast<std::int64_t>(values.itemsize()),
-                         to_count(length), type, root, comm_.handle(), &request),
-              "a broadcast");
-    wait(request, "a broadcast");
-  }
+  in_pieces(values, "a broadcast",
+            [&](void* data, int length, MPI_Datatype type, MPI_Request* request) {
+              return MPI_Ibcast(data, length, type, root, comm_.handle(), request);
+            });
 }
 
 Tensor MpiCommunicator::gather(const Tensor& rows, int root) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 
 #include <mpi.h>
@@ -58,6 +59,11 @@ class MpiCommunicator final : public Communicator {
   std::unique_ptr<Communicator> split(int colour) override;
 
  private:
+  /// Begins one non-blocking collective on (data, count, type).
+  using Begin = std::function<int(void*, int, MPI_Datatype, MPI_Request*)>;
+
+  /// Runs a collective in place on pieces small enough for MPI's 32-bit counts.
+  void in_pieces(Tensor& values, const char* what, const Begin& begin);
   void reduce(Tensor& values, MPI_Op operation, const char* what);
   void wait(MPI_Request request, const char* what) const;
 
