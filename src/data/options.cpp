@@ -8,6 +8,7 @@ namespace {
 
 constexpr std::int64_t kOne = 1;
 constexpr std::int64_t kZero = 0;
+constexpr std::int64_t kLargestWord = (std::int64_t{1} << 32) - 1;
 constexpr std::int64_t kLargest = (std::int64_t{1} << 31) - 1;  // products fit into 64 bits
 
 const Names<PartitionRule>& partition_names() {
@@ -50,7 +51,7 @@ void declare_partition(DataOptions& data, OptionSet& options) {
   options.add("data.min_samples", data.min_samples, at_least(kZero),
               "Least samples of a client with data.partition=dirichlet");
   options.add("data.labels_per_client", data.labels_per_client, at_least(kOne),
-              "Labels each client holds with data.partition=labels");
+              "Labels each client holds with data.partition=labels and pfedme");
   options.add(
       "data.labels_rule", data.labels_rule,
       {{"random", LabelsRule::Random},
@@ -58,6 +59,13 @@ void declare_partition(DataOptions& data, OptionSet& options) {
        {"consecutive", LabelsRule::Consecutive}},
       "Labels of client u: u mod K and others at random, the least used so far, or u, u+1, ... "
       "mod K");
+  options.add("data.shards_per_client", data.shards_per_client, between(kOne, kLargest),
+              "Shards each client gets with data.partition=shards, data.clients times as many in "
+              "all");
+  options.add(
+      "data.pfedme_seed", data.pfedme_seed, between(kZero, kLargestWord),
+      "Seed of numpy's legacy generator, which gives the sizes of data.partition=pfedme; 1: "
+      "the published ones");
   options.add("data.train_fraction", data.train_fraction, above_up_to(0.0, 1.0),
               "Share of its samples a client trains on with data.split=client");
   options.add(

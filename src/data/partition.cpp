@@ -120,7 +120,8 @@ std::pair<std::int64_t, std::int64_t> array_split(std::int64_t n, std::int64_t m
 }
 
 Partition split_clients(const std::vector<std::vector<std::int64_t>>& owned,
-                        const DataOptions& options) {
+                        const DataOptions& options, Rounding rounding) {
+  const double half = rounding == Rounding::Nearest ? 0.5 : 0;
   Partition partition;
   for (std::size_t k = 0; k < owned.size(); ++k) {
     std::vector<std::int64_t> ids = owned[k];
@@ -132,7 +133,7 @@ Partition split_clients(const std::vector<std::vector<std::int64_t>>& owned,
     }
     const auto n = static_cast<std::int64_t>(ids.size());
     const auto num_train = static_cast<std::int64_t>(
-        std::floor(options.train_fraction * static_cast<double>(n) + 0.5));
+        std::floor(options.train_fraction * static_cast<double>(n) + half));
     const DrawKey key{
         .seed = static_cast<std::uint64_t>(options.seed), .purpose = Purpose::Split, .client = k};
     std::vector<bool> trains(ids.size(), false);

@@ -21,6 +21,8 @@ enum class PartitionDraw : std::uint64_t {
   DirichletOrder = 2,   ///< client = label: permutation of the label's samples
   LabelChoice = 3,      ///< client = client: labels drawn until enough differ
   LabelOrder = 4,       ///< client = label: permutation of the label's samples
+  ShardDeal = 5,        ///< permutation of the shards
+  PfedmeOrder = 6,      ///< client = label: permutation of the label's samples
 };
 
 /// How many samples are dealt to clients: all of them, or the official training set.
@@ -35,10 +37,13 @@ std::vector<std::vector<std::int64_t>> shuffled_by_label(const DataOptions& opti
 /// first (numpy.array_split).
 std::pair<std::int64_t, std::int64_t> array_split(std::int64_t n, std::int64_t m, std::int64_t i);
 
+/// How many of n samples are the share f: floor(f n + 1/2) or floor(f n).
+enum class Rounding { Nearest, Down };
+
 /// Splits what each client owns into training and test samples by data.split and
-/// data.train_fraction: of the ascending ids of client k the first floor(f n + 1/2) of a
-/// permutation (Purpose::Split, client = k) train; both lists are ascending.
+/// data.train_fraction: of the ascending ids of client k the first f n (rounded) of a permutation
+/// (Purpose::Split, client = k) train; both lists are ascending.
 Partition split_clients(const std::vector<std::vector<std::int64_t>>& owned,
-                        const DataOptions& options);
+                        const DataOptions& options, Rounding rounding = Rounding::Nearest);
 
 }  // namespace fedhpc

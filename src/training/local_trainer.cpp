@@ -17,7 +17,11 @@ TrainStatistics& TrainStatistics::operator+=(const TrainStatistics& other) {
 
 LocalTrainer::LocalTrainer(const Model& model, const Shard& shard, const TrainOptions& options,
                            std::uint64_t seed)
-    : model_(model), shard_(shard), options_(options), seed_(seed) {}
+    : model_(model),
+      shard_(shard),
+      options_(options),
+      seed_(seed),
+      optimizer_(options.step_rule(), model.layout()) {}
 
 std::int64_t LocalTrainer::steps(std::int64_t client) const {
   const std::int64_t samples = shard_.train_count(client);
@@ -36,17 +40,50 @@ std::int64_t LocalTrainer::batch_capacity() const {
 }
 
 std::int64_t LocalTrainer::workspace_bytes(std::int64_t clients, at::ScalarType type) const {
-  return model_.make_activations(clients, batch_capacity(), type, Use::Training).bytes();
+  const StepRule& rule = optimizer_.rule();
+  const std::int64_t rows = rule.is_plain() ? 0 : 1 + rule.state_rows();
+  return model_.make_activations(clients, batch_capacity(), type, Use::Training).bytes() +
+         rows * clients * model_.layout()->size() *
+             static_cast<std::int64_t>(c10::elementSize(type));
 }
 
 void LocalTrainer::reserve(std::int64_t clients, at::ScalarType type) {
-  if (labels_.defined() && labels_.size(0) >= clients &&
-      activations_.input().scalar_type() == type) {
-    return;
-  }
+  const bool fits =
+      labels_.defined() && labels_.size(0) >= clients && activations_.input().scalar_type() == type;
+  if (fits) return;
   const std::int64_t batch = batch_capacity();
   activations_ = model_.make_activations(clients, batch, type, Use::Training);
   labels_ = at::empty({clients, batch}, at::kLong);
+  loss_.resize(static_cast<std::size_t>(clients));
+  if (!optimizer_.rule().is_plain()) arena_ = at::empty({clients, model_.layout()->size()}, type);
+}
+
+TrainStatistics LocalTrainer::train_run(const Tensor& rows, const Run& run) {
+  const bool whole =
+      run.count == activations_.input().size(0) && run.batch == activations_.input().size(1);
+  const Activations stack =
+      whole ? activations_ : activations_.narrow(run.first, run.count, run.batch);
+  const Tensor labels =
+      whole ? labels_ : labels_.narrow(0, run.first, run.count).narrow(1, 0, run.batch);
+  const Tensor weights = whole ? rows : rows.narrow(0, run.first, run.count);
+  model_.forward(weights, stack);
+  std::fill_n(loss_.begin(), run.count, 0.0);
+  softmax_cross_entropy(stack.logits(), labels, stack.logit_gradient(), loss_.data());
+  if (optimizer_.rule().is_plain()) {
+    // w <- w - lr g, fused into the products that make g
+    model_.backward(weights, stack, {.rows = weights, .scale = -options_.lr, .keep = 1});
+  } else {
+    const Tensor gradients = arena_.narrow(0, 0, rows.size(0));
+    model_.backward(weights, stack,
+                    {.rows = gradients.narrow(0, run.first, run.count), .scale = 1, .keep = 0});
+    optimizer_.step_(rows, gradients, run.first, run.count);
+  }
+  TrainStatistics statistics;
+  for (std::int64_t c = 0; c < run.count; ++c) {
+    statistics.loss += loss_[static_cast<std::size_t>(c)];
+  }
+  statistics.samples = static_cast<double>(run.count * run.batch);
+  return statistics;
 }
 
 TrainStatistics LocalTrainer::train_(Rows& rows, std::span<const std::int64_t> clients,
@@ -54,6 +91,7 @@ TrainStatistics LocalTrainer::train_(Rows& rows, std::span<const std::int64_t> c
   const auto count = static_cast<std::int64_t>(clients.size());
   require(rows.count() == count, "one row per client is trained");
   reserve(count, rows.values.scalar_type());
+  optimizer_.reset(count, rows.values.scalar_type());
 
   std::vector<BatchCursor> cursors;
   std::vector<std::int64_t> steps_of;
@@ -72,7 +110,6 @@ TrainStatistics LocalTrainer::train_(Rows& rows, std::span<const std::int64_t> c
 
   TrainStatistics statistics;
   std::vector<std::int64_t> batch(clients.size());  // 0: the client has run out of steps
-  std::vector<double> loss(clients.size());
   for (std::int64_t step = 0; step < last_step; ++step) {
     for (std::size_t c = 0; c < clients.size(); ++c) {
       batch[c] = 0;
@@ -87,21 +124,7 @@ TrainStatistics LocalTrainer::train_(Rows& rows, std::span<const std::int64_t> c
       std::int64_t end = first + 1;
       while (end < count && batch[static_cast<std::size_t>(end)] == size) ++end;
       if (size > 0) {
-        const std::int64_t length = end - first;
-        const bool whole =
-            length == activations_.input().size(0) && size == activations_.input().size(1);
-        const Activations run = whole ? activations_ : activations_.narrow(first, length, size);
-        const Tensor weights = whole ? rows.values : rows.values.narrow(0, first, length);
-        const Tensor labels = whole ? labels_ : labels_.narrow(0, first, length).narrow(1, 0, size);
-        model_.forward(weights, run);
-        std::fill_n(loss.begin(), length, 0.0);
-        softmax_cross_entropy(run.logits(), labels, run.logit_gradient(), loss.data());
-        // w <- w - lr g, fused into the products that make g
-        model_.backward(weights, run, {.rows = weights, .scale = -options_.lr, .keep = 1});
-        for (std::int64_t c = 0; c < length; ++c) {
-          statistics.loss += loss[static_cast<std::size_t>(c)];
-        }
-        statistics.samples += static_cast<double>(length * size);
+        statistics += train_run(rows.values, {.first = first, .count = end - first, .batch = size});
       }
       first = end;
     }

@@ -6,6 +6,12 @@
 
 namespace fedhpc {
 
+namespace {
+
+constexpr double kUsualMomentum = 0.9;
+
+}  // namespace
+
 void TrainOptions::declare(OptionSet& options) {
   options.add("train.batch_size", batch_size, at_least<std::int64_t>(0),
               "samples per local step; 0: every step uses all samples of the client");
@@ -13,15 +19,28 @@ void TrainOptions::declare(OptionSet& options) {
               "batches a client trains on per round (set this or train.local_epochs)");
   options.add("train.local_epochs", local_epochs, at_least<std::int64_t>(0),
               "epochs a client trains per round (set this or train.local_steps)");
-  options.add("train.lr", lr, at_least(0.0), "learning rate of local SGD");
-  options.add("train.optimizer", optimizer, Names<OptimizerKind>{{"sgd", OptimizerKind::Sgd}},
-              "row optimizer of local training");
+  options.add("train.lr", lr, at_least(0.0), "learning rate of local training");
+  options.add("train.optimizer", optimizer,
+              {{"sgd", OptimizerKind::Sgd},
+               {"momentum", OptimizerKind::Momentum},
+               {"nesterov", OptimizerKind::Nesterov},
+               {"adam", OptimizerKind::Adam}},
+              "optimizer of local training, fresh for every client, round and pass; sgd with "
+              "train.momentum above 0 is the same as momentum (or nesterov)");
+  options.add("train.momentum", momentum, {.low = 0, .high = 1, .high_open = true},
+              "factor mu of momentum, v <- mu v + g; unset: .9 with train.optimizer = momentum or "
+              "nesterov");
+  options.add("train.nesterov", nesterov,
+              "momentum that looks ahead, w <- w - lr (g + mu v); follows from train.optimizer = "
+              "nesterov");
+  options.add("train.weight_decay", weight_decay, at_least(0.0),
+              "factor of the weights that is added to their gradient, on all trainable columns");
   options.add_or_auto("train.block", block,
                       "clients trained together in one block; auto: measured at the start (never "
                       "changes a result beyond rounding)");
 }
 
-void TrainOptions::resolve(OptionSet& options) {
+void TrainOptions::resolve_length(const OptionSet& options) {
   const Origin& steps = options.origin("train.local_steps");
   const Origin& epochs = options.origin("train.local_epochs");
   if (local_steps > 0 && local_epochs > 0) {
@@ -37,6 +56,49 @@ void TrainOptions::resolve(OptionSet& options) {
     throw ConfigError(concat(last.level == Level::Default ? "configuration" : last.place,
                              ": one of train.local_steps and train.local_epochs must be above 0"));
   }
+}
+
+void TrainOptions::resolve_optimizer(const OptionSet& options) {
+  const bool has_momentum =
+      optimizer == OptimizerKind::Momentum || optimizer == OptimizerKind::Nesterov;
+  const bool momentum_is_set = options.origin("train.momentum").level != Level::Default;
+  const bool nesterov_is_set = options.origin("train.nesterov").level != Level::Default;
+  if (has_momentum && !momentum_is_set) momentum = kUsualMomentum;
+  if (optimizer == OptimizerKind::Nesterov && !nesterov_is_set) nesterov = true;
+
+  const auto refuse = [&](const char* key, const std::string& what) {
+    throw ConfigError(concat(
+        options.origin(key).place, ": key '", key, "' cannot be '", options.entry(key).print(),
+        "' with train.optimizer = ", options.entry("train.optimizer").print(), ": ", what));
+  };
+  if (has_momentum && momentum == 0) {
+    refuse("train.momentum", "give it a number above 0 and below 1, or use sgd");
+  }
+  if (optimizer == OptimizerKind::Adam && momentum > 0) {
+    refuse("train.momentum", "Adam's factors are .9 and .999; drop the key");
+  }
+  if (optimizer == OptimizerKind::Nesterov && !nesterov) {
+    refuse("train.nesterov", "drop the key, or use momentum");
+  }
+  if ((optimizer == OptimizerKind::Momentum || optimizer == OptimizerKind::Adam) && nesterov) {
+    refuse("train.nesterov", "drop the key, or use nesterov");
+  }
+  if (optimizer == OptimizerKind::Sgd && nesterov && momentum == 0) {
+    refuse("train.nesterov", "it needs train.momentum above 0");
+  }
+}
+
+void TrainOptions::resolve(OptionSet& options) {
+  resolve_length(options);
+  resolve_optimizer(options);
+}
+
+StepRule TrainOptions::step_rule() const {
+  OptimizerKind kind = optimizer;
+  if (kind == OptimizerKind::Sgd && momentum > 0) {
+    kind = nesterov ? OptimizerKind::Nesterov : OptimizerKind::Momentum;
+  }
+  return {.kind = kind, .lr = lr, .momentum = momentum, .weight_decay = weight_decay};
 }
 
 }  // namespace fedhpc

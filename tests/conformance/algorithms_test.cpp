@@ -61,6 +61,21 @@ TEST_P(EveryAlgorithm, SameInAnyBlockWidth) {
   }
 }
 
+TEST_P(EveryAlgorithm, EveryOptimizerIsSameOnAnyRanksAndInAnyBlockWidth) {
+  // Clients of a block run out of steps at different times; each has an optimizer of its own.
+  for (const std::string optimizer : {"momentum", "nesterov", "adam"}) {
+    const Keys these = keys(
+        {{"train.optimizer", optimizer}, {"train.weight_decay", "0.01"}, {"train.lr", "0.02"}});
+    const TinyResult expected = run(these, *alone_);
+    for (const std::string width : {"1", "3", "8"}) {
+      Keys wide = these;
+      wide["train.block"] = width;
+      EXPECT_LT(distance(run(wide, *world_).global, expected.global), 1e-9)
+          << optimizer << " width " << width;
+    }
+  }
+}
+
 TEST_P(EveryAlgorithm, ClientsMayBePermutedInFullBatch) {
   const Keys straight = keys({{"train.batch_size", "0"}});
   Keys permuted = straight;
@@ -69,8 +84,11 @@ TEST_P(EveryAlgorithm, ClientsMayBePermutedInFullBatch) {
 }
 
 TEST_P(EveryAlgorithm, StepsOfSizeZeroMoveNothing) {
-  const TinyResult still = run(keys({{"train.lr", "0"}}), *world_);
-  EXPECT_TRUE(still.global.equal(still.initial));
+  for (const std::string optimizer : {"sgd", "momentum", "nesterov", "adam"}) {
+    const TinyResult still =
+        run(keys({{"train.lr", "0"}, {"train.optimizer", optimizer}}), *world_);
+    EXPECT_TRUE(still.global.equal(still.initial)) << optimizer;
+  }
 }
 
 TEST_P(EveryAlgorithm, LearnsSomething) {

@@ -26,22 +26,30 @@ TEST(DataOptionsTest, EveryNameOfTheRegistriesIsAllowed) {
     options.assign("data.partition", name, origin);
     EXPECT_EQ(options.entry("data.partition").print(), name);
   }
-  EXPECT_EQ(partitioner_registry().size(), 5U);
+  EXPECT_EQ(partitioner_registry().size(), 7U);
 }
 
 TEST(DataOptionsTest, RangesAreKept) {
   DataOptions data;
   OptionSet options;
   data.declare(options);
-  const std::vector<std::pair<std::string, std::string>> bad = {
-      {"data.clients", "0"},           {"data.alpha", "0"},
-      {"data.train_fraction", "0"},    {"data.train_fraction", "1.1"},
-      {"data.train_per_class", "-1"},  {"data.labels_per_client", "0"},
-      {"data.classes", "1"},           {"data.name", "imagenet"},
-      {"data.partition", "shards"},    {"data.split", "server"},
-      {"data.standardize", "scalar"},  {"data.labels_rule", "first"},
-      {"data.synthetic_alpha", "-1"},  {"data.seed", "-1"},
-      {"data.samples_per_client", "0"}};
+  const std::vector<std::pair<std::string, std::string>> bad = {{"data.clients", "0"},
+                                                                {"data.alpha", "0"},
+                                                                {"data.train_fraction", "0"},
+                                                                {"data.train_fraction", "1.1"},
+                                                                {"data.train_per_class", "-1"},
+                                                                {"data.labels_per_client", "0"},
+                                                                {"data.classes", "1"},
+                                                                {"data.name", "imagenet"},
+                                                                {"data.partition", "shard"},
+                                                                {"data.split", "server"},
+                                                                {"data.standardize", "scalar"},
+                                                                {"data.labels_rule", "first"},
+                                                                {"data.synthetic_alpha", "-1"},
+                                                                {"data.seed", "-1"},
+                                                                {"data.samples_per_client", "0"},
+                                                                {"data.shards_per_client", "0"},
+                                                                {"data.pfedme_seed", "4294967296"}};
   for (const auto& [key, text] : bad) {
     const std::string message = message_of<ConfigError>([&, key = key, text = text] {
       options.assign(key, text, {Level::File, "x.ini:1"});
@@ -56,7 +64,7 @@ TEST(DataOptionsTest, AllKeysStandUnderDataAndExplainThemselves) {
   DataOptions data;
   OptionSet options;
   data.declare(options);
-  EXPECT_EQ(options.entries().size(), 20U);
+  EXPECT_EQ(options.entries().size(), 22U);
   for (const OptionSet::Entry& entry : options.entries()) {
     EXPECT_TRUE(entry.key.starts_with("data.")) << entry.key;
     EXPECT_GT(entry.help.size(), 10U) << entry.key;

@@ -36,9 +36,10 @@ TEST(SampleListsTest, ListsFollowEachOther) {
   EXPECT_THROW(lists.of(-1), std::logic_error);
 }
 
-TEST(MakePartitionTest, EveryRuleButLabelsDealsEverySampleOnce) {
+TEST(MakePartitionTest, RulesForAllSamplesDealEachOnce) {
   const TableDataset data = balanced(5, 31);
-  for (const PartitionRule rule : {PartitionRule::Iid, PartitionRule::Dirichlet}) {
+  for (const PartitionRule rule :
+       {PartitionRule::Iid, PartitionRule::Dirichlet, PartitionRule::Shards}) {
     DataOptions options = options_for(rule, 7);
     expect_partition_of(make_partition(options, data), 155);
     options.split = DataSplit::Official;
@@ -52,7 +53,8 @@ TEST(MakePartitionTest, EveryRuleButLabelsDealsEverySampleOnce) {
 TEST(MakePartitionTest, IsAFunctionOfTheSeed) {
   const TableDataset data = balanced(5, 40);
   for (const PartitionRule rule :
-       {PartitionRule::Iid, PartitionRule::Dirichlet, PartitionRule::Labels}) {
+       {PartitionRule::Iid, PartitionRule::Dirichlet, PartitionRule::Labels, PartitionRule::Shards,
+        PartitionRule::Pfedme}) {
     DataOptions options = options_for(rule, 6);
     const Partition first = make_partition(options, data);
     const Partition again = make_partition(options, data);

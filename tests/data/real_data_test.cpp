@@ -12,6 +12,8 @@
 #include "fedhpc/data/partition.hpp"
 #include "fedhpc/data/shard.hpp"
 
+#include "data/partition_support.hpp"
+
 namespace fedhpc {
 namespace {
 
@@ -44,6 +46,17 @@ TEST(RealDataTest, Mnist) {
             (std::vector<std::int64_t>{7, 2, 1, 0, 4}));
   EXPECT_EQ(counts_of(labels), (std::vector<std::int64_t>{6903, 7877, 6990, 7141, 6824, 6313, 6876,
                                                           7293, 6825, 6958}));
+}
+
+TEST(RealDataTest, MnistInThePublishedSizesOfPfedme) {
+  DataOptions options = real("mnist", "mnist");
+  if (options.dir.empty()) GTEST_SKIP() << "no folder mnist in $FEDHPC_DATA or ../shared/data";
+  options.partition = PartitionRule::Pfedme;
+  const auto data = open_dataset(options);
+  for (const auto& [labels, sizes] : testing_support::published_pfedme_sizes()) {
+    options.labels_per_client = labels;
+    EXPECT_EQ(testing_support::train_sizes(make_partition(options, *data)), sizes);
+  }
 }
 
 TEST(RealDataTest, FashionMnist) {

@@ -56,9 +56,10 @@ TEST(Experiment, AnInfiniteLossIsRecordedAsItIs) {
 
 TEST(Experiment, EstimatesItsMemory) {
   const auto alone = local_communicator();
-  const auto bytes = [&](const std::string& block) {
+  const auto bytes = [&](const std::string& block, const std::string& optimizer = "sgd") {
     std::vector<Assignment> assignments;
-    for (const auto& [key, value] : tiny_keys({{"train.block", block}})) {
+    for (const auto& [key, value] :
+         tiny_keys({{"train.block", block}, {"train.optimizer", optimizer}})) {
       assignments.push_back({key, value, {Level::CommandLine, "test"}});
     }
     Config config(assignments, "tiny.ini");
@@ -68,6 +69,9 @@ TEST(Experiment, EstimatesItsMemory) {
   const std::int64_t row = 8 * (6 * 8 + 6 + 4 * 6 + 4);
   EXPECT_GT(bytes("8") - bytes("1"), 6 * 3 * row);
   EXPECT_LT(bytes("8") - bytes("1"), 6 * 5 * row);
+  // Gradients, then the optimizer's own rows.
+  EXPECT_EQ(bytes("3", "momentum") - bytes("3"), 3 * 2 * row);
+  EXPECT_EQ(bytes("3", "adam") - bytes("3"), 3 * 3 * row);
 }
 
 }  // namespace

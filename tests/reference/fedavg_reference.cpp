@@ -19,13 +19,12 @@ Outcome fedavg(const Problem& problem) {
       if (n_k == 0) continue;
       Parameters w_k;
       for (const Tensor& parameter : global) w_k.push_back(parameter.clone());
+      Optimizer optimizer(problem.optimizer);  // fresh for every client and round
       for (const auto& batch : batches(problem, k, t, 0)) {
         const LossAndGradient step = loss_and_gradient(w_k, client, batch);
         loss += step.loss * static_cast<double>(batch.size());
         samples += static_cast<double>(batch.size());
-        for (std::size_t i = 0; i < w_k.size(); ++i) {
-          w_k[i] = w_k[i].sub(step.gradient[i], problem.lr);
-        }
+        optimizer.step_(w_k, step.gradient);
       }
       const double weight = problem.uniform ? 1.0 : n_k;
       for (std::size_t i = 0; i < w_k.size(); ++i) sum[i] = sum[i].add(w_k[i], weight);

@@ -28,6 +28,18 @@ std::vector<std::int64_t> stable_argsort(const DrawKey& key, std::int64_t n) {
   return order;
 }
 
+OptimizerSettings optimizer_settings(const Config& config) {
+  const TrainOptions& train = config.train;
+  OptimizerSettings settings{.name = config.options().entry("train.optimizer").print(),
+                             .lr = train.lr,
+                             .momentum = train.momentum,
+                             .weight_decay = train.weight_decay};
+  if (settings.name == "sgd" && train.momentum > 0) {
+    settings.name = train.nesterov ? "nesterov" : "momentum";
+  }
+  return settings;
+}
+
 }  // namespace
 
 Problem make_problem(const testing::Keys& keys) {
@@ -57,6 +69,7 @@ Problem make_problem(const testing::Keys& keys) {
   problem.local_steps = config.train.local_steps;
   problem.local_epochs = config.train.local_epochs;
   problem.lr = config.train.lr;
+  problem.optimizer = optimizer_settings(config);
   const auto weighting = keys.find("algorithm.weighting");
   problem.uniform = weighting != keys.end() && weighting->second == "uniform";
   return problem;

@@ -6,6 +6,7 @@
 #include "fedhpc/core/tensor.hpp"
 
 #include "fixtures/tiny_run.hpp"
+#include "reference/optimizer.hpp"
 
 /// Plain references of the algorithms: one client at a time, LibTorch's autograd in float64,
 /// written from the papers' equations. They share with the simulator only the data, the partition,
@@ -31,6 +32,7 @@ struct Problem {
   std::int64_t local_steps = 0;
   std::int64_t local_epochs = 0;
   double lr = 0;
+  OptimizerSettings optimizer;
   bool uniform = false;  ///< weigh clients equally instead of by their samples
 };
 

@@ -8,7 +8,7 @@
 namespace fedhpc {
 
 enum class DataSplit { Client, Official };
-enum class PartitionRule { Iid, Dirichlet, Labels, Natural, File };
+enum class PartitionRule { Iid, Dirichlet, Labels, Shards, Pfedme, Natural, File };
 enum class LabelsRule { Random, LeastUsed, Consecutive };
 enum class Standardize { None, Unit, Half };
 
@@ -23,6 +23,8 @@ struct DataOptions {
   double alpha = 0.5;
   std::int64_t labels_per_client = 2;
   LabelsRule labels_rule = LabelsRule::Random;
+  std::int64_t shards_per_client = 2;
+  std::int64_t pfedme_seed = 1;
   double train_fraction = 0.75;
   std::int64_t train_per_class = 0;
   std::int64_t test_per_class = 0;

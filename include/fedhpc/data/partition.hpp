@@ -42,7 +42,7 @@ struct Partition {
 /// stand in a partition file, whose number of clients replaces data.clients. A client may get no
 /// sample. A function of the options and the labels alone: the same on every rank. Throws
 /// ConfigError for an impossible request (naming what is needed and what there is), DataError for a
-/// bad partition file.
+/// bad partition file. The rules themselves are described where they are: src/data/partition_*.cpp.
 Partition make_partition(const DataOptions& options, const Dataset& dataset);
 
 /// Reads a partition as written by `run.save=partition` or standing at the root of a file

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "fedhpc/data/shard.hpp"
 #include "fedhpc/models/model.hpp"
@@ -30,17 +31,28 @@ class LocalTrainer {
   /// samples.
   std::int64_t steps(std::int64_t client) const;
 
-  /// Trains row c of `rows` [C, P] on the data of clients[c], in place: plain SGD,
-  /// w <- w - lr * gradient of the batch's mean loss. Batches are those of (round, pass).
+  /// Trains row c of `rows` [C, P] on the data of clients[c], in place, by the rule of the
+  /// options on the gradient of each batch's mean loss, from a fresh optimizer. Batches are those
+  /// of (round, pass). Plain SGD is fused into the gradient products; every other rule costs an
+  /// arena of gradients and one more pass over the rows in each step.
   TrainStatistics train_(Rows& rows, std::span<const std::int64_t> clients, std::int64_t round,
                          std::int64_t pass);
 
-  /// Bytes of activations and gradients between layers for C clients in hand.
+  /// Bytes for C clients in hand beside their rows: activations and gradients between layers, and
+  /// the arena and optimizer states where the rule needs them.
   std::int64_t workspace_bytes(std::int64_t clients, at::ScalarType type) const;
 
  private:
+  /// Clients [first, first + count) of a block, side by side, with batches of one size.
+  struct Run {
+    std::int64_t first = 0;
+    std::int64_t count = 0;
+    std::int64_t batch = 0;
+  };
+
   std::int64_t batch_capacity() const;
   void reserve(std::int64_t clients, at::ScalarType type);
+  TrainStatistics train_run(const Tensor& rows, const Run& run);
 
   const Model& model_;
   const Shard& shard_;
@@ -48,6 +60,9 @@ class LocalTrainer {
   std::uint64_t seed_;
   Activations activations_;
   Tensor labels_;  // [C, B] int64
+  RowOptimizer optimizer_;
+  Tensor arena_;              // [C, P] gradients, undefined for plain SGD
+  std::vector<double> loss_;  // [C] of one run
 };
 
 }  // namespace fedhpc

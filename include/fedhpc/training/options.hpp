@@ -3,10 +3,9 @@
 #include <cstdint>
 
 #include "fedhpc/core/options.hpp"
+#include "fedhpc/training/row_optimizer.hpp"
 
 namespace fedhpc {
-
-enum class OptimizerKind { Sgd };
 
 /// The `train.*` keys.
 struct TrainOptions {
@@ -14,13 +13,26 @@ struct TrainOptions {
   std::int64_t local_steps = 0;   ///< batches per round, or 0
   std::int64_t local_epochs = 1;  ///< epochs per round, or 0
   double lr = 0.05;
-  OptimizerKind optimizer = OptimizerKind::Sgd;
+  OptimizerKind optimizer = OptimizerKind::Sgd;  ///< as written; step_rule() is what counts
+  double momentum = 0;
+  bool nesterov = false;
+  double weight_decay = 0;
   std::int64_t block = 0;  ///< clients trained together; 0: measured at the start
 
   void declare(OptionSet& options);
-  /// Keeps the one of local_steps and local_epochs that was set at the higher level. Throws
-  /// ConfigError when both were set at one level, or the one that counts is 0.
+  /// Keeps the one of local_steps and local_epochs that was set at the higher level, and gives
+  /// momentum and nesterov the values that follow from the optimizer. Throws ConfigError when both
+  /// lengths were set at one level, the one that counts is 0, or the optimizer's keys contradict
+  /// each other.
   void resolve(OptionSet& options);
+
+  /// What a local step does. sgd with momentum is PyTorch's SGD with momentum: the same as
+  /// optimizer = momentum, or nesterov where train.nesterov says so.
+  StepRule step_rule() const;
+
+ private:
+  void resolve_length(const OptionSet& options);
+  void resolve_optimizer(const OptionSet& options);
 };
 
 }  // namespace fedhpc

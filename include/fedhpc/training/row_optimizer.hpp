@@ -1,0 +1,77 @@
+#pragma once
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "fedhpc/models/layout.hpp"
+
+namespace fedhpc {
+
+enum class OptimizerKind { Sgd, Momentum, Nesterov, Adam };
+
+/// What a row optimizer does in a step.
+struct StepRule {
+  OptimizerKind kind = OptimizerKind::Sgd;
+  double lr = 0;            ///< eta; 0: nothing moves
+  double momentum = 0;      ///< mu of Momentum and Nesterov, in [0, 1); 0: plain SGD
+  double weight_decay = 0;  ///< lambda; 0: none
+
+  /// True for w <- w - eta g, which a gradient product can do by itself.
+  bool is_plain() const { return kind == OptimizerKind::Sgd && weight_decay == 0; }
+  /// Rows of state a client needs beside its model: 0, 1 (momentum) or 2 (Adam).
+  std::int64_t state_rows() const;
+};
+
+/// Moves rows against their gradients, every row with a state of its own: what one PyTorch
+/// optimizer per client would do (SGD with dampening 0, Adam with amsgrad off). With d = g +
+/// lambda w and all states 0 before the first step,
+///
+///   Sgd        w <- w - eta d
+///   Momentum   v <- mu v + d,  w <- w - eta v                 (Polyak 1964)
+///   Nesterov   v <- mu v + d,  w <- w - eta (d + mu v)        (Sutskever et al., ICML 2013)
+///   Adam       m <- b1 m + (1 - b1) d,  s <- b2 s + (1 - b2) d^2,
+///              w <- w - eta (m / (1 - b1^t)) / (sqrt(s / (1 - b2^t)) + epsilon)
+///                                                             (Kingma and Ba, ICLR 2015)
+///
+/// with t the steps of this row, b1 = .9, b2 = .999, epsilon = 1e-8. Columns that are not trainable
+/// (buffers) stay as they are and their gradients are not read. A row's result depends on that row
+/// alone. Movable, not copyable: tensors share their memory.
+class RowOptimizer {
+ public:
+  static constexpr double kBeta1 = 0.9;
+  static constexpr double kBeta2 = 0.999;
+  static constexpr double kEpsilon = 1e-8;
+
+  /// For rows of this layout: whole models (P columns) or their factors (Q).
+  RowOptimizer(const StepRule& rule, LayoutPtr layout);
+  RowOptimizer(RowOptimizer&&) = default;
+  RowOptimizer& operator=(RowOptimizer&&) = default;
+
+  /// Forgets everything and makes room for rows 0 to count - 1 of this number type. Costs a pass
+  /// over the states, and an allocation only when there were fewer rows before.
+  void reset(std::int64_t count, at::ScalarType type);
+
+  /// One step of rows [first, first + count) of `rows`, in one pass over them; the others (clients
+  /// that have run out of steps) keep their models, states and step numbers. Precondition: reset()
+  /// for as many rows.
+  void step_(const Tensor& rows,       // [C, P]
+             const Tensor& gradients,  // [C, P]
+             std::int64_t first, std::int64_t count);
+  /// One step of all rows.
+  void step_(const Tensor& rows, const Tensor& gradients);
+
+  const StepRule& rule() const { return rule_; }
+
+ private:
+  template <typename T>
+  void step_row(std::int64_t c, const Tensor& rows, const Tensor& gradients);
+
+  StepRule rule_;
+  LayoutPtr layout_;
+  std::vector<std::pair<std::int64_t, std::int64_t>> trainable_;  // columns [begin, end)
+  Tensor state_;                     // [state rows, C, P], undefined without state
+  std::vector<std::int64_t> steps_;  // [C] steps each row has taken
+};
+
+}  // namespace fedhpc

@@ -1,0 +1,159 @@
+#include "fedhpc/training/row_optimizer.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include <ATen/ops/zeros.h>
+
+namespace fedhpc {
+
+namespace {
+
+/// Neighbouring trainable fields as one range each.
+std::vector<std::pair<std::int64_t, std::int64_t>> trainable_columns(const Layout& layout) {
+  std::vector<std::pair<std::int64_t, std::int64_t>> ranges;
+  for (const Field& field : layout.fields()) {
+    if (!has(field.tags, Tag::Trainable)) continue;
+    if (!ranges.empty() && ranges.back().second == field.offset) {
+      ranges.back().second += field.size;
+    } else {
+      ranges.emplace_back(field.offset, field.offset + field.size);
+    }
+  }
+  return ranges;
+}
+
+/// The rule's numbers in the rows' own type, and the columns to go through.
+template <typename T>
+struct Columns {
+  T* __restrict w;
+  const T* __restrict g;
+  std::int64_t count;
+  T lr;
+  T decay;
+};
+
+template <typename T>
+void sgd(const Columns<T>& at) {
+  for (std::int64_t i = 0; i < at.count; ++i) at.w[i] -= at.lr * (at.g[i] + at.decay * at.w[i]);
+}
+
+template <typename T>
+void momentum(const Columns<T>& at, T mu, T* __restrict v) {
+  for (std::int64_t i = 0; i < at.count; ++i) {
+    v[i] = mu * v[i] + at.g[i] + at.decay * at.w[i];
+    at.w[i] -= at.lr * v[i];
+  }
+}
+
+template <typename T>
+void nesterov(const Columns<T>& at, T mu, T* __restrict v) {
+  for (std::int64_t i = 0; i < at.count; ++i) {
+    const T d = at.g[i] + at.decay * at.w[i];
+    v[i] = mu * v[i] + d;
+    at.w[i] -= at.lr * (d + mu * v[i]);
+  }
+}
+
+template <typename T>
+void adam(const Columns<T>& at, std::int64_t t, T* __restrict m, T* __restrict s) {
+  constexpr T kBeta1 = static_cast<T>(RowOptimizer::kBeta1);
+  constexpr T kBeta2 = static_cast<T>(RowOptimizer::kBeta2);
+  constexpr T kRest1 = static_cast<T>(1 - RowOptimizer::kBeta1);
+  constexpr T kRest2 = static_cast<T>(1 - RowOptimizer::kBeta2);
+  const auto steps = static_cast<double>(t);
+  const T rate =
+      static_cast<T>(static_cast<double>(at.lr) / (1 - std::pow(RowOptimizer::kBeta1, steps)));
+  const T root = static_cast<T>(1 / std::sqrt(1 - std::pow(RowOptimizer::kBeta2, steps)));
+  const T epsilon = static_cast<T>(RowOptimizer::kEpsilon);
+  for (std::int64_t i = 0; i < at.count; ++i) {
+    const T d = at.g[i] + at.decay * at.w[i];
+    m[i] = kBeta1 * m[i] + kRest1 * d;
+    s[i] = kBeta2 * s[i] + kRest2 * d * d;
+    at.w[i] -= rate * m[i] / (std::sqrt(s[i]) * root + epsilon);
+  }
+}
+
+}  // namespace
+
+std::int64_t StepRule::state_rows() const {
+  switch (kind) {
+    case OptimizerKind::Sgd:
+      return 0;
+    case OptimizerKind::Momentum:
+    case OptimizerKind::Nesterov:
+      return 1;
+    case OptimizerKind::Adam:
+      return 2;
+  }
+  throw std::logic_error("an optimizer has a number of state rows");
+}
+
+RowOptimizer::RowOptimizer(const StepRule& rule, LayoutPtr layout)
+    : rule_(rule), layout_(std::move(layout)), trainable_(trainable_columns(*layout_)) {}
+
+void RowOptimizer::reset(std::int64_t count, at::ScalarType type) {
+  require(count >= 0, "a number of rows is not negative");
+  steps_.assign(static_cast<std::size_t>(count), 0);
+  if (rule_.state_rows() == 0) return;
+  const bool fits = state_.defined() && state_.size(1) >= count && state_.scalar_type() == type;
+  if (fits) {
+    state_.narrow(1, 0, count).zero_();
+  } else {
+    state_ = at::zeros({rule_.state_rows(), count, layout_->size()}, type);
+  }
+}
+
+template <typename T>
+void RowOptimizer::step_row(std::int64_t c, const Tensor& rows, const Tensor& gradients) {
+  const std::int64_t t = ++steps_[static_cast<std::size_t>(c)];
+  const auto state = [&](std::int64_t k, std::int64_t column) {
+    return state_.data_ptr<T>() + k * state_.stride(0) + c * state_.stride(1) + column;
+  };
+  for (const auto& [begin, end] : trainable_) {
+    const Columns<T> at{.w = rows.data_ptr<T>() + c * rows.stride(0) + begin,
+                        .g = gradients.const_data_ptr<T>() + c * gradients.stride(0) + begin,
+                        .count = end - begin,
+                        .lr = static_cast<T>(rule_.lr),
+                        .decay = static_cast<T>(rule_.weight_decay)};
+    const T mu = static_cast<T>(rule_.momentum);
+    switch (rule_.kind) {
+      case OptimizerKind::Sgd:
+        sgd(at);
+        break;
+      case OptimizerKind::Momentum:
+        momentum(at, mu, state(0, begin));
+        break;
+      case OptimizerKind::Nesterov:
+        nesterov(at, mu, state(0, begin));
+        break;
+      case OptimizerKind::Adam:
+        adam(at, t, state(0, begin), state(1, begin));
+        break;
+    }
+  }
+}
+
+void RowOptimizer::step_(const Tensor& rows, const Tensor& gradients, std::int64_t first,
+                         std::int64_t count) {
+  const std::int64_t columns = layout_->size();
+  require(rows.dim() == 2 && rows.size(1) == columns && rows.stride(1) == 1,
+          "an optimizer moves rows of its own layout");
+  require(gradients.sizes() == rows.sizes() && gradients.stride(1) == 1 &&
+              gradients.scalar_type() == rows.scalar_type(),
+          "rows and their gradients have one shape and number type");
+  require(0 <= first && 0 <= count && first + count <= rows.size(0) &&
+              first + count <= static_cast<std::int64_t>(steps_.size()),
+          "an optimizer moves rows it was reset for");
+  require(!state_.defined() || state_.scalar_type() == rows.scalar_type(),
+          "rows and their optimizer's states have one number type");
+  with_type(rows.scalar_type(), [&]<typename T>() {
+    for (std::int64_t c = first; c < first + count; ++c) step_row<T>(c, rows, gradients);
+  });
+}
+
+void RowOptimizer::step_(const Tensor& rows, const Tensor& gradients) {
+  step_(rows, gradients, 0, rows.size(0));
+}
+
+}  // namespace fedhpc
