@@ -18,7 +18,7 @@ void each_row(const Tensor& a, const Tensor& b, const Tensor& out, Work&& work) 
 
 }  // namespace
 
-void Relu::forward(const Tensor&, const Tensor& input, const Tensor& output) const {
+void Relu::forward(const Pass&, const Tensor& input, const Tensor& output) const {
   const std::int64_t width = input.size(2);
   with_type(input.scalar_type(), [&]<typename T>() {
     each_row<T>(input, input, output, [width](const T* x, const T*, T* y) {
@@ -28,9 +28,8 @@ void Relu::forward(const Tensor&, const Tensor& input, const Tensor& output) con
   });
 }
 
-void Relu::backward(const Tensor&, const Tensor&, const Tensor& output,
-                    const Tensor& output_gradient, const Tensor& input_gradient,
-                    const GradientSink&) const {
+void Relu::backward(const Pass&, const Tensor&, const Tensor& output, const Tensor& output_gradient,
+                    const Tensor& input_gradient, const GradientSink&) const {
   if (!input_gradient.defined()) return;
   const std::int64_t width = output.size(2);
   with_type(output.scalar_type(), [&]<typename T>() {

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <span>
 
+#include "fedhpc/data/batches.hpp"
 #include "fedhpc/data/shard.hpp"
 #include "fedhpc/models/model.hpp"
 #include "fedhpc/training/options.hpp"
@@ -27,7 +28,7 @@ class LocalTrainer {
                std::uint64_t seed);
 
   /// Local steps client `client` (an id of the shard) takes in one round; 0 without training
-  /// samples.
+  /// samples, and with batch norm if its only batches would be of one sample.
   std::int64_t steps(std::int64_t client) const;
 
   /// Trains row c of `rows` [C, P] on the data of clients[c], in place: plain SGD,
@@ -39,6 +40,8 @@ class LocalTrainer {
   std::int64_t workspace_bytes(std::int64_t clients, at::ScalarType type) const;
 
  private:
+  /// Batch norm cannot train on a batch of one.
+  SingleBatches singles() const;
   std::int64_t batch_capacity() const;
   void reserve(std::int64_t clients, at::ScalarType type);
 
