@@ -40,6 +40,7 @@ ImageNet::ImageNet(const ImageNet& other, Chain chain)
       width_(other.width_),
       norm_(other.norm_),
       bias_(other.bias_),
+      relu_memory_(Relu::Memory::Own),
       data_shape_(other.data_shape_),
       shape_(other.shape_),
       chain_(std::move(chain)) {}
@@ -84,7 +85,7 @@ void ImageNet::conv(const std::string& name, const std::string& norm_name, std::
   if (then == Then::ReluMaxPool) shape_ = halves.output(shape_, channels);
 }
 
-void ImageNet::relu() { chain_.add(std::make_unique<Relu>()); }
+void ImageNet::relu() { chain_.add(std::make_unique<Relu>(relu_memory_)); }
 
 void ImageNet::max_pool(Window window) {
   check_window(window, "a pooling window");

@@ -52,6 +52,7 @@ class ImageNet {
   double width_;
   bool norm_;
   Bias bias_;
+  Relu::Memory relu_memory_ = Relu::Memory::Shared;  // in a branch: a sum follows
   std::vector<std::int64_t> data_shape_;
   ImageShape shape_;
   Chain chain_;

@@ -7,6 +7,7 @@
 #include <ATen/ops/batch_norm.h>
 #include <ATen/ops/conv2d.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/max_pool2d.h>
 #include <ATen/ops/rand.h>
@@ -217,7 +218,7 @@ TEST(Residual, AddsBothWays) {
       const Tensor inner =
           at::relu(at::conv2d(x, trial.field(row, "a.weight"), {}, {stride, stride}, {1, 1}));
       const Tensor y = at::conv2d(inner, trial.field(row, "b.weight"), {}, {1, 1}, {1, 1});
-      return y + (identity ? x : at::conv2d(x, trial.field(row, "s.weight"), {}, {2, 2}));
+      return y.add(identity ? x : at::conv2d(x, trial.field(row, "s.weight"), {}, {2, 2}));
     });
   }
 }

@@ -63,7 +63,7 @@ Tensor resnet18(const Net& net, const ModelOptions& options, Tensor x) {
       if (net.has(name + ".downsample.0.weight")) {
         x = net.norm(net.conv(x, name + ".downsample.0", stride), name + ".downsample.1");
       }
-      x = at::relu(x + y);
+      x = at::relu(x.add(y));
     }
   }
   return net.linear(at::adaptive_avg_pool2d(x, {1, 1}).flatten(1), "fc");
@@ -71,9 +71,9 @@ Tensor resnet18(const Net& net, const ModelOptions& options, Tensor x) {
 
 Tensor resnet9(const Net& net, Tensor x) {
   x = halved(net.unit(net.unit(x, "", 1), "", 2));
-  x = x + net.unit(net.unit(x, "res1.", 1), "res1.", 2);
+  x = x.add(net.unit(net.unit(x, "res1.", 1), "res1.", 2));
   x = halved(net.unit(halved(net.unit(x, "", 3)), "", 4));
-  x = x + net.unit(net.unit(x, "res2.", 1), "res2.", 2);
+  x = x.add(net.unit(net.unit(x, "res2.", 1), "res2.", 2));
   return net.linear(x.amax({2, 3}), "fc");
 }
 

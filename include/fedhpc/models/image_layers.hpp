@@ -29,9 +29,11 @@ struct Window {
   std::int64_t stride = 1;
   std::int64_t padding = 0;
 
-  /// Places along one side of length `length`: floor((length + 2 padding - size) / stride) + 1.
+  /// Places along one side of length `length`: floor((length + 2 padding - size) / stride) + 1,
+  /// 0 where the window does not fit.
   std::int64_t outputs(std::int64_t length) const {
-    return (length + 2 * padding - size) / stride + 1;
+    const std::int64_t room = length + 2 * padding - size;
+    return room < 0 ? 0 : room / stride + 1;
   }
   ImageShape output(const ImageShape& in, std::int64_t channels) const {
     return {channels, outputs(in.height), outputs(in.width)};

@@ -121,16 +121,24 @@ class Linear final : public Layer {
 /// y = max(x, 0); the gradient at 0 is 0, as in PyTorch.
 class Relu final : public Layer {
  public:
+  enum class Memory { Shared, Own };
+
+  /// Shared: in place. Own: where something else is done to the output before backward.
+  explicit Relu(Memory memory = Memory::Shared) : memory_(memory) {}
+
   std::int64_t output_features(std::int64_t input_features) const override {
     return input_features;
   }
   void declare(Layout&) override {}
-  bool in_place() const override { return true; }
+  bool in_place() const override { return memory_ == Memory::Shared; }
   double forward_flops() const override { return 0; }
   void forward(const Pass& pass, const Tensor& input, const Tensor& output) const override;
   void backward(const Pass& pass, const Tensor& input, const Tensor& output,
                 const Tensor& output_gradient, const Tensor& input_gradient,
                 const GradientSink& sink) const override;
+
+ private:
+  Memory memory_;
 };
 
 }  // namespace fedhpc
