@@ -138,10 +138,11 @@ void Experiment::open_data() {
 void Experiment::open_model() {
   model_ = make_model(config_.model, dataset_->shape(), dataset_->classes());
   const LayoutPtr& layout = model_->layout();
-  initial_ =
-      config_.model.init_file.empty()
-          ? Rows{initial_row(*layout, static_cast<std::uint64_t>(config_.run.seed), type_), layout}
-          : read_initial_model(config_.model.init_file, layout, type_);
+  initial_ = config_.model.init_file.empty()
+                 ? Rows{initial_row(*layout, static_cast<std::uint64_t>(config_.run.seed), type_,
+                                    config_.model.init),
+                        layout}
+                 : read_initial_model(config_.model.init_file, layout, type_);
 }
 
 void Experiment::run(const std::function<void(const RoundReport&)>& observe) {

@@ -51,8 +51,8 @@ void bias_gradient(const T* dy, std::int64_t stride, std::int64_t batch, std::in
 
 }  // namespace
 
-Linear::Linear(std::string name, std::int64_t in, std::int64_t out, Tag tags)
-    : name_(std::move(name)), in_(in), out_(out), tags_(tags) {}
+Linear::Linear(std::string name, std::int64_t in, std::int64_t out, Tag tags, Bias bias)
+    : name_(std::move(name)), in_(in), out_(out), tags_(tags), bias_(bias) {}
 
 std::int64_t Linear::output_features(std::int64_t input_features) const {
   require(input_features == in_, "a linear layer gets as many inputs as it has columns");
@@ -62,15 +62,18 @@ std::int64_t Linear::output_features(std::int64_t input_features) const {
 void Linear::declare(Layout& layout) {
   weight_column_ = layout.size();
   layout.add(name_ + ".weight", {out_, in_}, in_, tags_ | Tag::Trainable);
+  if (bias_ == Bias::None) return;
   bias_column_ = layout.size();
   layout.add(name_ + ".bias", {out_}, in_, tags_ | Tag::Trainable | Tag::Uncompressed);
 }
 
-void Linear::forward(const Tensor& weights, const Tensor& input, const Tensor& output) const {
+void Linear::forward(const Pass& pass, const Tensor& input, const Tensor& output) const {
+  const Tensor& weights = pass.weights;
   const std::int64_t clients = input.size(0);
   const std::int64_t batch = input.size(1);
   // Y = 1 b^T + X W^T: the product adds onto the bias already in place.
   with_type(weights.scalar_type(), [&]<typename T>() {
+    if (bias_ == Bias::None) return;
     for (std::int64_t c = 0; c < clients; ++c) {
       const T* bias = weights.const_data_ptr<T>() + c * weights.stride(0) + bias_column_;
       T* y = output.data_ptr<T>() + c * output.stride(0);
@@ -80,13 +83,14 @@ void Linear::forward(const Tensor& weights, const Tensor& input, const Tensor& o
     }
   });
   batched_product(weights.scalar_type(), clients, 1, in_tensor(input), Transpose::No,
-                  in_rows(weights, weight_column_, out_, in_), Transpose::Yes, 1,
-                  in_tensor(output));
+                  in_rows(weights, weight_column_, out_, in_), Transpose::Yes,
+                  bias_ == Bias::None ? 0 : 1, in_tensor(output));
 }
 
-void Linear::backward(const Tensor& weights, const Tensor& input, const Tensor&,
+void Linear::backward(const Pass& pass, const Tensor& input, const Tensor&,
                       const Tensor& output_gradient, const Tensor& input_gradient,
                       const GradientSink& sink) const {
+  const Tensor& weights = pass.weights;
   const at::ScalarType type = weights.scalar_type();
   const std::int64_t clients = input.size(0);
   const std::int64_t batch = input.size(1);
@@ -100,6 +104,7 @@ void Linear::backward(const Tensor& weights, const Tensor& input, const Tensor&,
   batched_product(type, clients, sink.scale, in_tensor(output_gradient), Transpose::Yes,
                   in_tensor(input), Transpose::No, sink.keep,
                   in_rows(sink.rows, weight_column_, out_, in_));
+  if (bias_ == Bias::None) return;
   with_type(type, [&]<typename T>() {
     for (std::int64_t c = 0; c < clients; ++c) {
       const T* dy = output_gradient.const_data_ptr<T>() + c * output_gradient.stride(0);

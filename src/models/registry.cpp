@@ -2,11 +2,11 @@
 
 #include "fedhpc/models/model.hpp"
 
+#include "models/families.hpp"
+
 namespace fedhpc {
 
 namespace {
-
-using Layers = std::vector<std::unique_ptr<Layer>>;
 
 std::int64_t product(const std::vector<std::int64_t>& shape) {
   return std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());
@@ -15,17 +15,19 @@ std::int64_t product(const std::vector<std::int64_t>& shape) {
 /// fc1 ... fcn with ReLU between them.
 std::unique_ptr<Model> fully_connected(const std::vector<std::int64_t>& shape,
                                        std::vector<std::int64_t> outputs) {
-  Layers layers;
   std::int64_t in = product(shape);
+  Chain chain(in);
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     const bool last = i + 1 == outputs.size();
-    layers.push_back(std::make_unique<Linear>(concat("fc", i + 1), in, outputs[i],
-                                              last ? Tag::Head : Tag::None));
-    if (!last) layers.push_back(std::make_unique<Relu>());
+    chain.add(std::make_unique<Linear>(concat("fc", i + 1), in, outputs[i],
+                                       last ? Tag::Head : Tag::None));
+    if (!last) chain.add(std::make_unique<Relu>());
     in = outputs[i];
   }
-  return std::make_unique<Model>(product(shape), std::move(layers));
+  return std::make_unique<Model>(std::move(chain));
 }
+
+}  // namespace
 
 std::unique_ptr<Model> make_mlr(const ModelOptions&, const std::vector<std::int64_t>& shape,
                                 std::int64_t classes) {
@@ -45,8 +47,6 @@ std::unique_ptr<Model> make_dnn(const ModelOptions& options, const std::vector<s
   outputs.push_back(classes);
   return fully_connected(shape, std::move(outputs));
 }
-
-}  // namespace
 
 const std::vector<std::pair<std::string, std::string>>& model_registry() {
   static const std::vector<std::pair<std::string, std::string>> registry = {
@@ -71,6 +71,26 @@ void ModelOptions::declare(OptionSet& options) {
   for (const auto& [known, sentence] : model_registry()) names.push_back(known);
   options.add_choice("model.name", name, names, "model family (fedhpc list models)");
   options.add("model.hidden", hidden, "dnn: widths of the hidden layers");
+  options.add(
+      "model.init", init,
+      Names<InitRule>{{"torch", InitRule::Torch},
+                      {"normal01", InitRule::Normal01},
+                      {"kaiming_out", InitRule::KaimingOut}},
+      "initial weights: uniform in 1/sqrt(fan_in), normal of deviation 0.01 without biases, "
+      "or normal of variance 2/fan_out");
+  options.add(
+      "model.norm", norm,
+      Names<NormChoice>{
+          {"auto", NormChoice::Auto}, {"none", NormChoice::None}, {"batch", NormChoice::Batch}},
+      "image models: normalisation after each convolution; auto: the family's own (batch)");
+  options.add(
+      "model.bias", bias,
+      Names<BiasChoice>{
+          {"auto", BiasChoice::Auto}, {"true", BiasChoice::True}, {"false", BiasChoice::False}},
+      "image models: biases of the convolutions (cnn: and of fc1); auto: the family's own");
+  options.add("model.stem", stem, Names<Stem>{{"cifar", Stem::Cifar}, {"imagenet", Stem::Imagenet}},
+              "resnet18: 3x3 convolution, or 7x7 of stride 2 and pooling");
+  options.add("model.width", width, above(0.0), "image models: factor of every number of channels");
   options.add("model.init_file", init_file,
               "result file whose /model/init (else /model/global) holds the initial weights",
               "the path of an HDF5 file");

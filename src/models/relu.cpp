@@ -18,7 +18,7 @@ void each_row(const Tensor& a, const Tensor& b, const Tensor& out, Work&& work) 
 
 }  // namespace
 
-void Relu::forward(const Tensor&, const Tensor& input, const Tensor& output) const {
+void Relu::forward(const Pass&, const Tensor& input, const Tensor& output) const {
   const std::int64_t width = input.size(2);
   with_type(input.scalar_type(), [&]<typename T>() {
     each_row<T>(input, input, output, [width](const T* x, const T*, T* y) {
@@ -28,14 +28,14 @@ void Relu::forward(const Tensor&, const Tensor& input, const Tensor& output) con
   });
 }
 
-void Relu::backward(const Tensor&, const Tensor&, const Tensor& output,
-                    const Tensor& output_gradient, const Tensor& input_gradient,
-                    const GradientSink&) const {
+void Relu::backward(const Pass&, const Tensor& input, const Tensor&, const Tensor& output_gradient,
+                    const Tensor& input_gradient, const GradientSink&) const {
   if (!input_gradient.defined()) return;
-  const std::int64_t width = output.size(2);
-  with_type(output.scalar_type(), [&]<typename T>() {
-    each_row<T>(output, output_gradient, input_gradient, [width](const T* y, const T* dy, T* dx) {
-      for (std::int64_t i = 0; i < width; ++i) dx[i] = y[i] > T{0} ? dy[i] : T{0};
+  const std::int64_t width = input.size(2);
+  // y > 0 exactly where x > 0: right, whichever of them the memory holds.
+  with_type(input.scalar_type(), [&]<typename T>() {
+    each_row<T>(input, output_gradient, input_gradient, [width](const T* x, const T* dy, T* dx) {
+      for (std::int64_t i = 0; i < width; ++i) dx[i] = x[i] > T{0} ? dy[i] : T{0};
     });
   });
 }

@@ -25,10 +25,14 @@ LocalTrainer::LocalTrainer(const Model& model, const Shard& shard, const TrainOp
 
 std::int64_t LocalTrainer::steps(std::int64_t client) const {
   const std::int64_t samples = shard_.train_count(client);
-  if (samples == 0) return 0;
-  if (options_.local_steps > 0) return options_.local_steps;
-  return options_.local_epochs *
-         BatchCursor::num_batches_per_epoch(samples, options_.batch_size, SingleBatches::Keep);
+  const std::int64_t in_epoch =
+      BatchCursor::num_batches_per_epoch(samples, options_.batch_size, singles());
+  if (in_epoch == 0) return 0;
+  return options_.local_steps > 0 ? options_.local_steps : options_.local_epochs * in_epoch;
+}
+
+SingleBatches LocalTrainer::singles() const {
+  return model_.layout()->count(Tag::Norm) > 0 ? SingleBatches::Drop : SingleBatches::Keep;
 }
 
 std::int64_t LocalTrainer::batch_capacity() const {
@@ -103,6 +107,7 @@ TrainStatistics LocalTrainer::train_(Rows& rows, std::span<const std::int64_t> c
                                    .pass = pass,
                                    .samples = shard_.train_count(client),
                                    .batch_size = options_.batch_size,
+                                   .singles = singles(),
                                    .max_batches = steps_of.back()});
   }
   const std::int64_t last_step =

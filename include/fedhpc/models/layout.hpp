@@ -26,6 +26,9 @@ constexpr bool has(Tag tags, Tag tag) {
   return (static_cast<std::uint32_t>(tags) & static_cast<std::uint32_t>(tag)) != 0;
 }
 
+/// What an initial row holds in a field: a draw by model.init, or a constant.
+enum class Initial { Drawn, Zero, One };
+
 /// One parameter or buffer: where it stands in a row.
 struct Field {
   std::string name;                 ///< PyTorch's name, e.g. "fc1.weight"
@@ -34,13 +37,15 @@ struct Field {
   std::int64_t size = 0;            ///< number of columns
   std::int64_t fan_in = 0;          ///< inputs of one output unit, for the initialiser
   Tag tags = Tag::Trainable;
+  Initial initial = Initial::Drawn;
 };
 
 /// Names every column of a row [P]: the parameters and buffers of one model, in PyTorch's order.
 class Layout {
  public:
   /// Appends a field and returns its index. Names are unique and hold no '/'.
-  std::size_t add(std::string name, std::vector<std::int64_t> shape, std::int64_t fan_in, Tag tags);
+  std::size_t add(std::string name, std::vector<std::int64_t> shape, std::int64_t fan_in, Tag tags,
+                  Initial initial = Initial::Drawn);
 
   const std::vector<Field>& fields() const { return fields_; }
   const Field& field(const std::string& name) const;

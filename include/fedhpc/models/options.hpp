@@ -8,10 +8,26 @@
 
 namespace fedhpc {
 
+/// How weights are drawn. Batch norm always starts at scale 1, shift 0, mean 0, variance 1.
+enum class InitRule {
+  Torch,      ///< weights and biases uniform in +-1/sqrt(fan_in)
+  Normal01,   ///< weights N(0, 0.01^2), biases 0
+  KaimingOut  ///< weights N(0, 2 / fan_out), biases as in Torch
+};
+
+enum class NormChoice { Auto, None, Batch };  ///< Auto: the family's own
+enum class BiasChoice { Auto, True, False };  ///< Auto: the family's own
+enum class Stem { Cifar, Imagenet };
+
 /// The `model.*` keys.
 struct ModelOptions {
   std::string name = "dnn";
   std::vector<std::int64_t> hidden{100};
+  InitRule init = InitRule::Torch;
+  NormChoice norm = NormChoice::Auto;
+  BiasChoice bias = BiasChoice::Auto;
+  Stem stem = Stem::Cifar;
+  double width = 1;       ///< factor of every number of channels
   std::string init_file;  ///< empty: drawn
 
   void declare(OptionSet& options);

@@ -4,6 +4,7 @@
 #include <span>
 #include <vector>
 
+#include "fedhpc/data/batches.hpp"
 #include "fedhpc/data/shard.hpp"
 #include "fedhpc/models/model.hpp"
 #include "fedhpc/training/options.hpp"
@@ -28,7 +29,7 @@ class LocalTrainer {
                std::uint64_t seed);
 
   /// Local steps client `client` (an id of the shard) takes in one round; 0 without training
-  /// samples.
+  /// samples, and with batch norm if its only batches would be of one sample.
   std::int64_t steps(std::int64_t client) const;
 
   /// Trains row c of `rows` [C, P] on the data of clients[c], in place, by the rule of the
@@ -50,6 +51,8 @@ class LocalTrainer {
     std::int64_t batch = 0;
   };
 
+  /// Batch norm cannot train on a batch of one.
+  SingleBatches singles() const;
   std::int64_t batch_capacity() const;
   void reserve(std::int64_t clients, at::ScalarType type);
   TrainStatistics train_run(const Tensor& rows, const Run& run);

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "fedhpc/models/layer.hpp"
+
+namespace fedhpc {
+
+/// Layers one after the other.
+class Chain {
+ public:
+  /// Who holds a chain's input and output: its activations, or the layer the chain is a part of
+  /// (which puts them into front() and back() of values and gradients for each call).
+  enum class Ends { Own, Borrowed };
+
+  explicit Chain(std::int64_t features) : widths_{features} {}
+
+  void add(std::unique_ptr<Layer> layer);
+  bool empty() const { return layers_.empty(); }
+  std::int64_t input_features() const { return widths_.front(); }
+  std::int64_t output_features() const { return widths_.back(); }
+  void declare(Layout& layout);
+  double forward_flops() const;
+
+  /// Borrowed ends are undefined; next to them no layer works in place.
+  Activations make_activations(std::int64_t clients, std::int64_t batch, at::ScalarType type,
+                               Use use, Ends ends) const;
+  void forward(const Tensor& weights, const Activations& activations) const;
+  void backward(const Tensor& weights, const Activations& activations,
+                const GradientSink& sink) const;
+
+ private:
+  std::vector<std::unique_ptr<Layer>> layers_;
+  std::vector<std::int64_t> widths_;  // values per sample before layer l; the last one: after all
+};
+
+}  // namespace fedhpc

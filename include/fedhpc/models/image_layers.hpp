@@ -1,0 +1,173 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "fedhpc/models/chain.hpp"
+#include "fedhpc/models/layer.hpp"
+
+// Layers over images. A sample lies in a row of an activation as [channels, height, width]
+// (PyTorch's order), so flattening is no work at all. n is the samples of a batch times the places
+// of an image.
+
+namespace fedhpc {
+
+/// Of one sample: [channels, height, width].
+struct ImageShape {
+  std::int64_t channels = 0;
+  std::int64_t height = 0;
+  std::int64_t width = 0;
+
+  std::int64_t places() const { return height * width; }
+  std::int64_t values() const { return channels * places(); }
+};
+
+/// A square window that moves over an image with zeros (for a maximum: nothing) around it.
+struct Window {
+  std::int64_t size = 3;
+  std::int64_t stride = 1;
+  std::int64_t padding = 0;
+
+  /// Places along one side of length `length`: floor((length + 2 padding - size) / stride) + 1,
+  /// 0 where the window does not fit.
+  std::int64_t outputs(std::int64_t length) const {
+    const std::int64_t room = length + 2 * padding - size;
+    return room < 0 ? 0 : room / stride + 1;
+  }
+  ImageShape output(const ImageShape& in, std::int64_t channels) const {
+    return {channels, outputs(in.height), outputs(in.width)};
+  }
+};
+
+/// y[o] = sum over i of W[o, i] * x[i] (cross-correlation, as in PyTorch) + b[o], with W [out, in,
+/// k, k] and b [out]: fields <name>.weight and, unless there is none, <name>.bias. One call per
+/// client: ATen's kernels, or unfold and product where a window holds few values.
+class Conv2d final : public Layer {
+ public:
+  Conv2d(std::string name, ImageShape in, std::int64_t out_channels, Window window, Bias bias);
+
+  std::int64_t output_features(std::int64_t input_features) const override;
+  void declare(Layout& layout) override;
+  double forward_flops() const override;
+  void forward(const Pass& pass, const Tensor& input, const Tensor& output) const override;
+  void backward(const Pass& pass, const Tensor& input, const Tensor& output,
+                const Tensor& output_gradient, const Tensor& input_gradient,
+                const GradientSink& sink) const override;
+
+ private:
+  Tensor images(const Tensor& stack, std::int64_t c, const ImageShape& shape) const;
+  Tensor weight_of(const Tensor& rows, std::int64_t c) const;
+  void forward_unfolded(const Pass& pass, const Tensor& input, const Tensor& output) const;
+
+  std::string name_;
+  ImageShape in_;
+  ImageShape out_;
+  Window window_;
+  Bias bias_;
+  std::int64_t weight_column_ = 0;
+  std::int64_t bias_column_ = 0;
+};
+
+/// Batch norm and, in the same passes over memory, what often follows it. Per channel, over the n
+/// values of a client's batch:
+///   y = gamma (x - mean) / sqrt(variance + 1e-5) + beta
+/// When training: mean and variance (sum / n) of the batch, and the buffers move by
+///   running = 0.9 running + 0.1 batch, the variance with sum / (n - 1);
+/// in evaluation: the buffers. Fields <name>.weight (gamma), .bias (beta), .running_mean,
+/// .running_var. Needs n > 1 when training.
+class BatchNorm final : public Layer {
+ public:
+  enum class Then { Nothing, Relu, ReluMaxPool };  ///< pooling: 2x2 windows, stride 2
+
+  BatchNorm(std::string name, ImageShape in, Then then);
+
+  std::int64_t output_features(std::int64_t input_features) const override;
+  void declare(Layout& layout) override;
+  double forward_flops() const override { return 0; }
+  Saved make_saved(std::int64_t clients, std::int64_t batch, at::ScalarType type,
+                   Use use) const override;
+  void forward(const Pass& pass, const Tensor& input, const Tensor& output) const override;
+  void backward(const Pass& pass, const Tensor& input, const Tensor& output,
+                const Tensor& output_gradient, const Tensor& input_gradient,
+                const GradientSink& sink) const override;
+
+ private:
+  std::string name_;
+  ImageShape in_;
+  Then then_;
+  std::int64_t column_ = 0;  // gamma, beta, running mean, running variance: one after the other
+};
+
+/// The largest value of each window; the gradient goes to the first of equal ones.
+class MaxPool2d final : public Layer {
+ public:
+  MaxPool2d(ImageShape in, Window window);
+
+  std::int64_t output_features(std::int64_t input_features) const override;
+  void declare(Layout&) override {}
+  double forward_flops() const override { return 0; }
+  Saved make_saved(std::int64_t clients, std::int64_t batch, at::ScalarType type,
+                   Use use) const override;
+  void forward(const Pass& pass, const Tensor& input, const Tensor& output) const override;
+  void backward(const Pass& pass, const Tensor& input, const Tensor& output,
+                const Tensor& output_gradient, const Tensor& input_gradient,
+                const GradientSink& sink) const override;
+
+ private:
+  ImageShape in_;
+  ImageShape out_;
+  Window window_;
+};
+
+/// Means over rectangles of the image.
+class AveragePool2d final : public Layer {
+ public:
+  /// Windows without padding.
+  AveragePool2d(ImageShape in, Window window);
+  /// PyTorch's adaptive pooling to height x width: output i of m covers places floor(i n / m) to
+  /// ceil((i + 1) n / m) - 1 of n.
+  AveragePool2d(ImageShape in, std::int64_t height, std::int64_t width);
+
+  std::int64_t output_features(std::int64_t input_features) const override;
+  void declare(Layout&) override {}
+  double forward_flops() const override { return static_cast<double>(in_.values()); }
+  void forward(const Pass& pass, const Tensor& input, const Tensor& output) const override;
+  void backward(const Pass& pass, const Tensor& input, const Tensor& output,
+                const Tensor& output_gradient, const Tensor& input_gradient,
+                const GradientSink& sink) const override;
+
+ private:
+  struct Range {
+    std::int64_t begin;
+    std::int64_t end;
+  };
+  template <typename T, typename Work>
+  void each_window(const Tensor& image, const Tensor& pooled, Work&& work) const;
+
+  ImageShape in_;
+  std::vector<Range> rows_;     // of each output row
+  std::vector<Range> columns_;  // of each output column
+};
+
+/// y = body(x) + shortcut(x); an empty shortcut is the identity.
+class Residual final : public Layer {
+ public:
+  Residual(Chain body, Chain shortcut);
+
+  std::int64_t output_features(std::int64_t input_features) const override;
+  void declare(Layout& layout) override;
+  double forward_flops() const override;
+  Saved make_saved(std::int64_t clients, std::int64_t batch, at::ScalarType type,
+                   Use use) const override;
+  void forward(const Pass& pass, const Tensor& input, const Tensor& output) const override;
+  void backward(const Pass& pass, const Tensor& input, const Tensor& output,
+                const Tensor& output_gradient, const Tensor& input_gradient,
+                const GradientSink& sink) const override;
+
+ private:
+  Chain body_;
+  Chain shortcut_;
+};
+
+}  // namespace fedhpc

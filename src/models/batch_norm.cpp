@@ -1,0 +1,249 @@
+#include <algorithm>
+#include <cmath>
+
+#include <ATen/ops/empty.h>
+
+#include "fedhpc/models/image_layers.hpp"
+
+#include "models/batch_norm_kernels.hpp"
+
+namespace fedhpc {
+
+namespace {
+
+constexpr double kEpsilon = 1e-5;
+constexpr double kMomentum = 0.1;
+
+/// Channel i of client c's batch in a stack [C, B, channels * places].
+template <typename T>
+Planes<T> channel(const Tensor& stack, std::int64_t c, std::int64_t i, std::int64_t places) {
+  return {static_cast<T*>(stack.data_ptr()) + c * stack.stride(0) + i * places, stack.stride(1),
+          stack.size(1), places};
+}
+
+template <typename T>
+void move(T& running, double batch) {
+  running = static_cast<T>((1 - kMomentum) * static_cast<double>(running) + kMomentum * batch);
+}
+
+/// gamma (x - mean) inverse_deviation + beta as one multiplication and addition.
+template <typename T>
+Affine<T> affine_of(T gamma, T beta, double mean, double inverse_deviation) {
+  const double scale = static_cast<double>(gamma) * inverse_deviation;
+  return {static_cast<T>(scale), static_cast<T>(static_cast<double>(beta) - scale * mean)};
+}
+
+/// y = what follows the norm, of affine(x).
+template <typename T>
+void normalise(const Planes<const T>& x, const ImageShape& in, BatchNorm::Then then,
+               const Affine<T>& affine, const Planes<T>& y) {
+  for (std::int64_t b = 0; b < x.batch; ++b) {
+    const T* plane = x[b];
+    T* out = y[b];
+    if (then == BatchNorm::Then::Nothing) {
+      for (std::int64_t i = 0; i < x.places; ++i) out[i] = affine(plane[i]);
+    } else if (then == BatchNorm::Then::Relu) {
+      normalise_relu(plane, affine, x.places, out);
+    } else {
+      for (std::int64_t row = 0; row < in.height / 2; ++row) {
+        const T* top = plane + 2 * row * in.width;
+        normalise_relu_pool(top, top + in.width, affine, in.width / 2, out + row * (in.width / 2));
+      }
+    }
+  }
+}
+
+/// What backward needs to know of one channel of one client.
+template <typename T>
+struct ChannelGradient {
+  Planes<const T> x;
+  Planes<const T> dy;
+  ImageShape in;
+  Affine<T> affine;
+  T mean;
+  std::vector<T>& reached;  // scratch: gradient at the maxima of one plane
+  std::vector<T>& x_there;  // scratch: x at those places
+
+  /// The gradient before ReLU, where there is no pooling.
+  T masked(BatchNorm::Then then, T x_value, T gradient) const {
+    return then == BatchNorm::Then::Nothing || affine(x_value) > T{0} ? gradient : T{0};
+  }
+
+  void find_maxima(std::int64_t b) {
+    for (std::int64_t row = 0; row < in.height / 2; ++row) {
+      const T* top = x[b] + 2 * row * in.width;
+      const std::int64_t first = row * (in.width / 2);
+      gradient_at_maximum(top, top + in.width, dy[b] + first, affine, in.width / 2,
+                          reached.data() + first, x_there.data() + first);
+    }
+  }
+
+  /// The sums of g and g (x - mean), g the gradient before what follows the norm.
+  TwoSums sums(BatchNorm::Then then) {
+    TwoSums total;
+    const T m = mean;
+    for (std::int64_t b = 0; b < x.batch; ++b) {
+      if (then == BatchNorm::Then::ReluMaxPool) {
+        find_maxima(b);
+        const T* g = reached.data();
+        const T* there = x_there.data();
+        add_sums<T>(
+            dy.places, [g](std::int64_t i) { return g[i]; },
+            [=](std::int64_t i) { return g[i] * (there[i] - m); }, total);
+      } else {
+        const T* plane = x[b];
+        const T* gradient = dy[b];
+        const auto g = [&](std::int64_t i) { return masked(then, plane[i], gradient[i]); };
+        add_sums<T>(
+            x.places, g, [&](std::int64_t i) { return g(i) * (plane[i] - m); }, total);
+      }
+    }
+    return total;
+  }
+
+  void pooled_input_gradient(const InputGradient<T>& rule, std::int64_t b, T* out) {
+    const std::int64_t half = in.width / 2;
+    find_maxima(b);
+    for (std::int64_t row = 0; row < in.height / 2; ++row) {
+      const std::int64_t first = 2 * row * in.width;
+      const T* top = x[b] + first;
+      input_gradient_of_pool(top, top + in.width, reached.data() + row * half, affine, rule, half,
+                             out + first, out + first + in.width);
+      if (in.width % 2 == 0) continue;  // else the last column is in no window
+      for (const std::int64_t i : {first + in.width - 1, first + 2 * in.width - 1}) {
+        out[i] = rule.slope * x[b][i] + rule.offset;
+      }
+    }
+    if (in.height % 2 == 0) return;
+    for (std::int64_t i = (in.height - 1) * in.width; i < in.places(); ++i) {
+      out[i] = rule.slope * x[b][i] + rule.offset;
+    }
+  }
+
+  void input_gradient(BatchNorm::Then then, const InputGradient<T>& rule, const Planes<T>& dx) {
+    for (std::int64_t b = 0; b < x.batch; ++b) {
+      if (then == BatchNorm::Then::ReluMaxPool) {
+        pooled_input_gradient(rule, b, dx[b]);
+        continue;
+      }
+      const T* __restrict plane = x[b];
+      const T* __restrict gradient = dy[b];
+      T* __restrict out = dx[b];
+      for (std::int64_t i = 0; i < x.places; ++i) {
+        out[i] =
+            rule.scale * masked(then, plane[i], gradient[i]) + rule.slope * plane[i] + rule.offset;
+      }
+    }
+  }
+};
+
+template <typename T>
+void sink_value(double gradient, const GradientSink& sink, T& out) {
+  const double kept = sink.keep == 0 ? 0 : sink.keep * static_cast<double>(out);
+  out = static_cast<T>(kept + sink.scale * gradient);
+}
+
+}  // namespace
+
+BatchNorm::BatchNorm(std::string name, ImageShape in, Then then)
+    : name_(std::move(name)), in_(in), then_(then) {
+  require(then != Then::ReluMaxPool || (in.height > 1 && in.width > 1),
+          "a pooling window fits into its image");
+}
+
+std::int64_t BatchNorm::output_features(std::int64_t input_features) const {
+  require(input_features == in_.values(), "batch norm gets the images it was made for");
+  return then_ == Then::ReluMaxPool ? in_.channels * (in_.height / 2) * (in_.width / 2)
+                                    : in_.values();
+}
+
+void BatchNorm::declare(Layout& layout) {
+  const std::vector<std::int64_t> shape{in_.channels};
+  const Tag scale = Tag::Trainable | Tag::Norm | Tag::Uncompressed;
+  const Tag buffer = Tag::Buffer | Tag::Uncompressed;
+  column_ = layout.size();
+  layout.add(name_ + ".weight", shape, in_.channels, scale, Initial::One);
+  layout.add(name_ + ".bias", shape, in_.channels, scale, Initial::Zero);
+  layout.add(name_ + ".running_mean", shape, in_.channels, buffer, Initial::Zero);
+  layout.add(name_ + ".running_var", shape, in_.channels, buffer, Initial::One);
+}
+
+Saved BatchNorm::make_saved(std::int64_t clients, std::int64_t, at::ScalarType, Use use) const {
+  if (use == Use::Evaluation) return {};
+  // Mean and 1 / sqrt(variance + epsilon) of each channel.
+  return {.per_client = {at::empty({clients, 2, in_.channels}, at::kDouble)},
+          .per_sample = {},
+          .chains = {}};
+}
+
+void BatchNorm::forward(const Pass& pass, const Tensor& input, const Tensor& output) const {
+  const bool training = pass.use == Use::Training;
+  const std::int64_t k = in_.channels;
+  const std::int64_t places_after = output.size(2) / k;
+  with_type(input.scalar_type(), [&]<typename T>() {
+    for (std::int64_t c = 0; c < input.size(0); ++c) {
+      T* row = pass.weights.data_ptr<T>() + c * pass.weights.stride(0) + column_;
+      double* saved = training ? pass.saved.per_client[0].data_ptr<double>() + c * 2 * k : nullptr;
+      for (std::int64_t i = 0; i < k; ++i) {
+        const auto x = channel<const T>(input, c, i, in_.places());
+        Moments of{static_cast<double>(row[2 * k + i]), static_cast<double>(row[3 * k + i])};
+        if (training) {
+          of = moments(x);
+          move(row[2 * k + i], of.mean);
+          move(row[3 * k + i], of.variance * x.values() / (x.values() - 1));
+        }
+        const double inverse = 1 / std::sqrt(of.variance + kEpsilon);
+        if (training) {
+          saved[i] = of.mean;
+          saved[k + i] = inverse;
+        }
+        normalise(x, in_, then_, affine_of(row[i], row[k + i], of.mean, inverse),
+                  channel<T>(output, c, i, places_after));
+      }
+    }
+  });
+}
+
+void BatchNorm::backward(const Pass& pass, const Tensor& input, const Tensor&,
+                         const Tensor& output_gradient, const Tensor& input_gradient,
+                         const GradientSink& sink) const {
+  const std::int64_t k = in_.channels;
+  const std::int64_t places_after = output_gradient.size(2) / k;
+  with_type(input.scalar_type(), [&]<typename T>() {
+    std::vector<T> reached(static_cast<std::size_t>(places_after));
+    std::vector<T> x_there(static_cast<std::size_t>(places_after));
+    for (std::int64_t c = 0; c < input.size(0); ++c) {
+      const T* row = pass.weights.const_data_ptr<T>() + c * pass.weights.stride(0) + column_;
+      T* out = sink.rows.data_ptr<T>() + c * sink.rows.stride(0) + column_;
+      const double* saved = pass.saved.per_client[0].const_data_ptr<double>() + c * 2 * k;
+      for (std::int64_t i = 0; i < k; ++i) {
+        const double mean = saved[i];
+        const double inverse = saved[k + i];
+        ChannelGradient<T> of{.x = channel<const T>(input, c, i, in_.places()),
+                              .dy = channel<const T>(output_gradient, c, i, places_after),
+                              .in = in_,
+                              .affine = affine_of(row[i], row[k + i], mean, inverse),
+                              .mean = static_cast<T>(mean),
+                              .reached = reached,
+                              .x_there = x_there};
+        const TwoSums sums = of.sums(then_);
+        const double dbeta = sums.first;
+        const double dgamma = sums.second * inverse;
+        if (input_gradient.defined()) {
+          // dx = gamma inverse (g - dbeta / n - xhat dgamma / n), xhat = (x - mean) inverse
+          const double scale = static_cast<double>(row[i]) * inverse;
+          const double slope = -scale * inverse * dgamma / of.x.values();
+          const double offset = -scale * dbeta / of.x.values() - slope * mean;
+          of.input_gradient(then_,
+                            {static_cast<T>(scale), static_cast<T>(slope), static_cast<T>(offset)},
+                            channel<T>(input_gradient, c, i, in_.places()));
+        }
+        sink_value(dgamma, sink, out[i]);
+        sink_value(dbeta, sink, out[k + i]);
+      }
+      if (sink.keep == 0) std::fill_n(out + 2 * k, 2 * k, T{0});
+    }
+  });
+}
+
+}  // namespace fedhpc

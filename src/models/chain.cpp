@@ -1,0 +1,160 @@
+#include "fedhpc/models/chain.hpp"
+
+#include <algorithm>
+#include <array>
+#include <set>
+
+#include <ATen/ops/empty.h>
+
+namespace fedhpc {
+
+namespace {
+
+std::vector<Tensor> narrow_all(const std::vector<Tensor>& whole, std::int64_t first,
+                               std::int64_t count, std::int64_t batch) {
+  std::vector<Tensor> views;
+  views.reserve(whole.size());
+  for (const Tensor& tensor : whole) {
+    views.push_back(tensor.defined() ? tensor.narrow(0, first, count).narrow(1, 0, batch) : tensor);
+  }
+  return views;
+}
+
+/// Adds the memory below `tensors` that `seen` does not hold yet.
+std::int64_t count_bytes(const std::vector<Tensor>& tensors, std::set<const void*>& seen) {
+  std::int64_t total = 0;
+  for (const Tensor& tensor : tensors) {
+    if (!tensor.defined() || !seen.insert(tensor.storage().data()).second) continue;
+    total += static_cast<std::int64_t>(tensor.storage().nbytes());
+  }
+  return total;
+}
+
+std::int64_t count_bytes(const Activations& activations, std::set<const void*>& seen) {
+  std::int64_t total =
+      count_bytes(activations.values, seen) + count_bytes(activations.gradients, seen);
+  for (const Saved& saved : activations.saved) {
+    total += count_bytes(saved.per_client, seen) + count_bytes(saved.per_sample, seen);
+    for (const Activations& inner : saved.chains) total += count_bytes(inner, seen);
+  }
+  return total;
+}
+
+/// Two buffers that take turns: only a layer's input and output are needed at a time, and reused
+/// memory is in the cache.
+class Alternating {
+ public:
+  Alternating(std::int64_t clients, std::int64_t batch, std::int64_t widest, at::ScalarType type)
+      : clients_(clients), batch_(batch), widest_(widest), type_(type) {}
+
+  Tensor next(std::int64_t width) {
+    turn_ = 1 - turn_;
+    Tensor& buffer = buffers_[turn_];
+    if (!buffer.defined()) {
+      buffer = at::empty({clients_ * batch_ * widest_}, at::TensorOptions().dtype(type_));
+    }
+    return buffer.narrow(0, 0, clients_ * batch_ * width).view({clients_, batch_, width});
+  }
+
+ private:
+  std::int64_t clients_;
+  std::int64_t batch_;
+  std::int64_t widest_;
+  at::ScalarType type_;
+  std::array<Tensor, 2> buffers_;
+  std::size_t turn_ = 0;
+};
+
+}  // namespace
+
+Saved Saved::narrow(std::int64_t first, std::int64_t count, std::int64_t batch) const {
+  Saved part;
+  for (const Tensor& tensor : per_client) part.per_client.push_back(tensor.narrow(0, first, count));
+  part.per_sample = narrow_all(per_sample, first, count, batch);
+  for (const Activations& inner : chains) part.chains.push_back(inner.narrow(first, count, batch));
+  return part;
+}
+
+Activations Activations::narrow(std::int64_t first, std::int64_t count, std::int64_t batch) const {
+  Activations part{.values = narrow_all(values, first, count, batch),
+                   .gradients = narrow_all(gradients, first, count, batch),
+                   .saved = {},
+                   .use = use};
+  part.saved.reserve(saved.size());
+  for (const Saved& one : saved) part.saved.push_back(one.narrow(first, count, batch));
+  return part;
+}
+
+std::int64_t Activations::bytes() const {
+  std::set<const void*> seen;
+  return count_bytes(*this, seen);
+}
+
+void Chain::add(std::unique_ptr<Layer> layer) {
+  widths_.push_back(layer->output_features(widths_.back()));
+  layers_.push_back(std::move(layer));
+}
+
+void Chain::declare(Layout& layout) {
+  for (const auto& layer : layers_) layer->declare(layout);
+}
+
+double Chain::forward_flops() const {
+  double flops = 0;
+  for (const auto& layer : layers_) flops += layer->forward_flops();
+  return flops;
+}
+
+Activations Chain::make_activations(std::int64_t clients, std::int64_t batch, at::ScalarType type,
+                                    Use use, Ends ends) const {
+  const std::size_t last = layers_.size();
+  require(
+      ends == Ends::Own || empty() || (!layers_.front()->in_place() && !layers_.back()->in_place()),
+      "a layer that works in place is not at the end of an inner chain");
+  const auto borrowed = [&](std::size_t l) {
+    return ends == Ends::Borrowed && (l == 0 || l == last);
+  };
+  const std::int64_t widest = *std::max_element(widths_.begin(), widths_.end());
+  Alternating turns(clients, batch, widest, type);
+  const auto fresh = [&](std::size_t l) {
+    return l > 0 && use == Use::Evaluation
+               ? turns.next(widths_[l])
+               : at::empty({clients, batch, widths_[l]}, at::TensorOptions().dtype(type));
+  };
+  Activations activations;
+  activations.use = use;
+  activations.gradients.resize(last + 1);
+  activations.values.push_back(borrowed(0) ? Tensor() : fresh(0));
+  for (std::size_t l = 1; l <= last; ++l) {
+    const Layer& layer = *layers_[l - 1];
+    activations.values.push_back(borrowed(l)        ? Tensor()
+                                 : layer.in_place() ? activations.values.back()
+                                                    : fresh(l));
+    activations.saved.push_back(layer.make_saved(clients, batch, type, use));
+  }
+  if (use == Use::Evaluation) return activations;
+  for (std::size_t l = last; l > 0; --l) {
+    if (borrowed(l)) continue;
+    const bool shared = l < last && layers_[l]->in_place();
+    activations.gradients[l] = shared ? activations.gradients[l + 1] : turns.next(widths_[l]);
+  }
+  return activations;
+}
+
+void Chain::forward(const Tensor& weights, const Activations& activations) const {
+  for (std::size_t l = 0; l < layers_.size(); ++l) {
+    layers_[l]->forward({weights, activations.saved[l], activations.use}, activations.values[l],
+                        activations.values[l + 1]);
+  }
+}
+
+void Chain::backward(const Tensor& weights, const Activations& activations,
+                     const GradientSink& sink) const {
+  for (std::size_t l = layers_.size(); l-- > 0;) {
+    layers_[l]->backward({weights, activations.saved[l], activations.use}, activations.values[l],
+                         activations.values[l + 1], activations.gradients[l + 1],
+                         activations.gradients[l], sink);
+  }
+}
+
+}  // namespace fedhpc

@@ -1,0 +1,176 @@
+#include <algorithm>
+#include <array>
+
+#include <ATen/ops/convolution.h>
+#include <ATen/ops/convolution_backward.h>
+
+#include "fedhpc/math/products.hpp"
+#include "fedhpc/models/image_layers.hpp"
+
+namespace fedhpc {
+
+namespace {
+
+constexpr std::int64_t kFewValues = 32;  // in a window: up to there unfolding beats ATen's kernels
+
+/// columns[(i, ky, kx), (y, x)] = image[i, y stride + ky - padding, x stride + kx - padding], 0
+/// outside the image.
+template <typename T>
+void unfold(const T* image, const ImageShape& in, const ImageShape& out, const Window& window,
+            T* columns) {
+  for (std::int64_t i = 0; i < in.channels; ++i, image += in.places()) {
+    for (std::int64_t k = 0; k < window.size * window.size; ++k) {
+      for (std::int64_t oy = 0; oy < out.height; ++oy, columns += out.width) {
+        const std::int64_t y = oy * window.stride + k / window.size - window.padding;
+        const std::int64_t shift = k % window.size - window.padding;
+        if (y < 0 || y >= in.height) {
+          std::fill_n(columns, out.width, T{0});
+          continue;
+        }
+        const T* row = image + y * in.width;
+        for (std::int64_t ox = 0; ox < out.width; ++ox) {
+          const std::int64_t x = ox * window.stride + shift;
+          columns[ox] = x < 0 || x >= in.width ? T{0} : row[x];
+        }
+      }
+    }
+  }
+}
+
+/// out = keep out + scale values, not reading out with keep = 0.
+template <typename T>
+void accumulate(const T* values, std::int64_t length, double scale, double keep, T* out) {
+  const T s = static_cast<T>(scale);
+  const T k = static_cast<T>(keep);
+  if (keep == 0) {
+    for (std::int64_t i = 0; i < length; ++i) out[i] = s * values[i];
+  } else {
+    for (std::int64_t i = 0; i < length; ++i) out[i] = k * out[i] + s * values[i];
+  }
+}
+
+/// The sum over batch and places of each channel of dY [batch, channels, places].
+template <typename T>
+std::vector<T> channel_sums(const T* dy, std::int64_t stride, std::int64_t batch,
+                            const ImageShape& shape) {
+  std::vector<T> sums(static_cast<std::size_t>(shape.channels), T{0});
+  for (std::int64_t b = 0; b < batch; ++b) {
+    const T* plane = dy + b * stride;
+    for (T& sum : sums) {
+      for (std::int64_t p = 0; p < shape.places(); ++p) sum += plane[p];
+      plane += shape.places();
+    }
+  }
+  return sums;
+}
+
+}  // namespace
+
+Conv2d::Conv2d(std::string name, ImageShape in, std::int64_t out_channels, Window window, Bias bias)
+    : name_(std::move(name)),
+      in_(in),
+      out_(window.output(in, out_channels)),
+      window_(window),
+      bias_(bias) {
+  require(out_.height > 0 && out_.width > 0, "a convolution's window fits into its image");
+}
+
+std::int64_t Conv2d::output_features(std::int64_t input_features) const {
+  require(input_features == in_.values(), "a convolution gets the images it was made for");
+  return out_.values();
+}
+
+void Conv2d::declare(Layout& layout) {
+  const std::int64_t fan_in = in_.channels * window_.size * window_.size;
+  weight_column_ = layout.size();
+  layout.add(name_ + ".weight", {out_.channels, in_.channels, window_.size, window_.size}, fan_in,
+             Tag::Trainable);
+  if (bias_ == Bias::None) return;
+  bias_column_ = layout.size();
+  layout.add(name_ + ".bias", {out_.channels}, fan_in, Tag::Trainable | Tag::Uncompressed);
+}
+
+double Conv2d::forward_flops() const {
+  return 2.0 * static_cast<double>(out_.values() * in_.channels * window_.size * window_.size);
+}
+
+/// Client c's batch [B, channels, height, width], a view.
+Tensor Conv2d::images(const Tensor& stack, std::int64_t c, const ImageShape& shape) const {
+  return stack.select(0, c).view({stack.size(1), shape.channels, shape.height, shape.width});
+}
+
+Tensor Conv2d::weight_of(const Tensor& rows, std::int64_t c) const {
+  const std::int64_t size = out_.channels * in_.channels * window_.size * window_.size;
+  return rows.select(0, c)
+      .narrow(0, weight_column_, size)
+      .view({out_.channels, in_.channels, window_.size, window_.size});
+}
+
+void Conv2d::forward(const Pass& pass, const Tensor& input, const Tensor& output) const {
+  if (in_.channels * window_.size * window_.size <= kFewValues) {
+    return forward_unfolded(pass, input, output);
+  }
+  const std::array<std::int64_t, 2> stride{window_.stride, window_.stride};
+  const std::array<std::int64_t, 2> padding{window_.padding, window_.padding};
+  for (std::int64_t c = 0; c < input.size(0); ++c) {
+    std::optional<Tensor> bias;
+    if (bias_ == Bias::Use) {
+      bias = pass.weights.select(0, c).narrow(0, bias_column_, out_.channels);
+    }
+    images(output, c, out_)
+        .copy_(at::convolution(images(input, c, in_), weight_of(pass.weights, c), bias, stride,
+                               padding, {1, 1}, /*transposed=*/false, {0, 0}, /*groups=*/1));
+  }
+}
+
+void Conv2d::forward_unfolded(const Pass& pass, const Tensor& input, const Tensor& output) const {
+  const std::int64_t inner = in_.channels * window_.size * window_.size;
+  with_type(input.scalar_type(), [&]<typename T>() {
+    std::vector<T> columns(static_cast<std::size_t>(inner * out_.places()));
+    for (std::int64_t c = 0; c < input.size(0); ++c) {
+      T* row = pass.weights.data_ptr<T>() + c * pass.weights.stride(0);
+      for (std::int64_t b = 0; b < input.size(1); ++b) {
+        unfold(input.const_data_ptr<T>() + c * input.stride(0) + b * input.stride(1), in_, out_,
+               window_, columns.data());
+        T* y = output.data_ptr<T>() + c * output.stride(0) + b * output.stride(1);
+        // Y = b 1^T + W columns
+        if (bias_ == Bias::Use) {
+          for (std::int64_t o = 0; o < out_.channels; ++o) {
+            std::fill_n(y + o * out_.places(), out_.places(), row[bias_column_ + o]);
+          }
+        }
+        batched_product(
+            input.scalar_type(), 1, 1, {row + weight_column_, 0, out_.channels, inner, inner},
+            Transpose::No, {columns.data(), 0, inner, out_.places(), out_.places()}, Transpose::No,
+            bias_ == Bias::Use ? 1 : 0, {y, 0, out_.channels, out_.places(), out_.places()});
+      }
+    }
+  });
+}
+
+void Conv2d::backward(const Pass& pass, const Tensor& input, const Tensor&,
+                      const Tensor& output_gradient, const Tensor& input_gradient,
+                      const GradientSink& sink) const {
+  const std::array<std::int64_t, 2> stride{window_.stride, window_.stride};
+  const std::array<std::int64_t, 2> padding{window_.padding, window_.padding};
+  with_type(input.scalar_type(), [&]<typename T>() {
+    for (std::int64_t c = 0; c < input.size(0); ++c) {
+      const auto [dx, dw, unused] = at::convolution_backward(
+          images(output_gradient, c, out_), images(input, c, in_), weight_of(pass.weights, c),
+          std::nullopt, stride, padding, {1, 1}, /*transposed=*/false, {0, 0}, /*groups=*/1,
+          {input_gradient.defined(), true, false});
+      if (input_gradient.defined()) images(input_gradient, c, in_).copy_(dx);
+      T* row = sink.rows.data_ptr<T>() + c * sink.rows.stride(0);
+      const Tensor gradient = dw.contiguous();
+      accumulate(gradient.const_data_ptr<T>(), gradient.numel(), sink.scale, sink.keep,
+                 row + weight_column_);
+      if (bias_ == Bias::None) continue;
+      const std::vector<T> db =
+          channel_sums(output_gradient.const_data_ptr<T>() + c * output_gradient.stride(0),
+                       output_gradient.stride(1), input.size(1), out_);
+      accumulate(db.data(), out_.channels, sink.scale, sink.keep, row + bias_column_);
+    }
+  });
+}
+
+}  // namespace fedhpc

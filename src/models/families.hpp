@@ -1,0 +1,18 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "fedhpc/models/model.hpp"
+
+namespace fedhpc {
+
+// The builder of every family: the model for samples of `shape` and K classes.
+#define FEDHPC_MODEL(id, builder, sentence)                   \
+  std::unique_ptr<Model> builder(const ModelOptions& options, \
+                                 const std::vector<std::int64_t>& shape, std::int64_t classes);
+#include "models/models.def"
+#undef FEDHPC_MODEL
+
+}  // namespace fedhpc

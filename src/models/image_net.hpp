@@ -1,0 +1,61 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "fedhpc/models/image_layers.hpp"
+#include "fedhpc/models/model.hpp"
+
+namespace fedhpc {
+
+/// What a family does where model.norm and model.bias say nothing.
+struct FamilyDefaults {
+  NormChoice norm = NormChoice::Batch;
+  BiasChoice bias = BiasChoice::False;  ///< of the convolutions
+};
+
+/// Builds a chain of layers over images, keeping track of their shape.
+class ImageNet {
+ public:
+  /// Throws ConfigError if samples are no images [channels, height, width].
+  ImageNet(const ModelOptions& options, const std::vector<std::int64_t>& shape,
+           FamilyDefaults defaults);
+  /// An empty chain that goes on where `other` stands.
+  static ImageNet branch(const ImageNet& other);
+
+  /// `channels` times model.width, at least 1.
+  std::int64_t scaled(std::int64_t channels) const;
+  const ImageShape& shape() const { return shape_; }
+  Bias bias() const { return bias_; }
+
+  enum class Then { Nothing, Relu, ReluMaxPool };
+
+  /// Convolution to `channels` (as they are), batch norm unless there is none, and what follows;
+  /// pooling: 2x2 windows, stride 2. Throws ConfigError for an image too small to pool.
+  void conv(const std::string& name, const std::string& norm_name, std::int64_t channels,
+            Window window, Then then);
+  void relu();
+  void max_pool(Window window);
+  void average_all();  ///< each channel's mean
+  void max_all();      ///< each channel's maximum
+  void residual(ImageNet body, ImageNet shortcut);
+  void linear(const std::string& name, std::int64_t out, Tag tags, Bias bias);
+
+  std::unique_ptr<Model> finish() { return std::make_unique<Model>(std::move(chain_)); }
+
+ private:
+  ImageNet(const ImageNet& other, Chain chain);
+  void check_window(Window window, std::string_view what) const;
+
+  std::string family_;
+  double width_;
+  bool norm_;
+  Bias bias_;
+  Relu::Memory relu_memory_ = Relu::Memory::Shared;  // in a branch: a sum follows
+  std::vector<std::int64_t> data_shape_;
+  ImageShape shape_;
+  Chain chain_;
+};
+
+}  // namespace fedhpc

@@ -1,0 +1,73 @@
+#include "models/families.hpp"
+#include "models/image_net.hpp"
+
+namespace fedhpc {
+
+namespace {
+
+using Then = ImageNet::Then;
+
+constexpr Window kSame{.size = 3, .stride = 1, .padding = 1};
+
+/// torchvision's BasicBlock: conv1 bn1 ReLU conv2 bn2, plus the input or, where the shape changes,
+/// its 1x1 convolution (downsample.0) and batch norm (downsample.1); ReLU.
+void basic_block(ImageNet& net, const std::string& name, std::int64_t channels,
+                 std::int64_t stride) {
+  ImageNet body = ImageNet::branch(net);
+  ImageNet shortcut = ImageNet::branch(net);
+  const Window first{.size = 3, .stride = stride, .padding = 1};
+  body.conv(name + ".conv1", name + ".bn1", channels, first, Then::Relu);
+  body.conv(name + ".conv2", name + ".bn2", channels, kSame, Then::Nothing);
+  if (stride != 1 || channels != net.shape().channels) {
+    shortcut.conv(name + ".downsample.0", name + ".downsample.1", channels,
+                  {.size = 1, .stride = stride}, Then::Nothing);
+  }
+  net.residual(std::move(body), std::move(shortcut));
+  net.relu();
+}
+
+/// x + ReLU(bn2(conv2(ReLU(bn1(conv1(x)))))).
+void inner_block(ImageNet& net, const std::string& name) {
+  const std::int64_t channels = net.shape().channels;
+  ImageNet body = ImageNet::branch(net);
+  body.conv(name + ".conv1", name + ".bn1", channels, kSame, Then::Relu);
+  body.conv(name + ".conv2", name + ".bn2", channels, kSame, Then::Relu);
+  net.residual(std::move(body), ImageNet::branch(net));
+}
+
+}  // namespace
+
+std::unique_ptr<Model> make_resnet9(const ModelOptions& options,
+                                    const std::vector<std::int64_t>& shape, std::int64_t classes) {
+  ImageNet net(options, shape, {.norm = NormChoice::Batch, .bias = BiasChoice::True});
+  net.conv("conv1", "bn1", net.scaled(64), kSame, Then::Relu);
+  net.conv("conv2", "bn2", net.scaled(128), kSame, Then::ReluMaxPool);
+  inner_block(net, "res1");
+  net.conv("conv3", "bn3", net.scaled(256), kSame, Then::ReluMaxPool);
+  net.conv("conv4", "bn4", net.scaled(512), kSame, Then::ReluMaxPool);
+  inner_block(net, "res2");
+  net.max_all();
+  net.linear("fc", classes, Tag::Head, Bias::Use);
+  return net.finish();
+}
+
+std::unique_ptr<Model> make_resnet18(const ModelOptions& options,
+                                     const std::vector<std::int64_t>& shape, std::int64_t classes) {
+  ImageNet net(options, shape, {});
+  if (options.stem == Stem::Imagenet) {
+    net.conv("conv1", "bn1", net.scaled(64), {.size = 7, .stride = 2, .padding = 3}, Then::Relu);
+    net.max_pool({.size = 3, .stride = 2, .padding = 1});
+  } else {
+    net.conv("conv1", "bn1", net.scaled(64), kSame, Then::Relu);
+  }
+  for (std::int64_t stage = 1; stage <= 4; ++stage) {
+    const std::int64_t channels = net.scaled(std::int64_t{32} << stage);
+    basic_block(net, concat("layer", stage, ".0"), channels, stage == 1 ? 1 : 2);
+    basic_block(net, concat("layer", stage, ".1"), channels, 1);
+  }
+  net.average_all();
+  net.linear("fc", classes, Tag::Head, Bias::Use);
+  return net.finish();
+}
+
+}  // namespace fedhpc

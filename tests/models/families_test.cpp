@@ -1,0 +1,200 @@
+#include <cmath>
+
+#include <ATen/ops/zeros.h>
+#include <gtest/gtest.h>
+
+#include "fedhpc/core/rng.hpp"
+#include "fedhpc/models/model.hpp"
+
+// Sizes, names, initial weights and refusals of the families.
+namespace fedhpc {
+namespace {
+
+const std::vector<std::int64_t> kGrey{1, 28, 28};
+const std::vector<std::int64_t> kColour{3, 32, 32};
+
+ModelOptions named(const std::string& name) {
+  ModelOptions options;
+  options.name = name;
+  return options;
+}
+
+std::int64_t trainable(const ModelOptions& options, const std::vector<std::int64_t>& shape,
+                       std::int64_t classes) {
+  return make_model(options, shape, classes)->layout()->count(Tag::Trainable);
+}
+
+std::int64_t buffers(const ModelOptions& options, const std::vector<std::int64_t>& shape) {
+  return make_model(options, shape, 10)->layout()->count(Tag::Buffer);
+}
+
+TEST(Families, CountParametersOfLinearOnes) {
+  const auto count = [](const std::string& name, std::vector<std::int64_t> hidden) {
+    ModelOptions options;
+    options.name = name;
+    options.hidden = std::move(hidden);
+    return make_model(options, {1, 28, 28}, 10)->layout()->size();
+  };
+  EXPECT_EQ(count("mlr", {}), 7850);
+  EXPECT_EQ(count("dnn", {100}), 79510);
+  EXPECT_EQ(count("dnn", {500, 200}), 494710);
+}
+
+TEST(Families, UsePyTorchNamesInOrder) {
+  ModelOptions options;
+  options.name = "dnn";
+  options.hidden = {7};
+  const auto model = make_model(options, {3}, 2);
+  std::vector<std::string> names;
+  for (const Field& field : model->layout()->fields()) names.push_back(field.name);
+  EXPECT_EQ(names, (std::vector<std::string>{"fc1.weight", "fc1.bias", "fc2.weight", "fc2.bias"}));
+  EXPECT_EQ(model->layout()->field("fc1.weight").shape, (std::vector<std::int64_t>{7, 3}));
+  EXPECT_TRUE(has(model->layout()->field("fc2.weight").tags, Tag::Head));
+  EXPECT_FALSE(has(model->layout()->field("fc1.weight").tags, Tag::Head));
+  EXPECT_EQ(model->layout()->count(Tag::Head), 2 * 7 + 2);
+}
+
+TEST(Families, DrawInitialWeightsPerParameter) {
+  Layout layout;
+  layout.add("a.weight", {4, 9}, 9, Tag::Trainable);
+  layout.add("a.bias", {4}, 9, Tag::Trainable);
+  const Tensor row = initial_row(layout, 3, at::kDouble);
+  Draws draws({.seed = 3, .purpose = Purpose::Init, .client = 1});
+  for (std::int64_t i = 0; i < 4; ++i) {
+    EXPECT_EQ(row[0][36 + i].item<double>(), 1.0 / std::sqrt(9.0) * (2 * draws.uniform() - 1));
+  }
+  EXPECT_LE(row.abs().max().item<double>(), 1.0 / 3);
+  EXPECT_GT(row.abs().max().item<double>(), 0.25);
+  EXPECT_TRUE(initial_row(layout, 3, at::kFloat).equal(row.to(at::kFloat)));
+  EXPECT_FALSE(initial_row(layout, 4, at::kDouble).equal(row));
+}
+
+TEST(Families, CountParametersOfConvolutionalOnes) {
+  EXPECT_EQ(trainable(named("cnn4"), kGrey, 10), 390880);
+  EXPECT_EQ(trainable(named("cnn4"), kColour, 10), 399136);
+  EXPECT_EQ(buffers(named("cnn4"), kGrey), 960);
+  EXPECT_EQ(trainable(named("cnn8"), kColour, 10), 1183456);
+  EXPECT_EQ(trainable(named("cnn8"), kColour, 100), 1275616);
+  EXPECT_EQ(trainable(named("cnn10"), kColour, 10), 4719328);
+  EXPECT_EQ(trainable(named("cnn10"), kColour, 100), 4765408);
+}
+
+TEST(Families, CountParametersOfVggs) {
+  ModelOptions vgg8 = named("vgg8");
+  EXPECT_EQ(trainable(vgg8, kColour, 10), 1114122);
+  EXPECT_EQ(buffers(vgg8, kColour), 1472);
+  vgg8.norm = NormChoice::None;
+  EXPECT_EQ(trainable(vgg8, kColour, 10), 1112650);
+  ModelOptions sfedhp = named("vgg_sfedhp");
+  EXPECT_EQ(trainable(sfedhp, kColour, 10), 280074);
+  sfedhp.norm = NormChoice::None;
+  EXPECT_EQ(trainable(sfedhp, kColour, 10), 279338);
+}
+
+TEST(Families, CountParametersOfResnets) {
+  ModelOptions options = named("resnet18");
+  EXPECT_EQ(trainable(options, kColour, 10), 11173962);
+  EXPECT_EQ(trainable(options, kColour, 100), 11220132);
+  EXPECT_EQ(trainable(options, {3, 64, 64}, 200), 11271432);
+  EXPECT_EQ(buffers(options, kColour), 9600);
+  options.stem = Stem::Imagenet;
+  EXPECT_EQ(trainable(options, kColour, 10), 11181642);
+  EXPECT_EQ(trainable(options, kColour, 100), 11227812);
+  EXPECT_EQ(trainable(options, {3, 64, 64}, 200), 11279112);
+  options = named("resnet9");
+  EXPECT_EQ(trainable(options, kColour, 10), 6575370);
+  EXPECT_EQ(trainable(options, kColour, 100), 6621540);
+  EXPECT_EQ(trainable(options, {3, 64, 64}, 200), 6672840);
+  EXPECT_EQ(buffers(options, kColour), 4480);
+  options.bias = BiasChoice::False;
+  EXPECT_EQ(trainable(options, kColour, 10), 6575370 - 2240);
+}
+
+TEST(Families, NameImageParametersAsPyTorchDoes) {
+  const auto layout = make_model(named("cnn2"), {1, 8, 8}, 3)->layout();
+  std::vector<std::string> names;
+  for (const Field& field : layout->fields()) names.push_back(field.name);
+  EXPECT_EQ(names,
+            (std::vector<std::string>{"conv1.weight", "bn1.weight", "bn1.bias", "bn1.running_mean",
+                                      "bn1.running_var", "conv2.weight", "bn2.weight", "bn2.bias",
+                                      "bn2.running_mean", "bn2.running_var", "fc1.weight"}));
+  EXPECT_EQ(layout->field("conv2.weight").shape, (std::vector<std::int64_t>{16, 8, 3, 3}));
+  EXPECT_EQ(layout->count(Tag::Head), 3 * 16 * 2 * 2);
+  EXPECT_EQ(layout->count(Tag::Norm), 2 * (8 + 16));
+
+  const auto resnet = make_model(named("resnet18"), kColour, 10)->layout();
+  names.clear();
+  for (const Field& field : resnet->fields()) {
+    if (field.name.rfind("layer2.0.", 0) == 0 && !has(field.tags, Tag::Norm | Tag::Buffer)) {
+      names.push_back(field.name);
+    }
+  }
+  EXPECT_EQ(names, (std::vector<std::string>{"layer2.0.conv1.weight", "layer2.0.conv2.weight",
+                                             "layer2.0.downsample.0.weight"}));
+  EXPECT_EQ(resnet->fields().back().name, "fc.bias");
+}
+
+TEST(Families, DrawInitialWeightsByEveryRule) {
+  const auto layout = make_model(named("cnn2"), kColour, 10)->layout();
+  const auto part = [&](InitRule rule, const std::string& name) {
+    const Field& field = layout->field(name);
+    return initial_row(*layout, 3, at::kDouble, rule)[0].narrow(0, field.offset, field.size);
+  };
+  const double fan_in = 8 * 9;
+  EXPECT_LE(part(InitRule::Torch, "conv2.weight").abs().max().item<double>(),
+            1 / std::sqrt(fan_in));
+  EXPECT_NEAR(part(InitRule::Normal01, "conv2.weight").std().item<double>(), 0.01, 1e-3);
+  EXPECT_NEAR(part(InitRule::KaimingOut, "conv2.weight").std().item<double>(),
+              std::sqrt(2.0 / (16 * 9)), 0.01);
+  for (const InitRule rule : {InitRule::Torch, InitRule::Normal01, InitRule::KaimingOut}) {
+    for (const std::string norm : {"bn1", "bn2"}) {
+      EXPECT_TRUE(part(rule, norm + ".weight").eq(1).all().item<bool>());
+      EXPECT_TRUE(part(rule, norm + ".bias").eq(0).all().item<bool>());
+      EXPECT_TRUE(part(rule, norm + ".running_mean").eq(0).all().item<bool>());
+      EXPECT_TRUE(part(rule, norm + ".running_var").eq(1).all().item<bool>());
+    }
+  }
+}
+
+TEST(Families, RefuseWhatDoesNotFit) {
+  const auto message = [](ModelOptions options, std::vector<std::int64_t> shape) -> std::string {
+    try {
+      make_model(options, shape, 10);
+    } catch (const ConfigError& error) {
+      return error.what();
+    }
+    return "";
+  };
+  for (const auto& [name, sentence] : model_registry()) {
+    if (name == "mlr" || name == "dnn") continue;
+    EXPECT_NE(message(named(name), {64}).find("model.name = " + name), std::string::npos);
+    EXPECT_NE(message(named(name), {64}).find("choose"), std::string::npos);
+  }
+  for (const std::string name : {"cnn4", "cnn8", "cnn10", "vgg8", "vgg_sfedhp"}) {
+    EXPECT_NE(message(named(name), {1, 8, 8}).find("8 x 8"), std::string::npos) << name;
+    ModelOptions plain = named(name);
+    plain.norm = NormChoice::None;
+    EXPECT_NE(message(plain, {1, 8, 8}).find("8 x 8"), std::string::npos) << name;
+  }
+  EXPECT_NE(message(named("cnn10"), kGrey).find("28 x 28"), std::string::npos);
+  EXPECT_NE(message(named("resnet9"), {3, 16, 24}).find("square"), std::string::npos);
+  ModelOptions wide = named("cnn4");
+  wide.width = 1e6;
+  EXPECT_NE(message(wide, kGrey).find("model.width"), std::string::npos);
+  EXPECT_EQ(message(named("cnn4"), {1, 16, 16}), "");
+}
+
+TEST(Rows, CopiesOwnTheirMemory) {
+  auto layout = std::make_shared<Layout>();
+  layout->add("w", {3}, 3, Tag::Trainable);
+  const Rows one{at::zeros({1, 3}), layout};
+  for (const std::int64_t count : {1, 2}) {
+    const Rows copies = one.replicate(count);
+    EXPECT_EQ(copies.count(), count);
+    copies.values.fill_(5);
+    EXPECT_EQ(one.values.sum().item<float>(), 0);
+  }
+}
+
+}  // namespace
+}  // namespace fedhpc
