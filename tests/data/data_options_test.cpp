@@ -21,7 +21,7 @@ TEST(DataOptionsTest, EveryNameOfTheRegistriesIsAllowed) {
     EXPECT_EQ(data.name, name);
     EXPECT_FALSE(sentence.empty());
   }
-  EXPECT_EQ(dataset_registry().size(), 4U);
+  EXPECT_EQ(dataset_registry().size(), 6U);
   for (const auto& [name, sentence] : partitioner_registry()) {
     options.assign("data.partition", name, origin);
     EXPECT_EQ(options.entry("data.partition").print(), name);
@@ -66,7 +66,7 @@ TEST(DataOptionsTest, AllKeysStandUnderDataAndExplainThemselves) {
 TEST(DataOptionsTest, AnUnknownDataSetNamesTheKnownOnes) {
   DataOptions data;
   data.name = "imagenet";
-  expect_in("allowed: one of: mnist, fmnist, glyphs, synthetic",
+  expect_in("allowed: one of: mnist, fmnist, cifar10, ",
             message_of<ConfigError>([&] { open_dataset(data); }));
 }
 
