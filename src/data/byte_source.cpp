@@ -4,6 +4,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <future>
 
 #include "fedhpc/core/error.hpp"
 #include "fedhpc/core/options.hpp"
@@ -39,6 +40,17 @@ std::vector<std::uint8_t> read_bytes(const std::string& path) {
   if (path.ends_with(".gz")) return unpack_gzip(bytes, path);
   if (path.ends_with(".xz")) return unpack_xz(bytes, path);
   return bytes;
+}
+
+std::vector<std::vector<std::uint8_t>> read_bytes(const std::vector<std::string>& paths) {
+  using Bytes = std::vector<std::uint8_t>;
+  std::vector<std::future<Bytes>> readers;
+  for (const std::string& path : paths) {
+    readers.push_back(std::async(std::launch::async, [&path] { return read_bytes(path); }));
+  }
+  std::vector<Bytes> contents;  // or the error of the first bad file
+  for (std::future<Bytes>& reader : readers) contents.push_back(reader.get());
+  return contents;
 }
 
 std::string locate(const std::string& directory, const std::string& folder, const std::string& name,

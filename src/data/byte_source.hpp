@@ -11,6 +11,9 @@ namespace fedhpc {
 /// unpacking stopped.
 std::vector<std::uint8_t> read_bytes(const std::string& path);
 
+/// The same of several files at once, a thread for each: unpacking takes longer than reading.
+std::vector<std::vector<std::uint8_t>> read_bytes(const std::vector<std::string>& paths);
+
 /// The file `name`, `name`.gz or `name`.xz in `directory`/`folder` or in `directory` itself. Throws
 /// DataError naming `dataset`, the paths tried and how to get the file.
 std::string locate(const std::string& directory, const std::string& folder, const std::string& name,
