@@ -43,4 +43,10 @@ std::string data_directory(const DataOptions& options) {
              "variable FEDHPC_DATA says where they are; set one of them to a folder"));
 }
 
+const std::string& data_file(const DataOptions& options) {
+  if (!options.file.empty()) return options.file;
+  throw ConfigError(concat("data.name = ", options.name,
+                           " needs the key data.file: the path of the file to read"));
+}
+
 }  // namespace fedhpc

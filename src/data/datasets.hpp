@@ -14,4 +14,7 @@ namespace fedhpc {
 /// data.dir, else the environment variable FEDHPC_DATA. Throws ConfigError when neither is set.
 std::string data_directory(const DataOptions& options);
 
+/// data.file. Throws ConfigError when it is not set.
+const std::string& data_file(const DataOptions& options);
+
 }  // namespace fedhpc

@@ -1,10 +1,10 @@
 // The data sets that come as four idx files: MNIST and Fashion-MNIST.
 
 #include <algorithm>
-#include <filesystem>
 
 #include <ATen/ops/empty.h>
 
+#include "data/byte_source.hpp"
 #include "data/datasets.hpp"
 #include "data/idx.hpp"
 
@@ -13,21 +13,6 @@ namespace fedhpc {
 namespace {
 
 constexpr std::int64_t kClasses = 10;
-
-/// The file `name` or `name`.gz in `directory`/`folder` or in `directory` itself.
-std::string locate(const std::string& directory, const std::string& folder, const std::string& name,
-                   const std::string& dataset) {
-  const std::filesystem::path root(directory);
-  const std::string inside = (root / folder / name).string();
-  const std::string direct = (root / name).string();
-  const std::vector<std::string> candidates = {inside, inside + ".gz", direct, direct + ".gz"};
-  for (const std::string& path : candidates) {
-    if (std::filesystem::is_regular_file(path)) return path;
-  }
-  throw DataError(concat("data set ", dataset, ": file not found; tried ", join(candidates),
-                         "; get it with 'tools/fetch_data.py ", dataset,
-                         "' or set data.dir to the folder that holds it"));
-}
 
 /// Images and labels of one official half, checked against each other.
 struct Half {

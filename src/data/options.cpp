@@ -26,6 +26,13 @@ void declare_source(DataOptions& data, OptionSet& options) {
   options.add_choice("data.name", data.name, datasets, "Data set; 'fedhpc list datasets' explains");
   options.add("data.dir", data.dir,
               "Folder of the data files; unset: environment variable FEDHPC_DATA");
+  options.add("data.file", data.file,
+              "Data of data.name = csv, libsvm or hdf5; csv and libsvm may be .gz or .xz");
+  options.add("data.test_file", data.test_file,
+              "The official test set of csv or libsvm (in hdf5 it stands in data.file)");
+  options.add("data.label_column", data.label_column,
+              "Which column of a csv file is the label; the others are the features",
+              "last, a name of the file's first row, or a column number from 0");
   options.add("data.seed", data.seed, at_least(kZero),
               "Seed of partition, split and generators; unset: run.seed");
   options.add(

@@ -96,6 +96,10 @@ hid_t type_of<double>() {
   return H5T_NATIVE_DOUBLE;
 }
 template <>
+hid_t type_of<std::uint8_t>() {
+  return H5T_NATIVE_UINT8;
+}
+template <>
 hid_t type_of<std::int32_t>() {
   return H5T_NATIVE_INT32;
 }
@@ -195,6 +199,12 @@ std::vector<hsize_t> shape_of(const Handle& dataset) {
   std::vector<hsize_t> shape(static_cast<std::size_t>(std::max(rank, 0)));
   H5Sget_simple_extent_dims(space.id(), shape.data(), nullptr);
   return shape;
+}
+
+bool holds_bytes(const Handle& dataset) {
+  const Handle type = own(H5Dget_type(dataset.id()), H5Tclose, "data type");
+  return H5Tget_class(type.id()) == H5T_INTEGER && H5Tget_size(type.id()) == 1 &&
+         H5Tget_sign(type.id()) == H5T_SGN_NONE;
 }
 
 void write_all(const Handle& dataset, hid_t type, const void* values) {

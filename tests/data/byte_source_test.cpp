@@ -1,41 +1,24 @@
 #include "data/byte_source.hpp"
 
-#include <numeric>
-
 #include <gtest/gtest.h>
-#include <zlib.h>
 
 #include "fedhpc/core/error.hpp"
 
-#include "data/data_support.hpp"
+#include "data/packing_support.hpp"
+#include "data/unpack.hpp"
 
 namespace fedhpc {
 namespace {
 
+using testing_support::append_gzip;
 using testing_support::Bytes;
 using testing_support::expect_in;
 using testing_support::message_of;
+using testing_support::sample_bytes;
 using testing_support::TemporaryFolder;
 using testing_support::write_bytes;
-
-/// Bytes that do not pack to nothing.
-Bytes sample_bytes(std::size_t count) {
-  Bytes bytes(count);
-  std::uint32_t state = 1;
-  for (std::uint8_t& byte : bytes) {
-    state = state * 1664525U + 1013904223U;
-    byte = static_cast<std::uint8_t>(state >> 28);
-  }
-  return bytes;
-}
-
-/// Appends one gzip member to `path`.
-void append_gzip(const std::string& path, const Bytes& bytes) {
-  gzFile file = gzopen(path.c_str(), "ab");
-  ASSERT_NE(file, nullptr);
-  gzwrite(file, bytes.data(), static_cast<unsigned>(bytes.size()));
-  ASSERT_EQ(gzclose(file), Z_OK);
-}
+using testing_support::xz_bytes;
+using testing_support::zlib_bytes;
 
 TEST(ReadBytesTest, ReadsPlainAndPackedFiles) {
   const TemporaryFolder folder;
@@ -60,6 +43,57 @@ TEST(ReadBytesTest, MembersOfAnArchiveFollowEachOther) {
   Bytes both = first;
   both.insert(both.end(), second.begin(), second.end());
   EXPECT_EQ(read_bytes(folder.path("two.gz")), both);
+}
+
+TEST(ReadBytesTest, ReadsXzFilesOfOneOrMoreStreams) {
+  const TemporaryFolder folder;
+  const Bytes first = sample_bytes(65536);  // fills the first buffer exactly
+  const Bytes second = sample_bytes(1000);
+  Bytes packed = xz_bytes(first);
+  write_bytes(folder.path("one.xz"), packed);
+  EXPECT_EQ(read_bytes(folder.path("one.xz")), first);
+  const Bytes more = xz_bytes(second);
+  packed.insert(packed.end(), more.begin(), more.end());
+  write_bytes(folder.path("two.xz"), packed);
+  Bytes both = first;
+  both.insert(both.end(), second.begin(), second.end());
+  EXPECT_EQ(read_bytes(folder.path("two.xz")), both);
+  write_bytes(folder.path("empty.xz"), xz_bytes({}));
+  EXPECT_EQ(read_bytes(folder.path("empty.xz")), Bytes{});
+}
+
+TEST(UnpackTest, EveryTruncationOfXzIsNoticed) {
+  const Bytes whole = xz_bytes(sample_bytes(500));
+  for (std::size_t length = 0; length < whole.size(); ++length) {
+    const std::span<const std::uint8_t> part(whole.data(), length);
+    expect_in("'x.xz' is truncated: it ends at offset " + std::to_string(length),
+              message_of<DataError>([&] { unpack_xz(part, "x.xz"); }));
+  }
+}
+
+TEST(UnpackTest, CorruptXzIsNoticedWithItsOffset) {
+  const Bytes whole = xz_bytes(sample_bytes(5000));
+  Bytes damaged = whole;
+  damaged[whole.size() / 2] ^= 1;
+  expect_in("'x.xz' is corrupt at offset ",
+            message_of<DataError>([&] { unpack_xz(damaged, "x.xz"); }));
+  Bytes other = whole;
+  other[0] = 'x';
+  expect_in("(not xz data); fetch it again",
+            message_of<DataError>([&] { unpack_xz(other, "x.xz"); }));
+}
+
+TEST(UnpackTest, AZlibStreamEndsWhereItsBytesEnd) {
+  const Bytes bytes = sample_bytes(70000);
+  Bytes packed = zlib_bytes(bytes);
+  EXPECT_EQ(unpack_zlib(packed, 128, "x.mat"), bytes);
+  packed.push_back(0);
+  expect_in("'x.mat' is corrupt at offset " + std::to_string(127 + packed.size()) + " of " +
+                std::to_string(128 + packed.size()) + " (bytes behind",
+            message_of<DataError>([&] { unpack_zlib(packed, 128, "x.mat"); }));
+  packed.resize(packed.size() - 3);
+  expect_in("is truncated: it ends at offset " + std::to_string(128 + packed.size()),
+            message_of<DataError>([&] { unpack_zlib(packed, 128, "x.mat"); }));
 }
 
 TEST(ReadBytesTest, AMissingFileIsNamed) {

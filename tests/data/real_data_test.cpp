@@ -1,6 +1,7 @@
 // Reads the real files where they are: $FEDHPC_DATA, else ../shared/data.
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
@@ -79,6 +80,32 @@ TEST(RealDataTest, FashionMnist) {
   const double mean = sum / static_cast<double>(pixels.numel());
   EXPECT_NEAR(mean, .2860, 5e-5);
   EXPECT_NEAR(std::sqrt(squares / static_cast<double>(pixels.numel()) - mean * mean), .3530, 5e-5);
+}
+
+TEST(RealDataTest, Cifar10) {
+  const DataOptions options = real("cifar10", "cifar-10-batches-bin");
+  if (options.dir.empty())
+    GTEST_SKIP() << "no folder cifar-10-batches-bin in $FEDHPC_DATA or ../shared/data";
+  const auto data = open_dataset(options);
+  EXPECT_EQ(data->num_train(), 50000);
+  EXPECT_EQ(data->num_test(), 10000);
+  const std::vector<std::int64_t> labels = data->labels();
+  EXPECT_EQ(counts_of({labels.begin(), labels.begin() + 50000}),
+            std::vector<std::int64_t>(10, 5000));
+  EXPECT_EQ(counts_of({labels.begin() + 50000, labels.end()}), std::vector<std::int64_t>(10, 1000));
+  EXPECT_EQ(std::vector<std::int64_t>(labels.begin(), labels.begin() + 5),
+            (std::vector<std::int64_t>{6, 9, 9, 4, 1}));
+  std::vector<std::int64_t> train(50000);
+  std::iota(train.begin(), train.end(), 0);
+  const Tensor pixels = data->read(train).features;
+  const auto* begin = pixels.data_ptr<std::uint8_t>();
+  std::array<double, 3> sums{};
+  for (std::int64_t i = 0; i < pixels.numel(); ++i) {
+    sums[static_cast<std::size_t>(i / 1024 % 3)] += begin[i] / 255.0;
+  }
+  EXPECT_NEAR(sums[0] / (50000.0 * 1024), .4914, 5e-5);  // the published means of the channels
+  EXPECT_NEAR(sums[1] / (50000.0 * 1024), .4822, 5e-5);
+  EXPECT_NEAR(sums[2] / (50000.0 * 1024), .4465, 5e-5);
 }
 
 TEST(RealDataTest, TheSettingsOfSFedHpFitWithHalvedCounts) {

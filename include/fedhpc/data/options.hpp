@@ -16,6 +16,9 @@ enum class Standardize { None, Unit, Half };
 struct DataOptions {
   std::string name = "glyphs";
   std::string dir;  ///< empty: $FEDHPC_DATA
+  std::string file;
+  std::string test_file;
+  std::string label_column = "last";
   DataSplit split = DataSplit::Client;
   PartitionRule partition = PartitionRule::Iid;
   std::string partition_file;

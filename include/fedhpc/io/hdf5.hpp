@@ -68,6 +68,7 @@ Handle create_extendible(const Handle& location, const std::string& path, hid_t 
                          const std::vector<hsize_t>& tail, hsize_t chunk_rows, int deflate = 0);
 Handle open_dataset(const Handle& location, const std::string& path);
 std::vector<hsize_t> shape_of(const Handle& dataset);
+bool holds_bytes(const Handle& dataset);  ///< whether its numbers are unsigned bytes
 
 void write_all(const Handle& dataset, hid_t type, const void* values);
 /// Writes rows [first, first + count) of a data set whose other dimensions are written whole.

@@ -1,0 +1,57 @@
+#include "data/numbers.hpp"
+
+#include <algorithm>
+#include <charconv>
+
+#include "fedhpc/core/error.hpp"
+
+namespace fedhpc {
+
+std::optional<double> parse_number(std::string_view text) {
+  constexpr std::string_view kSpaces = " \t";
+  const std::size_t begin = text.find_first_not_of(kSpaces);
+  if (begin == std::string_view::npos) return std::nullopt;
+  text = text.substr(begin, text.find_last_not_of(kSpaces) - begin + 1);
+  if (text.starts_with("+-")) return std::nullopt;
+  if (text.front() == '+') text.remove_prefix(1);
+  double number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return number;
+}
+
+std::string quoted(std::string_view text) {
+  constexpr std::size_t kLongest = 40;
+  std::string shown(text.substr(0, kLongest));
+  for (char& letter : shown) {
+    if (static_cast<unsigned char>(letter) < ' ' || letter == '\x7f') letter = '?';
+  }
+  return "'" + shown + (text.size() > kLongest ? "...'" : "'");
+}
+
+std::vector<double> distinct_labels(const std::vector<double>& train,
+                                    const std::vector<double>& test) {
+  std::vector<double> all = train;
+  all.insert(all.end(), test.begin(), test.end());
+  std::sort(all.begin(), all.end());
+  all.erase(std::unique(all.begin(), all.end()), all.end());
+  return all;
+}
+
+void check_distinct(const std::vector<double>& distinct, const std::string& path) {
+  if (distinct.size() >= 2) return;
+  throw DataError(concat("data file '", path, "': found the label ", distinct.front(),
+                         " only, expected at least two different labels"));
+}
+
+std::vector<std::int64_t> class_numbers(const std::vector<double>& labels,
+                                        const std::vector<double>& distinct) {
+  std::vector<std::int64_t> classes;
+  classes.reserve(labels.size());
+  for (const double label : labels) {
+    classes.push_back(std::lower_bound(distinct.begin(), distinct.end(), label) - distinct.begin());
+  }
+  return classes;
+}
+
+}  // namespace fedhpc

@@ -1,0 +1,166 @@
+#include "data/csv.hpp"
+
+#include <gtest/gtest.h>
+
+#include "fedhpc/data/dataset.hpp"
+
+#include "data/packing_support.hpp"
+
+namespace fedhpc {
+namespace {
+
+using testing_support::append_gzip;
+using testing_support::Bytes;
+using testing_support::expect_in;
+using testing_support::message_of;
+using testing_support::TemporaryFolder;
+using testing_support::write_bytes;
+using testing_support::xz_bytes;
+
+Bytes bytes_of(const std::string& text) { return {text.begin(), text.end()}; }
+
+std::vector<double> row_of(const Samples& samples, std::int64_t row) {
+  const std::int64_t width = samples.features.size(1);
+  const auto* begin = samples.features.data_ptr<double>() + row * width;
+  return {begin, begin + width};
+}
+
+TEST(CsvTest, NumbersQuotesAndLineEnds) {
+  const CsvTable table =
+      parse_csv(bytes_of("\xEF\xBB\xBF\r\n1,\"-2.5\", 3e2 \r\n\n\"+4\",.5,-0\n7,8,9"), "t");
+  EXPECT_TRUE(table.header.empty());
+  EXPECT_EQ(table.columns, 3U);
+  EXPECT_EQ(table.cells, (std::vector<double>{1, -2.5, 300, 4, .5, 0, 7, 8, 9}));
+  EXPECT_EQ(table.lines, (std::vector<std::int64_t>{2, 4, 5}));
+}
+
+TEST(CsvTest, TheFirstRowIsAHeaderWhenAFieldIsNoNumber) {
+  const CsvTable table = parse_csv(bytes_of("1,\"a, \"\"b\"\"\n\",\n1,2,3\n"), "t");
+  EXPECT_EQ(table.header, (std::vector<std::string>{"1", "a, \"b\"\n", ""}));
+  EXPECT_EQ(table.cells, (std::vector<double>{1, 2, 3}));
+  EXPECT_EQ(table.lines, (std::vector<std::int64_t>{3}));
+}
+
+TEST(CsvTest, ABadFileIsNamedWithItsLine) {
+  const std::vector<std::pair<std::string, std::string>> bad = {
+      {"", "line 1: found the end of the file, expected a row of numbers"},
+      {"a,b\n", "line 1: found the end of the file"},
+      {"1,2\n3\n", "line 2: found 1 column, expected 2 as in the first row"},
+      {"1,2\n3,4,5\n", "line 2: found 3 columns, expected 2"},
+      {"1,2\n3,4,", "line 2: found 3 columns, expected 2"},
+      {"x,y\n\n1,2\n3,four\n", "line 4, column 1: found 'four', expected a finite number"},
+      {"1,2\n3,\n", "line 2, column 1: found '', expected a finite number"},
+      {"1,2\nnan,4\n", "line 2, column 0: found 'nan'"},
+      {"1,inf\n", "line 1, column 1: found 'inf'"},
+      {"1,2\n+-3,4\n", "line 2, column 0: found '+-3'"},
+      {"1,2\n0x1,4\n", "line 2, column 0: found '0x1'"},
+      {"1,2\n1e999,4\n", "line 2, column 0: found '1e999'"},
+      {"1,\"2\n3\n", "line 1, column 1: found a double quote that nothing closes"},
+      {"1,\"2\"x\n", "line 1, column 1: found 'x' behind a quoted field, expected a comma"}};
+  for (const auto& [text, part] : bad) {
+    expect_in("csv file 't.csv', " + part,
+              message_of<DataError>([&, text = text] { parse_csv(bytes_of(text), "t.csv"); }));
+  }
+}
+
+class CsvDatasetTest : public ::testing::Test {
+ protected:
+  CsvDatasetTest() {
+    options.name = "csv";
+    options.file = folder.path("a.csv");
+  }
+  void write(const std::string& text) { write_bytes(options.file, bytes_of(text)); }
+
+  TemporaryFolder folder;
+  DataOptions options;
+};
+
+TEST_F(CsvDatasetTest, LabelsOfBothFilesAreNumberedInSortedOrder) {
+  write("u,v,y\n1,2,10\n3,4,-1\n");
+  options.test_file = folder.path("b.csv.xz");
+  write_bytes(options.test_file, xz_bytes(bytes_of("5,6,2.5\n")));
+  const auto data = open_dataset(options);
+  EXPECT_EQ(data->shape(), (std::vector<std::int64_t>{2}));
+  EXPECT_EQ(data->classes(), 3);
+  EXPECT_EQ(data->num_train(), 2);
+  EXPECT_EQ(data->num_test(), 1);
+  EXPECT_EQ(data->labels(), (std::vector<std::int64_t>{2, 0, 1}));
+  const std::vector<std::int64_t> ids = {2, 0};
+  const Samples samples = data->read(ids);
+  EXPECT_EQ(row_of(samples, 0), (std::vector<double>{5, 6}));
+  EXPECT_EQ(row_of(samples, 1), (std::vector<double>{1, 2}));
+  EXPECT_EQ(samples.labels.data_ptr<std::int64_t>()[0], 1);
+}
+
+TEST_F(CsvDatasetTest, TheLabelColumnHasANameOrANumber) {
+  write("y,u,v\n0,2,3\n1,5,6\n");
+  const std::vector<std::int64_t> ids = {1};
+  for (const char* column : {"y", "0"}) {
+    options.label_column = column;
+    const auto data = open_dataset(options);
+    EXPECT_EQ(data->labels(), (std::vector<std::int64_t>{0, 1}));
+    EXPECT_EQ(row_of(data->read(ids), 0), (std::vector<double>{5, 6}));
+  }
+  options.label_column = "u";
+  EXPECT_EQ(row_of(open_dataset(options)->read(ids), 0), (std::vector<double>{1, 6}));
+  for (const char* column : {"w", "3", "-1", "99999999999999999999"}) {
+    options.label_column = column;
+    expect_in("'; allowed: last, a number from 0 to 2, one of: y, u, v (data.file = ",
+              message_of<ConfigError>([&] { open_dataset(options); }));
+  }
+}
+
+TEST_F(CsvDatasetTest, WhatDoesNotFitIsRefused) {
+  const auto message = [&] { return message_of<DataError>([&] { open_dataset(options); }); };
+  expect_in("a.csv' cannot be read: No such file", message());
+  write("1\n2\n");
+  expect_in("a.csv', line 1: found 1 column, expected a label and at least one feature", message());
+  write("1,7\n2,7\n");
+  expect_in("a.csv': found the label 7 only, expected at least two", message());
+  write("u,y\n1,7\n2,8\n");
+  options.test_file = folder.path("b.csv");
+  write_bytes(options.test_file, bytes_of("1,2,3\n"));
+  expect_in("b.csv', line 1: found 3 columns, expected 2 as in '", message());
+  write_bytes(options.test_file, bytes_of("y,u\n1,2\n"));
+  expect_in("b.csv', line 1: found the columns 'y, u', expected 'u, y'", message());
+  options.file.clear();
+  expect_in("data.name = csv needs the key data.file",
+            message_of<ConfigError>([&] { open_dataset(options); }));
+}
+
+std::string covtype_row(int first, const std::string& label) {
+  std::string row = std::to_string(first);
+  for (int i = 1; i < 54; ++i) row += "," + std::to_string(i);
+  return row + "," + label + "\n";
+}
+
+TEST(CovtypeTest, LabelsAre1To7) {
+  const TemporaryFolder folder;
+  DataOptions options;
+  options.name = "covtype";
+  options.dir = folder.path();
+  append_gzip(folder.path("covtype.data.gz"),
+              bytes_of(covtype_row(2596, "5") + covtype_row(-3, "1")));
+  const auto data = open_dataset(options);
+  EXPECT_EQ(data->shape(), (std::vector<std::int64_t>{54}));
+  EXPECT_EQ(data->classes(), 7);
+  EXPECT_EQ(data->num_train(), 2);
+  EXPECT_EQ(data->num_test(), 0);
+  EXPECT_EQ(data->labels(), (std::vector<std::int64_t>{4, 0}));
+  const std::vector<std::int64_t> ids = {1};
+  const std::vector<double> row = row_of(data->read(ids), 0);
+  EXPECT_EQ(row.front(), -3);
+  EXPECT_EQ(row.back(), 53);
+
+  const auto message = [&](const std::string& text) {
+    write_bytes(folder.path("covtype.data"), bytes_of(text));
+    return message_of<DataError>([&] { open_dataset(options); });
+  };
+  expect_in("line 2, column 54: found label 8, expected 1 to 7",
+            message(covtype_row(1, "7") + covtype_row(1, "8")));
+  expect_in("line 1, column 54: found label 1.5", message(covtype_row(1, "1.5")));
+  expect_in("line 1: found 2 columns, expected 54 features and the label", message("1,2\n"));
+}
+
+}  // namespace
+}  // namespace fedhpc

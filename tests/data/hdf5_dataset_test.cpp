@@ -1,0 +1,144 @@
+#include <cmath>
+#include <functional>
+
+#include <gtest/gtest.h>
+
+#include "fedhpc/data/dataset.hpp"
+#include "fedhpc/data/partition.hpp"
+#include "fedhpc/io/hdf5.hpp"
+
+#include "data/data_support.hpp"
+
+namespace fedhpc {
+namespace {
+
+using testing_support::expect_in;
+using testing_support::message_of;
+using testing_support::TemporaryFolder;
+using testing_support::write_bytes;
+
+template <typename T>
+void put(const h5::Handle& file, const std::string& name, const std::vector<hsize_t>& shape,
+         const std::vector<T>& values) {
+  h5::write_all(h5::create_dataset(file, name, h5::type_of<T>(), shape), h5::type_of<T>(),
+                values.data());
+}
+
+class Hdf5DatasetTest : public ::testing::Test {
+ protected:
+  Hdf5DatasetTest() {
+    options.name = "hdf5";
+    options.file = folder.path("d.h5");
+  }
+  void write(const std::function<void(const h5::Handle&)>& fill) {
+    fill(h5::open_file(options.file, h5::Mode::Create));
+  }
+  std::string refusal(const std::function<void(const h5::Handle&)>& fill) {
+    write(fill);
+    return message_of<DataError>([&] { open_dataset(options); });
+  }
+
+  TemporaryFolder folder;
+  DataOptions options;
+};
+
+using Ints = std::vector<std::int64_t>;
+
+TEST_F(Hdf5DatasetTest, PixelsWithTestSetAndClients) {
+  write([](const h5::Handle& file) {
+    put<std::uint8_t>(file, "x_train", {2, 1, 2}, {1, 2, 3, 4});
+    put<std::int32_t>(file, "y_train", {2}, {4, 0});
+    put<std::uint8_t>(file, "x_test", {1, 1, 2}, {5, 255});
+    put<std::int64_t>(file, "y_test", {1}, {1});
+    put<std::int64_t>(file, "client_train", {2}, {1, 0});
+    put<std::int64_t>(file, "client_test", {1}, {1});
+  });
+  const auto data = open_dataset(options);
+  EXPECT_EQ(data->shape(), (Ints{1, 1, 2}));
+  EXPECT_EQ(data->classes(), 5);
+  EXPECT_EQ(data->num_train(), 2);
+  EXPECT_EQ(data->labels(), (Ints{4, 0, 1}));
+  EXPECT_EQ(data->natural_clients(), (Ints{1, 0, 1}));
+  const Ints ids = {2, 1};
+  const Samples samples = data->read(ids);
+  EXPECT_EQ(samples.features.scalar_type(), at::kByte);
+  EXPECT_EQ(samples.features.data_ptr<std::uint8_t>()[1], 255);
+  EXPECT_EQ(samples.features.data_ptr<std::uint8_t>()[2], 3);
+  options.partition = PartitionRule::Natural;
+  options.clients = 2;
+  EXPECT_EQ(make_partition(options, *data).clients(), 2);
+}
+
+TEST_F(Hdf5DatasetTest, OtherNumbersAreFloat64) {
+  write([](const h5::Handle& file) {
+    put<float>(file, "x_train", {3, 2}, {.5F, -1, 2, 3, 4, 5});
+    put<double>(file, "y_train", {3}, {1, 0, 1});
+  });
+  const auto data = open_dataset(options);
+  EXPECT_EQ(data->shape(), (Ints{2}));
+  EXPECT_EQ(data->num_test(), 0);
+  EXPECT_TRUE(data->natural_clients().empty());
+  const Ints ids = {0};
+  EXPECT_EQ(data->read(ids).features.data_ptr<double>()[0], .5);
+}
+
+TEST_F(Hdf5DatasetTest, WhatIsMissingOrDoesNotFitIsNamed) {
+  const auto train = [](const h5::Handle& file) {
+    put<double>(file, "x_train", {2, 1}, {1, 2});
+    put<std::int64_t>(file, "y_train", {2}, {0, 1});
+  };
+  expect_in("d.h5', data set '/x_train': not found", refusal([](const h5::Handle&) {}));
+  expect_in("'/x_train': found 1 dimensions", refusal([](const h5::Handle& file) {
+              put<double>(file, "x_train", {2}, {1, 2});
+              put<std::int64_t>(file, "y_train", {2}, {0, 1});
+            }));
+  expect_in("'/y_train': found 3 entries, expected 2, one for each of /x_train",
+            refusal([](const h5::Handle& file) {
+              put<double>(file, "x_train", {2, 1}, {1, 2});
+              put<std::int64_t>(file, "y_train", {3}, {0, 1, 1});
+            }));
+  expect_in("'/y_train': found -1 at entry 1, expected a whole number from 0",
+            refusal([](const h5::Handle& file) {
+              put<double>(file, "x_train", {2, 1}, {1, 2});
+              put<std::int64_t>(file, "y_train", {2}, {0, -1});
+            }));
+  expect_in("'/x_train': found nan in sample 1, feature 0", refusal([](const h5::Handle& file) {
+              put<double>(file, "x_train", {2, 2}, {1, 2, std::nan(""), 3});
+              put<std::int64_t>(file, "y_train", {2}, {0, 1});
+            }));
+  expect_in("'/y_test': not found, expected because there is /x_test",
+            refusal([&](const h5::Handle& file) {
+              train(file);
+              put<double>(file, "x_test", {1, 1}, {1});
+            }));
+  expect_in("'/x_test': found samples of another shape", refusal([&](const h5::Handle& file) {
+              train(file);
+              put<double>(file, "x_test", {1, 2}, {1, 2});
+              put<std::int64_t>(file, "y_test", {1}, {0});
+            }));
+  expect_in("'/x_test': found another number type", refusal([&](const h5::Handle& file) {
+              train(file);
+              put<std::uint8_t>(file, "x_test", {1, 1}, {1});
+              put<std::int64_t>(file, "y_test", {1}, {0});
+            }));
+  expect_in("'/client_train': found 1 entries, expected 2", refusal([&](const h5::Handle& file) {
+              train(file);
+              put<std::int64_t>(file, "client_train", {1}, {0});
+            }));
+}
+
+TEST_F(Hdf5DatasetTest, AFileThatIsNoHdf5OrMissingIsNamed) {
+  const auto message = [&] { return message_of<DataError>([&] { open_dataset(options); }); };
+  expect_in("d.h5' cannot be read: there is no such file", message());
+  write_bytes(options.file, {1, 2, 3});
+  expect_in("d.h5' cannot be read: it is not an HDF5 file", message());
+  options.test_file = "t.h5";
+  expect_in("key 'data.test_file' cannot be 't.h5' with data.name = hdf5",
+            message_of<ConfigError>([&] { open_dataset(options); }));
+  options.file.clear();
+  expect_in("data.name = hdf5 needs the key data.file",
+            message_of<ConfigError>([&] { open_dataset(options); }));
+}
+
+}  // namespace
+}  // namespace fedhpc
