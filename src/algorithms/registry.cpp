@@ -1,5 +1,6 @@
 #include "fedhpc/algorithms/algorithm.hpp"
 #include "fedhpc/algorithms/fedavg.hpp"
+#include "fedhpc/algorithms/fedprox.hpp"
 
 namespace fedhpc {
 

@@ -24,7 +24,7 @@ double seconds_per_step(LocalTrainer& trainer, const Rows& initial,
     Rows rows = initial.replicate(count);
     Stopwatch watch;
     watch.start();
-    trainer.train_(rows, clients, /*round=*/0, /*pass=*/0);
+    trainer.train_(rows, clients, /*round=*/0, LocalWork{});
     watch.stop();
     best = std::min(best, watch.seconds() / static_cast<double>(count * kSteps));
   }

@@ -24,6 +24,19 @@ const Field& Layout::field(const std::string& name) const {
   return *found;
 }
 
+std::vector<std::pair<std::int64_t, std::int64_t>> Layout::ranges(Tag tag) const {
+  std::vector<std::pair<std::int64_t, std::int64_t>> ranges;
+  for (const Field& field : fields_) {
+    if (!has(field.tags, tag)) continue;
+    if (!ranges.empty() && ranges.back().second == field.offset) {
+      ranges.back().second += field.size;
+    } else {
+      ranges.emplace_back(field.offset, field.offset + field.size);
+    }
+  }
+  return ranges;
+}
+
 std::int64_t Layout::count(Tag tag) const {
   std::int64_t columns = 0;
   for (const Field& field : fields_) columns += has(field.tags, tag) ? field.size : 0;
@@ -54,6 +67,22 @@ Rows operator-(const Rows& a, const Rows& b) {
 Rows operator+(const Rows& a, const Rows& b) {
   require_same_columns(a, b);
   return {a.values.add(b.values), a.layout};
+}
+
+void add_columns_(const Tensor& rows, const Tensor& other, double factor, const Layout& layout,
+                  Tag tag) {
+  require(rows.sizes() == other.sizes() && rows.size(1) == layout.size(), "columns of equal rows");
+  const auto ranges = layout.ranges(tag);
+  with_type(rows.scalar_type(), [&]<typename T>() {
+    const T scale = static_cast<T>(factor);
+    for (std::int64_t c = 0; c < rows.size(0); ++c) {
+      T* row = rows.data_ptr<T>() + c * rows.stride(0);
+      const T* from = other.const_data_ptr<T>() + c * other.stride(0);
+      for (const auto& [begin, end] : ranges) {
+        for (std::int64_t i = begin; i < end; ++i) row[i] += scale * from[i];
+      }
+    }
+  });
 }
 
 Rows& operator+=(Rows& a, const Rows& b) {

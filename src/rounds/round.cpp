@@ -38,10 +38,10 @@ Rows Block::download(const Rows& model) {
   return rows;
 }
 
-Rows Block::train(const Rows& start, std::int64_t pass) {
+Rows Block::train(const Rows& start, const LocalWork& work) {
   const Timed timed(round_.services_.train_watch);
   Rows rows = start.clone();
-  round_.statistics_ += round_.services_.trainer.train_(rows, clients_, round_.number_, pass);
+  round_.statistics_ += round_.services_.trainer.train_(rows, clients_, round_.number_, work);
   return rows;
 }
 

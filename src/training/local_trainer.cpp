@@ -62,7 +62,21 @@ void LocalTrainer::reserve(std::int64_t clients, at::ScalarType type) {
   if (!optimizer_.rule().is_plain()) arena_ = at::empty({clients, model_.layout()->size()}, type);
 }
 
-TrainStatistics LocalTrainer::train_run(const Tensor& rows, const Run& run) {
+void LocalTrainer::step_plain_(const Tensor& weights, const Activations& stack, const Run& run,
+                               const LocalWork& work) const {
+  // w <- w - lr g, fused into the products that make g
+  if (work.mu == 0) {
+    model_.backward(weights, stack, {.rows = weights, .scale = -options_.lr, .keep = 1});
+    return;
+  }
+  // w <- w - lr (g + mu (w - c)) = (1 - lr mu) w - lr g + lr mu c
+  const double pull = options_.lr * work.mu;
+  model_.backward(weights, stack, {.rows = weights, .scale = -options_.lr, .keep = 1 - pull});
+  add_columns_(weights, work.centre.values.narrow(0, run.first, run.count), pull, *model_.layout(),
+               Tag::Trainable);
+}
+
+TrainStatistics LocalTrainer::train_run(const Tensor& rows, const Run& run, const LocalWork& work) {
   const bool whole =
       run.count == activations_.input().size(0) && run.batch == activations_.input().size(1);
   const Activations stack =
@@ -74,12 +88,16 @@ TrainStatistics LocalTrainer::train_run(const Tensor& rows, const Run& run) {
   std::fill_n(loss_.begin(), run.count, 0.0);
   softmax_cross_entropy(stack.logits(), labels, stack.logit_gradient(), loss_.data());
   if (optimizer_.rule().is_plain()) {
-    // w <- w - lr g, fused into the products that make g
-    model_.backward(weights, stack, {.rows = weights, .scale = -options_.lr, .keep = 1});
+    step_plain_(weights, stack, run, work);
   } else {
     const Tensor gradients = arena_.narrow(0, 0, rows.size(0));
-    model_.backward(weights, stack,
-                    {.rows = gradients.narrow(0, run.first, run.count), .scale = 1, .keep = 0});
+    const Tensor of_run = gradients.narrow(0, run.first, run.count);
+    model_.backward(weights, stack, {.rows = of_run, .scale = 1, .keep = 0});
+    if (work.mu > 0) {  // g <- g + mu (w - c)
+      const Tensor centre = work.centre.values.narrow(0, run.first, run.count);
+      add_columns_(of_run, weights, work.mu, *model_.layout(), Tag::Trainable);
+      add_columns_(of_run, centre, -work.mu, *model_.layout(), Tag::Trainable);
+    }
     optimizer_.step_(rows, gradients, run.first, run.count);
   }
   TrainStatistics statistics;
@@ -91,9 +109,10 @@ TrainStatistics LocalTrainer::train_run(const Tensor& rows, const Run& run) {
 }
 
 TrainStatistics LocalTrainer::train_(Rows& rows, std::span<const std::int64_t> clients,
-                                     std::int64_t round, std::int64_t pass) {
+                                     std::int64_t round, const LocalWork& work) {
   const auto count = static_cast<std::int64_t>(clients.size());
   require(rows.count() == count, "one row per client is trained");
+  require(work.mu == 0 || work.centre.count() == count, "one centre per client");
   reserve(count, rows.values.scalar_type());
   optimizer_.reset(count, rows.values.scalar_type());
 
@@ -104,7 +123,7 @@ TrainStatistics LocalTrainer::train_(Rows& rows, std::span<const std::int64_t> c
     cursors.emplace_back(BatchPlan{.seed = seed_,
                                    .round = round,
                                    .client = client,
-                                   .pass = pass,
+                                   .pass = work.pass,
                                    .samples = shard_.train_count(client),
                                    .batch_size = options_.batch_size,
                                    .singles = singles(),
@@ -129,7 +148,8 @@ TrainStatistics LocalTrainer::train_(Rows& rows, std::span<const std::int64_t> c
       std::int64_t end = first + 1;
       while (end < count && batch[static_cast<std::size_t>(end)] == size) ++end;
       if (size > 0) {
-        statistics += train_run(rows.values, {.first = first, .count = end - first, .batch = size});
+        statistics +=
+            train_run(rows.values, {.first = first, .count = end - first, .batch = size}, work);
       }
       first = end;
     }

@@ -9,20 +9,6 @@ namespace fedhpc {
 
 namespace {
 
-/// Neighbouring trainable fields as one range each.
-std::vector<std::pair<std::int64_t, std::int64_t>> trainable_columns(const Layout& layout) {
-  std::vector<std::pair<std::int64_t, std::int64_t>> ranges;
-  for (const Field& field : layout.fields()) {
-    if (!has(field.tags, Tag::Trainable)) continue;
-    if (!ranges.empty() && ranges.back().second == field.offset) {
-      ranges.back().second += field.size;
-    } else {
-      ranges.emplace_back(field.offset, field.offset + field.size);
-    }
-  }
-  return ranges;
-}
-
 /// The rule's numbers in the rows' own type, and the columns to go through.
 template <typename T>
 struct Columns {
@@ -90,7 +76,7 @@ std::int64_t StepRule::state_rows() const {
 }
 
 RowOptimizer::RowOptimizer(const StepRule& rule, LayoutPtr layout)
-    : rule_(rule), layout_(std::move(layout)), trainable_(trainable_columns(*layout_)) {}
+    : rule_(rule), layout_(std::move(layout)), trainable_(layout_->ranges(Tag::Trainable)) {}
 
 void RowOptimizer::reset(std::int64_t count, at::ScalarType type) {
   require(count >= 0, "a number of rows is not negative");

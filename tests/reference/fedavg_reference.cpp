@@ -4,7 +4,10 @@
 
 namespace fedhpc::reference {
 
-Outcome fedavg(const Problem& problem) {
+namespace {
+
+/// FedAvg's round, with mu (w - w_t) added to every local gradient.
+Outcome averaging(const Problem& problem, double mu) {
   Outcome outcome;
   Parameters global = problem.initial;
   for (std::int64_t t = 1; t <= problem.rounds; ++t) {
@@ -21,9 +24,12 @@ Outcome fedavg(const Problem& problem) {
       for (const Tensor& parameter : global) w_k.push_back(parameter.clone());
       Optimizer optimizer(problem.optimizer);  // fresh for every client and round
       for (const auto& batch : batches(problem, k, t, 0)) {
-        const LossAndGradient step = loss_and_gradient(w_k, client, batch);
+        LossAndGradient step = loss_and_gradient(w_k, client, batch);
         loss += step.loss * static_cast<double>(batch.size());
         samples += static_cast<double>(batch.size());
+        for (std::size_t i = 0; i < w_k.size(); ++i) {
+          step.gradient[i] = step.gradient[i].add(w_k[i].sub(global[i]), mu);
+        }
         optimizer.step_(w_k, step.gradient);
       }
       const double weight = problem.uniform ? 1.0 : n_k;
@@ -38,5 +44,11 @@ Outcome fedavg(const Problem& problem) {
   outcome.global = flatten(global);
   return outcome;
 }
+
+}  // namespace
+
+Outcome fedavg(const Problem& problem) { return averaging(problem, 0); }
+
+Outcome fedprox(const Problem& problem, double mu) { return averaging(problem, mu); }
 
 }  // namespace fedhpc::reference

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "fedhpc/core/tensor.hpp"
@@ -50,7 +51,9 @@ class Layout {
   const std::vector<Field>& fields() const { return fields_; }
   const Field& field(const std::string& name) const;
   std::int64_t size() const { return size_; }  ///< P
-  std::int64_t count(Tag tag) const;           ///< columns that carry `tag`
+  /// The columns that carry `tag` as ranges [begin, end), neighbouring fields joined.
+  std::vector<std::pair<std::int64_t, std::int64_t>> ranges(Tag tag) const;
+  std::int64_t count(Tag tag) const;  ///< columns that carry `tag`
 
  private:
   std::vector<Field> fields_;
@@ -73,5 +76,10 @@ struct Rows {
 Rows operator-(const Rows& a, const Rows& b);
 Rows operator+(const Rows& a, const Rows& b);
 Rows& operator+=(Rows& a, const Rows& b);
+
+/// rows += factor * other on the columns of `layout` that carry `tag`; the others are not read.
+void add_columns_(const Tensor& rows,   // [C, P]
+                  const Tensor& other,  // [C, P]
+                  double factor, const Layout& layout, Tag tag);
 
 }  // namespace fedhpc

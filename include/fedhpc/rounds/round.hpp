@@ -41,9 +41,9 @@ class Block {
   /// What every client receives of a model [1, P]: C copies. Books one dense payload per client.
   Rows download(const Rows& model);
 
-  /// Local training of every client from its row of `start` [C, P] on the batches of `pass` (0 for
-  /// an algorithm's only pass); gives the trained rows. Counts into train_loss.
-  Rows train(const Rows& start, std::int64_t pass = 0);
+  /// Local training of every client from its row of `start` [C, P]; gives the trained rows. `work`
+  /// names the pass whose batches are used and adds a proximal term. Counts into train_loss.
+  Rows train(const Rows& start, const LocalWork& work = {});
 
   /// What the cloud receives of the clients' rows [C, P]. Books one dense payload per client.
   Rows upload(const Rows& rows);

@@ -7,6 +7,7 @@
 #include "fedhpc/data/batches.hpp"
 #include "fedhpc/data/shard.hpp"
 #include "fedhpc/models/model.hpp"
+#include "fedhpc/training/local_work.hpp"
 #include "fedhpc/training/options.hpp"
 
 namespace fedhpc {
@@ -34,10 +35,10 @@ class LocalTrainer {
 
   /// Trains row c of `rows` [C, P] on the data of clients[c], in place, by the rule of the
   /// options on the gradient of each batch's mean loss, from a fresh optimizer. Batches are those
-  /// of (round, pass). Plain SGD is fused into the gradient products; every other rule costs an
-  /// arena of gradients and one more pass over the rows in each step.
+  /// of (round, work.pass). Plain SGD is fused into the gradient products; every other rule costs
+  /// an arena of gradients and one more pass over the rows in each step.
   TrainStatistics train_(Rows& rows, std::span<const std::int64_t> clients, std::int64_t round,
-                         std::int64_t pass);
+                         const LocalWork& work);
 
   /// Bytes for C clients in hand beside their rows: activations and gradients between layers, and
   /// the arena and optimizer states where the rule needs them.
@@ -55,7 +56,9 @@ class LocalTrainer {
   SingleBatches singles() const;
   std::int64_t batch_capacity() const;
   void reserve(std::int64_t clients, at::ScalarType type);
-  TrainStatistics train_run(const Tensor& rows, const Run& run);
+  TrainStatistics train_run(const Tensor& rows, const Run& run, const LocalWork& work);
+  void step_plain_(const Tensor& weights, const Activations& stack, const Run& run,
+                   const LocalWork& work) const;
 
   const Model& model_;
   const Shard& shard_;

@@ -1,0 +1,37 @@
+#pragma once
+
+#include "fedhpc/algorithms/algorithm.hpp"
+
+namespace fedhpc {
+
+/// FedProx: federated averaging whose clients are held near the model they received.
+///
+/// Li, Sahu, Zaheer, Sanjabi, Talwalkar, Smith: "Federated Optimization in Heterogeneous Networks",
+/// MLSys 2020, Algorithm 2.
+///
+///   paper     code               meaning
+///   w^t       global_            global model after round t
+///   mu        algorithm.mu       weight of the proximal term, >= 0; 0: FedAvg, bit for bit
+///   w_k       trained            approximate minimiser of f_k(w) + mu/2 ||w - w^t||^2
+///
+/// The local solver is the configured optimizer on the regularised loss, for train.local_steps or
+/// train.local_epochs. With plain SGD the proximal term alone is a contraction towards w^t only for
+/// mu * train.lr < 2; beyond that the local iterates diverge.
+///
+/// Deviations: clients are drawn uniformly without replacement and averaged by
+/// algorithm.weighting, as the authors' code does (the text draws them by samples and averages them
+/// equally); no stragglers.
+class FedProx final : public Algorithm {
+ public:
+  void declare(OptionSet& options) override;
+  void initialise(const Setup& setup) override;
+  void round(Round& round) override;
+  void evaluate(Evaluation& evaluation) override;
+
+ private:
+  double mu_ = 0.01;
+  Weighting weighting_ = Weighting::Samples;
+  Rows global_;  // [1, P]
+};
+
+}  // namespace fedhpc
