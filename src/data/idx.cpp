@@ -1,5 +1,6 @@
 #include "data/idx.hpp"
 
+#include <algorithm>
 #include <limits>
 
 #include "fedhpc/core/error.hpp"
@@ -23,13 +24,14 @@ std::int64_t big_endian(const std::uint8_t* bytes) {
          std::int64_t{bytes[3]};
 }
 
-/// The product of a shape, or the largest number when it does not fit.
-std::int64_t element_count(const std::vector<std::int64_t>& shape) {
-  constexpr std::int64_t kLimit = std::numeric_limits<std::int64_t>::max();
+constexpr std::int64_t kLimit = std::numeric_limits<std::int64_t>::max();
+
+/// The product of the sizes that are not 0, or the largest number when it does not fit.
+std::int64_t saturated_product(const std::vector<std::int64_t>& shape) {
   std::int64_t product = 1;
   for (const std::int64_t size : shape) {
-    if (size == 0) return 0;
-    product = product > kLimit / size ? kLimit : product * size;
+    const std::int64_t factor = std::max<std::int64_t>(size, 1);
+    product = product > kLimit / factor ? kLimit : product * factor;
   }
   return product;
 }
@@ -43,7 +45,12 @@ std::string describe(const std::vector<std::int64_t>& shape) {
 }  // namespace
 
 IdxArray read_idx(const std::string& path, std::size_t dimensions) {
-  IdxArray array{.path = path, .shape = {}, .bytes = read_bytes(path), .data_offset = 0};
+  return parse_idx(read_bytes(path), path, dimensions);
+}
+
+IdxArray parse_idx(std::vector<std::uint8_t> content, const std::string& path,
+                   std::size_t dimensions) {
+  IdxArray array{.path = path, .shape = {}, .bytes = std::move(content), .data_offset = 0};
   const std::vector<std::uint8_t>& bytes = array.bytes;
   array.data_offset = 4 + 4 * dimensions;
   if (bytes.size() < 4) {
@@ -66,7 +73,12 @@ IdxArray read_idx(const std::string& path, std::size_t dimensions) {
   for (std::size_t i = 0; i < dimensions; ++i) {
     array.shape.push_back(big_endian(bytes.data() + 4 + 4 * i));
   }
-  const std::int64_t expected = element_count(array.shape);
+  const bool empty = std::find(array.shape.begin(), array.shape.end(), 0) != array.shape.end();
+  const std::int64_t product = saturated_product(array.shape);
+  if (empty && product == kLimit) {
+    fail(path, 4, concat("the shape ", describe(array.shape)), "a shape whose size fits 64 bits");
+  }
+  const std::int64_t expected = empty ? 0 : product;
   const auto found = static_cast<std::int64_t>(bytes.size() - array.data_offset);
   const std::string promised =
       concat(expected, " bytes of data (", describe(array.shape), ") as the header says");

@@ -18,8 +18,13 @@ struct IdxArray {
   const std::uint8_t* data() const { return bytes.data() + data_offset; }
 };
 
-/// Reads a plain or .gz idx file of `dimensions` dimensions. Throws DataError naming the file, the
-/// offset, what stands there and what was expected.
+/// Takes the content of an idx file of `dimensions` dimensions apart. Throws DataError naming the
+/// file, the offset, what stands there and what was expected.
+IdxArray parse_idx(std::vector<std::uint8_t> content, const std::string& path,
+                   std::size_t dimensions);
+
+/// Reads a plain, .gz or .xz idx file of `dimensions` dimensions. Throws DataError naming the file,
+/// the offset, what stands there and what was expected.
 IdxArray read_idx(const std::string& path, std::size_t dimensions);
 
 /// Checks that labels (1-D) and images (3-D) are equally many and every label is below `classes`.

@@ -55,6 +55,8 @@ TEST(ReadIdxTest, ErrorsNamePlaceFoundAndExpected) {
        "offset 10: found 2 trailing bytes, expected 2 bytes of data (2) as the header says"},
       {idx_bytes({0xFFFFFFFF, 0xFFFFFFFF, 0xFFFFFFFF}, {1}), 3,
        "offset 17: found the end of the file after 1 bytes of data, expected 9223372036854775807"},
+      {idx_bytes({0, 0xFFFFFFFF, 0xFFFFFFFF}, {}), 3,
+       "offset 4: found the shape 0 x 4294967295 x 4294967295, expected a shape whose size fits"},
   };
   const TemporaryFolder folder;
   const std::string path = folder.path("broken");

@@ -1,0 +1,8 @@
+#include "data/unpack.hpp"
+#include "fuzz/harness.hpp"
+
+// NOLINTNEXTLINE(readability-identifier-naming): the name libFuzzer calls
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  using namespace fedhpc;
+  return fuzz::read(data, size, [](std::span<const std::uint8_t> bytes) { unpack_xz(bytes, "x"); });
+}
