@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <vector>
 
 #include <ATen/ops/empty.h>
 
@@ -53,85 +54,61 @@ void normalise(const Planes<const T>& x, const ImageShape& in, BatchNorm::Then t
   }
 }
 
-/// What backward needs to know of one channel of one client.
+/// The gradient of a channel's normalised values where pooling follows: into `g`, 0 where no window
+/// reaches.
+template <typename T>
+void unpool(const Planes<const T>& x, const Planes<const T>& dy, const ImageShape& in,
+            const Affine<T>& affine, const Planes<T>& g) {
+  const std::int64_t half = in.width / 2;
+  for (std::int64_t b = 0; b < x.batch; ++b) {
+    T* plane = g[b];
+    if (in.height % 2 + in.width % 2 > 0) std::fill_n(plane, in.places(), T{0});
+    for (std::int64_t row = 0; row < in.height / 2; ++row) {
+      const std::int64_t first = 2 * row * in.width;
+      const T* top = x[b] + first;
+      unpool(top, top + in.width, dy[b] + row * half, affine, half, plane + first,
+             plane + first + in.width);
+    }
+  }
+}
+
+/// What backward needs to know of one channel of one client: x and the gradient g of
+/// ReLU(affine(x)), or of affine(x) itself.
 template <typename T>
 struct ChannelGradient {
   Planes<const T> x;
-  Planes<const T> dy;
-  ImageShape in;
+  Planes<const T> g;
   Affine<T> affine;
   T mean;
-  std::vector<T>& reached;  // scratch: gradient at the maxima of one plane
-  std::vector<T>& x_there;  // scratch: x at those places
 
-  /// The gradient before ReLU, where there is no pooling.
-  T masked(BatchNorm::Then then, T x_value, T gradient) const {
-    return then == BatchNorm::Then::Nothing || affine(x_value) > T{0} ? gradient : T{0};
+  template <bool kRelu>
+  T masked(T x_value, T gradient) const {
+    return !kRelu || affine(x_value) > T{0} ? gradient : T{0};
   }
 
-  void find_maxima(std::int64_t b) {
-    for (std::int64_t row = 0; row < in.height / 2; ++row) {
-      const T* top = x[b] + 2 * row * in.width;
-      const std::int64_t first = row * (in.width / 2);
-      gradient_at_maximum(top, top + in.width, dy[b] + first, affine, in.width / 2,
-                          reached.data() + first, x_there.data() + first);
-    }
-  }
-
-  /// The sums of g and g (x - mean), g the gradient before what follows the norm.
-  TwoSums sums(BatchNorm::Then then) {
+  /// The sums of g and g (x - mean), after ReLU's way back.
+  template <bool kRelu>
+  TwoSums sums() const {
     TwoSums total;
-    const T m = mean;
     for (std::int64_t b = 0; b < x.batch; ++b) {
-      if (then == BatchNorm::Then::ReluMaxPool) {
-        find_maxima(b);
-        const T* g = reached.data();
-        const T* there = x_there.data();
-        add_sums<T>(
-            dy.places, [g](std::int64_t i) { return g[i]; },
-            [=](std::int64_t i) { return g[i] * (there[i] - m); }, total);
-      } else {
-        const T* plane = x[b];
-        const T* gradient = dy[b];
-        const auto g = [&](std::int64_t i) { return masked(then, plane[i], gradient[i]); };
-        add_sums<T>(
-            x.places, g, [&](std::int64_t i) { return g(i) * (plane[i] - m); }, total);
-      }
+      const T* plane = x[b];
+      const T* gradient = g[b];
+      const auto one = [&](std::int64_t i) { return masked<kRelu>(plane[i], gradient[i]); };
+      add_sums<T>(
+          x.places, one, [&](std::int64_t i) { return one(i) * (plane[i] - mean); }, total);
     }
     return total;
   }
 
-  void pooled_input_gradient(const InputGradient<T>& rule, std::int64_t b, T* out) {
-    const std::int64_t half = in.width / 2;
-    find_maxima(b);
-    for (std::int64_t row = 0; row < in.height / 2; ++row) {
-      const std::int64_t first = 2 * row * in.width;
-      const T* top = x[b] + first;
-      input_gradient_of_pool(top, top + in.width, reached.data() + row * half, affine, rule, half,
-                             out + first, out + first + in.width);
-      if (in.width % 2 == 0) continue;  // else the last column is in no window
-      for (const std::int64_t i : {first + in.width - 1, first + 2 * in.width - 1}) {
-        out[i] = rule.slope * x[b][i] + rule.offset;
-      }
-    }
-    if (in.height % 2 == 0) return;
-    for (std::int64_t i = (in.height - 1) * in.width; i < in.places(); ++i) {
-      out[i] = rule.slope * x[b][i] + rule.offset;
-    }
-  }
-
-  void input_gradient(BatchNorm::Then then, const InputGradient<T>& rule, const Planes<T>& dx) {
+  template <bool kRelu>
+  void input_gradient(const InputGradient<T>& rule, const Planes<T>& dx) const {
     for (std::int64_t b = 0; b < x.batch; ++b) {
-      if (then == BatchNorm::Then::ReluMaxPool) {
-        pooled_input_gradient(rule, b, dx[b]);
-        continue;
-      }
       const T* __restrict plane = x[b];
-      const T* __restrict gradient = dy[b];
+      const T* __restrict gradient = g[b];
       T* __restrict out = dx[b];
       for (std::int64_t i = 0; i < x.places; ++i) {
-        out[i] =
-            rule.scale * masked(then, plane[i], gradient[i]) + rule.slope * plane[i] + rule.offset;
+        const T value = gradient[i];
+        out[i] = rule.scale * masked<kRelu>(plane[i], value) + rule.slope * plane[i] + rule.offset;
       }
     }
   }
@@ -210,8 +187,10 @@ void BatchNorm::backward(const Pass& pass, const Tensor& input, const Tensor&,
   const std::int64_t k = in_.channels;
   const std::int64_t places_after = output_gradient.size(2) / k;
   with_type(input.scalar_type(), [&]<typename T>() {
-    std::vector<T> reached(static_cast<std::size_t>(places_after));
-    std::vector<T> x_there(static_cast<std::size_t>(places_after));
+    const std::int64_t batch = input.size(1);
+    std::vector<T> spread(then_ == Then::ReluMaxPool
+                              ? static_cast<std::size_t>(batch * in_.places())
+                              : std::size_t{0});
     for (std::int64_t c = 0; c < input.size(0); ++c) {
       const T* row = pass.weights.const_data_ptr<T>() + c * pass.weights.stride(0) + column_;
       T* out = sink.rows.data_ptr<T>() + c * sink.rows.stride(0) + column_;
@@ -220,13 +199,15 @@ void BatchNorm::backward(const Pass& pass, const Tensor& input, const Tensor&,
         const double mean = saved[i];
         const double inverse = saved[k + i];
         ChannelGradient<T> of{.x = channel<const T>(input, c, i, in_.places()),
-                              .dy = channel<const T>(output_gradient, c, i, places_after),
-                              .in = in_,
+                              .g = channel<const T>(output_gradient, c, i, places_after),
                               .affine = affine_of(row[i], row[k + i], mean, inverse),
-                              .mean = static_cast<T>(mean),
-                              .reached = reached,
-                              .x_there = x_there};
-        const TwoSums sums = of.sums(then_);
+                              .mean = static_cast<T>(mean)};
+        if (then_ == Then::ReluMaxPool) {
+          unpool(of.x, of.g, in_, of.affine, {spread.data(), in_.places(), batch, in_.places()});
+          of.g = {spread.data(), in_.places(), batch, in_.places()};
+        }
+        const bool relu = then_ == Then::Relu;
+        const TwoSums sums = relu ? of.template sums<true>() : of.template sums<false>();
         const double dbeta = sums.first;
         const double dgamma = sums.second * inverse;
         if (input_gradient.defined()) {
@@ -234,9 +215,11 @@ void BatchNorm::backward(const Pass& pass, const Tensor& input, const Tensor&,
           const double scale = static_cast<double>(row[i]) * inverse;
           const double slope = -scale * inverse * dgamma / of.x.values();
           const double offset = -scale * dbeta / of.x.values() - slope * mean;
-          of.input_gradient(then_,
-                            {static_cast<T>(scale), static_cast<T>(slope), static_cast<T>(offset)},
-                            channel<T>(input_gradient, c, i, in_.places()));
+          const InputGradient<T> rule{static_cast<T>(scale), static_cast<T>(slope),
+                                      static_cast<T>(offset)};
+          const auto dx = channel<T>(input_gradient, c, i, in_.places());
+          relu ? of.template input_gradient<true>(rule, dx)
+               : of.template input_gradient<false>(rule, dx);
         }
         sink_value(dgamma, sink, out[i]);
         sink_value(dbeta, sink, out[k + i]);

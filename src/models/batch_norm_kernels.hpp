@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <vector>
 
 // Passes over one channel of one client's batch. The channel's B planes of H x W values are read
 // again while they are in the cache.
@@ -85,26 +84,11 @@ struct Affine {
   T operator()(T x) const { return scale * x + shift; }
 };
 
-/// The places of a 2x2 window.
+/// The larger one, NaN if there is one.
 template <typename T>
-struct Four {
-  T v[4];
-
-  Four(const T* top, const T* bottom, std::int64_t o)
-      : v{top[2 * o], top[2 * o + 1], bottom[2 * o], bottom[2 * o + 1]} {}
-  Four(const Four& x, const Affine<T>& affine)
-      : v{affine(x.v[0]), affine(x.v[1]), affine(x.v[2]), affine(x.v[3])} {}
-
-  static T larger(T m, T value) { return (value > m) | (value != value) ? value : m; }
-  T maximum() const { return larger(larger(larger(v[0], v[1]), v[2]), v[3]); }
-  /// `values` where this holds `largest` first.
-  T at_first(T largest, const Four& values) const {
-    return v[0] == largest   ? values.v[0]
-           : v[1] == largest ? values.v[1]
-           : v[2] == largest ? values.v[2]
-                             : values.v[3];
-  }
-};
+T larger(T m, T value) {
+  return (value > m) | (value != value) ? value : m;
+}
 
 /// y = max(affine(x), 0)
 template <typename T>
@@ -121,22 +105,38 @@ template <typename T>
 void normalise_relu_pool(const T* __restrict top, const T* __restrict bottom,
                          const Affine<T>& affine, std::int64_t width, T* __restrict y) {
   for (std::int64_t o = 0; o < width; ++o) {
-    const T value = Four<T>(Four<T>(top, bottom, o), affine).maximum();
+    const T upper = larger(affine(top[2 * o]), affine(top[2 * o + 1]));
+    const T lower = larger(affine(bottom[2 * o]), affine(bottom[2 * o + 1]));
+    const T value = larger(upper, lower);
     y[o] = value < T{0} ? T{0} : value;
   }
 }
 
-/// What reaches the window's largest value through pooling and ReLU, and that value of x.
+/// The way back of normalise_relu_pool: what reaches the first of a window's largest values, 0 at
+/// the others and where nothing is above 0. Gradients are parted by subtraction (g - g or g - 0,
+/// both exact), so that the loop has no branch.
 template <typename T>
-void gradient_at_maximum(const T* __restrict top, const T* __restrict bottom,
-                         const T* __restrict dy, const Affine<T>& affine, std::int64_t width,
-                         T* __restrict gradient, T* __restrict x_there) {
+void unpool(const T* __restrict top, const T* __restrict bottom, const T* __restrict dy,
+            const Affine<T>& affine, std::int64_t width, T* __restrict g_top,
+            T* __restrict g_bottom) {
   for (std::int64_t o = 0; o < width; ++o) {
-    const Four<T> x(top, bottom, o);
-    const Four<T> value(x, affine);
-    const T largest = value.maximum();
-    gradient[o] = largest > T{0} ? dy[o] : T{0};
-    x_there[o] = value.at_first(largest, x);
+    const T a = affine(top[2 * o]);
+    const T b = affine(top[2 * o + 1]);
+    const T c = affine(bottom[2 * o]);
+    const T d = affine(bottom[2 * o + 1]);
+    const T upper = a > b ? a : b;
+    const T lower = c > d ? c : d;
+    const T largest = upper > lower ? upper : lower;
+    const T gradient = dy[o];
+    const T through = largest > T{0} ? gradient : T{0};
+    const T above = lower > upper ? T{0} : through;
+    const T below = through - above;
+    const T first = b > a ? T{0} : above;
+    const T third = d > c ? T{0} : below;
+    g_top[2 * o] = first;
+    g_top[2 * o + 1] = above - first;
+    g_bottom[2 * o] = third;
+    g_bottom[2 * o + 1] = below - third;
   }
 }
 
@@ -147,29 +147,5 @@ struct InputGradient {
   T slope;
   T offset;
 };
-
-/// One pair of rows of dx; g is gradient_at_maximum's, 0 beside the maximum.
-template <typename T>
-void input_gradient_of_pool(const T* __restrict top, const T* __restrict bottom,
-                            const T* __restrict g, const Affine<T>& affine,
-                            const InputGradient<T>& rule, std::int64_t width, T* __restrict dx_top,
-                            T* __restrict dx_bottom) {
-  for (std::int64_t o = 0; o < width; ++o) {
-    const Four<T> x(top, bottom, o);
-    const Four<T> value(x, affine);
-    const T largest = value.maximum();
-    const T reached = rule.scale * g[o];
-    const T first = value.v[0] == largest ? reached : T{0};
-    const T second = value.v[0] == largest ? T{0} : value.v[1] == largest ? reached : T{0};
-    const T upper = first + second;  // nothing, unless the maximum is in the upper row
-    const bool above = (value.v[0] == largest) | (value.v[1] == largest);
-    const T third = above ? T{0} : value.v[2] == largest ? reached : T{0};
-    const T fourth = reached - upper - third;
-    dx_top[2 * o] = rule.slope * x.v[0] + rule.offset + first;
-    dx_top[2 * o + 1] = rule.slope * x.v[1] + rule.offset + second;
-    dx_bottom[2 * o] = rule.slope * x.v[2] + rule.offset + third;
-    dx_bottom[2 * o + 1] = rule.slope * x.v[3] + rule.offset + fourth;
-  }
-}
 
 }  // namespace fedhpc

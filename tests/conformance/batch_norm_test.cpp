@@ -1,0 +1,87 @@
+#include <cmath>
+#include <string>
+
+#include <ATen/ops/zeros.h>
+#include <gtest/gtest.h>
+
+#include "fedhpc/comm/session.hpp"
+
+#include "fixtures/tiny_run.hpp"
+
+// Every algorithm of the registry with convolutions and batch norm: statistics travel, batches of
+// one sample are skipped, and what a client sees does not depend on the others.
+namespace fedhpc::testing {
+namespace {
+
+class EveryAlgorithmWithBatchNorm : public ::testing::TestWithParam<std::string> {
+ protected:
+  Keys keys(const Keys& changes = {}) const {
+    Keys all = tiny_keys({{"algorithm.name", GetParam()},
+                          {"run.rounds", "2"},
+                          {"data.name", "glyphs"},
+                          {"model.name", "cnn2"},
+                          {"model.width", "0.5"},
+                          {"train.local_epochs", "1"}});
+    for (const std::string other : {"data.features", "data.classes", "model.hidden"}) {
+      all.erase(other);
+    }
+    for (const auto& [key, value] : changes) all[key] = value;
+    return all;
+  }
+
+  static double bound(const std::string& dtype) { return dtype == "float64" ? 1e-9 : 1e-4; }
+
+  std::unique_ptr<Communicator> world_ = world_communicator(60);
+  std::unique_ptr<Communicator> alone_ = local_communicator();
+};
+
+TEST_P(EveryAlgorithmWithBatchNorm, SameOnAnyNumberOfRanks) {
+  for (const std::string dtype : {"float64", "float32"}) {
+    const Keys these = keys({{"run.dtype", dtype}, {"topology.participation", "0.7"}});
+    EXPECT_LT(distance(run(these, *world_).global, run(these, *alone_).global), bound(dtype));
+  }
+}
+
+TEST_P(EveryAlgorithmWithBatchNorm, SameInAnyBlockWidth) {
+  for (const std::string dtype : {"float64", "float32"}) {
+    const TinyResult narrow = run(keys({{"run.dtype", dtype}}), *world_);
+    for (const std::string width : {"3", "8"}) {
+      const TinyResult wide = run(keys({{"run.dtype", dtype}, {"train.block", width}}), *world_);
+      EXPECT_LT(distance(wide.global, narrow.global), bound(dtype)) << dtype << ", width " << width;
+    }
+  }
+}
+
+TEST_P(EveryAlgorithmWithBatchNorm, StepsOfSizeZeroMoveOnlyBuffers) {
+  const TinyResult still = run(keys({{"train.lr", "0"}}), *world_);
+  ModelOptions options;
+  options.name = "cnn2";
+  options.width = 0.5;
+  const auto model = make_model(options, {1, 28, 28}, 10);
+  for (const Field& field : model->layout()->fields()) {
+    const auto part = [&](const Tensor& row) { return row.narrow(0, field.offset, field.size); };
+    EXPECT_EQ(part(still.global).equal(part(still.initial)), !has(field.tags, Tag::Buffer))
+        << field.name;
+  }
+}
+
+TEST_P(EveryAlgorithmWithBatchNorm, SkipsBatchesOfOneSample) {
+  // Batches of 4 of 23, 5, 1, 0, 17, 9 and 30 samples: three clients end an epoch with one sample.
+  for (const std::string batch : {"0", "4", "8"}) {
+    const TinyResult result = run(keys({{"train.batch_size", batch}}), *world_);
+    EXPECT_TRUE(result.global.isfinite().all().item<bool>());
+    EXPECT_FALSE(result.global.equal(result.initial));
+    if (world_->rank() == 0) {
+      EXPECT_TRUE(std::isfinite(result.metrics.back().train_loss));
+    }
+  }
+  const TinyResult none = run(keys({{"train.batch_size", "1"}}), *world_);
+  EXPECT_LT(distance(none.global, none.initial), 1e-12) << "no client had a batch";
+}
+
+INSTANTIATE_TEST_SUITE_P(Registry, EveryAlgorithmWithBatchNorm,
+                         ::testing::ValuesIn(algorithm_names()),
+                         [](const auto& one) { return one.param; });
+
+}  // namespace
+}  // namespace fedhpc::testing
