@@ -17,8 +17,8 @@
 // Which samples of a label a user takes is our own draw (data.seed): the next ones of a permutation
 // of the label. Of a user's n samples floor(data.train_fraction n) train, as in the script.
 //
-// Deviations: where the interval of randint is empty numpy stops, here v is its lower end; a label that runs out
-// gives what is left (neither happens with MNIST and N = 20).
+// Deviations: where the interval of randint is empty numpy stops, here v is its lower end; a label
+// that runs out gives what is left (neither happens with MNIST and N = 20).
 
 #include <algorithm>
 #include <random>

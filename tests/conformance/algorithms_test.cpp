@@ -76,6 +76,23 @@ TEST_P(EveryAlgorithm, EveryOptimizerIsSameOnAnyRanksAndInAnyBlockWidth) {
   }
 }
 
+TEST_P(EveryAlgorithm, AugmentedImagesAreSameOnAnyRanksAndInAnyBlockWidth) {
+  Keys these = keys({{"data.name", "glyphs"},
+                     {"data.partition", "pfedme"},
+                     {"data.standardize", "pixel"},
+                     {"data.augment", "crop_flip"},
+                     {"train.local_epochs", "1"}});
+  these.erase("data.partition_file");
+  const TinyResult expected = run(these, *alone_);
+  for (const std::string width : {"1", "4"}) {
+    Keys wide = these;
+    wide["train.block"] = width;
+    EXPECT_LT(distance(run(wide, *world_).global, expected.global), 1e-9) << "width " << width;
+  }
+  these["data.augment"] = "none";
+  EXPECT_GT(distance(run(these, *alone_).global, expected.global), 1e-3);
+}
+
 TEST_P(EveryAlgorithm, ClientsMayBePermutedInFullBatch) {
   const Keys straight = keys({{"train.batch_size", "0"}});
   Keys permuted = straight;

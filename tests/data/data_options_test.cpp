@@ -43,13 +43,14 @@ TEST(DataOptionsTest, RangesAreKept) {
                                                                 {"data.name", "imagenet"},
                                                                 {"data.partition", "shard"},
                                                                 {"data.split", "server"},
-                                                                {"data.standardize", "scalar"},
+                                                                {"data.standardize", "mean"},
                                                                 {"data.labels_rule", "first"},
                                                                 {"data.synthetic_alpha", "-1"},
                                                                 {"data.seed", "-1"},
                                                                 {"data.samples_per_client", "0"},
                                                                 {"data.shards_per_client", "0"},
-                                                                {"data.pfedme_seed", "4294967296"}};
+                                                                {"data.pfedme_seed", "4294967296"},
+                                                                {"data.augment", "crop"}};
   for (const auto& [key, text] : bad) {
     const std::string message = message_of<ConfigError>([&, key = key, text = text] {
       options.assign(key, text, {Level::File, "x.ini:1"});
@@ -64,7 +65,7 @@ TEST(DataOptionsTest, AllKeysStandUnderDataAndExplainThemselves) {
   DataOptions data;
   OptionSet options;
   data.declare(options);
-  EXPECT_EQ(options.entries().size(), 22U);
+  EXPECT_EQ(options.entries().size(), 23U);
   for (const OptionSet::Entry& entry : options.entries()) {
     EXPECT_TRUE(entry.key.starts_with("data.")) << entry.key;
     EXPECT_GT(entry.help.size(), 10U) << entry.key;
