@@ -36,8 +36,7 @@ void use_constants(const DataOptions& options, const Dataset& dataset, Preparati
     const bool scalar = options.standardize == Standardize::Scalar;
     throw ConfigError(concat("data.standardize = ", scalar ? "scalar" : "channel",
                              " has no constants for data.name = ", options.name,
-                             "; it has them for ", join(names), ". Use ",
-                             scalar ? "channel" : "scalar", ", pixel, unit or half"));
+                             "; it has them for ", join(names), ". Use pixel, unit or half"));
   }
   const auto parts = static_cast<std::int64_t>(found->mean.size());
   const std::int64_t columns = dataset.features();
