@@ -35,11 +35,21 @@ void declare_source(DataOptions& data, OptionSet& options) {
               "last, a name of the file's first row, or a column number from 0");
   options.add("data.seed", data.seed, at_least(kZero),
               "Seed of partition, split and generators; unset: run.seed");
-  options.add(
-      "data.standardize", data.standardize,
-      {{"none", Standardize::None}, {"unit", Standardize::Unit}, {"half", Standardize::Half}},
-      "Pixels as raw numbers, divided by 255, or (x/255 - .5)/.5; float data are taken as "
-      "they are by none and unit and refused by half");
+  options.add("data.standardize", data.standardize,
+              {{"none", Standardize::None},
+               {"unit", Standardize::Unit},
+               {"half", Standardize::Half},
+               {"scalar", Standardize::Scalar},
+               {"channel", Standardize::Channel},
+               {"pixel", Standardize::Pixel}},
+              "none: raw pixels x; unit: x/255; half: (x/255 - .5)/.5; scalar, channel: "
+              "(x/255 - m)/s with published constants of the data set; pixel: (x - m)/(s + .001) "
+              "of each pixel or feature over all samples. Real numbers are taken as they are by "
+              "none and unit");
+  options.add("data.augment", data.augment,
+              {{"none", Augment::None}, {"crop_flip", Augment::CropFlip}},
+              "crop_flip: each image of a training batch is cut out of itself with 4 zero pixels "
+              "around (before standardising) and mirrored with probability 1/2");
 }
 
 void declare_partition(DataOptions& data, OptionSet& options) {

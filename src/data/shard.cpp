@@ -10,29 +10,37 @@ namespace fedhpc {
 
 namespace {
 
-double standardised(double pixel, Standardize standardize) {
-  switch (standardize) {
+double standardised(double pixel, Standardize rule) {
+  switch (rule) {
     case Standardize::None:
       return pixel;
     case Standardize::Unit:
       return pixel / 255;
     case Standardize::Half:
       return (pixel / 255 - 0.5) / 0.5;
+    default:  // by column
+      return 0;
   }
-  throw std::logic_error("a standardisation has a formula");
 }
 
 /// The same in whole numbers, which float32 divides to the correctly rounded result.
-PixelFormula pixel_formula(Standardize standardize) {
-  switch (standardize) {
+PixelFormula pixel_formula(Standardize rule) {
+  switch (rule) {
     case Standardize::None:
       return {.scale = 1, .shift = 0, .divisor = 1};
     case Standardize::Unit:
       return {.scale = 1, .shift = 0, .divisor = 255};
     case Standardize::Half:
       return {.scale = 2, .shift = -255, .divisor = 255};
+    default:  // by column
+      return {.scale = 0, .shift = 0, .divisor = 1};
   }
-  throw std::logic_error("a standardisation has a formula");
+}
+
+ImageSize image_size(const Dataset& dataset) {
+  const std::vector<std::int64_t> shape = dataset.shape();
+  if (shape.size() != 3) return {};
+  return {.channels = shape[0], .height = shape[1], .width = shape[2]};
 }
 
 /// The part of the lists that belongs to clients [first, last).
@@ -66,52 +74,68 @@ void check_stack(const Tensor& stack, std::int64_t c, std::int64_t batch_size) {
 }  // namespace
 
 Shard::Shard(const Dataset& dataset, std::span<const std::int64_t> train,
-             std::span<const std::int64_t> test, Standardize standardize, DType dtype)
+             std::span<const std::int64_t> test, const Preparation& preparation, DType dtype)
     : dtype_(dtype),
+      preparation_(preparation),
       features_(dataset.features()),
+      image_(image_size(dataset)),
       classes_(dataset.classes()),
-      formula_(pixel_formula(standardize)) {
+      formula_(pixel_formula(preparation.rule)) {
+  const bool by_column = preparation.rule == Standardize::Scalar ||
+                         preparation.rule == Standardize::Channel ||
+                         preparation.rule == Standardize::Pixel;
+  const auto columns = by_column ? static_cast<std::size_t>(features_) : 0;
+  require(preparation.mean.size() == columns && preparation.factor.size() == columns,
+          "a standardisation by column has constants for every column");
   for (std::size_t pixel = 0; pixel < table_.size(); ++pixel) {
-    table_[pixel] = standardised(static_cast<double>(pixel), standardize);
+    table_[pixel] = standardised(static_cast<double>(pixel), preparation.rule);
     require(formula_(static_cast<float>(pixel)) == static_cast<float>(table_[pixel]),
             "pixels are standardised in float32 as in float64, rounded");
   }
-  train_ = load(dataset, train, standardize);
-  test_ = load(dataset, test, standardize);
+  train_ = load(dataset, train);
+  test_ = load(dataset, test);
 }
 
 Shard::Shard(const Dataset& dataset, const Partition& partition, std::int64_t first_client,
-             std::int64_t last_client, Standardize standardize, DType dtype)
+             std::int64_t last_client, const Preparation& preparation, DType dtype)
     : Shard(dataset, part_of(partition.train, first_client, last_client),
-            part_of(partition.test, first_client, last_client), standardize, dtype) {
+            part_of(partition.test, first_client, last_client), preparation, dtype) {
   first_client_ = first_client;
   train_offsets_ = offsets_of(partition.train, first_client, last_client);
   test_offsets_ = offsets_of(partition.test, first_client, last_client);
 }
 
 Shard Shard::server(const Dataset& dataset, std::int64_t first, std::int64_t last,
-                    Standardize standardize, DType dtype) {
+                    const Preparation& preparation, DType dtype) {
   require(0 <= first && first <= last && last <= dataset.num_test(),
           "the test set has these samples");
   std::vector<std::int64_t> ids(static_cast<std::size_t>(last - first));
   std::iota(ids.begin(), ids.end(), dataset.num_train() + first);
-  Shard shard(dataset, {}, ids, standardize, dtype);
+  Shard shard(dataset, {}, ids, preparation, dtype);
   shard.train_offsets_ = {0, 0};
   shard.test_offsets_ = {0, last - first};
   return shard;
 }
 
-Samples Shard::load(const Dataset& dataset, std::span<const std::int64_t> ids,
-                    Standardize standardize) const {
+Samples Shard::load(const Dataset& dataset, std::span<const std::int64_t> ids) const {
   Samples samples = dataset.read(ids);
   require(samples.features.is_contiguous() && samples.features.dim() == 2 &&
               samples.features.size(1) == features_,
           "a data set gives contiguous features [S, D]");
   if (samples.features.scalar_type() == at::kByte) return samples;
-  if (standardize == Standardize::Half) {
+  const Standardize rule = preparation_.rule;
+  if (rule == Standardize::Half || rule == Standardize::Scalar || rule == Standardize::Channel) {
     throw ConfigError(
-        "data.standardize = half is defined for pixels, and this data set has real numbers; use "
-        "none or unit, which take them as they are");
+        "data.standardize = half, scalar and channel are defined for pixels, and this data set has "
+        "real numbers; use none or unit, which take them as they are, or pixel");
+  }
+  if (rule == Standardize::Pixel) {
+    auto* x = samples.features.data_ptr<double>();
+    for (std::int64_t s = 0; s < samples.features.size(0); ++s, x += features_) {
+      for (std::int64_t d = 0; d < features_; ++d) {
+        x[d] = (x[d] - preparation_.mean[d]) * preparation_.factor[d];
+      }
+    }
   }
   samples.features = samples.features.to(scalar_type(dtype_));
   return samples;
@@ -140,19 +164,32 @@ std::vector<std::int64_t> Shard::label_histogram(std::int64_t client) const {
   return counts;
 }
 
-std::int64_t Shard::memory_bytes() const { return bytes_of(train_) + bytes_of(test_); }
+std::int64_t Shard::memory_bytes() const {
+  const std::size_t constants = preparation_.mean.size() + preparation_.factor.size();
+  return bytes_of(train_) + bytes_of(test_) + static_cast<std::int64_t>(8 * constants);
+}
+
+template <typename T>
+void Shard::standardise(const std::uint8_t* pixels, T* out) const {
+  if (!preparation_.mean.empty()) {
+    const double* mean = preparation_.mean.data();
+    const double* factor = preparation_.factor.data();
+    for (std::int64_t d = 0; d < features_; ++d) {
+      out[d] = static_cast<T>((static_cast<double>(pixels[d]) - mean[d]) * factor[d]);
+    }
+  } else if constexpr (std::is_same_v<T, float>) {
+    const PixelFormula formula = formula_;  // a copy: `out` cannot alias it
+    for (std::int64_t d = 0; d < features_; ++d) out[d] = formula(static_cast<float>(pixels[d]));
+  } else {
+    for (std::int64_t d = 0; d < features_; ++d) out[d] = table_[pixels[d]];
+  }
+}
 
 template <typename T>
 void Shard::copy_row(const Samples& source, std::int64_t row, T* out) const {
   if (source.features.scalar_type() == at::kByte) {
     const auto* pixels = static_cast<const std::uint8_t*>(source.features.const_data_ptr());
-    const std::uint8_t* in = pixels + row * features_;
-    if constexpr (std::is_same_v<T, float>) {
-      const PixelFormula formula = formula_;  // a copy: `out` cannot alias it
-      for (std::int64_t d = 0; d < features_; ++d) out[d] = formula(static_cast<float>(in[d]));
-    } else {
-      for (std::int64_t d = 0; d < features_; ++d) out[d] = table_[in[d]];
-    }
+    standardise(pixels + row * features_, out);
   } else {
     const auto* numbers = static_cast<const T*>(source.features.const_data_ptr());
     std::copy_n(numbers + row * features_, features_, out);
@@ -160,22 +197,34 @@ void Shard::copy_row(const Samples& source, std::int64_t row, T* out) const {
 }
 
 void Shard::gather_train(std::int64_t client, std::span<const std::int64_t> positions,
-                         std::int64_t c, const Tensor& features, const Tensor& labels) const {
+                         std::int64_t c, const Tensor& features, const Tensor& labels,
+                         std::span<const Crop> crops) const {
   check_stack(features, c, static_cast<std::int64_t>(positions.size()));
   check_stack(labels, c, static_cast<std::int64_t>(positions.size()));
   require(features.scalar_type() == scalar_type(dtype_) && features.dim() == 3 &&
               features.size(2) == features_ && features.stride(2) == 1,
           "a batch goes to a stack [C, B, D] of the shard's number type");
   require(labels.dim() == 2 && labels.stride(1) == 1, "labels go to a stack [C, B]");
+  require(crops.empty() || (crops.size() == positions.size() && image_.channels > 0 &&
+                            train_.features.scalar_type() == at::kByte),
+          "every image of a batch in pixels has a crop");
+  std::vector<std::uint8_t> cropped(crops.empty() ? 0 : static_cast<std::size_t>(features_));
   const std::int64_t begin = train_begin(client);
   const std::int64_t count = train_count(client);
   const auto* known = train_.labels.const_data_ptr<std::int64_t>() + begin;
   auto* label = labels.data_ptr<std::int64_t>() + c * labels.stride(0);
   with_type(features.scalar_type(), [&]<typename T>() {
     T* row = features.data_ptr<T>() + c * features.stride(0);
-    for (const std::int64_t position : positions) {
+    for (std::size_t b = 0; b < positions.size(); ++b) {
+      const std::int64_t position = positions[b];
       require(0 <= position && position < count, "a position lies in the client's training list");
-      copy_row(train_, begin + position, row);
+      if (crops.empty()) {
+        copy_row(train_, begin + position, row);
+      } else {
+        const auto* pixels = train_.features.const_data_ptr<std::uint8_t>();
+        crop_image(pixels + (begin + position) * features_, image_, crops[b], cropped.data());
+        standardise(cropped.data(), row);
+      }
       *label++ = known[position];
       row += features.stride(1);
     }

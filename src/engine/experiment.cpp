@@ -126,12 +126,13 @@ void Experiment::open_data() {
   edges_ =
       edges_of_clients(partition_.clients(), config_.topology.edges, partition_.edge_of_client);
   const ClientRange mine = clients_of_rank(partition_.clients(), comm_.rank(), comm_.size());
-  shard_ = std::make_unique<Shard>(*dataset_, partition_, mine.first, mine.last,
-                                   config_.data.standardize, config_.run.dtype);
+  const Preparation preparation = make_preparation(data, *dataset_);
+  shard_ = std::make_unique<Shard>(*dataset_, partition_, mine.first, mine.last, preparation,
+                                   config_.run.dtype);
   if (config_.data.split == DataSplit::Official) {
     const ClientRange part = clients_of_rank(dataset_->num_test(), comm_.rank(), comm_.size());
-    server_shard_ = std::make_unique<Shard>(Shard::server(
-        *dataset_, part.first, part.last, config_.data.standardize, config_.run.dtype));
+    server_shard_ = std::make_unique<Shard>(
+        Shard::server(*dataset_, part.first, part.last, preparation, config_.run.dtype));
   }
 }
 

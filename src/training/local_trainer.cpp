@@ -4,7 +4,6 @@
 
 #include <ATen/ops/empty.h>
 
-#include "fedhpc/data/batches.hpp"
 #include "fedhpc/training/loss.hpp"
 
 namespace fedhpc {
@@ -108,6 +107,28 @@ TrainStatistics LocalTrainer::train_run(const Tensor& rows, const Run& run, cons
   return statistics;
 }
 
+LocalTrainer::Course LocalTrainer::start_course(std::int64_t client, std::int64_t round,
+                                                std::int64_t pass) const {
+  const BatchPlan plan{.seed = seed_,
+                       .round = round,
+                       .client = client,
+                       .pass = pass,
+                       .samples = shard_.train_count(client),
+                       .batch_size = options_.batch_size,
+                       .singles = singles(),
+                       .max_batches = steps(client)};
+  return {.client = client, .steps = plan.max_batches, .batches = BatchCursor(plan)};
+}
+
+std::int64_t LocalTrainer::gather(Course& course, std::int64_t c, const DrawKey& key) {
+  const std::span<const std::int64_t> positions = course.batches.next();
+  const auto size = static_cast<std::int64_t>(positions.size());
+  std::vector<Crop> crops;
+  if (shard_.augment() == Augment::CropFlip) crops = draw_crops(key, size);
+  shard_.gather_train(course.client, positions, c, activations_.input(), labels_, crops);
+  return size;
+}
+
 TrainStatistics LocalTrainer::train_(Rows& rows, std::span<const std::int64_t> clients,
                                      std::int64_t round, const LocalWork& work) {
   const auto count = static_cast<std::int64_t>(clients.size());
@@ -116,32 +137,19 @@ TrainStatistics LocalTrainer::train_(Rows& rows, std::span<const std::int64_t> c
   reserve(count, rows.values.scalar_type());
   optimizer_.reset(count, rows.values.scalar_type());
 
-  std::vector<BatchCursor> cursors;
-  std::vector<std::int64_t> steps_of;
+  std::vector<Course> courses;
+  std::int64_t last_step = 0;
   for (const std::int64_t client : clients) {
-    steps_of.push_back(steps(client));
-    cursors.emplace_back(BatchPlan{.seed = seed_,
-                                   .round = round,
-                                   .client = client,
-                                   .pass = work.pass,
-                                   .samples = shard_.train_count(client),
-                                   .batch_size = options_.batch_size,
-                                   .singles = singles(),
-                                   .max_batches = steps_of.back()});
+    courses.push_back(start_course(client, round, work.pass));
+    last_step = std::max(last_step, courses.back().steps);
   }
-  const std::int64_t last_step =
-      steps_of.empty() ? 0 : *std::max_element(steps_of.begin(), steps_of.end());
-
   TrainStatistics statistics;
   std::vector<std::int64_t> batch(clients.size());  // 0: the client has run out of steps
   for (std::int64_t step = 0; step < last_step; ++step) {
     for (std::size_t c = 0; c < clients.size(); ++c) {
-      batch[c] = 0;
-      if (step >= steps_of[c]) continue;
-      const std::span<const std::int64_t> positions = cursors[c].next();
-      batch[c] = static_cast<std::int64_t>(positions.size());
-      const auto row = static_cast<std::int64_t>(c);
-      shard_.gather_train(clients[c], positions, row, activations_.input(), labels_);
+      const bool goes_on = step < courses[c].steps;
+      const DrawKey key = crop_key(seed_, round, clients[c], work.pass, step);
+      batch[c] = goes_on ? gather(courses[c], static_cast<std::int64_t>(c), key) : 0;
     }
     for (std::int64_t first = 0; first < count;) {
       const std::int64_t size = batch[static_cast<std::size_t>(first)];

@@ -139,7 +139,7 @@ COMMANDS = {
     "list of nothing": (["list"], ["nothing", "algorithms, models, datasets, partitioners"]),
     "list of unknown things": (["list", "algorithm"], ["'algorithm'", "did you mean 'algorithms'"]),
     "list of two things": (["list", "models", "datasets"], ["'models datasets'", "partitioners"]),
-    "help on the unknown": (["help", "train.momentun_x"], ["'train.momentun_x'", "fedhpc help keys"]),
+    "help on the unknown": (["help", "train.patience_x"], ["'train.patience_x'", "fedhpc help keys"]),
     "help on a slip": (["help", "fedavgg"], ["'fedavgg'", "did you mean 'fedavg'"]),
     "help on two": (["help", "mlr", "dnn"], ["fedhpc help NAME"]),
     "export of nothing": (["export"], ["fedhpc export RUN.h5 --csv DIR"]),

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cmath>
 #include <string>
+#include <utility>
 
 #include <gtest/gtest.h>
 
@@ -73,6 +74,27 @@ TEST_P(EveryAlgorithm, EveryOptimizerIsSameOnAnyRanksAndInAnyBlockWidth) {
       EXPECT_LT(distance(run(wide, *world_).global, expected.global), 1e-9)
           << optimizer << " width " << width;
     }
+  }
+}
+
+TEST_P(EveryAlgorithm, PreparedImagesAreSameOnAnyRanksAndInAnyBlockWidth) {
+  for (const auto& [rule, augment] : {std::pair{"pixel", "none"}, std::pair{"half", "crop_flip"}}) {
+    Keys these = keys({{"data.name", "glyphs"},
+                       {"data.partition", "pfedme"},
+                       {"data.standardize", rule},
+                       {"data.augment", augment},
+                       {"train.local_epochs", "1"}});
+    these.erase("data.partition_file");
+    const TinyResult expected = run(these, *alone_);
+    for (const std::string width : {"1", "4"}) {
+      Keys wide = these;
+      wide["train.block"] = width;
+      EXPECT_LT(distance(run(wide, *world_).global, expected.global), 1e-9)
+          << rule << " " << augment << " width " << width;
+    }
+    these["data.standardize"] = "half";
+    these["data.augment"] = "none";
+    EXPECT_GT(distance(run(these, *alone_).global, expected.global), 1e-3) << rule << augment;
   }
 }
 

@@ -43,13 +43,14 @@ TEST(DataOptionsTest, RangesAreKept) {
                                                                 {"data.name", "imagenet"},
                                                                 {"data.partition", "shard"},
                                                                 {"data.split", "server"},
-                                                                {"data.standardize", "scalar"},
+                                                                {"data.standardize", "mean"},
                                                                 {"data.labels_rule", "first"},
                                                                 {"data.synthetic_alpha", "-1"},
                                                                 {"data.seed", "-1"},
                                                                 {"data.samples_per_client", "0"},
                                                                 {"data.shards_per_client", "0"},
-                                                                {"data.pfedme_seed", "4294967296"}};
+                                                                {"data.pfedme_seed", "4294967296"},
+                                                                {"data.augment", "crop"}};
   for (const auto& [key, text] : bad) {
     const std::string message = message_of<ConfigError>([&, key = key, text = text] {
       options.assign(key, text, {Level::File, "x.ini:1"});

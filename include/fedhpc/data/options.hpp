@@ -10,7 +10,8 @@ namespace fedhpc {
 enum class DataSplit { Client, Official };
 enum class PartitionRule { Iid, Dirichlet, Labels, Shards, Pfedme, Natural, File };
 enum class LabelsRule { Random, LeastUsed, Consecutive };
-enum class Standardize { None, Unit, Half };
+enum class Standardize { None, Unit, Half, Scalar, Channel, Pixel };
+enum class Augment { None, CropFlip };
 
 /// The `data.*` keys.
 struct DataOptions {
@@ -33,6 +34,7 @@ struct DataOptions {
   std::int64_t test_per_class = 0;
   std::int64_t min_samples = 10;
   Standardize standardize = Standardize::Unit;
+  Augment augment = Augment::None;
   std::int64_t seed = 0;  ///< follows run.seed when not set
 
   // generators

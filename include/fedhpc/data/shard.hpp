@@ -6,8 +6,10 @@
 #include <vector>
 
 #include "fedhpc/core/tensor.hpp"
+#include "fedhpc/data/augment.hpp"
 #include "fedhpc/data/dataset.hpp"
 #include "fedhpc/data/partition.hpp"
+#include "fedhpc/data/preparation.hpp"
 
 namespace fedhpc {
 
@@ -27,20 +29,22 @@ struct PixelFormula {
 class Shard {
  public:
   /// Clients first_client to last_client - 1. Throws ConfigError for a standardisation the data do
-  /// not have (half needs pixels; float data are taken as they are by none and unit).
+  /// not have.
   Shard(const Dataset& dataset, const Partition& partition, std::int64_t first_client,
-        std::int64_t last_client, Standardize standardize, DType dtype);
+        std::int64_t last_client, const Preparation& preparation, DType dtype);
 
   /// Samples first to last - 1 of the official test set (counted within it), as the test samples of
   /// a shard whose one client, number 0, is the server.
   static Shard server(const Dataset& dataset, std::int64_t first, std::int64_t last,
-                      Standardize standardize, DType dtype);
+                      const Preparation& preparation, DType dtype);
 
   std::int64_t first_client() const { return first_client_; }
   std::int64_t last_client() const { return first_client_ + clients(); }  ///< one past the last
   std::int64_t clients() const { return static_cast<std::int64_t>(train_offsets_.size()) - 1; }
   std::int64_t features() const { return features_; }  ///< D
   DType dtype() const { return dtype_; }
+  /// What a trainer does to the images of its batches (by way of `crops` below).
+  Augment augment() const { return preparation_.augment; }
 
   std::int64_t train_count(std::int64_t client) const;
   std::int64_t test_count(std::int64_t client) const;
@@ -58,34 +62,40 @@ class Shard {
 
   /// Row c of a block: features[c, b] = the standardised training sample at position b of
   /// `positions` in the client's list, labels[c, b] its label. Costs one pass over B x D numbers,
-  /// no allocation.
+  /// no allocation. With `crops`, one for each position, the raw image is cropped first
+  /// (precondition: images in pixels).
   void gather_train(std::int64_t client, std::span<const std::int64_t> positions, std::int64_t c,
-                    const Tensor& features,       // [C, >= B, D] of the dtype
-                    const Tensor& labels) const;  // [C, >= B] int64
+                    const Tensor& features,  // [C, >= B, D] of the dtype
+                    const Tensor& labels,    // [C, >= B] int64
+                    std::span<const Crop> crops = {}) const;
   /// out [..., D] of row_end - row_begin rows = these rows of the stacked test samples,
   /// standardised.
   void gather_test(std::int64_t row_begin, std::int64_t row_end, const Tensor& out) const;
 
  private:
   Shard(const Dataset& dataset, std::span<const std::int64_t> train,
-        std::span<const std::int64_t> test, Standardize standardize, DType dtype);
+        std::span<const std::int64_t> test, const Preparation& preparation, DType dtype);
 
   std::size_t index(std::int64_t client) const;
-  Samples load(const Dataset& dataset, std::span<const std::int64_t> ids,
-               Standardize standardize) const;
+  Samples load(const Dataset& dataset, std::span<const std::int64_t> ids) const;
+  template <typename T>
+  void standardise(const std::uint8_t* pixels, T* out) const;
   template <typename T>
   void copy_row(const Samples& source, std::int64_t row, T* out) const;
 
   DType dtype_;
+  Preparation preparation_;
   std::int64_t features_;
+  ImageSize image_;  // zeros for samples that are no images
   std::int64_t classes_;
   std::int64_t first_client_ = 0;
   std::vector<std::int64_t> train_offsets_{0};  // [clients + 1]
   std::vector<std::int64_t> test_offsets_{0};   // [clients + 1]
   Samples train_;                               // features [train_rows, D] uint8 or dtype
   Samples test_;                                // features [test_rows, D] uint8 or dtype
-  PixelFormula formula_;                        // float32; equals table_ rounded, which is checked
-  std::array<double, 256> table_{};             // float64
+  // Of none, unit and half, the same in all columns:
+  PixelFormula formula_;             // float32; equals table_ rounded, which is checked
+  std::array<double, 256> table_{};  // float64
 };
 
 }  // namespace fedhpc

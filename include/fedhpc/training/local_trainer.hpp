@@ -4,6 +4,7 @@
 #include <span>
 #include <vector>
 
+#include "fedhpc/core/rng.hpp"
 #include "fedhpc/data/batches.hpp"
 #include "fedhpc/data/shard.hpp"
 #include "fedhpc/models/model.hpp"
@@ -23,7 +24,8 @@ struct TrainStatistics {
 /// Trains the models of a block of clients in lockstep: step s of all its clients, then step s + 1.
 /// Clients whose batches have equal size at a step and stand side by side form one run, one call of
 /// each layer; every client sees exactly the batches it would see alone. Keeps its buffers between
-/// calls.
+/// calls. Training images are augmented as the shard says, step s of a pass with
+/// crop_key(seed, round, client, pass, s).
 class LocalTrainer {
  public:
   LocalTrainer(const Model& model, const Shard& shard, const TrainOptions& options,
@@ -52,10 +54,21 @@ class LocalTrainer {
     std::int64_t batch = 0;
   };
 
+  /// What one client still has to do in a pass.
+  struct Course {
+    std::int64_t client = 0;
+    std::int64_t steps = 0;
+    BatchCursor batches;
+  };
+
   /// Batch norm cannot train on a batch of one.
   SingleBatches singles() const;
   std::int64_t batch_capacity() const;
   void reserve(std::int64_t clients, at::ScalarType type);
+  Course start_course(std::int64_t client, std::int64_t round, std::int64_t pass) const;
+  /// Puts the next batch of a client into row c of the inputs and labels, with the
+  /// crops of this key where images are augmented; gives its size.
+  std::int64_t gather(Course& course, std::int64_t c, const DrawKey& key);
   TrainStatistics train_run(const Tensor& rows, const Run& run, const LocalWork& work);
   void step_plain_(const Tensor& weights, const Activations& stack, const Run& run,
                    const LocalWork& work) const;
