@@ -84,16 +84,9 @@ struct Affine {
   T operator()(T x) const { return scale * x + shift; }
 };
 
-/// The larger one, NaN if there is one.
-template <typename T>
-T larger(T m, T value) {
-  return (value > m) | (value != value) ? value : m;
-}
-
 /// y = max(affine(x), 0)
 template <typename T>
-void normalise_relu(const T* __restrict x, const Affine<T>& affine, std::int64_t places,
-                    T* __restrict y) {
+void normalise_relu(const T* __restrict x, Affine<T> affine, std::int64_t places, T* __restrict y) {
   for (std::int64_t i = 0; i < places; ++i) {
     const T value = affine(x[i]);
     y[i] = value < T{0} ? T{0} : value;
@@ -102,12 +95,18 @@ void normalise_relu(const T* __restrict x, const Affine<T>& affine, std::int64_t
 
 /// One row of y = max over 2x2 windows of max(affine(x), 0).
 template <typename T>
-void normalise_relu_pool(const T* __restrict top, const T* __restrict bottom,
-                         const Affine<T>& affine, std::int64_t width, T* __restrict y) {
+void normalise_relu_pool(const T* __restrict top, const T* __restrict bottom, Affine<T> affine,
+                         std::int64_t width, T* __restrict y) {
   for (std::int64_t o = 0; o < width; ++o) {
-    const T upper = larger(affine(top[2 * o]), affine(top[2 * o + 1]));
-    const T lower = larger(affine(bottom[2 * o]), affine(bottom[2 * o + 1]));
-    const T value = larger(upper, lower);
+    const T a = affine.scale * top[2 * o] + affine.shift;
+    const T b = affine.scale * top[2 * o + 1] + affine.shift;
+    const T c = affine.scale * bottom[2 * o] + affine.shift;
+    const T d = affine.scale * bottom[2 * o + 1] + affine.shift;
+    // NaN stays: a diverged model must show.
+    T value = a;
+    value = (b > value) | (b != b) ? b : value;
+    value = (c > value) | (c != c) ? c : value;
+    value = (d > value) | (d != d) ? d : value;
     y[o] = value < T{0} ? T{0} : value;
   }
 }
@@ -117,8 +116,7 @@ void normalise_relu_pool(const T* __restrict top, const T* __restrict bottom,
 /// both exact), so that the loop has no branch.
 template <typename T>
 void unpool(const T* __restrict top, const T* __restrict bottom, const T* __restrict dy,
-            const Affine<T>& affine, std::int64_t width, T* __restrict g_top,
-            T* __restrict g_bottom) {
+            Affine<T> affine, std::int64_t width, T* __restrict g_top, T* __restrict g_bottom) {
   for (std::int64_t o = 0; o < width; ++o) {
     const T a = affine(top[2 * o]);
     const T b = affine(top[2 * o + 1]);
