@@ -28,7 +28,7 @@ TEST(LocalTrainerTest, AugmentsStepByStepWithTheKeyOfEachBatch) {
 
   Rows trained{initial_row(*model->layout(), seed, at::kDouble), model->layout()};
   Rows expected = trained.clone();
-  LocalTrainer(*model, shard, options, seed).train_(trained, client, /*round=*/5, /*pass=*/2);
+  LocalTrainer(*model, shard, options, seed).train_(trained, client, /*round=*/5, {.pass = 2});
 
   BatchCursor cursor({.seed = seed,
                       .round = 5,
