@@ -69,19 +69,47 @@ Rows operator+(const Rows& a, const Rows& b) {
   return {a.values.add(b.values), a.layout};
 }
 
-void add_columns_(const Tensor& rows, const Tensor& other, double factor, const Layout& layout,
-                  Tag tag) {
-  require(rows.sizes() == other.sizes() && rows.size(1) == layout.size(), "columns of equal rows");
+namespace {
+
+/// rows[c, i] += factor * term(c, i) on the columns that carry `tag`; `term` gets the type as a
+/// value.
+template <typename Term>
+void add_to_columns(const Tensor& rows, double factor, const Layout& layout, Tag tag, Term&& term) {
   const auto ranges = layout.ranges(tag);
   with_type(rows.scalar_type(), [&]<typename T>() {
     const T scale = static_cast<T>(factor);
     for (std::int64_t c = 0; c < rows.size(0); ++c) {
       T* row = rows.data_ptr<T>() + c * rows.stride(0);
-      const T* from = other.const_data_ptr<T>() + c * other.stride(0);
+      const auto of_row = term(T{}, c);
       for (const auto& [begin, end] : ranges) {
-        for (std::int64_t i = begin; i < end; ++i) row[i] += scale * from[i];
+        for (std::int64_t i = begin; i < end; ++i) row[i] += scale * of_row(i);
       }
     }
+  });
+}
+
+template <typename T>
+const T* row_of(const Tensor& rows, std::int64_t c) {
+  return rows.const_data_ptr<T>() + c * rows.stride(0);
+}
+
+}  // namespace
+
+void add_columns_(const Tensor& rows, const Tensor& other, double factor, const Layout& layout,
+                  Tag tag) {
+  require(rows.sizes() == other.sizes() && rows.size(1) == layout.size(), "columns of equal rows");
+  add_to_columns(rows, factor, layout, tag, [&](auto type, std::int64_t c) {
+    return [from = row_of<decltype(type)>(other, c)](std::int64_t i) { return from[i]; };
+  });
+}
+
+void add_difference_(const Tensor& rows, const Tensor& a, const Tensor& b, double factor,
+                     const Layout& layout, Tag tag) {
+  require(rows.sizes() == a.sizes() && rows.sizes() == b.sizes() && rows.size(1) == layout.size(),
+          "columns of equal rows");
+  add_to_columns(rows, factor, layout, tag, [&](auto type, std::int64_t c) {
+    return [plus = row_of<decltype(type)>(a, c),
+            minus = row_of<decltype(type)>(b, c)](std::int64_t i) { return plus[i] - minus[i]; };
   });
 }
 

@@ -93,9 +93,8 @@ TrainStatistics LocalTrainer::train_run(const Tensor& rows, const Run& run, cons
     const Tensor of_run = gradients.narrow(0, run.first, run.count);
     model_.backward(weights, stack, {.rows = of_run, .scale = 1, .keep = 0});
     if (work.mu > 0) {  // g <- g + mu (w - c)
-      const Tensor centre = work.centre.values.narrow(0, run.first, run.count);
-      add_columns_(of_run, weights, work.mu, *model_.layout(), Tag::Trainable);
-      add_columns_(of_run, centre, -work.mu, *model_.layout(), Tag::Trainable);
+      add_difference_(of_run, weights, work.centre.values.narrow(0, run.first, run.count), work.mu,
+                      *model_.layout(), Tag::Trainable);
     }
     optimizer_.step_(rows, gradients, run.first, run.count);
   }

@@ -184,6 +184,24 @@ TEST(Families, RefuseWhatDoesNotFit) {
   EXPECT_EQ(message(named("cnn4"), {1, 16, 16}), "");
 }
 
+TEST(Rows, ColumnsAreAddedByTag) {
+  auto layout = std::make_shared<Layout>();
+  layout->add("a", {2}, 2, Tag::Trainable);
+  layout->add("b", {1}, 1, Tag::Trainable | Tag::Norm);
+  layout->add("mean", {2}, 2, Tag::Buffer);
+  layout->add("c", {1}, 1, Tag::Trainable);
+  EXPECT_EQ(layout->ranges(Tag::Trainable),
+            (std::vector<std::pair<std::int64_t, std::int64_t>>{{0, 3}, {5, 6}}));
+  const Tensor rows = at::zeros({2, 6}, at::kDouble);
+  const Tensor ones = at::zeros({2, 6}, at::kDouble).add(1);
+  add_columns_(rows, ones, 3, *layout, Tag::Trainable);
+  EXPECT_EQ(rows.sum().item<double>(), 2 * 3 * 4);
+  EXPECT_EQ(rows[1][3].item<double>(), 0);
+  add_difference_(rows, rows, ones, -1, *layout, Tag::Norm);
+  EXPECT_EQ(rows[1][2].item<double>(), 1);  // 3 - (3 - 1)
+  EXPECT_EQ(rows[1][1].item<double>(), 3);
+}
+
 TEST(Rows, CopiesOwnTheirMemory) {
   auto layout = std::make_shared<Layout>();
   layout->add("w", {3}, 3, Tag::Trainable);

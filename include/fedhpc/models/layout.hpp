@@ -82,4 +82,10 @@ void add_columns_(const Tensor& rows,   // [C, P]
                   const Tensor& other,  // [C, P]
                   double factor, const Layout& layout, Tag tag);
 
+/// rows += factor * (a - b) on those columns. The difference is taken first: where a equals b
+/// nothing is added, not even a rounding error.
+void add_difference_(const Tensor& rows,                // [C, P]
+                     const Tensor& a, const Tensor& b,  // [C, P]
+                     double factor, const Layout& layout, Tag tag);
+
 }  // namespace fedhpc
