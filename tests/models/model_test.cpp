@@ -120,7 +120,7 @@ TEST_P(EveryModel, GradientEqualsAutograd) {
                                labels_[c]);
     expected.backward();
     EXPECT_NEAR(loss[static_cast<std::size_t>(c)] / kBatch, expected.item<double>(), 1e-12);
-    EXPECT_LT(actual[c].sub(row.grad()).norm().item<double>(),
+    EXPECT_LE(actual[c].sub(row.grad()).norm().item<double>(),
               1e-11 * row.grad().norm().item<double>());
   }
 }
@@ -135,8 +135,8 @@ TEST_P(EveryModel, EvaluatesByItsBuffers) {
   for (std::int64_t c = 0; c < kClients; ++c) {
     const Tensor expected = testing::reference_logits(GetParam().options, *model_->layout(),
                                                       weights_[c], samples(c), Use::Evaluation);
-    EXPECT_LT(activations.logits()[c].sub(expected).norm().item<double>(),
-              1e-12 * expected.norm().item<double>());
+    EXPECT_LE(activations.logits()[c].sub(expected).norm().item<double>(),
+              1e-12 * expected.norm().item<double>());  // all units may be dead: 0 <= 0
   }
 }
 
