@@ -5,7 +5,7 @@
 #include "fedhpc/comm/session.hpp"
 
 #include "fixtures/tiny_run.hpp"
-#include "reference/fedavg_reference.hpp"
+#include "reference/fedprox_reference.hpp"
 
 namespace fedhpc::testing {
 namespace {

@@ -4,9 +4,6 @@
 
 namespace fedhpc::reference {
 
-namespace {
-
-/// FedAvg's round, with mu (w - w_t) added to every local gradient.
 Outcome averaging(const Problem& problem, double mu) {
   Outcome outcome;
   Parameters global = problem.initial;
@@ -45,10 +42,6 @@ Outcome averaging(const Problem& problem, double mu) {
   return outcome;
 }
 
-}  // namespace
-
 Outcome fedavg(const Problem& problem) { return averaging(problem, 0); }
-
-Outcome fedprox(const Problem& problem, double mu) { return averaging(problem, mu); }
 
 }  // namespace fedhpc::reference

@@ -1,0 +1,7 @@
+#include "reference/fedprox_reference.hpp"
+
+namespace fedhpc::reference {
+
+Outcome fedprox(const Problem& problem, double mu) { return averaging(problem, mu); }
+
+}  // namespace fedhpc::reference
