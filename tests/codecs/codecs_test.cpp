@@ -158,11 +158,11 @@ TEST(Codecs, SizeBytesAndTransmissionAgree) {
 TEST(Codecs, RowsOfAStackAreIndependent) {
   // Columns 3 to 12 of wider rows; what lies beside them stays.
   const auto rows = rows_of_length<double>(9);
-  const auto C = static_cast<std::int64_t>(rows.size());
+  const auto count = static_cast<std::int64_t>(rows.size());
   for (const auto& [name, sentence] : codec_registry()) {
     SCOPED_TRACE(name);
     const std::unique_ptr<Codec> codec = make_codec(name, "test");
-    const Tensor wide = at::full({C, 20}, 1.0 / 3, at::kDouble);
+    const Tensor wide = at::full({count, 20}, 1.0 / 3, at::kDouble);
     const Tensor stack = wide.narrow(1, 3, 9);
     std::int64_t c = 0;
     for (const auto& [kind, values] : rows) stack[c++].copy_(tensor_of(values));
