@@ -1,12 +1,16 @@
 #!/usr/bin/env python3
 """Plots metrics of one or several fedhpc runs against rounds, traffic or time.
 
-    plot.py RUN.h5 [RUN2.h5 ...] [--metric global_accuracy,...] [--against round|bytes|seconds|simulated]
+    plot.py RUN.h5 [RUN2.h5 ...] [--metric global_accuracy,...] [--against rounds|bytes|seconds|wall]
             [--output FILE.png] [--title TEXT]
 
+--against, each summed up to the round: bytes: all payloads of the simulated network, up and down;
+seconds: simulated_seconds (a run with network.* keys); wall: this machine's time, evaluation included.
+
 Without --metric: accuracy (global, and personal where it differs) beside train and test loss. Only
-evaluated rounds are drawn. Prints a line per run and the path written. Exit code 2: a file is missing or
-is no result file.
+evaluated rounds are drawn. Several runs share the figure, with a legend of the settings in which they
+differ. Prints a line per run and the path written. Exit code 2: a file is missing or is no result file,
+or nothing can be drawn as asked.
 """
 
 import argparse
@@ -29,6 +33,10 @@ MARKERS_UP_TO = 25  # points of a curve
 NOT_IN_LEGEND = {"run.output", "run.progress", "run.save", "run.live", "run.checkpoint_every", "data.dir",
                  "run.collective_timeout", "train.block"}
 LABEL_KEYS = 4  # most settings named in one legend entry
+TIMES = {"seconds": ("simulated_seconds", "simulated time [s]"), "wall": ("wall_seconds", "wall time [s]")}
+REMEDIES = {"seconds": ": the network model was off; run with --network.client_cloud_mbps=... or another network.* key "
+                       "(fedhpc help keys), or plot --against bytes or wall",
+            "wall": ": plot --against rounds or bytes"}
 NAMES = {"global_loss": "test loss", "train_loss": "training loss", "personal_loss": "personal test loss"}
 
 
@@ -39,18 +47,20 @@ class PlotError(Exception):
 def horizontal(run, against):
     """(values [T], axis label) of the horizontal axis; traffic and times are summed over rounds."""
     rounds = run.rounds
-    if against == "round":
+    if against == "rounds":
         return rounds.index.to_numpy(dtype=float), "global round"
     if against == "bytes":
-        links = [name for name in rounds if name.startswith("bytes_")]
-        if not links:
-            raise PlotError(f"{run.path}: no bytes_* column to plot against")
-        return np.nancumsum(rounds[links].sum(axis=1).to_numpy()), "traffic of all links [B]"
-    column = "wall_seconds" if against == "seconds" else "simulated_seconds"
-    if run.evaluated(column).empty:
-        raise PlotError(f"{run.path}: no values in {column} to plot against")
-    label = "wall time [s]" if against == "seconds" else "simulated time [s]"
-    return np.nancumsum(rounds[column].to_numpy()), label
+        booked = rounds.filter(regex="^bytes_(up|down)_")
+        links = booked.columns[booked.notna().any()]  # all NaN: a link that this run does not have
+        if links.empty:
+            raise PlotError(f"{run.path}: no link has carried anything, so that there are no bytes to plot against")
+        return np.cumsum(booked[links].sum(axis=1).to_numpy()), "traffic of all links, up and down [B]"
+    column, label = TIMES[against]
+    seconds = rounds[column].to_numpy() if column in rounds else np.full(len(rounds), np.nan)
+    if np.isnan(seconds).any():
+        missing = "NaN" if np.isnan(seconds).all() else f"NaN in {np.isnan(seconds).sum()} of {len(rounds)} rounds"
+        raise PlotError(f"{run.path}: {column} is {missing}{REMEDIES[against]}")
+    return np.cumsum(seconds), label
 
 
 def unit_prefix(largest, label):
@@ -181,7 +191,7 @@ def evaluated_rounds(run, metric):
     return here & evaluated if evaluated.any() else here
 
 
-def draw(runs, output, metrics=None, against="round", title=None):
+def draw(runs, output, metrics=None, against="rounds", title=None):
     """Writes the figure of `runs` to `output`."""
     panels = panels_of(metrics, runs) if metrics else default_panels(runs)
     figure, axes = plt.subplots(1, len(panels), figsize=(max(5.4, 4.7 * len(panels)), 3.7), squeeze=False,
@@ -198,7 +208,8 @@ def main(arguments=None):
     parser = argparse.ArgumentParser(description="Plots metrics of fedhpc runs.")
     parser.add_argument("runs", nargs="+", metavar="RUN.h5", type=Path)
     parser.add_argument("--metric", help="comma-separated names of /rounds data sets")
-    parser.add_argument("--against", choices=("round", "bytes", "seconds", "simulated"), default="round")
+    parser.add_argument("--against", choices=("rounds", "bytes", "seconds", "wall"), default="rounds",
+                        help="horizontal axis: rounds, cumulative bytes, simulated seconds or wall time [rounds]")
     parser.add_argument("--output", type=Path, help="image file [RUN.png beside the first run]")
     parser.add_argument("--title")
     options = parser.parse_args(arguments)

@@ -15,7 +15,7 @@ namespace {
 constexpr const char* kUsage =
     "usage: fedhpc run CONFIG.ini [--section.key=value ...]\n"
     "       fedhpc plan CONFIG.ini [--json] [--section.key=value ...]\n"
-    "       fedhpc list algorithms|models|datasets|partitioners\n"
+    "       fedhpc list algorithms|models|datasets|partitioners|codecs\n"
     "       fedhpc help NAME|KEY|keys\n"
     "       fedhpc export RUN.h5 --csv DIR\n"
     "       fedhpc --version\n"

@@ -2,6 +2,7 @@
 
 #include "fedhpc/algorithms/algorithm.hpp"
 #include "fedhpc/app/commands.hpp"
+#include "fedhpc/codecs/codec.hpp"
 #include "fedhpc/core/error.hpp"
 #include "fedhpc/data/dataset.hpp"
 #include "fedhpc/data/partition.hpp"
@@ -25,7 +26,7 @@ Registry algorithms() {
 struct Kind {
   std::string name;  ///< as in `fedhpc list NAME`
   std::string singular;
-  std::string key;  ///< the key that takes one of its names
+  std::string key;  ///< the key that takes one of its names; empty: each method has its own
   Registry registry;
 };
 
@@ -33,7 +34,8 @@ std::vector<Kind> kinds() {
   return {{"algorithms", "algorithm", "algorithm.name", algorithms()},
           {"models", "model", "model.name", model_registry()},
           {"datasets", "data set", "data.name", dataset_registry()},
-          {"partitioners", "partitioner", "data.partition", partitioner_registry()}};
+          {"partitioners", "partitioner", "data.partition", partitioner_registry()},
+          {"codecs", "codec", "", codec_registry()}};
 }
 
 void print_key(const OptionSet::Entry& entry) {
@@ -90,8 +92,10 @@ int help_command(const Arguments& arguments) {
       known.push_back(entry);
       if (entry != name) continue;
       found = true;
-      std::printf("%s (%s; choose it with %s=%s)\n  %s\n", name.c_str(), kind.singular.c_str(),
-                  kind.key.c_str(), name.c_str(), sentence.c_str());
+      const std::string choice =
+          kind.key.empty() ? "" : concat("; choose it with ", kind.key, "=", name);
+      std::printf("%s (%s%s)\n  %s\n", name.c_str(), kind.singular.c_str(), choice.c_str(),
+                  sentence.c_str());
       if (kind.name != "algorithms") continue;
       const Config config({{"algorithm.name", name, {Level::File, "help"}}}, "help.ini");
       for (const OptionSet::Entry& key : config.options().entries()) {

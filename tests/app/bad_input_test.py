@@ -136,7 +136,7 @@ COMMANDS = {
     "run of a folder": (["run", "."], ["'.'", "folder", "INI file"]),
     "plan of nothing": (["plan", "--json"], ["fedhpc plan", "CONFIG.ini"]),
     "plan with a bad key": (["plan", "base.ini", "--run.round=1"], ["'run.round'", "'run.rounds'"]),
-    "list of nothing": (["list"], ["nothing", "algorithms, models, datasets, partitioners"]),
+    "list of nothing": (["list"], ["nothing", "algorithms, models, datasets, partitioners, codecs"]),
     "list of unknown things": (["list", "algorithm"], ["'algorithm'", "did you mean 'algorithms'"]),
     "list of two things": (["list", "models", "datasets"], ["'models datasets'", "partitioners"]),
     "help on the unknown": (["help", "train.patience_x"], ["'train.patience_x'", "fedhpc help keys"]),

@@ -60,6 +60,26 @@ TEST(Config, ItsIniRepeatsIt) {
   EXPECT_EQ(second.train.lr, 0.1);
 }
 
+TEST(Config, TheNetworkIsOffUntilAKeyIsSet) {
+  EXPECT_FALSE(NetworkModel(Config({}, "run.ini").network).on());
+  const Config config(
+      {in_file("network.client_edge_mbps", "1"), in_file("network.edge_cloud_mbps", "2"),
+       in_file("network.client_cloud_mbps", "3"), in_file("network.latency_ms", "4"),
+       in_file("network.step_seconds", "0.5")},
+      "run.ini");
+  EXPECT_EQ(config.network.client_edge_mbps, 1);
+  EXPECT_EQ(config.network.edge_cloud_mbps, 2);
+  EXPECT_EQ(config.network.client_cloud_mbps, 3);
+  EXPECT_EQ(config.network.latency_ms, 4);
+  EXPECT_EQ(config.network.step_seconds, 0.5);
+  for (const std::string key :
+       {"client_edge_mbps", "edge_cloud_mbps", "client_cloud_mbps", "latency_ms", "step_seconds"}) {
+    const std::string message = refusal({in_file("network." + key, "-1")});
+    EXPECT_NE(message.find("'network." + key + "'"), std::string::npos) << message;
+    EXPECT_NE(message.find("at least 0"), std::string::npos) << message;
+  }
+}
+
 TEST(Config, AnUnknownMethodNamesTheNearest) {
   const std::string message = refusal({in_file("algorithm.name", "fedavgg")});
   EXPECT_NE(message.find("'fedavgg'"), std::string::npos) << message;

@@ -8,13 +8,13 @@
 
 namespace fedhpc::fuzz {
 
-/// Runs a reader on the input: it returns or throws a DataError, whatever the bytes are. Anything
+/// Runs a reader on the input: it returns or throws a Refusal, whatever the bytes are. Anything
 /// else ends the program, which libFuzzer reports with the input.
-template <typename Read>
+template <typename Refusal = DataError, typename Read>
 int read(const std::uint8_t* data, std::size_t size, const Read& reader) {
   try {
     reader(std::span<const std::uint8_t>(data, size));
-  } catch (const DataError&) {
+  } catch (const Refusal&) {
   }
   return 0;
 }

@@ -15,10 +15,12 @@ ALLOWED = {
     "data": {"core", "comm", "io"},
     "math": {"core", "comm"},
     "models": {"core", "comm", "math"},
+    "codecs": {"core", "comm", "math", "models"},
     "training": {"core", "comm", "io", "data", "math", "models"},
-    "rounds": {"core", "comm", "io", "data", "math", "models", "training"},
-    "algorithms": {"core", "data", "math", "models", "training", "rounds"},
-    "engine": {"core", "comm", "io", "data", "math", "models", "training", "rounds", "algorithms"},
+    "rounds": {"core", "comm", "io", "data", "math", "models", "codecs", "training"},
+    "algorithms": {"core", "data", "math", "models", "codecs", "training", "rounds"},
+    "engine": {"core", "comm", "io", "data", "math", "models", "codecs", "training", "rounds",
+               "algorithms"},
 }
 ALLOWED["app"] = set(ALLOWED)
 INCLUDE = re.compile(r'#include "(?:fedhpc/)?([a-z_]+)/')

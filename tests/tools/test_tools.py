@@ -154,17 +154,51 @@ class Plot(Folder):
     def test_several_runs_and_every_axis(self):
         runs = [write_run(self.folder / f"{n}.h5", config=f"[algorithm]\nname=pfedme\nlambda={n}\n",
                           personal_accuracy=np.full(40, 0.99)) for n in (5, 15)]
-        for against in ("round", "bytes", "seconds"):
+        for against in ("rounds", "bytes", "wall"):
             output = self.folder / f"{against}.png"
             self.assertEqual(self.call(*runs, "--against", against, "--output", output)[0], 0)
             self.assert_picture(output)
         loaded = [fedhpc_results.load(path) for path in runs]
         self.assertEqual(plot.labels_of(loaded), ["lambda = 5", "lambda = 15"])
         self.assertEqual(plot.default_panels(loaded)[0][1], ["global_accuracy", "personal_accuracy"])
+        np.testing.assert_array_equal(plot.horizontal(loaded[0], "rounds")[0], np.arange(1.0, 41.0))
         np.testing.assert_array_equal(plot.horizontal(loaded[0], "bytes")[0][[0, 39]], [100.0, 4000.0])
-        self.assertEqual(plot.horizontal(loaded[0], "seconds")[0][39], 20.0)
+        self.assertEqual(plot.horizontal(loaded[0], "wall")[0][39], 20.0)
         mask = plot.evaluated_rounds(loaded[0], "train_loss")
         self.assertEqual(mask.sum(), 40)  # personal accuracy is there in every round
+
+    def test_bytes_are_those_of_all_links_and_directions(self):
+        links = {"bytes_up_client_edge": 1.0, "bytes_down_client_edge": 20.0, "bytes_up_edge_cloud": 300.0,
+                 "bytes_down_edge_cloud": 4000.0, "bytes_up_client_cloud": np.nan, "bytes_down_client_cloud": np.nan}
+        path = write_run(self.folder / "run.h5", bytes_saved=np.full(40, 5e9),
+                         **{name: np.full(40, value) for name, value in links.items()})
+        values, label = plot.horizontal(fedhpc_results.load(path), "bytes")
+        np.testing.assert_array_equal(values, 4321.0 * np.arange(1, 41))
+        self.assertIn("[B]", label)
+        # In one figure with a run over other links.
+        other = write_run(self.folder / "other.h5")
+        self.assertEqual(self.call(path, other, "--against", "bytes", "--output", self.folder / "both.png")[0], 0)
+        self.assert_picture(self.folder / "both.png")
+
+    def test_simulated_seconds(self):
+        path = write_run(self.folder / "run.h5", simulated_seconds=np.linspace(1.0, 40.0, 40))
+        values, label = plot.horizontal(fedhpc_results.load(path), "seconds")
+        np.testing.assert_allclose(values[[0, 1, 39]], [1.0, 3.0, 820.0])
+        self.assertEqual(label, "simulated time [s]")
+        self.assertEqual(self.call(path, "--against", "seconds")[0], 0)
+        self.assert_picture(self.folder / "run.png")
+
+    def test_simulated_seconds_without_a_network_model(self):
+        good = write_run(self.folder / "good.h5", simulated_seconds=np.ones(40))
+        off = write_run(self.folder / "off.h5", simulated_seconds=np.full(40, np.nan))
+        old = write_run(self.folder / "old.h5")
+        gap = write_run(self.folder / "gap.h5", simulated_seconds=np.where(np.arange(40) < 3, np.nan, 1.0))
+        for path, word in ((off, "is NaN: "), (old, "is NaN: "), (gap, "is NaN in 3 of 40 rounds: ")):
+            code, out, error = self.call(good, path, "--against", "seconds")
+            self.assertEqual((code, out, error.count("\n")), (2, "", 1), error)
+            self.assertTrue(error.startswith(f"plot: {path}: simulated_seconds {word}"), error)
+            self.assertIn("network.client_cloud_mbps", error)
+        self.assertFalse((self.folder / "good.png").exists())
 
     def test_training_loss_only_at_evaluated_rounds(self):
         run = fedhpc_results.load(write_run(self.folder / "run.h5"))
@@ -184,7 +218,7 @@ class Plot(Folder):
         good = write_run(self.folder / "run.h5")
         empty = write_run(self.folder / "empty.h5", rounds=0)
         for arguments in ([foreign], [text], [self.folder / "none.h5"], [self.folder], [empty], [good, foreign],
-                          [good, "--metric", "nonsense"], [good, "--against", "simulated"],
+                          [good, "--metric", "nonsense"], [good, "--against", "seconds"],
                           [good, "--output", self.folder / "no" / "such.png"]):
             with self.subTest(arguments):
                 code, out, error = self.call(*arguments)

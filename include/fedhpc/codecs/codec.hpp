@@ -1,0 +1,80 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "fedhpc/core/options.hpp"
+#include "fedhpc/core/tensor.hpp"
+
+namespace fedhpc {
+
+/// What a payload becomes on the simulated wire. A payload is a row of n numbers of the run's type
+/// (float32 or float64). Both ends know n and the type, so that neither is sent: an encoding has no
+/// header and is read back from its bytes, n and the type alone. Its bits are rounded up to bytes
+/// once per payload.
+///
+/// A simulation needs what a payload costs and what arrives, not the bytes: `encoded_bytes` and
+/// `transmit_` give both without encoding, and agree with `encode` and `decode` exactly.
+///
+/// Tensors are on the CPU and a row's numbers lie side by side, so that rows may be columns of
+/// wider ones. `previous`, undefined or of the shape of the rows, is what each receiver held
+/// before, for codecs that send changes; sender and receiver must be given the same.
+class Codec {
+ public:
+  virtual ~Codec() = default;
+
+  /// Bytes on the wire of each row of `rows` [C, n]: [C]. Does not encode; one pass over the rows.
+  std::vector<std::int64_t> encoded_bytes(const Tensor& rows, const Tensor& previous = {}) const;
+
+  /// Replaces every row of `rows` [C, n] by what its receiver reads: decode(encode(row)), bit for
+  /// bit. Ask for encoded_bytes before. Costs nothing where the codec is lossless.
+  void transmit_(const Tensor& rows, const Tensor& previous = {}) const;
+
+  /// The bytes on the wire of `row` [n].
+  std::vector<std::byte> encode(const Tensor& row, const Tensor& previous = {}) const;
+
+  /// Fills `row` [n] from its encoding. Throws Error for bytes that no row of n numbers becomes.
+  void decode(std::span<const std::byte> bytes, const Tensor& row,
+              const Tensor& previous = {}) const;
+
+  /// What arrives is what was sent, bit for bit, -0 and NaN included.
+  virtual bool lossless(at::ScalarType type) const = 0;
+
+  /// The encoding is the row itself, number by number, so that encodings add up as rows do and may
+  /// be summed as they are.
+  virtual bool linear(at::ScalarType type) const = 0;
+
+ private:
+  // One row. `previous` is empty or as long as the row.
+  virtual std::int64_t row_bytes(std::span<const float> row,
+                                 std::span<const float> previous) const = 0;
+  virtual std::int64_t row_bytes(std::span<const double> row,
+                                 std::span<const double> previous) const = 0;
+  virtual void transmit_row_(std::span<float> row, std::span<const float> previous) const = 0;
+  virtual void transmit_row_(std::span<double> row, std::span<const double> previous) const = 0;
+  virtual std::vector<std::byte> encode_row(std::span<const float> row,
+                                            std::span<const float> previous) const = 0;
+  virtual std::vector<std::byte> encode_row(std::span<const double> row,
+                                            std::span<const double> previous) const = 0;
+  virtual void decode_row(std::span<const std::byte> bytes, std::span<float> row,
+                          std::span<const float> previous) const = 0;
+  virtual void decode_row(std::span<const std::byte> bytes, std::span<double> row,
+                          std::span<const double> previous) const = 0;
+};
+
+/// Name and one sentence of every codec, in order of the registry table.
+const std::vector<std::pair<std::string, std::string>>& codec_registry();
+
+/// Throws ConfigError naming the nearest codec for an unknown name; `place` says where it was
+/// given, e.g. "run.ini:3: key 'algorithm.codec'".
+std::unique_ptr<Codec> make_codec(const std::string& name, const std::string& place);
+
+/// Declares a key that takes a codec's name; `codec` holds the default.
+void declare_codec(OptionSet& options, std::string key, std::string& codec, std::string help);
+
+}  // namespace fedhpc

@@ -1,0 +1,80 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "fedhpc/comm/communicator.hpp"
+#include "fedhpc/core/options.hpp"
+#include "fedhpc/rounds/ledger.hpp"
+
+namespace fedhpc {
+
+/// The `network.*` keys. All 0: no model of time.
+struct NetworkOptions {
+  double client_edge_mbps = 0;  ///< megabits (1e6) per second and client; 0: no limit
+  double edge_cloud_mbps = 0;
+  double client_cloud_mbps = 0;
+  double latency_ms = 0;    ///< of every payload, on any link
+  double step_seconds = 0;  ///< of a client's local step
+
+  void declare(OptionSet& options);
+};
+
+/// What payloads and local steps take on the simulated network: every client, and every edge, has a
+/// line of its own to where it sends.
+class NetworkModel {
+ public:
+  explicit NetworkModel(const NetworkOptions& options = {});
+
+  /// Whether any key is above 0.
+  bool on() const { return on_; }
+  /// latency + 8 bytes / bandwidth; without a bandwidth the latency alone.
+  double payload_seconds(Link link, std::int64_t bytes) const;
+  double local_seconds(std::int64_t steps) const;
+
+ private:
+  std::array<double, Ledger::kLinks> seconds_per_byte_{};
+  double latency_ = 0;
+  double step_seconds_ = 0;
+  bool on_ = false;
+};
+
+/// The simulated duration of one round (simulated_seconds, SEMANTICS 4): edge rounds follow each
+/// other, each as long as its slowest participant; then comes the slowest edge's exchange with the
+/// cloud. A round without edges has one edge round. Every rank tells of its own clients. Does
+/// nothing, at no cost, while the model is off.
+class RoundClock {
+ public:
+  /// For `num_clients` clients on this rank, named 0 ... num_clients - 1, and the edges 0 ...
+  /// num_edges - 1 of all ranks. The model has to outlive the clock.
+  explicit RoundClock(const NetworkModel& model, std::int64_t num_clients,
+                      std::int64_t num_edges = 0);
+
+  /// A client's download or upload of one payload over ClientEdge or ClientCloud.
+  void transfer(Link link, std::int64_t client, std::int64_t bytes);
+  /// Local steps of a client.
+  void steps(std::int64_t client, std::int64_t steps);
+  /// An edge's download or upload of one payload over EdgeCloud. All payloads of an edge in a round
+  /// are told to the clock of one rank.
+  void edge_transfer(std::int64_t edge, std::int64_t bytes);
+
+  /// Ends an edge round, on every rank alike, also on those without participants.
+  void finish_edge_round();
+
+  /// Seconds of the slowest participant of this rank in each edge round finished, in order.
+  const std::vector<double>& slowest() const { return slowest_; }
+
+  /// Seconds of the round over all ranks: collective, one maximum of as many numbers as there were
+  /// edge rounds, and one. NaN, without communication, while the model is off.
+  double seconds(Communicator& comm) const;
+
+ private:
+  const NetworkModel& model_;
+  std::vector<double> clients_;  // seconds so far in this edge round, [clients of this rank]
+  std::vector<double> edges_;    // seconds so far in this round, [E]
+  std::vector<double> slowest_;  // [edge rounds]
+  bool edge_round_open_ = false;
+};
+
+}  // namespace fedhpc

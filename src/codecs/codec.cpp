@@ -1,0 +1,65 @@
+#include "fedhpc/codecs/codec.hpp"
+
+namespace fedhpc {
+
+namespace {
+
+void check(const Tensor& values, const Tensor& previous, std::int64_t dimensions) {
+  require(values.dim() == dimensions, "a payload is [n], payloads are [C, n]");
+  for (const Tensor& tensor : {values, previous}) {
+    if (!tensor.defined()) continue;
+    require(tensor.is_cpu(), "payloads are on the CPU");
+    require(tensor.size(-1) <= 1 || tensor.stride(-1) == 1, "a payload's numbers lie side by side");
+    require(tensor.sizes() == values.sizes() && tensor.scalar_type() == values.scalar_type(),
+            "the previous rows have shape and type of the rows");
+  }
+}
+
+/// Row c of [C, n], or all of [n]; empty for an undefined tensor. T may be const.
+template <typename T>
+std::span<T> row_of(const Tensor& values, std::int64_t c = 0) {
+  if (!values.defined()) return {};
+  auto* data = values.data_ptr<std::remove_const_t<T>>();
+  const std::int64_t start = values.dim() == 2 ? c * values.stride(0) : 0;
+  return {data + start, static_cast<std::size_t>(values.size(-1))};
+}
+
+}  // namespace
+
+std::vector<std::int64_t> Codec::encoded_bytes(const Tensor& rows, const Tensor& previous) const {
+  check(rows, previous, 2);
+  std::vector<std::int64_t> bytes(static_cast<std::size_t>(rows.size(0)));
+  with_type(rows.scalar_type(), [&]<typename T>() {
+    for (std::size_t c = 0; c < bytes.size(); ++c) {
+      bytes[c] = row_bytes(row_of<const T>(rows, static_cast<std::int64_t>(c)),
+                           row_of<const T>(previous, static_cast<std::int64_t>(c)));
+    }
+  });
+  return bytes;
+}
+
+void Codec::transmit_(const Tensor& rows, const Tensor& previous) const {
+  check(rows, previous, 2);
+  if (lossless(rows.scalar_type())) return;
+  with_type(rows.scalar_type(), [&]<typename T>() {
+    for (std::int64_t c = 0; c < rows.size(0); ++c) {
+      transmit_row_(row_of<T>(rows, c), row_of<const T>(previous, c));
+    }
+  });
+}
+
+std::vector<std::byte> Codec::encode(const Tensor& row, const Tensor& previous) const {
+  check(row, previous, 1);
+  return with_type(row.scalar_type(), [&]<typename T>() {
+    return encode_row(row_of<const T>(row), row_of<const T>(previous));
+  });
+}
+
+void Codec::decode(std::span<const std::byte> bytes, const Tensor& row,
+                   const Tensor& previous) const {
+  check(row, previous, 1);
+  with_type(row.scalar_type(),
+            [&]<typename T>() { decode_row(bytes, row_of<T>(row), row_of<const T>(previous)); });
+}
+
+}  // namespace fedhpc

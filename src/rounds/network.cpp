@@ -1,0 +1,108 @@
+#include "fedhpc/rounds/network.hpp"
+
+#include <algorithm>
+#include <limits>
+
+#include <ATen/ops/empty.h>
+
+#include "fedhpc/core/error.hpp"
+
+namespace fedhpc {
+
+namespace {
+
+double& entry(std::vector<double>& seconds, std::int64_t index) {
+  require(index >= 0 && index < static_cast<std::int64_t>(seconds.size()),
+          "the clock knows its clients and edges");
+  return seconds[static_cast<std::size_t>(index)];
+}
+
+double largest(const std::vector<double>& seconds) {
+  return seconds.empty() ? 0 : *std::max_element(seconds.begin(), seconds.end());
+}
+
+}  // namespace
+
+void NetworkOptions::declare(OptionSet& options) {
+  options.add("network.client_edge_mbps", client_edge_mbps, at_least(0.0),
+              "megabits per second between a client and its edge; 0: no limit. simulated_seconds "
+              "is NaN while all of network.* is 0");
+  options.add("network.edge_cloud_mbps", edge_cloud_mbps, at_least(0.0),
+              "megabits per second between an edge and the cloud; 0: no limit");
+  options.add("network.client_cloud_mbps", client_cloud_mbps, at_least(0.0),
+              "megabits per second between a client and the cloud; 0: no limit");
+  options.add("network.latency_ms", latency_ms, at_least(0.0),
+              "milliseconds that every payload takes beside its transmission");
+  options.add("network.step_seconds", step_seconds, at_least(0.0),
+              "seconds of one local step on a simulated client");
+}
+
+NetworkModel::NetworkModel(const NetworkOptions& options)
+    : latency_(options.latency_ms / 1e3), step_seconds_(options.step_seconds) {
+  const std::array<std::pair<Link, double>, Ledger::kLinks> bandwidths{
+      {{Link::ClientEdge, options.client_edge_mbps},
+       {Link::EdgeCloud, options.edge_cloud_mbps},
+       {Link::ClientCloud, options.client_cloud_mbps}}};
+  on_ = latency_ > 0 || step_seconds_ > 0;
+  for (const auto& [link, mbps] : bandwidths) {
+    seconds_per_byte_[static_cast<std::size_t>(link)] = mbps > 0 ? 8 / (mbps * 1e6) : 0;
+    on_ = on_ || mbps > 0;
+  }
+}
+
+double NetworkModel::payload_seconds(Link link, std::int64_t bytes) const {
+  require(bytes >= 0, "a payload has no negative size");
+  return latency_ + static_cast<double>(bytes) * seconds_per_byte_[static_cast<std::size_t>(link)];
+}
+
+double NetworkModel::local_seconds(std::int64_t steps) const {
+  require(steps >= 0, "there is no negative number of steps");
+  return static_cast<double>(steps) * step_seconds_;
+}
+
+RoundClock::RoundClock(const NetworkModel& model, std::int64_t num_clients, std::int64_t num_edges)
+    : model_(model) {
+  if (!model.on()) return;
+  clients_.resize(static_cast<std::size_t>(num_clients));
+  edges_.resize(static_cast<std::size_t>(num_edges));
+}
+
+void RoundClock::transfer(Link link, std::int64_t client, std::int64_t bytes) {
+  require(link != Link::EdgeCloud, "a client has no line between edge and cloud");
+  if (!model_.on()) return;
+  entry(clients_, client) += model_.payload_seconds(link, bytes);
+  edge_round_open_ = true;
+}
+
+void RoundClock::steps(std::int64_t client, std::int64_t steps) {
+  if (!model_.on()) return;
+  entry(clients_, client) += model_.local_seconds(steps);
+  edge_round_open_ = true;
+}
+
+void RoundClock::edge_transfer(std::int64_t edge, std::int64_t bytes) {
+  if (!model_.on()) return;
+  entry(edges_, edge) += model_.payload_seconds(Link::EdgeCloud, bytes);
+}
+
+void RoundClock::finish_edge_round() {
+  if (!model_.on()) return;
+  slowest_.push_back(largest(clients_));
+  std::fill(clients_.begin(), clients_.end(), 0.0);
+  edge_round_open_ = false;
+}
+
+double RoundClock::seconds(Communicator& comm) const {
+  if (!model_.on()) return std::numeric_limits<double>::quiet_NaN();
+  require(!edge_round_open_, "every edge round is finished before the round's seconds are known");
+  Tensor longest = at::empty({static_cast<std::int64_t>(slowest_.size()) + 1}, at::kDouble);
+  auto* values = longest.data_ptr<double>();
+  std::copy(slowest_.begin(), slowest_.end(), values);
+  values[slowest_.size()] = largest(edges_);
+  comm.max_(longest);
+  double total = 0;
+  for (std::int64_t i = 0; i < longest.numel(); ++i) total += values[i];
+  return total;
+}
+
+}  // namespace fedhpc
