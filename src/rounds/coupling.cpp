@@ -115,9 +115,14 @@ Tensor Coupling::sum_over_pairs(PairTerm term, const Rows& a, const Rows& b,
   check(b);
   require(a.layout == b.layout && a.values.scalar_type() == b.values.scalar_type(),
           "rows of one layout and type are compared");
+  for (const auto& [begin, end] : columns) {
+    require(0 <= begin && begin <= end && end <= a.layout->size(), "columns lie inside the rows");
+  }
   Tensor centre;  // [1, Q] float64
   if (reference.values.defined()) {
-    require(reference.layout == a.layout && reference.count() == 1, "a reference is one such row");
+    require(reference.layout == a.layout && reference.count() == 1 && reference.values.is_cpu() &&
+                reference.values.size(1) == a.layout->size(),
+            "a reference is one such row");
     centre = chosen_columns(reference.values, columns, 0, columns_in(columns)).to(at::kDouble);
   }
   Tensor sums = at::zeros({a.count(), count()}, at::kDouble);

@@ -272,6 +272,10 @@ TEST_P(CouplingTest, RefusesWhatDoesNotFit) {
   const Rows own = mine(all);
   const Rows other_layout{own.values, layout_of(kColumns)};
   EXPECT_THROW(coupling_.squared_distances(own, other_layout, all_columns_), std::logic_error);
+  EXPECT_THROW(coupling_.squared_distances(own, own, {{0, kColumns + 1}}), std::logic_error);
+  EXPECT_THROW(coupling_.dots(own, own, {{5, 4}}), std::logic_error);
+  EXPECT_THROW(coupling_.dots(own, own, all_columns_, rows(normals(2, kColumns, 12))),
+               std::logic_error);
   const Rows one_more{at::zeros({own.count() + 1, kColumns}, type_), layout_};
   EXPECT_THROW(coupling_.mix(at::zeros({kClients, kClients}, at::kDouble), one_more),
                std::logic_error);

@@ -19,8 +19,8 @@ enum class PairTerm;
 /// Algebra between the clients of all ranks. Every rank has the rows of its own clients; what
 /// couples them travels in slabs: some columns of all clients at a time, never all of them, so that
 /// no rank holds more than kSlabBytes of other ranks' rows (and never N x P). Sums are taken in
-/// float64 and in ascending order of clients or columns: results have the same bits on any number
-/// of ranks, whichever rank has which client.
+/// float64: over clients in ascending order, over columns in an order that the columns alone fix.
+/// Results have the same bits on any number of ranks, whichever rank has which client.
 ///
 /// All calls are collective. Rows are in host memory, one layout and type on all ranks, in the
 /// order of the ids given at the start; a rank may have none.
