@@ -48,9 +48,8 @@ double seconds_per_round(const Experiment& experiment, int ranks, at::ScalarType
   const Partition& partition = experiment.partition();
   double largest = 0;
   for (int rank = 0; rank < ranks; ++rank) {
-    const ClientRange range = clients_of_rank(partition.clients(), rank, ranks);
     double samples = 0;
-    for (std::int64_t client = range.first; client < range.last; ++client) {
+    for (const std::int64_t client : experiment.placement().clients_of_rank(rank)) {
       const auto own = static_cast<double>(partition.train.count(client));
       const double batch = config.train.batch_size == 0
                                ? own

@@ -1,6 +1,7 @@
 #include "fedhpc/data/shard.hpp"
 
 #include <algorithm>
+#include <functional>
 #include <numeric>
 #include <type_traits>
 
@@ -43,22 +44,20 @@ ImageSize image_size(const Dataset& dataset) {
   return {.channels = shape[0], .height = shape[1], .width = shape[2]};
 }
 
-/// The part of the lists that belongs to clients [first, last).
-std::span<const std::int64_t> part_of(const SampleLists& lists, std::int64_t first,
-                                      std::int64_t last) {
-  require(0 <= first && first <= last && last <= lists.size(), "a rank's clients are in the run");
-  return std::span<const std::int64_t>(lists.samples)
-      .subspan(static_cast<std::size_t>(lists.offsets[first]),
-               static_cast<std::size_t>(lists.offsets[last] - lists.offsets[first]));
-}
+/// The samples of some clients, one client after the other.
+struct Stack {
+  std::vector<std::int64_t> offsets{0};  // [clients + 1]
+  std::vector<std::int64_t> samples;
+};
 
-std::vector<std::int64_t> offsets_of(const SampleLists& lists, std::int64_t first,
-                                     std::int64_t last) {
-  std::vector<std::int64_t> offsets;
-  for (std::int64_t k = first; k <= last; ++k) {
-    offsets.push_back(lists.offsets[k] - lists.offsets[first]);
+Stack stack_of(const SampleLists& lists, const std::vector<std::int64_t>& clients) {
+  Stack stack;
+  for (const std::int64_t client : clients) {
+    const std::span<const std::int64_t> own = lists.of(client);
+    stack.samples.insert(stack.samples.end(), own.begin(), own.end());
+    stack.offsets.push_back(static_cast<std::int64_t>(stack.samples.size()));
   }
-  return offsets;
+  return stack;
 }
 
 std::int64_t bytes_of(const Samples& samples) {
@@ -73,8 +72,7 @@ void check_stack(const Tensor& stack, std::int64_t c, std::int64_t batch_size) {
 
 }  // namespace
 
-Shard::Shard(const Dataset& dataset, std::span<const std::int64_t> train,
-             std::span<const std::int64_t> test, const Preparation& preparation, DType dtype)
+Shard::Shard(const Dataset& dataset, const Preparation& preparation, DType dtype)
     : dtype_(dtype),
       preparation_(preparation),
       features_(dataset.features()),
@@ -92,17 +90,21 @@ Shard::Shard(const Dataset& dataset, std::span<const std::int64_t> train,
     require(formula_(static_cast<float>(pixel)) == static_cast<float>(table_[pixel]),
             "pixels are standardised in float32 as in float64, rounded");
   }
-  train_ = load(dataset, train);
-  test_ = load(dataset, test);
 }
 
-Shard::Shard(const Dataset& dataset, const Partition& partition, std::int64_t first_client,
-             std::int64_t last_client, const Preparation& preparation, DType dtype)
-    : Shard(dataset, part_of(partition.train, first_client, last_client),
-            part_of(partition.test, first_client, last_client), preparation, dtype) {
-  first_client_ = first_client;
-  train_offsets_ = offsets_of(partition.train, first_client, last_client);
-  test_offsets_ = offsets_of(partition.test, first_client, last_client);
+Shard::Shard(const Dataset& dataset, const Partition& partition, std::vector<std::int64_t> clients,
+             const Preparation& preparation, DType dtype)
+    : Shard(dataset, preparation, dtype) {
+  require(
+      std::adjacent_find(clients.begin(), clients.end(), std::greater_equal<>()) == clients.end(),
+      "a shard's clients have ascending ids");
+  clients_ = std::move(clients);
+  Stack train = stack_of(partition.train, clients_);
+  Stack test = stack_of(partition.test, clients_);
+  train_ = load(dataset, train.samples);
+  test_ = load(dataset, test.samples);
+  train_offsets_ = std::move(train.offsets);
+  test_offsets_ = std::move(test.offsets);
 }
 
 Shard Shard::server(const Dataset& dataset, std::int64_t first, std::int64_t last,
@@ -111,7 +113,10 @@ Shard Shard::server(const Dataset& dataset, std::int64_t first, std::int64_t las
           "the test set has these samples");
   std::vector<std::int64_t> ids(static_cast<std::size_t>(last - first));
   std::iota(ids.begin(), ids.end(), dataset.num_train() + first);
-  Shard shard(dataset, {}, ids, preparation, dtype);
+  Shard shard(dataset, preparation, dtype);
+  shard.clients_ = {0};
+  shard.train_ = shard.load(dataset, {});
+  shard.test_ = shard.load(dataset, ids);
   shard.train_offsets_ = {0, 0};
   shard.test_offsets_ = {0, last - first};
   return shard;
@@ -141,10 +146,14 @@ Samples Shard::load(const Dataset& dataset, std::span<const std::int64_t> ids) c
   return samples;
 }
 
+bool Shard::holds(std::int64_t client) const {
+  return std::binary_search(clients_.begin(), clients_.end(), client);
+}
+
 std::size_t Shard::index(std::int64_t client) const {
-  require(first_client_ <= client && client < first_client_ + clients(),
-          "a shard is asked for its own clients only");
-  return static_cast<std::size_t>(client - first_client_);
+  const auto place = std::lower_bound(clients_.begin(), clients_.end(), client);
+  require(place != clients_.end() && *place == client, "a shard is asked for its own clients only");
+  return static_cast<std::size_t>(place - clients_.begin());
 }
 
 std::int64_t Shard::train_count(std::int64_t client) const {
@@ -166,7 +175,8 @@ std::vector<std::int64_t> Shard::label_histogram(std::int64_t client) const {
 
 std::int64_t Shard::memory_bytes() const {
   const std::size_t constants = preparation_.mean.size() + preparation_.factor.size();
-  return bytes_of(train_) + bytes_of(test_) + static_cast<std::int64_t>(8 * constants);
+  return bytes_of(train_) + bytes_of(test_) +
+         static_cast<std::int64_t>(8 * (constants + 3 * clients_.size()));
 }
 
 template <typename T>

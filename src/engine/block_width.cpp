@@ -41,7 +41,7 @@ std::int64_t measure_block_width(Communicator& comm, const Model& model, const S
   few_steps.local_steps = kSteps;
   LocalTrainer trainer(model, shard, few_steps, /*seed=*/0);
   std::vector<std::int64_t> with_samples;
-  for (std::int64_t client = shard.first_client(); client < shard.last_client(); ++client) {
+  for (const std::int64_t client : shard.clients()) {
     if (shard.train_count(client) > 0) with_samples.push_back(client);
   }
   // A rank is not expected to get more clients of a cohort than its share.

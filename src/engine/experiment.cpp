@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <new>
+#include <optional>
 #include <stdexcept>
 
 #include <ATen/ops/empty.h>
@@ -95,11 +96,13 @@ void within_memory(const std::string& what, const std::function<void()>& build) 
 
 Experiment::Experiment(Config& config, Communicator& comm)
     : config_(config), comm_(comm), type_(scalar_type(config.run.dtype)), personal_(0) {
-  together(comm_, [this] {
+  std::optional<Placement> placement;
+  together(comm_, [&] {
     within_memory(concat("the data of data.name = ", config_.data.name,
                          " with data.clients = ", config_.data.clients),
-                  [this] { open_data(); });
+                  [&] { placement = open_data(); });
   });
+  topology_ = std::make_unique<Topology>(comm_, *std::move(placement));
   together(comm_, [this] {
     within_memory(concat("the model model.name = ", config_.model.name), [this] { open_model(); });
   });
@@ -115,7 +118,7 @@ Experiment::Experiment(Config& config, Communicator& comm)
   config_.algorithm->initialise(Setup(initial_));
 }
 
-void Experiment::open_data() {
+Placement Experiment::open_data() {
   DataOptions& data = config_.data;
   if (data.partition == PartitionRule::File && !data.partition_file.empty()) {
     data.clients = clients_in_partition_file(data.partition_file);
@@ -123,17 +126,18 @@ void Experiment::open_data() {
   dataset_ = open_dataset(data);
   partition_ = make_partition(data, *dataset_);
   check_sizes(data, *dataset_, partition_);
-  edges_ =
-      edges_of_clients(partition_.clients(), config_.topology.edges, partition_.edge_of_client);
-  const ClientRange mine = clients_of_rank(partition_.clients(), comm_.rank(), comm_.size());
+  const std::int64_t edges = config_.topology.edges;
+  Placement placement(edges_of_clients(partition_.clients(), edges, partition_.edge_of_client),
+                      edges, comm_.size());
   const Preparation preparation = make_preparation(data, *dataset_);
-  shard_ = std::make_unique<Shard>(*dataset_, partition_, mine.first, mine.last, preparation,
-                                   config_.run.dtype);
+  shard_ = std::make_unique<Shard>(*dataset_, partition_, placement.clients_of_rank(comm_.rank()),
+                                   preparation, config_.run.dtype);
   if (config_.data.split == DataSplit::Official) {
-    const ClientRange part = clients_of_rank(dataset_->num_test(), comm_.rank(), comm_.size());
+    const Range part = part_of(dataset_->num_test(), comm_.rank(), comm_.size());
     server_shard_ = std::make_unique<Shard>(
         Shard::server(*dataset_, part.first, part.last, preparation, config_.run.dtype));
   }
+  return placement;
 }
 
 void Experiment::open_model() {
@@ -162,7 +166,7 @@ void Experiment::run(const std::function<void(const RoundReport&)>& observe) {
     wall.start();
     ledger_.clear();
     Round round(services, t,
-                draw_cohort(seed, t, partition_.clients(), config_.topology.participation));
+                draw_cohort(seed, t, partition_.clients(), config_.topology.participation).clients);
     config_.algorithm->round(round);
 
     RoundReport report{.round = t, .cohort = &round.cohort(), .personal = &personal_};
@@ -219,9 +223,10 @@ void Experiment::total(const Round& round, RoundReport& report) {
 }
 
 std::vector<std::int64_t> Experiment::gather_label_histogram() const {
-  Tensor mine = at::empty({shard_->clients(), model_->classes()}, at::kLong);
+  Tensor mine = at::empty({static_cast<std::int64_t>(shard_->clients().size()), model_->classes()},
+                          at::kLong);
   auto* row = mine.data_ptr<std::int64_t>();
-  for (std::int64_t client = shard_->first_client(); client < shard_->last_client(); ++client) {
+  for (const std::int64_t client : shard_->clients()) {
     for (const std::int64_t count : shard_->label_histogram(client)) *row++ = count;
   }
   const Tensor all = comm_.gather(mine, 0);
@@ -234,7 +239,8 @@ std::int64_t Experiment::memory_bytes() const {
   const auto value = static_cast<std::int64_t>(c10::elementSize(type_));
   // In hand per client: the row received, the row trained, their difference. Beside them: the
   // global, initial and last evaluated model, and the mean's accumulator in float64.
-  const std::int64_t in_hand = std::min(block_width_, std::max<std::int64_t>(shard_->clients(), 1));
+  const std::int64_t in_hand = std::min(
+      block_width_, std::max<std::int64_t>(static_cast<std::int64_t>(shard_->clients().size()), 1));
   return shard_->memory_bytes() + (server_shard_ ? server_shard_->memory_bytes() : 0) +
          3 * in_hand * width * value + 3 * width * value + 8 * (width + 1) +
          trainer_->workspace_bytes(in_hand, type_);

@@ -92,7 +92,7 @@ RunHeader Recorder::header(const std::string& command_line,
 
 ClientTable Recorder::clients(std::vector<std::int64_t> label_histogram) const {
   ClientTable table;
-  table.edge = experiment_.edges();
+  table.edge = experiment_.placement().edge_of_client();
   const Partition& partition = experiment_.partition();
   for (std::int64_t client = 0; client < partition.clients(); ++client) {
     table.train_samples.push_back(partition.train.count(client));

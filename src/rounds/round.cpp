@@ -15,7 +15,7 @@ void Round::each_block(const std::function<void(Block&)>& work) {
   const Shard& shard = services_.shard;
   std::vector<std::int64_t> mine;
   for (const std::int64_t client : cohort_) {
-    if (shard.first_client() <= client && client < shard.last_client()) mine.push_back(client);
+    if (shard.holds(client)) mine.push_back(client);
   }
   // Clients of like size side by side: long runs of equal batches, few idle rows in a block's last
   // steps.

@@ -31,7 +31,7 @@ std::vector<Score> Evaluator::each_client(const Rows& row, const Shard& shard) {
                   correct.data() + first, loss.data() + first);
   }
   std::vector<Score> scores;
-  for (std::int64_t client = shard.first_client(); client < shard.last_client(); ++client) {
+  for (const std::int64_t client : shard.clients()) {
     Score score;
     const std::int64_t begin = shard.test_begin(client);
     const std::int64_t end = begin + shard.test_count(client);

@@ -36,7 +36,7 @@ SingleBatches LocalTrainer::singles() const {
 
 std::int64_t LocalTrainer::batch_capacity() const {
   std::int64_t largest = 1;
-  for (std::int64_t client = shard_.first_client(); client < shard_.last_client(); ++client) {
+  for (const std::int64_t client : shard_.clients()) {
     largest = std::max(largest, shard_.train_count(client));
   }
   return options_.batch_size == 0 ? largest : std::min(options_.batch_size, largest);

@@ -83,7 +83,7 @@ TEST(CropTest, IsGatheredBeforeStandardising) {
   const auto data = open_dataset(options);
   const Preparation preparation = make_preparation(options, *data);
   const Partition partition = make_partition(options, *data);
-  const Shard shard(*data, partition, 0, 1, preparation, DType::Float32);
+  const Shard shard(*data, partition, {0}, preparation, DType::Float32);
   EXPECT_EQ(shard.augment(), Augment::CropFlip);
   const std::vector<Crop> crops = {{0, 8, false}, {6, 3, true}};
   const std::vector<std::int64_t> positions = {2, 0};

@@ -88,7 +88,7 @@ TEST(PreparationTest, PublishedConstantsApplyToTrainingAndTestSamplesAlike) {
     const Preparation preparation = make_preparation(options_for(one.name, one.rule), data);
     const std::int64_t plane = one.shape[1] * one.shape[2];
     for (const DType dtype : {DType::Float32, DType::Float64}) {
-      const Shard shard(data, one_client(1, 1), 0, 1, preparation, dtype);
+      const Shard shard(data, one_client(1, 1), {0}, preparation, dtype);
       const double bound = dtype == DType::Float64 ? 1e-14 : 2e-7;
       const Tensor train = prepared(shard);
       const Tensor test = at::empty({1, shard.features()}, scalar_type(dtype));
@@ -119,7 +119,7 @@ TEST(PreparationTest, OtherDataSetsHaveNoConstants) {
 void expect_pixel_rule(const Dataset& data, DType dtype) {
   const Preparation preparation = make_preparation(options_for("glyphs", Standardize::Pixel), data);
   const std::int64_t all = data.num_train() + data.num_test();
-  const Shard shard(data, one_client(all, 0), 0, 1, preparation, dtype);
+  const Shard shard(data, one_client(all, 0), {0}, preparation, dtype);
   const Tensor seen = prepared(shard);
   std::vector<std::int64_t> ids(static_cast<std::size_t>(all));
   std::iota(ids.begin(), ids.end(), 0);
@@ -152,7 +152,7 @@ TEST(PreparationTest, PixelUsesEveryColumnsOwnMeanAndDeviation) {
 TEST(PreparationTest, AColumnThatNeverChangesBecomesZero) {
   const Images data({4});
   const Preparation preparation = make_preparation(options_for("glyphs", Standardize::Pixel), data);
-  const Shard shard(data, one_client(2, 0), 0, 1, preparation, DType::Float32);
+  const Shard shard(data, one_client(2, 0), {0}, preparation, DType::Float32);
   EXPECT_EQ(prepared(shard)[1][0].item<double>(), 0.0);  // column 0 is 0 in both samples
   EXPECT_NEAR(prepared(shard)[1][3].item<double>(), 1.5 / 1.501, 1e-6);
 }
@@ -166,7 +166,7 @@ TEST(PreparationTest, PixelReadsLargeDataInParts) {
 
 TEST(PreparationTest, AShardRefusesMissingConstants) {
   const TableDataset data = balanced(5, 4);
-  EXPECT_THROW(Shard(data, one_client(3, 1), 0, 1, Standardize::Pixel, DType::Float32),
+  EXPECT_THROW(Shard(data, one_client(3, 1), {0}, Standardize::Pixel, DType::Float32),
                std::logic_error);
 }
 

@@ -124,7 +124,7 @@ TEST(RealDataTest, TheSettingsOfSFedHpFitWithHalvedCounts) {
   EXPECT_EQ(partition.train.samples.size(), 20U * 5 * 100);
   EXPECT_EQ(partition.test.samples.size(), 20U * 5 * 400);
   EXPECT_EQ(leaked_samples(partition), 0);
-  const Shard shard(*data, partition, 5, 10, Standardize::Unit, DType::Float32);
+  const Shard shard(*data, partition, {5, 6, 7, 8, 9}, Standardize::Unit, DType::Float32);
   EXPECT_EQ(shard.train_rows(), 5 * 500);
   EXPECT_EQ(shard.label_histogram(7),
             (std::vector<std::int64_t>{500, 500, 0, 0, 0, 0, 0, 500, 500, 500}));

@@ -67,11 +67,11 @@ TEST(ShardTest, GathersStandardisedRowsInTheOrderAsked) {
   const Partition partition = sample();
   const Ids positions = {2, 0, 2};
   for (const Standardize rule : {Standardize::None, Standardize::Unit, Standardize::Half}) {
-    const Shard single(data, partition, 0, 4, rule, DType::Float32);
+    const Shard single(data, partition, {0, 1, 2, 3}, rule, DType::Float32);
     const Batch floats = gather(single, 2, positions);
     expect_rows<float>(floats.features[0], {21, 39, 21}, rule);
     EXPECT_EQ(values(floats.labels[0]), (Ids{1, 9, 1}));
-    const Shard wide(data, partition, 0, 4, rule, DType::Float64);
+    const Shard wide(data, partition, {0, 1, 2, 3}, rule, DType::Float64);
     expect_rows<double>(gather(wide, 2, positions).features[0], {21, 39, 21}, rule);
     Tensor test = at::empty({3, 5}, at::kFloat);
     single.gather_test(1, 4, test);
@@ -81,7 +81,7 @@ TEST(ShardTest, GathersStandardisedRowsInTheOrderAsked) {
 
 TEST(ShardTest, ABatchFillsTheStartOfItsRowAndNothingElse) {
   const TableDataset data = balanced(10, 10);
-  const Shard shard(data, sample(), 0, 4, Standardize::None, DType::Float32);
+  const Shard shard(data, sample(), {0, 1, 2, 3}, Standardize::None, DType::Float32);
   const Tensor features = at::full({3, 4, 5}, -1.0, at::kFloat);
   const Tensor labels = at::full({3, 4}, -1, at::kLong);
   shard.gather_train(0, Ids{1, 0}, 1, features, labels);
@@ -93,14 +93,16 @@ TEST(ShardTest, ABatchFillsTheStartOfItsRowAndNothingElse) {
 
 TEST(ShardTest, HoldsItsOwnClientsOnly) {
   const TableDataset data = balanced(10, 10);
-  const Shard shard(data, sample(), 1, 3, Standardize::Unit, DType::Float32);
+  const Shard shard(data, sample(), {1, 2}, Standardize::Unit, DType::Float32);
   EXPECT_EQ(std::set<std::int64_t>(data.read_ids.begin(), data.read_ids.end()),
             (std::set<std::int64_t>{5, 7, 21, 39, 40}));
-  EXPECT_EQ(shard.first_client(), 1);
-  EXPECT_EQ(shard.clients(), 2);
+  EXPECT_EQ(shard.clients(), (Ids{1, 2}));
+  EXPECT_TRUE(shard.holds(2));
+  EXPECT_FALSE(shard.holds(3));
   EXPECT_EQ(shard.train_rows(), 3);
   EXPECT_EQ(shard.test_rows(), 2);
-  EXPECT_EQ(shard.memory_bytes(), 5 * (5 + 8)) << "a byte per pixel, eight per label";
+  EXPECT_EQ(shard.memory_bytes(), 5 * (5 + 8) + 2 * 24)
+      << "a byte per pixel, eight per label, an id and two offsets per client";
   EXPECT_EQ(shard.train_count(1), 0);
   EXPECT_EQ(shard.test_count(1), 2);
   EXPECT_EQ(shard.train_begin(2), 0);
@@ -110,9 +112,19 @@ TEST(ShardTest, HoldsItsOwnClientsOnly) {
   EXPECT_THROW(shard.train_count(3), std::logic_error);
 }
 
+TEST(ShardTest, ItsClientsNeedNotBeNeighbours) {
+  const TableDataset data = balanced(10, 10);
+  const Shard shard(data, sample(), {0, 2}, Standardize::Half, DType::Float64);
+  EXPECT_EQ(shard.train_count(2), 3);
+  EXPECT_EQ(shard.train_begin(2), 2);
+  expect_rows<double>(gather(shard, 2, {2, 0}).features[0], {21, 39}, Standardize::Half);
+  EXPECT_THROW(shard.train_count(1), std::logic_error);
+  EXPECT_THROW(Shard(data, sample(), {2, 0}, Standardize::Half, DType::Float64), std::logic_error);
+}
+
 TEST(ShardTest, LabelsStandInTheOrderOfTheStacks) {
   const TableDataset data = balanced(10, 10);
-  const Shard shard(data, sample(), 0, 4, Standardize::Unit, DType::Float32);
+  const Shard shard(data, sample(), {0, 1, 2, 3}, Standardize::Unit, DType::Float32);
   const auto* train = shard.train_labels().data_ptr<std::int64_t>();
   EXPECT_EQ(Ids(train, train + shard.train_rows()), (Ids{0, 3, 9, 5, 1, 8}));
   const auto* test = shard.test_labels().data_ptr<std::int64_t>();
@@ -127,16 +139,16 @@ TEST(ShardTest, FloatDataAreKeptInTheNumberType) {
   partition.train.append(Ids{2, 19});
   partition.test.append(Ids{3});
   for (const Standardize rule : {Standardize::None, Standardize::Unit}) {
-    const Shard shard(data, partition, 0, 1, rule, DType::Float32);
+    const Shard shard(data, partition, {0}, rule, DType::Float32);
     const Batch batch = gather(shard, 0, {1});
     for (std::int64_t d = 0; d < 5; ++d) {
       EXPECT_EQ(batch.features.data_ptr<float>()[d],
                 static_cast<float>(TableDataset::value(19, d) / 3));
     }
-    EXPECT_EQ(shard.memory_bytes(), 3 * (5 * 4 + 8));
+    EXPECT_EQ(shard.memory_bytes(), 3 * (5 * 4 + 8) + 24);
   }
   expect_in("data.standardize = half", message_of<ConfigError>([&] {
-              Shard(data, partition, 0, 1, Standardize::Half, DType::Float32);
+              Shard(data, partition, {0}, Standardize::Half, DType::Float32);
             }));
 }
 
@@ -150,7 +162,7 @@ TEST(ShardTest, TheServersShardIsTheOfficialTestSet) {
   EXPECT_THROW(Shard::server(data, 1, 5, Standardize::None, DType::Float32), std::logic_error);
 
   const Shard server = Shard::server(data, 0, 4, Standardize::Half, DType::Float64);
-  EXPECT_EQ(server.clients(), 1);
+  EXPECT_EQ(server.clients(), Ids{0});
   EXPECT_EQ(server.train_count(0), 0);
   EXPECT_EQ(server.test_count(0), 4);
   EXPECT_EQ(server.train_rows(), 0);
@@ -162,14 +174,14 @@ TEST(ShardTest, TheServersShardIsTheOfficialTestSet) {
 
 TEST(ShardTest, ARankMayHaveNoClient) {
   const TableDataset data = balanced(10, 10);
-  const Shard shard(data, sample(), 4, 4, Standardize::Unit, DType::Float32);
-  EXPECT_EQ(shard.clients(), 0);
+  const Shard shard(data, sample(), {}, Standardize::Unit, DType::Float32);
+  EXPECT_TRUE(shard.clients().empty());
   EXPECT_EQ(shard.memory_bytes(), 0);
 }
 
 TEST(ShardTest, WrongPlacesAndOutputsAreOurOwnBugs) {
   const TableDataset data = balanced(10, 10);
-  const Shard shard(data, sample(), 0, 4, Standardize::Unit, DType::Float32);
+  const Shard shard(data, sample(), {0, 1, 2, 3}, Standardize::Unit, DType::Float32);
   const Tensor features = at::empty({1, 1, 5}, at::kFloat);
   const Tensor labels = at::empty({1, 1}, at::kLong);
   EXPECT_NO_THROW(shard.gather_train(0, Ids{1}, 0, features, labels));
@@ -193,7 +205,8 @@ TEST(ShardTest, WrongPlacesAndOutputsAreOurOwnBugs) {
   EXPECT_THROW(shard.gather_test(5, 6, row), std::logic_error);
   EXPECT_THROW(shard.gather_test(3, 5, row), std::logic_error);
   EXPECT_THROW(shard.gather_test(4, 5, at::empty({1, 5}, at::kDouble)), std::logic_error);
-  EXPECT_THROW(Shard(data, sample(), 2, 5, Standardize::Unit, DType::Float32), std::logic_error);
+  EXPECT_THROW(Shard(data, sample(), {2, 3, 4}, Standardize::Unit, DType::Float32),
+               std::logic_error);
 }
 
 }  // namespace

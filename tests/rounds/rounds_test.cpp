@@ -9,6 +9,7 @@
 
 #include "fedhpc/comm/session.hpp"
 #include "fedhpc/core/rng.hpp"
+#include "fedhpc/rounds/cohort.hpp"
 #include "fedhpc/rounds/ledger.hpp"
 #include "fedhpc/rounds/mean.hpp"
 #include "fedhpc/rounds/topology.hpp"
@@ -68,7 +69,7 @@ TEST(Topology, GivesEveryClientOneRank) {
       std::int64_t smallest = clients;
       std::int64_t largest = 0;
       for (int rank = 0; rank < ranks; ++rank) {
-        const ClientRange range = clients_of_rank(clients, rank, ranks);
+        const Range range = part_of(clients, rank, ranks);
         EXPECT_EQ(range.first, next);
         next = range.last;
         smallest = std::min(smallest, range.size());
@@ -101,7 +102,7 @@ TEST(Topology, DrawsCohortsWithoutReplacement) {
   std::set<std::vector<std::int64_t>> seen;
   std::vector<int> times(10, 0);
   for (std::int64_t round = 1; round <= 400; ++round) {
-    const std::vector<std::int64_t> cohort = draw_cohort(9, round, 10, 0.3);
+    const std::vector<std::int64_t> cohort = draw_cohort(9, round, 10, 0.3).clients;
     ASSERT_EQ(cohort.size(), 3U);
     EXPECT_TRUE(std::is_sorted(cohort.begin(), cohort.end()));
     EXPECT_EQ(std::set<std::int64_t>(cohort.begin(), cohort.end()).size(), 3U);
@@ -110,12 +111,12 @@ TEST(Topology, DrawsCohortsWithoutReplacement) {
   }
   EXPECT_GT(seen.size(), 80U);                                // of 120 possible ones
   for (const int count : times) EXPECT_NEAR(count, 120, 40);  // over 4 standard deviations
-  EXPECT_EQ(draw_cohort(9, 5, 10, 0.3), draw_cohort(9, 5, 10, 0.3));
+  EXPECT_EQ(draw_cohort(9, 5, 10, 0.3).clients, draw_cohort(9, 5, 10, 0.3).clients);
   // The first S of the permutation with client = 0.
   std::vector<std::int64_t> expected =
       permutation_prefix({.seed = 9, .purpose = Purpose::Cohort, .round = 5}, 10, 3);
   std::sort(expected.begin(), expected.end());
-  EXPECT_EQ(draw_cohort(9, 5, 10, 0.3), expected);
+  EXPECT_EQ(draw_cohort(9, 5, 10, 0.3).clients, expected);
 }
 
 TEST(Ledger, KeepsLinksAndDirectionsApart) {

@@ -23,24 +23,24 @@ struct PixelFormula {
 };
 
 /// The samples of one rank's own clients, in host memory: the training samples of all of them
-/// stacked client by client in the order of the partition, and so the test samples. Pixels are kept
+/// stacked client by client in ascending order of id, and so the test samples. Pixels are kept
 /// as bytes and standardised when they are gathered, with the value computed in float64 and rounded
 /// to the dtype; float data are kept in the dtype. Client ids are those of the whole run.
 class Shard {
  public:
-  /// Clients first_client to last_client - 1. Throws ConfigError for a standardisation the data do
-  /// not have.
-  Shard(const Dataset& dataset, const Partition& partition, std::int64_t first_client,
-        std::int64_t last_client, const Preparation& preparation, DType dtype);
+  /// These clients (ascending ids, any of the partition's). Throws ConfigError for a
+  /// standardisation the data do not have.
+  Shard(const Dataset& dataset, const Partition& partition, std::vector<std::int64_t> clients,
+        const Preparation& preparation, DType dtype);
 
   /// Samples first to last - 1 of the official test set (counted within it), as the test samples of
   /// a shard whose one client, number 0, is the server.
   static Shard server(const Dataset& dataset, std::int64_t first, std::int64_t last,
                       const Preparation& preparation, DType dtype);
 
-  std::int64_t first_client() const { return first_client_; }
-  std::int64_t last_client() const { return first_client_ + clients(); }  ///< one past the last
-  std::int64_t clients() const { return static_cast<std::int64_t>(train_offsets_.size()) - 1; }
+  /// The ids of the shard's clients, ascending.
+  const std::vector<std::int64_t>& clients() const { return clients_; }
+  bool holds(std::int64_t client) const;
   std::int64_t features() const { return features_; }  ///< D
   DType dtype() const { return dtype_; }
   /// What a trainer does to the images of its batches (by way of `crops` below).
@@ -73,9 +73,10 @@ class Shard {
   void gather_test(std::int64_t row_begin, std::int64_t row_end, const Tensor& out) const;
 
  private:
-  Shard(const Dataset& dataset, std::span<const std::int64_t> train,
-        std::span<const std::int64_t> test, const Preparation& preparation, DType dtype);
+  /// Without samples yet.
+  Shard(const Dataset& dataset, const Preparation& preparation, DType dtype);
 
+  /// The client's place in clients(). Precondition: the shard holds it.
   std::size_t index(std::int64_t client) const;
   Samples load(const Dataset& dataset, std::span<const std::int64_t> ids) const;
   template <typename T>
@@ -88,7 +89,7 @@ class Shard {
   std::int64_t features_;
   ImageSize image_;  // zeros for samples that are no images
   std::int64_t classes_;
-  std::int64_t first_client_ = 0;
+  std::vector<std::int64_t> clients_;           // ids, ascending
   std::vector<std::int64_t> train_offsets_{0};  // [clients + 1]
   std::vector<std::int64_t> test_offsets_{0};   // [clients + 1]
   Samples train_;                               // features [train_rows, D] uint8 or dtype

@@ -13,7 +13,9 @@
 #include "fedhpc/engine/metrics.hpp"
 #include "fedhpc/io/results_writer.hpp"
 #include "fedhpc/models/model.hpp"
+#include "fedhpc/rounds/cohort.hpp"
 #include "fedhpc/rounds/round.hpp"
+#include "fedhpc/rounds/topology.hpp"
 #include "fedhpc/training/evaluator.hpp"
 #include "fedhpc/training/local_trainer.hpp"
 
@@ -42,7 +44,7 @@ class Experiment {
 
   const Config& config() const { return config_; }
   const Partition& partition() const { return partition_; }
-  const std::vector<std::int32_t>& edges() const { return edges_; }
+  const Placement& placement() const { return topology_->placement(); }
   const Shard& shard() const { return *shard_; }
   const Model& model() const { return *model_; }
   const Rows& initial() const { return initial_; }  ///< [1, P], before round 1
@@ -55,7 +57,7 @@ class Experiment {
   std::int64_t memory_bytes() const;
 
  private:
-  void open_data();
+  Placement open_data();
   void open_model();
   void evaluate(RoundReport& report);
   void total(const Round& round, RoundReport& report);
@@ -65,7 +67,7 @@ class Experiment {
   at::ScalarType type_;
   std::unique_ptr<Dataset> dataset_;
   Partition partition_;
-  std::vector<std::int32_t> edges_;
+  std::unique_ptr<Topology> topology_;
   std::unique_ptr<Shard> shard_;
   std::unique_ptr<Shard> server_shard_;  // this rank's part of the official test set
   std::unique_ptr<Model> model_;

@@ -1,8 +1,10 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
+#include "fedhpc/comm/communicator.hpp"
 #include "fedhpc/core/options.hpp"
 
 namespace fedhpc {
@@ -11,19 +13,22 @@ namespace fedhpc {
 struct TopologyOptions {
   std::int64_t edges = 0;
   double participation = 1;
+  double edge_participation = 1;
 
   void declare(OptionSet& options);
 };
 
-/// Clients [first, last) of one rank: contiguous, sizes differ by at most one.
-struct ClientRange {
+/// Numbers first to last - 1.
+struct Range {
   std::int64_t first = 0;
   std::int64_t last = 0;
 
   std::int64_t size() const { return last - first; }
+  bool holds(std::int64_t i) const { return first <= i && i < last; }
 };
 
-ClientRange clients_of_rank(std::int64_t num_clients, int rank, int num_ranks);
+/// Part `i` of `parts` contiguous parts of n things, whose sizes differ by at most one.
+Range part_of(std::int64_t n, std::int64_t i, std::int64_t parts);
 
 /// The edge of every client: floor(c E / N) unless the partition says otherwise; -1 without edges.
 /// Throws ConfigError when there are more edges than clients, or the partition names an edge that
@@ -31,11 +36,77 @@ ClientRange clients_of_rank(std::int64_t num_clients, int rank, int num_ranks);
 std::vector<std::int32_t> edges_of_clients(std::int64_t num_clients, std::int64_t num_edges,
                                            const std::vector<std::int32_t>& from_partition);
 
-/// Number of participants for participation f of n clients: max(1, floor(f n + 1/2)).
-std::int64_t cohort_size(std::int64_t num_clients, double participation);
+/// Who sits where. With at least as many ranks as edges an edge is a contiguous block of ranks,
+/// which share its clients; with more edges than ranks a rank hosts several whole edges; without
+/// edges clients are dealt out in contiguous parts. The same on every rank.
+class Placement {
+ public:
+  /// `edge_of_client` [N] as given by edges_of_clients().
+  Placement(std::vector<std::int32_t> edge_of_client, std::int64_t num_edges, int num_ranks);
 
-/// The clients that take part in a round (uniform without replacement), ascending.
-std::vector<std::int64_t> draw_cohort(std::uint64_t seed, std::int64_t round,
-                                      std::int64_t num_clients, double participation);
+  std::int64_t clients() const { return static_cast<std::int64_t>(edge_of_client_.size()); }
+  std::int64_t edges() const { return num_edges_; }
+  int ranks() const { return num_ranks_; }
+
+  /// The edge of a client, -1 without edges.
+  std::int32_t edge_of(std::int64_t client) const { return edge_of_client_[client]; }
+  const std::vector<std::int32_t>& edge_of_client() const { return edge_of_client_; }
+  const std::vector<std::int64_t>& clients_of_edge(std::int64_t edge) const;  ///< ascending
+  std::vector<std::int64_t> clients_of_rank(int rank) const;                  ///< ascending
+  /// The edges a rank takes part in: exactly one, possibly shared, unless it hosts several.
+  Range edges_of_rank(int rank) const;
+  Range ranks_of_edge(std::int64_t edge) const;
+
+ private:
+  std::vector<std::int32_t> edge_of_client_;                // [N]
+  std::vector<std::vector<std::int64_t>> clients_of_edge_;  // [E]
+  std::int64_t num_edges_;
+  int num_ranks_;
+};
+
+/// Which ranks work together in a sum.
+enum class Among {
+  All,         ///< every rank: inside the edges first, then the edge leaders, and back
+  Edge,        ///< the ranks of this rank's edge; a rank that hosts several edges is alone
+  EdgeLeaders  ///< the first rank of every edge, and with them the cloud on rank 0
+};
+
+/// The real machine arranged like the simulated network: an edge is a sub-communicator when there
+/// are as many ranks as edges, edge leaders form another one, and nothing passes between edges
+/// otherwise. Collective to construct.
+class Topology {
+ public:
+  Topology(Communicator& world, Placement placement);
+
+  const Placement& placement() const { return placement_; }
+  Communicator& world() { return world_; }
+  /// The edges this rank hosts or shares.
+  Range edges() const { return edges_; }
+  bool leads() const { return leads_; }  ///< true on one rank of every edge
+
+  /// Replaces values by their sum or maximum on all ranks named; ranks not named keep theirs.
+  /// Collective among them.
+  void sum_(Among ranks, Tensor& values);
+  void max_(Among ranks, Tensor& values);
+  /// Hands the values of every edge's leader to the ranks of its edge.
+  void from_leader_(Tensor& values);
+
+  /// What this rank exchanged inside its edge and among edge leaders; world().traffic() has the
+  /// rest.
+  Traffic edge_traffic() const { return edge_ ? edge_->traffic() : Traffic{}; }
+  Traffic leader_traffic() const { return leaders_ ? leaders_->traffic() : Traffic{}; }
+
+ private:
+  using Collective = void (Communicator::*)(Tensor&);
+
+  void reduce_(Among ranks, Tensor& values, Collective collective);
+
+  Communicator& world_;
+  Placement placement_;
+  Range edges_;
+  bool leads_ = false;
+  std::unique_ptr<Communicator> edge_;     // null without edges
+  std::unique_ptr<Communicator> leaders_;  // null without edges and on ranks that do not lead
+};
 
 }  // namespace fedhpc

@@ -1,0 +1,74 @@
+#include "fedhpc/rounds/cohort.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+
+#include "fedhpc/core/rng.hpp"
+
+namespace fedhpc {
+
+namespace {
+
+constexpr std::uint64_t kClientPass = 0;
+constexpr std::uint64_t kEdgePass = 1;
+
+/// The numbers of those drawn out of n, ascending.
+std::vector<std::int64_t> draw(DrawKey key, std::int64_t n, double participation) {
+  std::vector<std::int64_t> drawn = permutation_prefix(key, n, cohort_size(n, participation));
+  std::sort(drawn.begin(), drawn.end());
+  return drawn;
+}
+
+}  // namespace
+
+std::int64_t cohort_size(std::int64_t n, double participation) {
+  return std::max<std::int64_t>(
+      1, static_cast<std::int64_t>(std::floor(participation * static_cast<double>(n) + 0.5)));
+}
+
+Cohort draw_cohort(std::uint64_t seed, std::int64_t round, std::int64_t num_clients,
+                   double participation) {
+  const DrawKey key{.seed = seed,
+                    .purpose = Purpose::Cohort,
+                    .pass = kClientPass,
+                    .round = static_cast<std::uint64_t>(round)};
+  return {.clients = draw(key, num_clients, participation), .edges = {}};
+}
+
+Cohort draw_hierarchical_cohort(std::uint64_t seed, std::int64_t round, const Placement& placement,
+                                const TopologyOptions& options) {
+  DrawKey key{.seed = seed,
+              .purpose = Purpose::Cohort,
+              .pass = kEdgePass,
+              .round = static_cast<std::uint64_t>(round)};
+  Cohort cohort;
+  cohort.edges = draw(key, placement.edges(), options.edge_participation);
+  key.pass = kClientPass;
+  for (const std::int64_t edge : cohort.edges) {
+    const std::vector<std::int64_t>& members = placement.clients_of_edge(edge);
+    if (members.empty()) continue;  // a partition file may leave an edge without clients
+    key.client = static_cast<std::uint64_t>(edge);
+    for (const std::int64_t place :
+         draw(key, static_cast<std::int64_t>(members.size()), options.participation)) {
+      cohort.clients.push_back(members[static_cast<std::size_t>(place)]);
+    }
+  }
+  std::sort(cohort.clients.begin(), cohort.clients.end());
+  return cohort;
+}
+
+std::int64_t hierarchical_cohort_limit(const Placement& placement, const TopologyOptions& options) {
+  std::vector<std::int64_t> sizes;
+  for (std::int64_t edge = 0; edge < placement.edges(); ++edge) {
+    const auto members = static_cast<std::int64_t>(placement.clients_of_edge(edge).size());
+    sizes.push_back(members == 0 ? 0 : cohort_size(members, options.participation));
+  }
+  std::sort(sizes.begin(), sizes.end(), std::greater<>());
+  const std::int64_t drawn = cohort_size(placement.edges(), options.edge_participation);
+  std::int64_t limit = 0;
+  for (std::int64_t e = 0; e < drawn; ++e) limit += sizes[static_cast<std::size_t>(e)];
+  return limit;
+}
+
+}  // namespace fedhpc
