@@ -17,6 +17,19 @@ class LocalCommunicator final : public Communicator {
     count(rows);
     return rows;
   }
+  Tensor all_gather(const Tensor& rows) override {
+    count(rows);
+    return rows;
+  }
+  Tensor ring_shift(const Tensor& rows) override {
+    count(rows);
+    return rows;
+  }
+  std::vector<Tensor> all_to_all(const std::vector<Tensor>& parts) override {
+    require(parts.size() == 1, "all_to_all takes one part per rank");
+    count(parts);
+    return parts;
+  }
   std::vector<std::string> all_texts(const std::string& text) override { return {text}; }
   void barrier() override {}
   std::unique_ptr<Communicator> split(int) override { return local_communicator(); }
@@ -27,6 +40,11 @@ class LocalCommunicator final : public Communicator {
 void Communicator::count(const Tensor& values) {
   ++traffic_.collectives;
   traffic_.bytes += static_cast<std::int64_t>(values.nbytes());
+}
+
+void Communicator::count(const std::vector<Tensor>& parts) {
+  ++traffic_.collectives;
+  for (const Tensor& part : parts) traffic_.bytes += static_cast<std::int64_t>(part.nbytes());
 }
 
 std::unique_ptr<Communicator> local_communicator() { return std::make_unique<LocalCommunicator>(); }

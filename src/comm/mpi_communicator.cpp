@@ -19,8 +19,6 @@ void check_mpi(int status, const char* what) {
   throw Error(concat(what, " failed: ", std::string(text, static_cast<std::size_t>(length))));
 }
 
-namespace {
-
 MPI_Datatype datatype(const Tensor& values) {
   require(values.is_contiguous() && values.is_cpu(), "a collective takes contiguous CPU tensors");
   switch (values.scalar_type()) {
@@ -41,11 +39,6 @@ int to_count(std::int64_t n) {
   require(n <= std::numeric_limits<int>::max(), "one MPI message holds fewer than 2^31 values");
   return static_cast<int>(n);
 }
-
-// A larger tensor travels in pieces: MPI counts are 32-bit.
-constexpr std::int64_t kPiece = std::int64_t{1} << 30;
-
-}  // namespace
 
 void CommHandle::reset() noexcept {
   if (comm_ == MPI_COMM_NULL) return;

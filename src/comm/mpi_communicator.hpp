@@ -1,7 +1,9 @@
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
+#include <vector>
 
 #include <mpi.h>
 
@@ -11,6 +13,15 @@ namespace fedhpc {
 
 /// Throws Error with MPI's own text unless `status` is success.
 void check_mpi(int status, const char* what);
+
+/// MPI's name of the type of a contiguous CPU tensor of float32, float64 or int64.
+MPI_Datatype datatype(const Tensor& values);
+
+/// A count as MPI takes it.
+int to_count(std::int64_t n);
+
+/// Values per message: a larger tensor travels in pieces, MPI counts are 32-bit.
+constexpr std::int64_t kPiece = std::int64_t{1} << 30;
 
 /// Owns an MPI_Comm made by a duplication or a split. A move leaves MPI_COMM_NULL.
 class CommHandle {
@@ -54,6 +65,9 @@ class MpiCommunicator final : public Communicator {
   void max_(Tensor& values) override;
   void broadcast_(Tensor& values, int root) override;
   Tensor gather(const Tensor& rows, int root) override;
+  Tensor all_gather(const Tensor& rows) override;
+  Tensor ring_shift(const Tensor& rows) override;
+  std::vector<Tensor> all_to_all(const std::vector<Tensor>& parts) override;
   std::vector<std::string> all_texts(const std::string& text) override;
   void barrier() override;
   std::unique_ptr<Communicator> split(int colour) override;
@@ -65,6 +79,22 @@ class MpiCommunicator final : public Communicator {
   /// Runs a collective in place on pieces small enough for MPI's 32-bit counts.
   void in_pieces(Tensor& values, const char* what, const Begin& begin);
   void reduce(Tensor& values, MPI_Op operation, const char* what);
+
+  /// What goes to another rank, or the memory for what comes from it.
+  struct Letter {
+    int peer;
+    Tensor values;
+  };
+
+  /// Sends and receives whole tensors between pairs of ranks, in pieces, all at the same time.
+  void exchange(const std::vector<Letter>& outgoing, const std::vector<Letter>& incoming,
+                const char* what) const;
+  /// As exchange, where the receiver does not know how many rows to expect: makes the tensors of
+  /// the ranks `senders`, shaped like `like` but for their number of rows.
+  std::vector<Tensor> exchange_rows(const std::vector<Letter>& outgoing,
+                                    const std::vector<int>& senders, const Tensor& like,
+                                    const char* what) const;
+
   void wait(MPI_Request request, const char* what) const;
 
   CommHandle comm_;

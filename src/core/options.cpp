@@ -156,6 +156,22 @@ void OptionSet::add_or_auto(std::string key, std::int64_t& value, std::string he
           .print = [&value] { return value == 0 ? std::string("auto") : print_number(value); }});
 }
 
+void OptionSet::add_or_auto(std::string key, std::optional<std::int64_t>& value,
+                            Bounds<std::int64_t> bounds, std::string help) {
+  insert({.key = std::move(key),
+          .help = std::move(help),
+          .allowed = "auto or " + describe(bounds),
+          .parse =
+              [&value, bounds](const std::string& text) {
+                if (text == "auto") {
+                  value.reset();
+                } else {
+                  value = parse_number(text, bounds);
+                }
+              },
+          .print = [&value] { return value ? print_number(*value) : std::string("auto"); }});
+}
+
 void OptionSet::add_choice(std::string key, std::string& value, std::vector<std::string> choices,
                            std::string help) {
   const std::string allowed = "one of: " + join(choices);

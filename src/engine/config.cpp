@@ -60,6 +60,7 @@ Config::Config(const std::vector<Assignment>& assignments, const std::string& na
   topology.declare(options_);
   train.declare(options_);
   network.declare(options_);
+  store.declare(options_);
   std::vector<std::string> methods;
   for (const AlgorithmInfo& info : algorithm_registry()) methods.push_back(info.name);
   options_.add_choice("algorithm.name", algorithm_name, methods,

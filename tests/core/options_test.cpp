@@ -50,6 +50,21 @@ class OptionSetTest : public testing::Test {
   OptionSet options_;
 };
 
+TEST(OptionSet, TellsAutoFromZero) {
+  OptionSet options;
+  std::optional<std::int64_t> budget;
+  options.add_or_auto("store.budget", budget, at_least<std::int64_t>(0), "Bytes");
+  const Origin origin{Level::File, "x.ini:1"};
+  EXPECT_EQ(options.entry("store.budget").default_text, "auto");
+  options.assign("store.budget", "0", origin);
+  EXPECT_EQ(budget, 0);
+  EXPECT_EQ(options.entry("store.budget").print(), "0");
+  options.assign("store.budget", "auto", origin);
+  EXPECT_EQ(budget, std::nullopt);
+  EXPECT_THROW(options.assign("store.budget", "-1", origin), ConfigError);
+  EXPECT_EQ(options.entry("store.budget").allowed, "auto or a whole number of at least 0");
+}
+
 TEST_F(OptionSetTest, ReadsEveryKind) {
   const Origin origin{Level::File, "x.ini:1"};
   options_.assign("one.count", "+12", origin);

@@ -33,6 +33,15 @@ class Communicator {
   /// Rank `root` gets the rows (first dimension) of all ranks in rank order, the others an empty
   /// tensor. All other dimensions are equal on all ranks.
   virtual Tensor gather(const Tensor& rows, int root) = 0;
+  /// The rows of all ranks in rank order, on every rank; otherwise as gather.
+  virtual Tensor all_gather(const Tensor& rows) = 0;
+  /// Hands `rows` to the next rank (the last to the first) and gives those of the rank before. How
+  /// many rows there are may differ between ranks, all other dimensions not. One rank alone gets
+  /// its own tensor back.
+  virtual Tensor ring_shift(const Tensor& rows) = 0;
+  /// parts[r] goes to rank r: one part per rank. Gives the parts received in rank order, this
+  /// rank's own one without a copy. How many rows a part has may differ, all other dimensions not.
+  virtual std::vector<Tensor> all_to_all(const std::vector<Tensor>& parts) = 0;
   /// Every rank's text, on every rank.
   virtual std::vector<std::string> all_texts(const std::string& text) = 0;
   virtual void barrier() = 0;
@@ -43,6 +52,7 @@ class Communicator {
 
  protected:
   void count(const Tensor& values);
+  void count(const std::vector<Tensor>& parts);  ///< as one collective
 
   Traffic traffic_;
 };

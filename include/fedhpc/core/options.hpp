@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <limits>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -79,6 +80,9 @@ class OptionSet {
            std::string help);
   /// A positive integer, or "auto" which is stored as 0.
   void add_or_auto(std::string key, std::int64_t& value, std::string help);
+  /// A number within bounds, or "auto" which is stored as none.
+  void add_or_auto(std::string key, std::optional<std::int64_t>& value, Bounds<std::int64_t> bounds,
+                   std::string help);
   /// One name of a registry.
   void add_choice(std::string key, std::string& value, std::vector<std::string> choices,
                   std::string help);

@@ -11,6 +11,7 @@
 #include "fedhpc/core/tensor.hpp"
 #include "fedhpc/data/options.hpp"
 #include "fedhpc/models/options.hpp"
+#include "fedhpc/rounds/client_store.hpp"
 #include "fedhpc/rounds/network.hpp"
 #include "fedhpc/rounds/topology.hpp"
 #include "fedhpc/training/options.hpp"
@@ -54,6 +55,7 @@ class Config {
   TopologyOptions topology;
   TrainOptions train;
   NetworkOptions network;
+  StoreOptions store;
   std::string algorithm_name = "fedavg";
   std::unique_ptr<Algorithm> algorithm;
 

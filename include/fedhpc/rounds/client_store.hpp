@@ -1,0 +1,148 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "fedhpc/core/options.hpp"
+#include "fedhpc/models/layout.hpp"
+#include "fedhpc/rounds/row_memory.hpp"
+
+namespace fedhpc {
+
+/// The `store.*` keys.
+struct StoreOptions {
+  std::optional<std::int64_t> device_budget;  ///< bytes; none: half of the device's free memory
+
+  void declare(OptionSet& options);
+};
+
+/// The clients whose state one rank keeps: any ascending ids.
+class OwnClients {
+ public:
+  explicit OwnClients(std::vector<std::int64_t> ids);
+
+  const std::vector<std::int64_t>& ids() const { return ids_; }
+  std::int64_t count() const { return static_cast<std::int64_t>(ids_.size()); }
+  /// Where a client stands in ids(); it must be one of them.
+  std::size_t position(std::int64_t client) const;
+
+ private:
+  std::vector<std::int64_t> ids_;
+};
+
+/// One row per client of this rank: personalized models, last updates, control variates. A client
+/// never written reads the initial row and has no memory of its own. Written rows lie in pieces of
+/// memory that grow with their number, so that at most an eighth of them is spare.
+class StoredRows {
+ public:
+  /// `initial` [1, P] gives the rows their layout and type.
+  StoredRows(const OwnClients& clients, RowPlacement& placement, Rows initial);
+  ~StoredRows() { clear(); }
+  StoredRows(const StoredRows&) = delete;
+  StoredRows& operator=(const StoredRows&) = delete;
+
+  /// The rows of `clients` in their order, in memory of their own; [C, P].
+  Rows read(std::span<const std::int64_t> clients) const;
+  /// Row c of `rows` [C, P] becomes that of clients[c]; of a client named twice the last one stays.
+  void write(std::span<const std::int64_t> clients, const Rows& rows);
+  bool written(std::int64_t client) const;
+  std::vector<std::int64_t> written_clients() const;  ///< ascending
+  /// Every client has the initial row again; gives the memory back.
+  void clear();
+
+  const Rows& initial() const { return initial_; }  ///< [1, P]
+  const LayoutPtr& layout() const { return initial_.layout; }
+  at::ScalarType type() const { return initial_.values.scalar_type(); }
+  /// What the rows take, spare ones and the initial one included.
+  StoreBytes memory_bytes() const;
+  /// What they take once every client is written.
+  std::int64_t full_bytes() const { return (clients_.count() + 1) * row_bytes_; }
+
+ private:
+  /// Where a row lies: `row` of the piece that begins at slot `first`.
+  struct Place {
+    std::size_t piece;
+    std::int64_t offset;
+  };
+
+  Place place_of(std::int64_t slot) const;
+  std::int64_t slot_for(std::int64_t client);
+  void grow();
+
+  const OwnClients& clients_;
+  RowPlacement& placement_;
+  Rows initial_;  // [1, P]
+  std::int64_t row_bytes_;
+  std::map<std::int64_t, std::int64_t> slots_;  // of the written clients
+  std::vector<RowPlacement::Piece> pieces_;
+  std::vector<std::int64_t> first_slots_;  // of the pieces
+  std::int64_t capacity_ = 0;              // slots
+};
+
+/// One float64 number per client of this rank, in host memory. Takes none before the first write.
+class ScalarColumn {
+ public:
+  ScalarColumn(const OwnClients& clients, double initial) : clients_(clients), initial_(initial) {}
+
+  double read(std::int64_t client) const;
+  std::vector<double> read(std::span<const std::int64_t> clients) const;
+  void write(std::int64_t client, double value);
+  void write(std::span<const std::int64_t> clients, std::span<const double> values);
+  bool written(std::int64_t client) const;
+  std::vector<std::int64_t> written_clients() const;  ///< ascending
+  void clear();                                       ///< every client has the initial number again
+
+  double initial() const { return initial_; }
+  StoreBytes memory_bytes() const;
+  std::int64_t full_bytes() const;  ///< once a client is written
+
+ private:
+  const OwnClients& clients_;
+  double initial_;
+  std::vector<double> values_;  // of all clients, or of none
+  std::vector<bool> written_;
+};
+
+/// The state of this rank's clients between rounds, by name. Where it lies (store.device_budget)
+/// never changes a number. Rows are read and written by way of host memory.
+///
+/// A checkpoint goes through row_names() and scalar_names(), for each of them through
+/// written_clients() in blocks, and reads; to restore, it clears what is there and writes.
+class ClientStore {
+ public:
+  /// `clients`: ids of this rank's clients, ascending. `device`: nullptr where training happens in
+  /// host memory. `host`: pinned where there is a device that reads it. Both outlive the store.
+  explicit ClientStore(std::vector<std::int64_t> clients, const StoreOptions& options = {},
+                       RowMemory* device = nullptr, RowMemory& host = host_memory());
+
+  /// The rows called `name`, made at the first call with the layout and type of `initial` [1, P].
+  /// Later calls must agree in both; the initial row of the first one stays.
+  StoredRows& rows(const std::string& name, const Rows& initial);
+  StoredRows& rows(const std::string& name);  ///< must exist
+  /// The scalar column called `name`, made at the first call; the first initial number stays.
+  ScalarColumn& scalars(const std::string& name, double initial);
+  ScalarColumn& scalars(const std::string& name);  ///< must exist
+
+  bool has_rows(const std::string& name) const { return rows_.contains(name); }
+  bool has_scalars(const std::string& name) const { return scalars_.contains(name); }
+  std::vector<std::string> row_names() const;     ///< in alphabetical order
+  std::vector<std::string> scalar_names() const;  ///< in alphabetical order
+  const std::vector<std::int64_t>& clients() const { return clients_.ids(); }
+
+  StoreBytes memory_bytes() const;  ///< now
+  /// Once every client is written, in either kind of memory together.
+  std::int64_t full_bytes() const;
+
+ private:
+  OwnClients clients_;
+  RowPlacement placement_;
+  std::map<std::string, std::unique_ptr<StoredRows>> rows_;
+  std::map<std::string, std::unique_ptr<ScalarColumn>> scalars_;
+};
+
+}  // namespace fedhpc

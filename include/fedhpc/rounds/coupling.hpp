@@ -1,0 +1,87 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "fedhpc/comm/communicator.hpp"
+#include "fedhpc/models/layout.hpp"
+
+namespace fedhpc {
+
+/// Columns of a row as ranges [begin, end), e.g. Layout::ranges(Tag::Trainable).
+using ColumnRanges = std::vector<std::pair<std::int64_t, std::int64_t>>;
+
+enum class PairTerm;
+
+/// Algebra between the clients of all ranks. Every rank has the rows of its own clients; what
+/// couples them travels in slabs: some columns of all clients at a time, never all of them, so that
+/// no rank holds more than kSlabBytes of other ranks' rows (and never N x P). Sums are taken in
+/// float64: over clients in ascending order, over columns in an order that the columns alone fix.
+/// Results have the same bits on any number of ranks, whichever rank has which client.
+///
+/// All calls are collective. Rows are in host memory, one layout and type on all ranks, in the
+/// order of the ids given at the start; a rank may have none.
+class Coupling {
+ public:
+  /// What a slab of columns takes at most, unless one tile of columns is more.
+  static constexpr std::int64_t kSlabBytes = std::int64_t{16} << 20;
+
+  /// `ids`: the clients of this rank's rows, in their order. No client is on two ranks.
+  Coupling(Communicator& comm, std::span<const std::int64_t> ids);
+
+  const std::vector<std::int64_t>& ids() const { return ids_; }  ///< of all ranks, ascending: [N]
+  std::int64_t count() const { return static_cast<std::int64_t>(ids_.size()); }  ///< N
+
+  /// ||a_i - b_j||^2 over `columns` for all clients i and j in ascending order, [N, N] float64 on
+  /// every rank. Differences are taken before they are squared, so nothing cancels however near to
+  /// each other the rows are. Costs N N_r Q subtractions and products on a rank with N_r clients,
+  /// and sends the columns of b to every rank.
+  Tensor squared_distances(const Rows& a, const Rows& b, const ColumnRanges& columns) const;
+
+  /// <a_i - reference, b_j - reference> over `columns`, as squared_distances. `reference` is a row
+  /// [1, P] equal on all ranks; without one, <a_i, b_j>.
+  Tensor dots(const Rows& a, const Rows& b, const ColumnRanges& columns,
+              const Rows& reference = {}) const;
+
+  /// out_i = sum_j coefficients_ij rows_j for this rank's clients i, [N_r, P] in the type of
+  /// `rows`, rounded once. `coefficients` is [N, N] float64, clients ascending; only the rows of
+  /// this rank's clients are read. A coefficient of 0 adds nothing even where a row holds NaN.
+  Rows mix(const Tensor& coefficients, const Rows& rows) const;
+
+  /// Edits the rows [N_r, P] in place, column by column over all clients: every rank gets a slab
+  /// [N, w] with its own_columns(P) of all clients in ascending order, `edit` changes it in place,
+  /// and the rows get their columns back. A rank without columns or a run without clients skips
+  /// `edit`. Takes up to twice the memory of the rows beside them.
+  void by_columns(
+      const Rows& rows,
+      const std::function<void(const Tensor& slab, std::int64_t first_column)>& edit) const;
+
+  /// The columns [begin, end) of P that by_columns gives to this rank.
+  std::pair<std::int64_t, std::int64_t> own_columns(std::int64_t columns) const;
+
+ private:
+  using UseSlab = std::function<void(const Tensor& slab, std::int64_t first)>;
+
+  std::span<const std::int64_t> own_positions() const;  // of this rank's clients, in ids_
+  void check(const Rows& rows) const;
+  void each_slab(const Tensor& rows, const ColumnRanges& columns, const UseSlab& use) const;
+  Tensor sum_over_pairs(PairTerm term, const Rows& a, const Rows& b, const ColumnRanges& columns,
+                        const Rows& reference) const;
+  Tensor in_client_order(const Tensor& gathered) const;
+
+  Communicator& comm_;
+  std::vector<std::int64_t> ids_;        // [N], ascending
+  std::vector<std::int64_t> counts_;     // clients of every rank
+  std::vector<std::int64_t> positions_;  // [N], in ids_, of the clients in the order of ranks
+};
+
+/// Independent work of the cloud server, spread over the ranks: work(0) to work(n - 1), each once
+/// on some rank; all results in order, on every rank. They are contiguous CPU tensors of one type
+/// and any shapes. Collective.
+std::vector<Tensor> on_server(Communicator& comm, std::int64_t n,
+                              const std::function<Tensor(std::int64_t)>& work);
+
+}  // namespace fedhpc

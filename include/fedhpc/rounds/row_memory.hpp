@@ -1,0 +1,115 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+namespace fedhpc {
+
+/// A kind of memory that holds clients' rows: that of a device, or the host's (pinned where a
+/// device reads it). Nobody but the kind itself looks through its addresses.
+class RowMemory {
+ public:
+  virtual ~RowMemory() = default;
+
+  /// Memory for `bytes` > 0, or nullptr when there is none left.
+  virtual void* allocate(std::int64_t bytes) = 0;
+  virtual void free(void* memory) noexcept = 0;
+  /// memory[offset ...] = from, which lies in ordinary host memory.
+  virtual void copy_in(void* memory, std::int64_t offset, const void* from, std::int64_t bytes) = 0;
+  /// to = memory[offset ...]; `to` lies in ordinary host memory.
+  virtual void copy_out(const void* memory, std::int64_t offset, void* to,
+                        std::int64_t bytes) const = 0;
+  /// Bytes that could still be allocated.
+  virtual std::int64_t free_bytes() const = 0;
+};
+
+/// Ordinary host memory. `free_bytes` is what the machine has free, for all its ranks together.
+RowMemory& host_memory();
+
+/// Owns one allocation. A move leaves it empty. Its memory outlives it.
+class MemoryBlock {
+ public:
+  MemoryBlock() = default;
+  /// Empty when the memory has nothing left.
+  MemoryBlock(RowMemory& memory, std::int64_t bytes)
+      : memory_(&memory), data_(memory.allocate(bytes)), bytes_(data_ == nullptr ? 0 : bytes) {}
+  ~MemoryBlock() { reset(); }
+  MemoryBlock(MemoryBlock&& other) noexcept { take(other); }
+  MemoryBlock& operator=(MemoryBlock&& other) noexcept {
+    if (this != &other) {
+      reset();
+      take(other);
+    }
+    return *this;
+  }
+  MemoryBlock(const MemoryBlock&) = delete;
+  MemoryBlock& operator=(const MemoryBlock&) = delete;
+
+  bool empty() const { return data_ == nullptr; }
+  std::int64_t bytes() const { return bytes_; }
+  void copy_in(std::int64_t offset, const void* from, std::int64_t bytes) {
+    memory_->copy_in(data_, offset, from, bytes);
+  }
+  void copy_out(std::int64_t offset, void* to, std::int64_t bytes) const {
+    memory_->copy_out(data_, offset, to, bytes);
+  }
+
+ private:
+  void take(MemoryBlock& other) noexcept {
+    memory_ = other.memory_;
+    data_ = other.data_;
+    bytes_ = other.bytes_;
+    other.data_ = nullptr;
+    other.bytes_ = 0;
+  }
+  void reset() noexcept {
+    if (data_ != nullptr) memory_->free(data_);
+    data_ = nullptr;
+    bytes_ = 0;
+  }
+
+  RowMemory* memory_ = nullptr;
+  void* data_ = nullptr;
+  std::int64_t bytes_ = 0;
+};
+
+/// Bytes held in either kind of memory.
+struct StoreBytes {
+  std::int64_t device = 0;
+  std::int64_t host = 0;
+
+  StoreBytes& operator+=(const StoreBytes& other) {
+    device += other.device;
+    host += other.host;
+    return *this;
+  }
+};
+
+/// Gives rows their place: on the device until its budget is used up, then in host memory. First
+/// come, first served, and nothing moves afterwards: a cohort is drawn anew every round, so the
+/// rows on the device are as likely to be wanted next as any others, and moving them would cost two
+/// copies for nothing.
+class RowPlacement {
+ public:
+  struct Piece {
+    MemoryBlock block;
+    std::int64_t rows = 0;  ///< as many as were asked for, or fewer where less fits on the device
+    bool on_device = false;
+  };
+
+  /// `device`: nullptr where host memory is the device's own. `device_budget` [bytes]: none
+  /// takes half of what is free on the device now and leaves the rest to training.
+  RowPlacement(RowMemory* device, RowMemory& host, std::optional<std::int64_t> device_budget);
+
+  /// Memory for 1 to `rows` rows. Throws std::bad_alloc when there is none at all.
+  Piece place(std::int64_t rows, std::int64_t row_bytes);
+  /// Gives a piece back.
+  void release(Piece& piece);
+
+ private:
+  RowMemory* device_;
+  RowMemory& host_;
+  std::int64_t device_left_;
+};
+
+}  // namespace fedhpc

@@ -1,0 +1,132 @@
+#include <algorithm>
+
+#include <ATen/ops/empty.h>
+
+#include "comm/mpi_communicator.hpp"
+
+// Rows that travel between pairs of ranks, as many as the sender has.
+
+namespace fedhpc {
+
+void MpiCommunicator::exchange(const std::vector<Letter>& outgoing,
+                               const std::vector<Letter>& incoming, const char* what) const {
+  std::vector<MPI_Request> requests;
+  const auto begin = [&](const Letter& letter, auto&& start) {
+    const MPI_Datatype type = datatype(letter.values);
+    const auto size = static_cast<std::int64_t>(letter.values.itemsize());
+    auto* bytes = static_cast<char*>(letter.values.data_ptr());
+    // Pieces of one pair of ranks arrive in the order in which they were sent.
+    for (std::int64_t first = 0; first < letter.values.numel(); first += kPiece) {
+      const int length = to_count(std::min(kPiece, letter.values.numel() - first));
+      requests.push_back(MPI_REQUEST_NULL);
+      check_mpi(start(bytes + first * size, length, type, letter.peer, /*tag=*/0, comm_.handle(),
+                      &requests.back()),
+                what);
+    }
+  };
+  for (const Letter& letter : incoming) begin(letter, MPI_Irecv);
+  for (const Letter& letter : outgoing) begin(letter, MPI_Isend);
+  for (const MPI_Request request : requests) wait(request, what);
+}
+
+std::vector<Tensor> MpiCommunicator::exchange_rows(const std::vector<Letter>& outgoing,
+                                                   const std::vector<int>& senders,
+                                                   const Tensor& like, const char* what) const {
+  // First the number of rows and of values, which the receiver checks against its own shape.
+  const auto numbers = [] { return at::empty({2}, at::kLong); };
+  std::vector<Letter> sizes_out;
+  for (const Letter& letter : outgoing) {
+    Tensor sizes = numbers();
+    sizes.data_ptr<std::int64_t>()[0] = letter.values.size(0);
+    sizes.data_ptr<std::int64_t>()[1] = letter.values.numel();
+    sizes_out.push_back({letter.peer, sizes});
+  }
+  std::vector<Letter> sizes_in;
+  for (const int sender : senders) sizes_in.push_back({sender, numbers()});
+  exchange(sizes_out, sizes_in, what);
+
+  std::vector<Letter> incoming;
+  std::vector<Tensor> received;
+  std::vector<std::int64_t> shape = like.sizes().vec();
+  for (const auto& [sender, sizes] : sizes_in) {
+    shape.front() = sizes.const_data_ptr<std::int64_t>()[0];
+    received.push_back(at::empty(shape, like.options()));
+    require(received.back().numel() == sizes.const_data_ptr<std::int64_t>()[1],
+            "ranks exchange rows of one shape");
+    incoming.push_back({sender, received.back()});
+  }
+  exchange(outgoing, incoming, what);
+  return received;
+}
+
+Tensor MpiCommunicator::all_gather(const Tensor& rows) {
+  datatype(rows);
+  count(rows);
+  constexpr const char* kWhat = "a gather on all ranks";
+  struct Size {
+    std::int64_t rows;
+    std::int64_t values;
+  };
+  const Size mine{rows.size(0), rows.numel()};
+  std::vector<Size> sizes(static_cast<std::size_t>(size_));
+  MPI_Request request = MPI_REQUEST_NULL;
+  check_mpi(
+      MPI_Iallgather(&mine, 2, MPI_INT64_T, sizes.data(), 2, MPI_INT64_T, comm_.handle(), &request),
+      kWhat);
+  wait(request, kWhat);
+  std::vector<std::int64_t> shape = rows.sizes().vec();
+  shape.front() = 0;
+  for (const Size& size : sizes) shape.front() += size.rows;
+  Tensor all = at::empty(shape, rows.options());
+  // Received where they belong. The counts of MPI's own collective end at 2^31 values in all.
+  std::vector<Letter> outgoing;
+  std::vector<Letter> incoming;
+  std::int64_t first = 0;
+  for (int r = 0; r < size_; ++r) {
+    const Size& size = sizes[static_cast<std::size_t>(r)];
+    const Tensor place = all.narrow(0, first, size.rows);
+    require(place.numel() == size.values, "ranks exchange rows of one shape");
+    first += size.rows;
+    if (r == rank_) {
+      place.copy_(rows);
+    } else {
+      outgoing.push_back({r, rows});
+      incoming.push_back({r, place});
+    }
+  }
+  exchange(outgoing, incoming, kWhat);
+  return all;
+}
+
+Tensor MpiCommunicator::ring_shift(const Tensor& rows) {
+  datatype(rows);
+  count(rows);
+  if (size_ == 1) return rows;
+  const int next = (rank_ + 1) % size_;
+  const int previous = (rank_ + size_ - 1) % size_;
+  return exchange_rows({{next, rows}}, {previous}, rows, "a ring shift").front();
+}
+
+std::vector<Tensor> MpiCommunicator::all_to_all(const std::vector<Tensor>& parts) {
+  require(static_cast<int>(parts.size()) == size_, "all_to_all takes one part per rank");
+  for (const Tensor& part : parts) datatype(part);
+  count(parts);
+  std::vector<Letter> outgoing;
+  std::vector<int> senders;
+  // Rank r begins with rank r + 1, so that not all of them write to rank 0 first.
+  for (int step = 1; step < size_; ++step) {
+    const int peer = (rank_ + step) % size_;
+    outgoing.push_back({peer, parts[static_cast<std::size_t>(peer)]});
+    senders.push_back(peer);
+  }
+  const Tensor& own = parts[static_cast<std::size_t>(rank_)];
+  const std::vector<Tensor> received = exchange_rows(outgoing, senders, own, "an all-to-all");
+  std::vector<Tensor> in_order(parts.size());
+  in_order[static_cast<std::size_t>(rank_)] = own;
+  for (std::size_t i = 0; i < senders.size(); ++i) {
+    in_order[static_cast<std::size_t>(senders[i])] = received[i];
+  }
+  return in_order;
+}
+
+}  // namespace fedhpc

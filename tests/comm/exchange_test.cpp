@@ -1,0 +1,127 @@
+#include <string>
+
+#include <ATen/ops/arange.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
+#include <gtest/gtest.h>
+
+#include "fedhpc/comm/session.hpp"
+
+namespace fedhpc {
+namespace {
+
+/// Rows [count, 3] that tell who made them: integers, so that they compare bit for bit.
+Tensor rows_of(int rank, std::int64_t count, at::ScalarType type) {
+  return at::arange(count * 3, type).add(1000 * rank).reshape({count, 3});
+}
+
+class ExchangeTest : public ::testing::TestWithParam<at::ScalarType> {
+ protected:
+  void expect_all_gathered(Communicator& comm, const std::vector<std::int64_t>& counts) const {
+    std::vector<Tensor> expected;
+    for (int r = 0; r < comm.size(); ++r) {
+      expected.push_back(rows_of(r, counts[static_cast<std::size_t>(r)], GetParam()));
+    }
+    const Tensor all = comm.all_gather(expected[static_cast<std::size_t>(comm.rank())]);
+    EXPECT_TRUE(all.equal(at::cat(expected)));
+    EXPECT_EQ(all.scalar_type(), GetParam());
+  }
+
+  /// The part that rank `from` has for rank `to`: uneven, some of them empty.
+  Tensor part(int from, int to) const {
+    return rows_of(10 * from + to, (from + 2 * to) % 3, GetParam());
+  }
+
+  void expect_all_to_all(Communicator& comm) const {
+    std::vector<Tensor> parts;
+    for (int r = 0; r < comm.size(); ++r) parts.push_back(part(comm.rank(), r));
+    const std::vector<Tensor> received = comm.all_to_all(parts);
+    ASSERT_EQ(received.size(), parts.size());
+    for (int r = 0; r < comm.size(); ++r) {
+      EXPECT_TRUE(received[static_cast<std::size_t>(r)].equal(part(r, comm.rank()))) << r;
+    }
+  }
+
+  /// Rank r's rows, r + 1 of them but none on the last rank, go once round the ring.
+  void expect_ring(Communicator& comm) const {
+    const auto count = [&](int r) { return r == comm.size() - 1 && r > 0 ? 0 : r + 1; };
+    Tensor visiting = rows_of(comm.rank(), count(comm.rank()), GetParam());
+    for (int step = 1; step <= comm.size(); ++step) {
+      visiting = comm.ring_shift(visiting);
+      const int owner = (comm.rank() + step * (comm.size() - 1)) % comm.size();
+      EXPECT_TRUE(visiting.equal(rows_of(owner, count(owner), GetParam()))) << step;
+    }
+  }
+
+  std::unique_ptr<Communicator> world_ = world_communicator(60);
+  const int rank_ = world_->rank();
+  const int size_ = world_->size();
+};
+
+TEST_P(ExchangeTest, GathersRowsOnEveryRank) {
+  expect_all_gathered(*world_, {2, 0, 5, 1});
+  expect_all_gathered(*world_, {0, 0, 0, 3});
+  expect_all_gathered(*world_, {0, 0, 0, 0});
+}
+
+TEST_P(ExchangeTest, SendsEveryRankItsPart) { expect_all_to_all(*world_); }
+
+TEST_P(ExchangeTest, ShiftsRowsRoundTheRing) { expect_ring(*world_); }
+
+TEST_P(ExchangeTest, StaysInsideAPartOfTheRanks) {
+  const auto half = world_->split(rank_ % 2);
+  expect_all_gathered(*half, {1, 4});
+  expect_all_to_all(*half);
+  expect_ring(*half);
+}
+
+TEST_P(ExchangeTest, CarriesRowsOfAnyShape) {
+  const Tensor cubes = at::full({rank_ + 1, 2, 5}, rank_, GetParam());
+  const Tensor all = world_->all_gather(cubes);
+  ASSERT_EQ(all.sizes().vec(), (std::vector<std::int64_t>{size_ * (size_ + 1) / 2, 2, 5}));
+  EXPECT_EQ(all[-1][1][4].item<double>(), size_ - 1);
+  const Tensor numbers = world_->ring_shift(at::full({rank_ + 1}, rank_, GetParam()));
+  const int previous = (rank_ + size_ - 1) % size_;
+  EXPECT_TRUE(numbers.equal(at::full({previous + 1}, previous, GetParam())));
+  const Tensor no_columns = world_->all_gather(at::empty({rank_, 0}, GetParam()));
+  EXPECT_EQ(no_columns.sizes().vec(), (std::vector<std::int64_t>{size_ * (size_ - 1) / 2, 0}));
+}
+
+TEST_P(ExchangeTest, KeepsWhatItWasGiven) {
+  const Tensor mine = rows_of(rank_, 4, GetParam());
+  const Tensor before = mine.clone();
+  world_->ring_shift(mine);
+  world_->all_gather(mine);
+  EXPECT_TRUE(mine.equal(before));
+}
+
+INSTANTIATE_TEST_SUITE_P(Types, ExchangeTest, ::testing::Values(at::kFloat, at::kDouble, at::kLong),
+                         [](const auto& one) { return std::string(c10::toString(one.param)); });
+
+TEST(Exchange, CountsItsOwnBytesOnce) {
+  const auto world = world_communicator(60);
+  world->ring_shift(at::full({3, 2}, 1, at::kDouble));
+  world->all_gather(at::full({2, 2}, 1, at::kFloat));
+  std::vector<Tensor> parts(static_cast<std::size_t>(world->size()), at::full({1}, 1, at::kLong));
+  world->all_to_all(parts);
+  EXPECT_EQ(world->traffic().collectives, 3);
+  EXPECT_EQ(world->traffic().bytes, 48 + 16 + 8 * world->size());
+}
+
+TEST(Exchange, RefusesPartsThatAreNotOnePerRank) {
+  const auto world = world_communicator(60);
+  const std::vector<Tensor> parts(static_cast<std::size_t>(world->size() + 1), at::full({1}, 1));
+  EXPECT_THROW(world->all_to_all(parts), std::logic_error);
+}
+
+TEST(Exchange, RefusesRowsOfAnotherWidth) {
+  const auto world = world_communicator(60);
+  if (world->size() == 1) GTEST_SKIP() << "one process has nobody to differ from";
+  // As many values, but in another shape: seen by every rank that gets them.
+  const Tensor rows = world->rank() == 0 ? at::full({2, 3}, 1) : at::full({3, 2}, 1);
+  EXPECT_THROW(world->all_gather(rows), std::logic_error);
+}
+
+}  // namespace
+}  // namespace fedhpc
