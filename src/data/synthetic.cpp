@@ -55,9 +55,11 @@ class Synthetic : public Dataset {
   std::int64_t classes() const override { return options_.classes; }
   std::int64_t num_train() const override { return options_.clients * train_each_; }
   std::int64_t num_test() const override { return options_.clients * test_each_; }
+  bool on_demand() const override { return true; }
 
   std::vector<std::int64_t> labels() const override {
     std::vector<std::int64_t> labels;
+    labels.reserve(static_cast<std::size_t>(num_train() + num_test()));
     ClientModel model;
     std::vector<double> features(deviation_.size());
     for (std::int64_t id = 0; id < num_train() + num_test(); ++id) {
@@ -82,6 +84,7 @@ class Synthetic : public Dataset {
 
   std::vector<std::int64_t> natural_clients() const override {
     std::vector<std::int64_t> clients;
+    clients.reserve(static_cast<std::size_t>(num_train() + num_test()));
     for (std::int64_t id = 0; id < num_train() + num_test(); ++id) {
       clients.push_back(place_of(id).client);
     }

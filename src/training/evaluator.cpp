@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include <ATen/ops/empty.h>
+
 #include "fedhpc/training/loss.hpp"
 
 namespace fedhpc {
@@ -13,7 +15,9 @@ constexpr std::int64_t kChunk = 256;  // samples; activations of the DNNs then s
 }  // namespace
 
 Evaluator::Evaluator(const Model& model, at::ScalarType type)
-    : model_(model), activations_(model.make_activations(1, kChunk, type, Use::Evaluation)) {}
+    : model_(model),
+      activations_(model.make_activations(1, kChunk, type, Use::Evaluation)),
+      labels_(at::empty({kChunk}, at::kLong)) {}
 
 std::vector<Score> Evaluator::each_client(const Rows& row, const Shard& shard) {
   require(row.count() == 1, "one model is scored on all clients");
@@ -24,10 +28,9 @@ std::vector<Score> Evaluator::each_client(const Rows& row, const Shard& shard) {
   for (std::int64_t first = 0; first < total; first += kChunk) {
     const std::int64_t length = std::min(kChunk, total - first);
     const Activations part = length == kChunk ? activations_ : activations_.narrow(0, 1, length);
-    shard.gather_test(first, first + length, part.input());
+    shard.gather_test(first, first + length, part.input(), labels_);
     model_.forward(row.values, part);
-    score_samples(part.logits().squeeze(0),
-                  shard.test_labels().const_data_ptr<std::int64_t>() + first,
+    score_samples(part.logits().squeeze(0), labels_.const_data_ptr<std::int64_t>(),
                   correct.data() + first, loss.data() + first);
   }
   std::vector<Score> scores;

@@ -27,6 +27,7 @@ class Evaluator {
  private:
   const Model& model_;
   Activations activations_;
+  Tensor labels_;  // [B] int64 of a chunk
 };
 
 }  // namespace fedhpc
