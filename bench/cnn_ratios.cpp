@@ -40,7 +40,8 @@ class ProjectSteps {
     data.samples_per_client = kBatch * kSteps * 5 / 4;
     data.train_fraction = 0.8;
     const auto dataset = open_dataset(data);
-    shard_ = std::make_unique<Shard>(*dataset, make_partition(data, *dataset), 0, kClients,
+    std::iota(clients_.begin(), clients_.end(), 0);
+    shard_ = std::make_unique<Shard>(*dataset, make_partition(data, *dataset), clients_,
                                      data.standardize, DType::Float32);
     ModelOptions options;
     options.name = "cnn4";
@@ -49,7 +50,6 @@ class ProjectSteps {
     options_.lr = 0.01;
     trainer_ = std::make_unique<LocalTrainer>(*model_, *shard_, options_, /*seed=*/1);
     const Rows initial{initial_row(*model_->layout(), /*seed=*/1, at::kFloat), model_->layout()};
-    std::iota(clients_.begin(), clients_.end(), 0);
     for (std::int64_t first = 0; first < kClients; first += block) {
       blocks_.push_back(initial.replicate(block));
     }

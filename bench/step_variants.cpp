@@ -68,9 +68,10 @@ StepSetting::StepSetting(StepCase chosen) : which(std::move(chosen)) {
   data.train_fraction = 0.8;
   const auto dataset = open_dataset(data);
   const Partition partition = make_partition(data, *dataset);
-  shard =
-      std::make_unique<Shard>(*dataset, partition, 0, kClients, data.standardize, DType::Float32);
-  for (std::int64_t client = 0; client < kClients; ++client) {
+  std::vector<std::int64_t> clients(kClients);
+  std::iota(clients.begin(), clients.end(), 0);
+  shard = std::make_unique<Shard>(*dataset, partition, clients, data.standardize, DType::Float32);
+  for (const std::int64_t client : clients) {
     require(shard->train_count(client) == kBatch * kSteps, "an epoch has whole batches only");
   }
   ModelOptions options;

@@ -143,6 +143,7 @@ class Glyphs : public Dataset {
   std::int64_t classes() const override { return kGlyphClasses; }
   std::int64_t num_train() const override { return num_train_; }
   std::int64_t num_test() const override { return num_test_; }
+  bool on_demand() const override { return true; }
 
   std::vector<std::int64_t> labels() const override {
     std::vector<std::int64_t> labels(static_cast<std::size_t>(num_train_ + num_test_));

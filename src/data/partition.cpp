@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <iterator>
 
 #include "fedhpc/core/rng.hpp"
 
@@ -50,6 +49,11 @@ std::span<const std::int64_t> SampleLists::of(std::int64_t client) const {
   return {samples.data() + offsets[client], static_cast<std::size_t>(length)};
 }
 
+void SampleLists::reserve(std::int64_t lists, std::int64_t total) {
+  offsets.reserve(static_cast<std::size_t>(lists + 1));
+  samples.reserve(static_cast<std::size_t>(total));
+}
+
 void SampleLists::append(std::span<const std::int64_t> list) {
   samples.insert(samples.end(), list.begin(), list.end());
   offsets.push_back(static_cast<std::int64_t>(samples.size()));
@@ -77,17 +81,20 @@ const std::vector<std::pair<std::string, std::string>>& partitioner_registry() {
 }
 
 std::int64_t leaked_samples(const Partition& partition) {
-  const auto distinct = [](std::vector<std::int64_t> samples) {
-    std::sort(samples.begin(), samples.end());
-    samples.erase(std::unique(samples.begin(), samples.end()), samples.end());
-    return samples;
-  };
-  const std::vector<std::int64_t> train = distinct(partition.train.samples);
-  const std::vector<std::int64_t> test = distinct(partition.test.samples);
-  std::vector<std::int64_t> both;
-  std::set_intersection(train.begin(), train.end(), test.begin(), test.end(),
-                        std::back_inserter(both));
-  return static_cast<std::int64_t>(both.size());
+  std::int64_t end = 0;
+  for (const SampleLists* lists : {&partition.train, &partition.test}) {
+    for (const std::int64_t id : lists->samples) end = std::max(end, id + 1);
+  }
+  // A bit for each sample: even ten million of them are small.
+  std::vector<bool> trains(static_cast<std::size_t>(end), false);
+  for (const std::int64_t id : partition.train.samples) trains[id] = true;
+  std::int64_t leaked = 0;
+  for (const std::int64_t id : partition.test.samples) {
+    if (!trains[id]) continue;
+    ++leaked;
+    trains[id] = false;  // counted
+  }
+  return leaked;
 }
 
 std::int64_t dealt_samples(const DataOptions& options, const Dataset& dataset) {
@@ -119,32 +126,52 @@ std::pair<std::int64_t, std::int64_t> array_split(std::int64_t n, std::int64_t m
   return {begin(i), begin(i + 1)};
 }
 
-Partition split_clients(const std::vector<std::vector<std::int64_t>>& owned,
-                        const DataOptions& options, Rounding rounding) {
-  const double half = rounding == Rounding::Nearest ? 0.5 : 0;
+Partition split_clients(SampleLists owned, const DataOptions& options, Rounding rounding) {
+  for (std::int64_t k = 0; k < owned.size(); ++k) {
+    std::sort(owned.samples.begin() + owned.offsets[k],
+              owned.samples.begin() + owned.offsets[k + 1]);
+  }
   Partition partition;
-  for (std::size_t k = 0; k < owned.size(); ++k) {
-    std::vector<std::int64_t> ids = owned[k];
-    std::sort(ids.begin(), ids.end());
-    if (options.split == DataSplit::Official) {
-      partition.train.append(ids);
-      partition.test.append({});
-      continue;
-    }
-    const auto n = static_cast<std::int64_t>(ids.size());
-    const auto num_train = static_cast<std::int64_t>(
+  if (options.split == DataSplit::Official) {
+    partition.test.offsets.assign(owned.offsets.size(), 0);
+    partition.train = std::move(owned);
+    return partition;
+  }
+  const double half = rounding == Rounding::Nearest ? 0.5 : 0;
+  const auto num_train = [&](std::int64_t n) {
+    return static_cast<std::int64_t>(
         std::floor(options.train_fraction * static_cast<double>(n) + half));
-    const DrawKey key{
-        .seed = static_cast<std::uint64_t>(options.seed), .purpose = Purpose::Split, .client = k};
-    std::vector<bool> trains(ids.size(), false);
-    for (const std::int64_t i : permutation_prefix(key, n, num_train)) trains[i] = true;
-    std::vector<std::int64_t> train;
-    std::vector<std::int64_t> test;
+  };
+  std::int64_t total_train = 0;
+  for (std::int64_t k = 0; k < owned.size(); ++k) total_train += num_train(owned.count(k));
+  partition.train.reserve(owned.size(), total_train);
+  partition.test.reserve(owned.size(),
+                         static_cast<std::int64_t>(owned.samples.size()) - total_train);
+  std::vector<bool> trains;
+  std::vector<std::int64_t> train;
+  std::vector<std::int64_t> test;
+  for (std::int64_t k = 0; k < owned.size(); ++k) {
+    const std::span<const std::int64_t> ids = owned.of(k);
+    const auto n = static_cast<std::int64_t>(ids.size());
+    const DrawKey key{.seed = static_cast<std::uint64_t>(options.seed),
+                      .purpose = Purpose::Split,
+                      .client = static_cast<std::uint64_t>(k)};
+    trains.assign(ids.size(), false);
+    for (const std::int64_t i : permutation_prefix(key, n, num_train(n))) trains[i] = true;
+    train.clear();
+    test.clear();
     for (std::size_t i = 0; i < ids.size(); ++i) (trains[i] ? train : test).push_back(ids[i]);
     partition.train.append(train);
     partition.test.append(test);
   }
   return partition;
+}
+
+Partition split_clients(const std::vector<std::vector<std::int64_t>>& owned,
+                        const DataOptions& options, Rounding rounding) {
+  SampleLists lists;
+  for (const std::vector<std::int64_t>& ids : owned) lists.append(ids);
+  return split_clients(std::move(lists), options, rounding);
 }
 
 }  // namespace fedhpc

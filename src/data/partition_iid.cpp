@@ -11,13 +11,14 @@ Partition partition_iid(const DataOptions& options, const Dataset& dataset) {
                     .purpose = Purpose::Partition,
                     .pass = static_cast<std::uint64_t>(PartitionDraw::Deal)};
   const std::vector<std::int64_t> order = permutation(key, dealt_samples(options, dataset));
-  std::vector<std::vector<std::int64_t>> owned;
+  SampleLists owned;
+  owned.reserve(options.clients, static_cast<std::int64_t>(order.size()));
   for (std::int64_t k = 0; k < options.clients; ++k) {
     const auto [begin, end] =
         array_split(static_cast<std::int64_t>(order.size()), options.clients, k);
-    owned.emplace_back(order.begin() + begin, order.begin() + end);
+    owned.append(std::span(order).subspan(begin, end - begin));
   }
-  return split_clients(owned, options);
+  return split_clients(std::move(owned), options);
 }
 
 }  // namespace fedhpc

@@ -43,6 +43,8 @@ enum class Rounding { Nearest, Down };
 /// Splits what each client owns into training and test samples by data.split and
 /// data.train_fraction: of the ascending ids of client k the first f n (rounded) of a permutation
 /// (Purpose::Split, client = k) train; both lists are ascending.
+Partition split_clients(SampleLists owned, const DataOptions& options,
+                        Rounding rounding = Rounding::Nearest);
 Partition split_clients(const std::vector<std::vector<std::int64_t>>& owned,
                         const DataOptions& options, Rounding rounding = Rounding::Nearest);
 

@@ -3,9 +3,6 @@
 #include <algorithm>
 #include <functional>
 #include <numeric>
-#include <type_traits>
-
-#include <ATen/ops/empty.h>
 
 namespace fedhpc {
 
@@ -44,30 +41,33 @@ ImageSize image_size(const Dataset& dataset) {
   return {.channels = shape[0], .height = shape[1], .width = shape[2]};
 }
 
-/// The samples of some clients, one client after the other.
-struct Stack {
-  std::vector<std::int64_t> offsets{0};  // [clients + 1]
-  std::vector<std::int64_t> samples;
-};
+/// The first row of each client's stack and, last, the end of all: [clients + 1].
+std::vector<std::int64_t> offsets_of(const SampleLists& lists,
+                                     const std::vector<std::int64_t>& clients) {
+  std::vector<std::int64_t> offsets{0};
+  offsets.reserve(clients.size() + 1);
+  for (const std::int64_t client : clients) offsets.push_back(offsets.back() + lists.count(client));
+  return offsets;
+}
 
-Stack stack_of(const SampleLists& lists, const std::vector<std::int64_t>& clients) {
-  Stack stack;
+/// The samples of some clients, one client after the other.
+std::vector<std::int64_t> stacked(const SampleLists& lists, std::span<const std::int64_t> clients) {
+  std::vector<std::int64_t> samples;
   for (const std::int64_t client : clients) {
     const std::span<const std::int64_t> own = lists.of(client);
-    stack.samples.insert(stack.samples.end(), own.begin(), own.end());
-    stack.offsets.push_back(static_cast<std::int64_t>(stack.samples.size()));
+    samples.insert(samples.end(), own.begin(), own.end());
   }
-  return stack;
+  return samples;
 }
 
 std::int64_t bytes_of(const Samples& samples) {
   return static_cast<std::int64_t>(samples.features.nbytes() + samples.labels.nbytes());
 }
 
-void check_stack(const Tensor& stack, std::int64_t c, std::int64_t batch_size) {
-  require(stack.is_cpu() && stack.dim() >= 2 && 0 <= c && c < stack.size(0) &&
-              batch_size <= stack.size(1),
-          "a batch fits its row of a host stack [C, B, ...]");
+void check_ascending(const std::vector<std::int64_t>& clients) {
+  require(
+      std::adjacent_find(clients.begin(), clients.end(), std::greater_equal<>()) == clients.end(),
+      "a shard's clients have ascending ids");
 }
 
 }  // namespace
@@ -90,35 +90,42 @@ Shard::Shard(const Dataset& dataset, const Preparation& preparation, DType dtype
     require(formula_(static_cast<float>(pixel)) == static_cast<float>(table_[pixel]),
             "pixels are standardised in float32 as in float64, rounded");
   }
+  train_ = load(dataset, {});
+  test_ = train_;
 }
 
 Shard::Shard(const Dataset& dataset, const Partition& partition, std::vector<std::int64_t> clients,
-             const Preparation& preparation, DType dtype)
+             const Preparation& preparation, DType dtype, std::int64_t held_bytes)
     : Shard(dataset, preparation, dtype) {
-  require(
-      std::adjacent_find(clients.begin(), clients.end(), std::greater_equal<>()) == clients.end(),
-      "a shard's clients have ascending ids");
+  check_ascending(clients);
   clients_ = std::move(clients);
-  Stack train = stack_of(partition.train, clients_);
-  Stack test = stack_of(partition.test, clients_);
-  train_ = load(dataset, train.samples);
-  test_ = load(dataset, test.samples);
-  train_offsets_ = std::move(train.offsets);
-  test_offsets_ = std::move(test.offsets);
+  train_offsets_ = offsets_of(partition.train, clients_);
+  test_offsets_ = offsets_of(partition.test, clients_);
+  if (dataset.on_demand() && exceeds(train_rows() + test_rows(), held_bytes)) {
+    source_ = &dataset;
+    partition_ = &partition;
+    return;
+  }
+  train_ = load(dataset, stacked(partition.train, clients_));
+  test_ = load(dataset, stacked(partition.test, clients_));
 }
 
 Shard Shard::server(const Dataset& dataset, std::int64_t first, std::int64_t last,
-                    const Preparation& preparation, DType dtype) {
+                    const Preparation& preparation, DType dtype, std::int64_t held_bytes) {
   require(0 <= first && first <= last && last <= dataset.num_test(),
           "the test set has these samples");
-  std::vector<std::int64_t> ids(static_cast<std::size_t>(last - first));
-  std::iota(ids.begin(), ids.end(), dataset.num_train() + first);
   Shard shard(dataset, preparation, dtype);
   shard.clients_ = {0};
-  shard.train_ = shard.load(dataset, {});
-  shard.test_ = shard.load(dataset, ids);
   shard.train_offsets_ = {0, 0};
   shard.test_offsets_ = {0, last - first};
+  shard.first_test_ = dataset.num_train() + first;
+  if (dataset.on_demand() && shard.exceeds(last - first, held_bytes)) {
+    shard.source_ = &dataset;
+    return shard;
+  }
+  std::vector<std::int64_t> ids(static_cast<std::size_t>(last - first));
+  std::iota(ids.begin(), ids.end(), shard.first_test_);
+  shard.test_ = shard.load(dataset, ids);
   return shard;
 }
 
@@ -166,93 +173,69 @@ std::int64_t Shard::test_count(std::int64_t client) const {
 
 std::vector<std::int64_t> Shard::label_histogram(std::int64_t client) const {
   std::vector<std::int64_t> counts(static_cast<std::size_t>(classes_), 0);
-  const auto* train = train_.labels.const_data_ptr<std::int64_t>() + train_begin(client);
-  const auto* test = test_.labels.const_data_ptr<std::int64_t>() + test_begin(client);
-  for (std::int64_t s = 0; s < train_count(client); ++s) ++counts[train[s]];
-  for (std::int64_t s = 0; s < test_count(client); ++s) ++counts[test[s]];
+  const auto add = [&](const Samples& samples, std::int64_t begin, std::int64_t count) {
+    const auto* labels = samples.labels.const_data_ptr<std::int64_t>() + begin;
+    for (std::int64_t s = 0; s < count; ++s) ++counts[labels[s]];
+  };
+  if (on_demand()) {
+    std::vector<std::int64_t> ids = partition_ == nullptr
+                                        ? std::vector<std::int64_t>{}
+                                        : stacked(partition_->train, {&client, 1});
+    const std::vector<std::int64_t> test =
+        test_ids(test_begin(client), test_begin(client) + test_count(client));
+    ids.insert(ids.end(), test.begin(), test.end());
+    const Samples samples = source_->read(ids);
+    add(samples, 0, samples.labels.size(0));
+    return counts;
+  }
+  add(train_, train_begin(client), train_count(client));
+  add(test_, test_begin(client), test_count(client));
   return counts;
+}
+
+bool Shard::exceeds(std::int64_t rows, std::int64_t held_bytes) const {
+  const auto value = static_cast<std::int64_t>(train_.features.element_size());
+  return rows * features_ * value > held_bytes;
+}
+
+std::vector<std::int64_t> Shard::test_ids(std::int64_t row_begin, std::int64_t row_end) const {
+  std::vector<std::int64_t> ids;
+  ids.reserve(static_cast<std::size_t>(row_end - row_begin));
+  if (partition_ == nullptr) {
+    for (std::int64_t row = row_begin; row < row_end; ++row) ids.push_back(first_test_ + row);
+    return ids;
+  }
+  // The last client that begins at this row or before it; others that begin here have no samples.
+  auto place = std::upper_bound(test_offsets_.begin(), test_offsets_.end(), row_begin) -
+               test_offsets_.begin() - 1;
+  for (std::int64_t row = row_begin; row < row_end; ++place) {
+    const std::int64_t end = std::min(row_end, test_offsets_[place + 1]);
+    const std::span<const std::int64_t> own = partition_->test.of(clients_[place]);
+    const std::int64_t begin = test_offsets_[place];
+    ids.insert(ids.end(), own.begin() + (row - begin), own.begin() + (end - begin));
+    row = end;
+  }
+  return ids;
+}
+
+Shard Shard::in_hand(std::vector<std::int64_t> clients) const {
+  require(on_demand() && partition_ != nullptr, "clients' samples are made by a shard on demand");
+  check_ascending(clients);
+  for (const std::int64_t client : clients) {
+    require(holds(client), "a shard is asked for its own clients only");
+  }
+  Shard part(*source_, preparation_, dtype_);
+  part.clients_ = std::move(clients);
+  part.train_offsets_ = offsets_of(partition_->train, part.clients_);
+  part.test_offsets_.assign(part.train_offsets_.size(), 0);
+  part.train_ = load(*source_, stacked(partition_->train, part.clients_));
+  return part;
 }
 
 std::int64_t Shard::memory_bytes() const {
   const std::size_t constants = preparation_.mean.size() + preparation_.factor.size();
   return bytes_of(train_) + bytes_of(test_) +
          static_cast<std::int64_t>(8 * (constants + 3 * clients_.size()));
-}
-
-template <typename T>
-void Shard::standardise(const std::uint8_t* pixels, T* out) const {
-  if (!preparation_.mean.empty()) {
-    const double* mean = preparation_.mean.data();
-    const double* factor = preparation_.factor.data();
-    for (std::int64_t d = 0; d < features_; ++d) {
-      out[d] = static_cast<T>((static_cast<double>(pixels[d]) - mean[d]) * factor[d]);
-    }
-  } else if constexpr (std::is_same_v<T, float>) {
-    const PixelFormula formula = formula_;  // a copy: `out` cannot alias it
-    for (std::int64_t d = 0; d < features_; ++d) out[d] = formula(static_cast<float>(pixels[d]));
-  } else {
-    for (std::int64_t d = 0; d < features_; ++d) out[d] = table_[pixels[d]];
-  }
-}
-
-template <typename T>
-void Shard::copy_row(const Samples& source, std::int64_t row, T* out) const {
-  if (source.features.scalar_type() == at::kByte) {
-    const auto* pixels = static_cast<const std::uint8_t*>(source.features.const_data_ptr());
-    standardise(pixels + row * features_, out);
-  } else {
-    const auto* numbers = static_cast<const T*>(source.features.const_data_ptr());
-    std::copy_n(numbers + row * features_, features_, out);
-  }
-}
-
-void Shard::gather_train(std::int64_t client, std::span<const std::int64_t> positions,
-                         std::int64_t c, const Tensor& features, const Tensor& labels,
-                         std::span<const Crop> crops) const {
-  check_stack(features, c, static_cast<std::int64_t>(positions.size()));
-  check_stack(labels, c, static_cast<std::int64_t>(positions.size()));
-  require(features.scalar_type() == scalar_type(dtype_) && features.dim() == 3 &&
-              features.size(2) == features_ && features.stride(2) == 1,
-          "a batch goes to a stack [C, B, D] of the shard's number type");
-  require(labels.dim() == 2 && labels.stride(1) == 1, "labels go to a stack [C, B]");
-  require(crops.empty() || (crops.size() == positions.size() && image_.channels > 0 &&
-                            train_.features.scalar_type() == at::kByte),
-          "every image of a batch in pixels has a crop");
-  std::vector<std::uint8_t> cropped(crops.empty() ? 0 : static_cast<std::size_t>(features_));
-  const std::int64_t begin = train_begin(client);
-  const std::int64_t count = train_count(client);
-  const auto* known = train_.labels.const_data_ptr<std::int64_t>() + begin;
-  auto* label = labels.data_ptr<std::int64_t>() + c * labels.stride(0);
-  with_type(features.scalar_type(), [&]<typename T>() {
-    T* row = features.data_ptr<T>() + c * features.stride(0);
-    for (std::size_t b = 0; b < positions.size(); ++b) {
-      const std::int64_t position = positions[b];
-      require(0 <= position && position < count, "a position lies in the client's training list");
-      if (crops.empty()) {
-        copy_row(train_, begin + position, row);
-      } else {
-        const auto* pixels = train_.features.const_data_ptr<std::uint8_t>();
-        crop_image(pixels + (begin + position) * features_, image_, crops[b], cropped.data());
-        standardise(cropped.data(), row);
-      }
-      *label++ = known[position];
-      row += features.stride(1);
-    }
-  });
-}
-
-void Shard::gather_test(std::int64_t row_begin, std::int64_t row_end, const Tensor& out) const {
-  require(0 <= row_begin && row_begin <= row_end && row_end <= test_rows(),
-          "a shard is asked for test rows it has");
-  require(out.is_cpu() && out.is_contiguous() && out.scalar_type() == scalar_type(dtype_) &&
-              out.numel() == (row_end - row_begin) * features_,
-          "gathered rows go to a contiguous host tensor [B, D] of the shard's number type");
-  with_type(out.scalar_type(), [&]<typename T>() {
-    T* to = out.data_ptr<T>();
-    for (std::int64_t row = row_begin; row < row_end; ++row, to += features_) {
-      copy_row(test_, row, to);
-    }
-  });
 }
 
 }  // namespace fedhpc

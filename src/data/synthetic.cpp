@@ -34,9 +34,10 @@ namespace {
 /// What one client's labels and features follow.
 struct ClientModel {
   std::int64_t client = -1;
-  std::vector<double> weight;  // [K, D]
+  std::vector<double> weight;  // [D, K]: the scores of all classes grow side by side
   std::vector<double> bias;    // [K]
   std::vector<double> mean;    // [D]
+  std::vector<double> scores;  // [K] of the sample made last
 };
 
 class Synthetic : public Dataset {
@@ -55,9 +56,11 @@ class Synthetic : public Dataset {
   std::int64_t classes() const override { return options_.classes; }
   std::int64_t num_train() const override { return options_.clients * train_each_; }
   std::int64_t num_test() const override { return options_.clients * test_each_; }
+  bool on_demand() const override { return true; }
 
   std::vector<std::int64_t> labels() const override {
     std::vector<std::int64_t> labels;
+    labels.reserve(static_cast<std::size_t>(num_train() + num_test()));
     ClientModel model;
     std::vector<double> features(deviation_.size());
     for (std::int64_t id = 0; id < num_train() + num_test(); ++id) {
@@ -82,6 +85,7 @@ class Synthetic : public Dataset {
 
   std::vector<std::int64_t> natural_clients() const override {
     std::vector<std::int64_t> clients;
+    clients.reserve(static_cast<std::size_t>(num_train() + num_test()));
     for (std::int64_t id = 0; id < num_train() + num_test(); ++id) {
       clients.push_back(place_of(id).client);
     }
@@ -112,9 +116,15 @@ class Synthetic : public Dataset {
     Draws draws(key(client));
     const double u = options_.synthetic_alpha * draws.normal();
     const double b = options_.synthetic_beta * draws.normal();
-    ClientModel model{.client = client, .weight = {}, .bias = {}, .mean = {}};
-    const std::int64_t size = options_.classes * options_.features;
-    for (std::int64_t i = 0; i < size; ++i) model.weight.push_back(u + draws.normal());
+    const auto classes = static_cast<std::size_t>(options_.classes);
+    ClientModel model;
+    model.client = client;
+    model.weight.resize(classes * deviation_.size());
+    for (std::size_t c = 0; c < classes; ++c) {
+      for (std::size_t j = 0; j < deviation_.size(); ++j) {
+        model.weight[j * classes + c] = u + draws.normal();
+      }
+    }
     for (std::int64_t i = 0; i < options_.classes; ++i) model.bias.push_back(u + draws.normal());
     for (std::int64_t i = 0; i < options_.features; ++i) model.mean.push_back(b + draws.normal());
     return model;
@@ -132,18 +142,13 @@ class Synthetic : public Dataset {
     for (std::size_t j = 0; j < deviation_.size(); ++j) {
       features[j] = model.mean[j] + deviation_[j] * draws.normal();
     }
-    std::int64_t best = 0;
-    double best_score = 0;
-    for (std::int64_t c = 0; c < options_.classes; ++c) {
-      const double* row = model.weight.data() + c * options_.features;
-      double score = model.bias[c];
-      for (std::size_t j = 0; j < deviation_.size(); ++j) score += row[j] * features[j];
-      if (c == 0 || score > best_score) {
-        best = c;
-        best_score = score;
-      }
+    model.scores = model.bias;
+    const double* weight = model.weight.data();
+    for (std::size_t j = 0; j < deviation_.size(); ++j) {
+      const double x = features[j];
+      for (double& score : model.scores) score += *weight++ * x;
     }
-    return best;
+    return std::max_element(model.scores.begin(), model.scores.end()) - model.scores.begin();
   }
 
   DataOptions options_;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include <ATen/ops/empty.h>
+
 #include "fedhpc/core/error.hpp"
 #include "fedhpc/training/loss.hpp"
 
@@ -44,15 +46,15 @@ Evaluator::Evaluator(const Model& model, at::ScalarType type, Chunks chunks)
     : model_(model),
       chunks_(chunks),
       // 256 samples: activations of the DNNs then stay in a CPU's cache.
-      activations_(model.make_activations(1, kChunk, type, Use::Evaluation)) {}
+      activations_(model.make_activations(1, kChunk, type, Use::Evaluation)),
+      labels_(at::empty({kChunk}, at::kLong)) {}
 
 void Evaluator::score_chunk(const Rows& row, const Shard& shard, std::int64_t first,
                             std::int64_t length, double* correct, double* loss) {
   const Activations part = length == kChunk ? activations_ : activations_.narrow(0, 1, length);
-  shard.gather_test(first, first + length, part.input());
+  shard.gather_test(first, first + length, part.input(), labels_);
   model_.forward(row.values, part);
-  score_samples(part.logits().squeeze(0),
-                shard.test_labels().const_data_ptr<std::int64_t>() + first, correct, loss);
+  score_samples(part.logits().squeeze(0), labels_.const_data_ptr<std::int64_t>(), correct, loss);
 }
 
 std::vector<Score> Evaluator::each_client(const Rows& row, const Shard& shard,

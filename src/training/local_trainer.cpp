@@ -107,12 +107,22 @@ LocalTrainer::Course LocalTrainer::start_course(std::int64_t client, std::int64_
   return {.client = client, .steps = plan.max_batches, .batches = BatchCursor(plan)};
 }
 
-std::int64_t LocalTrainer::gather(Course& course, std::int64_t c, const DrawKey& key) {
+const Shard& LocalTrainer::samples_of(std::span<const std::int64_t> clients) {
+  if (!shard_.on_demand()) return shard_;
+  std::vector<std::int64_t> ids(clients.begin(), clients.end());
+  std::sort(ids.begin(), ids.end());
+  ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
+  if (!in_hand_ || in_hand_->clients() != ids) in_hand_ = shard_.in_hand(std::move(ids));
+  return *in_hand_;
+}
+
+std::int64_t LocalTrainer::gather(const Shard& shard, Course& course, std::int64_t c,
+                                  const DrawKey& key) {
   const std::span<const std::int64_t> positions = course.batches.next();
   const auto size = static_cast<std::int64_t>(positions.size());
   std::vector<Crop> crops;
-  if (shard_.augment() == Augment::CropFlip) crops = draw_crops(key, size);
-  shard_.gather_train(course.client, positions, c, activations_.input(), labels_, crops);
+  if (shard.augment() == Augment::CropFlip) crops = draw_crops(key, size);
+  shard.gather_train(course.client, positions, c, activations_.input(), labels_, crops);
   return size;
 }
 
@@ -125,6 +135,7 @@ std::vector<TrainStatistics> LocalTrainer::train_(Rows& rows, std::span<const st
   optimizer_.reset(count, rows.values.scalar_type());
 
   const std::int64_t pass = work.pass.value_or(0);
+  const Shard& samples = samples_of(clients);
   std::vector<Course> courses;
   std::int64_t last_step = 0;
   for (const std::int64_t client : clients) {
@@ -137,7 +148,7 @@ std::vector<TrainStatistics> LocalTrainer::train_(Rows& rows, std::span<const st
     for (std::size_t c = 0; c < clients.size(); ++c) {
       const bool goes_on = step < courses[c].steps;
       const DrawKey key = crop_key(seed_, round, clients[c], pass, step);
-      batch[c] = goes_on ? gather(courses[c], static_cast<std::int64_t>(c), key) : 0;
+      batch[c] = goes_on ? gather(samples, courses[c], static_cast<std::int64_t>(c), key) : 0;
     }
     for (std::int64_t first = 0; first < count;) {
       const std::int64_t size = batch[static_cast<std::size_t>(first)];

@@ -18,7 +18,9 @@ class EveryAlgorithmWithBatchNorm : public ::testing::TestWithParam<std::string>
   Keys keys(const Keys& changes = {}) const {
     Keys all = tiny_keys({{"algorithm.name", GetParam()},
                           {"run.rounds", "2"},
-                          {"data.name", "glyphs"},
+                          {"data.name", "hdf5"},
+                          {"data.file", tiny_images()},
+                          {"data.standardize", "half"},
                           {"model.name", "cnn2"},
                           {"model.width", "0.5"},
                           {"train.local_epochs", "1"}});
@@ -69,7 +71,7 @@ TEST_P(EveryAlgorithmWithBatchNorm, StepsOfSizeZeroMoveOnlyBuffers) {
   ModelOptions options;
   options.name = "cnn2";
   options.width = 0.5;
-  const auto model = make_model(options, {1, 28, 28}, 10);
+  const auto model = make_model(options, {1, 8, 8}, 4);
   for (const Field& field : model->layout()->fields()) {
     const auto part = [&](const Tensor& row) { return row.narrow(0, field.offset, field.size); };
     EXPECT_EQ(part(still.global).equal(part(still.initial)), !has(field.tags, Tag::Buffer))

@@ -92,7 +92,7 @@ TEST(PreparationTest, PublishedConstantsApplyToTrainingAndTestSamplesAlike) {
       const double bound = dtype == DType::Float64 ? 1e-14 : 2e-7;
       const Tensor train = prepared(shard);
       const Tensor test = at::empty({1, shard.features()}, scalar_type(dtype));
-      shard.gather_test(0, 1, test);
+      shard.gather_test(0, 1, test, at::empty({1}, at::kLong));
       for (std::int64_t d = 0; d < shard.features(); ++d) {
         const auto channel = static_cast<std::size_t>(d / plane);
         const double m = one.mean[channel];

@@ -62,6 +62,14 @@ Batch gather(const Shard& shard, std::int64_t client, const Ids& positions) {
   return batch;
 }
 
+/// Features and labels of stacked test rows.
+Batch gather_rows(const Shard& shard, std::int64_t begin, std::int64_t end) {
+  Batch batch{at::empty({end - begin, shard.features()}, scalar_type(shard.dtype())),
+              at::empty({end - begin}, at::kLong)};
+  shard.gather_test(begin, end, batch.features, batch.labels);
+  return batch;
+}
+
 TEST(ShardTest, GathersStandardisedRowsInTheOrderAsked) {
   const TableDataset data = balanced(10, 10);
   const Partition partition = sample();
@@ -73,9 +81,9 @@ TEST(ShardTest, GathersStandardisedRowsInTheOrderAsked) {
     EXPECT_EQ(values(floats.labels[0]), (Ids{1, 9, 1}));
     const Shard wide(data, partition, {0, 1, 2, 3}, rule, DType::Float64);
     expect_rows<double>(gather(wide, 2, positions).features[0], {21, 39, 21}, rule);
-    Tensor test = at::empty({3, 5}, at::kFloat);
-    single.gather_test(1, 4, test);
-    expect_rows<float>(test, {40, 7, 9}, rule);
+    const Batch test = gather_rows(single, 1, 4);
+    expect_rows<float>(test.features, {40, 7, 9}, rule);
+    EXPECT_EQ(values(test.labels), (Ids{0, 7, 9}));
   }
 }
 
@@ -125,10 +133,10 @@ TEST(ShardTest, ItsClientsNeedNotBeNeighbours) {
 TEST(ShardTest, LabelsStandInTheOrderOfTheStacks) {
   const TableDataset data = balanced(10, 10);
   const Shard shard(data, sample(), {0, 1, 2, 3}, Standardize::Unit, DType::Float32);
-  const auto* train = shard.train_labels().data_ptr<std::int64_t>();
-  EXPECT_EQ(Ids(train, train + shard.train_rows()), (Ids{0, 3, 9, 5, 1, 8}));
-  const auto* test = shard.test_labels().data_ptr<std::int64_t>();
-  EXPECT_EQ(Ids(test, test + shard.test_rows()), (Ids{1, 0, 7, 9, 2}));
+  EXPECT_EQ(values(gather(shard, 0, {0, 1}).labels), (Ids{0, 3}));
+  EXPECT_EQ(values(gather(shard, 2, {0, 1, 2}).labels), (Ids{9, 5, 1}));
+  EXPECT_EQ(values(gather(shard, 3, {0}).labels), Ids{8});
+  EXPECT_EQ(values(gather_rows(shard, 0, 5).labels), (Ids{1, 0, 7, 9, 2}));
   EXPECT_EQ(shard.label_histogram(1), (Ids{1, 0, 0, 0, 0, 0, 0, 1, 0, 0}));
   EXPECT_EQ(shard.label_histogram(3), (Ids{0, 0, 1, 0, 0, 0, 0, 0, 1, 1}));
 }
@@ -156,9 +164,7 @@ TEST(ShardTest, TheServersShardIsTheOfficialTestSet) {
   const TableDataset data = balanced(2, 10);  // 16 training, 4 test
   const Shard part = Shard::server(data, 1, 3, Standardize::None, DType::Float32);
   EXPECT_EQ(part.test_rows(), 2);
-  Tensor rows = at::empty({2, 5}, at::kFloat);
-  part.gather_test(0, 2, rows);
-  expect_rows<float>(rows, {17, 18}, Standardize::None);
+  expect_rows<float>(gather_rows(part, 0, 2).features, {17, 18}, Standardize::None);
   EXPECT_THROW(Shard::server(data, 1, 5, Standardize::None, DType::Float32), std::logic_error);
 
   const Shard server = Shard::server(data, 0, 4, Standardize::Half, DType::Float64);
@@ -167,9 +173,9 @@ TEST(ShardTest, TheServersShardIsTheOfficialTestSet) {
   EXPECT_EQ(server.test_count(0), 4);
   EXPECT_EQ(server.train_rows(), 0);
   ASSERT_EQ(server.test_rows(), 4);
-  Tensor out = at::empty({4, 5}, at::kDouble);
-  server.gather_test(0, 4, out);
-  expect_rows<double>(out, {16, 17, 18, 19}, Standardize::Half);
+  const Batch all = gather_rows(server, 0, 4);
+  expect_rows<double>(all.features, {16, 17, 18, 19}, Standardize::Half);
+  EXPECT_EQ(values(all.labels), (Ids{0, 1, 0, 1}));
 }
 
 TEST(ShardTest, ARankMayHaveNoClient) {
@@ -200,11 +206,13 @@ TEST(ShardTest, WrongPlacesAndOutputsAreOurOwnBugs) {
   refuses(pair, at::empty({1, 4}, at::kLong).as_strided({1, 2}, {4, 2}));
   refuses(at::empty({1, 2, 6}, at::kFloat), at::empty({1, 2}, at::kLong));
 
-  Tensor row = at::empty({1, 5}, at::kFloat);
-  EXPECT_NO_THROW(shard.gather_test(4, 5, row));
-  EXPECT_THROW(shard.gather_test(5, 6, row), std::logic_error);
-  EXPECT_THROW(shard.gather_test(3, 5, row), std::logic_error);
-  EXPECT_THROW(shard.gather_test(4, 5, at::empty({1, 5}, at::kDouble)), std::logic_error);
+  const Tensor row = at::empty({1, 5}, at::kFloat);
+  const Tensor label = at::empty({1}, at::kLong);
+  EXPECT_NO_THROW(shard.gather_test(4, 5, row, label));
+  EXPECT_THROW(shard.gather_test(5, 6, row, label), std::logic_error);
+  EXPECT_THROW(shard.gather_test(3, 5, row, label), std::logic_error);
+  EXPECT_THROW(shard.gather_test(3, 5, at::empty({2, 5}, at::kFloat), label), std::logic_error);
+  EXPECT_THROW(shard.gather_test(4, 5, at::empty({1, 5}, at::kDouble), label), std::logic_error);
   EXPECT_THROW(Shard(data, sample(), {2, 3, 4}, Standardize::Unit, DType::Float32),
                std::logic_error);
 }

@@ -15,7 +15,7 @@ TEST(LocalTrainerTest, AugmentsStepByStepWithTheKeyOfEachBatch) {
   data.augment = Augment::CropFlip;
   const auto dataset = open_dataset(data);
   const Partition partition = make_partition(data, *dataset);
-  const Shard shard(*dataset, partition, 0, 2, make_preparation(data, *dataset), DType::Float64);
+  const Shard shard(*dataset, partition, {0, 1}, make_preparation(data, *dataset), DType::Float64);
   ModelOptions mlr;
   mlr.name = "mlr";
   const auto model = make_model(mlr, dataset->shape(), dataset->classes());

@@ -27,6 +27,9 @@ class Dataset {
   virtual std::int64_t classes() const = 0;             ///< K
   virtual std::int64_t num_train() const = 0;           ///< official training samples
   virtual std::int64_t num_test() const = 0;  ///< official test samples, 0 when there are none
+  /// Whether samples are made when they are read, at little cost and from nothing kept, so that
+  /// nobody has to hold them: see Shard.
+  virtual bool on_demand() const { return false; }
   /// The label of every sample, training then test: [num_train + num_test].
   virtual std::vector<std::int64_t> labels() const = 0;
   /// The samples asked for, in that order (ids may repeat). Throws DataError naming file and

@@ -23,6 +23,8 @@ struct SampleLists {
   std::int64_t size() const { return static_cast<std::int64_t>(offsets.size()) - 1; }
   std::int64_t count(std::int64_t client) const;
   std::span<const std::int64_t> of(std::int64_t client) const;
+  /// Makes room for so many lists of so many samples in all.
+  void reserve(std::int64_t lists, std::int64_t total);
   void append(std::span<const std::int64_t> list);
 };
 

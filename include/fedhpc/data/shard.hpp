@@ -26,17 +26,28 @@ struct PixelFormula {
 /// stacked client by client in ascending order of id, and so the test samples. Pixels are kept
 /// as bytes and standardised when they are gathered, with the value computed in float64 and rounded
 /// to the dtype; float data are kept in the dtype. Client ids are those of the whole run.
+///
+/// Samples of a data set that makes them on demand are not held where they are many: such a shard
+/// has the clients' counts and reads samples when they are asked for, with the same values bit for
+/// bit. Their training samples are to be had by way of `in_hand`.
 class Shard {
  public:
+  /// Bytes of features that are held rather than made again where there is a choice. Every machine
+  /// has them to spare, and making a sample may cost as much as training a small model on it.
+  static constexpr std::int64_t kHeldBytes = std::int64_t{256} << 20;
+
   /// These clients (ascending ids, any of the partition's). Throws ConfigError for a
-  /// standardisation the data do not have.
+  /// standardisation the data do not have. Data set and partition have to outlive a shard on
+  /// demand, which this becomes where the data set allows it and more than `held_bytes` of features
+  /// would have to be held.
   Shard(const Dataset& dataset, const Partition& partition, std::vector<std::int64_t> clients,
-        const Preparation& preparation, DType dtype);
+        const Preparation& preparation, DType dtype, std::int64_t held_bytes = kHeldBytes);
 
   /// Samples first to last - 1 of the official test set (counted within it), as the test samples of
   /// a shard whose one client, number 0, is the server.
   static Shard server(const Dataset& dataset, std::int64_t first, std::int64_t last,
-                      const Preparation& preparation, DType dtype);
+                      const Preparation& preparation, DType dtype,
+                      std::int64_t held_bytes = kHeldBytes);
 
   /// The ids of the shard's clients, ascending.
   const std::vector<std::int64_t>& clients() const { return clients_; }
@@ -51,30 +62,40 @@ class Shard {
   /// The client's first row in the stack.
   std::int64_t train_begin(std::int64_t client) const { return train_offsets_[index(client)]; }
   std::int64_t test_begin(std::int64_t client) const { return test_offsets_[index(client)]; }
-  std::int64_t train_rows() const { return train_.labels.size(0); }
-  std::int64_t test_rows() const { return test_.labels.size(0); }
+  std::int64_t train_rows() const { return train_offsets_.back(); }
+  std::int64_t test_rows() const { return test_offsets_.back(); }
 
-  const Tensor& train_labels() const { return train_.labels; }  // [train_rows] int64
-  const Tensor& test_labels() const { return test_.labels; }    // [test_rows] int64
-  /// Samples of each label, training and test together: [K].
+  /// Whether samples are read when they are asked for.
+  bool on_demand() const { return source_ != nullptr; }
+  /// A shard that holds the training samples (no test samples) of some of the clients of a shard
+  /// on demand, given by ascending ids. Costs making them.
+  Shard in_hand(std::vector<std::int64_t> clients) const;
+  /// Samples of each label, training and test together: [K]. On demand it costs making them.
   std::vector<std::int64_t> label_histogram(std::int64_t client) const;
   std::int64_t memory_bytes() const;
 
   /// Row c of a block: features[c, b] = the standardised training sample at position b of
   /// `positions` in the client's list, labels[c, b] its label. Costs one pass over B x D numbers,
   /// no allocation. With `crops`, one for each position, the raw image is cropped first
-  /// (precondition: images in pixels).
+  /// (precondition: images in pixels). Not of a shard on demand.
   void gather_train(std::int64_t client, std::span<const std::int64_t> positions, std::int64_t c,
                     const Tensor& features,  // [C, >= B, D] of the dtype
                     const Tensor& labels,    // [C, >= B] int64
                     std::span<const Crop> crops = {}) const;
-  /// out [..., D] of row_end - row_begin rows = these rows of the stacked test samples,
-  /// standardised.
-  void gather_test(std::int64_t row_begin, std::int64_t row_end, const Tensor& out) const;
+  /// features [..., D] of row_end - row_begin rows = these rows of the stacked test samples,
+  /// standardised; labels [>= row_end - row_begin] int64, contiguous. On demand it costs making
+  /// them.
+  void gather_test(std::int64_t row_begin, std::int64_t row_end, const Tensor& features,
+                   const Tensor& labels) const;
 
  private:
   /// Without samples yet.
   Shard(const Dataset& dataset, const Preparation& preparation, DType dtype);
+
+  /// Whether features of so many samples like those of train_ are too much to hold.
+  bool exceeds(std::int64_t rows, std::int64_t held_bytes) const;
+  /// The ids of these rows of the stacked test samples, of a shard on demand.
+  std::vector<std::int64_t> test_ids(std::int64_t row_begin, std::int64_t row_end) const;
 
   /// The client's place in clients(). Precondition: the shard holds it.
   std::size_t index(std::int64_t client) const;
@@ -94,6 +115,10 @@ class Shard {
   std::vector<std::int64_t> test_offsets_{0};   // [clients + 1]
   Samples train_;                               // features [train_rows, D] uint8 or dtype
   Samples test_;                                // features [test_rows, D] uint8 or dtype
+  // Of a shard on demand, whose train_ and test_ are empty:
+  const Dataset* source_ = nullptr;
+  const Partition* partition_ = nullptr;  // null: the server's
+  std::int64_t first_test_ = 0;           // the server's first sample
   // Of none, unit and half, the same in all columns:
   PixelFormula formula_;             // float32; equals table_ rounded, which is checked
   std::array<double, 256> table_{};  // float64

@@ -46,6 +46,7 @@ class Evaluator {
   const Model& model_;
   Chunks chunks_;
   Activations activations_;
+  Tensor labels_;  // [B] int64 of a chunk
 };
 
 }  // namespace fedhpc

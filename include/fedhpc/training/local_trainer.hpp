@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -67,7 +68,10 @@ class LocalTrainer {
   Course start_course(std::int64_t client, std::int64_t round, std::int64_t pass) const;
   /// Puts the next batch of a client into row c of the inputs and labels, with the
   /// crops of this key where images are augmented; gives its size.
-  std::int64_t gather(Course& course, std::int64_t c, const DrawKey& key);
+  std::int64_t gather(const Shard& shard, Course& course, std::int64_t c, const DrawKey& key);
+  /// A shard that holds the training samples of these clients: that of all, or one made on demand,
+  /// which is kept for the next pass of the same clients.
+  const Shard& samples_of(std::span<const std::int64_t> clients);
   /// One step of a run's clients; loss_[c] becomes the summed loss of client run.first + c.
   void train_run(const Tensor& rows, const Run& run, const LocalWork& work);
   void step_plain_(const Tensor& weights, const Activations& stack, const Run& run,
@@ -77,6 +81,7 @@ class LocalTrainer {
   const Shard& shard_;
   const TrainOptions& options_;
   std::uint64_t seed_;
+  std::optional<Shard> in_hand_;  // of a shard on demand: the clients trained last
   Activations activations_;
   Tensor labels_;  // [C, B] int64
   RowOptimizer optimizer_;
