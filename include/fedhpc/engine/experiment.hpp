@@ -55,8 +55,9 @@ class Experiment {
   std::int64_t block_width() const { return block_width_; }
   /// The largest cohort a round can have.
   std::int64_t cohort_limit() const;
-  /// Label counts of all clients, [N, K], on rank 0 (elsewhere empty). Collective.
-  std::vector<std::int64_t> gather_label_histogram() const;
+  /// Label counts of clients first to first + count - 1 of all ranks, [count, K] int64, the same on
+  /// every rank. Collective.
+  Tensor label_histogram(std::int64_t first, std::int64_t count) const;
   /// Estimated bytes this rank holds: data, models in hand, activations, accumulators.
   std::int64_t memory_bytes() const;
 
