@@ -64,7 +64,10 @@ class ProjectSteps {
     const auto block = static_cast<std::size_t>(block_);
     for (std::size_t b = 0; b < blocks_.size(); ++b) {
       const auto clients = std::span<const std::int64_t>(clients_).subspan(b * block, block);
-      loss += trainer_->train_(blocks_[b], clients, round_, LocalWork{}).loss;
+      for (const TrainStatistics& of_client :
+           trainer_->train_(blocks_[b], clients, round_, LocalWork{})) {
+        loss += of_client.loss;
+      }
     }
     return loss;
   }

@@ -1,6 +1,7 @@
 #include "fedhpc/algorithms/algorithm.hpp"
 #include "fedhpc/algorithms/fedavg.hpp"
 #include "fedhpc/algorithms/fedprox.hpp"
+#include "fedhpc/algorithms/hierfavg.hpp"
 
 namespace fedhpc {
 

@@ -19,6 +19,9 @@ void RunOptions::declare(OptionSet& options) {
               Names<DeviceKind>{
                   {"auto", DeviceKind::Auto}, {"cpu", DeviceKind::Cpu}, {"cuda", DeviceKind::Cuda}},
               "where clients are trained");
+  options.add("run.reproducible", reproducible,
+              "sum exactly: the same bits on any number of ranks and in any block width, on one "
+              "machine type and build");
   options.add("run.dtype", dtype,
               Names<DType>{{"float32", DType::Float32}, {"float64", DType::Float64}},
               "number type of data, weights and payloads");
@@ -74,6 +77,16 @@ void Config::resolve(const std::string& name) {
   if (options_.origin("data.seed").level == Level::Default) data.seed = run.seed;
   if (run.output.empty()) {
     run.output = std::filesystem::path(name).stem().string() + ".h5";
+  }
+  if (algorithm->tiers() == Tiers::ClientEdgeCloud && topology.edges == 0) {
+    throw ConfigError(concat("algorithm.name = ", algorithm_name,
+                             " needs edges; set topology.edges to 1 or more"));
+  }
+  if (algorithm->tiers() == Tiers::ClientCloud && topology.edge_participation != 1) {
+    throw ConfigError(concat(options_.origin("topology.edge_participation").place,
+                             ": key 'topology.edge_participation' cannot be ",
+                             topology.edge_participation, " with algorithm.name = ", algorithm_name,
+                             ", which draws clients, not edges; use topology.participation"));
   }
   if (run.device == DeviceKind::Cuda) {
     throw ConfigError(concat(options_.origin("run.device").place,

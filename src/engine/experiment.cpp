@@ -8,51 +8,11 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
 
+#include "engine/evaluation.hpp"
+
 namespace fedhpc {
 
 namespace {
-
-/// Scores of one model as given by an algorithm's evaluate(), on this rank's clients.
-class LocalEvaluation final : public Evaluation {
- public:
-  LocalEvaluation(Evaluator& evaluator, const Shard& shard, const Shard* server)
-      : evaluator_(evaluator), shard_(shard), server_(server) {}
-
-  void global(const Rows& model) override {
-    model_ = model.clone();
-    clients = evaluator_.each_client(model, shard_);
-    if (server_ != nullptr) official = evaluator_.each_client(model, *server_).front();
-  }
-
-  const Rows& model() const { return model_; }
-
-  std::vector<Score> clients;  // of this rank, in order of id
-  Score official;              // this rank's part of the official test set
-
- private:
-  Evaluator& evaluator_;
-  const Shard& shard_;
-  const Shard* server_;
-  Rows model_;
-};
-
-/// All ranks' scores in order of client, on rank 0.
-std::vector<Score> gather_scores(Communicator& comm, const std::vector<Score>& mine) {
-  Tensor packed = at::empty({static_cast<std::int64_t>(mine.size()), 3}, at::kDouble);
-  auto* values = packed.data_ptr<double>();
-  for (const Score& score : mine) {
-    *values++ = score.samples;
-    *values++ = score.correct;
-    *values++ = score.loss;
-  }
-  const Tensor all = comm.gather(packed, 0);
-  std::vector<Score> scores;
-  for (std::int64_t c = 0; c < all.size(0); ++c) {
-    const auto* row = all.const_data_ptr<double>() + 3 * c;
-    scores.push_back({row[0], row[1], row[2]});
-  }
-  return scores;
-}
 
 /// Throws ConfigError for a request that leaves clients without samples by its sizes alone. (A
 /// client left empty by a draw or by a file is no error: it never trains.)
@@ -108,14 +68,31 @@ Experiment::Experiment(Config& config, Communicator& comm)
   });
   trainer_ = std::make_unique<LocalTrainer>(*model_, *shard_, config_.train,
                                             static_cast<std::uint64_t>(config_.run.seed));
-  evaluator_ = std::make_unique<Evaluator>(*model_, type_);
+  evaluator_ = std::make_unique<Evaluator>(
+      *model_, type_, config_.run.reproducible ? Chunks::PerClient : Chunks::AcrossClients);
   personal_ = PersonalMetrics(partition_.clients());
   block_width_ =
       config_.train.block > 0
           ? config_.train.block
-          : measure_block_width(comm_, *model_, *shard_, config_.train, initial_,
-                                cohort_size(partition_.clients(), config_.topology.participation));
-  config_.algorithm->initialise(Setup(initial_));
+          : measure_block_width(comm_, *model_, *shard_, config_.train, initial_, cohort_limit());
+  config_.algorithm->initialise(Setup(initial_, *topology_));
+}
+
+std::int64_t Experiment::cohort_limit() const {
+  return config_.algorithm->tiers() == Tiers::ClientEdgeCloud
+             ? hierarchical_cohort_limit(placement(), config_.topology)
+             : cohort_size(partition_.clients(), config_.topology.participation);
+}
+
+Summation Experiment::summation() const {
+  return config_.run.reproducible ? Summation::Exact : Summation::Fast;
+}
+
+Cohort Experiment::draw(std::int64_t round) const {
+  const auto seed = static_cast<std::uint64_t>(config_.run.seed);
+  return config_.algorithm->tiers() == Tiers::ClientEdgeCloud
+             ? draw_hierarchical_cohort(seed, round, placement(), config_.topology)
+             : draw_cohort(seed, round, partition_.clients(), config_.topology.participation);
 }
 
 Placement Experiment::open_data() {
@@ -133,9 +110,13 @@ Placement Experiment::open_data() {
   shard_ = std::make_unique<Shard>(*dataset_, partition_, placement.clients_of_rank(comm_.rank()),
                                    preparation, config_.run.dtype);
   if (config_.data.split == DataSplit::Official) {
-    const Range part = part_of(dataset_->num_test(), comm_.rank(), comm_.size());
+    // Whole chunks: a sample is scored beside the same others on any number of ranks.
+    constexpr std::int64_t kChunk = Evaluator::kChunk;
+    const std::int64_t tests = dataset_->num_test();
+    const Range chunks = part_of((tests + kChunk - 1) / kChunk, comm_.rank(), comm_.size());
     server_shard_ = std::make_unique<Shard>(
-        Shard::server(*dataset_, part.first, part.last, preparation, config_.run.dtype));
+        Shard::server(*dataset_, std::min(chunks.first * kChunk, tests),
+                      std::min(chunks.last * kChunk, tests), preparation, config_.run.dtype));
   }
   return placement;
 }
@@ -151,7 +132,8 @@ void Experiment::open_model() {
 }
 
 void Experiment::run(const std::function<void(const RoundReport&)>& observe) {
-  RoundServices services{.comm = comm_,
+  RoundServices services{.topology = *topology_,
+                         .partition = partition_,
                          .model = *model_,
                          .shard = *shard_,
                          .trainer = *trainer_,
@@ -159,17 +141,16 @@ void Experiment::run(const std::function<void(const RoundReport&)>& observe) {
                          .train_watch = train_watch_,
                          .aggregate_watch = aggregate_watch_,
                          .type = type_,
-                         .block_width = block_width_};
-  const auto seed = static_cast<std::uint64_t>(config_.run.seed);
+                         .block_width = block_width_,
+                         .summation = summation()};
   for (std::int64_t t = 1; t <= config_.run.rounds; ++t) {
     Stopwatch wall;
     wall.start();
     ledger_.clear();
-    Round round(services, t,
-                draw_cohort(seed, t, partition_.clients(), config_.topology.participation).clients);
+    Round round(services, t, draw(t));
     config_.algorithm->round(round);
 
-    RoundReport report{.round = t, .cohort = &round.cohort(), .personal = &personal_};
+    RoundReport report{.round = t, .cohort = &round.cohort().clients, .personal = &personal_};
     report.evaluated = t % config_.run.eval_every == 0 || t == config_.run.rounds;
     if (report.evaluated) evaluate(report);
     total(round, report);
@@ -181,14 +162,19 @@ void Experiment::run(const std::function<void(const RoundReport&)>& observe) {
 
 void Experiment::evaluate(RoundReport& report) {
   const Timed timed(evaluate_watch_);
-  LocalEvaluation evaluation(*evaluator_, *shard_, server_shard_.get());
+  RankEvaluation evaluation(*evaluator_, *shard_, server_shard_.get(), *topology_);
   config_.algorithm->evaluate(evaluation);
   global_ = evaluation.model();
 
-  const std::vector<Score> scores = gather_scores(comm_, evaluation.clients);
-  const std::vector<Score> official = gather_scores(comm_, {evaluation.official});
+  const std::vector<Score> scores = gather_by_client(evaluation.personal());
+  const std::vector<Score> official = gather_scores(comm_, evaluation.official());
+  if (evaluation.has_edges()) {
+    const std::vector<Score> edge = gather_by_client(evaluation.edge());
+    if (comm_.rank() == 0) report.metrics.edge_accuracy = mean_edge_accuracy(edge, placement());
+  }
   if (comm_.rank() != 0) return;
   personal_.update(scores, *report.cohort, report.metrics);
+  if (!global_.values.defined()) return;
   Score all;
   for (const Score& score : server_shard_ ? official : scores) {
     all.samples += score.samples;
@@ -201,37 +187,68 @@ void Experiment::evaluate(RoundReport& report) {
   }
 }
 
+std::vector<Score> Experiment::gather_by_client(const std::vector<Score>& mine) {
+  const std::vector<Score> by_rank = gather_scores(comm_, mine);
+  std::vector<Score> scores;
+  if (comm_.rank() != 0) return scores;
+  for (const std::int64_t place : gathered_places(placement())) scores.push_back(by_rank[place]);
+  return scores;
+}
+
 void Experiment::total(const Round& round, RoundReport& report) {
-  // One reduction for all sums of the round: train loss, samples, booked bytes (exact below 2^53).
-  Tensor sums = at::zeros({2 + Ledger::kEntries}, at::kDouble);
-  auto* values = sums.data_ptr<double>();
-  values[0] = round.statistics().loss;
-  values[1] = round.statistics().samples;
-  for (std::size_t i = 0; i < ledger_.entries().size(); ++i) {
-    values[2 + i] = static_cast<double>(ledger_.entries()[i]);
+  const std::vector<TrainStatistics>& statistics = round.statistics();
+  const auto count = static_cast<std::int64_t>(statistics.size());
+  Tensor losses = at::empty({count, 2}, at::kDouble);  // loss, samples
+  for (std::int64_t i = 0; i < count; ++i) {
+    losses.data_ptr<double>()[2 * i] = statistics[i].loss;
+    losses.data_ptr<double>()[2 * i + 1] = statistics[i].samples;
   }
-  comm_.sum_(sums);
+  WeightedSum sum(1, 2, summation());
+  sum.add(std::vector<std::int64_t>(statistics.size(), 0),
+          std::vector<double>(statistics.size(), 1), losses);
+  const Tensor sums = sum.total(*topology_, Among::All);
+  Tensor booked = at::zeros({Ledger::kEntries}, at::kLong);
+  std::copy(ledger_.entries().begin(), ledger_.entries().end(), booked.data_ptr<std::int64_t>());
+  comm_.sum_(booked);
+
   RoundMetrics& metrics = report.metrics;
+  const auto* values = sums.const_data_ptr<double>();
   report.train_samples = values[1];
   if (values[1] > 0) metrics.train_loss = values[0] / values[1];
-  metrics.participants = static_cast<double>(round.cohort().size());
-  metrics.bytes_up_client_cloud = values[2 + ledger_index(Link::ClientCloud, Direction::Up)];
-  metrics.bytes_down_client_cloud = values[2 + ledger_index(Link::ClientCloud, Direction::Down)];
+  metrics.participants = static_cast<double>(round.cohort().clients.size());
+  const auto bytes = [&](Link link, Direction direction) {
+    return static_cast<double>(
+        booked.const_data_ptr<std::int64_t>()[ledger_index(link, direction)]);
+  };
+  if (config_.algorithm->tiers() == Tiers::ClientEdgeCloud) {
+    metrics.bytes_up_client_edge = bytes(Link::ClientEdge, Direction::Up);
+    metrics.bytes_down_client_edge = bytes(Link::ClientEdge, Direction::Down);
+    metrics.bytes_up_edge_cloud = bytes(Link::EdgeCloud, Direction::Up);
+    metrics.bytes_down_edge_cloud = bytes(Link::EdgeCloud, Direction::Down);
+  } else {
+    metrics.bytes_up_client_cloud = bytes(Link::ClientCloud, Direction::Up);
+    metrics.bytes_down_client_cloud = bytes(Link::ClientCloud, Direction::Down);
+  }
   metrics.seconds_train = train_watch_.lap();
   metrics.seconds_aggregate = aggregate_watch_.lap();
   metrics.seconds_evaluate = evaluate_watch_.lap();
 }
 
 std::vector<std::int64_t> Experiment::gather_label_histogram() const {
-  Tensor mine = at::empty({static_cast<std::int64_t>(shard_->clients().size()), model_->classes()},
-                          at::kLong);
+  const auto clients = static_cast<std::int64_t>(shard_->clients().size());
+  Tensor mine = at::empty({clients, model_->classes()}, at::kLong);
   auto* row = mine.data_ptr<std::int64_t>();
   for (const std::int64_t client : shard_->clients()) {
     for (const std::int64_t count : shard_->label_histogram(client)) *row++ = count;
   }
   const Tensor all = comm_.gather(mine, 0);
-  const auto* begin = all.const_data_ptr<std::int64_t>();
-  return {begin, begin + all.numel()};
+  std::vector<std::int64_t> histogram;
+  if (comm_.rank() != 0) return histogram;
+  for (const std::int64_t place : gathered_places(placement())) {
+    const auto* counts = all.const_data_ptr<std::int64_t>() + place * model_->classes();
+    histogram.insert(histogram.end(), counts, counts + model_->classes());
+  }
+  return histogram;
 }
 
 std::int64_t Experiment::memory_bytes() const {

@@ -67,8 +67,7 @@ Recorder::Recorder(const Experiment& experiment, Communicator& comm,
         write_partition(h5::create_group(writer_->file(), "/partition"), experiment.partition());
       }
       if (config.run.saves("draws")) {
-        writer_->declare_cohorts(
-            cohort_size(experiment.partition().clients(), config.topology.participation));
+        writer_->declare_cohorts(experiment.cohort_limit());
       }
       writer_->declare_model(initial);
       writer_->start();

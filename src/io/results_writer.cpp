@@ -111,6 +111,7 @@ void ResultsWriter::declare_model(const std::vector<NamedTensor>& parameters) {
 }
 
 void ResultsWriter::declare_cohorts(std::int64_t size) {
+  cohort_size_ = size;
   cohorts_ = h5::create_extendible(file_, "/draws/cohort", h5::type_of<std::int64_t>(),
                                    {static_cast<hsize_t>(size)}, /*chunk_rows=*/16);
 }
@@ -133,7 +134,10 @@ void ResultsWriter::append_client_accuracy(std::int64_t round, const std::vector
 }
 
 void ResultsWriter::append_cohort(const std::vector<std::int64_t>& cohort) {
-  h5::append(cohorts_, h5::type_of<std::int64_t>(), cohort.data());
+  std::vector<std::int64_t> padded = cohort;
+  require(static_cast<std::int64_t>(padded.size()) <= cohort_size_, "a cohort has room in its row");
+  padded.resize(static_cast<std::size_t>(cohort_size_), -1);
+  h5::append(cohorts_, h5::type_of<std::int64_t>(), padded.data());
   h5::flush(cohorts_);
 }
 

@@ -1,63 +1,59 @@
 #include "fedhpc/rounds/mean.hpp"
 
-#include <algorithm>
-#include <array>
-
-#include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
+
+#include "fedhpc/core/error.hpp"
 
 namespace fedhpc {
 
-Mean::Mean(Communicator& comm, LayoutPtr layout, at::ScalarType type, Stopwatch& watch)
-    : comm_(comm),
-      layout_(std::move(layout)),
-      type_(type),
-      watch_(watch),
-      sums_(at::zeros({layout_->size() + 1}, at::kDouble)) {}
+Tensor quotients(const Tensor& sums, at::ScalarType type) {
+  const std::int64_t columns = sums.size(1) - 1;
+  Tensor means = at::zeros({sums.size(0), columns}, type);
+  for (std::int64_t s = 0; s < sums.size(0); ++s) {
+    const double* row = sums.const_data_ptr<double>() + s * (columns + 1);
+    const double weight = row[columns];
+    if (weight == 0) continue;
+    with_type(type, [&]<typename T>() {
+      T* out = means.data_ptr<T>() + s * columns;
+      for (std::int64_t i = 0; i < columns; ++i) out[i] = static_cast<T>(row[i] / weight);
+    });
+  }
+  return means;
+}
+
+Mean::Mean(const MeanServices& services)
+    : services_(services), sum_(1, services.layout->size(), services.summation) {}
 
 void Mean::add(std::span<const double> weights, const Rows& rows) {
-  require(rows.layout == layout_, "a mean takes rows of its own layout");
-  require(static_cast<std::int64_t>(weights.size()) == rows.count(), "one weight per row");
-  const Timed timed(watch_);
-  auto* sums = sums_.data_ptr<double>();
-  const std::int64_t length = layout_->size();
-  with_type(rows.values.scalar_type(), [&]<typename T>() {
-    // Tiles keep the block sum in the nearest cache while the clients' rows stream by.
-    constexpr std::int64_t kTile = 1024;
-    std::array<T, kTile> block;
-    for (std::int64_t begin = 0; begin < length; begin += kTile) {
-      const std::int64_t width = std::min(kTile, length - begin);
-      block.fill(T{0});
-      for (std::size_t c = 0; c < weights.size(); ++c) {
-        const T weight = static_cast<T>(weights[c]);
-        if (weights[c] == 0) continue;  // weighs nothing, even where it holds NaN
-        const T* row = rows.values.const_data_ptr<T>() +
-                       static_cast<std::int64_t>(c) * rows.values.stride(0) + begin;
-        for (std::int64_t i = 0; i < width; ++i)
-          block[static_cast<std::size_t>(i)] += weight * row[i];
-      }
-      for (std::int64_t i = 0; i < width; ++i) {
-        sums[begin + i] += static_cast<double>(block[static_cast<std::size_t>(i)]);
-      }
-    }
-  });
-  for (const double weight : weights) sums[length] += weight;
+  require(rows.layout == services_.layout, "a mean takes rows of its own layout");
+  const Timed timed(services_.watch);
+  const std::vector<std::int64_t> one_segment(weights.size(), 0);
+  sum_.add(one_segment, weights, rows.values);
 }
 
 Rows Mean::reduce() {
-  const Timed timed(watch_);
-  comm_.sum_(sums_);
-  const std::int64_t length = layout_->size();
-  const auto* sums = sums_.const_data_ptr<double>();
-  const double weight = sums[length];
-  Tensor mean = at::zeros({1, length}, type_);
-  if (weight != 0) {
-    with_type(type_, [&]<typename T>() {
-      T* out = mean.data_ptr<T>();
-      for (std::int64_t i = 0; i < length; ++i) out[i] = static_cast<T>(sums[i] / weight);
-    });
-  }
-  return {mean, layout_};
+  const Timed timed(services_.watch);
+  return {quotients(sum_.total(services_.topology, Among::All), services_.type), services_.layout};
+}
+
+EdgeMean::EdgeMean(const MeanServices& services)
+    : services_(services),
+      sum_(services.topology.edges().size(), services.layout->size(), services.summation) {}
+
+void EdgeMean::add(std::span<const std::int64_t> edges, std::span<const double> weights,
+                   const Rows& rows) {
+  require(rows.layout == services_.layout, "a mean takes rows of its own layout");
+  const Timed timed(services_.watch);
+  std::vector<std::int64_t> segments;
+  for (const std::int64_t edge : edges) segments.push_back(edge - services_.topology.edges().first);
+  sum_.add(segments, weights, rows.values);
+}
+
+EdgeRows EdgeMean::reduce() {
+  const Timed timed(services_.watch);
+  return {
+      {quotients(sum_.total(services_.topology, Among::Edge), services_.type), services_.layout},
+      services_.topology.edges().first};
 }
 
 }  // namespace fedhpc

@@ -1,46 +1,93 @@
 #include "fedhpc/training/evaluator.hpp"
 
 #include <algorithm>
+#include <numeric>
 
+#include "fedhpc/core/error.hpp"
 #include "fedhpc/training/loss.hpp"
 
 namespace fedhpc {
 
 namespace {
 
-constexpr std::int64_t kChunk = 256;  // samples; activations of the DNNs then stay in a CPU's cache
+/// Stacked test samples begin to end - 1.
+struct Stretch {
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+};
+
+/// The clients' samples as stretches: neighbours in the stack joined, or one per client.
+std::vector<Stretch> stretches_of(const Shard& shard, std::span<const std::int64_t> clients,
+                                  Chunks chunks) {
+  std::vector<Stretch> stretches;
+  for (const std::int64_t client : clients) {
+    const std::int64_t begin = shard.test_begin(client);
+    const std::int64_t end = begin + shard.test_count(client);
+    if (chunks == Chunks::AcrossClients && !stretches.empty() && stretches.back().end == begin) {
+      stretches.back().end = end;
+    } else {
+      stretches.push_back({begin, end});
+    }
+  }
+  return stretches;
+}
+
+Score sum_of(const double* correct, const double* loss, std::int64_t count) {
+  return {.samples = static_cast<double>(count),
+          .correct = std::accumulate(correct, correct + count, 0.0),
+          .loss = std::accumulate(loss, loss + count, 0.0)};
+}
 
 }  // namespace
 
-Evaluator::Evaluator(const Model& model, at::ScalarType type)
-    : model_(model), activations_(model.make_activations(1, kChunk, type, Use::Evaluation)) {}
+Evaluator::Evaluator(const Model& model, at::ScalarType type, Chunks chunks)
+    : model_(model),
+      chunks_(chunks),
+      // 256 samples: activations of the DNNs then stay in a CPU's cache.
+      activations_(model.make_activations(1, kChunk, type, Use::Evaluation)) {}
 
-std::vector<Score> Evaluator::each_client(const Rows& row, const Shard& shard) {
+void Evaluator::score_chunk(const Rows& row, const Shard& shard, std::int64_t first,
+                            std::int64_t length, double* correct, double* loss) {
+  const Activations part = length == kChunk ? activations_ : activations_.narrow(0, 1, length);
+  shard.gather_test(first, first + length, part.input());
+  model_.forward(row.values, part);
+  score_samples(part.logits().squeeze(0),
+                shard.test_labels().const_data_ptr<std::int64_t>() + first, correct, loss);
+}
+
+std::vector<Score> Evaluator::each_client(const Rows& row, const Shard& shard,
+                                          std::span<const std::int64_t> clients) {
   require(row.count() == 1, "one model is scored on all clients");
-  // Clients' test samples lie one after the other: chunks run over their borders.
-  const std::int64_t total = shard.test_rows();
-  std::vector<double> correct(static_cast<std::size_t>(total));
-  std::vector<double> loss(static_cast<std::size_t>(total));
-  for (std::int64_t first = 0; first < total; first += kChunk) {
-    const std::int64_t length = std::min(kChunk, total - first);
-    const Activations part = length == kChunk ? activations_ : activations_.narrow(0, 1, length);
-    shard.gather_test(first, first + length, part.input());
-    model_.forward(row.values, part);
-    score_samples(part.logits().squeeze(0),
-                  shard.test_labels().const_data_ptr<std::int64_t>() + first,
-                  correct.data() + first, loss.data() + first);
+  std::vector<double> correct;
+  std::vector<double> loss;
+  for (const Stretch& stretch : stretches_of(shard, clients, chunks_)) {
+    for (std::int64_t first = stretch.begin; first < stretch.end; first += kChunk) {
+      const std::int64_t length = std::min(kChunk, stretch.end - first);
+      const std::size_t done = correct.size();
+      correct.resize(done + static_cast<std::size_t>(length));
+      loss.resize(correct.size());
+      score_chunk(row, shard, first, length, correct.data() + done, loss.data() + done);
+    }
   }
   std::vector<Score> scores;
-  for (const std::int64_t client : shard.clients()) {
-    Score score;
-    const std::int64_t begin = shard.test_begin(client);
-    const std::int64_t end = begin + shard.test_count(client);
-    for (std::int64_t i = begin; i < end; ++i) {
-      score.correct += correct[static_cast<std::size_t>(i)];
-      score.loss += loss[static_cast<std::size_t>(i)];
-    }
-    score.samples = static_cast<double>(end - begin);
-    scores.push_back(score);
+  std::int64_t done = 0;
+  for (const std::int64_t client : clients) {
+    const std::int64_t count = shard.test_count(client);
+    scores.push_back(sum_of(correct.data() + done, loss.data() + done, count));
+    done += count;
+  }
+  return scores;
+}
+
+std::vector<Score> Evaluator::each_chunk(const Rows& row, const Shard& shard) {
+  require(row.count() == 1, "one model is scored on all samples");
+  std::vector<double> correct(kChunk);
+  std::vector<double> loss(kChunk);
+  std::vector<Score> scores;
+  for (std::int64_t first = 0; first < shard.test_rows(); first += kChunk) {
+    const std::int64_t length = std::min(kChunk, shard.test_rows() - first);
+    score_chunk(row, shard, first, length, correct.data(), loss.data());
+    scores.push_back(sum_of(correct.data(), loss.data(), length));
   }
   return scores;
 }

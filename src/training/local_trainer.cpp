@@ -8,12 +8,6 @@
 
 namespace fedhpc {
 
-TrainStatistics& TrainStatistics::operator+=(const TrainStatistics& other) {
-  loss += other.loss;
-  samples += other.samples;
-  return *this;
-}
-
 LocalTrainer::LocalTrainer(const Model& model, const Shard& shard, const TrainOptions& options,
                            std::uint64_t seed)
     : model_(model),
@@ -75,7 +69,7 @@ void LocalTrainer::step_plain_(const Tensor& weights, const Activations& stack, 
                Tag::Trainable);
 }
 
-TrainStatistics LocalTrainer::train_run(const Tensor& rows, const Run& run, const LocalWork& work) {
+void LocalTrainer::train_run(const Tensor& rows, const Run& run, const LocalWork& work) {
   const bool whole =
       run.count == activations_.input().size(0) && run.batch == activations_.input().size(1);
   const Activations stack =
@@ -98,12 +92,6 @@ TrainStatistics LocalTrainer::train_run(const Tensor& rows, const Run& run, cons
     }
     optimizer_.step_(rows, gradients, run.first, run.count);
   }
-  TrainStatistics statistics;
-  for (std::int64_t c = 0; c < run.count; ++c) {
-    statistics.loss += loss_[static_cast<std::size_t>(c)];
-  }
-  statistics.samples = static_cast<double>(run.count * run.batch);
-  return statistics;
 }
 
 LocalTrainer::Course LocalTrainer::start_course(std::int64_t client, std::int64_t round,
@@ -128,26 +116,27 @@ std::int64_t LocalTrainer::gather(Course& course, std::int64_t c, const DrawKey&
   return size;
 }
 
-TrainStatistics LocalTrainer::train_(Rows& rows, std::span<const std::int64_t> clients,
-                                     std::int64_t round, const LocalWork& work) {
+std::vector<TrainStatistics> LocalTrainer::train_(Rows& rows, std::span<const std::int64_t> clients,
+                                                  std::int64_t round, const LocalWork& work) {
   const auto count = static_cast<std::int64_t>(clients.size());
   require(rows.count() == count, "one row per client is trained");
   require(work.mu == 0 || work.centre.count() == count, "one centre per client");
   reserve(count, rows.values.scalar_type());
   optimizer_.reset(count, rows.values.scalar_type());
 
+  const std::int64_t pass = work.pass.value_or(0);
   std::vector<Course> courses;
   std::int64_t last_step = 0;
   for (const std::int64_t client : clients) {
-    courses.push_back(start_course(client, round, work.pass));
+    courses.push_back(start_course(client, round, pass));
     last_step = std::max(last_step, courses.back().steps);
   }
-  TrainStatistics statistics;
+  std::vector<TrainStatistics> statistics(clients.size());
   std::vector<std::int64_t> batch(clients.size());  // 0: the client has run out of steps
   for (std::int64_t step = 0; step < last_step; ++step) {
     for (std::size_t c = 0; c < clients.size(); ++c) {
       const bool goes_on = step < courses[c].steps;
-      const DrawKey key = crop_key(seed_, round, clients[c], work.pass, step);
+      const DrawKey key = crop_key(seed_, round, clients[c], pass, step);
       batch[c] = goes_on ? gather(courses[c], static_cast<std::int64_t>(c), key) : 0;
     }
     for (std::int64_t first = 0; first < count;) {
@@ -155,8 +144,11 @@ TrainStatistics LocalTrainer::train_(Rows& rows, std::span<const std::int64_t> c
       std::int64_t end = first + 1;
       while (end < count && batch[static_cast<std::size_t>(end)] == size) ++end;
       if (size > 0) {
-        statistics +=
-            train_run(rows.values, {.first = first, .count = end - first, .batch = size}, work);
+        train_run(rows.values, {.first = first, .count = end - first, .batch = size}, work);
+        for (std::int64_t c = first; c < end; ++c) {
+          statistics[c].loss += loss_[static_cast<std::size_t>(c - first)];
+          statistics[c].samples += static_cast<double>(size);
+        }
       }
       first = end;
     }

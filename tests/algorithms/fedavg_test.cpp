@@ -6,75 +6,58 @@
 
 #include "fedhpc/comm/session.hpp"
 
-#include "fixtures/tiny_run.hpp"
+#include "fixtures/reference_case.hpp"
 #include "reference/fedavg_reference.hpp"
 
 namespace fedhpc::testing {
 namespace {
 
-struct Case {
-  std::string name;
-  Keys changes;
-  double single_bound = 1e-5;  // float32
-};
-
-class FedAvgReference : public ::testing::TestWithParam<Case> {};
+class FedAvgReference : public ::testing::TestWithParam<ReferenceCase> {};
 
 TEST_P(FedAvgReference, EqualsPlainLoop) {
   const Keys keys = tiny_keys(GetParam().changes);
-  const reference::Outcome expected = reference::fedavg(reference::make_problem(keys));
-  ASSERT_GT(distance(expected.global, reference::flatten(reference::make_problem(keys).initial)),
-            1e-3)
-      << "the reference moved";
-  const std::unique_ptr<Communicator> comm = world_communicator(60);
-
-  const TinyResult exact = run(keys, *comm);
-
-  EXPECT_LT(distance(exact.global, expected.global), 1e-9);
-  ASSERT_EQ(exact.metrics.size(), expected.train_loss.size());
-  for (std::size_t t = 0; t < expected.train_loss.size(); ++t) {
-    EXPECT_NEAR(exact.metrics[t].train_loss, expected.train_loss[t], 1e-12) << "round " << t + 1;
-  }
-
-  Keys rounded = keys;
-  rounded["run.dtype"] = "float32";
-  EXPECT_LT(distance(run(rounded, *comm).global, expected.global), GetParam().single_bound);
+  expect_equals_reference(keys, reference::fedavg(reference::make_problem(keys)),
+                          GetParam().single_bound);
 }
 
 INSTANTIATE_TEST_SUITE_P(
     Settings, FedAvgReference,
     ::testing::Values(
-        Case{"epochs", {}},
-        Case{"steps_beyond_an_epoch", {{"train.local_epochs", "0"}, {"train.local_steps", "9"}}},
-        Case{"full_batch", {{"train.batch_size", "0"}}},
-        Case{"batch_of_one", {{"train.batch_size", "1"}, {"train.local_epochs", "1"}}},
-        Case{"some_clients", {{"topology.participation", "0.4"}, {"run.rounds", "5"}}},
-        Case{"uniform", {{"algorithm.weighting", "uniform"}}}, Case{"mlr", {{"model.name", "mlr"}}},
-        Case{"two_hidden", {{"model.hidden", "6,5"}}}, Case{"wide_blocks", {{"train.block", "4"}}},
-        Case{"measured_blocks", {{"train.block", "auto"}}}),
-    [](const auto& one) { return one.param.name; });
+        ReferenceCase{"epochs", {}},
+        ReferenceCase{"steps_beyond_an_epoch",
+                      {{"train.local_epochs", "0"}, {"train.local_steps", "9"}}},
+        ReferenceCase{"full_batch", {{"train.batch_size", "0"}}},
+        ReferenceCase{"batch_of_one", {{"train.batch_size", "1"}, {"train.local_epochs", "1"}}},
+        ReferenceCase{"some_clients", {{"topology.participation", "0.4"}, {"run.rounds", "5"}}},
+        ReferenceCase{"uniform", {{"algorithm.weighting", "uniform"}}},
+        ReferenceCase{"mlr", {{"model.name", "mlr"}}},
+        ReferenceCase{"two_hidden", {{"model.hidden", "6,5"}}},
+        ReferenceCase{"wide_blocks", {{"train.block", "4"}}},
+        ReferenceCase{"measured_blocks", {{"train.block", "auto"}}}),
+    name_of);
 
 INSTANTIATE_TEST_SUITE_P(
     Optimizers, FedAvgReference,
     ::testing::Values(
-        Case{"momentum", {{"train.optimizer", "momentum"}}},
-        Case{"sgd_with_momentum", {{"train.momentum", "0.5"}, {"train.block", "3"}}},
-        Case{"nesterov", {{"train.optimizer", "nesterov"}, {"train.momentum", "0.8"}}},
-        Case{"sgd_with_nesterov", {{"train.momentum", "0.6"}, {"train.nesterov", "true"}}},
-        Case{"weight_decay", {{"train.weight_decay", "0.3"}, {"train.block", "2"}}},
-        Case{"nesterov_with_decay",
-             {{"train.optimizer", "nesterov"}, {"train.weight_decay", "0.05"}}},
-        Case{"adam", {{"train.optimizer", "adam"}, {"train.lr", "0.01"}}, 1e-3},
-        Case{"adam_with_decay",
-             {{"train.optimizer", "adam"},
-              {"train.lr", "0.02"},
-              {"train.weight_decay", "0.1"},
-              {"train.block", "4"}},
-             1e-3},
-        Case{"adam_in_full_batch",
-             {{"train.optimizer", "adam"}, {"train.lr", "0.01"}, {"train.batch_size", "0"}},
-             1e-3}),
-    [](const auto& one) { return one.param.name; });
+        ReferenceCase{"momentum", {{"train.optimizer", "momentum"}}},
+        ReferenceCase{"sgd_with_momentum", {{"train.momentum", "0.5"}, {"train.block", "3"}}},
+        ReferenceCase{"nesterov", {{"train.optimizer", "nesterov"}, {"train.momentum", "0.8"}}},
+        ReferenceCase{"sgd_with_nesterov", {{"train.momentum", "0.6"}, {"train.nesterov", "true"}}},
+        ReferenceCase{"weight_decay", {{"train.weight_decay", "0.3"}, {"train.block", "2"}}},
+        ReferenceCase{"nesterov_with_decay",
+                      {{"train.optimizer", "nesterov"}, {"train.weight_decay", "0.05"}}},
+        ReferenceCase{"adam", {{"train.optimizer", "adam"}, {"train.lr", "0.01"}}, 1e-3},
+        ReferenceCase{"adam_with_decay",
+                      {{"train.optimizer", "adam"},
+                       {"train.lr", "0.02"},
+                       {"train.weight_decay", "0.1"},
+                       {"train.block", "4"}},
+                      1e-3},
+        ReferenceCase{
+            "adam_in_full_batch",
+            {{"train.optimizer", "adam"}, {"train.lr", "0.01"}, {"train.batch_size", "0"}},
+            1e-3}),
+    name_of);
 
 TEST(FedAvg, OptimizersDiffer) {
   // Rules, momenta and decays that are read but not used would give equal models.
@@ -110,14 +93,23 @@ TEST(FedAvg, OneClientIsPlainSgd) {
 
 TEST(FedAvg, EdgesOnlyGroupClients) {
   const std::unique_ptr<Communicator> comm = world_communicator(60);
-  const TinyResult without = run(tiny_keys(), *comm);
-  const TinyResult with = run(tiny_keys({{"topology.edges", "3"}}), *comm);
-  EXPECT_TRUE(with.global.equal(without.global));
-  if (comm->rank() == 0) {
-    EXPECT_TRUE(std::isnan(with.metrics.back().edge_accuracy));
-    EXPECT_TRUE(std::isnan(with.metrics.back().bytes_up_client_edge));
-    EXPECT_EQ(with.metrics.back().bytes_up_client_cloud,
-              without.metrics.back().bytes_up_client_cloud);
+  for (const std::string exactly : {"true", "false"}) {
+    const Keys changes{{"run.reproducible", exactly}};
+    const TinyResult without = run(tiny_keys(changes), *comm);
+    for (const std::string edges : {"1", "4", "7"}) {
+      Keys grouped = changes;
+      grouped["topology.edges"] = edges;
+      const TinyResult with = run(tiny_keys(grouped), *comm);
+      EXPECT_LT(distance(with.global, without.global), 1e-9);
+      if (exactly == "true") {
+        EXPECT_TRUE(with.global.equal(without.global)) << edges << " edges";
+      }
+      if (comm->rank() != 0) continue;
+      const RoundMetrics& last = with.metrics.back();
+      EXPECT_TRUE(std::isnan(last.edge_accuracy));
+      EXPECT_TRUE(std::isnan(last.bytes_up_client_edge));
+      EXPECT_EQ(last.bytes_up_client_cloud, without.metrics.back().bytes_up_client_cloud);
+    }
   }
 }
 

@@ -17,6 +17,7 @@ class EveryAlgorithm : public ::testing::TestWithParam<std::string> {
  protected:
   Keys keys(Keys changes = {}) const {
     changes["algorithm.name"] = GetParam();
+    if (has_edge_models(GetParam())) changes.insert({"topology.edges", "4"});
     return tiny_keys(changes);
   }
 
@@ -26,8 +27,11 @@ class EveryAlgorithm : public ::testing::TestWithParam<std::string> {
 
 TEST_P(EveryAlgorithm, SameOnAnyNumberOfRanks) {
   for (const std::string dtype : {"float64", "float32"}) {
-    for (const std::string participation : {"1", "0.5"}) {
-      const Keys these = keys({{"run.dtype", dtype}, {"topology.participation", participation}});
+    for (const auto& [participation, edges] :
+         {std::pair{"1", "4"}, std::pair{"0.5", "1"}, std::pair{"0.5", "7"}}) {
+      const Keys these = keys({{"run.dtype", dtype},
+                               {"topology.participation", participation},
+                               {"topology.edges", edges}});
       const TinyResult expected = run(these, *alone_);
       const TinyResult actual = run(these, *world_);
       EXPECT_LT(distance(actual.global, expected.global), dtype == "float64" ? 1e-9 : 1e-5);
@@ -35,9 +39,26 @@ TEST_P(EveryAlgorithm, SameOnAnyNumberOfRanks) {
       if (world_->rank() != 0) continue;
       for (std::size_t t = 0; t < expected.metrics.size(); ++t) {
         EXPECT_NEAR(actual.metrics[t].global_accuracy, expected.metrics[t].global_accuracy, 0.03);
-        EXPECT_EQ(actual.metrics[t].bytes_up_client_cloud,
-                  expected.metrics[t].bytes_up_client_cloud);
+        EXPECT_EQ(bytes_up(actual.metrics[t]), bytes_up(expected.metrics[t]));
+        EXPECT_EQ(bytes_down(actual.metrics[t]), bytes_down(expected.metrics[t]));
         EXPECT_NEAR(actual.metrics[t].train_loss, expected.metrics[t].train_loss, 1e-5);
+      }
+    }
+  }
+}
+
+TEST_P(EveryAlgorithm, SameBitsWhenReproducible) {
+  for (const std::string edges : {"1", "4", "7"}) {
+    for (const std::string dtype : {"float64", "float32"}) {
+      Keys these = keys({{"run.dtype", dtype},
+                         {"topology.edges", edges},
+                         {"topology.participation", "0.8"},
+                         {"run.reproducible", "true"}});
+      const TinyResult expected = run(these, *alone_);
+      for (const std::string width : {"1", "3", "8"}) {
+        these["train.block"] = width;
+        const TinyResult actual = run(these, *world_);
+        expect_same_bits(actual, expected, *world_);
       }
     }
   }
@@ -45,7 +66,8 @@ TEST_P(EveryAlgorithm, SameOnAnyNumberOfRanks) {
 
 TEST_P(EveryAlgorithm, SameOnMoreRanksThanClients) {
   // Two clients: from three ranks on, at least one rank has none.
-  Keys these = keys({{"data.partition", "natural"}, {"data.clients", "2"}});
+  Keys these =
+      keys({{"data.partition", "natural"}, {"data.clients", "2"}, {"topology.edges", "2"}});
   these.erase("data.partition_file");
   EXPECT_LT(distance(run(these, *world_).global, run(these, *alone_).global), 1e-9);
 }
@@ -101,7 +123,8 @@ TEST_P(EveryAlgorithm, PreparedImagesAreSameOnAnyRanksAndInAnyBlockWidth) {
 TEST_P(EveryAlgorithm, ClientsMayBePermutedInFullBatch) {
   const Keys straight = keys({{"train.batch_size", "0"}});
   Keys permuted = straight;
-  permuted["data.partition_file"] = ragged_partition({4, 6, 0, 2, 5, 3, 1});
+  const int edges = has_edge_models(GetParam()) ? 4 : 0;
+  permuted["data.partition_file"] = ragged_partition({4, 6, 0, 2, 5, 3, 1}, edges);
   EXPECT_LT(distance(run(permuted, *world_).global, run(straight, *world_).global), 1e-9);
 }
 
@@ -139,10 +162,11 @@ TEST_P(EveryAlgorithm, BooksWholePayloads) {
   const TinyResult narrow = run(keys({{"run.dtype", "float32"}}), *world_);
   if (world_->rank() != 0) return;
   for (std::size_t t = 0; t < wide.metrics.size(); ++t) {
-    const double up = narrow.metrics[t].bytes_up_client_cloud;
+    const double up = bytes_up(narrow.metrics[t]);
     EXPECT_GT(up, 0);
-    EXPECT_EQ(wide.metrics[t].bytes_up_client_cloud, 2 * up);
-    EXPECT_EQ(std::fmod(up, narrow.metrics[t].participants), 0);
+    EXPECT_EQ(bytes_up(wide.metrics[t]), 2 * up);
+    EXPECT_EQ(bytes_down(wide.metrics[t]), 2 * bytes_down(narrow.metrics[t]));
+    EXPECT_EQ(std::fmod(up, 4.0 * static_cast<double>(narrow.global.numel())), 0);
   }
 }
 

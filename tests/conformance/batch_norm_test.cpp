@@ -25,6 +25,7 @@ class EveryAlgorithmWithBatchNorm : public ::testing::TestWithParam<std::string>
     for (const std::string other : {"data.features", "data.classes", "model.hidden"}) {
       all.erase(other);
     }
+    if (has_edge_models(GetParam())) all["topology.edges"] = "3";
     for (const auto& [key, value] : changes) all[key] = value;
     return all;
   }
@@ -48,6 +49,17 @@ TEST_P(EveryAlgorithmWithBatchNorm, SameInAnyBlockWidth) {
     for (const std::string width : {"3", "8"}) {
       const TinyResult wide = run(keys({{"run.dtype", dtype}, {"train.block", width}}), *world_);
       EXPECT_LT(distance(wide.global, narrow.global), bound(dtype)) << dtype << ", width " << width;
+    }
+  }
+}
+
+TEST_P(EveryAlgorithmWithBatchNorm, SameBitsWhenReproducible) {
+  for (const std::string dtype : {"float64", "float32"}) {
+    Keys these = keys({{"run.dtype", dtype}, {"run.reproducible", "true"}});
+    const TinyResult expected = run(these, *alone_);
+    for (const std::string width : {"1", "3", "8"}) {
+      these["train.block"] = width;
+      expect_same_bits(run(these, *world_), expected, *world_);
     }
   }
 }

@@ -28,6 +28,25 @@ std::vector<std::int64_t> stable_argsort(const DrawKey& key, std::int64_t n) {
   return order;
 }
 
+/// The first max(1, floor(f n + 1/2)) of a stable argsort of n raw words, ascending.
+std::vector<std::int64_t> drawn(const DrawKey& key, std::int64_t n, double participation) {
+  std::vector<std::int64_t> order = stable_argsort(key, n);
+  const double size = std::floor(participation * static_cast<double>(n) + 0.5);
+  order.resize(static_cast<std::size_t>(std::max(1.0, size)));
+  std::sort(order.begin(), order.end());
+  return order;
+}
+
+/// Scores of the classes, [n, K].
+Tensor forward(const Parameters& parameters, const Tensor& features) {
+  Tensor hidden = features;
+  for (std::size_t layer = 0; layer + 1 < parameters.size(); layer += 2) {
+    hidden = at::linear(hidden, parameters[layer], parameters[layer + 1]);
+    if (layer + 2 < parameters.size()) hidden = at::relu(hidden);
+  }
+  return hidden;
+}
+
 OptimizerSettings optimizer_settings(const Config& config) {
   const TrainOptions& train = config.train;
   OptimizerSettings settings{.name = config.options().entry("train.optimizer").print(),
@@ -55,6 +74,8 @@ Problem make_problem(const testing::Keys& keys) {
     const Samples samples = dataset->read(partition.train.of(k));
     require(samples.features.scalar_type() == at::kDouble, "references take float data");
     problem.clients.push_back({samples.features, samples.labels});
+    const Samples tests = dataset->read(partition.test.of(k));
+    problem.tests.push_back({tests.features, tests.labels});
   }
   const std::unique_ptr<Model> model =
       make_model(config.model, dataset->shape(), dataset->classes());
@@ -65,6 +86,8 @@ Problem make_problem(const testing::Keys& keys) {
   }
   problem.rounds = config.run.rounds;
   problem.participation = config.topology.participation;
+  problem.edges = config.topology.edges;
+  problem.edge_participation = config.topology.edge_participation;
   problem.batch_size = config.train.batch_size;
   problem.local_steps = config.train.local_steps;
   problem.local_epochs = config.train.local_epochs;
@@ -76,15 +99,35 @@ Problem make_problem(const testing::Keys& keys) {
 }
 
 std::vector<std::int64_t> cohort(const Problem& problem, std::int64_t round) {
+  return drawn({.seed = problem.seed,
+                .purpose = Purpose::Cohort,
+                .round = static_cast<std::uint64_t>(round)},
+               static_cast<std::int64_t>(problem.clients.size()), problem.participation);
+}
+
+std::vector<EdgeCohort> edge_cohorts(const Problem& problem, std::int64_t round) {
+  DrawKey key{.seed = problem.seed,
+              .purpose = Purpose::Cohort,
+              .pass = 1,
+              .round = static_cast<std::uint64_t>(round)};
   const auto n = static_cast<std::int64_t>(problem.clients.size());
-  std::vector<std::int64_t> order = stable_argsort({.seed = problem.seed,
-                                                    .purpose = Purpose::Cohort,
-                                                    .round = static_cast<std::uint64_t>(round)},
-                                                   n);
-  const double size = std::floor(problem.participation * static_cast<double>(n) + 0.5);
-  order.resize(static_cast<std::size_t>(std::max(1.0, size)));
-  std::sort(order.begin(), order.end());
-  return order;
+  std::vector<EdgeCohort> cohorts;
+  for (const std::int64_t edge : drawn(key, problem.edges, problem.edge_participation)) {
+    std::vector<std::int64_t> members;
+    for (std::int64_t c = 0; c < n; ++c) {
+      if (c * problem.edges / n == edge) members.push_back(c);
+    }
+    EdgeCohort cohort{.edge = edge, .clients = {}};
+    DrawKey of_edge = key;
+    of_edge.pass = 0;
+    of_edge.client = static_cast<std::uint64_t>(edge);
+    for (const std::int64_t place :
+         drawn(of_edge, static_cast<std::int64_t>(members.size()), problem.participation)) {
+      cohort.clients.push_back(members[static_cast<std::size_t>(place)]);
+    }
+    cohorts.push_back(cohort);
+  }
+  return cohorts;
 }
 
 std::vector<std::vector<std::int64_t>> batches(const Problem& problem, std::int64_t k,
@@ -121,16 +164,18 @@ LossAndGradient loss_and_gradient(const Parameters& parameters, const Client& cl
     leaves.push_back(parameter.detach().clone().requires_grad_(true));
   }
   const Tensor index = at::tensor(positions, at::kLong);
-  Tensor hidden = client.features.index_select(0, index);
-  for (std::size_t layer = 0; layer + 1 < leaves.size(); layer += 2) {
-    hidden = at::linear(hidden, leaves[layer], leaves[layer + 1]);
-    if (layer + 2 < leaves.size()) hidden = at::relu(hidden);
-  }
-  const Tensor loss = at::cross_entropy_loss(hidden, client.labels.index_select(0, index));
+  const Tensor scores = forward(leaves, client.features.index_select(0, index));
+  const Tensor loss = at::cross_entropy_loss(scores, client.labels.index_select(0, index));
   loss.backward();
   LossAndGradient result{.loss = loss.item<double>(), .gradient = {}};
   for (const Tensor& leaf : leaves) result.gradient.push_back(leaf.grad());
   return result;
+}
+
+double correct(const Parameters& parameters, const Client& samples) {
+  if (samples.labels.size(0) == 0) return 0;
+  const Tensor chosen = forward(parameters, samples.features).argmax(1);
+  return chosen.eq(samples.labels).sum().item().toDouble();
 }
 
 Tensor flatten(const Parameters& parameters) {

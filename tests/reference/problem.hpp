@@ -24,10 +24,13 @@ using Parameters = std::vector<Tensor>;
 
 struct Problem {
   std::vector<Client> clients;
+  std::vector<Client> tests;  // the same clients' test samples
   Parameters initial;
   std::uint64_t seed = 0;
   std::int64_t rounds = 0;
   double participation = 1;
+  std::int64_t edges = 0;
+  double edge_participation = 1;
   std::int64_t batch_size = 0;
   std::int64_t local_steps = 0;
   std::int64_t local_epochs = 0;
@@ -42,6 +45,16 @@ Problem make_problem(const testing::Keys& keys);
 /// The first S of a stable argsort of N raw words, ascending.
 std::vector<std::int64_t> cohort(const Problem& problem, std::int64_t round);
 
+/// An edge drawn into a round and those of its clients that take part.
+struct EdgeCohort {
+  std::int64_t edge = 0;
+  std::vector<std::int64_t> clients;
+};
+
+/// Edges drawn with pass 1, then the clients of each with pass 0 and client = the edge; client c
+/// belongs to edge floor(c E / N).
+std::vector<EdgeCohort> edge_cohorts(const Problem& problem, std::int64_t round);
+
 /// The positions of every local step's batch of client k in `round`.
 std::vector<std::vector<std::int64_t>> batches(const Problem& problem, std::int64_t k,
                                                std::int64_t round, std::int64_t pass);
@@ -53,6 +66,9 @@ struct LossAndGradient {
 };
 LossAndGradient loss_and_gradient(const Parameters& parameters, const Client& client,
                                   const std::vector<std::int64_t>& positions);
+
+/// How many of these samples the network puts into the right class.
+double correct(const Parameters& parameters, const Client& samples);
 
 /// All parameters one after the other, [P].
 Tensor flatten(const Parameters& parameters);

@@ -14,12 +14,23 @@ namespace fedhpc {
 /// What an algorithm starts from.
 class Setup {
  public:
-  explicit Setup(Rows initial) : initial_(std::move(initial)) {}
+  Setup(Rows initial, const Topology& topology)
+      : initial_(std::move(initial)), edges_(topology.edges()) {}
+
   /// The initial global model [1, P]: drawn, or read from model.init_file.
   Rows initial_model() const { return initial_.clone(); }
+  /// The same for every edge of this rank.
+  EdgeRows initial_edges() const { return {initial_.replicate(edges_.size()), edges_.first}; }
 
  private:
   Rows initial_;
+  Range edges_;
+};
+
+/// Between whom a method's payloads travel.
+enum class Tiers {
+  ClientCloud,     ///< topology.edges only groups clients
+  ClientEdgeCloud  ///< edges have models of their own; topology.edges is at least 1
 };
 
 /// Where an algorithm says which rows are its models. State never changes here.
@@ -29,6 +40,8 @@ class Evaluation {
   /// The global model [1, P]: scored on all test data, and on each client's own where the algorithm
   /// has no personal models.
   virtual void global(const Rows& model) = 0;
+  /// The edges' models: each scored on the test samples of its clients.
+  virtual void edges(const EdgeRows& models) = 0;
 };
 
 /// A federated-learning method. Reads like the paper's algorithm box; touches no MPI, files or
@@ -36,6 +49,7 @@ class Evaluation {
 class Algorithm {
  public:
   virtual ~Algorithm() = default;
+  virtual Tiers tiers() const { return Tiers::ClientCloud; }
   /// Declares the `algorithm.*` keys the method has.
   virtual void declare(OptionSet& options) = 0;
   virtual void initialise(const Setup& setup) = 0;

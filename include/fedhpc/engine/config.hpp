@@ -26,6 +26,7 @@ struct RunOptions {
   std::int64_t rounds = 100;
   std::string output;  ///< empty: the configuration's name with .h5, in the current folder
   DeviceKind device = DeviceKind::Auto;
+  bool reproducible = false;
   DType dtype = DType::Float32;
   std::int64_t eval_every = 1;
   ProgressKind progress = ProgressKind::Auto;

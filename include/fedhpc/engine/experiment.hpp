@@ -44,13 +44,17 @@ class Experiment {
 
   const Config& config() const { return config_; }
   const Partition& partition() const { return partition_; }
+  const Topology& topology() const { return *topology_; }
   const Placement& placement() const { return topology_->placement(); }
   const Shard& shard() const { return *shard_; }
   const Model& model() const { return *model_; }
   const Rows& initial() const { return initial_; }  ///< [1, P], before round 1
-  /// The model global_accuracy evaluates, as of the last evaluation; undefined before.
+  /// The model global_accuracy evaluates, as of the last evaluation; undefined before, and for a
+  /// method that has none.
   const Rows& global() const { return global_; }
   std::int64_t block_width() const { return block_width_; }
+  /// The largest cohort a round can have.
+  std::int64_t cohort_limit() const;
   /// Label counts of all clients, [N, K], on rank 0 (elsewhere empty). Collective.
   std::vector<std::int64_t> gather_label_histogram() const;
   /// Estimated bytes this rank holds: data, models in hand, activations, accumulators.
@@ -59,7 +63,11 @@ class Experiment {
  private:
   Placement open_data();
   void open_model();
+  Summation summation() const;
+  Cohort draw(std::int64_t round) const;
   void evaluate(RoundReport& report);
+  /// All clients' scores in order of id, on rank 0. Collective.
+  std::vector<Score> gather_by_client(const std::vector<Score>& mine);
   void total(const Round& round, RoundReport& report);
 
   Config& config_;

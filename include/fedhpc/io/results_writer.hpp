@@ -59,7 +59,8 @@ class ResultsWriter {
   void write_parameters(const std::string& group, const std::vector<NamedTensor>& parameters);
   /// Reserves /model/global in the shapes and types of `parameters`; before start().
   void declare_model(const std::vector<NamedTensor>& parameters);
-  /// Reserves /draws/cohort [0, size], a row per round; before start().
+  /// Reserves /draws/cohort [0, size], a row per round, filled up with -1 in a round of fewer
+  /// participants; before start().
   void declare_cohorts(std::int64_t size);
   /// Lets readers in. Nothing can be created after this.
   void start();
@@ -85,6 +86,7 @@ class ResultsWriter {
   h5::Handle evaluated_rounds_;
   h5::Handle best_accuracy_;
   h5::Handle cohorts_;
+  std::int64_t cohort_size_ = 0;
   std::vector<std::pair<std::string, h5::Handle>> model_;
 };
 

@@ -2,17 +2,28 @@
 
 #include <span>
 
-#include "fedhpc/comm/communicator.hpp"
 #include "fedhpc/core/stopwatch.hpp"
 #include "fedhpc/models/layout.hpp"
+#include "fedhpc/rounds/edge_rows.hpp"
+#include "fedhpc/rounds/topology.hpp"
+#include "fedhpc/rounds/weighted_sum.hpp"
 
 namespace fedhpc {
 
-/// A weighted mean of rows over all clients of all ranks: one accumulator of P sums and the weight
-/// in float64, one allreduce. Block sums are taken in the rows' own type.
+/// What a mean works with.
+struct MeanServices {
+  Topology& topology;
+  LayoutPtr layout;
+  at::ScalarType type;
+  Summation summation;
+  Stopwatch& watch;
+};
+
+/// A weighted mean of rows over all clients of all ranks: one accumulator, one allreduce of P sums
+/// and the weight.
 class Mean {
  public:
-  Mean(Communicator& comm, LayoutPtr layout, at::ScalarType type, Stopwatch& watch);
+  explicit Mean(const MeanServices& services);
 
   /// Adds weights[c] * rows[c] for every client c of the rows.
   void add(std::span<const double> weights, const Rows& rows);
@@ -22,11 +33,29 @@ class Mean {
   Rows reduce();
 
  private:
-  Communicator& comm_;
-  LayoutPtr layout_;
-  at::ScalarType type_;
-  Stopwatch& watch_;
-  Tensor sums_;  // [P + 1] float64: P weighted sums, then the sum of weights
+  MeanServices services_;
+  WeightedSum sum_;
 };
+
+/// A weighted mean of rows within every edge. Ranks of different edges exchange nothing.
+class EdgeMean {
+ public:
+  explicit EdgeMean(const MeanServices& services);
+
+  /// Adds weights[c] * rows[c] to the mean of edges[c], one of this rank's.
+  void add(std::span<const std::int64_t> edges, std::span<const double> weights, const Rows& rows);
+
+  /// The mean of each of this rank's edges; a row of zeros where the weights sum to 0, so that an
+  /// edge without participants stays where it is. Collective within the edge; to be called once.
+  EdgeRows reduce();
+
+ private:
+  MeanServices services_;
+  WeightedSum sum_;
+};
+
+/// Sums and weights [S, P + 1] float64 -> their quotients [S, P] in `type`, zeros for a weight of
+/// 0.
+Tensor quotients(const Tensor& sums, at::ScalarType type);
 
 }  // namespace fedhpc

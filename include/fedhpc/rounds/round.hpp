@@ -5,11 +5,14 @@
 #include <span>
 #include <vector>
 
-#include "fedhpc/comm/communicator.hpp"
 #include "fedhpc/core/stopwatch.hpp"
+#include "fedhpc/data/partition.hpp"
 #include "fedhpc/data/shard.hpp"
+#include "fedhpc/rounds/cohort.hpp"
+#include "fedhpc/rounds/edge_rows.hpp"
 #include "fedhpc/rounds/ledger.hpp"
 #include "fedhpc/rounds/mean.hpp"
+#include "fedhpc/rounds/topology.hpp"
 #include "fedhpc/training/local_trainer.hpp"
 
 namespace fedhpc {
@@ -19,7 +22,8 @@ enum class Weighting { Samples, Uniform };
 
 /// What a round works with on this rank. Lives as long as the experiment.
 struct RoundServices {
-  Communicator& comm;
+  Topology& topology;
+  const Partition& partition;
   const Model& model;
   const Shard& shard;
   LocalTrainer& trainer;
@@ -28,6 +32,7 @@ struct RoundServices {
   Stopwatch& aggregate_watch;
   at::ScalarType type;
   std::int64_t block_width;
+  Summation summation;
 };
 
 class Round;
@@ -37,15 +42,19 @@ class Block {
  public:
   std::span<const std::int64_t> clients() const { return clients_; }  ///< ids, [C]
   std::int64_t count() const { return static_cast<std::int64_t>(clients_.size()); }
+  std::span<const std::int64_t> edges();  ///< the edge of each client, [C]
 
-  /// What every client receives of a model [1, P]: C copies. Books one dense payload per client.
+  /// What every client receives of a model [1, P], or of its edge's: C copies. Books one dense
+  /// payload per client.
   Rows download(const Rows& model);
+  Rows download(const EdgeRows& models);
 
   /// Local training of every client from its row of `start` [C, P]; gives the trained rows. `work`
   /// names the pass whose batches are used and adds a proximal term. Counts into train_loss.
   Rows train(const Rows& start, const LocalWork& work = {});
 
-  /// What the cloud receives of the clients' rows [C, P]. Books one dense payload per client.
+  /// What the server (in edge rounds the client's edge) receives of the clients' rows [C, P]. Books
+  /// one dense payload per client.
   Rows upload(const Rows& rows);
 
   /// The weight of each client, [C]: its training samples, or 1 (0 without training samples).
@@ -57,18 +66,20 @@ class Block {
 
   Round& round_;
   std::span<const std::int64_t> clients_;
+  std::vector<std::int64_t> edges_;
   std::vector<double> weights_;
 };
 
 /// One global round as an algorithm sees it.
 class Round {
  public:
-  /// `cohort`: ids of all participants of all ranks, ascending.
-  Round(RoundServices& services, std::int64_t number, std::vector<std::int64_t> cohort);
+  /// `cohort`: the participants of all ranks.
+  Round(RoundServices& services, std::int64_t number, Cohort cohort);
 
   std::int64_t number() const { return number_; }  ///< counted from 1
-  const std::vector<std::int64_t>& cohort() const { return cohort_; }
-  const TrainStatistics& statistics() const { return statistics_; }  ///< of this rank
+  const Cohort& cohort() const { return cohort_; }
+  /// One entry per client of this rank and local training.
+  const std::vector<TrainStatistics>& statistics() const { return statistics_; }
 
   /// A weighted mean over the round's clients, of rows of the model's layout.
   Mean mean();
@@ -77,13 +88,34 @@ class Round {
   /// nothing but speed and rounding.
   void each_block(const std::function<void(Block&)>& work);
 
+  /// The drawn edges receive the cloud's model [1, P], the others keep their row. Books one dense
+  /// payload per drawn edge.
+  void to_edges_(const Rows& model, EdgeRows& edges);
+
+  /// Runs `count` edge rounds. In each, clients exchange payloads with their edge, and training
+  /// sees batches of a pass of its own, numbered like the edge round from 0.
+  void edge_rounds(std::int64_t count, const std::function<void()>& edge_round);
+
+  /// A weighted mean within every edge, of rows of the model's layout.
+  EdgeMean edge_mean();
+
+  /// The weighted mean of the drawn edges' rows at the cloud, [1, P], an edge weighing what its
+  /// participants weigh together; zeros when nobody weighs anything. Books one dense payload per
+  /// drawn edge. Collective.
+  Rows to_cloud(const EdgeRows& edges, Weighting weighting);
+
  private:
   friend class Block;
 
+  double weight_of(std::int64_t client, Weighting weighting) const;
+  MeanServices mean_services();
+
   RoundServices& services_;
   std::int64_t number_;
-  std::vector<std::int64_t> cohort_;
-  TrainStatistics statistics_;
+  Cohort cohort_;
+  std::int64_t edge_round_ = 0;
+  Link client_link_ = Link::ClientCloud;
+  std::vector<TrainStatistics> statistics_;
 };
 
 }  // namespace fedhpc

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "fedhpc/data/shard.hpp"
@@ -15,17 +16,35 @@ struct Score {
   double loss = 0;  ///< summed over the samples
 };
 
+/// Whether a sample's score may depend, in its last bits, on which other samples are scored beside
+/// it (a product's kernel may round its last rows differently).
+enum class Chunks {
+  AcrossClients,  ///< fastest
+  PerClient       ///< a client's scores are the same whatever clients a rank hosts
+};
+
 /// Scores models on test samples in chunks of bounded memory.
 class Evaluator {
  public:
-  Evaluator(const Model& model, at::ScalarType type);
+  static constexpr std::int64_t kChunk = 256;  ///< samples
 
-  /// Scores one model `row` [1, P] on the test samples of each client of the shard: one Score per
-  /// client, in order of id.
-  std::vector<Score> each_client(const Rows& row, const Shard& shard);
+  Evaluator(const Model& model, at::ScalarType type, Chunks chunks);
+
+  /// Scores one model `row` [1, P] on the test samples of some clients of the shard (ascending
+  /// ids): one Score per client.
+  std::vector<Score> each_client(const Rows& row, const Shard& shard,
+                                 std::span<const std::int64_t> clients);
+
+  /// Scores one model on all test samples of the shard, in chunks of kChunk: one Score per chunk.
+  std::vector<Score> each_chunk(const Rows& row, const Shard& shard);
 
  private:
+  /// Scores stacked test samples first to first + length - 1.
+  void score_chunk(const Rows& row, const Shard& shard, std::int64_t first, std::int64_t length,
+                   double* correct, double* loss);
+
   const Model& model_;
+  Chunks chunks_;
   Activations activations_;
 };
 

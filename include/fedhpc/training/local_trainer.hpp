@@ -13,12 +13,10 @@
 
 namespace fedhpc {
 
-/// Sums over all local steps of some clients: train_loss is loss / samples.
+/// Sums over the local steps of one client: train_loss is loss / samples over all clients.
 struct TrainStatistics {
   double loss = 0;     ///< sum of batch loss x batch size, where the gradient was taken
   double samples = 0;  ///< sum of batch sizes
-
-  TrainStatistics& operator+=(const TrainStatistics& other);
 };
 
 /// Trains the models of a block of clients in lockstep: step s of all its clients, then step s + 1.
@@ -38,9 +36,10 @@ class LocalTrainer {
   /// Trains row c of `rows` [C, P] on the data of clients[c], in place, by the rule of the
   /// options on the gradient of each batch's mean loss, from a fresh optimizer. Batches are those
   /// of (round, work.pass). Plain SGD is fused into the gradient products; every other rule costs
-  /// an arena of gradients and one more pass over the rows in each step.
-  TrainStatistics train_(Rows& rows, std::span<const std::int64_t> clients, std::int64_t round,
-                         const LocalWork& work);
+  /// an arena of gradients and one more pass over the rows in each step. Gives the statistics of
+  /// each client, [C].
+  std::vector<TrainStatistics> train_(Rows& rows, std::span<const std::int64_t> clients,
+                                      std::int64_t round, const LocalWork& work);
 
   /// Bytes for C clients in hand beside their rows: activations and gradients between layers, and
   /// the arena and optimizer states where the rule needs them.
@@ -69,7 +68,8 @@ class LocalTrainer {
   /// Puts the next batch of a client into row c of the inputs and labels, with the
   /// crops of this key where images are augmented; gives its size.
   std::int64_t gather(Course& course, std::int64_t c, const DrawKey& key);
-  TrainStatistics train_run(const Tensor& rows, const Run& run, const LocalWork& work);
+  /// One step of a run's clients; loss_[c] becomes the summed loss of client run.first + c.
+  void train_run(const Tensor& rows, const Run& run, const LocalWork& work);
   void step_plain_(const Tensor& weights, const Activations& stack, const Run& run,
                    const LocalWork& work) const;
 

@@ -1,0 +1,43 @@
+#pragma once
+
+#include "fedhpc/algorithms/algorithm.hpp"
+
+namespace fedhpc {
+
+/// Hierarchical federated averaging: clients average at their edge, edges now and then at the
+/// cloud.
+///
+/// Liu, Zhang, Song, Letaief: "Client-Edge-Cloud Hierarchical Federated Learning", ICC 2020,
+/// Algorithm 1.
+///
+///   paper     code                    meaning
+///   w         global_                 the cloud's model
+///   w^l       edges_                  model of edge l
+///   kappa_1   train.local_steps       local updates per edge aggregation (or train.local_epochs)
+///   kappa_2   algorithm.edge_rounds   edge aggregations per cloud aggregation; 1 is FedAvg
+///   |D_i^l|   block.weights           training samples of client i
+///   L         topology.edges          edges; 1: FedAvg with kappa_2 times as many rounds
+///   eta       train.lr                0: the models stay as they are
+///
+/// One global round is kappa_2 edge rounds and one cloud aggregation, and draws its participants
+/// once. edge_accuracy is that of the edges' models before the cloud averages them; an edge that
+/// was not drawn keeps the model it had.
+///
+/// Deviation: servers average differences to the model they sent instead of models. Both give the
+/// same mean; differences are small, so rounding is too.
+class HierFAVG final : public Algorithm {
+ public:
+  Tiers tiers() const override { return Tiers::ClientEdgeCloud; }
+  void declare(OptionSet& options) override;
+  void initialise(const Setup& setup) override;
+  void round(Round& round) override;
+  void evaluate(Evaluation& evaluation) override;
+
+ private:
+  std::int64_t edge_rounds_ = 4;
+  Weighting weighting_ = Weighting::Samples;
+  Rows global_;     // [1, P]
+  EdgeRows edges_;  // [E of this rank, P]
+};
+
+}  // namespace fedhpc

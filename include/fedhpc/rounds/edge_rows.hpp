@@ -1,0 +1,25 @@
+#pragma once
+
+#include <cstdint>
+
+#include "fedhpc/models/layout.hpp"
+
+namespace fedhpc {
+
+/// The models of the edges one rank hosts or shares: row i is that of edge first + i. The ranks of
+/// one edge hold the same row.
+struct EdgeRows {
+  Rows rows;  // [edges of this rank, P]
+  std::int64_t first = 0;
+
+  std::int64_t count() const { return rows.count(); }
+  EdgeRows clone() const { return {rows.clone(), first}; }
+};
+
+/// Edge by edge.
+EdgeRows operator-(const EdgeRows& a, const EdgeRows& b);
+/// Every edge's row minus one model [1, P].
+EdgeRows operator-(const EdgeRows& a, const Rows& b);
+EdgeRows& operator+=(EdgeRows& a, const EdgeRows& b);
+
+}  // namespace fedhpc

@@ -1,0 +1,58 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "fedhpc/core/tensor.hpp"
+#include "fedhpc/rounds/topology.hpp"
+
+namespace fedhpc {
+
+/// How rows are summed (run.reproducible).
+enum class Summation {
+  Fast,  ///< block sums in the rows' number type, the accumulator in float64: O(P) memory
+  Exact  ///< in integers, so that the order of clients, blocks and ranks changes not one bit; holds
+         ///< all rows added until the sum is taken
+};
+
+/// Weighted sums of rows over clients and ranks, in S segments (one for a mean over everybody, one
+/// per edge for means within edges).
+///
+/// Summation::Exact: with e the largest binary exponent of any w x of the segment on any rank
+/// (|w x| < 2^e), every w x, a product in float64, is scaled by 2^(40 - e), rounded to the nearest
+/// int64 (halves to even) and summed as integers; so are the weights, with an exponent of their
+/// own. That is exact for up to 2^23 rows. What is not finite is summed apart: a column with an
+/// infinite or undefined addend gets what floating-point addition would give.
+class WeightedSum {
+ public:
+  WeightedSum(std::int64_t segments, std::int64_t columns, Summation summation);
+
+  /// Adds weights[c] * rows[c] to segment segments[c]; a row of weight 0 is not read.
+  void add(std::span<const std::int64_t> segments, std::span<const double> weights,
+           const Tensor& rows);  // [C, P] float32 or float64
+
+  /// The sums over all rows and over the ranks named, [S, P + 1] float64; the last column is the
+  /// sum of weights. Collective; to be called once. Ranks not named get their own sums.
+  Tensor total(Topology& topology, Among ranks);
+
+ private:
+  struct Addend {
+    std::vector<std::int64_t> segments;  // [C]
+    std::vector<double> weights;         // [C]
+    Tensor rows;                         // [C, P]
+  };
+
+  template <typename T>
+  void add_fast(std::int64_t segment, std::span<const std::int64_t> members,
+                std::span<const double> weights, const Tensor& rows);
+  Tensor exact_total(Topology& topology, Among ranks) const;
+
+  std::int64_t segments_;
+  std::int64_t columns_;
+  Summation summation_;
+  Tensor sums_;                  // [S, P + 1] float64, of Summation::Fast
+  std::vector<Addend> addends_;  // of Summation::Exact
+};
+
+}  // namespace fedhpc

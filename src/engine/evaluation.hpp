@@ -1,0 +1,53 @@
+#pragma once
+
+#include <vector>
+
+#include "fedhpc/algorithms/algorithm.hpp"
+#include "fedhpc/rounds/topology.hpp"
+#include "fedhpc/training/evaluator.hpp"
+
+namespace fedhpc {
+
+/// Scores what an algorithm's evaluate() names as its models, on this rank's clients.
+class RankEvaluation final : public Evaluation {
+ public:
+  /// `server`: this rank's part of the official test set, or null.
+  RankEvaluation(Evaluator& evaluator, const Shard& shard, const Shard* server,
+                 const Topology& topology);
+
+  void global(const Rows& model) override;
+  void edges(const EdgeRows& models) override;
+
+  bool has_edges() const { return has_edges_; }
+  /// The global model [1, P]; undefined values when the algorithm has none.
+  const Rows& model() const { return model_; }
+  /// Of this rank's clients, in ascending order of id: the scores of each one's own model.
+  const std::vector<Score>& personal() const { return personal_; }
+  /// The same of each one's edge model.
+  const std::vector<Score>& edge() const { return edge_; }
+  /// Of the global model on this rank's part of the official test set, chunk by chunk.
+  const std::vector<Score>& official() const { return official_; }
+
+ private:
+  Evaluator& evaluator_;
+  const Shard& shard_;
+  const Shard* server_;
+  const Topology& topology_;
+  Rows model_;
+  bool has_edges_ = false;
+  std::vector<Score> personal_;
+  std::vector<Score> edge_;
+  std::vector<Score> official_;
+};
+
+/// All ranks' scores one after the other, on rank 0; elsewhere empty. Collective.
+std::vector<Score> gather_scores(Communicator& comm, const std::vector<Score>& mine);
+
+/// For gathered values of all clients, which stand rank by rank: the place of every client, [N].
+std::vector<std::int64_t> gathered_places(const Placement& placement);
+
+/// Mean over edges of the accuracy of the edge's model on its clients' test samples; NaN when no
+/// edge has any. `scores` [N] in order of client.
+double mean_edge_accuracy(const std::vector<Score>& scores, const Placement& placement);
+
+}  // namespace fedhpc

@@ -1,0 +1,204 @@
+#include "fedhpc/rounds/weighted_sum.hpp"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+#include <functional>
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/zeros.h>
+
+#include "fedhpc/core/error.hpp"
+
+namespace fedhpc {
+
+namespace {
+
+constexpr std::int64_t kBits = 40;              // of the largest addend (SEMANTICS: numbers)
+constexpr std::int64_t kLowestExponent = -900;  // 2^(kBits - e) stays finite
+// Adding 1.5 x 2^52 to |x| < 2^51 rounds it to an integer, which stands in the low bits: unlike
+// llrint this is one vector instruction.
+constexpr double kRounder = 6755399441055744.0;
+
+std::int64_t rounded(double x) {
+  return std::bit_cast<std::int64_t>(x + kRounder) - std::bit_cast<std::int64_t>(kRounder);
+}
+
+/// Calls fn(segment, weight, row of T) for every row that weighs something.
+template <typename Addends, typename Fn>
+void each_row(const Addends& addends, const Fn& fn) {
+  for (const auto& addend : addends) {
+    with_type(addend.rows.scalar_type(), [&]<typename T>() {
+      for (std::size_t c = 0; c < addend.weights.size(); ++c) {
+        if (addend.weights[c] == 0) continue;
+        fn(addend.segments[c], addend.weights[c],
+           addend.rows.template const_data_ptr<T>() +
+               static_cast<std::int64_t>(c) * addend.rows.stride(0));
+      }
+    });
+  }
+}
+
+std::int64_t exponent_of(double magnitude) {
+  int exponent = 0;
+  std::frexp(magnitude, &exponent);
+  return magnitude == 0 ? kLowestExponent : std::max<std::int64_t>(exponent, kLowestExponent);
+}
+
+/// The largest |weight * row[i]|; infinite when one of them is not finite.
+template <typename T>
+double largest_of(double weight, const T* row, std::int64_t columns) {
+  constexpr std::int64_t kMagnitude = 0x7fffffffffffffff;
+  constexpr std::int64_t kInfinity = 0x7ff0000000000000;
+  // Magnitudes of floating-point numbers are ordered like their bits, NaN above infinity; a
+  // maximum of integers is a vector instruction whatever the order.
+  std::int64_t largest = 0;
+  for (std::int64_t i = 0; i < columns; ++i) {
+    const double x = weight * static_cast<double>(row[i]);
+    largest = std::max(largest, std::bit_cast<std::int64_t>(x) & kMagnitude);
+  }
+  return std::bit_cast<double>(std::min(largest, kInfinity));
+}
+
+/// The same over the finite ones only.
+template <typename T>
+double largest_finite_of(double weight, const T* row, std::int64_t columns) {
+  double largest = 0;
+  for (std::int64_t i = 0; i < columns; ++i) {
+    const double x = std::abs(weight * static_cast<double>(row[i]));
+    if (std::isfinite(x)) largest = std::max(largest, x);
+  }
+  return largest;
+}
+
+/// sums[i] += weight * row[i], scaled and rounded; what is not finite goes to rest[i].
+template <typename T>
+void add_integers(double weight, const T* row, std::int64_t columns, double scale, bool finite,
+                  std::int64_t* sums, double* rest) {
+  if (finite) {
+    for (std::int64_t i = 0; i < columns; ++i) {
+      sums[i] += rounded(weight * static_cast<double>(row[i]) * scale);
+    }
+    return;
+  }
+  for (std::int64_t i = 0; i < columns; ++i) {
+    const double x = weight * static_cast<double>(row[i]);
+    if (std::isfinite(x)) {
+      sums[i] += rounded(x * scale);
+    } else {
+      rest[i] += x;
+    }
+  }
+}
+
+}  // namespace
+
+WeightedSum::WeightedSum(std::int64_t segments, std::int64_t columns, Summation summation)
+    : segments_(segments), columns_(columns), summation_(summation) {
+  if (summation == Summation::Fast) sums_ = at::zeros({segments, columns + 1}, at::kDouble);
+}
+
+template <typename T>
+void WeightedSum::add_fast(std::int64_t segment, std::span<const std::int64_t> members,
+                           std::span<const double> weights, const Tensor& rows) {
+  // Tiles keep the block sum in the nearest cache while the clients' rows stream by.
+  constexpr std::int64_t kTile = 1024;
+  std::array<T, kTile> block;
+  double* sums = sums_.data_ptr<double>() + segment * (columns_ + 1);
+  for (std::int64_t begin = 0; begin < columns_; begin += kTile) {
+    const std::int64_t width = std::min(kTile, columns_ - begin);
+    block.fill(T{0});
+    for (const std::int64_t c : members) {
+      const T weight = static_cast<T>(weights[c]);
+      const T* row = rows.const_data_ptr<T>() + c * rows.stride(0) + begin;
+      for (std::int64_t i = 0; i < width; ++i) block[i] += weight * row[i];
+    }
+    for (std::int64_t i = 0; i < width; ++i) sums[begin + i] += static_cast<double>(block[i]);
+  }
+  for (const std::int64_t c : members) sums[columns_] += weights[c];
+}
+
+void WeightedSum::add(std::span<const std::int64_t> segments, std::span<const double> weights,
+                      const Tensor& rows) {
+  require(rows.dim() == 2 && rows.size(1) == columns_ && rows.stride(1) == 1,
+          "rows have the columns of the sum");
+  require(static_cast<std::int64_t>(weights.size()) == rows.size(0) &&
+              segments.size() == weights.size(),
+          "a weight and a segment per row");
+  for (const double weight : weights) require(std::isfinite(weight), "weights are finite");
+  for (const std::int64_t segment : segments) {
+    require(0 <= segment && segment < segments_, "a segment of the sum");
+  }
+  if (summation_ == Summation::Exact) {
+    addends_.push_back(
+        {{segments.begin(), segments.end()}, {weights.begin(), weights.end()}, rows.clone()});
+    return;
+  }
+  for (std::int64_t segment = 0; segment < segments_; ++segment) {
+    std::vector<std::int64_t> members;
+    for (std::size_t c = 0; c < weights.size(); ++c) {
+      // What weighs nothing is left out even where it holds NaN.
+      if (segments[c] == segment && weights[c] != 0)
+        members.push_back(static_cast<std::int64_t>(c));
+    }
+    if (members.empty()) continue;
+    with_type(rows.scalar_type(),
+              [&]<typename T>() { add_fast<T>(segment, members, weights, rows); });
+  }
+}
+
+Tensor WeightedSum::total(Topology& topology, Among ranks) {
+  if (summation_ == Summation::Exact) return exact_total(topology, ranks);
+  topology.sum_(ranks, sums_);
+  return sums_;
+}
+
+Tensor WeightedSum::exact_total(Topology& topology, Among ranks) const {
+  // Per segment: the exponents of the addends and of the weights, and 1 if an addend is not finite.
+  Tensor agreed = at::full({segments_, 3}, kLowestExponent, at::kLong);
+  auto* exponents = agreed.data_ptr<std::int64_t>();
+  each_row(addends_, [&](std::int64_t s, double weight, const auto* row) {
+    double largest = largest_of(weight, row, columns_);
+    if (!std::isfinite(largest)) {
+      exponents[3 * s + 2] = 1;
+      largest = largest_finite_of(weight, row, columns_);
+    }
+    exponents[3 * s] = std::max(exponents[3 * s], exponent_of(largest));
+    exponents[3 * s + 1] = std::max(exponents[3 * s + 1], exponent_of(std::abs(weight)));
+  });
+  topology.max_(ranks, agreed);
+
+  const std::int64_t stride = columns_ + 1;
+  Tensor integers = at::zeros({segments_, stride}, at::kLong);
+  Tensor apart = at::zeros({segments_, stride}, at::kDouble);  // what is not finite
+  auto* sums = integers.data_ptr<std::int64_t>();
+  auto* rest = apart.data_ptr<double>();
+  const auto scale = [](std::int64_t exponent) {
+    return std::ldexp(1.0, static_cast<int>(kBits - exponent));
+  };
+  bool all_finite = true;
+  for (std::int64_t s = 0; s < segments_; ++s) all_finite = all_finite && exponents[3 * s + 2] != 1;
+  each_row(addends_, [&](std::int64_t s, double weight, const auto* row) {
+    add_integers(weight, row, columns_, scale(exponents[3 * s]), all_finite, sums + s * stride,
+                 rest + s * stride);
+    sums[s * stride + columns_] += rounded(weight * scale(exponents[3 * s + 1]));
+  });
+  topology.sum_(ranks, integers);
+  if (!all_finite) topology.sum_(ranks, apart);
+
+  Tensor total = at::empty({segments_, stride}, at::kDouble);
+  auto* out = total.data_ptr<double>();
+  for (std::int64_t s = 0; s < segments_; ++s) {
+    const double unit = 1 / scale(exponents[3 * s]);  // a power of two: exact
+    const double weight_unit = 1 / scale(exponents[3 * s + 1]);
+    for (std::int64_t i = 0; i < stride; ++i) {
+      const std::int64_t at = s * stride + i;
+      out[at] = static_cast<double>(sums[at]) * (i < columns_ ? unit : weight_unit) + rest[at];
+    }
+  }
+  return total;
+}
+
+}  // namespace fedhpc

@@ -1,0 +1,131 @@
+#include <cmath>
+#include <string>
+
+#include <gtest/gtest.h>
+
+#include "fedhpc/comm/session.hpp"
+
+#include "fixtures/reference_case.hpp"
+#include "reference/hierfavg_reference.hpp"
+
+namespace fedhpc::testing {
+namespace {
+
+Keys with_hierfavg(Keys changes) {
+  changes.insert(
+      {{"algorithm.name", "hierfavg"}, {"algorithm.edge_rounds", "3"}, {"topology.edges", "4"}});
+  return tiny_keys(changes);
+}
+
+class HierFAVGReference : public ::testing::TestWithParam<ReferenceCase> {};
+
+TEST_P(HierFAVGReference, EqualsPlainLoop) {
+  const Keys keys = with_hierfavg(GetParam().changes);
+  const reference::HierarchicalOutcome expected = reference::hierfavg(
+      reference::make_problem(keys), std::stoll(keys.at("algorithm.edge_rounds")));
+  const TinyResult result =
+      expect_equals_reference(keys, expected.outcome, GetParam().single_bound);
+
+  // Of the edges' own models, before the cloud's mean; edges without test samples do not count.
+  const reference::Problem problem = reference::make_problem(keys);
+  double sum = 0;
+  double edges = 0;
+  const auto n = static_cast<std::int64_t>(problem.clients.size());
+  for (std::int64_t edge = 0; edge < problem.edges; ++edge) {
+    double correct = 0;
+    double samples = 0;
+    for (std::int64_t c = 0; c < n; ++c) {
+      if (c * problem.edges / n != edge) continue;
+      correct += reference::correct(expected.edges[edge], problem.tests[c]);
+      samples += static_cast<double>(problem.tests[c].labels.size(0));
+    }
+    if (samples == 0) continue;
+    sum += correct / samples;
+    edges += 1;
+  }
+  if (world_communicator(60)->rank() == 0) {
+    EXPECT_NEAR(result.metrics.back().edge_accuracy, sum / edges, 1e-12);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Settings, HierFAVGReference,
+    ::testing::Values(
+        ReferenceCase{"four_edges", {}}, ReferenceCase{"one_edge", {{"topology.edges", "1"}}},
+        ReferenceCase{"an_edge_per_client", {{"topology.edges", "7"}}},
+        ReferenceCase{"one_edge_round", {{"algorithm.edge_rounds", "1"}}},
+        ReferenceCase{"full_batch", {{"train.batch_size", "0"}, {"train.block", "3"}}},
+        ReferenceCase{"steps", {{"train.local_epochs", "0"}, {"train.local_steps", "5"}}},
+        ReferenceCase{"some_clients", {{"topology.participation", "0.5"}, {"run.rounds", "5"}}},
+        ReferenceCase{"some_edges", {{"topology.edge_participation", "0.5"}, {"run.rounds", "5"}}},
+        ReferenceCase{"some_clients_of_some_edges",
+                      {{"topology.edges", "3"},
+                       {"topology.edge_participation", "0.7"},
+                       {"topology.participation", "0.5"},
+                       {"run.rounds", "5"}}},
+        ReferenceCase{"uniform", {{"algorithm.weighting", "uniform"}}},
+        ReferenceCase{"momentum", {{"train.optimizer", "momentum"}, {"train.block", "8"}}}),
+    name_of);
+
+TEST(HierFAVG, OneEdgeAndOneEdgeRoundIsFedAvg) {
+  const std::unique_ptr<Communicator> comm = world_communicator(60);
+  for (const std::string participation : {"1", "0.4"}) {
+    const Keys changes{{"topology.participation", participation}};
+    Keys one_edge = changes;
+    one_edge["topology.edges"] = "1";
+    one_edge["algorithm.edge_rounds"] = "1";
+    const TinyResult fedavg = run(tiny_keys(changes), *comm);
+    const TinyResult hierfavg = run(with_hierfavg(one_edge), *comm);
+    EXPECT_LT(distance(hierfavg.global, fedavg.global), 1e-12);
+    EXPECT_EQ(hierfavg.cohorts, fedavg.cohorts);
+  }
+}
+
+TEST(HierFAVG, OneEdgeIsFedAvgWithMoreRounds) {
+  // In full batch nothing is drawn, so that edge rounds and rounds see the same batches.
+  const std::unique_ptr<Communicator> comm = world_communicator(60);
+  const TinyResult fedavg = run(tiny_keys({{"train.batch_size", "0"}, {"run.rounds", "6"}}), *comm);
+  const TinyResult hierfavg = run(with_hierfavg({{"train.batch_size", "0"},
+                                                 {"topology.edges", "1"},
+                                                 {"algorithm.edge_rounds", "3"},
+                                                 {"run.rounds", "2"}}),
+                                  *comm);
+  EXPECT_LT(distance(hierfavg.global, fedavg.global), 1e-12);
+}
+
+TEST(HierFAVG, BooksEveryLink) {
+  const std::unique_ptr<Communicator> comm = world_communicator(60);
+  const TinyResult result = run(with_hierfavg({{"topology.edge_participation", "0.5"}}), *comm);
+  if (comm->rank() != 0) return;
+  const double payload = 8 * static_cast<double>(result.global.numel());
+  for (const RoundMetrics& metrics : result.metrics) {
+    // Two of four edges; three edge rounds.
+    EXPECT_EQ(metrics.bytes_up_edge_cloud, 2 * payload);
+    EXPECT_EQ(metrics.bytes_down_edge_cloud, 2 * payload);
+    EXPECT_EQ(metrics.bytes_up_client_edge, 3 * metrics.participants * payload);
+    EXPECT_EQ(metrics.bytes_down_client_edge, 3 * metrics.participants * payload);
+    EXPECT_TRUE(std::isnan(metrics.bytes_up_client_cloud));
+    EXPECT_TRUE(std::isnan(metrics.bytes_down_client_cloud));
+  }
+}
+
+TEST(HierFAVG, EdgeRoundsMoveNothingBetweenEdges) {
+  const std::unique_ptr<Communicator> comm = world_communicator(60);
+  const Keys one{{"topology.edges", "4"}, {"algorithm.edge_rounds", "1"}};
+  const Keys six{{"topology.edges", "4"}, {"algorithm.edge_rounds", "6"}};
+  const TinyResult few = run(with_hierfavg(one), *comm);
+  const TinyResult many = run(with_hierfavg(six), *comm);
+  // All that a further edge round exchanges stays among the ranks of one edge.
+  EXPECT_EQ(many.world_bytes, few.world_bytes);
+  EXPECT_EQ(many.leader_bytes, few.leader_bytes);
+  EXPECT_GT(many.edge_bytes, few.edge_bytes);
+}
+
+TEST(HierFAVG, NeedsEdges) {
+  const std::unique_ptr<Communicator> comm = world_communicator(60);
+  EXPECT_THROW(run(with_hierfavg({{"topology.edges", "0"}}), *comm), ConfigError);
+  EXPECT_THROW(run(with_hierfavg({{"topology.edges", "8"}}), *comm), ConfigError);
+}
+
+}  // namespace
+}  // namespace fedhpc::testing

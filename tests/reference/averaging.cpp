@@ -1,0 +1,52 @@
+#include "reference/averaging.hpp"
+
+namespace fedhpc::reference {
+
+Trained train(const Problem& problem, std::int64_t k, std::int64_t round, std::int64_t pass,
+              const Parameters& start, double mu) {
+  const Client& client = problem.clients[static_cast<std::size_t>(k)];
+  Trained result;
+  for (const Tensor& parameter : start) result.parameters.push_back(parameter.clone());
+  Optimizer optimizer(problem.optimizer);  // fresh for every client, round and pass
+  for (const auto& batch : batches(problem, k, round, pass)) {
+    LossAndGradient step = loss_and_gradient(result.parameters, client, batch);
+    result.loss += step.loss * static_cast<double>(batch.size());
+    result.samples += static_cast<double>(batch.size());
+    for (std::size_t i = 0; i < start.size(); ++i) {
+      step.gradient[i] = step.gradient[i].add(result.parameters[i].sub(start[i]), mu);
+    }
+    optimizer.step_(result.parameters, step.gradient);
+  }
+  return result;
+}
+
+double weight_of(const Problem& problem, std::int64_t k) {
+  const auto n_k = static_cast<double>(problem.clients[static_cast<std::size_t>(k)].labels.size(0));
+  return problem.uniform && n_k > 0 ? 1.0 : n_k;
+}
+
+void Average::add(const Parameters& parameters, double weight) {
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    const Tensor weighted = parameters[i].mul(weight);
+    if (i == sum_.size()) {
+      sum_.push_back(weighted);
+    } else {
+      sum_[i] = sum_[i].add(weighted);
+    }
+  }
+  weight_ += weight;
+}
+
+Parameters Average::mean_or(const Parameters& otherwise) const {
+  if (weight_ == 0) return otherwise;
+  Parameters mean;
+  for (const Tensor& sum : sum_) mean.push_back(sum.div(weight_));
+  return mean;
+}
+
+void RoundLoss::add(const Trained& trained) {
+  loss_ += trained.loss;
+  samples_ += trained.samples;
+}
+
+}  // namespace fedhpc::reference

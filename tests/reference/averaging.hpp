@@ -1,0 +1,52 @@
+#pragma once
+
+#include "reference/problem.hpp"
+
+namespace fedhpc::reference {
+
+/// What a method leaves.
+struct Outcome {
+  Tensor global;                   // [P] float64
+  std::vector<double> train_loss;  // per round
+};
+
+/// A client's model after local training.
+struct Trained {
+  Parameters parameters;
+  double loss = 0;     ///< sum of batch loss x batch size
+  double samples = 0;  ///< sum of batch sizes
+};
+
+/// Trains client k from `start` on the batches of (round, pass), with mu (w - start) added to every
+/// gradient.
+Trained train(const Problem& problem, std::int64_t k, std::int64_t round, std::int64_t pass,
+              const Parameters& start, double mu);
+
+/// The weight of client k in a mean: its samples, or 1 if the problem says so and it has any.
+double weight_of(const Problem& problem, std::int64_t k);
+
+/// A weighted mean of models.
+class Average {
+ public:
+  void add(const Parameters& parameters, double weight);
+  double weight() const { return weight_; }
+  /// The mean, or `otherwise` when nothing was added that weighs anything.
+  Parameters mean_or(const Parameters& otherwise) const;
+
+ private:
+  Parameters sum_;
+  double weight_ = 0;
+};
+
+/// The mean data loss of a round.
+class RoundLoss {
+ public:
+  void add(const Trained& trained);
+  double mean() const { return loss_ / samples_; }
+
+ private:
+  double loss_ = 0;
+  double samples_ = 0;
+};
+
+}  // namespace fedhpc::reference

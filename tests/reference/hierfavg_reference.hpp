@@ -1,0 +1,16 @@
+#pragma once
+
+#include "reference/averaging.hpp"
+
+namespace fedhpc::reference {
+
+struct HierarchicalOutcome {
+  Outcome outcome;
+  std::vector<Parameters> edges;  // [E] the edges' models before the last cloud mean
+};
+
+/// Liu et al. 2020, Algorithm 1: kappa_2 means within every edge, then one over the edges, weighed
+/// by the samples of their participants.
+HierarchicalOutcome hierfavg(const Problem& problem, std::int64_t kappa_2);
+
+}  // namespace fedhpc::reference

@@ -1,0 +1,85 @@
+#include "fedhpc/rounds/cohort.hpp"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include <gtest/gtest.h>
+
+#include "fedhpc/core/rng.hpp"
+
+namespace fedhpc {
+namespace {
+
+TEST(Cohort, RoundsTheCohortsSize) {
+  EXPECT_EQ(cohort_size(20, 1), 20);
+  EXPECT_EQ(cohort_size(7, 0.5), 4);  // floor(3.5 + 1/2)
+  EXPECT_EQ(cohort_size(10, 0.24), 2);
+  EXPECT_EQ(cohort_size(10, 0.25), 3);
+  EXPECT_EQ(cohort_size(10, 0.001), 1);
+}
+
+TEST(Cohort, DrawsCohortsWithoutReplacement) {
+  std::set<std::vector<std::int64_t>> seen;
+  std::vector<int> times(10, 0);
+  for (std::int64_t round = 1; round <= 400; ++round) {
+    const std::vector<std::int64_t> cohort = draw_cohort(9, round, 10, 0.3).clients;
+    ASSERT_EQ(cohort.size(), 3U);
+    EXPECT_TRUE(std::is_sorted(cohort.begin(), cohort.end()));
+    EXPECT_EQ(std::set<std::int64_t>(cohort.begin(), cohort.end()).size(), 3U);
+    for (const std::int64_t client : cohort) ++times[static_cast<std::size_t>(client)];
+    seen.insert(cohort);
+  }
+  EXPECT_GT(seen.size(), 80U);                                // of 120 possible ones
+  for (const int count : times) EXPECT_NEAR(count, 120, 40);  // over 4 standard deviations
+  EXPECT_EQ(draw_cohort(9, 5, 10, 0.3).clients, draw_cohort(9, 5, 10, 0.3).clients);
+  // The first S of the permutation with client = 0.
+  std::vector<std::int64_t> expected =
+      permutation_prefix({.seed = 9, .purpose = Purpose::Cohort, .round = 5}, 10, 3);
+  std::sort(expected.begin(), expected.end());
+  EXPECT_EQ(draw_cohort(9, 5, 10, 0.3).clients, expected);
+}
+
+Placement placed(std::int64_t clients, std::int64_t edges) {
+  return {edges_of_clients(clients, edges, {}), edges, 1};
+}
+
+TEST(Cohort, OfASingleEdgeIsThatOfAMethodWithoutEdges) {
+  TopologyOptions options;
+  options.edges = 1;
+  options.participation = 0.3;
+  for (std::int64_t round = 1; round < 20; ++round) {
+    const Cohort cohort = draw_hierarchical_cohort(9, round, placed(10, 1), options);
+    EXPECT_EQ(cohort.clients, draw_cohort(9, round, 10, 0.3).clients);
+    EXPECT_EQ(cohort.edges, (std::vector<std::int64_t>{0}));
+  }
+}
+
+TEST(Cohort, DrawsEdgesAndThenTheirClients) {
+  TopologyOptions options;
+  options.edges = 4;
+  options.participation = 0.5;
+  options.edge_participation = 0.5;
+  const Placement placement = placed(22, 4);  // edges of 6, 5, 6 and 5 clients
+  std::map<std::int64_t, int> times;
+  for (std::int64_t round = 1; round <= 200; ++round) {
+    const Cohort cohort = draw_hierarchical_cohort(3, round, placement, options);
+    ASSERT_EQ(cohort.edges.size(), 2U);
+    EXPECT_LT(cohort.edges[0], cohort.edges[1]);
+    EXPECT_TRUE(std::is_sorted(cohort.clients.begin(), cohort.clients.end()));
+    for (const std::int64_t edge : cohort.edges) {
+      ++times[edge];
+      std::int64_t members = 0;
+      for (const std::int64_t client : cohort.clients) members += placement.edge_of(client) == edge;
+      EXPECT_EQ(members, 3) << "floor(5 / 2 + 1/2) and 6 / 2";
+    }
+    EXPECT_EQ(cohort.clients.size(), 6U) << "nobody of the other edges";
+  }
+  for (const auto& [edge, count] : times) EXPECT_NEAR(count, 100, 30) << "edge " << edge;
+  EXPECT_EQ(hierarchical_cohort_limit(placement, options), 6);
+  options.participation = 1;
+  EXPECT_EQ(hierarchical_cohort_limit(placement, options), 12);
+}
+
+}  // namespace
+}  // namespace fedhpc

@@ -1,0 +1,28 @@
+#include "fedhpc/rounds/ledger.hpp"
+
+#include <gtest/gtest.h>
+
+namespace fedhpc {
+namespace {
+
+TEST(Ledger, KeepsLinksAndDirectionsApart) {
+  Ledger ledger;
+  std::int64_t bytes = 1;
+  for (const Link link : {Link::ClientEdge, Link::EdgeCloud, Link::ClientCloud}) {
+    for (const Direction direction : {Direction::Up, Direction::Down}) {
+      ledger.book(link, direction, bytes);
+      ledger.book(link, direction, bytes);
+      bytes *= 10;
+    }
+  }
+  EXPECT_EQ(ledger.booked(Link::ClientEdge, Direction::Up), 2);
+  EXPECT_EQ(ledger.booked(Link::ClientEdge, Direction::Down), 20);
+  EXPECT_EQ(ledger.booked(Link::EdgeCloud, Direction::Up), 200);
+  EXPECT_EQ(ledger.booked(Link::ClientCloud, Direction::Down), 200000);
+  EXPECT_THROW(ledger.book(Link::ClientEdge, Direction::Up, -1), std::logic_error);
+  ledger.clear();
+  EXPECT_EQ(ledger.booked(Link::ClientCloud, Direction::Down), 0);
+}
+
+}  // namespace
+}  // namespace fedhpc

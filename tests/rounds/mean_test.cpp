@@ -1,0 +1,101 @@
+#include "fedhpc/rounds/mean.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include <ATen/ops/full.h>
+#include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros.h>
+#include <gtest/gtest.h>
+
+#include "fedhpc/comm/session.hpp"
+#include "fedhpc/rounds/topology.hpp"
+
+namespace fedhpc {
+namespace {
+
+LayoutPtr layout_of(std::int64_t columns) {
+  auto layout = std::make_shared<Layout>();
+  layout->add("w", {columns}, columns, Tag::Trainable);
+  return layout;
+}
+
+/// What a mean of `type` over a layout needs, on all ranks; one client per edge, two without.
+struct MeanTest : ::testing::TestWithParam<Summation> {
+  MeanServices services(const LayoutPtr& layout, at::ScalarType type, std::int64_t edges = 0) {
+    const std::int64_t clients = std::max<std::int64_t>(edges, 2);
+    topology = std::make_unique<Topology>(
+        *world, Placement(edges_of_clients(clients, edges, {}), edges, world->size()));
+    return {*topology, layout, type, GetParam(), watch};
+  }
+
+  std::unique_ptr<Communicator> world = world_communicator(60);
+  std::unique_ptr<Topology> topology;
+  Stopwatch watch;
+};
+
+TEST_P(MeanTest, WeighsRowsOfAllRanks) {
+  const LayoutPtr layout = layout_of(3000);  // several tiles
+  for (const std::int64_t edges : {0, 1, 3}) {
+    for (const at::ScalarType type : {at::kFloat, at::kDouble}) {
+      Mean mean(services(layout, type, edges));
+      // Rank r adds rows of value r with weight 1 and 10 r with weight 3, in two blocks.
+      const double r = world->rank();
+      const std::vector<double> weights{1, 3};
+      Tensor rows = at::zeros({2, 3000}, type);
+      rows[0].fill_(r);
+      rows[1].fill_(10 * r);
+      mean.add(weights, {rows, layout});
+      mean.add(weights, {rows, layout});
+      const double expected = 31.0 / 4 * (world->size() - 1) / 2;
+      const Rows result = mean.reduce();
+      EXPECT_TRUE(result.values.equal(at::full({1, 3000}, expected, type)));
+    }
+  }
+}
+
+TEST_P(MeanTest, OfNothingIsZero) {
+  const LayoutPtr layout = layout_of(4);
+  Mean mean(services(layout, at::kFloat));
+  // A client without samples weighs nothing, whatever its row holds.
+  const std::vector<double> weights{0};
+  mean.add(weights, {at::full({1, 4}, std::nan(""), at::kFloat), layout});
+  EXPECT_TRUE(mean.reduce().values.equal(at::zeros({1, 4})));
+}
+
+TEST_P(MeanTest, RefusesRowsOfAnotherLayout) {
+  Mean mean(services(layout_of(4), at::kFloat));
+  const std::vector<double> weights{1};
+  EXPECT_THROW(mean.add(weights, {at::zeros({1, 4}), layout_of(4)}), std::logic_error);
+}
+
+TEST_P(MeanTest, WithinEdgesKeepsEdgesApart) {
+  const LayoutPtr layout = layout_of(5);
+  constexpr std::int64_t kEdges = 7;
+  EdgeMean mean(services(layout, at::kDouble, kEdges));
+  // Every rank of edge e adds e with weight 1 and 2 e with weight 1; edge 3 gets nothing.
+  const Range mine = topology->edges();
+  for (std::int64_t edge = mine.first; edge < mine.last; ++edge) {
+    if (edge == 3) continue;
+    const std::vector<std::int64_t> edges{edge, edge};
+    const std::vector<double> weights{1, 1};
+    Tensor rows = at::full({2, 5}, static_cast<double>(edge), at::kDouble);
+    rows[1].mul_(2);
+    mean.add(edges, weights, {rows, layout});
+  }
+  const EdgeRows result = mean.reduce();
+  ASSERT_EQ(result.first, mine.first);
+  ASSERT_EQ(result.count(), mine.size());
+  for (std::int64_t i = 0; i < result.count(); ++i) {
+    const double expected = mine.first + i == 3 ? 0 : 1.5 * static_cast<double>(mine.first + i);
+    EXPECT_TRUE(result.rows.values[i].equal(at::full({5}, expected, at::kDouble)));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Summations, MeanTest, ::testing::Values(Summation::Fast, Summation::Exact),
+                         [](const auto& one) {
+                           return std::string(one.param == Summation::Fast ? "Fast" : "Exact");
+                         });
+
+}  // namespace
+}  // namespace fedhpc

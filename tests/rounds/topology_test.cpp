@@ -1,0 +1,132 @@
+#include "fedhpc/rounds/topology.hpp"
+
+#include <algorithm>
+#include <set>
+
+#include <ATen/ops/full.h>
+#include <ATen/ops/zeros.h>
+#include <gtest/gtest.h>
+
+#include "fedhpc/comm/session.hpp"
+#include "fedhpc/rounds/round.hpp"
+
+namespace fedhpc {
+namespace {
+
+TEST(Topology, DealsOutContiguousParts) {
+  for (const std::int64_t clients : {1, 5, 20, 1000}) {
+    for (const int ranks : {1, 3, 4, 7}) {
+      std::int64_t next = 0;
+      std::int64_t smallest = clients;
+      std::int64_t largest = 0;
+      for (int rank = 0; rank < ranks; ++rank) {
+        const Range range = part_of(clients, rank, ranks);
+        EXPECT_EQ(range.first, next);
+        next = range.last;
+        smallest = std::min(smallest, range.size());
+        largest = std::max(largest, range.size());
+      }
+      EXPECT_EQ(next, clients);
+      EXPECT_LE(largest - smallest, 1);
+    }
+  }
+}
+
+TEST(Topology, PutsClientsOnEdges) {
+  // floor(c E / N)
+  EXPECT_EQ(edges_of_clients(7, 3, {}), (std::vector<std::int32_t>{0, 0, 0, 1, 1, 2, 2}));
+  EXPECT_EQ(edges_of_clients(3, 0, {}), (std::vector<std::int32_t>{-1, -1, -1}));
+  EXPECT_EQ(edges_of_clients(3, 2, {1, 0, 1}), (std::vector<std::int32_t>{1, 0, 1}));
+  EXPECT_THROW(edges_of_clients(3, 4, {}), ConfigError);
+  EXPECT_THROW(edges_of_clients(3, 2, {1, 2, 0}), ConfigError);
+}
+
+/// Every client stands on one rank that hosts its edge, every edge on a contiguous block of ranks.
+void expect_consistent(const Placement& placement) {
+  std::vector<int> hosts(static_cast<std::size_t>(placement.clients()), 0);
+  for (int rank = 0; rank < placement.ranks(); ++rank) {
+    const std::vector<std::int64_t> clients = placement.clients_of_rank(rank);
+    EXPECT_TRUE(std::is_sorted(clients.begin(), clients.end()));
+    for (const std::int64_t client : clients) {
+      ++hosts[static_cast<std::size_t>(client)];
+      EXPECT_TRUE(placement.edges_of_rank(rank).holds(placement.edge_of(client)));
+    }
+    for (std::int64_t edge = 0; edge < placement.edges(); ++edge) {
+      EXPECT_EQ(placement.edges_of_rank(rank).holds(edge),
+                placement.ranks_of_edge(edge).holds(rank));
+    }
+    EXPECT_GE(placement.edges_of_rank(rank).size(), 1);
+  }
+  EXPECT_EQ(std::set<int>(hosts.begin(), hosts.end()), std::set<int>{1});
+}
+
+TEST(Placement, PutsEdgesOnRanks) {
+  for (const std::int64_t edges : {1, 2, 3, 4, 7}) {
+    for (const int ranks : {1, 2, 3, 4, 7, 9}) {
+      expect_consistent({edges_of_clients(20, edges, {}), edges, ranks});
+    }
+  }
+}
+
+TEST(Placement, AnEdgesClientsNeedNotBeNeighbours) {
+  const std::vector<std::int32_t> scattered{2, 0, 1, 0, 2, 1, 1, 0};
+  for (const int ranks : {1, 2, 3, 5}) expect_consistent({scattered, 3, ranks});
+  const Placement placement(scattered, 3, 2);
+  EXPECT_EQ(placement.clients_of_edge(1), (std::vector<std::int64_t>{2, 5, 6}));
+  EXPECT_EQ(placement.clients_of_rank(1), (std::vector<std::int64_t>{0, 2, 4, 5, 6}));
+}
+
+TEST(Placement, WithoutEdgesDealsOutClients) {
+  const Placement placement(edges_of_clients(7, 0, {}), 0, 3);
+  EXPECT_EQ(placement.clients_of_rank(1), (std::vector<std::int64_t>{2, 3}));
+  EXPECT_EQ(placement.edges_of_rank(1).size(), 0);
+}
+
+/// Clients as many as edges, so that the sums below are known.
+Topology topology_of(Communicator& world, std::int64_t edges) {
+  const std::int64_t clients = std::max<std::int64_t>(edges, 1);
+  return {world, Placement(edges_of_clients(clients, edges, {}), edges, world.size())};
+}
+
+TEST(Topology, SumsAmongTheRanksNamed) {
+  const auto world = world_communicator(60);
+  for (const std::int64_t edges : {0, 1, 2, 4, 7}) {
+    Topology topology = topology_of(*world, edges);
+    const Placement& placement = topology.placement();
+    Tensor all = at::full({3}, world->rank() + 1, at::kLong);
+    topology.sum_(Among::All, all);
+    EXPECT_EQ(all[2].item<std::int64_t>(), world->size() * (world->size() + 1) / 2);
+    Tensor most = at::full({3}, world->rank() + 1, at::kLong);
+    topology.max_(Among::All, most);
+    EXPECT_EQ(most[0].item<std::int64_t>(), world->size());
+    if (edges == 0) continue;
+
+    const Range ranks = placement.ranks_of_edge(topology.edges().first);
+    Tensor inside = at::full({3}, world->rank() + 1, at::kLong);
+    topology.sum_(Among::Edge, inside);
+    EXPECT_EQ(inside[1].item<std::int64_t>(),
+              (ranks.last * (ranks.last + 1) - ranks.first * (ranks.first + 1)) / 2);
+
+    Tensor leading = at::full({3}, 1, at::kLong);
+    topology.sum_(Among::EdgeLeaders, leading);
+    const std::int64_t leaders = std::min<std::int64_t>(edges, world->size());
+    EXPECT_EQ(leading[0].item<std::int64_t>(), topology.leads() ? leaders : 1);
+    topology.from_leader_(leading);
+    EXPECT_EQ(leading[0].item<std::int64_t>(), leaders);
+  }
+}
+
+TEST(Topology, AnEdgesSumMovesNothingBetweenEdges) {
+  const auto world = world_communicator(60);
+  Topology topology = topology_of(*world, world->size());  // an edge per rank
+  const Traffic before = world->traffic();
+  Tensor values = at::full({1000}, 1, at::kDouble);
+  topology.sum_(Among::Edge, values);
+  EXPECT_EQ(world->traffic().bytes, before.bytes);
+  EXPECT_EQ(topology.leader_traffic().bytes, 0);
+  EXPECT_EQ(topology.edge_traffic().bytes, 8000) << "handed to a communicator of this rank alone";
+  EXPECT_EQ(topology.edge_ranks(), 1);
+}
+
+}  // namespace
+}  // namespace fedhpc
