@@ -69,7 +69,7 @@ Recorder::Recorder(const Experiment& experiment, Communicator& comm,
       if (config.run.saves("draws")) {
         writer_->declare_cohorts(experiment.cohort_limit());
       }
-      writer_->declare_model(initial);
+      if (config.algorithm->models() == Models::Global) writer_->declare_model(initial);
       writer_->start();
     } catch (const Error& error) {
       throw ConfigError(concat("run.output '", config.run.output,
@@ -113,7 +113,8 @@ void Recorder::record(const RoundReport& report) {
     writer_->append_client_accuracy(report.round, report.personal->accuracy(),
                                     report.personal->best());
   }
-  if (report.round == run.rounds) writer_->write_model(parameters_of(experiment_.global()));
+  if (report.round == run.rounds && experiment_.global().values.defined())
+    writer_->write_model(parameters_of(experiment_.global()));
   writer_->append_round(report.round, metrics.values());
 }
 

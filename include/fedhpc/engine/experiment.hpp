@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -55,6 +56,11 @@ class Experiment {
   std::int64_t block_width() const { return block_width_; }
   /// The largest cohort a round can have.
   std::int64_t cohort_limit() const;
+  using VisitModels =
+      std::function<void(std::span<const std::int64_t> clients, const Rows& models)>;
+  /// Hands all clients' personal models to `visit` on rank 0, some at a time, in no particular
+  /// order; nothing for a method that has none. Collective.
+  void gather_personal_models(const VisitModels& visit);
   /// Label counts of all clients, [N, K], on rank 0 (elsewhere empty). Collective.
   std::vector<std::int64_t> gather_label_histogram() const;
   /// Estimated bytes this rank holds: data, models in hand, activations, accumulators.
@@ -68,7 +74,7 @@ class Experiment {
   void evaluate(RoundReport& report);
   /// All clients' scores in order of id, on rank 0. Collective.
   std::vector<Score> gather_by_client(const std::vector<Score>& mine);
-  void total(const Round& round, RoundReport& report);
+  void total(Round& round, RoundReport& report);
 
   Config& config_;
   Communicator& comm_;
@@ -84,7 +90,9 @@ class Experiment {
   std::unique_ptr<LocalTrainer> trainer_;
   std::unique_ptr<Evaluator> evaluator_;
   std::int64_t block_width_ = 1;
+  std::unique_ptr<ClientStore> store_;
   Ledger ledger_;
+  NetworkModel network_;
   Stopwatch train_watch_;
   Stopwatch aggregate_watch_;
   Stopwatch evaluate_watch_;
