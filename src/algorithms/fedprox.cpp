@@ -5,10 +5,13 @@ namespace fedhpc {
 void FedProx::declare(OptionSet& options) {
   options.add("algorithm.mu", mu_, at_least(0.0),
               "weight of the proximal term mu/2 ||w - w_t||^2; 0 is FedAvg");
-  declare_weighting(options, weighting_);
+  averaging_.declare(options);
 }
 
-void FedProx::initialise(const Setup& setup) { global_ = setup.initial_model(); }
+void FedProx::initialise(const Setup& setup) {
+  global_ = setup.initial_model();
+  codec_ = averaging_.make_upload_codec();
+}
 
 void FedProx::round(Round& round) {
   Mean update = round.mean();
@@ -16,7 +19,7 @@ void FedProx::round(Round& round) {
     const Rows start = block.download(global_);  // [C, P]
     // w_k ~ argmin f_k(w) + mu/2 ||w - w_t||^2
     const Rows trained = block.train(start, {.mu = mu_, .centre = start});  // [C, P]
-    update.add(block.weights(weighting_), block.upload(trained - start));
+    update.add(block.weights(averaging_.weighting), block.upload(trained - start, *codec_));
   });
   global_ += update.reduce();  // w_{t+1} <- w_t + sum_k n_k/n (w_k - w_t)
 }

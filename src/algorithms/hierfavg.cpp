@@ -5,11 +5,12 @@ namespace fedhpc {
 void HierFAVG::declare(OptionSet& options) {
   options.add("algorithm.edge_rounds", edge_rounds_, at_least<std::int64_t>(1),
               "edge aggregations per cloud aggregation (kappa_2)");
-  declare_weighting(options, weighting_);
+  averaging_.declare(options);
 }
 
 void HierFAVG::initialise(const Setup& setup) {
   global_ = setup.initial_model();
+  codec_ = averaging_.make_upload_codec();
   edges_ = setup.initial_edges();
 }
 
@@ -20,11 +21,13 @@ void HierFAVG::round(Round& round) {
     round.each_block([&](Block& block) {
       const Rows start = block.download(edges_);  // [C, P]  w_i^l <- w^l
       const Rows trained = block.train(start);    // [C, P]  kappa_1 steps
-      update.add(block.edges(), block.weights(weighting_), block.upload(trained - start));
+      update.add(block.edges(), block.weights(averaging_.weighting),
+                 block.upload(trained - start, *codec_));
     });
     edges_ += update.reduce();  // w^l <- sum_i |D_i^l| w_i^l / |D^l|
   });
-  global_ += round.to_cloud(edges_ - global_, weighting_);  // w <- sum_l |D^l| w^l / |D|
+  global_ += round.to_cloud(edges_ - global_, averaging_.weighting,
+                            *codec_);  // w <- sum_l |D^l| w^l / |D|
 }
 
 void HierFAVG::evaluate(Evaluation& evaluation) {

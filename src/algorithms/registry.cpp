@@ -2,6 +2,7 @@
 #include "fedhpc/algorithms/fedavg.hpp"
 #include "fedhpc/algorithms/fedprox.hpp"
 #include "fedhpc/algorithms/hierfavg.hpp"
+#include "fedhpc/algorithms/localonly.hpp"
 
 namespace fedhpc {
 
@@ -23,12 +24,6 @@ std::unique_ptr<Algorithm> make_algorithm(const std::string& name, const std::st
   }
   throw ConfigError(concat(place, ": key 'algorithm.name' cannot be '", name,
                            "'; allowed: one of: ", join(names), suggestion(nearest(name, names))));
-}
-
-void declare_weighting(OptionSet& options, Weighting& weighting) {
-  options.add("algorithm.weighting", weighting,
-              Names<Weighting>{{"samples", Weighting::Samples}, {"uniform", Weighting::Uniform}},
-              "weight of a client in the mean: its training samples, or the same for all");
 }
 
 }  // namespace fedhpc

@@ -96,6 +96,11 @@ std::unique_ptr<Codec> make_codec(const std::string& name, const std::string& pl
                            suggestion(nearest(name, names))));
 }
 
+const Codec& dense_codec() {
+  static const std::unique_ptr<Codec> codec = make_codec("dense", "dense_codec");
+  return *codec;
+}
+
 void declare_codec(OptionSet& options, std::string key, std::string& codec, std::string help) {
   options.add_choice(std::move(key), codec, codec_names(), std::move(help));
 }

@@ -1,17 +1,64 @@
 #include "engine/evaluation.hpp"
 
+#include <algorithm>
 #include <limits>
+#include <span>
 
 #include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
+
+#include "fedhpc/core/error.hpp"
 
 namespace fedhpc {
 
+namespace {
+
+/// Scores the models given for some of a shard's clients.
+class ScoringBlock final : public EvaluationBlock {
+ public:
+  ScoringBlock(Evaluator& evaluator, const Shard& shard, std::span<const std::int64_t> clients,
+               std::span<Score> scores)
+      : evaluator_(evaluator), shard_(shard), clients_(clients), scores_(scores) {}
+
+  std::span<const std::int64_t> clients() const override { return clients_; }
+
+  void evaluate(const Rows& models) override {
+    require(models.count() == static_cast<std::int64_t>(clients_.size()), "one model per client");
+    for (std::size_t c = 0; c < clients_.size(); ++c) {
+      const Rows model{models.values.narrow(0, static_cast<std::int64_t>(c), 1), models.layout};
+      scores_[c] = evaluator_.each_client(model, shard_, clients_.subspan(c, 1)).front();
+    }
+  }
+
+ private:
+  Evaluator& evaluator_;
+  const Shard& shard_;
+  std::span<const std::int64_t> clients_;
+  std::span<Score> scores_;
+};
+
+/// Keeps the models given.
+class CollectingBlock final : public EvaluationBlock {
+ public:
+  explicit CollectingBlock(std::span<const std::int64_t> clients) : clients_(clients) {}
+  std::span<const std::int64_t> clients() const override { return clients_; }
+  void evaluate(const Rows& models) override { models_ = models; }
+  const Rows& models() const { return models_; }
+
+ private:
+  std::span<const std::int64_t> clients_;
+  Rows models_;
+};
+
+}  // namespace
+
 RankEvaluation::RankEvaluation(Evaluator& evaluator, const Shard& shard, const Shard* server,
-                               const Topology& topology)
+                               const Topology& topology, std::int64_t block_width)
     : evaluator_(evaluator),
       shard_(shard),
       server_(server),
       topology_(topology),
+      block_width_(block_width),
       personal_(shard.clients().size()) {}
 
 void RankEvaluation::global(const Rows& model) {
@@ -35,6 +82,51 @@ void RankEvaluation::edges(const EdgeRows& models) {
     const Rows model{models.rows.values.narrow(0, i, 1), models.rows.layout};
     const std::vector<Score> scores = evaluator_.each_client(model, shard_, members);
     for (std::size_t m = 0; m < scores.size(); ++m) edge_[places[m]] = scores[m];
+  }
+}
+
+void RankEvaluation::each_block(const std::function<void(EvaluationBlock&)>& work) {
+  const std::span<const std::int64_t> clients(shard_.clients());
+  const auto width = static_cast<std::size_t>(block_width_);
+  for (std::size_t first = 0; first < clients.size(); first += width) {
+    const std::size_t count = std::min(width, clients.size() - first);
+    ScoringBlock block(evaluator_, shard_, clients.subspan(first, count),
+                       std::span(personal_).subspan(first, count));
+    work(block);
+  }
+}
+
+PersonalCollector::PersonalCollector(Communicator& comm, const Shard& shard, LayoutPtr layout,
+                                     at::ScalarType type, std::int64_t block_width, Visit visit)
+    : comm_(comm),
+      shard_(shard),
+      layout_(std::move(layout)),
+      type_(type),
+      block_width_(block_width),
+      visit_(std::move(visit)) {}
+
+void PersonalCollector::each_block(const std::function<void(EvaluationBlock&)>& work) {
+  const std::span<const std::int64_t> clients(shard_.clients());
+  // Every rank takes part in as many gathers as the one with the most clients.
+  Tensor most = at::full({1}, static_cast<std::int64_t>(clients.size()), at::kLong);
+  comm_.max_(most);
+  const std::int64_t blocks = (most.item<std::int64_t>() + block_width_ - 1) / block_width_;
+  for (std::int64_t b = 0; b < blocks; ++b) {
+    const std::size_t first = std::min(static_cast<std::size_t>(b * block_width_), clients.size());
+    const std::size_t count =
+        std::min(static_cast<std::size_t>(block_width_), clients.size() - first);
+    CollectingBlock block(clients.subspan(first, count));
+    if (count > 0) work(block);
+    Tensor ids = at::empty({static_cast<std::int64_t>(count)}, at::kLong);
+    std::copy_n(clients.begin() + static_cast<std::ptrdiff_t>(first), count,
+                ids.data_ptr<std::int64_t>());
+    const Tensor rows =
+        count > 0 ? block.models().values.contiguous() : at::empty({0, layout_->size()}, type_);
+    const Tensor all_ids = comm_.gather(ids, 0);
+    const Tensor all_rows = comm_.gather(rows, 0);
+    if (comm_.rank() != 0 || all_ids.numel() == 0) continue;
+    visit_({all_ids.const_data_ptr<std::int64_t>(), static_cast<std::size_t>(all_ids.numel())},
+           {all_rows, layout_});
   }
 }
 

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <functional>
+#include <span>
 #include <vector>
 
 #include "fedhpc/algorithms/algorithm.hpp"
@@ -13,10 +15,11 @@ class RankEvaluation final : public Evaluation {
  public:
   /// `server`: this rank's part of the official test set, or null.
   RankEvaluation(Evaluator& evaluator, const Shard& shard, const Shard* server,
-                 const Topology& topology);
+                 const Topology& topology, std::int64_t block_width);
 
   void global(const Rows& model) override;
   void edges(const EdgeRows& models) override;
+  void each_block(const std::function<void(EvaluationBlock&)>& work) override;
 
   bool has_edges() const { return has_edges_; }
   /// The global model [1, P]; undefined values when the algorithm has none.
@@ -33,11 +36,33 @@ class RankEvaluation final : public Evaluation {
   const Shard& shard_;
   const Shard* server_;
   const Topology& topology_;
+  std::int64_t block_width_;
   Rows model_;
   bool has_edges_ = false;
   std::vector<Score> personal_;
   std::vector<Score> edge_;
   std::vector<Score> official_;
+};
+
+/// Gathers the personal models that an algorithm's evaluate() names, block by block, on rank 0.
+class PersonalCollector final : public Evaluation {
+ public:
+  using Visit = std::function<void(std::span<const std::int64_t> clients, const Rows& models)>;
+
+  PersonalCollector(Communicator& comm, const Shard& shard, LayoutPtr layout, at::ScalarType type,
+                    std::int64_t block_width, Visit visit);
+
+  void global(const Rows&) override {}
+  void edges(const EdgeRows&) override {}
+  void each_block(const std::function<void(EvaluationBlock&)>& work) override;
+
+ private:
+  Communicator& comm_;
+  const Shard& shard_;
+  LayoutPtr layout_;
+  at::ScalarType type_;
+  std::int64_t block_width_;
+  Visit visit_;
 };
 
 /// All ranks' scores one after the other, on rank 0; elsewhere empty. Collective.

@@ -55,7 +55,11 @@ void within_memory(const std::string& what, const std::function<void()>& build) 
 }  // namespace
 
 Experiment::Experiment(Config& config, Communicator& comm)
-    : config_(config), comm_(comm), type_(scalar_type(config.run.dtype)), personal_(0) {
+    : config_(config),
+      comm_(comm),
+      type_(scalar_type(config.run.dtype)),
+      network_(config.network),
+      personal_(0) {
   std::optional<Placement> placement;
   together(comm_, [&] {
     within_memory(concat("the data of data.name = ", config_.data.name,
@@ -71,11 +75,12 @@ Experiment::Experiment(Config& config, Communicator& comm)
   evaluator_ = std::make_unique<Evaluator>(
       *model_, type_, config_.run.reproducible ? Chunks::PerClient : Chunks::AcrossClients);
   personal_ = PersonalMetrics(partition_.clients());
+  store_ = std::make_unique<ClientStore>(shard_->clients(), config_.store);
   block_width_ =
       config_.train.block > 0
           ? config_.train.block
           : measure_block_width(comm_, *model_, *shard_, config_.train, initial_, cohort_limit());
-  config_.algorithm->initialise(Setup(initial_, *topology_));
+  config_.algorithm->initialise(Setup(initial_, *topology_, *store_));
 }
 
 std::int64_t Experiment::cohort_limit() const {
@@ -138,6 +143,7 @@ void Experiment::run(const std::function<void(const RoundReport&)>& observe) {
                          .shard = *shard_,
                          .trainer = *trainer_,
                          .ledger = ledger_,
+                         .network = network_,
                          .train_watch = train_watch_,
                          .aggregate_watch = aggregate_watch_,
                          .type = type_,
@@ -162,7 +168,7 @@ void Experiment::run(const std::function<void(const RoundReport&)>& observe) {
 
 void Experiment::evaluate(RoundReport& report) {
   const Timed timed(evaluate_watch_);
-  RankEvaluation evaluation(*evaluator_, *shard_, server_shard_.get(), *topology_);
+  RankEvaluation evaluation(*evaluator_, *shard_, server_shard_.get(), *topology_, block_width_);
   config_.algorithm->evaluate(evaluation);
   global_ = evaluation.model();
 
@@ -195,7 +201,7 @@ std::vector<Score> Experiment::gather_by_client(const std::vector<Score>& mine) 
   return scores;
 }
 
-void Experiment::total(const Round& round, RoundReport& report) {
+void Experiment::total(Round& round, RoundReport& report) {
   const std::vector<TrainStatistics>& statistics = round.statistics();
   const auto count = static_cast<std::int64_t>(statistics.size());
   Tensor losses = at::empty({count, 2}, at::kDouble);  // loss, samples
@@ -229,11 +235,13 @@ void Experiment::total(const Round& round, RoundReport& report) {
     metrics.bytes_up_client_cloud = bytes(Link::ClientCloud, Direction::Up);
     metrics.bytes_down_client_cloud = bytes(Link::ClientCloud, Direction::Down);
   }
+  metrics.simulated_seconds = round.simulated_seconds();
   metrics.seconds_train = train_watch_.lap();
   metrics.seconds_aggregate = aggregate_watch_.lap();
   metrics.seconds_evaluate = evaluate_watch_.lap();
 }
 
+<<<<<<< HEAD
 Tensor Experiment::label_histogram(std::int64_t first, std::int64_t count) const {
   Tensor counts = at::zeros({count, model_->classes()}, at::kLong);
   const std::vector<std::int64_t>& mine = shard_->clients();
@@ -242,6 +250,19 @@ Tensor Experiment::label_histogram(std::int64_t first, std::int64_t count) const
     const std::vector<std::int64_t> own = shard_->label_histogram(*client);
     std::copy(own.begin(), own.end(),
               counts.data_ptr<std::int64_t>() + (*client - first) * model_->classes());
+=======
+void Experiment::gather_personal_models(const VisitModels& visit) {
+  PersonalCollector collector(comm_, *shard_, model_->layout(), type_, block_width_, visit);
+  config_.algorithm->evaluate(collector);
+}
+
+std::vector<std::int64_t> Experiment::gather_label_histogram() const {
+  const auto clients = static_cast<std::int64_t>(shard_->clients().size());
+  Tensor mine = at::empty({clients, model_->classes()}, at::kLong);
+  auto* row = mine.data_ptr<std::int64_t>();
+  for (const std::int64_t client : shard_->clients()) {
+    for (const std::int64_t count : shard_->label_histogram(client)) *row++ = count;
+>>>>>>> main
   }
   comm_.sum_(counts);
   return counts;

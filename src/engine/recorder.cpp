@@ -80,7 +80,8 @@ Recorder::Recorder(const Experiment& experiment, Communicator& comm,
 }
 
 void Recorder::create(const std::string& command_line, const std::vector<std::string>& hosts) {
-  const RunOptions& run = experiment_.config().run;
+  const Config& config = experiment_.config();
+  const RunOptions& run = config.run;
   writer_ = std::make_unique<ResultsWriter>(run.output, header(command_line, hosts),
                                             series_of_run(), clients());
   const std::vector<NamedTensor> initial = parameters_of(experiment_.initial());
@@ -89,7 +90,7 @@ void Recorder::create(const std::string& command_line, const std::vector<std::st
     write_partition(h5::create_group(writer_->file(), "/partition"), experiment_.partition());
   }
   if (run.saves("draws")) writer_->declare_cohorts(experiment_.cohort_limit());
-  writer_->declare_model(initial);
+  if (config.algorithm->models() == Models::Global) writer_->declare_model(initial);
 }
 
 RunHeader Recorder::header(const std::string& command_line,
@@ -126,7 +127,8 @@ void Recorder::record(const RoundReport& report) {
     writer_->append_client_accuracy(report.round, report.personal->accuracy(),
                                     report.personal->best());
   }
-  if (report.round == run.rounds) writer_->write_model(parameters_of(experiment_.global()));
+  if (report.round == run.rounds && experiment_.global().values.defined())
+    writer_->write_model(parameters_of(experiment_.global()));
   writer_->append_round(report.round, metrics.values());
 }
 

@@ -9,7 +9,11 @@
 namespace fedhpc {
 
 Round::Round(RoundServices& services, std::int64_t number, Cohort cohort)
-    : services_(services), number_(number), cohort_(std::move(cohort)) {}
+    : services_(services),
+      number_(number),
+      cohort_(std::move(cohort)),
+      clock_(services.network, static_cast<std::int64_t>(services.shard.clients().size()),
+             services.topology.placement().edges()) {}
 
 MeanServices Round::mean_services() {
   return {.topology = services_.topology,
@@ -47,45 +51,81 @@ double Round::weight_of(std::int64_t client, Weighting weighting) const {
   return weighting == Weighting::Samples ? samples : (samples > 0 ? 1.0 : 0.0);
 }
 
-void Round::to_edges_(const Rows& model, EdgeRows& edges) {
+std::vector<double> Round::edge_weights(Weighting weighting) const {
+  const Range edges = services_.topology.edges();
+  std::vector<double> weights(static_cast<std::size_t>(edges.size()), 0);
+  for (const std::int64_t client : cohort_.clients) {
+    const std::int64_t edge = services_.topology.placement().edge_of(client);
+    if (edges.holds(edge)) weights[edge - edges.first] += weight_of(client, weighting);
+  }
+  return weights;
+}
+
+void Round::to_edges_(const Rows& model, EdgeRows& edges, const Codec& codec) {
   const Timed timed(services_.aggregate_watch);
+  const std::int64_t bytes = codec.encoded_bytes(model.values).front();
+  const Tensor arrives = model.values.clone();
+  codec.transmit_(arrives);
   for (const std::int64_t edge : cohort_.edges) {
     if (!services_.topology.edges().holds(edge)) continue;
-    edges.rows.values[edge - edges.first].copy_(model.values[0]);
+    edges.rows.values[edge - edges.first].copy_(arrives[0]);
     if (!services_.topology.leads()) continue;  // the edge's other ranks hold the same row
-    services_.ledger.book(Link::EdgeCloud, Direction::Down,
-                          static_cast<std::int64_t>(model.values.nbytes()));
+    services_.ledger.book(Link::EdgeCloud, Direction::Down, bytes);
+    clock_.edge_transfer(edge, bytes);
   }
 }
 
 void Round::edge_rounds(std::int64_t count, const std::function<void()>& edge_round) {
   client_link_ = Link::ClientEdge;
-  for (edge_round_ = 0; edge_round_ < count; ++edge_round_) edge_round();
+  for (edge_round_ = 0; edge_round_ < count; ++edge_round_) {
+    edge_round();
+    clock_.finish_edge_round();
+  }
   edge_round_ = 0;
   client_link_ = Link::ClientCloud;
 }
 
-Rows Round::to_cloud(const EdgeRows& edges, Weighting weighting) {
+Rows Round::to_cloud(const EdgeRows& edges, Weighting weighting, const Codec& codec) {
   const Timed timed(services_.aggregate_watch);
   Topology& topology = services_.topology;
   WeightedSum sum(1, edges.rows.layout->size(), services_.summation);
   if (topology.leads()) {
-    std::vector<double> weights(static_cast<std::size_t>(edges.count()), 0);
-    for (const std::int64_t client : cohort_.clients) {
-      const std::int64_t edge = topology.placement().edge_of(client);
-      if (topology.edges().holds(edge)) weights[edge - edges.first] += weight_of(client, weighting);
-    }
-    const std::vector<std::int64_t> one_segment(weights.size(), 0);
-    sum.add(one_segment, weights, edges.rows.values);
+    const Tensor arrives = edges.rows.values.clone();
+    const std::vector<std::int64_t> bytes = codec.encoded_bytes(arrives);
+    codec.transmit_(arrives);
+    const std::vector<double> weights = edge_weights(weighting);
+    sum.add(std::vector<std::int64_t>(weights.size(), 0), weights, arrives);
     for (const std::int64_t edge : cohort_.edges) {
       if (!topology.edges().holds(edge)) continue;
-      services_.ledger.book(Link::EdgeCloud, Direction::Up,
-                            static_cast<std::int64_t>(edges.rows.values[0].nbytes()));
+      services_.ledger.book(Link::EdgeCloud, Direction::Up, bytes[edge - edges.first]);
+      clock_.edge_transfer(edge, bytes[edge - edges.first]);
     }
   }
   Tensor mean = quotients(sum.total(topology, Among::EdgeLeaders), services_.type);
   topology.from_leader_(mean);
   return {mean, edges.rows.layout};
+}
+
+Coupling Round::coupling(std::span<const std::int64_t> ids) {
+  return {services_.topology.world(), ids};
+}
+
+std::vector<Tensor> Round::on_server(std::int64_t n,
+                                     const std::function<Tensor(std::int64_t)>& work) {
+  return fedhpc::on_server(services_.topology.world(), n, work);
+}
+
+void Round::book(Link link, Direction direction, std::int64_t bytes,
+                 std::span<const std::int64_t> clients) {
+  for (const std::int64_t client : clients) {
+    services_.ledger.book(link, direction, bytes);
+    clock_.transfer(link, services_.shard.position(client), bytes);
+  }
+}
+
+double Round::simulated_seconds() {
+  if (cohort_.edges.empty()) clock_.finish_edge_round();
+  return clock_.seconds(services_.topology.world());
 }
 
 std::span<const std::int64_t> Block::edges() {
@@ -95,23 +135,34 @@ std::span<const std::int64_t> Block::edges() {
   return edges_;
 }
 
-Rows Block::download(const Rows& model) {
-  const Timed timed(round_.services_.aggregate_watch);
-  Rows rows = model.replicate(count());
-  round_.services_.ledger.book(round_.client_link_, Direction::Down,
-                               static_cast<std::int64_t>(rows.values.nbytes()));
-  return rows;
+Rows Block::transfer(const Rows& rows, Direction direction, const Codec& codec) {
+  const std::vector<std::int64_t> bytes = codec.encoded_bytes(rows.values);
+  for (std::int64_t c = 0; c < count(); ++c) {
+    round_.book(round_.client_link_, direction, bytes[c], clients_.subspan(c, 1));
+  }
+  if (codec.lossless(rows.values.scalar_type())) return rows;
+  Rows arrives = rows.clone();
+  codec.transmit_(arrives.values);
+  return arrives;
 }
 
-Rows Block::download(const EdgeRows& models) {
+Rows Block::download(const Rows& model, const Codec& codec) {
+  const Timed timed(round_.services_.aggregate_watch);
+  return transfer(model.replicate(count()), Direction::Down, codec);
+}
+
+Rows Block::download(const EdgeRows& models, const Codec& codec) {
   const Timed timed(round_.services_.aggregate_watch);
   Tensor rows = at::empty({count(), models.rows.layout->size()}, models.rows.values.options());
   for (std::int64_t c = 0; c < count(); ++c) {
     rows[c].copy_(models.rows.values[edges()[c] - models.first]);
   }
-  round_.services_.ledger.book(round_.client_link_, Direction::Down,
-                               static_cast<std::int64_t>(rows.nbytes()));
-  return {rows, models.rows.layout};
+  return transfer({rows, models.rows.layout}, Direction::Down, codec);
+}
+
+Rows Block::upload(const Rows& rows, const Codec& codec) {
+  const Timed timed(round_.services_.aggregate_watch);
+  return transfer(rows, Direction::Up, codec);
 }
 
 Rows Block::train(const Rows& start, const LocalWork& work) {
@@ -121,13 +172,11 @@ Rows Block::train(const Rows& start, const LocalWork& work) {
   Rows rows = start.clone();
   const std::vector<TrainStatistics> trained =
       round_.services_.trainer.train_(rows, clients_, round_.number_, named);
+  for (const std::int64_t client : clients_) {
+    round_.clock_.steps(round_.services_.shard.position(client),
+                        round_.services_.trainer.steps(client));
+  }
   round_.statistics_.insert(round_.statistics_.end(), trained.begin(), trained.end());
-  return rows;
-}
-
-Rows Block::upload(const Rows& rows) {
-  round_.services_.ledger.book(round_.client_link_, Direction::Up,
-                               static_cast<std::int64_t>(rows.values.nbytes()));
   return rows;
 }
 

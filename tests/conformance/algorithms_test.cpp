@@ -38,7 +38,8 @@ TEST_P(EveryAlgorithm, SameOnAnyNumberOfRanks) {
       EXPECT_EQ(actual.cohorts, expected.cohorts);
       if (world_->rank() != 0) continue;
       for (std::size_t t = 0; t < expected.metrics.size(); ++t) {
-        EXPECT_NEAR(actual.metrics[t].global_accuracy, expected.metrics[t].global_accuracy, 0.03);
+        EXPECT_NEAR(actual.metrics[t].personal_accuracy, expected.metrics[t].personal_accuracy,
+                    0.03);
         EXPECT_EQ(bytes_up(actual.metrics[t]), bytes_up(expected.metrics[t]));
         EXPECT_EQ(bytes_down(actual.metrics[t]), bytes_down(expected.metrics[t]));
         EXPECT_NEAR(actual.metrics[t].train_loss, expected.metrics[t].train_loss, 1e-5);
@@ -124,8 +125,11 @@ TEST_P(EveryAlgorithm, ClientsMayBePermutedInFullBatch) {
   const Keys straight = keys({{"train.batch_size", "0"}});
   Keys permuted = straight;
   const int edges = has_edge_models(GetParam()) ? 4 : 0;
-  permuted["data.partition_file"] = ragged_partition({4, 6, 0, 2, 5, 3, 1}, edges);
-  EXPECT_LT(distance(run(permuted, *world_).global, run(straight, *world_).global), 1e-9);
+  const std::vector<int> order{4, 6, 0, 2, 5, 3, 1};
+  permuted["data.partition_file"] = ragged_partition(order, edges);
+  Tensor models = run(permuted, *world_).global;
+  if (has_personal_models(GetParam())) models = in_plain_order(models, order);
+  EXPECT_LT(distance(models, run(straight, *world_).global), 1e-9);
 }
 
 TEST_P(EveryAlgorithm, StepsOfSizeZeroMoveNothing) {
@@ -149,7 +153,8 @@ TEST_P(EveryAlgorithm, ClientsWithOneOrNoSampleGiveNoNan) {
     const TinyResult result = run(keys({{"train.batch_size", batch}}), *world_);
     EXPECT_TRUE(result.global.isfinite().all().item<bool>());
     if (world_->rank() != 0) continue;
-    EXPECT_TRUE(std::isfinite(result.metrics.back().global_accuracy));
+    EXPECT_EQ(std::isfinite(result.metrics.back().global_accuracy),
+              !has_personal_models(GetParam()));
     EXPECT_TRUE(std::isfinite(result.metrics.back().personal_accuracy));
     EXPECT_TRUE(std::isfinite(result.metrics.back().best_personal_accuracy));
   }
@@ -163,7 +168,7 @@ TEST_P(EveryAlgorithm, BooksWholePayloads) {
   if (world_->rank() != 0) return;
   for (std::size_t t = 0; t < wide.metrics.size(); ++t) {
     const double up = bytes_up(narrow.metrics[t]);
-    EXPECT_GT(up, 0);
+    EXPECT_EQ(up > 0, GetParam() != "localonly");
     EXPECT_EQ(bytes_up(wide.metrics[t]), 2 * up);
     EXPECT_EQ(bytes_down(wide.metrics[t]), 2 * bytes_down(narrow.metrics[t]));
     EXPECT_EQ(std::fmod(up, 4.0 * static_cast<double>(narrow.global.numel())), 0);

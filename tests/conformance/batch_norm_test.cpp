@@ -74,6 +74,7 @@ TEST_P(EveryAlgorithmWithBatchNorm, StepsOfSizeZeroMoveOnlyBuffers) {
   const auto model = make_model(options, {1, 8, 8}, 4);
   for (const Field& field : model->layout()->fields()) {
     const auto part = [&](const Tensor& row) { return row.narrow(0, field.offset, field.size); };
+    // Of a method with personal models, those of the first client.
     EXPECT_EQ(part(still.global).equal(part(still.initial)), !has(field.tags, Tag::Buffer))
         << field.name;
   }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "fedhpc/algorithms/algorithm.hpp"
+#include "fedhpc/algorithms/averaging_options.hpp"
 
 namespace fedhpc {
 
@@ -26,8 +27,9 @@ class FedAvg final : public Algorithm {
   void evaluate(Evaluation& evaluation) override;
 
  private:
-  Weighting weighting_ = Weighting::Samples;
-  Rows global_;  // [1, P]
+  AveragingOptions averaging_;
+  std::unique_ptr<Codec> codec_;  // of uploads
+  Rows global_;                   // [1, P]
 };
 
 }  // namespace fedhpc

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "fedhpc/algorithms/algorithm.hpp"
+#include "fedhpc/algorithms/averaging_options.hpp"
 
 namespace fedhpc {
 
@@ -30,8 +31,9 @@ class FedProx final : public Algorithm {
 
  private:
   double mu_ = 0.01;
-  Weighting weighting_ = Weighting::Samples;
-  Rows global_;  // [1, P]
+  AveragingOptions averaging_;
+  std::unique_ptr<Codec> codec_;  // of uploads
+  Rows global_;                   // [1, P]
 };
 
 }  // namespace fedhpc

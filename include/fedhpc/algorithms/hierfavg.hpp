@@ -1,6 +1,7 @@
 #pragma once
 
 #include "fedhpc/algorithms/algorithm.hpp"
+#include "fedhpc/algorithms/averaging_options.hpp"
 
 namespace fedhpc {
 
@@ -35,9 +36,10 @@ class HierFAVG final : public Algorithm {
 
  private:
   std::int64_t edge_rounds_ = 4;
-  Weighting weighting_ = Weighting::Samples;
-  Rows global_;     // [1, P]
-  EdgeRows edges_;  // [E of this rank, P]
+  AveragingOptions averaging_;
+  std::unique_ptr<Codec> codec_;  // of uploads
+  Rows global_;                   // [1, P]
+  EdgeRows edges_;                // [E of this rank, P]
 };
 
 }  // namespace fedhpc

@@ -74,6 +74,9 @@ const std::vector<std::pair<std::string, std::string>>& codec_registry();
 /// given, e.g. "run.ini:3: key 'algorithm.codec'".
 std::unique_ptr<Codec> make_codec(const std::string& name, const std::string& place);
 
+/// Rows as they are, in the run's type.
+const Codec& dense_codec();
+
 /// Declares a key that takes a codec's name; `codec` holds the default.
 void declare_codec(OptionSet& options, std::string key, std::string& codec, std::string help);
 

@@ -52,6 +52,10 @@ class Shard {
   /// The ids of the shard's clients, ascending.
   const std::vector<std::int64_t>& clients() const { return clients_; }
   bool holds(std::int64_t client) const;
+  /// The client's place in clients(). Precondition: the shard holds it.
+  std::int64_t position(std::int64_t client) const {
+    return static_cast<std::int64_t>(index(client));
+  }
   std::int64_t features() const { return features_; }  ///< D
   DType dtype() const { return dtype_; }
   /// What a trainer does to the images of its batches (by way of `crops` below).

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -58,6 +59,11 @@ class Experiment {
   /// Label counts of clients first to first + count - 1 of all ranks, [count, K] int64, the same on
   /// every rank. Collective.
   Tensor label_histogram(std::int64_t first, std::int64_t count) const;
+  using VisitModels =
+      std::function<void(std::span<const std::int64_t> clients, const Rows& models)>;
+  /// Hands all clients' personal models to `visit` on rank 0, some at a time, in no particular
+  /// order; nothing for a method that has none. Collective.
+  void gather_personal_models(const VisitModels& visit);
   /// Estimated bytes this rank holds: data, models in hand, activations, accumulators.
   std::int64_t memory_bytes() const;
 
@@ -69,7 +75,7 @@ class Experiment {
   void evaluate(RoundReport& report);
   /// All clients' scores in order of id, on rank 0. Collective.
   std::vector<Score> gather_by_client(const std::vector<Score>& mine);
-  void total(const Round& round, RoundReport& report);
+  void total(Round& round, RoundReport& report);
 
   Config& config_;
   Communicator& comm_;
@@ -85,7 +91,9 @@ class Experiment {
   std::unique_ptr<LocalTrainer> trainer_;
   std::unique_ptr<Evaluator> evaluator_;
   std::int64_t block_width_ = 1;
+  std::unique_ptr<ClientStore> store_;
   Ledger ledger_;
+  NetworkModel network_;
   Stopwatch train_watch_;
   Stopwatch aggregate_watch_;
   Stopwatch evaluate_watch_;

@@ -5,13 +5,16 @@
 #include <span>
 #include <vector>
 
+#include "fedhpc/codecs/codec.hpp"
 #include "fedhpc/core/stopwatch.hpp"
 #include "fedhpc/data/partition.hpp"
 #include "fedhpc/data/shard.hpp"
 #include "fedhpc/rounds/cohort.hpp"
+#include "fedhpc/rounds/coupling.hpp"
 #include "fedhpc/rounds/edge_rows.hpp"
 #include "fedhpc/rounds/ledger.hpp"
 #include "fedhpc/rounds/mean.hpp"
+#include "fedhpc/rounds/network.hpp"
 #include "fedhpc/rounds/topology.hpp"
 #include "fedhpc/training/local_trainer.hpp"
 
@@ -28,6 +31,7 @@ struct RoundServices {
   const Shard& shard;
   LocalTrainer& trainer;
   Ledger& ledger;
+  const NetworkModel& network;
   Stopwatch& train_watch;
   Stopwatch& aggregate_watch;
   at::ScalarType type;
@@ -44,18 +48,18 @@ class Block {
   std::int64_t count() const { return static_cast<std::int64_t>(clients_.size()); }
   std::span<const std::int64_t> edges();  ///< the edge of each client, [C]
 
-  /// What every client receives of a model [1, P], or of its edge's: C copies. Books one dense
-  /// payload per client.
-  Rows download(const Rows& model);
-  Rows download(const EdgeRows& models);
+  /// What every client receives of a model [1, P], or of its edge's: C copies. Books one payload
+  /// per client.
+  Rows download(const Rows& model, const Codec& codec = dense_codec());
+  Rows download(const EdgeRows& models, const Codec& codec = dense_codec());
 
   /// Local training of every client from its row of `start` [C, P]; gives the trained rows. `work`
   /// names the pass whose batches are used and adds a proximal term. Counts into train_loss.
   Rows train(const Rows& start, const LocalWork& work = {});
 
   /// What the server (in edge rounds the client's edge) receives of the clients' rows [C, P]. Books
-  /// one dense payload per client.
-  Rows upload(const Rows& rows);
+  /// one payload per client.
+  Rows upload(const Rows& rows, const Codec& codec = dense_codec());
 
   /// The weight of each client, [C]: its training samples, or 1 (0 without training samples).
   std::span<const double> weights(Weighting weighting);
@@ -63,6 +67,9 @@ class Block {
  private:
   friend class Round;
   Block(Round& round, std::span<const std::int64_t> clients) : round_(round), clients_(clients) {}
+
+  /// What arrives of each client's row; books it.
+  Rows transfer(const Rows& rows, Direction direction, const Codec& codec);
 
   Round& round_;
   std::span<const std::int64_t> clients_;
@@ -88,9 +95,9 @@ class Round {
   /// nothing but speed and rounding.
   void each_block(const std::function<void(Block&)>& work);
 
-  /// The drawn edges receive the cloud's model [1, P], the others keep their row. Books one dense
-  /// payload per drawn edge.
-  void to_edges_(const Rows& model, EdgeRows& edges);
+  /// The drawn edges receive the cloud's model [1, P], the others keep their row. Books one payload
+  /// per drawn edge.
+  void to_edges_(const Rows& model, EdgeRows& edges, const Codec& codec = dense_codec());
 
   /// Runs `count` edge rounds. In each, clients exchange payloads with their edge, and training
   /// sees batches of a pass of its own, numbered like the edge round from 0.
@@ -100,14 +107,33 @@ class Round {
   EdgeMean edge_mean();
 
   /// The weighted mean of the drawn edges' rows at the cloud, [1, P], an edge weighing what its
-  /// participants weigh together; zeros when nobody weighs anything. Books one dense payload per
-  /// drawn edge. Collective.
-  Rows to_cloud(const EdgeRows& edges, Weighting weighting);
+  /// participants weigh together; zeros when nobody weighs anything. Books one payload per drawn
+  /// edge. Collective.
+  Rows to_cloud(const EdgeRows& edges, Weighting weighting, const Codec& codec = dense_codec());
+
+  /// Algebra between the clients of all ranks; `ids`: those of this rank, in the order of its rows.
+  /// Collective.
+  Coupling coupling(std::span<const std::int64_t> ids);
+
+  /// Independent work of the server, spread over the ranks: the results of work(0) to work(n - 1),
+  /// on every rank. Collective.
+  std::vector<Tensor> on_server(std::int64_t n, const std::function<Tensor(std::int64_t)>& work);
+
+  /// Books one payload of `bytes` for each of these clients of this rank: traffic outside the
+  /// verbs.
+  void book(Link link, Direction direction, std::int64_t bytes,
+            std::span<const std::int64_t> clients);
+
+  /// Seconds of the round on the simulated network, NaN without a model of it; to be called when
+  /// the algorithm is done. Collective.
+  double simulated_seconds();
 
  private:
   friend class Block;
 
   double weight_of(std::int64_t client, Weighting weighting) const;
+  /// The weight of each edge of this rank: that of its participants together.
+  std::vector<double> edge_weights(Weighting weighting) const;
   MeanServices mean_services();
 
   RoundServices& services_;
@@ -115,6 +141,7 @@ class Round {
   Cohort cohort_;
   std::int64_t edge_round_ = 0;
   Link client_link_ = Link::ClientCloud;
+  RoundClock clock_;
   std::vector<TrainStatistics> statistics_;
 };
 
