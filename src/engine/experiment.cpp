@@ -241,7 +241,11 @@ void Experiment::total(Round& round, RoundReport& report) {
   metrics.seconds_evaluate = evaluate_watch_.lap();
 }
 
-<<<<<<< HEAD
+void Experiment::gather_personal_models(const VisitModels& visit) {
+  PersonalCollector collector(comm_, *shard_, model_->layout(), type_, block_width_, visit);
+  config_.algorithm->evaluate(collector);
+}
+
 Tensor Experiment::label_histogram(std::int64_t first, std::int64_t count) const {
   Tensor counts = at::zeros({count, model_->classes()}, at::kLong);
   const std::vector<std::int64_t>& mine = shard_->clients();
@@ -250,19 +254,6 @@ Tensor Experiment::label_histogram(std::int64_t first, std::int64_t count) const
     const std::vector<std::int64_t> own = shard_->label_histogram(*client);
     std::copy(own.begin(), own.end(),
               counts.data_ptr<std::int64_t>() + (*client - first) * model_->classes());
-=======
-void Experiment::gather_personal_models(const VisitModels& visit) {
-  PersonalCollector collector(comm_, *shard_, model_->layout(), type_, block_width_, visit);
-  config_.algorithm->evaluate(collector);
-}
-
-std::vector<std::int64_t> Experiment::gather_label_histogram() const {
-  const auto clients = static_cast<std::int64_t>(shard_->clients().size());
-  Tensor mine = at::empty({clients, model_->classes()}, at::kLong);
-  auto* row = mine.data_ptr<std::int64_t>();
-  for (const std::int64_t client : shard_->clients()) {
-    for (const std::int64_t count : shard_->label_histogram(client)) *row++ = count;
->>>>>>> main
   }
   comm_.sum_(counts);
   return counts;
