@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -33,6 +34,16 @@ struct RoundReport {
   const PersonalMetrics* personal = nullptr;
 };
 
+/// One round of one participant: payload bytes, also of its edge (0 without edge models), and how
+/// often it runs its local steps.
+struct PlannedRound {
+  std::int64_t up_per_client = 0;
+  std::int64_t down_per_client = 0;
+  std::int64_t up_per_edge = 0;
+  std::int64_t down_per_edge = 0;
+  std::int64_t trainings = 0;
+};
+
 /// One run: everything a configuration names, built in order, and the loop over its rounds. Every
 /// rank makes one. Construction throws ConfigError or DataError, the same on every rank, before
 /// anything is written.
@@ -63,6 +74,10 @@ class Experiment {
   void gather_personal_models(const VisitModels& visit);
   /// Label counts of all clients, [N, K], on rank 0 (elsewhere empty). Collective.
   std::vector<std::int64_t> gather_label_histogram() const;
+  /// What the ledger will book, found by a round with a single participant that takes one local
+  /// step: exact for payloads whose size does not depend on the data. Moves the algorithm's state,
+  /// so that nothing but plans may follow. Collective.
+  PlannedRound plan_round();
   /// Estimated bytes this rank holds: data, models in hand, activations, accumulators.
   std::int64_t memory_bytes() const;
 
@@ -70,7 +85,11 @@ class Experiment {
   Placement open_data();
   void open_model();
   Summation summation() const;
+  std::int64_t rows_until_summed() const;  ///< bytes
   Cohort draw(std::int64_t round) const;
+  RoundServices services(LocalTrainer& trainer);
+  /// The ledger's entries over all ranks. Collective.
+  std::array<std::int64_t, Ledger::kEntries> booked();
   void evaluate(RoundReport& report);
   /// All clients' scores in order of id, on rank 0. Collective.
   std::vector<Score> gather_by_client(const std::vector<Score>& mine);
