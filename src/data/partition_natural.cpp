@@ -23,9 +23,9 @@ SampleLists grouped(const std::vector<std::int64_t>& client_of, std::int64_t cli
   return owned;
 }
 
-}  // namespace
-
-Partition partition_natural(const DataOptions& options, const Dataset& dataset) {
+/// The samples of each natural client. (A function of its own, so that the client of every sample
+/// is forgotten before they are split.)
+SampleLists natural_lists(const DataOptions& options, const Dataset& dataset) {
   const std::vector<std::int64_t> client_of = dataset.natural_clients();
   if (client_of.empty()) {
     throw ConfigError(concat("data.partition = natural needs data made of clients, and ",
@@ -36,7 +36,13 @@ Partition partition_natural(const DataOptions& options, const Dataset& dataset) 
     throw ConfigError(concat("data.clients = ", options.clients, ", but ", options.name, " has ",
                              clients, " natural clients; set data.clients = ", clients));
   }
-  return split_clients(grouped(client_of, clients, dealt_samples(options, dataset)), options);
+  return grouped(client_of, clients, dealt_samples(options, dataset));
+}
+
+}  // namespace
+
+Partition partition_natural(const DataOptions& options, const Dataset& dataset) {
+  return split_clients(natural_lists(options, dataset), options);
 }
 
 }  // namespace fedhpc

@@ -283,21 +283,17 @@ void Experiment::gather_personal_models(const VisitModels& visit) {
   config_.algorithm->evaluate(collector);
 }
 
-std::vector<std::int64_t> Experiment::gather_label_histogram() const {
-  const auto clients = static_cast<std::int64_t>(shard_->clients().size());
-  Tensor mine = at::empty({clients, model_->classes()}, at::kLong);
-  auto* row = mine.data_ptr<std::int64_t>();
-  for (const std::int64_t client : shard_->clients()) {
-    for (const std::int64_t count : shard_->label_histogram(client)) *row++ = count;
+Tensor Experiment::label_histogram(std::int64_t first, std::int64_t count) const {
+  Tensor counts = at::zeros({count, model_->classes()}, at::kLong);
+  const std::vector<std::int64_t>& mine = shard_->clients();
+  auto client = std::lower_bound(mine.begin(), mine.end(), first);
+  for (; client != mine.end() && *client < first + count; ++client) {
+    const std::vector<std::int64_t> own = shard_->label_histogram(*client);
+    std::copy(own.begin(), own.end(),
+              counts.data_ptr<std::int64_t>() + (*client - first) * model_->classes());
   }
-  const Tensor all = comm_.gather(mine, 0);
-  std::vector<std::int64_t> histogram;
-  if (comm_.rank() != 0) return histogram;
-  for (const std::int64_t place : gathered_places(placement())) {
-    const auto* counts = all.const_data_ptr<std::int64_t>() + place * model_->classes();
-    histogram.insert(histogram.end(), counts, counts + model_->classes());
-  }
-  return histogram;
+  comm_.sum_(counts);
+  return counts;
 }
 
 std::int64_t Experiment::rows_until_summed() const {

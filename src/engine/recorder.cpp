@@ -1,5 +1,6 @@
 #include "fedhpc/engine/recorder.hpp"
 
+#include <algorithm>
 #include <filesystem>
 #include <unistd.h>
 
@@ -8,6 +9,9 @@
 namespace fedhpc {
 
 namespace {
+
+// Label counts of all clients at once are more than a rank of a million clients should hold.
+constexpr std::int64_t kHistogramPart = 16384;  // clients
 
 std::vector<Series> series_of_run() {
   std::vector<Series> series;
@@ -53,29 +57,39 @@ void check_output(const Config& config, const std::string& configuration) {
 Recorder::Recorder(const Experiment& experiment, Communicator& comm,
                    const std::string& command_line)
     : experiment_(experiment) {
-  const Config& config = experiment.config();
-  std::vector<std::int64_t> histogram = experiment.gather_label_histogram();
   const std::vector<std::string> hosts = comm.all_texts(host_name());
-  together(comm, [&] {
-    if (comm.rank() != 0) return;
-    try {
-      writer_ = std::make_unique<ResultsWriter>(config.run.output, header(command_line, hosts),
-                                                series_of_run(), clients(std::move(histogram)));
-      const std::vector<NamedTensor> initial = parameters_of(experiment.initial());
-      if (config.run.saves("init")) writer_->write_parameters("/model/init/global", initial);
-      if (config.run.saves("partition")) {
-        write_partition(h5::create_group(writer_->file(), "/partition"), experiment.partition());
+  const auto on_writer = [&](const std::function<void()>& work) {
+    together(comm, [&] {
+      if (comm.rank() != 0) return;
+      try {
+        work();
+      } catch (const Error& error) {
+        throw ConfigError(concat("run.output '", experiment.config().run.output,
+                                 "' cannot be written: ", error.what(), "; give another path"));
       }
-      if (config.run.saves("draws")) {
-        writer_->declare_cohorts(experiment.cohort_limit());
-      }
-      if (config.algorithm->models() == Models::Global) writer_->declare_model(initial);
-      writer_->start();
-    } catch (const Error& error) {
-      throw ConfigError(concat("run.output '", config.run.output,
-                               "' cannot be written: ", error.what(), "; give another path"));
-    }
-  });
+    });
+  };
+  on_writer([&] { create(command_line, hosts); });
+  const std::int64_t clients = experiment.partition().clients();
+  for (std::int64_t first = 0; first < clients; first += kHistogramPart) {
+    const Tensor counts =
+        experiment.label_histogram(first, std::min(kHistogramPart, clients - first));
+    on_writer([&] { writer_->write_label_histogram(first, counts); });
+  }
+  on_writer([&] { writer_->start(); });
+}
+
+void Recorder::create(const std::string& command_line, const std::vector<std::string>& hosts) {
+  const RunOptions& run = experiment_.config().run;
+  writer_ = std::make_unique<ResultsWriter>(run.output, header(command_line, hosts),
+                                            series_of_run(), clients());
+  const std::vector<NamedTensor> initial = parameters_of(experiment_.initial());
+  if (run.saves("init")) writer_->write_parameters("/model/init/global", initial);
+  if (run.saves("partition")) {
+    write_partition(h5::create_group(writer_->file(), "/partition"), experiment_.partition());
+  }
+  if (run.saves("draws")) writer_->declare_cohorts(experiment_.cohort_limit());
+  if (experiment_.config().algorithm->models() == Models::Global) writer_->declare_model(initial);
 }
 
 RunHeader Recorder::header(const std::string& command_line,
@@ -89,7 +103,7 @@ RunHeader Recorder::header(const std::string& command_line,
           .hostnames = hosts};
 }
 
-ClientTable Recorder::clients(std::vector<std::int64_t> label_histogram) const {
+ClientTable Recorder::clients() const {
   ClientTable table;
   table.edge = experiment_.placement().edge_of_client();
   const Partition& partition = experiment_.partition();
@@ -97,7 +111,6 @@ ClientTable Recorder::clients(std::vector<std::int64_t> label_histogram) const {
     table.train_samples.push_back(partition.train.count(client));
     table.test_samples.push_back(partition.test.count(client));
   }
-  table.label_histogram = std::move(label_histogram);
   table.classes = experiment_.model().classes();
   return table;
 }

@@ -72,10 +72,9 @@ ResultsWriter::ResultsWriter(const std::string& path, const RunHeader& header,
   h5::write_vector(file_, "/clients/edge", clients.edge);
   h5::write_vector(file_, "/clients/train_samples", clients.train_samples);
   h5::write_vector(file_, "/clients/test_samples", clients.test_samples);
-  const h5::Handle histogram =
+  label_histogram_ =
       h5::create_dataset(file_, "/clients/label_histogram", h5::type_of<std::int64_t>(),
                          {count, static_cast<hsize_t>(clients.classes)});
-  h5::write_all(histogram, h5::type_of<std::int64_t>(), clients.label_histogram.data());
   best_accuracy_ =
       h5::create_dataset(file_, "/clients/best_accuracy", h5::type_of<float>(), {count});
   const std::vector<float> none(count, std::numeric_limits<float>::quiet_NaN());
@@ -88,6 +87,11 @@ ResultsWriter::ResultsWriter(const std::string& path, const RunHeader& header,
                       "[evaluations, clients]; NaN without test samples");
   evaluated_rounds_ = h5::create_extendible(file_, "/clients/evaluated_rounds",
                                             h5::type_of<std::int64_t>(), {}, kSeriesChunk);
+}
+
+void ResultsWriter::write_label_histogram(std::int64_t first, const Tensor& counts) {
+  h5::write_rows(label_histogram_, h5::type_of<std::int64_t>(), static_cast<hsize_t>(first),
+                 static_cast<hsize_t>(counts.size(0)), counts.const_data_ptr<std::int64_t>());
 }
 
 void ResultsWriter::write_parameters(const std::string& group,

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include <ATen/ops/arange.h>
+#include <ATen/ops/full.h>
 #include <gtest/gtest.h>
 
 #include "fedhpc/io/hdf5.hpp"
@@ -30,16 +31,27 @@ class IoTest : public ::testing::Test {
     return {path_,
             header,
             {{"loss", "1", "mean loss"}},
-            {.edge = {-1, -1},
-             .train_samples = {5, 6},
-             .test_samples = {1, 2},
-             .label_histogram = {1, 2, 3, 4},
-             .classes = 2}};
+            {.edge = {-1, -1}, .train_samples = {5, 6}, .test_samples = {1, 2}, .classes = 2}};
   }
 
   const std::string path_ =
       (fs::temp_directory_path() / ("fedhpc_io_" + std::to_string(getpid()) + ".h5")).string();
 };
+
+TEST_F(IoTest, LabelCountsAreWrittenInParts) {
+  {
+    ResultsWriter file = writer();
+    for (const std::int64_t client : {1, 0}) {
+      file.write_label_histogram(client, at::full({1, 2}, 7 + client, at::kLong));
+    }
+  }
+  const h5::Handle file = h5::open_input(path_);
+  const h5::Handle dataset = h5::open_dataset(file, "/clients/label_histogram");
+  ASSERT_EQ(h5::shape_of(dataset), (std::vector<hsize_t>{2, 2}));
+  std::vector<std::int64_t> counts(4);
+  h5::read_all(dataset, h5::type_of<std::int64_t>(), counts.data());
+  EXPECT_EQ(counts, (std::vector<std::int64_t>{7, 7, 8, 8}));
+}
 
 TEST_F(IoTest, HandleClosesOnceAndMovesLeaveNull) {
   const h5::Handle file = h5::open_file(path_, h5::Mode::Create);

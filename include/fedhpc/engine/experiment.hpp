@@ -72,12 +72,13 @@ class Experiment {
   /// Hands all clients' personal models to `visit` on rank 0, some at a time, in no particular
   /// order; nothing for a method that has none. Collective.
   void gather_personal_models(const VisitModels& visit);
-  /// Label counts of all clients, [N, K], on rank 0 (elsewhere empty). Collective.
-  std::vector<std::int64_t> gather_label_histogram() const;
   /// What the ledger will book, found by a round with a single participant that takes one local
   /// step: exact for payloads whose size does not depend on the data. Moves the algorithm's state,
   /// so that nothing but plans may follow. Collective.
   PlannedRound plan_round();
+  /// Label counts of clients first to first + count - 1 of all ranks, [count, K] int64, the same on
+  /// every rank. Collective.
+  Tensor label_histogram(std::int64_t first, std::int64_t count) const;
   /// Estimated bytes this rank holds: data, models in hand, activations, accumulators.
   std::int64_t memory_bytes() const;
 

@@ -25,7 +25,9 @@ class Recorder {
 
  private:
   RunHeader header(const std::string& command_line, const std::vector<std::string>& hosts) const;
-  ClientTable clients(std::vector<std::int64_t> label_histogram) const;
+  ClientTable clients() const;
+  /// Makes the file and everything in it.
+  void create(const std::string& command_line, const std::vector<std::string>& hosts);
 
   const Experiment& experiment_;
   Stopwatch io_watch_;

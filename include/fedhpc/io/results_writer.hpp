@@ -37,11 +37,10 @@ struct NamedTensor {
 
 /// What is known of the clients before the first round.
 struct ClientTable {
-  std::vector<std::int32_t> edge;             // [N]
-  std::vector<std::int64_t> train_samples;    // [N]
-  std::vector<std::int64_t> test_samples;     // [N]
-  std::vector<std::int64_t> label_histogram;  // [N, K]
-  std::int64_t classes = 0;                   // K
+  std::vector<std::int32_t> edge;           // [N]
+  std::vector<std::int64_t> train_samples;  // [N]
+  std::vector<std::int64_t> test_samples;   // [N]
+  std::int64_t classes = 0;                 // K
 };
 
 /// Writes one result file from one rank. Everything is created before the first round; from
@@ -55,6 +54,9 @@ class ResultsWriter {
 
   /// The open file, for groups written by others before start().
   const h5::Handle& file() const { return file_; }
+  /// Writes the label counts [count, K] int64 of clients first to first + count - 1; before
+  /// start().
+  void write_label_histogram(std::int64_t first, const Tensor& counts);
   /// Writes parameters below `group`, e.g. /model/init/global; before start().
   void write_parameters(const std::string& group, const std::vector<NamedTensor>& parameters);
   /// Reserves /model/global in the shapes and types of `parameters`; before start().
@@ -82,6 +84,7 @@ class ResultsWriter {
   FileLock lock_;  // while SWMR is on
   h5::Handle round_;
   std::vector<h5::Handle> series_;
+  h5::Handle label_histogram_;
   h5::Handle client_accuracy_;
   h5::Handle evaluated_rounds_;
   h5::Handle best_accuracy_;
