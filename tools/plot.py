@@ -81,7 +81,7 @@ def default_panels(runs):
         personal = run.evaluated("personal_accuracy")
         if len(personal) and (both.empty or (both.diff(axis=1).iloc[:, 1].abs() > 0.01).any()):
             accuracy = ["global_accuracy", "personal_accuracy"]
-    accuracy = evaluated_by_any(runs, accuracy)
+    accuracy = evaluated_by_any(runs, [*accuracy, "edge_accuracy"])
     loss = evaluated_by_any(runs, ["global_loss", "train_loss"])
     if "global_loss" not in loss:
         loss = evaluated_by_any(runs, ["personal_loss", "train_loss"])

@@ -43,7 +43,8 @@ double measured_flops(at::ScalarType type) {
 
 /// Seconds of training the slowest rank needs for a round of average cohort; forward and backward
 /// cost three forward passes.
-double seconds_per_round(const Experiment& experiment, int ranks, at::ScalarType type) {
+double seconds_per_round(const Experiment& experiment, std::int64_t trainings, int ranks,
+                         at::ScalarType type) {
   const Config& config = experiment.config();
   const Partition& partition = experiment.partition();
   double largest = 0;
@@ -60,7 +61,8 @@ double seconds_per_round(const Experiment& experiment, int ranks, at::ScalarType
     }
     largest = std::max(largest, samples * config.topology.participation);
   }
-  return largest * 3 * experiment.model().forward_flops() / measured_flops(type);
+  return static_cast<double>(trainings) * largest * 3 * experiment.model().forward_flops() /
+         measured_flops(type);
 }
 
 }  // namespace
@@ -79,21 +81,25 @@ int plan_command(const Arguments& arguments) {
   Tensor memory = at::zeros({1}, at::kLong);
   memory.fill_(experiment.memory_bytes());
   comm->max_(memory);
+  const PlannedRound planned = experiment.plan_round();
   if (comm->rank() != 0) return 0;
 
   const at::ScalarType type = scalar_type(config->run.dtype);
-  const std::int64_t payload =
-      experiment.model().layout()->size() * static_cast<std::int64_t>(c10::elementSize(type));
   const std::int64_t clients = experiment.partition().clients();
-  const std::vector<std::pair<std::string, std::string>> lines = {
+  std::vector<std::pair<std::string, std::string>> lines = {
       {"ranks", concat(comm->size())},
       {"clients_per_rank", concat((clients + comm->size() - 1) / comm->size())},
-      {"bytes_up_per_client", concat(payload)},
-      {"bytes_down_per_client", concat(payload)},
+      {"bytes_up_per_client", concat(planned.up_per_client)},
+      {"bytes_down_per_client", concat(planned.down_per_client)},
       {"memory_per_rank_bytes", concat(memory.item<std::int64_t>())},
       {"block", concat(experiment.block_width())},
-      {"seconds_per_round", concat(seconds_per_round(experiment, comm->size(), type))},
+      {"seconds_per_round",
+       concat(seconds_per_round(experiment, planned.trainings, comm->size(), type))},
   };
+  if (config->algorithm->tiers() == Tiers::ClientEdgeCloud) {
+    lines.emplace_back("bytes_up_per_edge", concat(planned.up_per_edge));
+    lines.emplace_back("bytes_down_per_edge", concat(planned.down_per_edge));
+  }
   std::string text = json ? "{" : "";
   for (std::size_t i = 0; i < lines.size(); ++i) {
     const auto& [key, value] = lines[i];

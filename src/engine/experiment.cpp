@@ -6,6 +6,7 @@
 #include <stdexcept>
 
 #include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
 
 #include "engine/evaluation.hpp"
@@ -136,24 +137,63 @@ void Experiment::open_model() {
                  : read_initial_model(config_.model.init_file, layout, type_);
 }
 
+RoundServices Experiment::services(LocalTrainer& trainer) {
+  return {.topology = *topology_,
+          .partition = partition_,
+          .model = *model_,
+          .shard = *shard_,
+          .trainer = trainer,
+          .ledger = ledger_,
+          .network = network_,
+          .train_watch = train_watch_,
+          .aggregate_watch = aggregate_watch_,
+          .type = type_,
+          .block_width = block_width_,
+          .summation = summation()};
+}
+
+PlannedRound Experiment::plan_round() {
+  TrainOptions one_step = config_.train;
+  one_step.local_epochs = 0;
+  one_step.local_steps = 1;
+  LocalTrainer trainer(*model_, *shard_, one_step, static_cast<std::uint64_t>(config_.run.seed));
+  std::int64_t client = 0;
+  while (partition_.train.count(client) == 0) ++client;  // check_sizes() has found some
+  Cohort cohort{.clients = {client}, .edges = {}};
+  const bool has_edges = config_.algorithm->tiers() == Tiers::ClientEdgeCloud;
+  if (has_edges) cohort.edges = {placement().edge_of(client)};
+  RoundServices in_round = services(trainer);
+  Round round(in_round, /*number=*/1, cohort);
+  ledger_.clear();
+  config_.algorithm->round(round);
+  Tensor trainings = at::full({1}, static_cast<std::int64_t>(round.statistics().size()), at::kLong);
+  comm_.max_(trainings);
+  const auto entries = booked();
+  const Link link = has_edges ? Link::ClientEdge : Link::ClientCloud;
+  return {.up_per_client = entries[ledger_index(link, Direction::Up)],
+          .down_per_client = entries[ledger_index(link, Direction::Down)],
+          .up_per_edge = entries[ledger_index(Link::EdgeCloud, Direction::Up)],
+          .down_per_edge = entries[ledger_index(Link::EdgeCloud, Direction::Down)],
+          .trainings = trainings.item<std::int64_t>()};
+}
+
+std::array<std::int64_t, Ledger::kEntries> Experiment::booked() {
+  Tensor sums = at::empty({Ledger::kEntries}, at::kLong);
+  auto* values = sums.data_ptr<std::int64_t>();
+  std::copy(ledger_.entries().begin(), ledger_.entries().end(), values);
+  comm_.sum_(sums);
+  std::array<std::int64_t, Ledger::kEntries> entries{};
+  std::copy_n(values, entries.size(), entries.begin());
+  return entries;
+}
+
 void Experiment::run(const std::function<void(const RoundReport&)>& observe) {
-  RoundServices services{.topology = *topology_,
-                         .partition = partition_,
-                         .model = *model_,
-                         .shard = *shard_,
-                         .trainer = *trainer_,
-                         .ledger = ledger_,
-                         .network = network_,
-                         .train_watch = train_watch_,
-                         .aggregate_watch = aggregate_watch_,
-                         .type = type_,
-                         .block_width = block_width_,
-                         .summation = summation()};
+  RoundServices in_round = services(*trainer_);
   for (std::int64_t t = 1; t <= config_.run.rounds; ++t) {
     Stopwatch wall;
     wall.start();
     ledger_.clear();
-    Round round(services, t, draw(t));
+    Round round(in_round, t, draw(t));
     config_.algorithm->round(round);
 
     RoundReport report{.round = t, .cohort = &round.cohort().clients, .personal = &personal_};
@@ -213,9 +253,7 @@ void Experiment::total(Round& round, RoundReport& report) {
   sum.add(std::vector<std::int64_t>(statistics.size(), 0),
           std::vector<double>(statistics.size(), 1), losses);
   const Tensor sums = sum.total(*topology_, Among::All);
-  Tensor booked = at::zeros({Ledger::kEntries}, at::kLong);
-  std::copy(ledger_.entries().begin(), ledger_.entries().end(), booked.data_ptr<std::int64_t>());
-  comm_.sum_(booked);
+  const auto entries = booked();
 
   RoundMetrics& metrics = report.metrics;
   const auto* values = sums.const_data_ptr<double>();
@@ -223,8 +261,7 @@ void Experiment::total(Round& round, RoundReport& report) {
   if (values[1] > 0) metrics.train_loss = values[0] / values[1];
   metrics.participants = static_cast<double>(round.cohort().clients.size());
   const auto bytes = [&](Link link, Direction direction) {
-    return static_cast<double>(
-        booked.const_data_ptr<std::int64_t>()[ledger_index(link, direction)]);
+    return static_cast<double>(entries[ledger_index(link, direction)]);
   };
   if (config_.algorithm->tiers() == Tiers::ClientEdgeCloud) {
     metrics.bytes_up_client_edge = bytes(Link::ClientEdge, Direction::Up);
@@ -259,6 +296,14 @@ Tensor Experiment::label_histogram(std::int64_t first, std::int64_t count) const
   return counts;
 }
 
+std::int64_t Experiment::rows_until_summed() const {
+  if (!config_.run.reproducible) return 0;
+  // An exact sum holds the rows of this rank's share of the cohort.
+  const std::int64_t share =
+      std::min<std::int64_t>(cohort_limit(), static_cast<std::int64_t>(shard_->clients().size()));
+  return share * model_->layout()->size() * static_cast<std::int64_t>(c10::elementSize(type_));
+}
+
 std::int64_t Experiment::memory_bytes() const {
   const std::int64_t width = model_->layout()->size();
   const auto value = static_cast<std::int64_t>(c10::elementSize(type_));
@@ -268,7 +313,7 @@ std::int64_t Experiment::memory_bytes() const {
       block_width_, std::max<std::int64_t>(static_cast<std::int64_t>(shard_->clients().size()), 1));
   return shard_->memory_bytes() + (server_shard_ ? server_shard_->memory_bytes() : 0) +
          3 * in_hand * width * value + 3 * width * value + 8 * (width + 1) +
-         trainer_->workspace_bytes(in_hand, type_);
+         trainer_->workspace_bytes(in_hand, type_) + store_->full_bytes() + rows_until_summed();
 }
 
 }  // namespace fedhpc

@@ -80,8 +80,7 @@ Recorder::Recorder(const Experiment& experiment, Communicator& comm,
 }
 
 void Recorder::create(const std::string& command_line, const std::vector<std::string>& hosts) {
-  const Config& config = experiment_.config();
-  const RunOptions& run = config.run;
+  const RunOptions& run = experiment_.config().run;
   writer_ = std::make_unique<ResultsWriter>(run.output, header(command_line, hosts),
                                             series_of_run(), clients());
   const std::vector<NamedTensor> initial = parameters_of(experiment_.initial());
@@ -90,7 +89,7 @@ void Recorder::create(const std::string& command_line, const std::vector<std::st
     write_partition(h5::create_group(writer_->file(), "/partition"), experiment_.partition());
   }
   if (run.saves("draws")) writer_->declare_cohorts(experiment_.cohort_limit());
-  if (config.algorithm->models() == Models::Global) writer_->declare_model(initial);
+  if (experiment_.config().algorithm->models() == Models::Global) writer_->declare_model(initial);
 }
 
 RunHeader Recorder::header(const std::string& command_line,

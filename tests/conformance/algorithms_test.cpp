@@ -160,6 +160,31 @@ TEST_P(EveryAlgorithm, ClientsWithOneOrNoSampleGiveNoNan) {
   }
 }
 
+TEST_P(EveryAlgorithm, PlansTheBytesItBooks) {
+  std::vector<Keys> settings{{}, {{"run.dtype", "float32"}}};
+  // Codecs whose payloads all have one size, for methods that let one choose.
+  for (const std::string codec : {"dense32", "fp16", "bf16"}) {
+    if (has_key(GetParam(), "algorithm.codec")) settings.push_back({{"algorithm.codec", codec}});
+  }
+  for (Keys setting : settings) {
+    setting["topology.participation"] = "0.6";
+    const Keys these = keys(setting);
+    const PlannedRound planned = plan(these, *world_);
+    const TinyResult result = run(these, *world_);
+    if (world_->rank() != 0) continue;
+    for (const RoundMetrics& metrics : result.metrics) {
+      const bool edges = has_edge_models(GetParam());
+      const double up = edges ? metrics.bytes_up_client_edge : metrics.bytes_up_client_cloud;
+      const double down = edges ? metrics.bytes_down_client_edge : metrics.bytes_down_client_cloud;
+      EXPECT_EQ(up, metrics.participants * static_cast<double>(planned.up_per_client));
+      EXPECT_EQ(down, metrics.participants * static_cast<double>(planned.down_per_client));
+      if (!edges) continue;
+      EXPECT_EQ(metrics.bytes_up_edge_cloud, 4 * static_cast<double>(planned.up_per_edge));
+      EXPECT_EQ(metrics.bytes_down_edge_cloud, 4 * static_cast<double>(planned.down_per_edge));
+    }
+  }
+}
+
 TEST_P(EveryAlgorithm, BooksWholePayloads) {
   // Dense models of float64 and float32: twice the bytes, a whole number of payloads per
   // participant.

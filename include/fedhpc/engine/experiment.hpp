@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -33,6 +34,16 @@ struct RoundReport {
   const PersonalMetrics* personal = nullptr;
 };
 
+/// One round of one participant: payload bytes, also of its edge (0 without edge models), and how
+/// often it runs its local steps.
+struct PlannedRound {
+  std::int64_t up_per_client = 0;
+  std::int64_t down_per_client = 0;
+  std::int64_t up_per_edge = 0;
+  std::int64_t down_per_edge = 0;
+  std::int64_t trainings = 0;
+};
+
 /// One run: everything a configuration names, built in order, and the loop over its rounds. Every
 /// rank makes one. Construction throws ConfigError or DataError, the same on every rank, before
 /// anything is written.
@@ -56,14 +67,18 @@ class Experiment {
   std::int64_t block_width() const { return block_width_; }
   /// The largest cohort a round can have.
   std::int64_t cohort_limit() const;
-  /// Label counts of clients first to first + count - 1 of all ranks, [count, K] int64, the same on
-  /// every rank. Collective.
-  Tensor label_histogram(std::int64_t first, std::int64_t count) const;
   using VisitModels =
       std::function<void(std::span<const std::int64_t> clients, const Rows& models)>;
   /// Hands all clients' personal models to `visit` on rank 0, some at a time, in no particular
   /// order; nothing for a method that has none. Collective.
   void gather_personal_models(const VisitModels& visit);
+  /// What the ledger will book, found by a round with a single participant that takes one local
+  /// step: exact for payloads whose size does not depend on the data. Moves the algorithm's state,
+  /// so that nothing but plans may follow. Collective.
+  PlannedRound plan_round();
+  /// Label counts of clients first to first + count - 1 of all ranks, [count, K] int64, the same on
+  /// every rank. Collective.
+  Tensor label_histogram(std::int64_t first, std::int64_t count) const;
   /// Estimated bytes this rank holds: data, models in hand, activations, accumulators.
   std::int64_t memory_bytes() const;
 
@@ -71,7 +86,11 @@ class Experiment {
   Placement open_data();
   void open_model();
   Summation summation() const;
+  std::int64_t rows_until_summed() const;  ///< bytes
   Cohort draw(std::int64_t round) const;
+  RoundServices services(LocalTrainer& trainer);
+  /// The ledger's entries over all ranks. Collective.
+  std::array<std::int64_t, Ledger::kEntries> booked();
   void evaluate(RoundReport& report);
   /// All clients' scores in order of id, on rank 0. Collective.
   std::vector<Score> gather_by_client(const std::vector<Score>& mine);
