@@ -21,4 +21,6 @@ void FedAvg::round(Round& round) {
 
 void FedAvg::evaluate(Evaluation& evaluation) { evaluation.global(global_); }
 
+void FedAvg::visit_state(StateVisitor& state) { state.rows("global", global_); }
+
 }  // namespace fedhpc

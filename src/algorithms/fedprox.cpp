@@ -26,4 +26,6 @@ void FedProx::round(Round& round) {
 
 void FedProx::evaluate(Evaluation& evaluation) { evaluation.global(global_); }
 
+void FedProx::visit_state(StateVisitor& state) { state.rows("global", global_); }
+
 }  // namespace fedhpc

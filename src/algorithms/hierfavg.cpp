@@ -35,4 +35,9 @@ void HierFAVG::evaluate(Evaluation& evaluation) {
   evaluation.edges(edges_);
 }
 
+void HierFAVG::visit_state(StateVisitor& state) {
+  state.rows("global", global_);
+  state.edges("edges", edges_);
+}
+
 }  // namespace fedhpc

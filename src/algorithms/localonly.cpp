@@ -18,4 +18,6 @@ void LocalOnly::evaluate(Evaluation& evaluation) {
       [&](EvaluationBlock& block) { block.evaluate(models_->read(block.clients())); });
 }
 
+void LocalOnly::visit_state(StateVisitor&) {}  // all of it lies with the clients
+
 }  // namespace fedhpc

@@ -14,6 +14,7 @@ namespace {
 
 constexpr const char* kUsage =
     "usage: fedhpc run CONFIG.ini [--section.key=value ...]\n"
+    "       fedhpc resume RUN.h5|RUN.ckpt.N.h5 [--section.key=value ...]\n"
     "       fedhpc plan CONFIG.ini [--json] [--section.key=value ...]\n"
     "       fedhpc list algorithms|models|datasets|partitioners|codecs\n"
     "       fedhpc help NAME|KEY|keys\n"
@@ -42,6 +43,7 @@ int dispatch(const Arguments& arguments, const std::string& command_line) {
   const Arguments rest(arguments.empty() ? arguments.end() : arguments.begin() + 1,
                        arguments.end());
   if (command == "run") return run_command(rest, command_line);
+  if (command == "resume") return resume_command(rest, command_line);
   if (command == "plan") return plan_command(rest);
   // The small commands speak once, whatever the number of ranks.
   if (world_communicator(kStartTimeout)->rank() != 0) return 0;
@@ -54,7 +56,8 @@ int dispatch(const Arguments& arguments, const std::string& command_line) {
     return 0;
   }
   if (command.empty()) throw ConfigError("no command given; 'fedhpc help' shows how to use it");
-  const std::vector<std::string> commands = {"run", "plan", "list", "help", "export", "--version"};
+  const std::vector<std::string> commands = {"run",  "resume", "plan",     "list",
+                                             "help", "export", "--version"};
   throw ConfigError(concat("unknown command '", command, "'; allowed: ", join(commands),
                            suggestion(nearest(command, commands))));
 }

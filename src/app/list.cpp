@@ -7,11 +7,29 @@
 #include "fedhpc/data/dataset.hpp"
 #include "fedhpc/data/partition.hpp"
 #include "fedhpc/engine/config.hpp"
+#include "fedhpc/engine/resume.hpp"
 #include "fedhpc/models/model.hpp"
 
 namespace fedhpc {
 
 namespace {
+
+constexpr const char* kResumeHelp =
+    "fedhpc resume RUN.h5|RUN.ckpt.N.h5 [--section.key=value ...]\n"
+    "  Goes on from the newest checkpoint beside RUN.h5, or from the one given (RUN.h5 is not\n"
+    "  needed then), on any number of ranks. RUN.h5 is replaced by one that holds the rounds up\n"
+    "  to the checkpoint; --run.output=OTHER.h5 leaves it as it is. A complete run is extended\n"
+    "  with a larger run.rounds.\n"
+    "  SIGTERM, SIGINT and SIGUSR1 end a run after its round with a checkpoint and exit code 75;\n"
+    "  a second signal ends it at once with 1. run.checkpoint_every says how often a run saves\n"
+    "  itself otherwise.\n"
+    "  Keys that may change:\n";
+
+/// Enough of a configuration to make a method and its keys: some need edges.
+std::vector<Assignment> keys_of(const std::string& method) {
+  const Origin help{Level::File, "help"};
+  return {{"algorithm.name", method, help}, {"topology.edges", "1", help}};
+}
 
 using Registry = std::vector<std::pair<std::string, std::string>>;  // name, sentence
 
@@ -49,7 +67,7 @@ std::vector<std::string> print_matching_keys(const std::string& name) {
   std::vector<std::string> known;
   bool printed = false;
   for (const AlgorithmInfo& info : algorithm_registry()) {
-    const Config config({{"algorithm.name", info.name, {Level::File, "help"}}}, "help.ini");
+    const Config config(keys_of(info.name), "help.ini");
     for (const OptionSet::Entry& entry : config.options().entries()) {
       const bool own = entry.key.starts_with("algorithm.") && entry.key != "algorithm.name";
       if (!own && &info != &algorithm_registry().front()) continue;
@@ -85,7 +103,14 @@ int list_command(const Arguments& arguments) {
 int help_command(const Arguments& arguments) {
   if (arguments.size() != 1) throw ConfigError("fedhpc help takes one name: fedhpc help NAME");
   const std::string& name = arguments.front();
-  std::vector<std::string> known;
+  if (name == "resume") {
+    std::fputs(kResumeHelp, stdout);
+    for (const std::string_view key : keys_to_change_on_resume()) {
+      std::printf("  %s\n", std::string(key).c_str());
+    }
+    return 0;
+  }
+  std::vector<std::string> known{"resume"};
   bool found = false;
   for (const Kind& kind : kinds()) {
     for (const auto& [entry, sentence] : kind.registry) {
@@ -97,7 +122,7 @@ int help_command(const Arguments& arguments) {
       std::printf("%s (%s%s)\n  %s\n", name.c_str(), kind.singular.c_str(), choice.c_str(),
                   sentence.c_str());
       if (kind.name != "algorithms") continue;
-      const Config config({{"algorithm.name", name, {Level::File, "help"}}}, "help.ini");
+      const Config config(keys_of(name), "help.ini");
       for (const OptionSet::Entry& key : config.options().entries()) {
         if (key.key.starts_with("algorithm.") && key.key != "algorithm.name") print_key(key);
       }

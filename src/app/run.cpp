@@ -3,17 +3,20 @@
 
 #include "fedhpc/app/commands.hpp"
 #include "fedhpc/comm/session.hpp"
+#include "fedhpc/core/stop_signals.hpp"
+#include "fedhpc/engine/checkpoint.hpp"
 #include "fedhpc/engine/experiment.hpp"
 #include "fedhpc/engine/progress.hpp"
 #include "fedhpc/engine/recorder.hpp"
 
+#include "app/carry_out.hpp"
 #include "app/configuration.hpp"
 
 namespace fedhpc {
 
 namespace {
 
-constexpr double kStartTimeout = 600;  // s, until the configuration says otherwise
+constexpr int kInterrupted = 75;  // stopped by a signal, to be taken up by resume
 
 void warn_once(bool& said, bool condition, const std::string& message) {
   if (said || !condition) return;
@@ -21,10 +24,81 @@ void warn_once(bool& said, bool condition, const std::string& message) {
   std::fprintf(stderr, "fedhpc: warning: %s\n", message.c_str());
 }
 
+/// What the user has to know before the first round.
+void introduce(const Experiment& experiment, const Resumption* from, int ranks) {
+  const Config& config = experiment.config();
+  if (config.run.progress != ProgressKind::None) {
+    std::fputs(start_up_table(config, ranks, experiment.block_width()).c_str(), stdout);
+    if (from != nullptr) {
+      std::printf("going on after round %lld from %s\n", static_cast<long long>(from->round),
+                  from->checkpoint.c_str());
+    }
+  }
+  bool warned = false;
+  const std::int64_t leaked = leaked_samples(experiment.partition());
+  warn_once(warned, leaked > 0,
+            concat(leaked, " training samples of one client are test samples of another"));
+}
+
+/// Says once that a loss has left the numbers.
+class LossWarning {
+ public:
+  void look_at(const RoundReport& report) {
+    warn_once(said_, std::isinf(report.metrics.train_loss),
+              concat("the training loss is infinite since round ", report.round,
+                     "; train.lr may be too large"));
+    warn_once(said_, report.train_samples > 0 && std::isnan(report.metrics.train_loss),
+              concat("the training loss is not a number since round ", report.round,
+                     "; train.lr may be too large"));
+  }
+
+ private:
+  bool said_ = false;
+};
+
 }  // namespace
+
+int carry_out(Config& config, Communicator& comm, const std::string& command_line,
+              const Resumption* from) {
+  Experiment experiment(config, comm, from);
+  Recorder recorder(experiment, comm, command_line, from);
+  Checkpointer checkpointer(experiment, comm, from);
+  const bool speaks = comm.rank() == 0;
+  if (speaks) introduce(experiment, from, comm.size());
+
+  Progress progress(config.run.progress, config.run.rounds, from == nullptr ? 0 : from->round);
+  LossWarning loss;
+  bool interrupted = false;
+  const auto observe = [&](const RoundReport& report) {
+    recorder.record(report);
+    interrupted = report.agreed.stop && report.round < config.run.rounds;
+    if (interrupted) recorder.write_model(experiment.current_model());
+    if (interrupted || report.agreed.checkpoint) {
+      checkpointer.write(report.round, recorder.file());
+    }
+    if (!speaks) return;
+    progress.show(report);
+    loss.look_at(report);
+    if (interrupted) progress.interrupted(report.round, config.run.output);
+  };
+  const auto ask = [&](std::int64_t round) {
+    return Wish{.stop = caught_signal() != 0, .checkpoint = checkpointer.due(round)};
+  };
+  try {
+    experiment.run(observe, ask);
+    recorder.finish(interrupted ? "interrupted" : "complete");
+    if (!interrupted) checkpointer.keep_newest();
+    comm.barrier();  // MPI's own end has no deadline
+  } catch (...) {
+    recorder.fail();
+    throw;
+  }
+  return interrupted ? kInterrupted : 0;
+}
 
 int run_command(const Arguments& arguments, const std::string& command_line) {
   pin_threads();
+  const StopSignals signals;
   std::unique_ptr<Communicator> comm = world_communicator(kStartTimeout);
   std::unique_ptr<Config> config;
   together(*comm, [&] {
@@ -32,38 +106,7 @@ int run_command(const Arguments& arguments, const std::string& command_line) {
     if (comm->rank() == 0) check_output(*config, arguments.front());
   });
   comm = world_communicator(config->run.collective_timeout);
-
-  Experiment experiment(*config, *comm);
-  Recorder recorder(experiment, *comm, command_line);
-  const bool speaks = comm->rank() == 0;
-  if (speaks && config->run.progress != ProgressKind::None) {
-    std::fputs(start_up_table(*config, comm->size(), experiment.block_width()).c_str(), stdout);
-  }
-  bool warned_leak = false;
-  const std::int64_t leaked = leaked_samples(experiment.partition());
-  warn_once(warned_leak, speaks && leaked > 0,
-            concat(leaked, " training samples of one client are test samples of another"));
-
-  Progress progress(config->run.progress, config->run.rounds);
-  bool warned_loss = false;
-  try {
-    experiment.run([&](const RoundReport& report) {
-      recorder.record(report);
-      if (!speaks) return;
-      progress.show(report);
-      warn_once(warned_loss, std::isinf(report.metrics.train_loss),
-                concat("the training loss is infinite since round ", report.round,
-                       "; train.lr may be too large"));
-      warn_once(warned_loss, report.train_samples > 0 && std::isnan(report.metrics.train_loss),
-                concat("the training loss is not a number since round ", report.round,
-                       "; train.lr may be too large"));
-    });
-    recorder.complete();
-  } catch (...) {
-    recorder.fail();
-    throw;
-  }
-  return 0;
+  return carry_out(*config, *comm, command_line, nullptr);
 }
 
 }  // namespace fedhpc

@@ -9,6 +9,8 @@
 
 #include <ATen/ops/empty.h>
 
+#include "comm/heartbeat.hpp"
+
 namespace fedhpc {
 
 void check_mpi(int status, const char* what) {
@@ -48,37 +50,49 @@ void CommHandle::reset() noexcept {
   comm_ = MPI_COMM_NULL;
 }
 
-MpiCommunicator::MpiCommunicator(CommHandle comm, double timeout_seconds)
-    : comm_(std::move(comm)), timeout_seconds_(timeout_seconds) {
+MpiCommunicator::MpiCommunicator(CommHandle comm, double timeout_seconds,
+                                 std::shared_ptr<Heartbeat> heartbeat)
+    : comm_(std::move(comm)), timeout_seconds_(timeout_seconds), heartbeat_(std::move(heartbeat)) {
   check_mpi(MPI_Comm_set_errhandler(comm_.handle(), MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
   check_mpi(MPI_Comm_rank(comm_.handle(), &rank_), "MPI_Comm_rank");
   check_mpi(MPI_Comm_size(comm_.handle(), &size_), "MPI_Comm_size");
 }
 
 void MpiCommunicator::wait(MPI_Request request, const char* what) const {
-  using Clock = std::chrono::steady_clock;
+  using Clock = Heartbeat::Clock;
   const auto begin = Clock::now();
+  auto listened = begin;
   constexpr int kSpins = 256;  // some 20 us: a small message is through by then
   constexpr int kPollsPerYield =
       16;  // later on ranks that share a core get it, most polls stay cheap
+  constexpr std::chrono::milliseconds kListening{10};
   for (std::int64_t poll = 0;; ++poll) {
     int done = 0;
     check_mpi(MPI_Test(&request, &done, MPI_STATUS_IGNORE), what);
-    if (done != 0) return;
+    if (done != 0) break;
     if (poll < kSpins || poll % kPollsPerYield != 0) continue;
-    const std::chrono::duration<double> waited = Clock::now() - begin;
-    if (waited.count() > timeout_seconds_) {
-      throw Error(concat("no progress in ", what, " for ", timeout_seconds_,
-                         " s: another rank is stuck or gone (run.collective_timeout)"));
+    const auto now = Clock::now();
+    if (now - listened > kListening) {
+      listened = now;
+      heartbeat_->listen();
+      const std::chrono::duration<double> still =
+          now - std::max(begin, heartbeat_->last_progress());
+      if (still.count() > timeout_seconds_) {
+        throw Error(concat("no progress in ", what, " for ", timeout_seconds_,
+                           " s: ", heartbeat_->suspects(), " (run.collective_timeout)"));
+      }
     }
     // Long waits must not keep a core from the rank that is waited for.
-    if (waited.count() > 0.05) {
+    if (now - begin > std::chrono::milliseconds(50)) {
       std::this_thread::sleep_for(std::chrono::microseconds(200));
     } else {
       sched_yield();
     }
   }
+  heartbeat_->progress();
 }
+
+void MpiCommunicator::beat() { heartbeat_->progress(); }
 
 void MpiCommunicator::in_pieces(Tensor& values, const char* what, const Begin& begin) {
   const MPI_Datatype type = datatype(values);
@@ -169,9 +183,10 @@ void MpiCommunicator::barrier() {
 }
 
 std::unique_ptr<Communicator> MpiCommunicator::split(int colour) {
+  barrier();  // MPI_Comm_split has no deadline: it begins once everybody is there
   MPI_Comm part = MPI_COMM_NULL;
   check_mpi(MPI_Comm_split(comm_.handle(), colour, rank_, &part), "MPI_Comm_split");
-  return std::make_unique<MpiCommunicator>(CommHandle(part), timeout_seconds_);
+  return std::make_unique<MpiCommunicator>(CommHandle(part), timeout_seconds_, heartbeat_);
 }
 
 }  // namespace fedhpc

@@ -41,6 +41,8 @@ class CommHandle {
   CommHandle& operator=(const CommHandle&) = delete;
 
   MPI_Comm handle() const { return comm_; }
+  /// Leaves the communicator to the end of MPI: messages may still be on their way in it.
+  void abandon() { comm_ = MPI_COMM_NULL; }
 
  private:
   MPI_Comm release() {
@@ -53,11 +55,14 @@ class CommHandle {
   MPI_Comm comm_ = MPI_COMM_NULL;
 };
 
-/// Collectives on CPU tensors by non-blocking MPI calls, polled until they end or the deadline
-/// passes (MPI itself never reports a lost peer).
+class Heartbeat;
+
+/// Collectives on CPU tensors by non-blocking MPI calls, polled until they end or no rank has got
+/// on for the length of the time-out (MPI itself never reports a lost peer).
 class MpiCommunicator final : public Communicator {
  public:
-  MpiCommunicator(CommHandle comm, double timeout_seconds);
+  /// `heartbeat` is that of the world: a rank may wait for one outside its own communicator.
+  MpiCommunicator(CommHandle comm, double timeout_seconds, std::shared_ptr<Heartbeat> heartbeat);
 
   int rank() const override { return rank_; }
   int size() const override { return size_; }
@@ -70,6 +75,7 @@ class MpiCommunicator final : public Communicator {
   std::vector<Tensor> all_to_all(const std::vector<Tensor>& parts) override;
   std::vector<std::string> all_texts(const std::string& text) override;
   void barrier() override;
+  void beat() override;
   std::unique_ptr<Communicator> split(int colour) override;
 
  private:
@@ -99,6 +105,7 @@ class MpiCommunicator final : public Communicator {
 
   CommHandle comm_;
   double timeout_seconds_;
+  std::shared_ptr<Heartbeat> heartbeat_;
   int rank_ = 0;
   int size_ = 1;
 };

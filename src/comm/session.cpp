@@ -1,15 +1,38 @@
 #include "fedhpc/comm/session.hpp"
 
+#include <algorithm>
+#include <chrono>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <thread>
 #include <unistd.h>
 
 #include <mpi.h>
 
+#include "fedhpc/core/stop_signals.hpp"
+
+#include "comm/heartbeat.hpp"
 #include "comm/mpi_communicator.hpp"
 
 namespace fedhpc {
+
+namespace {
+
+/// One message is enough where several ranks fail at the same time: the others wait a little, and a
+/// rank that the launcher stops meanwhile, because another one has spoken, leaves in silence.
+void let_lower_ranks_speak(int rank) {
+  constexpr std::chrono::milliseconds kPerRank{150};
+  constexpr int kLongest = 10;
+  const auto until = std::chrono::steady_clock::now() + std::min(rank, kLongest) * kPerRank;
+  while (std::chrono::steady_clock::now() < until) {
+    if (caught_signal() == SIGTERM) std::_Exit(1);
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+}
+
+}  // namespace
 
 Session::Session(int* argc, char*** argv, Launch launch) : uncaught_(std::uncaught_exceptions()) {
   // Open MPI's mpirun and SLURM's PMIx plugin announce themselves in the environment.
@@ -33,7 +56,9 @@ std::unique_ptr<Communicator> world_communicator(double timeout_seconds) {
   if (initialized == 0) return local_communicator();
   MPI_Comm copy = MPI_COMM_NULL;
   check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &copy), "MPI_Comm_dup");
-  return std::make_unique<MpiCommunicator>(CommHandle(copy), timeout_seconds);
+  CommHandle world(copy);
+  auto heartbeat = std::make_shared<Heartbeat>(world.handle(), timeout_seconds);
+  return std::make_unique<MpiCommunicator>(std::move(world), timeout_seconds, std::move(heartbeat));
 }
 
 void Session::abort(const std::string& message) const {
@@ -41,6 +66,7 @@ void Session::abort(const std::string& message) const {
   for (char& letter : line) {
     if (letter == '\n') letter = ' ';
   }
+  if (active_) let_lower_ranks_speak(rank_);
   line = concat("fedhpc: error: rank ", rank_, " on ", host_name(), ": ", line, "\n");
   std::fwrite(line.data(), 1, line.size(), stderr);
   std::fflush(stderr);

@@ -27,6 +27,16 @@ void RunOptions::declare(OptionSet& options) {
               "number type of data, weights and payloads");
   options.add("run.eval_every", eval_every, at_least<std::int64_t>(1),
               "evaluate after every so many rounds, and after the last");
+  options.add_or_auto(
+      "run.checkpoint_every", checkpoint_every, at_least<std::int64_t>(0),
+      "rounds between checkpoints; the last two are kept, and one of a complete run; auto: once a "
+      "minute, at most a twentieth of the time; 0: only when a signal interrupts the run");
+  options.add("run.live", live,
+              Names<LiveMode>{
+                  {"auto", LiveMode::Auto}, {"swmr", LiveMode::Swmr}, {"flush", LiveMode::Flush}},
+              "how the result file is read while it grows: swmr: at any time; flush: by any reader "
+              "after the run or its end by force, for file systems that refuse swmr (NFS); auto: "
+              "swmr where the file system allows it");
   options.add("run.progress", progress,
               Names<ProgressKind>{{"auto", ProgressKind::Auto},
                                   {"bar", ProgressKind::Bar},
@@ -34,7 +44,7 @@ void RunOptions::declare(OptionSet& options) {
                                   {"none", ProgressKind::None}},
               "progress display; auto: a bar on a terminal, plain lines elsewhere");
   options.add("run.collective_timeout", collective_timeout, above(0.0),
-              "seconds a rank waits for the others before it gives up");
+              "seconds a rank waits for the others while none of them gets on, before it gives up");
   options.add(
       "run.save", save, {"init", "partition", "draws"},
       "what the result file holds beside the final model: initial weights, the partition, the "

@@ -9,11 +9,25 @@
 #include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
 
+#include "fedhpc/engine/checkpoint.hpp"
+
 #include "engine/evaluation.hpp"
 
 namespace fedhpc {
 
 namespace {
+
+/// Only takes note of the global model, scoring nothing.
+class GlobalModel final : public Evaluation {
+ public:
+  void global(const Rows& model) override { model_ = model.clone(); }
+  void edges(const EdgeRows&) override {}
+  void each_block(const std::function<void(EvaluationBlock&)>&) override {}
+  const Rows& model() const { return model_; }
+
+ private:
+  Rows model_;
+};
 
 /// Throws ConfigError for a request that leaves clients without samples by its sizes alone. (A
 /// client left empty by a draw or by a file is no error: it never trains.)
@@ -55,7 +69,7 @@ void within_memory(const std::string& what, const std::function<void()>& build) 
 
 }  // namespace
 
-Experiment::Experiment(Config& config, Communicator& comm)
+Experiment::Experiment(Config& config, Communicator& comm, const Resumption* from)
     : config_(config),
       comm_(comm),
       type_(scalar_type(config.run.dtype)),
@@ -68,20 +82,29 @@ Experiment::Experiment(Config& config, Communicator& comm)
                   [&] { placement = open_data(); });
   });
   topology_ = std::make_unique<Topology>(comm_, *std::move(placement));
-  together(comm_, [this] {
-    within_memory(concat("the model model.name = ", config_.model.name), [this] { open_model(); });
+  together(comm_, [&] {
+    within_memory(concat("the model model.name = ", config_.model.name), [&] { open_model(from); });
   });
   trainer_ = std::make_unique<LocalTrainer>(*model_, *shard_, config_.train,
                                             static_cast<std::uint64_t>(config_.run.seed));
   evaluator_ = std::make_unique<Evaluator>(
-      *model_, type_, config_.run.reproducible ? Chunks::PerClient : Chunks::AcrossClients);
+      *model_, type_, config_.run.reproducible ? Chunks::PerClient : Chunks::AcrossClients,
+      [this] { comm_.beat(); });
   personal_ = PersonalMetrics(partition_.clients());
   store_ = std::make_unique<ClientStore>(shard_->clients(), config_.store);
-  block_width_ =
-      config_.train.block > 0
-          ? config_.train.block
-          : measure_block_width(comm_, *model_, *shard_, config_.train, initial_, cohort_limit());
+  if (config_.train.block > 0) {
+    block_width_ = config_.train.block;
+  } else if (from != nullptr) {
+    block_width_ = from->block;
+  } else {
+    block_width_ =
+        measure_block_width(comm_, *model_, *shard_, config_.train, initial_, cohort_limit());
+  }
   config_.algorithm->initialise(Setup(initial_, *topology_, *store_));
+  if (from != nullptr) {
+    read_state(*from, comm_, *this);
+    rounds_done_ = from->round;
+  }
 }
 
 std::int64_t Experiment::cohort_limit() const {
@@ -127,9 +150,13 @@ Placement Experiment::open_data() {
   return placement;
 }
 
-void Experiment::open_model() {
+void Experiment::open_model(const Resumption* from) {
   model_ = make_model(config_.model, dataset_->shape(), dataset_->classes());
   const LayoutPtr& layout = model_->layout();
+  if (from != nullptr && from->holds_initial_model) {
+    initial_ = read_initial_model(from->checkpoint, layout, type_);
+    return;
+  }
   initial_ = config_.model.init_file.empty()
                  ? Rows{initial_row(*layout, static_cast<std::uint64_t>(config_.run.seed), type_,
                                     config_.model.init),
@@ -168,7 +195,8 @@ PlannedRound Experiment::plan_round() {
   config_.algorithm->round(round);
   Tensor trainings = at::full({1}, static_cast<std::int64_t>(round.statistics().size()), at::kLong);
   comm_.max_(trainings);
-  const auto entries = booked();
+  Wish none;
+  const auto entries = booked(none);
   const Link link = has_edges ? Link::ClientEdge : Link::ClientCloud;
   return {.up_per_client = entries[ledger_index(link, Direction::Up)],
           .down_per_client = entries[ledger_index(link, Direction::Down)],
@@ -177,19 +205,25 @@ PlannedRound Experiment::plan_round() {
           .trainings = trainings.item<std::int64_t>()};
 }
 
-std::array<std::int64_t, Ledger::kEntries> Experiment::booked() {
-  Tensor sums = at::empty({Ledger::kEntries}, at::kLong);
+std::array<std::int64_t, Ledger::kEntries> Experiment::booked(Wish& wish) {
+  Tensor sums = at::empty({Ledger::kEntries + 2}, at::kLong);
   auto* values = sums.data_ptr<std::int64_t>();
   std::copy(ledger_.entries().begin(), ledger_.entries().end(), values);
+  auto* wishes = values + Ledger::kEntries;
+  wishes[0] = wish.stop ? 1 : 0;
+  wishes[1] = wish.checkpoint ? 1 : 0;
   comm_.sum_(sums);
+  wish = {.stop = wishes[0] > 0, .checkpoint = wishes[1] > 0};
   std::array<std::int64_t, Ledger::kEntries> entries{};
   std::copy_n(values, entries.size(), entries.begin());
   return entries;
 }
 
-void Experiment::run(const std::function<void(const RoundReport&)>& observe) {
+void Experiment::run(const std::function<void(const RoundReport&)>& observe,
+                     const std::function<Wish(std::int64_t)>& ask) {
   RoundServices in_round = services(*trainer_);
-  for (std::int64_t t = 1; t <= config_.run.rounds; ++t) {
+  bool stop = false;
+  for (std::int64_t t = rounds_done_ + 1; t <= config_.run.rounds && !stop; ++t) {
     Stopwatch wall;
     wall.start();
     ledger_.clear();
@@ -199,11 +233,25 @@ void Experiment::run(const std::function<void(const RoundReport&)>& observe) {
     RoundReport report{.round = t, .cohort = &round.cohort().clients, .personal = &personal_};
     report.evaluated = t % config_.run.eval_every == 0 || t == config_.run.rounds;
     if (report.evaluated) evaluate(report);
-    total(round, report);
+    total(round, ask(t), report);
     wall.stop();
     report.metrics.wall_seconds = wall.seconds();
+    rounds_done_ = t;
+    stop = report.agreed.stop;
     observe(report);
   }
+}
+
+void Experiment::visit_state(StateVisitor& state) {
+  personal_.visit_state(state);
+  state.clients(*store_);
+  config_.algorithm->visit_state(state);
+}
+
+Rows Experiment::current_model() {
+  GlobalModel evaluation;
+  config_.algorithm->evaluate(evaluation);
+  return evaluation.model();
 }
 
 void Experiment::evaluate(RoundReport& report) {
@@ -241,7 +289,7 @@ std::vector<Score> Experiment::gather_by_client(const std::vector<Score>& mine) 
   return scores;
 }
 
-void Experiment::total(Round& round, RoundReport& report) {
+void Experiment::total(Round& round, const Wish& wish, RoundReport& report) {
   const std::vector<TrainStatistics>& statistics = round.statistics();
   const auto count = static_cast<std::int64_t>(statistics.size());
   Tensor losses = at::empty({count, 2}, at::kDouble);  // loss, samples
@@ -253,7 +301,8 @@ void Experiment::total(Round& round, RoundReport& report) {
   sum.add(std::vector<std::int64_t>(statistics.size(), 0),
           std::vector<double>(statistics.size(), 1), losses);
   const Tensor sums = sum.total(*topology_, Among::All);
-  const auto entries = booked();
+  report.agreed = wish;
+  const auto entries = booked(report.agreed);
 
   RoundMetrics& metrics = report.metrics;
   const auto* values = sums.const_data_ptr<double>();

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <numeric>
 
+#include <ATen/ops/empty.h>
+
 namespace fedhpc {
 
 namespace {
@@ -84,6 +86,15 @@ void PersonalMetrics::update(const std::vector<Score>& scores,
   metrics.personal_loss = mean_of(losses);
   metrics.participant_accuracy = mean_of(of_participants);
   metrics.best_personal_accuracy = mean_of(bests);
+}
+
+void PersonalMetrics::visit_state(StateVisitor& state) {
+  const auto count = static_cast<std::int64_t>(best_.size());
+  Tensor best = at::empty({count}, at::kFloat);
+  std::copy(best_.begin(), best_.end(), best.data_ptr<float>());
+  state.tensor("best_accuracy", best);
+  require(best.numel() == count, "a checkpoint has as many clients as its run");
+  std::copy_n(best.const_data_ptr<float>(), best_.size(), best_.begin());
 }
 
 }  // namespace fedhpc

@@ -47,15 +47,15 @@ bool shown_on_terminal() {
 
 }  // namespace
 
-Progress::Progress(ProgressKind kind, std::int64_t rounds)
-    : kind_(kind), rounds_(rounds), accuracy_(std::nan("")), loss_(std::nan("")) {
+Progress::Progress(ProgressKind kind, std::int64_t rounds, std::int64_t done)
+    : kind_(kind), rounds_(rounds), done_(done), accuracy_(std::nan("")), loss_(std::nan("")) {
   if (kind_ == ProgressKind::Auto) {
     kind_ = shown_on_terminal() ? ProgressKind::Bar : ProgressKind::Plain;
   }
 }
 
 std::string Progress::line(const RoundReport& report, double seconds) const {
-  const double rate = static_cast<double>(report.round) / seconds;
+  const double rate = static_cast<double>(report.round - done_) / seconds;
   const double left = static_cast<double>(rounds_ - report.round) / rate;
   std::ostringstream text;
   text << "round " << report.round << '/' << rounds_ << std::fixed << std::setprecision(4)
@@ -96,6 +96,14 @@ void Progress::show(const RoundReport& report) {
     // \033[K clears what a longer line left behind.
     std::printf("\r[%s] %s\033[K%s", bar.c_str(), line(report, seconds).c_str(), last ? "\n" : "");
   }
+  std::fflush(stdout);
+}
+
+void Progress::interrupted(std::int64_t round, const std::string& results) const {
+  if (kind_ == ProgressKind::None) return;
+  std::printf("%sinterrupted after round %lld/%lld; to go on: fedhpc resume %s\n",
+              kind_ == ProgressKind::Bar ? "\n" : "", static_cast<long long>(round),
+              static_cast<long long>(rounds_), results.c_str());
   std::fflush(stdout);
 }
 

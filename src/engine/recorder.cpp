@@ -5,6 +5,8 @@
 #include <unistd.h>
 
 #include "fedhpc/comm/session.hpp"
+#include "fedhpc/engine/checkpoint.hpp"
+#include "fedhpc/io/durable.hpp"
 
 namespace fedhpc {
 
@@ -23,9 +25,17 @@ std::vector<Series> series_of_run() {
 
 }  // namespace
 
+void naming_file(const std::string& path, const std::function<void()>& work) {
+  try {
+    work();
+  } catch (const Error& error) {
+    throw Error(concat("'", path, "' cannot be written: ", error.what()));
+  }
+}
+
 void check_output(const Config& config, const std::string& configuration) {
   namespace fs = std::filesystem;
-  const std::string& output = config.run.output;
+  const std::string output = link_target(config.run.output);
   const std::string place = config.options().origin("run.output").level == Level::Default
                                 ? "configuration"
                                 : config.options().origin("run.output").place;
@@ -33,14 +43,17 @@ void check_output(const Config& config, const std::string& configuration) {
     throw ConfigError(concat(place, ": key 'run.output' cannot be '", output, "': ", reason));
   };
   std::error_code ignored;
-  fs::path folder = fs::path(output).parent_path();
-  if (folder.empty()) folder = ".";
+  const std::string folder = folder_of(output);
   if (!fs::is_directory(folder, ignored)) {
-    refuse(concat("the folder '", folder.string(), "' does not exist; create it first"));
+    refuse(concat("the folder '", folder, "' does not exist; create it first"));
   }
   if (fs::is_directory(output, ignored)) refuse("it is a folder; give the path of a file");
   const bool present = fs::exists(output, ignored);
-  if (access(present ? output.c_str() : folder.c_str(), W_OK) != 0) {
+  if (present && !fs::is_regular_file(output, ignored)) {
+    refuse("it is not a file; give the path of one");
+  }
+  // The file grows under another name and then takes its place, and checkpoints lie beside it.
+  if (access(folder.c_str(), W_OK) != 0 || (present && access(output.c_str(), W_OK) != 0)) {
     refuse("no permission to write there");
   }
   if (present && is_locked(output)) {
@@ -55,7 +68,7 @@ void check_output(const Config& config, const std::string& configuration) {
 }
 
 Recorder::Recorder(const Experiment& experiment, Communicator& comm,
-                   const std::string& command_line)
+                   const std::string& command_line, const Resumption* from)
     : experiment_(experiment) {
   const std::vector<std::string> hosts = comm.all_texts(host_name());
   const auto on_writer = [&](const std::function<void()>& work) {
@@ -69,8 +82,8 @@ Recorder::Recorder(const Experiment& experiment, Communicator& comm,
       }
     });
   };
-  on_writer([&] { create(command_line, hosts); });
-  const std::int64_t clients = experiment.partition().clients();
+  on_writer([&] { create(command_line, hosts, from); });
+  const std::int64_t clients = from == nullptr ? experiment.partition().clients() : 0;
   for (std::int64_t first = 0; first < clients; first += kHistogramPart) {
     const Tensor counts =
         experiment.label_histogram(first, std::min(kHistogramPart, clients - first));
@@ -79,14 +92,21 @@ Recorder::Recorder(const Experiment& experiment, Communicator& comm,
   on_writer([&] { writer_->start(); });
 }
 
-void Recorder::create(const std::string& command_line, const std::vector<std::string>& hosts) {
+void Recorder::create(const std::string& command_line, const std::vector<std::string>& hosts,
+                      const Resumption* from) {
   const RunOptions& run = experiment_.config().run;
-  writer_ = std::make_unique<ResultsWriter>(run.output, header(command_line, hosts),
-                                            series_of_run(), clients());
+  const RunHeader about = header(command_line, hosts);
   const std::vector<NamedTensor> initial = parameters_of(experiment_.initial());
-  if (run.saves("init")) writer_->write_parameters("/model/init/global", initial);
-  if (run.saves("partition")) {
-    write_partition(h5::create_group(writer_->file(), "/partition"), experiment_.partition());
+  if (from != nullptr) {
+    writer_ = std::make_unique<ResultsWriter>(run.output, run.live, about, series_of_run(),
+                                              h5::open_whole(from->checkpoint));
+  } else {
+    writer_ =
+        std::make_unique<ResultsWriter>(run.output, run.live, about, series_of_run(), clients());
+    if (run.saves("init")) write_parameters(writer_->file(), "/model/init/global", initial);
+    if (run.saves("partition")) {
+      write_partition(h5::create_group(writer_->file(), "/partition"), experiment_.partition());
+    }
   }
   if (run.saves("draws")) writer_->declare_cohorts(experiment_.cohort_limit());
   if (experiment_.config().algorithm->models() == Models::Global) writer_->declare_model(initial);
@@ -121,18 +141,27 @@ void Recorder::record(const RoundReport& report) {
   metrics.seconds_io = io_watch_.lap();
   const Timed timed(io_watch_);
   const RunOptions& run = experiment_.config().run;
-  if (run.saves("draws")) writer_->append_cohort(*report.cohort);
-  if (report.evaluated) {
-    writer_->append_client_accuracy(report.round, report.personal->accuracy(),
-                                    report.personal->best());
-  }
-  if (report.round == run.rounds && experiment_.global().values.defined())
-    writer_->write_model(parameters_of(experiment_.global()));
-  writer_->append_round(report.round, metrics.values());
+  naming_file(run.output, [&] {
+    if (run.saves("draws")) writer_->append_cohort(*report.cohort);
+    if (report.evaluated) {
+      writer_->append_client_accuracy(report.round, report.personal->accuracy(),
+                                      report.personal->best());
+    }
+    if (report.round == run.rounds && experiment_.global().values.defined()) {
+      writer_->write_model(parameters_of(experiment_.global()));
+    }
+    writer_->append_round(report.round, metrics.values());
+  });
 }
 
-void Recorder::complete() {
-  if (writer_) writer_->finish("complete");
+void Recorder::write_model(const Rows& model) {
+  if (!writer_ || !model.values.defined()) return;
+  naming_file(experiment_.config().run.output, [&] { writer_->write_model(parameters_of(model)); });
+}
+
+void Recorder::finish(const std::string& status) {
+  if (!writer_) return;
+  naming_file(experiment_.config().run.output, [&] { writer_->finish(status); });
 }
 
 void Recorder::fail() noexcept {

@@ -2,14 +2,14 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <sys/file.h>
 #include <unistd.h>
+
+#include "io/hdf5_internal.hpp"
 
 namespace fedhpc::h5 {
 
-namespace {
-
-/// HDF5's own reason for the last failure: the innermost entry of its error stack.
-std::string reason() {
+std::string last_reason() {
   std::string text;
   H5Ewalk2(
       H5E_DEFAULT, H5E_WALK_UPWARD,
@@ -30,9 +30,16 @@ std::string reason() {
   return text.empty() ? "unknown reason" : text;
 }
 
-[[noreturn]] void fail(const std::string& what) {
-  throw Error(concat("HDF5: ", what, ": ", reason()));
+Handle own(hid_t id, Handle::Close close, const std::string& what) {
+  if (id < 0) throw Error(concat("HDF5: ", what, ": ", last_reason()));
+  return {id, close};
 }
+
+void check(herr_t status, const std::string& what) {
+  if (status < 0) throw Error(concat("HDF5: ", what, ": ", last_reason()));
+}
+
+namespace {
 
 /// The library prints its error stack by default; ours are exceptions.
 void silence() {
@@ -40,13 +47,15 @@ void silence() {
   static_cast<void>(silenced);
 }
 
-Handle own(hid_t id, Handle::Close close, const std::string& what) {
-  if (id < 0) fail(what);
-  return {id, close};
-}
-
-void check(herr_t status, const std::string& what) {
-  if (status < 0) fail(what);
+/// Throws Error saying what a path is, if not an HDF5 file that can be read.
+void check_input(const std::string& path) {
+  silence();
+  std::error_code failed;
+  const auto kind = std::filesystem::status(path, failed).type();
+  if (kind == std::filesystem::file_type::not_found) throw Error("there is no such file");
+  if (kind != std::filesystem::file_type::regular) throw Error("it is not a file");
+  if (access(path.c_str(), R_OK) != 0) throw Error("no permission to read it");
+  if (H5Fis_hdf5(path.c_str()) <= 0) throw Error("it is not an HDF5 file");
 }
 
 std::string name_of(const Handle& object) {
@@ -64,14 +73,6 @@ Handle link_properties() {
   return properties;
 }
 
-Handle string_type(std::size_t length) {
-  Handle type = own(H5Tcopy(H5T_C_S1), H5Tclose, "string type");
-  check(H5Tset_size(type.id(), std::max<std::size_t>(length, 1)), "string type");
-  check(H5Tset_strpad(type.id(), H5T_STR_NULLPAD), "string type");
-  check(H5Tset_cset(type.id(), H5T_CSET_UTF8), "string type");
-  return type;
-}
-
 Handle create(const Handle& location, const std::string& path, hid_t type, const Handle& space,
               const Handle& properties) {
   const Handle links = link_properties();
@@ -79,6 +80,25 @@ Handle create(const Handle& location, const std::string& path, hid_t type, const
                         H5P_DEFAULT),
              H5Dclose, "cannot create data set '" + path + "'");
 }
+
+/// Some rows of a data set in the file, and as much room in memory.
+struct Selection {
+  Handle file;
+  Handle memory;
+
+  Selection(const Handle& dataset, hsize_t first, hsize_t count)
+      : file(own(H5Dget_space(dataset.id()), H5Sclose, "data space")) {
+    std::vector<hsize_t> size = shape_of(dataset);
+    std::vector<hsize_t> start(size.size(), 0);
+    start.front() = first;
+    size.front() = count;
+    check(
+        H5Sselect_hyperslab(file.id(), H5S_SELECT_SET, start.data(), nullptr, size.data(), nullptr),
+        "rows of '" + name_of(dataset) + "'");
+    memory = own(H5Screate_simple(static_cast<int>(size.size()), size.data(), nullptr), H5Sclose,
+                 "data space");
+  }
+};
 
 }  // namespace
 
@@ -111,8 +131,10 @@ hid_t type_of<std::int64_t>() {
 Handle open_file(const std::string& path, Mode mode) {
   silence();
   const Handle access = own(H5Pcreate(H5P_FILE_ACCESS), H5Pclose, "file access properties");
-  check(H5Pset_libver_bounds(access.id(), H5F_LIBVER_LATEST, H5F_LIBVER_LATEST), "file format");
-  if (mode == Mode::Create) {
+  const H5F_libver_t format =
+      mode == Mode::CreatePortable ? H5F_LIBVER_EARLIEST : H5F_LIBVER_LATEST;
+  check(H5Pset_libver_bounds(access.id(), format, H5F_LIBVER_LATEST), "file format");
+  if (mode == Mode::Create || mode == Mode::CreatePortable) {
     // Names are listed in order of creation: the order of parameters in a row.
     const Handle creation = own(H5Pcreate(H5P_FILE_CREATE), H5Pclose, "file properties");
     return own(H5Fcreate(path.c_str(), H5F_ACC_TRUNC, creation.id(), access.id()), H5Fclose,
@@ -124,19 +146,24 @@ Handle open_file(const std::string& path, Mode mode) {
   return own(H5Fopen(path.c_str(), flags, access.id()), H5Fclose, "cannot open '" + path + "'");
 }
 
+Handle open_whole(const std::string& path) {
+  check_input(path);
+  return open_file(path, Mode::Read);
+}
+
 Handle open_input(const std::string& path) {
-  silence();
-  std::error_code failed;
-  const auto kind = std::filesystem::status(path, failed).type();
-  if (kind == std::filesystem::file_type::not_found) throw Error("there is no such file");
-  if (kind != std::filesystem::file_type::regular) throw Error("it is not a file");
-  if (access(path.c_str(), R_OK) != 0) throw Error("no permission to read it");
-  if (H5Fis_hdf5(path.c_str()) <= 0) throw Error("it is not an HDF5 file");
+  check_input(path);
   try {
     return open_file(path, Mode::Read);
   } catch (const Error&) {
     return open_file(path, Mode::ReadSwmr);
   }
+}
+
+std::int64_t bytes_of(const Handle& file) {
+  hsize_t bytes = 0;
+  check(H5Fget_filesize(file.id(), &bytes), "cannot tell the size of a file");
+  return static_cast<std::int64_t>(bytes);
 }
 
 bool exists(const Handle& location, const std::string& path) {
@@ -155,6 +182,11 @@ Handle create_group(const Handle& location, const std::string& path) {
         "group properties");
   return own(H5Gcreate2(location.id(), path.c_str(), links.id(), creation.id(), H5P_DEFAULT),
              H5Gclose, "cannot create group '" + path + "'");
+}
+
+Handle open_group(const Handle& location, const std::string& path) {
+  return own(H5Gopen2(location.id(), path.c_str(), H5P_DEFAULT), H5Gclose,
+             "cannot open group '" + path + "'");
 }
 
 Handle create_dataset(const Handle& location, const std::string& path, hid_t type,
@@ -201,6 +233,11 @@ std::vector<hsize_t> shape_of(const Handle& dataset) {
   return shape;
 }
 
+bool holds(const Handle& dataset, hid_t type) {
+  const Handle held = own(H5Dget_type(dataset.id()), H5Tclose, "data type");
+  return H5Tequal(held.id(), type) > 0;
+}
+
 bool holds_bytes(const Handle& dataset) {
   const Handle type = own(H5Dget_type(dataset.id()), H5Tclose, "data type");
   return H5Tget_class(type.id()) == H5T_INTEGER && H5Tget_size(type.id()) == 1 &&
@@ -215,17 +252,8 @@ void write_all(const Handle& dataset, hid_t type, const void* values) {
 void write_rows(const Handle& dataset, hid_t type, hsize_t first, hsize_t count,
                 const void* values) {
   if (count == 0) return;
-  const Handle space = own(H5Dget_space(dataset.id()), H5Sclose, "data space");
-  std::vector<hsize_t> size = shape_of(dataset);
-  std::vector<hsize_t> start(size.size(), 0);
-  start.front() = first;
-  size.front() = count;
-  check(
-      H5Sselect_hyperslab(space.id(), H5S_SELECT_SET, start.data(), nullptr, size.data(), nullptr),
-      "rows of '" + name_of(dataset) + "'");
-  const Handle memory = own(H5Screate_simple(static_cast<int>(size.size()), size.data(), nullptr),
-                            H5Sclose, "data space");
-  check(H5Dwrite(dataset.id(), type, memory.id(), space.id(), H5P_DEFAULT, values),
+  const Selection rows(dataset, first, count);
+  check(H5Dwrite(dataset.id(), type, rows.memory.id(), rows.file.id(), H5P_DEFAULT, values),
         "cannot write data set '" + name_of(dataset) + "'");
 }
 
@@ -234,79 +262,44 @@ void read_all(const Handle& dataset, hid_t type, void* values) {
         "cannot read data set '" + name_of(dataset) + "'");
 }
 
-void append(const Handle& dataset, hid_t type, const void* values) {
+void read_rows(const Handle& dataset, hid_t type, hsize_t first, hsize_t count, void* values) {
+  if (count == 0) return;
+  const Selection rows(dataset, first, count);
+  check(H5Dread(dataset.id(), type, rows.memory.id(), rows.file.id(), H5P_DEFAULT, values),
+        "cannot read data set '" + name_of(dataset) + "'");
+}
+
+void append_rows(const Handle& dataset, hid_t type, hsize_t count, const void* values) {
   std::vector<hsize_t> shape = shape_of(dataset);
-  const hsize_t row = shape.front()++;
+  const hsize_t first = shape.front();
+  shape.front() += count;
   check(H5Dset_extent(dataset.id(), shape.data()), "cannot extend '" + name_of(dataset) + "'");
-  write_rows(dataset, type, row, 1, values);
+  write_rows(dataset, type, first, count, values);
+}
+
+void append(const Handle& dataset, hid_t type, const void* values) {
+  append_rows(dataset, type, 1, values);
 }
 
 void flush(const Handle& dataset) {
   check(H5Dflush(dataset.id()), "cannot flush '" + name_of(dataset) + "'");
 }
 
-void write_attribute(const Handle& object, const std::string& name, const std::string& text,
-                     std::size_t capacity) {
-  const Handle type = string_type(std::max(text.size(), capacity));
-  const Handle space = own(H5Screate(H5S_SCALAR), H5Sclose, "data space");
-  const Handle attribute =
-      own(H5Acreate2(object.id(), name.c_str(), type.id(), space.id(), H5P_DEFAULT, H5P_DEFAULT),
-          H5Aclose, "cannot create attribute '" + name + "'");
-  std::string padded = text;
-  padded.resize(std::max<std::size_t>({text.size(), capacity, 1}), '\0');
-  check(H5Awrite(attribute.id(), type.id(), padded.data()),
-        "cannot write attribute '" + name + "'");
+void flush_file(const Handle& file) {
+  check(H5Fflush(file.id(), H5F_SCOPE_GLOBAL), "cannot flush the file");
 }
 
-void write_attribute(const Handle& object, const std::string& name, std::int64_t value) {
-  const Handle space = own(H5Screate(H5S_SCALAR), H5Sclose, "data space");
-  const Handle attribute = own(
-      H5Acreate2(object.id(), name.c_str(), H5T_NATIVE_INT64, space.id(), H5P_DEFAULT, H5P_DEFAULT),
-      H5Aclose, "cannot create attribute '" + name + "'");
-  check(H5Awrite(attribute.id(), H5T_NATIVE_INT64, &value),
-        "cannot write attribute '" + name + "'");
-}
-
-void rewrite_attribute(const Handle& object, const std::string& name, const std::string& text) {
-  const Handle attribute = own(H5Aopen(object.id(), name.c_str(), H5P_DEFAULT), H5Aclose,
-                               "cannot open attribute '" + name + "'");
-  const Handle type = own(H5Aget_type(attribute.id()), H5Tclose, "type of '" + name + "'");
-  std::string padded = text;
-  require(text.size() <= H5Tget_size(type.id()), "a rewritten attribute fits its capacity");
-  padded.resize(H5Tget_size(type.id()), '\0');
-  check(H5Awrite(attribute.id(), type.id(), padded.data()),
-        "cannot write attribute '" + name + "'");
-}
-
-std::string read_text_attribute(const Handle& object, const std::string& name) {
-  const Handle attribute =
-      own(H5Aopen(object.id(), name.c_str(), H5P_DEFAULT), H5Aclose, "no attribute '" + name + "'");
-  const Handle type = own(H5Aget_type(attribute.id()), H5Tclose, "type of '" + name + "'");
-  if (H5Tget_class(type.id()) != H5T_STRING || H5Tis_variable_str(type.id()) > 0) {
-    throw Error(concat("attribute '", name, "' is not a fixed-length text"));
+void release_lock(const Handle& file) {
+  void* descriptor = nullptr;
+  if (H5Fget_vfd_handle(file.id(), H5P_DEFAULT, &descriptor) < 0) {
+    H5Eclear2(H5E_DEFAULT);
+    return;
   }
-  std::string text(H5Tget_size(type.id()), '\0');
-  check(H5Aread(attribute.id(), type.id(), text.data()), "cannot read attribute '" + name + "'");
-  return text.substr(0, text.find('\0'));
-}
-
-void write_texts(const Handle& location, const std::string& path,
-                 const std::vector<std::string>& texts) {
-  std::size_t width = 1;
-  for (const std::string& text : texts) width = std::max(width, text.size());
-  std::string packed;
-  for (std::string text : texts) {
-    text.resize(width, '\0');
-    packed += text;
-  }
-  const Handle type = string_type(width);
-  const Handle dataset = create_dataset(location, path, type.id(), {texts.size()});
-  if (!texts.empty()) write_all(dataset, type.id(), packed.data());
+  flock(*static_cast<int*>(descriptor), LOCK_UN);
 }
 
 std::vector<std::string> names_in(const Handle& location, const std::string& path) {
-  const Handle group = own(H5Gopen2(location.id(), path.c_str(), H5P_DEFAULT), H5Gclose,
-                           "cannot open group '" + path + "'");
+  const Handle group = open_group(location, path);
   std::vector<std::string> names;
   const auto collect = [](hid_t, const char* name, const H5L_info_t*, void* data) -> herr_t {
     static_cast<std::vector<std::string>*>(data)->emplace_back(name);

@@ -1,18 +1,21 @@
 #include "fedhpc/io/results_writer.hpp"
 
 #include <ctime>
+#include <filesystem>
 #include <limits>
 
 #include <ATen/ops/empty.h>
 
 #include "fedhpc/core/build_info.hpp"
+#include "fedhpc/io/durable.hpp"
 
 namespace fedhpc {
 
 namespace {
 
 constexpr std::size_t kLargestAttribute =
-    60 * 1024;                               // an HDF5 object header message ends at 64 KiB
+    60 * 1024;  // an HDF5 object header message ends at 64 KiB
+constexpr std::size_t kLongestCommands = kLargestAttribute / 4;
 constexpr std::size_t kStatusCapacity = 16;  // "interrupted" and room
 constexpr std::size_t kTimeCapacity = 24;
 constexpr hsize_t kSeriesChunk = 256;  // rounds
@@ -25,6 +28,12 @@ std::vector<hsize_t> shape_of(const Tensor& values) {
   return {values.sizes().begin(), values.sizes().end()};
 }
 
+h5::Handle open_or_create(const h5::Handle& file, const std::string& path, hid_t type,
+                          const std::vector<hsize_t>& tail, hsize_t chunk_rows, int deflate = 0) {
+  if (h5::exists(file, path)) return h5::open_dataset(file, path);
+  return h5::create_extendible(file, path, type, tail, chunk_rows, deflate);
+}
+
 }  // namespace
 
 std::string utc_now() {
@@ -35,39 +44,84 @@ std::string utc_now() {
   return {text, std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts)};
 }
 
-ResultsWriter::ResultsWriter(const std::string& path, const RunHeader& header,
+ResultsWriter::ResultsWriter(const std::string& path, LiveMode live)
+    : path_(link_target(path)),
+      unfinished_(path_ + ".tmp"),
+      swmr_(live == LiveMode::Swmr ||
+            (live == LiveMode::Auto && keeps_write_order(folder_of(path_)))),
+      file_(h5::open_file(unfinished_, swmr_ ? h5::Mode::Create : h5::Mode::CreatePortable)) {}
+
+ResultsWriter::~ResultsWriter() {
+  file_.reset();
+  std::error_code ignored;
+  if (!unfinished_.empty()) std::filesystem::remove(unfinished_, ignored);
+}
+
+ResultsWriter::ResultsWriter(const std::string& path, LiveMode live, const RunHeader& header,
                              const std::vector<Series>& series, const ClientTable& clients)
-    : path_(path), file_(h5::open_file(path, h5::Mode::Create)) {
+    : ResultsWriter(path, live) {
+  write_header(header);
+  h5::replace_attribute(file_, "started", utc_now(), kTimeCapacity);
+  write_clients(clients);
+  open_series(series);
+  open_clients(clients.edge.size());
+}
+
+ResultsWriter::ResultsWriter(const std::string& path, LiveMode live, const RunHeader& header,
+                             const std::vector<Series>& series, const h5::Handle& earlier)
+    : ResultsWriter(path, live) {
+  h5::copy_contents(earlier, file_, {"/state", "/hostnames", "/config"});
+  const std::string commands = h5::read_text_attribute(file_, "command_line");
+  write_header(header);
+  h5::replace_attribute(file_, "command_line",
+                        (commands + "; " + header.command_line).substr(0, kLongestCommands));
+  open_series(series);
+  open_clients(h5::shape_of(h5::open_dataset(file_, "/clients/edge")).front());
+}
+
+void ResultsWriter::write_header(const RunHeader& header) {
   const BuildInfo build = build_info();
-  h5::write_attribute(file_, "fedhpc_version", build.version);
-  h5::write_attribute(file_, "git_commit", build.commit);
+  h5::replace_attribute(file_, "fedhpc_version", build.version);
+  h5::replace_attribute(file_, "git_commit", build.commit);
   if (header.config.size() < kLargestAttribute) {
-    h5::write_attribute(file_, "config", header.config);
+    h5::replace_attribute(file_, "config", header.config);
   } else {
     h5::write_texts(file_, "/config", {header.config});
   }
-  h5::write_attribute(file_, "command_line", header.command_line.substr(0, kLargestAttribute / 4));
-  h5::write_attribute(file_, "seed", header.seed);
-  h5::write_attribute(file_, "ranks", header.ranks);
-  h5::write_attribute(file_, "device", header.device);
-  h5::write_attribute(file_, "block", header.block);
-  h5::write_attribute(file_, "started", utc_now(), kTimeCapacity);
-  h5::write_attribute(file_, "finished", "", kTimeCapacity);
-  h5::write_attribute(file_, "status", "running", kStatusCapacity);
+  h5::replace_attribute(file_, "command_line", header.command_line.substr(0, kLongestCommands));
+  h5::replace_attribute(file_, "seed", header.seed);
+  h5::replace_attribute(file_, "ranks", header.ranks);
+  h5::replace_attribute(file_, "device", header.device);
+  h5::replace_attribute(file_, "block", header.block);
+  h5::replace_attribute(file_, "finished", "", kTimeCapacity);
+  h5::replace_attribute(file_, "status", "running", kStatusCapacity);
   h5::write_texts(file_, "/hostnames", header.hostnames);
+}
 
-  round_ =
-      h5::create_extendible(file_, "/rounds/round", h5::type_of<std::int64_t>(), {}, kSeriesChunk);
-  h5::write_attribute(round_, "unit", "1");
-  h5::write_attribute(round_, "meaning", "round, counted from 1; flushed last: the commit record");
+void ResultsWriter::open_series(const std::vector<Series>& series) {
+  const bool fresh = !h5::exists(file_, "/rounds/round");
+  round_ = open_or_create(file_, "/rounds/round", h5::type_of<std::int64_t>(), {}, kSeriesChunk);
+  if (fresh) {
+    h5::write_attribute(round_, "unit", "1");
+    h5::write_attribute(round_, "meaning",
+                        "round, counted from 1; flushed last: the commit record");
+  }
+  const std::vector<double> missing(h5::shape_of(round_).front(),
+                                    std::numeric_limits<double>::quiet_NaN());
   for (const Series& one : series) {
-    h5::Handle dataset = h5::create_extendible(file_, "/rounds/" + one.name, h5::type_of<double>(),
-                                               {}, kSeriesChunk);
-    h5::write_attribute(dataset, "unit", one.unit);
-    h5::write_attribute(dataset, "meaning", one.meaning);
+    const std::string path = "/rounds/" + one.name;
+    const bool known = h5::exists(file_, path);
+    h5::Handle dataset = open_or_create(file_, path, h5::type_of<double>(), {}, kSeriesChunk);
+    if (!known) {
+      h5::write_attribute(dataset, "unit", one.unit);
+      h5::write_attribute(dataset, "meaning", one.meaning);
+      for (const double& value : missing) h5::append(dataset, h5::type_of<double>(), &value);
+    }
     series_.push_back(std::move(dataset));
   }
+}
 
+void ResultsWriter::write_clients(const ClientTable& clients) {
   const hsize_t count = clients.edge.size();
   h5::write_vector(file_, "/clients/edge", clients.edge);
   h5::write_vector(file_, "/clients/train_samples", clients.train_samples);
@@ -75,18 +129,8 @@ ResultsWriter::ResultsWriter(const std::string& path, const RunHeader& header,
   label_histogram_ =
       h5::create_dataset(file_, "/clients/label_histogram", h5::type_of<std::int64_t>(),
                          {count, static_cast<hsize_t>(clients.classes)});
-  best_accuracy_ =
-      h5::create_dataset(file_, "/clients/best_accuracy", h5::type_of<float>(), {count});
-  const std::vector<float> none(count, std::numeric_limits<float>::quiet_NaN());
-  h5::write_all(best_accuracy_, h5::type_of<float>(), none.data());
-  client_accuracy_ =
-      h5::create_extendible(file_, "/clients/accuracy", h5::type_of<float>(), {count},
-                            /*chunk_rows=*/1, /*deflate=*/1);
-  h5::write_attribute(client_accuracy_, "meaning",
-                      "accuracy of each client's current model on its own test samples, "
-                      "[evaluations, clients]; NaN without test samples");
-  evaluated_rounds_ = h5::create_extendible(file_, "/clients/evaluated_rounds",
-                                            h5::type_of<std::int64_t>(), {}, kSeriesChunk);
+  h5::write_vector(file_, "/clients/best_accuracy",
+                   std::vector<float>(count, std::numeric_limits<float>::quiet_NaN()));
 }
 
 void ResultsWriter::write_label_histogram(std::int64_t first, const Tensor& counts) {
@@ -94,36 +138,51 @@ void ResultsWriter::write_label_histogram(std::int64_t first, const Tensor& coun
                  static_cast<hsize_t>(counts.size(0)), counts.const_data_ptr<std::int64_t>());
 }
 
-void ResultsWriter::write_parameters(const std::string& group,
-                                     const std::vector<NamedTensor>& parameters) {
-  const h5::Handle made = h5::create_group(file_, group);
-  for (const NamedTensor& parameter : parameters) {
-    const Tensor values = parameter.values.contiguous();
-    const h5::Handle dataset =
-        h5::create_dataset(made, parameter.name, type_of(values), shape_of(values));
-    h5::write_all(dataset, type_of(values), values.data_ptr());
+void ResultsWriter::open_clients(hsize_t count) {
+  const bool fresh = !h5::exists(file_, "/clients/accuracy");
+  best_accuracy_ = h5::open_dataset(file_, "/clients/best_accuracy");
+  client_accuracy_ = open_or_create(file_, "/clients/accuracy", h5::type_of<float>(), {count},
+                                    /*chunk_rows=*/1, /*deflate=*/1);
+  if (fresh) {
+    h5::write_attribute(client_accuracy_, "meaning",
+                        "accuracy of each client's current model on its own test samples, "
+                        "[evaluations, clients]; NaN without test samples");
   }
+  evaluated_rounds_ = open_or_create(file_, "/clients/evaluated_rounds",
+                                     h5::type_of<std::int64_t>(), {}, kSeriesChunk);
 }
 
 void ResultsWriter::declare_model(const std::vector<NamedTensor>& parameters) {
-  const h5::Handle made = h5::create_group(file_, "/model/global");
+  const std::string group = "/model/global";
+  const bool known = h5::exists(file_, group);
+  if (!known) h5::create_group(file_, group);
   for (const NamedTensor& parameter : parameters) {
+    const std::string path = group + "/" + parameter.name;
     model_.emplace_back(parameter.name,
-                        h5::create_dataset(made, parameter.name, type_of(parameter.values),
-                                           shape_of(parameter.values)));
+                        known ? h5::open_dataset(file_, path)
+                              : h5::create_dataset(file_, path, type_of(parameter.values),
+                                                   shape_of(parameter.values)));
   }
 }
 
 void ResultsWriter::declare_cohorts(std::int64_t size) {
   cohort_size_ = size;
-  cohorts_ = h5::create_extendible(file_, "/draws/cohort", h5::type_of<std::int64_t>(),
-                                   {static_cast<hsize_t>(size)}, /*chunk_rows=*/16);
+  cohorts_ = open_or_create(file_, "/draws/cohort", h5::type_of<std::int64_t>(),
+                            {static_cast<hsize_t>(size)}, /*chunk_rows=*/16);
 }
 
 void ResultsWriter::start() {
-  if (H5Fstart_swmr_write(file_.id()) < 0) {
-    throw Error(concat("HDF5: '", path_, "' cannot be opened to readers while it is written"));
+  h5::flush_file(file_);
+  if (swmr_) {
+    if (H5Fstart_swmr_write(file_.id()) < 0) {
+      throw Error(concat("HDF5: '", path_, "' cannot be opened to readers while it is written"));
+    }
+  } else {
+    h5::release_lock(file_);
   }
+  // Only now: whatever happens to the run, a file of this name can be read.
+  replace_file(unfinished_, path_);
+  unfinished_.clear();
   lock_ = FileLock(path_);
 }
 
@@ -163,14 +222,29 @@ void ResultsWriter::append_round(std::int64_t round, const std::vector<double>& 
   }
   h5::append(round_, h5::type_of<std::int64_t>(), &round);
   h5::flush(round_);
+  if (!swmr_) h5::flush_file(file_);
 }
 
 void ResultsWriter::finish(const std::string& status) {
   h5::rewrite_attribute(file_, "finished", utc_now());
   h5::rewrite_attribute(file_, "status", status);
-  if (H5Fflush(file_.id(), H5F_SCOPE_GLOBAL) < 0) {
-    throw Error(concat("HDF5: '", path_, "' cannot be flushed"));
+  h5::flush_file(file_);
+}
+
+void write_parameters(const h5::Handle& file, const std::string& group,
+                      const std::vector<NamedTensor>& parameters) {
+  const h5::Handle made = h5::create_group(file, group);
+  for (const NamedTensor& parameter : parameters) {
+    const Tensor values = parameter.values.contiguous();
+    const h5::Handle dataset =
+        h5::create_dataset(made, parameter.name, type_of(values), shape_of(values));
+    h5::write_all(dataset, type_of(values), values.data_ptr());
   }
+}
+
+std::string read_config(const h5::Handle& file) {
+  if (h5::has_attribute(file, "config")) return h5::read_text_attribute(file, "config");
+  return h5::read_texts(file, "/config").front();
 }
 
 std::vector<NamedTensor> read_parameters(const h5::Handle& file, const std::string& group) {

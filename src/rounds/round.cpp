@@ -43,6 +43,7 @@ void Round::each_block(const std::function<void(Block&)>& work) {
     const std::size_t count = std::min(width, mine.size() - first);
     Block block(*this, std::span(mine).subspan(first, count));
     work(block);
+    services_.topology.world().beat();
   }
 }
 

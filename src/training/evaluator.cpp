@@ -42,12 +42,14 @@ Score sum_of(const double* correct, const double* loss, std::int64_t count) {
 
 }  // namespace
 
-Evaluator::Evaluator(const Model& model, at::ScalarType type, Chunks chunks)
+Evaluator::Evaluator(const Model& model, at::ScalarType type, Chunks chunks,
+                     std::function<void()> on_chunk)
     : model_(model),
       chunks_(chunks),
       // 256 samples: activations of the DNNs then stay in a CPU's cache.
       activations_(model.make_activations(1, kChunk, type, Use::Evaluation)),
-      labels_(at::empty({kChunk}, at::kLong)) {}
+      labels_(at::empty({kChunk}, at::kLong)),
+      on_chunk_(std::move(on_chunk)) {}
 
 void Evaluator::score_chunk(const Rows& row, const Shard& shard, std::int64_t first,
                             std::int64_t length, double* correct, double* loss) {
@@ -55,6 +57,7 @@ void Evaluator::score_chunk(const Rows& row, const Shard& shard, std::int64_t fi
   shard.gather_test(first, first + length, part.input(), labels_);
   model_.forward(row.values, part);
   score_samples(part.logits().squeeze(0), labels_.const_data_ptr<std::int64_t>(), correct, loss);
+  on_chunk_();
 }
 
 std::vector<Score> Evaluator::each_client(const Rows& row, const Shard& shard,

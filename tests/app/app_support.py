@@ -13,9 +13,11 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 from pathlib import Path
 
+import h5py
 import numpy as np
 
 HANG = 60.0  # s, after which a command is given up as hung
@@ -70,6 +72,55 @@ def finish(process):
 def fedhpc(*arguments, **how):
     """Runs the program to its end: exit code, stdout, stderr."""
     return finish(start(*arguments, **how))
+
+
+def ranks_of(process):
+    """Process ids of a started command's ranks, in rank order."""
+    def rank(pid):
+        for entry in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
+            if entry.startswith(b"OMPI_COMM_WORLD_RANK="):
+                return int(entry.split(b"=")[1])
+        return 0
+
+    found = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            if (folder / "comm").read_text().strip() == Path(options.fedhpc).name:
+                parent = int((folder / "stat").read_text().rsplit(")", 1)[1].split()[1])
+                if process.pid in (parent, int(folder.name)):
+                    found[int(folder.name)] = rank(folder.name)
+        except (OSError, IndexError):
+            pass  # gone meanwhile
+    return sorted(found, key=found.get)
+
+
+def is_gone(pid):
+    """Whether a process has ended, waited for or not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] in "ZX"
+    except OSError:
+        return True
+
+
+def rounds_in(path):
+    """Rounds recorded in a result file that may be growing; 0 while it is not there."""
+    try:
+        with h5py.File(path, "r", libver="latest", swmr=True) as file:
+            return len(file["rounds/round"])
+    except OSError:
+        return 0
+
+
+def wait_until(process, condition, seconds=30.0):
+    """Waits for a condition while a command runs; fails the test when it ends or nothing happens."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline and process.poll() is None:
+        if condition():
+            return
+        time.sleep(0.01)
+    if process.poll() is None:
+        process.kill()
+    raise AssertionError(f"waited in vain: {finish(process)}")
 
 
 def write_idx(path, values):

@@ -94,6 +94,11 @@ KEYS = {
                        ["/nonexistent/folder/mnist/train-images-idx3-ubyte", "data.dir", "fetch_data.py"]),
     "output in no folder": (["--run.output=missing/run.h5"], ["run.output", "'missing/run.h5'", "'missing'"]),
     "output is a folder": (["--run.output=."], ["run.output", "'.'", "folder"]),
+    "output is no file": (["--run.output=/dev/null"], ["run.output", "'/dev/null'", "not a file"]),
+    "checkpoints at negative rounds": (["--run.checkpoint_every=-1"],
+                                       ["run.checkpoint_every", "'-1'", "auto or a whole number of at least 0"]),
+    "unknown way to read": (["--run.live=swrm"], ["run.live", "'swrm'", "did you mean 'swmr'"]),
+    "no patience": (["--run.collective_timeout=0"], ["run.collective_timeout", "'0'", "above 0"]),
     "output is refused": (["--run.output=/proc/run.h5"], ["run.output", "'/proc/run.h5'"]),
     "output is the configuration": (["--run.output=base.ini"], ["run.output", "'base.ini'", "another name"]),
     "output is the initial model": (["--run.output=old.h5", "--model.init_file=old.h5"],
@@ -142,6 +147,14 @@ COMMANDS = {
     "help on the unknown": (["help", "train.patience_x"], ["'train.patience_x'", "fedhpc help keys"]),
     "help on a slip": (["help", "fedavgg"], ["'fedavgg'", "did you mean 'fedavg'"]),
     "help on two": (["help", "mlr", "dnn"], ["fedhpc help NAME"]),
+    "resume of nothing": (["resume"], ["fedhpc resume RUN.h5"]),
+    "resume of a key": (["resume", "--run.rounds=5"], ["fedhpc resume RUN.h5"]),
+    "resume of a missing file": (["resume", "missing.h5"], ["'missing.h5'", "no such file", "RUN.ckpt.N.h5"]),
+    "resume of a missing checkpoint": (["resume", "run.ckpt.3.h5"], ["'run.ckpt.3.h5'", "no such file"]),
+    "resume of a folder": (["resume", "."], ["'.'", "not a file"]),
+    "resume of text": (["resume", "base.ini"], ["'base.ini'", "not an HDF5 file"]),
+    "resume of foreign HDF5": (["resume", "old.h5"], ["'old.h5'", "no checkpoint", "RUN.ckpt.N.h5"]),
+    "resume with junk": (["resume", "old.h5", "junk"], ["'junk'", "--section.key=value"]),
     "export of nothing": (["export"], ["fedhpc export RUN.h5 --csv DIR"]),
     "export without folder": (["export", "old.h5"], ["'old.h5'", "fedhpc export RUN.h5 --csv DIR"]),
     "export of a missing file": (["export", "missing.h5", "--csv", "csv"], ["'missing.h5'", "no such file"]),
@@ -195,6 +208,103 @@ class BadInput(AppCase):
             with self.subTest(name):
                 arguments, words = KEYS[name]
                 self.refused(["run", "base.ini", "--run.output=old.h5", *arguments], words)
+
+    def finished_run(self):
+        """A complete run of two rounds in the test's folder."""
+        self.run_ok("run", "base.ini", "--run.rounds=2", "--run.output=run.h5", "--topology.participation=0.5")
+        return self.folder / "run.ckpt.2.h5"
+
+    def test_keys_on_resume(self):
+        self.finished_run()
+        rows = {
+            "another rate": (["--train.lr=0.5"], ["train.lr", "'0.5'", "'0.05'", "run.rounds, run.output"]),
+            "another seed": (["--run.seed=9"], ["run.seed", "'9'", "'0'"]),
+            "another method": (["--algorithm.name=fedprox"], ["algorithm.name", "'fedprox'", "'fedavg'"]),
+            "another model": (["--model.hidden=6"], ["model.hidden", "'6'", "'5'"]),
+            "other clients": (["--data.clients=5"], ["data.clients", "'5'", "'4'"]),
+            "another participation": (["--topology.participation=1"], ["topology.participation", "'1'", "'0.5'"]),
+            "another block width": (["--train.block=2"], ["train.block", "'2'", "'1'"]),
+            "other things saved": (["--run.save=draws"], ["run.save", "'draws'", "'init'"]),
+            "steps for epochs": (["--train.local_steps=3"], ["train.local", "past rounds"]),
+            "fewer rounds": (["--run.rounds=1"], ["run.rounds = 1", "2 rounds done", "at least 2"]),
+            "misspelt key": (["--run.ronuds=5"], ["'run.ronuds'", "did you mean 'run.rounds'"]),
+            "out of range": (["--run.eval_every=0"], ["run.eval_every", "'0'"]),
+            "no data": (["--data.dir=/nonexistent"], ["/nonexistent", "data.dir"]),
+            "output in no folder": (["--run.output=missing/run.h5"], ["run.output", "'missing'"]),
+            "output is a folder": (["--run.output=."], ["run.output", "folder"]),
+            "output is no file": (["--run.output=/dev/null"], ["run.output", "'/dev/null'", "not a file"]),
+    "checkpoints at negative rounds": (["--run.checkpoint_every=-1"],
+                                       ["run.checkpoint_every", "'-1'", "auto or a whole number of at least 0"]),
+    "unknown way to read": (["--run.live=swrm"], ["run.live", "'swrm'", "did you mean 'swmr'"]),
+    "no patience": (["--run.collective_timeout=0"], ["run.collective_timeout", "'0'", "above 0"]),
+    "output is refused": (["--run.output=/proc/run.h5"], ["run.output", "'/proc/run.h5'"]),
+            "output is foreign": (["--run.output=old.h5"], ["'old.h5'", "not a result file", "--run.output"]),
+            "output is text": (["--run.output=base.ini"], ["'base.ini'", "not a result file"]),
+        }
+        for name, (arguments, words) in rows.items():
+            for ranks in (0, 2) if name in ("another rate", "fewer rounds", "no data") else (0,):
+                with self.subTest(name, ranks=ranks):
+                    self.refused(["resume", "run.h5", *arguments], words, ranks=ranks)
+
+    def test_checkpoints(self):
+        whole = self.finished_run().read_bytes()
+        path = self.folder / "bad.ckpt.2.h5"
+
+        def edited(edit):
+            def damage():
+                with h5py.File(path, "r+") as file:
+                    edit(file)
+            return damage
+
+        def set_rows(file):
+            del file["state/global"]
+            file["state/global"] = np.zeros((1, 7), np.float32)
+
+        def set_type(file):
+            values = file["state/global"][...].astype(float)
+            del file["state/global"]
+            file["state/global"] = values
+
+        def set_samples(file):
+            file["clients/train_samples"][0] += 1
+
+        def set_config(file):
+            file.attrs["config"] = np.bytes_(file.attrs["config"].replace(b"lr = ", b"speed = "))
+
+        rows = {
+            "empty": (lambda: path.write_bytes(b""), ["not an HDF5 file"]),
+            "cut in half": (lambda: path.write_bytes(whole[:len(whole) // 2]), ["truncated"]),
+            "last byte gone": (lambda: path.write_bytes(whole[:-1]), ["truncated"]),
+            "foreign": (lambda: shutil.copy(self.folder / "old.h5", path), ["not a checkpoint"]),
+            "a result file": (lambda: shutil.copy(self.folder / "run.h5", path), ["not a checkpoint"]),
+            "newer version": (edited(lambda file: file.attrs.__setitem__("fedhpc_version", np.bytes_("99.0.0"))),
+                              ["fedhpc 99.0.0", "newer"]),
+            "no state": (edited(lambda file: file["state"].__delitem__("global")), ["'global'", "of the method"]),
+            "another model": (edited(set_rows), ["another model", "[1, 7]"]),
+            "another type": (edited(set_type), ["'global'", "Float"]),
+            "other data": (edited(set_samples), ["other data", "samples"]),
+            "unknown key": (edited(set_config), ["train.speed"]),
+            "no block": (edited(lambda file: file.attrs.__delitem__("block")), ["'block'"]),
+        }
+        for name, (damage, words) in rows.items():
+            for ranks in (0, 2) if name in ("cut in half", "another model", "other data") else (0,):
+                with self.subTest(name, ranks=ranks):
+                    path.write_bytes(whole)
+                    damage()
+                    self.refused(["resume", path.name], [path.name, *words], ranks=ranks)
+
+    def test_a_result_file_of_another_run(self):
+        self.finished_run()
+        with h5py.File(self.folder / "run.h5", "r+") as file:
+            file.attrs["started"] = np.bytes_("2001-02-03T04:05:06Z")
+        for name in ("run.h5", "run.ckpt.2.h5"):
+            self.refused(["resume", name], ["run.h5", "2001-02-03T04:05:06Z", "run.ckpt.2.h5", "--run.output"])
+
+    def test_a_running_run_is_not_resumed(self):
+        self.finished_run()
+        with open(self.folder / "run.h5") as held:
+            fcntl.flock(held, fcntl.LOCK_SH)
+            self.refused(["resume", "run.h5"], ["run.output", "another run"])
 
     def test_ini_files(self):
         for name, (text, words) in INI_FILES.items():

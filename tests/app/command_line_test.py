@@ -69,10 +69,17 @@ class SmallCommands(AppCase):
         self.assertIn("a number of at least 0", one)
         self.assertIn("algorithm.weighting", self.run_ok("help", "fedavg").stdout)
 
+    def test_help_on_resume(self):
+        out = self.run_ok("help", "resume").stdout
+        self.assertIn("fedhpc resume RUN.h5", out.splitlines()[0])
+        for key in ("run.rounds", "run.output", "run.checkpoint_every", "data.dir"):
+            self.assertIn(f"  {key}\n", out)
+        self.assertNotIn("train.lr", out)
+
     def test_usage(self):
         for words in (["help"], ["--help"], ["-h"]):
             out = self.run_ok(*words).stdout
-            for command in ("run", "plan", "list", "help", "export", "--version"):
+            for command in ("run", "resume", "plan", "list", "help", "export", "--version"):
                 self.assertIn(f"fedhpc {command}", out)
 
 
@@ -111,7 +118,7 @@ class Plan(AppCase):
 class Run(AppCase):
     def test_default_output_and_plain_progress(self):
         out = self.run_ok("run", self.ini(SMALL, "named.ini"), "--run.eval_every=2").stdout
-        self.assertEqual(sorted(os.listdir(self.folder)), ["named.h5", "named.ini"])
+        self.assertEqual(sorted(os.listdir(self.folder)), ["named.ckpt.3.h5", "named.h5", "named.ini"])
         lines = out.splitlines()
         self.assertTrue(lines[0].startswith("fedhpc "), "the build comes first")
         self.assertRegex(out, r"(?m)^  train.block +2 +\S*named.ini:11$")

@@ -1,10 +1,12 @@
 """Peak memory of whole runs: clients' samples that a generator makes are not held."""
 
 import resource
+import signal
+from pathlib import Path
 
 import h5py
 
-from app_support import AppCase, main
+from app_support import AppCase, finish, main, ranks_of, rounds_in, start, wait_until
 
 FEATURES = 60
 SAMPLES = 12  # per client
@@ -35,7 +37,32 @@ def peak_of_children():
     return 1024 * resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
 
 
+def resident(pid):
+    """Resident memory of a process, in bytes."""
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * resource.getpagesize()
+
+
 class MemoryTest(AppCase):
+    def test_rounds_leave_nothing_behind(self):
+        """Two hundred rounds, each with an evaluation and a checkpoint."""
+        for ranks in (0, 2):
+            with self.subTest(ranks=ranks):
+                process = start("run", self.ini(INI), "--run.rounds=100000", "--run.eval_every=1",
+                                "--run.checkpoint_every=1", "--data.clients=200", "--run.output=run.h5",
+                                ranks=ranks, cwd=self.folder)
+                self.addCleanup(lambda process=process: (process.kill(), process.communicate()))
+                path = self.folder / "run.h5"
+                wait_until(process, lambda: rounds_in(path) >= 50)
+                before = [resident(pid) for pid in ranks_of(process)]
+                wait_until(process, lambda: rounds_in(path) >= 250)
+                after = [resident(pid) for pid in ranks_of(process)]
+                process.send_signal(signal.SIGUSR1)
+                self.assertEqual(finish(process).returncode, 75)
+                self.assertEqual(len(before), max(ranks, 1))
+                for first, last in zip(before, after):
+                    self.assertLess(last - first, 4 << 20)
+                path.unlink()
+
     def test_samples_of_many_clients_are_made_when_they_are_needed(self):
         config = self.ini(INI)
         self.run_ok("run", config, "--data.clients=1000", "--run.output=few.h5")

@@ -119,9 +119,39 @@ TEST(Communicator, GivesUpOnAMissingRank) {
       ADD_FAILURE() << "the barrier ended without rank 0";
     } catch (const Error& error) {
       EXPECT_NE(std::string(error.what()).find("run.collective_timeout"), std::string::npos);
+      EXPECT_NE(std::string(error.what()).find(": rank 0 on "), std::string::npos) << error.what();
     }
   }
   patient->barrier();
+}
+
+/// Works for three times as long as the others have patience, in small pieces, each told to them.
+void work_for_long(Communicator& comm) {
+  for (int piece = 0; piece < 30; ++piece) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    comm.beat();
+  }
+}
+
+TEST(Communicator, WaitsForARankThatGetsOn) {
+  const auto world = world_communicator(0.5);
+  if (world->rank() == world->size() - 1) work_for_long(*world);
+  EXPECT_NO_THROW(world->barrier());
+}
+
+TEST(Communicator, WaitsForARankOutsideItsPart) {
+  // Rank 1 waits for rank 0, which waits for the last rank in another communicator.
+  const auto world = world_communicator(0.5);
+  const int last = world->size() - 1;
+  if (last < 2) GTEST_SKIP() << "needs three ranks";
+  const auto pair = world->split(world->rank() <= 1 ? 0 : 1);
+  const auto ends = world->split(world->rank() == 0 || world->rank() == last ? 0 : 1);
+  if (world->rank() == last) work_for_long(*world);
+  if (world->rank() == 0 || world->rank() == last) {
+    EXPECT_NO_THROW(ends->barrier());
+  }
+  EXPECT_NO_THROW(pair->barrier());
+  EXPECT_NO_THROW(world->barrier());
 }
 
 TEST(Together, LetsNoRankGoOnAlone) {

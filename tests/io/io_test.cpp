@@ -1,3 +1,4 @@
+#include <cmath>
 #include <cstdio>
 #include <filesystem>
 #include <unistd.h>
@@ -20,20 +21,25 @@ class IoTest : public ::testing::Test {
   ~IoTest() override {
     std::error_code ignored;
     fs::remove(path_, ignored);
+    fs::remove(copy_, ignored);
   }
 
-  ResultsWriter writer(const std::string& config = "[run]\nseed = 3\n") const {
+  ResultsWriter writer(const std::string& config = "[run]\nseed = 3\n",
+                       LiveMode live = LiveMode::Swmr) const {
     RunHeader header{.config = config,
                      .command_line = "fedhpc run",
                      .seed = 3,
                      .device = "cpu",
                      .hostnames = {"one", "another"}};
     return {path_,
+            live,
             header,
             {{"loss", "1", "mean loss"}},
             {.edge = {-1, -1}, .train_samples = {5, 6}, .test_samples = {1, 2}, .classes = 2}};
   }
 
+  const std::string copy_ =
+      (fs::temp_directory_path() / ("fedhpc_io_copy_" + std::to_string(getpid()) + ".h5")).string();
   const std::string path_ =
       (fs::temp_directory_path() / ("fedhpc_io_" + std::to_string(getpid()) + ".h5")).string();
 };
@@ -44,6 +50,7 @@ TEST_F(IoTest, LabelCountsAreWrittenInParts) {
     for (const std::int64_t client : {1, 0}) {
       file.write_label_histogram(client, at::full({1, 2}, 7 + client, at::kLong));
     }
+    file.start();
   }
   const h5::Handle file = h5::open_input(path_);
   const h5::Handle dataset = h5::open_dataset(file, "/clients/label_histogram");
@@ -104,7 +111,7 @@ TEST_F(IoTest, ResultsCanBeReadWhileTheyGrow) {
   ResultsWriter out = writer();
   const std::vector<NamedTensor> model{{"fc1.weight", at::arange(6, at::kFloat).view({2, 3})},
                                        {"a.bias", at::arange(2, at::kFloat)}};
-  out.write_parameters("/model/init/global", model);
+  write_parameters(out.file(), "/model/init/global", model);
   out.declare_model(model);
   out.start();
   for (std::int64_t round = 1; round <= 3; ++round) {
@@ -136,10 +143,80 @@ TEST_F(IoTest, ResultsCanBeReadWhileTheyGrow) {
 
 TEST_F(IoTest, ALongConfigurationMovesToADataSet) {
   const std::string config(70 * 1024, 'x');
-  { const ResultsWriter out = writer(config); }
+  writer(config).start();
   const h5::Handle file = h5::open_file(path_, h5::Mode::Read);
   EXPECT_TRUE(h5::exists(file, "/config"));
-  EXPECT_EQ(H5Aexists(file.id(), "config"), 0);
+  EXPECT_FALSE(h5::has_attribute(file, "config"));
+  EXPECT_EQ(read_config(file), config);
+}
+
+TEST_F(IoTest, FlushedResultsOpenForAnyReaderAtAnyTime) {
+  ResultsWriter out = writer("[run]\nseed = 3\n", LiveMode::Flush);
+  out.start();
+  for (std::int64_t round = 1; round <= 3; ++round) {
+    out.append_client_accuracy(round, {0.5F, 1.0F}, {0.5F, 1.0F});
+    out.append_round(round, {0.25 * static_cast<double>(round)});
+    // What a kill would leave behind.
+    fs::copy_file(path_, copy_, fs::copy_options::overwrite_existing);
+    const h5::Handle reader = h5::open_whole(copy_);
+    EXPECT_EQ(h5::read_vector<std::int64_t>(reader, "/rounds/round").size(),
+              static_cast<std::size_t>(round));
+    EXPECT_EQ(h5::read_vector<double>(reader, "/rounds/loss").back(),
+              0.25 * static_cast<double>(round));
+  }
+}
+
+TEST_F(IoTest, NothingIsThereBeforeTheStart) {
+  {
+    const ResultsWriter out = writer();
+    EXPECT_FALSE(fs::exists(path_));
+    EXPECT_TRUE(fs::exists(path_ + ".tmp"));
+  }
+  EXPECT_FALSE(fs::exists(path_ + ".tmp")) << "an unfinished file is removed";
+}
+
+TEST_F(IoTest, AFileGoesOnWhereAnotherEnds) {
+  ResultsWriter first = writer();
+  write_parameters(first.file(), "/model/init/global", {{"w", at::arange(4, at::kFloat)}});
+  first.declare_cohorts(2);
+  first.start();
+  for (std::int64_t round = 1; round <= 3; ++round) {
+    first.append_cohort({round, round + 1});
+    first.append_client_accuracy(round, {0.5F, 0.25F}, {0.5F, 1.0F});
+    first.append_round(round, {1.0 / static_cast<double>(round)});
+  }
+  // The first file is still being written; its copy has a format, a series and a place of its own.
+  for (const LiveMode live : {LiveMode::Swmr, LiveMode::Flush}) {
+    ResultsWriter second(copy_, live,
+                         {.config = "[run]\nseed = 4\n",
+                          .command_line = "fedhpc resume",
+                          .ranks = 5,
+                          .device = "cpu",
+                          .hostnames = {"third"}},
+                         {{"loss", "1", "mean loss"}, {"new", "1", "a new one"}}, first.file());
+    second.declare_cohorts(2);
+    second.start();
+    second.append_cohort({7, 8});
+    second.append_round(4, {0.125, 2});
+    const h5::Handle file =
+        h5::open_file(copy_, live == LiveMode::Swmr ? h5::Mode::ReadSwmr : h5::Mode::Read);
+    EXPECT_EQ(h5::read_vector<std::int64_t>(file, "/rounds/round"),
+              (std::vector<std::int64_t>{1, 2, 3, 4}));
+    EXPECT_EQ(h5::read_vector<double>(file, "/rounds/loss"),
+              (std::vector<double>{1, 0.5, 1.0 / 3, 0.125}));
+    EXPECT_TRUE(std::isnan(h5::read_vector<double>(file, "/rounds/new")[2]));
+    EXPECT_EQ(h5::read_vector<double>(file, "/rounds/new")[3], 2);
+    EXPECT_EQ(h5::shape_of(h5::open_dataset(file, "/clients/accuracy")),
+              (std::vector<hsize_t>{3, 2}));
+    EXPECT_EQ(h5::shape_of(h5::open_dataset(file, "/draws/cohort")), (std::vector<hsize_t>{4, 2}));
+    EXPECT_TRUE(
+        read_parameters(file, "/model/init/global")[0].values.equal(at::arange(4, at::kDouble)));
+    EXPECT_EQ(h5::read_text_attribute(file, "command_line"), "fedhpc run; fedhpc resume");
+    EXPECT_EQ(h5::read_integer_attribute(file, "ranks"), 5);
+    EXPECT_EQ(read_config(file), "[run]\nseed = 4\n");
+    EXPECT_EQ(h5::read_text_attribute(file, "started"),
+              h5::read_text_attribute(first.file(), "started"));
+  }
 }
 
 TEST_F(IoTest, RefusesAnotherModelThanDeclared) {

@@ -11,6 +11,7 @@
 #include "fedhpc/models/layout.hpp"
 #include "fedhpc/rounds/client_store.hpp"
 #include "fedhpc/rounds/round.hpp"
+#include "fedhpc/rounds/state_visitor.hpp"
 
 namespace fedhpc {
 
@@ -79,6 +80,9 @@ class Algorithm {
   virtual void initialise(const Setup& setup) = 0;
   virtual void round(Round& round) = 0;  ///< one global round
   virtual void evaluate(Evaluation& evaluation) = 0;
+  /// All that a round leaves behind for later ones, by name, but for what lies with the clients:
+  /// what a checkpoint holds.
+  virtual void visit_state(StateVisitor& state) = 0;
 };
 
 struct AlgorithmInfo {

@@ -25,6 +25,7 @@ class FedAvg final : public Algorithm {
   void initialise(const Setup& setup) override;
   void round(Round& round) override;
   void evaluate(Evaluation& evaluation) override;
+  void visit_state(StateVisitor& state) override;
 
  private:
   AveragingOptions averaging_;

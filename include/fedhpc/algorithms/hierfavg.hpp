@@ -33,6 +33,7 @@ class HierFAVG final : public Algorithm {
   void initialise(const Setup& setup) override;
   void round(Round& round) override;
   void evaluate(Evaluation& evaluation) override;
+  void visit_state(StateVisitor& state) override;
 
  private:
   std::int64_t edge_rounds_ = 4;

@@ -23,6 +23,7 @@ class LocalOnly final : public Algorithm {
   void initialise(const Setup& setup) override;
   void round(Round& round) override;
   void evaluate(Evaluation& evaluation) override;
+  void visit_state(StateVisitor& state) override;
 
  private:
   StoredRows* models_ = nullptr;  // [clients of this rank, P], of the run's store

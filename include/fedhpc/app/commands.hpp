@@ -10,6 +10,7 @@ using Arguments = std::vector<std::string>;
 /// The subcommands. Each gets the arguments after its name and returns the exit code; wrong use
 /// throws ConfigError.
 int run_command(const Arguments& arguments, const std::string& command_line);
+int resume_command(const Arguments& arguments, const std::string& command_line);
 int plan_command(const Arguments& arguments);
 int list_command(const Arguments& arguments);
 int help_command(const Arguments& arguments);

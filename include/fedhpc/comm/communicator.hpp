@@ -18,8 +18,8 @@ struct Traffic {
 
 /// The ranks of the real machine that work together (not the simulated network). The local
 /// implementation is one process alone: every collective is the identity. Tensors are contiguous
-/// CPU tensors of float32, float64 or int64. All calls are collective; a rank that waits longer
-/// than the deadline for the others throws Error.
+/// CPU tensors of float32, float64 or int64. All calls but `beat` are collective; a rank that waits
+/// throws Error once no rank anywhere has got on for the length of the time-out.
 class Communicator {
  public:
   virtual ~Communicator() = default;
@@ -47,6 +47,9 @@ class Communicator {
   virtual void barrier() = 0;
   /// The ranks with the same colour form a new communicator, ordered by their rank here.
   virtual std::unique_ptr<Communicator> split(int colour) = 0;
+  /// Tells the ranks that wait for this one that it gets on: to be called in the course of long
+  /// work (costs a look at the clock).
+  virtual void beat() {}
 
   const Traffic& traffic() const { return traffic_; }
 

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -10,6 +11,7 @@
 #include "fedhpc/core/options.hpp"
 #include "fedhpc/core/tensor.hpp"
 #include "fedhpc/data/options.hpp"
+#include "fedhpc/io/results_writer.hpp"
 #include "fedhpc/models/options.hpp"
 #include "fedhpc/rounds/client_store.hpp"
 #include "fedhpc/rounds/network.hpp"
@@ -30,7 +32,10 @@ struct RunOptions {
   bool reproducible = false;
   DType dtype = DType::Float32;
   std::int64_t eval_every = 1;
+  /// Rounds; 0: only when interrupted; none: by the clock, and after the last round.
+  std::optional<std::int64_t> checkpoint_every;
   ProgressKind progress = ProgressKind::Auto;
+  LiveMode live = LiveMode::Auto;
   double collective_timeout = 600;
   std::vector<std::string> save{"init"};
 

@@ -23,11 +23,20 @@
 
 namespace fedhpc {
 
+struct Resumption;
+
+/// What a rank asks for after a round. It happens if any rank asks for it.
+struct Wish {
+  bool stop = false;
+  bool checkpoint = false;
+};
+
 /// What is known after one round. Complete on rank 0; other ranks see the model and the cohort
 /// only.
 struct RoundReport {
   std::int64_t round = 0;
   bool evaluated = false;
+  Wish agreed = {};          ///< over all ranks; a run stops after the round if asked to
   double train_samples = 0;  ///< processed in local steps; 0 when nobody drawn has any
   RoundMetrics metrics{};
   const std::vector<std::int64_t>* cohort = nullptr;
@@ -49,10 +58,20 @@ struct PlannedRound {
 /// anything is written.
 class Experiment {
  public:
-  Experiment(Config& config, Communicator& comm);
+  /// `from`: the checkpoint to go on from; DataError if it is not one of this model and these data.
+  Experiment(Config& config, Communicator& comm, const Resumption* from = nullptr);
 
-  /// Runs all rounds; after each, `observe` is called on every rank.
-  void run(const std::function<void(const RoundReport&)>& observe);
+  /// Runs all rounds, or those after the checkpoint; after each, `observe` is called on every rank.
+  /// `ask` gives this rank's wishes after a round, which the ranks agree on in the round's own
+  /// reduction.
+  void run(
+      const std::function<void(const RoundReport&)>& observe,
+      const std::function<Wish(std::int64_t)>& ask = [](std::int64_t) { return Wish{}; });
+  /// Walks over all that the next round depends on.
+  void visit_state(StateVisitor& state);
+  /// The model global_accuracy would evaluate now, [1, P]; without values for a method that has
+  /// none. Collective.
+  Rows current_model();
 
   const Config& config() const { return config_; }
   const Partition& partition() const { return partition_; }
@@ -84,17 +103,18 @@ class Experiment {
 
  private:
   Placement open_data();
-  void open_model();
+  void open_model(const Resumption* from);
   Summation summation() const;
   std::int64_t rows_until_summed() const;  ///< bytes
   Cohort draw(std::int64_t round) const;
   RoundServices services(LocalTrainer& trainer);
-  /// The ledger's entries over all ranks. Collective.
-  std::array<std::int64_t, Ledger::kEntries> booked();
+  /// The ledger's entries over all ranks; this rank's wish becomes what all have agreed on.
+  /// Collective.
+  std::array<std::int64_t, Ledger::kEntries> booked(Wish& wish);
   void evaluate(RoundReport& report);
   /// All clients' scores in order of id, on rank 0. Collective.
   std::vector<Score> gather_by_client(const std::vector<Score>& mine);
-  void total(Round& round, RoundReport& report);
+  void total(Round& round, const Wish& wish, RoundReport& report);
 
   Config& config_;
   Communicator& comm_;
@@ -110,6 +130,7 @@ class Experiment {
   std::unique_ptr<LocalTrainer> trainer_;
   std::unique_ptr<Evaluator> evaluator_;
   std::int64_t block_width_ = 1;
+  std::int64_t rounds_done_ = 0;
   std::unique_ptr<ClientStore> store_;
   Ledger ledger_;
   NetworkModel network_;

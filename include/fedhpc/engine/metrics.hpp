@@ -4,6 +4,7 @@
 #include <limits>
 #include <vector>
 
+#include "fedhpc/rounds/state_visitor.hpp"
 #include "fedhpc/training/evaluator.hpp"
 
 namespace fedhpc {
@@ -41,6 +42,7 @@ class PersonalMetrics {
     return accuracy_;
   }                                                         ///< [N], NaN without test samples
   const std::vector<float>& best() const { return best_; }  ///< [N]
+  void visit_state(StateVisitor& state);
 
  private:
   std::vector<float> accuracy_;

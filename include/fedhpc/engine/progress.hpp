@@ -14,8 +14,11 @@ namespace fedhpc {
 /// one line per evaluation elsewhere.
 class Progress {
  public:
-  Progress(ProgressKind kind, std::int64_t rounds);
+  /// `done`: rounds done by an earlier part of the run.
+  Progress(ProgressKind kind, std::int64_t rounds, std::int64_t done = 0);
   void show(const RoundReport& report);
+  /// Says how a run that stops after `round` is taken up again.
+  void interrupted(std::int64_t round, const std::string& results) const;
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -24,6 +27,7 @@ class Progress {
 
   ProgressKind kind_;
   std::int64_t rounds_;
+  std::int64_t done_;
   Clock::time_point begin_ = Clock::now();
   Clock::time_point drawn_{};
   double accuracy_;

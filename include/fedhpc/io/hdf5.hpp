@@ -47,18 +47,26 @@ class Handle {
 template <typename T>
 hid_t type_of();
 
-enum class Mode { Read, ReadSwmr, ReadWrite, Create };
+/// CreatePortable makes a file in the oldest format: readable after every flush, whatever happens
+/// later, but not open to readers meanwhile. All others use the newest.
+enum class Mode { Read, ReadSwmr, ReadWrite, Create, CreatePortable };
 
-/// Opens or creates (overwriting) a file in the newest format. Throws Error naming the path and
-/// HDF5's own reason in one line.
+/// Opens or creates (overwriting) a file. Throws Error naming the path and HDF5's own reason in one
+/// line.
 Handle open_file(const std::string& path, Mode mode);
 
 /// Opens a file made elsewhere to read it: also one that a run still writes, or was writing when it
 /// was killed. Throws Error saying what the path is instead.
 Handle open_input(const std::string& path);
 
+/// Opens a file that nobody writes any more. Unlike open_input, a file cut off anywhere is refused.
+Handle open_whole(const std::string& path);
+
+std::int64_t bytes_of(const Handle& file);  ///< the size of an open file
+
 bool exists(const Handle& location, const std::string& path);
 Handle create_group(const Handle& location, const std::string& path);  ///< parents are made too
+Handle open_group(const Handle& location, const std::string& path);
 
 /// Creates a fixed-size data set, contiguous, or chunked and deflated when `deflate` is above 0.
 Handle create_dataset(const Handle& location, const std::string& path, hid_t type,
@@ -68,6 +76,8 @@ Handle create_extendible(const Handle& location, const std::string& path, hid_t 
                          const std::vector<hsize_t>& tail, hsize_t chunk_rows, int deflate = 0);
 Handle open_dataset(const Handle& location, const std::string& path);
 std::vector<hsize_t> shape_of(const Handle& dataset);
+/// Whether a data set has exactly this type in the file.
+bool holds(const Handle& dataset, hid_t type);
 bool holds_bytes(const Handle& dataset);  ///< whether its numbers are unsigned bytes
 
 void write_all(const Handle& dataset, hid_t type, const void* values);
@@ -75,9 +85,15 @@ void write_all(const Handle& dataset, hid_t type, const void* values);
 void write_rows(const Handle& dataset, hid_t type, hsize_t first, hsize_t count,
                 const void* values);
 void read_all(const Handle& dataset, hid_t type, void* values);
+/// Reads rows [first, first + count) of a data set whose other dimensions are read whole.
+void read_rows(const Handle& dataset, hid_t type, hsize_t first, hsize_t count, void* values);
 /// Appends one row (one entry for a 1-D data set).
 void append(const Handle& dataset, hid_t type, const void* values);
+void append_rows(const Handle& dataset, hid_t type, hsize_t count, const void* values);
 void flush(const Handle& dataset);
+void flush_file(const Handle& file);
+/// Gives up the lock that keeps readers away from a file that is written; there may be none.
+void release_lock(const Handle& file);
 
 /// Fixed-length string attribute; `capacity` (0: the text's own length) leaves room to rewrite it.
 void write_attribute(const Handle& object, const std::string& name, const std::string& text,
@@ -85,7 +101,13 @@ void write_attribute(const Handle& object, const std::string& name, const std::s
 void write_attribute(const Handle& object, const std::string& name, std::int64_t value);
 /// Replaces the text of an attribute in place (allowed while SWMR is on); it must fit its capacity.
 void rewrite_attribute(const Handle& object, const std::string& name, const std::string& text);
+/// Gives an attribute another value, whatever length or type it had; not while SWMR is on.
+void replace_attribute(const Handle& object, const std::string& name, const std::string& text,
+                       std::size_t capacity = 0);
+void replace_attribute(const Handle& object, const std::string& name, std::int64_t value);
+bool has_attribute(const Handle& object, const std::string& name);
 std::string read_text_attribute(const Handle& object, const std::string& name);
+std::int64_t read_integer_attribute(const Handle& object, const std::string& name);
 
 template <typename T>
 void write_vector(const Handle& location, const std::string& path, const std::vector<T>& values) {
@@ -108,7 +130,15 @@ std::vector<T> read_vector(const Handle& location, const std::string& path) {
 void write_texts(const Handle& location, const std::string& path,
                  const std::vector<std::string>& texts);
 
+/// Reads a data set of fixed-length strings; throws Error for an empty one.
+std::vector<std::string> read_texts(const Handle& location, const std::string& path);
+
 /// Names directly below a group, in order of creation.
 std::vector<std::string> names_in(const Handle& location, const std::string& path);
+
+/// Copies groups, data sets and attributes below the root of `from` into the root of `to`, but for
+/// the absolute paths in `except`, a few megabytes at a time. Data sets keep type, shape, chunks
+/// and filters and take the format of `to`; `from` may be a file that is being written.
+void copy_contents(const Handle& from, const Handle& to, const std::vector<std::string>& except);
 
 }  // namespace fedhpc::h5

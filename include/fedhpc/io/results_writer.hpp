@@ -11,6 +11,13 @@
 
 namespace fedhpc {
 
+/// How others can read a result file that is still written (run.live).
+enum class LiveMode {
+  Auto,  ///< Swmr, but Flush where the file system does not keep the order of writes
+  Swmr,  ///< at any time, by SWMR
+  Flush  ///< as of the last round once nobody writes it any more, by any reader
+};
+
 /// Root attributes of a result file.
 struct RunHeader {
   std::string config;  ///< resolved INI
@@ -43,28 +50,35 @@ struct ClientTable {
   std::int64_t classes = 0;                 // K
 };
 
-/// Writes one result file from one rank. Everything is created before the first round; from
-/// `start()` on the file can be read while it grows (SWMR), and after a kill. /rounds/round is the
-/// commit record: a round counts once its entry there is flushed. All failures throw Error naming
-/// the file.
+/// Writes one result file from one rank. The file grows under the name PATH.tmp until `start()`
+/// puts it in its place. Everything is created before that; from then on it can be read while it
+/// grows (SWMR), and after a kill. /rounds/round is the commit record: a round counts once its
+/// entry there is flushed. All failures throw Error naming the file.
 class ResultsWriter {
  public:
-  ResultsWriter(const std::string& path, const RunHeader& header, const std::vector<Series>& series,
-                const ClientTable& clients);
+  /// A new file without rounds.
+  ResultsWriter(const std::string& path, LiveMode live, const RunHeader& header,
+                const std::vector<Series>& series, const ClientTable& clients);
+  /// A file that goes on where `earlier`, a result file or a checkpoint, ends: all of its contents
+  /// but /state, and the attributes of `header`. A series it lacks is NaN in its rounds.
+  ResultsWriter(const std::string& path, LiveMode live, const RunHeader& header,
+                const std::vector<Series>& series, const h5::Handle& earlier);
+  ~ResultsWriter();
+  ResultsWriter(const ResultsWriter&) = delete;
+  ResultsWriter& operator=(const ResultsWriter&) = delete;
 
   /// The open file, for groups written by others before start().
   const h5::Handle& file() const { return file_; }
-  /// Writes the label counts [count, K] int64 of clients first to first + count - 1; before
-  /// start().
+  /// Writes the label counts [count, K] int64 of clients first to first + count - 1; of a new file,
+  /// before start().
   void write_label_histogram(std::int64_t first, const Tensor& counts);
-  /// Writes parameters below `group`, e.g. /model/init/global; before start().
-  void write_parameters(const std::string& group, const std::vector<NamedTensor>& parameters);
-  /// Reserves /model/global in the shapes and types of `parameters`; before start().
+  /// Reserves /model/global in the shapes and types of `parameters`, where it is not there yet;
+  /// before start().
   void declare_model(const std::vector<NamedTensor>& parameters);
-  /// Reserves /draws/cohort [0, size], a row per round, filled up with -1 in a round of fewer
-  /// participants; before start().
+  /// Reserves /draws/cohort [0, size], a row per round, where it is not there yet, filled up with
+  /// -1 in a round of fewer participants; before start().
   void declare_cohorts(std::int64_t size);
-  /// Lets readers in. Nothing can be created after this.
+  /// Puts the file in its place and lets readers in. Nothing can be created after this.
   void start();
 
   /// Accuracies of all clients after `round`, [N], NaN without test samples, and each client's
@@ -79,9 +93,17 @@ class ResultsWriter {
   void finish(const std::string& status);
 
  private:
+  ResultsWriter(const std::string& path, LiveMode live);
+  void write_header(const RunHeader& header);
+  void write_clients(const ClientTable& clients);
+  void open_series(const std::vector<Series>& series);
+  void open_clients(hsize_t count);
+
   std::string path_;
+  std::string unfinished_;  // the file's name until it is started, then empty
+  bool swmr_;
   h5::Handle file_;
-  FileLock lock_;  // while SWMR is on
+  FileLock lock_;  // HDF5 drops its own when it lets readers in
   h5::Handle round_;
   std::vector<h5::Handle> series_;
   h5::Handle label_histogram_;
@@ -93,8 +115,15 @@ class ResultsWriter {
   std::vector<std::pair<std::string, h5::Handle>> model_;
 };
 
+/// Writes parameters below `group` of an open file.
+void write_parameters(const h5::Handle& file, const std::string& group,
+                      const std::vector<NamedTensor>& parameters);
+
 /// Reads the parameters below `group` of an open file, in order of creation.
 std::vector<NamedTensor> read_parameters(const h5::Handle& file, const std::string& group);
+
+/// The resolved INI of a result file or checkpoint.
+std::string read_config(const h5::Handle& file);
 
 /// Now, as 2026-01-31T12:00:00Z.
 std::string utc_now();

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -28,7 +29,10 @@ class Evaluator {
  public:
   static constexpr std::int64_t kChunk = 256;  ///< samples
 
-  Evaluator(const Model& model, at::ScalarType type, Chunks chunks);
+  /// `on_chunk` is called after every chunk, in the course of long work.
+  Evaluator(
+      const Model& model, at::ScalarType type, Chunks chunks,
+      std::function<void()> on_chunk = [] {});
 
   /// Scores one model `row` [1, P] on the test samples of some clients of the shard (ascending
   /// ids): one Score per client.
@@ -47,6 +51,7 @@ class Evaluator {
   Chunks chunks_;
   Activations activations_;
   Tensor labels_;  // [B] int64 of a chunk
+  std::function<void()> on_chunk_;
 };
 
 }  // namespace fedhpc

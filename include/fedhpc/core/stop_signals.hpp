@@ -1,0 +1,18 @@
+#pragma once
+
+namespace fedhpc {
+
+/// Catches SIGTERM, SIGINT and SIGUSR1 while it lives: the first one is remembered, so that work
+/// can stop where it may be taken up again; the second ends the process at once with exit code 1.
+class StopSignals {
+ public:
+  StopSignals();
+  ~StopSignals();
+  StopSignals(const StopSignals&) = delete;
+  StopSignals& operator=(const StopSignals&) = delete;
+};
+
+/// The signal caught since a StopSignals was made, 0 if there was none.
+int caught_signal();
+
+}  // namespace fedhpc

@@ -1,0 +1,15 @@
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+
+namespace fedhpc {
+
+/// Runs `work` in a child process and gives the text it returned; nothing if it threw, crashed or
+/// took longer than the limit. For files that may be damaged: HDF5 can hang in them. `work` uses no
+/// MPI and leaves no trace in this process.
+std::optional<std::string> within_time(double limit_seconds,
+                                       const std::function<std::string()>& work);
+
+}  // namespace fedhpc

@@ -1,0 +1,35 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "fedhpc/core/tensor.hpp"
+#include "fedhpc/models/layout.hpp"
+#include "fedhpc/rounds/client_store.hpp"
+#include "fedhpc/rounds/edge_rows.hpp"
+
+namespace fedhpc {
+
+/// Walks over everything that is carried from one round to the next, by name. The same walk, in the
+/// same order on every rank, saves a checkpoint and restores one: what is visited is either read or
+/// replaced. Names are unique and hold no '/'.
+class StateVisitor {
+ public:
+  virtual ~StateVisitor() = default;
+
+  /// Numbers that are the same on every rank; float32, float64 or int64 on the CPU, defined. What
+  /// is restored may have another shape.
+  virtual void tensor(const std::string& name, Tensor& values) = 0;
+  /// Rows [n, P] that are the same on every rank; type and layout stay.
+  virtual void rows(const std::string& name, Rows& rows) = 0;
+  /// The models of all edges; those an edge's ranks share are the same on each of them.
+  virtual void edges(const std::string& name, EdgeRows& models) = 0;
+  /// What the clients of this rank keep, all names of it, which are the same on every rank; another
+  /// number of ranks may have saved it.
+  virtual void clients(ClientStore& store) = 0;
+
+  void number(const std::string& name, double& value);
+  void integer(const std::string& name, std::int64_t& value);
+};
+
+}  // namespace fedhpc

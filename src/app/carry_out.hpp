@@ -1,0 +1,18 @@
+#pragma once
+
+#include <string>
+
+#include "fedhpc/comm/communicator.hpp"
+#include "fedhpc/engine/checkpoint.hpp"
+#include "fedhpc/engine/config.hpp"
+
+namespace fedhpc {
+
+constexpr double kStartTimeout = 600;  // s, until the configuration says otherwise
+
+/// Carries out a run, from its beginning or from a checkpoint, with all that it writes and shows:
+/// exit code 0 when complete, 75 when a signal interrupted it. Collective.
+int carry_out(Config& config, Communicator& comm, const std::string& command_line,
+              const Resumption* from);
+
+}  // namespace fedhpc

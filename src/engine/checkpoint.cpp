@@ -1,0 +1,195 @@
+#include "fedhpc/engine/checkpoint.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <filesystem>
+
+#include <ATen/ops/full.h>
+
+#include "fedhpc/core/build_info.hpp"
+#include "fedhpc/engine/recorder.hpp"
+#include "fedhpc/io/checkpoint_files.hpp"
+#include "fedhpc/io/durable.hpp"
+
+#include "engine/state_file.hpp"
+
+namespace fedhpc {
+
+namespace {
+
+constexpr std::int64_t kSlack = 256 * 1024;  // bytes: what HDF5 itself takes
+constexpr std::size_t kKept = 2;
+constexpr std::chrono::seconds kInterval{60};
+constexpr int kShareOfTime = 20;  // writing takes at most this fraction of a run
+
+/// Whether version a, "1.2.3", is newer than b.
+bool newer(const std::string& a, const std::string& b) {
+  const auto numbers = [](const std::string& version) {
+    std::array<int, 3> parts{};
+    std::sscanf(version.c_str(), "%d.%d.%d", &parts[0], &parts[1], &parts[2]);
+    return parts;
+  };
+  return numbers(a) > numbers(b);
+}
+
+/// Throws DataError unless the data at hand are those a checkpoint was made with.
+void check_data(const h5::Handle& file, const std::string& path, const Partition& partition) {
+  const auto train = h5::read_vector<std::int64_t>(file, "/clients/train_samples");
+  const auto test = h5::read_vector<std::int64_t>(file, "/clients/test_samples");
+  const std::int64_t clients = partition.clients();
+  bool same = static_cast<std::int64_t>(train.size()) == clients && test.size() == train.size();
+  for (std::int64_t c = 0; same && c < clients; ++c) {
+    const auto i = static_cast<std::size_t>(c);
+    same = train[i] == partition.train.count(c) && test[i] == partition.test.count(c);
+  }
+  if (!same) {
+    throw DataError(concat("checkpoint '", path,
+                           "' was made with other data: its clients have other numbers of samples; "
+                           "give the data of that run"));
+  }
+}
+
+/// Removes a file that was not finished.
+class Unfinished {
+ public:
+  explicit Unfinished(std::string path) : path_(std::move(path)) {}
+  ~Unfinished() {
+    std::error_code ignored;
+    if (!path_.empty()) std::filesystem::remove(path_, ignored);
+  }
+  Unfinished(const Unfinished&) = delete;
+  Unfinished& operator=(const Unfinished&) = delete;
+  void finished() { path_.clear(); }
+
+ private:
+  std::string path_;
+};
+
+}  // namespace
+
+Resumption read_resumption(const std::string& path) {
+  const auto refuse = [&](const std::string& reason) -> DataError {
+    return DataError(concat("checkpoint '", path, "' cannot be used: ", reason,
+                            "; give RUN.ckpt.N.h5 as fedhpc run wrote it"));
+  };
+  try {
+    const h5::Handle file = h5::open_whole(path);
+    if (!h5::exists(file, "/state") || !h5::exists(file, "/rounds/round")) {
+      throw refuse("it is not a checkpoint of fedhpc");
+    }
+    const std::string version = h5::read_text_attribute(file, "fedhpc_version");
+    if (newer(version, build_info().version)) {
+      throw DataError(concat("checkpoint '", path, "' was written by fedhpc ", version,
+                             ", this is ", build_info().version,
+                             "; use that version or a newer one"));
+    }
+    return {.checkpoint = path,
+            .config = read_config(file),
+            .started = h5::read_text_attribute(file, "started"),
+            .round = h5::read_integer_attribute(h5::open_group(file, "/state"), "round"),
+            .block = h5::read_integer_attribute(file, "block"),
+            .holds_initial_model = h5::exists(file, "/model/init/global")};
+  } catch (const DataError&) {
+    throw;
+  } catch (const Error& error) {
+    throw refuse(error.what());
+  }
+}
+
+void read_state(const Resumption& from, Communicator& comm, Experiment& experiment) {
+  h5::Handle file;
+  together(comm, [&] {
+    if (comm.rank() != 0) return;
+    try {
+      file = h5::open_whole(from.checkpoint);
+      check_data(file, from.checkpoint, experiment.partition());
+      StateCheck check(file, from.checkpoint, experiment.placement());
+      experiment.visit_state(check);
+    } catch (const DataError&) {
+      throw;
+    } catch (const Error& error) {
+      throw DataError(concat("checkpoint '", from.checkpoint, "' cannot be used: ", error.what()));
+    }
+  });
+  StateReader reader(comm, file ? &file : nullptr);
+  experiment.visit_state(reader);
+}
+
+Checkpointer::Checkpointer(Experiment& experiment, Communicator& comm, const Resumption* from)
+    : experiment_(experiment), comm_(comm), results_(link_target(experiment.config().run.output)) {
+  if (from == nullptr) return;
+  for (const CheckpointFile& file : checkpoints_of(results_)) {
+    std::error_code failed;
+    if (std::filesystem::equivalent(file.path, from->checkpoint, failed)) kept_ = {file.path};
+  }
+}
+
+bool Checkpointer::due(std::int64_t round) const {
+  const std::optional<std::int64_t>& every = experiment_.config().run.checkpoint_every;
+  if (every == 0) return false;
+  if (round == experiment_.config().run.rounds) return true;
+  if (every) return round % *every == 0;
+  // The clock of one rank decides for all.
+  return comm_.rank() == 0 &&
+         Clock::now() - written_ >= std::max<Clock::duration>(kInterval, kShareOfTime * took_);
+}
+
+void Checkpointer::write(std::int64_t round, const h5::Handle* results) {
+  const auto begin = Clock::now();
+  const std::string path = checkpoint_path(results_, round);
+  const Rows model = experiment_.current_model();
+  StateSize size;
+  experiment_.visit_state(size);
+  Tensor own = at::full({1}, size.own_bytes(), at::kLong);
+  comm_.sum_(own);
+  if (results != nullptr) {
+    check_room(path, *results, size.common_bytes() + own.item<std::int64_t>(), model);
+  }
+  naming_file(path, [&] { write_file(path, round, results, model); });
+  std::erase(kept_, path);
+  kept_.push_back(path);
+  if (kept_.size() > kKept) kept_.erase(kept_.begin());
+  if (comm_.rank() == 0) remove_checkpoints(results_, kept_);
+  written_ = Clock::now();
+  took_ = written_ - begin;
+}
+
+void Checkpointer::keep_newest() const {
+  if (comm_.rank() == 0 && !kept_.empty()) remove_checkpoints(results_, {kept_.back()});
+}
+
+void Checkpointer::check_room(const std::string& path, const h5::Handle& results,
+                              std::int64_t state_bytes, const Rows& model) const {
+  const std::int64_t model_bytes =
+      model.values.defined() ? static_cast<std::int64_t>(model.values.nbytes()) : 0;
+  const std::int64_t needed = h5::bytes_of(results) + state_bytes + model_bytes + kSlack;
+  const std::int64_t left = free_bytes(folder_of(path));
+  if (needed <= left) return;
+  throw Error(concat("no room for checkpoint '", path, "': it needs up to ", needed, " bytes, ",
+                     left, " are free; make room, then 'fedhpc resume ", results_, "'"));
+}
+
+void Checkpointer::write_file(const std::string& path, std::int64_t round,
+                              const h5::Handle* results, const Rows& model) {
+  if (results == nullptr) {
+    StateWriter other(comm_, experiment_.placement(), nullptr);
+    experiment_.visit_state(other);
+    return;
+  }
+  Unfinished guard(path + ".tmp");
+  h5::Handle file = h5::open_file(path + ".tmp", h5::Mode::Create);
+  h5::copy_contents(*results, file, {"/model/global"});
+  h5::replace_attribute(file, "status", "interrupted");
+  h5::replace_attribute(file, "finished", utc_now());
+  if (model.values.defined()) write_parameters(file, "/model/global", parameters_of(model));
+  h5::write_attribute(h5::create_group(file, "/state"), "round", round);
+  StateWriter state(comm_, experiment_.placement(), &file);
+  experiment_.visit_state(state);
+  h5::flush_file(file);
+  file.reset();
+  replace_file(path + ".tmp", path);
+  guard.finished();
+}
+
+}  // namespace fedhpc

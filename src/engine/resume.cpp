@@ -1,0 +1,189 @@
+#include "fedhpc/engine/resume.hpp"
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <optional>
+#include <sstream>
+
+#include "fedhpc/io/checkpoint_files.hpp"
+#include "fedhpc/io/durable.hpp"
+#include "fedhpc/io/time_limit.hpp"
+
+namespace fedhpc {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr double kReadingLimit = 20;  // s, for attributes of a result file
+constexpr const char* kForeign = "not a result file";
+
+// How a run goes on and where things lie. All other keys say what its rounds mean.
+constexpr std::array<std::string_view, 13> kChangeable{
+    "run.rounds",         "run.output", "run.progress",           "run.eval_every",
+    "run.live",           "run.device", "run.collective_timeout", "run.checkpoint_every",
+    "data.dir",           "data.file",  "data.test_file",         "data.partition_file",
+    "store.device_budget"};
+
+bool changeable(const std::string& key) {
+  return std::find(kChangeable.begin(), kChangeable.end(), key) != kChangeable.end();
+}
+
+/// When the run of a result file started. The file may be damaged, or one that was being written
+/// when its run was killed.
+std::optional<std::string> started(const std::string& results) {
+  return within_time(kReadingLimit, [&]() -> std::string {
+    const h5::Handle file = h5::open_input(results);
+    if (!h5::has_attribute(file, "started") || !h5::exists(file, "/rounds")) return kForeign;
+    return h5::read_text_attribute(file, "started");
+  });
+}
+
+/// Throws DataError unless a result file whose run started at `run` is that of a checkpoint.
+void check_same_run(const std::string& results, const std::string& run, const Resumption& from) {
+  if (run == from.started) return;
+  const bool foreign = run == kForeign;
+  throw DataError(concat("'", results, "' is ",
+                         foreign ? "not a result file of fedhpc" : "of a run that started " + run,
+                         ", checkpoint '", from.checkpoint, "' is of one that started ",
+                         from.started, "; to go on from the checkpoint: fedhpc resume ",
+                         from.checkpoint, " --run.output=OTHER.h5"));
+}
+
+/// The result file a checkpoint belongs to: beside it, of the name its run gave it.
+std::string results_beside(const std::string& checkpoint, const std::string& given_name) {
+  const CheckpointFile named = results_of_checkpoint(checkpoint);
+  const std::string output = fs::path(given_name).filename().string();
+  const fs::path folder = fs::path(checkpoint).parent_path();
+  const bool same = checkpoint_path((folder / output).string(), named.round) ==
+                    (folder / fs::path(checkpoint).filename()).string();
+  return same ? (folder / output).string() : named.path;
+}
+
+ResumePoint from_checkpoint(const std::string& path) {
+  ResumePoint point;
+  point.from = read_resumption(path);
+  point.results =
+      results_beside(path, lookup(parse_ini(point.from.config, path), "run.output", "run.h5"));
+  return point;
+}
+
+/// Why nothing beside a result file can be gone on from.
+DataError nothing_found(const std::string& results) {
+  std::error_code failed;
+  const std::string problem = !fs::exists(results, failed)            ? "there is no such file"
+                              : !fs::is_regular_file(results, failed) ? "it is not a file"
+                              : H5Fis_hdf5(results.c_str()) <= 0
+                                  ? "it is not an HDF5 file"
+                                  : "there is no checkpoint of it beside it";
+  return DataError(concat("'", results, "' cannot be resumed: ", problem,
+                          "; give RUN.h5 with its checkpoints RUN.ckpt.N.h5 in the same folder, ",
+                          "or one of them"));
+}
+
+ResumePoint beside_results(const std::string& results) {
+  ResumePoint point;
+  point.results = results;
+  std::error_code failed;
+  std::optional<std::string> run;
+  if (fs::is_regular_file(results, failed) && H5Fis_hdf5(results.c_str()) > 0) {
+    run = started(results);
+  }
+  std::optional<DataError> refused;
+  for (const CheckpointFile& file : checkpoints_of(results)) {
+    try {
+      point.from = read_resumption(file.path);
+      if (!run || *run == point.from.started) return point;
+      check_same_run(results, *run, point.from);  // an earlier run of the same name left it
+    } catch (const DataError& error) {
+      if (!refused) refused = error;
+      point.warnings.emplace_back(error.what());
+    }
+  }
+  throw refused ? *refused : nothing_found(results);
+}
+
+}  // namespace
+
+std::span<const std::string_view> keys_to_change_on_resume() { return kChangeable; }
+
+ResumePoint find_resume_point(const std::string& path) {
+  const std::string target = link_target(path);
+  const bool checkpoint = !results_of_checkpoint(target).path.empty();
+  return checkpoint ? from_checkpoint(target) : beside_results(target);
+}
+
+ResumePoint find_resume_point(const std::string& path, Communicator& comm) {
+  ResumePoint point;
+  together(comm, [&] {
+    if (comm.rank() == 0) point = find_resume_point(path);
+  });
+  // What rank 0 has found, on every rank.
+  const auto share = [&](std::string& text) { text = comm.all_texts(text).front(); };
+  share(point.results);
+  share(point.from.checkpoint);
+  share(point.from.config);
+  share(point.from.started);
+  std::string numbers =
+      concat(point.from.round, ' ', point.from.block, ' ', point.from.holds_initial_model);
+  share(numbers);
+  std::istringstream(numbers) >> point.from.round >> point.from.block >>
+      point.from.holds_initial_model;
+  return point;
+}
+
+void check_results(ResumePoint& point, const Config& config) {
+  const std::string results = link_target(config.run.output);
+  std::error_code failed;
+  if (!fs::exists(results, failed)) return;
+  if (!fs::is_regular_file(results, failed) || H5Fis_hdf5(results.c_str()) == 0) {
+    check_same_run(results, kForeign, point.from);
+  }
+  const std::optional<std::string> run = started(results);
+  if (run) return check_same_run(results, *run, point.from);
+  point.warnings.push_back(concat("'", results, "' is damaged; all rounds up to ", point.from.round,
+                                  " are taken from checkpoint '", point.from.checkpoint, "'"));
+}
+
+std::unique_ptr<Config> resumed_configuration(const ResumePoint& point,
+                                              const std::vector<Assignment>& changes) {
+  const std::string& name = point.from.checkpoint;
+  std::vector<Assignment> assignments = parse_ini(point.from.config, name);
+  // Files may have moved since: the result file is where the user says it is.
+  std::erase_if(assignments, [](const Assignment& one) { return one.key == "run.output"; });
+  assignments.push_back({"run.output", point.results, {Level::File, name}});
+  const Config before(assignments, name);
+  const auto refuse = [&](const std::string& key, const std::string& value) -> ConfigError {
+    std::vector<std::string> allowed;
+    for (const std::string_view one : kChangeable) {
+      if (before.options().contains(one)) allowed.emplace_back(one);
+    }
+    return ConfigError(concat("command line: key '", key, "' cannot be '", value,
+                              "': the run was started with '", before.options().entry(key).print(),
+                              "', and its past rounds would lose their meaning; keys that may "
+                              "change: ",
+                              join(allowed)));
+  };
+  for (const Assignment& change : changes) {
+    // Another method has other keys: compared before they are looked for.
+    if (change.key == "algorithm.name" && change.value != before.algorithm_name) {
+      throw refuse(change.key, change.value);
+    }
+    assignments.push_back(change);
+  }
+  auto config = std::make_unique<Config>(assignments, name);
+  for (const OptionSet::Entry& entry : config->options().entries()) {
+    const std::string value = entry.print();
+    if (changeable(entry.key) || value == before.options().entry(entry.key).print()) continue;
+    throw refuse(entry.key, value);
+  }
+  if (config->run.rounds < point.from.round) {
+    throw ConfigError(concat("run.rounds = ", config->run.rounds, " is less than the ",
+                             point.from.round, " rounds done in checkpoint '", name,
+                             "'; allowed: at least ", point.from.round));
+  }
+  return config;
+}
+
+}  // namespace fedhpc

@@ -1,0 +1,35 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+
+#include <hdf5.h>
+
+#include "fedhpc/core/tensor.hpp"
+#include "fedhpc/io/hdf5.hpp"
+
+namespace fedhpc {
+
+// What writing, checking and reading a state agree on.
+
+constexpr const char* kClientRows = "clients/rows/";
+constexpr const char* kClientScalars = "clients/scalars/";
+
+inline std::string state_path(const std::string& name) { return "/state/" + name; }
+
+inline hid_t state_type(at::ScalarType type) {
+  if (type == at::kLong) return h5::type_of<std::int64_t>();
+  if (type == at::kDouble) return h5::type_of<double>();
+  require(type == at::kFloat, "a state holds float32, float64 or int64");
+  return h5::type_of<float>();
+}
+
+/// Clients whose rows travel together: a few megabytes.
+inline std::int64_t clients_per_block(std::int64_t width, at::ScalarType type) {
+  constexpr std::int64_t kBlockBytes = std::int64_t{8} << 20;
+  const auto row_bytes = width * static_cast<std::int64_t>(c10::elementSize(type));
+  return std::max<std::int64_t>(1, kBlockBytes / std::max<std::int64_t>(row_bytes, 1));
+}
+
+}  // namespace fedhpc

@@ -1,0 +1,85 @@
+#include <algorithm>
+
+#include "io/hdf5_internal.hpp"
+
+namespace fedhpc::h5 {
+
+namespace {
+
+constexpr std::size_t kBlockBytes = std::size_t{4} << 20;
+
+void copy_attributes(const Handle& from, const Handle& to, const std::string& path) {
+  const auto copy = [](hid_t object, const char* name, const H5A_info_t*, void* data) -> herr_t {
+    const auto& target = *static_cast<const Handle*>(data);
+    const Handle attribute(H5Aopen(object, name, H5P_DEFAULT), H5Aclose);
+    const Handle type(H5Aget_type(attribute.id()), H5Tclose);
+    const Handle space(H5Aget_space(attribute.id()), H5Sclose);
+    if (!attribute || !type || !space) return -1;
+    std::string value(H5Aget_storage_size(attribute.id()), '\0');
+    const Handle made(
+        H5Acreate2(target.id(), name, type.id(), space.id(), H5P_DEFAULT, H5P_DEFAULT), H5Aclose);
+    if (!made || H5Aread(attribute.id(), type.id(), value.data()) < 0) return -1;
+    return H5Awrite(made.id(), type.id(), value.data()) < 0 ? -1 : 0;
+  };
+  hsize_t first = 0;
+  const Handle* target = &to;
+  check(
+      H5Aiterate2(from.id(), H5_INDEX_NAME, H5_ITER_INC, &first, copy, const_cast<Handle*>(target)),
+      "cannot copy the attributes of '" + path + "'");
+}
+
+void copy_dataset(const Handle& from, const Handle& to, const std::string& path) {
+  const Handle source = open_dataset(from, path);
+  const Handle type = own(H5Dget_type(source.id()), H5Tclose, path);
+  const Handle space = own(H5Dget_space(source.id()), H5Sclose, path);
+  const Handle properties = own(H5Dget_create_plist(source.id()), H5Pclose, path);
+  const Handle target = own(H5Dcreate2(to.id(), path.c_str(), type.id(), space.id(), H5P_DEFAULT,
+                                       properties.id(), H5P_DEFAULT),
+                            H5Dclose, path);
+  copy_attributes(source, target, path);
+  const std::vector<hsize_t> shape = shape_of(source);
+  hsize_t row_bytes = H5Tget_size(type.id());
+  for (std::size_t d = 1; d < shape.size(); ++d) row_bytes *= shape[d];
+  if (row_bytes == 0) return;
+  std::vector<char> block;
+  if (shape.empty()) {  // a single value
+    block.resize(row_bytes);
+    read_all(source, type.id(), block.data());
+    write_all(target, type.id(), block.data());
+    return;
+  }
+  const hsize_t rows_per_block = std::max<hsize_t>(1, kBlockBytes / row_bytes);
+  for (hsize_t first = 0; first < shape.front(); first += rows_per_block) {
+    const hsize_t count = std::min(rows_per_block, shape.front() - first);
+    block.resize(count * row_bytes);
+    read_rows(source, type.id(), first, count, block.data());
+    write_rows(target, type.id(), first, count, block.data());
+  }
+}
+
+void copy_group(const Handle& from, const Handle& to, const std::string& group,
+                const std::vector<std::string>& except) {
+  for (const std::string& name : names_in(from, group)) {
+    const std::string path = (group == "/" ? "" : group) + "/" + name;
+    if (std::find(except.begin(), except.end(), path) != except.end()) continue;
+    H5O_info_t info;
+    check(H5Oget_info_by_name2(from.id(), path.c_str(), &info, H5O_INFO_BASIC, H5P_DEFAULT),
+          "cannot copy '" + path + "'");
+    if (info.type == H5O_TYPE_GROUP) {
+      const Handle made = create_group(to, path);
+      copy_attributes(open_group(from, path), made, path);
+      copy_group(from, to, path, except);
+    } else {
+      copy_dataset(from, to, path);
+    }
+  }
+}
+
+}  // namespace
+
+void copy_contents(const Handle& from, const Handle& to, const std::vector<std::string>& except) {
+  copy_attributes(from, to, "/");
+  copy_group(from, to, "/", except);
+}
+
+}  // namespace fedhpc::h5

@@ -1,0 +1,18 @@
+#pragma once
+
+#include <string>
+
+#include "fedhpc/io/hdf5.hpp"
+
+namespace fedhpc::h5 {
+
+/// HDF5's own reason for the last failure: the innermost entry of its error stack.
+std::string last_reason();
+
+/// A handle of a valid identifier; throws Error with `what` and the reason for an invalid one.
+Handle own(hid_t id, Handle::Close close, const std::string& what);
+
+/// Throws Error with `what` and the reason unless `status` is success.
+void check(herr_t status, const std::string& what);
+
+}  // namespace fedhpc::h5

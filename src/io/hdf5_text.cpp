@@ -1,0 +1,122 @@
+#include <algorithm>
+
+#include "io/hdf5_internal.hpp"
+
+namespace fedhpc::h5 {
+
+namespace {
+
+Handle string_type(std::size_t length) {
+  Handle type = own(H5Tcopy(H5T_C_S1), H5Tclose, "string type");
+  check(H5Tset_size(type.id(), std::max<std::size_t>(length, 1)), "string type");
+  check(H5Tset_strpad(type.id(), H5T_STR_NULLPAD), "string type");
+  check(H5Tset_cset(type.id(), H5T_CSET_UTF8), "string type");
+  return type;
+}
+
+}  // namespace
+
+void write_attribute(const Handle& object, const std::string& name, const std::string& text,
+                     std::size_t capacity) {
+  const Handle type = string_type(std::max(text.size(), capacity));
+  const Handle space = own(H5Screate(H5S_SCALAR), H5Sclose, "data space");
+  const Handle attribute =
+      own(H5Acreate2(object.id(), name.c_str(), type.id(), space.id(), H5P_DEFAULT, H5P_DEFAULT),
+          H5Aclose, "cannot create attribute '" + name + "'");
+  std::string padded = text;
+  padded.resize(std::max<std::size_t>({text.size(), capacity, 1}), '\0');
+  check(H5Awrite(attribute.id(), type.id(), padded.data()),
+        "cannot write attribute '" + name + "'");
+}
+
+void write_attribute(const Handle& object, const std::string& name, std::int64_t value) {
+  const Handle space = own(H5Screate(H5S_SCALAR), H5Sclose, "data space");
+  const Handle attribute = own(
+      H5Acreate2(object.id(), name.c_str(), H5T_NATIVE_INT64, space.id(), H5P_DEFAULT, H5P_DEFAULT),
+      H5Aclose, "cannot create attribute '" + name + "'");
+  check(H5Awrite(attribute.id(), H5T_NATIVE_INT64, &value),
+        "cannot write attribute '" + name + "'");
+}
+
+void rewrite_attribute(const Handle& object, const std::string& name, const std::string& text) {
+  const Handle attribute = own(H5Aopen(object.id(), name.c_str(), H5P_DEFAULT), H5Aclose,
+                               "cannot open attribute '" + name + "'");
+  const Handle type = own(H5Aget_type(attribute.id()), H5Tclose, "type of '" + name + "'");
+  std::string padded = text;
+  require(text.size() <= H5Tget_size(type.id()), "a rewritten attribute fits its capacity");
+  padded.resize(H5Tget_size(type.id()), '\0');
+  check(H5Awrite(attribute.id(), type.id(), padded.data()),
+        "cannot write attribute '" + name + "'");
+}
+
+bool has_attribute(const Handle& object, const std::string& name) {
+  const htri_t found = H5Aexists(object.id(), name.c_str());
+  check(found, "cannot look for attribute '" + name + "'");
+  return found > 0;
+}
+
+void replace_attribute(const Handle& object, const std::string& name, const std::string& text,
+                       std::size_t capacity) {
+  if (has_attribute(object, name)) check(H5Adelete(object.id(), name.c_str()), name);
+  write_attribute(object, name, text, capacity);
+}
+
+void replace_attribute(const Handle& object, const std::string& name, std::int64_t value) {
+  if (has_attribute(object, name)) check(H5Adelete(object.id(), name.c_str()), name);
+  write_attribute(object, name, value);
+}
+
+std::int64_t read_integer_attribute(const Handle& object, const std::string& name) {
+  const Handle attribute =
+      own(H5Aopen(object.id(), name.c_str(), H5P_DEFAULT), H5Aclose, "no attribute '" + name + "'");
+  std::int64_t value = 0;
+  check(H5Aread(attribute.id(), H5T_NATIVE_INT64, &value), "cannot read attribute '" + name + "'");
+  return value;
+}
+
+std::string read_text_attribute(const Handle& object, const std::string& name) {
+  const Handle attribute =
+      own(H5Aopen(object.id(), name.c_str(), H5P_DEFAULT), H5Aclose, "no attribute '" + name + "'");
+  const Handle type = own(H5Aget_type(attribute.id()), H5Tclose, "type of '" + name + "'");
+  if (H5Tget_class(type.id()) != H5T_STRING || H5Tis_variable_str(type.id()) > 0) {
+    throw Error(concat("attribute '", name, "' is not a fixed-length text"));
+  }
+  std::string text(H5Tget_size(type.id()), '\0');
+  check(H5Aread(attribute.id(), type.id(), text.data()), "cannot read attribute '" + name + "'");
+  return text.substr(0, text.find('\0'));
+}
+
+void write_texts(const Handle& location, const std::string& path,
+                 const std::vector<std::string>& texts) {
+  std::size_t width = 1;
+  for (const std::string& text : texts) width = std::max(width, text.size());
+  std::string packed;
+  for (std::string text : texts) {
+    text.resize(width, '\0');
+    packed += text;
+  }
+  const Handle type = string_type(width);
+  const Handle dataset = create_dataset(location, path, type.id(), {texts.size()});
+  if (!texts.empty()) write_all(dataset, type.id(), packed.data());
+}
+
+std::vector<std::string> read_texts(const Handle& location, const std::string& path) {
+  const Handle dataset = open_dataset(location, path);
+  const Handle type = own(H5Dget_type(dataset.id()), H5Tclose, "data type");
+  const std::vector<hsize_t> shape = shape_of(dataset);
+  if (H5Tget_class(type.id()) != H5T_STRING || H5Tis_variable_str(type.id()) > 0 ||
+      shape.size() != 1 || shape.front() == 0) {
+    throw Error(concat("data set '", path, "' does not hold fixed-length texts"));
+  }
+  const std::size_t width = H5Tget_size(type.id());
+  std::string packed(width * shape.front(), '\0');
+  read_all(dataset, type.id(), packed.data());
+  std::vector<std::string> texts;
+  for (hsize_t i = 0; i < shape.front(); ++i) {
+    const std::string text = packed.substr(i * width, width);
+    texts.push_back(text.substr(0, text.find('\0')));
+  }
+  return texts;
+}
+
+}  // namespace fedhpc::h5

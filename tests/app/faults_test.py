@@ -1,0 +1,189 @@
+"""What goes wrong in the middle of a run: a rank that is stuck, that fails or that is gone, a full disk.
+Every rank ends, with one line that says what happened, and the run can be taken up again.
+"""
+
+import contextlib
+import os
+import resource
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import h5py
+import numpy as np
+from app_support import AppCase, finish, is_gone, main, ranks_of, rounds_in, start, wait_until
+
+CONFIG = """[run]
+rounds = 100000
+checkpoint_every = 5
+progress = none
+[data]
+name = synthetic
+clients = 6
+samples_per_client = 40
+[model]
+name = dnn
+hidden = 8
+[train]
+batch_size = 4
+block = 1
+"""
+
+
+class FaultCase(AppCase):
+    def begin(self, *arguments, ranks=0, output="run.h5", ready=lambda path: rounds_in(path) > 5):
+        """Starts a run and waits until it is under way: the launcher, the ranks, the result file."""
+        path = self.folder / output
+        process = start("run", self.ini(CONFIG, "run.ini"), f"--run.output={output}", *arguments, ranks=ranks,
+                        cwd=self.folder)
+        self.addCleanup(lambda: (process.kill(), process.communicate()))
+        wait_until(process, lambda: ready(path))
+        return process, ranks_of(process), path
+
+    def all_gone(self, pids):
+        deadline = time.monotonic() + 2
+        while not all(map(is_gone, pids)) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        self.assertEqual([pid for pid in pids if not is_gone(pid)], [])
+
+    def one_line(self, done, *words):
+        lines = [line for line in done.stderr.splitlines() if "fedhpc:" in line]
+        self.assertEqual(len(lines), 1, done.stderr)
+        self.assertRegex(lines[0], r"^fedhpc: error: rank \d+ on \S+: ")
+        for word in words:
+            self.assertIn(word, lines[0])
+
+    def resumes(self, path, ranks=0):
+        """The run goes on from what is left of it."""
+        done = rounds_in(path)
+        self.run_ok("resume", path, f"--run.rounds={done + 20}", ranks=ranks)
+        with h5py.File(path) as file:
+            np.testing.assert_array_equal(file["rounds/round"], np.arange(1, done + 21))
+            self.assertEqual(file.attrs["status"], b"complete")
+
+
+class Faults(FaultCase):
+    def test_a_stopped_rank_is_named_and_all_end(self):
+        for stopped in (0, 1, 2):
+            with self.subTest(stopped=stopped):
+                process, ranks, path = self.begin("--run.collective_timeout=3", ranks=3)
+                os.kill(ranks[stopped], signal.SIGSTOP)
+                began = time.monotonic()
+                done = finish(process)
+                self.assertLess(time.monotonic() - began, 6)
+                self.assertEqual(done.returncode, 1, done.stderr)
+                self.one_line(done, f": rank {stopped} on ", "gives no sign of life", "for 3 s",
+                              "run.collective_timeout")
+                self.all_gone(ranks)
+                self.resumes(path, ranks=2)
+                for file in self.folder.glob("*.h5"):
+                    file.unlink()
+
+    def test_a_rank_inside_an_edge_is_named_as_well(self):
+        process, ranks, path = self.begin("--run.collective_timeout=3", "--topology.edges=2", ranks=4)
+        os.kill(ranks[3], signal.SIGSTOP)
+        done = finish(process)
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.one_line(done, ": rank 3 on ", "gives no sign of life")
+        self.all_gone(ranks)
+
+    def test_long_work_of_one_rank_is_no_fault(self):
+        """A rank whose blocks take far longer than the time-out in all, but not one by one."""
+        partition = self.folder / "parts.h5"
+        with h5py.File(partition, "w") as file:  # clients 0 to 7 have all the work, the last has none
+            train = np.arange(9 * 40)
+            file["train_offsets"] = np.minimum(np.arange(10) * 40, 8 * 40)
+            file["train_samples"] = train[:8 * 40]
+            file["test_offsets"] = np.arange(10)
+            file["test_samples"] = train[8 * 40:8 * 40 + 9]
+        long = ["--run.rounds=1", "--run.collective_timeout=1", "--data.partition=file", "--data.clients=9",
+                f"--data.partition_file={partition}"]
+        for steps in (60_000, 120_000, 240_000):  # the faster the machine, the more
+            self.run_ok("run", self.ini(CONFIG, "run.ini"), *long, f"--train.local_steps={steps}", ranks=2)
+            with h5py.File(self.folder / "run.h5") as file:
+                if file["rounds/seconds_train"][0] > 1.5:
+                    return
+        self.fail("the other rank never waited beyond the time-out")
+
+    def test_a_rank_that_fails_ends_all(self):
+        """Its memory is limited while it runs: the next allocation fails on that rank alone."""
+        for ranks in (0, 2, 4):
+            with self.subTest(ranks=ranks):
+                process, pids, _ = self.begin("--model.hidden=3000,1000", "--run.checkpoint_every=2", ranks=ranks,
+                                              ready=lambda path: rounds_in(path) > 1)
+                used = int(Path(f"/proc/{pids[-1]}/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
+                resource.prlimit(pids[-1], resource.RLIMIT_AS, (used - (64 << 20), used))
+                done = finish(process)
+                self.assertEqual(done.returncode, 1, done.stderr)
+                self.one_line(done, f"rank {max(ranks - 1, 0)} on ")
+                self.all_gone(pids)
+                for file in self.folder.glob("*.h5"):
+                    file.unlink()
+
+    def test_a_killed_rank_ends_all(self):
+        process, ranks, path = self.begin(ranks=3)
+        os.kill(ranks[1], signal.SIGKILL)
+        self.assertEqual(finish(process).returncode, 137)
+        self.all_gone(ranks)
+        self.resumes(path, ranks=2)
+
+
+class FullDisk(FaultCase):
+    """On a file system of a few megabytes."""
+
+    def setUp(self):
+        super().setUp()
+        self.disk = self.folder / "disk"
+        self.disk.mkdir()
+        made = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=3m", "none", self.disk],
+                              capture_output=True)
+        if made.returncode:
+            self.skipTest("needs the right to mount a small file system")
+        self.addCleanup(subprocess.run, ["umount", self.disk], check=True)
+
+    def files(self):
+        return {path.name: path.read_bytes() for path in self.disk.glob("*.h5")}
+
+    def fill(self, leave):
+        """Leaves about so many bytes free."""
+        info = os.statvfs(self.disk)
+        with open(self.disk / "ballast", "wb", buffering=0) as ballast, contextlib.suppress(OSError):
+            ballast.write(bytes(max(0, info.f_bavail * info.f_frsize - leave)))
+            while not leave:  # what the run has freed or taken meanwhile
+                ballast.write(bytes(4096))
+
+    def filled(self, leave, words, *arguments, ranks=0):
+        process, _, path = self.begin(*arguments, ranks=ranks, output="disk/run.h5",
+                                      ready=lambda path: list(path.parent.glob("*.ckpt.*.h5")))
+        self.fill(leave)
+        done = finish(process)
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.one_line(done, *words)
+        self.assertEqual(list(self.disk.glob("*.tmp")), [], "nothing unfinished is left")
+        with h5py.File(path, "r", libver="latest", swmr=True) as file:
+            rounds = len(file["rounds/round"])
+            self.assertGreater(rounds, 0)
+            self.assertTrue(np.isfinite(file["rounds/train_loss"][:rounds]).all())
+            self.assertIn(file.attrs["status"], (b"failed", b"running"))
+
+        before = self.files()
+        refused = finish(start("resume", path, cwd=self.folder))
+        self.assertEqual(refused.returncode, 2, refused.stderr)
+        self.assertEqual(self.files(), before, "without room nothing is lost")
+        (self.disk / "ballast").unlink()
+        self.resumes(path, ranks=ranks)
+
+    def test_no_room_for_a_checkpoint(self):
+        self.filled(150_000, ["no room for checkpoint 'disk/run.ckpt.600.h5'", "free"],
+                    "--run.checkpoint_every=300")
+
+    def test_no_room_for_a_round(self):
+        self.filled(0, ["disk/run.h5", "No space left"], "--run.checkpoint_every=300")
+
+    def test_no_room_on_two_ranks(self):
+        self.filled(0, ["rank 0 on", "disk/run"], ranks=2)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,61 @@
+#include <string>
+
+#include <gtest/gtest.h>
+
+#include "fedhpc/comm/session.hpp"
+
+#include "fixtures/resumed_run.hpp"
+
+// Saving, loading and going on, for every algorithm of the registry without code of its own.
+namespace fedhpc::testing {
+namespace {
+
+class EveryAlgorithmResumed : public ::testing::TestWithParam<std::string> {
+ protected:
+  Keys keys(Keys changes = {}) const {
+    changes["algorithm.name"] = GetParam();
+    changes.insert({"run.rounds", "6"});
+    changes["topology.participation"] = "0.5";
+    if (has_edge_models(GetParam())) changes.insert({"topology.edges", "4"});
+    return tiny_keys(changes);
+  }
+
+  std::unique_ptr<Communicator> world_ = world_communicator(60);
+  std::unique_ptr<Communicator> alone_ = local_communicator();
+};
+
+TEST_P(EveryAlgorithmResumed, EqualsAStraightRunBitForBit) {
+  for (const std::string dtype : {"float64", "float32"}) {
+    for (const std::string eval_every : {"1", "4"}) {
+      for (const std::int64_t stop_after : {1, 3, 5}) {
+        const Keys these = keys({{"run.dtype", dtype}, {"run.eval_every", eval_every}});
+        const TinyResult straight = run(these, *world_);
+        const TinyResult parts = run_in_two_parts(these, stop_after, *world_, *world_);
+        EXPECT_TRUE(parts.global.equal(straight.global)) << dtype << " after " << stop_after;
+        EXPECT_EQ(parts.cohorts, straight.cohorts);
+        expect_same_bits(parts, straight, *world_);
+      }
+    }
+  }
+}
+
+TEST_P(EveryAlgorithmResumed, MayGoOnOnOneRank) {
+  for (const std::string dtype : {"float64", "float32"}) {
+    const Keys these = keys({{"run.dtype", dtype}});
+    const TinyResult straight = run(these, *alone_);
+    const TinyResult parts = run_in_two_parts(these, 3, *world_, *alone_);
+    EXPECT_LT(distance(parts.global, straight.global), dtype == "float64" ? 1e-9 : 1e-5);
+  }
+}
+
+TEST_P(EveryAlgorithmResumed, TrainsOnAfterTheCheckpoint) {
+  const TinyResult first_part = run(keys({{"run.rounds", "3"}}), *world_);
+  const TinyResult parts = run_in_two_parts(keys(), 3, *world_, *world_);
+  EXPECT_GT(distance(first_part.global, parts.global), 1e-3);
+}
+
+INSTANTIATE_TEST_SUITE_P(Registry, EveryAlgorithmResumed, ::testing::ValuesIn(algorithm_names()),
+                         [](const auto& one) { return one.param; });
+
+}  // namespace
+}  // namespace fedhpc::testing

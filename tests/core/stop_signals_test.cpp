@@ -1,0 +1,39 @@
+#include "fedhpc/core/stop_signals.hpp"
+
+#include <csignal>
+
+#include <gtest/gtest.h>
+
+namespace fedhpc {
+namespace {
+
+TEST(StopSignals, RemembersTheFirst) {
+  for (const int number : {SIGUSR1, SIGTERM, SIGINT}) {
+    const StopSignals signals;
+    EXPECT_EQ(caught_signal(), 0);
+    std::raise(number);
+    EXPECT_EQ(caught_signal(), number);
+  }
+}
+
+TEST(StopSignalsDeathTest, TheSecondEndsAtOnce) {
+  EXPECT_EXIT(
+      {
+        const StopSignals signals;
+        std::raise(SIGUSR1);
+        std::raise(SIGTERM);
+      },
+      ::testing::ExitedWithCode(1), "");
+}
+
+TEST(StopSignalsDeathTest, AfterwardsSignalsActAsUsual) {
+  EXPECT_EXIT(
+      {
+        { const StopSignals signals; }
+        std::raise(SIGTERM);
+      },
+      ::testing::KilledBySignal(SIGTERM), "");
+}
+
+}  // namespace
+}  // namespace fedhpc

@@ -1,0 +1,188 @@
+#include "engine/state_file.hpp"
+
+#include <ATen/ops/arange.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/zeros.h>
+#include <gtest/gtest.h>
+
+#include "fedhpc/comm/session.hpp"
+
+#include "fixtures/resumed_run.hpp"
+
+namespace fedhpc::testing {
+namespace {
+
+constexpr std::int64_t kClients = 9;
+constexpr std::int64_t kEdges = 3;
+
+LayoutPtr layout_of(std::int64_t width) {
+  Layout layout;
+  layout.add("w", {width}, 1, Tag::Trainable);
+  return std::make_shared<const Layout>(std::move(layout));
+}
+
+/// State of every kind on the ranks of one communicator; values tell where they belong.
+struct Everything {
+  Placement placement;
+  LayoutPtr layout = layout_of(5);
+  Tensor tensor = at::arange(6, at::kLong).view({2, 3});
+  Rows rows{at::arange(10, at::kFloat).view({2, 5}), layout};
+  EdgeRows edges;
+  ClientStore store;
+  double number = 0.1;
+  std::int64_t integer = -7;
+
+  explicit Everything(Communicator& comm)
+      : placement(edges_of_clients(kClients, kEdges, {}), kEdges, comm.size()),
+        store(placement.clients_of_rank(comm.rank())) {
+    const Range mine = placement.edges_of_rank(comm.rank());
+    edges = {Rows{at::zeros({mine.size(), 5}, at::kDouble), layout}, mine.first};
+    store.rows("personal", Rows{at::zeros({1, 5}, at::kFloat), layout});
+    store.rows("untouched", Rows{at::zeros({1, 5}, at::kDouble), layout});
+    store.scalars("age", 0.5);
+  }
+
+  /// Client 4 has no row and client 0 no number.
+  void fill() {
+    for (std::int64_t i = 0; i < edges.count(); ++i) {
+      edges.rows.values[i].fill_(100.0 + static_cast<double>(edges.first + i));
+    }
+    for (const std::int64_t client : store.clients()) {
+      const std::vector<std::int64_t> one{client};
+      if (client != 4)
+        store.rows("personal").write(one, {at::full({1, 5}, client + 1, at::kFloat), layout});
+      if (client != 0) store.scalars("age").write(client, static_cast<double>(client) / 3);
+    }
+  }
+
+  void visit(StateVisitor& state) {
+    state.tensor("tensor", tensor);
+    state.rows("rows", rows);
+    state.edges("edges", edges);
+    state.clients(store);
+    state.number("number", number);
+    state.integer("integer", integer);
+  }
+
+  void expect_filled() {
+    EXPECT_TRUE(tensor.equal(at::arange(6, at::kLong).view({2, 3})));
+    EXPECT_TRUE(rows.values.equal(at::arange(10, at::kFloat).view({2, 5})));
+    EXPECT_EQ(number, 0.1);
+    EXPECT_EQ(integer, -7);
+    for (std::int64_t i = 0; i < edges.count(); ++i) {
+      EXPECT_EQ(edges.rows.values[i][4].item<double>(),
+                100.0 + static_cast<double>(edges.first + i));
+    }
+    for (const std::int64_t client : store.clients()) {
+      const std::vector<std::int64_t> one{client};
+      EXPECT_EQ(store.rows("personal").written(client), client != 4);
+      EXPECT_EQ(store.rows("personal").read(one).values[0][3].item<double>(),
+                client == 4 ? 0 : client + 1);
+      EXPECT_EQ(store.scalars("age").read(client),
+                client == 0 ? 0.5 : static_cast<double>(client) / 3);
+      EXPECT_FALSE(store.rows("untouched").written(client));
+    }
+  }
+
+  void spoil() {
+    tensor = at::zeros({1}, at::kLong);
+    rows.values.fill_(-1);
+    edges.rows.values.fill_(-1);
+    number = 0;
+    integer = 0;
+    for (const std::int64_t client : store.clients()) {
+      const std::vector<std::int64_t> one{client};
+      store.rows("personal").write(one, {at::full({1, 5}, -1, at::kFloat), layout});
+      store.rows("untouched").write(one, {at::full({1, 5}, -1, at::kDouble), layout});
+      store.scalars("age").write(client, -1);
+    }
+  }
+};
+
+class StateFileTest : public ::testing::Test {
+ protected:
+  void save(Everything& state) {
+    h5::Handle file;
+    if (world_->rank() == 0) {
+      file = h5::open_file(path_, h5::Mode::Create);
+      h5::create_group(file, "/state");
+    }
+    StateWriter writer(*world_, state.placement, file ? &file : nullptr);
+    state.visit(writer);
+    file.reset();
+    world_->barrier();
+  }
+
+  std::string check(Everything& state) const {
+    const h5::Handle file = h5::open_whole(path_);
+    StateCheck check(file, path_, state.placement);
+    try {
+      state.visit(check);
+    } catch (const DataError& error) {
+      return error.what();
+    }
+    return "";
+  }
+
+  std::unique_ptr<Communicator> world_ = world_communicator(60);
+  SharedFolder folder_{*world_};
+  const std::string path_ = folder_.file("state.h5");
+};
+
+TEST_F(StateFileTest, EverythingComesBackOnTheSameRanks) {
+  Everything state(*world_);
+  state.fill();
+  save(state);
+  EXPECT_EQ(check(state), "");
+  state.spoil();
+  h5::Handle file;
+  if (world_->rank() == 0) file = h5::open_whole(path_);
+  StateReader reader(*world_, file ? &file : nullptr);
+  state.visit(reader);
+  state.expect_filled();
+}
+
+TEST_F(StateFileTest, EverythingComesBackOnOneRank) {
+  Everything state(*world_);
+  state.fill();
+  save(state);
+  const auto alone = local_communicator();
+  Everything all(*alone);
+  EXPECT_EQ(check(all), "");
+  all.spoil();
+  const h5::Handle file = h5::open_whole(path_);
+  StateReader reader(*alone, &file);
+  all.visit(reader);
+  all.expect_filled();
+}
+
+TEST_F(StateFileTest, KnowsItsSize) {
+  Everything state(*world_);
+  state.fill();
+  StateSize size;
+  state.visit(size);
+  EXPECT_EQ(size.common_bytes(), 6 * 8 + 10 * 4 + 8 + 8);
+  std::int64_t own = state.edges.count() * 5 * 8;
+  for (const std::int64_t client : state.store.clients()) {
+    own += (client != 4 ? 5 * 4 + 8 : 0) + (client != 0 ? 16 : 0);
+  }
+  EXPECT_EQ(size.own_bytes(), own);
+}
+
+TEST_F(StateFileTest, RefusesWhatDoesNotFit) {
+  Everything state(*world_);
+  save(state);
+  state.layout = layout_of(4);
+  state.rows = {at::zeros({2, 4}, at::kFloat), state.layout};
+  EXPECT_NE(check(state).find("another model"), std::string::npos);
+  EXPECT_NE(check(state).find("'rows' has shape [2, 5]"), std::string::npos);
+  state.tensor = at::zeros({2, 3}, at::kDouble);
+  EXPECT_NE(check(state).find("'tensor' is not of type Double"), std::string::npos);
+  Everything more(*world_);
+  more.store.scalars("new", 0);
+  EXPECT_NE(check(more).find("does not hold the state 'clients/scalars/new/ids'"),
+            std::string::npos);
+}
+
+}  // namespace
+}  // namespace fedhpc::testing

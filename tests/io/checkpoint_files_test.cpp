@@ -1,0 +1,123 @@
+#include "fedhpc/io/checkpoint_files.hpp"
+
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <thread>
+#include <unistd.h>
+
+#include <gtest/gtest.h>
+
+#include "fedhpc/core/error.hpp"
+#include "fedhpc/io/durable.hpp"
+#include "fedhpc/io/time_limit.hpp"
+
+namespace fedhpc {
+namespace {
+
+namespace fs = std::filesystem;
+
+class FolderTest : public ::testing::Test {
+ protected:
+  FolderTest() { fs::create_directories(folder_); }
+  ~FolderTest() override {
+    std::error_code ignored;
+    fs::remove_all(folder_, ignored);
+  }
+
+  std::string make(const std::string& name, const std::string& text = "x") const {
+    std::ofstream(folder_ / name) << text;
+    return (folder_ / name).string();
+  }
+  static std::string read(const std::string& path) {
+    std::ifstream file(path);
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
+
+  const fs::path folder_ =
+      fs::temp_directory_path() / ("fedhpc_checkpoints_" + std::to_string(getpid()));
+};
+
+using CheckpointFilesTest = FolderTest;
+using DurableTest = FolderTest;
+
+TEST_F(CheckpointFilesTest, NamesLeadBothWays) {
+  EXPECT_EQ(checkpoint_path("a/run.h5", 12), "a/run.ckpt.12.h5");
+  EXPECT_EQ(checkpoint_path("run", 3), "run.ckpt.3.h5");
+  EXPECT_EQ(results_of_checkpoint("a/run.ckpt.12.h5").path, "a/run.h5");
+  EXPECT_EQ(results_of_checkpoint("a/run.ckpt.12.h5").round, 12);
+  for (const char* other : {"run.h5", "run.ckpt.h5", "run.ckpt.x.h5", "run.ckpt.1.h5.tmp",
+                            ".ckpt.1.h5", "run.ckpt.-1.h5", "run.ckpt.1x.h5", ""}) {
+    EXPECT_EQ(results_of_checkpoint(other).path, "") << other;
+  }
+}
+
+TEST_F(CheckpointFilesTest, NewestComesFirst) {
+  const std::string run = make("run.h5");
+  for (const char* name : {"run.ckpt.9.h5", "run.ckpt.100.h5", "run.ckpt.20.h5", "other.ckpt.7.h5",
+                           "run.ckpt.30.h5.tmp", "run2.ckpt.1.h5"}) {
+    make(name);
+  }
+  std::vector<std::int64_t> rounds;
+  for (const CheckpointFile& file : checkpoints_of(run)) rounds.push_back(file.round);
+  EXPECT_EQ(rounds, (std::vector<std::int64_t>{100, 20, 9}));
+  EXPECT_TRUE(checkpoints_of("/nonexistent/run.h5").empty());
+}
+
+TEST_F(CheckpointFilesTest, RemovesOnlyItsOwn) {
+  const std::string run = make("run.h5");
+  const std::string kept = make("run.ckpt.20.h5");
+  for (const char* name : {"run.ckpt.9.h5", "run.ckpt.30.h5.tmp", "other.ckpt.9.h5"}) make(name);
+  remove_checkpoints(run, {kept});
+  std::vector<std::string> left;
+  for (const auto& entry : fs::directory_iterator(folder_)) {
+    left.push_back(entry.path().filename().string());
+  }
+  std::sort(left.begin(), left.end());
+  EXPECT_EQ(left, (std::vector<std::string>{"other.ckpt.9.h5", "run.ckpt.20.h5", "run.h5"}));
+}
+
+TEST_F(DurableTest, ReplacesWholeFiles) {
+  const std::string old = make("old", "before");
+  replace_file(make("new", "after"), old);
+  EXPECT_EQ(read(old), "after");
+  EXPECT_FALSE(fs::exists(folder_ / "new"));
+  EXPECT_THROW(replace_file((folder_ / "missing").string(), old), Error);
+  EXPECT_EQ(read(old), "after");
+}
+
+TEST_F(DurableTest, FollowsLinks) {
+  const std::string file = make("file");
+  fs::create_symlink(file, folder_ / "link");
+  EXPECT_EQ(link_target((folder_ / "link").string()), fs::canonical(file).string());
+  EXPECT_EQ(link_target(file), file);
+  EXPECT_EQ(link_target("missing"), "missing");
+}
+
+TEST_F(DurableTest, KnowsItsFileSystem) {
+  EXPECT_GT(free_bytes(folder_.string()), 0);
+  EXPECT_GT(free_bytes("/nonexistent"), std::int64_t{1} << 60);
+  EXPECT_TRUE(keeps_write_order("/proc"));  // no network behind it
+  EXPECT_EQ(folder_of("a/b.h5"), "a");
+  EXPECT_EQ(folder_of("b.h5"), ".");
+}
+
+TEST(WithinTime, GivesTheTextOfWorkThatEnds) {
+  const std::string text(100'000, 'x');  // more than a pipe holds
+  EXPECT_EQ(within_time(20, [&] { return text; }), text);
+  EXPECT_EQ(within_time(20, [] { return std::string(); }), "");
+}
+
+TEST(WithinTime, GivesNothingForWorkThatDoesNot) {
+  const auto begin = std::chrono::steady_clock::now();
+  EXPECT_FALSE(within_time(0.2, [] {
+    std::this_thread::sleep_for(std::chrono::hours(1));
+    return std::string("late");
+  }));
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::minutes(1));
+  EXPECT_FALSE(within_time(20, []() -> std::string { throw Error("damaged"); }));
+  EXPECT_FALSE(within_time(20, []() -> std::string { _exit(0); }));
+}
+
+}  // namespace
+}  // namespace fedhpc
