@@ -4,8 +4,6 @@
 #include <cstdint>
 #include <string>
 
-#include <hdf5.h>
-
 #include "fedhpc/core/tensor.hpp"
 #include "fedhpc/io/hdf5.hpp"
 
