@@ -73,11 +73,22 @@ Handle link_properties() {
   return properties;
 }
 
+/// Access that keeps one chunk of a data set in memory. Rows are appended to the last one only; the
+/// others would stay in HDF5's cache, up to a megabyte of each data set.
+Handle growing_access() {
+  Handle access = own(H5Pcreate(H5P_DATASET_ACCESS), H5Pclose, "data set access properties");
+  check(H5Pset_chunk_cache(access.id(), /*rdcc_nslots=*/1, H5D_CHUNK_CACHE_NBYTES_DEFAULT,
+                           H5D_CHUNK_CACHE_W0_DEFAULT),
+        "data set access properties");
+  return access;
+}
+
 Handle create(const Handle& location, const std::string& path, hid_t type, const Handle& space,
               const Handle& properties) {
   const Handle links = link_properties();
+  const Handle access = growing_access();
   return own(H5Dcreate2(location.id(), path.c_str(), type, space.id(), links.id(), properties.id(),
-                        H5P_DEFAULT),
+                        access.id()),
              H5Dclose, "cannot create data set '" + path + "'");
 }
 
@@ -218,6 +229,12 @@ Handle create_extendible(const Handle& location, const std::string& path, hid_t 
   check(H5Pset_chunk(properties.id(), static_cast<int>(chunk.size()), chunk.data()), path);
   if (deflate > 0) check(H5Pset_deflate(properties.id(), static_cast<unsigned>(deflate)), path);
   return create(location, path, type, space, properties);
+}
+
+Handle open_extendible(const Handle& location, const std::string& path) {
+  const Handle access = growing_access();
+  return own(H5Dopen2(location.id(), path.c_str(), access.id()), H5Dclose,
+             "cannot open data set '" + path + "'");
 }
 
 Handle open_dataset(const Handle& location, const std::string& path) {

@@ -7,6 +7,17 @@ namespace fedhpc::h5 {
 namespace {
 
 constexpr std::size_t kBlockBytes = std::size_t{4} << 20;
+// HDF5 describes every chunk of a call by about 7 kB of selections, however small the chunk is.
+constexpr hsize_t kBlockChunks = 64;
+
+/// How many rows of a data set are copied at a time.
+hsize_t rows_of_block(const Handle& properties, std::size_t rank, hsize_t row_bytes) {
+  const hsize_t rows = std::max<hsize_t>(1, kBlockBytes / row_bytes);
+  if (H5Pget_layout(properties.id()) != H5D_CHUNKED) return rows;
+  std::vector<hsize_t> chunk(rank);
+  check(H5Pget_chunk(properties.id(), static_cast<int>(rank), chunk.data()), "size of chunks");
+  return std::min(rows, kBlockChunks * chunk.front());
+}
 
 void copy_attributes(const Handle& from, const Handle& to, const std::string& path) {
   const auto copy = [](hid_t object, const char* name, const H5A_info_t*, void* data) -> herr_t {
@@ -48,7 +59,7 @@ void copy_dataset(const Handle& from, const Handle& to, const std::string& path)
     write_all(target, type.id(), block.data());
     return;
   }
-  const hsize_t rows_per_block = std::max<hsize_t>(1, kBlockBytes / row_bytes);
+  const hsize_t rows_per_block = rows_of_block(properties, shape.size(), row_bytes);
   for (hsize_t first = 0; first < shape.front(); first += rows_per_block) {
     const hsize_t count = std::min(rows_per_block, shape.front() - first);
     block.resize(count * row_bytes);

@@ -1,6 +1,8 @@
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
+#include <fstream>
+#include <numeric>
 #include <unistd.h>
 #include <utility>
 
@@ -224,6 +226,58 @@ TEST_F(IoTest, RefusesAnotherModelThanDeclared) {
   out.declare_model({{"w", at::arange(2, at::kFloat)}});
   out.start();
   EXPECT_THROW(out.write_model({{"v", at::arange(2, at::kFloat)}}), std::logic_error);
+}
+
+/// The most memory this process has held since the last call, in bytes; 0 where the system does not
+/// tell.
+std::int64_t peak_memory() {
+  std::int64_t peak = 0;
+  std::ifstream status("/proc/self/status");
+  for (std::string word; status >> word;) {
+    if (word == "VmHWM:" && status >> peak) break;
+  }
+  std::ofstream("/proc/self/clear_refs") << "5\n";  // the peak starts again from what is held now
+  return 1024 * peak;
+}
+
+TEST_F(IoTest, ACopyNeedsNoMoreMemoryForManySmallChunks) {
+#ifdef __SANITIZE_ADDRESS__
+  GTEST_SKIP() << "the sanitizer keeps what was freed";
+#endif
+  const hsize_t rows = 30000;
+  std::vector<float> values(rows * 2);
+  std::iota(values.begin(), values.end(), 0.0F);
+  {
+    const h5::Handle file = h5::open_file(path_, h5::Mode::Create);
+    const h5::Handle data =
+        h5::create_extendible(file, "/data", h5::type_of<float>(), {2}, /*chunk_rows=*/1);
+    for (hsize_t row = 0; row < rows; ++row) {
+      h5::append(data, h5::type_of<float>(), &values[2 * row]);
+    }
+  }
+  const h5::Handle from = h5::open_file(path_, h5::Mode::Read);
+  const h5::Handle to = h5::open_file(copy_, h5::Mode::Create);
+  peak_memory();
+  const std::int64_t before = peak_memory();
+  h5::copy_contents(from, to, {});
+  const std::int64_t after = peak_memory();
+  EXPECT_LT(after - before, std::int64_t{64} << 20);
+
+  std::vector<float> copied(values.size());
+  h5::read_all(h5::open_dataset(to, "/data"), h5::type_of<float>(), copied.data());
+  EXPECT_EQ(copied, values);
+}
+
+TEST_F(IoTest, AppendedDataSetsHoldOneChunk) {
+  const auto slots = [](const h5::Handle& dataset) {
+    const h5::Handle access(H5Dget_access_plist(dataset.id()), H5Pclose);
+    std::size_t chunks = 0;
+    H5Pget_chunk_cache(access.id(), &chunks, nullptr, nullptr);
+    return chunks;
+  };
+  const h5::Handle file = h5::open_file(path_, h5::Mode::Create);
+  EXPECT_EQ(slots(h5::create_extendible(file, "/data", h5::type_of<float>(), {2}, 4)), 1U);
+  EXPECT_EQ(slots(h5::open_extendible(file, "/data")), 1U);
 }
 
 }  // namespace
