@@ -1,6 +1,8 @@
 #include "fedhpc/core/stop_signals.hpp"
 
+#include <chrono>
 #include <csignal>
+#include <thread>
 
 #include <gtest/gtest.h>
 
@@ -21,6 +23,24 @@ TEST(StopSignalsDeathTest, TheSecondEndsAtOnce) {
       {
         const StopSignals signals;
         std::raise(SIGUSR1);
+        std::raise(SIGTERM);
+      },
+      ::testing::ExitedWithCode(1), "");
+}
+
+TEST(StopSignals, TheSameSigtermTwiceIsOne) {
+  const StopSignals signals;
+  std::raise(SIGTERM);
+  std::raise(SIGTERM);
+  EXPECT_EQ(caught_signal(), SIGTERM);
+}
+
+TEST(StopSignalsDeathTest, ASigtermAWhileAfterTheFirstEndsAtOnce) {
+  EXPECT_EXIT(
+      {
+        const StopSignals signals;
+        std::raise(SIGTERM);
+        std::this_thread::sleep_for(std::chrono::milliseconds(300));
         std::raise(SIGTERM);
       },
       ::testing::ExitedWithCode(1), "");

@@ -4,6 +4,7 @@ namespace fedhpc {
 
 /// Catches SIGTERM, SIGINT and SIGUSR1 while it lives: the first one is remembered, so that work
 /// can stop where it may be taken up again; the second ends the process at once with exit code 1.
+/// SIGTERM again within 0.2 s is no second one: SLURM sends it twice when a job's time is up.
 class StopSignals {
  public:
   StopSignals();
