@@ -46,9 +46,9 @@ void RunOptions::declare(OptionSet& options) {
   options.add("run.collective_timeout", collective_timeout, above(0.0),
               "seconds a rank waits for the others while none of them gets on, before it gives up");
   options.add(
-      "run.save", save, {"init", "partition", "draws"},
+      "run.save", save, {"init", "partition", "draws", "personal"},
       "what the result file holds beside the final model: initial weights, the partition, the "
-      "cohorts drawn");
+      "cohorts drawn, the clients' own models");
 }
 
 bool RunOptions::saves(const std::string& what) const {
@@ -88,6 +88,11 @@ void Config::resolve(const std::string& name) {
   if (options_.origin("data.seed").level == Level::Default) data.seed = run.seed;
   if (run.output.empty()) {
     run.output = std::filesystem::path(name).stem().string() + ".h5";
+  }
+  if (run.saves("personal") && algorithm->models() == Models::Global) {
+    throw ConfigError(concat(options_.origin("run.save").place,
+                             ": key 'run.save' cannot hold 'personal' with algorithm.name = ",
+                             algorithm_name, ", whose clients have no models of their own"));
   }
   if (algorithm->tiers() == Tiers::ClientEdgeCloud && topology.edges == 0) {
     throw ConfigError(concat("algorithm.name = ", algorithm_name,

@@ -110,6 +110,9 @@ void Recorder::create(const std::string& command_line, const std::vector<std::st
   }
   if (run.saves("draws")) writer_->declare_cohorts(experiment_.cohort_limit());
   if (experiment_.config().algorithm->models() == Models::Global) writer_->declare_model(initial);
+  if (run.saves("personal")) {
+    writer_->declare_personal(experiment_.partition().clients(), initial);
+  }
 }
 
 RunHeader Recorder::header(const std::string& command_line,
@@ -135,7 +138,22 @@ ClientTable Recorder::clients() const {
   return table;
 }
 
+void Recorder::write_personal_models() {
+  const std::string& output = experiment_.config().run.output;
+  experiment_.gather_personal_models(
+      [&](std::span<const std::int64_t> clients, const Rows& models) {
+        naming_file(output, [&] {
+          for (std::size_t c = 0; c < clients.size(); ++c) {
+            const Tensor row = models.values.narrow(0, static_cast<std::int64_t>(c), 1);
+            writer_->write_personal(clients[c], parameters_of({row, models.layout}));
+          }
+        });
+      });
+}
+
 void Recorder::record(const RoundReport& report) {
+  const RunOptions& options = experiment_.config().run;
+  if (report.round == options.rounds && options.saves("personal")) write_personal_models();
   if (!writer_) return;
   RoundMetrics metrics = report.metrics;
   metrics.seconds_io = io_watch_.lap();

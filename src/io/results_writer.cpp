@@ -34,6 +34,25 @@ h5::Handle open_or_create(const h5::Handle& file, const std::string& path, hid_t
   return h5::create_extendible(file, path, type, tail, chunk_rows, deflate);
 }
 
+/// The data sets of a group of parameters, made where they are missing; `leading` dimensions come
+/// before each one's own.
+std::vector<std::pair<std::string, h5::Handle>> open_or_create_parameters(
+    const h5::Handle& file, const std::string& group, const std::vector<NamedTensor>& parameters,
+    const std::vector<hsize_t>& leading) {
+  const bool known = h5::exists(file, group);
+  if (!known) h5::create_group(file, group);
+  std::vector<std::pair<std::string, h5::Handle>> datasets;
+  for (const NamedTensor& parameter : parameters) {
+    const std::string path = group + "/" + parameter.name;
+    std::vector<hsize_t> shape = leading;
+    for (const hsize_t size : shape_of(parameter.values)) shape.push_back(size);
+    datasets.emplace_back(parameter.name,
+                          known ? h5::open_dataset(file, path)
+                                : h5::create_dataset(file, path, type_of(parameter.values), shape));
+  }
+  return datasets;
+}
+
 }  // namespace
 
 std::string utc_now() {
@@ -153,16 +172,13 @@ void ResultsWriter::open_clients(hsize_t count) {
 }
 
 void ResultsWriter::declare_model(const std::vector<NamedTensor>& parameters) {
-  const std::string group = "/model/global";
-  const bool known = h5::exists(file_, group);
-  if (!known) h5::create_group(file_, group);
-  for (const NamedTensor& parameter : parameters) {
-    const std::string path = group + "/" + parameter.name;
-    model_.emplace_back(parameter.name,
-                        known ? h5::open_dataset(file_, path)
-                              : h5::create_dataset(file_, path, type_of(parameter.values),
-                                                   shape_of(parameter.values)));
-  }
+  model_ = open_or_create_parameters(file_, "/model/global", parameters, {});
+}
+
+void ResultsWriter::declare_personal(std::int64_t clients,
+                                     const std::vector<NamedTensor>& parameters) {
+  personal_ = open_or_create_parameters(file_, "/model/personal", parameters,
+                                        {static_cast<hsize_t>(clients)});
 }
 
 void ResultsWriter::declare_cohorts(std::int64_t size) {
@@ -211,6 +227,17 @@ void ResultsWriter::write_model(const std::vector<NamedTensor>& parameters) {
     const Tensor values = parameters[i].values.contiguous();
     h5::write_all(model_[i].second, type_of(values), values.data_ptr());
     h5::flush(model_[i].second);
+  }
+}
+
+void ResultsWriter::write_personal(std::int64_t client,
+                                   const std::vector<NamedTensor>& parameters) {
+  require(parameters.size() == personal_.size(), "the model written is the model declared");
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    require(parameters[i].name == personal_[i].first, "the model written is the model declared");
+    const Tensor values = parameters[i].values.contiguous();
+    h5::write_rows(personal_[i].second, type_of(values), static_cast<hsize_t>(client), 1,
+                   values.data_ptr());
   }
 }
 

@@ -144,9 +144,10 @@ class KillAndResume(AppCase):
                 self.assertEqual([path.name for path in self.folder.glob("*.tmp")], [])
         self.assertGreaterEqual(killed, kills // 2, "too many runs were over before they were killed")
 
-    def interrupted(self, ranks=0):
+    def interrupted(self, ranks=0, *keys):
         """A run stopped by a signal after its first checkpoint."""
-        process = start("run", self.shared / "run.ini", "--run.rounds=100000", ranks=ranks, cwd=self.folder)
+        process = start("run", self.shared / "run.ini", "--run.rounds=100000", *keys, ranks=ranks,
+                        cwd=self.folder)
         self.addCleanup(lambda: (process.kill(), process.communicate()))
         wait_until(process, lambda: checkpoint_rounds(self.folder))
         process.send_signal(signal.SIGUSR1)
@@ -169,6 +170,20 @@ class KillAndResume(AppCase):
                         b = np.frombuffer(raw, dtype).astype(float)
                         self.assertEqual(actual[0], shape, name)
                         self.assertLessEqual(np.linalg.norm(a - b), 1e-5 * np.linalg.norm(b), name)
+                for path in self.folder.glob("*.h5"):
+                    path.unlink()
+
+    def test_another_number_of_ranks_to_the_last_bit(self):
+        exactly = ["--run.reproducible=true"]
+        straight = self.folder / "straight"
+        straight.mkdir()
+        self.run_ok("run", self.shared / "run.ini", *exactly, f"--run.output={straight}/run.h5", ranks=2)
+        expected = contents(straight / "run.h5")
+        for before, after in ((0, 3), (3, 2)):
+            with self.subTest(before=before, after=after):
+                self.interrupted(before, *exactly)
+                self.run_ok("resume", "run.h5", f"--run.rounds={ROUNDS}", ranks=after)
+                self.equal(self.folder / "run.h5", expected)
                 for path in self.folder.glob("*.h5"):
                     path.unlink()
 

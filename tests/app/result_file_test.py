@@ -102,6 +102,27 @@ class ResultFile(AppCase):
                     self.assertEqual({name: data.shape for name, data in file[group].items()}, SHAPES)
                     self.assertTrue(all(data.dtype == dtype for data in file[group].values()))
 
+    def test_personal_models(self):
+        text = CONFIG.format(data=self.data) + "[algorithm]\nname = localonly\n"
+        save = "--run.save=init,personal"
+        files = [self.run_file(save, name=f"of{ranks}.h5", text=text, ranks=ranks) for ranks in (0, 3)]
+        still = self.run_file(save, "--train.lr=0", name="still.h5", text=text)
+        for file in (*files, still):
+            self.assertEqual(set(file["model"]), {"init", "personal"}, "there is no global model")
+            self.assertEqual({name: data.shape for name, data in file["model/personal"].items()},
+                             {name: (6, *shape) for name, shape in SHAPES.items()})
+            self.assertTrue(np.isnan(file["rounds/global_accuracy"]).all())
+            self.assertTrue(np.isfinite(file["rounds/personal_accuracy"]).all())
+        for name in SHAPES:
+            np.testing.assert_allclose(files[0]["model/personal"][name][...],
+                                       files[1]["model/personal"][name][...], rtol=1e-4, atol=1e-6)
+            initial = still["model/init/global"][name][...]
+            np.testing.assert_array_equal(still["model/personal"][name][...],
+                                          np.broadcast_to(initial, (6, *initial.shape)))
+            own = files[0]["model/personal"][name][...].reshape(6, -1)
+            trained = {tuple(row) for row in own}
+            self.assertGreaterEqual(len(trained), 3, "three clients a round, each with a model of its own")
+
     def test_rules_of_nan_and_evaluation(self):
         with self.run_file("--run.eval_every=2") as file:
             rounds = {name: column[...] for name, column in file["rounds"].items()}

@@ -90,7 +90,7 @@ class Experiment {
       std::function<void(std::span<const std::int64_t> clients, const Rows& models)>;
   /// Hands all clients' personal models to `visit` on rank 0, some at a time, in no particular
   /// order; nothing for a method that has none. Collective.
-  void gather_personal_models(const VisitModels& visit);
+  void gather_personal_models(const VisitModels& visit) const;
   /// What the ledger will book, found by a round with a single participant that takes one local
   /// step: exact for payloads whose size does not depend on the data. Moves the algorithm's state,
   /// so that nothing but plans may follow. Collective.

@@ -34,6 +34,8 @@ class Recorder {
   const h5::Handle* file() const { return writer_ ? &writer_->file() : nullptr; }
 
  private:
+  /// Collective.
+  void write_personal_models();
   RunHeader header(const std::string& command_line, const std::vector<std::string>& hosts) const;
   ClientTable clients() const;
   /// Makes the file and everything in it.

@@ -75,6 +75,9 @@ class ResultsWriter {
   /// Reserves /model/global in the shapes and types of `parameters`, where it is not there yet;
   /// before start().
   void declare_model(const std::vector<NamedTensor>& parameters);
+  /// Reserves /model/personal, one row per client before each parameter's own shape; before
+  /// start().
+  void declare_personal(std::int64_t clients, const std::vector<NamedTensor>& parameters);
   /// Reserves /draws/cohort [0, size], a row per round, where it is not there yet, filled up with
   /// -1 in a round of fewer participants; before start().
   void declare_cohorts(std::int64_t size);
@@ -87,6 +90,8 @@ class ResultsWriter {
                               const std::vector<float>& best);
   void append_cohort(const std::vector<std::int64_t>& cohort);
   void write_model(const std::vector<NamedTensor>& parameters);
+  /// Writes one client's own model below /model/personal.
+  void write_personal(std::int64_t client, const std::vector<NamedTensor>& parameters);
   /// Appends and commits one round; `values` in order of the series.
   void append_round(std::int64_t round, const std::vector<double>& values);
   /// Sets status and finished.
@@ -113,6 +118,7 @@ class ResultsWriter {
   h5::Handle cohorts_;
   std::int64_t cohort_size_ = 0;
   std::vector<std::pair<std::string, h5::Handle>> model_;
+  std::vector<std::pair<std::string, h5::Handle>> personal_;
 };
 
 /// Writes parameters below `group` of an open file.

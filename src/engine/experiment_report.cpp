@@ -1,0 +1,141 @@
+// What an experiment says of a round: scores, sums over clients and ranks, models for the record.
+
+#include <algorithm>
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/zeros.h>
+
+#include "fedhpc/engine/experiment.hpp"
+
+#include "engine/evaluation.hpp"
+
+namespace fedhpc {
+
+namespace {
+
+/// Only takes note of the global model, scoring nothing.
+class GlobalModel final : public Evaluation {
+ public:
+  void global(const Rows& model) override { model_ = model.clone(); }
+  void edges(const EdgeRows&) override {}
+  void each_block(const std::function<void(EvaluationBlock&)>&) override {}
+  const Rows& model() const { return model_; }
+
+ private:
+  Rows model_;
+};
+
+}  // namespace
+
+std::array<std::int64_t, Ledger::kEntries> Experiment::booked(Wish& wish) {
+  Tensor sums = at::empty({Ledger::kEntries + 2}, at::kLong);
+  auto* values = sums.data_ptr<std::int64_t>();
+  std::copy(ledger_.entries().begin(), ledger_.entries().end(), values);
+  auto* wishes = values + Ledger::kEntries;
+  wishes[0] = wish.stop ? 1 : 0;
+  wishes[1] = wish.checkpoint ? 1 : 0;
+  comm_.sum_(sums);
+  wish = {.stop = wishes[0] > 0, .checkpoint = wishes[1] > 0};
+  std::array<std::int64_t, Ledger::kEntries> entries{};
+  std::copy_n(values, entries.size(), entries.begin());
+  return entries;
+}
+
+Rows Experiment::current_model() {
+  GlobalModel evaluation;
+  config_.algorithm->evaluate(evaluation);
+  return evaluation.model();
+}
+
+void Experiment::evaluate(RoundReport& report) {
+  const Timed timed(evaluate_watch_);
+  RankEvaluation evaluation(*evaluator_, *shard_, server_shard_.get(), *topology_, block_width_);
+  config_.algorithm->evaluate(evaluation);
+  global_ = evaluation.model();
+
+  const std::vector<Score> scores = gather_by_client(evaluation.personal());
+  const std::vector<Score> official = gather_scores(comm_, evaluation.official());
+  if (evaluation.has_edges()) {
+    const std::vector<Score> edge = gather_by_client(evaluation.edge());
+    if (comm_.rank() == 0) report.metrics.edge_accuracy = mean_edge_accuracy(edge, placement());
+  }
+  if (comm_.rank() != 0) return;
+  personal_.update(scores, *report.cohort, report.metrics);
+  if (!global_.values.defined()) return;
+  Score all;
+  for (const Score& score : server_shard_ ? official : scores) {
+    all.samples += score.samples;
+    all.correct += score.correct;
+    all.loss += score.loss;
+  }
+  if (all.samples > 0) {
+    report.metrics.global_accuracy = all.correct / all.samples;
+    report.metrics.global_loss = all.loss / all.samples;
+  }
+}
+
+std::vector<Score> Experiment::gather_by_client(const std::vector<Score>& mine) {
+  const std::vector<Score> by_rank = gather_scores(comm_, mine);
+  std::vector<Score> scores;
+  if (comm_.rank() != 0) return scores;
+  for (const std::int64_t place : gathered_places(placement())) scores.push_back(by_rank[place]);
+  return scores;
+}
+
+void Experiment::total(Round& round, const Wish& wish, RoundReport& report) {
+  const std::vector<TrainStatistics>& statistics = round.statistics();
+  const auto count = static_cast<std::int64_t>(statistics.size());
+  Tensor losses = at::empty({count, 2}, at::kDouble);  // loss, samples
+  for (std::int64_t i = 0; i < count; ++i) {
+    losses.data_ptr<double>()[2 * i] = statistics[i].loss;
+    losses.data_ptr<double>()[2 * i + 1] = statistics[i].samples;
+  }
+  WeightedSum sum(1, 2, summation());
+  sum.add(std::vector<std::int64_t>(statistics.size(), 0),
+          std::vector<double>(statistics.size(), 1), losses);
+  const Tensor sums = sum.total(*topology_, Among::All);
+  report.agreed = wish;
+  const auto entries = booked(report.agreed);
+
+  RoundMetrics& metrics = report.metrics;
+  const auto* values = sums.const_data_ptr<double>();
+  report.train_samples = values[1];
+  if (values[1] > 0) metrics.train_loss = values[0] / values[1];
+  metrics.participants = static_cast<double>(round.cohort().clients.size());
+  const auto bytes = [&](Link link, Direction direction) {
+    return static_cast<double>(entries[ledger_index(link, direction)]);
+  };
+  if (config_.algorithm->tiers() == Tiers::ClientEdgeCloud) {
+    metrics.bytes_up_client_edge = bytes(Link::ClientEdge, Direction::Up);
+    metrics.bytes_down_client_edge = bytes(Link::ClientEdge, Direction::Down);
+    metrics.bytes_up_edge_cloud = bytes(Link::EdgeCloud, Direction::Up);
+    metrics.bytes_down_edge_cloud = bytes(Link::EdgeCloud, Direction::Down);
+  } else {
+    metrics.bytes_up_client_cloud = bytes(Link::ClientCloud, Direction::Up);
+    metrics.bytes_down_client_cloud = bytes(Link::ClientCloud, Direction::Down);
+  }
+  metrics.simulated_seconds = round.simulated_seconds();
+  metrics.seconds_train = train_watch_.lap();
+  metrics.seconds_aggregate = aggregate_watch_.lap();
+  metrics.seconds_evaluate = evaluate_watch_.lap();
+}
+
+void Experiment::gather_personal_models(const VisitModels& visit) const {
+  PersonalCollector collector(comm_, *shard_, model_->layout(), type_, block_width_, visit);
+  config_.algorithm->evaluate(collector);
+}
+
+Tensor Experiment::label_histogram(std::int64_t first, std::int64_t count) const {
+  Tensor counts = at::zeros({count, model_->classes()}, at::kLong);
+  const std::vector<std::int64_t>& mine = shard_->clients();
+  auto client = std::lower_bound(mine.begin(), mine.end(), first);
+  for (; client != mine.end() && *client < first + count; ++client) {
+    const std::vector<std::int64_t> own = shard_->label_histogram(*client);
+    std::copy(own.begin(), own.end(),
+              counts.data_ptr<std::int64_t>() + (*client - first) * model_->classes());
+  }
+  comm_.sum_(counts);
+  return counts;
+}
+
+}  // namespace fedhpc
