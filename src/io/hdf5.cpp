@@ -41,6 +41,10 @@ void check(herr_t status, const std::string& what) {
 
 namespace {
 
+// HDF5's own defaults.
+constexpr std::size_t kChunkCacheBytes = std::size_t{1} << 20;
+constexpr double kChunkCacheKeep = 0.75;
+
 /// The library prints its error stack by default; ours are exceptions.
 void silence() {
   static const bool silenced = [] { return H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr) >= 0; }();
@@ -73,22 +77,11 @@ Handle link_properties() {
   return properties;
 }
 
-/// Access that keeps one chunk of a data set in memory. Rows are appended to the last one only; the
-/// others would stay in HDF5's cache, up to a megabyte of each data set.
-Handle growing_access() {
-  Handle access = own(H5Pcreate(H5P_DATASET_ACCESS), H5Pclose, "data set access properties");
-  check(H5Pset_chunk_cache(access.id(), /*rdcc_nslots=*/1, H5D_CHUNK_CACHE_NBYTES_DEFAULT,
-                           H5D_CHUNK_CACHE_W0_DEFAULT),
-        "data set access properties");
-  return access;
-}
-
 Handle create(const Handle& location, const std::string& path, hid_t type, const Handle& space,
               const Handle& properties) {
   const Handle links = link_properties();
-  const Handle access = growing_access();
   return own(H5Dcreate2(location.id(), path.c_str(), type, space.id(), links.id(), properties.id(),
-                        access.id()),
+                        H5P_DEFAULT),
              H5Dclose, "cannot create data set '" + path + "'");
 }
 
@@ -146,6 +139,11 @@ Handle open_file(const std::string& path, Mode mode) {
       mode == Mode::CreatePortable ? H5F_LIBVER_EARLIEST : H5F_LIBVER_LATEST;
   check(H5Pset_libver_bounds(access.id(), format, H5F_LIBVER_LATEST), "file format");
   if (mode == Mode::Create || mode == Mode::CreatePortable) {
+    // One slot, so one chunk of each data set stays in memory. Rows are appended to the last chunk;
+    // the others would fill a megabyte for each data set. Access lists of data sets do not serve:
+    // the start of SWMR writing opens them anew without.
+    check(H5Pset_cache(access.id(), 0, /*rdcc_nslots=*/1, kChunkCacheBytes, kChunkCacheKeep),
+          "file access properties");
     // Names are listed in order of creation: the order of parameters in a row.
     const Handle creation = own(H5Pcreate(H5P_FILE_CREATE), H5Pclose, "file properties");
     return own(H5Fcreate(path.c_str(), H5F_ACC_TRUNC, creation.id(), access.id()), H5Fclose,
@@ -229,12 +227,6 @@ Handle create_extendible(const Handle& location, const std::string& path, hid_t 
   check(H5Pset_chunk(properties.id(), static_cast<int>(chunk.size()), chunk.data()), path);
   if (deflate > 0) check(H5Pset_deflate(properties.id(), static_cast<unsigned>(deflate)), path);
   return create(location, path, type, space, properties);
-}
-
-Handle open_extendible(const Handle& location, const std::string& path) {
-  const Handle access = growing_access();
-  return own(H5Dopen2(location.id(), path.c_str(), access.id()), H5Dclose,
-             "cannot open data set '" + path + "'");
 }
 
 Handle open_dataset(const Handle& location, const std::string& path) {

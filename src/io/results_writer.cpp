@@ -30,7 +30,7 @@ std::vector<hsize_t> shape_of(const Tensor& values) {
 
 h5::Handle open_or_create(const h5::Handle& file, const std::string& path, hid_t type,
                           const std::vector<hsize_t>& tail, hsize_t chunk_rows, int deflate = 0) {
-  if (h5::exists(file, path)) return h5::open_extendible(file, path);
+  if (h5::exists(file, path)) return h5::open_dataset(file, path);
   return h5::create_extendible(file, path, type, tail, chunk_rows, deflate);
 }
 

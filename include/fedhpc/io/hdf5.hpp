@@ -74,8 +74,6 @@ Handle create_dataset(const Handle& location, const std::string& path, hid_t typ
 /// Creates a data set of shape [0, tail...], extendible in its first dimension.
 Handle create_extendible(const Handle& location, const std::string& path, hid_t type,
                          const std::vector<hsize_t>& tail, hsize_t chunk_rows, int deflate = 0);
-/// Opens a data set to append to it; like a created one, it holds a single chunk in memory.
-Handle open_extendible(const Handle& location, const std::string& path);
 Handle open_dataset(const Handle& location, const std::string& path);
 std::vector<hsize_t> shape_of(const Handle& dataset);
 /// Whether a data set has exactly this type in the file.
