@@ -179,7 +179,8 @@ class BadInput(AppCase):
         before = self.files()
         done = fedhpc(*arguments, ranks=ranks, cwd=self.folder, env={"FEDHPC_DATA": None, **(env or {})})
         self.assertEqual(done.returncode, 2, done.stderr)
-        lines = done.stderr.splitlines()
+        # A sanitizer build says in a line of its own that there is no such memory.
+        lines = [line for line in done.stderr.splitlines() if "AddressSanitizer failed to allocate" not in line]
         if ranks:  # the launcher adds lines of its own
             lines = [line for line in lines if "fedhpc:" in line]
         else:
