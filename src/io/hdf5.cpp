@@ -41,10 +41,6 @@ void check(herr_t status, const std::string& what) {
 
 namespace {
 
-// HDF5's own defaults.
-constexpr std::size_t kChunkCacheBytes = std::size_t{1} << 20;
-constexpr double kChunkCacheKeep = 0.75;
-
 /// The library prints its error stack by default; ours are exceptions.
 void silence() {
   static const bool silenced = [] { return H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr) >= 0; }();
@@ -139,11 +135,6 @@ Handle open_file(const std::string& path, Mode mode) {
       mode == Mode::CreatePortable ? H5F_LIBVER_EARLIEST : H5F_LIBVER_LATEST;
   check(H5Pset_libver_bounds(access.id(), format, H5F_LIBVER_LATEST), "file format");
   if (mode == Mode::Create || mode == Mode::CreatePortable) {
-    // One slot, so one chunk of each data set stays in memory. Rows are appended to the last chunk;
-    // the others would fill a megabyte for each data set. Access lists of data sets do not serve:
-    // the start of SWMR writing opens them anew without.
-    check(H5Pset_cache(access.id(), 0, /*rdcc_nslots=*/1, kChunkCacheBytes, kChunkCacheKeep),
-          "file access properties");
     // Names are listed in order of creation: the order of parameters in a row.
     const Handle creation = own(H5Pcreate(H5P_FILE_CREATE), H5Pclose, "file properties");
     return own(H5Fcreate(path.c_str(), H5F_ACC_TRUNC, creation.id(), access.id()), H5Fclose,

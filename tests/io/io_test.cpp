@@ -268,19 +268,5 @@ TEST_F(IoTest, ACopyNeedsNoMoreMemoryForManySmallChunks) {
   EXPECT_EQ(copied, values);
 }
 
-TEST_F(IoTest, AFileThatGrowsHoldsOneChunkOfEachDataSet) {
-  const auto chunks_held = [](const h5::Handle& dataset) {
-    const h5::Handle access(H5Dget_access_plist(dataset.id()), H5Pclose);
-    std::size_t chunks = 0;
-    H5Pget_chunk_cache(access.id(), &chunks, nullptr, nullptr);
-    return chunks;
-  };
-  const h5::Handle file = h5::open_file(path_, h5::Mode::Create);
-  const h5::Handle data = h5::create_extendible(file, "/data", h5::type_of<float>(), {2}, 4);
-  EXPECT_EQ(chunks_held(data), 1U);
-  ASSERT_GE(H5Fstart_swmr_write(file.id()), 0);
-  EXPECT_EQ(chunks_held(data), 1U);
-}
-
 }  // namespace
 }  // namespace fedhpc
