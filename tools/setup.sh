@@ -63,6 +63,7 @@ unpack() {
   shift 2
   local folder
   folder=$(mktemp -d .deps/download.XXXXXX)
+  trap 'rm -rf .deps/download.*' EXIT  # also when the download fails
   # LibTorch's libraries do not depend on the Python version; one is named so that a wheel is found.
   .deps/venv/bin/python -m pip download -q --disable-pip-version-check --no-deps -d "$folder" \
     --only-binary=:all: --python-version 3.11 --implementation cp --abi cp311 --abi abi3 --abi none \

@@ -69,19 +69,15 @@ void RankEvaluation::global(const Rows& model) {
 
 void RankEvaluation::edges(const EdgeRows& models) {
   has_edges_ = true;
-  const std::vector<std::int64_t>& clients = shard_.clients();
-  edge_.assign(clients.size(), Score{});
+  edge_.assign(shard_.clients().size(), Score{});
   for (std::int64_t i = 0; i < models.count(); ++i) {
     std::vector<std::int64_t> members;
-    std::vector<std::size_t> places;
-    for (std::size_t c = 0; c < clients.size(); ++c) {
-      if (topology_.placement().edge_of(clients[c]) != models.first + i) continue;
-      members.push_back(clients[c]);
-      places.push_back(c);
+    for (const std::int64_t client : topology_.placement().clients_of_edge(models.first + i)) {
+      if (shard_.holds(client)) members.push_back(client);
     }
     const Rows model{models.rows.values.narrow(0, i, 1), models.rows.layout};
     const std::vector<Score> scores = evaluator_.each_client(model, shard_, members);
-    for (std::size_t m = 0; m < scores.size(); ++m) edge_[places[m]] = scores[m];
+    for (std::size_t m = 0; m < scores.size(); ++m) edge_[shard_.position(members[m])] = scores[m];
   }
 }
 
@@ -97,7 +93,8 @@ void RankEvaluation::each_block(const std::function<void(EvaluationBlock&)>& wor
 }
 
 PersonalCollector::PersonalCollector(Communicator& comm, const Shard& shard, LayoutPtr layout,
-                                     at::ScalarType type, std::int64_t block_width, Visit visit)
+                                     at::ScalarType type, std::int64_t block_width,
+                                     VisitModels visit)
     : comm_(comm),
       shard_(shard),
       layout_(std::move(layout)),

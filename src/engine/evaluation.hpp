@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "fedhpc/algorithms/algorithm.hpp"
+#include "fedhpc/engine/experiment.hpp"
 #include "fedhpc/rounds/topology.hpp"
 #include "fedhpc/training/evaluator.hpp"
 
@@ -47,10 +48,8 @@ class RankEvaluation final : public Evaluation {
 /// Gathers the personal models that an algorithm's evaluate() names, block by block, on rank 0.
 class PersonalCollector final : public Evaluation {
  public:
-  using Visit = std::function<void(std::span<const std::int64_t> clients, const Rows& models)>;
-
   PersonalCollector(Communicator& comm, const Shard& shard, LayoutPtr layout, at::ScalarType type,
-                    std::int64_t block_width, Visit visit);
+                    std::int64_t block_width, VisitModels visit);
 
   void global(const Rows&) override {}
   void edges(const EdgeRows&) override {}
@@ -62,7 +61,7 @@ class PersonalCollector final : public Evaluation {
   LayoutPtr layout_;
   at::ScalarType type_;
   std::int64_t block_width_;
-  Visit visit_;
+  VisitModels visit_;
 };
 
 /// All ranks' scores one after the other, on rank 0; elsewhere empty. Collective.

@@ -5,9 +5,7 @@
 #include <optional>
 #include <stdexcept>
 
-#include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
-#include <ATen/ops/zeros.h>
 
 #include "fedhpc/engine/checkpoint.hpp"
 

@@ -8,6 +8,18 @@
 
 namespace fedhpc {
 
+namespace {
+
+/// What arrives of rows sent through a codec; the rows themselves where it loses nothing.
+Tensor arriving(const Tensor& rows, const Codec& codec) {
+  if (codec.lossless(rows.scalar_type())) return rows;
+  Tensor arrives = rows.clone();
+  codec.transmit_(arrives);
+  return arrives;
+}
+
+}  // namespace
+
 Round::Round(RoundServices& services, std::int64_t number, Cohort cohort)
     : services_(services),
       number_(number),
@@ -65,8 +77,7 @@ std::vector<double> Round::edge_weights(Weighting weighting) const {
 void Round::to_edges_(const Rows& model, EdgeRows& edges, const Codec& codec) {
   const Timed timed(services_.aggregate_watch);
   const std::int64_t bytes = codec.encoded_bytes(model.values).front();
-  const Tensor arrives = model.values.clone();
-  codec.transmit_(arrives);
+  const Tensor arrives = arriving(model.values, codec);
   for (const std::int64_t edge : cohort_.edges) {
     if (!services_.topology.edges().holds(edge)) continue;
     edges.rows.values[edge - edges.first].copy_(arrives[0]);
@@ -91,11 +102,10 @@ Rows Round::to_cloud(const EdgeRows& edges, Weighting weighting, const Codec& co
   Topology& topology = services_.topology;
   WeightedSum sum(1, edges.rows.layout->size(), services_.summation);
   if (topology.leads()) {
-    const Tensor arrives = edges.rows.values.clone();
-    const std::vector<std::int64_t> bytes = codec.encoded_bytes(arrives);
-    codec.transmit_(arrives);
+    const std::vector<std::int64_t> bytes = codec.encoded_bytes(edges.rows.values);
     const std::vector<double> weights = edge_weights(weighting);
-    sum.add(std::vector<std::int64_t>(weights.size(), 0), weights, arrives);
+    sum.add(std::vector<std::int64_t>(weights.size(), 0), weights,
+            arriving(edges.rows.values, codec));
     for (const std::int64_t edge : cohort_.edges) {
       if (!topology.edges().holds(edge)) continue;
       services_.ledger.book(Link::EdgeCloud, Direction::Up, bytes[edge - edges.first]);
@@ -141,10 +151,7 @@ Rows Block::transfer(const Rows& rows, Direction direction, const Codec& codec) 
   for (std::int64_t c = 0; c < count(); ++c) {
     round_.book(round_.client_link_, direction, bytes[c], clients_.subspan(c, 1));
   }
-  if (codec.lossless(rows.values.scalar_type())) return rows;
-  Rows arrives = rows.clone();
-  codec.transmit_(arrives.values);
-  return arrives;
+  return {arriving(rows.values, codec), rows.layout};
 }
 
 Rows Block::download(const Rows& model, const Codec& codec) {
@@ -155,8 +162,9 @@ Rows Block::download(const Rows& model, const Codec& codec) {
 Rows Block::download(const EdgeRows& models, const Codec& codec) {
   const Timed timed(round_.services_.aggregate_watch);
   Tensor rows = at::empty({count(), models.rows.layout->size()}, models.rows.values.options());
+  const std::span<const std::int64_t> of_client = edges();
   for (std::int64_t c = 0; c < count(); ++c) {
-    rows[c].copy_(models.rows.values[edges()[c] - models.first]);
+    rows[c].copy_(models.rows.values[of_client[c] - models.first]);
   }
   return transfer({rows, models.rows.layout}, Direction::Down, codec);
 }

@@ -29,6 +29,17 @@ ENVIRONMENT = {
     "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
     "OMPI_MCA_mpi_yield_when_idle": "1",
 }
+# The end of a configuration whose rounds take milliseconds; more keys of [train] may follow.
+SMALL_RUN = """[data]
+name = synthetic
+clients = 6
+samples_per_client = 40
+[model]
+name = dnn
+hidden = 8
+[train]
+batch_size = 4
+"""
 
 
 def main():

@@ -12,23 +12,13 @@ from pathlib import Path
 
 import h5py
 import numpy as np
-from app_support import AppCase, finish, is_gone, main, ranks_of, rounds_in, start, wait_until
+from app_support import SMALL_RUN, AppCase, finish, is_gone, main, ranks_of, rounds_in, start, wait_until
 
 CONFIG = """[run]
 rounds = 100000
 checkpoint_every = 5
 progress = none
-[data]
-name = synthetic
-clients = 6
-samples_per_client = 40
-[model]
-name = dnn
-hidden = 8
-[train]
-batch_size = 4
-block = 1
-"""
+""" + SMALL_RUN + "block = 1\n"
 
 
 class FaultCase(AppCase):

@@ -7,22 +7,12 @@ import signal
 import time
 
 import h5py
-from app_support import AppCase, finish, main, ranks_of, rounds_in, start, wait_until
+from app_support import SMALL_RUN, AppCase, finish, main, ranks_of, rounds_in, start, wait_until
 
 CONFIG = """[run]
 rounds = 100000
 checkpoint_every = 0
-[data]
-name = synthetic
-clients = 6
-samples_per_client = 40
-[model]
-name = dnn
-hidden = 8
-[train]
-batch_size = 4
-block = 2
-"""
+""" + SMALL_RUN + "block = 2\n"
 # A round that takes seconds: long enough for a second signal.
 SLOW = ["--train.local_steps=2000000"]
 

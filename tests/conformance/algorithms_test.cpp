@@ -15,11 +15,7 @@ namespace {
 
 class EveryAlgorithm : public ::testing::TestWithParam<std::string> {
  protected:
-  Keys keys(Keys changes = {}) const {
-    changes["algorithm.name"] = GetParam();
-    if (has_edge_models(GetParam())) changes.insert({"topology.edges", "4"});
-    return tiny_keys(changes);
-  }
+  Keys keys(const Keys& changes = {}) const { return tiny_keys_of(GetParam(), changes); }
 
   std::unique_ptr<Communicator> world_ = world_communicator(60);
   std::unique_ptr<Communicator> alone_ = local_communicator();

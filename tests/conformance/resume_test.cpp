@@ -13,11 +13,9 @@ namespace {
 class EveryAlgorithmResumed : public ::testing::TestWithParam<std::string> {
  protected:
   Keys keys(Keys changes = {}) const {
-    changes["algorithm.name"] = GetParam();
     changes.insert({"run.rounds", "6"});
     changes["topology.participation"] = "0.5";
-    if (has_edge_models(GetParam())) changes.insert({"topology.edges", "4"});
-    return tiny_keys(changes);
+    return tiny_keys_of(GetParam(), changes);
   }
 
   std::unique_ptr<Communicator> world_ = world_communicator(60);

@@ -12,6 +12,7 @@
 #include <gtest/gtest.h>
 
 #include "fedhpc/data/dataset.hpp"
+#include "fedhpc/data/shard.hpp"
 
 namespace fedhpc::testing_support {
 
@@ -131,6 +132,22 @@ inline TableDataset balanced(std::int64_t classes, std::int64_t each) {
   std::vector<std::int64_t> labels;
   for (std::int64_t s = 0; s < classes * each; ++s) labels.push_back(s % classes);
   return {labels, classes * each - classes * each / 5, classes};
+}
+
+/// Samples gathered from a shard.
+struct Batch {
+  Tensor features;  // [1, B, D] of training samples, [B, D] of test samples
+  Tensor labels;    // [1, B] or [B]
+};
+
+/// A client's training samples at these positions, in tensors of their own.
+inline Batch gather(const Shard& shard, std::int64_t client,
+                    const std::vector<std::int64_t>& positions) {
+  const auto size = static_cast<std::int64_t>(positions.size());
+  Batch batch{at::empty({1, size, shard.features()}, scalar_type(shard.dtype())),
+              at::empty({1, size}, at::kLong)};
+  shard.gather_train(client, positions, 0, batch.features, batch.labels);
+  return batch;
 }
 
 }  // namespace fedhpc::testing_support

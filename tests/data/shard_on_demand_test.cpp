@@ -11,7 +11,9 @@ namespace fedhpc {
 namespace {
 
 using testing_support::balanced;
+using testing_support::Batch;
 using testing_support::expect_in;
+using testing_support::gather;
 using testing_support::message_of;
 using testing_support::TableDataset;
 
@@ -26,19 +28,11 @@ class MadeDataset : public TableDataset {
   bool on_demand() const override { return true; }
 };
 
-struct Batch {
-  Tensor features;  // [B, D]
-  Tensor labels;    // [B]
-};
-
 Batch train_of(const Shard& shard, std::int64_t client) {
   const std::int64_t size = shard.train_count(client);
   Ids positions;
   for (std::int64_t i = size - 1; i >= 0; --i) positions.push_back(i);
-  Batch batch{at::empty({1, size, shard.features()}, scalar_type(shard.dtype())),
-              at::empty({1, size}, at::kLong)};
-  shard.gather_train(client, positions, 0, batch.features, batch.labels);
-  return batch;
+  return gather(shard, client, positions);
 }
 
 Batch test_of(const Shard& shard, std::int64_t begin, std::int64_t end) {

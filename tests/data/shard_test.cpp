@@ -13,7 +13,9 @@ namespace fedhpc {
 namespace {
 
 using testing_support::balanced;
+using testing_support::Batch;
 using testing_support::expect_in;
+using testing_support::gather;
 using testing_support::message_of;
 using testing_support::TableDataset;
 
@@ -47,19 +49,6 @@ void expect_rows(const Tensor& out, const Ids& ids, Standardize standardize) {
 Ids values(const Tensor& labels) {
   const auto* begin = labels.const_data_ptr<std::int64_t>();
   return {begin, begin + labels.numel()};
-}
-
-struct Batch {
-  Tensor features;  // [1, B, D]
-  Tensor labels;    // [1, B]
-};
-
-Batch gather(const Shard& shard, std::int64_t client, const Ids& positions) {
-  const auto size = static_cast<std::int64_t>(positions.size());
-  Batch batch{at::empty({1, size, shard.features()}, scalar_type(shard.dtype())),
-              at::empty({1, size}, at::kLong)};
-  shard.gather_train(client, positions, 0, batch.features, batch.labels);
-  return batch;
 }
 
 /// Features and labels of stacked test rows.

@@ -57,12 +57,9 @@ TEST(Experiment, AnInfiniteLossIsRecordedAsItIs) {
 TEST(Experiment, EstimatesItsMemory) {
   const auto alone = local_communicator();
   const auto bytes = [&](const std::string& block, const std::string& optimizer = "sgd") {
-    std::vector<Assignment> assignments;
-    for (const auto& [key, value] :
-         tiny_keys({{"train.block", block}, {"train.optimizer", optimizer}})) {
-      assignments.push_back({key, value, {Level::CommandLine, "test"}});
-    }
-    Config config(assignments, "tiny.ini");
+    Config config(
+        assignments_of(tiny_keys({{"train.block", block}, {"train.optimizer", optimizer}})),
+        "tiny.ini");
     return Experiment(config, *alone).memory_bytes();
   };
   // Six more clients in hand (there are seven): three rows each and their activations.

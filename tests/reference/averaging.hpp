@@ -38,6 +38,10 @@ class Average {
   double weight_ = 0;
 };
 
+/// T rounds in which every client of the cohort trains from the global model with the proximal term
+/// mu/2 ||w - w_t||^2 and the server takes the weighted mean.
+Outcome averaging_rounds(const Problem& problem, double mu);
+
 /// The mean data loss of a round.
 class RoundLoss {
  public:

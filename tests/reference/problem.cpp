@@ -62,11 +62,7 @@ OptimizerSettings optimizer_settings(const Config& config) {
 }  // namespace
 
 Problem make_problem(const testing::Keys& keys) {
-  std::vector<Assignment> assignments;
-  for (const auto& [key, value] : keys) {
-    assignments.push_back({key, value, {Level::CommandLine, "test"}});
-  }
-  Config config(assignments, "reference.ini");
+  Config config(testing::assignments_of(keys), "reference.ini");
   const std::unique_ptr<Dataset> dataset = open_dataset(config.data);
   const Partition partition = make_partition(config.data, *dataset);
   Problem problem;

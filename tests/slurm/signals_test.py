@@ -14,7 +14,7 @@ from slurm_support import Cluster, missing
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "app"))
 import app_support  # noqa: E402
-from app_support import finish, rounds_in, wait_until  # noqa: E402
+from app_support import SMALL_RUN, finish, rounds_in, wait_until  # noqa: E402
 
 SKIPPED = 77  # exit code
 TIME_LIMIT = 150.0  # s, by which a job of one minute has ended
@@ -22,17 +22,7 @@ CONFIG = """[run]
 rounds = 100000
 checkpoint_every = 0
 collective_timeout = 60
-[data]
-name = synthetic
-clients = 6
-samples_per_client = 40
-[model]
-name = dnn
-hidden = 8
-[train]
-batch_size = 4
-block = 2
-"""
+""" + SMALL_RUN + "block = 2\n"
 # Local steps of a round: one that takes about a second, one that takes minutes.
 SECOND = "--train.local_steps=20000"
 MINUTES = "--train.local_steps=2000000"

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "fedhpc/codecs/codec.hpp"
 #include "fedhpc/core/options.hpp"
 #include "fedhpc/models/layout.hpp"
 #include "fedhpc/rounds/client_store.hpp"
@@ -97,5 +98,15 @@ const std::vector<AlgorithmInfo>& algorithm_registry();
 /// Throws ConfigError naming the nearest method for an unknown name; `place` says where it was
 /// given.
 std::unique_ptr<Algorithm> make_algorithm(const std::string& name, const std::string& place);
+
+/// Keys of the methods whose server averages what its clients upload.
+struct AveragingOptions {
+  Weighting weighting = Weighting::Samples;
+  std::string codec = "dense";
+
+  /// Declares algorithm.weighting and algorithm.codec, which holds for everything that goes up.
+  void declare(OptionSet& options);
+  std::unique_ptr<Codec> make_upload_codec() const { return make_codec(codec, "algorithm.codec"); }
+};
 
 }  // namespace fedhpc

@@ -1,7 +1,6 @@
 #pragma once
 
 #include "fedhpc/algorithms/algorithm.hpp"
-#include "fedhpc/algorithms/averaging_options.hpp"
 
 namespace fedhpc {
 

@@ -43,6 +43,9 @@ struct RoundReport {
   const PersonalMetrics* personal = nullptr;
 };
 
+/// Takes some clients' models, row by row.
+using VisitModels = std::function<void(std::span<const std::int64_t> clients, const Rows& models)>;
+
 /// One round of one participant: payload bytes, also of its edge (0 without edge models), and how
 /// often it runs its local steps.
 struct PlannedRound {
@@ -86,8 +89,6 @@ class Experiment {
   std::int64_t block_width() const { return block_width_; }
   /// The largest cohort a round can have.
   std::int64_t cohort_limit() const;
-  using VisitModels =
-      std::function<void(std::span<const std::int64_t> clients, const Rows& models)>;
   /// Hands all clients' personal models to `visit` on rank 0, some at a time, in no particular
   /// order; nothing for a method that has none. Collective.
   void gather_personal_models(const VisitModels& visit) const;
