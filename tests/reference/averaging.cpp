@@ -2,6 +2,20 @@
 
 namespace fedhpc::reference {
 
+void Trained::count(double batch_loss, std::size_t batch_size) {
+  loss += batch_loss * static_cast<double>(batch_size);
+  samples += static_cast<double>(batch_size);
+}
+
+Parameters pulled(const Parameters& gradient, const Parameters& parameters,
+                  const Parameters& centre, double lambda) {
+  Parameters sum;
+  for (std::size_t i = 0; i < gradient.size(); ++i) {
+    sum.push_back(gradient[i].add(parameters[i].sub(centre[i]), lambda));
+  }
+  return sum;
+}
+
 Trained train(const Problem& problem, std::int64_t k, std::int64_t round, std::int64_t pass,
               const Parameters& start, double mu) {
   const Client& client = problem.clients[static_cast<std::size_t>(k)];
@@ -9,13 +23,9 @@ Trained train(const Problem& problem, std::int64_t k, std::int64_t round, std::i
   for (const Tensor& parameter : start) result.parameters.push_back(parameter.clone());
   Optimizer optimizer(problem.optimizer);  // fresh for every client, round and pass
   for (const auto& batch : batches(problem, k, round, pass)) {
-    LossAndGradient step = loss_and_gradient(result.parameters, client, batch);
-    result.loss += step.loss * static_cast<double>(batch.size());
-    result.samples += static_cast<double>(batch.size());
-    for (std::size_t i = 0; i < start.size(); ++i) {
-      step.gradient[i] = step.gradient[i].add(result.parameters[i].sub(start[i]), mu);
-    }
-    optimizer.step_(result.parameters, step.gradient);
+    const LossAndGradient step = loss_and_gradient(result.parameters, client, batch);
+    result.count(step.loss, batch.size());
+    optimizer.step_(result.parameters, pulled(step.gradient, result.parameters, start, mu));
   }
   return result;
 }

@@ -15,7 +15,13 @@ struct Trained {
   Parameters parameters;
   double loss = 0;     ///< sum of batch loss x batch size
   double samples = 0;  ///< sum of batch sizes
+
+  void count(double batch_loss, std::size_t batch_size);
 };
+
+/// gradient + lambda (parameters - centre): the gradient with the term lambda/2 ||. - centre||^2.
+Parameters pulled(const Parameters& gradient, const Parameters& parameters,
+                  const Parameters& centre, double lambda);
 
 /// Trains client k from `start` on the batches of (round, pass), with mu (w - start) added to every
 /// gradient.

@@ -10,8 +10,6 @@
 #include <ATen/ops/relu.h>
 #include <ATen/ops/tensor.h>
 
-#include "fedhpc/core/rng.hpp"
-
 namespace fedhpc::reference {
 
 namespace {
@@ -25,15 +23,6 @@ std::vector<std::int64_t> stable_argsort(const DrawKey& key, std::int64_t n) {
   std::stable_sort(order.begin(), order.end(), [&](std::int64_t a, std::int64_t b) {
     return words[static_cast<std::size_t>(a)] < words[static_cast<std::size_t>(b)];
   });
-  return order;
-}
-
-/// The first max(1, floor(f n + 1/2)) of a stable argsort of n raw words, ascending.
-std::vector<std::int64_t> drawn(const DrawKey& key, std::int64_t n, double participation) {
-  std::vector<std::int64_t> order = stable_argsort(key, n);
-  const double size = std::floor(participation * static_cast<double>(n) + 0.5);
-  order.resize(static_cast<std::size_t>(std::max(1.0, size)));
-  std::sort(order.begin(), order.end());
   return order;
 }
 
@@ -92,6 +81,14 @@ Problem make_problem(const testing::Keys& keys) {
   const auto weighting = keys.find("algorithm.weighting");
   problem.uniform = weighting != keys.end() && weighting->second == "uniform";
   return problem;
+}
+
+std::vector<std::int64_t> drawn(const DrawKey& key, std::int64_t n, double fraction) {
+  std::vector<std::int64_t> order = stable_argsort(key, n);
+  const double size = std::floor(fraction * static_cast<double>(n) + 0.5);
+  order.resize(static_cast<std::size_t>(std::max(1.0, size)));
+  std::sort(order.begin(), order.end());
+  return order;
 }
 
 std::vector<std::int64_t> cohort(const Problem& problem, std::int64_t round) {
@@ -178,6 +175,16 @@ Tensor flatten(const Parameters& parameters) {
   std::vector<Tensor> flat;
   for (const Tensor& parameter : parameters) flat.push_back(parameter.reshape({-1}));
   return at::cat(flat);
+}
+
+Parameters unflatten(const Tensor& flat, const Parameters& like) {
+  Parameters parameters;
+  std::int64_t offset = 0;
+  for (const Tensor& one : like) {
+    parameters.push_back(flat.narrow(0, offset, one.numel()).view(one.sizes()).clone());
+    offset += one.numel();
+  }
+  return parameters;
 }
 
 }  // namespace fedhpc::reference

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "fedhpc/core/rng.hpp"
 #include "fedhpc/core/tensor.hpp"
 
 #include "fixtures/tiny_run.hpp"
@@ -42,7 +43,10 @@ struct Problem {
 /// The problem a configuration describes (data sets of float features, models mlr and dnn).
 Problem make_problem(const testing::Keys& keys);
 
-/// The first S of a stable argsort of N raw words, ascending.
+/// The first max(1, floor(f n + 1/2)) of a stable argsort of n raw words, ascending.
+std::vector<std::int64_t> drawn(const DrawKey& key, std::int64_t n, double fraction);
+
+/// The clients drawn into a round, ascending.
 std::vector<std::int64_t> cohort(const Problem& problem, std::int64_t round);
 
 /// An edge drawn into a round and those of its clients that take part.
@@ -72,5 +76,8 @@ double correct(const Parameters& parameters, const Client& samples);
 
 /// All parameters one after the other, [P].
 Tensor flatten(const Parameters& parameters);
+
+/// The reverse, in the shapes of `like`.
+Parameters unflatten(const Tensor& flat, const Parameters& like);
 
 }  // namespace fedhpc::reference
