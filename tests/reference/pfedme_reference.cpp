@@ -1,0 +1,37 @@
+#include "reference/pfedme_reference.hpp"
+
+namespace fedhpc::reference {
+
+PersonalOutcome pfedme(const Problem& problem, const PFedMeSettings& settings) {
+  PersonalSteps steps{problem.optimizer, settings.lambda, settings.inner_steps};
+  steps.optimizer.lr = settings.personal_lr;
+  PersonalOutcome result(problem.clients.size());
+  Parameters w = problem.initial;
+  for (std::int64_t t = 1; t <= problem.rounds; ++t) {
+    Average next;
+    RoundLoss loss;
+    for (const std::int64_t k : cohort(problem, t)) {
+      const auto place = static_cast<std::size_t>(k);
+      Trained local{.parameters = w};
+      Parameters& w_k = local.parameters;
+      Parameters theta = w;
+      for (const auto& batch : batches(problem, k, t, /*pass=*/0)) {
+        if (settings.restart_every_step) theta = w_k;
+        local.count(steps.take_(theta, w_k, problem.clients[place], batch), batch.size());
+        w_k = mixed(w_k, theta, problem.lr * settings.lambda);  // w_k - eta lambda (w_k - theta)
+      }
+      next.add(w_k, weight_of(problem, k));
+      loss.add(local);
+      if (local.samples == 0) continue;
+      result.personal[place] = theta;
+      result.local[place] = w_k;
+    }
+    w = mixed(w, next.mean_or(w), settings.beta);
+    result.outcome.train_loss.push_back(loss.mean());
+  }
+  result.outcome.global = flatten(w);
+  result.complete(w);
+  return result;
+}
+
+}  // namespace fedhpc::reference
