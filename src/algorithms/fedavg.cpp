@@ -1,15 +1,40 @@
 #include "fedhpc/algorithms/fedavg.hpp"
 
+#include <ATen/ops/where.h>
+
 namespace fedhpc {
 
-void FedAvg::declare(OptionSet& options) { averaging_.declare(options); }
+void FedAvg::declare(OptionSet& options) {
+  averaging_.declare(options);
+  options.add("algorithm.transmit_fraction", transmit_fraction_, above_up_to(0.0, 1.0),
+              "share of the trainable columns that travel in each direction, chosen at random");
+  options.add(
+      "algorithm.unsent", unsent_,
+      Names<Unsent>{{"keep", Unsent::Keep}, {"zero", Unsent::Zero}, {"rescale", Unsent::Rescale}},
+      "what stands for columns that did not travel: what the receiver has, 0, or 0 with "
+      "the others scaled up");
+}
+
+void FedAvg::check(const OptionSet& options) const {
+  if (!is_sparse()) return;
+  refuse_unless_default(options, "algorithm.codec",
+                        "which sends single columns as they are where algorithm.transmit_fraction "
+                        "is below 1; drop the key");
+}
 
 void FedAvg::initialise(const Setup& setup) {
   global_ = setup.initial_model();
   codec_ = averaging_.make_upload_codec();
+  if (!is_sparse()) return;
+  columns_.emplace(setup.seed(), transmit_fraction_, global_.layout);
+  if (unsent_ == Unsent::Keep) last_ = &setup.store().rows("last", global_);
 }
 
 void FedAvg::round(Round& round) {
+  if (is_sparse()) {
+    unsent_ == Unsent::Keep ? sparse_round(round) : sparse_round_with_zeros(round);
+    return;
+  }
   Mean update = round.mean();
   round.each_block([&](Block& block) {
     const Rows start = block.download(global_);  // [C, P]  w_k <- w_t
@@ -17,6 +42,41 @@ void FedAvg::round(Round& round) {
     update.add(block.weights(averaging_.weighting), block.upload(trained - start, *codec_));
   });
   global_ += update.reduce();  // w_{t+1} <- w_t + sum_k n_k/n (w_k - w_t)
+}
+
+void FedAvg::sparse_round(Round& round) {
+  ColumnMean mean = round.column_mean();
+  round.each_block([&](Block& block) {
+    const Tensor received = block.send(Direction::Down, *columns_);  // [C, P]
+    const Rows last = last_->read(block.clients());                  // [C, P]
+    // w_k <- w_t where it is received, else as k has left it
+    const Rows start{at::where(received, global_.values, last.values), global_.layout};
+    const Rows trained = block.train(start);
+    last_->write(block.clients(), trained);
+    mean.add(block.weights(averaging_.weighting), trained, block.send(Direction::Up, *columns_));
+  });
+  global_ = mean.reduce(global_);
+}
+
+void FedAvg::sparse_round_with_zeros(Round& round) {
+  Mean update = round.mean();
+  const double scale = unsent_ == Unsent::Rescale ? columns_->inverse_fraction() : 1;
+  const auto arriving = [&](const Rows& rows, const Tensor& sent) {
+    const Rows arrives{rows.values.mul(sent), rows.layout};
+    scale_columns_(arrives, scale, Tag::Trainable);
+    return arrives;
+  };
+  round.each_block([&](Block& block) {
+    const Rows start = arriving(global_, block.send(Direction::Down, *columns_));
+    const Rows trained = block.train(start);
+    const Rows uploaded = arriving(trained, block.send(Direction::Up, *columns_));
+    update.add(block.weights(averaging_.weighting), uploaded - global_);
+  });
+  global_ += update.reduce();  // w_{t+1} <- sum_k n_k/n of what has arrived
+}
+
+RowsInHand FedAvg::rows_in_hand() const {
+  return {.full = is_sparse() ? 5 : 3};  // also what was kept or received, and value and mask
 }
 
 void FedAvg::evaluate(Evaluation& evaluation) { evaluation.global(global_); }

@@ -3,6 +3,8 @@
 #include "fedhpc/algorithms/fedprox.hpp"
 #include "fedhpc/algorithms/hierfavg.hpp"
 #include "fedhpc/algorithms/localonly.hpp"
+#include "fedhpc/algorithms/pfedme.hpp"
+#include "fedhpc/algorithms/tdpfed.hpp"
 
 namespace fedhpc {
 
@@ -24,6 +26,15 @@ std::unique_ptr<Algorithm> make_algorithm(const std::string& name, const std::st
   }
   throw ConfigError(concat(place, ": key 'algorithm.name' cannot be '", name,
                            "'; allowed: one of: ", join(names), suggestion(nearest(name, names))));
+}
+
+void refuse_unless_default(const OptionSet& options, const std::string& key,
+                           const std::string& instead) {
+  const OptionSet::Entry& entry = options.entry(key);
+  if (entry.print() == entry.default_text) return;
+  throw ConfigError(concat(entry.origin.place, ": key '", key, "' cannot be '", entry.print(),
+                           "' with algorithm.name = ", options.entry("algorithm.name").print(),
+                           ", ", instead));
 }
 
 void AveragingOptions::declare(OptionSet& options) {

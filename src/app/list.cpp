@@ -8,6 +8,7 @@
 #include "fedhpc/data/partition.hpp"
 #include "fedhpc/engine/config.hpp"
 #include "fedhpc/engine/resume.hpp"
+#include "fedhpc/factorisations/factorisation.hpp"
 #include "fedhpc/models/model.hpp"
 
 namespace fedhpc {
@@ -53,6 +54,7 @@ std::vector<Kind> kinds() {
           {"models", "model", "model.name", model_registry()},
           {"datasets", "data set", "data.name", dataset_registry()},
           {"partitioners", "partitioner", "data.partition", partitioner_registry()},
+          {"factorisations", "factorisation", "model.factorisation", factorisation_registry()},
           {"codecs", "codec", "", codec_registry()}};
 }
 

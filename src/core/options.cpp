@@ -144,6 +144,14 @@ void OptionSet::add(std::string key, std::vector<std::string>& value,
           .print = [&value] { return join(value, ","); }});
 }
 
+void OptionSet::add_words(std::string key, std::vector<std::string>& value, std::string help) {
+  insert({.key = std::move(key),
+          .help = std::move(help),
+          .allowed = "words separated by commas",
+          .parse = [&value](const std::string& text) { value = split_list(text); },
+          .print = [&value] { return join(value, ","); }});
+}
+
 void OptionSet::add_or_auto(std::string key, std::int64_t& value, std::string help) {
   const Bounds<std::int64_t> bounds = at_least<std::int64_t>(1);
   insert({.key = std::move(key),

@@ -138,7 +138,7 @@ bool Checkpointer::due(std::int64_t round) const {
 void Checkpointer::write(std::int64_t round, const h5::Handle* results) {
   const auto begin = Clock::now();
   const std::string path = checkpoint_path(results_, round);
-  const Rows model = experiment_.current_model();
+  const ModelRecord model = experiment_.current_model();
   StateSize size;
   experiment_.visit_state(size);
   Tensor own = at::full({1}, size.own_bytes(), at::kLong);
@@ -160,10 +160,8 @@ void Checkpointer::keep_newest() const {
 }
 
 void Checkpointer::check_room(const std::string& path, const h5::Handle& results,
-                              std::int64_t state_bytes, const Rows& model) const {
-  const std::int64_t model_bytes =
-      model.values.defined() ? static_cast<std::int64_t>(model.values.nbytes()) : 0;
-  const std::int64_t needed = h5::bytes_of(results) + state_bytes + model_bytes + kSlack;
+                              std::int64_t state_bytes, const ModelRecord& model) const {
+  const std::int64_t needed = h5::bytes_of(results) + state_bytes + model.bytes() + kSlack;
   const std::int64_t left = free_bytes(folder_of(path));
   if (needed <= left) return;
   throw Error(concat("no room for checkpoint '", path, "': it needs up to ", needed, " bytes, ",
@@ -171,7 +169,7 @@ void Checkpointer::check_room(const std::string& path, const h5::Handle& results
 }
 
 void Checkpointer::write_file(const std::string& path, std::int64_t round,
-                              const h5::Handle* results, const Rows& model) {
+                              const h5::Handle* results, const ModelRecord& model) {
   if (results == nullptr) {
     StateWriter other(comm_, experiment_.placement(), nullptr);
     experiment_.visit_state(other);
@@ -179,10 +177,12 @@ void Checkpointer::write_file(const std::string& path, std::int64_t round,
   }
   Unfinished guard(path + ".tmp");
   h5::Handle file = h5::open_file(path + ".tmp", h5::Mode::Create);
-  h5::copy_contents(*results, file, {"/model/global"});
+  h5::copy_contents(*results, file, {"/model/global", "/model/factors"});
   h5::replace_attribute(file, "status", "interrupted");
   h5::replace_attribute(file, "finished", utc_now());
-  if (model.values.defined()) write_parameters(file, "/model/global", parameters_of(model));
+  for (const auto& [group, rows] : model.parts()) {
+    write_parameters(file, "/model/" + group, parameters_of(rows));
+  }
   h5::write_attribute(h5::create_group(file, "/state"), "round", round);
   StateWriter state(comm_, experiment_.placement(), &file);
   experiment_.visit_state(state);

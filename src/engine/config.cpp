@@ -67,6 +67,7 @@ Config::Config(const std::vector<Assignment>& assignments, const std::string& na
   run.declare(options_);
   data.declare(options_);
   model.declare(options_);
+  factorisation.declare(options_);
   topology.declare(options_);
   train.declare(options_);
   network.declare(options_);
@@ -85,11 +86,13 @@ Config::Config(const std::vector<Assignment>& assignments, const std::string& na
 
 void Config::resolve(const std::string& name) {
   train.resolve(options_);
+  factorisation.resolve(options_, algorithm_name, algorithm->factorisations());
+  algorithm->check(options_);
   if (options_.origin("data.seed").level == Level::Default) data.seed = run.seed;
   if (run.output.empty()) {
     run.output = std::filesystem::path(name).stem().string() + ".h5";
   }
-  if (run.saves("personal") && algorithm->models() == Models::Global) {
+  if (run.saves("personal") && !has_personal(algorithm->models())) {
     throw ConfigError(concat(options_.origin("run.save").place,
                              ": key 'run.save' cannot hold 'personal' with algorithm.name = ",
                              algorithm_name, ", whose clients have no models of their own"));

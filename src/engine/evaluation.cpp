@@ -59,11 +59,12 @@ RankEvaluation::RankEvaluation(Evaluator& evaluator, const Shard& shard, const S
       server_(server),
       topology_(topology),
       block_width_(block_width),
+      global_(shard.clients().size()),
       personal_(shard.clients().size()) {}
 
 void RankEvaluation::global(const Rows& model) {
-  model_ = model.clone();
-  personal_ = evaluator_.each_client(model, shard_, shard_.clients());
+  record_.global = model.clone();
+  global_ = evaluator_.each_client(model, shard_, shard_.clients());
   if (server_ != nullptr) official_ = evaluator_.each_chunk(model, *server_);
 }
 
@@ -82,6 +83,7 @@ void RankEvaluation::edges(const EdgeRows& models) {
 }
 
 void RankEvaluation::each_block(const std::function<void(EvaluationBlock&)>& work) {
+  has_personal_ = true;
   const std::span<const std::int64_t> clients(shard_.clients());
   const auto width = static_cast<std::size_t>(block_width_);
   for (std::size_t first = 0; first < clients.size(); first += width) {

@@ -22,11 +22,15 @@ class RankEvaluation final : public Evaluation {
   void edges(const EdgeRows& models) override;
   void each_block(const std::function<void(EvaluationBlock&)>& work) override;
 
+  void factors(const Rows& factors) override { record_.factors = factors.clone(); }
+
   bool has_edges() const { return has_edges_; }
-  /// The global model [1, P]; undefined values when the algorithm has none.
-  const Rows& model() const { return model_; }
+  bool has_personal() const { return has_personal_; }
+  const ModelRecord& record() const { return record_; }
   /// Of this rank's clients, in ascending order of id: the scores of each one's own model.
   const std::vector<Score>& personal() const { return personal_; }
+  /// The same of the global model, on each one's test samples.
+  const std::vector<Score>& global() const { return global_; }
   /// The same of each one's edge model.
   const std::vector<Score>& edge() const { return edge_; }
   /// Of the global model on this rank's part of the official test set, chunk by chunk.
@@ -38,8 +42,10 @@ class RankEvaluation final : public Evaluation {
   const Shard* server_;
   const Topology& topology_;
   std::int64_t block_width_;
-  Rows model_;
   bool has_edges_ = false;
+  bool has_personal_ = false;
+  ModelRecord record_;
+  std::vector<Score> global_;
   std::vector<Score> personal_;
   std::vector<Score> edge_;
   std::vector<Score> official_;

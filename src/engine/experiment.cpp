@@ -84,7 +84,16 @@ Experiment::Experiment(Config& config, Communicator& comm, const Resumption* fro
     block_width_ =
         measure_block_width(comm_, *model_, *shard_, config_.train, initial_, cohort_limit());
   }
-  config_.algorithm->initialise(Setup(initial_, *topology_, *store_));
+  config_.algorithm->initialise(Setup({.initial = initial_,
+                                       .seed = static_cast<std::uint64_t>(config_.run.seed),
+                                       .training = config_.train,
+                                       .topology = *topology_,
+                                       .store = *store_,
+                                       .factor_map = factor_map_.get(),
+                                       .factors = initial_factors_}));
+  own_metrics_ = config_.algorithm->metrics();
+  initial_record_ = current_model();
+  if (!initial_record_.global.values.defined()) initial_record_.global = initial_;
   if (from != nullptr) {
     read_state(*from, comm_, *this);
     rounds_done_ = from->round;
@@ -136,6 +145,16 @@ Placement Experiment::open_data() {
 
 void Experiment::open_model(const Resumption* from) {
   model_ = make_model(config_.model, dataset_->shape(), dataset_->classes());
+  const LayoutPtr& layout = model_->layout();
+  open_weights(from);
+  if (!config_.factorisation.factorises()) return;
+  factor_map_ = std::make_unique<FactorMap>(config_.factorisation, layout);
+  initial_factors_ = factor_map_->initial(initial_, static_cast<std::uint64_t>(config_.run.seed));
+  const std::string& file = from != nullptr ? from->checkpoint : config_.model.init_file;
+  if (!file.empty()) read_initial_factors_(file, initial_factors_);
+}
+
+void Experiment::open_weights(const Resumption* from) {
   const LayoutPtr& layout = model_->layout();
   if (from != nullptr && from->holds_initial_model) {
     initial_ = read_initial_model(from->checkpoint, layout, type_);
@@ -229,13 +248,16 @@ std::int64_t Experiment::rows_until_summed() const {
 std::int64_t Experiment::memory_bytes() const {
   const std::int64_t width = model_->layout()->size();
   const auto value = static_cast<std::int64_t>(c10::elementSize(type_));
-  // In hand per client: the row received, the row trained, their difference. Beside them: the
-  // global, initial and last evaluated model, and the mean's accumulator in float64.
+  // Beside the rows of the clients in hand: the global, initial and last evaluated model, and the
+  // mean's accumulator in float64.
   const std::int64_t in_hand = std::min(
       block_width_, std::max<std::int64_t>(static_cast<std::int64_t>(shard_->clients().size()), 1));
+  const RowsInHand rows = config_.algorithm->rows_in_hand();
+  const std::int64_t factors = factor_map_ ? factor_map_->factors()->size() : 0;
   return shard_->memory_bytes() + (server_shard_ ? server_shard_->memory_bytes() : 0) +
-         3 * in_hand * width * value + 3 * width * value + 8 * (width + 1) +
-         trainer_->workspace_bytes(in_hand, type_) + store_->full_bytes() + rows_until_summed();
+         in_hand * (rows.full * width + rows.factors * factors) * value + 3 * width * value +
+         8 * (width + 1) + trainer_->workspace_bytes(in_hand, type_) + store_->full_bytes() +
+         rows_until_summed();
 }
 
 }  // namespace fedhpc

@@ -1,6 +1,7 @@
 // What an experiment says of a round: scores, sums over clients and ranks, models for the record.
 
 #include <algorithm>
+#include <limits>
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
@@ -16,13 +17,14 @@ namespace {
 /// Only takes note of the global model, scoring nothing.
 class GlobalModel final : public Evaluation {
  public:
-  void global(const Rows& model) override { model_ = model.clone(); }
+  void global(const Rows& model) override { record_.global = model.clone(); }
+  void factors(const Rows& factors) override { record_.factors = factors.clone(); }
   void edges(const EdgeRows&) override {}
   void each_block(const std::function<void(EvaluationBlock&)>&) override {}
-  const Rows& model() const { return model_; }
+  const ModelRecord& record() const { return record_; }
 
  private:
-  Rows model_;
+  ModelRecord record_;
 };
 
 }  // namespace
@@ -41,29 +43,31 @@ std::array<std::int64_t, Ledger::kEntries> Experiment::booked(Wish& wish) {
   return entries;
 }
 
-Rows Experiment::current_model() {
+ModelRecord Experiment::current_model() const {
   GlobalModel evaluation;
   config_.algorithm->evaluate(evaluation);
-  return evaluation.model();
+  return evaluation.record();
 }
 
 void Experiment::evaluate(RoundReport& report) {
   const Timed timed(evaluate_watch_);
   RankEvaluation evaluation(*evaluator_, *shard_, server_shard_.get(), *topology_, block_width_);
   config_.algorithm->evaluate(evaluation);
-  global_ = evaluation.model();
+  evaluated_ = evaluation.record();
 
-  const std::vector<Score> scores = gather_by_client(evaluation.personal());
+  const std::vector<Score> global = gather_by_client(evaluation.global());
+  const std::vector<Score> own =
+      evaluation.has_personal() ? gather_by_client(evaluation.personal()) : global;
   const std::vector<Score> official = gather_scores(comm_, evaluation.official());
   if (evaluation.has_edges()) {
     const std::vector<Score> edge = gather_by_client(evaluation.edge());
     if (comm_.rank() == 0) report.metrics.edge_accuracy = mean_edge_accuracy(edge, placement());
   }
   if (comm_.rank() != 0) return;
-  personal_.update(scores, *report.cohort, report.metrics);
-  if (!global_.values.defined()) return;
+  personal_.update(own, *report.cohort, report.metrics);
+  if (!evaluated_.global.values.defined()) return;
   Score all;
-  for (const Score& score : server_shard_ ? official : scores) {
+  for (const Score& score : server_shard_ ? official : global) {
     all.samples += score.samples;
     all.correct += score.correct;
     all.loss += score.loss;
@@ -80,6 +84,30 @@ std::vector<Score> Experiment::gather_by_client(const std::vector<Score>& mine) 
   if (comm_.rank() != 0) return scores;
   for (const std::int64_t place : gathered_places(placement())) scores.push_back(by_rank[place]);
   return scores;
+}
+
+std::vector<double> Experiment::own_values(const Round& round) {
+  const auto count = static_cast<std::int64_t>(own_metrics_.size());
+  if (count == 0) return {};
+  WeightedSum sum(count, 1, summation());
+  std::vector<double> values(own_metrics_.size(), std::numeric_limits<double>::quiet_NaN());
+  for (std::size_t m = 0; m < values.size(); ++m) {
+    const auto noted = round.values().find(own_metrics_[m].name);
+    if (noted != round.values().end()) values[m] = noted->second;
+    const auto of_clients = round.client_values().find(own_metrics_[m].name);
+    if (of_clients == round.client_values().end()) continue;
+    const std::size_t n = of_clients->second.size();
+    Tensor rows = at::empty({static_cast<std::int64_t>(n), 1}, at::kDouble);
+    std::copy(of_clients->second.begin(), of_clients->second.end(), rows.data_ptr<double>());
+    sum.add(std::vector<std::int64_t>(n, static_cast<std::int64_t>(m)), std::vector<double>(n, 1),
+            rows);
+  }
+  const Tensor sums = sum.total(*topology_, Among::All);
+  for (std::size_t m = 0; m < values.size(); ++m) {
+    const double* of_metric = sums.const_data_ptr<double>() + 2 * m;
+    if (of_metric[1] > 0) values[m] = of_metric[0] / of_metric[1];
+  }
+  return values;
 }
 
 void Experiment::total(Round& round, const Wish& wish, RoundReport& report) {
@@ -114,6 +142,7 @@ void Experiment::total(Round& round, const Wish& wish, RoundReport& report) {
     metrics.bytes_up_client_cloud = bytes(Link::ClientCloud, Direction::Up);
     metrics.bytes_down_client_cloud = bytes(Link::ClientCloud, Direction::Down);
   }
+  metrics.own = own_values(round);
   metrics.simulated_seconds = round.simulated_seconds();
   metrics.seconds_train = train_watch_.lap();
   metrics.seconds_aggregate = aggregate_watch_.lap();

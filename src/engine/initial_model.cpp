@@ -7,6 +7,20 @@
 
 namespace fedhpc {
 
+std::vector<std::pair<std::string, Rows>> ModelRecord::parts() const {
+  std::vector<std::pair<std::string, Rows>> parts;
+  if (global.values.defined()) parts.emplace_back("global", global);
+  if (factors.values.defined()) parts.emplace_back("factors", factors);
+  return parts;
+}
+
+std::int64_t ModelRecord::bytes() const {
+  std::int64_t bytes = 0;
+  for (const auto& [group, rows] : parts())
+    bytes += static_cast<std::int64_t>(rows.values.nbytes());
+  return bytes;
+}
+
 std::vector<NamedTensor> parameters_of(const Rows& row) {
   std::vector<NamedTensor> parameters;
   for (const Field& field : row.layout->fields()) {
@@ -55,6 +69,24 @@ Rows read_initial_model(const std::string& path, const LayoutPtr& layout, at::Sc
                            "' that the model does not"));
   }
   return {row.to(type), layout};
+}
+
+void read_initial_factors_(const std::string& path, const Rows& row) {
+  const h5::Handle file = h5::open_input(path);
+  const std::string group =
+      h5::exists(file, "/model/init/factors") ? "/model/init/factors" : "/model/factors";
+  if (!h5::exists(file, group)) return;
+  for (const NamedTensor& found : read_parameters(file, group)) {
+    for (const Field& field : row.layout->fields()) {
+      if (field.name != found.name) continue;
+      if (found.values.sizes().vec() != field.shape) {
+        throw DataError(concat("model.init_file '", path, "': factor '", field.name, "' has shape ",
+                               found.values.sizes(), ", the model needs ",
+                               at::IntArrayRef(field.shape)));
+      }
+      row.values.narrow(1, field.offset, field.size).copy_(found.values.reshape({1, field.size}));
+    }
+  }
 }
 
 }  // namespace fedhpc

@@ -31,11 +31,13 @@ double percentile(std::vector<double> values, double fraction) {
 }  // namespace
 
 std::vector<double> RoundMetrics::values() const {
-  return {
+  std::vector<double> all = {
 #define FEDHPC_METRIC(name, unit, meaning) name,
 #include "fedhpc/engine/metrics.def"
 #undef FEDHPC_METRIC
   };
+  all.insert(all.end(), own.begin(), own.end());
+  return all;
 }
 
 const std::vector<MetricInfo>& metric_table() {

@@ -15,9 +15,12 @@ namespace {
 // Label counts of all clients at once are more than a rank of a million clients should hold.
 constexpr std::int64_t kHistogramPart = 16384;  // clients
 
-std::vector<Series> series_of_run() {
+std::vector<Series> series_of(const Experiment& experiment) {
   std::vector<Series> series;
   for (const MetricInfo& metric : metric_table()) {
+    series.push_back({metric.name, metric.unit, metric.meaning});
+  }
+  for (const RoundMetric& metric : experiment.own_metrics()) {
     series.push_back({metric.name, metric.unit, metric.meaning});
   }
   return series;
@@ -96,22 +99,29 @@ void Recorder::create(const std::string& command_line, const std::vector<std::st
                       const Resumption* from) {
   const RunOptions& run = experiment_.config().run;
   const RunHeader about = header(command_line, hosts);
-  const std::vector<NamedTensor> initial = parameters_of(experiment_.initial());
   if (from != nullptr) {
-    writer_ = std::make_unique<ResultsWriter>(run.output, run.live, about, series_of_run(),
+    writer_ = std::make_unique<ResultsWriter>(run.output, run.live, about, series_of(experiment_),
                                               h5::open_whole(from->checkpoint));
   } else {
-    writer_ =
-        std::make_unique<ResultsWriter>(run.output, run.live, about, series_of_run(), clients());
-    if (run.saves("init")) write_parameters(writer_->file(), "/model/init/global", initial);
+    writer_ = std::make_unique<ResultsWriter>(run.output, run.live, about, series_of(experiment_),
+                                              clients());
+    for (const auto& [group, rows] : experiment_.initial().parts()) {
+      if (!run.saves("init")) break;
+      write_parameters(writer_->file(), "/model/init/" + group, parameters_of(rows));
+    }
     if (run.saves("partition")) {
       write_partition(h5::create_group(writer_->file(), "/partition"), experiment_.partition());
     }
   }
   if (run.saves("draws")) writer_->declare_cohorts(experiment_.cohort_limit());
-  if (experiment_.config().algorithm->models() == Models::Global) writer_->declare_model(initial);
+  if (has_global(experiment_.config().algorithm->models())) {
+    for (const auto& [group, rows] : experiment_.initial().parts()) {
+      writer_->declare_model(group, parameters_of(rows));
+    }
+  }
   if (run.saves("personal")) {
-    writer_->declare_personal(experiment_.partition().clients(), initial);
+    writer_->declare_personal(experiment_.partition().clients(),
+                              parameters_of(experiment_.initial().global));
   }
 }
 
@@ -165,16 +175,18 @@ void Recorder::record(const RoundReport& report) {
       writer_->append_client_accuracy(report.round, report.personal->accuracy(),
                                       report.personal->best());
     }
-    if (report.round == run.rounds && experiment_.global().values.defined()) {
-      writer_->write_model(parameters_of(experiment_.global()));
-    }
+    if (report.round == run.rounds) write_parts(experiment_.last_evaluated());
     writer_->append_round(report.round, metrics.values());
   });
 }
 
-void Recorder::write_model(const Rows& model) {
-  if (!writer_ || !model.values.defined()) return;
-  naming_file(experiment_.config().run.output, [&] { writer_->write_model(parameters_of(model)); });
+void Recorder::write_parts(const ModelRecord& model) {
+  for (const auto& [group, rows] : model.parts()) writer_->write_model(group, parameters_of(rows));
+}
+
+void Recorder::write_model(const ModelRecord& model) {
+  if (!writer_) return;
+  naming_file(experiment_.config().run.output, [&] { write_parts(model); });
 }
 
 void Recorder::finish(const std::string& status) {

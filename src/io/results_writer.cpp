@@ -171,8 +171,9 @@ void ResultsWriter::open_clients(hsize_t count) {
                                      h5::type_of<std::int64_t>(), {}, kSeriesChunk);
 }
 
-void ResultsWriter::declare_model(const std::vector<NamedTensor>& parameters) {
-  model_ = open_or_create_parameters(file_, "/model/global", parameters, {});
+void ResultsWriter::declare_model(const std::string& group,
+                                  const std::vector<NamedTensor>& parameters) {
+  model_[group] = open_or_create_parameters(file_, "/model/" + group, parameters, {});
 }
 
 void ResultsWriter::declare_personal(std::int64_t clients,
@@ -220,13 +221,15 @@ void ResultsWriter::append_cohort(const std::vector<std::int64_t>& cohort) {
   h5::flush(cohorts_);
 }
 
-void ResultsWriter::write_model(const std::vector<NamedTensor>& parameters) {
-  require(parameters.size() == model_.size(), "the model written is the model declared");
+void ResultsWriter::write_model(const std::string& group,
+                                const std::vector<NamedTensor>& parameters) {
+  const auto& datasets = model_.at(group);
+  require(parameters.size() == datasets.size(), "the model written is the model declared");
   for (std::size_t i = 0; i < parameters.size(); ++i) {
-    require(parameters[i].name == model_[i].first, "the model written is the model declared");
+    require(parameters[i].name == datasets[i].first, "the model written is the model declared");
     const Tensor values = parameters[i].values.contiguous();
-    h5::write_all(model_[i].second, type_of(values), values.data_ptr());
-    h5::flush(model_[i].second);
+    h5::write_all(datasets[i].second, type_of(values), values.data_ptr());
+    h5::flush(datasets[i].second);
   }
 }
 

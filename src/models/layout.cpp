@@ -64,6 +64,8 @@ Rows operator-(const Rows& a, const Rows& b) {
   return {a.values.sub(b.values), a.layout};
 }
 
+Rows operator*(double factor, const Rows& rows) { return {rows.values.mul(factor), rows.layout}; }
+
 Rows operator+(const Rows& a, const Rows& b) {
   require_same_columns(a, b);
   return {a.values.add(b.values), a.layout};
@@ -110,6 +112,39 @@ void add_difference_(const Tensor& rows, const Tensor& a, const Tensor& b, doubl
   add_to_columns(rows, factor, layout, tag, [&](auto type, std::int64_t c) {
     return [plus = row_of<decltype(type)>(a, c),
             minus = row_of<decltype(type)>(b, c)](std::int64_t i) { return plus[i] - minus[i]; };
+  });
+}
+
+void approach_(const Rows& rows, const Rows& target, double share) {
+  require_same_columns(rows, target);
+  add_difference_(rows.values, target.values, rows.values, share, *rows.layout, Tag::Trainable);
+}
+
+void scale_columns_(const Rows& rows, double factor, Tag tag) {
+  for (const auto& [begin, end] : rows.layout->ranges(tag)) {
+    rows.values.narrow(1, begin, end - begin).mul_(factor);
+  }
+}
+
+void copy_columns_(const Rows& rows, const Rows& from, Tag tag) {
+  require_same_columns(rows, from);
+  for (const auto& [begin, end] : rows.layout->ranges(tag)) {
+    rows.values.narrow(1, begin, end - begin).copy_(from.values.narrow(1, begin, end - begin));
+  }
+}
+
+void difference_(const Rows& out, const Rows& a, const Rows& b, double factor) {
+  require_same_columns(a, b);
+  require(out.layout == a.layout && out.count() == a.count() && a.count() == b.count(),
+          "a difference has the shape of its terms");
+  with_type(out.values.scalar_type(), [&]<typename T>() {
+    const T scale = static_cast<T>(factor);
+    for (std::int64_t c = 0; c < out.count(); ++c) {
+      T* __restrict to = out.values.data_ptr<T>() + c * out.values.stride(0);
+      const T* __restrict plus = row_of<T>(a.values, c);
+      const T* __restrict minus = row_of<T>(b.values, c);
+      for (std::int64_t i = 0; i < out.layout->size(); ++i) to[i] = scale * (plus[i] - minus[i]);
+    }
   });
 }
 

@@ -1,5 +1,7 @@
 #include "fedhpc/rounds/mean.hpp"
 
+#include <ATen/ops/cat.h>
+#include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
 
 #include "fedhpc/core/error.hpp"
@@ -34,6 +36,25 @@ void Mean::add(std::span<const double> weights, const Rows& rows) {
 Rows Mean::reduce() {
   const Timed timed(services_.watch);
   return {quotients(sum_.total(services_.topology, Among::All), services_.type), services_.layout};
+}
+
+ColumnMean::ColumnMean(const MeanServices& services)
+    : services_(services), sum_(1, 2 * services.layout->size(), services.summation) {}
+
+void ColumnMean::add(std::span<const double> weights, const Rows& rows, const Tensor& sent) {
+  require(rows.layout == services_.layout, "a mean takes rows of its own layout");
+  const Timed timed(services_.watch);
+  const std::vector<std::int64_t> one_segment(weights.size(), 0);
+  sum_.add(one_segment, weights, at::cat({rows.values.mul(sent), sent.to(services_.type)}, 1));
+}
+
+Rows ColumnMean::reduce(const Rows& otherwise) {
+  const Timed timed(services_.watch);
+  const std::int64_t columns = services_.layout->size();
+  const Tensor sums = sum_.total(services_.topology, Among::All);
+  const Tensor weights = sums.narrow(1, columns, columns);
+  const Tensor means = sums.narrow(1, 0, columns).div(weights);
+  return {at::where(weights.gt(0), means.to(services_.type), otherwise.values), services_.layout};
 }
 
 EdgeMean::EdgeMean(const MeanServices& services)

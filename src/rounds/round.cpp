@@ -27,17 +27,19 @@ Round::Round(RoundServices& services, std::int64_t number, Cohort cohort)
       clock_(services.network, static_cast<std::int64_t>(services.shard.clients().size()),
              services.topology.placement().edges()) {}
 
-MeanServices Round::mean_services() {
+MeanServices Round::mean_services(const LayoutPtr& layout) {
   return {.topology = services_.topology,
-          .layout = services_.model.layout(),
+          .layout = layout ? layout : services_.model.layout(),
           .type = services_.type,
           .summation = services_.summation,
           .watch = services_.aggregate_watch};
 }
 
-Mean Round::mean() { return Mean(mean_services()); }
+Mean Round::mean(const LayoutPtr& layout) { return Mean(mean_services(layout)); }
 
-EdgeMean Round::edge_mean() { return EdgeMean(mean_services()); }
+ColumnMean Round::column_mean(const LayoutPtr& layout) { return ColumnMean(mean_services(layout)); }
+
+EdgeMean Round::edge_mean() { return EdgeMean(mean_services(nullptr)); }
 
 void Round::each_block(const std::function<void(Block&)>& work) {
   const Shard& shard = services_.shard;
@@ -174,19 +176,51 @@ Rows Block::upload(const Rows& rows, const Codec& codec) {
   return transfer(rows, Direction::Up, codec);
 }
 
-Rows Block::train(const Rows& start, const LocalWork& work) {
-  const Timed timed(round_.services_.train_watch);
-  LocalWork named = work;
-  if (!named.pass) named.pass = round_.edge_round_;
-  Rows rows = start.clone();
-  const std::vector<TrainStatistics> trained =
-      round_.services_.trainer.train_(rows, clients_, round_.number_, named);
+Tensor Block::send(Direction direction, const RandomColumns& columns) {
+  const Timed timed(round_.services_.aggregate_watch);
+  round_.book(round_.client_link_, direction, columns.payload_bytes(round_.services_.type),
+              clients_);
+  return columns.draw(clients_, round_.number_, direction);
+}
+
+void Block::book_training(const std::vector<TrainStatistics>& trained) {
   for (const std::int64_t client : clients_) {
     round_.clock_.steps(round_.services_.shard.position(client),
                         round_.services_.trainer.steps(client));
   }
   round_.statistics_.insert(round_.statistics_.end(), trained.begin(), trained.end());
+}
+
+Rows Block::train(const Rows& start, const LocalWork& work) {
+  const Timed timed(round_.services_.train_watch);
+  LocalWork named = work;
+  if (!named.pass) named.pass = round_.edge_round_;
+  Rows rows = start.clone();
+  book_training(round_.services_.trainer.train_(rows, clients_, round_.number_, named));
   return rows;
+}
+
+void Block::each_step(const std::function<void(LocalStep&)>& take,
+                      std::optional<std::int64_t> pass) {
+  const Timed timed(round_.services_.train_watch);
+  book_training(round_.services_.trainer.each_step(
+      clients_, round_.number_, pass.value_or(round_.edge_round_), round_.services_.type, take));
+}
+
+void Block::keep(StoredRows& store, const Rows& rows) {
+  for (std::size_t c = 0; c < clients_.size(); ++c) {
+    if (round_.services_.trainer.steps(clients_[c]) == 0) continue;
+    store.write(clients_.subspan(c, 1),
+                {rows.values.narrow(0, static_cast<std::int64_t>(c), 1), rows.layout});
+  }
+}
+
+void Block::note(const std::string& metric, std::span<const double> values) {
+  require(values.size() == clients_.size(), "one value per client");
+  std::vector<double>& all = round_.client_values_[metric];
+  for (std::size_t c = 0; c < values.size(); ++c) {
+    if (round_.services_.trainer.steps(clients_[c]) > 0) all.push_back(values[c]);
+  }
 }
 
 std::span<const double> Block::weights(Weighting weighting) {

@@ -64,6 +64,13 @@ std::int64_t StoredRows::slot_for(std::int64_t client) {
 }
 
 Rows StoredRows::read(std::span<const std::int64_t> clients) const {
+  return read(clients, initial_);
+}
+
+Rows StoredRows::read(std::span<const std::int64_t> clients, const Rows& otherwise) const {
+  require(otherwise.layout == layout() && otherwise.values.scalar_type() == type() &&
+              otherwise.count() == 1,
+          "what stands in for a row is like it");
   Rows rows{at::empty({static_cast<std::int64_t>(clients.size()), layout()->size()},
                       initial_.values.options()),
             layout()};
@@ -72,8 +79,7 @@ Rows StoredRows::read(std::span<const std::int64_t> clients) const {
     clients_.position(client);
     const auto found = slots_.find(client);
     if (found == slots_.end()) {
-      const auto* initial = static_cast<const char*>(initial_.values.const_data_ptr());
-      std::copy_n(initial, row_bytes_, to);
+      std::copy_n(static_cast<const char*>(otherwise.values.const_data_ptr()), row_bytes_, to);
     } else {
       const Place place = place_of(found->second);
       pieces_[place.piece].block.copy_out(place.offset, to, row_bytes_);

@@ -3,9 +3,6 @@
 #include <algorithm>
 
 #include <ATen/ops/empty.h>
-
-#include "fedhpc/training/loss.hpp"
-
 namespace fedhpc {
 
 LocalTrainer::LocalTrainer(const Model& model, const Shard& shard, const TrainOptions& options,
@@ -45,53 +42,14 @@ std::int64_t LocalTrainer::workspace_bytes(std::int64_t clients, at::ScalarType 
 }
 
 void LocalTrainer::reserve(std::int64_t clients, at::ScalarType type) {
-  const bool fits =
-      labels_.defined() && labels_.size(0) >= clients && activations_.input().scalar_type() == type;
+  const Tensor& labels = workspace_.labels;
+  const bool fits = labels.defined() && labels.size(0) >= clients &&
+                    workspace_.activations.input().scalar_type() == type;
   if (fits) return;
   const std::int64_t batch = batch_capacity();
-  activations_ = model_.make_activations(clients, batch, type, Use::Training);
-  labels_ = at::empty({clients, batch}, at::kLong);
-  loss_.resize(static_cast<std::size_t>(clients));
-  if (!optimizer_.rule().is_plain()) arena_ = at::empty({clients, model_.layout()->size()}, type);
-}
-
-void LocalTrainer::step_plain_(const Tensor& weights, const Activations& stack, const Run& run,
-                               const LocalWork& work) const {
-  // w <- w - lr g, fused into the products that make g
-  if (work.mu == 0) {
-    model_.backward(weights, stack, {.rows = weights, .scale = -options_.lr, .keep = 1});
-    return;
-  }
-  // w <- w - lr (g + mu (w - c)) = (1 - lr mu) w - lr g + lr mu c
-  const double pull = options_.lr * work.mu;
-  model_.backward(weights, stack, {.rows = weights, .scale = -options_.lr, .keep = 1 - pull});
-  add_columns_(weights, work.centre.values.narrow(0, run.first, run.count), pull, *model_.layout(),
-               Tag::Trainable);
-}
-
-void LocalTrainer::train_run(const Tensor& rows, const Run& run, const LocalWork& work) {
-  const bool whole =
-      run.count == activations_.input().size(0) && run.batch == activations_.input().size(1);
-  const Activations stack =
-      whole ? activations_ : activations_.narrow(run.first, run.count, run.batch);
-  const Tensor labels =
-      whole ? labels_ : labels_.narrow(0, run.first, run.count).narrow(1, 0, run.batch);
-  const Tensor weights = whole ? rows : rows.narrow(0, run.first, run.count);
-  model_.forward(weights, stack);
-  std::fill_n(loss_.begin(), run.count, 0.0);
-  softmax_cross_entropy(stack.logits(), labels, stack.logit_gradient(), loss_.data());
-  if (optimizer_.rule().is_plain()) {
-    step_plain_(weights, stack, run, work);
-  } else {
-    const Tensor gradients = arena_.narrow(0, 0, rows.size(0));
-    const Tensor of_run = gradients.narrow(0, run.first, run.count);
-    model_.backward(weights, stack, {.rows = of_run, .scale = 1, .keep = 0});
-    if (work.mu > 0) {  // g <- g + mu (w - c)
-      add_difference_(of_run, weights, work.centre.values.narrow(0, run.first, run.count), work.mu,
-                      *model_.layout(), Tag::Trainable);
-    }
-    optimizer_.step_(rows, gradients, run.first, run.count);
-  }
+  workspace_.activations = model_.make_activations(clients, batch, type, Use::Training);
+  workspace_.labels = at::empty({clients, batch}, at::kLong);
+  workspace_.loss.resize(static_cast<std::size_t>(clients));
 }
 
 LocalTrainer::Course LocalTrainer::start_course(std::int64_t client, std::int64_t round,
@@ -122,19 +80,36 @@ std::int64_t LocalTrainer::gather(const Shard& shard, Course& course, std::int64
   const auto size = static_cast<std::int64_t>(positions.size());
   std::vector<Crop> crops;
   if (shard.augment() == Augment::CropFlip) crops = draw_crops(key, size);
-  shard.gather_train(course.client, positions, c, activations_.input(), labels_, crops);
+  shard.gather_train(course.client, positions, c, workspace_.activations.input(), workspace_.labels,
+                     crops);
   return size;
 }
 
-std::vector<TrainStatistics> LocalTrainer::train_(Rows& rows, std::span<const std::int64_t> clients,
-                                                  std::int64_t round, const LocalWork& work) {
-  const auto count = static_cast<std::int64_t>(clients.size());
-  require(rows.count() == count, "one row per client is trained");
-  require(work.mu == 0 || work.centre.count() == count, "one centre per client");
-  reserve(count, rows.values.scalar_type());
-  optimizer_.reset(count, rows.values.scalar_type());
+std::vector<BatchRun> LocalTrainer::gather_step(const Shard& shard, std::vector<Course>& courses,
+                                                std::int64_t round, std::int64_t pass,
+                                                std::int64_t step) {
+  std::vector<BatchRun> runs;
+  for (std::size_t c = 0; c < courses.size(); ++c) {
+    if (step >= courses[c].steps) continue;
+    const auto row = static_cast<std::int64_t>(c);
+    const DrawKey key = crop_key(seed_, round, courses[c].client, pass, step);
+    const std::int64_t size = gather(shard, courses[c], row, key);
+    if (!runs.empty() && runs.back().batch == size &&
+        runs.back().first + runs.back().count == row) {
+      ++runs.back().count;
+    } else {
+      runs.push_back({.first = row, .count = 1, .batch = size});
+    }
+  }
+  return runs;
+}
 
-  const std::int64_t pass = work.pass.value_or(0);
+std::vector<TrainStatistics> LocalTrainer::each_step(std::span<const std::int64_t> clients,
+                                                     std::int64_t round, std::int64_t pass,
+                                                     at::ScalarType type,
+                                                     const std::function<void(LocalStep&)>& take) {
+  const auto count = static_cast<std::int64_t>(clients.size());
+  reserve(count, type);
   const Shard& samples = samples_of(clients);
   std::vector<Course> courses;
   std::int64_t last_step = 0;
@@ -143,28 +118,20 @@ std::vector<TrainStatistics> LocalTrainer::train_(Rows& rows, std::span<const st
     last_step = std::max(last_step, courses.back().steps);
   }
   std::vector<TrainStatistics> statistics(clients.size());
-  std::vector<std::int64_t> batch(clients.size());  // 0: the client has run out of steps
-  for (std::int64_t step = 0; step < last_step; ++step) {
-    for (std::size_t c = 0; c < clients.size(); ++c) {
-      const bool goes_on = step < courses[c].steps;
-      const DrawKey key = crop_key(seed_, round, clients[c], pass, step);
-      batch[c] = goes_on ? gather(samples, courses[c], static_cast<std::int64_t>(c), key) : 0;
-    }
-    for (std::int64_t first = 0; first < count;) {
-      const std::int64_t size = batch[static_cast<std::size_t>(first)];
-      std::int64_t end = first + 1;
-      while (end < count && batch[static_cast<std::size_t>(end)] == size) ++end;
-      if (size > 0) {
-        train_run(rows.values, {.first = first, .count = end - first, .batch = size}, work);
-        for (std::int64_t c = first; c < end; ++c) {
-          statistics[c].loss += loss_[static_cast<std::size_t>(c - first)];
-          statistics[c].samples += static_cast<double>(size);
-        }
-      }
-      first = end;
-    }
+  for (std::int64_t number = 0; number < last_step; ++number) {
+    LocalStep step(model_, number, gather_step(samples, courses, round, pass, number), count,
+                   workspace_, statistics);
+    take(step);
   }
   return statistics;
+}
+
+std::vector<TrainStatistics> LocalTrainer::train_(Rows& rows, std::span<const std::int64_t> clients,
+                                                  std::int64_t round, const LocalWork& work) {
+  const at::ScalarType type = rows.values.scalar_type();
+  optimizer_.reset(static_cast<std::int64_t>(clients.size()), type);
+  return each_step(clients, round, work.pass.value_or(0), type,
+                   [&](LocalStep& step) { step.descend_(rows, optimizer_, work.proximal); });
 }
 
 }  // namespace fedhpc

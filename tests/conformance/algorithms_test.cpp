@@ -17,6 +17,9 @@ class EveryAlgorithm : public ::testing::TestWithParam<std::string> {
  protected:
   Keys keys(const Keys& changes = {}) const { return tiny_keys_of(GetParam(), changes); }
 
+  /// Of float32 runs (SEMANTICS 5): Adam steps of rounding errors are as long as any.
+  double single_bound() const { return GetParam() == "tdpfed" ? 1e-3 : 1e-5; }
+
   std::unique_ptr<Communicator> world_ = world_communicator(60);
   std::unique_ptr<Communicator> alone_ = local_communicator();
 };
@@ -30,7 +33,9 @@ TEST_P(EveryAlgorithm, SameOnAnyNumberOfRanks) {
                                {"topology.edges", edges}});
       const TinyResult expected = run(these, *alone_);
       const TinyResult actual = run(these, *world_);
-      EXPECT_LT(distance(actual.global, expected.global), dtype == "float64" ? 1e-9 : 1e-5);
+      const double bound = dtype == "float64" ? 1e-9 : single_bound();
+      EXPECT_LT(distance(actual.global, expected.global), bound);
+      EXPECT_LT(distance(actual.personal, expected.personal), bound);
       EXPECT_EQ(actual.cohorts, expected.cohorts);
       if (world_->rank() != 0) continue;
       for (std::size_t t = 0; t < expected.metrics.size(); ++t) {
@@ -71,7 +76,7 @@ TEST_P(EveryAlgorithm, SameOnMoreRanksThanClients) {
 
 TEST_P(EveryAlgorithm, SameInAnyBlockWidth) {
   for (const std::string dtype : {"float64", "float32"}) {
-    const double bound = dtype == "float64" ? 1e-9 : 1e-5;
+    const double bound = dtype == "float64" ? 1e-9 : single_bound();
     const TinyResult narrow = run(keys({{"train.block", "1"}, {"run.dtype", dtype}}), *world_);
     for (const std::string width : {"3", "8", "auto"}) {
       const TinyResult wide = run(keys({{"train.block", width}, {"run.dtype", dtype}}), *world_);
@@ -86,6 +91,7 @@ TEST_P(EveryAlgorithm, EveryOptimizerIsSameOnAnyRanksAndInAnyBlockWidth) {
   for (const std::string optimizer : {"momentum", "nesterov", "adam"}) {
     const Keys these = keys(
         {{"train.optimizer", optimizer}, {"train.weight_decay", "0.01"}, {"train.lr", "0.02"}});
+    if (refuses(these)) continue;  // it says so, rather than to train by another rule
     const TinyResult expected = run(these, *alone_);
     for (const std::string width : {"1", "3", "8"}) {
       Keys wide = these;
@@ -123,15 +129,22 @@ TEST_P(EveryAlgorithm, ClientsMayBePermutedInFullBatch) {
   const int edges = has_edge_models(GetParam()) ? 4 : 0;
   const std::vector<int> order{4, 6, 0, 2, 5, 3, 1};
   permuted["data.partition_file"] = ragged_partition(order, edges);
-  Tensor models = run(permuted, *world_).global;
-  if (has_personal_models(GetParam())) models = in_plain_order(models, order);
-  EXPECT_LT(distance(models, run(straight, *world_).global), 1e-9);
+  const TinyResult expected = run(straight, *world_);
+  const TinyResult actual = run(permuted, *world_);
+  const Models models = models_evaluated_by(GetParam());
+  if (has_global(models)) {
+    EXPECT_LT(distance(actual.global, expected.global), 1e-9);
+  }
+  if (has_personal(models)) {
+    EXPECT_LT(distance(in_plain_order(actual.personal, order), expected.personal), 1e-9);
+  }
 }
 
 TEST_P(EveryAlgorithm, StepsOfSizeZeroMoveNothing) {
   for (const std::string optimizer : {"sgd", "momentum", "nesterov", "adam"}) {
-    const TinyResult still =
-        run(keys({{"train.lr", "0"}, {"train.optimizer", optimizer}}), *world_);
+    const Keys these = keys({{"train.lr", "0"}, {"train.optimizer", optimizer}});
+    if (refuses(these)) continue;
+    const TinyResult still = run(these, *world_);
     EXPECT_TRUE(still.global.equal(still.initial)) << optimizer;
   }
 }
@@ -150,7 +163,7 @@ TEST_P(EveryAlgorithm, ClientsWithOneOrNoSampleGiveNoNan) {
     EXPECT_TRUE(result.global.isfinite().all().item<bool>());
     if (world_->rank() != 0) continue;
     EXPECT_EQ(std::isfinite(result.metrics.back().global_accuracy),
-              !has_personal_models(GetParam()));
+              has_global(models_evaluated_by(GetParam())));
     EXPECT_TRUE(std::isfinite(result.metrics.back().personal_accuracy));
     EXPECT_TRUE(std::isfinite(result.metrics.back().best_personal_accuracy));
   }
@@ -186,13 +199,16 @@ TEST_P(EveryAlgorithm, BooksWholePayloads) {
   // participant.
   const TinyResult wide = run(keys(), *world_);
   const TinyResult narrow = run(keys({{"run.dtype", "float32"}}), *world_);
+  const PlannedRound planned = plan(keys({{"run.dtype", "float32"}}), *world_);
   if (world_->rank() != 0) return;
   for (std::size_t t = 0; t < wide.metrics.size(); ++t) {
     const double up = bytes_up(narrow.metrics[t]);
     EXPECT_EQ(up > 0, GetParam() != "localonly");
     EXPECT_EQ(bytes_up(wide.metrics[t]), 2 * up);
     EXPECT_EQ(bytes_down(wide.metrics[t]), 2 * bytes_down(narrow.metrics[t]));
-    EXPECT_EQ(std::fmod(up, 4.0 * static_cast<double>(narrow.global.numel())), 0);
+    if (up > 0) {
+      EXPECT_EQ(std::fmod(up, static_cast<double>(planned.up_per_client)), 0);
+    }
   }
 }
 

@@ -114,7 +114,7 @@ TEST_F(IoTest, ResultsCanBeReadWhileTheyGrow) {
   const std::vector<NamedTensor> model{{"fc1.weight", at::arange(6, at::kFloat).view({2, 3})},
                                        {"a.bias", at::arange(2, at::kFloat)}};
   write_parameters(out.file(), "/model/init/global", model);
-  out.declare_model(model);
+  out.declare_model("global", model);
   out.start();
   for (std::int64_t round = 1; round <= 3; ++round) {
     out.append_client_accuracy(round, {0.5F, 1.0F}, {0.5F, 1.0F});
@@ -126,7 +126,7 @@ TEST_F(IoTest, ResultsCanBeReadWhileTheyGrow) {
               0.25 * static_cast<double>(round));
     EXPECT_EQ(h5::read_text_attribute(reader, "status"), "running");
   }
-  out.write_model(model);
+  out.write_model("global", model);
   out.finish("complete");
   const h5::Handle reader = h5::open_file(path_, h5::Mode::ReadSwmr);
   EXPECT_EQ(h5::read_text_attribute(reader, "status"), "complete");
@@ -223,9 +223,9 @@ TEST_F(IoTest, AFileGoesOnWhereAnotherEnds) {
 
 TEST_F(IoTest, RefusesAnotherModelThanDeclared) {
   ResultsWriter out = writer();
-  out.declare_model({{"w", at::arange(2, at::kFloat)}});
+  out.declare_model("global", {{"w", at::arange(2, at::kFloat)}});
   out.start();
-  EXPECT_THROW(out.write_model({{"v", at::arange(2, at::kFloat)}}), std::logic_error);
+  EXPECT_THROW(out.write_model("global", {{"v", at::arange(2, at::kFloat)}}), std::logic_error);
 }
 
 /// The most memory this process has held since the last call, in bytes; 0 where the system does not

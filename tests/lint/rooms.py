@@ -15,12 +15,13 @@ ALLOWED = {
     "data": {"core", "comm", "io"},
     "math": {"core", "comm"},
     "models": {"core", "comm", "math"},
+    "factorisations": {"core", "comm", "math", "models"},
     "codecs": {"core", "comm", "math", "models"},
-    "training": {"core", "comm", "io", "data", "math", "models"},
-    "rounds": {"core", "comm", "io", "data", "math", "models", "codecs", "training"},
-    "algorithms": {"core", "data", "math", "models", "codecs", "training", "rounds"},
-    "engine": {"core", "comm", "io", "data", "math", "models", "codecs", "training", "rounds",
-               "algorithms"},
+    "training": {"core", "comm", "io", "data", "math", "models", "factorisations"},
+    "rounds": {"core", "comm", "io", "data", "math", "models", "factorisations", "codecs", "training"},
+    "algorithms": {"core", "data", "math", "models", "factorisations", "codecs", "training", "rounds"},
+    "engine": {"core", "comm", "io", "data", "math", "models", "factorisations", "codecs", "training",
+               "rounds", "algorithms"},
 }
 ALLOWED["app"] = set(ALLOWED)
 INCLUDE = re.compile(r'#include "(?:fedhpc/)?([a-z_]+)/')

@@ -9,6 +9,7 @@
 
 #include "fedhpc/codecs/codec.hpp"
 #include "fedhpc/core/options.hpp"
+#include "fedhpc/factorisations/factor_map.hpp"
 #include "fedhpc/models/layout.hpp"
 #include "fedhpc/rounds/client_store.hpp"
 #include "fedhpc/rounds/round.hpp"
@@ -19,20 +20,38 @@ namespace fedhpc {
 /// What an algorithm starts from.
 class Setup {
  public:
-  Setup(Rows initial, const Topology& topology, ClientStore& store)
-      : initial_(std::move(initial)), edges_(topology.edges()), store_(store) {}
+  struct Parts {
+    Rows initial;        // [1, P]
+    std::uint64_t seed;  // run.seed
+    const TrainOptions& training;
+    const Topology& topology;
+    ClientStore& store;
+    FactorMap* factor_map;  // null: weights in full
+    Rows factors;           // [1, Q]
+  };
+  explicit Setup(Parts parts) : parts_(std::move(parts)) {}
 
   /// The initial global model [1, P]: drawn, or read from model.init_file.
-  Rows initial_model() const { return initial_.clone(); }
+  Rows initial_model() const { return parts_.initial.clone(); }
   /// The same for every edge of this rank.
-  EdgeRows initial_edges() const { return {initial_.replicate(edges_.size()), edges_.first}; }
+  EdgeRows initial_edges() const {
+    const Range edges = parts_.topology.edges();
+    return {parts_.initial.replicate(edges.size()), edges.first};
+  }
+  /// What the factorised layers are a function of; of a method that names factorisations().
+  FactorMap& factor_map() const {
+    require(parts_.factor_map != nullptr, "the method factorises its models");
+    return *parts_.factor_map;
+  }
+  /// The initial factors [1, Q] of every model: drawn, or read from model.init_file.
+  Rows initial_factors() const { return parts_.factors.clone(); }
+  const TrainOptions& training() const { return parts_.training; }
+  std::uint64_t seed() const { return parts_.seed; }  ///< the first word of every draw's key
   /// Where the method keeps rows and numbers of this rank's clients between rounds.
-  ClientStore& store() const { return store_; }
+  ClientStore& store() const { return parts_.store; }
 
  private:
-  Rows initial_;
-  Range edges_;
-  ClientStore& store_;
+  Parts parts_;
 };
 
 /// Between whom a method's payloads travel.
@@ -43,8 +62,22 @@ enum class Tiers {
 
 /// Which models a method evaluates.
 enum class Models {
-  Global,   ///< one for all clients, which stands in for each one's own
-  Personal  ///< one of each client's own; global_* do not apply, and there is no /model/global
+  Global,    ///< one for all clients, which stands in for each one's own
+  Personal,  ///< one of each client's own; global_* do not apply, and there is no /model/global
+  Both       ///< a global one, and one of each client's own
+};
+
+/// How many rows a method holds for each client in hand, beside what local training works in.
+struct RowsInHand {
+  std::int64_t full = 3;     ///< [P]: by default received, trained, and their difference
+  std::int64_t factors = 0;  ///< [Q]
+};
+
+/// A series below /rounds of a method's own.
+struct RoundMetric {
+  std::string name;
+  std::string unit;
+  std::string meaning;
 };
 
 /// C clients in hand during an evaluation.
@@ -63,6 +96,8 @@ class Evaluation {
   /// The global model [1, P]: scored on all test data, and on each client's own where the algorithm
   /// has no personal models.
   virtual void global(const Rows& model) = 0;
+  /// The factors [1, Q] behind the global model: kept beside it in the result file.
+  virtual void factors(const Rows&) {}
   /// The edges' models: each scored on the test samples of its clients.
   virtual void edges(const EdgeRows& models) = 0;
   /// Goes through all clients of this rank, participants or not, in blocks.
@@ -76,9 +111,16 @@ class Algorithm {
   virtual ~Algorithm() = default;
   virtual Tiers tiers() const { return Tiers::ClientCloud; }
   virtual Models models() const { return Models::Global; }
+  /// The factorisations the method works with, its own first; none: it trains weights in full.
+  virtual std::vector<std::string> factorisations() const { return {}; }
   /// Declares the `algorithm.*` keys the method has.
   virtual void declare(OptionSet& options) = 0;
+  /// Throws ConfigError for values of other keys that the method cannot honour.
+  virtual void check(const OptionSet&) const {}
   virtual void initialise(const Setup& setup) = 0;
+  /// Of an initialised method: the series of its own, which its rounds note().
+  virtual std::vector<RoundMetric> metrics() const { return {}; }
+  virtual RowsInHand rows_in_hand() const { return {}; }
   virtual void round(Round& round) = 0;  ///< one global round
   virtual void evaluate(Evaluation& evaluation) = 0;
   /// All that a round leaves behind for later ones, by name, but for what lies with the clients:
@@ -91,6 +133,14 @@ struct AlgorithmInfo {
   std::string citation;  ///< one sentence
   std::unique_ptr<Algorithm> (*make)();
 };
+
+constexpr bool has_global(Models models) { return models != Models::Personal; }
+constexpr bool has_personal(Models models) { return models != Models::Global; }
+
+/// Throws ConfigError unless `key` has its default value: for keys that say nothing to a method.
+/// `instead` completes "algorithm.name = x ...".
+void refuse_unless_default(const OptionSet& options, const std::string& key,
+                           const std::string& instead);
 
 /// All methods, in order of the registry table.
 const std::vector<AlgorithmInfo>& algorithm_registry();

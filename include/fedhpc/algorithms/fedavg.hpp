@@ -1,6 +1,9 @@
 #pragma once
 
+#include <optional>
+
 #include "fedhpc/algorithms/algorithm.hpp"
+#include "fedhpc/rounds/random_columns.hpp"
 
 namespace fedhpc {
 
@@ -18,18 +21,39 @@ namespace fedhpc {
 ///
 /// Deviation: the server averages the differences w_k - w_t instead of the models w_k. Both give
 /// w_{t+1} = sum_k n_k/n w_k; differences are small, so rounding is too.
+///
+/// With algorithm.transmit_fraction below 1 only some columns travel, chosen at random for every
+/// client, round and direction: FedAvg (s.a.r.), the baseline of TDPFed's Table III. The paper does
+/// not say what stands in for the others (algorithm.unsent):
+///
+///   keep      what the receiver has: a client its last trained model, the server w_t; a column is
+///             averaged over the clients that have sent it
+///   zero      0, which enters the mean and shrinks the model
+///   rescale   0, and what travels is multiplied by d / m: the mean is right in expectation
 class FedAvg final : public Algorithm {
  public:
   void declare(OptionSet& options) override;
+  void check(const OptionSet& options) const override;
   void initialise(const Setup& setup) override;
+  RowsInHand rows_in_hand() const override;
   void round(Round& round) override;
   void evaluate(Evaluation& evaluation) override;
   void visit_state(StateVisitor& state) override;
 
  private:
+  enum class Unsent { Keep, Zero, Rescale };
+
+  bool is_sparse() const { return transmit_fraction_ < 1; }
+  void sparse_round(Round& round);
+  void sparse_round_with_zeros(Round& round);
+
   AveragingOptions averaging_;
-  std::unique_ptr<Codec> codec_;  // of uploads
-  Rows global_;                   // [1, P]
+  double transmit_fraction_ = 1;
+  Unsent unsent_ = Unsent::Keep;
+  std::unique_ptr<Codec> codec_;          // of uploads
+  std::optional<RandomColumns> columns_;  // those that travel, where not all do
+  Rows global_;                           // [1, P]
+  StoredRows* last_ = nullptr;            // Unsent::Keep: what each client has trained last
 };
 
 }  // namespace fedhpc

@@ -78,6 +78,8 @@ class OptionSet {
   /// A comma-separated subset of `choices`.
   void add(std::string key, std::vector<std::string>& value, std::vector<std::string> choices,
            std::string help);
+  /// A comma-separated list of words.
+  void add_words(std::string key, std::vector<std::string>& value, std::string help);
   /// A positive integer, or "auto" which is stored as 0.
   void add_or_auto(std::string key, std::int64_t& value, std::string help);
   /// A number within bounds, or "auto" which is stored as none.

@@ -52,9 +52,9 @@ class Checkpointer {
   using Clock = std::chrono::steady_clock;
 
   void write_file(const std::string& path, std::int64_t round, const h5::Handle* results,
-                  const Rows& model);
+                  const ModelRecord& model);
   void check_room(const std::string& path, const h5::Handle& results, std::int64_t state_bytes,
-                  const Rows& model) const;
+                  const ModelRecord& model) const;
 
   Experiment& experiment_;
   Communicator& comm_;

@@ -11,6 +11,7 @@
 #include "fedhpc/core/options.hpp"
 #include "fedhpc/core/tensor.hpp"
 #include "fedhpc/data/options.hpp"
+#include "fedhpc/factorisations/options.hpp"
 #include "fedhpc/io/results_writer.hpp"
 #include "fedhpc/models/options.hpp"
 #include "fedhpc/rounds/client_store.hpp"
@@ -57,6 +58,7 @@ class Config {
   RunOptions run;
   DataOptions data;
   ModelOptions model;
+  FactorisationOptions factorisation;
   TopologyOptions topology;
   TrainOptions train;
   NetworkOptions network;

@@ -6,6 +6,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "fedhpc/comm/communicator.hpp"
@@ -46,6 +47,17 @@ struct RoundReport {
 /// Takes some clients' models, row by row.
 using VisitModels = std::function<void(std::span<const std::int64_t> clients, const Rows& models)>;
 
+/// What /model holds: the global model [1, P] and the factors behind it [1, Q]; values undefined
+/// where a method has none.
+struct ModelRecord {
+  Rows global;
+  Rows factors;
+
+  /// Those that are there by the name of their group below /model: "global", "factors".
+  std::vector<std::pair<std::string, Rows>> parts() const;
+  std::int64_t bytes() const;
+};
+
 /// One round of one participant: payload bytes, also of its edge (0 without edge models), and how
 /// often it runs its local steps.
 struct PlannedRound {
@@ -72,9 +84,8 @@ class Experiment {
       const std::function<Wish(std::int64_t)>& ask = [](std::int64_t) { return Wish{}; });
   /// Walks over all that the next round depends on.
   void visit_state(StateVisitor& state);
-  /// The model global_accuracy would evaluate now, [1, P]; without values for a method that has
-  /// none. Collective.
-  Rows current_model();
+  /// The model global_accuracy would evaluate now, with its factors. Collective.
+  ModelRecord current_model() const;
 
   const Config& config() const { return config_; }
   const Partition& partition() const { return partition_; }
@@ -82,10 +93,12 @@ class Experiment {
   const Placement& placement() const { return topology_->placement(); }
   const Shard& shard() const { return *shard_; }
   const Model& model() const { return *model_; }
-  const Rows& initial() const { return initial_; }  ///< [1, P], before round 1
-  /// The model global_accuracy evaluates, as of the last evaluation; undefined before, and for a
-  /// method that has none.
-  const Rows& global() const { return global_; }
+  /// Before round 1: the global model; where a method has none, what every client starts from.
+  const ModelRecord& initial() const { return initial_record_; }
+  /// The model global_accuracy evaluates, as of the last evaluation; undefined before.
+  const ModelRecord& last_evaluated() const { return evaluated_; }
+  /// Series of the method's own, in the order of RoundMetrics::own.
+  const std::vector<RoundMetric>& own_metrics() const { return own_metrics_; }
   std::int64_t block_width() const { return block_width_; }
   /// The largest cohort a round can have.
   std::int64_t cohort_limit() const;
@@ -105,7 +118,11 @@ class Experiment {
  private:
   Placement open_data();
   void open_model(const Resumption* from);
+  void open_weights(const Resumption* from);
   Summation summation() const;
+  /// Means over clients of what they noted, and values noted, of the method's own series.
+  /// Collective.
+  std::vector<double> own_values(const Round& round);
   std::int64_t rows_until_summed() const;  ///< bytes
   Cohort draw(std::int64_t round) const;
   RoundServices services(LocalTrainer& trainer);
@@ -127,7 +144,11 @@ class Experiment {
   std::unique_ptr<Shard> server_shard_;  // this rank's part of the official test set
   std::unique_ptr<Model> model_;
   Rows initial_;
-  Rows global_;
+  std::unique_ptr<FactorMap> factor_map_;  // null: weights in full
+  Rows initial_factors_;
+  ModelRecord initial_record_;
+  ModelRecord evaluated_;
+  std::vector<RoundMetric> own_metrics_;
   std::unique_ptr<LocalTrainer> trainer_;
   std::unique_ptr<Evaluator> evaluator_;
   std::int64_t block_width_ = 1;
@@ -144,6 +165,10 @@ class Experiment {
 /// Reads model.init_file: /model/init/global, else /model/global. Throws DataError naming the file
 /// and the parameter that is missing, superfluous or of another shape.
 Rows read_initial_model(const std::string& path, const LayoutPtr& layout, at::ScalarType type);
+
+/// Replaces the factors in `row` [1, Q] by those that model.init_file holds: of
+/// /model/init/factors, else /model/factors. Throws DataError for one of another shape.
+void read_initial_factors_(const std::string& path, const Rows& row);
 
 /// The parameters of a row [1, P] as tensors in their own shapes.
 std::vector<NamedTensor> parameters_of(const Rows& row);

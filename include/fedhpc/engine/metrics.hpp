@@ -16,7 +16,9 @@ struct RoundMetrics {
 #include "fedhpc/engine/metrics.def"
 #undef FEDHPC_METRIC
 
-  std::vector<double> values() const;  ///< in order of metrics.def
+  std::vector<double> own;  ///< of the method's own series, in their order
+
+  std::vector<double> values() const;  ///< in order of metrics.def, then own
 };
 
 /// One line of metrics.def.

@@ -24,8 +24,8 @@ class Recorder {
 
   /// Records one round; after the last evaluation of a run also the model.
   void record(const RoundReport& report);
-  /// Writes the model that a run stops with before its last round: [1, P].
-  void write_model(const Rows& model);
+  /// Writes the model that a run stops with before its last round.
+  void write_model(const ModelRecord& model);
   /// Sets the status "complete" or "interrupted".
   void finish(const std::string& status);
   /// Sets the status "failed"; a failure to do so is not reported.
@@ -34,6 +34,7 @@ class Recorder {
   const h5::Handle* file() const { return writer_ ? &writer_->file() : nullptr; }
 
  private:
+  void write_parts(const ModelRecord& model);
   /// Collective.
   void write_personal_models();
   RunHeader header(const std::string& command_line, const std::vector<std::string>& hosts) const;

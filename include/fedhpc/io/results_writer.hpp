@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -72,9 +73,9 @@ class ResultsWriter {
   /// Writes the label counts [count, K] int64 of clients first to first + count - 1; of a new file,
   /// before start().
   void write_label_histogram(std::int64_t first, const Tensor& counts);
-  /// Reserves /model/global in the shapes and types of `parameters`, where it is not there yet;
+  /// Reserves /model/<group> in the shapes and types of `parameters`, where it is not there yet;
   /// before start().
-  void declare_model(const std::vector<NamedTensor>& parameters);
+  void declare_model(const std::string& group, const std::vector<NamedTensor>& parameters);
   /// Reserves /model/personal, one row per client before each parameter's own shape; before
   /// start().
   void declare_personal(std::int64_t clients, const std::vector<NamedTensor>& parameters);
@@ -89,7 +90,7 @@ class ResultsWriter {
   void append_client_accuracy(std::int64_t round, const std::vector<float>& accuracy,
                               const std::vector<float>& best);
   void append_cohort(const std::vector<std::int64_t>& cohort);
-  void write_model(const std::vector<NamedTensor>& parameters);
+  void write_model(const std::string& group, const std::vector<NamedTensor>& parameters);
   /// Writes one client's own model below /model/personal.
   void write_personal(std::int64_t client, const std::vector<NamedTensor>& parameters);
   /// Appends and commits one round; `values` in order of the series.
@@ -117,7 +118,7 @@ class ResultsWriter {
   h5::Handle best_accuracy_;
   h5::Handle cohorts_;
   std::int64_t cohort_size_ = 0;
-  std::vector<std::pair<std::string, h5::Handle>> model_;
+  std::map<std::string, std::vector<std::pair<std::string, h5::Handle>>> model_;  // by group
   std::vector<std::pair<std::string, h5::Handle>> personal_;
 };
 

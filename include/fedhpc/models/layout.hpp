@@ -75,7 +75,20 @@ struct Rows {
 
 Rows operator-(const Rows& a, const Rows& b);
 Rows operator+(const Rows& a, const Rows& b);
+Rows operator*(double factor, const Rows& rows);
 Rows& operator+=(Rows& a, const Rows& b);
+
+/// rows <- rows + share * (target - rows) on the trainable columns.
+void approach_(const Rows& rows, const Rows& target, double share);
+
+/// rows <- factor * rows on the columns that carry `tag`.
+void scale_columns_(const Rows& rows, double factor, Tag tag);
+
+/// The columns that carry `tag` become those of `from`.
+void copy_columns_(const Rows& rows, const Rows& from, Tag tag);
+
+/// out <- factor * (a - b), in one pass; all [C, P], `out` none of the others.
+void difference_(const Rows& out, const Rows& a, const Rows& b, double factor);
 
 /// rows += factor * other on the columns of `layout` that carry `tag`; the others are not read.
 void add_columns_(const Tensor& rows,   // [C, P]

@@ -48,6 +48,8 @@ class StoredRows {
 
   /// The rows of `clients` in their order, in memory of their own; [C, P].
   Rows read(std::span<const std::int64_t> clients) const;
+  /// The same, but a client never written reads `otherwise` [1, P].
+  Rows read(std::span<const std::int64_t> clients, const Rows& otherwise) const;
   /// Row c of `rows` [C, P] becomes that of clients[c]; of a client named twice the last one stays.
   void write(std::span<const std::int64_t> clients, const Rows& rows);
   bool written(std::int64_t client) const;

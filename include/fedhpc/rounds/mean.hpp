@@ -37,6 +37,23 @@ class Mean {
   WeightedSum sum_;
 };
 
+/// A weighted mean of rows, column by column over the clients that have sent the column.
+class ColumnMean {
+ public:
+  explicit ColumnMean(const MeanServices& services);
+
+  /// Adds weights[c] * rows[c, i] wherever sent[c, i]; `sent` [C, P] is of type bool.
+  void add(std::span<const double> weights, const Rows& rows, const Tensor& sent);
+
+  /// The mean over all ranks, [1, P]; in columns that nobody has sent, or nobody that weighs
+  /// anything, that of `otherwise` [1, P]. Collective; to be called once.
+  Rows reduce(const Rows& otherwise);
+
+ private:
+  MeanServices services_;
+  WeightedSum sum_;  // of P values and P weights
+};
+
 /// A weighted mean of rows within every edge. Ranks of different edges exchange nothing.
 class EdgeMean {
  public:

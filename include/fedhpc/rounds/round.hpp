@@ -2,19 +2,24 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
+#include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "fedhpc/codecs/codec.hpp"
 #include "fedhpc/core/stopwatch.hpp"
 #include "fedhpc/data/partition.hpp"
 #include "fedhpc/data/shard.hpp"
+#include "fedhpc/rounds/client_store.hpp"
 #include "fedhpc/rounds/cohort.hpp"
 #include "fedhpc/rounds/coupling.hpp"
 #include "fedhpc/rounds/edge_rows.hpp"
 #include "fedhpc/rounds/ledger.hpp"
 #include "fedhpc/rounds/mean.hpp"
 #include "fedhpc/rounds/network.hpp"
+#include "fedhpc/rounds/random_columns.hpp"
 #include "fedhpc/rounds/topology.hpp"
 #include "fedhpc/training/local_trainer.hpp"
 
@@ -57,17 +62,36 @@ class Block {
   /// names the pass whose batches are used and adds a proximal term. Counts into train_loss.
   Rows train(const Rows& start, const LocalWork& work = {});
 
+  /// Local training step by step, `take` making each from its batch. `pass` names the batches as in
+  /// LocalWork. Counts into train_loss.
+  void each_step(const std::function<void(LocalStep&)>& take,
+                 std::optional<std::int64_t> pass = {});
+
+  /// Row c of `rows` [C, P] becomes what clients()[c] keeps. A client without any local step has
+  /// not trained: it keeps what it had.
+  void keep(StoredRows& store, const Rows& rows);
+
   /// What the server (in edge rounds the client's edge) receives of the clients' rows [C, P]. Books
   /// one payload per client.
   Rows upload(const Rows& rows, const Codec& codec = dense_codec());
 
+  /// Which columns of a model travel for each client, [C, P] of type bool. Books one payload of
+  /// them per client.
+  Tensor send(Direction direction, const RandomColumns& columns);
+
   /// The weight of each client, [C]: its training samples, or 1 (0 without training samples).
   std::span<const double> weights(Weighting weighting);
+
+  /// Adds one value of each client [C] to a metric of the method's own: the mean over the clients
+  /// of the round that have trained.
+  void note(const std::string& metric, std::span<const double> values);
 
  private:
   friend class Round;
   Block(Round& round, std::span<const std::int64_t> clients) : round_(round), clients_(clients) {}
 
+  /// Counts what a local training has done.
+  void book_training(const std::vector<TrainStatistics>& trained);
   /// What arrives of each client's row; books it.
   Rows transfer(const Rows& rows, Direction direction, const Codec& codec);
 
@@ -88,8 +112,10 @@ class Round {
   /// One entry per client of this rank and local training.
   const std::vector<TrainStatistics>& statistics() const { return statistics_; }
 
-  /// A weighted mean over the round's clients, of rows of the model's layout.
-  Mean mean();
+  /// A weighted mean over the round's clients, of rows of `layout`; by default the model's.
+  Mean mean(const LayoutPtr& layout = nullptr);
+  /// The same column by column, over the clients that have sent it.
+  ColumnMean column_mean(const LayoutPtr& layout = nullptr);
 
   /// Goes through this rank's participants in blocks; their order and the blocks' width change
   /// nothing but speed and rounding.
@@ -124,6 +150,12 @@ class Round {
   void book(Link link, Direction direction, std::int64_t bytes,
             std::span<const std::int64_t> clients);
 
+  /// Sets a metric of the method's own to a value that is the same on every rank.
+  void note(const std::string& metric, double value) { values_[metric] = value; }
+  const std::map<std::string, double>& values() const { return values_; }
+  /// What this rank's clients have given to metrics of the method's own.
+  const std::map<std::string, std::vector<double>>& client_values() const { return client_values_; }
+
   /// Seconds of the round on the simulated network, NaN without a model of it; to be called when
   /// the algorithm is done. Collective.
   double simulated_seconds();
@@ -134,7 +166,7 @@ class Round {
   double weight_of(std::int64_t client, Weighting weighting) const;
   /// The weight of each edge of this rank: that of its participants together.
   std::vector<double> edge_weights(Weighting weighting) const;
-  MeanServices mean_services();
+  MeanServices mean_services(const LayoutPtr& layout);
 
   RoundServices& services_;
   std::int64_t number_;
@@ -143,6 +175,8 @@ class Round {
   Link client_link_ = Link::ClientCloud;
   RoundClock clock_;
   std::vector<TrainStatistics> statistics_;
+  std::map<std::string, double> values_;
+  std::map<std::string, std::vector<double>> client_values_;
 };
 
 }  // namespace fedhpc

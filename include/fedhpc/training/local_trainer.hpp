@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <vector>
@@ -9,16 +10,11 @@
 #include "fedhpc/data/batches.hpp"
 #include "fedhpc/data/shard.hpp"
 #include "fedhpc/models/model.hpp"
+#include "fedhpc/training/local_step.hpp"
 #include "fedhpc/training/local_work.hpp"
 #include "fedhpc/training/options.hpp"
 
 namespace fedhpc {
-
-/// Sums over the local steps of one client: train_loss is loss / samples over all clients.
-struct TrainStatistics {
-  double loss = 0;     ///< sum of batch loss x batch size, where the gradient was taken
-  double samples = 0;  ///< sum of batch sizes
-};
 
 /// Trains the models of a block of clients in lockstep: step s of all its clients, then step s + 1.
 /// Clients whose batches have equal size at a step and stand side by side form one run, one call of
@@ -42,18 +38,17 @@ class LocalTrainer {
   std::vector<TrainStatistics> train_(Rows& rows, std::span<const std::int64_t> clients,
                                       std::int64_t round, const LocalWork& work);
 
+  /// Goes through the local steps of these clients, `take` making each; `pass` names their batches
+  /// as in train_. What `take` moves is its own business. Gives the statistics of each client, [C].
+  std::vector<TrainStatistics> each_step(std::span<const std::int64_t> clients, std::int64_t round,
+                                         std::int64_t pass, at::ScalarType type,
+                                         const std::function<void(LocalStep&)>& take);
+
   /// Bytes for C clients in hand beside their rows: activations and gradients between layers, and
   /// the arena and optimizer states where the rule needs them.
   std::int64_t workspace_bytes(std::int64_t clients, at::ScalarType type) const;
 
  private:
-  /// Clients [first, first + count) of a block, side by side, with batches of one size.
-  struct Run {
-    std::int64_t first = 0;
-    std::int64_t count = 0;
-    std::int64_t batch = 0;
-  };
-
   /// What one client still has to do in a pass.
   struct Course {
     std::int64_t client = 0;
@@ -72,21 +67,18 @@ class LocalTrainer {
   /// A shard that holds the training samples of these clients: that of all, or one made on demand,
   /// which is kept for the next pass of the same clients.
   const Shard& samples_of(std::span<const std::int64_t> clients);
-  /// One step of a run's clients; loss_[c] becomes the summed loss of client run.first + c.
-  void train_run(const Tensor& rows, const Run& run, const LocalWork& work);
-  void step_plain_(const Tensor& weights, const Activations& stack, const Run& run,
-                   const LocalWork& work) const;
+  /// Gathers the batches of step `step` of every client that has one; gives them as runs of equal
+  /// size.
+  std::vector<BatchRun> gather_step(const Shard& shard, std::vector<Course>& courses,
+                                    std::int64_t round, std::int64_t pass, std::int64_t step);
 
   const Model& model_;
   const Shard& shard_;
   const TrainOptions& options_;
   std::uint64_t seed_;
   std::optional<Shard> in_hand_;  // of a shard on demand: the clients trained last
-  Activations activations_;
-  Tensor labels_;  // [C, B] int64
+  StepWorkspace workspace_;
   RowOptimizer optimizer_;
-  Tensor arena_;              // [C, P] gradients, undefined for plain SGD
-  std::vector<double> loss_;  // [C] of one run
 };
 
 }  // namespace fedhpc

@@ -1,0 +1,64 @@
+#pragma once
+
+#include "fedhpc/factorisations/factorisation.hpp"
+
+namespace fedhpc {
+
+/// Canonical polyadic decomposition (CANDECOMP/PARAFAC) of a weight tensor of order N >= 2:
+///
+///   w = [[A1, ..., AN]] = sum over r of a_r^(1) o ... o a_r^(N),   A^(n) [I_n, R]
+///
+/// (TDPFed, Section IV-B). Mode n is PyTorch's n-th dimension from the end: of a matrix [out, in]
+/// A1 is [in, R] and A2 [out, R], of kernels [out, in, height, width] the order is (width, height,
+/// in, out), as in the paper.
+///
+/// The dimensions are split into two groups whose Khatri-Rao products K and L turn w into a matrix
+/// K L^T. All modes' products with an unfolded tensor E (MTTKRP) then share two matrix products,
+/// E L and E^T K.
+class Cp final : public Factorisation {
+ public:
+  Cp(WeightShape shape, std::int64_t rank);
+
+  /// R by equations (21) and (22): prod I_n / (rate x sum I_n), rounded, at least 1.
+  static std::int64_t rank_of(const WeightShape& shape, CompressionRate rate);
+
+  std::int64_t rank() const { return rank_; }
+  const std::vector<FactorShape>& factors() const override { return factors_; }
+  void expand_(const Tensor& u, const Tensor& w) override;
+  void pullback_(const Tensor& u, const Tensor& dw, const Tensor& du) override;
+  /// Order 2: the truncated singular value decomposition w^T = U S V^T, A1 = U sqrt(S), A2 = V
+  /// sqrt(S), which is optimal. Above: alternating least squares from `start`, every mode once in a
+  /// sweep; the error never grows.
+  Tensor fit(const Tensor& w, const Tensor& start, std::int64_t sweeps) override;
+  double initial_deviation() const override;
+
+ private:
+  /// Dimensions side by side, in PyTorch's order, and the Khatri-Rao products of their first 1, 2,
+  /// ... factors: [I_1, R], [I_1 I_2, R], ..., the first of which is the factor itself.
+  struct Group {
+    std::vector<std::size_t> dimensions;
+    std::vector<Tensor> products;
+    Tensor gradient;  // [prod I, R]: the unfolded tensor times the other group's product
+  };
+
+  std::int64_t size(std::size_t dimension) const { return shape_.sizes[dimension]; }
+  std::int64_t length(const Group& group) const;  ///< product of its sizes
+  /// The columns of u at which the factor of a dimension begins.
+  std::int64_t column(std::size_t dimension) const { return columns_[dimension]; }
+  void reserve(at::ScalarType type);
+  template <typename T>
+  const T* khatri_rao(Group& group, const T* u);
+  template <typename T>
+  void contract(Group& group, const T* u, T* du);
+  Tensor fit_matrix(const Tensor& w) const;
+  void least_squares_(Tensor& u, const Tensor& w, std::size_t dimension);
+
+  WeightShape shape_;
+  std::int64_t rank_;
+  std::vector<FactorShape> factors_;
+  std::vector<std::int64_t> columns_;
+  Group left_;
+  Group right_;
+};
+
+}  // namespace fedhpc

@@ -1,0 +1,68 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "fedhpc/core/tensor.hpp"
+
+namespace fedhpc {
+
+/// How many numbers the factors of one layer hold: a rank, or full size over compressed size.
+struct Rank {
+  std::int64_t value = 1;
+};
+struct CompressionRate {
+  double value = 1;
+};
+using FactorSize = std::variant<Rank, CompressionRate>;
+
+/// The weights of one layer to be factorised.
+struct WeightShape {
+  std::vector<std::int64_t> sizes;  ///< PyTorch's: {out, in} or {out, in, height, width}
+  std::int64_t fan_in = 1;          ///< inputs of one output unit
+
+  std::int64_t count() const;  ///< p, numbers in full
+};
+
+/// One factor of a layer.
+struct FactorShape {
+  std::string name;                 ///< "A1"
+  std::vector<std::int64_t> sizes;  ///< {rows, rank}
+
+  std::int64_t count() const;
+};
+
+/// The weights of one layer as a function of fewer numbers, its factors one after the other: a map
+/// from stacked rows u [C, q] to weights w [C, p] and its adjoint. Rows of a tensor may lie apart;
+/// the numbers of a row lie side by side. Keeps buffers between calls.
+class Factorisation {
+ public:
+  virtual ~Factorisation() = default;
+
+  virtual const std::vector<FactorShape>& factors() const = 0;
+  std::int64_t count() const;  ///< q
+
+  /// w[c] <- the weights that u[c] stands for.
+  virtual void expand_(const Tensor& u, const Tensor& w) = 0;
+  /// du[c] <- the derivative of expand at u[c], transposed, times dw[c]: the gradient with respect
+  /// to the factors where dw is that with respect to the weights.
+  virtual void pullback_(const Tensor& u, const Tensor& dw, const Tensor& du) = 0;
+  /// The factors near `start` [q] whose weights come close to w [p] in the sense of least squares;
+  /// float64 inside. `sweeps`: of an iterative method.
+  virtual Tensor fit(const Tensor& w, const Tensor& start, std::int64_t sweeps) = 0;
+  /// The deviation sigma of independent normal factors that gives weights the variance 2 / fan_in.
+  virtual double initial_deviation() const = 0;
+};
+
+/// Name and one sentence of every factorisation, in order of the registry table.
+const std::vector<std::pair<std::string, std::string>>& factorisation_registry();
+
+/// The factorisation `name` of the registry for one layer.
+std::unique_ptr<Factorisation> make_factorisation(const std::string& name, const WeightShape& shape,
+                                                  const FactorSize& size);
+
+}  // namespace fedhpc

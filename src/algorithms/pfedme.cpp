@@ -1,0 +1,65 @@
+#include "fedhpc/algorithms/pfedme.hpp"
+
+namespace fedhpc {
+
+void PFedMe::declare(OptionSet& options) {
+  options.add("algorithm.lambda", lambda_, at_least(0.0),
+              "weight of the term lambda/2 ||theta - w||^2 between personal and local model");
+  options.add("algorithm.personal_lr", personal_lr_, at_least(0.0),
+              "learning rate of the personal model theta (train.lr is that of the local model)");
+  options.add("algorithm.inner_steps", inner_steps_, at_least<std::int64_t>(1),
+              "steps on theta with each batch (K)");
+  options.add("algorithm.beta", beta_, at_least(0.0),
+              "step from the old global model to the mean of the local ones; 1: the mean");
+  options.add("algorithm.restart", restart_,
+              Names<Restart>{{"round", Restart::Round}, {"step", Restart::Step}},
+              "where theta starts: at the global model in every round, or at the local model with "
+              "every batch");
+  options.add("algorithm.evaluate", evaluated_,
+              Names<Evaluated>{{"personal", Evaluated::Personal}, {"local", Evaluated::Local}},
+              "a client's own model: theta, or its local model w_{k,R}");
+  averaging_.declare(options);
+}
+
+void PFedMe::initialise(const Setup& setup) {
+  global_ = setup.initial_model();
+  codec_ = averaging_.make_upload_codec();
+  personal_ = &setup.store().rows("personal", global_);
+  outer_lr_ = setup.training().lr;
+  StepRule rule = setup.training().step_rule();
+  rule.lr = personal_lr_;
+  inner_ = std::make_unique<RowOptimizer>(rule, global_.layout);
+}
+
+void PFedMe::round(Round& round) {
+  Mean update = round.mean();
+  round.each_block([&](Block& block) {
+    const Rows received = block.download(global_);  // [C, P]  w_t
+    const Rows local = received.clone();            // [C, P]  w_k <- w_t
+    const Rows personal = received.clone();         // [C, P]  theta
+    block.each_step([&](LocalStep& step) {          // r = 0..R-1, a batch D_k each
+      if (restart_ == Restart::Step) step.active(personal).values.copy_(step.active(local).values);
+      // theta ~ argmin f(theta; D_k) + lambda/2 ||theta - w_k||^2, K steps
+      inner_->reset(block.count(), personal.values.scalar_type());
+      for (std::int64_t k = 0; k < inner_steps_; ++k) {
+        step.descend_(personal, *inner_, {.mu = lambda_, .centre = local});
+      }
+      // w_k <- w_k - eta lambda (w_k - theta)
+      approach_(step.active(local), step.active(personal), outer_lr_ * lambda_);
+    });
+    copy_columns_(local, personal, Tag::Buffer);
+    block.keep(*personal_, evaluated_ == Evaluated::Personal ? personal : local);
+    update.add(block.weights(averaging_.weighting), block.upload(local - received, *codec_));
+  });
+  global_ += beta_ * update.reduce();  // w_{t+1} <- (1 - beta) w_t + beta sum_k p_k w_k
+}
+
+void PFedMe::evaluate(Evaluation& evaluation) {
+  evaluation.global(global_);
+  evaluation.each_block(
+      [&](EvaluationBlock& block) { block.evaluate(personal_->read(block.clients(), global_)); });
+}
+
+void PFedMe::visit_state(StateVisitor& state) { state.rows("global", global_); }
+
+}  // namespace fedhpc

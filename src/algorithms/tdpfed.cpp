@@ -1,0 +1,207 @@
+#include "fedhpc/algorithms/tdpfed.hpp"
+
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/linalg_vector_norm.h>
+
+namespace fedhpc {
+
+struct TDPFed::Clients {
+  Rows factors;   // [C, Q]  A_k
+  Rows composed;  // [C, P]  [[A_k]]
+  Rows personal;  // [C, P]  theta_k
+  Rows residual;  // [C, P]
+  Rows gradient;  // [C, Q]
+};
+
+void TDPFed::declare(OptionSet& options) {
+  options.add("algorithm.lambda", lambda_, at_least(0.0),
+              "weight of the term lambda/2 ||theta - [[A]]||^2 between personal and tensorized "
+              "model");
+  options.add("algorithm.personal_lr", personal_lr_, at_least(0.0),
+              "learning rate of the personal model theta (train.lr is that of the factors)");
+  options.add("algorithm.momentum", momentum_, {.low = 0, .high = 1, .high_open = true},
+              "Nesterov momentum of theta; 0: plain gradient steps");
+  options.add("algorithm.inner_steps", inner_steps_, at_least<std::int64_t>(1),
+              "Nesterov steps on theta with each batch (s)");
+  options.add("algorithm.factor_steps", factor_steps_, at_least<std::int64_t>(1),
+              "Adam steps on the factors after each batch (s')");
+  options.add("algorithm.beta", beta_, at_least(0.0),
+              "step from the old global model to the mean of the clients'; 1: the mean");
+  options.add(
+      "algorithm.aggregate", aggregate_,
+      Names<Aggregate>{{"afm", Aggregate::FactorMatrices}, {"act", Aggregate::ComposedTensor}},
+      "what the server averages: factor matrices, or the tensors composed of them");
+  options.add("algorithm.broadcast", broadcast_,
+              Names<Broadcast>{{"factors", Broadcast::Factors}, {"tensor", Broadcast::Tensor}},
+              "what clients receive: factors, or also the tensor, which theta then starts from");
+  options.add("algorithm.factor_solver", solver_,
+              Names<FactorSolver>{{"adam", FactorSolver::Adam}, {"fit", FactorSolver::Fit}},
+              "how factors follow theta: by Adam steps, or by a decomposition of theta");
+  options.add("algorithm.fit_sweeps", fit_sweeps_, at_least<std::int64_t>(1),
+              "sweeps of alternating least squares in a decomposition of kernels; matrices need "
+              "none");
+  averaging_.declare(options);
+}
+
+void TDPFed::check(const OptionSet& options) const {
+  for (const char* key :
+       {"train.optimizer", "train.momentum", "train.nesterov", "train.weight_decay"}) {
+    refuse_unless_default(options, key,
+                          "whose personal models move by Nesterov's rule (algorithm.momentum) and "
+                          "factors by Adam's; drop the key");
+  }
+}
+
+void TDPFed::initialise(const Setup& setup) {
+  map_ = &setup.factor_map();
+  factors_ = setup.initial_factors();
+  tensor_ = map_->expand(factors_);
+  codec_ = averaging_.make_upload_codec();
+  personal_ = &setup.store().rows("personal", tensor_);
+  const OptimizerKind kind = momentum_ > 0 ? OptimizerKind::Nesterov : OptimizerKind::Sgd;
+  nesterov_ = std::make_unique<RowOptimizer>(
+      StepRule{.kind = kind, .lr = personal_lr_, .momentum = momentum_}, map_->full());
+  adam_ = std::make_unique<RowOptimizer>(
+      StepRule{.kind = OptimizerKind::Adam, .lr = setup.training().lr}, map_->factors());
+}
+
+void TDPFed::round(Round& round) {
+  const bool afm = aggregate_ == Aggregate::FactorMatrices;
+  const Rows composed = map_->expand(factors_);  // [1, P]  [[A_t]]
+  Mean update = round.mean(afm ? map_->factors() : map_->full());
+  round.each_block([&](Block& block) {
+    const Rows uploaded = block.upload(client_update(block), *codec_);  // [C, Q]  A_{k,t,tau}
+    update.add(block.weights(averaging_.weighting),
+               afm ? uploaded - factors_ : map_->expand(uploaded) - composed);  // (19)
+  });
+  if (afm) {
+    factors_ += beta_ * update.reduce();  // (18): (1 - beta) A_t + beta sum_k p_k A_k
+    tensor_ = map_->expand(factors_);
+  } else {
+    tensor_ = composed + beta_ * update.reduce();  // omega_{t+1}
+    factors_ = decompose(round, tensor_);          // (20): omega_{t+1} ~ [[A_{t+1}]]
+  }
+  note_factor_norms(round);
+}
+
+Rows TDPFed::client_update(Block& block) {
+  Clients all;
+  all.factors = block.download(factors_);    // A_k <- A_t
+  all.composed = map_->expand(all.factors);  // [[A_k]]
+  all.personal = broadcast_ == Broadcast::Tensor ? block.download(tensor_)
+                                                 : all.composed.clone();  // theta_k <- [[A_t]]
+  all.residual = {at::empty_like(all.composed.values), map_->full()};
+  all.gradient = {at::empty_like(all.factors.values), map_->factors()};
+  adam_->reset(block.count(), all.factors.values.scalar_type());
+  block.each_step([&](LocalStep& step) {  // t' = 1..tau, a batch B_k each
+    train_personal_(step, all);
+    train_factors_(step, all);
+  });
+  map_->copy_passed_(all.personal, all.factors, Tag::Buffer);
+  block.keep(*personal_, all.personal);
+  note_errors(block, all);
+  return all.factors;
+}
+
+void TDPFed::train_personal_(LocalStep& step, Clients& all) {
+  // (13): theta ~ argmin f(theta; B_k) + lambda/2 ||theta - [[A_k]]||^2
+  nesterov_->reset(all.personal.count(), all.personal.values.scalar_type());
+  for (std::int64_t i = 0; i < inner_steps_; ++i) {
+    step.descend_(all.personal, *nesterov_, {.mu = lambda_, .centre = all.composed});
+  }
+}
+
+void TDPFed::train_factors_(LocalStep& step, Clients& all) {
+  const Rows theta = step.active(all.personal);
+  const Rows factors = step.active(all.factors);
+  const Rows composed = step.active(all.composed);
+  if (solver_ == FactorSolver::Fit) {
+    factors.values.copy_(map_->fit(theta, factors, fit_sweeps_).values);
+    map_->expand_(factors, composed);
+    return;
+  }
+  const Rows residual = step.active(all.residual);
+  const Rows gradient = step.active(all.gradient);
+  for (std::int64_t i = 0; i < factor_steps_; ++i) {
+    difference_(residual, composed, theta, lambda_);  // lambda ([[A]] - theta)
+    map_->pullback_(factors, residual, gradient);     // (23): its products with the other factors
+    adam_->step_(factors.values, gradient.values);    // (17), by Adam
+    map_->expand_(factors, composed);
+  }
+}
+
+Rows TDPFed::decompose(Round& round, const Rows& tensor) {
+  const std::vector<Tensor> layers = round.on_server(map_->layers(), [&](std::int64_t l) {
+    return map_->fit_layer(l, tensor, factors_, fit_sweeps_);
+  });
+  return map_->assemble(layers, tensor);
+}
+
+namespace {
+
+constexpr const char* kCompositionError = "composition_error";
+
+std::string norm_of(const Field& field) { return "factor_norm." + field.name; }
+
+}  // namespace
+
+std::vector<RoundMetric> TDPFed::metrics() const {
+  std::vector<RoundMetric> metrics{
+      {kCompositionError, "1",
+       "mean over participants of ||theta_k - [[A_k]]|| / ||theta_k|| at the end of the round"}};
+  for (const Field& field : map_->factor_fields()) {
+    metrics.push_back({norm_of(field), "1", "Frobenius norm of the server's factor matrix"});
+  }
+  return metrics;
+}
+
+void TDPFed::note_errors(Block& block, const Clients& all) const {
+  difference_(all.residual, all.personal, all.composed, 1);
+  std::vector<double> errors;
+  for (std::int64_t c = 0; c < block.count(); ++c) {
+    double error = 0;
+    double length = 0;
+    for (const auto& [begin, end] : map_->full()->ranges(Tag::Trainable)) {
+      const auto square = [&, first = begin, count = end - begin](const Rows& rows) {
+        const Tensor columns = rows.values[c].narrow(0, first, count);
+        const double norm =
+            at::linalg_vector_norm(columns, 2, {}, false, at::kDouble).item<double>();
+        return norm * norm;
+      };
+      error += square(all.residual);
+      length += square(all.personal);
+    }
+    errors.push_back(length > 0 ? std::sqrt(error / length) : 0);
+  }
+  block.note(kCompositionError, errors);
+}
+
+void TDPFed::note_factor_norms(Round& round) const {
+  for (const Field& field : map_->factor_fields()) {
+    const Tensor factor = factors_.values[0].narrow(0, field.offset, field.size);
+    round.note(norm_of(field), factor.to(at::kDouble).norm().item<double>());
+  }
+}
+
+RowsInHand TDPFed::rows_in_hand() const {
+  // theta, [[A]], residual; where they have momentum gradient and velocity; under ACT the composed
+  // upload and its difference. A, its gradient, Adam's two moments, under AFM the difference.
+  const bool afm = aggregate_ == Aggregate::FactorMatrices;
+  return {.full = 3 + (momentum_ > 0 ? 2 : 0) + (afm ? 0 : 2), .factors = 4 + (afm ? 1 : 0)};
+}
+
+void TDPFed::evaluate(Evaluation& evaluation) {
+  evaluation.global(tensor_);
+  evaluation.factors(factors_);
+  // A client that has never trained would start from what it receives.
+  const Rows start = broadcast_ == Broadcast::Tensor ? tensor_ : map_->expand(factors_);
+  evaluation.each_block(
+      [&](EvaluationBlock& block) { block.evaluate(personal_->read(block.clients(), start)); });
+}
+
+void TDPFed::visit_state(StateVisitor& state) {
+  state.rows("factors", factors_);
+  state.rows("tensor", tensor_);
+}
+
+}  // namespace fedhpc

@@ -1,0 +1,133 @@
+#include "fedhpc/training/local_step.hpp"
+
+#include <algorithm>
+
+#include <ATen/ops/empty.h>
+
+#include "fedhpc/core/error.hpp"
+#include "fedhpc/training/loss.hpp"
+
+namespace fedhpc {
+
+namespace {
+
+/// Puts the buffers of some rows back when it goes.
+class KeptBuffers {
+ public:
+  KeptBuffers(const Tensor& rows, const Layout& layout) {
+    for (const auto& [begin, end] : layout.ranges(Tag::Buffer)) {
+      const Tensor columns = rows.narrow(1, begin, end - begin);
+      columns_.push_back(columns);
+      values_.push_back(columns.clone());
+    }
+  }
+  ~KeptBuffers() {
+    for (std::size_t i = 0; i < columns_.size(); ++i) columns_[i].copy_(values_[i]);
+  }
+  KeptBuffers(const KeptBuffers&) = delete;
+  KeptBuffers& operator=(const KeptBuffers&) = delete;
+
+ private:
+  std::vector<Tensor> columns_;
+  std::vector<Tensor> values_;
+};
+
+}  // namespace
+
+Tensor StepWorkspace::gradients(std::int64_t count, std::int64_t columns, at::ScalarType type) {
+  const bool fits = arena.defined() && arena.size(0) >= count && arena.size(1) == columns &&
+                    arena.scalar_type() == type;
+  if (!fits) arena = at::empty({count, columns}, type);
+  return arena.narrow(0, 0, count);
+}
+
+LocalStep::LocalStep(const Model& model, std::int64_t number, std::vector<BatchRun> runs,
+                     std::int64_t clients, StepWorkspace& workspace,
+                     std::vector<TrainStatistics>& statistics)
+    : model_(model),
+      number_(number),
+      runs_(std::move(runs)),
+      clients_(clients),
+      workspace_(workspace),
+      statistics_(statistics) {}
+
+std::int64_t LocalStep::active() const {
+  std::int64_t count = 0;
+  for (const BatchRun& run : runs_) {
+    require(run.first == count, "clients that still have batches are the block's first");
+    count += run.count;
+  }
+  return count;
+}
+
+Rows LocalStep::active(const Rows& rows) const {
+  return {rows.values.narrow(0, 0, active()), rows.layout};
+}
+
+void LocalStep::differentiate(const Tensor& rows, const BatchRun& run, const GradientSink& sink) {
+  const Activations& all = workspace_.activations;
+  const bool whole = run.count == all.input().size(0) && run.batch == all.input().size(1);
+  const Activations stack = whole ? all : all.narrow(run.first, run.count, run.batch);
+  const Tensor labels =
+      whole ? workspace_.labels
+            : workspace_.labels.narrow(0, run.first, run.count).narrow(1, 0, run.batch);
+  const Tensor weights = rows.narrow(0, run.first, run.count);
+  if (counted_) {
+    const KeptBuffers kept(weights, *model_.layout());
+    model_.forward(weights, stack);
+  } else {
+    model_.forward(weights, stack);
+  }
+  std::fill_n(workspace_.loss.begin(), run.count, 0.0);
+  softmax_cross_entropy(stack.logits(), labels, stack.logit_gradient(), workspace_.loss.data());
+  model_.backward(weights, stack, sink);
+  if (counted_) return;
+  for (std::int64_t c = 0; c < run.count; ++c) {
+    TrainStatistics& of_client = statistics_[static_cast<std::size_t>(run.first + c)];
+    of_client.loss += workspace_.loss[static_cast<std::size_t>(c)];
+    of_client.samples += static_cast<double>(run.batch);
+  }
+}
+
+Tensor LocalStep::gradient(const Rows& at, const Proximal& proximal) {
+  require(at.count() == clients_, "one row per client");
+  const Tensor gradients =
+      workspace_.gradients(clients_, at.layout->size(), at.values.scalar_type());
+  for (const BatchRun& run : runs_) {
+    const Tensor of_run = gradients.narrow(0, run.first, run.count);
+    differentiate(at.values, run, {.rows = of_run, .scale = 1, .keep = 0});
+    if (proximal.mu == 0) continue;
+    // g <- g + mu (w - c)
+    add_difference_(of_run, at.values.narrow(0, run.first, run.count),
+                    proximal.centre.values.narrow(0, run.first, run.count), proximal.mu, *at.layout,
+                    Tag::Trainable);
+  }
+  counted_ = true;
+  return gradients;
+}
+
+void LocalStep::descend_plain_(const Tensor& rows, double lr, const Proximal& proximal) {
+  // w <- w - lr (g + mu (w - c)) = (1 - lr mu) w - lr g + lr mu c
+  const double pull = lr * proximal.mu;
+  for (const BatchRun& run : runs_) {
+    const Tensor of_run = rows.narrow(0, run.first, run.count);
+    differentiate(rows, run, {.rows = of_run, .scale = -lr, .keep = 1 - pull});
+    if (proximal.mu == 0) continue;
+    add_columns_(of_run, proximal.centre.values.narrow(0, run.first, run.count), pull,
+                 *model_.layout(), Tag::Trainable);
+  }
+  counted_ = true;
+}
+
+void LocalStep::descend_(const Rows& rows, RowOptimizer& optimizer, const Proximal& proximal) {
+  require(rows.count() == clients_, "one row per client");
+  require(proximal.mu == 0 || proximal.centre.count() == clients_, "one centre per client");
+  if (optimizer.rule().is_plain()) {
+    descend_plain_(rows.values, optimizer.rule().lr, proximal);
+    return;
+  }
+  const Tensor gradients = gradient(rows, proximal);
+  for (const BatchRun& run : runs_) optimizer.step_(rows.values, gradients, run.first, run.count);
+}
+
+}  // namespace fedhpc
