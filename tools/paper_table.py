@@ -1,8 +1,11 @@
 """The rows of a paper's tables, the runs they need, what is finished, and the comparison as Markdown.
 
-A row of tools/papers/<paper>.csv is one figure of one table; rows that name the same configuration and
-overrides share their runs. A run is one configuration and one seed:
-results/papers/<paper>/<configuration>[_<variant>]_seed<S>[_quick].h5.
+A row of tools/papers/<paper>.csv is one figure of one table, or one that is reported beside it and has no
+value in the paper; rows that name the same configuration and overrides share their runs. A run is one
+configuration and one seed: results/papers/<paper>/<configuration>[_<variant>]_seed<S>[_quick].h5.
+
+The state of a row says when it is run: ready; full (not by --quick, unless --only selects it); gpu (with
+--gpu-rows); waiting (the simulator lacks the method or the model).
 """
 
 import csv
@@ -14,6 +17,7 @@ from fedhpc_results import ResultError, load, parse_config
 
 COLUMNS = ("table", "dataset", "setting", "method", "variant", "config", "overrides", "metric", "paper", "spread",
            "pick", "state")
+STATES = ("ready", "full", "gpu", "waiting")
 QUICK_ROUNDS = 100
 MESSAGE_WIDTH = 70  # of a failure in the table; the whole message is printed and stands in the run's log
 # Keys without influence on the numbers beyond rounding: a result may differ in them and still be the row's.
@@ -27,7 +31,7 @@ class PaperError(Exception):
 
 @dataclass(frozen=True)
 class Row:
-    """One figure of a paper's table. `paper` and `spread` are in % for accuracies, spread may be None."""
+    """One figure of a paper's table. `paper` and `spread` are in % for accuracies and may be None."""
 
     table: str
     dataset: str
@@ -40,7 +44,7 @@ class Row:
     paper: float
     spread: float
     pick: str  # last | best evaluated value
-    state: str  # ready | waiting (the simulator lacks the method or the model)
+    state: str  # one of STATES
 
     @property
     def run_name(self):
@@ -83,20 +87,22 @@ def read_rows(path):
         rows, meaning = [], {}
         for number, record in enumerate(reader, 2):
             row = _row(record, f"{path}:{number}")
-            if meaning.setdefault(row.run_name, (row.config, row.overrides)) != (row.config, row.overrides):
-                raise PaperError(f"{path}:{number}: {row.run_name} has other overrides in an earlier row")
+            run = (row.config, row.overrides, row.state)
+            if meaning.setdefault(row.run_name, run) != run:
+                raise PaperError(f"{path}:{number}: {row.run_name} has other overrides or another state "
+                                 "in an earlier row")
             rows.append(row)
     return rows
 
 
 def _row(record, where):
     try:
-        values = dict(record, overrides=tuple(record["overrides"].split()), paper=float(record["paper"]),
-                      spread=float(record["spread"]) if record["spread"] else None)
+        values = dict(record, overrides=tuple(record["overrides"].split()),
+                      **{name: float(record[name]) if record[name] else None for name in ("paper", "spread")})
     except (ValueError, AttributeError, TypeError):
         raise PaperError(f"{where}: a column is missing, or paper or spread is not a number") from None
-    if values["pick"] not in ("last", "best") or values["state"] not in ("ready", "waiting"):
-        raise PaperError(f"{where}: pick must be last or best, state must be ready or waiting")
+    if values["pick"] not in ("last", "best") or values["state"] not in STATES:
+        raise PaperError(f"{where}: pick must be last or best, state must be one of {', '.join(STATES)}")
     if any("=" not in override for override in values["overrides"]):
         raise PaperError(f"{where}: overrides must be section.key=value, separated by blanks")
     return Row(**values)
@@ -174,8 +180,8 @@ def row_result(row, states):
     return statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else None, finished
 
 
-def state_text(row, states, problem):
-    """The state column: waiting, failed, or how many of the row's seeds are finished."""
+def state_text(row, states, problem, left_out=""):
+    """The state column: waiting, failed, how many of the row's seeds are finished, why no more are run."""
     if row.state == "waiting":
         return "waiting: not in the simulator yet"
     if problem:
@@ -183,23 +189,30 @@ def state_text(row, states, problem):
     done = sum(state.kind == "finished" for state in states)
     if done == len(states):
         return "finished" if len(states) == 1 else f"finished ({done} seeds)"
+    if left_out and all(s.kind == "missing" for s in states):
+        return left_out
     text = f"pending ({done} of {len(states)} seeds)"
     notes = [f"{s.kind}: {s.detail}" if s.kind == "outdated" else f"interrupted {s.detail}"
              for s in states if s.kind in ("outdated", "interrupted")]
-    return text + (f"; {notes[0]}" if notes else "")
+    return "; ".join([text, *notes[:1], *([left_out] if left_out else [])])
 
 
-def table_line(row, states, problem):
+def figure_text(value, spread):
+    """A figure as in 98.97 ± 0.12; - without a value."""
+    return "-" if value is None else f"{value:.2f}" + (f" ± {spread:.2f}" if spread is not None else "")
+
+
+def table_line(row, states, problem, left_out=""):
     """One row as cells: table, data, method, metric, paper, ours, difference, state."""
     mean, spread, finished = row_result(row, states)
-    paper = f"{row.paper:.2f}" + (f" ± {row.spread:.2f}" if row.spread is not None else "")
-    ours = "-" if mean is None else f"{mean:.2f}" + (f" ± {spread:.2f}" if spread is not None else "")
-    state = state_text(row, states, problem)
+    paper, ours = figure_text(row.paper, row.spread), figure_text(mean, spread)
+    difference = "-" if mean is None or row.paper is None else f"{mean - row.paper:+.2f}"
+    state = state_text(row, states, problem, left_out)
     if finished and mean is None:
         state += f"; {row.metric} was never evaluated"
     metric = row.metric + (" (best)" if row.pick == "best" else "")
     return [row.table, f"{row.dataset} {row.setting}", f"{row.method} {row.variant}".strip(), metric, paper, ours,
-            "-" if mean is None else f"{mean - row.paper:+.2f}", state.replace("|", "/")]
+            difference, state.replace("|", "/")]
 
 
 def markdown(lines):

@@ -2,15 +2,18 @@
 """Plots metrics of one or several fedhpc runs against rounds, traffic or time.
 
     plot.py RUN.h5 [RUN2.h5 ...] [--metric global_accuracy,...] [--against rounds|bytes|seconds|wall]
-            [--output FILE.png] [--title TEXT]
+            [--labels TEXT,TEXT,...] [--output FILE.png] [--title TEXT]
 
 --against, each summed up to the round: bytes: all payloads of the simulated network, up and down;
 seconds: simulated_seconds (a run with network.* keys); wall: this machine's time, evaluation included.
 
 Without --metric: accuracy (global, and personal where it differs) beside train and test loss. Only
-evaluated rounds are drawn. Several runs share the figure, with a legend of the settings in which they
-differ. Prints a line per run and the path written. Exit code 2: a file is missing or is no result file,
-or nothing can be drawn as asked.
+evaluated rounds are drawn. Several runs share the figure, with a legend of --labels, one per run, or of the
+settings in which they differ. Prints a line per run and the path written. Exit code 2: a file is missing
+or is no result file, or nothing can be drawn as asked.
+
+Methods with personal models beside such without: --metric personal_accuracy_weighted,train_loss (without,
+the first is the global model's accuracy on all clients' test samples).
 """
 
 import argparse
@@ -191,12 +194,14 @@ def evaluated_rounds(run, metric):
     return here & evaluated if evaluated.any() else here
 
 
-def draw(runs, output, metrics=None, against="rounds", title=None):
+def draw(runs, output, metrics=None, against="rounds", title=None, labels=None):
     """Writes the figure of `runs` to `output`."""
+    if labels and len(labels) != len(runs):
+        raise PlotError(f"--labels {','.join(labels)}: {len(labels)} of them for {len(runs)} runs")
     panels = panels_of(metrics, runs) if metrics else default_panels(runs)
     figure, axes = plt.subplots(1, len(panels), figsize=(max(5.4, 4.7 * len(panels)), 3.7), squeeze=False,
                                 layout="constrained")
-    labels = labels_of(runs)
+    labels = labels or labels_of(runs)
     for panel, (vertical, names) in zip(axes[0], panels):
         draw_panel(panel, runs, labels, names, against, vertical)
     figure.suptitle(title if title is not None else title_of(runs), fontsize=11)
@@ -204,12 +209,18 @@ def draw(runs, output, metrics=None, against="rounds", title=None):
     plt.close(figure)
 
 
+def listed(text):
+    """The items of a comma-separated list; none of an empty text."""
+    return [item.strip() for item in text.split(",")] if text else []
+
+
 def main(arguments=None):
     parser = argparse.ArgumentParser(description="Plots metrics of fedhpc runs.")
     parser.add_argument("runs", nargs="+", metavar="RUN.h5", type=Path)
-    parser.add_argument("--metric", help="comma-separated names of /rounds data sets")
+    parser.add_argument("--metric", type=listed, metavar="NAME,...", help="comma-separated names of /rounds data sets")
     parser.add_argument("--against", choices=("rounds", "bytes", "seconds", "wall"), default="rounds",
                         help="horizontal axis: rounds, cumulative bytes, simulated seconds or wall time [rounds]")
+    parser.add_argument("--labels", type=listed, metavar="TEXT,...", help="legend entries, one per run")
     parser.add_argument("--output", type=Path, help="image file [RUN.png beside the first run]")
     parser.add_argument("--title")
     options = parser.parse_args(arguments)
@@ -219,8 +230,7 @@ def main(arguments=None):
         for run in runs:
             if run.rounds.empty:
                 raise PlotError(f"{run.path}: no round is complete yet")
-        metrics = [name.strip() for name in options.metric.split(",")] if options.metric else None
-        draw(runs, output, metrics, options.against, options.title)
+        draw(runs, output, options.metric, options.against, options.title, options.labels)
     except (ResultError, PlotError) as error:
         print(f"plot: {error}", file=sys.stderr)
         return 2

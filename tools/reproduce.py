@@ -1,13 +1,16 @@
 #!/usr/bin/env python3
 """Runs the rows of a paper's tables that are not finished yet and compares them with the paper.
 
-    reproduce.py PAPER [--quick | --full] [--budget MINUTES] [--list] [--only SUBSTRING] [--ranks N]
-                 [--seeds N] [--data DIR] [--output-dir DIR] [--fedhpc PATH]
+    reproduce.py PAPER [--quick | --full] [--gpu-rows] [--budget MINUTES] [--list] [--only SUBSTRING]
+                 [--ranks N] [--seeds N] [--data DIR] [--output-dir DIR] [--fedhpc PATH]
 
 Rows come from tools/papers/PAPER.csv, configurations from configs/papers/PAPER/. A row is finished when the
 result file of each of its seeds is complete and its configuration is what would be run; such runs are
 skipped, so the command may be repeated until nothing is pending. One seed of all rows comes before the next
 seed. Every run's output is kept beside its result as NAME.log.
+
+Rows that would take days without a GPU are listed as such and run with --gpu-rows only. --quick leaves out
+the rows marked `full` in the CSV file, unless --only selects them.
 
 When the budget is used up, or on Ctrl-C or SIGTERM, nothing is started any more; the current run is asked
 (SIGUSR1) to finish its round and write a checkpoint. If it does, its file stays and the next call resumes
@@ -44,6 +47,8 @@ def parse_arguments(arguments):
                       help=f"{QUICK_SEEDS} seed, {paper_table.QUICK_ROUNDS} rounds: a look, not a reproduction")
     mode.add_argument("--full", action="store_true",
                       help=f"{FULL_SEEDS} seeds, the configuration's own rounds (default)")
+    parser.add_argument("--gpu-rows", action="store_true",
+                        help="run the rows that need a GPU as well; best with --ranks as many as there are GPUs")
     parser.add_argument("--budget", type=float, default=math.inf, metavar="MINUTES", help="wall time for all runs")
     parser.add_argument("--list", action="store_true", help="show the rows and their states, run nothing")
     parser.add_argument("--only", default="", metavar="SUBSTRING",
@@ -85,7 +90,7 @@ class Reproduction:
         self.options, self.rows, self.selected = options, rows, selected
         self.jobs, self.states, self.problems = {}, {}, {}  # by (run name, seed); by job name; by run name
         for row in rows:
-            for seed in range(1, options.seeds + 1) if row.state == "ready" else ():
+            for seed in range(1, options.seeds + 1) if row.state != "waiting" else ():
                 self._add(row, seed)
         self.stop = False
 
@@ -102,9 +107,17 @@ class Reproduction:
         self.jobs[row.run_name, seed] = job
         self.states[job.name] = paper_table.job_state(job)
 
+    def left_out(self, row):
+        """Why this call does not run the row; "" if it does."""
+        if row.state == "gpu" and not self.options.gpu_rows:
+            return "needs a GPU (--gpu-rows)"
+        if row.state == "full" and self.options.quick and not self.options.only:
+            return "not part of --quick"
+        return ""
+
     def pending(self):
         """(run name, job) still to run for the selected rows: seed 1 of all rows, then seed 2, ..."""
-        names = dict.fromkeys(row.run_name for row in self.selected)
+        names = dict.fromkeys(row.run_name for row in self.selected if not self.left_out(row))
         return [(name, self.jobs[name, seed]) for seed in range(1, self.options.seeds + 1) for name in names
                 if (name, seed) in self.jobs and self.states[self.jobs[name, seed].name].kind != "finished"]
 
@@ -154,7 +167,7 @@ class Reproduction:
         for row in rows:
             jobs = [self.jobs.get((row.run_name, seed)) for seed in range(1, self.options.seeds + 1)]
             states = [self.states[job.name] for job in jobs if job]
-            lines.append(paper_table.table_line(row, states, self.problems.get(row.run_name)))
+            lines.append(paper_table.table_line(row, states, self.problems.get(row.run_name), self.left_out(row)))
         return paper_table.markdown(lines)
 
     def write_table(self):

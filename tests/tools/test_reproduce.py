@@ -38,14 +38,56 @@ class Tables(unittest.TestCase):
         self.assertEqual(details["cifar10_setting2_pfedme_lambda5", "personal_accuracy"], 89.22)
         self.assertEqual(details["fmnist_setting2_heurfedamp_alpha0.5", "personal_accuracy"], 98.97)
 
-    def test_ready_rows_have_configurations(self):
-        configs = ROOT / "configs" / "papers" / "sfedhp"
-        ready = [row for row in paper_table.read_rows(TOOLS / "papers" / "sfedhp.csv") if row.state == "ready"]
-        self.assertGreaterEqual(len(ready), 8)
-        for row in ready:
-            job = paper_table.make_job(row, 2, True, configs, "out")
-            self.assertEqual((job.expected["run.rounds"], job.expected["run.seed"]), ("100", "2"))
-            self.assertEqual((job.expected["algorithm.name"], job.expected["data.name"]), (row.method, row.dataset))
+    def test_tdpfed_rows(self):
+        rows = paper_table.read_rows(TOOLS / "papers" / "tdpfed.csv")
+        printed = [row for row in rows if row.paper is not None]
+        self.assertEqual(Counter(row.table for row in printed), {"II": 8, "III": 12, "IV": 18})
+        for row in rows:
+            state = "gpu" if row.dataset == "cifar10" else "ready" if row.setting == "even" else "full"
+            self.assertEqual(row.state, state, row)
+        for row in printed:
+            self.assertEqual((row.setting, row.spread, row.pick), ("even", None, "last"))
+            self.assertEqual(row.metric, "global_accuracy" if row.method == "fedavg" else "personal_accuracy_weighted")
+            self.assertTrue(50 <= row.paper < 100, row)
+        values = {(row.table, row.run_name): row.paper for row in printed}
+        self.assertEqual(values["II", "mnist_even_tdpfed_afm_x2"], values["IV", "mnist_even_tdpfed_afm_x2"])
+        self.assertEqual(values["II", "cifar10_even_tdpfed_act_x2"], 74.80)
+        self.assertEqual(values["III", "mnist_even_tdpfed_afm_x2_lr3e-4"], 99.16)
+        self.assertEqual(values["III", "cifar10_even_fedavg_sar_x1.5_keep"], 61.00)
+        self.assertEqual(values["IV", "cifar10_even_tdpfed_factor_steps20"], 90.65)
+
+    def test_rows_have_configurations(self):
+        for paper, at_least in (("sfedhp", 8), ("tdpfed", 79)):
+            rows = [row for row in paper_table.read_rows(TOOLS / "papers" / f"{paper}.csv") if row.state != "waiting"]
+            self.assertGreaterEqual(len(rows), at_least)
+            for row in rows:
+                job = paper_table.make_job(row, 2, True, ROOT / "configs" / "papers" / paper, "out")
+                self.assertEqual((job.expected["run.rounds"], job.expected["run.seed"]), ("100", "2"))
+                self.assertEqual((job.expected["algorithm.name"], job.expected["data.name"]), (row.method, row.dataset))
+
+    def test_tdpfed_configurations(self):
+        """Sections VII-A and VII-D; a row's overrides are of keys that mean something to its method."""
+        configs = ROOT / "configs" / "papers" / "tdpfed"
+        own = {"mnist": ("20", "23", "12", "5", "0.08", "17", "0.0008", "0.05"),
+               "cifar10": ("10", "25", "14", "4", "0.03", "15", "0.00004", "0.01")}
+        for path in configs.glob("*.ini"):
+            config = fedhpc_results.parse_config(path.read_text(encoding="utf-8"))
+            clients, tau, decay, s, personal, factor_steps, eta, lr = own[config["data.name"]]
+            method = config["algorithm.name"]
+            self.assertEqual(path.stem.split("_")[::2], [config["data.name"], method])
+            expected = {"run.rounds": "800", "data.clients": clients, "data.labels_per_client": "2",
+                        "train.batch_size": "20", "train.local_steps": tau,
+                        "train.lr": eta if method == "tdpfed" else lr}
+            if method != "fedavg":
+                expected.update({"algorithm.lambda": decay, "algorithm.beta": "1", "algorithm.inner_steps": s,
+                                 "algorithm.personal_lr": personal})
+            if method == "tdpfed":
+                expected.update({"algorithm.factor_steps": factor_steps, "model.compression": "2"})
+            self.assertEqual({key: config.get(key) for key in expected}, expected, path)
+        for row in paper_table.read_rows(TOOLS / "papers" / "tdpfed.csv"):
+            config = fedhpc_results.parse_config((configs / row.config).read_text(encoding="utf-8"))
+            for key in (override.split("=")[0] for override in row.overrides):
+                self.assertTrue(key in config or key in ("algorithm.transmit_fraction", "algorithm.unsent"), row)
 
     def test_comparison_of_configurations(self):
         same = {"train.lr": "0.050000000000000003", "model.hidden": "500, 200", "model.bias": "1", "run.output": "b"}
@@ -73,13 +115,13 @@ class Reproduce(unittest.TestCase):
         self.program.chmod(0o755)
         self.results = self.folder / "out" / "toy"
 
-    def paper(self, *kinds, rounds=20, state="ready"):
+    def paper(self, *kinds, rounds=20, state="ready", value="88.00", spread="0.10"):
         """A table with one row and one configuration per kind of stand-in run."""
         with open(self.folder / "tools" / "papers" / "toy.csv", "w", newline="", encoding="utf-8") as file:
             out = csv.writer(file)
             out.writerow(paper_table.COLUMNS)
             for kind in kinds:
-                out.writerow(["I", "toy", "s", kind, "", f"{kind}.ini", "", "global_accuracy", "88.00", "0.10",
+                out.writerow(["I", "toy", "s", kind, "", f"{kind}.ini", "", "global_accuracy", value, spread,
                               "last", state])
                 (self.configs / f"{kind}.ini").write_text(
                     f"# toy\n[run]\nrounds={rounds}\n[train]\nlr=0.05\n[algorithm]\nname={kind}\n")
@@ -133,6 +175,53 @@ class Reproduce(unittest.TestCase):
         self.assertEqual(len(fedhpc_results.load(self.results / "good_seed1_quick.h5").rounds), 100)
         self.assertIn("| fail ", (self.results / "table.md").read_text())
         self.assertIn("pending (0 of 3 seeds)", self.call("--list", "--only", "good").stdout)
+
+    def test_rows_beyond_quick_run_by_default_or_when_selected(self):
+        self.paper("good", rounds=400, state="full")
+        done = self.call("--quick")
+        self.assertEqual((done.returncode, self.calls()), (0, []))
+        self.assertIn("| not part of --quick |", done.stdout)
+        self.assertIn("finished", self.call("--quick", "--only", "good").stdout)
+        self.assertIn("finished", self.call("--seeds", "1").stdout)
+        self.assertEqual(len(self.calls()), 2)
+
+    def test_rows_that_need_a_gpu_run_with_the_flag_only(self):
+        self.paper("good", state="gpu")
+        for arguments in (["--seeds", "2"], ["--quick"], ["--only", "good"]):
+            done = self.call(*arguments)
+            self.assertEqual((done.returncode, self.calls()), (0, []))
+            self.assertIn("| needs a GPU (--gpu-rows) |", done.stdout)
+        self.assertIn("finished (2 seeds)", self.call("--seeds", "2", "--gpu-rows").stdout)
+        self.assertEqual(len(self.calls()), 2)
+        self.assertIn("finished (2 seeds)", self.call("--seeds", "2").stdout)
+        self.assertIn("pending (2 of 3 seeds); needs a GPU (--gpu-rows)", self.call("--seeds", "3").stdout)
+        self.assertIn("pending (2 of 3 seeds) ", self.call("--seeds", "3", "--gpu-rows", "--list").stdout)
+        self.assertEqual(len(self.calls()), 2)
+
+    def test_rows_that_need_a_gpu_are_resumed(self):
+        self.paper("slow", rounds=60, state="gpu")
+        self.assertIn("to be resumed", self.call("--seeds", "1", "--gpu-rows", "--budget", "0.04").stdout)
+        listing = self.call("--seeds", "1").stdout
+        self.assertRegex(listing, r"interrupted after round \d+; needs a GPU")
+        self.assertIn("finished", self.call("--seeds", "1", "--gpu-rows").stdout)
+        self.assertEqual([call.split()[0] for call in self.calls()], ["run", "resume"])
+
+    def test_rows_without_a_value_in_the_paper(self):
+        self.paper("good", value="", spread="")
+        done = self.call("--seeds", "1")
+        line = next(line for line in done.stdout.splitlines() if line.startswith("| I "))
+        self.assertEqual([cell.strip() for cell in line.split("|")[5:9]], ["-", "89.60", "-", "finished"])
+
+    def test_unusable_tables(self):
+        table = self.folder / "tools" / "papers" / "toy.csv"
+        for bad, message in (("ninety,,last,ready", "is not a number"), (",,last,soon", "state must be one of"),
+                             (",,last", "state must be one of"), (",,last,gpu", "another state in an earlier row")):
+            with self.subTest(bad):
+                self.paper("good")
+                table.write_text(table.read_text() + f"I,toy,s,good,,good.ini,,global_accuracy,{bad}\n")
+                done = self.call("--list")
+                self.assertEqual((done.returncode, done.stdout), (2, ""))
+                self.assertIn(message, done.stderr)
 
     def test_a_failing_row_is_reported_and_does_not_stop_the_others(self):
         self.paper("fail", "typo", "good")

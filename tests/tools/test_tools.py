@@ -11,6 +11,7 @@ import sys
 import tempfile
 import time
 import unittest
+import unittest.mock
 from pathlib import Path
 
 import h5py
@@ -167,6 +168,15 @@ class Plot(Folder):
         mask = plot.evaluated_rounds(loaded[0], "train_loss")
         self.assertEqual(mask.sum(), 40)  # personal accuracy is there in every round
 
+    def test_labels(self):
+        runs = [write_run(self.folder / f"{n}.h5", personal_accuracy_weighted=np.full(40, n / 10)) for n in (8, 9)]
+        metrics = ["personal_accuracy_weighted", "train_loss"]
+        with unittest.mock.patch.object(plot, "draw_legend") as draw_legend:
+            code, _, _ = self.call(*runs, "--metric", ",".join(metrics), "--labels", "FedAvg, TDPFed (x2)")
+        self.assertEqual(code, 0)
+        drawn = [call.args[1:] for call in draw_legend.call_args_list]
+        self.assertEqual(drawn, [(["FedAvg", "TDPFed (x2)"], [metric]) for metric in metrics])
+
     def test_bytes_are_those_of_all_links_and_directions(self):
         links = {"bytes_up_client_edge": 1.0, "bytes_down_client_edge": 20.0, "bytes_up_edge_cloud": 300.0,
                  "bytes_down_edge_cloud": 4000.0, "bytes_up_client_cloud": np.nan, "bytes_down_client_cloud": np.nan}
@@ -218,7 +228,7 @@ class Plot(Folder):
         good = write_run(self.folder / "run.h5")
         empty = write_run(self.folder / "empty.h5", rounds=0)
         for arguments in ([foreign], [text], [self.folder / "none.h5"], [self.folder], [empty], [good, foreign],
-                          [good, "--metric", "nonsense"], [good, "--against", "seconds"],
+                          [good, "--metric", "nonsense"], [good, "--labels", "one,two"], [good, "--against", "seconds"],
                           [good, "--output", self.folder / "no" / "such.png"]):
             with self.subTest(arguments):
                 code, out, error = self.call(*arguments)
