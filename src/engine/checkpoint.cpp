@@ -180,8 +180,8 @@ void Checkpointer::write_file(const std::string& path, std::int64_t round,
   h5::copy_contents(*results, file, {"/model/global", "/model/factors"});
   h5::replace_attribute(file, "status", "interrupted");
   h5::replace_attribute(file, "finished", utc_now());
-  for (const auto& [group, rows] : model.parts()) {
-    write_parameters(file, "/model/" + group, parameters_of(rows));
+  for (const auto& [group, parameters] : model.parts()) {
+    write_parameters(file, "/model/" + group, parameters);
   }
   h5::write_attribute(h5::create_group(file, "/state"), "round", round);
   StateWriter state(comm_, experiment_.placement(), &file);

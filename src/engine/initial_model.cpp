@@ -7,20 +7,6 @@
 
 namespace fedhpc {
 
-std::vector<std::pair<std::string, Rows>> ModelRecord::parts() const {
-  std::vector<std::pair<std::string, Rows>> parts;
-  if (global.values.defined()) parts.emplace_back("global", global);
-  if (factors.values.defined()) parts.emplace_back("factors", factors);
-  return parts;
-}
-
-std::int64_t ModelRecord::bytes() const {
-  std::int64_t bytes = 0;
-  for (const auto& [group, rows] : parts())
-    bytes += static_cast<std::int64_t>(rows.values.nbytes());
-  return bytes;
-}
-
 std::vector<NamedTensor> parameters_of(const Rows& row) {
   std::vector<NamedTensor> parameters;
   for (const Field& field : row.layout->fields()) {
@@ -28,6 +14,25 @@ std::vector<NamedTensor> parameters_of(const Rows& row) {
         {field.name, row.values.narrow(1, field.offset, field.size).reshape(field.shape)});
   }
   return parameters;
+}
+
+std::vector<std::pair<std::string, std::vector<NamedTensor>>> ModelRecord::parts() const {
+  std::vector<std::pair<std::string, std::vector<NamedTensor>>> parts;
+  if (global.values.defined()) parts.emplace_back("global", parameters_of(global));
+  if (!factors.values.defined()) return parts;
+  std::vector<NamedTensor> own = parameters_of(factors);
+  std::erase_if(own, [&](const NamedTensor& one) { return global.layout->contains(one.name); });
+  parts.emplace_back("factors", std::move(own));
+  return parts;
+}
+
+std::int64_t ModelRecord::bytes() const {
+  std::int64_t bytes = 0;
+  for (const auto& [group, parameters] : parts()) {
+    for (const NamedTensor& one : parameters)
+      bytes += static_cast<std::int64_t>(one.values.nbytes());
+  }
+  return bytes;
 }
 
 Rows read_initial_model(const std::string& path, const LayoutPtr& layout, at::ScalarType type) {

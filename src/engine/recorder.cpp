@@ -105,9 +105,9 @@ void Recorder::create(const std::string& command_line, const std::vector<std::st
   } else {
     writer_ = std::make_unique<ResultsWriter>(run.output, run.live, about, series_of(experiment_),
                                               clients());
-    for (const auto& [group, rows] : experiment_.initial().parts()) {
+    for (const auto& [group, parameters] : experiment_.initial().parts()) {
       if (!run.saves("init")) break;
-      write_parameters(writer_->file(), "/model/init/" + group, parameters_of(rows));
+      write_parameters(writer_->file(), "/model/init/" + group, parameters);
     }
     if (run.saves("partition")) {
       write_partition(h5::create_group(writer_->file(), "/partition"), experiment_.partition());
@@ -115,8 +115,8 @@ void Recorder::create(const std::string& command_line, const std::vector<std::st
   }
   if (run.saves("draws")) writer_->declare_cohorts(experiment_.cohort_limit());
   if (has_global(experiment_.config().algorithm->models())) {
-    for (const auto& [group, rows] : experiment_.initial().parts()) {
-      writer_->declare_model(group, parameters_of(rows));
+    for (const auto& [group, parameters] : experiment_.initial().parts()) {
+      writer_->declare_model(group, parameters);
     }
   }
   if (run.saves("personal")) {
@@ -181,7 +181,7 @@ void Recorder::record(const RoundReport& report) {
 }
 
 void Recorder::write_parts(const ModelRecord& model) {
-  for (const auto& [group, rows] : model.parts()) writer_->write_model(group, parameters_of(rows));
+  for (const auto& [group, parameters] : model.parts()) writer_->write_model(group, parameters);
 }
 
 void Recorder::write_model(const ModelRecord& model) {

@@ -7,14 +7,17 @@ namespace fedhpc {
 std::size_t Layout::add(std::string name, std::vector<std::int64_t> shape, std::int64_t fan_in,
                         Tag tags, Initial initial) {
   require(name.find('/') == std::string::npos, "a parameter's name holds no '/'");
-  require(std::none_of(fields_.begin(), fields_.end(),
-                       [&](const Field& field) { return field.name == name; }),
-          "a parameter's name is unique");
+  require(!contains(name), "a parameter's name is unique");
   std::int64_t size = 1;
   for (const std::int64_t length : shape) size *= length;
   fields_.push_back({std::move(name), std::move(shape), size_, size, fan_in, tags, initial});
   size_ += size;
   return fields_.size() - 1;
+}
+
+bool Layout::contains(const std::string& name) const {
+  return std::any_of(fields_.begin(), fields_.end(),
+                     [&](const Field& field) { return field.name == name; });
 }
 
 const Field& Layout::field(const std::string& name) const {

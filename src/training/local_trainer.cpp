@@ -13,8 +13,7 @@ LocalTrainer::LocalTrainer(const Model& model, const Shard& shard, const TrainOp
       seed_(seed),
       optimizer_(options.step_rule(), model.layout()) {}
 
-std::int64_t LocalTrainer::steps(std::int64_t client) const {
-  const std::int64_t samples = shard_.train_count(client);
+std::int64_t LocalTrainer::steps_for(std::int64_t samples) const {
   const std::int64_t in_epoch =
       BatchCursor::num_batches_per_epoch(samples, options_.batch_size, singles());
   if (in_epoch == 0) return 0;

@@ -53,19 +53,20 @@ struct ModelRecord {
   Rows global;
   Rows factors;
 
-  /// Those that are there by the name of their group below /model: "global", "factors".
-  std::vector<std::pair<std::string, Rows>> parts() const;
+  /// Those that are there by the name of their group below /model: "global", "factors" (without
+  /// what passes through from the global model).
+  std::vector<std::pair<std::string, std::vector<NamedTensor>>> parts() const;
   std::int64_t bytes() const;
 };
 
-/// One round of one participant: payload bytes, also of its edge (0 without edge models), and how
-/// often it runs its local steps.
+/// One round of one participant: payload bytes, also of its edge (0 without edge models), and what
+/// a local step of it takes, in all trainings of a round together.
 struct PlannedRound {
   std::int64_t up_per_client = 0;
   std::int64_t down_per_client = 0;
   std::int64_t up_per_edge = 0;
   std::int64_t down_per_edge = 0;
-  std::int64_t trainings = 0;
+  double seconds_per_step = 0;
 };
 
 /// One run: everything a configuration names, built in order, and the loop over its rounds. Every
@@ -105,9 +106,13 @@ class Experiment {
   /// Hands all clients' personal models to `visit` on rank 0, some at a time, in no particular
   /// order; nothing for a method that has none. Collective.
   void gather_personal_models(const VisitModels& visit) const;
-  /// What the ledger will book, found by a round with a single participant that takes one local
-  /// step: exact for payloads whose size does not depend on the data. Moves the algorithm's state,
-  /// so that nothing but plans may follow. Collective.
+  /// Local steps of any rank's client in a round it takes part in.
+  std::int64_t steps_of(std::int64_t client) const {
+    return trainer_->steps_for(partition_.train.count(client));
+  }
+  /// What the ledger will book, found by rounds with a single participant, that of the most
+  /// samples, which takes one local step: exact for payloads whose size does not depend on the
+  /// data. Moves the algorithm's state, so that nothing but plans may follow. Collective.
   PlannedRound plan_round();
   /// Label counts of clients first to first + count - 1 of all ranks, [count, K] int64, the same on
   /// every rank. Collective.

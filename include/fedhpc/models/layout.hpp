@@ -50,6 +50,7 @@ class Layout {
 
   const std::vector<Field>& fields() const { return fields_; }
   const Field& field(const std::string& name) const;
+  bool contains(const std::string& name) const;
   std::int64_t size() const { return size_; }  ///< P
   /// The columns that carry `tag` as ranges [begin, end), neighbouring fields joined.
   std::vector<std::pair<std::int64_t, std::int64_t>> ranges(Tag tag) const;

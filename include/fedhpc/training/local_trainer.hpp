@@ -28,7 +28,9 @@ class LocalTrainer {
 
   /// Local steps client `client` (an id of the shard) takes in one round; 0 without training
   /// samples, and with batch norm if its only batches would be of one sample.
-  std::int64_t steps(std::int64_t client) const;
+  std::int64_t steps(std::int64_t client) const { return steps_for(shard_.train_count(client)); }
+  /// The same of any client with this many training samples.
+  std::int64_t steps_for(std::int64_t samples) const;
 
   /// Trains row c of `rows` [C, P] on the data of clients[c], in place, by the rule of the
   /// options on the gradient of each batch's mean loss, from a fresh optimizer. Batches are those

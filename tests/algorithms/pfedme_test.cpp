@@ -1,0 +1,99 @@
+#include <string>
+
+#include <gtest/gtest.h>
+
+#include "fedhpc/comm/session.hpp"
+
+#include "fixtures/reference_case.hpp"
+#include "reference/pfedme_reference.hpp"
+
+namespace fedhpc::testing {
+namespace {
+
+Keys with_pfedme(Keys changes) {
+  changes.insert({{"algorithm.name", "pfedme"},
+                  {"algorithm.lambda", "7"},
+                  {"algorithm.personal_lr", "0.06"},
+                  {"algorithm.inner_steps", "3"}});
+  return tiny_keys(changes);
+}
+
+reference::PersonalOutcome expected_of(const Keys& keys) {
+  const auto value = [&](const std::string& key, const std::string& otherwise) {
+    return keys.contains(key) ? keys.at(key) : otherwise;
+  };
+  return reference::pfedme(reference::make_problem(keys),
+                           {.personal_lr = std::stod(keys.at("algorithm.personal_lr")),
+                            .lambda = std::stod(keys.at("algorithm.lambda")),
+                            .inner_steps = std::stoll(keys.at("algorithm.inner_steps")),
+                            .beta = std::stod(value("algorithm.beta", "1")),
+                            .restart_every_step = value("algorithm.restart", "round") == "step"});
+}
+
+class PFedMeReference : public ::testing::TestWithParam<ReferenceCase> {};
+
+TEST_P(PFedMeReference, EqualsPlainLoop) {
+  const Keys keys = with_pfedme(GetParam().changes);
+  const reference::PersonalOutcome expected = expected_of(keys);
+  const TinyResult result =
+      expect_equals_reference(keys, expected.outcome, GetParam().single_bound);
+  EXPECT_LT(distance(result.personal, flatten_all(expected.personal)), 1e-9);
+
+  Keys local = keys;
+  local["algorithm.evaluate"] = "local";
+  const TinyResult other = run(local, *world_communicator(60));
+  EXPECT_TRUE(other.global.equal(result.global));
+  EXPECT_LT(distance(other.personal, flatten_all(expected.local)), 1e-9);
+  EXPECT_GT(distance(other.personal, result.personal), 1e-4);
+  if (world_communicator(60)->rank() != 0) return;
+  EXPECT_NEAR(result.metrics.back().personal_accuracy, mean_accuracy(keys, expected.personal),
+              1e-12);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Settings, PFedMeReference,
+    ::testing::Values(
+        ReferenceCase{"epochs", {}}, ReferenceCase{"wide_blocks", {{"train.block", "4"}}},
+        ReferenceCase{"restart", {{"algorithm.restart", "step"}}},
+        ReferenceCase{"beta", {{"algorithm.beta", "1.5"}}},
+        ReferenceCase{"steps", {{"train.local_epochs", "0"}, {"train.local_steps", "6"}}},
+        ReferenceCase{"full_batch", {{"train.batch_size", "0"}}},
+        ReferenceCase{"some_clients_uniform",
+                      {{"topology.participation", "0.4"},
+                       {"run.rounds", "5"},
+                       {"algorithm.weighting", "uniform"}}},
+        ReferenceCase{"nesterov", {{"train.optimizer", "nesterov"}, {"train.momentum", "0.5"}}},
+        ReferenceCase{"weight_decay", {{"train.weight_decay", "0.01"}, {"train.block", "3"}}}),
+    name_of);
+
+TEST(PFedMe, WithoutItsTermTheGlobalModelStays) {
+  const std::unique_ptr<Communicator> comm = world_communicator(60);
+  const TinyResult result = run(with_pfedme({{"algorithm.lambda", "0"}}), *comm);
+  EXPECT_TRUE(result.global.equal(result.initial));
+  EXPECT_GT(distance(result.personal, result.initial.repeat({7})), 1e-2) << "theta trains alone";
+}
+
+TEST(PFedMe, BetaZeroKeepsTheGlobalModel) {
+  const std::unique_ptr<Communicator> comm = world_communicator(60);
+  const TinyResult result = run(with_pfedme({{"algorithm.beta", "0"}}), *comm);
+  EXPECT_TRUE(result.global.equal(result.initial));
+}
+
+TEST(PFedMe, ClientsThatNeverTrainedStandAtTheGlobalModel) {
+  // Client 3 has no training sample, and a client that has not been drawn none in effect.
+  const std::unique_ptr<Communicator> comm = world_communicator(60);
+  const TinyResult result =
+      run(with_pfedme({{"topology.participation", "0.3"}, {"run.rounds", "2"}}), *comm);
+  std::vector<bool> drawn(7, false);
+  for (const auto& cohort : result.cohorts) {
+    for (const std::int64_t client : cohort) drawn[static_cast<std::size_t>(client)] = true;
+  }
+  drawn[3] = false;
+  const Tensor personal = result.personal.reshape({7, -1});
+  for (std::int64_t k = 0; k < 7; ++k) {
+    EXPECT_EQ(personal[k].equal(result.global), !drawn[static_cast<std::size_t>(k)]) << k;
+  }
+}
+
+}  // namespace
+}  // namespace fedhpc::testing
