@@ -9,7 +9,6 @@ struct TDPFed::Clients {
   Rows factors;   // [C, Q]  A_k
   Rows composed;  // [C, P]  [[A_k]]
   Rows personal;  // [C, P]  theta_k
-  Rows residual;  // [C, P]
   Rows gradient;  // [C, Q]
 };
 
@@ -90,7 +89,6 @@ Rows TDPFed::client_update(Block& block) {
   all.composed = map_->expand(all.factors);  // [[A_k]]
   all.personal = broadcast_ == Broadcast::Tensor ? block.download(tensor_)
                                                  : all.composed.clone();  // theta_k <- [[A_t]]
-  all.residual = {at::empty_like(all.composed.values), map_->full()};
   all.gradient = {at::empty_like(all.factors.values), map_->factors()};
   adam_->reset(block.count(), all.factors.values.scalar_type());
   block.each_step([&](LocalStep& step) {  // t' = 1..tau, a batch B_k each
@@ -120,14 +118,12 @@ void TDPFed::train_factors_(LocalStep& step, Clients& all) {
     map_->expand_(factors, composed);
     return;
   }
-  const Rows residual = step.active(all.residual);
   const Rows gradient = step.active(all.gradient);
   for (std::int64_t i = 0; i < factor_steps_; ++i) {
-    difference_(residual, composed, theta, lambda_);  // lambda ([[A]] - theta)
-    map_->pullback_(factors, residual, gradient);     // (23): its products with the other factors
-    adam_->step_(factors.values, gradient.values);    // (17), by Adam
-    map_->expand_(factors, composed);
+    map_->distance_gradient_(factors, theta, lambda_, gradient);  // (23)
+    adam_->step_(factors.values, gradient.values);                // (17), by Adam
   }
+  map_->expand_(factors, composed);
 }
 
 Rows TDPFed::decompose(Round& round, const Rows& tensor) {
@@ -156,7 +152,7 @@ std::vector<RoundMetric> TDPFed::metrics() const {
 }
 
 void TDPFed::note_errors(Block& block, const Clients& all) const {
-  difference_(all.residual, all.personal, all.composed, 1);
+  const Rows residual = all.personal - all.composed;
   std::vector<double> errors;
   for (std::int64_t c = 0; c < block.count(); ++c) {
     double error = 0;
@@ -168,7 +164,7 @@ void TDPFed::note_errors(Block& block, const Clients& all) const {
             at::linalg_vector_norm(columns, 2, {}, false, at::kDouble).item<double>();
         return norm * norm;
       };
-      error += square(all.residual);
+      error += square(residual);
       length += square(all.personal);
     }
     errors.push_back(length > 0 ? std::sqrt(error / length) : 0);

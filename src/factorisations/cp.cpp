@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include <ATen/ops/empty.h>
+#include <c10/core/ScalarType.h>
 
 #include "fedhpc/core/error.hpp"
 #include "fedhpc/math/products.hpp"
@@ -34,6 +35,12 @@ std::size_t split(const std::vector<std::int64_t>& sizes) {
     best = k;
   }
   return best;
+}
+
+/// a <- scale (a - b)
+template <typename T>
+void subtract_(T* __restrict a, const T* __restrict b, std::int64_t count, T scale) {
+  for (std::int64_t i = 0; i < count; ++i) a[i] = scale * (a[i] - b[i]);
 }
 
 /// out[(i, j), r] = a[i, r] b[j, r]
@@ -86,6 +93,7 @@ std::int64_t Cp::length(const Group& group) const {
 
 void Cp::reserve(at::ScalarType type) {
   if (left_.gradient.defined() && left_.gradient.scalar_type() == type) return;
+  residual_ = at::empty({shape_.count()}, type);
   for (Group* group : {&left_, &right_}) {
     group->gradient = at::empty({length(*group), rank_}, type);
     group->products.clear();
@@ -143,19 +151,42 @@ void Cp::contract(Group& group, const T* u, T* du) {
   std::copy_n(g, rows * rank_, du + column(group.dimensions.front()));
 }
 
+template <typename T>
+void Cp::compose(const T* k, const T* l, T* w) const {
+  batched_product(c10::CppTypeToScalarType<T>::value, 1, 1, matrix(k, length(left_), rank_),
+                  Transpose::No, matrix(l, length(right_), rank_), Transpose::Yes, 0,
+                  matrix(w, length(left_), length(right_)));
+}
+
 void Cp::expand_(const Tensor& u, const Tensor& w) {
   require(u.size(1) == count() && w.size(1) == shape_.count(), "factors and weights of the layer");
   reserve(u.scalar_type());
   with_type(u.scalar_type(), [&]<typename T>() {
     for (std::int64_t c = 0; c < u.size(0); ++c) {
       const T* of_client = u.const_data_ptr<T>() + c * u.stride(0);
-      const T* k = khatri_rao(left_, of_client);
-      const T* l = khatri_rao(right_, of_client);
-      batched_product(u.scalar_type(), 1, 1, matrix(k, length(left_), rank_), Transpose::No,
-                      matrix(l, length(right_), rank_), Transpose::Yes, 0,
-                      matrix(w.data_ptr<T>() + c * w.stride(0), length(left_), length(right_)));
+      compose(khatri_rao(left_, of_client), khatri_rao(right_, of_client),
+              w.data_ptr<T>() + c * w.stride(0));
     }
   });
+}
+
+template <typename T>
+void Cp::multiply(const T* u, const T* dw, const T* k, const T* l, T* du) {
+  const MatrixStack e = matrix(dw, length(left_), length(right_));
+  const at::ScalarType type = c10::CppTypeToScalarType<T>::value;
+  // A group of one dimension needs no contraction: its product is the factor's gradient.
+  const auto target = [&](Group& group) {
+    T* to = group.dimensions.size() == 1 ? du + column(group.dimensions.front())
+                                         : group.gradient.template data_ptr<T>();
+    return matrix(to, length(group), rank_);
+  };
+  batched_product(type, 1, 1, e, Transpose::No, matrix(l, length(right_), rank_), Transpose::No, 0,
+                  target(left_));
+  batched_product(type, 1, 1, e, Transpose::Yes, matrix(k, length(left_), rank_), Transpose::No, 0,
+                  target(right_));
+  for (Group* group : {&left_, &right_}) {
+    if (group->dimensions.size() > 1) contract(*group, u, du);
+  }
 }
 
 void Cp::pullback_(const Tensor& u, const Tensor& dw, const Tensor& du) {
@@ -165,23 +196,28 @@ void Cp::pullback_(const Tensor& u, const Tensor& dw, const Tensor& du) {
   with_type(u.scalar_type(), [&]<typename T>() {
     for (std::int64_t c = 0; c < u.size(0); ++c) {
       const T* of_client = u.const_data_ptr<T>() + c * u.stride(0);
-      T* out = du.data_ptr<T>() + c * du.stride(0);
-      const MatrixStack e =
-          matrix(dw.const_data_ptr<T>() + c * dw.stride(0), length(left_), length(right_));
-      const MatrixStack k = matrix(khatri_rao(left_, of_client), length(left_), rank_);
-      const MatrixStack l = matrix(khatri_rao(right_, of_client), length(right_), rank_);
-      // A group of one dimension needs no contraction: its product is the factor's gradient.
-      const auto target = [&](Group& group) {
-        T* to = group.dimensions.size() == 1 ? out + column(group.dimensions.front())
-                                             : group.gradient.template data_ptr<T>();
-        return matrix(to, length(group), rank_);
-      };
-      batched_product(u.scalar_type(), 1, 1, e, Transpose::No, l, Transpose::No, 0, target(left_));
-      batched_product(u.scalar_type(), 1, 1, e, Transpose::Yes, k, Transpose::No, 0,
-                      target(right_));
-      for (Group* group : {&left_, &right_}) {
-        if (group->dimensions.size() > 1) contract(*group, of_client, out);
-      }
+      multiply(of_client, dw.const_data_ptr<T>() + c * dw.stride(0), khatri_rao(left_, of_client),
+               khatri_rao(right_, of_client), du.data_ptr<T>() + c * du.stride(0));
+    }
+  });
+}
+
+void Cp::distance_gradient_(const Tensor& u, const Tensor& w, double scale, const Tensor& du) {
+  require(u.size(1) == count() && du.size(1) == count() && w.size(1) == shape_.count(),
+          "factors and weights of the layer");
+  reserve(u.scalar_type());
+  with_type(u.scalar_type(), [&]<typename T>() {
+    T* residual = residual_.data_ptr<T>();
+    for (std::int64_t c = 0; c < u.size(0); ++c) {
+      const T* of_client = u.const_data_ptr<T>() + c * u.stride(0);
+      const T* k = khatri_rao(left_, of_client);
+      const T* l = khatri_rao(right_, of_client);
+      // scale ([[A]] - w), of one client at a time, so that it stays in the cache. [[A]] is rounded
+      // as expand_() does: where w is what that has given, the residual is 0 to the last bit.
+      compose(k, l, residual);
+      subtract_(residual, w.const_data_ptr<T>() + c * w.stride(0), residual_.numel(),
+                static_cast<T>(scale));
+      multiply(of_client, residual, k, l, du.data_ptr<T>() + c * du.stride(0));
     }
   });
 }

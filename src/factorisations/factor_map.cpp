@@ -4,6 +4,7 @@
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/stack.h>
+#include <ATen/ops/sub.h>
 
 #include "fedhpc/core/error.hpp"
 #include "fedhpc/core/rng.hpp"
@@ -163,6 +164,23 @@ void FactorMap::pullback_(const Rows& u, const Rows& dw, const Rows& du) {
                                    factors_of(layer, du.values));
   }
   copy_passed_(dw, du, Tag::None);
+}
+
+void FactorMap::distance_gradient_(const Rows& u, const Rows& w, double scale, const Rows& du) {
+  require(u.layout == factors_ && w.layout == full_ && du.layout == factors_ &&
+              u.count() == w.count() && u.count() == du.count(),
+          "rows of factors are compared with rows of weights");
+  for (const Layer& layer : layers_) {
+    layer.factorisation->distance_gradient_(factors_of(layer, u.values),
+                                            weights_of(layer, w.values), scale,
+                                            factors_of(layer, du.values));
+  }
+  for (const Passed& one : passed_) {
+    Tensor gradient = du.values.narrow(1, one.factors, one.count);
+    at::sub_out(gradient, u.values.narrow(1, one.factors, one.count),
+                w.values.narrow(1, one.full, one.count));
+    gradient.mul_(scale);
+  }
 }
 
 Tensor FactorMap::fit_layer(std::int64_t l, const Rows& model, const Rows& start,

@@ -27,13 +27,18 @@ void gemm(char ta, char tb, int m, int n, int k, double alpha, const double* a, 
 }
 
 constexpr std::int64_t kSmallBatch = 64;
+constexpr std::int64_t kNarrow = 640;  // columns
 
 /// Own kernels take the products of a local step: a batch of up to 64 rows against one client's
-/// weights is over before BLAS has packed its factors. Without 512-bit vectors they gain nothing.
-bool is_small(Transpose transpose_a, Transpose transpose_b, std::int64_t rows, std::int64_t inner) {
+/// weights is over before BLAS has packed its factors; and narrow ones, where rows of B come again
+/// from the cache (factors of a decomposition). Without 512-bit vectors they gain nothing.
+bool is_small(Transpose transpose_a, Transpose transpose_b, std::int64_t inner,
+              const MatrixStack& result, double beta) {
   if (!has_wide_vectors()) return false;
+  const bool narrow = result.columns <= kNarrow && transpose_b == Transpose::No && beta == 0;
+  if (narrow) return true;
   if (transpose_a == Transpose::Yes) return transpose_b == Transpose::No && inner <= kSmallBatch;
-  return rows <= kSmallBatch;
+  return result.rows <= kSmallBatch;
 }
 
 template <typename T>
@@ -60,7 +65,7 @@ void batched_product(at::ScalarType type, std::int64_t count, double alpha, cons
           "product: columns agree");
   require((transpose_b == Transpose::No ? b.rows : b.columns) == inner,
           "product: inner sizes agree");
-  const bool small = is_small(transpose_a, transpose_b, result.rows, inner);
+  const bool small = is_small(transpose_a, transpose_b, inner, result, beta);
   with_type(type, [&]<typename T>() {
     for (std::int64_t c = 0; c < count; ++c) {
       const T* left = static_cast<const T*>(a.data) + c * a.stack_stride;

@@ -45,25 +45,27 @@ FEDHPC_INLINE const V& load(const void* address) {
   return *static_cast<const V*>(address);
 }
 
-/// M rows and N vectors of V columns of C = alpha op(A) B + beta C.
+/// M rows and N vectors of V columns of C = alpha op(A) B + beta C: the columns from `column` on,
+/// those of the last vector from `last` on, which may overlap the others where beta = 0.
 template <typename T, int V, int M, int N>
 FEDHPC_INLINE void outer_tile(const Factor<T>& a, std::int64_t row, const T* b,
                               std::int64_t b_stride, std::int64_t inner, const Target<T>& c,
-                              std::int64_t column) {
+                              std::int64_t column, std::int64_t last) {
   using Vector = typename Lanes<T, V>::Type;
+  const auto begin = [=](int n) { return n == N - 1 ? last : column + n * V; };
   Vector total[M][N] = {};
   const T* left = a.data + row * a.row_stride;
   for (std::int64_t k = 0; k < inner; ++k) {
     for (int m = 0; m < M; ++m) {
       const T factor = left[m * a.row_stride + k * a.step];
       for (int n = 0; n < N; ++n) {
-        total[m][n] += factor * load<Vector>(b + k * b_stride + column + n * V);
+        total[m][n] += factor * load<Vector>(b + k * b_stride + begin(n));
       }
     }
   }
   for (int m = 0; m < M; ++m) {
     for (int n = 0; n < N; ++n) {
-      T* out = c.data + (row + m) * c.row_stride + column + n * V;
+      T* out = c.data + (row + m) * c.row_stride + begin(n);
       auto& result = *static_cast<Vector*>(static_cast<void*>(out));
       if (c.beta == T{0}) {
         result = c.alpha * total[m][n];
@@ -74,17 +76,27 @@ FEDHPC_INLINE void outer_tile(const Factor<T>& a, std::int64_t row, const T* b,
   }
 }
 
+/// All rows of N vectors of columns.
+template <typename T, int V, int N>
+FEDHPC_INLINE void outer_rows(const Factor<T>& a, const T* b, std::int64_t b_stride,
+                              std::int64_t inner, const Target<T>& c, std::int64_t column,
+                              std::int64_t last) {
+  std::int64_t row = 0;
+  for (; row + kTile <= c.rows; row += kTile) {
+    outer_tile<T, V, kTile, N>(a, row, b, b_stride, inner, c, column, last);
+  }
+  for (; row < c.rows; ++row) {
+    outer_tile<T, V, 1, N>(a, row, b, b_stride, inner, c, column, last);
+  }
+}
+
 /// All rows of as many whole column groups of N vectors as fit; returns the first column left.
 template <typename T, int V, int N>
 FEDHPC_INLINE std::int64_t outer_columns(const Factor<T>& a, const T* b, std::int64_t b_stride,
                                          std::int64_t inner, const Target<T>& c,
                                          std::int64_t column) {
   for (; column + V * N <= c.columns; column += V * N) {
-    std::int64_t row = 0;
-    for (; row + kTile <= c.rows; row += kTile) {
-      outer_tile<T, V, kTile, N>(a, row, b, b_stride, inner, c, column);
-    }
-    for (; row < c.rows; ++row) outer_tile<T, V, 1, N>(a, row, b, b_stride, inner, c, column);
+    outer_rows<T, V, N>(a, b, b_stride, inner, c, column, column + V * (N - 1));
   }
   return column;
 }
@@ -94,6 +106,15 @@ FEDHPC_INLINE void outer_all(const Factor<T>& a, const T* b, std::int64_t b_stri
                              std::int64_t inner, const Target<T>& c) {
   constexpr int kLanes = kWide<T>;
   std::int64_t column = outer_columns<T, kLanes, kTile>(a, b, b_stride, inner, c, 0);
+  const std::int64_t left = c.columns - column;
+  if (c.beta == T{0} && left > 0 && c.columns >= kLanes) {
+    // The rest in vectors of full width, the last of which computes some columns again.
+    const std::int64_t last = c.columns - kLanes;
+    if (left > 3 * kLanes) return outer_rows<T, kLanes, 4>(a, b, b_stride, inner, c, column, last);
+    if (left > 2 * kLanes) return outer_rows<T, kLanes, 3>(a, b, b_stride, inner, c, column, last);
+    if (left > kLanes) return outer_rows<T, kLanes, 2>(a, b, b_stride, inner, c, column, last);
+    return outer_rows<T, kLanes, 1>(a, b, b_stride, inner, c, column, last);
+  }
   column = outer_columns<T, kLanes, 1>(a, b, b_stride, inner, c, column);
   column = outer_columns<T, kLanes / 4, 1>(a, b, b_stride, inner, c, column);
   outer_columns<T, 1, 1>(a, b, b_stride, inner, c, column);

@@ -26,6 +26,9 @@ class Cp final : public Factorisation {
   const std::vector<FactorShape>& factors() const override { return factors_; }
   void expand_(const Tensor& u, const Tensor& w) override;
   void pullback_(const Tensor& u, const Tensor& dw, const Tensor& du) override;
+  /// Equation (23) of TDPFed: scale times the products (MTTKRP) of [[A]] - w with the factors.
+  void distance_gradient_(const Tensor& u, const Tensor& w, double scale,
+                          const Tensor& du) override;
   /// Order 2: the truncated singular value decomposition w^T = U S V^T, A1 = U sqrt(S), A2 = V
   /// sqrt(S), which is optimal. Above: alternating least squares from `start`, every mode once in a
   /// sweep; the error never grows.
@@ -48,6 +51,12 @@ class Cp final : public Factorisation {
   void reserve(at::ScalarType type);
   template <typename T>
   const T* khatri_rao(Group& group, const T* u);
+  /// w <- K L^T of one client.
+  template <typename T>
+  void compose(const T* k, const T* l, T* w) const;
+  /// One client's MTTKRP of dw in all modes, given the groups' Khatri-Rao products at u.
+  template <typename T>
+  void multiply(const T* u, const T* dw, const T* k, const T* l, T* du);
   template <typename T>
   void contract(Group& group, const T* u, T* du);
   Tensor fit_matrix(const Tensor& w) const;
@@ -59,6 +68,7 @@ class Cp final : public Factorisation {
   std::vector<std::int64_t> columns_;
   Group left_;
   Group right_;
+  Tensor residual_;  // [p] of one client
 };
 
 }  // namespace fedhpc

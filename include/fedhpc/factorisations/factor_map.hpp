@@ -37,6 +37,13 @@ class FactorMap {
                  const Rows& dw,   // [C, P]
                  const Rows& du);  // [C, Q]
 
+  /// du <- the gradients with respect to u of scale/2 ||w - expand(u)||^2, over all columns but
+  /// buffers (see Factorisation::distance_gradient_).
+  void distance_gradient_(const Rows& u,  // [C, Q]
+                          const Rows& w,  // [C, P]
+                          double scale,
+                          const Rows& du);  // [C, Q]
+
   /// The fields of factors(), in order, that are factors.
   std::vector<Field> factor_fields() const;
   /// Number of factorised layers.

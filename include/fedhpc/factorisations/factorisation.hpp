@@ -51,6 +51,11 @@ class Factorisation {
   /// du[c] <- the derivative of expand at u[c], transposed, times dw[c]: the gradient with respect
   /// to the factors where dw is that with respect to the weights.
   virtual void pullback_(const Tensor& u, const Tensor& dw, const Tensor& du) = 0;
+  /// du[c] <- the gradient with respect to the factors of scale/2 ||w[c] - expand(u[c])||^2, taken
+  /// from the residual: where the factors fit, nothing is left of it but rounding errors of the
+  /// residual's own size.
+  virtual void distance_gradient_(const Tensor& u, const Tensor& w, double scale,
+                                  const Tensor& du) = 0;
   /// The factors near `start` [q] whose weights come close to w [p] in the sense of least squares;
   /// float64 inside. `sweeps`: of an iterative method.
   virtual Tensor fit(const Tensor& w, const Tensor& start, std::int64_t sweeps) = 0;
