@@ -254,14 +254,16 @@ std::int64_t Experiment::rows_until_summed() const {
 std::int64_t Experiment::memory_bytes() const {
   const std::int64_t width = model_->layout()->size();
   const auto value = static_cast<std::int64_t>(c10::elementSize(type_));
-  // Beside the rows of the clients in hand: the global, initial and last evaluated model, and the
-  // mean's accumulator in float64.
+  // Beside the method's rows: initial weights and the initial model for the record, the last two
+  // models evaluated, and the mean with its accumulator in float64.
+  constexpr std::int64_t kModels = 5;
   const std::int64_t in_hand = std::min(
       block_width_, std::max<std::int64_t>(static_cast<std::int64_t>(shard_->clients().size()), 1));
   const RowsInHand rows = config_.algorithm->rows_in_hand();
   const std::int64_t factors = factor_map_ ? factor_map_->factors()->size() : 0;
   return shard_->memory_bytes() + (server_shard_ ? server_shard_->memory_bytes() : 0) +
-         in_hand * (rows.full * width + rows.factors * factors) * value + 3 * width * value +
+         in_hand * (rows.full * width + rows.factors * factors) * value +
+         (kModels + rows.once) * width * value +
          8 * (width + 1) + trainer_->workspace_bytes(in_hand, type_) + store_->full_bytes() +
          rows_until_summed();
 }

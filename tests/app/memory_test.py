@@ -1,5 +1,7 @@
 """Peak memory of whole runs: clients' samples that a generator makes are not held."""
 
+import json
+import os
 import resource
 import signal
 from pathlib import Path
@@ -82,6 +84,45 @@ class MemoryTest(AppCase):
             accuracy = file["clients/accuracy"][0]
             self.assertEqual(accuracy.shape, (clients,))
             self.assertTrue(((accuracy >= 0) & (accuracy <= 1)).all())
+
+
+    def test_plan_states_the_memory_of_a_run(self):
+        """A large model against a small one, so that the program itself does not count."""
+        config = self.ini("""[run]
+rounds = 3
+progress = none
+checkpoint_every = 0
+[data]
+name = glyphs
+clients = 8
+samples_per_client = 40
+[train]
+batch_size = 20
+local_epochs = 0
+local_steps = 2
+""")
+        methods = {
+            "fedavg": ["--train.optimizer=nesterov"],
+            "pfedme": ["--train.optimizer=nesterov", "--algorithm.inner_steps=2"],
+            "tdpfed": ["--algorithm.inner_steps=2", "--algorithm.factor_steps=2"],
+        }
+        for method, keys in methods.items():
+            for block in (4, 8):
+                with self.subTest(method=method, block=block):
+                    planned, peak = {}, {}
+                    for hidden in (100, 3000):
+                        arguments = [config, f"--algorithm.name={method}", f"--model.hidden={hidden}",
+                                     f"--train.block={block}", *keys]
+                        plan = json.loads(self.run_ok("plan", *arguments, "--json").stdout)
+                        planned[hidden] = plan["memory_per_rank_bytes"]
+                        process = start("run", *arguments, "--run.output=run.h5", cwd=self.folder)
+                        _, status, used = os.wait4(process.pid, 0)
+                        process.returncode = status  # waited for here, to learn what it has used
+                        process.communicate()
+                        self.assertEqual(status, 0)
+                        peak[hidden] = 1024 * used.ru_maxrss
+                    expected = planned[3000] - planned[100]
+                    self.assertAlmostEqual((peak[3000] - peak[100]) / expected, 1, delta=0.2)
 
 
 if __name__ == "__main__":

@@ -152,6 +152,27 @@ TEST_P(CpOfOrder, GradientOfTheDistanceIsEquation23AndNot15) {
   EXPECT_GT(error(at::cat(printed)), 0.1);
 }
 
+TEST_P(CpOfOrder, TakesTheGradientOfTheDistanceFromTheResidual) {
+  const Tensor u = random({kClients, cp_.count()});
+  const Tensor w = random({kClients, count_});
+  Tensor composed_rows = at::empty({kClients, count_}, at::kDouble);
+  Tensor expected = at::empty({kClients, cp_.count()}, at::kDouble);
+  Tensor gradient = at::empty({kClients, cp_.count()}, at::kDouble);
+  cp_.expand_(u, composed_rows);
+  cp_.pullback_(u, 12 * (composed_rows - w), expected);
+  cp_.distance_gradient_(u, w, 12, gradient);
+  EXPECT_LT((gradient - expected).abs().max().item<double>(), 1e-11);
+
+  // Of weights that the factors give exactly, 0 to the last bit, in float32 too: Adam would make
+  // full steps of anything else.
+  const Tensor single = u.to(at::kFloat);
+  Tensor exact = at::empty({kClients, count_}, at::kFloat);
+  Tensor none = at::ones({kClients, cp_.count()}, at::kFloat);
+  cp_.expand_(single, exact);
+  cp_.distance_gradient_(single, exact, 12, none);
+  EXPECT_EQ(none.abs().max().item<double>(), 0);
+}
+
 TEST_P(CpOfOrder, FitsWhatItCanRepresent) {
   const Tensor u = random({1, cp_.count()});
   Tensor w = at::empty({1, count_}, at::kDouble);

@@ -67,10 +67,12 @@ enum class Models {
   Both       ///< a global one, and one of each client's own
 };
 
-/// How many rows a method holds for each client in hand, beside what local training works in.
+/// How many rows a method holds: for each client in hand, beside what local training works in, and
+/// once on every rank.
 struct RowsInHand {
-  std::int64_t full = 3;     ///< [P]: by default received, trained, and their difference
-  std::int64_t factors = 0;  ///< [Q]
+  std::int64_t full = 3;     ///< [P] per client: by default received, trained, their difference
+  std::int64_t factors = 0;  ///< [Q] per client
+  std::int64_t once = 1;     ///< [P]: by default the global model
 };
 
 /// A series below /rounds of a method's own.

@@ -1,0 +1,131 @@
+#include "fedhpc/training/local_step.hpp"
+
+#include <functional>
+#include <memory>
+#include <stdexcept>
+#include <vector>
+
+#include <ATen/ops/cat.h>
+#include <gtest/gtest.h>
+
+#include "fedhpc/training/local_trainer.hpp"
+
+namespace fedhpc {
+namespace {
+
+/// Three clients of glyphs with 9, 6 and 3 training samples on a network with batch norm.
+class LocalStepTest : public ::testing::Test {
+ protected:
+  LocalStepTest() {
+    DataOptions data;
+    data.clients = 1;
+    data.samples_per_client = 40;
+    dataset_ = open_dataset(data);
+    std::int64_t next = 0;
+    for (const std::int64_t count : {9, 6, 3}) {
+      std::vector<std::int64_t> samples;
+      for (std::int64_t i = 0; i < count; ++i) samples.push_back(next++);
+      partition_.train.append(samples);
+      partition_.test.append(std::vector<std::int64_t>{next++});
+    }
+    shard_ = std::make_unique<Shard>(*dataset_, partition_, clients_,
+                                     make_preparation(data, *dataset_), DType::Float64);
+    ModelOptions cnn;
+    cnn.name = "cnn2";
+    model_ = make_model(cnn, dataset_->shape(), dataset_->classes());
+    options_.batch_size = 3;
+    options_.local_epochs = 1;
+    trainer_ = std::make_unique<LocalTrainer>(*model_, *shard_, options_, /*seed=*/4);
+  }
+
+  Rows start() const {
+    return Rows{initial_row(*model_->layout(), 4, at::kDouble), model_->layout()}.replicate(3);
+  }
+  std::vector<TrainStatistics> each_step(const std::function<void(LocalStep&)>& take) {
+    return trainer_->each_step(clients_, /*round=*/1, /*pass=*/0, at::kDouble, take);
+  }
+  static Tensor columns(const Rows& rows, Tag tag) {
+    std::vector<Tensor> parts;
+    for (const auto& [begin, end] : rows.layout->ranges(tag)) {
+      parts.push_back(rows.values.narrow(1, begin, end - begin));
+    }
+    return at::cat(parts, 1);
+  }
+
+  const std::vector<std::int64_t> clients_{0, 1, 2};
+  std::unique_ptr<Dataset> dataset_;
+  Partition partition_;
+  std::unique_ptr<Shard> shard_;
+  std::unique_ptr<Model> model_;
+  TrainOptions options_;
+  std::unique_ptr<LocalTrainer> trainer_;
+};
+
+TEST_F(LocalStepTest, ClientsRunOutOfBatchesAndStay) {
+  const Rows rows = start();
+  RowOptimizer sgd({.kind = OptimizerKind::Sgd, .lr = 0.1}, model_->layout());
+  std::vector<std::int64_t> active;
+  Rows before;
+  each_step([&](LocalStep& step) {
+    EXPECT_EQ(step.number(), static_cast<std::int64_t>(active.size()));
+    active.push_back(step.active());
+    EXPECT_EQ(step.active(rows).count(), step.active());
+    before = rows.clone();
+    step.descend_(rows, sgd);
+    for (std::int64_t c = 0; c < 3; ++c) {
+      EXPECT_EQ(rows.values[c].equal(before.values[c]), c >= step.active()) << "client " << c;
+    }
+  });
+  EXPECT_EQ(active, (std::vector<std::int64_t>{3, 2, 1}));
+}
+
+TEST_F(LocalStepTest, ABatchMovesBuffersAndCountsItsLossOnce) {
+  const Rows once = start();
+  const Rows often = start();
+  RowOptimizer rule({.kind = OptimizerKind::Momentum, .lr = 0.05, .momentum = 0.5},
+                    model_->layout());
+  rule.reset(3, at::kDouble);
+  const auto of_one = each_step([&](LocalStep& step) { step.gradient(once); });
+  const auto of_many = each_step([&](LocalStep& step) {
+    const Tensor first = step.gradient(often).clone();
+    EXPECT_TRUE(
+        step.gradient(often).narrow(0, 0, step.active()).equal(first.narrow(0, 0, step.active())))
+        << "the same batch";
+    const Rows elsewhere = often.clone();
+    step.descend_(elsewhere, rule);  // further gradients at other models
+    EXPECT_TRUE(columns(elsewhere, Tag::Buffer).equal(columns(often, Tag::Buffer)));
+  });
+  EXPECT_TRUE(columns(often, Tag::Buffer).equal(columns(once, Tag::Buffer)));
+  EXPECT_FALSE(columns(once, Tag::Buffer).equal(columns(start(), Tag::Buffer)));
+  EXPECT_TRUE(columns(often, Tag::Trainable).equal(columns(start(), Tag::Trainable)));
+  for (std::size_t c = 0; c < 3; ++c) {
+    EXPECT_EQ(of_many[c].loss, of_one[c].loss);
+    EXPECT_EQ(of_many[c].samples, static_cast<double>(shard_->train_count(clients_[c])));
+  }
+}
+
+TEST_F(LocalStepTest, PlainStepsFollowTheGradientWithItsProximalTerm) {
+  const Rows centre = start();
+  centre.values.add_(0.01);
+  const Proximal proximal{.mu = 3, .centre = centre};
+  const Rows fused = start();
+  const Rows by_hand = start();
+  RowOptimizer sgd({.kind = OptimizerKind::Sgd, .lr = 0.05}, model_->layout());
+  each_step([&](LocalStep& step) { step.descend_(fused, sgd, proximal); });
+  each_step([&](LocalStep& step) {
+    const Tensor gradient = step.gradient(by_hand, proximal);
+    add_columns_(by_hand.values.narrow(0, 0, step.active()), gradient.narrow(0, 0, step.active()),
+                 -0.05, *model_->layout(), Tag::Trainable);
+  });
+  EXPECT_LT(fused.values.sub(by_hand.values).abs().max().item<double>(), 1e-13);
+  EXPECT_GT(fused.values.sub(start().values).abs().max().item<double>(), 1e-3);
+}
+
+TEST_F(LocalStepTest, ActiveClientsMustBeTheFirst) {
+  const std::vector<std::int64_t> mixed{2, 0};
+  const auto take = [](LocalStep& step) { step.active(); };
+  EXPECT_THROW(trainer_->each_step(mixed, 1, 0, at::kDouble, take), std::logic_error);
+}
+
+}  // namespace
+}  // namespace fedhpc
