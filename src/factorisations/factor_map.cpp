@@ -102,9 +102,7 @@ Tensor FactorMap::weights_of(const Layer& layer, const Tensor& rows) const {
 std::vector<Field> FactorMap::factor_fields() const {
   std::vector<Field> fields;
   for (const Field& field : factors_->fields()) {
-    const bool passed = std::any_of(passed_.begin(), passed_.end(),
-                                    [&](const Passed& one) { return one.factors == field.offset; });
-    if (!passed) fields.push_back(field);
+    if (!full_->contains(field.name)) fields.push_back(field);
   }
   return fields;
 }
@@ -112,16 +110,15 @@ std::vector<Field> FactorMap::factor_fields() const {
 Rows FactorMap::initial(const Rows& model, std::uint64_t seed) const {
   Tensor row = at::empty({1, factors_->size()}, at::kDouble);
   double* values = row.data_ptr<double>();
-  for (const Layer& layer : layers_) {
-    const double deviation = layer.factorisation->initial_deviation();
-    const std::int64_t end = layer.factors + layer.factorisation->count();
-    for (std::size_t index = 0; index < factors_->fields().size(); ++index) {
-      const Field& field = factors_->fields()[index];
-      if (field.offset < layer.factors || field.offset >= end) continue;
-      Draws draws({.seed = seed, .purpose = Purpose::Factors, .client = index});
-      for (std::int64_t i = 0; i < field.size; ++i) {
-        values[field.offset + i] = deviation * draws.normal();
-      }
+  std::size_t layer = 0;
+  for (std::size_t index = 0; index < factors_->fields().size(); ++index) {
+    const Field& field = factors_->fields()[index];
+    if (full_->contains(field.name)) continue;  // passes through
+    if (layer + 1 < layers_.size() && field.offset >= layers_[layer + 1].factors) ++layer;
+    const double deviation = layers_[layer].factorisation->initial_deviation();
+    Draws draws({.seed = seed, .purpose = Purpose::Factors, .client = index});
+    for (std::int64_t i = 0; i < field.size; ++i) {
+      values[field.offset + i] = deviation * draws.normal();
     }
   }
   Rows initial{row.to(model.values.scalar_type()), factors_};

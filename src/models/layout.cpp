@@ -136,21 +136,6 @@ void copy_columns_(const Rows& rows, const Rows& from, Tag tag) {
   }
 }
 
-void difference_(const Rows& out, const Rows& a, const Rows& b, double factor) {
-  require_same_columns(a, b);
-  require(out.layout == a.layout && out.count() == a.count() && a.count() == b.count(),
-          "a difference has the shape of its terms");
-  with_type(out.values.scalar_type(), [&]<typename T>() {
-    const T scale = static_cast<T>(factor);
-    for (std::int64_t c = 0; c < out.count(); ++c) {
-      T* __restrict to = out.values.data_ptr<T>() + c * out.values.stride(0);
-      const T* __restrict plus = row_of<T>(a.values, c);
-      const T* __restrict minus = row_of<T>(b.values, c);
-      for (std::int64_t i = 0; i < out.layout->size(); ++i) to[i] = scale * (plus[i] - minus[i]);
-    }
-  });
-}
-
 Rows& operator+=(Rows& a, const Rows& b) {
   require_same_columns(a, b);
   a.values.add_(b.values);

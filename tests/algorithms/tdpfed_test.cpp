@@ -188,6 +188,21 @@ TEST(TDPFed, SendsFactorsOnly) {
   }
 }
 
+TEST(TDPFed, BooksThePayloadsOfTableI) {
+  const std::unique_ptr<Communicator> comm = world_communicator(60);
+  const auto booked = [&](const std::string& rate) {
+    Keys keys = tiny_keys_of("tdpfed", {{"data.name", "glyphs"},
+                                        {"data.partition", "iid"},
+                                        {"model.hidden", "100"},
+                                        {"model.compression", rate},
+                                        {"run.dtype", "float32"}});
+    keys.erase("data.partition_file");
+    return plan(keys, *comm).up_per_client;
+  };
+  EXPECT_EQ(booked("2"), 4 * (39446 + 110));
+  EXPECT_EQ(booked("1.5"), 4 * (52816 + 110));
+}
+
 TEST(TDPFed, RecordsErrorsAndNorms) {
   const std::unique_ptr<Communicator> comm = world_communicator(60);
   const TinyResult rough = run(with_tdpfed({{"model.rank", "1"}}), *comm);

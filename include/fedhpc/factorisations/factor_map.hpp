@@ -59,8 +59,8 @@ class FactorMap {
            const Rows& start,   // [C, Q]
            std::int64_t sweeps);
 
-  /// The passed-through columns that carry `tag`, from rows of factors to rows of weights or the
-  /// other way.
+  /// The passed-through columns that carry `tag` (Tag::None: all), from rows of factors to rows of
+  /// weights or the other way.
   void copy_passed_(const Rows& from, const Rows& to, Tag tag) const;
 
  private:

@@ -88,9 +88,6 @@ void scale_columns_(const Rows& rows, double factor, Tag tag);
 /// The columns that carry `tag` become those of `from`.
 void copy_columns_(const Rows& rows, const Rows& from, Tag tag);
 
-/// out <- factor * (a - b), in one pass; all [C, P], `out` none of the others.
-void difference_(const Rows& out, const Rows& a, const Rows& b, double factor);
-
 /// rows += factor * other on the columns of `layout` that carry `tag`; the others are not read.
 void add_columns_(const Tensor& rows,   // [C, P]
                   const Tensor& other,  // [C, P]
