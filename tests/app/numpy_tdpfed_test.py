@@ -1,5 +1,5 @@
-"""pFedMe and TDPFed repeated with numpy alone, from what a run writes: its initial model and factors, its
-partition and the published formula of its random numbers.
+"""pFedMe and TDPFed repeated with numpy alone, from what a run writes: its initial model and factors,
+its partition and the published formula of its random numbers.
 
 The factors of a model are a list of layers (A1 [in, R], A2 [out, R], bias) with weight^T = A1 A2^T.
 """
@@ -15,7 +15,8 @@ SAVED = "init,partition,draws,personal"
 
 
 def nesterov(theta, centre, x, y, run, mu):
-    """Steps on f(theta; batch) + lambda/2 ||theta - centre||^2 from rest; also the first loss."""
+    """Steps on f(theta; batch) + lambda/2 ||theta - centre||^2 from rest; notes the loss
+    before the first."""
     keys = run.keys
     lr, pull = keys["algorithm.personal_lr"], keys["algorithm.lambda"]
     velocity, first = apply(np.zeros_like, theta), None
@@ -95,7 +96,8 @@ def decompose(model, ranks):
 
 def read_factors(file, group):
     """A1 and A2 of every layer with the biases of the full model."""
-    return [(file[f"{group}/factors/fc{i + 1}.A1"][...], file[f"{group}/factors/fc{i + 1}.A2"][...], bias)
+    parts = file[f"{group}/factors"]
+    return [(parts[f"fc{i + 1}.A1"][...], parts[f"fc{i + 1}.A2"][...], bias)
             for i, (_, bias) in enumerate(read_model(file, f"{group}/global"))]
 
 
@@ -191,8 +193,8 @@ class NumpyTDPFed(NumpyCase):
                         self.assert_close(read_factors(file, "model"), last.factors, bound, "factors")
 
     def test_initial_factors(self):
-        """Normals that give weights the variance 2 / fan_in, drawn per factor in order of the row; ranks
-        by equations (21), (22)."""
+        """Normals that give weights the variance 2 / fan_in, drawn per factor in order of the row;
+        ranks by equations (21) and (22)."""
         method, keys = CASES["afm, steps, uniform weights, beta, ranks by compression"]
         with self.run_case({**keys, "run.rounds": 1}, "float64", 0) as file:
             factors = read_factors(file, "model/init")
