@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include <ATen/ops/arange.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/tensor.h>
@@ -139,6 +141,30 @@ TEST_P(MeanTest, ByColumnOfNothingIsSomethingElse) {
   of_nothing.add(weights, {at::full({1, 4}, std::nan(""), at::kFloat), layout},
                  at::ones({1, 4}, at::kBool));
   EXPECT_TRUE(of_nothing.reduce(otherwise).values.equal(otherwise.values));
+}
+
+TEST_P(MeanTest, ByColumnDoesNotReadWhatWasNotSent) {
+  const LayoutPtr layout = layout_of(3);
+  ColumnMean mean(services(layout, at::kFloat));
+  const std::vector<double> weights{1};
+  const float infinity = std::numeric_limits<float>::infinity();
+  mean.add(weights, {at::tensor({2.0F, std::nanf(""), infinity}).reshape({1, 3}), layout},
+           at::tensor({1, 0, 0}).reshape({1, 3}).to(at::kBool));
+  const Rows result = mean.reduce({at::full({1, 3}, 7.0F, at::kFloat), layout});
+  EXPECT_TRUE(result.values.equal(at::tensor({2.0F, 7.0F, 7.0F}).reshape({1, 3})));
+}
+
+TEST_P(MeanTest, ByColumnKeepsSmallAndLargeNumbersBesideWeights) {
+  const LayoutPtr layout = layout_of(6);
+  const std::vector<double> weights{600, 300};
+  for (const double size : {1e-12, 1.0, 1e15}) {
+    const Tensor row = at::arange(1, 7, at::kDouble).mul(size / 7).reshape({1, 6});
+    ColumnMean mean(services(layout, at::kDouble));
+    mean.add(weights, {at::cat({row, row.mul(2)}), layout}, at::ones({2, 6}, at::kBool));
+    const Rows result = mean.reduce({at::zeros({1, 6}, at::kDouble), layout});
+    const double error = result.values.sub(row.mul(4.0 / 3)).norm().item<double>();
+    EXPECT_LT(error, 1e-11 * row.norm().item<double>()) << size;
+  }
 }
 
 TEST_P(MeanTest, WithinEdgesKeepsEdgesApart) {
