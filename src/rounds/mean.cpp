@@ -1,6 +1,5 @@
 #include "fedhpc/rounds/mean.hpp"
 
-#include <ATen/ops/cat.h>
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
 
@@ -38,22 +37,33 @@ Rows Mean::reduce() {
   return {quotients(sum_.total(services_.topology, Among::All), services_.type), services_.layout};
 }
 
+namespace {
+
+// Segments of a ColumnMean's sum: numbers that were sent, and ones in their places. Apart, so that
+// an exact sum has an exponent for each.
+constexpr std::int64_t kNumbers = 0;
+constexpr std::int64_t kOnes = 1;
+
+}  // namespace
+
 ColumnMean::ColumnMean(const MeanServices& services)
-    : services_(services), sum_(1, 2 * services.layout->size(), services.summation) {}
+    : services_(services), sum_(2, services.layout->size(), services.summation) {}
 
 void ColumnMean::add(std::span<const double> weights, const Rows& rows, const Tensor& sent) {
   require(rows.layout == services_.layout, "a mean takes rows of its own layout");
   const Timed timed(services_.watch);
-  const std::vector<std::int64_t> one_segment(weights.size(), 0);
-  sum_.add(one_segment, weights, at::cat({rows.values.mul(sent), sent.to(services_.type)}, 1));
+  const std::vector<std::int64_t> numbers(weights.size(), kNumbers);
+  const std::vector<std::int64_t> ones(weights.size(), kOnes);
+  sum_.add(numbers, weights, rows.values.masked_fill(sent.logical_not(), 0));
+  sum_.add(ones, weights, sent.to(services_.type));
 }
 
 Rows ColumnMean::reduce(const Rows& otherwise) {
   const Timed timed(services_.watch);
-  const std::int64_t columns = services_.layout->size();
-  const Tensor sums = sum_.total(services_.topology, Among::All);
-  const Tensor weights = sums.narrow(1, columns, columns);
-  const Tensor means = sums.narrow(1, 0, columns).div(weights);
+  const Tensor sums =
+      sum_.total(services_.topology, Among::All).narrow(1, 0, services_.layout->size());
+  const Tensor weights = sums.narrow(0, kOnes, 1);
+  const Tensor means = sums.narrow(0, kNumbers, 1).div(weights);
   return {at::where(weights.gt(0), means.to(services_.type), otherwise.values), services_.layout};
 }
 

@@ -194,6 +194,36 @@ TEST_P(ClientStoreTest, KeepsNoTiesToTheCallersTensors) {
   EXPECT_TRUE(rows.read(one).values.equal(wide.t().narrow(0, 1, 1)));
 }
 
+TEST_P(ClientStoreTest, ReadsSomethingElseForThoseNeverWritten) {
+  ClientStore store(clients_);
+  StoredRows& rows = store.rows("v", initial_);
+  const Rows otherwise{initial_.values.add(100), layout_};
+  const Tensor written = initial_.values.mul(-1);
+  const std::vector<std::int64_t> mixed{clients_[9], clients_[2], clients_[9], clients_[5]};
+  rows.write(std::vector{clients_[2], clients_[7]}, {written.repeat({2, 1}), layout_});
+  const std::int64_t bytes = rows.memory_bytes().host;
+  const auto expect = [&](const Rows& stand_in, const Tensor& read) {
+    EXPECT_TRUE(read.equal(at::cat({stand_in.values, written, stand_in.values, stand_in.values})));
+  };
+  const Rows read = rows.read(mixed, otherwise);
+  EXPECT_EQ(read.layout, layout_);
+  expect(otherwise, read.values);
+  expect(initial_, rows.read(mixed).values);
+  // Reading leaves no trace, nor do the rows read keep ties.
+  read.values.zero_();
+  expect(otherwise, rows.read(mixed, otherwise).values);
+  EXPECT_EQ(rows.memory_bytes().host, bytes);
+  EXPECT_EQ(rows.written_clients(), (std::vector{clients_[2], clients_[7]}));
+  rows.clear();
+  EXPECT_TRUE(rows.read(mixed, otherwise).values.equal(otherwise.replicate(4).values));
+
+  EXPECT_THROW(rows.read(mixed, otherwise.replicate(2)), std::logic_error);
+  EXPECT_THROW(rows.read(mixed, initial_row(layout_of(kColumns), GetParam())), std::logic_error);
+  const at::ScalarType other = GetParam() == at::kFloat ? at::kDouble : at::kFloat;
+  EXPECT_THROW(rows.read(mixed, initial_row(layout_, other)), std::logic_error);
+  EXPECT_THROW(rows.read(std::vector<std::int64_t>{6}, otherwise), std::logic_error);
+}
+
 TEST_P(ClientStoreTest, RefusesStrangersAndOtherShapes) {
   ClientStore store(clients_);
   StoredRows& rows = store.rows("v", initial_);
