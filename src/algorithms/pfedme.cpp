@@ -51,7 +51,9 @@ void PFedMe::round(Round& round) {
     block.keep(*personal_, evaluated_ == Evaluated::Personal ? personal : local);
     update.add(block.weights(averaging_.weighting), block.upload(local - received, *codec_));
   });
-  global_ += beta_ * update.reduce();  // w_{t+1} <- (1 - beta) w_t + beta sum_k p_k w_k
+  const Rows mean = update.reduce();
+  scale_columns_(mean, beta_, Tag::Trainable);  // a variance moved beyond the mean may be negative
+  global_ += mean;                              // w_{t+1} <- (1 - beta) w_t + beta sum_k p_k w_k
 }
 
 void PFedMe::evaluate(Evaluation& evaluation) {

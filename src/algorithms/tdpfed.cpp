@@ -73,12 +73,14 @@ void TDPFed::round(Round& round) {
     update.add(block.weights(averaging_.weighting),
                afm ? uploaded - factors_ : map_->expand(uploaded) - composed);  // (19)
   });
+  const Rows mean = update.reduce();
+  scale_columns_(mean, beta_, Tag::Trainable);  // a variance moved beyond the mean may be negative
   if (afm) {
-    factors_ += beta_ * update.reduce();  // (18): (1 - beta) A_t + beta sum_k p_k A_k
+    factors_ += mean;  // (18): (1 - beta) A_t + beta sum_k p_k A_k
     tensor_ = map_->expand(factors_);
   } else {
-    tensor_ = composed + beta_ * update.reduce();  // omega_{t+1}
-    factors_ = decompose(round, tensor_);          // (20): omega_{t+1} ~ [[A_{t+1}]]
+    tensor_ = composed + mean;             // omega_{t+1}
+    factors_ = decompose(round, tensor_);  // (20): omega_{t+1} ~ [[A_{t+1}]]
   }
   note_factor_norms(round);
 }
@@ -185,9 +187,8 @@ RowsInHand TDPFed::rows_in_hand() const {
   // Once: the tensor before and after the round, A_t and its copies for the record, one client's
   // residual, the tensor that evaluation composes, a row of squares in float64.
   const bool afm = aggregate_ == Aggregate::FactorMatrices;
-  return {.full = 3 + (momentum_ > 0 ? 2 : 0) + (afm ? 0 : 2),
-          .factors = 4 + (afm ? 1 : 0),
-          .once = 8};
+  return {
+      .full = 3 + (momentum_ > 0 ? 2 : 0) + (afm ? 0 : 2), .factors = 4 + (afm ? 1 : 0), .once = 8};
 }
 
 void TDPFed::evaluate(Evaluation& evaluation) {
