@@ -263,9 +263,8 @@ std::int64_t Experiment::memory_bytes() const {
   const std::int64_t factors = factor_map_ ? factor_map_->factors()->size() : 0;
   return shard_->memory_bytes() + (server_shard_ ? server_shard_->memory_bytes() : 0) +
          in_hand * (rows.full * width + rows.factors * factors) * value +
-         (kModels + rows.once) * width * value +
-         8 * (width + 1) + trainer_->workspace_bytes(in_hand, type_) + store_->full_bytes() +
-         rows_until_summed();
+         (kModels + rows.once) * width * value + 8 * (width + 1) +
+         trainer_->workspace_bytes(in_hand, type_) + store_->full_bytes() + rows_until_summed();
 }
 
 }  // namespace fedhpc
