@@ -93,7 +93,7 @@ std::int64_t Cp::length(const Group& group) const {
 
 void Cp::reserve(at::ScalarType type) {
   if (left_.gradient.defined() && left_.gradient.scalar_type() == type) return;
-  residual_ = at::empty({shape_.count()}, type);
+  residual_ = at::empty({length(left_) * std::min(tile_width(), length(right_))}, type);
   for (Group* group : {&left_, &right_}) {
     group->gradient = at::empty({length(*group), rank_}, type);
     group->products.clear();
@@ -151,11 +151,33 @@ void Cp::contract(Group& group, const T* u, T* du) {
   std::copy_n(g, rows * rank_, du + column(group.dimensions.front()));
 }
 
+std::int64_t Cp::tile_width() const {
+  constexpr std::int64_t kValues = 20000;  // stay in the nearest caches
+  constexpr std::int64_t kStep = 16;
+  return std::max<std::int64_t>(kStep, kValues / length(left_) / kStep * kStep);
+}
+
+template <typename T, typename Work>
+void Cp::each_tile(const Work& work) const {
+  const std::int64_t width = tile_width();
+  for (std::int64_t first = 0; first < length(right_); first += width) {
+    work(first, std::min(width, length(right_) - first));
+  }
+}
+
 template <typename T>
-void Cp::compose(const T* k, const T* l, T* w) const {
+void Cp::compose(const T* k, const T* l, std::int64_t columns, T* w, std::int64_t stride) const {
+  MatrixStack out = matrix(w, length(left_), columns);
+  out.row_stride = stride;
   batched_product(c10::CppTypeToScalarType<T>::value, 1, 1, matrix(k, length(left_), rank_),
-                  Transpose::No, matrix(l, length(right_), rank_), Transpose::Yes, 0,
-                  matrix(w, length(left_), length(right_)));
+                  Transpose::No, matrix(l, columns, rank_), Transpose::Yes, 0, out);
+}
+
+template <typename T>
+void Cp::contract_all(const T* u, T* du) {
+  for (Group* group : {&left_, &right_}) {
+    if (group->dimensions.size() > 1) contract(*group, u, du);
+  }
 }
 
 void Cp::expand_(const Tensor& u, const Tensor& w) {
@@ -164,29 +186,31 @@ void Cp::expand_(const Tensor& u, const Tensor& w) {
   with_type(u.scalar_type(), [&]<typename T>() {
     for (std::int64_t c = 0; c < u.size(0); ++c) {
       const T* of_client = u.const_data_ptr<T>() + c * u.stride(0);
-      compose(khatri_rao(left_, of_client), khatri_rao(right_, of_client),
-              w.data_ptr<T>() + c * w.stride(0));
+      const T* k = khatri_rao(left_, of_client);
+      const T* l = khatri_rao(right_, of_client);
+      T* out = w.data_ptr<T>() + c * w.stride(0);
+      each_tile<T>([&](std::int64_t first, std::int64_t columns) {
+        compose(k, l + first * rank_, columns, out + first, length(right_));
+      });
     }
   });
 }
 
 template <typename T>
-void Cp::multiply(const T* u, const T* dw, const T* k, const T* l, T* du) {
-  const MatrixStack e = matrix(dw, length(left_), length(right_));
-  const at::ScalarType type = c10::CppTypeToScalarType<T>::value;
+T* Cp::product_of(Group& group, T* du) {
   // A group of one dimension needs no contraction: its product is the factor's gradient.
-  const auto target = [&](Group& group) {
-    T* to = group.dimensions.size() == 1 ? du + column(group.dimensions.front())
-                                         : group.gradient.template data_ptr<T>();
-    return matrix(to, length(group), rank_);
-  };
-  batched_product(type, 1, 1, e, Transpose::No, matrix(l, length(right_), rank_), Transpose::No, 0,
-                  target(left_));
+  return group.dimensions.size() == 1 ? du + column(group.dimensions.front())
+                                      : group.gradient.template data_ptr<T>();
+}
+
+template <typename T>
+void Cp::multiply(const MatrixStack& e, const T* k, const T* l, std::int64_t first, T* du) {
+  const at::ScalarType type = c10::CppTypeToScalarType<T>::value;
+  batched_product(type, 1, 1, e, Transpose::No, matrix(l + first * rank_, e.columns, rank_),
+                  Transpose::No, first == 0 ? 0 : 1,
+                  matrix(product_of(left_, du), length(left_), rank_));
   batched_product(type, 1, 1, e, Transpose::Yes, matrix(k, length(left_), rank_), Transpose::No, 0,
-                  target(right_));
-  for (Group* group : {&left_, &right_}) {
-    if (group->dimensions.size() > 1) contract(*group, u, du);
-  }
+                  matrix(product_of(right_, du) + first * rank_, e.columns, rank_));
 }
 
 void Cp::pullback_(const Tensor& u, const Tensor& dw, const Tensor& du) {
@@ -196,8 +220,11 @@ void Cp::pullback_(const Tensor& u, const Tensor& dw, const Tensor& du) {
   with_type(u.scalar_type(), [&]<typename T>() {
     for (std::int64_t c = 0; c < u.size(0); ++c) {
       const T* of_client = u.const_data_ptr<T>() + c * u.stride(0);
-      multiply(of_client, dw.const_data_ptr<T>() + c * dw.stride(0), khatri_rao(left_, of_client),
-               khatri_rao(right_, of_client), du.data_ptr<T>() + c * du.stride(0));
+      T* out = du.data_ptr<T>() + c * du.stride(0);
+      const T* e = dw.const_data_ptr<T>() + c * dw.stride(0);
+      multiply(matrix(e, length(left_), length(right_)), khatri_rao(left_, of_client),
+               khatri_rao(right_, of_client), 0, out);
+      contract_all(of_client, out);
     }
   });
 }
@@ -212,12 +239,19 @@ void Cp::distance_gradient_(const Tensor& u, const Tensor& w, double scale, cons
       const T* of_client = u.const_data_ptr<T>() + c * u.stride(0);
       const T* k = khatri_rao(left_, of_client);
       const T* l = khatri_rao(right_, of_client);
-      // scale ([[A]] - w), of one client at a time, so that it stays in the cache. [[A]] is rounded
-      // as expand_() does: where w is what that has given, the residual is 0 to the last bit.
-      compose(k, l, residual);
-      subtract_(residual, w.const_data_ptr<T>() + c * w.stride(0), residual_.numel(),
-                static_cast<T>(scale));
-      multiply(of_client, residual, k, l, du.data_ptr<T>() + c * du.stride(0));
+      const T* target = w.const_data_ptr<T>() + c * w.stride(0);
+      T* out = du.data_ptr<T>() + c * du.stride(0);
+      // scale ([[A]] - w), tile by tile, so that it never leaves the cache. [[A]] is rounded as
+      // expand_() does: where w is what that has given, the residual is 0 to the last bit.
+      each_tile<T>([&](std::int64_t first, std::int64_t columns) {
+        compose(k, l + first * rank_, columns, residual, columns);
+        for (std::int64_t i = 0; i < length(left_); ++i) {
+          subtract_(residual + i * columns, target + i * length(right_) + first, columns,
+                    static_cast<T>(scale));
+        }
+        multiply(matrix(residual, length(left_), columns), k, l, first, out);
+      });
+      contract_all(of_client, out);
     }
   });
 }

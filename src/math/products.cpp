@@ -33,9 +33,9 @@ constexpr std::int64_t kNarrow = 640;  // columns
 /// weights is over before BLAS has packed its factors; and narrow ones, where rows of B come again
 /// from the cache (factors of a decomposition). Without 512-bit vectors they gain nothing.
 bool is_small(Transpose transpose_a, Transpose transpose_b, std::int64_t inner,
-              const MatrixStack& result, double beta) {
+              const MatrixStack& result) {
   if (!has_wide_vectors()) return false;
-  const bool narrow = result.columns <= kNarrow && transpose_b == Transpose::No && beta == 0;
+  const bool narrow = result.columns <= kNarrow && transpose_b == Transpose::No;
   if (narrow) return true;
   if (transpose_a == Transpose::Yes) return transpose_b == Transpose::No && inner <= kSmallBatch;
   return result.rows <= kSmallBatch;
@@ -65,7 +65,7 @@ void batched_product(at::ScalarType type, std::int64_t count, double alpha, cons
           "product: columns agree");
   require((transpose_b == Transpose::No ? b.rows : b.columns) == inner,
           "product: inner sizes agree");
-  const bool small = is_small(transpose_a, transpose_b, inner, result, beta);
+  const bool small = is_small(transpose_a, transpose_b, inner, result);
   with_type(type, [&]<typename T>() {
     for (std::int64_t c = 0; c < count; ++c) {
       const T* left = static_cast<const T*>(a.data) + c * a.stack_stride;

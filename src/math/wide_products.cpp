@@ -46,11 +46,11 @@ FEDHPC_INLINE const V& load(const void* address) {
 }
 
 /// M rows and N vectors of V columns of C = alpha op(A) B + beta C: the columns from `column` on,
-/// those of the last vector from `last` on, which may overlap the others where beta = 0.
+/// those of the last vector from `last` on, of which only the last `fresh` are new.
 template <typename T, int V, int M, int N>
 FEDHPC_INLINE void outer_tile(const Factor<T>& a, std::int64_t row, const T* b,
                               std::int64_t b_stride, std::int64_t inner, const Target<T>& c,
-                              std::int64_t column, std::int64_t last) {
+                              std::int64_t column, std::int64_t last, std::int64_t fresh) {
   using Vector = typename Lanes<T, V>::Type;
   const auto begin = [=](int n) { return n == N - 1 ? last : column + n * V; };
   Vector total[M][N] = {};
@@ -66,6 +66,12 @@ FEDHPC_INLINE void outer_tile(const Factor<T>& a, std::int64_t row, const T* b,
   for (int m = 0; m < M; ++m) {
     for (int n = 0; n < N; ++n) {
       T* out = c.data + (row + m) * c.row_stride + begin(n);
+      if (n == N - 1 && fresh < V && c.beta != T{0}) {
+        for (int v = V - static_cast<int>(fresh); v < V; ++v) {
+          out[v] = c.beta * out[v] + c.alpha * total[m][n][v];
+        }
+        continue;
+      }
       auto& result = *static_cast<Vector*>(static_cast<void*>(out));
       if (c.beta == T{0}) {
         result = c.alpha * total[m][n];
@@ -80,13 +86,13 @@ FEDHPC_INLINE void outer_tile(const Factor<T>& a, std::int64_t row, const T* b,
 template <typename T, int V, int N>
 FEDHPC_INLINE void outer_rows(const Factor<T>& a, const T* b, std::int64_t b_stride,
                               std::int64_t inner, const Target<T>& c, std::int64_t column,
-                              std::int64_t last) {
+                              std::int64_t last, std::int64_t fresh) {
   std::int64_t row = 0;
   for (; row + kTile <= c.rows; row += kTile) {
-    outer_tile<T, V, kTile, N>(a, row, b, b_stride, inner, c, column, last);
+    outer_tile<T, V, kTile, N>(a, row, b, b_stride, inner, c, column, last, fresh);
   }
   for (; row < c.rows; ++row) {
-    outer_tile<T, V, 1, N>(a, row, b, b_stride, inner, c, column, last);
+    outer_tile<T, V, 1, N>(a, row, b, b_stride, inner, c, column, last, fresh);
   }
 }
 
@@ -96,7 +102,7 @@ FEDHPC_INLINE std::int64_t outer_columns(const Factor<T>& a, const T* b, std::in
                                          std::int64_t inner, const Target<T>& c,
                                          std::int64_t column) {
   for (; column + V * N <= c.columns; column += V * N) {
-    outer_rows<T, V, N>(a, b, b_stride, inner, c, column, column + V * (N - 1));
+    outer_rows<T, V, N>(a, b, b_stride, inner, c, column, column + V * (N - 1), V);
   }
   return column;
 }
@@ -107,13 +113,16 @@ FEDHPC_INLINE void outer_all(const Factor<T>& a, const T* b, std::int64_t b_stri
   constexpr int kLanes = kWide<T>;
   std::int64_t column = outer_columns<T, kLanes, kTile>(a, b, b_stride, inner, c, 0);
   const std::int64_t left = c.columns - column;
-  if (c.beta == T{0} && left > 0 && c.columns >= kLanes) {
+  if (left > 0 && c.columns >= kLanes) {
     // The rest in vectors of full width, the last of which computes some columns again.
     const std::int64_t last = c.columns - kLanes;
-    if (left > 3 * kLanes) return outer_rows<T, kLanes, 4>(a, b, b_stride, inner, c, column, last);
-    if (left > 2 * kLanes) return outer_rows<T, kLanes, 3>(a, b, b_stride, inner, c, column, last);
-    if (left > kLanes) return outer_rows<T, kLanes, 2>(a, b, b_stride, inner, c, column, last);
-    return outer_rows<T, kLanes, 1>(a, b, b_stride, inner, c, column, last);
+    const std::int64_t vectors = (left + kLanes - 1) / kLanes;
+    const std::int64_t fresh = left - (vectors - 1) * kLanes;
+    if (vectors == 4) outer_rows<T, kLanes, 4>(a, b, b_stride, inner, c, column, last, fresh);
+    if (vectors == 3) outer_rows<T, kLanes, 3>(a, b, b_stride, inner, c, column, last, fresh);
+    if (vectors == 2) outer_rows<T, kLanes, 2>(a, b, b_stride, inner, c, column, last, fresh);
+    if (vectors == 1) outer_rows<T, kLanes, 1>(a, b, b_stride, inner, c, column, last, fresh);
+    return;
   }
   column = outer_columns<T, kLanes, 1>(a, b, b_stride, inner, c, column);
   column = outer_columns<T, kLanes / 4, 1>(a, b, b_stride, inner, c, column);

@@ -161,7 +161,7 @@ TEST_P(CpOfOrder, TakesTheGradientOfTheDistanceFromTheResidual) {
   cp_.expand_(u, composed_rows);
   cp_.pullback_(u, 12 * (composed_rows - w), expected);
   cp_.distance_gradient_(u, w, 12, gradient);
-  EXPECT_LT((gradient - expected).abs().max().item<double>(), 1e-11);
+  EXPECT_LT(((gradient - expected).norm() / expected.norm()).item<double>(), 1e-13);
 
   // Of weights that the factors give exactly, 0 to the last bit, in float32 too: Adam would make
   // full steps of anything else.
@@ -181,7 +181,7 @@ TEST_P(CpOfOrder, FitsWhatItCanRepresent) {
   const Tensor fitted = cp_.fit(w[0], start, /*sweeps=*/400);
   Tensor again = at::empty({1, count_}, at::kDouble);
   cp_.expand_(fitted.unsqueeze(0), again);
-  EXPECT_LT(((again - w).norm() / w.norm()).item<double>(), sizes_.size() == 2 ? 1e-13 : 1e-4);
+  EXPECT_LT(((again - w).norm() / w.norm()).item<double>(), sizes_.size() == 2 ? 1e-13 : 1e-3);
 }
 
 TEST_P(CpOfOrder, FitNeverGetsWorseWithMoreSweeps) {
@@ -205,9 +205,10 @@ TEST_P(CpOfOrder, InitialWeightsHaveTheVarianceAskedFor) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Orders, CpOfOrder,
-                         ::testing::Values(Case{{5, 4}, 3}, Case{{3, 7}, 5}, Case{{4, 3, 5}, 2},
-                                           Case{{6, 5, 4, 3}, 3}, Case{{7, 2, 3, 3}, 9},
-                                           Case{{2, 3, 4, 3, 2}, 3}, Case{{3, 1, 2}, 2}),
+                         ::testing::Values(Case{{5, 4}, 3}, Case{{3, 7}, 5}, Case{{40, 700}, 11},
+                                           Case{{4, 3, 5}, 2}, Case{{6, 5, 4, 3}, 3},
+                                           Case{{7, 2, 3, 3}, 9}, Case{{2, 3, 4, 3, 2}, 3},
+                                           Case{{3, 1, 2}, 2}),
                          [](const auto& one) {
                            std::string name = "rank" + std::to_string(one.param.rank);
                            for (const std::int64_t size : one.param.sizes) {

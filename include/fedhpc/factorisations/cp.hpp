@@ -1,6 +1,7 @@
 #pragma once
 
 #include "fedhpc/factorisations/factorisation.hpp"
+#include "fedhpc/math/products.hpp"
 
 namespace fedhpc {
 
@@ -51,12 +52,21 @@ class Cp final : public Factorisation {
   void reserve(at::ScalarType type);
   template <typename T>
   const T* khatri_rao(Group& group, const T* u);
-  /// w <- K L^T of one client.
+  /// Columns of K L^T that are worked on together.
+  std::int64_t tile_width() const;
+  template <typename T, typename Work>
+  void each_tile(const Work& work) const;
+  /// w <- K L^T of one client, for some rows of L.
   template <typename T>
-  void compose(const T* k, const T* l, T* w) const;
-  /// One client's MTTKRP of dw in all modes, given the groups' Khatri-Rao products at u.
+  void compose(const T* k, const T* l, std::int64_t columns, T* w, std::int64_t stride) const;
+  /// Where the unfolded tensor times the other group's product goes.
   template <typename T>
-  void multiply(const T* u, const T* dw, const T* k, const T* l, T* du);
+  T* product_of(Group& group, T* du);
+  /// E L and E^T K of one client for columns [first, first + E.columns) of E; the first adds up.
+  template <typename T>
+  void multiply(const MatrixStack& e, const T* k, const T* l, std::int64_t first, T* du);
+  template <typename T>
+  void contract_all(const T* u, T* du);
   template <typename T>
   void contract(Group& group, const T* u, T* du);
   Tensor fit_matrix(const Tensor& w) const;
@@ -68,7 +78,7 @@ class Cp final : public Factorisation {
   std::vector<std::int64_t> columns_;
   Group left_;
   Group right_;
-  Tensor residual_;  // [p] of one client
+  Tensor residual_;  // a tile of one client
 };
 
 }  // namespace fedhpc
