@@ -58,12 +58,12 @@ python_environment() {
 }
 
 # unpack NAME VERSION PATTERN...: downloads a wheel and unpacks what matches into .deps/site
-unpack() {
-  local name=$1 version=$2
+unpack() (  # in a shell of its own, whose trap tidies up also when the download fails
+  name=$1 version=$2
   shift 2
-  local folder
+  folder=
+  trap 'rm -rf "$folder"' EXIT
   folder=$(mktemp -d .deps/download.XXXXXX)
-  trap 'rm -rf .deps/download.*' EXIT  # also when the download fails
   # LibTorch's libraries do not depend on the Python version; one is named so that a wheel is found.
   .deps/venv/bin/python -m pip download -q --disable-pip-version-check --no-deps -d "$folder" \
     --only-binary=:all: --python-version 3.11 --implementation cp --abi cp311 --abi abi3 --abi none \
@@ -72,8 +72,7 @@ unpack() {
     --platform "manylinux_2_17_$(uname -m)" --platform "manylinux2014_$(uname -m)" "$name==$version"
   mkdir -p .deps/site
   unzip -q -o "$folder"/*.whl "$@" -d .deps/site
-  rm -rf "$folder"
-}
+)
 
 libtorch() {
   if [ -n "${FEDHPC_TORCH:-}" ]; then

@@ -17,9 +17,10 @@ void FedAvg::declare(OptionSet& options) {
 
 void FedAvg::check(const OptionSet& options) const {
   if (!is_sparse()) return;
-  refuse_unless_default(options, "algorithm.codec",
-                        "which sends single columns as they are where algorithm.transmit_fraction "
-                        "is below 1; drop the key");
+  options.refuse_unless_default(
+      "algorithm.codec",
+      "algorithm.name = fedavg, which sends single columns as they are where "
+      "algorithm.transmit_fraction is below 1; drop the key");
 }
 
 void FedAvg::initialise(const Setup& setup) {

@@ -18,7 +18,7 @@ void FedProx::round(Round& round) {
   round.each_block([&](Block& block) {
     const Rows start = block.download(global_);  // [C, P]
     // w_k ~ argmin f_k(w) + mu/2 ||w - w_t||^2
-    const Rows trained = block.train(start, {.proximal = {mu_, start}});  // [C, P]
+    const Rows trained = block.train(start, {.penalty = {.mu = mu_, .centre = start}});  // [C, P]
     update.add(block.weights(averaging_.weighting), block.upload(trained - start, *codec_));
   });
   global_ += update.reduce();  // w_{t+1} <- w_t + sum_k n_k/n (w_k - w_t)

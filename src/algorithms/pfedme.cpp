@@ -40,10 +40,7 @@ void PFedMe::round(Round& round) {
     block.each_step([&](LocalStep& step) {          // r = 0..R-1, a batch D_k each
       if (restart_ == Restart::Step) step.active(personal).values.copy_(step.active(local).values);
       // theta ~ argmin f(theta; D_k) + lambda/2 ||theta - w_k||^2, K steps
-      inner_->reset(block.count(), personal.values.scalar_type());
-      for (std::int64_t k = 0; k < inner_steps_; ++k) {
-        step.descend_(personal, *inner_, {.mu = lambda_, .centre = local});
-      }
+      step.minimise_(personal, *inner_, {.mu = lambda_, .centre = local}, {.steps = inner_steps_});
       // w_k <- w_k - eta lambda (w_k - theta)
       approach_(step.active(local), step.active(personal), outer_lr_ * lambda_);
     });

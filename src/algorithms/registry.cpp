@@ -28,15 +28,6 @@ std::unique_ptr<Algorithm> make_algorithm(const std::string& name, const std::st
                            "'; allowed: one of: ", join(names), suggestion(nearest(name, names))));
 }
 
-void refuse_unless_default(const OptionSet& options, const std::string& key,
-                           const std::string& instead) {
-  const OptionSet::Entry& entry = options.entry(key);
-  if (entry.print() == entry.default_text) return;
-  throw ConfigError(concat(entry.origin.place, ": key '", key, "' cannot be '", entry.print(),
-                           "' with algorithm.name = ", options.entry("algorithm.name").print(),
-                           ", ", instead));
-}
-
 void AveragingOptions::declare(OptionSet& options) {
   options.add("algorithm.weighting", weighting,
               Names<Weighting>{{"samples", Weighting::Samples}, {"uniform", Weighting::Uniform}},

@@ -45,9 +45,10 @@ void TDPFed::declare(OptionSet& options) {
 void TDPFed::check(const OptionSet& options) const {
   for (const char* key :
        {"train.optimizer", "train.momentum", "train.nesterov", "train.weight_decay"}) {
-    refuse_unless_default(options, key,
-                          "whose personal models move by Nesterov's rule (algorithm.momentum) and "
-                          "factors by Adam's; drop the key");
+    options.refuse_unless_default(
+        key,
+        "algorithm.name = tdpfed, whose personal models move by Nesterov's rule "
+        "(algorithm.momentum) and factors by Adam's; drop the key");
   }
 }
 
@@ -66,7 +67,7 @@ void TDPFed::initialise(const Setup& setup) {
 
 void TDPFed::round(Round& round) {
   const bool afm = aggregate_ == Aggregate::FactorMatrices;
-  const Rows composed = map_->expand(factors_);  // [1, P]  [[A_t]]
+  const Rows composed = this->composed();  // [1, P]  [[A_t]]
   Mean update = round.mean(afm ? map_->factors() : map_->full());
   round.each_block([&](Block& block) {
     const Rows uploaded = block.upload(client_update(block), *codec_);  // [C, Q]  A_{k,t,tau}
@@ -83,6 +84,10 @@ void TDPFed::round(Round& round) {
     factors_ = decompose(round, tensor_);  // (20): omega_{t+1} ~ [[A_{t+1}]]
   }
   note_factor_norms(round);
+}
+
+Rows TDPFed::composed() const {
+  return aggregate_ == Aggregate::FactorMatrices ? tensor_ : map_->expand(factors_);
 }
 
 Rows TDPFed::client_update(Block& block) {
@@ -105,10 +110,8 @@ Rows TDPFed::client_update(Block& block) {
 
 void TDPFed::train_personal_(LocalStep& step, Clients& all) {
   // (13): theta ~ argmin f(theta; B_k) + lambda/2 ||theta - [[A_k]]||^2
-  nesterov_->reset(all.personal.count(), all.personal.values.scalar_type());
-  for (std::int64_t i = 0; i < inner_steps_; ++i) {
-    step.descend_(all.personal, *nesterov_, {.mu = lambda_, .centre = all.composed});
-  }
+  step.minimise_(all.personal, *nesterov_, {.mu = lambda_, .centre = all.composed},
+                 {.steps = inner_steps_});
 }
 
 void TDPFed::train_factors_(LocalStep& step, Clients& all) {
@@ -195,7 +198,7 @@ void TDPFed::evaluate(Evaluation& evaluation) {
   evaluation.global(tensor_);
   evaluation.factors(factors_);
   // A client that has never trained would start from what it receives.
-  const Rows start = broadcast_ == Broadcast::Tensor ? tensor_ : map_->expand(factors_);
+  const Rows start = broadcast_ == Broadcast::Tensor ? tensor_ : composed();
   evaluation.each_block(
       [&](EvaluationBlock& block) { block.evaluate(personal_->read(block.clients(), start)); });
 }

@@ -246,6 +246,17 @@ void OptionSet::assign(const std::string& key, const std::string& text, const Or
   entry.origin = origin;
 }
 
+void OptionSet::refuse(std::string_view key, const std::string& because) const {
+  const Entry& of_key = entry(key);
+  throw ConfigError(concat(of_key.origin.place, ": key '", key, "' cannot be '", of_key.print(),
+                           "' with ", because));
+}
+
+void OptionSet::refuse_unless_default(std::string_view key, const std::string& because) const {
+  const Entry& of_key = entry(key);
+  if (of_key.print() != of_key.default_text) refuse(key, because);
+}
+
 std::string OptionSet::to_ini() const {
   std::vector<std::string> sections;
   for (const Entry& entry : entries_) {

@@ -157,7 +157,7 @@ std::int64_t Cp::tile_width() const {
   return std::max<std::int64_t>(kStep, kValues / length(left_) / kStep * kStep);
 }
 
-template <typename T, typename Work>
+template <typename Work>
 void Cp::each_tile(const Work& work) const {
   const std::int64_t width = tile_width();
   for (std::int64_t first = 0; first < length(right_); first += width) {
@@ -189,7 +189,7 @@ void Cp::expand_(const Tensor& u, const Tensor& w) {
       const T* k = khatri_rao(left_, of_client);
       const T* l = khatri_rao(right_, of_client);
       T* out = w.data_ptr<T>() + c * w.stride(0);
-      each_tile<T>([&](std::int64_t first, std::int64_t columns) {
+      each_tile([&](std::int64_t first, std::int64_t columns) {
         compose(k, l + first * rank_, columns, out + first, length(right_));
       });
     }
@@ -243,7 +243,7 @@ void Cp::distance_gradient_(const Tensor& u, const Tensor& w, double scale, cons
       T* out = du.data_ptr<T>() + c * du.stride(0);
       // scale ([[A]] - w), tile by tile, so that it never leaves the cache. [[A]] is rounded as
       // expand_() does: where w is what that has given, the residual is 0 to the last bit.
-      each_tile<T>([&](std::int64_t first, std::int64_t columns) {
+      each_tile([&](std::int64_t first, std::int64_t columns) {
         compose(k, l + first * rank_, columns, residual, columns);
         for (std::int64_t i = 0; i < length(left_); ++i) {
           subtract_(residual + i * columns, target + i * length(right_) + first, columns,

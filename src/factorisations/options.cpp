@@ -24,23 +24,20 @@ void FactorisationOptions::declare(OptionSet& options) {
 
 void FactorisationOptions::resolve(const OptionSet& options, const std::string& method,
                                    const std::vector<std::string>& allowed) {
-  const std::string given = name;
-  if (name == kAuto) name = allowed.empty() ? kNone : allowed.front();
-  const bool usable = allowed.empty()
-                          ? name == kNone
-                          : std::find(allowed.begin(), allowed.end(), name) != allowed.end();
+  const bool usable = name == kAuto || (allowed.empty() ? name == kNone
+                                                        : std::find(allowed.begin(), allowed.end(),
+                                                                    name) != allowed.end());
+  const std::string with_method = concat("algorithm.name = ", method);
   if (!usable) {
-    throw ConfigError(concat(options.origin("model.factorisation").place,
-                             ": key 'model.factorisation' cannot be '", given,
-                             "' with algorithm.name = ", method,
-                             "; allowed: ", allowed.empty() ? std::string(kNone) : join(allowed)));
+    options.refuse(
+        "model.factorisation",
+        concat(with_method, "; allowed: ", allowed.empty() ? std::string(kNone) : join(allowed)));
   }
+  if (name == kAuto) name = allowed.empty() ? kNone : allowed.front();
   for (const char* key : {"model.rank", "model.compression", "model.exclude"}) {
-    const OptionSet::Entry& entry = options.entry(key);
-    if (factorises() || entry.print() == entry.default_text) continue;
-    throw ConfigError(concat(entry.origin.place, ": key '", key, "' cannot be '", entry.print(),
-                             "' with algorithm.name = ", method,
-                             ", which trains weights in full; drop the key"));
+    if (factorises()) break;
+    options.refuse_unless_default(
+        key, concat(with_method, ", which trains weights in full; drop the key"));
   }
   const OptionSet::Entry& rank = options.entry("model.rank");
   const OptionSet::Entry& rate = options.entry("model.compression");

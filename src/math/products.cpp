@@ -32,8 +32,8 @@ constexpr std::int64_t kNarrow = 640;  // columns
 /// Own kernels take the products of a local step: a batch of up to 64 rows against one client's
 /// weights is over before BLAS has packed its factors; and narrow ones, where rows of B come again
 /// from the cache (factors of a decomposition). Without 512-bit vectors they gain nothing.
-bool is_small(Transpose transpose_a, Transpose transpose_b, std::int64_t inner,
-              const MatrixStack& result) {
+bool by_own_kernel(Transpose transpose_a, Transpose transpose_b, std::int64_t inner,
+                   const MatrixStack& result) {
   if (!has_wide_vectors()) return false;
   const bool narrow = result.columns <= kNarrow && transpose_b == Transpose::No;
   if (narrow) return true;
@@ -42,8 +42,8 @@ bool is_small(Transpose transpose_a, Transpose transpose_b, std::int64_t inner,
 }
 
 template <typename T>
-void small_product(const Target<T>& c, const T* a, std::int64_t a_stride, Transpose transpose_a,
-                   const T* b, std::int64_t b_stride, Transpose transpose_b, std::int64_t inner) {
+void own_product(const Target<T>& c, const T* a, std::int64_t a_stride, Transpose transpose_a,
+                 const T* b, std::int64_t b_stride, Transpose transpose_b, std::int64_t inner) {
   if (transpose_b == Transpose::Yes) {
     wide_product_transposed(a, a_stride, b, b_stride, inner, c);
   } else if (transpose_a == Transpose::Yes) {
@@ -65,20 +65,20 @@ void batched_product(at::ScalarType type, std::int64_t count, double alpha, cons
           "product: columns agree");
   require((transpose_b == Transpose::No ? b.rows : b.columns) == inner,
           "product: inner sizes agree");
-  const bool small = is_small(transpose_a, transpose_b, inner, result);
+  const bool own = by_own_kernel(transpose_a, transpose_b, inner, result);
   with_type(type, [&]<typename T>() {
     for (std::int64_t c = 0; c < count; ++c) {
       const T* left = static_cast<const T*>(a.data) + c * a.stack_stride;
       const T* right = static_cast<const T*>(b.data) + c * b.stack_stride;
       T* out = static_cast<T*>(result.data) + c * result.stack_stride;
-      if (small) {
-        small_product<T>({.data = out,
-                          .rows = result.rows,
-                          .columns = result.columns,
-                          .row_stride = result.row_stride,
-                          .alpha = static_cast<T>(alpha),
-                          .beta = static_cast<T>(beta)},
-                         left, a.row_stride, transpose_a, right, b.row_stride, transpose_b, inner);
+      if (own) {
+        own_product<T>({.data = out,
+                        .rows = result.rows,
+                        .columns = result.columns,
+                        .row_stride = result.row_stride,
+                        .alpha = static_cast<T>(alpha),
+                        .beta = static_cast<T>(beta)},
+                       left, a.row_stride, transpose_a, right, b.row_stride, transpose_b, inner);
         continue;
       }
       // A row-major product is the column-major product of the transposes: C^T = op(B)^T op(A)^T.

@@ -2,15 +2,10 @@
 
 #include <cstring>
 
+#include "math/wide.hpp"
+
 // Register-blocked products of small batches: the tile of the result stays in registers, both
-// factors are read where they lie. The templates are inlined into functions compiled for 512-bit
-// vectors, which only a CPU that has them calls; the rest of the program needs no such CPU.
-#if defined(__x86_64__)
-#define FEDHPC_WIDE __attribute__((target("arch=x86-64-v4")))
-#else
-#define FEDHPC_WIDE
-#endif
-#define FEDHPC_INLINE inline __attribute__((always_inline))
+// factors are read where they lie. The templates are inlined into functions for wide vectors.
 
 namespace fedhpc {
 
@@ -182,17 +177,6 @@ FEDHPC_INLINE void inner_all(const T* a, std::int64_t a_stride, const T* b, std:
 }
 
 }  // namespace
-
-bool has_wide_vectors() {
-#if defined(__x86_64__)
-  static const bool has = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-                          __builtin_cpu_supports("avx512cd") &&
-                          __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
-  return has;
-#else
-  return false;
-#endif
-}
 
 FEDHPC_WIDE void wide_product(const Factor<float>& a, const float* b, std::int64_t b_stride,
                               std::int64_t inner, const Target<float>& c) {

@@ -2,6 +2,8 @@
 
 #include <cstdint>
 
+#include "math/wide.hpp"
+
 namespace fedhpc {
 
 /// A matrix op(A) as a product reads it: element (i, k) lies at data[i * row_stride + k * step].
@@ -23,9 +25,6 @@ struct Target {
   T alpha{1};
   T beta{0};
 };
-
-/// True where the products below can run: a CPU with 512-bit vectors.
-bool has_wide_vectors();
 
 /// C = alpha op(A) B + beta C, where row k of B [inner, columns] starts at b + k * b_stride: weight
 /// gradients (op(A) = dY^T) and input gradients. Reads and writes nothing else, packs nothing.

@@ -17,17 +17,15 @@ constexpr std::int64_t kSeedBytes = 8;
 
 RandomColumns::RandomColumns(std::uint64_t seed, double fraction, LayoutPtr layout)
     : seed_(seed), layout_(std::move(layout)) {
-  const auto all = static_cast<double>(layout_->count(Tag::Trainable));
+  for (const auto& [begin, end] : layout_->ranges(Tag::Trainable)) {
+    for (std::int64_t i = begin; i < end; ++i) trainable_.push_back(i);
+  }
+  const auto all = static_cast<double>(trainable_.size());
   chosen_ = std::max<std::int64_t>(1, static_cast<std::int64_t>(std::floor(fraction * all + 0.5)));
 }
 
 Tensor RandomColumns::draw(std::span<const std::int64_t> clients, std::int64_t round,
                            Direction direction) const {
-  const auto ranges = layout_->ranges(Tag::Trainable);
-  std::vector<std::int64_t> columns;  // the trainable ones
-  for (const auto& [begin, end] : ranges) {
-    for (std::int64_t i = begin; i < end; ++i) columns.push_back(i);
-  }
   Tensor sent = at::zeros({static_cast<std::int64_t>(clients.size()), layout_->size()}, at::kBool);
   for (const auto& [begin, end] : layout_->ranges(Tag::Buffer)) {
     sent.narrow(1, begin, end - begin).fill_(true);
@@ -39,8 +37,8 @@ Tensor RandomColumns::draw(std::span<const std::int64_t> clients, std::int64_t r
                       .pass = direction == Direction::Down ? 0U : 1U,
                       .client = static_cast<std::uint64_t>(client),
                       .round = static_cast<std::uint64_t>(round)};
-    const auto all = static_cast<std::int64_t>(columns.size());
-    for (const std::int64_t i : permutation_prefix(key, all, chosen_)) row[columns[i]] = true;
+    const auto all = static_cast<std::int64_t>(trainable_.size());
+    for (const std::int64_t i : permutation_prefix(key, all, chosen_)) row[trainable_[i]] = true;
     row += layout_->size();
   }
   return sent;
@@ -53,7 +51,7 @@ std::int64_t RandomColumns::payload_bytes(at::ScalarType type) const {
 }
 
 double RandomColumns::inverse_fraction() const {
-  return static_cast<double>(layout_->count(Tag::Trainable)) / static_cast<double>(chosen_);
+  return static_cast<double>(trainable_.size()) / static_cast<double>(chosen_);
 }
 
 }  // namespace fedhpc

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include <ATen/ops/empty.h>
+#include <ATen/ops/linalg_vector_norm.h>
 
 #include "fedhpc/core/error.hpp"
 #include "fedhpc/training/loss.hpp"
@@ -89,45 +90,80 @@ void LocalStep::differentiate(const Tensor& rows, const BatchRun& run, const Gra
   }
 }
 
-Tensor LocalStep::gradient(const Rows& at, const Proximal& proximal) {
+Tensor LocalStep::gradient(const Rows& at, const Penalty& penalty) {
   require(at.count() == clients_, "one row per client");
   const Tensor gradients =
       workspace_.gradients(clients_, at.layout->size(), at.values.scalar_type());
   for (const BatchRun& run : runs_) {
     const Tensor of_run = gradients.narrow(0, run.first, run.count);
     differentiate(at.values, run, {.rows = of_run, .scale = 1, .keep = 0});
-    if (proximal.mu == 0) continue;
-    // g <- g + mu (w - c)
-    add_difference_(of_run, at.values.narrow(0, run.first, run.count),
-                    proximal.centre.values.narrow(0, run.first, run.count), proximal.mu, *at.layout,
-                    Tag::Trainable);
+    if (penalty.any()) add_gradient_(gradients, at, penalty, run.first, run.count);
   }
   counted_ = true;
   return gradients;
 }
 
-void LocalStep::descend_plain_(const Tensor& rows, double lr, const Proximal& proximal) {
+void LocalStep::descend_plain_(const Rows& rows, double lr, const Penalty& penalty) {
   // w <- w - lr (g + mu (w - c)) = (1 - lr mu) w - lr g + lr mu c
-  const double pull = lr * proximal.mu;
+  const double pull = lr * penalty.mu;
   for (const BatchRun& run : runs_) {
-    const Tensor of_run = rows.narrow(0, run.first, run.count);
-    differentiate(rows, run, {.rows = of_run, .scale = -lr, .keep = 1 - pull});
-    if (proximal.mu == 0) continue;
-    add_columns_(of_run, proximal.centre.values.narrow(0, run.first, run.count), pull,
+    const Tensor of_run = rows.values.narrow(0, run.first, run.count);
+    differentiate(rows.values, run, {.rows = of_run, .scale = -lr, .keep = 1 - pull});
+    if (penalty.mu == 0) continue;
+    add_columns_(of_run, penalty.centre.values.narrow(0, run.first, run.count), pull,
                  *model_.layout(), Tag::Trainable);
   }
   counted_ = true;
 }
 
-void LocalStep::descend_(const Rows& rows, RowOptimizer& optimizer, const Proximal& proximal) {
+void LocalStep::descend_(const Rows& rows, RowOptimizer& optimizer, const Penalty& penalty) {
   require(rows.count() == clients_, "one row per client");
-  require(proximal.mu == 0 || proximal.centre.count() == clients_, "one centre per client");
-  if (optimizer.rule().is_plain()) {
-    descend_plain_(rows.values, optimizer.rule().lr, proximal);
+  require(penalty.mu == 0 || penalty.centre.count() == clients_, "one centre per client");
+  const bool plain = optimizer.rule().is_plain();
+  if (plain && penalty.gamma == 0) {
+    descend_plain_(rows, optimizer.rule().lr, penalty);
     return;
   }
-  const Tensor gradients = gradient(rows, proximal);
-  for (const BatchRun& run : runs_) optimizer.step_(rows.values, gradients, run.first, run.count);
+  const Tensor gradients = gradient(rows, plain ? Penalty{} : penalty);
+  for (const BatchRun& run : runs_) {
+    if (plain) {
+      fedhpc::descend_(rows, gradients, optimizer.rule().lr, penalty, run.first, run.count);
+    } else {
+      optimizer.step_(rows.values, gradients, run.first, run.count);
+    }
+  }
+}
+
+bool LocalStep::approach_minimum_(const Rows& rows, RowOptimizer& optimizer, const Penalty& penalty,
+                                  double accuracy) {
+  const Tensor gradients = gradient(rows, penalty);
+  const auto trainable = rows.layout->ranges(Tag::Trainable);
+  bool moved = false;
+  for (std::int64_t c = 0; c < active(); ++c) {
+    double square = 0;
+    for (const auto& [begin, end] : trainable) {
+      const double norm = at::linalg_vector_norm(gradients[c].narrow(0, begin, end - begin), 2, {},
+                                                 false, at::kDouble)
+                              .item<double>();
+      square += norm * norm;
+    }
+    if (square <= accuracy) continue;  // it stays, so the next gradient finds it here again
+    optimizer.step_(rows.values, gradients, c, 1);
+    moved = true;
+  }
+  return moved;
+}
+
+void LocalStep::minimise_(const Rows& rows, RowOptimizer& optimizer, const Penalty& penalty,
+                          const Inner& inner) {
+  optimizer.reset(rows.count(), rows.values.scalar_type());
+  for (std::int64_t k = 0; k < inner.steps; ++k) {
+    if (inner.accuracy == 0) {
+      descend_(rows, optimizer, penalty);
+    } else if (!approach_minimum_(rows, optimizer, penalty, inner.accuracy)) {
+      break;
+    }
+  }
 }
 
 }  // namespace fedhpc

@@ -130,7 +130,7 @@ std::vector<TrainStatistics> LocalTrainer::train_(Rows& rows, std::span<const st
   const at::ScalarType type = rows.values.scalar_type();
   optimizer_.reset(static_cast<std::int64_t>(clients.size()), type);
   return each_step(clients, round, work.pass.value_or(0), type,
-                   [&](LocalStep& step) { step.descend_(rows, optimizer_, work.proximal); });
+                   [&](LocalStep& step) { step.descend_(rows, optimizer_, work.penalty); });
 }
 
 }  // namespace fedhpc

@@ -67,9 +67,8 @@ void TrainOptions::resolve_optimizer(const OptionSet& options) {
   if (optimizer == OptimizerKind::Nesterov && !nesterov_is_set) nesterov = true;
 
   const auto refuse = [&](const char* key, const std::string& what) {
-    throw ConfigError(concat(
-        options.origin(key).place, ": key '", key, "' cannot be '", options.entry(key).print(),
-        "' with train.optimizer = ", options.entry("train.optimizer").print(), ": ", what));
+    options.refuse(
+        key, concat("train.optimizer = ", options.entry("train.optimizer").print(), ": ", what));
   };
   if (has_momentum && momentum == 0) {
     refuse("train.momentum", "give it a number above 0 and below 1, or use sgd");

@@ -107,7 +107,7 @@ TEST_F(LocalStepTest, ABatchMovesBuffersAndCountsItsLossOnce) {
 TEST_F(LocalStepTest, PlainStepsFollowTheGradientWithItsProximalTerm) {
   const Rows centre = start();
   centre.values.add_(0.01);
-  const Proximal proximal{.mu = 3, .centre = centre};
+  const Penalty proximal{.mu = 3, .centre = centre};
   const Rows fused = start();
   const Rows by_hand = start();
   RowOptimizer sgd({.kind = OptimizerKind::Sgd, .lr = 0.05}, model_->layout());

@@ -139,11 +139,6 @@ struct AlgorithmInfo {
 constexpr bool has_global(Models models) { return models != Models::Personal; }
 constexpr bool has_personal(Models models) { return models != Models::Global; }
 
-/// Throws ConfigError unless `key` has its default value: for keys that say nothing to a method.
-/// `instead` completes "algorithm.name = x ...".
-void refuse_unless_default(const OptionSet& options, const std::string& key,
-                           const std::string& instead);
-
 /// All methods, in order of the registry table.
 const std::vector<AlgorithmInfo>& algorithm_registry();
 

@@ -57,6 +57,7 @@ class TDPFed final : public Algorithm {
   /// The models of a block's clients.
   struct Clients;
 
+  Rows composed() const;  // [1, P]  [[A_t]]
   /// ClientUpdate of Algorithm 1: A_k after tau local steps, [C, Q].
   Rows client_update(Block& block);
   void train_personal_(LocalStep& step, Clients& all);

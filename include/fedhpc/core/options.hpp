@@ -100,6 +100,11 @@ class OptionSet {
   const Entry& entry(std::string_view key) const;
   /// Level::Default when nobody set the key.
   const Origin& origin(std::string_view key) const { return entry(key).origin; }
+  /// Throws ConfigError for the value that `key` has: "PLACE: key 'K' cannot be 'V' with
+  /// `because`".
+  [[noreturn]] void refuse(std::string_view key, const std::string& because) const;
+  /// Throws it unless the key has its default value: for keys that say nothing here.
+  void refuse_unless_default(std::string_view key, const std::string& because) const;
   /// Overwrites what `key` is said to come from, e.g. when a default follows from another key.
   void set_origin(std::string_view key, Origin origin);
   const std::vector<Entry>& entries() const { return entries_; }

@@ -54,7 +54,7 @@ class Cp final : public Factorisation {
   const T* khatri_rao(Group& group, const T* u);
   /// Columns of K L^T that are worked on together.
   std::int64_t tile_width() const;
-  template <typename T, typename Work>
+  template <typename Work>
   void each_tile(const Work& work) const;
   /// w <- K L^T of one client, for some rows of L.
   template <typename T>

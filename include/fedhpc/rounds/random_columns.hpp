@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "fedhpc/models/layout.hpp"
 #include "fedhpc/rounds/ledger.hpp"
@@ -26,7 +27,8 @@ class RandomColumns {
  private:
   std::uint64_t seed_;
   LayoutPtr layout_;
-  std::int64_t chosen_;  // m
+  std::vector<std::int64_t> trainable_;  // columns, [d]
+  std::int64_t chosen_;                  // m
 };
 
 }  // namespace fedhpc

@@ -59,7 +59,7 @@ class Block {
   Rows download(const EdgeRows& models, const Codec& codec = dense_codec());
 
   /// Local training of every client from its row of `start` [C, P]; gives the trained rows. `work`
-  /// names the pass whose batches are used and adds a proximal term. Counts into train_loss.
+  /// names the pass whose batches are used and adds a penalty. Counts into train_loss.
   Rows train(const Rows& start, const LocalWork& work = {});
 
   /// Local training step by step, `take` making each from its batch. `pass` names the batches as in

@@ -34,6 +34,12 @@ struct StepWorkspace {
   Tensor gradients(std::int64_t count, std::int64_t columns, at::ScalarType type);
 };
 
+/// How far a problem on one batch is solved.
+struct Inner {
+  std::int64_t steps = 1;  ///< at most
+  double accuracy = 0;     ///< nu: a client stops at ||gradient||^2 <= nu; 0: only after the steps
+};
+
 /// One local step of a block of clients: a batch in hand for each client that has not run out of
 /// them. Gradients may be taken as often as a method needs, at any models: every time on this
 /// batch. Clients that have run out are left as they are.
@@ -53,18 +59,27 @@ class LocalStep {
   /// The rows of those clients, in the same memory; [A, P] of [C, P].
   Rows active(const Rows& rows) const;
 
-  /// The gradients of the batches' mean losses at `at` [C, P], plus mu (w - centre) on trainable
-  /// columns: [C, P], of clients without a batch undefined. Valid until the next call.
-  Tensor gradient(const Rows& at, const Proximal& proximal = {});
+  /// The gradients at `at` [C, P] of the batches' mean losses and the penalty: [C, P], of clients
+  /// without a batch undefined. Valid until the next call.
+  Tensor gradient(const Rows& at, const Penalty& penalty = {});
 
   /// One step of `rows` [C, P] by the optimizer's rule on that gradient. Plain SGD is fused into
-  /// the gradient products and needs no memory for gradients.
-  void descend_(const Rows& rows, RowOptimizer& optimizer, const Proximal& proximal = {});
+  /// the gradient products and needs no memory for gradients, unless the penalty shrinks: then its
+  /// step and the penalty's are one pass.
+  void descend_(const Rows& rows, RowOptimizer& optimizer, const Penalty& penalty = {});
+
+  /// Solves  rows ~ argmin loss of the batch + penalty  from where the rows are, by steps of a
+  /// fresh optimizer.
+  void minimise_(const Rows& rows, RowOptimizer& optimizer, const Penalty& penalty,
+                 const Inner& inner);
 
  private:
   /// Forward and backward of one run; counts the loss of the first call of the step.
   void differentiate(const Tensor& rows, const BatchRun& run, const GradientSink& sink);
-  void descend_plain_(const Tensor& rows, double lr, const Proximal& proximal);
+  void descend_plain_(const Rows& rows, double lr, const Penalty& penalty);
+  /// One step of those clients whose gradient is above the accuracy; false when there are none.
+  bool approach_minimum_(const Rows& rows, RowOptimizer& optimizer, const Penalty& penalty,
+                         double accuracy);
 
   const Model& model_;
   std::int64_t number_;

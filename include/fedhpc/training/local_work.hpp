@@ -3,15 +3,9 @@
 #include <cstdint>
 #include <optional>
 
-#include "fedhpc/models/layout.hpp"
+#include "fedhpc/training/penalty.hpp"
 
 namespace fedhpc {
-
-/// The term mu/2 ||w_k - centre_k||^2 of a loss, over the trainable columns.
-struct Proximal {
-  double mu = 0;  ///< 0: none
-  Rows centre{};  ///< [C, P]; read only where mu is above 0
-};
 
 /// What one local training pass of a client is, beside its data and the `train.*` keys.
 struct LocalWork {
@@ -19,7 +13,7 @@ struct LocalWork {
   /// the number of the edge round, 0 outside edge rounds.
   std::optional<std::int64_t> pass{};
   /// Of every step's loss; its centres are constant during the pass.
-  Proximal proximal{};
+  Penalty penalty{};
 };
 
 }  // namespace fedhpc

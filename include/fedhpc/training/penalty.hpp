@@ -1,0 +1,42 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "fedhpc/models/layout.hpp"
+
+namespace fedhpc {
+
+/// Terms of a loss beside that of the data, over the trainable columns:
+///
+///   mu/2 ||w - centre||^2 + gamma phi_rho(w),   phi_rho(w) = rho sum_n log cosh(w_n / rho)
+///
+/// phi_rho stands in for ||w||_1 (sFedHP, (4)): 0 <= ||w||_1 - phi_rho(w) <= P rho log 2, and its
+/// gradient is tanh(w / rho).
+struct Penalty {
+  double mu = 0;     ///< 0: nothing pulls
+  Rows centre{};     ///< [C, P]; read only where mu is above 0
+  double gamma = 0;  ///< 0: nothing shrinks
+  double rho = 1;    ///< above 0
+
+  bool any() const { return mu != 0 || gamma != 0; }
+};
+
+/// gradients += those of the penalty at `rows`, of rows [first, first + count).
+void add_gradient_(const Tensor& gradients,  // [C, P]
+                   const Rows& rows,         // [C, P]
+                   const Penalty& penalty, std::int64_t first, std::int64_t count);
+
+/// One gradient step of rows [first, first + count) on data and penalty together, in one pass:
+/// w <- w - lr (g + mu (w - centre) + gamma tanh(w / rho)). Without `gradients` g is 0.
+void descend_(const Rows& rows,         // [C, P]
+              const Tensor& gradients,  // [C, P] or undefined
+              double lr, const Penalty& penalty, std::int64_t first, std::int64_t count);
+
+/// One gradient step of all rows on the penalty alone.
+void descend_(const Rows& rows, double lr, const Penalty& penalty);
+
+/// phi_rho of each row, [C].
+std::vector<double> smoothed_l1(const Rows& rows, double rho);
+
+}  // namespace fedhpc
