@@ -26,7 +26,7 @@ void HierFAVG::round(Round& round) {
     });
     edges_ += update.reduce();  // w^l <- sum_i |D_i^l| w_i^l / |D^l|
   });
-  global_ += round.to_cloud(edges_ - global_, averaging_.weighting,
+  global_ += round.to_cloud(edges_ - global_, round.weights_of_participants(averaging_.weighting),
                             *codec_);  // w <- sum_l |D^l| w^l / |D|
 }
 

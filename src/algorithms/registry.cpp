@@ -4,6 +4,7 @@
 #include "fedhpc/algorithms/hierfavg.hpp"
 #include "fedhpc/algorithms/localonly.hpp"
 #include "fedhpc/algorithms/pfedme.hpp"
+#include "fedhpc/algorithms/sfedhp.hpp"
 #include "fedhpc/algorithms/tdpfed.hpp"
 
 namespace fedhpc {
@@ -28,12 +29,11 @@ std::unique_ptr<Algorithm> make_algorithm(const std::string& name, const std::st
                            "'; allowed: one of: ", join(names), suggestion(nearest(name, names))));
 }
 
-void AveragingOptions::declare(OptionSet& options) {
+void AveragingOptions::declare(OptionSet& options, const std::string& codec_help) {
   options.add("algorithm.weighting", weighting,
               Names<Weighting>{{"samples", Weighting::Samples}, {"uniform", Weighting::Uniform}},
               "weight of a client in the mean: its training samples, or the same for all");
-  declare_codec(options, "algorithm.codec", codec,
-                "what uploads become on the wire (fedhpc list codecs); downloads are dense");
+  declare_codec(options, "algorithm.codec", codec, codec_help);
 }
 
 }  // namespace fedhpc

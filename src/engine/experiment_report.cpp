@@ -86,30 +86,6 @@ std::vector<Score> Experiment::gather_by_client(const std::vector<Score>& mine) 
   return scores;
 }
 
-std::vector<double> Experiment::own_values(const Round& round) {
-  const auto count = static_cast<std::int64_t>(own_metrics_.size());
-  if (count == 0) return {};
-  WeightedSum sum(count, 1, summation());
-  std::vector<double> values(own_metrics_.size(), std::numeric_limits<double>::quiet_NaN());
-  for (std::size_t m = 0; m < values.size(); ++m) {
-    const auto noted = round.values().find(own_metrics_[m].name);
-    if (noted != round.values().end()) values[m] = noted->second;
-    const auto of_clients = round.client_values().find(own_metrics_[m].name);
-    if (of_clients == round.client_values().end()) continue;
-    const std::size_t n = of_clients->second.size();
-    Tensor rows = at::empty({static_cast<std::int64_t>(n), 1}, at::kDouble);
-    std::copy(of_clients->second.begin(), of_clients->second.end(), rows.data_ptr<double>());
-    sum.add(std::vector<std::int64_t>(n, static_cast<std::int64_t>(m)), std::vector<double>(n, 1),
-            rows);
-  }
-  const Tensor sums = sum.total(*topology_, Among::All);
-  for (std::size_t m = 0; m < values.size(); ++m) {
-    const double* of_metric = sums.const_data_ptr<double>() + 2 * m;
-    if (of_metric[1] > 0) values[m] = of_metric[0] / of_metric[1];
-  }
-  return values;
-}
-
 void Experiment::total(Round& round, const Wish& wish, RoundReport& report) {
   const std::vector<TrainStatistics>& statistics = round.statistics();
   const auto count = static_cast<std::int64_t>(statistics.size());
@@ -142,7 +118,9 @@ void Experiment::total(Round& round, const Wish& wish, RoundReport& report) {
     metrics.bytes_up_client_cloud = bytes(Link::ClientCloud, Direction::Up);
     metrics.bytes_down_client_cloud = bytes(Link::ClientCloud, Direction::Down);
   }
-  metrics.own = own_values(round);
+  std::vector<std::string> own;
+  for (const RoundMetric& metric : own_metrics_) own.push_back(metric.name);
+  metrics.own = round.noted(own);
   metrics.simulated_seconds = round.simulated_seconds();
   metrics.seconds_train = train_watch_.lap();
   metrics.seconds_aggregate = aggregate_watch_.lap();

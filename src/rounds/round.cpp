@@ -1,6 +1,7 @@
 #include "fedhpc/rounds/round.hpp"
 
 #include <algorithm>
+#include <limits>
 
 #include <ATen/ops/empty.h>
 
@@ -66,7 +67,15 @@ double Round::weight_of(std::int64_t client, Weighting weighting) const {
   return weighting == Weighting::Samples ? samples : (samples > 0 ? 1.0 : 0.0);
 }
 
-std::vector<double> Round::edge_weights(Weighting weighting) const {
+std::vector<std::int64_t> Round::edges() const {
+  std::vector<std::int64_t> mine;
+  for (const std::int64_t edge : cohort_.edges) {
+    if (services_.topology.edges().holds(edge)) mine.push_back(edge);
+  }
+  return mine;
+}
+
+std::vector<double> Round::weights_of_participants(Weighting weighting) const {
   const Range edges = services_.topology.edges();
   std::vector<double> weights(static_cast<std::size_t>(edges.size()), 0);
   for (const std::int64_t client : cohort_.clients) {
@@ -76,12 +85,17 @@ std::vector<double> Round::edge_weights(Weighting weighting) const {
   return weights;
 }
 
+std::vector<double> Round::equal_weights() const {
+  std::vector<double> weights = weights_of_participants(Weighting::Uniform);
+  for (double& weight : weights) weight = weight > 0 ? 1 : 0;
+  return weights;
+}
+
 void Round::to_edges_(const Rows& model, EdgeRows& edges, const Codec& codec) {
   const Timed timed(services_.aggregate_watch);
   const std::int64_t bytes = codec.encoded_bytes(model.values).front();
   const Tensor arrives = arriving(model.values, codec);
-  for (const std::int64_t edge : cohort_.edges) {
-    if (!services_.topology.edges().holds(edge)) continue;
+  for (const std::int64_t edge : this->edges()) {
     edges.rows.values[edge - edges.first].copy_(arrives[0]);
     if (!services_.topology.leads()) continue;  // the edge's other ranks hold the same row
     services_.ledger.book(Link::EdgeCloud, Direction::Down, bytes);
@@ -99,23 +113,24 @@ void Round::edge_rounds(std::int64_t count, const std::function<void()>& edge_ro
   client_link_ = Link::ClientCloud;
 }
 
-Rows Round::to_cloud(const EdgeRows& edges, Weighting weighting, const Codec& codec) {
+Rows Round::to_cloud(const EdgeRows& edges, std::span<const double> weights, const Codec& codec,
+                     const Rows& reference) {
   const Timed timed(services_.aggregate_watch);
   Topology& topology = services_.topology;
   WeightedSum sum(1, edges.rows.layout->size(), services_.summation);
   if (topology.leads()) {
     const std::vector<std::int64_t> bytes = codec.encoded_bytes(edges.rows.values);
-    const std::vector<double> weights = edge_weights(weighting);
+    const Tensor arrives = arriving(edges.rows.values, codec);
     sum.add(std::vector<std::int64_t>(weights.size(), 0), weights,
-            arriving(edges.rows.values, codec));
-    for (const std::int64_t edge : cohort_.edges) {
-      if (!topology.edges().holds(edge)) continue;
+            reference.values.defined() ? arrives.sub(reference.values) : arrives);
+    for (const std::int64_t edge : this->edges()) {
       services_.ledger.book(Link::EdgeCloud, Direction::Up, bytes[edge - edges.first]);
       clock_.edge_transfer(edge, bytes[edge - edges.first]);
     }
   }
   Tensor mean = quotients(sum.total(topology, Among::EdgeLeaders), services_.type);
   topology.from_leader_(mean);
+  if (reference.values.defined()) mean.add_(reference.values);
   return {mean, edges.rows.layout};
 }
 
@@ -134,6 +149,39 @@ void Round::book(Link link, Direction direction, std::int64_t bytes,
     services_.ledger.book(link, direction, bytes);
     clock_.transfer(link, services_.shard.position(client), bytes);
   }
+}
+
+void Round::note_edges(const std::string& metric, std::span<const double> values) {
+  const Range mine = services_.topology.edges();
+  require(static_cast<std::int64_t>(values.size()) == mine.size(), "one value per edge");
+  std::vector<double>& all = parts_[metric];
+  if (!services_.topology.leads()) return;  // the edge's other ranks know the same
+  for (const std::int64_t edge : edges()) {
+    all.push_back(values[static_cast<std::size_t>(edge - mine.first)]);
+  }
+}
+
+std::vector<double> Round::noted(const std::vector<std::string>& metrics) {
+  std::vector<double> values(metrics.size(), std::numeric_limits<double>::quiet_NaN());
+  if (metrics.empty()) return values;
+  WeightedSum sum(static_cast<std::int64_t>(metrics.size()), 1, services_.summation);
+  for (std::size_t m = 0; m < metrics.size(); ++m) {
+    const auto whole = values_.find(metrics[m]);
+    if (whole != values_.end()) values[m] = whole->second;
+    const auto parts = parts_.find(metrics[m]);
+    if (parts == parts_.end()) continue;
+    const std::size_t n = parts->second.size();
+    Tensor rows = at::empty({static_cast<std::int64_t>(n), 1}, at::kDouble);
+    std::copy(parts->second.begin(), parts->second.end(), rows.data_ptr<double>());
+    sum.add(std::vector<std::int64_t>(n, static_cast<std::int64_t>(m)), std::vector<double>(n, 1),
+            rows);
+  }
+  const Tensor sums = sum.total(services_.topology, Among::All);
+  for (std::size_t m = 0; m < values.size(); ++m) {
+    const double* of_metric = sums.const_data_ptr<double>() + 2 * m;
+    if (of_metric[1] > 0) values[m] = of_metric[0] / of_metric[1];
+  }
+  return values;
 }
 
 double Round::simulated_seconds() {
@@ -217,7 +265,7 @@ void Block::keep(StoredRows& store, const Rows& rows) {
 
 void Block::note(const std::string& metric, std::span<const double> values) {
   require(values.size() == clients_.size(), "one value per client");
-  std::vector<double>& all = round_.client_values_[metric];
+  std::vector<double>& all = round_.parts_[metric];
   for (std::size_t c = 0; c < values.size(); ++c) {
     if (round_.services_.trainer.steps(clients_[c]) > 0) all.push_back(values[c]);
   }

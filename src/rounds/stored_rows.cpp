@@ -69,22 +69,27 @@ Rows StoredRows::read(std::span<const std::int64_t> clients) const {
 
 Rows StoredRows::read(std::span<const std::int64_t> clients, const Rows& otherwise) const {
   require(otherwise.layout == layout() && otherwise.values.scalar_type() == type() &&
-              otherwise.count() == 1,
+              (otherwise.count() == 1 ||
+               otherwise.count() == static_cast<std::int64_t>(clients.size())),
           "what stands in for a row is like it");
   Rows rows{at::empty({static_cast<std::int64_t>(clients.size()), layout()->size()},
                       initial_.values.options()),
             layout()};
+  const Tensor others = otherwise.values.contiguous();
+  const std::int64_t stride = otherwise.count() == 1 ? 0 : row_bytes_;
   auto* to = static_cast<char*>(rows.values.data_ptr());
+  const auto* from = static_cast<const char*>(others.const_data_ptr());
   for (const std::int64_t client : clients) {
     clients_.position(client);
     const auto found = slots_.find(client);
     if (found == slots_.end()) {
-      std::copy_n(static_cast<const char*>(otherwise.values.const_data_ptr()), row_bytes_, to);
+      std::copy_n(from, row_bytes_, to);
     } else {
       const Place place = place_of(found->second);
       pieces_[place.piece].block.copy_out(place.offset, to, row_bytes_);
     }
     to += row_bytes_;
+    from += stride;
   }
   return rows;
 }

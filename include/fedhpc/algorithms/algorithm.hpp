@@ -151,8 +151,10 @@ struct AveragingOptions {
   Weighting weighting = Weighting::Samples;
   std::string codec = "dense";
 
-  /// Declares algorithm.weighting and algorithm.codec, which holds for everything that goes up.
-  void declare(OptionSet& options);
+  /// Declares algorithm.weighting and algorithm.codec; `codec_help` says what it holds for.
+  void declare(OptionSet& options, const std::string& codec_help =
+                                       "what uploads become on the wire (fedhpc list codecs); "
+                                       "downloads are dense");
   std::unique_ptr<Codec> make_upload_codec() const { return make_codec(codec, "algorithm.codec"); }
 };
 

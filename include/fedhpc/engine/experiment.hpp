@@ -125,9 +125,6 @@ class Experiment {
   void open_model(const Resumption* from);
   void open_weights(const Resumption* from);
   Summation summation() const;
-  /// Means over clients of what they noted, and values noted, of the method's own series.
-  /// Collective.
-  std::vector<double> own_values(const Round& round);
   std::int64_t rows_until_summed() const;  ///< bytes
   Cohort draw(std::int64_t round) const;
   RoundServices services(LocalTrainer& trainer);

@@ -48,7 +48,7 @@ class StoredRows {
 
   /// The rows of `clients` in their order, in memory of their own; [C, P].
   Rows read(std::span<const std::int64_t> clients) const;
-  /// The same, but a client never written reads `otherwise` [1, P].
+  /// The same, but a client never written reads `otherwise`: one row [1, P], or its own of [C, P].
   Rows read(std::span<const std::int64_t> clients, const Rows& otherwise) const;
   /// Row c of `rows` [C, P] becomes that of clients[c]; of a client named twice the last one stays.
   void write(std::span<const std::int64_t> clients, const Rows& rows);

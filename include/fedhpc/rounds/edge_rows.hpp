@@ -14,10 +14,13 @@ struct EdgeRows {
 
   std::int64_t count() const { return rows.count(); }
   EdgeRows clone() const { return {rows.clone(), first}; }
+  /// The row of one of these edges, in the same memory, [1, P].
+  Rows of(std::int64_t edge) const { return {rows.values.narrow(0, edge - first, 1), rows.layout}; }
 };
 
 /// Edge by edge.
 EdgeRows operator-(const EdgeRows& a, const EdgeRows& b);
+EdgeRows operator+(const EdgeRows& a, const EdgeRows& b);
 /// Every edge's row minus one model [1, P].
 EdgeRows operator-(const EdgeRows& a, const Rows& b);
 EdgeRows& operator+=(EdgeRows& a, const EdgeRows& b);

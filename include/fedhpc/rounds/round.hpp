@@ -82,8 +82,8 @@ class Block {
   /// The weight of each client, [C]: its training samples, or 1 (0 without training samples).
   std::span<const double> weights(Weighting weighting);
 
-  /// Adds one value of each client [C] to a metric of the method's own: the mean over the clients
-  /// of the round that have trained.
+  /// Adds one value of each client [C] to a metric of the method's own: the mean over the round's
+  /// clients that have trained.
   void note(const std::string& metric, std::span<const double> values);
 
  private:
@@ -129,13 +129,24 @@ class Round {
   /// sees batches of a pass of its own, numbered like the edge round from 0.
   void edge_rounds(std::int64_t count, const std::function<void()>& edge_round);
 
+  /// The number of the edge round in hand, from 0.
+  std::int64_t edge_round() const { return edge_round_; }
+
   /// A weighted mean within every edge, of rows of the model's layout.
   EdgeMean edge_mean();
 
-  /// The weighted mean of the drawn edges' rows at the cloud, [1, P], an edge weighing what its
-  /// participants weigh together; zeros when nobody weighs anything. Books one payload per drawn
-  /// edge. Collective.
-  Rows to_cloud(const EdgeRows& edges, Weighting weighting, const Codec& codec = dense_codec());
+  /// The drawn edges of this rank.
+  std::vector<std::int64_t> edges() const;
+  /// The weight of each edge of this rank: what its participants weigh together, or 1 where they
+  /// weigh anything.
+  std::vector<double> weights_of_participants(Weighting weighting) const;
+  std::vector<double> equal_weights() const;
+
+  /// The weighted mean of the drawn edges' rows at the cloud, [1, P]; zeros when nobody weighs
+  /// anything. With a `reference` [1, P] it is that of what arrives minus the reference, plus the
+  /// reference. Books one payload per drawn edge. Collective.
+  Rows to_cloud(const EdgeRows& edges, std::span<const double> weights,
+                const Codec& codec = dense_codec(), const Rows& reference = {});
 
   /// Algebra between the clients of all ranks; `ids`: those of this rank, in the order of its rows.
   /// Collective.
@@ -152,9 +163,12 @@ class Round {
 
   /// Sets a metric of the method's own to a value that is the same on every rank.
   void note(const std::string& metric, double value) { values_[metric] = value; }
-  const std::map<std::string, double>& values() const { return values_; }
-  /// What this rank's clients have given to metrics of the method's own.
-  const std::map<std::string, std::vector<double>>& client_values() const { return client_values_; }
+  /// Adds one value of each edge of this rank to a metric of the method's own: the mean over the
+  /// drawn edges.
+  void note_edges(const std::string& metric, std::span<const double> values);
+  /// What the round has noted of these metrics, or the mean of what clients and edges have; NaN
+  /// where there is nothing. The same on every rank. Collective.
+  std::vector<double> noted(const std::vector<std::string>& metrics);
 
   /// Seconds of the round on the simulated network, NaN without a model of it; to be called when
   /// the algorithm is done. Collective.
@@ -164,8 +178,6 @@ class Round {
   friend class Block;
 
   double weight_of(std::int64_t client, Weighting weighting) const;
-  /// The weight of each edge of this rank: that of its participants together.
-  std::vector<double> edge_weights(Weighting weighting) const;
   MeanServices mean_services(const LayoutPtr& layout);
 
   RoundServices& services_;
@@ -176,7 +188,7 @@ class Round {
   RoundClock clock_;
   std::vector<TrainStatistics> statistics_;
   std::map<std::string, double> values_;
-  std::map<std::string, std::vector<double>> client_values_;
+  std::map<std::string, std::vector<double>> parts_;  // of this rank's clients or edges
 };
 
 }  // namespace fedhpc

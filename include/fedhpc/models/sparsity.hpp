@@ -1,0 +1,19 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "fedhpc/models/layout.hpp"
+
+namespace fedhpc {
+
+/// Trainable entries of magnitude `threshold` or less become 0.
+void zero_small_(const Rows& rows, double threshold);
+
+/// How many trainable entries of each row are not 0, [C].
+std::vector<std::int64_t> count_nonzero(const Rows& rows);
+
+/// Their share of the trainable entries, [C].
+std::vector<double> densities(const Rows& rows);
+
+}  // namespace fedhpc

@@ -1,0 +1,214 @@
+#include "fedhpc/algorithms/sfedhp.hpp"
+
+#include <algorithm>
+
+#include "fedhpc/models/sparsity.hpp"
+
+namespace fedhpc {
+
+void SFedHP::declare(OptionSet& options) {
+  options.add("algorithm.lambda1", lambda1_, at_least(0.0),
+              "weight of the term lambda1/2 ||theta - phi||^2 between personal and edge model");
+  options.add("algorithm.lambda2", lambda2_, above(0.0),
+              "weight of the term lambda2/2 ||phi - w||^2 between edge model and global model");
+  options.add("algorithm.gamma1", gamma1_, at_least(0.0),
+              "weight of the smoothed l1 norm of the personal models; 0: not sparse");
+  options.add("algorithm.gamma2", gamma2_, at_least(0.0),
+              "weight of the smoothed l1 norm of the global model; 0: not sparse");
+  options.add("algorithm.rho", rho_, above(0.0),
+              "where the smoothed l1 norm, rho sum log cosh(x / rho), turns from square to linear");
+  options.add("algorithm.zero_threshold", zero_threshold_, at_least(0.0),
+              "entries of sparse models up to this magnitude are sent and used as 0");
+  options.add(
+      "algorithm.gamma_schedule", schedule_,
+      Names<Schedule>{{"constant", Schedule::Constant},
+                      {"either", Schedule::Either},
+                      {"both", Schedule::Both},
+                      {"each", Schedule::Each}},
+      "when gamma1 and gamma2 become gamma_later: never; when personal models are sparse or "
+      "(and) gamma_rounds are over; or gamma1 by the one, gamma2 by the other");
+  options.add("algorithm.gamma_density", gamma_density_, between(0.0, 1.0),
+              "mean density below which personal models are sparse");
+  options.add("algorithm.gamma_rounds", gamma_rounds_, at_least<std::int64_t>(0),
+              "rounds after which gamma_schedule acts");
+  options.add("algorithm.gamma_later", gamma_later_, at_least(0.0),
+              "what gamma1 and gamma2 become, unless they are smaller");
+  options.add(
+      "algorithm.personal_lr", personal_lr_, at_least(0.0),
+      "learning rate eta_2 of the personal model theta (train.lr is eta_1, of edge models)");
+  options.add("algorithm.inner_steps", inner_.steps, at_least<std::int64_t>(1),
+              "steps on theta with each batch (K)");
+  options.add("algorithm.accuracy", inner_.accuracy, at_least(0.0),
+              "nu: a client's steps on a batch end at ||gradient||^2 <= nu; 0: only after K");
+  options.add(
+      "algorithm.restart", restart_,
+      Names<Restart>{{"step", Restart::Step}, {"round", Restart::Round}},
+      "where theta starts: at the edge's phi in every edge round, or only in the first of a "
+      "round");
+  options.add("algorithm.edge_rounds", edge_rounds_, at_least<std::int64_t>(1),
+              "edge rounds per global round (R)");
+  options.add("algorithm.beta", beta_, at_least(0.0),
+              "step from the old global model to the mean of the edges'; 1: the mean");
+  averaging_.declare(options,
+                     "what models become on the wire in both directions, between clients and edges "
+                     "and edges and cloud (fedhpc list codecs)");
+}
+
+void SFedHP::initialise(const Setup& setup) {
+  global_ = setup.initial_model();
+  edges_ = setup.initial_edges();
+  codec_ = averaging_.make_upload_codec();
+  personal_ = &setup.store().rows("personal", global_);
+  edge_lr_ = setup.training().lr;
+  StepRule rule = setup.training().step_rule();
+  rule.lr = personal_lr_;
+  optimizer_ = std::make_unique<RowOptimizer>(rule, global_.layout);
+}
+
+void SFedHP::round(Round& round) {
+  update_gammas(round.number());
+  round.to_edges_(global_, edges_, *codec_);  // w_i <- w
+  const EdgeRows phi = edges_.clone();        // phi_i <- w
+  round.edge_rounds(edge_rounds_, [&] {       // r = 0..R-1
+    EdgeMean update = round.edge_mean();
+    round.each_block([&](Block& block) {
+      const Rows received = block.download(phi, *codec_);
+      const Rows theta = personalize(block, received, round.edge_round());
+      update.add(block.edges(), block.weights(averaging_.weighting),
+                 block.upload(theta, *codec_) - received);
+    });
+    const EdgeRows theta = phi + update.reduce();  // 1/J sum_j theta_ij
+    for (const std::int64_t i : round.edges()) {
+      update_edge_(phi.of(i), edges_.of(i), theta.of(i));
+    }
+  });
+  if (gamma2_ > 0) zero_small_(edges_.rows, zero_threshold_);
+  const std::vector<double> weights = averaging_.weighting == Weighting::Uniform
+                                          ? round.equal_weights()
+                                          : round.weights_of_participants(averaging_.weighting);
+  const Rows mean = round.to_cloud(edges_, weights, *codec_, /*reference=*/global_);
+  approach_(mean, global_, 1 - beta_);  // w <- (1 - beta) w + beta/S sum_i w_i
+  global_ = mean;
+  if (gamma2_ > 0) zero_small_(global_, zero_threshold_);
+  note(round);
+}
+
+Rows SFedHP::personalize(Block& block, const Rows& phi, std::int64_t edge_round) {
+  const bool goes_on = restart_ == Restart::Round && edge_round > 0;
+  Rows theta = goes_on ? personal_->read(block.clients(), /*otherwise=*/phi) : phi.clone();
+  const Penalty penalty{.mu = lambda1_, .centre = phi, .gamma = round_gamma1_, .rho = rho_};
+  block.each_step([&](LocalStep& step) {  // D_ij
+    // theta ~ argmin l(theta; D) + lambda_1/2 ||theta - phi||^2 + gamma_1 phi_rho(theta)      (8)
+    step.minimise_(theta, *optimizer_, penalty, inner_);
+  });
+  if (gamma1_ > 0) zero_small_(theta, zero_threshold_);
+  block.keep(*personal_, theta);
+  return theta;
+}
+
+void SFedHP::update_edge_(const Rows& phi, const Rows& w, const Rows& mean_theta) const {
+  // phi_i <- 1/J sum_j (lambda_1 theta_ij + lambda_2 w_i) / (lambda_1 + lambda_2)          (10),
+  // (6)
+  phi.values.copy_(mean_theta.values);
+  approach_(phi, w, lambda2_ / (lambda1_ + lambda2_));
+  if (gamma2_ > 0) zero_small_(phi, zero_threshold_);
+  // w_i <- w_i - eta_1 [lambda_2 (w_i - phi_i) + gamma_2 tanh(w_i / rho)] (11)
+  descend_(w, edge_lr_, {.mu = lambda2_, .centre = phi, .gamma = round_gamma2_, .rho = rho_});
+  copy_columns_(w, phi, Tag::Buffer);
+}
+
+void SFedHP::update_gammas(std::int64_t round) {
+  const bool sparse = is_sparse_ != 0;
+  const bool late = round > gamma_rounds_;
+  bool first = false;  // gamma_1 is to be later's
+  bool second = false;
+  switch (schedule_) {
+    case Schedule::Constant:
+      break;
+    case Schedule::Either:
+      first = second = sparse || late;
+      break;
+    case Schedule::Both:
+      first = second = sparse && late;
+      break;
+    case Schedule::Each:
+      first = sparse;
+      second = late;
+      break;
+  }
+  round_gamma1_ = first ? std::min(gamma1_, gamma_later_) : gamma1_;
+  round_gamma2_ = second ? std::min(gamma2_, gamma_later_) : gamma2_;
+}
+
+namespace {
+
+constexpr const char* kPersonalDensity = "density_personal";
+constexpr const char* kEdgeDensity = "density_edge";
+constexpr const char* kGlobalDensity = "density_global";
+constexpr const char* kPaperBits = "paper_bits_up";
+constexpr const char* kSmoothedL1 = "smoothed_l1";
+constexpr const char* kGamma1 = "gamma1";
+constexpr const char* kGamma2 = "gamma2";
+
+/// Remark 1: 64 bits for an entry that is not 0, 1 for one that is, and 1 to tell which it is.
+double paper_bits(std::int64_t nonzero, std::int64_t entries) {
+  return static_cast<double>(64 * nonzero + (entries - nonzero) + entries);
+}
+
+}  // namespace
+
+std::vector<RoundMetric> SFedHP::metrics() const {
+  return {
+      {kPersonalDensity, "1", "mean over participants of the share of theta_ij that is not 0"},
+      {kEdgeDensity, "1", "mean over drawn edges of the share of w_i that is not 0"},
+      {kGlobalDensity, "1", "share of the global model w that is not 0"},
+      {kPaperBits, "bit",
+       "what an edge sends up by the paper's count (Remark 1), mean over drawn edges: 64 for an "
+       "entry that is not 0, 1 for one that is, 1 more for each entry"},
+      {kSmoothedL1, "1", "phi_rho(w) = rho sum log cosh(w / rho) of the global model"},
+      {kGamma1, "1", "gamma_1 of the round"},
+      {kGamma2, "1", "gamma_2 of the round"},
+  };
+}
+
+void SFedHP::note(Round& round) {
+  round.each_block([&](Block& block) {
+    block.note(kPersonalDensity, densities(personal_->read(block.clients())));
+  });
+  const std::int64_t entries = global_.layout->count(Tag::Trainable);
+  std::vector<double> bits;
+  for (const std::int64_t nonzero : count_nonzero(edges_.rows)) {
+    bits.push_back(paper_bits(nonzero, entries));
+  }
+  round.note_edges(kEdgeDensity, densities(edges_.rows));
+  round.note_edges(kPaperBits, bits);
+  round.note(kGlobalDensity, densities(global_).front());
+  round.note(kSmoothedL1, smoothed_l1(global_, rho_).front());
+  round.note(kGamma1, round_gamma1_);
+  round.note(kGamma2, round_gamma2_);
+  if (round.noted({kPersonalDensity}).front() < gamma_density_) is_sparse_ = 1;
+}
+
+RowsInHand SFedHP::rows_in_hand() const {
+  // phi and theta; gradients where no product can add them to theta in its place; where momentum
+  // or Adam move theta their states. Once: w before and after, and for every edge of this rank w_i,
+  // phi_i, the mean and its sums in float64.
+  const bool arena = gamma1_ > 0 || inner_.accuracy > 0;
+  return {.full = 3 + (arena ? 1 : 0) + optimizer_->rule().state_rows(),
+          .once = 2 + 5 * edges_.count()};
+}
+
+void SFedHP::evaluate(Evaluation& evaluation) {
+  evaluation.global(global_);
+  evaluation.edges(edges_);
+  evaluation.each_block(
+      [&](EvaluationBlock& block) { block.evaluate(personal_->read(block.clients(), global_)); });
+}
+
+void SFedHP::visit_state(StateVisitor& state) {
+  state.rows("global", global_);
+  state.edges("edges", edges_);
+  state.integer("is_sparse", is_sparse_);
+}
+
+}  // namespace fedhpc

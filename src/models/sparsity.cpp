@@ -1,0 +1,45 @@
+#include "fedhpc/models/sparsity.hpp"
+
+#include <cmath>
+
+namespace fedhpc {
+
+void zero_small_(const Rows& rows, double threshold) {
+  const auto trainable = rows.layout->ranges(Tag::Trainable);
+  with_type(rows.values.scalar_type(), [&]<typename T>() {
+    const T bound = static_cast<T>(threshold);
+    for (std::int64_t c = 0; c < rows.count(); ++c) {
+      T* row = rows.values.data_ptr<T>() + c * rows.values.stride(0);
+      for (const auto& [begin, end] : trainable) {
+        for (std::int64_t i = begin; i < end; ++i) row[i] = std::abs(row[i]) <= bound ? 0 : row[i];
+      }
+    }
+  });
+}
+
+std::vector<std::int64_t> count_nonzero(const Rows& rows) {
+  const auto trainable = rows.layout->ranges(Tag::Trainable);
+  std::vector<std::int64_t> counts(static_cast<std::size_t>(rows.count()), 0);
+  with_type(rows.values.scalar_type(), [&]<typename T>() {
+    for (std::int64_t c = 0; c < rows.count(); ++c) {
+      const T* row = rows.values.const_data_ptr<T>() + c * rows.values.stride(0);
+      std::int64_t count = 0;
+      for (const auto& [begin, end] : trainable) {
+        for (std::int64_t i = begin; i < end; ++i) count += row[i] != 0;
+      }
+      counts[static_cast<std::size_t>(c)] = count;
+    }
+  });
+  return counts;
+}
+
+std::vector<double> densities(const Rows& rows) {
+  const auto all = static_cast<double>(rows.layout->count(Tag::Trainable));
+  std::vector<double> shares;
+  for (const std::int64_t count : count_nonzero(rows)) {
+    shares.push_back(static_cast<double>(count) / all);
+  }
+  return shares;
+}
+
+}  // namespace fedhpc
