@@ -104,8 +104,8 @@ void expect_series(const Keys& keys, const TinyResult& result, const std::string
 }
 
 // Neighbouring numbers on the two sides of the threshold: in float32 an entry of w may vanish that
-// does not in float64, which moves w by the threshold, 0.02, of a length of about 2.
-constexpr double kOneEntry = 2e-2;
+// does not in float64, which moves w by the threshold, 0.02, of a length of 0.7 to 2.
+constexpr double kOneEntry = 3e-2;
 
 class SFedHPReference : public ::testing::TestWithParam<ReferenceCase> {};
 
@@ -228,18 +228,16 @@ TEST(SFedHP, DefaultsAreThePapers) {
   };
   const Keys gammas{{"algorithm.gamma1", "0.001"}, {"algorithm.gamma2", "0.001"}};
   Keys few_entries = gammas;  // of which some come to lie within rho and the threshold
-  few_entries["run.rounds"] = "4";
+  few_entries["run.rounds"] = "2";
   Keys long_run = gammas;
   long_run.insert(
       {{"run.rounds", "102"}, {"algorithm.edge_rounds", "1"}, {"algorithm.inner_steps", "1"}});
-  const Keys strong{{"algorithm.gamma1", "0.5"},
-                    {"algorithm.gamma2", "0.5"},
-                    {"algorithm.rho", "0.1"},
-                    {"algorithm.edge_rounds", "4"},
-                    {"run.rounds", "8"}};
+  const Keys strong{{"algorithm.gamma1", "0.5"},    {"algorithm.gamma2", "0.5"},
+                    {"algorithm.rho", "0.1"},       {"algorithm.edge_rounds", "4"},
+                    {"algorithm.inner_steps", "3"}, {"run.rounds", "8"}};
   // Some changes of keys, and values that would make another run of it.
   const std::vector<std::pair<Keys, Keys>> cases{
-      {{}, {}},
+      {{{"run.rounds", "1"}}, {}},
       {few_entries, {{"algorithm.rho", "7e-5"}, {"algorithm.zero_threshold", "2e-3"}}},
       {long_run, {{"algorithm.gamma_rounds", "101"}, {"algorithm.gamma_later", "2e-6"}}},
       {strong, {{"algorithm.gamma_density", "0.3"}, {"algorithm.gamma_schedule", "both"}}}};
