@@ -2,11 +2,13 @@
 
 #include "fixtures/tiny_run.hpp"
 #include "reference/fedavg_reference.hpp"
+#include "reference/hierfavg_reference.hpp"
 #include "reference/pfedme_reference.hpp"
+#include "reference/sfedhp_reference.hpp"
 #include "reference/sparse_fedavg_reference.hpp"
 #include "reference/tdpfed_reference.hpp"
 
-// Where a method comes down to FedAvg, so do the plain references.
+// Where a method comes down to FedAvg, or one to another, so do the plain references.
 namespace fedhpc::testing {
 namespace {
 
@@ -85,6 +87,105 @@ TEST(References, OneCoordinateOfEachClientMoves) {
   EXPECT_GT(kept.global.ne(start).sum().item<std::int64_t>(), 0);
   const Outcome zero = reference::sparse_fedavg(problem, 1e-9, reference::Unsent::Zero);
   EXPECT_LE(zero.global.ne(0).sum().item<std::int64_t>(), 6);
+}
+
+/// Seven clients at some edges, one batch per edge round.
+Problem edge_problem(const std::string& edges, const std::string& participation = "1") {
+  Problem problem = tiny_problem({{"topology.edges", edges},
+                                  {"topology.participation", participation},
+                                  {"train.local_epochs", "0"},
+                                  {"train.local_steps", "1"}});
+  problem.uniform = true;
+  return problem;
+}
+
+TEST(References, SFedHPOfOneEdgeAndOneEdgeRoundIsPFedMe) {
+  for (const std::string participation : {"1", "0.4"}) {
+    Problem problem = edge_problem("1", participation);
+    problem.rounds = 5;
+    problem.lr = 0.2;
+    const reference::SFedHPSettings settings{
+        .lambda1 = 7, .lambda2 = 5, .beta = 1.2, .edge_rounds = 1, .personal_lr = 0.06};
+    const reference::SFedHPOutcome sfedhp = reference::sfedhp(problem, settings);
+    problem.lr = 0.2 * 5 / (7 + 5);
+    const reference::PersonalOutcome pfedme =
+        reference::pfedme(problem, {.personal_lr = 0.06,
+                                    .lambda = 7,
+                                    .inner_steps = 5,
+                                    .beta = 1.2,
+                                    .restart_every_step = true});
+    expect_same(sfedhp.outcome, pfedme.outcome);
+    for (std::size_t k = 0; k < pfedme.personal.size(); ++k) {
+      EXPECT_LT(
+          distance(reference::flatten(sfedhp.personal[k]), reference::flatten(pfedme.personal[k])),
+          1e-12);
+    }
+  }
+}
+
+TEST(References, SFedHPThatGoesAllTheWayToTheMeanIsHierFAVG) {
+  // With eta_1 lambda1 lambda2 / (lambda1 + lambda2) = 1, w_i becomes the mean of theta, and so
+  // does phi_i where lambda2 is nothing to lambda1; where lambda1 is nothing too, theta is free.
+  Problem problem = edge_problem("4", "0.6");
+  problem.uniform = false;
+  problem.local_steps = 0;
+  problem.local_epochs = 2;
+  const reference::HierarchicalOutcome hierfavg = reference::hierfavg(problem, 3);
+  problem.lr = 1e24;
+  const reference::SFedHPOutcome sfedhp =
+      reference::sfedhp(problem, {.lambda1 = 1e-12,
+                                  .lambda2 = 1e-24,
+                                  .edge_rounds = 3,
+                                  .inner_steps = 1,
+                                  .personal_lr = problem.optimizer.lr});
+  EXPECT_LT(distance(sfedhp.outcome.global, hierfavg.outcome.global), 1e-10);
+  for (std::size_t edge = 0; edge < 4; ++edge) {
+    EXPECT_LT(
+        distance(reference::flatten(sfedhp.edges[edge]), reference::flatten(hierfavg.edges[edge])),
+        1e-10);
+  }
+  EXPECT_NEAR(sfedhp.outcome.train_loss.back(), hierfavg.outcome.train_loss.back(), 1e-10);
+}
+
+TEST(References, SFedHPWithoutGammasIgnoresWhatMakesSparse) {
+  const Problem problem = edge_problem("4");
+  const reference::SFedHPSettings plain{.edge_rounds = 3};
+  reference::SFedHPSettings other = plain;
+  other.rho = 0.3;
+  other.zero_threshold = 0.5;
+  other.gamma_schedule = reference::GammaSchedule::Each;
+  other.gamma_density = 1.1;
+  other.gamma_rounds = 1;
+  other.gamma_later = 0.5;
+  const reference::SFedHPOutcome expected = reference::sfedhp(problem, plain);
+  EXPECT_TRUE(reference::sfedhp(problem, other).outcome.global.equal(expected.outcome.global));
+  other.gamma1 = 0.2;
+  other.gamma_schedule = reference::GammaSchedule::Constant;
+  EXPECT_LT(reference::sfedhp(problem, other).density_personal.back(),
+            expected.density_personal.back() - 0.2);
+}
+
+TEST(References, SFedHPPenaltiesShrinkModelsToZero) {
+  Problem problem = edge_problem("4");
+  problem.rounds = 6;
+  const reference::SFedHPSettings sparse{.lambda1 = 7,
+                                         .lambda2 = 5,
+                                         .gamma1 = 0.15,
+                                         .gamma2 = 0.15,
+                                         .rho = 0.1,
+                                         .edge_rounds = 3,
+                                         .zero_threshold = 0.02,
+                                         .gamma_schedule = reference::GammaSchedule::Constant};
+  const reference::SFedHPOutcome result = reference::sfedhp(problem, sparse);
+  const auto d = static_cast<double>(result.outcome.global.numel());
+  // Remark 1: 64 bits for what is not 0, a bit for what is, a bit for each that tells which.
+  for (std::size_t t = 0; t < 6; ++t) {
+    EXPECT_NEAR(result.bits_up[t], d * (2 + 63 * result.density_edge[t]), 1e-9);
+  }
+  EXPECT_GT(result.density_global.front(), 0.8);
+  EXPECT_LT(result.density_global.back(), 0.6);
+  EXPECT_LT(result.density_personal.back(), 0.6);
+  EXPECT_GT(result.density_personal.back(), 0.05);
 }
 
 }  // namespace

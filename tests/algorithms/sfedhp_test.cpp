@@ -1,0 +1,683 @@
+#include <cmath>
+#include <string>
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+#include <gtest/gtest.h>
+
+#include "fedhpc/comm/session.hpp"
+#include "fedhpc/core/rng.hpp"
+#include "fedhpc/training/penalty.hpp"
+
+#include "fixtures/reference_case.hpp"
+#include "reference/sfedhp_reference.hpp"
+
+namespace fedhpc::testing {
+namespace {
+
+/// The paper's one batch per edge round; four edges.
+Keys with_sfedhp(Keys changes) {
+  changes.insert({{"algorithm.name", "sfedhp"},
+                  {"topology.edges", "4"},
+                  {"train.local_epochs", "0"},
+                  {"train.local_steps", "1"},
+                  {"algorithm.lambda1", "7"},
+                  {"algorithm.lambda2", "5"},
+                  {"algorithm.edge_rounds", "3"},
+                  {"algorithm.inner_steps", "3"},
+                  {"algorithm.personal_lr", "0.06"}});
+  return tiny_keys(changes);
+}
+
+/// Penalties whose steps are stable (eta gamma < rho), strong enough for some entries to vanish.
+Keys sparse(Keys changes = {}) {
+  changes.insert({{"algorithm.gamma1", "0.15"},
+                  {"algorithm.gamma2", "0.1"},
+                  {"algorithm.rho", "0.1"},
+                  {"algorithm.zero_threshold", "0.02"}});
+  return changes;
+}
+
+std::string value_of(const Keys& keys, const std::string& key, const std::string& otherwise) {
+  const auto found = keys.find("algorithm." + key);
+  return found == keys.end() ? otherwise : found->second;
+}
+
+reference::SFedHPSettings settings_of(const Keys& keys) {
+  reference::SFedHPSettings settings;
+  const auto read = [&](const std::string& key, auto& value) {
+    const std::string text = value_of(keys, key, "");
+    if (!text.empty()) value = static_cast<std::decay_t<decltype(value)>>(std::stod(text));
+  };
+  read("lambda1", settings.lambda1);
+  read("lambda2", settings.lambda2);
+  read("gamma1", settings.gamma1);
+  read("gamma2", settings.gamma2);
+  read("rho", settings.rho);
+  read("beta", settings.beta);
+  read("edge_rounds", settings.edge_rounds);
+  read("inner_steps", settings.inner_steps);
+  read("accuracy", settings.accuracy);
+  read("personal_lr", settings.personal_lr);
+  read("zero_threshold", settings.zero_threshold);
+  read("gamma_density", settings.gamma_density);
+  read("gamma_rounds", settings.gamma_rounds);
+  read("gamma_later", settings.gamma_later);
+  settings.restart_every_step = value_of(keys, "restart", "step") == "step";
+  using enum reference::GammaSchedule;
+  settings.gamma_schedule = std::map<std::string, reference::GammaSchedule>{
+      {"constant", Constant},
+      {"either", Either},
+      {"both", Both},
+      {"each", Each}}.at(value_of(keys, "gamma_schedule", "either"));
+  return settings;
+}
+
+reference::SFedHPOutcome expected_of(const Keys& keys) {
+  reference::Problem problem = reference::make_problem(keys);
+  problem.uniform = value_of(keys, "weighting", "uniform") == "uniform";
+  return reference::sfedhp(problem, settings_of(keys));
+}
+
+/// The values of the method's own series `name`, per round.
+std::vector<double> series(const Keys& keys, const TinyResult& result, const std::string& name) {
+  Config config(assignments_of(keys), "tiny.ini");
+  const Experiment experiment(config, *local_communicator());
+  const std::vector<RoundMetric>& table = experiment.own_metrics();
+  std::vector<double> values;
+  for (const RoundMetrics& metrics : result.metrics) {
+    for (std::size_t m = 0; m < table.size(); ++m) {
+      if (table[m].name == name) values.push_back(metrics.own.at(m));
+    }
+  }
+  return values;
+}
+
+/// A single entry of a single model that is 0 here and not there shows.
+void expect_series(const Keys& keys, const TinyResult& result, const std::string& name,
+                   const std::vector<double>& expected) {
+  const std::vector<double> actual = series(keys, result, name);
+  ASSERT_EQ(actual.size(), expected.size()) << name;
+  for (std::size_t t = 0; t < expected.size(); ++t) {
+    EXPECT_NEAR(actual[t], expected[t], 1e-10 * expected[t]) << name << " of round " << t + 1;
+  }
+}
+
+// Neighbouring numbers on the two sides of the threshold: in float32 an entry of w may vanish that
+// does not in float64, which moves w by the threshold, 0.02, of a length of 0.7 to 2.
+constexpr double kOneEntry = 3e-2;
+
+class SFedHPReference : public ::testing::TestWithParam<ReferenceCase> {};
+
+TEST_P(SFedHPReference, EqualsPlainLoop) {
+  const Keys keys = with_sfedhp(GetParam().changes);
+  const reference::SFedHPOutcome expected = expected_of(keys);
+  const TinyResult result =
+      expect_equals_reference(keys, expected.outcome, GetParam().single_bound);
+  EXPECT_LT(distance(result.personal, flatten_all(expected.personal)), 1e-9);
+  if (world_communicator(60)->rank() != 0) return;
+  expect_series(keys, result, "density_personal", expected.density_personal);
+  expect_series(keys, result, "density_edge", expected.density_edge);
+  expect_series(keys, result, "density_global", expected.density_global);
+  if (GetParam().single_bound == kOneEntry) {
+    EXPECT_LT(expected.density_personal.back(), 1) << "nothing has become 0";
+    EXPECT_GT(expected.density_personal.back(), 0.3) << "all has";
+  }
+  expect_series(keys, result, "paper_bits_up", expected.bits_up);
+  EXPECT_NEAR(result.metrics.back().personal_accuracy, mean_accuracy(keys, expected.personal),
+              1e-12);
+  EXPECT_NEAR(result.metrics.back().edge_accuracy, mean_edge_accuracy(keys, expected.edges), 1e-12);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Settings, SFedHPReference,
+    ::testing::Values(
+        ReferenceCase{"four_edges", {}}, ReferenceCase{"one_edge", {{"topology.edges", "1"}}},
+        ReferenceCase{"an_edge_per_client", {{"topology.edges", "7"}}},
+        ReferenceCase{"wide_blocks", {{"train.block", "4"}}},
+        ReferenceCase{"one_edge_round", {{"algorithm.edge_rounds", "1"}}},
+        ReferenceCase{"theta_goes_on", {{"algorithm.restart", "round"}}},
+        ReferenceCase{"theta_goes_on_in_epochs",
+                      {{"algorithm.restart", "round"},
+                       {"train.local_epochs", "2"},
+                       {"train.local_steps", "0"},
+                       {"train.block", "8"}}},
+        ReferenceCase{"beta", {{"algorithm.beta", "1.3"}}},
+        ReferenceCase{"samples", {{"algorithm.weighting", "samples"}}},
+        ReferenceCase{"samples_an_edge_per_client",
+                      {{"algorithm.weighting", "samples"}, {"topology.edges", "7"}}},
+        ReferenceCase{"steps", {{"train.local_steps", "4"}, {"train.block", "3"}}},
+        ReferenceCase{"epochs", {{"train.local_epochs", "2"}, {"train.local_steps", "0"}}},
+        ReferenceCase{"full_batch", {{"train.batch_size", "0"}, {"train.local_steps", "2"}}},
+        ReferenceCase{"some_clients_of_some_edges",
+                      {{"topology.edge_participation", "0.7"},
+                       {"topology.participation", "0.5"},
+                       {"run.rounds", "5"}}},
+        ReferenceCase{"some_clients_by_samples",
+                      {{"topology.edge_participation", "0.5"},
+                       {"topology.participation", "0.6"},
+                       {"topology.edges", "3"},
+                       {"algorithm.weighting", "samples"},
+                       {"run.rounds", "5"}}},
+        ReferenceCase{"momentum", {{"train.optimizer", "momentum"}, {"train.block", "8"}}},
+        ReferenceCase{"nesterov", {{"train.optimizer", "nesterov"}, {"train.momentum", "0.5"}}},
+        ReferenceCase{"weight_decay", {{"train.weight_decay", "0.01"}, {"train.block", "3"}}},
+        ReferenceCase{"bitmap", {{"algorithm.codec", "bitmap"}}}),
+    name_of);
+
+INSTANTIATE_TEST_SUITE_P(
+    Sparse, SFedHPReference,
+    ::testing::Values(
+        ReferenceCase{"four_edges", sparse(), kOneEntry},
+        ReferenceCase{"without_threshold", sparse({{"algorithm.zero_threshold", "1e-9"}})},
+        ReferenceCase{"one_edge", sparse({{"topology.edges", "1"}}), kOneEntry},
+        ReferenceCase{"an_edge_per_client", sparse({{"topology.edges", "7"}}), kOneEntry},
+        ReferenceCase{"weak",
+                      sparse({{"algorithm.gamma1", "0.02"},
+                              {"algorithm.gamma2", "0.02"},
+                              {"algorithm.rho", "0.05"}}),
+                      kOneEntry},
+        ReferenceCase{"clients_only", sparse({{"algorithm.gamma2", "0"}}), kOneEntry},
+        ReferenceCase{"edges_only", sparse({{"algorithm.gamma1", "0"}}), kOneEntry},
+        ReferenceCase{"wide_blocks_theta_goes_on",
+                      sparse({{"algorithm.restart", "round"}, {"train.block", "4"}}), kOneEntry},
+        ReferenceCase{
+            "steps_and_beta",
+            sparse({{"train.local_steps", "4"}, {"algorithm.beta", "1.3"}, {"train.block", "8"}}),
+            kOneEntry},
+        ReferenceCase{"some_clients_of_some_edges",
+                      sparse({{"topology.edge_participation", "0.7"},
+                              {"topology.participation", "0.5"},
+                              {"run.rounds", "5"}}),
+                      kOneEntry},
+        ReferenceCase{"some_clients_by_samples",
+                      sparse({{"topology.edge_participation", "0.5"},
+                              {"topology.participation", "0.6"},
+                              {"topology.edges", "3"},
+                              {"algorithm.weighting", "samples"},
+                              {"run.rounds", "5"}}),
+                      kOneEntry},
+        ReferenceCase{"nesterov",
+                      sparse({{"train.optimizer", "nesterov"}, {"train.momentum", "0.5"}}),
+                      kOneEntry},
+        ReferenceCase{"weight_decay",
+                      sparse({{"train.weight_decay", "0.01"}, {"algorithm.codec", "bitmap"}}),
+                      kOneEntry}),
+    name_of);
+
+/// Which of the two gammas are the later ones, round by round: "--", "1-", "-2" or "12".
+std::vector<std::string> switched(const reference::SFedHPOutcome& outcome, const Keys& keys) {
+  const reference::SFedHPSettings settings = settings_of(keys);
+  std::vector<std::string> rounds;
+  for (const reference::Gammas& gammas : outcome.gammas) {
+    rounds.push_back(std::string(gammas.one < settings.gamma1 ? "1" : "-") +
+                     (gammas.two < settings.gamma2 ? "2" : "-"));
+  }
+  return rounds;
+}
+
+TEST(SFedHP, DefaultsAreThePapers) {
+  const std::unique_ptr<Communicator> comm = world_communicator(60);
+  const auto keys = [&](Keys changes) {
+    changes.insert({{"algorithm.name", "sfedhp"},
+                    {"topology.edges", "4"},
+                    {"train.local_epochs", "0"},
+                    {"train.local_steps", "1"},
+                    {"train.lr", "0.05"}});
+    return tiny_keys(changes);
+  };
+  const Keys gammas{{"algorithm.gamma1", "0.001"}, {"algorithm.gamma2", "0.001"}};
+  Keys few_entries = gammas;  // of which some come to lie within rho and the threshold
+  few_entries["run.rounds"] = "2";
+  Keys long_run = gammas;
+  long_run.insert(
+      {{"run.rounds", "102"}, {"algorithm.edge_rounds", "1"}, {"algorithm.inner_steps", "1"}});
+  const Keys strong{{"algorithm.gamma1", "0.5"},    {"algorithm.gamma2", "0.5"},
+                    {"algorithm.rho", "0.1"},       {"algorithm.edge_rounds", "4"},
+                    {"algorithm.inner_steps", "3"}, {"run.rounds", "8"}};
+  // Some changes of keys, and values that would make another run of it.
+  const std::vector<std::pair<Keys, Keys>> cases{
+      {{{"run.rounds", "1"}}, {}},
+      {few_entries, {{"algorithm.rho", "7e-5"}, {"algorithm.zero_threshold", "2e-3"}}},
+      {long_run, {{"algorithm.gamma_rounds", "101"}, {"algorithm.gamma_later", "2e-6"}}},
+      {strong, {{"algorithm.gamma_density", "0.3"}, {"algorithm.gamma_schedule", "both"}}}};
+  for (const auto& [changes, others] : cases) {
+    const reference::SFedHPOutcome expected = expected_of(keys(changes));
+    const TinyResult actual = run(keys(changes), *comm);
+    EXPECT_LT(distance(actual.global, expected.outcome.global), 1e-9);
+    EXPECT_LT(distance(actual.personal, flatten_all(expected.personal)), 1e-9);
+    for (const auto& [key, value] : others) {
+      Keys other = changes;
+      other[key] = value;
+      EXPECT_GT(distance(expected_of(keys(other)).outcome.global, expected.outcome.global), 1e-8)
+          << key;
+    }
+  }
+}
+
+TEST(SFedHP, ClientsStopWhereTheirProblemIsSolved) {
+  const Keys keys = with_sfedhp({{"algorithm.accuracy", "0.005"},
+                                 {"algorithm.inner_steps", "6"},
+                                 {"train.block", "8"},
+                                 {"train.local_steps", "3"}});
+  for (const std::string optimizer : {"sgd", "nesterov"}) {
+    for (const std::string width : {"1", "8"}) {
+      Keys these = keys;
+      these["train.optimizer"] = optimizer;
+      these["train.block"] = width;
+      const reference::SFedHPOutcome stopped = expected_of(these);
+      EXPECT_GT(stopped.reached, 20);
+      EXPECT_GT(stopped.not_reached, 20);
+      // In float32 a gradient may be on the other side of nu: a step more or less.
+      const TinyResult result = expect_equals_reference(these, stopped.outcome, 2e-3);
+      EXPECT_LT(distance(result.personal, flatten_all(stopped.personal)), 1e-9);
+      these["algorithm.accuracy"] = "0";
+      EXPECT_GT(distance(expected_of(these).outcome.global, stopped.outcome.global), 1e-4);
+    }
+  }
+}
+
+TEST(SFedHP, FollowsItsGammaSchedules) {
+  // The clients' models fall below the density in round 2, so that it counts from round 3 on, or
+  // never; rounds count from round 5 on, or at once.
+  using Expected = std::vector<std::string>;
+  const std::string early = "0.8";
+  const std::string never = "0.01";
+  struct Case {
+    std::string schedule;
+    std::string density;
+    std::string rounds;
+    Expected expected;
+  };
+  const std::vector<Case> cases{
+      {"constant", early, "0", Expected{"--", "--", "--", "--", "--", "--"}},
+      {"either", early, "4", Expected{"--", "--", "12", "12", "12", "12"}},
+      {"either", never, "4", Expected{"--", "--", "--", "--", "12", "12"}},
+      {"either", never, "100", Expected{"--", "--", "--", "--", "--", "--"}},
+      {"both", early, "4", Expected{"--", "--", "--", "--", "12", "12"}},
+      {"both", early, "1", Expected{"--", "--", "12", "12", "12", "12"}},
+      {"both", never, "0", Expected{"--", "--", "--", "--", "--", "--"}},
+      {"each", early, "4", Expected{"--", "--", "1-", "1-", "12", "12"}},
+      {"each", never, "1", Expected{"--", "-2", "-2", "-2", "-2", "-2"}}};
+  for (const Case& one : cases) {
+    SCOPED_TRACE(one.schedule + " " + one.density + " " + one.rounds);
+    const Keys keys = with_sfedhp(sparse({{"run.rounds", "6"},
+                                          {"algorithm.gamma1", "0.3"},
+                                          {"algorithm.gamma2", "0.2"},
+                                          {"algorithm.gamma_schedule", one.schedule},
+                                          {"algorithm.gamma_density", one.density},
+                                          {"algorithm.gamma_rounds", one.rounds},
+                                          {"algorithm.gamma_later", "0.05"}}));
+    const reference::SFedHPOutcome expected = expected_of(keys);
+    EXPECT_EQ(switched(expected, keys), one.expected);
+    const TinyResult result = expect_equals_reference(keys, expected.outcome, kOneEntry);
+    EXPECT_LT(distance(result.personal, flatten_all(expected.personal)), 1e-9);
+    if (world_communicator(60)->rank() != 0) continue;
+    expect_series(keys, result, "density_personal", expected.density_personal);
+    expect_series(keys, result, "density_edge", expected.density_edge);
+  }
+}
+
+TEST(SFedHP, WhatWasOnceSparseStaysSwitched) {
+  // Freed of gamma1 the clients' models are denser again in the next round.
+  const std::unique_ptr<Communicator> comm = world_communicator(60);
+  const Keys keys = with_sfedhp(sparse({{"run.rounds", "5"},
+                                        {"algorithm.gamma1", "0.8"},
+                                        {"algorithm.gamma2", "0"},
+                                        {"algorithm.gamma_density", "0.8"},
+                                        {"algorithm.gamma_later", "0"}}));
+  const reference::SFedHPOutcome expected = expected_of(keys);
+  EXPECT_LT(expected.density_personal[0], 0.78);
+  EXPECT_GT(expected.density_personal[1], 0.805);
+  EXPECT_EQ(expected.gammas[2].one, 0);
+  EXPECT_LT(distance(run(keys, *comm).global, expected.outcome.global), 1e-9);
+}
+
+TEST(SFedHP, LaterGammasAreNeverLarger) {
+  const std::unique_ptr<Communicator> comm = world_communicator(60);
+  const Keys constant = with_sfedhp(sparse({{"algorithm.gamma_schedule", "constant"}}));
+  Keys later = constant;
+  later["algorithm.gamma_schedule"] = "either";
+  later["algorithm.gamma_rounds"] = "1";
+  later["algorithm.gamma_later"] = "5";
+  EXPECT_TRUE(run(later, *comm).global.equal(run(constant, *comm).global));
+  later["algorithm.gamma_later"] = "0.1";
+  EXPECT_GT(distance(run(later, *comm).global, run(constant, *comm).global), 1e-3);
+}
+
+TEST(SFedHP, OneEdgeAndOneEdgeRoundIsPFedMe) {
+  // lambda2 (w - phi) = lambda1 lambda2 / (lambda1 + lambda2) (w - mean of theta).
+  const std::unique_ptr<Communicator> comm = world_communicator(60);
+  for (const std::string participation : {"1", "0.4"}) {
+    for (const std::string beta : {"1", "1.3"}) {
+      const Keys both{{"run.rounds", "5"},
+                      {"topology.participation", participation},
+                      {"train.local_epochs", "0"},
+                      {"train.local_steps", "1"},
+                      {"train.block", "3"},
+                      {"algorithm.inner_steps", "4"},
+                      {"algorithm.personal_lr", "0.06"},
+                      {"algorithm.beta", beta}};
+      Keys sfedhp = both;
+      sfedhp.insert({{"topology.edges", "1"},
+                     {"train.lr", "0.3"},
+                     {"algorithm.lambda1", "6"},
+                     {"algorithm.lambda2", "4"},
+                     {"algorithm.edge_rounds", "1"}});
+      Keys pfedme = both;
+      pfedme.insert({{"algorithm.name", "pfedme"},
+                     {"train.lr", "0.12"},
+                     {"algorithm.lambda", "6"},
+                     {"algorithm.restart", "step"},
+                     {"algorithm.weighting", "uniform"}});
+      const TinyResult actual = run(with_sfedhp(sfedhp), *comm);
+      const TinyResult expected = run(tiny_keys(pfedme), *comm);
+      EXPECT_EQ(actual.cohorts, expected.cohorts);
+      EXPECT_GT(distance(actual.global, actual.initial), 1e-2);
+      EXPECT_LT(distance(actual.global, expected.global), 1e-12);
+      EXPECT_LT(distance(actual.personal, expected.personal), 1e-12);
+      if (comm->rank() != 0) continue;
+      for (std::size_t t = 0; t < 5; ++t) {
+        EXPECT_NEAR(actual.metrics[t].train_loss, expected.metrics[t].train_loss, 1e-12);
+        EXPECT_EQ(actual.metrics[t].personal_accuracy, expected.metrics[t].personal_accuracy);
+      }
+    }
+  }
+}
+
+TEST(SFedHP, ThatGoesAllTheWayToTheMeanIsHierFAVG) {
+  // With eta_1 lambda1 lambda2 / (lambda1 + lambda2) = 1, w_i becomes the mean of theta, and so
+  // does phi_i where lambda2 is nothing to lambda1; where lambda1 is nothing too, theta is free.
+  const std::unique_ptr<Communicator> comm = world_communicator(60);
+  const Keys both{{"topology.edges", "4"},
+                  {"topology.participation", "0.6"},
+                  {"algorithm.edge_rounds", "3"},
+                  {"algorithm.weighting", "samples"}};
+  Keys sfedhp = both;
+  sfedhp.insert({{"algorithm.name", "sfedhp"},
+                 {"algorithm.lambda1", "1e-12"},
+                 {"algorithm.lambda2", "1e-24"},
+                 {"algorithm.inner_steps", "1"},
+                 {"algorithm.personal_lr", "0.1"},
+                 {"train.lr", "1e24"}});
+  Keys hierfavg = both;
+  hierfavg["algorithm.name"] = "hierfavg";
+  const TinyResult actual = run(tiny_keys(sfedhp), *comm);
+  const TinyResult expected = run(tiny_keys(hierfavg), *comm);
+  EXPECT_LT(distance(actual.global, expected.global), 1e-10);
+  if (comm->rank() != 0) return;
+  EXPECT_EQ(actual.metrics.back().edge_accuracy, expected.metrics.back().edge_accuracy);
+}
+
+TEST(SFedHP, WithoutGammasNothingOfSparsityCounts) {
+  const std::unique_ptr<Communicator> comm = world_communicator(60);
+  for (const std::string dtype : {"float64", "float32"}) {
+    for (const std::string participation : {"1", "0.5"}) {
+      const Keys plain = with_sfedhp({{"run.dtype", dtype},
+                                      {"run.rounds", "4"},
+                                      {"run.reproducible", "true"},
+                                      {"topology.participation", participation},
+                                      {"topology.edge_participation", participation},
+                                      {"train.block", "3"}});
+      Keys other = plain;
+      other["algorithm.zero_threshold"] = "0.5";
+      other["algorithm.rho"] = "0.3";
+      other["algorithm.gamma_schedule"] = "each";
+      other["algorithm.gamma_density"] = "1";
+      other["algorithm.gamma_rounds"] = "1";
+      other["algorithm.gamma_later"] = "0.5";
+      other["algorithm.codec"] = "bitmap";
+      TinyResult expected = run(plain, *comm);
+      const TinyResult actual = run(other, *comm);
+      // All that another codec may change is what it books.
+      for (std::size_t t = 0; t < expected.metrics.size(); ++t) {
+        expected.metrics[t].bytes_up_client_edge = actual.metrics.at(t).bytes_up_client_edge;
+        expected.metrics[t].bytes_up_edge_cloud = actual.metrics[t].bytes_up_edge_cloud;
+        expected.metrics[t].bytes_down_client_edge = actual.metrics[t].bytes_down_client_edge;
+        expected.metrics[t].bytes_down_edge_cloud = actual.metrics[t].bytes_down_edge_cloud;
+      }
+      expect_same_bits(actual, expected, *comm);
+    }
+  }
+}
+
+TEST(SFedHP, BetaZeroKeepsTheGlobalModel) {
+  const std::unique_ptr<Communicator> comm = world_communicator(60);
+  const TinyResult result = run(with_sfedhp({{"algorithm.beta", "0"}}), *comm);
+  EXPECT_TRUE(result.global.equal(result.initial));
+  EXPECT_GT(distance(result.personal, result.initial.repeat({7})), 1e-2);
+}
+
+TEST(SFedHP, ClientsThatNeverTrainedStandAtTheGlobalModel) {
+  // Client 3 has no training sample, and a client that has not been drawn none in effect.
+  const std::unique_ptr<Communicator> comm = world_communicator(60);
+  const TinyResult result = run(with_sfedhp({{"topology.edges", "3"},
+                                             {"topology.edge_participation", "0.4"},
+                                             {"topology.participation", "0.5"},
+                                             {"run.rounds", "2"}}),
+                                *comm);
+  std::vector<bool> drawn(7, false);
+  for (const auto& cohort : result.cohorts) {
+    for (const std::int64_t client : cohort) drawn[static_cast<std::size_t>(client)] = true;
+  }
+  drawn[3] = false;
+  const Tensor personal = result.personal.reshape({7, -1});
+  for (std::int64_t k = 0; k < 7; ++k) {
+    EXPECT_EQ(personal[k].equal(result.global), !drawn[static_cast<std::size_t>(k)]) << k;
+  }
+}
+
+TEST(SFedHP, BooksWhatIsNotZero) {
+  // Every client has samples, so that each one's theta is in the densities; of one edge round they
+  // are those of all that goes up.
+  const std::unique_ptr<Communicator> comm = world_communicator(60);
+  for (const auto& [dtype, bytes] : {std::pair{"float64", 8.0}, std::pair{"float32", 4.0}}) {
+    Keys keys = with_sfedhp(sparse({{"data.partition", "iid"},
+                                    {"topology.edge_participation", "0.7"},
+                                    {"algorithm.edge_rounds", "1"},
+                                    {"algorithm.codec", "bitmap"},
+                                    {"run.rounds", "6"},
+                                    {"run.dtype", dtype}}));
+    keys.erase("data.partition_file");
+    const TinyResult result = run(keys, *comm);
+    if (comm->rank() != 0) continue;
+    const auto d = static_cast<double>(result.global.numel());
+    const double map = std::ceil(d / 8);
+    const double edges = 3;  // of four
+    const std::vector<double> of_clients = series(keys, result, "density_personal");
+    const std::vector<double> of_edges = series(keys, result, "density_edge");
+    const std::vector<double> paper = series(keys, result, "paper_bits_up");
+    for (std::size_t t = 0; t < 6; ++t) {
+      const RoundMetrics& metrics = result.metrics[t];
+      EXPECT_NEAR(metrics.bytes_up_edge_cloud, edges * (map + bytes * d * of_edges[t]), 1e-2);
+      EXPECT_NEAR(metrics.bytes_up_client_edge,
+                  metrics.participants * (map + bytes * d * of_clients[t]), 1e-2);
+      EXPECT_NEAR(paper[t], d * (2 + 63 * of_edges[t]), 1e-2);
+    }
+    EXPECT_LT(of_edges.back(), 0.9);
+    EXPECT_GT(of_edges.back(), 0.1);
+    EXPECT_LT(of_clients.back(), 0.9);
+    EXPECT_GT(of_clients.back(), 0.1);
+  }
+}
+
+TEST(SFedHP, BooksEveryEntryOfDenseModels) {
+  const std::unique_ptr<Communicator> comm = world_communicator(60);
+  for (const auto& [dtype, bytes] : {std::pair{"float64", 8.0}, std::pair{"float32", 4.0}}) {
+    const Keys keys = with_sfedhp({{"run.dtype", dtype}, {"topology.edge_participation", "0.5"}});
+    const TinyResult result = run(keys, *comm);
+    if (comm->rank() != 0) continue;
+    const auto d = static_cast<double>(result.global.numel());
+    for (std::size_t t = 0; t < result.metrics.size(); ++t) {
+      // Two of four edges; three edge rounds.
+      const RoundMetrics& metrics = result.metrics[t];
+      EXPECT_EQ(metrics.bytes_up_edge_cloud, 2 * bytes * d);
+      EXPECT_EQ(metrics.bytes_down_edge_cloud, 2 * bytes * d);
+      EXPECT_EQ(metrics.bytes_up_client_edge, 3 * metrics.participants * bytes * d);
+      EXPECT_EQ(metrics.bytes_down_client_edge, 3 * metrics.participants * bytes * d);
+      EXPECT_EQ(series(keys, result, "paper_bits_up")[t], 65 * d);
+      EXPECT_EQ(series(keys, result, "density_global")[t], 1);
+    }
+  }
+}
+
+TEST(SFedHP, EdgeRoundsMoveNothingBetweenEdges) {
+  const std::unique_ptr<Communicator> comm = world_communicator(60);
+  const TinyResult few = run(with_sfedhp(sparse({{"algorithm.edge_rounds", "1"}})), *comm);
+  const TinyResult many = run(with_sfedhp(sparse({{"algorithm.edge_rounds", "6"}})), *comm);
+  EXPECT_EQ(many.world_bytes, few.world_bytes);
+  EXPECT_EQ(many.leader_bytes, few.leader_bytes);
+  EXPECT_GT(many.edge_bytes, few.edge_bytes);
+}
+
+TEST(SFedHP, NeedsEdges) {
+  const std::unique_ptr<Communicator> comm = world_communicator(60);
+  EXPECT_THROW(run(with_sfedhp({{"topology.edges", "0"}}), *comm), ConfigError);
+  EXPECT_THROW(run(with_sfedhp({{"topology.edges", "8"}}), *comm), ConfigError);
+}
+
+/// F(w) of (1) to (3) for one client with the loss 1/2 (theta - a)^T Q (theta - a), by its two
+/// proximal problems.
+class QuadraticClient {
+ public:
+  static constexpr std::int64_t kSize = 5;
+  static constexpr double kLambda1 = 6;
+  static constexpr double kLambda2 = 4;
+  static constexpr double kGamma1 = 0.7;
+  static constexpr double kGamma2 = 0.4;
+  static constexpr double kRho = 0.3;
+
+  QuadraticClient() {
+    auto layout = std::make_shared<Layout>();
+    layout->add("x", {kSize}, kSize, Tag::Trainable);
+    layout_ = layout;
+    const Tensor root = random({kSize, kSize}, 1);
+    q_ = root.matmul(root.t());  // symmetric, positive
+    a_ = random({1, kSize}, 2);
+  }
+
+  static Tensor random(const std::vector<std::int64_t>& shape, std::uint64_t number) {
+    Draws draws({.seed = 3, .purpose = Purpose::Generator, .client = number});
+    Tensor values = at::empty(shape, at::kDouble);
+    double* data = values.data_ptr<double>();
+    for (std::int64_t i = 0; i < values.numel(); ++i) data[i] = 2 * draws.uniform() - 1;
+    return values;
+  }
+
+  /// A gradient step on L(theta) + lambda1/2 ||theta - phi||^2, (5); that on the penalty by the
+  /// program's own kernel.
+  Tensor after_step(const Tensor& theta, const Tensor& phi) const {
+    const Rows next{theta.clone(), layout_};
+    descend_(next, kRate,
+             {.mu = kLambda1, .centre = {phi, layout_}, .gamma = kGamma1, .rho = kRho});
+    return next.values.sub(theta.sub(a_).matmul(q_), kRate);
+  }
+
+  /// grad L(theta), L = loss + gamma1 phi_rho.
+  Tensor slope_at(const Tensor& theta) const {
+    return theta.sub(a_).matmul(q_).add(theta.div(kRho).tanh(), kGamma1);
+  }
+
+  /// theta = theta(phi) and phi = phi(theta, w), by steps towards both until they stay.
+  template <typename Phi>
+  std::pair<Tensor, Tensor> solve(const Tensor& w, const Phi& phi_at) const {
+    Tensor theta = w;
+    Tensor phi = w;
+    for (int i = 0; i < 500; ++i) {
+      theta = after_step(theta, phi);
+      phi = phi_at(theta, w);
+    }
+    return {theta, phi};
+  }
+
+  /// (10).
+  static Tensor phi_of_10(const Tensor& theta, const Tensor& w) {
+    return theta.mul(kLambda1).add(w, kLambda2).div(kLambda1 + kLambda2);
+  }
+  /// argmin over phi of ||theta - phi||^2 + lambda2/2 ||phi - w||^2, as (6) is printed.
+  static Tensor phi_of_printed_6(const Tensor& theta, const Tensor& w) {
+    return theta.mul(2).add(w, kLambda2).div(2 + kLambda2);
+  }
+
+  /// F(w), the Moreau envelope of the Moreau envelope, and gamma2 phi_rho(w).
+  double envelope(const Tensor& w) const {
+    const auto [theta, phi] = solve(w, phi_of_10);
+    const Tensor off = theta.sub(a_);
+    return 0.5 * off.matmul(q_).mul(off).sum().item<double>() +
+           kGamma1 * smoothed_l1({theta, layout_}, kRho).front() +
+           kLambda1 / 2 * theta.sub(phi).square().sum().item<double>() +
+           kLambda2 / 2 * phi.sub(w).square().sum().item<double>() +
+           kGamma2 * smoothed_l1({w, layout_}, kRho).front();
+  }
+
+  Tensor envelope_gradient(const Tensor& w) const {
+    constexpr double kStep = 2e-5;  // third derivatives are about gamma / rho^2
+    Tensor gradient = at::empty_like(w);
+    for (std::int64_t i = 0; i < kSize; ++i) {
+      Tensor above = w.clone();
+      Tensor below = w.clone();
+      above[0][i] += kStep;
+      below[0][i] -= kStep;
+      gradient[0][i] = (envelope(above) - envelope(below)) / (2 * kStep);
+    }
+    return gradient;
+  }
+
+  const LayoutPtr& layout() const { return layout_; }
+
+ private:
+  static constexpr double kRate = 0.05;
+  LayoutPtr layout_;
+  Tensor q_;  // [n, n]
+  Tensor a_;  // [1, n]
+};
+
+double largest(const Tensor& difference) { return difference.abs().max().item<double>(); }
+
+TEST(SFedHP, MeetsTheFirstOrderConditionsOfBothEnvelopes) {
+  const QuadraticClient client;
+  using Q = QuadraticClient;
+  for (const std::uint64_t number : {10U, 11U}) {
+    const Tensor w = Q::random({1, Q::kSize}, number);
+    const auto [theta, phi] = client.solve(w, Q::phi_of_10);
+    const Tensor pull = phi.sub(theta).mul(Q::kLambda1);
+    EXPECT_GT(largest(pull), 0.1);
+    EXPECT_LT(largest(pull.sub(client.slope_at(theta))), 1e-8);
+    EXPECT_LT(largest(w.sub(phi).mul(Q::kLambda2).sub(pull)), 1e-8);
+    // The step of (11) is along lambda2 (w - phi) + gamma2 grad phi_rho(w).
+    const Tensor direction = w.sub(phi).mul(Q::kLambda2).add(w.div(Q::kRho).tanh(), Q::kGamma2);
+    const Tensor gradient = client.envelope_gradient(w);
+    EXPECT_LT(largest(direction.sub(gradient)), 1e-8);
+
+    // Not so without the 1/2 lambda1 that (6) has lost in print.
+    const auto [printed_theta, printed_phi] = client.solve(w, Q::phi_of_printed_6);
+    const Tensor printed_pull = printed_phi.sub(printed_theta).mul(Q::kLambda1);
+    EXPECT_LT(largest(printed_pull.sub(client.slope_at(printed_theta))), 1e-8) << "(5) is kept";
+    EXPECT_GT(largest(w.sub(printed_phi).mul(Q::kLambda2).sub(printed_pull)), 1e-2);
+    EXPECT_GT(largest(w.sub(printed_phi)
+                          .mul(Q::kLambda2)
+                          .add(w.div(Q::kRho).tanh(), Q::kGamma2)
+                          .sub(gradient)),
+              1e-2);
+  }
+}
+
+TEST(SFedHP, EquationTenIsTheMinimumOfTheTwoPulls) {
+  const QuadraticClient client;
+  using Q = QuadraticClient;
+  const Tensor theta = Q::random({1, Q::kSize}, 20);
+  const Tensor w = Q::random({1, Q::kSize}, 21);
+  Tensor phi = w.clone();
+  for (int i = 0; i < 500; ++i) {
+    const Rows to_theta{phi.clone(), client.layout()};
+    const Rows to_w{phi.clone(), client.layout()};
+    descend_(to_theta, 0.05, {.mu = Q::kLambda1, .centre = {theta, client.layout()}});
+    descend_(to_w, 0.05, {.mu = Q::kLambda2, .centre = {w, client.layout()}});
+    phi = to_theta.values.add(to_w.values).sub(phi);
+  }
+  EXPECT_LT(largest(phi.sub(Q::phi_of_10(theta, w))), 1e-12);
+  EXPECT_GT(largest(phi.sub(Q::phi_of_printed_6(theta, w))), 1e-2);
+}
+
+}  // namespace
+}  // namespace fedhpc::testing
