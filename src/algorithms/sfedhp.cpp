@@ -98,7 +98,7 @@ Rows SFedHP::personalize(Block& block, const Rows& phi, std::int64_t edge_round)
   Rows theta = goes_on ? personal_->read(block.clients(), /*otherwise=*/phi) : phi.clone();
   const Penalty penalty{.mu = lambda1_, .centre = phi, .gamma = round_gamma1_, .rho = rho_};
   block.each_step([&](LocalStep& step) {  // D_ij
-    // theta ~ argmin l(theta; D) + lambda_1/2 ||theta - phi||^2 + gamma_1 phi_rho(theta)      (8)
+    // (8): theta ~ argmin l(theta; D) + lambda_1/2 ||theta - phi||^2 + gamma_1 phi_rho(theta)
     step.minimise_(theta, *optimizer_, penalty, inner_);
   });
   if (gamma1_ > 0) zero_small_(theta, zero_threshold_);
@@ -107,12 +107,11 @@ Rows SFedHP::personalize(Block& block, const Rows& phi, std::int64_t edge_round)
 }
 
 void SFedHP::update_edge_(const Rows& phi, const Rows& w, const Rows& mean_theta) const {
-  // phi_i <- 1/J sum_j (lambda_1 theta_ij + lambda_2 w_i) / (lambda_1 + lambda_2)          (10),
-  // (6)
+  // (10), (6): phi_i <- 1/J sum_j (lambda_1 theta_ij + lambda_2 w_i) / (lambda_1 + lambda_2)
   phi.values.copy_(mean_theta.values);
   approach_(phi, w, lambda2_ / (lambda1_ + lambda2_));
   if (gamma2_ > 0) zero_small_(phi, zero_threshold_);
-  // w_i <- w_i - eta_1 [lambda_2 (w_i - phi_i) + gamma_2 tanh(w_i / rho)] (11)
+  // (11): w_i <- w_i - eta_1 [lambda_2 (w_i - phi_i) + gamma_2 tanh(w_i / rho)]
   descend_(w, edge_lr_, {.mu = lambda2_, .centre = phi, .gamma = round_gamma2_, .rho = rho_});
   copy_columns_(w, phi, Tag::Buffer);
 }
@@ -165,7 +164,7 @@ std::vector<RoundMetric> SFedHP::metrics() const {
       {kPaperBits, "bit",
        "what an edge sends up by the paper's count (Remark 1), mean over drawn edges: 64 for an "
        "entry that is not 0, 1 for one that is, 1 more for each entry"},
-      {kSmoothedL1, "1", "phi_rho(w) = rho sum log cosh(w / rho) of the global model"},
+      {kSmoothedL1, "1", "phi_rho(w) = rho sum log cosh(w / rho) of a sparse global model"},
       {kGamma1, "1", "gamma_1 of the round"},
       {kGamma2, "1", "gamma_2 of the round"},
   };
@@ -183,7 +182,7 @@ void SFedHP::note(Round& round) {
   round.note_edges(kEdgeDensity, densities(edges_.rows));
   round.note_edges(kPaperBits, bits);
   round.note(kGlobalDensity, densities(global_).front());
-  round.note(kSmoothedL1, smoothed_l1(global_, rho_).front());
+  if (gamma2_ > 0) round.note(kSmoothedL1, smoothed_l1(global_, rho_).front());
   round.note(kGamma1, round_gamma1_);
   round.note(kGamma2, round_gamma2_);
   if (round.noted({kPersonalDensity}).front() < gamma_density_) is_sparse_ = 1;

@@ -224,7 +224,6 @@ void BatchNorm::backward(const Pass& pass, const Tensor& input, const Tensor&,
         sink_value(dgamma, sink, out[i]);
         sink_value(dbeta, sink, out[k + i]);
       }
-      if (sink.keep == 0) std::fill_n(out + 2 * k, 2 * k, T{0});
     }
   });
 }

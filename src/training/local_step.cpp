@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include <ATen/ops/empty.h>
 #include <ATen/ops/linalg_vector_norm.h>
+#include <ATen/ops/zeros.h>
 
 #include "fedhpc/core/error.hpp"
 #include "fedhpc/training/loss.hpp"
@@ -38,7 +38,7 @@ class KeptBuffers {
 Tensor StepWorkspace::gradients(std::int64_t count, std::int64_t columns, at::ScalarType type) {
   const bool fits = arena.defined() && arena.size(0) >= count && arena.size(1) == columns &&
                     arena.scalar_type() == type;
-  if (!fits) arena = at::empty({count, columns}, type);
+  if (!fits) arena = at::zeros({count, columns}, type);  // buffers have no gradient
   return arena.narrow(0, 0, count);
 }
 

@@ -33,7 +33,10 @@ struct Trial {
     output = at::empty({kClients, kBatch, layer.output_features(in.values())}, at::kDouble);
     dy = at::randn(output.sizes(), at::kDouble);
     dx = at::full(input.sizes(), std::nan(""), at::kDouble);
-    arena = at::full(rows.sizes(), std::nan(""), at::kDouble);
+    arena = at::full(rows.sizes(), std::nan(""), at::kDouble);  // what is not written shows
+    for (const auto& [begin, end] : layout->ranges(Tag::Buffer)) {
+      arena.narrow(1, begin, end - begin).zero_();  // and buffers have no gradient
+    }
   }
 
   void run() {

@@ -107,18 +107,49 @@ TEST_F(LocalStepTest, ABatchMovesBuffersAndCountsItsLossOnce) {
 TEST_F(LocalStepTest, PlainStepsFollowTheGradientWithItsProximalTerm) {
   const Rows centre = start();
   centre.values.add_(0.01);
-  const Penalty proximal{.mu = 3, .centre = centre};
-  const Rows fused = start();
-  const Rows by_hand = start();
   RowOptimizer sgd({.kind = OptimizerKind::Sgd, .lr = 0.05}, model_->layout());
-  each_step([&](LocalStep& step) { step.descend_(fused, sgd, proximal); });
+  for (const double mu : {3.0, 20.0}) {  // lr mu = 1 forgets the old weights, but no buffers
+    for (const double gamma : {0.0, 0.4}) {
+      const Penalty penalty{.mu = mu, .centre = centre, .gamma = gamma, .rho = 0.1};
+      const Rows fused = start();
+      const Rows by_hand = start();
+      each_step([&](LocalStep& step) { step.descend_(fused, sgd, penalty); });
+      each_step([&](LocalStep& step) {
+        const Tensor gradient = step.gradient(by_hand, penalty);
+        add_columns_(by_hand.values.narrow(0, 0, step.active()),
+                     gradient.narrow(0, 0, step.active()), -0.05, *model_->layout(),
+                     Tag::Trainable);
+      });
+      EXPECT_LT(fused.values.sub(by_hand.values).abs().max().item<double>(), 1e-13);
+      EXPECT_GT(fused.values.sub(start().values).abs().max().item<double>(), 1e-3);
+    }
+  }
+}
+
+TEST_F(LocalStepTest, ProblemsAreSolvedInStepsOrToAnAccuracy) {
+  const Penalty penalty{.mu = 1000, .centre = start()};
+  RowOptimizer sgd({.kind = OptimizerKind::Sgd, .lr = 5e-5}, model_->layout());
+  const Rows by_verb = start();
+  const Rows by_hand = start();
+  each_step([&](LocalStep& step) { step.minimise_(by_verb, sgd, penalty, {.steps = 3}); });
   each_step([&](LocalStep& step) {
-    const Tensor gradient = step.gradient(by_hand, proximal);
-    add_columns_(by_hand.values.narrow(0, 0, step.active()), gradient.narrow(0, 0, step.active()),
-                 -0.05, *model_->layout(), Tag::Trainable);
+    for (int k = 0; k < 3; ++k) step.descend_(by_hand, sgd, penalty);
   });
-  EXPECT_LT(fused.values.sub(by_hand.values).abs().max().item<double>(), 1e-13);
-  EXPECT_GT(fused.values.sub(start().values).abs().max().item<double>(), 1e-3);
+  EXPECT_TRUE(by_verb.values.equal(by_hand.values));
+
+  const double accuracy = 1e-6;
+  const auto square = [&](LocalStep& step, const Rows& at, std::int64_t c) {
+    const Rows gradient{step.gradient(at, penalty).clone(), model_->layout()};
+    return columns(gradient, Tag::Trainable)[c].square().sum().item<double>();
+  };
+  const Rows solved = start();
+  each_step([&](LocalStep& step) {
+    step.minimise_(solved, sgd, penalty, {.steps = 3000, .accuracy = accuracy});
+    for (std::int64_t c = 0; c < step.active(); ++c) {
+      EXPECT_LE(square(step, solved, c), accuracy);
+      EXPECT_GT(square(step, solved, c), accuracy / 100) << "no further than asked";
+    }
+  });
 }
 
 TEST_F(LocalStepTest, ActiveClientsMustBeTheFirst) {

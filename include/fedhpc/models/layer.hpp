@@ -13,7 +13,7 @@ enum class Use { Training, Evaluation };
 
 /// Where weight gradients go: rows = keep * rows + scale * gradient, column by column. An arena
 /// takes {arena, 1, 0}; plain SGD is fused into the gradient products by {weights, -lr, 1}. Buffers
-/// have no gradient: with keep = 0 their columns become 0, else they stay as they are.
+/// have no gradient: their columns stay as they are.
 struct GradientSink {
   Tensor rows;  // [C, P]
   double scale = 1;
