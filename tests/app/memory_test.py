@@ -104,7 +104,6 @@ local_steps = 2
         methods = {
             "fedavg": ["--train.optimizer=nesterov"],
             "pfedme": ["--train.optimizer=nesterov", "--algorithm.inner_steps=2"],
-            "fedamp": [],
             "tdpfed": ["--algorithm.inner_steps=2", "--algorithm.factor_steps=2"],
         }
         for method, keys in methods.items():
