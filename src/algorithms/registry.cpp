@@ -1,6 +1,8 @@
 #include "fedhpc/algorithms/algorithm.hpp"
+#include "fedhpc/algorithms/fedamp.hpp"
 #include "fedhpc/algorithms/fedavg.hpp"
 #include "fedhpc/algorithms/fedprox.hpp"
+#include "fedhpc/algorithms/heurfedamp.hpp"
 #include "fedhpc/algorithms/hierfavg.hpp"
 #include "fedhpc/algorithms/localonly.hpp"
 #include "fedhpc/algorithms/pfedme.hpp"

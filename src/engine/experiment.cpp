@@ -257,13 +257,13 @@ std::int64_t Experiment::memory_bytes() const {
   // Beside the method's rows: initial weights and the initial model for the record, the last two
   // models evaluated, and the mean with its accumulator in float64.
   constexpr std::int64_t kModels = 5;
-  const std::int64_t in_hand = std::min(
-      block_width_, std::max<std::int64_t>(static_cast<std::int64_t>(shard_->clients().size()), 1));
+  const auto clients = static_cast<std::int64_t>(shard_->clients().size());
+  const std::int64_t in_hand = std::min(block_width_, std::max<std::int64_t>(clients, 1));
   const RowsInHand rows = config_.algorithm->rows_in_hand();
   const std::int64_t factors = factor_map_ ? factor_map_->factors()->size() : 0;
   return shard_->memory_bytes() + (server_shard_ ? server_shard_->memory_bytes() : 0) +
          in_hand * (rows.full * width + rows.factors * factors) * value +
-         (kModels + rows.once) * width * value + 8 * (width + 1) +
+         (kModels + rows.once + rows.of_rank * clients) * width * value + 8 * (width + 1) +
          trainer_->workspace_bytes(in_hand, type_) + store_->full_bytes() + rows_until_summed();
 }
 

@@ -153,14 +153,22 @@ Tensor Coupling::dots(const Rows& a, const Rows& b, const ColumnRanges& columns,
 }
 
 Rows Coupling::mix(const Tensor& coefficients, const Rows& rows) const {
+  return combine(MixTerm::Row, coefficients, rows);
+}
+
+Rows Coupling::approach(const Tensor& shares, const Rows& rows) const {
+  return combine(MixTerm::Difference, shares, rows);
+}
+
+Rows Coupling::combine(MixTerm term, const Tensor& coefficients, const Rows& rows) const {
   check(rows);
   require(coefficients.scalar_type() == at::kDouble && coefficients.is_contiguous() &&
               coefficients.dim() == 2 && coefficients.size(0) == count() &&
               coefficients.size(1) == count(),
           "mixing coefficients are [N, N] float64");
-  std::vector<const double*> own;  // rows of coefficients of this rank's clients
+  std::vector<MixedClient> own;
   for (const std::int64_t position : own_positions()) {
-    own.push_back(coefficients.const_data_ptr<double>() + position * count());
+    own.push_back({coefficients.const_data_ptr<double>() + position * count(), position});
   }
   Rows mixed{at::empty(rows.values.sizes(), rows.values.options()), rows.layout};
   std::vector<double> tile;  // [N, kMixTile]
@@ -169,7 +177,7 @@ Rows Coupling::mix(const Tensor& coefficients, const Rows& rows) const {
     for (std::int64_t begin = 0; begin < slab.size(1); begin += kMixTile) {
       const std::int64_t width = std::min(kMixTile, slab.size(1) - begin);
       pack_tile(slab, begin, width, positions_, nullptr, kMixTile, tile);
-      mix_tile(own, tile, sums);
+      mix_tile(term, own, tile, sums);
       with_type(rows.values.scalar_type(), [&]<typename T>() {
         for (std::size_t i = 0; i < own.size(); ++i) {
           T* out = mixed.values.data_ptr<T>() +

@@ -74,6 +74,43 @@ void all_pairs(const double* a, std::int64_t a_count, const double* b, std::int6
   }
 }
 
+template <MixTerm term>
+void mix_clients(std::span<const MixedClient> clients, const std::vector<double>& tile,
+                 std::vector<double>& sums) {
+  constexpr int kVectors = kMixTile / kLanes;
+  // So many rows of the tile stay in the nearest cache while the clients take their turn. The sums
+  // pass through memory between such groups, which changes no bit.
+  constexpr std::int64_t kGroup = 64;
+  const auto count = static_cast<std::int64_t>(tile.size()) / kMixTile;
+  sums.assign(clients.size() * kMixTile, 0.0);
+  for (std::int64_t begin = 0; begin < count; begin += kGroup) {
+    const std::int64_t end = std::min(count, begin + kGroup);
+    for (std::size_t i = 0; i < clients.size(); ++i) {
+      const double* own = tile.data() + clients[i].position * kMixTile;
+      double* sum = sums.data() + i * kMixTile;
+      Lanes total[kVectors];
+      for (int v = 0; v < kVectors; ++v) total[v] = load(sum + v * kLanes);
+      for (std::int64_t j = begin; j < end; ++j) {
+        const double factor = clients[i].coefficients[j];
+        if (factor == 0) continue;
+        const double* row = tile.data() + j * kMixTile;
+        for (int v = 0; v < kVectors; ++v) {
+          Lanes part = load(row + v * kLanes);
+          if constexpr (term == MixTerm::Difference) part -= load(own + v * kLanes);
+          total[v] += factor * part;
+        }
+      }
+      for (int v = 0; v < kVectors; ++v) at_address(sum + v * kLanes) = total[v];
+    }
+  }
+  if constexpr (term == MixTerm::Difference) {
+    for (std::size_t i = 0; i < clients.size(); ++i) {
+      const double* own = tile.data() + clients[i].position * kMixTile;
+      for (std::int64_t k = 0; k < kMixTile; ++k) sums[i * kMixTile + k] += own[k];
+    }
+  }
+}
+
 }  // namespace
 
 void pack_tile(const Tensor& rows, std::int64_t first, std::int64_t width,
@@ -107,28 +144,12 @@ void add_pairs(PairTerm term, const double* a, std::int64_t a_count, const doubl
   }
 }
 
-void mix_tile(std::span<const double* const> coefficients, const std::vector<double>& tile,
+void mix_tile(MixTerm term, std::span<const MixedClient> clients, const std::vector<double>& tile,
               std::vector<double>& sums) {
-  constexpr int kVectors = kMixTile / kLanes;
-  // So many rows of the tile stay in the nearest cache while the clients take their turn. The sums
-  // pass through memory between such groups, which changes no bit.
-  constexpr std::int64_t kGroup = 64;
-  const auto count = static_cast<std::int64_t>(tile.size()) / kMixTile;
-  sums.assign(coefficients.size() * kMixTile, 0.0);
-  for (std::int64_t begin = 0; begin < count; begin += kGroup) {
-    const std::int64_t end = std::min(count, begin + kGroup);
-    for (std::size_t i = 0; i < coefficients.size(); ++i) {
-      double* sum = sums.data() + i * kMixTile;
-      Lanes total[kVectors];
-      for (int v = 0; v < kVectors; ++v) total[v] = load(sum + v * kLanes);
-      for (std::int64_t j = begin; j < end; ++j) {
-        const double factor = coefficients[i][j];
-        if (factor == 0) continue;
-        const double* row = tile.data() + j * kMixTile;
-        for (int v = 0; v < kVectors; ++v) total[v] += factor * load(row + v * kLanes);
-      }
-      for (int v = 0; v < kVectors; ++v) at_address(sum + v * kLanes) = total[v];
-    }
+  if (term == MixTerm::Row) {
+    mix_clients<MixTerm::Row>(clients, tile, sums);
+  } else {
+    mix_clients<MixTerm::Difference>(clients, tile, sums);
   }
 }
 

@@ -29,9 +29,18 @@ enum class PairTerm { SquaredDifference, Product };
 void add_pairs(PairTerm term, const double* a, std::int64_t a_count, const double* b,
                std::int64_t b_count, double* sums);
 
-/// sums[i] [kMixTile] = sum_j coefficients[i][j] tile[j] in the order of j; coefficients that are 0
-/// are passed over.
-void mix_tile(std::span<const double* const> coefficients, const std::vector<double>& tile,
+/// A client whose mixture is wanted.
+struct MixedClient {
+  const double* coefficients;  // [N]
+  std::int64_t position;       // in the tile
+};
+
+enum class MixTerm { Row, Difference };
+
+/// sums[i] [kMixTile] = sum_j coefficients_j tile[j] of clients[i], in the order of j, or with
+/// MixTerm::Difference tile[i] + sum_j coefficients_j (tile[j] - tile[i]), the sum taken first;
+/// coefficients that are 0 are passed over.
+void mix_tile(MixTerm term, std::span<const MixedClient> clients, const std::vector<double>& tile,
               std::vector<double>& sums);
 
 }  // namespace fedhpc

@@ -219,6 +219,12 @@ Rows Block::download(const EdgeRows& models, const Codec& codec) {
   return transfer({rows, models.rows.layout}, Direction::Down, codec);
 }
 
+Rows Block::download_each(const Rows& models, const Codec& codec) {
+  const Timed timed(round_.services_.aggregate_watch);
+  require(models.count() == count(), "one model per client in hand");
+  return transfer(models, Direction::Down, codec);
+}
+
 Rows Block::upload(const Rows& rows, const Codec& codec) {
   const Timed timed(round_.services_.aggregate_watch);
   return transfer(rows, Direction::Up, codec);

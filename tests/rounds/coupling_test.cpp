@@ -217,6 +217,27 @@ TEST_P(CouplingTest, PassesOverCoefficientsOfZero) {
   }
 }
 
+TEST_P(CouplingTest, ApproachesRows) {
+  const Rows all = rows(normals(kClients, kColumns, 13));
+  Tensor shares = normals(kClients, kClients, 14);
+  const Tensor values = all.values.to(at::kDouble);
+  const Tensor exact =
+      values.add(at::matmul(shares, values)).sub(values.mul(shares.sum(1, /*keepdim=*/true)));
+  const Rows expected = whole_.approach(shares, all);
+  const double bound = type_ == at::kDouble ? 1e-14 : 6e-8;
+  EXPECT_LT(expected.values.to(at::kDouble).sub(exact).norm().div(exact.norm()).item<double>(),
+            bound);
+  // Rows of other ranks' clients are not read.
+  Tensor seen = at::full({kClients, kClients}, std::nan(""), at::kDouble);
+  for (const std::int64_t position : positions_) seen[position].copy_(shares[position]);
+  EXPECT_TRUE(coupling_.approach(seen, mine(all)).values.equal(mine(expected).values));
+  // Nothing to approach, or nobody who differs: not a bit changes.
+  const Tensor none = at::zeros({kClients, kClients}, at::kDouble);
+  EXPECT_TRUE(coupling_.approach(none, mine(all)).values.equal(mine(all).values));
+  const Rows equal = rows(normals(1, kColumns, 15).repeat({kClients, 1}));
+  EXPECT_TRUE(coupling_.approach(shares, mine(equal)).values.equal(mine(equal).values));
+}
+
 TEST_P(CouplingTest, EditsColumnsOfAllClients) {
   const Tensor values = at::arange(kClients * kColumns, at::kDouble).reshape({kClients, kColumns});
   const Rows all = rows(values);

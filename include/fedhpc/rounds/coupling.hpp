@@ -15,6 +15,7 @@ namespace fedhpc {
 using ColumnRanges = std::vector<std::pair<std::int64_t, std::int64_t>>;
 
 enum class PairTerm;
+enum class MixTerm;
 
 /// Algebra between the clients of all ranks. Every rank has the rows of its own clients; what
 /// couples them travels in slabs: some columns of all clients at a time, never all of them, so that
@@ -51,6 +52,11 @@ class Coupling {
   /// this rank's clients are read. A coefficient of 0 adds nothing even where a row holds NaN.
   Rows mix(const Tensor& coefficients, const Rows& rows) const;
 
+  /// out_i = rows_i + sum_j shares_ij (rows_j - rows_i), as mix: a mixture whose coefficients are 1
+  /// together, that of client i itself being what the others leave. Differences are taken first, so
+  /// that equal rows stay as they are, and so does a client whose shares are 0, to the last bit.
+  Rows approach(const Tensor& shares, const Rows& rows) const;
+
   /// Edits the rows [N_r, P] in place, column by column over all clients: every rank gets a slab
   /// [N, w] with its own_columns(P) of all clients in ascending order, `edit` changes it in place,
   /// and the rows get their columns back. A rank without columns or a run without clients skips
@@ -70,6 +76,7 @@ class Coupling {
   void each_slab(const Tensor& rows, const ColumnRanges& columns, const UseSlab& use) const;
   Tensor sum_over_pairs(PairTerm term, const Rows& a, const Rows& b, const ColumnRanges& columns,
                         const Rows& reference) const;
+  Rows combine(MixTerm term, const Tensor& coefficients, const Rows& rows) const;
   Tensor in_client_order(const Tensor& gathered) const;
 
   Communicator& comm_;

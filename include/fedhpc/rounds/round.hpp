@@ -57,6 +57,9 @@ class Block {
   /// per client.
   Rows download(const Rows& model, const Codec& codec = dense_codec());
   Rows download(const EdgeRows& models, const Codec& codec = dense_codec());
+  /// What every client receives of a model of its own, row c of `models` [C, P]. Books one payload
+  /// per client.
+  Rows download_each(const Rows& models, const Codec& codec = dense_codec());
 
   /// Local training of every client from its row of `start` [C, P]; gives the trained rows. `work`
   /// names the pass whose batches are used and adds a penalty. Counts into train_loss.

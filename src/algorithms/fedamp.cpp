@@ -1,0 +1,24 @@
+#include "fedhpc/algorithms/fedamp.hpp"
+
+namespace fedhpc {
+
+void FedAMP::declare(OptionSet& options) {
+  options.add("algorithm.sigma", sigma_, above(0.0),
+              "scale of the attention A(x) = 1 - exp(-x / sigma) of squared distances");
+  options.add("algorithm.alpha_k", alpha_k_, at_least(0.0),
+              "step of the server on the attention term; 0: models do not meet");
+  passing_.declare(options);
+}
+
+void FedAMP::round(Round& round) {
+  passing_.round(round, [&](const Coupling& clients, const Rows& models) {
+    const Tensor distances =
+        clients.squared_distances(models, models, models.layout->ranges(Tag::Trainable));
+    // xi_ij = alpha_k / sigma exp(-||w_i - w_j||^2 / sigma), j != i
+    const Tensor weights = distances.div(-sigma_).exp_().mul_(alpha_k_ / sigma_);  // [N, N]
+    weights.diagonal().zero_();
+    return weights.div_(weights.sum(1, /*keepdim=*/true).clamp_min_(1));  // xi_ii >= 0
+  });
+}
+
+}  // namespace fedhpc

@@ -1,0 +1,134 @@
+#include <numeric>
+#include <string>
+
+#include <gtest/gtest.h>
+
+#include "fedhpc/comm/session.hpp"
+
+#include "fixtures/reference_case.hpp"
+#include "reference/fedamp_reference.hpp"
+
+namespace fedhpc::testing {
+namespace {
+
+Keys with_fedamp(Keys changes) {
+  changes.insert({{"algorithm.name", "fedamp"},
+                  {"algorithm.sigma", "2"},
+                  {"algorithm.alpha_k", "0.3"},
+                  {"algorithm.lambda", "0.7"}});
+  return tiny_keys(changes);
+}
+
+reference::FedAMPSettings settings_of(const Keys& keys) {
+  return {.sigma = std::stod(keys.at("algorithm.sigma")),
+          .alpha_k = std::stod(keys.at("algorithm.alpha_k")),
+          .lambda = std::stod(keys.at("algorithm.lambda"))};
+}
+
+/// The localonly run that differs from `keys` in the method alone.
+TinyResult alone(Keys keys, Communicator& comm) {
+  for (const std::string own : {"sigma", "alpha_k", "lambda"}) keys.erase("algorithm." + own);
+  keys["algorithm.name"] = "localonly";
+  return run(keys, comm);
+}
+
+class FedAMPReference : public ::testing::TestWithParam<ReferenceCase> {};
+
+TEST_P(FedAMPReference, EqualsPlainLoop) {
+  const Keys keys = with_fedamp(GetParam().changes);
+  const reference::MessagesOutcome expected =
+      reference::fedamp(reference::make_problem(keys), settings_of(keys));
+  const TinyResult result = expect_equals_reference(
+      keys, {.global = flatten_all(expected.models), .train_loss = expected.train_loss},
+      GetParam().single_bound);
+  EXPECT_GT(distance(result.personal, alone(keys, *world_communicator(60)).personal), 1e-3)
+      << "models have met";
+  if (world_communicator(60)->rank() != 0) return;
+  EXPECT_NEAR(result.metrics.back().personal_accuracy, mean_accuracy(keys, expected.models), 1e-12);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Settings, FedAMPReference,
+    ::testing::Values(
+        ReferenceCase{"epochs", {}}, ReferenceCase{"wide_blocks", {{"train.block", "4"}}},
+        ReferenceCase{"steps", {{"train.local_epochs", "0"}, {"train.local_steps", "6"}}},
+        ReferenceCase{"full_batch", {{"train.batch_size", "0"}}},
+        ReferenceCase{"some_clients", {{"topology.participation", "0.4"}, {"run.rounds", "6"}}},
+        ReferenceCase{"narrow_attention", {{"algorithm.sigma", "0.3"}}},
+        ReferenceCase{"scaled_down", {{"algorithm.alpha_k", "40"}}},
+        ReferenceCase{"some_scaled_down", {{"algorithm.alpha_k", "0.6"}, {"run.rounds", "6"}}},
+        ReferenceCase{
+            "defaults",
+            {{"algorithm.sigma", "25"}, {"algorithm.alpha_k", "1"}, {"algorithm.lambda", "1"}}},
+        ReferenceCase{"momentum", {{"train.optimizer", "momentum"}, {"train.momentum", "0.5"}}},
+        ReferenceCase{"weight_decay", {{"train.weight_decay", "0.01"}, {"train.block", "3"}}}),
+    name_of);
+
+TEST(FedAMP, ReferenceWeightsAreSharesOfOne) {
+  const Keys keys = with_fedamp({});
+  const reference::MessagesOutcome trained =
+      reference::fedamp(reference::make_problem(keys), settings_of(keys));
+  for (const double alpha_k : {0.0, 0.1, 0.6, 40.0}) {
+    for (std::size_t i = 0; i < trained.models.size(); ++i) {
+      const std::vector<double> xi =
+          reference::fedamp_weights(i, trained.models, {.sigma = 2, .alpha_k = alpha_k});
+      EXPECT_NEAR(std::accumulate(xi.begin(), xi.end(), 0.0), 1, 1e-14);
+      for (const double weight : xi) EXPECT_GE(weight, 0);
+      if (alpha_k == 40) {
+        EXPECT_EQ(xi[i], 0);
+      }
+    }
+  }
+}
+
+TEST(FedAMP, WithoutStepAndTermEveryClientIsAlone) {
+  const std::unique_ptr<Communicator> comm = world_communicator(60);
+  for (const std::string dtype : {"float64", "float32"}) {
+    const Keys keys = with_fedamp({{"algorithm.alpha_k", "0"},
+                                   {"algorithm.lambda", "0"},
+                                   {"run.dtype", dtype},
+                                   {"topology.participation", "0.6"}});
+    EXPECT_TRUE(run(keys, *comm).personal.equal(alone(keys, *comm).personal)) << dtype;
+  }
+}
+
+TEST(FedAMP, OneClientIsAlone) {
+  const std::unique_ptr<Communicator> comm = world_communicator(60);
+  Keys keys = with_fedamp({{"data.partition", "natural"}, {"data.clients", "1"}});
+  keys["algorithm.lambda"] = "0";
+  keys.erase("data.partition_file");
+  EXPECT_TRUE(run(keys, *comm).personal.equal(alone(keys, *comm).personal));
+}
+
+TEST(FedAMP, ClientsThatNeverTrainedKeepTheInitialModel) {
+  // Client 3 has no training sample, and a client that has not been drawn none in effect.
+  const std::unique_ptr<Communicator> comm = world_communicator(60);
+  const TinyResult result =
+      run(with_fedamp({{"topology.participation", "0.3"}, {"run.rounds", "2"}}), *comm);
+  std::vector<bool> drawn(7, false);
+  for (const auto& cohort : result.cohorts) {
+    for (const std::int64_t client : cohort) drawn[static_cast<std::size_t>(client)] = true;
+  }
+  drawn[3] = false;
+  const Tensor personal = result.personal.reshape({7, -1});
+  const Tensor initial = result.initial.reshape({7, -1});
+  for (std::int64_t k = 0; k < 7; ++k) {
+    EXPECT_EQ(personal[k].equal(initial[k]), !drawn[static_cast<std::size_t>(k)]) << k;
+  }
+}
+
+TEST(FedAMP, BooksOneModelEachWay) {
+  const std::unique_ptr<Communicator> comm = world_communicator(60);
+  const TinyResult result =
+      run(with_fedamp({{"topology.participation", "0.6"}, {"algorithm.codec", "fp16"}}), *comm);
+  if (comm->rank() != 0) return;
+  const double model = static_cast<double>(result.global.numel()) / 7;
+  for (const RoundMetrics& metrics : result.metrics) {
+    EXPECT_EQ(metrics.participants, 4);
+    EXPECT_EQ(metrics.bytes_down_client_cloud, 4 * 8 * model);
+    EXPECT_EQ(metrics.bytes_up_client_cloud, 4 * 2 * model);
+  }
+}
+
+}  // namespace
+}  // namespace fedhpc::testing
