@@ -3,6 +3,7 @@
 #include "fedhpc/algorithms/fedprox.hpp"
 #include "fedhpc/algorithms/hierfavg.hpp"
 #include "fedhpc/algorithms/localonly.hpp"
+#include "fedhpc/algorithms/perfedavg.hpp"
 #include "fedhpc/algorithms/pfedme.hpp"
 #include "fedhpc/algorithms/tdpfed.hpp"
 
