@@ -1,9 +1,10 @@
 #include "fedhpc/algorithms/perfedavg.hpp"
 
+#include <array>
 #include <cmath>
+#include <numeric>
 
 #include <ATen/ops/empty_like.h>
-#include <ATen/ops/linalg_vector_norm.h>
 
 namespace fedhpc {
 
@@ -13,16 +14,25 @@ namespace {
 constexpr std::int64_t kOuter = 1;      // D'
 constexpr std::int64_t kCurvature = 2;  // D''
 
-/// The length of row c in its trainable columns.
+/// The length of row c in its trainable columns, summed in float64 without a copy in it.
 double length(const Rows& rows, std::int64_t c) {
-  double square = 0;
-  for (const auto& [begin, end] : rows.layout->ranges(Tag::Trainable)) {
-    const double norm = at::linalg_vector_norm(rows.values[c].narrow(0, begin, end - begin), 2, {},
-                                               false, at::kDouble)
-                            .item<double>();
-    square += norm * norm;
-  }
-  return std::sqrt(square);
+  constexpr std::int64_t kLanes = 8;  // sums side by side, for vector units
+  std::array<double, kLanes> squares{};
+  with_type(rows.values.scalar_type(), [&]<typename T>() {
+    const T* row = rows.values.const_data_ptr<T>() + c * rows.values.stride(0);
+    const auto add = [&](std::int64_t lane, std::int64_t column) {
+      const auto value = static_cast<double>(row[column]);
+      squares[static_cast<std::size_t>(lane)] += value * value;
+    };
+    for (const auto& [begin, end] : rows.layout->ranges(Tag::Trainable)) {
+      std::int64_t i = begin;
+      for (; i + kLanes <= end; i += kLanes) {
+        for (std::int64_t lane = 0; lane < kLanes; ++lane) add(lane, i + lane);
+      }
+      for (; i < end; ++i) add(0, i);
+    }
+  });
+  return std::sqrt(std::accumulate(squares.begin(), squares.end(), 0.0));
 }
 
 }  // namespace

@@ -12,25 +12,27 @@ namespace fedhpc {
 ///   paper    here                    limit case
 ///   K        run.rounds
 ///   tau      train.local_steps       (or epochs) of three batches D, D', D'' each
-///   alpha    algorithm.inner_lr      0: FedAvg on the batches D'
+///   alpha    algorithm.inner_lr      0: FedAvg on the batches D'; FO needs it below 1 / L
 ///   beta     train.lr                0: w stays
 ///   FO, HF   algorithm.variant       of grad F_k(w) = (I - alpha H(w; D'')) grad f(w_hat; D'),
 ///                                    w_hat = w - alpha grad f(w; D): without H, or with H v as a
 ///                                    difference of gradients; the same for alpha = 0
 ///   delta    algorithm.delta         of that difference, see below
 ///
+/// FO steps by (I - alpha H) H w where f is a quadratic, HF by (I - alpha H)^2 H w: where the
+/// curvature L of f is above 1 / alpha FO climbs, and w leaves although w_hat gets on.
+///
 /// HF takes  H v ~ (grad f(w + h v) - grad f(w - h v)) / 2h  where h v has the length
 /// delta (1 + ||w||): what an h of its own is worth depends on ||v||, which falls by orders of
-/// magnitude in a run. The error is of the order delta^2 by truncation and of the order of a
-/// rounding error / delta by cancellation: at its smallest for delta near 4e-3 in float32 and
-/// 1e-5 in float64. Networks with kinks (ReLU) want it small, as steps across a kink see a part of
-/// the slope's jump that H leaves out. The default, 1e-3, leaves H v four digits or so in float32;
-/// the update loses less, since H v enters it times alpha.
+/// magnitude in a run. The relative error of H v is of the order delta^2 by truncation and of the
+/// order of a rounding error / delta by cancellation, so that the best delta is the cube root of
+/// that error: 4e-3 in float32, 5e-6 in float64. Networks with kinks (ReLU) want it smaller, as
+/// steps across a kink see a part of the slope's jump that H leaves out. The default, 1e-3, leaves
+/// H v three to four digits in float32; the update loses less, since H v enters it times alpha.
 ///
 /// Choices the paper leaves open:
 /// - A client's own model is w after one step of size alpha on one of its training batches, taken
-/// in
-///   the evaluation (the authors of pFedMe take two, on test data).
+///   in the evaluation (pFedMe's program takes two, on test data).
 /// - The outer step follows train.optimizer, with weight decay if any; the paper's is plain. Inner
 ///   steps are plain.
 /// - train_loss is that of w on D, where the first gradient is taken, which is also what moves
