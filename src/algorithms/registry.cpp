@@ -5,6 +5,7 @@
 #include "fedhpc/algorithms/heurfedamp.hpp"
 #include "fedhpc/algorithms/hierfavg.hpp"
 #include "fedhpc/algorithms/localonly.hpp"
+#include "fedhpc/algorithms/perfedavg.hpp"
 #include "fedhpc/algorithms/pfedme.hpp"
 #include "fedhpc/algorithms/sfedhp.hpp"
 #include "fedhpc/algorithms/tdpfed.hpp"

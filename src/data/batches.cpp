@@ -48,7 +48,7 @@ void BatchCursor::start_epoch() {
     return;
   }
   const DrawKey key{.seed = plan_.seed,
-                    .purpose = Purpose::Batches,
+                    .purpose = plan_.purpose,
                     .pass = static_cast<std::uint64_t>(plan_.pass),
                     .epoch = static_cast<std::uint64_t>(done_ / batches_per_epoch_),
                     .client = static_cast<std::uint64_t>(plan_.client),

@@ -13,14 +13,37 @@ namespace fedhpc {
 
 namespace {
 
-/// Scores the models given for some of a shard's clients.
-class ScoringBlock final : public EvaluationBlock {
+/// Some of a rank's clients, which may train before they are evaluated.
+class AdaptingBlock : public EvaluationBlock {
  public:
-  ScoringBlock(Evaluator& evaluator, const Shard& shard, std::span<const std::int64_t> clients,
-               std::span<Score> scores)
-      : evaluator_(evaluator), shard_(shard), clients_(clients), scores_(scores) {}
+  AdaptingBlock(const Adaptation& adaptation, std::span<const std::int64_t> clients)
+      : adaptation_(adaptation), clients_(clients) {}
 
   std::span<const std::int64_t> clients() const override { return clients_; }
+
+  Rows adapt(const Rows& models, std::int64_t steps, RowOptimizer& optimizer) override {
+    const auto count = static_cast<std::int64_t>(clients_.size());
+    require(models.count() == count || models.count() == 1, "one model per client, or one for all");
+    Rows adapted = models.count() == count ? models.clone() : models.replicate(count);
+    adaptation_.trainer.adapt_(adapted, clients_, adaptation_.round, steps, optimizer);
+    return adapted;
+  }
+
+ private:
+  Adaptation adaptation_;
+  std::span<const std::int64_t> clients_;
+};
+
+/// Scores the models given for some of a shard's clients.
+class ScoringBlock final : public AdaptingBlock {
+ public:
+  ScoringBlock(Evaluator& evaluator, const Shard& shard, const Adaptation& adaptation,
+               std::span<const std::int64_t> clients, std::span<Score> scores)
+      : AdaptingBlock(adaptation, clients),
+        evaluator_(evaluator),
+        shard_(shard),
+        clients_(clients),
+        scores_(scores) {}
 
   void evaluate(const Rows& models) override {
     require(models.count() == static_cast<std::int64_t>(clients_.size()), "one model per client");
@@ -38,26 +61,26 @@ class ScoringBlock final : public EvaluationBlock {
 };
 
 /// Keeps the models given.
-class CollectingBlock final : public EvaluationBlock {
+class CollectingBlock final : public AdaptingBlock {
  public:
-  explicit CollectingBlock(std::span<const std::int64_t> clients) : clients_(clients) {}
-  std::span<const std::int64_t> clients() const override { return clients_; }
+  using AdaptingBlock::AdaptingBlock;
   void evaluate(const Rows& models) override { models_ = models; }
   const Rows& models() const { return models_; }
 
  private:
-  std::span<const std::int64_t> clients_;
   Rows models_;
 };
 
 }  // namespace
 
 RankEvaluation::RankEvaluation(Evaluator& evaluator, const Shard& shard, const Shard* server,
-                               const Topology& topology, std::int64_t block_width)
+                               const Topology& topology, const Adaptation& adaptation,
+                               std::int64_t block_width)
     : evaluator_(evaluator),
       shard_(shard),
       server_(server),
       topology_(topology),
+      adaptation_(adaptation),
       block_width_(block_width),
       global_(shard.clients().size()),
       personal_(shard.clients().size()) {}
@@ -88,19 +111,20 @@ void RankEvaluation::each_block(const std::function<void(EvaluationBlock&)>& wor
   const auto width = static_cast<std::size_t>(block_width_);
   for (std::size_t first = 0; first < clients.size(); first += width) {
     const std::size_t count = std::min(width, clients.size() - first);
-    ScoringBlock block(evaluator_, shard_, clients.subspan(first, count),
+    ScoringBlock block(evaluator_, shard_, adaptation_, clients.subspan(first, count),
                        std::span(personal_).subspan(first, count));
     work(block);
   }
 }
 
 PersonalCollector::PersonalCollector(Communicator& comm, const Shard& shard, LayoutPtr layout,
-                                     at::ScalarType type, std::int64_t block_width,
-                                     VisitModels visit)
+                                     at::ScalarType type, const Adaptation& adaptation,
+                                     std::int64_t block_width, VisitModels visit)
     : comm_(comm),
       shard_(shard),
       layout_(std::move(layout)),
       type_(type),
+      adaptation_(adaptation),
       block_width_(block_width),
       visit_(std::move(visit)) {}
 
@@ -114,7 +138,7 @@ void PersonalCollector::each_block(const std::function<void(EvaluationBlock&)>& 
     const std::size_t first = std::min(static_cast<std::size_t>(b * block_width_), clients.size());
     const std::size_t count =
         std::min(static_cast<std::size_t>(block_width_), clients.size() - first);
-    CollectingBlock block(clients.subspan(first, count));
+    CollectingBlock block(adaptation_, clients.subspan(first, count));
     if (count > 0) work(block);
     Tensor ids = at::empty({static_cast<std::int64_t>(count)}, at::kLong);
     std::copy_n(clients.begin() + static_cast<std::ptrdiff_t>(first), count,

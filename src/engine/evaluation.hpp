@@ -8,15 +8,22 @@
 #include "fedhpc/engine/experiment.hpp"
 #include "fedhpc/rounds/topology.hpp"
 #include "fedhpc/training/evaluator.hpp"
+#include "fedhpc/training/local_trainer.hpp"
 
 namespace fedhpc {
+
+/// What clients may train with before they are evaluated.
+struct Adaptation {
+  LocalTrainer& trainer;
+  std::int64_t round = 0;  ///< after which they are
+};
 
 /// Scores what an algorithm's evaluate() names as its models, on this rank's clients.
 class RankEvaluation final : public Evaluation {
  public:
   /// `server`: this rank's part of the official test set, or null.
   RankEvaluation(Evaluator& evaluator, const Shard& shard, const Shard* server,
-                 const Topology& topology, std::int64_t block_width);
+                 const Topology& topology, const Adaptation& adaptation, std::int64_t block_width);
 
   void global(const Rows& model) override;
   void edges(const EdgeRows& models) override;
@@ -41,6 +48,7 @@ class RankEvaluation final : public Evaluation {
   const Shard& shard_;
   const Shard* server_;
   const Topology& topology_;
+  Adaptation adaptation_;
   std::int64_t block_width_;
   bool has_edges_ = false;
   bool has_personal_ = false;
@@ -55,7 +63,7 @@ class RankEvaluation final : public Evaluation {
 class PersonalCollector final : public Evaluation {
  public:
   PersonalCollector(Communicator& comm, const Shard& shard, LayoutPtr layout, at::ScalarType type,
-                    std::int64_t block_width, VisitModels visit);
+                    const Adaptation& adaptation, std::int64_t block_width, VisitModels visit);
 
   void global(const Rows&) override {}
   void edges(const EdgeRows&) override {}
@@ -66,6 +74,7 @@ class PersonalCollector final : public Evaluation {
   const Shard& shard_;
   LayoutPtr layout_;
   at::ScalarType type_;
+  Adaptation adaptation_;
   std::int64_t block_width_;
   VisitModels visit_;
 };

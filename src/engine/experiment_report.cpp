@@ -51,7 +51,8 @@ ModelRecord Experiment::current_model() const {
 
 void Experiment::evaluate(RoundReport& report) {
   const Timed timed(evaluate_watch_);
-  RankEvaluation evaluation(*evaluator_, *shard_, server_shard_.get(), *topology_, block_width_);
+  RankEvaluation evaluation(*evaluator_, *shard_, server_shard_.get(), *topology_,
+                            {.trainer = *trainer_, .round = report.round}, block_width_);
   config_.algorithm->evaluate(evaluation);
   evaluated_ = evaluation.record();
 
@@ -128,7 +129,8 @@ void Experiment::total(Round& round, const Wish& wish, RoundReport& report) {
 }
 
 void Experiment::gather_personal_models(const VisitModels& visit) const {
-  PersonalCollector collector(comm_, *shard_, model_->layout(), type_, block_width_, visit);
+  PersonalCollector collector(comm_, *shard_, model_->layout(), type_,
+                              {.trainer = *trainer_, .round = rounds_done_}, block_width_, visit);
   config_.algorithm->evaluate(collector);
 }
 

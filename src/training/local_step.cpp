@@ -44,13 +44,15 @@ Tensor StepWorkspace::gradients(std::int64_t count, std::int64_t columns, at::Sc
 
 LocalStep::LocalStep(const Model& model, std::int64_t number, std::vector<BatchRun> runs,
                      std::int64_t clients, StepWorkspace& workspace,
-                     std::vector<TrainStatistics>& statistics)
+                     std::vector<TrainStatistics>& statistics,
+                     const std::function<void(std::int64_t)>& gather)
     : model_(model),
       number_(number),
       runs_(std::move(runs)),
       clients_(clients),
       workspace_(workspace),
-      statistics_(statistics) {}
+      statistics_(statistics),
+      gather_(gather) {}
 
 std::int64_t LocalStep::active() const {
   std::int64_t count = 0;
@@ -63,6 +65,12 @@ std::int64_t LocalStep::active() const {
 
 Rows LocalStep::active(const Rows& rows) const {
   return {rows.values.narrow(0, 0, active()), rows.layout};
+}
+
+void LocalStep::fetch(std::int64_t draw) {
+  if (draw == draw_) return;
+  gather_(draw);
+  draw_ = draw;
 }
 
 void LocalStep::differentiate(const Tensor& rows, const BatchRun& run, const GradientSink& sink) {
@@ -90,8 +98,9 @@ void LocalStep::differentiate(const Tensor& rows, const BatchRun& run, const Gra
   }
 }
 
-Tensor LocalStep::gradient(const Rows& at, const Penalty& penalty) {
+Tensor LocalStep::gradient(const Rows& at, const Penalty& penalty, std::int64_t draw) {
   require(at.count() == clients_, "one row per client");
+  fetch(draw);
   const Tensor gradients =
       workspace_.gradients(clients_, at.layout->size(), at.values.scalar_type());
   for (const BatchRun& run : runs_) {
@@ -104,6 +113,7 @@ Tensor LocalStep::gradient(const Rows& at, const Penalty& penalty) {
 }
 
 void LocalStep::descend_plain_(const Rows& rows, double lr, const Penalty& penalty) {
+  fetch(0);
   // w <- w - lr (g + mu (w - c)) = (1 - lr mu) w - lr g + lr mu c
   const double pull = lr * penalty.mu;
   for (const BatchRun& run : runs_) {

@@ -3,7 +3,17 @@
 #include <algorithm>
 
 #include <ATen/ops/empty.h>
+
+#include "fedhpc/core/error.hpp"
+
 namespace fedhpc {
+
+namespace {
+
+/// Added to the pass of an evaluation's crops: beyond every pass and draw of a training.
+constexpr std::int64_t kEvaluationCrops = std::int64_t{1} << 31;
+
+}  // namespace
 
 LocalTrainer::LocalTrainer(const Model& model, const Shard& shard, const TrainOptions& options,
                            std::uint64_t seed)
@@ -51,17 +61,27 @@ void LocalTrainer::reserve(std::int64_t clients, at::ScalarType type) {
   workspace_.loss.resize(static_cast<std::size_t>(clients));
 }
 
-LocalTrainer::Course LocalTrainer::start_course(std::int64_t client, std::int64_t round,
-                                                std::int64_t pass) const {
-  const BatchPlan plan{.seed = seed_,
-                       .round = round,
-                       .client = client,
-                       .pass = pass,
-                       .samples = shard_.train_count(client),
-                       .batch_size = options_.batch_size,
-                       .singles = singles(),
-                       .max_batches = steps(client)};
-  return {.client = client, .steps = plan.max_batches, .batches = BatchCursor(plan)};
+std::int64_t LocalTrainer::steps_of(std::int64_t client, const Pass& pass) const {
+  const std::int64_t trained = steps(client);
+  return trained > 0 && pass.steps > 0 ? pass.steps : trained;
+}
+
+std::vector<LocalTrainer::Course> LocalTrainer::start_courses(std::span<const std::int64_t> clients,
+                                                              const Pass& pass) const {
+  std::vector<Course> courses;
+  for (const std::int64_t client : clients) {
+    const BatchPlan plan{.seed = seed_,
+                         .purpose = pass.purpose,
+                         .round = pass.round,
+                         .client = client,
+                         .pass = pass.number,
+                         .samples = shard_.train_count(client),
+                         .batch_size = options_.batch_size,
+                         .singles = singles(),
+                         .max_batches = steps_of(client, pass)};
+    courses.push_back({.client = client, .steps = plan.max_batches, .batches = BatchCursor(plan)});
+  }
+  return courses;
 }
 
 const Shard& LocalTrainer::samples_of(std::span<const std::int64_t> clients) {
@@ -74,25 +94,27 @@ const Shard& LocalTrainer::samples_of(std::span<const std::int64_t> clients) {
 }
 
 std::int64_t LocalTrainer::gather(const Shard& shard, Course& course, std::int64_t c,
-                                  const DrawKey& key) {
-  const std::span<const std::int64_t> positions = course.batches.next();
-  const auto size = static_cast<std::int64_t>(positions.size());
+                                  const Pass& pass, std::int64_t step) {
+  for (; course.taken <= step; ++course.taken) course.positions = course.batches.next();
+  const auto size = static_cast<std::int64_t>(course.positions.size());
   std::vector<Crop> crops;
-  if (shard.augment() == Augment::CropFlip) crops = draw_crops(key, size);
-  shard.gather_train(course.client, positions, c, workspace_.activations.input(), workspace_.labels,
-                     crops);
+  if (shard.augment() == Augment::CropFlip) {
+    const std::int64_t of_evaluation = pass.purpose == Purpose::Evaluate ? kEvaluationCrops : 0;
+    crops = draw_crops(
+        crop_key(seed_, pass.round, course.client, of_evaluation + pass.number, step), size);
+  }
+  shard.gather_train(course.client, course.positions, c, workspace_.activations.input(),
+                     workspace_.labels, crops);
   return size;
 }
 
 std::vector<BatchRun> LocalTrainer::gather_step(const Shard& shard, std::vector<Course>& courses,
-                                                std::int64_t round, std::int64_t pass,
-                                                std::int64_t step) {
+                                                const Pass& pass, std::int64_t step) {
   std::vector<BatchRun> runs;
   for (std::size_t c = 0; c < courses.size(); ++c) {
     if (step >= courses[c].steps) continue;
     const auto row = static_cast<std::int64_t>(c);
-    const DrawKey key = crop_key(seed_, round, courses[c].client, pass, step);
-    const std::int64_t size = gather(shard, courses[c], row, key);
+    const std::int64_t size = gather(shard, courses[c], row, pass, step);
     if (!runs.empty() && runs.back().batch == size &&
         runs.back().first + runs.back().count == row) {
       ++runs.back().count;
@@ -104,25 +126,45 @@ std::vector<BatchRun> LocalTrainer::gather_step(const Shard& shard, std::vector<
 }
 
 std::vector<TrainStatistics> LocalTrainer::each_step(std::span<const std::int64_t> clients,
-                                                     std::int64_t round, std::int64_t pass,
-                                                     at::ScalarType type,
+                                                     const Pass& pass, at::ScalarType type,
                                                      const std::function<void(LocalStep&)>& take) {
   const auto count = static_cast<std::int64_t>(clients.size());
   reserve(count, type);
   const Shard& samples = samples_of(clients);
-  std::vector<Course> courses;
   std::int64_t last_step = 0;
-  for (const std::int64_t client : clients) {
-    courses.push_back(start_course(client, round, pass));
-    last_step = std::max(last_step, courses.back().steps);
-  }
+  for (const std::int64_t client : clients) last_step = std::max(last_step, steps_of(client, pass));
+
+  std::int64_t number = 0;
+  std::vector<std::vector<Course>> draws;  // as far as they have been asked for
+  const auto gather_draw = [&](std::int64_t draw) {
+    require(draw == 0 || (0 < draw && draw < LocalStep::kPassesPerDraw / 2 &&
+                          pass.number < LocalStep::kPassesPerDraw),
+            "a draw's passes are its own");
+    const auto of_draw = [&](std::int64_t d) {
+      Pass drawn = pass;
+      drawn.number += d * LocalStep::kPassesPerDraw;
+      return drawn;
+    };
+    for (auto d = static_cast<std::int64_t>(draws.size()); d <= draw; ++d) {
+      draws.push_back(start_courses(clients, of_draw(d)));
+    }
+    return gather_step(samples, draws[static_cast<std::size_t>(draw)], of_draw(draw), number);
+  };
+  const std::function<void(std::int64_t)> gather_again = gather_draw;
+
   std::vector<TrainStatistics> statistics(clients.size());
-  for (std::int64_t number = 0; number < last_step; ++number) {
-    LocalStep step(model_, number, gather_step(samples, courses, round, pass, number), count,
-                   workspace_, statistics);
+  for (; number < last_step; ++number) {
+    LocalStep step(model_, number, gather_draw(0), count, workspace_, statistics, gather_again);
     take(step);
   }
   return statistics;
+}
+
+std::vector<TrainStatistics> LocalTrainer::each_step(std::span<const std::int64_t> clients,
+                                                     std::int64_t round, std::int64_t pass,
+                                                     at::ScalarType type,
+                                                     const std::function<void(LocalStep&)>& take) {
+  return each_step(clients, {.round = round, .number = pass}, type, take);
 }
 
 std::vector<TrainStatistics> LocalTrainer::train_(Rows& rows, std::span<const std::int64_t> clients,
@@ -131,6 +173,15 @@ std::vector<TrainStatistics> LocalTrainer::train_(Rows& rows, std::span<const st
   optimizer_.reset(static_cast<std::int64_t>(clients.size()), type);
   return each_step(clients, round, work.pass.value_or(0), type,
                    [&](LocalStep& step) { step.descend_(rows, optimizer_, work.penalty); });
+}
+
+void LocalTrainer::adapt_(const Rows& rows, std::span<const std::int64_t> clients,
+                          std::int64_t round, std::int64_t steps, RowOptimizer& optimizer) {
+  require(steps >= 1, "an adaptation takes a step");
+  const at::ScalarType type = rows.values.scalar_type();
+  optimizer.reset(rows.count(), type);
+  each_step(clients, {.round = round, .purpose = Purpose::Evaluate, .steps = steps}, type,
+            [&](LocalStep& step) { step.descend_(rows, optimizer); });
 }
 
 }  // namespace fedhpc

@@ -104,6 +104,7 @@ local_steps = 2
         methods = {
             "fedavg": ["--train.optimizer=nesterov"],
             "pfedme": ["--train.optimizer=nesterov", "--algorithm.inner_steps=2"],
+            "perfedavg": ["--algorithm.variant=hf"],
             "tdpfed": ["--algorithm.inner_steps=2", "--algorithm.factor_steps=2"],
         }
         for method, keys in methods.items():

@@ -9,6 +9,7 @@
 #include <ATen/ops/linear.h>
 #include <ATen/ops/relu.h>
 #include <ATen/ops/tensor.h>
+#include <torch/csrc/autograd/autograd.h>
 
 namespace fedhpc::reference {
 
@@ -124,7 +125,8 @@ std::vector<EdgeCohort> edge_cohorts(const Problem& problem, std::int64_t round)
 }
 
 std::vector<std::vector<std::int64_t>> batches(const Problem& problem, std::int64_t k,
-                                               std::int64_t round, std::int64_t pass) {
+                                               std::int64_t round, std::int64_t pass,
+                                               Purpose purpose) {
   const std::int64_t n = problem.clients[static_cast<std::size_t>(k)].labels.size(0);
   std::vector<std::vector<std::int64_t>> all;
   if (n == 0) return all;
@@ -134,7 +136,7 @@ std::vector<std::vector<std::int64_t>> batches(const Problem& problem, std::int6
     std::iota(order.begin(), order.end(), 0);
     if (problem.batch_size > 0) {
       order = stable_argsort({.seed = problem.seed,
-                              .purpose = Purpose::Batches,
+                              .purpose = purpose,
                               .pass = static_cast<std::uint64_t>(pass),
                               .epoch = static_cast<std::uint64_t>(epoch),
                               .client = static_cast<std::uint64_t>(k),
@@ -150,19 +152,42 @@ std::vector<std::vector<std::int64_t>> batches(const Problem& problem, std::int6
   }
 }
 
-LossAndGradient loss_and_gradient(const Parameters& parameters, const Client& client,
-                                  const std::vector<std::int64_t>& positions) {
+namespace {
+
+Parameters leaves_of(const Parameters& parameters) {
   Parameters leaves;
   for (const Tensor& parameter : parameters) {
     leaves.push_back(parameter.detach().clone().requires_grad_(true));
   }
+  return leaves;
+}
+
+Tensor mean_loss(const Parameters& parameters, const Client& client,
+                 const std::vector<std::int64_t>& positions) {
   const Tensor index = at::tensor(positions, at::kLong);
-  const Tensor scores = forward(leaves, client.features.index_select(0, index));
-  const Tensor loss = at::cross_entropy_loss(scores, client.labels.index_select(0, index));
+  const Tensor scores = forward(parameters, client.features.index_select(0, index));
+  return at::cross_entropy_loss(scores, client.labels.index_select(0, index));
+}
+
+}  // namespace
+
+LossAndGradient loss_and_gradient(const Parameters& parameters, const Client& client,
+                                  const std::vector<std::int64_t>& positions) {
+  const Parameters leaves = leaves_of(parameters);
+  const Tensor loss = mean_loss(leaves, client, positions);
   loss.backward();
   LossAndGradient result{.loss = loss.item<double>(), .gradient = {}};
   for (const Tensor& leaf : leaves) result.gradient.push_back(leaf.grad());
   return result;
+}
+
+Parameters hessian_product(const Parameters& parameters, const Parameters& direction,
+                           const Client& client, const std::vector<std::int64_t>& positions) {
+  const Parameters leaves = leaves_of(parameters);
+  const Parameters gradient =
+      torch::autograd::grad({mean_loss(leaves, client, positions)}, leaves, /*grad_outputs=*/{},
+                            /*retain_graph=*/true, /*create_graph=*/true);
+  return torch::autograd::grad(gradient, leaves, direction);
 }
 
 double correct(const Parameters& parameters, const Client& samples) {

@@ -61,7 +61,8 @@ std::vector<EdgeCohort> edge_cohorts(const Problem& problem, std::int64_t round)
 
 /// The positions of every local step's batch of client k in `round`.
 std::vector<std::vector<std::int64_t>> batches(const Problem& problem, std::int64_t k,
-                                               std::int64_t round, std::int64_t pass);
+                                               std::int64_t round, std::int64_t pass,
+                                               Purpose purpose = Purpose::Batches);
 
 /// Mean cross-entropy of the network on some samples, with its gradient by autograd.
 struct LossAndGradient {
@@ -70,6 +71,10 @@ struct LossAndGradient {
 };
 LossAndGradient loss_and_gradient(const Parameters& parameters, const Client& client,
                                   const std::vector<std::int64_t>& positions);
+
+/// The Hessian of that loss times `direction`, by differentiating twice.
+Parameters hessian_product(const Parameters& parameters, const Parameters& direction,
+                           const Client& client, const std::vector<std::int64_t>& positions);
 
 /// How many of these samples the network puts into the right class.
 double correct(const Parameters& parameters, const Client& samples);

@@ -17,10 +17,9 @@ namespace {
 class LocalStepTest : public ::testing::Test {
  protected:
   LocalStepTest() {
-    DataOptions data;
-    data.clients = 1;
-    data.samples_per_client = 40;
-    dataset_ = open_dataset(data);
+    data_.clients = 1;
+    data_.samples_per_client = 40;
+    dataset_ = open_dataset(data_);
     std::int64_t next = 0;
     for (const std::int64_t count : {9, 6, 3}) {
       std::vector<std::int64_t> samples;
@@ -28,21 +27,63 @@ class LocalStepTest : public ::testing::Test {
       partition_.train.append(samples);
       partition_.test.append(std::vector<std::int64_t>{next++});
     }
-    shard_ = std::make_unique<Shard>(*dataset_, partition_, clients_,
-                                     make_preparation(data, *dataset_), DType::Float64);
     ModelOptions cnn;
     cnn.name = "cnn2";
     model_ = make_model(cnn, dataset_->shape(), dataset_->classes());
     options_.batch_size = 3;
     options_.local_epochs = 1;
+    reopen();
+  }
+
+  /// Takes note of changed options.
+  void reopen() {
+    shard_ = std::make_unique<Shard>(*dataset_, partition_, clients_,
+                                     make_preparation(data_, *dataset_), DType::Float64);
     trainer_ = std::make_unique<LocalTrainer>(*model_, *shard_, options_, /*seed=*/4);
   }
 
   Rows start() const {
     return Rows{initial_row(*model_->layout(), 4, at::kDouble), model_->layout()}.replicate(3);
   }
-  std::vector<TrainStatistics> each_step(const std::function<void(LocalStep&)>& take) {
-    return trainer_->each_step(clients_, /*round=*/1, /*pass=*/0, at::kDouble, take);
+  std::vector<TrainStatistics> each_step(const std::function<void(LocalStep&)>& take,
+                                         std::int64_t pass = 0) {
+    return trainer_->each_step(clients_, /*round=*/1, pass, at::kDouble, take);
+  }
+  /// What a step's clients gain at `at` from a draw.
+  static Tensor gradient(LocalStep& step, const Rows& at, std::int64_t draw) {
+    const Tensor all = step.gradient(at, {}, draw);
+    return columns({all.narrow(0, 0, step.active()), at.layout}, Tag::Trainable);
+  }
+  /// Of every step of a pass the gradients at the start.
+  std::vector<Tensor> gradients_of_pass(std::int64_t pass) {
+    std::vector<Tensor> all;
+    const Rows rows = start();
+    each_step([&](LocalStep& step) { all.push_back(gradient(step, rows, 0)); }, pass);
+    return all;
+  }
+  /// Expects draw d of pass 3 to be pass 3 + 2^16 d, in whatever order draws are asked for.
+  void expect_draws_of_passes_of_their_own() {
+    const std::vector<std::vector<Tensor>> of_draw{
+        gradients_of_pass(3), gradients_of_pass(3 + 65536), gradients_of_pass(3 + 2 * 65536)};
+    ASSERT_GE(of_draw[0].size(), 3U);
+    for (const std::vector<std::int64_t>& order :
+         {std::vector<std::int64_t>{0, 1, 0, 2, 1, 0}, std::vector<std::int64_t>{2, 0}}) {
+      const Rows rows = start();
+      each_step(
+          [&](LocalStep& step) {
+            const auto s = static_cast<std::size_t>(step.number());
+            for (const std::int64_t draw : order) {
+              if (s == 0 && draw == 2) continue;  // asked for late
+              EXPECT_TRUE(gradient(step, rows, draw).equal(of_draw[draw][s]))
+                  << "draw " << draw << " of step " << s;
+            }
+          },
+          /*pass=*/3);
+    }
+    for (std::size_t s = 0; s < of_draw[0].size(); ++s) {
+      EXPECT_FALSE(of_draw[0][s].equal(of_draw[1][s])) << "step " << s;
+      EXPECT_FALSE(of_draw[1][s].equal(of_draw[2][s])) << "step " << s;
+    }
   }
   static Tensor columns(const Rows& rows, Tag tag) {
     std::vector<Tensor> parts;
@@ -53,6 +94,7 @@ class LocalStepTest : public ::testing::Test {
   }
 
   const std::vector<std::int64_t> clients_{0, 1, 2};
+  DataOptions data_;
   std::unique_ptr<Dataset> dataset_;
   Partition partition_;
   std::unique_ptr<Shard> shard_;
@@ -150,6 +192,62 @@ TEST_F(LocalStepTest, ProblemsAreSolvedInStepsOrToAnAccuracy) {
       EXPECT_GT(square(step, solved, c), accuracy / 4) << "no further than asked";
     }
   });
+}
+
+TEST_F(LocalStepTest, DrawsAreBatchesOfPassesOfTheirOwn) {
+  options_.batch_size = 4;  // of 9, 6 and 3 samples: 4, 4; 4, 2; 3
+  options_.local_epochs = 2;
+  reopen();
+  expect_draws_of_passes_of_their_own();
+}
+
+TEST_F(LocalStepTest, DrawsHaveCropsOfTheirOwn) {
+  data_.augment = Augment::CropFlip;
+  options_.batch_size = 0;  // where only crops tell draws apart
+  options_.local_epochs = 3;
+  reopen();
+  expect_draws_of_passes_of_their_own();
+}
+
+TEST_F(LocalStepTest, AFullBatchIsTheSameInEveryDraw) {
+  options_.batch_size = 0;
+  reopen();
+  const Rows rows = start();
+  each_step([&](LocalStep& step) {
+    const Tensor first = gradient(step, rows, 0);
+    EXPECT_TRUE(gradient(step, rows, 1).equal(first));
+  });
+}
+
+TEST_F(LocalStepTest, FurtherDrawsMoveNoBuffersAndCountNoLoss) {
+  const Rows plain = start();
+  const Rows drawn = start();
+  RowOptimizer sgd({.kind = OptimizerKind::Sgd, .lr = 0.05}, model_->layout());
+  const auto of_plain = each_step([&](LocalStep& step) { step.descend_(plain, sgd); });
+  const auto of_drawn = each_step([&](LocalStep& step) {
+    const Rows before = drawn.clone();
+    step.descend_(drawn, sgd);
+    step.gradient(drawn, {}, 1);
+    step.gradient(before, {}, 2);
+    const Rows again = before.clone();
+    step.descend_(again, sgd);  // on draw 0 again, whatever has been drawn since
+    EXPECT_TRUE(columns(again, Tag::Trainable).equal(columns(drawn, Tag::Trainable)));
+  });
+  EXPECT_TRUE(drawn.values.equal(plain.values));
+  for (std::size_t c = 0; c < 3; ++c) {
+    EXPECT_EQ(of_drawn[c].loss, of_plain[c].loss);
+    EXPECT_EQ(of_drawn[c].samples, of_plain[c].samples);
+  }
+}
+
+TEST_F(LocalStepTest, DrawsDoNotRunIntoEachOther) {
+  const Rows rows = start();
+  const auto ask = [&](std::int64_t draw) {
+    return [&rows, draw](LocalStep& step) { step.gradient(rows, {}, draw); };
+  };
+  EXPECT_THROW(each_step(ask(-1)), std::logic_error);
+  EXPECT_THROW(each_step(ask(1 << 15)), std::logic_error);
+  EXPECT_THROW(each_step(ask(1), /*pass=*/65536), std::logic_error);
 }
 
 TEST_F(LocalStepTest, ActiveClientsMustBeTheFirst) {

@@ -58,5 +58,65 @@ TEST(LocalTrainerTest, AugmentsStepByStepWithTheKeyOfEachBatch) {
   EXPECT_LT(trained.values.sub(expected.values).abs().max().item<double>(), 1e-13);
 }
 
+TEST(LocalTrainerTest, AdaptsOnBatchesThatNoTrainingSees) {
+  DataOptions data;
+  data.clients = 3;
+  data.samples_per_client = 9;
+  data.augment = Augment::CropFlip;
+  const auto dataset = open_dataset(data);
+  Partition partition = make_partition(data, *dataset);
+  Partition ragged;  // client 1 has no training sample
+  for (std::int64_t k = 0; k < 3; ++k) {
+    const auto train = partition.train.of(k);
+    ragged.train.append(k == 1 ? train.first(0) : train);
+    ragged.test.append(partition.test.of(k));
+  }
+  const std::vector<std::int64_t> clients{0, 1, 2};
+  const Shard shard(*dataset, ragged, clients, make_preparation(data, *dataset), DType::Float64);
+  ModelOptions mlr;
+  mlr.name = "mlr";
+  const auto model = make_model(mlr, dataset->shape(), dataset->classes());
+  TrainOptions options;
+  options.batch_size = 4;
+  options.local_epochs = 1;
+  const std::uint64_t seed = 11;
+  const Rows start{initial_row(*model->layout(), seed, at::kDouble), model->layout()};
+  RowOptimizer sgd({.kind = OptimizerKind::Sgd, .lr = 0.1}, model->layout());
+  LocalTrainer trainer(*model, shard, options, seed);
+  const Rows adapted = start.replicate(3);
+  trainer.adapt_(adapted, clients, /*round=*/5, /*steps=*/1, sgd);
+
+  for (const std::int64_t k : {0, 2}) {
+    const std::int64_t n = shard.train_count(k);
+    const std::vector<std::int64_t> positions =
+        permutation_prefix({.seed = seed,
+                            .purpose = Purpose::Evaluate,
+                            .client = static_cast<std::uint64_t>(k),
+                            .round = 5},
+                           n, 4);
+    const std::vector<Crop> crops = draw_crops({.seed = seed,
+                                                .purpose = Purpose::Augment,
+                                                .pass = std::uint64_t{1} << 31,
+                                                .client = static_cast<std::uint64_t>(k),
+                                                .round = 5},
+                                               4);
+    const Activations stack = model->make_activations(1, 4, at::kDouble, Use::Training);
+    const Tensor labels = at::empty({1, 4}, at::kLong);
+    shard.gather_train(k, positions, 0, stack.input(), labels, crops);
+    const Rows expected = start.clone();
+    model->forward(expected.values, stack);
+    double loss = 0;
+    softmax_cross_entropy(stack.logits(), labels, stack.logit_gradient(), &loss);
+    model->backward(expected.values, stack, {.rows = expected.values, .scale = -0.1, .keep = 1});
+    EXPECT_LT(adapted.values[k].sub(expected.values[0]).abs().max().item<double>(), 1e-13);
+    EXPECT_GT(adapted.values[k].sub(start.values[0]).abs().max().item<double>(), 1e-6);
+  }
+  EXPECT_TRUE(adapted.values[1].equal(start.values[0]));
+
+  const Rows alone = start.clone();
+  trainer.adapt_(alone, std::span(clients).subspan(2), /*round=*/5, /*steps=*/1, sgd);
+  EXPECT_LT(alone.values[0].sub(adapted.values[2]).abs().max().item<double>(), 1e-13);
+}
+
 }  // namespace
 }  // namespace fedhpc

@@ -47,6 +47,10 @@ class OnDemandTest : public ::testing::Test {
       trainer.train_(rows, clients, /*round=*/static_cast<std::int64_t>(all.size()), LocalWork{});
       all.push_back(rows.values);
     }
+    Rows rows = initial.replicate(3);
+    RowOptimizer sgd({.kind = OptimizerKind::Sgd, .lr = 0.1}, model_->layout());
+    trainer.adapt_(rows, Ids{1, 3, 4}, /*round=*/2, /*steps=*/3, sgd);
+    all.push_back(rows.values);
     return all;
   }
 

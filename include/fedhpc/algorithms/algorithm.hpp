@@ -88,6 +88,11 @@ class EvaluationBlock {
  public:
   virtual ~EvaluationBlock() = default;
   virtual std::span<const std::int64_t> clients() const = 0;  ///< ids, [C]
+  /// Where each client gets from its row of `models` [C, P], or from the one of all [1, P], by
+  /// `steps` steps of a fresh optimizer, each on a batch of its training samples: [C, P]. The
+  /// batches are those of this round's evaluation, no training sees them. A client that cannot
+  /// train stays where it is. Counts nowhere.
+  virtual Rows adapt(const Rows& models, std::int64_t steps, RowOptimizer& optimizer) = 0;
   /// The clients' own models [C, P].
   virtual void evaluate(const Rows& models) = 0;
 };

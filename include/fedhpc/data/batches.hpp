@@ -4,6 +4,8 @@
 #include <span>
 #include <vector>
 
+#include "fedhpc/core/rng.hpp"
+
 namespace fedhpc {
 
 /// What happens to a batch of one sample: batch norm cannot train on it.
@@ -12,6 +14,7 @@ enum class SingleBatches { Keep, Drop };
 /// What decides the batches of one client in one pass of one round.
 struct BatchPlan {
   std::uint64_t seed = 0;
+  Purpose purpose = Purpose::Batches;  ///< or Evaluate
   std::int64_t round = 1;
   std::int64_t client = 0;
   std::int64_t pass = 0;
@@ -22,9 +25,9 @@ struct BatchPlan {
 };
 
 /// The batches of a plan, one after the other (SEMANTICS: batches, cohorts, steps). Epoch e visits
-/// the permutation of Purpose::Batches with counter (pass << 32 | e, client, round); batch s holds
-/// its entries sB to min((s + 1)B, n). After the last batch of an epoch comes the first of the next
-/// one. A full batch is 0..n-1 in order, nothing is drawn.
+/// the permutation of the plan's purpose with counter (pass << 32 | e, client, round); batch s
+/// holds its entries sB to min((s + 1)B, n). After the last batch of an epoch comes the first of
+/// the next one. A full batch is 0..n-1 in order, nothing is drawn.
 class BatchCursor {
  public:
   explicit BatchCursor(const BatchPlan& plan);

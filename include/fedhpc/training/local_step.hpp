@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "fedhpc/models/model.hpp"
@@ -44,13 +45,22 @@ struct Inner {
 /// them. Gradients may be taken as often as a method needs, at any models: every time on this
 /// batch. Clients that have run out are left as they are.
 ///
+/// Besides this batch, draw 0, there are further ones of the same sizes: draw d of a step of pass p
+/// is that step's batch of pass p + 2^16 d, from permutations (and crops) of its own. A full batch
+/// has all samples in every draw. A draw costs nothing until it is asked for.
+///
 /// The first gradient of a step counts into train_loss and moves the batch-norm statistics of the
-/// rows it is taken at; further ones on the same batch do neither.
+/// rows it is taken at; further ones, on any draw, do neither.
 class LocalStep {
  public:
+  /// Pass p + kPassesPerDraw is the next draw of pass p.
+  static constexpr std::int64_t kPassesPerDraw = std::int64_t{1} << 16;
+
+  /// `gather` puts the batches of a draw into the workspace, which has those of draw 0 already.
   LocalStep(const Model& model, std::int64_t number, std::vector<BatchRun> runs,
             std::int64_t clients, StepWorkspace& workspace,
-            std::vector<TrainStatistics>& statistics);
+            std::vector<TrainStatistics>& statistics,
+            const std::function<void(std::int64_t)>& gather);
 
   std::int64_t number() const { return number_; }  ///< in its pass, from 0
 
@@ -59,9 +69,9 @@ class LocalStep {
   /// The rows of those clients, in the same memory; [A, P] of [C, P].
   Rows active(const Rows& rows) const;
 
-  /// The gradients at `at` [C, P] of the batches' mean losses and the penalty: [C, P], of clients
-  /// without a batch undefined. Valid until the next call.
-  Tensor gradient(const Rows& at, const Penalty& penalty = {});
+  /// The gradients at `at` [C, P] of the mean losses of a draw's batches and the penalty: [C, P],
+  /// of clients without a batch undefined. Valid until the next call.
+  Tensor gradient(const Rows& at, const Penalty& penalty = {}, std::int64_t draw = 0);
 
   /// One step of `rows` [C, P] by the optimizer's rule on that gradient. Plain SGD is fused into
   /// the gradient products and needs no memory for gradients, unless the penalty shrinks: then its
@@ -74,6 +84,8 @@ class LocalStep {
                  const Inner& inner);
 
  private:
+  /// Sees to it that the workspace has the batches of this draw.
+  void fetch(std::int64_t draw);
   /// Forward and backward of one run; counts the loss of the first call of the step.
   void differentiate(const Tensor& rows, const BatchRun& run, const GradientSink& sink);
   void descend_plain_(const Rows& rows, double lr, const Penalty& penalty);
@@ -87,6 +99,8 @@ class LocalStep {
   std::int64_t clients_;
   StepWorkspace& workspace_;
   std::vector<TrainStatistics>& statistics_;
+  const std::function<void(std::int64_t)>& gather_;
+  std::int64_t draw_ = 0;  // in the workspace
   bool counted_ = false;
 };
 

@@ -46,33 +46,55 @@ class LocalTrainer {
                                          std::int64_t pass, at::ScalarType type,
                                          const std::function<void(LocalStep&)>& take);
 
+  /// Takes `steps` steps of `optimizer`, started afresh, from row c of `rows` [C, P] on the
+  /// training samples of clients[c], in place, for the evaluation after a round: batches of
+  /// Purpose::Evaluate and crops of pass 2^31, so that no training sees them. A client that cannot
+  /// train stays.
+  void adapt_(const Rows& rows, std::span<const std::int64_t> clients, std::int64_t round,
+              std::int64_t steps, RowOptimizer& optimizer);
+
   /// Bytes for C clients in hand beside their rows: activations and gradients between layers, and
   /// the arena and optimizer states where the rule needs them.
   std::int64_t workspace_bytes(std::int64_t clients, at::ScalarType type) const;
 
  private:
-  /// What one client still has to do in a pass.
+  /// Names the batches of local steps.
+  struct Pass {
+    std::int64_t round = 1;
+    std::int64_t number = 0;
+    Purpose purpose = Purpose::Batches;
+    std::int64_t steps = 0;  ///< of each client that can train; 0: as train.* say
+  };
+
+  /// One client on its way through a pass.
   struct Course {
     std::int64_t client = 0;
     std::int64_t steps = 0;
     BatchCursor batches;
+    std::int64_t taken = 0;                        // batches, the last of which is
+    std::span<const std::int64_t> positions = {};  // in the client's list
   };
 
   /// Batch norm cannot train on a batch of one.
   SingleBatches singles() const;
   std::int64_t batch_capacity() const;
   void reserve(std::int64_t clients, at::ScalarType type);
-  Course start_course(std::int64_t client, std::int64_t round, std::int64_t pass) const;
-  /// Puts the next batch of a client into row c of the inputs and labels, with the
-  /// crops of this key where images are augmented; gives its size.
-  std::int64_t gather(const Shard& shard, Course& course, std::int64_t c, const DrawKey& key);
+  std::int64_t steps_of(std::int64_t client, const Pass& pass) const;
+  std::vector<Course> start_courses(std::span<const std::int64_t> clients, const Pass& pass) const;
+  /// Puts the batch of step `step` of a client into row c of the inputs and labels, with its crops
+  /// where images are augmented; gives its size.
+  std::int64_t gather(const Shard& shard, Course& course, std::int64_t c, const Pass& pass,
+                      std::int64_t step);
   /// A shard that holds the training samples of these clients: that of all, or one made on demand,
   /// which is kept for the next pass of the same clients.
   const Shard& samples_of(std::span<const std::int64_t> clients);
   /// Gathers the batches of step `step` of every client that has one; gives them as runs of equal
   /// size.
   std::vector<BatchRun> gather_step(const Shard& shard, std::vector<Course>& courses,
-                                    std::int64_t round, std::int64_t pass, std::int64_t step);
+                                    const Pass& pass, std::int64_t step);
+  std::vector<TrainStatistics> each_step(std::span<const std::int64_t> clients, const Pass& pass,
+                                         at::ScalarType type,
+                                         const std::function<void(LocalStep&)>& take);
 
   const Model& model_;
   const Shard& shard_;

@@ -1,0 +1,136 @@
+#include "fedhpc/algorithms/perfedavg.hpp"
+
+#include <array>
+#include <cmath>
+#include <numeric>
+
+#include <ATen/ops/empty_like.h>
+
+namespace fedhpc {
+
+namespace {
+
+// Draws of a step.
+constexpr std::int64_t kOuter = 1;      // D'
+constexpr std::int64_t kCurvature = 2;  // D''
+
+/// The length of row c in its trainable columns, summed in float64 without a copy in it.
+double length(const Rows& rows, std::int64_t c) {
+  constexpr std::int64_t kLanes = 8;  // sums side by side, for vector units
+  std::array<double, kLanes> squares{};
+  with_type(rows.values.scalar_type(), [&]<typename T>() {
+    const T* row = rows.values.const_data_ptr<T>() + c * rows.values.stride(0);
+    const auto add = [&](std::int64_t lane, std::int64_t column) {
+      const auto value = static_cast<double>(row[column]);
+      squares[static_cast<std::size_t>(lane)] += value * value;
+    };
+    for (const auto& [begin, end] : rows.layout->ranges(Tag::Trainable)) {
+      std::int64_t i = begin;
+      for (; i + kLanes <= end; i += kLanes) {
+        for (std::int64_t lane = 0; lane < kLanes; ++lane) add(lane, i + lane);
+      }
+      for (; i < end; ++i) add(0, i);
+    }
+  });
+  return std::sqrt(std::accumulate(squares.begin(), squares.end(), 0.0));
+}
+
+}  // namespace
+
+void PerFedAvg::declare(OptionSet& options) {
+  options.add("algorithm.inner_lr", inner_lr_, at_least(0.0),
+              "step size alpha of the adaptation to a client's data (train.lr is beta, that of the "
+              "model to be adapted)");
+  options.add("algorithm.variant", variant_,
+              Names<Variant>{{"fo", Variant::FirstOrder}, {"hf", Variant::HessianFree}},
+              "what stands for the Hessian: nothing (fo), or a difference of gradients (hf)");
+  options.add("algorithm.delta", delta_, above(0.0),
+              "length of the difference step of hf over 1 + ||w||");
+  averaging_.declare(options);
+}
+
+void PerFedAvg::initialise(const Setup& setup) {
+  global_ = setup.initial_model();
+  codec_ = averaging_.make_upload_codec();
+  inner_ = std::make_unique<RowOptimizer>(StepRule{.kind = OptimizerKind::Sgd, .lr = inner_lr_},
+                                          global_.layout);
+  outer_ = std::make_unique<RowOptimizer>(setup.training().step_rule(), global_.layout);
+}
+
+void PerFedAvg::round(Round& round) {
+  Mean update = round.mean();
+  round.each_block([&](Block& block) {
+    const Rows start = block.download(global_);        // [C, P]  w_k
+    const Rows trained = client_update(block, start);  // [C, P]  w_{k+1,tau}
+    update.add(block.weights(averaging_.weighting), block.upload(trained - start, *codec_));
+  });
+  global_ += update.reduce();  // w_{k+1} <- w_k + sum_i p_i (w_{k+1,tau} - w_k)
+}
+
+Rows PerFedAvg::client_update(Block& block, const Rows& start) {
+  const auto rows = [&] { return Rows{at::empty_like(start.values), start.layout}; };
+  const bool curved = variant_ == Variant::HessianFree && inner_lr_ > 0;
+  const Clients all{.local = start.clone(),
+                    .adapted = rows(),
+                    .direction = curved ? rows() : Rows{},
+                    .ahead = curved ? rows() : Rows{}};
+  outer_->reset(block.count(), start.values.scalar_type());
+  block.each_step([&](LocalStep& step) {  // t = 1..tau
+    // w_hat <- w - alpha grad f(w; D)
+    const Tensor first = step.gradient(all.local);
+    all.adapted.values.copy_(all.local.values);
+    const Rows moved = step.active(all.adapted);
+    add_columns_(moved.values, first.narrow(0, 0, moved.count()), -inner_lr_, *moved.layout,
+                 Tag::Trainable);
+    // w <- w - beta (I - alpha H(w; D'')) grad f(w_hat; D')
+    Tensor direction = step.gradient(all.adapted, {}, kOuter);
+    if (curved) {
+      all.direction.values.copy_(direction);
+      subtract_curvature_(step, all);
+      direction = all.direction.values;
+    }
+    outer_->step_(all.local.values, direction, 0, step.active());
+  });
+  return all.local;
+}
+
+void PerFedAvg::subtract_curvature_(LocalStep& step, const Clients& all) const {
+  const Layout& layout = *all.local.layout;
+  const auto row = [](const Rows& rows, std::int64_t c) { return rows.values.narrow(0, c, 1); };
+  std::vector<double> h;  // h v has the length delta (1 + ||w||)
+  for (std::int64_t c = 0; c < step.active(); ++c) {
+    const double v = length(all.direction, c);
+    h.push_back(v > 0 ? delta_ * (1 + length(all.local, c)) / v : 0);
+  }
+  const auto gradient_at = [&](double sign) {  // grad f(w + sign h v; D'')
+    all.adapted.values.copy_(all.local.values);
+    for (std::int64_t c = 0; c < step.active(); ++c) {
+      add_columns_(row(all.adapted, c), row(all.direction, c), sign * h[c], layout, Tag::Trainable);
+    }
+    return step.gradient(all.adapted, {}, kCurvature);
+  };
+  all.ahead.values.copy_(gradient_at(1));
+  const Tensor behind = gradient_at(-1);
+  for (std::int64_t c = 0; c < step.active(); ++c) {
+    if (h[c] == 0) continue;  // v = 0, and so is H v
+    add_difference_(row(all.direction, c), row(all.ahead, c), behind.narrow(0, c, 1),
+                    -inner_lr_ / (2 * h[c]), layout, Tag::Trainable);
+  }
+}
+
+RowsInHand PerFedAvg::rows_in_hand() const {
+  // Received, w, w_hat (later the difference); HF's direction and the gradient ahead; gradients,
+  // unless local training counts them for its optimizer.
+  return {.full =
+              3 + (variant_ == Variant::HessianFree ? 2 : 0) + (outer_->rule().is_plain() ? 1 : 0)};
+}
+
+void PerFedAvg::evaluate(Evaluation& evaluation) {
+  evaluation.global(global_);
+  evaluation.each_block(
+      [&](EvaluationBlock& block) { block.evaluate(block.adapt(global_, 1, *inner_)); });
+}
+
+void PerFedAvg::visit_state(StateVisitor& state) { state.rows("global", global_); }
+
+}  // namespace fedhpc
