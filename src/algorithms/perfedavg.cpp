@@ -1,10 +1,10 @@
 #include "fedhpc/algorithms/perfedavg.hpp"
 
-#include <array>
 #include <cmath>
-#include <numeric>
 
 #include <ATen/ops/empty_like.h>
+
+#include "fedhpc/models/row_measures.hpp"
 
 namespace fedhpc {
 
@@ -13,27 +13,6 @@ namespace {
 // Draws of a step.
 constexpr std::int64_t kOuter = 1;      // D'
 constexpr std::int64_t kCurvature = 2;  // D''
-
-/// The length of row c in its trainable columns, summed in float64 without a copy in it.
-double length(const Rows& rows, std::int64_t c) {
-  constexpr std::int64_t kLanes = 8;  // sums side by side, for vector units
-  std::array<double, kLanes> squares{};
-  with_type(rows.values.scalar_type(), [&]<typename T>() {
-    const T* row = rows.values.const_data_ptr<T>() + c * rows.values.stride(0);
-    const auto add = [&](std::int64_t lane, std::int64_t column) {
-      const auto value = static_cast<double>(row[column]);
-      squares[static_cast<std::size_t>(lane)] += value * value;
-    };
-    for (const auto& [begin, end] : rows.layout->ranges(Tag::Trainable)) {
-      std::int64_t i = begin;
-      for (; i + kLanes <= end; i += kLanes) {
-        for (std::int64_t lane = 0; lane < kLanes; ++lane) add(lane, i + lane);
-      }
-      for (; i < end; ++i) add(0, i);
-    }
-  });
-  return std::sqrt(std::accumulate(squares.begin(), squares.end(), 0.0));
-}
 
 }  // namespace
 
@@ -97,10 +76,11 @@ Rows PerFedAvg::client_update(Block& block, const Rows& start) {
 void PerFedAvg::subtract_curvature_(LocalStep& step, const Clients& all) const {
   const Layout& layout = *all.local.layout;
   const auto row = [](const Rows& rows, std::int64_t c) { return rows.values.narrow(0, c, 1); };
+  const std::vector<double> v = squared_lengths(step.active(all.direction));
+  const std::vector<double> w = squared_lengths(step.active(all.local));
   std::vector<double> h;  // h v has the length delta (1 + ||w||)
-  for (std::int64_t c = 0; c < step.active(); ++c) {
-    const double v = length(all.direction, c);
-    h.push_back(v > 0 ? delta_ * (1 + length(all.local, c)) / v : 0);
+  for (std::size_t c = 0; c < v.size(); ++c) {
+    h.push_back(v[c] > 0 ? delta_ * (1 + std::sqrt(w[c])) / std::sqrt(v[c]) : 0);
   }
   const auto gradient_at = [&](double sign) {  // grad f(w + sign h v; D'')
     all.adapted.values.copy_(all.local.values);

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "fedhpc/models/sparsity.hpp"
+#include "fedhpc/models/row_measures.hpp"
 
 namespace fedhpc {
 

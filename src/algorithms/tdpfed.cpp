@@ -1,7 +1,10 @@
 #include "fedhpc/algorithms/tdpfed.hpp"
 
+#include <cmath>
+
 #include <ATen/ops/empty_like.h>
-#include <ATen/ops/linalg_vector_norm.h>
+
+#include "fedhpc/models/row_measures.hpp"
 
 namespace fedhpc {
 
@@ -157,22 +160,10 @@ std::vector<RoundMetric> TDPFed::metrics() const {
 }
 
 void TDPFed::note_errors(Block& block, const Clients& all) const {
-  const Rows residual = all.personal - all.composed;
-  std::vector<double> errors;
-  for (std::int64_t c = 0; c < block.count(); ++c) {
-    double error = 0;
-    double length = 0;
-    for (const auto& [begin, end] : map_->full()->ranges(Tag::Trainable)) {
-      const auto square = [&, first = begin, count = end - begin](const Rows& rows) {
-        const Tensor columns = rows.values[c].narrow(0, first, count);
-        const double norm =
-            at::linalg_vector_norm(columns, 2, {}, false, at::kDouble).item<double>();
-        return norm * norm;
-      };
-      error += square(residual);
-      length += square(all.personal);
-    }
-    errors.push_back(length > 0 ? std::sqrt(error / length) : 0);
+  std::vector<double> errors = squared_lengths(all.personal - all.composed);
+  const std::vector<double> lengths = squared_lengths(all.personal);
+  for (std::size_t c = 0; c < errors.size(); ++c) {
+    errors[c] = lengths[c] > 0 ? std::sqrt(errors[c] / lengths[c]) : 0;
   }
   block.note(kCompositionError, errors);
 }

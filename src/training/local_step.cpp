@@ -2,10 +2,10 @@
 
 #include <algorithm>
 
-#include <ATen/ops/linalg_vector_norm.h>
 #include <ATen/ops/zeros.h>
 
 #include "fedhpc/core/error.hpp"
+#include "fedhpc/models/row_measures.hpp"
 #include "fedhpc/training/loss.hpp"
 
 namespace fedhpc {
@@ -147,17 +147,11 @@ void LocalStep::descend_(const Rows& rows, RowOptimizer& optimizer, const Penalt
 bool LocalStep::approach_minimum_(const Rows& rows, RowOptimizer& optimizer, const Penalty& penalty,
                                   double accuracy) {
   const Tensor gradients = gradient(rows, penalty);
-  const auto trainable = rows.layout->ranges(Tag::Trainable);
+  const std::vector<double> squares = squared_lengths(active({gradients, rows.layout}));
   bool moved = false;
   for (std::int64_t c = 0; c < active(); ++c) {
-    double square = 0;
-    for (const auto& [begin, end] : trainable) {
-      const double norm = at::linalg_vector_norm(gradients[c].narrow(0, begin, end - begin), 2, {},
-                                                 false, at::kDouble)
-                              .item<double>();
-      square += norm * norm;
-    }
-    if (square <= accuracy) continue;  // it stays, so the next gradient finds it here again
+    if (squares[static_cast<std::size_t>(c)] <= accuracy)
+      continue;  // it stays, so the next gradient finds it here again
     optimizer.step_(rows.values, gradients, c, 1);
     moved = true;
   }

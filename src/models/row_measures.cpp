@@ -1,6 +1,8 @@
-#include "fedhpc/models/sparsity.hpp"
+#include "fedhpc/models/row_measures.hpp"
 
+#include <array>
 #include <cmath>
+#include <numeric>
 
 namespace fedhpc {
 
@@ -31,6 +33,33 @@ std::vector<std::int64_t> count_nonzero(const Rows& rows) {
     }
   });
   return counts;
+}
+
+std::vector<double> squared_lengths(const Rows& rows) {
+  constexpr std::int64_t kLanes = 8;  // sums that do not wait for each other
+  const auto trainable = rows.layout->ranges(Tag::Trainable);
+  std::vector<double> lengths;
+  with_type(rows.values.scalar_type(), [&]<typename T>() {
+    for (std::int64_t c = 0; c < rows.count(); ++c) {
+      const T* row = rows.values.const_data_ptr<T>() + c * rows.values.stride(0);
+      std::array<double, kLanes> squares{};
+      for (const auto& [begin, end] : trainable) {
+        std::int64_t i = begin;
+        for (; i + kLanes <= end; i += kLanes) {
+          for (std::int64_t lane = 0; lane < kLanes; ++lane) {
+            const auto value = static_cast<double>(row[i + lane]);
+            squares[static_cast<std::size_t>(lane)] += value * value;
+          }
+        }
+        for (; i < end; ++i) {
+          const auto value = static_cast<double>(row[i]);
+          squares[0] += value * value;
+        }
+      }
+      lengths.push_back(std::accumulate(squares.begin(), squares.end(), 0.0));
+    }
+  });
+  return lengths;
 }
 
 std::vector<double> densities(const Rows& rows) {

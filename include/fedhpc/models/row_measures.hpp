@@ -16,4 +16,7 @@ std::vector<std::int64_t> count_nonzero(const Rows& rows);
 /// Their share of the trainable entries, [C].
 std::vector<double> densities(const Rows& rows);
 
+/// ||row||^2 over the trainable entries, [C], summed in float64 without a copy in it.
+std::vector<double> squared_lengths(const Rows& rows);
+
 }  // namespace fedhpc
