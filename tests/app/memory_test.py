@@ -106,6 +106,8 @@ local_steps = 2
             "pfedme": ["--train.optimizer=nesterov", "--algorithm.inner_steps=2"],
             "perfedavg": ["--algorithm.variant=hf"],
             "tdpfed": ["--algorithm.inner_steps=2", "--algorithm.factor_steps=2"],
+            "sfedhp": ["--topology.edges=2", "--algorithm.edge_rounds=2", "--algorithm.inner_steps=2",
+                       "--algorithm.gamma1=0.001", "--algorithm.gamma2=0.001"],
         }
         for method, keys in methods.items():
             for block in (4, 8):
