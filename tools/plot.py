@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """Plots metrics of one or several fedhpc runs against rounds, traffic or time.
 
-    plot.py RUN.h5 [RUN2.h5 ...] [--metric global_accuracy,...] [--against rounds|bytes|seconds|wall]
+    plot.py RUN.h5 [RUN2.h5 ...] [--metric global_accuracy,...] [--against rounds|bytes|cloud|seconds|wall]
             [--labels TEXT,TEXT,...] [--output FILE.png] [--title TEXT]
 
---against, each summed up to the round: bytes: all payloads of the simulated network, up and down;
-seconds: simulated_seconds (a run with network.* keys); wall: this machine's time, evaluation included.
+--against, each summed up to the round: bytes: all payloads of the simulated network, up and down; cloud:
+those that the cloud sends and receives, whatever edges and their clients exchange beside; seconds: simulated_seconds (a run with network.* keys); wall: this machine's time, evaluation included.
 
 Without --metric: accuracy (global, and personal where it differs) beside train and test loss. Only
 evaluated rounds are drawn. Several runs share the figure, with a legend of --labels, one per run, or of the
@@ -36,6 +36,8 @@ MARKERS_UP_TO = 25  # points of a curve
 NOT_IN_LEGEND = {"run.output", "run.progress", "run.save", "run.live", "run.checkpoint_every", "data.dir",
                  "run.collective_timeout", "train.block"}
 LABEL_KEYS = 4  # most settings named in one legend entry
+LINKS = {"bytes": (".*", "traffic of all links, up and down [B]"),
+         "cloud": ("client_cloud|edge_cloud", "traffic of the cloud, up and down [B]")}
 TIMES = {"seconds": ("simulated_seconds", "simulated time [s]"), "wall": ("wall_seconds", "wall time [s]")}
 REMEDIES = {"seconds": ": the network model was off; run with --network.client_cloud_mbps=... or another network.* key "
                        "(fedhpc help keys), or plot --against bytes or wall",
@@ -52,12 +54,13 @@ def horizontal(run, against):
     rounds = run.rounds
     if against == "rounds":
         return rounds.index.to_numpy(dtype=float), "global round"
-    if against == "bytes":
-        booked = rounds.filter(regex="^bytes_(up|down)_")
+    if against in LINKS:
+        links_of, label = LINKS[against]
+        booked = rounds.filter(regex=f"^bytes_(up|down)_({links_of})$")
         links = booked.columns[booked.notna().any()]  # all NaN: a link that this run does not have
         if links.empty:
             raise PlotError(f"{run.path}: no link has carried anything, so that there are no bytes to plot against")
-        return np.cumsum(booked[links].sum(axis=1).to_numpy()), "traffic of all links, up and down [B]"
+        return np.cumsum(booked[links].sum(axis=1).to_numpy()), label
     column, label = TIMES[against]
     seconds = rounds[column].to_numpy() if column in rounds else np.full(len(rounds), np.nan)
     if np.isnan(seconds).any():
@@ -218,8 +221,8 @@ def main(arguments=None):
     parser = argparse.ArgumentParser(description="Plots metrics of fedhpc runs.")
     parser.add_argument("runs", nargs="+", metavar="RUN.h5", type=Path)
     parser.add_argument("--metric", type=listed, metavar="NAME,...", help="comma-separated names of /rounds data sets")
-    parser.add_argument("--against", choices=("rounds", "bytes", "seconds", "wall"), default="rounds",
-                        help="horizontal axis: rounds, cumulative bytes, simulated seconds or wall time [rounds]")
+    parser.add_argument("--against", choices=("rounds", "bytes", "cloud", "seconds", "wall"), default="rounds",
+                        help="horizontal axis: rounds, cumulative bytes (of all links, of the cloud's), simulated seconds or wall time [rounds]")
     parser.add_argument("--labels", type=listed, metavar="TEXT,...", help="legend entries, one per run")
     parser.add_argument("--output", type=Path, help="image file [RUN.png beside the first run]")
     parser.add_argument("--title")

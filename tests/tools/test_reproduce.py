@@ -26,9 +26,14 @@ import paper_table  # noqa: E402
 class Tables(unittest.TestCase):
     def test_sfedhp_rows(self):
         rows = paper_table.read_rows(TOOLS / "papers" / "sfedhp.csv")
-        self.assertEqual(Counter(row.table for row in rows), {"I": 30, **dict.fromkeys("II III IV V VI VII".split(), 27)})
-        details = {(row.run_name, row.metric): row.paper for row in rows if row.table != "I"}
-        for row in rows:
+        printed = [row for row in rows if row.paper is not None]
+        self.assertEqual(Counter(row.table for row in printed), {"I": 30, **dict.fromkeys("II III IV V VI VII".split(), 27)})
+        self.assertEqual({row.table for row in rows if row.paper is None}, {f"Fig. {n}" for n in (2, 3, 4, 5)})
+        details = {(row.run_name, row.metric): row.paper for row in printed if row.table != "I"}
+        quick = {row.run_name for row in printed if row.table == "I"}
+        for row in printed:
+            if row.method in ("pfedme", "sfedhp") and row.dataset != "cifar10":
+                self.assertEqual(row.state, "ready" if row.run_name in quick else "full", row)
             self.assertTrue(10 <= row.paper < 100, row)
             if row.table == "I":
                 self.assertEqual(details[row.run_name, row.metric], row.paper)
@@ -88,6 +93,38 @@ class Tables(unittest.TestCase):
             config = fedhpc_results.parse_config((configs / row.config).read_text(encoding="utf-8"))
             for key in (override.split("=")[0] for override in row.overrides):
                 self.assertTrue(key in config or key in ("algorithm.transmit_fraction", "algorithm.unsent"), row)
+
+    def test_sfedhp_configurations(self):
+        """Section V and the tables' captions; lambda is a row's own."""
+        configs = ROOT / "configs" / "papers" / "sfedhp"
+        counts = {"setting1": (200, 800), "setting2": (900, 300)}
+        for row in paper_table.read_rows(TOOLS / "papers" / "sfedhp.csv"):
+            if row.state == "waiting":
+                continue
+            config = fedhpc_results.parse_config((configs / row.config).read_text(encoding="utf-8"))
+            config.update(override.split("=", 1) for override in row.overrides)
+            network = {"mlr": ("mlr", None), "cifar10": ("vgg_sfedhp", None)}.get(
+                "mlr" if row.variant.startswith("mlr") else row.dataset, ("dnn", "500,200"))
+            steps = {"hierfavg": "5", "sfedhp": "1"}.get(row.method, "20")
+            expected = {"run.rounds": "800", "data.clients": "20", "data.labels_per_client": "5",
+                        "train.batch_size": "20", "train.local_steps": steps,
+                        "train.lr": "0.001" if row.method == "perfedavg" else "0.05",
+                        "model.name": network[0], "model.hidden": network[1]}
+            if row.setting in counts:
+                train, test = counts[row.setting]  # CIFAR-10: half of that; the others: half of what the paper says
+                expected.update({"data.train_per_class": str(train // 2), "data.test_per_class": str(test // 2)})
+            if row.method in ("hierfavg", "sfedhp"):
+                rounds = "4" if row.method == "hierfavg" else "20"
+                expected.update({"topology.edges": "4", "algorithm.edge_rounds": rounds})
+            if row.method in ("pfedme", "sfedhp"):
+                expected.update({"algorithm.inner_steps": "5", "algorithm.personal_lr": "0.05", "algorithm.beta": "1"})
+                weights = {config.get(f"algorithm.{key}") for key in ("lambda", "lambda1", "lambda2")} - {None}
+                self.assertEqual(len(weights), 1, row)
+                if "lambda" in row.variant:
+                    self.assertEqual(weights, {row.variant.split("lambda")[1]}, row)
+            if row.method == "sfedhp" and row.setting in counts:
+                expected.update({"algorithm.gamma1": "0", "algorithm.gamma2": "0"})
+            self.assertEqual({key: config.get(key) for key in expected}, expected, row)
 
     def test_comparison_of_configurations(self):
         same = {"train.lr": "0.050000000000000003", "model.hidden": "500, 200", "model.bias": "1", "run.output": "b"}

@@ -155,7 +155,7 @@ class Plot(Folder):
     def test_several_runs_and_every_axis(self):
         runs = [write_run(self.folder / f"{n}.h5", config=f"[algorithm]\nname=pfedme\nlambda={n}\n",
                           personal_accuracy=np.full(40, 0.99)) for n in (5, 15)]
-        for against in ("rounds", "bytes", "wall"):
+        for against in ("rounds", "bytes", "cloud", "wall"):
             output = self.folder / f"{against}.png"
             self.assertEqual(self.call(*runs, "--against", against, "--output", output)[0], 0)
             self.assert_picture(output)
@@ -187,6 +187,9 @@ class Plot(Folder):
         self.assertIn("[B]", label)
         # In one figure with a run over other links.
         other = write_run(self.folder / "other.h5")
+        cloud, label = plot.horizontal(fedhpc_results.load(path), "cloud")
+        np.testing.assert_array_equal(cloud[[0, 39]], [4300.0, 40 * 4300.0])
+        self.assertIn("of the cloud", label)
         self.assertEqual(self.call(path, other, "--against", "bytes", "--output", self.folder / "both.png")[0], 0)
         self.assert_picture(self.folder / "both.png")
 
