@@ -149,9 +149,10 @@ constexpr const char* kSmoothedL1 = "smoothed_l1";
 constexpr const char* kGamma1 = "gamma1";
 constexpr const char* kGamma2 = "gamma2";
 
-/// Remark 1: 64 bits for an entry that is not 0, 1 for one that is, and 1 to tell which it is.
-double paper_bits(std::int64_t nonzero, std::int64_t entries) {
-  return static_cast<double>(64 * nonzero + (entries - nonzero) + entries);
+/// Remark 1: 64 bits for an entry that is not 0, 1 for one that is, and 1 to tell which it is. A
+/// dense model is 64 bits an entry.
+double paper_bits(bool sparse, std::int64_t nonzero, std::int64_t entries) {
+  return static_cast<double>(sparse ? 64 * nonzero + (entries - nonzero) + entries : 64 * entries);
 }
 
 }  // namespace
@@ -163,7 +164,8 @@ std::vector<RoundMetric> SFedHP::metrics() const {
       {kGlobalDensity, "1", "share of the global model w that is not 0"},
       {kPaperBits, "bit",
        "what an edge sends up by the paper's count (Remark 1), mean over drawn edges: 64 for an "
-       "entry that is not 0, 1 for one that is, 1 more for each entry"},
+       "entry that is not 0, 1 for one that is, 1 more for each entry; 64 for each where gamma2 = "
+       "0"},
       {kSmoothedL1, "1", "phi_rho(w) = rho sum log cosh(w / rho) of a sparse global model"},
       {kGamma1, "1", "gamma_1 of the round"},
       {kGamma2, "1", "gamma_2 of the round"},
@@ -177,7 +179,7 @@ void SFedHP::note(Round& round) {
   const std::int64_t entries = global_.layout->count(Tag::Trainable);
   std::vector<double> bits;
   for (const std::int64_t nonzero : count_nonzero(edges_.rows)) {
-    bits.push_back(paper_bits(nonzero, entries));
+    bits.push_back(paper_bits(gamma2_ > 0, nonzero, entries));
   }
   round.note_edges(kEdgeDensity, densities(edges_.rows));
   round.note_edges(kPaperBits, bits);

@@ -42,9 +42,11 @@ double density(const Parameters& x) {
   return static_cast<double>(non_zeros(x)) / static_cast<double>(flatten(x).numel());
 }
 
-/// 64 bits for what is not 0, a bit for what is, a bit for each entry that tells which.
-double bits(const Parameters& x) {
+/// Of a sparse model 64 bits for what is not 0, a bit for what is, a bit for each entry that tells
+/// which; of a dense one 64 for each entry.
+double bits(const Parameters& x, bool sparse) {
   const auto d = static_cast<double>(flatten(x).numel());
+  if (!sparse) return 64 * d;
   const auto nnz = static_cast<double>(non_zeros(x));
   return 64 * nnz + (d - nnz) + d;
 }
@@ -96,7 +98,7 @@ class SFedHP {
       const Parameters& w_i = result_.edges[static_cast<std::size_t>(drawn.edge)];
       cloud.add(w_i, problem_.uniform && weight > 0 ? 1 : weight);
       edge.add(density(w_i));
-      bits_up.add(bits(w_i));
+      bits_up.add(bits(w_i, settings_.gamma2 > 0));
       for (const std::int64_t k : drawn.clients) {
         if (weight_of(problem_, k) > 0) personal.add(density(result_.personal[index(k)]));
       }
