@@ -109,8 +109,8 @@ class Run:
             yield round_, cohort(self.keys["run.seed"], round_, len(self.lists),
                                  self.keys["topology.participation"])
 
-    def batches(self, client, round_):
-        """The inputs and labels of one client's local steps in one round."""
+    def batches(self, client, round_, pass_=0):
+        """The inputs and labels of one client's local steps in one pass of a round."""
         mine = self.lists[client]
         if len(mine) == 0:
             return
@@ -122,7 +122,7 @@ class Run:
             batch = mine
             if self.keys["train.batch_size"] > 0:
                 order = permutation(len(mine), self.keys["run.seed"], BATCHES, client=client,
-                                    round_=round_, epoch=epoch)
+                                    round_=round_, epoch=pass_ << 32 | epoch)
                 batch = mine[order[s * size:(s + 1) * size]]
             yield self.x[batch], self.y[batch]
 

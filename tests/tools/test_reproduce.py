@@ -104,7 +104,7 @@ class Tables(unittest.TestCase):
             config = fedhpc_results.parse_config((configs / row.config).read_text(encoding="utf-8"))
             config.update(override.split("=", 1) for override in row.overrides)
             network = {"mlr": ("mlr", None), "cifar10": ("vgg_sfedhp", None)}.get(
-                "mlr" if row.variant.startswith("mlr") else row.dataset, ("dnn", "500,200"))
+                "mlr" if "_mlr" in row.config else row.dataset, ("dnn", "500,200"))
             steps = {"hierfavg": "5", "sfedhp": "1"}.get(row.method, "20")
             expected = {"run.rounds": "800", "data.clients": "20", "data.labels_per_client": "5",
                         "train.batch_size": "20", "train.local_steps": steps,
