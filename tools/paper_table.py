@@ -2,7 +2,8 @@
 
 A row of tools/papers/<paper>.csv is one figure of one table, or one that is reported beside it and has no
 value in the paper; rows that name the same configuration and overrides share their runs. A run is one
-configuration and one seed: results/papers/<paper>/<configuration>[_<variant>]_seed<S>[_quick].h5.
+configuration and one seed: results/papers/<paper>/<configuration>[_<variant>]_seed<S>[_quick].h5; a
+variant that the configuration's name ends with is not repeated.
 
 The state of a row says when it is run: ready; full (not by --quick, unless --only selects it); gpu (with
 --gpu-rows); waiting (the simulator lacks the method or the model).
@@ -48,7 +49,8 @@ class Row:
 
     @property
     def run_name(self):
-        return Path(self.config).stem + (f"_{self.variant}" if self.variant else "")
+        stem = Path(self.config).stem
+        return stem if not self.variant or stem.endswith(f"_{self.variant}") else f"{stem}_{self.variant}"
 
     @property
     def name(self):
