@@ -167,21 +167,22 @@ def draw_panel(axes, runs, labels, metrics, against, vertical):
     axes.grid(True, color="#dddddd", linewidth=0.7)
     axes.spines[["top", "right"]].set_visible(False)
     if curves:
-        draw_legend(axes, labels, metrics)
+        drawn = sorted({index for index, *_ in curves})
+        entries = [(labels[index], COLOURS[index % len(COLOURS)]) for index in drawn]
+        draw_legend(axes, entries if len(runs) > 1 else [], metrics)
     else:
         axes.text(0.5, 0.5, "not evaluated yet", transform=axes.transAxes, ha="center", color="#777777")
         axes.set(xticks=[], yticks=[])
 
 
-def draw_legend(axes, labels, metrics):
-    """Colours for the runs, then dashes for the metrics; a panel of one curve needs none."""
-    if len(labels) == 1 and len(metrics) == 1:
+def draw_legend(axes, runs, metrics):
+    """Colours for the runs of the panel [(label, colour)], none of a figure of one run, then dashes for the
+    metrics; a single curve needs no legend."""
+    if not runs and len(metrics) == 1:
         return
-    entries = []
-    if len(labels) > 1:
-        entries = [(COLOURS[i % len(COLOURS)], "-", label) for i, label in enumerate(labels)]
+    entries = [(colour, "-", label) for label, colour in runs]
     if len(metrics) > 1:
-        entries += [(COLOURS[i % len(COLOURS)] if len(labels) == 1 else "#555555", STYLES[i % len(STYLES)],
+        entries += [("#555555" if runs else COLOURS[i % len(COLOURS)], STYLES[i % len(STYLES)],
                      NAMES.get(metric, metric.replace("_", " "))) for i, metric in enumerate(metrics)]
     handles = [Line2D([], [], color=colour, linestyle=style, linewidth=1.6) for colour, style, _ in entries]
     axes.legend(handles, [text for _, _, text in entries], frameon=False, fontsize=8, handlelength=2.6)

@@ -175,7 +175,17 @@ class Plot(Folder):
             code, _, _ = self.call(*runs, "--metric", ",".join(metrics), "--labels", "FedAvg, TDPFed (x2)")
         self.assertEqual(code, 0)
         drawn = [call.args[1:] for call in draw_legend.call_args_list]
-        self.assertEqual(drawn, [(["FedAvg", "TDPFed (x2)"], [metric]) for metric in metrics])
+        both = list(zip(["FedAvg", "TDPFed (x2)"], plot.COLOURS))
+        self.assertEqual(drawn, [(both, [metric]) for metric in metrics])
+
+    def test_a_panel_names_the_runs_it_shows(self):
+        plain = write_run(self.folder / "plain.h5")
+        sparse = write_run(self.folder / "sparse.h5", density_global=np.full(40, 0.2))
+        with unittest.mock.patch.object(plot, "draw_legend") as draw_legend:
+            self.assertEqual(self.call(plain, sparse, "--metric", "train_loss,density_global", "--labels", "a,b")[0], 0)
+        first, second = (call.args[1] for call in draw_legend.call_args_list)
+        self.assertEqual(first, [("a", plot.COLOURS[0]), ("b", plot.COLOURS[1])])
+        self.assertEqual(second, [("b", plot.COLOURS[1])])
 
     def test_bytes_are_those_of_all_links_and_directions(self):
         links = {"bytes_up_client_edge": 1.0, "bytes_down_client_edge": 20.0, "bytes_up_edge_cloud": 300.0,
