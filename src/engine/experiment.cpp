@@ -261,10 +261,15 @@ std::int64_t Experiment::memory_bytes() const {
   const std::int64_t in_hand = std::min(block_width_, std::max<std::int64_t>(clients, 1));
   const RowsInHand rows = config_.algorithm->rows_in_hand();
   const std::int64_t factors = factor_map_ ? factor_map_->factors()->size() : 0;
+  // Rows of all of a rank's clients in hand meet those of other ranks, in slabs of columns: those
+  // of this rank, gathered, in order and taken to pieces.
+  constexpr std::int64_t kSlabs = 4;
+  const std::int64_t slab = std::min(Coupling::kSlabBytes, partition_.clients() * width * value);
   return shard_->memory_bytes() + (server_shard_ ? server_shard_->memory_bytes() : 0) +
          in_hand * (rows.full * width + rows.factors * factors) * value +
          (kModels + rows.once + rows.of_rank * clients) * width * value + 8 * (width + 1) +
-         trainer_->workspace_bytes(in_hand, type_) + store_->full_bytes() + rows_until_summed();
+         trainer_->workspace_bytes(in_hand, type_) + store_->full_bytes() + rows_until_summed() +
+         (rows.of_rank > 0 ? kSlabs * slab : 0);
 }
 
 }  // namespace fedhpc

@@ -105,6 +105,7 @@ local_steps = 2
             "fedavg": ["--train.optimizer=nesterov"],
             "pfedme": ["--train.optimizer=nesterov", "--algorithm.inner_steps=2"],
             "perfedavg": ["--algorithm.variant=hf"],
+            "fedamp": [],
             "tdpfed": ["--algorithm.inner_steps=2", "--algorithm.factor_steps=2"],
             "sfedhp": ["--topology.edges=2", "--algorithm.edge_rounds=2", "--algorithm.inner_steps=2",
                        "--algorithm.gamma1=0.001", "--algorithm.gamma2=0.001"],

@@ -30,7 +30,7 @@ class MessagePassing {
   void evaluate(Evaluation& evaluation) const;
   /// A client's message and trained model stand in hand; while messages are formed, all models and
   /// messages of the rank.
-  static RowsInHand rows_in_hand() { return {.full = 1, .once = 0, .of_rank = 2}; }
+  static RowsInHand rows_in_hand() { return {.full = 2, .once = 0, .of_rank = 2}; }
 
  private:
   Rows cloud_models(Round& round, const Attention& attention) const;  // [N_r, P]
