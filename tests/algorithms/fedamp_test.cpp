@@ -5,7 +5,7 @@
 
 #include "fedhpc/comm/session.hpp"
 
-#include "fixtures/reference_case.hpp"
+#include "fixtures/message_passing_case.hpp"
 #include "reference/fedamp_reference.hpp"
 
 namespace fedhpc::testing {
@@ -25,26 +25,12 @@ reference::FedAMPSettings settings_of(const Keys& keys) {
           .lambda = std::stod(keys.at("algorithm.lambda"))};
 }
 
-/// The localonly run that differs from `keys` in the method alone.
-TinyResult alone(Keys keys, Communicator& comm) {
-  for (const std::string own : {"sigma", "alpha_k", "lambda"}) keys.erase("algorithm." + own);
-  keys["algorithm.name"] = "localonly";
-  return run(keys, comm);
-}
-
 class FedAMPReference : public ::testing::TestWithParam<ReferenceCase> {};
 
 TEST_P(FedAMPReference, EqualsPlainLoop) {
   const Keys keys = with_fedamp(GetParam().changes);
-  const reference::MessagesOutcome expected =
-      reference::fedamp(reference::make_problem(keys), settings_of(keys));
-  const TinyResult result = expect_equals_reference(
-      keys, {.global = flatten_all(expected.models), .train_loss = expected.train_loss},
-      GetParam().single_bound);
-  EXPECT_GT(distance(result.personal, alone(keys, *world_communicator(60)).personal), 1e-3)
-      << "models have met";
-  if (world_communicator(60)->rank() != 0) return;
-  EXPECT_NEAR(result.metrics.back().personal_accuracy, mean_accuracy(keys, expected.models), 1e-12);
+  expect_equals_messages(keys, reference::fedamp(reference::make_problem(keys), settings_of(keys)),
+                         GetParam().single_bound);
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -82,53 +68,31 @@ TEST(FedAMP, ReferenceWeightsAreSharesOfOne) {
 }
 
 TEST(FedAMP, WithoutStepAndTermEveryClientIsAlone) {
-  const std::unique_ptr<Communicator> comm = world_communicator(60);
   for (const std::string dtype : {"float64", "float32"}) {
-    const Keys keys = with_fedamp({{"algorithm.alpha_k", "0"},
-                                   {"algorithm.lambda", "0"},
-                                   {"run.dtype", dtype},
-                                   {"topology.participation", "0.6"}});
-    EXPECT_TRUE(run(keys, *comm).personal.equal(alone(keys, *comm).personal)) << dtype;
+    expect_every_client_alone(with_fedamp({{"algorithm.alpha_k", "0"},
+                                           {"algorithm.lambda", "0"},
+                                           {"run.dtype", dtype},
+                                           {"topology.participation", "0.6"}}));
   }
 }
 
 TEST(FedAMP, OneClientIsAlone) {
-  const std::unique_ptr<Communicator> comm = world_communicator(60);
-  Keys keys = with_fedamp({{"data.partition", "natural"}, {"data.clients", "1"}});
-  keys["algorithm.lambda"] = "0";
-  keys.erase("data.partition_file");
-  EXPECT_TRUE(run(keys, *comm).personal.equal(alone(keys, *comm).personal));
+  expect_every_client_alone(with_one_client(with_fedamp({{"algorithm.lambda", "0"}})));
 }
 
 TEST(FedAMP, ClientsThatNeverTrainedKeepTheInitialModel) {
-  // Client 3 has no training sample, and a client that has not been drawn none in effect.
   const std::unique_ptr<Communicator> comm = world_communicator(60);
   const TinyResult result =
       run(with_fedamp({{"topology.participation", "0.3"}, {"run.rounds", "2"}}), *comm);
-  std::vector<bool> drawn(7, false);
-  for (const auto& cohort : result.cohorts) {
-    for (const std::int64_t client : cohort) drawn[static_cast<std::size_t>(client)] = true;
-  }
-  drawn[3] = false;
+  const std::vector<bool> trained = have_trained(result);
   const Tensor personal = result.personal.reshape({7, -1});
   const Tensor initial = result.initial.reshape({7, -1});
   for (std::int64_t k = 0; k < 7; ++k) {
-    EXPECT_EQ(personal[k].equal(initial[k]), !drawn[static_cast<std::size_t>(k)]) << k;
+    EXPECT_EQ(personal[k].equal(initial[k]), !trained[static_cast<std::size_t>(k)]) << k;
   }
 }
 
-TEST(FedAMP, BooksOneModelEachWay) {
-  const std::unique_ptr<Communicator> comm = world_communicator(60);
-  const TinyResult result =
-      run(with_fedamp({{"topology.participation", "0.6"}, {"algorithm.codec", "fp16"}}), *comm);
-  if (comm->rank() != 0) return;
-  const double model = static_cast<double>(result.global.numel()) / 7;
-  for (const RoundMetrics& metrics : result.metrics) {
-    EXPECT_EQ(metrics.participants, 4);
-    EXPECT_EQ(metrics.bytes_down_client_cloud, 4 * 8 * model);
-    EXPECT_EQ(metrics.bytes_up_client_cloud, 4 * 2 * model);
-  }
-}
+TEST(FedAMP, BooksOneModelEachWay) { expect_one_model_each_way(with_fedamp({})); }
 
 }  // namespace
 }  // namespace fedhpc::testing

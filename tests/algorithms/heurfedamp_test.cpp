@@ -5,7 +5,7 @@
 
 #include "fedhpc/comm/session.hpp"
 
-#include "fixtures/reference_case.hpp"
+#include "fixtures/message_passing_case.hpp"
 #include "reference/heurfedamp_reference.hpp"
 
 namespace fedhpc::testing {
@@ -25,26 +25,13 @@ reference::HeurFedAMPSettings settings_of(const Keys& keys) {
           .lambda = std::stod(keys.at("algorithm.lambda"))};
 }
 
-/// The localonly run that differs from `keys` in the method alone.
-TinyResult alone(Keys keys, Communicator& comm) {
-  for (const std::string own : {"sigma", "alpha", "lambda"}) keys.erase("algorithm." + own);
-  keys["algorithm.name"] = "localonly";
-  return run(keys, comm);
-}
-
 class HeurFedAMPReference : public ::testing::TestWithParam<ReferenceCase> {};
 
 TEST_P(HeurFedAMPReference, EqualsPlainLoop) {
   const Keys keys = with_heurfedamp(GetParam().changes);
-  const reference::MessagesOutcome expected =
-      reference::heurfedamp(reference::make_problem(keys), settings_of(keys));
-  const TinyResult result = expect_equals_reference(
-      keys, {.global = flatten_all(expected.models), .train_loss = expected.train_loss},
-      GetParam().single_bound);
-  EXPECT_GT(distance(result.personal, alone(keys, *world_communicator(60)).personal), 1e-3)
-      << "models have met";
-  if (world_communicator(60)->rank() != 0) return;
-  EXPECT_NEAR(result.metrics.back().personal_accuracy, mean_accuracy(keys, expected.models), 1e-12);
+  expect_equals_messages(keys,
+                         reference::heurfedamp(reference::make_problem(keys), settings_of(keys)),
+                         GetParam().single_bound);
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -97,36 +84,19 @@ TEST(HeurFedAMP, SharpestWeightsStayFinite) {
 }
 
 TEST(HeurFedAMP, WithItsOwnModelAndNoTermEveryClientIsAlone) {
-  const std::unique_ptr<Communicator> comm = world_communicator(60);
   for (const std::string dtype : {"float64", "float32"}) {
-    const Keys keys = with_heurfedamp({{"algorithm.alpha", "1"},
-                                       {"algorithm.lambda", "0"},
-                                       {"run.dtype", dtype},
-                                       {"topology.participation", "0.6"}});
-    EXPECT_TRUE(run(keys, *comm).personal.equal(alone(keys, *comm).personal)) << dtype;
+    expect_every_client_alone(with_heurfedamp({{"algorithm.alpha", "1"},
+                                               {"algorithm.lambda", "0"},
+                                               {"run.dtype", dtype},
+                                               {"topology.participation", "0.6"}}));
   }
 }
 
 TEST(HeurFedAMP, OneClientIsAlone) {
-  const std::unique_ptr<Communicator> comm = world_communicator(60);
-  Keys keys = with_heurfedamp({{"data.partition", "natural"}, {"data.clients", "1"}});
-  keys["algorithm.lambda"] = "0";
-  keys.erase("data.partition_file");
-  EXPECT_TRUE(run(keys, *comm).personal.equal(alone(keys, *comm).personal));
+  expect_every_client_alone(with_one_client(with_heurfedamp({{"algorithm.lambda", "0"}})));
 }
 
-TEST(HeurFedAMP, BooksOneModelEachWay) {
-  const std::unique_ptr<Communicator> comm = world_communicator(60);
-  const TinyResult result =
-      run(with_heurfedamp({{"topology.participation", "0.6"}, {"algorithm.codec", "fp16"}}), *comm);
-  if (comm->rank() != 0) return;
-  const double model = static_cast<double>(result.global.numel()) / 7;
-  for (const RoundMetrics& metrics : result.metrics) {
-    EXPECT_EQ(metrics.participants, 4);
-    EXPECT_EQ(metrics.bytes_down_client_cloud, 4 * 8 * model);
-    EXPECT_EQ(metrics.bytes_up_client_cloud, 4 * 2 * model);
-  }
-}
+TEST(HeurFedAMP, BooksOneModelEachWay) { expect_one_model_each_way(with_heurfedamp({})); }
 
 TEST(HeurFedAMP, MixesBatchNormStatistics) {
   // One step of size zero a round moves running statistics r to 0.9 r + 0.1 (those of the batch)
