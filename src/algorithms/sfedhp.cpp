@@ -177,11 +177,13 @@ void SFedHP::note(Round& round) {
     block.note(kPersonalDensity, densities(personal_->read(block.clients())));
   });
   const std::int64_t entries = global_.layout->count(Tag::Trainable);
+  std::vector<double> shares;
   std::vector<double> bits;
   for (const std::int64_t nonzero : count_nonzero(edges_.rows)) {
+    shares.push_back(static_cast<double>(nonzero) / static_cast<double>(entries));
     bits.push_back(paper_bits(gamma2_ > 0, nonzero, entries));
   }
-  round.note_edges(kEdgeDensity, densities(edges_.rows));
+  round.note_edges(kEdgeDensity, shares);
   round.note_edges(kPaperBits, bits);
   round.note(kGlobalDensity, densities(global_).front());
   if (gamma2_ > 0) round.note(kSmoothedL1, smoothed_l1(global_, rho_).front());
