@@ -29,6 +29,25 @@ double seconds_per_round(const Experiment& experiment, double seconds_per_step, 
   return largest * seconds_per_step;
 }
 
+/// Values of sample gradients that a participant takes in a round, mean over clients.
+double gradient_values(const Experiment& experiment, double per_sample) {
+  const TrainOptions& train = experiment.config().train;
+  const Partition& partition = experiment.partition();
+  double visited = 0;
+  for (std::int64_t client = 0; client < partition.clients(); ++client) {
+    const std::int64_t samples = partition.train.count(client);
+    if (experiment.steps_of(client) == 0) continue;
+    if (train.local_epochs > 0) {
+      visited += static_cast<double>(samples * train.local_epochs);
+    } else {
+      const std::int64_t batch =
+          train.batch_size == 0 ? samples : std::min(train.batch_size, samples);
+      visited += static_cast<double>(batch * train.local_steps);
+    }
+  }
+  return per_sample * visited / static_cast<double>(partition.clients());
+}
+
 }  // namespace
 
 int plan_command(const Arguments& arguments) {
@@ -58,6 +77,8 @@ int plan_command(const Arguments& arguments) {
       {"block", concat(experiment.block_width())},
       {"seconds_per_round",
        concat(seconds_per_round(experiment, planned.seconds_per_step, comm->size()))},
+      {"gradient_values_per_client",
+       concat(gradient_values(experiment, planned.gradient_values_per_sample))},
   };
   if (config->algorithm->tiers() == Tiers::ClientEdgeCloud) {
     lines.emplace_back("bytes_up_per_edge", concat(planned.up_per_edge));

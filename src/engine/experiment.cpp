@@ -198,15 +198,24 @@ PlannedRound Experiment::plan_round() {
   const bool has_edges = config_.algorithm->tiers() == Tiers::ClientEdgeCloud;
   if (has_edges) cohort.edges = {placement().edge_of(client)};
   RoundServices in_round = services(trainer);
-  Tensor seconds = at::zeros({1}, at::kDouble);
+  Tensor measured = at::zeros({2}, at::kDouble);          // seconds, gradient values
   for (std::int64_t number = 1; number <= 2; ++number) {  // the first makes the buffers
     Round round(in_round, number, cohort, Round::Evaluated::No);
     ledger_.clear();
     train_watch_.lap();
     config_.algorithm->round(round);
-    seconds.fill_(train_watch_.lap());
+    measured[0].fill_(train_watch_.lap());
+    double values = 0;
+    for (const TrainStatistics& of_training : round.statistics()) {
+      values += of_training.gradient_values;
+    }
+    measured[1].fill_(values);
   }
-  comm_.max_(seconds);
+  comm_.max_(measured);
+  const auto* most = measured.const_data_ptr<double>();
+  const std::int64_t samples = partition_.train.count(client);
+  const std::int64_t batch =
+      config_.train.batch_size == 0 ? samples : std::min(config_.train.batch_size, samples);
   Wish none;
   const auto entries = booked(none);
   const Link link = has_edges ? Link::ClientEdge : Link::ClientCloud;
@@ -214,7 +223,8 @@ PlannedRound Experiment::plan_round() {
           .down_per_client = entries[ledger_index(link, Direction::Down)],
           .up_per_edge = entries[ledger_index(Link::EdgeCloud, Direction::Up)],
           .down_per_edge = entries[ledger_index(Link::EdgeCloud, Direction::Down)],
-          .seconds_per_step = seconds.item<double>()};
+          .seconds_per_step = most[0],
+          .gradient_values_per_sample = most[1] / static_cast<double>(batch)};
 }
 
 void Experiment::run(const std::function<void(const RoundReport&)>& observe,

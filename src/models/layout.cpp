@@ -45,9 +45,9 @@ std::vector<std::pair<std::int64_t, std::int64_t>> Layout::ranges(Tag tag,
   return ranges;
 }
 
-std::int64_t Layout::count(Tag tag) const {
+std::int64_t Layout::count(Tag tag, const Columns& among) const {
   std::int64_t columns = 0;
-  for (const Field& field : fields_) columns += has(field.tags, tag) ? field.size : 0;
+  for (const auto& [begin, end] : ranges(tag, among)) columns += end - begin;
   return columns;
 }
 

@@ -90,9 +90,12 @@ void LocalStep::differentiate(const Tensor& rows, const BatchRun& run, const Gra
   std::fill_n(workspace_.loss.begin(), run.count, 0.0);
   softmax_cross_entropy(stack.logits(), labels, stack.logit_gradient(), workspace_.loss.data());
   model_.backward(weights, stack, sink);
-  if (counted_) return;
+  const auto values =
+      static_cast<double>(run.batch * model_.layout()->count(Tag::Trainable, sink.columns));
   for (std::int64_t c = 0; c < run.count; ++c) {
     TrainStatistics& of_client = statistics_[static_cast<std::size_t>(run.first + c)];
+    of_client.gradient_values += values;
+    if (counted_) continue;
     of_client.loss += workspace_.loss[static_cast<std::size_t>(c)];
     of_client.samples += static_cast<double>(run.batch);
   }

@@ -14,7 +14,7 @@ from app_support import AppCase, environment, main, options
 KINDS = {"algorithms": "fedavg", "models": "dnn", "datasets": "glyphs", "partitioners": "dirichlet",
          "codecs": "run_length"}
 PLAN_KEYS = ["ranks", "clients_per_rank", "bytes_up_per_client", "bytes_down_per_client",
-             "memory_per_rank_bytes", "block", "seconds_per_round"]
+             "memory_per_rank_bytes", "block", "seconds_per_round", "gradient_values_per_client"]
 SMALL = """[run]
 rounds = 3
 [data]
@@ -95,6 +95,19 @@ class Plan(AppCase):
             self.assertEqual(float(lines[key]), packed[key])
         return packed
 
+    def test_gradients_of_methods(self):
+        """Sample gradients of a round, in values: twice a model's where a client trains twice."""
+        size = (784 + 1) * 6 + (6 + 1) * 10
+        factors = {"fedavg": 1, "fedprox": 1, "fedavg_ft": 2, "fedprox_ft": 2, "ditto": 2, "fedrep": 1,
+                   "pfedsop": 1, "pfedme": 5, "perfedavg": 2}
+        for method, factor in factors.items():
+            with self.subTest(method):
+                for keys, visited in ((["--train.batch_size=0"], 16),
+                                      (["--train.local_epochs=3"], 48),
+                                      (["--train.local_steps=3", "--train.batch_size=5"], 15)):
+                    packed = self.plan(f"--algorithm.name={method}", *keys)
+                    self.assertEqual(packed["gradient_values_per_client"], factor * visited * size)
+
     def test_figures(self):
         size = (784 + 1) * 6 + (6 + 1) * 10
         one, double = self.plan(), self.plan("--run.dtype=float64")
@@ -106,6 +119,8 @@ class Plan(AppCase):
         # All that grows with the number type doubles: models in hand and activations.
         self.assertGreater(double["memory_per_rank_bytes"] - one["memory_per_rank_bytes"], 9 * 4 * size)
         self.assertGreater(one["seconds_per_round"], 0)
+        # 16 training samples of each client, visited once
+        self.assertEqual(one["gradient_values_per_client"], 16 * size)
         two = self.plan(ranks=2)
         self.assertEqual((two["ranks"], two["clients_per_rank"]), (2, 3))
         self.assertEqual(os.listdir(self.folder), ["config.ini"], "a plan writes nothing")

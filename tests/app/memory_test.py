@@ -45,6 +45,19 @@ def resident(pid):
 
 
 class MemoryTest(AppCase):
+    def planned_memory(self, arguments):
+        """Bytes a rank needs by the plan."""
+        return json.loads(self.run_ok("plan", *arguments, "--json").stdout)["memory_per_rank_bytes"]
+
+    def peak_of_run(self, arguments):
+        """The largest resident memory of a run, in bytes."""
+        process = start("run", *arguments, "--run.output=run.h5", cwd=self.folder)
+        _, status, used = os.wait4(process.pid, 0)
+        process.returncode = status  # waited for here, to learn what it has used
+        process.communicate()
+        self.assertEqual(status, 0)
+        return 1024 * used.ru_maxrss
+
     def test_rounds_leave_nothing_behind(self):
         """Two hundred rounds, each with an evaluation and a checkpoint."""
         for ranks in (0, 2):
@@ -106,6 +119,10 @@ local_steps = 2
             "pfedme": ["--train.optimizer=nesterov", "--algorithm.inner_steps=2"],
             "perfedavg": ["--algorithm.variant=hf"],
             "fedamp": [],
+            "fedavg_ft": [],
+            "ditto": [],
+            "fedrep": [],
+            "pfedsop": ["--train.lr=0.05"],
             "tdpfed": ["--algorithm.inner_steps=2", "--algorithm.factor_steps=2"],
             "sfedhp": ["--topology.edges=2", "--algorithm.edge_rounds=2", "--algorithm.inner_steps=2",
                        "--algorithm.gamma1=0.001", "--algorithm.gamma2=0.001"],
@@ -117,16 +134,40 @@ local_steps = 2
                     for hidden in (100, 3000):
                         arguments = [config, f"--algorithm.name={method}", f"--model.hidden={hidden}",
                                      f"--train.block={block}", *keys]
-                        plan = json.loads(self.run_ok("plan", *arguments, "--json").stdout)
-                        planned[hidden] = plan["memory_per_rank_bytes"]
-                        process = start("run", *arguments, "--run.output=run.h5", cwd=self.folder)
-                        _, status, used = os.wait4(process.pid, 0)
-                        process.returncode = status  # waited for here, to learn what it has used
-                        process.communicate()
-                        self.assertEqual(status, 0)
-                        peak[hidden] = 1024 * used.ru_maxrss
+                        planned[hidden] = self.planned_memory(arguments)
+                        peak[hidden] = self.peak_of_run(arguments)
                     expected = planned[3000] - planned[100]
                     self.assertAlmostEqual((peak[3000] - peak[100]) / expected, 1, delta=0.2)
+
+    def test_a_store_of_many_clients_takes_what_the_plan_says(self):
+        """Two rows of each of 10,000 clients (6.4 GB) against those of 100."""
+        config = self.ini("""[run]
+rounds = 1
+progress = none
+checkpoint_every = 0
+[data]
+name = glyphs
+samples_per_client = 10
+[model]
+name = dnn
+hidden = 100
+[train]
+batch_size = 8
+local_epochs = 0
+local_steps = 1
+block = 1
+[algorithm]
+name = pfedsop
+""")
+        planned, peak = {}, {}
+        for clients in (100, 10_000):
+            arguments = [config, f"--data.clients={clients}"]
+            planned[clients] = self.planned_memory(arguments)
+            peak[clients] = self.peak_of_run(arguments)
+        rows = 2 * 10_000 * 79_510 * VALUE
+        self.assertGreater(planned[10_000], rows)
+        ratio = (peak[10_000] - peak[100]) / (planned[10_000] - planned[100])
+        self.assertAlmostEqual(ratio, 1, delta=0.1)
 
 
 if __name__ == "__main__":

@@ -232,6 +232,30 @@ TEST_P(EveryModel, SinkScalesAndKeeps) {
   EXPECT_LT(moved.sub(expected).norm().item<double>(), 1e-13 * expected.norm().item<double>());
 }
 
+TEST_P(EveryModel, SinkMayTakeSomeColumnsOnly) {
+  std::vector<double> loss;
+  const Tensor whole = gradient(weights_, input_, labels_, loss);
+  const Activations activations =
+      model_->make_activations(kClients, kBatch, at::kDouble, Use::Training);
+  activations.input().copy_(input_);
+  for (const Columns& taken :
+       {Columns{.with = Tag::Head}, Columns{.without = Tag::Head}, Columns{.with = Tag::Norm},
+        Columns{.without = Tag::Norm}, Columns{.with = Tag::Head, .without = Tag::Uncompressed}}) {
+    model_->forward(weights_, activations);
+    softmax_cross_entropy(activations.logits(), labels_, activations.logit_gradient(), loss.data());
+    constexpr double kUntouched = 7;
+    const Tensor arena = at::full_like(weights_, kUntouched);
+    model_->backward(weights_, activations,
+                     {.rows = arena, .scale = 1, .keep = 0, .columns = taken});
+    Tensor expected = at::full_like(weights_, kUntouched);
+    for (const auto& [begin, end] : model_->layout()->ranges(Tag::Trainable, taken)) {
+      expected.narrow(1, begin, end - begin).copy_(whole.narrow(1, begin, end - begin));
+    }
+    EXPECT_LE(arena.sub(expected).norm().item<double>(), 1e-12 * whole.norm().item<double>());
+    EXPECT_TRUE(arena.eq(kUntouched).equal(expected.eq(kUntouched)));
+  }
+}
+
 TEST_P(EveryModel, OneRowServesAllClients) {
   // Stride 0, as evaluation of one model uses it.
   const Tensor shared = weights_.narrow(0, 0, 1).expand({kClients, -1});

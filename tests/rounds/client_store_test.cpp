@@ -112,6 +112,24 @@ TEST_P(ClientStoreTest, ReadsWhatWasWrittenWhateverTheBudget) {
   }
 }
 
+TEST_P(ClientStoreTest, RowsAreSeenWhereTheyLieOrAsCopies) {
+  const std::int64_t row = bytes_of(initial_);
+  FakeDevice device(kPlenty);
+  ClientStore store(clients_, {2 * row}, &device);  // room for two of three rows
+  StoredRows& rows = store.rows("v", initial_);
+  const std::vector<std::int64_t> some{clients_[1], clients_[4], clients_[7]};
+  const Tensor values = at::arange(3 * kColumns, GetParam()).reshape({3, kColumns});
+  rows.write(some, {values, layout_});
+  ASSERT_EQ(device.held(), 2 * row);
+  for (std::size_t c = 0; c < some.size(); ++c) {
+    const Rows seen = rows.view(some[c]);
+    EXPECT_TRUE(seen.values.equal(values.narrow(0, static_cast<std::int64_t>(c), 1))) << c;
+    const bool is_copy = seen.values.const_data_ptr() != rows.view(some[c]).values.const_data_ptr();
+    EXPECT_EQ(is_copy, c < 2) << c;  // the device's rows
+  }
+  EXPECT_TRUE(rows.view(clients_[0]).values.equal(initial_.values));  // never written
+}
+
 TEST_P(ClientStoreTest, SpillsWhenTheDeviceIsFull) {
   const std::int64_t row = bytes_of(initial_);
   FakeDevice device(5 * row);  // holds less than the budget allows

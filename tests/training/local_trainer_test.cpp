@@ -58,6 +58,45 @@ TEST(LocalTrainerTest, AugmentsStepByStepWithTheKeyOfEachBatch) {
   EXPECT_LT(trained.values.sub(expected.values).abs().max().item<double>(), 1e-13);
 }
 
+TEST(LocalTrainerTest, MovesTheColumnsItIsToldTo) {
+  DataOptions data;
+  data.clients = 2;
+  data.samples_per_client = 12;
+  const auto dataset = open_dataset(data);
+  const Partition partition = make_partition(data, *dataset);
+  const std::vector<std::int64_t> clients{0, 1};
+  const Shard shard(*dataset, partition, clients, make_preparation(data, *dataset), DType::Float64);
+  ModelOptions of_model;
+  of_model.name = "cnn2";
+  const auto model = make_model(of_model, dataset->shape(), dataset->classes());
+  const Layout& layout = *model->layout();
+  ASSERT_GT(layout.count(Tag::Buffer), 0);
+  const Rows start{initial_row(layout, 3, at::kDouble).repeat({2, 1}), model->layout()};
+  for (const OptimizerKind kind :
+       {OptimizerKind::Sgd, OptimizerKind::Nesterov, OptimizerKind::Adam}) {
+    for (const double decay : {0.0, 0.1}) {
+      TrainOptions options{.batch_size = 4, .local_epochs = 1, .lr = 0.05, .optimizer = kind};
+      options.momentum = kind == OptimizerKind::Nesterov ? 0.9 : 0;
+      options.weight_decay = decay;
+      LocalTrainer trainer(*model, shard, options, /*seed=*/1);
+      Rows all = start.clone();
+      trainer.train_(all, clients, 1, {});
+      for (const Columns& moving : {Columns{.with = Tag::Head}, Columns{.without = Tag::Head}}) {
+        Rows rows = start.clone();
+        trainer.train_(rows, clients, 1, {.columns = moving});
+        for (const Field& field : layout.fields()) {
+          const Tensor before = start.values.narrow(1, field.offset, field.size);
+          const Tensor after = rows.values.narrow(1, field.offset, field.size);
+          EXPECT_EQ(after.equal(before), !moving.hold(field.tags)) << field.name;
+        }
+      }
+      Rows again = start.clone();
+      trainer.train_(again, clients, 1, {});
+      EXPECT_TRUE(again.values.equal(all.values));  // and afterwards all of them again
+    }
+  }
+}
+
 TEST(LocalTrainerTest, AdaptsOnBatchesThatNoTrainingSees) {
   DataOptions data;
   data.clients = 3;

@@ -60,13 +60,15 @@ struct ModelRecord {
 };
 
 /// One round of one participant: payload bytes, also of its edge (0 without edge models), and what
-/// a local step of it takes, in all trainings of a round together.
+/// a local step of it takes, and a sample that the step visits, in all trainings of a round
+/// together.
 struct PlannedRound {
   std::int64_t up_per_client = 0;
   std::int64_t down_per_client = 0;
   std::int64_t up_per_edge = 0;
   std::int64_t down_per_edge = 0;
   double seconds_per_step = 0;
+  double gradient_values_per_sample = 0;  ///< P for one gradient of all weights
 };
 
 /// One run: everything a configuration names, built in order, and the loop over its rounds. Every

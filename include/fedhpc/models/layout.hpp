@@ -67,7 +67,8 @@ class Layout {
   /// joined.
   std::vector<std::pair<std::int64_t, std::int64_t>> ranges(Tag tag,
                                                             const Columns& among = {}) const;
-  std::int64_t count(Tag tag) const;  ///< columns that carry `tag`
+  /// Columns that carry `tag`, of some or all.
+  std::int64_t count(Tag tag, const Columns& among = {}) const;
 
  private:
   std::vector<Field> fields_;

@@ -14,6 +14,8 @@ namespace fedhpc {
 struct TrainStatistics {
   double loss = 0;     ///< sum of batch loss x batch size, where the gradient was taken first
   double samples = 0;  ///< sum of batch sizes
+  /// Values of gradients taken, one of each sample: of all calls, in the columns that moved.
+  double gradient_values = 0;
 };
 
 /// Clients [first, first + count) of a block, side by side, with batches of one size.

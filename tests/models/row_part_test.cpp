@@ -1,0 +1,100 @@
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/full_like.h>
+#include <ATen/ops/randn.h>
+#include <gtest/gtest.h>
+
+#include "fedhpc/models/layout.hpp"
+
+namespace fedhpc {
+namespace {
+
+/// conv | norm | buffer | head, of 6, 2, 2 and 3 columns.
+LayoutPtr layout_of_four() {
+  auto layout = std::make_shared<Layout>();
+  layout->add("conv.weight", {2, 3}, 3, Tag::Trainable);
+  layout->add("bn.weight", {2}, 2, Tag::Trainable | Tag::Norm | Tag::Uncompressed);
+  layout->add("bn.running_mean", {2}, 2, Tag::Buffer | Tag::Uncompressed);
+  layout->add("fc.weight", {1, 3}, 3, Tag::Trainable | Tag::Head);
+  return layout;
+}
+
+Rows counted(const LayoutPtr& layout, std::int64_t count) {
+  const std::int64_t width = layout->size();
+  return {at::arange(count * width, at::kDouble).reshape({count, width}), layout};
+}
+
+TEST(RowPart, TakesAndPutsTheColumnsItIsMadeOf) {
+  const LayoutPtr layout = layout_of_four();
+  const Rows rows = counted(layout, 2);
+  const RowPart trainable(layout, {.with = Tag::Trainable});
+  const Rows part = trainable.of(rows);
+  EXPECT_EQ(part.layout->size(), 11);
+  EXPECT_EQ(part.layout->field("fc.weight").offset, 8);
+  EXPECT_EQ(part.layout->field("conv.weight").shape, (std::vector<std::int64_t>{2, 3}));
+  EXPECT_FALSE(part.layout->contains("bn.running_mean"));
+  EXPECT_TRUE(part.values.narrow(1, 0, 8).equal(rows.values.narrow(1, 0, 8)));
+  EXPECT_TRUE(part.values.narrow(1, 8, 3).equal(rows.values.narrow(1, 10, 3)));
+
+  const Rows target{at::full_like(rows.values, -1), layout};
+  trainable.put_(target, part);
+  EXPECT_TRUE(target.values.narrow(1, 8, 2).eq(-1).all().item<bool>());
+  EXPECT_TRUE(trainable.of(target).values.equal(part.values));
+}
+
+TEST(RowPart, TwoPartsMakeTheWhole) {
+  const LayoutPtr layout = layout_of_four();
+  const Rows rows = counted(layout, 3);
+  const RowPart head(layout, {.with = Tag::Head});
+  const RowPart body(layout, {.without = Tag::Head});
+  EXPECT_EQ(head.layout()->size() + body.layout()->size(), layout->size());
+  const Rows joined{at::full_like(rows.values, -1), layout};
+  head.put_(joined, head.of(rows));
+  body.put_(joined, body.of(rows));
+  EXPECT_TRUE(joined.values.equal(rows.values));
+  // One row for all.
+  const Rows one = counted(layout, 1);
+  body.put_(joined, body.of(one));
+  EXPECT_TRUE(joined.values[2].narrow(0, 0, 10).equal(one.values[0].narrow(0, 0, 10)));
+  EXPECT_TRUE(joined.values[2].narrow(0, 10, 3).equal(rows.values[2].narrow(0, 10, 3)));
+}
+
+TEST(RowPart, OfAllColumnsIsTheRowsThemselves) {
+  const LayoutPtr layout = layout_of_four();
+  const Rows rows = counted(layout, 2);
+  const RowPart all(layout, {});
+  EXPECT_TRUE(all.is_whole());
+  EXPECT_EQ(all.layout(), layout);
+  EXPECT_EQ(all.of(rows).values.const_data_ptr(), rows.values.const_data_ptr());
+  EXPECT_FALSE(RowPart(layout, {.with = Tag::Trainable}).is_whole());
+}
+
+TEST(RowPart, AddsTwoRowsOfThePartAndCopiesTheRest) {
+  const LayoutPtr layout = layout_of_four();
+  for (const at::ScalarType type : {at::kFloat, at::kDouble}) {
+    const Rows from{at::randn({1, layout->size()}, type), layout};
+    for (const Columns& columns : {Columns{.with = Tag::Trainable}, Columns{.with = Tag::Head},
+                                   Columns{.with = Tag::Buffer}, Columns{}}) {
+      const RowPart part(layout, columns);
+      const Rows a{at::randn({1, part.layout()->size()}, type), part.layout()};
+      const Rows b{at::randn({1, part.layout()->size()}, type), part.layout()};
+      const Rows to{at::full_like(from.values, 9), layout};
+      part.add_two(to, from, 0.25, a, -2, b);
+      const Rows expected = from.clone();
+      part.put_(expected, {part.of(from).values + 0.25 * a.values - 2 * b.values, part.layout()});
+      EXPECT_LT((to.values - expected.values).abs().max().item<double>(), 1e-6);
+      EXPECT_TRUE(to.values.ne(from.values).sum().item<std::int64_t>() <= part.layout()->size());
+    }
+  }
+}
+
+TEST(RowPart, RefusesRowsOfOtherLayouts) {
+  const LayoutPtr layout = layout_of_four();
+  const RowPart head(layout, {.with = Tag::Head});
+  const Rows rows = counted(layout, 1);
+  EXPECT_THROW(head.of(head.of(rows)), std::logic_error);
+  EXPECT_THROW(head.put_(rows, rows), std::logic_error);
+}
+
+}  // namespace
+}  // namespace fedhpc
