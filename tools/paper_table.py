@@ -3,7 +3,11 @@
 A row of tools/papers/<paper>.csv is one figure of one table, or one that is reported beside it and has no
 value in the paper; rows that name the same configuration and overrides share their runs. A run is one
 configuration and one seed: results/papers/<paper>/<configuration>[_<variant>]_seed<S>[_quick].h5; a
-variant that the configuration's name ends with is not repeated.
+variant that the configuration's name ends with is not repeated, and `_quick` marks fewer rounds than the
+configuration's. A row may have a number of quick rounds of its own.
+
+Where rows give the paper's seconds per round, the table has ours as well, each with its ratio to FedAvg's of
+the same configuration: <dataset>_<setting>_fedavg[_<variant>].ini.
 
 The state of a row says when it is run: ready; full (not by --quick, unless --only selects it); gpu (with
 --gpu-rows); waiting (the simulator lacks the method or the model).
@@ -18,6 +22,8 @@ from fedhpc_results import ResultError, load, parse_config
 
 COLUMNS = ("table", "dataset", "setting", "method", "variant", "config", "overrides", "metric", "paper", "spread",
            "pick", "state")
+OPTIONAL_COLUMNS = ("seconds", "quick_rounds")  # behind COLUMNS; a file has none or both
+NUMBERS = {"paper": float, "spread": float, "seconds": float, "quick_rounds": int}  # may be empty
 STATES = ("ready", "full", "gpu", "waiting")
 QUICK_ROUNDS = 100
 MESSAGE_WIDTH = 70  # of a failure in the table; the whole message is printed and stands in the run's log
@@ -46,6 +52,8 @@ class Row:
     spread: float
     pick: str  # last | best evaluated value
     state: str  # one of STATES
+    seconds: float = None  # the paper's time of a round [s]
+    quick_rounds: int = None  # rounds of --quick, where they are not QUICK_ROUNDS
 
     @property
     def run_name(self):
@@ -84,15 +92,16 @@ def read_rows(path):
     """All rows of a paper's CSV file, in its order."""
     with open(path, newline="", encoding="utf-8") as file:
         reader = csv.DictReader(file)
-        if tuple(reader.fieldnames or ()) != COLUMNS:
-            raise PaperError(f"{path}: the columns must be {','.join(COLUMNS)}")
+        if tuple(reader.fieldnames or ()) not in (COLUMNS, COLUMNS + OPTIONAL_COLUMNS):
+            raise PaperError(f"{path}: the columns must be {','.join(COLUMNS)}, "
+                             f"and {','.join(OPTIONAL_COLUMNS)} may follow")
         rows, meaning = [], {}
         for number, record in enumerate(reader, 2):
             row = _row(record, f"{path}:{number}")
-            run = (row.config, row.overrides, row.state)
+            run = (row.config, row.overrides, row.state, row.quick_rounds)
             if meaning.setdefault(row.run_name, run) != run:
-                raise PaperError(f"{path}:{number}: {row.run_name} has other overrides or another state "
-                                 "in an earlier row")
+                raise PaperError(f"{path}:{number}: {row.run_name} has other overrides, another state or other "
+                                 "quick rounds in an earlier row")
             rows.append(row)
     return rows
 
@@ -100,9 +109,10 @@ def read_rows(path):
 def _row(record, where):
     try:
         values = dict(record, overrides=tuple(record["overrides"].split()),
-                      **{name: float(record[name]) if record[name] else None for name in ("paper", "spread")})
+                      **{name: kind(record[name]) if record[name] else None for name, kind in NUMBERS.items()
+                         if name in record})
     except (ValueError, AttributeError, TypeError):
-        raise PaperError(f"{where}: a column is missing, or paper or spread is not a number") from None
+        raise PaperError(f"{where}: a column is missing, or one of {', '.join(NUMBERS)} is not a number") from None
     if values["pick"] not in ("last", "best") or values["state"] not in STATES:
         raise PaperError(f"{where}: pick must be last or best, state must be one of {', '.join(STATES)}")
     if any("=" not in override for override in values["overrides"]):
@@ -120,11 +130,12 @@ def make_job(row, seed, quick, config_dir, output_dir):
     expected.update(override.split("=", 1) for override in row.overrides)
     overrides = row.overrides + (f"run.seed={seed}",)
     expected["run.seed"] = str(seed)
-    if quick:
-        rounds = str(min(QUICK_ROUNDS, int(expected.get("run.rounds", QUICK_ROUNDS))))
+    rounds = row.quick_rounds or QUICK_ROUNDS
+    shorter = quick and int(expected.get("run.rounds", rounds + 1)) > rounds
+    if shorter:
         overrides += (f"run.rounds={rounds}",)
-        expected["run.rounds"] = rounds
-    name = f"{row.run_name}_seed{seed}" + ("_quick" if quick else "")
+        expected["run.rounds"] = str(rounds)
+    name = f"{row.run_name}_seed{seed}" + ("_quick" if shorter else "")
     return Job(name, config, overrides, expected, Path(output_dir) / f"{name}.h5")
 
 
@@ -182,6 +193,29 @@ def row_result(row, states):
     return statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else None, finished
 
 
+def seconds_per_round(states):
+    """Mean time of a round without evaluation [s] over the finished `states`; None where nothing is finished."""
+    rounds = [state.run.rounds for state in states if state.kind == "finished"]
+    means = [float((table["wall_seconds"] - table["seconds_evaluate"].fillna(0.0)).mean()) for table in rounds
+             if {"wall_seconds", "seconds_evaluate"} <= set(table)]
+    return statistics.fmean(means) if means else None
+
+
+def fedavg_row(row, rows):
+    """FedAvg's row of the configuration's data, setting and network; None if there is none."""
+    name = row.config.replace(f"_{row.method}", "_fedavg")
+    return next((other for other in rows if other.method == "fedavg" and other.config == name and not other.overrides),
+                None)
+
+
+def time_text(seconds, fedavg):
+    """A time of a round and in brackets its ratio to FedAvg's, as in 45.33 (1.52); - without a time."""
+    if seconds is None:
+        return "-"
+    text = f"{seconds:.2f}" if seconds >= 1.0 else f"{seconds:.2g}"
+    return text + (f" ({seconds / fedavg:.2f})" if fedavg else "")
+
+
 def state_text(row, states, problem, left_out=""):
     """The state column: waiting, failed, how many of the row's seeds are finished, why no more are run."""
     if row.state == "waiting":
@@ -204,8 +238,8 @@ def figure_text(value, spread):
     return "-" if value is None else f"{value:.2f}" + (f" ± {spread:.2f}" if spread is not None else "")
 
 
-def table_line(row, states, problem, left_out=""):
-    """One row as cells: table, data, method, metric, paper, ours, difference, state."""
+def table_line(row, states, problem, left_out="", times=()):
+    """One row as cells: table, data, method, metric, paper, ours, difference, `times`, state."""
     mean, spread, finished = row_result(row, states)
     paper, ours = figure_text(row.paper, row.spread), figure_text(mean, spread)
     difference = "-" if mean is None or row.paper is None else f"{mean - row.paper:+.2f}"
@@ -214,12 +248,13 @@ def table_line(row, states, problem, left_out=""):
         state += f"; {row.metric} was never evaluated"
     metric = row.metric + (" (best)" if row.pick == "best" else "")
     return [row.table, f"{row.dataset} {row.setting}", f"{row.method} {row.variant}".strip(), metric, paper, ours,
-            difference, state.replace("|", "/")]
+            difference, *times, state.replace("|", "/")]
 
 
-def markdown(lines):
-    """Cells as an aligned Markdown table."""
-    lines = [["table", "data", "method", "metric", "paper", "ours", "difference", "state"], *lines]
+def markdown(lines, timed=False):
+    """Cells as an aligned Markdown table; `timed`: with the two columns of times."""
+    times = ["s/round, paper", "s/round, ours"] if timed else []
+    lines = [["table", "data", "method", "metric", "paper", "ours", "difference", *times, "state"], *lines]
     widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
     text = ["| " + " | ".join(cell.ljust(width) for cell, width in zip(line, widths)) + " |" for line in lines]
     text.insert(1, "|" + "|".join("-" * (width + 2) for width in widths) + "|")

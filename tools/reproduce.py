@@ -10,7 +10,8 @@ skipped, so the command may be repeated until nothing is pending. One seed of al
 seed. Every run's output is kept beside its result as NAME.log.
 
 Rows that would take days without a GPU are listed as such and run with --gpu-rows only. --quick leaves out
-the rows marked `full` in the CSV file, unless --only selects them.
+the rows marked `full` in the CSV file, unless --only selects them, and gives each run at most 100 rounds or
+as many as its row says; a run that is not cut short by this is the same with and without --quick.
 
 When the budget is used up, or on Ctrl-C or SIGTERM, nothing is started any more; the current run is asked
 (SIGUSR1) to finish its round and write a checkpoint. If it does, its file stays and the next call resumes
@@ -44,7 +45,7 @@ def parse_arguments(arguments):
     parser.add_argument("paper", help="name of a file tools/papers/PAPER.csv")
     mode = parser.add_mutually_exclusive_group()
     mode.add_argument("--quick", action="store_true",
-                      help=f"{QUICK_SEEDS} seed, {paper_table.QUICK_ROUNDS} rounds: a look, not a reproduction")
+                      help=f"{QUICK_SEEDS} seed, at most {paper_table.QUICK_ROUNDS} rounds: a look, not a reproduction")
     mode.add_argument("--full", action="store_true",
                       help=f"{FULL_SEEDS} seeds, the configuration's own rounds (default)")
     parser.add_argument("--gpu-rows", action="store_true",
@@ -88,6 +89,7 @@ class Reproduction:
 
     def __init__(self, options, rows, selected):
         self.options, self.rows, self.selected = options, rows, selected
+        self.timed = any(row.seconds is not None for row in rows)
         self.jobs, self.states, self.problems = {}, {}, {}  # by (run name, seed); by job name; by run name
         for row in rows:
             for seed in range(1, options.seeds + 1) if row.state != "waiting" else ():
@@ -162,21 +164,32 @@ class Reproduction:
         command, environment = launch.mpi_command(program, self.options.ranks, arguments)
         return launch.run(command, environment, job.output.with_suffix(".log"), deadline, lambda: self.stop)
 
+    def row_states(self, row):
+        """The states of the row's seeds."""
+        jobs = [self.jobs.get((row.run_name, seed)) for seed in range(1, self.options.seeds + 1)]
+        return [self.states[job.name] for job in jobs if job]
+
+    def times(self, row):
+        """The cells of the paper's and our time of a round."""
+        fedavg = paper_table.fedavg_row(row, self.rows)
+        ours = [paper_table.seconds_per_round(self.row_states(r)) if r else None for r in (row, fedavg)]
+        return [paper_table.time_text(row.seconds, fedavg and fedavg.seconds), paper_table.time_text(*ours)]
+
     def table(self, rows):
-        lines = []
-        for row in rows:
-            jobs = [self.jobs.get((row.run_name, seed)) for seed in range(1, self.options.seeds + 1)]
-            states = [self.states[job.name] for job in jobs if job]
-            lines.append(paper_table.table_line(row, states, self.problems.get(row.run_name), self.left_out(row)))
-        return paper_table.markdown(lines)
+        lines = [paper_table.table_line(row, self.row_states(row), self.problems.get(row.run_name),
+                                        self.left_out(row), self.times(row) if self.timed else ()) for row in rows]
+        return paper_table.markdown(lines, self.timed)
 
     def write_table(self):
-        mode = (f"`--quick`: {paper_table.QUICK_ROUNDS} rounds, not comparable with the paper" if self.options.quick
-                else "the configurations' own rounds")
+        mode = (f"`--quick`: at most {paper_table.QUICK_ROUNDS} rounds, where the paper has more not comparable with it"
+                if self.options.quick else "the configurations' own rounds")
         notes = ROOT / "tools" / "papers" / f"{self.options.paper}.md"
         text = [f"# {self.options.paper}: the paper's tables and ours\n",
                 f"Seeds: {self.options.seeds}; {mode}. Accuracies in %, differences in points (ours - paper); "
                 "± is the sample standard deviation over seeds.\n"]
+        if self.timed:
+            text.append("s/round: time of a round in seconds, ours without evaluation, in brackets its ratio to "
+                        "FedAvg's with the same data and network.\n")
         text += [notes.read_text(encoding="utf-8")] if notes.exists() else []
         path = self.options.output_dir / "table.md"
         path.write_text("\n".join([*text, self.table(self.rows)]), encoding="utf-8")

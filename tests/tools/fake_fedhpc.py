@@ -2,7 +2,8 @@
 
 algorithm.name decides what it does: good; fail (exit code 1 with a message); typo (exit code 2, nothing
 written); slow (0.1 s a round, checkpoints on SIGUSR1); stubborn (like slow, dies on SIGUSR1). The accuracy
-after round t is 0.9 + seed/1000 - 0.1/t. Every call is appended to $FAKE_LOG.
+after round t is 0.9 + seed/1000 - 0.1/t; a round is recorded to take 2 s (fedavg) or 3 s and its evaluation,
+in every fifth, 1 s more. Every call is appended to $FAKE_LOG.
 """
 
 import os
@@ -30,6 +31,9 @@ def write(path, config, rounds, status):
         file["rounds/round"] = t
         accuracy = 0.9 + int(config["run.seed"]) / 1000 - 0.1 / t
         file["rounds/global_accuracy"] = np.where(t % 5 == 0, accuracy, np.nan)
+        evaluate = np.where(t % 5 == 0, 1.0, 0.0)
+        file["rounds/seconds_evaluate"] = evaluate
+        file["rounds/wall_seconds"] = evaluate + (2.0 if config["algorithm.name"] == "fedavg" else 3.0)
 
 
 def main():

@@ -61,13 +61,83 @@ class Tables(unittest.TestCase):
         self.assertEqual(values["III", "cifar10_even_fedavg_sar_x1.5_keep"], 61.00)
         self.assertEqual(values["IV", "cifar10_even_tdpfed_factor_steps20"], 90.65)
 
+    def test_pfedsop_rows(self):
+        rows = paper_table.read_rows(TOOLS / "papers" / "pfedsop.csv")
+        printed = [row for row in rows if row.paper is not None]
+        self.assertEqual(Counter(row.table for row in printed), {"II": 54, "III": 2, "IV": 7})
+        for row in rows:
+            self.assertEqual((row.metric, row.pick, row.spread), ("best_personal_accuracy", "last", None))
+            self.assertEqual(row.paper is None, row.dataset in ("mnist", "fmnist"), row)
+            self.assertEqual(row.seconds is not None, row.table == "II" and row.paper is not None, row)
+            if row.method in ("fedala", "feddwa"):
+                self.assertEqual(row.state, "waiting", row)
+            elif row.dataset in ("mnist", "fmnist"):
+                own = row.table != "II" or row.variant in ("", "cnn4")  # the others: readings beside the table
+                self.assertEqual(row.state, "ready" if own else "full", row)
+            else:
+                self.assertEqual(row.state, "gpu", row)
+            self.assertEqual(row.quick_rounds, 15 if row.variant == "cnn4" else None)
+        quick = Counter((row.dataset, row.setting, row.variant)
+                        for row in rows if row.state == "ready" and row.table == "II")
+        self.assertEqual(quick, dict.fromkeys([("mnist", "dir", ""), ("mnist", "path", ""), ("fmnist", "dir", ""),
+                                               ("fmnist", "path", ""), ("fmnist", "dir", "cnn4")], 7))
+        more = [(row.table, row.variant, row.dataset) for row in rows if row.table != "II"]
+        self.assertEqual({tuple(row[:2]) for row in more if row[2] == "cifar100"},
+                         {tuple(row[:2]) for row in more if row[2] == "fmnist"})
+        values = {(row.table, row.run_name): (row.paper, row.seconds) for row in printed}
+        self.assertEqual(values["II", "cifar10_path_ditto"], (89.82, 47.29))
+        self.assertEqual(values["II", "cifar100_dir_pfedsop"], (71.36, 29.38))
+        self.assertEqual(values["II", "tinyimagenet_path_feddwa"], (69.42, 110.51))
+        self.assertEqual(values["III", "cifar100_dir_pfedsop_without_pc"], (55.65, None))
+        self.assertEqual(values["IV", "cifar100_dir_pfedsop_rho0.001"], (71.24, None))
+        for row in rows:
+            fedavg = paper_table.fedavg_row(row, rows)
+            self.assertEqual((fedavg.dataset, fedavg.setting, fedavg.variant),
+                             (row.dataset, row.setting, "cnn4" if row.variant == "cnn4" else ""), row)
+            self.assertEqual(fedavg.seconds is None, row.dataset in ("mnist", "fmnist"), row)
+
+    def test_pfedsop_configurations(self):
+        """Sections V-A and V-B; a row's overrides are of keys of its configuration."""
+        configs = ROOT / "configs" / "papers" / "pfedsop"
+        networks = {"cifar10": "resnet18", "cifar100": "resnet9", "tinyimagenet": "resnet9"}
+        shards = {"cifar100": "6", "tinyimagenet": "10"}
+        own = {"fedprox": {"mu"}, "fedavg_ft": {"start"}, "fedprox_ft": {"mu", "start"}, "ditto": {"mu"},
+               "fedrep": {"head_passes"}, "pfedsop": {"rho", "lambda", "personal_lr", "persist", "evaluate"}}
+        named = {path.name for path in configs.glob("*.ini")}
+        rows = [row for row in paper_table.read_rows(TOOLS / "papers" / "pfedsop.csv") if row.state != "waiting"]
+        self.assertEqual(named, {row.config for row in rows})
+        for name in named:
+            config = fedhpc_results.parse_config((configs / name).read_text(encoding="utf-8"))
+            data, method = config["data.name"], config["algorithm.name"]
+            network = "cnn4" if name.endswith("_cnn4.ini") else networks.get(data, "dnn")
+            expected = {"run.rounds": "100", "run.seed": "0", "run.eval_every": "1" if network == "dnn" else "5",
+                        "data.split": "client", "data.clients": "100", "data.train_fraction": "0.8",
+                        "topology.participation": "0.2", "train.batch_size": "50", "train.local_epochs": "1",
+                        "train.optimizer": "sgd", "model.name": network, "algorithm.weighting": "uniform"}
+            if "_dir_" in name:
+                expected.update({"data.partition": "dirichlet", "data.alpha": "0.07", "data.min_samples": "20"})
+            else:
+                expected.update({"data.partition": "shards", "data.shards_per_client": shards.get(data, "2")})
+            self.assertEqual({key: config.get(key) for key in expected}, expected, name)
+            self.assertIn(config["train.lr"], ("1", "0.1", "0.01", "0.001", "0.0001"))
+            self.assertEqual({key.split(".")[1] for key in config if key.startswith("algorithm.")},
+                             {"name", "weighting"} | own.get(method, set()), name)
+            if method == "pfedsop":
+                self.assertEqual((config["algorithm.rho"], config["algorithm.lambda"]), ("1", "1"), name)
+                self.assertEqual(config["algorithm.personal_lr"], config["train.lr"], name)
+        for row in rows:
+            config = fedhpc_results.parse_config((configs / row.config).read_text(encoding="utf-8"))
+            for key in (override.split("=")[0] for override in row.overrides):
+                self.assertTrue(key in config or key == "algorithm.personalise", row)
+
     def test_rows_have_configurations(self):
-        for paper, at_least in (("sfedhp", 8), ("tdpfed", 79)):
+        for paper, at_least in (("sfedhp", 8), ("tdpfed", 79), ("pfedsop", 104)):
             rows = [row for row in paper_table.read_rows(TOOLS / "papers" / f"{paper}.csv") if row.state != "waiting"]
             self.assertGreaterEqual(len(rows), at_least)
             for row in rows:
                 job = paper_table.make_job(row, 2, True, ROOT / "configs" / "papers" / paper, "out")
-                self.assertEqual((job.expected["run.rounds"], job.expected["run.seed"]), ("100", "2"))
+                rounds = str(row.quick_rounds or 100)
+                self.assertEqual((job.expected["run.rounds"], job.expected["run.seed"]), (rounds, "2"))
                 self.assertEqual((job.expected["algorithm.name"], job.expected["data.name"]), (row.method, row.dataset))
 
     def test_tdpfed_configurations(self):
@@ -126,6 +196,11 @@ class Tables(unittest.TestCase):
                 expected.update({"algorithm.gamma1": "0", "algorithm.gamma2": "0"})
             self.assertEqual({key: config.get(key) for key in expected}, expected, row)
 
+    def test_times_beside_fedavg(self):
+        self.assertEqual(paper_table.time_text(None, 29.85), "-")
+        self.assertEqual(paper_table.time_text(106.81, 60.71), "106.81 (1.76)")
+        self.assertEqual(paper_table.time_text(0.0551, None), "0.055")
+
     def test_comparison_of_configurations(self):
         same = {"train.lr": "0.050000000000000003", "model.hidden": "500, 200", "model.bias": "1", "run.output": "b"}
         expected = {"train.lr": "0.05", "model.hidden": "500,200", "model.bias": "true", "run.output": "a"}
@@ -152,15 +227,16 @@ class Reproduce(unittest.TestCase):
         self.program.chmod(0o755)
         self.results = self.folder / "out" / "toy"
 
-    def paper(self, *kinds, rounds=20, state="ready", value="88.00", spread="0.10"):
-        """A table with one row and one configuration per kind of stand-in run."""
+    def paper(self, *kinds, rounds=20, state="ready", value="88.00", spread="0.10", prefix="", optional=None):
+        """A table with one row and one configuration per kind of stand-in run; `optional`: by kind, the
+        values of the optional columns."""
         with open(self.folder / "tools" / "papers" / "toy.csv", "w", newline="", encoding="utf-8") as file:
             out = csv.writer(file)
-            out.writerow(paper_table.COLUMNS)
+            out.writerow(paper_table.COLUMNS + (paper_table.OPTIONAL_COLUMNS if optional else ()))
             for kind in kinds:
-                out.writerow(["I", "toy", "s", kind, "", f"{kind}.ini", "", "global_accuracy", value, spread,
-                              "last", state])
-                (self.configs / f"{kind}.ini").write_text(
+                out.writerow(["I", "toy", "s", kind, "", f"{prefix}{kind}.ini", "", "global_accuracy", value, spread,
+                              "last", state, *(optional[kind] if optional else ())])
+                (self.configs / f"{prefix}{kind}.ini").write_text(
                     f"# toy\n[run]\nrounds={rounds}\n[train]\nlr=0.05\n[algorithm]\nname={kind}\n")
 
     def command(self, *arguments):
@@ -213,6 +289,30 @@ class Reproduce(unittest.TestCase):
         self.assertIn("| fail ", (self.results / "table.md").read_text())
         self.assertIn("pending (0 of 3 seeds)", self.call("--list", "--only", "good").stdout)
 
+    def test_quick_rounds_of_a_row(self):
+        self.paper("good", rounds=400, optional={"good": ("", 15)})
+        self.assertEqual(self.call("--quick").returncode, 0)
+        self.assertEqual(len(fedhpc_results.load(self.results / "good_seed1_quick.h5").rounds), 15)
+        self.assertNotIn("s/round", (self.results / "table.md").read_text())
+
+    def test_a_quick_run_that_is_not_shortened_is_the_full_run(self):
+        self.paper("good", rounds=100)
+        self.assertEqual(self.call("--quick").returncode, 0)
+        self.assertIn("finished", self.call("--seeds", "1").stdout)
+        self.assertEqual(len(self.calls()), 1)
+        self.assertTrue((self.results / "good_seed1.h5").exists())
+
+    def test_times_of_rounds_and_their_ratio_to_fedavg(self):
+        """The stand-in's rounds take 2 s (fedavg) and 3 s, evaluation another second in every fifth."""
+        self.paper("fedavg", "good", "fail", prefix="toy_s_",
+                   optional={"fedavg": (29.85, ""), "good": (45.33, ""), "fail": ("", "")})
+        done = self.call("--seeds", "2")
+        cells = [[cell.strip() for cell in line.split("|")[8:10]]
+                 for line in done.stdout.splitlines() if line.startswith("| I ")]
+        self.assertEqual(cells, [["29.85 (1.00)", "2.00 (1.00)"], ["45.33 (1.52)", "3.00 (1.50)"], ["-", "-"]])
+        self.assertIn("| s/round, paper | s/round, ours |", done.stdout)
+        self.assertIn("in brackets its ratio to FedAvg's", (self.results / "table.md").read_text())
+
     def test_rows_beyond_quick_run_by_default_or_when_selected(self):
         self.paper("good", rounds=400, state="full")
         done = self.call("--quick")
@@ -252,7 +352,7 @@ class Reproduce(unittest.TestCase):
     def test_unusable_tables(self):
         table = self.folder / "tools" / "papers" / "toy.csv"
         for bad, message in (("ninety,,last,ready", "is not a number"), (",,last,soon", "state must be one of"),
-                             (",,last", "state must be one of"), (",,last,gpu", "another state in an earlier row")):
+                             (",,last", "state must be one of"), (",,last,gpu", "another state or other")):
             with self.subTest(bad):
                 self.paper("good")
                 table.write_text(table.read_text() + f"I,toy,s,good,,good.ini,,global_accuracy,{bad}\n")
