@@ -113,7 +113,8 @@ class Tables(unittest.TestCase):
             expected = {"run.rounds": "100", "run.seed": "0", "run.eval_every": "1" if network == "dnn" else "5",
                         "data.split": "client", "data.clients": "100", "data.train_fraction": "0.8",
                         "topology.participation": "0.2", "train.batch_size": "50", "train.local_epochs": "1",
-                        "train.optimizer": "sgd", "model.name": network, "algorithm.weighting": "uniform"}
+                        "train.optimizer": "sgd", "model.name": network,
+                        "algorithm.weighting": "uniform" if method == "pfedsop" else "samples"}
             if "_dir_" in name:
                 expected.update({"data.partition": "dirichlet", "data.alpha": "0.07", "data.min_samples": "20"})
             else:
