@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <iomanip>
 #include <sstream>
@@ -78,7 +79,7 @@ int plan_command(const Arguments& arguments) {
       {"seconds_per_round",
        concat(seconds_per_round(experiment, planned.seconds_per_step, comm->size()))},
       {"gradient_values_per_client",
-       concat(gradient_values(experiment, planned.gradient_values_per_sample))},
+       concat(std::llround(gradient_values(experiment, planned.gradient_values_per_sample)))},
   };
   if (config->algorithm->tiers() == Tiers::ClientEdgeCloud) {
     lines.emplace_back("bytes_up_per_edge", concat(planned.up_per_edge));

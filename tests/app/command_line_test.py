@@ -102,8 +102,8 @@ class Plan(AppCase):
                    "pfedsop": 1, "pfedme": 5, "perfedavg": 2}
         for method, factor in factors.items():
             with self.subTest(method):
-                for keys, visited in ((["--train.batch_size=0"], 16),
-                                      (["--train.local_epochs=3"], 48),
+                for keys, visited in ((["--train.batch_size=0"], 15),
+                                      (["--train.local_epochs=3"], 45),
                                       (["--train.local_steps=3", "--train.batch_size=5"], 15)):
                     packed = self.plan(f"--algorithm.name={method}", *keys)
                     self.assertEqual(packed["gradient_values_per_client"], factor * visited * size)
@@ -119,8 +119,8 @@ class Plan(AppCase):
         # All that grows with the number type doubles: models in hand and activations.
         self.assertGreater(double["memory_per_rank_bytes"] - one["memory_per_rank_bytes"], 9 * 4 * size)
         self.assertGreater(one["seconds_per_round"], 0)
-        # 16 training samples of each client, visited once
-        self.assertEqual(one["gradient_values_per_client"], 16 * size)
+        # 15 training samples of each client, visited once
+        self.assertEqual(one["gradient_values_per_client"], 15 * size)
         two = self.plan(ranks=2)
         self.assertEqual((two["ranks"], two["clients_per_rank"]), (2, 3))
         self.assertEqual(os.listdir(self.folder), ["config.ini"], "a plan writes nothing")
