@@ -22,14 +22,25 @@ class AdaptingBlock : public EvaluationBlock {
   std::span<const std::int64_t> clients() const override { return clients_; }
 
   Rows adapt(const Rows& models, std::int64_t steps, RowOptimizer& optimizer) override {
-    const auto count = static_cast<std::int64_t>(clients_.size());
-    require(models.count() == count || models.count() == 1, "one model per client, or one for all");
-    Rows adapted = models.count() == count ? models.clone() : models.replicate(count);
+    require(steps >= 1, "an adaptation takes a step");
+    const Rows adapted = one_each(models);
     adaptation_.trainer.adapt_(adapted, clients_, adaptation_.round, steps, optimizer);
     return adapted;
   }
 
+  Rows adapt(const Rows& models) override {
+    const Rows adapted = one_each(models);
+    adaptation_.trainer.adapt_(adapted, clients_, adaptation_.round);
+    return adapted;
+  }
+
  private:
+  Rows one_each(const Rows& models) const {
+    const auto count = static_cast<std::int64_t>(clients_.size());
+    require(models.count() == count || models.count() == 1, "one model per client, or one for all");
+    return models.count() == count ? models.clone() : models.replicate(count);
+  }
+
   Adaptation adaptation_;
   std::span<const std::int64_t> clients_;
 };

@@ -26,6 +26,7 @@ class RankEvaluation final : public Evaluation {
                  const Topology& topology, const Adaptation& adaptation, std::int64_t block_width);
 
   void global(const Rows& model) override;
+  void shared(const Rows& columns) override { record_.global = columns.clone(); }
   void edges(const EdgeRows& models) override;
   void each_block(const std::function<void(EvaluationBlock&)>& work) override;
 
@@ -66,6 +67,7 @@ class PersonalCollector final : public Evaluation {
                     const Adaptation& adaptation, std::int64_t block_width, VisitModels visit);
 
   void global(const Rows&) override {}
+  void shared(const Rows&) override {}
   void edges(const EdgeRows&) override {}
   void each_block(const std::function<void(EvaluationBlock&)>& work) override;
 

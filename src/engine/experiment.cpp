@@ -92,8 +92,9 @@ Experiment::Experiment(Config& config, Communicator& comm, const Resumption* fro
                                        .factor_map = factor_map_.get(),
                                        .factors = initial_factors_}));
   own_metrics_ = config_.algorithm->metrics();
-  initial_record_ = current_model();
-  if (!initial_record_.global.values.defined()) initial_record_.global = initial_;
+  first_record_ = current_model();
+  initial_record_ = first_record_;
+  if (!has_global(config_.algorithm->models())) initial_record_.global = initial_;
   if (from != nullptr) {
     read_state(*from, comm_, *this);
     rounds_done_ = from->round;
@@ -173,10 +174,12 @@ RoundServices Experiment::services(LocalTrainer& trainer) {
           .model = *model_,
           .shard = *shard_,
           .trainer = trainer,
+          .evaluator = *evaluator_,
           .ledger = ledger_,
           .network = network_,
           .train_watch = train_watch_,
           .aggregate_watch = aggregate_watch_,
+          .evaluate_watch = evaluate_watch_,
           .type = type_,
           .block_width = block_width_,
           .summation = summation()};
@@ -197,7 +200,7 @@ PlannedRound Experiment::plan_round() {
   RoundServices in_round = services(trainer);
   Tensor seconds = at::zeros({1}, at::kDouble);
   for (std::int64_t number = 1; number <= 2; ++number) {  // the first makes the buffers
-    Round round(in_round, number, cohort);
+    Round round(in_round, number, cohort, Round::Evaluated::No);
     ledger_.clear();
     train_watch_.lap();
     config_.algorithm->round(round);
@@ -222,11 +225,14 @@ void Experiment::run(const std::function<void(const RoundReport&)>& observe,
     Stopwatch wall;
     wall.start();
     ledger_.clear();
-    Round round(in_round, t, draw(t));
+    const bool evaluated = t % config_.run.eval_every == 0 || t == config_.run.rounds;
+    Round round(in_round, t, draw(t), evaluated ? Round::Evaluated::Yes : Round::Evaluated::No);
     config_.algorithm->round(round);
 
-    RoundReport report{.round = t, .cohort = &round.cohort().clients, .personal = &personal_};
-    report.evaluated = t % config_.run.eval_every == 0 || t == config_.run.rounds;
+    RoundReport report{.round = t,
+                       .evaluated = evaluated,
+                       .cohort = &round.cohort().clients,
+                       .personal = &personal_};
     if (report.evaluated) evaluate(report);
     total(round, ask(t), report);
     wall.stop();

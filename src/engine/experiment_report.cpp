@@ -18,6 +18,7 @@ namespace {
 class GlobalModel final : public Evaluation {
  public:
   void global(const Rows& model) override { record_.global = model.clone(); }
+  void shared(const Rows& columns) override { record_.global = columns.clone(); }
   void factors(const Rows& factors) override { record_.factors = factors.clone(); }
   void edges(const EdgeRows&) override {}
   void each_block(const std::function<void(EvaluationBlock&)>&) override {}
@@ -119,13 +120,24 @@ void Experiment::total(Round& round, const Wish& wish, RoundReport& report) {
     metrics.bytes_up_client_cloud = bytes(Link::ClientCloud, Direction::Up);
     metrics.bytes_down_client_cloud = bytes(Link::ClientCloud, Direction::Down);
   }
-  std::vector<std::string> own;
-  for (const RoundMetric& metric : own_metrics_) own.push_back(metric.name);
-  metrics.own = round.noted(own);
+  metrics.own = noted_by(round);
   metrics.simulated_seconds = round.simulated_seconds();
   metrics.seconds_train = train_watch_.lap();
   metrics.seconds_aggregate = aggregate_watch_.lap();
   metrics.seconds_evaluate = evaluate_watch_.lap();
+}
+
+std::vector<double> Experiment::noted_by(Round& round) const {
+  std::vector<std::string> names;
+  for (const RoundMetric& metric : own_metrics_) {
+    names.push_back(metric.noted_as.empty() ? metric.name : metric.noted_as);
+  }
+  std::vector<double> values = round.noted(names);
+  for (std::size_t m = 0; m < values.size(); ++m) {
+    const std::optional<double>& quantile = own_metrics_[m].quantile;
+    if (quantile) values[m] = round.noted_quantile(names[m], *quantile);
+  }
+  return values;
 }
 
 void Experiment::gather_personal_models(const VisitModels& visit) const {

@@ -6,6 +6,8 @@
 
 #include <ATen/ops/empty.h>
 
+#include "fedhpc/core/percentile.hpp"
+
 namespace fedhpc {
 
 namespace {
@@ -15,17 +17,6 @@ constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 double mean_of(const std::vector<double>& values) {
   if (values.empty()) return kNan;
   return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
-}
-
-/// Linearly interpolated between the two nearest ranks, as numpy.percentile does by default.
-double percentile(std::vector<double> values, double fraction) {
-  if (values.empty()) return kNan;
-  std::sort(values.begin(), values.end());
-  const double position = fraction * static_cast<double>(values.size() - 1);
-  const auto below = static_cast<std::size_t>(position);
-  const std::size_t above = std::min(below + 1, values.size() - 1);
-  const double part = position - static_cast<double>(below);
-  return values[below] + part * (values[above] - values[below]);
 }
 
 }  // namespace

@@ -114,10 +114,8 @@ void Recorder::create(const std::string& command_line, const std::vector<std::st
     }
   }
   if (run.saves("draws")) writer_->declare_cohorts(experiment_.cohort_limit());
-  if (has_global(experiment_.config().algorithm->models())) {
-    for (const auto& [group, parameters] : experiment_.initial().parts()) {
-      writer_->declare_model(group, parameters);
-    }
+  for (const auto& [group, parameters] : experiment_.first_record().parts()) {
+    writer_->declare_model(group, parameters);
   }
   if (run.saves("personal")) {
     writer_->declare_personal(experiment_.partition().clients(),

@@ -14,6 +14,7 @@ namespace {
 
 constexpr double kEpsilon = 1e-5;
 constexpr double kMomentum = 0.1;
+constexpr Tag kScale = Tag::Trainable | Tag::Norm | Tag::Uncompressed;  // gamma, beta
 
 /// Channel i of client c's batch in a stack [C, B, channels * places].
 template <typename T>
@@ -136,11 +137,10 @@ std::int64_t BatchNorm::output_features(std::int64_t input_features) const {
 
 void BatchNorm::declare(Layout& layout) {
   const std::vector<std::int64_t> shape{in_.channels};
-  const Tag scale = Tag::Trainable | Tag::Norm | Tag::Uncompressed;
   const Tag buffer = Tag::Buffer | Tag::Uncompressed;
   column_ = layout.size();
-  layout.add(name_ + ".weight", shape, in_.channels, scale, Initial::One);
-  layout.add(name_ + ".bias", shape, in_.channels, scale, Initial::Zero);
+  layout.add(name_ + ".weight", shape, in_.channels, kScale, Initial::One);
+  layout.add(name_ + ".bias", shape, in_.channels, kScale, Initial::Zero);
   layout.add(name_ + ".running_mean", shape, in_.channels, buffer, Initial::Zero);
   layout.add(name_ + ".running_var", shape, in_.channels, buffer, Initial::One);
 }
@@ -221,6 +221,7 @@ void BatchNorm::backward(const Pass& pass, const Tensor& input, const Tensor&,
           relu ? of.template input_gradient<true>(rule, dx)
                : of.template input_gradient<false>(rule, dx);
         }
+        if (!sink.columns.hold(kScale)) continue;
         sink_value(dgamma, sink, out[i]);
         sink_value(dbeta, sink, out[k + i]);
       }

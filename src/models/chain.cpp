@@ -96,7 +96,23 @@ void Chain::add(std::unique_ptr<Layer> layer) {
 }
 
 void Chain::declare(Layout& layout) {
-  for (const auto& layer : layers_) layer->declare(layout);
+  tags_.assign(layers_.size(), {});
+  for (std::size_t l = 0; l < layers_.size(); ++l) {
+    const std::size_t before = layout.fields().size();
+    layers_[l]->declare(layout);
+    for (std::size_t f = before; f < layout.fields().size(); ++f) {
+      tags_[l].push_back(layout.fields()[f].tags);
+    }
+  }
+}
+
+std::size_t Chain::first_layer_with(const Columns& columns) const {
+  if (columns.all()) return 0;
+  const auto found = std::find_if(tags_.begin(), tags_.end(), [&](const std::vector<Tag>& tags) {
+    return std::any_of(tags.begin(), tags.end(),
+                       [&](Tag tag) { return has(tag, Tag::Trainable) && columns.hold(tag); });
+  });
+  return static_cast<std::size_t>(found - tags_.begin());
 }
 
 double Chain::forward_flops() const {
@@ -150,10 +166,12 @@ void Chain::forward(const Tensor& weights, const Activations& activations) const
 
 void Chain::backward(const Tensor& weights, const Activations& activations,
                      const GradientSink& sink) const {
-  for (std::size_t l = layers_.size(); l-- > 0;) {
+  const bool whole = activations.gradients.front().defined();
+  const std::size_t lowest = whole ? 0 : first_layer_with(sink.columns);
+  for (std::size_t l = layers_.size(); l-- > lowest;) {
     layers_[l]->backward({weights, activations.saved[l], activations.use}, activations.values[l],
                          activations.values[l + 1], activations.gradients[l + 1],
-                         activations.gradients[l], sink);
+                         l > lowest || whole ? activations.gradients[l] : Tensor(), sink);
   }
 }
 

@@ -84,10 +84,10 @@ void Conv2d::declare(Layout& layout) {
   const std::int64_t fan_in = in_.channels * window_.size * window_.size;
   weight_column_ = layout.size();
   layout.add(name_ + ".weight", {out_.channels, in_.channels, window_.size, window_.size}, fan_in,
-             Tag::Trainable);
+             kWeightTags);
   if (bias_ == Bias::None) return;
   bias_column_ = layout.size();
-  layout.add(name_ + ".bias", {out_.channels}, fan_in, Tag::Trainable | Tag::Uncompressed);
+  layout.add(name_ + ".bias", {out_.channels}, fan_in, kBiasTags);
 }
 
 double Conv2d::forward_flops() const {
@@ -153,18 +153,22 @@ void Conv2d::backward(const Pass& pass, const Tensor& input, const Tensor&,
                       const GradientSink& sink) const {
   const std::array<std::int64_t, 2> stride{window_.stride, window_.stride};
   const std::array<std::int64_t, 2> padding{window_.padding, window_.padding};
+  const bool moves_weight = sink.columns.hold(kWeightTags);
+  const bool moves_bias = bias_ == Bias::Use && sink.columns.hold(kBiasTags);
   with_type(input.scalar_type(), [&]<typename T>() {
     for (std::int64_t c = 0; c < input.size(0); ++c) {
       const auto [dx, dw, unused] = at::convolution_backward(
           images(output_gradient, c, out_), images(input, c, in_), weight_of(pass.weights, c),
           std::nullopt, stride, padding, {1, 1}, /*transposed=*/false, {0, 0}, /*groups=*/1,
-          {input_gradient.defined(), true, false});
+          {input_gradient.defined(), moves_weight, false});
       if (input_gradient.defined()) images(input_gradient, c, in_).copy_(dx);
       T* row = sink.rows.data_ptr<T>() + c * sink.rows.stride(0);
-      const Tensor gradient = dw.contiguous();
-      accumulate(gradient.const_data_ptr<T>(), gradient.numel(), sink.scale, sink.keep,
-                 row + weight_column_);
-      if (bias_ == Bias::None) continue;
+      if (moves_weight) {
+        const Tensor gradient = dw.contiguous();
+        accumulate(gradient.const_data_ptr<T>(), gradient.numel(), sink.scale, sink.keep,
+                   row + weight_column_);
+      }
+      if (!moves_bias) continue;
       const std::vector<T> db =
           channel_sums(output_gradient.const_data_ptr<T>() + c * output_gradient.stride(0),
                        output_gradient.stride(1), input.size(1), out_);

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include <ATen/ops/empty.h>
+
 namespace fedhpc {
 
 std::size_t Layout::add(std::string name, std::vector<std::int64_t> shape, std::int64_t fan_in,
@@ -27,10 +29,11 @@ const Field& Layout::field(const std::string& name) const {
   return *found;
 }
 
-std::vector<std::pair<std::int64_t, std::int64_t>> Layout::ranges(Tag tag) const {
+std::vector<std::pair<std::int64_t, std::int64_t>> Layout::ranges(Tag tag,
+                                                                  const Columns& among) const {
   std::vector<std::pair<std::int64_t, std::int64_t>> ranges;
   for (const Field& field : fields_) {
-    if (!has(field.tags, tag)) continue;
+    if (!has(field.tags, tag) || !among.hold(field.tags)) continue;
     if (!ranges.empty() && ranges.back().second == field.offset) {
       ranges.back().second += field.size;
     } else {
@@ -44,6 +47,41 @@ std::int64_t Layout::count(Tag tag) const {
   std::int64_t columns = 0;
   for (const Field& field : fields_) columns += has(field.tags, tag) ? field.size : 0;
   return columns;
+}
+
+RowPart::RowPart(LayoutPtr whole, const Columns& columns)
+    : whole_(std::move(whole)), layout_(whole_) {
+  if (std::all_of(whole_->fields().begin(), whole_->fields().end(),
+                  [&](const Field& field) { return columns.hold(field.tags); })) {
+    stretches_.push_back({0, 0, whole_->size()});
+    return;
+  }
+  auto part = std::make_shared<Layout>();
+  for (const Field& field : whole_->fields()) {
+    if (!columns.hold(field.tags)) continue;
+    stretches_.push_back({field.offset, part->size(), field.size});
+    part->add(field.name, field.shape, field.fan_in, field.tags, field.initial);
+  }
+  layout_ = std::move(part);
+}
+
+Rows RowPart::of(const Rows& rows) const {
+  require(rows.layout == whole_, "a part of rows of its own layout");
+  if (is_whole()) return rows;
+  const Rows part{at::empty({rows.count(), layout_->size()}, rows.values.options()), layout_};
+  for (const Stretch& at : stretches_) {
+    part.values.narrow(1, at.in_part, at.columns)
+        .copy_(rows.values.narrow(1, at.in_whole, at.columns));
+  }
+  return part;
+}
+
+void RowPart::put_(const Rows& rows, const Rows& part) const {
+  require(rows.layout == whole_ && part.layout == layout_, "a part goes where it is from");
+  for (const Stretch& at : stretches_) {
+    rows.values.narrow(1, at.in_whole, at.columns)
+        .copy_(part.values.narrow(1, at.in_part, at.columns));
+  }
 }
 
 Rows Rows::clone() const { return {values.clone(), layout}; }

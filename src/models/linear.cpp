@@ -61,10 +61,10 @@ std::int64_t Linear::output_features(std::int64_t input_features) const {
 
 void Linear::declare(Layout& layout) {
   weight_column_ = layout.size();
-  layout.add(name_ + ".weight", {out_, in_}, in_, tags_ | Tag::Trainable);
+  layout.add(name_ + ".weight", {out_, in_}, in_, tags_ | kWeightTags);
   if (bias_ == Bias::None) return;
   bias_column_ = layout.size();
-  layout.add(name_ + ".bias", {out_}, in_, tags_ | Tag::Trainable | Tag::Uncompressed);
+  layout.add(name_ + ".bias", {out_}, in_, tags_ | kBiasTags);
 }
 
 void Linear::forward(const Pass& pass, const Tensor& input, const Tensor& output) const {
@@ -101,10 +101,12 @@ void Linear::backward(const Pass& pass, const Tensor& input, const Tensor&,
                     in_tensor(input_gradient));
   }
   // dW = dY^T X
-  batched_product(type, clients, sink.scale, in_tensor(output_gradient), Transpose::Yes,
-                  in_tensor(input), Transpose::No, sink.keep,
-                  in_rows(sink.rows, weight_column_, out_, in_));
-  if (bias_ == Bias::None) return;
+  if (sink.columns.hold(tags_ | kWeightTags)) {
+    batched_product(type, clients, sink.scale, in_tensor(output_gradient), Transpose::Yes,
+                    in_tensor(input), Transpose::No, sink.keep,
+                    in_rows(sink.rows, weight_column_, out_, in_));
+  }
+  if (bias_ == Bias::None || !sink.columns.hold(tags_ | kBiasTags)) return;
   with_type(type, [&]<typename T>() {
     for (std::int64_t c = 0; c < clients; ++c) {
       const T* dy = output_gradient.const_data_ptr<T>() + c * output_gradient.stride(0);

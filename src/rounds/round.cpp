@@ -1,11 +1,13 @@
 #include "fedhpc/rounds/round.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include <ATen/ops/empty.h>
 
 #include "fedhpc/core/error.hpp"
+#include "fedhpc/core/percentile.hpp"
 
 namespace fedhpc {
 
@@ -21,10 +23,11 @@ Tensor arriving(const Tensor& rows, const Codec& codec) {
 
 }  // namespace
 
-Round::Round(RoundServices& services, std::int64_t number, Cohort cohort)
+Round::Round(RoundServices& services, std::int64_t number, Cohort cohort, Evaluated evaluated)
     : services_(services),
       number_(number),
       cohort_(std::move(cohort)),
+      evaluated_(evaluated),
       clock_(services.network, static_cast<std::int64_t>(services.shard.clients().size()),
              services.topology.placement().edges()) {}
 
@@ -184,6 +187,15 @@ std::vector<double> Round::noted(const std::vector<std::string>& metrics) {
   return values;
 }
 
+double Round::noted_quantile(const std::string& metric, double fraction) {
+  const std::vector<double>& mine = parts_[metric];
+  Tensor values = at::empty({static_cast<std::int64_t>(mine.size()), 1}, at::kDouble);
+  std::copy(mine.begin(), mine.end(), values.data_ptr<double>());
+  const Tensor all = services_.topology.world().all_gather(values);
+  const auto* first = all.const_data_ptr<double>();
+  return percentile({first, first + all.numel()}, fraction);
+}
+
 double Round::simulated_seconds() {
   if (cohort_.edges.empty()) clock_.finish_edge_round();
   return clock_.seconds(services_.topology.world());
@@ -269,11 +281,27 @@ void Block::keep(StoredRows& store, const Rows& rows) {
   }
 }
 
+std::vector<double> Block::evaluate(const Rows& models) {
+  require(models.count() == count(), "one model per client");
+  std::vector<double> accuracies(clients_.size(), std::numeric_limits<double>::quiet_NaN());
+  if (round_.evaluated_ == Round::Evaluated::No) return accuracies;
+  const Timed timed(round_.services_.evaluate_watch);
+  for (std::size_t c = 0; c < clients_.size(); ++c) {
+    const Rows model{models.values.narrow(0, static_cast<std::int64_t>(c), 1), models.layout};
+    const Score score = round_.services_.evaluator
+                            .each_client(model, round_.services_.shard, clients_.subspan(c, 1))
+                            .front();
+    if (score.samples > 0) accuracies[c] = score.correct / score.samples;
+  }
+  return accuracies;
+}
+
 void Block::note(const std::string& metric, std::span<const double> values) {
   require(values.size() == clients_.size(), "one value per client");
   std::vector<double>& all = round_.parts_[metric];
   for (std::size_t c = 0; c < values.size(); ++c) {
-    if (round_.services_.trainer.steps(clients_[c]) > 0) all.push_back(values[c]);
+    if (round_.services_.trainer.steps(clients_[c]) == 0 || std::isnan(values[c])) continue;
+    all.push_back(values[c]);
   }
 }
 

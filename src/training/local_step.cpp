@@ -81,7 +81,7 @@ void LocalStep::differentiate(const Tensor& rows, const BatchRun& run, const Gra
       whole ? workspace_.labels
             : workspace_.labels.narrow(0, run.first, run.count).narrow(1, 0, run.batch);
   const Tensor weights = rows.narrow(0, run.first, run.count);
-  if (counted_) {
+  if (counted_ || !sink.columns.hold(Tag::Buffer)) {
     const KeptBuffers kept(weights, *model_.layout());
     model_.forward(weights, stack);
   } else {
@@ -99,26 +99,34 @@ void LocalStep::differentiate(const Tensor& rows, const BatchRun& run, const Gra
 }
 
 Tensor LocalStep::gradient(const Rows& at, const Penalty& penalty, std::int64_t draw) {
+  return gradient(at, penalty, draw, {});
+}
+
+Tensor LocalStep::gradient(const Rows& at, const Penalty& penalty, std::int64_t draw,
+                           const Columns& columns) {
   require(at.count() == clients_, "one row per client");
   fetch(draw);
   const Tensor gradients =
       workspace_.gradients(clients_, at.layout->size(), at.values.scalar_type());
   for (const BatchRun& run : runs_) {
     const Tensor of_run = gradients.narrow(0, run.first, run.count);
-    differentiate(at.values, run, {.rows = of_run, .scale = 1, .keep = 0});
+    differentiate(at.values, run, {.rows = of_run, .scale = 1, .keep = 0, .columns = columns});
     if (penalty.any()) add_gradient_(gradients, at, penalty, run.first, run.count);
   }
   counted_ = true;
   return gradients;
 }
 
-void LocalStep::descend_plain_(const Rows& rows, double lr, const Penalty& penalty) {
+void LocalStep::descend_plain_(const Rows& rows, const RowOptimizer& optimizer,
+                               const Penalty& penalty) {
   fetch(0);
+  const double lr = optimizer.rule().lr;
   // w <- w - lr (g + mu (w - c)) = (1 - lr mu) w - lr g + lr mu c
   const double pull = lr * penalty.mu;
   for (const BatchRun& run : runs_) {
     const Tensor of_run = rows.values.narrow(0, run.first, run.count);
-    differentiate(rows.values, run, {.rows = of_run, .scale = -lr, .keep = 1 - pull});
+    differentiate(rows.values, run,
+                  {.rows = of_run, .scale = -lr, .keep = 1 - pull, .columns = optimizer.columns()});
     if (penalty.mu == 0) continue;
     add_columns_(of_run, penalty.centre.values.narrow(0, run.first, run.count), pull,
                  *model_.layout(), Tag::Trainable);
@@ -129,12 +137,13 @@ void LocalStep::descend_plain_(const Rows& rows, double lr, const Penalty& penal
 void LocalStep::descend_(const Rows& rows, RowOptimizer& optimizer, const Penalty& penalty) {
   require(rows.count() == clients_, "one row per client");
   require(penalty.mu == 0 || penalty.centre.count() == clients_, "one centre per client");
+  require(!penalty.any() || optimizer.columns().all(), "a penalty is of whole rows");
   const bool plain = optimizer.rule().is_plain();
   if (plain && penalty.gamma == 0) {
-    descend_plain_(rows, optimizer.rule().lr, penalty);
+    descend_plain_(rows, optimizer, penalty);
     return;
   }
-  const Tensor gradients = gradient(rows, plain ? Penalty{} : penalty);
+  const Tensor gradients = gradient(rows, plain ? Penalty{} : penalty, 0, optimizer.columns());
   for (const BatchRun& run : runs_) {
     if (plain) {
       fedhpc::descend_(rows, gradients, optimizer.rule().lr, penalty, run.first, run.count);

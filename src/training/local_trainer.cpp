@@ -170,14 +170,19 @@ std::vector<TrainStatistics> LocalTrainer::each_step(std::span<const std::int64_
 std::vector<TrainStatistics> LocalTrainer::train_(Rows& rows, std::span<const std::int64_t> clients,
                                                   std::int64_t round, const LocalWork& work) {
   const at::ScalarType type = rows.values.scalar_type();
-  optimizer_.reset(static_cast<std::int64_t>(clients.size()), type);
+  optimizer_.reset(static_cast<std::int64_t>(clients.size()), type, work.columns);
   return each_step(clients, round, work.pass.value_or(0), type,
                    [&](LocalStep& step) { step.descend_(rows, optimizer_, work.penalty); });
 }
 
 void LocalTrainer::adapt_(const Rows& rows, std::span<const std::int64_t> clients,
+                          std::int64_t round) {
+  adapt_(rows, clients, round, 0, optimizer_);
+}
+
+void LocalTrainer::adapt_(const Rows& rows, std::span<const std::int64_t> clients,
                           std::int64_t round, std::int64_t steps, RowOptimizer& optimizer) {
-  require(steps >= 1, "an adaptation takes a step");
+  require(steps >= 0, "a number of steps is not negative");
   const at::ScalarType type = rows.values.scalar_type();
   optimizer.reset(rows.count(), type);
   each_step(clients, {.round = round, .purpose = Purpose::Evaluate, .steps = steps}, type,

@@ -11,7 +11,7 @@ namespace {
 
 /// The rule's numbers in the rows' own type, and the columns to go through.
 template <typename T>
-struct Columns {
+struct Stretch {
   T* __restrict w;
   const T* __restrict g;
   std::int64_t count;
@@ -20,12 +20,12 @@ struct Columns {
 };
 
 template <typename T>
-void sgd(const Columns<T>& at) {
+void sgd(const Stretch<T>& at) {
   for (std::int64_t i = 0; i < at.count; ++i) at.w[i] -= at.lr * (at.g[i] + at.decay * at.w[i]);
 }
 
 template <typename T>
-void momentum(const Columns<T>& at, T mu, T* __restrict v) {
+void momentum(const Stretch<T>& at, T mu, T* __restrict v) {
   for (std::int64_t i = 0; i < at.count; ++i) {
     v[i] = mu * v[i] + at.g[i] + at.decay * at.w[i];
     at.w[i] -= at.lr * v[i];
@@ -33,7 +33,7 @@ void momentum(const Columns<T>& at, T mu, T* __restrict v) {
 }
 
 template <typename T>
-void nesterov(const Columns<T>& at, T mu, T* __restrict v) {
+void nesterov(const Stretch<T>& at, T mu, T* __restrict v) {
   for (std::int64_t i = 0; i < at.count; ++i) {
     const T d = at.g[i] + at.decay * at.w[i];
     v[i] = mu * v[i] + d;
@@ -42,7 +42,7 @@ void nesterov(const Columns<T>& at, T mu, T* __restrict v) {
 }
 
 template <typename T>
-void adam(const Columns<T>& at, std::int64_t t, T* __restrict m, T* __restrict s) {
+void adam(const Stretch<T>& at, std::int64_t t, T* __restrict m, T* __restrict s) {
   constexpr T kBeta1 = static_cast<T>(RowOptimizer::kBeta1);
   constexpr T kBeta2 = static_cast<T>(RowOptimizer::kBeta2);
   constexpr T kRest1 = static_cast<T>(1 - RowOptimizer::kBeta1);
@@ -78,8 +78,10 @@ std::int64_t StepRule::state_rows() const {
 RowOptimizer::RowOptimizer(const StepRule& rule, LayoutPtr layout)
     : rule_(rule), layout_(std::move(layout)), trainable_(layout_->ranges(Tag::Trainable)) {}
 
-void RowOptimizer::reset(std::int64_t count, at::ScalarType type) {
+void RowOptimizer::reset(std::int64_t count, at::ScalarType type, const Columns& columns) {
   require(count >= 0, "a number of rows is not negative");
+  columns_ = columns;
+  trainable_ = layout_->ranges(Tag::Trainable, columns);
   steps_.assign(static_cast<std::size_t>(count), 0);
   if (rule_.state_rows() == 0) return;
   const bool fits = state_.defined() && state_.size(1) >= count && state_.scalar_type() == type;
@@ -97,7 +99,7 @@ void RowOptimizer::step_row(std::int64_t c, const Tensor& rows, const Tensor& gr
     return state_.data_ptr<T>() + k * state_.stride(0) + c * state_.stride(1) + column;
   };
   for (const auto& [begin, end] : trainable_) {
-    const Columns<T> at{.w = rows.data_ptr<T>() + c * rows.stride(0) + begin,
+    const Stretch<T> at{.w = rows.data_ptr<T>() + c * rows.stride(0) + begin,
                         .g = gradients.const_data_ptr<T>() + c * gradients.stride(0) + begin,
                         .count = end - begin,
                         .lr = static_cast<T>(rule_.lr),

@@ -13,6 +13,7 @@
 #include "fedhpc/models/layout.hpp"
 #include "fedhpc/rounds/client_store.hpp"
 #include "fedhpc/rounds/round.hpp"
+#include "fedhpc/rounds/round_metric.hpp"
 #include "fedhpc/rounds/state_visitor.hpp"
 
 namespace fedhpc {
@@ -64,7 +65,9 @@ enum class Tiers {
 enum class Models {
   Global,    ///< one for all clients, which stands in for each one's own
   Personal,  ///< one of each client's own; global_* do not apply, and there is no /model/global
-  Both       ///< a global one, and one of each client's own
+  Both,      ///< a global one, and one of each client's own
+  Shared     ///< one of each client's own, some columns of which all share: global_* do not apply,
+             ///< and /model/global holds those columns
 };
 
 /// How many rows a method holds: for each client in hand, beside what local training works in, once
@@ -74,13 +77,6 @@ struct RowsInHand {
   std::int64_t factors = 0;  ///< [Q] per client
   std::int64_t once = 1;     ///< [P]: by default the global model
   std::int64_t of_rank = 0;  ///< [P] per client of the rank
-};
-
-/// A series below /rounds of a method's own.
-struct RoundMetric {
-  std::string name;
-  std::string unit;
-  std::string meaning;
 };
 
 /// C clients in hand during an evaluation.
@@ -93,6 +89,8 @@ class EvaluationBlock {
   /// batches are those of this round's evaluation, no training sees them. A client that cannot
   /// train stays where it is. Counts nowhere.
   virtual Rows adapt(const Rows& models, std::int64_t steps, RowOptimizer& optimizer) = 0;
+  /// The same by a whole local training, as train.* say.
+  virtual Rows adapt(const Rows& models) = 0;
   /// The clients' own models [C, P].
   virtual void evaluate(const Rows& models) = 0;
 };
@@ -104,6 +102,9 @@ class Evaluation {
   /// The global model [1, P]: scored on all test data, and on each client's own where the algorithm
   /// has no personal models.
   virtual void global(const Rows& model) = 0;
+  /// What all clients' models have in common [1, Q], where that is no whole model: scored nowhere,
+  /// kept as /model/global.
+  virtual void shared(const Rows& columns) = 0;
   /// The factors [1, Q] behind the global model: kept beside it in the result file.
   virtual void factors(const Rows&) {}
   /// The edges' models: each scored on the test samples of its clients.
@@ -142,7 +143,9 @@ struct AlgorithmInfo {
   std::unique_ptr<Algorithm> (*make)();
 };
 
-constexpr bool has_global(Models models) { return models != Models::Personal; }
+constexpr bool has_global(Models models) {
+  return models == Models::Global || models == Models::Both;
+}
 constexpr bool has_personal(Models models) { return models != Models::Global; }
 
 /// All methods, in order of the registry table.

@@ -96,6 +96,8 @@ class Experiment {
   const Model& model() const { return *model_; }
   /// Before round 1: the global model; where a method has none, what every client starts from.
   const ModelRecord& initial() const { return initial_record_; }
+  /// What /model holds before round 1: in shapes what it holds later.
+  const ModelRecord& first_record() const { return first_record_; }
   /// The model global_accuracy evaluates, as of the last evaluation; undefined before.
   const ModelRecord& last_evaluated() const { return evaluated_; }
   /// Series of the method's own, in the order of RoundMetrics::own.
@@ -135,6 +137,8 @@ class Experiment {
   /// All clients' scores in order of id, on rank 0. Collective.
   std::vector<Score> gather_by_client(const std::vector<Score>& mine);
   void total(Round& round, const Wish& wish, RoundReport& report);
+  /// Values of the method's own series. Collective.
+  std::vector<double> noted_by(Round& round) const;
 
   Config& config_;
   Communicator& comm_;
@@ -148,6 +152,7 @@ class Experiment {
   Rows initial_;
   std::unique_ptr<FactorMap> factor_map_;  // null: weights in full
   Rows initial_factors_;
+  ModelRecord first_record_;
   ModelRecord initial_record_;
   ModelRecord evaluated_;
   std::vector<RoundMetric> own_metrics_;

@@ -28,12 +28,17 @@ class Chain {
   Activations make_activations(std::int64_t clients, std::int64_t batch, at::ScalarType type,
                                Use use, Ends ends) const;
   void forward(const Tensor& weights, const Activations& activations) const;
+  /// Goes down to the input where its gradient is wanted, else to the first layer with a column of
+  /// the sink's.
   void backward(const Tensor& weights, const Activations& activations,
                 const GradientSink& sink) const;
 
  private:
+  std::size_t first_layer_with(const Columns& columns) const;
+
   std::vector<std::unique_ptr<Layer>> layers_;
-  std::vector<std::int64_t> widths_;  // values per sample before layer l; the last one: after all
+  std::vector<std::vector<Tag>> tags_;  // of the fields of layer l, once declared
+  std::vector<std::int64_t> widths_;    // values per sample before layer l; the last one: after all
 };
 
 }  // namespace fedhpc

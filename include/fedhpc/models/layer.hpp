@@ -13,11 +13,12 @@ enum class Use { Training, Evaluation };
 
 /// Where weight gradients go: rows = keep * rows + scale * gradient, column by column. An arena
 /// takes {arena, 1, 0}; plain SGD is fused into the gradient products by {weights, -lr, 1}. Buffers
-/// have no gradient: their columns stay as they are.
+/// have no gradient: their columns stay as they are, and so do those not in `columns`.
 struct GradientSink {
   Tensor rows;  // [C, P]
   double scale = 1;
   double keep = 0;
+  Columns columns{};
 };
 
 struct Activations;
@@ -84,7 +85,7 @@ class Layer {
                        const Tensor& input,              // [C, B, in]
                        const Tensor& output) const = 0;  // [C, B, out]
 
-  /// `input_gradient` is undefined for the first layer, whose input needs none. Reads the weights
+  /// `input_gradient` is undefined for a layer whose input needs none. Reads the weights
   /// before it writes the sink, which may be the weights themselves. Leaves output_gradient as it
   /// is unless the layer works in place.
   virtual void backward(const Pass& pass, const Tensor& input, const Tensor& output,
@@ -93,6 +94,10 @@ class Layer {
 };
 
 enum class Bias { None, Use };
+
+/// What the columns of every weight and every bias are.
+constexpr Tag kWeightTags = Tag::Trainable;
+constexpr Tag kBiasTags = Tag::Trainable | Tag::Uncompressed;
 
 /// y = x W^T + b with W [out, in], b [out] (PyTorch's Linear): fields <name>.weight and, unless
 /// there is none, <name>.bias.

@@ -27,6 +27,17 @@ constexpr bool has(Tag tags, Tag tag) {
   return (static_cast<std::uint32_t>(tags) & static_cast<std::uint32_t>(tag)) != 0;
 }
 
+/// Some columns of a row: those that carry `with`, unless that is None, and nothing of `without`.
+struct Columns {
+  Tag with = Tag::None;
+  Tag without = Tag::None;
+
+  constexpr bool all() const { return with == Tag::None && without == Tag::None; }
+  constexpr bool hold(Tag tags) const {
+    return (with == Tag::None || has(tags, with)) && !has(tags, without);
+  }
+};
+
 /// What an initial row holds in a field: a draw by model.init, or a constant.
 enum class Initial { Drawn, Zero, One };
 
@@ -52,8 +63,10 @@ class Layout {
   const Field& field(const std::string& name) const;
   bool contains(const std::string& name) const;
   std::int64_t size() const { return size_; }  ///< P
-  /// The columns that carry `tag` as ranges [begin, end), neighbouring fields joined.
-  std::vector<std::pair<std::int64_t, std::int64_t>> ranges(Tag tag) const;
+  /// The columns that carry `tag`, of some or all, as ranges [begin, end), neighbouring fields
+  /// joined.
+  std::vector<std::pair<std::int64_t, std::int64_t>> ranges(Tag tag,
+                                                            const Columns& among = {}) const;
   std::int64_t count(Tag tag) const;  ///< columns that carry `tag`
 
  private:
@@ -72,6 +85,31 @@ struct Rows {
   Rows clone() const;
   /// C copies of a single row [1, P], in memory of their own (also for C = 1).
   Rows replicate(std::int64_t clients) const;
+};
+
+/// Some columns of a layout as rows of their own: what of a model travels, or stays with a client.
+class RowPart {
+ public:
+  RowPart() = default;
+  RowPart(LayoutPtr whole, const Columns& columns);
+
+  const LayoutPtr& layout() const { return layout_; }  ///< of Q columns
+  bool is_whole() const { return layout_ == whole_; }
+  /// [C, Q] of [C, P]; the rows themselves where the part is the whole.
+  Rows of(const Rows& rows) const;
+  /// The columns of `rows` [C, P] become `part` [C, Q], or its one row [1, Q].
+  void put_(const Rows& rows, const Rows& part) const;
+
+ private:
+  struct Stretch {
+    std::int64_t in_whole;
+    std::int64_t in_part;
+    std::int64_t columns;
+  };
+
+  LayoutPtr whole_;
+  LayoutPtr layout_;
+  std::vector<Stretch> stretches_;
 };
 
 Rows operator-(const Rows& a, const Rows& b);

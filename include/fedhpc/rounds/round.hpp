@@ -21,6 +21,7 @@
 #include "fedhpc/rounds/network.hpp"
 #include "fedhpc/rounds/random_columns.hpp"
 #include "fedhpc/rounds/topology.hpp"
+#include "fedhpc/training/evaluator.hpp"
 #include "fedhpc/training/local_trainer.hpp"
 
 namespace fedhpc {
@@ -35,10 +36,12 @@ struct RoundServices {
   const Model& model;
   const Shard& shard;
   LocalTrainer& trainer;
+  Evaluator& evaluator;
   Ledger& ledger;
   const NetworkModel& network;
   Stopwatch& train_watch;
   Stopwatch& aggregate_watch;
+  Stopwatch& evaluate_watch;
   at::ScalarType type;
   std::int64_t block_width;
   Summation summation;
@@ -85,8 +88,13 @@ class Block {
   /// The weight of each client, [C]: its training samples, or 1 (0 without training samples).
   std::span<const double> weights(Weighting weighting);
 
-  /// Adds one value of each client [C] to a metric of the method's own: the mean over the round's
-  /// clients that have trained.
+  /// The accuracy of row c of `models` [C, P] on the test samples of clients()[c]: of models that
+  /// the round does not keep. NaN without test samples, and in a round without evaluation, where it
+  /// costs nothing.
+  std::vector<double> evaluate(const Rows& models);
+
+  /// Adds one value of each client [C] to a metric of the method's own: the mean, or a quantile,
+  /// over the round's clients that have trained and whose value is not NaN.
   void note(const std::string& metric, std::span<const double> values);
 
  private:
@@ -107,8 +115,11 @@ class Block {
 /// One global round as an algorithm sees it.
 class Round {
  public:
+  /// Whether models are scored after a round, and during it.
+  enum class Evaluated { No, Yes };
+
   /// `cohort`: the participants of all ranks.
-  Round(RoundServices& services, std::int64_t number, Cohort cohort);
+  Round(RoundServices& services, std::int64_t number, Cohort cohort, Evaluated evaluated);
 
   std::int64_t number() const { return number_; }  ///< counted from 1
   const Cohort& cohort() const { return cohort_; }
@@ -172,6 +183,9 @@ class Round {
   /// What the round has noted of these metrics, or the mean of what clients and edges have; NaN
   /// where there is nothing. The same on every rank. Collective.
   std::vector<double> noted(const std::vector<std::string>& metrics);
+  /// A quantile over the round's clients of what they have noted; NaN where there is nothing. The
+  /// same on every rank. Collective.
+  double noted_quantile(const std::string& metric, double fraction);
 
   /// Seconds of the round on the simulated network, NaN without a model of it; to be called when
   /// the algorithm is done. Collective.
@@ -186,6 +200,7 @@ class Round {
   RoundServices& services_;
   std::int64_t number_;
   Cohort cohort_;
+  Evaluated evaluated_;
   std::int64_t edge_round_ = 0;
   Link client_link_ = Link::ClientCloud;
   RoundClock clock_;

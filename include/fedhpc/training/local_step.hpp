@@ -73,7 +73,8 @@ class LocalStep {
   /// of clients without a batch undefined. Valid until the next call.
   Tensor gradient(const Rows& at, const Penalty& penalty = {}, std::int64_t draw = 0);
 
-  /// One step of `rows` [C, P] by the optimizer's rule on that gradient. Plain SGD is fused into
+  /// One step of `rows` [C, P] by the optimizer's rule on that gradient, of the columns it moves;
+  /// the penalty is for rows that move as a whole. Plain SGD is fused into
   /// the gradient products and needs no memory for gradients, unless the penalty shrinks: then its
   /// step and the penalty's are one pass.
   void descend_(const Rows& rows, RowOptimizer& optimizer, const Penalty& penalty = {});
@@ -88,7 +89,9 @@ class LocalStep {
   void fetch(std::int64_t draw);
   /// Forward and backward of one run; counts the loss of the first call of the step.
   void differentiate(const Tensor& rows, const BatchRun& run, const GradientSink& sink);
-  void descend_plain_(const Rows& rows, double lr, const Penalty& penalty);
+  Tensor gradient(const Rows& at, const Penalty& penalty, std::int64_t draw,
+                  const Columns& columns);
+  void descend_plain_(const Rows& rows, const RowOptimizer& optimizer, const Penalty& penalty);
   /// One step of those clients whose gradient is above the accuracy; false when there are none.
   bool approach_minimum_(const Rows& rows, RowOptimizer& optimizer, const Penalty& penalty,
                          double accuracy);

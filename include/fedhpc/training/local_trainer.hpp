@@ -46,12 +46,14 @@ class LocalTrainer {
                                          std::int64_t pass, at::ScalarType type,
                                          const std::function<void(LocalStep&)>& take);
 
-  /// Takes `steps` steps of `optimizer`, started afresh, from row c of `rows` [C, P] on the
-  /// training samples of clients[c], in place, for the evaluation after a round: batches of
-  /// Purpose::Evaluate and crops of pass 2^31, so that no training sees them. A client that cannot
-  /// train stays.
+  /// Takes `steps` steps (0: as a local training) of `optimizer`, started afresh, from row c of
+  /// `rows` [C, P] on the training samples of clients[c], in place, for the evaluation after a
+  /// round: batches of Purpose::Evaluate and crops of pass 2^31, so that no training sees them. A
+  /// client that cannot train stays.
   void adapt_(const Rows& rows, std::span<const std::int64_t> clients, std::int64_t round,
               std::int64_t steps, RowOptimizer& optimizer);
+  /// The same by as many steps as a local training takes, with its optimizer.
+  void adapt_(const Rows& rows, std::span<const std::int64_t> clients, std::int64_t round);
 
   /// Bytes for C clients in hand beside their rows: activations and gradients between layers, and
   /// the arena and optimizer states where the rule needs them.

@@ -12,7 +12,9 @@ struct LocalWork {
   /// Names the batches: the same pass of a round sees the same batches, another pass others. Unset:
   /// the number of the edge round, 0 outside edge rounds.
   std::optional<std::int64_t> pass{};
-  /// Of every step's loss; its centres are constant during the pass.
+  /// Those that move; the others stay, batch-norm statistics among them.
+  Columns columns{};
+  /// Of every step's loss; its centres are constant during the pass. Only where all columns move.
   Penalty penalty{};
 };
 

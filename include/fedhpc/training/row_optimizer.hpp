@@ -48,9 +48,10 @@ class RowOptimizer {
   RowOptimizer(RowOptimizer&&) = default;
   RowOptimizer& operator=(RowOptimizer&&) = default;
 
-  /// Forgets everything and makes room for rows 0 to count - 1 of this number type. Costs a pass
-  /// over the states, and an allocation only when there were fewer rows before.
-  void reset(std::int64_t count, at::ScalarType type);
+  /// Forgets everything and makes room for rows 0 to count - 1 of this number type, of which it
+  /// will move only these columns. Costs a pass over the states, and an allocation only when there
+  /// were fewer rows before.
+  void reset(std::int64_t count, at::ScalarType type, const Columns& columns = {});
 
   /// One step of rows [first, first + count) of `rows`, in one pass over them; the others (clients
   /// that have run out of steps) keep their models, states and step numbers. Precondition: reset()
@@ -62,6 +63,7 @@ class RowOptimizer {
   void step_(const Tensor& rows, const Tensor& gradients);
 
   const StepRule& rule() const { return rule_; }
+  const Columns& columns() const { return columns_; }
 
  private:
   template <typename T>
@@ -69,7 +71,8 @@ class RowOptimizer {
 
   StepRule rule_;
   LayoutPtr layout_;
-  std::vector<std::pair<std::int64_t, std::int64_t>> trainable_;  // columns [begin, end)
+  Columns columns_;
+  std::vector<std::pair<std::int64_t, std::int64_t>> trainable_;  // of them, as [begin, end)
   Tensor state_;                     // [state rows, C, P], undefined without state
   std::vector<std::int64_t> steps_;  // [C] steps each row has taken
 };

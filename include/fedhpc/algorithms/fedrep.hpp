@@ -1,0 +1,51 @@
+#pragma once
+
+#include "fedhpc/algorithms/algorithm.hpp"
+
+namespace fedhpc {
+
+/// FedRep: clients share a body and keep a head, the classifier, of their own.
+///
+/// Collins, Hassani, Mokhtari, Shakkottai: "Exploiting Shared Representations for Personalized
+/// Federated Learning", ICML 2021, Algorithm 1.
+///
+///   paper     code                     meaning
+///   phi^t     body_                    body after round t: all but the classifier
+///   h_i       heads_                   head of client i, which starts as the initial model's
+///   tau_h     algorithm.head_passes    trainings (train.local_epochs or local_steps) of the head
+///                                      before that of the body
+///   alpha     train.lr                 of both
+///
+/// A head moves with the body frozen, batch-norm statistics with it; then the body with the head
+/// frozen, for one training, on new batches every time. Only the body travels, and batch norm
+/// belongs to it. There is no whole global model: /model/global holds phi.
+///
+/// A client's own model is (phi^{t+1}, h_i): the body it would receive and its own head. With
+/// head_passes = 1 a round visits a client's samples twice; the authors' program takes 10.
+/// Deviation: clients are averaged by algorithm.weighting (the paper's are of equal size).
+class FedRep final : public Algorithm {
+ public:
+  Models models() const override { return Models::Shared; }
+  void declare(OptionSet& options) override;
+  void initialise(const Setup& setup) override;
+  /// Received, head, the model before and after a training, and the difference of the bodies.
+  RowsInHand rows_in_hand() const override { return {.full = 5}; }
+  void round(Round& round) override;
+  void evaluate(Evaluation& evaluation) override;
+  void visit_state(StateVisitor& state) override;
+
+ private:
+  /// Whole models of some clients [C, P]: a body of each or one for all, and the heads.
+  Rows joined(const Rows& bodies, const Rows& heads) const;
+
+  std::int64_t head_passes_ = 1;
+  AveragingOptions averaging_;
+  std::unique_ptr<Codec> codec_;  // of uploads
+  LayoutPtr layout_;              // of whole models
+  RowPart body_part_;
+  RowPart head_part_;
+  Rows body_;                    // [1, d - d_head]
+  StoredRows* heads_ = nullptr;  // [clients of this rank, d_head]
+};
+
+}  // namespace fedhpc

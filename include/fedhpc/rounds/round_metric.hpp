@@ -1,0 +1,24 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace fedhpc {
+
+/// A series below /rounds of a method's own.
+struct RoundMetric {
+  std::string name;
+  std::string unit;
+  std::string meaning;
+  /// What its rounds note() it as; empty: by its name.
+  std::string noted_as{};
+  /// Which quantile of the clients' values; none: their mean, or the round's one value.
+  std::optional<double> quantile{};
+};
+
+/// <noted_as>_p10, _p50 and _p90: what a distribution over clients looks like.
+std::vector<RoundMetric> quantiles_of(const std::string& noted_as, const std::string& unit,
+                                      const std::string& meaning);
+
+}  // namespace fedhpc
