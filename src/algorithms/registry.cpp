@@ -11,6 +11,7 @@
 #include "fedhpc/algorithms/localonly.hpp"
 #include "fedhpc/algorithms/perfedavg.hpp"
 #include "fedhpc/algorithms/pfedme.hpp"
+#include "fedhpc/algorithms/pfedsop.hpp"
 #include "fedhpc/algorithms/sfedhp.hpp"
 #include "fedhpc/algorithms/tdpfed.hpp"
 

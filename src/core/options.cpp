@@ -164,9 +164,12 @@ void OptionSet::add_or_auto(std::string key, std::int64_t& value, std::string he
           .print = [&value] { return value == 0 ? std::string("auto") : print_number(value); }});
 }
 
-void OptionSet::add_or_auto(std::string key, std::optional<std::int64_t>& value,
-                            Bounds<std::int64_t> bounds, std::string help) {
-  insert({.key = std::move(key),
+namespace {
+
+template <typename T>
+OptionSet::Entry number_or_auto(std::string key, std::optional<T>& value, Bounds<T> bounds,
+                                std::string help) {
+  return {.key = std::move(key),
           .help = std::move(help),
           .allowed = "auto or " + describe(bounds),
           .parse =
@@ -177,7 +180,19 @@ void OptionSet::add_or_auto(std::string key, std::optional<std::int64_t>& value,
                   value = parse_number(text, bounds);
                 }
               },
-          .print = [&value] { return value ? print_number(*value) : std::string("auto"); }});
+          .print = [&value] { return value ? print_number(*value) : std::string("auto"); }};
+}
+
+}  // namespace
+
+void OptionSet::add_or_auto(std::string key, std::optional<std::int64_t>& value,
+                            Bounds<std::int64_t> bounds, std::string help) {
+  insert(number_or_auto(std::move(key), value, bounds, std::move(help)));
+}
+
+void OptionSet::add_or_auto(std::string key, std::optional<double>& value, Bounds<double> bounds,
+                            std::string help) {
+  insert(number_or_auto(std::move(key), value, bounds, std::move(help)));
 }
 
 void OptionSet::add_choice(std::string key, std::string& value, std::vector<std::string> choices,

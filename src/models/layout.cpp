@@ -4,6 +4,8 @@
 
 #include <ATen/ops/empty.h>
 
+#include "fedhpc/math/vector_passes.hpp"
+
 namespace fedhpc {
 
 std::size_t Layout::add(std::string name, std::vector<std::int64_t> shape, std::int64_t fan_in,
@@ -59,7 +61,13 @@ RowPart::RowPart(LayoutPtr whole, const Columns& columns)
   auto part = std::make_shared<Layout>();
   for (const Field& field : whole_->fields()) {
     if (!columns.hold(field.tags)) continue;
-    stretches_.push_back({field.offset, part->size(), field.size});
+    const bool joins = !stretches_.empty() &&
+                       stretches_.back().in_whole + stretches_.back().columns == field.offset;
+    if (joins) {
+      stretches_.back().columns += field.size;
+    } else {
+      stretches_.push_back({field.offset, part->size(), field.size});
+    }
     part->add(field.name, field.shape, field.fan_in, field.tags, field.initial);
   }
   layout_ = std::move(part);
@@ -82,6 +90,26 @@ void RowPart::put_(const Rows& rows, const Rows& part) const {
     rows.values.narrow(1, at.in_whole, at.columns)
         .copy_(part.values.narrow(1, at.in_part, at.columns));
   }
+}
+
+void RowPart::add_two(const Rows& to, const Rows& from, double fa, const Rows& a, double fb,
+                      const Rows& b) const {
+  require(to.layout == whole_ && from.layout == whole_, "whole rows");
+  require(a.layout == layout_ && b.layout == layout_, "rows of the part");
+  require(to.count() == 1 && from.count() == 1 && a.count() == 1 && b.count() == 1, "single rows");
+  with_type(to.values.scalar_type(), [&]<typename T>() {
+    T* out = to.values.data_ptr<T>();
+    const T* x = from.values.const_data_ptr<T>();
+    std::int64_t copied = 0;
+    for (const Stretch& at : stretches_) {
+      std::copy(x + copied, x + at.in_whole, out + copied);
+      fedhpc::add_two(out + at.in_whole, x + at.in_whole, fa,
+                      a.values.const_data_ptr<T>() + at.in_part, fb,
+                      b.values.const_data_ptr<T>() + at.in_part, at.columns);
+      copied = at.in_whole + at.columns;
+    }
+    std::copy(x + copied, x + whole_->size(), out + copied);
+  });
 }
 
 Rows Rows::clone() const { return {values.clone(), layout}; }

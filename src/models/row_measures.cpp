@@ -62,6 +62,16 @@ std::vector<double> squared_lengths(const Rows& rows) {
   return lengths;
 }
 
+InnerProducts inner_products(const Rows& a, const Rows& b) {
+  require(a.layout == b.layout && a.count() == 1 && b.count() == 1, "two single rows of a layout");
+  InnerProducts of;
+  with_type(a.values.scalar_type(), [&]<typename T>() {
+    of = inner_products(a.values.const_data_ptr<T>(), b.values.const_data_ptr<T>(),
+                        a.values.size(1));
+  });
+  return of;
+}
+
 std::vector<double> densities(const Rows& rows) {
   const auto all = static_cast<double>(rows.layout->count(Tag::Trainable));
   std::vector<double> shares;

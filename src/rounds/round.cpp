@@ -208,17 +208,28 @@ std::span<const std::int64_t> Block::edges() {
   return edges_;
 }
 
-Rows Block::transfer(const Rows& rows, Direction direction, const Codec& codec) {
+Rows Block::transfer(const Rows& rows, std::span<const std::int64_t> clients, Direction direction,
+                     const Codec& codec) {
   const std::vector<std::int64_t> bytes = codec.encoded_bytes(rows.values);
-  for (std::int64_t c = 0; c < count(); ++c) {
-    round_.book(round_.client_link_, direction, bytes[c], clients_.subspan(c, 1));
+  for (std::size_t c = 0; c < clients.size(); ++c) {
+    round_.book(round_.client_link_, direction, bytes[c], clients.subspan(c, 1));
   }
   return {arriving(rows.values, codec), rows.layout};
 }
 
 Rows Block::download(const Rows& model, const Codec& codec) {
   const Timed timed(round_.services_.aggregate_watch);
-  return transfer(model.replicate(count()), Direction::Down, codec);
+  return transfer(model.replicate(count()), clients_, Direction::Down, codec);
+}
+
+Rows Block::download_to_new(const StoredRows& store, const Rows& model, const Codec& codec) {
+  const Timed timed(round_.services_.aggregate_watch);
+  std::vector<std::int64_t> clients;
+  for (const std::int64_t client : clients_) {
+    if (!store.written(client)) clients.push_back(client);
+  }
+  return transfer(model.replicate(static_cast<std::int64_t>(clients.size())), clients,
+                  Direction::Down, codec);
 }
 
 Rows Block::download(const EdgeRows& models, const Codec& codec) {
@@ -228,18 +239,18 @@ Rows Block::download(const EdgeRows& models, const Codec& codec) {
   for (std::int64_t c = 0; c < count(); ++c) {
     rows[c].copy_(models.rows.values[of_client[c] - models.first]);
   }
-  return transfer({rows, models.rows.layout}, Direction::Down, codec);
+  return transfer({rows, models.rows.layout}, clients_, Direction::Down, codec);
 }
 
 Rows Block::download_each(const Rows& models, const Codec& codec) {
   const Timed timed(round_.services_.aggregate_watch);
   require(models.count() == count(), "one model per client in hand");
-  return transfer(models, Direction::Down, codec);
+  return transfer(models, clients_, Direction::Down, codec);
 }
 
 Rows Block::upload(const Rows& rows, const Codec& codec) {
   const Timed timed(round_.services_.aggregate_watch);
-  return transfer(rows, Direction::Up, codec);
+  return transfer(rows, clients_, Direction::Up, codec);
 }
 
 Tensor Block::send(Direction direction, const RandomColumns& columns) {

@@ -25,6 +25,7 @@ class HostMemory final : public RowMemory {
                 std::int64_t bytes) const override {
     std::memcpy(to, static_cast<const char*>(memory) + offset, static_cast<std::size_t>(bytes));
   }
+  const void* readable(const void* memory) const override { return memory; }
   std::int64_t free_bytes() const override {
     return std::int64_t{sysconf(_SC_AVPHYS_PAGES)} * sysconf(_SC_PAGESIZE);
   }

@@ -2,6 +2,7 @@
 #include <functional>
 
 #include <ATen/ops/empty.h>
+#include <ATen/ops/from_blob.h>
 
 #include "fedhpc/rounds/client_store.hpp"
 
@@ -92,6 +93,18 @@ Rows StoredRows::read(std::span<const std::int64_t> clients, const Rows& otherwi
     from += stride;
   }
   return rows;
+}
+
+Rows StoredRows::view(std::int64_t client) const {
+  clients_.position(client);
+  const auto found = slots_.find(client);
+  if (found == slots_.end()) return initial_;
+  const Place place = place_of(found->second);
+  const void* data = pieces_[place.piece].block.readable(place.offset);
+  if (data == nullptr) return read(std::span(&client, 1));
+  // A tensor has no read-only memory; the caller keeps to it.
+  return {at::from_blob(const_cast<void*>(data), {1, layout()->size()}, initial_.values.options()),
+          layout()};
 }
 
 void StoredRows::write(std::span<const std::int64_t> clients, const Rows& rows) {

@@ -85,6 +85,8 @@ class OptionSet {
   /// A number within bounds, or "auto" which is stored as none.
   void add_or_auto(std::string key, std::optional<std::int64_t>& value, Bounds<std::int64_t> bounds,
                    std::string help);
+  void add_or_auto(std::string key, std::optional<double>& value, Bounds<double> bounds,
+                   std::string help);
   /// One name of a registry.
   void add_choice(std::string key, std::string& value, std::vector<std::string> choices,
                   std::string help);

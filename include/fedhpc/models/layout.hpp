@@ -99,6 +99,10 @@ class RowPart {
   Rows of(const Rows& rows) const;
   /// The columns of `rows` [C, P] become `part` [C, Q], or its one row [1, Q].
   void put_(const Rows& rows, const Rows& part) const;
+  /// to = from + fa a + fb b on the part's columns, of single rows `to` and `from` [1, P] and `a`
+  /// and `b` [1, Q], in one pass; the other columns of `to` become those of `from`.
+  void add_two(const Rows& to, const Rows& from, double fa, const Rows& a, double fb,
+               const Rows& b) const;
 
  private:
   struct Stretch {

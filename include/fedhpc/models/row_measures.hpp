@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "fedhpc/math/vector_passes.hpp"
 #include "fedhpc/models/layout.hpp"
 
 namespace fedhpc {
@@ -15,6 +16,9 @@ std::vector<std::int64_t> count_nonzero(const Rows& rows);
 
 /// Their share of the trainable entries, [C].
 std::vector<double> densities(const Rows& rows);
+
+/// <a, a> and <a, b> of two single rows [1, P], over all columns.
+InnerProducts inner_products(const Rows& a, const Rows& b);
 
 /// ||row||^2 over the trainable entries, [C], summed in float64 without a copy in it.
 std::vector<double> squared_lengths(const Rows& rows);

@@ -50,6 +50,9 @@ class StoredRows {
   Rows read(std::span<const std::int64_t> clients) const;
   /// The same, but a client never written reads `otherwise`: one row [1, P], or its own of [C, P].
   Rows read(std::span<const std::int64_t> clients, const Rows& otherwise) const;
+  /// The row of one client, [1, P], to be read only: where it lies if the host reads that, else a
+  /// copy. Good until the next write.
+  Rows view(std::int64_t client) const;
   /// Row c of `rows` [C, P] becomes that of clients[c]; of a client named twice the last one stays.
   void write(std::span<const std::int64_t> clients, const Rows& rows);
   bool written(std::int64_t client) const;

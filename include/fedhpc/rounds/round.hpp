@@ -60,6 +60,9 @@ class Block {
   /// per client.
   Rows download(const Rows& model, const Codec& codec = dense_codec());
   Rows download(const EdgeRows& models, const Codec& codec = dense_codec());
+  /// The same for those of the clients that have no row in `store` yet: [n, P].
+  Rows download_to_new(const StoredRows& store, const Rows& model,
+                       const Codec& codec = dense_codec());
   /// What every client receives of a model of its own, row c of `models` [C, P]. Books one payload
   /// per client.
   Rows download_each(const Rows& models, const Codec& codec = dense_codec());
@@ -103,8 +106,9 @@ class Block {
 
   /// Counts what a local training has done.
   void book_training(const std::vector<TrainStatistics>& trained);
-  /// What arrives of each client's row; books it.
-  Rows transfer(const Rows& rows, Direction direction, const Codec& codec);
+  /// What arrives of the row of each of these clients; books it.
+  Rows transfer(const Rows& rows, std::span<const std::int64_t> clients, Direction direction,
+                const Codec& codec);
 
   Round& round_;
   std::span<const std::int64_t> clients_;

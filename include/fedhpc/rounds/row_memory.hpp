@@ -6,7 +6,8 @@
 namespace fedhpc {
 
 /// A kind of memory that holds clients' rows: that of a device, or the host's (pinned where a
-/// device reads it). Nobody but the kind itself looks through its addresses.
+/// device reads it). Nobody but the kind itself looks through its addresses, unless it says that
+/// they are the host's.
 class RowMemory {
  public:
   virtual ~RowMemory() = default;
@@ -19,6 +20,8 @@ class RowMemory {
   /// to = memory[offset ...]; `to` lies in ordinary host memory.
   virtual void copy_out(const void* memory, std::int64_t offset, void* to,
                         std::int64_t bytes) const = 0;
+  /// Where the host reads `memory` in place, or nullptr where it cannot.
+  virtual const void* readable(const void* /*memory*/) const { return nullptr; }
   /// Bytes that could still be allocated.
   virtual std::int64_t free_bytes() const = 0;
 };
@@ -52,6 +55,11 @@ class MemoryBlock {
   }
   void copy_out(std::int64_t offset, void* to, std::int64_t bytes) const {
     memory_->copy_out(data_, offset, to, bytes);
+  }
+  /// memory[offset ...] where the host reads it in place, else nullptr.
+  const void* readable(std::int64_t offset) const {
+    const auto* start = static_cast<const char*>(memory_->readable(data_));
+    return start == nullptr ? nullptr : start + offset;
   }
 
  private:

@@ -1,0 +1,99 @@
+#pragma once
+
+#include <optional>
+
+#include "fedhpc/algorithms/algorithm.hpp"
+#include "fedhpc/models/row_measures.hpp"
+
+namespace fedhpc {
+
+/// Algorithm 1 of pFedSOP for one client: a second-order step along a mixture of its own gradient
+/// update and the global one.
+struct Personalisation {
+  double personal_lr = 0.01;            ///< eta_1
+  double rho = 1;                       ///< above 0
+  double lambda = 1;                    ///< of the Gompertz function (14)
+  std::optional<double> beta_override;  ///< in place of what follows from the angle
+
+  struct Step {
+    double angle;   ///< theta between Delta_i and Delta [rad]
+    double beta;    ///< weight of Delta
+    double scale;   ///< of Delta^p
+    double length;  ///< ||x_it - x_i(t-1)||
+  };
+  /// `of`: <Delta_i, Delta_i> and <Delta_i, Delta>; `square`: ||Delta||^2.
+  Step step_along(const InnerProducts& of, double square) const;
+  /// model [1, P] <- last - eta_1 [Delta^p Delta^p^T + rho I]^-1 Delta^p on the part's columns
+  /// (19). Reads `own` twice, `last` and `global` [1, d] once or twice, writes `model`.
+  Step step(const RowPart& part, const Rows& model, const Rows& last, const Rows& own,
+            const Rows& global, double square) const;
+};
+
+/// pFedSOP: clients keep models of their own, exchange gradient updates, and take a second-order
+/// step along a mixture of their own and the global one before they train.
+///
+/// Sen, Mohan: "pFedSOP: Accelerating Training Of Personalized Federated Learning Using
+/// Second-Order Optimization", Algorithms 1 to 3.
+///
+///   paper       code                     limit case
+///   x           initial_                 what every client starts from
+///   x_it        start                    personalized model, before local training
+///   Delta_it    updates_ [d]             sum of the gradients of client i's last training
+///   Delta_t     update_ [1, d]           mean of the participants' Delta_it
+///   eta_1       algorithm.personal_lr    0: no step of Algorithm 1
+///   eta_2       train.lr                 above 0
+///   rho         algorithm.rho            large: a gradient step along Delta^p of rate eta_1 / rho
+///   lambda      algorithm.lambda         0: beta = 1 - 1/e for everybody; large: 1 below an angle
+///                                        of 1 rad, 0 above
+///   beta        (14)                     algorithm.beta_override replaces it: 0 uses a client's
+///                                        own update alone, 1 the global one alone
+///
+/// beta falls with the angle: where both updates point the same way the global one is taken, where
+/// they oppose each other the client's own. The cosine with a zero update counts as 0.
+///
+/// Readings, and deviations:
+/// - (18) is Delta^p / (rho + ||Delta^p||^2), the same number in one term (the two printed ones
+///   cancel in float32). The step is at most eta_1 / (2 sqrt(rho)) long.
+/// - Algorithm 3 as printed keeps x_it and drops what the SGD of Algorithm 2 has reached; the model
+///   would then move by no more than that bound each time. By default the client keeps, and is
+///   scored on, the model after SGD (algorithm.persist, algorithm.evaluate).
+/// - algorithm.personalise = false leaves out Algorithm 1, the paper's "without PC": x_it is the
+///   model the client has kept, and nobody uses Delta.
+/// - Delta has the trainable columns. Batch-norm statistics stay with the client.
+/// - From round 2 on every participant receives Delta, those that take part for the first time
+///   also x. A client that cannot train keeps nothing and stays new.
+class PFedSOP final : public Algorithm {
+ public:
+  Models models() const override { return Models::Personal; }
+  void declare(OptionSet& options) override;
+  void check(const OptionSet& options) const override;
+  void initialise(const Setup& setup) override;
+  std::vector<RoundMetric> metrics() const override;
+  /// Delta as received, x_it, x^T, their difference and Delta_it. Once: x and Delta.
+  RowsInHand rows_in_hand() const override { return {.full = 5, .once = 2}; }
+  void round(Round& round) override;
+  void evaluate(Evaluation& evaluation) override;
+  void visit_state(StateVisitor& state) override;
+
+ private:
+  enum class Moment { Before, After };  ///< of local training
+
+  /// x_it of every client in hand, [C, P]. `received` [C, d]: Delta_{t-1}, undefined in round 1.
+  Rows personalised(Block& block, const Rows& received);
+
+  Personalisation personalisation_;
+  bool personalise_ = true;
+  Moment persist_ = Moment::After;
+  Moment evaluated_ = Moment::After;
+  AveragingOptions averaging_{.weighting = Weighting::Uniform};
+  std::unique_ptr<Codec> codec_;  // of uploads
+  double lr_ = 0;                 // eta_2
+  RowPart trainable_;
+  Rows initial_;                   // [1, P]
+  Rows update_;                    // [1, d]
+  StoredRows* models_ = nullptr;   // x_i as kept, [clients of this rank, P]
+  StoredRows* scored_ = nullptr;   // x_i as evaluated; the same rows if both are of one moment
+  StoredRows* updates_ = nullptr;  // Delta_i, [clients of this rank, d]
+};
+
+}  // namespace fedhpc
