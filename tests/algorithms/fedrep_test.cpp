@@ -112,6 +112,18 @@ TEST(FedRep, BooksBodiesOnly) {
   }
 }
 
+TEST(FedRep, OfNothingButAHeadItIsLocalOnlyBitForBit) {
+  const auto world = world_communicator(60);
+  const Keys linear{{"model.name", "mlr"}, {"topology.participation", "0.6"}};
+  Keys alone = linear;
+  alone["algorithm.name"] = "localonly";
+  const TinyResult result = run(with_fedrep(linear), *world);
+  EXPECT_TRUE(result.personal.equal(run(tiny_keys(alone), *world).personal));
+  if (world->rank() != 0) return;
+  EXPECT_EQ(bytes_up(result.metrics.back()), 0);
+  EXPECT_EQ(bytes_down(result.metrics.back()), 0);
+}
+
 TEST(FedRep, MorePassesMoveHeadsFurther) {
   const auto moved = [](const std::string& passes) {
     const Keys keys = with_fedrep({{"algorithm.head_passes", passes}, {"run.rounds", "1"}});
