@@ -33,7 +33,11 @@ INSTANTIATE_TEST_SUITE_P(
         ReferenceCase{"mlr", {{"model.name", "mlr"}}},
         ReferenceCase{"two_hidden", {{"model.hidden", "6,5"}}},
         ReferenceCase{"wide_blocks", {{"train.block", "4"}}},
-        ReferenceCase{"measured_blocks", {{"train.block", "auto"}}}),
+        ReferenceCase{"measured_blocks", {{"train.block", "auto"}}},
+        ReferenceCase{"batch_norm", with_batch_norm(), kBatchNormBound},
+        ReferenceCase{"batch_norm_nesterov",
+                      with_batch_norm({{"train.optimizer", "nesterov"}, {"train.block", "4"}}),
+                      kBatchNormBound}),
     name_of);
 
 INSTANTIATE_TEST_SUITE_P(

@@ -38,7 +38,8 @@ INSTANTIATE_TEST_SUITE_P(
                        {"run.rounds", "5"},
                        {"algorithm.weighting", "uniform"}}},
         ReferenceCase{"nesterov", {{"train.optimizer", "nesterov"}, {"train.momentum", "0.9"}}},
-        ReferenceCase{"adam", {{"train.optimizer", "adam"}, {"train.lr", "0.01"}}, 1e-3}),
+        ReferenceCase{"adam", {{"train.optimizer", "adam"}, {"train.lr", "0.01"}}, 1e-3},
+        ReferenceCase{"batch_norm", with_batch_norm(), kBatchNormBound}),
     name_of);
 
 TEST(FedProx, WithoutItsTermIsFedAvgBitForBit) {

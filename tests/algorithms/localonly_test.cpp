@@ -38,6 +38,7 @@ INSTANTIATE_TEST_SUITE_P(
                       ReferenceCase{"full_batch", {{"train.batch_size", "0"}}},
                       ReferenceCase{"some_clients",
                                     {{"topology.participation", "0.4"}, {"run.rounds", "5"}}},
+                      ReferenceCase{"batch_norm", with_batch_norm(), kBatchNormBound},
                       ReferenceCase{"on_a_device_without_room", {{"store.device_budget", "0"}}}),
     name_of);
 

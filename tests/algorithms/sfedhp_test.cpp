@@ -35,15 +35,10 @@ Keys sparse(Keys changes = {}) {
   return changes;
 }
 
-std::string value_of(const Keys& keys, const std::string& key, const std::string& otherwise) {
-  const auto found = keys.find("algorithm." + key);
-  return found == keys.end() ? otherwise : found->second;
-}
-
 reference::SFedHPSettings settings_of(const Keys& keys) {
   reference::SFedHPSettings settings;
   const auto read = [&](const std::string& key, auto& value) {
-    const std::string text = value_of(keys, key, "");
+    const std::string text = own_value(keys, key, "");
     if (!text.empty()) value = static_cast<std::decay_t<decltype(value)>>(std::stod(text));
   };
   read("lambda1", settings.lambda1);
@@ -60,40 +55,26 @@ reference::SFedHPSettings settings_of(const Keys& keys) {
   read("gamma_density", settings.gamma_density);
   read("gamma_rounds", settings.gamma_rounds);
   read("gamma_later", settings.gamma_later);
-  settings.restart_every_step = value_of(keys, "restart", "step") == "step";
+  settings.restart_every_step = own_value(keys, "restart", "step") == "step";
   using enum reference::GammaSchedule;
   settings.gamma_schedule = std::map<std::string, reference::GammaSchedule>{
       {"constant", Constant},
       {"either", Either},
       {"both", Both},
-      {"each", Each}}.at(value_of(keys, "gamma_schedule", "either"));
+      {"each", Each}}.at(own_value(keys, "gamma_schedule", "either"));
   return settings;
 }
 
 reference::SFedHPOutcome expected_of(const Keys& keys) {
   reference::Problem problem = reference::make_problem(keys);
-  problem.uniform = value_of(keys, "weighting", "uniform") == "uniform";
+  problem.uniform = own_value(keys, "weighting", "uniform") == "uniform";
   return reference::sfedhp(problem, settings_of(keys));
-}
-
-/// The values of the method's own series `name`, per round.
-std::vector<double> series(const Keys& keys, const TinyResult& result, const std::string& name) {
-  Config config(assignments_of(keys), "tiny.ini");
-  const Experiment experiment(config, *local_communicator());
-  const std::vector<RoundMetric>& table = experiment.own_metrics();
-  std::vector<double> values;
-  for (const RoundMetrics& metrics : result.metrics) {
-    for (std::size_t m = 0; m < table.size(); ++m) {
-      if (table[m].name == name) values.push_back(metrics.own.at(m));
-    }
-  }
-  return values;
 }
 
 /// A single entry of a single model that is 0 here and not there shows.
 void expect_series(const Keys& keys, const TinyResult& result, const std::string& name,
                    const std::vector<double>& expected) {
-  const std::vector<double> actual = series(keys, result, name);
+  const std::vector<double> actual = own_series(keys, result, name);
   ASSERT_EQ(actual.size(), expected.size()) << name;
   for (std::size_t t = 0; t < expected.size(); ++t) {
     EXPECT_NEAR(actual[t], expected[t], 1e-10 * expected[t]) << name << " of round " << t + 1;
@@ -476,9 +457,9 @@ TEST(SFedHP, BooksWhatIsNotZero) {
     const auto d = static_cast<double>(result.global.numel());
     const double map = std::ceil(d / 8);
     const double edges = 3;  // of four
-    const std::vector<double> of_clients = series(keys, result, "density_personal");
-    const std::vector<double> of_edges = series(keys, result, "density_edge");
-    const std::vector<double> paper = series(keys, result, "paper_bits_up");
+    const std::vector<double> of_clients = own_series(keys, result, "density_personal");
+    const std::vector<double> of_edges = own_series(keys, result, "density_edge");
+    const std::vector<double> paper = own_series(keys, result, "paper_bits_up");
     for (std::size_t t = 0; t < 6; ++t) {
       const RoundMetrics& metrics = result.metrics[t];
       EXPECT_NEAR(metrics.bytes_up_edge_cloud, edges * (map + bytes * d * of_edges[t]), 1e-2);
@@ -504,11 +485,11 @@ TEST(SFedHP, CountsBitsAsThePaper) {
   const TinyResult result = run(keys, *comm);
   EXPECT_TRUE(result.global.equal(model));
   if (comm->rank() != 0) return;
-  for (const double bits : series(keys, result, "paper_bits_up")) {
+  for (const double bits : own_series(keys, result, "paper_bits_up")) {
     EXPECT_EQ(bits, 64 * 19 + 76 + 95);
     EXPECT_NEAR(bits / (64 * 95), 0.228, 2e-4);
   }
-  EXPECT_EQ(series(keys, result, "density_edge").front(), 0.2);
+  EXPECT_EQ(own_series(keys, result, "density_edge").front(), 0.2);
 }
 
 TEST(SFedHP, BooksEveryEntryOfDenseModels) {
@@ -525,8 +506,8 @@ TEST(SFedHP, BooksEveryEntryOfDenseModels) {
       EXPECT_EQ(metrics.bytes_down_edge_cloud, 2 * bytes * d);
       EXPECT_EQ(metrics.bytes_up_client_edge, 3 * metrics.participants * bytes * d);
       EXPECT_EQ(metrics.bytes_down_client_edge, 3 * metrics.participants * bytes * d);
-      EXPECT_EQ(series(keys, result, "paper_bits_up")[t], 64 * d);
-      EXPECT_EQ(series(keys, result, "density_global")[t], 1);
+      EXPECT_EQ(own_series(keys, result, "paper_bits_up")[t], 64 * d);
+      EXPECT_EQ(own_series(keys, result, "density_global")[t], 1);
     }
   }
 }

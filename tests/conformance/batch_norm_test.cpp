@@ -69,6 +69,7 @@ TEST_P(EveryAlgorithmWithBatchNorm, SameBitsWhenReproducible) {
 TEST_P(EveryAlgorithmWithBatchNorm, StepsOfSizeZeroMoveOnlyBuffers) {
   Keys these = keys({{"train.lr", "0"}});
   if (has_key(GetParam(), "algorithm.zero_threshold")) these["algorithm.zero_threshold"] = "0";
+  if (refuses(these)) return;  // it divides by the length of its steps
   const TinyResult still = run(these, *world_);
   ModelOptions options;
   options.name = "cnn2";

@@ -16,18 +16,30 @@ Parameters pulled(const Parameters& gradient, const Parameters& parameters,
   return sum;
 }
 
-Trained train(const Problem& problem, std::int64_t k, std::int64_t round, std::int64_t pass,
-              const Parameters& start, double mu) {
+Trained train(const Problem& problem, std::int64_t k, std::int64_t round, const Training& training,
+              const Parameters& start) {
   const Client& client = problem.clients[static_cast<std::size_t>(k)];
+  const std::vector<std::size_t> moving = trainable(problem, training.part);
+  const Parameters centre = chosen(training.centre != nullptr ? *training.centre : start, moving);
+  const Statistics statistics = training.part == Part::Head ? Statistics::Stay : Statistics::Move;
   Trained result;
   for (const Tensor& parameter : start) result.parameters.push_back(parameter.clone());
   Optimizer optimizer(problem.optimizer);  // fresh for every client, round and pass
-  for (const auto& batch : batches(problem, k, round, pass)) {
-    const LossAndGradient step = loss_and_gradient(result.parameters, client, batch);
+  for (const auto& batch : batches(problem, k, round, training.pass, training.purpose)) {
+    const LossAndGradient step =
+        training_loss_(problem, result.parameters, client, batch, statistics);
     result.count(step.loss, batch.size());
-    optimizer.step_(result.parameters, pulled(step.gradient, result.parameters, start, mu));
+    Parameters parameters = chosen(result.parameters, moving);
+    optimizer.step_(parameters,
+                    pulled(chosen(step.gradient, moving), parameters, centre, training.mu));
+    for (std::size_t i = 0; i < moving.size(); ++i) result.parameters[moving[i]] = parameters[i];
   }
   return result;
+}
+
+Trained train(const Problem& problem, std::int64_t k, std::int64_t round, std::int64_t pass,
+              const Parameters& start, double mu) {
+  return train(problem, k, round, {.pass = pass, .mu = mu}, start);
 }
 
 double weight_of(const Problem& problem, std::int64_t k) {

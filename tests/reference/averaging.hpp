@@ -1,6 +1,6 @@
 #pragma once
 
-#include "reference/problem.hpp"
+#include "reference/network.hpp"
 
 namespace fedhpc::reference {
 
@@ -22,6 +22,19 @@ struct Trained {
 /// gradient + lambda (parameters - centre): the gradient with the term lambda/2 ||. - centre||^2.
 Parameters pulled(const Parameters& gradient, const Parameters& parameters,
                   const Parameters& centre, double lambda);
+
+/// A local training, but for whose it is and where it starts.
+struct Training {
+  std::int64_t pass = 0;
+  Purpose purpose = Purpose::Batches;
+  double mu = 0;                       ///< of the term mu/2 ||w - centre||^2
+  const Parameters* centre = nullptr;  ///< null: where the training starts
+  Part part = Part::All;               ///< the head's training leaves running statistics alone
+};
+
+/// Trains client k from `start` with a fresh optimizer.
+Trained train(const Problem& problem, std::int64_t k, std::int64_t round, const Training& training,
+              const Parameters& start);
 
 /// Trains client k from `start` on the batches of (round, pass), with mu (w - start) added to every
 /// gradient.

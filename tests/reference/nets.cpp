@@ -17,6 +17,7 @@ struct Net {
   const Layout& layout;
   const Tensor& row;  // [P]
   Use use;
+  const Tensor& moved;  // [P], or undefined
 
   bool has(const std::string& name) const {
     return std::any_of(layout.fields().begin(), layout.fields().end(),
@@ -24,8 +25,11 @@ struct Net {
   }
   Tensor at(const std::string& name) const {
     if (!has(name)) return {};
+    return in(row, name);
+  }
+  Tensor in(const Tensor& some_row, const std::string& name) const {
     const Field& field = layout.field(name);
-    return row.narrow(0, field.offset, field.size).view(field.shape);
+    return some_row.narrow(0, field.offset, field.size).view(field.shape);
   }
   Tensor conv(const Tensor& x, const std::string& name, std::int64_t stride = 1) const {
     const Tensor weight = at(name + ".weight");
@@ -35,10 +39,12 @@ struct Net {
   Tensor norm(const Tensor& x, const std::string& name) const {
     if (!has(name + ".weight")) return x;
     const bool training = use == Use::Training;
-    return at::batch_norm(x, at(name + ".weight"), at(name + ".bias"),
-                          training ? Tensor() : at(name + ".running_mean"),
-                          training ? Tensor() : at(name + ".running_var"), training, 0.1, 1e-5,
-                          /*cudnn_enabled=*/false);
+    const Tensor& running = training ? moved : row;
+    const auto statistic = [&](const std::string& which) {
+      return running.defined() ? in(running, name + which) : Tensor();
+    };
+    return at::batch_norm(x, at(name + ".weight"), at(name + ".bias"), statistic(".running_mean"),
+                          statistic(".running_var"), training, 0.1, 1e-5, /*cudnn_enabled=*/false);
   }
   Tensor unit(const Tensor& x, const std::string& prefix, std::size_t i) const {
     return at::relu(norm(conv(x, prefix + concat("conv", i)), prefix + concat("bn", i)));
@@ -80,8 +86,8 @@ Tensor resnet9(const Net& net, Tensor x) {
 }  // namespace
 
 Tensor reference_logits(const ModelOptions& options, const Layout& layout, const Tensor& row,
-                        const Tensor& samples, Use use) {
-  const Net net{layout, row, use};
+                        const Tensor& samples, Use use, const Tensor& moved) {
+  const Net net{layout, row, use, moved};
   if (options.name == "resnet18") return resnet18(net, options, samples);
   if (options.name == "resnet9") return resnet9(net, samples);
   const std::size_t pool_every = options.name == "cnn8" || options.name == "cnn10" ? 2 : 1;

@@ -49,6 +49,13 @@ OptimizerSettings optimizer_settings(const Config& config) {
   return settings;
 }
 
+/// [n, D] float64
+Tensor prepared(const DataOptions& options, const Tensor& features) {
+  if (features.scalar_type() == at::kDouble) return features;
+  require(options.standardize == Standardize::Half, "references take pixels by halves");
+  return features.to(at::kDouble).div(255).sub(0.5).div(0.5);
+}
+
 }  // namespace
 
 Problem make_problem(const testing::Keys& keys) {
@@ -58,13 +65,15 @@ Problem make_problem(const testing::Keys& keys) {
   Problem problem;
   for (std::int64_t k = 0; k < partition.clients(); ++k) {
     const Samples samples = dataset->read(partition.train.of(k));
-    require(samples.features.scalar_type() == at::kDouble, "references take float data");
-    problem.clients.push_back({samples.features, samples.labels});
+    problem.clients.push_back({prepared(config.data, samples.features), samples.labels});
     const Samples tests = dataset->read(partition.test.of(k));
-    problem.tests.push_back({tests.features, tests.labels});
+    problem.tests.push_back({prepared(config.data, tests.features), tests.labels});
   }
   const std::unique_ptr<Model> model =
       make_model(config.model, dataset->shape(), dataset->classes());
+  problem.model = config.model;
+  problem.layout = model->layout();
+  problem.shape = dataset->shape();
   problem.seed = static_cast<std::uint64_t>(config.run.seed);
   const Rows row{initial_row(*model->layout(), problem.seed, at::kDouble), model->layout()};
   for (const NamedTensor& parameter : parameters_of(row)) {
@@ -129,7 +138,9 @@ std::vector<std::vector<std::int64_t>> batches(const Problem& problem, std::int6
                                                Purpose purpose) {
   const std::int64_t n = problem.clients[static_cast<std::size_t>(k)].labels.size(0);
   std::vector<std::vector<std::int64_t>> all;
-  if (n == 0) return all;
+  const std::int64_t size = problem.batch_size > 0 ? problem.batch_size : n;
+  const std::int64_t smallest = problem.layout->count(Tag::Norm) > 0 ? 2 : 1;
+  if (std::min(n, size) < smallest) return all;
   for (std::int64_t epoch = 0;; ++epoch) {
     if (problem.local_steps == 0 && epoch == problem.local_epochs) return all;
     std::vector<std::int64_t> order(static_cast<std::size_t>(n));
@@ -143,9 +154,9 @@ std::vector<std::vector<std::int64_t>> batches(const Problem& problem, std::int6
                               .round = static_cast<std::uint64_t>(round)},
                              n);
     }
-    const std::int64_t size = problem.batch_size > 0 ? problem.batch_size : n;
     for (std::int64_t begin = 0; begin < n; begin += size) {
       const std::int64_t end = std::min(begin + size, n);
+      if (end - begin < smallest) continue;
       all.emplace_back(order.begin() + begin, order.begin() + end);
       if (static_cast<std::int64_t>(all.size()) == problem.local_steps) return all;
     }
@@ -188,12 +199,6 @@ Parameters hessian_product(const Parameters& parameters, const Parameters& direc
       torch::autograd::grad({mean_loss(leaves, client, positions)}, leaves, /*grad_outputs=*/{},
                             /*retain_graph=*/true, /*create_graph=*/true);
   return torch::autograd::grad(gradient, leaves, direction);
-}
-
-double correct(const Parameters& parameters, const Client& samples) {
-  if (samples.labels.size(0) == 0) return 0;
-  const Tensor chosen = forward(parameters, samples.features).argmax(1);
-  return chosen.eq(samples.labels).sum().item().toDouble();
 }
 
 Tensor flatten(const Parameters& parameters) {

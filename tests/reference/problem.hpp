@@ -5,6 +5,7 @@
 
 #include "fedhpc/core/rng.hpp"
 #include "fedhpc/core/tensor.hpp"
+#include "fedhpc/models/model.hpp"
 
 #include "fixtures/tiny_run.hpp"
 #include "reference/optimizer.hpp"
@@ -20,13 +21,17 @@ struct Client {
   Tensor labels;    // [n] int64
 };
 
-/// A fully connected network as its parameters: W1, b1, W2, b2, ...
+/// A network as its parameters, and running statistics where it has batch norm; a fully connected
+/// one: W1, b1, W2, b2, ...
 using Parameters = std::vector<Tensor>;
 
 struct Problem {
   std::vector<Client> clients;
   std::vector<Client> tests;  // the same clients' test samples
   Parameters initial;
+  ModelOptions model;
+  LayoutPtr layout;                 // its fields are what the parameters are, one by one
+  std::vector<std::int64_t> shape;  // of a sample
   std::uint64_t seed = 0;
   std::int64_t rounds = 0;
   double participation = 1;
@@ -40,7 +45,8 @@ struct Problem {
   bool uniform = false;  ///< weigh clients equally instead of by their samples
 };
 
-/// The problem a configuration describes (data sets of float features, models mlr and dnn).
+/// The problem a configuration describes (data sets of float features, and pixels by
+/// data.standardize = half).
 Problem make_problem(const testing::Keys& keys);
 
 /// The first max(1, floor(f n + 1/2)) of a stable argsort of n raw words, ascending.
@@ -59,12 +65,13 @@ struct EdgeCohort {
 /// belongs to edge floor(c E / N).
 std::vector<EdgeCohort> edge_cohorts(const Problem& problem, std::int64_t round);
 
-/// The positions of every local step's batch of client k in `round`.
+/// The positions of every local step's batch of client k in `round`. Batch norm cannot train on one
+/// sample: such batches are left out.
 std::vector<std::vector<std::int64_t>> batches(const Problem& problem, std::int64_t k,
                                                std::int64_t round, std::int64_t pass,
                                                Purpose purpose = Purpose::Batches);
 
-/// Mean cross-entropy of the network on some samples, with its gradient by autograd.
+/// Mean cross-entropy of a fully connected network on some samples, with its gradient by autograd.
 struct LossAndGradient {
   double loss = 0;
   Parameters gradient;
@@ -75,9 +82,6 @@ LossAndGradient loss_and_gradient(const Parameters& parameters, const Client& cl
 /// The Hessian of that loss times `direction`, by differentiating twice.
 Parameters hessian_product(const Parameters& parameters, const Parameters& direction,
                            const Client& client, const std::vector<std::int64_t>& positions);
-
-/// How many of these samples the network puts into the right class.
-double correct(const Parameters& parameters, const Client& samples);
 
 /// All parameters one after the other, [P].
 Tensor flatten(const Parameters& parameters);
