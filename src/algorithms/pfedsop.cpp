@@ -101,9 +101,10 @@ std::vector<RoundMetric> PFedSOP::metrics() const {
 
 void PFedSOP::round(Round& round) {  // Algorithm 3
   Mean update = round.mean(trainable_.layout());
+  const double square = inner_products(update_, update_).aa;  // ||Delta_{t-1}||^2
   round.each_block([&](Block& block) {
     const Rows received = round.number() > 1 ? block.download(update_) : Rows{};  // Delta_{t-1}
-    const Rows start = personalised(block, received);                             // x_it
+    const Rows start = personalised(block, received, square);                     // x_it
     const Rows trained = block.train(start);                                      // x_it^T
     // Delta_it <- (x_it^0 - x_it^T) / eta_2 (11)
     const Rows own = (1 / lr_) * (trainable_.of(start) - trainable_.of(trained));
@@ -115,7 +116,7 @@ void PFedSOP::round(Round& round) {  // Algorithm 3
   update_ = update.reduce();  // Delta_t <- 1/K' sum_i Delta_it (13)
 }
 
-Rows PFedSOP::personalised(Block& block, const Rows& received) {
+Rows PFedSOP::personalised(Block& block, const Rows& received, double square) {
   constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
   const Rows news = block.download_to_new(*models_, initial_);  // x, of new clients
   std::int64_t next_new = 0;
@@ -125,7 +126,6 @@ Rows PFedSOP::personalised(Block& block, const Rows& received) {
   std::vector<double> lengths(count, kNone);
   const Rows start{at::empty({block.count(), initial_.layout->size()}, initial_.values.options()),
                    initial_.layout};
-  const double square = inner_products(update_, update_).aa;
   for (std::size_t c = 0; c < count; ++c) {
     const auto row = static_cast<std::int64_t>(c);
     const std::int64_t client = block.clients()[c];

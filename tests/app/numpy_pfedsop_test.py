@@ -139,15 +139,11 @@ CASES = {
 
 class NumpyPFedSOP(NumpyCase):
     def test_cases(self):
-        bound = TOLERANCE["float64"]
         for name, (method, keys) in CASES.items():
             for ranks in (0, 2):
                 with self.subTest(name, ranks=ranks), self.run_case(keys, "float64", ranks) as file:
                     _, last = self.check(keys, file, "float64", method)
-                    stored = read_model(file, "model/personal")
-                    for client in range(keys["data.clients"]):
-                        own = [(weight[client], bias[client]) for weight, bias in stored]
-                        self.assert_close(own, last.personal(client), bound, f"client {client}, layer")
+                    self.check_personal(file, last.personal, TOLERANCE["float64"])
 
     def test_what_is_kept_of_a_model(self):
         """No global model of pfedsop; the body alone of fedrep, the same for every client."""

@@ -215,6 +215,13 @@ class NumpyCase(AppCase):
             self.assert_close(read_model(file, "model/global"), outcome.model, bound)
         return run, outcome
 
+    def check_personal(self, file, personal, bound):
+        """Every client's own model of the last round."""
+        stored = read_model(file, "model/personal")
+        for client in range(len(stored[0][0])):
+            own = [(weight[client], bias[client]) for weight, bias in stored]
+            self.assert_close(own, personal(client), bound, f"client {client}, layer")
+
     def assert_close(self, ours, theirs, bound, what="layer"):
         """Norm-wise, array by array."""
         self.assertEqual(len(ours), len(theirs))

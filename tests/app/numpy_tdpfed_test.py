@@ -175,13 +175,6 @@ CASES = {
 
 
 class NumpyTDPFed(NumpyCase):
-    def check_personal(self, file, personal, bound):
-        """Every client's own model of the last round."""
-        stored = read_model(file, "model/personal")
-        for client in range(len(stored[0][0])):
-            own = [(weight[client], bias[client]) for weight, bias in stored]
-            self.assert_close(own, personal(client), bound, f"client {client}, layer")
-
     def test_cases(self):
         bound = TOLERANCE["float64"]
         for name, (method, keys) in CASES.items():

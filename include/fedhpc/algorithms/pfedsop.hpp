@@ -78,8 +78,9 @@ class PFedSOP final : public Algorithm {
  private:
   enum class Moment { Before, After };  ///< of local training
 
-  /// x_it of every client in hand, [C, P]. `received` [C, d]: Delta_{t-1}, undefined in round 1.
-  Rows personalised(Block& block, const Rows& received);
+  /// x_it of every client in hand, [C, P]. `received` [C, d]: Delta_{t-1}, undefined in round 1;
+  /// `square`: ||Delta_{t-1}||^2.
+  Rows personalised(Block& block, const Rows& received, double square);
 
   Personalisation personalisation_;
   bool personalise_ = true;
