@@ -3,6 +3,7 @@
 #include "fedhpc/algorithms/fedamp.hpp"
 #include "fedhpc/algorithms/fedavg.hpp"
 #include "fedhpc/algorithms/fedavg_ft.hpp"
+#include "fedhpc/algorithms/feddwa.hpp"
 #include "fedhpc/algorithms/fedprox.hpp"
 #include "fedhpc/algorithms/fedprox_ft.hpp"
 #include "fedhpc/algorithms/fedrep.hpp"

@@ -281,11 +281,13 @@ std::int64_t Experiment::memory_bytes() const {
   // of this rank, gathered, in order and taken to pieces.
   constexpr std::int64_t kSlabs = 4;
   const std::int64_t slab = std::min(Coupling::kSlabBytes, partition_.clients() * width * value);
+  const std::int64_t participants = std::min(cohort_limit(), clients);
   return shard_->memory_bytes() + (server_shard_ ? server_shard_->memory_bytes() : 0) +
          in_hand * (rows.full * width + rows.factors * factors) * value +
-         (kModels + rows.once + rows.of_rank * clients) * width * value + 8 * (width + 1) +
-         trainer_->workspace_bytes(in_hand, type_) + store_->full_bytes() + rows_until_summed() +
-         (rows.of_rank > 0 ? kSlabs * slab : 0);
+         (kModels + rows.once + rows.of_rank * clients + rows.of_participants * participants) *
+             width * value +
+         8 * (width + 1) + trainer_->workspace_bytes(in_hand, type_) + store_->full_bytes() +
+         rows_until_summed() + (rows.of_rank + rows.of_participants > 0 ? kSlabs * slab : 0);
 }
 
 }  // namespace fedhpc

@@ -122,6 +122,7 @@ local_steps = 2
             "fedavg_ft": [],
             "ditto": [],
             "fedrep": [],
+            "feddwa": [],
             "pfedsop": ["--train.lr=0.05"],
             "tdpfed": ["--algorithm.inner_steps=2", "--algorithm.factor_steps=2"],
             "sfedhp": ["--topology.edges=2", "--algorithm.edge_rounds=2", "--algorithm.inner_steps=2",

@@ -71,12 +71,14 @@ enum class Models {
 };
 
 /// How many rows a method holds: for each client in hand, beside what local training works in, once
-/// on every rank, and for each of a rank's clients, in hand or not, beside what the store keeps.
+/// on every rank, and for each of a rank's clients or of a round's participants there, in hand or
+/// not, beside what the store keeps.
 struct RowsInHand {
   std::int64_t full = 3;     ///< [P] per client: by default received, trained, their difference
   std::int64_t factors = 0;  ///< [Q] per client
   std::int64_t once = 1;     ///< [P]: by default the global model
   std::int64_t of_rank = 0;  ///< [P] per client of the rank
+  std::int64_t of_participants = 0;  ///< [P] per participant of the rank
 };
 
 /// C clients in hand during an evaluation.

@@ -28,7 +28,6 @@ class Ditto final : public Algorithm {
   void declare(OptionSet& options) override;
   void initialise(const Setup& setup) override;
   /// Received and trained; then the difference is gone, and v_k before and after stand in hand.
-  RowsInHand rows_in_hand() const override { return {.full = 4}; }
   void round(Round& round) override;
   void evaluate(Evaluation& evaluation) override;
   void visit_state(StateVisitor& state) override;

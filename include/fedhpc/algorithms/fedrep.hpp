@@ -28,8 +28,8 @@ class FedRep final : public Algorithm {
   Models models() const override { return Models::Shared; }
   void declare(OptionSet& options) override;
   void initialise(const Setup& setup) override;
-  /// Received, head, the model before and after a training, and the difference of the bodies.
-  RowsInHand rows_in_hand() const override { return {.full = 5}; }
+  /// Received, the model before and after a training, and the difference of the bodies.
+  RowsInHand rows_in_hand() const override { return {.full = 4}; }
   void round(Round& round) override;
   void evaluate(Evaluation& evaluation) override;
   void visit_state(StateVisitor& state) override;

@@ -1,0 +1,95 @@
+#include "fedhpc/algorithms/feddwa.hpp"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include <ATen/ops/cat.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/zeros_like.h>
+
+namespace fedhpc {
+
+namespace {
+
+/// What the server has received from this rank's participants, in the order of arrival.
+struct Sent {
+  std::vector<std::int64_t> clients;
+  std::vector<Tensor> models;  // w_j, each [1, P]
+  std::vector<Tensor> guides;  // w'_k, each [1, P]
+};
+
+/// One below the other, [S_r, P]; what they were in goes.
+Rows stacked(std::vector<Tensor> rows, const StoredRows& like) {
+  const LayoutPtr& layout = like.layout();
+  if (rows.empty()) return {at::empty({0, layout->size()}, like.type()), layout};
+  return {at::cat(rows), layout};
+}
+
+}  // namespace
+
+void FedDWA::declare(OptionSet& options) {
+  options.add("algorithm.top_k", top_k_, at_least<std::int64_t>(1),
+              "models that are mixed into a client's own: those nearest to its guidance model");
+  declare_codec(options, "algorithm.codec", codec_name_,
+                "what uploads become on the wire (fedhpc list codecs); downloads are dense");
+}
+
+void FedDWA::initialise(const Setup& setup) {
+  codec_ = make_codec(codec_name_, "algorithm.codec");
+  clouds_ = &setup.store().rows("cloud", setup.initial_model());
+}
+
+void FedDWA::round(Round& round) {
+  Sent sent;
+  round.each_block([&](Block& block) {
+    const Rows received = block.download_each(clouds_->read(block.clients()));  // [C, P]  u_k
+    const Rows trained = block.train(received, {.pass = 0});                    // [C, P]  w_k
+    const Rows guide = block.train(trained, {.pass = 1});                       // [C, P]  w'_k
+    const Rows models = block.upload(trained, *codec_);
+    const Rows guides = block.upload(guide, *codec_);
+    const std::span<const double> weights = block.weights(Weighting::Uniform);
+    for (std::int64_t c = 0; c < block.count(); ++c) {
+      if (weights[static_cast<std::size_t>(c)] == 0) continue;
+      sent.clients.push_back(block.clients()[static_cast<std::size_t>(c)]);
+      sent.models.push_back(models.values.narrow(0, c, 1));
+      sent.guides.push_back(guides.values.narrow(0, c, 1));
+    }
+  });
+  const Coupling server = round.coupling(sent.clients);
+  const Rows models = stacked(std::move(sent.models), *clouds_);
+  const Rows guides = stacked(std::move(sent.guides), *clouds_);
+  const Tensor weights = weights_of(  // [S, S]  p
+      server.squared_distances(guides, models, clouds_->layout()->ranges(Tag::Trainable)), top_k_);
+  clouds_->write(sent.clients, server.approach(weights, models));  // u_k <- sum_j p_kj w_j
+}
+
+Tensor FedDWA::weights_of(const Tensor& squared_distances, std::int64_t top_k) {
+  constexpr double kNearest = 1e-30;  // of a squared distance
+  const Tensor near = squared_distances.clamp_min(kNearest).reciprocal();
+  const Tensor weights = at::zeros_like(near);
+  const std::int64_t count = near.size(0);
+  std::vector<std::int64_t> order(static_cast<std::size_t>(count));
+  for (std::int64_t k = 0; k < count; ++k) {
+    const auto* of_k = near[k].const_data_ptr<double>();
+    std::iota(order.begin(), order.end(), 0);
+    std::stable_sort(order.begin(), order.end(),
+                     [&](std::int64_t i, std::int64_t j) { return of_k[i] > of_k[j]; });
+    double sum = 0;
+    for (std::int64_t n = 0; n < std::min(top_k, count); ++n) {
+      sum += of_k[order[static_cast<std::size_t>(n)]];
+    }
+    for (std::int64_t n = 0; n < std::min(top_k, count); ++n) {
+      const std::int64_t j = order[static_cast<std::size_t>(n)];
+      weights[k][j].fill_(of_k[j] / sum);
+    }
+  }
+  return weights;
+}
+
+void FedDWA::evaluate(Evaluation& evaluation) {
+  evaluation.each_block(
+      [&](EvaluationBlock& block) { block.evaluate(clouds_->read(block.clients())); });
+}
+
+}  // namespace fedhpc
