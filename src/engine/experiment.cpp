@@ -150,7 +150,8 @@ void Experiment::open_model(const Resumption* from) {
   open_weights(from);
   if (!config_.factorisation.factorises()) return;
   factor_map_ = std::make_unique<FactorMap>(config_.factorisation, layout);
-  initial_factors_ = factor_map_->initial(initial_, static_cast<std::uint64_t>(config_.run.seed));
+  initial_factors_ = factor_map_->initial(initial_, static_cast<std::uint64_t>(config_.run.seed),
+                                          config_.algorithm->factor_draw());
   const std::string& file = from != nullptr ? from->checkpoint : config_.model.init_file;
   if (!file.empty()) read_initial_factors_(file, initial_factors_);
 }

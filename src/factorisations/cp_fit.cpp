@@ -5,12 +5,11 @@
 #include <ATen/ops/cat.h>
 #include <ATen/ops/cholesky_solve.h>
 #include <ATen/ops/linalg_cholesky_ex.h>
-#include <ATen/ops/linalg_svd.h>
-#include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 
 #include "fedhpc/core/error.hpp"
 #include "fedhpc/factorisations/cp.hpp"
+#include "fedhpc/math/truncated_svd.hpp"
 
 namespace fedhpc {
 
@@ -19,12 +18,6 @@ namespace {
 /// Of the largest Gram entry: keeps least squares solvable where factors are dependent, and the
 /// solution near the factor there was.
 constexpr double kRidge = 1e-10;
-
-/// The sign of the largest entry of each column: singular vectors have two, and libraries differ.
-Tensor signs(const Tensor& columns) {
-  const Tensor largest = columns.abs().argmax(0, /*keepdim=*/true);
-  return columns.gather(0, largest)[0].sign();
-}
 
 }  // namespace
 
@@ -39,16 +32,8 @@ Tensor Cp::fit(const Tensor& w, const Tensor& start, std::int64_t sweeps) {
 }
 
 Tensor Cp::fit_matrix(const Tensor& w) const {
-  const auto [left, values, right] =
-      at::linalg_svd(w.reshape(shape_.sizes).t(), /*full_matrices=*/false);
-  const std::int64_t kept = std::min(rank_, values.size(0));
-  const Tensor roots = values.narrow(0, 0, kept).sqrt().mul(signs(left.narrow(1, 0, kept)));
-  // Beyond the full rank of the matrix columns are 0.
-  Tensor a1 = at::zeros({size(1), rank_}, at::kDouble);
-  Tensor a2 = at::zeros({size(0), rank_}, at::kDouble);
-  a1.narrow(1, 0, kept).copy_(left.narrow(1, 0, kept).mul(roots));
-  a2.narrow(1, 0, kept).copy_(right.narrow(0, 0, kept).t().mul(roots));
-  return at::cat({a1.reshape({-1}), a2.reshape({-1})});
+  const BalancedProduct product = truncated_svd(w.reshape(shape_.sizes).t(), rank_);
+  return at::cat({product.left.reshape({-1}), product.right.reshape({-1})});
 }
 
 void Cp::least_squares_(Tensor& u, const Tensor& w, std::size_t dimension) {

@@ -1,74 +1,32 @@
 #include "fedhpc/factorisations/factor_map.hpp"
 
-#include <algorithm>
-
+#include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/eye.h>
 #include <ATen/ops/stack.h>
 #include <ATen/ops/sub.h>
+#include <ATen/ops/zeros.h>
 
 #include "fedhpc/core/error.hpp"
 #include "fedhpc/core/rng.hpp"
+
+#include "factorisations/factor_sizes.hpp"
 
 namespace fedhpc {
 
 namespace {
 
-constexpr std::string_view kWeight = ".weight";
-
-/// "fc1" of "fc1.weight".
-std::string layer_of(const Field& field) {
-  return field.name.substr(0, field.name.size() - kWeight.size());
-}
-
-/// Fields that a factorisation may stand for: weights of linear and convolutional layers.
-std::vector<const Field*> candidates(const Layout& layout) {
-  std::vector<const Field*> fields;
-  for (const Field& field : layout.fields()) {
-    const bool weights = field.shape.size() >= 2 && field.name.ends_with(kWeight);
-    if (weights && !has(field.tags, Tag::Uncompressed)) fields.push_back(&field);
-  }
-  return fields;
-}
-
-std::vector<std::string> excluded_layers(const std::vector<std::string>& names,
-                                         const std::vector<const Field*>& fields) {
-  std::vector<std::string> layers;
-  for (const Field* field : fields) layers.push_back(layer_of(*field));
-  std::vector<std::string> excluded;
-  for (const std::string& name : names) {
-    if (name == "first" || name == "last") {
-      if (!layers.empty()) excluded.push_back(name == "first" ? layers.front() : layers.back());
-    } else if (std::find(layers.begin(), layers.end(), name) != layers.end()) {
-      excluded.push_back(name);
-    } else {
-      throw ConfigError(concat("model.exclude names a layer '", name,
-                               "' that the model does not have; allowed: first, last, ",
-                               join(layers), suggestion(nearest(name, layers))));
-    }
-  }
-  return excluded;
-}
-
-FactorSize size_of(const FactorisationOptions& options, std::size_t layer) {
-  if (options.ranks.empty()) return CompressionRate{options.compression};
-  return Rank{options.ranks.size() == 1 ? options.ranks.front() : options.ranks[layer]};
+/// The values of one row as a matrix of this shape with ones on the diagonal.
+Tensor identity(const FactorShape& shape) {
+  require(shape.sizes.size() == 2, "the identity is a matrix");
+  return at::eye(shape.sizes[0], shape.sizes[1], at::kDouble).reshape({-1});
 }
 
 }  // namespace
 
 FactorMap::FactorMap(const FactorisationOptions& options, LayoutPtr full) : full_(std::move(full)) {
-  std::vector<const Field*> fields = candidates(*full_);
-  const std::vector<std::string> excluded = excluded_layers(options.exclude, fields);
-  std::erase_if(fields, [&](const Field* field) {
-    return std::find(excluded.begin(), excluded.end(), layer_of(*field)) != excluded.end();
-  });
-  if (fields.empty()) throw ConfigError("model.exclude leaves no layer to factorise");
-  if (options.ranks.size() > 1 && options.ranks.size() != fields.size()) {
-    std::vector<std::string> layers;
-    for (const Field* field : fields) layers.push_back(layer_of(*field));
-    throw ConfigError(concat("model.rank gives ", options.ranks.size(), " ranks for ",
-                             fields.size(), " factorised layers: ", join(layers)));
-  }
+  const std::vector<const Field*> fields = factorised_fields(options, *full_);
+  const std::vector<FactorSize> sizes = factor_sizes(options, fields, *full_);
   auto factors = std::make_shared<Layout>();
   for (const Field& field : full_->fields()) {
     if (std::find(fields.begin(), fields.end(), &field) == fields.end()) {
@@ -76,9 +34,12 @@ FactorMap::FactorMap(const FactorisationOptions& options, LayoutPtr full) : full
       factors->add(field.name, field.shape, field.fan_in, field.tags, field.initial);
       continue;
     }
-    Layer layer{.factorisation =
-                    make_factorisation(options.name, {.sizes = field.shape, .fan_in = field.fan_in},
-                                       size_of(options, layers_.size())),
+    const WeightShape shape{.sizes = field.shape, .fan_in = field.fan_in};
+    Layer layer{.name = layer_of(field),
+                .shape = shape,
+                .field = static_cast<std::uint64_t>(&field - full_->fields().data()),
+                .factorisation =
+                    make_factorisation(options.name, shape, sizes[layers_.size()], options.form()),
                 .weights = field.offset,
                 .weight_count = field.size,
                 .factors = factors->size()};
@@ -107,23 +68,126 @@ std::vector<Field> FactorMap::factor_fields() const {
   return fields;
 }
 
-Rows FactorMap::initial(const Rows& model, std::uint64_t seed) const {
-  Tensor row = at::empty({1, factors_->size()}, at::kDouble);
-  double* values = row.data_ptr<double>();
-  std::size_t layer = 0;
-  for (std::size_t index = 0; index < factors_->fields().size(); ++index) {
-    const Field& field = factors_->fields()[index];
-    if (full_->contains(field.name)) continue;  // passes through
-    if (layer + 1 < layers_.size() && field.offset >= layers_[layer + 1].factors) ++layer;
-    const double deviation = layers_[layer].factorisation->initial_deviation();
-    Draws draws({.seed = seed, .purpose = Purpose::Factors, .client = index});
-    for (std::int64_t i = 0; i < field.size; ++i) {
-      values[field.offset + i] = deviation * draws.normal();
+Tensor FactorMap::uniform(const Layer& layer, std::size_t place, std::int64_t count,
+                          std::uint64_t seed, const FactorDraw& draw) const {
+  Tensor values = at::empty({count}, at::kDouble);
+  auto* value = values.data_ptr<double>();
+  Draws draws({.seed = seed,
+               .purpose = Purpose::Factors,
+               .pass = place,
+               .client = layer.field,
+               .round = draw.round});
+  for (std::int64_t i = 0; i < count; ++i) value[i] = *draw.range * (2 * draws.uniform() - 1);
+  return values;
+}
+
+Tensor FactorMap::normals(const Layer& layer, std::size_t factor, std::uint64_t seed) const {
+  const FactorShape& shape = layer.factorisation->factors()[factor];
+  const Field& field = factors_->field(concat(layer.name, ".", shape.name));
+  const double deviation = layer.factorisation->initial_deviation();
+  Tensor values = at::empty({shape.count()}, at::kDouble);
+  auto* value = values.data_ptr<double>();
+  Draws draws({.seed = seed,
+               .purpose = Purpose::Factors,
+               .client = static_cast<std::uint64_t>(&field - factors_->fields().data())});
+  for (std::int64_t i = 0; i < shape.count(); ++i) value[i] = deviation * draws.normal();
+  return values;
+}
+
+Rows FactorMap::initial(const Rows& model, std::uint64_t seed, const FactorDraw& draw) const {
+  const Rows initial{at::zeros({1, factors_->size()}, model.values.options()), factors_};
+  for (const Layer& layer : layers_) {
+    const std::vector<FactorShape>& shapes = layer.factorisation->factors();
+    const std::size_t constants = layer.factorisation->constants().size();
+    std::int64_t column = layer.factors;
+    for (std::size_t f = 0; f < shapes.size(); ++f) {
+      const Tensor place = initial.values[0].narrow(0, column, shapes[f].count());
+      column += shapes[f].count();
+      if (draw.zero && shapes[f].zero_for_zero) continue;
+      place.copy_(draw.range ? uniform(layer, constants + f, shapes[f].count(), seed, draw)
+                             : normals(layer, f, seed));
     }
   }
-  Rows initial{row.to(model.values.scalar_type()), factors_};
   copy_passed_(model, initial, Tag::None);
   return initial;
+}
+
+void FactorMap::set_constants(Layer& layer, const std::vector<Tensor>& values,
+                              at::ScalarType type) {
+  if (values.empty()) return;
+  layer.constants = at::cat(values).to(type);
+  layer.factorisation->set_constants(layer.constants);
+}
+
+void FactorMap::draw_constants(std::uint64_t seed, const FactorDraw& draw, at::ScalarType type) {
+  for (Layer& layer : layers_) {
+    const std::vector<FactorShape>& shapes = layer.factorisation->constants();
+    std::vector<Tensor> values;
+    for (std::size_t i = 0; i < shapes.size(); ++i) {
+      values.push_back(uniform(layer, i, shapes[i].count(), seed, draw));
+    }
+    set_constants(layer, values, type);
+  }
+}
+
+void FactorMap::set_constants_to_identity(at::ScalarType type) {
+  for (Layer& layer : layers_) {
+    std::vector<Tensor> values;
+    for (const FactorShape& shape : layer.factorisation->constants()) {
+      values.push_back(identity(shape));
+    }
+    set_constants(layer, values, type);
+  }
+}
+
+bool FactorMap::has_constants() const {
+  return !layers_.front().factorisation->constants().empty();
+}
+
+std::vector<std::pair<std::string, Tensor>> FactorMap::drawn(const Rows& factors) const {
+  std::vector<std::pair<std::string, Tensor>> drawn;
+  for (const Layer& layer : layers_) {
+    const auto add = [&](const FactorShape& shape, const Tensor& values) {
+      drawn.emplace_back(concat(layer.name, ".", shape.name), values.reshape(shape.sizes));
+    };
+    std::int64_t column = 0;
+    for (const FactorShape& shape : layer.factorisation->constants()) {
+      add(shape, layer.constants.narrow(0, column, shape.count()));
+      column += shape.count();
+    }
+    column = 0;
+    const Tensor trained = factors_of(layer, factors.values)[0];
+    for (const FactorShape& shape : layer.factorisation->factors()) {
+      if (!shape.zero_for_zero) add(shape, trained.narrow(0, column, shape.count()));
+      column += shape.count();
+    }
+  }
+  return drawn;
+}
+
+std::vector<std::pair<std::int64_t, std::int64_t>> FactorMap::factorised_columns() const {
+  std::vector<std::pair<std::int64_t, std::int64_t>> columns;
+  for (const Layer& layer : layers_) {
+    columns.emplace_back(layer.weights, layer.weights + layer.weight_count);
+  }
+  return columns;
+}
+
+std::int64_t FactorMap::weight_count() const {
+  std::int64_t count = 0;
+  for (const Layer& layer : layers_) count += layer.weight_count;
+  return count;
+}
+
+std::int64_t FactorMap::factor_count() const {
+  std::int64_t count = 0;
+  for (const Layer& layer : layers_) count += layer.factorisation->count();
+  return count;
+}
+
+Tensor FactorMap::matrix_of_layer(std::int64_t l, const Rows& model) const {
+  const Layer& layer = layers_[static_cast<std::size_t>(l)];
+  return layer.factorisation->matrix_of(weights_of(layer, model.values)[0], layer.shape);
 }
 
 void FactorMap::copy_passed_(const Rows& from, const Rows& to, Tag tag) const {

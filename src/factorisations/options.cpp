@@ -13,17 +13,35 @@ void FactorisationOptions::declare(OptionSet& options) {
   options.add_choice("model.factorisation", name, names,
                      "what the weights of a layer are a function of (fedhpc list factorisations); "
                      "auto: what the method works with");
-  options.add("model.rank", ranks,
-              "rank of every factorised layer, or one for each of them in order; unset: by "
-              "model.compression");
+  options.add(
+      "model.rank", ranks,
+      "rank of every factorised layer (of Kronecker decompositions the number of blocks), or "
+      "one for each of them in order; unset: by model.compression");
   options.add("model.compression", compression, at_least(1.0),
-              "full size over compressed size of each factorised layer; gives its rank");
+              "full size over compressed size of each factorised layer, or of the whole model; "
+              "gives ranks");
+  options.add(
+      "model.compression_scope", scope,
+      Names<CompressionScope>{{"layer", CompressionScope::Layer},
+                              {"model", CompressionScope::Model}},
+      "what model.compression counts: each factorised layer, or all trainable columns, those "
+      "in full among them");
   options.add_words("model.exclude", exclude,
-                    "layers that are not factorised: their names, or first and last");
+                    "layers that are not factorised: their names, first, last, shortcuts, or none; "
+                    "auto: as the method has it");
+  options.add("model.conv_view", view,
+              Names<std::optional<ConvView>>{
+                  {kAuto, {}}, {"raw", ConvView::Raw}, {"permuted", ConvView::Permuted}},
+              "kernels [out, in, y, x] as a matrix [out y, in x]: the same numbers in the same "
+              "order, or each where it belongs; auto: as the method has it");
+  options.add("model.block_layout", blocks,
+              Names<BlockLayout>{{"stacked", BlockLayout::Stacked}, {"grid", BlockLayout::Grid}},
+              "blocks of a Kronecker decomposition: one below the other, or k by k");
 }
 
 void FactorisationOptions::resolve(const OptionSet& options, const std::string& method,
-                                   const std::vector<std::string>& allowed) {
+                                   const FactorisationUse& use) {
+  const std::vector<std::string>& allowed = use.names;
   const bool usable = name == kAuto || (allowed.empty() ? name == kNone
                                                         : std::find(allowed.begin(), allowed.end(),
                                                                     name) != allowed.end());
@@ -34,11 +52,14 @@ void FactorisationOptions::resolve(const OptionSet& options, const std::string& 
         concat(with_method, "; allowed: ", allowed.empty() ? std::string(kNone) : join(allowed)));
   }
   if (name == kAuto) name = allowed.empty() ? kNone : allowed.front();
-  for (const char* key : {"model.rank", "model.compression", "model.exclude"}) {
+  for (const char* key : {"model.rank", "model.compression", "model.compression_scope",
+                          "model.exclude", "model.conv_view", "model.block_layout"}) {
     if (factorises()) break;
     options.refuse_unless_default(
         key, concat(with_method, ", which trains weights in full; drop the key"));
   }
+  if (exclude == std::vector<std::string>{kAuto}) exclude = use.exclude;
+  if (!view) view = use.view;
   const OptionSet::Entry& rank = options.entry("model.rank");
   const OptionSet::Entry& rate = options.entry("model.compression");
   if (ranks.empty()) return;

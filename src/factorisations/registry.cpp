@@ -1,7 +1,11 @@
 #include <numeric>
+#include <type_traits>
 
 #include "fedhpc/core/error.hpp"
 #include "fedhpc/factorisations/cp.hpp"
+#include "fedhpc/factorisations/hadamard.hpp"
+#include "fedhpc/factorisations/kronecker.hpp"
+#include "fedhpc/factorisations/low_rank.hpp"
 
 namespace fedhpc {
 
@@ -12,10 +16,17 @@ std::int64_t product(const std::vector<std::int64_t>& sizes) {
 }
 
 template <typename Kind>
-std::unique_ptr<Factorisation> make(const WeightShape& shape, const FactorSize& size) {
+std::unique_ptr<Factorisation> make(const WeightShape& shape, const FactorSize& size,
+                                    const FactorForm& form) {
   const auto* rate = std::get_if<CompressionRate>(&size);
-  return std::make_unique<Kind>(
-      shape, rate != nullptr ? Kind::rank_of(shape, *rate) : std::get<Rank>(size).value);
+  if constexpr (std::is_constructible_v<Kind, WeightShape, std::int64_t, FactorForm>) {
+    return std::make_unique<Kind>(
+        shape, rate != nullptr ? Kind::rank_of(shape, *rate, form) : std::get<Rank>(size).value,
+        form);
+  } else {
+    return std::make_unique<Kind>(
+        shape, rate != nullptr ? Kind::rank_of(shape, *rate) : std::get<Rank>(size).value);
+  }
 }
 
 }  // namespace
@@ -30,6 +41,19 @@ std::int64_t Factorisation::count() const {
   return count;
 }
 
+const std::vector<FactorShape>& Factorisation::constants() const {
+  static const std::vector<FactorShape> none;
+  return none;
+}
+
+void Factorisation::set_constants(const Tensor&) {
+  require(constants().empty(), "a factorisation with constants keeps them");
+}
+
+Tensor Factorisation::matrix_of(const Tensor& w, const WeightShape& shape) const {
+  return w.reshape({shape.sizes.front(), -1});
+}
+
 const std::vector<std::pair<std::string, std::string>>& factorisation_registry() {
   static const std::vector<std::pair<std::string, std::string>> registry = {
 #define FEDHPC_FACTORISATION(name, type, sentence) {#name, sentence},
@@ -40,9 +64,9 @@ const std::vector<std::pair<std::string, std::string>>& factorisation_registry()
 }
 
 std::unique_ptr<Factorisation> make_factorisation(const std::string& name, const WeightShape& shape,
-                                                  const FactorSize& size) {
+                                                  const FactorSize& size, const FactorForm& form) {
 #define FEDHPC_FACTORISATION(id, type, sentence) \
-  if (name == #id) return make<type>(shape, size);
+  if (name == #id) return make<type>(shape, size, form);
 #include "factorisations/factorisations.def"
 #undef FEDHPC_FACTORISATION
   throw ConfigError(concat("model.factorisation: no factorisation '", name, "'"));

@@ -33,13 +33,18 @@ class KeptBuffers {
   std::vector<Tensor> values_;
 };
 
+/// The first `count` rows of a buffer of this width and type, made of zeros when there was none.
+Tensor room_for(Tensor& buffer, std::int64_t count, std::int64_t columns, at::ScalarType type) {
+  const bool fits = buffer.defined() && buffer.size(0) >= count && buffer.size(1) == columns &&
+                    buffer.scalar_type() == type;
+  if (!fits) buffer = at::zeros({count, columns}, type);
+  return buffer.narrow(0, 0, count);
+}
+
 }  // namespace
 
 Tensor StepWorkspace::gradients(std::int64_t count, std::int64_t columns, at::ScalarType type) {
-  const bool fits = arena.defined() && arena.size(0) >= count && arena.size(1) == columns &&
-                    arena.scalar_type() == type;
-  if (!fits) arena = at::zeros({count, columns}, type);  // buffers have no gradient
-  return arena.narrow(0, 0, count);
+  return room_for(arena, count, columns, type);  // zeros: buffers have no gradient
 }
 
 LocalStep::LocalStep(const Model& model, std::int64_t number, std::vector<BatchRun> runs,
@@ -153,6 +158,25 @@ void LocalStep::descend_(const Rows& rows, RowOptimizer& optimizer, const Penalt
     } else {
       optimizer.step_(rows.values, gradients, run.first, run.count);
     }
+  }
+}
+
+void LocalStep::descend_(const Rows& u, RowMap& map, RowOptimizer& optimizer) {
+  require(u.count() == clients_ && u.layout == map.factors(), "one row of factors per client");
+  const at::ScalarType type = u.values.scalar_type();
+  const Rows models{room_for(workspace_.models, clients_, map.full()->size(), type), map.full()};
+  const Rows gradients{room_for(workspace_.factor_gradients, clients_, u.layout->size(), type),
+                       u.layout};
+  const auto of_run = [](const Rows& rows, const BatchRun& run) {
+    return Rows{rows.values.narrow(0, run.first, run.count), rows.layout};
+  };
+  for (const BatchRun& run : runs_) map.expand_(of_run(u, run), of_run(models, run));
+  const Rows of_weights{gradient(models), models.layout};
+  for (const BatchRun& run : runs_) {
+    const Rows moved = of_run(u, run);
+    map.pullback_(moved, of_run(of_weights, run), of_run(gradients, run));
+    map.copy_passed_(of_run(models, run), moved, Tag::Buffer);
+    optimizer.step_(u.values, gradients.values, run.first, run.count);
   }
 }
 

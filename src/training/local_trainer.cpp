@@ -170,7 +170,17 @@ std::vector<TrainStatistics> LocalTrainer::each_step(std::span<const std::int64_
 std::vector<TrainStatistics> LocalTrainer::train_(Rows& rows, std::span<const std::int64_t> clients,
                                                   std::int64_t round, const LocalWork& work) {
   const at::ScalarType type = rows.values.scalar_type();
-  optimizer_.reset(static_cast<std::int64_t>(clients.size()), type, work.columns);
+  const auto count = static_cast<std::int64_t>(clients.size());
+  if (work.map != nullptr) {
+    require(!work.penalty.any() && work.columns.all(), "factors move as a whole, without penalty");
+    if (!of_factors_ || of_factors_->layout() != rows.layout) {
+      of_factors_.emplace(options_.step_rule(), rows.layout);
+    }
+    of_factors_->reset(count, type);
+    return each_step(clients, round, work.pass.value_or(0), type,
+                     [&](LocalStep& step) { step.descend_(rows, *work.map, *of_factors_); });
+  }
+  optimizer_.reset(count, type, work.columns);
   return each_step(clients, round, work.pass.value_or(0), type,
                    [&](LocalStep& step) { step.descend_(rows, optimizer_, work.penalty); });
 }

@@ -161,9 +161,11 @@ TEST(FactorMap, RefusesWhatDoesNotFit) {
   options.exclude = {"fc3"};
   EXPECT_EQ(message_of(options, full),
             "model.exclude names a layer 'fc3' that the model does not have; allowed: first, last, "
+            "shortcuts, none, "
             "fc1, fc2; did you mean 'fc1'?");
   options.exclude = {"first", "last"};
-  EXPECT_EQ(message_of(options, full), "model.exclude leaves no layer to factorise");
+  EXPECT_EQ(message_of(options, full),
+            "model.exclude = first, last leaves no layer to factorise; name fewer layers, or none");
 }
 
 TEST(FactorMap, FitsRowByRowAndBySingleLayers) {

@@ -122,8 +122,10 @@ class Algorithm {
   virtual ~Algorithm() = default;
   virtual Tiers tiers() const { return Tiers::ClientCloud; }
   virtual Models models() const { return Models::Global; }
-  /// The factorisations the method works with, its own first; none: it trains weights in full.
-  virtual std::vector<std::string> factorisations() const { return {}; }
+  /// The factorisations the method works with, and how; none: it trains weights in full.
+  virtual FactorisationUse factorisations() const { return {}; }
+  /// How its first factors are drawn.
+  virtual FactorDraw factor_draw() const { return {}; }
   /// Declares the `algorithm.*` keys the method has.
   virtual void declare(OptionSet& options) = 0;
   /// Throws ConfigError for values of other keys that the method cannot honour.
@@ -131,6 +133,9 @@ class Algorithm {
   virtual void initialise(const Setup& setup) = 0;
   /// Of an initialised method: the series of its own, which its rounds note().
   virtual std::vector<RoundMetric> metrics() const { return {}; }
+  /// What `round`, the last one done, has drawn for its clients, by name, with the shapes of
+  /// factors; of round 1 also where nothing has been done yet. Empty where nothing was drawn.
+  virtual std::vector<std::pair<std::string, Tensor>> drawn_in(std::int64_t) const { return {}; }
   virtual RowsInHand rows_in_hand() const { return {}; }
   virtual void round(Round& round) = 0;  ///< one global round
   virtual void evaluate(Evaluation& evaluation) = 0;

@@ -39,7 +39,7 @@ namespace fedhpc {
 class TDPFed final : public Algorithm {
  public:
   Models models() const override { return Models::Both; }
-  std::vector<std::string> factorisations() const override { return {"cp"}; }
+  FactorisationUse factorisations() const override { return {.names = {"cp"}}; }
   void declare(OptionSet& options) override;
   void check(const OptionSet& options) const override;
   void initialise(const Setup& setup) override;

@@ -2,40 +2,57 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "fedhpc/factorisations/factorisation.hpp"
 #include "fedhpc/factorisations/options.hpp"
+#include "fedhpc/factorisations/row_map.hpp"
 #include "fedhpc/models/layout.hpp"
 
 namespace fedhpc {
 
+/// How factors and constants are drawn.
+struct FactorDraw {
+  std::optional<double> range;  ///< uniform in (-range, range); unset: independent normals that
+                                ///< give weights the variance 2 / fan_in
+  bool zero = false;        ///< what makes the weights 0 is 0 (FactorShape::zero_for_zero)
+  std::uint64_t round = 0;  ///< rounds done before
+};
+
 /// Whole models as functions of fewer numbers: rows of factors [C, Q] to rows of weights [C, P],
 /// and back. The factors of a factorised layer stand in the place of its weights, named
 /// <layer>.<factor>; all other columns (biases, batch norm, layers left full) pass through.
-class FactorMap {
+class FactorMap final : public RowMap {
  public:
   /// For models of this layout. Throws ConfigError for ranks or layer names that do not fit it.
   FactorMap(const FactorisationOptions& options, LayoutPtr full);
 
-  const LayoutPtr& full() const { return full_; }        ///< P columns
-  const LayoutPtr& factors() const { return factors_; }  ///< Q columns
+  const LayoutPtr& full() const override { return full_; }
+  const LayoutPtr& factors() const override { return factors_; }
 
-  /// A row [1, Q]: factors of independent normals that give weights the variance 2 / fan_in, drawn
-  /// in float64 with key (seed, Purpose::Factors, client = index of the field in the row); what
-  /// passes through is taken from `model` [1, P].
-  Rows initial(const Rows& model, std::uint64_t seed) const;
+  /// A row [1, Q] of drawn factors; what passes through is taken from `model` [1, P]. In float64,
+  /// with key (seed, Purpose::Factors, round = draw.round): normals with client = index of the
+  /// field in the row, uniform numbers with client = index of the layer's weights in the full row
+  /// and pass = the factor's place among the layer's constants and factors.
+  Rows initial(const Rows& model, std::uint64_t seed, const FactorDraw& draw = {}) const;
 
-  /// w <- the models that u stands for.
-  void expand_(const Rows& u,   // [C, Q]
-               const Rows& w);  // [C, P]
-  Rows expand(const Rows& u);   // [C, Q] -> [C, P]
-  /// du <- the gradients with respect to the factors where dw are those with respect to the
-  /// weights.
-  void pullback_(const Rows& u,    // [C, Q]
-                 const Rows& dw,   // [C, P]
-                 const Rows& du);  // [C, Q]
+  /// Draws the constants of every layer, uniform in (-draw.range, draw.range), as initial() does.
+  void draw_constants(std::uint64_t seed, const FactorDraw& draw, at::ScalarType type);
+  /// Makes the constants identity matrices, of matrices [rows, columns]: 1 where row and column
+  /// are the same.
+  void set_constants_to_identity(at::ScalarType type);
+  /// Whether there are constants.
+  bool has_constants() const;
+  /// What initial() with draw.zero and draw_constants() draw, layer by layer, named
+  /// <layer>.<name>, with their shapes, from `factors` [1, Q].
+  std::vector<std::pair<std::string, Tensor>> drawn(const Rows& factors) const;
+
+  void expand_(const Rows& u, const Rows& w) override;
+  Rows expand(const Rows& u);  // [C, Q] -> [C, P]
+  void pullback_(const Rows& u, const Rows& dw, const Rows& du) override;
 
   /// du <- the gradients with respect to u of scale/2 ||w - expand(u)||^2, over all columns but
   /// buffers (see Factorisation::distance_gradient_).
@@ -48,6 +65,14 @@ class FactorMap {
   std::vector<Field> factor_fields() const;
   /// Number of factorised layers.
   std::int64_t layers() const { return static_cast<std::int64_t>(layers_.size()); }
+  const std::string& layer_name(std::int64_t l) const { return layers_[l].name; }
+  /// The columns of the factorised weights in full rows, as ranges [begin, end).
+  std::vector<std::pair<std::int64_t, std::int64_t>> factorised_columns() const;
+  /// Numbers of the factorised layers' weights, and of their factors.
+  std::int64_t weight_count() const;
+  std::int64_t factor_count() const;
+  /// The weights of factorised layer `l` in `model` [1, P] as the matrix that is factorised.
+  Tensor matrix_of_layer(std::int64_t l, const Rows& model) const;
   /// The factors of factorised layer `l` near those of `start` [1, Q] that come close to the
   /// weights in `model` [1, P] (see Factorisation::fit); [q].
   Tensor fit_layer(std::int64_t l, const Rows& model, const Rows& start, std::int64_t sweeps);
@@ -59,13 +84,15 @@ class FactorMap {
            const Rows& start,   // [C, Q]
            std::int64_t sweeps);
 
-  /// The passed-through columns that carry `tag` (Tag::None: all), from rows of factors to rows of
-  /// weights or the other way.
-  void copy_passed_(const Rows& from, const Rows& to, Tag tag) const;
+  void copy_passed_(const Rows& from, const Rows& to, Tag tag) const override;
 
  private:
   struct Layer {
+    std::string name;  // "conv2"
+    WeightShape shape;
+    std::uint64_t field;  // index of the weights in the full row
     std::unique_ptr<Factorisation> factorisation;
+    Tensor constants{};    // as they are set; undefined before
     std::int64_t weights;  // first column in full rows
     std::int64_t weight_count;
     std::int64_t factors;  // first column in rows of factors
@@ -77,6 +104,11 @@ class FactorMap {
     Tag tags;
   };
 
+  void set_constants(Layer& layer, const std::vector<Tensor>& values, at::ScalarType type);
+  /// Uniform numbers for the constant or factor in this place of a layer; float64.
+  Tensor uniform(const Layer& layer, std::size_t place, std::int64_t count, std::uint64_t seed,
+                 const FactorDraw& draw) const;
+  Tensor normals(const Layer& layer, std::size_t factor, std::uint64_t seed) const;
   Tensor factors_of(const Layer& layer, const Tensor& rows) const;
   Tensor weights_of(const Layer& layer, const Tensor& rows) const;
 

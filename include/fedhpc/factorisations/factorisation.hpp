@@ -28,10 +28,30 @@ struct WeightShape {
   std::int64_t count() const;  ///< p, numbers in full
 };
 
+/// How a kernel [out, in, height, width] is read as the matrix [out height, in width] that is
+/// factorised.
+enum class ConvView {
+  Raw,      ///< the same numbers in the same order
+  Permuted  ///< entry ((o, y), (i, x)) is kernel [o, i, y, x]
+};
+
+/// Where the blocks of a block-wise Kronecker decomposition stand.
+enum class BlockLayout {
+  Stacked,  ///< one below the other; any number of them
+  Grid      ///< k by k
+};
+
+/// What the keys beside size and name say of a factorisation.
+struct FactorForm {
+  ConvView view = ConvView::Permuted;
+  BlockLayout blocks = BlockLayout::Stacked;
+};
+
 /// One factor of a layer.
 struct FactorShape {
   std::string name;                 ///< "A1"
   std::vector<std::int64_t> sizes;  ///< {rows, rank}
+  bool zero_for_zero = false;       ///< where it and its like are 0 the weights are
 
   std::int64_t count() const;
 };
@@ -46,6 +66,12 @@ class Factorisation {
   virtual const std::vector<FactorShape>& factors() const = 0;
   std::int64_t count() const;  ///< q
 
+  /// What the weights depend on beside the factors: matrices that all clients share and nobody
+  /// trains. By default none.
+  virtual const std::vector<FactorShape>& constants() const;
+  /// Their numbers, one after the other, of the type of the rows that follow.
+  virtual void set_constants(const Tensor& values);
+
   /// w[c] <- the weights that u[c] stands for.
   virtual void expand_(const Tensor& u, const Tensor& w) = 0;
   /// du[c] <- the derivative of expand at u[c], transposed, times dw[c]: the gradient with respect
@@ -59,8 +85,12 @@ class Factorisation {
   /// The factors near `start` [q] whose weights come close to w [p] in the sense of least squares;
   /// float64 inside. `sweeps`: of an iterative method.
   virtual Tensor fit(const Tensor& w, const Tensor& start, std::int64_t sweeps) = 0;
-  /// The deviation sigma of independent normal factors that gives weights the variance 2 / fan_in.
+  /// The deviation sigma of independent normal factors that gives weights the variance 2 / fan_in;
+  /// 0 where constants decide about it.
   virtual double initial_deviation() const = 0;
+  /// The weights w [p] as the matrix whose rank the factorisation is about. By default one row for
+  /// each output.
+  virtual Tensor matrix_of(const Tensor& w, const WeightShape& shape) const;
 };
 
 /// Name and one sentence of every factorisation, in order of the registry table.
@@ -68,6 +98,7 @@ const std::vector<std::pair<std::string, std::string>>& factorisation_registry()
 
 /// The factorisation `name` of the registry for one layer.
 std::unique_ptr<Factorisation> make_factorisation(const std::string& name, const WeightShape& shape,
-                                                  const FactorSize& size);
+                                                  const FactorSize& size,
+                                                  const FactorForm& form = {});
 
 }  // namespace fedhpc

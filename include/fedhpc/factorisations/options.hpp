@@ -1,32 +1,48 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "fedhpc/core/options.hpp"
+#include "fedhpc/factorisations/factorisation.hpp"
 
 namespace fedhpc {
+
+/// What model.compression is full over compressed size of.
+enum class CompressionScope { Layer, Model };
+
+/// What a method does with factorisations.
+struct FactorisationUse {
+  std::vector<std::string> names{};  ///< those it works with, its own first; none: weights in full
+  std::vector<std::string>
+      exclude{};  ///< layers that stay full unless model.exclude says otherwise
+  ConvView view = ConvView::Permuted;
+};
 
 /// The `model.*` keys of factorised layers.
 struct FactorisationOptions {
   static constexpr const char* kAuto = "auto";
   static constexpr const char* kNone = "none";
 
-  std::string name = kAuto;          ///< auto: the method's own; none: weights in full
-  std::vector<std::int64_t> ranks;   ///< one for all factorised layers, or one each; empty: rate
-  double compression = 2;            ///< full size over compressed size of each factorised layer
-  std::vector<std::string> exclude;  ///< layers that stay full: names, or first and last
+  std::string name = kAuto;         ///< auto: the method's own; none: weights in full
+  std::vector<std::int64_t> ranks;  ///< one for all factorised layers, or one each; empty: rate
+  double compression = 2;           ///< full size over compressed size
+  CompressionScope scope = CompressionScope::Layer;
+  std::vector<std::string> exclude{kAuto};  ///< layers that stay full: names, or first and last;
+                                            ///< auto, before it is resolved: none
+  std::optional<ConvView> view;             ///< unset: the method's own
+  BlockLayout blocks = BlockLayout::Stacked;
 
   void declare(OptionSet& options);
 
-  /// Settles `name` for a method that works with `allowed` factorisations (its own first; empty:
-  /// with none) and whether ranks or the rate count: those set at the higher level. Throws
-  /// ConfigError for a factorisation the method cannot use, sizes without one, and rank and rate at
-  /// one level.
-  void resolve(const OptionSet& options, const std::string& method,
-               const std::vector<std::string>& allowed);
+  /// Settles what is left to the method, and whether ranks or the rate count: those set at the
+  /// higher level. Throws ConfigError for a factorisation the method cannot use, sizes without one,
+  /// and rank and rate at one level.
+  void resolve(const OptionSet& options, const std::string& method, const FactorisationUse& use);
   bool factorises() const { return name != kNone; }
+  FactorForm form() const { return {.view = view.value_or(ConvView::Permuted), .blocks = blocks}; }
 };
 
 }  // namespace fedhpc

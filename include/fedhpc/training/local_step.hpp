@@ -32,6 +32,9 @@ struct StepWorkspace {
   Tensor labels;             // [C, B] int64
   Tensor arena;              // [C, P] gradients, undefined until one is asked for
   std::vector<double> loss;  // [C] of one run
+  // Of steps through a map, undefined until one is taken:
+  Tensor models;            // [C, P] what the rows stand for
+  Tensor factor_gradients;  // [C, Q]
 
   /// The gradients of `count` rows of P columns, made when there was no room for them.
   Tensor gradients(std::int64_t count, std::int64_t columns, at::ScalarType type);
@@ -80,6 +83,10 @@ class LocalStep {
   /// the gradient products and needs no memory for gradients, unless the penalty shrinks: then its
   /// step and the penalty's are one pass.
   void descend_(const Rows& rows, RowOptimizer& optimizer, const Penalty& penalty = {});
+
+  /// One step of `u` [C, Q] by the optimizer's rule on the gradient of the loss of the models that
+  /// u stands for, through the map; batch-norm statistics come back to u.
+  void descend_(const Rows& u, RowMap& map, RowOptimizer& optimizer);
 
   /// Solves  rows ~ argmin loss of the batch + penalty  from where the rows are, by steps of a
   /// fresh optimizer.

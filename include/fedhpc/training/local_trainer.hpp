@@ -35,8 +35,9 @@ class LocalTrainer {
   /// Trains row c of `rows` [C, P] on the data of clients[c], in place, by the rule of the
   /// options on the gradient of each batch's mean loss, from a fresh optimizer. Batches are those
   /// of (round, work.pass). Plain SGD is fused into the gradient products; every other rule costs
-  /// an arena of gradients and one more pass over the rows in each step. Gives the statistics of
-  /// each client, [C].
+  /// an arena of gradients and one more pass over the rows in each step. With work.map `rows` are
+  /// [C, Q], and a step also composes the weights and takes the gradient back. Gives the statistics
+  /// of each client, [C].
   std::vector<TrainStatistics> train_(Rows& rows, std::span<const std::int64_t> clients,
                                       std::int64_t round, const LocalWork& work);
 
@@ -105,6 +106,7 @@ class LocalTrainer {
   std::optional<Shard> in_hand_;  // of a shard on demand: the clients trained last
   StepWorkspace workspace_;
   RowOptimizer optimizer_;
+  std::optional<RowOptimizer> of_factors_;  // of the map trained through last
 };
 
 }  // namespace fedhpc

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <optional>
 
+#include "fedhpc/factorisations/row_map.hpp"
 #include "fedhpc/training/penalty.hpp"
 
 namespace fedhpc {
@@ -16,6 +17,9 @@ struct LocalWork {
   Columns columns{};
   /// Of every step's loss; its centres are constant during the pass. Only where all columns move.
   Penalty penalty{};
+  /// Rows [C, Q] of what the weights are a function of move in the place of the weights. Without
+  /// penalty, and all columns.
+  RowMap* map = nullptr;
 };
 
 }  // namespace fedhpc

@@ -63,6 +63,7 @@ class RowOptimizer {
   void step_(const Tensor& rows, const Tensor& gradients);
 
   const StepRule& rule() const { return rule_; }
+  const LayoutPtr& layout() const { return layout_; }
   const Columns& columns() const { return columns_; }
 
  private:

@@ -1,0 +1,42 @@
+#pragma once
+
+#include "fedhpc/algorithms/algorithm.hpp"
+
+namespace fedhpc {
+
+/// FedHM: D. Yao, W. Pan, M. J. O'Neill, Y. Dai, Y. Wan, H. Jin, L. Sun: "FedHM: Efficient
+/// Federated Learning for Heterogeneous Models via Low-rank Factorization", 2021; as the baseline
+/// of FedMUD, with the same rank on every client.
+///
+///   U_t, V_t   <- truncated singular value decomposition of W_t, layer by layer
+///   U_k, V_k   <- local training from there, w = U V^T
+///   W_{t+1}    <- sum_k p_k U_k V_k^T                                    recover, then average
+///
+/// Layers left in full and batch norm are averaged as they are. Global metrics are those of W_t, in
+/// full. Deviation: without the penalty on ||U V^T||; train.weight_decay acts on factors.
+class FedHM final : public Algorithm {
+ public:
+  FactorisationUse factorisations() const override {
+    return {.names = {"low_rank"}, .exclude = {"first", "last"}};
+  }
+  void declare(OptionSet& options) override { averaging_.declare(options); }
+  void initialise(const Setup& setup) override;
+  std::vector<RoundMetric> metrics() const override;
+  /// Received, trained, gradient; what the factors stand for, its gradient, and the difference.
+  RowsInHand rows_in_hand() const override { return {.full = 4, .factors = 4, .once = 4}; }
+  void round(Round& round) override;
+  void evaluate(Evaluation& evaluation) override;
+  void visit_state(StateVisitor& state) override;
+
+ private:
+  /// Notes || W - U V^T || / || W || over the factorised columns.
+  void note_truncation(Round& round) const;
+
+  AveragingOptions averaging_;
+  std::unique_ptr<Codec> codec_;  // of uploads
+  FactorMap* map_ = nullptr;
+  Rows model_;    // [1, P]  W_t
+  Rows factors_;  // [1, Q]  U_t, V_t
+};
+
+}  // namespace fedhpc

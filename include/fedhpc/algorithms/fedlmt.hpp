@@ -1,0 +1,22 @@
+#pragma once
+
+#include "fedhpc/algorithms/factor_averaging.hpp"
+
+namespace fedhpc {
+
+/// FedLMT: J. Liu, Y. Zhou, D. Wu, M. Hu, M. Guizani, Q. Z. Sheng: "FedLMT: Tackling System
+/// Heterogeneity of Federated Learning via Low-Rank Model Training with Theoretical Guarantees",
+/// ICML 2024. A model of fixed low rank, w = U V^T in every factorised layer, trained by federated
+/// averaging of U and V; as the baseline of FedMUD, with the same rank on every client.
+///
+/// Deviations: the first factors are drawn, U(-a, a) as in the FedMUD paper or normals; the
+/// authors' program takes the decomposition of a drawn model. Its penalties and its statistics of
+/// batch norm are left out.
+class FedLMT final : public FactorAveraging {
+ public:
+  FactorisationUse factorisations() const override {
+    return {.names = {"low_rank"}, .exclude = {"first", "last"}};
+  }
+};
+
+}  // namespace fedhpc

@@ -1,0 +1,83 @@
+#pragma once
+
+#include <optional>
+
+#include "fedhpc/algorithms/factor_averaging.hpp"
+#include "fedhpc/factorisations/update_map.hpp"
+
+namespace fedhpc {
+
+/// FedMUD: S. Li et al., "The Panaceas for Improving Low-Rank Decomposition in
+/// Communication-Efficient Federated Learning", ICML 2025: model update decomposition, with
+/// block-wise Kronecker (BKD) and aggregation-aware decomposition (AAD), or a frozen factor (+F).
+///
+///   W_i = W + U_i V_i^T                                    local models, W frozen          (3)
+///   U <- sum_i p_i U_i, V <- sum_i p_i V_i                                                 (4)
+///   W <- W + U V^T, U <- U(-a, a), V <- 0                  every s rounds                  (5)
+///
+///   paper              here
+///   R                  run.rounds
+///   s                  algorithm.reset_interval
+///   a                  algorithm.init_range
+///   r, k^2             model.rank, or model.compression
+///   U V^T              model.factorisation = low_rank; BKD: kronecker; +F: _f; AAD (8): _aad
+///   U~, V~             <layer>.U_fixed, <layer>.V_fixed: drawn with a seed that the server sends
+///   E epochs, B, eta   train.local_epochs, train.batch_size, train.lr
+///
+/// The first and the last layer, biases and batch norm are trained and averaged in full. What the
+/// server evaluates is W + U V^T.
+///
+/// A round's participant receives the mean factors of the round before, adds them to its W where
+/// they are due, and draws new ones by the seed. A client that has missed such rounds first needs
+/// what was added meanwhile, or W where that is less: catch_up_bytes, which as in the paper is no
+/// traffic of the rounds.
+///
+/// Limit cases: start = factors and s >= R is FedLMT. U~ = I makes +F federated averaging, U~ = V~
+/// = I makes AAD that at twice the rate (algorithm.constants = identity).
+/// Deviation: clients are averaged by algorithm.weighting; (4) averages equally.
+class FedMUD final : public Algorithm {
+ public:
+  FactorisationUse factorisations() const override;
+  FactorDraw factor_draw() const override { return draw(0); }
+  void declare(OptionSet& options) override;
+  void check(const OptionSet& options) const override;
+  void initialise(const Setup& setup) override;
+  std::vector<RoundMetric> metrics() const override;
+  std::vector<std::pair<std::string, Tensor>> drawn_in(std::int64_t round) const override;
+  /// Received, trained, gradient, difference; what they stand for, its gradient, and for the
+  /// record what is sent stands for. Once: W, the model, and the records' means.
+  RowsInHand rows_in_hand() const override { return {.full = 3, .factors = 4, .once = 5}; }
+  void round(Round& round) override;
+  void evaluate(Evaluation& evaluation) override;
+  void visit_state(StateVisitor& state) override;
+
+ private:
+  enum class Start { Update, Factors };
+  enum class Constants { Uniform, Identity };
+
+  /// How factors are drawn when `rounds` rounds are done.
+  FactorDraw draw(std::int64_t rounds) const;
+  void set_constants();
+  /// (5), with new factors.
+  void reset(std::int64_t rounds);
+  /// Resets before the local trainings of rounds 1 to `round`.
+  std::int64_t resets_until(std::int64_t round) const;
+  void catch_up(Block& block, std::int64_t round);
+
+  std::int64_t reset_interval_ = 1;
+  double init_range_ = 0.1;
+  Start start_ = Start::Update;
+  Constants constants_ = Constants::Uniform;
+  AveragingOptions averaging_;
+
+  std::uint64_t seed_ = 0;
+  std::unique_ptr<Codec> codec_;        // of uploads
+  FactorMap* updates_ = nullptr;        // U, V -> U V^T
+  std::optional<UpdateMap> model_;      // U, V -> W + U V^T
+  Rows factors_;                        // [1, Q]  U, V
+  std::int64_t drawn_after_ = 0;        // rounds that were done when factors were drawn last
+  ScalarColumn* last_round_ = nullptr;  // each client's last one
+  AggregationRecord record_;
+};
+
+}  // namespace fedhpc

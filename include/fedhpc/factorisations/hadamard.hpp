@@ -1,0 +1,59 @@
+#pragma once
+
+#include <array>
+
+#include "fedhpc/factorisations/factorisation.hpp"
+
+namespace fedhpc {
+
+/// Elementwise product of two low-rank tensors, of rank up to r^2 (N. Hyeon-Woo, M. Ye-Bin, T.-H.
+/// Oh: "FedPara: Low-Rank Hadamard Product for Communication-Efficient Federated Learning", ICLR
+/// 2022):
+///
+///   linear layer   W = (X1 Y1^T) o (X2 Y2^T)
+///   kernels        W = W1 o W2, Wj = Tj x_1 Xj x_2 Yj
+///
+/// X [out, r], Y [in, r], T [r, r, height, width].
+class Hadamard final : public Factorisation {
+ public:
+  Hadamard(WeightShape shape, std::int64_t rank);
+
+  /// r of the layer's share of numbers 1 / rate, rounded down, at least 1: the paper's lower bound
+  /// on r, which keeps full rank possible, would miss high rates.
+  static std::int64_t rank_of(const WeightShape& shape, CompressionRate rate);
+
+  const std::vector<FactorShape>& factors() const override { return factors_; }
+  void expand_(const Tensor& u, const Tensor& w) override;
+  void pullback_(const Tensor& u, const Tensor& dw, const Tensor& du) override;
+  void distance_gradient_(const Tensor& u, const Tensor& w, double scale,
+                          const Tensor& du) override;
+  /// Alternating least squares over the factors, from `start`.
+  Tensor fit(const Tensor& w, const Tensor& start, std::int64_t sweeps) override;
+  double initial_deviation() const override;
+
+ private:
+  bool of_kernels() const { return shape_.sizes.size() == 4; }
+  /// What one of the two tensors is made of, in rows u or du.
+  struct Half {
+    Tensor core;  // [C, r r height width], undefined for a linear layer
+    Tensor x;     // [C, out r]
+    Tensor y;     // [C, in r]
+  };
+  Half half(const Tensor& u, std::size_t j) const;
+  void reserve(const Tensor& u);
+  /// w <- Wj of every client; keeps what is between the products.
+  void compose_(const Half& half, const Tensor& w);
+  /// The gradients of the factors of Wj where dw is that of Wj; precondition: compose_(half).
+  void pull_(const Half& half, const Tensor& dw, const Half& gradient);
+
+  WeightShape shape_;
+  std::int64_t rank_;
+  std::int64_t window_;  // height width
+  std::vector<FactorShape> factors_;
+  std::array<Tensor, 2> composed_;  // [C, p]  W1, W2
+  Tensor gradient_;                 // [C, p]
+  Tensor between_;                  // [out, r height width]  X T of one client
+  Tensor between_gradient_;
+};
+
+}  // namespace fedhpc

@@ -1,0 +1,70 @@
+#pragma once
+
+#include "fedhpc/factorisations/product_factorisation.hpp"
+
+namespace fedhpc {
+
+/// Block-wise Kronecker product (FedMUD, Section 3.2): R blocks U_b (x) V_b of square matrices U_b,
+/// V_b [z, z], each [z^2, z^2]. They stand k by k in a matrix [k z^2, k z^2], R = k^2, as in the
+/// paper, or one below the other, as in its public code; of the numbers of that, row by row, the
+/// first O I are the matrix. U [R, z, z], V [R, z, z].
+class KroneckerProduct final : public FactorProduct {
+ public:
+  /// z is the least with R z^4 >= O I. Throws ConfigError for a grid of no square number of blocks.
+  KroneckerProduct(const MatrixView& view, std::int64_t blocks, BlockLayout layout);
+
+  /// R of the layer's share of numbers q = 1 / rate, by the compression ratio 2 sqrt(R) / sqrt(O I)
+  /// of the paper (half of it where U is frozen), rounded up, at least 1; for a grid sqrt(R) is.
+  static std::int64_t rank_of(const MatrixView& view, CompressionRate rate, Trained trained,
+                              BlockLayout layout);
+
+  std::int64_t side() const { return side_; }  ///< z
+  std::vector<std::int64_t> left_sizes() const override { return {blocks_, side_, side_}; }
+  std::vector<std::int64_t> right_sizes() const override { return {blocks_, side_, side_}; }
+  void multiply_(const Tensor& u, const Tensor& v, const Tensor& m, Write write) override;
+  void pull_left_(const Tensor& dm, const Tensor& v, const Tensor& du) override;
+  void pull_right_(const Tensor& dm, const Tensor& u, const Tensor& dv) override;
+  /// Block by block the nearest Kronecker product (Van Loan and Pitsianis 1993): the first singular
+  /// vectors of the block with its entries rearranged; numbers beyond O I count as 0.
+  Tensor fit(const Tensor& m) const override;
+  double variance() const override { return 1; }
+
+ private:
+  /// Calls work(b, i, k, offset, count) for row (i, k) of every block: its `count` numbers that
+  /// belong to the matrix, from number `offset` on.
+  template <typename Work>
+  void each_row(const Work& work) const;
+  /// The same for the rows of every client's blocks with what they are made of.
+  template <typename T>
+  void multiply(const T* u, const T* v, T* m, Write write) const;
+  template <typename T>
+  void pull_left(const T* dm, const T* v, T* du) const;
+  template <typename T>
+  void pull_right(const T* dm, const T* u, T* dv) const;
+
+  std::int64_t numbers_;  // O I
+  std::int64_t blocks_;   // R
+  std::int64_t side_;     // z
+  std::int64_t in_row_;   // blocks beside each other
+};
+
+/// Block-wise Kronecker decomposition of a layer.
+template <Trained trained>
+class KroneckerOf final : public ProductFactorisation {
+ public:
+  KroneckerOf(const WeightShape& shape, std::int64_t blocks, const FactorForm& form)
+      : ProductFactorisation(
+            std::make_unique<KroneckerProduct>(MatrixView(shape, form.view), blocks, form.blocks),
+            trained, shape, MatrixView(shape, form.view)) {}
+
+  static std::int64_t rank_of(const WeightShape& shape, CompressionRate rate,
+                              const FactorForm& form) {
+    return KroneckerProduct::rank_of(MatrixView(shape, form.view), rate, trained, form.blocks);
+  }
+};
+
+using Kronecker = KroneckerOf<Trained::Both>;
+using KroneckerF = KroneckerOf<Trained::Right>;
+using KroneckerAad = KroneckerOf<Trained::Decoupled>;
+
+}  // namespace fedhpc

@@ -1,0 +1,28 @@
+#pragma once
+
+#include "fedhpc/models/layout.hpp"
+
+namespace fedhpc {
+
+/// Whole models [C, P] as a function of other rows [C, Q], which local training moves in the place
+/// of the weights. Some columns pass through: they are the same in both, buffers among them.
+class RowMap {
+ public:
+  virtual ~RowMap() = default;
+
+  virtual const LayoutPtr& full() const = 0;     ///< P columns
+  virtual const LayoutPtr& factors() const = 0;  ///< Q columns
+
+  /// w <- the models that u stands for.
+  virtual void expand_(const Rows& u,       // [C, Q]
+                       const Rows& w) = 0;  // [C, P]
+  /// du <- the gradients with respect to u where dw are those with respect to the weights.
+  virtual void pullback_(const Rows& u,        // [C, Q]
+                         const Rows& dw,       // [C, P]
+                         const Rows& du) = 0;  // [C, Q]
+  /// The passed-through columns that carry `tag` (Tag::None: all), from rows of factors to rows of
+  /// weights or the other way.
+  virtual void copy_passed_(const Rows& from, const Rows& to, Tag tag) const = 0;
+};
+
+}  // namespace fedhpc

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "fedhpc/factorisations/factor_map.hpp"
+
+namespace fedhpc {
+
+/// Models as an update of frozen ones: w = W + expand(u) on the factorised columns, where W is the
+/// same for all clients; the others pass through.
+class UpdateMap final : public RowMap {
+ public:
+  /// `updates` outlives it. W is 0 at first.
+  UpdateMap(FactorMap& updates, at::ScalarType type);
+
+  /// W on the factorised columns, [1, P]; its other columns are not read.
+  const Rows& frozen() const { return frozen_; }
+  Rows& frozen() { return frozen_; }
+  /// W <- W + expand(u), u [1, Q].
+  void merge_(const Rows& u);
+
+  const LayoutPtr& full() const override { return updates_.full(); }
+  const LayoutPtr& factors() const override { return updates_.factors(); }
+  void expand_(const Rows& u, const Rows& w) override;
+  Rows expand(const Rows& u);
+  void pullback_(const Rows& u, const Rows& dw, const Rows& du) override;
+  void copy_passed_(const Rows& from, const Rows& to, Tag tag) const override;
+
+ private:
+  FactorMap& updates_;
+  std::vector<std::pair<std::int64_t, std::int64_t>> columns_;
+  Rows frozen_;
+};
+
+}  // namespace fedhpc

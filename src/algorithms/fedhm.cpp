@@ -1,0 +1,67 @@
+#include "fedhpc/algorithms/fedhm.hpp"
+
+#include <cmath>
+
+#include "fedhpc/models/row_measures.hpp"
+
+namespace fedhpc {
+
+namespace {
+
+constexpr const char* kTruncation = "truncation_error";
+
+}  // namespace
+
+void FedHM::initialise(const Setup& setup) {
+  map_ = &setup.factor_map();
+  model_ = setup.initial_model();
+  factors_ = map_->fit(model_, setup.initial_factors(), /*sweeps=*/1);
+  codec_ = averaging_.make_upload_codec();
+}
+
+std::vector<RoundMetric> FedHM::metrics() const {
+  return {{kTruncation, "1", "||W - U V^T|| / ||W|| over the factorised layers of the new model"}};
+}
+
+void FedHM::round(Round& round) {
+  Mean update = round.mean();
+  round.each_block([&](Block& block) {
+    const Rows start = block.download(factors_);                          // [C, Q]  U_t, V_t
+    const Rows trained = block.train(start, {.map = map_});               // [C, Q]  U_k, V_k
+    const Rows recovered = map_->expand(block.upload(trained, *codec_));  // [C, P]  U_k V_k^T
+    update.add(block.weights(averaging_.weighting), recovered - model_);
+  });
+  model_ += update.reduce();  // W <- sum_k p_k U_k V_k^T
+  factors_ = map_->assemble(
+      round.on_server(map_->layers(),
+                      [&](std::int64_t l) { return map_->fit_layer(l, model_, factors_, 1); }),
+      model_);
+  note_truncation(round);
+}
+
+void FedHM::note_truncation(Round& round) const {
+  const Rows error = model_ - map_->expand(factors_);
+  double lost = 0;
+  double all = 0;
+  for (const auto& [begin, end] : map_->factorised_columns()) {
+    const auto square = [begin = begin, size = end - begin](const Rows& row) {
+      const Tensor columns = row.values[0].narrow(0, begin, size).to(at::kDouble);
+      return columns.dot(columns).item<double>();
+    };
+    lost += square(error);
+    all += square(model_);
+  }
+  round.note(kTruncation, all > 0 ? std::sqrt(lost / all) : 0);
+}
+
+void FedHM::evaluate(Evaluation& evaluation) {
+  evaluation.global(model_);
+  evaluation.factors(factors_);
+}
+
+void FedHM::visit_state(StateVisitor& state) {
+  state.rows("model", model_);
+  state.rows("factors", factors_);
+}
+
+}  // namespace fedhpc

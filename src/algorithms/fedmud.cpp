@@ -1,0 +1,146 @@
+#include "fedhpc/algorithms/fedmud.hpp"
+
+#include <algorithm>
+
+namespace fedhpc {
+
+namespace {
+
+constexpr const char* kCatchUp = "catch_up_bytes";
+constexpr std::int64_t kSeedBytes = 8;
+
+}  // namespace
+
+FactorisationUse FedMUD::factorisations() const {
+  return {.names = {"low_rank", "low_rank_f", "low_rank_aad", "kronecker", "kronecker_f",
+                    "kronecker_aad"},
+          .exclude = {"first", "last"},
+          .view = ConvView::Raw};
+}
+
+void FedMUD::declare(OptionSet& options) {
+  options.add("algorithm.reset_interval", reset_interval_, at_least<std::int64_t>(1),
+              "rounds after which the update is added to the frozen model and starts anew (s)");
+  options.add("algorithm.init_range", init_range_, above(0.0),
+              "a of the uniform distribution U(-a, a) of factors that do not start at 0");
+  options.add("algorithm.start", start_,
+              Names<Start>{{"update", Start::Update}, {"factors", Start::Factors}},
+              "what the first factors stand for: an update of 0 to the initial model, or the model "
+              "itself, all of them drawn and nothing frozen");
+  options.add(
+      "algorithm.constants", constants_,
+      Names<Constants>{{"uniform", Constants::Uniform}, {"identity", Constants::Identity}},
+      "frozen factors of low_rank_f and low_rank_aad: drawn, or identity matrices (to check that "
+      "with full rank the method is federated averaging)");
+  averaging_.declare(options);
+}
+
+void FedMUD::check(const OptionSet& options) const {
+  const std::string& name = options.entry("model.factorisation").print();
+  if (name == "low_rank_f" || name == "low_rank_aad") return;
+  options.refuse_unless_default("algorithm.constants",
+                                concat("model.factorisation = ", name,
+                                       ", which has no matrices that could be identities; use "
+                                       "low_rank_f or low_rank_aad, or drop the key"));
+}
+
+FactorDraw FedMUD::draw(std::int64_t rounds) const {
+  const bool of_model = rounds == 0 && start_ == Start::Factors;
+  return {.range = init_range_, .zero = !of_model, .round = static_cast<std::uint64_t>(rounds)};
+}
+
+void FedMUD::set_constants() {
+  const at::ScalarType type = factors_.values.scalar_type();
+  if (constants_ == Constants::Identity) {
+    updates_->set_constants_to_identity(type);
+  } else {
+    updates_->draw_constants(seed_, draw(drawn_after_), type);
+  }
+}
+
+void FedMUD::initialise(const Setup& setup) {
+  seed_ = setup.seed();
+  codec_ = averaging_.make_upload_codec();
+  updates_ = &setup.factor_map();
+  factors_ = setup.initial_factors();
+  last_round_ = &setup.store().scalars("last_round", 0);
+  record_ = AggregationRecord(*updates_);
+  set_constants();
+  model_.emplace(*updates_, factors_.values.scalar_type());
+  if (start_ == Start::Update)
+    model_->frozen() = setup.initial_model() - updates_->expand(factors_);
+}
+
+void FedMUD::round(Round& round) {
+  const std::int64_t t = round.number();
+  if (resets_until(t) > resets_until(t - 1)) reset(t - 1);
+  Mean update = round.mean(updates_->factors());
+  Mean products = record_.products(round);
+  const Rows before = updates_->expand(factors_);
+  round.each_block([&](Block& block) {
+    catch_up(block, t);
+    const Rows start = block.download(factors_);  // [C, Q]  U, V
+    round.book(Link::ClientCloud, Direction::Down, kSeedBytes, block.clients());
+    const Rows trained = block.train(start, {.map = &*model_});  // U_i, V_i of (3)
+    const Rows sent = block.upload(trained - start, *codec_);
+    const std::span<const double> weights = block.weights(averaging_.weighting);
+    update.add(weights, sent);
+    products.add(weights, updates_->expand(factors_ + sent) - before);
+  });
+  const Rows factors = factors_.clone();
+  factors_ += update.reduce();  // (4)
+  record_.note(round, products, factors, factors_);
+}
+
+void FedMUD::reset(std::int64_t rounds) {
+  model_->merge_(factors_);  // W <- W + U V^T (5)
+  drawn_after_ = rounds;
+  factors_ = updates_->initial(model_->frozen(), seed_, draw(rounds));  // U <- U(-a, a), V <- 0
+  set_constants();
+}
+
+std::int64_t FedMUD::resets_until(std::int64_t round) const {
+  return std::max<std::int64_t>(round - 1, 0) / reset_interval_;
+}
+
+void FedMUD::catch_up(Block& block, std::int64_t round) {
+  const std::int64_t value = factors_.values.element_size();
+  const std::int64_t update = value * updates_->factor_count() + kSeedBytes;
+  const std::int64_t whole = value * updates_->weight_count();
+  std::vector<double> bytes;
+  for (const std::int64_t client : block.clients()) {
+    const auto last = static_cast<std::int64_t>(last_round_->read(client));
+    const std::int64_t missed = resets_until(round - 1) - resets_until(last);
+    bytes.push_back(static_cast<double>(std::min(missed * update, whole)));
+    last_round_->write(client, static_cast<double>(round));
+  }
+  block.note(kCatchUp, bytes);
+}
+
+std::vector<RoundMetric> FedMUD::metrics() const {
+  std::vector<RoundMetric> metrics = record_.metrics();
+  metrics.push_back({kCatchUp, "byte",
+                     "mean over participants of what a client needs of rounds it has missed; not "
+                     "among the bytes of the round"});
+  return metrics;
+}
+
+std::vector<std::pair<std::string, Tensor>> FedMUD::drawn_in(std::int64_t round) const {
+  if (round > 1 && resets_until(round) == resets_until(round - 1)) return {};
+  return updates_->drawn(updates_->initial(model_->frozen(), seed_, draw(drawn_after_)));
+}
+
+void FedMUD::evaluate(Evaluation& evaluation) {
+  evaluation.global(model_->expand(factors_));
+  evaluation.factors(factors_);
+}
+
+void FedMUD::visit_state(StateVisitor& state) {
+  state.rows("frozen", model_->frozen());
+  state.rows("factors", factors_);
+  const std::int64_t drawn = drawn_after_;
+  state.integer("drawn_after", drawn_after_);
+  if (drawn_after_ != drawn) set_constants();
+}
+
+}  // namespace fedhpc

@@ -1,0 +1,187 @@
+#include "fedhpc/factorisations/hadamard.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/mul.h>
+
+#include "fedhpc/core/error.hpp"
+#include "fedhpc/math/products.hpp"
+
+#include "factorisations/least_squares.hpp"
+
+namespace fedhpc {
+
+namespace {
+
+/// `count` matrices side by side in memory.
+MatrixStack matrices(const Tensor& row, std::int64_t height, std::int64_t width) {
+  return {.data = row.data_ptr(),
+          .stack_stride = height * width,
+          .rows = height,
+          .columns = width,
+          .row_stride = width};
+}
+
+/// The same matrix again and again.
+MatrixStack one_matrix(const Tensor& row, std::int64_t height, std::int64_t width) {
+  MatrixStack one = matrices(row, height, width);
+  one.stack_stride = 0;
+  return one;
+}
+
+}  // namespace
+
+Hadamard::Hadamard(WeightShape shape, std::int64_t rank) : shape_(std::move(shape)), rank_(rank) {
+  require(rank_ >= 1, "a decomposition has a rank of 1 or more");
+  const std::vector<std::int64_t>& sizes = shape_.sizes;
+  require(sizes.size() == 2 || sizes.size() == 4, "a matrix or kernels of two dimensions");
+  window_ = of_kernels() ? sizes[2] * sizes[3] : 1;
+  for (const int j : {1, 2}) {
+    if (of_kernels()) {
+      factors_.push_back({concat("T", j), {rank_, rank_, sizes[2], sizes[3]}});
+    }
+    factors_.push_back({concat("X", j), {sizes[0], rank_}});
+    factors_.push_back({concat("Y", j), {sizes[1], rank_}});
+  }
+}
+
+std::int64_t Hadamard::rank_of(const WeightShape& shape, CompressionRate rate) {
+  const auto ends = static_cast<double>(shape.sizes[0] + shape.sizes[1]);
+  const double numbers = static_cast<double>(shape.count()) / rate.value;
+  double rank = numbers / (2 * ends);
+  if (shape.sizes.size() == 4) {  // 2 (r^2 window + r ends) = numbers
+    const auto window = static_cast<double>(shape.sizes[2] * shape.sizes[3]);
+    const double half = ends / (2 * window);
+    rank = std::sqrt(half * half + numbers / (2 * window)) - half;
+  }
+  return std::max<std::int64_t>(1, std::llround(std::floor(rank)));
+}
+
+double Hadamard::initial_deviation() const {
+  // Wj has variance r sigma^4, kernels r^2 sigma^6; W the product of both.
+  const double variance = 2.0 / static_cast<double>(shape_.fan_in);
+  const auto rank = static_cast<double>(rank_);
+  const double of_half = std::sqrt(variance);
+  return of_kernels() ? std::pow(of_half / (rank * rank), 1.0 / 6)
+                      : std::pow(of_half / rank, 1.0 / 4);
+}
+
+Hadamard::Half Hadamard::half(const Tensor& u, std::size_t j) const {
+  const std::size_t each = factors_.size() / 2;
+  std::int64_t column = j == 0 ? 0 : count() / 2;
+  Half half;
+  for (std::size_t f = 0; f < each; ++f) {
+    const std::int64_t size = factors_[f].count();
+    const Tensor part = u.narrow(1, column, size);
+    column += size;
+    (each == 3 && f == 0 ? half.core : f + 2 == each ? half.x : half.y) = part;
+  }
+  return half;
+}
+
+void Hadamard::reserve(const Tensor& u) {
+  const bool fits = gradient_.defined() && gradient_.size(0) >= u.size(0) &&
+                    gradient_.scalar_type() == u.scalar_type();
+  if (fits) return;
+  for (Tensor* rows : {composed_.data(), &composed_[1], &gradient_}) {
+    *rows = at::empty({u.size(0), shape_.count()}, u.options());
+  }
+  for (Tensor* rows : {&between_, &between_gradient_}) {
+    *rows = at::empty({shape_.sizes[0], rank_ * window_}, u.options());
+  }
+}
+
+void Hadamard::compose_(const Half& half, const Tensor& w) {
+  const at::ScalarType type = w.scalar_type();
+  const std::int64_t out = shape_.sizes[0];
+  const std::int64_t in = shape_.sizes[1];
+  for (std::int64_t c = 0; c < w.size(0); ++c) {
+    if (!of_kernels()) {
+      batched_product(type, 1, 1, matrices(half.x[c], out, rank_), Transpose::No,
+                      matrices(half.y[c], in, rank_), Transpose::Yes, 0, matrices(w[c], out, in));
+      continue;
+    }
+    // X T, then Y (X T)_o for every output o.
+    batched_product(type, 1, 1, matrices(half.x[c], out, rank_), Transpose::No,
+                    matrices(half.core[c], rank_, rank_ * window_), Transpose::No, 0,
+                    matrices(between_, out, rank_ * window_));
+    batched_product(type, out, 1, one_matrix(half.y[c], in, rank_), Transpose::No,
+                    matrices(between_, rank_, window_), Transpose::No, 0,
+                    matrices(w[c], in, window_));
+  }
+}
+
+void Hadamard::pull_(const Half& half, const Tensor& dw, const Half& gradient) {
+  const at::ScalarType type = dw.scalar_type();
+  const std::int64_t out = shape_.sizes[0];
+  const std::int64_t in = shape_.sizes[1];
+  for (std::int64_t c = 0; c < dw.size(0); ++c) {
+    if (!of_kernels()) {
+      batched_product(type, 1, 1, matrices(dw[c], out, in), Transpose::No,
+                      matrices(half.y[c], in, rank_), Transpose::No, 0,
+                      matrices(gradient.x[c], out, rank_));
+      batched_product(type, 1, 1, matrices(dw[c], out, in), Transpose::Yes,
+                      matrices(half.x[c], out, rank_), Transpose::No, 0,
+                      matrices(gradient.y[c], in, rank_));
+      continue;
+    }
+    const MatrixStack x = matrices(half.x[c], out, rank_);
+    const MatrixStack core = matrices(half.core[c], rank_, rank_ * window_);
+    const MatrixStack between = matrices(between_, out, rank_ * window_);
+    const MatrixStack pulled = matrices(between_gradient_, out, rank_ * window_);
+    batched_product(type, 1, 1, x, Transpose::No, core, Transpose::No, 0, between);
+    batched_product(type, out, 1, one_matrix(half.y[c], in, rank_), Transpose::Yes,
+                    matrices(dw[c], in, window_), Transpose::No, 0,
+                    matrices(between_gradient_, rank_, window_));
+    for (std::int64_t o = 0; o < out; ++o) {
+      batched_product(type, 1, 1,
+                      matrices(dw[c].narrow(0, o * in * window_, in * window_), in, window_),
+                      Transpose::No, matrices(between_[o], rank_, window_), Transpose::Yes,
+                      o == 0 ? 0 : 1, matrices(gradient.y[c], in, rank_));
+    }
+    batched_product(type, 1, 1, pulled, Transpose::No, core, Transpose::Yes, 0,
+                    matrices(gradient.x[c], out, rank_));
+    batched_product(type, 1, 1, x, Transpose::Yes, pulled, Transpose::No, 0,
+                    matrices(gradient.core[c], rank_, rank_ * window_));
+  }
+}
+
+void Hadamard::expand_(const Tensor& u, const Tensor& w) {
+  reserve(u);
+  const Tensor second = composed_[1].narrow(0, 0, u.size(0));
+  compose_(half(u, 0), w);
+  compose_(half(u, 1), second);
+  w.mul_(second);
+}
+
+void Hadamard::pullback_(const Tensor& u, const Tensor& dw, const Tensor& du) {
+  reserve(u);
+  const std::int64_t clients = u.size(0);
+  const Tensor gradient = gradient_.narrow(0, 0, clients);
+  for (const std::size_t j : {0, 1}) {
+    const Tensor other = composed_[1 - j].narrow(0, 0, clients);
+    compose_(half(u, 1 - j), other);
+    Tensor of_half = gradient;
+    at::mul_out(of_half, dw, other);
+    pull_(half(u, j), of_half, half(du, j));
+  }
+}
+
+void Hadamard::distance_gradient_(const Tensor& u, const Tensor& w, double scale,
+                                  const Tensor& du) {
+  residual_pullback_(*this, u, w, scale, du);
+}
+
+Tensor Hadamard::fit(const Tensor& w, const Tensor& start, std::int64_t sweeps) {
+  std::vector<std::pair<std::int64_t, std::int64_t>> groups;
+  std::int64_t column = 0;
+  for (const FactorShape& factor : factors_) {
+    groups.emplace_back(column, column + factor.count());
+    column += factor.count();
+  }
+  return least_squares(*this, groups, w, start, sweeps).to(w.scalar_type());
+}
+
+}  // namespace fedhpc

@@ -1,0 +1,70 @@
+#include "factorisations/least_squares.hpp"
+
+#include <algorithm>
+
+#include <ATen/ops/dot.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+
+namespace fedhpc {
+
+namespace {
+
+/// Of the squared length of the first gradient: below it a system counts as solved.
+constexpr double kSolved = 1e-26;
+
+double square(const Tensor& vector) { return vector.dot(vector).item<double>(); }
+
+/// min over x of ||w - expand(u with x in columns [begin, end))||^2, from what stands there.
+void solve_group_(Factorisation& factorisation, const Tensor& u, const Tensor& w,
+                  std::pair<std::int64_t, std::int64_t> group) {
+  const auto [begin, end] = group;
+  const auto part = [begin = begin, size = end - begin](const Tensor& row) {
+    return row[0].narrow(0, begin, size);
+  };
+  Tensor at = u.clone();  // the direction in the group's place
+  Tensor image = at::empty_like(w);
+  Tensor gradient = at::empty_like(u);
+  const Tensor x = part(u);
+  residual_pullback_(factorisation, u, w, -1, gradient);  // A^T (w - A x)
+  Tensor r = part(gradient).clone();
+  Tensor p = r.clone();
+  double length = square(r);
+  const double enough = kSolved * length;
+  for (std::int64_t i = 0; i < 2 * (end - begin) && length > enough; ++i) {
+    part(at).copy_(p);
+    factorisation.expand_(at, image);  // A p
+    const double curvature = square(image[0]);
+    if (curvature == 0) return;
+    const double step = length / curvature;
+    x.add_(p, step);
+    factorisation.pullback_(u, image, gradient);  // A^T A p
+    r.sub_(part(gradient), step);
+    const double next = square(r);
+    p.mul_(next / length).add_(r);
+    length = next;
+  }
+}
+
+}  // namespace
+
+void residual_pullback_(Factorisation& factorisation, const Tensor& u, const Tensor& w,
+                        double scale, const Tensor& du) {
+  Tensor residual = at::empty({u.size(0), w.size(1)}, u.options());
+  factorisation.expand_(u, residual);
+  residual.sub_(w).mul_(scale);
+  factorisation.pullback_(u, residual, du);
+}
+
+Tensor least_squares(Factorisation& factorisation,
+                     const std::vector<std::pair<std::int64_t, std::int64_t>>& groups,
+                     const Tensor& w, const Tensor& start, std::int64_t sweeps) {
+  const Tensor weights = w.to(at::kDouble).reshape({1, -1}).contiguous();
+  const Tensor u = start.to(at::kDouble, /*non_blocking=*/false, /*copy=*/true).reshape({1, -1});
+  for (std::int64_t sweep = 0; sweep < sweeps; ++sweep) {
+    for (const auto& group : groups) solve_group_(factorisation, u, weights, group);
+  }
+  return u[0];
+}
+
+}  // namespace fedhpc

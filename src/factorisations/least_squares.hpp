@@ -1,0 +1,24 @@
+#pragma once
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "fedhpc/factorisations/factorisation.hpp"
+
+namespace fedhpc {
+
+/// du[c] <- the gradient of scale/2 ||w[c] - expand(u[c])||^2 from the residual, for any
+/// factorisation.
+void residual_pullback_(Factorisation& factorisation, const Tensor& u, const Tensor& w,
+                        double scale, const Tensor& du);
+
+/// The factors [q] near `start` [q] whose weights come close to w [p] in the sense of least
+/// squares, in float64: goes `sweeps` times through `groups`, ranges [begin, end) of factors in
+/// which the weights are linear, and solves the normal equations of each, A^T A x = A^T w, by
+/// conjugate gradients from where it is. The error never grows.
+Tensor least_squares(Factorisation& factorisation,
+                     const std::vector<std::pair<std::int64_t, std::int64_t>>& groups,
+                     const Tensor& w, const Tensor& start, std::int64_t sweeps);
+
+}  // namespace fedhpc

@@ -1,0 +1,64 @@
+#include "fedhpc/factorisations/low_rank.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include <ATen/ops/cat.h>
+
+#include "fedhpc/core/error.hpp"
+#include "fedhpc/math/products.hpp"
+#include "fedhpc/math/truncated_svd.hpp"
+
+namespace fedhpc {
+
+namespace {
+
+/// Row c of `rows` as a matrix.
+MatrixStack matrices(const Tensor& rows, std::int64_t height, std::int64_t width) {
+  return {.data = rows.data_ptr(),
+          .stack_stride = rows.stride(0),
+          .rows = height,
+          .columns = width,
+          .row_stride = width};
+}
+
+}  // namespace
+
+LowRankProduct::LowRankProduct(const MatrixView& view, std::int64_t rank)
+    : view_(view), rank_(rank) {
+  require(rank_ >= 1, "a decomposition has a rank of 1 or more");
+}
+
+std::int64_t LowRankProduct::rank_of(const MatrixView& view, CompressionRate rate,
+                                     Trained trained) {
+  const auto rows = static_cast<double>(view.rows());
+  const auto columns = static_cast<double>(view.columns());
+  const double of_rank = trained == Trained::Right ? columns : rows + columns;
+  const double rank = std::ceil(1 / rate.value * rows * columns / of_rank);
+  return std::max<std::int64_t>(1, std::llround(rank));
+}
+
+void LowRankProduct::multiply_(const Tensor& u, const Tensor& v, const Tensor& m, Write write) {
+  batched_product(m.scalar_type(), m.size(0), 1, matrices(u, view_.rows(), rank_), Transpose::No,
+                  matrices(v, view_.columns(), rank_), Transpose::Yes, write == Write::Add ? 1 : 0,
+                  matrices(m, view_.rows(), view_.columns()));
+}
+
+void LowRankProduct::pull_left_(const Tensor& dm, const Tensor& v, const Tensor& du) {
+  batched_product(dm.scalar_type(), dm.size(0), 1, matrices(dm, view_.rows(), view_.columns()),
+                  Transpose::No, matrices(v, view_.columns(), rank_), Transpose::No, 0,
+                  matrices(du, view_.rows(), rank_));
+}
+
+void LowRankProduct::pull_right_(const Tensor& dm, const Tensor& u, const Tensor& dv) {
+  batched_product(dm.scalar_type(), dm.size(0), 1, matrices(dm, view_.rows(), view_.columns()),
+                  Transpose::Yes, matrices(u, view_.rows(), rank_), Transpose::No, 0,
+                  matrices(dv, view_.columns(), rank_));
+}
+
+Tensor LowRankProduct::fit(const Tensor& m) const {
+  const BalancedProduct product = truncated_svd(m.view({view_.rows(), view_.columns()}), rank_);
+  return at::cat({product.left.reshape({-1}), product.right.reshape({-1})});
+}
+
+}  // namespace fedhpc

@@ -1,0 +1,36 @@
+#include "fedhpc/factorisations/update_map.hpp"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/zeros.h>
+
+namespace fedhpc {
+
+UpdateMap::UpdateMap(FactorMap& updates, at::ScalarType type)
+    : updates_(updates),
+      columns_(updates.factorised_columns()),
+      frozen_{at::zeros({1, updates.full()->size()}, type), updates.full()} {}
+
+void UpdateMap::expand_(const Rows& u, const Rows& w) {
+  updates_.expand_(u, w);
+  for (const auto& [begin, end] : columns_) {
+    w.values.narrow(1, begin, end - begin).add_(frozen_.values.narrow(1, begin, end - begin));
+  }
+}
+
+Rows UpdateMap::expand(const Rows& u) {
+  Rows w{at::empty({u.count(), full()->size()}, u.values.options()), full()};
+  expand_(u, w);
+  return w;
+}
+
+void UpdateMap::merge_(const Rows& u) { frozen_ = expand(u); }
+
+void UpdateMap::pullback_(const Rows& u, const Rows& dw, const Rows& du) {
+  updates_.pullback_(u, dw, du);
+}
+
+void UpdateMap::copy_passed_(const Rows& from, const Rows& to, Tag tag) const {
+  updates_.copy_passed_(from, to, tag);
+}
+
+}  // namespace fedhpc
