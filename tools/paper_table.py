@@ -2,9 +2,10 @@
 
 A row of tools/papers/<paper>.csv is one figure of one table, or one that is reported beside it and has no
 value in the paper; rows that name the same configuration and overrides share their runs. A run is one
-configuration and one seed: results/papers/<paper>/<configuration>[_<variant>]_seed<S>[_quick].h5; a
-variant that the configuration's name ends with is not repeated, and `_quick` marks fewer rounds than the
-configuration's. A row may have a number of quick rounds of its own.
+configuration and one seed: results/papers/<paper>/<configuration>[_<variant>]_seed<S>[_quick].h5; what
+a variant begins with and the configuration's name ends with stands there once (bkd_aad_grid of
+x_bkd_aad.ini: x_bkd_aad_grid), and `_quick` marks fewer rounds than the configuration's. A row may have a
+number of quick rounds of its own.
 
 Where rows give the paper's seconds per round, the table has ours as well, each with its ratio to FedAvg's of
 the same configuration: <dataset>_<setting>_fedavg[_<variant>].ini.
@@ -58,7 +59,9 @@ class Row:
     @property
     def run_name(self):
         stem = Path(self.config).stem
-        return stem if not self.variant or stem.endswith(f"_{self.variant}") else f"{stem}_{self.variant}"
+        parts = self.variant.split("_") if self.variant else []
+        named = next((n for n in range(len(parts), 0, -1) if stem.endswith("_" + "_".join(parts[:n]))), 0)
+        return "_".join([stem, *parts[named:]])
 
     @property
     def name(self):

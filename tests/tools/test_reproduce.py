@@ -4,6 +4,7 @@ The tests that launch runs are skipped where there is no mpirun.
 """
 
 import csv
+import dataclasses
 import os
 import shutil
 import signal
@@ -133,8 +134,102 @@ class Tables(unittest.TestCase):
             for key in (override.split("=")[0] for override in row.overrides):
                 self.assertTrue(key in config or key == "algorithm.personalise", row)
 
+    def test_fedmud_rows(self):
+        rows = paper_table.read_rows(TOOLS / "papers" / "fedmud.csv")
+        printed = [row for row in rows if row.paper is not None]
+        self.assertEqual(Counter(row.table for row in printed), {"1": 80, "2": 16, "3": 40, "4": 32, "5": 10})
+        for row in rows:
+            self.assertEqual((row.metric, row.pick, row.seconds), ("global_accuracy", "best", None))
+            self.assertEqual(row.spread is None, row.paper is None or row.table not in ("1", "3"), row)
+            own = row.paper is not None and row.setting == "noniid1"
+            state = "gpu" if row.dataset != "fmnist" else "ready" if own else "full"
+            self.assertEqual(row.state, "waiting" if row.method in ("ef21p", "fedbat") else state, row)
+            self.assertEqual(row.quick_rounds, 15 if row.state == "ready" else None)
+            self.assertEqual(row.paper is None, bool(row.overrides) and row.table != "5", row)
+        self.assertEqual(len({row.run_name for row in rows if row.state == "ready"}), 10)
+        settings = {"1": "noniid1 noniid2", "2": "noniid1", "3": "iid", "4": "noniid2 iid", "5": "noniid1"}
+        for table, names in settings.items():
+            self.assertEqual({row.setting for row in printed if row.table == table}, set(names.split()))
+        values = {(row.table, row.run_name): (row.paper, row.spread) for row in printed}
+        for (table, run), (paper, _) in values.items():  # Tables 2 and 4 repeat figures of 1 and 3
+            for other in ("1", "3") if table in ("2", "4") else ():
+                self.assertEqual(values.get((other, run), (paper, None))[0], paper, run)
+        self.assertEqual(values["1", "fmnist_noniid1_fedmud_bkd_aad"], (89.0, 0.2))
+        self.assertEqual(values["1", "svhn_noniid2_fedpara"], (79.3, 0.5))
+        self.assertEqual(values["1", "cifar100_noniid2_fedmud"], (28.9, 0.4))
+        self.assertEqual(values["2", "cifar10_noniid1_fedmud_bkd_f"], (74.4, None))
+        self.assertEqual(values["3", "cifar10_iid_fedmud_bkd"], (79.0, 0.2))
+        self.assertEqual(values["3", "cifar100_iid_ef21p"], (28.1, 0.4))
+        self.assertEqual(values["4", "svhn_iid_fedmud_f"], (87.4, None))
+        self.assertEqual(values["5", "tinyimagenet_noniid1_fedmud_bkd_aad_resnet18_x16"], (36.9, None))
+        self.assertEqual(values["5", "tinyimagenet_noniid1_fedlmt_resnet18"], (13.8, None))
+
+    def test_fedmud_configurations(self):
+        """Section 5.1 and Appendix A; a configuration's name says what it sets."""
+        configs = ROOT / "configs" / "papers" / "fedmud"
+        data = {"fmnist": ("cnn4", "100", "scalar", None), "svhn": ("cnn4", "100", "scalar", None),
+                "cifar10": ("cnn10", "200", "channel", "crop_flip"),
+                "cifar100": ("cnn10", "200", "channel", "crop_flip"),
+                "tinyimagenet": ("resnet18", "200", "half", "crop_flip")}
+        factors = {"": "low_rank", "f": "low_rank_f", "aad": "low_rank_aad", "bkd": "kronecker", "bkd_f": "kronecker_f",
+                   "bkd_aad": "kronecker_aad"}
+        factorisations = {"fedavg": None, "fedhm": "low_rank", "fedlmt": "low_rank", "fedpara": "hadamard"}
+        views = {"fedmud": "raw", "fedhm": "permuted", "fedlmt": "permuted"}
+        own = {"fedmud": {"reset_interval", "init_range"}, "fedlmt": {"init_range"}, "fedpara": {"init_range"}}
+        settings = {"noniid1": {"data.partition": "dirichlet", "data.alpha": "0.3", "data.min_samples": "10"},
+                    "noniid2": {"data.partition": "labels", "data.labels_per_client": "3", "data.labels_rule": "random"},
+                    "iid": {"data.partition": "iid"}}
+        of_cifar100 = {"data.alpha": "0.1", "data.labels_per_client": "10"}
+        named = {path.name for path in configs.glob("*.ini")}
+        rows = [row for row in paper_table.read_rows(TOOLS / "papers" / "fedmud.csv") if row.state != "waiting"]
+        self.assertEqual(named, {row.config for row in rows})
+        for name in named:
+            config = fedhpc_results.parse_config((configs / name).read_text(encoding="utf-8"))
+            dataset, setting, method, variant = (Path(name).stem.split("_", 3) + [""])[:4]
+            resnet = variant.endswith("resnet18")
+            network, rounds, standardize, augment = data[dataset]
+            factorisation = factorisations.get(method, factors.get(variant.replace("resnet18", "").strip("_")))
+            expected = {"run.rounds": rounds, "run.eval_every": "1", "data.name": dataset, "data.split": "official",
+                        "data.clients": "100", "data.seed": "1234", "data.standardize": standardize,
+                        "data.augment": augment, "model.name": "resnet18" if resnet else network,
+                        "model.init": "normal01", "model.factorisation": factorisation,
+                        "model.conv_view": views.get(method), "topology.participation": "0.1",
+                        "train.batch_size": "64", "train.local_epochs": "3", "train.optimizer": "sgd",
+                        "algorithm.name": method, "algorithm.weighting": "samples",
+                        "model.block_layout": "stacked" if "bkd" in variant else None, **settings[setting]}
+            if dataset == "cifar100":
+                expected.update({key: value for key, value in of_cifar100.items() if key in expected})
+            if factorisation:
+                expected.update({"model.compression": "32", "model.compression_scope": "model",
+                                 "model.exclude": "first,last,shortcuts" if resnet else "first,last"})
+            if method == "fedavg" or "bkd_aad" in variant:  # the public scripts
+                expected.update({"train.lr": "0.03" if method == "fedavg" else "0.01",
+                                 "algorithm.init_range": None if method == "fedavg" else "5"})
+            self.assertEqual({key: config.get(key) for key in expected}, expected, name)
+            self.assertIn(config["train.lr"], ("0.1", "0.03", "0.01", "0.003", "0.001") if resnet else
+                          ("1", "0.3", "0.1", "0.03", "0.01"), name)
+            self.assertIn(config.get("algorithm.init_range", "1"), "0.01 0.05 0.1 0.5 1 5 10".split(), name)
+            self.assertEqual({key.split(".")[1] for key in config if key.startswith("algorithm.")},
+                             {"name", "weighting"} | own.get(method, set()), name)
+            self.assertLessEqual({key for key in config if key.startswith("model.")} - {"model.stem"},
+                                 {key for key, value in expected.items() if value is not None}, name)
+        for row in rows:
+            config = fedhpc_results.parse_config((configs / row.config).read_text(encoding="utf-8"))
+            for key, value in (override.split("=") for override in row.overrides):
+                self.assertIn(key, config, row)
+                self.assertNotEqual(config[key], value, row)  # the configuration's own run stands in its table
+
+    def test_names_of_runs(self):
+        """What a variant begins with and the configuration's name ends with stands there once."""
+        first = paper_table.read_rows(TOOLS / "papers" / "fedmud.csv")[0]
+        for config, variant, name in (("a_fedmud.ini", "", "a_fedmud"), ("a_fedmud.ini", "bkd", "a_fedmud_bkd"),
+                                      ("a_bkd_aad.ini", "bkd_aad", "a_bkd_aad"), ("a_bkd.ini", "aad", "a_bkd_aad"),
+                                      ("a_aad.ini", "aad_grid", "a_aad_grid"), ("a_xaad.ini", "aad", "a_xaad_aad"),
+                                      ("a_bkd_aad.ini", "bkd_aad_x16", "a_bkd_aad_x16")):
+            self.assertEqual(dataclasses.replace(first, config=config, variant=variant).run_name, name)
+
     def test_rows_have_configurations(self):
-        for paper, at_least in (("sfedhp", 8), ("tdpfed", 79), ("pfedsop", 104)):
+        for paper, at_least in (("sfedhp", 8), ("tdpfed", 79), ("pfedsop", 104), ("fedmud", 180)):
             rows = [row for row in paper_table.read_rows(TOOLS / "papers" / f"{paper}.csv") if row.state != "waiting"]
             self.assertGreaterEqual(len(rows), at_least)
             for row in rows:
