@@ -113,7 +113,10 @@ void Recorder::create(const std::string& command_line, const std::vector<std::st
       write_partition(h5::create_group(writer_->file(), "/partition"), experiment_.partition());
     }
   }
-  if (run.saves("draws")) writer_->declare_cohorts(experiment_.cohort_limit());
+  if (run.saves("draws")) {
+    writer_->declare_cohorts(experiment_.cohort_limit());
+    writer_->declare_draws(draws_of(1));
+  }
   for (const auto& [group, parameters] : experiment_.first_record().parts()) {
     writer_->declare_model(group, parameters);
   }
@@ -168,7 +171,11 @@ void Recorder::record(const RoundReport& report) {
   const Timed timed(io_watch_);
   const RunOptions& run = experiment_.config().run;
   naming_file(run.output, [&] {
-    if (run.saves("draws")) writer_->append_cohort(*report.cohort);
+    if (run.saves("draws")) {
+      writer_->append_cohort(*report.cohort);
+      const std::vector<NamedTensor> draws = draws_of(report.round);
+      if (!draws.empty()) writer_->append_draws(draws);
+    }
     if (report.evaluated) {
       writer_->append_client_accuracy(report.round, report.personal->accuracy(),
                                       report.personal->best());
@@ -176,6 +183,14 @@ void Recorder::record(const RoundReport& report) {
     if (report.round == run.rounds) write_parts(experiment_.last_evaluated());
     writer_->append_round(report.round, metrics.values());
   });
+}
+
+std::vector<NamedTensor> Recorder::draws_of(std::int64_t round) const {
+  std::vector<NamedTensor> draws;
+  for (auto& [name, values] : experiment_.config().algorithm->drawn_in(round)) {
+    draws.push_back({name, values});
+  }
+  return draws;
 }
 
 void Recorder::write_parts(const ModelRecord& model) {

@@ -188,6 +188,16 @@ void ResultsWriter::declare_cohorts(std::int64_t size) {
                             {static_cast<hsize_t>(size)}, /*chunk_rows=*/16);
 }
 
+void ResultsWriter::declare_draws(const std::vector<NamedTensor>& draws) {
+  if (!draws.empty() && !h5::exists(file_, "/draws/factors")) {
+    h5::create_group(file_, "/draws/factors");
+  }
+  for (const NamedTensor& draw : draws) {
+    draws_.push_back(open_or_create(file_, "/draws/factors/" + draw.name, type_of(draw.values),
+                                    shape_of(draw.values), /*chunk_rows=*/1));
+  }
+}
+
 void ResultsWriter::start() {
   h5::flush_file(file_);
   if (swmr_) {
@@ -219,6 +229,15 @@ void ResultsWriter::append_cohort(const std::vector<std::int64_t>& cohort) {
   padded.resize(static_cast<std::size_t>(cohort_size_), -1);
   h5::append(cohorts_, h5::type_of<std::int64_t>(), padded.data());
   h5::flush(cohorts_);
+}
+
+void ResultsWriter::append_draws(const std::vector<NamedTensor>& draws) {
+  require(draws.size() == draws_.size(), "the same tensors are drawn every time");
+  for (std::size_t i = 0; i < draws.size(); ++i) {
+    const Tensor values = draws[i].values.contiguous();
+    h5::append(draws_[i], type_of(values), values.const_data_ptr());
+    h5::flush(draws_[i]);
+  }
 }
 
 void ResultsWriter::write_model(const std::string& group,

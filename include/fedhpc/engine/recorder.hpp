@@ -35,6 +35,8 @@ class Recorder {
 
  private:
   void write_parts(const ModelRecord& model);
+  /// What the method has drawn for a round's clients.
+  std::vector<NamedTensor> draws_of(std::int64_t round) const;
   /// Collective.
   void write_personal_models();
   RunHeader header(const std::string& command_line, const std::vector<std::string>& hosts) const;

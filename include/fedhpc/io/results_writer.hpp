@@ -82,6 +82,9 @@ class ResultsWriter {
   /// Reserves /draws/cohort [0, size], a row per round, where it is not there yet, filled up with
   /// -1 in a round of fewer participants; before start().
   void declare_cohorts(std::int64_t size);
+  /// Reserves /draws/factors/<name> [0, ...] for tensors of these shapes, where they are not there
+  /// yet.
+  void declare_draws(const std::vector<NamedTensor>& draws);
   /// Puts the file in its place and lets readers in. Nothing can be created after this.
   void start();
 
@@ -90,6 +93,8 @@ class ResultsWriter {
   void append_client_accuracy(std::int64_t round, const std::vector<float>& accuracy,
                               const std::vector<float>& best);
   void append_cohort(const std::vector<std::int64_t>& cohort);
+  /// One more row of each of them.
+  void append_draws(const std::vector<NamedTensor>& draws);
   void write_model(const std::string& group, const std::vector<NamedTensor>& parameters);
   /// Writes one client's own model below /model/personal.
   void write_personal(std::int64_t client, const std::vector<NamedTensor>& parameters);
@@ -117,6 +122,7 @@ class ResultsWriter {
   h5::Handle evaluated_rounds_;
   h5::Handle best_accuracy_;
   h5::Handle cohorts_;
+  std::vector<h5::Handle> draws_;
   std::int64_t cohort_size_ = 0;
   std::map<std::string, std::vector<std::pair<std::string, h5::Handle>>> model_;  // by group
   std::vector<std::pair<std::string, h5::Handle>> personal_;
