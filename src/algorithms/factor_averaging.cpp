@@ -26,6 +26,13 @@ std::vector<RoundMetric> AggregationRecord::metrics() const {
   return metrics;
 }
 
+void AggregationRecord::add(Mean& products, std::span<const double> weights, const Rows& factors,
+                            const Rows& before) const {
+  const Rows change = map_->expand(factors);
+  change.values.sub_(before.values);
+  products.add(weights, change);
+}
+
 void AggregationRecord::note(Round& round, Mean& products, const Rows& before,
                              const Rows& after) const {
   const Rows change = map_->expand(after) - map_->expand(before);
@@ -68,7 +75,7 @@ void FactorAveraging::round(Round& round) {
     const Rows sent = block.upload(trained - start, *codec_);
     const std::span<const double> weights = block.weights(averaging_.weighting);
     update.add(weights, sent);
-    products.add(weights, map_->expand(sent + factors_) - model);
+    record_.add(products, weights, factors_ + sent, model);
   });
   const Rows before = factors_.clone();
   factors_ += update.reduce();  // u <- u + sum_k p_k (u_k - u)

@@ -85,7 +85,7 @@ void FedMUD::round(Round& round) {
     const Rows sent = block.upload(trained - start, *codec_);
     const std::span<const double> weights = block.weights(averaging_.weighting);
     update.add(weights, sent);
-    products.add(weights, updates_->expand(factors_ + sent) - before);
+    record_.add(products, weights, factors_ + sent, before);
   });
   const Rows factors = factors_.clone();
   factors_ += update.reduce();  // (4)

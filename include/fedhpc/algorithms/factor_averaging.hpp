@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -18,8 +19,11 @@ class AggregationRecord {
 
   /// aggregation_gap, and effective_rank.<layer> of every factorised layer.
   std::vector<RoundMetric> metrics() const;
-  /// Of the round's clients: Mean over them of what their factors stand for.
+  /// Over the round's clients: how what their factors stand for has changed.
   Mean products(Round& round) const { return round.mean(map_->full()); }
+  /// Adds what these clients' factors [C, Q] stand for, less what the server's did before, [1, P].
+  void add(Mean& products, std::span<const double> weights, const Rows& factors,
+           const Rows& before) const;
   /// Notes || mean of the products - product of the means ||, FedMUD's (6) minus (7), and the
   /// effective rank of how each layer's weights have changed. `before` and `after` [1, Q]: the
   /// server's factors. Collective.
@@ -41,8 +45,9 @@ class FactorAveraging : public Algorithm {
   void initialise(const Setup& setup) override;
   std::vector<RoundMetric> metrics() const override { return record_.metrics(); }
   /// Received, trained, gradient, difference; what they stand for, its gradient, and for the
-  /// record what is sent stands for. Once: the model, and the records' means.
-  RowsInHand rows_in_hand() const override { return {.full = 3, .factors = 4, .once = 4}; }
+  /// record what is sent stands for. Once: the model, the record's mean, and singular values of
+  /// the largest layer in float64.
+  RowsInHand rows_in_hand() const override { return {.full = 3, .factors = 4, .once = 12}; }
   void round(Round& round) override;
   void evaluate(Evaluation& evaluation) override;
   void visit_state(StateVisitor& state) override;

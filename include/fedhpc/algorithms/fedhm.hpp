@@ -23,7 +23,8 @@ class FedHM final : public Algorithm {
   void initialise(const Setup& setup) override;
   std::vector<RoundMetric> metrics() const override;
   /// Received, trained, gradient; what the factors stand for, its gradient, and the difference.
-  RowsInHand rows_in_hand() const override { return {.full = 4, .factors = 4, .once = 4}; }
+  /// Once: W, what is cut from it, and the decomposition of the largest layer in float64.
+  RowsInHand rows_in_hand() const override { return {.full = 4, .factors = 5, .once = 9}; }
   void round(Round& round) override;
   void evaluate(Evaluation& evaluation) override;
   void visit_state(StateVisitor& state) override;

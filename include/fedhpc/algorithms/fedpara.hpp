@@ -14,6 +14,12 @@ class FedPara final : public FactorAveraging {
   FactorisationUse factorisations() const override {
     return {.names = {"hadamard"}, .exclude = {"first", "last"}};
   }
+  /// Also both low-rank tensors, and a gradient of one.
+  RowsInHand rows_in_hand() const override {
+    RowsInHand rows = FactorAveraging::rows_in_hand();
+    rows.full += 3;
+    return rows;
+  }
 };
 
 }  // namespace fedhpc
