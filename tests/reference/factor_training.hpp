@@ -15,7 +15,7 @@ struct FactorOutcome {
   std::vector<double> aggregation_gap;              // per round
   std::vector<std::vector<double>> effective_rank;  // per round, of every factorised layer
   std::vector<double> truncation_error;             // per round, FedHM's
-  std::vector<double> catch_up_numbers;             // per round, FedMUD's, 8 bytes each
+  std::vector<double> catch_up_numbers;             // per round, FedMUD's, of 8 bytes each
   std::vector<std::string> layers;                  // names of the factorised ones
   std::int64_t row_size = 0;                        // Q
 };

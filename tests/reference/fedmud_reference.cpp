@@ -49,29 +49,35 @@ bool is_push(const FedMUDSettings& settings, std::int64_t round) {
   return round > 1 && (round - 1) % settings.reset_interval == 0;
 }
 
-/// Numbers that the participants of a round lack: for every push they missed an update and a seed,
-/// or the weights if these are fewer.
+/// Numbers that a participant lacks, in the mean over those that train: for every push it missed an
+/// update and a seed, or the weights if these are fewer.
 class CatchUp {
  public:
   CatchUp(const Problem& problem, const FedMUDSettings& settings, const FactorisedModel& model)
-      : settings_(settings),
+      : problem_(problem),
+        settings_(settings),
         update_(static_cast<double>(model.factor_size()) + 1),
         weights_(static_cast<double>(model.weights_factored())),
         last_(problem.clients.size(), 0) {}
 
-  double numbers_of(const std::vector<std::int64_t>& cohort, std::int64_t round) {
+  /// NaN of a round in which nobody trains.
+  double of_round(std::int64_t round) {
     double sum = 0;
-    for (const std::int64_t k : cohort) {
+    double clients = 0;
+    for (const std::int64_t k : cohort(problem_, round)) {
+      if (batches(problem_, k, round, /*pass=*/0).empty()) continue;
       std::int64_t& last = last_[static_cast<std::size_t>(k)];
       double missed = 0;
       for (std::int64_t t = last + 1; t < round; ++t) missed += is_push(settings_, t) ? 1 : 0;
       sum += std::min(missed * update_, weights_);
+      clients += 1;
       last = round;
     }
-    return sum;
+    return sum / clients;
   }
 
  private:
+  const Problem& problem_;
   const FedMUDSettings& settings_;
   double update_;
   double weights_;
@@ -95,7 +101,7 @@ FactorOutcome fedmud(const Problem& problem, const FedMUDSettings& settings) {
       state.point.frozen = state.point.at(state.u);
       draw_(state, problem, settings, t - 1, Start::OfNoUpdate, state.point.frozen);
     }
-    result.catch_up_numbers.push_back(catch_up.numbers_of(cohort(problem, t), t));
+    result.catch_up_numbers.push_back(catch_up.of_round(t));
     state.u = averaging_factors(problem, t, state.point, state.u, result);
   }
   result.factors = state.u;

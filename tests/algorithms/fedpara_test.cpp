@@ -1,0 +1,100 @@
+#include <string>
+
+#include <gtest/gtest.h>
+
+#include "fedhpc/comm/session.hpp"
+
+#include "fixtures/factor_case.hpp"
+#include "reference/fedpara_reference.hpp"
+
+namespace fedhpc::testing {
+namespace {
+
+Keys with_fedpara(const Keys& changes = {}) { return with_factors("fedpara", changes); }
+
+reference::FactorOutcome fedpara_of(const Keys& keys, const reference::Problem& problem) {
+  return reference::fedpara(problem, factorisation_of(keys, "hadamard", "raw"), range_of(keys));
+}
+
+class FedParaReference : public ::testing::TestWithParam<ReferenceCase> {};
+
+TEST_P(FedParaReference, EqualsPlainLoop) {
+  const Keys keys = with_fedpara(GetParam().changes);
+  reference::Problem problem = reference::make_problem(keys);
+  const reference::FactorOutcome expected = fedpara_of(keys, problem);
+  ASSERT_GT(expected.layers.size(), 0U);
+  const TinyResult result =
+      expect_equals_reference(keys, expected.outcome, GetParam().single_bound);
+  problem.rounds = 0;
+  EXPECT_LT(distance(result.initial, fedpara_of(keys, problem).outcome.global), 1e-12);
+  if (world_communicator(60)->rank() != 0) return;
+  expect_factor_series(keys, result, expected);
+  expect_rows_of_factors(result, expected.row_size, 8);
+}
+
+INSTANTIATE_TEST_SUITE_P(Settings, FedParaReference, ::testing::ValuesIn(all_cases()), name_of);
+
+INSTANTIATE_TEST_SUITE_P(
+    Factors, FedParaReference,
+    ::testing::Values(
+        ReferenceCase{"uniform", {{"algorithm.init_range", "0.9"}, {"train.block", "3"}}},
+        ReferenceCase{"any_width", {{"train.block", "auto"}, {"model.exclude", "none"}}},
+        ReferenceCase{"ranks", {{"model.rank", "3,1"}, {"model.exclude", "fc1,fc4"}}},
+        ReferenceCase{"rank_above_the_sides", {{"model.rank", "12"}, {"model.exclude", "none"}}},
+        ReferenceCase{"whole_model",
+                      {{"model.compression", "1.2"}, {"model.compression_scope", "model"}}},
+        ReferenceCase{"convolutions", with_batch_norm({{"model.exclude", "none"}}),
+                      kBatchNormBound},
+        ReferenceCase{"convolutions_of_rank_2",
+                      with_batch_norm({{"model.rank", "2"}, {"train.block", "3"}}),
+                      kBatchNormBound},
+        ReferenceCase{"convolutions_uniform",
+                      with_batch_norm({{"model.exclude", "last"},
+                                       {"model.compression", "1.1"},
+                                       {"algorithm.init_range", "0.8"}}),
+                      kBatchNormBound}),
+    name_of);
+
+TEST(FedPara, ConvolutionsHaveTheRankOfTheirTarget) {
+  // 2 (r^2 k^2 + r (out + in)) at most the compressed size: of 256 x 128 x 3 x 3 at 1/32, 9.
+  reference::FactorisationSettings hadamard{.name = "hadamard"};
+  Field kernels;
+  kernels.shape = {256, 128, 3, 3};
+  kernels.size = 256 * 128 * 9;
+  EXPECT_EQ(reference::size_for(hadamard, kernels, 1.0 / 32), 9);
+  Field matrix;
+  matrix.shape = {100, 784};
+  matrix.size = 78400;
+  EXPECT_EQ(reference::size_for(hadamard, matrix, 0.25), 11);
+}
+
+TEST(FedPara, OneParticipantHasNoGapAndSeveralHave) {
+  const std::unique_ptr<Communicator> comm = world_communicator(60);
+  for (const std::string participation : {"0.1", "1"}) {
+    const Keys keys = with_fedpara({{"topology.participation", participation}});
+    const TinyResult result = run(keys, *comm);
+    if (comm->rank() != 0) continue;
+    for (const double gap : own_series(keys, result, "aggregation_gap")) {
+      EXPECT_EQ(gap < 1e-14, participation == "0.1") << gap;
+      EXPECT_TRUE(gap < 1e-14 || gap > 1e-6) << gap;
+    }
+  }
+}
+
+TEST(FedPara, RefusesWhatDoesNotFit) {
+  EXPECT_FALSE(refuses_to_run(with_fedpara()));
+  for (const auto& [key, value] : Keys{{"model.factorisation", "low_rank"},
+                                       {"model.factorisation ", "kronecker"},
+                                       {"algorithm.init_range", "0"},
+                                       {"model.rank", "0"}}) {
+    Keys keys;
+    keys[key.substr(0, key.find(' '))] = value;
+    EXPECT_TRUE(refuses_to_run(with_fedpara(keys))) << key << " = " << value;
+  }
+  EXPECT_TRUE(refuses_to_run(with_fedpara({{"model.rank", "2"}, {"model.compression", "3"}})));
+  EXPECT_TRUE(refuses_to_run(
+      with_fedpara({{"model.compression_scope", "model"}, {"model.compression", "4"}})));
+}
+
+}  // namespace
+}  // namespace fedhpc::testing
