@@ -146,7 +146,13 @@ TEST_P(EveryAlgorithm, StepsOfSizeZeroMoveNothing) {
     Keys these = keys({{"train.lr", "0"}, {"train.optimizer", optimizer}});
     if (has_key(GetParam(), "algorithm.zero_threshold")) these["algorithm.zero_threshold"] = "0";
     if (refuses(these)) continue;
+    const bool truncates = GetParam() == "fedhm";  // where no step is made, too
+    if (truncates) these["model.rank"] = "6,4";
     const TinyResult still = run(these, *world_);
+    if (truncates) {
+      EXPECT_LT(distance(still.global, still.initial), 1e-13) << optimizer;
+      continue;
+    }
     EXPECT_TRUE(still.global.equal(still.initial)) << optimizer;
   }
 }
@@ -218,7 +224,7 @@ TEST_P(EveryAlgorithm, PlansTheBytesItBooks) {
 
 TEST_P(EveryAlgorithm, BooksWholePayloads) {
   // Dense models of float64 and float32: twice the bytes, a whole number of payloads per
-  // participant.
+  // participant; fedmud's seeds have 8 bytes in either.
   const TinyResult wide = run(keys(), *world_);
   const TinyResult narrow = run(keys({{"run.dtype", "float32"}}), *world_);
   const PlannedRound planned = plan(keys({{"run.dtype", "float32"}}), *world_);
@@ -227,7 +233,8 @@ TEST_P(EveryAlgorithm, BooksWholePayloads) {
     const double up = bytes_up(narrow.metrics[t]);
     EXPECT_EQ(up > 0, GetParam() != "localonly");
     EXPECT_EQ(bytes_up(wide.metrics[t]), 2 * up);
-    EXPECT_EQ(bytes_down(wide.metrics[t]), 2 * bytes_down(narrow.metrics[t]));
+    const double seeds = GetParam() == "fedmud" ? 8 * wide.metrics[t].participants : 0;
+    EXPECT_EQ(bytes_down(wide.metrics[t]) - seeds, 2 * (bytes_down(narrow.metrics[t]) - seeds));
     if (up > 0) {
       const bool edges = has_edge_models(GetParam());  // they send one payload a round
       const std::int64_t payload = edges ? planned.up_per_edge : planned.up_per_client;
