@@ -9,6 +9,7 @@
 
 #include "fedhpc/core/error.hpp"
 #include "fedhpc/factorisations/factorisation.hpp"
+
 #include "reference/factorised.hpp"
 
 // Low-rank, Kronecker and Hadamard factorisations against their definitions.
@@ -57,8 +58,9 @@ class Layer {
 
   /// The weights of u [q] by the definition, [p].
   Tensor expand(const Tensor& u) const {
-    return definition_.expand(parts(constants_, 0, definition_.constants()),
-                              parts(u, definition_.constants(), definition_.shapes().size()))
+    return definition_
+        .expand(parts(constants_, 0, definition_.constants()),
+                parts(u, definition_.constants(), definition_.shapes().size()))
         .reshape({-1});
   }
 

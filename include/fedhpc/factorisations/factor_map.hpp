@@ -18,8 +18,8 @@ namespace fedhpc {
 struct FactorDraw {
   std::optional<double> range;  ///< uniform in (-range, range); unset: independent normals that
                                 ///< give weights the variance 2 / fan_in
-  bool zero = false;        ///< what makes the weights 0 is 0 (FactorShape::zero_for_zero)
-  std::uint64_t round = 0;  ///< rounds done before
+  bool zero = false;            ///< what makes the weights 0 is 0 (FactorShape::zero_for_zero)
+  std::uint64_t round = 0;      ///< rounds done before
 };
 
 /// Whole models as functions of fewer numbers: rows of factors [C, Q] to rows of weights [C, P],
