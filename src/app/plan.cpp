@@ -49,6 +49,15 @@ double gradient_values(const Experiment& experiment, double per_sample) {
   return per_sample * visited / static_cast<double>(partition.clients());
 }
 
+/// What is trained of a factorised model: of all columns and of each factorised layer.
+void add_factors(std::vector<std::pair<std::string, std::string>>& lines, const FactorMap& map) {
+  lines.emplace_back("trainable_columns", concat(map.full()->count(Tag::Trainable)));
+  lines.emplace_back("trained_columns", concat(map.factors()->count(Tag::Trainable)));
+  for (std::int64_t l = 0; l < map.layers(); ++l) {
+    lines.emplace_back(concat("factors.", map.layer_name(l)), concat(map.factors_of_layer(l)));
+  }
+}
+
 }  // namespace
 
 int plan_command(const Arguments& arguments) {
@@ -85,6 +94,7 @@ int plan_command(const Arguments& arguments) {
     lines.emplace_back("bytes_up_per_edge", concat(planned.up_per_edge));
     lines.emplace_back("bytes_down_per_edge", concat(planned.down_per_edge));
   }
+  if (experiment.factor_map() != nullptr) add_factors(lines, *experiment.factor_map());
   std::string text = json ? "{" : "";
   for (std::size_t i = 0; i < lines.size(); ++i) {
     const auto& [key, value] = lines[i];

@@ -84,14 +84,16 @@ class SmallCommands(AppCase):
 
 
 class Plan(AppCase):
-    def plan(self, *arguments, ranks=0):
+    def plan(self, *arguments, ranks=0, more=()):
+        """The figures of a plan; `more`: keys beyond those of every method."""
         ini = self.ini(SMALL)
         text = self.run_ok("plan", ini, *arguments, ranks=ranks).stdout
         lines = dict(line.split(": ") for line in text.splitlines())
-        self.assertEqual(list(lines), PLAN_KEYS)
+        keys = [*PLAN_KEYS, *more]
+        self.assertEqual(list(lines), keys)
         packed = json.loads(self.run_ok("plan", ini, "--json", *arguments, ranks=ranks).stdout)
-        self.assertEqual(list(packed), PLAN_KEYS)
-        for key in set(PLAN_KEYS) - {"seconds_per_round"}:
+        self.assertEqual(list(packed), keys)
+        for key in set(keys) - {"seconds_per_round"}:
             self.assertEqual(float(lines[key]), packed[key])
         return packed
 
@@ -107,6 +109,18 @@ class Plan(AppCase):
                                       (["--train.local_steps=3", "--train.batch_size=5"], 15)):
                     packed = self.plan(f"--algorithm.name={method}", *keys)
                     self.assertEqual(packed["gradient_values_per_client"], factor * visited * size)
+
+    def test_factors_of_fedmud(self):
+        """What of cnn4 travels at 1/32, first and last layer in full, and what of each layer is left."""
+        layers = ["factors.conv2", "factors.conv3", "factors.conv4"]
+        packed = self.plan("--model.name=cnn4", "--algorithm.name=fedmud", "--model.compression=32",
+                           "--model.compression_scope=model",
+                           more=["trainable_columns", "trained_columns", *layers])
+        self.assertEqual((packed["trainable_columns"], packed["trained_columns"]), (390_880, 11_872))
+        self.assertEqual([packed[layer] for layer in layers], [2 * 288, 3 * 576, 5 * 1152])
+        # batch norm's statistics travel as well, and the seed
+        self.assertEqual(packed["bytes_up_per_client"], 4 * (11_872 + 960))
+        self.assertEqual(packed["bytes_down_per_client"], 4 * (11_872 + 960) + 8)
 
     def test_figures(self):
         size = (784 + 1) * 6 + (6 + 1) * 10

@@ -91,6 +91,7 @@ class Experiment {
   ModelRecord current_model() const;
 
   const Config& config() const { return config_; }
+  const FactorMap* factor_map() const { return factor_map_.get(); }  ///< null: weights in full
   const Partition& partition() const { return partition_; }
   const Topology& topology() const { return *topology_; }
   const Placement& placement() const { return topology_->placement(); }

@@ -66,6 +66,8 @@ class FactorMap final : public RowMap {
   /// Number of factorised layers.
   std::int64_t layers() const { return static_cast<std::int64_t>(layers_.size()); }
   const std::string& layer_name(std::int64_t l) const { return layers_[l].name; }
+  /// Numbers that stand for the weights of factorised layer `l`.
+  std::int64_t factors_of_layer(std::int64_t l) const { return layers_[l].factorisation->count(); }
   /// The columns of the factorised weights in full rows, as ranges [begin, end).
   std::vector<std::pair<std::int64_t, std::int64_t>> factorised_columns() const;
   /// Numbers of the factorised layers' weights, and of their factors.
