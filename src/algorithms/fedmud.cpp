@@ -36,8 +36,9 @@ void FedMUD::declare(OptionSet& options) {
 }
 
 void FedMUD::check(const OptionSet& options) const {
-  const std::string& name = options.entry("model.factorisation").print();
+  std::string name = options.entry("model.factorisation").print();
   if (name == "low_rank_f" || name == "low_rank_aad") return;
+  if (name == FactorisationOptions::kAuto) name = factorisations().names.front();
   options.refuse_unless_default("algorithm.constants",
                                 concat("model.factorisation = ", name,
                                        ", which has no matrices that could be identities; use "

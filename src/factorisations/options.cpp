@@ -58,7 +58,10 @@ void FactorisationOptions::resolve(const OptionSet& options, const std::string& 
     options.refuse_unless_default(
         key, concat(with_method, ", which trains weights in full; drop the key"));
   }
-  if (exclude == std::vector<std::string>{kAuto}) exclude = use.exclude;
+  if (!factorises()) return;
+  if (exclude == std::vector<std::string>{kAuto}) {
+    exclude = use.exclude.empty() ? std::vector<std::string>{kNone} : use.exclude;
+  }
   if (!view) view = use.view;
   const OptionSet::Entry& rank = options.entry("model.rank");
   const OptionSet::Entry& rate = options.entry("model.compression");
