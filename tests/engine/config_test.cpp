@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "fedhpc/algorithms/algorithm.hpp"
 #include "fedhpc/core/error.hpp"
 
 namespace fedhpc {
@@ -58,6 +59,17 @@ TEST(Config, ItsIniRepeatsIt) {
   EXPECT_EQ(second.to_ini(), first.to_ini());
   EXPECT_EQ(second.run.output, "run.h5");
   EXPECT_EQ(second.train.lr, 0.1);
+}
+
+TEST(Config, TheIniOfEveryMethodRepeatsIt) {
+  for (const AlgorithmInfo& info : algorithm_registry()) {
+    std::vector<Assignment> lines{in_file("algorithm.name", info.name)};
+    if (info.make()->tiers() == Tiers::ClientEdgeCloud)
+      lines.push_back(in_file("topology.edges", "2"));
+    const Config first(lines, "run.ini");
+    const Config second(parse_ini(first.to_ini(), "config"), "other.ini");
+    EXPECT_EQ(second.to_ini(), first.to_ini()) << info.name;
+  }
 }
 
 TEST(Config, TheNetworkIsOffUntilAKeyIsSet) {
