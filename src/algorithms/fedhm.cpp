@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "fedhpc/models/row_measures.hpp"
+#include "fedhpc/algorithms/server_fit.hpp"
 
 namespace fedhpc {
 
@@ -32,25 +32,13 @@ void FedHM::round(Round& round) {
     update.add(block.weights(averaging_.weighting), recovered - model_);
   });
   model_ += update.reduce();  // W <- sum_k p_k U_k V_k^T
-  factors_ = map_->assemble(
-      round.on_server(map_->layers(),
-                      [&](std::int64_t l) { return map_->fit_layer(l, model_, factors_, 1); }),
-      model_);
+  factors_ = fit_on_server(round, *map_, model_, factors_, /*sweeps=*/1);  // U_{t+1}, V_{t+1}
   note_truncation(round);
 }
 
 void FedHM::note_truncation(Round& round) const {
-  const Rows error = model_ - map_->expand(factors_);
-  double lost = 0;
-  double all = 0;
-  for (const auto& [begin, end] : map_->factorised_columns()) {
-    const auto square = [begin = begin, size = end - begin](const Rows& row) {
-      const Tensor columns = row.values[0].narrow(0, begin, size).to(at::kDouble);
-      return columns.dot(columns).item<double>();
-    };
-    lost += square(error);
-    all += square(model_);
-  }
+  const double all = map_->squared_length(model_);
+  const double lost = map_->squared_length(model_ - map_->expand(factors_));
   round.note(kTruncation, all > 0 ? std::sqrt(lost / all) : 0);
 }
 

@@ -4,6 +4,7 @@
 
 #include <ATen/ops/empty_like.h>
 
+#include "fedhpc/algorithms/server_fit.hpp"
 #include "fedhpc/models/row_measures.hpp"
 
 namespace fedhpc {
@@ -83,8 +84,9 @@ void TDPFed::round(Round& round) {
     factors_ += mean;  // (18): (1 - beta) A_t + beta sum_k p_k A_k
     tensor_ = map_->expand(factors_);
   } else {
-    tensor_ = composed + mean;             // omega_{t+1}
-    factors_ = decompose(round, tensor_);  // (20): omega_{t+1} ~ [[A_{t+1}]]
+    tensor_ = composed + mean;  // omega_{t+1}
+    // (20): omega_{t+1} ~ [[A_{t+1}]]
+    factors_ = fit_on_server(round, *map_, tensor_, factors_, fit_sweeps_);
   }
   note_factor_norms(round);
 }
@@ -132,13 +134,6 @@ void TDPFed::train_factors_(LocalStep& step, Clients& all) {
     adam_->step_(factors.values, gradient.values);                // (17), by Adam
   }
   map_->expand_(factors, composed);
-}
-
-Rows TDPFed::decompose(Round& round, const Rows& tensor) {
-  const std::vector<Tensor> layers = round.on_server(map_->layers(), [&](std::int64_t l) {
-    return map_->fit_layer(l, tensor, factors_, fit_sweeps_);
-  });
-  return map_->assemble(layers, tensor);
 }
 
 namespace {

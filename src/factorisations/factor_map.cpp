@@ -140,10 +140,6 @@ void FactorMap::set_constants_to_identity(at::ScalarType type) {
   }
 }
 
-bool FactorMap::has_constants() const {
-  return !layers_.front().factorisation->constants().empty();
-}
-
 std::vector<std::pair<std::string, Tensor>> FactorMap::drawn(const Rows& factors) const {
   std::vector<std::pair<std::string, Tensor>> drawn;
   for (const Layer& layer : layers_) {
@@ -171,6 +167,15 @@ std::vector<std::pair<std::int64_t, std::int64_t>> FactorMap::factorised_columns
     columns.emplace_back(layer.weights, layer.weights + layer.weight_count);
   }
   return columns;
+}
+
+double FactorMap::squared_length(const Rows& model) const {
+  double sum = 0;
+  for (const Layer& layer : layers_) {
+    const Tensor weights = weights_of(layer, model.values)[0].to(at::kDouble);
+    sum += weights.dot(weights).item<double>();
+  }
+  return sum;
 }
 
 std::int64_t FactorMap::weight_count() const {
@@ -208,12 +213,6 @@ void FactorMap::expand_(const Rows& u, const Rows& w) {
     layer.factorisation->expand_(factors_of(layer, u.values), weights_of(layer, w.values));
   }
   copy_passed_(u, w, Tag::None);
-}
-
-Rows FactorMap::expand(const Rows& u) {
-  Rows w{at::empty({u.count(), full_->size()}, u.values.options()), full_};
-  expand_(u, w);
-  return w;
 }
 
 void FactorMap::pullback_(const Rows& u, const Rows& dw, const Rows& du) {

@@ -13,31 +13,12 @@
 
 namespace fedhpc {
 
-namespace {
-
-/// `count` matrices side by side in memory.
-MatrixStack matrices(const Tensor& row, std::int64_t height, std::int64_t width) {
-  return {.data = row.data_ptr(),
-          .stack_stride = height * width,
-          .rows = height,
-          .columns = width,
-          .row_stride = width};
-}
-
-/// The same matrix again and again.
-MatrixStack one_matrix(const Tensor& row, std::int64_t height, std::int64_t width) {
-  MatrixStack one = matrices(row, height, width);
-  one.stack_stride = 0;
-  return one;
-}
-
-}  // namespace
-
 Hadamard::Hadamard(WeightShape shape, std::int64_t rank) : shape_(std::move(shape)), rank_(rank) {
   require(rank_ >= 1, "a decomposition has a rank of 1 or more");
   const std::vector<std::int64_t>& sizes = shape_.sizes;
   require(sizes.size() == 2 || sizes.size() == 4, "a matrix or kernels of two dimensions");
   window_ = of_kernels() ? sizes[2] * sizes[3] : 1;
+  if (!of_kernels()) matrix_.emplace(MatrixView(shape_, ConvView::Raw), rank_);
   for (const int j : {1, 2}) {
     if (of_kernels()) {
       factors_.push_back({concat("T", j), {rank_, rank_, sizes[2], sizes[3]}});
@@ -93,58 +74,60 @@ void Hadamard::reserve(const Tensor& u) {
   }
 }
 
+void Hadamard::multiply_core(const Half& half, std::int64_t c) {
+  batched_product(between_.scalar_type(), 1, 1,
+                  matrices_in(half.x.narrow(0, c, 1), 0, shape_.sizes[0], rank_), Transpose::No,
+                  matrices_in(half.core.narrow(0, c, 1), 0, rank_, rank_ * window_), Transpose::No,
+                  0, matrices_in(between_.view({1, -1}), 0, shape_.sizes[0], rank_ * window_));
+}
+
 void Hadamard::compose_(const Half& half, const Tensor& w) {
-  const at::ScalarType type = w.scalar_type();
+  if (!of_kernels()) {
+    matrix_->multiply_(half.x, half.y, w, FactorProduct::Write::Replace);
+    return;
+  }
   const std::int64_t out = shape_.sizes[0];
   const std::int64_t in = shape_.sizes[1];
   for (std::int64_t c = 0; c < w.size(0); ++c) {
-    if (!of_kernels()) {
-      batched_product(type, 1, 1, matrices(half.x[c], out, rank_), Transpose::No,
-                      matrices(half.y[c], in, rank_), Transpose::Yes, 0, matrices(w[c], out, in));
-      continue;
-    }
     // X T, then Y (X T)_o for every output o.
-    batched_product(type, 1, 1, matrices(half.x[c], out, rank_), Transpose::No,
-                    matrices(half.core[c], rank_, rank_ * window_), Transpose::No, 0,
-                    matrices(between_, out, rank_ * window_));
-    batched_product(type, out, 1, one_matrix(half.y[c], in, rank_), Transpose::No,
-                    matrices(between_, rank_, window_), Transpose::No, 0,
-                    matrices(w[c], in, window_));
+    multiply_core(half, c);
+    batched_product(w.scalar_type(), out, 1,
+                    matrices_in(half.y.narrow(0, c, 1).expand({out, in * rank_}), 0, in, rank_),
+                    Transpose::No, matrices_in(between_, 0, rank_, window_), Transpose::No, 0,
+                    matrices_in(w[c].view({out, in * window_}), 0, in, window_));
   }
 }
 
 void Hadamard::pull_(const Half& half, const Tensor& dw, const Half& gradient) {
+  if (!of_kernels()) {
+    matrix_->pull_left_(dw, half.y, gradient.x);
+    matrix_->pull_right_(dw, half.x, gradient.y);
+    return;
+  }
   const at::ScalarType type = dw.scalar_type();
   const std::int64_t out = shape_.sizes[0];
   const std::int64_t in = shape_.sizes[1];
   for (std::int64_t c = 0; c < dw.size(0); ++c) {
-    if (!of_kernels()) {
-      batched_product(type, 1, 1, matrices(dw[c], out, in), Transpose::No,
-                      matrices(half.y[c], in, rank_), Transpose::No, 0,
-                      matrices(gradient.x[c], out, rank_));
-      batched_product(type, 1, 1, matrices(dw[c], out, in), Transpose::Yes,
-                      matrices(half.x[c], out, rank_), Transpose::No, 0,
-                      matrices(gradient.y[c], in, rank_));
-      continue;
-    }
-    const MatrixStack x = matrices(half.x[c], out, rank_);
-    const MatrixStack core = matrices(half.core[c], rank_, rank_ * window_);
-    const MatrixStack between = matrices(between_, out, rank_ * window_);
-    const MatrixStack pulled = matrices(between_gradient_, out, rank_ * window_);
-    batched_product(type, 1, 1, x, Transpose::No, core, Transpose::No, 0, between);
-    batched_product(type, out, 1, one_matrix(half.y[c], in, rank_), Transpose::Yes,
-                    matrices(dw[c], in, window_), Transpose::No, 0,
-                    matrices(between_gradient_, rank_, window_));
+    const auto of_client = [c](const Tensor& rows, std::int64_t height, std::int64_t width) {
+      return matrices_in(rows.narrow(0, c, 1), 0, height, width);
+    };
+    const Tensor of_outputs = dw[c].view({out, in * window_});
+    multiply_core(half, c);
+    batched_product(type, out, 1,
+                    matrices_in(half.y.narrow(0, c, 1).expand({out, in * rank_}), 0, in, rank_),
+                    Transpose::Yes, matrices_in(of_outputs, 0, in, window_), Transpose::No, 0,
+                    matrices_in(between_gradient_, 0, rank_, window_));
     for (std::int64_t o = 0; o < out; ++o) {
-      batched_product(type, 1, 1,
-                      matrices(dw[c].narrow(0, o * in * window_, in * window_), in, window_),
-                      Transpose::No, matrices(between_[o], rank_, window_), Transpose::Yes,
-                      o == 0 ? 0 : 1, matrices(gradient.y[c], in, rank_));
+      batched_product(type, 1, 1, matrices_in(of_outputs.narrow(0, o, 1), 0, in, window_),
+                      Transpose::No, matrices_in(between_.narrow(0, o, 1), 0, rank_, window_),
+                      Transpose::Yes, o == 0 ? 0 : 1, of_client(gradient.y, in, rank_));
     }
-    batched_product(type, 1, 1, pulled, Transpose::No, core, Transpose::Yes, 0,
-                    matrices(gradient.x[c], out, rank_));
-    batched_product(type, 1, 1, x, Transpose::Yes, pulled, Transpose::No, 0,
-                    matrices(gradient.core[c], rank_, rank_ * window_));
+    const MatrixStack pulled =
+        matrices_in(between_gradient_.view({1, -1}), 0, out, rank_ * window_);
+    batched_product(type, 1, 1, pulled, Transpose::No, of_client(half.core, rank_, rank_ * window_),
+                    Transpose::Yes, 0, of_client(gradient.x, out, rank_));
+    batched_product(type, 1, 1, of_client(half.x, out, rank_), Transpose::Yes, pulled,
+                    Transpose::No, 0, of_client(gradient.core, rank_, rank_ * window_));
   }
 }
 

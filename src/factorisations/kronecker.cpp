@@ -64,88 +64,72 @@ void KroneckerProduct::each_row(const Work& work) const {
   }
 }
 
-template <typename T>
-void KroneckerProduct::multiply(const T* u, const T* v, T* m, Write write) const {
+template <typename Work>
+void KroneckerProduct::each_part(const Work& work) const {
   const std::int64_t z = side_;
   each_row(
       [&](std::int64_t b, std::int64_t i, std::int64_t k, std::int64_t offset, std::int64_t count) {
-        const T* of_u = u + (b * z + i) * z;
-        const T* of_v = v + (b * z + k) * z;
+        const std::int64_t of_u = (b * z + i) * z;
+        const std::int64_t of_v = (b * z + k) * z;
         for (std::int64_t j = 0; j * z < count; ++j) {
-          T* __restrict out = m + offset + j * z;
-          const T factor = of_u[j];
-          const std::int64_t length = std::min(z, count - j * z);
-          if (write == Write::Replace) {
-            for (std::int64_t l = 0; l < length; ++l) out[l] = factor * of_v[l];
-          } else {
-            for (std::int64_t l = 0; l < length; ++l) out[l] += factor * of_v[l];
-          }
+          work(of_u + j, of_v, offset + j * z, std::min(z, count - j * z));
         }
       });
 }
 
-template <typename T>
-void KroneckerProduct::pull_left(const T* dm, const T* v, T* du) const {
-  const std::int64_t z = side_;
-  std::fill_n(du, blocks_ * z * z, T(0));
-  each_row(
-      [&](std::int64_t b, std::int64_t i, std::int64_t k, std::int64_t offset, std::int64_t count) {
-        T* of_u = du + (b * z + i) * z;
-        const T* of_v = v + (b * z + k) * z;
-        for (std::int64_t j = 0; j * z < count; ++j) {
-          const T* d = dm + offset + j * z;
-          const std::int64_t length = std::min(z, count - j * z);
-          T sum = 0;
-          for (std::int64_t l = 0; l < length; ++l) sum += d[l] * of_v[l];
-          of_u[j] += sum;
-        }
-      });
+namespace {
+
+/// Calls work(a, b, c) with each client's numbers of the three.
+template <typename Work>
+void each_client(const Tensor& a, const Tensor& b, const Tensor& c, const Work& work) {
+  AT_DISPATCH_FLOATING_TYPES(c.scalar_type(), "kronecker", [&] {
+    for (std::int64_t k = 0; k < c.size(0); ++k) {
+      work(a.const_data_ptr<scalar_t>() + k * a.stride(0),
+           b.const_data_ptr<scalar_t>() + k * b.stride(0),
+           c.data_ptr<scalar_t>() + k * c.stride(0));
+    }
+  });
 }
 
-template <typename T>
-void KroneckerProduct::pull_right(const T* dm, const T* u, T* dv) const {
-  const std::int64_t z = side_;
-  std::fill_n(dv, blocks_ * z * z, T(0));
-  each_row(
-      [&](std::int64_t b, std::int64_t i, std::int64_t k, std::int64_t offset, std::int64_t count) {
-        const T* of_u = u + (b * z + i) * z;
-        T* __restrict of_v = dv + (b * z + k) * z;
-        for (std::int64_t j = 0; j * z < count; ++j) {
-          const T* d = dm + offset + j * z;
-          const T factor = of_u[j];
-          const std::int64_t length = std::min(z, count - j * z);
-          for (std::int64_t l = 0; l < length; ++l) of_v[l] += factor * d[l];
-        }
-      });
-}
+}  // namespace
 
 void KroneckerProduct::multiply_(const Tensor& u, const Tensor& v, const Tensor& m, Write write) {
-  AT_DISPATCH_FLOATING_TYPES(m.scalar_type(), "kronecker_multiply", [&] {
-    for (std::int64_t c = 0; c < m.size(0); ++c) {
-      multiply(u.const_data_ptr<scalar_t>() + c * u.stride(0),
-               v.const_data_ptr<scalar_t>() + c * v.stride(0),
-               m.data_ptr<scalar_t>() + c * m.stride(0), write);
-    }
+  each_client(u, v, m, [&](const auto* of_u, const auto* of_v, auto* of_m) {
+    each_part([&](std::int64_t f, std::int64_t g, std::int64_t offset, std::int64_t length) {
+      const auto factor = of_u[f];
+      const auto* right = of_v + g;
+      auto* __restrict out = of_m + offset;
+      if (write == Write::Replace) {
+        for (std::int64_t l = 0; l < length; ++l) out[l] = factor * right[l];
+      } else {
+        for (std::int64_t l = 0; l < length; ++l) out[l] += factor * right[l];
+      }
+    });
   });
 }
 
 void KroneckerProduct::pull_left_(const Tensor& dm, const Tensor& v, const Tensor& du) {
-  AT_DISPATCH_FLOATING_TYPES(dm.scalar_type(), "kronecker_pull_left", [&] {
-    for (std::int64_t c = 0; c < dm.size(0); ++c) {
-      pull_left(dm.const_data_ptr<scalar_t>() + c * dm.stride(0),
-                v.const_data_ptr<scalar_t>() + c * v.stride(0),
-                du.data_ptr<scalar_t>() + c * du.stride(0));
-    }
+  du.zero_();
+  each_client(dm, v, du, [&](const auto* of_dm, const auto* of_v, auto* of_du) {
+    each_part([&](std::int64_t f, std::int64_t g, std::int64_t offset, std::int64_t length) {
+      const auto* gradient = of_dm + offset;
+      const auto* right = of_v + g;
+      auto sum = gradient[0] * right[0];
+      for (std::int64_t l = 1; l < length; ++l) sum += gradient[l] * right[l];
+      of_du[f] += sum;
+    });
   });
 }
 
 void KroneckerProduct::pull_right_(const Tensor& dm, const Tensor& u, const Tensor& dv) {
-  AT_DISPATCH_FLOATING_TYPES(dm.scalar_type(), "kronecker_pull_right", [&] {
-    for (std::int64_t c = 0; c < dm.size(0); ++c) {
-      pull_right(dm.const_data_ptr<scalar_t>() + c * dm.stride(0),
-                 u.const_data_ptr<scalar_t>() + c * u.stride(0),
-                 dv.data_ptr<scalar_t>() + c * dv.stride(0));
-    }
+  dv.zero_();
+  each_client(dm, u, dv, [&](const auto* of_dm, const auto* of_u, auto* of_dv) {
+    each_part([&](std::int64_t f, std::int64_t g, std::int64_t offset, std::int64_t length) {
+      const auto* gradient = of_dm + offset;
+      const auto factor = of_u[f];
+      auto* __restrict out = of_dv + g;
+      for (std::int64_t l = 0; l < length; ++l) out[l] += factor * gradient[l];
+    });
   });
 }
 

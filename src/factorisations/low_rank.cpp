@@ -11,19 +11,6 @@
 
 namespace fedhpc {
 
-namespace {
-
-/// Row c of `rows` as a matrix.
-MatrixStack matrices(const Tensor& rows, std::int64_t height, std::int64_t width) {
-  return {.data = rows.data_ptr(),
-          .stack_stride = rows.stride(0),
-          .rows = height,
-          .columns = width,
-          .row_stride = width};
-}
-
-}  // namespace
-
 LowRankProduct::LowRankProduct(const MatrixView& view, std::int64_t rank)
     : view_(view), rank_(rank) {
   require(rank_ >= 1, "a decomposition has a rank of 1 or more");
@@ -39,21 +26,23 @@ std::int64_t LowRankProduct::rank_of(const MatrixView& view, CompressionRate rat
 }
 
 void LowRankProduct::multiply_(const Tensor& u, const Tensor& v, const Tensor& m, Write write) {
-  batched_product(m.scalar_type(), m.size(0), 1, matrices(u, view_.rows(), rank_), Transpose::No,
-                  matrices(v, view_.columns(), rank_), Transpose::Yes, write == Write::Add ? 1 : 0,
-                  matrices(m, view_.rows(), view_.columns()));
+  batched_product(m.scalar_type(), m.size(0), 1, matrices_in(u, 0, view_.rows(), rank_),
+                  Transpose::No, matrices_in(v, 0, view_.columns(), rank_), Transpose::Yes,
+                  write == Write::Add ? 1 : 0, matrices_in(m, 0, view_.rows(), view_.columns()));
 }
 
 void LowRankProduct::pull_left_(const Tensor& dm, const Tensor& v, const Tensor& du) {
-  batched_product(dm.scalar_type(), dm.size(0), 1, matrices(dm, view_.rows(), view_.columns()),
-                  Transpose::No, matrices(v, view_.columns(), rank_), Transpose::No, 0,
-                  matrices(du, view_.rows(), rank_));
+  batched_product(dm.scalar_type(), dm.size(0), 1,
+                  matrices_in(dm, 0, view_.rows(), view_.columns()), Transpose::No,
+                  matrices_in(v, 0, view_.columns(), rank_), Transpose::No, 0,
+                  matrices_in(du, 0, view_.rows(), rank_));
 }
 
 void LowRankProduct::pull_right_(const Tensor& dm, const Tensor& u, const Tensor& dv) {
-  batched_product(dm.scalar_type(), dm.size(0), 1, matrices(dm, view_.rows(), view_.columns()),
-                  Transpose::Yes, matrices(u, view_.rows(), rank_), Transpose::No, 0,
-                  matrices(dv, view_.columns(), rank_));
+  batched_product(dm.scalar_type(), dm.size(0), 1,
+                  matrices_in(dm, 0, view_.rows(), view_.columns()), Transpose::Yes,
+                  matrices_in(u, 0, view_.rows(), rank_), Transpose::No, 0,
+                  matrices_in(dv, 0, view_.columns(), rank_));
 }
 
 Tensor LowRankProduct::fit(const Tensor& m) const {

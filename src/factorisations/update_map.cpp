@@ -1,6 +1,5 @@
 #include "fedhpc/factorisations/update_map.hpp"
 
-#include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
 
 namespace fedhpc {
@@ -15,12 +14,6 @@ void UpdateMap::expand_(const Rows& u, const Rows& w) {
   for (const auto& [begin, end] : columns_) {
     w.values.narrow(1, begin, end - begin).add_(frozen_.values.narrow(1, begin, end - begin));
   }
-}
-
-Rows UpdateMap::expand(const Rows& u) {
-  Rows w{at::empty({u.count(), full()->size()}, u.values.options()), full()};
-  expand_(u, w);
-  return w;
 }
 
 void UpdateMap::merge_(const Rows& u) { frozen_ = expand(u); }

@@ -55,6 +55,16 @@ void own_product(const Target<T>& c, const T* a, std::int64_t a_stride, Transpos
 
 }  // namespace
 
+MatrixStack matrices_in(const Tensor& rows, std::int64_t column, std::int64_t height,
+                        std::int64_t width) {
+  return {.data = static_cast<char*>(rows.data_ptr()) +
+                  column * static_cast<std::int64_t>(rows.itemsize()),
+          .stack_stride = rows.stride(0),
+          .rows = height,
+          .columns = width,
+          .row_stride = width};
+}
+
 void batched_product(at::ScalarType type, std::int64_t count, double alpha, const MatrixStack& a,
                      Transpose transpose_a, const MatrixStack& b, Transpose transpose_b,
                      double beta, const MatrixStack& result) {

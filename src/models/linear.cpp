@@ -7,17 +7,6 @@ namespace fedhpc {
 
 namespace {
 
-/// The matrices [rows, columns] that start at `column` of every row of `stack` [C, P].
-MatrixStack in_rows(const Tensor& stack, std::int64_t column, std::int64_t rows,
-                    std::int64_t columns) {
-  return {.data = static_cast<char*>(stack.data_ptr()) +
-                  column * static_cast<std::int64_t>(stack.itemsize()),
-          .stack_stride = stack.stride(0),
-          .rows = rows,
-          .columns = columns,
-          .row_stride = columns};
-}
-
 /// The matrices of a tensor [C, rows, columns].
 MatrixStack in_tensor(const Tensor& stack) {
   return {.data = stack.data_ptr(),
@@ -83,7 +72,7 @@ void Linear::forward(const Pass& pass, const Tensor& input, const Tensor& output
     }
   });
   batched_product(weights.scalar_type(), clients, 1, in_tensor(input), Transpose::No,
-                  in_rows(weights, weight_column_, out_, in_), Transpose::Yes,
+                  matrices_in(weights, weight_column_, out_, in_), Transpose::Yes,
                   bias_ == Bias::None ? 0 : 1, in_tensor(output));
 }
 
@@ -97,14 +86,14 @@ void Linear::backward(const Pass& pass, const Tensor& input, const Tensor&,
   // dX = dY W, before the sink may change W
   if (input_gradient.defined()) {
     batched_product(type, clients, 1, in_tensor(output_gradient), Transpose::No,
-                    in_rows(weights, weight_column_, out_, in_), Transpose::No, 0,
+                    matrices_in(weights, weight_column_, out_, in_), Transpose::No, 0,
                     in_tensor(input_gradient));
   }
   // dW = dY^T X
   if (sink.columns.hold(tags_ | kWeightTags)) {
     batched_product(type, clients, sink.scale, in_tensor(output_gradient), Transpose::Yes,
                     in_tensor(input), Transpose::No, sink.keep,
-                    in_rows(sink.rows, weight_column_, out_, in_));
+                    matrices_in(sink.rows, weight_column_, out_, in_));
   }
   if (bias_ == Bias::None || !sink.columns.hold(tags_ | kBiasTags)) return;
   with_type(type, [&]<typename T>() {

@@ -7,13 +7,14 @@ that of a run nobody disturbed bit for bit, no round is lost or doubled, every f
 import os
 import random
 import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
 
 import h5py
 import numpy as np
-from app_support import AppCase, fedhpc, finish, main, ranks_of, start, wait_until
+from app_support import HANG, AppCase, fedhpc, finish, is_gone, main, ranks_of, start, wait_until
 
 ROUNDS = 40
 CONFIG = """[run]
@@ -39,6 +40,7 @@ local_epochs = 2
 lr = 0.05
 block = 2
 """
+LAUNCHER_PATIENCE = 10.0  # s for which a launcher without ranks may live on
 kills = 12
 
 
@@ -88,15 +90,26 @@ class KillAndResume(AppCase):
             np.testing.assert_array_equal(file["rounds/round"], np.arange(1, ROUNDS + 1))
 
     def kill_at(self, process, moment):
-        """Kills a random rank after a while; whether there was one to be killed."""
+        """Kills a random rank after a while; whether there was one to be killed. Then no rank lives
+        on. A launcher whose rank dies while the two still shake hands may wait for ever: that one,
+        alone, is killed as well."""
         deadline = time.monotonic() + moment
         while time.monotonic() < deadline and process.poll() is None:
             time.sleep(0.005)
-        if process.poll() is None:
-            ranks = ranks_of(process)
-            if ranks:
-                os.kill(self.random.choice(ranks), signal.SIGKILL)
-        return finish(process).returncode != 0
+        ranks = ranks_of(process) if process.poll() is None else []
+        if not ranks:
+            return finish(process).returncode != 0
+        os.kill(self.random.choice(ranks), signal.SIGKILL)
+        deadline = time.monotonic() + HANG
+        while not all(is_gone(pid) for pid in ranks):
+            self.assertLess(time.monotonic(), deadline, "a rank lives on")
+            time.sleep(0.01)
+        try:
+            process.communicate(timeout=LAUNCHER_PATIENCE)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.communicate()
+        return True
 
     def every_file_opens(self):
         for path in self.folder.glob("*.h5"):

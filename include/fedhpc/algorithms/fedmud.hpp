@@ -2,7 +2,7 @@
 
 #include <optional>
 
-#include "fedhpc/algorithms/factor_averaging.hpp"
+#include "fedhpc/algorithms/aggregation_record.hpp"
 #include "fedhpc/factorisations/update_map.hpp"
 
 namespace fedhpc {

@@ -62,8 +62,6 @@ class TDPFed final : public Algorithm {
   Rows client_update(Block& block);
   void train_personal_(LocalStep& step, Clients& all);
   void train_factors_(LocalStep& step, Clients& all);
-  /// (20): the factors near A_t whose tensor comes close to `tensor` [1, P]. Collective.
-  Rows decompose(Round& round, const Rows& tensor);
   void note_errors(Block& block, const Clients& all) const;
   void note_factor_norms(Round& round) const;
 

@@ -44,14 +44,11 @@ class FactorMap final : public RowMap {
   /// Makes the constants identity matrices, of matrices [rows, columns]: 1 where row and column
   /// are the same.
   void set_constants_to_identity(at::ScalarType type);
-  /// Whether there are constants.
-  bool has_constants() const;
   /// What initial() with draw.zero and draw_constants() draw, layer by layer, named
   /// <layer>.<name>, with their shapes, from `factors` [1, Q].
   std::vector<std::pair<std::string, Tensor>> drawn(const Rows& factors) const;
 
   void expand_(const Rows& u, const Rows& w) override;
-  Rows expand(const Rows& u);  // [C, Q] -> [C, P]
   void pullback_(const Rows& u, const Rows& dw, const Rows& du) override;
 
   /// du <- the gradients with respect to u of scale/2 ||w - expand(u)||^2, over all columns but
@@ -70,6 +67,8 @@ class FactorMap final : public RowMap {
   std::int64_t factors_of_layer(std::int64_t l) const { return layers_[l].factorisation->count(); }
   /// The columns of the factorised weights in full rows, as ranges [begin, end).
   std::vector<std::pair<std::int64_t, std::int64_t>> factorised_columns() const;
+  /// ||w||^2 of the factorised weights w of `model` [1, P], summed in float64.
+  double squared_length(const Rows& model) const;
   /// Numbers of the factorised layers' weights, and of their factors.
   std::int64_t weight_count() const;
   std::int64_t factor_count() const;

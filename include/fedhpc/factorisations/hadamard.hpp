@@ -1,8 +1,9 @@
 #pragma once
 
 #include <array>
+#include <optional>
 
-#include "fedhpc/factorisations/factorisation.hpp"
+#include "fedhpc/factorisations/low_rank.hpp"
 
 namespace fedhpc {
 
@@ -41,14 +42,17 @@ class Hadamard final : public Factorisation {
   };
   Half half(const Tensor& u, std::size_t j) const;
   void reserve(const Tensor& u);
-  /// w <- Wj of every client; keeps what is between the products.
+  /// X T of client c, into between_.
+  void multiply_core(const Half& half, std::int64_t c);
+  /// w <- Wj of every client.
   void compose_(const Half& half, const Tensor& w);
-  /// The gradients of the factors of Wj where dw is that of Wj; precondition: compose_(half).
+  /// The gradients of the factors of Wj where dw is that of Wj.
   void pull_(const Half& half, const Tensor& dw, const Half& gradient);
 
   WeightShape shape_;
   std::int64_t rank_;
-  std::int64_t window_;  // height width
+  std::int64_t window_;                   // height width
+  std::optional<LowRankProduct> matrix_;  // X Y^T of a linear layer
   std::vector<FactorShape> factors_;
   std::array<Tensor, 2> composed_;  // [C, p]  W1, W2
   Tensor gradient_;                 // [C, p]

@@ -34,13 +34,10 @@ class KroneckerProduct final : public FactorProduct {
   /// belong to the matrix, from number `offset` on.
   template <typename Work>
   void each_row(const Work& work) const;
-  /// The same for the rows of every client's blocks with what they are made of.
-  template <typename T>
-  void multiply(const T* u, const T* v, T* m, Write write) const;
-  template <typename T>
-  void pull_left(const T* dm, const T* v, T* du) const;
-  template <typename T>
-  void pull_right(const T* dm, const T* u, T* dv) const;
+  /// Calls work(f, g, offset, length) for every number f of U: numbers offset, offset + 1, ... of
+  /// the matrix are it times numbers g, g + 1, ... of V.
+  template <typename Work>
+  void each_part(const Work& work) const;
 
   std::int64_t numbers_;  // O I
   std::int64_t blocks_;   // R

@@ -16,6 +16,7 @@ class RowMap {
   /// w <- the models that u stands for.
   virtual void expand_(const Rows& u,       // [C, Q]
                        const Rows& w) = 0;  // [C, P]
+  Rows expand(const Rows& u);               // [C, Q] -> [C, P]
   /// du <- the gradients with respect to u where dw are those with respect to the weights.
   virtual void pullback_(const Rows& u,        // [C, Q]
                          const Rows& dw,       // [C, P]

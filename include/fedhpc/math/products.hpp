@@ -17,6 +17,11 @@ struct MatrixStack {
   std::int64_t row_stride = 0;  ///< values from one row to the next
 };
 
+/// The matrices [height, width] that start at `column` of every row of `rows` [C, n]. Rows may lie
+/// apart, or be the same one C times.
+MatrixStack matrices_in(const Tensor& rows, std::int64_t column, std::int64_t height,
+                        std::int64_t width);
+
 enum class Transpose { No, Yes };
 
 /// result[c] = alpha op(a[c]) op(b[c]) + beta result[c] for c in 0..count-1. One product per
