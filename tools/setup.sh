@@ -17,7 +17,7 @@ cupti_version=13.0.85    # the versions the wheel was built against
 cudart_version=13.0.96
 packages=(g++ cmake ninja-build ccache git
           libopenmpi-dev openmpi-bin libhdf5-dev libboost-program-options-dev
-          libgtest-dev libgmock-dev libbenchmark-dev zlib1g-dev liblzma-dev libjpeg-dev
+          libeigen3-dev libgtest-dev libgmock-dev libbenchmark-dev zlib1g-dev liblzma-dev libjpeg-dev
           clang-format clang-tidy python3 python3-venv unzip)
 
 say() { printf 'setup: %s\n' "$1"; }

@@ -31,12 +31,12 @@ Rows stacked(std::vector<Tensor> rows, const StoredRows& like) {
 void FedDWA::declare(OptionSet& options) {
   options.add("algorithm.top_k", top_k_, at_least<std::int64_t>(1),
               "models that are mixed into a client's own: those nearest to its guidance model");
-  declare_codec(options, "algorithm.codec", codec_name_,
-                "what uploads become on the wire (fedhpc list codecs); downloads are dense");
+  upload_.declare(options, "algorithm",
+                  "what uploads become on the wire (fedhpc list codecs); downloads are dense");
 }
 
 void FedDWA::initialise(const Setup& setup) {
-  codec_ = make_codec(codec_name_, "algorithm.codec");
+  codec_ = upload_.make();
   clouds_ = &setup.store().rows("cloud", setup.initial_model());
 }
 

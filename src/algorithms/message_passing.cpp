@@ -9,12 +9,12 @@ namespace fedhpc {
 void MessagePassing::declare(OptionSet& options) {
   options.add("algorithm.lambda", lambda_, at_least(0.0),
               "weight of the proximal term lambda/2 ||w - u_i||^2 of local training");
-  declare_codec(options, "algorithm.codec", codec_name_,
-                "what uploads become on the wire (fedhpc list codecs); downloads are dense");
+  upload_.declare(options, "algorithm",
+                  "what uploads become on the wire (fedhpc list codecs); downloads are dense");
 }
 
 void MessagePassing::initialise(const Setup& setup) {
-  codec_ = make_codec(codec_name_, "algorithm.codec");
+  codec_ = upload_.make();
   clients_ = setup.store().clients();
   models_ = &setup.store().rows("personal", setup.initial_model());
 }

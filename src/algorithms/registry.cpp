@@ -1,5 +1,6 @@
 #include "fedhpc/algorithms/algorithm.hpp"
 #include "fedhpc/algorithms/ditto.hpp"
+#include "fedhpc/algorithms/dsgd.hpp"
 #include "fedhpc/algorithms/fedamp.hpp"
 #include "fedhpc/algorithms/fedavg.hpp"
 #include "fedhpc/algorithms/fedavg_ft.hpp"
@@ -18,6 +19,7 @@
 #include "fedhpc/algorithms/pfedme.hpp"
 #include "fedhpc/algorithms/pfedsop.hpp"
 #include "fedhpc/algorithms/sfedhp.hpp"
+#include "fedhpc/algorithms/simnet.hpp"
 #include "fedhpc/algorithms/tdpfed.hpp"
 
 namespace fedhpc {
@@ -46,7 +48,7 @@ void AveragingOptions::declare(OptionSet& options, const std::string& codec_help
   options.add("algorithm.weighting", weighting,
               Names<Weighting>{{"samples", Weighting::Samples}, {"uniform", Weighting::Uniform}},
               "weight of a client in the mean: its training samples, or the same for all");
-  declare_codec(options, "algorithm.codec", codec, codec_help);
+  codec.declare(options, "algorithm", codec_help);
 }
 
 }  // namespace fedhpc

@@ -61,6 +61,7 @@ class LossWarning {
 int carry_out(Config& config, Communicator& comm, const std::string& command_line,
               const Resumption* from) {
   Experiment experiment(config, comm, from);
+  experiment.prepare();
   Recorder recorder(experiment, comm, command_line, from);
   Checkpointer checkpointer(experiment, comm, from);
   const bool speaks = comm.rank() == 0;

@@ -68,6 +68,9 @@ class BitReader {
 
   std::int64_t size() const { return static_cast<std::int64_t>(bytes_.size()); }  ///< in bytes
 
+  /// Whole bytes not yet read from.
+  std::int64_t left() const { return static_cast<std::int64_t>(bytes_.size() - next_); }
+
   /// The next `width` bits. 0 <= width <= 64.
   std::uint64_t read(int width);
 

@@ -38,14 +38,17 @@ std::vector<std::int64_t> Codec::encoded_bytes(const Tensor& rows, const Tensor&
   return bytes;
 }
 
-void Codec::transmit_(const Tensor& rows, const Tensor& previous) const {
+std::vector<std::int64_t> Codec::transmit_(const Tensor& rows, const Tensor& previous) const {
+  if (lossless(rows.scalar_type())) return encoded_bytes(rows, previous);
   check(rows, previous, 2);
-  if (lossless(rows.scalar_type())) return;
+  std::vector<std::int64_t> bytes(static_cast<std::size_t>(rows.size(0)));
   with_type(rows.scalar_type(), [&]<typename T>() {
-    for (std::int64_t c = 0; c < rows.size(0); ++c) {
-      transmit_row_(row_of<T>(rows, c), row_of<const T>(previous, c));
+    for (std::size_t c = 0; c < bytes.size(); ++c) {
+      bytes[c] = transmit_row_(row_of<T>(rows, static_cast<std::int64_t>(c)),
+                               row_of<const T>(previous, static_cast<std::int64_t>(c)));
     }
   });
+  return bytes;
 }
 
 std::vector<std::byte> Codec::encode(const Tensor& row, const Tensor& previous) const {

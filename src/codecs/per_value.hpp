@@ -38,8 +38,9 @@ struct PerValue {
   }
 
   template <typename T>
-  static void transmit_(std::span<T> row) {
+  static std::int64_t transmit_(std::span<T> row) {
     for (T& value : row) value = Wire::template widen<T>(Wire::narrow(value));
+    return encoded_bytes(std::span<const T>(row));
   }
 };
 

@@ -2,6 +2,7 @@
 
 #include "codecs/bitmap.hpp"
 #include "codecs/index_value.hpp"
+#include "codecs/kmeans.hpp"
 #include "codecs/per_value.hpp"
 #include "codecs/run_length.hpp"
 
@@ -10,11 +11,11 @@ namespace fedhpc {
 namespace {
 
 /// A codec of a format that needs nothing but the row: functions of T = float or double for size,
-/// encoding, decoding and, unless lossless, transmission in place.
+/// encoding, decoding and, unless lossless, transmission in place, which gives the size too.
 template <typename Format>
 class FormatCodec final : public Codec {
  public:
-  explicit FormatCodec(const char* name) : name_(name) {}
+  FormatCodec(const char* name, Format format) : name_(name), format_(format) {}
 
   bool lossless(at::ScalarType type) const override {
     return with_type(type, []<typename T>() { return Format::template kLossless<T>; });
@@ -29,13 +30,17 @@ class FormatCodec final : public Codec {
   using Bytes = std::span<const std::byte>;
 
   std::int64_t row_bytes(Values<float> row, Values<float>) const override {
-    return Format::encoded_bytes(row);
+    return format_.encoded_bytes(row);
   }
   std::int64_t row_bytes(Values<double> row, Values<double>) const override {
-    return Format::encoded_bytes(row);
+    return format_.encoded_bytes(row);
   }
-  void transmit_row_(std::span<float> row, Values<float>) const override { transmit_(row); }
-  void transmit_row_(std::span<double> row, Values<double>) const override { transmit_(row); }
+  std::int64_t transmit_row_(std::span<float> row, Values<float>) const override {
+    return transmit_(row);
+  }
+  std::int64_t transmit_row_(std::span<double> row, Values<double>) const override {
+    return transmit_(row);
+  }
   std::vector<std::byte> encode_row(Values<float> row, Values<float>) const override {
     return encode(row);
   }
@@ -50,24 +55,40 @@ class FormatCodec final : public Codec {
   }
 
   template <typename T>
-  static void transmit_(std::span<T> row) {
-    if constexpr (!Format::template kLossless<T>) Format::transmit_(row);
+  std::int64_t transmit_(std::span<T> row) const {
+    if constexpr (Format::template kLossless<T>) {
+      return format_.encoded_bytes(Values<T>(row));
+    } else {
+      return format_.transmit_(row);
+    }
   }
   template <typename T>
-  static std::vector<std::byte> encode(Values<T> row) {
+  std::vector<std::byte> encode(Values<T> row) const {
     BitWriter writer;
-    Format::encode(row, writer);
+    format_.encode(row, writer);
     return writer.take();
   }
   template <typename T>
   void decode(Bytes bytes, std::span<T> row) const {
     BitReader reader(bytes, name_, row.size());
-    Format::decode(reader, row);
+    format_.decode(reader, row);
     reader.finish();
   }
 
   const char* name_;
+  Format format_;
 };
+
+template <typename Format>
+Format format_of(const CodecChoice& choice) {
+  if constexpr (requires { &Format::k; }) {
+    return {.k = choice.k};
+  } else {
+    return {};
+  }
+}
+
+constexpr std::int64_t kMostClusters = 65536;
 
 std::vector<std::string> codec_names() {
   std::vector<std::string> names;
@@ -86,23 +107,26 @@ const std::vector<std::pair<std::string, std::string>>& codec_registry() {
   return registry;
 }
 
-std::unique_ptr<Codec> make_codec(const std::string& name, const std::string& place) {
+void CodecChoice::declare(OptionSet& options, const std::string& section, std::string help) {
+  options.add_choice(section + ".codec", name, codec_names(), std::move(help));
+  options.add(section + ".k", k, between<std::int64_t>(1, kMostClusters),
+              "clusters of codec kmeans");
+}
+
+std::unique_ptr<Codec> CodecChoice::make() const {
+  require(k >= 1 && k <= kMostClusters, "a codec has 1 to 65536 clusters");
 #define FEDHPC_CODEC(id, Format, sentence) \
-  if (name == #id) return std::make_unique<FormatCodec<Format>>(#id);
+  if (name == #id) return std::make_unique<FormatCodec<Format>>(#id, format_of<Format>(*this));
 #include "codecs/codecs.def"
 #undef FEDHPC_CODEC
   const std::vector<std::string> names = codec_names();
-  throw ConfigError(concat(place, " cannot be '", name, "'; allowed: one of: ", join(names),
+  throw ConfigError(concat("there is no codec '", name, "'; allowed: one of: ", join(names),
                            suggestion(nearest(name, names))));
 }
 
 const Codec& dense_codec() {
-  static const std::unique_ptr<Codec> codec = make_codec("dense", "dense_codec");
+  static const std::unique_ptr<Codec> codec = CodecChoice{}.make();
   return *codec;
-}
-
-void declare_codec(OptionSet& options, std::string key, std::string& codec, std::string help) {
-  options.add_choice(std::move(key), codec, codec_names(), std::move(help));
 }
 
 }  // namespace fedhpc

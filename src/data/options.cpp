@@ -94,7 +94,7 @@ void declare_partition(DataOptions& data, OptionSet& options) {
 
 void declare_generators(DataOptions& data, OptionSet& options) {
   options.add("data.samples_per_client", data.samples_per_client, between(kOne, kLargest),
-              "Samples generated per client by glyphs and synthetic");
+              "Samples generated per client by glyphs, covtype_like and synthetic");
   options.add("data.features", data.features, between(kOne, kLargest),
               "Features of a synthetic sample");
   options.add("data.classes", data.classes, between(std::int64_t{2}, kLargest),
@@ -103,6 +103,8 @@ void declare_generators(DataOptions& data, OptionSet& options) {
               "Synthetic(alpha, beta): how much the clients' models differ");
   options.add("data.synthetic_beta", data.synthetic_beta, at_least(0.0),
               "Synthetic(alpha, beta): how much the clients' features differ");
+  options.add("data.synthetic_clusters", data.synthetic_clusters, between(kZero, kLargest),
+              "Client k of synthetic has the model and the mean of cluster k mod this; 0: its own");
 }
 
 }  // namespace

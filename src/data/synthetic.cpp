@@ -14,9 +14,14 @@
 // unless 0 or 1. Deviation: every client has data.samples_per_client samples, not a log-normal
 // number. Limit case: alpha = beta = 0 still draws W_k and v_k per client, so it is not iid.
 //
-// Draws of client k (Purpose::Generator, client = k): u_k, B_k, W_k row by row, b_k, v_k with pass
-// 0; the features of its i-th sample with pass 1, epoch i. With data.split=official a further fifth
-// (at least 1) of samples per client is the official test set, i counting on.
+// With data.synthetic_clusters = G > 0 clients form planted clusters: client k has u, B, W, b and v
+// of cluster k mod G, each drawn once by the same law, and samples of its own. G = 1 is iid; G of
+// data.clients or more is no clusters.
+//
+// Draws of client k (Purpose::Generator, client = k; in clusters client = k mod G): u_k, B_k, W_k
+// row by row, b_k, v_k with pass 0; the features of its i-th sample with pass 1, epoch i, client =
+// k. With data.split=official a further fifth (at least 1) of samples per client is the official
+// test set, i counting on.
 
 #include <algorithm>
 #include <cmath>
@@ -31,9 +36,9 @@ namespace fedhpc {
 
 namespace {
 
-/// What one client's labels and features follow.
+/// What the labels and features of one client, or of a cluster's clients, follow.
 struct ClientModel {
-  std::int64_t client = -1;
+  std::int64_t owner = -1;     // client or cluster
   std::vector<double> weight;  // [D, K]: the scores of all classes grow side by side
   std::vector<double> bias;    // [K]
   std::vector<double> mean;    // [D]
@@ -112,13 +117,18 @@ class Synthetic : public Dataset {
             .client = static_cast<std::uint64_t>(client)};
   }
 
-  ClientModel draw_model(std::int64_t client) const {
-    Draws draws(key(client));
+  /// Whose model and mean a client has: its own, or its cluster's.
+  std::int64_t owner_of(std::int64_t client) const {
+    return options_.synthetic_clusters > 0 ? client % options_.synthetic_clusters : client;
+  }
+
+  ClientModel draw_model(std::int64_t owner) const {
+    Draws draws(key(owner));
     const double u = options_.synthetic_alpha * draws.normal();
     const double b = options_.synthetic_beta * draws.normal();
     const auto classes = static_cast<std::size_t>(options_.classes);
     ClientModel model;
-    model.client = client;
+    model.owner = owner;
     model.weight.resize(classes * deviation_.size());
     for (std::size_t c = 0; c < classes; ++c) {
       for (std::size_t j = 0; j < deviation_.size(); ++j) {
@@ -131,10 +141,11 @@ class Synthetic : public Dataset {
   }
 
   /// Writes the features of a sample and returns its label. `model` is that of the sample before
-  /// and is drawn again only when the client changes.
+  /// and is drawn again only when the client or cluster changes.
   std::int64_t generate(std::int64_t id, ClientModel& model, double* features) const {
     const Place place = place_of(id);
-    if (place.client != model.client) model = draw_model(place.client);
+    const std::int64_t owner = owner_of(place.client);
+    if (owner != model.owner) model = draw_model(owner);
     DrawKey sample = key(place.client);
     sample.pass = 1;
     sample.epoch = static_cast<std::uint64_t>(place.number);

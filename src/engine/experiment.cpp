@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <new>
+#include <numeric>
 #include <optional>
 #include <stdexcept>
 
@@ -228,8 +229,22 @@ PlannedRound Experiment::plan_round() {
           .gradient_values_per_sample = most[1] / static_cast<double>(batch)};
 }
 
+void Experiment::prepare() {
+  if (prepared_ || rounds_done_ > 0) return;
+  prepared_ = true;
+  Cohort everybody;
+  everybody.clients.resize(static_cast<std::size_t>(partition_.clients()));
+  std::iota(everybody.clients.begin(), everybody.clients.end(), 0);
+  RoundServices before_rounds = services(*trainer_);
+  Round round(before_rounds, 0, std::move(everybody), Round::Evaluated::No);
+  config_.algorithm->prepare(round);
+  train_watch_.lap();
+  aggregate_watch_.lap();
+}
+
 void Experiment::run(const std::function<void(const RoundReport&)>& observe,
                      const std::function<Wish(std::int64_t)>& ask) {
+  prepare();
   RoundServices in_round = services(*trainer_);
   bool stop = false;
   for (std::int64_t t = rounds_done_ + 1; t <= config_.run.rounds && !stop; ++t) {
@@ -287,8 +302,9 @@ std::int64_t Experiment::memory_bytes() const {
          in_hand * (rows.full * width + rows.factors * factors) * value +
          (kModels + rows.once + rows.of_rank * clients + rows.of_participants * participants) *
              width * value +
-         8 * (width + 1) + trainer_->workspace_bytes(in_hand, type_) + store_->full_bytes() +
-         rows_until_summed() + (rows.of_rank + rows.of_participants > 0 ? kSlabs * slab : 0);
+         rows.numbers_of_rank * clients * value + 8 * (width + 1) +
+         trainer_->workspace_bytes(in_hand, type_) + store_->full_bytes() + rows_until_summed() +
+         (rows.of_rank + rows.of_participants > 0 ? kSlabs * slab : 0);
 }
 
 }  // namespace fedhpc

@@ -109,6 +109,11 @@ void Recorder::create(const std::string& command_line, const std::vector<std::st
       if (!run.saves("init")) break;
       write_parameters(writer_->file(), "/model/init/" + group, parameters);
     }
+    std::vector<NamedTensor> graph;
+    for (auto& [name, values] : experiment_.config().algorithm->graph()) {
+      graph.push_back({name, values});
+    }
+    if (!graph.empty()) write_parameters(writer_->file(), "/graph", graph);
     if (run.saves("partition")) {
       write_partition(h5::create_group(writer_->file(), "/partition"), experiment_.partition());
     }

@@ -21,6 +21,7 @@ constexpr std::size_t kTimeCapacity = 24;
 constexpr hsize_t kSeriesChunk = 256;  // rounds
 
 hid_t type_of(const Tensor& values) {
+  if (values.scalar_type() == at::kLong) return h5::type_of<std::int64_t>();
   return values.scalar_type() == at::kDouble ? h5::type_of<double>() : h5::type_of<float>();
 }
 

@@ -1,8 +1,10 @@
 #include <algorithm>
 #include <numeric>
 
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/zeros.h>
 
 #include "fedhpc/rounds/coupling.hpp"
 
@@ -11,53 +13,88 @@ namespace fedhpc {
 namespace {
 
 /// The columns [begin, end) of one rank: the rest of a division goes to the last ranks.
-std::pair<std::int64_t, std::int64_t> columns_of_rank(std::int64_t columns, int rank, int ranks) {
-  return {columns * rank / ranks, columns * (rank + 1) / ranks};
+std::pair<std::int64_t, std::int64_t> columns_of_rank(std::int64_t columns, std::int64_t multiple,
+                                                      int rank, int ranks) {
+  const std::int64_t pieces = (columns + multiple - 1) / multiple;
+  const auto first = [&](std::int64_t r) {
+    return std::min(columns, multiple * (pieces * r / ranks));
+  };
+  return {first(rank), first(rank + 1)};
 }
 
 }  // namespace
 
-std::pair<std::int64_t, std::int64_t> Coupling::own_columns(std::int64_t columns) const {
-  return columns_of_rank(columns, comm_.rank(), comm_.size());
+std::pair<std::int64_t, std::int64_t> Coupling::own_columns(std::int64_t columns,
+                                                            std::int64_t multiple) const {
+  return columns_of_rank(columns, multiple, comm_.rank(), comm_.size());
+}
+
+Tensor Coupling::to_columns(const Rows& rows, std::int64_t multiple) const {
+  check(rows);
+  const Tensor& values = rows.values;
+  std::vector<Tensor> parts;  // of every rank: [N_r, its columns], then [its clients, own columns]
+  for (int rank = 0; rank < comm_.size(); ++rank) {
+    const auto [begin, end] = columns_of_rank(values.size(1), multiple, rank, comm_.size());
+    parts.push_back(values.slice(1, begin, end).contiguous());
+  }
+  parts = comm_.all_to_all(parts);
+  const Tensor gathered = at::cat(parts);
+  parts.clear();
+  return in_client_order(gathered);
+}
+
+void Coupling::from_columns_(const Rows& rows, const Tensor& columns, std::int64_t multiple) const {
+  check(rows);
+  const Tensor& values = rows.values;
+  const auto [first, last] = own_columns(values.size(1), multiple);
+  require(columns.size(0) == count() && columns.size(1) == last - first,
+          "columns as to_columns has given them");
+  // In the order of ranks, as plain numbers: every rank has columns of its own width.
+  std::vector<Tensor> parts;
+  std::int64_t next = 0;
+  for (const std::int64_t clients : counts_) {
+    Tensor part = at::empty({clients, last - first}, columns.options());
+    for (std::int64_t c = 0; c < clients; ++c) {
+      part[c].copy_(columns[positions_[static_cast<std::size_t>(next++)]]);
+    }
+    parts.push_back(part.reshape({-1}));
+  }
+  parts = comm_.all_to_all(parts);
+  for (int rank = 0; rank < comm_.size(); ++rank) {
+    const auto [begin, end] = columns_of_rank(values.size(1), multiple, rank, comm_.size());
+    const Tensor place = values.slice(1, begin, end);
+    place.copy_(parts[static_cast<std::size_t>(rank)].reshape(place.sizes()));
+  }
 }
 
 void Coupling::by_columns(
     const Rows& rows,
     const std::function<void(const Tensor& slab, std::int64_t first_column)>& edit) const {
-  check(rows);
-  const Tensor& values = rows.values;
-  const auto part_of = [&](int rank) {
-    const auto [begin, end] = columns_of_rank(values.size(1), rank, comm_.size());
-    return values.slice(1, begin, end);
-  };
-  std::vector<Tensor> parts;  // of every rank: [N_r, its columns], then [its clients, own columns]
-  for (int rank = 0; rank < comm_.size(); ++rank) parts.push_back(part_of(rank).contiguous());
-  parts = comm_.all_to_all(parts);
+  Tensor slab = to_columns(rows);
+  if (slab.numel() > 0) edit(slab, own_columns(rows.layout->size()).first);
+  from_columns_(rows, slab);
+}
 
-  Tensor slab;  // [N, own columns]
-  {
-    const Tensor gathered = at::cat(parts);
-    parts.clear();
-    slab = in_client_order(gathered);
-  }
-  const auto [first, last] = own_columns(values.size(1));
-  if (slab.numel() > 0) edit(slab, first);
-
-  // Back in the order of ranks, as plain numbers: every rank has columns of its own width.
-  std::int64_t next = 0;
-  for (const std::int64_t clients : counts_) {
-    Tensor part = at::empty({clients, last - first}, slab.options());
-    for (std::int64_t c = 0; c < clients; ++c) {
-      part[c].copy_(slab[positions_[static_cast<std::size_t>(next++)]]);
+Tensor Coupling::over_pairs(
+    const std::vector<Tensor>& matrices, std::int64_t columns,
+    const std::function<double(const Tensor& of_i, const Tensor& of_j)>& value) const {
+  const std::span<const std::int64_t> own = own_positions();
+  require(matrices.size() == own.size(), "one matrix of each client of this rank");
+  Tensor values = at::zeros({static_cast<std::int64_t>(own.size()), count()}, at::kDouble);
+  for (std::int64_t j = 0; j < count(); ++j) {
+    Tensor mine = at::empty({0, columns}, at::kDouble);
+    for (std::size_t r = 0; r < own.size(); ++r) {
+      if (own[r] == j) mine = matrices[r].contiguous();
     }
-    parts.push_back(part.reshape({-1}));
+    const Tensor of_j = comm_.all_gather(mine);
+    for (std::size_t r = 0; r < own.size(); ++r) {
+      if (own[r] > j) continue;
+      values[static_cast<std::int64_t>(r)][j].fill_(value(matrices[r], of_j));
+      comm_.beat();
+    }
   }
-  slab.reset();
-  parts = comm_.all_to_all(parts);
-  for (int rank = 0; rank < comm_.size(); ++rank) {
-    const Tensor place = part_of(rank);
-    place.copy_(parts[static_cast<std::size_t>(rank)].reshape(place.sizes()));
-  }
+  const Tensor upper = in_client_order(comm_.all_gather(values));
+  return upper.triu() + upper.triu(1).t();
 }
 
 }  // namespace fedhpc

@@ -100,7 +100,7 @@ void Coupling::each_slab(const Tensor& rows, const ColumnRanges& columns,
 Tensor Coupling::in_client_order(const Tensor& gathered) const {
   Tensor ordered = at::empty(gathered.sizes(), gathered.options());
   if (gathered.numel() == 0) return ordered;
-  const std::size_t bytes = static_cast<std::size_t>(gathered.size(1)) * gathered.itemsize();
+  const std::size_t bytes = gathered.nbytes() / positions_.size();
   const auto* from = static_cast<const char*>(gathered.const_data_ptr());
   auto* to = static_cast<char*>(ordered.data_ptr());
   for (std::size_t r = 0; r < positions_.size(); ++r) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 
 #include <ATen/ops/empty.h>
 
@@ -13,13 +14,16 @@ namespace fedhpc {
 
 namespace {
 
-/// What arrives of rows sent through a codec; the rows themselves where it loses nothing.
-Tensor arriving(const Tensor& rows, const Codec& codec) {
-  if (codec.lossless(rows.scalar_type())) return rows;
-  Tensor arrives = rows.clone();
-  codec.transmit_(arrives);
-  return arrives;
-}
+/// What arrives of rows [C, n] sent through a codec, the rows themselves where it loses nothing,
+/// and the bytes of each on the wire.
+struct Arrival {
+  Arrival(const Tensor& rows, const Codec& codec)
+      : values(codec.lossless(rows.scalar_type()) ? rows : rows.clone()),
+        bytes(codec.transmit_(values)) {}
+
+  Tensor values;                    // [C, n]
+  std::vector<std::int64_t> bytes;  // [C]
+};
 
 }  // namespace
 
@@ -70,6 +74,12 @@ double Round::weight_of(std::int64_t client, Weighting weighting) const {
   return weighting == Weighting::Samples ? samples : (samples > 0 ? 1.0 : 0.0);
 }
 
+double Round::total_weight(Weighting weighting) const {
+  double total = 0;
+  for (const std::int64_t client : cohort_.clients) total += weight_of(client, weighting);
+  return total;
+}
+
 std::vector<std::int64_t> Round::edges() const {
   std::vector<std::int64_t> mine;
   for (const std::int64_t edge : cohort_.edges) {
@@ -96,10 +106,10 @@ std::vector<double> Round::equal_weights() const {
 
 void Round::to_edges_(const Rows& model, EdgeRows& edges, const Codec& codec) {
   const Timed timed(services_.aggregate_watch);
-  const std::int64_t bytes = codec.encoded_bytes(model.values).front();
-  const Tensor arrives = arriving(model.values, codec);
+  const Arrival arrival(model.values, codec);
+  const std::int64_t bytes = arrival.bytes.front();
   for (const std::int64_t edge : this->edges()) {
-    edges.rows.values[edge - edges.first].copy_(arrives[0]);
+    edges.rows.values[edge - edges.first].copy_(arrival.values[0]);
     if (!services_.topology.leads()) continue;  // the edge's other ranks hold the same row
     services_.ledger.book(Link::EdgeCloud, Direction::Down, bytes);
     clock_.edge_transfer(edge, bytes);
@@ -122,13 +132,13 @@ Rows Round::to_cloud(const EdgeRows& edges, std::span<const double> weights, con
   Topology& topology = services_.topology;
   WeightedSum sum(1, edges.rows.layout->size(), services_.summation);
   if (topology.leads()) {
-    const std::vector<std::int64_t> bytes = codec.encoded_bytes(edges.rows.values);
-    const Tensor arrives = arriving(edges.rows.values, codec);
+    const Arrival arrival(edges.rows.values, codec);
     sum.add(std::vector<std::int64_t>(weights.size(), 0), weights,
-            reference.values.defined() ? arrives.sub(reference.values) : arrives);
+            reference.values.defined() ? arrival.values.sub(reference.values) : arrival.values);
     for (const std::int64_t edge : this->edges()) {
-      services_.ledger.book(Link::EdgeCloud, Direction::Up, bytes[edge - edges.first]);
-      clock_.edge_transfer(edge, bytes[edge - edges.first]);
+      const std::int64_t bytes = arrival.bytes[edge - edges.first];
+      services_.ledger.book(Link::EdgeCloud, Direction::Up, bytes);
+      clock_.edge_transfer(edge, bytes);
     }
   }
   Tensor mean = quotients(sum.total(topology, Among::EdgeLeaders), services_.type);
@@ -210,11 +220,11 @@ std::span<const std::int64_t> Block::edges() {
 
 Rows Block::transfer(const Rows& rows, std::span<const std::int64_t> clients, Direction direction,
                      const Codec& codec) {
-  const std::vector<std::int64_t> bytes = codec.encoded_bytes(rows.values);
+  const Arrival arrival(rows.values, codec);
   for (std::size_t c = 0; c < clients.size(); ++c) {
-    round_.book(round_.client_link_, direction, bytes[c], clients.subspan(c, 1));
+    round_.book(round_.client_link_, direction, arrival.bytes[c], clients.subspan(c, 1));
   }
-  return {arriving(rows.values, codec), rows.layout};
+  return {arrival.values, rows.layout};
 }
 
 Rows Block::download(const Rows& model, const Codec& codec) {
@@ -251,6 +261,20 @@ Rows Block::download_each(const Rows& models, const Codec& codec) {
 Rows Block::upload(const Rows& rows, const Codec& codec) {
   const Timed timed(round_.services_.aggregate_watch);
   return transfer(rows, clients_, Direction::Up, codec);
+}
+
+Tensor Block::samples_of(std::int64_t client) const {
+  const Shard& all = round_.services_.shard;
+  std::optional<Shard> made;
+  if (all.on_demand()) made = all.in_hand({client});
+  const Shard& shard = made ? *made : all;
+  const std::int64_t count = shard.train_count(client);
+  std::vector<std::int64_t> positions(static_cast<std::size_t>(count));
+  std::iota(positions.begin(), positions.end(), 0);
+  const Tensor features = at::empty({1, count, shard.features()}, scalar_type(shard.dtype()));
+  const Tensor labels = at::empty({1, count}, at::kLong);
+  if (count > 0) shard.gather_train(client, positions, 0, features, labels);
+  return features[0].to(at::kDouble);
 }
 
 Tensor Block::send(Direction direction, const RandomColumns& columns) {

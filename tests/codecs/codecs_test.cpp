@@ -92,7 +92,8 @@ bool same_bits(const T& a, const T& b) {
   return std::memcmp(&a, &b, sizeof(T)) == 0;
 }
 
-/// Bytes by the formulas of the codecs' definitions, bits rounded up.
+/// Bytes by the formulas of the codecs' definitions, bits rounded up. Those of kmeans are
+/// kmeans_test.cpp's.
 template <typename T>
 std::int64_t expected_bytes(const std::string& codec, const std::vector<T>& row) {
   const auto n = static_cast<double>(row.size());
@@ -116,18 +117,20 @@ std::int64_t expected_bytes(const std::string& codec, const std::vector<T>& row)
 
 template <typename T>
 void expect_consistent(const std::string& name, const std::vector<T>& values) {
-  const std::unique_ptr<Codec> codec = make_codec(name, "test");
+  const std::unique_ptr<Codec> codec = CodecChoice{.name = name}.make();
   const Tensor row = tensor_of(values);
   const std::vector<std::byte> bytes = codec->encode(row);
   const std::vector<std::int64_t> sizes = codec->encoded_bytes(row.unsqueeze(0));
   ASSERT_EQ(sizes.size(), 1U);
   EXPECT_EQ(sizes[0], static_cast<std::int64_t>(bytes.size()));
-  EXPECT_EQ(sizes[0], expected_bytes(name, values));
+  if (name != "kmeans") {
+    EXPECT_EQ(sizes[0], expected_bytes(name, values));
+  }
 
   Tensor decoded = at::full_like(row, 42);
   codec->decode(bytes, decoded);
   const Tensor received = row.clone().unsqueeze(0);
-  codec->transmit_(received);
+  EXPECT_EQ(codec->transmit_(received), sizes);
   EXPECT_TRUE(same_bits(decoded, received[0]));
   if (codec->lossless(row.scalar_type())) {
     EXPECT_TRUE(same_bits(decoded, row));
@@ -161,7 +164,7 @@ TEST(Codecs, RowsOfAStackAreIndependent) {
   const auto count = static_cast<std::int64_t>(rows.size());
   for (const auto& [name, sentence] : codec_registry()) {
     SCOPED_TRACE(name);
-    const std::unique_ptr<Codec> codec = make_codec(name, "test");
+    const std::unique_ptr<Codec> codec = CodecChoice{.name = name}.make();
     const Tensor wide = at::full({count, 20}, 1.0 / 3, at::kDouble);
     const Tensor stack = wide.narrow(1, 3, 9);
     std::int64_t c = 0;
@@ -170,8 +173,8 @@ TEST(Codecs, RowsOfAStackAreIndependent) {
     codec->transmit_(stack);
     c = 0;
     for (const auto& [kind, values] : rows) {
-      EXPECT_EQ(sizes[static_cast<std::size_t>(c)], expected_bytes(name, values)) << kind;
       const Tensor alone = tensor_of(values).unsqueeze(0);
+      EXPECT_EQ(sizes[static_cast<std::size_t>(c)], codec->encoded_bytes(alone)[0]) << kind;
       codec->transmit_(alone);
       EXPECT_TRUE(same_bits(stack[c++].clone(), alone[0])) << kind;
     }
@@ -184,7 +187,7 @@ TEST(Codecs, WhatIsLossless) {
   std::set<std::string> lossless;
   std::set<std::string> linear;
   for (const auto& [name, sentence] : codec_registry()) {
-    const std::unique_ptr<Codec> codec = make_codec(name, "test");
+    const std::unique_ptr<Codec> codec = CodecChoice{.name = name}.make();
     for (const auto& [type, suffix] : {std::pair{at::kFloat, " 32"}, {at::kDouble, " 64"}}) {
       if (codec->lossless(type)) lossless.insert(name + suffix);
       if (codec->linear(type)) linear.insert(name + suffix);
@@ -206,39 +209,61 @@ TEST(Codecs, NarrowTypesRoundAsAten) {
   for (const auto& [name, type] : {std::pair{"fp16", at::kHalf}, {"bf16", at::kBFloat16}}) {
     for (const at::ScalarType run : {at::kFloat, at::kDouble}) {
       const Tensor received = values.to(run, /*non_blocking=*/false, /*copy=*/true);
-      make_codec(name, "test")->transmit_(received);
+      CodecChoice{.name = name}.make()->transmit_(received);
       EXPECT_TRUE(same_bits(received, values.to(type).to(run))) << name;
       EXPECT_FALSE(same_bits(received, values.to(run))) << name;
     }
   }
   const Tensor doubles = at::full({1, 1}, 0.1, at::kDouble);
-  make_codec("dense32", "test")->transmit_(doubles);
+  CodecChoice{.name = "dense32"}.make()->transmit_(doubles);
   EXPECT_EQ(doubles.item<double>(), static_cast<double>(0.1F));
 }
 
 TEST(Codecs, AnUnknownNameNamesTheNearest) {
   try {
-    make_codec("bitmp", "run.ini:3: key 'algorithm.codec'");
+    CodecChoice{.name = "bitmp"}.make();
     FAIL() << "accepted";
   } catch (const ConfigError& error) {
     EXPECT_STREQ(error.what(),
-                 "run.ini:3: key 'algorithm.codec' cannot be 'bitmp'; allowed: one of: dense, "
-                 "dense32, fp16, bf16, bitmap, index_value, run_length; did you mean 'bitmap'?");
+                 "there is no codec 'bitmp'; allowed: one of: dense, dense32, fp16, bf16, bitmap, "
+                 "index_value, run_length, kmeans; did you mean 'bitmap'?");
   }
 }
 
-TEST(Codecs, AKeyTakesACodecsName) {
+TEST(Codecs, KeysTakeACodecsNameAndItsClusters) {
   OptionSet options;
-  std::string codec = "dense";
-  declare_codec(options, "algorithm.codec", codec, "what is sent");
+  CodecChoice choice;
+  choice.declare(options, "algorithm", "what is sent");
   EXPECT_EQ(options.entry("algorithm.codec").default_text, "dense");
-  options.assign("algorithm.codec", "run_length", {Level::File, "run.ini:1"});
-  EXPECT_EQ(codec, "run_length");
-  EXPECT_THROW(options.assign("algorithm.codec", "zip", {Level::File, "run.ini:1"}), ConfigError);
+  EXPECT_EQ(options.entry("algorithm.k").default_text, "16");
+  const Origin file{Level::File, "run.ini:1"};
+  options.assign("algorithm.codec", "kmeans", file);
+  options.assign("algorithm.k", "2", file);
+  EXPECT_EQ(choice.name, "kmeans");
+  EXPECT_THROW(options.assign("algorithm.codec", "zip", file), ConfigError);
+  for (const std::string k : {"0", "65537"}) {
+    EXPECT_THROW(options.assign("algorithm.k", k, file), ConfigError) << k;
+  }
+  const Tensor row = tensor_of<float>({0, 1, 10, 11}).unsqueeze(0);
+  choice.make()->transmit_(row);
+  EXPECT_TRUE(same_bits(row[0], tensor_of<float>({0.5, 0.5, 10.5, 10.5})));
+}
+
+TEST(Codecs, OthersIgnoreTheNumberOfClusters) {
+  const auto rows = rows_of_length<float>(64);
+  for (const auto& [name, sentence] : codec_registry()) {
+    if (name == "kmeans") continue;
+    for (const auto& [kind, values] : rows) {
+      const Tensor row = tensor_of(values);
+      EXPECT_EQ((CodecChoice{.name = name, .k = 2}.make()->encode(row)),
+                CodecChoice{.name = name}.make()->encode(row))
+          << name << ": " << kind;
+    }
+  }
 }
 
 TEST(Codecs, RefuseRowsTheyCannotRead) {
-  const std::unique_ptr<Codec> codec = make_codec("fp16", "test");
+  const std::unique_ptr<Codec> codec = CodecChoice{.name = "fp16"}.make();
   EXPECT_THROW(codec->encoded_bytes(at::zeros({4})), std::logic_error);
   EXPECT_THROW(codec->encode(at::zeros({1, 4})), std::logic_error);
   EXPECT_THROW(codec->encoded_bytes(at::zeros({1, 4}, at::kLong)), std::logic_error);

@@ -34,7 +34,7 @@ using Byte = std::uint8_t;
 std::string refusal(const std::string& codec, const Bytes& bytes, std::int64_t n) {
   const Tensor row = at::full({n}, 0.5F);
   try {
-    make_codec(codec, "test")->decode(bytes, row);
+    CodecChoice{.name = codec}.make()->decode(bytes, row);
   } catch (const Error& error) {
     const std::string message = error.what();
     const std::string start = concat("codec ", codec, ": a payload of ", bytes.size(),
@@ -47,14 +47,14 @@ std::string refusal(const std::string& codec, const Bytes& bytes, std::int64_t n
 
 std::vector<float> decoded(const std::string& codec, const Bytes& bytes, std::int64_t n) {
   const Tensor row = at::full({n}, 0.5F);
-  make_codec(codec, "test")->decode(bytes, row);
+  CodecChoice{.name = codec}.make()->decode(bytes, row);
   return {row.const_data_ptr<float>(), row.const_data_ptr<float>() + n};
 }
 
 TEST(Corrupt, AnotherLengthIsRefused) {
   const Tensor row = at::tensor({1.0F, 0.0F, 0.0F, 2.0F, 2.0F, -3.0F, 0.0F, 9.0F, 9.0F, 9.0F});
   for (const auto& [name, sentence] : codec_registry()) {
-    const std::unique_ptr<Codec> codec = make_codec(name, "test");
+    const std::unique_ptr<Codec> codec = CodecChoice{.name = name}.make();
     const Bytes bytes = codec->encode(row);
     const auto n = static_cast<std::int64_t>(bytes.size());
     int refused = 0;
@@ -126,10 +126,37 @@ TEST(Corrupt, RunLength) {
   EXPECT_EQ(refusal("run_length", {}, 5), "its plateaus are 0 long");
 }
 
+TEST(Corrupt, KMeans) {
+  // Of 5 values 2 different ones, 3 bits hold one less, 2 bits that 2 are the lower one, less 1;
+  // the indices 0 1 1 0 1 are coded, last one first, as x = 0, 2, 5, 9, 17, 41.
+  const auto payload = [] { return Payload().add(Byte{0x09}).add(-1.5F).add(2.5F); };
+  EXPECT_EQ(decoded("kmeans", payload().add(Byte{41}), 5),
+            (std::vector<float>{-1.5F, 2.5F, 2.5F, -1.5F, 2.5F}));
+  EXPECT_EQ(refusal("kmeans", Payload().add(Byte{0x0d}).add(-1.5F).add(2.5F), 5),
+            "it holds 6 centres");
+  EXPECT_EQ(refusal("kmeans", Payload().add(Byte{0x1a}).add(-1.5F).add(2.5F), 5),
+            "its clusters are larger than the row");
+  EXPECT_EQ(refusal("kmeans", Payload().add(Byte{0x29}).add(-1.5F).add(2.5F), 5),
+            "the bits that fill up a byte are not all 0");
+  EXPECT_EQ(refusal("kmeans", Payload().add(Byte{0x09}).add(2.5F).add(-1.5F), 5),
+            "centre 1 does not follow in rising order");
+  EXPECT_EQ(refusal("kmeans", Payload().add(Byte{0x09}).add(2.5F).add(2.5F), 5),
+            "centre 1 does not follow in rising order");
+  EXPECT_EQ(decoded("kmeans", Payload().add(Byte{0x09}).add(-0.0F).add(0.0F).add(Byte{41}), 5),
+            (std::vector<float>{0, 0, 0, 0, 0}));
+  EXPECT_EQ(refusal("kmeans", payload().add(Byte{0}), 5), "the code of the indices starts with 0");
+  EXPECT_EQ(refusal("kmeans", payload().add(Byte{42}), 5), "index 0 is there 0 times, not 2");
+  EXPECT_EQ(refusal("kmeans", payload().add(Byte{55}), 5),
+            "the code of the indices does not end where it should");
+  EXPECT_EQ(refusal("kmeans", Payload().add(Byte{0x09}).add(-1.5F), 5), "it ends too early");
+  EXPECT_EQ(refusal("kmeans", Payload().add(Byte{0}).add(1.5F).add(Byte{1}), 5),
+            "the code of the indices does not end where it should");
+}
+
 TEST(Corrupt, RandomBytesAreRefusedOrUnderstood) {
   Draws draws({.seed = 8, .purpose = Purpose::Codec});
   for (const auto& [name, sentence] : codec_registry()) {
-    const std::unique_ptr<Codec> codec = make_codec(name, "test");
+    const std::unique_ptr<Codec> codec = CodecChoice{.name = name}.make();
     int understood = 0;
     for (int i = 0; i < 3000; ++i) {
       const std::int64_t n = draws.below(4);

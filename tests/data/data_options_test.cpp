@@ -46,6 +46,7 @@ TEST(DataOptionsTest, RangesAreKept) {
                                                                 {"data.standardize", "mean"},
                                                                 {"data.labels_rule", "first"},
                                                                 {"data.synthetic_alpha", "-1"},
+                                                                {"data.synthetic_clusters", "-1"},
                                                                 {"data.seed", "-1"},
                                                                 {"data.samples_per_client", "0"},
                                                                 {"data.shards_per_client", "0"},

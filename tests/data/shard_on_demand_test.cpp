@@ -110,7 +110,7 @@ TEST_P(Generators, GiveTheSameSamplesOnDemand) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Data, Generators, ::testing::Values("synthetic", "glyphs"),
+INSTANTIATE_TEST_SUITE_P(Data, Generators, ::testing::Values("synthetic", "glyphs", "covtype_like"),
                          [](const auto& one) { return one.param; });
 
 /// Five clients; the first and the last have no test sample, the second and the third none to train

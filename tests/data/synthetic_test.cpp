@@ -91,5 +91,62 @@ TEST(SyntheticTest, TheOfficialTestSetIsAFurtherFifthPerClient) {
   EXPECT_NE(rows.data_ptr<double>()[0], rows.data_ptr<double>()[6]);
 }
 
+/// The first and the eighth sample of a client of ten.
+Samples two_of(const Dataset& data, std::int64_t client) {
+  const std::vector<std::int64_t> ids = {client * 10, client * 10 + 7};
+  return data.read(ids);
+}
+
+TEST(SyntheticTest, ClientsOfAClusterShareLabellingAndMean) {
+  DataOptions options = small();
+  options.clients = 7;
+  options.synthetic_clusters = 3;
+  const auto data = open_dataset(options);
+  options.synthetic_clusters = 0;
+  const auto alone = open_dataset(options);
+  for (std::int64_t k = 0; k < 7; ++k) {
+    const auto owner = static_cast<std::uint64_t>(k % 3);
+    Draws model({.seed = 8, .purpose = Purpose::Generator, .client = owner});
+    const double u = 0.5 * model.normal();
+    const double b = 0.5 * model.normal();
+    std::vector<double> weight(18), bias(3), mean(6);
+    for (double& w : weight) w = u + model.normal();
+    for (double& w : bias) w = u + model.normal();
+    for (double& w : mean) w = b + model.normal();
+    const Samples samples = two_of(*data, k);
+    for (const std::int64_t i : {0, 1}) {
+      Draws draws({.seed = 8,
+                   .purpose = Purpose::Generator,
+                   .pass = 1,
+                   .epoch = static_cast<std::uint64_t>(7 * i),
+                   .client = static_cast<std::uint64_t>(k)});
+      const double* x = samples.features.data_ptr<double>() + 6 * i;
+      std::vector<double> scores = bias;
+      for (std::size_t j = 0; j < 6; ++j) {
+        EXPECT_NEAR(x[j], mean[j] + std::pow(double(j + 1), -0.6) * draws.normal(), 1e-12);
+        for (std::size_t c = 0; c < 3; ++c) scores[c] += weight[c * 6 + j] * x[j];
+      }
+      const auto best = std::max_element(scores.begin(), scores.end()) - scores.begin();
+      EXPECT_EQ(samples.labels.data_ptr<std::int64_t>()[i], best);
+      EXPECT_EQ(data->labels()[static_cast<std::size_t>(k * 10 + 7 * i)], best);
+    }
+    EXPECT_EQ(samples.features.equal(two_of(*alone, k).features), k < 3)
+        << "the first client of a cluster has the model it would have alone";
+  }
+}
+
+TEST(SyntheticTest, AsManyClustersAsClientsAreNone) {
+  DataOptions options = small(DataSplit::Official);
+  const auto alone = open_dataset(options);
+  std::vector<std::int64_t> ids(48);
+  for (std::size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<std::int64_t>(i);
+  for (const std::int64_t clusters : {4, 9}) {
+    options.synthetic_clusters = clusters;
+    const auto data = open_dataset(options);
+    EXPECT_TRUE(data->read(ids).features.equal(alone->read(ids).features));
+    EXPECT_EQ(data->labels(), alone->labels());
+  }
+}
+
 }  // namespace
 }  // namespace fedhpc

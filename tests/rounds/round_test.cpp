@@ -29,7 +29,7 @@ TEST_P(EveryCodec, IsBookedWithTheBytesItEncodes) {
     keys["algorithm.codec"] = GetParam();
     const TinyResult coded = run(keys, *world);
 
-    const std::unique_ptr<Codec> codec = make_codec(GetParam(), "test");
+    const std::unique_ptr<Codec> codec = CodecChoice{.name = GetParam()}.make();
     const std::vector<std::byte> bytes = codec->encode(update);
     Tensor arrived = update.clone();
     codec->decode(bytes, arrived);

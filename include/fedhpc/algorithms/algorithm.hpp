@@ -47,6 +47,8 @@ class Setup {
   /// The initial factors [1, Q] of every model: drawn, or read from model.init_file.
   Rows initial_factors() const { return parts_.factors.clone(); }
   const TrainOptions& training() const { return parts_.training; }
+  /// N, of all ranks.
+  std::int64_t clients() const { return parts_.topology.placement().clients(); }
   std::uint64_t seed() const { return parts_.seed; }  ///< the first word of every draw's key
   /// Where the method keeps rows and numbers of this rank's clients between rounds.
   ClientStore& store() const { return parts_.store; }
@@ -79,6 +81,7 @@ struct RowsInHand {
   std::int64_t once = 1;     ///< [P]: by default the global model
   std::int64_t of_rank = 0;  ///< [P] per client of the rank
   std::int64_t of_participants = 0;  ///< [P] per participant of the rank
+  std::int64_t numbers_of_rank = 0;  ///< numbers per client of the rank, where no whole rows
 };
 
 /// C clients in hand during an evaluation.
@@ -131,6 +134,12 @@ class Algorithm {
   /// Throws ConfigError for values of other keys that the method cannot honour.
   virtual void check(const OptionSet&) const {}
   virtual void initialise(const Setup& setup) = 0;
+  /// What happens once, before round 1, between all clients: `everybody` is a round of number 0
+  /// whose participants they all are, and whose traffic and training count nowhere. Not of a plan,
+  /// nor of a run that goes on from a checkpoint. Collective.
+  virtual void prepare(Round& /*everybody*/) {}
+  /// Of a prepared method: what the result file holds below /graph, by name.
+  virtual std::vector<std::pair<std::string, Tensor>> graph() const { return {}; }
   /// Of an initialised method: the series of its own, which its rounds note().
   virtual std::vector<RoundMetric> metrics() const { return {}; }
   /// What `round`, the last one done, has drawn for its clients, by name, with the shapes of
@@ -165,13 +174,14 @@ std::unique_ptr<Algorithm> make_algorithm(const std::string& name, const std::st
 /// Keys of the methods whose server averages what its clients upload.
 struct AveragingOptions {
   Weighting weighting = Weighting::Samples;
-  std::string codec = "dense";
+  CodecChoice codec = {};
 
-  /// Declares algorithm.weighting and algorithm.codec; `codec_help` says what it holds for.
+  /// Declares algorithm.weighting, algorithm.codec and its algorithm.k; `codec_help` says what the
+  /// codec holds for.
   void declare(OptionSet& options, const std::string& codec_help =
                                        "what uploads become on the wire (fedhpc list codecs); "
                                        "downloads are dense");
-  std::unique_ptr<Codec> make_upload_codec() const { return make_codec(codec, "algorithm.codec"); }
+  std::unique_ptr<Codec> make_upload_codec() const { return codec.make(); }
 };
 
 }  // namespace fedhpc

@@ -43,7 +43,7 @@ class FedDWA final : public Algorithm {
 
  private:
   std::int64_t top_k_ = 5;
-  std::string codec_name_ = "dense";
+  CodecChoice upload_;
   std::unique_ptr<Codec> codec_;  // of uploads
   StoredRows* clouds_ = nullptr;  // [clients of this rank, P]
 };

@@ -23,7 +23,7 @@ class MessagePassing {
   /// other, in ascending order of the clients; the diagonal says nothing.
   using Attention = std::function<Tensor(const Coupling& clients, const Rows& models)>;
 
-  /// Declares algorithm.lambda and algorithm.codec.
+  /// Declares algorithm.lambda, algorithm.codec and its algorithm.k.
   void declare(OptionSet& options);
   void initialise(const Setup& setup);
   void round(Round& round, const Attention& attention);
@@ -38,7 +38,7 @@ class MessagePassing {
   Rows of_clients(const Rows& rows, std::span<const std::int64_t> clients) const;
 
   double lambda_ = 1;
-  std::string codec_name_ = "dense";
+  CodecChoice upload_;
   std::unique_ptr<Codec> codec_;       // of uploads
   std::vector<std::int64_t> clients_;  // of this rank, ascending
   StoredRows* models_ = nullptr;       // [N_r, P]

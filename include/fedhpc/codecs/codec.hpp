@@ -16,10 +16,10 @@ namespace fedhpc {
 /// What a payload becomes on the simulated wire. A payload is a row of n numbers of the run's type
 /// (float32 or float64). Both ends know n and the type, so that neither is sent: an encoding has no
 /// header and is read back from its bytes, n and the type alone. Its bits are rounded up to bytes
-/// once per payload.
+/// once per payload, by kmeans twice.
 ///
-/// A simulation needs what a payload costs and what arrives, not the bytes: `encoded_bytes` and
-/// `transmit_` give both without encoding, and agree with `encode` and `decode` exactly.
+/// A simulation needs what a payload costs and what arrives, not the bytes: `transmit_` gives both
+/// and `encoded_bytes` the costs without encoding, and agree with `encode` and `decode` exactly.
 ///
 /// Tensors are on the CPU and a row's numbers lie side by side, so that rows may be columns of
 /// wider ones. `previous`, undefined or of the shape of the rows, is what each receiver held
@@ -28,12 +28,14 @@ class Codec {
  public:
   virtual ~Codec() = default;
 
-  /// Bytes on the wire of each row of `rows` [C, n]: [C]. Does not encode; one pass over the rows.
+  /// Bytes on the wire of each row of `rows` [C, n]: [C]. Does not encode; one pass over the rows,
+  /// but for kmeans, which sorts them.
   std::vector<std::int64_t> encoded_bytes(const Tensor& rows, const Tensor& previous = {}) const;
 
   /// Replaces every row of `rows` [C, n] by what its receiver reads: decode(encode(row)), bit for
-  /// bit. Ask for encoded_bytes before. Costs nothing where the codec is lossless.
-  void transmit_(const Tensor& rows, const Tensor& previous = {}) const;
+  /// bit. Gives the bytes on the wire of each row as it was: [C]. Costs what encoded_bytes costs
+  /// where the codec is lossless.
+  std::vector<std::int64_t> transmit_(const Tensor& rows, const Tensor& previous = {}) const;
 
   /// The bytes on the wire of `row` [n].
   std::vector<std::byte> encode(const Tensor& row, const Tensor& previous = {}) const;
@@ -55,8 +57,10 @@ class Codec {
                                  std::span<const float> previous) const = 0;
   virtual std::int64_t row_bytes(std::span<const double> row,
                                  std::span<const double> previous) const = 0;
-  virtual void transmit_row_(std::span<float> row, std::span<const float> previous) const = 0;
-  virtual void transmit_row_(std::span<double> row, std::span<const double> previous) const = 0;
+  virtual std::int64_t transmit_row_(std::span<float> row,
+                                     std::span<const float> previous) const = 0;
+  virtual std::int64_t transmit_row_(std::span<double> row,
+                                     std::span<const double> previous) const = 0;
   virtual std::vector<std::byte> encode_row(std::span<const float> row,
                                             std::span<const float> previous) const = 0;
   virtual std::vector<std::byte> encode_row(std::span<const double> row,
@@ -70,14 +74,19 @@ class Codec {
 /// Name and one sentence of every codec, in order of the registry table.
 const std::vector<std::pair<std::string, std::string>>& codec_registry();
 
-/// Throws ConfigError naming the nearest codec for an unknown name; `place` says where it was
-/// given, e.g. "run.ini:3: key 'algorithm.codec'".
-std::unique_ptr<Codec> make_codec(const std::string& name, const std::string& place);
+/// A codec by its registry name and what there is to say of it.
+struct CodecChoice {
+  std::string name = "dense";
+  std::int64_t k = 16;  ///< clusters of codec kmeans, 1 to 65536; others ignore it
+
+  /// Declares SECTION.codec, with `help`, and SECTION.k; defaults are what the members hold.
+  void declare(OptionSet& options, const std::string& section, std::string help);
+
+  /// Throws ConfigError naming the nearest codec for an unknown name.
+  std::unique_ptr<Codec> make() const;
+};
 
 /// Rows as they are, in the run's type.
 const Codec& dense_codec();
-
-/// Declares a key that takes a codec's name; `codec` holds the default.
-void declare_codec(OptionSet& options, std::string key, std::string& codec, std::string help);
 
 }  // namespace fedhpc

@@ -19,6 +19,7 @@ enum class Purpose : std::uint64_t {
   Codec = 8,
   Augment = 9,
   Generator = 10,
+  Features = 11,  ///< random features and projections of samples (math/distribution_distance)
 };
 
 /// Names one sequence of draws. Two equal keys give the same numbers on any rank, at any time.

@@ -43,6 +43,7 @@ struct DataOptions {
   std::int64_t classes = 10;
   double synthetic_alpha = 0.5;
   double synthetic_beta = 0.5;
+  std::int64_t synthetic_clusters = 0;  ///< 0: every client is one of its own
 
   void declare(OptionSet& options);
 };

@@ -79,6 +79,9 @@ class Experiment {
   /// `from`: the checkpoint to go on from; DataError if it is not one of this model and these data.
   Experiment(Config& config, Communicator& comm, const Resumption* from = nullptr);
 
+  /// What the method does once before the first round, unless it has been done: `run` sees to it
+  /// otherwise. Nothing for a run that goes on. Collective.
+  void prepare();
   /// Runs all rounds, or those after the checkpoint; after each, `observe` is called on every rank.
   /// `ask` gives this rank's wishes after a round, which the ranks agree on in the round's own
   /// reduction.
@@ -163,6 +166,7 @@ class Experiment {
   std::unique_ptr<Evaluator> evaluator_;
   std::int64_t block_width_ = 1;
   std::int64_t rounds_done_ = 0;
+  bool prepared_ = false;
   std::unique_ptr<ClientStore> store_;
   Ledger ledger_;
   NetworkModel network_;

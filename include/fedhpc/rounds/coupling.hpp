@@ -35,6 +35,12 @@ class Coupling {
 
   const std::vector<std::int64_t>& ids() const { return ids_; }  ///< of all ranks, ascending: [N]
   std::int64_t count() const { return static_cast<std::int64_t>(ids_.size()); }  ///< N
+  /// For solvers of math/ whose unknowns are columns.
+  Communicator& ranks() const { return comm_; }
+
+  /// What each client of this rank has, in their order, [N_r, ...] of any type: that of all,
+  /// ascending, on every rank.
+  Tensor all_rows(const Tensor& rows) const { return in_client_order(comm_.all_gather(rows)); }
 
   /// ||a_i - b_j||^2 over `columns` for all clients i and j in ascending order, [N, N] float64 on
   /// every rank. Differences are taken before they are squared, so nothing cancels however near to
@@ -65,8 +71,22 @@ class Coupling {
       const Rows& rows,
       const std::function<void(const Tensor& slab, std::int64_t first_column)>& edit) const;
 
-  /// The columns [begin, end) of P that by_columns gives to this rank.
-  std::pair<std::int64_t, std::int64_t> own_columns(std::int64_t columns) const;
+  /// The rows [N_r, P] the other way round: this rank's own_columns(P, multiple) of all clients in
+  /// ascending order, [N, w]. With the two of them a rank may talk to the others in between.
+  Tensor to_columns(const Rows& rows, std::int64_t multiple = 1) const;
+  /// Columns [N, w] from to_columns go back to the clients' rows.
+  void from_columns_(const Rows& rows, const Tensor& columns, std::int64_t multiple = 1) const;
+
+  /// The columns [begin, end) of P that this rank gets, `begin` a multiple of that number.
+  std::pair<std::int64_t, std::int64_t> own_columns(std::int64_t columns,
+                                                    std::int64_t multiple = 1) const;
+
+  /// value(a_i, a_j) for all clients i and j, [N, N] float64 on every rank, of one matrix
+  /// [n_i, columns] float64 of each of this rank's clients, in their order. `value` has to be
+  /// symmetric: it is asked for i <= j alone. One client's matrix at a time travels to all ranks.
+  Tensor over_pairs(
+      const std::vector<Tensor>& matrices, std::int64_t columns,
+      const std::function<double(const Tensor& of_i, const Tensor& of_j)>& value) const;
 
  private:
   using UseSlab = std::function<void(const Tensor& slab, std::int64_t first)>;

@@ -88,6 +88,10 @@ class Block {
   /// them per client.
   Tensor send(Direction direction, const RandomColumns& columns);
 
+  /// The features of one client's training samples as training sees them, but for augmentation:
+  /// [n, D] float64. For what a client tells of its data; costs n D numbers.
+  Tensor samples_of(std::int64_t client) const;
+
   /// The weight of each client, [C]: its training samples, or 1 (0 without training samples).
   std::span<const double> weights(Weighting weighting);
 
@@ -134,6 +138,9 @@ class Round {
   Mean mean(const LayoutPtr& layout = nullptr);
   /// The same column by column, over the clients that have sent it.
   ColumnMean column_mean(const LayoutPtr& layout = nullptr);
+
+  /// What all participants weigh together.
+  double total_weight(Weighting weighting) const;
 
   /// Goes through this rank's participants in blocks; their order and the blocks' width change
   /// nothing but speed and rounding.

@@ -1,0 +1,38 @@
+#pragma once
+
+#include "fedhpc/algorithms/algorithm.hpp"
+
+namespace fedhpc {
+
+/// Distributed stochastic gradient descent: every client sends a stochastic gradient at the global
+/// model, the server takes the step. The similarity-network method with gamma = lambda = 0 and
+/// nothing personal (its equation (5) and Algorithm 1).
+///
+///   g^(n) <- gradient of f at x_t on a batch of client n
+///   x_{t+1} <- x_t - eta_t (1/N) sum_n g^(n)
+///
+///   paper   code                   limit case
+///   eta_t   train.lr               0: refused, nothing moves
+///   N       all participants       algorithm.weighting = uniform as in the paper, or samples
+///
+/// With train.local_steps (or epochs) above 1 the clients send sums of as many gradients along
+/// their local steps: federated averaging of what they add up to.
+class Dsgd final : public Algorithm {
+ public:
+  void declare(OptionSet& options) override { averaging_.declare(options); }
+  void check(const OptionSet& options) const override;
+  void initialise(const Setup& setup) override;
+  /// Received, the local model, the gradients' sum, a gradient.
+  RowsInHand rows_in_hand() const override { return {.full = 4}; }
+  void round(Round& round) override;
+  void evaluate(Evaluation& evaluation) override { evaluation.global(x_); }
+  void visit_state(StateVisitor& state) override { state.rows("x", x_); }
+
+ private:
+  AveragingOptions averaging_{.weighting = Weighting::Uniform};
+  std::unique_ptr<Codec> codec_;  // of uploads
+  double eta_ = 0;
+  Rows x_;  // [1, P]
+};
+
+}  // namespace fedhpc

@@ -1,0 +1,24 @@
+#include "fedhpc/algorithms/dsgd.hpp"
+
+#include "fedhpc/algorithms/local_gradient.hpp"
+
+namespace fedhpc {
+
+void Dsgd::check(const OptionSet& options) const { check_plain_gradients(options, "dsgd"); }
+
+void Dsgd::initialise(const Setup& setup) {
+  x_ = setup.initial_model();
+  eta_ = setup.training().lr;
+  codec_ = averaging_.make_upload_codec();
+}
+
+void Dsgd::round(Round& round) {
+  Mean mean = round.mean();
+  round.each_block([&](Block& block) {
+    const Rows gradients = local_gradient(block, block.download(x_), eta_);  // [C, P]  g^(n)
+    mean.add(block.weights(averaging_.weighting), block.upload(gradients, *codec_));
+  });
+  x_ += -eta_ * mean.reduce();  // x_{t+1} <- x_t - eta_t (1/N) sum_n g^(n)
+}
+
+}  // namespace fedhpc

@@ -1,0 +1,35 @@
+#include "fedhpc/algorithms/local_gradient.hpp"
+
+#include <ATen/ops/zeros_like.h>
+
+namespace fedhpc {
+
+Rows local_gradient(Block& block, const Rows& start, double eta) {
+  const Layout& layout = *start.layout;
+  const Rows models = start.clone();                           // [C, P]  y_r
+  const Rows sum{at::zeros_like(start.values), start.layout};  // [C, P]
+  block.each_step([&](LocalStep& step) {
+    const Tensor gradient = step.active({step.gradient(models), start.layout}).values;
+    add_columns_(step.active(sum).values, gradient, 1, layout, Tag::Trainable);
+    add_columns_(step.active(models).values, gradient, -eta, layout, Tag::Trainable);
+  });
+  add_difference_(sum.values, start.values, models.values, 1 / eta, layout, Tag::Buffer);
+  return sum;
+}
+
+void check_plain_gradients(const OptionSet& options, const std::string& name) {
+  const std::string reason =
+      concat("algorithm.name = ", name,
+             ", whose clients send sums of gradients; use train.optimizer = sgd without momentum "
+             "and weight decay");
+  for (const char* key :
+       {"train.optimizer", "train.momentum", "train.nesterov", "train.weight_decay"}) {
+    options.refuse_unless_default(key, reason);
+  }
+  if (options.entry("train.lr").print() == "0") {
+    options.refuse("train.lr",
+                   concat("algorithm.name = ", name, ", which divides by it; raise it"));
+  }
+}
+
+}  // namespace fedhpc
