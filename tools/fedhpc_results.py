@@ -70,6 +70,15 @@ class Run:
         return f"{self.path.name}: " + ", ".join(parts)
 
 
+@dataclass(frozen=True)
+class SimilarityGraph:
+    """The similarity graph of a result file, of N clients and M edges."""
+
+    edges: np.ndarray  # [M, 2] clients i < j
+    weights: np.ndarray  # [M]
+    labels: np.ndarray  # [N, classes] training samples of each client by label
+
+
 def parse_config(text):
     """The INI text as {"section.key": value}; `#` starts a comment, as in the simulator."""
     values, section = {}, ""
@@ -119,6 +128,24 @@ def load(path, timeout=PROBE_SECONDS):
     """The Run in `path`; ResultError if it is missing, damaged or no result file."""
     with open_run(path, timeout) as file:
         return _read(file, Path(path))
+
+
+def load_graph(path, timeout=PROBE_SECONDS):
+    """The SimilarityGraph in `path`; ResultError if the file has none or one without edges."""
+    with open_run(path, timeout) as file:
+        if "graph/edges" not in file:
+            raise ResultError(f"{path}: no similarity graph (no data set /graph/edges); algorithm.name=simnet has one")
+        try:
+            graph = SimilarityGraph(file["graph/edges"][()], file["graph/weights"][()],
+                                    file["clients/label_histogram"][()])
+        except (OSError, RuntimeError, KeyError) as error:
+            raise ResultError(f"{path}: damaged ({error})") from None
+    if not len(graph.edges):
+        raise ResultError(f"{path}: the similarity graph has no edges (algorithm.neighbours=0 or no prepared round)")
+    shapes = graph.edges.shape[1:] == (2,) and graph.weights.shape == graph.edges.shape[:1] and graph.labels.ndim == 2
+    if not shapes or graph.edges.min() < 0 or graph.edges.max() >= len(graph.labels):
+        raise ResultError(f"{path}: damaged (edges, weights and clients of the similarity graph do not fit together)")
+    return graph
 
 
 def _read(file, path):

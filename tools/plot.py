@@ -1,16 +1,19 @@
 #!/usr/bin/env python3
 """Plots metrics of one or several fedhpc runs against rounds, traffic or time.
 
-    plot.py RUN.h5 [RUN2.h5 ...] [--metric global_accuracy,...] [--against rounds|bytes|cloud|seconds|wall]
+    plot.py RUN.h5 [RUN2.h5 ...] [--metric global_accuracy,...] [--against rounds|bytes|cloud|bits|seconds|wall] [--log]
             [--labels TEXT,TEXT,...] [--output FILE.png] [--title TEXT]
 
 --against, each summed up to the round: bytes: all payloads of the simulated network, up and down; cloud:
-those that the cloud sends and receives, whatever edges and their clients exchange beside; seconds: simulated_seconds (a run with network.* keys); wall: this machine's time, evaluation included.
+those that the cloud sends and receives, whatever edges and their clients exchange beside; bits: what a client
+has sent, the mean over all clients, with what it has told of itself for a similarity graph; seconds:
+simulated_seconds (a run with network.* keys); wall: this machine's time, evaluation included. --log: on a
+logarithmic axis.
 
 Without --metric: accuracy (global, and personal where it differs) beside train and test loss. Only
 evaluated rounds are drawn. Several runs share the figure, with a legend of --labels, one per run, or of the
-settings in which they differ. Prints a line per run and the path written. Exit code 2: a file is missing
-or is no result file, or nothing can be drawn as asked.
+settings in which they differ, each run's own. Prints a line per run and the path written. Exit code 2: a file
+is missing or is no result file, or nothing can be drawn as asked.
 
 Methods with personal models beside such without: --metric personal_accuracy_weighted,train_loss (without,
 the first is the global model's accuracy on all clients' test samples).
@@ -36,6 +39,7 @@ MARKERS_UP_TO = 25  # points of a curve
 NOT_IN_LEGEND = {"run.output", "run.progress", "run.save", "run.live", "run.checkpoint_every", "data.dir",
                  "run.collective_timeout", "train.block"}
 LABEL_KEYS = 4  # most settings named in one legend entry
+MEANS_NOTHING = {"algorithm.k": ("algorithm.codec", "kmeans")}  # key -> unless another has this value
 LINKS = {"bytes": (".*", "traffic of all links, up and down [B]"),
          "cloud": ("client_cloud|edge_cloud", "traffic of the cloud, up and down [B]")}
 TIMES = {"seconds": ("simulated_seconds", "simulated time [s]"), "wall": ("wall_seconds", "wall time [s]")}
@@ -56,11 +60,9 @@ def horizontal(run, against):
         return rounds.index.to_numpy(dtype=float), "global round"
     if against in LINKS:
         links_of, label = LINKS[against]
-        booked = rounds.filter(regex=f"^bytes_(up|down)_({links_of})$")
-        links = booked.columns[booked.notna().any()]  # all NaN: a link that this run does not have
-        if links.empty:
-            raise PlotError(f"{run.path}: no link has carried anything, so that there are no bytes to plot against")
-        return np.cumsum(booked[links].sum(axis=1).to_numpy()), label
+        return np.cumsum(carried(run, f"^bytes_(up|down)_({links_of})$")), label
+    if against == "bits":
+        return 8.0 * np.cumsum(sent_by_client(run)), "sent up by a client [bit]"
     column, label = TIMES[against]
     seconds = rounds[column].to_numpy() if column in rounds else np.full(len(rounds), np.nan)
     if np.isnan(seconds).any():
@@ -69,13 +71,33 @@ def horizontal(run, against):
     return np.cumsum(seconds), label
 
 
+def carried(run, pattern):
+    """Bytes of each round [T] over the links of this pattern."""
+    booked = run.rounds.filter(regex=pattern)
+    links = booked.columns[booked.notna().any()]  # all NaN: a link that this run does not have
+    if links.empty:
+        raise PlotError(f"{run.path}: no link has carried anything, so that there are no bytes to plot against")
+    return booked[links].sum(axis=1).to_numpy()
+
+
+def sent_by_client(run):
+    """Bytes of each round [T] that a client has sent, the mean over all clients."""
+    if "data.clients" not in run.config:
+        raise PlotError(f"{run.path}: the configuration lacks data.clients, the number of clients to share the bytes")
+    sent = carried(run, "^bytes_up_client_(edge|cloud)$") / float(run.config["data.clients"])
+    if run.config.get("algorithm.neighbours") == "0":  # what is told for a graph without edges need not be
+        return sent
+    return sent + run.rounds.get("graph_bytes", 0.0 * sent)
+
+
 def unit_prefix(largest, label):
-    """(divisor, label) so that the numbers of an axis in B or s stay short."""
+    """(divisor, label) so that the numbers of an axis in B, bit or s stay short."""
     steps = ([(1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB")] if "[B]" in label else
+             [(1e9, "Gbit"), (1e6, "Mbit"), (1e3, "kbit")] if "[bit]" in label else
              [(3600.0, "h"), (60.0, "min")] if "[s]" in label else [])
     for divisor, unit in steps:
         if largest >= 2 * divisor:
-            return divisor, label.replace("[B]", f"[{unit}]").replace("[s]", f"[{unit}]")
+            return divisor, label[: label.rindex("[")] + f"[{unit}]"
     return 1.0, label
 
 
@@ -122,19 +144,26 @@ def panels_of(metrics, runs):
 def labels_of(runs):
     """One legend entry per run: the settings in which the configurations differ, else the file's name."""
     stems = [run.path.stem for run in runs]
-    common = set.intersection(*(set(run.config) for run in runs)) - NOT_IN_LEGEND
-    differing = [key for key in runs[0].config if key in common and len({run.config[key] for run in runs}) > 1]
+    own = [{key: value for key, value in run.config.items() if key not in NOT_IN_LEGEND and means_something(run, key)}
+           for run in runs]
+    keys = dict.fromkeys(key for config in own for key in config)
+    differing = [key for key in keys if len({config[key] for config in own if key in config}) > 1]
     differing.sort(key=lambda key: (key != "algorithm.name", key != "data.name"))
     if not differing:
         return stems
     labels = []
-    for run in runs:
-        values = [(key, run.config[key]) for key in differing[:LABEL_KEYS]]
+    for config in own:
+        values = [(key, config[key]) for key in differing if key in config][:LABEL_KEYS]
         labels.append(", ".join(value if key.endswith(".name") else f"{key.split('.')[1]} = {value}"
                                 for key, value in values))
     if len(set(labels)) < len(runs):
         labels = [f"{label} ({stem})" for label, stem in zip(labels, stems)]
     return labels
+
+
+def means_something(run, key):
+    other, value = MEANS_NOTHING.get(key, (key, run.config[key]))
+    return run.config.get(other) == value
 
 
 def title_of(runs):
@@ -147,7 +176,7 @@ def title_of(runs):
     return " ".join(words).removeprefix("on ").removeprefix("with ")
 
 
-def draw_panel(axes, runs, labels, metrics, against, vertical):
+def draw_panel(axes, runs, labels, metrics, against, vertical, scale):
     """Draws every metric of every run that has it: colour = run (a single run: metric), dash = metric."""
     curves, largest = [], 0.0
     for index, run in enumerate(runs):
@@ -163,7 +192,7 @@ def draw_panel(axes, runs, labels, metrics, against, vertical):
         colour = COLOURS[(style if len(runs) == 1 else index) % len(COLOURS)]
         axes.plot(x / divisor, y, STYLES[style % len(STYLES)], color=colour, linewidth=1.6,
                   marker="o" if len(x) <= MARKERS_UP_TO else None, markersize=3.5)
-    axes.set(xlabel=label, ylabel=vertical)
+    axes.set(xlabel=label, ylabel=vertical, xscale=scale)
     axes.grid(True, color="#dddddd", linewidth=0.7)
     axes.spines[["top", "right"]].set_visible(False)
     if curves:
@@ -172,7 +201,7 @@ def draw_panel(axes, runs, labels, metrics, against, vertical):
         draw_legend(axes, entries if len(runs) > 1 else [], metrics)
     else:
         axes.text(0.5, 0.5, "not evaluated yet", transform=axes.transAxes, ha="center", color="#777777")
-        axes.set(xticks=[], yticks=[])
+        axes.set(xscale="linear", xticks=[], yticks=[])
 
 
 def draw_legend(axes, runs, metrics):
@@ -198,7 +227,7 @@ def evaluated_rounds(run, metric):
     return here & evaluated if evaluated.any() else here
 
 
-def draw(runs, output, metrics=None, against="rounds", title=None, labels=None):
+def draw(runs, output, metrics=None, against="rounds", title=None, labels=None, scale="linear"):
     """Writes the figure of `runs` to `output`."""
     if labels and len(labels) != len(runs):
         raise PlotError(f"--labels {','.join(labels)}: {len(labels)} of them for {len(runs)} runs")
@@ -207,7 +236,7 @@ def draw(runs, output, metrics=None, against="rounds", title=None, labels=None):
                                 layout="constrained")
     labels = labels or labels_of(runs)
     for panel, (vertical, names) in zip(axes[0], panels):
-        draw_panel(panel, runs, labels, names, against, vertical)
+        draw_panel(panel, runs, labels, names, against, vertical, scale)
     figure.suptitle(title if title is not None else title_of(runs), fontsize=11)
     figure.savefig(output, dpi=150)
     plt.close(figure)
@@ -222,8 +251,10 @@ def main(arguments=None):
     parser = argparse.ArgumentParser(description="Plots metrics of fedhpc runs.")
     parser.add_argument("runs", nargs="+", metavar="RUN.h5", type=Path)
     parser.add_argument("--metric", type=listed, metavar="NAME,...", help="comma-separated names of /rounds data sets")
-    parser.add_argument("--against", choices=("rounds", "bytes", "cloud", "seconds", "wall"), default="rounds",
-                        help="horizontal axis: rounds, cumulative bytes (of all links, of the cloud's), simulated seconds or wall time [rounds]")
+    parser.add_argument("--against", choices=("rounds", "bytes", "cloud", "bits", "seconds", "wall"), default="rounds",
+                        help="horizontal axis: rounds, cumulative bytes (of all links, of the cloud's), bits that a client "
+                             "has sent, simulated seconds or wall time [rounds]")
+    parser.add_argument("--log", action="store_const", const="log", default="linear", help="logarithmic horizontal axis")
     parser.add_argument("--labels", type=listed, metavar="TEXT,...", help="legend entries, one per run")
     parser.add_argument("--output", type=Path, help="image file [RUN.png beside the first run]")
     parser.add_argument("--title")
@@ -234,7 +265,7 @@ def main(arguments=None):
         for run in runs:
             if run.rounds.empty:
                 raise PlotError(f"{run.path}: no round is complete yet")
-        draw(runs, output, options.metric, options.against, options.title, options.labels)
+        draw(runs, output, options.metric, options.against, options.title, options.labels, options.log)
     except (ResultError, PlotError) as error:
         print(f"plot: {error}", file=sys.stderr)
         return 2

@@ -172,6 +172,7 @@ void SimNet::initialise(const Setup& setup) {
 void SimNet::set_graph(SimilarityGraph graph) { lasso_.emplace(std::move(graph), lasso_options_); }
 
 void SimNet::prepare(Round& everybody) {
+  if (network_.neighbours() == 0) return;
   set_graph(network_.build(everybody, own_, initial_, seed_));
   graph_bytes_ = network_.bytes_per_client();
 }

@@ -172,7 +172,7 @@ T LaplacianSolver::preconditioner(std::int64_t i) const {
 }
 
 template <typename T, typename Then>
-void LaplacianSolver::multiply(const T* p, T* q, const Then& then) const {
+void LaplacianSolver::multiply(const T* __restrict p, T* __restrict q, const Then& then) const {
   const auto c = static_cast<T>(c_);
   for (std::int64_t i = 0; i < nodes_; ++i) {
     const auto at = static_cast<std::size_t>(i);
@@ -190,13 +190,13 @@ void LaplacianSolver::multiply(const T* p, T* q, const Then& then) const {
 }
 
 template <typename T>
-std::int64_t LaplacianSolver::iterate_(T* x, const T* b, double reduction) {
+std::int64_t LaplacianSolver::iterate_(T* __restrict x, const T* __restrict b, double reduction) {
   const std::int64_t count = nodes_ * kWidth;
   std::vector<T>& room = space<T>();
   room.resize(static_cast<std::size_t>(3 * count));
-  T* r = room.data();  // residuals
-  T* p = r + count;    // directions
-  T* q = p + count;    // their images
+  T* __restrict r = room.data();              // residuals
+  T* __restrict p = room.data() + count;      // directions
+  T* __restrict q = room.data() + 2 * count;  // their images
   ColumnSums right;
   ColumnSums rr;
   ColumnSums ry;  // y: preconditioned residuals, never kept

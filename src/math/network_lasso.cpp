@@ -122,6 +122,8 @@ class NetworkLasso::SolverOf final : public Solver {
   }
 
  private:
+  using Lanes = std::array<T, static_cast<std::size_t>(kWidth)>;
+
   static double penalty(const SimilarityGraph& graph, double eta) {
     const double degree =
         2 * static_cast<double>(graph.edges.size()) / static_cast<double>(graph.nodes);
@@ -197,11 +199,11 @@ class NetworkLasso::SolverOf final : public Solver {
       const T number = numbers_[at];
       T* plus = right_.data() + graph_.edges[at].first * kWidth;
       T* minus = right_.data() + graph_.edges[at].second * kWidth;
-      for (std::int64_t k = 0; k < kWidth; ++k) {
-        const T x = 2 * shrunk<norm>(a[k], number) - a[k];
-        plus[k] += x;
-        minus[k] -= x;
-      }
+      // By way of registers: the rows might be one and the same for all the compiler knows.
+      Lanes x;
+      for (std::int64_t k = 0; k < kWidth; ++k) x[k] = 2 * shrunk<norm>(a[k], number) - a[k];
+      for (std::int64_t k = 0; k < kWidth; ++k) plus[k] += x[k];
+      for (std::int64_t k = 0; k < kWidth; ++k) minus[k] -= x[k];
     }
     const T* v = nodes_of(v_, tile);
     const auto factor = static_cast<T>(eta_ * rho_);
@@ -256,15 +258,17 @@ class NetworkLasso::SolverOf final : public Solver {
       const T number = numbers_[at];
       const T* plus = z + graph_.edges[at].first * kWidth;
       const T* minus = z + graph_.edges[at].second * kWidth;
+      Lanes x;
       for (std::int64_t k = 0; k < kWidth; ++k) {
-        a[k] = plus[k] - minus[k] + (a[k] - shrunk<norm>(a[k], number));
+        x[k] = plus[k] - minus[k] + (a[k] - shrunk<norm>(a[k], number));
       }
+      std::copy(x.begin(), x.end(), a);
       if constexpr (norm == VectorNorm::Two) {
         T square = 0;
-        for (std::int64_t k = 0; k < kWidth; ++k) square += a[k] * a[k];
+        for (std::int64_t k = 0; k < kWidth; ++k) square += x[k] * x[k];
         sums[m] += static_cast<double>(square);
       }
-      if constexpr (norm == VectorNorm::Infinity) add_excess(a, levels_[at], sums + 2 * m);
+      if constexpr (norm == VectorNorm::Infinity) add_excess(x.data(), levels_[at], sums + 2 * m);
     }
   }
 

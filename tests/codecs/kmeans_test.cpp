@@ -68,11 +68,13 @@ TEST(SymbolCoder, EverySequenceHasBytesOfItsOwn) {
   // All 4!/(2! 1! 1!) orders of 0 0 1 2.
   std::vector<std::int32_t> symbols{0, 0, 1, 2};
   const SymbolCoder coder(std::vector<std::int64_t>{2, 1, 1});
-  std::set<std::vector<std::byte>> seen;
+  std::set<std::vector<int>> seen;
   do {
     BitWriter writer;
     coder.encode(symbols, writer);
-    seen.insert(writer.take());
+    std::vector<int> bytes;
+    for (const std::byte byte : writer.take()) bytes.push_back(static_cast<int>(byte));
+    seen.insert(bytes);
   } while (std::next_permutation(symbols.begin(), symbols.end()));
   EXPECT_EQ(seen.size(), 12U);
 }

@@ -38,8 +38,10 @@ TEST_P(EveryCodec, IsBookedWithTheBytesItEncodes) {
     EXPECT_EQ(coded.global.equal(exact.global), codec->lossless(type));
     if (world->rank() != 0) continue;
     const double up = coded.metrics.front().bytes_up_client_cloud;
-    if (GetParam() == "bitmap" || GetParam() == "index_value" || GetParam() == "run_length") {
-      // Rounding of the difference may hide or show a zero: the size follows the update itself.
+    if (GetParam() == "bitmap" || GetParam() == "index_value" || GetParam() == "run_length" ||
+        GetParam() == "kmeans") {
+      // Rounding of the difference may hide or show a zero, or move a value to another cluster: the
+      // size follows the update itself.
       EXPECT_NEAR(up, static_cast<double>(bytes.size()), 0.02 * static_cast<double>(bytes.size()));
     } else {
       EXPECT_EQ(up, static_cast<double>(bytes.size()));
