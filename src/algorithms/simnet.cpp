@@ -272,9 +272,11 @@ std::vector<RoundMetric> SimNet::metrics() const {
   return {{kPrimal, "1", "relative primal residual ||W - Z Q|| of the network lasso's last step"},
           {kDual, "1", "its relative dual residual"},
           {kSteps, "1", "steps of the alternating direction method"},
-          {kShrinkage, "1", "||nabla - g|| / ||g||, what drawing together has moved"},
+          {kShrinkage, "1",
+           "||nabla - g|| / ||g|| of trainable columns, what drawing together has moved"},
           {kPlateaus, "1", "runs of equal neighbours in an upload"},
-          {kDistortion, "1", "||upload - nabla|| / ||nabla||, what the codec has moved"},
+          {kDistortion, "1",
+           "||upload - nabla|| / ||nabla|| of trainable columns, what the codec has moved"},
           {kGraphBytes, "bytes", "what a client has told of itself for the graph, in round 1"}};
 }
 

@@ -181,6 +181,16 @@ TEST_P(CouplingTest, MultipliesRows) {
   }
 }
 
+TEST_P(CouplingTest, GivesAllClientsRowsOfAnyShape) {
+  for (const std::vector<std::int64_t>& shape :
+       {std::vector<std::int64_t>{kClients, 12}, std::vector<std::int64_t>{kClients, 3, 4}}) {
+    const Tensor all = normals(kClients, 12, 10).reshape(shape);
+    Tensor index = at::empty({std::ssize(positions_)}, at::kLong);
+    std::copy(positions_.begin(), positions_.end(), index.data_ptr<std::int64_t>());
+    EXPECT_TRUE(coupling_.all_rows(all.index_select(0, index)).equal(all));
+  }
+}
+
 TEST_P(CouplingTest, MixesRows) {
   const Rows all = rows(normals(kClients, kColumns, 8));
   Tensor coefficients = normals(kClients, kClients, 9);
