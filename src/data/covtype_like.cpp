@@ -9,9 +9,10 @@
 //   area, soil columns 10..13 and 14..53, one 1 in each: categorical, P = (1 - kOwn) q + kOwn q_y
 //              with q ~ Dirichlet(1) common to all classes and q_y ~ Dirichlet(1/2)
 //
-// All numbers have a standard deviation near 1 and are left so: no data.standardize is needed. A
-// class sees z in pairs of opposite clusters, which a linear model cannot: logistic regression
-// stays below a network.
+// All numbers have a standard deviation near 1 and are left so: no data.standardize is needed. z
+// puts each class into two opposite clusters, of which a linear model sees the middle alone: FedAvg
+// over 20 clients of 2000 samples reaches 74 % with logistic regression and 83 % with 100 hidden
+// units, where the largest class is 49 %.
 //
 // Draws. The tables are the same for every data.seed (Purpose::Generator, seed = 0, pass = 1):
 // client = class: the 9 numbers of c_y, of a_y, then gammas for area and soil; client = 7: gammas

@@ -21,7 +21,7 @@ TEST(DataOptionsTest, EveryNameOfTheRegistriesIsAllowed) {
     EXPECT_EQ(data.name, name);
     EXPECT_FALSE(sentence.empty());
   }
-  EXPECT_EQ(dataset_registry().size(), 12U);
+  EXPECT_EQ(dataset_registry().size(), 13U);
   for (const auto& [name, sentence] : partitioner_registry()) {
     options.assign("data.partition", name, origin);
     EXPECT_EQ(options.entry("data.partition").print(), name);

@@ -10,41 +10,25 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/eye.h>
 #include <ATen/ops/full.h>
-#include <ATen/ops/linalg_qr.h>
 #include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
 
 #include "fedhpc/core/rng.hpp"
+#include "fedhpc/math/similarity_graph.hpp"
+
+#include "math/samples_support.hpp"
 
 namespace fedhpc {
 
 namespace {
 
-/// n samples of F normals around `centre`.
-Tensor normals(std::uint64_t client, std::int64_t n, std::int64_t features, double centre = 0) {
-  Draws draws({.seed = 21, .purpose = Purpose::Init, .client = client});
-  Tensor x = at::empty({n, features}, at::kDouble);
-  auto* value = x.data_ptr<double>();
-  for (std::int64_t i = 0; i < n * features; ++i) value[i] = centre + draws.normal();
-  return x;
-}
-
-double entry(const Tensor& x, std::int64_t i, std::int64_t j) {
-  return x.to(at::kDouble).contiguous().const_data_ptr<double>()[i * x.size(1) + j];
-}
-
-double squared_distance(const Tensor& x, std::int64_t i, const Tensor& y, std::int64_t j) {
-  const Tensor a = x[i].to(at::kDouble).contiguous();
-  const Tensor b = y[j].to(at::kDouble).contiguous();
-  double sum = 0;
-  for (std::int64_t f = 0; f < a.size(0); ++f) {
-    const double difference = a.const_data_ptr<double>()[f] - b.const_data_ptr<double>()[f];
-    sum += difference * difference;
-  }
-  return sum;
-}
+using testing_support::all_nan;
+using testing_support::entry;
+using testing_support::largest_difference;
+using testing_support::normals;
+using testing_support::squared_distance;
+using testing_support::squared_norm;
 
 /// The definition of kernel_mean.
 double plain_kernel_mean(const Tensor& x, const Tensor& y, double h) {
@@ -60,18 +44,6 @@ double plain_kernel_mean(const Tensor& x, const Tensor& y, double h) {
 double squared_mmd(const Tensor& x, const Tensor& y, double h) {
   return kernel_mean(x, x, h) + kernel_mean(y, y, h) - 2 * kernel_mean(x, y, h);
 }
-
-double squared_norm(const Tensor& x) { return x.square().sum().item<double>(); }
-
-double largest_difference(const Tensor& a, const Tensor& b) {
-  return (a - b).abs().max().item<double>();
-}
-
-Tensor rotation(std::int64_t features) {
-  return std::get<0>(at::linalg_qr(normals(99, features, features)));
-}
-
-bool all_nan(const Tensor& x) { return x.isnan().all().item<bool>(); }
 
 TEST(MedianBandwidth, IsTheMedianOfTheDistances) {
   const Tensor x = normals(1, 5, 3);  // ten pairs: the mean of the two in the middle
@@ -162,6 +134,35 @@ TEST(KernelMean, GivesADiscrepancyThatTellsDistributionsApart) {
   EXPECT_GT(wider, 5 * same) << "not only means count";
 }
 
+TEST(SquaredMmd, FindsPlantedClusters) {
+  // Clients k of cluster k mod 3, which differ in their mean (0, 1) or in their spread (0, 2).
+  constexpr std::int64_t kClients = 12;
+  std::vector<Tensor> samples;
+  std::vector<std::int64_t> clusters;
+  for (std::int64_t k = 0; k < kClients; ++k) {
+    clusters.push_back(k % 3);
+    const Tensor x = normals(static_cast<std::uint64_t>(100 + k), 60, 4, k % 3 == 1 ? 1 : 0);
+    samples.push_back(k % 3 == 2 ? x * 2.5 : x);
+  }
+  const double h = median_bandwidth(at::cat(samples));
+  const FourierFeatures features(4, 512, h, 1);
+  Tensor by_kernel = at::zeros({kClients, kClients}, at::kDouble);
+  Tensor by_features = at::zeros({kClients, kClients}, at::kDouble);
+  for (std::int64_t i = 0; i < kClients; ++i) {
+    for (std::int64_t j = 0; j < kClients; ++j) {
+      const Tensor& x = samples[static_cast<std::size_t>(i)];
+      const Tensor& y = samples[static_cast<std::size_t>(j)];
+      by_kernel[i][j] = squared_mmd(x, y, h);
+      by_features[i][j] = squared_norm(features.mean_of(x) - features.mean_of(y));
+    }
+  }
+  for (const Tensor& distances : {by_kernel, by_features}) {
+    const SimilarityGraph graph = knn_graph(distances, 3);
+    EXPECT_EQ(share_inside(graph, clusters), 1);
+    EXPECT_EQ(connected_components(graph), clusters);
+  }
+}
+
 TEST(FourierFeatures, FollowTheDefinition) {
   constexpr std::int64_t kFeatures = 5;
   constexpr double kBandwidth = 1.7;
@@ -250,120 +251,6 @@ TEST(FourierFeatures, OfNothingAreNaNAndOddOnesRefused) {
   EXPECT_THROW(FourierFeatures(3, 0, 1, 0), std::logic_error);
   EXPECT_THROW(FourierFeatures(3, 4, 0, 0), std::logic_error);
   EXPECT_THROW(FourierFeatures(3, 4, 1, 0).mean_of(normals(1, 2, 4)), std::logic_error);
-}
-
-TEST(Covariance, EqualsItsDefinition) {
-  for (const auto& [n, features] : {std::pair{1, 3}, std::pair{12, 1}, std::pair{150, 70}}) {
-    const Tensor x = normals(17, n, features, 2);
-    const Tensor c = covariance(x);
-    ASSERT_EQ(c.sizes(), (at::IntArrayRef{features, features}));
-    EXPECT_TRUE(c.equal(c.t()));
-    for (std::int64_t a = 0; a < features; a += 7) {
-      for (std::int64_t b = 0; b < features; ++b) {
-        double sum_a = 0, sum_b = 0, product = 0;
-        for (std::int64_t i = 0; i < n; ++i) {
-          sum_a += entry(x, i, a) / n;
-          sum_b += entry(x, i, b) / n;
-        }
-        for (std::int64_t i = 0; i < n; ++i) {
-          product += (entry(x, i, a) - sum_a) * (entry(x, i, b) - sum_b) / n;
-        }
-        ASSERT_NEAR(entry(c, a, b), product, 1e-13);
-      }
-    }
-  }
-}
-
-TEST(Covariance, FollowsAffineMaps) {
-  const Tensor x = normals(18, 200, 6).matmul(normals(19, 6, 6));
-  const Tensor c = covariance(x);
-  const Tensor r = rotation(6);
-  EXPECT_LT(largest_difference(covariance(x.matmul(r)), r.t().matmul(c).matmul(r)), 1e-12);
-  EXPECT_LT(largest_difference(covariance(x * 3 - 50), c * 9), 1e-11);
-  EXPECT_LT(largest_difference(covariance(at::cat({x, x})), c), 1e-13) << "divided by n";
-  EXPECT_TRUE(all_nan(covariance(at::empty({0, 6}, at::kDouble))));
-}
-
-TEST(LogSpd, IsTheInverseOfTheExponential) {
-  for (const std::int64_t features : {1, 2, 9, 40}) {
-    const Tensor c = covariance(normals(20, 3 * features + 5, features));
-    EXPECT_LT(largest_difference(log_spd(c, 0).matrix_exp(), c), 1e-12);
-    const Tensor ridged = c + at::eye(features, at::kDouble) * (0.1 * c.trace() / features);
-    EXPECT_LT(largest_difference(log_spd(c, 0.1).matrix_exp(), ridged), 1e-12);
-  }
-}
-
-TEST(LogSpd, OfKnownMatrices) {
-  const Tensor c = covariance(normals(22, 50, 5));
-  const Tensor r = rotation(5);
-  const Tensor log = log_spd(c, 0);
-  EXPECT_LT(largest_difference(log_spd(r.t().matmul(c).matmul(r), 0), r.t().matmul(log).matmul(r)),
-            1e-12);
-  EXPECT_LT(largest_difference(log_spd(c * 7, 0), log + at::eye(5, at::kDouble) * std::log(7.0)),
-            1e-12);
-  EXPECT_LT(largest_difference(log_spd(c.inverse(), 0), -log), 1e-12);
-  EXPECT_EQ(squared_norm(log_spd(at::eye(4, at::kDouble), 0)), 0);
-}
-
-TEST(LogSpd, OfSingularMatricesIsFinite) {
-  const Tensor thin = covariance(normals(23, 3, 8));  // of rank 2
-  EXPECT_TRUE(log_spd(thin, 0).isfinite().all().item<bool>());
-  EXPECT_LT(largest_difference(log_spd(thin, 0).matrix_exp(), thin), 1e-12);
-  const Tensor nothing = log_spd(at::zeros({3, 3}, at::kDouble), 0.1);
-  const double least = std::log(std::numeric_limits<double>::min());
-  EXPECT_LT(largest_difference(nothing, at::eye(3, at::kDouble) * least), 1e-9);
-  const double nan = std::numeric_limits<double>::quiet_NaN();
-  EXPECT_TRUE(all_nan(log_spd(at::full({2, 2}, nan, at::kDouble), 0.1)));
-  EXPECT_THROW(log_spd(thin.narrow(0, 0, 2), 0), std::logic_error);
-  EXPECT_THROW(log_spd(thin, -1), std::logic_error);
-}
-
-TEST(GaussianProjection, FollowsTheDefinition) {
-  const Tensor x = normals(24, 70, 11);
-  const Tensor y = GaussianProjection(11, 5, 4).of(x);
-  ASSERT_EQ(y.sizes(), (at::IntArrayRef{70, 4}));
-  for (std::int64_t k = 0; k < 4; ++k) {
-    Draws draws({.seed = 5,
-                 .purpose = Purpose::Features,
-                 .pass = 1,
-                 .client = static_cast<std::uint64_t>(k)});
-    std::vector<double> sums(70, 0);
-    for (std::int64_t f = 0; f < 11; ++f) {
-      const double a = draws.normal() / 2;
-      for (std::int64_t i = 0; i < 70; ++i) {
-        sums[static_cast<std::size_t>(i)] += a * entry(x, i, f);
-      }
-    }
-    for (std::int64_t i = 0; i < 70; ++i) {
-      EXPECT_NEAR(entry(y, i, k), sums[static_cast<std::size_t>(i)], 1e-13);
-    }
-  }
-}
-
-TEST(GaussianProjection, KeepsNarrowDataAsTheyAre) {
-  for (const std::int64_t features : {3, 256}) {
-    const Tensor x = normals(25, 4, features).to(at::kFloat);
-    EXPECT_TRUE(projected(x, 1).equal(x.to(at::kDouble)));
-  }
-  EXPECT_THROW(GaussianProjection(300, 1).of(normals(1, 2, 299)), std::logic_error);
-}
-
-TEST(GaussianProjection, KeepsDistancesOfWideData) {
-  const Tensor x = normals(26, 40, 900);
-  const Tensor y = projected(x, 1);
-  ASSERT_EQ(y.sizes(), (at::IntArrayRef{40, 256}));
-  double sum = 0;
-  double squares = 0;
-  for (std::int64_t i = 0; i < 40; i += 2) {
-    const double ratio = squared_distance(y, i, y, i + 1) / squared_distance(x, i, x, i + 1);
-    sum += ratio / 20;
-    squares += (ratio - 1) * (ratio - 1) / 20;
-  }
-  const double deviation = std::sqrt(2.0 / 256);
-  EXPECT_NEAR(sum, 1, 4 * deviation / std::sqrt(20.0));
-  EXPECT_LT(std::sqrt(squares), 2 * deviation);
-  EXPECT_TRUE(projected(x, 1).equal(y));
-  EXPECT_GT(largest_difference(projected(x, 2), y), 0.1) << "another seed";
 }
 
 }  // namespace
