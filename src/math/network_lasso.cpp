@@ -28,8 +28,8 @@ constexpr double kReduction = 0.25;
 
 /// Squares that make up the residuals, of float64.
 struct Squares {
-  enum Term { Primal, W, Zq, Dual, Pull, OmegaQ, kTerms };
-  std::array<double, kTerms> of{};
+  enum Term { Primal, W, Zq, Dual, Pull, OmegaQ, Terms };
+  std::array<double, Terms> of{};
 };
 
 /// [N, w] row by row <-> tiles [N, kWidth] one after the other, the last filled up with zeros.
@@ -361,7 +361,7 @@ class NetworkLasso::SolverOf final : public Solver {
 
   NetworkLassoReport relative(const std::vector<Squares>& squares) {
     const Tensor parts =
-        at::empty({static_cast<std::int64_t>(squares.size()), Squares::kTerms}, at::kDouble);
+        at::empty({static_cast<std::int64_t>(squares.size()), Squares::Terms}, at::kDouble);
     double* next = parts.data_ptr<double>();
     for (const Squares& of_stripe : squares)
       next = std::copy(of_stripe.of.begin(), of_stripe.of.end(), next);

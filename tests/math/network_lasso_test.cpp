@@ -77,15 +77,15 @@ Tensor by_duality(const SimilarityGraph& graph, VectorNorm norm, double lambda, 
   }
   const double step = 1 / (eta * 2 * degree);
   Tensor y = at::zeros({q.size(1), v.size(1)}, at::kDouble);
-  Tensor at_ = y;
+  Tensor point = y;
   double t = 1;
   for (int k = 0; k < 60000; ++k) {
-    const Tensor z = v - eta * q.matmul(at_);
-    const Tensor next = into_dual_balls(at_ + step * q.t().matmul(z), norm, radii);
-    if (((at_ - next) * (next - y)).sum().item<double>() > 0) t = 1;
+    const Tensor z = v - eta * q.matmul(point);
+    const Tensor next = into_dual_balls(point + step * q.t().matmul(z), norm, radii);
+    if (((point - next) * (next - y)).sum().item<double>() > 0) t = 1;
     const double t_next = (1 + std::sqrt(1 + 4 * t * t)) / 2;
     const double moved = (next - y).abs().max().item<double>();
-    at_ = next + ((t - 1) / t_next) * (next - y);
+    point = next + ((t - 1) / t_next) * (next - y);
     y = next;
     t = t_next;
     if (moved < 1e-14) break;
