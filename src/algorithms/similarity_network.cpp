@@ -148,10 +148,12 @@ Tensor SimilarityNetwork::discrepancies(const Coupling& clients, const std::vect
 Tensor SimilarityNetwork::covariance_distances(const Coupling& clients,
                                                const std::vector<Tensor>& samples,
                                                std::uint64_t seed) {
-  const std::int64_t width = std::min(width_of(clients, samples), GaussianProjection::kDimensions);
+  const std::int64_t features = width_of(clients, samples);
+  const std::int64_t width = std::min(features, GaussianProjection::kDimensions);
+  const GaussianProjection projection(features, seed);
   std::vector<Tensor> matrices;
   for (const Tensor& x : samples) {
-    const Tensor c = covariance(projected(x, seed));
+    const Tensor c = covariance(projection.of(x));
     matrices.push_back(covariance_distance_ == CovarianceDistance::Frobenius ? c
                                                                              : log_spd(c, kRidge));
   }

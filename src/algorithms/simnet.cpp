@@ -44,10 +44,6 @@ std::vector<double> relative_distances(const Rows& a, const Rows& b) {
   return relative;
 }
 
-}  // namespace
-
-namespace {
-
 /// Edges [E, 2] int64 and their weights [E].
 std::pair<Tensor, Tensor> as_tensors(const SimilarityGraph& graph) {
   const auto count = static_cast<std::int64_t>(graph.edges.size());

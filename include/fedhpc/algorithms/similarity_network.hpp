@@ -38,7 +38,7 @@ class SimilarityNetwork {
   /// this rank, ascending. Collective.
   SimilarityGraph build(Round& everybody, std::span<const std::int64_t> own, const Rows& initial,
                         std::uint64_t seed);
-  /// What a client has told the server of itself for it, in bytes of `value_bytes` a number: the
+  /// What a client has told the server of itself for it, in bytes of the run's number type: the
   /// mean over all clients. Of the last network built.
   double bytes_per_client() const { return bytes_; }
   std::int64_t neighbours() const { return neighbours_; }
