@@ -15,7 +15,7 @@ import h5py
 import numpy as np
 
 sys.path.insert(0, os.environ["FAKE_TOOLS"])
-from fedhpc_results import parse_config  # noqa: E402
+from fedhpc_tools.results import parse_config  # noqa: E402
 
 
 def write(path, config, rounds, status):

@@ -5,7 +5,6 @@ import functools
 import gzip
 import hashlib
 import http.server
-import importlib.util
 import io
 import lzma
 import pathlib
@@ -18,10 +17,8 @@ import unittest
 import zipfile
 
 TOOL = pathlib.Path(__file__).resolve().parents[2] / "tools" / "fetch_data.py"
-spec = importlib.util.spec_from_file_location("fetch_data", TOOL)
-fetch_data = importlib.util.module_from_spec(spec)
-sys.modules["fetch_data"] = fetch_data
-spec.loader.exec_module(fetch_data)
+sys.path.insert(0, str(TOOL.parent))
+from fedhpc_tools import fetch_data  # noqa: E402
 
 PLAIN = bytes(range(256)) * 2000
 MEMBERS = {"one.bin": b"first" * 100, "two.bin": b"second" * 50}

@@ -13,9 +13,9 @@ import h5py
 import numpy as np
 from test_tools import Folder, write_run
 
-import fedhpc_results
-import plot
-import plot_graph
+from fedhpc_tools import results
+from fedhpc_tools import plot
+from fedhpc_tools import plot_graph
 
 # Two triangles of clients, client number modulo 2, and one edge between them.
 TRIANGLES = np.array([[0, 2], [0, 4], [2, 4], [1, 3], [1, 5], [3, 5], [0, 1]])
@@ -59,7 +59,7 @@ class Graph(Folder):
         self.assertTrue((self.folder / "run.graph.png").exists())
 
     def test_groups(self):
-        graph = fedhpc_results.load_graph(write_graph(self.folder / "run.h5"))
+        graph = results.load_graph(write_graph(self.folder / "run.h5"))
         np.testing.assert_array_equal(plot_graph.groups_of(graph, "labels")[0], [1, 1, 1, 0, 0, 0])
         np.testing.assert_array_equal(plot_graph.groups_of(graph, "modulo:4")[0], [0, 1, 2, 3, 0, 1])
         np.testing.assert_array_equal(graph.edges, TRIANGLES)
@@ -111,13 +111,13 @@ class BitsSent(Folder):
                  "bytes_down_client_edge": 5000.0}
         columns = {name: np.full(40, value) for name, value in links.items()}
         told = np.where(np.arange(40) == 0, 100.0, 0.0)
-        plain = fedhpc_results.load(write_run(self.folder / "plain.h5", config=config, **columns))
-        graph = fedhpc_results.load(write_run(self.folder / "graph.h5", config=config, graph_bytes=told, **columns))
+        plain = results.load(write_run(self.folder / "plain.h5", config=config, **columns))
+        graph = results.load(write_run(self.folder / "graph.h5", config=config, graph_bytes=told, **columns))
         values, label = plot.horizontal(plain, "bits")
         np.testing.assert_array_equal(values, 16.0 * np.arange(1, 41))
         np.testing.assert_array_equal(plot.horizontal(graph, "bits")[0], 800.0 + values)
         edgeless = write_run(self.folder / "none.h5", config=config + "neighbours=0\n", graph_bytes=told, **columns)
-        np.testing.assert_array_equal(plot.horizontal(fedhpc_results.load(edgeless), "bits")[0], values)
+        np.testing.assert_array_equal(plot.horizontal(results.load(edgeless), "bits")[0], values)
         self.assertEqual(plot.unit_prefix(3e6, label), (1e6, "sent up by a client [Mbit]"))
         with contextlib.redirect_stdout(io.StringIO()):
             code = plot.main([str(plain.path), str(graph.path), "--against", "bits", "--metric", "global_accuracy",
@@ -134,18 +134,18 @@ class BitsSent(Folder):
             plot.plt.close("all")
 
     def test_bits_need_clients_and_traffic(self):
-        unknown = fedhpc_results.load(write_run(self.folder / "run.h5"))
+        unknown = results.load(write_run(self.folder / "run.h5"))
         with self.assertRaisesRegex(plot.PlotError, "lacks data.clients"):
             plot.horizontal(unknown, "bits")
         silent = write_run(self.folder / "silent.h5", config="[data]\nclients=4\n",
                            bytes_up_client_cloud=np.full(40, np.nan))
         with self.assertRaisesRegex(plot.PlotError, "no link has carried"):
-            plot.horizontal(fedhpc_results.load(silent), "bits")
+            plot.horizontal(results.load(silent), "bits")
 
     def test_labels_are_each_runs_own_settings(self):
         configs = ("name=dsgd\ncodec=dense\n", "name=simnet\ngamma=0\ncodec=dense\nk=16\n",
                    "name=simnet\ngamma=0.01\ncodec=kmeans\nk=4\n", "name=simnet\ngamma=0.01\ncodec=kmeans\nk=3\n")
-        runs = [fedhpc_results.load(write_run(self.folder / f"{n}.h5", config="[algorithm]\n" + config))
+        runs = [results.load(write_run(self.folder / f"{n}.h5", config="[algorithm]\n" + config))
                 for n, config in enumerate(configs)]
         self.assertEqual(plot.labels_of(runs),
                          ["dsgd, codec = dense", "simnet, codec = dense, gamma = 0",

@@ -20,8 +20,8 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 TOOLS = ROOT / "tools"
 sys.path.insert(0, str(TOOLS))
-import fedhpc_results  # noqa: E402
-import paper_table  # noqa: E402
+from fedhpc_tools import results  # noqa: E402
+from fedhpc_tools import paper_table  # noqa: E402
 
 
 class Tables(unittest.TestCase):
@@ -108,7 +108,7 @@ class Tables(unittest.TestCase):
         rows = [row for row in paper_table.read_rows(TOOLS / "papers" / "pfedsop.csv") if row.state != "waiting"]
         self.assertEqual(named, {row.config for row in rows})
         for name in named:
-            config = fedhpc_results.parse_config((configs / name).read_text(encoding="utf-8"))
+            config = results.parse_config((configs / name).read_text(encoding="utf-8"))
             data, method = config["data.name"], config["algorithm.name"]
             network = "cnn4" if name.endswith("_cnn4.ini") else networks.get(data, "dnn")
             expected = {"run.rounds": "100", "run.seed": "0", "run.eval_every": "1" if network == "dnn" else "5",
@@ -130,7 +130,7 @@ class Tables(unittest.TestCase):
                 self.assertEqual((config["algorithm.rho"], config["algorithm.lambda"]), ("1", "1"), name)
                 self.assertEqual(config["algorithm.personal_lr"], config["train.lr"], name)
         for row in rows:
-            config = fedhpc_results.parse_config((configs / row.config).read_text(encoding="utf-8"))
+            config = results.parse_config((configs / row.config).read_text(encoding="utf-8"))
             for key in (override.split("=")[0] for override in row.overrides):
                 self.assertTrue(key in config or key == "algorithm.personalise", row)
 
@@ -184,7 +184,7 @@ class Tables(unittest.TestCase):
         rows = [row for row in paper_table.read_rows(TOOLS / "papers" / "fedmud.csv") if row.state != "waiting"]
         self.assertEqual(named, {row.config for row in rows})
         for name in named:
-            config = fedhpc_results.parse_config((configs / name).read_text(encoding="utf-8"))
+            config = results.parse_config((configs / name).read_text(encoding="utf-8"))
             dataset, setting, method, variant = (Path(name).stem.split("_", 3) + [""])[:4]
             resnet = variant.endswith("resnet18")
             network, rounds, standardize, augment = data[dataset]
@@ -214,7 +214,7 @@ class Tables(unittest.TestCase):
             self.assertLessEqual({key for key in config if key.startswith("model.")} - {"model.stem"},
                                  {key for key, value in expected.items() if value is not None}, name)
         for row in rows:
-            config = fedhpc_results.parse_config((configs / row.config).read_text(encoding="utf-8"))
+            config = results.parse_config((configs / row.config).read_text(encoding="utf-8"))
             for key, value in (override.split("=") for override in row.overrides):
                 self.assertIn(key, config, row)
                 self.assertNotEqual(config[key], value, row)  # the configuration's own run stands in its table
@@ -244,7 +244,7 @@ class Tables(unittest.TestCase):
         own = {"mnist": ("20", "23", "12", "5", "0.08", "17", "0.0008", "0.05"),
                "cifar10": ("10", "25", "14", "4", "0.03", "15", "0.00004", "0.01")}
         for path in configs.glob("*.ini"):
-            config = fedhpc_results.parse_config(path.read_text(encoding="utf-8"))
+            config = results.parse_config(path.read_text(encoding="utf-8"))
             clients, tau, decay, s, personal, factor_steps, eta, lr = own[config["data.name"]]
             method = config["algorithm.name"]
             self.assertEqual(path.stem.split("_")[::2], [config["data.name"], method])
@@ -258,7 +258,7 @@ class Tables(unittest.TestCase):
                 expected.update({"algorithm.factor_steps": factor_steps, "model.compression": "2"})
             self.assertEqual({key: config.get(key) for key in expected}, expected, path)
         for row in paper_table.read_rows(TOOLS / "papers" / "tdpfed.csv"):
-            config = fedhpc_results.parse_config((configs / row.config).read_text(encoding="utf-8"))
+            config = results.parse_config((configs / row.config).read_text(encoding="utf-8"))
             for key in (override.split("=")[0] for override in row.overrides):
                 self.assertTrue(key in config or key in ("algorithm.transmit_fraction", "algorithm.unsent"), row)
 
@@ -269,7 +269,7 @@ class Tables(unittest.TestCase):
         for row in paper_table.read_rows(TOOLS / "papers" / "sfedhp.csv"):
             if row.state == "waiting":
                 continue
-            config = fedhpc_results.parse_config((configs / row.config).read_text(encoding="utf-8"))
+            config = results.parse_config((configs / row.config).read_text(encoding="utf-8"))
             config.update(override.split("=", 1) for override in row.overrides)
             network = {"mlr": ("mlr", None), "cifar10": ("vgg_sfedhp", None)}.get(
                 "mlr" if "_mlr" in row.config else row.dataset, ("dnn", "500,200"))
@@ -318,8 +318,9 @@ class Reproduce(unittest.TestCase):
         (self.folder / "tools" / "papers").mkdir(parents=True)
         self.configs = self.folder / "configs" / "papers" / "toy"
         self.configs.mkdir(parents=True)
-        for path in TOOLS.glob("*.py"):
-            shutil.copy(path, self.folder / "tools")
+        shutil.copy(TOOLS / "reproduce.py", self.folder / "tools")
+        shutil.copytree(TOOLS / "fedhpc_tools", self.folder / "tools" / "fedhpc_tools",
+                        ignore=shutil.ignore_patterns("__pycache__"))
         self.program = self.folder / "fedhpc"
         self.program.write_text(f"#!/bin/sh\nexec '{sys.executable}' '{HERE / 'fake_fedhpc.py'}' \"$@\"\n")
         self.program.chmod(0o755)
@@ -373,8 +374,8 @@ class Reproduce(unittest.TestCase):
         self.assertIn("run.rounds=20, not 30", self.call("--list", "--seeds", "1").stdout)
         self.assertIn("finished", self.call("--seeds", "1").stdout)
         self.assertEqual(len(self.calls()), 2)
-        self.assertEqual(len(fedhpc_results.load(self.results / "good_seed1.h5").rounds), 30)
-        self.assertEqual(len(fedhpc_results.load(self.results / "good_seed1.old.h5").rounds), 20)
+        self.assertEqual(len(results.load(self.results / "good_seed1.h5").rounds), 30)
+        self.assertEqual(len(results.load(self.results / "good_seed1.old.h5").rounds), 20)
 
     def test_quick_and_list_and_only(self):
         self.paper("good", "fail", rounds=400)
@@ -383,14 +384,14 @@ class Reproduce(unittest.TestCase):
         self.assertEqual((self.calls(), self.results.exists()), ([], False))
         done = self.call("--quick", "--only", "good")
         self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertEqual(len(fedhpc_results.load(self.results / "good_seed1_quick.h5").rounds), 100)
+        self.assertEqual(len(results.load(self.results / "good_seed1_quick.h5").rounds), 100)
         self.assertIn("| fail ", (self.results / "table.md").read_text())
         self.assertIn("pending (0 of 3 seeds)", self.call("--list", "--only", "good").stdout)
 
     def test_quick_rounds_of_a_row(self):
         self.paper("good", rounds=400, optional={"good": ("", 15)})
         self.assertEqual(self.call("--quick").returncode, 0)
-        self.assertEqual(len(fedhpc_results.load(self.results / "good_seed1_quick.h5").rounds), 15)
+        self.assertEqual(len(results.load(self.results / "good_seed1_quick.h5").rounds), 15)
         self.assertNotIn("s/round", (self.results / "table.md").read_text())
 
     def test_a_quick_run_that_is_not_shortened_is_the_full_run(self):
@@ -488,7 +489,7 @@ class Reproduce(unittest.TestCase):
         self.assertIn("to be resumed by the next call", done.stdout)
         self.assertIn("stopped: 1 of 2 runs are left", done.stdout)
         self.assertEqual(len(self.calls()), 1)
-        self.assertEqual(fedhpc_results.load(self.results / "slow_seed1.h5").status, "interrupted")
+        self.assertEqual(results.load(self.results / "slow_seed1.h5").status, "interrupted")
         done = self.call("--seeds", "1")
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertTrue(self.calls()[1].startswith("resume "))

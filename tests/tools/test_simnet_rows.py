@@ -10,8 +10,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT / "tools"))
-import fedhpc_results  # noqa: E402
-import paper_table  # noqa: E402
+from fedhpc_tools import results  # noqa: E402
+from fedhpc_tools import paper_table  # noqa: E402
 
 CONFIGS = ROOT / "configs" / "papers" / "simnet"
 ROWS = paper_table.read_rows(ROOT / "tools" / "papers" / "simnet.csv")
@@ -34,7 +34,7 @@ class SimnetRows(unittest.TestCase):
         self.assertEqual({path.name for path in CONFIGS.glob("*.ini")}, {row.config for row in ROWS})
         for row, expected in self.jobs():
             self.assertEqual((expected["algorithm.name"], expected["data.name"]), (row.method, row.dataset), row)
-            config = fedhpc_results.parse_config((CONFIGS / row.config).read_text(encoding="utf-8"))
+            config = results.parse_config((CONFIGS / row.config).read_text(encoding="utf-8"))
             for key in (override.split("=")[0] for override in row.overrides):
                 self.assertIn(key, config, row)
 

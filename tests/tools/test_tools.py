@@ -1,4 +1,4 @@
-"""Tests of fedhpc_results.py and plot.py on small result files made here in the documented format.
+"""Tests of results.py and plot.py on small result files made here in the documented format.
 
 All tests of the tools, with the project's Python: python -m unittest discover -s tests/tools
 """
@@ -20,8 +20,8 @@ import numpy as np
 HERE = Path(__file__).resolve().parent
 TOOLS = HERE.parent.parent / "tools"
 sys.path.insert(0, str(TOOLS))
-import fedhpc_results  # noqa: E402
-import plot  # noqa: E402
+from fedhpc_tools import results  # noqa: E402
+from fedhpc_tools import plot  # noqa: E402
 
 # A SWMR writer: 7 committed rounds, an eighth value not yet committed, then it waits or kills itself.
 WRITER = """
@@ -84,7 +84,7 @@ class Folder(unittest.TestCase):
 
 class Results(Folder):
     def test_complete_file(self):
-        run = fedhpc_results.load(write_run(self.folder / "run.h5"))
+        run = results.load(write_run(self.folder / "run.h5"))
         self.assertEqual((run.status, len(run.rounds), run.attributes["seed"]), ("complete", 40, 1))
         self.assertEqual(run.config, {"algorithm.name": "fedavg"})
         self.assertEqual(list(run.evaluated("global_accuracy").index), [10, 20, 30, 40])
@@ -95,20 +95,20 @@ class Results(Folder):
 
     def test_best_is_not_last(self):
         falling = np.where(np.arange(1, 41) % 10 == 0, np.linspace(0.9, 0.5, 40), np.nan)
-        run = fedhpc_results.load(write_run(self.folder / "run.h5", global_accuracy=falling))
+        run = results.load(write_run(self.folder / "run.h5", global_accuracy=falling))
         self.assertEqual(run.pick("global_accuracy", "best"), falling[9])
         self.assertEqual(run.pick("global_accuracy", "last"), falling[39])
 
     def test_large_configuration_is_a_data_set(self):
         config = "[data]\nname=csv\n" + "".join(f"key{i}=value\n" for i in range(6000))
-        run = fedhpc_results.load(write_run(self.folder / "run.h5", config=config))
+        run = results.load(write_run(self.folder / "run.h5", config=config))
         self.assertEqual((run.config["data.name"], run.config["data.key5999"]), ("csv", "value"))
 
     def test_live_and_killed_files_show_the_committed_rounds(self):
         for ending in ("wait", "kill"):
             with self.subTest(ending):
                 path, _ = self.writer(f"{ending}.h5", ending)
-                run = fedhpc_results.load(path)
+                run = results.load(path)
                 self.assertEqual((run.status, run.config["run.rounds"]), ("running", "50"))
                 np.testing.assert_array_equal(run.rounds["train_loss"], 1 / np.arange(1.0, 8.0))
 
@@ -120,15 +120,15 @@ class Results(Folder):
                 damaged = self.folder / f"damaged{size}.h5"
                 damaged.write_bytes(content[:size])
                 start = time.monotonic()
-                with self.assertRaisesRegex(fedhpc_results.ResultError, "damaged|cannot be read"):
-                    fedhpc_results.load(damaged, timeout=4.0)
+                with self.assertRaisesRegex(results.ResultError, "damaged|cannot be read"):
+                    results.load(damaged, timeout=4.0)
                 self.assertLess(time.monotonic() - start, 15.0)
 
     def test_configuration_text(self):
-        config = fedhpc_results.parse_config("# head\n[train]\nlr = 0.05  # rate\n\n[a]\nb=c=d\n")
+        config = results.parse_config("# head\n[train]\nlr = 0.05  # rate\n\n[a]\nb=c=d\n")
         self.assertEqual(config, {"train.lr": "0.05", "a.b": "c=d"})
-        with self.assertRaises(fedhpc_results.ResultError):
-            fedhpc_results.parse_config("[train]\nnonsense\n")
+        with self.assertRaises(results.ResultError):
+            results.parse_config("[train]\nnonsense\n")
 
 
 class Plot(Folder):
@@ -159,7 +159,7 @@ class Plot(Folder):
             output = self.folder / f"{against}.png"
             self.assertEqual(self.call(*runs, "--against", against, "--output", output)[0], 0)
             self.assert_picture(output)
-        loaded = [fedhpc_results.load(path) for path in runs]
+        loaded = [results.load(path) for path in runs]
         self.assertEqual(plot.labels_of(loaded), ["lambda = 5", "lambda = 15"])
         self.assertEqual(plot.default_panels(loaded)[0][1], ["global_accuracy", "personal_accuracy"])
         np.testing.assert_array_equal(plot.horizontal(loaded[0], "rounds")[0], np.arange(1.0, 41.0))
@@ -192,12 +192,12 @@ class Plot(Folder):
                  "bytes_down_edge_cloud": 4000.0, "bytes_up_client_cloud": np.nan, "bytes_down_client_cloud": np.nan}
         path = write_run(self.folder / "run.h5", bytes_saved=np.full(40, 5e9),
                          **{name: np.full(40, value) for name, value in links.items()})
-        values, label = plot.horizontal(fedhpc_results.load(path), "bytes")
+        values, label = plot.horizontal(results.load(path), "bytes")
         np.testing.assert_array_equal(values, 4321.0 * np.arange(1, 41))
         self.assertIn("[B]", label)
         # In one figure with a run over other links.
         other = write_run(self.folder / "other.h5")
-        cloud, label = plot.horizontal(fedhpc_results.load(path), "cloud")
+        cloud, label = plot.horizontal(results.load(path), "cloud")
         np.testing.assert_array_equal(cloud[[0, 39]], [4300.0, 40 * 4300.0])
         self.assertIn("of the cloud", label)
         self.assertEqual(self.call(path, other, "--against", "bytes", "--output", self.folder / "both.png")[0], 0)
@@ -205,7 +205,7 @@ class Plot(Folder):
 
     def test_simulated_seconds(self):
         path = write_run(self.folder / "run.h5", simulated_seconds=np.linspace(1.0, 40.0, 40))
-        values, label = plot.horizontal(fedhpc_results.load(path), "seconds")
+        values, label = plot.horizontal(results.load(path), "seconds")
         np.testing.assert_allclose(values[[0, 1, 39]], [1.0, 3.0, 820.0])
         self.assertEqual(label, "simulated time [s]")
         self.assertEqual(self.call(path, "--against", "seconds")[0], 0)
@@ -224,7 +224,7 @@ class Plot(Folder):
         self.assertFalse((self.folder / "good.png").exists())
 
     def test_training_loss_only_at_evaluated_rounds(self):
-        run = fedhpc_results.load(write_run(self.folder / "run.h5"))
+        run = results.load(write_run(self.folder / "run.h5"))
         self.assertEqual(list(np.flatnonzero(plot.evaluated_rounds(run, "train_loss")) + 1), [10, 20, 30, 40])
 
     def test_live_run(self):

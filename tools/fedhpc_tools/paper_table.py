@@ -19,7 +19,7 @@ import statistics
 from dataclasses import dataclass
 from pathlib import Path
 
-from fedhpc_results import ResultError, load, parse_config
+from .results import ResultError, load, parse_config
 
 COLUMNS = ("table", "dataset", "setting", "method", "variant", "config", "overrides", "metric", "paper", "spread",
            "pick", "state")

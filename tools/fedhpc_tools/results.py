@@ -1,12 +1,9 @@
-#!/usr/bin/env python3
 """Reads fedhpc result files (RUN.h5): complete, being written, or left behind by a killed run.
 
     run = load("run.h5")
     run.status                      "complete"
     run.config["train.lr"]          "0.05", the text of the resolved configuration
     run.rounds["global_accuracy"]   pandas column indexed by round, fractions, NaN where not evaluated
-
-As a program it prints one line per file: fedhpc_results.py RUN.h5 [RUN2.h5 ...].
 
 Limit: HDF5 retries for ever when a file opened for SWMR reading is damaged. Such a file is therefore
 read once by a child process under a time-out before this process touches it.
@@ -112,7 +109,7 @@ def open_run(path, timeout=PROBE_SECONDS):
     except OSError as error:
         reason = str(error)
     for mode, options in (("swmr", SWMR), ("unlocked", {"locking": False})):
-        command = [sys.executable, str(Path(__file__).resolve()), "--probe", mode, str(path)]
+        command = [sys.executable, str(Path(__file__).resolve()), mode, str(path)]
         try:
             probe = subprocess.run(command, timeout=timeout, capture_output=True, text=True)
         except subprocess.TimeoutExpired:
@@ -207,20 +204,5 @@ def _probe(mode, path):
     return 0
 
 
-def main(arguments):
-    if len(arguments) == 3 and arguments[0] == "--probe":
-        return _probe(arguments[1], arguments[2])
-    if not arguments or arguments[0].startswith("-"):
-        print("usage: fedhpc_results.py RUN.h5 [RUN2.h5 ...]", file=sys.stderr)
-        return 2
-    for path in arguments:
-        try:
-            print(load(path).summary())
-        except ResultError as error:
-            print(f"fedhpc_results: {error}", file=sys.stderr)
-            return 2
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+if __name__ == "__main__":  # the child that open_run starts: results.py MODE FILE
+    sys.exit(_probe(sys.argv[1], sys.argv[2]))

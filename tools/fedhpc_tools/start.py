@@ -1,0 +1,26 @@
+"""Starts a tool of this package under a Python that has the libraries it needs."""
+
+import importlib
+import importlib.util
+import os
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+LIBRARIES = ("h5py", "numpy", "pandas", "matplotlib")
+
+
+def start(name, needs=LIBRARIES):
+    """Ends the process with main(arguments) of fedhpc_tools.NAME.
+
+    When the Python in use lacks a library, the one that tools/setup.sh made takes over.
+    """
+    missing = [library for library in needs if importlib.util.find_spec(library) is None]
+    if missing:
+        python = ROOT / ".deps" / "venv" / "bin" / "python"
+        if python.exists() and Path(sys.prefix) != python.parents[1]:
+            os.execv(python, [str(python), *sys.argv])
+        print(f"{name}: this Python has no {', '.join(missing)}; tools/setup.sh makes one with it in .deps/venv",
+              file=sys.stderr)
+        sys.exit(2)
+    sys.exit(importlib.import_module(f"fedhpc_tools.{name}").main(sys.argv[1:]))
