@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 
 #include "fedhpc/core/error.hpp"
 
@@ -20,26 +21,6 @@ constexpr std::int64_t kIterationsWorth = 8;
 constexpr std::int64_t kTriedNodes = 20000;
 constexpr std::int64_t kMostIterations = 500;
 
-// float32 loses what is small beside a long sum: so many rows are added up in it.
-constexpr std::int64_t kBlock = 64;
-
-/// A number of each column of a tile.
-template <typename T>
-using Lanes = std::array<T, kWidth>;
-
-/// Sums of one number per column, of blocks of rows.
-class ColumnSums {
- public:
-  template <typename T>
-  void add(const Lanes<T>& block) {
-    for (std::size_t k = 0; k < kWidth; ++k) sums_[k] += static_cast<double>(block[k]);
-  }
-  double operator[](std::int64_t k) const { return sums_[static_cast<std::size_t>(k)]; }
-
- private:
-  Lanes<double> sums_{};
-};
-
 using Matrix = Eigen::SparseMatrix<double, Eigen::ColMajor, std::int64_t>;
 
 /// Tells the fill before it computes it.
@@ -49,11 +30,52 @@ class Cholesky
   std::int64_t fill() const { return m_matrix.nonZeros(); }
 };
 
+// float32 loses what is small beside a long sum: so many rows are added up in it.
+constexpr std::int64_t kBlock = 64;
+
+/// Sums of one number per column over all nodes.
+template <typename T>
+class ColumnSums {
+ public:
+  void add(const TileRow<T>& block) {
+    for (std::int64_t k = 0; k < kWidth; ++k) {
+      of_[static_cast<std::size_t>(k)] += static_cast<double>(block[k]);
+    }
+  }
+  double operator[](std::size_t column) const { return of_[column]; }
+
+ private:
+  std::array<double, kWidth> of_{};
+};
+
+/// a / b by columns, 0 where b is not above 0.
+template <typename T>
+TileRow<T> quotients(const ColumnSums<T>& a, const ColumnSums<T>& b) {
+  std::array<T, kWidth> numbers{};
+  for (std::size_t k = 0; k < numbers.size(); ++k) {
+    if (b[k] > 0) numbers[k] = static_cast<T>(a[k] / b[k]);
+  }
+  return TileRow<T>::load(numbers.data());
+}
+
+/// Calls work(i, rows of sums) for each of N nodes and adds their sums up.
+template <typename T, std::size_t sums, typename Work>
+void each_node(std::int64_t nodes, ColumnSums<T>* const (&totals)[sums], const Work& work) {
+  for (std::int64_t first = 0; first < nodes; first += kBlock) {
+    TileRow<T> of_block[sums];
+    for (TileRow<T>& sum : of_block) sum = TileRow<T>(T(0));
+    const std::int64_t last = std::min(nodes, first + kBlock);
+    for (std::int64_t i = first; i < last; ++i) work(i, of_block);
+    for (std::size_t s = 0; s < sums; ++s) totals[s]->add(of_block[s]);
+  }
+}
+
 }  // namespace
 
 LaplacianSolver::LaplacianSolver(const SimilarityGraph& graph, double c)
     : nodes_(graph.nodes), c_(c), starts_(static_cast<std::size_t>(graph.nodes) + 1) {
   require(c >= 0, "the matrix is positive definite");
+  require(nodes_ <= std::numeric_limits<std::int32_t>::max(), "nodes are counted in 32 bits");
   for (const auto& [i, j] : graph.edges) {
     require(0 <= i && i < nodes_ && 0 <= j && j < nodes_ && i != j, "edges join two nodes");
     ++starts_[static_cast<std::size_t>(i) + 1];
@@ -63,8 +85,10 @@ LaplacianSolver::LaplacianSolver(const SimilarityGraph& graph, double c)
   std::vector<std::int64_t> next(starts_.begin(), starts_.end() - 1);
   neighbours_.resize(2 * graph.edges.size());
   for (const auto& [i, j] : graph.edges) {
-    neighbours_[static_cast<std::size_t>(next[static_cast<std::size_t>(i)]++)] = j;
-    neighbours_[static_cast<std::size_t>(next[static_cast<std::size_t>(j)]++)] = i;
+    neighbours_[static_cast<std::size_t>(next[static_cast<std::size_t>(i)]++)] =
+        static_cast<std::int32_t>(j);
+    neighbours_[static_cast<std::size_t>(next[static_cast<std::size_t>(j)]++)] =
+        static_cast<std::int32_t>(i);
   }
   if (nodes_ <= kTriedNodes) factorise(graph);
 }
@@ -106,29 +130,30 @@ void LaplacianSolver::factorise(const SimilarityGraph& graph) {
 }
 
 template <>
-std::vector<float>& LaplacianSolver::space<float>() {
+TileRows<float>& LaplacianSolver::space<float>() {
   return floats_;
 }
 template <>
-std::vector<double>& LaplacianSolver::space<double>() {
+TileRows<double>& LaplacianSolver::space<double>() {
   return doubles_;
 }
 
 template <typename T>
-std::int64_t LaplacianSolver::solve_(T* x, const T* b, double reduction) {
-  if (!is_direct()) return iterate_(x, b, reduction);
-  solve_directly_(x, b);
+std::int64_t LaplacianSolver::improve_(T* x, T* r, double reduction) {
+  if (!is_direct()) return iterate_(x, r, reduction);
+  solve_directly_(x, r);
   return 0;
 }
 
 template <typename T>
-void LaplacianSolver::solve_directly_(T* x, const T* b) {
-  std::vector<T>& y = space<T>();
+void LaplacianSolver::solve_directly_(T* x, const T* r) {
+  using Row = TileRow<T>;
+  TileRows<T>& y = space<T>();
   y.resize(static_cast<std::size_t>(nodes_ * kWidth));
-  for (std::int64_t i = 0; i < nodes_; ++i) {
-    std::copy_n(b + factor_.order[static_cast<std::size_t>(i)] * kWidth, kWidth,
-                y.data() + i * kWidth);
-  }
+  const auto place = [&](std::int64_t i) {
+    return factor_.order[static_cast<std::size_t>(i)] * kWidth;
+  };
+  for (std::int64_t i = 0; i < nodes_; ++i) Row::load(r + place(i)).store(y.data() + i * kWidth);
   const auto below = [&](std::int64_t j, const auto& work) {
     for (std::int64_t e = factor_.starts[static_cast<std::size_t>(j)];
          e < factor_.starts[static_cast<std::size_t>(j) + 1]; ++e) {
@@ -136,32 +161,22 @@ void LaplacianSolver::solve_directly_(T* x, const T* b) {
            static_cast<T>(factor_.values[static_cast<std::size_t>(e)]));
     }
   };
-  for (std::int64_t j = 0; j < nodes_; ++j) {  // F y = b
-    T* own = y.data() + j * kWidth;
-    const auto inverse = static_cast<T>(factor_.diagonal[static_cast<std::size_t>(j)]);
-    for (std::int64_t k = 0; k < kWidth; ++k) own[k] *= inverse;
-    below(j, [own](T* other, T value) {
-      for (std::int64_t k = 0; k < kWidth; ++k) other[k] -= value * own[k];
-    });
+  const auto inverse = [&](std::int64_t j) {
+    return static_cast<T>(factor_.diagonal[static_cast<std::size_t>(j)]);
+  };
+  for (std::int64_t j = 0; j < nodes_; ++j) {  // F y = r
+    const Row own = inverse(j) * Row::load(y.data() + j * kWidth);
+    own.store(y.data() + j * kWidth);
+    below(j, [&own](T* other, T value) { (Row::load(other) - value * own).store(other); });
   }
-  for (std::int64_t j = nodes_ - 1; j >= 0; --j) {  // F^T x = y
-    T* own = y.data() + j * kWidth;
-    below(j, [own](const T* other, T value) {
-      for (std::int64_t k = 0; k < kWidth; ++k) own[k] -= value * other[k];
-    });
-    const auto inverse = static_cast<T>(factor_.diagonal[static_cast<std::size_t>(j)]);
-    for (std::int64_t k = 0; k < kWidth; ++k) own[k] *= inverse;
+  for (std::int64_t j = nodes_ - 1; j >= 0; --j) {  // F^T y = y
+    Row own = Row::load(y.data() + j * kWidth);
+    below(j, [&own](const T* other, T value) { own -= value * Row::load(other); });
+    (inverse(j) * own).store(y.data() + j * kWidth);
   }
   for (std::int64_t i = 0; i < nodes_; ++i) {
-    std::copy_n(y.data() + i * kWidth, kWidth,
-                x + factor_.order[static_cast<std::size_t>(i)] * kWidth);
-  }
-}
-
-template <typename Work>
-void LaplacianSolver::each_block(const Work& work) const {
-  for (std::int64_t first = 0; first < nodes_; first += kBlock) {
-    work(first, std::min(nodes_, first + kBlock));
+    T* row = x + place(i);
+    (Row::load(row) + Row::load(y.data() + i * kWidth)).store(row);
   }
 }
 
@@ -171,112 +186,76 @@ T LaplacianSolver::preconditioner(std::int64_t i) const {
   return static_cast<T>(1 / (1 + c_ * static_cast<double>(starts_[at + 1] - starts_[at])));
 }
 
-template <typename T, typename Then>
-void LaplacianSolver::multiply(const T* __restrict p, T* __restrict q, const Then& then) const {
-  const auto c = static_cast<T>(c_);
-  for (std::int64_t i = 0; i < nodes_; ++i) {
-    const auto at = static_cast<std::size_t>(i);
-    Lanes<T> sum{};
-    for (std::int64_t e = starts_[at]; e < starts_[at + 1]; ++e) {
-      const T* other = p + neighbours_[static_cast<std::size_t>(e)] * kWidth;
-      for (std::int64_t k = 0; k < kWidth; ++k) sum[k] += other[k];
-    }
-    const T diagonal = 1 + c * static_cast<T>(starts_[at + 1] - starts_[at]);
-    for (std::int64_t k = 0; k < kWidth; ++k) {
-      q[i * kWidth + k] = diagonal * p[i * kWidth + k] - c * sum[k];
-    }
-    then(i);
+template <typename T>
+TileRow<T> LaplacianSolver::image_of(const T* p, std::int64_t i) const {
+  const auto at = static_cast<std::size_t>(i);
+  TileRow<T> sum(T(0));
+  for (std::int64_t e = starts_[at]; e < starts_[at + 1]; ++e) {
+    sum += TileRow<T>::load(p + neighbours_[static_cast<std::size_t>(e)] * kWidth);
   }
+  const auto c = static_cast<T>(c_);
+  const T diagonal = 1 + c * static_cast<T>(starts_[at + 1] - starts_[at]);
+  return diagonal * TileRow<T>::load(p + i * kWidth) - c * sum;
 }
 
 template <typename T>
-std::int64_t LaplacianSolver::iterate_(T* __restrict x, const T* __restrict b, double reduction) {
+std::int64_t LaplacianSolver::iterate_(T* x, T* r, double reduction) {
+  using Row = TileRow<T>;
   const std::int64_t count = nodes_ * kWidth;
-  std::vector<T>& room = space<T>();
-  room.resize(static_cast<std::size_t>(3 * count));
-  T* __restrict r = room.data();              // residuals
-  T* __restrict p = room.data() + count;      // directions
-  T* __restrict q = room.data() + 2 * count;  // their images
-  ColumnSums right;
-  ColumnSums rr;
-  ColumnSums ry;  // y: preconditioned residuals, never kept
-  multiply(x, q, [](std::int64_t) {});
-  each_block([&](std::int64_t first, std::int64_t last) {
-    Lanes<T> of_b{};
-    Lanes<T> of_r{};
-    Lanes<T> of_ry{};
-    for (std::int64_t i = first; i < last; ++i) {
-      const T inverse = preconditioner<T>(i);
-      for (std::int64_t k = 0; k < kWidth; ++k) {
-        const std::int64_t at = i * kWidth + k;
-        r[at] = b[at] - q[at];
-        p[at] = inverse * r[at];
-        of_b[k] += b[at] * b[at];
-        of_r[k] += r[at] * r[at];
-        of_ry[k] += r[at] * p[at];
-      }
-    }
-    right.add(of_b);
-    rr.add(of_r);
-    ry.add(of_ry);
+  TileRows<T>& room = space<T>();
+  room.resize(static_cast<std::size_t>(2 * count));
+  T* p = room.data();          // directions
+  T* q = room.data() + count;  // their images
+  ColumnSums<T> xx;
+  ColumnSums<T> rr;
+  ColumnSums<T> ry;  // y: preconditioned residuals, never kept
+  ColumnSums<T> before;
+  each_node(nodes_, {&xx, &rr, &ry}, [&](std::int64_t i, auto& sums) {
+    const Row own = Row::load(x + i * kWidth);
+    const Row residual = Row::load(r + i * kWidth);
+    const Row direction = preconditioner<T>(i) * residual;
+    direction.store(p + i * kWidth);
+    sums[0] += own * own;
+    sums[1] += residual * residual;
+    sums[2] += residual * direction;
   });
-  const ColumnSums first_rr = rr;
   constexpr double kFloor = sizeof(T) == 8 ? 1e-13 : 2e-7;
-  for (std::int64_t iteration = 0; iteration < kMostIterations; ++iteration) {
+  std::array<double, kWidth> end{};  // squares at which columns are done
+  for (std::size_t k = 0; k < end.size(); ++k) {
+    end[k] = std::max(reduction * reduction * rr[k], kFloor * kFloor * xx[k]);
+  }
+  for (std::int64_t iteration = 0;; ++iteration) {
     bool done = true;
-    for (std::int64_t k = 0; k < kWidth; ++k) {
-      done = done &&
-             !(rr[k] > reduction * reduction * first_rr[k] && rr[k] > kFloor * kFloor * right[k]);
-    }
-    if (done) return iteration;
-    ColumnSums pq;
-    Lanes<T> of_pq{};
-    multiply(p, q, [&](std::int64_t i) {
-      for (std::int64_t k = 0; k < kWidth; ++k) of_pq[k] += p[i * kWidth + k] * q[i * kWidth + k];
-      if (i % kBlock == kBlock - 1 || i == nodes_ - 1) {
-        pq.add(of_pq);
-        of_pq = {};
+    for (std::size_t k = 0; k < end.size(); ++k) done = done && !(rr[k] > end[k]);
+    if (done || iteration == kMostIterations) return iteration;
+    if (iteration > 0) {
+      const Row beta = quotients(ry, before);
+      for (std::int64_t i = 0; i < nodes_; ++i) {
+        const Row y = preconditioner<T>(i) * Row::load(r + i * kWidth);
+        (y + beta * Row::load(p + i * kWidth)).store(p + i * kWidth);
       }
-    });
-    Lanes<T> alpha{};
-    for (std::int64_t k = 0; k < kWidth; ++k) {
-      if (pq[k] > 0) alpha[k] = static_cast<T>(ry[k] / pq[k]);
     }
-    const ColumnSums before = ry;
+    ColumnSums<T> pq;
+    each_node(nodes_, {&pq}, [&](std::int64_t i, auto& sums) {
+      const Row image = image_of(p, i);
+      image.store(q + i * kWidth);
+      sums[0] += Row::load(p + i * kWidth) * image;
+    });
+    const Row alpha = quotients(ry, pq);
+    before = ry;
     rr = {};
     ry = {};
-    each_block([&](std::int64_t first, std::int64_t last) {
-      Lanes<T> of_r{};
-      Lanes<T> of_ry{};
-      for (std::int64_t i = first; i < last; ++i) {
-        const T inverse = preconditioner<T>(i);
-        for (std::int64_t k = 0; k < kWidth; ++k) {
-          const std::int64_t at = i * kWidth + k;
-          x[at] += alpha[k] * p[at];
-          r[at] -= alpha[k] * q[at];
-          of_r[k] += r[at] * r[at];
-          of_ry[k] += r[at] * (inverse * r[at]);
-        }
-      }
-      rr.add(of_r);
-      ry.add(of_ry);
+    each_node(nodes_, {&rr, &ry}, [&](std::int64_t i, auto& sums) {
+      (Row::load(x + i * kWidth) + alpha * Row::load(p + i * kWidth)).store(x + i * kWidth);
+      const Row residual = Row::load(r + i * kWidth) - alpha * Row::load(q + i * kWidth);
+      residual.store(r + i * kWidth);
+      sums[0] += residual * residual;
+      sums[1] += preconditioner<T>(i) * (residual * residual);
     });
-    Lanes<T> beta{};
-    for (std::int64_t k = 0; k < kWidth; ++k) {
-      if (before[k] > 0) beta[k] = static_cast<T>(ry[k] / before[k]);
-    }
-    for (std::int64_t i = 0; i < nodes_; ++i) {
-      const T inverse = preconditioner<T>(i);
-      for (std::int64_t k = 0; k < kWidth; ++k) {
-        const std::int64_t at = i * kWidth + k;
-        p[at] = inverse * r[at] + beta[k] * p[at];
-      }
-    }
   }
-  return kMostIterations;
 }
 
-template std::int64_t LaplacianSolver::solve_<float>(float*, const float*, double);
-template std::int64_t LaplacianSolver::solve_<double>(double*, const double*, double);
+template std::int64_t LaplacianSolver::improve_<float>(float*, float*, double);
+template std::int64_t LaplacianSolver::improve_<double>(double*, double*, double);
 
 }  // namespace fedhpc

@@ -5,10 +5,9 @@
 
 #include "fedhpc/math/similarity_graph.hpp"
 
-namespace fedhpc {
+#include "math/tile_row.hpp"
 
-/// Columns solved together, side by side in memory.
-constexpr std::int64_t kTileColumns = 16;
+namespace fedhpc {
 
 /// Solves (I + c L) X = B with the graph Laplacian L = Q Q^T of N nodes, c >= 0, for tiles
 /// [N, kTileColumns]: by a sparse Cholesky factor where its fill is small, else by conjugate
@@ -19,11 +18,12 @@ class LaplacianSolver {
 
   bool is_direct() const { return !factor_.starts.empty(); }
 
-  /// X, on entry where conjugate gradients start, becomes the solution; they stop once every
-  /// column's residual is shorter by `reduction` than it was, or as short as rounding lets it
-  /// become. Gives their iterations, 0 of a direct solution. T is float or double.
+  /// X becomes the solution, or comes nearer to it. Its residual R = B - (I + c L) X on entry is
+  /// lost. Conjugate gradients stop once every column's residual is shorter by `reduction` than it
+  /// was, or as short as rounding lets it become. Gives their iterations, 0 of a direct solution.
+  /// T is float or double.
   template <typename T>
-  std::int64_t solve_(T* x, const T* b, double reduction);
+  std::int64_t improve_(T* x, T* r, double reduction);
 
  private:
   /// P (I + c L) P^T = F F^T, F by columns below the diagonal.
@@ -37,28 +37,25 @@ class LaplacianSolver {
 
   void factorise(const SimilarityGraph& graph);
   template <typename T>
-  void solve_directly_(T* x, const T* b);
+  void solve_directly_(T* x, const T* r);
   template <typename T>
-  std::int64_t iterate_(T* x, const T* b, double reduction);
-  /// q = (I + c L) p; calls then(i) when row i of q is there.
-  template <typename T, typename Then>
-  void multiply(const T* p, T* q, const Then& then) const;
+  std::int64_t iterate_(T* x, T* r, double reduction);
+  /// Row i of (I + c L) p.
+  template <typename T>
+  TileRow<T> image_of(const T* p, std::int64_t i) const;
   /// The inverse of the matrix's diagonal at node i.
   template <typename T>
   T preconditioner(std::int64_t i) const;
-  /// Calls work(first, last) for blocks of nodes.
-  template <typename Work>
-  void each_block(const Work& work) const;
   template <typename T>
-  std::vector<T>& space();
+  TileRows<T>& space();
 
   std::int64_t nodes_;
   double c_;
   std::vector<std::int64_t> starts_;      // [N + 1] of each node's neighbours
-  std::vector<std::int64_t> neighbours_;  // [2 E]
+  std::vector<std::int32_t> neighbours_;  // [2 E]
   Factor factor_;
-  std::vector<float> floats_;    // room to work in
-  std::vector<double> doubles_;  // the same
+  TileRows<float> floats_;    // room to work in
+  TileRows<double> doubles_;  // the same
 };
 
 }  // namespace fedhpc

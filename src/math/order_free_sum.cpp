@@ -1,6 +1,7 @@
 #include "fedhpc/math/order_free_sum.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
 
@@ -17,12 +18,26 @@ constexpr int kBits = 44;  // of each of the two integers a number becomes
 /// The largest number; infinity where one is not finite, for maxima pass over what is undefined.
 double largest_of(const Tensor& parts) {
   double largest = 0;
+  bool finite = true;
   const auto* numbers = parts.const_data_ptr<double>();
   for (std::int64_t i = 0; i < parts.numel(); ++i) {
-    if (!std::isfinite(numbers[i])) return std::numeric_limits<double>::infinity();
+    finite = finite & (numbers[i] <= std::numeric_limits<double>::max());
     largest = std::max(largest, numbers[i]);
   }
-  return largest;
+  return finite ? largest : std::numeric_limits<double>::infinity();
+}
+
+/// A number below 2^51 as the nearest integer, and what the integer lacks of it. In float64
+/// arithmetic, for there are no vector instructions that convert to 64 bits.
+struct Rounded {
+  std::int64_t whole;
+  double rest;
+};
+Rounded rounded(double x) {
+  constexpr double kShift = 0x1.8p52;  // so large that its last bit counts units
+  const double shifted = x + kShift;
+  return {std::bit_cast<std::int64_t>(shifted) - std::bit_cast<std::int64_t>(kShift),
+          x - (shifted - kShift)};
 }
 
 }  // namespace
@@ -52,10 +67,9 @@ Tensor order_free_sum(Communicator& comm, const Tensor& parts) {
   for (std::int64_t m = 0; m < parts.size(0); ++m) {
     const double* row = parts.const_data_ptr<double>() + m * n;
     for (std::int64_t i = 0; i < n; ++i) {
-      const double scaled = row[i] * half * other_half;
-      const auto whole = static_cast<std::int64_t>(scaled);
-      high[i] += whole;
-      low[i] += static_cast<std::int64_t>((scaled - static_cast<double>(whole)) * rest);
+      const Rounded scaled = rounded(row[i] * half * other_half);
+      high[i] += scaled.whole;
+      low[i] += rounded(scaled.rest * rest).whole;
     }
   }
   comm.sum_(integers);
