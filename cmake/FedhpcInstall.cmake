@@ -5,6 +5,9 @@ include(CMakePackageConfigHelpers)
 install(TARGETS fedhpc fedhpc_options EXPORT fedhpcTargets
         ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(TARGETS fedhpc_app RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+if(FEDHPC_CUDA_ENABLED)
+  install(TARGETS fedhpc_gpu LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/fedhpc)
+endif()
 install(DIRECTORY include/fedhpc DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(EXPORT fedhpcTargets NAMESPACE fedhpc:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/fedhpc)
 configure_package_config_file(cmake/fedhpcConfig.cmake.in "${PROJECT_BINARY_DIR}/fedhpcConfig.cmake"

@@ -5,7 +5,6 @@
 # is really linked, so a machine without a toolkit builds and runs:
 #
 #   fedhpc::torch       c10, torch_cpu and the headers
-#   fedhpc::torch_cuda  c10_cuda, torch_cuda (only when FEDHPC_CUDA is on)
 #
 # FEDHPC_TORCH (cache or environment variable) is a prefix with lib/ and include/; a wheel's `torch`
 # folder is one, so is /usr with Debian's libtorch-dev.
@@ -63,40 +62,3 @@ foreach(_file IN LISTS _version_files)
     set(FEDHPC_TORCH_VERSION "${CMAKE_MATCH_1}")
   endif()
 endforeach()
-
-# CUDA: libraries of the wheel next to libtorch_cpu, their dependencies from the toolkit or from the
-# nvidia folder beside the wheel.
-set(FEDHPC_CUDA_ENABLED OFF)
-if(NOT FEDHPC_CUDA STREQUAL "OFF")
-  find_package(CUDAToolkit QUIET)
-  find_library(FEDHPC_TORCH_CUDA_LIBRARY torch_cuda HINTS "${FEDHPC_TORCH}/lib" NO_DEFAULT_PATH)
-  find_library(FEDHPC_C10_CUDA_LIBRARY c10_cuda HINTS "${FEDHPC_TORCH}/lib" NO_DEFAULT_PATH)
-  # libtorch_cuda loads these at start; a build that could not start is worse than one without CUDA.
-  set(_cuda_runtime_missing "")
-  foreach(_library cusparseLt nvshmem_host nccl)
-    file(GLOB _found "${FEDHPC_TORCH}/../nvidia/*/lib/lib${_library}.so.*")
-    if(NOT _found)
-      list(APPEND _cuda_runtime_missing ${_library})
-    endif()
-  endforeach()
-  if(CUDAToolkit_FOUND AND FEDHPC_TORCH_CUDA_LIBRARY AND FEDHPC_C10_CUDA_LIBRARY
-     AND NOT _cuda_runtime_missing)
-    set(FEDHPC_CUDA_ENABLED ON)
-    add_library(fedhpc_torch_cuda INTERFACE)
-    add_library(fedhpc::torch_cuda ALIAS fedhpc_torch_cuda)
-    foreach(_name c10_cuda torch_cuda)
-      string(TOUPPER ${_name} _upper)
-      add_library(fedhpc_${_name}_library SHARED IMPORTED GLOBAL)
-      set_target_properties(fedhpc_${_name}_library PROPERTIES
-        IMPORTED_LOCATION "${FEDHPC_${_upper}_LIBRARY}")
-      # torch_cuda registers its kernels when loaded; nothing refers to it by symbol.
-      target_link_libraries(fedhpc_torch_cuda INTERFACE
-        -Wl,--no-as-needed fedhpc_${_name}_library -Wl,--as-needed)
-    endforeach()
-    target_link_libraries(fedhpc_torch_cuda INTERFACE fedhpc_torch CUDA::cudart)
-  elseif(FEDHPC_CUDA STREQUAL "ON")
-    message(FATAL_ERROR "FEDHPC_CUDA=ON, but something is missing: toolkit found: "
-                        "${CUDAToolkit_FOUND}; libtorch_cuda: ${FEDHPC_TORCH_CUDA_LIBRARY}; "
-                        "libraries absent: ${_cuda_runtime_missing}. Run tools/setup.sh --cuda.")
-  endif()
-endif()

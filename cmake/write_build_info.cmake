@@ -10,10 +10,16 @@ else()
     string(APPEND commit "-modified")
   endif()
 endif()
+if(NCCL_VERSION)
+  set(nccl "nccl-${NCCL_VERSION}")
+else()
+  set(nccl "no nccl")
+endif()
 set(text "#pragma once
 #define FEDHPC_BUILD_VERSION \"${VERSION}\"
 #define FEDHPC_BUILD_COMMIT \"${commit}\"
 #define FEDHPC_BUILD_TORCH \"${TORCH_VERSION}\"
+#define FEDHPC_BUILD_NCCL \"${nccl}\"
 #define FEDHPC_BUILD_TYPE \"${BUILD_TYPE}\"
 #define FEDHPC_BUILD_MARCH \"${MARCH}\"
 #define FEDHPC_BUILD_COMPILER \"${COMPILER}\"

@@ -2,7 +2,7 @@
 # Installs what fedhpc needs to build, test and plot. Idempotent: what is there is left alone.
 #
 #   tools/setup.sh          Debian 12 or Ubuntu 24.04: packages, LibTorch and a Python environment
-#   tools/setup.sh --cuda   also the CUDA libraries LibTorch needs for a build with FEDHPC_CUDA=ON
+#   tools/setup.sh --cuda   also NCCL, where the CUDA toolkit comes without
 #
 # System packages need root or sudo; without either, the script says which are missing. Everything else
 # goes to .deps/ in the project:
@@ -89,12 +89,8 @@ libtorch() {
     touch "$stamp"
   fi
   if [ "${1:-}" = --cuda ] && [ ! -e .deps/site/cuda.complete ]; then
-    say "fetching the CUDA libraries of LibTorch"
+    say "fetching NCCL"
     unpack nvidia-nccl-cu13 2.28.9 'nvidia/*'
-    unpack nvidia-cusparselt-cu13 0.8.0 'nvidia/*'
-    unpack nvidia-nvshmem-cu13 3.4.5 'nvidia/*'
-    unpack nvidia-cudnn-cu13 9.19.0.56 'nvidia/*'
-    unpack nvidia-cublas 13.1.0.3 'nvidia/*'
     touch .deps/site/cuda.complete
   fi
 }

@@ -7,7 +7,7 @@
 
 #include <mpi.h>
 
-#include "comm/mpi_communicator.hpp"
+#include "comm/mpi_support.hpp"
 
 namespace fedhpc {
 

@@ -1,98 +1,30 @@
 #include "comm/mpi_communicator.hpp"
 
 #include <algorithm>
-#include <chrono>
-#include <limits>
 #include <numeric>
-#include <sched.h>
-#include <thread>
 
 #include <ATen/ops/empty.h>
 
-#include "comm/heartbeat.hpp"
-
 namespace fedhpc {
 
-void check_mpi(int status, const char* what) {
-  if (status == MPI_SUCCESS) return;
-  char text[MPI_MAX_ERROR_STRING];
-  int length = 0;
-  MPI_Error_string(status, text, &length);
-  throw Error(concat(what, " failed: ", std::string(text, static_cast<std::size_t>(length))));
-}
-
-MPI_Datatype datatype(const Tensor& values) {
-  require(values.is_contiguous() && values.is_cpu(), "a collective takes contiguous CPU tensors");
-  switch (values.scalar_type()) {
-    case at::kFloat:
-      return MPI_FLOAT;
-    case at::kDouble:
-      return MPI_DOUBLE;
-    case at::kLong:
-      return MPI_INT64_T;
-    default:
-      break;
-  }
-  require(false, "a collective takes float32, float64 or int64");
-  return MPI_DATATYPE_NULL;
-}
-
-int to_count(std::int64_t n) {
-  require(n <= std::numeric_limits<int>::max(), "one MPI message holds fewer than 2^31 values");
-  return static_cast<int>(n);
-}
-
-void CommHandle::reset() noexcept {
-  if (comm_ == MPI_COMM_NULL) return;
-  int finalized = 0;
-  MPI_Finalized(&finalized);
-  if (finalized == 0) MPI_Comm_free(&comm_);
-  comm_ = MPI_COMM_NULL;
-}
-
-MpiCommunicator::MpiCommunicator(CommHandle comm, double timeout_seconds,
-                                 std::shared_ptr<Heartbeat> heartbeat)
-    : comm_(std::move(comm)), timeout_seconds_(timeout_seconds), heartbeat_(std::move(heartbeat)) {
+MpiCommunicator::MpiCommunicator(CommHandle comm, Patience patience)
+    : comm_(std::move(comm)), patience_(std::move(patience)) {
   check_mpi(MPI_Comm_set_errhandler(comm_.handle(), MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
   check_mpi(MPI_Comm_rank(comm_.handle(), &rank_), "MPI_Comm_rank");
   check_mpi(MPI_Comm_size(comm_.handle(), &size_), "MPI_Comm_size");
 }
 
 void MpiCommunicator::wait(MPI_Request request, const char* what) const {
-  using Clock = Heartbeat::Clock;
-  const auto begin = Clock::now();
-  auto listened = begin;
-  constexpr int kSpins = 256;  // some 20 us: a small message is through by then
-  constexpr int kPollsPerYield =
-      16;  // later on ranks that share a core get it, most polls stay cheap
-  constexpr std::chrono::milliseconds kListening{10};
-  for (std::int64_t poll = 0;; ++poll) {
-    int done = 0;
-    check_mpi(MPI_Test(&request, &done, MPI_STATUS_IGNORE), what);
-    if (done != 0) break;
-    if (poll < kSpins || poll % kPollsPerYield != 0) continue;
-    const auto now = Clock::now();
-    if (now - listened > kListening) {
-      listened = now;
-      heartbeat_->listen();
-      const std::chrono::duration<double> still =
-          now - std::max(begin, heartbeat_->last_progress());
-      if (still.count() > timeout_seconds_) {
-        throw Error(concat("no progress in ", what, " for ", timeout_seconds_,
-                           " s: ", heartbeat_->suspects(), " (run.collective_timeout)"));
-      }
-    }
-    // Long waits must not keep a core from the rank that is waited for.
-    if (now - begin > std::chrono::milliseconds(50)) {
-      std::this_thread::sleep_for(std::chrono::microseconds(200));
-    } else {
-      sched_yield();
-    }
-  }
-  heartbeat_->progress();
+  patience_.wait_until(
+      [&] {
+        int done = 0;
+        check_mpi(MPI_Test(&request, &done, MPI_STATUS_IGNORE), what);
+        return done != 0;
+      },
+      what);
 }
 
-void MpiCommunicator::beat() { heartbeat_->progress(); }
+void MpiCommunicator::beat() { patience_.progress(); }
 
 void MpiCommunicator::in_pieces(Tensor& values, const char* what, const Begin& begin) {
   const MPI_Datatype type = datatype(values);
@@ -182,11 +114,13 @@ void MpiCommunicator::barrier() {
   wait(request, "a barrier");
 }
 
-std::unique_ptr<Communicator> MpiCommunicator::split(int colour) {
+std::unique_ptr<Communicator> MpiCommunicator::split(int colour) { return part(colour); }
+
+std::unique_ptr<MpiCommunicator> MpiCommunicator::part(int colour) {
   barrier();  // MPI_Comm_split has no deadline: it begins once everybody is there
   MPI_Comm part = MPI_COMM_NULL;
   check_mpi(MPI_Comm_split(comm_.handle(), colour, rank_, &part), "MPI_Comm_split");
-  return std::make_unique<MpiCommunicator>(CommHandle(part), timeout_seconds_, heartbeat_);
+  return std::make_unique<MpiCommunicator>(CommHandle(part), patience_);
 }
 
 }  // namespace fedhpc

@@ -9,60 +9,16 @@
 
 #include "fedhpc/comm/communicator.hpp"
 
+#include "comm/mpi_support.hpp"
+#include "comm/patience.hpp"
+
 namespace fedhpc {
-
-/// Throws Error with MPI's own text unless `status` is success.
-void check_mpi(int status, const char* what);
-
-/// MPI's name of the type of a contiguous CPU tensor of float32, float64 or int64.
-MPI_Datatype datatype(const Tensor& values);
-
-/// A count as MPI takes it.
-int to_count(std::int64_t n);
-
-/// Values per message: a larger tensor travels in pieces, MPI counts are 32-bit.
-constexpr std::int64_t kPiece = std::int64_t{1} << 30;
-
-/// Owns an MPI_Comm made by a duplication or a split. A move leaves MPI_COMM_NULL.
-class CommHandle {
- public:
-  CommHandle() = default;
-  explicit CommHandle(MPI_Comm comm) : comm_(comm) {}
-  ~CommHandle() { reset(); }
-  CommHandle(CommHandle&& other) noexcept : comm_(other.release()) {}
-  CommHandle& operator=(CommHandle&& other) noexcept {
-    if (this != &other) {
-      reset();
-      comm_ = other.release();
-    }
-    return *this;
-  }
-  CommHandle(const CommHandle&) = delete;
-  CommHandle& operator=(const CommHandle&) = delete;
-
-  MPI_Comm handle() const { return comm_; }
-  /// Leaves the communicator to the end of MPI: messages may still be on their way in it.
-  void abandon() { comm_ = MPI_COMM_NULL; }
-
- private:
-  MPI_Comm release() {
-    const MPI_Comm comm = comm_;
-    comm_ = MPI_COMM_NULL;
-    return comm;
-  }
-  void reset() noexcept;
-
-  MPI_Comm comm_ = MPI_COMM_NULL;
-};
-
-class Heartbeat;
 
 /// Collectives on CPU tensors by non-blocking MPI calls, polled until they end or no rank has got
 /// on for the length of the time-out (MPI itself never reports a lost peer).
 class MpiCommunicator final : public Communicator {
  public:
-  /// `heartbeat` is that of the world: a rank may wait for one outside its own communicator.
-  MpiCommunicator(CommHandle comm, double timeout_seconds, std::shared_ptr<Heartbeat> heartbeat);
+  MpiCommunicator(CommHandle comm, Patience patience);
 
   int rank() const override { return rank_; }
   int size() const override { return size_; }
@@ -77,6 +33,9 @@ class MpiCommunicator final : public Communicator {
   void barrier() override;
   void beat() override;
   std::unique_ptr<Communicator> split(int colour) override;
+
+  std::unique_ptr<MpiCommunicator> part(int colour);
+  const Patience& patience() const { return patience_; }
 
  private:
   /// Begins one non-blocking collective on (data, count, type).
@@ -104,8 +63,7 @@ class MpiCommunicator final : public Communicator {
   void wait(MPI_Request request, const char* what) const;
 
   CommHandle comm_;
-  double timeout_seconds_;
-  std::shared_ptr<Heartbeat> heartbeat_;
+  Patience patience_;
   int rank_ = 0;
   int size_ = 1;
 };

@@ -58,7 +58,8 @@ std::unique_ptr<Communicator> world_communicator(double timeout_seconds) {
   check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &copy), "MPI_Comm_dup");
   CommHandle world(copy);
   auto heartbeat = std::make_shared<Heartbeat>(world.handle(), timeout_seconds);
-  return std::make_unique<MpiCommunicator>(std::move(world), timeout_seconds, std::move(heartbeat));
+  return std::make_unique<MpiCommunicator>(std::move(world),
+                                           Patience(timeout_seconds, std::move(heartbeat)));
 }
 
 void Session::abort(const std::string& message) const {

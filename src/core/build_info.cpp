@@ -9,7 +9,7 @@ BuildInfo build_info() {
           .commit = FEDHPC_BUILD_COMMIT,
           .torch = FEDHPC_BUILD_TORCH,
           .compiler = FEDHPC_BUILD_COMPILER " " FEDHPC_BUILD_TYPE " -march=" FEDHPC_BUILD_MARCH,
-          .nccl = "no nccl"};
+          .nccl = FEDHPC_BUILD_NCCL};
 }
 
 }  // namespace fedhpc

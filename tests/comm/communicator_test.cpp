@@ -11,41 +11,45 @@
 
 #include "fedhpc/comm/session.hpp"
 
+#include "comm/kinds.hpp"
+
 namespace fedhpc {
 namespace {
 
 // Integer values make every sum exact, so that collectives compare bit for bit.
-class CommunicatorTest : public ::testing::TestWithParam<at::ScalarType> {
+class CommunicatorTest : public ::testing::TestWithParam<std::tuple<at::ScalarType, Kind>> {
  protected:
-  std::unique_ptr<Communicator> world_ = world_communicator(60);
+  at::ScalarType type() const { return std::get<0>(GetParam()); }
+
+  std::unique_ptr<Communicator> world_ = world_of(std::get<1>(GetParam()));
   const int rank_ = world_->rank();
   const int size_ = world_->size();
 };
 
 TEST_P(CommunicatorTest, SumsOverRanks) {
-  Tensor values = at::arange(1000, GetParam()).add(rank_);
+  Tensor values = at::arange(1000, type()).add(rank_);
   world_->sum_(values);
-  const Tensor expected = at::arange(1000, GetParam()).mul(size_).add(size_ * (size_ - 1) / 2);
+  const Tensor expected = at::arange(1000, type()).mul(size_).add(size_ * (size_ - 1) / 2);
   EXPECT_TRUE(values.equal(expected));
 }
 
 TEST_P(CommunicatorTest, TakesTheMaximum) {
-  Tensor values = at::tensor({rank_, -rank_, 7}, GetParam());
+  Tensor values = at::tensor({rank_, -rank_, 7}, type());
   world_->max_(values);
-  EXPECT_TRUE(values.equal(at::tensor({size_ - 1, 0, 7}, GetParam())));
+  EXPECT_TRUE(values.equal(at::tensor({size_ - 1, 0, 7}, type())));
 }
 
 TEST_P(CommunicatorTest, BroadcastsFromAnyRank) {
   for (int root = 0; root < size_; ++root) {
-    Tensor values = at::full({3, 4}, rank_, GetParam());
+    Tensor values = at::full({3, 4}, rank_, type());
     world_->broadcast_(values, root);
-    EXPECT_TRUE(values.equal(at::full({3, 4}, root, GetParam())));
+    EXPECT_TRUE(values.equal(at::full({3, 4}, root, type())));
   }
 }
 
 TEST_P(CommunicatorTest, GathersRowsInRankOrder) {
   // Rank r gives r rows: rank 0 gives none.
-  const Tensor mine = at::full({rank_, 3}, rank_, GetParam());
+  const Tensor mine = at::full({rank_, 3}, rank_, type());
   const Tensor all = world_->gather(mine, size_ - 1);
   if (rank_ != size_ - 1) {
     EXPECT_EQ(all.size(0), 0);
@@ -58,9 +62,7 @@ TEST_P(CommunicatorTest, GathersRowsInRankOrder) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Types, CommunicatorTest,
-                         ::testing::Values(at::kFloat, at::kDouble, at::kLong),
-                         [](const auto& one) { return std::string(c10::toString(one.param)); });
+INSTANTIATE_TEST_SUITE_P(Types, CommunicatorTest, kKinds, name_of);
 
 TEST(Communicator, ExchangesTexts) {
   const auto world = world_communicator(60);

@@ -8,6 +8,8 @@
 
 #include "fedhpc/comm/session.hpp"
 
+#include "comm/kinds.hpp"
+
 namespace fedhpc {
 namespace {
 
@@ -16,21 +18,23 @@ Tensor rows_of(int rank, std::int64_t count, at::ScalarType type) {
   return at::arange(count * 3, type).add(1000 * rank).reshape({count, 3});
 }
 
-class ExchangeTest : public ::testing::TestWithParam<at::ScalarType> {
+class ExchangeTest : public ::testing::TestWithParam<std::tuple<at::ScalarType, Kind>> {
  protected:
+  at::ScalarType type() const { return std::get<0>(GetParam()); }
+
   void expect_all_gathered(Communicator& comm, const std::vector<std::int64_t>& counts) const {
     std::vector<Tensor> expected;
     for (int r = 0; r < comm.size(); ++r) {
-      expected.push_back(rows_of(r, counts[static_cast<std::size_t>(r)], GetParam()));
+      expected.push_back(rows_of(r, counts[static_cast<std::size_t>(r)], type()));
     }
     const Tensor all = comm.all_gather(expected[static_cast<std::size_t>(comm.rank())]);
     EXPECT_TRUE(all.equal(at::cat(expected)));
-    EXPECT_EQ(all.scalar_type(), GetParam());
+    EXPECT_EQ(all.scalar_type(), type());
   }
 
   /// The part that rank `from` has for rank `to`: uneven, some of them empty.
   Tensor part(int from, int to) const {
-    return rows_of(10 * from + to, (from + 2 * to) % 3, GetParam());
+    return rows_of(10 * from + to, (from + 2 * to) % 3, type());
   }
 
   void expect_all_to_all(Communicator& comm) const {
@@ -46,15 +50,15 @@ class ExchangeTest : public ::testing::TestWithParam<at::ScalarType> {
   /// Rank r's rows, r + 1 of them but none on the last rank, go once round the ring.
   void expect_ring(Communicator& comm) const {
     const auto count = [&](int r) { return r == comm.size() - 1 && r > 0 ? 0 : r + 1; };
-    Tensor visiting = rows_of(comm.rank(), count(comm.rank()), GetParam());
+    Tensor visiting = rows_of(comm.rank(), count(comm.rank()), type());
     for (int step = 1; step <= comm.size(); ++step) {
       visiting = comm.ring_shift(visiting);
       const int owner = (comm.rank() + step * (comm.size() - 1)) % comm.size();
-      EXPECT_TRUE(visiting.equal(rows_of(owner, count(owner), GetParam()))) << step;
+      EXPECT_TRUE(visiting.equal(rows_of(owner, count(owner), type()))) << step;
     }
   }
 
-  std::unique_ptr<Communicator> world_ = world_communicator(60);
+  std::unique_ptr<Communicator> world_ = world_of(std::get<1>(GetParam()));
   const int rank_ = world_->rank();
   const int size_ = world_->size();
 };
@@ -77,27 +81,26 @@ TEST_P(ExchangeTest, StaysInsideAPartOfTheRanks) {
 }
 
 TEST_P(ExchangeTest, CarriesRowsOfAnyShape) {
-  const Tensor cubes = at::full({rank_ + 1, 2, 5}, rank_, GetParam());
+  const Tensor cubes = at::full({rank_ + 1, 2, 5}, rank_, type());
   const Tensor all = world_->all_gather(cubes);
   ASSERT_EQ(all.sizes().vec(), (std::vector<std::int64_t>{size_ * (size_ + 1) / 2, 2, 5}));
   EXPECT_EQ(all[-1][1][4].item<double>(), size_ - 1);
-  const Tensor numbers = world_->ring_shift(at::full({rank_ + 1}, rank_, GetParam()));
+  const Tensor numbers = world_->ring_shift(at::full({rank_ + 1}, rank_, type()));
   const int previous = (rank_ + size_ - 1) % size_;
-  EXPECT_TRUE(numbers.equal(at::full({previous + 1}, previous, GetParam())));
-  const Tensor no_columns = world_->all_gather(at::empty({rank_, 0}, GetParam()));
+  EXPECT_TRUE(numbers.equal(at::full({previous + 1}, previous, type())));
+  const Tensor no_columns = world_->all_gather(at::empty({rank_, 0}, type()));
   EXPECT_EQ(no_columns.sizes().vec(), (std::vector<std::int64_t>{size_ * (size_ - 1) / 2, 0}));
 }
 
 TEST_P(ExchangeTest, KeepsWhatItWasGiven) {
-  const Tensor mine = rows_of(rank_, 4, GetParam());
+  const Tensor mine = rows_of(rank_, 4, type());
   const Tensor before = mine.clone();
   world_->ring_shift(mine);
   world_->all_gather(mine);
   EXPECT_TRUE(mine.equal(before));
 }
 
-INSTANTIATE_TEST_SUITE_P(Types, ExchangeTest, ::testing::Values(at::kFloat, at::kDouble, at::kLong),
-                         [](const auto& one) { return std::string(c10::toString(one.param)); });
+INSTANTIATE_TEST_SUITE_P(Types, ExchangeTest, kKinds, name_of);
 
 TEST(Exchange, CountsItsOwnBytesOnce) {
   const auto world = world_communicator(60);

@@ -12,6 +12,7 @@ ALLOWED = {
     "core": set(),
     "io": {"core"},
     "comm": {"core"},
+    "gpu": {"core", "comm"},
     "data": {"core", "comm", "io"},
     "math": {"core", "comm"},
     "models": {"core", "comm", "math"},
@@ -27,7 +28,7 @@ ALLOWED["app"] = set(ALLOWED)
 INCLUDE = re.compile(r'#include "(?:fedhpc/)?([a-z_]+)/')
 FOREIGN = re.compile(r"#include <(mpi|hdf5|nccl|cuda\w*)\.h>")
 # No algorithm touches MPI, files or devices; each library has its room.
-MAY_USE = {"mpi": {"comm"}, "hdf5": {"io", "app"}}
+MAY_USE = {"mpi": {"comm"}, "hdf5": {"io", "app"}, "nccl": {"gpu"}, "cuda_runtime_api": {"gpu"}}
 
 
 def problems(source: pathlib.Path) -> list[str]:

@@ -10,7 +10,7 @@ struct BuildInfo {
   std::string commit;    ///< 12 hex digits, "-modified" when the tree had changes
   std::string torch;     ///< version of LibTorch
   std::string compiler;  ///< name, version, build type, -march
-  std::string nccl;      ///< version, or "no nccl"
+  std::string nccl;      ///< "nccl-" and the version, or "no nccl"
 };
 
 BuildInfo build_info();

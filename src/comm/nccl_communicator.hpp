@@ -1,0 +1,92 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "fedhpc/comm/communicator.hpp"
+#include "fedhpc/comm/gpu_library.hpp"
+
+#include "comm/mpi_communicator.hpp"
+
+namespace fedhpc {
+
+/// Collectives on tensors in the memory of GPUs, one rank on each, by NCCL. What ranks have to tell
+/// each other first (NCCL's id, numbers of rows) and tensors of the host go by MPI.
+///
+/// Work is enqueued on a stream of its own, behind what the tensors' stream holds by then, and its
+/// end is an event. A rank looks for that event, for NCCL's asynchronous errors and for the signs
+/// of life of others as MpiCommunicator does. If something fails or nobody gets on, NCCL's
+/// communicator is aborted, which lets go of the device, and Error is thrown; from then on every
+/// call throws.
+class NcclCommunicator final : public Communicator {
+ public:
+  /// Collective: every rank of `host` with the device it uses already.
+  NcclCommunicator(std::unique_ptr<MpiCommunicator> host, GpuLibrary& library);
+  ~NcclCommunicator() override;
+  NcclCommunicator(const NcclCommunicator&) = delete;
+  NcclCommunicator& operator=(const NcclCommunicator&) = delete;
+
+  int rank() const override { return host_->rank(); }
+  int size() const override { return host_->size(); }
+  void sum_(Tensor& values) override;
+  void max_(Tensor& values) override;
+  void broadcast_(Tensor& values, int root) override;
+  Tensor gather(const Tensor& rows, int root) override;
+  Tensor all_gather(const Tensor& rows) override;
+  Tensor ring_shift(const Tensor& rows) override;
+  std::vector<Tensor> all_to_all(const std::vector<Tensor>& parts) override;
+  std::vector<std::string> all_texts(const std::string& text) override;
+  void barrier() override { host_->barrier(); }
+  std::unique_ptr<Communicator> split(int colour) override;
+  void beat() override { host_->beat(); }
+
+ private:
+  NcclCommunicator(std::unique_ptr<MpiCommunicator> host, GpuLibrary& library,
+                   GpuLibrary::Comm comm);
+
+  /// A stream and two events, freed at the end.
+  struct Lane {
+    explicit Lane(GpuLibrary& owner);
+    ~Lane();
+    Lane(const Lane&) = delete;
+    Lane& operator=(const Lane&) = delete;
+
+    GpuLibrary& library;
+    GpuLibrary::Stream stream = nullptr;
+    GpuLibrary::Event filled = nullptr;  // tensors hold what was put in them
+    GpuLibrary::Event ended = nullptr;   // the collective's work is done
+  };
+
+  /// Rows for another rank, or the memory for those that come from it.
+  struct Letter {
+    int peer;
+    Tensor rows;
+  };
+
+  void reduce(Tensor& values, GpuLibrary::Reduction reduction, const char* what);
+  /// The rows of all ranks in rank order where `receives`, else none.
+  Tensor gather_rows(const Tensor& rows, const std::vector<bool>& receives, const char* what);
+  /// Makes the tensors that come in for parts[r] going out to rank r, shaped like it but for the
+  /// number of rows.
+  std::vector<Tensor> room_for(const std::vector<Tensor>& parts);
+  /// Sends and receives between pairs of ranks, as one group.
+  void exchange(const std::vector<Letter>& outgoing, const std::vector<Letter>& incoming,
+                const char* what);
+
+  /// Enqueues work, waits for its end and gives up NCCL's communicator if that fails.
+  void run(const char* what, const std::function<void()>& enqueue);
+  /// Waits until NCCL has done what its calls began.
+  void settle(const char* what);
+  void check(GpuLibrary::Status status, const char* what);
+  void give_up() noexcept;
+
+  std::unique_ptr<MpiCommunicator> host_;
+  GpuLibrary& library_;
+  Lane lane_;
+  GpuLibrary::Comm comm_ = nullptr;
+  int uncaught_;
+};
+
+}  // namespace fedhpc
