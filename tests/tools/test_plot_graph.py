@@ -11,7 +11,7 @@ import unittest.mock
 
 import h5py
 import numpy as np
-from test_tools import Folder, write_run
+from tool_support import Folder, write_run
 
 from fedhpc_tools import results
 from fedhpc_tools import plot

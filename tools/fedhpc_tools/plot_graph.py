@@ -23,7 +23,7 @@ from matplotlib.collections import LineCollection
 from matplotlib.lines import Line2D
 
 from .results import ResultError, load_graph
-from .plot import COLOURS, PlotError
+from .style import COLOURS, PlotError
 
 WITHIN, BETWEEN = "#9a9a9a", "#D55E00"
 GROUP_COLOURS = tuple(colour for colour in COLOURS if colour != BETWEEN)

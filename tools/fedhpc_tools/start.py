@@ -23,4 +23,11 @@ def start(name, needs=LIBRARIES):
         print(f"{name}: this Python has no {', '.join(missing)}; tools/setup.sh makes one with it in .deps/venv",
               file=sys.stderr)
         sys.exit(2)
-    sys.exit(importlib.import_module(f"fedhpc_tools.{name}").main(sys.argv[1:]))
+    main = importlib.import_module(f"fedhpc_tools.{name}").main
+    try:
+        code = main(sys.argv[1:])
+        sys.stdout.flush()
+    except BrokenPipeError:  # the reader of a pipe has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = 1
+    sys.exit(code)

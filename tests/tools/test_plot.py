@@ -1,142 +1,23 @@
-"""Tests of results.py and plot.py on small result files made here in the documented format.
+"""Tests of plot.py on small result files made here in the documented format.
 
 All tests of the tools, with the project's Python: python -m unittest discover -s tests/tools
 """
 
-import contextlib
-import io
+import re
 import struct
-import subprocess
-import sys
-import tempfile
-import time
 import unittest
 import unittest.mock
-from pathlib import Path
 
 import h5py
 import numpy as np
+from tool_support import TOOLS, Folder, add_clients, call, write_run
 
-HERE = Path(__file__).resolve().parent
-TOOLS = HERE.parent.parent / "tools"
-sys.path.insert(0, str(TOOLS))
-from fedhpc_tools import results  # noqa: E402
-from fedhpc_tools import plot  # noqa: E402
-
-# A SWMR writer: 7 committed rounds, an eighth value not yet committed, then it waits or kills itself.
-WRITER = """
-import os, signal, sys, time, h5py
-file = h5py.File(sys.argv[1], "w", libver="latest")
-file.attrs["status"], file.attrs["config"] = "running", "[run]\\nrounds=50\\n"
-grow = dict(shape=(0,), maxshape=(None,), chunks=(16,))
-count = file.create_dataset("rounds/round", dtype="i8", **grow)
-loss = file.create_dataset("rounds/train_loss", dtype="f8", **grow)
-file.swmr_mode = True
-for t in range(1, 9):
-    loss.resize((t,)); loss[t - 1] = 1 / t; loss.flush()
-    if t < 8:
-        count.resize((t,)); count[t - 1] = t; count.flush()
-print("ready", flush=True)
-if sys.argv[2] == "kill":
-    os.kill(os.getpid(), signal.SIGKILL)
-time.sleep(60)
-"""
-
-
-def write_run(path, rounds=40, config="[algorithm]\nname=fedavg\n", status="complete", **columns):
-    """A complete result file; evaluated every 10 rounds unless columns say otherwise."""
-    t = np.arange(1, rounds + 1)
-    values = {"global_accuracy": np.where(t % 10 == 0, 0.9 - 0.5 / t, np.nan),
-              "global_loss": np.where(t % 10 == 0, 1.0 / t, np.nan), "train_loss": 2.0 / t,
-              "bytes_up_client_cloud": np.full(rounds, 100.0), "bytes_up_client_edge": np.full(rounds, np.nan),
-              "wall_seconds": np.full(rounds, 0.5), **columns}
-    with h5py.File(path, "w", libver="latest") as file:
-        file.attrs["status"], file.attrs["seed"] = status, 1
-        if len(config) < 60 * 1024:
-            file.attrs["config"] = config
-        else:
-            file["config"] = config
-        file["rounds/round"] = t
-        for name, column in values.items():
-            file[f"rounds/{name}"] = column
-        file["rounds/wall_seconds"].attrs["units"] = "s"
-    return path
-
-
-class Folder(unittest.TestCase):
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = Path(folder.name)
-
-    def writer(self, name, ending):
-        """(path, process) of a SWMR writer that has committed seven rounds."""
-        path = self.folder / name
-        process = subprocess.Popen([sys.executable, "-c", WRITER, str(path), ending], stdout=subprocess.PIPE)
-        self.addCleanup(process.stdout.close)
-        self.addCleanup(process.wait)
-        self.addCleanup(process.kill)
-        self.assertEqual(process.stdout.readline().strip(), b"ready")
-        if ending == "kill":
-            process.wait()
-        return path, process
-
-
-class Results(Folder):
-    def test_complete_file(self):
-        run = results.load(write_run(self.folder / "run.h5"))
-        self.assertEqual((run.status, len(run.rounds), run.attributes["seed"]), ("complete", 40, 1))
-        self.assertEqual(run.config, {"algorithm.name": "fedavg"})
-        self.assertEqual(list(run.evaluated("global_accuracy").index), [10, 20, 30, 40])
-        self.assertAlmostEqual(run.pick("global_accuracy"), 0.9 - 0.5 / 40)
-        self.assertTrue(np.isnan(run.rounds["global_accuracy"][11]))
-        self.assertTrue(np.isnan(run.pick("personal_accuracy")))
-        self.assertEqual(run.units, {"wall_seconds": "s"})
-
-    def test_best_is_not_last(self):
-        falling = np.where(np.arange(1, 41) % 10 == 0, np.linspace(0.9, 0.5, 40), np.nan)
-        run = results.load(write_run(self.folder / "run.h5", global_accuracy=falling))
-        self.assertEqual(run.pick("global_accuracy", "best"), falling[9])
-        self.assertEqual(run.pick("global_accuracy", "last"), falling[39])
-
-    def test_large_configuration_is_a_data_set(self):
-        config = "[data]\nname=csv\n" + "".join(f"key{i}=value\n" for i in range(6000))
-        run = results.load(write_run(self.folder / "run.h5", config=config))
-        self.assertEqual((run.config["data.name"], run.config["data.key5999"]), ("csv", "value"))
-
-    def test_live_and_killed_files_show_the_committed_rounds(self):
-        for ending in ("wait", "kill"):
-            with self.subTest(ending):
-                path, _ = self.writer(f"{ending}.h5", ending)
-                run = results.load(path)
-                self.assertEqual((run.status, run.config["run.rounds"]), ("running", "50"))
-                np.testing.assert_array_equal(run.rounds["train_loss"], 1 / np.arange(1.0, 8.0))
-
-    def test_damaged_files_end_in_an_error_within_the_time_out(self):
-        path, _ = self.writer("run.h5", "kill")
-        content = path.read_bytes()
-        for size in (600, len(content) // 3, len(content) // 2):  # the first makes an SWMR reader hang
-            with self.subTest(size):
-                damaged = self.folder / f"damaged{size}.h5"
-                damaged.write_bytes(content[:size])
-                start = time.monotonic()
-                with self.assertRaisesRegex(results.ResultError, "damaged|cannot be read"):
-                    results.load(damaged, timeout=4.0)
-                self.assertLess(time.monotonic() - start, 15.0)
-
-    def test_configuration_text(self):
-        config = results.parse_config("# head\n[train]\nlr = 0.05  # rate\n\n[a]\nb=c=d\n")
-        self.assertEqual(config, {"train.lr": "0.05", "a.b": "c=d"})
-        with self.assertRaises(results.ResultError):
-            results.parse_config("[train]\nnonsense\n")
+from fedhpc_tools import labels, panels, plot, results
 
 
 class Plot(Folder):
     def call(self, *arguments):
-        out, error = io.StringIO(), io.StringIO()
-        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(error):
-            code = plot.main([str(argument) for argument in arguments])
-        return code, out.getvalue(), error.getvalue()
+        return call(plot, *arguments)
 
     def assert_picture(self, path):
         content = path.read_bytes()
@@ -227,8 +108,99 @@ class Plot(Folder):
         run = results.load(write_run(self.folder / "run.h5"))
         self.assertEqual(list(np.flatnonzero(plot.evaluated_rounds(run, "train_loss")) + 1), [10, 20, 30, 40])
 
+    def test_seeds_are_a_mean_in_a_band(self):
+        runs = [results.load(write_run(self.folder / f"{n}_{seed}.h5", global_accuracy=np.full(40, level),
+                                       config=f"[run]\nseed={seed}\n[algorithm]\nname=fedavg\nlambda={n}\n"))
+                for n, seed, level in ((5, 1, 0.5), (15, 1, 0.8), (5, 2, 0.6), (5, 3, 0.7))]
+        groups = labels.groups_of_seeds(runs)
+        self.assertEqual([[run.path.stem for run in group] for group in groups], [["5_1", "5_2", "5_3"], ["15_1"]])
+        x, y, spread, _ = plot.curve_of(groups[0], "global_accuracy", "bytes")
+        np.testing.assert_allclose((x[0], x[-1], len(x)), (100.0, 4000.0, 40))
+        np.testing.assert_allclose(y, 0.6)
+        np.testing.assert_allclose(spread, 0.1)  # sample standard deviation of 0.5, 0.6, 0.7
+        self.assertIsNone(plot.curve_of(groups[1], "global_accuracy", "rounds")[2])
+        with unittest.mock.patch.object(plot, "draw_legend") as draw_legend:
+            code, out, _ = self.call(*[run.path for run in runs], "--seeds", "band", "--metric", "global_accuracy")
+        self.assertEqual((code, out.count("40 rounds")), (0, 4))
+        names = [label for label, _ in draw_legend.call_args.args[1]]
+        self.assertEqual(names, ["lambda = 5 (3 seeds)", "lambda = 15"])
+
+    def test_a_band_is_over_the_rounds_that_all_seeds_have(self):
+        runs = [results.load(write_run(self.folder / f"{seed}.h5", rounds=rounds, config=f"[run]\nseed={seed}\n"))
+                for seed, rounds in ((1, 40), (2, 25))]
+        np.testing.assert_array_equal(plot.curve_of(runs, "global_accuracy", "rounds")[0], [10, 20])
+
+    def test_long_names_stand_below_the_panels(self):
+        runs = [write_run(self.folder / f"{n}.h5") for n in range(2)]
+        for name, apart in (("a", False), ("a name that has no room within a panel", True)):
+            with unittest.mock.patch.object(plot, "draw_shared_legend") as shared:
+                self.assertEqual(self.call(*runs, "--labels", f"{name},b")[0], 0)
+            self.assertEqual(shared.called, apart)
+
+    def test_panels_of_clients_and_labels(self):
+        rng = np.random.default_rng(1)
+        runs = [add_clients(write_run(self.folder / f"{n}.h5", config=f"[algorithm]\nname={n}\n"), rng.random((4, 30)),
+                            [10, 20, 30, 40], labels=[[n, 5]] * 30) for n in (1, 2)]
+        for chosen, panel, panels in ((runs[:1], "clients", 3), (runs, "clients", 2), (runs, "labels", 2),
+                                      ([runs[0], runs[0]], "labels", 1), (runs, "clients,labels,accuracy,loss", 6)):
+            with unittest.mock.patch.object(plot.plt, "close"):
+                self.assertEqual(self.call(*chosen, "--panel", panel, "--output", self.folder / "out.png")[0], 0)
+            drawn = [axes for axes in plot.plt.gcf().axes if axes.get_label() != "<colorbar>"]
+            self.assertEqual(len(drawn), panels, panel)
+            plot.plt.close("all")
+        self.assert_picture(self.folder / "out.png")
+        code, _, error = self.call(*runs, "--panel", "clients", "--seeds", "band")
+        self.assertEqual(code, 0)  # they differ in more than seeds: groups of one
+        code, _, error = self.call(runs[0], runs[0], "--panel", "clients", "--seeds", "band")
+        self.assertEqual((code, error.count("\n")), (2, 1))
+        code, _, error = self.call(write_run(self.folder / "none.h5"), "--panel", "clients")
+        self.assertEqual(code, 2)
+        self.assertIn("no accuracy of clients", error)
+
+    def test_own_series_by_family(self):
+        names = ["angle_p10", "angle_p50", "angle_p90", "aggregation_gap", "effective_rank.conv1", "effective_rank.fc1",
+                 "density_edge", "density_personal", "primal_residual", "dual_residual", "reception_accuracy", "gamma1",
+                 "gamma2", "graph_bytes"]
+        path = write_run(self.folder / "run.h5", **{name: np.full(40, 0.3) for name in names},
+                         never=np.full(40, np.nan))
+        with h5py.File(path, "a") as file:
+            file["rounds/angle_p50"].attrs["unit"] = "rad"
+            file["rounds/angle_p10"].attrs["unit"] = file["rounds/angle_p90"].attrs["unit"] = "rad"
+        found = dict(panels.own_panels([results.load(path)]))
+        self.assertEqual({key: sorted(value) for key, value in found.items()}, {
+            "test accuracy [%]": ["reception_accuracy"], "angle [rad]": names[:3], "aggregation gap": names[3:4],
+            "effective rank": names[4:6], "density": names[6:8], "residual": ["dual_residual", "primal_residual"],
+            "gamma": names[11:13], "graph bytes": names[13:]})
+        self.assertEqual(found["angle [rad]"], names[:3])
+        self.assertEqual(self.call(path, "--panel", "own")[0], 0)
+        self.assert_picture(self.folder / "run.png")
+        code, _, error = self.call(write_run(self.folder / "plain.h5"), "--panel", "own")
+        self.assertEqual(code, 2)
+        self.assertIn("no series of its own", error)
+
+    def test_percentiles_are_a_band_around_the_median(self):
+        path = write_run(self.folder / "run.h5", angle_p10=np.full(40, 1.0), angle_p50=np.full(40, 2.0),
+                         angle_p90=np.full(40, 3.0))
+        with unittest.mock.patch.object(plot.plt, "close"):
+            self.assertEqual(self.call(path, "--panel", "own")[0], 0)
+        axes, = plot.plt.gcf().axes
+        self.addCleanup(plot.plt.close, "all")
+        self.assertEqual(sorted({line.get_ydata()[0] for line in axes.lines}), [1.0, 2.0, 3.0])
+        band, = axes.collections
+        self.assertEqual(set(band.get_paths()[0].vertices[:, 1]), {1.0, 3.0})
+
+    def test_the_series_of_every_run_are_the_simulators(self):
+        text = (TOOLS.parent / "include" / "fedhpc" / "engine" / "metrics.def").read_text(encoding="utf-8")
+        self.assertEqual(set(re.findall(r"^FEDHPC_METRIC\((\w+),", text, re.MULTILINE)), panels.OF_EVERY_RUN)
+
+    def test_vector_formats(self):
+        for ending, start in ((".pdf", b"%PDF"), (".svg", b"<?xml")):
+            output = self.folder / f"out{ending}"
+            self.assertEqual(self.call(write_run(self.folder / "run.h5"), "--output", output)[0], 0)
+            self.assertTrue(output.read_bytes().startswith(start))
+
     def test_live_run(self):
-        path, _ = self.writer("live.h5", "wait")
+        path, _ = self.writer("live.h5", *["round"] * 7, "half")
         self.assertEqual(self.call(path)[0], 0)
         self.assert_picture(self.folder / "live.png")
 

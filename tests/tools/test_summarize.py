@@ -1,0 +1,197 @@
+"""Tests of summarize.py: tables over seeds, costs to a target, scaling over ranks.
+
+All tests of the tools, with the project's Python: python -m unittest discover -s tests/tools
+"""
+
+import csv
+import io
+import statistics
+import struct
+import unittest
+
+import numpy as np
+from tool_support import Folder, call, write_run
+
+from fedhpc_tools import results, scaling, summarize, tables
+from fedhpc_tools.statistics_of_seeds import best_and_last, first_at, to_target
+
+
+def config(seed, **keys):
+    lines = "".join(f"{key}={value}\n" for key, value in {"name": "fedavg", **keys}.items())
+    return f"[run]\nseed={seed}\noutput=run{seed}.h5\n[data]\nname=mnist\nseed={seed}\n[algorithm]\n{lines}"
+
+
+class Summarize(Folder):
+    def seeds(self, accuracies, stem="a", **keys):
+        """Runs of one configuration whose accuracy rises to these values in 40 rounds."""
+        rising = np.linspace(0.025, 1.0, 40)
+        return [write_run(self.folder / f"{stem}{seed}.h5", config=config(seed, **keys), global_accuracy=level * rising,
+                          bytes_down_client_cloud=np.full(40, 300.0), simulated_seconds=np.full(40, 2.0))
+                for seed, level in enumerate(accuracies, 1)]
+
+    def table(self, *arguments):
+        """Lines of the table as dictionaries, from the CSV."""
+        code, out, error = call(summarize, *arguments, "--format", "csv")
+        self.assertEqual((code, error), (0, ""))
+        return list(csv.DictReader(io.StringIO(out)))
+
+    def test_mean_and_sample_deviation(self):
+        levels = (0.80, 0.86, 0.89)
+        line, = self.table(*self.seeds(levels))
+        self.assertEqual((line["seeds"], line["n"], line["status"], line["rounds"]), ("1-3", "3", "complete", "40"))
+        self.assertAlmostEqual(float(line["best_mean"]), statistics.fmean(levels))
+        self.assertAlmostEqual(float(line["last_std"]), statistics.stdev(levels))
+        self.assertEqual((float(line["bytes_up_mean"]), float(line["bytes_down_mean"])), (4000.0, 12000.0))
+
+    def test_best_of_an_accuracy_is_the_largest_of_a_loss_the_smallest(self):
+        v = np.array([3.0, 1.0, 2.0, 5.0])
+        run = results.load(write_run(self.folder / "run.h5", rounds=4, global_accuracy=v / 10, global_loss=v))
+        self.assertEqual([s.values for s in best_and_last([run], "global_accuracy")], [(0.5,), (0.5,)])
+        self.assertEqual([s.values for s in best_and_last([run], "global_loss")], [(1.0,), (5.0,)])
+
+    def test_cost_to_a_target(self):
+        runs = [results.load(path) for path in self.seeds((0.8, 1.0, 0.5))]
+        self.assertEqual([first_at(run, "global_accuracy", 0.6) for run in runs], [29, 23, None])
+        self.assertEqual(first_at(runs[0], "train_loss", 0.5), 3)  # 2 / t: a loss falls to its target
+        cost = to_target(runs, "global_accuracy", 0.6)
+        self.assertEqual((cost["rounds"].values, cost["rounds"].runs), ((30.0, 24.0), 3))
+        self.assertEqual(cost["bytes"].values, (12000.0, 9600.0))
+        self.assertEqual(cost["seconds"].values, (60.0, 48.0))
+        self.assertEqual(cost["wall"].values, (15.0, 12.0))
+        line, = self.table(self.folder, "--target", "60%")
+        self.assertEqual((line["target_reached_by"], line["target_rounds_mean"]), ("2", "27"))
+        code, out, _ = call(summarize, self.folder, "--target", "0.6")
+        self.assertIn("27.0 ± 4.2 (2 of 3)", out)
+
+    def test_no_network_model(self):
+        path = write_run(self.folder / "run.h5", config=config(1), simulated_seconds=np.full(40, np.nan))
+        line, = self.table(path, "--target", "0.5")
+        self.assertEqual((line["target_seconds_mean"], line["target_rounds_mean"]), ("", "10"))
+
+    def test_lines_name_what_differs(self):
+        self.seeds((0.5, 0.6), "a", mu=1)
+        self.seeds((0.7,), "b", mu=2)
+        lines = self.table(self.folder)
+        self.assertEqual([(line["algorithm.mu"], line["n"]) for line in lines], [("1", "2"), ("2", "1")])
+        self.assertNotIn("run.seed", lines[0])
+        code, out, _ = call(summarize, self.folder)
+        self.assertEqual([text.split("  ")[0] for text in out.splitlines()[2:]][2:], ["mu = 1", "mu = 2"])
+        self.assertIn("n seeds", out.splitlines()[0])
+        self.assertIn("70.00", out)
+        self.assertNotIn("70.00 ±", out)  # one seed has no spread
+
+    def test_a_seed_counts_once(self):
+        first, = self.seeds((0.5,), "a")
+        short = write_run(self.folder / "b.h5", rounds=20, config=config(1), global_accuracy=np.full(20, 0.9))
+        for order in ((first, short), (short, first)):
+            code, out, error = call(summarize, *order, "--format", "csv")
+            line, = csv.DictReader(io.StringIO(out))
+            self.assertEqual((code, line["n"], line["best_mean"]), (0, "1", "0.5"))
+            self.assertIn(f"left out: {short}: seed 1 as {first}", error)
+
+    def test_metric_that_most_have(self):
+        none = np.full(40, np.nan)
+        for n in (1, 2):
+            write_run(self.folder / f"{n}.h5", config=config(1, mu=n), global_accuracy=none,
+                      personal_accuracy=np.full(40, 0.7))
+        write_run(self.folder / "3.h5", config=config(1, mu=3), personal_accuracy=np.full(40, 0.8))
+        lines = self.table(self.folder)
+        self.assertEqual({line["metric"] for line in lines}, {"personal_accuracy"})
+        lines = self.table(self.folder, "--metric", "global_accuracy")
+        self.assertEqual([bool(line["best_mean"]) for line in lines], [False, False, True])
+
+    def test_statuses(self):
+        for number, status in enumerate(("complete", "interrupted", "complete"), 1):
+            write_run(self.folder / f"{number}.h5", config=config(number), status=status)
+        self.assertEqual(self.table(self.folder)[0]["status"], "2 complete, 1 interrupted")
+
+    def test_folders_leave_out_checkpoints_and_name_what_they_cannot_read(self):
+        self.seeds((0.5,))
+        for name in ("a1.ckpt.30.h5", "a1.old.h5"):
+            (self.folder / name).write_bytes((self.folder / "a1.h5").read_bytes())
+        (self.folder / "broken.h5").write_text("no", encoding="utf-8")
+        code, out, error = call(summarize, self.folder)
+        self.assertEqual((code, error.count("\n")), (0, 1))
+        self.assertTrue(error.startswith("summarize: left out: ") and "broken.h5: not an HDF5 file" in error, error)
+        code, out, error = call(summarize, self.folder / "broken.h5")
+        self.assertEqual((code, out, error.count("\n")), (2, "", 1))
+
+    def test_refusals(self):
+        good, = self.seeds((0.5,))
+        empty = write_run(self.folder / "empty.h5", rounds=0)
+        folder = self.folder / "folder"
+        folder.mkdir()
+        for arguments, text in (([good, "--metric", "nonsense"], "never evaluated"), ([empty], "no round is complete"),
+                                ([folder], "no result files"), ([good, "--scaling"], "no scaling to show")):
+            code, out, error = call(summarize, *arguments)
+            self.assertEqual((code, out, error.count("\n")), (2, "", 1), arguments)
+            self.assertIn(text, error)
+
+    def test_latex(self):
+        self.seeds((0.5, 0.6), "a", name="fed_avg", mu=1)
+        self.seeds((0.7,), "b", name="fed_avg", mu=2)
+        code, out, _ = call(summarize, self.folder, "--format", "latex")
+        self.assertEqual(code, 0)
+        self.assertIn(r"55.00 $\pm$ 7.07", out)
+        body = [line for line in out.splitlines() if line.endswith(r"\\")]
+        self.assertEqual({line.count(" & ") for line in body}, {8})
+        self.assertIn(r"\begin{tabular}{lrrrrrrrr}", out)
+        self.assertEqual(tables.escaped("a_b 5% {x}\\~"), r"a\_b 5\% \{x\}\textbackslash{}\textasciitilde{}")
+
+    def test_seeds_as_ranges(self):
+        runs = [results.load(write_run(self.folder / f"{s}.h5", config=config(s))) for s in (10, 1, 2, 3, 7, 9)]
+        self.assertEqual(summarize.seeds_text(runs), "1-3,7,9-10")
+
+
+class Scaling(Folder):
+    def run_on(self, ranks, clients, seconds, seed=1, **keys):
+        """A run whose first round is slow."""
+        wall = np.full(40, seconds)
+        wall[0] = 100.0
+        text = config(seed, **keys) + f"[data]\nclients={clients}\n[topology]\nedges={ranks if keys else 0}\n"
+        return write_run(self.folder / f"{ranks}_{clients}_{seed}_{len(keys)}.h5", config=text, wall_seconds=wall,
+                         attributes={"ranks": ranks})
+
+    def lines(self, *arguments):
+        code, out, error = call(summarize, *arguments, "--scaling", "--format", "csv")
+        self.assertEqual((code, error), (0, ""))
+        return [[line["scaling"], line["ranks"], line["clients/rank"], line["s/round"], line["efficiency [%]"]]
+                for line in csv.DictReader(io.StringIO(out))]
+
+    def test_strong_and_weak(self):
+        self.run_on(1, 24, 8.0)
+        self.run_on(2, 24, 5.0)
+        self.run_on(4, 24, 4.0)
+        self.run_on(4, 96, 10.0)
+        self.assertEqual(self.lines(self.folder),
+                         [["strong", "1", "24", "8", "100.0"], ["strong", "2", "12", "5", "80.0"],
+                          ["strong", "4", "6", "4", "50.0"], ["weak", "1", "24", "8", "100.0"],
+                          ["weak", "4", "24", "10", "80.0"]])
+
+    def test_repetitions_are_one_point(self):
+        paths = [self.run_on(1, 24, seconds, seed) for seed, seconds in ((1, 8.0), (2, 9.0), (3, 70.0))]
+        lines = self.lines(*paths, self.run_on(3, 24, 3.0))
+        self.assertEqual([line[3:] for line in lines], [["9", "100.0"], ["3", "100.0"]])
+
+    def test_edges_that_grow_with_the_ranks(self):
+        paths = [self.run_on(ranks, 10 * ranks, 2.0, x=1) for ranks in (1, 2)]
+        self.assertEqual([line[0] for line in self.lines(*paths)], ["weak", "weak"])
+
+    def test_against_the_fewest_ranks_not_one(self):
+        scalings = scaling.scalings_of([results.load(self.run_on(r, 24, s)) for r, s in ((8, 1.0), (2, 2.0))])
+        one, = scalings
+        self.assertEqual([(p.ranks, one.efficiency(p)) for p in one.points], [(2, 1.0), (8, 0.5)])
+
+    def test_figure(self):
+        self.run_on(1, 24, 8.0)
+        self.run_on(2, 24, 5.0)
+        output = self.folder / "scaling.png"
+        self.assertEqual(call(summarize, self.folder, "--scaling", "--output", output)[0], 0)
+        width, height = struct.unpack(">II", output.read_bytes()[16:24])
+        self.assertTrue(600 < width < 3000 and 400 < height < 1500)
+        code, _, error = call(summarize, self.folder, "--scaling", "--output", self.folder / "no" / "such.png")
+        self.assertEqual((code, error.count("\n")), (2, 1))
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,82 @@
+"""Reads what a result file knows of each client, a row of /clients/accuracy at a time.
+
+A run of 10,000 clients evaluated 1,000 times has 10,000,000 accuracies; nothing here holds more than one
+evaluation of them, and a figure reads no more evaluations than it can show.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from .result_file import PROBE_SECONDS, ResultError, open_run
+
+MOST_EVALUATIONS = 300  # read for a figure
+
+
+@dataclass(frozen=True)
+class ClientTable:
+    """What is known of N clients before the first round."""
+
+    edge: np.ndarray  # [N]
+    train_samples: np.ndarray  # [N]
+    test_samples: np.ndarray  # [N]
+    label_histogram: np.ndarray  # [N, classes] training samples by label
+
+
+@dataclass(frozen=True)
+class AccuracyOverRounds:
+    """How accuracies of clients were spread at E evaluations."""
+
+    rounds: np.ndarray  # [E]
+    quantiles: tuple  # Q levels within 0..1
+    values: np.ndarray  # [Q, E] fractions, linearly interpolated
+    last: np.ndarray  # [clients with test samples] fractions at the last evaluation
+
+
+def load_clients(path, timeout=PROBE_SECONDS):
+    """The ClientTable of `path`; ResultError if the file has none."""
+    names = ("edge", "train_samples", "test_samples", "label_histogram")
+    with open_run(path, timeout) as file:
+        missing = [name for name in names if f"clients/{name}" not in file]
+        if missing:
+            raise ResultError(f"{path}: no data set /clients/{missing[0]}; is it a file that fedhpc run has written?")
+        try:
+            return ClientTable(*(file[f"clients/{name}"][()] for name in names))
+        except (OSError, RuntimeError) as error:
+            raise ResultError(f"{path}: damaged ({error})") from None
+
+
+def spread_evenly(count, most):
+    """At most `most` of the indices 0..count-1, evenly spread, the last one among them."""
+    if count <= most:
+        return np.arange(count)
+    return np.unique(np.round(np.linspace(0, count - 1, most)).astype(int))
+
+
+def load_accuracy(path, quantiles, most=MOST_EVALUATIONS, timeout=PROBE_SECONDS):
+    """The AccuracyOverRounds of `path` at `most` of its evaluations; ResultError if there are none.
+
+    Costs one read of a row [N] and one partial sort of it for each.
+    """
+    with open_run(path, timeout) as file:
+        if "clients/accuracy" not in file or "clients/evaluated_rounds" not in file:
+            raise ResultError(f"{path}: no accuracy of clients (no data set /clients/accuracy)")
+        committed = len(file["rounds/round"])  # read first: what belongs to later rounds may be half written
+        accuracy, evaluated = file["clients/accuracy"], file["clients/evaluated_rounds"]
+        rounds = evaluated[()]
+        rounds = rounds[: np.searchsorted(rounds, committed, side="right")][: accuracy.shape[0]]
+        if not len(rounds):
+            raise ResultError(f"{path}: accuracy of clients was not evaluated yet")
+        chosen = spread_evenly(len(rounds), most)
+        values, row = np.full((len(quantiles), len(chosen)), np.nan), np.empty(0)
+        for place, index in enumerate(chosen):
+            try:
+                row = accuracy[index]
+            except (OSError, RuntimeError) as error:
+                raise ResultError(f"{path}: damaged in row {index} of /clients/accuracy ({error})") from None
+            row = row[np.isfinite(row)].astype(float)  # NaN: a client without test samples
+            if len(row):
+                values[:, place] = np.quantile(row, quantiles)
+    if not len(row):
+        raise ResultError(f"{path}: no client has test samples (data.split=official); plot global_accuracy")
+    return AccuracyOverRounds(rounds[chosen], tuple(quantiles), values, np.sort(row))

@@ -1,0 +1,147 @@
+"""Strong and weak scaling: the time of a round on different numbers of ranks."""
+
+import statistics
+from dataclasses import dataclass
+
+import numpy as np
+
+from .labels import SEEDS, labels_of, settings
+from .results import ResultError
+from .style import COLOURS, DOTS_PER_INCH, tidy
+from .tables import FORMATS
+
+GROWING = ("data.clients", "topology.edges")  # with the ranks, in weak scaling
+
+
+@dataclass(frozen=True)
+class Point:
+    """Runs on one number of ranks."""
+
+    ranks: int
+    clients: int
+    seconds: float  # of a round: the median over the rounds but the first, and over the runs
+    runs: int
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """Points of ascending ranks."""
+
+    kind: str  # strong or weak
+    label: str
+    points: tuple
+
+    def efficiency(self, point):
+        """Against the fewest ranks: 1 is perfect."""
+        first = self.points[0]
+        ideal = first.seconds * (first.ranks / point.ranks if self.kind == "strong" else 1.0)
+        return ideal / point.seconds
+
+
+def seconds_of_round(run):
+    """Median duration of a round without the first [s], evaluation included; None for fewer than two rounds."""
+    if "wall_seconds" not in run.rounds:
+        return None
+    seconds = run.rounds["wall_seconds"].to_numpy()[1:]
+    seconds = seconds[np.isfinite(seconds)]
+    return float(np.median(seconds)) if len(seconds) else None
+
+
+def scalings_of(runs):
+    """The Scalings that the runs show; ResultError if there is none."""
+    usable = [run for run in runs
+              if seconds_of_round(run) and "data.clients" in run.config and "ranks" in run.attributes]
+    found = []
+    for kind, constant in (("strong", same_settings), ("weak", same_share_of_clients),
+                           ("weak", same_share_of_clients_and_edges)):
+        series = {}
+        for run in usable:
+            series.setdefault(constant(run), []).append(run)
+        for members in series.values():
+            seen = any(set(map(id, members)) <= set(map(id, other)) for _, other in found)
+            if len({int(run.attributes["ranks"]) for run in members}) > 1 and not seen:
+                found.append((kind, members))
+    if not found:
+        raise ResultError("no scaling to show: give runs of one configuration (or of as many clients per rank) on "
+                          "different numbers of ranks, of two rounds or more each")
+    ignored = SEEDS | set(GROWING)
+    labels = labels_of([members[0] for _, members in found], ignored, most=None)
+    shared = len({tuple(sorted(settings(members[0], ignored).items())) for _, members in found}) == 1
+    return [Scaling(kind, "" if shared else label, points_of(members)) for (kind, members), label in zip(found, labels)]
+
+
+def same_settings(run):
+    return frozenset(settings(run, SEEDS).items())
+
+
+def same_share_of_clients(run):
+    """Everything but the number of clients, and that per rank."""
+    config = settings(run, SEEDS)
+    return frozenset({**config, "data.clients": share(run, "data.clients")}.items())
+
+
+def same_share_of_clients_and_edges(run):
+    config = settings(run, SEEDS)
+    return frozenset({**config, **{key: share(run, key) for key in GROWING if key in config}}.items())
+
+
+def share(run, key):
+    """A number of the configuration per rank."""
+    return float(run.config[key]) / float(run.attributes["ranks"])
+
+
+def points_of(runs):
+    by_ranks = {}
+    for run in runs:
+        by_ranks.setdefault(int(run.attributes["ranks"]), []).append(run)
+    return tuple(Point(ranks, int(float(same[0].config["data.clients"])),
+                       statistics.median(seconds_of_round(run) for run in same), len(same))
+                 for ranks, same in sorted(by_ranks.items()))
+
+
+def scaling_table(runs, form):
+    """The table of all scalings as text."""
+    scalings = scalings_of(runs)
+    header = ["scaling", "ranks", "clients", "clients/rank", "runs", "s/round", "efficiency [%]"]
+    lines = []
+    for one in scalings:
+        name = f"{one.kind}: {one.label}" if one.label else one.kind
+        lines += [[name, str(p.ranks), str(p.clients), f"{p.clients / p.ranks:.4g}", str(p.runs), f"{p.seconds:.4g}",
+                   f"{100 * one.efficiency(p):.1f}"] for p in one.points]
+    return FORMATS[form](header, lines)
+
+
+def draw_scaling(runs, output):
+    """Writes the figure: time of a round with its ideal, and efficiency, both against ranks."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+
+    scalings = scalings_of(runs)
+    figure, (times, efficiencies) = plt.subplots(1, 2, figsize=(9.4, 3.7), layout="constrained")
+    for number, one in enumerate(scalings):
+        ranks = np.array([point.ranks for point in one.points], dtype=float)
+        seconds = np.array([point.seconds for point in one.points])
+        ideal = seconds[0] * (ranks[0] / ranks if one.kind == "strong" else np.ones(len(ranks)))
+        style = {"color": COLOURS[number % len(COLOURS)], "linewidth": 1.6, "marker": "o", "markersize": 3.5,
+                 "label": f"{one.kind}: {one.label}" if one.label else one.kind}
+        times.plot(ranks, seconds, **style)
+        times.plot(ranks, ideal, ":", color=style["color"], linewidth=1.0)
+        efficiencies.plot(ranks, [100 * one.efficiency(point) for point in one.points], **style)
+    all_ranks = sorted({point.ranks for one in scalings for point in one.points})
+    times.set(xscale="log", yscale="log", ylabel="seconds per round (dotted: ideal)")
+    efficiencies.set(xscale="log", ylabel="efficiency [%]", ylim=(0, None))
+    for axes in (times, efficiencies):
+        axes.set_xlabel("ranks")
+        axes.set_xticks(all_ranks, [str(number) for number in all_ranks])
+        axes.minorticks_off()
+        tidy(axes)
+    times.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    times.yaxis.set_minor_locator(NullLocator())
+    times.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    efficiencies.axhline(100, color="#777777", linewidth=0.8, linestyle=":")
+    efficiencies.legend(frameon=False, fontsize=8)
+    figure.savefig(output, dpi=DOTS_PER_INCH)
+    plt.close(figure)

@@ -1,0 +1,234 @@
+"""Tables of what runs have reached: mean and spread over seeds, cost to a target, scaling over ranks.
+
+    summarize.py RUN.h5|DIR ... [--metric NAME] [--target 0.9|90%] [--format text|csv|latex]
+    summarize.py RUN.h5|DIR ... --scaling [--output FILE.png] [--format text|csv|latex]
+
+Runs that differ only in their seeds and in where their output goes are one line. A line names the settings in
+which it differs from others; the spread is the sample standard deviation over the n seeds of the line. Best and
+last are those of --metric (without: the accuracy that most lines have, global before personal), the best of a
+loss is its smallest value. --target: rounds, bytes of all links, simulated and wall seconds until the metric first
+was that good, over the seeds that came so far. Bytes up and down are those of all links and rounds.
+
+--scaling: seconds of a round (the median over rounds but the first, evaluation included) against ranks.
+Strong: the same configuration on other numbers of ranks; weak: data.clients (and topology.edges) grow with the
+ranks. Efficiency is that against the fewest ranks, 100 % for half the time on twice the ranks (strong) or the
+same time for twice the clients (weak). --output draws it.
+
+DIR stands for all result files in it, without checkpoints; unreadable ones among them are named and left out.
+Exit code 2: a named file is missing or is no result file, or there is nothing to put into a table.
+"""
+
+import argparse
+import sys
+from pathlib import Path
+
+from .axes import unit_prefix
+from .labels import SEEDS, differing_keys, groups_of_seeds, labels_of, settings, title_of
+from .results import ResultError, load
+from .scaling import draw_scaling, scaling_table
+from .statistics_of_seeds import TARGET_AXES, best_and_last, to_target, traffic
+from .style import PlotError
+from .tables import FORMATS
+
+METRICS = ("global_accuracy", "personal_accuracy")
+TARGET_HEADERS = {"rounds": "rounds", "bytes": "traffic [B]", "seconds": "simulated [s]", "wall": "wall [s]"}
+
+
+def files_of(places):
+    """[(path, whether it was named)] of files and folders, each file once."""
+    found = {}
+    for place in places:
+        if not place.is_dir():
+            found[place] = True
+            continue
+        for path in sorted(place.glob("*.h5")):
+            if ".ckpt." not in path.name and not path.name.endswith(".old.h5"):
+                found.setdefault(path, False)
+    return list(found.items())
+
+
+def load_all(places):
+    """The runs with at least one round; a folder's unusable files are named on standard error."""
+    runs = []
+    for path, named in files_of(places):
+        try:
+            run = load(path)
+            if run.rounds.empty:
+                raise ResultError(f"{path}: no round is complete yet")
+        except ResultError as error:
+            if named:
+                raise
+            print(f"summarize: left out: {error}", file=sys.stderr)
+        else:
+            runs.append(run)
+    if not runs:
+        raise ResultError(f"{', '.join(map(str, places))}: no result files; give RUN.h5 or a folder of them")
+    return runs
+
+
+def seed_of(run):
+    return run.config.get("run.seed", str(run.attributes.get("seed", "?")))
+
+
+def one_per_seed(group):
+    """The runs of a group, of each seed the one with most rounds: a run counts once in a mean."""
+    chosen = {}
+    for run in group:
+        key = (seed_of(run), run.config.get("data.seed"))
+        other = chosen.get(key)
+        if other is not None:
+            out, run = sorted((other, run), key=lambda one: len(one.rounds))
+            print(f"summarize: left out: {out.path}: seed {key[0]} as {run.path}", file=sys.stderr)
+        chosen[key] = run
+    return list(chosen.values())
+
+
+def seeds_text(runs):
+    """Seeds in ascending order, neighbours as a range: 1-3,7."""
+    seeds = sorted({seed_of(run) for run in runs}, key=lambda text: (not text.isdigit(), text.zfill(20)))
+    ranges = []
+    for seed in seeds:
+        if ranges and seed.isdigit() and ranges[-1][-1].isdigit() and int(seed) == int(ranges[-1][-1]) + 1:
+            ranges[-1] = (ranges[-1][0], seed)
+        else:
+            ranges.append((seed, seed))
+    return ",".join(low if low == high else f"{low}-{high}" for low, high in ranges)
+
+
+def status_text(runs):
+    """complete, or how many runs have which status."""
+    statuses = [run.status for run in runs]
+    counts = dict.fromkeys(statuses)
+    return statuses[0] if len(counts) == 1 else ", ".join(f"{statuses.count(status)} {status}" for status in counts)
+
+
+def default_metric(groups):
+    """The accuracy that most groups have evaluated."""
+    return max(METRICS, key=lambda metric: sum(any(len(run.evaluated(metric)) for run in group) for group in groups))
+
+
+def sample_text(sample, digits, factor=1.0):
+    """mean ± deviation; how many of the runs it is over, where not all; - without a value."""
+    if sample.mean is None:
+        return "-"
+    text = f"{factor * sample.mean:.{digits}f}"
+    if sample.deviation:  # the bytes of many methods do not depend on the seed
+        text += f" ± {factor * sample.deviation:.{digits}f}"
+    return text if len(sample.values) == sample.runs else f"{text} ({len(sample.values)} of {sample.runs})"
+
+
+def scaled_column(header, samples):
+    """[header, cell, ...]: in the unit that keeps the numbers of the column short."""
+    divisor, header = unit_prefix(max((max(s.values, default=0.0) for s in samples), default=0.0), header)
+    return [header, *(sample_text(sample, 1, 1.0 / divisor) for sample in samples)]
+
+
+def columns_for_people(groups, labels, metric, target):
+    """Columns [header, cell, ...] with units in the headers."""
+    percent = "accuracy" in metric or "density" in metric
+    factor, digits, unit = (100.0, 2, " [%]") if percent else (1.0, 4, "")
+    ends = [best_and_last(group, metric) for group in groups]
+    columns = [["configuration", *labels], ["seeds", *map(seeds_text, groups)],
+               ["n", *(str(len(group)) for group in groups)], ["status", *map(status_text, groups)],
+               ["rounds", *(str(max(len(run.rounds) for run in group)) for group in groups)],
+               [f"best{unit}", *(sample_text(best, digits, factor) for best, _ in ends)],
+               [f"last{unit}", *(sample_text(last, digits, factor) for _, last in ends)]]
+    if target is not None:
+        costs = [to_target(group, metric, target) for group in groups]
+        columns += [scaled_column(f"to target: {TARGET_HEADERS[axis]}", [cost[axis] for cost in costs])
+                    for axis in TARGET_AXES]
+    totals = [traffic(group) for group in groups]
+    return columns + [scaled_column("up [B]", [up for up, _ in totals]),
+                      scaled_column("down [B]", [down for _, down in totals])]
+
+
+def number(value):
+    return "" if value is None else f"{value:.10g}"
+
+
+def columns_for_programs(groups, metric, target):
+    """Columns [header, cell, ...]: one for each setting that differs, plain numbers in bytes, seconds, fractions."""
+    configs = [settings(group[0], SEEDS) for group in groups]
+    columns = [[key, *(config.get(key, "") for config in configs)] for key in differing_keys(configs)]
+    columns += [["seeds", *map(seeds_text, groups)], ["n", *(str(len(group)) for group in groups)],
+                ["status", *map(status_text, groups)],
+                ["rounds", *(str(max(len(run.rounds) for run in group)) for group in groups)],
+                ["metric", *(metric for _ in groups)]]
+    ends, totals = [best_and_last(group, metric) for group in groups], [traffic(group) for group in groups]
+    samples = {"best": [best for best, _ in ends], "last": [last for _, last in ends]}
+    if target is not None:
+        costs = [to_target(group, metric, target) for group in groups]
+        columns.append(["target_reached_by", *(str(len(cost["rounds"].values)) for cost in costs)])
+        samples |= {f"target_{axis}": [cost[axis] for cost in costs] for axis in TARGET_AXES}
+    samples |= {"bytes_up": [up for up, _ in totals], "bytes_down": [down for _, down in totals]}
+    for name, ones in samples.items():
+        columns += [[f"{name}_mean", *(number(one.mean) for one in ones)],
+                    [f"{name}_std", *(number(one.deviation) for one in ones)]]
+    return columns
+
+
+def summary(runs, metric, target, form):
+    """The table of `runs` as text."""
+    groups = [one_per_seed(group) for group in groups_of_seeds(runs)]
+    metric = metric or default_metric(groups)
+    if not any(len(run.evaluated(metric)) for run in runs):
+        names = [name for name in runs[0].rounds if len(runs[0].evaluated(name))]
+        raise ResultError(f"metric {metric} was never evaluated; {runs[0].path} has {', '.join(names)}")
+    firsts = [group[0] for group in groups]
+    labels = labels_of(firsts, SEEDS, most=None) if len(groups) > 1 else [title_of(firsts) or firsts[0].path.stem]
+    columns = (columns_for_programs(groups, metric, target) if form == "csv" else
+               columns_for_people(groups, labels, metric, target))
+    table = FORMATS[form](*split(columns))
+    goal = f", target {target:g}" if target is not None else ""
+    note = f"{metric}{goal}; mean ± sample standard deviation over the n seeds of a line\n"
+    return table if form == "csv" else f"% {note}{table}" if form == "latex" else f"{note}\n{table}"
+
+
+def split(columns):
+    """(header, lines) of columns."""
+    header, *lines = zip(*columns)
+    return header, lines
+
+
+def target_of(text):
+    """A target as a number: 0.9, or 90% for the same."""
+    try:
+        return float(text[:-1]) / 100 if text.endswith("%") else float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"'{text}' is neither a number, as 0.9, nor a percentage, as 90%") from None
+
+
+def parse_arguments(arguments):
+    parser = argparse.ArgumentParser(description="Tables of fedhpc runs: mean and spread over seeds, or scaling.")
+    parser.add_argument("places", nargs="+", metavar="RUN.h5|DIR", type=Path, help="result files, or folders of them")
+    parser.add_argument("--metric", metavar="NAME", help="a /rounds data set [global_accuracy or personal_accuracy]")
+    parser.add_argument("--target", type=target_of, metavar="VALUE",
+                        help="cost until the metric is this good: 0.9 or 90%%")
+    parser.add_argument("--format", choices=tuple(FORMATS), default="text", help="[text]")
+    parser.add_argument("--scaling", action="store_true", help="time of a round against ranks, weak and strong")
+    parser.add_argument("--output", type=Path, metavar="FILE.png", help="with --scaling: also draw it; png, pdf or svg")
+    options = parser.parse_args(arguments)
+    if options.scaling and (options.metric or options.target is not None):
+        parser.error("--metric and --target do not go with --scaling; leave them out")
+    if options.output and not options.scaling:
+        parser.error("--output goes with --scaling only; tools/plot.py draws metrics")
+    return options
+
+
+def main(arguments):
+    options = parse_arguments(arguments)
+    try:
+        runs = load_all(options.places)
+        if options.scaling:
+            print(scaling_table(runs, options.format), end="")
+            if options.output:
+                draw_scaling(runs, options.output)
+        else:
+            print(summary(runs, options.metric, options.target, options.format), end="")
+    except (ResultError, PlotError) as error:
+        print(f"summarize: {error}", file=sys.stderr)
+        return 2
+    except (OSError, ValueError) as error:
+        print(f"summarize: {options.output or 'the table'} cannot be written: {error}", file=sys.stderr)
+        return 2
+    return 0
