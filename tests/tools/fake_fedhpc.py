@@ -1,9 +1,10 @@
 """Stands in for the fedhpc program: same command line, result file and exit codes, no training.
 
 algorithm.name decides what it does: good; fail (exit code 1 with a message); typo (exit code 2, nothing
-written); slow (0.1 s a round, checkpoints on SIGUSR1); stubborn (like slow, dies on SIGUSR1). The accuracy
-after round t is 0.9 + seed/1000 - 0.1/t; a round is recorded to take 2 s (fedavg) or 3 s and its evaluation,
-in every fifth, 1 s more. Every call is appended to $FAKE_LOG.
+written); slow (0.1 s a round, checkpoints on SIGUSR1); stubborn (like slow, dies on SIGUSR1); killed (killed
+after round 5 and its checkpoint, unless it is resumed); hungry (killed at every start). The accuracy after
+round t is 0.9 + seed/1000 - 0.1/t; a round is recorded to take 2 s (fedavg) or 3 s and its evaluation, in every
+fifth, 1 s more. Every call is appended to $FAKE_LOG.
 """
 
 import os
@@ -28,12 +29,17 @@ def write(path, config, rounds, status):
     with h5py.File(path, "w", libver="latest") as file:
         file.attrs["status"] = status
         file.attrs["config"] = text
+        file.attrs["fedhpc_version"], file.attrs["git_commit"] = "0.0.1", "c0ffee"
         file["rounds/round"] = t
         accuracy = 0.9 + int(config["run.seed"]) / 1000 - 0.1 / t
         file["rounds/global_accuracy"] = np.where(t % 5 == 0, accuracy, np.nan)
         evaluate = np.where(t % 5 == 0, 1.0, 0.0)
         file["rounds/seconds_evaluate"] = evaluate
         file["rounds/wall_seconds"] = evaluate + (2.0 if config["algorithm.name"] == "fedavg" else 3.0)
+
+
+def checkpoint(output, t):
+    open(output.removesuffix(".h5") + f".ckpt.{t}.h5", "w").close()
 
 
 def main():
@@ -58,6 +64,10 @@ def main():
         if kind == "fail":
             write(output, config, 1, "failed")
         return 1 if kind == "fail" else 2
+    if kind == "hungry" or kind == "killed" and command == "run":
+        write(output, config, 5, "running")
+        checkpoint(output, 5)
+        os.kill(os.getpid(), signal.SIGKILL)
     asked = []
     if kind == "slow":
         signal.signal(signal.SIGUSR1, lambda *_: asked.append(True))
@@ -68,7 +78,7 @@ def main():
             time.sleep(0.1)
             if asked:
                 write(output, config, t, "interrupted")
-                open(output.removesuffix(".h5") + f".ckpt.{t}.h5", "w").close()
+                checkpoint(output, t)
                 return 75
     write(output, config, rounds, "complete")
     return 0

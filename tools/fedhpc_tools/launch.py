@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 INTERRUPTED = 75  # exit code of a run that wrote a checkpoint and can be resumed
+REFUSED = 2  # of one that does not start: its configuration, data or checkpoint cannot be used
 CHECKPOINT_SECONDS = 60.0  # given to finish a round and write a checkpoint
 TERMINATE_SECONDS = 10.0  # given to mpirun to end its ranks
 

@@ -15,6 +15,7 @@ The state of a row says when it is run: ready; full (not by --quick, unless --on
 """
 
 import csv
+import glob
 import statistics
 from dataclasses import dataclass
 from pathlib import Path
@@ -68,6 +69,11 @@ class Row:
         return f"{self.table} {self.run_name} {self.metric}"
 
     @property
+    def measured(self):
+        """The metric with what is picked of it."""
+        return self.metric + (" (best)" if self.pick == "best" else "")
+
+    @property
     def scale(self):
         """What turns the simulator's metric into the paper's unit: fractions into %."""
         return 100.0 if "accuracy" in self.metric else 1.0
@@ -82,6 +88,7 @@ class Job:
     overrides: tuple  # of "section.key=value", seed and rounds included
     expected: dict  # "section.key" -> value, all that the INI file and the overrides set
     output: Path
+    protocol_rounds: int = None  # of the configuration, whatever --quick makes of it; None where it has none
 
 
 @dataclass(frozen=True)
@@ -133,17 +140,18 @@ def make_job(row, seed, quick, config_dir, output_dir):
     expected.update(override.split("=", 1) for override in row.overrides)
     overrides = row.overrides + (f"run.seed={seed}",)
     expected["run.seed"] = str(seed)
+    protocol_rounds = int(expected["run.rounds"]) if "run.rounds" in expected else None
     rounds = row.quick_rounds or QUICK_ROUNDS
     shorter = quick and int(expected.get("run.rounds", rounds + 1)) > rounds
     if shorter:
         overrides += (f"run.rounds={rounds}",)
         expected["run.rounds"] = str(rounds)
     name = f"{row.run_name}_seed{seed}" + ("_quick" if shorter else "")
-    return Job(name, config, overrides, expected, Path(output_dir) / f"{name}.h5")
+    return Job(name, config, overrides, expected, Path(output_dir) / f"{name}.h5", protocol_rounds)
 
 
 def job_state(job):
-    """What lies at the job's output path. A damaged file or a killed run counts as missing."""
+    """What lies at the job's output path. A damaged file or a killed run without a checkpoint counts as missing."""
     if not job.output.exists():
         return JobState("missing")
     try:
@@ -153,7 +161,8 @@ def job_state(job):
     other = differences(job.expected, run.config)
     if run.status == "complete":
         return JobState("outdated" if other else "finished", run, other)
-    if run.status == "interrupted" and not other:
+    checkpoint = any(job.output.parent.glob(f"{glob.escape(job.output.stem)}.ckpt.*"))
+    if not other and (run.status == "interrupted" or run.status == "running" and checkpoint):
         return JobState("interrupted", run, f"after round {len(run.rounds)}")
     return JobState("missing", run, f"status {run.status}")
 
@@ -249,15 +258,18 @@ def table_line(row, states, problem, left_out="", times=()):
     state = state_text(row, states, problem, left_out)
     if finished and mean is None:
         state += f"; {row.metric} was never evaluated"
-    metric = row.metric + (" (best)" if row.pick == "best" else "")
-    return [row.table, f"{row.dataset} {row.setting}", f"{row.method} {row.variant}".strip(), metric, paper, ours,
+    return [row.table, f"{row.dataset} {row.setting}", f"{row.method} {row.variant}".strip(), row.measured, paper, ours,
             difference, *times, state.replace("|", "/")]
 
 
 def markdown(lines, timed=False):
     """Cells as an aligned Markdown table; `timed`: with the two columns of times."""
     times = ["s/round, paper", "s/round, ours"] if timed else []
-    lines = [["table", "data", "method", "metric", "paper", "ours", "difference", *times, "state"], *lines]
+    return aligned([["table", "data", "method", "metric", "paper", "ours", "difference", *times, "state"], *lines])
+
+
+def aligned(lines):
+    """Cells, the head first, as a Markdown table whose columns are aligned."""
     widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
     text = ["| " + " | ".join(cell.ljust(width) for cell, width in zip(line, widths)) + " |" for line in lines]
     text.insert(1, "|" + "|".join("-" * (width + 2) for width in widths) + "|")

@@ -1,0 +1,265 @@
+"""Tests of what is known of the tables: listings of all papers, records as CSV, tables in the documentation."""
+
+import csv
+import dataclasses
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+from reproduce_support import TOOLS, ReproduceCase  # noqa: E402
+
+from fedhpc_tools import data_files, fetch_data, paper_record, paper_table  # noqa: E402
+from fedhpc_tools.paper_record import Record  # noqa: E402
+from fedhpc_tools.paper_table import PaperError  # noqa: E402
+
+ROOT = TOOLS.parent
+PAPERS = sorted(path.stem for path in (TOOLS / "papers").glob("*.csv"))
+MARKS = "<!-- table toy begin -->\n<!-- table toy end -->"
+
+
+def record(row="good", seeds=(1,), rounds=20, ours=90.0, table="I", **more):
+    values = {"table": table, "row": row, "metric": "global_accuracy", "paper": 88.0, "paper_spread": 0.1, "ours": ours,
+              "spread": None, "seeds": seeds, "config": f"{row}.ini", "version": "0.0.1 c0ffee", "rounds": rounds,
+              "protocol_rounds": 20, "state": "done"}
+    return Record(**{**values, **more})
+
+
+class Listing(ReproduceCase):
+    def listed(self, *arguments):
+        """(method, state) of every row, and the lines below the table."""
+        done = self.of_all("--list", *arguments)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        table, _, summary = done.stdout.partition("\n\n")
+        cells = [[cell.strip() for cell in line.split("|")[1:-1]] for line in table.splitlines()[2:]]
+        return {(line[0], line[3]): line[-1] for line in cells}, summary.splitlines()
+
+    def test_states_of_all_papers(self):
+        self.paper("good", rounds=400, name="b")
+        self.paper("slow", "fail", rounds=400, state="gpu", name="a")
+        self.paper("typo", state="waiting", name="c")
+        self.paper("good", data="svhn", state="gpu", name="d")
+        self.assertEqual(self.listed(), ({
+            ("a", "slow"): "needs a GPU", ("a", "fail"): "needs a GPU", ("b", "good"): "pending",
+            ("c", "typo"): "later (not in the simulator yet)",
+            ("d", "good"): "needs data (svhn: no folder of data, set --data or FEDHPC_DATA; and a GPU)"},
+            ["a: 2 rows: 2 needs a GPU", "b: 1 rows: 1 pending", "c: 1 rows: 1 later", "d: 1 rows: 1 needs data"]))
+        self.assertEqual(self.listed(), self.listed())
+        states, summary = self.listed("--gpu-rows", "--only", "slow")
+        self.assertEqual(states, {("a", "slow"): "pending"})
+        self.assertEqual(summary[0], "a: 2 rows: 2 pending")
+        named = self.command("--list")
+        named[2] = "all"
+        self.assertEqual(self.of_all("--list").stdout, self.run_command(named).stdout)
+
+    def test_from_pending_over_quick_to_done(self):
+        self.paper("good", rounds=120)
+        self.call("--quick")
+        self.assertEqual(self.listed()[0], {("toy", "good"): "quick (100 of 120 rounds)"})
+        self.call("--seeds", "1")
+        self.assertEqual(self.listed("--seeds", "2")[0], {("toy", "good"): "pending (1 of 2 seeds)"})
+        self.assertEqual(self.listed("--seeds", "1")[0], {("toy", "good"): "done (1 of 1 seeds)"})
+        self.assertEqual(self.call("--list", "--seeds", "1").stdout.splitlines()[-1], "toy: 1 rows: 1 done")
+        self.paper("good", rounds=130)
+        self.assertIn("outdated: the result has run.rounds=120, not 130", self.listed("--seeds", "1")[0]["toy", "good"])
+
+    def test_what_is_recorded_counts_where_result_files_are_gone(self):
+        self.paper("good", "fail", rounds=20)
+        path = self.folder / "results" / "papers" / "toy.csv"
+        paper_record.write(path, [record(seeds=(1, 2, 3)), record("fail", rounds=7)])
+        self.assertEqual(self.listed()[0], {("toy", "good"): "done (recorded, 3 seeds)",
+                                            ("toy", "fail"): "quick (recorded, 7 of 20 rounds)"})
+        self.assertEqual(self.listed("--seeds", "4")[0]["toy", "good"], "pending (recorded, 3 of 4 seeds)")
+        self.assertEqual(self.listed()[1], ["toy: 2 rows: 1 done, 1 quick; 2 of them known from records only"])
+        self.assertIn("pending (0 of 3 seeds)", self.call("--list").stdout)  # that they ran makes no result file
+
+    def test_rows_whose_data_is_missing_are_left_out(self):
+        self.paper("good", data="svhn")
+        done = self.call("--seeds", "1", "--data", str(self.folder))
+        self.assertEqual((done.returncode, self.calls()), (0, []))
+        self.assertIn(f"needs data: svhn: no svhn/train_32x32.mat below {self.folder}, "
+                      "tools/fetch_data.py svhn gets it", done.stdout)
+        (self.folder / "svhn").mkdir()
+        for name in ("train_32x32.mat", "test_32x32.mat"):
+            (self.folder / "svhn" / name).touch()
+        self.assertIn("finished", self.call("--seeds", "1", "--data", str(self.folder)).stdout)
+
+    def test_a_paper_has_to_be_named_for_runs(self):
+        self.paper("good")
+        for arguments in ((), ("--background",), ("--slurm",), ("--stop",)):
+            done = self.of_all(*arguments)
+            self.assertEqual((done.returncode, done.stdout), (2, ""))
+            self.assertIn("name a paper of toy; all of them go with --list", done.stderr)
+        self.assertIn("no tables of a paper other; there are toy",
+                      self.run_command([*self.command()[:2], "other", "--list"]).stderr)
+        self.assertEqual(self.of_all("--status").returncode, 0)
+
+
+class DataFiles(unittest.TestCase):
+    def test_every_published_data_set_is_known_by_its_files(self):
+        for dataset, collection in fetch_data.COLLECTIONS.items():
+            with tempfile.TemporaryDirectory() as folder:
+                _, names = data_files.names(dataset)
+                self.assertTrue(names, dataset)
+                (Path(folder) / collection.folder).mkdir()
+                for place, name in enumerate(names):  # packed or not, in the folder or beside it
+                    self.assertIn(name, data_files.missing(dataset, folder))
+                    where = (collection.folder, "")[place % 2]
+                    (Path(folder) / where / (name + data_files.PACKINGS[place % 3])).touch()
+                self.assertEqual(data_files.missing(dataset, folder), "")
+        self.assertEqual(data_files.missing("synthetic", None), "")
+        self.assertIn("set --data or FEDHPC_DATA", data_files.missing("mnist", None))
+
+
+class Records(unittest.TestCase):
+    def test_writing_and_reading(self):
+        records = [record(), record("fail", (1, 2, 3), ours=89.65, spread=0.07),
+                   record("x", (), 0, None, version="a, b"), record("y", paper=None, paper_spread=None)]
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "new" / "toy.csv"
+            paper_record.write(path, records)
+            text = path.read_text()
+            self.assertEqual(paper_record.read(path), records)
+            paper_record.write(path, paper_record.read(path))
+            self.assertEqual(path.read_text(), text)
+            with open(path, newline="") as file:
+                line = list(csv.DictReader(file))[1]
+            self.assertEqual((line["difference"], line["seeds"], line["protocol"], line["spread"]),
+                             ("1.65", "3", "fail.ini; 0.0.1 c0ffee; seeds 1 2 3", "0.07"))
+            for old, new, message in (("seeds 1 2 3", "seeds 1 2", "3 seeds, but the protocol names 2"),
+                                      ("89.65", "many", "not a record"), ("; seeds", " seeds", "not a record"),
+                                      ("protocol_rounds", "rest", "the columns must be")):
+                path.write_text(text.replace(old, new))
+                with self.assertRaisesRegex(PaperError, message):
+                    paper_record.read(path)
+            self.assertEqual(paper_record.read(Path(folder) / "none.csv"), [])
+
+    def test_new_figures_take_the_place_of_old_ones(self):
+        def seeds(old, new):
+            return [(r.seeds, r.ours) for r in paper_record.merged(old, new, [])]
+        one, other, three = record(ours=1.0), record(ours=2.0), record(seeds=(1, 2, 3), ours=3.0)
+        self.assertEqual(seeds([one], [other]), [((1,), 2.0)])
+        self.assertEqual(seeds([one], [three]), [((1, 2, 3), 3.0)])
+        self.assertEqual(seeds([three], [one]), [((1, 2, 3), 3.0)])
+        self.assertEqual(seeds([record(seeds=(0,), ours=0.0)], [one]), [((0,), 0.0), ((1,), 1.0)])
+        self.assertEqual(seeds([one], [record(ours=None, seeds=())]), [((1,), 1.0)])
+        self.assertEqual(seeds([one], [record(rounds=7, ours=7.0)]), [((1,), 1.0), ((1,), 7.0)])
+
+    def test_order_is_that_of_the_papers_rows(self):
+        rows = paper_table.read_rows(TOOLS / "papers" / "tdpfed.csv")
+        records = [record(row.run_name, metric=row.measured, table=row.table) for row in rows]
+        variant = dataclasses.replace(records[0], row=records[0].row + "_other")
+        merged = paper_record.merged([variant, *reversed(records)], [], rows)
+        tables = [r.table for r in merged]
+        self.assertEqual(tables, sorted(tables))
+        first = [r for r in merged if r.table == "II"]
+        self.assertEqual(first, [*(r for r in records if r.table == "II"), variant])
+
+    def test_table_between_its_marks(self):
+        text = f"# Page\n\nby hand\n{MARKS}\nby hand too | {{}}\n"
+        once = paper_record.documented(text, "toy", [record(rounds=7)], [])
+        self.assertIn("| I | good | global_accuracy | 88.00 ± 0.10 | 90.00 | +2.00 | 7 of 20 | 1 | 0.0.1 c0ffee "
+                      "| done |\n", once)
+        self.assertEqual(paper_record.documented(once, "toy", [record(rounds=7)], []), once)
+        self.assertEqual(paper_record.documented(once, "toy", [record()], []),
+                         paper_record.documented(text, "toy", [record()], []))
+        self.assertTrue(once.startswith("# Page\n\nby hand\n<!-- ") and once.endswith("-->\nby hand too | {}\n"))
+        for bad in ("", MARKS + MARKS, "<!-- table toy end --><!-- table toy begin -->"):
+            with self.assertRaisesRegex(PaperError, "must stand there once each"):
+                paper_record.documented(bad, "toy", [], [])
+
+    def test_the_documentation_shows_what_the_repository_carries(self):
+        text = (ROOT / "docs" / "reproduction.md").read_text(encoding="utf-8")
+        for paper in PAPERS:
+            path = ROOT / "results" / "papers" / f"{paper}.csv"
+            records, rows = paper_record.read(path), paper_table.read_rows(TOOLS / "papers" / f"{paper}.csv")
+            self.assertTrue(records, paper)
+            self.assertEqual(paper_record.documented(text, paper, records, rows), text,
+                             f"{paper}: tools/reproduce.py --write-docs writes it")
+            self.assertEqual(paper_record.merged(records, [], rows), records)
+            self.assertEqual(len({(r.key, r.seeds) for r in records}), len(records))
+
+    def test_recorded_rows_are_the_papers(self):
+        """A record of a paper's row has its figure and its configuration; the others are variants of a run."""
+        for paper in PAPERS:
+            rows = {(row.table, row.run_name, row.measured): row
+                    for row in paper_table.read_rows(TOOLS / "papers" / f"{paper}.csv")}
+            names = {row.config for row in rows.values()}
+            for one in paper_record.read(ROOT / "results" / "papers" / f"{paper}.csv"):
+                row = rows.get((one.table, one.row, one.metric))
+                config = one.config.split()
+                self.assertIn(config[0], names, one)
+                self.assertTrue(one.ours is not None and one.seeds and one.rounds <= one.protocol_rounds, one)
+                self.assertEqual(f"run.rounds={one.rounds}" in config, one.rounds < one.protocol_rounds or
+                                 row is not None and f"run.rounds={one.rounds}" in row.overrides or
+                                 "steps10" in one.row, one)
+                if row:
+                    self.assertEqual((one.paper, one.paper_spread), (row.paper, row.spread), one)
+                    self.assertEqual(config[:1 + len(row.overrides)], [row.config, *row.overrides], one)
+
+    def test_only_the_figures_that_the_repository_carries_are_under_version_control(self):
+        def ignored(name):
+            return subprocess.run(["git", "check-ignore", "-q", name], cwd=ROOT).returncode == 0
+        if subprocess.run(["git", "rev-parse"], cwd=ROOT, capture_output=True).returncode:
+            self.skipTest("not a git repository")
+        for name in ("README.md", "papers/toy.csv", "figures/a.png"):
+            self.assertFalse(ignored(f"results/{name}"), name)
+        for name in ("a.h5", "a.png", "papers/toy/a.h5", "papers/toy/table.csv", "papers/a.h5", "figures/a.h5"):
+            self.assertTrue(ignored(f"results/{name}"), name)
+
+
+class WrittenRecords(ReproduceCase):
+    def setUp(self):
+        super().setUp()
+        (self.folder / "docs").mkdir()
+        self.page = self.folder / "docs" / "reproduction.md"
+        self.kept = self.folder / "results" / "papers" / "toy.csv"
+
+    def test_table_csv_of_all_rows(self):
+        self.paper("good", "fail", rounds=120)
+        self.call("--quick")
+        records = paper_record.read(self.results / "table.csv")
+        self.assertEqual([(r.row, r.state, r.rounds, r.protocol_rounds, r.seeds) for r in records],
+                         [("good", "quick", 100, 120, (1,)), ("fail", "failed", 0, 120, ())])
+        good = records[0]  # at round 100: 0.9 + 0.001 - 0.001
+        self.assertEqual((good.paper, good.paper_spread, good.ours, good.spread, good.config, good.version),
+                         (88.0, 0.1, 90.0, None, "good.ini run.rounds=100", "0.0.1 c0ffee"))
+        self.call("--seeds", "2", "--only", "good")
+        good = paper_record.read(self.results / "table.csv")[0]
+        self.assertEqual((good.ours, good.spread, good.seeds, good.rounds, good.state, good.config),
+                         (90.07, 0.07, (1, 2), 120, "done", "good.ini"))
+
+    def test_finished_runs_go_into_the_records_and_the_page(self):
+        self.paper("good", "slow", rounds=120)
+        self.page.write_text(f"by hand\n\n{MARKS}\n")
+        paper_record.write(self.kept, [record("gone", rounds=20),
+                                       record("good", rounds=100, ours=1.0, protocol_rounds=120)])
+        self.call("--quick", "--only", "good")
+        self.call("--seeds", "2", "--only", "good")
+        done = self.of_all("--write-docs")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        records = paper_record.read(self.kept)
+        self.assertEqual([(r.row, r.rounds, r.seeds, r.ours, r.state) for r in records],
+                         [("good", 100, (1,), 90.0, "quick"), ("good", 120, (1, 2), 90.07, "pending (2 of 3 seeds)"),
+                          ("gone", 20, (1,), 90.0, "done")])
+        page = self.page.read_text()
+        self.assertIn("1 of 2 rows have a figure", page)
+        self.assertIn("| I | good | global_accuracy | 88.00 ± 0.10 | 90.07 ± 0.07 | +2.07 | 120 | 1 2 |", page)
+        kept = self.kept.read_text()
+        self.assertIn("unchanged", self.of_all("--write-docs").stdout)
+        self.assertEqual((self.page.read_text(), self.kept.read_text()), (page, kept))
+
+    def test_without_marks_nothing_is_written(self):
+        self.paper("good")
+        self.page.write_text("by hand\n")
+        self.call("--seeds", "1")
+        done = self.of_all("--write-docs")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("<!-- table toy begin -->", done.stderr)
+        self.assertEqual((self.page.read_text(), self.kept.exists()), ("by hand\n", False))
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,203 @@
+"""What is known of the papers' tables without the result files: CSV files, and their tables in the documentation.
+
+A record is one figure: a row of tools/papers/PAPER.csv, or a variant of one, at a number of rounds and over
+some seeds. reproduce.py writes all rows of its runs to DIR/PAPER/table.csv. results/papers/PAPER.csv keeps
+the figures that the repository carries, also when their result files are gone, and docs/reproduction.md
+shows them between the lines
+
+    <!-- table PAPER begin -->
+    <!-- table PAPER end -->
+"""
+
+import csv
+from dataclasses import dataclass
+from pathlib import Path
+
+from . import paper_table
+from .paper_table import PaperError
+
+COLUMNS = ("table", "row", "metric", "paper", "paper_spread", "ours", "spread", "seeds", "difference", "protocol",
+           "rounds", "protocol_rounds", "state")
+SEPARATOR = "; "  # between the parts of a protocol
+UNKNOWN = "version unknown"
+
+
+@dataclass(frozen=True)
+class Record:
+    """One figure, in % for accuracies; `ours` is None where there is none yet."""
+
+    table: str
+    row: str  # name of the run
+    metric: str
+    paper: float  # None where the paper has no figure
+    paper_spread: float
+    ours: float  # mean over seeds
+    spread: float  # sample standard deviation over seeds, None below two
+    seeds: tuple  # of int
+    config: str  # with its overrides
+    version: str  # of the program, and the commit
+    rounds: int  # that the runs have reached
+    protocol_rounds: int
+    state: str
+
+    @property
+    def difference(self):
+        return None if self.ours is None or self.paper is None else self.ours - self.paper
+
+    @property
+    def key(self):
+        """Records with one key are of the same thing, and differ in seeds at most."""
+        return self.table, self.row, self.metric, self.rounds
+
+    @property
+    def protocol(self):
+        return SEPARATOR.join([self.config, self.version, "seeds " + " ".join(map(str, self.seeds))])
+
+
+def of_rows(work):
+    """The records of all rows of a Reproduction, with a figure or without."""
+    return [_of_row(work, row) for row in work.rows]
+
+
+def _of_row(work, row):
+    jobs = [job for seed in range(1, work.options.seeds + 1) if (job := work.jobs.get((row.run_name, seed)))]
+    states = [work.states[job.name] for job in jobs]
+    finished = [(job, state.run) for job, state in zip(jobs, states) if state.kind == "finished"]
+    # As in the CSV file: what is written, read and written again must not change.
+    mean, spread = (None if value is None else round(value, 2) for value in paper_table.row_result(row, states)[:2])
+    seeds = tuple(int(job.expected["run.seed"]) for job, _ in finished)
+    rounds = min((len(run.rounds) for _, run in finished), default=max(
+        (len(state.run.rounds) for state in states if state.kind == "interrupted"), default=0))
+    protocol = jobs[0].protocol_rounds if jobs else None
+    # What the configuration was changed in: the row's own, and the rounds of --quick.
+    shorter = [item for item in (jobs[0].overrides if jobs else ()) if item.startswith("run.rounds=")]
+    config = " ".join([row.config, *dict.fromkeys([*row.overrides, *shorter])])
+    state = _state(work, row, len(seeds), rounds, protocol)
+    return Record(row.table, row.run_name, row.measured, row.paper, row.spread, mean, spread, seeds, config,
+                  _version([run for _, run in finished]), rounds, protocol, state)
+
+
+def _version(runs):
+    """Version and commit of the program behind the runs, each once."""
+    names = ("fedhpc_version", "git_commit")
+    known = [" ".join(str(run.attributes[name]) for name in names if name in run.attributes) for run in runs]
+    return " + ".join(dict.fromkeys(name for name in known if name)) or UNKNOWN
+
+
+def _state(work, row, done, rounds, protocol):
+    if row.state == "waiting":
+        return "later"
+    if row.run_name in work.problems:
+        return "failed"
+    if done and protocol and rounds < protocol:
+        return "quick"
+    if done >= work.options.seeds:
+        return "done"
+    if done:
+        return f"pending ({done} of {work.options.seeds} seeds)"
+    if work.missing_data(row):
+        return "needs data"
+    return "needs a GPU" if row.state == "gpu" and not work.options.gpu_rows else "pending"
+
+
+def write(path, records):
+    """Writes the records as CSV; figures with two digits, as in the tables."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(path.name + ".tmp")
+    with open(draft, "w", newline="", encoding="utf-8") as file:
+        out = csv.writer(file, lineterminator="\n")
+        out.writerow(COLUMNS)
+        for record in records:
+            out.writerow([record.table, record.row, record.metric, _number(record.paper), _number(record.paper_spread),
+                          _number(record.ours), _number(record.spread), len(record.seeds), _number(record.difference),
+                          record.protocol, record.rounds, _number(record.protocol_rounds), record.state])
+    draft.replace(path)
+
+
+def _number(value):
+    return "" if value is None else f"{value:.2f}" if isinstance(value, float) else str(value)
+
+
+def read(path):
+    """The records of a CSV file; none where there is no file."""
+    path = Path(path)
+    if not path.exists():
+        return []
+    with open(path, newline="", encoding="utf-8") as file:
+        reader = csv.DictReader(file)
+        if tuple(reader.fieldnames or ()) != COLUMNS:
+            raise PaperError(f"{path}: the columns must be {','.join(COLUMNS)}; reproduce.py --write-docs writes it")
+        return [_record(values, f"{path}:{number}") for number, values in enumerate(reader, 2)]
+
+
+def _record(values, where):
+    try:
+        figures = {name: float(values[name]) if values[name] else None
+                   for name in ("paper", "paper_spread", "ours", "spread")}
+        config, version, seeds = values["protocol"].split(SEPARATOR)
+        record = Record(values["table"], values["row"], values["metric"], **figures,
+                        seeds=tuple(map(int, seeds.removeprefix("seeds").split())), config=config, version=version,
+                        rounds=int(values["rounds"]), protocol_rounds=int(values["protocol_rounds"] or 0) or None,
+                        state=values["state"])
+    except (ValueError, AttributeError, TypeError):
+        raise PaperError(f'{where}: not a record: numbers, and "CONFIGURATION; VERSION; seeds 1 2 3" as the protocol, '
+                         "are expected") from None
+    if str(len(record.seeds)) != values["seeds"]:
+        raise PaperError(f"{where}: {values['seeds']} seeds, but the protocol names {len(record.seeds)}")
+    return record
+
+
+def merged(old, new, rows):
+    """The records of `old` with those of `new` that have figures: in the order of the paper's rows.
+
+    Of records of the same thing, one whose seeds another has too goes; of two with the same seeds, the old one.
+    """
+    new = [record for record in new if record.ours is not None]
+    kept = [record for record in old
+            if not any(record.key == other.key and set(record.seeds) <= set(other.seeds) for other in new)]
+    added = [record for record in new
+             if not any(record.key == other.key and set(record.seeds) < set(other.seeds) for other in kept)]
+    order = {(row.table, row.run_name, row.measured): place for place, row in enumerate(rows)}
+    tables = list(dict.fromkeys([*(row.table for row in rows), *(record.table for record in old)]))
+    before = {(record.key, record.seeds): place for place, record in enumerate(old)}
+
+    def place(record):
+        """By table; rows of the paper in its order, each with all its records, then the others as they stood."""
+        own = order.get((record.table, record.row, record.metric), len(order))
+        stood = before.get((record.key, record.seeds), len(old)) if own == len(order) else 0
+        return tables.index(record.table), own, stood, record.rounds, record.seeds
+
+    return sorted([*kept, *added], key=place)
+
+
+def table(records):
+    """The records as a Markdown table, without padding: a changed figure changes one line."""
+    lines = ["| table | row | metric | paper | ours | difference | rounds | seeds | version | state |",
+             "| --- | --- | --- | ---: | ---: | ---: | ---: | --- | --- | --- |"]
+    for record in records:
+        rounds = str(record.rounds)
+        if record.protocol_rounds and record.rounds != record.protocol_rounds:
+            rounds += f" of {record.protocol_rounds}"
+        difference = "-" if record.difference is None else f"{record.difference:+.2f}"
+        cells = [record.table, record.row, record.metric, paper_table.figure_text(record.paper, record.paper_spread),
+                 paper_table.figure_text(record.ours, record.spread), difference, rounds,
+                 " ".join(map(str, record.seeds)), record.version, record.state]
+        lines.append("| " + " | ".join(cell.replace("|", "/") for cell in cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def markers(paper):
+    return f"<!-- table {paper} begin -->", f"<!-- table {paper} end -->"
+
+
+def documented(text, paper, records, rows):
+    """`text` with the records' table between the markers of the paper; all else as it was."""
+    begin, end = markers(paper)
+    if text.count(begin) != 1 or text.count(end) != 1 or text.index(begin) > text.index(end):
+        raise PaperError(f"docs/reproduction.md: the lines {begin} and {end} must stand there once each")
+    named = {(record.table, record.row, record.metric) for record in records}
+    known = sum((row.table, row.run_name, row.measured) in named for row in rows)
+    head = (f"{known} of {len(rows)} rows have a figure; configurations and overrides stand in "
+            f"`results/papers/{paper}.csv`.")
+    before, after = text[: text.index(begin) + len(begin)], text[text.index(end):]
+    return f"{before}\n\n{head}\n\n{table(records)}\n{after}"

@@ -1,0 +1,166 @@
+"""The rows of one paper, the runs behind them, what became of each, and running what is pending."""
+
+import glob
+import os
+import shutil
+import sys
+import time
+from pathlib import Path
+
+from . import data_files, launch, paper_table
+from .paper_table import PaperError
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def paper_names():
+    """The papers that have tables, in alphabetical order."""
+    return sorted(path.stem for path in (ROOT / "tools" / "papers").glob("*.csv"))
+
+
+def rows_of(paper):
+    """All rows of a paper."""
+    path = ROOT / "tools" / "papers" / f"{paper}.csv"
+    if not path.exists():
+        raise PaperError(f"no tables of a paper {paper}; there are {', '.join(paper_names())}")
+    return paper_table.read_rows(path)
+
+
+def find_program(given):
+    """The fedhpc executable: as given, $FEDHPC, a build folder (release first), or on the PATH."""
+    named = given or os.environ.get("FEDHPC")
+    candidates = [named] if named else [
+        *(ROOT / "build" / preset / folder / "fedhpc" for preset in ("release", "cpu") for folder in ("", "bin", "src")),
+        shutil.which("fedhpc") or ""]
+    for candidate in candidates:
+        if candidate and os.path.isfile(candidate) and os.access(candidate, os.X_OK):
+            return Path(candidate).resolve()
+    raise PaperError(f"{named}: no such program" if named else
+                     "no fedhpc program in build/release or build/cpu or on the PATH; build it or use --fedhpc")
+
+
+class Reproduction:
+    """The rows of a paper, the jobs behind them and what became of each.
+
+    `options`: paper, output_dir (of this paper), quick, seeds, only, gpu_rows, data, ranks, budget [min].
+    """
+
+    def __init__(self, options, rows, selected):
+        self.options, self.rows, self.selected = options, rows, selected
+        self.timed = any(row.seconds is not None for row in rows)
+        self.jobs, self.states, self.problems = {}, {}, {}  # by (run name, seed); by job name; by run name
+        for row in rows:
+            for seed in range(1, options.seeds + 1) if row.state != "waiting" else ():
+                self._add(row, seed)
+        self.stop = False
+        self.exit_code = 0  # of the last run
+        self.outcome = "nothing was left to do"  # of run_pending, in a few words
+        self.note = lambda **values: None  # told job, number and total of a run that starts
+
+    def _add(self, row, seed):
+        if row.run_name in self.problems or (row.run_name, seed) in self.jobs:
+            return
+        try:
+            job = paper_table.make_job(row, seed, self.options.quick, ROOT / "configs" / "papers" / self.options.paper,
+                                       self.options.output_dir)
+        except PaperError as error:
+            self.problems[row.run_name] = str(error)
+            print(f"reproduce: {row.run_name}: {error}", file=sys.stderr)
+            return
+        self.jobs[row.run_name, seed] = job
+        self.states[job.name] = paper_table.job_state(job)
+
+    def left_out(self, row):
+        """Why this call does not run the row; "" if it does."""
+        if lacking := self.missing_data(row):
+            return f"needs data: {lacking}"
+        if row.state == "gpu" and not self.options.gpu_rows:
+            return "needs a GPU (--gpu-rows)"
+        if row.state == "full" and self.options.quick and not self.options.only:
+            return "not part of --quick"
+        return ""
+
+    def missing_data(self, row):
+        """What the row's runs would not find below data.dir; "" if nothing."""
+        job = self.jobs.get((row.run_name, 1))
+        if job is None:
+            return ""
+        directory = self.options.data or job.expected.get("data.dir") or os.environ.get("FEDHPC_DATA")
+        return data_files.missing(job.expected.get("data.name", ""), directory)
+
+    def pending(self):
+        """(run name, job) still to run for the selected rows: seed 1 of all rows, then seed 2, ..."""
+        names = dict.fromkeys(row.run_name for row in self.selected if not self.left_out(row))
+        return [(name, self.jobs[name, seed]) for seed in range(1, self.options.seeds + 1) for name in names
+                if (name, seed) in self.jobs and self.states[self.jobs[name, seed].name].kind != "finished"]
+
+    def run_pending(self, program):
+        deadline = time.monotonic() + 60.0 * self.options.budget
+        pending = self.pending()
+        for number, (name, job) in enumerate(pending, 1):
+            if self.stop or time.monotonic() >= deadline:
+                self.outcome = f"stopped: {len(pending) - number + 1} of {len(pending)} runs are left"
+                print(self.outcome, flush=True)
+                return
+            if name not in self.problems:
+                print(f"[{number}/{len(pending)}] {job.name}", flush=True)
+                self.note(job=job.name, number=number, total=len(pending))
+                print("    " + self.run(name, job, program, deadline), flush=True)
+        left = sum(self.states[job.name].kind != "finished" for _, job in pending)
+        self.outcome = f"{len(pending) - left} of {len(pending)} runs were finished"
+
+    def run(self, name, job, program, deadline):
+        """Runs or resumes one job and says in one line how it ended."""
+        if self.states[job.name].kind == "interrupted":
+            outcome = self._launch(program, ["resume", str(job.output)], job, deadline)
+            if outcome.code == launch.REFUSED and not outcome.stopped:
+                print(f"    could not be resumed ({outcome.message}), starts afresh", flush=True)
+                self.states[job.name] = paper_table.JobState("missing")
+        if self.states[job.name].kind != "interrupted":
+            remove_files(job, keep_result=self.states[job.name].kind == "outdated")
+            arguments = ["run", str(job.config), *(f"--{override}" for override in job.overrides),
+                         f"--run.output={job.output}", "--run.progress=plain"]
+            outcome = self._launch(program, arguments, job, deadline)
+        self.exit_code = outcome.code
+        state = self.states[job.name] = paper_table.job_state(job)
+        if outcome.code == 0 and state.kind == "finished":
+            return f"finished in {outcome.seconds:.0f} s"
+        if state.kind == "interrupted" and (outcome.stopped or outcome.code == launch.INTERRUPTED):
+            return f"interrupted {state.detail}, to be resumed by the next call"
+        if outcome.stopped:
+            remove_files(job)
+            self.states[job.name] = paper_table.JobState("missing")
+            return f"stopped after {outcome.seconds:.0f} s without a checkpoint, its files are removed"
+        self.problems[name] = outcome.message or f"{state.detail or 'no result file'} (exit code 0)"
+        return f"failed: {self.problems[name]}"
+
+    def _launch(self, program, arguments, job, deadline):
+        if self.options.data:
+            arguments = [*arguments, f"--data.dir={self.options.data}"]
+        command, environment = launch.mpi_command(program, self.options.ranks, arguments)
+        return launch.run(command, environment, job.output.with_suffix(".log"), deadline, lambda: self.stop)
+
+    def row_states(self, row):
+        """The states of the row's seeds."""
+        jobs = [self.jobs.get((row.run_name, seed)) for seed in range(1, self.options.seeds + 1)]
+        return [self.states[job.name] for job in jobs if job]
+
+    def times(self, row):
+        """The cells of the paper's and our time of a round."""
+        fedavg = paper_table.fedavg_row(row, self.rows)
+        ours = [paper_table.seconds_per_round(self.row_states(r)) if r else None for r in (row, fedavg)]
+        return [paper_table.time_text(row.seconds, fedavg and fedavg.seconds), paper_table.time_text(*ours)]
+
+    def table(self, rows):
+        lines = [paper_table.table_line(row, self.row_states(row), self.problems.get(row.run_name),
+                                        self.left_out(row), self.times(row) if self.timed else ()) for row in rows]
+        return paper_table.markdown(lines, self.timed)
+
+
+def remove_files(job, keep_result=False):
+    """Removes a job's result and checkpoints; a complete result of another configuration is set aside."""
+    if keep_result:
+        job.output.replace(job.output.with_suffix(".old.h5"))
+    stem = glob.escape(str(job.output.with_suffix("")))
+    for path in (str(job.output), f"{job.output}.tmp", *glob.glob(f"{stem}.ckpt.*")):
+        Path(path).unlink(missing_ok=True)

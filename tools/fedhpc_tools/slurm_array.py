@@ -1,0 +1,86 @@
+"""One SLURM array job for the pending runs of a paper: a task for each row and seed.
+
+Every task is a call `reproduce.py PAPER --task RUN`, which runs or resumes one run under mpirun on one node.
+Two minutes before its time limit a task is asked for a checkpoint and put back into the queue, where it
+goes on from there; so it is when it was killed, up to MAX_KILLS restarts. Submitting again what is pending
+is harmless: a task whose run is finished ends at once, and no run has two tasks at work.
+"""
+
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from .paper_table import PaperError
+
+WARNING_SECONDS = 120  # between the signal and the time limit: a round and its checkpoint have to fit
+MAX_KILLS = 5  # restarts of a task after which a kill (memory, node) is a failure
+
+SCRIPT = """#!/bin/bash
+#SBATCH --job-name={name}
+#SBATCH --array=0-{last}{throttle}
+#SBATCH --nodes=1
+#SBATCH --ntasks={ranks}
+#SBATCH --time={minutes}
+#SBATCH --signal=B:USR1@{warning}
+#SBATCH --requeue
+#SBATCH --open-mode=append
+#SBATCH --output={folder}/slurm-%A_%a.log
+{directives}
+# The pending runs of {paper}, one a task; `{reproduce} {paper} --status` shows how far they are.
+
+runs=({runs})
+run=${{runs[$SLURM_ARRAY_TASK_ID]}}
+
+# USR1: the time is nearly up. TERM: cancelled or preempted, SLURM itself says what becomes of the task.
+asked= cancelled=
+trap 'asked=1; kill -TERM "$task"' USR1
+trap 'cancelled=1; kill -TERM "$task"' TERM
+{command} --task "$run" &
+task=$!
+# wait returns when a signal arrives, with the task still at work.
+while kill -0 "$task" 2>/dev/null; do wait "$task"; code=$?; done
+
+echo "$run: exit code $code${{asked:+, the time was up}}${{cancelled:+, cancelled}}"
+again=
+case $code in
+  75) again=1 ;;
+  137) [ "${{SLURM_RESTART_COUNT:-0}}" -lt {kills} ] && again=1 ;;
+esac
+if [ -n "$again" ] && [ -z "$cancelled" ]; then
+  scontrol requeue "${{SLURM_ARRAY_JOB_ID}}_${{SLURM_ARRAY_TASK_ID}}" && exit 0
+fi
+exit "$code"
+"""
+
+
+def script(options, reproduce, names, program):
+    """The text of the job script for the runs `names`; `reproduce` is the path of the script to call."""
+    # The Python at hand: it has the libraries, which the nodes' own may lack.
+    command = [sys.executable, str(reproduce), options.paper, "--ranks", str(options.ranks),
+               "--seeds", str(options.seeds), "--output-dir", str(options.papers_dir.resolve()),
+               "--fedhpc", str(program)]
+    command += ["--quick"] if options.quick else []
+    data = options.data or os.environ.get("FEDHPC_DATA")
+    command += ["--data", str(Path(data).resolve())] if data else []
+    directives = "".join(f"#SBATCH {option}\n" for option in shlex.split(options.slurm_options))
+    return SCRIPT.format(
+        name=f"fedhpc-{options.paper}", last=len(names) - 1, ranks=options.ranks, minutes=options.slurm_minutes,
+        throttle=f"%{options.slurm_tasks}" if options.slurm_tasks else "", warning=WARNING_SECONDS, kills=MAX_KILLS,
+        folder=options.output_dir.resolve(), directives=directives, paper=options.paper,
+        reproduce=shlex.quote(str(reproduce)), runs=" ".join(map(shlex.quote, names)), command=shlex.join(command))
+
+
+def submit(text, path):
+    """Keeps the script at `path`, gives it to sbatch and returns what sbatch says."""
+    if not shutil.which("sbatch"):
+        raise PaperError("no sbatch on the PATH; without --submit the script is printed")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    done = subprocess.run(["sbatch", str(path)], capture_output=True, text=True)
+    if done.returncode:
+        said = (done.stderr or done.stdout).strip().splitlines() or ["no output"]
+        raise PaperError(f"sbatch {path}: {said[-1]} (exit code {done.returncode})")
+    return done.stdout.strip()
