@@ -3,9 +3,24 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "fedhpc/comm/gpu_library.hpp"
 #include "fedhpc/core/error.hpp"
 
 namespace fedhpc {
+
+namespace {
+
+/// What keeps a run from a GPU here.
+std::string why_not_cuda() {
+  try {
+    if (gpu_library().devices() == 0) return "no CUDA device";
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "this version trains on CPUs only";
+}
+
+}  // namespace
 
 void RunOptions::declare(OptionSet& options) {
   options.add("run.seed", seed, at_least<std::int64_t>(0),
@@ -109,8 +124,8 @@ void Config::resolve(const std::string& name) {
   }
   if (run.device == DeviceKind::Cuda) {
     throw ConfigError(concat(options_.origin("run.device").place,
-                             ": key 'run.device' cannot be 'cuda': this version trains on CPUs "
-                             "only; allowed: auto, cpu"));
+                             ": key 'run.device' cannot be 'cuda': ", why_not_cuda(),
+                             "; allowed: auto, cpu"));
   }
 }
 

@@ -344,9 +344,11 @@ class BadInput(AppCase):
         self.refused(["run", "bare.ini"], ["/nowhere", "data.dir"], env={"FEDHPC_DATA": "/nowhere"})
 
     def test_device(self):
-        if "no nccl" not in fedhpc("--version").stdout:
-            self.skipTest("this build has CUDA")
+        # With the reason: of the build, of the machine (CUDA's own text) or of the program.
+        reason = "no CUDA" if "no nccl" in fedhpc("--version").stdout else "CUDA|CPUs only"
         self.refused(["run", "base.ini", "--run.device=cuda"], ["run.device", "'cuda'", "auto, cpu"])
+        self.assertRegex(fedhpc("run", "base.ini", "--run.device=cuda", cwd=self.folder).stderr,
+                         f"cannot be 'cuda': .*({reason}).*; allowed: auto, cpu")
 
     @unittest.skipIf(os.geteuid() == 0, "root may write anywhere")
     def test_no_permission(self):

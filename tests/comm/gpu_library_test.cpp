@@ -1,0 +1,76 @@
+#include "fedhpc/comm/gpu_library.hpp"
+
+#include <dlfcn.h>
+#include <string>
+
+#include <ATen/ops/arange.h>
+#include <ATen/ops/full.h>
+#include <gtest/gtest.h>
+
+#include "fedhpc/comm/device_communicator.hpp"
+#include "fedhpc/comm/session.hpp"
+#include "fedhpc/core/build_info.hpp"
+
+namespace fedhpc {
+namespace {
+
+/// The message with which `work` ends.
+template <typename Work>
+std::string error_of(const Work& work) {
+  try {
+    work();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(GpuLibrary, IsTheOneThisBuildNames) {
+  if (build_info().nccl == "no nccl") {
+    EXPECT_EQ(error_of([] { gpu_library(); }), "this build has no CUDA");
+    return;
+  }
+  EXPECT_EQ(gpu_library().version(), build_info().nccl);
+  EXPECT_EQ(&gpu_library(), &gpu_library());
+}
+
+TEST(GpuLibrary, SaysWhyThereIsNoDevice) {
+  if (build_info().nccl == "no nccl") GTEST_SKIP() << "this build has no CUDA";
+  int devices = 0;
+  const std::string text = error_of([&] { devices = gpu_library().devices(); });
+  EXPECT_EQ(devices == 0, text.rfind("a look for CUDA devices failed: ", 0) == 0) << text;
+}
+
+/// NCCL on this machine's cards. LibTorch's CUDA kernels, which tensors need, are no part of a
+/// build; they are taken where the dynamic linker finds them.
+class NcclOnACard : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (build_info().nccl == "no nccl") GTEST_SKIP() << "this build has no CUDA";
+    const std::string text = error_of([] { gpu_library().devices(); });
+    if (!text.empty()) GTEST_SKIP() << text;
+    if (dlopen("libtorch_cuda.so", RTLD_NOW | RTLD_GLOBAL) == nullptr) GTEST_SKIP() << dlerror();
+  }
+
+  static std::unique_ptr<Communicator> make(double timeout_seconds) {
+    return device_communicator(world_communicator(timeout_seconds), gpu_library(),
+                               [](const std::string&) {});
+  }
+};
+
+TEST_F(NcclOnACard, SumsAndSplits) {
+  const auto world = make(60);
+  for (const at::ScalarType type : {at::kFloat, at::kDouble, at::kLong}) {
+    Tensor values = at::arange(1000, at::TensorOptions(type).device(at::kCUDA));
+    world->sum_(values);
+    EXPECT_TRUE(values.cpu().equal(at::arange(1000, type).mul(world->size())));
+    const auto part = world->split(world->rank() % 2);
+    Tensor ones = at::full({7}, 1, at::TensorOptions(type).device(at::kCUDA));
+    part->sum_(ones);
+    EXPECT_TRUE(ones.cpu().equal(at::full({7}, part->size(), type)));
+    EXPECT_EQ(part->all_gather(ones).size(0), 7 * part->size());
+  }
+}
+
+}  // namespace
+}  // namespace fedhpc
