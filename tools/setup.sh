@@ -3,6 +3,7 @@
 #
 #   tools/setup.sh          Debian 12 or Ubuntu 24.04: packages, LibTorch and a Python environment
 #   tools/setup.sh --cuda   also NCCL, where the CUDA toolkit comes without
+#   tools/setup.sh --no-packages   no system packages: a cluster's modules stand for them (docs/install.md)
 #
 # System packages need root or sudo; without either, the script says which are missing. Everything else
 # goes to .deps/ in the project:
@@ -25,6 +26,8 @@ say() { printf 'setup: %s\n' "$1"; }
 # SLURM (4 MB to fetch, 13 MB on disk) lets tests/slurm start clusters of their own. Where a SLURM is
 # installed already it stays the only one. Its daemons do not start without /etc/slurm/slurm.conf.
 command -v srun >/dev/null || packages+=(slurm-wlm slurm-wlm-basic-plugins munge)
+# tests/netns makes hosts of its own.
+PATH=$PATH:/usr/sbin:/sbin command -v ip >/dev/null || packages+=(iproute2)
 
 install_packages() {
   local missing=() package
@@ -51,8 +54,7 @@ python_environment() {
   if ! .deps/venv/bin/python -c 'import numpy, h5py, pandas, matplotlib' 2>/dev/null; then
     say "making .deps/venv"
     mkdir -p .deps
-    # The system's own Python: another one may be first in PATH and lack the venv module.
-    /usr/bin/python3 -m venv --clear .deps/venv
+    "$python" -m venv --clear .deps/venv
     .deps/venv/bin/python -m pip install -q --disable-pip-version-check numpy h5py pandas matplotlib
   fi
 }
@@ -95,11 +97,15 @@ libtorch() {
   fi
 }
 
-case "${1:-}" in
-  '' | --cuda) ;;
-  *) echo "usage: tools/setup.sh [--cuda]" >&2; exit 2 ;;
-esac
+cuda= python=/usr/bin/python3  # the system's own: another one may be first in PATH and lack the venv module
+for option in "$@"; do
+  case $option in
+    --cuda) cuda=--cuda ;;
+    --no-packages) python=python3 packages=() ;;
+    *) echo "setup: unknown option '$option'; usage: tools/setup.sh [--cuda] [--no-packages]" >&2; exit 2 ;;
+  esac
+done
 install_packages
 python_environment
-libtorch "${1:-}"
+libtorch "$cuda"
 say "ready"

@@ -122,6 +122,18 @@ def rounds_in(path):
         return 0
 
 
+def contents(path):
+    """What equal runs have in common, by name: data sets' shapes, types and bytes, without times and hosts."""
+    held = {}
+    with h5py.File(path) as file:
+        def keep(name, item):
+            last = name.split("/")[-1]
+            if isinstance(item, h5py.Dataset) and not last.startswith(("wall_", "seconds_", "hostnames")):
+                held[name] = (item.shape, item.dtype, item[...].tobytes())
+        file.visititems(keep)
+    return held
+
+
 def wait_until(process, condition, seconds=30.0):
     """Waits for a condition while a command runs; fails the test when it ends or nothing happens."""
     deadline = time.monotonic() + seconds

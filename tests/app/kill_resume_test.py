@@ -14,7 +14,7 @@ from pathlib import Path
 
 import h5py
 import numpy as np
-from app_support import HANG, AppCase, fedhpc, finish, is_gone, main, ranks_of, start, wait_until
+from app_support import HANG, AppCase, contents, fedhpc, finish, is_gone, main, ranks_of, start, wait_until
 
 ROUNDS = 40
 CONFIG = """[run]
@@ -42,21 +42,6 @@ block = 2
 """
 LAUNCHER_PATIENCE = 10.0  # s for which a launcher without ranks may live on
 kills = 12
-
-
-def wall(name):
-    return name.startswith(("wall_", "seconds_"))
-
-
-def contents(path):
-    """All that has to be equal, by name: bytes of data sets and their types."""
-    held = {}
-    with h5py.File(path) as file:
-        def keep(name, item):
-            if isinstance(item, h5py.Dataset) and name != "hostnames" and not wall(name.split("/")[-1]):
-                held[name] = (item.shape, item.dtype, item[...].tobytes())
-        file.visititems(keep)
-    return held
 
 
 def checkpoint_rounds(folder, stem="run"):
