@@ -66,6 +66,7 @@ class MpiCommunicator final : public Communicator {
   Patience patience_;
   int rank_ = 0;
   int size_ = 1;
+  bool spans_hosts_ = false;
 };
 
 }  // namespace fedhpc

@@ -1,9 +1,9 @@
 """What the communicators count is what the hosts' network interfaces see, times a factor known for every
 collective and place.
 
-P ranks, one a host, each hand n bytes to a collective. With the ring for sums and maxima (chosen by key: the
-MPI library's own choice depends on sizes) a rank sends P - 1 pieces of n/P bytes while they are summed and as
-many while the sums are handed on: 2 (P - 1)/P n. A root's broadcast goes to each rank by itself.
+P ranks, one a host, each hand n bytes to a collective. Sums and maxima between hosts go round a ring: a rank sends
+P - 1 pieces of n/P bytes while they are summed and as many while the sums are handed on: 2 (P - 1)/P n. A root's
+broadcast goes to each rank by itself (chosen by key: the MPI library's own choice depends on sizes).
 """
 
 import json
@@ -12,8 +12,7 @@ import time
 from hosts_case import HostsCase, app_support, main, options
 
 P = 4  # hosts, and ranks
-SETTINGS = {"coll_libnbc_iallreduce_algorithm": "1",  # ring
-            "coll_libnbc_ibcast_algorithm": "1"}      # from the root to everybody
+SETTINGS = {"coll_libnbc_ibcast_algorithm": "1"}  # from the root to everybody
 RING = 2 * (P - 1) / P
 ROOT, OTHERS = 0, [1, 2, 3]
 # Sent and received bytes of the ranks by what they have handed over.
