@@ -120,7 +120,7 @@ void FedMUD::catch_up(Block& block, std::int64_t round) {
 
 std::vector<RoundMetric> FedMUD::metrics() const {
   std::vector<RoundMetric> metrics = record_.metrics();
-  metrics.push_back({kCatchUp, "byte",
+  metrics.push_back({kCatchUp, "bytes",
                      "mean over participants of what a client needs of rounds it has missed; not "
                      "among the bytes of the round"});
   return metrics;
