@@ -68,8 +68,18 @@ MessageTimeout=10
 JobRequeue=1
 {settings}
 {nodes}
-PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP
+PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP{main}
 """
+# Jobs of the partition `high` take the nodes of those of `main`, which are requeued: they get what --signal names
+# at once, SIGTERM at once as well where they have no such signal, and their end when GraceTime has passed.
+PREEMPTION = """
+PreemptType=preempt/partition_prio
+PreemptMode=REQUEUE
+SlurmctldParameters=preempt_send_user_signal
+PartitionName=high Nodes=ALL MaxTime=INFINITE State=UP PriorityTier=10 PreemptMode=OFF
+"""
+PREEMPTED = " PriorityTier=1 PreemptMode=REQUEUE GraceTime=20"
+MEMORY = 4000  # MiB that a node says it has
 
 
 def missing():
@@ -107,28 +117,40 @@ def free_ports(count):
 class Cluster:
     """A running cluster of `nodes` nodes with `cpus` processors each, whatever this machine has.
 
-    `settings` are further lines for slurm.conf, such as "RequeueExit=75".
+    `settings` are further lines for slurm.conf, such as "RequeueExit=75". With `preemption` there is a partition
+    `high` whose jobs take the place of those of `main`. With `gpus` each node claims so many, of which only the
+    numbers exist: CUDA_VISIBLE_DEVICES is what ranks see of them.
     """
 
-    def __init__(self, nodes=1, cpus=4, settings=""):
+    def __init__(self, nodes=1, cpus=4, settings="", preemption=False, gpus=0):
         self.folder = Path(tempfile.mkdtemp(prefix="fedhpc_slurm_"))
         self.folder.chmod(0o755)  # munged wants everybody to reach its socket
         self.nodes = [f"n{i + 1}" for i in range(nodes)]
-        self._write_configuration(cpus, settings)
+        self._write_configuration(cpus, settings, preemption, gpus)
         self.environment = {**os.environ, "SLURM_CONF": str(self.folder / "slurm.conf")}
         if nodes > 1:  # ranks on two nodes of this machine would take each other's shared memory
             self.environment["OMPI_MCA_btl"] = "tcp,self"
         self._keeper = None
         self._started = []
 
-    def _write_configuration(self, cpus, settings):
+    def _write_configuration(self, cpus, settings, preemption, gpus):
         host = socket.gethostname().split(".")[0]
         port, *ports = free_ports(1 + len(self.nodes))
-        lines = [f"NodeName={node} NodeHostname={host} NodeAddr=127.0.0.1 Port={at} CPUs={cpus}"
+        lines = [f"NodeName={node} NodeHostname={host} NodeAddr=127.0.0.1 Port={at} CPUs={cpus} RealMemory={MEMORY}"
                  for node, at in zip(self.nodes, ports)]
+        if gpus:
+            settings += "\nGresTypes=gpu"
+            lines = [f"{line} Gres=gpu:{gpus}" for line in lines]
+            devices = [self.folder / f"gpu{number}" for number in range(gpus)]
+            for device in devices:
+                device.symlink_to("/dev/null")  # slurmd takes devices only
+            (self.folder / "gres.conf").write_text("".join(
+                f"NodeName={node} Name=gpu File={device}\n" for node in self.nodes for device in devices))
+        if preemption:
+            lines.append(PREEMPTION)
         (self.folder / "slurm.conf").write_text(CONFIGURATION.format(
             folder=self.folder, host=host, port=port, user=pwd.getpwuid(os.getuid()).pw_name,
-            kill_wait=KILL_WAIT, settings=settings, nodes="\n".join(lines)))
+            kill_wait=KILL_WAIT, settings=settings, nodes="\n".join(lines), main=PREEMPTED if preemption else ""))
         key = self.folder / "munge.key"
         key.touch(mode=0o600)
         key.write_bytes(os.urandom(1024))
@@ -176,7 +198,7 @@ class Cluster:
 
     def states(self):
         """The nodes' states, as sinfo names them."""
-        shown = subprocess.run(["sinfo", "-h", "-N", "-o", "%T"], env=self.environment, text=True,
+        shown = subprocess.run(["sinfo", "-h", "-N", "-p", "main", "-o", "%T"], env=self.environment, text=True,
                                capture_output=True, check=False)
         return shown.stdout.split()
 

@@ -60,12 +60,13 @@ def task_at_work(folder, name):
 
 
 @contextlib.contextmanager
-def hold(path, what, mode=fcntl.LOCK_EX):
+def hold(path, what, mode=fcntl.LOCK_EX, tool=None):
+    """Holds the lock file `path`; `what` and the `tool` that is at work there are named if it is taken."""
     deadline = time.monotonic() + LOCK_SECONDS
     while (file := _take(path, mode)) is None and time.monotonic() < deadline:
         time.sleep(0.05)
     if file is None:
-        raise PaperError(f"{what}: {TAKEN}")
+        raise PaperError(f"{what}: another {tool} is at work there" if tool else f"{what}: {TAKEN}")
     with file:
         yield
 

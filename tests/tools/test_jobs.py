@@ -1,0 +1,171 @@
+"""Tests of jobs/environment.sh, which all job scripts source, with stand-ins for SLURM's commands and the program."""
+
+import os
+import shutil
+import subprocess
+import tempfile
+import unittest
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+COMMANDS = {
+    # Runs the command behind srun's own options, as one rank.
+    "srun": 'if [ "$1" = --mpi=list ]; then echo "${FAKE_MPI-pmix}"; exit 0; fi\necho "srun $*" >> calls.log\n'
+            'while [ "${1#-}" != "$1" ]; do shift; done\nexec "$@"\n',
+    "mpirun": 'echo "mpirun $*" >> calls.log\nexit 0\n',
+    "squeue": 'echo "squeue $*" >> calls.log\necho "${FAKE_STATE-RUNNING}"\n',
+    "scontrol": 'echo "scontrol $*" >> calls.log\n',
+    # Ends as it is told to; with FAKE_CHECKPOINT it leaves one of that round first.
+    "fedhpc": 'echo "fedhpc $*" >> calls.log\n[ -z "${FAKE_CHECKPOINT:-}" ] || touch "run.ckpt.$FAKE_CHECKPOINT.h5"\n'
+              'if [ -n "${FAKE_WAIT:-}" ]; then trap "exit 75" USR1; kill -USR1 "$BATCH"\n'
+              'for _ in {1..300}; do sleep 0.1; done; fi\n'
+              'exit "${FAKE_CODE:-0}"\n',
+}
+
+
+class Environment(unittest.TestCase):
+    def setUp(self):
+        held = tempfile.TemporaryDirectory()
+        self.addCleanup(held.cleanup)
+        self.folder = Path(held.name)
+        (self.folder / "bin").mkdir()
+        for name, text in COMMANDS.items():
+            path = self.folder / "bin" / name
+            path.write_text("#!/bin/bash\n" + text)
+            path.chmod(0o755)
+
+    def bash(self, script, *arguments, **variables):
+        """Runs a script that sources environment.sh; its exit code and output."""
+        environment = {"PATH": f"{self.folder / 'bin'}:{os.environ['PATH']}", "FEDHPC_HOME": str(ROOT),
+                       "FEDHPC": str(self.folder / "bin" / "fedhpc"), "SLURM_JOB_ID": "7", **variables}
+        text = 'set -u\nexport BATCH=$$\n. "$FEDHPC_HOME/jobs/environment.sh"\n' + script
+        done = subprocess.run(["bash", "-c", text, "job", *arguments], cwd=self.folder, env=environment, text=True,
+                              capture_output=True, check=False, timeout=60)
+        return done.returncode, done.stdout + done.stderr
+
+    def to_the_end(self, **variables):
+        return self.bash('run_to_the_end 1 "$@"', "run.ini", **variables)
+
+    def calls(self, command):
+        path = self.folder / "calls.log"
+        lines = path.read_text().splitlines() if path.exists() else []
+        return [line for line in lines if line.startswith(command + " ")]
+
+    def test_the_result_file_is_the_programs(self):
+        (self.folder / "other.ini").write_text(
+            "[data]\noutput = no.h5\n[ run ]\nseed=1\n output = some where/x.h5 # y\n")
+        for arguments, expected in ((("run.ini",), "run"), (("a/run.ini",), "run"), (("other.ini",), "some where/x"),
+                                    (("other.ini", "--run.output=b/c.h5", "--run.seed=1"), "b/c"),
+                                    (("run.ini", "--run.output=plain"), "plain")):
+            self.assertEqual(self.bash('stem_of "$@"', *arguments), (0, expected + "\n"))
+
+    def test_the_newest_checkpoint_is_that_of_the_largest_round(self):
+        self.assertEqual(self.bash("newest_checkpoint run", "run.ini"), (0, "0\n"))
+        for name in ("run.ckpt.9.h5", "run.ckpt.10.h5", "run.ckpt.11.h5.tmp", "run.ckpt.x.h5", "run2.ckpt.30.h5"):
+            (self.folder / name).touch()
+        self.assertEqual(self.bash("newest_checkpoint run", "run.ini"), (0, "10\n"))
+
+    def test_a_run_begins_or_goes_on(self):
+        self.bash('run_or_resume 3 "$@"', "run.ini", "--train.lr=0.1")
+        (self.folder / "run.ckpt.5.h5").touch()
+        self.bash('run_or_resume 3 "$@"', "run.ini", "--train.lr=0.1")
+        self.assertEqual(self.calls("fedhpc"),
+                         ["fedhpc run run.ini --train.lr=0.1", "fedhpc resume run.h5 --train.lr=0.1"])
+        self.assertEqual(len([call for call in self.calls("srun") if "--ntasks=3 " in call]), 2)
+
+    def test_ranks_have_gpus_where_the_job_has(self):
+        for variables, expected in (({}, False), ({"SLURM_GPUS_PER_TASK": "1"}, True), ({"SLURM_GPUS": "4"}, True)):
+            self.bash('run_or_resume 1 "$@"', "run.ini", **variables)
+            self.assertEqual("--gpus-per-task=1 --gpu-bind=single:1" in self.calls("srun")[-1], expected)
+
+    def test_mpirun_takes_over_where_srun_has_no_pmix(self):
+        code, _ = self.bash('run_or_resume 2 "$@"', "run.ini", FAKE_MPI="none pmi2")
+        self.assertEqual((code, self.calls("srun")), (0, []))
+        self.assertIn("mpirun -n 2 ", self.calls("mpirun")[0])
+        self.bash('run_or_resume 2 "$@"', "run.ini", FEDHPC_LAUNCHER="mpirun")
+        self.assertEqual(len(self.calls("mpirun")), 2)
+
+    def test_interrupted_and_killed_runs_are_requeued_and_others_are_not(self):
+        for ended in (0, 1, 2, 75, 137, 138, 143):
+            (self.folder / "calls.log").unlink(missing_ok=True)
+            code, _ = self.to_the_end(FAKE_CODE=str(ended))
+            self.assertEqual(code, ended)
+            self.assertEqual(self.calls("scontrol"), ["scontrol requeue 7"] if ended in (75, 137) else [], ended)
+
+    def test_a_task_of_an_array_requeues_itself_alone(self):
+        self.to_the_end(FAKE_CODE="75", SLURM_ARRAY_JOB_ID="7", SLURM_ARRAY_TASK_ID="3")
+        self.assertEqual(self.calls("scontrol"), ["scontrol requeue 7_3"])
+        self.assertEqual(set(self.calls("squeue")), {"squeue -h -j 7_3 -o %T"})
+
+    def test_a_step_that_ends_well_as_slurm_takes_its_node_is_not_done(self):
+        code, said = self.to_the_end(FAKE_STATE="COMPLETING")
+        self.assertEqual(code, 137)
+        self.assertNotIn("done", said)
+        self.assertEqual(self.to_the_end(FAKE_STATE="")[0], 0)  # where nothing is known the code counts
+
+    def test_a_job_that_slurm_is_ending_is_left_alone(self):
+        for state in ("COMPLETING", "CANCELLED", ""):
+            code, said = self.to_the_end(FAKE_CODE="75", FAKE_STATE=state)
+            self.assertEqual(code, 75)
+            self.assertIn("not requeued from here", said)
+        self.assertEqual(self.calls("scontrol"), [])
+
+    def test_restarts_have_an_end(self):
+        for limit in ({"SLURM_RESTART_COUNT": "100"}, {"SLURM_RESTART_COUNT": "2", "FEDHPC_MAX_RESTARTS": "2"}):
+            self.assertIn("(FEDHPC_MAX_RESTARTS); not requeued", self.to_the_end(FAKE_CODE="75", **limit)[1])
+        self.assertEqual(self.calls("scontrol"), [])
+        self.to_the_end(FAKE_CODE="75", SLURM_RESTART_COUNT="1", FEDHPC_MAX_RESTARTS="2")
+        self.assertEqual(len(self.calls("scontrol")), 1)
+
+    def test_a_rank_killed_again_and_again_without_progress_ends_the_job(self):
+        (self.folder / "run.ckpt.5.h5").touch()
+        code, said = self.to_the_end(FAKE_CODE="137", SLURM_RESTART_COUNT="3")
+        self.assertEqual(code, 137)
+        self.assertIn("without a new checkpoint: too little memory? Not requeued", said)
+        self.assertEqual(self.calls("scontrol"), [])
+        self.to_the_end(FAKE_CODE="137", SLURM_RESTART_COUNT="3", FAKE_CHECKPOINT="6")
+        self.assertEqual(len(self.calls("scontrol")), 1)
+
+    def test_the_signal_reaches_the_run_once(self):
+        code, said = self.to_the_end(FAKE_WAIT="1")
+        self.assertEqual(code, 75)
+        self.assertEqual(said.count("asked to stop"), 1)
+        self.assertEqual(self.calls("scontrol"), ["scontrol requeue 7"])
+
+    def test_a_signal_before_the_start_starts_nothing(self):
+        code, _ = self.bash('kill -USR1 $$\nrun_to_the_end 1 "$@"', "run.ini")
+        self.assertEqual(code, 75)
+        self.assertEqual(self.calls("srun"), [])
+        self.assertEqual(self.calls("scontrol"), ["scontrol requeue 7"])
+
+    def test_a_run_that_did_not_listen_yet_is_requeued(self):
+        self.bash('run_or_resume() { kill -USR1 $$; return 138; }\nrun_to_the_end 1 "$@"', "run.ini")
+        self.assertEqual(self.calls("scontrol"), ["scontrol requeue 7"])
+
+    def test_unusable_input(self):
+        code, said = self.bash("echo on", "run.ini", FEDHPC=str(self.folder / "none"))
+        self.assertEqual(code, 2)
+        self.assertIn("build it (tools/build.sh) or set FEDHPC to it", said)
+        code, said = self.bash("echo on")
+        self.assertEqual(code, 2)
+        self.assertIn("nothing to run; sbatch jobs/NAME.sbatch CONFIG.ini", said)
+
+
+class Scripts(unittest.TestCase):
+    def test_bash_can_read_them(self):
+        scripts = sorted((ROOT / "jobs").iterdir())
+        self.assertEqual(len(scripts), 7)
+        for script in scripts:
+            done = subprocess.run(["bash", "-n", script], capture_output=True, text=True, check=False)
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+
+    @unittest.skipUnless(shutil.which("shellcheck"), "no shellcheck")
+    def test_shellcheck_finds_nothing(self):
+        for options in (["-s", "bash", "jobs/environment.sh"], ["-x", *sorted((ROOT / "jobs").glob("*.sbatch"))]):
+            done = subprocess.run(["shellcheck", "-P", ROOT, *options], cwd=ROOT, capture_output=True, text=True,
+                                  check=False)
+            self.assertEqual((done.returncode, done.stdout), (0, ""))
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,126 @@
+"""Tests of submit.py with stand-ins for the program and for sbatch."""
+
+import os
+import shlex
+import shutil
+import subprocess
+import unittest
+
+from jobs_case import MIB, ROOT, FakeCluster, directives
+
+
+class Submit(FakeCluster):
+    def test_the_plan_fills_memory_and_time(self):
+        script = self.tool("submit", "run.ini", "--ranks", "6", "--plan-ranks", "1")
+        options = directives(script)
+        self.assertEqual(options["mem"], f"{6 * (150 + 512)}M")
+        self.assertEqual(options["ntasks"], "6")
+        self.assertEqual(options["nodes"], "1")
+        # 60 rounds of 2 s by 6 of 24 clients' share, half as much again, and the start.
+        self.assertEqual(options["time"], str(1 + 15))
+        self.assertEqual(self.calls("plan"), ["plan 1 --json"])
+
+    def test_long_runs_have_long_limits(self):
+        script = self.tool("submit", "run.ini", "--run.rounds=6000", "--job", "preemptible")
+        self.assertEqual(directives(script)["time"], str(300 + 15))
+        self.assertIn("--requeue\n", script)
+        self.assertEqual(self.calls("plan"), ["plan 1 --run.rounds=6000 --json"])
+
+    def test_rounds_are_the_programs_default_where_nothing_says_them(self):
+        (self.folder / "run.ini").write_text("[train]\nlr=0.1\n")
+        self.assertEqual(directives(self.tool("submit", "run.ini"))["time"], str(5 + 15))
+
+    def test_ranks_are_shared_by_nodes(self):
+        script = self.tool("submit", "run.ini", "--ranks", "8", "--nodes", "4", "--plan-ranks", "1")
+        options = directives(script)
+        self.assertEqual((options["nodes"], options["ntasks-per-node"], options["mem"]), ("4", "2", "1324M"))
+        self.assertIn("--distribution=block", script)  # multi_node's
+
+    def test_gpus_are_one_per_rank(self):
+        options = directives(self.tool("submit", "run.ini", "--gpus", "4", "--plan-ranks", "1"))
+        self.assertEqual((options["ntasks"], options["gpus-per-task"]), ("4", "1"))
+        self.assertNotIn("gpus-per-task", directives(self.tool("submit", "run.ini")))
+
+    def test_weak_scaling_is_planned_with_all_its_clients(self):
+        script = self.tool("submit", "run.ini", "--job", "weak_scaling", "--ranks", "4", "--clients-per-rank", "5",
+                           "--plan-ranks", "1")
+        self.assertEqual(self.calls("plan"), ["plan 1 --data.clients=20 --json"])
+        self.assertIn("export CLIENTS_PER_RANK=5\n", script)
+        self.assertEqual(directives(script)["time"], str(3 + 15))  # runs on 1, 2 and 4 ranks of 0.5 s a round
+
+    @unittest.skipUnless(shutil.which("mpirun"), "no mpirun")
+    def test_the_plan_is_made_on_as_many_ranks_as_asked_for(self):
+        self.tool("submit", "run.ini", "--ranks", "2", "--plan-ranks", "2")
+        self.assertEqual(self.calls("plan"), ["plan 2 --json"])
+
+    def test_options_of_sbatch_win(self):
+        options = directives(self.tool("submit", "run.ini", "--time", "2:00:00", "--mem", "7G", "--partition", "fast",
+                                       "--account", "physics", "--sbatch=--qos=long", "--sbatch=--exclusive",
+                                       "--sbatch=--comment=two words"))
+        self.assertEqual((options["time"], options["mem"], options["partition"], options["account"], options["qos"],
+                          options["exclusive"], options["comment"]),
+                         ("2:00:00", "7G", "fast", "physics", "long", "", "'two words'"))
+        self.assertEqual(options["chdir"], str(self.folder))
+
+    def test_seeds_are_an_array(self):
+        script = self.tool("submit", "run.ini", "--job", "array_seeds", "--seeds", "1-20%4")
+        self.assertEqual(directives(script)["array"], "1-20%4")
+
+    def test_the_script_runs_the_program_with_the_arguments(self):
+        """The printed script itself, with a stand-in for srun."""
+        script = self.tool("submit", "run.ini", "--ranks", "2", "--plan-ranks", "1", "--run.output=out 1/a.h5",
+                           "--data.file=it's", FEDHPC_DATA="/data sets")
+        self.script("srun", '#!/bin/bash\nif [ "$1" = --mpi=list ]; then echo pmix; exit 0; fi\n'
+                            'printf "%s\\n" "$FEDHPC_DATA" "$@" > srun.txt\n')
+        (self.folder / "job.sh").write_text(script)
+        done = subprocess.run(["bash", "job.sh"], cwd=self.folder, text=True, capture_output=True, check=False,
+                              env={"PATH": f"{self.folder / 'bin'}:{os.environ['PATH']}", "SLURM_NTASKS": "2"})
+        self.assertEqual(done.returncode, 0, done.stderr)
+        said = (self.folder / "srun.txt").read_text().splitlines()
+        self.assertEqual(said[0], "/data sets")
+        self.assertIn("--ntasks=2", said)
+        self.assertEqual(said[-5:],
+                         [str(self.program), "run", "run.ini", "--run.output=out 1/a.h5", "--data.file=it's"])
+        self.assertTrue((self.folder / "out 1").is_dir())
+
+    def test_what_is_printed_is_what_is_submitted(self):
+        printed = self.tool("submit", "run.ini", "--partition", "fast")
+        self.assertFalse((self.folder / "submitted.sbatch").exists())
+        self.assertEqual(self.tool("submit", "run.ini", "--partition", "fast", "--submit"), "submitted job 42\n")
+        self.assertEqual((self.folder / "submitted.sbatch").read_text(), printed)
+        self.assertIn(f"export FEDHPC_HOME={shlex.quote(str(ROOT))}\n", printed)
+
+    def test_refusals(self):
+        cases = [
+            (["--train.lrr=1", "--submit"], "submit: refused on purpose\n"),
+            (["--ranks", "3", "--nodes", "2"], "submit: 3 ranks cannot be shared evenly by 2 nodes; take a multiple"),
+            (["--ranks", "3", "--gpus", "2"], "submit: --gpus 2 with --ranks 3: a rank has one GPU"),
+            (["--ranks", "0"], "submit: --ranks 0: must be at least 1"),
+            (["--ranks", "4", "--plan-ranks", "1", "--node-memory", "2G"],
+             "submit: 4 ranks on a node need 2648 MiB and a node has 2048 (--node-memory): take more nodes"),
+            (["--node-memory", "much"], "'much' is no size such as 64G or 4000M"),
+            (["--job", "array_seeds", "--run.seed=3"], "submit: run.seed cannot be given to this job"),
+            (["--job", "weak_scaling", "--data.clients=3"], "submit: data.clients cannot be given to this job"),
+            (["--job", "single_node", "--nodes", "2"], "single_node is for one node"),
+            (["--seeds", "1-3"], "--seeds is for --job array_seeds"),
+            (["--train.lr"], "unknown argument --train.lr; a key of the run is given as --section.key=value"),
+            (["--rank", "4"], "unknown argument --rank"),
+            (["--sbatch=qos=long"], "submit: --sbatch qos=long: not of the form --option=value"),
+        ]
+        for arguments, expected in cases:
+            with self.subTest(arguments):
+                self.assertIn(expected, self.tool("submit", "run.ini", *arguments, code=2))
+        self.assertIn("submit: none.ini: No such file or directory", self.tool("submit", "none.ini", code=2))
+        self.assertIn("submit: sbatch refuses the job: Invalid account",
+                      self.tool("submit", "run.ini", "--submit", code=2, FAKE_REFUSAL="Invalid account"))
+        self.assertFalse((self.folder / "submitted.sbatch").exists())
+
+    def test_what_fits_exactly_is_not_refused(self):
+        self.tool("submit", "run.ini", "--ranks", "4", "--plan-ranks", "1", "--node-memory", "2648M")
+        self.tool("submit", "run.ini", "--ranks", "4", "--plan-ranks", "1", "--node-memory", "2647M", code=2)
+        self.tool("submit", "run.ini", "--node-memory", "1G", FAKE_MEMORY=str(300 * MIB))
+        self.tool("submit", "run.ini", "--node-memory", "1G", FAKE_MEMORY=str(400 * MIB), code=2)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,271 @@
+"""Tests of sweep.py: its INI file, the runs it stands for, what is left of them, and the best."""
+
+import contextlib
+import signal
+import subprocess
+import sys
+import time
+import unittest
+from pathlib import Path
+
+import pandas as pd
+
+from jobs_case import ROOT, FakeCluster, directives
+
+from fedhpc_tools import sweep, sweep_runs  # noqa: E402
+from fedhpc_tools.paper_table import JobState  # noqa: E402
+from fedhpc_tools.results import Run  # noqa: E402
+
+# The stand-in's accuracy after the last round is 0.9 + seed/1000 - 0.1/rounds.
+SWEEP = "[sweep]\nbase = run.ini\nrun.rounds = 5, 20, 10\ntrain.lr = 0.25\nseeds = 1-2\n"
+
+
+class Case(FakeCluster):
+    def ini(self, text, name="sweep.ini"):
+        path = self.folder / name
+        path.write_text(text)
+        return path
+
+    def read(self, text):
+        return sweep_runs.read_sweep(self.ini(text.replace("base = run.ini", f"base = {self.folder}/run.ini")))
+
+
+class Reading(Case):
+    def test_points_and_runs(self):
+        given = self.read("[sweep]\nbase = run.ini\ntrain.lr = 0.1, 0.2\nmodel.hidden = 100,50; 200\nrun.rounds = 7\n"
+                          "seeds = 1,4-5\noutput = here\n")
+        self.assertEqual([point.values for point in given.points],
+                         [{"train.lr": lr, "model.hidden": hidden}
+                          for lr in ("0.1", "0.2") for hidden in ("100,50", "200")])
+        self.assertEqual(given.seeds, (1, 4, 5))
+        self.assertEqual([job.name for job in given.jobs][:5],
+                         ["lr0.1_hidden100-50_seed1", "lr0.1_hidden200_seed1", "lr0.2_hidden100-50_seed1",
+                          "lr0.2_hidden200_seed1", "lr0.1_hidden100-50_seed4"])
+        job = given.jobs[4]
+        self.assertEqual(sweep.arguments_of(job),
+                         ["--run.rounds=7", "--train.lr=0.1", "--model.hidden=100,50", "--run.seed=4",
+                          "--run.output=here/lr0.1_hidden100-50_seed4.h5"])
+        self.assertEqual(job.expected["algorithm.name"], "good")
+        self.assertEqual(job.expected["run.seed"], "4")
+
+    def test_names_are_different_files(self):
+        long = "; ".join(str(value) * 120 for value in (1, 2))
+        for keys in ("train.lr = 0.1, 0.2\nnetwork.lr = 1, 2", f"data.file = {long}", "data.dir = a/b; a-b"):
+            names = [job.name for job in self.read(f"[sweep]\nbase = run.ini\n{keys}\n").jobs]
+            self.assertEqual(len(set(names)), len(names))
+            self.assertLess(max(map(len, names)), 130)
+
+    def test_defaults(self):
+        given = self.read("[sweep]\nbase = run.ini\n")
+        self.assertEqual((given.seeds, given.metric, given.rule, given.aim), ((1,), "global_accuracy", "best", "max"))
+        self.assertEqual([job.output for job in given.jobs], [Path("results/sweeps/sweep/run_seed1.h5")])
+        self.assertEqual(self.read("[sweep]\nbase = run.ini\nmetric = global_loss\n").aim, "min")
+
+    def test_local_epochs_take_the_place_of_the_bases_local_steps(self):
+        with open(self.folder / "run.ini", "a", encoding="utf-8") as file:
+            file.write("[train]\nlocal_steps=3\n")
+        job, = self.read("[sweep]\nbase = run.ini\ntrain.local_epochs = 2\n").jobs
+        self.assertNotIn("train.local_steps", job.expected)
+
+    def test_the_projects_own_sweeps(self):
+        with contextlib.chdir(ROOT):
+            for path in sorted((ROOT / "configs" / "sweeps").glob("*.ini")):
+                given = sweep_runs.read_sweep(path)
+                self.assertEqual(len({job.output for job in given.jobs}), len(given.points) * len(given.seeds))
+                self.assertGreater(len(given.points), 1)
+
+    def test_refusals(self):
+        base = "[sweep]\nbase = run.ini\n"
+        cases = [
+            ("[sweep]\ntrain.lr = 1\n", "no key 'base' in [sweep]"),
+            ("[sweep]\nbase = none.ini\n", "base = none.ini: no such file here or beside the sweep"),
+            (base + "sedes = 1\n", "unknown key 'sedes'; [sweep] takes base, seeds, metric"),
+            (base + "[train]\nlr = 1\n", "unknown key 'train.lr'; [sweep] takes"),
+            (base + "train.lr =\n", "key 'train.lr' is empty"),
+            (base + "train.lr = 1, 1\n", "train.lr = 1, 1: a value stands there twice"),
+            (base + "run.seed = 1, 2\n", "the sweep sets run.seed of every run itself"),
+            (base + "seeds = 3-1\n", "seeds = 3-1: not a list such as 1-3,7"),
+            (base + "seeds = 1-3,2\n", "a seed stands there twice"),
+            (base + "rule = final\n", "rule = final: must be best or last"),
+            (base + "aim = up\n", "aim = up: must be max or min"),
+        ]
+        for text, expected in cases:
+            with self.subTest(text), self.assertRaises(sweep_runs.SweepError) as caught:
+                self.read(text)
+            self.assertIn(expected, str(caught.exception))
+
+
+class Best(Case):
+    def states(self, given, results):
+        """JobStates of finished runs; results: run's name -> the metric's values, or a JobState."""
+        states = {}
+        for job in given.jobs:
+            values = results[job.name]
+            if not isinstance(values, JobState):
+                rounds = pd.DataFrame({given.metric: values}, index=range(1, len(values) + 1), dtype=float)
+                values = JobState("finished", Run(job.output, {"status": "complete"}, {}, rounds, {}))
+            states[job.name] = values
+        return states
+
+    def best(self, extra, results):
+        given = self.read(f"[sweep]\nbase = run.ini\ntrain.lr = 1, 2\nseeds = 1-2\n{extra}")
+        states = self.states(given, results)
+        best = sweep_runs.best_of(given, states)
+        return (best and (best[0].text, best[1], best[2])), sweep_runs.report(given, states)
+
+    def test_mean_over_seeds_of_the_best_or_the_last_round(self):
+        results = {"lr1_seed1": [.5, .9, .2], "lr1_seed2": [.1, .7, None], "lr2_seed1": [.4, .5, .6], "lr2_seed2": [.8]}
+        (text, mean, spread), table = self.best("", results)
+        self.assertEqual(text, "train.lr=1")
+        self.assertAlmostEqual(mean, 80.0)
+        self.assertAlmostEqual(spread, 10 * 2**.5)
+        self.assertIn("best (highest global_accuracy, best evaluated round, mean over 2 seeds): --train.lr=1 (80",
+                      table)
+        (text, mean, _), table = self.best("rule = last\n", results)
+        self.assertEqual((text, round(mean, 6)), ("train.lr=2", 70.0))
+        self.assertIn("| 1        | 45.00 ± 35.36       | 2 of 2 |", table)
+
+    def test_a_loss_is_best_where_it_is_lowest(self):
+        results = {"lr1_seed1": [3, .1, 2], "lr1_seed2": [.3], "lr2_seed1": [.25], "lr2_seed2": [.25]}
+        (text, mean, _), table = self.best("metric = global_loss\n", results)
+        self.assertEqual((text, round(mean, 6)), ("train.lr=1", 0.2))
+        self.assertIn("best (lowest global_loss, best evaluated round", table)
+
+    def test_only_points_with_all_seeds_compete(self):
+        results = {"lr1_seed1": [.9], "lr1_seed2": JobState("missing", None, "status running"),
+                   "lr2_seed1": [.4], "lr2_seed2": [.5]}
+        (text, _, _), table = self.best("", results)
+        self.assertEqual(text, "train.lr=2")
+        self.assertIn("missing status running", table)
+        self.assertIn("; 1 of 4 runs are not finished", table)
+        results["lr2_seed1"] = JobState("missing")
+        best, table = self.best("", results)
+        self.assertIsNone(best)
+        self.assertIn("no point is complete; 2 of 4 runs are not finished", table)
+
+    def test_a_metric_nobody_evaluated_is_named(self):
+        results = dict.fromkeys(("lr1_seed1", "lr1_seed2", "lr2_seed1", "lr2_seed2"), [None])
+        best, table = self.best("metric = global_acuracy\n", results)
+        self.assertIsNone(best)
+        self.assertIn("metric global_acuracy was never evaluated; the runs have ", table)
+
+
+class Running(Case):
+    def test_local_runs_are_resumable(self):
+        self.ini(SWEEP)
+        said = self.tool("sweep", "sweep.ini", "--local", "--ranks", "1")
+        self.assertEqual(len(self.calls("plan")), 3)
+        self.assertEqual(len(self.calls("run ")), 6)
+        self.assertIn("[6/6] rounds10_seed2: finished in ", said)
+        self.assertIn("| 20         | 89.65 ± 0.07        | 2 of 2 | best |\n", said)
+        self.assertIn("--run.rounds=20 (89.65 ± 0.071)\nresults/sweeps/sweep/table.md\n", said)
+        self.assertIn("--run.rounds=20 (89.65", (self.folder / "results/sweeps/sweep/table.md").read_text())
+        (self.folder / "results/sweeps/sweep/rounds5_seed2.h5").unlink()
+        said = self.tool("sweep", "sweep.ini", "--local", "--ranks", "1")
+        self.assertIn("1 of 6 runs are left\n[1/1] rounds5_seed2: finished", said)
+        self.assertEqual(len(self.calls("run ")), 7)
+        self.assertIn("--run.rounds=20", self.tool("sweep", "sweep.ini", "--report"))
+        self.assertEqual(len(self.calls("run ")), 7)
+
+    def test_an_interrupted_run_goes_on(self):
+        self.ini("[sweep]\nbase = run.ini\nalgorithm.name = slow\nrun.rounds = 40\n")
+        command = [sys.executable, ROOT / "tools" / "sweep.py", "sweep.ini", "--local", "--ranks", "1"]
+        process = subprocess.Popen(command, cwd=self.folder, env=self.environment(), stdout=subprocess.PIPE, text=True)
+        self.addCleanup(lambda: (process.kill(), process.communicate()))
+        output = self.folder / "results/sweeps/sweep/run_seed1.h5"
+        deadline = time.monotonic() + 60
+        while not output.exists():
+            self.assertLess(time.monotonic(), deadline)
+            time.sleep(0.05)
+        process.send_signal(signal.SIGTERM)
+        said = process.communicate(timeout=60)[0]
+        self.assertEqual(process.returncode, 0, said)
+        self.assertIn("run_seed1: interrupted, the same command goes on", said)
+        self.assertEqual(len(list(output.parent.glob("run_seed1.ckpt.*.h5"))), 1)
+        # The stand-in trains 0.1 s a round.
+        self.tool("sweep", "sweep.ini", "--local", "--ranks", "1")
+        resumed, = self.calls("resume")
+        self.assertIn("resume results/sweeps/sweep/run_seed1.h5 --algorithm.name=slow --run.rounds=40", resumed)
+        self.assertEqual(len(self.calls("run ")), 1)
+
+    def test_results_of_other_settings_are_set_aside(self):
+        self.ini(SWEEP)
+        self.tool("sweep", "sweep.ini", "--local", "--ranks", "1")
+        self.ini(SWEEP.replace("0.25", "0.5"))
+        self.assertIn("6 of 6 runs are left", self.tool("sweep", "sweep.ini", "--local", "--ranks", "1"))
+        self.assertEqual(len(list((self.folder / "results/sweeps/sweep").glob("*.old.h5"))), 6)
+
+    def test_a_failed_run_is_named_and_the_others_go_on(self):
+        self.ini("[sweep]\nbase = run.ini\nalgorithm.name = fail, good\n")
+        said = self.tool("sweep", "sweep.ini", "--local", "--ranks", "1", code=1)
+        self.assertIn("[1/2] namefail_seed1: failed: fail on purpose (namefail_seed1.log)\n", said)
+        self.assertIn("[2/2] namegood_seed1: finished", said)
+
+    def test_an_array_has_the_runs_that_are_left(self):
+        self.ini(SWEEP)
+        script = self.tool("sweep", "sweep.ini", "--at-once", "2", "--partition", "fast")
+        self.assertEqual(directives(script)["array"], "0-5%2")
+        self.assertEqual(directives(script)["partition"], "fast")
+        index = (self.folder / "results/sweeps/sweep/runs.tsv").read_text().splitlines()
+        self.assertEqual(index[3].split("\t"), ["rounds5_seed2", "run.ini", "--train.lr=0.25", "--run.rounds=5",
+                                                "--run.seed=2", "--run.output=results/sweeps/sweep/rounds5_seed2.h5"])
+        self.tool("sweep", "sweep.ini", "--local", "--ranks", "1")
+        self.assertEqual(self.tool("sweep", "sweep.ini", "--submit"),
+                         "nothing is left of 6 runs; --report names the best\n")
+        for name in ("rounds5_seed1", "rounds10_seed1", "rounds5_seed2", "rounds20_seed2"):
+            (self.folder / f"results/sweeps/sweep/{name}.h5").unlink()
+        self.assertEqual(self.tool("sweep", "sweep.ini", "--submit"),
+                         "submitted job 42: 4 of 6 runs (results/sweeps/sweep/runs.tsv)\n")
+        submitted = directives((self.folder / "submitted.sbatch").read_text())
+        self.assertEqual(submitted["array"], "0,2-4")
+        # 20 rounds of 2 s are the longest.
+        self.assertEqual(submitted["time"], "16")
+
+    def test_a_task_runs_its_line(self):
+        self.ini(SWEEP)
+        (self.folder / "job.sh").write_text(self.tool("sweep", "sweep.ini"))
+        self.script("srun", '#!/bin/bash\nif [ "$1" = --mpi=list ]; then echo pmix; exit 0; fi\n'
+                            'while [ "${1#-}" != "$1" ]; do shift; done\nexec "$@"\n')
+        variables = {"SLURM_NTASKS": "1", "SLURM_ARRAY_TASK_ID": "4", "SLURM_JOB_ID": "7", "SLURM_ARRAY_JOB_ID": "7"}
+        done = subprocess.run(["bash", "job.sh"], cwd=self.folder, env=self.environment(**variables), text=True,
+                              capture_output=True, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(self.calls("run "), ["run run.ini --train.lr=0.25 --run.rounds=20 --run.seed=2 "
+                                              "--run.output=results/sweeps/sweep/rounds20_seed2.h5"])
+        variables["SLURM_ARRAY_TASK_ID"] = "6"
+        done = subprocess.run(["bash", "job.sh"], cwd=self.folder, env=self.environment(**variables), text=True,
+                              capture_output=True, check=False)
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("has no line 7 with a name and a configuration", done.stderr)
+
+    def test_a_refused_point_ends_the_sweep_before_anything_runs(self):
+        self.ini("[sweep]\nbase = run.ini\ntrain.lr = 0.1, 10\nrun.rounds = 5, 6\n")
+        for how in ((), ("--submit",), ("--local", "--ranks", "1")):
+            self.assertIn("sweep: sweep.ini: train.lr=10 run.rounds=5: refused on purpose\n",
+                          self.tool("sweep", "sweep.ini", *how, code=2))
+        self.assertEqual(self.calls("run "), [])
+        self.assertEqual(sorted(path.name for path in self.folder.iterdir()),
+                         ["bin", "calls.log", "run.ini", "sweep.ini"])
+
+    def test_the_script_starts_the_tool(self):
+        for name in ("sweep", "submit"):
+            done = subprocess.run([sys.executable, ROOT / "tools" / f"{name}.py", "--help"], text=True,
+                                  capture_output=True, check=False)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertIn(f"usage: tools/{name}.py ", done.stdout)
+
+    def test_unusable_command_lines(self):
+        self.ini(SWEEP)
+        self.assertIn("sweep: none.ini: No such file", self.tool("sweep", "none.ini", code=2))
+        self.assertIn("--submit goes with neither", self.tool("sweep", "sweep.ini", "--submit", "--local", code=2))
+        self.assertIn("--at-once 0: must be at least 1", self.tool("sweep", "sweep.ini", "--at-once", "0", code=2))
+        self.assertIn("no such folder; nothing of this sweep has run",
+                      self.tool("sweep", "sweep.ini", "--report", code=2))
+
+    def test_task_numbers(self):
+        self.assertEqual(sweep.numbers([4]), "4")
+        self.assertEqual(sweep.numbers([7, 0, 1, 2, 5, 8], 3), "0-2,5,7-8%3")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,77 @@
+"""What a run will need, as `fedhpc plan --json` says; the configuration is refused here if the program refuses it."""
+
+import json
+import re
+import subprocess
+from dataclasses import dataclass
+
+from . import launch
+
+PLAN_SECONDS = 600.0  # for one plan; it reads the data
+
+
+class PlanError(Exception):
+    """The program refuses the configuration or cannot plan it; the message is one sentence."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The needs of one run on `ranks` ranks."""
+
+    ranks: int
+    memory_per_rank: float  # B held by a rank for data, models and state
+    seconds_per_round: float  # training alone, on the machine that planned; an estimate
+    rounds: int
+
+
+def key_of(argument):
+    """The key of `--section.key=value`; None for any other text."""
+    match = re.fullmatch(r"--([a-z_]+\.[\w.]+)=.+", argument, re.DOTALL)
+    return match and match[1]
+
+
+def make_plan(program, config, arguments, ranks, settings, most_ranks=None):
+    """The Plan of `fedhpc run CONFIG ARGUMENTS` on `ranks` ranks.
+
+    `settings` is what the INI file says, {"section.key": text}. At most `most_ranks` ranks [this machine's cores]
+    are started to plan: a run on more of them needs no more memory per rank, so that the plan is an upper bound
+    there, and the time of its slowest rank is taken to go with its number of clients.
+    """
+    planned = min(ranks, most_ranks or launch.cores())
+    told = _ask(program, ["plan", str(config), *arguments, "--json"], planned)
+    try:
+        plan = json.loads(told)
+        clients = plan["clients_per_rank"]
+        fewer = -(-clients * planned // ranks)
+        rounds = settings.get("run.rounds") or _default(program, "run.rounds")
+        rounds = dict(argument[2:].split("=", 1) for argument in arguments).get("run.rounds", rounds)
+        return Plan(ranks, float(plan["memory_per_rank_bytes"]), plan["seconds_per_round"] * fewer / max(clients, 1),
+                    int(rounds))
+    except (ValueError, KeyError, TypeError) as error:
+        raise PlanError(f"{program}: plan gave no usable answer ({error!r}); is it this version's program?") from None
+
+
+def _ask(program, arguments, ranks=1):
+    """What the program prints; started by mpirun only where there are several ranks."""
+    command, environment = launch.mpi_command(program, ranks, arguments)
+    if ranks == 1:
+        command = [str(program), *arguments]
+    try:
+        done = subprocess.run(command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                              timeout=PLAN_SECONDS, check=False)
+    except subprocess.TimeoutExpired:
+        raise PlanError(f"{program}: no plan within {PLAN_SECONDS:g} s") from None
+    except OSError as error:
+        raise PlanError(f"{command[0]}: {error.strerror}; is it installed?") from None
+    if done.returncode != 0:
+        lines = [line for line in done.stderr.splitlines() if line.strip()] or ["no message"]
+        said = next((line for line in lines if line.startswith("fedhpc: error:")), lines[0])
+        raise PlanError(said.removeprefix("fedhpc: error:").strip())
+    return done.stdout
+
+
+def _default(program, key):
+    match = re.search(r"^ *default: (\S+)$", _ask(program, ["help", key]), re.MULTILINE)
+    if not match:
+        raise PlanError(f"{program}: help {key} names no default; set {key}")
+    return match[1]

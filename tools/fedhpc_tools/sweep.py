@@ -1,0 +1,224 @@
+"""Runs a grid of settings and seeds, as an array of jobs or one after the other, and names the best.
+
+usage: tools/sweep.py SWEEP.ini [--local | --submit | --report] [--output DIR] [--ranks N] [--at-once N]
+                      [--time LIMIT] [--partition NAME] [--account NAME] ...
+
+    [sweep]
+    base = configs/algorithms/fedprox.ini   # what every run starts from
+    train.lr = 0.01, 0.05, 0.1              # keys of the run: several values make the grid, one is set in all runs
+    algorithm.mu = 0.1, 1                   # (values that hold commas are separated by semicolons)
+    run.rounds = 200
+    seeds = 1-3                             # [1]
+    metric = global_accuracy                # a series of /rounds [global_accuracy]
+    rule = best                             # of a run: its best or its last evaluated round [best]
+    aim = max                               # [max; min where the metric is a loss]
+    output = results/sweeps/prox            # [results/sweeps/NAME of this file]
+
+Every combination is checked by `fedhpc plan` before the first run starts: a misspelt key or a value out of range
+ends the sweep with exit code 2. Without --local, --submit or --report, the array job's script is printed: a task is
+a run, a line of DIR/runs.tsv, which is written. With --submit it goes to sbatch. Runs that are finished are left
+out, those that were interrupted go on from their checkpoint, and a complete result of other settings is kept as
+NAME.old.h5; so the same command may be given until nothing is left, but not while its tasks still wait or run.
+
+--local runs what is left here, one run after the other, each with its output in NAME.log. Ctrl-C or SIGTERM asks
+the current run for a checkpoint and ends the sweep. --report prints a table with mean and spread over seeds and the
+best point, and writes it to DIR/table.md; so does --local at its end. Exit code 0; 1: a run failed; 2: unusable input.
+"""
+
+import argparse
+import shutil
+import signal
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+from . import launch, work_folder
+from .paper_table import PaperError, differences, job_state
+from .plan import PlanError, make_plan
+from .reproduction import find_program, remove_files
+from .submit import (SubmitError, add_cluster_options, directives_of, fill, read_settings, shape_of, submit,
+                     template_of, variables_for)
+from .sweep_runs import SweepError, read_sweep, report, states_of
+
+MOST_TASKS = 1001  # of an array, where the cluster has not set MaxArraySize
+
+
+def parse_arguments(arguments):
+    parser = argparse.ArgumentParser(prog="sweep", allow_abbrev=False, description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("sweep", metavar="SWEEP.ini", help="what is run, as above")
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument("--local", action="store_true", help="run what is left here, one run after the other")
+    what.add_argument("--report", action="store_true", help="print the table and the best point, run nothing")
+    parser.add_argument("--output", type=Path, metavar="DIR", help="folder of the results [the sweep's own]")
+    parser.add_argument("--at-once", type=int, metavar="N", help="most tasks of the array at the same time [all]")
+    add_cluster_options(parser)
+    options = parser.parse_args(arguments)
+    if options.submit and (options.local or options.report):
+        parser.error("--submit goes with neither --local nor --report")
+    if options.at_once is not None and options.at_once < 1:
+        parser.error(f"--at-once {options.at_once}: must be at least 1")
+    return options
+
+
+def arguments_of(job):
+    """The run's own arguments on the command line."""
+    return [*(f"--{override}" for override in job.overrides), f"--run.output={job.output}"]
+
+
+def check(sweep, program, ranks, most_ranks):
+    """The largest Plan of all points; PlanError names the point that the program refuses."""
+    settings = read_settings(sweep.base)
+    plans = []
+    for point in sweep.points:
+        overrides = [f"--{override}" for override in point.jobs[0].overrides]
+        try:
+            plans.append(make_plan(program, sweep.base, overrides, ranks, settings, most_ranks))
+        except PlanError as error:
+            raise PlanError(f"{sweep.path}: {point.text}: {error}") from None
+    slowest = max(plans, key=lambda plan: plan.rounds * plan.seconds_per_round)
+    return replace(slowest, memory_per_rank=max(plan.memory_per_rank for plan in plans))
+
+
+def prepare(job, state):
+    """Clears what must not be resumed, results of other settings with their checkpoints; complete ones are kept."""
+    if state.kind == "outdated":
+        remove_files(job, keep_result=True)
+    elif state.run is not None and differences(job.expected, state.run.config):
+        remove_files(job)
+
+
+def write_index(sweep, path):
+    """The file that the array's tasks read: a line per run with name, configuration and arguments."""
+    lines = ["\t".join([job.name, str(job.config), *arguments_of(job)]) for job in sweep.jobs]
+    path.write_text("".join(line + "\n" for line in lines), encoding="utf-8")
+
+
+def numbers(indices, at_once=None):
+    """Task numbers as sbatch's --array takes them: 0-2,5."""
+    parts, indices = [], sorted(indices)
+    for index in indices:
+        if parts and index == parts[-1][1] + 1:
+            parts[-1][1] = index
+        else:
+            parts.append([index, index])
+    text = ",".join(str(first) if first == last else f"{first}-{last}" for first, last in parts)
+    return text + (f"%{at_once}" if at_once else "")
+
+
+def array_job(sweep, options, program):
+    """Prints or submits the array of the runs that are left."""
+    shape = shape_of(options)
+    plan = check(sweep, program, shape.ranks, options.plan_ranks)
+    states = states_of(sweep)
+    left = [index for index, job in enumerate(sweep.jobs) if states[job.name].kind != "finished"]
+    if not left:
+        print(f"nothing is left of {len(sweep.jobs)} runs; --report names the best")
+        return 0
+    if len(left) > MOST_TASKS:
+        print(f"sweep: {len(left)} tasks; a cluster takes {MOST_TASKS} unless its MaxArraySize says more",
+              file=sys.stderr)
+    directives = directives_of(plan, shape, options.node_memory)
+    directives["array"] = numbers(left, options.at_once)
+    directives.setdefault("output", sweep.folder / "%A_%a.out")
+    index = sweep.folder / "runs.tsv"
+    script = fill(template_of("sweep"), directives, variables_for(program), [index])
+    with prepared_folder(sweep):
+        write_index(sweep, index)
+        if not options.submit:
+            print(script, end="")
+            return 0
+        for job in sweep.jobs:
+            prepare(job, states[job.name])
+        print(f"submitted job {submit(script)}: {len(left)} of {len(sweep.jobs)} runs ({index})")
+    return 0
+
+
+def prepared_folder(sweep):
+    """The lock of the output folder, which is made where it is missing."""
+    sweep.folder.mkdir(parents=True, exist_ok=True)
+    return work_folder.hold(sweep.folder / ".lock", sweep.folder, tool="sweep.py")
+
+
+class LocalRuns:
+    """The runs of a sweep on this machine, one after the other."""
+
+    def __init__(self, sweep, program, ranks):
+        self.sweep, self.program, self.ranks = sweep, program, ranks
+        self.stop = False
+        self.failed = 0
+
+    def run_all(self):
+        states = states_of(self.sweep)
+        left = [job for job in self.sweep.jobs if states[job.name].kind != "finished"]
+        print(f"{len(left)} of {len(self.sweep.jobs)} runs are left", flush=True)
+        for number, job in enumerate(left, 1):
+            if self.stop:
+                print(f"stopped: {len(left) - number + 1} runs are left")
+                break
+            prepare(job, states[job.name])
+            print(f"[{number}/{len(left)}] {job.name}: {self._run(job)}", flush=True)
+
+    def _run(self, job):
+        """Resumes or starts one run and says in a few words how it ended."""
+        outcome = None
+        if list(job.output.parent.glob(f"{job.output.stem}.ckpt.*.h5")):
+            outcome = self._launch(job, ["resume", str(job.output), *arguments_of(job)])
+        if outcome is None or (outcome.code not in (0, launch.INTERRUPTED) and not outcome.stopped):
+            remove_files(job)  # what could not be resumed
+            outcome = self._launch(job, ["run", str(job.config), *arguments_of(job)])
+        state = job_state(job)
+        if outcome.code == 0 and state.kind == "finished":
+            return f"finished in {outcome.seconds:.0f} s"
+        if outcome.stopped or outcome.code == launch.INTERRUPTED:
+            return "interrupted, the same command goes on"
+        self.failed += 1
+        return f"failed: {outcome.message or state.detail or 'no result file'} ({job.name}.log)"
+
+    def _launch(self, job, arguments):
+        command, environment = launch.mpi_command(self.program, self.ranks, [*arguments, "--run.progress=plain"])
+        if self.ranks == 1:
+            command = [str(self.program), *arguments, "--run.progress=plain"]
+        return launch.run(command, environment, job.output.with_suffix(".log"), float("inf"), lambda: self.stop)
+
+
+def run_here(sweep, options, program):
+    """Runs what is left; 1 where a run failed."""
+    ranks = options.ranks or launch.cores()
+    if not 1 <= ranks <= launch.cores():
+        raise SweepError(f"--ranks {ranks}: must be 1 to {launch.cores()}, the cores of this machine")
+    if ranks > 1 and not shutil.which("mpirun"):
+        raise SweepError("no mpirun on the PATH; install it or use --ranks 1")
+    check(sweep, program, 1, 1)
+    with prepared_folder(sweep):
+        runs = LocalRuns(sweep, program, ranks)
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, lambda *_: setattr(runs, "stop", True))
+        runs.run_all()
+        show(sweep)
+    return 1 if runs.failed else 0
+
+
+def show(sweep):
+    """Prints the table and writes it into the sweep's folder."""
+    text = report(sweep, states_of(sweep))
+    path = sweep.folder / "table.md"
+    path.write_text(text, encoding="utf-8")
+    print(f"{text}{path}")
+
+
+def main(arguments):
+    options = parse_arguments(arguments)
+    try:
+        sweep = read_sweep(options.sweep, options.output)
+        if options.report:
+            if not sweep.folder.is_dir():
+                raise SweepError(f"{sweep.folder}: no such folder; nothing of this sweep has run, or --output is "
+                                 "another")
+            show(sweep)
+            return 0
+        program = find_program(options.fedhpc)
+        return run_here(sweep, options, program) if options.local else array_job(sweep, options, program)
+    except (SweepError, SubmitError, PlanError, PaperError, OSError) as error:
+        print(f"sweep: {error}", file=sys.stderr)
+        return 2
