@@ -16,8 +16,8 @@ constexpr const char* kUsage =
     "usage: fedhpc run CONFIG.ini [--section.key=value ...]\n"
     "       fedhpc resume RUN.h5|RUN.ckpt.N.h5 [--section.key=value ...]\n"
     "       fedhpc plan CONFIG.ini [--json] [--section.key=value ...]\n"
-    "       fedhpc list algorithms|models|datasets|partitioners|codecs\n"
-    "       fedhpc help NAME|KEY|keys\n"
+    "       fedhpc list algorithms|models|datasets|partitioners|factorisations|codecs\n"
+    "       fedhpc help COMMAND|NAME|KEY|keys\n"
     "       fedhpc export RUN.h5 --csv DIR\n"
     "       fedhpc --version\n"
     "On several ranks: mpirun -n 4 fedhpc run CONFIG.ini\n";

@@ -11,20 +11,11 @@
 #include "fedhpc/factorisations/factorisation.hpp"
 #include "fedhpc/models/model.hpp"
 
+#include "app/command_help.hpp"
+
 namespace fedhpc {
 
 namespace {
-
-constexpr const char* kResumeHelp =
-    "fedhpc resume RUN.h5|RUN.ckpt.N.h5 [--section.key=value ...]\n"
-    "  Goes on from the newest checkpoint beside RUN.h5, or from the one given (RUN.h5 is not\n"
-    "  needed then), on any number of ranks. RUN.h5 is replaced by one that holds the rounds up\n"
-    "  to the checkpoint; --run.output=OTHER.h5 leaves it as it is. A complete run is extended\n"
-    "  with a larger run.rounds.\n"
-    "  SIGTERM, SIGINT and SIGUSR1 end a run after its round with a checkpoint and exit code 75;\n"
-    "  a second signal ends it at once with 1. run.checkpoint_every says how often a run saves\n"
-    "  itself otherwise.\n"
-    "  Keys that may change:\n";
 
 /// Enough of a configuration to make a method and its keys: some need edges.
 std::vector<Assignment> keys_of(const std::string& method) {
@@ -105,14 +96,17 @@ int list_command(const Arguments& arguments) {
 int help_command(const Arguments& arguments) {
   if (arguments.size() != 1) throw ConfigError("fedhpc help takes one name: fedhpc help NAME");
   const std::string& name = arguments.front();
-  if (name == "resume") {
-    std::fputs(kResumeHelp, stdout);
+  std::vector<std::string> known;
+  for (const CommandHelp& command : kCommandHelp) {
+    known.emplace_back(command.name);
+    if (name != command.name) continue;
+    std::fputs(command.text, stdout);
+    if (name != "resume") return 0;
     for (const std::string_view key : keys_to_change_on_resume()) {
       std::printf("  %s\n", std::string(key).c_str());
     }
     return 0;
   }
-  std::vector<std::string> known{"resume"};
   bool found = false;
   for (const Kind& kind : kinds()) {
     for (const auto& [entry, sentence] : kind.registry) {

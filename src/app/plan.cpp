@@ -80,6 +80,8 @@ int plan_command(const Arguments& arguments) {
   const std::int64_t clients = experiment.partition().clients();
   std::vector<std::pair<std::string, std::string>> lines = {
       {"ranks", concat(comm->size())},
+      {"rounds", concat(config->run.rounds)},
+      {"clients", concat(clients)},
       {"clients_per_rank", concat((clients + comm->size() - 1) / comm->size())},
       {"bytes_up_per_client", concat(planned.up_per_client)},
       {"bytes_down_per_client", concat(planned.down_per_client)},

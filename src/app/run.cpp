@@ -33,6 +33,7 @@ void introduce(const Experiment& experiment, const Resumption* from, int ranks) 
       std::printf("going on after round %lld from %s\n", static_cast<long long>(from->round),
                   from->checkpoint.c_str());
     }
+    std::fflush(stdout);  // a log shows it while the first rounds go on
   }
   bool warned = false;
   const std::int64_t leaked = leaked_samples(experiment.partition());

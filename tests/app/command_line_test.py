@@ -69,6 +69,11 @@ class SmallCommands(AppCase):
         self.assertIn("a number of at least 0", one)
         self.assertIn("algorithm.weighting", self.run_ok("help", "fedavg").stdout)
 
+    def test_help_on_commands(self):
+        for command in ("run", "resume", "plan", "list", "help", "export"):
+            with self.subTest(command):
+                self.assertTrue(self.run_ok("help", command).stdout.startswith(f"fedhpc {command} "))
+
     def test_help_on_resume(self):
         out = self.run_ok("help", "resume").stdout
         self.assertIn("fedhpc resume RUN.h5", out.splitlines()[0])

@@ -1,0 +1,44 @@
+#pragma once
+
+namespace fedhpc {
+
+struct CommandHelp {
+  const char* name;
+  const char* text;
+};
+
+/// What `fedhpc help COMMAND` prints; behind that of resume come the keys that may change.
+constexpr CommandHelp kCommandHelp[] = {
+    {"run", R"(fedhpc run CONFIG.ini [--section.key=value ...]
+  Trains as the configuration says and writes the result file run.output; the command line
+  wins over the file. On several ranks: mpirun -n 4 fedhpc run CONFIG.ini
+  Exit code 0: done; 2: refused before the first round, nothing was written; 1: failed later;
+  75: interrupted by a signal and resumable.
+)"},
+    {"resume", R"(fedhpc resume RUN.h5|RUN.ckpt.N.h5 [--section.key=value ...]
+  Goes on from the newest checkpoint beside RUN.h5, or from the one given (RUN.h5 is not
+  needed then), on any number of ranks. RUN.h5 is replaced by one that holds the rounds up
+  to the checkpoint; --run.output=OTHER.h5 leaves it as it is. A complete run is extended
+  with a larger run.rounds.
+  SIGTERM, SIGINT and SIGUSR1 end a run after its round with a checkpoint and exit code 75;
+  a second signal ends it at once with 1. run.checkpoint_every says how often a run saves
+  itself otherwise.
+  Keys that may change:
+)"},
+    {"plan", R"(fedhpc plan CONFIG.ini [--json] [--section.key=value ...]
+  Trains nothing but a step to be timed: clients and memory of a rank, bytes of a participant
+  (and of an edge) in a round, seconds of a round, values of sample gradients. Under mpirun it
+  plans for as many ranks.
+)"},
+    {"list", R"(fedhpc list algorithms|models|datasets|partitioners|factorisations|codecs
+  What there is: a name, a tab and a sentence a line.
+)"},
+    {"help", R"(fedhpc help COMMAND|NAME|KEY|keys
+  A command, an algorithm (with its keys), a model, a data set, a key, or all keys.
+)"},
+    {"export", R"(fedhpc export RUN.h5 --csv DIR
+  Writes rounds and clients as CSV files.
+)"},
+};
+
+}  // namespace fedhpc
