@@ -80,8 +80,6 @@ int plan_command(const Arguments& arguments) {
   const std::int64_t clients = experiment.partition().clients();
   std::vector<std::pair<std::string, std::string>> lines = {
       {"ranks", concat(comm->size())},
-      {"rounds", concat(config->run.rounds)},
-      {"clients", concat(clients)},
       {"clients_per_rank", concat((clients + comm->size() - 1) / comm->size())},
       {"bytes_up_per_client", concat(planned.up_per_client)},
       {"bytes_down_per_client", concat(planned.down_per_client)},
@@ -91,6 +89,8 @@ int plan_command(const Arguments& arguments) {
        concat(seconds_per_round(experiment, planned.seconds_per_step, comm->size()))},
       {"gradient_values_per_client",
        concat(std::llround(gradient_values(experiment, planned.gradient_values_per_sample)))},
+      {"clients", concat(clients)},
+      {"rounds", concat(config->run.rounds)},
   };
   if (config->algorithm->tiers() == Tiers::ClientEdgeCloud) {
     lines.emplace_back("bytes_up_per_edge", concat(planned.up_per_edge));

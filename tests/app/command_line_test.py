@@ -14,7 +14,7 @@ from app_support import AppCase, environment, main, options
 KINDS = {"algorithms": "fedavg", "models": "dnn", "datasets": "glyphs", "partitioners": "dirichlet",
          "codecs": "run_length"}
 PLAN_KEYS = ["ranks", "clients_per_rank", "bytes_up_per_client", "bytes_down_per_client",
-             "memory_per_rank_bytes", "block", "seconds_per_round", "gradient_values_per_client"]
+             "memory_per_rank_bytes", "block", "seconds_per_round", "gradient_values_per_client", "clients", "rounds"]
 SMALL = """[run]
 rounds = 3
 [data]
