@@ -20,8 +20,8 @@ Rows local_gradient(Block& block, const Rows& start, double eta) {
 void check_plain_gradients(const OptionSet& options, const std::string& name) {
   const std::string reason =
       concat("algorithm.name = ", name,
-             ", whose clients send sums of gradients; use train.optimizer = sgd without momentum "
-             "and weight decay");
+             ", whose clients send sums of gradients: (x^0 - x^T) / train.lr is one for plain SGD "
+             "only; use train.optimizer = sgd without momentum and weight decay");
   for (const char* key :
        {"train.optimizer", "train.momentum", "train.nesterov", "train.weight_decay"}) {
     options.refuse_unless_default(key, reason);

@@ -7,6 +7,8 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros_like.h>
 
+#include "fedhpc/algorithms/local_gradient.hpp"
+
 namespace fedhpc {
 
 namespace {
@@ -64,16 +66,7 @@ void PFedSOP::declare(OptionSet& options) {
 }
 
 void PFedSOP::check(const OptionSet& options) const {
-  const char* reason =
-      "algorithm.name = pfedsop, whose updates are sums of gradients: (x^0 - x^T) / train.lr is "
-      "one for plain SGD only; use train.optimizer = sgd without momentum and weight decay";
-  for (const char* key :
-       {"train.optimizer", "train.momentum", "train.nesterov", "train.weight_decay"}) {
-    options.refuse_unless_default(key, reason);
-  }
-  if (options.entry("train.lr").print() == "0") {
-    options.refuse("train.lr", "algorithm.name = pfedsop, which divides by it; raise it");
-  }
+  check_plain_gradients(options, "pfedsop");
 }
 
 void PFedSOP::initialise(const Setup& setup) {

@@ -175,32 +175,31 @@ GpuLibrary::Status FakeGpuLibrary::broadcast(void* values, std::size_t count, Ty
   });
 }
 
-GpuLibrary::Status FakeGpuLibrary::send(const void* values, std::size_t count, Type type, int peer,
-                                        Comm comm, Stream stream) {
+GpuLibrary::Status FakeGpuLibrary::add_message(Stream stream,
+                                               std::function<int(MPI_Request*)> begin) {
   if (!in_group_) {
     text_ = "a message outside a group";
     return Status::Error;
   }
-  const MPI_Comm over = static_cast<FakeComm*>(comm)->comm;
   group_stream_ = stream;
-  group_.emplace_back([=](std::vector<MPI_Request>& requests) {
-    MPI_Isend(values, static_cast<int>(count), mpi(type), peer, 0, over, &requests.emplace_back());
-  });
+  group_.push_back(std::move(begin));
   return Status::Success;
+}
+
+GpuLibrary::Status FakeGpuLibrary::send(const void* values, std::size_t count, Type type, int peer,
+                                        Comm comm, Stream stream) {
+  const MPI_Comm over = static_cast<FakeComm*>(comm)->comm;
+  return add_message(stream, [=](MPI_Request* request) {
+    return MPI_Isend(values, static_cast<int>(count), mpi(type), peer, 0, over, request);
+  });
 }
 
 GpuLibrary::Status FakeGpuLibrary::receive(void* values, std::size_t count, Type type, int peer,
                                            Comm comm, Stream stream) {
-  if (!in_group_) {
-    text_ = "a message outside a group";
-    return Status::Error;
-  }
   const MPI_Comm over = static_cast<FakeComm*>(comm)->comm;
-  group_stream_ = stream;
-  group_.emplace_back([=](std::vector<MPI_Request>& requests) {
-    MPI_Irecv(values, static_cast<int>(count), mpi(type), peer, 0, over, &requests.emplace_back());
+  return add_message(stream, [=](MPI_Request* request) {
+    return MPI_Irecv(values, static_cast<int>(count), mpi(type), peer, 0, over, request);
   });
-  return Status::Success;
 }
 
 GpuLibrary::Status FakeGpuLibrary::group_start() {
@@ -214,7 +213,7 @@ GpuLibrary::Status FakeGpuLibrary::group_end() {
   const auto messages = std::move(group_);
   group_.clear();
   return add_requests(group_stream_, [messages](std::vector<MPI_Request>& requests) {
-    for (const auto& begin : messages) begin(requests);
+    for (const auto& begin : messages) begin(&requests.emplace_back());
   });
 }
 

@@ -2,9 +2,7 @@
 
 #include <deque>
 #include <functional>
-#include <map>
 #include <memory>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -103,10 +101,12 @@ class FakeGpuLibrary final : public GpuLibrary {
   /// Work that begins MPI requests and ends with them.
   Status add_requests(Stream stream, std::function<void(std::vector<MPI_Request>&)> begin);
 
+  Status add_message(Stream stream, std::function<int(MPI_Request*)> begin);
+
   Queue tensor_stream_;
   bool in_group_ = false;
   Stream group_stream_ = nullptr;
-  std::vector<std::function<void(std::vector<MPI_Request>&)>> group_;
+  std::vector<std::function<int(MPI_Request*)>> group_;
   std::string text_;
 };
 
