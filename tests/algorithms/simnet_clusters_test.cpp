@@ -124,11 +124,12 @@ TEST(SimNetClusters, CovariancesTellClustersOfEqualMeansApart) {
 
 TEST(SimNetClusters, AlikeClientsLearnFromEachOther) {
   const auto world = world_communicator(60);
+  if (world->size() > 1) GTEST_SKIP() << "a minute of training that does not depend on ranks";
   for (const std::string seed : {"5", "11"}) {
     const auto accuracy = [&](Keys changes) {
       changes["run.seed"] = seed;
       const TinyResult result = run(planted(changes), *world);
-      return world->rank() == 0 ? result.metrics.back().personal_accuracy : 0;
+      return result.metrics.back().personal_accuracy;
     };
     std::vector<double> others{accuracy({{"algorithm.name", "localonly"}}),
                                accuracy({{"algorithm.name", "fedavg"}})};
@@ -141,7 +142,6 @@ TEST(SimNetClusters, AlikeClientsLearnFromEachOther) {
                       {"algorithm.lambda", "0.01"},
                       {"algorithm.admm_steps", "20"}};
     const double reached = accuracy(simnet);
-    if (world->rank() != 0) continue;
     EXPECT_GT(reached, *std::max_element(others.begin(), others.end()) + 0.02) << "seed " << seed;
   }
 }
