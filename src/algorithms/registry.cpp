@@ -1,6 +1,7 @@
 #include "fedhpc/algorithms/algorithm.hpp"
 #include "fedhpc/algorithms/ditto.hpp"
 #include "fedhpc/algorithms/dsgd.hpp"
+#include "fedhpc/algorithms/fedala.hpp"
 #include "fedhpc/algorithms/fedamp.hpp"
 #include "fedhpc/algorithms/fedavg.hpp"
 #include "fedhpc/algorithms/fedavg_ft.hpp"

@@ -10,9 +10,11 @@ namespace fedhpc {
 
 BatchCursor::BatchCursor(const BatchPlan& plan)
     : plan_(plan),
-      batches_per_epoch_(num_batches_per_epoch(plan.samples, plan.batch_size, plan.singles)) {
+      visited_(plan.visited == 0 ? plan.samples : plan.visited),
+      batches_per_epoch_(num_batches_per_epoch(visited_, plan.batch_size, plan.singles)) {
   require(plan.pass >= 0 && plan.client >= 0 && plan.round >= 0 && plan.max_batches >= 0,
           "a batch plan has no negative numbers");
+  require(0 <= visited_ && visited_ <= plan.samples, "an epoch visits no sample twice");
 }
 
 std::int64_t BatchCursor::num_batches_per_epoch(std::int64_t samples, std::int64_t batch_size,
@@ -35,13 +37,13 @@ std::span<const std::int64_t> BatchCursor::next() {
   ++done_;
   if (plan_.batch_size == 0) return order_;
   const std::int64_t begin = step * plan_.batch_size;
-  const std::int64_t end = std::min(begin + plan_.batch_size, plan_.samples);
+  const std::int64_t end = std::min(begin + plan_.batch_size, visited_);
   return std::span<const std::int64_t>(order_).subspan(static_cast<std::size_t>(begin),
                                                        static_cast<std::size_t>(end - begin));
 }
 
 void BatchCursor::start_epoch() {
-  if (plan_.batch_size == 0) {
+  if (plan_.batch_size == 0 && visited_ == plan_.samples) {
     if (!order_.empty()) return;
     order_.resize(static_cast<std::size_t>(plan_.samples));
     std::iota(order_.begin(), order_.end(), 0);
@@ -55,8 +57,7 @@ void BatchCursor::start_epoch() {
                     .round = static_cast<std::uint64_t>(plan_.round)};
   const std::int64_t left = plan_.max_batches - done_;
   const bool all = plan_.max_batches == 0 || left >= batches_per_epoch_;
-  const std::int64_t length =
-      all ? plan_.samples : std::min(left * plan_.batch_size, plan_.samples);
+  const std::int64_t length = all ? visited_ : std::min(left * plan_.batch_size, visited_);
   order_ = permutation_prefix(key, plan_.samples, length);
 }
 

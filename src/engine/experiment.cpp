@@ -192,6 +192,7 @@ PlannedRound Experiment::plan_round() {
   one_step.local_epochs = 0;
   one_step.local_steps = 1;
   LocalTrainer trainer(*model_, *shard_, one_step, static_cast<std::uint64_t>(config_.run.seed));
+  trainer.stop_passes_after(1);
   std::int64_t client = 0;
   for (std::int64_t other = 1; other < partition_.clients(); ++other) {
     if (partition_.train.count(other) > partition_.train.count(client)) client = other;
@@ -200,8 +201,10 @@ PlannedRound Experiment::plan_round() {
   const bool has_edges = config_.algorithm->tiers() == Tiers::ClientEdgeCloud;
   if (has_edges) cohort.edges = {placement().edge_of(client)};
   RoundServices in_round = services(trainer);
-  Tensor measured = at::zeros({2}, at::kDouble);          // seconds, gradient values
-  for (std::int64_t number = 1; number <= 2; ++number) {  // the first makes the buffers
+  Tensor measured = at::zeros({2}, at::kDouble);  // seconds, gradient values
+  // The first round makes the buffers; what a client does when it comes back for the first time is
+  // done in the second one.
+  for (std::int64_t number = 1; number <= 3; ++number) {
     Round round(in_round, number, cohort, Round::Evaluated::No);
     ledger_.clear();
     train_watch_.lap();

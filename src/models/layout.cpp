@@ -1,6 +1,7 @@
 #include "fedhpc/models/layout.hpp"
 
 #include <algorithm>
+#include <span>
 
 #include <ATen/ops/empty.h>
 
@@ -51,15 +52,18 @@ std::int64_t Layout::count(Tag tag, const Columns& among) const {
   return columns;
 }
 
-RowPart::RowPart(LayoutPtr whole, const Columns& columns)
+RowPart::RowPart(LayoutPtr whole, const Columns& columns) : RowPart(std::move(whole), 0, columns) {}
+
+RowPart::RowPart(LayoutPtr whole, std::size_t first, const Columns& columns)
     : whole_(std::move(whole)), layout_(whole_) {
-  if (std::all_of(whole_->fields().begin(), whole_->fields().end(),
-                  [&](const Field& field) { return columns.hold(field.tags); })) {
+  const std::span<const Field> fields = std::span(whole_->fields()).subspan(first);
+  if (first == 0 && std::all_of(fields.begin(), fields.end(),
+                                [&](const Field& field) { return columns.hold(field.tags); })) {
     stretches_.push_back({0, 0, whole_->size()});
     return;
   }
   auto part = std::make_shared<Layout>();
-  for (const Field& field : whole_->fields()) {
+  for (const Field& field : fields) {
     if (!columns.hold(field.tags)) continue;
     const bool joins = !stretches_.empty() &&
                        stretches_.back().in_whole + stretches_.back().columns == field.offset;

@@ -308,6 +308,29 @@ void Block::each_step(const std::function<void(LocalStep&)>& take,
       clients_, round_.number_, pass.value_or(round_.edge_round_), round_.services_.type, take));
 }
 
+void Block::each_batch(double share, std::int64_t pass,
+                       const std::function<void(LocalStep&)>& take) {
+  const Timed timed(round_.services_.train_watch);
+  LocalTrainer& trainer = round_.services_.trainer;
+  const std::vector<TrainStatistics> seen =
+      trainer.each_batch(clients_, round_.number_, pass, share, round_.services_.type, take);
+  for (std::size_t c = 0; c < clients_.size(); ++c) {
+    round_.clock_.steps(round_.services_.shard.position(clients_[c]),
+                        trainer.batches(clients_[c], share));
+    round_.statistics_.push_back({.gradient_values = seen[c].gradient_values});
+  }
+}
+
+Block Block::only(std::span<const std::int64_t> clients) const {
+  auto next = clients_.begin();
+  for (const std::int64_t client : clients) {
+    next = std::find(next, clients_.end(), client);
+    require(next != clients_.end(), "some of a block's clients, in its order");
+    ++next;
+  }
+  return {round_, clients};
+}
+
 void Block::keep(StoredRows& store, const Rows& rows) {
   for (std::size_t c = 0; c < clients_.size(); ++c) {
     if (round_.services_.trainer.steps(clients_[c]) == 0) continue;

@@ -1,6 +1,7 @@
 #include "fedhpc/training/local_trainer.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 #include <ATen/ops/empty.h>
 
@@ -61,7 +62,19 @@ void LocalTrainer::reserve(std::int64_t clients, at::ScalarType type) {
   workspace_.loss.resize(static_cast<std::size_t>(clients));
 }
 
+std::int64_t LocalTrainer::visited(std::int64_t client, double share) const {
+  const auto samples = static_cast<double>(shard_.train_count(client));
+  if (samples == 0) return 0;
+  return std::max<std::int64_t>(1, static_cast<std::int64_t>(std::floor(share * samples + 0.5)));
+}
+
+std::int64_t LocalTrainer::batches(std::int64_t client, double share) const {
+  return std::min(most_batches_, BatchCursor::num_batches_per_epoch(
+                                     visited(client, share), options_.batch_size, singles()));
+}
+
 std::int64_t LocalTrainer::steps_of(std::int64_t client, const Pass& pass) const {
+  if (pass.share > 0) return batches(client, pass.share);
   const std::int64_t trained = steps(client);
   return trained > 0 && pass.steps > 0 ? pass.steps : trained;
 }
@@ -76,6 +89,7 @@ std::vector<LocalTrainer::Course> LocalTrainer::start_courses(std::span<const st
                          .client = client,
                          .pass = pass.number,
                          .samples = shard_.train_count(client),
+                         .visited = pass.share > 0 ? visited(client, pass.share) : 0,
                          .batch_size = options_.batch_size,
                          .singles = singles(),
                          .max_batches = steps_of(client, pass)};
@@ -165,6 +179,14 @@ std::vector<TrainStatistics> LocalTrainer::each_step(std::span<const std::int64_
                                                      at::ScalarType type,
                                                      const std::function<void(LocalStep&)>& take) {
   return each_step(clients, {.round = round, .number = pass}, type, take);
+}
+
+std::vector<TrainStatistics> LocalTrainer::each_batch(std::span<const std::int64_t> clients,
+                                                      std::int64_t round, std::int64_t pass,
+                                                      double share, at::ScalarType type,
+                                                      const std::function<void(LocalStep&)>& take) {
+  require(0 < share && share <= 1, "a share of the samples is a part of them");
+  return each_step(clients, {.round = round, .number = pass, .share = share}, type, take);
 }
 
 std::vector<TrainStatistics> LocalTrainer::train_(Rows& rows, std::span<const std::int64_t> clients,

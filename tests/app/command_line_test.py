@@ -114,6 +114,10 @@ class Plan(AppCase):
                                       (["--train.local_steps=3", "--train.batch_size=5"], 15)):
                     packed = self.plan(f"--algorithm.name={method}", *keys)
                     self.assertEqual(packed["gradient_values_per_client"], factor * visited * size)
+        # Beside training gradients of its weights: 80 % of the samples, the classifier's columns or all layers'.
+        for layers, of_weights in ((1, (6 + 1) * 10), (2, size)):
+            packed = self.plan("--algorithm.name=fedala", f"--algorithm.layers={layers}", "--train.batch_size=0")
+            self.assertEqual(packed["gradient_values_per_client"], 15 * size + 12 * of_weights)
 
     def test_factors_of_fedmud(self):
         """What of cnn4 travels at 1/32, first and last layer in full, and what of each layer is left."""

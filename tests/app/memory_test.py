@@ -122,6 +122,7 @@ local_steps = 2
             "fedavg_ft": [],
             "ditto": [],
             "fedrep": [],
+            "fedala": [],
             "feddwa": [],
             "pfedsop": ["--train.lr=0.05"],
             "fedmud": ["--model.factorisation=low_rank_aad", "--model.exclude=last", "--model.compression=8"],

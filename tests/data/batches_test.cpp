@@ -50,6 +50,35 @@ TEST(BatchCursorTest, GivesTheBatchesOfNumpy) {
   EXPECT_EQ(copy(cursor.next()), (Positions{2, 0, 9, 4}));
 }
 
+TEST(BatchCursorTest, APartOfTheSamplesIsTheStartOfThePermutation) {
+  BatchPlan plan{.seed = 2, .round = 6, .client = 1, .samples = 13, .batch_size = 4};
+  Positions order;  // of epoch 0
+  for (const Positions& batch : reference(plan, 1)) {
+    order.insert(order.end(), batch.begin(), batch.end());
+  }
+  for (const std::int64_t visited : {1, 3, 4, 5, 11, 12, 13}) {
+    plan.visited = visited;
+    for (const std::int64_t size : {4, 0}) {
+      plan.batch_size = size;
+      const auto batches = BatchCursor::num_batches_per_epoch(visited, size, SingleBatches::Keep);
+      BatchCursor cursor(plan);
+      Positions seen;
+      for (std::int64_t b = 0; b < batches; ++b) {
+        const Positions batch = copy(cursor.next());
+        EXPECT_LE(static_cast<std::int64_t>(batch.size()), size == 0 ? visited : size);
+        seen.insert(seen.end(), batch.begin(), batch.end());
+      }
+      Positions expected(order.begin(), order.begin() + visited);
+      // A full batch of all samples is in plain order.
+      if (size == 0 && visited == 13) std::sort(expected.begin(), expected.end());
+      EXPECT_EQ(seen, expected) << visited << " samples in batches of " << size;
+      EXPECT_EQ(copy(cursor.next()).size(), size == 0 ? visited : std::min(size, visited));
+    }
+  }
+  plan.visited = 14;
+  EXPECT_THROW(BatchCursor{plan}, std::logic_error);
+}
+
 TEST(BatchCursorTest, FollowsTheDefinitionOverEpochs) {
   for (const SingleBatches singles : {SingleBatches::Keep, SingleBatches::Drop}) {
     for (std::int64_t n = 1; n <= 13; ++n) {

@@ -42,6 +42,23 @@ TEST(RowPart, TakesAndPutsTheColumnsItIsMadeOf) {
   EXPECT_TRUE(trainable.of(target).values.equal(part.values));
 }
 
+TEST(RowPart, OfTheLastFields) {
+  const LayoutPtr layout = layout_of_four();
+  const Rows rows = counted(layout, 2);
+  const RowPart from_norm(layout, 1, {.with = Tag::Trainable});
+  const Rows part = from_norm.of(rows);
+  EXPECT_EQ(part.layout->size(), 5);
+  EXPECT_TRUE(part.values.narrow(1, 0, 2).equal(rows.values.narrow(1, 6, 2)));
+  EXPECT_TRUE(part.values.narrow(1, 2, 3).equal(rows.values.narrow(1, 10, 3)));
+  const Rows target{at::full_like(rows.values, -1), layout};
+  from_norm.put_(target, part);
+  EXPECT_TRUE(target.values.narrow(1, 0, 6).eq(-1).all().item<bool>());
+  EXPECT_TRUE(from_norm.of(target).values.equal(part.values));
+  EXPECT_TRUE(RowPart(layout, 0, {}).is_whole());
+  EXPECT_FALSE(RowPart(layout, 1, {}).is_whole());
+  EXPECT_EQ(RowPart(layout, 1, {}).layout()->size(), 7);
+}
+
 TEST(RowPart, TwoPartsMakeTheWhole) {
   const LayoutPtr layout = layout_of_four();
   const Rows rows = counted(layout, 3);

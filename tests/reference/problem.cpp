@@ -163,6 +163,33 @@ std::vector<std::vector<std::int64_t>> batches(const Problem& problem, std::int6
   }
 }
 
+std::vector<std::vector<std::int64_t>> batches_of_share(const Problem& problem, std::int64_t k,
+                                                        std::int64_t round, std::int64_t pass,
+                                                        double share) {
+  const std::int64_t n = problem.clients[static_cast<std::size_t>(k)].labels.size(0);
+  std::vector<std::vector<std::int64_t>> all;
+  if (n == 0) return all;
+  const auto rounded = static_cast<std::int64_t>(std::floor(share * static_cast<double>(n) + 0.5));
+  const std::int64_t visited = std::max<std::int64_t>(1, rounded);
+  std::vector<std::int64_t> order(static_cast<std::size_t>(n));
+  std::iota(order.begin(), order.end(), 0);
+  if (problem.batch_size > 0 || visited < n) {
+    order = stable_argsort({.seed = problem.seed,
+                            .purpose = Purpose::Batches,
+                            .pass = static_cast<std::uint64_t>(pass),
+                            .client = static_cast<std::uint64_t>(k),
+                            .round = static_cast<std::uint64_t>(round)},
+                           n);
+  }
+  const std::int64_t size = problem.batch_size > 0 ? problem.batch_size : visited;
+  const std::int64_t smallest = problem.layout->count(Tag::Norm) > 0 ? 2 : 1;
+  for (std::int64_t begin = 0; begin < visited; begin += size) {
+    const std::int64_t end = std::min(begin + size, visited);
+    if (end - begin >= smallest) all.emplace_back(order.begin() + begin, order.begin() + end);
+  }
+  return all;
+}
+
 namespace {
 
 Parameters leaves_of(const Parameters& parameters) {

@@ -71,6 +71,12 @@ std::vector<std::vector<std::int64_t>> batches(const Problem& problem, std::int6
                                                std::int64_t round, std::int64_t pass,
                                                Purpose purpose = Purpose::Batches);
 
+/// The same once through a share of client k's samples: the first max(1, floor(share n + 1/2)) of
+/// its permutation.
+std::vector<std::vector<std::int64_t>> batches_of_share(const Problem& problem, std::int64_t k,
+                                                        std::int64_t round, std::int64_t pass,
+                                                        double share);
+
 /// Mean cross-entropy of a fully connected network on some samples, with its gradient by autograd.
 struct LossAndGradient {
   double loss = 0;

@@ -3,6 +3,7 @@
 #include <functional>
 #include <memory>
 #include <stdexcept>
+#include <utility>
 #include <vector>
 
 #include <ATen/ops/cat.h>
@@ -119,6 +120,52 @@ TEST_F(LocalStepTest, ClientsRunOutOfBatchesAndStay) {
     }
   });
   EXPECT_EQ(active, (std::vector<std::int64_t>{3, 2, 1}));
+}
+
+TEST_F(LocalStepTest, AShareOfTheSamplesIsSeenOnce) {
+  // max(1, floor(share n + 1/2)) of 9, 6 and 3 samples, in batches of 3; batch norm leaves out one.
+  const std::vector<std::pair<double, std::vector<std::int64_t>>> cases{
+      {1.0, {3, 2, 1}}, {0.6, {2, 1, 1}}, {0.5, {2, 1, 1}}, {0.4, {1, 1, 0}}, {0.01, {0, 0, 0}}};
+  options_.local_epochs = 5;
+  for (const auto& [share, batches] : cases) {
+    std::vector<std::int64_t> taken(3, 0);
+    const auto count = [&](LocalStep& step) {
+      for (std::int64_t c = 0; c < step.active(); ++c) ++taken[static_cast<std::size_t>(c)];
+    };
+    trainer_->each_batch(clients_, /*round=*/1, /*pass=*/2, share, at::kDouble, count);
+    EXPECT_EQ(taken, batches) << share;
+    for (std::size_t c = 0; c < 3; ++c) {
+      EXPECT_EQ(trainer_->batches(clients_[c], share), batches[c]) << share;
+    }
+  }
+  const auto nothing = [](LocalStep&) {};
+  EXPECT_THROW(trainer_->each_batch(clients_, 1, 0, 0, at::kDouble, nothing), std::logic_error);
+  EXPECT_THROW(trainer_->each_batch(clients_, 1, 0, 1.5, at::kDouble, nothing), std::logic_error);
+}
+
+TEST_F(LocalStepTest, AllSamplesSeenOnceAreAnEpoch) {
+  options_.local_epochs = 1;
+  const std::vector<Tensor> epoch = gradients_of_pass(7);
+  std::vector<Tensor> seen;
+  const Rows rows = start();
+  trainer_->each_batch(clients_, /*round=*/1, /*pass=*/7, 1, at::kDouble,
+                       [&](LocalStep& step) { seen.push_back(gradient(step, rows, 0)); });
+  ASSERT_EQ(seen.size(), epoch.size());
+  for (std::size_t s = 0; s < epoch.size(); ++s) EXPECT_TRUE(seen[s].equal(epoch[s])) << s;
+}
+
+TEST_F(LocalStepTest, AGradientOfSomeColumnsIsThatOfAllThere) {
+  const Rows rows = start();
+  const Tensor buffers = columns(rows, Tag::Buffer).clone();
+  each_step([&](LocalStep& step) {
+    const auto of = [&](const Columns& some) {
+      const Tensor all = step.gradient(rows, {}, 0, some).narrow(0, 0, step.active());
+      return columns({all, rows.layout}, Tag::Head);
+    };
+    const Tensor head = of({.with = Tag::Head});
+    EXPECT_TRUE(columns(rows, Tag::Buffer).equal(buffers)) << "statistics stay";
+    EXPECT_TRUE(of({.with = Tag::Trainable}).equal(head));
+  });
 }
 
 TEST_F(LocalStepTest, ABatchMovesBuffersAndCountsItsLossOnce) {

@@ -19,6 +19,7 @@ struct BatchPlan {
   std::int64_t client = 0;
   std::int64_t pass = 0;
   std::int64_t samples = 0;     ///< n, the client's training samples
+  std::int64_t visited = 0;     ///< of them in each epoch: the permutation's first; 0: all
   std::int64_t batch_size = 0;  ///< B; 0: full batch
   SingleBatches singles = SingleBatches::Keep;
   std::int64_t max_batches = 0;  ///< at most so many are asked for; 0: not known
@@ -26,8 +27,9 @@ struct BatchPlan {
 
 /// The batches of a plan, one after the other (SEMANTICS: batches, cohorts, steps). Epoch e visits
 /// the permutation of the plan's purpose with counter (pass << 32 | e, client, round); batch s
-/// holds its entries sB to min((s + 1)B, n). After the last batch of an epoch comes the first of
-/// the next one. A full batch is 0..n-1 in order, nothing is drawn.
+/// holds its entries sB to min((s + 1)B, n), or those before the number visited. After the last
+/// batch of an epoch comes the first of the next one. A full batch of all samples is 0..n-1 in
+/// order, nothing is drawn.
 class BatchCursor {
  public:
   explicit BatchCursor(const BatchPlan& plan);
@@ -45,6 +47,7 @@ class BatchCursor {
   void start_epoch();
 
   BatchPlan plan_;
+  std::int64_t visited_;  // samples in each epoch
   std::int64_t batches_per_epoch_;
   std::int64_t done_ = 0;            // batches given
   std::vector<std::int64_t> order_;  // of the current epoch, as far as needed

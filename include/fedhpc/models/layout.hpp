@@ -93,6 +93,8 @@ class RowPart {
  public:
   RowPart() = default;
   RowPart(LayoutPtr whole, const Columns& columns);
+  /// Of the fields from number `first` on, those that hold `columns`.
+  RowPart(LayoutPtr whole, std::size_t first, const Columns& columns);
 
   const LayoutPtr& layout() const { return layout_; }  ///< of Q columns
   bool is_whole() const { return layout_ == whole_; }

@@ -76,6 +76,16 @@ class Block {
   void each_step(const std::function<void(LocalStep&)>& take,
                  std::optional<std::int64_t> pass = {});
 
+  /// The same for one way through a share of every client's training samples, drawn anew for every
+  /// `pass`: for what a method finds out beside local training. Counts into the round's simulated
+  /// time and its gradients, not into train_loss. `fedhpc plan` takes it to be as long as local
+  /// training.
+  void each_batch(double share, std::int64_t pass, const std::function<void(LocalStep&)>& take);
+
+  /// Some of the clients, ids in the order of clients(), as a block of their own that lives no
+  /// longer than `clients`.
+  Block only(std::span<const std::int64_t> clients) const;
+
   /// Row c of `rows` [C, P] becomes what clients()[c] keeps. A client without any local step has
   /// not trained: it keeps what it had.
   void keep(StoredRows& store, const Rows& rows);
@@ -131,7 +141,7 @@ class Round {
 
   std::int64_t number() const { return number_; }  ///< counted from 1
   const Cohort& cohort() const { return cohort_; }
-  /// One entry per client of this rank and local training.
+  /// One entry per client of this rank and local training, or pass of each_batch().
   const std::vector<TrainStatistics>& statistics() const { return statistics_; }
 
   /// A weighted mean over the round's clients, of rows of `layout`; by default the model's.

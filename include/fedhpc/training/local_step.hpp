@@ -77,6 +77,9 @@ class LocalStep {
   /// The gradients at `at` [C, P] of the mean losses of a draw's batches and the penalty: [C, P],
   /// of clients without a batch undefined. Valid until the next call.
   Tensor gradient(const Rows& at, const Penalty& penalty = {}, std::int64_t draw = 0);
+  /// The same in these columns alone; the others are undefined, layers below them cost nothing.
+  Tensor gradient(const Rows& at, const Penalty& penalty, std::int64_t draw,
+                  const Columns& columns);
 
   /// One step of `rows` [C, P] by the optimizer's rule on that gradient, of the columns it moves;
   /// the penalty is for rows that move as a whole. Plain SGD is fused into
@@ -98,8 +101,6 @@ class LocalStep {
   void fetch(std::int64_t draw);
   /// Forward and backward of one run; counts the loss of the first call of the step.
   void differentiate(const Tensor& rows, const BatchRun& run, const GradientSink& sink);
-  Tensor gradient(const Rows& at, const Penalty& penalty, std::int64_t draw,
-                  const Columns& columns);
   void descend_plain_(const Rows& rows, const RowOptimizer& optimizer, const Penalty& penalty);
   /// One step of those clients whose gradient is above the accuracy; false when there are none.
   bool approach_minimum_(const Rows& rows, RowOptimizer& optimizer, const Penalty& penalty,

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <optional>
 #include <span>
 #include <vector>
@@ -47,6 +48,17 @@ class LocalTrainer {
                                          std::int64_t pass, at::ScalarType type,
                                          const std::function<void(LocalStep&)>& take);
 
+  /// Goes through a share of these clients' training samples once, `take` making something of each
+  /// batch: of max(1, floor(share n + 1/2)) of a client's n samples, drawn anew for every (round,
+  /// pass). Gives the statistics of each client, [C]. Precondition: 0 < share <= 1.
+  std::vector<TrainStatistics> each_batch(std::span<const std::int64_t> clients, std::int64_t round,
+                                          std::int64_t pass, double share, at::ScalarType type,
+                                          const std::function<void(LocalStep&)>& take);
+  /// How many batches that are of client `client`.
+  std::int64_t batches(std::int64_t client, double share) const;
+  /// From now on each_batch() takes no more than so many: of a plan, which measures single steps.
+  void stop_passes_after(std::int64_t batches) { most_batches_ = batches; }
+
   /// Takes `steps` steps (0: as a local training) of `optimizer`, started afresh, from row c of
   /// `rows` [C, P] on the training samples of clients[c], in place, for the evaluation after a
   /// round: batches of Purpose::Evaluate and crops of pass 2^31, so that no training sees them. A
@@ -67,6 +79,7 @@ class LocalTrainer {
     std::int64_t number = 0;
     Purpose purpose = Purpose::Batches;
     std::int64_t steps = 0;  ///< of each client that can train; 0: as train.* say
+    double share = 0;        ///< above 0: once through this share of the samples instead
   };
 
   /// One client on its way through a pass.
@@ -82,6 +95,8 @@ class LocalTrainer {
   SingleBatches singles() const;
   std::int64_t batch_capacity() const;
   void reserve(std::int64_t clients, at::ScalarType type);
+  /// How many of a client's training samples that share is.
+  std::int64_t visited(std::int64_t client, double share) const;
   std::int64_t steps_of(std::int64_t client, const Pass& pass) const;
   std::vector<Course> start_courses(std::span<const std::int64_t> clients, const Pass& pass) const;
   /// Puts the batch of step `step` of a client into row c of the inputs and labels, with its crops
@@ -103,6 +118,7 @@ class LocalTrainer {
   const Shard& shard_;
   const TrainOptions& options_;
   std::uint64_t seed_;
+  std::int64_t most_batches_ = std::numeric_limits<std::int64_t>::max();
   std::optional<Shard> in_hand_;  // of a shard on demand: the clients trained last
   StepWorkspace workspace_;
   RowOptimizer optimizer_;

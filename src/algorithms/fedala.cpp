@@ -1,0 +1,203 @@
+#include "fedhpc/algorithms/fedala.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/ones_like.h>
+#include <ATen/ops/tensor.h>
+
+#include "fedhpc/models/row_measures.hpp"
+
+namespace fedhpc {
+
+namespace {
+
+constexpr const char* kReceptionAccuracy = "reception_accuracy";
+constexpr const char* kGlobalWeight = "global_weight";
+constexpr const char* kStartPasses = "start_passes";
+
+constexpr std::int64_t kFirstPass = 1;  // local training has the batches of pass 0
+
+/// Row c alone, in the same memory.
+Rows row_of(const Rows& rows, std::int64_t c) { return {rows.values.narrow(0, c, 1), rows.layout}; }
+
+}  // namespace
+
+void FedALA::declare(OptionSet& options) {
+  options.add("algorithm.layers", layers_, at_least<std::int64_t>(1),
+              "layers from the classifier down in which a client mixes its own model with the "
+              "global one (p); those below are the global one's");
+  options.add("algorithm.share", share_, above_up_to(0.0, 1.0),
+              "share of a client's training samples a pass of the weights sees (s)");
+  options.add("algorithm.weight_lr", weight_lr_, at_least(0.0),
+              "step size eta of the weights; 0: they stay 1, and the rounds are FedAvg's");
+  options.add("algorithm.start_passes", start_passes_, at_least<std::int64_t>(1),
+              "most passes a client's weights make the first time it learns them");
+  options.add(
+      "algorithm.tolerance", tolerance_, at_least(0.0),
+      "root mean square of a pass's changes of the weights up to which they have converged");
+  averaging_.declare(options);
+}
+
+std::size_t FedALA::first_field(const Layout& layout, std::int64_t layers) {
+  const std::vector<Field>& fields = layout.fields();
+  std::size_t first = fields.size();
+  for (std::int64_t found = 0; first > 0 && found < layers;) {
+    --first;
+    // What has one index is a bias or belongs to batch norm: it follows the kernel of its layer.
+    if (fields[first].shape.size() > 1) ++found;
+  }
+  return first;
+}
+
+void FedALA::initialise(const Setup& setup) {
+  global_ = setup.initial_model();
+  codec_ = averaging_.make_upload_codec();
+  plain_ = setup.training().step_rule().is_plain();
+  const std::size_t first = first_field(*global_.layout, layers_);
+  top_ = RowPart(global_.layout, first, {.with = Tag::Trainable});
+  moved_ = {.with = layers_ == 1 ? Tag::Head : Tag::Trainable};
+  const Rows part = top_.of(global_);
+  local_ = &setup.store().rows("local", part);
+  weights_ = &setup.store().rows("weight", {at::ones_like(part.values), part.layout});
+}
+
+std::vector<RoundMetric> FedALA::metrics() const {
+  return {{kReceptionAccuracy, "fraction",
+           "mean over participants of the accuracy of the mixed model on own test samples, before "
+           "local training"},
+          {kGlobalWeight, "1",
+           "mean over participants that learn weights of their mean: 1 is the global model, 0 the "
+           "client's own"},
+          {kStartPasses, "1",
+           "mean over participants that learn weights for the first time of the passes made"}};
+}
+
+void FedALA::round(Round& round) {
+  Mean update = round.mean();
+  round.each_block([&](Block& block) {
+    const Rows received = block.download(global_);  // [C, P]  Theta^{t-1}
+    Rows start = aggregated(block, received);       // [C, P]  hat_i
+    block.note(kReceptionAccuracy, block.evaluate(start));
+    const Rows trained = block.train(start, {.pass = 0});  // [C, P]  Theta_i^t
+    block.keep(*local_, top_.of(trained));
+    update.add(block.weights(averaging_.weighting), block.upload(trained - received, *codec_));
+  });
+  global_ += update.reduce();  // Theta^t <- Theta^{t-1} + sum_i p_i (Theta_i^t - Theta^{t-1})
+}
+
+Rows FedALA::aggregated(Block& block, const Rows& received) {
+  constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+  std::vector<double> means(block.clients().size(), kNone);
+  std::vector<double> passes(block.clients().size(), kNone);
+  const Rows start = received.clone();  // of clients that come for the first time: Theta
+
+  /// Learns the weights of the clients at these places and puts their models into `start`.
+  const auto learn = [&](const std::vector<std::int64_t>& places, const auto& passes_of) {
+    std::vector<std::int64_t> clients;
+    for (const std::int64_t c : places) {
+      clients.push_back(block.clients()[static_cast<std::size_t>(c)]);
+    }
+    const Tensor index = at::tensor(places, at::kLong);
+    const Mixture mixture =
+        mixture_of(clients, {received.values.index_select(0, index), received.layout});
+    Block some = block.only(clients);
+    passes_of(some, mixture);
+    mix_(mixture);
+    start.values.index_copy_(0, index, mixture.model.values);
+    some.keep(*weights_, mixture.weights);
+    for (std::size_t i = 0; i < places.size(); ++i) {
+      const Rows weights = row_of(mixture.weights, static_cast<std::int64_t>(i));
+      means[static_cast<std::size_t>(places[i])] = inner_products(weights, weights_->initial()).ab /
+                                                   static_cast<double>(weights.layout->size());
+    }
+  };
+
+  std::vector<std::int64_t> others;
+  for (std::int64_t c = 0; c < block.count(); ++c) {
+    const std::int64_t client = block.clients()[static_cast<std::size_t>(c)];
+    if (!local_->written(client)) continue;
+    if (weights_->written(client)) {
+      others.push_back(c);
+      continue;
+    }
+    learn({c}, [&](Block& one, const Mixture& mixture) {
+      passes[static_cast<std::size_t>(c)] =
+          static_cast<double>(learn_to_convergence_(one, mixture));
+    });
+  }
+  if (!others.empty()) {
+    learn(others, [&](Block& some, const Mixture& mixture) { learn_(some, mixture, kFirstPass); });
+  }
+  block.note(kGlobalWeight, means);
+  block.note(kStartPasses, passes);
+  return start;
+}
+
+FedALA::Mixture FedALA::mixture_of(std::span<const std::int64_t> clients, Rows model) const {
+  const Tensor global = top_.of(model).values.clone();
+  return {.model = std::move(model),
+          .global = global,
+          .apart = local_->read(clients).values - global,
+          .weights = weights_->read(clients)};
+}
+
+void FedALA::mix_(const Mixture& mixture) const {
+  // Theta_i + (Theta - Theta_i) W, in a form that is Theta to the last bit where W = 1
+  top_.put_(mixture.model,
+            {mixture.global + mixture.apart * (1 - mixture.weights.values), top_.layout()});
+}
+
+void FedALA::learn_(Block& block, const Mixture& mixture, std::int64_t pass) const {
+  block.each_batch(share_, pass, [&](LocalStep& step) {
+    mix_(mixture);
+    const Rows gradient = top_.of({step.gradient(mixture.model, {}, 0, moved_), global_.layout});
+    const std::int64_t active = step.active();
+    // W <- clip(W - eta grad (Theta - Theta_i), 0, 1)
+    const Tensor weights = mixture.weights.values.narrow(0, 0, active);
+    weights.add_(gradient.values.narrow(0, 0, active) * mixture.apart.narrow(0, 0, active) *
+                 weight_lr_);
+    weights.clamp_(0, 1);
+  });
+}
+
+std::int64_t FedALA::learn_to_convergence_(Block& block, const Mixture& mixture) const {
+  const auto columns = static_cast<double>(top_.layout()->size());
+  for (std::int64_t pass = 0; pass < start_passes_; ++pass) {
+    const Rows before = mixture.weights.clone();
+    learn_(block, mixture, kFirstPass + pass);
+    const double square = squared_lengths(mixture.weights - before).front();
+    if (std::sqrt(square / columns) <= tolerance_) return pass + 1;
+  }
+  return start_passes_;
+}
+
+RowsInHand FedALA::rows_in_hand() const {
+  // Received, started from, trained, their difference. Before: received, started from, mixed, and
+  // of the top layers Theta, its difference to Theta_i, the weights and three terms of (4).
+  const double part =
+      static_cast<double>(top_.layout()->size()) / static_cast<double>(global_.layout->size());
+  const auto mixing = 3 + static_cast<std::int64_t>(std::ceil(6 * part));
+  // Gradients, unless local training counts them for its optimizer.
+  const std::int64_t gradients = plain_ ? 1 : 0;
+  // Clients learn weights for the first time one by one: rows of a size of their own, which memory
+  // stays with the process.
+  return {.full = std::max<std::int64_t>(4, mixing) + gradients, .once = 1 + mixing + gradients};
+}
+
+void FedALA::evaluate(Evaluation& evaluation) {
+  evaluation.global(global_);
+  evaluation.each_block([&](EvaluationBlock& block) {
+    const Mixture mixture = mixture_of(
+        block.clients(), global_.replicate(static_cast<std::int64_t>(block.clients().size())));
+    mix_(mixture);
+    block.evaluate(mixture.model);
+  });
+}
+
+void FedALA::visit_state(StateVisitor& state) { state.rows("global", global_); }
+
+}  // namespace fedhpc
