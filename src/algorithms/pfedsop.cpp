@@ -65,9 +65,7 @@ void PFedSOP::declare(OptionSet& options) {
   averaging_.declare(options);
 }
 
-void PFedSOP::check(const OptionSet& options) const {
-  check_plain_gradients(options, "pfedsop");
-}
+void PFedSOP::check(const OptionSet& options) const { check_plain_gradients(options, "pfedsop"); }
 
 void PFedSOP::initialise(const Setup& setup) {
   lr_ = setup.training().lr;
