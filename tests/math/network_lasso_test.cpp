@@ -329,14 +329,14 @@ TEST(LaplacianSolver, SolvesByFactorAndByIteration) {
     const Tensor matrix = at::eye(nodes, at::kDouble) + c * q.matmul(q.t());
     const Tensor b = at::randn({nodes, kTileColumns}, at::kDouble);
     const Tensor x = at::zeros_like(b);
-    const auto improve_ = [&] {
+    const auto improve = [&] {
       const Tensor residual = b - matrix.matmul(x);
       return solver.improve_(x.data_ptr<double>(), residual.data_ptr<double>(), 1e-15);
     };
-    EXPECT_EQ(improve_() == 0, solver.is_direct());
+    EXPECT_EQ(improve() == 0, solver.is_direct());
     EXPECT_LT((matrix.matmul(x) - b).abs().max().item<double>(), 1e-10);
     // Started where it ended, it has nothing to do.
-    EXPECT_EQ(improve_(), 0);
+    EXPECT_EQ(improve(), 0);
   }
 }
 
