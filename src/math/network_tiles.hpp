@@ -179,7 +179,7 @@ class NetworkTiles {
  private:
   static constexpr std::int64_t kWidth = kTileColumns;
   // Edges whose larger ends are on their way to the nearest cache.
-  static constexpr std::int64_t kAhead = 8;
+  static constexpr std::int64_t kAhead = 20;
 
   /// [N, w] row by row <-> tiles [N, kWidth] one after the other, the last filled up with zeros.
   static void to_tiles(const Tensor& rows, TileRows<T>& tiles) {

@@ -43,6 +43,12 @@ class Summarize(Folder):
         self.assertAlmostEqual(float(line["last_std"]), statistics.stdev(levels))
         self.assertEqual((float(line["bytes_up_mean"]), float(line["bytes_down_mean"])), (4000.0, 12000.0))
 
+    def test_checkpoints_beside_their_run_are_no_runs(self):
+        paths = self.seeds([0.8, 0.9])
+        checkpoints = [write_run(self.folder / f"a{seed}.ckpt.40.h5", config=config(seed)) for seed in (1, 2)]
+        self.assertEqual(self.table(*paths, *checkpoints), self.table(*paths))
+        self.assertEqual(self.table(checkpoints[0])[0]["n"], "1")  # alone it is looked at
+
     def test_best_of_an_accuracy_is_the_largest_of_a_loss_the_smallest(self):
         v = np.array([3.0, 1.0, 2.0, 5.0])
         run = results.load(write_run(self.folder / "run.h5", rounds=4, global_accuracy=v / 10, global_loss=v))

@@ -132,14 +132,18 @@ def draw_scaling(runs, output):
         efficiencies.plot(ranks, [100 * one.efficiency(point) for point in one.points], **style)
     all_ranks = sorted({point.ranks for one in scalings for point in one.points})
     times.set(xscale="log", yscale="log", ylabel="seconds per round (dotted: ideal)")
-    efficiencies.set(xscale="log", ylabel="efficiency [%]", ylim=(0, None))
+    if all(one.kind == "weak" for one in scalings):  # close to a constant: from 0, or noise looks like a trend
+        times.set(yscale="linear", ylim=(0, 1.2 * max(point.seconds for one in scalings for point in one.points)))
+    most = max(1.0, *(one.efficiency(point) for one in scalings for point in one.points))
+    efficiencies.set(xscale="log", ylabel="efficiency [%]", ylim=(0, 110 * most))
     for axes in (times, efficiencies):
         axes.set_xlabel("ranks")
         axes.set_xticks(all_ranks, [str(number) for number in all_ranks])
         axes.minorticks_off()
         tidy(axes)
-    times.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
-    times.yaxis.set_minor_locator(NullLocator())
+    if times.get_yscale() == "log":
+        times.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+        times.yaxis.set_minor_locator(NullLocator())
     times.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     efficiencies.axhline(100, color="#777777", linewidth=0.8, linestyle=":")
     efficiencies.legend(frameon=False, fontsize=8)

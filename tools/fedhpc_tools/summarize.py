@@ -19,6 +19,7 @@ Exit code 2: a named file is missing or is no result file, or there is nothing t
 """
 
 import argparse
+import re
 import sys
 from pathlib import Path
 
@@ -44,7 +45,14 @@ def files_of(places):
         for path in sorted(place.glob("*.h5")):
             if ".ckpt." not in path.name and not path.name.endswith(".old.h5"):
                 found.setdefault(path, False)
-    return list(found.items())
+    # Of the pattern *.h5 the shell makes checkpoints as well: no runs of their own beside their run.
+    return [(path, named) for path, named in found.items() if run_of(path) not in found]
+
+
+def run_of(path):
+    """The result file that RUN.ckpt.N.h5 is a checkpoint of; None for other files."""
+    match = re.fullmatch(r"(.+)\.ckpt\.\d+\.h5", path.name)
+    return path.with_name(f"{match[1]}.h5") if match else None
 
 
 def load_all(places):
