@@ -23,28 +23,24 @@ Tensor StagedCommunicator::to_device(const Tensor& staged, const Tensor& like) {
   return values;
 }
 
-void StagedCommunicator::sum_(Tensor& values) {
-  if (!library_.holds(values)) return host_->sum_(values);
+void StagedCommunicator::replace_(Tensor& values, const std::function<void(Tensor&)>& collective) {
+  if (!library_.holds(values)) return collective(values);
   count(values);
   Tensor staged = to_host(values);
-  host_->sum_(staged);
+  collective(staged);
   copy_(values, staged);
+}
+
+void StagedCommunicator::sum_(Tensor& values) {
+  replace_(values, [this](Tensor& staged) { host_->sum_(staged); });
 }
 
 void StagedCommunicator::max_(Tensor& values) {
-  if (!library_.holds(values)) return host_->max_(values);
-  count(values);
-  Tensor staged = to_host(values);
-  host_->max_(staged);
-  copy_(values, staged);
+  replace_(values, [this](Tensor& staged) { host_->max_(staged); });
 }
 
 void StagedCommunicator::broadcast_(Tensor& values, int root) {
-  if (!library_.holds(values)) return host_->broadcast_(values, root);
-  count(values);
-  Tensor staged = to_host(values);
-  host_->broadcast_(staged, root);
-  copy_(values, staged);
+  replace_(values, [this, root](Tensor& staged) { host_->broadcast_(staged, root); });
 }
 
 Tensor StagedCommunicator::gather(const Tensor& rows, int root) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -33,6 +34,8 @@ class StagedCommunicator final : public Communicator {
   void beat() override { host_->beat(); }
 
  private:
+  /// A collective of `host_` that replaces values.
+  void replace_(Tensor& values, const std::function<void(Tensor&)>& collective);
   Tensor to_host(const Tensor& values);
   Tensor to_device(const Tensor& staged, const Tensor& like);
   void copy_(const Tensor& to, const Tensor& from);
