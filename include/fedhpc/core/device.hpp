@@ -1,0 +1,68 @@
+#pragma once
+
+#include "fedhpc/core/device_kernels.hpp"
+#include "fedhpc/core/tensor.hpp"
+
+namespace fedhpc {
+
+/// A tensor in host memory: itself where it lies there, else a copy, for which the host waits.
+inline Tensor on_host(const Tensor& values) { return values.is_cpu() ? values : values.cpu(); }
+
+/// A tensor as the host may change it: itself in host memory, else a copy that goes back when this
+/// does.
+class HostEdit {
+ public:
+  explicit HostEdit(const Tensor& values) : values_(values), host_(on_host(values)) {}
+  ~HostEdit() noexcept(false) {
+    if (!values_.is_cpu()) values_.copy_(host_);
+  }
+  HostEdit(const HostEdit&) = delete;
+  HostEdit& operator=(const HostEdit&) = delete;
+
+  const Tensor& values() const { return host_; }
+
+ private:
+  Tensor values_;
+  Tensor host_;
+};
+
+/// True where own kernels for the device have to do what the host's loops do elsewhere.
+inline bool on_device(const Tensor& values) { return values.is_cuda(); }
+
+inline Real real_of(const Tensor& values) {
+  return values.scalar_type() == at::kDouble ? Real::Float64 : Real::Float32;
+}
+
+/// A stack [C, B, width] whose last dimension is contiguous, as kernels see it.
+inline DeviceStack device_stack(const Tensor& stack) {
+  return {.data = stack.data_ptr(),
+          .clients = stack.size(0),
+          .batch = stack.size(1),
+          .width = stack.size(2),
+          .client_stride = stack.stride(0),
+          .sample_stride = stack.stride(1)};
+}
+
+/// The columns from `column` on of rows [C, P].
+inline DeviceColumns device_columns(const Tensor& rows, std::int64_t column = 0) {
+  return {static_cast<char*>(rows.data_ptr()) + column * static_cast<std::int64_t>(rows.itemsize()),
+          rows.stride(0)};
+}
+
+/// A range on the profiler's time line for the length of a scope, where there is a device.
+class DeviceScope {
+ public:
+  DeviceScope(bool active, const char* name) : active_(active) {
+    if (active_) device_kernels().begin_range(name);
+  }
+  ~DeviceScope() {
+    if (active_) device_kernels().end_range();
+  }
+  DeviceScope(const DeviceScope&) = delete;
+  DeviceScope& operator=(const DeviceScope&) = delete;
+
+ private:
+  bool active_;
+};
+
+}  // namespace fedhpc
