@@ -145,10 +145,11 @@ void BatchNorm::declare(Layout& layout) {
   layout.add(name_ + ".running_var", shape, in_.channels, buffer, Initial::One);
 }
 
-Saved BatchNorm::make_saved(std::int64_t clients, std::int64_t, at::ScalarType, Use use) const {
+Saved BatchNorm::make_saved(std::int64_t clients, std::int64_t, const at::TensorOptions& options,
+                            Use use) const {
   if (use == Use::Evaluation) return {};
   // Mean and 1 / sqrt(variance + epsilon) of each channel.
-  return {.per_client = {at::empty({clients, 2, in_.channels}, at::kDouble)},
+  return {.per_client = {at::empty({clients, 2, in_.channels}, options.dtype(at::kDouble))},
           .per_sample = {},
           .chains = {}};
 }

@@ -46,12 +46,12 @@ std::int64_t MaxPool2d::output_features(std::int64_t input_features) const {
   return out_.values();
 }
 
-Saved MaxPool2d::make_saved(std::int64_t clients, std::int64_t batch, at::ScalarType,
-                            Use use) const {
+Saved MaxPool2d::make_saved(std::int64_t clients, std::int64_t batch,
+                            const at::TensorOptions& options, Use use) const {
   if (use == Use::Evaluation) return {};
   // The place of each maximum in its plane.
   return {.per_client = {},
-          .per_sample = {at::empty({clients, batch, out_.values()}, at::kInt)},
+          .per_sample = {at::empty({clients, batch, out_.values()}, options.dtype(at::kInt))},
           .chains = {}};
 }
 

@@ -85,7 +85,7 @@ class BatchNorm final : public Layer {
   std::int64_t output_features(std::int64_t input_features) const override;
   void declare(Layout& layout) override;
   double forward_flops() const override { return 0; }
-  Saved make_saved(std::int64_t clients, std::int64_t batch, at::ScalarType type,
+  Saved make_saved(std::int64_t clients, std::int64_t batch, const at::TensorOptions& options,
                    Use use) const override;
   void forward(const Pass& pass, const Tensor& input, const Tensor& output) const override;
   void backward(const Pass& pass, const Tensor& input, const Tensor& output,
@@ -107,7 +107,7 @@ class MaxPool2d final : public Layer {
   std::int64_t output_features(std::int64_t input_features) const override;
   void declare(Layout&) override {}
   double forward_flops() const override { return 0; }
-  Saved make_saved(std::int64_t clients, std::int64_t batch, at::ScalarType type,
+  Saved make_saved(std::int64_t clients, std::int64_t batch, const at::TensorOptions& options,
                    Use use) const override;
   void forward(const Pass& pass, const Tensor& input, const Tensor& output) const override;
   void backward(const Pass& pass, const Tensor& input, const Tensor& output,
@@ -158,7 +158,7 @@ class Residual final : public Layer {
   std::int64_t output_features(std::int64_t input_features) const override;
   void declare(Layout& layout) override;
   double forward_flops() const override;
-  Saved make_saved(std::int64_t clients, std::int64_t batch, at::ScalarType type,
+  Saved make_saved(std::int64_t clients, std::int64_t batch, const at::TensorOptions& options,
                    Use use) const override;
   void forward(const Pass& pass, const Tensor& input, const Tensor& output) const override;
   void backward(const Pass& pass, const Tensor& input, const Tensor& output,
