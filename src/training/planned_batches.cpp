@@ -41,7 +41,7 @@ void PlannedBatches::plan(const Shard& shard, const Next& next) {
   auto* pick = static_cast<DevicePick*>(host.data_ptr());
   for (std::int64_t step = 0; step < steps_; ++step) {
     for (std::int64_t c = 0; c < count; ++c, pick += batch_) {
-      std::fill_n(pick, batch_, DevicePick{.row = -1});
+      std::fill_n(pick, batch_, DevicePick{-1, 0, 0, 0, 0});
       const Batch batch = next(c, step);
       if (batch.positions.empty()) continue;
       append(runs_[draw][static_cast<std::size_t>(step)], c,

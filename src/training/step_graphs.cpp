@@ -1,4 +1,4 @@
-#include "training/step_graphs.hpp"
+#include "fedhpc/training/step_graphs.hpp"
 
 #include <cstdio>
 #include <exception>
