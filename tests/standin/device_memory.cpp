@@ -15,8 +15,8 @@ namespace fedhpc::standin {
 
 namespace {
 
-constexpr int kFree = 0xFF;               // every float of such bytes is NaN
-constexpr std::size_t kRedZone = 512;     // bytes behind a block
+constexpr int kFree = 0xFF;            // every float of such bytes is NaN
+constexpr std::size_t kRedZone = 512;  // bytes behind a block
 
 /// Sizes of blocks: multiples of 512 bytes that grow by an eighth, so that few lists serve all.
 std::size_t block_size(std::size_t bytes, std::size_t alignment) {

@@ -50,10 +50,9 @@ const c10::Storage& HostCall::host_storage(const c10::Storage& device) {
     if (pair.device.is_alias_of(device)) return pair.host;
   }
   void* start = DeviceMemory::get().reach(device.unsafeGetStorageImpl()->mutable_data_ptr().get());
-  storages_.push_back({device,
-                       kind_ == Kind::Real ? on_host_bytes(start, device.nbytes())
-                                           : zeros(device.nbytes()),
-                       nullptr});
+  storages_.push_back(
+      {device, kind_ == Kind::Real ? on_host_bytes(start, device.nbytes()) : zeros(device.nbytes()),
+       nullptr});
   storages_.back().start = storages_.back().host.data();
   return storages_.back().host;
 }
@@ -84,8 +83,8 @@ at::Tensor HostCall::to_device(const at::Tensor& result) {
       return on_storage(pair.device, c10::DispatchKey::CUDA, result);
     }
   }
-  const at::Tensor made = at::empty_strided(result.sizes(), result.strides(),
-                                            at::TensorOptions(result.scalar_type()).device(device_));
+  const at::Tensor made = at::empty_strided(
+      result.sizes(), result.strides(), at::TensorOptions(result.scalar_type()).device(device_));
   if (kind_ == Kind::Real) {
     on_storage(host_storage(made.storage()), c10::DispatchKey::CPU, made).copy_(result);
   }
@@ -112,8 +111,8 @@ void HostCall::resize_as_host() {
         pair.given.storage_offset() == pair.host.storage_offset()) {
       continue;
     }
-    pair.given.unsafeGetTensorImpl()->set_sizes_and_strides(
-        pair.host.sizes(), pair.host.strides(), pair.host.storage_offset());
+    pair.given.unsafeGetTensorImpl()->set_sizes_and_strides(pair.host.sizes(), pair.host.strides(),
+                                                            pair.host.storage_offset());
   }
 }
 

@@ -42,8 +42,7 @@ Kernel reachable(const Kernel& kernel) {
 struct Launcher {
   template <typename Kernel>
   void each(std::int64_t count, const Kernel& kernel) const {
-    Device::get().enqueue(
-        [=] { kernels::HostLauncher{}.each(count, reachable(kernel)); });
+    Device::get().enqueue([=] { kernels::HostLauncher{}.each(count, reachable(kernel)); });
   }
   template <typename Kernel>
   void groups(std::int64_t count, int threads, const Kernel& kernel) const {

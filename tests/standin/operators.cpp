@@ -25,16 +25,23 @@ const c10::DispatchKeySet kKeys(c10::DispatchKey::CUDA);
 /// Operators after which LibTorch's part for CUDA waits, since the shape of what they give or what
 /// the host does next depends on values.
 bool waits_for_values(const std::string& name) {
-  static const std::set<std::string> names = {
-      "aten::nonzero",      "aten::nonzero_numpy",      "aten::masked_select", "aten::equal",
-      "aten::_unique",      "aten::_unique2",           "aten::unique_dim",    "aten::bincount",
-      "aten::unique_consecutive", "aten::repeat_interleave"};
+  static const std::set<std::string> names = {"aten::nonzero",
+                                              "aten::nonzero_numpy",
+                                              "aten::masked_select",
+                                              "aten::equal",
+                                              "aten::_unique",
+                                              "aten::_unique2",
+                                              "aten::unique_dim",
+                                              "aten::bincount",
+                                              "aten::unique_consecutive",
+                                              "aten::repeat_interleave"};
   return names.count(name) > 0;
 }
 
-bool is_indexing(const std::string& name) { return name.rfind("aten::index", 0) == 0 ||
-                                                   name == "aten::_index_put_impl_" ||
-                                                   name == "aten::_unsafe_index"; }
+bool is_indexing(const std::string& name) {
+  return name.rfind("aten::index", 0) == 0 || name == "aten::_index_put_impl_" ||
+         name == "aten::_unsafe_index";
+}
 
 bool is_copy(const std::string& name) { return name == "aten::copy_"; }
 
@@ -95,7 +102,7 @@ c10::IValue kept(const c10::IValue& value) {
     if (!tensor.defined()) return tensor;
     if (tensor.is_cuda()) return on_storage(tensor.storage(), c10::DispatchKey::CUDA, tensor);
     return tensor.dim() == 0 && !PinnedMemory::get().holds(tensor.const_data_ptr()) ? tensor.clone()
-                                                                                     : tensor;
+                                                                                    : tensor;
   });
 }
 
@@ -119,7 +126,8 @@ void call_again(const c10::OperatorHandle& op, c10::Device device, const Stack& 
   const Stack results = HostCall(HostCall::Kind::Real, device)(op, arguments);
   const std::vector<at::Tensor> made = tensors_of(results);
   const std::vector<at::Tensor> wanted = tensors_of(promised);
-  if (made.size() != wanted.size()) throw Error(op.schema().name() + " gives another number of tensors");
+  if (made.size() != wanted.size())
+    throw Error(op.schema().name() + " gives another number of tensors");
   for (std::size_t i = 0; i < made.size(); ++i) {
     if (!made[i].storage().is_alias_of(wanted[i].storage())) wanted[i].copy_(made[i], true);
   }
