@@ -58,10 +58,7 @@ class ScoringBlock final : public AdaptingBlock {
 
   void evaluate(const Rows& models) override {
     require(models.count() == static_cast<std::int64_t>(clients_.size()), "one model per client");
-    for (std::size_t c = 0; c < clients_.size(); ++c) {
-      const Rows model{models.values.narrow(0, static_cast<std::int64_t>(c), 1), models.layout};
-      scores_[c] = evaluator_.each_client(model, shard_, clients_.subspan(c, 1)).front();
-    }
+    std::ranges::copy(evaluator_.each_own(models, shard_, clients_), scores_.begin());
   }
 
  private:

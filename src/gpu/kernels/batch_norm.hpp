@@ -1,0 +1,380 @@
+#pragma once
+
+#include "gpu/kernels/kernel.hpp"
+
+// Batch norm, and ReLU and 2x2 max pooling after it, as models/batch_norm.cpp computes it: a group
+// takes one channel of one client's batch.
+
+namespace fedhpc::kernels {
+
+/// y = scale x + shift, as all passes compute it.
+template <typename T>
+struct Affine {
+  T scale;
+  T shift;
+
+  FEDHPC_KERNEL T operator()(T x) const { return scale * x + shift; }
+};
+
+/// A channel's B planes, in packs of N values that lie beside each other.
+template <typename T, int N>
+struct ChannelPlanes {
+  Samples<T> samples;
+  std::int64_t client;
+  std::int64_t first;  // value of a sample
+
+  FEDHPC_KERNEL T* plane(std::int64_t b) const { return samples(client, b) + first; }
+};
+
+/// What both ways know of their norm.
+template <typename T, int N>
+struct NormShape {
+  DeviceBatchNorm norm;
+  Samples<const T> x;
+  Columns<T> parameters;
+  Divisor channels;
+  Divisor packs;    // of a plane
+  Divisor windows;  // 2x2, also those beyond the last whole ones
+  Divisor columns;  // of windows
+
+  explicit NormShape(const DeviceBatchNorm& of)
+      : norm(of),
+        x(of.x),
+        parameters(of.parameters),
+        channels(of.in.channels),
+        packs(of.in.height * of.in.width / N),
+        windows(((of.in.height + 1) / 2) * ((of.in.width + 1) / 2)),
+        columns((of.in.width + 1) / 2) {}
+
+  FEDHPC_KERNEL std::int64_t places() const { return norm.in.height * norm.in.width; }
+  FEDHPC_KERNEL double values() const { return static_cast<double>(norm.x.batch * places()); }
+  FEDHPC_KERNEL bool relu() const { return norm.then == DeviceBatchNorm::Then::Relu; }
+  FEDHPC_KERNEL bool pools() const { return norm.then == DeviceBatchNorm::Then::ReluMaxPool; }
+
+  /// Calls work(b, place) for every pack of the channel that is this thread's.
+  template <typename Group, typename Work>
+  FEDHPC_KERNEL void each_pack(Group& group, Work&& work) const {
+    const std::int64_t count = norm.x.batch * (places() / N);
+    for (std::int64_t i = group.rank(); i < count; i += group.size()) {
+      const Split at = packs(i);
+      work(at.quotient, at.rest * N);
+    }
+  }
+
+  /// Calls work(b, row, column) for every 2x2 window with places of the image in it, given by
+  /// the number of its row and column.
+  template <typename Group, typename Work>
+  FEDHPC_KERNEL void each_window(Group& group, Work&& work) const {
+    const std::int64_t count =
+        norm.x.batch * (((norm.in.height + 1) / 2) * ((norm.in.width + 1) / 2));
+    for (std::int64_t i = group.rank(); i < count; i += group.size()) {
+      const Split at = windows(i);
+      const Split window = columns(at.rest);
+      work(at.quotient, window.quotient, window.rest);
+    }
+  }
+
+  FEDHPC_KERNEL bool is_whole(std::int64_t row, std::int64_t column) const {
+    return 2 * row + 1 < norm.in.height && 2 * column + 1 < norm.in.width;
+  }
+
+  /// gamma (x - mean) inverse_deviation + beta as one multiplication and addition.
+  FEDHPC_KERNEL static Affine<T> affine(T gamma, T beta, double mean, double inverse_deviation) {
+    const double scale = static_cast<double>(gamma) * inverse_deviation;
+    return {static_cast<T>(scale), static_cast<T>(static_cast<double>(beta) - scale * mean)};
+  }
+};
+
+template <typename T, int N>
+struct BatchNormForward {
+  NormShape<T, N> shape;
+  Samples<T> y;
+
+  explicit BatchNormForward(const DeviceBatchNorm& of) : shape(of), y(of.y) {}
+
+  template <typename Group>
+  FEDHPC_KERNEL void operator()(Group& group, std::int64_t g) const {
+    const DeviceBatchNorm& norm = shape.norm;
+    const Split at = shape.channels(g);
+    const std::int64_t c = at.quotient;
+    const std::int64_t k = norm.in.channels;
+    T* row = shape.parameters(c) + at.rest;
+    const std::int64_t first = at.rest * shape.places();
+    double mean = 0;
+    double variance = 0;
+    if (norm.training) {
+      moments(group, c, first, mean, variance);
+    } else {
+      mean = static_cast<double>(row[2 * k]);
+      variance = static_cast<double>(row[3 * k]);
+    }
+    const double inverse = 1 / std::sqrt(variance + norm.epsilon);
+    if (norm.training && group.rank() == 0) {
+      const double n = shape.values();
+      row[2 * k] = moved(row[2 * k], mean);
+      row[3 * k] = moved(row[3 * k], variance * n / (n - 1));
+      if (norm.saved != nullptr) {
+        norm.saved[c * 2 * k + at.rest] = mean;
+        norm.saved[(c * 2 + 1) * k + at.rest] = inverse;
+      }
+    }
+    const Affine<T> affine = NormShape<T, N>::affine(row[0], row[k], mean, inverse);
+    if (shape.pools()) {
+      pool(group, c, at.rest, affine);
+    } else {
+      normalise(group, c, first, affine);
+    }
+  }
+
+ private:
+  FEDHPC_KERNEL T moved(T running, double batch) const {
+    const double m = shape.norm.momentum;
+    return static_cast<T>((1 - m) * static_cast<double>(running) + m * batch);
+  }
+
+  template <typename Group>
+  FEDHPC_KERNEL void moments(Group& group, std::int64_t c, std::int64_t first, double& mean,
+                             double& variance) const {
+    const auto& x = shape.x;
+    double part = 0;
+    shape.each_pack(group, [&](std::int64_t b, std::int64_t place) {
+      const Pack<T, N> pack = load<T, N>(x(c, b) + first + place);
+      T sum = pack.value[0];
+      for (int i = 1; i < N; ++i) sum += pack.value[i];
+      part += static_cast<double>(sum);
+    });
+    mean = group.sum(part) / shape.values();
+    const T shift = static_cast<T>(mean);
+    TwoSums parts;
+    shape.each_pack(group, [&](std::int64_t b, std::int64_t place) {
+      const Pack<T, N> pack = load<T, N>(x(c, b) + first + place);
+      T squares{0};
+      T sum{0};
+      for (const T value : pack.value) {
+        squares += (value - shift) * (value - shift);
+        sum += value - shift;
+      }
+      parts.first += static_cast<double>(squares);
+      parts.second += static_cast<double>(sum);
+    });
+    const TwoSums sums = group.sum(parts);
+    // The second sum is what rounding the mean to T has left.
+    const double rest = sums.second / shape.values();
+    variance = sums.first / shape.values() - rest * rest;
+  }
+
+  template <typename Group>
+  FEDHPC_KERNEL void normalise(Group& group, std::int64_t c, std::int64_t first,
+                               const Affine<T>& affine) const {
+    const auto& x = shape.x;
+    const auto& out = y;
+    const bool relu = shape.relu();
+    shape.each_pack(group, [&](std::int64_t b, std::int64_t place) {
+      Pack<T, N> pack = load<T, N>(x(c, b) + first + place);
+      for (T& value : pack.value) {
+        value = affine(value);
+        if (relu) value = value < T{0} ? T{0} : value;
+      }
+      store(out(c, b) + first + place, pack);
+    });
+  }
+
+  template <typename Group>
+  FEDHPC_KERNEL void pool(Group& group, std::int64_t c, std::int64_t channel,
+                          const Affine<T>& affine) const {
+    const std::int64_t width = shape.norm.in.width;
+    const std::int64_t half = width / 2;
+    const std::int64_t first = channel * shape.places();
+    const std::int64_t first_out = channel * half * (shape.norm.in.height / 2);
+    const auto& of = shape;
+    const auto& out = y;
+    shape.each_window(group, [&](std::int64_t b, std::int64_t row, std::int64_t column) {
+      if (!of.is_whole(row, column)) return;
+      const T* top = of.x(c, b) + first + 2 * row * width + 2 * column;
+      // NaN stays: a diverged model must show.
+      T value = affine(top[0]);
+      value = larger_or_nan(value, affine(top[1]));
+      value = larger_or_nan(value, affine(top[width]));
+      value = larger_or_nan(value, affine(top[width + 1]));
+      out(c, b)[first_out + row * half + column] = value < T{0} ? T{0} : value;
+    });
+  }
+
+  FEDHPC_KERNEL static T larger_or_nan(T a, T b) { return b > a || b != b ? b : a; }
+};
+
+template <typename T, int N>
+struct BatchNormBackward {
+  NormShape<T, N> shape;
+  Samples<const T> dy;
+  Samples<T> dx;
+  Sink<double> sink;
+  Columns<T> parameter_gradient;
+
+  explicit BatchNormBackward(const DeviceBatchNormGradient& of)
+      : shape(of.norm), dy(of.norm.y), dx(of.dx), sink(of.sink), parameter_gradient(of.sink.out) {}
+
+  /// dx = scale g + slope x + offset
+  struct Rule {
+    T scale;
+    T slope;
+    T offset;
+  };
+
+  template <typename Group>
+  FEDHPC_KERNEL void operator()(Group& group, std::int64_t g) const {
+    const Split at = shape.channels(g);
+    const std::int64_t c = at.quotient;
+    const std::int64_t k = shape.norm.in.channels;
+    const T* row = shape.parameters(c) + at.rest;
+    const T gamma = row[0];  // read before the sink, which may be the parameters themselves, writes
+    const double mean = shape.norm.saved[c * 2 * k + at.rest];
+    const double inverse = shape.norm.saved[(c * 2 + 1) * k + at.rest];
+    const Affine<T> affine = NormShape<T, N>::affine(gamma, row[k], mean, inverse);
+    const TwoSums sums = shape.pools()
+                             ? pooled_sums(group, c, at.rest, affine, static_cast<T>(mean))
+                             : plain_sums(group, c, at.rest, affine, static_cast<T>(mean));
+    const double dbeta = sums.first;
+    const double dgamma = sums.second * inverse;
+    if (dx.data != nullptr) {
+      // dx = gamma inverse (g - dbeta / n - xhat dgamma / n), xhat = (x - mean) inverse
+      const double n = shape.values();
+      const double scale = static_cast<double>(gamma) * inverse;
+      const double slope = -scale * inverse * dgamma / n;
+      const double offset = -scale * dbeta / n - slope * mean;
+      const Rule rule{static_cast<T>(scale), static_cast<T>(slope), static_cast<T>(offset)};
+      shape.pools() ? pooled_gradient(group, c, at.rest, affine, rule)
+                    : plain_gradient(group, c, at.rest, affine, rule);
+    }
+    if (parameter_gradient.data == nullptr || group.rank() > 0) return;
+    T* out = parameter_gradient(c) + at.rest;
+    write(dgamma, out[0]);
+    write(dbeta, out[k]);
+  }
+
+ private:
+  FEDHPC_KERNEL void write(double gradient, T& out) const {
+    const double kept = sink.keep == 0 ? 0 : sink.keep * static_cast<double>(out);
+    out = static_cast<T>(kept + sink.scale * gradient);
+  }
+
+  /// The gradient before ReLU's way back.
+  FEDHPC_KERNEL T masked(const Affine<T>& affine, T x, T gradient) const {
+    return !shape.relu() || affine(x) > T{0} ? gradient : T{0};
+  }
+
+  template <typename Group>
+  FEDHPC_KERNEL TwoSums plain_sums(Group& group, std::int64_t c, std::int64_t channel,
+                                   const Affine<T>& affine, T mean) const {
+    const std::int64_t first = channel * shape.places();
+    const auto& of = *this;
+    TwoSums parts;
+    shape.each_pack(group, [&](std::int64_t b, std::int64_t place) {
+      const Pack<T, N> x = load<T, N>(of.shape.x(c, b) + first + place);
+      const Pack<T, N> gradient = load<T, N>(of.dy(c, b) + first + place);
+      T sum{0};
+      T with_x{0};
+      for (int i = 0; i < N; ++i) {
+        const T one = of.masked(affine, x.value[i], gradient.value[i]);
+        sum += one;
+        with_x += one * (x.value[i] - mean);
+      }
+      parts.first += static_cast<double>(sum);
+      parts.second += static_cast<double>(with_x);
+    });
+    return group.sum(parts);
+  }
+
+  template <typename Group>
+  FEDHPC_KERNEL void plain_gradient(Group& group, std::int64_t c, std::int64_t channel,
+                                    const Affine<T>& affine, const Rule& rule) const {
+    const std::int64_t first = channel * shape.places();
+    const auto& of = *this;
+    shape.each_pack(group, [&](std::int64_t b, std::int64_t place) {
+      const Pack<T, N> x = load<T, N>(of.shape.x(c, b) + first + place);
+      Pack<T, N> g = load<T, N>(of.dy(c, b) + first + place);
+      for (int i = 0; i < N; ++i) {
+        g.value[i] = rule.scale * of.masked(affine, x.value[i], g.value[i]) +
+                     rule.slope * x.value[i] + rule.offset;
+      }
+      store(of.dx(c, b) + first + place, g);
+    });
+  }
+
+  /// The gradients of a window's values: what reaches the first of the largest, 0 at the others and
+  /// where nothing is above 0.
+  struct Window {
+    T value[4];  // top left, top right, bottom left, bottom right
+  };
+  FEDHPC_KERNEL static Window unpooled(const Affine<T>& affine, const T* top, std::int64_t width,
+                                       T gradient) {
+    const T a = affine(top[0]);
+    const T b = affine(top[1]);
+    const T c = affine(top[width]);
+    const T d = affine(top[width + 1]);
+    const T upper = a > b ? a : b;
+    const T lower = c > d ? c : d;
+    const T largest = upper > lower ? upper : lower;
+    const T through = largest > T{0} ? gradient : T{0};
+    const T above = lower > upper ? T{0} : through;
+    const T below = through - above;
+    const T first = b > a ? T{0} : above;
+    const T third = d > c ? T{0} : below;
+    return {{first, above - first, third, below - third}};
+  }
+
+  FEDHPC_KERNEL T pooled(std::int64_t c, std::int64_t b, std::int64_t channel, std::int64_t row,
+                         std::int64_t column) const {
+    const std::int64_t half = shape.norm.in.width / 2;
+    return dy(c, b)[(channel * (shape.norm.in.height / 2) + row) * half + column];
+  }
+
+  template <typename Group>
+  FEDHPC_KERNEL TwoSums pooled_sums(Group& group, std::int64_t c, std::int64_t channel,
+                                    const Affine<T>& affine, T mean) const {
+    const std::int64_t width = shape.norm.in.width;
+    const std::int64_t first = channel * shape.places();
+    const auto& of = *this;
+    TwoSums parts;
+    shape.each_window(group, [&](std::int64_t b, std::int64_t row, std::int64_t column) {
+      if (!of.shape.is_whole(row, column)) return;
+      const T* top = of.shape.x(c, b) + first + 2 * row * width + 2 * column;
+      const Window g = unpooled(affine, top, width, of.pooled(c, b, channel, row, column));
+      T sum{0};
+      T with_x{0};
+      for (int i = 0; i < 4; ++i) {
+        sum += g.value[i];
+        with_x += g.value[i] * (top[i / 2 * width + i % 2] - mean);
+      }
+      parts.first += static_cast<double>(sum);
+      parts.second += static_cast<double>(with_x);
+    });
+    return group.sum(parts);
+  }
+
+  template <typename Group>
+  FEDHPC_KERNEL void pooled_gradient(Group& group, std::int64_t c, std::int64_t channel,
+                                     const Affine<T>& affine, const Rule& rule) const {
+    const std::int64_t height = shape.norm.in.height;
+    const std::int64_t width = shape.norm.in.width;
+    const std::int64_t first = channel * shape.places();
+    const auto& of = *this;
+    shape.each_window(group, [&](std::int64_t b, std::int64_t row, std::int64_t column) {
+      const std::int64_t place = first + 2 * row * width + 2 * column;
+      const T* top = of.shape.x(c, b) + place;
+      T* out = of.dx(c, b) + place;
+      const bool whole = of.shape.is_whole(row, column);
+      const Window g =
+          whole ? unpooled(affine, top, width, of.pooled(c, b, channel, row, column)) : Window{};
+      for (int i = 0; i < 4; ++i) {
+        const std::int64_t y = i / 2;
+        const std::int64_t x = i % 2;
+        if (2 * row + y >= height || 2 * column + x >= width) continue;
+        const std::int64_t to = y * width + x;
+        out[to] = rule.scale * g.value[i] + rule.slope * top[to] + rule.offset;
+      }
+    });
+  }
+};
+
+}  // namespace fedhpc::kernels

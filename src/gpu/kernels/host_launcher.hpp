@@ -1,0 +1,40 @@
+#pragma once
+
+#include "gpu/kernels/kernel.hpp"
+
+namespace fedhpc::kernels {
+
+/// A group of one thread.
+struct HostGroup {
+  static constexpr std::int64_t rank() { return 0; }
+  static constexpr std::int64_t size() { return 1; }
+  static constexpr std::int64_t lane() { return 0; }
+  static constexpr std::int64_t lanes() { return 1; }
+  static constexpr std::int64_t team() { return 0; }
+  static constexpr std::int64_t teams() { return 1; }
+  static double sum(double x) { return x; }
+  static TwoSums sum(const TwoSums& x) { return x; }
+  template <typename T>
+  static T team_sum(T x) {
+    return x;
+  }
+  template <typename T>
+  static T team_max(T x) {
+    return x;
+  }
+};
+
+/// Runs kernels at once, one after the other, on host memory.
+struct HostLauncher {
+  template <typename Kernel>
+  void each(std::int64_t count, const Kernel& kernel) const {
+    for (std::int64_t i = 0; i < count; ++i) kernel(i);
+  }
+  template <typename Kernel>
+  void groups(std::int64_t count, int, const Kernel& kernel) const {
+    HostGroup group;
+    for (std::int64_t g = 0; g < count; ++g) kernel(group, g);
+  }
+};
+
+}  // namespace fedhpc::kernels

@@ -1,0 +1,159 @@
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <limits>
+
+#include "fedhpc/core/device_kernels.hpp"
+
+// What the kernels of this folder share. They are written once: nvcc makes device code of them, any
+// other compiler plain functions. There are two shapes:
+//
+//   void operator()(std::int64_t i) const                          one value or pack of values
+//   void operator()(Group& group, std::int64_t g) const            one piece of work for a group
+//
+// A group is one thread block on a device and one thread on a host. It is cut into teams (warps) of
+// threads that go in step. Its sums are taken in an order that depends on nothing but its size, so
+// that results are the same bits in every run:
+//
+//   rank(), size()            this thread's number and how many there are
+//   lane(), lanes()           the same within its team
+//   team(), teams()           the team's number and how many there are
+//   sum(x), sum(TwoSums)      over the group, for every thread of it; float64. Every thread calls
+//   it,
+//                             and what was written before is seen after
+//   team_sum(x), team_max(x)  over the team
+
+#if defined(__CUDACC__)
+#define FEDHPC_KERNEL __host__ __device__ __forceinline__
+#else
+#define FEDHPC_KERNEL inline
+#endif
+
+namespace fedhpc::kernels {
+
+struct TwoSums {
+  double first = 0;
+  double second = 0;
+};
+
+struct Split {
+  std::int64_t quotient;
+  std::int64_t rest;
+};
+
+/// Division by a number that a kernel knows beforehand: of dividends below 2^31 by a product and a
+/// shift (Granlund and Montgomery, PLDI 1994), as a device has no instruction for it.
+class Divisor {
+ public:
+  explicit Divisor(std::int64_t divisor) : divisor_(divisor > 0 ? divisor : 1) {
+    if (divisor_ > kLimit) return;
+    while ((std::int64_t{1} << shift_) < divisor_) ++shift_;
+    const std::uint64_t power = std::uint64_t{1} << shift_;
+    const auto d = static_cast<std::uint64_t>(divisor_);
+    factor_ = static_cast<std::uint32_t>(((power - d) << 32) / d + 1);
+  }
+
+  FEDHPC_KERNEL Split operator()(std::int64_t i) const {
+    if (i > kLimit || divisor_ > kLimit) return {i / divisor_, i % divisor_};
+    const auto n = static_cast<std::uint32_t>(i);
+    const auto high = static_cast<std::uint32_t>((static_cast<std::uint64_t>(n) * factor_) >> 32);
+    const std::uint32_t quotient = (high + n) >> shift_;
+    return {quotient, n - quotient * static_cast<std::uint32_t>(divisor_)};
+  }
+
+ private:
+  static constexpr std::int64_t kLimit = 0x7fffffff;
+  std::int64_t divisor_;
+  std::uint32_t factor_ = 0;
+  std::uint32_t shift_ = 0;
+};
+
+/// N values that are read and written at once; their address is a multiple of their size.
+template <typename T, int N>
+struct alignas(N * sizeof(T)) Pack {
+  T value[N];
+};
+
+template <typename T, int N>
+FEDHPC_KERNEL Pack<T, N> load(const T* from) {
+  return *reinterpret_cast<const Pack<T, N>*>(from);
+}
+template <typename T, int N>
+FEDHPC_KERNEL void store(T* to, const Pack<T, N>& pack) {
+  *reinterpret_cast<Pack<T, N>*>(to) = pack;
+}
+
+/// How many values of T make the widest access of a device.
+template <typename T>
+constexpr int kPack = 16 / static_cast<int>(sizeof(T));
+
+/// Samples of a stack [C, B, width], typed.
+template <typename T>
+struct Samples {
+  T* data = nullptr;
+  std::int64_t client_stride = 0;
+  std::int64_t sample_stride = 0;
+
+  Samples() = default;
+  explicit Samples(const DeviceStack& stack)
+      : data(static_cast<T*>(stack.data)),
+        client_stride(stack.client_stride),
+        sample_stride(stack.sample_stride) {}
+
+  FEDHPC_KERNEL T* operator()(std::int64_t c, std::int64_t b) const {
+    return data + c * client_stride + b * sample_stride;
+  }
+};
+
+/// Columns of rows [C, P], typed.
+template <typename T>
+struct Columns {
+  T* data = nullptr;
+  std::int64_t stride = 0;
+
+  Columns() = default;
+  explicit Columns(const DeviceColumns& columns)
+      : data(static_cast<T*>(columns.data)), stride(columns.stride) {}
+
+  FEDHPC_KERNEL T* operator()(std::int64_t c) const { return data + c * stride; }
+};
+
+/// out = keep out + scale x, not reading out with keep = 0.
+template <typename T>
+struct Sink {
+  Columns<T> out;
+  T scale;
+  T keep;
+
+  explicit Sink(const DeviceSink& sink)
+      : out(sink.out), scale(static_cast<T>(sink.scale)), keep(static_cast<T>(sink.keep)) {}
+
+  FEDHPC_KERNEL void write(T x, T& to) const {
+    to = keep == T{0} ? scale * x : keep * to + scale * x;
+  }
+};
+
+/// Element i of [clients, batch, width].
+struct StackIndex {
+  Divisor batch;
+  Divisor width;
+
+  explicit StackIndex(std::int64_t samples, std::int64_t values) : batch(samples), width(values) {}
+
+  struct At {
+    std::int64_t client;
+    std::int64_t sample;
+    std::int64_t value;
+  };
+  FEDHPC_KERNEL At operator()(std::int64_t i) const {
+    const Split by_width = width(i);
+    const Split by_batch = batch(by_width.quotient);
+    return {by_batch.quotient, by_batch.rest, by_width.rest};
+  }
+};
+
+FEDHPC_KERNEL std::int64_t smaller(std::int64_t a, std::int64_t b) { return a < b ? a : b; }
+FEDHPC_KERNEL std::int64_t larger(std::int64_t a, std::int64_t b) { return a < b ? b : a; }
+
+}  // namespace fedhpc::kernels

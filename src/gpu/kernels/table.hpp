@@ -1,0 +1,400 @@
+#pragma once
+
+#include <algorithm>
+#include <initializer_list>
+#include <type_traits>
+#include <utility>
+
+#include "fedhpc/core/device_kernels.hpp"
+
+#include "gpu/kernels/activations.hpp"
+#include "gpu/kernels/batch_norm.hpp"
+#include "gpu/kernels/batches.hpp"
+#include "gpu/kernels/convolutions.hpp"
+#include "gpu/kernels/losses.hpp"
+#include "gpu/kernels/pooling.hpp"
+#include "gpu/kernels/row_steps.hpp"
+#include "gpu/kernels/sums.hpp"
+
+namespace fedhpc {
+
+namespace kernels {
+
+/// Calls work(T{}) with the number type.
+template <typename Work>
+void with_real(Real type, Work&& work) {
+  type == Real::Float32 ? work(float{}) : work(double{});
+}
+
+template <typename T>
+bool is_aligned(const void* data) {
+  return reinterpret_cast<std::uintptr_t>(data) % (kPack<T> * sizeof(T)) == 0;
+}
+
+/// Whether every value whose number in its sample or row is a multiple of the widest pack may be
+/// read as one.
+template <typename T>
+bool packs(const DeviceStack& stack) {
+  return is_aligned<T>(stack.data) && (stack.clients <= 1 || stack.client_stride % kPack<T> == 0) &&
+         (stack.batch <= 1 || stack.sample_stride % kPack<T> == 0);
+}
+template <typename T>
+bool packs(const DeviceColumns& columns) {
+  return is_aligned<T>(columns.data) && columns.stride % kPack<T> == 0;
+}
+
+/// Calls work with a constant: the number of values to take at once.
+template <typename T, typename Work>
+void with_pack(bool wide, Work&& work) {
+  if (wide) {
+    work(std::integral_constant<int, kPack<T>>{});
+  } else {
+    work(std::integral_constant<int, 1>{});
+  }
+}
+
+inline bool is_empty(const DeviceStack& stack) {
+  return stack.clients == 0 || stack.batch == 0 || stack.width == 0;
+}
+inline std::int64_t samples_of(const DeviceStack& stack) { return stack.clients * stack.batch; }
+inline std::int64_t values_of(const DeviceStack& stack) { return samples_of(stack) * stack.width; }
+
+/// Stacks whose samples and clients follow each other without gaps become one long sample: there is
+/// less to compute per value.
+inline void flatten(std::initializer_list<DeviceStack*> stacks) {
+  for (const DeviceStack* stack : stacks) {
+    if (stack->batch > 1 && stack->sample_stride != stack->width) return;
+    if (stack->clients > 1 && stack->client_stride != stack->batch * stack->width) return;
+  }
+  for (DeviceStack* stack : stacks) {
+    stack->width = values_of(*stack);
+    stack->clients = stack->batch = 1;
+  }
+}
+
+/// Threads for a group with this much to do: whole warps.
+inline int threads_for(std::int64_t work, int most) {
+  int threads = 32;
+  while (threads < most && threads < work) threads *= 2;
+  return threads;
+}
+
+}  // namespace kernels
+
+/// Every kernel of the table, by way of a launcher:
+///
+///   launcher.each(count, kernel)             kernel(i) for i = 0 .. count - 1
+///   launcher.groups(count, threads, kernel)  kernel(group, g) for g = 0 .. count - 1, where a
+///   group
+///                                            has up to so many threads (a multiple of 32)
+///
+/// The launches of a table come one after the other. What is no kernel remains to a subclass.
+template <typename Launcher>
+class KernelTable : public DeviceKernels {
+ public:
+  explicit KernelTable(Launcher launcher = {}) : launcher_(std::move(launcher)) {}
+
+  void gather(const DeviceGather& of) override {
+    if (is_empty(of.inputs)) return;
+    of_type(of.type, [&]<typename T>(T) {
+      const bool wide = of.pixels && of.inputs.width % kernels::kPack<T> == 0;
+      kernels::with_pack<T>(wide && kernels::packs<T>(of.inputs), [&](auto pack) {
+        launcher_.groups(samples_of(of.inputs), kernels::threads_for(of.inputs.width / pack, 256),
+                         kernels::Gather<T, pack>(of));
+      });
+    });
+  }
+
+  void cross_entropy(const DeviceCrossEntropy& of) override {
+    if (is_empty(of.logits)) return;
+    of_type(of.type, [&]<typename T>(T) {
+      launcher_.groups(of.logits.clients, kernels::threads_for(32 * of.logits.batch, 512),
+                       kernels::CrossEntropy<T>{.batch = of.logits.batch,
+                                                .classes = of.logits.width,
+                                                .logits = kernels::Samples<const T>(of.logits),
+                                                .labels = of.labels,
+                                                .label_stride = of.label_stride,
+                                                .gradient = kernels::Samples<T>(of.gradient),
+                                                .loss = of.loss});
+    });
+  }
+
+  void score(const DeviceScore& of) override {
+    if (is_empty(of.logits)) return;
+    of_type(of.type, [&]<typename T>(T) {
+      constexpr std::int64_t kSamples = kernels::Score<T>::kSamples;
+      launcher_.groups((of.logits.batch + kSamples - 1) / kSamples, 32 * kSamples,
+                       kernels::Score<T>{.batch = of.logits.batch,
+                                         .classes = of.logits.width,
+                                         .logits = kernels::Samples<const T>(of.logits),
+                                         .labels = of.labels,
+                                         .correct = of.correct,
+                                         .loss = of.loss});
+    });
+  }
+
+  void relu(const DeviceRelu& of) override {
+    if (is_empty(of.y)) return;
+    DeviceRelu flat = of;
+    kernels::flatten({&flat.x, &flat.y});
+    of_type(of.type, [&]<typename T>(T) {
+      const bool wide = of_packs<T>(flat.y.width, {flat.x, flat.y});
+      kernels::with_pack<T>(wide, [&](auto pack) {
+        launcher_.each(
+            values_of(flat.y) / pack,
+            kernels::ReluForward<T, pack>{index_of(flat.y, pack), kernels::Samples<const T>(flat.x),
+                                          kernels::Samples<T>(flat.y)});
+      });
+    });
+  }
+
+  void relu_gradient(const DeviceReluGradient& of) override {
+    if (is_empty(of.dx)) return;
+    DeviceReluGradient flat = of;
+    kernels::flatten({&flat.y, &flat.dy, &flat.dx});
+    of_type(of.type, [&]<typename T>(T) {
+      const bool wide = of_packs<T>(flat.dx.width, {flat.y, flat.dy, flat.dx});
+      kernels::with_pack<T>(wide, [&](auto pack) {
+        launcher_.each(values_of(flat.dx) / pack,
+                       kernels::ReluBackward<T, pack>{
+                           index_of(flat.dx, pack), kernels::Samples<const T>(flat.y),
+                           kernels::Samples<const T>(flat.dy), kernels::Samples<T>(flat.dx)});
+      });
+    });
+  }
+
+  void add_bias(const DeviceBias& of) override {
+    if (is_empty(of.y)) return;
+    of_type(of.type, [&]<typename T>(T) {
+      kernels::with_pack<T>(of_packs<T>(of.y.width, {of.y}), [&](auto pack) {
+        launcher_.each(values_of(of.y) / pack,
+                       kernels::AddBias<T, pack>{index_of(of.y, pack), kernels::Divisor(of.places),
+                                                 kernels::Samples<T>(of.y),
+                                                 kernels::Columns<const T>(of.bias)});
+      });
+    });
+  }
+
+  void bias_gradient(const DeviceBiasGradient& of) override {
+    if (of.dy.clients == 0 || of.dy.width == 0) return;
+    const std::int64_t channels = of.dy.width / of.places;
+    const std::int64_t count = of.dy.clients * channels;
+    of_type(of.type, [&]<typename T>(T) {
+      const kernels::Samples<const T> dy(of.dy);
+      const kernels::Sink<T> sink(of.sink);
+      const kernels::Divisor by_channel(channels);
+      if (of.places == 1) {
+        launcher_.each(count, kernels::SumOverBatch<T>{by_channel, of.dy.batch, dy, sink});
+      } else {
+        launcher_.groups(count, kernels::threads_for(of.dy.batch * of.places / 4, 512),
+                         kernels::SumOverPlaces<T>{by_channel, kernels::Divisor(of.places),
+                                                   of.dy.batch, of.places, dy, sink});
+      }
+    });
+  }
+
+  void unfold(const DeviceUnfold& of) override {
+    const std::int64_t count = samples_of(of.x) * of.in.channels * of.window.size * of.window.size *
+                               of.out.height * of.out.width;
+    if (count == 0) return;
+    of_type(of.type, [&]<typename T>(T) {
+      const bool wide = of.out.width % kernels::kPack<T> == 0 && kernels::is_aligned<T>(of.columns);
+      kernels::with_pack<T>(
+          wide, [&](auto pack) { launcher_.each(count / pack, kernels::Unfold<T, pack>(of)); });
+    });
+  }
+
+  void fold(const DeviceUnfold& of) override {
+    const std::int64_t count = samples_of(of.x) * of.in.channels * of.in.height * of.in.width;
+    if (count == 0) return;
+    of_type(of.type, [&]<typename T>(T) { launcher_.each(count, kernels::Fold<T>(of)); });
+  }
+
+  void turn_to(const DeviceTurn& of) override {
+    turn(of, [&]<typename T>(T, auto pack, const kernels::TurnIndex& index) {
+      return kernels::TurnTo<T, pack>{index, kernels::Samples<const T>(of.stack),
+                                      static_cast<T*>(of.channel_major)};
+    });
+  }
+
+  void turn_from(const DeviceTurn& of) override {
+    turn(of, [&]<typename T>(T, auto pack, const kernels::TurnIndex& index) {
+      return kernels::TurnFrom<T, pack>{index, kernels::Samples<T>(of.stack),
+                                        static_cast<const T*>(of.channel_major),
+                                        kernels::Columns<const T>(of.bias)};
+    });
+  }
+
+  void max_pool(const DeviceMaxPool& of) override {
+    const std::int64_t count = samples_of(of.x) * of.in.channels * of.out.height * of.out.width;
+    if (count == 0) return;
+    of_type(of.type, [&]<typename T>(T) { launcher_.each(count, kernels::MaxPoolForward<T>(of)); });
+  }
+
+  void max_pool_gradient(const DeviceMaxPool& of) override {
+    const std::int64_t count = samples_of(of.x) * of.in.channels * of.in.height * of.in.width;
+    if (count == 0) return;
+    of_type(of.type,
+            [&]<typename T>(T) { launcher_.each(count, kernels::MaxPoolBackward<T>(of)); });
+  }
+
+  void average_pool(const DeviceAveragePool& of) override {
+    const std::int64_t count = samples_of(of.x) * of.in.channels * of.out_height * of.out_width;
+    if (count == 0) return;
+    of_type(of.type,
+            [&]<typename T>(T) { launcher_.each(count, kernels::AveragePoolForward<T>(of)); });
+  }
+
+  void average_pool_gradient(const DeviceAveragePool& of) override {
+    const std::int64_t count = samples_of(of.x) * of.in.channels * of.in.height * of.in.width;
+    if (count == 0) return;
+    of_type(of.type,
+            [&]<typename T>(T) { launcher_.each(count, kernels::AveragePoolBackward<T>(of)); });
+  }
+
+  void batch_norm(const DeviceBatchNorm& of) override {
+    const std::int64_t count = of.x.clients * of.in.channels;
+    if (count == 0 || of.x.batch == 0) return;
+    of_type(of.type, [&]<typename T>(T) {
+      const bool pools = of.then == DeviceBatchNorm::Then::ReluMaxPool;
+      const bool wide = norm_packs<T>(of) && (pools || kernels::packs<T>(of.y));
+      kernels::with_pack<T>(wide, [&](auto pack) {
+        launcher_.groups(count, norm_threads(of, pack), kernels::BatchNormForward<T, pack>(of));
+      });
+    });
+  }
+
+  void batch_norm_gradient(const DeviceBatchNormGradient& of) override {
+    const std::int64_t count = of.norm.x.clients * of.norm.in.channels;
+    if (count == 0 || of.norm.x.batch == 0) return;
+    of_type(of.norm.type, [&]<typename T>(T) {
+      const bool pools = of.norm.then == DeviceBatchNorm::Then::ReluMaxPool;
+      const bool wide = !pools && norm_packs<T>(of.norm) && kernels::packs<T>(of.norm.y) &&
+                        (of.dx.data == nullptr || kernels::packs<T>(of.dx));
+      kernels::with_pack<T>(wide, [&](auto pack) {
+        launcher_.groups(count, norm_threads(of.norm, pack),
+                         kernels::BatchNormBackward<T, pack>(of));
+      });
+    });
+  }
+
+  void accumulate(const DeviceAccumulate& of) override {
+    if (of.rows == 0 || of.columns == 0) return;
+    of_type(of.type, [&]<typename T>(T) {
+      const bool wide = of.columns % kernels::kPack<T> == 0 && kernels::packs<T>(of.values) &&
+                        kernels::packs<T>(of.sink.out);
+      kernels::with_pack<T>(wide, [&](auto pack) {
+        launcher_.each(of.rows * of.columns / pack,
+                       kernels::Accumulate<T, pack>{kernels::Divisor(of.columns / pack),
+                                                    kernels::Columns<const T>(of.values),
+                                                    kernels::Sink<T>(of.sink)});
+      });
+    });
+  }
+
+  void step(const DeviceStep& of) override {
+    const std::int64_t count = of.rows * kernels::Stretches::count_of(of.columns);
+    if (count == 0 || of.range_count == 0) return;
+    of_type(of.type, [&]<typename T>(T) {
+      bool wide = kernels::packs<T>(of.w);
+      for (const DeviceColumns& beside : {of.g, of.states[0], of.states[1], of.penalty.centre}) {
+        wide = wide && (beside.data == nullptr || kernels::packs<T>(beside));
+      }
+      kernels::with_pack<T>(wide, [&](auto pack) {
+        switch (of.rule) {
+          case DeviceStep::Rule::Sgd:
+            return step_by<T, pack, DeviceStep::Rule::Sgd>(count, of);
+          case DeviceStep::Rule::Momentum:
+            return step_by<T, pack, DeviceStep::Rule::Momentum>(count, of);
+          case DeviceStep::Rule::Nesterov:
+            return step_by<T, pack, DeviceStep::Rule::Nesterov>(count, of);
+          case DeviceStep::Rule::Adam:
+            return step_by<T, pack, DeviceStep::Rule::Adam>(count, of);
+        }
+      });
+    });
+  }
+
+  void add_penalty_gradient(const DevicePenaltyGradient& of) override {
+    const std::int64_t count = of.rows * kernels::Stretches::count_of(of.columns);
+    if (count == 0 || of.range_count == 0) return;
+    of_type(of.type, [&]<typename T>(T) {
+      const bool wide = kernels::packs<T>(of.g) && kernels::packs<T>(of.w) &&
+                        (of.penalty.centre.data == nullptr || kernels::packs<T>(of.penalty.centre));
+      kernels::with_pack<T>(wide, [&](auto pack) {
+        launcher_.groups(count, kStepThreads, kernels::PenaltyGradient<T, pack>(of));
+      });
+    });
+  }
+
+  void add_weighted(const DeviceWeightedSum& of) override {
+    if (of.rows == 0 || of.segment_count == 0) return;
+    of_type(of.type, [&]<typename T>(T) {
+      launcher_.each(of.segment_count * (of.columns + 1), kernels::AddWeighted<T>(of));
+    });
+  }
+
+  void advance(std::int64_t* counters, std::int64_t count) override {
+    if (count > 0) launcher_.each(count, kernels::Advance{counters});
+  }
+
+ protected:
+  Launcher launcher_;
+
+ private:
+  static constexpr int kStepThreads = 256;
+
+  static bool is_empty(const DeviceStack& stack) { return kernels::is_empty(stack); }
+  static std::int64_t samples_of(const DeviceStack& stack) { return kernels::samples_of(stack); }
+  static std::int64_t values_of(const DeviceStack& stack) { return kernels::values_of(stack); }
+
+  template <typename Work>
+  static void of_type(Real type, Work&& work) {
+    kernels::with_real(type, std::forward<Work>(work));
+  }
+
+  /// Samples of so many values that can be read and written in packs.
+  template <typename T>
+  static bool of_packs(std::int64_t width, std::initializer_list<DeviceStack> stacks) {
+    return width % kernels::kPack<T> == 0 &&
+           std::all_of(stacks.begin(), stacks.end(),
+                       [](const DeviceStack& stack) { return kernels::packs<T>(stack); });
+  }
+
+  static kernels::StackIndex index_of(const DeviceStack& stack, int pack) {
+    return kernels::StackIndex(stack.batch, stack.width / pack);
+  }
+
+  template <typename Make>
+  void turn(const DeviceTurn& of, const Make& make) {
+    if (is_empty(of.stack)) return;
+    const std::int64_t channels = of.stack.width / of.places;
+    of_type(of.type, [&]<typename T>(T) {
+      const bool wide =
+          of_packs<T>(of.places, {of.stack}) && kernels::is_aligned<T>(of.channel_major);
+      kernels::with_pack<T>(wide, [&](auto pack) {
+        const std::int64_t places = of.places / pack;
+        const kernels::TurnIndex index{kernels::Divisor(channels), kernels::Divisor(of.stack.batch),
+                                       kernels::Divisor(places), places};
+        launcher_.each(values_of(of.stack) / pack, make(T{}, pack, index));
+      });
+    });
+  }
+
+  /// Planes of the input that can be read in packs.
+  template <typename T>
+  static bool norm_packs(const DeviceBatchNorm& of) {
+    return of.in.height * of.in.width % kernels::kPack<T> == 0 && kernels::packs<T>(of.x);
+  }
+
+  static int norm_threads(const DeviceBatchNorm& of, int pack) {
+    return kernels::threads_for(of.x.batch * of.in.height * of.in.width / pack / 2, 512);
+  }
+
+  template <typename T, int N, DeviceStep::Rule kRule>
+  void step_by(std::int64_t count, const DeviceStep& of) {
+    launcher_.groups(count, kStepThreads, kernels::Step<T, N, kRule>(of));
+  }
+};
+
+}  // namespace fedhpc
