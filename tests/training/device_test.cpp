@@ -25,8 +25,8 @@ struct Problem {
     dataset = open_dataset(data);
     partition = make_partition(data, *dataset);
     std::vector<std::int64_t> all{0, 1, 2, 3, 4, 5};
-    preparation = make_preparation(data, *dataset);
-    shard = std::make_unique<Shard>(*dataset, partition, all, preparation, dtype);
+    shard =
+        std::make_unique<Shard>(*dataset, partition, all, make_preparation(data, *dataset), dtype);
     ModelOptions of_model;
     of_model.name = model_name;
     model = make_model(of_model, dataset->shape(), dataset->classes());
@@ -38,7 +38,6 @@ struct Problem {
   DataOptions data;
   std::unique_ptr<Dataset> dataset;
   Partition partition;
-  Preparation preparation;
   std::unique_ptr<Shard> shard;
   std::unique_ptr<Model> model;
   Rows start;
@@ -64,7 +63,7 @@ Trained train(Problem& problem, const TrainOptions& options, const LocalWork& wo
   for (std::int64_t round = 1; round <= rounds; ++round) {
     trained.statistics = trainer.train_(rows, problem.clients, round, there);
   }
-  if (!device.is_cpu()) EXPECT_GT(trainer.captured_steps(), 0);
+  EXPECT_EQ(trainer.captured_steps() > 0, !device.is_cpu());
   trained.rows = rows.values.cpu();
   problem.shard->use_device_(at::kCPU);
   return trained;
