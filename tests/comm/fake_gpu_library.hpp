@@ -43,6 +43,7 @@ class FakeGpuLibrary : public GpuLibrary {
     return cards.at(static_cast<std::size_t>(of_device));
   }
   void use_(int chosen) override { device = chosen; }
+  std::int64_t free_bytes() const override { return std::int64_t{1} << 30; }
   bool holds(const Tensor& values) const override { return is_on_device(values); }
   Tensor pinned(at::IntArrayRef shape, at::ScalarType type) override;
   Stream tensor_stream() override { return &tensor_stream_; }

@@ -112,7 +112,7 @@ TEST_P(EveryAlgorithmOnADevice, SpillsWhatDoesNotFit) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Registry, EveryAlgorithmOnADevice, ::testing::ValuesIn(algorithm_names()),
-                         [](const auto& info) { return info.param; });
+                         [](const auto& one) { return one.param; });
 
 }  // namespace
 }  // namespace fedhpc::testing
