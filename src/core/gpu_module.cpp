@@ -1,0 +1,38 @@
+#include "core/gpu_module.hpp"
+
+#include <cstdlib>
+#include <dlfcn.h>
+#include <filesystem>
+#include <system_error>
+
+#include "fedhpc/core/build_info.hpp"
+#include "fedhpc/core/error.hpp"
+
+namespace fedhpc {
+
+namespace {
+
+std::filesystem::path find_module(const std::string& module) {
+  if (const char* chosen = std::getenv("FEDHPC_GPU_MODULE")) return chosen;
+  if (build_info().nccl == "no nccl") throw Error("this build has no CUDA");
+  std::error_code ignored;
+  const auto program = std::filesystem::read_symlink("/proc/self/exe", ignored).parent_path();
+  for (const char* place : {".", "..", "../lib/fedhpc"}) {
+    const std::filesystem::path path = program / place / module;
+    if (std::filesystem::exists(path, ignored)) return path;
+  }
+  throw Error(concat(module, " is neither beside ", program.string(), " nor in its ../lib/fedhpc"));
+}
+
+}  // namespace
+
+void* gpu_module_function(const std::string& module, const std::string& function) {
+  const std::filesystem::path path = find_module(module);
+  void* loaded = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (loaded == nullptr) throw Error(concat("cannot load ", path.string(), ": ", dlerror()));
+  void* address = dlsym(loaded, function.c_str());
+  if (address == nullptr) throw Error(concat(path.string(), " is no module of fedhpc"));
+  return address;
+}
+
+}  // namespace fedhpc
