@@ -22,9 +22,6 @@ namespace fedhpc {
 
 namespace {
 
-void check(cudaError_t status, const char* what) {
-  if (status != cudaSuccess) throw Error(concat(what, " failed: ", cudaGetErrorString(status)));
-}
 void check(cublasStatus_t status, const char* what) {
   if (status != CUBLAS_STATUS_SUCCESS) {
     throw Error(concat(what, " failed: ", cublasGetStatusString(status)));
@@ -160,8 +157,10 @@ class LinkedLibraries final : public CudaLibraries {
 /// What device_kernels() looks for in this module. Throws Error where no device can be used.
 extern "C" fedhpc::DeviceKernels* fedhpc_device_kernels() {
   int devices = 0;
-  fedhpc::check(cudaGetDeviceCount(&devices), "a look for CUDA devices");
-  if (devices == 0) throw fedhpc::Error("there is no CUDA device on this machine");
+  const cudaError_t status = cudaGetDeviceCount(&devices);
+  if (status != cudaSuccess) {
+    throw fedhpc::Error(fedhpc::concat("no CUDA device can be used: ", cudaGetErrorString(status)));
+  }
   static fedhpc::LinkedLibraries libraries;
   static const std::unique_ptr<fedhpc::DeviceKernels> table = fedhpc::make_cuda_table(libraries);
   return table.get();
