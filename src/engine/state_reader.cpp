@@ -120,11 +120,11 @@ void StateReader::clients(ClientStore& store) {
   for (const std::string& name : store.row_names()) {
     StoredRows& stored = store.rows(name);
     stored.clear();
-    read_clients(
-        kClientRows + name, store.clients(), stored.layout()->size(), stored.type(),
-        [&](auto clients, const Tensor& values) {
-          stored.write(clients, Rows{values.to(stored.initial().values.device()), stored.layout()});
-        });
+    read_clients(kClientRows + name, store.clients(), stored.layout()->size(), stored.type(),
+                 [&](auto clients, const Tensor& values) {
+                   const at::Device device = stored.initial().values.device();
+                   stored.write(clients, Rows{values.to(device), stored.layout()});
+                 });
   }
   for (const std::string& name : store.scalar_names()) {
     ScalarColumn& column = store.scalars(name);

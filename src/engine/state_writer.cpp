@@ -120,7 +120,7 @@ void StateWriter::write_clients(const std::string& path, const std::vector<std::
     const auto length = static_cast<std::size_t>(std::min(step, count - first));
     const auto some = std::span(written).subspan(static_cast<std::size_t>(first), length);
     const Tensor values =
-        some.empty() ? at::empty({0, width}, type) : read(some).to(at::kCPU).contiguous();
+        some.empty() ? at::empty({0, width}, type) : on_host(read(some)).contiguous();
     const Tensor all_ids = comm_.gather(ids_of(some), 0);
     const Tensor all_values = comm_.gather(values, 0);
     if (!ids_out) continue;

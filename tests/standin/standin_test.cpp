@@ -577,6 +577,24 @@ TEST_F(StandinTest, ProductsRoundTheirFactors) {
   EXPECT_FALSE(product(Precision::Tf32).equal(product(Precision::Fp32)));
 }
 
+TEST_F(StandinTest, KernelsTakeNoAddressesOfTheHost) {
+  const Tensor rows = at::ones({1, 8}, gpu_);
+  const Tensor host = at::ones({1, 8});
+  const Tensor pinned = gpu_library().pinned({1, 8}, at::kFloat);
+  pinned.fill_(2);
+  const auto add = [&](const Tensor& values) {
+    device_kernels().accumulate({.type = Real::Float32,
+                                 .rows = 1,
+                                 .columns = 8,
+                                 .values = device_columns(values),
+                                 .sink = {.out = device_columns(rows), .scale = 1, .keep = 1}});
+  };
+  EXPECT_NE(error_of([&] { add(host); }), "");
+  EXPECT_EQ(error_of([&] { add(pinned); }), "");
+  EXPECT_EQ(error_of([&] { add(rows); }), "");
+  EXPECT_TRUE(rows.cpu().equal(at::full({1, 8}, 6.F)));
+}
+
 TEST_F(StandinTest, RangesAndPrecisionAreSeen) {
   const int before = standin_.ranges();
   {
