@@ -8,6 +8,7 @@
 #include <ATen/ops/zeros_like.h>
 
 #include "fedhpc/algorithms/local_gradient.hpp"
+#include "fedhpc/core/device.hpp"
 
 namespace fedhpc {
 
@@ -117,6 +118,12 @@ Rows PFedSOP::personalised(Block& block, const Rows& received, double square) {
   std::vector<double> lengths(count, kNone);
   const Rows start{at::empty({block.count(), initial_.layout->size()}, initial_.values.options()),
                    initial_.layout};
+  const auto note = [&](std::size_t c, const Personalisation::Step& step) {
+    angles[c] = step.angle;
+    betas[c] = step.beta;
+    lengths[c] = step.length;
+  };
+  std::vector<std::int64_t> later;  // all together on a device
   for (std::size_t c = 0; c < count; ++c) {
     const auto row = static_cast<std::int64_t>(c);
     const std::int64_t client = block.clients()[c];
@@ -125,17 +132,24 @@ Rows PFedSOP::personalised(Block& block, const Rows& received, double square) {
       model.values.copy_(news.values.narrow(0, next_new++, 1));
       continue;
     }
+    if (personalise_ && on_device(start.values)) {
+      later.push_back(row);
+      continue;
+    }
     const Rows last = models_->view(client);  // x_i(t-1)
     if (!personalise_) {
       model.values.copy_(last.values);
       continue;
     }
     const Rows global{received.values.narrow(0, row, 1), received.layout};
-    const Personalisation::Step step = personalisation_.step(
-        trainable_, model, last, updates_->view(client), global, square);  // Algorithm 1
-    angles[c] = step.angle;
-    betas[c] = step.beta;
-    lengths[c] = step.length;
+    note(c, personalisation_.step(trainable_, model, last, updates_->view(client), global,
+                                  square));  // Algorithm 1
+  }
+  if (!later.empty()) {
+    const auto steps = personalise_on_device_(block, later, received, square, start);
+    for (std::size_t i = 0; i < steps.size(); ++i) {
+      note(static_cast<std::size_t>(later[i]), steps[i]);
+    }
   }
   block.note(kAngle, angles);
   block.note(kBeta, betas);

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <optional>
+#include <span>
+#include <vector>
 
 #include "fedhpc/algorithms/algorithm.hpp"
 #include "fedhpc/models/row_measures.hpp"
@@ -27,6 +29,10 @@ struct Personalisation {
   /// (19). Reads `own` twice, `last` and `global` [1, d] once or twice, writes `model`.
   Step step(const RowPart& part, const Rows& model, const Rows& last, const Rows& own,
             const Rows& global, double square) const;
+  /// The same for rows of many clients on a device: models [n, P] <- ... from what they hold, of
+  /// `own` and `global` [n, d]. Waits for the device once.
+  std::vector<Step> steps_on_device(const RowPart& part, const Rows& models, const Rows& own,
+                                    const Rows& global, double square) const;
 };
 
 /// pFedSOP: clients keep models of their own, exchange gradient updates, and take a second-order
@@ -81,6 +87,11 @@ class PFedSOP final : public Algorithm {
   /// x_it of every client in hand, [C, P]. `received` [C, d]: Delta_{t-1}, undefined in round 1;
   /// `square`: ||Delta_{t-1}||^2.
   Rows personalised(Block& block, const Rows& received, double square);
+  /// Algorithm 1 for the clients at these places of a block, from the rows they have kept.
+  std::vector<Personalisation::Step> personalise_on_device_(Block& block,
+                                                            std::span<const std::int64_t> places,
+                                                            const Rows& received, double square,
+                                                            const Rows& start) const;
 
   Personalisation personalisation_;
   bool personalise_ = true;

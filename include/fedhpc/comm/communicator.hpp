@@ -18,8 +18,10 @@ struct Traffic {
 
 /// The ranks of the real machine that work together (not the simulated network). The local
 /// implementation is one process alone: every collective is the identity. Tensors are contiguous
-/// CPU tensors of float32, float64 or int64. All calls but `beat` are collective; a rank that waits
-/// throws Error once no rank anywhere has got on for the length of the time-out.
+/// tensors of float32, float64 or int64 in host memory or, where the ranks talk between devices
+/// (device_communicator.hpp), on the device; each call is for one of them on all ranks. All calls
+/// but `beat` are collective; a rank that waits throws Error once no rank anywhere has got on for
+/// the length of the time-out.
 class Communicator {
  public:
   virtual ~Communicator() = default;

@@ -1,0 +1,65 @@
+#include <algorithm>
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/stack.h>
+#include <ATen/ops/zeros.h>
+
+#include "fedhpc/algorithms/pfedsop.hpp"
+#include "fedhpc/core/device.hpp"
+#include "fedhpc/rounds/upload.hpp"
+
+namespace fedhpc {
+
+std::vector<Personalisation::Step> Personalisation::steps_on_device(const RowPart& part,
+                                                                    const Rows& models,
+                                                                    const Rows& own,
+                                                                    const Rows& global,
+                                                                    double square) const {
+  constexpr std::int64_t kValues = std::int64_t{1} << 24;  // of a copy in float64
+  const std::int64_t count = own.count();
+  const std::int64_t widest = std::max<std::int64_t>(1, kValues / count);
+  const Tensor sums = at::zeros({2, count}, own.values.options().dtype(at::kDouble));
+  for (std::int64_t first = 0; first < own.values.size(1); first += widest) {
+    const std::int64_t width = std::min(widest, own.values.size(1) - first);
+    const Tensor x = own.values.narrow(1, first, width).to(at::kDouble);
+    const Tensor y = global.values.narrow(1, first, width).to(at::kDouble);
+    sums.add_(at::stack({x.mul(x).sum(1), x.mul(y).sum(1)}));
+  }
+  const Tensor of = on_host(sums);
+  std::vector<Step> steps;
+  std::vector<double> of_own;
+  std::vector<double> of_global;
+  for (std::int64_t c = 0; c < count; ++c) {
+    const double* products = of.const_data_ptr<double>() + c;
+    const Step step = step_along({products[0], products[count]}, square);
+    of_own.push_back(-step.scale * (1 - step.beta));
+    of_global.push_back(-step.scale * step.beta);
+    steps.push_back(step);
+  }
+  const auto factors = [&](const std::vector<double>& values) {
+    return upload(values, own.values.device()).to(own.values.scalar_type()).unsqueeze(1);
+  };
+  const Rows moved{
+      part.of(models).values + (own.values * factors(of_own) + global.values * factors(of_global)),
+      part.layout()};
+  part.put_(models, moved);
+  return steps;
+}
+
+std::vector<Personalisation::Step> PFedSOP::personalise_on_device_(
+    Block& block, std::span<const std::int64_t> places, const Rows& received, double square,
+    const Rows& start) const {
+  std::vector<std::int64_t> clients;
+  for (const std::int64_t place : places) {
+    clients.push_back(block.clients()[static_cast<std::size_t>(place)]);
+  }
+  const Tensor index = upload(places, start.values.device());
+  const Rows models = models_->read(clients);  // x_i(t-1)
+  const Rows global{received.values.index_select(0, index), received.layout};
+  const auto steps =
+      personalisation_.steps_on_device(trainable_, models, updates_->read(clients), global, square);
+  start.values.index_copy_(0, index, models.values);
+  return steps;
+}
+
+}  // namespace fedhpc
