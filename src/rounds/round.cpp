@@ -20,7 +20,10 @@ namespace {
 /// and the bytes of each on the wire.
 struct Arrival {
   Arrival(const Tensor& rows, const Codec& codec) : values(rows) {
-    if (on_device(rows)) return send_from_device(codec);
+    if (on_device(rows)) {
+      send_from_device(codec);
+      return;
+    }
     if (!codec.lossless(rows.scalar_type())) values = rows.clone();
     bytes = codec.transmit_(values);
   }
@@ -268,7 +271,7 @@ Rows Block::download(const EdgeRows& models, const Codec& codec) {
     for (const std::int64_t edge : of_client) places.push_back(edge - models.first);
     const Tensor& edge_rows = models.rows.values;
     return transfer(
-        {edge_rows.index_select(0, upload(places, edge_rows.device())), models.rows.layout},
+        {edge_rows.index_select(0, fedhpc::upload(places, edge_rows.device())), models.rows.layout},
         clients_, Direction::Down, codec);
   }
   Tensor rows = at::empty({count(), models.rows.layout->size()}, models.rows.values.options());
@@ -307,7 +310,7 @@ Tensor Block::send(Direction direction, const RandomColumns& columns) {
   const Timed timed(round_.services_.aggregate_watch);
   round_.book(round_.client_link_, direction, columns.payload_bytes(round_.services_.type),
               clients_);
-  return upload(columns.draw(clients_, round_.number_, direction), round_.services_.device);
+  return fedhpc::upload(columns.draw(clients_, round_.number_, direction), round_.services_.device);
 }
 
 void Block::book_training(const std::vector<TrainStatistics>& trained) {
