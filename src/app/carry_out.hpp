@@ -1,5 +1,6 @@
 #pragma once
 
+#include <memory>
 #include <string>
 
 #include "fedhpc/comm/communicator.hpp"
@@ -9,6 +10,10 @@
 namespace fedhpc {
 
 constexpr double kStartTimeout = 600;  // s, until the configuration says otherwise
+
+/// All ranks, as a run of this configuration talks: between GPUs where it trains on them. Sets this
+/// rank's GPU. Collective.
+std::unique_ptr<Communicator> run_communicator(const Config& config);
 
 /// Carries out a run, from its beginning or from a checkpoint, with all that it writes and shows:
 /// exit code 0 when complete, 75 when a signal interrupted it. Collective.

@@ -10,6 +10,7 @@
 #include "fedhpc/comm/session.hpp"
 #include "fedhpc/engine/experiment.hpp"
 
+#include "app/carry_out.hpp"
 #include "app/configuration.hpp"
 
 namespace fedhpc {
@@ -67,9 +68,10 @@ int plan_command(const Arguments& arguments) {
   const bool json = json_at != rest.end();
   if (json) rest.erase(json_at);
 
-  std::unique_ptr<Communicator> comm = world_communicator(600);
+  std::unique_ptr<Communicator> comm = world_communicator(kStartTimeout);
   std::unique_ptr<Config> config;
   together(*comm, [&] { config = read_configuration(rest, "plan"); });
+  comm = run_communicator(*config);
   Experiment experiment(*config, *comm);
   Tensor memory = at::zeros({1}, at::kLong);
   memory.fill_(experiment.memory_bytes());

@@ -53,7 +53,7 @@ int resume_command(const Arguments& arguments, const std::string& command_line) 
   for (const std::string& warning : point.warnings) {
     std::fprintf(stderr, "fedhpc: warning: %s\n", warning.c_str());
   }
-  comm = world_communicator(config->run.collective_timeout);
+  comm = run_communicator(*config);
   return carry_out(*config, *comm, command_line, &point.from);
 }
 

@@ -2,6 +2,7 @@
 #include <cstdio>
 
 #include "fedhpc/app/commands.hpp"
+#include "fedhpc/comm/device_communicator.hpp"
 #include "fedhpc/comm/session.hpp"
 #include "fedhpc/core/stop_signals.hpp"
 #include "fedhpc/engine/checkpoint.hpp"
@@ -59,6 +60,14 @@ class LossWarning {
 
 }  // namespace
 
+std::unique_ptr<Communicator> run_communicator(const Config& config) {
+  std::unique_ptr<Communicator> world = world_communicator(config.run.collective_timeout);
+  if (config.run.device != DeviceKind::Cuda) return world;
+  return device_communicator(std::move(world), gpu_library(), [](const std::string& message) {
+    std::fprintf(stderr, "fedhpc: warning: %s\n", message.c_str());
+  });
+}
+
 int carry_out(Config& config, Communicator& comm, const std::string& command_line,
               const Resumption* from) {
   Experiment experiment(config, comm, from);
@@ -107,7 +116,7 @@ int run_command(const Arguments& arguments, const std::string& command_line) {
     config = read_configuration(arguments, "run");
     if (comm->rank() == 0) check_output(*config, arguments.front());
   });
-  comm = world_communicator(config->run.collective_timeout);
+  comm = run_communicator(*config);
   return carry_out(*config, *comm, command_line, nullptr);
 }
 

@@ -153,6 +153,17 @@ Samples Shard::load(const Dataset& dataset, std::span<const std::int64_t> ids) c
   return samples;
 }
 
+std::shared_ptr<const DeviceSamples> Shard::on_device(const Samples& samples) const {
+  return std::make_shared<const DeviceSamples>(samples, preparation_, table_, image_, device_);
+}
+
+void Shard::use_device_(at::Device device) {
+  device_ = device;
+  if (device_.is_cpu()) return;
+  train_on_device_ = on_device(train_);
+  test_on_device_ = on_device(test_);
+}
+
 bool Shard::holds(std::int64_t client) const {
   return std::binary_search(clients_.begin(), clients_.end(), client);
 }
@@ -229,6 +240,7 @@ Shard Shard::in_hand(std::vector<std::int64_t> clients) const {
   part.train_offsets_ = offsets_of(partition_->train, part.clients_);
   part.test_offsets_.assign(part.train_offsets_.size(), 0);
   part.train_ = load(*source_, stacked(partition_->train, part.clients_));
+  part.use_device_(device_);
   return part;
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <type_traits>
 
+#include "fedhpc/core/device.hpp"
 #include "fedhpc/data/shard.hpp"
 
 namespace fedhpc {
@@ -80,17 +81,34 @@ void Shard::gather_train(std::int64_t client, std::span<const std::int64_t> posi
   });
 }
 
+std::int64_t Shard::train_row(std::int64_t client, std::int64_t position) const {
+  require(0 <= position && position < train_count(client),
+          "a position lies in the client's training list");
+  return train_begin(client) + position;
+}
+
+void Shard::gather_planned(const Tensor& picks, const Tensor& step, const Tensor& features,
+                           const Tensor& labels) const {
+  require(train_on_device_ != nullptr, "a shard whose samples are on the device");
+  train_on_device_->gather(picks, step, features, labels);
+}
+
 void Shard::gather_test(std::int64_t row_begin, std::int64_t row_end, const Tensor& features,
                         const Tensor& labels) const {
   const std::int64_t rows = row_end - row_begin;
   require(0 <= row_begin && row_begin <= row_end && row_end <= test_rows(),
           "a shard is asked for test rows it has");
-  require(features.is_cpu() && features.is_contiguous() &&
-              features.scalar_type() == scalar_type(dtype_) && features.numel() == rows * features_,
-          "gathered rows go to a contiguous host tensor [B, D] of the shard's number type");
-  require(labels.is_cpu() && labels.is_contiguous() && labels.numel() >= rows,
-          "gathered labels go to a contiguous host tensor [B]");
+  require(features.is_contiguous() && features.scalar_type() == scalar_type(dtype_) &&
+              features.numel() == rows * features_,
+          "gathered rows go to a contiguous tensor [B, D] of the shard's number type");
+  require(labels.is_contiguous() && labels.numel() >= rows && labels.device() == features.device(),
+          "gathered labels go to a contiguous tensor [B] beside the rows");
   const Samples made = on_demand() ? load(*source_, test_ids(row_begin, row_end)) : Samples{};
+  if (fedhpc::on_device(features)) {
+    const auto samples = on_demand() ? on_device(made) : test_on_device_;
+    samples->gather(on_demand() ? 0 : row_begin, features.view({1, rows, features_}), labels);
+    return;
+  }
   const Samples& from = on_demand() ? made : test_;
   const std::int64_t first = on_demand() ? 0 : row_begin;
   std::copy_n(from.labels.const_data_ptr<std::int64_t>() + first, rows,

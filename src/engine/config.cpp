@@ -4,20 +4,22 @@
 #include <filesystem>
 
 #include "fedhpc/comm/gpu_library.hpp"
+#include "fedhpc/core/device_kernels.hpp"
 #include "fedhpc/core/error.hpp"
 
 namespace fedhpc {
 
 namespace {
 
-/// What keeps a run from a GPU here.
+/// What keeps a run from a GPU here; empty if nothing does.
 std::string why_not_cuda() {
   try {
     if (gpu_library().devices() == 0) return "no CUDA device";
+    device_kernels();
   } catch (const Error& error) {
     return error.what();
   }
-  return "this version trains on CPUs only";
+  return {};
 }
 
 }  // namespace
@@ -33,7 +35,7 @@ void RunOptions::declare(OptionSet& options) {
   options.add("run.device", device,
               Names<DeviceKind>{
                   {"auto", DeviceKind::Auto}, {"cpu", DeviceKind::Cpu}, {"cuda", DeviceKind::Cuda}},
-              "where clients are trained");
+              "where clients are trained; auto: on the CPU; cuda: each rank on a GPU of its host");
   options.add("run.reproducible", reproducible,
               "sum exactly: the same bits on any number of ranks and in any block width, on one "
               "machine type and build");
@@ -122,9 +124,14 @@ void Config::resolve(const std::string& name) {
                              topology.edge_participation, " with algorithm.name = ", algorithm_name,
                              ", which draws clients, not edges; use topology.participation"));
   }
+  if (run.dtype == DType::Float64 && train.precision != Precision::Fp32) {
+    options_.refuse("train.precision", "it is of float32 numbers, and run.dtype is float64");
+  }
   if (run.device == DeviceKind::Cuda) {
+    const std::string reason = why_not_cuda();
+    if (reason.empty()) return;
     throw ConfigError(concat(options_.origin("run.device").place,
-                             ": key 'run.device' cannot be 'cuda': ", why_not_cuda(),
+                             ": key 'run.device' cannot be 'cuda': ", reason,
                              "; allowed: auto, cpu"));
   }
 }

@@ -8,6 +8,7 @@
 
 #include <ATen/ops/zeros.h>
 
+#include "fedhpc/core/device.hpp"
 #include "fedhpc/engine/checkpoint.hpp"
 
 namespace fedhpc {
@@ -45,9 +46,9 @@ void within_memory(const std::string& what, const std::function<void()>& build) 
   } catch (const std::length_error&) {
     throw refuse();
   } catch (const c10::Error& error) {
-    if (std::string(error.what_without_backtrace()).find("allocate memory") == std::string::npos) {
-      throw;
-    }
+    const std::string text = error.what_without_backtrace();
+    const auto says = [&](const char* words) { return text.find(words) != std::string::npos; };
+    if (!says("allocate memory") && !says("out of memory")) throw;
     throw refuse();
   }
 }
@@ -58,6 +59,7 @@ Experiment::Experiment(Config& config, Communicator& comm, const Resumption* fro
     : config_(config),
       comm_(comm),
       type_(scalar_type(config.run.dtype)),
+      device_(config.run.device == DeviceKind::Cuda ? current_cuda_device() : at::kCPU),
       network_(config.network),
       personal_(0) {
   std::optional<Placement> placement;
@@ -70,10 +72,12 @@ Experiment::Experiment(Config& config, Communicator& comm, const Resumption* fro
   together(comm_, [&] {
     within_memory(concat("the model model.name = ", config_.model.name), [&] { open_model(from); });
   });
+  together(comm_, [&] { within_memory("the data on the device", [&] { move_to_device(); }); });
   trainer_ = std::make_unique<LocalTrainer>(*model_, *shard_, config_.train,
                                             static_cast<std::uint64_t>(config_.run.seed));
   evaluator_ = std::make_unique<Evaluator>(
-      *model_, type_, config_.run.reproducible ? Chunks::PerClient : Chunks::AcrossClients,
+      *model_, at::TensorOptions(type_).device(device_),
+      config_.run.reproducible ? Chunks::PerClient : Chunks::AcrossClients,
       [this] { comm_.beat(); });
   personal_ = PersonalMetrics(partition_.clients());
   store_ = std::make_unique<ClientStore>(shard_->clients(), config_.store);
@@ -155,6 +159,17 @@ void Experiment::open_model(const Resumption* from) {
                                           config_.algorithm->factor_draw());
   const std::string& file = from != nullptr ? from->checkpoint : config_.model.init_file;
   if (!file.empty()) read_initial_factors_(file, initial_factors_);
+}
+
+void Experiment::move_to_device() {
+  if (device_.is_cpu()) return;
+  for (Stopwatch* watch : {&train_watch_, &aggregate_watch_, &evaluate_watch_}) {
+    watch->use_device_events();
+  }
+  shard_->use_device_(device_);
+  if (server_shard_) server_shard_->use_device_(device_);
+  initial_.values = initial_.values.to(device_);
+  if (factor_map_) initial_factors_.values = initial_factors_.values.to(device_);
 }
 
 void Experiment::open_weights(const Resumption* from) {

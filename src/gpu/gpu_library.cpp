@@ -6,6 +6,8 @@
 #include <nccl.h>
 
 #include <ATen/ops/empty.h>
+#include <ATen/Context.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
 
 namespace fedhpc {
@@ -61,9 +63,19 @@ class CudaLibrary final : public GpuLibrary {
 
   void use_(int device) override { check(cudaSetDevice(device), "the choice of a CUDA device"); }
 
+  std::int64_t free_bytes() const override {
+    std::size_t free = 0;
+    std::size_t total = 0;
+    check(cudaMemGetInfo(&free, &total), "a look at the device's memory");
+    return static_cast<std::int64_t>(free);
+  }
+
   bool holds(const Tensor& values) const override { return values.is_cuda(); }
 
   Tensor pinned(at::IntArrayRef shape, at::ScalarType type) override {
+    // LibTorch's own, once it is there, is kept for the next one and may be let go while it is
+    // copied.
+    if (at::hasCUDA()) return at::empty(shape, at::TensorOptions(type).pinned_memory(true));
     std::size_t bytes = c10::elementSize(type);
     for (const std::int64_t length : shape) bytes *= static_cast<std::size_t>(length);
     void* memory = nullptr;

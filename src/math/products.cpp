@@ -1,5 +1,12 @@
 #include "fedhpc/math/products.hpp"
 
+#include <bit>
+#include <vector>
+
+#include <ATen/ops/empty.h>
+
+#include "fedhpc/core/device.hpp"
+
 #include "math/wide_products.hpp"
 
 // BLAS, column-major. LibTorch's library carries it or links one that does.
@@ -53,7 +60,78 @@ void own_product(const Target<T>& c, const T* a, std::int64_t a_stride, Transpos
   }
 }
 
+/// A float with its last bits of fraction rounded away, to nearest with ties to even.
+float without_bits(float value, std::uint32_t bits) {
+  const auto pattern = std::bit_cast<std::uint32_t>(value);
+  constexpr std::uint32_t kExponent = 0x7f800000;
+  if ((pattern & kExponent) == kExponent) return value;  // infinite or NaN
+  const std::uint32_t half = (std::uint32_t{1} << (bits - 1)) - 1 + (pattern >> bits & 1);
+  return std::bit_cast<float>((pattern + half) >> bits << bits);
+}
+
+/// The bits of a float32's 23 of fraction that a factor of this precision does without.
+std::uint32_t missing_bits(Precision precision) { return precision == Precision::Bf16 ? 16 : 13; }
+
+/// Matrix c of a stack as factors of this precision, in memory of its own.
+std::vector<float> rounded(const MatrixStack& stack, std::int64_t c, Precision precision) {
+  const std::uint32_t bits = missing_bits(precision);
+  const float* matrix = static_cast<const float*>(stack.data) + c * stack.stack_stride;
+  std::vector<float> values;
+  values.reserve(static_cast<std::size_t>(stack.rows * stack.columns));
+  for (std::int64_t i = 0; i < stack.rows; ++i) {
+    const float* row = matrix + i * stack.row_stride;
+    for (std::int64_t k = 0; k < stack.columns; ++k) {
+      values.push_back(without_bits(row[k], bits));
+    }
+  }
+  return values;
+}
+
+/// Products on the host as a device takes them.
+void product_of_rounded(std::int64_t count, double alpha, const MatrixStack& a,
+                        Transpose transpose_a, const MatrixStack& b, Transpose transpose_b,
+                        double beta, const MatrixStack& result, Precision precision) {
+  const auto one = [](std::vector<float>& values, const MatrixStack& stack) {
+    return MatrixStack{values.data(), 0, stack.rows, stack.columns, stack.columns};
+  };
+  for (std::int64_t c = 0; c < count; ++c) {
+    std::vector<float> left = rounded(a, c, precision);
+    std::vector<float> right = rounded(b, c, precision);
+    MatrixStack out = result;
+    out.data = static_cast<float*>(result.data) + c * result.stack_stride;
+    batched_product(at::kFloat, 1, alpha, one(left, a), transpose_a, one(right, b), transpose_b,
+                    beta, out);
+  }
+}
+
+DeviceMatrices device_matrices(const MatrixStack& stack, Transpose transpose) {
+  return {.data = stack.data,
+          .stack_stride = stack.stack_stride,
+          .row_stride = stack.row_stride,
+          .transposed = transpose == Transpose::Yes};
+}
+
 }  // namespace
+
+Tensor as_factors(const Tensor& values, Precision precision) {
+  if (precision == Precision::Fp32 || values.scalar_type() != at::kFloat) return values;
+  const std::uint32_t bits = missing_bits(precision);
+  const Tensor from = values.contiguous();
+  Tensor factors = at::empty(from.sizes(), from.options());
+  const float* source = from.const_data_ptr<float>();
+  float* target = factors.data_ptr<float>();
+  for (std::int64_t i = 0; i < from.numel(); ++i) target[i] = without_bits(source[i], bits);
+  return factors;
+}
+
+MatrixStack matrices_of(const Tensor& stack) {
+  return {.data = stack.data_ptr(),
+          .stack_stride = stack.stride(0),
+          .rows = stack.size(1),
+          .columns = stack.size(2),
+          .row_stride = stack.stride(1),
+          .on_device = on_device(stack)};
+}
 
 MatrixStack matrices_in(const Tensor& rows, std::int64_t column, std::int64_t height,
                         std::int64_t width) {
@@ -62,12 +140,13 @@ MatrixStack matrices_in(const Tensor& rows, std::int64_t column, std::int64_t he
           .stack_stride = rows.stride(0),
           .rows = height,
           .columns = width,
-          .row_stride = width};
+          .row_stride = width,
+          .on_device = on_device(rows)};
 }
 
 void batched_product(at::ScalarType type, std::int64_t count, double alpha, const MatrixStack& a,
                      Transpose transpose_a, const MatrixStack& b, Transpose transpose_b,
-                     double beta, const MatrixStack& result) {
+                     double beta, const MatrixStack& result, Precision precision) {
   const std::int64_t inner = transpose_a == Transpose::No ? a.columns : a.rows;
   require((transpose_a == Transpose::No ? a.rows : a.columns) == result.rows,
           "product: rows agree");
@@ -75,6 +154,25 @@ void batched_product(at::ScalarType type, std::int64_t count, double alpha, cons
           "product: columns agree");
   require((transpose_b == Transpose::No ? b.rows : b.columns) == inner,
           "product: inner sizes agree");
+  require(a.on_device == result.on_device && b.on_device == result.on_device,
+          "product: factors and result lie in the same memory");
+  if (result.on_device) {
+    return device_kernels().product({.type = type == at::kDouble ? Real::Float64 : Real::Float32,
+                                     .precision = precision,
+                                     .count = count,
+                                     .rows = result.rows,
+                                     .columns = result.columns,
+                                     .inner = inner,
+                                     .alpha = alpha,
+                                     .beta = beta,
+                                     .a = device_matrices(a, transpose_a),
+                                     .b = device_matrices(b, transpose_b),
+                                     .result = device_matrices(result, Transpose::No)});
+  }
+  if (precision != Precision::Fp32 && type == at::kFloat) {
+    return product_of_rounded(count, alpha, a, transpose_a, b, transpose_b, beta, result,
+                              precision);
+  }
   const bool own = by_own_kernel(transpose_a, transpose_b, inner, result);
   with_type(type, [&]<typename T>() {
     for (std::int64_t c = 0; c < count; ++c) {

@@ -7,6 +7,7 @@
 #include "fedhpc/models/image_layers.hpp"
 
 #include "models/batch_norm_kernels.hpp"
+#include "models/device_image.hpp"
 
 namespace fedhpc {
 
@@ -145,16 +146,34 @@ void BatchNorm::declare(Layout& layout) {
   layout.add(name_ + ".running_var", shape, in_.channels, buffer, Initial::One);
 }
 
-Saved BatchNorm::make_saved(std::int64_t clients, std::int64_t, at::ScalarType, Use use) const {
+Saved BatchNorm::make_saved(std::int64_t clients, std::int64_t, const at::TensorOptions& options,
+                            Use use) const {
   if (use == Use::Evaluation) return {};
   // Mean and 1 / sqrt(variance + epsilon) of each channel.
-  return {.per_client = {at::empty({clients, 2, in_.channels}, at::kDouble)},
+  return {.per_client = {at::empty({clients, 2, in_.channels}, options.dtype(at::kDouble))},
           .per_sample = {},
           .chains = {}};
 }
 
+DeviceBatchNorm BatchNorm::on_device_as(const Pass& pass, const Tensor& x, const Tensor& y) const {
+  const bool training = pass.use == Use::Training;
+  return {.type = real_of(x),
+          .then = then_ == Then::Nothing ? DeviceBatchNorm::Then::Nothing
+                  : then_ == Then::Relu  ? DeviceBatchNorm::Then::Relu
+                                         : DeviceBatchNorm::Then::ReluMaxPool,
+          .training = training,
+          .in = device_image(in_),
+          .epsilon = kEpsilon,
+          .momentum = kMomentum,
+          .x = device_stack(x),
+          .y = device_stack(y),
+          .parameters = device_columns(pass.weights, column_),
+          .saved = training ? pass.saved.per_client[0].data_ptr<double>() : nullptr};
+}
+
 void BatchNorm::forward(const Pass& pass, const Tensor& input, const Tensor& output) const {
   const bool training = pass.use == Use::Training;
+  if (on_device(input)) return device_kernels().batch_norm(on_device_as(pass, input, output));
   const std::int64_t k = in_.channels;
   const std::int64_t places_after = output.size(2) / k;
   with_type(input.scalar_type(), [&]<typename T>() {
@@ -184,6 +203,14 @@ void BatchNorm::forward(const Pass& pass, const Tensor& input, const Tensor& out
 void BatchNorm::backward(const Pass& pass, const Tensor& input, const Tensor&,
                          const Tensor& output_gradient, const Tensor& input_gradient,
                          const GradientSink& sink) const {
+  if (on_device(input)) {
+    DeviceBatchNormGradient gradient{.norm = on_device_as(pass, input, output_gradient)};
+    if (input_gradient.defined()) gradient.dx = device_stack(input_gradient);
+    if (sink.columns.hold(kScale)) {
+      gradient.sink = {device_columns(sink.rows, column_), sink.scale, sink.keep};
+    }
+    return device_kernels().batch_norm_gradient(gradient);
+  }
   const std::int64_t k = in_.channels;
   const std::int64_t places_after = output_gradient.size(2) / k;
   with_type(input.scalar_type(), [&]<typename T>() {

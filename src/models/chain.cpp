@@ -44,14 +44,15 @@ std::int64_t count_bytes(const Activations& activations, std::set<const void*>& 
 /// memory is in the cache.
 class Alternating {
  public:
-  Alternating(std::int64_t clients, std::int64_t batch, std::int64_t widest, at::ScalarType type)
-      : clients_(clients), batch_(batch), widest_(widest), type_(type) {}
+  Alternating(std::int64_t clients, std::int64_t batch, std::int64_t widest,
+              const at::TensorOptions& options)
+      : clients_(clients), batch_(batch), widest_(widest), options_(options) {}
 
   Tensor next(std::int64_t width) {
     turn_ = 1 - turn_;
     Tensor& buffer = buffers_[turn_];
     if (!buffer.defined()) {
-      buffer = at::empty({clients_ * batch_ * widest_}, at::TensorOptions().dtype(type_));
+      buffer = at::empty({clients_ * batch_ * widest_}, options_);
     }
     return buffer.narrow(0, 0, clients_ * batch_ * width).view({clients_, batch_, width});
   }
@@ -60,7 +61,7 @@ class Alternating {
   std::int64_t clients_;
   std::int64_t batch_;
   std::int64_t widest_;
-  at::ScalarType type_;
+  at::TensorOptions options_;
   std::array<Tensor, 2> buffers_;
   std::size_t turn_ = 0;
 };
@@ -70,6 +71,7 @@ class Alternating {
 Saved Saved::narrow(std::int64_t first, std::int64_t count, std::int64_t batch) const {
   Saved part;
   for (const Tensor& tensor : per_client) part.per_client.push_back(tensor.narrow(0, first, count));
+  part.shared = shared;
   part.per_sample = narrow_all(per_sample, first, count, batch);
   for (const Activations& inner : chains) part.chains.push_back(inner.narrow(first, count, batch));
   return part;
@@ -79,7 +81,8 @@ Activations Activations::narrow(std::int64_t first, std::int64_t count, std::int
   Activations part{.values = narrow_all(values, first, count, batch),
                    .gradients = narrow_all(gradients, first, count, batch),
                    .saved = {},
-                   .use = use};
+                   .use = use,
+                   .precision = precision};
   part.saved.reserve(saved.size());
   for (const Saved& one : saved) part.saved.push_back(one.narrow(first, count, batch));
   return part;
@@ -121,8 +124,8 @@ double Chain::forward_flops() const {
   return flops;
 }
 
-Activations Chain::make_activations(std::int64_t clients, std::int64_t batch, at::ScalarType type,
-                                    Use use, Ends ends) const {
+Activations Chain::make_activations(std::int64_t clients, std::int64_t batch,
+                                    const at::TensorOptions& options, Use use, Ends ends) const {
   const std::size_t last = layers_.size();
   require(
       ends == Ends::Own || empty() || (!layers_.front()->in_place() && !layers_.back()->in_place()),
@@ -131,11 +134,10 @@ Activations Chain::make_activations(std::int64_t clients, std::int64_t batch, at
     return ends == Ends::Borrowed && (l == 0 || l == last);
   };
   const std::int64_t widest = *std::max_element(widths_.begin(), widths_.end());
-  Alternating turns(clients, batch, widest, type);
+  Alternating turns(clients, batch, widest, options);
   const auto fresh = [&](std::size_t l) {
-    return l > 0 && use == Use::Evaluation
-               ? turns.next(widths_[l])
-               : at::empty({clients, batch, widths_[l]}, at::TensorOptions().dtype(type));
+    return l > 0 && use == Use::Evaluation ? turns.next(widths_[l])
+                                           : at::empty({clients, batch, widths_[l]}, options);
   };
   Activations activations;
   activations.use = use;
@@ -146,7 +148,7 @@ Activations Chain::make_activations(std::int64_t clients, std::int64_t batch, at
     activations.values.push_back(borrowed(l)        ? Tensor()
                                  : layer.in_place() ? activations.values.back()
                                                     : fresh(l));
-    activations.saved.push_back(layer.make_saved(clients, batch, type, use));
+    activations.saved.push_back(layer.make_saved(clients, batch, options, use));
   }
   if (use == Use::Evaluation) return activations;
   for (std::size_t l = last; l > 0; --l) {
@@ -159,8 +161,8 @@ Activations Chain::make_activations(std::int64_t clients, std::int64_t batch, at
 
 void Chain::forward(const Tensor& weights, const Activations& activations) const {
   for (std::size_t l = 0; l < layers_.size(); ++l) {
-    layers_[l]->forward({weights, activations.saved[l], activations.use}, activations.values[l],
-                        activations.values[l + 1]);
+    layers_[l]->forward({weights, activations.saved[l], activations.use, activations.precision},
+                        activations.values[l], activations.values[l + 1]);
   }
 }
 
@@ -169,8 +171,9 @@ void Chain::backward(const Tensor& weights, const Activations& activations,
   const bool whole = activations.gradients.front().defined();
   const std::size_t lowest = whole ? 0 : first_layer_with(sink.columns);
   for (std::size_t l = layers_.size(); l-- > lowest;) {
-    layers_[l]->backward({weights, activations.saved[l], activations.use}, activations.values[l],
-                         activations.values[l + 1], activations.gradients[l + 1],
+    layers_[l]->backward({weights, activations.saved[l], activations.use, activations.precision},
+                         activations.values[l], activations.values[l + 1],
+                         activations.gradients[l + 1],
                          l > lowest || whole ? activations.gradients[l] : Tensor(), sink);
   }
 }

@@ -7,6 +7,9 @@
 #include "fedhpc/math/products.hpp"
 #include "fedhpc/models/image_layers.hpp"
 
+#include "models/device_convolution.hpp"
+#include "models/device_image.hpp"
+
 namespace fedhpc {
 
 namespace {
@@ -99,38 +102,55 @@ Tensor Conv2d::images(const Tensor& stack, std::int64_t c, const ImageShape& sha
   return stack.select(0, c).view({stack.size(1), shape.channels, shape.height, shape.width});
 }
 
-Tensor Conv2d::weight_of(const Tensor& rows, std::int64_t c) const {
+/// The weights in rows [C, P], a view [C, n].
+Tensor Conv2d::weights_in(const Tensor& rows) const {
   const std::int64_t size = out_.channels * in_.channels * window_.size * window_.size;
-  return rows.select(0, c)
-      .narrow(0, weight_column_, size)
-      .view({out_.channels, in_.channels, window_.size, window_.size});
+  return rows.narrow(1, weight_column_, size);
+}
+
+/// Client c's of them as LibTorch has them, a view.
+Tensor Conv2d::kernels_of(const Tensor& weights, std::int64_t c) const {
+  return weights.select(0, c).view({out_.channels, in_.channels, window_.size, window_.size});
+}
+
+Tensor Conv2d::biases_in(const Tensor& rows) const {
+  return bias_ == Bias::Use ? rows.narrow(1, bias_column_, out_.channels) : Tensor();
 }
 
 void Conv2d::forward(const Pass& pass, const Tensor& input, const Tensor& output) const {
+  if (on_device(input)) {
+    return DeviceConvolution(in_, out_, window_, pass.precision)
+        .forward(weights_in(pass.weights), biases_in(pass.weights), input, output);
+  }
   if (in_.channels * window_.size * window_.size <= kFewValues) {
     return forward_unfolded(pass, input, output);
   }
   const std::array<std::int64_t, 2> stride{window_.stride, window_.stride};
   const std::array<std::int64_t, 2> padding{window_.padding, window_.padding};
+  const Tensor x = as_factors(input, pass.precision);
+  const Tensor weights = as_factors(weights_in(pass.weights), pass.precision);
   for (std::int64_t c = 0; c < input.size(0); ++c) {
     std::optional<Tensor> bias;
     if (bias_ == Bias::Use) {
-      bias = pass.weights.select(0, c).narrow(0, bias_column_, out_.channels);
+      bias = biases_in(pass.weights).select(0, c);
     }
     images(output, c, out_)
-        .copy_(at::convolution(images(input, c, in_), weight_of(pass.weights, c), bias, stride,
-                               padding, {1, 1}, /*transposed=*/false, {0, 0}, /*groups=*/1));
+        .copy_(at::convolution(images(x, c, in_), kernels_of(weights, c), bias, stride, padding,
+                               {1, 1}, /*transposed=*/false, {0, 0}, /*groups=*/1));
   }
 }
 
 void Conv2d::forward_unfolded(const Pass& pass, const Tensor& input, const Tensor& output) const {
   const std::int64_t inner = in_.channels * window_.size * window_.size;
+  const Tensor images = as_factors(input, pass.precision);
+  const Tensor weights = as_factors(weights_in(pass.weights), pass.precision);
   with_type(input.scalar_type(), [&]<typename T>() {
     std::vector<T> columns(static_cast<std::size_t>(inner * out_.places()));
     for (std::int64_t c = 0; c < input.size(0); ++c) {
-      T* row = pass.weights.data_ptr<T>() + c * pass.weights.stride(0);
+      T* kernels = weights.data_ptr<T>() + c * weights.stride(0);
+      const T* row = pass.weights.const_data_ptr<T>() + c * pass.weights.stride(0);
       for (std::int64_t b = 0; b < input.size(1); ++b) {
-        unfold(input.const_data_ptr<T>() + c * input.stride(0) + b * input.stride(1), in_, out_,
+        unfold(images.const_data_ptr<T>() + c * images.stride(0) + b * images.stride(1), in_, out_,
                window_, columns.data());
         T* y = output.data_ptr<T>() + c * output.stride(0) + b * output.stride(1);
         // Y = b 1^T + W columns
@@ -139,10 +159,10 @@ void Conv2d::forward_unfolded(const Pass& pass, const Tensor& input, const Tenso
             std::fill_n(y + o * out_.places(), out_.places(), row[bias_column_ + o]);
           }
         }
-        batched_product(
-            input.scalar_type(), 1, 1, {row + weight_column_, 0, out_.channels, inner, inner},
-            Transpose::No, {columns.data(), 0, inner, out_.places(), out_.places()}, Transpose::No,
-            bias_ == Bias::Use ? 1 : 0, {y, 0, out_.channels, out_.places(), out_.places()});
+        batched_product(input.scalar_type(), 1, 1, {kernels, 0, out_.channels, inner, inner},
+                        Transpose::No, {columns.data(), 0, inner, out_.places(), out_.places()},
+                        Transpose::No, bias_ == Bias::Use ? 1 : 0,
+                        {y, 0, out_.channels, out_.places(), out_.places()});
       }
     }
   });
@@ -151,15 +171,35 @@ void Conv2d::forward_unfolded(const Pass& pass, const Tensor& input, const Tenso
 void Conv2d::backward(const Pass& pass, const Tensor& input, const Tensor&,
                       const Tensor& output_gradient, const Tensor& input_gradient,
                       const GradientSink& sink) const {
-  const std::array<std::int64_t, 2> stride{window_.stride, window_.stride};
-  const std::array<std::int64_t, 2> padding{window_.padding, window_.padding};
   const bool moves_weight = sink.columns.hold(kWeightTags);
   const bool moves_bias = bias_ == Bias::Use && sink.columns.hold(kBiasTags);
+  if (on_device(input)) {
+    const DeviceConvolution convolution(in_, out_, window_, pass.precision);
+    // dX before the sink may change W
+    if (input_gradient.defined()) {
+      convolution.input_gradient(weights_in(pass.weights), output_gradient, input_gradient);
+    }
+    if (moves_weight) {
+      convolution.weight_gradient(input, output_gradient, weights_in(sink.rows), sink.scale,
+                                  sink.keep);
+    }
+    if (!moves_bias) return;
+    return device_kernels().bias_gradient(
+        {.type = real_of(output_gradient),
+         .dy = device_stack(output_gradient),
+         .places = out_.places(),
+         .sink = {device_columns(sink.rows, bias_column_), sink.scale, sink.keep}});
+  }
+  const std::array<std::int64_t, 2> stride{window_.stride, window_.stride};
+  const std::array<std::int64_t, 2> padding{window_.padding, window_.padding};
+  const Tensor x = as_factors(input, pass.precision);
+  const Tensor dy = as_factors(output_gradient, pass.precision);
+  const Tensor weights = as_factors(weights_in(pass.weights), pass.precision);
   with_type(input.scalar_type(), [&]<typename T>() {
     for (std::int64_t c = 0; c < input.size(0); ++c) {
       const auto [dx, dw, unused] = at::convolution_backward(
-          images(output_gradient, c, out_), images(input, c, in_), weight_of(pass.weights, c),
-          std::nullopt, stride, padding, {1, 1}, /*transposed=*/false, {0, 0}, /*groups=*/1,
+          images(dy, c, out_), images(x, c, in_), kernels_of(weights, c), std::nullopt, stride,
+          padding, {1, 1}, /*transposed=*/false, {0, 0}, /*groups=*/1,
           {input_gradient.defined(), moves_weight, false});
       if (input_gradient.defined()) images(input_gradient, c, in_).copy_(dx);
       T* row = sink.rows.data_ptr<T>() + c * sink.rows.stride(0);

@@ -5,6 +5,7 @@
 
 #include <ATen/ops/empty.h>
 
+#include "fedhpc/core/device.hpp"
 #include "fedhpc/math/vector_passes.hpp"
 
 namespace fedhpc {
@@ -101,6 +102,16 @@ void RowPart::add_two(const Rows& to, const Rows& from, double fa, const Rows& a
   require(to.layout == whole_ && from.layout == whole_, "whole rows");
   require(a.layout == layout_ && b.layout == layout_, "rows of the part");
   require(to.count() == 1 && from.count() == 1 && a.count() == 1 && b.count() == 1, "single rows");
+  if (on_device(to.values)) {
+    if (!to.values.is_same(from.values)) to.values.copy_(from.values);
+    for (const Stretch& at : stretches_) {
+      const Tensor moves = a.values.narrow(1, at.in_part, at.columns)
+                               .mul(fa)
+                               .add_(b.values.narrow(1, at.in_part, at.columns), fb);
+      to.values.narrow(1, at.in_whole, at.columns).add_(moves);
+    }
+    return;
+  }
   with_type(to.values.scalar_type(), [&]<typename T>() {
     T* out = to.values.data_ptr<T>();
     const T* x = from.values.const_data_ptr<T>();
@@ -173,6 +184,16 @@ const T* row_of(const Tensor& rows, std::int64_t c) {
 void add_columns_(const Tensor& rows, const Tensor& other, double factor, const Layout& layout,
                   Tag tag) {
   require(rows.sizes() == other.sizes() && rows.size(1) == layout.size(), "columns of equal rows");
+  if (on_device(rows)) {
+    for (const auto& [begin, end] : layout.ranges(tag)) {
+      device_kernels().accumulate({.type = real_of(rows),
+                                   .rows = rows.size(0),
+                                   .columns = end - begin,
+                                   .values = device_columns(other, begin),
+                                   .sink = {device_columns(rows, begin), factor, 1}});
+    }
+    return;
+  }
   add_to_columns(rows, factor, layout, tag, [&](auto type, std::int64_t c) {
     return [from = row_of<decltype(type)>(other, c)](std::int64_t i) { return from[i]; };
   });
@@ -182,6 +203,14 @@ void add_difference_(const Tensor& rows, const Tensor& a, const Tensor& b, doubl
                      const Layout& layout, Tag tag) {
   require(rows.sizes() == a.sizes() && rows.sizes() == b.sizes() && rows.size(1) == layout.size(),
           "columns of equal rows");
+  if (on_device(rows)) {
+    for (const auto& [begin, end] : layout.ranges(tag)) {
+      const std::int64_t count = end - begin;
+      rows.narrow(1, begin, count)
+          .add_(a.narrow(1, begin, count).sub(b.narrow(1, begin, count)), factor);
+    }
+    return;
+  }
   add_to_columns(rows, factor, layout, tag, [&](auto type, std::int64_t c) {
     return [plus = row_of<decltype(type)>(a, c),
             minus = row_of<decltype(type)>(b, c)](std::int64_t i) { return plus[i] - minus[i]; };

@@ -1,20 +1,12 @@
 #include <algorithm>
 
+#include "fedhpc/core/device.hpp"
 #include "fedhpc/math/products.hpp"
 #include "fedhpc/models/layer.hpp"
 
 namespace fedhpc {
 
 namespace {
-
-/// The matrices of a tensor [C, rows, columns].
-MatrixStack in_tensor(const Tensor& stack) {
-  return {.data = stack.data_ptr(),
-          .stack_stride = stack.stride(0),
-          .rows = stack.size(1),
-          .columns = stack.size(2),
-          .row_stride = stack.stride(1)};
-}
 
 /// db = sum over the batch of dY [batch, width], into db = keep db + scale (sum). Sums of some
 /// columns at a time stay in registers.
@@ -60,9 +52,11 @@ void Linear::forward(const Pass& pass, const Tensor& input, const Tensor& output
   const Tensor& weights = pass.weights;
   const std::int64_t clients = input.size(0);
   const std::int64_t batch = input.size(1);
+  const bool biased = bias_ == Bias::Use;
+  const bool device = on_device(output);
   // Y = 1 b^T + X W^T: the product adds onto the bias already in place.
   with_type(weights.scalar_type(), [&]<typename T>() {
-    if (bias_ == Bias::None) return;
+    if (!biased || device) return;
     for (std::int64_t c = 0; c < clients; ++c) {
       const T* bias = weights.const_data_ptr<T>() + c * weights.stride(0) + bias_column_;
       T* y = output.data_ptr<T>() + c * output.stride(0);
@@ -71,9 +65,13 @@ void Linear::forward(const Pass& pass, const Tensor& input, const Tensor& output
       }
     }
   });
-  batched_product(weights.scalar_type(), clients, 1, in_tensor(input), Transpose::No,
+  batched_product(weights.scalar_type(), clients, 1, matrices_of(input), Transpose::No,
                   matrices_in(weights, weight_column_, out_, in_), Transpose::Yes,
-                  bias_ == Bias::None ? 0 : 1, in_tensor(output));
+                  biased && !device ? 1 : 0, matrices_of(output), pass.precision);
+  if (!biased || !device) return;
+  device_kernels().add_bias({.type = real_of(output),
+                             .y = device_stack(output),
+                             .bias = device_columns(weights, bias_column_)});
 }
 
 void Linear::backward(const Pass& pass, const Tensor& input, const Tensor&,
@@ -85,17 +83,23 @@ void Linear::backward(const Pass& pass, const Tensor& input, const Tensor&,
   const std::int64_t batch = input.size(1);
   // dX = dY W, before the sink may change W
   if (input_gradient.defined()) {
-    batched_product(type, clients, 1, in_tensor(output_gradient), Transpose::No,
+    batched_product(type, clients, 1, matrices_of(output_gradient), Transpose::No,
                     matrices_in(weights, weight_column_, out_, in_), Transpose::No, 0,
-                    in_tensor(input_gradient));
+                    matrices_of(input_gradient), pass.precision);
   }
   // dW = dY^T X
   if (sink.columns.hold(tags_ | kWeightTags)) {
-    batched_product(type, clients, sink.scale, in_tensor(output_gradient), Transpose::Yes,
-                    in_tensor(input), Transpose::No, sink.keep,
-                    matrices_in(sink.rows, weight_column_, out_, in_));
+    batched_product(type, clients, sink.scale, matrices_of(output_gradient), Transpose::Yes,
+                    matrices_of(input), Transpose::No, sink.keep,
+                    matrices_in(sink.rows, weight_column_, out_, in_), pass.precision);
   }
   if (bias_ == Bias::None || !sink.columns.hold(tags_ | kBiasTags)) return;
+  if (on_device(output_gradient)) {
+    return device_kernels().bias_gradient(
+        {.type = real_of(output_gradient),
+         .dy = device_stack(output_gradient),
+         .sink = {device_columns(sink.rows, bias_column_), sink.scale, sink.keep}});
+  }
   with_type(type, [&]<typename T>() {
     for (std::int64_t c = 0; c < clients; ++c) {
       const T* dy = output_gradient.const_data_ptr<T>() + c * output_gradient.stride(0);

@@ -1,8 +1,11 @@
 #include <algorithm>
 
 #include <ATen/ops/empty.h>
+#include <ATen/ops/tensor.h>
 
 #include "fedhpc/models/image_layers.hpp"
+
+#include "models/device_image.hpp"
 
 namespace fedhpc {
 
@@ -46,16 +49,28 @@ std::int64_t MaxPool2d::output_features(std::int64_t input_features) const {
   return out_.values();
 }
 
-Saved MaxPool2d::make_saved(std::int64_t clients, std::int64_t batch, at::ScalarType,
-                            Use use) const {
+Saved MaxPool2d::make_saved(std::int64_t clients, std::int64_t batch,
+                            const at::TensorOptions& options, Use use) const {
   if (use == Use::Evaluation) return {};
   // The place of each maximum in its plane.
   return {.per_client = {},
-          .per_sample = {at::empty({clients, batch, out_.values()}, at::kInt)},
+          .per_sample = {at::empty({clients, batch, out_.values()}, options.dtype(at::kInt))},
           .chains = {}};
 }
 
+DeviceMaxPool MaxPool2d::on_device_as(const Pass& pass, const Tensor& x, const Tensor& y) const {
+  return {
+      .type = real_of(x),
+      .x = device_stack(x),
+      .y = device_stack(y),
+      .places = pass.use == Use::Training ? device_stack(pass.saved.per_sample[0]) : DeviceStack{},
+      .in = device_image(in_),
+      .out = device_image(out_),
+      .window = device_window(window_)};
+}
+
 void MaxPool2d::forward(const Pass& pass, const Tensor& input, const Tensor& output) const {
+  if (on_device(input)) return device_kernels().max_pool(on_device_as(pass, input, output));
   with_type(input.scalar_type(), [&]<typename T>() {
     for (std::int64_t c = 0; c < input.size(0); ++c) {
       for (std::int64_t b = 0; b < input.size(1); ++b) {
@@ -81,6 +96,9 @@ void MaxPool2d::backward(const Pass& pass, const Tensor&, const Tensor&,
                          const Tensor& output_gradient, const Tensor& input_gradient,
                          const GradientSink&) const {
   if (!input_gradient.defined()) return;
+  if (on_device(output_gradient)) {
+    return device_kernels().max_pool_gradient(on_device_as(pass, input_gradient, output_gradient));
+  }
   with_type(output_gradient.scalar_type(), [&]<typename T>() {
     for (std::int64_t c = 0; c < output_gradient.size(0); ++c) {
       for (std::int64_t b = 0; b < output_gradient.size(1); ++b) {
@@ -100,7 +118,7 @@ AveragePool2d::AveragePool2d(ImageShape in, Window window) : in_(in) {
   require(window.padding == 0 && window.size <= std::min(in.height, in.width),
           "an averaging window lies within its image");
   const auto ranges = [&](std::int64_t length) {
-    std::vector<Range> result;
+    std::vector<DeviceRange> result;
     for (std::int64_t i = 0; i < window.outputs(length); ++i) {
       result.push_back({i * window.stride, i * window.stride + window.size});
     }
@@ -112,7 +130,7 @@ AveragePool2d::AveragePool2d(ImageShape in, Window window) : in_(in) {
 
 AveragePool2d::AveragePool2d(ImageShape in, std::int64_t height, std::int64_t width) : in_(in) {
   const auto ranges = [](std::int64_t n, std::int64_t m) {
-    std::vector<Range> result;
+    std::vector<DeviceRange> result;
     for (std::int64_t i = 0; i < m; ++i) result.push_back({i * n / m, ((i + 1) * n + m - 1) / m});
     return result;
   };
@@ -125,6 +143,33 @@ std::int64_t AveragePool2d::output_features(std::int64_t input_features) const {
   return in_.channels * static_cast<std::int64_t>(rows_.size() * columns_.size());
 }
 
+Saved AveragePool2d::make_saved(std::int64_t, std::int64_t, const at::TensorOptions& options,
+                                Use) const {
+  if (!options.device().is_cuda()) return {};
+  // The ranges of rows, then those of columns: kernels read them from the device's memory.
+  std::vector<std::int64_t> ends;
+  for (const auto* ranges : {&rows_, &columns_}) {
+    for (const DeviceRange& range : *ranges) ends.insert(ends.end(), {range.begin, range.end});
+  }
+  Saved saved;
+  saved.shared.push_back(at::tensor(ends, at::kLong).to(options.device()));
+  return saved;
+}
+
+DeviceAveragePool AveragePool2d::on_device_as(const Pass& pass, const Tensor& image,
+                                              const Tensor& pooled) const {
+  static_assert(sizeof(DeviceRange) == 2 * sizeof(std::int64_t));
+  const auto* ranges = static_cast<const DeviceRange*>(pass.saved.shared[0].const_data_ptr());
+  return {.type = real_of(image),
+          .x = device_stack(image),
+          .y = device_stack(pooled),
+          .in = device_image(in_),
+          .rows = ranges,
+          .columns = ranges + rows_.size(),
+          .out_height = static_cast<std::int64_t>(rows_.size()),
+          .out_width = static_cast<std::int64_t>(columns_.size())};
+}
+
 /// Calls work(first place of a row of the rectangle, its length, 1 / places of the rectangle,
 /// pooled value) for every row of every rectangle.
 template <typename T, typename Work>
@@ -134,8 +179,8 @@ void AveragePool2d::each_window(const Tensor& image, const Tensor& pooled, Work&
       T* plane = sample<T>(image, c, b);
       T* value = sample<T>(pooled, c, b);
       for (std::int64_t i = 0; i < in_.channels; ++i, plane += in_.places()) {
-        for (const Range& rows : rows_) {
-          for (const Range& columns : columns_) {
+        for (const DeviceRange& rows : rows_) {
+          for (const DeviceRange& columns : columns_) {
             const std::int64_t length = columns.end - columns.begin;
             const T share = T{1} / static_cast<T>((rows.end - rows.begin) * length);
             for (std::int64_t y = rows.begin; y < rows.end; ++y) {
@@ -149,7 +194,8 @@ void AveragePool2d::each_window(const Tensor& image, const Tensor& pooled, Work&
   }
 }
 
-void AveragePool2d::forward(const Pass&, const Tensor& input, const Tensor& output) const {
+void AveragePool2d::forward(const Pass& pass, const Tensor& input, const Tensor& output) const {
+  if (on_device(input)) return device_kernels().average_pool(on_device_as(pass, input, output));
   with_type(input.scalar_type(), [&]<typename T>() {
     output.zero_();
     each_window<T>(input, output, [](const T* x, std::int64_t length, T share, T& y) {
@@ -158,10 +204,14 @@ void AveragePool2d::forward(const Pass&, const Tensor& input, const Tensor& outp
   });
 }
 
-void AveragePool2d::backward(const Pass&, const Tensor&, const Tensor&,
+void AveragePool2d::backward(const Pass& pass, const Tensor&, const Tensor&,
                              const Tensor& output_gradient, const Tensor& input_gradient,
                              const GradientSink&) const {
   if (!input_gradient.defined()) return;
+  if (on_device(output_gradient)) {
+    return device_kernels().average_pool_gradient(
+        on_device_as(pass, input_gradient, output_gradient));
+  }
   with_type(output_gradient.scalar_type(), [&]<typename T>() {
     input_gradient.zero_();
     each_window<T>(input_gradient, output_gradient,

@@ -1,3 +1,4 @@
+#include "fedhpc/core/device.hpp"
 #include "fedhpc/models/layer.hpp"
 
 namespace fedhpc {
@@ -19,6 +20,10 @@ void each_row(const Tensor& a, const Tensor& b, const Tensor& out, Work&& work) 
 }  // namespace
 
 void Relu::forward(const Pass&, const Tensor& input, const Tensor& output) const {
+  if (on_device(input)) {
+    return device_kernels().relu(
+        {.type = real_of(input), .x = device_stack(input), .y = device_stack(output)});
+  }
   const std::int64_t width = input.size(2);
   with_type(input.scalar_type(), [&]<typename T>() {
     each_row<T>(input, input, output, [width](const T* x, const T*, T* y) {
@@ -31,6 +36,12 @@ void Relu::forward(const Pass&, const Tensor& input, const Tensor& output) const
 void Relu::backward(const Pass&, const Tensor& input, const Tensor&, const Tensor& output_gradient,
                     const Tensor& input_gradient, const GradientSink&) const {
   if (!input_gradient.defined()) return;
+  if (on_device(input)) {
+    return device_kernels().relu_gradient({.type = real_of(input),
+                                           .y = device_stack(input),
+                                           .dy = device_stack(output_gradient),
+                                           .dx = device_stack(input_gradient)});
+  }
   const std::int64_t width = input.size(2);
   // y > 0 exactly where x > 0: right, whichever of them the memory holds.
   with_type(input.scalar_type(), [&]<typename T>() {

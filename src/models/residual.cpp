@@ -8,8 +8,10 @@ namespace {
 
 /// Activations of an inner chain with the ends of this call in place.
 Activations between(const Activations& inner, const Tensor& input, const Tensor& output,
-                    const Tensor& input_gradient, const Tensor& output_gradient) {
+                    Precision precision, const Tensor& input_gradient,
+                    const Tensor& output_gradient) {
   Activations chain = inner;
+  chain.precision = precision;
   chain.values.front() = input;
   chain.values.back() = output;
   chain.gradients.front() = input_gradient;
@@ -41,14 +43,13 @@ double Residual::forward_flops() const {
          static_cast<double>(body_.output_features());
 }
 
-Saved Residual::make_saved(std::int64_t clients, std::int64_t batch, at::ScalarType type,
-                           Use use) const {
+Saved Residual::make_saved(std::int64_t clients, std::int64_t batch,
+                           const at::TensorOptions& options, Use use) const {
   const auto ends = Chain::Ends::Borrowed;
   Saved saved;
-  saved.chains.push_back(body_.make_activations(clients, batch, type, use, ends));
+  saved.chains.push_back(body_.make_activations(clients, batch, options, use, ends));
   if (shortcut_.empty()) return saved;
-  saved.chains.push_back(shortcut_.make_activations(clients, batch, type, use, ends));
-  const auto options = at::TensorOptions().dtype(type);
+  saved.chains.push_back(shortcut_.make_activations(clients, batch, options, use, ends));
   saved.per_sample.push_back(at::empty({clients, batch, shortcut_.output_features()}, options));
   if (use == Use::Training) {
     saved.per_sample.push_back(at::empty({clients, batch, shortcut_.input_features()}, options));
@@ -57,13 +58,14 @@ Saved Residual::make_saved(std::int64_t clients, std::int64_t batch, at::ScalarT
 }
 
 void Residual::forward(const Pass& pass, const Tensor& input, const Tensor& output) const {
-  body_.forward(pass.weights, between(pass.saved.chains[0], input, output, {}, {}));
+  body_.forward(pass.weights, between(pass.saved.chains[0], input, output, pass.precision, {}, {}));
   if (shortcut_.empty()) {
     output.add_(input);
     return;
   }
   const Tensor& other = pass.saved.per_sample[0];
-  shortcut_.forward(pass.weights, between(pass.saved.chains[1], input, other, {}, {}));
+  shortcut_.forward(pass.weights,
+                    between(pass.saved.chains[1], input, other, pass.precision, {}, {}));
   output.add_(other);
 }
 
@@ -71,17 +73,19 @@ void Residual::backward(const Pass& pass, const Tensor& input, const Tensor& out
                         const Tensor& output_gradient, const Tensor& input_gradient,
                         const GradientSink& sink) const {
   // No layer at the end of the body reads its output, which is now the sum.
-  body_.backward(pass.weights,
-                 between(pass.saved.chains[0], input, output, input_gradient, output_gradient),
-                 sink);
+  body_.backward(
+      pass.weights,
+      between(pass.saved.chains[0], input, output, pass.precision, input_gradient, output_gradient),
+      sink);
   if (shortcut_.empty()) {
     if (input_gradient.defined()) input_gradient.add_(output_gradient);
     return;
   }
   const Tensor other = input_gradient.defined() ? pass.saved.per_sample[1] : input_gradient;
-  shortcut_.backward(
-      pass.weights,
-      between(pass.saved.chains[1], input, pass.saved.per_sample[0], other, output_gradient), sink);
+  shortcut_.backward(pass.weights,
+                     between(pass.saved.chains[1], input, pass.saved.per_sample[0], pass.precision,
+                             other, output_gradient),
+                     sink);
   if (input_gradient.defined()) input_gradient.add_(other);
 }
 

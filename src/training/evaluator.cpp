@@ -12,20 +12,36 @@ namespace fedhpc {
 
 namespace {
 
-/// Stacked test samples begin to end - 1.
-struct Stretch {
-  std::int64_t begin = 0;
-  std::int64_t end = 0;
-};
+Score sum_of(const double* correct, const double* loss, std::int64_t count) {
+  return {.samples = static_cast<double>(count),
+          .correct = std::accumulate(correct, correct + count, 0.0),
+          .loss = std::accumulate(loss, loss + count, 0.0)};
+}
 
-/// The clients' samples as stretches: neighbours in the stack joined, or one per client.
-std::vector<Stretch> stretches_of(const Shard& shard, std::span<const std::int64_t> clients,
-                                  Chunks chunks) {
+/// Scores of clients whose samples lie one after the other in `scores` [2, samples].
+std::vector<Score> sums_of(const Tensor& scores, const Shard& shard,
+                           std::span<const std::int64_t> clients) {
+  std::vector<Score> sums;
+  const auto* correct = scores.const_data_ptr<double>();
+  const double* loss = correct + scores.size(1);
+  for (const std::int64_t client : clients) {
+    const std::int64_t count = shard.test_count(client);
+    sums.push_back(sum_of(correct, loss, count));
+    correct += count;
+    loss += count;
+  }
+  return sums;
+}
+
+}  // namespace
+
+std::vector<Evaluator::Stretch> Evaluator::stretches_of(
+    const Shard& shard, std::span<const std::int64_t> clients) const {
   std::vector<Stretch> stretches;
   for (const std::int64_t client : clients) {
     const std::int64_t begin = shard.test_begin(client);
     const std::int64_t end = begin + shard.test_count(client);
-    if (chunks == Chunks::AcrossClients && !stretches.empty() && stretches.back().end == begin) {
+    if (chunks_ == Chunks::AcrossClients && !stretches.empty() && stretches.back().end == begin) {
       stretches.back().end = end;
     } else {
       stretches.push_back({begin, end});
@@ -34,27 +50,20 @@ std::vector<Stretch> stretches_of(const Shard& shard, std::span<const std::int64
   return stretches;
 }
 
-Score sum_of(const double* correct, const double* loss, std::int64_t count) {
-  return {.samples = static_cast<double>(count),
-          .correct = std::accumulate(correct, correct + count, 0.0),
-          .loss = std::accumulate(loss, loss + count, 0.0)};
-}
-
-}  // namespace
-
-Evaluator::Evaluator(const Model& model, at::ScalarType type, Chunks chunks,
+Evaluator::Evaluator(const Model& model, const at::TensorOptions& options, Chunks chunks,
                      std::function<void()> on_chunk)
     : model_(model),
+      options_(options),
       chunks_(chunks),
       // 256 samples: activations of the DNNs then stay in a CPU's cache.
-      activations_(model.make_activations(1, kChunk, type, Use::Evaluation)),
-      labels_(at::empty({kChunk}, at::kLong)),
+      activations_(model.make_activations(1, kChunk, options, Use::Evaluation)),
+      labels_(at::empty({1, kChunk}, options.dtype(at::kLong))),
       on_chunk_(std::move(on_chunk)) {}
 
 void Evaluator::score_chunk(const Rows& row, const Shard& shard, std::int64_t first,
                             std::int64_t length, double* correct, double* loss) {
   const Activations part = length == kChunk ? activations_ : activations_.narrow(0, 1, length);
-  shard.gather_test(first, first + length, part.input(), labels_);
+  shard.gather_test(first, first + length, part.input(), labels_[0]);
   model_.forward(row.values, part);
   score_samples(part.logits().squeeze(0), labels_.const_data_ptr<std::int64_t>(), correct, loss);
   on_chunk_();
@@ -63,9 +72,12 @@ void Evaluator::score_chunk(const Rows& row, const Shard& shard, std::int64_t fi
 std::vector<Score> Evaluator::each_client(const Rows& row, const Shard& shard,
                                           std::span<const std::int64_t> clients) {
   require(row.count() == 1, "one model is scored on all clients");
+  if (on_device(row.values)) {
+    return sums_of(score_on_device(row, shard, stretches_of(shard, clients)), shard, clients);
+  }
   std::vector<double> correct;
   std::vector<double> loss;
-  for (const Stretch& stretch : stretches_of(shard, clients, chunks_)) {
+  for (const Stretch& stretch : stretches_of(shard, clients)) {
     for (std::int64_t first = stretch.begin; first < stretch.end; first += kChunk) {
       const std::int64_t length = std::min(kChunk, stretch.end - first);
       const std::size_t done = correct.size();
@@ -84,11 +96,40 @@ std::vector<Score> Evaluator::each_client(const Rows& row, const Shard& shard,
   return scores;
 }
 
+std::vector<Score> Evaluator::each_own(const Rows& rows, const Shard& shard,
+                                       std::span<const std::int64_t> clients) {
+  require(rows.count() == static_cast<std::int64_t>(clients.size()), "one model per client");
+  if (on_device(rows.values)) {
+    std::vector<Stretch> own;
+    for (const std::int64_t client : clients) {
+      const std::int64_t begin = shard.test_begin(client);
+      own.push_back({begin, begin + shard.test_count(client)});
+    }
+    return sums_of(score_on_device(rows, shard, own), shard, clients);
+  }
+  std::vector<Score> scores;
+  for (std::size_t c = 0; c < clients.size(); ++c) {
+    const Rows row{rows.values.narrow(0, static_cast<std::int64_t>(c), 1), rows.layout};
+    scores.push_back(each_client(row, shard, clients.subspan(c, 1)).front());
+  }
+  return scores;
+}
+
 std::vector<Score> Evaluator::each_chunk(const Rows& row, const Shard& shard) {
   require(row.count() == 1, "one model is scored on all samples");
+  std::vector<Score> scores;
+  if (on_device(row.values)) {
+    if (shard.test_rows() == 0) return scores;
+    const Tensor of_samples = score_on_device(row, shard, {{0, shard.test_rows()}});
+    const auto* correct = of_samples.const_data_ptr<double>();
+    for (std::int64_t first = 0; first < shard.test_rows(); first += kChunk) {
+      const std::int64_t length = std::min(kChunk, shard.test_rows() - first);
+      scores.push_back(sum_of(correct + first, correct + of_samples.size(1) + first, length));
+    }
+    return scores;
+  }
   std::vector<double> correct(kChunk);
   std::vector<double> loss(kChunk);
-  std::vector<Score> scores;
   for (std::int64_t first = 0; first < shard.test_rows(); first += kChunk) {
     const std::int64_t length = std::min(kChunk, shard.test_rows() - first);
     score_chunk(row, shard, first, length, correct.data(), loss.data());

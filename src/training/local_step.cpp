@@ -4,6 +4,7 @@
 
 #include <ATen/ops/zeros.h>
 
+#include "fedhpc/core/device.hpp"
 #include "fedhpc/core/error.hpp"
 #include "fedhpc/models/row_measures.hpp"
 #include "fedhpc/training/loss.hpp"
@@ -34,17 +35,19 @@ class KeptBuffers {
 };
 
 /// The first `count` rows of a buffer of this width and type, made of zeros when there was none.
-Tensor room_for(Tensor& buffer, std::int64_t count, std::int64_t columns, at::ScalarType type) {
+Tensor room_for(Tensor& buffer, std::int64_t count, std::int64_t columns,
+                const at::TensorOptions& options) {
   const bool fits = buffer.defined() && buffer.size(0) >= count && buffer.size(1) == columns &&
-                    buffer.scalar_type() == type;
-  if (!fits) buffer = at::zeros({count, columns}, type);
+                    buffer.dtype() == options.dtype();
+  if (!fits) buffer = at::zeros({count, columns}, options);
   return buffer.narrow(0, 0, count);
 }
 
 }  // namespace
 
-Tensor StepWorkspace::gradients(std::int64_t count, std::int64_t columns, at::ScalarType type) {
-  return room_for(arena, count, columns, type);  // zeros: buffers have no gradient
+Tensor StepWorkspace::gradients(std::int64_t count, std::int64_t columns,
+                                const at::TensorOptions& options) {
+  return room_for(arena, count, columns, options);  // zeros: buffers have no gradient
 }
 
 LocalStep::LocalStep(const Model& model, std::int64_t number, std::vector<BatchRun> runs,
@@ -78,13 +81,44 @@ void LocalStep::fetch(std::int64_t draw) {
   draw_ = draw;
 }
 
+void LocalStep::take_loss(const BatchRun& run, const Activations& stack) {
+  const Tensor& all = workspace_.labels;
+  const bool whole = run.count == all.size(0) && run.batch == all.size(1);
+  const Tensor labels = whole ? all : all.narrow(0, run.first, run.count).narrow(1, 0, run.batch);
+  if (on_device(stack.logits())) {
+    const Tensor& sums = counted_ ? workspace_.other_losses : workspace_.losses;
+    softmax_cross_entropy(stack.logits(), labels, stack.logit_gradient(),
+                          sums.narrow(0, run.first, run.count));
+    return;
+  }
+  std::fill_n(workspace_.loss.begin(), run.count, 0.0);
+  softmax_cross_entropy(stack.logits(), labels, stack.logit_gradient(), workspace_.loss.data());
+  if (counted_) return;
+  for (std::int64_t c = 0; c < run.count; ++c) {
+    statistics_[static_cast<std::size_t>(run.first + c)].loss +=
+        workspace_.loss[static_cast<std::size_t>(c)];
+  }
+}
+
+void LocalStep::count(const BatchRun& run, const Columns& columns) {
+  const auto values =
+      static_cast<double>(run.batch * model_.layout()->count(Tag::Trainable, columns));
+  for (std::int64_t c = run.first; c < run.first + run.count; ++c) {
+    TrainStatistics& of_client = statistics_[static_cast<std::size_t>(c)];
+    of_client.gradient_values += values;
+    if (!counted_) of_client.samples += static_cast<double>(run.batch);
+  }
+}
+
+void LocalStep::count_taken(const Columns& columns) {
+  for (const BatchRun& run : runs_) count(run, columns);
+  counted_ = true;
+}
+
 void LocalStep::differentiate(const Tensor& rows, const BatchRun& run, const GradientSink& sink) {
   const Activations& all = workspace_.activations;
   const bool whole = run.count == all.input().size(0) && run.batch == all.input().size(1);
   const Activations stack = whole ? all : all.narrow(run.first, run.count, run.batch);
-  const Tensor labels =
-      whole ? workspace_.labels
-            : workspace_.labels.narrow(0, run.first, run.count).narrow(1, 0, run.batch);
   const Tensor weights = rows.narrow(0, run.first, run.count);
   if (counted_ || !sink.columns.hold(Tag::Buffer)) {
     const KeptBuffers kept(weights, *model_.layout());
@@ -92,18 +126,9 @@ void LocalStep::differentiate(const Tensor& rows, const BatchRun& run, const Gra
   } else {
     model_.forward(weights, stack);
   }
-  std::fill_n(workspace_.loss.begin(), run.count, 0.0);
-  softmax_cross_entropy(stack.logits(), labels, stack.logit_gradient(), workspace_.loss.data());
+  take_loss(run, stack);
   model_.backward(weights, stack, sink);
-  const auto values =
-      static_cast<double>(run.batch * model_.layout()->count(Tag::Trainable, sink.columns));
-  for (std::int64_t c = 0; c < run.count; ++c) {
-    TrainStatistics& of_client = statistics_[static_cast<std::size_t>(run.first + c)];
-    of_client.gradient_values += values;
-    if (counted_) continue;
-    of_client.loss += workspace_.loss[static_cast<std::size_t>(c)];
-    of_client.samples += static_cast<double>(run.batch);
-  }
+  count(run, sink.columns);
 }
 
 Tensor LocalStep::gradient(const Rows& at, const Penalty& penalty, std::int64_t draw) {
@@ -114,8 +139,7 @@ Tensor LocalStep::gradient(const Rows& at, const Penalty& penalty, std::int64_t 
                            const Columns& columns) {
   require(at.count() == clients_, "one row per client");
   fetch(draw);
-  const Tensor gradients =
-      workspace_.gradients(clients_, at.layout->size(), at.values.scalar_type());
+  const Tensor gradients = workspace_.gradients(clients_, at.layout->size(), at.values.options());
   for (const BatchRun& run : runs_) {
     const Tensor of_run = gradients.narrow(0, run.first, run.count);
     differentiate(at.values, run, {.rows = of_run, .scale = 1, .keep = 0, .columns = columns});
@@ -163,9 +187,9 @@ void LocalStep::descend_(const Rows& rows, RowOptimizer& optimizer, const Penalt
 
 void LocalStep::descend_(const Rows& u, RowMap& map, RowOptimizer& optimizer) {
   require(u.count() == clients_ && u.layout == map.factors(), "one row of factors per client");
-  const at::ScalarType type = u.values.scalar_type();
-  const Rows models{room_for(workspace_.models, clients_, map.full()->size(), type), map.full()};
-  const Rows gradients{room_for(workspace_.factor_gradients, clients_, u.layout->size(), type),
+  const at::TensorOptions options = u.values.options();
+  const Rows models{room_for(workspace_.models, clients_, map.full()->size(), options), map.full()};
+  const Rows gradients{room_for(workspace_.factor_gradients, clients_, u.layout->size(), options),
                        u.layout};
   const auto of_run = [](const Rows& rows, const BatchRun& run) {
     return Rows{rows.values.narrow(0, run.first, run.count), rows.layout};
@@ -180,6 +204,7 @@ void LocalStep::descend_(const Rows& u, RowMap& map, RowOptimizer& optimizer) {
   }
 }
 
+// On a device the host has to wait for the lengths: who goes on is decided here.
 bool LocalStep::approach_minimum_(const Rows& rows, RowOptimizer& optimizer, const Penalty& penalty,
                                   double accuracy) {
   const Tensor gradients = gradient(rows, penalty);
@@ -196,7 +221,7 @@ bool LocalStep::approach_minimum_(const Rows& rows, RowOptimizer& optimizer, con
 
 void LocalStep::minimise_(const Rows& rows, RowOptimizer& optimizer, const Penalty& penalty,
                           const Inner& inner) {
-  optimizer.reset(rows.count(), rows.values.scalar_type());
+  optimizer.reset(rows.count(), rows.values.options());
   for (std::int64_t k = 0; k < inner.steps; ++k) {
     if (inner.accuracy == 0) {
       descend_(rows, optimizer, penalty);

@@ -4,7 +4,10 @@
 #include <cmath>
 
 #include <ATen/ops/empty.h>
+#include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
 
+#include "fedhpc/core/device.hpp"
 #include "fedhpc/core/error.hpp"
 
 namespace fedhpc {
@@ -57,9 +60,14 @@ void LocalTrainer::reserve(std::int64_t clients, at::ScalarType type) {
                     workspace_.activations.input().scalar_type() == type;
   if (fits) return;
   const std::int64_t batch = batch_capacity();
-  workspace_.activations = model_.make_activations(clients, batch, type, Use::Training);
-  workspace_.labels = at::empty({clients, batch}, at::kLong);
+  const at::TensorOptions options = at::TensorOptions(type).device(shard_.device());
+  workspace_.activations = model_.make_activations(clients, batch, options, Use::Training);
+  workspace_.activations.precision = options_.precision;
+  workspace_.labels = at::empty({clients, batch}, options.dtype(at::kLong));
   workspace_.loss.resize(static_cast<std::size_t>(clients));
+  if (shard_.device().is_cpu()) return;
+  workspace_.losses = at::zeros({clients}, options.dtype(at::kDouble));
+  workspace_.other_losses = at::zeros_like(workspace_.losses);
 }
 
 std::int64_t LocalTrainer::visited(std::int64_t client, double share) const {
@@ -107,62 +115,64 @@ const Shard& LocalTrainer::samples_of(std::span<const std::int64_t> clients) {
   return *in_hand_;
 }
 
-std::int64_t LocalTrainer::gather(const Shard& shard, Course& course, std::int64_t c,
-                                  const Pass& pass, std::int64_t step) {
+Batch LocalTrainer::next_batch(const Shard& shard, Course& course, const Pass& pass,
+                               std::int64_t step) const {
+  if (step >= course.steps) return {};
   for (; course.taken <= step; ++course.taken) course.positions = course.batches.next();
-  const auto size = static_cast<std::int64_t>(course.positions.size());
-  std::vector<Crop> crops;
-  if (shard.augment() == Augment::CropFlip) {
-    const std::int64_t of_evaluation = pass.purpose == Purpose::Evaluate ? kEvaluationCrops : 0;
-    crops = draw_crops(
-        crop_key(seed_, pass.round, course.client, of_evaluation + pass.number, step), size);
-  }
-  shard.gather_train(course.client, course.positions, c, workspace_.activations.input(),
-                     workspace_.labels, crops);
-  return size;
+  if (shard.augment() != Augment::CropFlip) return {course.positions, {}};
+  const std::int64_t of_evaluation = pass.purpose == Purpose::Evaluate ? kEvaluationCrops : 0;
+  return {course.positions,
+          draw_crops(crop_key(seed_, pass.round, course.client, of_evaluation + pass.number, step),
+                     static_cast<std::int64_t>(course.positions.size()))};
 }
 
 std::vector<BatchRun> LocalTrainer::gather_step(const Shard& shard, std::vector<Course>& courses,
                                                 const Pass& pass, std::int64_t step) {
   std::vector<BatchRun> runs;
   for (std::size_t c = 0; c < courses.size(); ++c) {
-    if (step >= courses[c].steps) continue;
     const auto row = static_cast<std::int64_t>(c);
-    const std::int64_t size = gather(shard, courses[c], row, pass, step);
-    if (!runs.empty() && runs.back().batch == size &&
-        runs.back().first + runs.back().count == row) {
-      ++runs.back().count;
-    } else {
-      runs.push_back({.first = row, .count = 1, .batch = size});
-    }
+    const Batch batch = next_batch(shard, courses[c], pass, step);
+    if (batch.positions.empty()) continue;
+    shard.gather_train(courses[c].client, batch.positions, row, workspace_.activations.input(),
+                       workspace_.labels, batch.crops);
+    append(runs, row, static_cast<std::int64_t>(batch.positions.size()));
   }
   return runs;
+}
+
+std::int64_t LocalTrainer::most_steps(std::span<const std::int64_t> clients,
+                                      const Pass& pass) const {
+  std::int64_t most = 0;
+  for (const std::int64_t client : clients) most = std::max(most, steps_of(client, pass));
+  return most;
+}
+
+LocalTrainer::Pass LocalTrainer::pass_of_draw(const Pass& pass, std::int64_t draw) {
+  constexpr std::int64_t kPasses = LocalStep::kPassesPerDraw;
+  require(draw == 0 || (0 < draw && draw < kPasses / 2 && pass.number < kPasses),
+          "a draw's passes are its own");
+  Pass drawn = pass;
+  drawn.number += draw * kPasses;
+  return drawn;
 }
 
 std::vector<TrainStatistics> LocalTrainer::each_step(std::span<const std::int64_t> clients,
                                                      const Pass& pass, at::ScalarType type,
                                                      const std::function<void(LocalStep&)>& take) {
   const auto count = static_cast<std::int64_t>(clients.size());
+  if (!shard_.device().is_cpu()) return each_step_on_device(clients, pass, type, take, nullptr);
   reserve(count, type);
   const Shard& samples = samples_of(clients);
-  std::int64_t last_step = 0;
-  for (const std::int64_t client : clients) last_step = std::max(last_step, steps_of(client, pass));
+  const std::int64_t last_step = most_steps(clients, pass);
 
   std::int64_t number = 0;
   std::vector<std::vector<Course>> draws;  // as far as they have been asked for
   const auto gather_draw = [&](std::int64_t draw) {
-    require(draw == 0 || (0 < draw && draw < LocalStep::kPassesPerDraw / 2 &&
-                          pass.number < LocalStep::kPassesPerDraw),
-            "a draw's passes are its own");
-    const auto of_draw = [&](std::int64_t d) {
-      Pass drawn = pass;
-      drawn.number += d * LocalStep::kPassesPerDraw;
-      return drawn;
-    };
     for (auto d = static_cast<std::int64_t>(draws.size()); d <= draw; ++d) {
-      draws.push_back(start_courses(clients, of_draw(d)));
+      draws.push_back(start_courses(clients, pass_of_draw(pass, d)));
     }
-    return gather_step(samples, draws[static_cast<std::size_t>(draw)], of_draw(draw), number);
+    return gather_step(samples, draws[static_cast<std::size_t>(draw)], pass_of_draw(pass, draw),
+                       number);
   };
   const std::function<void(std::int64_t)> gather_again = gather_draw;
 
@@ -192,17 +202,21 @@ std::vector<TrainStatistics> LocalTrainer::each_batch(std::span<const std::int64
 std::vector<TrainStatistics> LocalTrainer::train_(Rows& rows, std::span<const std::int64_t> clients,
                                                   std::int64_t round, const LocalWork& work) {
   const at::ScalarType type = rows.values.scalar_type();
+  const at::TensorOptions options = rows.values.options();
   const auto count = static_cast<std::int64_t>(clients.size());
   if (work.map != nullptr) {
     require(!work.penalty.any() && work.columns.all(), "factors move as a whole, without penalty");
     if (!of_factors_ || of_factors_->layout() != rows.layout) {
       of_factors_.emplace(options_.step_rule(), rows.layout);
     }
-    of_factors_->reset(count, type);
+    of_factors_->reset(count, options);
     return each_step(clients, round, work.pass.value_or(0), type,
                      [&](LocalStep& step) { step.descend_(rows, *work.map, *of_factors_); });
   }
-  optimizer_.reset(count, type, work.columns);
+  optimizer_.reset(count, options, work.columns);
+  if (!shard_.device().is_cpu()) {
+    return train_on_device_(rows, clients, {.round = round, .number = work.pass.value_or(0)}, work);
+  }
   return each_step(clients, round, work.pass.value_or(0), type,
                    [&](LocalStep& step) { step.descend_(rows, optimizer_, work.penalty); });
 }
@@ -216,7 +230,7 @@ void LocalTrainer::adapt_(const Rows& rows, std::span<const std::int64_t> client
                           std::int64_t round, std::int64_t steps, RowOptimizer& optimizer) {
   require(steps >= 0, "a number of steps is not negative");
   const at::ScalarType type = rows.values.scalar_type();
-  optimizer.reset(rows.count(), type);
+  optimizer.reset(rows.count(), rows.values.options());
   each_step(clients, {.round = round, .purpose = Purpose::Evaluate, .steps = steps}, type,
             [&](LocalStep& step) { step.descend_(rows, optimizer); });
 }

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <vector>
 
+#include "fedhpc/core/device.hpp"
+
 namespace fedhpc {
 
 namespace {
@@ -45,6 +47,26 @@ void softmax_cross_entropy(const Tensor& logits, const Tensor& labels, const Ten
       loss[c] += client_loss;
     }
   });
+}
+
+void softmax_cross_entropy(const Tensor& logits, const Tensor& labels, const Tensor& gradient,
+                           const Tensor& loss) {
+  device_kernels().cross_entropy(
+      {.type = real_of(logits),
+       .logits = device_stack(logits),
+       .labels = labels.const_data_ptr<std::int64_t>(),
+       .label_stride = labels.stride(0),
+       .gradient = gradient.defined() ? device_stack(gradient) : DeviceStack{},
+       .loss = loss.data_ptr<double>()});
+}
+
+void score_samples(const Tensor& logits, const Tensor& labels, const Tensor& correct,
+                   const Tensor& loss) {
+  device_kernels().score({.type = real_of(logits),
+                          .logits = device_stack(logits.unsqueeze(0)),
+                          .labels = labels.const_data_ptr<std::int64_t>(),
+                          .correct = correct.data_ptr<double>(),
+                          .loss = loss.data_ptr<double>()});
 }
 
 void score_samples(const Tensor& logits, const std::int64_t* labels, double* correct,

@@ -38,6 +38,11 @@ void TrainOptions::declare(OptionSet& options) {
   options.add_or_auto("train.block", block,
                       "clients trained together in one block; auto: measured at the start (never "
                       "changes a result beyond rounding)");
+  options.add("train.precision", precision,
+              {{"fp32", Precision::Fp32}, {"tf32", Precision::Tf32}, {"bf16", Precision::Bf16}},
+              "what the factors of products and convolutions are rounded to in training: fp32: "
+              "nothing; tf32: 10 bits of fraction; bf16: 7; sums, weights and all else are float32 "
+              "(a GPU's matrix units are faster so, a CPU is slower)");
 }
 
 void TrainOptions::resolve_length(const OptionSet& options) {

@@ -1,7 +1,15 @@
 #include "fedhpc/training/penalty.hpp"
 
+#include <cmath>
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/log1p.h>
+
+#include "fedhpc/core/device.hpp"
 #include "fedhpc/core/error.hpp"
 #include "fedhpc/math/penalty_pass.hpp"
+
+#include "training/device_constants.hpp"
 
 namespace fedhpc {
 
@@ -32,12 +40,34 @@ PenaltyNumbers numbers_of(const Rows& rows, const Penalty& penalty) {
   return {.mu = penalty.mu, .gamma = penalty.gamma, .rho = penalty.rho};
 }
 
+DevicePenalty on_device(const PenaltyNumbers& numbers, const Penalty& penalty, std::int64_t first,
+                        std::int64_t count) {
+  DevicePenalty result{.mu = numbers.mu, .gamma = numbers.gamma, .rho = numbers.rho};
+  if (numbers.mu != 0) {
+    result.centre = device_columns(penalty.centre.values.narrow(0, first, count));
+  }
+  return result;
+}
+
 }  // namespace
 
 void add_gradient_(const Tensor& gradients, const Rows& rows, const Penalty& penalty,
                    std::int64_t first, std::int64_t count) {
   require(gradients.sizes() == rows.values.sizes(), "one gradient per row");
   const PenaltyNumbers numbers = numbers_of(rows, penalty);
+  if (fedhpc::on_device(rows.values)) {
+    const Tensor& ranges = device_ranges(rows.layout->ranges(Tag::Trainable), rows.values.device());
+    device_kernels().add_penalty_gradient(
+        {.type = real_of(rows.values),
+         .rows = count,
+         .ranges = static_cast<const DeviceRange*>(ranges.const_data_ptr()),
+         .range_count = ranges.size(0),
+         .columns = rows.layout->size(),
+         .g = device_columns(gradients.narrow(0, first, count)),
+         .w = device_columns(rows.values.narrow(0, first, count)),
+         .penalty = on_device(numbers, penalty, first, count)});
+    return;
+  }
   with_type(rows.values.scalar_type(), [&]<typename T>() {
     each_stretch(*rows.layout, first, count, [&](auto c, auto begin, auto length) {
       add_penalty_gradient_(gradients.data_ptr<T>() + c * gradients.stride(0) + begin,
@@ -51,6 +81,21 @@ void descend_(const Rows& rows, const Tensor& gradients, double lr, const Penalt
               std::int64_t first, std::int64_t count) {
   require(!gradients.defined() || gradients.sizes() == rows.values.sizes(), "one gradient per row");
   const PenaltyNumbers numbers = numbers_of(rows, penalty);
+  if (fedhpc::on_device(rows.values)) {
+    const Tensor& ranges = device_ranges(rows.layout->ranges(Tag::Trainable), rows.values.device());
+    device_kernels().step({.type = real_of(rows.values),
+                           .rows = count,
+                           .ranges = static_cast<const DeviceRange*>(ranges.const_data_ptr()),
+                           .range_count = ranges.size(0),
+                           .columns = rows.layout->size(),
+                           .w = device_columns(rows.values.narrow(0, first, count)),
+                           .g = gradients.defined()
+                                    ? device_columns(gradients.narrow(0, first, count))
+                                    : DeviceColumns{},
+                           .lr = device_number(lr, rows.values.device()),
+                           .penalty = on_device(numbers, penalty, first, count)});
+    return;
+  }
   with_type(rows.values.scalar_type(), [&]<typename T>() {
     each_stretch(*rows.layout, first, count, [&](auto c, auto begin, auto length) {
       penalised_step_(rows.values.data_ptr<T>() + c * rows.values.stride(0) + begin,
@@ -66,6 +111,18 @@ void descend_(const Rows& rows, double lr, const Penalty& penalty) {
 
 std::vector<double> smoothed_l1(const Rows& rows, double rho) {
   std::vector<double> sums(static_cast<std::size_t>(rows.count()), 0);
+  if (fedhpc::on_device(rows.values)) {
+    for (const auto& [begin, end] : rows.layout->ranges(Tag::Trainable)) {
+      // rho log cosh(x) = rho (|x| + log(1 + exp(-2 |x|)) - log 2), x = w / rho
+      const Tensor x = rows.values.narrow(1, begin, end - begin).to(at::kDouble).div(rho).abs();
+      const Tensor parts = at::log1p(x.mul(-2).exp()).add(x).sub(std::log(2.0)).sum(1).mul(rho);
+      const Tensor of_clients = on_host(parts);
+      for (std::size_t c = 0; c < sums.size(); ++c) {
+        sums[c] += of_clients.const_data_ptr<double>()[c];
+      }
+    }
+    return sums;
+  }
   with_type(rows.values.scalar_type(), [&]<typename T>() {
     each_stretch(*rows.layout, 0, rows.count(), [&](auto c, auto begin, auto length) {
       sums[static_cast<std::size_t>(c)] +=

@@ -5,6 +5,10 @@
 
 #include <ATen/ops/zeros.h>
 
+#include "fedhpc/core/device.hpp"
+
+#include "training/device_constants.hpp"
+
 namespace fedhpc {
 
 namespace {
@@ -78,18 +82,68 @@ std::int64_t StepRule::state_rows() const {
 RowOptimizer::RowOptimizer(const StepRule& rule, LayoutPtr layout)
     : rule_(rule), layout_(std::move(layout)), trainable_(layout_->ranges(Tag::Trainable)) {}
 
-void RowOptimizer::reset(std::int64_t count, at::ScalarType type, const Columns& columns) {
+void RowOptimizer::reset(std::int64_t count, const at::TensorOptions& options,
+                         const Columns& columns) {
   require(count >= 0, "a number of rows is not negative");
   columns_ = columns;
   trainable_ = layout_->ranges(Tag::Trainable, columns);
   steps_.assign(static_cast<std::size_t>(count), 0);
   if (rule_.state_rows() == 0) return;
-  const bool fits = state_.defined() && state_.size(1) >= count && state_.scalar_type() == type;
+  const bool fits =
+      state_.defined() && state_.size(1) >= count && state_.dtype() == options.dtype();
   if (fits) {
     state_.narrow(1, 0, count).zero_();
   } else {
-    state_ = at::zeros({rule_.state_rows(), count, layout_->size()}, type);
+    state_ = at::zeros({rule_.state_rows(), count, layout_->size()}, options);
   }
+  if (rule_.kind != OptimizerKind::Adam || !on_device(state_)) return;
+  if (fits) {
+    steps_on_device_.zero_();
+  } else {
+    steps_on_device_ = at::zeros({count}, options.dtype(at::kLong));
+  }
+}
+
+namespace {
+
+DeviceStep::Rule device_rule(OptimizerKind kind) {
+  switch (kind) {
+    case OptimizerKind::Sgd:
+      return DeviceStep::Rule::Sgd;
+    case OptimizerKind::Momentum:
+      return DeviceStep::Rule::Momentum;
+    case OptimizerKind::Nesterov:
+      return DeviceStep::Rule::Nesterov;
+    case OptimizerKind::Adam:
+      return DeviceStep::Rule::Adam;
+  }
+  throw std::logic_error("an optimizer has a rule on a device");
+}
+
+}  // namespace
+
+void RowOptimizer::step_on_device(const Tensor& rows, const Tensor& gradients, std::int64_t first,
+                                  std::int64_t count) {
+  const Tensor ranges = device_ranges(trainable_, rows.device());
+  DeviceStep step{.type = real_of(rows),
+                  .rule = device_rule(rule_.kind),
+                  .rows = count,
+                  .ranges = static_cast<const DeviceRange*>(ranges.const_data_ptr()),
+                  .range_count = ranges.size(0),
+                  .columns = layout_->size(),
+                  .w = device_columns(rows.narrow(0, first, count)),
+                  .g = device_columns(gradients.narrow(0, first, count)),
+                  .lr = device_number(rule_.lr, rows.device()),
+                  .momentum = rule_.momentum,
+                  .weight_decay = rule_.weight_decay};
+  for (std::int64_t k = 0; k < rule_.state_rows(); ++k) {
+    step.states[k] = device_columns(state_[k].narrow(0, first, count));
+  }
+  if (rule_.kind == OptimizerKind::Adam) {
+    step.steps = steps_on_device_.data_ptr<std::int64_t>() + first;
+  }
+  device_kernels().step(step);
+  if (step.steps != nullptr) device_kernels().advance(step.steps, count);
 }
 
 template <typename T>
@@ -135,6 +189,7 @@ void RowOptimizer::step_(const Tensor& rows, const Tensor& gradients, std::int64
           "an optimizer moves rows it was reset for");
   require(!state_.defined() || state_.scalar_type() == rows.scalar_type(),
           "rows and their optimizer's states have one number type");
+  if (on_device(rows)) return step_on_device(rows, gradients, first, count);
   with_type(rows.scalar_type(), [&]<typename T>() {
     for (std::int64_t c = first; c < first + count; ++c) step_row<T>(c, rows, gradients);
   });

@@ -17,7 +17,7 @@ namespace fedhpc {
 /// ones have: work of a stream is done in its order, another stream's only before it if it waits
 /// for an event; messages between pairs of ranks go in groups; the id is that of rank 0; what was
 /// begun may take a few looks to be ready.
-class FakeGpuLibrary final : public GpuLibrary {
+class FakeGpuLibrary : public GpuLibrary {
  public:
   // What a test sets.
   std::function<bool(const Tensor&)> is_on_device = [](const Tensor&) { return true; };
@@ -43,6 +43,7 @@ class FakeGpuLibrary final : public GpuLibrary {
     return cards.at(static_cast<std::size_t>(of_device));
   }
   void use_(int chosen) override { device = chosen; }
+  std::int64_t free_bytes() const override { return std::int64_t{1} << 30; }
   bool holds(const Tensor& values) const override { return is_on_device(values); }
   Tensor pinned(at::IntArrayRef shape, at::ScalarType type) override;
   Stream tensor_stream() override { return &tensor_stream_; }

@@ -5,6 +5,10 @@
 #include <utility>
 #include <vector>
 
+#include <ATen/ops/empty.h>
+#include <ATen/ops/matmul.h>
+#include <ATen/ops/randn.h>
+#include <ATen/ops/tensor.h>
 #include <gtest/gtest.h>
 
 #include "fedhpc/core/rng.hpp"
@@ -120,6 +124,62 @@ TYPED_TEST(Products, OfAClientDoNotDependOnTheOthers) {
   }
 
   EXPECT_EQ(together.values, alone.values);
+}
+
+/// By arithmetic: a number of `bits` bits of fraction next to `value`, of two as near the even one.
+float to_bits_of_fraction(float value, int bits) {
+  int exponent = 0;
+  const double scaled = std::ldexp(std::frexp(static_cast<double>(value), &exponent), bits + 1);
+  return static_cast<float>(std::ldexp(std::nearbyint(scaled), exponent - bits - 1));
+}
+
+TEST(Factors, AreRoundedToNearestWithTiesToEven) {
+  const float infinite = std::numeric_limits<float>::infinity();
+  const Tensor values =
+      at::tensor({1.0F, 1 + std::ldexp(1.0F, -11), 1 + std::ldexp(3.0F, -11),
+                  1 + std::ldexp(1.0F, -8), -1 - std::ldexp(3.0F, -8), 3.14159265F, 1e-30F, 0.0F},
+                 at::kFloat);
+  for (const auto& [precision, bits] :
+       {std::pair{Precision::Tf32, 10}, std::pair{Precision::Bf16, 7}}) {
+    const Tensor factors = as_factors(values, precision);
+    for (std::int64_t i = 0; i < values.size(0); ++i) {
+      EXPECT_EQ(factors[i].item<float>(), to_bits_of_fraction(values[i].item<float>(), bits));
+    }
+    const Tensor odd = as_factors(at::tensor({infinite, -infinite, std::nanf("1")}), precision);
+    EXPECT_EQ(odd[0].item<float>(), infinite);
+    EXPECT_EQ(odd[1].item<float>(), -infinite);
+    EXPECT_TRUE(std::isnan(odd[2].item<float>()));
+  }
+  EXPECT_TRUE(as_factors(values, Precision::Bf16).equal(values.to(at::kBFloat16).to(at::kFloat)));
+  EXPECT_TRUE(as_factors(values, Precision::Fp32).is_same(values));
+  const Tensor exact = values.to(at::kDouble);
+  EXPECT_TRUE(as_factors(exact, Precision::Bf16).is_same(exact));
+}
+
+TEST(Factors, OfProductsAreThoseOfTheirPrecision) {
+  const Tensor a = at::randn({3, 20, 50}, at::kFloat);
+  const Tensor b = at::randn({3, 30, 50}, at::kFloat);
+  const Tensor old = at::randn({3, 20, 30}, at::kFloat);
+  for (const Precision precision : {Precision::Fp32, Precision::Tf32, Precision::Bf16}) {
+    const Tensor result = old.clone();
+    batched_product(at::kFloat, 3, 2, matrices_of(a), Transpose::No, matrices_of(b), Transpose::Yes,
+                    0.5, matrices_of(result), precision);
+    const Tensor exact = at::matmul(as_factors(a, precision).to(at::kDouble),
+                                    as_factors(b, precision).to(at::kDouble).transpose(1, 2));
+    const Tensor expected = exact.mul(2).add(old, 0.5);
+    EXPECT_LT(result.sub(expected).abs().max().item<double>(), 1e-4);
+  }
+  const Tensor exact = at::empty({3, 20, 30}, at::kDouble);
+  const Tensor short_of = at::empty({3, 20, 30}, at::kDouble);
+  const auto multiply = [&](const Tensor& result, Precision precision) {
+    const Tensor left = a.to(at::kDouble);
+    const Tensor right = b.to(at::kDouble);
+    batched_product(at::kDouble, 3, 1, matrices_of(left), Transpose::No, matrices_of(right),
+                    Transpose::Yes, 0, matrices_of(result), precision);
+  };
+  multiply(exact, Precision::Fp32);
+  multiply(short_of, Precision::Bf16);
+  EXPECT_TRUE(exact.equal(short_of)) << "float64 has no other precision";
 }
 
 }  // namespace

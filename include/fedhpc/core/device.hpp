@@ -1,5 +1,7 @@
 #pragma once
 
+#include <c10/core/impl/VirtualGuardImpl.h>
+
 #include "fedhpc/core/device_kernels.hpp"
 #include "fedhpc/core/tensor.hpp"
 
@@ -47,6 +49,11 @@ inline DeviceStack device_stack(const Tensor& stack) {
 inline DeviceColumns device_columns(const Tensor& rows, std::int64_t column = 0) {
   return {static_cast<char*>(rows.data_ptr()) + column * static_cast<std::int64_t>(rows.itemsize()),
           rows.stride(0)};
+}
+
+/// The CUDA device that this thread uses. Precondition: device_kernels() have been loaded.
+inline at::Device current_cuda_device() {
+  return c10::impl::VirtualGuardImpl(at::kCUDA).getDevice();
 }
 
 /// A range on the profiler's time line for the length of a scope, where there is a device.

@@ -1,26 +1,41 @@
 #pragma once
 
 #include <chrono>
+#include <memory>
+#include <vector>
 
 namespace fedhpc {
 
-/// Seconds of wall time spent in one activity, added up over its uses.
+/// Seconds spent in one activity, added up over its uses: wall time of the host or, where it only
+/// enqueues work for a device, the time that the device gets from what was enqueued before to the
+/// end of what the activity enqueued.
 class Stopwatch {
  public:
-  void start() { begin_ = Clock::now(); }
-  void stop() { total_ += std::chrono::duration<double>(Clock::now() - begin_).count(); }
-  double seconds() const { return total_; }
+  Stopwatch();
+  ~Stopwatch();
+  Stopwatch(Stopwatch&&) noexcept;
+  Stopwatch& operator=(Stopwatch&&) noexcept;
+
+  /// From now on measures by events on the calling thread's current CUDA stream; reading waits for
+  /// the last of them.
+  void use_device_events();
+
+  void start();
+  void stop();
+  double seconds() const;
   /// Gives the seconds so far and starts again at 0.
-  double lap() {
-    const double seconds = total_;
-    total_ = 0;
-    return seconds;
-  }
+  double lap();
 
  private:
   using Clock = std::chrono::steady_clock;
+  struct Lap;  // of the device: from one event to another
+
+  void read_laps() const;
+
   Clock::time_point begin_{};
-  double total_ = 0;
+  bool by_events_ = false;
+  mutable double total_ = 0;
+  mutable std::vector<std::unique_ptr<Lap>> laps_;  // not read yet
 };
 
 /// Runs a stopwatch for the length of a scope.

@@ -2,12 +2,14 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
 #include "fedhpc/core/tensor.hpp"
 #include "fedhpc/data/augment.hpp"
 #include "fedhpc/data/dataset.hpp"
+#include "fedhpc/data/device_samples.hpp"
 #include "fedhpc/data/partition.hpp"
 #include "fedhpc/data/preparation.hpp"
 
@@ -22,7 +24,8 @@ struct PixelFormula {
   float operator()(float pixel) const { return (scale * pixel + shift) / divisor; }
 };
 
-/// The samples of one rank's own clients, in host memory: the training samples of all of them
+/// The samples of one rank's own clients, in host memory and, where clients train on one, on a
+/// device: the training samples of all of them
 /// stacked client by client in ascending order of id, and so the test samples. Pixels are kept
 /// as bytes and standardised when they are gathered, with the value computed in float64 and rounded
 /// to the dtype; float data are kept in the dtype. Client ids are those of the whole run.
@@ -78,6 +81,21 @@ class Shard {
   std::vector<std::int64_t> label_histogram(std::int64_t client) const;
   std::int64_t memory_bytes() const;
 
+  /// From now on batches are gathered on `device` as well, from a copy of the samples there; from
+  /// samples made on demand by way of the host. Nothing for a device that is the host.
+  void use_device_(at::Device device);
+  at::Device device() const { return device_; }
+
+  /// The stack's row of the training sample at a position of the client's list.
+  std::int64_t train_row(std::int64_t client, std::int64_t position) const;
+  /// Batches of a whole block on the device: features[c, b] and labels[c, b] become the training
+  /// sample that `picks` name for step `*step`; see DeviceGather. Enqueued. Precondition:
+  /// use_device_().
+  void gather_planned(const Tensor& picks,          // [S, C', B', 3] int64: DevicePick
+                      const Tensor& step,           // [1] int64
+                      const Tensor& features,       // [C, B, D] of the dtype
+                      const Tensor& labels) const;  // [C, B] int64
+
   /// Row c of a block: features[c, b] = the standardised training sample at position b of
   /// `positions` in the client's list, labels[c, b] its label. Costs one pass over B x D numbers,
   /// no allocation. With `crops`, one for each position, the raw image is cropped first
@@ -87,8 +105,8 @@ class Shard {
                     const Tensor& labels,    // [C, >= B] int64
                     std::span<const Crop> crops = {}) const;
   /// features [..., D] of row_end - row_begin rows = these rows of the stacked test samples,
-  /// standardised; labels [>= row_end - row_begin] int64, contiguous. On demand it costs making
-  /// them.
+  /// standardised; labels [>= row_end - row_begin] int64, contiguous; both in host memory or both
+  /// on the device. On demand it costs making them.
   void gather_test(std::int64_t row_begin, std::int64_t row_end, const Tensor& features,
                    const Tensor& labels) const;
 
@@ -104,6 +122,7 @@ class Shard {
   /// The client's place in clients(). Precondition: the shard holds it.
   std::size_t index(std::int64_t client) const;
   Samples load(const Dataset& dataset, std::span<const std::int64_t> ids) const;
+  std::shared_ptr<const DeviceSamples> on_device(const Samples& samples) const;
   template <typename T>
   void standardise(const std::uint8_t* pixels, T* out) const;
   template <typename T>
@@ -126,6 +145,10 @@ class Shard {
   // Of none, unit and half, the same in all columns:
   PixelFormula formula_;             // float32; equals table_ rounded, which is checked
   std::array<double, 256> table_{};  // float64
+  at::Device device_ = at::kCPU;
+  // Where the device is not the host; shared, for copies of a shard have the same samples.
+  std::shared_ptr<const DeviceSamples> train_on_device_;
+  std::shared_ptr<const DeviceSamples> test_on_device_;
 };
 
 }  // namespace fedhpc

@@ -132,6 +132,8 @@ class Experiment {
   Placement open_data();
   void open_model(const Resumption* from);
   void open_weights(const Resumption* from);
+  /// Data and initial rows go where clients train.
+  void move_to_device();
   Summation summation() const;
   std::int64_t rows_until_summed() const;  ///< bytes
   Cohort draw(std::int64_t round) const;
@@ -149,6 +151,7 @@ class Experiment {
   Config& config_;
   Communicator& comm_;
   at::ScalarType type_;
+  at::Device device_;
   std::unique_ptr<Dataset> dataset_;
   Partition partition_;
   std::unique_ptr<Topology> topology_;

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 
+#include "fedhpc/core/device_kernels.hpp"
 #include "fedhpc/core/tensor.hpp"
 
 namespace fedhpc {
@@ -15,6 +16,7 @@ struct MatrixStack {
   std::int64_t rows = 0;
   std::int64_t columns = 0;
   std::int64_t row_stride = 0;  ///< values from one row to the next
+  bool on_device = false;       ///< `data` is an address of device memory
 };
 
 /// The matrices [height, width] that start at `column` of every row of `rows` [C, n]. Rows may lie
@@ -22,14 +24,22 @@ struct MatrixStack {
 MatrixStack matrices_in(const Tensor& rows, std::int64_t column, std::int64_t height,
                         std::int64_t width);
 
+/// The matrices of a tensor [C, rows, columns].
+MatrixStack matrices_of(const Tensor& stack);
+
 enum class Transpose { No, Yes };
+
+/// float32 values as factors of this precision, to nearest with ties to even; float64 ones and
+/// those of full precision are the tensor itself.
+Tensor as_factors(const Tensor& values, Precision precision);
 
 /// result[c] = alpha op(a[c]) op(b[c]) + beta result[c] for c in 0..count-1. One product per
 /// client, by BLAS or, for small batches on a CPU with 512-bit vectors, by own kernels: what a
-/// client gets does not depend on the others. `type` is float32 or float64 and that of all three.
-/// With beta = 0 the old contents of result are not read.
+/// client gets does not depend on the others. `type` is float32 or float64 and that of all three,
+/// which lie all in host memory or all on the device. With beta = 0 the old contents of result are
+/// not read.
 void batched_product(at::ScalarType type, std::int64_t count, double alpha, const MatrixStack& a,
                      Transpose transpose_a, const MatrixStack& b, Transpose transpose_b,
-                     double beta, const MatrixStack& result);
+                     double beta, const MatrixStack& result, Precision precision = Precision::Fp32);
 
 }  // namespace fedhpc

@@ -24,9 +24,10 @@ class Chain {
   void declare(Layout& layout);
   double forward_flops() const;
 
-  /// Borrowed ends are undefined; next to them no layer works in place.
-  Activations make_activations(std::int64_t clients, std::int64_t batch, at::ScalarType type,
-                               Use use, Ends ends) const;
+  /// `options`: their number type and device. Borrowed ends are undefined; next to them no layer
+  /// works in place.
+  Activations make_activations(std::int64_t clients, std::int64_t batch,
+                               const at::TensorOptions& options, Use use, Ends ends) const;
   void forward(const Tensor& weights, const Activations& activations) const;
   /// Goes down to the input where its gradient is wanted, else to the first layer with a column of
   /// the sink's.

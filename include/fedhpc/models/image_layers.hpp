@@ -41,8 +41,9 @@ struct Window {
 };
 
 /// y[o] = sum over i of W[o, i] * x[i] (cross-correlation, as in PyTorch) + b[o], with W [out, in,
-/// k, k] and b [out]: fields <name>.weight and, unless there is none, <name>.bias. One call per
-/// client: ATen's kernels, or unfold and product where a window holds few values.
+/// k, k] and b [out]: fields <name>.weight and, unless there is none, <name>.bias. On the
+/// host one call per client: ATen's kernels, or unfold and product where a window holds few values;
+/// on a device the way that was measured to be fastest.
 class Conv2d final : public Layer {
  public:
   Conv2d(std::string name, ImageShape in, std::int64_t out_channels, Window window, Bias bias);
@@ -57,7 +58,9 @@ class Conv2d final : public Layer {
 
  private:
   Tensor images(const Tensor& stack, std::int64_t c, const ImageShape& shape) const;
-  Tensor weight_of(const Tensor& rows, std::int64_t c) const;
+  Tensor weights_in(const Tensor& rows) const;
+  Tensor kernels_of(const Tensor& weights, std::int64_t c) const;
+  Tensor biases_in(const Tensor& rows) const;
   void forward_unfolded(const Pass& pass, const Tensor& input, const Tensor& output) const;
 
   std::string name_;
@@ -85,7 +88,7 @@ class BatchNorm final : public Layer {
   std::int64_t output_features(std::int64_t input_features) const override;
   void declare(Layout& layout) override;
   double forward_flops() const override { return 0; }
-  Saved make_saved(std::int64_t clients, std::int64_t batch, at::ScalarType type,
+  Saved make_saved(std::int64_t clients, std::int64_t batch, const at::TensorOptions& options,
                    Use use) const override;
   void forward(const Pass& pass, const Tensor& input, const Tensor& output) const override;
   void backward(const Pass& pass, const Tensor& input, const Tensor& output,
@@ -93,6 +96,9 @@ class BatchNorm final : public Layer {
                 const GradientSink& sink) const override;
 
  private:
+  /// `y` or its gradient.
+  DeviceBatchNorm on_device_as(const Pass& pass, const Tensor& x, const Tensor& y) const;
+
   std::string name_;
   ImageShape in_;
   Then then_;
@@ -107,7 +113,7 @@ class MaxPool2d final : public Layer {
   std::int64_t output_features(std::int64_t input_features) const override;
   void declare(Layout&) override {}
   double forward_flops() const override { return 0; }
-  Saved make_saved(std::int64_t clients, std::int64_t batch, at::ScalarType type,
+  Saved make_saved(std::int64_t clients, std::int64_t batch, const at::TensorOptions& options,
                    Use use) const override;
   void forward(const Pass& pass, const Tensor& input, const Tensor& output) const override;
   void backward(const Pass& pass, const Tensor& input, const Tensor& output,
@@ -115,6 +121,9 @@ class MaxPool2d final : public Layer {
                 const GradientSink& sink) const override;
 
  private:
+  /// `x` and `y`, or their gradients.
+  DeviceMaxPool on_device_as(const Pass& pass, const Tensor& x, const Tensor& y) const;
+
   ImageShape in_;
   ImageShape out_;
   Window window_;
@@ -132,22 +141,21 @@ class AveragePool2d final : public Layer {
   std::int64_t output_features(std::int64_t input_features) const override;
   void declare(Layout&) override {}
   double forward_flops() const override { return static_cast<double>(in_.values()); }
+  Saved make_saved(std::int64_t clients, std::int64_t batch, const at::TensorOptions& options,
+                   Use use) const override;
   void forward(const Pass& pass, const Tensor& input, const Tensor& output) const override;
   void backward(const Pass& pass, const Tensor& input, const Tensor& output,
                 const Tensor& output_gradient, const Tensor& input_gradient,
                 const GradientSink& sink) const override;
 
  private:
-  struct Range {
-    std::int64_t begin;
-    std::int64_t end;
-  };
   template <typename T, typename Work>
   void each_window(const Tensor& image, const Tensor& pooled, Work&& work) const;
+  DeviceAveragePool on_device_as(const Pass& pass, const Tensor& image, const Tensor& pooled) const;
 
   ImageShape in_;
-  std::vector<Range> rows_;     // of each output row
-  std::vector<Range> columns_;  // of each output column
+  std::vector<DeviceRange> rows_;     // of each output row
+  std::vector<DeviceRange> columns_;  // of each output column
 };
 
 /// y = body(x) + shortcut(x); an empty shortcut is the identity.
@@ -158,7 +166,7 @@ class Residual final : public Layer {
   std::int64_t output_features(std::int64_t input_features) const override;
   void declare(Layout& layout) override;
   double forward_flops() const override;
-  Saved make_saved(std::int64_t clients, std::int64_t batch, at::ScalarType type,
+  Saved make_saved(std::int64_t clients, std::int64_t batch, const at::TensorOptions& options,
                    Use use) const override;
   void forward(const Pass& pass, const Tensor& input, const Tensor& output) const override;
   void backward(const Pass& pass, const Tensor& input, const Tensor& output,

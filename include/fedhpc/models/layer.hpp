@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "fedhpc/core/device_kernels.hpp"
 #include "fedhpc/core/tensor.hpp"
 #include "fedhpc/models/layout.hpp"
 
@@ -29,6 +30,7 @@ struct Saved {
   std::vector<Tensor> per_client;   // each [C, ...]
   std::vector<Tensor> per_sample;   // each [C, B, ...]
   std::vector<Activations> chains;  // of a layer that is made of layers
+  std::vector<Tensor> shared{};     // the same for every part: small tables on a device
 
   /// Views of clients [first, first + count) and the first `batch` samples of each.
   Saved narrow(std::int64_t first, std::int64_t count, std::int64_t batch) const;
@@ -42,6 +44,7 @@ struct Activations {
   std::vector<Tensor> gradients;  // each [C, B, width]; undefined for the input and in evaluation
   std::vector<Saved> saved;       // of layer l
   Use use = Use::Training;
+  Precision precision = Precision::Fp32;  // of products and convolutions
 
   const Tensor& input() const { return values.front(); }             // [C, B, D]
   const Tensor& logits() const { return values.back(); }             // [C, B, K]
@@ -56,6 +59,7 @@ struct Pass {
   const Tensor& weights;  // [C, P]
   const Saved& saved;     // as make_saved gave it, or a part
   Use use;
+  Precision precision = Precision::Fp32;
 };
 
 /// A function of stacked weights and stacked inputs with explicit forward and backward. A layer
@@ -74,9 +78,9 @@ class Layer {
   virtual bool in_place() const { return false; }
   /// Multiplications and additions of one forward pass for one sample.
   virtual double forward_flops() const = 0;
-  /// Memory for C clients and up to B samples.
+  /// Memory for C clients and up to B samples, of activations of this type and on this device.
   virtual Saved make_saved(std::int64_t /*clients*/, std::int64_t /*batch*/,
-                           at::ScalarType /*type*/, Use /*use*/) const {
+                           const at::TensorOptions& /*options*/, Use /*use*/) const {
     return {};
   }
 

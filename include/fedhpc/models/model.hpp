@@ -24,9 +24,10 @@ class Model {
   /// Multiplications and additions of a forward pass for one sample; backward costs about twice.
   double forward_flops() const { return chain_.forward_flops(); }
 
-  Activations make_activations(std::int64_t clients, std::int64_t batch, at::ScalarType type,
-                               Use use) const {
-    return chain_.make_activations(clients, batch, type, use, Chain::Ends::Own);
+  /// `options`: number type and device, which are those of the weights.
+  Activations make_activations(std::int64_t clients, std::int64_t batch,
+                               const at::TensorOptions& options, Use use) const {
+    return chain_.make_activations(clients, batch, options, use, Chain::Ends::Own);
   }
   /// From activations.input() to activations.logits(). Activations made for training use the
   /// batch's statistics in batch norm and move the running ones in `weights`; those made for

@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "fedhpc/core/device.hpp"
 #include "fedhpc/data/shard.hpp"
 #include "fedhpc/models/model.hpp"
 
@@ -29,9 +30,10 @@ class Evaluator {
  public:
   static constexpr std::int64_t kChunk = 256;  ///< samples
 
-  /// `on_chunk` is called after every chunk, in the course of long work.
+  /// For models of this number type and device. `on_chunk` is called after every chunk, in the
+  /// course of long work.
   Evaluator(
-      const Model& model, at::ScalarType type, Chunks chunks,
+      const Model& model, const at::TensorOptions& options, Chunks chunks,
       std::function<void()> on_chunk = [] {});
 
   /// Scores one model `row` [1, P] on the test samples of some clients of the shard (ascending
@@ -39,15 +41,34 @@ class Evaluator {
   std::vector<Score> each_client(const Rows& row, const Shard& shard,
                                  std::span<const std::int64_t> clients);
 
+  /// Scores row c of `rows` [C, P] on the test samples of clients[c]: [C]. On a device many clients
+  /// at a time.
+  std::vector<Score> each_own(const Rows& rows, const Shard& shard,
+                              std::span<const std::int64_t> clients);
+
   /// Scores one model on all test samples of the shard, in chunks of kChunk: one Score per chunk.
   std::vector<Score> each_chunk(const Rows& row, const Shard& shard);
 
  private:
+  /// Stacked test samples begin to end - 1.
+  struct Stretch {
+    std::int64_t begin = 0;
+    std::int64_t end = 0;
+  };
+
+  /// The clients' samples as stretches: neighbours in the stack joined, or one per client.
+  std::vector<Stretch> stretches_of(const Shard& shard,
+                                    std::span<const std::int64_t> clients) const;
+  /// Correct or not, and loss, of the samples of all stretches, one after the other: [2, samples]
+  /// float64 in host memory. Row s of `rows` scores stretch s, or a single one all of them.
+  Tensor score_on_device(const Rows& rows, const Shard& shard,
+                         const std::vector<Stretch>& stretches);
   /// Scores stacked test samples first to first + length - 1.
   void score_chunk(const Rows& row, const Shard& shard, std::int64_t first, std::int64_t length,
                    double* correct, double* loss);
 
   const Model& model_;
+  at::TensorOptions options_;
   Chunks chunks_;
   Activations activations_;
   Tensor labels_;  // [B] int64 of a chunk

@@ -23,6 +23,8 @@ struct BatchRun {
   std::int64_t first = 0;
   std::int64_t count = 0;
   std::int64_t batch = 0;
+
+  friend auto operator<=>(const BatchRun&, const BatchRun&) = default;
 };
 
 /// What local steps work in, kept from one to the next: for C clients and batches of up to B
@@ -31,13 +33,16 @@ struct StepWorkspace {
   Activations activations;
   Tensor labels;             // [C, B] int64
   Tensor arena;              // [C, P] gradients, undefined until one is asked for
-  std::vector<double> loss;  // [C] of one run
+  std::vector<double> loss;  // [C] of one run, on the host
+  // On a device, [C] float64: sums over a pass, and what does not count.
+  Tensor losses;
+  Tensor other_losses;
   // Of steps through a map, undefined until one is taken:
   Tensor models;            // [C, P] what the rows stand for
   Tensor factor_gradients;  // [C, Q]
 
   /// The gradients of `count` rows of P columns, made when there was no room for them.
-  Tensor gradients(std::int64_t count, std::int64_t columns, at::ScalarType type);
+  Tensor gradients(std::int64_t count, std::int64_t columns, const at::TensorOptions& options);
 };
 
 /// How far a problem on one batch is solved.
@@ -87,6 +92,10 @@ class LocalStep {
   /// step and the penalty's are one pass.
   void descend_(const Rows& rows, RowOptimizer& optimizer, const Penalty& penalty = {});
 
+  /// Counts the step as one that took a gradient of these columns of all rows once, for it has
+  /// been taken by other means.
+  void count_taken(const Columns& columns);
+
   /// One step of `u` [C, Q] by the optimizer's rule on the gradient of the loss of the models that
   /// u stands for, through the map; batch-norm statistics come back to u.
   void descend_(const Rows& u, RowMap& map, RowOptimizer& optimizer);
@@ -99,6 +108,10 @@ class LocalStep {
  private:
   /// Sees to it that the workspace has the batches of this draw.
   void fetch(std::int64_t draw);
+  /// The loss of one run and what goes back from it; counts that of the first call of the step.
+  void take_loss(const BatchRun& run, const Activations& stack);
+  /// Counts a gradient of these columns.
+  void count(const BatchRun& run, const Columns& columns);
   /// Forward and backward of one run; counts the loss of the first call of the step.
   void differentiate(const Tensor& rows, const BatchRun& run, const GradientSink& sink);
   void descend_plain_(const Rows& rows, const RowOptimizer& optimizer, const Penalty& penalty);

@@ -14,13 +14,17 @@
 #include "fedhpc/training/local_step.hpp"
 #include "fedhpc/training/local_work.hpp"
 #include "fedhpc/training/options.hpp"
+#include "fedhpc/training/planned_batches.hpp"
+#include "fedhpc/training/step_graphs.hpp"
 
 namespace fedhpc {
 
 /// Trains the models of a block of clients in lockstep: step s of all its clients, then step s + 1.
 /// Clients whose batches have equal size at a step and stand side by side form one run, one call of
 /// each layer; every client sees exactly the batches it would see alone. Keeps its buffers between
-/// calls. Training images are augmented as the shard says, step s of a pass with
+/// calls. Where the shard's device is not the host, rows are there too, a pass is planned on the
+/// host before its first step, and from then on to its end nothing waits for the device but what
+/// `take` itself makes wait. Training images are augmented as the shard says, step s of a pass with
 /// crop_key(seed, round, client, pass, s).
 class LocalTrainer {
  public:
@@ -68,6 +72,9 @@ class LocalTrainer {
   /// The same by as many steps as a local training takes, with its optimizer.
   void adapt_(const Rows& rows, std::span<const std::int64_t> clients, std::int64_t round);
 
+  /// How many local steps have been captured as graphs: on a device only.
+  std::int64_t captured_steps() const { return graphs_.captured(); }
+
   /// Bytes for C clients in hand beside their rows: activations and gradients between layers, and
   /// the arena and optimizer states where the rule needs them.
   std::int64_t workspace_bytes(std::int64_t clients, at::ScalarType type) const;
@@ -99,10 +106,9 @@ class LocalTrainer {
   std::int64_t visited(std::int64_t client, double share) const;
   std::int64_t steps_of(std::int64_t client, const Pass& pass) const;
   std::vector<Course> start_courses(std::span<const std::int64_t> clients, const Pass& pass) const;
-  /// Puts the batch of step `step` of a client into row c of the inputs and labels, with its crops
-  /// where images are augmented; gives its size.
-  std::int64_t gather(const Shard& shard, Course& course, std::int64_t c, const Pass& pass,
-                      std::int64_t step);
+  /// The batch of step `step` of a client, with its crops where images are augmented; empty if it
+  /// has run out.
+  Batch next_batch(const Shard& shard, Course& course, const Pass& pass, std::int64_t step) const;
   /// A shard that holds the training samples of these clients: that of all, or one made on demand,
   /// which is kept for the next pass of the same clients.
   const Shard& samples_of(std::span<const std::int64_t> clients);
@@ -113,6 +119,17 @@ class LocalTrainer {
   std::vector<TrainStatistics> each_step(std::span<const std::int64_t> clients, const Pass& pass,
                                          at::ScalarType type,
                                          const std::function<void(LocalStep&)>& take);
+  /// The same on a device; steps that are the same but for device memory, as `repeated` names them
+  /// without their runs, are captured.
+  std::vector<TrainStatistics> each_step_on_device(std::span<const std::int64_t> clients,
+                                                   const Pass& pass, at::ScalarType type,
+                                                   const std::function<void(LocalStep&)>& take,
+                                                   const StepGraphs::Key* repeated);
+  /// Training of whole models on a device: steps are captured.
+  std::vector<TrainStatistics> train_on_device_(Rows& rows, std::span<const std::int64_t> clients,
+                                                const Pass& pass, const LocalWork& work);
+  std::int64_t most_steps(std::span<const std::int64_t> clients, const Pass& pass) const;
+  static Pass pass_of_draw(const Pass& pass, std::int64_t draw);
 
   const Model& model_;
   const Shard& shard_;
@@ -121,6 +138,10 @@ class LocalTrainer {
   std::int64_t most_batches_ = std::numeric_limits<std::int64_t>::max();
   std::optional<Shard> in_hand_;  // of a shard on demand: the clients trained last
   StepWorkspace workspace_;
+  PlannedBatches planned_;  // on a device, as are
+  StepGraphs graphs_;
+  Rows graph_rows_;  // what captured steps move, and their centres
+  Rows graph_centres_;
   RowOptimizer optimizer_;
   std::optional<RowOptimizer> of_factors_;  // of the map trained through last
 };

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 
+#include "fedhpc/core/device_kernels.hpp"
 #include "fedhpc/core/options.hpp"
 #include "fedhpc/training/row_optimizer.hpp"
 
@@ -17,7 +18,8 @@ struct TrainOptions {
   double momentum = 0;
   bool nesterov = false;
   double weight_decay = 0;
-  std::int64_t block = 0;  ///< clients trained together; 0: measured at the start
+  std::int64_t block = 0;                 ///< clients trained together; 0: measured at the start
+  Precision precision = Precision::Fp32;  ///< of products and convolutions of float32
 
   void declare(OptionSet& options);
   /// Keeps the one of local_steps and local_epochs that was set at the higher level, and gives

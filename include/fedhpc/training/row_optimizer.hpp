@@ -48,10 +48,10 @@ class RowOptimizer {
   RowOptimizer(RowOptimizer&&) = default;
   RowOptimizer& operator=(RowOptimizer&&) = default;
 
-  /// Forgets everything and makes room for rows 0 to count - 1 of this number type, of which it
-  /// will move only these columns. Costs a pass over the states, and an allocation only when there
-  /// were fewer rows before.
-  void reset(std::int64_t count, at::ScalarType type, const Columns& columns = {});
+  /// Forgets everything and makes room for rows 0 to count - 1 of this number type and device, of
+  /// which it will move only these columns. Costs a pass over the states, and an allocation only
+  /// when there were fewer rows before.
+  void reset(std::int64_t count, const at::TensorOptions& options, const Columns& columns = {});
 
   /// One step of rows [first, first + count) of `rows`, in one pass over them; the others (clients
   /// that have run out of steps) keep their models, states and step numbers. Precondition: reset()
@@ -65,10 +65,14 @@ class RowOptimizer {
   const StepRule& rule() const { return rule_; }
   const LayoutPtr& layout() const { return layout_; }
   const Columns& columns() const { return columns_; }
+  /// Where it keeps its states, the same address after a reset for no more rows; undefined without.
+  const Tensor& state() const { return state_; }
 
  private:
   template <typename T>
   void step_row(std::int64_t c, const Tensor& rows, const Tensor& gradients);
+  void step_on_device(const Tensor& rows, const Tensor& gradients, std::int64_t first,
+                      std::int64_t count);
 
   StepRule rule_;
   LayoutPtr layout_;
@@ -76,6 +80,7 @@ class RowOptimizer {
   std::vector<std::pair<std::int64_t, std::int64_t>> trainable_;  // of them, as [begin, end)
   Tensor state_;                     // [state rows, C, P], undefined without state
   std::vector<std::int64_t> steps_;  // [C] steps each row has taken
+  Tensor steps_on_device_;           // [C] int64: the same of Adam on a device
 };
 
 }  // namespace fedhpc

@@ -1,0 +1,62 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "fedhpc/data/augment.hpp"
+#include "fedhpc/data/shard.hpp"
+#include "fedhpc/training/local_step.hpp"
+
+namespace fedhpc {
+
+/// Positions in a client's list of training samples that make one batch, and their crops where
+/// images are augmented.
+struct Batch {
+  std::span<const std::int64_t> positions{};  ///< valid until the client's next batch
+  std::vector<Crop> crops{};                  ///< one each, or none
+};
+
+/// Appends a client's batch to the runs of a step: to the last run where it continues that one.
+void append(std::vector<BatchRun>& runs, std::int64_t row, std::int64_t batch);
+
+/// The batches of a block's pass on a device. Where every sample of every step lies is drawn on the
+/// host and copied over once, before the first step; the steps count themselves on the device, so
+/// that none of them needs anything from the host.
+class PlannedBatches {
+ public:
+  /// What is asked for: the batch of step `step` of the block's client c, whose id this is; its
+  /// steps come in order. Without positions: the client has no such step.
+  using Next = std::function<Batch(std::int64_t c, std::int64_t step)>;
+
+  /// A pass of these clients in `steps` steps with batches of up to `batch` samples: forgets what
+  /// was planned before and starts to count from 0.
+  void begin(std::span<const std::int64_t> clients, std::int64_t steps, std::int64_t batch,
+             at::Device device);
+  /// Plans the next draw, counted from 0.
+  void plan(const Shard& shard, const Next& next);
+  std::int64_t draws() const { return static_cast<std::int64_t>(runs_.size()); }
+  /// How the batches of a step lie side by side.
+  const std::vector<BatchRun>& runs(std::int64_t draw, std::int64_t step) const {
+    return runs_[static_cast<std::size_t>(draw)][static_cast<std::size_t>(step)];
+  }
+  /// Puts the batches of the step in hand into the inputs [C, B, D] and labels [C, B]. Enqueued.
+  void gather(const Shard& shard, std::int64_t draw, const Tensor& inputs,
+              const Tensor& labels) const;
+  /// Goes on to the next step. Enqueued.
+  void advance() const;
+  /// Where the first draw's plan lies: the same as long as no larger one is made.
+  const Tensor& buffer() const { return buffers_.front(); }
+
+ private:
+  std::vector<std::int64_t> clients_;  // ids
+  std::int64_t steps_ = 0;
+  std::int64_t batch_ = 0;
+  at::Device device_ = at::kCPU;
+  std::vector<std::vector<std::vector<BatchRun>>> runs_;  // of draw and step
+  std::vector<Tensor> buffers_;                           // of the draws, kept for the next pass
+  Tensor step_;                                           // [1] int64
+};
+
+}  // namespace fedhpc

@@ -1,0 +1,116 @@
+#include "models/convolution_choice.hpp"
+
+#include <bit>
+#include <cstdlib>
+#include <limits>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+#include <c10/core/Event.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+
+#include "fedhpc/core/error.hpp"
+#include "fedhpc/models/convolution_trials.hpp"
+
+namespace fedhpc {
+
+namespace {
+
+constexpr int kRepetitions = 3;
+
+thread_local int trials_forbidden = 0;
+
+std::optional<ConvolutionWay> forced_way() {
+  const char* chosen = std::getenv("FEDHPC_CONVOLUTION");
+  if (chosen == nullptr || *chosen == '\0') return std::nullopt;
+  const std::string_view name = chosen;
+  if (name == "unfolded") return ConvolutionWay::Unfolded;
+  if (name == "loop") return ConvolutionWay::Loop;
+  if (name == "loop_channels_last") return ConvolutionWay::LoopChannelsLast;
+  if (name == "grouped") return ConvolutionWay::Grouped;
+  if (name == "grouped_channels_last") return ConvolutionWay::GroupedChannelsLast;
+  throw Error(concat("FEDHPC_CONVOLUTION = ", name,
+                     "; allowed: unfolded, loop, loop_channels_last, grouped, "
+                     "grouped_channels_last"));
+}
+
+std::int64_t up_to_power_of_two(std::int64_t number) {
+  return static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(number)));
+}
+
+/// Ragged batches make many numbers of clients and samples: they share their trials.
+ConvolutionCase rounded(ConvolutionCase of) {
+  of.clients = up_to_power_of_two(of.clients);
+  of.batch = up_to_power_of_two(of.batch);
+  return of;
+}
+
+/// With one client, the groups of one convolution are the loop; channels come last for what the
+/// libraries' kernels of float32 and shorter gain by it.
+bool worth_a_trial(const ConvolutionCase& of, ConvolutionWay way) {
+  const bool grouped = way == ConvolutionWay::Grouped || way == ConvolutionWay::GroupedChannelsLast;
+  const bool last =
+      way == ConvolutionWay::LoopChannelsLast || way == ConvolutionWay::GroupedChannelsLast;
+  return !(grouped && of.clients == 1) && !(last && of.type == Real::Float64);
+}
+
+/// Milliseconds of device time of a few runs, replayed from a capture: that is how steps run, and
+/// it leaves out what the host takes to enqueue the work.
+double time_of(at::Device device, const std::function<void()>& run) {
+  run();  // libraries choose their kernels and memory is allocated
+  const auto graph = device_kernels().capture(run);
+  graph->replay();
+  const c10::Stream stream = c10::impl::VirtualGuardImpl(device.type()).getStream(device);
+  c10::Event begin(device.type(), c10::EventFlag::BACKEND_DEFAULT);
+  c10::Event end(device.type(), c10::EventFlag::BACKEND_DEFAULT);
+  begin.record(stream);
+  for (int i = 0; i < kRepetitions; ++i) graph->replay();
+  end.record(stream);
+  end.synchronize();
+  return begin.elapsedTime(end);
+}
+
+ConvolutionWay fastest(const ConvolutionCase& of, at::Device device,
+                       const std::function<void(ConvolutionWay)>& run) {
+  ConvolutionWay best = ConvolutionWay::Unfolded;
+  double least = std::numeric_limits<double>::infinity();
+  for (const ConvolutionWay way : kConvolutionWays) {
+    if (!worth_a_trial(of, way)) continue;
+    double time = least;
+    try {
+      time = time_of(device, [&] { run(way); });
+    } catch (const std::exception&) {
+      continue;  // for example beyond the device's memory: another way is taken
+    }
+    if (time < least) {
+      least = time;
+      best = way;
+    }
+  }
+  return best;
+}
+
+}  // namespace
+
+NoConvolutionTrials::NoConvolutionTrials() { ++trials_forbidden; }
+NoConvolutionTrials::~NoConvolutionTrials() { --trials_forbidden; }
+
+ConvolutionWay choose_convolution(const ConvolutionCase& of, at::Device device,
+                                  const std::function<void(ConvolutionWay)>& run) {
+  if (const auto forced = forced_way()) return *forced;
+  static std::mutex mutex;
+  static std::map<ConvolutionCase, ConvolutionWay> known;
+  const std::lock_guard lock(mutex);
+  const ConvolutionCase key = rounded(of);
+  const auto found = known.find(key);
+  if (found != known.end()) return found->second;
+  if (trials_forbidden > 0) return ConvolutionWay::Unfolded;
+  const ConvolutionWay way = fastest(of, device, run);
+  known.emplace(key, way);
+  return way;
+}
+
+}  // namespace fedhpc

@@ -1,0 +1,51 @@
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include <c10/core/Device.h>
+
+#include "fedhpc/core/device_kernels.hpp"
+
+// Which way of computing the convolutions of many clients on a device is fastest depends on the
+// shape, on the number of clients and on the libraries' versions. So it is measured.
+
+namespace fedhpc {
+
+/// LibTorch's convolutions client by client or as the groups of one, images in PyTorch's order or
+/// with the channels last; or unfolding and a product of all clients.
+enum class ConvolutionWay { Unfolded, Loop, LoopChannelsLast, Grouped, GroupedChannelsLast };
+inline constexpr ConvolutionWay kConvolutionWays[] = {
+    ConvolutionWay::Unfolded, ConvolutionWay::Loop, ConvolutionWay::LoopChannelsLast,
+    ConvolutionWay::Grouped, ConvolutionWay::GroupedChannelsLast};
+
+enum class ConvolutionDirection { Forward, WeightGradient, InputGradient };
+
+/// What the fastest way depends on.
+struct ConvolutionCase {
+  ConvolutionDirection direction;
+  std::int64_t in_channels;
+  std::int64_t in_height;
+  std::int64_t in_width;
+  std::int64_t out_channels;
+  std::int64_t window;
+  std::int64_t stride;
+  std::int64_t padding;
+  std::int64_t clients;
+  std::int64_t batch;
+  Real type;
+  Precision precision;
+
+  auto operator<=>(const ConvolutionCase&) const = default;
+};
+
+/// The way of a case: that of the environment variable FEDHPC_CONVOLUTION (unfolded, loop,
+/// loop_channels_last, grouped, grouped_channels_last), or the fastest, measured by `run` once a
+/// process and for all clients and batches up to the next power of two. A way that fails is not
+/// taken. Does not measure under NoConvolutionTrials. `run` may be called any number of times.
+ConvolutionWay choose_convolution(const ConvolutionCase& of, at::Device device,
+                                  const std::function<void(ConvolutionWay)>& run);
+
+}  // namespace fedhpc

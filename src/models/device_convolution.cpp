@@ -1,0 +1,280 @@
+#include "models/device_convolution.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include <ATen/ops/convolution.h>
+#include <ATen/ops/convolution_backward.h>
+#include <ATen/ops/empty.h>
+
+#include "fedhpc/math/products.hpp"
+
+#include "models/device_image.hpp"
+
+namespace fedhpc {
+
+namespace {
+
+using Way = ConvolutionWay;
+
+constexpr std::int64_t kScratchBytes = std::int64_t{1} << 30;
+
+bool is_grouped(Way way) { return way == Way::Grouped || way == Way::GroupedChannelsLast; }
+
+at::MemoryFormat order_of(Way way) {
+  return way == Way::LoopChannelsLast || way == Way::GroupedChannelsLast
+             ? at::MemoryFormat::ChannelsLast
+             : at::MemoryFormat::Contiguous;
+}
+
+/// A stack [C, B, values] as [C, B, channels, height, width], a view.
+Tensor planes(const Tensor& stack, const ImageShape& shape) {
+  return stack.view({stack.size(0), stack.size(1), shape.channels, shape.height, shape.width});
+}
+
+/// Stack = what LibTorch made of it: for each client, or as channels of one batch.
+void put(const Tensor& result, const Tensor& stack, const ImageShape& shape) {
+  planes(stack, shape)
+      .transpose(0, 1)
+      .copy_(
+          result.view({stack.size(1), stack.size(0), shape.channels, shape.height, shape.width}));
+}
+
+Tensor convolve(const Tensor& x, const Tensor& kernels, const Window& window, std::int64_t groups) {
+  const std::array<std::int64_t, 2> stride{window.stride, window.stride};
+  const std::array<std::int64_t, 2> padding{window.padding, window.padding};
+  return at::convolution(x, kernels, std::nullopt, stride, padding, {1, 1}, /*transposed=*/false,
+                         {0, 0}, groups);
+}
+
+enum class Gradient { Input, Weight };
+
+Tensor gradient(Gradient of, const Tensor& dy, const Tensor& x, const Tensor& kernels,
+                const Window& window, std::int64_t groups) {
+  const std::array<std::int64_t, 2> stride{window.stride, window.stride};
+  const std::array<std::int64_t, 2> padding{window.padding, window.padding};
+  const auto all = at::convolution_backward(dy, x, kernels, std::nullopt, stride, padding, {1, 1},
+                                            /*transposed=*/false, {0, 0}, groups,
+                                            {of == Gradient::Input, of == Gradient::Weight, false});
+  return of == Gradient::Input ? std::get<0>(all) : std::get<1>(all);
+}
+
+/// rows [C, n] of a sink += the values of as many clients from number `first` on.
+void accumulate(const Tensor& values, const Tensor& rows, std::int64_t first, std::int64_t count,
+                double scale, double keep) {
+  const Tensor exact = values.to(rows.scalar_type()).contiguous();
+  device_kernels().accumulate(
+      {.type = real_of(rows),
+       .rows = count,
+       .columns = rows.size(1),
+       .values = {exact.data_ptr(), rows.size(1)},
+       .sink = {device_columns(rows.narrow(0, first, count)), scale, keep}});
+}
+
+}  // namespace
+
+Way DeviceConvolution::choose(ConvolutionDirection direction, const Tensor& stack,
+                              const std::function<void(Way)>& run) const {
+  return choose_convolution({.direction = direction,
+                             .in_channels = in_.channels,
+                             .in_height = in_.height,
+                             .in_width = in_.width,
+                             .out_channels = out_.channels,
+                             .window = window_.size,
+                             .stride = window_.stride,
+                             .padding = window_.padding,
+                             .clients = stack.size(0),
+                             .batch = stack.size(1),
+                             .type = real_of(stack),
+                             .precision = precision_},
+                            stack.device(), run);
+}
+
+void DeviceConvolution::forward(const Tensor& weights, const Tensor& bias, const Tensor& x,
+                                const Tensor& y) const {
+  const auto run = [&](Way way) { forward(weights, bias, x, y, way); };
+  run(choose(ConvolutionDirection::Forward, x, run));
+}
+
+void DeviceConvolution::weight_gradient(const Tensor& x, const Tensor& dy, const Tensor& target,
+                                        double scale, double keep) const {
+  const Way way = choose(ConvolutionDirection::WeightGradient, x, [&](Way tried) {
+    // A trial moves no weights.
+    weight_gradient(x, dy, {at::empty(target.sizes(), target.options()), 1, 0}, tried);
+  });
+  weight_gradient(x, dy, {target, scale, keep}, way);
+}
+
+void DeviceConvolution::input_gradient(const Tensor& weights, const Tensor& dy,
+                                       const Tensor& dx) const {
+  const auto run = [&](Way way) { input_gradient(weights, dy, dx, way); };
+  run(choose(ConvolutionDirection::InputGradient, dx, run));
+}
+
+/// Factors for LibTorch: float32 by the precision set for all, bfloat16 as such.
+Tensor DeviceConvolution::in_order(const Tensor& values, Way way) const {
+  const bool shorter = precision_ == Precision::Bf16 && values.scalar_type() == at::kFloat;
+  return (shorter ? values.to(at::kBFloat16) : values).contiguous(order_of(way));
+}
+
+/// A stack as images of LibTorch: of client after client, or clients as channels of one batch.
+Tensor DeviceConvolution::images(const Tensor& stack, const ImageShape& shape, Way way) const {
+  const Tensor all = planes(stack, shape);
+  const Tensor in_line = is_grouped(way) ? all.transpose(0, 1).flatten(1, 2) : all.flatten(0, 1);
+  return in_order(in_line, way);
+}
+
+/// Weights of all clients, one client's outputs after the other's.
+Tensor DeviceConvolution::kernels(const Tensor& rows, Way way) const {
+  const Tensor in_line =
+      rows.reshape({rows.size(0) * out_.channels, in_.channels, window_.size, window_.size});
+  return in_order(in_line, way);
+}
+
+/// Client c's part of what has one client after the other, `count` in all.
+Tensor DeviceConvolution::of_client(const Tensor& all, std::int64_t c, std::int64_t count) const {
+  const std::int64_t size = all.size(0) / count;
+  return all.narrow(0, c * size, size);
+}
+
+void DeviceConvolution::forward(const Tensor& weights, const Tensor& bias, const Tensor& x,
+                                const Tensor& y, Way way) const {
+  if (way == Way::Unfolded) return forward_unfolded(weights, bias, x, y);
+  const std::int64_t clients = x.size(0);
+  const Tensor input = images(x, in_, way);
+  const Tensor filters = kernels(weights, way);
+  if (is_grouped(way)) {
+    put(convolve(input, filters, window_, clients), y, out_);
+  } else {
+    for (std::int64_t c = 0; c < clients; ++c) {
+      put(convolve(of_client(input, c, clients), of_client(filters, c, clients), window_, 1),
+          y.narrow(0, c, 1), out_);
+    }
+  }
+  if (!bias.defined()) return;
+  device_kernels().add_bias({.type = real_of(y),
+                             .y = device_stack(y),
+                             .bias = device_columns(bias),
+                             .places = out_.places()});
+}
+
+void DeviceConvolution::weight_gradient(const Tensor& x, const Tensor& dy, const Target& target,
+                                        Way way) const {
+  if (way == Way::Unfolded) return weight_gradient_unfolded(x, dy, target);
+  const std::int64_t clients = x.size(0);
+  const Tensor input = images(x, in_, way);
+  const Tensor output = images(dy, out_, way);
+  // Only the shape and order of the weights count here, of the input in input_gradient().
+  const Tensor filters =
+      at::empty({clients * out_.channels, in_.channels, window_.size, window_.size},
+                input.options(), order_of(way));
+  if (is_grouped(way)) {
+    accumulate(gradient(Gradient::Weight, output, input, filters, window_, clients), target.rows, 0,
+               clients, target.scale, target.keep);
+    return;
+  }
+  for (std::int64_t c = 0; c < clients; ++c) {
+    accumulate(gradient(Gradient::Weight, of_client(output, c, clients),
+                        of_client(input, c, clients), of_client(filters, c, clients), window_, 1),
+               target.rows, c, 1, target.scale, target.keep);
+  }
+}
+
+void DeviceConvolution::input_gradient(const Tensor& weights, const Tensor& dy, const Tensor& dx,
+                                       Way way) const {
+  if (way == Way::Unfolded) return input_gradient_unfolded(weights, dy, dx);
+  const std::int64_t clients = dx.size(0);
+  const std::int64_t batch = dx.size(1);
+  const Tensor output = images(dy, out_, way);
+  const Tensor filters = kernels(weights, way);
+  const bool grouped = is_grouped(way);
+  const Tensor input =
+      at::empty({grouped ? batch : clients * batch, grouped ? clients * in_.channels : in_.channels,
+                 in_.height, in_.width},
+                output.options(), order_of(way));
+  if (grouped) {
+    put(gradient(Gradient::Input, output, input, filters, window_, clients), dx, in_);
+    return;
+  }
+  for (std::int64_t c = 0; c < clients; ++c) {
+    put(gradient(Gradient::Input, of_client(output, c, clients), of_client(input, c, clients),
+                 of_client(filters, c, clients), window_, 1),
+        dx.narrow(0, c, 1), in_);
+  }
+}
+
+/// Calls work(first, count) for the clients of a stack, as many at a time as have room.
+void DeviceConvolution::each_slice(
+    const Tensor& stack, const std::function<void(std::int64_t, std::int64_t)>& work) const {
+  const std::int64_t of_one = (inner() + out_.channels) * stack.size(1) * out_.places() *
+                              static_cast<std::int64_t>(stack.itemsize());
+  const std::int64_t most = std::max<std::int64_t>(1, kScratchBytes / of_one);
+  for (std::int64_t first = 0; first < stack.size(0); first += most) {
+    work(first, std::min(most, stack.size(0) - first));
+  }
+}
+
+DeviceUnfold DeviceConvolution::unfolding(const Tensor& stack, const Tensor& columns) const {
+  return {.type = real_of(stack),
+          .x = device_stack(stack),
+          .in = device_image(in_),
+          .out = device_image(out_),
+          .window = device_window(window_),
+          .columns = columns.data_ptr()};
+}
+
+DeviceTurn DeviceConvolution::turning(const Tensor& stack, const Tensor& channel_major) const {
+  return {.type = real_of(stack),
+          .stack = device_stack(stack),
+          .places = out_.places(),
+          .channel_major = channel_major.data_ptr()};
+}
+
+void DeviceConvolution::forward_unfolded(const Tensor& weights, const Tensor& bias, const Tensor& x,
+                                         const Tensor& y) const {
+  const std::int64_t places = x.size(1) * out_.places();
+  each_slice(x, [&](std::int64_t first, std::int64_t count) {
+    const Tensor columns = at::empty({count, inner(), places}, x.options());
+    const Tensor result = at::empty({count, out_.channels, places}, x.options());
+    device_kernels().unfold(unfolding(x.narrow(0, first, count), columns));
+    batched_product(x.scalar_type(), count, 1,
+                    matrices_in(weights.narrow(0, first, count), 0, out_.channels, inner()),
+                    Transpose::No, matrices_of(columns), Transpose::No, 0, matrices_of(result),
+                    precision_);
+    DeviceTurn turn = turning(y.narrow(0, first, count), result);
+    if (bias.defined()) turn.bias = device_columns(bias.narrow(0, first, count));
+    device_kernels().turn_from(turn);
+  });
+}
+
+void DeviceConvolution::weight_gradient_unfolded(const Tensor& x, const Tensor& dy,
+                                                 const Target& target) const {
+  const std::int64_t places = x.size(1) * out_.places();
+  each_slice(x, [&](std::int64_t first, std::int64_t count) {
+    const Tensor columns = at::empty({count, inner(), places}, x.options());
+    const Tensor turned = at::empty({count, out_.channels, places}, x.options());
+    device_kernels().unfold(unfolding(x.narrow(0, first, count), columns));
+    device_kernels().turn_to(turning(dy.narrow(0, first, count), turned));
+    batched_product(x.scalar_type(), count, target.scale, matrices_of(turned), Transpose::No,
+                    matrices_of(columns), Transpose::Yes, target.keep,
+                    matrices_in(target.rows.narrow(0, first, count), 0, out_.channels, inner()),
+                    precision_);
+  });
+}
+
+void DeviceConvolution::input_gradient_unfolded(const Tensor& weights, const Tensor& dy,
+                                                const Tensor& dx) const {
+  const std::int64_t places = dx.size(1) * out_.places();
+  each_slice(dx, [&](std::int64_t first, std::int64_t count) {
+    const Tensor columns = at::empty({count, inner(), places}, dx.options());
+    const Tensor turned = at::empty({count, out_.channels, places}, dx.options());
+    device_kernels().turn_to(turning(dy.narrow(0, first, count), turned));
+    batched_product(dx.scalar_type(), count, 1,
+                    matrices_in(weights.narrow(0, first, count), 0, out_.channels, inner()),
+                    Transpose::Yes, matrices_of(turned), Transpose::No, 0, matrices_of(columns),
+                    precision_);
+    device_kernels().fold(unfolding(dx.narrow(0, first, count), columns));
+  });
+}
+
+}  // namespace fedhpc

@@ -1,0 +1,63 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+
+#include "fedhpc/models/image_layers.hpp"
+
+#include "models/convolution_choice.hpp"
+
+namespace fedhpc {
+
+/// The convolutions of one layer on a device, where each of C clients has weights of its own, rows
+/// [C, out in k k] of any stride, and images are stacks [C, B, channels height width]. Each is
+/// computed the fastest way.
+class DeviceConvolution {
+ public:
+  DeviceConvolution(const ImageShape& in, const ImageShape& out, const Window& window,
+                    Precision precision)
+      : in_(in), out_(out), window_(window), precision_(precision) {}
+
+  /// `bias` [C, out] may be undefined.
+  void forward(const Tensor& weights, const Tensor& bias, const Tensor& x, const Tensor& y) const;
+  /// target [C, out in k k] = keep target + scale dW
+  void weight_gradient(const Tensor& x, const Tensor& dy, const Tensor& target, double scale,
+                       double keep) const;
+  void input_gradient(const Tensor& weights, const Tensor& dy, const Tensor& dx) const;
+
+ private:
+  using Way = ConvolutionWay;
+  struct Target {
+    const Tensor& rows;
+    double scale;
+    double keep;
+  };
+
+  std::int64_t inner() const { return in_.channels * window_.size * window_.size; }
+  Way choose(ConvolutionDirection direction, const Tensor& stack,
+             const std::function<void(Way)>& run) const;
+  Tensor in_order(const Tensor& values, Way way) const;
+  Tensor images(const Tensor& stack, const ImageShape& shape, Way way) const;
+  Tensor kernels(const Tensor& rows, Way way) const;
+  Tensor of_client(const Tensor& all, std::int64_t c, std::int64_t count) const;
+  void each_slice(const Tensor& stack,
+                  const std::function<void(std::int64_t, std::int64_t)>& work) const;
+  DeviceUnfold unfolding(const Tensor& stack, const Tensor& columns) const;
+  DeviceTurn turning(const Tensor& stack, const Tensor& channel_major) const;
+
+  void forward(const Tensor& weights, const Tensor& bias, const Tensor& x, const Tensor& y,
+               Way way) const;
+  void forward_unfolded(const Tensor& weights, const Tensor& bias, const Tensor& x,
+                        const Tensor& y) const;
+  void weight_gradient(const Tensor& x, const Tensor& dy, const Target& target, Way way) const;
+  void weight_gradient_unfolded(const Tensor& x, const Tensor& dy, const Target& target) const;
+  void input_gradient(const Tensor& weights, const Tensor& dy, const Tensor& dx, Way way) const;
+  void input_gradient_unfolded(const Tensor& weights, const Tensor& dy, const Tensor& dx) const;
+
+  ImageShape in_;
+  ImageShape out_;
+  Window window_;
+  Precision precision_;
+};
+
+}  // namespace fedhpc

@@ -1,0 +1,16 @@
+#pragma once
+
+#include "fedhpc/core/device.hpp"
+#include "fedhpc/models/image_layers.hpp"
+
+namespace fedhpc {
+
+inline DeviceImage device_image(const ImageShape& shape) {
+  return {.channels = shape.channels, .height = shape.height, .width = shape.width};
+}
+
+inline DeviceWindow device_window(const Window& window) {
+  return {.size = window.size, .stride = window.stride, .padding = window.padding};
+}
+
+}  // namespace fedhpc

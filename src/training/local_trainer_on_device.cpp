@@ -1,0 +1,126 @@
+// Local training on a device: batches planned ahead, steps captured.
+
+#include <algorithm>
+
+#include <ATen/ops/empty_like.h>
+
+#include "fedhpc/core/device.hpp"
+#include "fedhpc/training/local_trainer.hpp"
+
+namespace fedhpc {
+
+namespace {
+
+/// How LibTorch's own kernels take float32 factors, for the length of a pass.
+class PrecisionScope {
+ public:
+  explicit PrecisionScope(Precision precision) { device_kernels().use_precision(precision); }
+  ~PrecisionScope() { device_kernels().use_precision(Precision::Fp32); }
+  PrecisionScope(const PrecisionScope&) = delete;
+  PrecisionScope& operator=(const PrecisionScope&) = delete;
+};
+
+/// `rows` in memory that stays where it is from one block to the next.
+Rows held(Rows& memory, const Rows& rows) {
+  const bool fits = memory.values.defined() && memory.count() >= rows.count() &&
+                    memory.layout == rows.layout &&
+                    memory.values.scalar_type() == rows.values.scalar_type();
+  if (!fits) memory = {at::empty_like(rows.values), rows.layout};
+  const Rows part{memory.values.narrow(0, 0, rows.count()), rows.layout};
+  part.values.copy_(rows.values);
+  return part;
+}
+
+const void* address(const Tensor& tensor) {
+  return tensor.defined() ? tensor.const_data_ptr() : nullptr;
+}
+
+}  // namespace
+
+std::vector<TrainStatistics> LocalTrainer::each_step_on_device(
+    std::span<const std::int64_t> clients, const Pass& pass, at::ScalarType type,
+    const std::function<void(LocalStep&)>& take, const StepGraphs::Key* repeated) {
+  const DeviceScope range(true, "local steps");
+  const PrecisionScope precision(options_.precision);
+  const auto count = static_cast<std::int64_t>(clients.size());
+  reserve(count, type);
+  const Shard& samples = samples_of(clients);
+  const std::int64_t last_step = most_steps(clients, pass);
+  workspace_.losses.narrow(0, 0, count).zero_();
+  planned_.begin(clients, last_step, batch_capacity(), shard_.device());
+
+  const auto plan = [&](std::int64_t draw) {
+    while (planned_.draws() <= draw) {
+      const Pass drawn = pass_of_draw(pass, planned_.draws());
+      std::vector<Course> courses = start_courses(clients, drawn);
+      planned_.plan(samples, [&](std::int64_t c, std::int64_t step) {
+        return next_batch(samples, courses[static_cast<std::size_t>(c)], drawn, step);
+      });
+    }
+  };
+  const auto gather = [&](std::int64_t draw) {
+    plan(draw);
+    planned_.gather(samples, draw, workspace_.activations.input(), workspace_.labels);
+  };
+  const std::function<void(std::int64_t)> gather_again = gather;
+
+  std::vector<TrainStatistics> statistics(clients.size());
+  std::vector<TrainStatistics> of_capture(clients.size());
+  if (last_step > 0) plan(0);
+  for (std::int64_t number = 0; number < last_step; ++number) {
+    const std::vector<BatchRun>& runs = planned_.runs(0, number);
+    const auto call = [&](std::vector<TrainStatistics>& counted) {
+      gather(0);
+      LocalStep step(model_, number, runs, count, workspace_, counted, gather_again);
+      take(step);
+      planned_.advance();
+    };
+    if (repeated == nullptr) {
+      call(statistics);
+      continue;
+    }
+    StepGraphs::Key key = *repeated;
+    key.runs = runs;
+    key.sizes.push_back(last_step);  // of the plan
+    key.addresses.push_back(address(planned_.buffer()));
+    graphs_.take(key, [&] { call(of_capture); });
+    LocalStep(model_, number, runs, count, workspace_, statistics, gather_again)
+        .count_taken(optimizer_.columns());
+  }
+  const Tensor losses = on_host(workspace_.losses.narrow(0, 0, count));  // the only wait
+  for (std::size_t c = 0; c < statistics.size(); ++c) {
+    statistics[c].loss = losses.const_data_ptr<double>()[c];
+  }
+  return statistics;
+}
+
+std::vector<TrainStatistics> LocalTrainer::train_on_device_(Rows& rows,
+                                                            std::span<const std::int64_t> clients,
+                                                            const Pass& pass,
+                                                            const LocalWork& work) {
+  const at::ScalarType type = rows.values.scalar_type();
+  reserve(rows.count(), type);
+  const Rows moved = held(graph_rows_, rows);
+  Penalty penalty = work.penalty;
+  if (penalty.mu != 0) penalty.centre = held(graph_centres_, penalty.centre);
+  const StepRule& rule = optimizer_.rule();
+  const bool needs_arena = !(rule.is_plain() && penalty.gamma == 0);
+  if (needs_arena) workspace_.gradients(rows.count(), rows.layout->size(), rows.values.options());
+  const StepGraphs::Key key{
+      .runs = {},
+      .numbers = {rule.lr, rule.momentum, rule.weight_decay, penalty.mu, penalty.gamma,
+                  penalty.rho},
+      .sizes = {rows.count(), static_cast<std::int64_t>(rule.kind),
+                static_cast<std::int64_t>(work.columns.with),
+                static_cast<std::int64_t>(work.columns.without), static_cast<std::int64_t>(type)},
+      .addresses = {address(moved.values), address(penalty.centre.values),
+                    address(optimizer_.state()), address(workspace_.arena),
+                    address(workspace_.activations.input())}};
+  const std::vector<TrainStatistics> statistics = each_step_on_device(
+      clients, pass, type, [&](LocalStep& step) { step.descend_(moved, optimizer_, penalty); },
+      shard_.on_demand() ? nullptr : &key);  // whose samples lie somewhere else for every block
+  rows.values.copy_(moved.values);
+  return statistics;
+}
+
+}  // namespace fedhpc

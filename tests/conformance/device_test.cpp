@@ -1,0 +1,118 @@
+#include "fixtures/device.hpp"
+
+#include <cmath>
+#include <string>
+
+#include <gtest/gtest.h>
+
+#include "fixtures/tiny_run.hpp"
+
+// Every algorithm of the registry on a device equals itself on the host.
+namespace fedhpc::testing {
+namespace {
+
+class EveryAlgorithmOnADevice : public DeviceTest,
+                                public ::testing::WithParamInterface<std::string> {
+ protected:
+  void SetUp() override {
+    DeviceTest::SetUp();
+    if (IsSkipped()) return;
+    host_ = world_communicator(60);
+    device_ = device_world();
+  }
+
+  Keys keys(const Keys& changes = {}) const { return tiny_keys_of(GetParam(), changes); }
+
+  TinyResult on_device(Keys these) {
+    these["run.device"] = "cuda";
+    return run(these, *device_);
+  }
+
+  void expect_same(const Keys& these, double bound, const std::string& what) {
+    const TinyResult expected = run(these, *host_);
+    const TinyResult actual = on_device(these);
+    EXPECT_LT(distance(actual.global, expected.global), bound) << what;
+    EXPECT_LT(distance(actual.personal, expected.personal), bound) << what;
+    EXPECT_EQ(actual.cohorts, expected.cohorts) << what;
+    if (host_->rank() != 0) return;
+    ASSERT_EQ(actual.metrics.size(), expected.metrics.size());
+    for (std::size_t t = 0; t < expected.metrics.size(); ++t) {
+      const RoundMetrics& a = actual.metrics[t];
+      const RoundMetrics& b = expected.metrics[t];
+      EXPECT_EQ(bytes_up(a), bytes_up(b)) << what;
+      EXPECT_EQ(bytes_down(a), bytes_down(b)) << what;
+      const auto near = [&](double x, double y, double by) {
+        EXPECT_TRUE((std::isnan(x) && std::isnan(y)) || std::abs(x - y) <= by)
+            << what << ", round " << t + 1 << ": " << x << " and " << y;
+      };
+      near(a.train_loss, b.train_loss, 1e-5);
+      near(a.global_loss, b.global_loss, 1e-4);
+      near(a.global_accuracy, b.global_accuracy, 0.03);
+      near(a.personal_accuracy, b.personal_accuracy, 0.03);
+    }
+  }
+
+  std::unique_ptr<Communicator> host_;
+  std::unique_ptr<Communicator> device_;
+};
+
+TEST_P(EveryAlgorithmOnADevice, EqualsTheHost) {
+  for (const auto& [dtype, block] :
+       {std::pair{"float64", "1"}, std::pair{"float64", "5"}, std::pair{"float32", "8"}}) {
+    const double single = GetParam() == "tdpfed" ? 1e-3 : 1e-5;
+    expect_same(keys({{"run.dtype", dtype}, {"train.block", block}}),
+                dtype == std::string("float64") ? 1e-9 : single,
+                std::string(dtype) + " in blocks of " + block);
+  }
+}
+
+TEST_P(EveryAlgorithmOnADevice, EqualsTheHostWithEveryOptimizer) {
+  for (const std::string optimizer : {"momentum", "nesterov", "adam"}) {
+    const Keys these = keys({{"train.optimizer", optimizer},
+                             {"train.weight_decay", "0.01"},
+                             {"train.lr", "0.02"},
+                             {"train.block", "4"}});
+    if (refuses(these)) continue;
+    expect_same(these, 1e-9, optimizer);
+  }
+}
+
+TEST_P(EveryAlgorithmOnADevice, EqualsTheHostWithPartOfTheClientsAndEdges) {
+  for (const std::string edges : {"1", "4", "7"}) {
+    expect_same(
+        keys({{"topology.participation", "0.5"}, {"topology.edges", edges}, {"train.block", "3"}}),
+        1e-9, edges + " edges");
+  }
+}
+
+TEST_P(EveryAlgorithmOnADevice, SumsExactlyAsOnTheHost) {
+  const Keys these = keys({{"run.reproducible", "true"}, {"train.block", "3"}});
+  expect_same(these, 1e-9, "reproducible");
+  const TinyResult narrow = on_device(these);
+  Keys wide = these;
+  wide["train.block"] = "8";
+  EXPECT_LT(distance(on_device(wide).global, narrow.global), 1e-9);
+}
+
+TEST_P(EveryAlgorithmOnADevice, EqualsTheHostOnImages) {
+  for (const auto& [rule, augment] : {std::pair{"pixel", "none"}, std::pair{"half", "crop_flip"}}) {
+    Keys these = keys({{"data.name", "glyphs"},
+                       {"data.partition", "pfedme"},
+                       {"data.standardize", rule},
+                       {"data.augment", augment},
+                       {"train.local_epochs", "1"},
+                       {"train.block", "4"}});
+    these.erase("data.partition_file");
+    expect_same(these, 1e-9, std::string(rule) + " " + augment);
+  }
+}
+
+TEST_P(EveryAlgorithmOnADevice, SpillsWhatDoesNotFit) {
+  expect_same(keys({{"store.device_budget", "700"}, {"train.block", "3"}}), 1e-9, "little memory");
+}
+
+INSTANTIATE_TEST_SUITE_P(Registry, EveryAlgorithmOnADevice, ::testing::ValuesIn(algorithm_names()),
+                         [](const auto& one) { return one.param; });
+
+}  // namespace
+}  // namespace fedhpc::testing

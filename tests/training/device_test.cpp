@@ -1,0 +1,223 @@
+#include "fixtures/device.hpp"
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "fedhpc/training/evaluator.hpp"
+#include "fedhpc/training/local_trainer.hpp"
+
+// Local training and scoring on a device equal those on the host.
+namespace fedhpc::testing {
+namespace {
+
+/// Six clients of different sizes and a model for them.
+struct Problem {
+  explicit Problem(const std::string& data_name, const std::string& model_name, DType dtype,
+                   Augment augment = Augment::None) {
+    data.name = data_name;
+    data.clients = 6;
+    data.samples_per_client = 14;
+    data.partition = PartitionRule::Dirichlet;
+    data.alpha = 3;
+    data.augment = augment;
+    dataset = open_dataset(data);
+    partition = make_partition(data, *dataset);
+    std::vector<std::int64_t> all{0, 1, 2, 3, 4, 5};
+    shard =
+        std::make_unique<Shard>(*dataset, partition, all, make_preparation(data, *dataset), dtype);
+    ModelOptions of_model;
+    of_model.name = model_name;
+    model = make_model(of_model, dataset->shape(), dataset->classes());
+    const Tensor row = initial_row(*model->layout(), 3, scalar_type(dtype));
+    start = {row.repeat({6, 1}), model->layout()};
+    // As in a block: who runs out of steps first comes last.
+    std::ranges::stable_sort(clients, std::ranges::greater{},
+                             [&](std::int64_t c) { return shard->train_count(c); });
+    for (std::int64_t c = 0; c < 6; ++c) start.values[c].mul_(1 + 0.01 * static_cast<double>(c));
+  }
+
+  DataOptions data;
+  std::unique_ptr<Dataset> dataset;
+  Partition partition;
+  std::unique_ptr<Shard> shard;
+  std::unique_ptr<Model> model;
+  Rows start;
+  std::vector<std::int64_t> clients{5, 3, 0, 1, 2, 4};
+};
+
+struct Trained {
+  Tensor rows;
+  std::vector<TrainStatistics> statistics;
+};
+
+Trained train(Problem& problem, const TrainOptions& options, const LocalWork& work,
+              at::Device device, std::int64_t rounds = 3) {
+  problem.shard->use_device_(device);
+  LocalTrainer trainer(*problem.model, *problem.shard, options, 7);
+  Rows rows{problem.start.values.to(device, /*non_blocking=*/false, /*copy=*/true),
+            problem.start.layout};
+  LocalWork there = work;
+  if (work.penalty.mu != 0) {
+    there.penalty.centre = {work.penalty.centre.values.to(device), work.penalty.centre.layout};
+  }
+  Trained trained;
+  for (std::int64_t round = 1; round <= rounds; ++round) {
+    trained.statistics = trainer.train_(rows, problem.clients, round, there);
+  }
+  EXPECT_EQ(trainer.captured_steps() > 0, !device.is_cpu());
+  trained.rows = rows.values.cpu();
+  problem.shard->use_device_(at::kCPU);
+  return trained;
+}
+
+void expect_near(const Trained& actual, const Trained& expected, double bound,
+                 const std::string& what) {
+  const double length = expected.rows.norm().item<double>();
+  EXPECT_LT(actual.rows.sub(expected.rows).norm().item<double>(), bound * length) << what;
+  for (std::size_t c = 0; c < expected.statistics.size(); ++c) {
+    EXPECT_EQ(actual.statistics[c].samples, expected.statistics[c].samples) << what;
+    EXPECT_EQ(actual.statistics[c].gradient_values, expected.statistics[c].gradient_values) << what;
+    EXPECT_NEAR(actual.statistics[c].loss, expected.statistics[c].loss,
+                1e3 * bound * (1 + expected.statistics[c].loss))
+        << what;
+  }
+}
+
+class TrainingOnADevice : public DeviceTest {
+ protected:
+  at::Device device() const { return current_cuda_device(); }
+};
+
+TEST_F(TrainingOnADevice, EqualsTheHostByEveryRule) {
+  for (const DType dtype : {DType::Float64, DType::Float32}) {
+    Problem problem("synthetic", "dnn", dtype);
+    for (const OptimizerKind kind : {OptimizerKind::Sgd, OptimizerKind::Momentum,
+                                     OptimizerKind::Nesterov, OptimizerKind::Adam}) {
+      for (const double decay : {0.0, 0.1}) {
+        TrainOptions options{.batch_size = 4, .local_epochs = 2, .lr = 0.05, .optimizer = kind};
+        options.momentum =
+            kind == OptimizerKind::Momentum || kind == OptimizerKind::Nesterov ? 0.9 : 0;
+        options.weight_decay = decay;
+        // Adam's steps of rounding errors are as long as any.
+        const double single = kind == OptimizerKind::Adam ? 1e-2 : 1e-5;
+        const double bound = dtype == DType::Float64 ? 1e-12 : single;
+        const std::string what =
+            "rule " + std::to_string(static_cast<int>(kind)) + " decay " + std::to_string(decay);
+        expect_near(train(problem, options, {}, device()), train(problem, options, {}, at::kCPU),
+                    bound, what);
+      }
+    }
+  }
+}
+
+TEST_F(TrainingOnADevice, EqualsTheHostWithPenalties) {
+  Problem problem("synthetic", "dnn", DType::Float64);
+  const Rows centre{problem.start.values.mul(0.5), problem.start.layout};
+  for (const double mu : {0.0, 0.4}) {
+    for (const double gamma : {0.0, 0.03}) {
+      for (const OptimizerKind kind : {OptimizerKind::Sgd, OptimizerKind::Adam}) {
+        const TrainOptions options{
+            .batch_size = 5, .local_epochs = 2, .lr = 0.02, .optimizer = kind};
+        LocalWork work;
+        work.penalty = {.mu = mu, .centre = centre, .gamma = gamma, .rho = 0.1};
+        expect_near(train(problem, options, work, device()),
+                    train(problem, options, work, at::kCPU), 1e-12,
+                    "mu " + std::to_string(mu) + " gamma " + std::to_string(gamma));
+      }
+    }
+  }
+}
+
+TEST_F(TrainingOnADevice, EqualsTheHostOnImagesCroppedAndFlipped) {
+  for (const std::string model : {"mlr", "cnn2"}) {
+    Problem problem("glyphs", model, DType::Float64, Augment::CropFlip);
+    const TrainOptions options{.batch_size = 4, .local_epochs = 2, .lr = 0.02};
+    expect_near(train(problem, options, {}, device(), 2), train(problem, options, {}, at::kCPU, 2),
+                1e-11, model);
+  }
+}
+
+TEST_F(TrainingOnADevice, MovesOnlyTheColumnsItIsToldTo) {
+  Problem problem("synthetic", "dnn", DType::Float64);
+  const TrainOptions options{.batch_size = 4, .local_epochs = 2, .lr = 0.05};
+  for (const Columns& columns : {Columns{.with = Tag::Head}, Columns{.without = Tag::Head}}) {
+    LocalWork work;
+    work.columns = columns;
+    expect_near(train(problem, options, work, device()), train(problem, options, work, at::kCPU),
+                1e-12, "columns");
+  }
+}
+
+TEST_F(TrainingOnADevice, WaitsOnlyForTheLossesOfThePass) {
+  if (waits_for_device() < 0) GTEST_SKIP() << "waits are not counted here";
+  Problem problem("synthetic", "dnn", DType::Float32);
+  problem.shard->use_device_(device());
+  for (const std::int64_t steps : {3, 30}) {
+    const TrainOptions options{.batch_size = 4, .local_steps = steps, .local_epochs = 0};
+    LocalTrainer trainer(*problem.model, *problem.shard, options, 7);
+    Rows rows{problem.start.values.to(device()), problem.start.layout};
+    trainer.train_(rows, problem.clients, 1, {});  // copies its constants once
+    const std::int64_t before = waits_for_device();
+    trainer.train_(rows, problem.clients, 2, {});
+    EXPECT_EQ(waits_for_device() - before, 1) << steps << " steps";
+  }
+}
+
+TEST_F(TrainingOnADevice, DrawsOfAStepAreThoseOfTheHost) {
+  Problem problem("synthetic", "dnn", DType::Float64);
+  const TrainOptions options{.batch_size = 4, .local_epochs = 1, .lr = 0.05};
+  std::vector<Tensor> sums;
+  for (const at::Device where : {at::Device(at::kCPU), device()}) {
+    problem.shard->use_device_(where);
+    LocalTrainer trainer(*problem.model, *problem.shard, options, 7);
+    const Rows rows{problem.start.values.to(where), problem.start.layout};
+    Tensor sum = rows.values.mul(0);
+    trainer.each_step(problem.clients, 1, 0, at::kDouble, [&](LocalStep& step) {
+      for (const std::int64_t draw : {0, 2, 1, 0}) {
+        const Tensor gradient = step.gradient(rows, {}, draw);
+        sum.narrow(0, 0, step.active()).add_(gradient.narrow(0, 0, step.active()));
+      }
+    });
+    sums.push_back(sum.cpu());
+    problem.shard->use_device_(at::kCPU);
+  }
+  EXPECT_GT(sums[0].norm().item<double>(), 0);
+  EXPECT_LT(sums[1].sub(sums[0]).norm().item<double>(), 1e-12 * sums[0].norm().item<double>());
+}
+
+TEST_F(TrainingOnADevice, ScoresAreThoseOfTheHost) {
+  for (const DType dtype : {DType::Float64, DType::Float32}) {
+    Problem problem("glyphs", "dnn", dtype);
+    const at::ScalarType type = scalar_type(dtype);
+    Evaluator host(*problem.model, type, Chunks::AcrossClients);
+    Evaluator there(*problem.model, at::TensorOptions(type).device(device()),
+                    Chunks::AcrossClients);
+    const std::vector<std::int64_t> clients{0, 1, 2, 3, 4, 5};
+    const Rows one{problem.start.values.narrow(0, 0, 1), problem.start.layout};
+    const std::vector<Score> expected_one = host.each_client(one, *problem.shard, clients);
+    const std::vector<Score> expected_own = host.each_own(problem.start, *problem.shard, clients);
+    const std::vector<Score> expected_chunks = host.each_chunk(one, *problem.shard);
+    problem.shard->use_device_(device());
+    const auto moved = [&](const Rows& rows) {
+      return Rows{rows.values.to(device()), rows.layout};
+    };
+    const auto same = [&](const std::vector<Score>& actual, const std::vector<Score>& expected) {
+      ASSERT_EQ(actual.size(), expected.size());
+      for (std::size_t c = 0; c < expected.size(); ++c) {
+        EXPECT_EQ(actual[c].samples, expected[c].samples);
+        EXPECT_EQ(actual[c].correct, expected[c].correct);
+        EXPECT_NEAR(actual[c].loss, expected[c].loss,
+                    (dtype == DType::Float64 ? 1e-11 : 1e-4) * (1 + expected[c].loss));
+      }
+    };
+    same(there.each_client(moved(one), *problem.shard, clients), expected_one);
+    same(there.each_own(moved(problem.start), *problem.shard, clients), expected_own);
+    same(there.each_chunk(moved(one), *problem.shard), expected_chunks);
+  }
+}
+
+}  // namespace
+}  // namespace fedhpc::testing
