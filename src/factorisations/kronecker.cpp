@@ -7,6 +7,7 @@
 #include <ATen/ops/cat.h>
 #include <ATen/ops/zeros.h>
 
+#include "fedhpc/core/device.hpp"
 #include "fedhpc/core/error.hpp"
 #include "fedhpc/math/truncated_svd.hpp"
 
@@ -94,6 +95,7 @@ void each_client(const Tensor& a, const Tensor& b, const Tensor& c, const Work& 
 }  // namespace
 
 void KroneckerProduct::multiply_(const Tensor& u, const Tensor& v, const Tensor& m, Write write) {
+  if (on_device(m)) return multiply_on_device_(u, v, m, write);
   each_client(u, v, m, [&](const auto* of_u, const auto* of_v, auto* of_m) {
     each_part([&](std::int64_t f, std::int64_t g, std::int64_t offset, std::int64_t length) {
       const auto factor = of_u[f];
@@ -109,6 +111,7 @@ void KroneckerProduct::multiply_(const Tensor& u, const Tensor& v, const Tensor&
 }
 
 void KroneckerProduct::pull_left_(const Tensor& dm, const Tensor& v, const Tensor& du) {
+  if (on_device(du)) return pull_on_device_(dm, Transpose::No, v, du);
   du.zero_();
   each_client(dm, v, du, [&](const auto* of_dm, const auto* of_v, auto* of_du) {
     each_part([&](std::int64_t f, std::int64_t g, std::int64_t offset, std::int64_t length) {
@@ -122,6 +125,7 @@ void KroneckerProduct::pull_left_(const Tensor& dm, const Tensor& v, const Tenso
 }
 
 void KroneckerProduct::pull_right_(const Tensor& dm, const Tensor& u, const Tensor& dv) {
+  if (on_device(dv)) return pull_on_device_(dm, Transpose::Yes, u, dv);
   dv.zero_();
   each_client(dm, u, dv, [&](const auto* of_dm, const auto* of_u, auto* of_dv) {
     each_part([&](std::int64_t f, std::int64_t g, std::int64_t offset, std::int64_t length) {

@@ -39,11 +39,12 @@ class FactorMap final : public RowMap {
   /// and pass = the factor's place among the layer's constants and factors.
   Rows initial(const Rows& model, std::uint64_t seed, const FactorDraw& draw = {}) const;
 
-  /// Draws the constants of every layer, uniform in (-draw.range, draw.range), as initial() does.
-  void draw_constants(std::uint64_t seed, const FactorDraw& draw, at::ScalarType type);
+  /// Draws the constants of every layer, uniform in (-draw.range, draw.range), as initial() does;
+  /// they are of the type and on the device of these options, which have to be those of the rows.
+  void draw_constants(std::uint64_t seed, const FactorDraw& draw, const at::TensorOptions& options);
   /// Makes the constants identity matrices, of matrices [rows, columns]: 1 where row and column
   /// are the same.
-  void set_constants_to_identity(at::ScalarType type);
+  void set_constants_to_identity(const at::TensorOptions& options);
   /// What initial() with draw.zero and draw_constants() draw, layer by layer, named
   /// <layer>.<name>, with their shapes, from `factors` [1, Q].
   std::vector<std::pair<std::string, Tensor>> drawn(const Rows& factors) const;
@@ -99,13 +100,14 @@ class FactorMap final : public RowMap {
     std::int64_t factors;  // first column in rows of factors
   };
   struct Passed {
-    std::int64_t full;
-    std::int64_t factors;
-    std::int64_t count;
-    Tag tags;
+    std::int64_t full = 0;
+    std::int64_t factors = 0;
+    std::int64_t count = 0;
+    Tag tags = Tag::None;
   };
 
-  void set_constants(Layer& layer, const std::vector<Tensor>& values, at::ScalarType type);
+  void set_constants(Layer& layer, const std::vector<Tensor>& values,
+                     const at::TensorOptions& options);
   /// Uniform numbers for the constant or factor in this place of a layer; float64.
   Tensor uniform(const Layer& layer, std::size_t place, std::int64_t count, std::uint64_t seed,
                  const FactorDraw& draw) const;
