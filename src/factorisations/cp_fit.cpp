@@ -7,6 +7,7 @@
 #include <ATen/ops/linalg_cholesky_ex.h>
 #include <ATen/ops/zeros_like.h>
 
+#include "fedhpc/core/device.hpp"
 #include "fedhpc/core/error.hpp"
 #include "fedhpc/factorisations/cp.hpp"
 #include "fedhpc/math/truncated_svd.hpp"
@@ -22,13 +23,14 @@ constexpr double kRidge = 1e-10;
 }  // namespace
 
 Tensor Cp::fit(const Tensor& w, const Tensor& start, std::int64_t sweeps) {
-  const Tensor weights = w.to(at::kDouble).reshape({1, shape_.count()});
-  if (shape_.sizes.size() == 2) return fit_matrix(weights).to(w.scalar_type());
-  Tensor u = start.to(at::kDouble, /*non_blocking=*/false, /*copy=*/true).reshape({1, count()});
+  const Tensor weights = on_host(w).to(at::kDouble).reshape({1, shape_.count()});
+  if (shape_.sizes.size() == 2) return fit_matrix(weights).to(w.device(), w.scalar_type());
+  Tensor u =
+      on_host(start).to(at::kDouble, /*non_blocking=*/false, /*copy=*/true).reshape({1, count()});
   for (std::int64_t sweep = 0; sweep < sweeps; ++sweep) {
     for (std::size_t d = shape_.sizes.size(); d-- > 0;) least_squares_(u, weights, d);
   }
-  return u.reshape({count()}).to(w.scalar_type());
+  return u.reshape({count()}).to(w.device(), w.scalar_type());
 }
 
 Tensor Cp::fit_matrix(const Tensor& w) const {

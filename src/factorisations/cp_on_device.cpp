@@ -1,56 +1,90 @@
-// All clients' tensors at a time.
+// The canonical polyadic decomposition on a device: a few operations for all clients at once.
 
 #include <ATen/ops/empty.h>
+#include <ATen/ops/mul.h>
+#include <ATen/ops/sum.h>
 
 #include "fedhpc/factorisations/cp.hpp"
+#include "fedhpc/math/products.hpp"
 
 namespace fedhpc {
 
-Tensor Cp::factor_in(const Tensor& u, std::size_t dimension) const {
-  return u.narrow(1, column(dimension), size(dimension) * rank_)
-      .unflatten(1, {size(dimension), rank_});
+Tensor Cp::factor_in(const Tensor& rows, std::size_t dimension) const {
+  return rows.narrow(1, column(dimension), size(dimension) * rank_)
+      .view({rows.size(0), size(dimension), rank_});
 }
 
-std::vector<Tensor> Cp::products_on_device(const Group& group, const Tensor& u) const {
+std::vector<Tensor> Cp::khatri_rao_on_device(const Group& group, const Tensor& u) const {
   std::vector<Tensor> products{factor_in(u, group.dimensions.front())};
   for (std::size_t k = 1; k < group.dimensions.size(); ++k) {
+    const Tensor& before = products.back();
     const Tensor factor = factor_in(u, group.dimensions[k]);
-    products.push_back(products.back().unsqueeze(2).mul(factor.unsqueeze(1)).flatten(1, 2));
+    Tensor next = at::empty({u.size(0), before.size(1), factor.size(1), rank_}, u.options());
+    at::mul_out(next, before.unsqueeze(2), factor.unsqueeze(1));
+    products.push_back(next.view({u.size(0), -1, rank_}));
   }
   return products;
 }
 
-void Cp::expand_on_device(const Tensor& u, const Tensor& w) const {
-  const Tensor k = products_on_device(left_, u).back();
-  const Tensor l = products_on_device(right_, u).back();
-  batched_product(u.scalar_type(), u.size(0), 1, matrices_of(k), Transpose::No, matrices_of(l),
+void Cp::contract_on_device_(const Group& group, const std::vector<Tensor>& products,
+                             const Tensor& gradient, const Tensor& u, const Tensor& du) const {
+  // As contract(): with G [C, prefix, i, R] dA[i] = sum over the prefix of P * G[., i], and for the
+  // prefix sum over i of A[i] * G[., i] is left.
+  const std::int64_t clients = u.size(0);
+  Tensor rest = gradient;
+  for (std::size_t k = group.dimensions.size(); k-- > 1;) {
+    const std::size_t dimension = group.dimensions[k];
+    const Tensor g = rest.view({clients, -1, size(dimension), rank_});
+    Tensor da = factor_in(du, dimension);
+    at::sum_out(da, g * products[k - 1].unsqueeze(2), at::IntArrayRef{1});
+    const Tensor terms = g * factor_in(u, dimension).unsqueeze(1);
+    if (k > 1) {
+      rest = at::sum(terms, at::IntArrayRef{2});
+    } else {
+      Tensor first = factor_in(du, group.dimensions.front());
+      at::sum_out(first, terms, at::IntArrayRef{2});
+    }
+  }
+}
+
+void Cp::pull_on_device_(const std::vector<Tensor>& left, const std::vector<Tensor>& right,
+                         const Tensor& u, const Tensor& e, double scale, const Tensor& du) const {
+  const MatrixStack matrices = matrices_in(e, 0, length(left_), length(right_));
+  const auto pull = [&](const Group& group, const std::vector<Tensor>& products,
+                        Transpose transpose, const Tensor& other) {
+    // A group of one dimension needs no contraction: its product is the factor's gradient.
+    const bool single = group.dimensions.size() == 1;
+    const Tensor gradient = single ? factor_in(du, group.dimensions.front())
+                                   : at::empty({u.size(0), length(group), rank_}, u.options());
+    batched_product(u.scalar_type(), u.size(0), scale, matrices, transpose, matrices_of(other),
+                    Transpose::No, 0, matrices_of(gradient));
+    if (!single) contract_on_device_(group, products, gradient, u, du);
+  };
+  pull(left_, left, Transpose::No, right.back());
+  pull(right_, right, Transpose::Yes, left.back());
+}
+
+void Cp::expand_on_device_(const Tensor& u, const Tensor& w) const {
+  batched_product(u.scalar_type(), u.size(0), 1, matrices_of(khatri_rao_on_device(left_, u).back()),
+                  Transpose::No, matrices_of(khatri_rao_on_device(right_, u).back()),
                   Transpose::Yes, 0, matrices_in(w, 0, length(left_), length(right_)));
 }
 
-void Cp::pull_on_device(const Tensor& u, const Tensor& e, const Tensor& du) const {
-  const std::vector<Tensor> k = products_on_device(left_, u);
-  const std::vector<Tensor> l = products_on_device(right_, u);
-  const MatrixStack unfolded = matrices_in(e, 0, length(left_), length(right_));
-  const Tensor of_left = at::empty({u.size(0), length(left_), rank_}, u.options());
-  const Tensor of_right = at::empty({u.size(0), length(right_), rank_}, u.options());
-  batched_product(u.scalar_type(), u.size(0), 1, unfolded, Transpose::No, matrices_of(l.back()),
-                  Transpose::No, 0, matrices_of(of_left));
-  batched_product(u.scalar_type(), u.size(0), 1, unfolded, Transpose::Yes, matrices_of(k.back()),
-                  Transpose::No, 0, matrices_of(of_right));
-  contract_on_device(left_, k, u, of_left, du);
-  contract_on_device(right_, l, u, of_right, du);
+void Cp::pullback_on_device_(const Tensor& u, const Tensor& dw, const Tensor& du) const {
+  pull_on_device_(khatri_rao_on_device(left_, u), khatri_rao_on_device(right_, u), u, dw, 1, du);
 }
 
-void Cp::contract_on_device(const Group& group, const std::vector<Tensor>& products,
-                            const Tensor& u, Tensor g, const Tensor& du) const {
-  // As contract() does it.
-  for (std::size_t k = group.dimensions.size(); k-- > 1;) {
-    const std::size_t dimension = group.dimensions[k];
-    g = g.unflatten(1, {-1, size(dimension)});  // [C, prefix, I, R]
-    factor_in(du, dimension).copy_(products[k - 1].unsqueeze(2).mul(g).sum(1));
-    g = factor_in(u, dimension).unsqueeze(1).mul(g).sum(2);
-  }
-  factor_in(du, group.dimensions.front()).copy_(g);
+void Cp::distance_gradient_on_device_(const Tensor& u, const Tensor& w, double scale,
+                                      const Tensor& du) const {
+  const std::vector<Tensor> left = khatri_rao_on_device(left_, u);
+  const std::vector<Tensor> right = khatri_rao_on_device(right_, u);
+  // [[A]] is rounded as by expand_(): where w is what that has given, the residual is 0.
+  const Tensor residual = at::empty({u.size(0), shape_.count()}, u.options());
+  batched_product(u.scalar_type(), u.size(0), 1, matrices_of(left.back()), Transpose::No,
+                  matrices_of(right.back()), Transpose::Yes, 0,
+                  matrices_in(residual, 0, length(left_), length(right_)));
+  residual.sub_(w);
+  pull_on_device_(left, right, u, residual, scale, du);
 }
 
 }  // namespace fedhpc

@@ -96,6 +96,10 @@ Tensor FactorMap::normals(const Layer& layer, std::size_t factor, std::uint64_t 
 }
 
 Rows FactorMap::initial(const Rows& model, std::uint64_t seed, const FactorDraw& draw) const {
+  if (on_device(model.values)) {
+    const Rows drawn = initial({on_host(model.values), model.layout}, seed, draw);
+    return {drawn.values.to(model.values.device()), factors_};
+  }
   const Rows initial{at::zeros({1, factors_->size()}, model.values.options()), factors_};
   for (const Layer& layer : layers_) {
     const std::vector<FactorShape>& shapes = layer.factorisation->factors();
@@ -201,11 +205,22 @@ void FactorMap::copy_passed_(const Rows& from, const Rows& to, Tag tag) const {
   const bool up = from.layout == factors_;
   require((up && to.layout == full_) || (from.layout == full_ && to.layout == factors_),
           "columns pass between rows of factors and rows of weights");
+  Passed run;  // columns side by side in both
+  const auto copy = [&] {
+    if (run.count == 0) return;
+    to.values.narrow(1, up ? run.full : run.factors, run.count)
+        .copy_(from.values.narrow(1, up ? run.factors : run.full, run.count));
+  };
   for (const Passed& one : passed_) {
     if (tag != Tag::None && !has(one.tags, tag)) continue;
-    to.values.narrow(1, up ? one.full : one.factors, one.count)
-        .copy_(from.values.narrow(1, up ? one.factors : one.full, one.count));
+    if (one.full == run.full + run.count && one.factors == run.factors + run.count) {
+      run.count += one.count;
+      continue;
+    }
+    copy();
+    run = one;
   }
+  copy();
 }
 
 void FactorMap::expand_(const Rows& u, const Rows& w) {
@@ -263,8 +278,11 @@ Rows FactorMap::assemble(const std::vector<Tensor>& factors, const Rows& model) 
 }
 
 Rows FactorMap::fit(const Rows& models, const Rows& start, std::int64_t sweeps) {
-  const Tensor host_models = on_host(models.values);
-  const Tensor host_start = on_host(start.values);
+  if (on_device(models.values)) {
+    const Rows fitted =
+        fit({on_host(models.values), full_}, {on_host(start.values), factors_}, sweeps);
+    return {fitted.values.to(models.values.device()), factors_};
+  }
   std::vector<Tensor> rows;
   for (std::int64_t c = 0; c < models.count(); ++c) {
     const Rows model{host_models.narrow(0, c, 1), full_};

@@ -135,6 +135,7 @@ void Hadamard::pull_(const Half& half, const Tensor& dw, const Half& gradient) {
 }
 
 void Hadamard::expand_(const Tensor& u, const Tensor& w) {
+  if (on_device(u)) return expand_on_device_(u, w);
   reserve(u);
   const Tensor second = composed_[1].narrow(0, 0, u.size(0));
   compose_(half(u, 0), w);
@@ -143,6 +144,7 @@ void Hadamard::expand_(const Tensor& u, const Tensor& w) {
 }
 
 void Hadamard::pullback_(const Tensor& u, const Tensor& dw, const Tensor& du) {
+  if (on_device(u)) return pullback_on_device_(u, dw, du);
   reserve(u);
   const std::int64_t clients = u.size(0);
   const Tensor gradient = gradient_.narrow(0, 0, clients);
@@ -167,7 +169,7 @@ Tensor Hadamard::fit(const Tensor& w, const Tensor& start, std::int64_t sweeps) 
     groups.emplace_back(column, column + factor.count());
     column += factor.count();
   }
-  return least_squares(*this, groups, w, start, sweeps).to(w.scalar_type());
+  return least_squares(*this, groups, w, start, sweeps).to(w.device(), w.scalar_type());
 }
 
 }  // namespace fedhpc

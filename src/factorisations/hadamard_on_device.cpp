@@ -1,4 +1,6 @@
-// Kernels of all clients at a time.
+// The Hadamard product on a device: a few operations for all clients at once.
+
+#include <array>
 
 #include <ATen/ops/empty.h>
 
@@ -7,57 +9,96 @@
 
 namespace fedhpc {
 
+/// With T [q, s, window] of a kernel's Wj = T x_1 X x_2 Y; undefined for a linear layer.
+struct Hadamard::CoreProduct {
+  Tensor core;    // [C, s q window]  T with its first two dimensions exchanged
+  Tensor pulled;  // [C, q in window]  T x_2 Y, by which X is multiplied
+};
+
 namespace {
 
-/// result[c] = op(a[c]) op(b[c]), of stacks [C, rows, columns].
-void multiply(const Tensor& a, Transpose transpose_a, const Tensor& b, Transpose transpose_b,
-              const Tensor& result) {
-  batched_product(a.scalar_type(), a.size(0), 1, matrices_of(a), transpose_a, matrices_of(b),
-                  transpose_b, 0, matrices_of(result));
-}
-
-/// Rows of numbers as matrices, in the same memory.
-Tensor matrices(const Tensor& rows, std::int64_t height, std::int64_t width) {
-  return rows.unflatten(1, {height, width});
-}
-
-/// [C, a, b window] -> [C, b, a window]
-Tensor turned(const Tensor& stack, std::int64_t window) {
-  return stack.unflatten(2, {-1, window}).transpose(1, 2).flatten(2).contiguous();
+/// [C, a b c] -> [C, b a c]
+Tensor exchanged(const Tensor& rows, std::int64_t a, std::int64_t b, std::int64_t c) {
+  return rows.view({rows.size(0), a, b, c})
+      .transpose(1, 2)
+      .contiguous()
+      .view({rows.size(0), a * b * c});
 }
 
 }  // namespace
 
-Tensor Hadamard::between_on_device(const Half& half) const {
-  const std::int64_t out = shape_.sizes[0];
-  const Tensor between = at::empty({half.x.size(0), out, rank_ * window_}, half.x.options());
-  multiply(matrices(half.x, out, rank_), Transpose::No, matrices(half.core, rank_, rank_ * window_),
-           Transpose::No, between);
-  return turned(between, window_);
+Hadamard::CoreProduct Hadamard::core_product(const Half& half) const {
+  if (!of_kernels()) return {};
+  const std::int64_t in = shape_.sizes[1];
+  const std::int64_t clients = half.x.size(0);
+  CoreProduct product;
+  product.core = exchanged(half.core, rank_, rank_, window_);
+  const Tensor by_input = at::empty({clients, in * rank_ * window_}, half.x.options());
+  batched_product(by_input.scalar_type(), clients, 1, matrices_in(half.y, 0, in, rank_),
+                  Transpose::No, matrices_in(product.core, 0, rank_, rank_ * window_),
+                  Transpose::No, 0, matrices_in(by_input, 0, in, rank_ * window_));
+  product.pulled = exchanged(by_input, in, rank_, window_);
+  return product;
 }
 
-void Hadamard::compose_on_device(const Half& half, const Tensor& w) const {
+void Hadamard::compose_on_device_(const Half& half, const CoreProduct& product, const Tensor& w) {
+  if (!of_kernels()) {
+    return matrix_->multiply_(half.x, half.y, w, FactorProduct::Write::Replace);
+  }
   const std::int64_t out = shape_.sizes[0];
-  const std::int64_t in = shape_.sizes[1];
-  const Tensor by_inputs = at::empty({w.size(0), in, out * window_}, w.options());
-  multiply(matrices(half.y, in, rank_), Transpose::No, between_on_device(half), Transpose::No,
-           by_inputs);
-  matrices(w, out, in * window_).copy_(turned(by_inputs, window_));
+  const std::int64_t row = shape_.sizes[1] * window_;
+  batched_product(w.scalar_type(), w.size(0), 1, matrices_in(half.x, 0, out, rank_), Transpose::No,
+                  matrices_in(product.pulled, 0, rank_, row), Transpose::No, 0,
+                  matrices_in(w, 0, out, row));
 }
 
-void Hadamard::pull_on_device(const Half& half, const Tensor& dw, const Half& gradient) const {
+void Hadamard::pull_on_device_(const Half& half, const CoreProduct& product, const Tensor& dw,
+                               const Half& gradient) {
+  if (!of_kernels()) {
+    matrix_->pull_left_(dw, half.y, gradient.x);
+    matrix_->pull_right_(dw, half.x, gradient.y);
+    return;
+  }
+  const at::ScalarType type = dw.scalar_type();
+  const std::int64_t clients = dw.size(0);
   const std::int64_t out = shape_.sizes[0];
   const std::int64_t in = shape_.sizes[1];
-  const Tensor by_inputs = turned(matrices(dw, out, in * window_), window_);
-  multiply(by_inputs, Transpose::No, between_on_device(half), Transpose::Yes,
-           matrices(gradient.y, in, rank_));
-  const Tensor of_between = at::empty({dw.size(0), rank_, out * window_}, dw.options());
-  multiply(matrices(half.y, in, rank_), Transpose::Yes, by_inputs, Transpose::No, of_between);
-  const Tensor by_outputs = turned(of_between, window_);  // [C, out, r window]
-  multiply(by_outputs, Transpose::No, matrices(half.core, rank_, rank_ * window_), Transpose::Yes,
-           matrices(gradient.x, out, rank_));
-  multiply(matrices(half.x, out, rank_), Transpose::Yes, by_outputs, Transpose::No,
-           matrices(gradient.core, rank_, rank_ * window_));
+  const MatrixStack of_weights = matrices_in(dw, 0, out, in * window_);
+  batched_product(type, clients, 1, of_weights, Transpose::No,
+                  matrices_in(product.pulled, 0, rank_, in * window_), Transpose::Yes, 0,
+                  matrices_in(gradient.x, 0, out, rank_));
+  const Tensor of_product = at::empty({clients, rank_ * in * window_}, dw.options());
+  batched_product(type, clients, 1, matrices_in(half.x, 0, out, rank_), Transpose::Yes, of_weights,
+                  Transpose::No, 0, matrices_in(of_product, 0, rank_, in * window_));
+  const Tensor by_input = exchanged(of_product, rank_, in, window_);
+  const MatrixStack pulled = matrices_in(by_input, 0, in, rank_ * window_);
+  batched_product(type, clients, 1, pulled, Transpose::No,
+                  matrices_in(product.core, 0, rank_, rank_ * window_), Transpose::Yes, 0,
+                  matrices_in(gradient.y, 0, in, rank_));
+  const Tensor of_core = at::empty({clients, rank_ * rank_ * window_}, dw.options());
+  batched_product(type, clients, 1, matrices_in(half.y, 0, in, rank_), Transpose::Yes, pulled,
+                  Transpose::No, 0, matrices_in(of_core, 0, rank_, rank_ * window_));
+  gradient.core.view({clients, rank_, rank_, window_})
+      .copy_(of_core.view({clients, rank_, rank_, window_}).transpose(1, 2));
+}
+
+void Hadamard::expand_on_device_(const Tensor& u, const Tensor& w) {
+  const Tensor second = at::empty({u.size(0), shape_.count()}, u.options());
+  for (const std::size_t j : {0, 1}) {
+    compose_on_device_(half(u, j), core_product(half(u, j)), j == 0 ? w : second);
+  }
+  w.mul_(second);
+}
+
+void Hadamard::pullback_on_device_(const Tensor& u, const Tensor& dw, const Tensor& du) {
+  const std::array<Half, 2> halves{half(u, 0), half(u, 1)};
+  const std::array<CoreProduct, 2> products{core_product(halves[0]), core_product(halves[1])};
+  const Tensor of_half = at::empty({u.size(0), shape_.count()}, u.options());
+  for (const std::size_t j : {0, 1}) {
+    compose_on_device_(halves[1 - j], products[1 - j], of_half);
+    of_half.mul_(dw);
+    pull_on_device_(halves[j], products[j], of_half, half(du, j));
+  }
 }
 
 }  // namespace fedhpc

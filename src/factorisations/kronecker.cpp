@@ -119,12 +119,7 @@ Tensor KroneckerProduct::in_place(const Tensor& dm) const {
 }
 
 void KroneckerProduct::multiply_(const Tensor& u, const Tensor& v, const Tensor& m, Write write) {
-  if (on_device(m)) {
-    const Tensor product =
-        left_in_place(u).mul(right_in_place(v)).flatten(1).narrow(1, 0, numbers_);
-    write == Write::Replace ? m.copy_(product) : m.add_(product);
-    return;
-  }
+  if (on_device(m)) return multiply_on_device_(u, v, m, write);
   each_client(u, v, m, [&](const auto* of_u, const auto* of_v, auto* of_m) {
     each_part([&](std::int64_t f, std::int64_t g, std::int64_t offset, std::int64_t length) {
       const auto factor = of_u[f];
@@ -140,11 +135,7 @@ void KroneckerProduct::multiply_(const Tensor& u, const Tensor& v, const Tensor&
 }
 
 void KroneckerProduct::pull_left_(const Tensor& dm, const Tensor& v, const Tensor& du) {
-  if (on_device(du)) {
-    du.unflatten(1, {blocks_ / in_row_, in_row_, side_, side_})
-        .copy_(in_place(dm).mul(right_in_place(v)).sum({3, 6}).permute({0, 1, 3, 2, 4}));
-    return;
-  }
+  if (on_device(du)) return pull_on_device_(dm, Transpose::No, v, du);
   du.zero_();
   each_client(dm, v, du, [&](const auto* of_dm, const auto* of_v, auto* of_du) {
     each_part([&](std::int64_t f, std::int64_t g, std::int64_t offset, std::int64_t length) {
@@ -158,11 +149,7 @@ void KroneckerProduct::pull_left_(const Tensor& dm, const Tensor& v, const Tenso
 }
 
 void KroneckerProduct::pull_right_(const Tensor& dm, const Tensor& u, const Tensor& dv) {
-  if (on_device(dv)) {
-    dv.unflatten(1, {blocks_ / in_row_, in_row_, side_, side_})
-        .copy_(in_place(dm).mul(left_in_place(u)).sum({2, 5}).permute({0, 1, 3, 2, 4}));
-    return;
-  }
+  if (on_device(dv)) return pull_on_device_(dm, Transpose::Yes, u, dv);
   dv.zero_();
   each_client(dm, u, dv, [&](const auto* of_dm, const auto* of_u, auto* of_dv) {
     each_part([&](std::int64_t f, std::int64_t g, std::int64_t offset, std::int64_t length) {

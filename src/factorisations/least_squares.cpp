@@ -6,6 +6,8 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 
+#include "fedhpc/core/device.hpp"
+
 namespace fedhpc {
 
 namespace {
@@ -59,8 +61,9 @@ void residual_pullback_(Factorisation& factorisation, const Tensor& u, const Ten
 Tensor least_squares(Factorisation& factorisation,
                      const std::vector<std::pair<std::int64_t, std::int64_t>>& groups,
                      const Tensor& w, const Tensor& start, std::int64_t sweeps) {
-  const Tensor weights = w.to(at::kDouble).reshape({1, -1}).contiguous();
-  const Tensor u = start.to(at::kDouble, /*non_blocking=*/false, /*copy=*/true).reshape({1, -1});
+  const Tensor weights = on_host(w).to(at::kDouble).reshape({1, -1}).contiguous();
+  const Tensor u =
+      on_host(start).to(at::kDouble, /*non_blocking=*/false, /*copy=*/true).reshape({1, -1});
   for (std::int64_t sweep = 0; sweep < sweeps; ++sweep) {
     for (const auto& group : groups) solve_group_(factorisation, u, weights, group);
   }

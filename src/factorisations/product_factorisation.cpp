@@ -5,6 +5,7 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 
+#include "fedhpc/core/device.hpp"
 #include "fedhpc/core/error.hpp"
 
 #include "factorisations/least_squares.hpp"
@@ -39,19 +40,24 @@ Tensor ProductFactorisation::right(const Tensor& u) const {
 Tensor ProductFactorisation::constant(std::size_t i, const Tensor& u) const {
   require(values_.defined() && values_.scalar_type() == u.scalar_type() &&
               values_.device() == u.device(),
-          "constants are set, in the type of the factors and beside them");
+          "constants are set, in the type and on the device of the factors");
   return values_.narrow(1, i == 0 ? 0 : constants_.front().count(), constants_[i].count())
       .expand({u.size(0), constants_[i].count()});
 }
 
-void ProductFactorisation::expand_(const Tensor& u, const Tensor& w) {
-  using Write = FactorProduct::Write;
-  if (!view_.is_weights() &&
-      (!scratch_.defined() || scratch_.size(0) < u.size(0) ||
-       scratch_.scalar_type() != u.scalar_type() || scratch_.device() != u.device())) {
+Tensor ProductFactorisation::room_for_matrices(const Tensor& u) {
+  // On a device an allocation costs nothing, and layers one after the other get the same memory.
+  if (on_device(u)) return at::empty({u.size(0), shape_.count()}, u.options());
+  if (!scratch_.defined() || scratch_.size(0) < u.size(0) ||
+      scratch_.scalar_type() != u.scalar_type()) {
     scratch_ = at::empty({u.size(0), shape_.count()}, u.options());
   }
-  const Tensor matrices = view_.is_weights() ? w : scratch_.narrow(0, 0, u.size(0));
+  return scratch_.narrow(0, 0, u.size(0));
+}
+
+void ProductFactorisation::expand_(const Tensor& u, const Tensor& w) {
+  using Write = FactorProduct::Write;
+  const Tensor matrices = view_.is_weights() ? w : room_for_matrices(u);
   switch (trained_) {
     case Trained::Both:
       product_->multiply_(left(u), right(u), matrices, Write::Replace);
@@ -68,7 +74,7 @@ void ProductFactorisation::expand_(const Tensor& u, const Tensor& w) {
 }
 
 void ProductFactorisation::pullback_(const Tensor& u, const Tensor& dw, const Tensor& du) {
-  const Tensor matrices = view_.matrices_of(dw);
+  const Tensor matrices = product_->arranged(view_.matrices_of(dw));
   const bool both = trained_ == Trained::Both;
   if (trained_ != Trained::Right) {
     product_->pull_left_(matrices, both ? right(u) : constant(1, u), left(du));
@@ -83,14 +89,14 @@ void ProductFactorisation::distance_gradient_(const Tensor& u, const Tensor& w, 
 
 Tensor ProductFactorisation::fit(const Tensor& w, const Tensor& start, std::int64_t) {
   if (trained_ == Trained::Both) {
-    const Tensor matrix = view_.matrices_of(w.to(at::kDouble).reshape({1, -1}))[0];
-    return product_->fit(matrix).to(w.scalar_type());
+    const Tensor matrix = view_.matrices_of(on_host(w).to(at::kDouble).reshape({1, -1}))[0];
+    return product_->fit(matrix).to(w.device(), w.scalar_type());
   }
   const Tensor values = values_;
-  values_ = values.to(w.device(), at::kDouble);
+  values_ = on_host(values).to(at::kDouble);
   const Tensor u = least_squares(*this, {{0, count()}}, w, start, 1);
   values_ = values;
-  return u.to(w.scalar_type());
+  return u.to(w.device(), w.scalar_type());
 }
 
 double ProductFactorisation::initial_deviation() const {

@@ -7,6 +7,8 @@
 #include <ATen/ops/linalg_svdvals.h>
 #include <ATen/ops/zeros.h>
 
+#include "fedhpc/core/device.hpp"
+
 namespace fedhpc {
 
 namespace {
@@ -21,7 +23,7 @@ Tensor signs(const Tensor& columns) {
 
 BalancedProduct truncated_svd(const Tensor& matrix, std::int64_t rank) {
   const auto [left, values, right] =
-      at::linalg_svd(matrix.to(at::kDouble), /*full_matrices=*/false);
+      at::linalg_svd(on_host(matrix).to(at::kDouble), /*full_matrices=*/false);
   const std::int64_t kept = std::min(rank, values.size(0));
   const Tensor roots = values.narrow(0, 0, kept).sqrt().mul(signs(left.narrow(1, 0, kept)));
   BalancedProduct product{at::zeros({matrix.size(0), rank}, at::kDouble),
@@ -32,7 +34,7 @@ BalancedProduct truncated_svd(const Tensor& matrix, std::int64_t rank) {
 }
 
 double effective_rank(const Tensor& matrix) {
-  const Tensor values = at::linalg_svdvals(matrix.to(at::kDouble)).contiguous();
+  const Tensor values = at::linalg_svdvals(on_host(matrix).to(at::kDouble)).contiguous();
   const double* s = values.const_data_ptr<double>();
   double sum = 0;
   for (std::int64_t i = 0; i < values.size(0); ++i) sum += s[i];

@@ -39,8 +39,8 @@ class FactorMap final : public RowMap {
   /// and pass = the factor's place among the layer's constants and factors.
   Rows initial(const Rows& model, std::uint64_t seed, const FactorDraw& draw = {}) const;
 
-  /// Draws the constants of every layer, uniform in (-draw.range, draw.range), as initial() does.
-  /// `options`: their type and device, those of the rows that follow.
+  /// Draws the constants of every layer, uniform in (-draw.range, draw.range), as initial() does;
+  /// they are of the type and on the device of these options, which have to be those of the rows.
   void draw_constants(std::uint64_t seed, const FactorDraw& draw, const at::TensorOptions& options);
   /// Makes the constants identity matrices, of matrices [rows, columns]: 1 where row and column
   /// are the same.
@@ -100,10 +100,10 @@ class FactorMap final : public RowMap {
     std::int64_t factors;  // first column in rows of factors
   };
   struct Passed {
-    std::int64_t full;
-    std::int64_t factors;
-    std::int64_t count;
-    Tag tags;
+    std::int64_t full = 0;
+    std::int64_t factors = 0;
+    std::int64_t count = 0;
+    Tag tags = Tag::None;
   };
 
   void set_constants(Layer& layer, const std::vector<Tensor>& values,

@@ -49,11 +49,14 @@ class Hadamard final : public Factorisation {
   /// The gradients of the factors of Wj where dw is that of Wj.
   void pull_(const Half& half, const Tensor& dw, const Half& gradient);
 
-  // The same of kernels on a device, all clients at a time.
-  /// (X T) of every output side by side: [C, r, out window].
-  Tensor between_on_device(const Half& half) const;
-  void compose_on_device(const Half& half, const Tensor& w) const;
-  void pull_on_device(const Half& half, const Tensor& dw, const Half& gradient) const;
+  /// On a device, all clients at once: Wj as X by what T and Y make of each other.
+  struct CoreProduct;
+  CoreProduct core_product(const Half& half) const;
+  void compose_on_device_(const Half& half, const CoreProduct& product, const Tensor& w);
+  void pull_on_device_(const Half& half, const CoreProduct& product, const Tensor& dw,
+                       const Half& gradient);
+  void expand_on_device_(const Tensor& u, const Tensor& w);
+  void pullback_on_device_(const Tensor& u, const Tensor& dw, const Tensor& du);
 
   WeightShape shape_;
   std::int64_t rank_;

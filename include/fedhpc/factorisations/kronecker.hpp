@@ -1,6 +1,7 @@
 #pragma once
 
 #include "fedhpc/factorisations/product_factorisation.hpp"
+#include "fedhpc/math/products.hpp"
 
 namespace fedhpc {
 
@@ -22,6 +23,8 @@ class KroneckerProduct final : public FactorProduct {
   std::vector<std::int64_t> left_sizes() const override { return {blocks_, side_, side_}; }
   std::vector<std::int64_t> right_sizes() const override { return {blocks_, side_, side_}; }
   void multiply_(const Tensor& u, const Tensor& v, const Tensor& m, Write write) override;
+  /// On a device entry ((i, j), (k, l)) of every block, [C, R z^2 z^2], numbers beyond O I being 0.
+  Tensor arranged(const Tensor& dm) const override;
   void pull_left_(const Tensor& dm, const Tensor& v, const Tensor& du) override;
   void pull_right_(const Tensor& dm, const Tensor& u, const Tensor& dv) override;
   /// Block by block the nearest Kronecker product (Van Loan and Pitsianis 1993): the first singular
@@ -45,6 +48,16 @@ class KroneckerProduct final : public FactorProduct {
   /// the matrix are it times numbers g, g + 1, ... of V.
   template <typename Work>
   void each_part(const Work& work) const;
+
+  /// Of all blocks, which may be more than O I.
+  std::int64_t all_numbers() const { return blocks_ * side_ * side_ * side_ * side_; }
+  /// Those numbers as they stand, by block (p, q) of the grid and its entry ((i, k), (j, l)):
+  /// [C, p, i, k, q, j, l].
+  Tensor by_block(const Tensor& numbers) const;
+  void multiply_on_device_(const Tensor& u, const Tensor& v, const Tensor& m, Write write) const;
+  /// out <- every block as it is arranged, or its transpose, times the other factor's numbers.
+  void pull_on_device_(const Tensor& arranged, Transpose transpose, const Tensor& other,
+                       const Tensor& out) const;
 
   std::int64_t numbers_;  // O I
   std::int64_t blocks_;   // R

@@ -23,6 +23,8 @@ class FactorProduct {
                          const Tensor& v,  // [C, size of V]
                          const Tensor& m,  // [C, O I]
                          Write write) = 0;
+  /// dm [C, O I] as the next two take it: by default as it is.
+  virtual Tensor arranged(const Tensor& dm) const { return dm; }
   /// du <- the derivative of U * V with respect to U, transposed, times dm; dv likewise.
   virtual void pull_left_(const Tensor& dm, const Tensor& v, const Tensor& du) = 0;
   virtual void pull_right_(const Tensor& dm, const Tensor& u, const Tensor& dv) = 0;
@@ -62,6 +64,7 @@ class ProductFactorisation : public Factorisation {
   Tensor matrix_of(const Tensor& w, const WeightShape& shape) const override;
 
  private:
+  Tensor room_for_matrices(const Tensor& u);              // [C, O I]
   Tensor left(const Tensor& u) const;                     // [C, size of U], of what is trained
   Tensor right(const Tensor& u) const;                    // [C, size of V]
   Tensor constant(std::size_t i, const Tensor& u) const;  // the same for each row of u

@@ -12,7 +12,7 @@ namespace fedhpc {
 /// same for all clients; the others pass through.
 class UpdateMap final : public RowMap {
  public:
-  /// `updates` outlives it. W is 0 at first; `options`: its type and device.
+  /// `updates` outlives it. W is 0 at first, of the type and on the device of these options.
   UpdateMap(FactorMap& updates, const at::TensorOptions& options);
 
   /// W on the factorised columns, [1, P]; its other columns are not read.
