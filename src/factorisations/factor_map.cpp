@@ -263,8 +263,8 @@ void FactorMap::distance_gradient_(const Rows& u, const Rows& w, double scale, c
 Tensor FactorMap::fit_layer(std::int64_t l, const Rows& model, const Rows& start,
                             std::int64_t sweeps) {
   const Layer& layer = layers_[static_cast<std::size_t>(l)];
-  return layer.factorisation->fit(on_host(weights_of(layer, model.values)[0]),
-                                  on_host(factors_of(layer, start.values)[0]), sweeps);
+  return layer.factorisation->fit(weights_of(layer, model.values)[0],
+                                  factors_of(layer, start.values)[0], sweeps);
 }
 
 Rows FactorMap::assemble(const std::vector<Tensor>& factors, const Rows& model) const {
@@ -285,15 +285,15 @@ Rows FactorMap::fit(const Rows& models, const Rows& start, std::int64_t sweeps) 
   }
   std::vector<Tensor> rows;
   for (std::int64_t c = 0; c < models.count(); ++c) {
-    const Rows model{host_models.narrow(0, c, 1), full_};
-    const Rows from{host_start.narrow(0, c, 1), factors_};
+    const Rows model{models.values.narrow(0, c, 1), full_};
+    const Rows from{start.values.narrow(0, c, 1), factors_};
     std::vector<Tensor> factors;
     for (std::int64_t l = 0; l < layers(); ++l) {
       factors.push_back(fit_layer(l, model, from, sweeps));
     }
     rows.push_back(assemble(factors, model).values[0]);
   }
-  return {at::stack(rows).to(models.values.device()), factors_};
+  return {at::stack(rows), factors_};
 }
 
 }  // namespace fedhpc

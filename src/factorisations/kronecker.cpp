@@ -94,30 +94,6 @@ void each_client(const Tensor& a, const Tensor& b, const Tensor& c, const Work& 
 
 }  // namespace
 
-Tensor KroneckerProduct::left_in_place(const Tensor& u) const {
-  return u.unflatten(1, {blocks_ / in_row_, in_row_, side_, side_})
-      .permute({0, 1, 3, 2, 4})
-      .unsqueeze(3)
-      .unsqueeze(6);
-}
-
-Tensor KroneckerProduct::right_in_place(const Tensor& v) const {
-  return v.unflatten(1, {blocks_ / in_row_, in_row_, side_, side_})
-      .permute({0, 1, 3, 2, 4})
-      .unsqueeze(2)
-      .unsqueeze(5);
-}
-
-Tensor KroneckerProduct::in_place(const Tensor& dm) const {
-  const std::int64_t all = blocks_ * side_ * side_ * side_ * side_;
-  Tensor whole = dm;
-  if (all > numbers_) {
-    whole = at::zeros({dm.size(0), all}, dm.options());
-    whole.narrow(1, 0, numbers_).copy_(dm);
-  }
-  return whole.unflatten(1, {blocks_ / in_row_, side_, side_, in_row_, side_, side_});
-}
-
 void KroneckerProduct::multiply_(const Tensor& u, const Tensor& v, const Tensor& m, Write write) {
   if (on_device(m)) return multiply_on_device_(u, v, m, write);
   each_client(u, v, m, [&](const auto* of_u, const auto* of_v, auto* of_m) {

@@ -76,7 +76,7 @@ class FactorMap final : public RowMap {
   /// The weights of factorised layer `l` in `model` [1, P] as the matrix that is factorised.
   Tensor matrix_of_layer(std::int64_t l, const Rows& model) const;
   /// The factors of factorised layer `l` near those of `start` [1, Q] that come close to the
-  /// weights in `model` [1, P] (see Factorisation::fit); [q] in host memory, where it is found.
+  /// weights in `model` [1, P] (see Factorisation::fit); [q].
   Tensor fit_layer(std::int64_t l, const Rows& model, const Rows& start, std::int64_t sweeps);
   /// A row [1, Q] of these factors, one entry per factorised layer; what passes through is taken
   /// from `model` [1, P].
