@@ -164,10 +164,9 @@ void DeviceConvolution::weight_gradient(const Tensor& x, const Tensor& dy, const
   const std::int64_t clients = x.size(0);
   const Tensor input = images(x, in_, way);
   const Tensor output = images(dy, out_, way);
-  // Only the shape and order of the weights count here, of the input in input_gradient().
-  const Tensor filters =
-      at::empty({clients * out_.channels, in_.channels, window_.size, window_.size},
-                input.options(), order_of(way));
+  // Only the shape of the weights counts here, and that of the input in input_gradient().
+  const Tensor filters = at::empty(
+      {clients * out_.channels, in_.channels, window_.size, window_.size}, input.options());
   if (is_grouped(way)) {
     accumulate(gradient(Gradient::Weight, output, input, filters, window_, clients), target.rows, 0,
                clients, target.scale, target.keep);
@@ -191,7 +190,7 @@ void DeviceConvolution::input_gradient(const Tensor& weights, const Tensor& dy, 
   const Tensor input =
       at::empty({grouped ? batch : clients * batch, grouped ? clients * in_.channels : in_.channels,
                  in_.height, in_.width},
-                output.options(), order_of(way));
+                output.options());
   if (grouped) {
     put(gradient(Gradient::Input, output, input, filters, window_, clients), dx, in_);
     return;
