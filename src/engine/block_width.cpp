@@ -1,19 +1,40 @@
 #include <algorithm>
 #include <array>
 #include <limits>
+#include <span>
 
+#include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
 
+#include "fedhpc/comm/gpu_library.hpp"
+#include "fedhpc/core/device.hpp"
 #include "fedhpc/engine/experiment.hpp"
 
 namespace fedhpc {
 
 namespace {
 
+// Wide blocks cost a CPU its cache; on a device they hide the launches.
 constexpr std::array<std::int64_t, 6> kWidths{1, 2, 4, 8, 16, 32};
+constexpr std::array<std::int64_t, 8> kDeviceWidths{1, 8, 32, 64, 128, 256, 512, 1024};
+constexpr double kShareOfDevice = 0.4;  // of its free memory, for a block
 constexpr std::int64_t kSteps = 8;
 constexpr int kRepetitions = 3;
 constexpr double kWorthIt = 0.97;  // a wider block costs memory: it has to be clearly faster
+
+/// The widest block of the device's widths that its memory holds.
+std::int64_t widest_on_device(const LocalTrainer& trainer, const Rows& initial) {
+  const double room = kShareOfDevice * static_cast<double>(gpu_library().free_bytes());
+  std::int64_t widest = kDeviceWidths.front();
+  for (const std::int64_t width : kDeviceWidths) {
+    // What arrives, is trained, held for captured steps and sent.
+    constexpr std::int64_t kRows = 5;
+    const std::int64_t bytes = trainer.workspace_bytes(width, initial.values.scalar_type()) +
+                               kRows * width * static_cast<std::int64_t>(initial.values.nbytes());
+    if (static_cast<double>(bytes) <= room) widest = width;
+  }
+  return widest;
+}
 
 /// Best seconds per client-step of a block of the shard's first `width` clients that have samples.
 double seconds_per_step(LocalTrainer& trainer, const Rows& initial,
@@ -31,6 +52,13 @@ double seconds_per_step(LocalTrainer& trainer, const Rows& initial,
   return best;
 }
 
+/// The least of the ranks' numbers. Collective.
+std::int64_t least(Communicator& comm, std::int64_t number) {
+  Tensor most = at::full({1}, -number, at::kLong);
+  comm.max_(most);
+  return -most.item<std::int64_t>();
+}
+
 }  // namespace
 
 std::int64_t measure_block_width(Communicator& comm, const Model& model, const Shard& shard,
@@ -44,25 +72,29 @@ std::int64_t measure_block_width(Communicator& comm, const Model& model, const S
   for (const std::int64_t client : shard.clients()) {
     if (shard.train_count(client) > 0) with_samples.push_back(client);
   }
+  const bool device = on_device(initial.values);
+  const std::span<const std::int64_t> widths =
+      device ? std::span<const std::int64_t>(kDeviceWidths) : kWidths;
   // A rank is not expected to get more clients of a cohort than its share.
-  const std::int64_t share = std::max<std::int64_t>(1, participants / comm.size());
+  std::int64_t share = std::max<std::int64_t>(1, participants / comm.size());
+  if (device) share = least(comm, std::min(share, widest_on_device(trainer, initial)));
 
-  Tensor seconds = at::zeros({static_cast<std::int64_t>(kWidths.size())}, at::kDouble);
+  Tensor seconds = at::zeros({std::ssize(widths)}, at::kDouble);
   auto* values = seconds.data_ptr<double>();
-  for (std::size_t i = 0; i < kWidths.size(); ++i) {
-    if (kWidths[i] > share || with_samples.empty()) continue;
+  for (std::size_t i = 0; i < widths.size(); ++i) {
+    if (widths[i] > share || with_samples.empty()) continue;
     std::vector<std::int64_t> clients;
-    for (std::int64_t c = 0; c < kWidths[i]; ++c) {
+    for (std::int64_t c = 0; c < widths[i]; ++c) {
       clients.push_back(with_samples[static_cast<std::size_t>(c) % with_samples.size()]);
     }
     values[i] = seconds_per_step(trainer, initial, clients);
   }
   comm.sum_(seconds);
   std::size_t chosen = 0;
-  for (std::size_t i = 1; i < kWidths.size(); ++i) {
-    if (kWidths[i] <= share && values[i] < kWorthIt * values[chosen]) chosen = i;
+  for (std::size_t i = 1; i < widths.size(); ++i) {
+    if (widths[i] <= share && values[i] < kWorthIt * values[chosen]) chosen = i;
   }
-  return kWidths[chosen];
+  return widths[chosen];
 }
 
 }  // namespace fedhpc
