@@ -59,7 +59,7 @@ Tensor gradient(Gradient of, const Tensor& dy, const Tensor& x, const Tensor& ke
   return of == Gradient::Input ? std::get<0>(all) : std::get<1>(all);
 }
 
-/// rows [C, n] of a sink += the values of as many clients from number `first` on.
+/// rows [C, n] of `count` clients from number `first` on = keep rows + scale values
 void accumulate(const Tensor& values, const Tensor& rows, std::int64_t first, std::int64_t count,
                 double scale, double keep) {
   const Tensor exact = values.to(rows.scalar_type()).contiguous();
