@@ -109,6 +109,7 @@ void DeviceMemory::free(void* block) noexcept {
 
 void DeviceMemory::give_back(void* block, std::size_t size) {
   const std::lock_guard lock(mutex_);
+  std::memset(reach(block), kFree, size);  // what its graph wrote after it had been freed
   free_[size].push_back(block);
 }
 
