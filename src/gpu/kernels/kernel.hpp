@@ -25,8 +25,11 @@
 
 #if defined(__CUDACC__)
 #define FEDHPC_KERNEL __host__ __device__ __forceinline__
+/// Before a loop that only reads: reads of several turns are then on their way at the same time.
+#define FEDHPC_UNROLL _Pragma("unroll 4")
 #else
 #define FEDHPC_KERNEL inline
+#define FEDHPC_UNROLL
 #endif
 
 namespace fedhpc::kernels {
