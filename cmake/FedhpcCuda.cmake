@@ -1,8 +1,11 @@
-# CUDA's runtime and NCCL, for the module that a run on GPUs loads (src/gpu). The program itself links
-# neither, so that it starts as fast and runs as well where there are none.
+# CUDA for the modules that a run on GPUs loads (src/gpu): its runtime and NCCL for the one, nvcc,
+# cuBLAS and LibTorch's CUDA library for the one with the kernels. The program itself links none of
+# them, so that it starts as fast and runs as well where there are none.
 #
-# Sets FEDHPC_CUDA_ENABLED and FEDHPC_NCCL_VERSION ("" without), and makes fedhpc_nccl.
+# Sets FEDHPC_CUDA_ENABLED, FEDHPC_KERNELS_ENABLED and FEDHPC_NCCL_VERSION ("" without), and makes
+# fedhpc_nccl and fedhpc_torch_cuda.
 set(FEDHPC_CUDA_ENABLED OFF)
+set(FEDHPC_KERNELS_ENABLED OFF)
 set(FEDHPC_NCCL_VERSION "")
 if(FEDHPC_CUDA STREQUAL "OFF")
   return()
@@ -28,3 +31,75 @@ elseif(FEDHPC_CUDA STREQUAL "ON")
                       "nccl.h: ${FEDHPC_NCCL_INCLUDE_DIR}; libnccl: ${FEDHPC_NCCL_LIBRARY}. "
                       "tools/setup.sh --cuda fetches NCCL.")
 endif()
+if(NOT FEDHPC_CUDA_ENABLED)
+  return()
+endif()
+
+# The kernels.
+find_library(FEDHPC_TORCH_CUDA_LIBRARY torch_cuda HINTS "${FEDHPC_TORCH_LIBRARY_DIR}" NO_DEFAULT_PATH)
+find_library(FEDHPC_C10_CUDA_LIBRARY c10_cuda HINTS "${FEDHPC_TORCH_LIBRARY_DIR}" NO_DEFAULT_PATH)
+set(_missing "")
+if(NOT CUDAToolkit_NVCC_EXECUTABLE)
+  list(APPEND _missing "nvcc of the CUDA toolkit")
+endif()
+if(NOT TARGET CUDA::cublas)
+  list(APPEND _missing "cuBLAS of the CUDA toolkit")
+endif()
+foreach(_header cusparse.h cusolverDn.h nvtx3/nvToolsExt.h)  # LibTorch's headers include the first two
+  if(NOT EXISTS "${CUDAToolkit_INCLUDE_DIRS}/${_header}")
+    find_path(FEDHPC_CUDA_HEADER ${_header} HINTS ${CUDAToolkit_INCLUDE_DIRS} NO_CACHE)
+    if(NOT FEDHPC_CUDA_HEADER)
+      list(APPEND _missing "${_header} of the CUDA toolkit")
+    endif()
+    unset(FEDHPC_CUDA_HEADER)
+  endif()
+endforeach()
+if(NOT FEDHPC_TORCH_CUDA_LIBRARY OR NOT FEDHPC_C10_CUDA_LIBRARY)
+  list(APPEND _missing "libtorch_cuda and libc10_cuda of LibTorch in ${FEDHPC_TORCH}")
+endif()
+if(_missing)
+  list(JOIN _missing ", " _missing)
+  if(FEDHPC_CUDA STREQUAL "ON")
+    message(FATAL_ERROR "FEDHPC_CUDA=ON, but something is missing for the kernels: ${_missing}.")
+  endif()
+  message(STATUS "No kernels for GPUs: this build lacks ${_missing}.")
+  return()
+endif()
+set(FEDHPC_KERNELS_ENABLED ON)
+
+# Code for some generations of cards, each good for later ones of its generation, and PTX of the last
+# for those to come.
+if(NOT DEFINED FEDHPC_CUDA_ARCHITECTURES)
+  execute_process(COMMAND "${CUDAToolkit_NVCC_EXECUTABLE}" --list-gpu-code OUTPUT_VARIABLE _known)
+  set(_architectures 80 90)
+  foreach(_newer 100 120)
+    if(_known MATCHES "sm_${_newer}[^0-9]")
+      list(APPEND _architectures ${_newer})
+    endif()
+  endforeach()
+  list(POP_BACK _architectures _last)
+  list(TRANSFORM _architectures APPEND "-real")
+  list(APPEND _architectures ${_last})
+  set(FEDHPC_CUDA_ARCHITECTURES "${_architectures}" CACHE STRING
+      "Cards to compile kernels for, as in CMAKE_CUDA_ARCHITECTURES")
+endif()
+set(CMAKE_CUDA_ARCHITECTURES "${FEDHPC_CUDA_ARCHITECTURES}")
+set(CMAKE_CUDA_RUNTIME_LIBRARY Shared)  # LibTorch's
+set(CMAKE_CUDA_HOST_COMPILER "${CMAKE_CXX_COMPILER}" CACHE FILEPATH "Compiler of host code for nvcc")
+if(NOT CMAKE_CUDA_COMPILER)
+  set(CMAKE_CUDA_COMPILER "${CUDAToolkit_NVCC_EXECUTABLE}")
+endif()
+if(NOT CMAKE_CUDA_COMPILER_LAUNCHER)
+  set(CMAKE_CUDA_COMPILER_LAUNCHER ${CMAKE_CXX_COMPILER_LAUNCHER})
+endif()
+enable_language(CUDA)
+if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)  # nvcc has it from CUDA 12, which CMake 3.25 does not know
+  set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION "-std=c++20")
+  set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION "-std=c++20")
+endif()
+set(CMAKE_CUDA_STANDARD 20)
+
+add_library(fedhpc_c10_cuda SHARED IMPORTED GLOBAL)
+set_target_properties(fedhpc_c10_cuda PROPERTIES IMPORTED_LOCATION "${FEDHPC_C10_CUDA_LIBRARY}")
+add_library(fedhpc_torch_cuda SHARED IMPORTED GLOBAL)
+set_target_properties(fedhpc_torch_cuda PROPERTIES IMPORTED_LOCATION "${FEDHPC_TORCH_CUDA_LIBRARY}")

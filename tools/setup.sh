@@ -2,7 +2,7 @@
 # Installs what fedhpc needs to build, test and plot. Idempotent: what is there is left alone.
 #
 #   tools/setup.sh          Debian 12 or Ubuntu 24.04: packages, LibTorch and a Python environment
-#   tools/setup.sh --cuda   also NCCL, where the CUDA toolkit comes without
+#   tools/setup.sh --cuda   also the libraries that LibTorch's CUDA part needs, where the toolkit lacks them
 #   tools/setup.sh --no-packages   no system packages: a cluster's modules stand for them (docs/install.md)
 #
 # System packages need root or sudo; without either, the script says which are missing. Everything else
@@ -90,11 +90,43 @@ libtorch() {
     unpack nvidia-cuda-runtime "$cudart_version" 'nvidia/*'
     touch "$stamp"
   fi
-  if [ "${1:-}" = --cuda ] && [ ! -e .deps/site/cuda.complete ]; then
-    say "fetching NCCL"
-    unpack nvidia-nccl-cu13 2.28.9 'nvidia/*'
-    touch .deps/site/cuda.complete
+}
+
+# What libtorch_cuda and what it loads link: library, wheel, the version the wheel was built against.
+cuda_libraries='
+libcublas.so.13 nvidia-cublas 13.1.0.3
+libcudnn.so.9 nvidia-cudnn-cu13 9.19.0.56
+libcufft.so.12 nvidia-cufft 12.0.0.61
+libcufile.so.0 nvidia-cufile 1.15.1.6
+libcurand.so.10 nvidia-curand 10.4.0.35
+libcusolver.so.12 nvidia-cusolver 12.0.4.66
+libcusparse.so.12 nvidia-cusparse 12.6.3.3
+libcusparseLt.so.0 nvidia-cusparselt-cu13 0.8.0
+libnccl.so.2 nvidia-nccl-cu13 2.28.9
+libnvJitLink.so.13 nvidia-nvjitlink 13.0.88
+libnvrtc.so.13 nvidia-cuda-nvrtc 13.0.88
+libnvshmem_host.so.3 nvidia-nvshmem-cu13 3.4.5'
+
+# has_library NAME: the toolkit, the loader or an earlier call of this script has it, and NCCL's header
+has_library() {
+  local nvcc toolkit=${CUDA_HOME:-/usr/local/cuda}
+  nvcc=$(command -v nvcc) && toolkit=$(dirname "$(dirname "$(readlink -f "$nvcc")")")
+  if [ "$1" = libnccl.so.2 ]; then
+    compgen -G "$toolkit/include/nccl.h" >/dev/null || compgen -G '/usr/include/nccl.h' >/dev/null ||
+      compgen -G '.deps/site/nvidia/nccl/include/nccl.h' >/dev/null || return 1
   fi
+  compgen -G "$toolkit/lib*/$1" >/dev/null || compgen -G ".deps/site/nvidia/*/lib/$1" >/dev/null ||
+    PATH=$PATH:/usr/sbin:/sbin ldconfig -p | grep "^[[:space:]]*$1 " >/dev/null
+}
+
+libtorch_cuda() {
+  [ -z "${FEDHPC_TORCH:-}" ] || return 0  # that one has its own
+  local library package version
+  while read -r library package version; do
+    [ -n "$library" ] && ! has_library "$library" || continue
+    say "fetching $package"
+    unpack "$package" "$version" 'nvidia/*'
+  done <<<"$cuda_libraries"
 }
 
 cuda= python=/usr/bin/python3  # the system's own: another one may be first in PATH and lack the venv module
@@ -107,5 +139,6 @@ for option in "$@"; do
 done
 install_packages
 python_environment
-libtorch "$cuda"
+libtorch
+[ -z "$cuda" ] || libtorch_cuda
 say "ready"

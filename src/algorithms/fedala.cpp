@@ -7,9 +7,9 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/ones_like.h>
-#include <ATen/ops/tensor.h>
 
 #include "fedhpc/models/row_measures.hpp"
+#include "fedhpc/rounds/upload.hpp"
 
 namespace fedhpc {
 
@@ -101,7 +101,7 @@ Rows FedALA::aggregated(Block& block, const Rows& received) {
     for (const std::int64_t c : places) {
       clients.push_back(block.clients()[static_cast<std::size_t>(c)]);
     }
-    const Tensor index = at::tensor(places, at::kLong);
+    const Tensor index = upload(places, received.values.device());
     const Mixture mixture =
         mixture_of(clients, {received.values.index_select(0, index), received.layout});
     Block some = block.only(clients);

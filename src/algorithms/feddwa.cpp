@@ -22,7 +22,8 @@ struct Sent {
 /// One below the other, [S_r, P]; what they were in goes.
 Rows stacked(std::vector<Tensor> rows, const StoredRows& like) {
   const LayoutPtr& layout = like.layout();
-  if (rows.empty()) return {at::empty({0, layout->size()}, like.type()), layout};
+  if (rows.empty())
+    return {at::empty({0, layout->size()}, like.initial().values.options()), layout};
   return {at::cat(rows), layout};
 }
 

@@ -51,11 +51,11 @@ FactorDraw FedMUD::draw(std::int64_t rounds) const {
 }
 
 void FedMUD::set_constants() {
-  const at::ScalarType type = factors_.values.scalar_type();
+  const at::TensorOptions options = factors_.values.options();
   if (constants_ == Constants::Identity) {
-    updates_->set_constants_to_identity(type);
+    updates_->set_constants_to_identity(options);
   } else {
-    updates_->draw_constants(seed_, draw(drawn_after_), type);
+    updates_->draw_constants(seed_, draw(drawn_after_), options);
   }
 }
 
@@ -67,7 +67,7 @@ void FedMUD::initialise(const Setup& setup) {
   last_round_ = &setup.store().scalars("last_round", 0);
   record_ = AggregationRecord(*updates_);
   set_constants();
-  model_.emplace(*updates_, factors_.values.scalar_type());
+  model_.emplace(*updates_, factors_.values.options());
   if (start_ == Start::Update)
     model_->frozen() = setup.initial_model() - updates_->expand(factors_);
 }

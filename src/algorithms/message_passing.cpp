@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include <ATen/ops/empty.h>
+#include "fedhpc/rounds/upload.hpp"
 
 namespace fedhpc {
 
@@ -43,13 +43,11 @@ Rows MessagePassing::cloud_models(Round& round, const Attention& attention) cons
 }
 
 Rows MessagePassing::of_clients(const Rows& rows, std::span<const std::int64_t> clients) const {
-  Tensor chosen = at::empty({static_cast<std::int64_t>(clients.size()), rows.layout->size()},
-                            rows.values.options());
-  for (std::size_t c = 0; c < clients.size(); ++c) {
-    const auto place = std::lower_bound(clients_.begin(), clients_.end(), clients[c]);
-    chosen[static_cast<std::int64_t>(c)].copy_(rows.values[place - clients_.begin()]);
+  std::vector<std::int64_t> places;
+  for (const std::int64_t client : clients) {
+    places.push_back(std::lower_bound(clients_.begin(), clients_.end(), client) - clients_.begin());
   }
-  return {chosen, rows.layout};
+  return {rows.values.index_select(0, upload(places, rows.values.device())), rows.layout};
 }
 
 void MessagePassing::evaluate(Evaluation& evaluation) const {

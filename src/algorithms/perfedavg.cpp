@@ -3,7 +3,9 @@
 #include <cmath>
 
 #include <ATen/ops/empty_like.h>
+#include <ATen/ops/zeros.h>
 
+#include "fedhpc/core/device.hpp"
 #include "fedhpc/models/row_measures.hpp"
 
 namespace fedhpc {
@@ -53,7 +55,7 @@ Rows PerFedAvg::client_update(Block& block, const Rows& start) {
                     .adapted = rows(),
                     .direction = curved ? rows() : Rows{},
                     .ahead = curved ? rows() : Rows{}};
-  outer_->reset(block.count(), start.values.scalar_type());
+  outer_->reset(block.count(), start.values.options());
   block.each_step([&](LocalStep& step) {  // t = 1..tau
     // w_hat <- w - alpha grad f(w; D)
     const Tensor first = step.gradient(all.local);
@@ -73,7 +75,44 @@ Rows PerFedAvg::client_update(Block& block, const Rows& start) {
   return all.local;
 }
 
+void PerFedAvg::subtract_curvature_on_device_(LocalStep& step, const Clients& all) const {
+  // Lengths stay on the device, so that the host need not wait for them.
+  const auto trainable = all.local.layout->ranges(Tag::Trainable);
+  const auto part = [&](const Tensor& rows, const auto& range) {
+    return rows.narrow(0, 0, step.active()).narrow(1, range.first, range.second - range.first);
+  };
+  const auto squares = [&](const Rows& rows) {
+    Tensor sums = at::zeros({step.active(), 1}, rows.values.options().dtype(at::kDouble));
+    for (const auto& range : trainable) {
+      sums.add_(part(rows.values, range).to(at::kDouble).square().sum(1, /*keepdim=*/true));
+    }
+    return sums;
+  };
+  const Tensor v = squares(all.direction);
+  const Tensor w = squares(all.local);
+  const Tensor still = v.gt(0).logical_not();
+  const Tensor h = w.sqrt().add(1).mul(delta_).div(v.sqrt()).masked_fill_(still, 0);
+  const Tensor share = h.reciprocal().mul(-inner_lr_ / 2).masked_fill_(still, 0);
+  const at::ScalarType type = all.local.values.scalar_type();
+  const auto gradient_at = [&](double sign) {
+    all.adapted.values.copy_(all.local.values);
+    const Tensor lengths = h.mul(sign).to(type);
+    for (const auto& range : trainable) {
+      part(all.adapted.values, range).add_(part(all.direction.values, range).mul(lengths));
+    }
+    return step.gradient(all.adapted, {}, kCurvature);
+  };
+  all.ahead.values.copy_(gradient_at(1));
+  const Tensor behind = gradient_at(-1);
+  const Tensor shares = share.to(type);
+  for (const auto& range : trainable) {
+    const Tensor difference = part(all.ahead.values, range).sub(part(behind, range));
+    part(all.direction.values, range).add_(difference.mul_(shares));
+  }
+}
+
 void PerFedAvg::subtract_curvature_(LocalStep& step, const Clients& all) const {
+  if (on_device(all.local.values)) return subtract_curvature_on_device_(step, all);
   const Layout& layout = *all.local.layout;
   const auto row = [](const Rows& rows, std::int64_t c) { return rows.values.narrow(0, c, 1); };
   const std::vector<double> v = squared_lengths(step.active(all.direction));

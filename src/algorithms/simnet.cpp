@@ -7,6 +7,7 @@
 #include <ATen/ops/zeros.h>
 
 #include "fedhpc/algorithms/local_gradient.hpp"
+#include "fedhpc/core/device.hpp"
 #include "fedhpc/models/row_measures.hpp"
 
 namespace fedhpc {
@@ -201,7 +202,10 @@ void SimNet::round(Round& round) {
 
 void SimNet::draw_together_(const Rows& gradients, std::int64_t t) {
   const Rows coordinates = trainable_.of(gradients);
-  fused_lasso_.prox_(coordinates.values, gamma_of(t));
+  {
+    const HostEdit edit(coordinates.values);
+    fused_lasso_.prox_(edit.values(), gamma_of(t));
+  }
   if (!trainable_.is_whole()) trainable_.put_(gradients, coordinates);
 }
 
@@ -226,9 +230,10 @@ void SimNet::note_sent(Block& block, const Rows& gradients, const Rows& nabla,
                        const Rows& sent) const {
   block.note(kShrinkage, relative_distances(nabla, gradients));
   block.note(kDistortion, relative_distances(sent, nabla));
+  const Tensor uploads = on_host(sent.values);
   std::vector<double> plateaus;
   for (std::int64_t c = 0; c < block.count(); ++c) {
-    plateaus.push_back(static_cast<double>(plateaus_in(sent.values[c])));
+    plateaus.push_back(static_cast<double>(plateaus_in(uploads[c])));
   }
   block.note(kPlateaus, plateaus);
 }

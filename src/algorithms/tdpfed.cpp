@@ -102,7 +102,7 @@ Rows TDPFed::client_update(Block& block) {
   all.personal = broadcast_ == Broadcast::Tensor ? block.download(tensor_)
                                                  : all.composed.clone();  // theta_k <- [[A_t]]
   all.gradient = {at::empty_like(all.factors.values), map_->factors()};
-  adam_->reset(block.count(), all.factors.values.scalar_type());
+  adam_->reset(block.count(), all.factors.values.options());
   block.each_step([&](LocalStep& step) {  // t' = 1..tau, a batch B_k each
     train_personal_(step, all);
     train_factors_(step, all);

@@ -7,6 +7,7 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
 
+#include "fedhpc/core/device.hpp"
 #include "fedhpc/core/error.hpp"
 
 namespace fedhpc {
@@ -151,8 +152,8 @@ void PersonalCollector::each_block(const std::function<void(EvaluationBlock&)>& 
     Tensor ids = at::empty({static_cast<std::int64_t>(count)}, at::kLong);
     std::copy_n(clients.begin() + static_cast<std::ptrdiff_t>(first), count,
                 ids.data_ptr<std::int64_t>());
-    const Tensor rows =
-        count > 0 ? block.models().values.contiguous() : at::empty({0, layout_->size()}, type_);
+    const Tensor rows = count > 0 ? on_host(block.models().values).contiguous()
+                                  : at::empty({0, layout_->size()}, type_);
     const Tensor all_ids = comm_.gather(ids, 0);
     const Tensor all_rows = comm_.gather(rows, 0);
     if (comm_.rank() != 0 || all_ids.numel() == 0) continue;

@@ -8,6 +8,7 @@
 
 #include <ATen/ops/zeros.h>
 
+#include "fedhpc/comm/gpu_library.hpp"
 #include "fedhpc/core/device.hpp"
 #include "fedhpc/engine/checkpoint.hpp"
 
@@ -80,7 +81,14 @@ Experiment::Experiment(Config& config, Communicator& comm, const Resumption* fro
       config_.run.reproducible ? Chunks::PerClient : Chunks::AcrossClients,
       [this] { comm_.beat(); });
   personal_ = PersonalMetrics(partition_.clients());
-  store_ = std::make_unique<ClientStore>(shard_->clients(), config_.store);
+  if (device_.is_cpu()) {
+    store_ = std::make_unique<ClientStore>(shard_->clients(), config_.store);
+  } else {
+    device_memory_.emplace(device_, [] { return gpu_library().free_bytes(); });
+    pinned_memory_.emplace(gpu_library());
+    store_ = std::make_unique<ClientStore>(shard_->clients(), config_.store, &*device_memory_,
+                                           *pinned_memory_);
+  }
   if (config_.train.block > 0) {
     block_width_ = config_.train.block;
   } else if (from != nullptr) {
@@ -198,6 +206,7 @@ RoundServices Experiment::services(LocalTrainer& trainer) {
           .aggregate_watch = aggregate_watch_,
           .evaluate_watch = evaluate_watch_,
           .type = type_,
+          .device = device_,
           .block_width = block_width_,
           .summation = summation()};
 }

@@ -2,16 +2,18 @@
 
 #include <ATen/ops/empty.h>
 
+#include "fedhpc/core/device.hpp"
 #include "fedhpc/engine/experiment.hpp"
 #include "fedhpc/io/hdf5.hpp"
 
 namespace fedhpc {
 
 std::vector<NamedTensor> parameters_of(const Rows& row) {
+  const Tensor values = on_host(row.values);
   std::vector<NamedTensor> parameters;
   for (const Field& field : row.layout->fields()) {
     parameters.push_back(
-        {field.name, row.values.narrow(1, field.offset, field.size).reshape(field.shape)});
+        {field.name, values.narrow(1, field.offset, field.size).reshape(field.shape)});
   }
   return parameters;
 }

@@ -137,7 +137,7 @@ RunHeader Recorder::header(const std::string& command_line,
           .command_line = command_line,
           .seed = experiment_.config().run.seed,
           .ranks = static_cast<std::int64_t>(hosts.size()),
-          .device = "cpu",
+          .device = experiment_.config().run.device == DeviceKind::Cuda ? "cuda" : "cpu",
           .block = experiment_.block_width(),
           .hostnames = hosts};
 }

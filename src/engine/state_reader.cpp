@@ -93,7 +93,7 @@ void StateReader::tensor(const std::string& name, Tensor& values) {
   Tensor read = at::empty(shape, type);
   if (dataset && read.numel() > 0) h5::read_all(dataset, state_type(type), read.data_ptr());
   comm_.broadcast_(read, 0);
-  values = read;
+  values = read.to(values.device());
 }
 
 void StateReader::rows(const std::string& name, Rows& rows) { tensor(name, rows.values); }
@@ -122,7 +122,8 @@ void StateReader::clients(ClientStore& store) {
     stored.clear();
     read_clients(kClientRows + name, store.clients(), stored.layout()->size(), stored.type(),
                  [&](auto clients, const Tensor& values) {
-                   stored.write(clients, Rows{values, stored.layout()});
+                   const at::Device device = stored.initial().values.device();
+                   stored.write(clients, Rows{values.to(device), stored.layout()});
                  });
   }
   for (const std::string& name : store.scalar_names()) {

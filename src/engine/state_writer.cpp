@@ -4,6 +4,8 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
 
+#include "fedhpc/core/device.hpp"
+
 #include "engine/state_file.hpp"
 #include "engine/state_paths.hpp"
 
@@ -50,7 +52,7 @@ void StateSize::clients(ClientStore& store) {
 void StateWriter::tensor(const std::string& name, Tensor& values) {
   comm_.beat();
   if (file_ == nullptr) return;
-  const Tensor whole = values.contiguous();
+  const Tensor whole = on_host(values).contiguous();
   const hid_t type = state_type(whole.scalar_type());
   const h5::Handle dataset = h5::create_dataset(*file_, state_path(name), type, shape_of(whole));
   if (whole.numel() > 0) h5::write_all(dataset, type, whole.data_ptr());
@@ -69,8 +71,9 @@ void StateWriter::edges(const std::string& name, EdgeRows& models) {
   }
   for (std::int64_t edge = 0; edge < placement_.edges(); ++edge) {
     const bool leads = placement_.ranks_of_edge(edge).first == comm_.rank();
-    const Tensor row = leads ? models.rows.values.narrow(0, edge - models.first, 1).contiguous()
-                             : at::empty({0, width}, models.rows.values.options());
+    const Tensor row =
+        leads ? on_host(models.rows.values.narrow(0, edge - models.first, 1)).contiguous()
+              : at::empty({0, width}, models.rows.values.scalar_type());
     const Tensor received = comm_.gather(row, 0);
     if (dataset) {
       h5::write_rows(dataset, type, static_cast<hsize_t>(edge), 1, received.data_ptr());
@@ -117,7 +120,7 @@ void StateWriter::write_clients(const std::string& path, const std::vector<std::
     const auto length = static_cast<std::size_t>(std::min(step, count - first));
     const auto some = std::span(written).subspan(static_cast<std::size_t>(first), length);
     const Tensor values =
-        some.empty() ? at::empty({0, width}, type) : read(some).to(at::kCPU).contiguous();
+        some.empty() ? at::empty({0, width}, type) : on_host(read(some)).contiguous();
     const Tensor all_ids = comm_.gather(ids_of(some), 0);
     const Tensor all_values = comm_.gather(values, 0);
     if (!ids_out) continue;

@@ -8,6 +8,7 @@
 #include <ATen/ops/empty.h>
 #include <c10/core/ScalarType.h>
 
+#include "fedhpc/core/device.hpp"
 #include "fedhpc/core/error.hpp"
 #include "fedhpc/math/products.hpp"
 
@@ -182,6 +183,7 @@ void Cp::contract_all(const T* u, T* du) {
 
 void Cp::expand_(const Tensor& u, const Tensor& w) {
   require(u.size(1) == count() && w.size(1) == shape_.count(), "factors and weights of the layer");
+  if (on_device(u)) return expand_on_device(u, w);
   reserve(u.scalar_type());
   with_type(u.scalar_type(), [&]<typename T>() {
     for (std::int64_t c = 0; c < u.size(0); ++c) {
@@ -216,6 +218,7 @@ void Cp::multiply(const MatrixStack& e, const T* k, const T* l, std::int64_t fir
 void Cp::pullback_(const Tensor& u, const Tensor& dw, const Tensor& du) {
   require(u.size(1) == count() && du.size(1) == count() && dw.size(1) == shape_.count(),
           "factors and weights of the layer");
+  if (on_device(u)) return pull_on_device(u, dw, du);
   reserve(u.scalar_type());
   with_type(u.scalar_type(), [&]<typename T>() {
     for (std::int64_t c = 0; c < u.size(0); ++c) {
@@ -232,6 +235,11 @@ void Cp::pullback_(const Tensor& u, const Tensor& dw, const Tensor& du) {
 void Cp::distance_gradient_(const Tensor& u, const Tensor& w, double scale, const Tensor& du) {
   require(u.size(1) == count() && du.size(1) == count() && w.size(1) == shape_.count(),
           "factors and weights of the layer");
+  if (on_device(u)) {
+    const Tensor residual = at::empty({u.size(0), shape_.count()}, u.options());
+    expand_on_device(u, residual);
+    return pull_on_device(u, residual.sub_(w).mul_(scale), du);
+  }
   reserve(u.scalar_type());
   with_type(u.scalar_type(), [&]<typename T>() {
     T* residual = residual_.data_ptr<T>();

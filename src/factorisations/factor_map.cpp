@@ -7,6 +7,7 @@
 #include <ATen/ops/sub.h>
 #include <ATen/ops/zeros.h>
 
+#include "fedhpc/core/device.hpp"
 #include "fedhpc/core/error.hpp"
 #include "fedhpc/core/rng.hpp"
 
@@ -113,30 +114,31 @@ Rows FactorMap::initial(const Rows& model, std::uint64_t seed, const FactorDraw&
 }
 
 void FactorMap::set_constants(Layer& layer, const std::vector<Tensor>& values,
-                              at::ScalarType type) {
+                              const at::TensorOptions& options) {
   if (values.empty()) return;
-  layer.constants = at::cat(values).to(type);
+  layer.constants = at::cat(values).to(options);
   layer.factorisation->set_constants(layer.constants);
 }
 
-void FactorMap::draw_constants(std::uint64_t seed, const FactorDraw& draw, at::ScalarType type) {
+void FactorMap::draw_constants(std::uint64_t seed, const FactorDraw& draw,
+                               const at::TensorOptions& options) {
   for (Layer& layer : layers_) {
     const std::vector<FactorShape>& shapes = layer.factorisation->constants();
     std::vector<Tensor> values;
     for (std::size_t i = 0; i < shapes.size(); ++i) {
       values.push_back(uniform(layer, i, shapes[i].count(), seed, draw));
     }
-    set_constants(layer, values, type);
+    set_constants(layer, values, options);
   }
 }
 
-void FactorMap::set_constants_to_identity(at::ScalarType type) {
+void FactorMap::set_constants_to_identity(const at::TensorOptions& options) {
   for (Layer& layer : layers_) {
     std::vector<Tensor> values;
     for (const FactorShape& shape : layer.factorisation->constants()) {
       values.push_back(identity(shape));
     }
-    set_constants(layer, values, type);
+    set_constants(layer, values, options);
   }
 }
 
@@ -246,8 +248,8 @@ void FactorMap::distance_gradient_(const Rows& u, const Rows& w, double scale, c
 Tensor FactorMap::fit_layer(std::int64_t l, const Rows& model, const Rows& start,
                             std::int64_t sweeps) {
   const Layer& layer = layers_[static_cast<std::size_t>(l)];
-  return layer.factorisation->fit(weights_of(layer, model.values)[0],
-                                  factors_of(layer, start.values)[0], sweeps);
+  return layer.factorisation->fit(on_host(weights_of(layer, model.values)[0]),
+                                  on_host(factors_of(layer, start.values)[0]), sweeps);
 }
 
 Rows FactorMap::assemble(const std::vector<Tensor>& factors, const Rows& model) const {
@@ -261,17 +263,19 @@ Rows FactorMap::assemble(const std::vector<Tensor>& factors, const Rows& model) 
 }
 
 Rows FactorMap::fit(const Rows& models, const Rows& start, std::int64_t sweeps) {
+  const Tensor host_models = on_host(models.values);
+  const Tensor host_start = on_host(start.values);
   std::vector<Tensor> rows;
   for (std::int64_t c = 0; c < models.count(); ++c) {
-    const Rows model{models.values.narrow(0, c, 1), full_};
-    const Rows from{start.values.narrow(0, c, 1), factors_};
+    const Rows model{host_models.narrow(0, c, 1), full_};
+    const Rows from{host_start.narrow(0, c, 1), factors_};
     std::vector<Tensor> factors;
     for (std::int64_t l = 0; l < layers(); ++l) {
       factors.push_back(fit_layer(l, model, from, sweeps));
     }
     rows.push_back(assemble(factors, model).values[0]);
   }
-  return {at::stack(rows), factors_};
+  return {at::stack(rows).to(models.values.device()), factors_};
 }
 
 }  // namespace fedhpc

@@ -6,6 +6,7 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/mul.h>
 
+#include "fedhpc/core/device.hpp"
 #include "fedhpc/core/error.hpp"
 #include "fedhpc/math/products.hpp"
 
@@ -64,7 +65,7 @@ Hadamard::Half Hadamard::half(const Tensor& u, std::size_t j) const {
 
 void Hadamard::reserve(const Tensor& u) {
   const bool fits = gradient_.defined() && gradient_.size(0) >= u.size(0) &&
-                    gradient_.scalar_type() == u.scalar_type();
+                    gradient_.scalar_type() == u.scalar_type() && gradient_.device() == u.device();
   if (fits) return;
   for (Tensor* rows : {composed_.data(), &composed_[1], &gradient_}) {
     *rows = at::empty({u.size(0), shape_.count()}, u.options());
@@ -86,6 +87,7 @@ void Hadamard::compose_(const Half& half, const Tensor& w) {
     matrix_->multiply_(half.x, half.y, w, FactorProduct::Write::Replace);
     return;
   }
+  if (on_device(w)) return compose_on_device(half, w);
   const std::int64_t out = shape_.sizes[0];
   const std::int64_t in = shape_.sizes[1];
   for (std::int64_t c = 0; c < w.size(0); ++c) {
@@ -104,6 +106,7 @@ void Hadamard::pull_(const Half& half, const Tensor& dw, const Half& gradient) {
     matrix_->pull_right_(dw, half.x, gradient.y);
     return;
   }
+  if (on_device(dw)) return pull_on_device(half, dw, gradient);
   const at::ScalarType type = dw.scalar_type();
   const std::int64_t out = shape_.sizes[0];
   const std::int64_t in = shape_.sizes[1];

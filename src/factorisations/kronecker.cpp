@@ -7,6 +7,7 @@
 #include <ATen/ops/cat.h>
 #include <ATen/ops/zeros.h>
 
+#include "fedhpc/core/device.hpp"
 #include "fedhpc/core/error.hpp"
 #include "fedhpc/math/truncated_svd.hpp"
 
@@ -93,7 +94,37 @@ void each_client(const Tensor& a, const Tensor& b, const Tensor& c, const Work& 
 
 }  // namespace
 
+Tensor KroneckerProduct::left_in_place(const Tensor& u) const {
+  return u.unflatten(1, {blocks_ / in_row_, in_row_, side_, side_})
+      .permute({0, 1, 3, 2, 4})
+      .unsqueeze(3)
+      .unsqueeze(6);
+}
+
+Tensor KroneckerProduct::right_in_place(const Tensor& v) const {
+  return v.unflatten(1, {blocks_ / in_row_, in_row_, side_, side_})
+      .permute({0, 1, 3, 2, 4})
+      .unsqueeze(2)
+      .unsqueeze(5);
+}
+
+Tensor KroneckerProduct::in_place(const Tensor& dm) const {
+  const std::int64_t all = blocks_ * side_ * side_ * side_ * side_;
+  Tensor whole = dm;
+  if (all > numbers_) {
+    whole = at::zeros({dm.size(0), all}, dm.options());
+    whole.narrow(1, 0, numbers_).copy_(dm);
+  }
+  return whole.unflatten(1, {blocks_ / in_row_, side_, side_, in_row_, side_, side_});
+}
+
 void KroneckerProduct::multiply_(const Tensor& u, const Tensor& v, const Tensor& m, Write write) {
+  if (on_device(m)) {
+    const Tensor product =
+        left_in_place(u).mul(right_in_place(v)).flatten(1).narrow(1, 0, numbers_);
+    write == Write::Replace ? m.copy_(product) : m.add_(product);
+    return;
+  }
   each_client(u, v, m, [&](const auto* of_u, const auto* of_v, auto* of_m) {
     each_part([&](std::int64_t f, std::int64_t g, std::int64_t offset, std::int64_t length) {
       const auto factor = of_u[f];
@@ -109,6 +140,11 @@ void KroneckerProduct::multiply_(const Tensor& u, const Tensor& v, const Tensor&
 }
 
 void KroneckerProduct::pull_left_(const Tensor& dm, const Tensor& v, const Tensor& du) {
+  if (on_device(du)) {
+    du.unflatten(1, {blocks_ / in_row_, in_row_, side_, side_})
+        .copy_(in_place(dm).mul(right_in_place(v)).sum({3, 6}).permute({0, 1, 3, 2, 4}));
+    return;
+  }
   du.zero_();
   each_client(dm, v, du, [&](const auto* of_dm, const auto* of_v, auto* of_du) {
     each_part([&](std::int64_t f, std::int64_t g, std::int64_t offset, std::int64_t length) {
@@ -122,6 +158,11 @@ void KroneckerProduct::pull_left_(const Tensor& dm, const Tensor& v, const Tenso
 }
 
 void KroneckerProduct::pull_right_(const Tensor& dm, const Tensor& u, const Tensor& dv) {
+  if (on_device(dv)) {
+    dv.unflatten(1, {blocks_ / in_row_, in_row_, side_, side_})
+        .copy_(in_place(dm).mul(left_in_place(u)).sum({2, 5}).permute({0, 1, 3, 2, 4}));
+    return;
+  }
   dv.zero_();
   each_client(dm, u, dv, [&](const auto* of_dm, const auto* of_u, auto* of_dv) {
     each_part([&](std::int64_t f, std::int64_t g, std::int64_t offset, std::int64_t length) {

@@ -37,16 +37,18 @@ Tensor ProductFactorisation::right(const Tensor& u) const {
 }
 
 Tensor ProductFactorisation::constant(std::size_t i, const Tensor& u) const {
-  require(values_.defined() && values_.scalar_type() == u.scalar_type(),
-          "constants are set, in the type of the factors");
+  require(values_.defined() && values_.scalar_type() == u.scalar_type() &&
+              values_.device() == u.device(),
+          "constants are set, in the type of the factors and beside them");
   return values_.narrow(1, i == 0 ? 0 : constants_.front().count(), constants_[i].count())
       .expand({u.size(0), constants_[i].count()});
 }
 
 void ProductFactorisation::expand_(const Tensor& u, const Tensor& w) {
   using Write = FactorProduct::Write;
-  if (!view_.is_weights() && (!scratch_.defined() || scratch_.size(0) < u.size(0) ||
-                              scratch_.scalar_type() != u.scalar_type())) {
+  if (!view_.is_weights() &&
+      (!scratch_.defined() || scratch_.size(0) < u.size(0) ||
+       scratch_.scalar_type() != u.scalar_type() || scratch_.device() != u.device())) {
     scratch_ = at::empty({u.size(0), shape_.count()}, u.options());
   }
   const Tensor matrices = view_.is_weights() ? w : scratch_.narrow(0, 0, u.size(0));
@@ -85,7 +87,7 @@ Tensor ProductFactorisation::fit(const Tensor& w, const Tensor& start, std::int6
     return product_->fit(matrix).to(w.scalar_type());
   }
   const Tensor values = values_;
-  values_ = values.to(at::kDouble);
+  values_ = values.to(w.device(), at::kDouble);
   const Tensor u = least_squares(*this, {{0, count()}}, w, start, 1);
   values_ = values;
   return u.to(w.scalar_type());

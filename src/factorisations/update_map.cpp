@@ -4,10 +4,10 @@
 
 namespace fedhpc {
 
-UpdateMap::UpdateMap(FactorMap& updates, at::ScalarType type)
+UpdateMap::UpdateMap(FactorMap& updates, const at::TensorOptions& options)
     : updates_(updates),
       columns_(updates.factorised_columns()),
-      frozen_{at::zeros({1, updates.full()->size()}, type), updates.full()} {}
+      frozen_{at::zeros({1, updates.full()->size()}, options), updates.full()} {}
 
 void UpdateMap::expand_(const Rows& u, const Rows& w) {
   updates_.expand_(u, w);

@@ -7,6 +7,7 @@
 #include <ATen/ops/empty.h>
 
 #include "fedhpc/core/build_info.hpp"
+#include "fedhpc/core/device.hpp"
 #include "fedhpc/io/durable.hpp"
 
 namespace fedhpc {
@@ -235,7 +236,7 @@ void ResultsWriter::append_cohort(const std::vector<std::int64_t>& cohort) {
 void ResultsWriter::append_draws(const std::vector<NamedTensor>& draws) {
   require(draws.size() == draws_.size(), "the same tensors are drawn every time");
   for (std::size_t i = 0; i < draws.size(); ++i) {
-    const Tensor values = draws[i].values.contiguous();
+    const Tensor values = on_host(draws[i].values).contiguous();
     h5::append(draws_[i], type_of(values), values.const_data_ptr());
     h5::flush(draws_[i]);
   }
@@ -247,7 +248,7 @@ void ResultsWriter::write_model(const std::string& group,
   require(parameters.size() == datasets.size(), "the model written is the model declared");
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     require(parameters[i].name == datasets[i].first, "the model written is the model declared");
-    const Tensor values = parameters[i].values.contiguous();
+    const Tensor values = on_host(parameters[i].values).contiguous();
     h5::write_all(datasets[i].second, type_of(values), values.data_ptr());
     h5::flush(datasets[i].second);
   }
@@ -258,7 +259,7 @@ void ResultsWriter::write_personal(std::int64_t client,
   require(parameters.size() == personal_.size(), "the model written is the model declared");
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     require(parameters[i].name == personal_[i].first, "the model written is the model declared");
-    const Tensor values = parameters[i].values.contiguous();
+    const Tensor values = on_host(parameters[i].values).contiguous();
     h5::write_rows(personal_[i].second, type_of(values), static_cast<hsize_t>(client), 1,
                    values.data_ptr());
   }
@@ -285,7 +286,7 @@ void write_parameters(const h5::Handle& file, const std::string& group,
                       const std::vector<NamedTensor>& parameters) {
   const h5::Handle made = h5::create_group(file, group);
   for (const NamedTensor& parameter : parameters) {
-    const Tensor values = parameter.values.contiguous();
+    const Tensor values = on_host(parameter.values).contiguous();
     const h5::Handle dataset =
         h5::create_dataset(made, parameter.name, type_of(values), shape_of(values));
     h5::write_all(dataset, type_of(values), values.data_ptr());

@@ -6,6 +6,7 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
 
+#include "fedhpc/core/device.hpp"
 #include "fedhpc/rounds/coupling.hpp"
 
 namespace fedhpc {
@@ -31,7 +32,7 @@ std::pair<std::int64_t, std::int64_t> Coupling::own_columns(std::int64_t columns
 
 Tensor Coupling::to_columns(const Rows& rows, std::int64_t multiple) const {
   check(rows);
-  const Tensor& values = rows.values;
+  const Tensor values = on_host(rows.values);
   std::vector<Tensor> parts;  // of every rank: [N_r, its columns], then [its clients, own columns]
   for (int rank = 0; rank < comm_.size(); ++rank) {
     const auto [begin, end] = columns_of_rank(values.size(1), multiple, rank, comm_.size());

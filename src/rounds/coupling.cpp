@@ -4,8 +4,12 @@
 #include <cstring>
 #include <numeric>
 
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
+
+#include "fedhpc/core/device.hpp"
+#include "fedhpc/rounds/upload.hpp"
 
 #include "rounds/coupling_kernels.hpp"
 
@@ -23,6 +27,19 @@ std::int64_t columns_in(const ColumnRanges& ranges) {
 Tensor chosen_columns(const Tensor& rows, const ColumnRanges& ranges, std::int64_t first,
                       std::int64_t count) {
   Tensor chosen = at::empty({rows.size(0), count}, rows.options());
+  if (on_device(rows)) {
+    std::int64_t before = 0;
+    for (const auto& [begin, end] : ranges) {
+      const std::int64_t low = std::max(first, before);
+      const std::int64_t high = std::min(first + count, before + end - begin);
+      if (low < high) {
+        chosen.narrow(1, low - first, high - low)
+            .copy_(rows.narrow(1, begin + low - before, high - low));
+      }
+      before += end - begin;
+    }
+    return chosen;
+  }
   const auto size = static_cast<std::int64_t>(rows.itemsize());
   const auto* from = static_cast<const char*>(rows.const_data_ptr());
   auto* to = static_cast<char*>(chosen.data_ptr());
@@ -79,8 +96,7 @@ std::span<const std::int64_t> Coupling::own_positions() const {
 }
 
 void Coupling::check(const Rows& rows) const {
-  require(rows.values.is_cpu() && rows.values.dim() == 2 && rows.values.stride(1) == 1,
-          "rows in host memory, their columns contiguous");
+  require(rows.values.dim() == 2 && rows.values.stride(1) == 1, "rows, their columns contiguous");
   require(rows.count() == counts_[static_cast<std::size_t>(comm_.rank())],
           "one row per client of this rank");
   require(rows.values.size(1) == rows.layout->size(), "rows fit their layout");
@@ -100,6 +116,9 @@ void Coupling::each_slab(const Tensor& rows, const ColumnRanges& columns,
 Tensor Coupling::in_client_order(const Tensor& gathered) const {
   Tensor ordered = at::empty(gathered.sizes(), gathered.options());
   if (gathered.numel() == 0) return ordered;
+  if (on_device(gathered)) {
+    return ordered.index_copy_(0, upload(positions_, gathered.device()), gathered);
+  }
   const std::size_t bytes = gathered.nbytes() / positions_.size();
   const auto* from = static_cast<const char*>(gathered.const_data_ptr());
   auto* to = static_cast<char*>(ordered.data_ptr());
@@ -113,18 +132,21 @@ Tensor Coupling::sum_over_pairs(PairTerm term, const Rows& a, const Rows& b,
                                 const ColumnRanges& columns, const Rows& reference) const {
   check(a);
   check(b);
-  require(a.layout == b.layout && a.values.scalar_type() == b.values.scalar_type(),
+  require(a.layout == b.layout && a.values.scalar_type() == b.values.scalar_type() &&
+              a.values.device() == b.values.device(),
           "rows of one layout and type are compared");
   for (const auto& [begin, end] : columns) {
     require(0 <= begin && begin <= end && end <= a.layout->size(), "columns lie inside the rows");
   }
   Tensor centre;  // [1, Q] float64
   if (reference.values.defined()) {
-    require(reference.layout == a.layout && reference.count() == 1 && reference.values.is_cpu() &&
+    require(reference.layout == a.layout && reference.count() == 1 &&
+                reference.values.device() == a.values.device() &&
                 reference.values.size(1) == a.layout->size(),
             "a reference is one such row");
     centre = chosen_columns(reference.values, columns, 0, columns_in(columns)).to(at::kDouble);
   }
+  if (on_device(a.values)) return pairs_on_device(term, a, b, columns, centre);
   Tensor sums = at::zeros({a.count(), count()}, at::kDouble);
   std::vector<double> own;    // [N_r, kPairTile]
   std::vector<double> other;  // [N, kPairTile]
@@ -140,6 +162,64 @@ Tensor Coupling::sum_over_pairs(PairTerm term, const Rows& a, const Rows& b,
     }
   });
   return in_client_order(comm_.all_gather(sums));
+}
+
+Tensor Coupling::pairs_on_device(PairTerm term, const Rows& a, const Rows& b,
+                                 const ColumnRanges& columns, const Tensor& centre) const {
+  // Slabs in the order of clients and one client at a time: what a pair gets depends on neither the
+  // ranks nor the other clients.
+  const Tensor sums = at::zeros({a.count(), count()}, a.values.options().dtype(at::kDouble));
+  each_slab(b.values, columns, [&](const Tensor& slab, std::int64_t first) {
+    Tensor left = chosen_columns(a.values, columns, first, slab.size(1)).to(at::kDouble);
+    Tensor right = in_client_order(slab).to(at::kDouble);
+    if (centre.defined()) {
+      const Tensor minus = centre.narrow(1, first, slab.size(1));
+      left = left.sub(minus);
+      right = right.sub(minus);
+    }
+    for (std::int64_t i = 0; i < a.count(); ++i) {
+      sums[i].add_(term == PairTerm::Product ? right.mul(left[i]).sum(1)
+                                             : right.sub(left[i]).square_().sum(1));
+    }
+  });
+  return in_client_order(comm_.all_gather(on_host(sums)));
+}
+
+Rows Coupling::combine_on_device(MixTerm term, const Tensor& coefficients, const Rows& rows) const {
+  const at::Device device = rows.values.device();
+  struct Mixture {
+    std::int64_t position;
+    Tensor others;        // positions of clients whose coefficients are not 0
+    Tensor coefficients;  // of them, [1, n]
+  };
+  std::vector<Mixture> mixtures;
+  for (const std::int64_t position : own_positions()) {
+    const double* row = coefficients.const_data_ptr<double>() + position * count();
+    std::vector<std::int64_t> others;
+    std::vector<double> factors;
+    for (std::int64_t j = 0; j < count(); ++j) {
+      if (row[j] == 0) continue;
+      others.push_back(j);
+      factors.push_back(row[j]);
+    }
+    mixtures.push_back({position, upload(others, device), upload(factors, device).unsqueeze(0)});
+  }
+  Rows mixed{at::empty(rows.values.sizes(), rows.values.options()), rows.layout};
+  each_slab(rows.values, {{0, rows.layout->size()}}, [&](const Tensor& slab, std::int64_t first) {
+    const Tensor all = in_client_order(slab);
+    for (std::size_t i = 0; i < mixtures.size(); ++i) {
+      const Mixture& of = mixtures[i];
+      const Tensor own = all.narrow(0, of.position, 1).to(at::kDouble);
+      Tensor terms = all.index_select(0, of.others).to(at::kDouble);
+      if (term == MixTerm::Difference) terms = terms.sub(own);
+      Tensor sum = of.coefficients.mm(terms);
+      if (term == MixTerm::Difference) sum = own + sum;
+      mixed.values.narrow(0, static_cast<std::int64_t>(i), 1)
+          .narrow(1, first, slab.size(1))
+          .copy_(sum);
+    }
+  });
+  return mixed;
 }
 
 Tensor Coupling::squared_distances(const Rows& a, const Rows& b,
@@ -166,6 +246,7 @@ Rows Coupling::combine(MixTerm term, const Tensor& coefficients, const Rows& row
               coefficients.dim() == 2 && coefficients.size(0) == count() &&
               coefficients.size(1) == count(),
           "mixing coefficients are [N, N] float64");
+  if (on_device(rows.values)) return combine_on_device(term, coefficients, rows);
   std::vector<MixedClient> own;
   for (const std::int64_t position : own_positions()) {
     own.push_back({coefficients.const_data_ptr<double>() + position * count(), position});

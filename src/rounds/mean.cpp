@@ -3,12 +3,16 @@
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
 
-#include "fedhpc/core/error.hpp"
+#include "fedhpc/core/device.hpp"
 
 namespace fedhpc {
 
 Tensor quotients(const Tensor& sums, at::ScalarType type) {
   const std::int64_t columns = sums.size(1) - 1;
+  if (on_device(sums)) {
+    const Tensor weights = sums.narrow(1, columns, 1);
+    return sums.narrow(1, 0, columns).div(weights).masked_fill_(weights.eq(0), 0).to(type);
+  }
   Tensor means = at::zeros({sums.size(0), columns}, type);
   for (std::int64_t s = 0; s < sums.size(0); ++s) {
     const double* row = sums.const_data_ptr<double>() + s * (columns + 1);
@@ -23,7 +27,7 @@ Tensor quotients(const Tensor& sums, at::ScalarType type) {
 }
 
 Mean::Mean(const MeanServices& services)
-    : services_(services), sum_(1, services.layout->size(), services.summation) {}
+    : services_(services), sum_(1, services.layout->size(), services.summation, services.device) {}
 
 void Mean::add(std::span<const double> weights, const Rows& rows) {
   require(rows.layout == services_.layout, "a mean takes rows of its own layout");
@@ -47,7 +51,7 @@ constexpr std::int64_t kOnes = 1;
 }  // namespace
 
 ColumnMean::ColumnMean(const MeanServices& services)
-    : services_(services), sum_(2, services.layout->size(), services.summation) {}
+    : services_(services), sum_(2, services.layout->size(), services.summation, services.device) {}
 
 void ColumnMean::add(std::span<const double> weights, const Rows& rows, const Tensor& sent) {
   require(rows.layout == services_.layout, "a mean takes rows of its own layout");
@@ -69,7 +73,8 @@ Rows ColumnMean::reduce(const Rows& otherwise) {
 
 EdgeMean::EdgeMean(const MeanServices& services)
     : services_(services),
-      sum_(services.topology.edges().size(), services.layout->size(), services.summation) {}
+      sum_(services.topology.edges().size(), services.layout->size(), services.summation,
+           services.device) {}
 
 void EdgeMean::add(std::span<const std::int64_t> edges, std::span<const double> weights,
                    const Rows& rows) {

@@ -7,8 +7,10 @@
 
 #include <ATen/ops/empty.h>
 
+#include "fedhpc/core/device.hpp"
 #include "fedhpc/core/error.hpp"
 #include "fedhpc/core/percentile.hpp"
+#include "fedhpc/rounds/upload.hpp"
 
 namespace fedhpc {
 
@@ -17,9 +19,24 @@ namespace {
 /// What arrives of rows [C, n] sent through a codec, the rows themselves where it loses nothing,
 /// and the bytes of each on the wire.
 struct Arrival {
-  Arrival(const Tensor& rows, const Codec& codec)
-      : values(codec.lossless(rows.scalar_type()) ? rows : rows.clone()),
-        bytes(codec.transmit_(values)) {}
+  Arrival(const Tensor& rows, const Codec& codec) : values(rows) {
+    if (on_device(rows)) return send_from_device(codec);
+    if (!codec.lossless(rows.scalar_type())) values = rows.clone();
+    bytes = codec.transmit_(values);
+  }
+
+  /// Codecs work on the host; what they send as it is stays where it lies.
+  void send_from_device(const Codec& codec) {
+    const at::ScalarType type = values.scalar_type();
+    if (codec.linear(type)) {
+      const auto of_row = values.size(1) * static_cast<std::int64_t>(values.itemsize());
+      bytes.assign(static_cast<std::size_t>(values.size(0)), of_row);
+      return;
+    }
+    const Tensor host = on_host(values);
+    bytes = codec.transmit_(host);
+    if (!codec.lossless(type)) values = host.to(values.device());
+  }
 
   Tensor values;                    // [C, n]
   std::vector<std::int64_t> bytes;  // [C]
@@ -39,6 +56,7 @@ MeanServices Round::mean_services(const LayoutPtr& layout) {
   return {.topology = services_.topology,
           .layout = layout ? layout : services_.model.layout(),
           .type = services_.type,
+          .device = services_.device,
           .summation = services_.summation,
           .watch = services_.aggregate_watch};
 }
@@ -130,7 +148,7 @@ Rows Round::to_cloud(const EdgeRows& edges, std::span<const double> weights, con
                      const Rows& reference) {
   const Timed timed(services_.aggregate_watch);
   Topology& topology = services_.topology;
-  WeightedSum sum(1, edges.rows.layout->size(), services_.summation);
+  WeightedSum sum(1, edges.rows.layout->size(), services_.summation, services_.device);
   if (topology.leads()) {
     const Arrival arrival(edges.rows.values, codec);
     sum.add(std::vector<std::int64_t>(weights.size(), 0), weights,
@@ -244,8 +262,16 @@ Rows Block::download_to_new(const StoredRows& store, const Rows& model, const Co
 
 Rows Block::download(const EdgeRows& models, const Codec& codec) {
   const Timed timed(round_.services_.aggregate_watch);
-  Tensor rows = at::empty({count(), models.rows.layout->size()}, models.rows.values.options());
   const std::span<const std::int64_t> of_client = edges();
+  if (on_device(models.rows.values)) {
+    std::vector<std::int64_t> places;
+    for (const std::int64_t edge : of_client) places.push_back(edge - models.first);
+    const Tensor& edge_rows = models.rows.values;
+    return transfer(
+        {edge_rows.index_select(0, upload(places, edge_rows.device())), models.rows.layout},
+        clients_, Direction::Down, codec);
+  }
+  Tensor rows = at::empty({count(), models.rows.layout->size()}, models.rows.values.options());
   for (std::int64_t c = 0; c < count(); ++c) {
     rows[c].copy_(models.rows.values[of_client[c] - models.first]);
   }
@@ -281,7 +307,7 @@ Tensor Block::send(Direction direction, const RandomColumns& columns) {
   const Timed timed(round_.services_.aggregate_watch);
   round_.book(round_.client_link_, direction, columns.payload_bytes(round_.services_.type),
               clients_);
-  return columns.draw(clients_, round_.number_, direction);
+  return upload(columns.draw(clients_, round_.number_, direction), round_.services_.device);
 }
 
 void Block::book_training(const std::vector<TrainStatistics>& trained) {
@@ -332,10 +358,19 @@ Block Block::only(std::span<const std::int64_t> clients) const {
 }
 
 void Block::keep(StoredRows& store, const Rows& rows) {
-  for (std::size_t c = 0; c < clients_.size(); ++c) {
-    if (round_.services_.trainer.steps(clients_[c]) == 0) continue;
-    store.write(clients_.subspan(c, 1),
-                {rows.values.narrow(0, static_cast<std::int64_t>(c), 1), rows.layout});
+  const auto trains = [&](std::size_t c) {
+    return round_.services_.trainer.steps(clients_[c]) > 0;
+  };
+  for (std::size_t first = 0; first < clients_.size();) {
+    std::size_t count = 0;  // side by side
+    while (first + count < clients_.size() && trains(first + count)) ++count;
+    if (count > 0) {
+      store.write(clients_.subspan(first, count),
+                  {rows.values.narrow(0, static_cast<std::int64_t>(first),
+                                      static_cast<std::int64_t>(count)),
+                   rows.layout});
+    }
+    first += count + 1;
   }
 }
 
@@ -344,12 +379,10 @@ std::vector<double> Block::evaluate(const Rows& models) {
   std::vector<double> accuracies(clients_.size(), std::numeric_limits<double>::quiet_NaN());
   if (round_.evaluated_ == Round::Evaluated::No) return accuracies;
   const Timed timed(round_.services_.evaluate_watch);
+  const std::vector<Score> scores =
+      round_.services_.evaluator.each_own(models, round_.services_.shard, clients_);
   for (std::size_t c = 0; c < clients_.size(); ++c) {
-    const Rows model{models.values.narrow(0, static_cast<std::int64_t>(c), 1), models.layout};
-    const Score score = round_.services_.evaluator
-                            .each_client(model, round_.services_.shard, clients_.subspan(c, 1))
-                            .front();
-    if (score.samples > 0) accuracies[c] = score.correct / score.samples;
+    if (scores[c].samples > 0) accuracies[c] = scores[c].correct / scores[c].samples;
   }
   return accuracies;
 }

@@ -6,6 +6,7 @@
 #include <new>
 #include <unistd.h>
 
+#include "fedhpc/core/device.hpp"
 #include "fedhpc/core/error.hpp"
 
 namespace fedhpc {
@@ -32,6 +33,16 @@ class HostMemory final : public RowMemory {
 };
 
 }  // namespace
+
+void RowMemory::copy_rows_in(void* memory, std::int64_t offset, const Tensor& rows) {
+  const Tensor host = on_host(rows);
+  copy_in(memory, offset, host.const_data_ptr(), static_cast<std::int64_t>(host.nbytes()));
+}
+
+void RowMemory::copy_rows_out(const void* memory, std::int64_t offset, const Tensor& rows) const {
+  const HostEdit host(rows);
+  copy_out(memory, offset, host.values().data_ptr(), static_cast<std::int64_t>(rows.nbytes()));
+}
 
 RowMemory& host_memory() {
   static HostMemory memory;  // without state

@@ -1,9 +1,11 @@
 #include <algorithm>
 #include <functional>
+#include <optional>
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
 
+#include "fedhpc/core/device.hpp"
 #include "fedhpc/rounds/client_store.hpp"
 
 namespace fedhpc {
@@ -35,7 +37,7 @@ StoredRows::StoredRows(const OwnClients& clients, RowPlacement& placement, Rows 
       row_bytes_(static_cast<std::int64_t>(initial_.values.nbytes())) {
   require(initial_.values.dim() == 2 && initial_.count() == 1, "one initial row for all clients");
   require(initial_.values.size(1) == initial_.layout->size(), "the initial row fits its layout");
-  require(initial_.values.is_cpu() && row_bytes_ > 0, "rows in host memory that hold something");
+  require(row_bytes_ > 0, "rows that hold something");
   initial_.values = initial_.values.clone(at::MemoryFormat::Contiguous);
 }
 
@@ -77,6 +79,10 @@ Rows StoredRows::read(std::span<const std::int64_t> clients, const Rows& otherwi
                       initial_.values.options()),
             layout()};
   const Tensor others = otherwise.values.contiguous();
+  if (on_device(rows.values)) {
+    read_on_device(clients, others, rows.values);
+    return rows;
+  }
   const std::int64_t stride = otherwise.count() == 1 ? 0 : row_bytes_;
   auto* to = static_cast<char*>(rows.values.data_ptr());
   const auto* from = static_cast<const char*>(others.const_data_ptr());
@@ -95,11 +101,50 @@ Rows StoredRows::read(std::span<const std::int64_t> clients, const Rows& otherwi
   return rows;
 }
 
+template <typename Work>
+void StoredRows::each_stretch(std::span<const std::int64_t> clients, const Work& work) const {
+  const auto count = static_cast<std::int64_t>(clients.size());
+  for (std::int64_t first = 0; first < count;) {
+    const auto slot_of = [&](std::int64_t c) {
+      const std::int64_t client = clients[static_cast<std::size_t>(c)];
+      clients_.position(client);
+      const auto found = slots_.find(client);
+      return found == slots_.end() ? -1 : found->second;
+    };
+    const std::int64_t slot = slot_of(first);
+    const std::optional<Place> place = slot < 0 ? std::nullopt : std::optional(place_of(slot));
+    std::int64_t next = first + 1;
+    for (; next < count; ++next) {
+      const std::int64_t wanted = slot < 0 ? slot : slot + next - first;
+      if (slot_of(next) != wanted) break;
+      if (place && place_of(wanted).piece != place->piece) break;
+    }
+    work(first, next - first, place ? &*place : nullptr);
+    first = next;
+  }
+}
+
+void StoredRows::read_on_device(std::span<const std::int64_t> clients, const Tensor& otherwise,
+                                const Tensor& rows) const {
+  each_stretch(clients, [&](std::int64_t first, std::int64_t count, const Place* place) {
+    const Tensor stretch = rows.narrow(0, first, count);
+    if (place != nullptr) {
+      pieces_[place->piece].block.copy_rows_out(place->offset, stretch);
+    } else {
+      stretch.copy_(otherwise.size(0) == 1 ? otherwise : otherwise.narrow(0, first, count));
+    }
+  });
+}
+
 Rows StoredRows::view(std::int64_t client) const {
   clients_.position(client);
   const auto found = slots_.find(client);
   if (found == slots_.end()) return initial_;
   const Place place = place_of(found->second);
+  if (on_device(initial_.values)) {
+    const Tensor row = pieces_[place.piece].block.rows_in_place(place.offset, initial_.values);
+    return row.defined() ? Rows{row, layout()} : read(std::span(&client, 1));
+  }
   const void* data = pieces_[place.piece].block.readable(place.offset);
   if (data == nullptr) return read(std::span(&client, 1));
   // A tensor has no read-only memory; the caller keeps to it.
@@ -110,9 +155,17 @@ Rows StoredRows::view(std::int64_t client) const {
 void StoredRows::write(std::span<const std::int64_t> clients, const Rows& rows) {
   require(rows.layout == layout() && rows.values.scalar_type() == type(),
           "rows keep their layout and type in the store");
-  require(rows.values.is_cpu() && rows.count() == static_cast<std::int64_t>(clients.size()),
-          "one row in host memory per client");
+  require(rows.values.device() == initial_.values.device() &&
+              rows.count() == static_cast<std::int64_t>(clients.size()),
+          "one row per client, in the memory that rows are read to");
   const Tensor values = rows.values.contiguous();
+  if (on_device(values)) {
+    for (const std::int64_t client : clients) slot_for(client);
+    each_stretch(clients, [&](std::int64_t first, std::int64_t count, const Place* place) {
+      pieces_[place->piece].block.copy_rows_in(place->offset, values.narrow(0, first, count));
+    });
+    return;
+  }
   const auto* from = static_cast<const char*>(values.const_data_ptr());
   for (const std::int64_t client : clients) {
     const Place place = place_of(slot_for(client));
@@ -141,7 +194,8 @@ void StoredRows::clear() {
 }
 
 StoreBytes StoredRows::memory_bytes() const {
-  StoreBytes bytes{.device = 0, .host = row_bytes_};
+  StoreBytes bytes;
+  (on_device(initial_.values) ? bytes.device : bytes.host) = row_bytes_;
   for (const RowPlacement::Piece& piece : pieces_) {
     (piece.on_device ? bytes.device : bytes.host) += piece.block.bytes();
   }

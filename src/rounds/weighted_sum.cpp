@@ -7,17 +7,17 @@
 #include <functional>
 
 #include <ATen/ops/empty.h>
-#include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
 
 #include "fedhpc/core/error.hpp"
+
+#include "rounds/side_stream.hpp"
+#include "rounds/sum_exponents.hpp"
 
 namespace fedhpc {
 
 namespace {
 
-constexpr std::int64_t kBits = 40;              // of the largest addend (SEMANTICS: numbers)
-constexpr std::int64_t kLowestExponent = -900;  // 2^(kBits - e) stays finite
 // Adding 1.5 x 2^52 to |x| < 2^51 rounds it to an integer, which stands in the low bits: unlike
 // llrint this is one vector instruction.
 constexpr double kRounder = 6755399441055744.0;
@@ -39,12 +39,6 @@ void each_row(const Addends& addends, const Fn& fn) {
       }
     });
   }
-}
-
-std::int64_t exponent_of(double magnitude) {
-  int exponent = 0;
-  std::frexp(magnitude, &exponent);
-  return magnitude == 0 ? kLowestExponent : std::max<std::int64_t>(exponent, kLowestExponent);
 }
 
 /// The largest |weight * row[i]|; infinite when one of them is not finite.
@@ -95,9 +89,12 @@ void add_integers(double weight, const T* row, std::int64_t columns, double scal
 
 }  // namespace
 
-WeightedSum::WeightedSum(std::int64_t segments, std::int64_t columns, Summation summation)
-    : segments_(segments), columns_(columns), summation_(summation) {
-  if (summation == Summation::Fast) sums_ = at::zeros({segments, columns + 1}, at::kDouble);
+WeightedSum::WeightedSum(std::int64_t segments, std::int64_t columns, Summation summation,
+                         at::Device device)
+    : segments_(segments), columns_(columns), summation_(summation), device_(device) {
+  if (summation == Summation::Exact) return;
+  sums_ = at::zeros({segments, columns + 1}, at::TensorOptions(at::kDouble).device(device));
+  if (!device.is_cpu()) side_ = std::make_shared<SideStream>(device);
 }
 
 template <typename T>
@@ -124,6 +121,7 @@ void WeightedSum::add(std::span<const std::int64_t> segments, std::span<const do
                       const Tensor& rows) {
   require(rows.dim() == 2 && rows.size(1) == columns_ && rows.stride(1) == 1,
           "rows have the columns of the sum");
+  require(rows.device() == device_, "rows lie where they are summed");
   require(static_cast<std::int64_t>(weights.size()) == rows.size(0) &&
               segments.size() == weights.size(),
           "a weight and a segment per row");
@@ -131,11 +129,13 @@ void WeightedSum::add(std::span<const std::int64_t> segments, std::span<const do
   for (const std::int64_t segment : segments) {
     require(0 <= segment && segment < segments_, "a segment of the sum");
   }
+  if (weights.empty()) return;
   if (summation_ == Summation::Exact) {
     addends_.push_back(
         {{segments.begin(), segments.end()}, {weights.begin(), weights.end()}, rows.clone()});
     return;
   }
+  if (side_) return add_on_device(segments, weights, rows);
   for (std::int64_t segment = 0; segment < segments_; ++segment) {
     std::vector<std::int64_t> members;
     for (std::size_t c = 0; c < weights.size(); ++c) {
@@ -150,40 +150,32 @@ void WeightedSum::add(std::span<const std::int64_t> segments, std::span<const do
 }
 
 Tensor WeightedSum::total(Topology& topology, Among ranks) {
-  if (summation_ == Summation::Exact) return exact_total(topology, ranks);
+  if (summation_ == Summation::Exact) {
+    return device_.is_cpu() ? exact_total(topology, ranks) : exact_total_on_device(topology, ranks);
+  }
+  if (side_) side_->join();
   topology.sum_(ranks, sums_);
   return sums_;
 }
 
 Tensor WeightedSum::exact_total(Topology& topology, Among ranks) const {
-  // Per segment: the exponents of the addends and of the weights, and 1 if an addend is not finite.
-  Tensor agreed = at::full({segments_, 3}, kLowestExponent, at::kLong);
-  auto* exponents = agreed.data_ptr<std::int64_t>();
+  SumExponents exponents(segments_);
   each_row(addends_, [&](std::int64_t s, double weight, const auto* row) {
-    double largest = largest_of(weight, row, columns_);
-    if (!std::isfinite(largest)) {
-      exponents[3 * s + 2] = 1;
-      largest = largest_finite_of(weight, row, columns_);
-    }
-    exponents[3 * s] = std::max(exponents[3 * s], exponent_of(largest));
-    exponents[3 * s + 1] = std::max(exponents[3 * s + 1], exponent_of(std::abs(weight)));
+    exponents.note(s, weight, largest_of(weight, row, columns_),
+                   [&] { return largest_finite_of(weight, row, columns_); });
   });
-  topology.max_(ranks, agreed);
+  exponents.agree(topology, ranks);
 
   const std::int64_t stride = columns_ + 1;
   Tensor integers = at::zeros({segments_, stride}, at::kLong);
   Tensor apart = at::zeros({segments_, stride}, at::kDouble);  // what is not finite
   auto* sums = integers.data_ptr<std::int64_t>();
   auto* rest = apart.data_ptr<double>();
-  const auto scale = [](std::int64_t exponent) {
-    return std::ldexp(1.0, static_cast<int>(kBits - exponent));
-  };
-  bool all_finite = true;
-  for (std::int64_t s = 0; s < segments_; ++s) all_finite = all_finite && exponents[3 * s + 2] != 1;
+  const bool all_finite = exponents.all_finite();
   each_row(addends_, [&](std::int64_t s, double weight, const auto* row) {
-    add_integers(weight, row, columns_, scale(exponents[3 * s]), all_finite, sums + s * stride,
+    add_integers(weight, row, columns_, exponents.scale(s), all_finite, sums + s * stride,
                  rest + s * stride);
-    sums[s * stride + columns_] += rounded(weight * scale(exponents[3 * s + 1]));
+    sums[s * stride + columns_] += rounded(weight * exponents.weight_scale(s));
   });
   topology.sum_(ranks, integers);
   if (!all_finite) topology.sum_(ranks, apart);
@@ -191,8 +183,8 @@ Tensor WeightedSum::exact_total(Topology& topology, Among ranks) const {
   Tensor total = at::empty({segments_, stride}, at::kDouble);
   auto* out = total.data_ptr<double>();
   for (std::int64_t s = 0; s < segments_; ++s) {
-    const double unit = 1 / scale(exponents[3 * s]);  // a power of two: exact
-    const double weight_unit = 1 / scale(exponents[3 * s + 1]);
+    const double unit = 1 / exponents.scale(s);  // a power of two: exact
+    const double weight_unit = 1 / exponents.weight_scale(s);
     for (std::int64_t i = 0; i < stride; ++i) {
       const std::int64_t at = s * stride + i;
       out[at] = static_cast<double>(sums[at]) * (i < columns_ ? unit : weight_unit) + rest[at];

@@ -30,6 +30,20 @@ std::size_t block_size(std::size_t bytes, std::size_t alignment) {
   std::abort();
 }
 
+/// Maps a file to an address that is a multiple of 2^32, so that two such addresses of a byte
+/// differ in the upper halves alone: what lies beside the lower half in a structure stays as it is.
+void* map(int file, std::size_t bytes, int protection) {
+  constexpr std::uintptr_t kMultiple = std::uintptr_t{1} << 32;
+  void* reserved = mmap(nullptr, bytes + kMultiple, PROT_NONE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (reserved == MAP_FAILED) fail("memory of the stand-in device");
+  const auto first = reinterpret_cast<std::uintptr_t>(reserved);
+  auto* start = static_cast<char*>(reserved) + (kMultiple - first % kMultiple) % kMultiple;
+  void* mapped = mmap(start, bytes, protection, MAP_SHARED | MAP_NORESERVE | MAP_FIXED, file, 0);
+  if (mapped == MAP_FAILED) fail("memory of the stand-in device");
+  return mapped;
+}
+
 }  // namespace
 
 BlockPool::~BlockPool() {
@@ -45,10 +59,8 @@ DeviceMemory& DeviceMemory::get() {
 DeviceMemory::DeviceMemory() {
   const int file = memfd_create("fedhpc_standin", MFD_CLOEXEC);
   if (file < 0 || ftruncate(file, kCapacity) != 0) fail("memory of the stand-in device");
-  void* device = mmap(nullptr, kCapacity, PROT_NONE, MAP_SHARED | MAP_NORESERVE, file, 0);
-  void* reachable =
-      mmap(nullptr, kCapacity, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file, 0);
-  if (device == MAP_FAILED || reachable == MAP_FAILED) fail("memory of the stand-in device");
+  void* device = map(file, kCapacity, PROT_NONE);
+  void* reachable = map(file, kCapacity, PROT_READ | PROT_WRITE);
   madvise(reachable, kCapacity, MADV_DONTDUMP);
   close(file);
   device_ = static_cast<char*>(device);

@@ -73,8 +73,9 @@ c10::IValue HostCall::to_host(const c10::IValue& argument) {
   return with_tensors(argument, [this](const at::Tensor& given) { return to_host(given); });
 }
 
-at::Tensor HostCall::to_device(const at::Tensor& result) {
-  if (!result.defined()) return result;
+at::Tensor HostCall::to_device(const at::Tensor& given) {
+  if (!given.defined()) return given;
+  at::Tensor result = given;
   for (const TensorPair& pair : tensors_) {
     if (pair.host.is_same(result)) return pair.given;
   }
@@ -83,6 +84,7 @@ at::Tensor HostCall::to_device(const at::Tensor& result) {
       return on_storage(pair.device, c10::DispatchKey::CUDA, result);
     }
   }
+  if (!result.is_non_overlapping_and_dense()) result = result.contiguous();
   const at::Tensor made = at::empty_strided(
       result.sizes(), result.strides(), at::TensorOptions(result.scalar_type()).device(device_));
   if (kind_ == Kind::Real) {

@@ -37,7 +37,7 @@ class HostCall {
   at::Tensor to_host(const at::Tensor& given);
   const c10::Storage& host_storage(const c10::Storage& device);
   c10::IValue to_device(const c10::IValue& result);
-  at::Tensor to_device(const at::Tensor& result);
+  at::Tensor to_device(const at::Tensor& given);
   void resize_as_host();
 
   Kind kind_;

@@ -1,5 +1,6 @@
 // The table of own kernels: those of the device, compiled for the host.
 #include <cstring>
+#include <sys/mman.h>
 #include <type_traits>
 
 #include "fedhpc/core/error.hpp"
@@ -18,36 +19,62 @@ std::atomic<int> ranges = 0;
 std::atomic<int> open_ranges = 0;
 std::atomic<int> chosen_precision = 0;
 
+/// Whether a number can only be an address of the host that a GPU does not reach.
+bool is_of_host(std::uintptr_t number) {
+  constexpr std::uintptr_t kLowest = 0x500000000000;
+  constexpr std::uintptr_t kHighest = 0x7fffffffffff;
+  if (number < kLowest || number > kHighest) return false;
+  const std::uintptr_t page = number & ~std::uintptr_t{4095};
+  unsigned char ignored = 0;
+  if (mincore(reinterpret_cast<void*>(page), 1, &ignored) != 0) return false;  // nothing is there
+  return !PinnedMemory::get().holds(reinterpret_cast<const void*>(number));
+}
+
+// What lies between members may be left of anything, also of an address.
+#if defined(__has_builtin) && __has_builtin(__builtin_clear_padding)
+constexpr bool kClearsPadding = true;
+template <typename T>
+void clear_padding(T* value) {
+  __builtin_clear_padding(value);
+}
+#else
+constexpr bool kClearsPadding = false;
+void clear_padding(const void* /*value*/) {}
+#endif
+
 /// A kernel or its arguments with addresses by which the host reaches the device's memory. Both are
 /// plain numbers and addresses; whatever has the value of an address of the device is one, as no
-/// size or stride is as large.
+/// size or stride is as large. Throws if there is an address of the host among them.
 template <typename Kernel>
 Kernel reachable(const Kernel& kernel) {
   static_assert(std::is_trivially_copyable_v<Kernel>);
   constexpr std::size_t kWords = sizeof(Kernel) / sizeof(std::uintptr_t);
+  Kernel changed = kernel;
+  clear_padding(&changed);
   std::uintptr_t words[kWords + 1] = {};
-  std::memcpy(words, &kernel, sizeof kernel);
+  std::memcpy(words, static_cast<const void*>(&changed), sizeof changed);
   for (std::size_t i = 0; i < kWords; ++i) {
     if (DeviceMemory::get().holds(reinterpret_cast<const void*>(words[i]))) {
       words[i] += DeviceMemory::get().shift();
+    } else if (kClearsPadding && is_of_host(words[i])) {
+      throw Error("a kernel of the device is given an address of the host");
     }
   }
-  Kernel changed = kernel;
   std::memcpy(static_cast<void*>(&changed), words, sizeof kernel);
   return changed;
 }
 
-/// Enqueues kernels. On addresses of the host's own memory they would run here and fail on a GPU,
-/// which reachable() cannot see; tests on a GPU do.
 struct Launcher {
   template <typename Kernel>
   void each(std::int64_t count, const Kernel& kernel) const {
-    Device::get().enqueue([=] { kernels::HostLauncher{}.each(count, reachable(kernel)); });
+    Device::get().enqueue(
+        [count, kernel = reachable(kernel)] { kernels::HostLauncher{}.each(count, kernel); });
   }
   template <typename Kernel>
   void groups(std::int64_t count, int threads, const Kernel& kernel) const {
-    Device::get().enqueue(
-        [=] { kernels::HostLauncher{}.groups(count, threads, reachable(kernel)); });
+    Device::get().enqueue([count, threads, kernel = reachable(kernel)] {
+      kernels::HostLauncher{}.groups(count, threads, kernel);
+    });
   }
 };
 
@@ -70,7 +97,7 @@ class Table final : public KernelTable<Launcher> {
  public:
   void product(const DeviceProduct& of) override {
     if (of.count == 0) return;
-    Device::get().enqueue([of] { product_on_host(reachable(of)); });
+    Device::get().enqueue([product = reachable(of)] { product_on_host(product); });
   }
 
   std::unique_ptr<DeviceGraph> capture(const std::function<void()>& work) override {

@@ -1,6 +1,7 @@
 // LibTorch's operators on tensors of the stand-in: those of the CPU, on the same bytes.
 #include <set>
 
+#include <ATen/Context.h>
 #include <ATen/EmptyTensor.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/ops/_local_scalar_dense.h>
@@ -158,6 +159,7 @@ void call(const c10::OperatorHandle& op, Stack* stack) {
 at::Tensor empty(c10::SymIntArrayRef size, std::optional<at::ScalarType> type,
                  std::optional<at::Layout> /*layout*/, std::optional<at::Device> device,
                  std::optional<bool> /*pinned*/, std::optional<at::MemoryFormat> format) {
+  at::globalContext().lazyInitDevice(c10::DeviceType::CUDA);
   const c10::DeviceGuard guard(device.value_or(Device::get().current()));
   return at::detail::empty_generic(C10_AS_INTARRAYREF_SLOW(size), &device_allocator(), kKeys,
                                    c10::dtype_or_default(type), format);
@@ -166,6 +168,7 @@ at::Tensor empty(c10::SymIntArrayRef size, std::optional<at::ScalarType> type,
 at::Tensor empty_strided(c10::SymIntArrayRef size, c10::SymIntArrayRef stride,
                          std::optional<at::ScalarType> type, std::optional<at::Layout> /*layout*/,
                          std::optional<at::Device> device, std::optional<bool> /*pinned*/) {
+  at::globalContext().lazyInitDevice(c10::DeviceType::CUDA);
   const c10::DeviceGuard guard(device.value_or(Device::get().current()));
   return at::detail::empty_strided_generic(C10_AS_INTARRAYREF_SLOW(size),
                                            C10_AS_INTARRAYREF_SLOW(stride), &device_allocator(),

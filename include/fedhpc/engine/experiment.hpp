@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -17,6 +18,7 @@
 #include "fedhpc/io/results_writer.hpp"
 #include "fedhpc/models/model.hpp"
 #include "fedhpc/rounds/cohort.hpp"
+#include "fedhpc/rounds/device_row_memory.hpp"
 #include "fedhpc/rounds/round.hpp"
 #include "fedhpc/rounds/topology.hpp"
 #include "fedhpc/training/evaluator.hpp"
@@ -170,6 +172,8 @@ class Experiment {
   std::int64_t block_width_ = 1;
   std::int64_t rounds_done_ = 0;
   bool prepared_ = false;
+  std::optional<DeviceRowMemory> device_memory_;  // of the store, where there is a device
+  std::optional<PinnedRowMemory> pinned_memory_;
   std::unique_ptr<ClientStore> store_;
   Ledger ledger_;
   NetworkModel network_;

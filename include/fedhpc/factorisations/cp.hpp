@@ -69,6 +69,15 @@ class Cp final : public Factorisation {
   void contract_all(const T* u, T* du);
   template <typename T>
   void contract(Group& group, const T* u, T* du);
+  // The same on a device, all clients at a time.
+  /// The factor of a dimension in rows u [C, q], [C, I, R], in the same memory.
+  Tensor factor_in(const Tensor& u, std::size_t dimension) const;
+  /// A group's Khatri-Rao products, [C, I_1, R], [C, I_1 I_2, R], ...
+  std::vector<Tensor> products_on_device(const Group& group, const Tensor& u) const;
+  void expand_on_device(const Tensor& u, const Tensor& w) const;
+  void pull_on_device(const Tensor& u, const Tensor& e, const Tensor& du) const;
+  void contract_on_device(const Group& group, const std::vector<Tensor>& products, const Tensor& u,
+                          Tensor g, const Tensor& du) const;
   Tensor fit_matrix(const Tensor& w) const;
   void least_squares_(Tensor& u, const Tensor& w, std::size_t dimension);
 

@@ -40,10 +40,11 @@ class FactorMap final : public RowMap {
   Rows initial(const Rows& model, std::uint64_t seed, const FactorDraw& draw = {}) const;
 
   /// Draws the constants of every layer, uniform in (-draw.range, draw.range), as initial() does.
-  void draw_constants(std::uint64_t seed, const FactorDraw& draw, at::ScalarType type);
+  /// `options`: their type and device, those of the rows that follow.
+  void draw_constants(std::uint64_t seed, const FactorDraw& draw, const at::TensorOptions& options);
   /// Makes the constants identity matrices, of matrices [rows, columns]: 1 where row and column
   /// are the same.
-  void set_constants_to_identity(at::ScalarType type);
+  void set_constants_to_identity(const at::TensorOptions& options);
   /// What initial() with draw.zero and draw_constants() draw, layer by layer, named
   /// <layer>.<name>, with their shapes, from `factors` [1, Q].
   std::vector<std::pair<std::string, Tensor>> drawn(const Rows& factors) const;
@@ -75,7 +76,7 @@ class FactorMap final : public RowMap {
   /// The weights of factorised layer `l` in `model` [1, P] as the matrix that is factorised.
   Tensor matrix_of_layer(std::int64_t l, const Rows& model) const;
   /// The factors of factorised layer `l` near those of `start` [1, Q] that come close to the
-  /// weights in `model` [1, P] (see Factorisation::fit); [q].
+  /// weights in `model` [1, P] (see Factorisation::fit); [q] in host memory, where it is found.
   Tensor fit_layer(std::int64_t l, const Rows& model, const Rows& start, std::int64_t sweeps);
   /// A row [1, Q] of these factors, one entry per factorised layer; what passes through is taken
   /// from `model` [1, P].
@@ -105,7 +106,8 @@ class FactorMap final : public RowMap {
     Tag tags;
   };
 
-  void set_constants(Layer& layer, const std::vector<Tensor>& values, at::ScalarType type);
+  void set_constants(Layer& layer, const std::vector<Tensor>& values,
+                     const at::TensorOptions& options);
   /// Uniform numbers for the constant or factor in this place of a layer; float64.
   Tensor uniform(const Layer& layer, std::size_t place, std::int64_t count, std::uint64_t seed,
                  const FactorDraw& draw) const;

@@ -49,6 +49,12 @@ class Hadamard final : public Factorisation {
   /// The gradients of the factors of Wj where dw is that of Wj.
   void pull_(const Half& half, const Tensor& dw, const Half& gradient);
 
+  // The same of kernels on a device, all clients at a time.
+  /// (X T) of every output side by side: [C, r, out window].
+  Tensor between_on_device(const Half& half) const;
+  void compose_on_device(const Half& half, const Tensor& w) const;
+  void pull_on_device(const Half& half, const Tensor& dw, const Half& gradient) const;
+
   WeightShape shape_;
   std::int64_t rank_;
   std::int64_t window_;                   // height width

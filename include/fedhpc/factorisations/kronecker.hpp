@@ -30,6 +30,13 @@ class KroneckerProduct final : public FactorProduct {
   double variance() const override { return 1; }
 
  private:
+  // On a device, for all clients: numbers of all blocks by their place in the matrix, with
+  // dimensions (client, row of blocks, i, k, column of blocks, j, l) of entry ((i, k), (j, l)).
+  /// U or V there, of size 1 where it does not depend on an index.
+  Tensor left_in_place(const Tensor& u) const;
+  Tensor right_in_place(const Tensor& v) const;
+  /// Gradients of the matrix there, 0 beyond it.
+  Tensor in_place(const Tensor& dm) const;
   /// Calls work(b, i, k, offset, count) for row (i, k) of every block: its `count` numbers that
   /// belong to the matrix, from number `offset` on.
   template <typename Work>

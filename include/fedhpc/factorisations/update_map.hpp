@@ -12,8 +12,8 @@ namespace fedhpc {
 /// same for all clients; the others pass through.
 class UpdateMap final : public RowMap {
  public:
-  /// `updates` outlives it. W is 0 at first.
-  UpdateMap(FactorMap& updates, at::ScalarType type);
+  /// `updates` outlives it. W is 0 at first; `options`: its type and device.
+  UpdateMap(FactorMap& updates, const at::TensorOptions& options);
 
   /// W on the factorised columns, [1, P]; its other columns are not read.
   const Rows& frozen() const { return frozen_; }

@@ -35,7 +35,8 @@ class OwnClients {
   std::vector<std::int64_t> ids_;
 };
 
-/// One row per client of this rank: personalized models, last updates, control variates. A client
+/// One row per client of this rank: personalized models, last updates, control variates. They are
+/// read and written on the device of the initial row. A client
 /// never written reads the initial row and has no memory of its own. Written rows lie in pieces of
 /// memory that grow with their number, so that at most an eighth of them is spare.
 class StoredRows {
@@ -50,8 +51,8 @@ class StoredRows {
   Rows read(std::span<const std::int64_t> clients) const;
   /// The same, but a client never written reads `otherwise`: one row [1, P], or its own of [C, P].
   Rows read(std::span<const std::int64_t> clients, const Rows& otherwise) const;
-  /// The row of one client, [1, P], to be read only: where it lies if the host reads that, else a
-  /// copy. Good until the next write.
+  /// The row of one client, [1, P], to be read only: where it lies if the initial row's device
+  /// reads that, else a copy. Good until the next write.
   Rows view(std::int64_t client) const;
   /// Row c of `rows` [C, P] becomes that of clients[c]; of a client named twice the last one stays.
   void write(std::span<const std::int64_t> clients, const Rows& rows);
@@ -76,6 +77,12 @@ class StoredRows {
   };
 
   Place place_of(std::int64_t slot) const;
+  /// Calls work(first, count, place) for stretches of clients whose rows lie side by side: first,
+  /// first + 1, ... of them; without a place for those never written.
+  template <typename Work>
+  void each_stretch(std::span<const std::int64_t> clients, const Work& work) const;
+  void read_on_device(std::span<const std::int64_t> clients, const Tensor& otherwise,
+                      const Tensor& rows) const;
   std::int64_t slot_for(std::int64_t client);
   void grow();
 
@@ -114,7 +121,7 @@ class ScalarColumn {
 };
 
 /// The state of this rank's clients between rounds, by name. Where it lies (store.device_budget)
-/// never changes a number. Rows are read and written by way of host memory.
+/// never changes a number.
 ///
 /// A checkpoint goes through row_names() and scalar_names(), for each of them through
 /// written_clients() in blocks, and reads; to restore, it clears what is there and writes.

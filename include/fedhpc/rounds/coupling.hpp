@@ -23,8 +23,9 @@ enum class MixTerm;
 /// float64: over clients in ascending order, over columns in an order that the columns alone fix.
 /// Results have the same bits on any number of ranks, whichever rank has which client.
 ///
-/// All calls are collective. Rows are in host memory, one layout and type on all ranks, in the
-/// order of the ids given at the start; a rank may have none.
+/// All calls are collective. Rows have one layout and type on all ranks, in the order of the ids
+/// given at the start; a rank may have none. Rows on a device are worked on there and give rows
+/// there; columns of all clients, and numbers of pairs of clients, are in host memory in any case.
 class Coupling {
  public:
   /// What a slab of columns takes at most, unless one tile of columns is more.
@@ -98,6 +99,10 @@ class Coupling {
                         const Rows& reference) const;
   Rows combine(MixTerm term, const Tensor& coefficients, const Rows& rows) const;
   Tensor in_client_order(const Tensor& gathered) const;
+  /// `centre`: undefined, or the reference's columns.
+  Tensor pairs_on_device(PairTerm term, const Rows& a, const Rows& b, const ColumnRanges& columns,
+                         const Tensor& centre) const;
+  Rows combine_on_device(MixTerm term, const Tensor& coefficients, const Rows& rows) const;
 
   Communicator& comm_;
   std::vector<std::int64_t> ids_;        // [N], ascending

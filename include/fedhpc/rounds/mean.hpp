@@ -15,6 +15,7 @@ struct MeanServices {
   Topology& topology;
   LayoutPtr layout;
   at::ScalarType type;
+  at::Device device = at::kCPU;
   Summation summation;
   Stopwatch& watch;
 };
@@ -25,7 +26,8 @@ class Mean {
  public:
   explicit Mean(const MeanServices& services);
 
-  /// Adds weights[c] * rows[c] for every client c of the rows.
+  /// Adds weights[c] * rows[c] for every client c of the rows, which stay as they are until
+  /// reduce() (see WeightedSum).
   void add(std::span<const double> weights, const Rows& rows);
 
   /// The mean over all ranks, [1, P]; zeros when the weights sum to 0. Collective; to be called
@@ -72,7 +74,7 @@ class EdgeMean {
 };
 
 /// Sums and weights [S, P + 1] float64 -> their quotients [S, P] in `type`, zeros for a weight of
-/// 0.
+/// 0; where the sums lie.
 Tensor quotients(const Tensor& sums, at::ScalarType type);
 
 }  // namespace fedhpc

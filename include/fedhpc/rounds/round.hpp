@@ -43,6 +43,7 @@ struct RoundServices {
   Stopwatch& aggregate_watch;
   Stopwatch& evaluate_watch;
   at::ScalarType type;
+  at::Device device = at::kCPU;  ///< of rows
   std::int64_t block_width;
   Summation summation;
 };

@@ -3,11 +3,13 @@
 #include <cstdint>
 #include <optional>
 
+#include "fedhpc/core/tensor.hpp"
+
 namespace fedhpc {
 
 /// A kind of memory that holds clients' rows: that of a device, or the host's (pinned where a
 /// device reads it). Nobody but the kind itself looks through its addresses, unless it says that
-/// they are the host's.
+/// they are the host's. What it exchanges lies in ordinary host memory, or is a tensor on a device.
 class RowMemory {
  public:
   virtual ~RowMemory() = default;
@@ -20,6 +22,16 @@ class RowMemory {
   /// to = memory[offset ...]; `to` lies in ordinary host memory.
   virtual void copy_out(const void* memory, std::int64_t offset, void* to,
                         std::int64_t bytes) const = 0;
+  /// memory[offset ...] = rows, contiguous, which lie on a device; enqueued.
+  virtual void copy_rows_in(void* memory, std::int64_t offset, const Tensor& rows);
+  /// rows = memory[offset ...]; `rows`, contiguous, lie on a device; enqueued.
+  virtual void copy_rows_out(const void* memory, std::int64_t offset, const Tensor& rows) const;
+  /// `memory` from the offset on as a tensor like `row`, which lies on a device, where it is on
+  /// that device; else undefined.
+  virtual Tensor rows_in_place(const void* /*memory*/, std::int64_t /*offset*/,
+                               const Tensor& /*row*/) const {
+    return {};
+  }
   /// Where the host reads `memory` in place, or nullptr where it cannot.
   virtual const void* readable(const void* /*memory*/) const { return nullptr; }
   /// Bytes that could still be allocated.
@@ -55,6 +67,15 @@ class MemoryBlock {
   }
   void copy_out(std::int64_t offset, void* to, std::int64_t bytes) const {
     memory_->copy_out(data_, offset, to, bytes);
+  }
+  void copy_rows_in(std::int64_t offset, const Tensor& rows) {
+    memory_->copy_rows_in(data_, offset, rows);
+  }
+  void copy_rows_out(std::int64_t offset, const Tensor& rows) const {
+    memory_->copy_rows_out(data_, offset, rows);
+  }
+  Tensor rows_in_place(std::int64_t offset, const Tensor& row) const {
+    return memory_->rows_in_place(data_, offset, row);
   }
   /// memory[offset ...] where the host reads it in place, else nullptr.
   const void* readable(std::int64_t offset) const {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -8,6 +9,8 @@
 #include "fedhpc/rounds/topology.hpp"
 
 namespace fedhpc {
+
+class SideStream;
 
 /// How rows are summed (run.reproducible).
 enum class Summation {
@@ -17,7 +20,8 @@ enum class Summation {
 };
 
 /// Weighted sums of rows over clients and ranks, in S segments (one for a mean over everybody, one
-/// per edge for means within edges).
+/// per edge for means within edges). Rows on a device are summed there, beside what is enqueued
+/// after they were added: they have to stay as they are until the sum is taken.
 ///
 /// Summation::Exact: with e the largest binary exponent of any w x of the segment on any rank
 /// (|w x| < 2^e), every w x, a product in float64, is scaled by 2^(40 - e), rounded to the nearest
@@ -26,14 +30,17 @@ enum class Summation {
 /// infinite or undefined addend gets what floating-point addition would give.
 class WeightedSum {
  public:
-  WeightedSum(std::int64_t segments, std::int64_t columns, Summation summation);
+  /// `device`: where the rows lie.
+  WeightedSum(std::int64_t segments, std::int64_t columns, Summation summation,
+              at::Device device = at::kCPU);
 
   /// Adds weights[c] * rows[c] to segment segments[c]; a row of weight 0 is not read.
   void add(std::span<const std::int64_t> segments, std::span<const double> weights,
            const Tensor& rows);  // [C, P] float32 or float64
 
-  /// The sums over all rows and over the ranks named, [S, P + 1] float64; the last column is the
-  /// sum of weights. Collective; to be called once. Ranks not named get their own sums.
+  /// The sums over all rows and over the ranks named, [S, P + 1] float64 where the rows lie; the
+  /// last column is the sum of weights. Collective; to be called once. Ranks not named get their
+  /// own sums.
   Tensor total(Topology& topology, Among ranks);
 
  private:
@@ -46,13 +53,18 @@ class WeightedSum {
   template <typename T>
   void add_fast(std::int64_t segment, std::span<const std::int64_t> members,
                 std::span<const double> weights, const Tensor& rows);
+  void add_on_device(std::span<const std::int64_t> segments, std::span<const double> weights,
+                     const Tensor& rows);
   Tensor exact_total(Topology& topology, Among ranks) const;
+  Tensor exact_total_on_device(Topology& topology, Among ranks) const;
 
   std::int64_t segments_;
   std::int64_t columns_;
   Summation summation_;
-  Tensor sums_;                  // [S, P + 1] float64, of Summation::Fast
-  std::vector<Addend> addends_;  // of Summation::Exact
+  at::Device device_;
+  Tensor sums_;                       // [S, P + 1] float64, of Summation::Fast
+  std::vector<Addend> addends_;       // of Summation::Exact
+  std::shared_ptr<SideStream> side_;  // of Summation::Fast on a device
 };
 
 }  // namespace fedhpc

@@ -19,7 +19,7 @@ struct SoftMax {
 
 template <typename T, typename Group>
 FEDHPC_KERNEL SoftMax<T> soft_max(Group& group, const T* z, std::int64_t classes) {
-  T largest = -std::numeric_limits<T>::infinity();
+  T largest = static_cast<T>(-HUGE_VAL);
   for (std::int64_t k = group.lane(); k < classes; k += group.lanes()) {
     largest = largest < z[k] ? z[k] : largest;
   }

@@ -1,0 +1,167 @@
+// The module that device_kernels() loads: what of the table LibTorch and CUDA's libraries do.
+
+#include <cublas_v2.h>
+#include <cuda_runtime_api.h>
+#include <exception>
+#include <nvtx3/nvToolsExt.h>
+
+#include <ATen/Context.h>
+#include <ATen/core/CachingHostAllocator.h>
+#include <ATen/cuda/CUDAContextLight.h>
+#include <ATen/cuda/CUDAEvent.h>
+#include <ATen/cuda/CUDAGraph.h>
+#include <c10/cuda/CUDACachingAllocator.h>
+#include <c10/cuda/CUDAFunctions.h>
+#include <c10/cuda/CUDAGuard.h>
+
+#include "fedhpc/core/error.hpp"
+
+#include "gpu/cuda_table.hpp"
+
+namespace fedhpc {
+
+namespace {
+
+void check(cublasStatus_t status, const char* what) {
+  if (status != CUBLAS_STATUS_SUCCESS) {
+    throw Error(concat(what, " failed: ", cublasGetStatusString(status)));
+  }
+}
+
+cublasComputeType_t compute_type(const DeviceProduct& of) {
+  if (of.type == Real::Float64) return CUBLAS_COMPUTE_64F;
+  switch (of.precision) {
+    case Precision::Fp32:
+      return CUBLAS_COMPUTE_32F;
+    case Precision::Tf32:
+      return CUBLAS_COMPUTE_32F_FAST_TF32;
+    case Precision::Bf16:
+      return CUBLAS_COMPUTE_32F_FAST_16BF;
+  }
+  return CUBLAS_COMPUTE_32F;
+}
+
+cublasOperation_t operation(const DeviceMatrices& of) {
+  return of.transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
+}
+
+/// The step between the rows of a stored matrix of `rows` rows; that of a single one is as good as
+/// any that cuBLAS allows.
+std::int64_t leading_dimension(const DeviceMatrices& of, std::int64_t rows, std::int64_t columns) {
+  return rows > 1 ? of.row_stride : std::max<std::int64_t>({of.row_stride, columns, 1});
+}
+
+/// A graph and the memory that its work took.
+class CudaGraph final : public DeviceGraph {
+ public:
+  explicit CudaGraph(const std::function<void()>& work) {
+    const c10::DeviceIndex device = c10::cuda::current_device();
+    const c10::cuda::CUDAStream side = c10::cuda::getStreamFromPool(/*isHighPriority=*/false);
+    const at::cuda::MempoolId_t pool = at::cuda::graph_pool_handle();
+    at::cuda::CUDAEvent before;
+    before.record();
+    const c10::cuda::CUDAStreamGuard guard(side);  // the default stream cannot be captured
+    before.block(side);
+    // Other threads (of MPI, of NCCL) may go on with what a capture would not allow.
+    graph_.capture_begin(pool, cudaStreamCaptureModeThreadLocal);
+    try {
+      work();
+      graph_.capture_end();
+    } catch (...) {
+      const std::exception_ptr reason = std::current_exception();
+      give_up(side, device, pool);
+      std::rethrow_exception(reason);
+    }
+  }
+
+  void replay() override { graph_.replay(); }
+
+ private:
+  /// Ends a capture that failed, so that allocations find their way back to the common memory.
+  static void give_up(const c10::cuda::CUDAStream& side, c10::DeviceIndex device,
+                      const at::cuda::MempoolId_t& pool) {
+    cudaGraph_t partial = nullptr;
+    cudaStreamEndCapture(side.stream(), &partial);
+    if (partial != nullptr) cudaGraphDestroy(partial);
+    cudaGetLastError();  // what the capture has left is not the next launch's error
+    const auto quietly = [](auto&& end) {
+      try {
+        end();
+      } catch (const std::exception&) {  // it had come to its own end
+      }
+    };
+    namespace allocator = c10::cuda::CUDACachingAllocator;
+    quietly([&] { allocator::endAllocateToPool(device, pool); });
+    quietly([&] { at::getHostAllocator(at::kCUDA)->end_allocate_to_pool(pool); });
+    quietly([&] { allocator::releasePool(device, pool); });
+    quietly([&] { at::getHostAllocator(at::kCUDA)->release_pool(pool); });
+  }
+
+  at::cuda::CUDAGraph graph_;
+};
+
+class LinkedLibraries final : public CudaLibraries {
+ public:
+  void* stream() override { return c10::cuda::getCurrentCUDAStream().stream(); }
+
+  // A row-major matrix is the transpose of a column-major one, cuBLAS's: result^T = op(b)^T
+  // op(a)^T.
+  void product(const DeviceProduct& of) override {
+    if (of.count == 0 || of.rows == 0 || of.columns == 0) return;
+    const bool wide = of.type == Real::Float64;
+    const cudaDataType_t type = wide ? CUDA_R_64F : CUDA_R_32F;
+    const float alpha = static_cast<float>(of.alpha);
+    const float beta = static_cast<float>(of.beta);
+    const std::int64_t a_rows = of.a.transposed ? of.inner : of.rows;
+    const std::int64_t b_rows = of.b.transposed ? of.columns : of.inner;
+    const std::int64_t a_columns = of.a.transposed ? of.rows : of.inner;
+    const std::int64_t b_columns = of.b.transposed ? of.inner : of.columns;
+    cublasHandle_t handle = at::cuda::getCurrentCUDABlasHandle();
+    // The precision is the product's own, whatever LibTorch's is.
+    check(cublasSetMathMode(handle, CUBLAS_DEFAULT_MATH), "a choice of cuBLAS's precision");
+    check(cublasGemmStridedBatchedEx_64(
+              handle, operation(of.b), operation(of.a), of.columns, of.rows, of.inner,
+              wide ? static_cast<const void*>(&of.alpha) : &alpha, of.b.data, type,
+              leading_dimension(of.b, b_rows, b_columns), of.b.stack_stride, of.a.data, type,
+              leading_dimension(of.a, a_rows, a_columns), of.a.stack_stride,
+              wide ? static_cast<const void*>(&of.beta) : &beta, of.result.data, type,
+              leading_dimension(of.result, of.rows, of.columns), of.result.stack_stride, of.count,
+              compute_type(of), CUBLAS_GEMM_DEFAULT),
+          "a matrix product on a CUDA device");
+  }
+
+  std::unique_ptr<DeviceGraph> capture(const std::function<void()>& work) override {
+    return std::make_unique<CudaGraph>(work);
+  }
+
+  // LibTorch takes float32 factors as they are or as TF32; bfloat16 is for tensors of that type.
+  void use_precision(Precision precision) override {
+    const bool rounds = precision != Precision::Fp32;
+    at::globalContext().setAllowTF32CuBLAS(rounds);
+    at::globalContext().setAllowTF32CuDNN(rounds);
+  }
+
+  void forbid_waiting(bool forbidden) override {
+    c10::cuda::warning_state().set_sync_debug_mode(
+        forbidden ? c10::cuda::SyncDebugMode::L_ERROR : c10::cuda::SyncDebugMode::L_DISABLED);
+  }
+
+  void begin_range(const char* name) override { nvtxRangePushA(name); }
+  void end_range() override { nvtxRangePop(); }
+};
+
+}  // namespace
+
+}  // namespace fedhpc
+
+/// What device_kernels() looks for in this module. Throws Error where no device can be used.
+extern "C" fedhpc::DeviceKernels* fedhpc_device_kernels() {
+  int devices = 0;
+  const cudaError_t status = cudaGetDeviceCount(&devices);
+  if (status != cudaSuccess) {
+    throw fedhpc::Error(fedhpc::concat("no CUDA device can be used: ", cudaGetErrorString(status)));
+  }
+  static fedhpc::LinkedLibraries libraries;
+  static const std::unique_ptr<fedhpc::DeviceKernels> table = fedhpc::make_cuda_table(libraries);
+  return table.get();
+}

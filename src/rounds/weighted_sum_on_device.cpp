@@ -1,0 +1,150 @@
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/maximum.h>
+#include <ATen/ops/where.h>
+#include <ATen/ops/zeros.h>
+
+#include "fedhpc/core/device.hpp"
+#include "fedhpc/rounds/upload.hpp"
+#include "fedhpc/rounds/weighted_sum.hpp"
+
+#include "rounds/side_stream.hpp"
+#include "rounds/sum_exponents.hpp"
+
+namespace fedhpc {
+
+namespace {
+
+/// Calls use(first, w x of columns [first, first + width) in float64) for all columns of rows [C,
+/// P], as many at a time as keeps them small. Rows of weight 0 are 0 whatever they hold. `weights`
+/// [C, 1].
+template <typename Use>
+void each_slice(const Tensor& rows, const Tensor& weights, const Use& use) {
+  constexpr std::int64_t kValues = std::int64_t{1} << 24;
+  const std::int64_t widest = std::max<std::int64_t>(1, kValues / rows.size(0));
+  const Tensor unread = weights.eq(0);
+  for (std::int64_t first = 0; first < rows.size(1); first += widest) {
+    const std::int64_t width = std::min(widest, rows.size(1) - first);
+    use(first, rows.narrow(1, first, width).mul(weights).masked_fill_(unread, 0));
+  }
+}
+
+/// The largest |w x| of each row, NaN where one is NaN, [C].
+Tensor largest_of(const Tensor& rows, const Tensor& weights) {
+  Tensor largest = at::zeros({rows.size(0)}, weights.options());
+  each_slice(rows, weights, [&](std::int64_t, const Tensor& addends) {
+    largest = at::maximum(largest, addends.abs().amax(1));
+  });
+  return largest;
+}
+
+/// The largest finite |w x| of a single row.
+double largest_finite_of(const Tensor& row, const Tensor& weight) {
+  double largest = 0;
+  each_slice(row, weight, [&](std::int64_t, const Tensor& addends) {
+    const Tensor magnitudes = addends.masked_fill(addends.isfinite().logical_not(), 0).abs();
+    largest = std::max(largest, magnitudes.max().item<double>());
+  });
+  return largest;
+}
+
+/// sums[segments[c]] += addends[c]
+void add_to_segments_(const Tensor& sums, const Tensor& segments, const Tensor& addends) {
+  if (sums.size(0) == 1) {
+    sums[0].add_(addends.sum(0));
+  } else {
+    sums.index_add_(0, segments, addends);
+  }
+}
+
+}  // namespace
+
+void WeightedSum::add_on_device(std::span<const std::int64_t> segments,
+                                std::span<const double> weights, const Tensor& rows) {
+  side_->run(rows, [&] {
+    const Tensor of_rows = upload(segments, device_);
+    const Tensor factors = upload(weights, device_);
+    device_kernels().add_weighted({.type = real_of(rows),
+                                   .rows = rows.size(0),
+                                   .columns = columns_,
+                                   .values = device_columns(rows),
+                                   .segments = of_rows.const_data_ptr<std::int64_t>(),
+                                   .weights = factors.const_data_ptr<double>(),
+                                   .segment_count = segments_,
+                                   .sums = sums_.data_ptr<double>()});
+  });
+}
+
+Tensor WeightedSum::exact_total_on_device(Topology& topology, Among ranks) const {
+  std::vector<Tensor> weights;  // of each addend, [C, 1]
+  std::vector<Tensor> largest;  // [C]
+  for (const Addend& addend : addends_) {
+    weights.push_back(upload(addend.weights, device_).unsqueeze(1));
+    largest.push_back(largest_of(addend.rows, weights.back()));
+  }
+  SumExponents exponents(segments_);
+  if (!largest.empty()) {
+    const Tensor all = on_host(at::cat(largest));
+    const double* next = all.const_data_ptr<double>();
+    for (std::size_t i = 0; i < addends_.size(); ++i) {
+      for (std::size_t c = 0; c < addends_[i].weights.size(); ++c, ++next) {
+        if (addends_[i].weights[c] == 0) continue;
+        exponents.note(addends_[i].segments[c], addends_[i].weights[c], *next, [&] {
+          const auto row = static_cast<std::int64_t>(c);
+          return largest_finite_of(addends_[i].rows.narrow(0, row, 1),
+                                   weights[i].narrow(0, row, 1));
+        });
+      }
+    }
+  }
+  exponents.agree(topology, ranks);
+
+  const auto options = at::TensorOptions(at::kDouble).device(device_);
+  const Tensor sums = at::zeros({segments_, columns_ + 1}, options.dtype(at::kLong));
+  const Tensor rest = at::zeros({segments_, columns_ + 1}, options);  // what is not finite
+  std::vector<std::int64_t> of_weights(static_cast<std::size_t>(segments_), 0);
+  for (std::size_t i = 0; i < addends_.size(); ++i) {
+    const Addend& addend = addends_[i];
+    std::vector<double> of_rows;
+    for (std::size_t c = 0; c < addend.weights.size(); ++c) {
+      const std::int64_t s = addend.segments[c];
+      of_rows.push_back(exponents.scale(s));
+      of_weights[static_cast<std::size_t>(s)] +=
+          std::llrint(addend.weights[c] * exponents.weight_scale(s));
+    }
+    const Tensor scales = upload(of_rows, device_).unsqueeze(1);
+    const Tensor segments = upload(addend.segments, device_);
+    each_slice(addend.rows, weights[i], [&](std::int64_t first, Tensor addends) {
+      if (!exponents.all_finite()) {
+        const Tensor finite = addends.isfinite();
+        add_to_segments_(rest.narrow(1, first, addends.size(1)), segments,
+                         addends.masked_fill(finite, 0));
+        addends = addends.masked_fill(finite.logical_not(), 0);
+      }
+      add_to_segments_(sums.narrow(1, first, addends.size(1)), segments,
+                       addends.mul(scales).round_().to(at::kLong));
+    });
+  }
+  sums.select(1, columns_).copy_(upload(of_weights, device_));
+  Tensor integers = sums;
+  topology.sum_(ranks, integers);
+  Tensor apart = rest;
+  if (!exponents.all_finite()) topology.sum_(ranks, apart);
+
+  std::vector<double> units;  // powers of two: exact
+  std::vector<double> weight_units;
+  for (std::int64_t s = 0; s < segments_; ++s) {
+    units.push_back(1 / exponents.scale(s));
+    weight_units.push_back(1 / exponents.weight_scale(s));
+  }
+  const Tensor total = integers.to(at::kDouble);
+  total.narrow(1, 0, columns_).mul_(upload(units, device_).unsqueeze(1));
+  total.select(1, columns_).mul_(upload(weight_units, device_));
+  return total.add(apart);
+}
+
+}  // namespace fedhpc

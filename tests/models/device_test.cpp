@@ -1,0 +1,515 @@
+#include "fixtures/device.hpp"
+
+#include <cmath>
+#include <cstdlib>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/randn.h>
+#include <gtest/gtest.h>
+
+#include "fedhpc/math/products.hpp"
+#include "fedhpc/models/convolution_trials.hpp"
+#include "fedhpc/models/image_layers.hpp"
+#include "fedhpc/models/model.hpp"
+#include "fedhpc/models/row_measures.hpp"
+
+// Layers, models and rows on a device against the same on the host.
+namespace fedhpc {
+namespace {
+
+constexpr std::int64_t kClients = 3;
+constexpr std::int64_t kBatch = 4;
+constexpr double kUntouched = 7;
+
+/// Makes every convolution take one way.
+class ForcedWay {
+ public:
+  explicit ForcedWay(const char* way) { setenv("FEDHPC_CONVOLUTION", way, 1); }
+  ~ForcedWay() { unsetenv("FEDHPC_CONVOLUTION"); }
+  ForcedWay(const ForcedWay&) = delete;
+  ForcedWay& operator=(const ForcedWay&) = delete;
+};
+
+const std::vector<const char*> kWays{"unfolded", "loop", "loop_channels_last", "grouped",
+                                     "grouped_channels_last"};
+
+bool is_real() { return std::getenv("FEDHPC_GPU_MODULE") == nullptr; }
+
+enum class SinkKind { Arena, Descent };
+
+/// How a model is run.
+struct Setting {
+  at::ScalarType type = at::kDouble;
+  Use use = Use::Training;
+  SinkKind sink = SinkKind::Arena;
+  Columns columns{};
+  Precision precision = Precision::Fp32;
+  bool ragged = false;  ///< clients 1 and 2 with 3 samples of each
+  bool shared = false;  ///< one row serves all clients
+};
+
+/// Numbers that a run starts from.
+struct Start {
+  Tensor weights;   // [C, P]
+  Tensor input;     // [C, B, D]
+  Tensor gradient;  // [C, B, K]
+};
+
+struct Outcome {
+  Tensor logits;
+  Tensor input_gradient;
+  Tensor sink;
+  Tensor weights;
+};
+
+Start start_of(const Model& model) {
+  Start start;
+  start.weights = at::empty({kClients, model.layout()->size()}, at::kDouble);
+  for (const Field& field : model.layout()->fields()) {
+    // Of a size that keeps a deep network's values near 1.
+    const double scale = field.shape.size() > 1 ? std::sqrt(2.0 / double(field.fan_in)) : 0.5;
+    Tensor part = start.weights.narrow(1, field.offset, field.size);
+    part.copy_(at::randn({kClients, field.size}, at::kDouble).mul(scale));
+    if (field.initial == Initial::One) part.copy_(part.abs().add(0.5));
+  }
+  start.input = at::randn({kClients, kBatch, model.features()}, at::kDouble);
+  start.gradient = at::randn({kClients, kBatch, model.classes()}, at::kDouble);
+  return start;
+}
+
+Outcome run(const Model& model, const Start& start, const Setting& setting, at::Device device) {
+  const auto options = at::TensorOptions().dtype(setting.type).device(device);
+  const std::int64_t first = setting.ragged ? 1 : 0;
+  const std::int64_t count = setting.ragged ? 2 : kClients;
+  const std::int64_t batch = setting.ragged ? 3 : kBatch;
+  const auto part_of = [&](const Tensor& stack) {
+    return stack.narrow(0, first, count).narrow(1, 0, batch).to(setting.type).contiguous();
+  };
+  Tensor weights = start.weights.to(setting.type).clone().to(device);
+  if (setting.shared) weights = weights.narrow(0, 0, 1).expand({kClients, -1});
+
+  Activations whole = model.make_activations(kClients, kBatch, options, setting.use);
+  whole.precision = setting.precision;
+  if (setting.use == Use::Training) {
+    whole.gradients.front() = at::empty({kClients, kBatch, model.features()}, options);
+  }
+  const Activations part = whole.narrow(first, count, batch);
+  part.input().copy_(part_of(start.input).to(device));
+  const Tensor rows = weights.narrow(0, first, count);
+  model.forward(rows, part);
+  Outcome outcome{part.logits().cpu().clone(), {}, {}, {}};
+  if (setting.use == Use::Training) {
+    part.logit_gradient().copy_(part_of(start.gradient).to(device));
+    const Tensor arena =
+        at::full({kClients, model.layout()->size()}, kUntouched, at::kDouble).to(options);
+    GradientSink sink{.rows = arena.narrow(0, first, count), .columns = setting.columns};
+    if (setting.sink == SinkKind::Descent) {
+      sink = {.rows = rows, .scale = -0.1, .keep = 1, .columns = setting.columns};
+    }
+    model.backward(rows, part, sink);
+    outcome.input_gradient = part.gradients.front().cpu().clone();
+    outcome.sink = arena.cpu();
+  }
+  outcome.weights = weights.cpu();
+  return outcome;
+}
+
+void expect_near(const Tensor& actual, const Tensor& expected, double tolerance,
+                 const std::string& what) {
+  ASSERT_EQ(actual.defined(), expected.defined());
+  if (!expected.defined()) return;
+  ASSERT_EQ(actual.sizes(), expected.sizes());
+  const double error = actual.sub(expected).to(at::kDouble).norm().item<double>();
+  const double size = expected.to(at::kDouble).norm().item<double>();
+  EXPECT_LE(error, tolerance * size) << what;
+}
+
+double rounding(const Setting& setting) { return setting.type == at::kDouble ? 1e-12 : 1e-5; }
+
+void expect_equal_runs(const Model& model, const Start& start, const Setting& setting,
+                       std::optional<double> tolerance = std::nullopt) {
+  const Outcome expected = run(model, start, setting, at::kCPU);
+  const Outcome actual = run(model, start, setting, at::kCUDA);
+  const double within = tolerance.value_or(rounding(setting));
+  expect_near(actual.logits, expected.logits, within, "values");
+  expect_near(actual.input_gradient, expected.input_gradient, within, "gradient of the input");
+  expect_near(actual.sink, expected.sink, within, "arena");
+  expect_near(actual.weights, expected.weights, within, "weights and buffers");
+  if (!expected.sink.defined()) return;
+  EXPECT_TRUE(actual.sink.eq(kUntouched).equal(expected.sink.eq(kUntouched)));
+}
+
+std::vector<Setting> settings() {
+  const Columns head{.with = Tag::Head};
+  const Columns norm{.with = Tag::Norm};
+  const Columns rest{.without = Tag::Uncompressed};
+  return {{},
+          {.sink = SinkKind::Descent},
+          {.type = at::kFloat},
+          {.type = at::kFloat, .sink = SinkKind::Descent, .ragged = true},
+          {.sink = SinkKind::Descent, .ragged = true},
+          {.columns = head, .ragged = true},
+          {.columns = norm},
+          {.columns = rest},
+          {.use = Use::Evaluation},
+          {.use = Use::Evaluation, .shared = true},
+          {.type = at::kFloat, .use = Use::Evaluation, .ragged = true, .shared = true}};
+}
+
+std::string title(const Setting& setting) {
+  std::string text = setting.type == at::kDouble ? "float64" : "float32";
+  if (setting.use == Use::Evaluation) text += " evaluation";
+  if (setting.sink == SinkKind::Descent) text += " descent";
+  if (!setting.columns.all()) text += " some columns";
+  if (setting.ragged) text += " ragged";
+  if (setting.shared) text += " one row";
+  return text;
+}
+
+template <typename... Layers>
+Model model_of(std::int64_t features, Layers... layers) {
+  Chain chain(features);
+  (chain.add(std::move(layers)), ...);
+  return Model(std::move(chain));
+}
+
+void expect_equal_in_all_settings(const Model& model) {
+  const Start start = start_of(model);
+  for (const Setting& setting : settings()) {
+    SCOPED_TRACE(title(setting));
+    expect_equal_runs(model, start, setting);
+  }
+}
+
+using DeviceLayers = testing::DeviceTest;
+
+TEST_F(DeviceLayers, LinearAndReluAreAsOnTheHost) {
+  for (const Bias bias : {Bias::Use, Bias::None}) {
+    expect_equal_in_all_settings(model_of(9, std::make_unique<Linear>("fc1", 9, 6, Tag::None, bias),
+                                          std::make_unique<Relu>(),
+                                          std::make_unique<Linear>("fc2", 6, 5, Tag::Head, bias),
+                                          std::make_unique<Relu>(Relu::Memory::Own)));
+  }
+}
+
+TEST_F(DeviceLayers, EveryWayOfAConvolutionIsAsOnTheHost) {
+  for (const char* way : kWays) {
+    const ForcedWay forced(way);
+    for (const std::int64_t channels : {1, 4}) {
+      for (const Window window :
+           {Window{3, 1, 1}, Window{3, 2, 1}, Window{1, 2, 0}, Window{1, 1, 0}, Window{5, 3, 2}}) {
+        for (const Bias bias : {Bias::None, Bias::Use}) {
+          SCOPED_TRACE(concat(way, ' ', channels, " channels, window ", window.size, " stride ",
+                              window.stride));
+          const ImageShape in{channels, 7, 6};
+          expect_equal_in_all_settings(
+              model_of(in.values(), std::make_unique<Conv2d>("conv", in, 3, window, bias)));
+        }
+      }
+    }
+  }
+}
+
+TEST_F(DeviceLayers, BatchNormIsAsOnTheHost) {
+  using Then = BatchNorm::Then;
+  for (const ImageShape in : {ImageShape{3, 5, 7}, ImageShape{2, 4, 8}}) {
+    for (const Then then : {Then::Nothing, Then::Relu, Then::ReluMaxPool}) {
+      expect_equal_in_all_settings(
+          model_of(in.values(), std::make_unique<BatchNorm>("bn", in, then)));
+    }
+  }
+}
+
+TEST_F(DeviceLayers, PoolingIsAsOnTheHost) {
+  const ImageShape in{3, 9, 7};
+  for (const Window window : {Window{2, 2, 0}, Window{3, 2, 1}, Window{3, 1, 0}}) {
+    expect_equal_in_all_settings(model_of(in.values(), std::make_unique<MaxPool2d>(in, window)));
+  }
+  expect_equal_in_all_settings(
+      model_of(in.values(), std::make_unique<AveragePool2d>(in, Window{3, 2, 0})));
+  expect_equal_in_all_settings(model_of(in.values(), std::make_unique<AveragePool2d>(in, 4, 3)));
+}
+
+TEST_F(DeviceLayers, ResidualSumsAreAsOnTheHost) {
+  const ImageShape in{3, 5, 4};
+  for (const bool identity : {true, false}) {
+    Chain body(in.values());
+    Chain shortcut(in.values());
+    body.add(std::make_unique<Conv2d>("a", in, 3, Window{3, 1, 1}, Bias::Use));
+    if (!identity) shortcut.add(std::make_unique<Conv2d>("s", in, 3, Window{1, 1, 0}, Bias::None));
+    expect_equal_in_all_settings(
+        model_of(in.values(), std::make_unique<Residual>(std::move(body), std::move(shortcut))));
+  }
+}
+
+TEST_F(DeviceLayers, FactorsHaveThePrecisionOfTheHost) {
+  const ImageShape in{4, 7, 6};
+  const Model linear = model_of(40, std::make_unique<Linear>("fc", 40, 30, Tag::None));
+  const Model convolution =
+      model_of(in.values(), std::make_unique<Conv2d>("conv", in, 5, Window{3, 1, 1}, Bias::Use));
+  const Start of_linear = start_of(linear);
+  const Start of_convolution = start_of(convolution);
+  for (const Precision precision : {Precision::Tf32, Precision::Bf16}) {
+    // A GPU takes TF32 by other rounding, and LibTorch gives bfloat16 back as such.
+    const double coarse = precision == Precision::Tf32 ? 2e-3 : 1e-2;
+    const Setting setting{.type = at::kFloat, .precision = precision};
+    const double exact = is_real() ? coarse : 1e-5;
+    device_kernels().use_precision(precision);
+    expect_equal_runs(linear, of_linear, setting, exact);
+    for (const char* way : kWays) {
+      const ForcedWay forced(way);
+      SCOPED_TRACE(way);
+      const bool own = std::string(way) == "unfolded";
+      expect_equal_runs(convolution, of_convolution, setting, own ? exact : coarse);
+    }
+    device_kernels().use_precision(Precision::Fp32);
+    // And it is none of full precision.
+    const Setting full{.type = at::kFloat};
+    const Tensor logits = run(linear, of_linear, full, at::kCPU).logits;
+    const Tensor shorter = run(linear, of_linear, setting, at::kCPU).logits;
+    EXPECT_GT(logits.sub(shorter).norm().item<double>(), 1e-5 * logits.norm().item<double>());
+  }
+}
+
+TEST_F(DeviceLayers, ConvolutionsOfAShapeAreTriedOnce) {
+  const ImageShape in{2, 11, 6};  // of no other test
+  const Model model =
+      model_of(in.values(), std::make_unique<Conv2d>("conv", in, 3, Window{3, 1, 1}, Bias::Use));
+  const Start start = start_of(model);
+  const auto waits_of = [&](const Setting& setting) {
+    const std::int64_t before = testing::waits_for_device();
+    expect_equal_runs(model, start, setting);
+    return testing::waits_for_device() - before;
+  };
+  const Setting setting{.sink = SinkKind::Descent};
+  std::int64_t untried = 0;
+  {
+    const NoConvolutionTrials none;
+    untried = waits_of(setting);  // copies of this test alone
+  }
+  const std::int64_t first = waits_of(setting);
+  EXPECT_TRUE(is_real() || first > untried) << first;
+  EXPECT_EQ(waits_of(setting), untried);
+}
+
+TEST_F(DeviceLayers, PassesCanBeCaptured) {
+  const ImageShape in{3, 8, 8};
+  const Model model =
+      model_of(in.values(), std::make_unique<Conv2d>("conv", in, 4, Window{3, 1, 1}, Bias::Use),
+               std::make_unique<BatchNorm>("bn", ImageShape{4, 8, 8}, BatchNorm::Then::Relu),
+               std::make_unique<MaxPool2d>(ImageShape{4, 8, 8}, Window{2, 2, 0}),
+               std::make_unique<AveragePool2d>(ImageShape{4, 4, 4}, 1, 1),
+               std::make_unique<Linear>("fc", 4, 3, Tag::Head));
+  const Start start = start_of(model);
+  for (const char* way : kWays) {
+    SCOPED_TRACE(way);
+    const ForcedWay forced(way);
+    const auto descend = [&](at::Device device, bool captured) {
+      const auto options = at::TensorOptions().dtype(at::kDouble).device(device);
+      const Tensor weights = start.weights.clone().to(device);
+      const Activations activations =
+          model.make_activations(kClients, kBatch, options, Use::Training);
+      activations.input().copy_(start.input);
+      const Tensor gradient = start.gradient.to(device);
+      const auto step = [&] {
+        model.forward(weights, activations);
+        activations.logit_gradient().copy_(gradient);
+        model.backward(weights, activations, {.rows = weights, .scale = -0.1, .keep = 1});
+      };
+      step();
+      if (captured) {
+        const auto graph = device_kernels().capture(step);
+        for (int i = 0; i < 3; ++i) graph->replay();
+        return weights.cpu();
+      }
+      for (int i = 0; i < 3; ++i) step();
+      return weights.cpu();
+    };
+    expect_near(descend(at::kCUDA, true), descend(at::kCPU, false), 1e-11, "after four steps");
+  }
+}
+
+class DeviceModels : public testing::DeviceTest,
+                     public ::testing::WithParamInterface<std::string> {};
+
+std::vector<std::string> families() {
+  std::vector<std::string> names;
+  for (const auto& [name, sentence] : model_registry()) names.push_back(name);
+  return names;
+}
+
+std::vector<std::int64_t> samples_for(const std::string& name) {
+  if (name == "mlr" || name == "dnn") return {1, 2, 4};
+  if (name == "cnn2") return {2, 9, 8};
+  if (name == "cnn4" || name == "cnn8") return {2, 16, 17};
+  if (name == "resnet9" || name == "resnet18") return {2, 8, 8};
+  return {2, 32, 32};
+}
+
+TEST_P(DeviceModels, AreAsOnTheHost) {
+  ModelOptions options;
+  options.name = GetParam();
+  options.hidden = {6, 5};
+  options.width = 0.0625;
+  const auto shape = samples_for(options.name);
+  for (const NormChoice norm : {NormChoice::Auto, NormChoice::None}) {
+    options.norm = norm;
+    options.bias = norm == NormChoice::None ? BiasChoice::True : BiasChoice::Auto;
+    if (shape.back() < 8 && norm == NormChoice::None) continue;
+    const auto model = make_model(options, shape, 4);
+    const Start start = start_of(*model);
+    for (const char* way : {"unfolded", "loop", "grouped", ""}) {
+      const ForcedWay forced(way);
+      for (const Setting& setting : settings()) {
+        SCOPED_TRACE(concat(way, ' ', title(setting)));
+        // Deep networks pass rounding on.
+        const double within = setting.type == at::kDouble ? 1e-11 : 1e-4;
+        expect_equal_runs(*model, start, setting, within);
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Registry, DeviceModels, ::testing::ValuesIn(families()),
+                         [](const auto& one) { return one.param; });
+
+class DeviceRows : public testing::DeviceTest {
+ protected:
+  DeviceRows() {
+    auto layout = std::make_shared<Layout>();
+    layout->add("conv.weight", {2, 3}, 3, Tag::Trainable);
+    layout->add("bn.weight", {2}, 2, Tag::Trainable | Tag::Norm | Tag::Uncompressed);
+    layout->add("bn.running_mean", {2}, 2, Tag::Buffer | Tag::Uncompressed);
+    layout->add("fc.weight", {1, 3}, 3, Tag::Trainable | Tag::Head);
+    layout_ = layout;
+  }
+
+  Rows draw(std::int64_t count, at::ScalarType type) const {
+    return {at::randn({count, layout_->size()}, type), layout_};
+  }
+  static Rows there(const Rows& rows) { return {rows.values.clone().to(at::kCUDA), rows.layout}; }
+
+  LayoutPtr layout_;
+};
+
+TEST_F(DeviceRows, AreAddedAsOnTheHost) {
+  for (const at::ScalarType type : {at::kDouble, at::kFloat}) {
+    const double within = type == at::kDouble ? 1e-15 : 1e-6;
+    const Rows a = draw(3, type);
+    const Rows b = draw(3, type);
+    const Rows c = draw(3, type);
+    const auto expect = [&](auto&& work) {
+      const Rows here = a.clone();
+      const Rows moved = there(a);
+      work(here, b, c);
+      work(moved, there(b), there(c));
+      expect_near(moved.values.cpu(), here.values, within, "rows");
+    };
+    for (const Tag tag : {Tag::Trainable, Tag::Buffer, Tag::Norm}) {
+      expect([&](const Rows& to, const Rows& x, const Rows&) {
+        add_columns_(to.values, x.values, 0.3, *layout_, tag);
+      });
+      expect([&](const Rows& to, const Rows& x, const Rows& y) {
+        add_difference_(to.values, x.values, y.values, -0.7, *layout_, tag);
+      });
+      expect([&](const Rows& to, const Rows&, const Rows&) { scale_columns_(to, 0.4, tag); });
+      expect([&](const Rows& to, const Rows& x, const Rows&) { copy_columns_(to, x, tag); });
+    }
+    expect([&](const Rows& to, const Rows& x, const Rows&) {
+      add_columns_(to.values, x.values.narrow(0, 1, 1).expand({3, -1}), 0.3, *layout_,
+                   Tag::Trainable);
+    });
+    expect([&](const Rows& to, const Rows& x, const Rows&) { approach_(to, x, 0.25); });
+    expect([&](const Rows& to, const Rows& x, const Rows& y) {
+      to.values.copy_((2.0 * (x - y) + y).values);
+    });
+  }
+}
+
+TEST_F(DeviceRows, PartsAreTakenPutAndAdded) {
+  for (const at::ScalarType type : {at::kDouble, at::kFloat}) {
+    const Rows from = draw(1, type);
+    for (const Columns& columns : {Columns{.with = Tag::Trainable}, Columns{.with = Tag::Head},
+                                   Columns{.with = Tag::Buffer}, Columns{}}) {
+      const RowPart part(layout_, columns);
+      const Rows a{at::randn({1, part.layout()->size()}, type), part.layout()};
+      const Rows b{at::randn({1, part.layout()->size()}, type), part.layout()};
+      const Rows to = draw(1, type);
+      const Rows moved = there(to);
+      part.add_two(to, from, 0.25, a, -2, b);
+      part.add_two(moved, there(from), 0.25, there(a), -2, there(b));
+      expect_near(moved.values.cpu(), to.values, type == at::kDouble ? 1e-15 : 1e-6, "sum");
+      part.add_two(moved, moved, 0, there(a), 0, there(b));  // in place
+      expect_near(moved.values.cpu(), to.values, 1e-6, "the same rows");
+      part.put_(moved, there(a));
+      EXPECT_TRUE(part.of(moved).values.cpu().equal(a.values));
+    }
+  }
+}
+
+TEST_F(DeviceRows, AreMeasuredAsOnTheHost) {
+  for (const at::ScalarType type : {at::kDouble, at::kFloat}) {
+    const Rows rows = draw(3, type);
+    const Rows other = draw(3, type);
+    rows.values.masked_fill_(rows.values.abs().lt(0.2), 0);
+    rows.values[1][0] = std::nan("");
+    const Rows moved = there(rows);
+    EXPECT_EQ(count_nonzero(moved), count_nonzero(rows));
+    EXPECT_EQ(densities(moved), densities(rows));
+    zero_small_(rows, 0.5);
+    zero_small_(moved, 0.5);
+    EXPECT_EQ(count_nonzero(moved), count_nonzero(rows));
+    EXPECT_TRUE(
+        moved.values.cpu().eq(rows.values).logical_or(rows.values.isnan()).all().item<bool>());
+    const std::vector<double> expected = squared_lengths(other);
+    const std::vector<double> actual = squared_lengths(there(other));
+    for (std::size_t c = 0; c < expected.size(); ++c) {
+      EXPECT_NEAR(actual[c], expected[c], 1e-14 * expected[c]);
+    }
+    EXPECT_TRUE(squared_lengths({moved.values.narrow(0, 0, 0), layout_}).empty());
+    const Rows a = draw(1, type);
+    const Rows b = draw(1, type);
+    const InnerProducts here = inner_products(a, b);
+    const InnerProducts device = inner_products(there(a), there(b));
+    EXPECT_NEAR(device.aa, here.aa, 1e-14 * here.aa);
+    EXPECT_NEAR(device.ab, here.ab, 1e-14 * here.aa);
+  }
+}
+
+using DeviceProducts = testing::DeviceTest;
+
+TEST_F(DeviceProducts, EqualThoseOfTheHost) {
+  for (const at::ScalarType type : {at::kDouble, at::kFloat}) {
+    for (const Precision precision : {Precision::Fp32, Precision::Tf32, Precision::Bf16}) {
+      for (const Transpose ta : {Transpose::No, Transpose::Yes}) {
+        for (const Transpose tb : {Transpose::No, Transpose::Yes}) {
+          const bool flip_a = ta == Transpose::Yes;
+          const bool flip_b = tb == Transpose::Yes;
+          // Of wider rows, so that rows and stacks have gaps.
+          const Tensor a = at::randn({3, 30, 30}, type).narrow(1, 0, flip_a ? 20 : 9);
+          const Tensor b = at::randn({3, 30, 30}, type).narrow(1, 0, flip_b ? 7 : 20);
+          const Tensor left = a.narrow(2, 0, flip_a ? 9 : 20);
+          const Tensor right = b.narrow(2, 0, flip_b ? 20 : 7);
+          const Tensor result = at::randn({3, 9, 11}, type);
+          const Tensor moved = result.clone().to(at::kCUDA);
+          const Tensor far_left = a.contiguous().to(at::kCUDA).narrow(2, 0, left.size(2));
+          const Tensor far_right = b.contiguous().to(at::kCUDA).narrow(2, 0, right.size(2));
+          batched_product(type, 3, -0.5, matrices_of(left), ta, matrices_of(right), tb, 0.25,
+                          matrices_of(result.narrow(2, 2, 7)), precision);
+          batched_product(type, 3, -0.5, matrices_of(far_left), ta, matrices_of(far_right), tb,
+                          0.25, matrices_of(moved.narrow(2, 2, 7)), precision);
+          const double coarse = precision == Precision::Fp32 || !is_real() ? 1e-6 : 1e-2;
+          expect_near(moved.cpu(), result, type == at::kDouble ? 1e-14 : coarse, "product");
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace fedhpc
