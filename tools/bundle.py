@@ -101,10 +101,13 @@ def libtorch_version(build):
     return first_match(r"__version__ = '(.*)'", pathlib.Path(torch) / "version.py") if torch else "unknown"
 
 
-def commit():
-    described = subprocess.run(["git", "-C", ROOT, "describe", "--always", "--dirty"], capture_output=True, text=True,
-                               check=False)
-    return described.stdout.strip() or "unknown"
+def version(build):
+    """What the program says it is made of."""
+    program = build / "fedhpc"
+    if not program.exists():
+        return "fedhpc unknown"
+    told = subprocess.run([program, "--version"], capture_output=True, text=True, check=False, timeout=60).stdout
+    return told.strip() or "fedhpc unknown"
 
 
 def fill(folder, build, programs, launcher):
@@ -134,7 +137,7 @@ def fill(folder, build, programs, launcher):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, folder / name)
     shutil.copy(ROOT / "tools/with_libraries.sh", folder / "run")
-    (folder / "bundle.txt").write_text(f"fedhpc {commit()}\nLibTorch {libtorch_version(build)}\n", encoding="utf-8")
+    (folder / "bundle.txt").write_text(f"{version(build)}\nLibTorch {libtorch_version(build)}\n", encoding="utf-8")
 
 
 def main():
