@@ -142,7 +142,6 @@ void DeviceMemory::check_blocks(const char* what) {
 void DeviceMemory::give_back(void* block, std::size_t size) {
   std::memset(reach(block), kFree, size);  // the recording has used it after it was freed
   const std::lock_guard lock(mutex_);
-  std::memset(reach(block), kFree, size);  // what its graph wrote after it had been freed
   free_[size].push_back(block);
 }
 
