@@ -36,8 +36,8 @@ void Cp::contract_on_device_(const Group& group, const std::vector<Tensor>& prod
     const std::size_t dimension = group.dimensions[k];
     const Tensor g = rest.view({clients, -1, size(dimension), rank_});
     Tensor da = factor_in(du, dimension);
-    at::sum_out(da, g * products[k - 1].unsqueeze(2), at::IntArrayRef{1});
-    const Tensor terms = g * factor_in(u, dimension).unsqueeze(1);
+    at::sum_out(da, g.mul(products[k - 1].unsqueeze(2)), at::IntArrayRef{1});
+    const Tensor terms = g.mul(factor_in(u, dimension).unsqueeze(1));
     if (k > 1) {
       rest = at::sum(terms, at::IntArrayRef{2});
     } else {
