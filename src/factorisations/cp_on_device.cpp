@@ -7,6 +7,8 @@
 #include "fedhpc/factorisations/cp.hpp"
 #include "fedhpc/math/products.hpp"
 
+#include "factorisations/least_squares.hpp"
+
 namespace fedhpc {
 
 Tensor Cp::factor_in(const Tensor& rows, std::size_t dimension) const {
@@ -36,8 +38,8 @@ void Cp::contract_on_device_(const Group& group, const std::vector<Tensor>& prod
     const std::size_t dimension = group.dimensions[k];
     const Tensor g = rest.view({clients, -1, size(dimension), rank_});
     Tensor da = factor_in(du, dimension);
-    at::sum_out(da, g * products[k - 1].unsqueeze(2), at::IntArrayRef{1});
-    const Tensor terms = g * factor_in(u, dimension).unsqueeze(1);
+    at::sum_out(da, g.mul(products[k - 1].unsqueeze(2)), at::IntArrayRef{1});
+    const Tensor terms = g.mul(factor_in(u, dimension).unsqueeze(1));
     if (k > 1) {
       rest = at::sum(terms, at::IntArrayRef{2});
     } else {
@@ -79,7 +81,7 @@ void Cp::distance_gradient_on_device_(const Tensor& u, const Tensor& w, double s
   const std::vector<Tensor> left = khatri_rao_on_device(left_, u);
   const std::vector<Tensor> right = khatri_rao_on_device(right_, u);
   // [[A]] is rounded as by expand_(): where w is what that has given, the residual is 0.
-  const Tensor residual = at::empty({u.size(0), shape_.count()}, u.options());
+  const Tensor residual = room_for_residuals(w);
   batched_product(u.scalar_type(), u.size(0), 1, matrices_of(left.back()), Transpose::No,
                   matrices_of(right.back()), Transpose::Yes, 0,
                   matrices_in(residual, 0, length(left_), length(right_)));

@@ -50,9 +50,16 @@ void solve_group_(Factorisation& factorisation, const Tensor& u, const Tensor& w
 
 }  // namespace
 
+Tensor room_for_residuals(const Tensor& w) {
+  const std::int64_t stride = w.stride(0);
+  const std::int64_t column = stride > 0 ? w.storage_offset() % stride : 0;
+  if (!on_device(w) || column + w.size(1) > stride) return at::empty(w.sizes(), w.options());
+  return at::empty({w.size(0), stride}, w.options()).narrow(1, column, w.size(1));
+}
+
 void residual_pullback_(Factorisation& factorisation, const Tensor& u, const Tensor& w,
                         double scale, const Tensor& du) {
-  Tensor residual = at::empty({u.size(0), w.size(1)}, u.options());
+  const Tensor residual = room_for_residuals(w);
   factorisation.expand_(u, residual);
   residual.sub_(w).mul_(scale);
   factorisation.pullback_(u, residual, du);

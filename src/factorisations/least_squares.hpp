@@ -8,6 +8,11 @@
 
 namespace fedhpc {
 
+/// Room for the residuals of weights w [C, p]. On a device they lie there as w does: libraries
+/// choose products by alignment too, and only the same one leaves 0 where w is what the factors
+/// give.
+Tensor room_for_residuals(const Tensor& w);
+
 /// du[c] <- the gradient of scale/2 ||w[c] - expand(u[c])||^2 from the residual, for any
 /// factorisation.
 void residual_pullback_(Factorisation& factorisation, const Tensor& u, const Tensor& w,
