@@ -1,5 +1,6 @@
 // The canonical polyadic decomposition on a device: a few operations for all clients at once.
 
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/mul.h>
 #include <ATen/ops/sum.h>

@@ -59,7 +59,7 @@ Tensor gradient(Gradient of, const Tensor& dy, const Tensor& x, const Tensor& ke
   return of == Gradient::Input ? std::get<0>(all) : std::get<1>(all);
 }
 
-/// rows [C, n] of a sink += the values of as many clients from number `first` on.
+/// rows [C, n] of `count` clients from number `first` on = keep rows + scale values
 void accumulate(const Tensor& values, const Tensor& rows, std::int64_t first, std::int64_t count,
                 double scale, double keep) {
   const Tensor exact = values.to(rows.scalar_type()).contiguous();
@@ -164,10 +164,9 @@ void DeviceConvolution::weight_gradient(const Tensor& x, const Tensor& dy, const
   const std::int64_t clients = x.size(0);
   const Tensor input = images(x, in_, way);
   const Tensor output = images(dy, out_, way);
-  // Only the shape and order of the weights count here, of the input in input_gradient().
-  const Tensor filters =
-      at::empty({clients * out_.channels, in_.channels, window_.size, window_.size},
-                input.options(), order_of(way));
+  // Only the shape of the weights counts here, and that of the input in input_gradient().
+  const Tensor filters = at::empty(
+      {clients * out_.channels, in_.channels, window_.size, window_.size}, input.options());
   if (is_grouped(way)) {
     accumulate(gradient(Gradient::Weight, output, input, filters, window_, clients), target.rows, 0,
                clients, target.scale, target.keep);
@@ -191,7 +190,7 @@ void DeviceConvolution::input_gradient(const Tensor& weights, const Tensor& dy, 
   const Tensor input =
       at::empty({grouped ? batch : clients * batch, grouped ? clients * in_.channels : in_.channels,
                  in_.height, in_.width},
-                output.options(), order_of(way));
+                output.options());
   if (grouped) {
     put(gradient(Gradient::Input, output, input, filters, window_, clients), dx, in_);
     return;

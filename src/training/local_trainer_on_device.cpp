@@ -75,7 +75,7 @@ std::vector<TrainStatistics> LocalTrainer::each_step_on_device(
       take(step);
       planned_.advance();
     };
-    if (repeated == nullptr) {
+    if (repeated == nullptr || !capture_wanted_) {
       call(statistics);
       continue;
     }

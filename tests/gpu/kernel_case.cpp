@@ -2,13 +2,15 @@
 
 #include "gpu/kernels/host_launcher.hpp"
 #include "gpu/kernels/table.hpp"
+#include "gpu/thread_launcher.hpp"
 
 namespace fedhpc::test {
 
 namespace {
 
-/// The kernels of any device on host memory, one after the other.
-class HostTable final : public KernelTable<kernels::HostLauncher> {
+/// The kernels of any device on host memory.
+template <typename Launcher>
+class HostTable final : public KernelTable<Launcher> {
  public:
   void product(const DeviceProduct& of) override {
     kernels::with_real(of.type, [&]<typename T>(T) {
@@ -44,16 +46,18 @@ class HostTable final : public KernelTable<kernels::HostLauncher> {
   }
 };
 
-}  // namespace
-
-DeviceKernels& host_kernels() {
-  static HostTable table;
-  return table;
+template <typename Launcher>
+DeviceKernels* host_kernels() {
+  static HostTable<Launcher> table;
+  return &table;
 }
+
+}  // namespace
 
 void KernelTest::SetUp() {
   if (!on_device()) {
-    kernels_ = &host_kernels();
+    kernels_ = std::get<0>(GetParam()) == Machine::Host ? host_kernels<kernels::HostLauncher>()
+                                                        : host_kernels<ThreadLauncher>();
     return;
   }
   try {
@@ -100,8 +104,10 @@ Tensor Placed::values() const {
 
 std::string kernel_case_name(const ::testing::TestParamInfo<KernelTest::ParamType>& info) {
   const auto [machine, type] = info.param;
-  return std::string(machine == Machine::Host ? "host" : "device") +
-         (type == at::kDouble ? "_float64" : "_float32");
+  const char* const name = machine == Machine::Host      ? "host"
+                           : machine == Machine::Threads ? "threads"
+                                                         : "device";
+  return std::string(name) + (type == at::kDouble ? "_float64" : "_float32");
 }
 
 }  // namespace fedhpc::test

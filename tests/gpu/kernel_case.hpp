@@ -18,11 +18,9 @@
 
 namespace fedhpc::test {
 
-/// Where kernels run: compiled for the host, on host memory, or the device's own (the stand-in
-/// where FEDHPC_GPU_MODULE says so).
-enum class Machine { Host, Device };
-
-DeviceKernels& host_kernels();
+/// Where kernels run: compiled for the host, on host memory, by one thread or by groups of threads;
+/// or the device's own (the stand-in where FEDHPC_GPU_MODULE says so).
+enum class Machine { Host, Threads, Device };
 
 /// Columns, or samples, with nothing between them; with gaps that leave every one aligned; with
 /// gaps that leave none aligned.
@@ -101,11 +99,11 @@ inline at::Device place_of(bool on_device) { return at::Device(on_device ? at::k
 
 std::string kernel_case_name(const ::testing::TestParamInfo<KernelTest::ParamType>& info);
 
-#define FEDHPC_KERNEL_TESTS(Suite)                                                          \
-  INSTANTIATE_TEST_SUITE_P(                                                                 \
-      , Suite,                                                                              \
-      ::testing::Combine(::testing::Values(Machine::Host, Machine::Device),                 \
-                         ::testing::Values(at::ScalarType::Float, at::ScalarType::Double)), \
+#define FEDHPC_KERNEL_TESTS(Suite)                                                            \
+  INSTANTIATE_TEST_SUITE_P(                                                                   \
+      , Suite,                                                                                \
+      ::testing::Combine(::testing::Values(Machine::Host, Machine::Threads, Machine::Device), \
+                         ::testing::Values(at::ScalarType::Float, at::ScalarType::Double)),   \
       kernel_case_name)
 
 }  // namespace fedhpc::test

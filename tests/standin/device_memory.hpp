@@ -33,6 +33,8 @@ class DeviceMemory {
 
   void* allocate(std::size_t bytes);
   void free(void* block) noexcept;
+  /// Ends the process if something has written behind a block: `what` did if nothing had before.
+  void check_blocks(const char* what);
 
   bool holds(const void* address) const {
     const auto* byte = static_cast<const char*>(address);
@@ -62,6 +64,7 @@ class DeviceMemory {
   static constexpr std::size_t kAlignment = 512;
 
   DeviceMemory();
+  bool is_intact(void* address, const Block& block) const;
   void give_back(void* block, std::size_t size);
 
   char* device_ = nullptr;

@@ -2,6 +2,7 @@
 #include <cstring>
 #include <sys/mman.h>
 #include <type_traits>
+#include <typeinfo>
 
 #include "fedhpc/core/error.hpp"
 
@@ -67,12 +68,13 @@ Kernel reachable(const Kernel& kernel) {
 struct Launcher {
   template <typename Kernel>
   void each(std::int64_t count, const Kernel& kernel) const {
-    Device::get().enqueue(
-        [count, kernel = reachable(kernel)] { kernels::HostLauncher{}.each(count, kernel); });
+    Device::get().enqueue(typeid(Kernel).name(), [count, kernel = reachable(kernel)] {
+      kernels::HostLauncher{}.each(count, kernel);
+    });
   }
   template <typename Kernel>
   void groups(std::int64_t count, int threads, const Kernel& kernel) const {
-    Device::get().enqueue([count, threads, kernel = reachable(kernel)] {
+    Device::get().enqueue(typeid(Kernel).name(), [count, threads, kernel = reachable(kernel)] {
       kernels::HostLauncher{}.groups(count, threads, kernel);
     });
   }
@@ -84,7 +86,7 @@ class Graph final : public DeviceGraph {
   ~Graph() override { recording_->works.clear(); }
 
   void replay() override {
-    Device::get().enqueue([recording = recording_] {
+    Device::get().enqueue("a graph", [recording = recording_] {
       for (const auto& work : recording->works) work();
     });
   }
@@ -97,7 +99,7 @@ class Table final : public KernelTable<Launcher> {
  public:
   void product(const DeviceProduct& of) override {
     if (of.count == 0) return;
-    Device::get().enqueue([product = reachable(of)] { product_on_host(product); });
+    Device::get().enqueue("a product", [product = reachable(of)] { product_on_host(product); });
   }
 
   std::unique_ptr<DeviceGraph> capture(const std::function<void()>& work) override {

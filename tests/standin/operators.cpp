@@ -146,11 +146,11 @@ void call(const c10::OperatorHandle& op, Stack* stack) {
     // Before the call: that of a result which is resized has its old size.
     Stack before = kept(arguments);
     results = HostCall(HostCall::Kind::Shapes, card)(op, arguments);
-    device.enqueue([op, card, given = std::move(before), promised = kept(results)] {
+    device.enqueue(name, [op, card, given = std::move(before), promised = kept(results)] {
       call_again(op, card, given, promised);
     });
   } else {
-    device.enqueue([&] { results = HostCall(HostCall::Kind::Real, card)(op, arguments); });
+    device.enqueue(name, [&] { results = HostCall(HostCall::Kind::Real, card)(op, arguments); });
   }
   torch::jit::drop(*stack, count);
   for (c10::IValue& result : results) stack->push_back(std::move(result));
@@ -221,8 +221,11 @@ TORCH_LIBRARY_IMPL(aten, CUDA, library) {
   library.impl("_reshape_alias", &reshape_alias);
   library.impl("_local_scalar_dense", &local_scalar);
   library.impl("record_stream", &record_stream);
-  // This one is made of others elsewhere.
-  library.impl("copy_", torch::CppFunction::makeFromBoxedFunction<&fallback>());
+  // These are made of others elsewhere, which copy_ needs here and convolutions, which choose by
+  // device, would not find on the CPU.
+  for (const char* name : {"copy_", "convolution", "convolution_backward", "_convolution"}) {
+    library.impl(name, torch::CppFunction::makeFromBoxedFunction<&fallback>());
+  }
 }
 
 }  // namespace fedhpc::standin

@@ -74,6 +74,9 @@ class LocalTrainer {
 
   /// How many local steps have been captured as graphs: on a device only.
   std::int64_t captured_steps() const { return graphs_.captured(); }
+  /// Whether steps are captured where they can be, as they are at first; graphs that there are stay
+  /// for when they are wanted again.
+  void capture_steps(bool wanted) { capture_wanted_ = wanted; }
 
   /// Bytes for C clients in hand beside their rows: activations and gradients between layers, and
   /// the arena and optimizer states where the rule needs them.
@@ -140,6 +143,7 @@ class LocalTrainer {
   StepWorkspace workspace_;
   PlannedBatches planned_;  // on a device, as are
   StepGraphs graphs_;
+  bool capture_wanted_ = true;
   Rows graph_rows_;  // what captured steps move, and their centres
   Rows graph_centres_;
   RowOptimizer optimizer_;

@@ -16,16 +16,6 @@ struct Affine {
   FEDHPC_KERNEL T operator()(T x) const { return scale * x + shift; }
 };
 
-/// A channel's B planes, in packs of N values that lie beside each other.
-template <typename T, int N>
-struct ChannelPlanes {
-  Samples<T> samples;
-  std::int64_t client;
-  std::int64_t first;  // value of a sample
-
-  FEDHPC_KERNEL T* plane(std::int64_t b) const { return samples(client, b) + first; }
-};
-
 /// What both ways know of their norm.
 template <typename T, int N>
 struct NormShape {
@@ -55,6 +45,7 @@ struct NormShape {
   template <typename Group, typename Work>
   FEDHPC_KERNEL void each_pack(Group& group, Work&& work) const {
     const std::int64_t count = norm.x.batch * (places() / N);
+    FEDHPC_UNROLL
     for (std::int64_t i = group.rank(); i < count; i += group.size()) {
       const Split at = packs(i);
       work(at.quotient, at.rest * N);

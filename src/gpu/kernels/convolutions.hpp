@@ -91,22 +91,29 @@ struct Fold {
     const std::int64_t y = row.rest + window.padding;  // in the padded image
     const std::int64_t left = column.rest + window.padding;
     const std::int64_t places = out.height * out.width;
-    const T* of = columns + ((sample.quotient * in.channels + channel.rest) * window.size *
-                                 window.size * samples +
-                             sample.rest) *
-                                places;
-    T sum{0};
+    const std::int64_t tap = samples * places;  // from one place of a window to the next
+    const std::int64_t first_row = first_window(y);
+    const std::int64_t first_column = first_window(left);
     const std::int64_t last_row = smaller(stride(y).quotient, out.height - 1);
     const std::int64_t last_column = smaller(stride(left).quotient, out.width - 1);
-    for (std::int64_t oy = first_window(y); oy <= last_row; ++oy) {
-      const std::int64_t ky = y - oy * window.stride;
-      for (std::int64_t ox = first_window(left); ox <= last_column; ++ox) {
-        const std::int64_t tap = ky * window.size + left - ox * window.stride;
-        sum += of[tap * samples * places + oy * out.width + ox];
+    const std::int64_t ky = y - first_row * window.stride;
+    const std::int64_t kx = left - first_column * window.stride;
+    const std::int64_t inner =
+        (sample.quotient * in.channels + channel.rest) * window.size * window.size;
+    std::int64_t row_of = (inner + ky * window.size + kx) * tap + sample.rest * places +
+                          first_row * out.width + first_column;
+    // In the next window the place comes earlier, by the window's stride.
+    const std::int64_t next_row = out.width - window.stride * window.size * tap;
+    const std::int64_t next_column = 1 - window.stride * tap;
+    T sum{0};
+    for (std::int64_t oy = first_row; oy <= last_row; ++oy, row_of += next_row) {
+      std::int64_t of = row_of;
+      for (std::int64_t ox = first_column; ox <= last_column; ++ox, of += next_column) {
+        sum += columns[of];
       }
     }
-    x(sample.quotient,
-      sample.rest)[(channel.rest * in.height + row.rest) * in.width + column.rest] = sum;
+    T* image = x(sample.quotient, sample.rest);
+    image[(channel.rest * in.height + row.rest) * in.width + column.rest] = sum;
   }
 
  private:

@@ -19,14 +19,19 @@
 //   lane(), lanes()           the same within its team
 //   team(), teams()           the team's number and how many there are
 //   sum(x), sum(TwoSums)      over the group, for every thread of it; float64. Every thread calls
-//   it,
-//                             and what was written before is seen after
+//                             it, and what was written before is seen after
 //   team_sum(x), team_max(x)  over the team
 
 #if defined(__CUDACC__)
 #define FEDHPC_KERNEL __host__ __device__ __forceinline__
 #else
 #define FEDHPC_KERNEL inline
+#endif
+// Before a loop whose reads do not depend on each other: some turns' are on their way at a time.
+#if defined(__CUDA_ARCH__)
+#define FEDHPC_UNROLL _Pragma("unroll 4")
+#else
+#define FEDHPC_UNROLL
 #endif
 
 namespace fedhpc::kernels {

@@ -39,32 +39,44 @@ struct PenaltyTerms {
   }
 };
 
-/// The stretches of rows and the ranges, ascending, that may be touched.
+/// The stretches of rows and the ranges, ascending, that may be touched. All rows that are taken
+/// together lie equally within packs, but each may lie in another way than the row before.
 struct Stretches {
   const DeviceRange* ranges;
   std::int64_t range_count;
   std::int64_t columns;
   Divisor per_row;
+  std::int64_t first_place;  // of row 0 in its pack
+  std::int64_t row_stride;
 
-  Stretches(const DeviceRange* first, std::int64_t count, std::int64_t row_columns)
-      : ranges(first), range_count(count), columns(row_columns), per_row(count_of(row_columns)) {}
+  Stretches(const DeviceRange* first, std::int64_t count, std::int64_t row_columns,
+            std::int64_t place, std::int64_t stride)
+      : ranges(first),
+        range_count(count),
+        columns(row_columns),
+        per_row(count_of(row_columns)),
+        first_place(place),
+        row_stride(stride) {}
 
   static std::int64_t count_of(std::int64_t row_columns) {
     return (row_columns + kStretch - 1) / kStretch;
   }
 
   /// Calls wide(i) for packs of N columns that lie in a range as a whole, and narrow(i) for the
-  /// other columns of ranges, in the stretch that begins at column `begin`.
+  /// other columns of ranges, in the stretch of row c that begins at column `begin`.
   template <int N, typename Group, typename Wide, typename Narrow>
-  FEDHPC_KERNEL void each(Group& group, std::int64_t begin, Wide&& wide, Narrow&& narrow) const {
+  FEDHPC_KERNEL void each(Group& group, std::int64_t c, std::int64_t begin, Wide&& wide,
+                          Narrow&& narrow) const {
+    const std::int64_t before = (first_place + c * row_stride) & (N - 1);  // columns in its pack
     const std::int64_t end = smaller(begin + kStretch, columns);
     for (std::int64_t r = first_range(begin); r < range_count; ++r) {
       const DeviceRange range = ranges[r];
       if (range.begin >= end) return;
       const std::int64_t low = larger(range.begin, begin);
       const std::int64_t high = smaller(range.end, end);
-      for (std::int64_t i = low / N + group.rank(); i * N < high; i += group.size()) {
-        const std::int64_t first = i * N;
+      for (std::int64_t i = (low + before) / N + group.rank(); i * N - before < high;
+           i += group.size()) {
+        const std::int64_t first = i * N - before;
         if (N == 1 || (low <= first && first + N <= high)) {
           wide(first);
         } else {
@@ -105,8 +117,8 @@ struct Step {
   PenaltyTerms<T> penalty;
   const std::int64_t* steps;
 
-  explicit Step(const DeviceStep& of)
-      : stretches(of.ranges, of.range_count, of.columns),
+  Step(const DeviceStep& of, std::int64_t first_place)
+      : stretches(of.ranges, of.range_count, of.columns, first_place, of.w.stride),
         w(of.w),
         g(of.g),
         first_state(of.states[0]),
@@ -130,7 +142,7 @@ struct Step {
     const auto& of = *this;
     const std::int64_t c = at.quotient;
     stretches.each<N>(
-        group, at.rest * kStretch,
+        group, c, at.rest * kStretch,
         [&](std::int64_t column) { of.template move<N>(c, column, rates); },
         [&](std::int64_t column) { of.template move<1>(c, column, rates); });
   }
@@ -208,8 +220,11 @@ struct PenaltyGradient {
   Columns<const T> w;
   PenaltyTerms<T> penalty;
 
-  explicit PenaltyGradient(const DevicePenaltyGradient& of)
-      : stretches(of.ranges, of.range_count, of.columns), g(of.g), w(of.w), penalty(of.penalty) {}
+  PenaltyGradient(const DevicePenaltyGradient& of, std::int64_t first_place)
+      : stretches(of.ranges, of.range_count, of.columns, first_place, of.w.stride),
+        g(of.g),
+        w(of.w),
+        penalty(of.penalty) {}
 
   template <typename Group>
   FEDHPC_KERNEL void operator()(Group& group, std::int64_t i) const {
@@ -217,7 +232,7 @@ struct PenaltyGradient {
     const auto& of = *this;
     const std::int64_t c = at.quotient;
     stretches.each<N>(
-        group, at.rest * kStretch, [&](std::int64_t column) { of.template add<N>(c, column); },
+        group, c, at.rest * kStretch, [&](std::int64_t column) { of.template add<N>(c, column); },
         [&](std::int64_t column) { of.template add<1>(c, column); });
   }
 

@@ -43,6 +43,23 @@ bool packs(const DeviceColumns& columns) {
   return is_aligned<T>(columns.data) && columns.stride % kPack<T> == 0;
 }
 
+/// Where the first value lies within its pack.
+template <typename T>
+std::int64_t place_in_pack(const DeviceColumns& columns) {
+  return static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(columns.data) / sizeof(T) %
+                                   kPack<T>);
+}
+
+/// Whether value i of row c lies in the same place of its pack for all of them; what has no data
+/// does not count.
+template <typename T>
+bool go_together(const DeviceColumns& first, std::initializer_list<DeviceColumns> others) {
+  return std::all_of(others.begin(), others.end(), [&](const DeviceColumns& other) {
+    return other.data == nullptr || (place_in_pack<T>(other) == place_in_pack<T>(first) &&
+                                     (other.stride - first.stride) % kPack<T> == 0);
+  });
+}
+
 /// Calls work with a constant: the number of values to take at once.
 template <typename T, typename Work>
 void with_pack(bool wide, Work&& work) {
@@ -296,10 +313,8 @@ class KernelTable : public DeviceKernels {
     const std::int64_t count = of.rows * kernels::Stretches::count_of(of.columns);
     if (count == 0 || of.range_count == 0) return;
     of_type(of.type, [&]<typename T>(T) {
-      bool wide = kernels::packs<T>(of.w);
-      for (const DeviceColumns& beside : {of.g, of.states[0], of.states[1], of.penalty.centre}) {
-        wide = wide && (beside.data == nullptr || kernels::packs<T>(beside));
-      }
+      const bool wide =
+          kernels::go_together<T>(of.w, {of.g, of.states[0], of.states[1], of.penalty.centre});
       kernels::with_pack<T>(wide, [&](auto pack) {
         switch (of.rule) {
           case DeviceStep::Rule::Sgd:
@@ -319,10 +334,10 @@ class KernelTable : public DeviceKernels {
     const std::int64_t count = of.rows * kernels::Stretches::count_of(of.columns);
     if (count == 0 || of.range_count == 0) return;
     of_type(of.type, [&]<typename T>(T) {
-      const bool wide = kernels::packs<T>(of.g) && kernels::packs<T>(of.w) &&
-                        (of.penalty.centre.data == nullptr || kernels::packs<T>(of.penalty.centre));
+      const bool wide = kernels::go_together<T>(of.w, {of.g, of.penalty.centre});
       kernels::with_pack<T>(wide, [&](auto pack) {
-        launcher_.groups(count, kStepThreads, kernels::PenaltyGradient<T, pack>(of));
+        launcher_.groups(count, kStepThreads,
+                         kernels::PenaltyGradient<T, pack>(of, kernels::place_in_pack<T>(of.w)));
       });
     });
   }
@@ -393,7 +408,8 @@ class KernelTable : public DeviceKernels {
 
   template <typename T, int N, DeviceStep::Rule kRule>
   void step_by(std::int64_t count, const DeviceStep& of) {
-    launcher_.groups(count, kStepThreads, kernels::Step<T, N, kRule>(of));
+    launcher_.groups(count, kStepThreads,
+                     kernels::Step<T, N, kRule>(of, kernels::place_in_pack<T>(of.w)));
   }
 };
 

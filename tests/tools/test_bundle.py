@@ -1,0 +1,83 @@
+"""bundle.py packs a build that its `run` starts elsewhere; on_a_card.sh goes on after failures and says what was what."""
+
+import shutil
+import subprocess
+import tarfile
+import tempfile
+import unittest
+from pathlib import Path
+
+PROJECT = Path(__file__).resolve().parent.parent.parent
+
+SCRIPTS = {
+    "fedhpc": "echo program; exit 0",
+    "tests/kernels_test": "echo '[  PASSED  ] 3 tests.'",
+    "tests/device_test": "echo '[  FAILED  ] Some.Test (3 ms)'; exit 1",
+    "tests/comm_test": "printf 'a.cpp:1: Skipped\\nno card here\\n'; exit 77",
+    "bench/device_training": "sleep 60",
+}
+
+
+class Bundle(unittest.TestCase):
+    def setUp(self):
+        scratch = tempfile.TemporaryDirectory()
+        self.addCleanup(scratch.cleanup)
+        self.folder = Path(scratch.name)
+        self.build = self.folder / "release"
+        self.build.mkdir()
+
+    def bundle(self, *options):
+        return subprocess.run([PROJECT / "tools/bundle.py", self.build, self.folder / "out.tar.xz", "--no-mpi", *options],
+                              capture_output=True, text=True, check=False)
+
+    def test_what_is_packed_runs_elsewhere(self):
+        shutil.copy(shutil.which("xz"), self.build / "fedhpc")  # a program with a library of the system
+        told = self.bundle()
+        self.assertEqual(told.returncode, 0, told.stderr)
+        self.assertIn("tests/device_test is not built: left out", told.stdout)
+        with tarfile.open(self.folder / "out.tar.xz") as archive:
+            archive.extractall(self.folder)
+        unpacked = self.folder / "fedhpc"
+        self.assertTrue((unpacked / "lib/liblzma.so.5").exists())
+        self.assertEqual([file.name for file in (unpacked / "lib").glob("lib*.so*") if file.name.startswith("libc.")], [])
+        for program in ("build/fedhpc", "bench/on_a_card.sh"):
+            self.assertTrue((unpacked / program).exists(), program)
+        environment = {"PATH": "/usr/bin:/bin", "FEDHPC_TORCH": "/nowhere"}
+        used = subprocess.run([unpacked / "run", "ldd", unpacked / "build/fedhpc"], capture_output=True, text=True,
+                              check=True, env=environment).stdout
+        self.assertIn(str(unpacked / "lib/liblzma.so.5"), used)
+        version = subprocess.run([unpacked / "run", unpacked / "build/fedhpc", "--version"], capture_output=True,
+                                 text=True, check=True, env=environment).stdout
+        self.assertIn("XZ Utils", version)
+
+    def test_nothing_or_too_much_is_refused(self):
+        told = self.bundle()
+        self.assertEqual(told.returncode, 1)
+        self.assertIn("nothing is built", told.stderr)
+        shutil.copy(shutil.which("xz"), self.build / "fedhpc")
+        told = self.bundle("--most", "0.001")
+        self.assertEqual(told.returncode, 1)
+        self.assertIn("more than 0.001 MB", told.stderr)
+
+    def test_a_card_s_parts_have_verdicts_of_their_own(self):
+        for name, text in SCRIPTS.items():
+            script = self.build / name
+            script.parent.mkdir(exist_ok=True)
+            script.write_text("#!/bin/sh\n" + text + "\n", encoding="utf-8")
+            script.chmod(0o755)
+        environment = {"PATH": "/usr/bin:/bin", "FEDHPC_TORCH": "/nowhere", "CUDA_HOME": "/nowhere",
+                       "FEDHPC_BENCH_SECONDS": "1"}
+        parts = ["kernels_test", "device_test", "nccl", "memcheck_kernels", "device_training", "run"]
+        told = subprocess.run([PROJECT / "bench/on_a_card.sh", self.build, self.folder / "out", *parts],
+                              capture_output=True, text=True, check=False, env=environment)
+        self.assertEqual(told.returncode, 1, told.stdout + told.stderr)
+        table = (self.folder / "out/table.txt").read_text(encoding="utf-8").splitlines()
+        self.assertEqual([line.split()[0] for line in table], parts)
+        for part, verdict in zip(parts, ["PASS", "FAIL", "NOT RUN", "NOT RUN", "FAIL", "PASS"]):
+            self.assertIn(f" {verdict} ", next(line for line in table if line.startswith(part)))
+        self.assertIn("no card here", told.stdout)
+        self.assertIn("more than 1 s", told.stdout)
+
+
+if __name__ == "__main__":
+    unittest.main()
