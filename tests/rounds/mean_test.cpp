@@ -30,7 +30,7 @@ struct MeanTest : ::testing::TestWithParam<Summation> {
     const std::int64_t clients = std::max<std::int64_t>(edges, 2);
     topology = std::make_unique<Topology>(
         *world, Placement(edges_of_clients(clients, edges, {}), edges, world->size()));
-    return {*topology, layout, type, GetParam(), watch};
+    return {*topology, layout, type, at::kCPU, GetParam(), watch};
   }
 
   std::unique_ptr<Communicator> world = world_communicator(60);
