@@ -1,0 +1,167 @@
+#include "fixtures/device.hpp"
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "fixtures/tiny_run.hpp"
+
+// What algorithms can be told to do beside their defaults, on a device as on the host.
+namespace fedhpc::testing {
+namespace {
+
+struct Variant {
+  std::string algorithm;
+  std::string name;
+  Keys changes;
+};
+
+std::vector<Variant> variants() {
+  std::vector<Variant> all{
+      {"fedavg", "keep", {{"algorithm.transmit_fraction", "0.3"}}},
+      {"fedavg", "zero", {{"algorithm.transmit_fraction", "0.3"}, {"algorithm.unsent", "zero"}}},
+      {"fedavg",
+       "rescale",
+       {{"algorithm.transmit_fraction", "0.3"}, {"algorithm.unsent", "rescale"}}},
+      {"perfedavg", "hf", {{"algorithm.variant", "hf"}, {"algorithm.delta", "0.01"}}},
+      {"perfedavg",
+       "hf_adam",
+       {{"algorithm.variant", "hf"}, {"algorithm.delta", "0.01"}, {"train.optimizer", "adam"}}},
+      {"pfedme",
+       "step_local",
+       {{"algorithm.restart", "step"}, {"algorithm.evaluate", "local"}, {"algorithm.beta", "0.5"}}},
+      {"pfedsop",
+       "before",
+       {{"algorithm.persist", "before"}, {"algorithm.evaluate", "after"}, {"train.block", "3"}}},
+      {"pfedsop", "alone", {{"algorithm.personalise", "false"}}},
+      {"pfedsop", "beta", {{"algorithm.beta_override", "0.3"}, {"algorithm.personal_lr", "0.5"}}},
+      {"fedala",
+       "two_layers",
+       {{"algorithm.layers", "2"}, {"algorithm.share", "0.7"}, {"algorithm.weight_lr", "1"}}},
+      {"tdpfed", "act", {{"algorithm.aggregate", "act"}, {"algorithm.broadcast", "tensor"}}},
+      {"tdpfed", "fit", {{"algorithm.factor_solver", "fit"}}},
+      {"sfedhp",
+       "schedule",
+       {{"algorithm.restart", "round"},
+        {"algorithm.gamma_schedule", "either"},
+        {"algorithm.accuracy", "0.001"}}},
+      {"sfedhp", "bitmap", {{"algorithm.codec", "bitmap"}}},
+      {"simnet", "drawn_together", {{"algorithm.gamma", "0.05"}, {"algorithm.personal", "all"}}},
+      {"simnet", "over_all", {{"algorithm.shared", "all"}, {"algorithm.p", "1"}}},
+      {"fedmud",
+       "identity",
+       {{"model.factorisation", "low_rank_aad"},
+        {"algorithm.constants", "identity"},
+        {"algorithm.reset_interval", "2"}}},
+  };
+  for (const std::string name : {"data", "feature", "model"}) {
+    all.push_back({"simnet",
+                   "graph_" + name,
+                   {{"algorithm.graph", name},
+                    {"algorithm.neighbours", "2"},
+                    {"algorithm.edge_weights", "gaussian"},
+                    {"algorithm.lambda", "0.05"}}});
+  }
+  for (const std::string name :
+       {"low_rank", "low_rank_f", "low_rank_aad", "kronecker", "kronecker_f", "kronecker_aad"}) {
+    all.push_back({"fedmud",
+                   name,
+                   {{"model.factorisation", name},
+                    {"algorithm.reset_interval", "2"},
+                    {"train.optimizer", "momentum"}}});
+  }
+  for (const std::string codec :
+       {"dense32", "fp16", "bf16", "bitmap", "index_value", "run_length", "kmeans"}) {
+    for (const std::string algorithm : {"fedavg", "hierfavg"}) {
+      all.push_back({algorithm, codec, {{"algorithm.codec", codec}, {"algorithm.k", "4"}}});
+    }
+  }
+  return all;
+}
+
+class VariantOnADevice : public DeviceTest, public ::testing::WithParamInterface<Variant> {
+ protected:
+  void SetUp() override {
+    DeviceTest::SetUp();
+    if (IsSkipped()) return;
+    host_ = world_communicator(60);
+    device_ = device_world();
+  }
+
+  std::unique_ptr<Communicator> host_;
+  std::unique_ptr<Communicator> device_;
+};
+
+TEST_P(VariantOnADevice, EqualsTheHost) {
+  Keys keys = tiny_keys_of(GetParam().algorithm, GetParam().changes);
+  keys.insert({"train.block", "4"});
+  keys.insert({"network.step_seconds", "0.5"});
+  const TinyResult expected = run(keys, *host_);
+  keys["run.device"] = "cuda";
+  const TinyResult actual = run(keys, *device_);
+  // A value near the middle between two of a coarse codec may go to either.
+  const bool coarse = keys.contains("algorithm.codec") && keys["algorithm.codec"] != "bitmap" &&
+                      keys["algorithm.codec"] != "index_value" &&
+                      keys["algorithm.codec"] != "run_length";
+  const double bound = coarse ? 1e-3 : 1e-8;
+  EXPECT_LT(distance(actual.global, expected.global), bound);
+  EXPECT_LT(distance(actual.personal, expected.personal), bound);
+  if (host_->rank() != 0) return;
+  ASSERT_EQ(actual.metrics.size(), expected.metrics.size());
+  for (std::size_t t = 0; t < expected.metrics.size(); ++t) {
+    const RoundMetrics& a = actual.metrics[t];
+    const RoundMetrics& b = expected.metrics[t];
+    if (!coarse) {
+      EXPECT_EQ(bytes_up(a), bytes_up(b));
+      EXPECT_EQ(bytes_down(a), bytes_down(b));
+    }
+    EXPECT_EQ(a.simulated_seconds, b.simulated_seconds);
+    ASSERT_EQ(a.own.size(), b.own.size());
+    for (std::size_t m = 0; m < b.own.size(); ++m) {
+      EXPECT_TRUE((std::isnan(a.own[m]) && std::isnan(b.own[m])) ||
+                  std::abs(a.own[m] - b.own[m]) <= 1e-6 * (1 + std::abs(b.own[m])))
+          << "metric " << m << " of its own, round " << t + 1 << ": " << a.own[m] << " and "
+          << b.own[m];
+    }
+  }
+}
+
+class StepsOnADevice : public VariantOnADevice {};
+
+TEST_P(StepsOnADevice, DoNotWaitForTheDevice) {
+  if (waits_for_device() < 0) GTEST_SKIP() << "waits are not counted";
+  const auto waits = [&](const std::string& steps) {
+    Keys keys = tiny_keys_of(GetParam().algorithm, GetParam().changes);
+    keys.erase("train.local_epochs");
+    keys["train.local_steps"] = steps;
+    keys["train.block"] = "4";
+    keys["run.device"] = "cuda";
+    const std::int64_t before = waits_for_device();
+    run(keys, *device_);
+    return waits_for_device() - before;
+  };
+  waits("3");  // constants come to the device when they are first needed
+  EXPECT_EQ(waits("9"), waits("3"));
+}
+
+std::vector<Variant> of_every_algorithm() {
+  std::vector<Variant> all{
+      {"perfedavg", "hf", {{"algorithm.variant", "hf"}, {"algorithm.delta", "0.01"}}}};
+  for (const std::string& name : algorithm_names()) all.push_back({name, "default", {}});
+  return all;
+}
+
+INSTANTIATE_TEST_SUITE_P(Registry, StepsOnADevice, ::testing::ValuesIn(of_every_algorithm()),
+                         [](const auto& one) {
+                           return one.param.algorithm + "_" + one.param.name;
+                         });
+
+INSTANTIATE_TEST_SUITE_P(All, VariantOnADevice, ::testing::ValuesIn(variants()),
+                         [](const auto& one) {
+                           return one.param.algorithm + "_" + one.param.name;
+                         });
+
+}  // namespace
+}  // namespace fedhpc::testing
