@@ -5,7 +5,6 @@
 #include <cuda_runtime_api.h>
 #include <nccl.h>
 
-#include <ATen/ops/empty.h>
 #include <ATen/Context.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>

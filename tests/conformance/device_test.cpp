@@ -43,7 +43,8 @@ class EveryAlgorithmOnADevice : public DeviceTest,
       EXPECT_EQ(bytes_up(a), bytes_up(b)) << what;
       EXPECT_EQ(bytes_down(a), bytes_down(b)) << what;
       const auto near = [&](double x, double y, double by) {
-        EXPECT_TRUE((std::isnan(x) && std::isnan(y)) || std::abs(x - y) <= by * std::max(1.0, std::abs(y)))
+        EXPECT_TRUE((std::isnan(x) && std::isnan(y)) ||
+                    std::abs(x - y) <= by * std::max(1.0, std::abs(y)))
             << what << ", round " << t + 1 << ": " << x << " and " << y;
       };
       near(a.train_loss, b.train_loss, 1e-5);

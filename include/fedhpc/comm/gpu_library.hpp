@@ -34,7 +34,7 @@ class GpuLibrary {
   virtual int devices() const = 0;  ///< that this process sees; Error says why there is none
   virtual std::string card(int device) const = 0;  ///< its UUID, the same in every process
   virtual void use_(int device) = 0;               ///< of this thread, from now on
-  virtual std::int64_t free_bytes() const = 0;  ///< of the device in use
+  virtual std::int64_t free_bytes() const = 0;     ///< of the device in use
   virtual bool holds(const Tensor& values) const = 0;
   virtual Tensor pinned(at::IntArrayRef shape, at::ScalarType type) = 0;  ///< host memory
   virtual Stream tensor_stream() = 0;  ///< where work on tensors is enqueued
