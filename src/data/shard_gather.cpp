@@ -81,12 +81,6 @@ void Shard::gather_train(std::int64_t client, std::span<const std::int64_t> posi
   });
 }
 
-std::int64_t Shard::train_row(std::int64_t client, std::int64_t position) const {
-  require(0 <= position && position < train_count(client),
-          "a position lies in the client's training list");
-  return train_begin(client) + position;
-}
-
 void Shard::gather_planned(const Tensor& picks, const Tensor& step, const Tensor& features,
                            const Tensor& labels) const {
   require(train_on_device_ != nullptr, "a shard whose samples are on the device");

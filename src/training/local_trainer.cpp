@@ -66,6 +66,7 @@ void LocalTrainer::reserve(std::int64_t clients, at::ScalarType type) {
   workspace_.labels = at::empty({clients, batch}, options.dtype(at::kLong));
   workspace_.loss.resize(static_cast<std::size_t>(clients));
   if (shard_.device().is_cpu()) return;
+  graphs_.clear();
   workspace_.losses = at::zeros({clients}, options.dtype(at::kDouble));
   workspace_.other_losses = at::zeros_like(workspace_.losses);
 }

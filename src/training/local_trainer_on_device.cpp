@@ -20,12 +20,16 @@ class PrecisionScope {
   PrecisionScope& operator=(const PrecisionScope&) = delete;
 };
 
-/// `rows` in memory that stays where it is from one block to the next.
-Rows held(Rows& memory, const Rows& rows) {
+/// `rows` in memory that stays where it is from one block to the next; if it cannot, `moved` is
+/// called.
+Rows held(Rows& memory, const Rows& rows, const std::function<void()>& moved) {
   const bool fits = memory.values.defined() && memory.count() >= rows.count() &&
                     memory.layout == rows.layout &&
                     memory.values.scalar_type() == rows.values.scalar_type();
-  if (!fits) memory = {at::empty_like(rows.values), rows.layout};
+  if (!fits) {
+    memory = {at::empty_like(rows.values), rows.layout};
+    moved();
+  }
   const Rows part{memory.values.narrow(0, 0, rows.count()), rows.layout};
   part.values.copy_(rows.values);
   return part;
@@ -81,7 +85,6 @@ std::vector<TrainStatistics> LocalTrainer::each_step_on_device(
     }
     StepGraphs::Key key = *repeated;
     key.runs = runs;
-    key.sizes.push_back(last_step);  // of the plan
     key.addresses.push_back(address(planned_.buffer()));
     graphs_.take(key, [&] { call(of_capture); });
     LocalStep(model_, number, runs, count, workspace_, statistics, gather_again)
@@ -100,22 +103,22 @@ std::vector<TrainStatistics> LocalTrainer::train_on_device_(Rows& rows,
                                                             const LocalWork& work) {
   const at::ScalarType type = rows.values.scalar_type();
   reserve(rows.count(), type);
-  const Rows moved = held(graph_rows_, rows);
+  const auto forget = [this] { graphs_.clear(); };
+  const Rows moved = held(graph_rows_, rows, forget);
   Penalty penalty = work.penalty;
-  if (penalty.mu != 0) penalty.centre = held(graph_centres_, penalty.centre);
+  if (penalty.mu != 0) penalty.centre = held(graph_centres_, penalty.centre, forget);
   const StepRule& rule = optimizer_.rule();
   const bool needs_arena = !(rule.is_plain() && penalty.gamma == 0);
   if (needs_arena) workspace_.gradients(rows.count(), rows.layout->size(), rows.values.options());
-  const StepGraphs::Key key{
+  StepGraphs::Key key{
       .runs = {},
       .numbers = {rule.lr, rule.momentum, rule.weight_decay, penalty.mu, penalty.gamma,
                   penalty.rho},
       .sizes = {rows.count(), static_cast<std::int64_t>(rule.kind),
                 static_cast<std::int64_t>(work.columns.with),
                 static_cast<std::int64_t>(work.columns.without), static_cast<std::int64_t>(type)},
-      .addresses = {address(moved.values), address(penalty.centre.values),
-                    address(optimizer_.state()), address(workspace_.arena),
-                    address(workspace_.activations.input())}};
+      .addresses = optimizer_.memory()};
+  key.addresses.push_back(address(workspace_.arena));
   const std::vector<TrainStatistics> statistics = each_step_on_device(
       clients, pass, type, [&](LocalStep& step) { step.descend_(moved, optimizer_, penalty); },
       shard_.on_demand() ? nullptr : &key);  // whose samples lie somewhere else for every block

@@ -39,6 +39,12 @@ void PlannedBatches::plan(const Shard& shard, const Next& next) {
   const std::int64_t words = steps_ * count * batch_ * kWords;
   const Tensor host = gpu_library().pinned(shape, at::kLong);
   auto* pick = static_cast<DevicePick*>(host.data_ptr());
+  std::vector<std::int64_t> first_rows;  // looked up once for all samples of a client
+  std::vector<std::int64_t> counts;
+  for (const std::int64_t client : clients_) {
+    first_rows.push_back(shard.train_begin(client));
+    counts.push_back(shard.train_count(client));
+  }
   for (std::int64_t step = 0; step < steps_; ++step) {
     for (std::int64_t c = 0; c < count; ++c, pick += batch_) {
       std::fill_n(pick, batch_, DevicePick{-1, 0, 0, 0, 0});
@@ -48,12 +54,14 @@ void PlannedBatches::plan(const Shard& shard, const Next& next) {
              static_cast<std::int64_t>(batch.positions.size()));
       for (std::size_t b = 0; b < batch.positions.size(); ++b) {
         const Crop crop = batch.crops.empty() ? Crop{} : batch.crops[b];
-        pick[b] = {
-            .row = shard.train_row(clients_[static_cast<std::size_t>(c)], batch.positions[b]),
-            .crop_row = static_cast<std::int32_t>(crop.row),
-            .crop_column = static_cast<std::int32_t>(crop.column),
-            .flip = crop.flip ? 1 : 0,
-            .unused = 0};
+        const std::int64_t position = batch.positions[b];
+        require(0 <= position && position < counts[static_cast<std::size_t>(c)],
+                "a position lies in the client's training list");
+        pick[b] = {.row = first_rows[static_cast<std::size_t>(c)] + position,
+                   .crop_row = static_cast<std::int32_t>(crop.row),
+                   .crop_column = static_cast<std::int32_t>(crop.column),
+                   .flip = crop.flip ? 1 : 0,
+                   .unused = 0};
       }
     }
   }

@@ -104,6 +104,15 @@ void RowOptimizer::reset(std::int64_t count, const at::TensorOptions& options,
   }
 }
 
+std::vector<const void*> RowOptimizer::memory() const {
+  std::vector<const void*> addresses;
+  for (std::int64_t k = 0; k < rule_.state_rows(); ++k) {
+    addresses.push_back(state_[k].const_data_ptr());
+  }
+  if (steps_on_device_.defined()) addresses.push_back(steps_on_device_.const_data_ptr());
+  return addresses;
+}
+
 namespace {
 
 DeviceStep::Rule device_rule(OptimizerKind kind) {

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
 
 #include "fedhpc/training/evaluator.hpp"
@@ -164,6 +165,31 @@ TEST_F(TrainingOnADevice, WaitsOnlyForTheLossesOfThePass) {
     trainer.train_(rows, problem.clients, 2, {});
     EXPECT_EQ(waits_for_device() - before, 1) << steps << " steps";
   }
+}
+
+TEST_F(TrainingOnADevice, CapturesStepsThatComeAgainAndNotTooMany) {
+  StepGraphs graphs;
+  const Tensor sum = at::zeros({1}, at::TensorOptions(at::kDouble).device(device()));
+  int calls = 0;
+  const auto take = [&](std::int64_t k) {
+    graphs.take({.runs = {}, .numbers = {}, .sizes = {k}, .addresses = {}}, [&] {
+      ++calls;
+      sum.add_(static_cast<double>(k));
+    });
+  };
+  for (int repetition = 0; repetition < 3; ++repetition) take(1);
+  EXPECT_EQ(calls, 2) << "once as it is, once to be captured";
+  EXPECT_EQ(graphs.captured(), 1);
+  for (int repetition = 0; repetition < 3; ++repetition) {
+    for (std::int64_t k = 2; k <= 40; ++k) take(k);
+  }
+  EXPECT_EQ(graphs.captured(), 16);
+  EXPECT_EQ(sum.item<double>(), 3 * 40 * 41 / 2);
+  for (int repetition = 0; repetition < 5000; ++repetition) take(40);
+  EXPECT_EQ(graphs.captured(), 16 + 1) << "in the place of one that is not used any more";
+  graphs.clear();
+  take(1);
+  EXPECT_EQ(graphs.captured(), 17);
 }
 
 TEST_F(TrainingOnADevice, DrawsOfAStepAreThoseOfTheHost) {

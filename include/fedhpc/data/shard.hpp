@@ -86,8 +86,6 @@ class Shard {
   void use_device_(at::Device device);
   at::Device device() const { return device_; }
 
-  /// The stack's row of the training sample at a position of the client's list.
-  std::int64_t train_row(std::int64_t client, std::int64_t position) const;
   /// Batches of a whole block on the device: features[c, b] and labels[c, b] become the training
   /// sample that `picks` name for step `*step`; see DeviceGather. Enqueued. Precondition:
   /// use_device_().

@@ -16,6 +16,7 @@
 #include "fedhpc/engine/config.hpp"
 #include "fedhpc/engine/metrics.hpp"
 #include "fedhpc/io/results_writer.hpp"
+#include "fedhpc/models/convolution_trials.hpp"
 #include "fedhpc/models/model.hpp"
 #include "fedhpc/rounds/cohort.hpp"
 #include "fedhpc/rounds/device_row_memory.hpp"
@@ -168,6 +169,7 @@ class Experiment {
   ModelRecord evaluated_;
   std::vector<RoundMetric> own_metrics_;
   std::unique_ptr<LocalTrainer> trainer_;
+  std::optional<NoConvolutionTrials> fixed_convolutions_;  // on a device, when reproducible
   std::unique_ptr<Evaluator> evaluator_;
   std::int64_t block_width_ = 1;
   std::int64_t rounds_done_ = 0;

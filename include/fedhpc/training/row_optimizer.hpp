@@ -65,8 +65,9 @@ class RowOptimizer {
   const StepRule& rule() const { return rule_; }
   const LayoutPtr& layout() const { return layout_; }
   const Columns& columns() const { return columns_; }
-  /// Where it keeps its states, the same address after a reset for no more rows; undefined without.
-  const Tensor& state() const { return state_; }
+  /// Where it keeps what it remembers of the first row: nothing, or addresses that stay the same
+  /// after a reset for no more rows.
+  std::vector<const void*> memory() const;
 
  private:
   template <typename T>

@@ -22,22 +22,39 @@ class StepGraphs {
     std::vector<BatchRun> runs;
     std::vector<double> numbers;         ///< of the rule and the penalty
     std::vector<std::int64_t> sizes;     ///< C, columns, number type, precision...
-    std::vector<const void*> addresses;  ///< of all that outlives the step
+    std::vector<const void*> addresses;  ///< of what may move between two passes
 
     friend auto operator<=>(const Key&, const Key&) = default;
   };
 
   /// Takes a step: calls it when it has not been seen before, which also warms up what has to
-  /// measure or allocate; then captures it (a call that computes nothing) and replays the graph. If
-  /// a step cannot be captured, it and all others are called, and the user is told so once.
+  /// measure or allocate; then captures it (a call that computes nothing) and replays the graph.
+  /// Graphs hold memory, so there are no more than some: a further step is called, unless one of
+  /// them has long not been used. If a step cannot be captured, it and all others are called, and
+  /// the user is told so once.
   void take(const Key& key, const std::function<void()>& step);
 
-  std::int64_t captured() const { return captured_; }
+  /// Forgets all graphs: what they work on has moved.
+  void clear() { steps_.clear(); }
+
+  std::int64_t captured() const { return captured_; }  ///< so far
 
  private:
-  static constexpr std::size_t kMost = 16;  // each holds the memory of a step's temporaries
+  static constexpr std::int64_t kMostGraphs = 16;
+  static constexpr std::int64_t kLong = 4096;     // steps
+  static constexpr std::size_t kMostSeen = 4096;  // keys
 
-  std::map<Key, std::unique_ptr<DeviceGraph>> graphs_;  // null: seen once
+  struct Step {
+    std::unique_ptr<DeviceGraph> graph{};  // null: seen only
+    std::int64_t last_used = 0;
+  };
+
+  /// Whether one more may be captured; makes room for it where an old one can go.
+  bool find_room();
+  bool capture(Step& of, const std::function<void()>& step);
+
+  std::map<Key, Step> steps_;
+  std::int64_t taken_ = 0;
   std::int64_t captured_ = 0;
   bool possible_ = true;
 };
