@@ -101,9 +101,8 @@ inline int threads_for(std::int64_t work, int most) {
 /// Every kernel of the table, by way of a launcher:
 ///
 ///   launcher.each(count, kernel)             kernel(i) for i = 0 .. count - 1
-///   launcher.groups(count, threads, kernel)  kernel(group, g) for g = 0 .. count - 1, where a
-///   group
-///                                            has up to so many threads (a multiple of 32)
+///   launcher.groups(count, threads, kernel)  kernel(group, g) for g = 0 .. count - 1, in groups of
+///                                            up to so many threads (a multiple of 32)
 ///
 /// The launches of a table come one after the other. What is no kernel remains to a subclass.
 template <typename Launcher>
