@@ -29,7 +29,13 @@ std::filesystem::path find_module(const std::string& module) {
 void* gpu_module_function(const std::string& module, const std::string& function) {
   const std::filesystem::path path = find_module(module);
   void* loaded = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (loaded == nullptr) throw Error(concat("cannot load ", path.string(), ": ", dlerror()));
+  if (loaded == nullptr) {
+    const std::string reason = dlerror();
+    std::error_code ignored;
+    const bool lacks = std::filesystem::exists(path, ignored);  // a library that it needs itself
+    throw Error(concat("cannot load ", path.string(), ": ", reason,
+                       lacks ? "; tools/setup.sh --cuda fetches what is missing" : ""));
+  }
   void* address = dlsym(loaded, function.c_str());
   if (address == nullptr) throw Error(concat(path.string(), " is no module of fedhpc"));
   return address;
