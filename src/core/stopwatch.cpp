@@ -1,5 +1,7 @@
 #include "fedhpc/core/stopwatch.hpp"
 
+#include <exception>
+
 #include <c10/core/Event.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
@@ -37,7 +39,11 @@ void Stopwatch::start() {
 
 void Stopwatch::stop() {
   if (by_events_) {
-    record(laps_.back()->end);
+    try {
+      record(laps_.back()->end);
+    } catch (const std::exception&) {
+      laps_.pop_back();  // what has broken the device is on its way to be reported
+    }
   } else {
     total_ += std::chrono::duration<double>(Clock::now() - begin_).count();
   }

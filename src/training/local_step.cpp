@@ -1,6 +1,7 @@
 #include "fedhpc/training/local_step.hpp"
 
 #include <algorithm>
+#include <exception>
 
 #include <ATen/ops/zeros.h>
 
@@ -13,7 +14,7 @@ namespace fedhpc {
 
 namespace {
 
-/// Puts the buffers of some rows back when it goes.
+/// Puts the buffers of some rows back when it goes, unless an exception is unwinding.
 class KeptBuffers {
  public:
   KeptBuffers(const Tensor& rows, const Layout& layout) {
@@ -23,13 +24,15 @@ class KeptBuffers {
       values_.push_back(columns.clone());
     }
   }
-  ~KeptBuffers() {
+  ~KeptBuffers() noexcept(false) {
+    if (std::uncaught_exceptions() > uncaught_) return;
     for (std::size_t i = 0; i < columns_.size(); ++i) columns_[i].copy_(values_[i]);
   }
   KeptBuffers(const KeptBuffers&) = delete;
   KeptBuffers& operator=(const KeptBuffers&) = delete;
 
  private:
+  int uncaught_ = std::uncaught_exceptions();
   std::vector<Tensor> columns_;
   std::vector<Tensor> values_;
 };

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <exception>
+
 #include <c10/core/impl/VirtualGuardImpl.h>
 
 #include "fedhpc/core/device_kernels.hpp"
@@ -11,12 +13,12 @@ namespace fedhpc {
 inline Tensor on_host(const Tensor& values) { return values.is_cpu() ? values : values.cpu(); }
 
 /// A tensor as the host may change it: itself in host memory, else a copy that goes back when this
-/// does.
+/// does, unless an exception is unwinding.
 class HostEdit {
  public:
   explicit HostEdit(const Tensor& values) : values_(values), host_(on_host(values)) {}
   ~HostEdit() noexcept(false) {
-    if (!values_.is_cpu()) values_.copy_(host_);
+    if (!values_.is_cpu() && std::uncaught_exceptions() == uncaught_) values_.copy_(host_);
   }
   HostEdit(const HostEdit&) = delete;
   HostEdit& operator=(const HostEdit&) = delete;
@@ -24,6 +26,7 @@ class HostEdit {
   const Tensor& values() const { return host_; }
 
  private:
+  int uncaught_ = std::uncaught_exceptions();
   Tensor values_;
   Tensor host_;
 };
