@@ -35,6 +35,7 @@ Tensor Evaluator::score_on_device(const Rows& rows, const Shard& shard,
       lanes.push_back({first, std::min(first + kChunk, stretch.end)});
     }
   }
+  if (lanes.empty()) return at::empty({2, 0}, at::kDouble);
   const Tensor scores = at::empty({2, samples}, options_.dtype(at::kDouble));
   const std::int64_t of_lane =
       std::max<std::int64_t>(1, activations_.bytes()) / activations_.input().size(0);
