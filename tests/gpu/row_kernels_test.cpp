@@ -157,7 +157,9 @@ TEST_P(RowKernels, NanOfOneRowStaysThere) {
 
 TEST_P(RowKernels, PenaltyGradientLikeTheHosts) {
   for (const Gaps gaps : kAllGaps) {
-    for (const auto& [mu, gamma] : {std::pair{.5, 0.}, {0., .25}, {.5, .25}, {0., 0.}}) {
+    for (const auto& weights : {std::pair{.5, 0.}, {0., .25}, {.5, .25}, {0., 0.}}) {
+      const double mu = weights.first;
+      const double gamma = weights.second;
       Tensor start = 3 * random({2, kColumns});
       if (mu != 0) start[0][10] = kNan;  // the host's tanh makes 1 of NaN
       start[0][11] = 1e30;

@@ -135,7 +135,7 @@ struct Hooks final : at::CUDAHooksInterface {
   }
 };
 
-const bool registered = [] {
+const bool kRegistered = [] {
   c10::SetAllocator(c10::DeviceType::CUDA, &device_allocator());
   c10::impl::registerDeviceGuard(c10::DeviceType::CUDA, new GuardImpl);
   at::CUDAHooksRegistry()->Register(
