@@ -14,12 +14,13 @@ import numpy as np
 TOOLS = Path(__file__).resolve().parent.parent.parent / "tools"
 sys.path.insert(0, str(TOOLS))
 
-# A SWMR writer, as the simulator is one, told what to do by lines on its standard input: `round` commits one more
-# round, `half` writes a loss without committing its round, `complete` or another status ends the file, `kill` this
-# process. It answers every line with `done`.
+# A SWMR writer, as the simulator is one: its file gets its name when it can be read, never before. Told what to do by
+# lines on its standard input: `round` commits one more round, `half` writes a loss without committing its round,
+# `complete` or another status ends the file, `kill` this process. It answers every line with `done`.
 WRITER = """
 import os, signal, sys, h5py, numpy
-file = h5py.File(sys.argv[1], "w", libver="latest")
+unfinished = sys.argv[1] + ".unfinished"
+file = h5py.File(unfinished, "w", libver="latest")
 status = numpy.array(b"running", dtype="S16")
 file.attrs["status"], file.attrs["config"] = status, "[run]\\nrounds=" + sys.argv[2] + "\\n[algorithm]\\nname=fedavg\\n"
 grow = dict(shape=(0,), maxshape=(None,), chunks=(16,))
@@ -27,6 +28,7 @@ names = ("train_loss", "global_accuracy", "bytes_up_client_cloud", "wall_seconds
 series = {name: file.create_dataset("rounds/" + name, dtype="f8", **grow) for name in names}
 count = file.create_dataset("rounds/round", dtype="i8", **grow)
 file.swmr_mode = True
+os.replace(unfinished, sys.argv[1])
 def append(data, value, t):
     data.resize((t,)); data[t - 1] = value; data.flush()
 t = 0
