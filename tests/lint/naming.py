@@ -2,22 +2,27 @@
 
 usage: naming.py SOURCE_DIR BUILD_DIR CLANG_TIDY
 
-Parsing LibTorch's headers takes seconds a file, so a file that passed is not looked at again until it,
-a header of the project or the rules change: its stamp in BUILD_DIR/naming holds a digest of all that.
+Parsing LibTorch's headers takes seconds, so files that are compiled alike are looked at together, included by one
+source. What does not compile there, because a file before it has a name of its own that it uses too, is looked at
+in a batch of its own. A file that passed is not looked at again until it, a header of the project or the rules
+change: its stamp in BUILD_DIR/naming holds a digest of all that.
 """
 
+import collections
 import concurrent.futures
 import hashlib
 import json
 import os
 import pathlib
 import re
+import shlex
 import subprocess
 import sys
 
 source, build, tidy = (pathlib.Path(sys.argv[1]).resolve(), pathlib.Path(sys.argv[2]).resolve(), sys.argv[3])
 stamps = build / "naming"
 stamps.mkdir(exist_ok=True)
+BATCH = 12  # files
 
 
 def digest(files: list[pathlib.Path]) -> str:
@@ -27,46 +32,79 @@ def digest(files: list[pathlib.Path]) -> str:
     return state.hexdigest()
 
 
-def database() -> pathlib.Path:
-    """compile_commands.json without what clang does not know: gcc's warnings and precompiled header."""
-    commands = json.loads((build / "compile_commands.json").read_text())
-    for entry in commands:
+def flags_by_file() -> dict[pathlib.Path, str]:
+    """The compiler's flags of every source, without what clang does not know: gcc's warnings and precompiled header."""
+    flags = {}
+    for entry in json.loads((build / "compile_commands.json").read_text()):
         without = re.sub(r"-include \S*cmake_pch\.hxx|-Winvalid-pch|-Werror|^.*?ccache ", "", entry["command"])
-        entry["command"] = without + " -Wno-everything"
-    folder = stamps / "database"
-    folder.mkdir(exist_ok=True)
-    (folder / "compile_commands.json").write_text(json.dumps(commands))
-    return folder
+        compiler_and_files = r"^\S+| -o \S+| -c \S+"
+        flags[pathlib.Path(entry["file"])] = re.sub(compiler_and_files, "", without) + " -Wno-everything"
+    return flags
 
 
-def check(file: pathlib.Path, folder: pathlib.Path, shared: str) -> str:
-    """Returns what clang-tidy complains of, "" when nothing."""
-    stamp = stamps / (hashlib.sha256(str(file.relative_to(source)).encode()).hexdigest() + ".ok")
-    want = digest([file]) + shared
-    if stamp.exists() and stamp.read_text() == want:
-        return ""
-    done = subprocess.run([tidy, "-p", str(folder), "--quiet", str(file)], capture_output=True, text=True)
-    complaints = [line for line in done.stdout.splitlines() if ": error:" in line or ": warning:" in line]
-    if done.returncode == 0 and not complaints:
-        stamp.write_text(want)
-        return ""
-    return "\n".join(complaints) or done.stderr or f"{file}: clang-tidy failed"
+class Naming:
+    """clang-tidy over batches of files. `shared` is a digest of what all files depend on."""
+
+    def __init__(self, flags: dict[pathlib.Path, str], shared: str):
+        self.flags = flags
+        self.shared = shared
+
+    def _stamp(self, file: pathlib.Path) -> pathlib.Path:
+        return stamps / (hashlib.sha256(str(file.relative_to(source)).encode()).hexdigest() + ".ok")
+
+    def passed(self, file: pathlib.Path) -> bool:
+        stamp = self._stamp(file)
+        return stamp.exists() and stamp.read_text() == digest([file]) + self.shared
+
+    def batches(self, files: list[pathlib.Path]) -> list[list[pathlib.Path]]:
+        """Files with the same flags, neighbours together."""
+        alike = collections.defaultdict(list)
+        for file in files:
+            alike[self.flags[file]].append(file)
+        return [group[first : first + BATCH] for group in alike.values() for first in range(0, len(group), BATCH)]
+
+    def check(self, batch: list[pathlib.Path]) -> list[str]:
+        """What clang-tidy complains of, [] when nothing; stamps what passed."""
+        wanted = {file: digest([file]) + self.shared for file in batch}
+        done = self._run(batch)
+        complaints = [line for line in done.stdout.splitlines() if ": error:" in line or ": warning:" in line]
+        clashing = {pathlib.Path(line.split(":")[0]) for line in complaints if "[clang-diagnostic-error]" in line}
+        if len(batch) > 1 and not (clashing < set(batch)):  # in a header: no saying whose names it is about
+            half = len(batch) // 2
+            return self.check(batch[:half]) + self.check(batch[half:])
+        if len(batch) == 1:
+            clashing = set()
+        found = [line for line in complaints if pathlib.Path(line.split(":")[0]) not in clashing]
+        if not found and done.returncode != 0 and not clashing:
+            found = [done.stderr or f"{batch[0]}: clang-tidy failed"]
+        if not found:
+            for file in set(batch) - clashing:
+                self._stamp(file).write_text(wanted[file])
+        again = [file for file in batch if file in clashing]
+        return found + (self.check(again) if again else [])
+
+    def _run(self, batch: list[pathlib.Path]) -> subprocess.CompletedProcess:
+        main = batch[0]
+        if len(batch) > 1:
+            main = stamps / f"together_{self._stamp(batch[0]).stem[:16]}_{len(batch)}.cpp"
+            main.write_text("".join(f'#include "{file}"\n' for file in batch))
+        command = [tidy, "--quiet", f"--config-file={source / '.clang-tidy'}", str(main), "--", "-ferror-limit=0"]
+        return subprocess.run([*command, *shlex.split(self.flags[batch[0]])], capture_output=True, text=True)
 
 
 def main() -> int:
     headers = sorted(file for folder in ("include", "src", "tests")
                      for pattern in ("*.hpp", "*.def") for file in (source / folder).rglob(pattern))
-    shared = digest([source / ".clang-tidy", *headers])
-    folder = database()
-    known = {entry["file"] for entry in json.loads((folder / "compile_commands.json").read_text())}
-    files = sorted(file for room in ("src", "tests") for file in (source / room).rglob("*.cpp")
-                   if str(file) in known)
+    flags = flags_by_file()
+    files = sorted(file for room in ("src", "tests") for file in (source / room).rglob("*.cpp") if file in flags)
     if not files:
         print("no sources in the compilation database")
         return 1
+    naming = Naming(flags, digest([source / ".clang-tidy", *headers]))
+    batches = naming.batches([file for file in files if not naming.passed(file)])
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-        complaints = [text for text in pool.map(lambda file: check(file, folder, shared), files) if text]
-    lines = "\n".join(complaints).splitlines()
+        complaints = [line for lines in pool.map(naming.check, batches) for line in lines]
+    lines = list(dict.fromkeys(complaints))  # a header's is seen by every batch that includes it
     print("\n".join(lines[:40]) or f"naming: {len(files)} files follow the rules")
     return 1 if complaints else 0
 
