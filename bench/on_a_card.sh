@@ -114,6 +114,8 @@ echo
 test_part kernels_test tests/kernels_test --gtest_filter='*/device_*'
 test_part device_test tests/device_test
 test_part nccl tests/comm_test --gtest_filter='NcclOnACard.*'
+# One rank that a launcher has started talks to itself by NCCL.
+ranks_part comm_test_1_rank 1 "$build/tests/comm_test" --gtest_filter='NcclOnACard.*'
 # Two ranks on one card cannot talk by NCCL: their messages go through pinned memory.
 ranks_part comm_test_2_ranks 2 "$build/tests/comm_test" --gtest_filter='NcclOnACard.*'
 ranks_part device_test_2_ranks 2 "$build/tests/device_test" --gtest_filter='*EveryAlgorithmOnADevice.EqualsTheHost/fed*'

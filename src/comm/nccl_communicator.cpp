@@ -284,7 +284,7 @@ std::unique_ptr<Communicator> NcclCommunicator::split(int colour) {
   std::unique_ptr<MpiCommunicator> host = host_->part(colour);
   GpuLibrary::Comm part = nullptr;
   check(library_.split(part, comm_, colour, rank()), kWhat);
-  settle(kWhat);
+  settle(kWhat);  // `part` has its value only now
   return std::unique_ptr<Communicator>(new NcclCommunicator(std::move(host), library_, part));
 }
 

@@ -18,6 +18,8 @@ void check(cudaError_t status, const char* what) {
 }
 
 ncclComm_t nccl(GpuLibrary::Comm comm) { return static_cast<ncclComm_t>(comm); }
+/// Where NCCL puts a communicator, from a thread of its own when that is made.
+ncclComm_t* nccl(GpuLibrary::Comm* comm) { return reinterpret_cast<ncclComm_t*>(comm); }
 cudaStream_t cuda(GpuLibrary::Stream stream) { return static_cast<cudaStream_t>(stream); }
 cudaEvent_t event_of(GpuLibrary::Event event) { return static_cast<cudaEvent_t>(event); }
 
@@ -112,7 +114,10 @@ class CudaLibrary final : public GpuLibrary {
   }
   bool has_passed(Event event) override {
     const cudaError_t status = cudaEventQuery(event_of(event));
-    if (status == cudaErrorNotReady) return false;
+    if (status == cudaErrorNotReady) {
+      cudaGetLastError();  // no error, though kept as one, which the next launch would report
+      return false;
+    }
     check(status, "work on a CUDA device");
     return true;
   }
@@ -136,17 +141,13 @@ class CudaLibrary final : public GpuLibrary {
     std::memcpy(known.internal, id.data(), sizeof known.internal);
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.blocking = 0;
-    ncclComm_t made = nullptr;
-    const Status status = seen(ncclCommInitRankConfig(&made, ranks, known, rank, &config));
-    comm = made;
-    return status;
+    comm = nullptr;
+    return seen(ncclCommInitRankConfig(nccl(&comm), ranks, known, rank, &config));
   }
 
   Status split(Comm& part, Comm comm, int colour, int key) override {
-    ncclComm_t made = nullptr;
-    const Status status = seen(ncclCommSplit(nccl(comm), colour, key, &made, nullptr));
-    part = made;
-    return status;
+    part = nullptr;
+    return seen(ncclCommSplit(nccl(comm), colour, key, nccl(&part), nullptr));
   }
 
   Status all_reduce(void* values, std::size_t count, Type type, Reduction reduction, Comm comm,

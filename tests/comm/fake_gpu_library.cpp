@@ -1,6 +1,7 @@
 #include "comm/fake_gpu_library.hpp"
 
 #include <cstring>
+#include <utility>
 
 #include <ATen/ops/empty.h>
 
@@ -133,9 +134,11 @@ GpuLibrary::Status FakeGpuLibrary::init(Comm& comm, int ranks, const Id& id, int
 GpuLibrary::Status FakeGpuLibrary::split(Comm& part, Comm comm, int colour, int key) {
   auto* made = new FakeComm;
   MPI_Comm_split(static_cast<FakeComm*>(comm)->comm, colour, key, &made->comm);
-  part = made;
+  part = nullptr;
   ++open_comms;
-  static_cast<FakeComm*>(comm)->looks_until_ready = 2;
+  auto& whole = *static_cast<FakeComm*>(comm);
+  whole.looks_until_ready = 2;
+  whole.when_ready = [&part, made] { part = made; };
   return Status::InProgress;
 }
 
@@ -220,7 +223,7 @@ GpuLibrary::Status FakeGpuLibrary::group_end() {
 GpuLibrary::Status FakeGpuLibrary::asynchronous_error(Comm comm) {
   auto& seen = *static_cast<FakeComm*>(comm);
   if (seen.looks_until_ready > 0) {
-    --seen.looks_until_ready;
+    if (--seen.looks_until_ready == 0) std::exchange(seen.when_ready, [] {})();
     return Status::InProgress;
   }
   return asynchronous_failure.empty() ? Status::Success : Status::Error;

@@ -16,7 +16,7 @@ namespace fedhpc {
 /// queues that get on when somebody looks, collectives are MPI's. It keeps the rules that the real
 /// ones have: work of a stream is done in its order, another stream's only before it if it waits
 /// for an event; messages between pairs of ranks go in groups; the id is that of rank 0; what was
-/// begun may take a few looks to be ready.
+/// begun may take a few looks to be ready, and only then has the part of a split its place.
 class FakeGpuLibrary : public GpuLibrary {
  public:
   // What a test sets.
@@ -93,6 +93,7 @@ class FakeGpuLibrary : public GpuLibrary {
   struct FakeComm {
     MPI_Comm comm = MPI_COMM_NULL;
     int looks_until_ready = 3;
+    std::function<void()> when_ready = [] {};
   };
 
   void add(Stream stream, Work work);

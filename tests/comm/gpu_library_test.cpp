@@ -5,11 +5,15 @@
 
 #include <ATen/ops/arange.h>
 #include <ATen/ops/full.h>
+#include <ATen/ops/mm.h>
+#include <ATen/ops/ones.h>
 #include <gtest/gtest.h>
 
 #include "fedhpc/comm/device_communicator.hpp"
 #include "fedhpc/comm/session.hpp"
 #include "fedhpc/core/build_info.hpp"
+
+#include "comm/nccl_communicator.hpp"
 
 namespace fedhpc {
 namespace {
@@ -70,6 +74,35 @@ TEST_F(NcclOnACard, SumsAndSplits) {
     EXPECT_TRUE(ones.cpu().equal(at::full({7}, part->size(), type)));
     EXPECT_EQ(part->all_gather(ones).size(0), 7 * part->size());
   }
+}
+
+TEST_F(NcclOnACard, IsNoErrorOfTheNextKernelWhileItTakesItsTime) {
+  const auto world = make(60);
+  const at::TensorOptions on_card = at::TensorOptions(at::kFloat).device(at::kCUDA);
+  Tensor values = at::ones({1 << 24}, on_card);
+  for (int time = 0; time < 20; ++time) {
+    world->sum_(values);  // a look at it before it has ended comes to nothing
+    values.div_(world->size());
+  }
+  EXPECT_EQ(values.sum().item<double>(), 1 << 24);
+}
+
+TEST_F(NcclOnACard, IsGivenUpWhenItsTimeIsOver) {
+  const auto world = make(0.05);
+  if (dynamic_cast<NcclCommunicator*>(world.get()) == nullptr) {
+    GTEST_SKIP() << "not started by mpirun with a card for each rank";
+  }
+  const at::TensorOptions on_card = at::TensorOptions(at::kDouble).device(at::kCUDA);
+  Tensor values = at::ones({10}, on_card);
+  world->sum_(values);
+  // The sum waits for what fills its tensor: products of some seconds.
+  Tensor factor = at::ones({8192, 8192}, on_card);
+  for (int time = 0; time < 100; ++time) factor = at::mm(factor, factor);
+  values = factor.view(-1).narrow(0, 0, 10);
+  const std::string text = error_of([&] { world->sum_(values); });
+  EXPECT_NE(text.find("a sum over ranks"), std::string::npos) << text;
+  EXPECT_NE(error_of([&] { world->sum_(values); }).find("given up"), std::string::npos);
+  EXPECT_NE(error_of([&] { world->split(0); }).find("given up"), std::string::npos);
 }
 
 }  // namespace

@@ -48,7 +48,8 @@ class GpuLibrary {
   virtual void copy(void* to, const void* from, std::size_t bytes, Stream stream) = 0;
   virtual void finish(Stream stream) = 0;  ///< waits for all that is enqueued
 
-  // NCCL.
+  // NCCL. `comm` and `part` may get their values later: they stay where they are until the
+  // communicator (the one that is split) is no longer InProgress.
   virtual Status unique_id(Id& id) = 0;
   virtual Status init(Comm& comm, int ranks, const Id& id, int rank) = 0;
   virtual Status split(Comm& part, Comm comm, int colour, int key) = 0;
