@@ -122,6 +122,9 @@ ranks_part device_test_2_ranks 2 "$build/tests/device_test" --gtest_filter='*Eve
 
 # Memory errors and races of the kernels; tests of single kernels, and one of a whole training.
 checked_part memcheck_kernels memcheck tests/kernels_test '*/device_*'
+# Without LibTorch's own cutting up of memory, so that a step beyond a tensor's end is seen.
+PYTORCH_NO_CUDA_MEMORY_CACHING=1 checked_part memcheck_tensors memcheck tests/kernels_test '*/device_*'
+checked_part synccheck_kernels synccheck tests/kernels_test '*/device_*'
 checked_part racecheck_kernels racecheck tests/kernels_test '*/device_*'
 checked_part memcheck_training memcheck tests/device_test 'TrainingOnADevice.EqualsTheHostByEveryRule'
 checked_part racecheck_training racecheck tests/device_test 'TrainingOnADevice.MovesOnlyTheColumnsItIsToldTo'

@@ -11,9 +11,10 @@ if(FEDHPC_CUDA STREQUAL "OFF")
   return()
 endif()
 find_package(CUDAToolkit QUIET)
-# The toolkit's, the system's, or the wheel that tools/setup.sh --cuda fetches.
-set(_hints ${CUDAToolkit_INCLUDE_DIRS} "${CUDAToolkit_LIBRARY_DIR}" "${FEDHPC_TORCH}/../nvidia/nccl"
-           "$ENV{NCCL_HOME}")
+# The wheel that LibTorch's own comes with and tools/setup.sh --cuda fetches, the toolkit's or the
+# system's. A process has one libnccl.so.2, and LibTorch's CUDA library wants no older one than its own.
+set(_hints "${FEDHPC_TORCH}/../nvidia/nccl" "$ENV{NCCL_HOME}" ${CUDAToolkit_INCLUDE_DIRS}
+           "${CUDAToolkit_LIBRARY_DIR}")
 find_path(FEDHPC_NCCL_INCLUDE_DIR nccl.h HINTS ${_hints} PATH_SUFFIXES include)
 find_library(FEDHPC_NCCL_LIBRARY NAMES nccl libnccl.so.2 HINTS ${_hints} PATH_SUFFIXES lib lib64)
 if(CUDAToolkit_FOUND AND FEDHPC_NCCL_INCLUDE_DIR AND FEDHPC_NCCL_LIBRARY)

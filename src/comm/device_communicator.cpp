@@ -36,6 +36,12 @@ std::pair<int, int> sharing(const std::vector<std::string>& cards) {
 
 }  // namespace
 
+std::int64_t ranks_on_card(Communicator& comm, const GpuLibrary& library, int device) {
+  const std::string own = library.card(device);
+  const std::vector<std::string> cards = comm.all_texts(own);
+  return std::count(cards.begin(), cards.end(), own);
+}
+
 std::unique_ptr<Communicator> device_communicator(
     std::unique_ptr<Communicator> world, GpuLibrary& library,
     const std::function<void(const std::string&)>& warn) {

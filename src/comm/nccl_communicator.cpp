@@ -158,6 +158,9 @@ void NcclCommunicator::broadcast_(Tensor& values, int root) {
 
 void NcclCommunicator::exchange(const std::vector<Letter>& outgoing,
                                 const std::vector<Letter>& incoming, const char* what) {
+  // Before the group is open: an abort would be put off until it is closed.
+  for (const Letter& letter : outgoing) type_of(letter.rows);
+  for (const Letter& letter : incoming) type_of(letter.rows);
   run(what, [&] {
     // In one group: NCCL would let a sender wait for a receiver that has its own turn to send.
     check(library_.group_start(), what);

@@ -5,8 +5,8 @@
 
 #include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
+#include <c10/util/Exception.h>
 
-#include "fedhpc/comm/gpu_library.hpp"
 #include "fedhpc/core/device.hpp"
 #include "fedhpc/engine/experiment.hpp"
 
@@ -23,14 +23,16 @@ constexpr int kRepetitions = 3;
 constexpr double kWorthIt = 0.97;  // a wider block costs memory: it has to be clearly faster
 
 /// The widest block of the device's widths that its memory holds.
-std::int64_t widest_on_device(const LocalTrainer& trainer, const Rows& initial) {
-  const double room = kShareOfDevice * static_cast<double>(gpu_library().free_bytes());
+std::int64_t widest_on_device(const LocalTrainer& trainer, const Rows& initial,
+                              const BlockNeeds& needs) {
+  const double room = kShareOfDevice * static_cast<double>(needs.free_device_bytes);
+  // Captured steps hold rows and centres of their own; the pass before may be under way.
+  constexpr std::int64_t kPasses = 2;
+  const std::int64_t held = 2 * static_cast<std::int64_t>(initial.values.nbytes());
   std::int64_t widest = kDeviceWidths.front();
   for (const std::int64_t width : kDeviceWidths) {
-    // What arrives, is trained, held for captured steps and sent.
-    constexpr std::int64_t kRows = 5;
     const std::int64_t bytes = trainer.workspace_bytes(width, initial.values.scalar_type()) +
-                               kRows * width * static_cast<std::int64_t>(initial.values.nbytes());
+                               width * (held + kPasses * needs.bytes_per_client);
     if (static_cast<double>(bytes) <= room) widest = width;
   }
   return widest;
@@ -52,6 +54,16 @@ double seconds_per_step(LocalTrainer& trainer, const Rows& initial,
   return best;
 }
 
+/// The same; infinity where a device's memory does not hold the block.
+double seconds_where_it_fits(LocalTrainer& trainer, const Rows& initial,
+                             const std::vector<std::int64_t>& clients) {
+  try {
+    return seconds_per_step(trainer, initial, clients);
+  } catch (const c10::OutOfMemoryError&) {
+    return std::numeric_limits<double>::infinity();
+  }
+}
+
 /// The least of the ranks' numbers. Collective.
 std::int64_t least(Communicator& comm, std::int64_t number) {
   Tensor most = at::full({1}, -number, at::kLong);
@@ -63,7 +75,7 @@ std::int64_t least(Communicator& comm, std::int64_t number) {
 
 std::int64_t measure_block_width(Communicator& comm, const Model& model, const Shard& shard,
                                  const TrainOptions& options, const Rows& initial,
-                                 std::int64_t participants) {
+                                 const BlockNeeds& needs) {
   TrainOptions few_steps = options;
   few_steps.local_epochs = 0;
   few_steps.local_steps = kSteps;
@@ -76,8 +88,8 @@ std::int64_t measure_block_width(Communicator& comm, const Model& model, const S
   const std::span<const std::int64_t> widths =
       device ? std::span<const std::int64_t>(kDeviceWidths) : kWidths;
   // A rank is not expected to get more clients of a cohort than its share.
-  std::int64_t share = std::max<std::int64_t>(1, participants / comm.size());
-  if (device) share = least(comm, std::min(share, widest_on_device(trainer, initial)));
+  std::int64_t share = std::max<std::int64_t>(1, needs.participants / comm.size());
+  if (device) share = least(comm, std::min(share, widest_on_device(trainer, initial, needs)));
 
   Tensor seconds = at::zeros({std::ssize(widths)}, at::kDouble);
   auto* values = seconds.data_ptr<double>();
@@ -87,7 +99,7 @@ std::int64_t measure_block_width(Communicator& comm, const Model& model, const S
     for (std::int64_t c = 0; c < widths[i]; ++c) {
       clients.push_back(with_samples[static_cast<std::size_t>(c) % with_samples.size()]);
     }
-    values[i] = seconds_per_step(trainer, initial, clients);
+    values[i] = seconds_where_it_fits(trainer, initial, clients);
   }
   comm.sum_(seconds);
   std::size_t chosen = 0;

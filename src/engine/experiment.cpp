@@ -8,6 +8,7 @@
 
 #include <ATen/ops/zeros.h>
 
+#include "fedhpc/comm/device_communicator.hpp"
 #include "fedhpc/comm/gpu_library.hpp"
 #include "fedhpc/core/device.hpp"
 #include "fedhpc/engine/checkpoint.hpp"
@@ -84,18 +85,11 @@ Experiment::Experiment(Config& config, Communicator& comm, const Resumption* fro
   if (device_.is_cpu()) {
     store_ = std::make_unique<ClientStore>(shard_->clients(), config_.store);
   } else {
-    device_memory_.emplace(device_, [] { return gpu_library().free_bytes(); });
+    device_sharers_ = ranks_on_card(comm_, gpu_library(), device_.index());
+    device_memory_.emplace(device_, [this] { return free_device_bytes(); });
     pinned_memory_.emplace(gpu_library());
     store_ = std::make_unique<ClientStore>(shard_->clients(), config_.store, &*device_memory_,
                                            *pinned_memory_);
-  }
-  if (config_.train.block > 0) {
-    block_width_ = config_.train.block;
-  } else if (from != nullptr) {
-    block_width_ = from->block;
-  } else {
-    block_width_ =
-        measure_block_width(comm_, *model_, *shard_, config_.train, initial_, cohort_limit());
   }
   config_.algorithm->initialise(Setup({.initial = initial_,
                                        .seed = static_cast<std::uint64_t>(config_.run.seed),
@@ -104,6 +98,17 @@ Experiment::Experiment(Config& config, Communicator& comm, const Resumption* fro
                                        .store = *store_,
                                        .factor_map = factor_map_.get(),
                                        .factors = initial_factors_}));
+  if (config_.train.block > 0) {
+    block_width_ = config_.train.block;
+  } else if (from != nullptr) {
+    block_width_ = from->block;
+  } else {
+    block_width_ =
+        measure_block_width(comm_, *model_, *shard_, config_.train, initial_,
+                            {.participants = cohort_limit(),
+                             .bytes_per_client = bytes_in_hand(),
+                             .free_device_bytes = device_.is_cpu() ? 0 : free_device_bytes()});
+  }
   own_metrics_ = config_.algorithm->metrics();
   first_record_ = current_model();
   initial_record_ = first_record_;
@@ -311,6 +316,17 @@ std::int64_t Experiment::rows_until_summed() const {
   return share * model_->layout()->size() * static_cast<std::int64_t>(c10::elementSize(type_));
 }
 
+std::int64_t Experiment::free_device_bytes() const {
+  return gpu_library().free_bytes() / device_sharers_;
+}
+
+std::int64_t Experiment::bytes_in_hand() const {
+  const RowsInHand rows = config_.algorithm->rows_in_hand();
+  const std::int64_t factors = factor_map_ ? factor_map_->factors()->size() : 0;
+  return (rows.full * model_->layout()->size() + rows.factors * factors) *
+         static_cast<std::int64_t>(c10::elementSize(type_));
+}
+
 std::int64_t Experiment::memory_bytes() const {
   const std::int64_t width = model_->layout()->size();
   const auto value = static_cast<std::int64_t>(c10::elementSize(type_));
@@ -320,14 +336,13 @@ std::int64_t Experiment::memory_bytes() const {
   const auto clients = static_cast<std::int64_t>(shard_->clients().size());
   const std::int64_t in_hand = std::min(block_width_, std::max<std::int64_t>(clients, 1));
   const RowsInHand rows = config_.algorithm->rows_in_hand();
-  const std::int64_t factors = factor_map_ ? factor_map_->factors()->size() : 0;
   // Rows of all of a rank's clients in hand meet those of other ranks, in slabs of columns: those
   // of this rank, gathered, in order and taken to pieces.
   constexpr std::int64_t kSlabs = 4;
   const std::int64_t slab = std::min(Coupling::kSlabBytes, partition_.clients() * width * value);
   const std::int64_t participants = std::min(cohort_limit(), clients);
   return shard_->memory_bytes() + (server_shard_ ? server_shard_->memory_bytes() : 0) +
-         in_hand * (rows.full * width + rows.factors * factors) * value +
+         in_hand * bytes_in_hand() +
          (kModels + rows.once + rows.of_rank * clients + rows.of_participants * participants) *
              width * value +
          rows.numbers_of_rank * clients * value + 8 * (width + 1) +

@@ -10,6 +10,7 @@
 #include <ATen/cuda/CUDAContextLight.h>
 #include <ATen/cuda/CUDAEvent.h>
 #include <ATen/cuda/CUDAGraph.h>
+#include <ATen/cuda/MemPool.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAFunctions.h>
 #include <c10/cuda/CUDAGuard.h>
@@ -51,53 +52,71 @@ std::int64_t leading_dimension(const DeviceMatrices& of, std::int64_t rows, std:
   return rows > 1 ? of.row_stride : std::max<std::int64_t>({of.row_stride, columns, 1});
 }
 
-/// A graph and the memory that its work took.
+/// Where all graphs of a process are captured. They are replayed one after the other on one stream,
+/// and nothing that a step allocates outlives it, so they work in the same memory; a graph with
+/// memory of its own would keep it from all others, and a stream of its own would take a workspace
+/// of cuBLAS.
+struct CapturePlace {
+  c10::cuda::CUDAStream stream = c10::cuda::getStreamFromPool(/*isHighPriority=*/false);
+  at::cuda::MemPool memory;
+
+  /// Never destroyed: CUDA may have ended before the process does.
+  static CapturePlace& of_process() {
+    static auto* const place = new CapturePlace;
+    return *place;
+  }
+};
+
 class CudaGraph final : public DeviceGraph {
  public:
   explicit CudaGraph(const std::function<void()>& work) {
-    const c10::DeviceIndex device = c10::cuda::current_device();
-    const c10::cuda::CUDAStream side = c10::cuda::getStreamFromPool(/*isHighPriority=*/false);
-    const at::cuda::MempoolId_t pool = at::cuda::graph_pool_handle();
+    CapturePlace& place = CapturePlace::of_process();
     at::cuda::CUDAEvent before;
     before.record();
-    const c10::cuda::CUDAStreamGuard guard(side);  // the default stream cannot be captured
-    before.block(side);
-    // Other threads (of MPI, of NCCL) may go on with what a capture would not allow.
-    graph_.capture_begin(pool, cudaStreamCaptureModeThreadLocal);
+    const c10::cuda::CUDAStreamGuard guard(place.stream);  // the default one cannot be captured
+    before.block(place.stream);
     try {
+      // Other threads (of MPI, of NCCL) may go on with what a capture would not allow.
+      graph_.capture_begin(place.memory.id(), cudaStreamCaptureModeThreadLocal);
       work();
       graph_.capture_end();
     } catch (...) {
       const std::exception_ptr reason = std::current_exception();
-      give_up(side, device, pool);
+      give_up(place);
       std::rethrow_exception(reason);
     }
+    // LibTorch's graph frees what it holds itself once its capture has ended.
+    graph_.instantiate();
   }
 
   void replay() override { graph_.replay(); }
 
  private:
   /// Ends a capture that failed, so that allocations find their way back to the common memory.
-  static void give_up(const c10::cuda::CUDAStream& side, c10::DeviceIndex device,
-                      const at::cuda::MempoolId_t& pool) {
+  static void give_up(CapturePlace& place) {
     cudaGraph_t partial = nullptr;
-    cudaStreamEndCapture(side.stream(), &partial);
+    cudaStreamEndCapture(place.stream.stream(), &partial);
     if (partial != nullptr) cudaGraphDestroy(partial);
     cudaGetLastError();  // what the capture has left is not the next launch's error
     const auto quietly = [](auto&& end) {
       try {
         end();
-      } catch (const std::exception&) {  // it had come to its own end
+      } catch (const std::exception&) {  // it had come to its own end, or never began
       }
     };
     namespace allocator = c10::cuda::CUDACachingAllocator;
-    quietly([&] { allocator::endAllocateToPool(device, pool); });
-    quietly([&] { at::getHostAllocator(at::kCUDA)->end_allocate_to_pool(pool); });
-    quietly([&] { allocator::releasePool(device, pool); });
-    quietly([&] { at::getHostAllocator(at::kCUDA)->release_pool(pool); });
+    const at::cuda::MempoolId_t pool = place.memory.id();
+    quietly([&] {
+      allocator::endAllocateToPool(place.stream.device_index(), pool);
+      allocator::releasePool(place.stream.device_index(), pool);
+    });
+    quietly([&] {
+      at::getHostAllocator(at::kCUDA)->end_allocate_to_pool(pool);
+      at::getHostAllocator(at::kCUDA)->release_pool(pool);
+    });
   }
 
-  at::cuda::CUDAGraph graph_;
+  at::cuda::CUDAGraph graph_{/*keep_graph=*/true};
 };
 
 class LinkedLibraries final : public CudaLibraries {
@@ -131,7 +150,13 @@ class LinkedLibraries final : public CudaLibraries {
   }
 
   std::unique_ptr<DeviceGraph> capture(const std::function<void()>& work) override {
-    return std::make_unique<CudaGraph>(work);
+    try {
+      return std::make_unique<CudaGraph>(work);
+    } catch (const c10::OutOfMemoryError&) {
+      // While a capture goes on, LibTorch gives nothing back to the card to make room.
+      c10::cuda::CUDACachingAllocator::emptyCache();
+      return std::make_unique<CudaGraph>(work);
+    }
   }
 
   // LibTorch takes float32 factors as they are or as TF32; bfloat16 is for tensors of that type.
@@ -162,6 +187,8 @@ extern "C" fedhpc::DeviceKernels* fedhpc_device_kernels() {
     throw fedhpc::Error(fedhpc::concat("no CUDA device can be used: ", cudaGetErrorString(status)));
   }
   static fedhpc::LinkedLibraries libraries;
+  // LibTorch's convolutions round to TF32 unless they are told not to.
+  libraries.use_precision(fedhpc::Precision::Fp32);
   static const std::unique_ptr<fedhpc::DeviceKernels> table = fedhpc::make_cuda_table(libraries);
   return table.get();
 }

@@ -62,6 +62,7 @@ class BlockGroup {
     }
     return x;
   }
+  __device__ void team_sync() const { __syncwarp(); }
 
  private:
   kernels::TwoSums* shared_;

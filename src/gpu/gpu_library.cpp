@@ -1,13 +1,15 @@
 #include "fedhpc/comm/gpu_library.hpp"
 
+#include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <cuda_runtime_api.h>
 #include <nccl.h>
+#include <thread>
 
-#include <ATen/Context.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
+#include <c10/core/impl/DeviceGuardImplInterface.h>
 
 namespace fedhpc {
 
@@ -75,15 +77,28 @@ class CudaLibrary final : public GpuLibrary {
 
   Tensor pinned(at::IntArrayRef shape, at::ScalarType type) override {
     // LibTorch's own, once it is there, is kept for the next one and may be let go while it is
-    // copied.
-    if (at::hasCUDA()) return at::empty(shape, at::TensorOptions(type).pinned_memory(true));
-    std::size_t bytes = c10::elementSize(type);
-    for (const std::int64_t length : shape) bytes *= static_cast<std::size_t>(length);
+    // copied. It has a power of two of bytes.
+    if (c10::impl::hasDeviceGuardImpl(c10::DeviceType::CUDA)) {
+      return at::empty(shape, at::TensorOptions(type).pinned_memory(true));
+    }
+    std::int64_t bytes = static_cast<std::int64_t>(c10::elementSize(type));
+    for (const std::int64_t length : shape) bytes *= length;
+    return lasting_pinned(bytes).view(type).view(shape);
+  }
+
+  Tensor lasting_pinned(std::int64_t bytes) override {
     void* memory = nullptr;
-    if (bytes > 0) check(cudaMallocHost(&memory, bytes), "an allocation of pinned memory");
+    if (bytes > 0) {
+      check(cudaMallocHost(&memory, static_cast<std::size_t>(bytes)),
+            "an allocation of pinned memory");
+    }
     return at::from_blob(
-        memory, shape, [](void* pinned_memory) { cudaFreeHost(pinned_memory); },
-        at::TensorOptions(type));
+        memory, {bytes},
+        [](void* pinned_memory) {
+          cudaDeviceSynchronize();  // copies may be on their way
+          cudaFreeHost(pinned_memory);
+        },
+        at::TensorOptions(at::kByte));
   }
 
   // LibTorch enqueues work on the device's default stream.
@@ -115,7 +130,8 @@ class CudaLibrary final : public GpuLibrary {
   bool has_passed(Event event) override {
     const cudaError_t status = cudaEventQuery(event_of(event));
     if (status == cudaErrorNotReady) {
-      cudaGetLastError();  // no error, though kept as one, which the next launch would report
+      // No error: should the runtime have kept it as one, the next launch would report it.
+      if (cudaPeekAtLastError() == cudaErrorNotReady) cudaGetLastError();
       return false;
     }
     check(status, "work on a CUDA device");
@@ -187,8 +203,12 @@ class CudaLibrary final : public GpuLibrary {
   void destroy(Comm comm) noexcept override {
     // Of a communicator that does not block, destroying waits for what finalising begins.
     ncclCommFinalize(nccl(comm));
+    constexpr std::chrono::seconds kPatience{10};
+    const auto deadline = std::chrono::steady_clock::now() + kPatience;
     ncclResult_t state = ncclInProgress;
-    while (state == ncclInProgress && ncclCommGetAsyncError(nccl(comm), &state) == ncclSuccess) {
+    while (ncclCommGetAsyncError(nccl(comm), &state) == ncclSuccess && state == ncclInProgress) {
+      if (std::chrono::steady_clock::now() > deadline) return abort(comm);
+      std::this_thread::sleep_for(std::chrono::microseconds(50));
     }
     ncclCommDestroy(nccl(comm));
   }

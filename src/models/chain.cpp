@@ -24,7 +24,7 @@ std::vector<Tensor> narrow_all(const std::vector<Tensor>& whole, std::int64_t fi
 std::int64_t count_bytes(const std::vector<Tensor>& tensors, std::set<const void*>& seen) {
   std::int64_t total = 0;
   for (const Tensor& tensor : tensors) {
-    if (!tensor.defined() || !seen.insert(tensor.storage().data()).second) continue;
+    if (!tensor.defined() || !seen.insert(tensor.storage().unsafeGetStorageImpl()).second) continue;
     total += static_cast<std::int64_t>(tensor.storage().nbytes());
   }
   return total;

@@ -111,10 +111,11 @@ void DeviceConvolution::input_gradient(const Tensor& weights, const Tensor& dy,
   run(choose(ConvolutionDirection::InputGradient, dx, run));
 }
 
-/// Factors for LibTorch: float32 by the precision set for all, bfloat16 as such.
+/// Factors for LibTorch, float32 by the precision set for all. What is rounded to bfloat16 is
+/// float32 again: of factors of that type LibTorch would round the results as well.
 Tensor DeviceConvolution::in_order(const Tensor& values, Way way) const {
   const bool shorter = precision_ == Precision::Bf16 && values.scalar_type() == at::kFloat;
-  return (shorter ? values.to(at::kBFloat16) : values).contiguous(order_of(way));
+  return (shorter ? values.to(at::kBFloat16).to(at::kFloat) : values).contiguous(order_of(way));
 }
 
 /// A stack as images of LibTorch: of client after client, or clients as channels of one batch.
@@ -141,6 +142,11 @@ void DeviceConvolution::forward(const Tensor& weights, const Tensor& bias, const
                                 const Tensor& y, Way way) const {
   if (way == Way::Unfolded) return forward_unfolded(weights, bias, x, y);
   const std::int64_t clients = x.size(0);
+  if (clients > 1 && weights.stride(0) == 0 && x.is_contiguous() && y.is_contiguous()) {
+    // One model for all: their batches are one.
+    return forward(weights.narrow(0, 0, 1), bias.defined() ? bias.narrow(0, 0, 1) : bias,
+                   x.flatten(0, 1).unsqueeze(0), y.flatten(0, 1).unsqueeze(0), way);
+  }
   const Tensor input = images(x, in_, way);
   const Tensor filters = kernels(weights, way);
   if (is_grouped(way)) {
@@ -190,7 +196,7 @@ void DeviceConvolution::input_gradient(const Tensor& weights, const Tensor& dy, 
   const Tensor input =
       at::empty({grouped ? batch : clients * batch, grouped ? clients * in_.channels : in_.channels,
                  in_.height, in_.width},
-                output.options());
+                output.options(), order_of(way));
   if (grouped) {
     put(gradient(Gradient::Input, output, input, filters, window_, clients), dx, in_);
     return;

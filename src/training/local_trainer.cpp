@@ -17,6 +17,15 @@ namespace {
 /// Added to the pass of an evaluation's crops: beyond every pass and draw of a training.
 constexpr std::int64_t kEvaluationCrops = std::int64_t{1} << 31;
 
+/// The most training samples of a client; 1 where there are none.
+std::int64_t largest_client(const Shard& shard) {
+  std::int64_t largest = 1;
+  for (const std::int64_t client : shard.clients()) {
+    largest = std::max(largest, shard.train_count(client));
+  }
+  return largest;
+}
+
 }  // namespace
 
 LocalTrainer::LocalTrainer(const Model& model, const Shard& shard, const TrainOptions& options,
@@ -25,7 +34,8 @@ LocalTrainer::LocalTrainer(const Model& model, const Shard& shard, const TrainOp
       shard_(shard),
       options_(options),
       seed_(seed),
-      optimizer_(options.step_rule(), model.layout()) {}
+      optimizer_(options.step_rule(), model.layout()),
+      largest_client_(largest_client(shard)) {}
 
 std::int64_t LocalTrainer::steps_for(std::int64_t samples) const {
   const std::int64_t in_epoch =
@@ -39,17 +49,15 @@ SingleBatches LocalTrainer::singles() const {
 }
 
 std::int64_t LocalTrainer::batch_capacity() const {
-  std::int64_t largest = 1;
-  for (const std::int64_t client : shard_.clients()) {
-    largest = std::max(largest, shard_.train_count(client));
-  }
-  return options_.batch_size == 0 ? largest : std::min(options_.batch_size, largest);
+  return options_.batch_size == 0 ? largest_client_
+                                  : std::min(options_.batch_size, largest_client_);
 }
 
 std::int64_t LocalTrainer::workspace_bytes(std::int64_t clients, at::ScalarType type) const {
   const StepRule& rule = optimizer_.rule();
   const std::int64_t rows = rule.is_plain() ? 0 : 1 + rule.state_rows();
-  return model_.make_activations(clients, batch_capacity(), type, Use::Training).bytes() +
+  const at::TensorOptions nowhere = at::TensorOptions(type).device(at::kMeta);
+  return model_.make_activations(clients, batch_capacity(), nowhere, Use::Training).bytes() +
          rows * clients * model_.layout()->size() *
              static_cast<std::int64_t>(c10::elementSize(type));
 }

@@ -41,12 +41,20 @@ const void* address(const Tensor& tensor) {
 
 }  // namespace
 
+void LocalTrainer::stay_near_device() {
+  while (std::ssize(ahead_) >= kPassesAhead) {
+    ahead_.front()->wait();
+    ahead_.pop_front();
+  }
+}
+
 std::vector<TrainStatistics> LocalTrainer::each_step_on_device(
     std::span<const std::int64_t> clients, const Pass& pass, at::ScalarType type,
     const std::function<void(LocalStep&)>& take, const StepGraphs::Key* repeated) {
   const DeviceScope range(true, "local steps");
   const PrecisionScope precision(options_.precision);
   const auto count = static_cast<std::int64_t>(clients.size());
+  stay_near_device();
   reserve(count, type);
   const Shard& samples = samples_of(clients);
   const std::int64_t last_step = most_steps(clients, pass);
@@ -90,10 +98,9 @@ std::vector<TrainStatistics> LocalTrainer::each_step_on_device(
     LocalStep(model_, number, runs, count, workspace_, statistics, gather_again)
         .count_taken(optimizer_.columns());
   }
-  const Tensor losses = on_host(workspace_.losses.narrow(0, 0, count));  // the only wait
-  for (std::size_t c = 0; c < statistics.size(); ++c) {
-    statistics[c].loss = losses.const_data_ptr<double>()[c];
-  }
+  const auto losses = std::make_shared<LateNumbers>(workspace_.losses.narrow(0, 0, count).clone());
+  for (std::size_t c = 0; c < statistics.size(); ++c) statistics[c].loss = {losses, c};
+  ahead_.push_back(losses);
   return statistics;
 }
 
@@ -118,7 +125,7 @@ std::vector<TrainStatistics> LocalTrainer::train_on_device_(Rows& rows,
                 static_cast<std::int64_t>(work.columns.with),
                 static_cast<std::int64_t>(work.columns.without), static_cast<std::int64_t>(type)},
       .addresses = optimizer_.memory()};
-  key.addresses.push_back(address(workspace_.arena));
+  if (needs_arena) key.addresses.push_back(address(workspace_.arena));
   const std::vector<TrainStatistics> statistics = each_step_on_device(
       clients, pass, type, [&](LocalStep& step) { step.descend_(moved, optimizer_, penalty); },
       shard_.on_demand() ? nullptr : &key);  // whose samples lie somewhere else for every block

@@ -7,22 +7,18 @@
 namespace fedhpc {
 
 bool StepGraphs::find_room() {
-  std::int64_t graphs = 0;
-  auto oldest = steps_.end();
-  for (auto one = steps_.begin(); one != steps_.end(); ++one) {
-    if (one->second.graph == nullptr) continue;
-    ++graphs;
-    if (oldest == steps_.end() || one->second.last_used < oldest->second.last_used) oldest = one;
-  }
-  if (graphs < kMostGraphs) return true;
-  if (taken_ - oldest->second.last_used < kLong) return false;
-  oldest->second.graph.reset();
+  if (with_graph_.size() < kMostGraphs) return true;
+  const auto oldest = std::ranges::min_element(with_graph_, {}, &Step::last_used);
+  if (taken_ - (*oldest)->last_used < kLong) return false;
+  (*oldest)->graph.reset();
+  with_graph_.erase(oldest);
   return true;
 }
 
 bool StepGraphs::capture(Step& of, const std::function<void()>& step) {
   try {
     of.graph = device_kernels().capture(step);
+    with_graph_.push_back(&of);
     ++captured_;
     return true;
   } catch (const std::exception& error) {
@@ -31,6 +27,11 @@ bool StepGraphs::capture(Step& of, const std::function<void()>& step) {
                  error.what());
     return false;
   }
+}
+
+void StepGraphs::clear() {
+  with_graph_.clear();
+  steps_.clear();
 }
 
 void StepGraphs::take(const Key& key, const std::function<void()>& step) {

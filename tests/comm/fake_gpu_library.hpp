@@ -46,6 +46,7 @@ class FakeGpuLibrary : public GpuLibrary {
   std::int64_t free_bytes() const override { return std::int64_t{1} << 30; }
   bool holds(const Tensor& values) const override { return is_on_device(values); }
   Tensor pinned(at::IntArrayRef shape, at::ScalarType type) override;
+  Tensor lasting_pinned(std::int64_t bytes) override { return pinned({bytes}, at::kByte); }
   Stream tensor_stream() override { return &tensor_stream_; }
   Stream new_stream() override;
   void free(Stream stream) noexcept override;

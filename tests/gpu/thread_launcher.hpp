@@ -59,6 +59,7 @@ class ThreadGroup {
     each_of_team(x, [&](T one) { largest = largest < one ? one : largest; });
     return largest;
   }
+  void team_sync() { shared_.team[static_cast<std::size_t>(team())].arrive_and_wait(); }
 
  private:
   template <typename T, typename Work>

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -17,5 +18,9 @@ namespace fedhpc {
 std::unique_ptr<Communicator> device_communicator(
     std::unique_ptr<Communicator> world, GpuLibrary& library,
     const std::function<void(const std::string&)>& warn);
+
+/// How many ranks of `comm` use this rank's card, itself among them. `device`: this rank's.
+/// Collective.
+std::int64_t ranks_on_card(Communicator& comm, const GpuLibrary& library, int device);
 
 }  // namespace fedhpc

@@ -37,6 +37,8 @@ class GpuLibrary {
   virtual std::int64_t free_bytes() const = 0;     ///< of the device in use
   virtual bool holds(const Tensor& values) const = 0;
   virtual Tensor pinned(at::IntArrayRef shape, at::ScalarType type) = 0;  ///< host memory
+  /// Pinned memory [bytes] that is kept for long: not a byte more, but slow to get and to free.
+  virtual Tensor lasting_pinned(std::int64_t bytes) = 0;
   virtual Stream tensor_stream() = 0;  ///< where work on tensors is enqueued
   virtual Stream new_stream() = 0;
   virtual void free(Stream stream) noexcept = 0;

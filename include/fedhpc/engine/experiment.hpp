@@ -139,6 +139,8 @@ class Experiment {
   void move_to_device();
   Summation summation() const;
   std::int64_t rows_until_summed() const;  ///< bytes
+  std::int64_t bytes_in_hand() const;      ///< of the method's rows, for each client in hand
+  std::int64_t free_device_bytes() const;  ///< this rank's part of what its card has free
   Cohort draw(std::int64_t round) const;
   RoundServices services(LocalTrainer& trainer);
   /// The ledger's entries over all ranks; this rank's wish becomes what all have agreed on.
@@ -172,6 +174,7 @@ class Experiment {
   std::optional<NoConvolutionTrials> fixed_convolutions_;  // on a device, when reproducible
   std::unique_ptr<Evaluator> evaluator_;
   std::int64_t block_width_ = 1;
+  std::int64_t device_sharers_ = 1;  // ranks with this one's card
   std::int64_t rounds_done_ = 0;
   bool prepared_ = false;
   std::optional<DeviceRowMemory> device_memory_;  // of the store, where there is a device
@@ -196,10 +199,17 @@ void read_initial_factors_(const std::string& path, const Rows& row);
 /// The parameters of a row [1, P] as tensors in their own shapes.
 std::vector<NamedTensor> parameters_of(const Rows& row);
 
+/// What the width of a block depends on beside the model and the data.
+struct BlockNeeds {
+  std::int64_t participants = 1;       ///< of a round, on all ranks
+  std::int64_t bytes_per_client = 0;   ///< of the method's rows of a client in hand
+  std::int64_t free_device_bytes = 0;  ///< that this rank may take; of a device only
+};
+
 /// The width of a block that trains a client-step fastest, measured on this run's own model and
-/// data in well under a second; the same on every rank.
+/// data in well under a second; the same on every rank. Collective.
 std::int64_t measure_block_width(Communicator& comm, const Model& model, const Shard& shard,
                                  const TrainOptions& options, const Rows& initial,
-                                 std::int64_t participants);
+                                 const BlockNeeds& needs);
 
 }  // namespace fedhpc

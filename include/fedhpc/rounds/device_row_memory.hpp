@@ -55,7 +55,7 @@ class PinnedRowMemory final : public TensorRowMemory {
   std::int64_t free_bytes() const override { return host_memory().free_bytes(); }
 
  private:
-  Tensor make(std::int64_t bytes) override { return library_.pinned({bytes}, at::kByte); }
+  Tensor make(std::int64_t bytes) override { return library_.lasting_pinned(bytes); }
 
   GpuLibrary& library_;
 };

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "fedhpc/models/model.hpp"
+#include "fedhpc/training/late_number.hpp"
 #include "fedhpc/training/local_work.hpp"
 #include "fedhpc/training/row_optimizer.hpp"
 
@@ -12,7 +13,7 @@ namespace fedhpc {
 
 /// Sums over the local steps of one client: train_loss is loss / samples over all clients.
 struct TrainStatistics {
-  double loss = 0;     ///< sum of batch loss x batch size, where the gradient was taken first
+  LateNumber loss{};   ///< sum of batch loss x batch size, where the gradient was taken first
   double samples = 0;  ///< sum of batch sizes
   /// Values of gradients taken, one of each sample: of all calls, in the columns that moved.
   double gradient_values = 0;

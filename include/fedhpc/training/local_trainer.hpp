@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <limits>
 #include <optional>
@@ -23,9 +24,10 @@ namespace fedhpc {
 /// Clients whose batches have equal size at a step and stand side by side form one run, one call of
 /// each layer; every client sees exactly the batches it would see alone. Keeps its buffers between
 /// calls. Where the shard's device is not the host, rows are there too, a pass is planned on the
-/// host before its first step, and from then on to its end nothing waits for the device but what
-/// `take` itself makes wait. Training images are augmented as the shard says, step s of a pass with
-/// crop_key(seed, round, client, pass, s).
+/// host before its first step, and nothing waits for the device but what `take` itself makes wait,
+/// or who asks for a loss: the host plans a pass while the device is at the one before. Training
+/// images are augmented as the shard says, step s of a pass with crop_key(seed, round, client,
+/// pass, s).
 class LocalTrainer {
  public:
   LocalTrainer(const Model& model, const Shard& shard, const TrainOptions& options,
@@ -131,8 +133,12 @@ class LocalTrainer {
   /// Training of whole models on a device: steps are captured.
   std::vector<TrainStatistics> train_on_device_(Rows& rows, std::span<const std::int64_t> clients,
                                                 const Pass& pass, const LocalWork& work);
+  /// Waits for the pass before the last one, if need be: what is enqueued holds memory.
+  void stay_near_device();
   std::int64_t most_steps(std::span<const std::int64_t> clients, const Pass& pass) const;
   static Pass pass_of_draw(const Pass& pass, std::int64_t draw);
+
+  static constexpr std::int64_t kPassesAhead = 2;
 
   const Model& model_;
   const Shard& shard_;
@@ -141,12 +147,14 @@ class LocalTrainer {
   std::int64_t most_batches_ = std::numeric_limits<std::int64_t>::max();
   std::optional<Shard> in_hand_;  // of a shard on demand: the clients trained last
   StepWorkspace workspace_;
-  PlannedBatches planned_;  // on a device, as are
+  PlannedBatches planned_;                          // on a device, as are
+  std::deque<std::shared_ptr<LateNumbers>> ahead_;  // losses of the last passes
   StepGraphs graphs_;
   bool capture_wanted_ = true;
   Rows graph_rows_;  // what captured steps move, and their centres
   Rows graph_centres_;
   RowOptimizer optimizer_;
+  std::int64_t largest_client_;             // training samples
   std::optional<RowOptimizer> of_factors_;  // of the map trained through last
 };
 

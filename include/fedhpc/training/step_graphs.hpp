@@ -29,18 +29,18 @@ class StepGraphs {
 
   /// Takes a step: calls it when it has not been seen before, which also warms up what has to
   /// measure or allocate; then captures it (a call that computes nothing) and replays the graph.
-  /// Graphs hold memory, so there are no more than some: a further step is called, unless one of
+  /// Graphs take memory, so there are no more than some: a further step is called, unless one of
   /// them has long not been used. If a step cannot be captured, it and all others are called, and
   /// the user is told so once.
   void take(const Key& key, const std::function<void()>& step);
 
   /// Forgets all graphs: what they work on has moved.
-  void clear() { steps_.clear(); }
+  void clear();
 
   std::int64_t captured() const { return captured_; }  ///< so far
 
  private:
-  static constexpr std::int64_t kMostGraphs = 16;
+  static constexpr std::size_t kMostGraphs = 128;
   static constexpr std::int64_t kLong = 4096;     // steps
   static constexpr std::size_t kMostSeen = 4096;  // keys
 
@@ -54,6 +54,7 @@ class StepGraphs {
   bool capture(Step& of, const std::function<void()>& step);
 
   std::map<Key, Step> steps_;
+  std::vector<Step*> with_graph_;  // of steps_
   std::int64_t taken_ = 0;
   std::int64_t captured_ = 0;
   bool possible_ = true;

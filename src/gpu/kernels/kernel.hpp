@@ -21,6 +21,7 @@
 //   sum(x), sum(TwoSums)      over the group, for every thread of it; float64. Every thread calls
 //                             it, and what was written before is seen after
 //   team_sum(x), team_max(x)  over the team
+//   team_sync()               what the team has read and written before comes before what follows
 
 #if defined(__CUDACC__)
 #define FEDHPC_KERNEL __host__ __device__ __forceinline__
@@ -85,6 +86,17 @@ FEDHPC_KERNEL Pack<T, N> load(const T* from) {
 }
 template <typename T, int N>
 FEDHPC_KERNEL void store(T* to, const Pack<T, N>& pack) {
+#if defined(__CUDA_ARCH__)
+  // nvcc makes N stores of the assignment below.
+  if constexpr (N == 4 && sizeof(T) == 4) {
+    __stwb(reinterpret_cast<float4*>(to),
+           make_float4(pack.value[0], pack.value[1], pack.value[2], pack.value[3]));
+    return;
+  } else if constexpr (N == 2 && sizeof(T) == 8) {
+    __stwb(reinterpret_cast<double2*>(to), make_double2(pack.value[0], pack.value[1]));
+    return;
+  }
+#endif
   *reinterpret_cast<Pack<T, N>*>(to) = pack;
 }
 

@@ -52,6 +52,7 @@ struct CrossEntropy {
       const SoftMax<T> of = soft_max(group, z, classes);
       if (group.lane() == 0) part += of.loss(own);
       if (gradient.data == nullptr) continue;
+      group.team_sync();  // the label's logit has been read
       T* g = gradient(c, b);
       const T scale = T{1} / (of.sum * static_cast<T>(batch));
       for (std::int64_t k = group.lane(); k < classes; k += group.lanes()) {
