@@ -8,7 +8,7 @@ Rows local_gradient(Block& block, const Rows& start, double eta) {
   const Layout& layout = *start.layout;
   const Rows models = start.clone();                           // [C, P]  y_r
   const Rows sum{at::zeros_like(start.values), start.layout};  // [C, P]
-  block.each_step([&](LocalStep& step) {
+  block.each_step(Steps::Alike, [&](LocalStep& step) {
     const Tensor gradient = step.active({step.gradient(models), start.layout}).values;
     add_columns_(step.active(sum).values, gradient, 1, layout, Tag::Trainable);
     add_columns_(step.active(models).values, gradient, -eta, layout, Tag::Trainable);

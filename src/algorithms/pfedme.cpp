@@ -34,10 +34,10 @@ void PFedMe::initialise(const Setup& setup) {
 void PFedMe::round(Round& round) {
   Mean update = round.mean();
   round.each_block([&](Block& block) {
-    const Rows received = block.download(global_);  // [C, P]  w_t
-    const Rows local = received.clone();            // [C, P]  w_k <- w_t
-    const Rows personal = received.clone();         // [C, P]  theta
-    block.each_step([&](LocalStep& step) {          // r = 0..R-1, a batch D_k each
+    const Rows received = block.download(global_);        // [C, P]  w_t
+    const Rows local = received.clone();                  // [C, P]  w_k <- w_t
+    const Rows personal = received.clone();               // [C, P]  theta
+    block.each_step(Steps::Alike, [&](LocalStep& step) {  // r = 0..R-1, a batch D_k each
       if (restart_ == Restart::Step) step.active(personal).values.copy_(step.active(local).values);
       // theta ~ argmin f(theta; D_k) + lambda/2 ||theta - w_k||^2, K steps
       step.minimise_(personal, *inner_, {.mu = lambda_, .centre = local}, {.steps = inner_steps_});

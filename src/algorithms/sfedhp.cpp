@@ -97,7 +97,8 @@ Rows SFedHP::personalize(Block& block, const Rows& phi, std::int64_t edge_round)
   const bool goes_on = restart_ == Restart::Round && edge_round > 0;
   Rows theta = goes_on ? personal_->read(block.clients(), /*otherwise=*/phi) : phi.clone();
   const Penalty penalty{.mu = lambda1_, .centre = phi, .gamma = round_gamma1_, .rho = rho_};
-  block.each_step([&](LocalStep& step) {  // D_ij
+  const Steps steps = inner_.accuracy > 0 ? Steps::Any : Steps::Alike;
+  block.each_step(steps, [&](LocalStep& step) {  // D_ij
     // (8): theta ~ argmin l(theta; D) + lambda_1/2 ||theta - phi||^2 + gamma_1 phi_rho(theta)
     step.minimise_(theta, *optimizer_, penalty, inner_);
   });

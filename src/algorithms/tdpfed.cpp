@@ -103,7 +103,8 @@ Rows TDPFed::client_update(Block& block) {
                                                  : all.composed.clone();  // theta_k <- [[A_t]]
   all.gradient = {at::empty_like(all.factors.values), map_->factors()};
   adam_->reset(block.count(), all.factors.values.options());
-  block.each_step([&](LocalStep& step) {  // t' = 1..tau, a batch B_k each
+  const Steps steps = solver_ == FactorSolver::Fit ? Steps::Any : Steps::Alike;
+  block.each_step(steps, [&](LocalStep& step) {  // t' = 1..tau, a batch B_k each
     train_personal_(step, all);
     train_factors_(step, all);
   });

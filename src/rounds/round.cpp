@@ -332,9 +332,15 @@ Rows Block::train(const Rows& start, const LocalWork& work) {
 
 void Block::each_step(const std::function<void(LocalStep&)>& take,
                       std::optional<std::int64_t> pass) {
+  each_step(Steps::Any, take, pass);
+}
+
+void Block::each_step(Steps steps, const std::function<void(LocalStep&)>& take,
+                      std::optional<std::int64_t> pass) {
   const Timed timed(round_.services_.train_watch);
-  book_training(round_.services_.trainer.each_step(
-      clients_, round_.number_, pass.value_or(round_.edge_round_), round_.services_.type, take));
+  book_training(round_.services_.trainer.each_step(clients_, round_.number_,
+                                                   pass.value_or(round_.edge_round_),
+                                                   round_.services_.type, take, steps));
 }
 
 void Block::each_batch(double share, std::int64_t pass,

@@ -167,9 +167,12 @@ LocalTrainer::Pass LocalTrainer::pass_of_draw(const Pass& pass, std::int64_t dra
 
 std::vector<TrainStatistics> LocalTrainer::each_step(std::span<const std::int64_t> clients,
                                                      const Pass& pass, at::ScalarType type,
-                                                     const std::function<void(LocalStep&)>& take) {
+                                                     const std::function<void(LocalStep&)>& take,
+                                                     Steps steps) {
   const auto count = static_cast<std::int64_t>(clients.size());
-  if (!shard_.device().is_cpu()) return each_step_on_device(clients, pass, type, take, nullptr);
+  if (!shard_.device().is_cpu()) {
+    return each_step_on_device(clients, pass, type, take, steps, nullptr);
+  }
   reserve(count, type);
   const Shard& samples = samples_of(clients);
   const std::int64_t last_step = most_steps(clients, pass);
@@ -196,8 +199,9 @@ std::vector<TrainStatistics> LocalTrainer::each_step(std::span<const std::int64_
 std::vector<TrainStatistics> LocalTrainer::each_step(std::span<const std::int64_t> clients,
                                                      std::int64_t round, std::int64_t pass,
                                                      at::ScalarType type,
-                                                     const std::function<void(LocalStep&)>& take) {
-  return each_step(clients, {.round = round, .number = pass}, type, take);
+                                                     const std::function<void(LocalStep&)>& take,
+                                                     Steps steps) {
+  return each_step(clients, {.round = round, .number = pass}, type, take, steps);
 }
 
 std::vector<TrainStatistics> LocalTrainer::each_batch(std::span<const std::int64_t> clients,
@@ -205,7 +209,8 @@ std::vector<TrainStatistics> LocalTrainer::each_batch(std::span<const std::int64
                                                       double share, at::ScalarType type,
                                                       const std::function<void(LocalStep&)>& take) {
   require(0 < share && share <= 1, "a share of the samples is a part of them");
-  return each_step(clients, {.round = round, .number = pass, .share = share}, type, take);
+  return each_step(clients, {.round = round, .number = pass, .share = share}, type, take,
+                   Steps::Any);
 }
 
 std::vector<TrainStatistics> LocalTrainer::train_(Rows& rows, std::span<const std::int64_t> clients,
@@ -219,8 +224,9 @@ std::vector<TrainStatistics> LocalTrainer::train_(Rows& rows, std::span<const st
       of_factors_.emplace(options_.step_rule(), rows.layout);
     }
     of_factors_->reset(count, options);
-    return each_step(clients, round, work.pass.value_or(0), type,
-                     [&](LocalStep& step) { step.descend_(rows, *work.map, *of_factors_); });
+    return each_step(
+        clients, round, work.pass.value_or(0), type,
+        [&](LocalStep& step) { step.descend_(rows, *work.map, *of_factors_); }, Steps::Alike);
   }
   optimizer_.reset(count, options, work.columns);
   if (!shard_.device().is_cpu()) {
@@ -240,8 +246,9 @@ void LocalTrainer::adapt_(const Rows& rows, std::span<const std::int64_t> client
   require(steps >= 0, "a number of steps is not negative");
   const at::ScalarType type = rows.values.scalar_type();
   optimizer.reset(rows.count(), rows.values.options());
-  each_step(clients, {.round = round, .purpose = Purpose::Evaluate, .steps = steps}, type,
-            [&](LocalStep& step) { step.descend_(rows, optimizer); });
+  each_step(
+      clients, {.round = round, .purpose = Purpose::Evaluate, .steps = steps}, type,
+      [&](LocalStep& step) { step.descend_(rows, optimizer); }, Steps::Alike);
 }
 
 }  // namespace fedhpc

@@ -1,6 +1,7 @@
 // Local training on a device: batches planned ahead, steps captured.
 
 #include <algorithm>
+#include <map>
 
 #include <ATen/ops/empty_like.h>
 
@@ -35,6 +36,21 @@ Rows held(Rows& memory, const Rows& rows, const std::function<void()>& moved) {
   return part;
 }
 
+constexpr std::int64_t kWorthACapture = 4;  // steps: one is called, one captured
+
+/// The steps of a pass with the same runs.
+struct StepsOfRuns {
+  std::int64_t number = 0;
+  std::vector<TrainStatistics> counted{};  // by the host, at a step that was called
+
+  void add_to(std::vector<TrainStatistics>& sums) const {
+    for (std::size_t c = 0; c < sums.size(); ++c) {
+      sums[c].samples += counted[c].samples;
+      sums[c].gradient_values += counted[c].gradient_values;
+    }
+  }
+};
+
 const void* address(const Tensor& tensor) {
   return tensor.defined() ? tensor.const_data_ptr() : nullptr;
 }
@@ -50,7 +66,7 @@ void LocalTrainer::stay_near_device() {
 
 std::vector<TrainStatistics> LocalTrainer::each_step_on_device(
     std::span<const std::int64_t> clients, const Pass& pass, at::ScalarType type,
-    const std::function<void(LocalStep&)>& take, const StepGraphs::Key* repeated) {
+    const std::function<void(LocalStep&)>& take, Steps steps, const StepGraphs::Key* repeated) {
   const DeviceScope range(true, "local steps");
   const PrecisionScope precision(options_.precision);
   const auto count = static_cast<std::int64_t>(clients.size());
@@ -77,8 +93,10 @@ std::vector<TrainStatistics> LocalTrainer::each_step_on_device(
   const std::function<void(std::int64_t)> gather_again = gather;
 
   std::vector<TrainStatistics> statistics(clients.size());
-  std::vector<TrainStatistics> of_capture(clients.size());
   if (last_step > 0) plan(0);
+  pass_graphs_.clear();
+  std::map<std::vector<BatchRun>, StepsOfRuns> of_pass;
+  for (std::int64_t n = 0; n < last_step; ++n) ++of_pass[planned_.runs(0, n)].number;
   for (std::int64_t number = 0; number < last_step; ++number) {
     const std::vector<BatchRun>& runs = planned_.runs(0, number);
     const auto call = [&](std::vector<TrainStatistics>& counted) {
@@ -87,17 +105,27 @@ std::vector<TrainStatistics> LocalTrainer::each_step_on_device(
       take(step);
       planned_.advance();
     };
-    if (repeated == nullptr || !capture_wanted_) {
+    StepsOfRuns& alike = of_pass[runs];
+    const auto call_once = [&] {
+      alike.counted.assign(clients.size(), {});
+      call(alike.counted);
+    };
+    if (!capture_wanted_ || steps == Steps::Any ||
+        (repeated == nullptr && alike.number < kWorthACapture)) {
       call(statistics);
-      continue;
+    } else if (repeated == nullptr) {
+      pass_graphs_.take({.runs = runs, .numbers = {}, .sizes = {}, .addresses = {}}, call_once);
+      alike.add_to(statistics);
+    } else {
+      StepGraphs::Key key = *repeated;
+      key.runs = runs;
+      key.addresses.push_back(address(planned_.buffer()));
+      graphs_.take(key, call_once);
+      LocalStep(model_, number, runs, count, workspace_, statistics, gather_again)
+          .count_taken(optimizer_.columns());
     }
-    StepGraphs::Key key = *repeated;
-    key.runs = runs;
-    key.addresses.push_back(address(planned_.buffer()));
-    graphs_.take(key, [&] { call(of_capture); });
-    LocalStep(model_, number, runs, count, workspace_, statistics, gather_again)
-        .count_taken(optimizer_.columns());
   }
+  pass_graphs_.clear();
   const auto losses = std::make_shared<LateNumbers>(workspace_.losses.narrow(0, 0, count).clone());
   for (std::size_t c = 0; c < statistics.size(); ++c) statistics[c].loss = {losses, c};
   ahead_.push_back(losses);
@@ -128,6 +156,7 @@ std::vector<TrainStatistics> LocalTrainer::train_on_device_(Rows& rows,
   if (needs_arena) key.addresses.push_back(address(workspace_.arena));
   const std::vector<TrainStatistics> statistics = each_step_on_device(
       clients, pass, type, [&](LocalStep& step) { step.descend_(moved, optimizer_, penalty); },
+      Steps::Alike,
       shard_.on_demand() ? nullptr : &key);  // whose samples lie somewhere else for every block
   rows.values.copy_(moved.values);
   return statistics;

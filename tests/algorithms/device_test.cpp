@@ -146,6 +146,23 @@ TEST_P(StepsOnADevice, DoNotWaitForTheDevice) {
   EXPECT_EQ(waits("9"), waits("3"));
 }
 
+TEST_P(StepsOnADevice, AreRepeatedAndMoveAsOnTheHost) {
+  Keys keys = tiny_keys_of(GetParam().algorithm, GetParam().changes);
+  keys.erase("train.local_epochs");
+  keys["train.local_steps"] = "7";
+  keys["train.block"] = "4";
+  const TinyResult expected = run(keys, *host_);
+  keys["run.device"] = "cuda";
+  const std::int64_t before = replays_on_device();
+  const TinyResult actual = run(keys, *device_);
+  EXPECT_LT(distance(actual.global, expected.global), 1e-8);
+  EXPECT_LT(distance(actual.personal, expected.personal), 1e-8);
+  if (before < 0) return;
+  // Of seven steps of the clients of a block, five are repetitions.
+  EXPECT_GE(replays_on_device() - before, 5)
+      << "block.each_step(Steps::Alike, ...) has steps repeated that move tensors in place";
+}
+
 std::vector<Variant> of_every_algorithm() {
   std::vector<Variant> all{
       {"perfedavg", "hf", {{"algorithm.variant", "hf"}, {"algorithm.delta", "0.01"}}}};

@@ -17,6 +17,7 @@ namespace fedhpc::standin {
 namespace {
 
 std::atomic<int> ranges = 0;
+std::atomic<std::int64_t> replays = 0;
 std::atomic<int> open_ranges = 0;
 std::atomic<int> chosen_precision = 0;
 
@@ -86,6 +87,7 @@ class Graph final : public DeviceGraph {
   ~Graph() override { recording_->works.clear(); }
 
   void replay() override {
+    ++replays;
     Device::get().enqueue("a graph", [recording = recording_] {
       for (const auto& work : recording->works) work();
     });
@@ -128,6 +130,7 @@ extern "C" fedhpc::DeviceKernels* fedhpc_device_kernels() {
   return table;
 }
 
+std::int64_t fedhpc_standin_replays() { return fedhpc::standin::replays; }
 int fedhpc_standin_ranges() { return fedhpc::standin::ranges; }
 int fedhpc_standin_open_ranges() { return fedhpc::standin::open_ranges; }
 int fedhpc_standin_precision() { return fedhpc::standin::chosen_precision; }

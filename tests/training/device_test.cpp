@@ -205,6 +205,40 @@ TEST_F(TrainingOnADevice, CapturesStepsThatComeAgainAndNotTooMany) {
   EXPECT_EQ(graphs.captured(), 129);
 }
 
+TEST_F(TrainingOnADevice, RepeatsStepsThatAreAlike) {
+  Problem problem("synthetic", "dnn", DType::Float64);
+  const TrainOptions options{.batch_size = 0, .local_steps = 9, .local_epochs = 0};
+  const StepRule rule{.kind = OptimizerKind::Nesterov, .lr = 0.05, .momentum = 0.5};
+  Trained first;
+  for (const bool there : {false, true}) {
+    const at::Device where = there ? device() : at::Device(at::kCPU);
+    problem.shard->use_device_(where);
+    LocalTrainer trainer(*problem.model, *problem.shard, options, 7);
+    RowOptimizer optimizer(rule, problem.start.layout);
+    for (const Steps steps : {Steps::Any, Steps::Alike}) {
+      const Rows rows{problem.start.values.clone().to(where), problem.start.layout};
+      const Rows centre = rows.clone();
+      int calls = 0;
+      const auto statistics = trainer.each_step(
+          problem.clients, 1, 0, at::kDouble,
+          [&](LocalStep& step) {
+            ++calls;
+            step.minimise_(rows, optimizer, {.mu = 0.3, .centre = centre}, {.steps = 3});
+            approach_(step.active(centre), step.active(rows), 0.1);
+            step.gradient(rows, {}, /*draw=*/1);  // which costs time only
+          },
+          steps);
+      const bool repeated = there && steps == Steps::Alike;
+      EXPECT_EQ(calls, repeated ? 2 : 9) << "once as it is, once to be captured";
+      EXPECT_EQ(trainer.captured_steps(), repeated ? 1 : 0);
+      const Trained trained{rows.values.cpu(), statistics};
+      if (!first.rows.defined()) first = trained;
+      expect_near(trained, first, 1e-12, where.str());
+    }
+    problem.shard->use_device_(at::kCPU);
+  }
+}
+
 TEST_F(TrainingOnADevice, DrawsOfAStepAreThoseOfTheHost) {
   Problem problem("synthetic", "dnn", DType::Float64);
   const TrainOptions options{.batch_size = 4, .local_epochs = 1, .lr = 0.05};

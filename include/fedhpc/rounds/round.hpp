@@ -76,6 +76,9 @@ class Block {
   /// LocalWork. Counts into train_loss.
   void each_step(const std::function<void(LocalStep&)>& take,
                  std::optional<std::int64_t> pass = {});
+  /// The same where more is known of the steps.
+  void each_step(Steps steps, const std::function<void(LocalStep&)>& take,
+                 std::optional<std::int64_t> pass = {});
 
   /// The same for one way through a share of every client's training samples, drawn anew for every
   /// `pass`: for what a method finds out beside local training. Counts into the round's simulated

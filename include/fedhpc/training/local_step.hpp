@@ -28,6 +28,12 @@ struct BatchRun {
   friend auto operator<=>(const BatchRun&, const BatchRun&) = default;
 };
 
+/// What is known of the local steps of a pass. Alike: a step moves tensors in place, all that it
+/// computes from is in their memory (not in step.number(), nor in numbers that the host has
+/// counted), and the host decides nothing by what comes out. On a device such a step is captured
+/// once and repeated, which costs the host one call.
+enum class Steps { Any, Alike };
+
 /// What local steps work in, kept from one to the next: for C clients and batches of up to B
 /// samples.
 struct StepWorkspace {

@@ -52,7 +52,8 @@ class LocalTrainer {
   /// as in train_. What `take` moves is its own business. Gives the statistics of each client, [C].
   std::vector<TrainStatistics> each_step(std::span<const std::int64_t> clients, std::int64_t round,
                                          std::int64_t pass, at::ScalarType type,
-                                         const std::function<void(LocalStep&)>& take);
+                                         const std::function<void(LocalStep&)>& take,
+                                         Steps steps = Steps::Any);
 
   /// Goes through a share of these clients' training samples once, `take` making something of each
   /// batch: of max(1, floor(share n + 1/2)) of a client's n samples, drawn anew for every (round,
@@ -75,7 +76,7 @@ class LocalTrainer {
   void adapt_(const Rows& rows, std::span<const std::int64_t> clients, std::int64_t round);
 
   /// How many local steps have been captured as graphs: on a device only.
-  std::int64_t captured_steps() const { return graphs_.captured(); }
+  std::int64_t captured_steps() const { return graphs_.captured() + pass_graphs_.captured(); }
   /// Whether steps are captured where they can be, as they are at first; graphs that there are stay
   /// for when they are wanted again.
   void capture_steps(bool wanted) { capture_wanted_ = wanted; }
@@ -123,13 +124,13 @@ class LocalTrainer {
                                     const Pass& pass, std::int64_t step);
   std::vector<TrainStatistics> each_step(std::span<const std::int64_t> clients, const Pass& pass,
                                          at::ScalarType type,
-                                         const std::function<void(LocalStep&)>& take);
-  /// The same on a device; steps that are the same but for device memory, as `repeated` names them
-  /// without their runs, are captured.
+                                         const std::function<void(LocalStep&)>& take, Steps steps);
+  /// The same on a device. Steps that are alike are captured: for this pass, or, where `repeated`
+  /// names them without their runs, for those to come as well.
   std::vector<TrainStatistics> each_step_on_device(std::span<const std::int64_t> clients,
                                                    const Pass& pass, at::ScalarType type,
                                                    const std::function<void(LocalStep&)>& take,
-                                                   const StepGraphs::Key* repeated);
+                                                   Steps steps, const StepGraphs::Key* repeated);
   /// Training of whole models on a device: steps are captured.
   std::vector<TrainStatistics> train_on_device_(Rows& rows, std::span<const std::int64_t> clients,
                                                 const Pass& pass, const LocalWork& work);
@@ -150,6 +151,7 @@ class LocalTrainer {
   PlannedBatches planned_;                          // on a device, as are
   std::deque<std::shared_ptr<LateNumbers>> ahead_;  // losses of the last passes
   StepGraphs graphs_;
+  StepGraphs pass_graphs_;  // of the pass under way
   bool capture_wanted_ = true;
   Rows graph_rows_;  // what captured steps move, and their centres
   Rows graph_centres_;
