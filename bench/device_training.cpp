@@ -117,14 +117,15 @@ class BlockSteps {
     rows_ = initial.replicate(setting.clients());
   }
 
-  double operator()(bool captured) {
+  /// Some trainings, one after the other; as in a round, losses are asked for at the end.
+  double operator()(bool captured, int trainings = 1) {
     trainer_.capture_steps(captured);
-    double loss = 0;
-    for (const TrainStatistics& of_client :
-         trainer_.train_(rows_, clients_, ++round_, LocalWork{})) {
-      loss += of_client.loss;
+    std::vector<TrainStatistics> seen;
+    for (int i = 0; i < trainings; ++i) {
+      seen = trainer_.train_(rows_, clients_, ++round_, LocalWork{});
     }
-    return loss;
+    return std::accumulate(seen.begin(), seen.end(), 0.0,
+                           [](double sum, const auto& one) { return sum + one.loss; });
   }
   bool captures() const { return trainer_.captured_steps() > 0; }
 
@@ -184,6 +185,7 @@ void compare(const TrainingSetting& setting, const Options& options, const std::
                              .steps = steps,
                              .flops = setting.flops_of_step(),
                              .peak = peak};
+  constexpr int kInARow = 4;  // the host plans a block while the device trains the one before
   BlockSteps block(setting, steps, precision_of(precision));
   std::vector<Variant> variants;
   std::unique_ptr<ClientLoop> loop;
@@ -199,6 +201,9 @@ void compare(const TrainingSetting& setting, const Options& options, const std::
   if (setting.device().is_cuda()) {
     variants.push_back({blank, [&] { return block(false); }});
     variants.back().figure.variant = "fedhpc without graphs";
+    variants.push_back({blank, [&] { return block(true, kInARow); }});
+    variants.back().figure.variant = "fedhpc, blocks in a row";
+    variants.back().figure.steps = kInARow * steps;
   }
   take_turns(variants, DeviceClock(setting.device()), options.seconds, loop != nullptr, table);
   if (setting.device().is_cuda() && !block.captures()) {

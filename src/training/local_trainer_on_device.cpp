@@ -126,7 +126,7 @@ std::vector<TrainStatistics> LocalTrainer::each_step_on_device(
     }
   }
   pass_graphs_.clear();
-  const auto losses = std::make_shared<LateNumbers>(workspace_.losses.narrow(0, 0, count).clone());
+  const auto losses = std::make_shared<LateNumbers>(workspace_.losses.narrow(0, 0, count));
   for (std::size_t c = 0; c < statistics.size(); ++c) statistics[c].loss = {losses, c};
   ahead_.push_back(losses);
   return statistics;

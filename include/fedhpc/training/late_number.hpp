@@ -2,22 +2,27 @@
 
 #include <cstddef>
 #include <memory>
+#include <optional>
+
+#include <c10/core/Event.h>
 
 #include "fedhpc/core/tensor.hpp"
 
 namespace fedhpc {
 
-/// Numbers [n] of float64 that a device may still be computing. Whoever asks first waits for them,
-/// so that nobody waits who does not ask.
+/// Numbers on their way from a device to the host, behind what has been enqueued so far. Who asks
+/// for one waits until they have come, not for what is enqueued later.
 class LateNumbers {
  public:
-  explicit LateNumbers(Tensor values) : values_(std::move(values)) {}
+  /// [n] of float64, on a device.
+  explicit LateNumbers(const Tensor& values);
 
-  void wait();  ///< copies them to the host, once
+  void wait();
   double at(std::size_t i);
 
  private:
-  Tensor values_;
+  Tensor here_;                       // pinned
+  std::optional<c10::Event> coming_;  // none: they are here
 };
 
 /// A number that is there, or will be when it is asked for.
@@ -27,6 +32,9 @@ class LateNumber {
   LateNumber(std::shared_ptr<LateNumbers> all, std::size_t i) : all_(std::move(all)), place_(i) {}
 
   operator double() const { return all_ == nullptr ? value_ : all_->at(place_); }  // NOLINT
+  void wait() const {
+    if (all_ != nullptr) all_->wait();
+  }
   LateNumber& operator+=(double more) { return *this = *this + more; }
 
  private:
