@@ -4,6 +4,7 @@
 #include <functional>
 #include <map>
 #include <numeric>
+#include <optional>
 #include <string>
 
 #include <ATen/Parallel.h>
@@ -13,6 +14,8 @@
 #include "fedhpc/core/build_info.hpp"
 #include "fedhpc/core/device.hpp"
 #include "fedhpc/core/options.hpp"
+#include "fedhpc/math/products.hpp"
+#include "fedhpc/models/convolution_trials.hpp"
 #include "fedhpc/training/local_trainer.hpp"
 
 #include "client_loop.hpp"
@@ -42,6 +45,7 @@ struct Options {
   std::int64_t loop_clients = 10;
   std::int64_t peak_side = 8192;
   double seconds = 5;
+  bool reproducible = false;
   std::string csv = "-";
 
   void declare(OptionSet& set) {
@@ -57,6 +61,8 @@ struct Options {
     set.add("peak_side", peak_side, at_least<std::int64_t>(1),
             "side of the products that the peak is measured by");
     set.add("seconds", seconds, above(0.0), "after which a comparison ends, once it has 3 turns");
+    set.add("reproducible", reproducible,
+            "train as with run.reproducible=true: products in order, convolutions unfolded");
     set.add("csv", csv, "file for the figures; -: none");
   }
 };
@@ -197,7 +203,7 @@ void compare(const TrainingSetting& setting, const Options& options, const std::
     variants.back().figure.clients = clients;
   }
   variants.push_back({blank, [&] { return block(true); }});
-  variants.back().figure.variant = "fedhpc";
+  variants.back().figure.variant = options.reproducible ? "fedhpc, reproducible" : "fedhpc";
   if (setting.device().is_cuda()) {
     variants.push_back({blank, [&] { return block(false); }});
     variants.back().figure.variant = "fedhpc without graphs";
@@ -213,6 +219,12 @@ void compare(const TrainingSetting& setting, const Options& options, const std::
 
 void run(const Options& options) {
   const bool cuda = options.device == "cuda";
+  std::optional<ProductsInOrder> in_order;
+  std::optional<NoConvolutionTrials> unfolded;
+  if (options.reproducible) {
+    in_order.emplace();
+    unfolded.emplace();
+  }
   if (cuda) {
     std::printf("fedhpc %s, LibTorch %s, %s\n\n", build_info().commit.c_str(),
                 build_info().torch.c_str(), gpu_library().version().c_str());

@@ -134,9 +134,14 @@ if [ -x "$build/bench/device_training" ]; then
   seconds=${FEDHPC_BENCH_SECONDS:-600}
   # shellcheck disable=SC2086
   part device_training "$run" "$build/bench/device_training" --csv "$out/device_training.csv" ${FEDHPC_BENCH_OPTIONS:-}
+  # What run.reproducible costs.
+  # shellcheck disable=SC2086
+  part device_training_reproducible "$run" "$build/bench/device_training" --reproducible true --models dnn,cnn4 \
+    --clients 10,100 --csv "$out/device_training_reproducible.csv" ${FEDHPC_BENCH_OPTIONS:-}
   seconds=${FEDHPC_PART_SECONDS:-300}
 else
   no device_training "it is not built"
+  no device_training_reproducible "it is not built"
 fi
 if python3 -c 'import sys, torch; sys.exit(not torch.cuda.is_available())' >/dev/null 2>&1; then
   # shellcheck disable=SC2086

@@ -3,9 +3,9 @@
 #include <cmath>
 
 #include <ATen/ops/empty_like.h>
-#include <ATen/ops/zeros.h>
 
 #include "fedhpc/core/device.hpp"
+#include "fedhpc/math/row_products.hpp"
 #include "fedhpc/models/row_measures.hpp"
 
 namespace fedhpc {
@@ -82,11 +82,7 @@ void PerFedAvg::subtract_curvature_on_device_(LocalStep& step, const Clients& al
     return rows.narrow(0, 0, step.active()).narrow(1, range.first, range.second - range.first);
   };
   const auto squares = [&](const Rows& rows) {
-    Tensor sums = at::zeros({step.active(), 1}, rows.values.options().dtype(at::kDouble));
-    for (const auto& range : trainable) {
-      sums.add_(part(rows.values, range).to(at::kDouble).square().sum(1, /*keepdim=*/true));
-    }
-    return sums;
+    return row_products_on_device(step.active(rows).values, {}, trainable).view({-1, 1});
   };
   const Tensor v = squares(all.direction);
   const Tensor w = squares(all.local);

@@ -1,11 +1,8 @@
-#include <algorithm>
-
 #include <ATen/TensorOperators.h>
-#include <ATen/ops/stack.h>
-#include <ATen/ops/zeros.h>
 
 #include "fedhpc/algorithms/pfedsop.hpp"
 #include "fedhpc/core/device.hpp"
+#include "fedhpc/math/row_products.hpp"
 #include "fedhpc/rounds/upload.hpp"
 
 namespace fedhpc {
@@ -15,17 +12,9 @@ std::vector<Personalisation::Step> Personalisation::steps_on_device(const RowPar
                                                                     const Rows& own,
                                                                     const Rows& global,
                                                                     double square) const {
-  constexpr std::int64_t kValues = std::int64_t{1} << 24;  // of a copy in float64
   const std::int64_t count = own.count();
-  const std::int64_t widest = std::max<std::int64_t>(1, kValues / count);
-  const Tensor sums = at::zeros({2, count}, own.values.options().dtype(at::kDouble));
-  for (std::int64_t first = 0; first < own.values.size(1); first += widest) {
-    const std::int64_t width = std::min(widest, own.values.size(1) - first);
-    const Tensor x = own.values.narrow(1, first, width).to(at::kDouble);
-    const Tensor y = global.values.narrow(1, first, width).to(at::kDouble);
-    sums.add_(at::stack({x.mul(x).sum(1), x.mul(y).sum(1)}));
-  }
-  const Tensor of = on_host(sums);
+  const Tensor of =
+      on_host(row_products_on_device(own.values, global.values, {{0, own.values.size(1)}}));
   std::vector<Step> steps;
   std::vector<double> of_own;
   std::vector<double> of_global;

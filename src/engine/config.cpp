@@ -38,8 +38,8 @@ void RunOptions::declare(OptionSet& options) {
               "where clients are trained; auto: on the CPU; cuda: each rank on a GPU of its host");
   options.add(
       "run.reproducible", reproducible,
-      "sum exactly: the same bits on any number of ranks and in any block width, on CPUs of "
-      "one type and with one build");
+      "sum exactly: the same bits on any number of ranks and in any block width, on CPUs or GPUs "
+      "of one type and with one build");
   options.add("run.dtype", dtype,
               Names<DType>{{"float32", DType::Float32}, {"float64", DType::Float64}},
               "number type of data, weights and payloads");

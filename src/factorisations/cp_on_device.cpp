@@ -3,14 +3,27 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/mul.h>
-#include <ATen/ops/sum.h>
 
+#include "fedhpc/core/device.hpp"
 #include "fedhpc/factorisations/cp.hpp"
 #include "fedhpc/math/products.hpp"
 
 #include "factorisations/least_squares.hpp"
 
 namespace fedhpc {
+
+namespace {
+
+/// out [C, o, R] = the sum over dimension `over` of g [C, p, i, R] times the factor [C, ., R].
+void contract_over(std::int64_t over, const Tensor& g, const Tensor& factor, const Tensor& out) {
+  device_kernels().contract({.type = real_of(g),
+                             .g = device_stack(g.select(over, 0)),
+                             .inner_stride = g.stride(over),
+                             .factor = device_stack(factor),
+                             .out = device_stack(out)});
+}
+
+}  // namespace
 
 Tensor Cp::factor_in(const Tensor& rows, std::size_t dimension) const {
   return rows.narrow(1, column(dimension), size(dimension) * rank_)
@@ -38,15 +51,11 @@ void Cp::contract_on_device_(const Group& group, const std::vector<Tensor>& prod
   for (std::size_t k = group.dimensions.size(); k-- > 1;) {
     const std::size_t dimension = group.dimensions[k];
     const Tensor g = rest.view({clients, -1, size(dimension), rank_});
-    Tensor da = factor_in(du, dimension);
-    at::sum_out(da, g.mul(products[k - 1].unsqueeze(2)), at::IntArrayRef{1});
-    const Tensor terms = g.mul(factor_in(u, dimension).unsqueeze(1));
-    if (k > 1) {
-      rest = at::sum(terms, at::IntArrayRef{2});
-    } else {
-      Tensor first = factor_in(du, group.dimensions.front());
-      at::sum_out(first, terms, at::IntArrayRef{2});
-    }
+    contract_over(1, g, products[k - 1], factor_in(du, dimension));
+    const bool last = k == 1;
+    rest = last ? factor_in(du, group.dimensions.front())
+                : at::empty({clients, g.size(1), rank_}, u.options());
+    contract_over(2, g, factor_in(u, dimension), rest);
   }
 }
 
@@ -67,10 +76,17 @@ void Cp::pull_on_device_(const std::vector<Tensor>& left, const std::vector<Tens
   pull(right_, right, Transpose::Yes, left.back());
 }
 
+void Cp::compose_on_device_(const Tensor& left, const Tensor& right, const Tensor& w) const {
+  // In order always: what is composed for some clients of a block is what was composed for all.
+  const ProductsInOrder in_order;
+  batched_product(left.scalar_type(), left.size(0), 1, matrices_of(left), Transpose::No,
+                  matrices_of(right), Transpose::Yes, 0,
+                  matrices_in(w, 0, length(left_), length(right_)));
+}
+
 void Cp::expand_on_device_(const Tensor& u, const Tensor& w) const {
-  batched_product(u.scalar_type(), u.size(0), 1, matrices_of(khatri_rao_on_device(left_, u).back()),
-                  Transpose::No, matrices_of(khatri_rao_on_device(right_, u).back()),
-                  Transpose::Yes, 0, matrices_in(w, 0, length(left_), length(right_)));
+  compose_on_device_(khatri_rao_on_device(left_, u).back(), khatri_rao_on_device(right_, u).back(),
+                     w);
 }
 
 void Cp::pullback_on_device_(const Tensor& u, const Tensor& dw, const Tensor& du) const {
@@ -81,11 +97,10 @@ void Cp::distance_gradient_on_device_(const Tensor& u, const Tensor& w, double s
                                       const Tensor& du) const {
   const std::vector<Tensor> left = khatri_rao_on_device(left_, u);
   const std::vector<Tensor> right = khatri_rao_on_device(right_, u);
-  // [[A]] is rounded as by expand_(): where w is what that has given, the residual is 0.
+  // [[A]] is rounded as by expand_(): where w is what that has given, the residual is 0, and Adam
+  // makes no steps of rounding errors.
   const Tensor residual = room_for_residuals(w);
-  batched_product(u.scalar_type(), u.size(0), 1, matrices_of(left.back()), Transpose::No,
-                  matrices_of(right.back()), Transpose::Yes, 0,
-                  matrices_in(residual, 0, length(left_), length(right_)));
+  compose_on_device_(left.back(), right.back(), residual);
   residual.sub_(w);
   pull_on_device_(left, right, u, residual, scale, du);
 }

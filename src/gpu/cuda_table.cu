@@ -63,6 +63,7 @@ class BlockGroup {
     return x;
   }
   __device__ void team_sync() const { __syncwarp(); }
+  __device__ void sync() const { __syncthreads(); }
 
  private:
   kernels::TwoSums* shared_;
@@ -85,8 +86,18 @@ __global__ void __launch_bounds__(kMostThreads) run_groups(const __grid_constant
   kernel(group, blockIdx.x);
 }
 
+template <typename Kernel>
+__global__ void __launch_bounds__(Kernel::kThreads)
+    run_tiles(const __grid_constant__ Kernel kernel) {
+  __shared__ typename Kernel::Shared shared;
+  BlockGroup group(nullptr);
+  kernel(group, blockIdx.x, shared);
+}
+
 class CudaLauncher {
  public:
+  static constexpr int kTileThreads = 128;
+
   explicit CudaLauncher(CudaLibraries& libraries) : libraries_(&libraries) {}
 
   template <typename Kernel>
@@ -101,6 +112,13 @@ class CudaLauncher {
   void groups(std::int64_t count, int threads, const Kernel& kernel) const {
     run_groups<<<static_cast<unsigned>(count), std::min(threads, kMostThreads), 0, stream()>>>(
         kernel);
+    check();
+  }
+
+  template <typename Kernel>
+  void tiles(std::int64_t count, const Kernel& kernel) const {
+    static_assert(Kernel::kThreads == kTileThreads);
+    run_tiles<<<static_cast<unsigned>(count), kTileThreads, 0, stream()>>>(kernel);
     check();
   }
 

@@ -104,6 +104,8 @@ void product_of_rounded(std::int64_t count, double alpha, const MatrixStack& a,
   }
 }
 
+thread_local int in_order = 0;  // ProductsInOrder that live
+
 DeviceMatrices device_matrices(const MatrixStack& stack, Transpose transpose) {
   return {.data = stack.data,
           .stack_stride = stack.stack_stride,
@@ -112,6 +114,10 @@ DeviceMatrices device_matrices(const MatrixStack& stack, Transpose transpose) {
 }
 
 }  // namespace
+
+ProductsInOrder::ProductsInOrder() { ++in_order; }
+ProductsInOrder::~ProductsInOrder() { --in_order; }
+bool ProductsInOrder::live() { return in_order > 0; }
 
 Tensor as_factors(const Tensor& values, Precision precision) {
   if (precision == Precision::Fp32 || values.scalar_type() != at::kFloat) return values;
@@ -157,17 +163,19 @@ void batched_product(at::ScalarType type, std::int64_t count, double alpha, cons
   require(a.on_device == result.on_device && b.on_device == result.on_device,
           "product: factors and result lie in the same memory");
   if (result.on_device) {
-    return device_kernels().product({.type = type == at::kDouble ? Real::Float64 : Real::Float32,
-                                     .precision = precision,
-                                     .count = count,
-                                     .rows = result.rows,
-                                     .columns = result.columns,
-                                     .inner = inner,
-                                     .alpha = alpha,
-                                     .beta = beta,
-                                     .a = device_matrices(a, transpose_a),
-                                     .b = device_matrices(b, transpose_b),
-                                     .result = device_matrices(result, Transpose::No)});
+    const DeviceProduct product{.type = type == at::kDouble ? Real::Float64 : Real::Float32,
+                                .precision = precision,
+                                .count = count,
+                                .rows = result.rows,
+                                .columns = result.columns,
+                                .inner = inner,
+                                .alpha = alpha,
+                                .beta = beta,
+                                .a = device_matrices(a, transpose_a),
+                                .b = device_matrices(b, transpose_b),
+                                .result = device_matrices(result, Transpose::No)};
+    return ProductsInOrder::live() ? device_kernels().product_in_order(product)
+                                   : device_kernels().product(product);
   }
   if (precision != Precision::Fp32 && type == at::kFloat) {
     return product_of_rounded(count, alpha, a, transpose_a, b, transpose_b, beta, result,

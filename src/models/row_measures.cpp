@@ -5,35 +5,12 @@
 #include <cmath>
 #include <numeric>
 
-#include <ATen/ops/stack.h>
 #include <ATen/ops/zeros.h>
 
 #include "fedhpc/core/device.hpp"
+#include "fedhpc/math/row_products.hpp"
 
 namespace fedhpc {
-
-namespace {
-
-using Ranges = std::vector<std::pair<std::int64_t, std::int64_t>>;
-
-constexpr std::int64_t kSliceValues = std::int64_t{1} << 25;  // of a copy in float64: 256 MiB
-
-/// The sums of of_slice(columns begin to end - 1), [C, ...], over these ranges, in slices that keep
-/// copies small; in host memory after one wait.
-template <typename OfSlice>
-Tensor sums_on_device(const Tensor& rows, const Ranges& ranges, at::IntArrayRef shape,
-                      at::ScalarType type, OfSlice&& of_slice) {
-  const std::int64_t widest = std::max<std::int64_t>(1, kSliceValues / rows.size(0));
-  Tensor sums = at::zeros(shape, rows.options().dtype(type));
-  for (const auto& [begin, end] : ranges) {
-    for (std::int64_t first = begin; first < end; first += widest) {
-      sums.add_(of_slice(first, std::min(widest, end - first)));
-    }
-  }
-  return sums.cpu();
-}
-
-}  // namespace
 
 void zero_small_(const Rows& rows, double threshold) {
   const auto trainable = rows.layout->ranges(Tag::Trainable);
@@ -59,10 +36,16 @@ std::vector<std::int64_t> count_nonzero(const Rows& rows) {
   const auto trainable = rows.layout->ranges(Tag::Trainable);
   std::vector<std::int64_t> counts(static_cast<std::size_t>(rows.count()), 0);
   if (rows.count() > 0 && on_device(rows.values)) {
-    const Tensor sums = sums_on_device(rows.values, trainable, {rows.count()}, at::kLong,
-                                       [&](std::int64_t first, std::int64_t width) {
-                                         return rows.values.narrow(1, first, width).ne(0).sum(1);
-                                       });
+    constexpr std::int64_t kMask = std::int64_t{1} << 27;  // bytes of a mask, which is a copy
+    const std::int64_t widest = std::max<std::int64_t>(1, kMask / rows.count());
+    Tensor sums = at::zeros({rows.count()}, rows.values.options().dtype(at::kLong));
+    for (const auto& [begin, end] : trainable) {
+      for (std::int64_t first = begin; first < end; first += widest) {
+        const std::int64_t width = std::min(widest, end - first);
+        sums.add_(rows.values.narrow(1, first, width).ne(0).sum(1));
+      }
+    }
+    sums = on_host(sums);
     std::copy_n(sums.const_data_ptr<std::int64_t>(), rows.count(), counts.begin());
     return counts;
   }
@@ -84,11 +67,7 @@ std::vector<double> squared_lengths(const Rows& rows) {
   const auto trainable = rows.layout->ranges(Tag::Trainable);
   std::vector<double> lengths;
   if (rows.count() > 0 && on_device(rows.values)) {
-    const Tensor sums =
-        sums_on_device(rows.values, trainable, {rows.count()}, at::kDouble,
-                       [&](std::int64_t first, std::int64_t width) {
-                         return rows.values.narrow(1, first, width).to(at::kDouble).square().sum(1);
-                       });
+    const Tensor sums = on_host(row_products_on_device(rows.values, {}, trainable));
     const double* values = sums.const_data_ptr<double>();
     return {values, values + rows.count()};
   }
@@ -119,12 +98,7 @@ InnerProducts inner_products(const Rows& a, const Rows& b) {
   require(a.layout == b.layout && a.count() == 1 && b.count() == 1, "two single rows of a layout");
   if (on_device(a.values)) {
     const Tensor sums =
-        sums_on_device(a.values, {{0, a.values.size(1)}}, {2}, at::kDouble,
-                       [&](std::int64_t first, std::int64_t width) {
-                         const Tensor x = a.values.narrow(1, first, width).to(at::kDouble);
-                         const Tensor y = b.values.narrow(1, first, width).to(at::kDouble);
-                         return at::stack({x.mul(x).sum(), x.mul(y).sum()});
-                       });
+        on_host(row_products_on_device(a.values, b.values, {{0, a.values.size(1)}}));
     return {sums.const_data_ptr<double>()[0], sums.const_data_ptr<double>()[1]};
   }
   InnerProducts of;

@@ -6,6 +6,7 @@
 #include <ATen/ops/empty_like.h>
 
 #include "fedhpc/core/device.hpp"
+#include "fedhpc/math/products.hpp"
 #include "fedhpc/training/local_trainer.hpp"
 
 namespace fedhpc {
@@ -151,7 +152,8 @@ std::vector<TrainStatistics> LocalTrainer::train_on_device_(Rows& rows,
                   penalty.rho},
       .sizes = {rows.count(), static_cast<std::int64_t>(rule.kind),
                 static_cast<std::int64_t>(work.columns.with),
-                static_cast<std::int64_t>(work.columns.without), static_cast<std::int64_t>(type)},
+                static_cast<std::int64_t>(work.columns.without), static_cast<std::int64_t>(type),
+                static_cast<std::int64_t>(ProductsInOrder::live())},
       .addresses = optimizer_.memory()};
   if (needs_arena) key.addresses.push_back(address(workspace_.arena));
   const std::vector<TrainStatistics> statistics = each_step_on_device(

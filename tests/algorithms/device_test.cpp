@@ -88,10 +88,12 @@ class VariantOnADevice : public DeviceTest, public ::testing::WithParamInterface
     if (IsSkipped()) return;
     host_ = world_communicator(60);
     device_ = device_world();
+    alone_ = one_device();
   }
 
   std::unique_ptr<Communicator> host_;
   std::unique_ptr<Communicator> device_;
+  std::unique_ptr<Communicator> alone_;
 };
 
 TEST_P(VariantOnADevice, EqualsTheHost) {
@@ -125,6 +127,18 @@ TEST_P(VariantOnADevice, EqualsTheHost) {
           << "metric " << m << " of its own, round " << t + 1 << ": " << a.own[m] << " and "
           << b.own[m];
     }
+  }
+}
+
+TEST_P(VariantOnADevice, SameBitsWhenReproducible) {
+  Keys keys = tiny_keys_of(GetParam().algorithm, GetParam().changes);
+  keys["run.device"] = "cuda";
+  keys["run.reproducible"] = "true";
+  keys["train.block"] = "5";
+  const TinyResult expected = run(keys, *alone_);
+  for (const std::string width : {"2", "3"}) {
+    keys["train.block"] = width;
+    expect_same_bits(run(keys, *device_), expected, *device_);
   }
 }
 

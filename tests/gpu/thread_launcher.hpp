@@ -59,6 +59,7 @@ class ThreadGroup {
     each_of_team(x, [&](T one) { largest = largest < one ? one : largest; });
     return largest;
   }
+  void sync() { shared_.everyone.arrive_and_wait(); }
   void team_sync() { shared_.team[static_cast<std::size_t>(team())].arrive_and_wait(); }
 
  private:
@@ -79,6 +80,8 @@ class ThreadGroup {
 
 /// Kernels on host memory by threads; elements from the last to the first, as no order is promised.
 struct ThreadLauncher {
+  static constexpr int kTileThreads = ThreadGroup::kSize;
+
   template <typename Kernel>
   void each(std::int64_t count, const Kernel& kernel) const {
     for (std::int64_t i = count; i-- > 0;) kernel(i);
@@ -86,12 +89,29 @@ struct ThreadLauncher {
 
   template <typename Kernel>
   void groups(std::int64_t count, int, const Kernel& kernel) const {
+    beside_each_other([&](ThreadGroup& group) {
+      for (std::int64_t g = count; g-- > 0;) kernel(group, g);
+    });
+  }
+
+  template <typename Kernel>
+  void tiles(std::int64_t count, const Kernel& kernel) const {
+    static_assert(Kernel::kThreads == kTileThreads);
+    typename Kernel::Shared shared;
+    beside_each_other([&](ThreadGroup& group) {
+      for (std::int64_t g = count; g-- > 0;) kernel(group, g, shared);
+    });
+  }
+
+ private:
+  template <typename Work>
+  static void beside_each_other(const Work& work) {
     ThreadGroup::Shared shared;
     std::vector<std::jthread> threads;
     for (int rank = 0; rank < ThreadGroup::kSize; ++rank) {
-      threads.emplace_back([&shared, &kernel, count, rank] {
+      threads.emplace_back([&shared, &work, rank] {
         ThreadGroup group(shared, rank);
-        for (std::int64_t g = count; g-- > 0;) kernel(group, g);
+        work(group);
       });
     }
   }

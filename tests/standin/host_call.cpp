@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <cstring>
+#include <map>
+#include <numeric>
 
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/ops/empty_strided.h>
+#include <ATen/ops/flip.h>
 #include <ATen/ops/zeros.h>
 #include <c10/core/CPUAllocator.h>
 
@@ -28,6 +31,39 @@ c10::Storage zeros(std::size_t bytes) {
   return {c10::Storage::use_byte_size_t(), bytes,
           c10::DataPtr(start, start, std::free, c10::Device(c10::DeviceType::CPU)),
           c10::GetDefaultCPUAllocator(), /*resizable=*/true};
+}
+
+/// LibTorch's sums on a device go in an order that depends on the tensor's shape: here, backwards
+/// where its first size is even.
+void order_by_shape(const std::string& name, Stack& arguments) {
+  struct Sums {
+    std::size_t factor;      // which argument
+    std::int64_t dimension;  // that is summed over, -1: the second argument says which
+  };
+  static const std::map<std::string, std::vector<Sums>> sums = {
+      {"aten::sum", {{0, -1}}},
+      {"aten::mean", {{0, -1}}},
+      {"aten::linalg_vector_norm", {{0, -1}}},
+      {"aten::dot", {{0, 0}, {1, 0}}},
+      {"aten::mv", {{0, 1}, {1, 0}}},
+      {"aten::mm", {{0, 1}, {1, 0}}},
+      {"aten::addmm", {{1, 1}, {2, 0}}},
+      {"aten::bmm", {{0, 2}, {1, 1}}},
+      {"aten::baddbmm", {{1, 2}, {2, 1}}}};
+  const auto found = sums.find(name);
+  if (found == sums.end()) return;
+  const at::Tensor first = arguments[found->second.front().factor].toTensor();
+  if (!first.is_floating_point() || first.dim() == 0 || first.size(0) % 2 != 0) return;
+  for (const auto& [factor, dimension] : found->second) {
+    const at::Tensor values = arguments[factor].toTensor();
+    std::vector<std::int64_t> over{dimension};
+    if (dimension < 0) {
+      over.resize(static_cast<std::size_t>(values.dim()));
+      std::iota(over.begin(), over.end(), 0);
+      if (arguments.size() > 1 && arguments[1].isIntList()) over = arguments[1].toIntVector();
+    }
+    arguments[factor] = at::flip(values, over);
+  }
 }
 
 bool is_number_of_host(const at::Tensor& tensor) { return tensor.is_cpu() && tensor.dim() == 0; }
@@ -123,6 +159,7 @@ Stack HostCall::operator()(const c10::OperatorHandle& op, const Stack& arguments
   tensors_.reserve(16);
   Stack stack;
   for (const c10::IValue& argument : arguments) stack.push_back(to_host(argument));
+  if (kind_ == Kind::Real) order_by_shape(op.schema().name(), stack);
   // A tensor that stood for itself comes back as itself.
   op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &stack);
   resize_as_host();

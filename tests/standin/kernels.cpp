@@ -67,6 +67,8 @@ Kernel reachable(const Kernel& kernel) {
 }
 
 struct Launcher {
+  static constexpr int kTileThreads = kernels::HostLauncher::kTileThreads;
+
   template <typename Kernel>
   void each(std::int64_t count, const Kernel& kernel) const {
     Device::get().enqueue(typeid(Kernel).name(), [count, kernel = reachable(kernel)] {
@@ -77,6 +79,12 @@ struct Launcher {
   void groups(std::int64_t count, int threads, const Kernel& kernel) const {
     Device::get().enqueue(typeid(Kernel).name(), [count, threads, kernel = reachable(kernel)] {
       kernels::HostLauncher{}.groups(count, threads, kernel);
+    });
+  }
+  template <typename Kernel>
+  void tiles(std::int64_t count, const Kernel& kernel) const {
+    Device::get().enqueue(typeid(Kernel).name(), [count, kernel = reachable(kernel)] {
+      kernels::HostLauncher{}.tiles(count, kernel);
     });
   }
 };

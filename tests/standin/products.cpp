@@ -38,15 +38,19 @@ int bits_to_lose(Precision precision) {
   return 0;
 }
 
+enum class Backwards { None, Rows, Columns };
+
 /// op(X) of client c, [rows, columns], contiguous.
 template <typename T>
 std::vector<T> factor(const DeviceMatrices& of, std::int64_t c, std::int64_t rows,
-                      std::int64_t columns, int bits) {
+                      std::int64_t columns, int bits, Backwards backwards) {
   const T* first = static_cast<const T*>(of.data) + c * of.stack_stride;
   std::vector<T> values(static_cast<std::size_t>(rows * columns));
   auto* value = values.data();
-  for (std::int64_t i = 0; i < rows; ++i) {
-    for (std::int64_t j = 0; j < columns; ++j) {
+  for (std::int64_t row = 0; row < rows; ++row) {
+    const std::int64_t i = backwards == Backwards::Rows ? rows - 1 - row : row;
+    for (std::int64_t column = 0; column < columns; ++column) {
+      const std::int64_t j = backwards == Backwards::Columns ? columns - 1 - column : column;
       const T* x = of.transposed ? first + j * of.row_stride + i : first + i * of.row_stride + j;
       *value++ = rounded(*x, bits);
     }
@@ -66,6 +70,8 @@ void gemm(int m, int n, int k, double alpha, const double* a, const double* b, d
 template <typename T>
 void product(const DeviceProduct& of) {
   const int bits = bits_to_lose(of.precision);
+  // A device's library orders sums by the whole call.
+  const bool backwards = of.count % 2 == 0;
   for (std::int64_t c = 0; c < of.count; ++c) {
     T* result = static_cast<T*>(of.result.data) + c * of.result.stack_stride;
     if (of.inner == 0) {  // BLAS takes no factor of no columns
@@ -75,8 +81,10 @@ void product(const DeviceProduct& of) {
       }
       continue;
     }
-    const std::vector<T> a = factor<T>(of.a, c, of.rows, of.inner, bits);
-    const std::vector<T> b = factor<T>(of.b, c, of.inner, of.columns, bits);
+    const std::vector<T> a = factor<T>(of.a, c, of.rows, of.inner, bits,
+                                       backwards ? Backwards::Columns : Backwards::None);
+    const std::vector<T> b = factor<T>(of.b, c, of.inner, of.columns, bits,
+                                       backwards ? Backwards::Rows : Backwards::None);
     // The row-major product is the column-major one of the transposes.
     gemm(static_cast<int>(of.columns), static_cast<int>(of.rows), static_cast<int>(of.inner),
          static_cast<T>(of.alpha), b.data(), a.data(), static_cast<T>(of.beta), result,

@@ -299,6 +299,42 @@ struct DeviceWeightedSum {
   double* sums = nullptr;  ///< [segment_count, columns + 1]
 };
 
+/// <x_c, x_c> and, unless y.data is null, <x_c, y_c> of columns of rows, in float64, piece by piece
+/// of kPiece columns: to sums[k, c, first_piece ..] of [1 or 2, rows, pieces].
+struct DeviceRowProducts {
+  static constexpr std::int64_t kPiece = 8192;
+  static constexpr std::int64_t pieces_of(std::int64_t columns) {
+    return (columns + kPiece - 1) / kPiece;
+  }
+
+  Real type;
+  std::int64_t rows = 0;
+  std::int64_t columns = 0;
+  DeviceColumns x;
+  DeviceColumns y;
+  std::int64_t first_piece = 0;
+  std::int64_t pieces = 0;  ///< of a row in all
+  double* sums = nullptr;
+};
+
+/// sums[r] = the sum of of_pieces[r], [rows, pieces].
+struct DevicePieces {
+  std::int64_t rows = 0;
+  std::int64_t pieces = 0;
+  const double* of_pieces = nullptr;
+  double* sums = nullptr;
+};
+
+/// out[c, o, r] = sum over s of g[c, s, o, r] factor[c, s, r], where g[c, s, o] is s inner_stride
+/// behind sample o of client c of `g`.
+struct DeviceContraction {
+  Real type;
+  DeviceStack g;  ///< [C, O, R]
+  std::int64_t inner_stride = 0;
+  DeviceStack factor;  ///< [C, S, R]
+  DeviceStack out;     ///< [C, O, R]
+};
+
 /// Enqueued work that can be run again: on the same addresses, with what they hold by then.
 class DeviceGraph {
  public:
@@ -313,6 +349,9 @@ class DeviceKernels {
   virtual ~DeviceKernels() = default;
 
   virtual void product(const DeviceProduct&) = 0;
+  /// product() with every sum in the order of the inner index: an entry of the result depends, to
+  /// the last bit, on its row and column of the factors and not on what is computed beside it.
+  virtual void product_in_order(const DeviceProduct&) = 0;
   virtual void gather(const DeviceGather&) = 0;
   virtual void cross_entropy(const DeviceCrossEntropy&) = 0;
   virtual void score(const DeviceScore&) = 0;
@@ -334,6 +373,9 @@ class DeviceKernels {
   virtual void step(const DeviceStep&) = 0;
   virtual void add_penalty_gradient(const DevicePenaltyGradient&) = 0;
   virtual void add_weighted(const DeviceWeightedSum&) = 0;
+  virtual void row_products(const DeviceRowProducts&) = 0;
+  virtual void add_pieces(const DevicePieces&) = 0;
+  virtual void contract(const DeviceContraction&) = 0;
   /// counters[0 .. count) += 1
   virtual void advance(std::int64_t* counters, std::int64_t count) = 0;
 

@@ -80,6 +80,8 @@ class Cp final : public Factorisation {
                        const Tensor& u, const Tensor& e, double scale, const Tensor& du) const;
   void contract_on_device_(const Group& group, const std::vector<Tensor>& products,
                            const Tensor& gradient, const Tensor& u, const Tensor& du) const;
+  /// w = [[A]], from the products of both groups.
+  void compose_on_device_(const Tensor& left, const Tensor& right, const Tensor& w) const;
   void expand_on_device_(const Tensor& u, const Tensor& w) const;
   void pullback_on_device_(const Tensor& u, const Tensor& dw, const Tensor& du) const;
   void distance_gradient_on_device_(const Tensor& u, const Tensor& w, double scale,

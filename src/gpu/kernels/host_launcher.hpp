@@ -23,10 +23,13 @@ struct HostGroup {
     return x;
   }
   static void team_sync() {}
+  static void sync() {}
 };
 
 /// Runs kernels at once, one after the other, on host memory.
 struct HostLauncher {
+  static constexpr int kTileThreads = 1;
+
   template <typename Kernel>
   void each(std::int64_t count, const Kernel& kernel) const {
     for (std::int64_t i = 0; i < count; ++i) kernel(i);
@@ -35,6 +38,13 @@ struct HostLauncher {
   void groups(std::int64_t count, int, const Kernel& kernel) const {
     HostGroup group;
     for (std::int64_t g = 0; g < count; ++g) kernel(group, g);
+  }
+  template <typename Kernel>
+  void tiles(std::int64_t count, const Kernel& kernel) const {
+    static_assert(Kernel::kThreads == kTileThreads);
+    HostGroup group;
+    typename Kernel::Shared shared;
+    for (std::int64_t g = 0; g < count; ++g) kernel(group, g, shared);
   }
 };
 

@@ -11,6 +11,9 @@
 //   void operator()(std::int64_t i) const                          one value or pack of values
 //   void operator()(Group& group, std::int64_t g) const            one piece of work for a group
 //
+// and the second one with memory that the group shares, Kernel::Shared, as a third argument, for a
+// group of just Kernel::kThreads threads.
+//
 // A group is one thread block on a device and one thread on a host. It is cut into teams (warps) of
 // threads that go in step. Its sums are taken in an order that depends on nothing but its size, so
 // that results are the same bits in every run:
@@ -21,18 +24,22 @@
 //   sum(x), sum(TwoSums)      over the group, for every thread of it; float64. Every thread calls
 //                             it, and what was written before is seen after
 //   team_sum(x), team_max(x)  over the team
-//   team_sync()               what the team has read and written before comes before what follows
+//   team_sync(), sync()       what the team, the group, has read and written before comes before
+//                             what follows
 
 #if defined(__CUDACC__)
 #define FEDHPC_KERNEL __host__ __device__ __forceinline__
 #else
 #define FEDHPC_KERNEL inline
 #endif
-// Before a loop whose reads do not depend on each other: some turns' are on their way at a time.
+// Before a loop whose reads do not depend on each other: some turns' are on their way at a time;
+// and before one whose number of turns is known, so that arrays it indexes stay in registers.
 #if defined(__CUDA_ARCH__)
 #define FEDHPC_UNROLL _Pragma("unroll 4")
+#define FEDHPC_UNROLL_ALL _Pragma("unroll")
 #else
 #define FEDHPC_UNROLL
+#define FEDHPC_UNROLL_ALL
 #endif
 
 namespace fedhpc::kernels {

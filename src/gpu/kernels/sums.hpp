@@ -65,6 +65,69 @@ struct AddWeighted {
   }
 };
 
+/// One piece of one row, by groups of one size.
+template <typename T>
+struct RowProducts {
+  static constexpr int kThreads = 256;
+  std::int64_t rows;
+  std::int64_t columns;
+  Columns<const T> x;
+  Columns<const T> y;
+  std::int64_t first_piece;
+  std::int64_t pieces;
+  double* sums;
+  Divisor pieces_here;
+
+  explicit RowProducts(const DeviceRowProducts& of)
+      : rows(of.rows),
+        columns(of.columns),
+        x(of.x),
+        y(of.y),
+        first_piece(of.first_piece),
+        pieces(of.pieces),
+        sums(of.sums),
+        pieces_here(DeviceRowProducts::pieces_of(of.columns)) {}
+
+  template <typename Group>
+  FEDHPC_KERNEL void operator()(Group& group, std::int64_t g) const {
+    const Split at = pieces_here(g);
+    const std::int64_t begin = at.rest * DeviceRowProducts::kPiece;
+    const std::int64_t end = smaller(begin + DeviceRowProducts::kPiece, columns);
+    const T* row = x(at.quotient);
+    const T* other = y.data != nullptr ? y(at.quotient) : row;
+    TwoSums own;
+    FEDHPC_UNROLL
+    for (std::int64_t i = begin + group.rank(); i < end; i += group.size()) {
+      const auto value = static_cast<double>(row[i]);
+      own.first += value * value;
+      own.second += value * static_cast<double>(other[i]);
+    }
+    const TwoSums all = group.sum(own);
+    if (group.rank() > 0) return;
+    double* out = sums + at.quotient * pieces + first_piece + at.rest;
+    out[0] = all.first;
+    if (y.data != nullptr) out[rows * pieces] = all.second;
+  }
+};
+
+/// One row's pieces, by groups of one size.
+struct AddPieces {
+  static constexpr int kThreads = 128;
+  std::int64_t pieces;
+  const double* of_pieces;
+  double* sums;
+
+  template <typename Group>
+  FEDHPC_KERNEL void operator()(Group& group, std::int64_t r) const {
+    double own = 0;
+    for (std::int64_t i = group.rank(); i < pieces; i += group.size()) {
+      own += of_pieces[r * pieces + i];
+    }
+    const double all = group.sum(own);
+    if (group.rank() == 0) sums[r] = all;
+  }
+};
+
 /// counters[i] += 1
 struct Advance {
   std::int64_t* counters;

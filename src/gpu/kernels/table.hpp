@@ -10,9 +10,11 @@
 #include "gpu/kernels/activations.hpp"
 #include "gpu/kernels/batch_norm.hpp"
 #include "gpu/kernels/batches.hpp"
+#include "gpu/kernels/contractions.hpp"
 #include "gpu/kernels/convolutions.hpp"
 #include "gpu/kernels/losses.hpp"
 #include "gpu/kernels/pooling.hpp"
+#include "gpu/kernels/products.hpp"
 #include "gpu/kernels/row_steps.hpp"
 #include "gpu/kernels/sums.hpp"
 
@@ -103,12 +105,22 @@ inline int threads_for(std::int64_t work, int most) {
 ///   launcher.each(count, kernel)             kernel(i) for i = 0 .. count - 1
 ///   launcher.groups(count, threads, kernel)  kernel(group, g) for g = 0 .. count - 1, in groups of
 ///                                            up to so many threads (a multiple of 32)
+///   launcher.tiles(count, kernel)            kernel(group, g, shared) likewise, in groups of
+///                                            Launcher::kTileThreads, Kernel::kThreads
 ///
 /// The launches of a table come one after the other. What is no kernel remains to a subclass.
 template <typename Launcher>
 class KernelTable : public DeviceKernels {
  public:
   explicit KernelTable(Launcher launcher = {}) : launcher_(std::move(launcher)) {}
+
+  void product_in_order(const DeviceProduct& of) override {
+    if (of.count == 0 || of.rows == 0 || of.columns == 0) return;
+    of_type(of.type, [&]<typename T>(T) {
+      using Kernel = kernels::TileProduct<T, Launcher::kTileThreads>;
+      launcher_.tiles(of.count * Kernel::tiles_of(of), Kernel(of));
+    });
+  }
 
   void gather(const DeviceGather& of) override {
     if (is_empty(of.inputs)) return;
@@ -345,6 +357,27 @@ class KernelTable : public DeviceKernels {
     if (of.rows == 0 || of.segment_count == 0) return;
     of_type(of.type, [&]<typename T>(T) {
       launcher_.each(of.segment_count * (of.columns + 1), kernels::AddWeighted<T>(of));
+    });
+  }
+
+  void row_products(const DeviceRowProducts& of) override {
+    if (of.rows == 0 || of.columns == 0) return;
+    of_type(of.type, [&]<typename T>(T) {
+      launcher_.groups(of.rows * DeviceRowProducts::pieces_of(of.columns),
+                       kernels::RowProducts<T>::kThreads, kernels::RowProducts<T>(of));
+    });
+  }
+
+  void add_pieces(const DevicePieces& of) override {
+    if (of.rows == 0) return;
+    launcher_.groups(of.rows, kernels::AddPieces::kThreads,
+                     kernels::AddPieces{of.pieces, of.of_pieces, of.sums});
+  }
+
+  void contract(const DeviceContraction& of) override {
+    if (kernels::is_empty(of.out)) return;
+    of_type(of.type, [&]<typename T>(T) {
+      launcher_.each(kernels::values_of(of.out), kernels::Contract<T>(of));
     });
   }
 
