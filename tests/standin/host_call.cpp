@@ -36,14 +36,16 @@ c10::Storage zeros(std::size_t bytes) {
 /// LibTorch's sums on a device go in an order that depends on the tensor's shape: here, backwards
 /// where its first size is even.
 void order_by_shape(const std::string& name, Stack& arguments) {
+  constexpr std::int64_t kSaid = -1;
   struct Sums {
-    std::size_t factor;      // which argument
-    std::int64_t dimension;  // that is summed over, -1: the second argument says which
+    std::size_t factor;        // which argument
+    std::int64_t dimension;    // that is summed over, kSaid: an argument says which
+    std::size_t where_said{};  // that argument
   };
   static const std::map<std::string, std::vector<Sums>> sums = {
-      {"aten::sum", {{0, -1}}},
-      {"aten::mean", {{0, -1}}},
-      {"aten::linalg_vector_norm", {{0, -1}}},
+      {"aten::sum", {{0, kSaid, 1}}},
+      {"aten::mean", {{0, kSaid, 1}}},
+      {"aten::linalg_vector_norm", {{0, kSaid, 2}}},
       {"aten::dot", {{0, 0}, {1, 0}}},
       {"aten::mv", {{0, 1}, {1, 0}}},
       {"aten::mm", {{0, 1}, {1, 0}}},
@@ -54,13 +56,16 @@ void order_by_shape(const std::string& name, Stack& arguments) {
   if (found == sums.end()) return;
   const at::Tensor first = arguments[found->second.front().factor].toTensor();
   if (!first.is_floating_point() || first.dim() == 0 || first.size(0) % 2 != 0) return;
-  for (const auto& [factor, dimension] : found->second) {
+  for (const auto& [factor, dimension, where_said] : found->second) {
     const at::Tensor values = arguments[factor].toTensor();
     std::vector<std::int64_t> over{dimension};
-    if (dimension < 0) {
+    if (dimension == kSaid) {
       over.resize(static_cast<std::size_t>(values.dim()));
       std::iota(over.begin(), over.end(), 0);
-      if (arguments.size() > 1 && arguments[1].isIntList()) over = arguments[1].toIntVector();
+      const bool said = arguments.size() > where_said && arguments[where_said].isIntList();
+      if (said && !arguments[where_said].toIntVector().empty()) {
+        over = arguments[where_said].toIntVector();
+      }
     }
     arguments[factor] = at::flip(values, over);
   }
