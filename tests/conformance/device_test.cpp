@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "fixtures/reference_case.hpp"
+#include "fixtures/resumed_run.hpp"
 #include "fixtures/tiny_run.hpp"
 
 // Every algorithm of the registry on a device equals itself on the host.
@@ -125,6 +126,17 @@ TEST_P(EveryAlgorithmOnADevice, SameBitsOfConvolutionsWhenReproducible) {
       expect_same_bits(run(these, *device_), expected, *device_);
     }
   }
+}
+
+TEST_P(EveryAlgorithmOnADevice, SameBitsWhenResumedOnOneRank) {
+  const auto alone = one_device();
+  const Keys these = keys({{"run.device", "cuda"},
+                           {"run.dtype", "float32"},
+                           {"run.rounds", "6"},
+                           {"run.reproducible", "true"},
+                           {"topology.participation", "0.5"}});
+  const TinyResult straight = run(these, *alone);
+  expect_same_bits(run_in_two_parts(these, 3, *device_, *alone), straight, *device_);
 }
 
 TEST_P(EveryAlgorithmOnADevice, EqualsTheHostOnImages) {
