@@ -88,7 +88,8 @@ stop_asked() {
   pass_on
 }
 trap stop_asked USR1
-trap 'say "got SIGTERM"' TERM
+got_term=no
+trap 'got_term=yes; say "got SIGTERM"' TERM
 
 # job_name, job_state: this job as SLURM's commands take it, and what they say of it; nothing where there are none.
 # The last task of an array bears the array's own number: by that, SLURM would take all tasks.
@@ -118,10 +119,22 @@ launch() {
     wait "$launched" || true  # returns early, with another code, when a trap has run
   done
   wait "$launched" || return  # bash keeps the code of a process that has ended
-  case $(job_state) in
-    RUNNING | '') ;;
-    *) return 137 ;;  # srun says 0 as well where a node has failed and SLURM takes the job back
-  esac
+  ! taken_back || return 137
+}
+
+# taken_back: whether SLURM is ending this job, though srun has said 0: it does so as well where a node has failed. The
+# job's state follows a moment later, certainly where SIGTERM has come.
+taken_back() {
+  local look
+  for look in 1 2 3 4 5 6 7 8 9 10; do
+    case $(job_state) in
+      RUNNING | '') ;;
+      *) return 0 ;;
+    esac
+    [ "$look" -lt 3 ] || [ "$got_term" = yes ] || return 1
+    sleep 0.5
+  done
+  return 1
 }
 
 # run_or_resume RANKS CONFIG [ARGUMENT...]: goes on from the newest checkpoint beside the result file, else begins.

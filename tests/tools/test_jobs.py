@@ -13,10 +13,13 @@ COMMANDS = {
     "srun": 'if [ "$1" = --mpi=list ]; then echo "${FAKE_MPI-pmix}"; exit 0; fi\necho "srun $*" >> calls.log\n'
             'while [ "${1#-}" != "$1" ]; do shift; done\nexec "$@"\n',
     "mpirun": 'echo "mpirun $*" >> calls.log\nexit 0\n',
-    "squeue": 'echo "squeue $*" >> calls.log\necho "${FAKE_STATE-RUNNING}"\n',
+    # The job's state, or another one from the look of the number FAKE_LOOK on.
+    "squeue": 'echo "squeue $*" >> calls.log\nif [ "$(grep -c ^squeue calls.log)" -ge "${FAKE_LOOK:-1000}" ]; then\n'
+              'echo PENDING; else echo "${FAKE_STATE-RUNNING}"; fi\n',
     "scontrol": 'echo "scontrol $*" >> calls.log\n',
     # Ends as it is told to; with FAKE_CHECKPOINT it leaves one of that round first.
     "fedhpc": 'echo "fedhpc $*" >> calls.log\n[ -z "${FAKE_CHECKPOINT:-}" ] || touch "run.ckpt.$FAKE_CHECKPOINT.h5"\n'
+              '[ -z "${FAKE_TERM:-}" ] || kill -TERM "$BATCH"\n'
               'if [ -n "${FAKE_WAIT:-}" ]; then trap "exit 75" USR1; kill -USR1 "$BATCH"\n'
               'for _ in {1..300}; do sleep 0.1; done; fi\n'
               'exit "${FAKE_CODE:-0}"\n',
@@ -102,6 +105,14 @@ class Environment(unittest.TestCase):
         self.assertEqual(code, 137)
         self.assertNotIn("done", said)
         self.assertEqual(self.to_the_end(FAKE_STATE="")[0], 0)  # where nothing is known the code counts
+
+    def test_the_state_of_a_job_whose_node_failed_may_come_late(self):
+        for look, variables, expected in ((2, {}, 137), (6, {"FAKE_TERM": "1"}, 137), (6, {}, 0),
+                                          (1000, {"FAKE_TERM": "1"}, 0)):
+            (self.folder / "calls.log").unlink(missing_ok=True)
+            code, said = self.to_the_end(FAKE_LOOK=str(look), **variables)
+            self.assertEqual((code, said.count(": done\n")), (expected, 1 if expected == 0 else 0), (look, said))
+            self.assertEqual(self.calls("scontrol"), [])
 
     def test_a_job_that_slurm_is_ending_is_left_alone(self):
         for state in ("COMPLETING", "CANCELLED", ""):
