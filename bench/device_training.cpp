@@ -15,7 +15,6 @@
 #include "fedhpc/core/device.hpp"
 #include "fedhpc/core/options.hpp"
 #include "fedhpc/math/products.hpp"
-#include "fedhpc/models/convolution_trials.hpp"
 #include "fedhpc/training/local_trainer.hpp"
 
 #include "client_loop.hpp"
@@ -220,11 +219,7 @@ void compare(const TrainingSetting& setting, const Options& options, const std::
 void run(const Options& options) {
   const bool cuda = options.device == "cuda";
   std::optional<ProductsInOrder> in_order;
-  std::optional<NoConvolutionTrials> unfolded;
-  if (options.reproducible) {
-    in_order.emplace();
-    unfolded.emplace();
-  }
+  if (options.reproducible) in_order.emplace();
   if (cuda) {
     std::printf("fedhpc %s, LibTorch %s, %s\n\n", build_info().commit.c_str(),
                 build_info().torch.c_str(), gpu_library().version().c_str());

@@ -179,10 +179,7 @@ void Experiment::move_to_device() {
   for (Stopwatch* watch : {&train_watch_, &aggregate_watch_, &evaluate_watch_}) {
     watch->use_device_events();
   }
-  if (config_.run.reproducible) {
-    fixed_convolutions_.emplace();  // not what was fastest today
-    products_in_order_.emplace();   // nor by the number of clients in a block
-  }
+  if (config_.run.reproducible) products_in_order_.emplace();
   shard_->use_device_(device_);
   if (server_shard_) server_shard_->use_device_(device_);
   initial_.values = initial_.values.to(device_);

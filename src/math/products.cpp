@@ -1,11 +1,11 @@
 #include "fedhpc/math/products.hpp"
 
-#include <bit>
 #include <vector>
 
 #include <ATen/ops/empty.h>
 
 #include "fedhpc/core/device.hpp"
+#include "fedhpc/core/rounded_factors.hpp"
 
 #include "math/wide_products.hpp"
 
@@ -60,21 +60,9 @@ void own_product(const Target<T>& c, const T* a, std::int64_t a_stride, Transpos
   }
 }
 
-/// A float with its last bits of fraction rounded away, to nearest with ties to even.
-float without_bits(float value, std::uint32_t bits) {
-  const auto pattern = std::bit_cast<std::uint32_t>(value);
-  constexpr std::uint32_t kExponent = 0x7f800000;
-  if ((pattern & kExponent) == kExponent) return value;  // infinite or NaN
-  const std::uint32_t half = (std::uint32_t{1} << (bits - 1)) - 1 + (pattern >> bits & 1);
-  return std::bit_cast<float>((pattern + half) >> bits << bits);
-}
-
-/// The bits of a float32's 23 of fraction that a factor of this precision does without.
-std::uint32_t missing_bits(Precision precision) { return precision == Precision::Bf16 ? 16 : 13; }
-
 /// Matrix c of a stack as factors of this precision, in memory of its own.
 std::vector<float> rounded(const MatrixStack& stack, std::int64_t c, Precision precision) {
-  const std::uint32_t bits = missing_bits(precision);
+  const int bits = missing_bits(precision);
   const float* matrix = static_cast<const float*>(stack.data) + c * stack.stack_stride;
   std::vector<float> values;
   values.reserve(static_cast<std::size_t>(stack.rows * stack.columns));
@@ -121,7 +109,7 @@ bool ProductsInOrder::live() { return in_order > 0; }
 
 Tensor as_factors(const Tensor& values, Precision precision) {
   if (precision == Precision::Fp32 || values.scalar_type() != at::kFloat) return values;
-  const std::uint32_t bits = missing_bits(precision);
+  const int bits = missing_bits(precision);
   const Tensor from = values.contiguous();
   Tensor factors = at::empty(from.sizes(), from.options());
   const float* source = from.const_data_ptr<float>();

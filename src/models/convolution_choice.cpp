@@ -13,15 +13,13 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 
 #include "fedhpc/core/error.hpp"
-#include "fedhpc/models/convolution_trials.hpp"
+#include "fedhpc/math/products.hpp"
 
 namespace fedhpc {
 
 namespace {
 
 constexpr int kRepetitions = 3;
-
-thread_local int trials_forbidden = 0;
 
 std::optional<ConvolutionWay> forced_way() {
   const char* chosen = std::getenv("FEDHPC_CONVOLUTION");
@@ -95,19 +93,16 @@ ConvolutionWay fastest(const ConvolutionCase& of, at::Device device,
 
 }  // namespace
 
-NoConvolutionTrials::NoConvolutionTrials() { ++trials_forbidden; }
-NoConvolutionTrials::~NoConvolutionTrials() { --trials_forbidden; }
-
 ConvolutionWay choose_convolution(const ConvolutionCase& of, at::Device device,
                                   const std::function<void(ConvolutionWay)>& run) {
   if (const auto forced = forced_way()) return *forced;
+  if (ProductsInOrder::live()) return ConvolutionWay::Unfolded;
   static std::mutex mutex;
   static std::map<ConvolutionCase, ConvolutionWay> known;
   const std::lock_guard lock(mutex);
   const ConvolutionCase key = rounded(of);
   const auto found = known.find(key);
   if (found != known.end()) return found->second;
-  if (trials_forbidden > 0) return ConvolutionWay::Unfolded;
   const ConvolutionWay way = fastest(of, device, run);
   known.emplace(key, way);
   return way;

@@ -44,7 +44,7 @@ struct ConvolutionCase {
 /// The way of a case: that of the environment variable FEDHPC_CONVOLUTION (unfolded, loop,
 /// loop_channels_last, grouped, grouped_channels_last), or the fastest, measured by `run` once a
 /// process and for all clients and batches up to the next power of two. A way that fails is not
-/// taken. Does not measure under NoConvolutionTrials. `run` may be called any number of times.
+/// taken. Unfolded under ProductsInOrder. `run` may be called any number of times.
 ConvolutionWay choose_convolution(const ConvolutionCase& of, at::Device device,
                                   const std::function<void(ConvolutionWay)>& run);
 

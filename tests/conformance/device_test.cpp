@@ -22,6 +22,7 @@ class EveryAlgorithmOnADevice : public DeviceTest,
     if (IsSkipped()) return;
     host_ = world_communicator(60);
     device_ = device_world();
+    alone_ = one_device();
   }
 
   Keys keys(const Keys& changes = {}) const { return tiny_keys_of(GetParam(), changes); }
@@ -58,6 +59,7 @@ class EveryAlgorithmOnADevice : public DeviceTest,
 
   std::unique_ptr<Communicator> host_;
   std::unique_ptr<Communicator> device_;
+  std::unique_ptr<Communicator> alone_;
 };
 
 TEST_P(EveryAlgorithmOnADevice, EqualsTheHost) {
@@ -91,7 +93,6 @@ TEST_P(EveryAlgorithmOnADevice, EqualsTheHostWithPartOfTheClientsAndEdges) {
 
 TEST_P(EveryAlgorithmOnADevice, SameBitsWhenReproducible) {
   // The stand-in, as cuBLAS and LibTorch may, orders sums by the number of clients in a block.
-  const auto alone = one_device();
   for (const std::string dtype : {"float64", "float32"}) {
     for (const std::string edges : {"1", "4"}) {
       Keys these = keys({{"run.device", "cuda"},
@@ -100,7 +101,7 @@ TEST_P(EveryAlgorithmOnADevice, SameBitsWhenReproducible) {
                          {"topology.participation", "0.8"},
                          {"run.reproducible", "true"},
                          {"train.block", "5"}});
-      const TinyResult expected = run(these, *alone);
+      const TinyResult expected = run(these, *alone_);
       for (const std::string width : {"1", "2", "3", "8"}) {
         these["train.block"] = width;
         expect_same_bits(run(these, *device_), expected, *device_);
@@ -112,7 +113,6 @@ TEST_P(EveryAlgorithmOnADevice, SameBitsWhenReproducible) {
 }
 
 TEST_P(EveryAlgorithmOnADevice, SameBitsOfConvolutionsWhenReproducible) {
-  const auto alone = one_device();
   for (const std::string precision : {"fp32", "tf32"}) {
     Keys these = keys(with_batch_norm({{"run.device", "cuda"},
                                        {"run.dtype", "float32"},
@@ -120,7 +120,7 @@ TEST_P(EveryAlgorithmOnADevice, SameBitsOfConvolutionsWhenReproducible) {
                                        {"run.reproducible", "true"},
                                        {"train.precision", precision},
                                        {"train.block", "5"}}));
-    const TinyResult expected = run(these, *alone);
+    const TinyResult expected = run(these, *alone_);
     for (const std::string width : {"2", "3"}) {
       these["train.block"] = width;
       expect_same_bits(run(these, *device_), expected, *device_);
@@ -129,14 +129,13 @@ TEST_P(EveryAlgorithmOnADevice, SameBitsOfConvolutionsWhenReproducible) {
 }
 
 TEST_P(EveryAlgorithmOnADevice, SameBitsWhenResumedOnOneRank) {
-  const auto alone = one_device();
   const Keys these = keys({{"run.device", "cuda"},
                            {"run.dtype", "float32"},
                            {"run.rounds", "6"},
                            {"run.reproducible", "true"},
                            {"topology.participation", "0.5"}});
-  const TinyResult straight = run(these, *alone);
-  expect_same_bits(run_in_two_parts(these, 3, *device_, *alone), straight, *device_);
+  const TinyResult straight = run(these, *alone_);
+  expect_same_bits(run_in_two_parts(these, 3, *device_, *alone_), straight, *device_);
 }
 
 TEST_P(EveryAlgorithmOnADevice, EqualsTheHostOnImages) {

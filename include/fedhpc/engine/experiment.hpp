@@ -17,7 +17,6 @@
 #include "fedhpc/engine/metrics.hpp"
 #include "fedhpc/io/results_writer.hpp"
 #include "fedhpc/math/products.hpp"
-#include "fedhpc/models/convolution_trials.hpp"
 #include "fedhpc/models/model.hpp"
 #include "fedhpc/rounds/cohort.hpp"
 #include "fedhpc/rounds/device_row_memory.hpp"
@@ -172,8 +171,7 @@ class Experiment {
   ModelRecord evaluated_;
   std::vector<RoundMetric> own_metrics_;
   std::unique_ptr<LocalTrainer> trainer_;
-  std::optional<NoConvolutionTrials> fixed_convolutions_;  // on a device, when reproducible
-  std::optional<ProductsInOrder> products_in_order_;       // likewise
+  std::optional<ProductsInOrder> products_in_order_;  // on a device, when reproducible
   std::unique_ptr<Evaluator> evaluator_;
   std::int64_t block_width_ = 1;
   std::int64_t device_sharers_ = 1;  // ranks with this one's card

@@ -44,7 +44,8 @@ void batched_product(at::ScalarType type, std::int64_t count, double alpha, cons
 
 /// A library on a device chooses a product's kernel by the whole call, and with it the order of
 /// sums: another number of clients, other bits. While one of these lives, products on a device are
-/// taken, on this thread, in the order of their inner index.
+/// taken, on this thread, in the order of their inner index; convolutions become such products and
+/// are not tried for the fastest way (which also makes the host wait).
 class ProductsInOrder {
  public:
   ProductsInOrder();

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "fedhpc/core/device_kernels.hpp"
+#include "fedhpc/core/rounded_factors.hpp"
 
 // What the kernels of this folder share. They are written once: nvcc makes device code of them, any
 // other compiler plain functions. There are two shapes:
@@ -27,11 +28,7 @@
 //   team_sync(), sync()       what the team, the group, has read and written before comes before
 //                             what follows
 
-#if defined(__CUDACC__)
-#define FEDHPC_KERNEL __host__ __device__ __forceinline__
-#else
-#define FEDHPC_KERNEL inline
-#endif
+#define FEDHPC_KERNEL FEDHPC_HOST_DEVICE
 // Before a loop whose reads do not depend on each other: some turns' are on their way at a time;
 // and before one whose number of turns is known, so that arrays it indexes stay in registers.
 #if defined(__CUDA_ARCH__)

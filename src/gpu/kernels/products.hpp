@@ -1,31 +1,11 @@
 #pragma once
 
-#include <cstring>
-
 #include "gpu/kernels/kernel.hpp"
 
 // Products whose every sum is taken in the order of the inner index: an entry depends on its row
 // and its column of the factors, not on what else is computed beside it.
 
 namespace fedhpc::kernels {
-
-/// A float32 with its last bits of fraction rounded away, to nearest with ties to even.
-FEDHPC_KERNEL float without_bits(float value, int bits) {
-  std::uint32_t pattern = 0;
-  std::memcpy(&pattern, &value, sizeof pattern);
-  constexpr std::uint32_t kExponent = 0x7f800000;
-  if (bits == 0 || (pattern & kExponent) == kExponent) return value;  // infinite or NaN
-  pattern += (std::uint32_t{1} << (bits - 1)) - 1 + (pattern >> bits & 1);
-  pattern = pattern >> bits << bits;
-  std::memcpy(&value, &pattern, sizeof pattern);
-  return value;
-}
-FEDHPC_KERNEL double without_bits(double value, int) { return value; }
-
-/// The bits of a float32's fraction that a factor of this precision does without.
-inline int missing_bits(Precision precision) {
-  return precision == Precision::Fp32 ? 0 : precision == Precision::Tf32 ? 13 : 16;
-}
 
 /// x y + z, in one instruction where there is one.
 template <typename T>
