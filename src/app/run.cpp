@@ -31,8 +31,9 @@ void introduce(const Experiment& experiment, const Resumption* from, int ranks) 
   if (config.run.progress != ProgressKind::None) {
     std::fputs(start_up_table(config, ranks, experiment.block_width()).c_str(), stdout);
     if (from != nullptr) {
-      std::printf("going on after round %lld from %s\n", static_cast<long long>(from->round),
-                  from->checkpoint.c_str());
+      const bool inside = experiment.partial() != nullptr;
+      std::printf("going on %s round %lld from %s\n", inside ? "inside" : "after",
+                  static_cast<long long>(from->round + (inside ? 1 : 0)), from->checkpoint.c_str());
     }
     std::fflush(stdout);  // a log shows it while the first rounds go on
   }
@@ -81,22 +82,24 @@ int carry_out(Config& config, Communicator& comm, const std::string& command_lin
   LossWarning loss;
   bool interrupted = false;
   const auto observe = [&](const RoundReport& report) {
-    recorder.record(report);
+    if (!report.left) recorder.record(report);
     interrupted = report.agreed.stop && report.round < config.run.rounds;
     if (interrupted) recorder.write_model(experiment.current_model());
     if (interrupted || report.agreed.checkpoint) {
       checkpointer.write(report.round, recorder.file());
     }
     if (!speaks) return;
-    progress.show(report);
-    loss.look_at(report);
-    if (interrupted) progress.interrupted(report.round, config.run.output);
+    if (!report.left) {
+      progress.show(report);
+      loss.look_at(report);
+    }
+    if (interrupted) progress.interrupted(report, config.run.output);
   };
   const auto ask = [&](std::int64_t round) {
     return Wish{.stop = caught_signal() != 0, .checkpoint = checkpointer.due(round)};
   };
   try {
-    experiment.run(observe, ask);
+    experiment.run(observe, ask, [] { return caught_signal() != 0; });
     recorder.finish(interrupted ? "interrupted" : "complete");
     if (!interrupted) checkpointer.keep_newest();
     comm.barrier();  // MPI's own end has no deadline

@@ -12,6 +12,7 @@
 #include "fedhpc/io/checkpoint_files.hpp"
 #include "fedhpc/io/durable.hpp"
 
+#include "engine/partial_file.hpp"
 #include "engine/state_file.hpp"
 
 namespace fedhpc {
@@ -112,8 +113,10 @@ void read_state(const Resumption& from, Communicator& comm, Experiment& experime
       throw DataError(concat("checkpoint '", from.checkpoint, "' cannot be used: ", error.what()));
     }
   });
-  StateReader reader(comm, file ? &file : nullptr);
+  const h5::Handle* open = file ? &file : nullptr;
+  StateReader reader(comm, open);
   experiment.visit_state(reader);
+  experiment.go_on_inside(read_partial(comm, open, from.checkpoint));
 }
 
 Checkpointer::Checkpointer(Experiment& experiment, Communicator& comm, const Resumption* from)
@@ -173,6 +176,7 @@ void Checkpointer::write_file(const std::string& path, std::int64_t round,
   if (results == nullptr) {
     StateWriter other(comm_, experiment_.placement(), nullptr);
     experiment_.visit_state(other);
+    write_partial(comm_, nullptr, experiment_.partial());
     return;
   }
   Unfinished guard(path + ".tmp");
@@ -186,6 +190,7 @@ void Checkpointer::write_file(const std::string& path, std::int64_t round,
   h5::write_attribute(h5::create_group(file, "/state"), "round", round);
   StateWriter state(comm_, experiment_.placement(), &file);
   experiment_.visit_state(state);
+  write_partial(comm_, &file, experiment_.partial());
   h5::flush_file(file);
   file.reset();
   replace_file(path + ".tmp", path);

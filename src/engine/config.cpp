@@ -61,6 +61,10 @@ void RunOptions::declare(OptionSet& options) {
                                   {"plain", ProgressKind::Plain},
                                   {"none", ProgressKind::None}},
               "progress display; auto: a bar on a terminal, plain lines elsewhere");
+  options.add(
+      "run.grace_seconds", grace_seconds, at_least(0.0),
+      "seconds between a signal to stop and the end by force: a round that would take longer "
+      "is left between two blocks of clients and gone on with there by resume");
   options.add("run.collective_timeout", collective_timeout, above(0.0),
               "seconds a rank waits for the others while none of them gets on, before it gives up");
   options.add(

@@ -13,6 +13,8 @@
 #include "fedhpc/core/device.hpp"
 #include "fedhpc/engine/checkpoint.hpp"
 
+#include "engine/state_copy.hpp"
+
 namespace fedhpc {
 
 namespace {
@@ -116,6 +118,7 @@ Experiment::Experiment(Config& config, Communicator& comm, const Resumption* fro
   if (from != nullptr) {
     read_state(*from, comm_, *this);
     rounds_done_ = from->round;
+    prepared_ = true;
   }
 }
 
@@ -263,7 +266,7 @@ PlannedRound Experiment::plan_round() {
 }
 
 void Experiment::prepare() {
-  if (prepared_ || rounds_done_ > 0) return;
+  if (prepared_) return;
   prepared_ = true;
   Cohort everybody;
   everybody.clients.resize(static_cast<std::size_t>(partition_.clients()));
@@ -276,23 +279,44 @@ void Experiment::prepare() {
 }
 
 void Experiment::run(const std::function<void(const RoundReport&)>& observe,
-                     const std::function<Wish(std::int64_t)>& ask) {
+                     const std::function<Wish(std::int64_t)>& ask,
+                     const std::function<bool()>& stop_asked) {
   prepare();
   RoundServices in_round = services(*trainer_);
+  LeavingRules leaving{.asked = stop_asked, .grace_seconds = config_.run.grace_seconds};
   bool stop = false;
   for (std::int64_t t = rounds_done_ + 1; t <= config_.run.rounds && !stop; ++t) {
     Stopwatch wall;
     wall.start();
     ledger_.clear();
     const bool evaluated = t % config_.run.eval_every == 0 || t == config_.run.rounds;
-    Round round(in_round, t, draw(t), evaluated ? Round::Evaluated::Yes : Round::Evaluated::No);
+    // Of the first round nobody knows how long it is.
+    leaving.last_round_seconds = last_round_seconds_;
+    const bool long_round =
+        last_round_seconds_ == 0 || last_round_seconds_ >= config_.run.grace_seconds;
+    const bool leavable = config_.algorithm->can_leave_rounds() && long_round;
+    in_round.leaving = leavable ? &leaving : nullptr;
+    StateCopy before;
+    if (leavable) visit_common_state(before);
+    Round round(in_round, t, draw(t), evaluated ? Round::Evaluated::Yes : Round::Evaluated::No,
+                std::move(partial_));
     config_.algorithm->round(round);
+    if (round.is_left()) {
+      before.put_back();
+      visit_common_state(before);
+      partial_ = std::make_unique<PartialRound>(round.partial());
+      observe({.round = t - 1, .agreed = {.stop = true}, .left = true});
+      return;
+    }
 
     RoundReport report{.round = t,
                        .evaluated = evaluated,
                        .cohort = &round.cohort().clients,
                        .personal = &personal_};
     if (report.evaluated) evaluate(report);
+    wall.stop();
+    last_round_seconds_ = wall.seconds();
+    wall.start();
     total(round, ask(t), report);
     wall.stop();
     report.metrics.wall_seconds = wall.seconds();
@@ -303,8 +327,12 @@ void Experiment::run(const std::function<void(const RoundReport&)>& observe,
 }
 
 void Experiment::visit_state(StateVisitor& state) {
-  personal_.visit_state(state);
   state.clients(*store_);
+  visit_common_state(state);
+}
+
+void Experiment::visit_common_state(StateVisitor& state) {
+  personal_.visit_state(state);
   config_.algorithm->visit_state(state);
 }
 

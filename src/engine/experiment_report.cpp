@@ -31,14 +31,16 @@ class GlobalModel final : public Evaluation {
 }  // namespace
 
 std::array<std::int64_t, Ledger::kEntries> Experiment::booked(Wish& wish) {
-  Tensor sums = at::empty({Ledger::kEntries + 2}, at::kLong);
+  Tensor sums = at::empty({Ledger::kEntries + 3}, at::kLong);
   auto* values = sums.data_ptr<std::int64_t>();
   std::copy(ledger_.entries().begin(), ledger_.entries().end(), values);
   auto* wishes = values + Ledger::kEntries;
   wishes[0] = wish.stop ? 1 : 0;
   wishes[1] = wish.checkpoint ? 1 : 0;
+  wishes[2] = comm_.rank() == 0 ? static_cast<std::int64_t>(1e6 * last_round_seconds_) : 0;
   comm_.sum_(sums);
   wish = {.stop = wishes[0] > 0, .checkpoint = wishes[1] > 0};
+  last_round_seconds_ = 1e-6 * static_cast<double>(wishes[2]);
   std::array<std::int64_t, Ledger::kEntries> entries{};
   std::copy_n(values, entries.size(), entries.begin());
   return entries;

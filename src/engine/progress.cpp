@@ -99,11 +99,12 @@ void Progress::show(const RoundReport& report) {
   std::fflush(stdout);
 }
 
-void Progress::interrupted(std::int64_t round, const std::string& results) const {
+void Progress::interrupted(const RoundReport& report, const std::string& results) const {
   if (kind_ == ProgressKind::None) return;
-  std::printf("%sinterrupted after round %lld/%lld; to go on: fedhpc resume %s\n",
-              kind_ == ProgressKind::Bar ? "\n" : "", static_cast<long long>(round),
-              static_cast<long long>(rounds_), results.c_str());
+  const std::int64_t round = report.left ? report.round + 1 : report.round;
+  std::printf("%sinterrupted %s round %lld/%lld; to go on: fedhpc resume %s\n",
+              kind_ == ProgressKind::Bar ? "\n" : "", report.left ? "inside" : "after",
+              static_cast<long long>(round), static_cast<long long>(rounds_), results.c_str());
   std::fflush(stdout);
 }
 

@@ -20,11 +20,20 @@ constexpr double kReadingLimit = 20;  // s, for attributes of a result file
 constexpr const char* kForeign = "not a result file";
 
 // How a run goes on and where things lie. All other keys say what its rounds mean.
-constexpr std::array<std::string_view, 13> kChangeable{
-    "run.rounds",         "run.output", "run.progress",           "run.eval_every",
-    "run.live",           "run.device", "run.collective_timeout", "run.checkpoint_every",
-    "data.dir",           "data.file",  "data.test_file",         "data.partition_file",
-    "store.device_budget"};
+constexpr std::array<std::string_view, 14> kChangeable{"run.rounds",
+                                                       "run.output",
+                                                       "run.progress",
+                                                       "run.eval_every",
+                                                       "run.live",
+                                                       "run.device",
+                                                       "run.collective_timeout",
+                                                       "run.checkpoint_every",
+                                                       "run.grace_seconds",
+                                                       "data.dir",
+                                                       "data.file",
+                                                       "data.test_file",
+                                                       "data.partition_file",
+                                                       "store.device_budget"};
 
 bool changeable(const std::string& key) {
   return std::find(kChangeable.begin(), kChangeable.end(), key) != kChangeable.end();

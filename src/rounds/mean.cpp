@@ -26,19 +26,46 @@ Tensor quotients(const Tensor& sums, at::ScalarType type) {
   return means;
 }
 
-Mean::Mean(const MeanServices& services)
-    : services_(services), sum_(1, services.layout->size(), services.summation, services.device) {}
+LoggedSum::LoggedSum(const MeanServices& services, std::int64_t segments)
+    : sum_(segments, services.layout->size(), services.summation, services.device) {
+  if (services.log != nullptr) place_ = services.log->open(sum_.contents());
+}
+
+Tensor LoggedSum::take(const MeanServices& services, Among ranks,
+                       const std::function<Tensor(const Tensor&)>& of_sums,
+                       const std::function<Tensor()>& blank) {
+  const auto compute = [&] { return of_sums(sum_.total(services.topology, ranks)); };
+  return services.log == nullptr
+             ? compute()
+             : services.log->take(place_, services.topology, ranks, compute, blank);
+}
+
+namespace {
+
+/// Zeros in the place of `count` means.
+Tensor no_means(const MeanServices& services, std::int64_t count) {
+  return at::zeros({count, services.layout->size()},
+                   at::TensorOptions(services.type).device(services.device));
+}
+
+}  // namespace
+
+Mean::Mean(const MeanServices& services) : services_(services), sum_(services, 1) {}
 
 void Mean::add(std::span<const double> weights, const Rows& rows) {
   require(rows.layout == services_.layout, "a mean takes rows of its own layout");
   const Timed timed(services_.watch);
   const std::vector<std::int64_t> one_segment(weights.size(), 0);
-  sum_.add(one_segment, weights, rows.values);
+  sum_->add(one_segment, weights, rows.values);
 }
 
 Rows Mean::reduce() {
   const Timed timed(services_.watch);
-  return {quotients(sum_.total(services_.topology, Among::All), services_.type), services_.layout};
+  return {sum_.take(
+              services_, Among::All,
+              [&](const Tensor& sums) { return quotients(sums, services_.type); },
+              [&] { return no_means(services_, 1); }),
+          services_.layout};
 }
 
 namespace {
@@ -50,31 +77,31 @@ constexpr std::int64_t kOnes = 1;
 
 }  // namespace
 
-ColumnMean::ColumnMean(const MeanServices& services)
-    : services_(services), sum_(2, services.layout->size(), services.summation, services.device) {}
+ColumnMean::ColumnMean(const MeanServices& services) : services_(services), sum_(services, 2) {}
 
 void ColumnMean::add(std::span<const double> weights, const Rows& rows, const Tensor& sent) {
   require(rows.layout == services_.layout, "a mean takes rows of its own layout");
   const Timed timed(services_.watch);
   const std::vector<std::int64_t> numbers(weights.size(), kNumbers);
   const std::vector<std::int64_t> ones(weights.size(), kOnes);
-  sum_.add(numbers, weights, rows.values.masked_fill(sent.logical_not(), 0));
-  sum_.add(ones, weights, sent.to(services_.type));
+  sum_->add(numbers, weights, rows.values.masked_fill(sent.logical_not(), 0));
+  sum_->add(ones, weights, sent.to(services_.type));
 }
 
 Rows ColumnMean::reduce(const Rows& otherwise) {
   const Timed timed(services_.watch);
-  const Tensor sums =
-      sum_.total(services_.topology, Among::All).narrow(1, 0, services_.layout->size());
-  const Tensor weights = sums.narrow(0, kOnes, 1);
-  const Tensor means = sums.narrow(0, kNumbers, 1).div(weights);
-  return {at::where(weights.gt(0), means.to(services_.type), otherwise.values), services_.layout};
+  const auto means = [&](const Tensor& all) {
+    const Tensor sums = all.narrow(1, 0, services_.layout->size());
+    const Tensor weights = sums.narrow(0, kOnes, 1);
+    const Tensor quotients = sums.narrow(0, kNumbers, 1).div(weights);
+    return at::where(weights.gt(0), quotients.to(services_.type), otherwise.values);
+  };
+  return {sum_.take(services_, Among::All, means, [&] { return no_means(services_, 1); }),
+          services_.layout};
 }
 
 EdgeMean::EdgeMean(const MeanServices& services)
-    : services_(services),
-      sum_(services.topology.edges().size(), services.layout->size(), services.summation,
-           services.device) {}
+    : services_(services), sum_(services, services.topology.edges().size()) {}
 
 void EdgeMean::add(std::span<const std::int64_t> edges, std::span<const double> weights,
                    const Rows& rows) {
@@ -82,14 +109,18 @@ void EdgeMean::add(std::span<const std::int64_t> edges, std::span<const double> 
   const Timed timed(services_.watch);
   std::vector<std::int64_t> segments;
   for (const std::int64_t edge : edges) segments.push_back(edge - services_.topology.edges().first);
-  sum_.add(segments, weights, rows.values);
+  sum_->add(segments, weights, rows.values);
 }
 
 EdgeRows EdgeMean::reduce() {
   const Timed timed(services_.watch);
-  return {
-      {quotients(sum_.total(services_.topology, Among::Edge), services_.type), services_.layout},
-      services_.topology.edges().first};
+  const Range edges = services_.topology.edges();
+  return {{sum_.take(
+               services_, Among::Edge,
+               [&](const Tensor& sums) { return quotients(sums, services_.type); },
+               [&] { return no_means(services_, edges.size()); }),
+           services_.layout},
+          edges.first};
 }
 
 }  // namespace fedhpc

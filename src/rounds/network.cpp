@@ -63,42 +63,50 @@ double NetworkModel::local_seconds(std::int64_t steps) const {
 RoundClock::RoundClock(const NetworkModel& model, std::int64_t num_clients, std::int64_t num_edges)
     : model_(model) {
   if (!model.on()) return;
-  clients_.resize(static_cast<std::size_t>(num_clients));
-  edges_.resize(static_cast<std::size_t>(num_edges));
+  times_.clients.resize(static_cast<std::size_t>(num_clients));
+  times_.edges.resize(static_cast<std::size_t>(num_edges));
+}
+
+void RoundClock::go_on_from(const Times& times) {
+  require(
+      times.clients.size() == times_.clients.size() && times.edges.size() == times_.edges.size(),
+      "a clock of the same clients and edges");
+  times_ = times;
 }
 
 void RoundClock::transfer(Link link, std::int64_t client, std::int64_t bytes) {
   require(link != Link::EdgeCloud, "a client has no line between edge and cloud");
   if (!model_.on()) return;
-  entry(clients_, client) += model_.payload_seconds(link, bytes);
-  edge_round_open_ = true;
+  entry(times_.clients, client) += model_.payload_seconds(link, bytes);
+  times_.edge_round_open = true;
 }
 
 void RoundClock::steps(std::int64_t client, std::int64_t steps) {
   if (!model_.on()) return;
-  entry(clients_, client) += model_.local_seconds(steps);
-  edge_round_open_ = true;
+  entry(times_.clients, client) += model_.local_seconds(steps);
+  times_.edge_round_open = true;
 }
 
 void RoundClock::edge_transfer(std::int64_t edge, std::int64_t bytes) {
   if (!model_.on()) return;
-  entry(edges_, edge) += model_.payload_seconds(Link::EdgeCloud, bytes);
+  entry(times_.edges, edge) += model_.payload_seconds(Link::EdgeCloud, bytes);
 }
 
 void RoundClock::finish_edge_round() {
   if (!model_.on()) return;
-  slowest_.push_back(largest(clients_));
-  std::fill(clients_.begin(), clients_.end(), 0.0);
-  edge_round_open_ = false;
+  times_.slowest.push_back(largest(times_.clients));
+  std::fill(times_.clients.begin(), times_.clients.end(), 0.0);
+  times_.edge_round_open = false;
 }
 
 double RoundClock::seconds(Communicator& comm) const {
   if (!model_.on()) return std::numeric_limits<double>::quiet_NaN();
-  require(!edge_round_open_, "every edge round is finished before the round's seconds are known");
-  Tensor longest = at::empty({static_cast<std::int64_t>(slowest_.size()) + 1}, at::kDouble);
+  require(!times_.edge_round_open,
+          "every edge round is finished before the round's seconds are known");
+  Tensor longest = at::empty({static_cast<std::int64_t>(times_.slowest.size()) + 1}, at::kDouble);
   auto* values = longest.data_ptr<double>();
-  std::copy(slowest_.begin(), slowest_.end(), values);
-  values[slowest_.size()] = largest(edges_);
+  std::copy(times_.slowest.begin(), times_.slowest.end(), values);
+  values[times_.slowest.size()] = largest(times_.edges);
   comm.max_(longest);
   double total = 0;
   for (std::int64_t i = 0; i < longest.numel(); ++i) total += values[i];

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include <ATen/ops/empty.h>
+#include <ATen/ops/zeros.h>
 
 #include "fedhpc/core/device.hpp"
 #include "fedhpc/core/error.hpp"
@@ -47,13 +48,31 @@ struct Arrival {
 
 }  // namespace
 
-Round::Round(RoundServices& services, std::int64_t number, Cohort cohort, Evaluated evaluated)
+Round::Round(RoundServices& services, std::int64_t number, Cohort cohort, Evaluated evaluated,
+             std::unique_ptr<PartialRound> from)
     : services_(services),
       number_(number),
       cohort_(std::move(cohort)),
       evaluated_(evaluated),
       clock_(services.network, static_cast<std::int64_t>(services.shard.clients().size()),
-             services.topology.placement().edges()) {}
+             services.topology.placement().edges()),
+      log_(services.leaving, std::move(from),
+           {.save = [this](PartialRound& partial) { save(partial); },
+            .restore = [this](const PartialRound& partial) { restore(partial); }}) {}
+
+void Round::save(PartialRound& partial) const {
+  partial.ledger = services_.ledger;
+  partial.times = clock_.times();
+  partial.statistics = statistics_;
+  partial.notes = parts_;
+}
+
+void Round::restore(const PartialRound& partial) {
+  services_.ledger = partial.ledger;
+  clock_.go_on_from(partial.times);
+  statistics_ = partial.statistics;
+  parts_ = partial.notes;
+}
 
 MeanServices Round::mean_services(const LayoutPtr& layout) {
   return {.topology = services_.topology,
@@ -61,7 +80,8 @@ MeanServices Round::mean_services(const LayoutPtr& layout) {
           .type = services_.type,
           .device = services_.device,
           .summation = services_.summation,
-          .watch = services_.aggregate_watch};
+          .watch = services_.aggregate_watch,
+          .log = &log_};
 }
 
 Mean Round::mean(const LayoutPtr& layout) { return Mean(mean_services(layout)); }
@@ -81,13 +101,17 @@ void Round::each_block(const std::function<void(Block&)>& work) {
   std::stable_sort(mine.begin(), mine.end(), [&](std::int64_t a, std::int64_t b) {
     return shard.train_count(a) > shard.train_count(b);
   });
+  if (!log_.begin_pass(mine)) return;
   const auto width = static_cast<std::size_t>(services_.block_width);
   for (std::size_t first = 0; first < mine.size(); first += width) {
+    if (log_.leaves((mine.size() - first + width - 1) / width)) return;
     const std::size_t count = std::min(width, mine.size() - first);
     Block block(*this, std::span(mine).subspan(first, count));
     work(block);
+    log_.add_done(block.clients());
     services_.topology.world().beat();
   }
+  log_.end_pass();
 }
 
 double Round::weight_of(std::int64_t client, Weighting weighting) const {
@@ -150,6 +174,16 @@ void Round::edge_rounds(std::int64_t count, const std::function<void()>& edge_ro
 Rows Round::to_cloud(const EdgeRows& edges, std::span<const double> weights, const Codec& codec,
                      const Rows& reference) {
   const Timed timed(services_.aggregate_watch);
+  const auto mean = [&] { return mean_at_cloud(edges, weights, codec, reference); };
+  const auto blank = [&] {
+    return at::zeros({1, edges.rows.layout->size()}, edges.rows.values.options());
+  };
+  return {log_.take(log_.open(nullptr), services_.topology, Among::All, mean, blank),
+          edges.rows.layout};
+}
+
+Tensor Round::mean_at_cloud(const EdgeRows& edges, std::span<const double> weights,
+                            const Codec& codec, const Rows& reference) {
   Topology& topology = services_.topology;
   WeightedSum sum(1, edges.rows.layout->size(), services_.summation, services_.device);
   if (topology.leads()) {
@@ -165,7 +199,7 @@ Rows Round::to_cloud(const EdgeRows& edges, std::span<const double> weights, con
   Tensor mean = quotients(sum.total(topology, Among::EdgeLeaders), services_.type);
   topology.from_leader_(mean);
   if (reference.values.defined()) mean.add_(reference.values);
-  return {mean, edges.rows.layout};
+  return mean;
 }
 
 Coupling Round::coupling(std::span<const std::int64_t> ids) {

@@ -89,12 +89,27 @@ void add_integers(double weight, const T* row, std::int64_t columns, double scal
 
 }  // namespace
 
+std::shared_ptr<SumContents> SumContents::copy() const {
+  if (side) side->join();
+  return std::make_shared<SumContents>(
+      SumContents{.sums = sums.defined() ? sums.clone() : Tensor(), .addends = addends});
+}
+
+void SumContents::assign(const SumContents& other) {
+  require(sums.defined() == other.sums.defined(), "the other sum is taken in the same way");
+  if (sums.defined()) sums.copy_(other.sums);
+  addends = other.addends;
+  for (Addend& addend : addends) addend.rows = addend.rows.to(device);
+}
+
 WeightedSum::WeightedSum(std::int64_t segments, std::int64_t columns, Summation summation,
                          at::Device device)
     : segments_(segments), columns_(columns), summation_(summation), device_(device) {
+  contents_->device = device;
   if (summation == Summation::Exact) return;
-  sums_ = at::zeros({segments, columns + 1}, at::TensorOptions(at::kDouble).device(device));
-  if (!device.is_cpu()) side_ = std::make_shared<SideStream>(device);
+  contents_->sums =
+      at::zeros({segments, columns + 1}, at::TensorOptions(at::kDouble).device(device));
+  if (!device.is_cpu()) contents_->side = std::make_shared<SideStream>(device);
 }
 
 template <typename T>
@@ -103,7 +118,7 @@ void WeightedSum::add_fast(std::int64_t segment, std::span<const std::int64_t> m
   // Tiles keep the block sum in the nearest cache while the clients' rows stream by.
   constexpr std::int64_t kTile = 1024;
   std::array<T, kTile> block;
-  double* sums = sums_.data_ptr<double>() + segment * (columns_ + 1);
+  double* sums = contents_->sums.data_ptr<double>() + segment * (columns_ + 1);
   for (std::int64_t begin = 0; begin < columns_; begin += kTile) {
     const std::int64_t width = std::min(kTile, columns_ - begin);
     block.fill(T{0});
@@ -131,11 +146,11 @@ void WeightedSum::add(std::span<const std::int64_t> segments, std::span<const do
   }
   if (weights.empty()) return;
   if (summation_ == Summation::Exact) {
-    addends_.push_back(
+    contents_->addends.push_back(
         {{segments.begin(), segments.end()}, {weights.begin(), weights.end()}, rows.clone()});
     return;
   }
-  if (side_) return add_on_device(segments, weights, rows);
+  if (contents_->side) return add_on_device(segments, weights, rows);
   for (std::int64_t segment = 0; segment < segments_; ++segment) {
     std::vector<std::int64_t> members;
     for (std::size_t c = 0; c < weights.size(); ++c) {
@@ -153,14 +168,14 @@ Tensor WeightedSum::total(Topology& topology, Among ranks) {
   if (summation_ == Summation::Exact) {
     return device_.is_cpu() ? exact_total(topology, ranks) : exact_total_on_device(topology, ranks);
   }
-  if (side_) side_->join();
-  topology.sum_(ranks, sums_);
-  return sums_;
+  if (contents_->side) contents_->side->join();
+  topology.sum_(ranks, contents_->sums);
+  return contents_->sums;
 }
 
 Tensor WeightedSum::exact_total(Topology& topology, Among ranks) const {
   SumExponents exponents(segments_);
-  each_row(addends_, [&](std::int64_t s, double weight, const auto* row) {
+  each_row(contents_->addends, [&](std::int64_t s, double weight, const auto* row) {
     exponents.note(s, weight, largest_of(weight, row, columns_),
                    [&] { return largest_finite_of(weight, row, columns_); });
   });
@@ -172,7 +187,7 @@ Tensor WeightedSum::exact_total(Topology& topology, Among ranks) const {
   auto* sums = integers.data_ptr<std::int64_t>();
   auto* rest = apart.data_ptr<double>();
   const bool all_finite = exponents.all_finite();
-  each_row(addends_, [&](std::int64_t s, double weight, const auto* row) {
+  each_row(contents_->addends, [&](std::int64_t s, double weight, const auto* row) {
     add_integers(weight, row, columns_, exponents.scale(s), all_finite, sums + s * stride,
                  rest + s * stride);
     sums[s * stride + columns_] += rounded(weight * exponents.weight_scale(s));

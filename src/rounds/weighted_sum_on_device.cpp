@@ -65,7 +65,7 @@ void add_to_segments_(const Tensor& sums, const Tensor& segments, const Tensor& 
 
 void WeightedSum::add_on_device(std::span<const std::int64_t> segments,
                                 std::span<const double> weights, const Tensor& rows) {
-  side_->run(rows, [&] {
+  contents_->side->run(rows, [&] {
     const Tensor of_rows = upload(segments, device_);
     const Tensor factors = upload(weights, device_);
     device_kernels().add_weighted({.type = real_of(rows),
@@ -75,14 +75,14 @@ void WeightedSum::add_on_device(std::span<const std::int64_t> segments,
                                    .segments = of_rows.const_data_ptr<std::int64_t>(),
                                    .weights = factors.const_data_ptr<double>(),
                                    .segment_count = segments_,
-                                   .sums = sums_.data_ptr<double>()});
+                                   .sums = contents_->sums.data_ptr<double>()});
   });
 }
 
 Tensor WeightedSum::exact_total_on_device(Topology& topology, Among ranks) const {
   std::vector<Tensor> weights;  // of each addend, [C, 1]
   std::vector<Tensor> largest;  // [C]
-  for (const Addend& addend : addends_) {
+  for (const SumContents::Addend& addend : contents_->addends) {
     weights.push_back(upload(addend.weights, device_).unsqueeze(1));
     largest.push_back(largest_of(addend.rows, weights.back()));
   }
@@ -90,14 +90,15 @@ Tensor WeightedSum::exact_total_on_device(Topology& topology, Among ranks) const
   if (!largest.empty()) {
     const Tensor all = on_host(at::cat(largest));
     const double* next = all.const_data_ptr<double>();
-    for (std::size_t i = 0; i < addends_.size(); ++i) {
-      for (std::size_t c = 0; c < addends_[i].weights.size(); ++c, ++next) {
-        if (addends_[i].weights[c] == 0) continue;
-        exponents.note(addends_[i].segments[c], addends_[i].weights[c], *next, [&] {
-          const auto row = static_cast<std::int64_t>(c);
-          return largest_finite_of(addends_[i].rows.narrow(0, row, 1),
-                                   weights[i].narrow(0, row, 1));
-        });
+    for (std::size_t i = 0; i < contents_->addends.size(); ++i) {
+      for (std::size_t c = 0; c < contents_->addends[i].weights.size(); ++c, ++next) {
+        if (contents_->addends[i].weights[c] == 0) continue;
+        exponents.note(contents_->addends[i].segments[c], contents_->addends[i].weights[c], *next,
+                       [&] {
+                         const auto row = static_cast<std::int64_t>(c);
+                         return largest_finite_of(contents_->addends[i].rows.narrow(0, row, 1),
+                                                  weights[i].narrow(0, row, 1));
+                       });
       }
     }
   }
@@ -107,8 +108,8 @@ Tensor WeightedSum::exact_total_on_device(Topology& topology, Among ranks) const
   const Tensor sums = at::zeros({segments_, columns_ + 1}, options.dtype(at::kLong));
   const Tensor rest = at::zeros({segments_, columns_ + 1}, options);  // what is not finite
   std::vector<std::int64_t> of_weights(static_cast<std::size_t>(segments_), 0);
-  for (std::size_t i = 0; i < addends_.size(); ++i) {
-    const Addend& addend = addends_[i];
+  for (std::size_t i = 0; i < contents_->addends.size(); ++i) {
+    const SumContents::Addend& addend = contents_->addends[i];
     std::vector<double> of_rows;
     for (std::size_t c = 0; c < addend.weights.size(); ++c) {
       const std::int64_t s = addend.segments[c];

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "fedhpc/algorithms/algorithm.hpp"
 #include "fedhpc/comm/session.hpp"
 
 #include "fixtures/resumed_run.hpp"
@@ -50,6 +51,25 @@ TEST_P(EveryAlgorithmResumed, TrainsOnAfterTheCheckpoint) {
   const TinyResult first_part = run(keys({{"run.rounds", "3"}}), *world_);
   const TinyResult parts = run_in_two_parts(keys(), 3, *world_, *world_);
   EXPECT_GT(distance(first_part.global, parts.global), 1e-3);
+}
+
+TEST_P(EveryAlgorithmResumed, MayBeLeftBetweenAnyTwoBlocks) {
+  const bool can = make_algorithm(GetParam(), "test")->can_leave_rounds();
+  for (const auto& [edges, reproducible, blocks] :
+       {std::tuple{"1", "false", 2}, std::tuple{"4", "true", 2}, std::tuple{"7", "false", 3}}) {
+    const Keys these = keys({{"run.rounds", "2"},
+                             {"topology.edges", edges},
+                             {"run.reproducible", reproducible},
+                             {"run.grace_seconds", "0"},
+                             {"network.step_seconds", "0.5"},
+                             {"train.block", "1"}});
+    const TinyResult straight = run(these, *world_);
+    int left = 0;
+    const TinyResult parts = run_left_in_rounds(these, blocks, *world_, left);
+    EXPECT_EQ(left > 0, can) << edges;
+    EXPECT_EQ(parts.cohorts, straight.cohorts);
+    expect_same_bits(parts, straight, *world_);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Registry, EveryAlgorithmResumed, ::testing::ValuesIn(algorithm_names()),

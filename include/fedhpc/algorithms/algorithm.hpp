@@ -146,6 +146,10 @@ class Algorithm {
   /// factors; of round 1 also where nothing has been done yet. Empty where nothing was drawn.
   virtual std::vector<std::pair<std::string, Tensor>> drawn_in(std::int64_t) const { return {}; }
   virtual RowsInHand rows_in_hand() const { return {}; }
+  /// Whether a round may be left between two blocks and gone on with in another process: blocks act
+  /// on rows and numbers of their own clients in the store, on means and notes of the round, and on
+  /// nothing else; outside of blocks the round leaves the store alone.
+  virtual bool can_leave_rounds() const { return false; }
   virtual void round(Round& round) = 0;  ///< one global round
   virtual void evaluate(Evaluation& evaluation) = 0;
   /// All that a round leaves behind for later ones, by name, but for what lies with the clients:

@@ -28,6 +28,7 @@ class Ditto final : public Algorithm {
   void declare(OptionSet& options) override;
   void initialise(const Setup& setup) override;
   /// Received and trained; then the difference is gone, and v_k before and after stand in hand.
+  bool can_leave_rounds() const override { return true; }
   void round(Round& round) override;
   void evaluate(Evaluation& evaluation) override;
   void visit_state(StateVisitor& state) override;

@@ -36,6 +36,7 @@ class FedAvg final : public Algorithm {
   void check(const OptionSet& options) const override;
   void initialise(const Setup& setup) override;
   RowsInHand rows_in_hand() const override;
+  bool can_leave_rounds() const override { return true; }
   void round(Round& round) override;
   void evaluate(Evaluation& evaluation) override;
   void visit_state(StateVisitor& state) override;

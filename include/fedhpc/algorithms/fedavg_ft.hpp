@@ -33,6 +33,7 @@ class FedAvgFT : public Algorithm {
   std::vector<RoundMetric> metrics() const override;
   /// Received, fine-tuned, trained, and their difference.
   RowsInHand rows_in_hand() const override { return {.full = 4}; }
+  bool can_leave_rounds() const override { return true; }
   void round(Round& round) override;
   void evaluate(Evaluation& evaluation) override;
   void visit_state(StateVisitor& state) override;

@@ -25,6 +25,7 @@ class FedHM final : public Algorithm {
   /// Received, trained, gradient; what the factors stand for, its gradient, and the difference.
   /// Once: W, what is cut from it, and the decomposition of the largest layer in float64.
   RowsInHand rows_in_hand() const override { return {.full = 4, .factors = 5, .once = 9}; }
+  bool can_leave_rounds() const override { return true; }
   void round(Round& round) override;
   void evaluate(Evaluation& evaluation) override;
   void visit_state(StateVisitor& state) override;

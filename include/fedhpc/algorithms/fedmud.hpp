@@ -48,6 +48,7 @@ class FedMUD final : public Algorithm {
   /// record what is sent stands for. Once: W, the model, the record's mean, and singular values of
   /// the largest layer in float64.
   RowsInHand rows_in_hand() const override { return {.full = 3, .factors = 4, .once = 14}; }
+  bool can_leave_rounds() const override { return true; }
   void round(Round& round) override;
   void evaluate(Evaluation& evaluation) override;
   void visit_state(StateVisitor& state) override;

@@ -30,6 +30,7 @@ class FedRep final : public Algorithm {
   void initialise(const Setup& setup) override;
   /// Received, the model before and after a training, and the difference of the bodies.
   RowsInHand rows_in_hand() const override { return {.full = 4}; }
+  bool can_leave_rounds() const override { return true; }
   void round(Round& round) override;
   void evaluate(Evaluation& evaluation) override;
   void visit_state(StateVisitor& state) override;

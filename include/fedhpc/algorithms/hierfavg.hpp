@@ -30,6 +30,7 @@ class HierFAVG final : public Algorithm {
   Tiers tiers() const override { return Tiers::ClientEdgeCloud; }
   void declare(OptionSet& options) override;
   void initialise(const Setup& setup) override;
+  bool can_leave_rounds() const override { return true; }
   void round(Round& round) override;
   void evaluate(Evaluation& evaluation) override;
   void visit_state(StateVisitor& state) override;

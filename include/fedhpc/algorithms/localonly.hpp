@@ -21,6 +21,7 @@ class LocalOnly final : public Algorithm {
   Models models() const override { return Models::Personal; }
   void declare(OptionSet&) override {}
   void initialise(const Setup& setup) override;
+  bool can_leave_rounds() const override { return true; }
   void round(Round& round) override;
   void evaluate(Evaluation& evaluation) override;
   void visit_state(StateVisitor& state) override;

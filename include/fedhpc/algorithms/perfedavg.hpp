@@ -44,6 +44,7 @@ class PerFedAvg final : public Algorithm {
   void declare(OptionSet& options) override;
   void initialise(const Setup& setup) override;
   RowsInHand rows_in_hand() const override;
+  bool can_leave_rounds() const override { return true; }
   void round(Round& round) override;
   void evaluate(Evaluation& evaluation) override;
   void visit_state(StateVisitor& state) override;

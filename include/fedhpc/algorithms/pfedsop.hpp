@@ -77,6 +77,7 @@ class PFedSOP final : public Algorithm {
   std::vector<RoundMetric> metrics() const override;
   /// Delta as received, x_it, x^T, their difference and Delta_it. Once: x and Delta.
   RowsInHand rows_in_hand() const override { return {.full = 5, .once = 2}; }
+  bool can_leave_rounds() const override { return true; }
   void round(Round& round) override;
   void evaluate(Evaluation& evaluation) override;
   void visit_state(StateVisitor& state) override;

@@ -45,6 +45,7 @@ class TDPFed final : public Algorithm {
   void initialise(const Setup& setup) override;
   std::vector<RoundMetric> metrics() const override;
   RowsInHand rows_in_hand() const override;
+  bool can_leave_rounds() const override { return true; }
   void round(Round& round) override;
   void evaluate(Evaluation& evaluation) override;
   void visit_state(StateVisitor& state) override;

@@ -41,6 +41,7 @@ struct RoundReport {
   std::int64_t round = 0;
   bool evaluated = false;
   Wish agreed = {};          ///< over all ranks; a run stops after the round if asked to
+  bool left = false;         ///< the round after this one was left between two blocks
   double train_samples = 0;  ///< processed in local steps; 0 when nobody drawn has any
   RoundMetrics metrics{};
   const std::vector<std::int64_t>* cohort = nullptr;
@@ -88,9 +89,17 @@ class Experiment {
   /// Runs all rounds, or those after the checkpoint; after each, `observe` is called on every rank.
   /// `ask` gives this rank's wishes after a round, which the ranks agree on in the round's own
   /// reduction.
+  /// A round that would take longer than run.grace_seconds after `stop_asked` is left between two
+  /// blocks, if the method can do so: the state is then that before the round, beside what
+  /// partial() says was done of it, and the last report is one of the round before.
   void run(
       const std::function<void(const RoundReport&)>& observe,
-      const std::function<Wish(std::int64_t)>& ask = [](std::int64_t) { return Wish{}; });
+      const std::function<Wish(std::int64_t)>& ask = [](std::int64_t) { return Wish{}; },
+      const std::function<bool()>& stop_asked = [] { return false; });
+  /// What this rank has done of the round that was left; null if none was.
+  const PartialRound* partial() const { return partial_.get(); }
+  /// The next round has been begun: to be called before run().
+  void go_on_inside(std::unique_ptr<PartialRound> partial) { partial_ = std::move(partial); }
   /// Walks over all that the next round depends on.
   void visit_state(StateVisitor& state);
   /// The model global_accuracy would evaluate now, with its factors. Collective.
@@ -146,6 +155,8 @@ class Experiment {
   /// The ledger's entries over all ranks; this rank's wish becomes what all have agreed on.
   /// Collective.
   std::array<std::int64_t, Ledger::kEntries> booked(Wish& wish);
+  /// All that the next round depends on but for what lies with the clients.
+  void visit_common_state(StateVisitor& state);
   void evaluate(RoundReport& report);
   /// All clients' scores in order of id, on rank 0. Collective.
   std::vector<Score> gather_by_client(const std::vector<Score>& mine);
@@ -177,6 +188,8 @@ class Experiment {
   std::int64_t device_sharers_ = 1;  // ranks with this one's card
   std::int64_t rounds_done_ = 0;
   bool prepared_ = false;
+  double last_round_seconds_ = 0;          // on rank 0, known to all; 0 before the first round
+  std::unique_ptr<PartialRound> partial_;  // of the round after rounds_done_
   std::optional<DeviceRowMemory> device_memory_;  // of the store, where there is a device
   std::optional<PinnedRowMemory> pinned_memory_;
   std::unique_ptr<ClientStore> store_;

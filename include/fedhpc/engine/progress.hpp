@@ -17,8 +17,8 @@ class Progress {
   /// `done`: rounds done by an earlier part of the run.
   Progress(ProgressKind kind, std::int64_t rounds, std::int64_t done = 0);
   void show(const RoundReport& report);
-  /// Says how a run that stops after `round` is taken up again.
-  void interrupted(std::int64_t round, const std::string& results) const;
+  /// Says how a run that stops after this report is taken up again.
+  void interrupted(const RoundReport& report, const std::string& results) const;
 
  private:
   using Clock = std::chrono::steady_clock;

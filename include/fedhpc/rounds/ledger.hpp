@@ -16,6 +16,10 @@ class Ledger {
   static constexpr int kLinks = 3;
   static constexpr int kEntries = 2 * kLinks;
 
+  Ledger() = default;
+  /// One that has booked these already, in the order of entries().
+  explicit Ledger(const std::array<std::int64_t, kEntries>& entries) : entries_(entries) {}
+
   void book(Link link, Direction direction, std::int64_t bytes);
   std::int64_t booked(Link link, Direction direction) const;
   /// All entries, up before down, in order of Link; to be summed over ranks.

@@ -5,6 +5,7 @@
 #include "fedhpc/core/stopwatch.hpp"
 #include "fedhpc/models/layout.hpp"
 #include "fedhpc/rounds/edge_rows.hpp"
+#include "fedhpc/rounds/round_log.hpp"
 #include "fedhpc/rounds/topology.hpp"
 #include "fedhpc/rounds/weighted_sum.hpp"
 
@@ -18,6 +19,24 @@ struct MeanServices {
   at::Device device = at::kCPU;
   Summation summation;
   Stopwatch& watch;
+  RoundLog* log = nullptr;  ///< of the round the mean belongs to; null: of none
+};
+
+/// A weighted sum as a round knows it.
+class LoggedSum {
+ public:
+  LoggedSum(const MeanServices& services, std::int64_t segments);
+
+  WeightedSum& operator*() { return sum_; }
+  WeightedSum* operator->() { return &sum_; }
+  /// What `of_sums` makes of the sums over these ranks, [S, P]; `blank()` where the round is left.
+  Tensor take(const MeanServices& services, Among ranks,
+              const std::function<Tensor(const Tensor&)>& of_sums,
+              const std::function<Tensor()>& blank);
+
+ private:
+  WeightedSum sum_;
+  std::size_t place_ = 0;  // in the log
 };
 
 /// A weighted mean of rows over all clients of all ranks: one accumulator, one allreduce of P sums
@@ -36,7 +55,7 @@ class Mean {
 
  private:
   MeanServices services_;
-  WeightedSum sum_;
+  LoggedSum sum_;
 };
 
 /// A weighted mean of rows, column by column over the clients that have sent the column.
@@ -53,7 +72,7 @@ class ColumnMean {
 
  private:
   MeanServices services_;
-  WeightedSum sum_;  // of P values and P weights
+  LoggedSum sum_;  // of P values and P weights
 };
 
 /// A weighted mean of rows within every edge. Ranks of different edges exchange nothing.
@@ -70,7 +89,7 @@ class EdgeMean {
 
  private:
   MeanServices services_;
-  WeightedSum sum_;
+  LoggedSum sum_;
 };
 
 /// Sums and weights [S, P + 1] float64 -> their quotients [S, P] in `type`, zeros for a weight of

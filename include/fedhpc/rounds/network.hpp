@@ -46,6 +46,14 @@ class NetworkModel {
 /// nothing, at no cost, while the model is off.
 class RoundClock {
  public:
+  /// What it has been told.
+  struct Times {
+    std::vector<double> clients{};  ///< seconds so far in this edge round, [clients of this rank]
+    std::vector<double> edges{};    ///< seconds so far in this round, [E]
+    std::vector<double> slowest{};  ///< [edge rounds]
+    bool edge_round_open = false;
+  };
+
   /// For `num_clients` clients on this rank, named 0 ... num_clients - 1, and the edges 0 ...
   /// num_edges - 1 of all ranks. The model has to outlive the clock.
   explicit RoundClock(const NetworkModel& model, std::int64_t num_clients,
@@ -63,7 +71,11 @@ class RoundClock {
   void finish_edge_round();
 
   /// Seconds of the slowest participant of this rank in each edge round finished, in order.
-  const std::vector<double>& slowest() const { return slowest_; }
+  const std::vector<double>& slowest() const { return times_.slowest; }
+
+  const Times& times() const { return times_; }
+  /// Goes on from what another clock of these clients and edges was told.
+  void go_on_from(const Times& times);
 
   /// Seconds of the round over all ranks: collective, one maximum of as many numbers as there were
   /// edge rounds, and one. NaN, without communication, while the model is off.
@@ -71,10 +83,7 @@ class RoundClock {
 
  private:
   const NetworkModel& model_;
-  std::vector<double> clients_;  // seconds so far in this edge round, [clients of this rank]
-  std::vector<double> edges_;    // seconds so far in this round, [E]
-  std::vector<double> slowest_;  // [edge rounds]
-  bool edge_round_open_ = false;
+  Times times_;
 };
 
 }  // namespace fedhpc

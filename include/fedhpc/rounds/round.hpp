@@ -20,6 +20,7 @@
 #include "fedhpc/rounds/mean.hpp"
 #include "fedhpc/rounds/network.hpp"
 #include "fedhpc/rounds/random_columns.hpp"
+#include "fedhpc/rounds/round_log.hpp"
 #include "fedhpc/rounds/topology.hpp"
 #include "fedhpc/training/evaluator.hpp"
 #include "fedhpc/training/local_trainer.hpp"
@@ -46,6 +47,7 @@ struct RoundServices {
   at::Device device = at::kCPU;  ///< of rows
   std::int64_t block_width;
   Summation summation;
+  const LeavingRules* leaving = nullptr;  ///< null: rounds are never left
 };
 
 class Round;
@@ -140,8 +142,9 @@ class Round {
   /// Whether models are scored after a round, and during it.
   enum class Evaluated { No, Yes };
 
-  /// `cohort`: the participants of all ranks.
-  Round(RoundServices& services, std::int64_t number, Cohort cohort, Evaluated evaluated);
+  /// `cohort`: the participants of all ranks. `from`: what was done of the round when it was left.
+  Round(RoundServices& services, std::int64_t number, Cohort cohort, Evaluated evaluated,
+        std::unique_ptr<PartialRound> from = nullptr);
 
   std::int64_t number() const { return number_; }  ///< counted from 1
   const Cohort& cohort() const { return cohort_; }
@@ -216,10 +219,20 @@ class Round {
   /// the algorithm is done. Collective.
   double simulated_seconds();
 
+  /// Whether the round was left between two blocks, so that nothing that came out of it counts; to
+  /// be called when the algorithm is done. Collective.
+  bool is_left() { return log_.is_left(services_.topology); }
+  /// What this rank has done of a round that was left.
+  const PartialRound& partial() const { return log_.partial(); }
+
  private:
   friend class Block;
 
   double weight_of(std::int64_t client, Weighting weighting) const;
+  Tensor mean_at_cloud(const EdgeRows& edges, std::span<const double> weights, const Codec& codec,
+                       const Rows& reference);
+  void save(PartialRound& partial) const;
+  void restore(const PartialRound& partial);
   MeanServices mean_services(const LayoutPtr& layout);
 
   RoundServices& services_;
@@ -232,6 +245,7 @@ class Round {
   std::vector<TrainStatistics> statistics_;
   std::map<std::string, double> values_;
   std::map<std::string, std::vector<double>> parts_;  // of this rank's clients or edges
+  RoundLog log_;
 };
 
 }  // namespace fedhpc

@@ -19,6 +19,25 @@ enum class Summation {
          ///< all rows added until the sum is taken
 };
 
+/// What a weighted sum has been given so far.
+struct SumContents {
+  struct Addend {
+    std::vector<std::int64_t> segments;  // [C]
+    std::vector<double> weights;         // [C]
+    Tensor rows;                         // [C, P]
+  };
+
+  Tensor sums;                         ///< [S, P + 1] float64, of Summation::Fast
+  std::vector<Addend> addends;         ///< of Summation::Exact
+  std::shared_ptr<SideStream> side{};  ///< of Summation::Fast on a device
+  at::Device device = at::kCPU;
+
+  /// The same in memory of its own.
+  std::shared_ptr<SumContents> copy() const;
+  /// Takes over the numbers of another sum of the same shape, which may lie on another device.
+  void assign(const SumContents& other);
+};
+
 /// Weighted sums of rows over clients and ranks, in S segments (one for a mean over everybody, one
 /// per edge for means within edges). Rows on a device are summed there, beside what is enqueued
 /// after they were added: they have to stay as they are until the sum is taken.
@@ -43,13 +62,10 @@ class WeightedSum {
   /// own sums.
   Tensor total(Topology& topology, Among ranks);
 
- private:
-  struct Addend {
-    std::vector<std::int64_t> segments;  // [C]
-    std::vector<double> weights;         // [C]
-    Tensor rows;                         // [C, P]
-  };
+  /// What has been added, for who puts it aside.
+  const std::shared_ptr<SumContents>& contents() const { return contents_; }
 
+ private:
   template <typename T>
   void add_fast(std::int64_t segment, std::span<const std::int64_t> members,
                 std::span<const double> weights, const Tensor& rows);
@@ -62,9 +78,7 @@ class WeightedSum {
   std::int64_t columns_;
   Summation summation_;
   at::Device device_;
-  Tensor sums_;                       // [S, P + 1] float64, of Summation::Fast
-  std::vector<Addend> addends_;       // of Summation::Exact
-  std::shared_ptr<SideStream> side_;  // of Summation::Fast on a device
+  std::shared_ptr<SumContents> contents_ = std::make_shared<SumContents>();
 };
 
 }  // namespace fedhpc
