@@ -7,7 +7,7 @@ import signal
 import time
 
 import h5py
-from app_support import SMALL_RUN, AppCase, finish, main, ranks_of, rounds_in, start, wait_until
+from app_support import SMALL_RUN, AppCase, contents, finish, main, ranks_of, rounds_in, start, wait_until
 
 CONFIG = """[run]
 rounds = 100000
@@ -80,6 +80,38 @@ class Signals(AppCase):
                 self.assertLess(time.monotonic() - began, 20)
                 self.assertEqual(list(self.folder.glob("run.ckpt.*")), [])
                 path.unlink()
+
+    def test_a_long_round_is_left_between_blocks(self):
+        keys = ["--run.rounds=2", "--train.local_steps=20000", "--train.block=1", "--run.grace_seconds=0"]
+        ini = self.ini(CONFIG, "run.ini")
+        for ranks in (0, 2):
+            with self.subTest(ranks=ranks):
+                straight = self.folder / f"straight{ranks}.h5"
+                done = start("run", ini, *keys, f"--run.output={straight}", ranks=ranks, cwd=self.folder)
+                self.assertEqual(finish(done).returncode, 0)
+                path = self.folder / "run.h5"
+                process = start("run", ini, *keys, ranks=ranks, cwd=self.folder)
+                self.addCleanup(lambda one=process: (one.kill(), one.communicate()))
+                left = 0
+                file_before = None
+                for _ in range(100):
+                    # The file takes its place when the rounds begin.
+                    wait_until(process, lambda: process.poll() is not None or
+                               (path.exists() and path.stat().st_ino != file_before))
+                    time.sleep(0.4)
+                    if process.poll() is None:
+                        process.send_signal(signal.SIGUSR1)
+                    done = finish(process)
+                    if done.returncode == 0:
+                        break
+                    self.assertEqual(done.returncode, 75, done.stderr)
+                    file_before = path.stat().st_ino
+                    left += "interrupted inside round" in done.stdout
+                    process = start("resume", "run.h5", ranks=ranks, cwd=self.folder)
+                self.assertGreater(left, 0)
+                self.assertEqual(contents(path), contents(straight))
+                for file in self.folder.glob("*.h5"):
+                    file.unlink()
 
     def test_the_last_checkpoint_stands(self):
         process, path = self.begin("--run.checkpoint_every=1")

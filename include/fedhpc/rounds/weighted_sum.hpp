@@ -27,8 +27,8 @@ struct SumContents {
     Tensor rows;                         // [C, P]
   };
 
-  Tensor sums;                         ///< [S, P + 1] float64, of Summation::Fast
-  std::vector<Addend> addends;         ///< of Summation::Exact
+  Tensor sums{};                       ///< [S, P + 1] float64, of Summation::Fast
+  std::vector<Addend> addends{};       ///< of Summation::Exact
   std::shared_ptr<SideStream> side{};  ///< of Summation::Fast on a device
   at::Device device = at::kCPU;
 
