@@ -60,7 +60,7 @@ void FedAvg::sparse_round(Round& round) {
 }
 
 void FedAvg::sparse_round_with_zeros(Round& round) {
-  Mean update = round.mean();
+  Mean mean = round.mean();
   const double scale = unsent_ == Unsent::Rescale ? columns_->inverse_fraction() : 1;
   const auto arriving = [&](const Rows& rows, const Tensor& sent) {
     const Rows arrives{rows.values.mul(sent), rows.layout};
@@ -71,9 +71,11 @@ void FedAvg::sparse_round_with_zeros(Round& round) {
     const Rows start = arriving(global_, block.send(Direction::Down, *columns_));
     const Rows trained = block.train(start);
     const Rows uploaded = arriving(trained, block.send(Direction::Up, *columns_));
-    update.add(block.weights(averaging_.weighting), uploaded - global_);
+    // Not of differences to w_t: what nobody has sent is to be 0, and not what rounding leaves of
+    // it.
+    mean.add(block.weights(averaging_.weighting), uploaded);
   });
-  global_ += update.reduce();  // w_{t+1} <- sum_k n_k/n of what has arrived
+  global_ = mean.reduce(/*otherwise=*/global_);  // w_{t+1} <- sum_k n_k/n of what has arrived
 }
 
 RowsInHand FedAvg::rows_in_hand() const {

@@ -70,14 +70,13 @@ void SFedHP::round(Round& round) {
   round.to_edges_(global_, edges_, *codec_);  // w_i <- w
   const EdgeRows phi = edges_.clone();        // phi_i <- w
   round.edge_rounds(edge_rounds_, [&] {       // r = 0..R-1
-    EdgeMean update = round.edge_mean();
+    EdgeMean mean = round.edge_mean();
     round.each_block([&](Block& block) {
       const Rows received = block.download(phi, *codec_);
       const Rows theta = personalize(block, received, round.edge_round());
-      update.add(block.edges(), block.weights(averaging_.weighting),
-                 block.upload(theta, *codec_) - received);
+      mean.add(block.edges(), block.weights(averaging_.weighting), block.upload(theta, *codec_));
     });
-    const EdgeRows theta = phi + update.reduce();  // 1/J sum_j theta_ij
+    const EdgeRows theta = mean.reduce(/*otherwise=*/phi);  // 1/J sum_j theta_ij
     for (const std::int64_t i : round.edges()) {
       update_edge_(phi.of(i), edges_.of(i), theta.of(i));
     }
@@ -86,7 +85,7 @@ void SFedHP::round(Round& round) {
   const std::vector<double> weights = averaging_.weighting == Weighting::Uniform
                                           ? round.equal_weights()
                                           : round.weights_of_participants(averaging_.weighting);
-  const Rows mean = round.to_cloud(edges_, weights, *codec_, /*reference=*/global_);
+  const Rows mean = round.to_cloud(edges_, weights, *codec_, /*otherwise=*/global_);
   approach_(mean, global_, 1 - beta_);  // w <- (1 - beta) w + beta/S sum_i w_i
   global_ = mean;
   if (gamma2_ > 0) zero_small_(global_, zero_threshold_);

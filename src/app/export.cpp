@@ -27,6 +27,24 @@ h5::Handle open_results(const std::string& path) {
   return file;
 }
 
+/// The numbers of a data set, `rows` of them or more. Throws DataError for anything else.
+std::vector<double> read_column(const h5::Handle& file, const std::string& path,
+                                const std::string& name, std::size_t rows) {
+  const auto refuse = [&](const std::string& reason) {
+    return DataError(concat("'", path, "' cannot be read: ", reason,
+                            "; give a result file RUN.h5 as fedhpc run wrote it"));
+  };
+  std::vector<double> column;
+  try {
+    column = h5::read_vector<double>(file, name);
+  } catch (const Error& error) {
+    throw refuse(error.what());
+  }
+  if (column.size() >= rows) return column;
+  throw refuse(
+      concat("data set '", name, "' has ", column.size(), " entries, expected at least ", rows));
+}
+
 /// Writes columns of numbers; all columns have at least `rows` entries.
 void write_csv(const std::filesystem::path& path, const std::vector<std::string>& names,
                const std::vector<std::vector<double>>& columns, std::size_t rows) {
@@ -50,7 +68,8 @@ int export_command(const Arguments& arguments) {
     throw ConfigError(concat("fedhpc export got '", join(arguments, " "),
                              "'; allowed: fedhpc export RUN.h5 --csv DIR"));
   }
-  const h5::Handle file = open_results(arguments[0]);
+  const std::string& results = arguments[0];
+  const h5::Handle file = open_results(results);
   const std::filesystem::path folder = arguments[2];
   std::error_code failed;
   std::filesystem::create_directories(folder, failed);
@@ -61,24 +80,25 @@ int export_command(const Arguments& arguments) {
 
   // /rounds/round is the commit record: what stands behind it is complete.
   std::vector<std::string> names{"round"};
-  std::vector<std::vector<double>> columns{h5::read_vector<double>(file, "/rounds/round")};
+  std::vector<std::vector<double>> columns{read_column(file, results, "/rounds/round", 0)};
   for (const std::string& name : h5::names_in(file, "/rounds")) {
     if (name == "round") continue;
     names.push_back(name);
-    columns.push_back(h5::read_vector<double>(file, "/rounds/" + name));
+    columns.push_back(read_column(file, results, "/rounds/" + name, columns.front().size()));
   }
   write_csv(folder / "rounds.csv", names, columns, columns.front().size());
 
+  const std::size_t clients = read_column(file, results, "/clients/train_samples", 1).size();
   names = {"client"};
   columns = {{}};
   for (const std::string name : {"edge", "train_samples", "test_samples", "best_accuracy"}) {
     names.push_back(name);
-    columns.push_back(h5::read_vector<double>(file, "/clients/" + name));
+    columns.push_back(read_column(file, results, "/clients/" + name, clients));
   }
-  for (std::size_t client = 0; client < columns[1].size(); ++client) {
+  for (std::size_t client = 0; client < clients; ++client) {
     columns.front().push_back(static_cast<double>(client));
   }
-  write_csv(folder / "clients.csv", names, columns, columns[1].size());
+  write_csv(folder / "clients.csv", names, columns, clients);
   return 0;
 }
 

@@ -11,6 +11,7 @@
 #include "fedhpc/engine/recorder.hpp"
 #include "fedhpc/io/checkpoint_files.hpp"
 #include "fedhpc/io/durable.hpp"
+#include "fedhpc/io/seal.hpp"
 
 #include "engine/partial_file.hpp"
 #include "engine/state_file.hpp"
@@ -51,6 +52,47 @@ void check_data(const h5::Handle& file, const std::string& path, const Partition
   }
 }
 
+/// Throws DataError unless a checkpoint holds all that the result file goes on with.
+void check_records(const h5::Handle& file, const Resumption& from, const Experiment& experiment) {
+  const auto clients = static_cast<hsize_t>(experiment.partition().clients());
+  const auto refuse = [&](const std::string& name, const std::string& problem) {
+    throw DataError(concat("checkpoint '", from.checkpoint, "' cannot be used: data set '", name,
+                           "' ", problem, "; give RUN.ckpt.N.h5 as fedhpc run wrote it"));
+  };
+  const auto look = [&](const std::string& name, const std::vector<hsize_t>& tail) {
+    if (!h5::exists(file, name)) refuse(name, "is missing");
+    const h5::Handle dataset = h5::open_dataset(file, name);
+    const std::vector<hsize_t> shape = h5::shape_of(dataset);
+    if (!h5::holds_numbers(dataset)) refuse(name, "holds no numbers");
+    if (shape.size() != tail.size() + 1 ||
+        !std::equal(tail.begin(), tail.end(), shape.begin() + 1)) {
+      refuse(name, "has another shape");
+    }
+    if (!h5::extendible(dataset)) refuse(name, "cannot be extended");
+    return static_cast<std::int64_t>(shape.front());
+  };
+  std::vector<std::string> series{"round"};
+  for (const MetricInfo& metric : metric_table()) series.push_back(metric.name);
+  for (const RoundMetric& metric : experiment.own_metrics()) series.push_back(metric.name);
+  for (const std::string& name : series) {
+    const std::string path = "/rounds/" + name;
+    if (look(path, {}) != from.round) refuse(path, concat("has not ", from.round, " entries"));
+  }
+  look("/clients/accuracy", {clients});
+  look("/clients/evaluated_rounds", {});
+  for (const std::string name : {"edge", "train_samples", "test_samples", "best_accuracy"}) {
+    const std::string path = "/clients/" + name;
+    if (!h5::exists(file, path)) refuse(path, "is missing");
+    if (h5::shape_of(h5::open_dataset(file, path)) != std::vector<hsize_t>{clients}) {
+      refuse(path, "has another shape");
+    }
+  }
+  const RunOptions& run = experiment.config().run;
+  if (run.saves("init") && !from.holds_initial_model) refuse("/model/init/global", "is missing");
+  if (run.saves("draws") && !h5::exists(file, "/draws/cohort"))
+    refuse("/draws/cohort", "is missing");
+}
+
 /// Removes a file that was not finished.
 class Unfinished {
  public:
@@ -75,6 +117,7 @@ Resumption read_resumption(const std::string& path) {
                             "; give RUN.ckpt.N.h5 as fedhpc run wrote it"));
   };
   try {
+    // Before anything is taken from it: a byte that has changed may be a number of the model.
     const h5::Handle file = h5::open_whole(path);
     if (!h5::exists(file, "/state") || !h5::exists(file, "/rounds/round")) {
       throw refuse("it is not a checkpoint of fedhpc");
@@ -105,6 +148,7 @@ void read_state(const Resumption& from, Communicator& comm, Experiment& experime
     try {
       file = h5::open_whole(from.checkpoint);
       check_data(file, from.checkpoint, experiment.partition());
+      check_records(file, from, experiment);
       StateCheck check(file, from.checkpoint, experiment.placement());
       experiment.visit_state(check);
     } catch (const DataError&) {
@@ -180,7 +224,7 @@ void Checkpointer::write_file(const std::string& path, std::int64_t round,
     return;
   }
   Unfinished guard(path + ".tmp");
-  h5::Handle file = h5::open_file(path + ".tmp", h5::Mode::Create);
+  h5::Handle file = h5::open_file(path + ".tmp", h5::Mode::Create, kSealBytes);
   h5::copy_contents(*results, file, {"/model/global", "/model/factors"});
   h5::replace_attribute(file, "status", "interrupted");
   h5::replace_attribute(file, "finished", utc_now());
@@ -193,6 +237,7 @@ void Checkpointer::write_file(const std::string& path, std::int64_t round,
   write_partial(comm_, &file, experiment_.partial());
   h5::flush_file(file);
   file.reset();
+  seal(path + ".tmp");
   replace_file(path + ".tmp", path);
   guard.finished();
 }

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <functional>
 
 #include <ATen/ops/empty.h>
 
@@ -37,63 +38,74 @@ std::int64_t ModelRecord::bytes() const {
   return bytes;
 }
 
-Rows read_initial_model(const std::string& path, const LayoutPtr& layout, at::ScalarType type) {
-  std::vector<NamedTensor> found;
+namespace {
+
+/// Reads a parameter whose shape the model gives into its place in a row. What the file says of the
+/// shape is compared first: it may be one that no memory holds.
+void read_field(const h5::Handle& file, const std::string& path, const std::string& group,
+                const std::string& kind, const Field& field, const Tensor& row) {
+  const h5::Handle dataset = h5::open_dataset(file, group + "/" + field.name);
+  std::vector<std::int64_t> shape;
+  for (const hsize_t size : h5::shape_of(dataset)) shape.push_back(static_cast<std::int64_t>(size));
+  if (shape != field.shape) {
+    throw DataError(concat("model.init_file '", path, "': ", kind, " '", field.name, "' has shape ",
+                           at::IntArrayRef(shape), ", the model needs ",
+                           at::IntArrayRef(field.shape)));
+  }
+  Tensor values = at::empty({1, field.size}, at::kDouble);
+  if (field.size > 0) h5::read_all(dataset, h5::type_of<double>(), values.data_ptr());
+  row.narrow(1, field.offset, field.size).copy_(values);
+}
+
+/// Opens model.init_file and hands it to `read`; HDF5's complaints become DataErrors.
+void with_init_file(const std::string& path, const std::function<void(const h5::Handle&)>& read) {
   try {
-    const h5::Handle file = h5::open_input(path);
-    const bool initial = h5::exists(file, "/model/init/global");
-    if (!initial && !h5::exists(file, "/model/global")) {
-      throw DataError(concat("model.init_file '", path,
-                             "' holds neither /model/init/global nor /model/global"));
-    }
-    found = read_parameters(file, initial ? "/model/init/global" : "/model/global");
+    read(h5::open_input(path));
   } catch (const DataError&) {
     throw;
   } catch (const Error& error) {
     throw DataError(concat("model.init_file '", path, "' cannot be read: ", error.what(),
                            "; give a result file RUN.h5"));
   }
+}
 
+}  // namespace
+
+Rows read_initial_model(const std::string& path, const LayoutPtr& layout, at::ScalarType type) {
   Tensor row = at::empty({1, layout->size()}, at::kDouble);
-  for (const Field& field : layout->fields()) {
-    const auto match = std::find_if(found.begin(), found.end(), [&](const NamedTensor& parameter) {
-      return parameter.name == field.name;
-    });
-    if (match == found.end()) {
-      throw DataError(concat("model.init_file '", path, "' has no parameter '", field.name,
-                             "', which the model needs"));
+  with_init_file(path, [&](const h5::Handle& file) {
+    const bool initial = h5::exists(file, "/model/init/global");
+    if (!initial && !h5::exists(file, "/model/global")) {
+      throw DataError(concat("model.init_file '", path,
+                             "' holds neither /model/init/global nor /model/global"));
     }
-    if (match->values.sizes().vec() != field.shape) {
-      throw DataError(concat("model.init_file '", path, "': parameter '", field.name,
-                             "' has shape ", match->values.sizes(), ", the model needs ",
-                             at::IntArrayRef(field.shape)));
+    const std::string group = initial ? "/model/init/global" : "/model/global";
+    std::vector<std::string> found = h5::names_in(file, group);
+    for (const Field& field : layout->fields()) {
+      if (std::erase(found, field.name) == 0) {
+        throw DataError(concat("model.init_file '", path, "' has no parameter '", field.name,
+                               "', which the model needs"));
+      }
+      read_field(file, path, group, "parameter", field, row);
     }
-    row.narrow(1, field.offset, field.size).copy_(match->values.reshape({1, field.size}));
-    found.erase(match);
-  }
-  if (!found.empty()) {
-    throw DataError(concat("model.init_file '", path, "' has a parameter '", found.front().name,
-                           "' that the model does not"));
-  }
+    if (!found.empty()) {
+      throw DataError(concat("model.init_file '", path, "' has a parameter '", found.front(),
+                             "' that the model does not"));
+    }
+  });
   return {row.to(type), layout};
 }
 
 void read_initial_factors_(const std::string& path, const Rows& row) {
-  const h5::Handle file = h5::open_input(path);
-  const std::string group =
-      h5::exists(file, "/model/init/factors") ? "/model/init/factors" : "/model/factors";
-  if (!h5::exists(file, group)) return;
-  for (const NamedTensor& found : read_parameters(file, group)) {
+  with_init_file(path, [&](const h5::Handle& file) {
+    const std::string group =
+        h5::exists(file, "/model/init/factors") ? "/model/init/factors" : "/model/factors";
+    if (!h5::exists(file, group)) return;
     for (const Field& field : row.layout->fields()) {
-      if (field.name != found.name) continue;
-      if (found.values.sizes().vec() != field.shape) {
-        throw DataError(concat("model.init_file '", path, "': factor '", field.name, "' has shape ",
-                               found.values.sizes(), ", the model needs ",
-                               at::IntArrayRef(field.shape)));
-      }
-      row.values.narrow(1, field.offset, field.size).copy_(found.values.reshape({1, field.size}));
+      if (!h5::exists(file, group + "/" + field.name)) continue;
+      read_field(file, path, group, "factor", field, row.values);
     }
-  }
+  });
 }
 
 }  // namespace fedhpc

@@ -5,7 +5,10 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include "fedhpc/io/seal.hpp"
+
 #include "io/hdf5_internal.hpp"
+#include "io/hdf5_probe.hpp"
 
 namespace fedhpc::h5 {
 
@@ -128,7 +131,7 @@ hid_t type_of<std::int64_t>() {
   return H5T_NATIVE_INT64;
 }
 
-Handle open_file(const std::string& path, Mode mode) {
+Handle open_file(const std::string& path, Mode mode, std::size_t user_block) {
   silence();
   const Handle access = own(H5Pcreate(H5P_FILE_ACCESS), H5Pclose, "file access properties");
   const H5F_libver_t format =
@@ -137,22 +140,44 @@ Handle open_file(const std::string& path, Mode mode) {
   if (mode == Mode::Create || mode == Mode::CreatePortable) {
     // Names are listed in order of creation: the order of parameters in a row.
     const Handle creation = own(H5Pcreate(H5P_FILE_CREATE), H5Pclose, "file properties");
+    check(H5Pset_userblock(creation.id(), user_block), "user block");
     return own(H5Fcreate(path.c_str(), H5F_ACC_TRUNC, creation.id(), access.id()), H5Fclose,
                "cannot create '" + path + "'");
   }
   unsigned flags = H5F_ACC_RDONLY;
-  if (mode == Mode::ReadSwmr) flags = H5F_ACC_RDONLY | H5F_ACC_SWMR_READ;
+  if (mode == Mode::ReadSwmr) {
+    flags = H5F_ACC_RDONLY | H5F_ACC_SWMR_READ;
+    // A part that a run is just writing is whole a moment later; a damaged one never is, and the
+    // library waits twice as long after each attempt.
+    constexpr unsigned kAttempts = 8;
+    check(H5Pset_metadata_read_attempts(access.id(), kAttempts), "attempts to read");
+  }
   if (mode == Mode::ReadWrite) flags = H5F_ACC_RDWR;
   return own(H5Fopen(path.c_str(), flags, access.id()), H5Fclose, "cannot open '" + path + "'");
 }
 
 Handle open_whole(const std::string& path) {
   check_input(path);
+  switch (check_seal(path)) {
+    case Seal::Whole:
+      break;
+    case Seal::Broken:
+      throw Error("it is damaged: its bytes are not those that were written");
+    case Seal::None:
+      if (const std::string damage = damage_of(path); !damage.empty()) throw Error(damage);
+  }
   return open_file(path, Mode::Read);
 }
 
 Handle open_input(const std::string& path) {
   check_input(path);
+  const std::string damage = damage_of(path);
+  if (!damage.empty()) throw Error(damage);
+  return open_any(path);
+}
+
+Handle open_any(const std::string& path) {
+  silence();
   try {
     return open_file(path, Mode::Read);
   } catch (const Error&) {
@@ -242,6 +267,22 @@ bool holds_bytes(const Handle& dataset) {
   const Handle type = own(H5Dget_type(dataset.id()), H5Tclose, "data type");
   return H5Tget_class(type.id()) == H5T_INTEGER && H5Tget_size(type.id()) == 1 &&
          H5Tget_sign(type.id()) == H5T_SGN_NONE;
+}
+
+bool holds_numbers(const Handle& dataset) {
+  const Handle type = own(H5Dget_type(dataset.id()), H5Tclose, "data type");
+  const H5T_class_t kind = H5Tget_class(type.id());
+  return kind == H5T_INTEGER || kind == H5T_FLOAT;
+}
+
+bool extendible(const Handle& dataset) {
+  const Handle properties = own(H5Dget_create_plist(dataset.id()), H5Pclose, "data set properties");
+  const Handle space = own(H5Dget_space(dataset.id()), H5Sclose, "data space");
+  const int rank = H5Sget_simple_extent_ndims(space.id());
+  if (rank < 1 || H5Pget_layout(properties.id()) != H5D_CHUNKED) return false;
+  std::vector<hsize_t> most(static_cast<std::size_t>(rank));
+  H5Sget_simple_extent_dims(space.id(), nullptr, most.data());
+  return most.front() == H5S_UNLIMITED;
 }
 
 void write_all(const Handle& dataset, hid_t type, const void* values) {

@@ -298,18 +298,4 @@ std::string read_config(const h5::Handle& file) {
   return h5::read_texts(file, "/config").front();
 }
 
-std::vector<NamedTensor> read_parameters(const h5::Handle& file, const std::string& group) {
-  std::vector<NamedTensor> parameters;
-  for (const std::string& name : h5::names_in(file, group)) {
-    const h5::Handle dataset = h5::open_dataset(file, group + "/" + name);
-    std::vector<std::int64_t> shape;
-    for (const hsize_t size : h5::shape_of(dataset))
-      shape.push_back(static_cast<std::int64_t>(size));
-    Tensor values = at::empty(shape, at::kDouble);
-    h5::read_all(dataset, h5::type_of<double>(), values.data_ptr());
-    parameters.push_back({name, values});
-  }
-  return parameters;
-}
-
 }  // namespace fedhpc

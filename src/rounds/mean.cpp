@@ -7,13 +7,15 @@
 
 namespace fedhpc {
 
-Tensor quotients(const Tensor& sums, at::ScalarType type) {
+Tensor quotients(const Tensor& sums, at::ScalarType type, const Tensor& otherwise) {
   const std::int64_t columns = sums.size(1) - 1;
   if (on_device(sums)) {
     const Tensor weights = sums.narrow(1, columns, 1);
-    return sums.narrow(1, 0, columns).div(weights).masked_fill_(weights.eq(0), 0).to(type);
+    const Tensor means = sums.narrow(1, 0, columns).div(weights).to(type);
+    return otherwise.defined() ? at::where(weights.eq(0), otherwise, means)
+                               : means.masked_fill(weights.eq(0), 0);
   }
-  Tensor means = at::zeros({sums.size(0), columns}, type);
+  Tensor means = otherwise.defined() ? otherwise.clone() : at::zeros({sums.size(0), columns}, type);
   for (std::int64_t s = 0; s < sums.size(0); ++s) {
     const double* row = sums.const_data_ptr<double>() + s * (columns + 1);
     const double weight = row[columns];
@@ -59,11 +61,13 @@ void Mean::add(std::span<const double> weights, const Rows& rows) {
   sum_->add(one_segment, weights, rows.values);
 }
 
-Rows Mean::reduce() {
+Rows Mean::reduce() { return reduce({}); }
+
+Rows Mean::reduce(const Rows& otherwise) {
   const Timed timed(services_.watch);
   return {sum_.take(
               services_, Among::All,
-              [&](const Tensor& sums) { return quotients(sums, services_.type); },
+              [&](const Tensor& sums) { return quotients(sums, services_.type, otherwise.values); },
               [&] { return no_means(services_, 1); }),
           services_.layout};
 }
@@ -112,12 +116,16 @@ void EdgeMean::add(std::span<const std::int64_t> edges, std::span<const double> 
   sum_->add(segments, weights, rows.values);
 }
 
-EdgeRows EdgeMean::reduce() {
+EdgeRows EdgeMean::reduce() { return reduce({}); }
+
+EdgeRows EdgeMean::reduce(const EdgeRows& otherwise) {
   const Timed timed(services_.watch);
   const Range edges = services_.topology.edges();
   return {{sum_.take(
                services_, Among::Edge,
-               [&](const Tensor& sums) { return quotients(sums, services_.type); },
+               [&](const Tensor& sums) {
+                 return quotients(sums, services_.type, otherwise.rows.values);
+               },
                [&] { return no_means(services_, edges.size()); }),
            services_.layout},
           edges.first};

@@ -172,9 +172,9 @@ void Round::edge_rounds(std::int64_t count, const std::function<void()>& edge_ro
 }
 
 Rows Round::to_cloud(const EdgeRows& edges, std::span<const double> weights, const Codec& codec,
-                     const Rows& reference) {
+                     const Rows& otherwise) {
   const Timed timed(services_.aggregate_watch);
-  const auto mean = [&] { return mean_at_cloud(edges, weights, codec, reference); };
+  const auto mean = [&] { return mean_at_cloud(edges, weights, codec, otherwise); };
   const auto blank = [&] {
     return at::zeros({1, edges.rows.layout->size()}, edges.rows.values.options());
   };
@@ -183,22 +183,21 @@ Rows Round::to_cloud(const EdgeRows& edges, std::span<const double> weights, con
 }
 
 Tensor Round::mean_at_cloud(const EdgeRows& edges, std::span<const double> weights,
-                            const Codec& codec, const Rows& reference) {
+                            const Codec& codec, const Rows& otherwise) {
   Topology& topology = services_.topology;
   WeightedSum sum(1, edges.rows.layout->size(), services_.summation, services_.device);
   if (topology.leads()) {
     const Arrival arrival(edges.rows.values, codec);
-    sum.add(std::vector<std::int64_t>(weights.size(), 0), weights,
-            reference.values.defined() ? arrival.values.sub(reference.values) : arrival.values);
+    sum.add(std::vector<std::int64_t>(weights.size(), 0), weights, arrival.values);
     for (const std::int64_t edge : this->edges()) {
       const std::int64_t bytes = arrival.bytes[edge - edges.first];
       services_.ledger.book(Link::EdgeCloud, Direction::Up, bytes);
       clock_.edge_transfer(edge, bytes);
     }
   }
-  Tensor mean = quotients(sum.total(topology, Among::EdgeLeaders), services_.type);
+  Tensor mean =
+      quotients(sum.total(topology, Among::EdgeLeaders), services_.type, otherwise.values);
   topology.from_leader_(mean);
-  if (reference.values.defined()) mean.add_(reference.values);
   return mean;
 }
 

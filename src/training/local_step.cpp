@@ -156,15 +156,17 @@ void LocalStep::descend_plain_(const Rows& rows, const RowOptimizer& optimizer,
                                const Penalty& penalty) {
   fetch(0);
   const double lr = optimizer.rule().lr;
-  // w <- w - lr (g + mu (w - c)) = (1 - lr mu) w - lr g + lr mu c
+  // w <- w - lr (g + mu (w - c)). With p = lr mu that is w' = w - lr / (1 - p) g, then
+  // w <- w' + p (c - w'): exactly w where g = 0 and w = c, so that updates of 0 are 0.
   const double pull = lr * penalty.mu;
   for (const BatchRun& run : runs_) {
     const Tensor of_run = rows.values.narrow(0, run.first, run.count);
-    differentiate(rows.values, run,
-                  {.rows = of_run, .scale = -lr, .keep = 1 - pull, .columns = optimizer.columns()});
+    differentiate(
+        rows.values, run,
+        {.rows = of_run, .scale = -lr / (1 - pull), .keep = 1, .columns = optimizer.columns()});
     if (penalty.mu == 0) continue;
-    add_columns_(of_run, penalty.centre.values.narrow(0, run.first, run.count), pull,
-                 *model_.layout(), Tag::Trainable);
+    approach_({of_run, rows.layout},
+              {penalty.centre.values.narrow(0, run.first, run.count), rows.layout}, pull);
   }
   counted_ = true;
 }
@@ -174,7 +176,9 @@ void LocalStep::descend_(const Rows& rows, RowOptimizer& optimizer, const Penalt
   require(penalty.mu == 0 || penalty.centre.count() == clients_, "one centre per client");
   require(!penalty.any() || optimizer.columns().all(), "a penalty is of whole rows");
   const bool plain = optimizer.rule().is_plain();
-  if (plain && penalty.gamma == 0) {
+  // A step that nearly reaches the centre cannot be taken in two parts without losing digits.
+  constexpr double kFarthest = 0.5;
+  if (plain && penalty.gamma == 0 && optimizer.rule().lr * penalty.mu <= kFarthest) {
     descend_plain_(rows, optimizer, penalty);
     return;
   }

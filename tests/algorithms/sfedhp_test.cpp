@@ -55,6 +55,14 @@ reference::SFedHPSettings settings_of(const Keys& keys) {
   read("gamma_density", settings.gamma_density);
   read("gamma_rounds", settings.gamma_rounds);
   read("gamma_later", settings.gamma_later);
+  const CodecChoice choice{.name = own_value(keys, "codec", "dense"),
+                           .k = std::stoll(own_value(keys, "k", "16"))};
+  const std::shared_ptr<Codec> codec = choice.make();
+  settings.transmitted = [codec](const Tensor& row) {
+    const Tensor rows = row.unsqueeze(0).clone();
+    codec->transmit_(rows);
+    return rows.squeeze(0);
+  };
   settings.restart_every_step = own_value(keys, "restart", "step") == "step";
   using enum reference::GammaSchedule;
   settings.gamma_schedule = std::map<std::string, reference::GammaSchedule>{
@@ -140,7 +148,18 @@ INSTANTIATE_TEST_SUITE_P(
         ReferenceCase{"momentum", {{"train.optimizer", "momentum"}, {"train.block", "8"}}},
         ReferenceCase{"nesterov", {{"train.optimizer", "nesterov"}, {"train.momentum", "0.5"}}},
         ReferenceCase{"weight_decay", {{"train.weight_decay", "0.01"}, {"train.block", "3"}}},
-        ReferenceCase{"bitmap", {{"algorithm.codec", "bitmap"}}}),
+        ReferenceCase{"bitmap", {{"algorithm.codec", "bitmap"}}},
+        // In float32 a number may be rounded to another neighbour, or sent as another cluster.
+        ReferenceCase{"bf16", {{"algorithm.codec", "bf16"}, {"run.rounds", "4"}}, 1e-2},
+        ReferenceCase{"fp16_weighted",
+                      {{"algorithm.codec", "fp16"},
+                       {"algorithm.weighting", "samples"},
+                       {"topology.edge_participation", "0.7"},
+                       {"topology.participation", "0.5"}},
+                      1e-2},
+        ReferenceCase{"kmeans",
+                      {{"algorithm.codec", "kmeans"}, {"algorithm.k", "16"}, {"run.rounds", "4"}},
+                      5e-2}),
     name_of);
 
 INSTANTIATE_TEST_SUITE_P(

@@ -67,6 +67,28 @@ TEST(SparseFedAvg, IsTheSameOnAnyRanksToTheLastBit) {
   }
 }
 
+TEST(SparseFedAvg, WhatNobodyHasSentIsZeroOnAnyRanks) {
+  // An entry that rounding leaves beside 0 flips ReLU's derivative: after ten rounds models differ.
+  const std::unique_ptr<Communicator> world = world_communicator(60);
+  const std::unique_ptr<Communicator> alone = local_communicator();
+  for (const std::string unsent : {"zero", "rescale"}) {
+    Keys keys = tiny_keys(sparse(unsent, "0.4",
+                                 {{"data.partition", "natural"},
+                                  {"data.clients", "8"},
+                                  {"model.hidden", "7,6"},
+                                  {"train.batch_size", "0"},
+                                  {"train.local_epochs", "3"},
+                                  {"train.lr", "0.2"},
+                                  {"run.rounds", "10"}}));
+    keys.erase("data.partition_file");
+    const TinyResult expected = run(keys, *alone);
+    EXPECT_LT(distance(run(keys, *world).global, expected.global), 1e-9) << unsent;
+    keys["train.block"] = "5";
+    EXPECT_LT(distance(run(keys, *world).global, expected.global), 1e-9) << unsent;
+    EXPECT_GT(expected.global.eq(0).sum().item<std::int64_t>(), 0);
+  }
+}
+
 TEST(SparseFedAvg, RefusesACodecBesides) {
   EXPECT_TRUE(refuses(tiny_keys(sparse("keep", "0.5", {{"algorithm.codec", "fp16"}}))));
   EXPECT_FALSE(refuses(tiny_keys({{"algorithm.codec", "fp16"}})));

@@ -6,6 +6,7 @@ Every test script here runs as
 """
 
 import argparse
+import contextlib
 import gzip
 import os
 import shutil
@@ -132,6 +133,37 @@ def contents(path):
                 held[name] = (item.shape, item.dtype, item[...].tobytes())
         file.visititems(keep)
     return held
+
+
+SEAL = 512  # bytes
+
+
+def crc64(data):
+    """CRC-64/XZ."""
+    table = []
+    for byte in range(256):
+        for _ in range(8):
+            byte = (byte >> 1) ^ (0xC96C5795D7870F42 if byte & 1 else 0)
+        table.append(byte)
+    digest = 0xFFFFFFFFFFFFFFFF
+    for byte in data:
+        digest = table[(digest ^ byte) & 255] ^ (digest >> 8)
+    return digest ^ 0xFFFFFFFFFFFFFFFF
+
+
+def seal(path):
+    """Makes a checkpoint whole again that was changed on purpose."""
+    data = Path(path).read_bytes()[SEAL:]
+    text = f"fedhpc checkpoint: {len(data)} bytes, CRC-64/XZ {crc64(data):016x}\n".encode()
+    Path(path).write_bytes(text.ljust(SEAL, b"\0") + data)
+
+
+@contextlib.contextmanager
+def edited(path):
+    """A checkpoint to be changed on purpose."""
+    with h5py.File(path, "r+") as file:
+        yield file
+    seal(path)
 
 
 def wait_until(process, condition, seconds=30.0):

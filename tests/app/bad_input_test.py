@@ -11,7 +11,7 @@ from pathlib import Path
 
 import h5py
 import numpy as np
-from app_support import IDX_FILES, AppCase, fedhpc, main, read_idx, write_idx
+from app_support import IDX_FILES, AppCase, edited, fedhpc, main, read_idx, write_idx
 
 BASE = """[run]
 rounds = 1
@@ -271,10 +271,10 @@ class BadInput(AppCase):
         whole = self.finished_run().read_bytes()
         path = self.folder / "bad.ckpt.2.h5"
 
-        def edited(edit):
+        def edit(change):
             def damage():
-                with h5py.File(path, "r+") as file:
-                    edit(file)
+                with edited(path) as file:
+                    change(file)
             return damage
 
         def set_rows(file):
@@ -292,20 +292,45 @@ class BadInput(AppCase):
         def set_config(file):
             file.attrs["config"] = np.bytes_(file.attrs["config"].replace(b"lr = ", b"speed = "))
 
+        def reshape(name, change):
+            def replace(file):
+                values, attributes = file[name][...], dict(file[name].attrs)
+                del file[name]
+                file.create_dataset(name, **change(values)).attrs.update(attributes)
+            return edit(replace)
+
+        def flipped():
+            damaged = bytearray(whole)
+            damaged[len(damaged) // 3] ^= 4
+            path.write_bytes(damaged)
+
         rows = {
+            "a flipped bit": (flipped, ["damaged"]),
+            "no series": (edit(lambda file: file["rounds"].__delitem__("train_loss")),
+                          ["/rounds/train_loss", "missing"]),
+            "no best accuracies": (edit(lambda file: file["clients"].__delitem__("best_accuracy")),
+                                   ["/clients/best_accuracy", "missing"]),
+            "a contiguous series": (reshape("rounds/train_loss", lambda values: {"data": values}),
+                                    ["/rounds/train_loss", "extended"]),
+            "a scalar series": (reshape("rounds/train_loss", lambda values: {"data": values[0]}),
+                                ["/rounds/train_loss", "shape"]),
+            "a series of texts": (reshape("rounds/train_loss", lambda values: {"data": values.astype("S8")}),
+                                  ["/rounds/train_loss", "numbers"]),
+            "a short series": (reshape("rounds/train_loss", lambda values: {
+                "data": values[:1], "maxshape": (None,)}), ["/rounds/train_loss", "2 entries"]),
             "empty": (lambda: path.write_bytes(b""), ["not an HDF5 file"]),
-            "cut in half": (lambda: path.write_bytes(whole[:len(whole) // 2]), ["truncated"]),
-            "last byte gone": (lambda: path.write_bytes(whole[:-1]), ["truncated"]),
+            "cut in half": (lambda: path.write_bytes(whole[:len(whole) // 2]), ["damaged"]),
+            "last byte gone": (lambda: path.write_bytes(whole[:-1]), ["damaged"]),
             "foreign": (lambda: shutil.copy(self.folder / "old.h5", path), ["not a checkpoint"]),
             "a result file": (lambda: shutil.copy(self.folder / "run.h5", path), ["not a checkpoint"]),
-            "newer version": (edited(lambda file: file.attrs.__setitem__("fedhpc_version", np.bytes_("99.0.0"))),
+            "newer version": (edit(lambda file: file.attrs.__setitem__("fedhpc_version", np.bytes_("99.0.0"))),
                               ["fedhpc 99.0.0", "newer"]),
-            "no state": (edited(lambda file: file["state"].__delitem__("global")), ["'global'", "of the method"]),
-            "another model": (edited(set_rows), ["another model", "[1, 7]"]),
-            "another type": (edited(set_type), ["'global'", "Float"]),
-            "other data": (edited(set_samples), ["other data", "samples"]),
-            "unknown key": (edited(set_config), ["train.speed"]),
-            "no block": (edited(lambda file: file.attrs.__delitem__("block")), ["'block'"]),
+            "no state": (edit(lambda file: file["state"].__delitem__("global")), ["'global'", "of the method"]),
+            "another model": (edit(set_rows), ["another model", "[1, 7]"]),
+            "another type": (edit(set_type), ["'global'", "Float"]),
+            "other data": (edit(set_samples), ["other data", "samples"]),
+            "unknown key": (edit(set_config), ["train.speed"]),
+            "no block": (edit(lambda file: file.attrs.__delitem__("block")), ["'block'"]),
         }
         for name, (damage, words) in rows.items():
             for ranks in (0, 2) if name in ("cut in half", "another model", "other data") else (0,):

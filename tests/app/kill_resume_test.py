@@ -14,7 +14,7 @@ from pathlib import Path
 
 import h5py
 import numpy as np
-from app_support import HANG, AppCase, contents, fedhpc, finish, is_gone, main, ranks_of, start, wait_until
+from app_support import HANG, AppCase, contents, edited, fedhpc, finish, is_gone, main, ranks_of, start, wait_until
 
 ROUNDS = 40
 CONFIG = """[run]
@@ -244,7 +244,7 @@ class KillAndResume(AppCase):
             before = file.attrs["block"]
         # A width that a measurement would not choose shows where the number comes from.
         newest = self.folder / f"run.ckpt.{checkpoint_rounds(self.folder)[-1]}.h5"
-        with h5py.File(newest, "r+") as file:
+        with edited(newest) as file:
             file.attrs["block"] = before + 2
         self.run_ok("resume", "run.h5", f"--run.rounds={checkpoint_rounds(self.folder)[-1] + 1}")
         with h5py.File(self.folder / "run.h5") as file:

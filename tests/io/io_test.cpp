@@ -7,6 +7,7 @@
 #include <utility>
 
 #include <ATen/ops/arange.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
 #include <gtest/gtest.h>
 
@@ -15,6 +16,20 @@
 
 namespace fedhpc {
 namespace {
+
+/// The parameters below a group, in order of creation.
+std::vector<NamedTensor> read_parameters(const h5::Handle& file, const std::string& group) {
+  std::vector<NamedTensor> parameters;
+  for (const std::string& name : h5::names_in(file, group)) {
+    const h5::Handle dataset = h5::open_dataset(file, group + "/" + name);
+    const std::vector<hsize_t> shape = h5::shape_of(dataset);
+    const std::vector<std::int64_t> sizes(shape.begin(), shape.end());
+    Tensor values = at::empty(sizes, at::kDouble);
+    h5::read_all(dataset, h5::type_of<double>(), values.data_ptr());
+    parameters.push_back({name, values});
+  }
+  return parameters;
+}
 
 namespace fs = std::filesystem;
 

@@ -96,7 +96,7 @@ class SFedHP {
     for (const EdgeCohort& drawn : edge_cohorts(problem_, round_)) {
       const double weight = update_edge(drawn);
       const Parameters& w_i = result_.edges[static_cast<std::size_t>(drawn.edge)];
-      cloud.add(w_i, problem_.uniform && weight > 0 ? 1 : weight);
+      cloud.add(arrived(w_i), problem_.uniform && weight > 0 ? 1 : weight);
       edge.add(density(w_i));
       bits_up.add(bits(w_i, settings_.gamma2 > 0));
       for (const std::int64_t k : drawn.clients) {
@@ -116,17 +116,18 @@ class SFedHP {
   double update_edge(const EdgeCohort& drawn) {
     const double lambda1 = settings_.lambda1;
     const double lambda2 = settings_.lambda2;
-    Parameters phi_i = w_;
-    Parameters w_i = w_;
+    Parameters phi_i = arrived(w_);
+    Parameters w_i = phi_i;
     std::vector<Parameters> theta(drawn.clients.size(), w_);
     double weight = 0;
     for (std::int64_t r = 0; r < settings_.edge_rounds; ++r) {
       Average mean;
+      const Parameters received = arrived(phi_i);
       for (std::size_t j = 0; j < drawn.clients.size(); ++j) {
         const std::int64_t k = drawn.clients[j];
-        if (r == 0 || settings_.restart_every_step) theta[j] = phi_i;
-        update_client(k, r, phi_i, theta[j]);
-        mean.add(theta[j], weight_of(problem_, k));
+        if (r == 0 || settings_.restart_every_step) theta[j] = received;
+        update_client(k, r, received, theta[j]);
+        mean.add(arrived(theta[j]), weight_of(problem_, k));
       }
       // (10), averaged over j
       phi_i = combined(lambda1 / (lambda1 + lambda2), mean.mean_or(phi_i),
@@ -194,6 +195,10 @@ class SFedHP {
         return choose(by_density, by_round);
     }
     return {};
+  }
+
+  Parameters arrived(const Parameters& x) const {
+    return settings_.transmitted ? unflatten(settings_.transmitted(flatten(x)), x) : x;
   }
 
   Parameters sparse_if(bool sparse, const Parameters& x) const {

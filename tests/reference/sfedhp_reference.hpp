@@ -1,5 +1,7 @@
 #pragma once
 
+#include <functional>
+
 #include "reference/averaging.hpp"
 
 namespace fedhpc::reference {
@@ -25,6 +27,8 @@ struct SFedHPSettings {
   double gamma_density = 0.2;
   std::int64_t gamma_rounds = 100;
   double gamma_later = 1e-6;
+  /// What arrives of a model [P]; empty: all of it.
+  std::function<Tensor(const Tensor&)> transmitted = {};
 };
 
 /// gamma1 and gamma2 of a round.

@@ -215,6 +215,29 @@ TEST_F(LocalStepTest, PlainStepsFollowTheGradientWithItsProximalTerm) {
   }
 }
 
+TEST_F(LocalStepTest, AWeightAtTheCentreWithoutAGradientStaysThere) {
+  // Pixels that are always black have gradients of 0: their weights are to be those that were
+  // received, to the last bit, whatever the pull.
+  ModelOptions mlr;
+  mlr.name = "mlr";
+  model_ = make_model(mlr, dataset_->shape(), dataset_->classes());
+  reopen();
+  for (const double mu : {0.3, 3.0, 7.0, 14.0, 20.0, 30.0}) {
+    const Penalty penalty{.mu = mu, .centre = start()};
+    RowOptimizer sgd({.kind = OptimizerKind::Sgd, .lr = 0.05}, model_->layout());
+    const Rows rows = start();
+    Tensor still;
+    each_step([&](LocalStep& step) {
+      const Tensor none = step.gradient(rows, {}).eq(0);
+      still = still.defined() ? still.logical_and(none) : none.clone();
+      step.descend_(rows, sgd, penalty);
+    });
+    ASSERT_GT(still.sum().item<std::int64_t>(), 100);
+    EXPECT_TRUE(rows.values.masked_select(still).equal(start().values.masked_select(still))) << mu;
+    EXPECT_FALSE(rows.values.equal(start().values));
+  }
+}
+
 TEST_F(LocalStepTest, ProblemsAreSolvedInStepsOrToAnAccuracy) {
   const Penalty penalty{.mu = 1000, .centre = start()};
   RowOptimizer sgd({.kind = OptimizerKind::Sgd, .lr = 5e-5}, model_->layout());

@@ -53,13 +53,16 @@ enum class Mode { Read, ReadSwmr, ReadWrite, Create, CreatePortable };
 
 /// Opens or creates (overwriting) a file. Throws Error naming the path and HDF5's own reason in one
 /// line.
-Handle open_file(const std::string& path, Mode mode);
+/// `user_block`: bytes that a new file begins with, which are not HDF5's; 0 or a power of 2 from
+/// 512.
+Handle open_file(const std::string& path, Mode mode, std::size_t user_block = 0);
 
 /// Opens a file made elsewhere to read it: also one that a run still writes, or was writing when it
-/// was killed. Throws Error saying what the path is instead.
+/// was killed. Throws Error saying what the path is instead, or where it is damaged.
 Handle open_input(const std::string& path);
 
-/// Opens a file that nobody writes any more. Unlike open_input, a file cut off anywhere is refused.
+/// Opens a file that nobody writes any more. Unlike open_input, a file cut off anywhere is refused;
+/// of a sealed one (seal.hpp) all bytes are compared with what they were.
 Handle open_whole(const std::string& path);
 
 std::int64_t bytes_of(const Handle& file);  ///< the size of an open file
@@ -79,6 +82,9 @@ std::vector<hsize_t> shape_of(const Handle& dataset);
 /// Whether a data set has exactly this type in the file.
 bool holds(const Handle& dataset, hid_t type);
 bool holds_bytes(const Handle& dataset);  ///< whether its numbers are unsigned bytes
+bool holds_numbers(const Handle& dataset);
+/// Whether rows may be appended.
+bool extendible(const Handle& dataset);
 
 void write_all(const Handle& dataset, hid_t type, const void* values);
 /// Writes rows [first, first + count) of a data set whose other dimensions are written whole.

@@ -132,9 +132,6 @@ class ResultsWriter {
 void write_parameters(const h5::Handle& file, const std::string& group,
                       const std::vector<NamedTensor>& parameters);
 
-/// Reads the parameters below `group` of an open file, in order of creation.
-std::vector<NamedTensor> read_parameters(const h5::Handle& file, const std::string& group);
-
 /// The resolved INI of a result file or checkpoint.
 std::string read_config(const h5::Handle& file);
 

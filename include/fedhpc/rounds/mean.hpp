@@ -52,6 +52,8 @@ class Mean {
   /// The mean over all ranks, [1, P]; zeros when the weights sum to 0. Collective; to be called
   /// once.
   Rows reduce();
+  /// The same with `otherwise` [1, P] in the place of a mean of nobody.
+  Rows reduce(const Rows& otherwise);
 
  private:
   MeanServices services_;
@@ -86,14 +88,16 @@ class EdgeMean {
   /// The mean of each of this rank's edges; a row of zeros where the weights sum to 0, so that an
   /// edge without participants stays where it is. Collective within the edge; to be called once.
   EdgeRows reduce();
+  /// The same with the edge's row of `otherwise` in the place of a mean of nobody.
+  EdgeRows reduce(const EdgeRows& otherwise);
 
  private:
   MeanServices services_;
   LoggedSum sum_;
 };
 
-/// Sums and weights [S, P + 1] float64 -> their quotients [S, P] in `type`, zeros for a weight of
-/// 0; where the sums lie.
-Tensor quotients(const Tensor& sums, at::ScalarType type);
+/// Sums and weights [S, P + 1] float64 -> their quotients [S, P] in `type`, for a weight of 0 the
+/// row of `otherwise` [S, P], or zeros where it is undefined; where the sums lie.
+Tensor quotients(const Tensor& sums, at::ScalarType type, const Tensor& otherwise = {});
 
 }  // namespace fedhpc

@@ -184,11 +184,11 @@ class Round {
   std::vector<double> weights_of_participants(Weighting weighting) const;
   std::vector<double> equal_weights() const;
 
-  /// The weighted mean of the drawn edges' rows at the cloud, [1, P]; zeros when nobody weighs
-  /// anything. With a `reference` [1, P] it is that of what arrives minus the reference, plus the
-  /// reference. Books one payload per drawn edge. Collective.
+  /// The weighted mean of the drawn edges' rows at the cloud, [1, P]; `otherwise` [1, P], or zeros
+  /// where it is undefined, when nobody weighs anything. Books one payload per drawn edge.
+  /// Collective.
   Rows to_cloud(const EdgeRows& edges, std::span<const double> weights,
-                const Codec& codec = dense_codec(), const Rows& reference = {});
+                const Codec& codec = dense_codec(), const Rows& otherwise = {});
 
   /// Algebra between the clients of all ranks; `ids`: those of this rank, in the order of its rows.
   /// Collective.
@@ -230,7 +230,7 @@ class Round {
 
   double weight_of(std::int64_t client, Weighting weighting) const;
   Tensor mean_at_cloud(const EdgeRows& edges, std::span<const double> weights, const Codec& codec,
-                       const Rows& reference);
+                       const Rows& otherwise);
   void save(PartialRound& partial) const;
   void restore(const PartialRound& partial);
   MeanServices mean_services(const LayoutPtr& layout);

@@ -1,0 +1,24 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+namespace fedhpc {
+
+/// Length of the user block that a sealed HDF5 file begins with. It holds, as text, the number of
+/// bytes behind it and their CRC-64/XZ, then zeros.
+constexpr std::size_t kSealBytes = 512;
+
+enum class Seal {
+  None,   ///< the file has no user block
+  Whole,  ///< its bytes are those that were sealed
+  Broken  ///< they are not
+};
+
+/// Seals a closed file that was made with a user block. Throws Error if it cannot be written.
+void seal(const std::string& path);
+
+/// Compares all bytes of a file with its seal. Throws Error if it cannot be read.
+Seal check_seal(const std::string& path);
+
+}  // namespace fedhpc

@@ -1,0 +1,96 @@
+#include "io/hdf5_probe.hpp"
+
+#include <filesystem>
+
+#include "fedhpc/io/time_limit.hpp"
+
+#include "io/hdf5_internal.hpp"
+
+namespace fedhpc::h5 {
+
+namespace {
+
+constexpr double kReadingLimit = 20;  // s
+// HDF5 finds chunk i by going through all before it.
+constexpr hsize_t kMostChunks = 20000;
+
+/// Throws Error unless some bytes of a data set lie inside the file.
+void check_inside(hsize_t address, hsize_t bytes, hsize_t file_bytes, const std::string& path) {
+  if (address <= file_bytes && bytes <= file_bytes - address) return;
+  throw Error("data set '" + path + "' lies behind its end: it was cut off");
+}
+
+void check_dataset(const Handle& file, const std::string& path, hsize_t file_bytes) {
+  const Handle dataset = open_dataset(file, path);
+  const Handle properties = own(H5Dget_create_plist(dataset.id()), H5Pclose, path);
+  const Handle type = own(H5Dget_type(dataset.id()), H5Tclose, path);
+  const Handle space = own(H5Dget_space(dataset.id()), H5Sclose, path);
+  if (H5Pget_layout(properties.id()) == H5D_CONTIGUOUS) {
+    if (H5Pget_external_count(properties.id()) > 0) {
+      throw Error("data set '" + path + "' lies in another file");
+    }
+    const haddr_t address = H5Dget_offset(dataset.id());
+    if (address == HADDR_UNDEF) return;  // never written
+    check_inside(address, H5Dget_storage_size(dataset.id()), file_bytes, path);
+  }
+  if (H5Pget_layout(properties.id()) != H5D_CHUNKED) return;
+  hsize_t chunks = 0;
+  check(H5Dget_num_chunks(dataset.id(), space.id(), &chunks), path);
+  const int rank = H5Sget_simple_extent_ndims(space.id());
+  std::vector<hsize_t> offset(static_cast<std::size_t>(std::max(rank, 1)));
+  for (hsize_t i = 0; i < std::min(chunks, kMostChunks); ++i) {
+    unsigned filters = 0;
+    haddr_t address = 0;
+    hsize_t bytes = 0;
+    check(H5Dget_chunk_info(dataset.id(), space.id(), i, offset.data(), &filters, &address, &bytes),
+          path);
+    if (address != HADDR_UNDEF) check_inside(address, bytes, file_bytes, path);
+  }
+}
+
+void check_attributes(const Handle& object, const std::string& path) {
+  const auto look = [](hid_t of, const char* name, const H5A_info_t*, void*) -> herr_t {
+    const Handle attribute(H5Aopen(of, name, H5P_DEFAULT), H5Aclose);
+    const Handle type(attribute ? H5Aget_type(attribute.id()) : -1, H5Tclose);
+    const Handle space(attribute ? H5Aget_space(attribute.id()) : -1, H5Sclose);
+    return attribute && type && space ? 0 : -1;
+  };
+  hsize_t first = 0;
+  check(H5Aiterate2(object.id(), H5_INDEX_NAME, H5_ITER_INC, &first, look, nullptr),
+        "attributes of '" + path + "'");
+}
+
+void check_group(const Handle& file, const std::string& group, hsize_t file_bytes) {
+  check_attributes(open_group(file, group), group);
+  for (const std::string& name : names_in(file, group)) {
+    const std::string path = (group == "/" ? "" : group) + "/" + name;
+    H5L_info_t link;
+    check(H5Lget_info(file.id(), path.c_str(), &link, H5P_DEFAULT), path);
+    if (link.type != H5L_TYPE_HARD) throw Error("'" + path + "' is a link to somewhere else");
+    H5O_info_t info;
+    check(H5Oget_info_by_name2(file.id(), path.c_str(), &info, H5O_INFO_BASIC, H5P_DEFAULT), path);
+    if (info.type == H5O_TYPE_GROUP) {
+      check_group(file, path, file_bytes);
+    } else if (info.type == H5O_TYPE_DATASET) {
+      check_attributes(open_dataset(file, path), path);
+      check_dataset(file, path, file_bytes);
+    }
+  }
+}
+
+}  // namespace
+
+std::string damage_of(const std::string& path) {
+  const auto found = within_time(kReadingLimit, [&]() -> std::string {
+    try {
+      const auto bytes = static_cast<hsize_t>(std::filesystem::file_size(path));
+      check_group(open_any(path), "/", bytes);
+    } catch (const Error& error) {
+      return concat("it is damaged: ", error.what());
+    }
+    return {};
+  });
+  return found.value_or("it is damaged: HDF5 does not get through it");
+}
+
+}  // namespace fedhpc::h5
