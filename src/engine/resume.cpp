@@ -85,13 +85,15 @@ ResumePoint from_checkpoint(const std::string& path) {
   return point;
 }
 
-/// Why nothing beside a result file can be gone on from.
-DataError nothing_found(const std::string& results) {
+/// Why nothing beside a result file can be gone on from; `run`: what it says, where it can be read.
+DataError nothing_found(const std::string& results, const std::optional<Found>& run) {
   std::error_code failed;
   const std::string problem = !fs::exists(results, failed)            ? "there is no such file"
                               : !fs::is_regular_file(results, failed) ? "it is not a file"
-                              : H5Fis_hdf5(results.c_str()) <= 0
-                                  ? "it is not an HDF5 file"
+                              : H5Fis_hdf5(results.c_str()) <= 0      ? "it is not an HDF5 file"
+                              : run && run->status == "complete"
+                                  ? concat("it is complete with ", run->rounds,
+                                           " rounds, and for more there is no checkpoint beside it")
                                   : "there is no checkpoint of it beside it";
   return DataError(concat("'", results, "' cannot be resumed: ", problem,
                           "; give RUN.h5 with its checkpoints RUN.ckpt.N.h5 in the same folder, ",
@@ -117,7 +119,7 @@ ResumePoint beside_results(const std::string& results) {
       point.warnings.emplace_back(error.what());
     }
   }
-  throw refused ? *refused : nothing_found(results);
+  throw refused ? *refused : nothing_found(results, run);
 }
 
 }  // namespace

@@ -190,6 +190,10 @@ class SecondRun(OutputCase):
                 self.assertEqual(done.stdout, f"nothing to do: run.h5 is complete with {ROUNDS} rounds; for more of "
                                  "them: fedhpc resume run.h5 --run.rounds=N\n")
         self.assertEqual(self.run_ok("resume", "run.h5", "--run.progress=none").stdout, "")
+        (self.folder / f"run.ckpt.{ROUNDS}.h5").rename(self.folder / "moved")
+        self.assertIn(f"complete with {ROUNDS} rounds, and for more there is no checkpoint",
+                      self.refused("resume", "run.h5"))
+        (self.folder / "moved").rename(self.folder / f"run.ckpt.{ROUNDS}.h5")
         self.assertEqual({path: (path.read_bytes(), path.stat().st_mtime_ns) for path in self.folder.iterdir()}, before)
 
 
