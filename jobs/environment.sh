@@ -52,10 +52,16 @@ say() { printf '%s %s: %s\n' "$(date '+%F %T')" "${SLURM_JOB_NAME:-job}" "$1"; }
 stem_of() {
   local config=$1 argument output=
   shift
-  [ ! -r "$config" ] || output=$(sed 's/#.*//' "$config" | awk -F= '
-    /^[[:space:]]*\[/ { section = $0; gsub(/[][[:space:]]/, "", section) }
+  [ ! -r "$config" ] || output=$(awk -F= '
+    /^[[:space:]]*\[/ { section = $0; sub(/#.*/, "", section); gsub(/[][[:space:]]/, "", section) }
     section == "run" && $1 ~ /^[[:space:]]*output[[:space:]]*$/ {
-      sub(/^[^=]*=[[:space:]]*/, ""); sub(/[[:space:]]+$/, ""); print }')
+      sub(/^[^=]*=[[:space:]]*/, "")
+      if (!sub(/^"/, "")) { sub(/#.*/, ""); sub(/[[:space:]]+$/, ""); print; next }
+      for (text = ""; $0 != "" && !/^"/; $0 = substr($0, 2)) {  # quoted: a backslash takes the next character
+        if (/^\\/) $0 = substr($0, 2)
+        text = text substr($0, 1, 1)
+      }
+      print text }' "$config")
   for argument in "$@"; do
     case $argument in --run.output=*) output=${argument#*=} ;; esac
   done

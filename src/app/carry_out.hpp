@@ -6,6 +6,7 @@
 #include "fedhpc/comm/communicator.hpp"
 #include "fedhpc/engine/checkpoint.hpp"
 #include "fedhpc/engine/config.hpp"
+#include "fedhpc/engine/output.hpp"
 
 namespace fedhpc {
 
@@ -15,9 +16,13 @@ constexpr double kStartTimeout = 600;  // s, until the configuration says otherw
 /// rank's GPU. Collective.
 std::unique_ptr<Communicator> run_communicator(const Config& config);
 
+/// Prints what the user has to know on standard error of rank 0; nothing for an empty sentence.
+void warn(const std::string& message);
+
 /// Carries out a run, from its beginning or from a checkpoint, with all that it writes and shows:
-/// exit code 0 when complete, 75 when a signal interrupted it. Collective.
+/// exit code 0 when complete, 75 when a signal interrupted it. `earlier`: what becomes of the
+/// result file that is there. Collective.
 int carry_out(Config& config, Communicator& comm, const std::string& command_line,
-              const Resumption* from);
+              const Resumption* from, Earlier earlier);
 
 }  // namespace fedhpc

@@ -9,9 +9,11 @@ struct CommandHelp {
 
 /// What `fedhpc help COMMAND` prints; behind that of resume come the keys that may change.
 constexpr CommandHelp kCommandHelp[] = {
-    {"run", R"(fedhpc run CONFIG.ini [--section.key=value ...]
+    {"run", R"(fedhpc run CONFIG.ini [--force] [--section.key=value ...]
   Trains as the configuration says and writes the result file run.output; the command line
   wins over the file. On several ranks: mpirun -n 4 fedhpc run CONFIG.ini
+  An earlier result RUN.h5 gets the name RUN.old1.h5 (or the next number), its checkpoints
+  theirs beside it; with --force the new one takes its place.
   Exit code 0: done; 2: refused before the first round, nothing was written; 1: failed later;
   75: interrupted by a signal and resumable.
 )"},
@@ -19,7 +21,8 @@ constexpr CommandHelp kCommandHelp[] = {
   Goes on from the newest checkpoint beside RUN.h5, or from the one given (RUN.h5 is not
   needed then), on any number of ranks. RUN.h5 is replaced by one that holds the rounds up
   to the checkpoint; --run.output=OTHER.h5 leaves it as it is. A complete run is extended
-  with a larger run.rounds.
+  with a larger run.rounds. A complete result, or newer checkpoints, whose rounds the given
+  checkpoint lacks get the names RUN.old1.h5 and RUN.old1.ckpt.N.h5, as with run.
   SIGTERM, SIGINT and SIGUSR1 end a run after its round with a checkpoint and exit code 75;
   a second signal ends it at once with 1. run.checkpoint_every says how often a run saves
   itself otherwise.

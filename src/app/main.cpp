@@ -1,4 +1,5 @@
 #include <cctype>
+#include <csignal>
 #include <cstdio>
 
 #include <ATen/core/Tensor.h>
@@ -28,6 +29,7 @@ int refuse(const fedhpc::Session& session, std::string message) {
 int main(int argc, char** argv) {
   const fedhpc::Session session(&argc, &argv);
   const fedhpc::Arguments arguments(argv + 1, argv + argc);
+  std::signal(SIGXFSZ, SIG_IGN);  // a file beyond its limit is an error to report like a full disk
   try {
     return fedhpc::dispatch(arguments, fedhpc::join({argv, argv + argc}, " "));
   } catch (const fedhpc::ConfigError& error) {

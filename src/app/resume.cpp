@@ -1,14 +1,15 @@
 #include "fedhpc/engine/resume.hpp"
 
-#include <chrono>
 #include <cstdio>
-#include <thread>
+#include <optional>
 
 #include "fedhpc/app/commands.hpp"
 #include "fedhpc/comm/session.hpp"
 #include "fedhpc/core/stop_signals.hpp"
-#include "fedhpc/engine/recorder.hpp"
-#include "fedhpc/io/file_lock.hpp"
+#include "fedhpc/engine/output.hpp"
+#include "fedhpc/engine/progress.hpp"
+#include "fedhpc/io/checkpoint_files.hpp"
+#include "fedhpc/io/durable.hpp"
 
 #include "app/carry_out.hpp"
 #include "app/configuration.hpp"
@@ -17,19 +18,29 @@ namespace fedhpc {
 
 namespace {
 
-/// The process of a run just killed may still be on its way out, and holds its file until then.
-void wait_while_locked(const std::string& path) {
-  constexpr std::chrono::seconds kPatience{5};
-  const auto begin = std::chrono::steady_clock::now();
-  while (is_locked(path) && std::chrono::steady_clock::now() - begin < kPatience) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(50));
-  }
+/// The result file that `fedhpc resume PATH` with these changes writes, or one whose checkpoints
+/// have the same names.
+std::string output_of(const std::string& path, const std::vector<Assignment>& changes) {
+  const std::string target = link_target(path);
+  const CheckpointFile checkpoint = results_of_checkpoint(target);
+  return lookup(changes, "run.output", checkpoint.path.empty() ? target : checkpoint.path);
+}
+
+/// Says on rank 0 that a complete run has no rounds left.
+void say_complete(const Config& config, int rank) {
+  if (rank != 0 || config.run.progress == ProgressKind::None) return;
+  const std::string path = shell_word(config.run.output);
+  std::printf(
+      "nothing to do: %s is complete with %lld rounds; for more of them: fedhpc resume %s "
+      "--run.rounds=N\n",
+      path.c_str(), static_cast<long long>(config.run.rounds), path.c_str());
 }
 
 }  // namespace
 
 int resume_command(const Arguments& arguments, const std::string& command_line) {
   pin_threads();
+  LockFile claim;  // on rank 0, to the very end
   const StopSignals signals;
   std::unique_ptr<Communicator> comm = world_communicator(kStartTimeout);
   std::vector<Assignment> changes;
@@ -40,21 +51,25 @@ int resume_command(const Arguments& arguments, const std::string& command_line) 
           "[--section.key=value ...]");
     }
     changes = parse_command_line({arguments.begin() + 1, arguments.end()});
+    if (comm->rank() == 0) claim = claim_output(output_of(arguments.front(), changes));
   });
   ResumePoint point = find_resume_point(arguments.front(), *comm);
   std::unique_ptr<Config> config;
+  std::optional<Earlier> earlier = Earlier::Replace;
   together(*comm, [&] {
     config = resumed_configuration(point, changes);
     if (comm->rank() != 0) return;
-    wait_while_locked(config->run.output);
-    check_output(*config, "");
-    check_results(point, *config);
+    warn(check_output(*config, "", claim));
+    earlier = check_results(point, *config);
   });
-  for (const std::string& warning : point.warnings) {
-    std::fprintf(stderr, "fedhpc: warning: %s\n", warning.c_str());
+  for (const std::string& warning : point.warnings) warn(warning);
+  const std::string left = earlier ? "rounds" : "nothing";  // as rank 0 has found it
+  if (comm->all_texts(left).front() == "nothing") {
+    say_complete(*config, comm->rank());
+    return 0;
   }
   comm = run_communicator(*config);
-  return carry_out(*config, *comm, command_line, &point.from);
+  return carry_out(*config, *comm, command_line, &point.from, *earlier);
 }
 
 }  // namespace fedhpc

@@ -26,7 +26,8 @@ void warn_once(bool& said, bool condition, const std::string& message) {
 }
 
 /// What the user has to know before the first round.
-void introduce(const Experiment& experiment, const Resumption* from, int ranks) {
+void introduce(const Experiment& experiment, const Resumption* from, int ranks,
+               const std::string& earlier_result) {
   const Config& config = experiment.config();
   if (config.run.progress != ProgressKind::None) {
     std::fputs(start_up_table(config, ranks, experiment.block_width()).c_str(), stdout);
@@ -34,6 +35,9 @@ void introduce(const Experiment& experiment, const Resumption* from, int ranks) 
       const bool inside = experiment.partial() != nullptr;
       std::printf("going on %s round %lld from %s\n", inside ? "inside" : "after",
                   static_cast<long long>(from->round + (inside ? 1 : 0)), from->checkpoint.c_str());
+    }
+    if (!earlier_result.empty()) {
+      std::printf("the earlier result is now %s\n", shell_word(earlier_result).c_str());
     }
     std::fflush(stdout);  // a log shows it while the first rounds go on
   }
@@ -69,14 +73,19 @@ std::unique_ptr<Communicator> run_communicator(const Config& config) {
   });
 }
 
+void warn(const std::string& message) {
+  if (!message.empty()) std::fprintf(stderr, "fedhpc: warning: %s\n", message.c_str());
+}
+
 int carry_out(Config& config, Communicator& comm, const std::string& command_line,
-              const Resumption* from) {
+              const Resumption* from, Earlier earlier) {
   Experiment experiment(config, comm, from);
   experiment.prepare();
-  Recorder recorder(experiment, comm, command_line, from);
+  Recorder recorder(experiment, comm, command_line, from, earlier);
+  warn(recorder.warning());
   Checkpointer checkpointer(experiment, comm, from);
   const bool speaks = comm.rank() == 0;
-  if (speaks) introduce(experiment, from, comm.size());
+  if (speaks) introduce(experiment, from, comm.size(), recorder.earlier_result());
 
   Progress progress(config.run.progress, config.run.rounds, from == nullptr ? 0 : from->round);
   LossWarning loss;
@@ -103,6 +112,7 @@ int carry_out(Config& config, Communicator& comm, const std::string& command_lin
     recorder.finish(interrupted ? "interrupted" : "complete");
     if (!interrupted) checkpointer.keep_newest();
     comm.barrier();  // MPI's own end has no deadline
+    if (speaks && !interrupted) progress.complete(config.run.output);
   } catch (...) {
     recorder.fail();
     throw;
@@ -110,17 +120,23 @@ int carry_out(Config& config, Communicator& comm, const std::string& command_lin
   return interrupted ? kInterrupted : 0;
 }
 
-int run_command(const Arguments& arguments, const std::string& command_line) {
+int run_command(const Arguments& given, const std::string& command_line) {
   pin_threads();
+  Arguments arguments = given;
+  const bool force = std::erase(arguments, "--force") > 0;
+  LockFile claim;  // on rank 0, to the very end
   const StopSignals signals;
   std::unique_ptr<Communicator> comm = world_communicator(kStartTimeout);
   std::unique_ptr<Config> config;
   together(*comm, [&] {
     config = read_configuration(arguments, "run");
-    if (comm->rank() == 0) check_output(*config, arguments.front());
+    if (comm->rank() != 0) return;
+    claim = claim_output(config->run.output);
+    warn(check_output(*config, arguments.front(), claim));
   });
   comm = run_communicator(*config);
-  return carry_out(*config, *comm, command_line, nullptr);
+  return carry_out(*config, *comm, command_line, nullptr,
+                   force ? Earlier::Replace : Earlier::SetAside);
 }
 
 }  // namespace fedhpc

@@ -1,10 +1,12 @@
 #include "fedhpc/core/configuration_source.hpp"
 
+#include <cctype>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <optional>
 #include <sstream>
 
 #include <boost/program_options.hpp>
@@ -17,11 +19,44 @@ namespace po = boost::program_options;
 
 namespace {
 
-std::string without_comment(const std::string& line) {
-  const std::string text = line.substr(0, line.find('#'));
+std::string without_outer_spaces(const std::string& text) {
   const auto first = text.find_first_not_of(" \t\r");
   if (first == std::string::npos) return {};
   return text.substr(first, text.find_last_not_of(" \t\r") - first + 1);
+}
+
+std::string without_comment(const std::string& line) {
+  return without_outer_spaces(line.substr(0, line.find('#')));
+}
+
+/// A line of an INI file whose value stands between double quotes.
+struct QuotedLine {
+  std::string line;  // with a word in the place of the quotes
+  std::string value;
+};
+
+/// Nothing where the value has no quotes. Throws ConfigError where they do not close, or something
+/// but a comment follows them.
+std::optional<QuotedLine> quoted_line(const std::string& line, const std::string& place) {
+  const std::size_t equals = line.find_first_of("=#");
+  if (equals == std::string::npos || line[equals] == '#') return std::nullopt;
+  const std::size_t begin = line.find_first_not_of(" \t", equals + 1);
+  if (begin == std::string::npos || line[begin] != '"') return std::nullopt;
+  QuotedLine quoted{.line = line.substr(0, begin) + "quoted", .value = {}};
+  std::size_t at = begin + 1;
+  for (; at < line.size() && line[at] != '"'; ++at) {
+    char letter = line[at];
+    if (letter == '\\' && ++at < line.size()) {
+      letter = line[at] == 'n' ? '\n' : line[at] == 'r' ? '\r' : line[at];
+    }
+    quoted.value += letter;
+  }
+  if (at >= line.size() || !without_comment(line.substr(at + 1)).empty()) {
+    throw ConfigError(concat(place, ": '", without_outer_spaces(line),
+                             "' is not of the form key = \"value\"; inside the quotes, \\\" stands "
+                             "for a quote and \\\\ for a backslash"));
+  }
+  return quoted;
 }
 
 void refuse_twice(std::map<std::string, std::string>& seen, const std::string& key,
@@ -47,7 +82,8 @@ std::vector<Assignment> parse_ini(const std::string& text, const std::string& na
     ++number;
     const std::string place = concat(name, ":", number);
     if (number == 1 && line.starts_with("\xEF\xBB\xBF")) line.erase(0, 3);  // some editors' mark
-    const std::string content = without_comment(line);
+    const std::optional<QuotedLine> quoted = quoted_line(line, place);
+    const std::string content = without_comment(quoted ? quoted->line : line);
     if (content.empty()) continue;
     if (content.front() == '[') {
       const auto inside = content.find_first_not_of(" \t", 1);
@@ -75,11 +111,26 @@ std::vector<Assignment> parse_ini(const std::string& text, const std::string& na
       throw ConfigError(concat(place, ": '", content, "' is not of the form key = value"));
     }
     refuse_twice(seen, option.string_key, place);
-    assignments.push_back({option.string_key,
-                           option.value.empty() ? "" : option.value.front(),
-                           {Level::File, place}});
+    const std::string plain = option.value.empty() ? "" : option.value.front();
+    assignments.push_back(
+        {option.string_key, quoted ? quoted->value : plain, {Level::File, place}});
   }
   return assignments;
+}
+
+std::string ini_value(const std::string& value) {
+  const auto outer = [](char letter) {
+    return std::isspace(static_cast<unsigned char>(letter)) != 0 || letter == '"';
+  };
+  const bool plain = !value.empty() && value.find_first_of("#\r\n") == std::string::npos &&
+                     !outer(value.front()) && !outer(value.back());
+  if (plain) return value;
+  std::string text = "\"";
+  for (const char letter : value) {
+    if (letter == '"' || letter == '\\') text += '\\';
+    text += letter == '\n' ? "\\n" : letter == '\r' ? "\\r" : std::string(1, letter);
+  }
+  return text + '"';
 }
 
 std::vector<Assignment> read_ini(const std::string& path) {

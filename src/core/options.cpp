@@ -7,6 +7,7 @@
 #include <sstream>
 #include <stdexcept>
 
+#include "fedhpc/core/configuration_source.hpp"
 #include "fedhpc/core/error.hpp"
 
 namespace fedhpc {
@@ -91,17 +92,8 @@ void OptionSet::add(std::string key, bool& value, std::string help) {
 void OptionSet::add(std::string key, std::string& value, std::string help, std::string allowed) {
   insert({.key = std::move(key),
           .help = std::move(help),
-          .allowed = std::move(allowed) + ", without '#', line breaks and outer spaces",
-          .parse =
-              [&value](const std::string& text) {
-                // What to_ini() writes must read back the same.
-                if (text.find_first_of("#\r\n") != std::string::npos ||
-                    std::isspace(static_cast<unsigned char>(text.front())) != 0 ||
-                    std::isspace(static_cast<unsigned char>(text.back())) != 0) {
-                  throw std::invalid_argument("not representable in an INI file");
-                }
-                value = text;
-              },
+          .allowed = std::move(allowed),
+          .parse = [&value](const std::string& text) { value = text; },
           .print = [&value] { return value; }});
 }
 
@@ -287,7 +279,8 @@ std::string OptionSet::to_ini() const {
       if (!entry.key.starts_with(section + ".")) continue;
       const std::string value = entry.print();
       // An unset text has no value to write: an empty one would be refused when read back.
-      if (!value.empty()) text += entry.key.substr(section.size() + 1) + " = " + value + "\n";
+      if (value.empty()) continue;
+      text += entry.key.substr(section.size() + 1) + " = " + ini_value(value) + "\n";
     }
   }
   return text;

@@ -8,6 +8,7 @@
 #include <ATen/ops/full.h>
 
 #include "fedhpc/core/build_info.hpp"
+#include "fedhpc/engine/output.hpp"
 #include "fedhpc/engine/recorder.hpp"
 #include "fedhpc/io/checkpoint_files.hpp"
 #include "fedhpc/io/durable.hpp"
@@ -163,6 +164,27 @@ void read_state(const Resumption& from, Communicator& comm, Experiment& experime
   experiment.go_on_inside(read_partial(comm, open, from.checkpoint));
 }
 
+void check_checkpoint(const std::string& path, std::int64_t round, Experiment& experiment) {
+  try {
+    if (read_resumption(path).round != round) throw Error("it is of another round");
+    const h5::Handle file = h5::open_file(path, h5::Mode::Read);
+    StateCheck check(file, path, experiment.placement());
+    experiment.visit_state(check);
+  } catch (const Error& error) {
+    throw Error(concat("it does not read back: ", error.what()));
+  }
+}
+
+StateBytes state_bytes(Experiment& experiment, Communicator& comm) {
+  StateSize size;
+  experiment.visit_state(size);
+  Tensor own = at::full({2}, size.own_bytes(), at::kLong);
+  own[1] = size.full_own_bytes();
+  comm.sum_(own);
+  return {.now = size.common_bytes() + own[0].item<std::int64_t>(),
+          .full = size.common_bytes() + own[1].item<std::int64_t>()};
+}
+
 Checkpointer::Checkpointer(Experiment& experiment, Communicator& comm, const Resumption* from)
     : experiment_(experiment), comm_(comm), results_(link_target(experiment.config().run.output)) {
   if (from == nullptr) return;
@@ -186,14 +208,9 @@ void Checkpointer::write(std::int64_t round, const h5::Handle* results) {
   const auto begin = Clock::now();
   const std::string path = checkpoint_path(results_, round);
   const ModelRecord model = experiment_.current_model();
-  StateSize size;
-  experiment_.visit_state(size);
-  Tensor own = at::full({1}, size.own_bytes(), at::kLong);
-  comm_.sum_(own);
-  if (results != nullptr) {
-    check_room(path, *results, size.common_bytes() + own.item<std::int64_t>(), model);
-  }
-  naming_file(path, [&] { write_file(path, round, results, model); });
+  const StateBytes state = state_bytes(experiment_, comm_);
+  if (results != nullptr) check_room(path, *results, state.now, model);
+  naming_file(path, results_, [&] { write_file(path, round, results, model); });
   std::erase(kept_, path);
   kept_.push_back(path);
   if (kept_.size() > kKept) kept_.erase(kept_.begin());
@@ -212,7 +229,7 @@ void Checkpointer::check_room(const std::string& path, const h5::Handle& results
   const std::int64_t left = free_bytes(folder_of(path));
   if (needed <= left) return;
   throw Error(concat("no room for checkpoint '", path, "': it needs up to ", needed, " bytes, ",
-                     left, " are free; make room, then 'fedhpc resume ", results_, "'"));
+                     left, " are free; make room, then ", way_on(results_)));
 }
 
 void Checkpointer::write_file(const std::string& path, std::int64_t round,
@@ -238,6 +255,7 @@ void Checkpointer::write_file(const std::string& path, std::int64_t round,
   h5::flush_file(file);
   file.reset();
   seal(path + ".tmp");
+  check_checkpoint(path + ".tmp", round, experiment_);  // older ones go once this one is there
   replace_file(path + ".tmp", path);
   guard.finished();
 }

@@ -29,8 +29,8 @@ void RunOptions::declare(OptionSet& options) {
               "seed of initial weights, cohorts and batches");
   options.add("run.rounds", rounds, at_least<std::int64_t>(1), "global rounds");
   options.add("run.output", output,
-              "result file, overwritten; default: the configuration's name with .h5, in the "
-              "current folder",
+              "result file; an earlier one there is renamed (fedhpc help run); default: the "
+              "configuration's name with .h5, in the current folder",
               "the path of a file in an existing folder");
   options.add("run.device", device,
               Names<DeviceKind>{

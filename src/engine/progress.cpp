@@ -1,7 +1,10 @@
 #include "fedhpc/engine/progress.hpp"
 
+#include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <iomanip>
 #include <sstream>
@@ -10,6 +13,17 @@
 #include "fedhpc/core/build_info.hpp"
 
 namespace fedhpc {
+
+std::string shell_word(const std::string& path) {
+  const auto harmless = [](char letter) {
+    return std::isalnum(static_cast<unsigned char>(letter)) != 0 ||
+           std::strchr("._/+:=@%-", letter) != nullptr;
+  };
+  if (!path.empty() && std::all_of(path.begin(), path.end(), harmless)) return path;
+  std::string quoted = "'";
+  for (const char letter : path) quoted += letter == '\'' ? "'\\''" : std::string(1, letter);
+  return quoted + "'";
+}
 
 std::string readable_bytes(double bytes) {
   const char* const units[] = {"B", "kB", "MB", "GB", "TB", "PB"};
@@ -104,7 +118,16 @@ void Progress::interrupted(const RoundReport& report, const std::string& results
   const std::int64_t round = report.left ? report.round + 1 : report.round;
   std::printf("%sinterrupted %s round %lld/%lld; to go on: fedhpc resume %s\n",
               kind_ == ProgressKind::Bar ? "\n" : "", report.left ? "inside" : "after",
-              static_cast<long long>(round), static_cast<long long>(rounds_), results.c_str());
+              static_cast<long long>(round), static_cast<long long>(rounds_),
+              shell_word(results).c_str());
+  std::fflush(stdout);
+}
+
+void Progress::complete(const std::string& results) const {
+  if (kind_ == ProgressKind::None) return;
+  const std::string path = shell_word(results);
+  std::printf("complete after round %lld: %s; to look at it: tools/plot.py %s\n",
+              static_cast<long long>(rounds_), path.c_str(), path.c_str());
   std::fflush(stdout);
 }
 

@@ -1,11 +1,11 @@
 #include "fedhpc/engine/recorder.hpp"
 
 #include <algorithm>
-#include <filesystem>
-#include <unistd.h>
 
 #include "fedhpc/comm/session.hpp"
 #include "fedhpc/engine/checkpoint.hpp"
+#include "fedhpc/engine/output.hpp"
+#include "fedhpc/io/checkpoint_files.hpp"
 #include "fedhpc/io/durable.hpp"
 
 namespace fedhpc {
@@ -28,50 +28,18 @@ std::vector<Series> series_of(const Experiment& experiment) {
 
 }  // namespace
 
-void naming_file(const std::string& path, const std::function<void()>& work) {
+void naming_file(const std::string& path, const std::string& results,
+                 const std::function<void()>& work) {
   try {
     work();
   } catch (const Error& error) {
-    throw Error(concat("'", path, "' cannot be written: ", error.what()));
+    throw Error(concat("'", path, "' cannot be written: ", error.what(), "; mend that, then ",
+                       way_on(results)));
   }
 }
 
-void check_output(const Config& config, const std::string& configuration) {
-  namespace fs = std::filesystem;
-  const std::string output = link_target(config.run.output);
-  const std::string place = config.options().origin("run.output").level == Level::Default
-                                ? "configuration"
-                                : config.options().origin("run.output").place;
-  const auto refuse = [&](const std::string& reason) {
-    throw ConfigError(concat(place, ": key 'run.output' cannot be '", output, "': ", reason));
-  };
-  std::error_code ignored;
-  const std::string folder = folder_of(output);
-  if (!fs::is_directory(folder, ignored)) {
-    refuse(concat("the folder '", folder, "' does not exist; create it first"));
-  }
-  if (fs::is_directory(output, ignored)) refuse("it is a folder; give the path of a file");
-  const bool present = fs::exists(output, ignored);
-  if (present && !fs::is_regular_file(output, ignored)) {
-    refuse("it is not a file; give the path of one");
-  }
-  // The file grows under another name and then takes its place, and checkpoints lie beside it.
-  if (access(folder.c_str(), W_OK) != 0 || (present && access(output.c_str(), W_OK) != 0)) {
-    refuse("no permission to write there");
-  }
-  if (present && is_locked(output)) {
-    refuse("another run is writing it or another program has it open; give another name");
-  }
-  for (const std::string& input :
-       {configuration, config.model.init_file, config.data.partition_file}) {
-    if (!input.empty() && present && fs::equivalent(input, output, ignored)) {
-      refuse("this run reads that file; give another name");
-    }
-  }
-}
-
-Recorder::Recorder(const Experiment& experiment, Communicator& comm,
-                   const std::string& command_line, const Resumption* from)
+Recorder::Recorder(Experiment& experiment, Communicator& comm, const std::string& command_line,
+                   const Resumption* from, Earlier earlier)
     : experiment_(experiment) {
   const std::vector<std::string> hosts = comm.all_texts(host_name());
   const auto on_writer = [&](const std::function<void()>& work) {
@@ -92,7 +60,31 @@ Recorder::Recorder(const Experiment& experiment, Communicator& comm,
         experiment.label_histogram(first, std::min(kHistogramPart, clients - first));
     on_writer([&] { writer_->write_label_histogram(first, counts); });
   }
-  on_writer([&] { writer_->start(); });
+  const StateBytes state = state_bytes(experiment, comm);
+  on_writer([&] { h5::flush_file(writer_->file()); });
+  together(comm, [&] {
+    if (comm.rank() == 0) check_room(state, from, earlier);
+  });
+  on_writer([&] { start(from, earlier); });
+}
+
+void Recorder::check_room(const StateBytes& state, const Resumption* from, Earlier earlier) {
+  const Config& config = experiment_.config();
+  const std::string results = link_target(config.run.output);
+  const std::int64_t left = config.run.rounds - (from == nullptr ? 0 : from->round);
+  const RoomNeeded needed = room_needed(experiment_, left, h5::bytes_of(writer_->file()), state);
+  // An earlier file makes room when this one takes its place.
+  const std::int64_t given = earlier == Earlier::Replace ? bytes_of_file(results) : 0;
+  warning_ = fedhpc::check_room(config, needed, free_bytes(folder_of(results)) + given);
+}
+
+void Recorder::start(const Resumption* from, Earlier earlier) {
+  const std::string results = link_target(experiment_.config().run.output);
+  if (earlier == Earlier::SetAside) {
+    earlier_result_ = set_aside(results, from == nullptr ? -1 : from->round);
+  }
+  writer_->start();
+  if (from == nullptr) remove_checkpoints(results, {});
 }
 
 void Recorder::create(const std::string& command_line, const std::vector<std::string>& hosts,
@@ -158,7 +150,7 @@ void Recorder::write_personal_models() {
   const std::string& output = experiment_.config().run.output;
   experiment_.gather_personal_models(
       [&](std::span<const std::int64_t> clients, const Rows& models) {
-        naming_file(output, [&] {
+        naming_file(output, output, [&] {
           for (std::size_t c = 0; c < clients.size(); ++c) {
             const Tensor row = models.values.narrow(0, static_cast<std::int64_t>(c), 1);
             writer_->write_personal(clients[c], parameters_of({row, models.layout}));
@@ -175,7 +167,7 @@ void Recorder::record(const RoundReport& report) {
   metrics.seconds_io = io_watch_.lap();
   const Timed timed(io_watch_);
   const RunOptions& run = experiment_.config().run;
-  naming_file(run.output, [&] {
+  naming_file(run.output, run.output, [&] {
     if (run.saves("draws")) {
       writer_->append_cohort(*report.cohort);
       const std::vector<NamedTensor> draws = draws_of(report.round);
@@ -204,12 +196,14 @@ void Recorder::write_parts(const ModelRecord& model) {
 
 void Recorder::write_model(const ModelRecord& model) {
   if (!writer_) return;
-  naming_file(experiment_.config().run.output, [&] { write_parts(model); });
+  const std::string& output = experiment_.config().run.output;
+  naming_file(output, output, [&] { write_parts(model); });
 }
 
 void Recorder::finish(const std::string& status) {
   if (!writer_) return;
-  naming_file(experiment_.config().run.output, [&] { writer_->finish(status); });
+  const std::string& output = experiment_.config().run.output;
+  naming_file(output, output, [&] { writer_->finish(status); });
 }
 
 void Recorder::fail() noexcept {

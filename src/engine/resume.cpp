@@ -39,14 +39,29 @@ bool changeable(const std::string& key) {
   return std::find(kChangeable.begin(), kChangeable.end(), key) != kChangeable.end();
 }
 
-/// When the run of a result file started. The file may be damaged, or one that was being written
-/// when its run was killed.
-std::optional<std::string> started(const std::string& results) {
-  return within_time(kReadingLimit, [&]() -> std::string {
+/// What a result file says of its run.
+struct Found {
+  std::string started;  // or kForeign
+  std::string status;
+  std::int64_t rounds = 0;
+};
+
+/// The file may be damaged, or one that was being written when its run was killed.
+std::optional<Found> look_into(const std::string& results) {
+  const auto lines = within_time(kReadingLimit, [&]() -> std::string {
     const h5::Handle file = h5::open_input(results);
     if (!h5::has_attribute(file, "started") || !h5::exists(file, "/rounds")) return kForeign;
-    return h5::read_text_attribute(file, "started");
+    return concat(h5::read_text_attribute(file, "started"), '\n',
+                  h5::read_text_attribute(file, "status"), '\n',
+                  h5::shape_of(h5::open_dataset(file, "/rounds/round")).at(0));
   });
+  if (!lines) return std::nullopt;
+  std::istringstream stream(*lines);
+  Found found;
+  std::getline(stream, found.started);
+  std::getline(stream, found.status);
+  stream >> found.rounds;
+  return found;
 }
 
 /// Throws DataError unless a result file whose run started at `run` is that of a checkpoint.
@@ -72,19 +87,22 @@ std::string results_beside(const std::string& checkpoint, const std::string& giv
 
 ResumePoint from_checkpoint(const std::string& path) {
   ResumePoint point;
+  point.chosen = true;
   point.from = read_resumption(path);
   point.results =
       results_beside(path, lookup(parse_ini(point.from.config, path), "run.output", "run.h5"));
   return point;
 }
 
-/// Why nothing beside a result file can be gone on from.
-DataError nothing_found(const std::string& results) {
+/// Why nothing beside a result file can be gone on from; `run`: what it says, where it can be read.
+DataError nothing_found(const std::string& results, const std::optional<Found>& run) {
   std::error_code failed;
   const std::string problem = !fs::exists(results, failed)            ? "there is no such file"
                               : !fs::is_regular_file(results, failed) ? "it is not a file"
-                              : H5Fis_hdf5(results.c_str()) <= 0
-                                  ? "it is not an HDF5 file"
+                              : H5Fis_hdf5(results.c_str()) <= 0      ? "it is not an HDF5 file"
+                              : run && run->status == "complete"
+                                  ? concat("it is complete with ", run->rounds,
+                                           " rounds, and for more there is no checkpoint beside it")
                                   : "there is no checkpoint of it beside it";
   return DataError(concat("'", results, "' cannot be resumed: ", problem,
                           "; give RUN.h5 with its checkpoints RUN.ckpt.N.h5 in the same folder, ",
@@ -95,22 +113,22 @@ ResumePoint beside_results(const std::string& results) {
   ResumePoint point;
   point.results = results;
   std::error_code failed;
-  std::optional<std::string> run;
+  std::optional<Found> run;
   if (fs::is_regular_file(results, failed) && H5Fis_hdf5(results.c_str()) > 0) {
-    run = started(results);
+    run = look_into(results);
   }
   std::optional<DataError> refused;
   for (const CheckpointFile& file : checkpoints_of(results)) {
     try {
       point.from = read_resumption(file.path);
-      if (!run || *run == point.from.started) return point;
-      check_same_run(results, *run, point.from);  // an earlier run of the same name left it
+      if (!run || run->started == point.from.started) return point;
+      check_same_run(results, run->started, point.from);  // an earlier run of the same name left it
     } catch (const DataError& error) {
       if (!refused) refused = error;
       point.warnings.emplace_back(error.what());
     }
   }
-  throw refused ? *refused : nothing_found(results);
+  throw refused ? *refused : nothing_found(results, run);
 }
 
 }  // namespace
@@ -142,17 +160,30 @@ ResumePoint find_resume_point(const std::string& path, Communicator& comm) {
   return point;
 }
 
-void check_results(ResumePoint& point, const Config& config) {
+std::optional<Earlier> check_results(ResumePoint& point, const Config& config) {
   const std::string results = link_target(config.run.output);
+  const std::int64_t round = point.from.round;
+  // Where the newest usable one was looked for, newer ones are damaged.
+  const std::vector<CheckpointFile> beside = checkpoints_of(results);
+  const bool newer =
+      (point.chosen || results != point.results) && !beside.empty() && beside.front().round > round;
+  const Earlier otherwise = newer ? Earlier::SetAside : Earlier::Replace;
   std::error_code failed;
-  if (!fs::exists(results, failed)) return;
+  if (!fs::exists(results, failed)) return otherwise;
   if (!fs::is_regular_file(results, failed) || H5Fis_hdf5(results.c_str()) == 0) {
     check_same_run(results, kForeign, point.from);
   }
-  const std::optional<std::string> run = started(results);
-  if (run) return check_same_run(results, *run, point.from);
-  point.warnings.push_back(concat("'", results, "' is damaged; all rounds up to ", point.from.round,
-                                  " are taken from checkpoint '", point.from.checkpoint, "'"));
+  const std::optional<Found> run = look_into(results);
+  if (!run) {
+    point.warnings.push_back(concat("'", results, "' is damaged; all rounds up to ", round,
+                                    " are taken from checkpoint '", point.from.checkpoint, "'"));
+    return otherwise;
+  }
+  check_same_run(results, run->started, point.from);
+  if (run->status != "complete") return otherwise;
+  const bool asked_for = run->rounds == config.run.rounds;
+  if (asked_for && (!point.chosen || run->rounds == round)) return std::nullopt;
+  return run->rounds > round ? Earlier::SetAside : otherwise;
 }
 
 std::unique_ptr<Config> resumed_configuration(const ResumePoint& point,

@@ -24,10 +24,13 @@ class StateSize final : public StateVisitor {
   /// Of what every rank has the same, and of what is this rank's own.
   std::int64_t common_bytes() const { return common_bytes_; }
   std::int64_t own_bytes() const { return own_bytes_; }
+  /// Once every client is written.
+  std::int64_t full_own_bytes() const { return full_own_bytes_; }
 
  private:
   std::int64_t common_bytes_ = 0;
   std::int64_t own_bytes_ = 0;
+  std::int64_t full_own_bytes_ = 0;
 };
 
 /// Writes a state into a file that rank 0 has open (others: nullptr). Collective.

@@ -33,6 +33,7 @@ void StateSize::rows(const std::string& name, Rows& rows) { tensor(name, rows.va
 
 void StateSize::edges(const std::string&, EdgeRows& models) {
   own_bytes_ += bytes_of(models.rows.values);
+  full_own_bytes_ += bytes_of(models.rows.values);
 }
 
 void StateSize::clients(ClientStore& store) {
@@ -42,10 +43,12 @@ void StateSize::clients(ClientStore& store) {
     const auto row =
         stored.layout()->size() * static_cast<std::int64_t>(c10::elementSize(stored.type()));
     own_bytes_ += static_cast<std::int64_t>(stored.written_clients().size()) * (row + kNumber);
+    full_own_bytes_ += stored.full_bytes();
   }
   for (const std::string& name : store.scalar_names()) {
-    own_bytes_ +=
-        static_cast<std::int64_t>(store.scalars(name).written_clients().size()) * 2 * kNumber;
+    const ScalarColumn& column = store.scalars(name);
+    own_bytes_ += static_cast<std::int64_t>(column.written_clients().size()) * 2 * kNumber;
+    full_own_bytes_ += 2 * column.full_bytes();
   }
 }
 

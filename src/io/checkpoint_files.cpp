@@ -16,6 +16,7 @@ namespace fs = std::filesystem;
 constexpr const char* kMark = ".ckpt.";
 constexpr const char* kSuffix = ".h5";
 constexpr const char* kUnfinished = ".h5.tmp";
+constexpr const char* kLock = ".lock";
 
 /// "RUN" of "folder/RUN.h5".
 std::string stem_of(const std::string& results) {
@@ -55,6 +56,40 @@ std::vector<CheckpointFile> named(const std::string& results, const std::string&
 std::string checkpoint_path(const std::string& results, std::int64_t round) {
   const fs::path folder = fs::path(results).parent_path();
   return (folder / concat(stem_of(results), kMark, round, kSuffix)).string();
+}
+
+std::string lock_path(const std::string& results) {
+  return (fs::path(results).parent_path() / (stem_of(results) + kLock)).string();
+}
+
+bool is_name_beside(const std::string& results) {
+  return !results_of_checkpoint(results).path.empty() || results.ends_with(".tmp") ||
+         results.ends_with(kLock);
+}
+
+std::string set_aside(const std::string& results, std::int64_t after) {
+  std::error_code failed;
+  const bool present = fs::exists(results, failed);
+  std::vector<CheckpointFile> checkpoints = checkpoints_of(results);
+  std::erase_if(checkpoints, [&](const CheckpointFile& file) { return file.round <= after; });
+  if (!present && checkpoints.empty()) return {};
+  const std::string name = fs::path(results).filename().string();
+  const std::string suffix = name.substr(stem_of(results).size());
+  std::string free;
+  for (int number = 1; free.empty(); ++number) {
+    const std::string aside = concat(stem_of(results), ".old", number, suffix);
+    const std::string path = (fs::path(results).parent_path() / aside).string();
+    if (!fs::exists(path) && checkpoints_of(path).empty()) free = path;
+  }
+  try {
+    if (present) fs::rename(results, free);
+    for (const CheckpointFile& file : checkpoints) {
+      fs::rename(file.path, checkpoint_path(free, file.round));
+    }
+  } catch (const fs::filesystem_error& error) {
+    throw Error(concat("the earlier result cannot be set aside: ", error.code().message()));
+  }
+  return free;
 }
 
 std::vector<CheckpointFile> checkpoints_of(const std::string& results) {

@@ -61,6 +61,12 @@ std::int64_t free_bytes(const std::string& folder) {
   return static_cast<std::int64_t>(info.f_bavail) * static_cast<std::int64_t>(info.f_frsize);
 }
 
+std::int64_t bytes_of_file(const std::string& path) {
+  std::error_code failed;
+  const auto bytes = std::filesystem::file_size(path, failed);
+  return failed ? 0 : static_cast<std::int64_t>(bytes);
+}
+
 bool keeps_write_order(const std::string& folder) {
   struct statfs info {};
   if (statfs(folder.c_str(), &info) != 0) return true;

@@ -250,7 +250,7 @@ class BadInput(AppCase):
             "fewer rounds": (["--run.rounds=1"], ["run.rounds = 1", "2 rounds done", "at least 2"]),
             "misspelt key": (["--run.ronuds=5"], ["'run.ronuds'", "did you mean 'run.rounds'"]),
             "out of range": (["--run.eval_every=0"], ["run.eval_every", "'0'"]),
-            "no data": (["--data.dir=/nonexistent"], ["/nonexistent", "data.dir"]),
+            "no data": (["--run.rounds=3", "--data.dir=/nonexistent"], ["/nonexistent", "data.dir"]),
             "output in no folder": (["--run.output=missing/run.h5"], ["run.output", "'missing'"]),
             "output is a folder": (["--run.output=."], ["run.output", "folder"]),
             "output is no file": (["--run.output=/dev/null"], ["run.output", "'/dev/null'", "not a file"]),

@@ -1,6 +1,7 @@
 #include "fedhpc/core/configuration_source.hpp"
 
 #include <filesystem>
+#include <random>
 
 #include <gtest/gtest.h>
 
@@ -61,6 +62,45 @@ TEST(ParseIniTest, ErrorsNameFileAndLine) {
     const std::string message = refusal([&text = text] { parse_ini(text, "x.ini"); });
     EXPECT_NE(message.find(expected), std::string::npos) << message;
   }
+}
+
+TEST(ParseIniTest, AValueInQuotesHoldsWhatALineCannot) {
+  const auto lines = parse_ini(
+      "[a]\n"
+      "b = \"x #3.h5\" # a comment\n"
+      "c=\"\\\"\\\\n \\n\"\r\n"
+      "d = \"\"\n"
+      "e = 3\" wide\n"
+      "f = a\\b # \"no value\"\n",
+      "x.ini");
+  ASSERT_EQ(lines.size(), 5U);
+  EXPECT_EQ(lines[0].value, "x #3.h5");
+  EXPECT_EQ(lines[1].value, "\"\\n \n");
+  EXPECT_EQ(lines[2].value, "");
+  EXPECT_EQ(lines[3].value, "3\" wide");
+  EXPECT_EQ(lines[4].value, "a\\b");
+  for (const std::string bad : {"b = \"x", "b = \"x\\", "b = \"x\\\"", "b = \"x\" y"}) {
+    const std::string message = refusal([&] { parse_ini("[a]\n" + bad + "\n", "x.ini"); });
+    EXPECT_NE(message.find("x.ini:2: '" + bad + "' is not of the form key = \"value\""),
+              std::string::npos)
+        << message;
+  }
+}
+
+TEST(ParseIniTest, AnyValueReadsBackTheSame) {
+  const std::string letters = "ab #\"\\\n\r\t\v'=;[]$n \x7f\xc3";
+  std::mt19937 random(4);
+  for (int number = 0; number < 3000; ++number) {
+    std::string value;
+    for (std::size_t length = random() % 8; value.size() < length;) {
+      value += letters[random() % letters.size()];
+    }
+    const std::string text = "[a]\nb = " + ini_value(value) + "\nc = 1\n";
+    const auto lines = parse_ini(text, "x.ini");
+    ASSERT_EQ(lines.size(), 2U) << text;
+    ASSERT_EQ(lines.front().value, value) << text;
+  }
+  EXPECT_EQ(ini_value("out/a = \\b \"c\" d.h5"), "out/a = \\b \"c\" d.h5");
 }
 
 TEST(ReadIniTest, NamesAFileThatCannotBeRead) {

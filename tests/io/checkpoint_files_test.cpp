@@ -1,5 +1,6 @@
 #include "fedhpc/io/checkpoint_files.hpp"
 
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
@@ -32,6 +33,15 @@ class FolderTest : public ::testing::Test {
   static std::string read(const std::string& path) {
     std::ifstream file(path);
     return {std::istreambuf_iterator<char>(file), {}};
+  }
+
+  std::vector<std::string> names() const {
+    std::vector<std::string> found;
+    for (const auto& entry : fs::directory_iterator(folder_)) {
+      found.push_back(entry.path().filename().string());
+    }
+    std::sort(found.begin(), found.end());
+    return found;
   }
 
   const fs::path folder_ =
@@ -69,12 +79,45 @@ TEST_F(CheckpointFilesTest, RemovesOnlyItsOwn) {
   const std::string kept = make("run.ckpt.20.h5");
   for (const char* name : {"run.ckpt.9.h5", "run.ckpt.30.h5.tmp", "other.ckpt.9.h5"}) make(name);
   remove_checkpoints(run, {kept});
-  std::vector<std::string> left;
-  for (const auto& entry : fs::directory_iterator(folder_)) {
-    left.push_back(entry.path().filename().string());
+  EXPECT_EQ(names(), (std::vector<std::string>{"other.ckpt.9.h5", "run.ckpt.20.h5", "run.h5"}));
+}
+
+TEST_F(CheckpointFilesTest, OneLockForAllThatSharesCheckpoints) {
+  EXPECT_EQ(lock_path("a/run.h5"), "a/run.lock");
+  EXPECT_EQ(lock_path("run"), "run.lock");
+  EXPECT_NE(lock_path("run2.h5"), "run.lock");
+  for (const char* name : {"a/run.lock", "run.h5.tmp", "run.ckpt.2.h5"}) {
+    EXPECT_TRUE(is_name_beside(name)) << name;
   }
-  std::sort(left.begin(), left.end());
-  EXPECT_EQ(left, (std::vector<std::string>{"other.ckpt.9.h5", "run.ckpt.20.h5", "run.h5"}));
+  for (const char* name : {"run.h5", "run", "lock", "run.ckpt.h5", "run.old1.h5"}) {
+    EXPECT_FALSE(is_name_beside(name)) << name;
+  }
+}
+
+TEST_F(CheckpointFilesTest, AnEarlierResultIsSetAsideWithItsCheckpoints) {
+  const std::string run = (folder_ / "run.h5").string();
+  EXPECT_EQ(set_aside(run), "");
+  for (const std::string text : {"one", "two"}) {
+    make("run.h5", text);
+    make("run.ckpt.20.h5", text);
+    make("run.ckpt.10.h5", text);
+    set_aside(run);
+  }
+  EXPECT_EQ(names(), (std::vector<std::string>{"run.old1.ckpt.10.h5", "run.old1.ckpt.20.h5",
+                                               "run.old1.h5", "run.old2.ckpt.10.h5",
+                                               "run.old2.ckpt.20.h5", "run.old2.h5"}));
+  EXPECT_EQ(read((folder_ / "run.old2.ckpt.20.h5").string()), "two");
+  make("run.h5");
+  make("run.ckpt.20.h5");
+  make("run.ckpt.30.h5");
+  EXPECT_EQ(set_aside(run, 20), (folder_ / "run.old3.h5").string());
+  EXPECT_TRUE(fs::exists(folder_ / "run.ckpt.20.h5"));
+  EXPECT_TRUE(fs::exists(folder_ / "run.old3.ckpt.30.h5"));
+}
+
+TEST_F(CheckpointFilesTest, ANameWithoutSuffixIsSetAsideAsOne) {
+  EXPECT_EQ(set_aside(make("run")), (folder_ / "run.old1").string());
+  EXPECT_EQ(checkpoint_path("run.old1", 5), "run.old1.ckpt.5.h5");
 }
 
 TEST_F(DurableTest, ReplacesWholeFiles) {

@@ -57,9 +57,11 @@ class Environment(unittest.TestCase):
     def test_the_result_file_is_the_programs(self):
         (self.folder / "other.ini").write_text(
             "[data]\noutput = no.h5\n[ run ]\nseed=1\n output = some where/x.h5 # y\n")
+        (self.folder / "quoted.ini").write_text('[run] # x\noutput = "a #3 \\"b\\" \\\\.h5" # y\n')
         for arguments, expected in ((("run.ini",), "run"), (("a/run.ini",), "run"), (("other.ini",), "some where/x"),
                                     (("other.ini", "--run.output=b/c.h5", "--run.seed=1"), "b/c"),
-                                    (("run.ini", "--run.output=plain"), "plain")):
+                                    (("run.ini", "--run.output=plain"), "plain"),
+                                    (("quoted.ini",), 'a #3 "b" \\')):
             self.assertEqual(self.bash('stem_of "$@"', *arguments), (0, expected + "\n"))
 
     def test_the_newest_checkpoint_is_that_of_the_largest_round(self):

@@ -39,7 +39,7 @@ class Reproduce(ReproduceCase):
         self.assertIn("finished", self.call("--seeds", "1").stdout)
         self.assertEqual(len(self.calls()), 2)
         self.assertEqual(len(results.load(self.results / "good_seed1.h5").rounds), 30)
-        self.assertEqual(len(results.load(self.results / "good_seed1.old.h5").rounds), 20)
+        self.assertEqual(len(results.load(self.results / "good_seed1.old1.h5").rounds), 20)
 
     def test_quick_and_list_and_only(self):
         self.paper("good", "fail", rounds=400)

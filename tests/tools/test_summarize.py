@@ -113,7 +113,7 @@ class Summarize(Folder):
 
     def test_folders_leave_out_checkpoints_and_name_what_they_cannot_read(self):
         self.seeds((0.5,))
-        for name in ("a1.ckpt.30.h5", "a1.old.h5"):
+        for name in ("a1.ckpt.30.h5", "a1.old.h5", "a1.old2.h5"):
             (self.folder / name).write_bytes((self.folder / "a1.h5").read_bytes())
         (self.folder / "broken.h5").write_text("no", encoding="utf-8")
         code, out, error = call(summarize, self.folder)

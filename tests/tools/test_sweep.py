@@ -193,7 +193,7 @@ class Running(Case):
         self.tool("sweep", "sweep.ini", "--local", "--ranks", "1")
         self.ini(SWEEP.replace("0.25", "0.5"))
         self.assertIn("6 of 6 runs are left", self.tool("sweep", "sweep.ini", "--local", "--ranks", "1"))
-        self.assertEqual(len(list((self.folder / "results/sweeps/sweep").glob("*.old.h5"))), 6)
+        self.assertEqual(len(list((self.folder / "results/sweeps/sweep").glob("*.old1.h5"))), 6)
 
     def test_a_failed_run_is_named_and_the_others_go_on(self):
         self.ini("[sweep]\nbase = run.ini\nalgorithm.name = fail, good\n")

@@ -162,7 +162,7 @@ def job_state(job):
     if run.status == "complete":
         return JobState("outdated" if other else "finished", run, other)
     checkpoint = any(job.output.parent.glob(f"{glob.escape(job.output.stem)}.ckpt.*"))
-    if not other and (run.status == "interrupted" or run.status == "running" and checkpoint):
+    if not other and (run.status == "interrupted" or run.status in ("running", "failed") and checkpoint):
         return JobState("interrupted", run, f"after round {len(run.rounds)}")
     return JobState("missing", run, f"status {run.status}")
 

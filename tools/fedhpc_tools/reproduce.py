@@ -20,7 +20,7 @@ by this is the same with and without --quick.
 When the budget is used up, or on Ctrl-C or SIGTERM, nothing is started any more; the current run is asked
 (SIGUSR1) to finish its round and write a checkpoint. If it does, its file stays and the next call resumes
 it, as it does a killed run that left a checkpoint; otherwise its files are removed. A complete result of
-another configuration is kept as NAME.old.h5. --background does all that in a session of its own, with its
+another configuration is kept as NAME.old1.h5. --background does all that in a session of its own, with its
 output in DIR/PAPER/reproduce.log.
 
 Prints the comparison of the selected rows and writes that of all rows to DIR/PAPER/table.md and table.csv.

@@ -1,6 +1,8 @@
 """The rows of one paper, the runs behind them, what became of each, and running what is pending."""
 
+import fcntl
 import glob
+import itertools
 import os
 import shutil
 import sys
@@ -117,7 +119,7 @@ class Reproduction:
                 print(f"    could not be resumed ({outcome.message}), starts afresh", flush=True)
                 self.states[job.name] = paper_table.JobState("missing")
         if self.states[job.name].kind != "interrupted":
-            remove_files(job, keep_result=self.states[job.name].kind == "outdated")
+            set_aside(job)
             arguments = ["run", str(job.config), *(f"--{override}" for override in job.overrides),
                          f"--run.output={job.output}", "--run.progress=plain"]
             outcome = self._launch(program, arguments, job, deadline)
@@ -157,10 +159,39 @@ class Reproduction:
         return paper_table.markdown(lines, self.timed)
 
 
-def remove_files(job, keep_result=False):
-    """Removes a job's result and checkpoints; a complete result of another configuration is set aside."""
-    if keep_result:
-        job.output.replace(job.output.with_suffix(".old.h5"))
-    stem = glob.escape(str(job.output.with_suffix("")))
-    for path in (str(job.output), f"{job.output}.tmp", *glob.glob(f"{stem}.ckpt.*")):
-        Path(path).unlink(missing_ok=True)
+def remove_files(job):
+    """Removes a job's result and checkpoints; nothing while a run writes them."""
+    if is_written(job.output):
+        return
+    for path in (job.output, Path(f"{job.output}.tmp"), *files_beside(job.output)):
+        path.unlink(missing_ok=True)
+
+
+def files_beside(output):
+    """The checkpoints of a result file RUN.h5, whole or not."""
+    return [Path(path) for path in glob.glob(f"{glob.escape(str(output.with_suffix('')))}.ckpt.*")]
+
+
+def set_aside(job):
+    """Gives a job's result and checkpoints the names RUN.old1.h5 and RUN.old1.ckpt.N.h5, or the next number, as
+    `fedhpc run` does; nothing while a run writes them."""
+    present = [path for path in (job.output, *files_beside(job.output)) if path.exists()]
+    if not present or is_written(job.output):
+        return
+    stem = job.output.stem
+    number = next(n for n in itertools.count(1)
+                  if not any(job.output.parent.glob(f"{glob.escape(stem)}.old{n}.*")))
+    for path in present:
+        path.rename(path.with_name(f"{stem}.old{number}{path.name.removeprefix(stem)}"))
+
+
+def is_written(output):
+    """Whether a run holds the lock of a result file."""
+    try:
+        with open(output.with_suffix(".lock"), "r+b") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        pass  # no lock, or no locks on this file system
+    return False

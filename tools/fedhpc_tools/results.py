@@ -9,6 +9,7 @@
 what is known of each client is in client_data.py.
 """
 
+import re
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -90,10 +91,18 @@ def status_of(recorded, wall_seconds, silence):
     return SILENT if silence > patience else RUNNING
 
 
+ESCAPES = {"n": "\n", "r": "\r"}  # in a quoted value; other characters behind a backslash stand for themselves
+
+
 def parse_config(text):
-    """The INI text as {"section.key": value}; `#` starts a comment, as in the simulator."""
+    """The INI text as {"section.key": value}; `#` starts a comment outside double quotes, as in the simulator."""
     values, section = {}, ""
-    for number, line in enumerate(text.splitlines(), 1):
+    for number, line in enumerate(text.split("\n"), 1):
+        quoted = re.fullmatch(r'([^=#]*)=\s*"((?:[^"\\]|\\.)*)"\s*(?:#.*)?', line)
+        if quoted:
+            key, value = quoted.groups()
+            values[section + key.strip()] = re.sub(r"\\(.)", lambda mark: ESCAPES.get(mark[1], mark[1]), value)
+            continue
         line = line.split("#", 1)[0].strip()
         if not line:
             continue

@@ -43,7 +43,7 @@ def files_of(places):
             found[place] = True
             continue
         for path in sorted(place.glob("*.h5")):
-            if ".ckpt." not in path.name and not path.name.endswith(".old.h5"):
+            if ".ckpt." not in path.name and not re.search(r"\.old\d*\.h5$", path.name):
                 found.setdefault(path, False)
     # Of the pattern *.h5 the shell makes checkpoints as well: no runs of their own beside their run.
     return [(path, named) for path, named in found.items() if run_of(path) not in found]

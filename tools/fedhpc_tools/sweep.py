@@ -18,7 +18,7 @@ Every combination is checked by `fedhpc plan` before the first run starts: a mis
 ends the sweep with exit code 2. Without --local, --submit or --report, the array job's script is printed: a task is
 a run, a line of DIR/runs.tsv, which is written. With --submit it goes to sbatch. Runs that are finished are left
 out, those that were interrupted go on from their checkpoint, and a complete result of other settings is kept as
-NAME.old.h5; so the same command may be given until nothing is left, but not while its tasks still wait or run.
+NAME.old1.h5; so the same command may be given until nothing is left, but not while its tasks still wait or run.
 
 --local runs what is left here, one run after the other, each with its output in NAME.log. Ctrl-C or SIGTERM asks
 the current run for a checkpoint and ends the sweep. --report prints a table with mean and spread over seeds and the
@@ -35,7 +35,7 @@ from pathlib import Path
 from . import launch, work_folder
 from .paper_table import PaperError, differences, job_state
 from .plan import PlanError, make_plan
-from .reproduction import find_program, remove_files
+from .reproduction import find_program, set_aside
 from .submit import (SubmitError, add_cluster_options, directives_of, fill, read_settings, shape_of, submit,
                      template_of, variables_for)
 from .sweep_runs import SweepError, read_sweep, report, states_of
@@ -81,11 +81,9 @@ def check(sweep, program, ranks, most_ranks):
 
 
 def prepare(job, state):
-    """Clears what must not be resumed, results of other settings with their checkpoints; complete ones are kept."""
-    if state.kind == "outdated":
-        remove_files(job, keep_result=True)
-    elif state.run is not None and differences(job.expected, state.run.config):
-        remove_files(job)
+    """Sets aside what must not be resumed, results of other settings with their checkpoints."""
+    if state.run is not None and differences(job.expected, state.run.config):
+        set_aside(job)
 
 
 def write_index(sweep, path):
@@ -164,8 +162,8 @@ class LocalRuns:
         outcome = None
         if list(job.output.parent.glob(f"{job.output.stem}.ckpt.*.h5")):
             outcome = self._launch(job, ["resume", str(job.output), *arguments_of(job)])
-        if outcome is None or (outcome.code not in (0, launch.INTERRUPTED) and not outcome.stopped):
-            remove_files(job)  # what could not be resumed
+        if outcome is None or (outcome.code == launch.REFUSED and not outcome.stopped):
+            # The program sets aside what could not be resumed, unless another run is writing it.
             outcome = self._launch(job, ["run", str(job.config), *arguments_of(job)])
         state = job_state(job)
         if outcome.code == 0 and state.kind == "finished":

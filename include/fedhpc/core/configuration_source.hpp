@@ -14,13 +14,17 @@ struct Assignment {
   Origin origin;
 };
 
-/// Reads an INI file (sections, `key = value`, `#` comments) with Boost.Program_options. Throws
-/// ConfigError naming file and line for a file that cannot be read, a malformed line, a key outside
-/// any section or given twice.
+/// Reads an INI file (sections, `key = value`, `key = "value"`, `#` comments) with
+/// Boost.Program_options. Throws ConfigError naming file and line for a file that cannot be read, a
+/// malformed line, a key outside any section or given twice.
 std::vector<Assignment> read_ini(const std::string& path);
 
 /// The same for INI text in memory; `name` stands for the path in messages.
 std::vector<Assignment> parse_ini(const std::string& text, const std::string& name);
+
+/// A value as it stands in an INI file: as it is where it reads back the same, else between double
+/// quotes, where \" \\ \n and \r are the characters that could not stand there.
+std::string ini_value(const std::string& value);
 
 /// Splits `--section.key=value` arguments. Throws ConfigError for anything else and for a key given
 /// twice.

@@ -9,6 +9,7 @@
 
 #include "fedhpc/comm/communicator.hpp"
 #include "fedhpc/engine/experiment.hpp"
+#include "fedhpc/engine/output.hpp"
 #include "fedhpc/io/hdf5.hpp"
 
 namespace fedhpc {
@@ -31,6 +32,13 @@ Resumption read_resumption(const std::string& path);
 /// needs. Collective. Throws DataError, the same on every rank, for a checkpoint of another model
 /// or other data.
 void read_state(const Resumption& from, Communicator& comm, Experiment& experiment);
+
+/// Throws Error unless a file holds a whole checkpoint of this experiment after `round`. For one
+/// rank.
+void check_checkpoint(const std::string& path, std::int64_t round, Experiment& experiment);
+
+/// What the state of an experiment takes in a checkpoint. Collective.
+StateBytes state_bytes(Experiment& experiment, Communicator& comm);
 
 /// Writes checkpoints of a run beside its result file: complete ones, from which alone the run can
 /// go on. The last two are kept.

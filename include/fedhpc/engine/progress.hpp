@@ -19,6 +19,8 @@ class Progress {
   void show(const RoundReport& report);
   /// Says how a run that stops after this report is taken up again.
   void interrupted(const RoundReport& report, const std::string& results) const;
+  /// Says where the result is.
+  void complete(const std::string& results) const;
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -34,6 +36,10 @@ class Progress {
   double loss_;
   double bytes_ = 0;
 };
+
+/// A path as a shell takes it: between quotes where it holds more than letters, digits and
+/// ._/+:=@%-.
+std::string shell_word(const std::string& path);
 
 /// "1.5 MB": bytes with a decimal unit.
 std::string readable_bytes(double bytes);

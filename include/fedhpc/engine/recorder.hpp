@@ -6,6 +6,7 @@
 
 #include "fedhpc/core/stopwatch.hpp"
 #include "fedhpc/engine/experiment.hpp"
+#include "fedhpc/engine/output.hpp"
 #include "fedhpc/io/results_writer.hpp"
 
 namespace fedhpc {
@@ -17,10 +18,15 @@ struct Resumption;
 class Recorder {
  public:
   /// Creates the file with all that is known before the first round; `from`: with all that the
-  /// checkpoint holds, which then takes the place of the file there. Collective. Throws
-  /// ConfigError, the same on every rank, when run.output cannot be written.
-  Recorder(const Experiment& experiment, Communicator& comm, const std::string& command_line,
-           const Resumption* from = nullptr);
+  /// checkpoint holds, which then takes the place of the file there. `earlier`: what becomes of
+  /// that file. Collective. Throws ConfigError, the same on every rank, when run.output cannot be
+  /// written or has no room; nothing is changed then.
+  Recorder(Experiment& experiment, Communicator& comm, const std::string& command_line,
+           const Resumption* from = nullptr, Earlier earlier = Earlier::Replace);
+
+  /// On rank 0: the name an earlier result got, and what may become of the new one; or nothing.
+  const std::string& earlier_result() const { return earlier_result_; }
+  const std::string& warning() const { return warning_; }
 
   /// Records one round; after the last evaluation of a run also the model.
   void record(const RoundReport& report);
@@ -44,18 +50,19 @@ class Recorder {
   /// Makes the file and everything in it.
   void create(const std::string& command_line, const std::vector<std::string>& hosts,
               const Resumption* from);
+  void check_room(const StateBytes& state, const Resumption* from, Earlier earlier);
+  void start(const Resumption* from, Earlier earlier);
 
   const Experiment& experiment_;
   Stopwatch io_watch_;
   std::unique_ptr<ResultsWriter> writer_;  // rank 0 only
+  std::string earlier_result_;
+  std::string warning_;
 };
 
-/// Calls `work`, which writes a file; its Error then names the file.
-void naming_file(const std::string& path, const std::function<void()>& work);
-
-/// Throws ConfigError if run.output is no place for a result file: a missing folder, a folder
-/// itself, no permission, a file this run reads (`configuration` is the path of one) or another run
-/// writes.
-void check_output(const Config& config, const std::string& configuration);
+/// Calls `work`, which writes a file of the run with the result file `results`; its Error then
+/// names the file and what to do.
+void naming_file(const std::string& path, const std::string& results,
+                 const std::function<void()>& work);
 
 }  // namespace fedhpc

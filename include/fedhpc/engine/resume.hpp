@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -8,6 +9,7 @@
 
 #include "fedhpc/core/configuration_source.hpp"
 #include "fedhpc/engine/checkpoint.hpp"
+#include "fedhpc/engine/output.hpp"
 
 namespace fedhpc {
 
@@ -19,6 +21,7 @@ struct ResumePoint {
   Resumption from;
   std::string results;                ///< the result file the run belongs to
   std::vector<std::string> warnings;  ///< what was found damaged and passed over
+  bool chosen = false;                ///< the checkpoint was given; rank 0 knows it
 };
 
 /// Finds where a run goes on: from the checkpoint `path`, or from the newest usable one beside the
@@ -28,9 +31,11 @@ ResumePoint find_resume_point(const std::string& path);
 /// The same on every rank. Collective; errors as on rank 0.
 ResumePoint find_resume_point(const std::string& path, Communicator& comm);
 
-/// Throws DataError if a file that is there in the place of run.output belongs to another run, or
-/// to no run at all; adds a warning to `point` if it is damaged. To be called on one rank.
-void check_results(ResumePoint& point, const Config& config);
+/// What becomes of the file in the place of run.output: set aside where it, or a checkpoint beside
+/// it, has rounds that would be lost. Nothing where the run is complete and has none left. Throws
+/// DataError if the file belongs to another run, or to no run at all; adds a warning to `point` if
+/// it is damaged. To be called on one rank.
+std::optional<Earlier> check_results(ResumePoint& point, const Config& config);
 
 /// The configuration of the run with `changes` from the command line. Throws ConfigError for a
 /// change that would give its past rounds another meaning.

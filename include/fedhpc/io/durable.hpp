@@ -16,6 +16,9 @@ void replace_file(const std::string& finished, const std::string& path);
 /// say.
 std::int64_t free_bytes(const std::string& folder);
 
+/// Bytes of a file, 0 where there is none.
+std::int64_t bytes_of_file(const std::string& path);
+
 /// Whether the file system of a folder keeps the order of writes that readers of a growing HDF5
 /// file (SWMR) rely on: not so over a network without shared caches (NFS, SMB, AFS, 9P) or where
 /// the system behind it is unknown (FUSE).

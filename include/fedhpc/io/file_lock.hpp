@@ -22,4 +22,40 @@ class FileLock {
 /// Whether some process, this one included, holds a lock on an existing file.
 bool is_locked(const std::string& path);
 
+/// An exclusive lock by a file made for it alone, from construction to destruction, which removes
+/// the file. The kernel lets the lock go when the process ends in any way; the file that a killed
+/// process leaves behind locks nothing, and the next one takes it over.
+class LockFile {
+ public:
+  enum class State {
+    None,     ///< nothing was tried
+    Held,     ///< by this object
+    Taken,    ///< by another process
+    NoFile,   ///< no such file can be made here
+    NoLocks,  ///< the file system has none
+  };
+
+  LockFile() = default;
+  /// Tries at once. Where the process that holds the lock is ending, or cannot be seen from this
+  /// host, for some seconds: one just killed may still be on its way out.
+  explicit LockFile(std::string path);
+  LockFile(LockFile&& other) noexcept;
+  LockFile& operator=(LockFile&& other) noexcept;
+  ~LockFile();
+
+  State state() const { return state_; }
+  const std::string& path() const { return path_; }
+  /// Taken: by whom, as "process 123 on node7"; NoFile, NoLocks: why.
+  const std::string& reason() const { return reason_; }
+  /// Held, and left behind by a process that was killed.
+  bool taken_over() const { return taken_over_; }
+
+ private:
+  std::string path_;
+  int descriptor_ = -1;
+  State state_ = State::None;
+  std::string reason_;
+  bool taken_over_ = false;
+};
+
 }  // namespace fedhpc

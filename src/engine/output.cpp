@@ -1,0 +1,140 @@
+#include "fedhpc/engine/output.hpp"
+
+#include <chrono>
+#include <filesystem>
+#include <thread>
+#include <unistd.h>
+
+#include "fedhpc/engine/progress.hpp"
+#include "fedhpc/io/checkpoint_files.hpp"
+#include "fedhpc/io/durable.hpp"
+
+namespace fedhpc {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr double kFileSlack = 256 * 1024;  // bytes: what HDF5 itself takes of a file
+constexpr double kCheckpoints = 3;         // two are kept while the next one is written
+
+/// The process of a run just killed may still be on its way out, and holds its file until then.
+void wait_while_locked(const std::string& path) {
+  constexpr std::chrono::seconds kPatience{5};
+  const auto begin = std::chrono::steady_clock::now();
+  while (is_locked(path) && std::chrono::steady_clock::now() - begin < kPatience) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+}
+
+}  // namespace
+
+LockFile claim_output(const std::string& output) {
+  const std::string results = link_target(output);
+  std::error_code ignored;
+  // No place for a result file: check_output() says so.
+  if (!fs::is_directory(folder_of(results), ignored) || fs::is_directory(results, ignored)) {
+    return {};
+  }
+  LockFile lock(lock_path(results));
+  if (lock.state() == LockFile::State::Taken) {
+    throw ConfigError(concat("run.output '", output, "': another run is writing it (",
+                             lock.reason(), "); wait for its end or give another name"));
+  }
+  if (lock.taken_over()) wait_while_locked(results);
+  return lock;
+}
+
+std::string check_output(const Config& config, const std::string& configuration,
+                         const LockFile& claim) {
+  const std::string output = link_target(config.run.output);
+  const std::string place = config.options().origin("run.output").level == Level::Default
+                                ? "configuration"
+                                : config.options().origin("run.output").place;
+  const auto refuse = [&](const std::string& reason) {
+    throw ConfigError(concat(place, ": key 'run.output' cannot be '", output, "': ", reason));
+  };
+  std::error_code ignored;
+  const std::string folder = folder_of(output);
+  if (!fs::is_directory(folder, ignored)) {
+    refuse(concat("the folder '", folder, "' does not exist; create it first"));
+  }
+  if (fs::is_directory(output, ignored)) refuse("it is a folder; give the path of a file");
+  if (is_name_beside(output)) {
+    refuse("runs give such names to files beside a result file; give another name");
+  }
+  const bool present = fs::exists(output, ignored);
+  if (present && !fs::is_regular_file(output, ignored)) {
+    refuse("it is not a file; give the path of one");
+  }
+  // The file grows under another name and then takes its place, and checkpoints lie beside it.
+  if (access(folder.c_str(), W_OK) != 0 || (present && access(output.c_str(), W_OK) != 0)) {
+    refuse("no permission to write there");
+  }
+  if (present && is_locked(output)) {
+    refuse("another run is writing it or another program has it open; give another name");
+  }
+  for (const std::string& input :
+       {configuration, config.model.init_file, config.data.partition_file}) {
+    if (!input.empty() && present && fs::equivalent(input, output, ignored)) {
+      refuse("this run reads that file; give another name");
+    }
+  }
+  if (claim.state() == LockFile::State::NoFile) {
+    refuse(concat("its lock '", claim.path(), "' cannot be made: ", claim.reason()));
+  }
+  if (claim.state() != LockFile::State::NoLocks) return {};
+  return concat("no lock can be put on '", output, "' (", claim.reason(),
+                "); see to it that no other run writes it");
+}
+
+RoomNeeded room_needed(const Experiment& experiment, std::int64_t rounds_left, std::int64_t written,
+                       const StateBytes& state) {
+  const Config& config = experiment.config();
+  const double rounds = static_cast<double>(rounds_left);
+  const double clients = static_cast<double>(experiment.partition().clients());
+  const double model = static_cast<double>(experiment.first_record().bytes());
+  double round = 8.0 * static_cast<double>(metric_table().size() + experiment.own_metrics().size());
+  if (config.run.saves("draws")) {
+    round += 8.0 * static_cast<double>(experiment.cohort_limit());
+    for (const auto& [name, values] : config.algorithm->drawn_in(1)) {
+      round += static_cast<double>(values.nbytes());
+    }
+  }
+  const double evaluation = sizeof(float) * clients + 8;
+  const double personal =
+      config.run.saves("personal")
+          ? clients * static_cast<double>(experiment.initial().global.values.nbytes())
+          : 0;
+  const double now = static_cast<double>(written);
+  const double growth = model + personal + rounds * round +
+                        (rounds / static_cast<double>(config.run.eval_every) + 1) * evaluation +
+                        kFileSlack;
+  const bool saves_itself = config.run.checkpoint_every != 0;
+  const double first_checkpoint = now + model + static_cast<double>(state.now);
+  const double last_checkpoint = now + growth + model + static_cast<double>(state.full);
+  return {.first = model + personal + (saves_itself ? first_checkpoint : 0),
+          .all = growth + (saves_itself ? kCheckpoints : 1) * last_checkpoint};
+}
+
+std::string check_room(const Config& config, const RoomNeeded& needed, std::int64_t left) {
+  const std::string& output = config.run.output;
+  const auto free = static_cast<double>(left);
+  if (needed.first > free) {
+    throw ConfigError(concat("run.output '", output, "' has no room: up to the first checkpoint ",
+                             readable_bytes(needed.first), " are needed, ", readable_bytes(free),
+                             " are free; make room or give a path on another file system"));
+  }
+  if (needed.all <= free) return {};
+  return concat("all rounds of '", output, "' and their checkpoints may take ",
+                readable_bytes(needed.all), ", ", readable_bytes(free), " are free");
+}
+
+std::string way_on(const std::string& results) {
+  const std::vector<CheckpointFile> checkpoints = checkpoints_of(link_target(results));
+  if (checkpoints.empty()) return "give the same command again: there is no checkpoint of it yet";
+  return concat("'fedhpc resume ", shell_word(results), "' goes on after round ",
+                checkpoints.front().round);
+}
+
+}  // namespace fedhpc
