@@ -80,9 +80,8 @@ void FedMUD::round(Round& round) {
   const Rows before = updates_->expand(factors_);
   round.each_block([&](Block& block) {
     catch_up(block, t);
-    const Rows start = block.download(factors_);  // [C, Q]  U, V
-    round.book(Link::ClientCloud, Direction::Down, kSeedBytes, block.clients());
-    const Rows trained = block.train(start, {.map = &*model_});  // U_i, V_i of (3)
+    const Rows start = block.download(factors_, dense_codec(), kSeedBytes);  // [C, Q]  U, V
+    const Rows trained = block.train(start, {.map = &*model_});              // U_i, V_i of (3)
     const Rows sent = block.upload(trained - start, *codec_);
     const std::span<const double> weights = block.weights(averaging_.weighting);
     update.add(weights, sent);

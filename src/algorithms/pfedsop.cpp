@@ -111,7 +111,7 @@ void PFedSOP::round(Round& round) {  // Algorithm 3
 Rows PFedSOP::personalised(Block& block, const Rows& received, double square) {
   constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
   const Rows news = block.download_to_new(*models_, initial_);  // x, of new clients
-  std::int64_t next_new = 0;
+  std::vector<std::int64_t> new_clients;
   const std::size_t count = block.clients().size();
   std::vector<double> angles(count, kNone);
   std::vector<double> betas(count, kNone);
@@ -129,15 +129,17 @@ Rows PFedSOP::personalised(Block& block, const Rows& received, double square) {
     const std::int64_t client = block.clients()[c];
     const Rows model{start.values.narrow(0, row, 1), start.layout};
     if (!models_->written(client)) {  // x_it <- x
-      model.values.copy_(news.values.narrow(0, next_new++, 1));
+      model.values.copy_(news.values.narrow(0, std::ssize(new_clients), 1));
+      new_clients.push_back(client);
       continue;
     }
-    if (personalise_ && on_device(start.values)) {
+    const bool steps = personalise_ && updates_->written(client);
+    if (steps && on_device(start.values)) {
       later.push_back(row);
       continue;
     }
     const Rows last = models_->view(client);  // x_i(t-1)
-    if (!personalise_) {
+    if (!steps) {
       model.values.copy_(last.values);
       continue;
     }
@@ -151,6 +153,7 @@ Rows PFedSOP::personalised(Block& block, const Rows& received, double square) {
       note(static_cast<std::size_t>(later[i]), steps[i]);
     }
   }
+  models_->write(new_clients, news);  // x is sent once, also to a client that cannot train
   block.note(kAngle, angles);
   block.note(kBeta, betas);
   block.note(kStepNorm, lengths);

@@ -77,11 +77,13 @@ void SFedHP::round(Round& round) {
       mean.add(block.edges(), block.weights(averaging_.weighting), block.upload(theta, *codec_));
     });
     const EdgeRows theta = mean.reduce(/*otherwise=*/phi);  // 1/J sum_j theta_ij
-    for (const std::int64_t i : round.edges()) {
+    for (const std::int64_t i : round.training_edges()) {
       update_edge_(phi.of(i), edges_.of(i), theta.of(i));
     }
   });
-  if (gamma2_ > 0) zero_small_(edges_.rows, zero_threshold_);
+  if (gamma2_ > 0) {
+    for (const std::int64_t i : round.training_edges()) zero_small_(edges_.of(i), zero_threshold_);
+  }
   const std::vector<double> weights = averaging_.weighting == Weighting::Uniform
                                           ? round.equal_weights()
                                           : round.weights_of_participants(averaging_.weighting);
@@ -160,10 +162,11 @@ double paper_bits(bool sparse, std::int64_t nonzero, std::int64_t entries) {
 std::vector<RoundMetric> SFedHP::metrics() const {
   return {
       {kPersonalDensity, "1", "mean over participants of the share of theta_ij that is not 0"},
-      {kEdgeDensity, "1", "mean over drawn edges of the share of w_i that is not 0"},
+      {kEdgeDensity, "1", "mean over drawn edges that train of the share of w_i that is not 0"},
       {kGlobalDensity, "1", "share of the global model w that is not 0"},
       {kPaperBits, "bit",
-       "what an edge sends up by the paper's count (Remark 1), mean over drawn edges: 64 for an "
+       "what an edge sends up by the paper's count (Remark 1), mean over drawn edges that train: "
+       "64 for an "
        "entry that is not 0, 1 for one that is, 1 more for each entry; 64 for each where gamma2 = "
        "0"},
       {kSmoothedL1, "1", "phi_rho(w) = rho sum log cosh(w / rho) of a sparse global model"},
