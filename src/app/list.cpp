@@ -70,14 +70,15 @@ std::vector<KnownKey> known_keys() {
   for (const AlgorithmInfo& info : algorithm_registry()) {
     const Config config(keys_of(info.name), "help.ini");
     for (const OptionSet::Entry& entry : config.options().entries()) {
+      const bool own = own_of_method(entry);
       const auto same = [&](const KnownKey& known) {
-        return known.entry.key == entry.key && known.entry.help == entry.help &&
-               known.entry.allowed == entry.allowed &&
-               known.entry.default_text == entry.default_text;
+        return known.entry.key == entry.key &&
+               (!own || (known.entry.help == entry.help && known.entry.allowed == entry.allowed &&
+                         known.entry.default_text == entry.default_text));
       };
       auto known = std::find_if(keys.begin(), keys.end(), same);
       if (known == keys.end()) known = keys.insert(keys.end(), KnownKey{entry});
-      if (own_of_method(entry)) known->methods.push_back(info.name);
+      if (own) known->methods.push_back(info.name);
     }
   }
   std::vector<std::string> sections;
