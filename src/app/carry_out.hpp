@@ -19,6 +19,9 @@ std::unique_ptr<Communicator> run_communicator(const Config& config);
 /// Prints what the user has to know on standard error of rank 0; nothing for an empty sentence.
 void warn(const std::string& message);
 
+/// Says on rank 0 which of the assignments do not act.
+void show_notes(const Config& config, const Communicator& comm);
+
 /// Carries out a run, from its beginning or from a checkpoint, with all that it writes and shows:
 /// exit code 0 when complete, 75 when a signal interrupted it. `earlier`: what becomes of the
 /// result file that is there. Collective.

@@ -71,6 +71,7 @@ int plan_command(const Arguments& arguments) {
   std::unique_ptr<Communicator> comm = world_communicator(kStartTimeout);
   std::unique_ptr<Config> config;
   together(*comm, [&] { config = read_configuration(rest, "plan"); });
+  show_notes(*config, *comm);
   comm = run_communicator(*config);
   Experiment experiment(*config, *comm);
   Tensor memory = at::zeros({1}, at::kLong);

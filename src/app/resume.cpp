@@ -62,6 +62,7 @@ int resume_command(const Arguments& arguments, const std::string& command_line) 
     warn(check_output(*config, "", claim));
     earlier = check_results(point, *config);
   });
+  show_notes(*config, *comm);
   for (const std::string& warning : point.warnings) warn(warning);
   const std::string left = earlier ? "rounds" : "nothing";  // as rank 0 has found it
   if (comm->all_texts(left).front() == "nothing") {

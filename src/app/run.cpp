@@ -77,6 +77,13 @@ void warn(const std::string& message) {
   if (!message.empty()) std::fprintf(stderr, "fedhpc: warning: %s\n", message.c_str());
 }
 
+void show_notes(const Config& config, const Communicator& comm) {
+  if (comm.rank() != 0) return;
+  for (const std::string& note : config.notes()) {
+    std::fprintf(stderr, "fedhpc: note: %s\n", note.c_str());
+  }
+}
+
 int carry_out(Config& config, Communicator& comm, const std::string& command_line,
               const Resumption* from, Earlier earlier) {
   Experiment experiment(config, comm, from);
@@ -134,6 +141,7 @@ int run_command(const Arguments& given, const std::string& command_line) {
     claim = claim_output(config->run.output);
     warn(check_output(*config, arguments.front(), claim));
   });
+  show_notes(*config, *comm);
   comm = run_communicator(*config);
   return carry_out(*config, *comm, command_line, nullptr,
                    force ? Earlier::Replace : Earlier::SetAside);

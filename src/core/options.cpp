@@ -74,6 +74,27 @@ OptionSet::Entry number_entry(std::string key, Number& value, Bounds<Number> bou
   return entry;
 }
 
+/// The value a person most likely meant: a near name, or the whole number that 1e3 stands for.
+std::string likely_value(const OptionSet::Entry& entry, const std::string& text) {
+  if (!entry.choices.empty()) return nearest(text, entry.choices);
+  constexpr double kExact = 9007199254740992;  // 2^53: up to here a double is the number written
+  try {
+    const auto number = parse_number<double>(text, between(-kExact, kExact));
+    if (number != std::trunc(number)) return {};
+    std::string whole = print_number(static_cast<std::int64_t>(number));
+    entry.parse(whole);
+    return whole;
+  } catch (const std::invalid_argument&) {
+    return {};
+  }
+}
+
+/// What other programs call a key, and its name here.
+constexpr std::pair<std::string_view, std::string_view> kOtherNames[] = {
+    {"learning_rate", "lr"},    {"epochs", "local_epochs"}, {"num_epochs", "local_epochs"},
+    {"num_clients", "clients"}, {"num_rounds", "rounds"},
+};
+
 }  // namespace
 
 void OptionSet::add(std::string key, std::int64_t& value, Bounds<std::int64_t> bounds,
@@ -247,8 +268,8 @@ void OptionSet::assign(const std::string& key, const std::string& text, const Or
   try {
     entry.parse(text);
   } catch (const std::invalid_argument&) {
-    throw ConfigError(concat(origin.place, ": key '", key, "' cannot be '", text, "'; allowed: ",
-                             entry.allowed, suggestion(nearest(text, entry.choices))));
+    throw ConfigError(concat(origin.place, ": key '", key, "' cannot be '", text,
+                             "'; allowed: ", entry.allowed, suggestion(likely_value(entry, text))));
   }
   entry.origin = origin;
 }
@@ -287,15 +308,18 @@ std::string OptionSet::to_ini() const {
 }
 
 std::string nearest(std::string_view word, const std::vector<std::string>& candidates) {
-  const auto distance = [](std::string_view a, std::string_view b) {
+  const auto same = [](unsigned char x, unsigned char y) {
+    return std::tolower(x) == std::tolower(y);
+  };
+  const auto distance = [&](std::string_view a, std::string_view b) {
     std::vector<std::vector<std::size_t>> d(a.size() + 1, std::vector<std::size_t>(b.size() + 1));
     for (std::size_t i = 0; i <= a.size(); ++i) d[i][0] = i;
     for (std::size_t j = 0; j <= b.size(); ++j) d[0][j] = j;
     for (std::size_t i = 1; i <= a.size(); ++i) {
       for (std::size_t j = 1; j <= b.size(); ++j) {
-        d[i][j] = std::min(
-            {d[i - 1][j] + 1, d[i][j - 1] + 1, d[i - 1][j - 1] + (a[i - 1] == b[j - 1] ? 0U : 1U)});
-        if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) {
+        d[i][j] = std::min({d[i - 1][j] + 1, d[i][j - 1] + 1,
+                            d[i - 1][j - 1] + (same(a[i - 1], b[j - 1]) ? 0U : 1U)});
+        if (i > 1 && j > 1 && same(a[i - 1], b[j - 2]) && same(a[i - 2], b[j - 1])) {
           d[i][j] = std::min(d[i][j], d[i - 2][j - 2] + 1);
         }
       }
@@ -316,6 +340,12 @@ std::string nearest(std::string_view word, const std::vector<std::string>& candi
 
 std::string likely_key(std::string_view key, const std::vector<std::string>& keys) {
   const auto name_of = [](std::string_view whole) { return whole.substr(whole.find('.') + 1); };
+  for (const auto& [other, name] : kOtherNames) {
+    if (name_of(key) != other) continue;
+    for (const std::string& candidate : keys) {
+      if (name_of(candidate) == name) return candidate;
+    }
+  }
   const std::string close = nearest(key, keys);
   if (close.starts_with(key) || (!close.empty() && name_of(close) == name_of(key))) return close;
   std::string begun;

@@ -6,6 +6,7 @@
 #include "fedhpc/comm/gpu_library.hpp"
 #include "fedhpc/core/device_kernels.hpp"
 #include "fedhpc/core/error.hpp"
+#include "fedhpc/engine/method_keys.hpp"
 
 namespace fedhpc {
 
@@ -100,7 +101,9 @@ Config::Config(const std::vector<Assignment>& assignments, const std::string& na
                       "federated-learning method (fedhpc list algorithms)");
   algorithm->declare(options_);
 
-  for (const Assignment& assignment : assignments) {
+  const ActingAssignments acting = acting_assignments(assignments, algorithm_name);
+  notes_ = acting.notes;
+  for (const Assignment& assignment : acting.assignments) {
     options_.assign(assignment.key, assignment.value, assignment.origin);
   }
   resolve(name);

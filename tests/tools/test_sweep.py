@@ -12,7 +12,7 @@ import pandas as pd
 
 from jobs_case import ROOT, FakeCluster, directives
 
-from fedhpc_tools import sweep, sweep_runs  # noqa: E402
+from fedhpc_tools import paper_table, sweep, sweep_runs  # noqa: E402
 from fedhpc_tools.paper_table import JobState  # noqa: E402
 from fedhpc_tools.results import Run  # noqa: E402
 
@@ -47,6 +47,29 @@ class Reading(Case):
                           "--run.output=here/lr0.1_hidden100-50_seed4.h5"])
         self.assertEqual(job.expected["algorithm.name"], "good")
         self.assertEqual(job.expected["run.seed"], "4")
+
+    def test_methods_with_keys_of_their_own(self):
+        with open(self.folder / "run.ini", "a", encoding="utf-8") as file:
+            file.write("[algorithm]\nname = fedprox\nmu = 3\ncodec = bf16\n[algorithm.ditto]\nlambda = 2\n")
+        given = self.read("[sweep]\nbase = run.ini\nalgorithm.name = fedavg, fedprox, ditto\n"
+                          "algorithm.fedprox.mu = 0.1, 1\ntrain.lr = 0.2\n")
+        mu = "algorithm.fedprox.mu"
+        self.assertEqual([point.values for point in given.points],
+                         [{"algorithm.name": "fedavg"}, {"algorithm.name": "fedprox", mu: "0.1"},
+                          {"algorithm.name": "fedprox", mu: "1"}, {"algorithm.name": "ditto"}])
+        self.assertEqual([job.name for job in given.jobs],
+                         ["namefedavg_seed1", "namefedprox_mu0.1_seed1", "namefedprox_mu1_seed1", "nameditto_seed1"])
+        own = [{key: value for key, value in job.expected.items() if key.startswith("algorithm.")}
+               for job in given.jobs]
+        self.assertEqual(own, [{"algorithm.name": "fedavg", "algorithm.codec": "bf16"},
+                               {"algorithm.name": "fedprox", "algorithm.codec": "bf16", "algorithm.mu": "0.1"},
+                               {"algorithm.name": "fedprox", "algorithm.codec": "bf16", "algorithm.mu": "1"},
+                               {"algorithm.name": "ditto", "algorithm.codec": "bf16", "algorithm.lambda": "2"}])
+        # A method may lack a key that the others share.
+        self.assertEqual(paper_table.differences(own[0], {"algorithm.name": "fedavg"}), "")
+        self.assertIn("mu", paper_table.differences(own[1], {"algorithm.name": "fedprox"}))
+        states = {job.name: JobState("missing") for job in given.jobs}
+        self.assertIn("| fedavg         | -  ", sweep_runs.report(given, states))
 
     def test_names_are_different_files(self):
         long = "; ".join(str(value) * 120 for value in (1, 2))

@@ -6,7 +6,8 @@ usage: tools/sweep.py SWEEP.ini [--local | --submit | --report] [--output DIR] [
     [sweep]
     base = configs/algorithms/fedprox.ini   # what every run starts from
     train.lr = 0.01, 0.05, 0.1              # keys of the run: several values make the grid, one is set in all runs
-    algorithm.mu = 0.1, 1                   # (values that hold commas are separated by semicolons)
+    algorithm.name = fedprox, fedavg        # (values that hold commas are separated by semicolons)
+    algorithm.fedprox.mu = 0.1, 1           # a key of one method varies where that method is chosen
     run.rounds = 200
     seeds = 1-3                             # [1]
     metric = global_accuracy                # a series of /rounds [global_accuracy]

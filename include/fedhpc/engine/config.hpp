@@ -70,11 +70,14 @@ class Config {
   const OptionSet& options() const { return options_; }
   /// All keys with their values in force, as an INI file that repeats the run.
   std::string to_ini() const { return options_.to_ini(); }
+  /// What a person should know of the assignments that do not act; sentences.
+  const std::vector<std::string>& notes() const { return notes_; }
 
  private:
   void resolve(const std::string& name);
 
   OptionSet options_;
+  std::vector<std::string> notes_;
 };
 
 }  // namespace fedhpc
