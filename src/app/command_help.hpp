@@ -22,12 +22,14 @@ constexpr CommandHelp kCommandHelp[] = {
   75: interrupted by a signal and resumable.
   Its keys run.*: fedhpc help run.
 )"},
-    {"resume", R"(fedhpc resume RUN.h5|RUN.ckpt.N.h5 [--section.key=value ...]
+    {"resume", R"(fedhpc resume RUN.h5|RUN.ckpt.N.h5 [CONFIG.ini] [--section.key=value ...]
   Goes on from the newest checkpoint beside RUN.h5, or from the one given (RUN.h5 is not
   needed then), on any number of ranks. RUN.h5 is replaced by one that holds the rounds up
   to the checkpoint; --run.output=OTHER.h5 leaves it as it is. A complete run is extended
   with a larger run.rounds. A complete result, or newer checkpoints, whose rounds the given
   checkpoint lacks get the names RUN.old1.h5 and RUN.old1.ckpt.N.h5, as with run.
+  With CONFIG.ini the run goes on as that file says now; where it differs in a key that may
+  not change, all such keys are named and nothing is done. Its run.output does not count.
   SIGTERM, SIGINT and SIGUSR1 end a run after its round with a checkpoint and exit code 75;
   a second signal ends it at once with 1. run.checkpoint_every says how often a run saves
   itself otherwise.

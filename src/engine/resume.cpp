@@ -131,6 +131,45 @@ ResumePoint beside_results(const std::string& results) {
   throw refused ? *refused : nothing_found(results, run);
 }
 
+/// Gives a run its result file where it lies now: files may have moved since.
+void put_results(const ResumePoint& point, std::vector<Assignment>& assignments) {
+  std::erase_if(assignments, [](const Assignment& one) { return one.key == "run.output"; });
+  assignments.push_back({"run.output", point.results, {Level::File, point.from.checkpoint}});
+}
+
+/// What the run was started with.
+std::vector<Assignment> stored_assignments(const ResumePoint& point) {
+  std::vector<Assignment> assignments = parse_ini(point.from.config, point.from.checkpoint);
+  put_results(point, assignments);
+  return assignments;
+}
+
+std::unique_ptr<Config> stored_configuration(const ResumePoint& point) {
+  return std::make_unique<Config>(stored_assignments(point), point.from.checkpoint);
+}
+
+std::string changeable_keys(const Config& config) {
+  std::vector<std::string> allowed;
+  for (const std::string_view one : kChangeable) {
+    if (config.options().contains(one)) allowed.emplace_back(one);
+  }
+  return concat("keys that may change: ", join(allowed));
+}
+
+/// Whether a key has another value than before that gives past rounds another meaning. Keys that
+/// another method lacks follow from algorithm.name.
+bool differs(const OptionSet::Entry& entry, const Config& before) {
+  return !changeable(entry.key) && before.options().contains(entry.key) &&
+         entry.print() != before.options().entry(entry.key).print();
+}
+
+void check_rounds(const Config& config, const ResumePoint& point) {
+  if (config.run.rounds >= point.from.round) return;
+  throw ConfigError(concat("run.rounds = ", config.run.rounds, " is less than the ",
+                           point.from.round, " rounds done in checkpoint '", point.from.checkpoint,
+                           "'; allowed: at least ", point.from.round));
+}
+
 }  // namespace
 
 std::span<const std::string_view> keys_to_change_on_resume() { return kChangeable; }
@@ -188,41 +227,49 @@ std::optional<Earlier> check_results(ResumePoint& point, const Config& config) {
 
 std::unique_ptr<Config> resumed_configuration(const ResumePoint& point,
                                               const std::vector<Assignment>& changes) {
-  const std::string& name = point.from.checkpoint;
-  std::vector<Assignment> assignments = parse_ini(point.from.config, name);
-  // Files may have moved since: the result file is where the user says it is.
-  std::erase_if(assignments, [](const Assignment& one) { return one.key == "run.output"; });
-  assignments.push_back({"run.output", point.results, {Level::File, name}});
-  const Config before(assignments, name);
+  const std::unique_ptr<Config> before = stored_configuration(point);
   const auto refuse = [&](const std::string& key, const std::string& value) -> ConfigError {
-    std::vector<std::string> allowed;
-    for (const std::string_view one : kChangeable) {
-      if (before.options().contains(one)) allowed.emplace_back(one);
-    }
     return ConfigError(concat("command line: key '", key, "' cannot be '", value,
-                              "': the run was started with '", before.options().entry(key).print(),
-                              "', and its past rounds would lose their meaning; keys that may "
-                              "change: ",
-                              join(allowed)));
+                              "': the run was started with '", before->options().entry(key).print(),
+                              "', and its past rounds would lose their meaning; ",
+                              changeable_keys(*before)));
   };
+  std::vector<Assignment> assignments = stored_assignments(point);
   for (const Assignment& change : changes) {
     // Another method has other keys: compared before they are looked for.
-    if (change.key == "algorithm.name" && change.value != before.algorithm_name) {
+    if (change.key == "algorithm.name" && change.value != before->algorithm_name) {
       throw refuse(change.key, change.value);
     }
     assignments.push_back(change);
   }
-  auto config = std::make_unique<Config>(assignments, name);
+  auto config = std::make_unique<Config>(assignments, point.from.checkpoint);
   for (const OptionSet::Entry& entry : config->options().entries()) {
-    const std::string value = entry.print();
-    if (changeable(entry.key) || value == before.options().entry(entry.key).print()) continue;
-    throw refuse(entry.key, value);
+    if (differs(entry, *before)) throw refuse(entry.key, entry.print());
   }
-  if (config->run.rounds < point.from.round) {
-    throw ConfigError(concat("run.rounds = ", config->run.rounds, " is less than the ",
-                             point.from.round, " rounds done in checkpoint '", name,
-                             "'; allowed: at least ", point.from.round));
+  check_rounds(*config, point);
+  return config;
+}
+
+std::unique_ptr<Config> resumed_configuration(const ResumePoint& point, const std::string& path,
+                                              const std::vector<Assignment>& changes) {
+  std::vector<Assignment> assignments = read_ini(path);
+  put_results(point, assignments);
+  assignments.insert(assignments.end(), changes.begin(), changes.end());
+  auto config = std::make_unique<Config>(assignments, path);
+  const std::unique_ptr<Config> before = stored_configuration(point);
+  std::vector<std::string> others;
+  for (const OptionSet::Entry& entry : config->options().entries()) {
+    if (!differs(entry, *before)) continue;
+    others.push_back(concat(entry.key, " = ", entry.print(), " (was ",
+                            before->options().entry(entry.key).print(), ")"));
   }
+  if (!others.empty()) {
+    throw ConfigError(concat("configuration '", path, "' is not that of checkpoint '",
+                             point.from.checkpoint, "': ", join(others),
+                             "; past rounds would lose their meaning: put it back, or begin a new ",
+                             "run with another run.output; ", changeable_keys(*before)));
+  }
+  check_rounds(*config, point);
   return config;
 }
 

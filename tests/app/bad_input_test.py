@@ -265,6 +265,24 @@ class BadInput(AppCase):
                 with self.subTest(name, ranks=ranks):
                     self.refused(["resume", "run.h5", *arguments], words, ranks=ranks)
 
+    def test_an_edited_configuration(self):
+        """All keys that differ are named; what may change does, here to a run that goes on."""
+        self.finished_run()
+        arguments = ["--topology.participation=0.5", "--run.rounds=3"]
+        self.ini(BASE.format(data=self.data).replace("hidden = 5", "hidden = 6") + "lr = 0.07\n", "edited.ini")
+        words = ["'edited.ini'", "train.lr = 0.07", "(was 0.05", "model.hidden = 6 (was 5)", "past rounds", "run.rounds"]
+        for ranks in (0, 2):
+            self.refused(["resume", "run.h5", "edited.ini", *arguments], words, ranks=ranks)
+        self.refused(["resume", "run.h5", "base.ini"], ["topology.participation = 1 (was 0.5)"])
+        self.refused(["resume", "run.h5", "base.ini", *arguments, "--algorithm.name=fedprox"],
+                     ["algorithm.name = fedprox (was fedavg)"])
+        self.refused(["resume", "run.h5", "none.ini"], ["'none.ini'"])
+        self.refused(["resume", "run.h5", "base.ini", "edited.ini"], ["edited.ini"])
+        done = fedhpc("resume", "run.h5", "base.ini", *arguments, cwd=self.folder)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        with h5py.File(self.folder / "run.h5", "r") as file:
+            self.assertEqual(len(file["rounds/round"]), 3)
+
     def test_checkpoints(self):
         whole = self.finished_run().read_bytes()
         path = self.folder / "bad.ckpt.2.h5"

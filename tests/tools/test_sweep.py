@@ -1,18 +1,22 @@
 """Tests of sweep.py: its INI file, the runs it stands for, what is left of them, and the best."""
 
 import contextlib
+import os
+import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 import unittest
 from pathlib import Path
+from unittest import mock
 
 import pandas as pd
 
 from jobs_case import ROOT, FakeCluster, directives
 
-from fedhpc_tools import paper_table, sweep, sweep_runs  # noqa: E402
+from fedhpc_tools import launch, paper_table, sweep, sweep_runs  # noqa: E402
 from fedhpc_tools.paper_table import JobState  # noqa: E402
 from fedhpc_tools.results import Run  # noqa: E402
 
@@ -223,6 +227,60 @@ class Running(Case):
         said = self.tool("sweep", "sweep.ini", "--local", "--ranks", "1", code=1)
         self.assertIn("[1/2] namefail_seed1: failed: fail on purpose (namefail_seed1.log)\n", said)
         self.assertIn("[2/2] namegood_seed1: finished", said)
+
+    def test_several_at_a_time(self):
+        self.ini("[sweep]\nbase = run.ini\nalgorithm.name = slow\nrun.rounds = 10, 11, 12, 13\n")
+        at_work, most = [], []
+        launched = launch.run
+
+        def counted(command, *rest):
+            at_work.append(command)
+            most.append(len(at_work))
+            try:
+                return launched(command, *rest)
+            finally:
+                at_work.remove(command)
+
+        with mock.patch.object(launch, "run", counted), mock.patch.object(launch, "cores", lambda: 3):
+            said = self.tool("sweep", "sweep.ini", "--local", "3", "--ranks", "1")
+        self.assertEqual(max(most), 3)
+        for number in range(1, 5):
+            self.assertRegex(said, rf"(?m)^\[{number}/4\] rounds1\d_seed1: finished in \d+ s$")
+        self.assertIn("| 13         |", said)
+
+    def test_a_failure_among_several_is_named_and_the_others_go_on(self):
+        self.ini("[sweep]\nbase = run.ini\nalgorithm.name = fail, good, typo, slow\nrun.rounds = 5\n")
+        with mock.patch.object(launch, "cores", lambda: 2):
+            said = self.tool("sweep", "sweep.ini", "--local", "2", code=1)
+        for text in ("namefail_seed1: failed: fail on purpose (namefail_seed1.log)", "namegood_seed1: finished",
+                     "nametypo_seed1: failed: typo on purpose (nametypo_seed1.log)", "nameslow_seed1: finished"):
+            self.assertRegex(said, rf"(?m)^\[\d/4\] {re.escape(text)}")
+
+    def test_a_signal_interrupts_all_that_are_at_work(self):
+        self.ini("[sweep]\nbase = run.ini\nalgorithm.name = slow\nrun.rounds = 400, 401, 402\n")
+        folder = self.folder / "results/sweeps/sweep"
+
+        def stop_both():
+            deadline = time.monotonic() + 60
+            while len(list(folder.glob("*.h5"))) < 2 and time.monotonic() < deadline:
+                time.sleep(0.05)
+            os.kill(os.getpid(), signal.SIGINT)
+
+        other = threading.Thread(target=stop_both)
+        other.start()
+        with mock.patch.object(launch, "cores", lambda: 2):
+            said = self.tool("sweep", "sweep.ini", "--local", "2")
+        other.join()
+        self.assertEqual(said.count(": interrupted, the same command goes on\n"), 2)
+        self.assertIn("stopped: 1 runs are left\n", said)
+        self.assertEqual(len(list(folder.glob("*.ckpt.*.h5"))), 2)
+
+    def test_more_ranks_than_cores_are_refused(self):
+        self.ini(SWEEP)
+        with mock.patch.object(launch, "cores", lambda: 4):
+            self.assertIn("--local 3 --ranks 2: 3 x 2 ranks at a time must be 1 to 4, the cores of this machine",
+                          self.tool("sweep", "sweep.ini", "--local", "3", "--ranks", "2", code=2))
+            self.assertIn("--local 0: must be at least 1", self.tool("sweep", "sweep.ini", "--local", "0", code=2))
 
     def test_an_array_has_the_runs_that_are_left(self):
         self.ini(SWEEP)

@@ -42,4 +42,9 @@ std::optional<Earlier> check_results(ResumePoint& point, const Config& config);
 std::unique_ptr<Config> resumed_configuration(const ResumePoint& point,
                                               const std::vector<Assignment>& changes);
 
+/// The same from the configuration file `path` as it is now. Throws ConfigError that names every
+/// key whose value would give past rounds another meaning.
+std::unique_ptr<Config> resumed_configuration(const ResumePoint& point, const std::string& path,
+                                              const std::vector<Assignment>& changes);
+
 }  // namespace fedhpc
