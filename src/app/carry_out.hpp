@@ -10,8 +10,6 @@
 
 namespace fedhpc {
 
-constexpr double kStartTimeout = 600;  // s, until the configuration says otherwise
-
 /// All ranks, as a run of this configuration talks: between GPUs where it trains on them. Sets this
 /// rank's GPU. Collective.
 std::unique_ptr<Communicator> run_communicator(const Config& config);

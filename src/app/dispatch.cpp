@@ -25,7 +25,6 @@ constexpr const char* kUsage =
     "On several ranks: mpirun -n 4 fedhpc run CONFIG.ini\n";
 
 constexpr std::array kCommands{"run", "resume", "plan", "list", "help", "export"};
-constexpr double kStartTimeout = 600;  // s
 
 }  // namespace
 
