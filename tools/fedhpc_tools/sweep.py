@@ -203,8 +203,8 @@ def run_here(sweep, options, program):
     cores, at_once = launch.cores(), options.local
     ranks = options.ranks or max(1, cores // at_once)
     if ranks < 1 or ranks * at_once > cores:
-        raise SweepError(f"--local {at_once} --ranks {ranks}: {at_once} x {ranks} ranks at a time must be 1 to {cores}, "
-                         "the cores of this machine")
+        raise SweepError(f"--local {at_once} --ranks {ranks}: {at_once} x {ranks} ranks at a time must be 1 to "
+                         f"{cores}, the cores of this machine")
     if ranks > 1 and not shutil.which("mpirun"):
         raise SweepError("no mpirun on the PATH; install it or use --ranks 1")
     check(sweep, program, 1, 1)
