@@ -71,6 +71,9 @@ int plan_command(const Arguments& arguments) {
   std::unique_ptr<Communicator> comm = world_communicator(kStartTimeout);
   std::unique_ptr<Config> config;
   together(*comm, [&] { config = read_configuration(rest, "plan"); });
+  for (const std::string& note : config->notes()) {
+    if (comm->rank() == 0) warn(note);
+  }
   comm = run_communicator(*config);
   Experiment experiment(*config, *comm);
   Tensor memory = at::zeros({1}, at::kLong);

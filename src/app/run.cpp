@@ -131,6 +131,7 @@ int run_command(const Arguments& given, const std::string& command_line) {
   together(*comm, [&] {
     config = read_configuration(arguments, "run");
     if (comm->rank() != 0) return;
+    for (const std::string& note : config->notes()) warn(note);
     claim = claim_output(config->run.output);
     warn(check_output(*config, arguments.front(), claim));
   });

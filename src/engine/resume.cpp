@@ -192,7 +192,8 @@ std::unique_ptr<Config> resumed_configuration(const ResumePoint& point,
   std::vector<Assignment> assignments = parse_ini(point.from.config, name);
   // Files may have moved since: the result file is where the user says it is.
   std::erase_if(assignments, [](const Assignment& one) { return one.key == "run.output"; });
-  assignments.push_back({"run.output", point.results, {Level::File, name}});
+  for (Assignment& one : assignments) one.origin.level = Level::Stored;
+  assignments.push_back({"run.output", point.results, {Level::Stored, name}});
   const Config before(assignments, name);
   const auto refuse = [&](const std::string& key, const std::string& value) -> ConfigError {
     std::vector<std::string> allowed;
