@@ -46,13 +46,20 @@ Personalisation::Step Personalisation::step(const RowPart& part, const Rows& mod
 
 void PFedSOP::declare(OptionSet& options) {
   const Names<Moment> moments{{"before", Moment::Before}, {"after", Moment::After}};
-  options.add("algorithm.personal_lr", personalisation_.personal_lr, at_least(0.0),
-              "rate eta_1 of the second-order step (train.lr is eta_2, that of local training)");
-  options.add("algorithm.rho", personalisation_.rho, above(0.0),
-              "regularisation of the Fisher matrix, Delta Delta^T + rho I");
-  options.add("algorithm.lambda", personalisation_.lambda, at_least(0.0),
-              "steepness of the Gompertz function that turns the angle between a client's update "
-              "and the global one into a weight");
+  options
+      .add("algorithm.personal_lr", personalisation_.personal_lr, at_least(0.0),
+           "rate eta_1 of the second-order step (train.lr is eta_2, that of local training)")
+      .acts(where("algorithm.personalise", {"true"}));
+  options
+      .add("algorithm.rho", personalisation_.rho, above(0.0),
+           "regularisation of the Fisher matrix, Delta Delta^T + rho I")
+      .acts(where("algorithm.personalise", {"true"}));
+  options
+      .add("algorithm.lambda", personalisation_.lambda, at_least(0.0),
+           "steepness of the Gompertz function that turns the angle between a client's update "
+           "and the global one into a weight")
+      .acts(where("algorithm.personalise", {"true"}))
+      .acts(where("algorithm.beta_override", {"auto"}));
   options.add("algorithm.persist", persist_, moments,
               "which model a client goes on from next time: as it was before local training (the "
               "paper's letter), or after");
@@ -60,9 +67,11 @@ void PFedSOP::declare(OptionSet& options) {
               "which model is a client's own: before local training, or after");
   options.add("algorithm.personalise", personalise_,
               "whether clients take the second-order step; false: every client trains alone");
-  options.add_or_auto("algorithm.beta_override", personalisation_.beta_override, between(0.0, 1.0),
-                      "weight of the global update in place of the one that follows from the angle "
-                      "(0: own update alone, 1: global one alone)");
+  options
+      .add_or_auto("algorithm.beta_override", personalisation_.beta_override, between(0.0, 1.0),
+                   "weight of the global update in place of the one that follows from the angle "
+                   "(0: own update alone, 1: global one alone)")
+      .acts(where("algorithm.personalise", {"true"}));
   averaging_.declare(options);
 }
 

@@ -7,6 +7,8 @@
 namespace fedhpc {
 
 void SFedHP::declare(OptionSet& options) {
+  const Condition sparse = either(unless("algorithm.gamma1", "0"), unless("algorithm.gamma2", "0"));
+  const Condition scheduled = both(sparse, unless("algorithm.gamma_schedule", "constant"));
   options.add("algorithm.lambda1", lambda1_, at_least(0.0),
               "weight of the term lambda1/2 ||theta - phi||^2 between personal and edge model");
   options.add("algorithm.lambda2", lambda2_, above(0.0),
@@ -15,37 +17,49 @@ void SFedHP::declare(OptionSet& options) {
               "weight of the smoothed l1 norm of the personal models; 0: not sparse");
   options.add("algorithm.gamma2", gamma2_, at_least(0.0),
               "weight of the smoothed l1 norm of the global model; 0: not sparse");
-  options.add("algorithm.rho", rho_, above(0.0),
-              "where the smoothed l1 norm, rho sum log cosh(x / rho), turns from square to linear");
-  options.add("algorithm.zero_threshold", zero_threshold_, at_least(0.0),
-              "entries of sparse models up to this magnitude are sent and used as 0");
-  options.add(
-      "algorithm.gamma_schedule", schedule_,
-      Names<Schedule>{{"constant", Schedule::Constant},
-                      {"either", Schedule::Either},
-                      {"both", Schedule::Both},
-                      {"each", Schedule::Each}},
-      "when gamma1 and gamma2 become gamma_later: never; when personal models are sparse or "
-      "(and) gamma_rounds are over; or gamma1 by the one, gamma2 by the other");
-  options.add("algorithm.gamma_density", gamma_density_, between(0.0, 1.0),
-              "mean density below which personal models are sparse");
-  options.add("algorithm.gamma_rounds", gamma_rounds_, at_least<std::int64_t>(0),
-              "rounds after which gamma_schedule acts");
-  options.add("algorithm.gamma_later", gamma_later_, at_least(0.0),
-              "what gamma1 and gamma2 become, unless they are smaller");
+  options
+      .add("algorithm.rho", rho_, above(0.0),
+           "where the smoothed l1 norm, rho sum log cosh(x / rho), turns from square to linear")
+      .acts(sparse);
+  options
+      .add("algorithm.zero_threshold", zero_threshold_, at_least(0.0),
+           "entries of sparse models up to this magnitude are sent and used as 0")
+      .acts(sparse);
+  options
+      .add("algorithm.gamma_schedule", schedule_,
+           Names<Schedule>{{"constant", Schedule::Constant},
+                           {"either", Schedule::Either},
+                           {"both", Schedule::Both},
+                           {"each", Schedule::Each}},
+           "when gamma1 and gamma2 become gamma_later: never; when personal models are sparse or "
+           "(and) gamma_rounds are over; or gamma1 by the one, gamma2 by the other")
+      .acts(sparse);
+  options
+      .add("algorithm.gamma_density", gamma_density_, between(0.0, 1.0),
+           "mean density below which personal models are sparse")
+      .acts(scheduled);
+  options
+      .add("algorithm.gamma_rounds", gamma_rounds_, count_from(0),
+           "rounds after which gamma_schedule acts")
+      .acts(scheduled);
+  options
+      .add("algorithm.gamma_later", gamma_later_, at_least(0.0),
+           "what gamma1 and gamma2 become, unless they are smaller")
+      .acts(scheduled);
   options.add(
       "algorithm.personal_lr", personal_lr_, at_least(0.0),
       "learning rate eta_2 of the personal model theta (train.lr is eta_1, of edge models)");
-  options.add("algorithm.inner_steps", inner_.steps, at_least<std::int64_t>(1),
+  options.add("algorithm.inner_steps", inner_.steps, count_from(1),
               "steps on theta with each batch (K)");
   options.add("algorithm.accuracy", inner_.accuracy, at_least(0.0),
               "nu: a client's steps on a batch end at ||gradient||^2 <= nu; 0: only after K");
-  options.add(
-      "algorithm.restart", restart_,
-      Names<Restart>{{"step", Restart::Step}, {"round", Restart::Round}},
-      "where theta starts: at the edge's phi in every edge round, or only in the first of a "
-      "round");
-  options.add("algorithm.edge_rounds", edge_rounds_, at_least<std::int64_t>(1),
+  options
+      .add("algorithm.restart", restart_,
+           Names<Restart>{{"step", Restart::Step}, {"round", Restart::Round}},
+           "where theta starts: at the edge's phi in every edge round, or only in the first of a "
+           "round")
+      .acts(unless("algorithm.edge_rounds", "1"));
+  options.add("algorithm.edge_rounds", edge_rounds_, count_from(1),
               "edge rounds per global round (R)");
   options.add("algorithm.beta", beta_, at_least(0.0),
               "step from the old global model to the mean of the edges'; 1: the mean");

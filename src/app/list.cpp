@@ -20,7 +20,7 @@ namespace {
 
 /// Enough of a configuration to make a method and its keys: some need edges.
 std::vector<Assignment> keys_of(const std::string& method) {
-  const Origin help{Level::File, "help"};
+  const Origin help{Level::Stored, "help"};
   return {{"algorithm.name", method, help}, {"topology.edges", "1", help}};
 }
 
@@ -100,6 +100,9 @@ void print_key(const OptionSet::Entry& entry) {
   std::printf("%s\n  %s\n  allowed: %s\n  default: %s\n", entry.key.c_str(), entry.help.c_str(),
               entry.allowed.c_str(),
               entry.default_text.empty() ? "not set" : entry.default_text.c_str());
+  for (const Condition& condition : entry.conditions) {
+    std::printf("  acts with: %s\n", condition.words.c_str());
+  }
 }
 
 /// Prints the keys that `name` stands for: all of them, those of a section, or those of this name

@@ -4,6 +4,7 @@
 #include <cctype>
 #include <charconv>
 #include <cmath>
+#include <cstring>
 #include <sstream>
 #include <stdexcept>
 
@@ -50,7 +51,9 @@ std::string describe(const Bounds<T>& bounds) {
   return text;
 }
 
-std::vector<std::string> split_list(const std::string& text) {
+using Words = std::vector<std::string>;
+
+Words split_list(const std::string& text) {
   std::vector<std::string> words;
   std::istringstream stream(text);
   for (std::string word; std::getline(stream, word, ',');) {
@@ -97,84 +100,93 @@ constexpr std::pair<std::string_view, std::string_view> kOtherNames[] = {
 
 }  // namespace
 
-void OptionSet::add(std::string key, std::int64_t& value, Bounds<std::int64_t> bounds,
-                    std::string help) {
-  insert(number_entry(std::move(key), value, bounds, std::move(help)));
+OptionSet::Entry& OptionSet::add(std::string key, std::int64_t& value, Bounds<std::int64_t> bounds,
+                                 std::string help) {
+  return insert(number_entry(std::move(key), value, bounds, std::move(help)));
 }
 
-void OptionSet::add(std::string key, double& value, Bounds<double> bounds, std::string help) {
-  insert(number_entry(std::move(key), value, bounds, std::move(help)));
+OptionSet::Entry& OptionSet::add(std::string key, double& value, Bounds<double> bounds,
+                                 std::string help) {
+  return insert(number_entry(std::move(key), value, bounds, std::move(help)));
 }
 
-void OptionSet::add(std::string key, bool& value, std::string help) {
-  add(std::move(key), value, Names<bool>{{"true", true}, {"false", false}}, std::move(help));
+OptionSet::Entry& OptionSet::add(std::string key, bool& value, std::string help) {
+  return add(std::move(key), value, Names<bool>{{"true", true}, {"false", false}}, std::move(help));
 }
 
-void OptionSet::add(std::string key, std::string& value, std::string help, std::string allowed) {
-  insert({.key = std::move(key),
-          .help = std::move(help),
-          .allowed = std::move(allowed),
-          .parse = [&value](const std::string& text) { value = text; },
-          .print = [&value] { return value; }});
+OptionSet::Entry& OptionSet::add(std::string key, std::string& value, std::string help,
+                                 std::string allowed) {
+  return insert({.key = std::move(key),
+                 .help = std::move(help),
+                 .allowed = std::move(allowed),
+                 .parse = [&value](const std::string& text) { value = text; },
+                 .print = [&value] { return value; }});
 }
 
-void OptionSet::add(std::string key, std::vector<std::int64_t>& value, std::string help) {
-  insert({.key = std::move(key),
-          .help = std::move(help),
-          .allowed = "whole numbers of at least 1, separated by commas",
-          .parse =
-              [&value](const std::string& text) {
-                std::vector<std::int64_t> numbers;
-                for (const std::string& word : split_list(text)) {
-                  numbers.push_back(parse_number<std::int64_t>(word, at_least<std::int64_t>(1)));
-                }
-                value = std::move(numbers);
-              },
-          .print =
-              [&value] {
-                std::vector<std::string> words;
-                for (const std::int64_t number : value) words.push_back(print_number(number));
-                return join(words, ",");
-              }});
+OptionSet::Entry& OptionSet::add(std::string key, std::vector<std::int64_t>& value,
+                                 Bounds<std::int64_t> bounds, std::string help) {
+  return insert({.key = std::move(key),
+                 .help = std::move(help),
+                 .allowed = "whole numbers" +
+                            describe(bounds).substr(std::strlen("a whole number")) +
+                            ", separated by commas",
+                 .parse =
+                     [&value, bounds](const std::string& text) {
+                       std::vector<std::int64_t> numbers;
+                       const bool unset = text.empty();  // a default: nobody may set that
+                       for (const std::string& word : unset ? Words{} : split_list(text)) {
+                         numbers.push_back(parse_number(word, bounds));
+                       }
+                       value = std::move(numbers);
+                     },
+                 .print =
+                     [&value] {
+                       std::vector<std::string> words;
+                       for (const std::int64_t number : value)
+                         words.push_back(print_number(number));
+                       return join(words, ",");
+                     }});
 }
 
-void OptionSet::add(std::string key, std::vector<std::string>& value,
-                    std::vector<std::string> choices, std::string help) {
+OptionSet::Entry& OptionSet::add(std::string key, std::vector<std::string>& value,
+                                 std::vector<std::string> choices, std::string help) {
   const std::string allowed = "any of: " + join(choices) + " (separated by commas)";
-  insert({.key = std::move(key),
-          .help = std::move(help),
-          .allowed = allowed,
-          .parse =
-              [&value, choices](const std::string& text) {
-                std::vector<std::string> words = split_list(text);
-                for (const std::string& word : words) {
-                  if (std::find(choices.begin(), choices.end(), word) == choices.end()) {
-                    throw std::invalid_argument("unknown name");
-                  }
-                }
-                value = std::move(words);
-              },
-          .print = [&value] { return join(value, ","); }});
+  return insert({.key = std::move(key),
+                 .help = std::move(help),
+                 .allowed = allowed,
+                 .parse =
+                     [&value, choices](const std::string& text) {
+                       std::vector<std::string> words = split_list(text);
+                       for (const std::string& word : words) {
+                         if (std::find(choices.begin(), choices.end(), word) == choices.end()) {
+                           throw std::invalid_argument("unknown name");
+                         }
+                       }
+                       value = std::move(words);
+                     },
+                 .print = [&value] { return join(value, ","); }});
 }
 
-void OptionSet::add_words(std::string key, std::vector<std::string>& value, std::string help) {
-  insert({.key = std::move(key),
-          .help = std::move(help),
-          .allowed = "words separated by commas",
-          .parse = [&value](const std::string& text) { value = split_list(text); },
-          .print = [&value] { return join(value, ","); }});
+OptionSet::Entry& OptionSet::add_words(std::string key, std::vector<std::string>& value,
+                                       std::string help) {
+  return insert({.key = std::move(key),
+                 .help = std::move(help),
+                 .allowed = "words separated by commas",
+                 .parse = [&value](const std::string& text) { value = split_list(text); },
+                 .print = [&value] { return join(value, ","); }});
 }
 
-void OptionSet::add_or_auto(std::string key, std::int64_t& value, std::string help) {
-  const Bounds<std::int64_t> bounds = at_least<std::int64_t>(1);
-  insert({.key = std::move(key),
-          .help = std::move(help),
-          .allowed = "auto or " + describe(bounds),
-          .parse =
-              [&value, bounds](const std::string& text) {
-                value = text == "auto" ? 0 : parse_number(text, bounds);
-              },
-          .print = [&value] { return value == 0 ? std::string("auto") : print_number(value); }});
+OptionSet::Entry& OptionSet::add_or_auto(std::string key, std::int64_t& value, std::string help) {
+  const Bounds<std::int64_t> bounds = count_from(1);
+  return insert(
+      {.key = std::move(key),
+       .help = std::move(help),
+       .allowed = "auto or " + describe(bounds),
+       .parse =
+           [&value, bounds](const std::string& text) {
+             value = text == "auto" ? 0 : parse_number(text, bounds);
+           },
+       .print = [&value] { return value == 0 ? std::string("auto") : print_number(value); }});
 }
 
 namespace {
@@ -198,37 +210,37 @@ OptionSet::Entry number_or_auto(std::string key, std::optional<T>& value, Bounds
 
 }  // namespace
 
-void OptionSet::add_or_auto(std::string key, std::optional<std::int64_t>& value,
-                            Bounds<std::int64_t> bounds, std::string help) {
-  insert(number_or_auto(std::move(key), value, bounds, std::move(help)));
+OptionSet::Entry& OptionSet::add_or_auto(std::string key, std::optional<std::int64_t>& value,
+                                         Bounds<std::int64_t> bounds, std::string help) {
+  return insert(number_or_auto(std::move(key), value, bounds, std::move(help)));
 }
 
-void OptionSet::add_or_auto(std::string key, std::optional<double>& value, Bounds<double> bounds,
-                            std::string help) {
-  insert(number_or_auto(std::move(key), value, bounds, std::move(help)));
+OptionSet::Entry& OptionSet::add_or_auto(std::string key, std::optional<double>& value,
+                                         Bounds<double> bounds, std::string help) {
+  return insert(number_or_auto(std::move(key), value, bounds, std::move(help)));
 }
 
-void OptionSet::add_choice(std::string key, std::string& value, std::vector<std::string> choices,
-                           std::string help) {
+OptionSet::Entry& OptionSet::add_choice(std::string key, std::string& value,
+                                        std::vector<std::string> choices, std::string help) {
   const std::string allowed = "one of: " + join(choices);
-  insert({.key = std::move(key),
-          .help = std::move(help),
-          .allowed = allowed,
-          .choices = choices,
-          .parse =
-              [&value, choices](const std::string& text) {
-                if (std::find(choices.begin(), choices.end(), text) == choices.end()) {
-                  throw std::invalid_argument("unknown name");
-                }
-                value = text;
-              },
-          .print = [&value] { return value; }});
+  return insert({.key = std::move(key),
+                 .help = std::move(help),
+                 .allowed = allowed,
+                 .choices = choices,
+                 .parse =
+                     [&value, choices](const std::string& text) {
+                       if (std::find(choices.begin(), choices.end(), text) == choices.end()) {
+                         throw std::invalid_argument("unknown name");
+                       }
+                       value = text;
+                     },
+                 .print = [&value] { return value; }});
 }
 
-void OptionSet::insert(Entry entry) {
+OptionSet::Entry& OptionSet::insert(Entry entry) {
   require(!contains(entry.key), "an option is declared once");
   entry.default_text = entry.print();
-  entries_.push_back(std::move(entry));
+  return entries_.emplace_back(std::move(entry));
 }
 
 bool OptionSet::contains(std::string_view key) const {
@@ -297,7 +309,7 @@ std::string OptionSet::to_ini() const {
   for (const std::string& section : sections) {
     text += (text.empty() ? "[" : "\n[") + section + "]\n";
     for (const Entry& entry : entries_) {
-      if (!entry.key.starts_with(section + ".")) continue;
+      if (!entry.key.starts_with(section + ".") || !acts(entry)) continue;
       const std::string value = entry.print();
       // An unset text has no value to write: an empty one would be refused when read back.
       if (value.empty()) continue;

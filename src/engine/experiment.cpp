@@ -10,6 +10,7 @@
 
 #include "fedhpc/comm/device_communicator.hpp"
 #include "fedhpc/comm/gpu_library.hpp"
+#include "fedhpc/core/checked.hpp"
 #include "fedhpc/core/device.hpp"
 #include "fedhpc/engine/checkpoint.hpp"
 
@@ -142,7 +143,15 @@ Cohort Experiment::draw(std::int64_t round) const {
 Placement Experiment::open_data() {
   DataOptions& data = config_.data;
   if (data.partition == PartitionRule::File && !data.partition_file.empty()) {
-    data.clients = clients_in_partition_file(data.partition_file);
+    const std::int64_t clients = clients_in_partition_file(data.partition_file);
+    const Level given_by = config_.options().origin("data.clients").level;
+    const bool given = given_by >= Level::File &&
+                       given_by >= config_.options().origin("data.partition_file").level;
+    if (given && data.clients != clients) {
+      throw ConfigError(concat("data.clients = ", data.clients, ", but data.partition_file = ",
+                               data.partition_file, " has ", clients, " clients; drop the key"));
+    }
+    data.clients = clients;
   }
   dataset_ = open_dataset(data);
   partition_ = make_partition(data, *dataset_);
@@ -367,15 +376,20 @@ std::int64_t Experiment::memory_bytes() const {
   // Rows of all of a rank's clients in hand meet those of other ranks, in slabs of columns: those
   // of this rank, gathered, in order and taken to pieces.
   constexpr std::int64_t kSlabs = 4;
-  const std::int64_t slab = std::min(Coupling::kSlabBytes, partition_.clients() * width * value);
+  const char* what = "the bytes of a rank";
+  const std::int64_t slab =
+      std::min(Coupling::kSlabBytes, checked_product(what, {partition_.clients(), width, value}));
   const std::int64_t participants = std::min(cohort_limit(), clients);
-  return shard_->memory_bytes() + (server_shard_ ? server_shard_->memory_bytes() : 0) +
-         in_hand * bytes_in_hand() +
-         (kModels + rows.once + rows.of_rank * clients + rows.of_participants * participants) *
-             width * value +
-         rows.numbers_of_rank * clients * value + 8 * (width + 1) +
-         trainer_->workspace_bytes(in_hand, type_) + store_->full_bytes() + rows_until_summed() +
-         (rows.of_rank + rows.of_participants > 0 ? kSlabs * slab : 0);
+  const std::int64_t of_clients = checked_product(what, {rows.of_rank, clients, width, value});
+  const std::int64_t of_cohort =
+      checked_product(what, {rows.of_participants, participants, width, value});
+  return checked_sum(
+      what, {shard_->memory_bytes(), server_shard_ ? server_shard_->memory_bytes() : 0,
+             checked_product(what, {in_hand, bytes_in_hand()}),
+             checked_product(what, {kModels + rows.once, width, value}), of_clients, of_cohort,
+             checked_product(what, {rows.numbers_of_rank, clients, value}), 8 * (width + 1),
+             trainer_->workspace_bytes(in_hand, type_), store_->full_bytes(), rows_until_summed(),
+             rows.of_rank + rows.of_participants > 0 ? kSlabs * slab : 0});
 }
 
 }  // namespace fedhpc

@@ -140,7 +140,7 @@ std::string start_up_table(const Config& config, int ranks, std::int64_t block_w
        << (block_width == 1 ? " client" : " clients") << "\n";
   for (const OptionSet::Entry& entry : config.options().entries()) {
     const std::string value = entry.print();
-    if (value.empty()) continue;
+    if (value.empty() || !config.options().acts(entry)) continue;
     text << "  " << std::left << std::setw(30) << entry.key << std::setw(16) << value
          << (entry.origin.level == Level::Default ? "" : " " + entry.origin.place) << '\n';
   }

@@ -140,6 +140,7 @@ void put_results(const ResumePoint& point, std::vector<Assignment>& assignments)
 /// What the run was started with.
 std::vector<Assignment> stored_assignments(const ResumePoint& point) {
   std::vector<Assignment> assignments = parse_ini(point.from.config, point.from.checkpoint);
+  for (Assignment& one : assignments) one.origin.level = Level::Stored;
   put_results(point, assignments);
   return assignments;
 }

@@ -72,7 +72,8 @@ class Faults(FaultCase):
                     file.unlink()
 
     def test_a_rank_inside_an_edge_is_named_as_well(self):
-        process, ranks, path = self.begin("--run.collective_timeout=3", "--topology.edges=2", ranks=4)
+        process, ranks, path = self.begin("--run.collective_timeout=3", "--algorithm.name=hierfavg",
+                                          "--topology.edges=2", ranks=4)
         os.kill(ranks[3], signal.SIGSTOP)
         done = finish(process)
         self.assertEqual(done.returncode, 1, done.stderr)

@@ -91,6 +91,12 @@ class Job:
     output: Path
     protocol_rounds: int = None  # of the configuration, whatever --quick makes of it; None where it has none
 
+    @property
+    def may_be_idle(self):
+        """Keys of the INI file that an override may put out of action: a result's configuration lacks those."""
+        overridden = {override.split("=", 1)[0] for override in self.overrides}
+        return set(self.expected) - overridden if overridden - {"run.seed", "run.rounds"} else set()
+
 
 @dataclass(frozen=True)
 class JobState:
@@ -159,7 +165,7 @@ def job_state(job):
         run = load(job.output)
     except ResultError as error:
         return JobState("missing", None, str(error))
-    other = differences(job.expected, run.config)
+    other = differences(job.expected, run.config, job.may_be_idle)
     if run.status == "complete":
         return JobState("outdated" if other else "finished", run, other)
     checkpoint = any(job.output.parent.glob(f"{glob.escape(job.output.stem)}.ckpt.*"))
@@ -168,7 +174,7 @@ def job_state(job):
     return JobState("missing", run, f"status {run.status}")
 
 
-def differences(expected, actual):
+def differences(expected, actual, may_be_idle=frozenset()):
     """One sentence on the first key in which `actual` is not as expected; "" if there is none."""
     for key, value in expected.items():
         if key in NOT_COMPARED:
@@ -176,6 +182,8 @@ def differences(expected, actual):
         if key not in actual and key in OF_ALL_METHODS:
             continue  # the method has no such key
         if key not in actual:
+            if key in may_be_idle:
+                continue
             return f"the result's configuration lacks {key}"
         if _canonical(value) != _canonical(actual[key]):
             return f"the result has {key}={actual[key]}, not {value}"

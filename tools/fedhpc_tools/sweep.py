@@ -88,7 +88,7 @@ def check(sweep, program, ranks, most_ranks):
 
 def prepare(job, state):
     """Sets aside what must not be resumed, results of other settings with their checkpoints."""
-    if state.run is not None and differences(job.expected, state.run.config):
+    if state.run is not None and differences(job.expected, state.run.config, job.may_be_idle):
         set_aside(job)
 
 
