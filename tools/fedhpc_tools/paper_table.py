@@ -261,8 +261,8 @@ def figure_text(value, spread):
     return "-" if value is None else f"{value:.2f}" + (f" ± {spread:.2f}" if spread is not None else "")
 
 
-def table_line(row, states, problem, left_out="", times=()):
-    """One row as cells: table, data, method, metric, paper, ours, difference, `times`, state."""
+def table_line(row, states, problem, left_out="", more=()):
+    """One row as cells: table, data, method, metric, paper, ours, difference, `more`, state."""
     mean, spread, finished = row_result(row, states)
     paper, ours = figure_text(row.paper, row.spread), figure_text(mean, spread)
     difference = "-" if mean is None or row.paper is None else f"{mean - row.paper:+.2f}"
@@ -270,13 +270,13 @@ def table_line(row, states, problem, left_out="", times=()):
     if finished and mean is None:
         state += f"; {row.metric} was never evaluated"
     return [row.table, f"{row.dataset} {row.setting}", f"{row.method} {row.variant}".strip(), row.measured, paper, ours,
-            difference, *times, state.replace("|", "/")]
+            difference, *more, state.replace("|", "/")]
 
 
-def markdown(lines, timed=False):
-    """Cells as an aligned Markdown table; `timed`: with the two columns of times."""
-    times = ["s/round, paper", "s/round, ours"] if timed else []
-    return aligned([["table", "data", "method", "metric", "paper", "ours", "difference", *times, "state"], *lines])
+def markdown(lines, timed=False, recorded=False):
+    """Cells as an aligned Markdown table; `timed`, `recorded`: with the two columns of times, the one of records."""
+    more = (["s/round, paper", "s/round, ours"] if timed else []) + (["recorded"] if recorded else [])
+    return aligned([["table", "data", "method", "metric", "paper", "ours", "difference", *more, "state"], *lines])
 
 
 def aligned(lines):
