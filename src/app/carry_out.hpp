@@ -21,8 +21,8 @@ void warn(const std::string& message);
 void show_notes(const Config& config, const Communicator& comm);
 
 /// Carries out a run, from its beginning or from a checkpoint, with all that it writes and shows:
-/// exit code 0 when complete, 75 when a signal interrupted it. `earlier`: what becomes of the
-/// result file that is there. Collective.
+/// exit code 0 when complete, 1 when it diverged and was to stop then, 75 when a signal interrupted
+/// it. `earlier`: what becomes of the result file that is there. Collective.
 int carry_out(Config& config, Communicator& comm, const std::string& command_line,
               const Resumption* from, Earlier earlier);
 

@@ -3,9 +3,11 @@
 #include <cstdlib>
 
 #include <ATen/Parallel.h>
+#include <hdf5.h>
 
 #include "fedhpc/core/configuration_source.hpp"
 #include "fedhpc/core/error.hpp"
+#include "fedhpc/engine/resume.hpp"
 
 namespace fedhpc {
 
@@ -20,6 +22,27 @@ std::unique_ptr<Config> read_configuration(const Arguments& arguments, const std
     assignments.push_back(std::move(assignment));
   }
   return std::make_unique<Config>(assignments, path);
+}
+
+double start_timeout(const Arguments& arguments) {
+  const RunOptions unless_told;
+  if (arguments.empty()) return unless_told.collective_timeout;
+  try {
+    const std::string& path = arguments.front();
+    std::vector<Assignment> assignments =
+        parse_command_line({arguments.begin() + 1, arguments.end()});
+    // A result file or a checkpoint, of resume, says it with its other attributes.
+    const std::string text = H5Fis_hdf5(path.c_str()) > 0 ? config_in(path) : "";
+    for (Assignment& one : text.empty() ? read_ini(path) : parse_ini(text, path)) {
+      assignments.push_back(std::move(one));
+    }
+    const std::string value = lookup(assignments, "run.collective_timeout", "");
+    const double seconds = std::strtod(value.c_str(), nullptr);
+    if (seconds > 0) return seconds;
+  } catch (const Error&) {
+    // What is wrong with them is said where they are read in earnest.
+  }
+  return unless_told.collective_timeout;
 }
 
 void pin_threads() {

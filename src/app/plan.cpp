@@ -68,7 +68,7 @@ int plan_command(const Arguments& arguments) {
   const bool json = json_at != rest.end();
   if (json) rest.erase(json_at);
 
-  std::unique_ptr<Communicator> comm = world_communicator(kStartTimeout);
+  std::unique_ptr<Communicator> comm = world_communicator(start_timeout(rest));
   std::unique_ptr<Config> config;
   together(*comm, [&] { config = read_configuration(rest, "plan"); });
   show_notes(*config, *comm);
@@ -89,7 +89,8 @@ int plan_command(const Arguments& arguments) {
       {"memory_per_rank_bytes", concat(memory.item<std::int64_t>())},
       {"block", concat(experiment.block_width())},
       {"seconds_per_round",
-       concat(seconds_per_round(experiment, planned.seconds_per_step, comm->size()))},
+       concat(seconds_per_round(experiment, planned.seconds_per_step, comm->size()) +
+              planned.seconds_of_evaluation / static_cast<double>(config->run.eval_every))},
       {"gradient_values_per_client",
        concat(std::llround(gradient_values(experiment, planned.gradient_values_per_sample)))},
       {"clients", concat(clients)},

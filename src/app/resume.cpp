@@ -42,7 +42,7 @@ int resume_command(const Arguments& arguments, const std::string& command_line) 
   pin_threads();
   LockFile claim;  // on rank 0, to the very end
   const StopSignals signals;
-  std::unique_ptr<Communicator> comm = world_communicator(kStartTimeout);
+  std::unique_ptr<Communicator> comm = world_communicator(start_timeout(arguments));
   std::string configuration;  // of the run as it is to be now, or empty: as it was
   std::vector<Assignment> changes;
   together(*comm, [&] {

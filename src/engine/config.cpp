@@ -66,6 +66,9 @@ void RunOptions::declare(OptionSet& options) {
       "run.grace_seconds", grace_seconds, at_least(0.0),
       "seconds between a signal to stop and the end by force: a round that would take longer "
       "is left between two blocks of clients and gone on with there by resume");
+  options.add("run.stop_on_divergence", stop_on_divergence,
+              "end a run after the round in which it diverges, with exit code 1: a loss is not "
+              "finite or above 10^4 ln(classes); otherwise it goes on, and its status tells");
   options.add("run.collective_timeout", collective_timeout, above(0.0),
               "seconds a rank waits for the others while none of them gets on, before it gives up");
   options.add(

@@ -107,11 +107,12 @@ Experiment::Experiment(Config& config, Communicator& comm, const Resumption* fro
     block_width_ = from->block;
   } else {
     block_width_ =
-        measure_block_width(comm_, *model_, *shard_, config_.train, initial_,
-                            {.participants = cohort_limit(),
-                             .bytes_per_client = bytes_in_hand(),
-                             .free_device_bytes = device_.is_cpu() ? 0 : free_device_bytes()});
+        choose_block_width(comm_, *trainer_, initial_,
+                           {.participants = cohort_limit(),
+                            .bytes_per_client = bytes_in_hand(),
+                            .free_device_bytes = device_.is_cpu() ? 0 : free_device_bytes()});
   }
+  divergence_.emplace(model_->classes());
   own_metrics_ = config_.algorithm->metrics();
   first_record_ = current_model();
   initial_record_ = first_record_;
@@ -243,7 +244,8 @@ PlannedRound Experiment::plan_round() {
   const bool has_edges = config_.algorithm->tiers() == Tiers::ClientEdgeCloud;
   if (has_edges) cohort.edges = {placement().edge_of(client)};
   RoundServices in_round = services(trainer);
-  Tensor measured = at::zeros({2}, at::kDouble);  // seconds, gradient values
+  // Seconds of a step, gradient values, seconds of an evaluation.
+  Tensor measured = at::zeros({3}, at::kDouble);
   // The first round makes the buffers; what a client does when it comes back for the first time is
   // done in the second one.
   for (std::int64_t number = 1; number <= 3; ++number) {
@@ -258,6 +260,7 @@ PlannedRound Experiment::plan_round() {
     }
     measured[1].fill_(values);
   }
+  measured[2].fill_(seconds_of_evaluation());
   comm_.max_(measured);
   const auto* most = measured.const_data_ptr<double>();
   const std::int64_t samples = partition_.train.count(client);
@@ -271,6 +274,7 @@ PlannedRound Experiment::plan_round() {
           .up_per_edge = entries[ledger_index(Link::EdgeCloud, Direction::Up)],
           .down_per_edge = entries[ledger_index(Link::EdgeCloud, Direction::Down)],
           .seconds_per_step = most[0],
+          .seconds_of_evaluation = most[2],
           .gradient_values_per_sample = most[1] / static_cast<double>(batch)};
 }
 
@@ -330,7 +334,7 @@ void Experiment::run(const std::function<void(const RoundReport&)>& observe,
     wall.stop();
     report.metrics.wall_seconds = wall.seconds();
     rounds_done_ = t;
-    stop = report.agreed.stop;
+    stop = report.agreed.stop || (diverged_since_ > 0 && config_.run.stop_on_divergence);
     observe(report);
   }
 }

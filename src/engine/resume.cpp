@@ -20,7 +20,7 @@ constexpr double kReadingLimit = 20;  // s, for attributes of a result file
 constexpr const char* kForeign = "not a result file";
 
 // How a run goes on and where things lie. All other keys say what its rounds mean.
-constexpr std::array<std::string_view, 14> kChangeable{"run.rounds",
+constexpr std::array<std::string_view, 15> kChangeable{"run.rounds",
                                                        "run.output",
                                                        "run.progress",
                                                        "run.eval_every",
@@ -29,6 +29,7 @@ constexpr std::array<std::string_view, 14> kChangeable{"run.rounds",
                                                        "run.collective_timeout",
                                                        "run.checkpoint_every",
                                                        "run.grace_seconds",
+                                                       "run.stop_on_divergence",
                                                        "data.dir",
                                                        "data.file",
                                                        "data.test_file",
@@ -45,6 +46,9 @@ struct Found {
   std::string status;
   std::int64_t rounds = 0;
 };
+
+/// Whether there is nothing to go on with, but for more rounds.
+bool has_ended(const Found& run) { return run.status == "complete" || run.status == "diverged"; }
 
 /// The file may be damaged, or one that was being written when its run was killed.
 std::optional<Found> look_into(const std::string& results) {
@@ -100,8 +104,8 @@ DataError nothing_found(const std::string& results, const std::optional<Found>& 
   const std::string problem = !fs::exists(results, failed)            ? "there is no such file"
                               : !fs::is_regular_file(results, failed) ? "it is not a file"
                               : H5Fis_hdf5(results.c_str()) <= 0      ? "it is not an HDF5 file"
-                              : run && run->status == "complete"
-                                  ? concat("it is complete with ", run->rounds,
+                              : run && has_ended(*run)
+                                  ? concat("it is ", run->status, " with ", run->rounds,
                                            " rounds, and for more there is no checkpoint beside it")
                                   : "there is no checkpoint of it beside it";
   return DataError(concat("'", results, "' cannot be resumed: ", problem,
@@ -173,6 +177,10 @@ void check_rounds(const Config& config, const ResumePoint& point) {
 
 }  // namespace
 
+std::string config_in(const std::string& path) {
+  return within_time(kReadingLimit, [&] { return read_config(h5::open_input(path)); }).value_or("");
+}
+
 std::span<const std::string_view> keys_to_change_on_resume() { return kChangeable; }
 
 ResumePoint find_resume_point(const std::string& path) {
@@ -220,7 +228,7 @@ std::optional<Earlier> check_results(ResumePoint& point, const Config& config) {
     return otherwise;
   }
   check_same_run(results, run->started, point.from);
-  if (run->status != "complete") return otherwise;
+  if (!has_ended(*run)) return otherwise;
   const bool asked_for = run->rounds == config.run.rounds;
   if (asked_for && (!point.chosen || run->rounds == round)) return std::nullopt;
   return run->rounds > round ? Earlier::SetAside : otherwise;

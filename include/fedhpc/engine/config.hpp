@@ -37,6 +37,7 @@ struct RunOptions {
   std::optional<std::int64_t> checkpoint_every;
   ProgressKind progress = ProgressKind::Auto;
   LiveMode live = LiveMode::Auto;
+  bool stop_on_divergence = false;
   double grace_seconds = 20;
   double collective_timeout = 600;
   std::vector<std::string> save{"init"};

@@ -13,6 +13,10 @@
 
 namespace fedhpc {
 
+/// The configuration, as an INI text, in a result file or a checkpoint; empty where it cannot be
+/// read.
+std::string config_in(const std::string& path);
+
 /// Keys of how a run goes on and where things lie. All others say what its rounds mean.
 std::span<const std::string_view> keys_to_change_on_resume();
 
