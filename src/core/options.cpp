@@ -85,7 +85,9 @@ std::string likely_value(const OptionSet::Entry& entry, const std::string& text)
     const auto number = parse_number<double>(text, between(-kExact, kExact));
     if (number != std::trunc(number)) return {};
     std::string whole = print_number(static_cast<std::int64_t>(number));
-    entry.parse(whole);
+    const std::string before = entry.print();
+    entry.parse(whole);  // or it is not allowed either
+    entry.parse(before);
     return whole;
   } catch (const std::invalid_argument&) {
     return {};
