@@ -1,6 +1,7 @@
 #include "app/configuration.hpp"
 
 #include <cstdlib>
+#include <filesystem>
 
 #include <ATen/Parallel.h>
 #include <hdf5.h>
@@ -31,10 +32,13 @@ double start_timeout(const Arguments& arguments) {
     const std::string& path = arguments.front();
     std::vector<Assignment> assignments =
         parse_command_line({arguments.begin() + 1, arguments.end()});
-    // A result file or a checkpoint, of resume, says it with its other attributes.
-    const std::string text = H5Fis_hdf5(path.c_str()) > 0 ? config_in(path) : "";
-    for (Assignment& one : text.empty() ? read_ini(path) : parse_ini(text, path)) {
-      assignments.push_back(std::move(one));
+    std::error_code failed;
+    if (std::filesystem::is_regular_file(path, failed)) {  // a pipe can be read but once
+      // A result file or a checkpoint, of resume, says it with its other attributes.
+      const bool stored = H5Fis_hdf5(path.c_str()) > 0;
+      for (Assignment& one : stored ? parse_ini(config_in(path), path) : read_ini(path)) {
+        assignments.push_back(std::move(one));
+      }
     }
     const std::string value = lookup(assignments, "run.collective_timeout", "");
     const double seconds = std::strtod(value.c_str(), nullptr);

@@ -2,6 +2,7 @@
 #include <cmath>
 #include <cstdio>
 #include <iomanip>
+#include <optional>
 #include <sstream>
 
 #include <ATen/ops/zeros.h>
@@ -12,6 +13,7 @@
 
 #include "app/carry_out.hpp"
 #include "app/configuration.hpp"
+#include "app/still_at_work.hpp"
 
 namespace fedhpc {
 
@@ -73,11 +75,14 @@ int plan_command(const Arguments& arguments) {
   together(*comm, [&] { config = read_configuration(rest, "plan"); });
   show_notes(*config, *comm);
   comm = run_communicator(*config);
+  std::optional<StillAtWork> notice;
+  if (comm->rank() == 0) notice.emplace("preparing the data and the model");
   Experiment experiment(*config, *comm);
   Tensor memory = at::zeros({1}, at::kLong);
   memory.fill_(experiment.memory_bytes());
   comm->max_(memory);
   const PlannedRound planned = experiment.plan_round();
+  notice.reset();
   if (comm->rank() != 0) return 0;
 
   const std::int64_t clients = experiment.partition().clients();

@@ -1,5 +1,6 @@
 #include <cmath>
 #include <cstdio>
+#include <optional>
 
 #include "fedhpc/app/commands.hpp"
 #include "fedhpc/comm/device_communicator.hpp"
@@ -12,6 +13,7 @@
 
 #include "app/carry_out.hpp"
 #include "app/configuration.hpp"
+#include "app/still_at_work.hpp"
 
 namespace fedhpc {
 
@@ -48,6 +50,9 @@ void introduce(const Experiment& experiment, const Resumption* from, int ranks,
             concat(leaked, " training samples of one client are test samples of another"));
 }
 
+/// A loss as a sentence gives it.
+std::string loss_text(double loss) { return std::isnan(loss) ? "not a number" : concat(loss); }
+
 /// Why nobody drawn into a round has trained; empty where somebody takes steps.
 std::string why_idle(const Experiment& experiment, const std::vector<std::int64_t>& cohort) {
   bool samples = false;
@@ -70,7 +75,7 @@ class RoundWarnings {
     warn_once(diverged_, report.diverged_since > 0,
               concat("the run diverges since round ", report.diverged_since,
                      ": a loss is not finite or above 10^4 ln(classes), the training loss is ",
-                     report.metrics.train_loss, "; train.lr may be too large"));
+                     loss_text(report.metrics.train_loss), "; train.lr may be too large"));
     if (idle_ || report.train_samples > 0) return;
     const std::string reason = why_idle(experiment_, *report.cohort);
     warn_once(idle_, !reason.empty(),
@@ -106,12 +111,17 @@ void show_notes(const Config& config, const Communicator& comm) {
 
 int carry_out(Config& config, Communicator& comm, const std::string& command_line,
               const Resumption* from, Earlier earlier) {
+  const bool speaks = comm.rank() == 0;
+  std::optional<StillAtWork> notice;
+  if (speaks && config.run.progress != ProgressKind::None) {
+    notice.emplace("preparing the data and the model");
+  }
   Experiment experiment(config, comm, from);
   experiment.prepare();
+  notice.reset();
   Recorder recorder(experiment, comm, command_line, from, earlier);
   warn(recorder.warning());
   Checkpointer checkpointer(experiment, comm, from);
-  const bool speaks = comm.rank() == 0;
   if (speaks) introduce(experiment, from, comm.size(), recorder.earlier_result());
 
   Progress progress(config.run.progress, config.run.rounds, from == nullptr ? 0 : from->round,

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .method_keys import OF_ALL_METHODS, acting
-from .results import ResultError, load, parse_config
+from .results import ENDED, ResultError, load, parse_config
 
 COLUMNS = ("table", "dataset", "setting", "method", "variant", "config", "overrides", "metric", "paper", "spread",
            "pick", "state")
@@ -166,7 +166,7 @@ def job_state(job):
     except ResultError as error:
         return JobState("missing", None, str(error))
     other = differences(job.expected, run.config, job.may_be_idle)
-    if run.status == "complete":
+    if run.status in ENDED:
         return JobState("outdated" if other else "finished", run, other)
     checkpoint = any(job.output.parent.glob(f"{glob.escape(job.output.stem)}.ckpt.*"))
     if not other and (run.status == "interrupted" or run.status in ("running", "failed") and checkpoint):

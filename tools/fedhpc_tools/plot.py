@@ -40,7 +40,7 @@ from .axes import AXES, horizontal, unit_prefix
 from .client_panels import clients_painters, labels_painters
 from .labels import SEEDS, groups_of_seeds, labels_of, listed, title_of
 from .panels import are_quantiles, default_panels, evaluated_rounds, name_of, own_panels, panels_of
-from .results import ResultError, load
+from .results import DIVERGED, ResultError, load
 from .style import COLOURS, STYLES, PlotError, add_force, marker_of, small_title, tidy, write_figure
 
 DEFAULT = ("accuracy", "loss")
@@ -162,6 +162,8 @@ def draw(runs, output, metrics=None, against="rounds", title=None, labels=None, 
         if seeds == "band":
             labels = [f"{label} ({len(group)} seeds)" if len(group) > 1 else label
                       for label, group in zip(labels, groups)]
+    diverged = [any(run.status == DIVERGED for run in group) for group in groups]
+    labels = [f"{label} ({DIVERGED})" if one else label for label, one in zip(labels, diverged)]
     apart = len(groups) > 1 and max(map(len, labels)) > LONGEST_IN_PANEL
     painters = painters_of(groups, None if apart else labels, ["metrics"] if metrics else panels or DEFAULT, metrics,
                            against, scale)
@@ -175,7 +177,8 @@ def draw(runs, output, metrics=None, against="rounds", title=None, labels=None, 
         painter(place)
     if apart:
         draw_shared_legend(figure, labels)
-    figure.suptitle(title if title is not None else title_of(runs), fontsize=11)
+    alone = f" ({DIVERGED})" if len(groups) == 1 and diverged[0] else ""  # no legend says it
+    figure.suptitle(title if title is not None else title_of(runs) + alone, fontsize=11)
     write_figure(figure, output, force)
     plt.close(figure)
 

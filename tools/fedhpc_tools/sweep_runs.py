@@ -8,7 +8,7 @@ from pathlib import Path
 
 from .method_keys import acting, method_of, of_one_method
 from .paper_table import Job, figure_text, job_state
-from .results import ResultError, parse_config
+from .results import DIVERGED, ResultError, parse_config
 
 OWN_KEYS = ("base", "seeds", "metric", "rule", "aim", "output")
 OWN_SETTINGS = ("run.seed", "run.output")  # of every run, set by the sweep
@@ -175,12 +175,12 @@ def _name(varying, values):
 def result_of(sweep, point, states):
     """(mean, spread, finished) of a point's metric in its unit, in % for accuracies.
 
-    The mean over the seeds that are finished; None where none is or the metric was never evaluated. The spread is
+    The mean over the seeds that are finished; None where none is, one has diverged or the metric was never evaluated. The spread is
     the sample standard deviation, None below two seeds.
     """
     finished = [states[job.name].run for job in point.jobs if states[job.name].kind == "finished"]
     values = [value for value in (value_of(sweep, run) for run in finished) if value == value]
-    if not values:
+    if not values or any(run.status == DIVERGED for run in finished):
         return None, None, len(finished)
     return statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else None, len(finished)
 
