@@ -30,8 +30,9 @@ double start_timeout(const Arguments& arguments) {
   if (arguments.empty()) return unless_told.collective_timeout;
   try {
     const std::string& path = arguments.front();
-    std::vector<Assignment> assignments =
-        parse_command_line({arguments.begin() + 1, arguments.end()});
+    Arguments keys(arguments.begin() + 1, arguments.end());
+    std::erase_if(keys, [](const std::string& one) { return one.find('=') == std::string::npos; });
+    std::vector<Assignment> assignments = parse_command_line(keys);
     std::error_code failed;
     if (std::filesystem::is_regular_file(path, failed)) {  // a pipe can be read but once
       // A result file or a checkpoint, of resume, says it with its other attributes.
@@ -43,7 +44,7 @@ double start_timeout(const Arguments& arguments) {
     const std::string value = lookup(assignments, "run.collective_timeout", "");
     const double seconds = std::strtod(value.c_str(), nullptr);
     if (seconds > 0) return seconds;
-  } catch (const Error&) {
+  } catch (const std::exception&) {
     // What is wrong with them is said where they are read in earnest.
   }
   return unless_told.collective_timeout;

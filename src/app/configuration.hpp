@@ -9,10 +9,6 @@
 
 namespace fedhpc {
 
-/// The seconds that ranks wait for each other until all know the configuration: what the command
-/// line or the file says of run.collective_timeout, as far as it can be read.
-double start_timeout(const Arguments& arguments);
-
 /// Reads `CONFIG.ini [--section.key=value ...]`; `command` names the subcommand in messages.
 std::unique_ptr<Config> read_configuration(const Arguments& arguments, const std::string& command);
 
