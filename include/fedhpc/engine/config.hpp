@@ -69,12 +69,10 @@ class Config {
   std::unique_ptr<Algorithm> algorithm;
 
   const OptionSet& options() const { return options_; }
-  /// Keys of the configuration file that the command line has put out of action, a sentence each.
+  /// What a person should know of assignments that do not act; sentences.
   const std::vector<std::string>& notes() const { return notes_; }
   /// All keys that act with their values in force, as an INI file that repeats the run.
   std::string to_ini() const { return options_.to_ini(); }
-  /// What a person should know of the assignments that do not act; sentences.
-  const std::vector<std::string>& notes() const { return notes_; }
 
  private:
   /// Conditions that only the methods know: who has edges, who factorises.
