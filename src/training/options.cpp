@@ -41,8 +41,8 @@ void TrainOptions::declare(OptionSet& options) {
   options.add("train.weight_decay", weight_decay, at_least(0.0),
               "factor of the weights that is added to their gradient, on all trainable columns");
   options.add_or_auto("train.block", block,
-                      "clients trained together in one block; auto: measured at the start (never "
-                      "changes a result beyond rounding)");
+                      "clients trained together in one block; auto: as many as fit into a core's "
+                      "own cache, or a GPU's memory (never changes a result beyond rounding)");
   options
       .add("train.precision", precision,
            {{"fp32", Precision::Fp32}, {"tf32", Precision::Tf32}, {"bf16", Precision::Bf16}},
