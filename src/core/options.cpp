@@ -302,6 +302,7 @@ void OptionSet::refuse_unless_default(std::string_view key, const std::string& b
 std::string OptionSet::to_ini() const {
   std::vector<std::string> sections;
   for (const Entry& entry : entries_) {
+    if (!acts(entry)) continue;
     const std::string section = entry.key.substr(0, entry.key.find('.'));
     if (std::find(sections.begin(), sections.end(), section) == sections.end()) {
       sections.push_back(section);
