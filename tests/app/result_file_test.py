@@ -83,7 +83,7 @@ class ResultFile(AppCase):
                 self.assertEqual(set(clients), {"edge", "train_samples", "test_samples", "label_histogram",
                                                 "best_accuracy", "accuracy", "evaluated_rounds"})
                 accuracy = clients["accuracy"]
-                self.assertEqual((accuracy.shape, accuracy.dtype), ((3, 6), np.float32))
+                self.assertEqual((accuracy.shape, accuracy.dtype), ((3, 6), np.float64))
                 self.assertIsNotNone(accuracy.compression)
                 np.testing.assert_array_equal(clients["evaluated_rounds"], [2, 4, 5])
                 np.testing.assert_array_equal(clients["best_accuracy"], np.max(accuracy, axis=0))
