@@ -54,6 +54,7 @@ int resume_command(const Arguments& arguments, const std::string& command_line) 
     auto next = arguments.begin() + 1;
     if (next != arguments.end() && !next->starts_with("--")) configuration = *next++;
     changes = parse_command_line({next, arguments.end()});
+    if (!configuration.empty()) read_ini(configuration);  // refused before the run is looked for
     if (comm->rank() == 0) claim = claim_output(output_of(arguments.front(), changes));
   });
   ResumePoint point = find_resume_point(arguments.front(), *comm);
