@@ -1,4 +1,5 @@
-// codec_bytes CODEC K float32|float64 < ROW > PAYLOAD: what a codec makes of a row of numbers as they lie in memory.
+// codec_bytes CODEC K float32|float64 < ROW > PAYLOAD: what a codec makes of a row of numbers as
+// they lie in memory.
 
 #include <cstdio>
 #include <cstdlib>
