@@ -176,10 +176,13 @@ class ResultFile(AppCase):
     def test_start_from_exported_model_and_partition(self):
         with self.run_file("--run.save=init,partition", "--run.dtype=float64") as first:
             carried = ["--run.dtype=float64", "--model.init_file=run.h5", "--data.partition=file",
-                       "--data.partition_file=run.h5", "--run.save=init,partition", "--data.seed=77"]
-            # data.clients is the file's, whatever the configuration says.
-            for clients in (6, 2):
-                with self.run_file(*carried, f"--data.clients={clients}", name="second.h5") as second:
+                       "--data.partition_file=run.h5", "--run.save=init,partition"]
+            # data.clients is the file's: the command line may repeat it, and not contradict it.
+            ini = self.ini(CONFIG.format(data=self.data), "second.ini")
+            done = fedhpc("run", ini, *carried, "--data.clients=2", cwd=self.folder)
+            self.assertEqual((done.returncode, "has 6 clients" in done.stderr), (2, True), done.stderr)
+            for clients in ([], ["--data.clients=6"]):
+                with self.run_file(*carried, *clients, name="second.h5") as second:
                     self.equal_models(first, second)
                     self.equal_models(first, second, "model/init/global")
                     for name in first["partition"]:
