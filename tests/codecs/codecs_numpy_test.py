@@ -117,57 +117,8 @@ def order_of(row):
     return [~bits & (2 * sign - 1) if bits & sign else bits | sign for bits in raw(row).tolist()]
 
 
-def clusters_of(row, k):
-    """(centres, cluster of every value)."""
-    keys = np.array(order_of(row), dtype=object)
-    distinct = sorted(set(keys.tolist()))
-    if len(distinct) <= k:
-        firsts = [int(np.flatnonzero(keys == key)[0]) for key in distinct]
-        return row[firsts], [distinct.index(key) for key in keys]
-    if not np.isfinite(row).all():
-        return np.array([np.nan], dtype=row.dtype), [0] * len(row)
-    values, counts = np.unique(row + 0.0, return_counts=True)  # a sum with +0 makes +0 of -0
-    k, m = min(k, len(values)), len(values)
-    wide = values.astype(np.float64)
-
-    def squares(first, last):
-        weights = counts[first:last]
-        mean = np.average(wide[first:last], weights=weights)
-        return float((weights * (wide[first:last] - mean) ** 2).sum())
-
-    least = np.full((k + 1, m + 1), np.inf)  # in q clusters, of the first i distinct values
-    begin = np.zeros((k + 1, m + 1), dtype=int)
-    least[0, 0] = 0
-    cost = np.array([[squares(j, i) if j < i else np.inf for i in range(m + 1)] for j in range(m)])
-    for q in range(1, k + 1):
-        for i in range(q, m + 1):
-            sums = least[q - 1, :i] + cost[:i, i]
-            begin[q, i] = int(np.argmin(sums))
-            least[q, i] = sums[begin[q, i]]
-    ends = [m]
-    for q in range(k, 0, -1):
-        ends.append(begin[q, ends[-1]])
-    ends = ends[::-1]
-    centres = [np.average(wide[a:b], weights=counts[a:b]) for a, b in zip(ends, ends[1:])]
-    cluster = np.repeat(np.arange(k), np.diff(ends))
-    return np.array(centres).astype(row.dtype), cluster[np.searchsorted(values, row + 0.0)].tolist()
-
-
-def kmeans(row, k):
-    n = len(row)
-    if n == 0:
-        return b""
-    centres, cluster = clusters_of(row, k)
-    m = len(centres)
-    counts = np.bincount(cluster, minlength=m).tolist()
-    fields = Fields()
-    fields.field(m - 1, bits_for(min(k, n)))
-    left = n
-    for q in range(m - 1):
-        fields.field(counts[q] - 1, bits_for(left - (m - 1 - q)))
-        left -= counts[q]
-    fields.fill_up()
-    fields.numbers(centres)
+def coded(cluster, counts, n):
+    """Bytes of the clusters of all values."""
     below = np.concatenate([[0], np.cumsum(counts)]).tolist()
     x, put = 0, []
     for q in reversed(cluster):
@@ -178,10 +129,70 @@ def kmeans(row, k):
     while x > 0:
         put.append(x & 255)
         x >>= 8
-    return fields.bytes + bytes(reversed(put))
+    return bytes(reversed(put))
 
 
-CODECS = {one.__name__: one for one in (dense, dense32, fp16, bf16, bitmap, index_value, run_length, kmeans)}
+def kmeans_of(centres, cluster, n, k):
+    """The payload of clusters."""
+    m = len(centres)
+    counts = np.bincount(cluster, minlength=m).tolist()
+    fields = Fields()
+    fields.field(m - 1, bits_for(min(k, n)))
+    left = n
+    for q in range(m - 1):
+        fields.field(counts[q] - 1, bits_for(left - (m - 1 - q)))
+        left -= counts[q]
+    fields.fill_up()
+    fields.numbers(centres)
+    return fields.bytes + coded(cluster, counts, n)
+
+
+def kmeans_read(payload, row, k):
+    """(centres, cluster of every value) that a payload for a row of this length and type holds."""
+    n = len(row)
+    bits = np.unpackbits(np.frombuffer(payload, dtype=np.uint8), bitorder="little").tolist()
+    at = 0
+
+    def field(width):
+        nonlocal at
+        at += width
+        return sum(bit << i for i, bit in enumerate(bits[at - width:at]))
+
+    m, counts, left = field(bits_for(min(k, n))) + 1, [], n
+    for later in range(m - 1, 0, -1):
+        counts.append(field(bits_for(left - later)) + 1)
+        left -= counts[-1]
+    counts.append(left)
+    place = -(-at // 8)
+    centres = np.frombuffer(payload[place:place + m * row.itemsize], dtype=row.dtype)
+    rest, x, cluster = list(payload[place + m * row.itemsize:]), 0, []
+    below = np.concatenate([[0], np.cumsum(counts)]).tolist()
+    for _ in range(n):
+        while x < n << 24 and rest:
+            x = 256 * x + rest.pop(0)
+        q = int(np.searchsorted(below, x % n, side="right")) - 1
+        x = x // n * counts[q] + x % n - below[q]
+        cluster.append(q)
+    assert x == 0 and not rest
+    return centres, cluster
+
+
+def least_squares(row, k):
+    """The least sum of squares about the means of k clusters, of all ways to split."""
+    values, counts = np.unique(row.astype(np.float64) + 0.0, return_counts=True)
+    k, m = min(k, len(values)), len(values)
+    weight, moment, square = (np.concatenate([[0], np.cumsum(counts * values**power)]) for power in (0, 1, 2))
+    first, last = np.meshgrid(np.arange(m + 1), np.arange(m + 1), indexing="ij")
+    with np.errstate(invalid="ignore", divide="ignore"):
+        cost = square[last] - square[first] - (moment[last] - moment[first])**2 / (weight[last] - weight[first])
+    cost[first >= last] = np.inf
+    least = np.concatenate([[0], np.full(m, np.inf)])
+    for _ in range(k):
+        least = (least[:, None] + cost).min(axis=0)
+    return least[m]
+
+
+CODECS = {one.__name__: one for one in (dense, dense32, fp16, bf16, bitmap, index_value, run_length)}
 
 
 def rows(dtype):
@@ -203,25 +214,57 @@ def rows(dtype):
         yield draws.integers(0, 2 ** (8 * bits().itemsize) - 1, n, dtype=bits, endpoint=True).view(dtype)
 
 
+def payloads(codec, k, dtype):
+    """What the program makes of all rows: pairs of row and payload."""
+    given = list(rows(dtype))
+    text = b"".join(len(row).to_bytes(8, "little") + row.tobytes() for row in given)
+    out = subprocess.run([program, codec, str(k), dtype.__name__], input=text, capture_output=True, check=True).stdout
+    for row in given:
+        size = int.from_bytes(out[:8], "little")
+        yield row, out[8:8 + size]
+        out = out[8 + size:]
+
+
 class ByTheText(unittest.TestCase):
-    def test_every_codec(self):
-        listed = set(CODECS)
-        checked = 0
+    def test_codecs_without_clusters(self):
         for dtype in (np.float32, np.float64):
-            for number, row in enumerate(rows(dtype)):
-                for name, encode in CODECS.items():
-                    for k in (1, 2, 5, 16, 40) if name == "kmeans" else (16,):
-                        with self.subTest(name, dtype=dtype.__name__, row=number, k=k):
-                            done = subprocess.run([program, name, str(k), dtype.__name__], input=row.tobytes(),
-                                                  capture_output=True, check=True)
-                            self.assertEqual(done.stdout.hex(), encode(row, k).hex())
-                            checked += 1
-        self.assertGreater(checked, 20 * len(listed))
+            for name, encode in CODECS.items():
+                for number, (row, payload) in enumerate(payloads(name, 16, dtype)):
+                    with self.subTest(name, dtype=dtype.__name__, row=number):
+                        self.assertEqual(payload.hex(), encode(row, 16).hex())
+
+    def test_clusters(self):
+        for dtype in (np.float32, np.float64):
+            for k in (1, 2, 5, 16, 17, 40):
+                for number, (row, payload) in enumerate(payloads("kmeans", k, dtype)):
+                    with self.subTest(dtype=dtype.__name__, row=number, k=k):
+                        self.look_at(row, payload, k)
+
+    def look_at(self, row, payload, k):
+        if not len(row):
+            return self.assertEqual(payload, b"")
+        centres, cluster = kmeans_read(payload, row, k)
+        self.assertEqual(payload.hex(), kmeans_of(centres, cluster, len(row), k).hex())
+        arrived = centres[cluster]
+        distinct = sorted(set(order_of(row)))
+        if len(distinct) <= k:
+            self.assertEqual(arrived.tobytes(), row.tobytes())
+            self.assertEqual(order_of(centres), distinct)
+        elif not np.isfinite(row).all():
+            nan = 0x7FC00000 if row.itemsize == 4 else 0x7FF8000000000000
+            self.assertEqual(raw(centres).tolist(), [nan])
+        else:
+            self.assertEqual(len(centres), min(k, len(np.unique(row))))
+            wide = row.astype(np.float64) / np.abs(row).max().astype(np.float64)  # squares do not overflow
+            off = wide - arrived.astype(np.float64) / np.abs(row).max().astype(np.float64)
+            rounding = 1e-6 if row.itemsize == 4 else 1e-12  # of the centres, beside sums of 1 to 90
+            self.assertLessEqual((off**2).sum(), least_squares(wide, k) + rounding)
+        return None
 
     def test_no_codec_is_left_out(self):
         text = (Path(__file__).parents[2] / "src/codecs/codecs.def").read_text()
         names = [line.split("(")[1].split(",")[0] for line in text.splitlines() if line.startswith("FEDHPC_CODEC(")]
-        self.assertEqual(sorted(names), sorted(CODECS))
+        self.assertEqual(sorted(names), sorted([*CODECS, "kmeans"]))
 
 
 if __name__ == "__main__":
