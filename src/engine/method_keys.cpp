@@ -10,6 +10,7 @@
 
 #include "fedhpc/algorithms/algorithm.hpp"
 #include "fedhpc/core/error.hpp"
+#include "fedhpc/training/options.hpp"
 
 namespace fedhpc {
 
@@ -24,7 +25,9 @@ constexpr std::array<std::string_view, 3> kOfAllMethods{"algorithm.codec", "algo
 /// The keys that methods declare. Made when asked for.
 class MethodTables {
  public:
-  bool has(const std::string& method, const std::string& key) { return of(method).contains(key); }
+  bool has(const std::string& method, const std::string& key) {
+    return key.starts_with(kSection) && of(method).contains(key);
+  }
 
   void check(const std::string& method, const Assignment& one) {
     of(method).assign(one.key, one.value, one.origin);
@@ -32,7 +35,9 @@ class MethodTables {
 
   std::vector<std::string> keys(const std::string& method) {
     std::vector<std::string> keys;
-    for (const OptionSet::Entry& entry : of(method).entries()) keys.push_back(entry.key);
+    for (const OptionSet::Entry& entry : of(method).entries()) {
+      if (entry.key.starts_with(kSection)) keys.push_back(entry.key);
+    }
     return keys;
   }
 
@@ -48,6 +53,7 @@ class MethodTables {
  private:
   struct Table {
     std::unique_ptr<Algorithm> algorithm;  // the options refer to its members
+    TrainOptions train;                    // some methods say when these act
     OptionSet options;
   };
 
@@ -56,6 +62,7 @@ class MethodTables {
     if (!table) {
       table = std::make_unique<Table>();
       table->algorithm = make_algorithm(method, "configuration");
+      table->train.declare(table->options);
       table->algorithm->declare(table->options);
     }
     return table->options;
