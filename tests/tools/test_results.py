@@ -158,6 +158,26 @@ class Unusable(Folder):
                 np.testing.assert_array_equal(loss, 1 / np.arange(1.0, 41.0))
         self.assertGreater(refused, 0)
 
+    def test_other_shapes_and_types(self):
+        damages = {"rounds": 3.0, "rounds/round": 1, "rounds/train_loss": np.ones((2, 2)), "rounds/global_loss": 0.5,
+                   "rounds/wall_seconds": [b"a", b"b"], "config": np.arange(3)}
+        for name, value in damages.items():
+            with self.subTest(name):
+                path = write_run(self.folder / "run.h5")
+                with h5py.File(path, "a") as file:
+                    if name == "config":
+                        del file.attrs["config"]
+                    else:
+                        del file[name]
+                    file[name] = value
+                self.assertRegex(self.refusal(path), "damaged|not a fedhpc result file")
+        for name in ("status", "config"):
+            with self.subTest(name):
+                path = write_run(self.folder / "run.h5")
+                with h5py.File(path, "a") as file:
+                    file.attrs[name] = np.arange(3)
+                self.assertIn(f"damaged ({name} is no text)", self.refusal(path))
+
     def test_configuration_that_is_none(self):
         with self.assertRaisesRegex(results.ResultError, "neither a .section. nor key=value"):
             results.load(write_run(self.folder / "run.h5", config="nonsense\n"))
@@ -195,6 +215,17 @@ class Clients(Folder):
     def test_table(self):
         path = add_clients(write_run(self.folder / "run.h5"), [[0.5, 0.5]], [10])
         np.testing.assert_array_equal(client_data.load_clients(path).label_histogram, [[3, 0], [1, 2]])
+
+    def test_other_shapes(self):
+        for name in ("accuracy", "evaluated_rounds", "edge", "label_histogram"):
+            for value in (1.0, np.ones(3), np.ones((2, 2, 2)), [b"text"]):
+                path = add_clients(write_run(self.folder / "run.h5"), [[0.5, 0.5]], [10])
+                with self.subTest(name, value=value), h5py.File(path, "a") as file:
+                    del file[f"clients/{name}"]
+                    file[f"clients/{name}"] = value
+                with self.subTest(name, value=value), self.assertRaises(results.ResultError):
+                    client_data.load_clients(path)
+                    client_data.load_accuracy(path, (0.5,))
 
     def test_rounds_are_read_without_touching_clients(self):
         """The accuracies may be damaged, or enormous: what /rounds holds is read all the same."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .result_file import PROBE_SECONDS, ResultError, open_run
+from .result_file import PROBE_SECONDS, ResultError, open_run, reading
 
 MOST_EVALUATIONS = 300  # read for a figure
 
@@ -36,14 +36,15 @@ class AccuracyOverRounds:
 def load_clients(path, timeout=PROBE_SECONDS):
     """The ClientTable of `path`; ResultError if the file has none."""
     names = ("edge", "train_samples", "test_samples", "label_histogram")
-    with open_run(path, timeout) as file:
+    with open_run(path, timeout) as file, reading(path):
         missing = [name for name in names if f"clients/{name}" not in file]
         if missing:
             raise ResultError(f"{path}: no data set /clients/{missing[0]}; is it a file that fedhpc run has written?")
-        try:
-            return ClientTable(*(file[f"clients/{name}"][()] for name in names))
-        except (OSError, RuntimeError) as error:
-            raise ResultError(f"{path}: damaged ({error})") from None
+        table = ClientTable(*(file[f"clients/{name}"][()] for name in names))
+    counts = (table.edge.shape, table.train_samples.shape, table.test_samples.shape, table.label_histogram.shape[:1])
+    if len(set(counts)) > 1 or table.edge.ndim != 1 or table.label_histogram.ndim != 2:
+        raise ResultError(f"{path}: damaged (the data sets of /clients do not fit together)")
+    return table
 
 
 def spread_evenly(count, most):
@@ -58,12 +59,16 @@ def load_accuracy(path, quantiles, most=MOST_EVALUATIONS, timeout=PROBE_SECONDS)
 
     Costs one read of a row [N] and one partial sort of it for each.
     """
-    with open_run(path, timeout) as file:
+    with open_run(path, timeout) as file, reading(path):
         if "clients/accuracy" not in file or "clients/evaluated_rounds" not in file:
             raise ResultError(f"{path}: no accuracy of clients (no data set /clients/accuracy)")
         committed = len(file["rounds/round"])  # read first: what belongs to later rounds may be half written
         accuracy, evaluated = file["clients/accuracy"], file["clients/evaluated_rounds"]
+        if accuracy.ndim != 2 or evaluated.ndim != 1:
+            raise ResultError(f"{path}: damaged (the data sets of /clients have other dimensions)")
         rounds = evaluated[()]
+        if np.any(np.diff(rounds) <= 0):
+            raise ResultError(f"{path}: damaged (/clients/evaluated_rounds does not ascend)")
         rounds = rounds[: np.searchsorted(rounds, committed, side="right")][: accuracy.shape[0]]
         if not len(rounds):
             raise ResultError(f"{path}: accuracy of clients was not evaluated yet")

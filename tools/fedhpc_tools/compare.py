@@ -226,7 +226,7 @@ def main(arguments):
     except ResultError as error:
         print(f"compare: {error}", file=sys.stderr)
         return 2
-    except (OSError, RuntimeError) as error:  # damage that only reading a model or a client's row comes upon
+    except (OSError, RuntimeError, KeyError, ValueError, TypeError, AttributeError) as error:  # damage that only reading a model or a client's row comes upon
         print(f"compare: {paths[0]} or {paths[1]}: damaged ({error})", file=sys.stderr)
         return 2
     print(report, end="")

@@ -5,6 +5,7 @@ read once by a child process under a time-out before this process touches it. Th
 fraction of a second because this module needs h5py and numpy only.
 """
 
+import contextlib
 import os
 import re
 import subprocess
@@ -80,12 +81,21 @@ def short_reason(text):
     return text.replace("\n", " ")
 
 
+@contextlib.contextmanager
+def reading(path):
+    """What fails inside, because a file holds something else than expected, becomes a ResultError."""
+    try:
+        yield
+    except (OSError, RuntimeError, KeyError, ValueError, TypeError, AttributeError, IndexError, MemoryError) as error:
+        raise ResultError(f"{path}: damaged ({short_reason(str(error))})") from None
+
+
 def read_contents(file, path):
     """(attributes, configuration's text, series, units, meanings) of an open result file.
 
     Series are columns [T] of float64 by name, `round` first. ResultError if it is none or damaged.
     """
-    try:
+    with reading(path):
         if "status" not in file.attrs or "rounds/round" not in file:
             raise ResultError(f"{path}: not a fedhpc result file (no attribute status or no data set /rounds/round)")
         series, units, meanings = _read_series(file["rounds"], path)
@@ -93,20 +103,24 @@ def read_contents(file, path):
         config = attributes.pop("config", None)
         if config is None and "config" in file:
             config = text_of(file["config"][()])
-    except (OSError, RuntimeError, KeyError, ValueError) as error:
-        raise ResultError(f"{path}: damaged ({short_reason(str(error))})") from None
-    return attributes, config or "", series, units, meanings
+    config = "" if config is None else config
+    for name, value in (("status", attributes["status"]), ("config", config)):
+        if not isinstance(value, str):
+            raise ResultError(f"{path}: damaged ({name} is no text)")
+    return attributes, config, series, units, meanings
 
 
 def _read_series(group, path):
     """The committed rounds: /rounds/round is flushed last, so its length counts, and is read first."""
     index = np.asarray(group["round"][()])
-    if not np.array_equal(index, np.arange(1, len(index) + 1)):
+    if index.ndim != 1 or not np.array_equal(index, np.arange(1, len(index) + 1)):
         raise ResultError(f"{path}: damaged (/rounds/round does not count from 1)")
     series, units, meanings = {"round": index.astype(int)}, {}, {}
     for name, data in group.items():
-        if name == "round" or not isinstance(data, h5py.Dataset) or data.ndim != 1:
+        if name == "round" or not isinstance(data, h5py.Dataset):
             continue
+        if data.ndim != 1:
+            raise ResultError(f"{path}: damaged (series {name} has {data.ndim} dimensions, not one)")
         column = np.full(len(index), np.nan)
         values = data[: len(index)]
         if end_of(data) > file_size(group):

@@ -18,7 +18,7 @@ import h5py
 import numpy as np
 import pandas as pd
 
-from .result_file import MODES, PROBE_SECONDS, ResultError, open_run, read_contents
+from .result_file import MODES, PROBE_SECONDS, ResultError, open_run, read_contents, reading
 
 SILENT_ROUNDS = 10  # a run that has written nothing for so many median rounds may be dead
 SILENT_SECONDS = 2.0  # and for at least this long: clocks of file systems are coarse
@@ -144,15 +144,12 @@ def read_run(file, path):
 
 def load_graph(path, timeout=PROBE_SECONDS):
     """The SimilarityGraph in `path`; ResultError if the file has none or one without edges."""
-    with open_run(path, timeout) as file:
+    with open_run(path, timeout) as file, reading(path):
         if "graph/edges" not in file:
             raise ResultError(f"{path}: no similarity graph (no data set /graph/edges); algorithm.name=simnet has one")
-        try:
-            graph = SimilarityGraph(file["graph/edges"][()], file["graph/weights"][()],
-                                    file["clients/label_histogram"][()])
-        except (OSError, RuntimeError, KeyError) as error:
-            raise ResultError(f"{path}: damaged ({error})") from None
-    if not len(graph.edges):
+        graph = SimilarityGraph(file["graph/edges"][()], file["graph/weights"][()],
+                                file["clients/label_histogram"][()])
+    if graph.edges.ndim and not len(graph.edges):
         raise ResultError(f"{path}: the similarity graph has no edges (algorithm.neighbours=0 or no prepared round)")
     shapes = graph.edges.shape[1:] == (2,) and graph.weights.shape == graph.edges.shape[:1] and graph.labels.ndim == 2
     if not shapes or graph.edges.min() < 0 or graph.edges.max() >= len(graph.labels):
