@@ -100,7 +100,7 @@ TEST_P(SFedHPReference, EqualsPlainLoop) {
   const reference::SFedHPOutcome expected = expected_of(keys);
   const TinyResult result = expect_equals_reference(keys, expected.outcome, GetParam().single_bound,
                                                     GetParam().double_bound);
-  EXPECT_LT(distance(result.personal, flatten_all(expected.personal)), 1e-9);
+  EXPECT_LT(distance(result.personal, flatten_all(expected.personal)), GetParam().double_bound);
   if (world_communicator(60)->rank() != 0) return;
   expect_series(keys, result, "density_personal", expected.density_personal);
   expect_series(keys, result, "density_edge", expected.density_edge);
