@@ -48,7 +48,7 @@ struct Options {
   std::string csv = "-";
 
   void declare(OptionSet& set) {
-    set.add("clients", clients, "clients of a block");
+    set.add("clients", clients, count_from(1), "clients of a block");
     set.add("models", models, {"dnn", "cnn4", "resnet9"}, "models to train");
     set.add("precision", precision, {"fp32", "tf32", "bf16"}, "how float32 factors are taken");
     set.add_choice("device", device, {"cuda", "cpu"}, "where");

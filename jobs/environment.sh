@@ -106,7 +106,7 @@ job_state() { squeue -h -j "$(job_name)" -o %T 2>/dev/null; }
 # their end; the exit code is theirs, 75 where the signal was faster. The array launch_options goes to srun or mpirun.
 launch_options=()
 launch() {
-  local ranks=$1 start
+  local ranks=$1 start pause=0.05 looks=0
   shift
   if [ "$FEDHPC_LAUNCHER" = srun ]; then
     # Steps do not inherit --cpus-per-task from sbatch since SLURM 22.05.
@@ -121,10 +121,13 @@ launch() {
   "${start[@]}" ${launch_options[@]+"${launch_options[@]}"} "$@" &
   launched=$!
   pass_on  # a signal that came before $launched was known
+  # No `wait` while the process lives: a signal that comes together with its end makes bash 5.2 leave `wait` with
+  # the code thrown away, and say -1 or 255 from then on. In a `sleep` it keeps the code.
   while kill -0 "$launched" 2>/dev/null; do
-    wait "$launched" || true  # returns early, with another code, when a trap has run
+    sleep "$pause"
+    [ $((looks += 1)) -lt 20 ] || pause=0.5
   done
-  wait "$launched" || return  # bash keeps the code of a process that has ended
+  wait "$launched" || return
   ! taken_back || return 137
 }
 
@@ -144,8 +147,8 @@ taken_back() {
 }
 
 # run_or_resume RANKS CONFIG [ARGUMENT...]: goes on from the newest checkpoint beside the result file, else begins.
-# The arguments are given again on resuming: the program takes those that may change and refuses others that are
-# not what the run began with. Exit code: the program's, 128 + n for a rank killed by signal n.
+# The configuration and the arguments are given again on resuming: the program takes what may change and refuses, with
+# the names of the keys, what is not as the run began. Exit code: the program's, 128 + n for a rank killed by signal n.
 run_or_resume() {
   local ranks=$1 config=$2 stem round
   shift 2
@@ -154,7 +157,7 @@ run_or_resume() {
   mkdir -p "$(dirname "$stem")"
   if [ "$round" -gt 0 ]; then
     say "going on with $stem.h5 from its checkpoint of round $round on $ranks ranks"
-    launch "$ranks" "$FEDHPC" resume "$stem.h5" "$@"
+    launch "$ranks" "$FEDHPC" resume "$stem.h5" "$config" "$@"
   else
     say "beginning $stem.h5 on $ranks ranks"
     launch "$ranks" "$FEDHPC" run "$config" "$@"

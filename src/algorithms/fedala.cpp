@@ -27,18 +27,23 @@ Rows row_of(const Rows& rows, std::int64_t c) { return {rows.values.narrow(0, c,
 }  // namespace
 
 void FedALA::declare(OptionSet& options) {
-  options.add("algorithm.layers", layers_, at_least<std::int64_t>(1),
+  options.add("algorithm.layers", layers_, count_from(1),
               "layers from the classifier down in which a client mixes its own model with the "
               "global one (p); those below are the global one's");
-  options.add("algorithm.share", share_, above_up_to(0.0, 1.0),
-              "share of a client's training samples a pass of the weights sees (s)");
+  options
+      .add("algorithm.share", share_, above_up_to(0.0, 1.0),
+           "share of a client's training samples a pass of the weights sees (s)")
+      .acts(unless("algorithm.weight_lr", "0"));
   options.add("algorithm.weight_lr", weight_lr_, at_least(0.0),
               "step size eta of the weights; 0: they stay 1, and the rounds are FedAvg's");
-  options.add("algorithm.start_passes", start_passes_, at_least<std::int64_t>(1),
-              "most passes a client's weights make the first time it learns them");
-  options.add(
-      "algorithm.tolerance", tolerance_, at_least(0.0),
-      "root mean square of a pass's changes of the weights up to which they have converged");
+  options
+      .add("algorithm.start_passes", start_passes_, count_from(1),
+           "most passes a client's weights make the first time it learns them")
+      .acts(unless("algorithm.weight_lr", "0"));
+  options
+      .add("algorithm.tolerance", tolerance_, at_least(0.0),
+           "root mean square of a pass's changes of the weights up to which they have converged")
+      .acts(unless("algorithm.weight_lr", "0"));
   averaging_.declare(options);
 }
 

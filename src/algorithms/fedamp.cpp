@@ -3,8 +3,10 @@
 namespace fedhpc {
 
 void FedAMP::declare(OptionSet& options) {
-  options.add("algorithm.sigma", sigma_, above(0.0),
-              "scale of the attention A(x) = 1 - exp(-x / sigma) of squared distances");
+  options
+      .add("algorithm.sigma", sigma_, above(0.0),
+           "scale of the attention A(x) = 1 - exp(-x / sigma) of squared distances")
+      .acts(unless("algorithm.alpha_k", "0"));
   options.add("algorithm.alpha_k", alpha_k_, at_least(0.0),
               "step of the server on the attention term; 0: models do not meet");
   passing_.declare(options);

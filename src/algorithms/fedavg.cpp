@@ -8,19 +8,17 @@ void FedAvg::declare(OptionSet& options) {
   averaging_.declare(options);
   options.add("algorithm.transmit_fraction", transmit_fraction_, above_up_to(0.0, 1.0),
               "share of the trainable columns that travel in each direction, chosen at random");
-  options.add(
-      "algorithm.unsent", unsent_,
-      Names<Unsent>{{"keep", Unsent::Keep}, {"zero", Unsent::Zero}, {"rescale", Unsent::Rescale}},
-      "what stands for columns that did not travel: what the receiver has, 0, or 0 with "
-      "the others scaled up");
-}
-
-void FedAvg::check(const OptionSet& options) const {
-  if (!is_sparse()) return;
-  options.refuse_unless_default(
-      "algorithm.codec",
-      "algorithm.name = fedavg, which sends single columns as they are where "
-      "algorithm.transmit_fraction is below 1; drop the key");
+  options
+      .add("algorithm.unsent", unsent_,
+           Names<Unsent>{
+               {"keep", Unsent::Keep}, {"zero", Unsent::Zero}, {"rescale", Unsent::Rescale}},
+           "what stands for columns that did not travel: what the receiver has, 0, or 0 with "
+           "the others scaled up")
+      .acts(unless("algorithm.transmit_fraction", "1"));
+  // Single columns travel as they are.
+  for (const char* key : {"algorithm.codec", "algorithm.k"}) {
+    options.acts(key, where("algorithm.transmit_fraction", {"1"}));
+  }
 }
 
 void FedAvg::initialise(const Setup& setup) {

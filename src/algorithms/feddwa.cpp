@@ -30,7 +30,7 @@ Rows stacked(std::vector<Tensor> rows, const StoredRows& like) {
 }  // namespace
 
 void FedDWA::declare(OptionSet& options) {
-  options.add("algorithm.top_k", top_k_, at_least<std::int64_t>(1),
+  options.add("algorithm.top_k", top_k_, count_from(1),
               "models that are mixed into a client's own: those nearest to its guidance model");
   upload_.declare(options, "algorithm",
                   "what uploads become on the wire (fedhpc list codecs); downloads are dense");

@@ -19,30 +19,25 @@ FactorisationUse FedMUD::factorisations() const {
 }
 
 void FedMUD::declare(OptionSet& options) {
-  options.add("algorithm.reset_interval", reset_interval_, at_least<std::int64_t>(1),
+  options.add("algorithm.reset_interval", reset_interval_, count_from(1),
               "rounds after which the update is added to the frozen model and starts anew (s)");
-  options.add("algorithm.init_range", init_range_, above(0.0),
-              "a of the uniform distribution U(-a, a) of factors that do not start at 0");
+  options
+      .add("algorithm.init_range", init_range_, above(0.0),
+           "a of the uniform distribution U(-a, a) of factors that do not start at 0")
+      .acts(
+          either(where("algorithm.constants", {"uniform"}), where("algorithm.start", {"factors"})));
   options.add("algorithm.start", start_,
               Names<Start>{{"update", Start::Update}, {"factors", Start::Factors}},
               "what the first factors stand for: an update of 0 to the initial model, or the model "
               "itself, all of them drawn and nothing frozen");
-  options.add(
-      "algorithm.constants", constants_,
-      Names<Constants>{{"uniform", Constants::Uniform}, {"identity", Constants::Identity}},
-      "frozen factors of low_rank_f and low_rank_aad: drawn, or identity matrices (to check that "
-      "with full rank the method is federated averaging)");
+  options
+      .add("algorithm.constants", constants_,
+           Names<Constants>{{"uniform", Constants::Uniform}, {"identity", Constants::Identity}},
+           "frozen factors of low_rank_f and low_rank_aad: drawn, or identity matrices (to check "
+           "that "
+           "with full rank the method is federated averaging)")
+      .acts(where("model.factorisation", {"low_rank_f", "low_rank_aad"}));
   averaging_.declare(options);
-}
-
-void FedMUD::check(const OptionSet& options) const {
-  std::string name = options.entry("model.factorisation").print();
-  if (name == "low_rank_f" || name == "low_rank_aad") return;
-  if (name == FactorisationOptions::kAuto) name = factorisations().names.front();
-  options.refuse_unless_default("algorithm.constants",
-                                concat("model.factorisation = ", name,
-                                       ", which has no matrices that could be identities; use "
-                                       "low_rank_f or low_rank_aad, or drop the key"));
 }
 
 FactorDraw FedMUD::draw(std::int64_t rounds) const {
@@ -80,9 +75,8 @@ void FedMUD::round(Round& round) {
   const Rows before = updates_->expand(factors_);
   round.each_block([&](Block& block) {
     catch_up(block, t);
-    const Rows start = block.download(factors_);  // [C, Q]  U, V
-    round.book(Link::ClientCloud, Direction::Down, kSeedBytes, block.clients());
-    const Rows trained = block.train(start, {.map = &*model_});  // U_i, V_i of (3)
+    const Rows start = block.download(factors_, dense_codec(), kSeedBytes);  // [C, Q]  U, V
+    const Rows trained = block.train(start, {.map = &*model_});              // U_i, V_i of (3)
     const Rows sent = block.upload(trained - start, *codec_);
     const std::span<const double> weights = block.weights(averaging_.weighting);
     update.add(weights, sent);

@@ -12,7 +12,7 @@ constexpr Columns kBody{.without = Tag::Head};
 }  // namespace
 
 void FedRep::declare(OptionSet& options) {
-  options.add("algorithm.head_passes", head_passes_, at_least<std::int64_t>(1),
+  options.add("algorithm.head_passes", head_passes_, count_from(1),
               "local trainings of a client's head before the one of the body (tau_h)");
   averaging_.declare(options);
 }

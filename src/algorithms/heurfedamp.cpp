@@ -16,8 +16,10 @@ Tensor cosines(const Tensor& dots) {
 }  // namespace
 
 void HeurFedAMP::declare(OptionSet& options) {
-  options.add("algorithm.sigma", sigma_, at_least(0.0),
-              "sharpness of the weights exp(sigma cos(w_i, w_j)); 0: all others weigh the same");
+  options
+      .add("algorithm.sigma", sigma_, at_least(0.0),
+           "sharpness of the weights exp(sigma cos(w_i, w_j)); 0: all others weigh the same")
+      .acts(unless("algorithm.alpha", "1"));
   options.add("algorithm.alpha", alpha_, between(0.0, 1.0),
               "weight of a client's own model in its message; 1: models do not meet");
   passing_.declare(options);

@@ -3,7 +3,7 @@
 namespace fedhpc {
 
 void HierFAVG::declare(OptionSet& options) {
-  options.add("algorithm.edge_rounds", edge_rounds_, at_least<std::int64_t>(1),
+  options.add("algorithm.edge_rounds", edge_rounds_, count_from(1),
               "edge aggregations per cloud aggregation (kappa_2)");
   averaging_.declare(options);
 }

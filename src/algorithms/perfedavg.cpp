@@ -25,8 +25,10 @@ void PerFedAvg::declare(OptionSet& options) {
   options.add("algorithm.variant", variant_,
               Names<Variant>{{"fo", Variant::FirstOrder}, {"hf", Variant::HessianFree}},
               "what stands for the Hessian: nothing (fo), or a difference of gradients (hf)");
-  options.add("algorithm.delta", delta_, above(0.0),
-              "length of the difference step of hf over 1 + ||w||");
+  options
+      .add("algorithm.delta", delta_, above(0.0),
+           "length of the difference step of hf over 1 + ||w||")
+      .acts(where("algorithm.variant", {"hf"}));
   averaging_.declare(options);
 }
 

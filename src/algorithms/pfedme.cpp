@@ -7,7 +7,7 @@ void PFedMe::declare(OptionSet& options) {
               "weight of the term lambda/2 ||theta - w||^2 between personal and local model");
   options.add("algorithm.personal_lr", personal_lr_, at_least(0.0),
               "learning rate of the personal model theta (train.lr is that of the local model)");
-  options.add("algorithm.inner_steps", inner_steps_, at_least<std::int64_t>(1),
+  options.add("algorithm.inner_steps", inner_steps_, count_from(1),
               "steps on theta with each batch (K)");
   options.add("algorithm.beta", beta_, at_least(0.0),
               "step from the old global model to the mean of the local ones; 1: the mean");

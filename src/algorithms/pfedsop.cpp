@@ -46,13 +46,20 @@ Personalisation::Step Personalisation::step(const RowPart& part, const Rows& mod
 
 void PFedSOP::declare(OptionSet& options) {
   const Names<Moment> moments{{"before", Moment::Before}, {"after", Moment::After}};
-  options.add("algorithm.personal_lr", personalisation_.personal_lr, at_least(0.0),
-              "rate eta_1 of the second-order step (train.lr is eta_2, that of local training)");
-  options.add("algorithm.rho", personalisation_.rho, above(0.0),
-              "regularisation of the Fisher matrix, Delta Delta^T + rho I");
-  options.add("algorithm.lambda", personalisation_.lambda, at_least(0.0),
-              "steepness of the Gompertz function that turns the angle between a client's update "
-              "and the global one into a weight");
+  options
+      .add("algorithm.personal_lr", personalisation_.personal_lr, at_least(0.0),
+           "rate eta_1 of the second-order step (train.lr is eta_2, that of local training)")
+      .acts(where("algorithm.personalise", {"true"}));
+  options
+      .add("algorithm.rho", personalisation_.rho, above(0.0),
+           "regularisation of the Fisher matrix, Delta Delta^T + rho I")
+      .acts(where("algorithm.personalise", {"true"}));
+  options
+      .add("algorithm.lambda", personalisation_.lambda, at_least(0.0),
+           "steepness of the Gompertz function that turns the angle between a client's update "
+           "and the global one into a weight")
+      .acts(where("algorithm.personalise", {"true"}))
+      .acts(where("algorithm.beta_override", {"auto"}));
   options.add("algorithm.persist", persist_, moments,
               "which model a client goes on from next time: as it was before local training (the "
               "paper's letter), or after");
@@ -60,9 +67,11 @@ void PFedSOP::declare(OptionSet& options) {
               "which model is a client's own: before local training, or after");
   options.add("algorithm.personalise", personalise_,
               "whether clients take the second-order step; false: every client trains alone");
-  options.add_or_auto("algorithm.beta_override", personalisation_.beta_override, between(0.0, 1.0),
-                      "weight of the global update in place of the one that follows from the angle "
-                      "(0: own update alone, 1: global one alone)");
+  options
+      .add_or_auto("algorithm.beta_override", personalisation_.beta_override, between(0.0, 1.0),
+                   "weight of the global update in place of the one that follows from the angle "
+                   "(0: own update alone, 1: global one alone)")
+      .acts(where("algorithm.personalise", {"true"}));
   averaging_.declare(options);
 }
 
@@ -111,7 +120,7 @@ void PFedSOP::round(Round& round) {  // Algorithm 3
 Rows PFedSOP::personalised(Block& block, const Rows& received, double square) {
   constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
   const Rows news = block.download_to_new(*models_, initial_);  // x, of new clients
-  std::int64_t next_new = 0;
+  std::vector<std::int64_t> new_clients;
   const std::size_t count = block.clients().size();
   std::vector<double> angles(count, kNone);
   std::vector<double> betas(count, kNone);
@@ -129,15 +138,17 @@ Rows PFedSOP::personalised(Block& block, const Rows& received, double square) {
     const std::int64_t client = block.clients()[c];
     const Rows model{start.values.narrow(0, row, 1), start.layout};
     if (!models_->written(client)) {  // x_it <- x
-      model.values.copy_(news.values.narrow(0, next_new++, 1));
+      model.values.copy_(news.values.narrow(0, std::ssize(new_clients), 1));
+      new_clients.push_back(client);
       continue;
     }
-    if (personalise_ && on_device(start.values)) {
+    const bool steps = personalise_ && updates_->written(client);
+    if (steps && on_device(start.values)) {
       later.push_back(row);
       continue;
     }
     const Rows last = models_->view(client);  // x_i(t-1)
-    if (!personalise_) {
+    if (!steps) {
       model.values.copy_(last.values);
       continue;
     }
@@ -151,6 +162,7 @@ Rows PFedSOP::personalised(Block& block, const Rows& received, double square) {
       note(static_cast<std::size_t>(later[i]), steps[i]);
     }
   }
+  models_->write(new_clients, news);  // x is sent once, also to a client that cannot train
   block.note(kAngle, angles);
   block.note(kBeta, betas);
   block.note(kStepNorm, lengths);

@@ -7,6 +7,8 @@
 namespace fedhpc {
 
 void SFedHP::declare(OptionSet& options) {
+  const Condition sparse = either(unless("algorithm.gamma1", "0"), unless("algorithm.gamma2", "0"));
+  const Condition scheduled = both(sparse, unless("algorithm.gamma_schedule", "constant"));
   options.add("algorithm.lambda1", lambda1_, at_least(0.0),
               "weight of the term lambda1/2 ||theta - phi||^2 between personal and edge model");
   options.add("algorithm.lambda2", lambda2_, above(0.0),
@@ -15,37 +17,49 @@ void SFedHP::declare(OptionSet& options) {
               "weight of the smoothed l1 norm of the personal models; 0: not sparse");
   options.add("algorithm.gamma2", gamma2_, at_least(0.0),
               "weight of the smoothed l1 norm of the global model; 0: not sparse");
-  options.add("algorithm.rho", rho_, above(0.0),
-              "where the smoothed l1 norm, rho sum log cosh(x / rho), turns from square to linear");
-  options.add("algorithm.zero_threshold", zero_threshold_, at_least(0.0),
-              "entries of sparse models up to this magnitude are sent and used as 0");
-  options.add(
-      "algorithm.gamma_schedule", schedule_,
-      Names<Schedule>{{"constant", Schedule::Constant},
-                      {"either", Schedule::Either},
-                      {"both", Schedule::Both},
-                      {"each", Schedule::Each}},
-      "when gamma1 and gamma2 become gamma_later: never; when personal models are sparse or "
-      "(and) gamma_rounds are over; or gamma1 by the one, gamma2 by the other");
-  options.add("algorithm.gamma_density", gamma_density_, between(0.0, 1.0),
-              "mean density below which personal models are sparse");
-  options.add("algorithm.gamma_rounds", gamma_rounds_, at_least<std::int64_t>(0),
-              "rounds after which gamma_schedule acts");
-  options.add("algorithm.gamma_later", gamma_later_, at_least(0.0),
-              "what gamma1 and gamma2 become, unless they are smaller");
+  options
+      .add("algorithm.rho", rho_, above(0.0),
+           "where the smoothed l1 norm, rho sum log cosh(x / rho), turns from square to linear")
+      .acts(sparse);
+  options
+      .add("algorithm.zero_threshold", zero_threshold_, at_least(0.0),
+           "entries of sparse models up to this magnitude are sent and used as 0")
+      .acts(sparse);
+  options
+      .add("algorithm.gamma_schedule", schedule_,
+           Names<Schedule>{{"constant", Schedule::Constant},
+                           {"either", Schedule::Either},
+                           {"both", Schedule::Both},
+                           {"each", Schedule::Each}},
+           "when gamma1 and gamma2 become gamma_later: never; when personal models are sparse or "
+           "(and) gamma_rounds are over; or gamma1 by the one, gamma2 by the other")
+      .acts(sparse);
+  options
+      .add("algorithm.gamma_density", gamma_density_, between(0.0, 1.0),
+           "mean density below which personal models are sparse")
+      .acts(scheduled);
+  options
+      .add("algorithm.gamma_rounds", gamma_rounds_, count_from(0),
+           "rounds after which gamma_schedule acts")
+      .acts(scheduled);
+  options
+      .add("algorithm.gamma_later", gamma_later_, at_least(0.0),
+           "what gamma1 and gamma2 become, unless they are smaller")
+      .acts(scheduled);
   options.add(
       "algorithm.personal_lr", personal_lr_, at_least(0.0),
       "learning rate eta_2 of the personal model theta (train.lr is eta_1, of edge models)");
-  options.add("algorithm.inner_steps", inner_.steps, at_least<std::int64_t>(1),
+  options.add("algorithm.inner_steps", inner_.steps, count_from(1),
               "steps on theta with each batch (K)");
   options.add("algorithm.accuracy", inner_.accuracy, at_least(0.0),
               "nu: a client's steps on a batch end at ||gradient||^2 <= nu; 0: only after K");
-  options.add(
-      "algorithm.restart", restart_,
-      Names<Restart>{{"step", Restart::Step}, {"round", Restart::Round}},
-      "where theta starts: at the edge's phi in every edge round, or only in the first of a "
-      "round");
-  options.add("algorithm.edge_rounds", edge_rounds_, at_least<std::int64_t>(1),
+  options
+      .add("algorithm.restart", restart_,
+           Names<Restart>{{"step", Restart::Step}, {"round", Restart::Round}},
+           "where theta starts: at the edge's phi in every edge round, or only in the first of a "
+           "round")
+      .acts(unless("algorithm.edge_rounds", "1"));
+  options.add("algorithm.edge_rounds", edge_rounds_, count_from(1),
               "edge rounds per global round (R)");
   options.add("algorithm.beta", beta_, at_least(0.0),
               "step from the old global model to the mean of the edges'; 1: the mean");
@@ -77,11 +91,13 @@ void SFedHP::round(Round& round) {
       mean.add(block.edges(), block.weights(averaging_.weighting), block.upload(theta, *codec_));
     });
     const EdgeRows theta = mean.reduce(/*otherwise=*/phi);  // 1/J sum_j theta_ij
-    for (const std::int64_t i : round.edges()) {
+    for (const std::int64_t i : round.training_edges()) {
       update_edge_(phi.of(i), edges_.of(i), theta.of(i));
     }
   });
-  if (gamma2_ > 0) zero_small_(edges_.rows, zero_threshold_);
+  if (gamma2_ > 0) {
+    for (const std::int64_t i : round.training_edges()) zero_small_(edges_.of(i), zero_threshold_);
+  }
   const std::vector<double> weights = averaging_.weighting == Weighting::Uniform
                                           ? round.equal_weights()
                                           : round.weights_of_participants(averaging_.weighting);
@@ -160,10 +176,11 @@ double paper_bits(bool sparse, std::int64_t nonzero, std::int64_t entries) {
 std::vector<RoundMetric> SFedHP::metrics() const {
   return {
       {kPersonalDensity, "1", "mean over participants of the share of theta_ij that is not 0"},
-      {kEdgeDensity, "1", "mean over drawn edges of the share of w_i that is not 0"},
+      {kEdgeDensity, "1", "mean over drawn edges that train of the share of w_i that is not 0"},
       {kGlobalDensity, "1", "share of the global model w that is not 0"},
       {kPaperBits, "bit",
-       "what an edge sends up by the paper's count (Remark 1), mean over drawn edges: 64 for an "
+       "what an edge sends up by the paper's count (Remark 1), mean over drawn edges that train: "
+       "64 for an "
        "entry that is not 0, 1 for one that is, 1 more for each entry; 64 for each where gamma2 = "
        "0"},
       {kSmoothedL1, "1", "phi_rho(w) = rho sum log cosh(w / rho) of a sparse global model"},

@@ -67,31 +67,48 @@ double bandwidth(const Coupling& clients, const std::vector<Tensor>& samples, st
 }  // namespace
 
 void SimilarityNetwork::declare(OptionSet& options) {
-  options.add("algorithm.graph", space_,
-              Names<GraphSpace>{{"data", GraphSpace::Data},
-                                {"feature", GraphSpace::Feature},
-                                {"model", GraphSpace::Model}},
-              "what clients are compared by: distributions of samples, covariances of features, or "
-              "local models");
-  options.add("algorithm.neighbours", neighbours_, at_least<std::int64_t>(0),
+  options
+      .add("algorithm.graph", space_,
+           Names<GraphSpace>{{"data", GraphSpace::Data},
+                             {"feature", GraphSpace::Feature},
+                             {"model", GraphSpace::Model}},
+           "what clients are compared by: distributions of samples, covariances of features, or "
+           "local models")
+      .acts(unless("algorithm.neighbours", "0"));
+  options.add("algorithm.neighbours", neighbours_, count_from(0),
               "nearest neighbours of each client; the relation is made symmetric");
-  options.add(
-      "algorithm.kernel", kernel_,
-      Names<Kernel>{{"auto", Kernel::Auto}, {"exact", Kernel::Exact}, {"fourier", Kernel::Fourier}},
-      concat("how algorithm.graph = data evaluates the Gaussian kernel; auto: exact up to ",
-             kExactSamples, " samples a client"));
-  options.add("algorithm.fourier_features", fourier_features_, at_least<std::int64_t>(2),
-              "random Fourier features of the kernel, an even number");
-  options.add("algorithm.covariance_distance", covariance_distance_,
-              Names<CovarianceDistance>{{"frobenius", CovarianceDistance::Frobenius},
-                                        {"log_euclidean", CovarianceDistance::LogEuclidean}},
-              "distance of covariances, of algorithm.graph = feature");
-  options.add("algorithm.graph_passes", graph_passes_, at_least<std::int64_t>(1),
-              "local trainings of the models that algorithm.graph = model compares");
-  options.add(
-      "algorithm.edge_weights", edge_weights_,
-      Names<EdgeWeights>{{"uniform", EdgeWeights::Uniform}, {"gaussian", EdgeWeights::Gaussian}},
-      "weight of an edge: 1, or less the farther its clients are apart");
+  options
+      .add("algorithm.kernel", kernel_,
+           Names<Kernel>{
+               {"auto", Kernel::Auto}, {"exact", Kernel::Exact}, {"fourier", Kernel::Fourier}},
+           concat("how algorithm.graph = data evaluates the Gaussian kernel; auto: exact up to ",
+                  kExactSamples, " samples a client"))
+      .acts(unless("algorithm.neighbours", "0"))
+      .acts(where("algorithm.graph", {"data"}));
+  options
+      .add("algorithm.fourier_features", fourier_features_, count_from(2),
+           "random Fourier features of the kernel, an even number")
+      .acts(unless("algorithm.neighbours", "0"))
+      .acts(where("algorithm.graph", {"data"}))
+      .acts(where("algorithm.kernel", {"auto", "fourier"}));
+  options
+      .add("algorithm.covariance_distance", covariance_distance_,
+           Names<CovarianceDistance>{{"frobenius", CovarianceDistance::Frobenius},
+                                     {"log_euclidean", CovarianceDistance::LogEuclidean}},
+           "distance of covariances, of algorithm.graph = feature")
+      .acts(unless("algorithm.neighbours", "0"))
+      .acts(where("algorithm.graph", {"feature"}));
+  options
+      .add("algorithm.graph_passes", graph_passes_, count_from(1),
+           "local trainings of the models that algorithm.graph = model compares")
+      .acts(unless("algorithm.neighbours", "0"))
+      .acts(where("algorithm.graph", {"model"}));
+  options
+      .add("algorithm.edge_weights", edge_weights_,
+           Names<EdgeWeights>{{"uniform", EdgeWeights::Uniform},
+                              {"gaussian", EdgeWeights::Gaussian}},
+           "weight of an edge: 1, or less the farther its clients are apart")
+      .acts(unless("algorithm.neighbours", "0"));
 }
 
 SimilarityGraph SimilarityNetwork::build(Round& everybody, std::span<const std::int64_t> own,

@@ -90,6 +90,9 @@ std::pair<Columns, Columns> SimNet::columns_of(Personal personal) {
 }
 
 void SimNet::declare(OptionSet& options) {
+  const Condition own = unless("algorithm.personal", "none");
+  const Condition meets = both(own, unless("algorithm.neighbours", "0"));
+  const Condition couples = both(meets, unless("algorithm.lambda", "0"));
   network_.declare(options);
   options.add(
       "algorithm.personal", personal_tag_,
@@ -102,35 +105,50 @@ void SimNet::declare(OptionSet& options) {
   options.add("algorithm.shared", shared_tag_,
               Names<Shared>{{"rest", Shared::Rest}, {"all", Shared::All}},
               "columns that all share: the others, or all, with the personal ones added to them");
-  options.add(
-      "algorithm.personal_start", start_,
-      Names<Start>{{"auto", Start::Auto}, {"zero", Start::Zero}, {"initial", Start::Initial}},
-      "first personal coordinates; auto: 0 where they are the classifier's or lie over "
-      "shared ones, else the initial model's");
-  options.add("algorithm.lambda", lasso_options_.lambda, at_least(0.0),
-              "weight of the distances between neighbours; 0: nodes are alone");
-  options.add("algorithm.p", lasso_options_.norm,
-              Names<VectorNorm>{{"1", VectorNorm::One},
-                                {"2", VectorNorm::Two},
-                                {"infinity", VectorNorm::Infinity},
-                                {"inf", VectorNorm::Infinity}},
-              "norm of those distances");
-  options.add_or_auto("algorithm.personal_lr", personal_lr_, above(0.0),
-                      "rate of the personal coordinates, of which a client feels one N-th; auto: "
-                      "train.lr");
-  options.add("algorithm.admm_steps", lasso_options_.steps, at_least<std::int64_t>(1),
-              "steps K of the alternating direction method in a round, at most");
-  options.add_or_auto("algorithm.admm_rho", lasso_options_.rho, above(0.0),
-                      "its penalty; auto: 1 / (personal_lr (1 + mean degree))");
-  options.add("algorithm.admm_tolerance", lasso_options_.tolerance, at_least(0.0),
-              "ends it once the relative residuals are at most that; 0: after admm_steps");
+  options
+      .add("algorithm.personal_start", start_,
+           Names<Start>{{"auto", Start::Auto}, {"zero", Start::Zero}, {"initial", Start::Initial}},
+           "first personal coordinates; auto: 0 where they are the classifier's or lie over "
+           "shared ones, else the initial model's")
+      .acts(own);
+  options
+      .add("algorithm.lambda", lasso_options_.lambda, at_least(0.0),
+           "weight of the distances between neighbours; 0: nodes are alone")
+      .acts(meets);
+  options
+      .add("algorithm.p", lasso_options_.norm,
+           Names<VectorNorm>{{"1", VectorNorm::One},
+                             {"2", VectorNorm::Two},
+                             {"infinity", VectorNorm::Infinity},
+                             {"inf", VectorNorm::Infinity}},
+           "norm of those distances")
+      .acts(couples);
+  options
+      .add_or_auto("algorithm.personal_lr", personal_lr_, above(0.0),
+                   "rate of the personal coordinates, of which a client feels one N-th; auto: "
+                   "train.lr")
+      .acts(own);
+  options
+      .add("algorithm.admm_steps", lasso_options_.steps, count_from(1),
+           "steps K of the alternating direction method in a round, at most")
+      .acts(couples);
+  options
+      .add_or_auto("algorithm.admm_rho", lasso_options_.rho, above(0.0),
+                   "its penalty; auto: 1 / (personal_lr (1 + mean degree))")
+      .acts(couples);
+  options
+      .add("algorithm.admm_tolerance", lasso_options_.tolerance, at_least(0.0),
+           "ends it once the relative residuals are at most that; 0: after admm_steps")
+      .acts(couples);
   options.add("algorithm.gamma", gamma_, at_least(0.0),
               "weight of differences between neighbouring entries of an update; 0: gradients");
-  options.add("algorithm.gamma_schedule", gamma_schedule_,
-              Names<GammaSchedule>{{"constant", GammaSchedule::Constant},
-                                   {"inverse_sqrt", GammaSchedule::InverseSqrt},
-                                   {"inverse", GammaSchedule::Inverse}},
-              "gamma of round t: constant, gamma / sqrt(t), gamma / t");
+  options
+      .add("algorithm.gamma_schedule", gamma_schedule_,
+           Names<GammaSchedule>{{"constant", GammaSchedule::Constant},
+                                {"inverse_sqrt", GammaSchedule::InverseSqrt},
+                                {"inverse", GammaSchedule::Inverse}},
+           "gamma of round t: constant, gamma / sqrt(t), gamma / t")
+      .acts(unless("algorithm.gamma", "0"));
   codec_choice_.declare(
       options, "algorithm",
       "what uploads become on the wire (fedhpc list codecs); downloads are dense");

@@ -17,6 +17,12 @@ struct TDPFed::Clients {
 };
 
 void TDPFed::declare(OptionSet& options) {
+  // Personal models move by Nesterov's rule (algorithm.momentum), factors by Adam's.
+  for (const char* key :
+       {"train.optimizer", "train.momentum", "train.nesterov", "train.weight_decay"}) {
+    options.acts(key, unless("algorithm.name", "tdpfed"));
+  }
+  options.acts("train.lr", where("algorithm.factor_solver", {"adam"}));
   options.add("algorithm.lambda", lambda_, at_least(0.0),
               "weight of the term lambda/2 ||theta - [[A]]||^2 between personal and tensorized "
               "model");
@@ -24,10 +30,12 @@ void TDPFed::declare(OptionSet& options) {
               "learning rate of the personal model theta (train.lr is that of the factors)");
   options.add("algorithm.momentum", momentum_, {.low = 0, .high = 1, .high_open = true},
               "Nesterov momentum of theta; 0: plain gradient steps");
-  options.add("algorithm.inner_steps", inner_steps_, at_least<std::int64_t>(1),
+  options.add("algorithm.inner_steps", inner_steps_, count_from(1),
               "Nesterov steps on theta with each batch (s)");
-  options.add("algorithm.factor_steps", factor_steps_, at_least<std::int64_t>(1),
-              "Adam steps on the factors after each batch (s')");
+  options
+      .add("algorithm.factor_steps", factor_steps_, count_from(1),
+           "Adam steps on the factors after each batch (s')")
+      .acts(where("algorithm.factor_solver", {"adam"}));
   options.add("algorithm.beta", beta_, at_least(0.0),
               "step from the old global model to the mean of the clients'; 1: the mean");
   options.add(
@@ -40,20 +48,14 @@ void TDPFed::declare(OptionSet& options) {
   options.add("algorithm.factor_solver", solver_,
               Names<FactorSolver>{{"adam", FactorSolver::Adam}, {"fit", FactorSolver::Fit}},
               "how factors follow theta: by Adam steps, or by a decomposition of theta");
-  options.add("algorithm.fit_sweeps", fit_sweeps_, at_least<std::int64_t>(1),
-              "sweeps of alternating least squares in a decomposition of kernels; matrices need "
-              "none");
+  options
+      .add("algorithm.fit_sweeps", fit_sweeps_, count_from(1),
+           "sweeps of alternating least squares in a decomposition of kernels; matrices need "
+           "none")
+      .acts(
+          either(where("algorithm.factor_solver", {"fit"}), where("algorithm.aggregate", {"act"})))
+      .acts(of_image_model());
   averaging_.declare(options);
-}
-
-void TDPFed::check(const OptionSet& options) const {
-  for (const char* key :
-       {"train.optimizer", "train.momentum", "train.nesterov", "train.weight_decay"}) {
-    options.refuse_unless_default(
-        key,
-        "algorithm.name = tdpfed, whose personal models move by Nesterov's rule "
-        "(algorithm.momentum) and factors by Adam's; drop the key");
-  }
 }
 
 void TDPFed::initialise(const Setup& setup) {

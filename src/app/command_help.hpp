@@ -11,18 +11,25 @@ struct CommandHelp {
 constexpr CommandHelp kCommandHelp[] = {
     {"run", R"(fedhpc run CONFIG.ini [--force] [--section.key=value ...]
   Trains as the configuration says and writes the result file run.output; the command line
-  wins over the file. On several ranks: mpirun -n 4 fedhpc run CONFIG.ini
+  wins over the file, and where it gives a key twice, the last counts. Under mpirun it runs
+  on several ranks: mpirun -n 4 fedhpc run CONFIG.ini (--oversubscribe: more than cores).
+  Keys of one method may stand in [algorithm.METHOD] or be given as --algorithm.METHOD.key=value;
+  they act if that method is chosen. Plain keys algorithm.* of a file that names another method
+  than the command line are left out, but codec, k and weighting.
   An earlier result RUN.h5 gets the name RUN.old1.h5 (or the next number), its checkpoints
   theirs beside it; with --force the new one takes its place.
   Exit code 0: done; 2: refused before the first round, nothing was written; 1: failed later;
   75: interrupted by a signal and resumable.
+  Its keys run.*: fedhpc help run.
 )"},
-    {"resume", R"(fedhpc resume RUN.h5|RUN.ckpt.N.h5 [--section.key=value ...]
+    {"resume", R"(fedhpc resume RUN.h5|RUN.ckpt.N.h5 [CONFIG.ini] [--section.key=value ...]
   Goes on from the newest checkpoint beside RUN.h5, or from the one given (RUN.h5 is not
   needed then), on any number of ranks. RUN.h5 is replaced by one that holds the rounds up
   to the checkpoint; --run.output=OTHER.h5 leaves it as it is. A complete run is extended
   with a larger run.rounds. A complete result, or newer checkpoints, whose rounds the given
   checkpoint lacks get the names RUN.old1.h5 and RUN.old1.ckpt.N.h5, as with run.
+  With CONFIG.ini the run goes on as that file says now; where it differs in a key that may
+  not change, all such keys are named and nothing is done. Its run.output does not count.
   SIGTERM, SIGINT and SIGUSR1 end a run after its round with a checkpoint and exit code 75;
   a second signal ends it at once with 1. run.checkpoint_every says how often a run saves
   itself otherwise.
@@ -33,11 +40,12 @@ constexpr CommandHelp kCommandHelp[] = {
   (and of an edge) in a round, seconds of a round, values of sample gradients. Under mpirun it
   plans for as many ranks.
 )"},
-    {"list", R"(fedhpc list algorithms|models|datasets|partitioners|factorisations|codecs
-  What there is: a name, a tab and a sentence a line.
+    {"list", R"(fedhpc list [algorithms|models|datasets|partitioners|factorisations|codecs]
+  What there is: a name, a tab and a sentence a line; without a kind, the names of all.
 )"},
-    {"help", R"(fedhpc help COMMAND|NAME|KEY|keys
-  A command, an algorithm (with its keys), a model, a data set, a key, or all keys.
+    {"help", R"(fedhpc help COMMAND|NAME|KEY|SECTION|keys
+  A command, an algorithm (with its keys), a model, a data set, a key (train.lr, or lr), the
+  keys of a section (train), or all keys. fedhpc COMMAND --help does the same for a command.
 )"},
     {"export", R"(fedhpc export RUN.h5 --csv DIR
   Writes rounds and clients as CSV files.

@@ -1,11 +1,14 @@
 #include "app/configuration.hpp"
 
 #include <cstdlib>
+#include <filesystem>
 
 #include <ATen/Parallel.h>
+#include <hdf5.h>
 
 #include "fedhpc/core/configuration_source.hpp"
 #include "fedhpc/core/error.hpp"
+#include "fedhpc/engine/resume.hpp"
 
 namespace fedhpc {
 
@@ -22,6 +25,31 @@ std::unique_ptr<Config> read_configuration(const Arguments& arguments, const std
   auto config = std::make_unique<Config>(assignments, path);
   config->check_files();
   return config;
+}
+
+double start_timeout(const Arguments& arguments) {
+  const RunOptions unless_told;
+  if (arguments.empty()) return unless_told.collective_timeout;
+  try {
+    const std::string& path = arguments.front();
+    Arguments keys(arguments.begin() + 1, arguments.end());
+    std::erase_if(keys, [](const std::string& one) { return one.find('=') == std::string::npos; });
+    std::vector<Assignment> assignments = parse_command_line(keys);
+    std::error_code failed;
+    if (std::filesystem::is_regular_file(path, failed)) {  // a pipe can be read but once
+      // A result file or a checkpoint, of resume, says it with its other attributes.
+      const bool stored = H5Fis_hdf5(path.c_str()) > 0;
+      for (Assignment& one : stored ? parse_ini(config_in(path), path) : read_ini(path)) {
+        assignments.push_back(std::move(one));
+      }
+    }
+    const std::string value = lookup(assignments, "run.collective_timeout", "");
+    const double seconds = std::strtod(value.c_str(), nullptr);
+    if (seconds > 0) return seconds;
+  } catch (const std::exception&) {
+    // What is wrong with them is said where they are read in earnest.
+  }
+  return unless_told.collective_timeout;
 }
 
 void pin_threads() {

@@ -1,3 +1,5 @@
+#include <algorithm>
+#include <array>
 #include <cstdio>
 
 #include <hdf5.h>
@@ -14,15 +16,15 @@ namespace {
 
 constexpr const char* kUsage =
     "usage: fedhpc run CONFIG.ini [--force] [--section.key=value ...]\n"
-    "       fedhpc resume RUN.h5|RUN.ckpt.N.h5 [--section.key=value ...]\n"
+    "       fedhpc resume RUN.h5|RUN.ckpt.N.h5 [CONFIG.ini] [--section.key=value ...]\n"
     "       fedhpc plan CONFIG.ini [--json] [--section.key=value ...]\n"
-    "       fedhpc list algorithms|models|datasets|partitioners|factorisations|codecs\n"
-    "       fedhpc help COMMAND|NAME|KEY|keys\n"
+    "       fedhpc list [algorithms|models|datasets|partitioners|factorisations|codecs]\n"
+    "       fedhpc help COMMAND|NAME|KEY|SECTION|keys\n"
     "       fedhpc export RUN.h5 --csv DIR\n"
     "       fedhpc --version\n"
     "On several ranks: mpirun -n 4 fedhpc run CONFIG.ini\n";
 
-constexpr double kStartTimeout = 600;  // s
+constexpr std::array kCommands{"run", "resume", "plan", "list", "help", "export"};
 
 }  // namespace
 
@@ -42,6 +44,14 @@ int dispatch(const Arguments& arguments, const std::string& command_line) {
   const std::string command = arguments.empty() ? "" : arguments.front();
   const Arguments rest(arguments.empty() ? arguments.end() : arguments.begin() + 1,
                        arguments.end());
+  const auto asks_for_help = [](const std::string& word) {
+    return word == "--help" || word == "-h";
+  };
+  const bool is_command = std::any_of(kCommands.begin(), kCommands.end(),
+                                      [&](const char* name) { return command == name; });
+  if (is_command && std::any_of(rest.begin(), rest.end(), asks_for_help)) {
+    return dispatch({"help", command}, command_line);
+  }
   if (command == "run") return run_command(rest, command_line);
   if (command == "resume") return resume_command(rest, command_line);
   if (command == "plan") return plan_command(rest);
@@ -56,8 +66,8 @@ int dispatch(const Arguments& arguments, const std::string& command_line) {
     return 0;
   }
   if (command.empty()) throw ConfigError("no command given; 'fedhpc help' shows how to use it");
-  const std::vector<std::string> commands = {"run",  "resume", "plan",     "list",
-                                             "help", "export", "--version"};
+  std::vector<std::string> commands(kCommands.begin(), kCommands.end());
+  commands.emplace_back("--version");
   throw ConfigError(concat("unknown command '", command, "'; allowed: ", join(commands),
                            suggestion(nearest(command, commands))));
 }

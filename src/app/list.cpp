@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cstdio>
 
 #include "fedhpc/algorithms/algorithm.hpp"
@@ -19,7 +20,7 @@ namespace {
 
 /// Enough of a configuration to make a method and its keys: some need edges.
 std::vector<Assignment> keys_of(const std::string& method) {
-  const Origin help{Level::File, "help"};
+  const Origin help{Level::Stored, "help"};
   return {{"algorithm.name", method, help}, {"topology.edges", "1", help}};
 }
 
@@ -49,64 +50,98 @@ std::vector<Kind> kinds() {
           {"codecs", "codec", "", codec_registry()}};
 }
 
+/// A key as one or several methods declare it; no methods: a key of every run.
+struct KnownKey {
+  OptionSet::Entry entry;
+  std::vector<std::string> methods = {};
+
+  std::string section() const { return entry.key.substr(0, entry.key.find('.')); }
+  std::string name() const { return entry.key.substr(entry.key.find('.') + 1); }
+};
+
+bool own_of_method(const OptionSet::Entry& entry) {
+  return entry.key.starts_with("algorithm.") && entry.key != "algorithm.name";
+}
+
+/// Every key there is, section by section: those of all runs, then those of the methods, each
+/// meaning once.
+std::vector<KnownKey> known_keys() {
+  std::vector<KnownKey> keys;
+  for (const AlgorithmInfo& info : algorithm_registry()) {
+    const Config config(keys_of(info.name), "help.ini");
+    for (const OptionSet::Entry& entry : config.options().entries()) {
+      const bool own = own_of_method(entry);
+      const auto same = [&](const KnownKey& known) {
+        return known.entry.key == entry.key &&
+               (!own || (known.entry.help == entry.help && known.entry.allowed == entry.allowed &&
+                         known.entry.default_text == entry.default_text));
+      };
+      auto known = std::find_if(keys.begin(), keys.end(), same);
+      if (known == keys.end()) known = keys.insert(keys.end(), KnownKey{entry});
+      if (own) known->methods.push_back(info.name);
+    }
+  }
+  std::vector<std::string> sections;
+  for (const KnownKey& key : keys) {
+    if (std::find(sections.begin(), sections.end(), key.section()) == sections.end()) {
+      sections.push_back(key.section());
+    }
+  }
+  const auto place = [&](const KnownKey& key) {
+    const auto section = std::find(sections.begin(), sections.end(), key.section());
+    return std::pair{section - sections.begin(), key.methods.empty() ? "" : key.entry.key};
+  };
+  std::stable_sort(keys.begin(), keys.end(),
+                   [&](const KnownKey& a, const KnownKey& b) { return place(a) < place(b); });
+  return keys;
+}
+
 void print_key(const OptionSet::Entry& entry) {
   std::printf("%s\n  %s\n  allowed: %s\n  default: %s\n", entry.key.c_str(), entry.help.c_str(),
               entry.allowed.c_str(),
               entry.default_text.empty() ? "not set" : entry.default_text.c_str());
+  for (const Condition& condition : entry.conditions) {
+    std::printf("  acts with: %s\n", condition.words.c_str());
+  }
 }
 
-/// Every key there is: those of all runs and those of each method.
-std::vector<std::string> print_matching_keys(const std::string& name) {
-  std::vector<std::string> known;
+/// Prints the keys that `name` stands for: all of them, those of a section, or those of this name
+/// in any section. Returns whether there are any.
+bool print_matching_keys(const std::vector<KnownKey>& keys, const std::string& name) {
+  std::string section;
   bool printed = false;
-  for (const AlgorithmInfo& info : algorithm_registry()) {
-    const Config config(keys_of(info.name), "help.ini");
-    for (const OptionSet::Entry& entry : config.options().entries()) {
-      const bool own = entry.key.starts_with("algorithm.") && entry.key != "algorithm.name";
-      if (!own && &info != &algorithm_registry().front()) continue;
-      known.push_back(entry.key);
-      if (name != "keys" && entry.key != name) continue;
-      if (own) std::printf("(method %s) ", info.name.c_str());
-      print_key(entry);
-      printed = true;
+  for (const KnownKey& key : keys) {
+    const bool of_section = name == key.section() || name == key.section() + ".";
+    const bool grouped = name == "keys" || of_section;
+    if (!grouped && name != key.entry.key && name != key.name()) continue;
+    if (grouped && section != key.section()) {
+      section = key.section();
+      std::printf("%s[%s]\n", printed ? "\n" : "", section.c_str());
     }
+    print_key(key.entry);
+    if (!key.methods.empty()) std::printf("  methods: %s\n", join(key.methods).c_str());
+    printed = true;
   }
-  return printed ? std::vector<std::string>{} : known;
+  return printed;
 }
 
-}  // namespace
-
-int list_command(const Arguments& arguments) {
-  std::vector<std::string> names;
-  for (const Kind& kind : kinds()) {
-    names.push_back(kind.name);
-    if (arguments.size() != 1 || arguments.front() != kind.name) continue;
-    for (const auto& [name, sentence] : kind.registry) {
-      std::printf("%s\t%s\n", name.c_str(), sentence.c_str());
-    }
-    return 0;
-  }
-  const std::string given =
-      arguments.empty() ? std::string("nothing") : concat("'", join(arguments, " "), "'");
-  throw ConfigError(
-      concat("fedhpc list got ", given, "; allowed: one of: ", join(names),
-             suggestion(arguments.size() == 1 ? nearest(arguments.front(), names) : "")));
-}
-
-int help_command(const Arguments& arguments) {
-  if (arguments.size() != 1) throw ConfigError("fedhpc help takes one name: fedhpc help NAME");
-  const std::string& name = arguments.front();
-  std::vector<std::string> known;
+/// Whether `name` is that of a command, whose help is printed.
+bool print_command(const std::string& name, std::vector<std::string>& known) {
   for (const CommandHelp& command : kCommandHelp) {
     known.emplace_back(command.name);
     if (name != command.name) continue;
     std::fputs(command.text, stdout);
-    if (name != "resume") return 0;
+    if (name != "resume") return true;
     for (const std::string_view key : keys_to_change_on_resume()) {
       std::printf("  %s\n", std::string(key).c_str());
     }
-    return 0;
+    return true;
   }
+  return false;
+}
+
+/// Whether `name` is in a registry, or in several, whose sentences are printed.
+bool print_registered(const std::string& name, std::vector<std::string>& known) {
   bool found = false;
   for (const Kind& kind : kinds()) {
     for (const auto& [entry, sentence] : kind.registry) {
@@ -120,14 +155,43 @@ int help_command(const Arguments& arguments) {
       if (kind.name != "algorithms") continue;
       const Config config(keys_of(name), "help.ini");
       for (const OptionSet::Entry& key : config.options().entries()) {
-        if (key.key.starts_with("algorithm.") && key.key != "algorithm.name") print_key(key);
+        if (own_of_method(key)) print_key(key);
       }
     }
   }
-  if (found) return 0;
-  const std::vector<std::string> keys = print_matching_keys(name);
-  if (keys.empty()) return 0;
-  known.insert(known.end(), keys.begin(), keys.end());
+  return found;
+}
+
+}  // namespace
+
+int list_command(const Arguments& arguments) {
+  std::vector<std::string> names;
+  for (const Kind& kind : kinds()) {
+    names.push_back(kind.name);
+    if (!arguments.empty() && (arguments.size() != 1 || arguments.front() != kind.name)) continue;
+    std::vector<std::string> entries;
+    for (const auto& [name, sentence] : kind.registry) {
+      entries.push_back(name);
+      if (!arguments.empty()) std::printf("%s\t%s\n", name.c_str(), sentence.c_str());
+    }
+    if (!arguments.empty()) return 0;
+    std::printf("%s\t%s\n", kind.name.c_str(), join(entries).c_str());
+  }
+  if (arguments.empty()) return 0;
+  throw ConfigError(
+      concat("fedhpc list got '", join(arguments, " "), "'; allowed: one of: ", join(names),
+             suggestion(arguments.size() == 1 ? nearest(arguments.front(), names) : "")));
+}
+
+int help_command(const Arguments& arguments) {
+  if (arguments.size() != 1) throw ConfigError("fedhpc help takes one name: fedhpc help NAME");
+  const std::string& name = arguments.front();
+  std::vector<std::string> known;
+  if (print_command(name, known)) return 0;
+  const bool registered = print_registered(name, known);
+  const std::vector<KnownKey> keys = known_keys();
+  if (print_matching_keys(keys, name) || registered) return 0;
+  for (const KnownKey& key : keys) known.push_back(key.entry.key);
   throw ConfigError(
       concat("no help on '", name, "'",
              suggestion(likely_key(name, known), "; 'fedhpc help keys' lists all keys")));

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cctype>
 #include <csignal>
 #include <cstdio>
@@ -27,8 +28,9 @@ int refuse(const fedhpc::Session& session, std::string message) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const fedhpc::Session session(&argc, &argv);
   const fedhpc::Arguments arguments(argv + 1, argv + argc);
+  const double timeout = fedhpc::start_timeout({argv + std::min(argc, 2), argv + argc});
+  const fedhpc::Session session(&argc, &argv, fedhpc::Session::Launch::Detect, timeout);
   std::signal(SIGXFSZ, SIG_IGN);  // a file beyond its limit is an error to report like a full disk
   try {
     return fedhpc::dispatch(arguments, fedhpc::join({argv, argv + argc}, " "));

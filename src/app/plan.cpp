@@ -2,6 +2,7 @@
 #include <cmath>
 #include <cstdio>
 #include <iomanip>
+#include <optional>
 #include <sstream>
 
 #include <ATen/ops/zeros.h>
@@ -12,6 +13,7 @@
 
 #include "app/carry_out.hpp"
 #include "app/configuration.hpp"
+#include "app/still_at_work.hpp"
 
 namespace fedhpc {
 
@@ -68,15 +70,19 @@ int plan_command(const Arguments& arguments) {
   const bool json = json_at != rest.end();
   if (json) rest.erase(json_at);
 
-  std::unique_ptr<Communicator> comm = world_communicator(kStartTimeout);
+  std::unique_ptr<Communicator> comm = world_communicator(start_timeout(rest));
   std::unique_ptr<Config> config;
   together(*comm, [&] { config = read_configuration(rest, "plan"); });
+  show_notes(*config, *comm);
   comm = run_communicator(*config);
+  std::optional<StillAtWork> notice;
+  if (comm->rank() == 0) notice.emplace("preparing the data and the model");
   Experiment experiment(*config, *comm);
   Tensor memory = at::zeros({1}, at::kLong);
   memory.fill_(experiment.memory_bytes());
   comm->max_(memory);
   const PlannedRound planned = experiment.plan_round();
+  notice.reset();
   if (comm->rank() != 0) return 0;
 
   const std::int64_t clients = experiment.partition().clients();
@@ -88,7 +94,8 @@ int plan_command(const Arguments& arguments) {
       {"memory_per_rank_bytes", concat(memory.item<std::int64_t>())},
       {"block", concat(experiment.block_width())},
       {"seconds_per_round",
-       concat(seconds_per_round(experiment, planned.seconds_per_step, comm->size()))},
+       concat(seconds_per_round(experiment, planned.seconds_per_step, comm->size()) +
+              planned.seconds_of_evaluation / static_cast<double>(config->run.eval_every))},
       {"gradient_values_per_client",
        concat(std::llround(gradient_values(experiment, planned.gradient_values_per_sample)))},
       {"clients", concat(clients)},

@@ -42,26 +42,32 @@ int resume_command(const Arguments& arguments, const std::string& command_line) 
   pin_threads();
   LockFile claim;  // on rank 0, to the very end
   const StopSignals signals;
-  std::unique_ptr<Communicator> comm = world_communicator(kStartTimeout);
+  std::unique_ptr<Communicator> comm = world_communicator(start_timeout(arguments));
+  std::string configuration;  // of the run as it is to be now, or empty: as it was
   std::vector<Assignment> changes;
   together(*comm, [&] {
     if (arguments.empty() || arguments.front().starts_with("--")) {
       throw ConfigError(
           "fedhpc resume needs a result file or a checkpoint first: fedhpc resume RUN.h5 "
-          "[--section.key=value ...]");
+          "[CONFIG.ini] [--section.key=value ...]");
     }
-    changes = parse_command_line({arguments.begin() + 1, arguments.end()});
+    auto next = arguments.begin() + 1;
+    if (next != arguments.end() && !next->starts_with("--")) configuration = *next++;
+    changes = parse_command_line({next, arguments.end()});
+    if (!configuration.empty()) read_ini(configuration);  // refused before the run is looked for
     if (comm->rank() == 0) claim = claim_output(output_of(arguments.front(), changes));
   });
   ResumePoint point = find_resume_point(arguments.front(), *comm);
   std::unique_ptr<Config> config;
   std::optional<Earlier> earlier = Earlier::Replace;
   together(*comm, [&] {
-    config = resumed_configuration(point, changes);
+    config = configuration.empty() ? resumed_configuration(point, changes)
+                                   : resumed_configuration(point, configuration, changes);
     if (comm->rank() != 0) return;
     warn(check_output(*config, "", claim));
     earlier = check_results(point, *config);
   });
+  show_notes(*config, *comm);
   for (const std::string& warning : point.warnings) warn(warning);
   const std::string left = earlier ? "rounds" : "nothing";  // as rank 0 has found it
   if (comm->all_texts(left).front() == "nothing") {

@@ -1,5 +1,6 @@
 #include <cmath>
 #include <cstdio>
+#include <optional>
 
 #include "fedhpc/app/commands.hpp"
 #include "fedhpc/comm/device_communicator.hpp"
@@ -12,12 +13,14 @@
 
 #include "app/carry_out.hpp"
 #include "app/configuration.hpp"
+#include "app/still_at_work.hpp"
 
 namespace fedhpc {
 
 namespace {
 
 constexpr int kInterrupted = 75;  // stopped by a signal, to be taken up by resume
+constexpr int kDiverged = 1;      // where run.stop_on_divergence asks for it
 
 void warn_once(bool& said, bool condition, const std::string& message) {
   if (said || !condition) return;
@@ -53,20 +56,42 @@ void introduce(const Experiment& experiment, const Resumption* from, int ranks,
             concat(leaked, " training samples of one client are test samples of another"));
 }
 
-/// Says once that a loss has left the numbers.
-class LossWarning {
+/// A loss as a sentence gives it.
+std::string loss_text(double loss) { return std::isnan(loss) ? "not a number" : concat(loss); }
+
+/// Why nobody drawn into a round has trained; empty where somebody takes steps.
+std::string why_idle(const Experiment& experiment, const std::vector<std::int64_t>& cohort) {
+  bool samples = false;
+  for (const std::int64_t client : cohort) {
+    if (experiment.steps_of(client) > 0) return {};
+    samples |= experiment.partition().train.count(client) > 0;
+  }
+  return samples
+             ? "batch normalisation needs batches of two samples or more, and the clients drawn "
+               "have none; give clients more samples or raise train.batch_size"
+             : "the clients drawn have no training samples";
+}
+
+/// Says once that a run diverges, and once that nobody trains.
+class RoundWarnings {
  public:
+  explicit RoundWarnings(const Experiment& experiment) : experiment_(experiment) {}
+
   void look_at(const RoundReport& report) {
-    warn_once(said_, std::isinf(report.metrics.train_loss),
-              concat("the training loss is infinite since round ", report.round,
-                     "; train.lr may be too large"));
-    warn_once(said_, report.train_samples > 0 && std::isnan(report.metrics.train_loss),
-              concat("the training loss is not a number since round ", report.round,
-                     "; train.lr may be too large"));
+    warn_once(diverged_, report.diverged_since > 0,
+              concat("the run diverges since round ", report.diverged_since,
+                     ": a loss is not finite or above 10^4 ln(classes), the training loss is ",
+                     loss_text(report.metrics.train_loss), "; train.lr may be too large"));
+    if (idle_ || report.train_samples > 0) return;
+    const std::string reason = why_idle(experiment_, *report.cohort);
+    warn_once(idle_, !reason.empty(),
+              concat("no sample trained in round ", report.round, ", its loss is NaN: ", reason));
   }
 
  private:
-  bool said_ = false;
+  const Experiment& experiment_;
+  bool diverged_ = false;
+  bool idle_ = false;
 };
 
 }  // namespace
@@ -83,30 +108,48 @@ void warn(const std::string& message) {
   if (!message.empty()) std::fprintf(stderr, "fedhpc: warning: %s\n", message.c_str());
 }
 
+void show_notes(const Config& config, const Communicator& comm) {
+  if (comm.rank() != 0) return;
+  for (const std::string& note : config.notes()) {
+    std::fprintf(stderr, "fedhpc: note: %s\n", note.c_str());
+  }
+}
+
 int carry_out(Config& config, Communicator& comm, const std::string& command_line,
               const Resumption* from, Earlier earlier) {
+  const bool speaks = comm.rank() == 0;
+  std::optional<StillAtWork> notice;
+  if (speaks && config.run.progress != ProgressKind::None) {
+    notice.emplace("preparing the data and the model");
+  }
   Experiment experiment(config, comm, from);
   experiment.prepare();
+  notice.reset();
   Recorder recorder(experiment, comm, command_line, from, earlier);
   warn(recorder.warning());
   Checkpointer checkpointer(experiment, comm, from);
-  const bool speaks = comm.rank() == 0;
   if (speaks) introduce(experiment, from, comm.size(), recorder.earlier_result());
 
-  Progress progress(config.run.progress, config.run.rounds, from == nullptr ? 0 : from->round);
-  LossWarning loss;
+  Progress progress(config.run.progress, config.run.rounds, from == nullptr ? 0 : from->round,
+                    recorder.bytes_before());
+  RoundWarnings warnings(experiment);
   bool interrupted = false;
+  RoundReport last;
   const auto observe = [&](const RoundReport& report) {
     if (!report.left) recorder.record(report);
-    interrupted = report.agreed.stop && report.round < config.run.rounds;
-    if (interrupted) recorder.write_model(experiment.current_model());
-    if (interrupted || report.agreed.checkpoint) {
+    last = report;
+    const bool early = report.round < config.run.rounds;
+    const bool stopped = report.diverged_since > 0 && config.run.stop_on_divergence;
+    interrupted = report.agreed.stop && early && !stopped;
+    if (interrupted || (stopped && early)) recorder.write_model(experiment.current_model());
+    // Checkpoints from before it diverged are worth more than one from after.
+    if (interrupted || (report.agreed.checkpoint && !stopped)) {
       checkpointer.write(report.round, recorder.file());
     }
     if (!speaks) return;
     if (!report.left) {
       progress.show(report);
-      loss.look_at(report);
+      warnings.look_at(report);
     }
     if (interrupted) progress.interrupted(report, config.run.output);
   };
@@ -115,15 +158,19 @@ int carry_out(Config& config, Communicator& comm, const std::string& command_lin
   };
   try {
     experiment.run(observe, ask, [] { return caught_signal() != 0; });
-    recorder.finish(interrupted ? "interrupted" : "complete");
-    if (!interrupted) checkpointer.keep_newest();
+    recorder.finish(interrupted               ? "interrupted"
+                    : last.diverged_since > 0 ? "diverged"
+                                              : "complete");
+    ignore_stop_signals();
+    if (last.round == config.run.rounds) checkpointer.keep_newest();
     comm.barrier();  // MPI's own end has no deadline
-    if (speaks && !interrupted) progress.complete(config.run.output);
+    if (speaks && !interrupted) progress.complete(last, config.run.output);
   } catch (...) {
     recorder.fail();
     throw;
   }
-  return interrupted ? kInterrupted : 0;
+  if (interrupted) return kInterrupted;
+  return last.diverged_since > 0 && config.run.stop_on_divergence ? kDiverged : 0;
 }
 
 int run_command(const Arguments& given, const std::string& command_line) {
@@ -132,7 +179,7 @@ int run_command(const Arguments& given, const std::string& command_line) {
   const bool force = std::erase(arguments, "--force") > 0;
   LockFile claim;  // on rank 0, to the very end
   const StopSignals signals;
-  std::unique_ptr<Communicator> comm = world_communicator(kStartTimeout);
+  std::unique_ptr<Communicator> comm = world_communicator(start_timeout(arguments));
   std::unique_ptr<Config> config;
   together(*comm, [&] {
     config = read_configuration(arguments, "run");
@@ -140,6 +187,7 @@ int run_command(const Arguments& given, const std::string& command_line) {
     claim = claim_output(config->run.output);
     warn(check_output(*config, arguments.front(), claim));
   });
+  show_notes(*config, *comm);
   comm = run_communicator(*config);
   return carry_out(*config, *comm, command_line, nullptr,
                    force ? Earlier::Replace : Earlier::SetAside);

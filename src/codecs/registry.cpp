@@ -109,8 +109,9 @@ const std::vector<std::pair<std::string, std::string>>& codec_registry() {
 
 void CodecChoice::declare(OptionSet& options, const std::string& section, std::string help) {
   options.add_choice(section + ".codec", name, codec_names(), std::move(help));
-  options.add(section + ".k", k, between<std::int64_t>(1, kMostClusters),
-              "clusters of codec kmeans");
+  options
+      .add(section + ".k", k, between<std::int64_t>(1, kMostClusters), "clusters of codec kmeans")
+      .acts(where(section + ".codec", {"kmeans"}));
 }
 
 std::unique_ptr<Codec> CodecChoice::make() const {

@@ -5,6 +5,8 @@
 
 #include <ATen/ops/empty.h>
 
+#include "comm/deadline.hpp"
+
 namespace fedhpc {
 
 MpiCommunicator::MpiCommunicator(CommHandle comm, Patience patience)
@@ -136,6 +138,7 @@ std::unique_ptr<Communicator> MpiCommunicator::split(int colour) { return part(c
 
 std::unique_ptr<MpiCommunicator> MpiCommunicator::part(int colour) {
   barrier();  // MPI_Comm_split has no deadline: it begins once everybody is there
+  const Deadline deadline(patience_.timeout_seconds(), "MPI_Comm_split");
   MPI_Comm part = MPI_COMM_NULL;
   check_mpi(MPI_Comm_split(comm_.handle(), colour, rank_, &part), "MPI_Comm_split");
   return std::make_unique<MpiCommunicator>(CommHandle(part), patience_);

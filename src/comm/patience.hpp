@@ -26,6 +26,7 @@ class Patience {
     progress();
   }
 
+  double timeout_seconds() const { return timeout_seconds_; }
   void progress() const { heartbeat_->progress(); }  ///< this rank has got on
 
  private:

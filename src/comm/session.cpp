@@ -1,44 +1,24 @@
 #include "fedhpc/comm/session.hpp"
 
-#include <algorithm>
-#include <chrono>
-#include <csignal>
-#include <cstdio>
 #include <cstdlib>
 #include <exception>
-#include <thread>
 #include <unistd.h>
 
 #include <mpi.h>
 
-#include "fedhpc/core/stop_signals.hpp"
-
+#include "comm/deadline.hpp"
 #include "comm/heartbeat.hpp"
 #include "comm/mpi_communicator.hpp"
 
 namespace fedhpc {
 
-namespace {
-
-/// One message is enough where several ranks fail at the same time: the others wait a little, and a
-/// rank that the launcher stops meanwhile, because another one has spoken, leaves in silence.
-void let_lower_ranks_speak(int rank) {
-  constexpr std::chrono::milliseconds kPerRank{150};
-  constexpr int kLongest = 10;
-  const auto until = std::chrono::steady_clock::now() + std::min(rank, kLongest) * kPerRank;
-  while (std::chrono::steady_clock::now() < until) {
-    if (caught_signal() == SIGTERM) std::_Exit(1);
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
-}
-
-}  // namespace
-
-Session::Session(int* argc, char*** argv, Launch launch) : uncaught_(std::uncaught_exceptions()) {
+Session::Session(int* argc, char*** argv, Launch launch, double timeout_seconds)
+    : uncaught_(std::uncaught_exceptions()) {
   // Open MPI's mpirun and SLURM's PMIx plugin announce themselves in the environment.
   const bool launched = std::getenv("OMPI_COMM_WORLD_SIZE") != nullptr ||
                         std::getenv("PMIX_RANK") != nullptr || std::getenv("PMI_RANK") != nullptr;
   if (!launched && launch == Launch::Detect) return;
+  const Deadline deadline(timeout_seconds, "MPI_Init");
   int provided = 0;
   check_mpi(MPI_Init_thread(argc, argv, MPI_THREAD_FUNNELED, &provided), "MPI_Init_thread");
   active_ = true;
@@ -54,6 +34,7 @@ std::unique_ptr<Communicator> world_communicator(double timeout_seconds) {
   int initialized = 0;
   MPI_Initialized(&initialized);
   if (initialized == 0) return local_communicator();
+  const Deadline deadline(timeout_seconds, "starting up");
   MPI_Comm copy = MPI_COMM_NULL;
   check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &copy), "MPI_Comm_dup");
   CommHandle world(copy);
@@ -63,14 +44,8 @@ std::unique_ptr<Communicator> world_communicator(double timeout_seconds) {
 }
 
 void Session::abort(const std::string& message) const {
-  std::string line = message;
-  for (char& letter : line) {
-    if (letter == '\n') letter = ' ';
-  }
   if (active_) let_lower_ranks_speak(rank_);
-  line = concat("fedhpc: error: rank ", rank_, " on ", host_name(), ": ", line, "\n");
-  std::fwrite(line.data(), 1, line.size(), stderr);
-  std::fflush(stderr);
+  print_error(rank_, message);
   if (active_) MPI_Abort(MPI_COMM_WORLD, 1);
   std::_Exit(1);
 }

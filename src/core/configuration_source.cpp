@@ -68,6 +68,20 @@ void refuse_twice(std::map<std::string, std::string>& seen, const std::string& k
   }
 }
 
+/// `--section.key=value` where arguments[i] and its neighbours hold that in another form; "" where
+/// they do not.
+std::string with_equals_sign(const std::vector<std::string>& arguments, std::size_t i) {
+  const std::size_t begin = arguments[i].find_first_not_of('-');
+  if (begin == std::string::npos || arguments[i].find('.') == std::string::npos) return {};
+  std::string text = "--" + arguments[i].substr(begin);
+  if (text.find('=') != std::string::npos) return text == arguments[i] ? "" : text;
+  for (++i; i < arguments.size() && !arguments[i].starts_with("--"); ++i) {
+    const std::size_t value = arguments[i].find_first_not_of('=');
+    if (value != std::string::npos) return concat(text, '=', arguments[i].substr(value));
+  }
+  return {};
+}
+
 }  // namespace
 
 std::vector<Assignment> parse_ini(const std::string& text, const std::string& name) {
@@ -153,13 +167,13 @@ std::vector<Assignment> read_ini(const std::string& path) {
 
 std::vector<Assignment> parse_command_line(const std::vector<std::string>& arguments) {
   std::vector<Assignment> assignments;
-  std::map<std::string, std::string> seen;
   const std::string place = "command line";
-  for (const std::string& argument : arguments) {
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    const std::string& argument = arguments[i];
     po::parsed_options parsed(nullptr);
     const auto refuse = [&]() -> ConfigError {
-      return ConfigError(
-          concat(place, ": '", argument, "' is not of the form --section.key=value"));
+      return ConfigError(concat(place, ": '", argument, "' is not of the form --section.key=value",
+                                suggestion(with_equals_sign(arguments, i))));
     };
     const std::size_t equals = argument.find('=');
     if (!argument.starts_with("--") || equals == std::string::npos || equals == 2) throw refuse();
@@ -180,7 +194,6 @@ std::vector<Assignment> parse_command_line(const std::vector<std::string>& argum
       }
       require(parsed.options.size() == 1, "one argument is one option");
     }
-    refuse_twice(seen, key, place);
     assignments.push_back({key, value, {Level::CommandLine, place}});
   }
   return assignments;

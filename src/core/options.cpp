@@ -4,6 +4,7 @@
 #include <cctype>
 #include <charconv>
 #include <cmath>
+#include <cstring>
 #include <sstream>
 #include <stdexcept>
 
@@ -50,7 +51,9 @@ std::string describe(const Bounds<T>& bounds) {
   return text;
 }
 
-std::vector<std::string> split_list(const std::string& text) {
+using Words = std::vector<std::string>;
+
+Words split_list(const std::string& text) {
   std::vector<std::string> words;
   std::istringstream stream(text);
   for (std::string word; std::getline(stream, word, ',');) {
@@ -74,86 +77,118 @@ OptionSet::Entry number_entry(std::string key, Number& value, Bounds<Number> bou
   return entry;
 }
 
+/// The value a person most likely meant: a near name, or the whole number that 1e3 stands for.
+std::string likely_value(const OptionSet::Entry& entry, const std::string& text) {
+  if (!entry.choices.empty()) return nearest(text, entry.choices);
+  constexpr double kExact = 9007199254740992;  // 2^53: up to here a double is the number written
+  try {
+    const auto number = parse_number<double>(text, between(-kExact, kExact));
+    if (number != std::trunc(number)) return {};
+    std::string whole = print_number(static_cast<std::int64_t>(number));
+    const std::string before = entry.print();
+    entry.parse(whole);  // or it is not allowed either
+    entry.parse(before);
+    return whole;
+  } catch (const std::invalid_argument&) {
+    return {};
+  }
+}
+
+/// What other programs call a key, and its name here.
+constexpr std::pair<std::string_view, std::string_view> kOtherNames[] = {
+    {"learning_rate", "lr"},    {"epochs", "local_epochs"}, {"num_epochs", "local_epochs"},
+    {"num_clients", "clients"}, {"num_rounds", "rounds"},
+};
+
 }  // namespace
 
-void OptionSet::add(std::string key, std::int64_t& value, Bounds<std::int64_t> bounds,
-                    std::string help) {
-  insert(number_entry(std::move(key), value, bounds, std::move(help)));
+OptionSet::Entry& OptionSet::add(std::string key, std::int64_t& value, Bounds<std::int64_t> bounds,
+                                 std::string help) {
+  return insert(number_entry(std::move(key), value, bounds, std::move(help)));
 }
 
-void OptionSet::add(std::string key, double& value, Bounds<double> bounds, std::string help) {
-  insert(number_entry(std::move(key), value, bounds, std::move(help)));
+OptionSet::Entry& OptionSet::add(std::string key, double& value, Bounds<double> bounds,
+                                 std::string help) {
+  return insert(number_entry(std::move(key), value, bounds, std::move(help)));
 }
 
-void OptionSet::add(std::string key, bool& value, std::string help) {
-  add(std::move(key), value, Names<bool>{{"true", true}, {"false", false}}, std::move(help));
+OptionSet::Entry& OptionSet::add(std::string key, bool& value, std::string help) {
+  return add(std::move(key), value, Names<bool>{{"true", true}, {"false", false}}, std::move(help));
 }
 
-void OptionSet::add(std::string key, std::string& value, std::string help, std::string allowed) {
-  insert({.key = std::move(key),
-          .help = std::move(help),
-          .allowed = std::move(allowed),
-          .parse = [&value](const std::string& text) { value = text; },
-          .print = [&value] { return value; }});
+OptionSet::Entry& OptionSet::add(std::string key, std::string& value, std::string help,
+                                 std::string allowed) {
+  return insert({.key = std::move(key),
+                 .help = std::move(help),
+                 .allowed = std::move(allowed),
+                 .parse = [&value](const std::string& text) { value = text; },
+                 .print = [&value] { return value; }});
 }
 
-void OptionSet::add(std::string key, std::vector<std::int64_t>& value, std::string help) {
-  insert({.key = std::move(key),
-          .help = std::move(help),
-          .allowed = "whole numbers of at least 1, separated by commas",
-          .parse =
-              [&value](const std::string& text) {
-                std::vector<std::int64_t> numbers;
-                for (const std::string& word : split_list(text)) {
-                  numbers.push_back(parse_number<std::int64_t>(word, at_least<std::int64_t>(1)));
-                }
-                value = std::move(numbers);
-              },
-          .print =
-              [&value] {
-                std::vector<std::string> words;
-                for (const std::int64_t number : value) words.push_back(print_number(number));
-                return join(words, ",");
-              }});
+OptionSet::Entry& OptionSet::add(std::string key, std::vector<std::int64_t>& value,
+                                 Bounds<std::int64_t> bounds, std::string help) {
+  return insert({.key = std::move(key),
+                 .help = std::move(help),
+                 .allowed = "whole numbers" +
+                            describe(bounds).substr(std::strlen("a whole number")) +
+                            ", separated by commas",
+                 .parse =
+                     [&value, bounds](const std::string& text) {
+                       std::vector<std::int64_t> numbers;
+                       const bool unset = text.empty();  // a default: nobody may set that
+                       for (const std::string& word : unset ? Words{} : split_list(text)) {
+                         numbers.push_back(parse_number(word, bounds));
+                       }
+                       value = std::move(numbers);
+                     },
+                 .print =
+                     [&value] {
+                       std::vector<std::string> words;
+                       for (const std::int64_t number : value)
+                         words.push_back(print_number(number));
+                       return join(words, ",");
+                     }});
 }
 
-void OptionSet::add(std::string key, std::vector<std::string>& value,
-                    std::vector<std::string> choices, std::string help) {
+OptionSet::Entry& OptionSet::add(std::string key, std::vector<std::string>& value,
+                                 std::vector<std::string> choices, std::string help) {
   const std::string allowed = "any of: " + join(choices) + " (separated by commas)";
-  insert({.key = std::move(key),
-          .help = std::move(help),
-          .allowed = allowed,
-          .parse =
-              [&value, choices](const std::string& text) {
-                std::vector<std::string> words = split_list(text);
-                for (const std::string& word : words) {
-                  if (std::find(choices.begin(), choices.end(), word) == choices.end()) {
-                    throw std::invalid_argument("unknown name");
-                  }
-                }
-                value = std::move(words);
-              },
-          .print = [&value] { return join(value, ","); }});
+  return insert({.key = std::move(key),
+                 .help = std::move(help),
+                 .allowed = allowed,
+                 .parse =
+                     [&value, choices](const std::string& text) {
+                       std::vector<std::string> words = split_list(text);
+                       for (const std::string& word : words) {
+                         if (std::find(choices.begin(), choices.end(), word) == choices.end()) {
+                           throw std::invalid_argument("unknown name");
+                         }
+                       }
+                       value = std::move(words);
+                     },
+                 .print = [&value] { return join(value, ","); }});
 }
 
-void OptionSet::add_words(std::string key, std::vector<std::string>& value, std::string help) {
-  insert({.key = std::move(key),
-          .help = std::move(help),
-          .allowed = "words separated by commas",
-          .parse = [&value](const std::string& text) { value = split_list(text); },
-          .print = [&value] { return join(value, ","); }});
+OptionSet::Entry& OptionSet::add_words(std::string key, std::vector<std::string>& value,
+                                       std::string help) {
+  return insert({.key = std::move(key),
+                 .help = std::move(help),
+                 .allowed = "words separated by commas",
+                 .parse = [&value](const std::string& text) { value = split_list(text); },
+                 .print = [&value] { return join(value, ","); }});
 }
 
-void OptionSet::add_or_auto(std::string key, std::int64_t& value, std::string help) {
-  const Bounds<std::int64_t> bounds = at_least<std::int64_t>(1);
-  insert({.key = std::move(key),
-          .help = std::move(help),
-          .allowed = "auto or " + describe(bounds),
-          .parse =
-              [&value, bounds](const std::string& text) {
-                value = text == "auto" ? 0 : parse_number(text, bounds);
-              },
-          .print = [&value] { return value == 0 ? std::string("auto") : print_number(value); }});
+OptionSet::Entry& OptionSet::add_or_auto(std::string key, std::int64_t& value, std::string help) {
+  const Bounds<std::int64_t> bounds = count_from(1);
+  return insert(
+      {.key = std::move(key),
+       .help = std::move(help),
+       .allowed = "auto or " + describe(bounds),
+       .parse =
+           [&value, bounds](const std::string& text) {
+             value = text == "auto" ? 0 : parse_number(text, bounds);
+           },
+       .print = [&value] { return value == 0 ? std::string("auto") : print_number(value); }});
 }
 
 namespace {
@@ -177,37 +212,37 @@ OptionSet::Entry number_or_auto(std::string key, std::optional<T>& value, Bounds
 
 }  // namespace
 
-void OptionSet::add_or_auto(std::string key, std::optional<std::int64_t>& value,
-                            Bounds<std::int64_t> bounds, std::string help) {
-  insert(number_or_auto(std::move(key), value, bounds, std::move(help)));
+OptionSet::Entry& OptionSet::add_or_auto(std::string key, std::optional<std::int64_t>& value,
+                                         Bounds<std::int64_t> bounds, std::string help) {
+  return insert(number_or_auto(std::move(key), value, bounds, std::move(help)));
 }
 
-void OptionSet::add_or_auto(std::string key, std::optional<double>& value, Bounds<double> bounds,
-                            std::string help) {
-  insert(number_or_auto(std::move(key), value, bounds, std::move(help)));
+OptionSet::Entry& OptionSet::add_or_auto(std::string key, std::optional<double>& value,
+                                         Bounds<double> bounds, std::string help) {
+  return insert(number_or_auto(std::move(key), value, bounds, std::move(help)));
 }
 
-void OptionSet::add_choice(std::string key, std::string& value, std::vector<std::string> choices,
-                           std::string help) {
+OptionSet::Entry& OptionSet::add_choice(std::string key, std::string& value,
+                                        std::vector<std::string> choices, std::string help) {
   const std::string allowed = "one of: " + join(choices);
-  insert({.key = std::move(key),
-          .help = std::move(help),
-          .allowed = allowed,
-          .choices = choices,
-          .parse =
-              [&value, choices](const std::string& text) {
-                if (std::find(choices.begin(), choices.end(), text) == choices.end()) {
-                  throw std::invalid_argument("unknown name");
-                }
-                value = text;
-              },
-          .print = [&value] { return value; }});
+  return insert({.key = std::move(key),
+                 .help = std::move(help),
+                 .allowed = allowed,
+                 .choices = choices,
+                 .parse =
+                     [&value, choices](const std::string& text) {
+                       if (std::find(choices.begin(), choices.end(), text) == choices.end()) {
+                         throw std::invalid_argument("unknown name");
+                       }
+                       value = text;
+                     },
+                 .print = [&value] { return value; }});
 }
 
-void OptionSet::insert(Entry entry) {
+OptionSet::Entry& OptionSet::insert(Entry entry) {
   require(!contains(entry.key), "an option is declared once");
   entry.default_text = entry.print();
-  entries_.push_back(std::move(entry));
+  return entries_.emplace_back(std::move(entry));
 }
 
 bool OptionSet::contains(std::string_view key) const {
@@ -247,8 +282,8 @@ void OptionSet::assign(const std::string& key, const std::string& text, const Or
   try {
     entry.parse(text);
   } catch (const std::invalid_argument&) {
-    throw ConfigError(concat(origin.place, ": key '", key, "' cannot be '", text, "'; allowed: ",
-                             entry.allowed, suggestion(nearest(text, entry.choices))));
+    throw ConfigError(concat(origin.place, ": key '", key, "' cannot be '", text,
+                             "'; allowed: ", entry.allowed, suggestion(likely_value(entry, text))));
   }
   entry.origin = origin;
 }
@@ -267,6 +302,7 @@ void OptionSet::refuse_unless_default(std::string_view key, const std::string& b
 std::string OptionSet::to_ini() const {
   std::vector<std::string> sections;
   for (const Entry& entry : entries_) {
+    if (!acts(entry)) continue;
     const std::string section = entry.key.substr(0, entry.key.find('.'));
     if (std::find(sections.begin(), sections.end(), section) == sections.end()) {
       sections.push_back(section);
@@ -276,7 +312,7 @@ std::string OptionSet::to_ini() const {
   for (const std::string& section : sections) {
     text += (text.empty() ? "[" : "\n[") + section + "]\n";
     for (const Entry& entry : entries_) {
-      if (!entry.key.starts_with(section + ".")) continue;
+      if (!entry.key.starts_with(section + ".") || !acts(entry)) continue;
       const std::string value = entry.print();
       // An unset text has no value to write: an empty one would be refused when read back.
       if (value.empty()) continue;
@@ -287,15 +323,18 @@ std::string OptionSet::to_ini() const {
 }
 
 std::string nearest(std::string_view word, const std::vector<std::string>& candidates) {
-  const auto distance = [](std::string_view a, std::string_view b) {
+  const auto same = [](unsigned char x, unsigned char y) {
+    return std::tolower(x) == std::tolower(y);
+  };
+  const auto distance = [&](std::string_view a, std::string_view b) {
     std::vector<std::vector<std::size_t>> d(a.size() + 1, std::vector<std::size_t>(b.size() + 1));
     for (std::size_t i = 0; i <= a.size(); ++i) d[i][0] = i;
     for (std::size_t j = 0; j <= b.size(); ++j) d[0][j] = j;
     for (std::size_t i = 1; i <= a.size(); ++i) {
       for (std::size_t j = 1; j <= b.size(); ++j) {
-        d[i][j] = std::min(
-            {d[i - 1][j] + 1, d[i][j - 1] + 1, d[i - 1][j - 1] + (a[i - 1] == b[j - 1] ? 0U : 1U)});
-        if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) {
+        d[i][j] = std::min({d[i - 1][j] + 1, d[i][j - 1] + 1,
+                            d[i - 1][j - 1] + (same(a[i - 1], b[j - 1]) ? 0U : 1U)});
+        if (i > 1 && j > 1 && same(a[i - 1], b[j - 2]) && same(a[i - 2], b[j - 1])) {
           d[i][j] = std::min(d[i][j], d[i - 2][j - 2] + 1);
         }
       }
@@ -316,6 +355,12 @@ std::string nearest(std::string_view word, const std::vector<std::string>& candi
 
 std::string likely_key(std::string_view key, const std::vector<std::string>& keys) {
   const auto name_of = [](std::string_view whole) { return whole.substr(whole.find('.') + 1); };
+  for (const auto& [other, name] : kOtherNames) {
+    if (name_of(key) != other) continue;
+    for (const std::string& candidate : keys) {
+      if (name_of(candidate) == name) return candidate;
+    }
+  }
   const std::string close = nearest(key, keys);
   if (close.starts_with(key) || (!close.empty() && name_of(close) == name_of(key))) return close;
   std::string begun;

@@ -17,6 +17,7 @@ constexpr std::array<int, 3> kSignals{SIGTERM, SIGINT, SIGUSR1};
 // found by name.
 std::atomic<int> caught{0};
 std::atomic<std::int64_t> caught_at{0};  // ns
+std::atomic<bool> over{false};           // all is written
 static_assert(std::atomic<int>::is_always_lock_free &&
                   std::atomic<std::int64_t>::is_always_lock_free,
               "a handler must not wait for a lock");
@@ -54,7 +55,14 @@ StopSignals::StopSignals() {
   handle_with(remember_signal);
 }
 
-StopSignals::~StopSignals() { handle_with(SIG_DFL); }
+StopSignals::~StopSignals() {
+  if (!over) handle_with(SIG_DFL);
+}
+
+void ignore_stop_signals() {
+  over = true;
+  handle_with(SIG_IGN);
+}
 
 int caught_signal() { return caught; }
 

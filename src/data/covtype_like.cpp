@@ -25,6 +25,7 @@
 
 #include <ATen/ops/empty.h>
 
+#include "fedhpc/core/checked.hpp"
 #include "fedhpc/core/rng.hpp"
 
 #include "data/datasets.hpp"
@@ -119,7 +120,7 @@ class CovtypeLike : public Dataset {
  public:
   explicit CovtypeLike(const DataOptions& options)
       : seed_(static_cast<std::uint64_t>(options.seed)),
-        num_train_(options.clients * options.samples_per_client) {
+        num_train_(checked_product("the samples", {options.clients, options.samples_per_client})) {
     if (options.split == DataSplit::Official) num_test_ = std::max<std::int64_t>(1, num_train_ / 5);
   }
 

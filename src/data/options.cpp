@@ -6,10 +6,8 @@ namespace fedhpc {
 
 namespace {
 
-constexpr std::int64_t kOne = 1;
 constexpr std::int64_t kZero = 0;
 constexpr std::int64_t kLargestWord = (std::int64_t{1} << 32) - 1;
-constexpr std::int64_t kLargest = (std::int64_t{1} << 31) - 1;  // products fit into 64 bits
 
 const Names<PartitionRule>& partition_names() {
   static const Names<PartitionRule> names = {
@@ -20,36 +18,55 @@ const Names<PartitionRule>& partition_names() {
   return names;
 }
 
+/// The samples are made, not read.
+Condition generated() { return where("data.name", {"glyphs", "covtype_like", "synthetic"}); }
+
 void declare_source(DataOptions& data, OptionSet& options) {
   std::vector<std::string> datasets;
   for (const auto& [name, sentence] : dataset_registry()) datasets.push_back(name);
   options.add_choice("data.name", data.name, datasets, "Data set; 'fedhpc list datasets' explains");
   options.add("data.dir", data.dir,
               "Folder of the data files; unset: environment variable FEDHPC_DATA");
-  options.add("data.file", data.file,
-              "Data of data.name = csv, libsvm or hdf5; csv and libsvm may be .gz or .xz");
-  options.add("data.test_file", data.test_file,
-              "The official test set of csv or libsvm (in hdf5 it stands in data.file)");
-  options.add("data.label_column", data.label_column,
-              "Which column of a csv file is the label; the others are the features",
-              "last, a name of the file's first row, or a column number from 0");
-  options.add("data.client_column", data.client_column,
-              "Which column of a csv file is the client of each row, for data.partition=natural; "
-              "unset: none. Neither label nor client is a feature",
-              "last, a name of the file's first row, or a column number from 0");
-  options.add("data.separator", data.separator,
-              {{"auto", Separator::Auto},
-               {"comma", Separator::Comma},
-               {"semicolon", Separator::Semicolon},
-               {"tab", Separator::Tab}},
-              "What stands between the columns of a csv file; auto: a semicolon where the first "
-              "row has one, else a tab where it has one and no comma, else a comma");
-  options.add("data.header", data.header,
-              {{"auto", Header::Auto}, {"yes", Header::Yes}, {"no", Header::No}},
-              "Whether the first row of a csv file names the columns; auto: where a feature in it "
-              "is no number");
-  options.add("data.seed", data.seed, at_least(kZero),
-              "Seed of partition, split and generators; unset: run.seed");
+  options
+      .add("data.file", data.file,
+           "Data of data.name = csv, libsvm or hdf5; csv and libsvm may be .gz or .xz")
+      .acts(where("data.name", {"csv", "libsvm", "hdf5"}));
+  options
+      .add("data.test_file", data.test_file,
+           "The official test set of csv or libsvm (in hdf5 it stands in data.file)")
+      .acts(where("data.name", {"csv", "libsvm"}));
+  options
+      .add("data.label_column", data.label_column,
+           "Which column of a csv file is the label; the others are the features",
+           "last, a name of the file's first row, or a column number from 0")
+      .acts(where("data.name", {"csv"}));
+  options
+      .add("data.client_column", data.client_column,
+           "Which column of a csv file is the client of each row, for data.partition=natural; "
+           "unset: none. Neither label nor client is a feature",
+           "last, a name of the file's first row, or a column number from 0")
+      .acts(where("data.name", {"csv"}));
+  options
+      .add("data.separator", data.separator,
+           {{"auto", Separator::Auto},
+            {"comma", Separator::Comma},
+            {"semicolon", Separator::Semicolon},
+            {"tab", Separator::Tab}},
+           "What stands between the columns of a csv file; auto: a semicolon where the first "
+           "row has one, else a tab where it has one and no comma, else a comma")
+      .acts(where("data.name", {"csv"}));
+  options
+      .add("data.header", data.header,
+           {{"auto", Header::Auto}, {"yes", Header::Yes}, {"no", Header::No}},
+           "Whether the first row of a csv file names the columns; auto: where a feature in it "
+           "is no number")
+      .acts(where("data.name", {"csv"}));
+  options
+      .add("data.seed", data.seed, at_least(kZero),
+           "Seed of partition, split and generators; unset: run.seed")
+      .acts(either(generated(), unless("data.partition", "file")))
+      .acts(either(generated(),
+                   either(where("data.split", {"client"}), unless("data.partition", "natural"))));
   options.add("data.standardize", data.standardize,
               {{"none", Standardize::None},
                {"unit", Standardize::Unit},
@@ -74,52 +91,83 @@ void declare_partition(DataOptions& data, OptionSet& options) {
               "official: clients share the training set, the server tests on the test set");
   options.add("data.partition", data.partition, partition_names(),
               "Which samples a client holds; 'fedhpc list partitioners' explains");
-  options.add("data.partition_file", data.partition_file,
-              "HDF5 file with the partition of data.partition=file, e.g. a result file");
-  options.add("data.clients", data.clients, between(kOne, kLargest),
+  options
+      .add("data.partition_file", data.partition_file,
+           "HDF5 file with the partition of data.partition=file, e.g. a result file")
+      .acts(where("data.partition", {"file"}));
+  options.add("data.clients", data.clients, count_from(1),
               "Number of clients; with data.partition=file the file's");
-  options.add("data.alpha", data.alpha, above(0.0),
-              "Concentration of data.partition=dirichlet; large is close to iid");
-  options.add("data.min_samples", data.min_samples, at_least(kZero),
-              "Least samples of a client with data.partition=dirichlet");
-  options.add("data.labels_per_client", data.labels_per_client, at_least(kOne),
-              "Labels each client holds with data.partition=labels and pfedme");
-  options.add(
-      "data.labels_rule", data.labels_rule,
-      {{"random", LabelsRule::Random},
-       {"least_used", LabelsRule::LeastUsed},
-       {"consecutive", LabelsRule::Consecutive}},
-      "Labels of client u: u mod K and others at random, the least used so far, or u, u+1, ... "
-      "mod K");
-  options.add("data.shards_per_client", data.shards_per_client, between(kOne, kLargest),
-              "Shards each client gets with data.partition=shards, data.clients times as many in "
-              "all");
-  options.add(
-      "data.pfedme_seed", data.pfedme_seed, between(kZero, kLargestWord),
-      "Seed of numpy's legacy generator, which gives the sizes of data.partition=pfedme; 1: "
-      "the published ones");
-  options.add("data.train_fraction", data.train_fraction, above_up_to(0.0, 1.0),
-              "Share of its samples a client trains on with data.split=client");
-  options.add(
-      "data.train_per_class", data.train_per_class, at_least(kZero),
-      "Training samples of each of a client's labels (data.partition=labels; 0: all there are)");
-  options.add("data.test_per_class", data.test_per_class, at_least(kZero),
-              "Test samples of each of a client's labels; set together with data.train_per_class");
+  options
+      .add("data.alpha", data.alpha, above(0.0),
+           "Concentration of data.partition=dirichlet; large is close to iid")
+      .acts(where("data.partition", {"dirichlet"}));
+  options
+      .add("data.min_samples", data.min_samples, count_from(0),
+           "Least samples of a client with data.partition=dirichlet")
+      .acts(where("data.partition", {"dirichlet"}));
+  options
+      .add("data.labels_per_client", data.labels_per_client, count_from(1),
+           "Labels each client holds with data.partition=labels and pfedme")
+      .acts(where("data.partition", {"labels", "pfedme"}));
+  options
+      .add(
+          "data.labels_rule", data.labels_rule,
+          {{"random", LabelsRule::Random},
+           {"least_used", LabelsRule::LeastUsed},
+           {"consecutive", LabelsRule::Consecutive}},
+          "Labels of client u: u mod K and others at random, the least used so far, or u, u+1, ... "
+          "mod K")
+      .acts(where("data.partition", {"labels"}));
+  options
+      .add("data.shards_per_client", data.shards_per_client, count_from(1),
+           "Shards each client gets with data.partition=shards, data.clients times as many in "
+           "all")
+      .acts(where("data.partition", {"shards"}));
+  options
+      .add("data.pfedme_seed", data.pfedme_seed, between(kZero, kLargestWord),
+           "Seed of numpy's legacy generator, which gives the sizes of data.partition=pfedme; 1: "
+           "the published ones")
+      .acts(where("data.partition", {"pfedme"}));
+  options
+      .add("data.train_fraction", data.train_fraction, above_up_to(0.0, 1.0),
+           "Share of its samples a client trains on with data.split=client")
+      .acts(where("data.split", {"client"}))
+      .acts(unless("data.partition", "file"))
+      .acts(where("data.train_per_class", {"0"}));
+  options
+      .add(
+          "data.train_per_class", data.train_per_class, count_from(0),
+          "Training samples of each of a client's labels (data.partition=labels; 0: all there are)")
+      .acts(where("data.partition", {"labels"}))
+      .acts(where("data.split", {"client"}));
+  options
+      .add("data.test_per_class", data.test_per_class, count_from(0),
+           "Test samples of each of a client's labels; set together with data.train_per_class")
+      .acts(where("data.partition", {"labels"}))
+      .acts(where("data.split", {"client"}));
 }
 
 void declare_generators(DataOptions& data, OptionSet& options) {
-  options.add("data.samples_per_client", data.samples_per_client, between(kOne, kLargest),
-              "Samples generated per client by glyphs, covtype_like and synthetic");
-  options.add("data.features", data.features, between(kOne, kLargest),
-              "Features of a synthetic sample");
-  options.add("data.classes", data.classes, between(std::int64_t{2}, kLargest),
-              "Classes of synthetic");
-  options.add("data.synthetic_alpha", data.synthetic_alpha, at_least(0.0),
-              "Synthetic(alpha, beta): how much the clients' models differ");
-  options.add("data.synthetic_beta", data.synthetic_beta, at_least(0.0),
-              "Synthetic(alpha, beta): how much the clients' features differ");
-  options.add("data.synthetic_clusters", data.synthetic_clusters, between(kZero, kLargest),
-              "Client k of synthetic has the model and the mean of cluster k mod this; 0: its own");
+  options
+      .add("data.samples_per_client", data.samples_per_client, count_from(1),
+           "Samples generated per client by glyphs, covtype_like and synthetic")
+      .acts(generated());
+  options.add("data.features", data.features, count_from(1), "Features of a synthetic sample")
+      .acts(where("data.name", {"synthetic"}));
+  options.add("data.classes", data.classes, count_from(2), "Classes of synthetic")
+      .acts(where("data.name", {"synthetic"}));
+  options
+      .add("data.synthetic_alpha", data.synthetic_alpha, at_least(0.0),
+           "Synthetic(alpha, beta): how much the clients' models differ")
+      .acts(where("data.name", {"synthetic"}));
+  options
+      .add("data.synthetic_beta", data.synthetic_beta, at_least(0.0),
+           "Synthetic(alpha, beta): how much the clients' features differ")
+      .acts(where("data.name", {"synthetic"}));
+  options
+      .add("data.synthetic_clusters", data.synthetic_clusters, count_from(0),
+           "Client k of synthetic has the model and the mean of cluster k mod this; 0: its own")
+      .acts(where("data.name", {"synthetic"}));
 }
 
 }  // namespace

@@ -21,6 +21,10 @@ namespace fedhpc {
 namespace {
 
 constexpr std::int64_t kMaxTries = 2000;
+// Clients that get too little are nearly independent: a try without any has probability e^-m where
+// a try has m of them. After a few tries with many each, 2000 will not do either.
+constexpr std::int64_t kTriesToJudge = 5;
+constexpr std::int64_t kHopeless = 100;  // clients that get too little, in the best try
 
 /// Where the samples of each label are cut: client i gets [cuts[k][i], cuts[k][i + 1]).
 using Cuts = std::vector<std::vector<std::int64_t>>;
@@ -45,15 +49,20 @@ std::vector<double> draw_shares(const DataOptions& options, std::int64_t attempt
   return shares;
 }
 
-/// One try; empty when it failed.
-Cuts try_cuts(const DataOptions& options, const std::vector<std::int64_t>& label_sizes,
-              double limit, std::int64_t attempt) {
+/// What one try gives.
+struct Try {
+  Cuts cuts;                 // empty when it failed
+  std::int64_t lacking = 0;  // clients that got too little
+};
+
+Try try_cuts(const DataOptions& options, const std::vector<std::int64_t>& label_sizes, double limit,
+             std::int64_t attempt) {
   std::vector<std::int64_t> sizes(static_cast<std::size_t>(options.clients), 0);
   Cuts cuts;
   for (std::size_t label = 0; label < label_sizes.size(); ++label) {
     const std::int64_t n = label_sizes[label];
     const std::vector<double> shares = draw_shares(options, attempt, label, sizes, limit);
-    if (shares.empty()) return {};
+    if (shares.empty()) return {.cuts = {}, .lacking = options.clients};
     std::vector<std::int64_t> cut{0};
     double cumulative = 0;
     for (std::size_t i = 0; i + 1 < shares.size(); ++i) {
@@ -65,8 +74,10 @@ Cuts try_cuts(const DataOptions& options, const std::vector<std::int64_t>& label
     for (std::size_t i = 0; i < sizes.size(); ++i) sizes[i] += cut[i + 1] - cut[i];
     cuts.push_back(std::move(cut));
   }
-  const bool enough = *std::min_element(sizes.begin(), sizes.end()) >= options.min_samples;
-  return enough ? cuts : Cuts{};
+  const auto lacking = std::count_if(sizes.begin(), sizes.end(),
+                                     [&](std::int64_t size) { return size < options.min_samples; });
+  if (lacking > 0) cuts.clear();
+  return {.cuts = std::move(cuts), .lacking = lacking};
 }
 
 }  // namespace
@@ -86,14 +97,18 @@ Partition partition_dirichlet(const DataOptions& options, const Dataset& dataset
   }
   const double limit = static_cast<double>(total) / static_cast<double>(options.clients);
   Cuts cuts;
-  for (std::int64_t attempt = 0; cuts.empty() && attempt < kMaxTries; ++attempt) {
-    cuts = try_cuts(options, label_sizes, limit, attempt);
+  std::int64_t tries = 0;
+  std::int64_t lacking = options.clients;  // in the best try
+  while (cuts.empty() && tries < kMaxTries && (tries < kTriesToJudge || lacking <= kHopeless)) {
+    Try one = try_cuts(options, label_sizes, limit, tries++);
+    cuts = std::move(one.cuts);
+    lacking = std::min(lacking, one.lacking);
   }
   if (cuts.empty()) {
     throw ConfigError(concat("data.partition = dirichlet with data.alpha = ", options.alpha,
                              " found no partition of ", total, " samples that gives each of ",
                              options.clients, " clients at least ", options.min_samples, " in ",
-                             kMaxTries, " tries", remedy));
+                             tries, " tries: the best one left ", lacking, " with less", remedy));
   }
   std::vector<std::vector<std::int64_t>> owned(static_cast<std::size_t>(options.clients));
   for (std::size_t label = 0; label < cuts.size(); ++label) {

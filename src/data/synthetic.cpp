@@ -25,6 +25,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include <ATen/ops/empty.h>
 
@@ -80,10 +81,15 @@ class Synthetic : public Dataset {
                     at::empty({count}, at::kLong)};
     auto* features = samples.features.data_ptr<double>();
     auto* labels = samples.labels.data_ptr<std::int64_t>();
+    // Samples of one owner one after the other: its model is drawn once.
+    std::vector<std::int64_t> order(ids.size());
+    std::iota(order.begin(), order.end(), 0);
+    const auto owner = [&](std::int64_t i) { return owner_of(place_of(ids[i]).client); };
+    std::stable_sort(order.begin(), order.end(),
+                     [&](std::int64_t a, std::int64_t b) { return owner(a) < owner(b); });
     ClientModel model;
-    for (const std::int64_t id : ids) {
-      *labels++ = generate(id, model, features);
-      features += options_.features;
+    for (const std::int64_t i : order) {
+      labels[i] = generate(ids[i], model, features + i * options_.features);
     }
     return samples;
   }

@@ -6,6 +6,7 @@
 #include "fedhpc/comm/gpu_library.hpp"
 #include "fedhpc/core/device_kernels.hpp"
 #include "fedhpc/core/error.hpp"
+#include "fedhpc/engine/method_keys.hpp"
 
 namespace fedhpc {
 
@@ -27,7 +28,7 @@ std::string why_not_cuda() {
 void RunOptions::declare(OptionSet& options) {
   options.add("run.seed", seed, at_least<std::int64_t>(0),
               "seed of initial weights, cohorts and batches");
-  options.add("run.rounds", rounds, at_least<std::int64_t>(1), "global rounds");
+  options.add("run.rounds", rounds, count_from(1), "global rounds");
   options.add("run.output", output,
               "result file; an earlier one there is renamed (fedhpc help run); default: the "
               "configuration's name with .h5, in the current folder",
@@ -43,10 +44,10 @@ void RunOptions::declare(OptionSet& options) {
   options.add("run.dtype", dtype,
               Names<DType>{{"float32", DType::Float32}, {"float64", DType::Float64}},
               "number type of data, weights and payloads");
-  options.add("run.eval_every", eval_every, at_least<std::int64_t>(1),
+  options.add("run.eval_every", eval_every, count_from(1),
               "evaluate after every so many rounds, and after the last");
   options.add_or_auto(
-      "run.checkpoint_every", checkpoint_every, at_least<std::int64_t>(0),
+      "run.checkpoint_every", checkpoint_every, count_from(0),
       "rounds between checkpoints; the last two are kept, and one of a complete run; auto: once a "
       "minute, at most a twentieth of the time; 0: only when a signal interrupts the run");
   options.add("run.live", live,
@@ -65,6 +66,9 @@ void RunOptions::declare(OptionSet& options) {
       "run.grace_seconds", grace_seconds, at_least(0.0),
       "seconds between a signal to stop and the end by force: a round that would take longer "
       "is left between two blocks of clients and gone on with there by resume");
+  options.add("run.stop_on_divergence", stop_on_divergence,
+              "end a run after the round in which it diverges, with exit code 1: a loss is not "
+              "finite or above 10^4 ln(classes); otherwise it goes on, and its status tells");
   options.add("run.collective_timeout", collective_timeout, above(0.0),
               "seconds a rank waits for the others while none of them gets on, before it gives up");
   options.add(
@@ -100,7 +104,11 @@ Config::Config(const std::vector<Assignment>& assignments, const std::string& na
                       "federated-learning method (fedhpc list algorithms)");
   algorithm->declare(options_);
 
-  for (const Assignment& assignment : assignments) {
+  declare_methods_of_keys();
+
+  const ActingAssignments acting = acting_assignments(assignments, algorithm_name);
+  notes_ = acting.notes;
+  for (const Assignment& assignment : acting.assignments) {
     options_.assign(assignment.key, assignment.value, assignment.origin);
   }
   folder_ = std::filesystem::absolute(name).parent_path().string();
@@ -108,9 +116,45 @@ Config::Config(const std::vector<Assignment>& assignments, const std::string& na
   resolve(name);
 }
 
+void Config::declare_methods_of_keys() {
+  const auto methods = [](const std::function<bool(const Algorithm&)>& fits) {
+    std::vector<std::string> names;
+    for (const AlgorithmInfo& info : algorithm_registry()) {
+      if (fits(*info.make())) names.push_back(info.name);
+    }
+    return where("algorithm.name", names);
+  };
+  const auto has_edges = [](const Algorithm& one) { return one.tiers() == Tiers::ClientEdgeCloud; };
+  const Condition with_edges = methods(has_edges);
+  for (const char* key : {"topology.edges", "topology.edge_participation",
+                          "network.client_edge_mbps", "network.edge_cloud_mbps"}) {
+    options_.acts(key, with_edges);
+  }
+  const Condition exchanges = unless("algorithm.name", "localonly");
+  options_.acts("network.client_cloud_mbps",
+                methods([&](const Algorithm& one) { return !has_edges(one); }));
+  options_.acts("network.client_cloud_mbps", exchanges);
+  options_.acts("network.latency_ms", exchanges);
+  const Condition factorising =
+      methods([](const Algorithm& one) { return !one.factorisations().names.empty(); });
+  for (const char* key :
+       {"model.factorisation", "model.rank", "model.compression", "model.compression_scope",
+        "model.exclude", "model.conv_view", "model.block_layout"}) {
+    options_.acts(key, factorising);
+  }
+}
+
 void Config::resolve(const std::string& name) {
-  train.resolve(options_);
   factorisation.resolve(options_, algorithm_name, algorithm->factorisations());
+  for (std::string& note : options_.check_acting()) notes_.push_back(std::move(note));
+  for (const OptionSet::Entry& entry : options_.entries()) {
+    if (entry.origin.level < Level::File || options_.acts(entry)) continue;
+    entry.parse(entry.default_text);  // a key that the notes name is as if nobody had set it
+    options_.set_origin(entry.key, {});
+  }
+  // What was auto once more is settled as before.
+  factorisation.resolve(options_, algorithm_name, algorithm->factorisations());
+  train.resolve(options_);
   algorithm->check(options_);
   if (options_.origin("data.seed").level == Level::Default) data.seed = run.seed;
   if (run.output.empty()) {
@@ -124,15 +168,6 @@ void Config::resolve(const std::string& name) {
   if (algorithm->tiers() == Tiers::ClientEdgeCloud && topology.edges == 0) {
     throw ConfigError(concat("algorithm.name = ", algorithm_name,
                              " needs edges; set topology.edges to 1 or more"));
-  }
-  if (algorithm->tiers() == Tiers::ClientCloud && topology.edge_participation != 1) {
-    throw ConfigError(concat(options_.origin("topology.edge_participation").place,
-                             ": key 'topology.edge_participation' cannot be ",
-                             topology.edge_participation, " with algorithm.name = ", algorithm_name,
-                             ", which draws clients, not edges; use topology.participation"));
-  }
-  if (run.dtype == DType::Float64 && train.precision != Precision::Fp32) {
-    options_.refuse("train.precision", "it is of float32 numbers, and run.dtype is float64");
   }
   if (run.device == DeviceKind::Cuda) {
     const std::string reason = why_not_cuda();

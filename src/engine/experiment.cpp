@@ -10,6 +10,7 @@
 
 #include "fedhpc/comm/device_communicator.hpp"
 #include "fedhpc/comm/gpu_library.hpp"
+#include "fedhpc/core/checked.hpp"
 #include "fedhpc/core/device.hpp"
 #include "fedhpc/engine/checkpoint.hpp"
 
@@ -106,11 +107,12 @@ Experiment::Experiment(Config& config, Communicator& comm, const Resumption* fro
     block_width_ = from->block;
   } else {
     block_width_ =
-        measure_block_width(comm_, *model_, *shard_, config_.train, initial_,
-                            {.participants = cohort_limit(),
-                             .bytes_per_client = bytes_in_hand(),
-                             .free_device_bytes = device_.is_cpu() ? 0 : free_device_bytes()});
+        choose_block_width(comm_, *trainer_, initial_,
+                           {.participants = cohort_limit(),
+                            .bytes_per_client = bytes_in_hand(),
+                            .free_device_bytes = device_.is_cpu() ? 0 : free_device_bytes()});
   }
+  divergence_.emplace(model_->classes());
   own_metrics_ = config_.algorithm->metrics();
   first_record_ = current_model();
   initial_record_ = first_record_;
@@ -142,7 +144,15 @@ Cohort Experiment::draw(std::int64_t round) const {
 Placement Experiment::open_data() {
   DataOptions& data = config_.data;
   if (data.partition == PartitionRule::File && !data.partition_file.empty()) {
-    data.clients = clients_in_partition_file(data.partition_file);
+    const std::int64_t clients = clients_in_partition_file(data.partition_file);
+    const Level given_by = config_.options().origin("data.clients").level;
+    const bool given = given_by >= Level::File &&
+                       given_by >= config_.options().origin("data.partition_file").level;
+    if (given && data.clients != clients) {
+      throw ConfigError(concat("data.clients = ", data.clients, ", but data.partition_file = ",
+                               data.partition_file, " has ", clients, " clients; drop the key"));
+    }
+    data.clients = clients;
   }
   dataset_ = open_dataset(data);
   partition_ = make_partition(data, *dataset_);
@@ -234,7 +244,8 @@ PlannedRound Experiment::plan_round() {
   const bool has_edges = config_.algorithm->tiers() == Tiers::ClientEdgeCloud;
   if (has_edges) cohort.edges = {placement().edge_of(client)};
   RoundServices in_round = services(trainer);
-  Tensor measured = at::zeros({2}, at::kDouble);  // seconds, gradient values
+  // Seconds of a step, gradient values, seconds of an evaluation.
+  Tensor measured = at::zeros({3}, at::kDouble);
   // The first round makes the buffers; what a client does when it comes back for the first time is
   // done in the second one.
   for (std::int64_t number = 1; number <= 3; ++number) {
@@ -249,6 +260,7 @@ PlannedRound Experiment::plan_round() {
     }
     measured[1].fill_(values);
   }
+  measured[2].fill_(seconds_of_evaluation());
   comm_.max_(measured);
   const auto* most = measured.const_data_ptr<double>();
   const std::int64_t samples = partition_.train.count(client);
@@ -262,6 +274,7 @@ PlannedRound Experiment::plan_round() {
           .up_per_edge = entries[ledger_index(Link::EdgeCloud, Direction::Up)],
           .down_per_edge = entries[ledger_index(Link::EdgeCloud, Direction::Down)],
           .seconds_per_step = most[0],
+          .seconds_of_evaluation = most[2],
           .gradient_values_per_sample = most[1] / static_cast<double>(batch)};
 }
 
@@ -321,7 +334,7 @@ void Experiment::run(const std::function<void(const RoundReport&)>& observe,
     wall.stop();
     report.metrics.wall_seconds = wall.seconds();
     rounds_done_ = t;
-    stop = report.agreed.stop;
+    stop = report.agreed.stop || (diverged_since_ > 0 && config_.run.stop_on_divergence);
     observe(report);
   }
 }
@@ -367,15 +380,20 @@ std::int64_t Experiment::memory_bytes() const {
   // Rows of all of a rank's clients in hand meet those of other ranks, in slabs of columns: those
   // of this rank, gathered, in order and taken to pieces.
   constexpr std::int64_t kSlabs = 4;
-  const std::int64_t slab = std::min(Coupling::kSlabBytes, partition_.clients() * width * value);
+  const char* what = "the bytes of a rank";
+  const std::int64_t slab =
+      std::min(Coupling::kSlabBytes, checked_product(what, {partition_.clients(), width, value}));
   const std::int64_t participants = std::min(cohort_limit(), clients);
-  return shard_->memory_bytes() + (server_shard_ ? server_shard_->memory_bytes() : 0) +
-         in_hand * bytes_in_hand() +
-         (kModels + rows.once + rows.of_rank * clients + rows.of_participants * participants) *
-             width * value +
-         rows.numbers_of_rank * clients * value + 8 * (width + 1) +
-         trainer_->workspace_bytes(in_hand, type_) + store_->full_bytes() + rows_until_summed() +
-         (rows.of_rank + rows.of_participants > 0 ? kSlabs * slab : 0);
+  const std::int64_t of_clients = checked_product(what, {rows.of_rank, clients, width, value});
+  const std::int64_t of_cohort =
+      checked_product(what, {rows.of_participants, participants, width, value});
+  return checked_sum(
+      what, {shard_->memory_bytes(), server_shard_ ? server_shard_->memory_bytes() : 0,
+             checked_product(what, {in_hand, bytes_in_hand()}),
+             checked_product(what, {kModels + rows.once, width, value}), of_clients, of_cohort,
+             checked_product(what, {rows.numbers_of_rank, clients, value}), 8 * (width + 1),
+             trainer_->workspace_bytes(in_hand, type_), store_->full_bytes(), rows_until_summed(),
+             rows.of_rank + rows.of_participants > 0 ? kSlabs * slab : 0});
 }
 
 }  // namespace fedhpc

@@ -1,9 +1,12 @@
 // What an experiment says of a round: scores, sums over clients and ranks, models for the record.
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
+#include <ATen/ops/all.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/isfinite.h>
 #include <ATen/ops/zeros.h>
 
 #include "fedhpc/engine/experiment.hpp"
@@ -31,16 +34,18 @@ class GlobalModel final : public Evaluation {
 }  // namespace
 
 std::array<std::int64_t, Ledger::kEntries> Experiment::booked(Wish& wish) {
-  Tensor sums = at::empty({Ledger::kEntries + 3}, at::kLong);
+  Tensor sums = at::empty({Ledger::kEntries + 4}, at::kLong);
   auto* values = sums.data_ptr<std::int64_t>();
   std::copy(ledger_.entries().begin(), ledger_.entries().end(), values);
   auto* wishes = values + Ledger::kEntries;
   wishes[0] = wish.stop ? 1 : 0;
   wishes[1] = wish.checkpoint ? 1 : 0;
   wishes[2] = comm_.rank() == 0 ? static_cast<std::int64_t>(1e6 * last_round_seconds_) : 0;
+  wishes[3] = comm_.rank() == 0 ? divergence_->since() : 0;
   comm_.sum_(sums);
   wish = {.stop = wishes[0] > 0, .checkpoint = wishes[1] > 0};
   last_round_seconds_ = 1e-6 * static_cast<double>(wishes[2]);
+  diverged_since_ = wishes[3];
   std::array<std::int64_t, Ledger::kEntries> entries{};
   std::copy_n(values, entries.size(), entries.begin());
   return entries;
@@ -102,13 +107,15 @@ void Experiment::total(Round& round, const Wish& wish, RoundReport& report) {
   sum.add(std::vector<std::int64_t>(statistics.size(), 0),
           std::vector<double>(statistics.size(), 1), losses);
   const Tensor sums = sum.total(*topology_, Among::All);
-  report.agreed = wish;
-  const auto entries = booked(report.agreed);
-
   RoundMetrics& metrics = report.metrics;
   const auto* values = sums.const_data_ptr<double>();
   report.train_samples = values[1];
   if (values[1] > 0) metrics.train_loss = values[0] / values[1];
+  if (comm_.rank() == 0) look_for_divergence(report);
+  report.agreed = wish;
+  const auto entries = booked(report.agreed);
+  report.diverged_since = diverged_since_;
+
   metrics.participants = static_cast<double>(round.cohort().clients.size());
   const auto bytes = [&](Link link, Direction direction) {
     return static_cast<double>(entries[ledger_index(link, direction)]);
@@ -127,6 +134,49 @@ void Experiment::total(Round& round, const Wish& wish, RoundReport& report) {
   metrics.seconds_train = train_watch_.lap();
   metrics.seconds_aggregate = aggregate_watch_.lap();
   metrics.seconds_evaluate = evaluate_watch_.lap();
+}
+
+void Experiment::look_for_divergence(const RoundReport& report) {
+  const RoundMetrics& metrics = report.metrics;
+  std::vector<double> losses;
+  if (report.train_samples > 0) losses.push_back(metrics.train_loss);
+  // A loss is known where the accuracy is: it may be no number itself.
+  if (!std::isnan(metrics.global_accuracy)) losses.push_back(metrics.global_loss);
+  if (!std::isnan(metrics.personal_accuracy)) losses.push_back(metrics.personal_loss);
+  if (report.evaluated && evaluated_.global.values.defined() &&
+      !at::isfinite(evaluated_.global.values).all().item<bool>()) {
+    losses.push_back(std::numeric_limits<double>::infinity());
+  }
+  divergence_->look_at(report.round, losses, report.evaluated);
+}
+
+double Experiment::seconds_of_evaluation() const {
+  std::vector<std::int64_t> clients;
+  double samples = 0;
+  for (const std::int64_t client : shard_->clients()) {
+    if (samples >= static_cast<double>(Evaluator::kChunk)) break;
+    clients.push_back(client);
+    samples += static_cast<double>(partition_.test.count(client));
+  }
+  const std::int64_t tests = server_shard_ ? server_shard_->test_count(0) : 0;
+  double own = 0;
+  for (const std::int64_t client : shard_->clients()) {
+    own += static_cast<double>(partition_.test.count(client));
+  }
+  if (samples == 0) return 0;
+  double seconds = 0;
+  for (int repetition = 0; repetition < 2; ++repetition) {  // the first one makes the buffers
+    Stopwatch watch;
+    watch.start();
+    evaluator_->each_client(initial_, *shard_, clients);
+    watch.stop();
+    seconds = watch.seconds();
+  }
+  const Algorithm& method = *config_.algorithm;
+  const int models = (has_global(method.models()) ? 1 : 0) +
+                     (has_personal(method.models()) ? 1 : 0) +
+                     (method.tiers() == Tiers::ClientEdgeCloud ? 1 : 0);
+  return seconds / samples * (models * own + static_cast<double>(tests));
 }
 
 std::vector<double> Experiment::noted_by(Round& round) const {

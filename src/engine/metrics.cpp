@@ -41,8 +41,7 @@ const std::vector<MetricInfo>& metric_table() {
 }
 
 PersonalMetrics::PersonalMetrics(std::int64_t num_clients)
-    : accuracy_(static_cast<std::size_t>(num_clients), std::numeric_limits<float>::quiet_NaN()),
-      best_(accuracy_) {}
+    : accuracy_(static_cast<std::size_t>(num_clients), kNan), best_(accuracy_) {}
 
 void PersonalMetrics::update(const std::vector<Score>& scores,
                              const std::vector<std::int64_t>& participants, RoundMetrics& metrics) {
@@ -55,11 +54,11 @@ void PersonalMetrics::update(const std::vector<Score>& scores,
     const Score& score = scores[c];
     if (score.samples == 0) continue;
     const double accuracy = score.correct / score.samples;
-    accuracy_[c] = static_cast<float>(accuracy);
+    accuracy_[c] = accuracy;
     best_[c] = std::isnan(best_[c]) ? accuracy_[c] : std::max(best_[c], accuracy_[c]);
     accuracies.push_back(accuracy);
     losses.push_back(score.loss / score.samples);
-    bests.push_back(static_cast<double>(best_[c]));
+    bests.push_back(best_[c]);
     correct += score.correct;
     samples += score.samples;
   }
@@ -83,11 +82,11 @@ void PersonalMetrics::update(const std::vector<Score>& scores,
 
 void PersonalMetrics::visit_state(StateVisitor& state) {
   const auto count = static_cast<std::int64_t>(best_.size());
-  Tensor best = at::empty({count}, at::kFloat);
-  std::copy(best_.begin(), best_.end(), best.data_ptr<float>());
+  Tensor best = at::empty({count}, at::kDouble);
+  std::copy(best_.begin(), best_.end(), best.data_ptr<double>());
   state.tensor("best_accuracy", best);
   require(best.numel() == count, "a checkpoint has as many clients as its run");
-  std::copy_n(best.const_data_ptr<float>(), best_.size(), best_.begin());
+  std::copy_n(best.const_data_ptr<double>(), best_.size(), best_.begin());
 }
 
 }  // namespace fedhpc

@@ -101,7 +101,7 @@ RoomNeeded room_needed(const Experiment& experiment, std::int64_t rounds_left, s
       round += static_cast<double>(values.nbytes());
     }
   }
-  const double evaluation = sizeof(float) * clients + 8;
+  const double evaluation = sizeof(double) * clients + 8;
   const double personal =
       config.run.saves("personal")
           ? clients * static_cast<double>(experiment.initial().global.values.nbytes())

@@ -61,8 +61,13 @@ bool shown_on_terminal() {
 
 }  // namespace
 
-Progress::Progress(ProgressKind kind, std::int64_t rounds, std::int64_t done)
-    : kind_(kind), rounds_(rounds), done_(done), accuracy_(std::nan("")), loss_(std::nan("")) {
+Progress::Progress(ProgressKind kind, std::int64_t rounds, std::int64_t done, double bytes)
+    : kind_(kind),
+      rounds_(rounds),
+      done_(done),
+      accuracy_(std::nan("")),
+      loss_(std::nan("")),
+      bytes_(bytes) {
   if (kind_ == ProgressKind::Auto) {
     kind_ = shown_on_terminal() ? ProgressKind::Bar : ProgressKind::Plain;
   }
@@ -123,11 +128,17 @@ void Progress::interrupted(const RoundReport& report, const std::string& results
   std::fflush(stdout);
 }
 
-void Progress::complete(const std::string& results) const {
+void Progress::complete(const RoundReport& report, const std::string& results) const {
   if (kind_ == ProgressKind::None) return;
   const std::string path = shell_word(results);
-  std::printf("complete after round %lld: %s; to look at it: tools/plot.py %s\n",
-              static_cast<long long>(rounds_), path.c_str(), path.c_str());
+  const bool early = report.round < rounds_;
+  const std::string how = report.diverged_since > 0
+                              ? concat("diverged since round ", report.diverged_since,
+                                       early ? ", stopped" : ", at its end")
+                              : "complete";
+  std::printf("%s%s after round %lld: %s; to look at it: tools/plot.py %s\n",
+              early && kind_ == ProgressKind::Bar ? "\n" : "", how.c_str(),
+              static_cast<long long>(report.round), path.c_str(), path.c_str());
   std::fflush(stdout);
 }
 
@@ -140,7 +151,7 @@ std::string start_up_table(const Config& config, int ranks, std::int64_t block_w
        << (block_width == 1 ? " client" : " clients") << "\n";
   for (const OptionSet::Entry& entry : config.options().entries()) {
     const std::string value = entry.print();
-    if (value.empty()) continue;
+    if (value.empty() || !config.options().acts(entry)) continue;
     text << "  " << std::left << std::setw(30) << entry.key << std::setw(16) << value
          << (entry.origin.level == Level::Default ? "" : " " + entry.origin.place) << '\n';
   }

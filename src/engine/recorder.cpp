@@ -1,6 +1,7 @@
 #include "fedhpc/engine/recorder.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 #include "fedhpc/comm/session.hpp"
 #include "fedhpc/engine/checkpoint.hpp"
@@ -24,6 +25,19 @@ std::vector<Series> series_of(const Experiment& experiment) {
     series.push_back({metric.name, metric.unit, metric.meaning});
   }
   return series;
+}
+
+/// Bytes that all rounds of a result file have booked on all links.
+double booked_bytes(const h5::Handle& file) {
+  double bytes = 0;
+  for (const MetricInfo& metric : metric_table()) {
+    const std::string name = metric.name;
+    if (!name.starts_with("bytes_")) continue;
+    for (const double booked : h5::read_vector<double>(file, "/rounds/" + name)) {
+      if (!std::isnan(booked)) bytes += booked;
+    }
+  }
+  return bytes;
 }
 
 }  // namespace
@@ -94,6 +108,7 @@ void Recorder::create(const std::string& command_line, const std::vector<std::st
   if (from != nullptr) {
     writer_ = std::make_unique<ResultsWriter>(run.output, run.live, about, series_of(experiment_),
                                               h5::open_whole(from->checkpoint));
+    bytes_before_ = booked_bytes(writer_->file());
   } else {
     writer_ = std::make_unique<ResultsWriter>(run.output, run.live, about, series_of(experiment_),
                                               clients());

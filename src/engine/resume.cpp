@@ -20,7 +20,7 @@ constexpr double kReadingLimit = 20;  // s, for attributes of a result file
 constexpr const char* kForeign = "not a result file";
 
 // How a run goes on and where things lie. All other keys say what its rounds mean.
-constexpr std::array<std::string_view, 14> kChangeable{"run.rounds",
+constexpr std::array<std::string_view, 15> kChangeable{"run.rounds",
                                                        "run.output",
                                                        "run.progress",
                                                        "run.eval_every",
@@ -29,6 +29,7 @@ constexpr std::array<std::string_view, 14> kChangeable{"run.rounds",
                                                        "run.collective_timeout",
                                                        "run.checkpoint_every",
                                                        "run.grace_seconds",
+                                                       "run.stop_on_divergence",
                                                        "data.dir",
                                                        "data.file",
                                                        "data.test_file",
@@ -45,6 +46,9 @@ struct Found {
   std::string status;
   std::int64_t rounds = 0;
 };
+
+/// Whether there is nothing to go on with, but for more rounds.
+bool has_ended(const Found& run) { return run.status == "complete" || run.status == "diverged"; }
 
 /// The file may be damaged, or one that was being written when its run was killed.
 std::optional<Found> look_into(const std::string& results) {
@@ -100,8 +104,8 @@ DataError nothing_found(const std::string& results, const std::optional<Found>& 
   const std::string problem = !fs::exists(results, failed)            ? "there is no such file"
                               : !fs::is_regular_file(results, failed) ? "it is not a file"
                               : H5Fis_hdf5(results.c_str()) <= 0      ? "it is not an HDF5 file"
-                              : run && run->status == "complete"
-                                  ? concat("it is complete with ", run->rounds,
+                              : run && has_ended(*run)
+                                  ? concat("it is ", run->status, " with ", run->rounds,
                                            " rounds, and for more there is no checkpoint beside it")
                                   : "there is no checkpoint of it beside it";
   return DataError(concat("'", results, "' cannot be resumed: ", problem,
@@ -131,7 +135,51 @@ ResumePoint beside_results(const std::string& results) {
   throw refused ? *refused : nothing_found(results, run);
 }
 
+/// Gives a run its result file where it lies now: files may have moved since.
+void put_results(const ResumePoint& point, std::vector<Assignment>& assignments) {
+  std::erase_if(assignments, [](const Assignment& one) { return one.key == "run.output"; });
+  assignments.push_back({"run.output", point.results, {Level::File, point.from.checkpoint}});
+}
+
+/// What the run was started with.
+std::vector<Assignment> stored_assignments(const ResumePoint& point) {
+  std::vector<Assignment> assignments = parse_ini(point.from.config, point.from.checkpoint);
+  for (Assignment& one : assignments) one.origin.level = Level::Stored;
+  put_results(point, assignments);
+  return assignments;
+}
+
+std::unique_ptr<Config> stored_configuration(const ResumePoint& point) {
+  return std::make_unique<Config>(stored_assignments(point), point.from.checkpoint);
+}
+
+std::string changeable_keys(const Config& config) {
+  std::vector<std::string> allowed;
+  for (const std::string_view one : kChangeable) {
+    if (config.options().contains(one)) allowed.emplace_back(one);
+  }
+  return concat("keys that may change: ", join(allowed));
+}
+
+/// Whether a key has another value than before that gives past rounds another meaning. Keys that
+/// another method lacks follow from algorithm.name.
+bool differs(const OptionSet::Entry& entry, const Config& before) {
+  return !changeable(entry.key) && before.options().contains(entry.key) &&
+         entry.print() != before.options().entry(entry.key).print();
+}
+
+void check_rounds(const Config& config, const ResumePoint& point) {
+  if (config.run.rounds >= point.from.round) return;
+  throw ConfigError(concat("run.rounds = ", config.run.rounds, " is less than the ",
+                           point.from.round, " rounds done in checkpoint '", point.from.checkpoint,
+                           "'; allowed: at least ", point.from.round));
+}
+
 }  // namespace
+
+std::string config_in(const std::string& path) {
+  return within_time(kReadingLimit, [&] { return read_config(h5::open_input(path)); }).value_or("");
+}
 
 std::span<const std::string_view> keys_to_change_on_resume() { return kChangeable; }
 
@@ -180,7 +228,7 @@ std::optional<Earlier> check_results(ResumePoint& point, const Config& config) {
     return otherwise;
   }
   check_same_run(results, run->started, point.from);
-  if (run->status != "complete") return otherwise;
+  if (!has_ended(*run)) return otherwise;
   const bool asked_for = run->rounds == config.run.rounds;
   if (asked_for && (!point.chosen || run->rounds == round)) return std::nullopt;
   return run->rounds > round ? Earlier::SetAside : otherwise;
@@ -188,41 +236,49 @@ std::optional<Earlier> check_results(ResumePoint& point, const Config& config) {
 
 std::unique_ptr<Config> resumed_configuration(const ResumePoint& point,
                                               const std::vector<Assignment>& changes) {
-  const std::string& name = point.from.checkpoint;
-  std::vector<Assignment> assignments = parse_ini(point.from.config, name);
-  // Files may have moved since: the result file is where the user says it is.
-  std::erase_if(assignments, [](const Assignment& one) { return one.key == "run.output"; });
-  assignments.push_back({"run.output", point.results, {Level::File, name}});
-  const Config before(assignments, name);
+  const std::unique_ptr<Config> before = stored_configuration(point);
   const auto refuse = [&](const std::string& key, const std::string& value) -> ConfigError {
-    std::vector<std::string> allowed;
-    for (const std::string_view one : kChangeable) {
-      if (before.options().contains(one)) allowed.emplace_back(one);
-    }
     return ConfigError(concat("command line: key '", key, "' cannot be '", value,
-                              "': the run was started with '", before.options().entry(key).print(),
-                              "', and its past rounds would lose their meaning; keys that may "
-                              "change: ",
-                              join(allowed)));
+                              "': the run was started with '", before->options().entry(key).print(),
+                              "', and its past rounds would lose their meaning; ",
+                              changeable_keys(*before)));
   };
+  std::vector<Assignment> assignments = stored_assignments(point);
   for (const Assignment& change : changes) {
     // Another method has other keys: compared before they are looked for.
-    if (change.key == "algorithm.name" && change.value != before.algorithm_name) {
+    if (change.key == "algorithm.name" && change.value != before->algorithm_name) {
       throw refuse(change.key, change.value);
     }
     assignments.push_back(change);
   }
-  auto config = std::make_unique<Config>(assignments, name);
+  auto config = std::make_unique<Config>(assignments, point.from.checkpoint);
   for (const OptionSet::Entry& entry : config->options().entries()) {
-    const std::string value = entry.print();
-    if (changeable(entry.key) || value == before.options().entry(entry.key).print()) continue;
-    throw refuse(entry.key, value);
+    if (differs(entry, *before)) throw refuse(entry.key, entry.print());
   }
-  if (config->run.rounds < point.from.round) {
-    throw ConfigError(concat("run.rounds = ", config->run.rounds, " is less than the ",
-                             point.from.round, " rounds done in checkpoint '", name,
-                             "'; allowed: at least ", point.from.round));
+  check_rounds(*config, point);
+  return config;
+}
+
+std::unique_ptr<Config> resumed_configuration(const ResumePoint& point, const std::string& path,
+                                              const std::vector<Assignment>& changes) {
+  std::vector<Assignment> assignments = read_ini(path);
+  put_results(point, assignments);
+  assignments.insert(assignments.end(), changes.begin(), changes.end());
+  auto config = std::make_unique<Config>(assignments, path);
+  const std::unique_ptr<Config> before = stored_configuration(point);
+  std::vector<std::string> others;
+  for (const OptionSet::Entry& entry : config->options().entries()) {
+    if (!differs(entry, *before)) continue;
+    others.push_back(concat(entry.key, " = ", entry.print(), " (was ",
+                            before->options().entry(entry.key).print(), ")"));
   }
+  if (!others.empty()) {
+    throw ConfigError(concat("configuration '", path, "' is not that of checkpoint '",
+                             point.from.checkpoint, "': ", join(others),
+                             "; past rounds would lose their meaning: put it back, or begin a new ",
+                             "run with another run.output; ", changeable_keys(*before)));
+  }
+  check_rounds(*config, point);
   return config;
 }
 

@@ -4,8 +4,24 @@
 
 #include "fedhpc/core/error.hpp"
 #include "fedhpc/factorisations/factorisation.hpp"
+#include "fedhpc/models/options.hpp"
 
 namespace fedhpc {
+
+namespace {
+
+/// The factorisations whose names begin with one of `words`.
+std::vector<std::string> kinds(const std::vector<std::string_view>& words) {
+  std::vector<std::string> names;
+  for (const auto& [name, sentence] : factorisation_registry()) {
+    for (const std::string_view word : words) {
+      if (name.starts_with(word)) names.push_back(name);
+    }
+  }
+  return names;
+}
+
+}  // namespace
 
 void FactorisationOptions::declare(OptionSet& options) {
   std::vector<std::string> names{kAuto, kNone};
@@ -13,35 +29,51 @@ void FactorisationOptions::declare(OptionSet& options) {
   options.add_choice("model.factorisation", name, names,
                      "what the weights of a layer are a function of (fedhpc list factorisations); "
                      "auto: what the method works with");
-  options.add(
-      "model.rank", ranks,
-      "rank of every factorised layer (of Kronecker decompositions the number of blocks), or "
-      "one for each of them in order; unset: by model.compression");
-  options.add("model.compression", compression, at_least(1.0),
-              "full size over compressed size of each factorised layer, or of the whole model; "
-              "gives ranks");
-  options.add(
-      "model.compression_scope", scope,
-      Names<CompressionScope>{{"layer", CompressionScope::Layer},
-                              {"model", CompressionScope::Model}},
-      "what model.compression counts: each factorised layer, or all trainable columns, those "
-      "in full among them");
-  options.add_words("model.exclude", exclude,
-                    "layers that are not factorised: their names, first, last, shortcuts, or none; "
-                    "auto: as the method has it");
-  options.add("model.conv_view", view,
-              Names<std::optional<ConvView>>{
-                  {kAuto, {}}, {"raw", ConvView::Raw}, {"permuted", ConvView::Permuted}},
-              "kernels [out, in, y, x] as a matrix [out y, in x]: the same numbers in the same "
-              "order, or each where it belongs; auto: as the method has it");
-  options.add("model.block_layout", blocks,
-              Names<BlockLayout>{{"stacked", BlockLayout::Stacked}, {"grid", BlockLayout::Grid}},
-              "blocks of a Kronecker decomposition: one below the other, or k by k");
+  options
+      .add("model.rank", ranks, count_from(1),
+           "rank of every factorised layer (of Kronecker decompositions the number of blocks), or "
+           "one for each of them in order; unset: by model.compression")
+      .acts(unless("model.factorisation", "none"));
+  options
+      .add("model.compression", compression, at_least(1.0),
+           "full size over compressed size of each factorised layer, or of the whole model; "
+           "gives ranks")
+      .acts(unless("model.factorisation", "none"))
+      .acts(where("model.rank", {""}));
+  options
+      .add("model.compression_scope", scope,
+           Names<CompressionScope>{{"layer", CompressionScope::Layer},
+                                   {"model", CompressionScope::Model}},
+           "what model.compression counts: each factorised layer, or all trainable columns, those "
+           "in full among them")
+      .acts(unless("model.factorisation", "none"))
+      .acts(where("model.rank", {""}));
+  options
+      .add_words("model.exclude", exclude,
+                 "layers that are not factorised: their names, first, last, shortcuts, or none; "
+                 "auto: as the method has it")
+      .acts(unless("model.factorisation", "none"));
+  options
+      .add("model.conv_view", view,
+           Names<std::optional<ConvView>>{
+               {kAuto, {}}, {"raw", ConvView::Raw}, {"permuted", ConvView::Permuted}},
+           "kernels [out, in, y, x] as a matrix [out y, in x]: the same numbers in the same "
+           "order, or each where it belongs; auto: as the method has it")
+      .acts(where("model.factorisation", kinds({"low_rank", "kronecker"})))
+      .acts(of_image_model());
+  options
+      .add("model.block_layout", blocks,
+           Names<BlockLayout>{{"stacked", BlockLayout::Stacked}, {"grid", BlockLayout::Grid}},
+           "blocks of a Kronecker decomposition: one below the other, or k by k")
+      .acts(where("model.factorisation", kinds({"kronecker"})));
 }
 
 void FactorisationOptions::resolve(const OptionSet& options, const std::string& method,
                                    const FactorisationUse& use) {
   const std::vector<std::string>& allowed = use.names;
+  const bool overruled =
+      options.origin("model.factorisation").level < options.origin("algorithm.name").level;
+  if (allowed.empty() && overruled) name = kNone;
   const bool usable = name == kAuto || (allowed.empty() ? name == kNone
                                                         : std::find(allowed.begin(), allowed.end(),
                                                                     name) != allowed.end());
@@ -52,12 +84,6 @@ void FactorisationOptions::resolve(const OptionSet& options, const std::string& 
         concat(with_method, "; allowed: ", allowed.empty() ? std::string(kNone) : join(allowed)));
   }
   if (name == kAuto) name = allowed.empty() ? kNone : allowed.front();
-  for (const char* key : {"model.rank", "model.compression", "model.compression_scope",
-                          "model.exclude", "model.conv_view", "model.block_layout"}) {
-    if (factorises()) break;
-    options.refuse_unless_default(
-        key, concat(with_method, ", which trains weights in full; drop the key"));
-  }
   if (!factorises()) return;
   if (exclude == std::vector<std::string>{kAuto}) {
     exclude = use.exclude.empty() ? std::vector<std::string>{kNone} : use.exclude;

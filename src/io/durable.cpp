@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <filesystem>
 #include <limits>
+#include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/vfs.h>
 #include <unistd.h>
@@ -59,6 +60,12 @@ std::int64_t free_bytes(const std::string& folder) {
   struct statvfs info {};
   if (statvfs(folder.c_str(), &info) != 0) return std::numeric_limits<std::int64_t>::max();
   return static_cast<std::int64_t>(info.f_bavail) * static_cast<std::int64_t>(info.f_frsize);
+}
+
+FileId id_of(const std::string& path) {
+  struct stat info {};
+  if (stat(path.c_str(), &info) != 0) return {};
+  return {static_cast<std::uint64_t>(info.st_dev), static_cast<std::uint64_t>(info.st_ino)};
 }
 
 std::int64_t bytes_of_file(const std::string& path) {

@@ -14,13 +14,28 @@ constexpr double kReadingLimit = 20;  // s
 // HDF5 finds chunk i by going through all before it.
 constexpr hsize_t kMostChunks = 20000;
 
-/// Throws Error unless some bytes of a data set lie inside the file.
-void check_inside(hsize_t address, hsize_t bytes, hsize_t file_bytes, const std::string& path) {
-  if (address <= file_bytes && bytes <= file_bytes - address) return;
-  throw Error("data set '" + path + "' lies behind its end: it was cut off");
-}
+/// The file's bytes, which may become more while it is looked through: a run writes it.
+class FileSize {
+ public:
+  explicit FileSize(const std::string& path) : path_(path) {}
 
-void check_dataset(const Handle& file, const std::string& path, hsize_t file_bytes) {
+  /// Throws Error unless some bytes of a data set lie inside the file.
+  void check_inside(hsize_t address, hsize_t bytes, const std::string& dataset) {
+    if (!inside(address, bytes)) bytes_ = std::filesystem::file_size(path_);
+    if (inside(address, bytes)) return;
+    throw Error("data set '" + dataset + "' lies behind its end: it was cut off");
+  }
+
+ private:
+  bool inside(hsize_t address, hsize_t bytes) const {
+    return address <= bytes_ && bytes <= bytes_ - address;
+  }
+
+  const std::string& path_;
+  hsize_t bytes_ = 0;
+};
+
+void check_dataset(const Handle& file, const std::string& path, FileSize& size) {
   const Handle dataset = open_dataset(file, path);
   const Handle properties = own(H5Dget_create_plist(dataset.id()), H5Pclose, path);
   const Handle type = own(H5Dget_type(dataset.id()), H5Tclose, path);
@@ -31,7 +46,7 @@ void check_dataset(const Handle& file, const std::string& path, hsize_t file_byt
     }
     const haddr_t address = H5Dget_offset(dataset.id());
     if (address == HADDR_UNDEF) return;  // never written
-    check_inside(address, H5Dget_storage_size(dataset.id()), file_bytes, path);
+    size.check_inside(address, H5Dget_storage_size(dataset.id()), path);
   }
   if (H5Pget_layout(properties.id()) != H5D_CHUNKED) return;
   hsize_t chunks = 0;
@@ -44,7 +59,7 @@ void check_dataset(const Handle& file, const std::string& path, hsize_t file_byt
     hsize_t bytes = 0;
     check(H5Dget_chunk_info(dataset.id(), space.id(), i, offset.data(), &filters, &address, &bytes),
           path);
-    if (address != HADDR_UNDEF) check_inside(address, bytes, file_bytes, path);
+    if (address != HADDR_UNDEF) size.check_inside(address, bytes, path);
   }
 }
 
@@ -60,7 +75,7 @@ void check_attributes(const Handle& object, const std::string& path) {
         "attributes of '" + path + "'");
 }
 
-void check_group(const Handle& file, const std::string& group, hsize_t file_bytes) {
+void check_group(const Handle& file, const std::string& group, FileSize& size) {
   check_attributes(open_group(file, group), group);
   for (const std::string& name : names_in(file, group)) {
     const std::string path = (group == "/" ? "" : group) + "/" + name;
@@ -70,10 +85,10 @@ void check_group(const Handle& file, const std::string& group, hsize_t file_byte
     H5O_info_t info;
     check(H5Oget_info_by_name2(file.id(), path.c_str(), &info, H5O_INFO_BASIC, H5P_DEFAULT), path);
     if (info.type == H5O_TYPE_GROUP) {
-      check_group(file, path, file_bytes);
+      check_group(file, path, size);
     } else if (info.type == H5O_TYPE_DATASET) {
       check_attributes(open_dataset(file, path), path);
-      check_dataset(file, path, file_bytes);
+      check_dataset(file, path, size);
     }
   }
 }
@@ -83,8 +98,8 @@ void check_group(const Handle& file, const std::string& group, hsize_t file_byte
 std::string damage_of(const std::string& path) {
   const auto found = within_time(kReadingLimit, [&]() -> std::string {
     try {
-      const auto bytes = static_cast<hsize_t>(std::filesystem::file_size(path));
-      check_group(open_any(path), "/", bytes);
+      FileSize size(path);
+      check_group(open_any(path), "/", size);
     } catch (const Error& error) {
       return concat("it is damaged: ", error.what());
     }

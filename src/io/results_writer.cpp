@@ -151,7 +151,7 @@ void ResultsWriter::write_clients(const ClientTable& clients) {
       h5::create_dataset(file_, "/clients/label_histogram", h5::type_of<std::int64_t>(),
                          {count, static_cast<hsize_t>(clients.classes)});
   h5::write_vector(file_, "/clients/best_accuracy",
-                   std::vector<float>(count, std::numeric_limits<float>::quiet_NaN()));
+                   std::vector<double>(count, std::numeric_limits<double>::quiet_NaN()));
 }
 
 void ResultsWriter::write_label_histogram(std::int64_t first, const Tensor& counts) {
@@ -162,7 +162,7 @@ void ResultsWriter::write_label_histogram(std::int64_t first, const Tensor& coun
 void ResultsWriter::open_clients(hsize_t count) {
   const bool fresh = !h5::exists(file_, "/clients/accuracy");
   best_accuracy_ = h5::open_dataset(file_, "/clients/best_accuracy");
-  client_accuracy_ = open_or_create(file_, "/clients/accuracy", h5::type_of<float>(), {count},
+  client_accuracy_ = open_or_create(file_, "/clients/accuracy", h5::type_of<double>(), {count},
                                     /*chunk_rows=*/1, /*deflate=*/1);
   if (fresh) {
     h5::write_attribute(client_accuracy_, "meaning",
@@ -212,14 +212,15 @@ void ResultsWriter::start() {
   // Only now: whatever happens to the run, a file of this name can be read.
   replace_file(unfinished_, path_);
   unfinished_.clear();
+  id_ = id_of(path_);
   lock_ = FileLock(path_);
 }
 
-void ResultsWriter::append_client_accuracy(std::int64_t round, const std::vector<float>& accuracy,
-                                           const std::vector<float>& best) {
-  h5::append(client_accuracy_, h5::type_of<float>(), accuracy.data());
+void ResultsWriter::append_client_accuracy(std::int64_t round, const std::vector<double>& accuracy,
+                                           const std::vector<double>& best) {
+  h5::append(client_accuracy_, h5::type_of<double>(), accuracy.data());
   h5::append(evaluated_rounds_, h5::type_of<std::int64_t>(), &round);
-  h5::write_all(best_accuracy_, h5::type_of<float>(), best.data());
+  h5::write_all(best_accuracy_, h5::type_of<double>(), best.data());
   h5::flush(client_accuracy_);
   h5::flush(evaluated_rounds_);
   h5::flush(best_accuracy_);
@@ -267,6 +268,7 @@ void ResultsWriter::write_personal(std::int64_t client,
 
 void ResultsWriter::append_round(std::int64_t round, const std::vector<double>& values) {
   require(values.size() == series_.size(), "one value per series");
+  check_it_is_there();
   for (std::size_t i = 0; i < values.size(); ++i) {
     h5::append(series_[i], h5::type_of<double>(), &values[i]);
     h5::flush(series_[i]);
@@ -276,10 +278,15 @@ void ResultsWriter::append_round(std::int64_t round, const std::vector<double>& 
   if (!swmr_) h5::flush_file(file_);
 }
 
+void ResultsWriter::check_it_is_there() const {
+  if (id_of(path_) != id_) throw Error("the file or its folder was removed or renamed meanwhile");
+}
+
 void ResultsWriter::finish(const std::string& status) {
   h5::rewrite_attribute(file_, "finished", utc_now());
   h5::rewrite_attribute(file_, "status", status);
   h5::flush_file(file_);
+  check_it_is_there();
 }
 
 void write_parameters(const h5::Handle& file, const std::string& group,

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 #include <utility>
 
 namespace fedhpc {
@@ -10,6 +11,8 @@ namespace fedhpc {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr int kMostAttempts = 200;
+constexpr double kSamePrice = 1e-13;  // relative: what rounding leaves of a price
 
 /// moment^2 / weight of the points between two places. It has the inverse quadrangle inequality:
 /// once a cluster's later beginning is the better one, it stays so for every later end.
@@ -17,67 +20,6 @@ double explained(const PointSums& first, const PointSums& last) {
   const double moment = last.moment - first.moment;
   return moment * moment / (last.weight - first.weight);
 }
-
-/// best[i] = max_j of best before + explained(j, i), layer by layer: layer r has r clusters.
-class Layers {
- public:
-  Layers(std::span<const PointSums> before, std::int64_t k)
-      : before_(before), k_(k), best_(before.size()), next_(before.size()) {}
-
-  void run() {
-    const std::int64_t m = size();
-    for (std::int64_t i = 1; i <= m; ++i) best_[i] = explained(before_[0], before_[i]);
-    totals_.assign(1, best_[m]);
-    for (std::int64_t r = 2; r <= k_; ++r) {
-      std::vector<std::int32_t>& from = from_.emplace_back(before_.size());
-      // Only the last point is asked for in the last layer.
-      rows(from, r == k_ ? m : r, m, r - 1, m - 1);
-      std::swap(best_, next_);
-      totals_.push_back(best_[m]);
-    }
-  }
-
-  /// The greatest sum with r clusters.
-  double total(std::int64_t r) const { return totals_[r - 1]; }
-
-  Ends ends() const {
-    Ends ends(static_cast<std::size_t>(k_ + 1), 0);
-    ends[k_] = size();
-    for (std::int64_t r = k_; r >= 2; --r) ends[r - 1] = from_[r - 2][ends[r]];
-    return ends;
-  }
-
- private:
-  std::int64_t size() const { return static_cast<std::int64_t>(before_.size()) - 1; }
-
-  /// Rows first to last, whose last clusters begin between `low` and `high`: they begin in the
-  /// order of the rows.
-  void rows(std::vector<std::int32_t>& from, std::int64_t first, std::int64_t last,
-            std::int64_t low, std::int64_t high) {
-    if (first > last) return;
-    const std::int64_t row = first + (last - first) / 2;
-    double most = -kInfinity;
-    std::int64_t at = low;
-    for (std::int64_t j = low; j <= std::min(row - 1, high); ++j) {
-      const double sum = best_[j] + explained(before_[j], before_[row]);
-      if (sum > most) {
-        most = sum;
-        at = j;
-      }
-    }
-    next_[row] = most;
-    from[row] = static_cast<std::int32_t>(at);
-    rows(from, first, row - 1, low, at);
-    rows(from, row + 1, last, at, high);
-  }
-
-  std::span<const PointSums> before_;
-  std::int64_t k_;
-  std::vector<double> best_;
-  std::vector<double> next_;
-  std::vector<std::vector<std::int32_t>> from_;  // of layers 2 to k
-  std::vector<double> totals_;
-};
 
 /// The clusters of any number with the greatest sum minus `price` for each: a shortest path with
 /// the quadrangle inequality, of which a queue keeps the beginnings that will be best and from
@@ -147,35 +89,49 @@ class PricedPath {
   std::vector<Candidate> queue_;
 };
 
-constexpr std::int64_t kSteps = 2048;
-
-/// Some of the m + 1 places between points: all at both ends, where single points may be clusters;
-/// elsewhere evenly many points, and evenly much of the line, apart.
-std::vector<std::int64_t> coarse_places(const WeightedLine& line) {
-  const std::int64_t m = line.size();
-  std::vector<std::int64_t> places;
-  for (std::int64_t t = 0; t <= kSteps; ++t) places.push_back(t * m / kSteps);
-  for (std::int64_t t = 1; t <= kSteps / 8; ++t) places.insert(places.end(), {t, m - t});
-  const double low = line.values.front();
-  const double step = (line.values.back() - low) / static_cast<double>(kSteps);
-  for (std::int64_t t = 1; t < kSteps; ++t) {
-    places.push_back(std::lower_bound(line.values.begin(), line.values.end(),
-                                      low + static_cast<double>(t) * step) -
-                     line.values.begin());
+/// A price at which k clusters are about the best number: what one more would save of the least sum
+/// of squares, I^3 / (12 k^2) for many clusters, where I is the integral of the cube root of the
+/// points' density (Panter and Dite, "Quantization distortion in pulse-count modulation with
+/// nonuniform spacing of levels", Proc. IRE 1951).
+double likely_price(const WeightedLine& line, std::int64_t k) {
+  double integral = 0;
+  for (std::int64_t i = 1; i < line.size(); ++i) {
+    // Over gaps of half the weight of either neighbour.
+    const double weight = (line.before[i + 1].weight - line.before[i - 1].weight) / 2;
+    const double gap = line.values[i] - line.values[i - 1];
+    integral += std::cbrt(weight * gap * gap);
   }
-  std::sort(places.begin(), places.end());
-  places.erase(std::unique(places.begin(), places.end()), places.end());
-  return places;
+  return std::pow(integral / static_cast<double>(k), 3) / 6;
 }
 
-/// A price at which k clusters are likely the best number: between what the last one and one more
-/// add where clusters end at coarse places.
-double likely_price(const WeightedLine& line, std::int64_t k) {
-  std::vector<PointSums> before;
-  for (const std::int64_t place : coarse_places(line)) before.push_back(line.before[place]);
-  Layers layers(before, k + 1);
-  layers.run();
-  return (layers.total(k + 1) - layers.total(k - 1)) / 2;
+/// The next price to try, from one that gave too many clusters and one that gave too few: their
+/// logarithms are near to a straight line.
+struct Bracket {
+  double low = 0;  ///< a price that gave `many`
+  double high = kInfinity;
+  double many = 0;
+  double few = 0;
+
+  double between(std::int64_t k) const {
+    const double wanted = std::log(static_cast<double>(k));
+    const double share = (std::log(many) - wanted) / (std::log(many) - std::log(few));
+    // Neither end is tried once more, and a curve that bends is halved in the end.
+    return low * std::pow(high / low, std::clamp(share, 0.05, 0.95));
+  }
+  double middle() const { return low * std::sqrt(high / low); }
+};
+
+/// k clusters out of fewer and more, both best at one price: those of `more` up to a cluster that
+/// lies inside one of `fewer`, and of `fewer` from there. They are best as well (Aggarwal, Schieber
+/// and Tokuyama, "Finding a minimum-weight k-link path in graphs with the concave Monge property",
+/// 1994, lemma 6).
+Ends spliced(const Ends& fewer, const Ends& more, std::int64_t k) {
+  const auto lead = static_cast<std::size_t>(k) - (fewer.size() - 1);
+  std::size_t i = 0;
+  while (!(fewer[i] <= more[i + lead] && more[i + lead + 1] <= fewer[i + 1])) ++i;
+  Ends ends(more.begin(), more.begin() + static_cast<std::ptrdiff_t>(i + lead + 1));
+  ends.insert(ends.end(), fewer.begin() + static_cast<std::ptrdiff_t>(i + 1), fewer.end());
+  return ends;
 }
 
 }  // namespace
@@ -193,31 +149,36 @@ double WeightedLine::mean(std::int64_t first, std::int64_t last) const {
          (before[last].weight - before[first].weight);
 }
 
-Ends best_intervals_by_layers(const WeightedLine& line, std::int64_t k) {
-  Layers layers(line.before, k);
-  layers.run();
-  return layers.ends();
-}
-
 Ends best_intervals(const WeightedLine& line, std::int64_t k) {
-  if (k == 1) return {0, line.size()};
-  if (k == 2 || line.size() <= 2 * kSteps) return best_intervals_by_layers(line, k);
-  // The greatest sums are concave in the number of clusters (Aggarwal, Schieber and Tokuyama,
-  // "Finding a minimum-weight k-link path in graphs with the concave Monge property", 1994): at a
-  // price between two differences of them the best number is k, and its clusters are the best k.
-  double low = 0;
-  double high = kInfinity;
-  double price = likely_price(line, k);
-  for (int attempt = 0; attempt < 8; ++attempt) {
+  Ends fewer{0, line.size()};
+  if (k == 1) return fewer;
+  Ends more(static_cast<std::size_t>(line.size() + 1));
+  std::iota(more.begin(), more.end(), 0);
+  if (k == line.size()) return more;
+  // The greatest sums are concave in the number of clusters: at a price between two differences of
+  // them the best number is k, and its clusters are the best k. Where differences are equal, no
+  // price gives k alone, but two numbers around it.
+  Bracket bracket;
+  double price = std::max(likely_price(line, k), std::numeric_limits<double>::min());
+  for (int attempt = 0; attempt < kMostAttempts && price > bracket.low && price < bracket.high;
+       ++attempt) {
     Ends ends = PricedPath(line.before, price).ends();
     const auto count = static_cast<std::int64_t>(ends.size()) - 1;
     if (count == k) return ends;
-    (count > k ? low : high) = price;
-    // Sums of squares fall as the square of the number of clusters, their differences as the cube.
-    price *= std::pow(static_cast<double>(count) / static_cast<double>(k), 3);
-    if (!(price > low && price < high)) price = low + (std::min(high, 4 * low) - low) / 2;
+    (count > k ? bracket.low : bracket.high) = price;
+    (count > k ? bracket.many : bracket.few) = static_cast<double>(count);
+    (count > k ? more : fewer) = std::move(ends);
+    if (bracket.low > 0 && bracket.high < kInfinity) {
+      if (bracket.high / bracket.low < 1 + kSamePrice) break;
+      price = attempt % 3 == 2 ? bracket.middle() : bracket.between(k);
+    } else {
+      // What a cluster saves falls as the cube of their number.
+      const double ratio = std::pow(static_cast<double>(count) / static_cast<double>(k), 3);
+      const double step = 1 + 0.01 * std::exp2(attempt);
+      price *= count > k ? std::max(ratio, step) : std::min(ratio, 1 / step);
+    }
   }
-  return best_intervals_by_layers(line, k);
+  return spliced(fewer, more, k);
 }
 
 }  // namespace fedhpc

@@ -26,17 +26,10 @@ struct WeightedLine {
 /// Where clusters of neighbours begin and end: cluster q is [ends[q], ends[q + 1]), none empty.
 using Ends = std::vector<std::int64_t>;
 
-/// The k clusters, 1 <= k <= m, with the least sum of squares about their means. One cluster's is
-/// the points' sum of squares minus moment^2 / weight, so that the sum of these is made greatest.
+/// The k clusters, 1 <= k <= m, with the least sum of squares about their means, to the rounding of
+/// the sums. One cluster's is the points' sum of squares minus moment^2 / weight, so that the sum
+/// of these is made greatest. A few passes of O(m log m) for any k.
 Ends best_intervals(const WeightedLine& line, std::int64_t k);
-
-/// The same by dynamic programming alone, which is the slower way and the plain one.
-Ends best_intervals_by_layers(const WeightedLine& line, std::int64_t k);
-
-/// A guess at them in O(m): ends are equal shares of the cube root of the points' density apart, as
-/// they are in the limit of many clusters (Panter and Dite, "Quantization distortion in pulse-count
-/// modulation with nonuniform spacing of levels", Proc. IRE 1951).
-Ends likely_intervals(const WeightedLine& line, std::int64_t k);
 
 /// Lloyd's iteration: points go to the nearest mean, the lower one of two, until none moves or it
 /// was done `most` times. Where a cluster loses all its points, the one with the greatest weight

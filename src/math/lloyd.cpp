@@ -35,26 +35,6 @@ void split_(const WeightedLine& line, Ends& ends, std::size_t k) {
 
 }  // namespace
 
-Ends likely_intervals(const WeightedLine& line, std::int64_t k) {
-  const std::int64_t m = line.size();
-  // The integral of density^(1/3), over gaps of half the weight of either neighbour.
-  std::vector<double> shares(static_cast<std::size_t>(m), 0);
-  for (std::int64_t i = 1; i < m; ++i) {
-    const double weight = (line.before[i + 1].weight - line.before[i - 1].weight) / 2;
-    const double gap = line.values[i] - line.values[i - 1];
-    shares[i] = shares[i - 1] + std::cbrt(weight * gap * gap);
-  }
-  Ends ends{0, m};
-  for (std::int64_t q = 1; q < k; ++q) {
-    const double share = shares.back() * static_cast<double>(q) / static_cast<double>(k);
-    ends.push_back(std::lower_bound(shares.begin(), shares.end(), share) - shares.begin());
-  }
-  std::sort(ends.begin(), ends.end());
-  ends.erase(std::unique(ends.begin(), ends.end()), ends.end());
-  split_(line, ends, static_cast<std::size_t>(k));
-  return ends;
-}
-
 Ends lloyd(const WeightedLine& line, Ends ends, int most) {
   const std::size_t k = ends.size() - 1;
   for (int iteration = 0; iteration < most; ++iteration) {

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
+#include <ATen/ops/full.h>
 #include <ATen/ops/linalg_svd.h>
 #include <ATen/ops/linalg_svdvals.h>
 #include <ATen/ops/zeros.h>
@@ -19,9 +21,18 @@ Tensor signs(const Tensor& columns) {
   return columns.gather(0, largest)[0].sign();
 }
 
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+
+/// Of a model that has diverged there is no decomposition.
+bool is_finite(const Tensor& matrix) { return matrix.isfinite().all().item<bool>(); }
+
 }  // namespace
 
 BalancedProduct truncated_svd(const Tensor& matrix, std::int64_t rank) {
+  if (!is_finite(matrix)) {
+    return {at::full({matrix.size(0), rank}, kNan, at::kDouble),
+            at::full({matrix.size(1), rank}, kNan, at::kDouble)};
+  }
   const auto [left, values, right] =
       at::linalg_svd(on_host(matrix).to(at::kDouble), /*full_matrices=*/false);
   const std::int64_t kept = std::min(rank, values.size(0));
@@ -34,6 +45,7 @@ BalancedProduct truncated_svd(const Tensor& matrix, std::int64_t rank) {
 }
 
 double effective_rank(const Tensor& matrix) {
+  if (!is_finite(matrix)) return kNan;
   const Tensor values = at::linalg_svdvals(on_host(matrix).to(at::kDouble)).contiguous();
   const double* s = values.const_data_ptr<double>();
   double sum = 0;

@@ -5,19 +5,26 @@
 
 #include <ATen/ops/empty.h>
 
+#include "fedhpc/core/checked.hpp"
 #include "fedhpc/core/device.hpp"
 #include "fedhpc/math/vector_passes.hpp"
 
 namespace fedhpc {
+
+namespace {
+
+constexpr const char* kWeights = "the weights of the model";
+
+}  // namespace
 
 std::size_t Layout::add(std::string name, std::vector<std::int64_t> shape, std::int64_t fan_in,
                         Tag tags, Initial initial) {
   require(name.find('/') == std::string::npos, "a parameter's name holds no '/'");
   require(!contains(name), "a parameter's name is unique");
   std::int64_t size = 1;
-  for (const std::int64_t length : shape) size *= length;
+  for (const std::int64_t length : shape) size = checked_product(kWeights, {size, length});
   fields_.push_back({std::move(name), std::move(shape), size_, size, fan_in, tags, initial});
-  size_ += size;
+  size_ = checked_sum(kWeights, {size_, size});
   return fields_.size() - 1;
 }
 

@@ -8,6 +8,8 @@ namespace fedhpc {
 
 namespace {
 
+constexpr std::int64_t kWidest = std::int64_t{1} << 24;  // of a hidden layer
+
 std::int64_t product(const std::vector<std::int64_t>& shape) {
   return std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());
 }
@@ -36,14 +38,7 @@ std::unique_ptr<Model> make_mlr(const ModelOptions&, const std::vector<std::int6
 
 std::unique_ptr<Model> make_dnn(const ModelOptions& options, const std::vector<std::int64_t>& shape,
                                 std::int64_t classes) {
-  constexpr std::int64_t kWidest = std::int64_t{1} << 24;
   std::vector<std::int64_t> outputs = options.hidden;
-  for (const std::int64_t width : outputs) {
-    if (width > kWidest) {
-      throw ConfigError(
-          concat("model.hidden = ", width, " is too wide; allowed: at most ", kWidest));
-    }
-  }
   outputs.push_back(classes);
   return fully_connected(shape, std::move(outputs));
 }
@@ -66,31 +61,50 @@ std::unique_ptr<Model> make_model(const ModelOptions& options,
   throw ConfigError(concat("model.name: no model '", options.name, "'"));
 }
 
+Condition of_image_model() {
+  std::vector<std::string> names;
+  for (const auto& [name, sentence] : model_registry()) {
+    if (name != "mlr" && name != "dnn") names.push_back(name);
+  }
+  return where("model.name", names);
+}
+
 void ModelOptions::declare(OptionSet& options) {
   std::vector<std::string> names;
   for (const auto& [known, sentence] : model_registry()) names.push_back(known);
   options.add_choice("model.name", name, names, "model family (fedhpc list models)");
-  options.add("model.hidden", hidden, "dnn: widths of the hidden layers");
-  options.add(
-      "model.init", init,
-      Names<InitRule>{{"torch", InitRule::Torch},
-                      {"normal01", InitRule::Normal01},
-                      {"kaiming_out", InitRule::KaimingOut}},
-      "initial weights: uniform in 1/sqrt(fan_in), normal of deviation 0.01 without biases, "
-      "or normal of variance 2/fan_out");
-  options.add(
-      "model.norm", norm,
-      Names<NormChoice>{
-          {"auto", NormChoice::Auto}, {"none", NormChoice::None}, {"batch", NormChoice::Batch}},
-      "image models: normalisation after each convolution; auto: the family's own (batch)");
-  options.add(
-      "model.bias", bias,
-      Names<BiasChoice>{
-          {"auto", BiasChoice::Auto}, {"true", BiasChoice::True}, {"false", BiasChoice::False}},
-      "image models: biases of the convolutions (cnn: and of fc1); auto: the family's own");
-  options.add("model.stem", stem, Names<Stem>{{"cifar", Stem::Cifar}, {"imagenet", Stem::Imagenet}},
-              "resnet18: 3x3 convolution, or 7x7 of stride 2 and pooling");
-  options.add("model.width", width, above(0.0), "image models: factor of every number of channels");
+  options
+      .add("model.hidden", hidden, between<std::int64_t>(1, kWidest),
+           "dnn: widths of the hidden layers")
+      .acts(where("model.name", {"dnn"}));
+  options
+      .add("model.init", init,
+           Names<InitRule>{{"torch", InitRule::Torch},
+                           {"normal01", InitRule::Normal01},
+                           {"kaiming_out", InitRule::KaimingOut}},
+           "initial weights: uniform in 1/sqrt(fan_in), normal of deviation 0.01 without biases, "
+           "or normal of variance 2/fan_out")
+      .acts(where("model.init_file", {""}));
+  options
+      .add(
+          "model.norm", norm,
+          Names<NormChoice>{
+              {"auto", NormChoice::Auto}, {"none", NormChoice::None}, {"batch", NormChoice::Batch}},
+          "image models: normalisation after each convolution; auto: the family's own (batch)")
+      .acts(of_image_model());
+  options
+      .add(
+          "model.bias", bias,
+          Names<BiasChoice>{
+              {"auto", BiasChoice::Auto}, {"true", BiasChoice::True}, {"false", BiasChoice::False}},
+          "image models: biases of the convolutions (cnn: and of fc1); auto: the family's own")
+      .acts(of_image_model());
+  options
+      .add("model.stem", stem, Names<Stem>{{"cifar", Stem::Cifar}, {"imagenet", Stem::Imagenet}},
+           "resnet18: 3x3 convolution, or 7x7 of stride 2 and pooling")
+      .acts(where("model.name", {"resnet18"}));
+  options.add("model.width", width, above(0.0), "image models: factor of every number of channels")
+      .acts(of_image_model());
   options.add("model.init_file", init_file,
               "result file whose /model/init (else /model/global) holds the initial weights",
               "the path of an HDF5 file");

@@ -3,9 +3,11 @@
 namespace fedhpc {
 
 void StoreOptions::declare(OptionSet& options) {
-  options.add_or_auto("store.device_budget", device_budget, at_least<std::int64_t>(0),
-                      "bytes of per-client rows kept on the device before the rest goes to host "
-                      "memory; auto: half of what is free (without effect on a CPU)");
+  options
+      .add_or_auto("store.device_budget", device_budget, at_least<std::int64_t>(0),
+                   "bytes of per-client rows kept on the device before the rest goes to host "
+                   "memory; auto: half of what is free")
+      .acts(where("run.device", {"cuda"}));
 }
 
 double ScalarColumn::read(std::int64_t client) const {

@@ -33,8 +33,10 @@ void NetworkOptions::declare(OptionSet& options) {
               "megabits per second between a client and the cloud; 0: no limit");
   options.add("network.latency_ms", latency_ms, at_least(0.0),
               "milliseconds that every payload takes beside its transmission");
-  options.add("network.step_seconds", step_seconds, at_least(0.0),
-              "seconds of one local step on a simulated client");
+  options.add(
+      "network.step_seconds", step_seconds, at_least(0.0),
+      "seconds that a simulated client takes for the gradient of one batch; a local step of "
+      "pfedme, tdpfed, sfedhp or perfedavg takes several");
 }
 
 NetworkModel::NetworkModel(const NetworkOptions& options)
@@ -55,9 +57,9 @@ double NetworkModel::payload_seconds(Link link, std::int64_t bytes) const {
   return latency_ + static_cast<double>(bytes) * seconds_per_byte_[static_cast<std::size_t>(link)];
 }
 
-double NetworkModel::local_seconds(std::int64_t steps) const {
-  require(steps >= 0, "there is no negative number of steps");
-  return static_cast<double>(steps) * step_seconds_;
+double NetworkModel::local_seconds(std::int64_t gradients) const {
+  require(gradients >= 0, "there is no negative number of gradients");
+  return static_cast<double>(gradients) * step_seconds_;
 }
 
 RoundClock::RoundClock(const NetworkModel& model, std::int64_t num_clients, std::int64_t num_edges)
@@ -81,9 +83,9 @@ void RoundClock::transfer(Link link, std::int64_t client, std::int64_t bytes) {
   times_.edge_round_open = true;
 }
 
-void RoundClock::steps(std::int64_t client, std::int64_t steps) {
+void RoundClock::gradients(std::int64_t client, std::int64_t count) {
   if (!model_.on()) return;
-  entry(times_.clients, client) += model_.local_seconds(steps);
+  entry(times_.clients, client) += model_.local_seconds(count);
   times_.edge_round_open = true;
 }
 

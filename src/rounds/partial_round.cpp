@@ -130,6 +130,7 @@ void walk(Walker& walker, TrainStatistics& statistics) {
   statistics.loss = loss;
   walker.number(statistics.samples);
   walker.number(statistics.gradient_values);
+  walker.integer(statistics.gradients);
 }
 
 template <typename Walker>

@@ -133,6 +133,15 @@ std::vector<std::int64_t> Round::edges() const {
   return mine;
 }
 
+std::vector<std::int64_t> Round::training_edges() const {
+  const std::vector<double> weights = weights_of_participants(Weighting::Samples);
+  std::vector<std::int64_t> mine = edges();
+  std::erase_if(mine, [&](std::int64_t edge) {
+    return weights[static_cast<std::size_t>(edge - services_.topology.edges().first)] == 0;
+  });
+  return mine;
+}
+
 std::vector<double> Round::weights_of_participants(Weighting weighting) const {
   const Range edges = services_.topology.edges();
   std::vector<double> weights(static_cast<std::size_t>(edges.size()), 0);
@@ -223,7 +232,7 @@ void Round::note_edges(const std::string& metric, std::span<const double> values
   require(static_cast<std::int64_t>(values.size()) == mine.size(), "one value per edge");
   std::vector<double>& all = parts_[metric];
   if (!services_.topology.leads()) return;  // the edge's other ranks know the same
-  for (const std::int64_t edge : edges()) {
+  for (const std::int64_t edge : training_edges()) {
     all.push_back(values[static_cast<std::size_t>(edge - mine.first)]);
   }
 }
@@ -273,17 +282,17 @@ std::span<const std::int64_t> Block::edges() {
 }
 
 Rows Block::transfer(const Rows& rows, std::span<const std::int64_t> clients, Direction direction,
-                     const Codec& codec) {
+                     const Codec& codec, std::int64_t beside) {
   const Arrival arrival(rows.values, codec);
   for (std::size_t c = 0; c < clients.size(); ++c) {
-    round_.book(round_.client_link_, direction, arrival.bytes[c], clients.subspan(c, 1));
+    round_.book(round_.client_link_, direction, arrival.bytes[c] + beside, clients.subspan(c, 1));
   }
   return {arrival.values, rows.layout};
 }
 
-Rows Block::download(const Rows& model, const Codec& codec) {
+Rows Block::download(const Rows& model, const Codec& codec, std::int64_t beside) {
   const Timed timed(round_.services_.aggregate_watch);
-  return transfer(model.replicate(count()), clients_, Direction::Down, codec);
+  return transfer(model.replicate(count()), clients_, Direction::Down, codec, beside);
 }
 
 Rows Block::download_to_new(const StoredRows& store, const Rows& model, const Codec& codec) {
@@ -346,11 +355,14 @@ Tensor Block::send(Direction direction, const RandomColumns& columns) {
   return fedhpc::upload(columns.draw(clients_, round_.number_, direction), round_.services_.device);
 }
 
-void Block::book_training(const std::vector<TrainStatistics>& trained) {
-  for (const std::int64_t client : clients_) {
-    round_.clock_.steps(round_.services_.shard.position(client),
-                        round_.services_.trainer.steps(client));
+void Block::book_gradients(const std::vector<TrainStatistics>& taken) {
+  for (std::size_t c = 0; c < clients_.size(); ++c) {
+    round_.clock_.gradients(round_.services_.shard.position(clients_[c]), taken[c].gradients);
   }
+}
+
+void Block::book_training(const std::vector<TrainStatistics>& trained) {
+  book_gradients(trained);
   round_.statistics_.insert(round_.statistics_.end(), trained.begin(), trained.end());
 }
 
@@ -379,13 +391,12 @@ void Block::each_step(Steps steps, const std::function<void(LocalStep&)>& take,
 void Block::each_batch(double share, std::int64_t pass,
                        const std::function<void(LocalStep&)>& take) {
   const Timed timed(round_.services_.train_watch);
-  LocalTrainer& trainer = round_.services_.trainer;
-  const std::vector<TrainStatistics> seen =
-      trainer.each_batch(clients_, round_.number_, pass, share, round_.services_.type, take);
-  for (std::size_t c = 0; c < clients_.size(); ++c) {
-    round_.clock_.steps(round_.services_.shard.position(clients_[c]),
-                        trainer.batches(clients_[c], share));
-    round_.statistics_.push_back({.gradient_values = seen[c].gradient_values});
+  const std::vector<TrainStatistics> seen = round_.services_.trainer.each_batch(
+      clients_, round_.number_, pass, share, round_.services_.type, take);
+  book_gradients(seen);
+  for (const TrainStatistics& of_client : seen) {
+    round_.statistics_.push_back(
+        {.gradients = of_client.gradients, .gradient_values = of_client.gradient_values});
   }
 }
 

@@ -7,9 +7,8 @@
 namespace fedhpc {
 
 void TopologyOptions::declare(OptionSet& options) {
-  options.add(
-      "topology.edges", edges, at_least<std::int64_t>(0),
-      "edge servers; 0: none. A method without edge models only groups its clients by them");
+  options.add("topology.edges", edges, count_from(0),
+              "edge servers of a method with edge models; 0: none");
   options.add("topology.participation", participation, above_up_to(0.0, 1.0),
               "fraction of the clients drawn into every round (with edge models: of each drawn "
               "edge's clients)");

@@ -107,8 +107,10 @@ void LocalStep::count(const BatchRun& run, const Columns& columns) {
   const auto values =
       static_cast<double>(run.batch * model_.layout()->count(Tag::Trainable, columns));
   for (std::int64_t c = run.first; c < run.first + run.count; ++c) {
+    if (!solved_.empty() && solved_[static_cast<std::size_t>(c)]) continue;
     TrainStatistics& of_client = statistics_[static_cast<std::size_t>(c)];
     of_client.gradient_values += values;
+    ++of_client.gradients;
     if (!counted_) of_client.samples += static_cast<double>(run.batch);
   }
 }
@@ -218,8 +220,11 @@ bool LocalStep::approach_minimum_(const Rows& rows, RowOptimizer& optimizer, con
   const std::vector<double> squares = squared_lengths(active({gradients, rows.layout}));
   bool moved = false;
   for (std::int64_t c = 0; c < active(); ++c) {
-    if (squares[static_cast<std::size_t>(c)] <= accuracy)
-      continue;  // it stays, so the next gradient finds it here again
+    if (squares[static_cast<std::size_t>(c)] <= accuracy) {
+      solved_[static_cast<std::size_t>(c)] =
+          true;  // it stays: the next gradient finds it here again
+      continue;
+    }
     optimizer.step_(rows.values, gradients, c, 1);
     moved = true;
   }
@@ -229,6 +234,7 @@ bool LocalStep::approach_minimum_(const Rows& rows, RowOptimizer& optimizer, con
 void LocalStep::minimise_(const Rows& rows, RowOptimizer& optimizer, const Penalty& penalty,
                           const Inner& inner) {
   optimizer.reset(rows.count(), rows.values.options());
+  if (inner.accuracy > 0) solved_.assign(static_cast<std::size_t>(clients_), false);
   for (std::int64_t k = 0; k < inner.steps; ++k) {
     if (inner.accuracy == 0) {
       descend_(rows, optimizer, penalty);
@@ -236,6 +242,7 @@ void LocalStep::minimise_(const Rows& rows, RowOptimizer& optimizer, const Penal
       break;
     }
   }
+  solved_.clear();
 }
 
 }  // namespace fedhpc

@@ -7,6 +7,7 @@
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 
+#include "fedhpc/core/checked.hpp"
 #include "fedhpc/core/device.hpp"
 #include "fedhpc/core/error.hpp"
 
@@ -41,7 +42,9 @@ std::int64_t LocalTrainer::steps_for(std::int64_t samples) const {
   const std::int64_t in_epoch =
       BatchCursor::num_batches_per_epoch(samples, options_.batch_size, singles());
   if (in_epoch == 0) return 0;
-  return options_.local_steps > 0 ? options_.local_steps : options_.local_epochs * in_epoch;
+  return options_.local_steps > 0
+             ? options_.local_steps
+             : checked_product("the local steps of a client", {options_.local_epochs, in_epoch});
 }
 
 SingleBatches LocalTrainer::singles() const {

@@ -48,6 +48,7 @@ struct StepsOfRuns {
     for (std::size_t c = 0; c < sums.size(); ++c) {
       sums[c].samples += counted[c].samples;
       sums[c].gradient_values += counted[c].gradient_values;
+      sums[c].gradients += counted[c].gradients;
     }
   }
 };

@@ -13,11 +13,11 @@ constexpr double kUsualMomentum = 0.9;
 }  // namespace
 
 void TrainOptions::declare(OptionSet& options) {
-  options.add("train.batch_size", batch_size, at_least<std::int64_t>(0),
+  options.add("train.batch_size", batch_size, count_from(0),
               "samples per local step; 0: every step uses all samples of the client");
-  options.add("train.local_steps", local_steps, at_least<std::int64_t>(0),
+  options.add("train.local_steps", local_steps, count_from(0),
               "batches a client trains on per round (set this or train.local_epochs)");
-  options.add("train.local_epochs", local_epochs, at_least<std::int64_t>(0),
+  options.add("train.local_epochs", local_epochs, count_from(0),
               "epochs a client trains per round (set this or train.local_steps)");
   options.add("train.lr", lr, at_least(0.0), "learning rate of local training");
   options.add("train.optimizer", optimizer,
@@ -27,22 +27,29 @@ void TrainOptions::declare(OptionSet& options) {
                {"adam", OptimizerKind::Adam}},
               "optimizer of local training, fresh for every client, round and pass; sgd with "
               "train.momentum above 0 is the same as momentum (or nesterov)");
-  options.add("train.momentum", momentum, {.low = 0, .high = 1, .high_open = true},
-              "factor mu of momentum, v <- mu v + g; unset: .9 with train.optimizer = momentum or "
-              "nesterov");
-  options.add("train.nesterov", nesterov,
-              "momentum that looks ahead, w <- w - lr (g + mu v); follows from train.optimizer = "
-              "nesterov");
+  options
+      .add("train.momentum", momentum, {.low = 0, .high = 1, .high_open = true},
+           "factor mu of momentum, v <- mu v + g; unset: .9 with train.optimizer = momentum or "
+           "nesterov")
+      .acts(unless("train.optimizer", "adam"));
+  options
+      .add("train.nesterov", nesterov,
+           "momentum that looks ahead, w <- w - lr (g + mu v); follows from train.optimizer = "
+           "nesterov")
+      .acts(where("train.optimizer", {"sgd"}))
+      .acts(unless("train.momentum", "0"));
   options.add("train.weight_decay", weight_decay, at_least(0.0),
               "factor of the weights that is added to their gradient, on all trainable columns");
   options.add_or_auto("train.block", block,
-                      "clients trained together in one block; auto: measured at the start (never "
-                      "changes a result beyond rounding)");
-  options.add("train.precision", precision,
-              {{"fp32", Precision::Fp32}, {"tf32", Precision::Tf32}, {"bf16", Precision::Bf16}},
-              "what the factors of products and convolutions are rounded to in training: fp32: "
-              "nothing; tf32: 10 bits of fraction; bf16: 7; sums, weights and all else are float32 "
-              "(a GPU's matrix units are faster so, a CPU is slower)");
+                      "clients trained together in one block; auto: as many as fit into a core's "
+                      "own cache, or a GPU's memory (never changes a result beyond rounding)");
+  options
+      .add("train.precision", precision,
+           {{"fp32", Precision::Fp32}, {"tf32", Precision::Tf32}, {"bf16", Precision::Bf16}},
+           "what the factors of products and convolutions are rounded to in training: fp32: "
+           "nothing; tf32: 10 bits of fraction; bf16: 7; sums, weights and all else are float32 "
+           "(a GPU's matrix units are faster so, a CPU is slower)")
+      .acts(where("run.dtype", {"float32"}));
 }
 
 void TrainOptions::resolve_length(const OptionSet& options) {

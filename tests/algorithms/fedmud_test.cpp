@@ -309,7 +309,7 @@ TEST(FedMUD, SameBitsOnAnyRanksAndWidthsWhenReproducible) {
 TEST(FedMUD, RefusesWhatDoesNotFit) {
   EXPECT_FALSE(refuses_to_run(with_fedmud()));
   for (const std::string name : {"kronecker", "kronecker_f", "kronecker_aad", "low_rank"}) {
-    EXPECT_TRUE(refuses_to_run(
+    EXPECT_TRUE(refuses_on_command_line(
         with_fedmud({{"model.factorisation", name}, {"algorithm.constants", "identity"}})))
         << name;
   }

@@ -98,9 +98,9 @@ class SFedHPReference : public ::testing::TestWithParam<ReferenceCase> {};
 TEST_P(SFedHPReference, EqualsPlainLoop) {
   const Keys keys = with_sfedhp(GetParam().changes);
   const reference::SFedHPOutcome expected = expected_of(keys);
-  const TinyResult result =
-      expect_equals_reference(keys, expected.outcome, GetParam().single_bound);
-  EXPECT_LT(distance(result.personal, flatten_all(expected.personal)), 1e-9);
+  const TinyResult result = expect_equals_reference(keys, expected.outcome, GetParam().single_bound,
+                                                    GetParam().double_bound);
+  EXPECT_LT(distance(result.personal, flatten_all(expected.personal)), GetParam().double_bound);
   if (world_communicator(60)->rank() != 0) return;
   expect_series(keys, result, "density_personal", expected.density_personal);
   expect_series(keys, result, "density_edge", expected.density_edge);
@@ -149,14 +149,16 @@ INSTANTIATE_TEST_SUITE_P(
         ReferenceCase{"nesterov", {{"train.optimizer", "nesterov"}, {"train.momentum", "0.5"}}},
         ReferenceCase{"weight_decay", {{"train.weight_decay", "0.01"}, {"train.block", "3"}}},
         ReferenceCase{"bitmap", {{"algorithm.codec", "bitmap"}}},
-        // In float32 a number may be rounded to another neighbour, or sent as another cluster.
-        ReferenceCase{"bf16", {{"algorithm.codec", "bf16"}, {"run.rounds", "4"}}, 1e-2},
+        // A number may be rounded to another neighbour, or sent as another cluster: the mean of two
+        // numbers of a narrow format often lies in the middle between two others.
+        ReferenceCase{"bf16", {{"algorithm.codec", "bf16"}, {"run.rounds", "4"}}, 1e-2, 4e-3},
         ReferenceCase{"fp16_weighted",
                       {{"algorithm.codec", "fp16"},
                        {"algorithm.weighting", "samples"},
                        {"topology.edge_participation", "0.7"},
                        {"topology.participation", "0.5"}},
-                      1e-2},
+                      1e-2,
+                      1e-3},
         ReferenceCase{"kmeans",
                       {{"algorithm.codec", "kmeans"}, {"algorithm.k", "16"}, {"run.rounds", "4"}},
                       5e-2}),

@@ -90,8 +90,9 @@ TEST(SparseFedAvg, WhatNobodyHasSentIsZeroOnAnyRanks) {
 }
 
 TEST(SparseFedAvg, RefusesACodecBesides) {
-  EXPECT_TRUE(refuses(tiny_keys(sparse("keep", "0.5", {{"algorithm.codec", "fp16"}}))));
-  EXPECT_FALSE(refuses(tiny_keys({{"algorithm.codec", "fp16"}})));
+  EXPECT_TRUE(
+      refuses_on_command_line(tiny_keys(sparse("keep", "0.5", {{"algorithm.codec", "fp16"}}))));
+  EXPECT_FALSE(refuses_on_command_line(tiny_keys({{"algorithm.codec", "fp16"}})));
 }
 
 }  // namespace

@@ -223,11 +223,13 @@ TEST(TDPFed, RefusesRulesItDoesNotTrainBy) {
   for (const auto& [key, value] : Keys{{"train.optimizer", "adam"},
                                        {"train.weight_decay", "0.1"},
                                        {"model.factorisation", "none"}}) {
-    EXPECT_TRUE(refuses(with_tdpfed({{key, value}}))) << key;
+    EXPECT_TRUE(refuses_on_command_line(with_tdpfed({{key, value}}))) << key;
   }
-  EXPECT_TRUE(refuses(tiny_keys({{"model.factorisation", "cp"}}))) << "FedAvg has no factors";
-  EXPECT_TRUE(refuses(tiny_keys({{"model.compression", "3"}})));
-  EXPECT_TRUE(refuses(with_tdpfed({{"model.compression", "3"}}))) << "rank and rate at one level";
+  EXPECT_TRUE(refuses_on_command_line(tiny_keys({{"model.factorisation", "cp"}})))
+      << "FedAvg has no factors";
+  EXPECT_TRUE(refuses_on_command_line(tiny_keys({{"model.compression", "3"}})));
+  EXPECT_TRUE(refuses_on_command_line(with_tdpfed({{"model.compression", "3"}})))
+      << "rank and rate at one level";
 }
 
 }  // namespace

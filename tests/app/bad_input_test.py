@@ -83,11 +83,22 @@ KEYS = {
                               ["train.local_steps = 2", "train.local_epochs = 2", "keep one"]),
     "neither steps nor epochs": (["--train.local_steps=0", "--train.local_epochs=0"],
                                  ["train.local_steps", "train.local_epochs", "above 0"]),
-    "key given twice": (["--run.seed=1", "--run.seed=2"], ["run.seed", "twice"]),
     "positional junk": (["junk"], ["'junk'", "--section.key=value"]),
     "key without value": (["--run.seed"], ["'--run.seed'", "--section.key=value"]),
     "one dash": (["-run.seed=1"], ["'-run.seed=1'", "--section.key=value"]),
-    "more edges than clients": (["--topology.edges=5"], ["topology.edges = 5", "4 clients"]),
+    "more edges than clients": (["--algorithm.name=hierfavg", "--topology.edges=5"],
+                                ["topology.edges = 5", "4 clients"]),
+    "edges of a method without": (["--topology.edges=2"], ["'topology.edges' = '2'", "no effect", "hierfavg", "fedavg"]),
+    "a line that is not there": (["--network.edge_cloud_mbps=1"], ["'network.edge_cloud_mbps'", "no effect", "hierfavg"]),
+    "alpha of another partition": (["--data.alpha=0.5"], ["'data.alpha' = '0.5'", "no effect", "data.partition = iid",
+                                                          "dirichlet", "drop the key"]),
+    "widths of another model": (["--model.name=mlr", "--model.hidden=5"],
+                                ["'model.hidden' = '5'", "no effect", "model.name = mlr", "dnn"]),
+    "a file of another data set": (["--data.file=x.csv"], ["'data.file'", "no effect", "csv, libsvm or hdf5"]),
+    "clusters of another codec": (["--algorithm.k=16"], ["'algorithm.k' = '16'", "no effect", "kmeans"]),
+    "epochs beyond all bounds": (["--train.local_epochs=4611686018427387904"],
+                                 ["train.local_epochs", "'4611686018427387904'", "at most 2147483647"]),
+    "steps beyond 64 bits": (["--train.local_steps=9223372036854775808"], ["train.local_steps", "at most 2147483647"]),
     "more clients than samples": (["--data.clients=5000"], ["data.clients = 5000", "280 samples", "mnist"]),
     "clients beyond all bounds": (["--data.clients=99999999999"], ["data.clients", "99999999999", "at most"]),
     "counts per class impossible": (
@@ -161,7 +172,6 @@ COMMANDS = {
     "run of a folder": (["run", "."], ["'.'", "folder", "INI file"]),
     "plan of nothing": (["plan", "--json"], ["fedhpc plan", "CONFIG.ini"]),
     "plan with a bad key": (["plan", "base.ini", "--run.round=1"], ["'run.round'", "'run.rounds'"]),
-    "list of nothing": (["list"], ["nothing", "algorithms, models, datasets, partitioners, factorisations, codecs"]),
     "list of unknown things": (["list", "algorithm"], ["'algorithm'", "did you mean 'algorithms'"]),
     "list of two things": (["list", "models", "datasets"], ["'models datasets'", "partitioners"]),
     "help on the unknown": (["help", "train.patience_x"], ["'train.patience_x'", "fedhpc help keys"]),
@@ -174,7 +184,8 @@ COMMANDS = {
     "resume of a folder": (["resume", "."], ["'.'", "not a file"]),
     "resume of text": (["resume", "base.ini"], ["'base.ini'", "not an HDF5 file"]),
     "resume of foreign HDF5": (["resume", "old.h5"], ["'old.h5'", "no checkpoint", "RUN.ckpt.N.h5"]),
-    "resume with junk": (["resume", "old.h5", "junk"], ["'junk'", "--section.key=value"]),
+    "resume with a missing configuration": (["resume", "old.h5", "junk"], ["'junk'"]),
+    "resume with junk": (["resume", "old.h5", "base.ini", "junk"], ["'junk'", "--section.key=value"]),
     "export of nothing": (["export"], ["fedhpc export RUN.h5 --csv DIR"]),
     "export without folder": (["export", "old.h5"], ["'old.h5'", "fedhpc export RUN.h5 --csv DIR"]),
     "export of a missing file": (["export", "missing.h5", "--csv", "csv"], ["'missing.h5'", "no such file"]),
@@ -266,6 +277,24 @@ class BadInput(AppCase):
             for ranks in (0, 2) if name in ("another rate", "fewer rounds", "no data") else (0,):
                 with self.subTest(name, ranks=ranks):
                     self.refused(["resume", "run.h5", *arguments], words, ranks=ranks)
+
+    def test_an_edited_configuration(self):
+        """All keys that differ are named; what may change does, here to a run that goes on."""
+        self.finished_run()
+        arguments = ["--topology.participation=0.5", "--run.rounds=3"]
+        self.ini(BASE.format(data=self.data).replace("hidden = 5", "hidden = 6") + "lr = 0.07\n", "edited.ini")
+        words = ["'edited.ini'", "train.lr = 0.07", "(was 0.05", "model.hidden = 6 (was 5)", "past rounds", "run.rounds"]
+        for ranks in (0, 2):
+            self.refused(["resume", "run.h5", "edited.ini", *arguments], words, ranks=ranks)
+        self.refused(["resume", "run.h5", "base.ini"], ["topology.participation = 1 (was 0.5)"])
+        self.refused(["resume", "run.h5", "base.ini", *arguments, "--algorithm.name=fedprox"],
+                     ["algorithm.name = fedprox (was fedavg)"])
+        self.refused(["resume", "run.h5", "none.ini"], ["'none.ini'"])
+        self.refused(["resume", "run.h5", "base.ini", "edited.ini"], ["edited.ini"])
+        done = fedhpc("resume", "run.h5", "base.ini", *arguments, cwd=self.folder)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        with h5py.File(self.folder / "run.h5", "r") as file:
+            self.assertEqual(len(file["rounds/round"]), 3)
 
     def test_checkpoints(self):
         whole = self.finished_run().read_bytes()

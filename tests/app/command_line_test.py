@@ -186,7 +186,7 @@ class Run(AppCase):
     def test_divergence_is_a_warning(self):
         done = self.run_ok("run", self.ini(SMALL), "--train.lr=1e30", "--run.progress=none")
         self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
-        self.assertRegex(done.stderr, r"^fedhpc: warning: the training loss is .*round \d.*train\.lr")
+        self.assertRegex(done.stderr, r"^fedhpc: warning: the run diverges since round \d: .*loss.*train\.lr")
 
     def test_few_samples_few_clients_many_ranks(self):
         """Runs that have to work although some rank, client or round has nothing to do."""

@@ -71,8 +71,25 @@ class Faults(FaultCase):
                 for file in self.folder.glob("*.h5"):
                     file.unlink()
 
+    def test_a_rank_stopped_while_it_starts_is_waited_for_no_longer(self):
+        for delay in (0.0, 0.1, 0.3):  # while it loads, inside MPI's own start, in its first collectives
+            with self.subTest(delay=delay):
+                process = start("run", self.ini(CONFIG, "run.ini"), "--force", "--run.collective_timeout=3",
+                                ranks=3, cwd=self.folder)
+                self.addCleanup(lambda one=process: (one.kill(), one.communicate()))
+                wait_until(process, lambda: len(ranks_of(process)) == 3)
+                ranks = ranks_of(process)
+                time.sleep(delay)
+                os.kill(ranks[1], signal.SIGSTOP)
+                done = finish(process)
+                self.assertEqual(done.returncode, 1, done.stderr)
+                self.assertIn("fedhpc: error: rank 0 on ", done.stderr)
+                self.assertIn("run.collective_timeout", done.stderr)
+                self.all_gone(ranks)
+
     def test_a_rank_inside_an_edge_is_named_as_well(self):
-        process, ranks, path = self.begin("--run.collective_timeout=3", "--topology.edges=2", ranks=4)
+        process, ranks, path = self.begin("--run.collective_timeout=3", "--algorithm.name=hierfavg",
+                                          "--topology.edges=2", ranks=4)
         os.kill(ranks[3], signal.SIGSTOP)
         done = finish(process)
         self.assertEqual(done.returncode, 1, done.stderr)

@@ -83,7 +83,7 @@ class ResultFile(AppCase):
                 self.assertEqual(set(clients), {"edge", "train_samples", "test_samples", "label_histogram",
                                                 "best_accuracy", "accuracy", "evaluated_rounds"})
                 accuracy = clients["accuracy"]
-                self.assertEqual((accuracy.shape, accuracy.dtype), ((3, 6), np.float32))
+                self.assertEqual((accuracy.shape, accuracy.dtype), ((3, 6), np.float64))
                 self.assertIsNotNone(accuracy.compression)
                 np.testing.assert_array_equal(clients["evaluated_rounds"], [2, 4, 5])
                 np.testing.assert_array_equal(clients["best_accuracy"], np.max(accuracy, axis=0))
@@ -139,12 +139,13 @@ class ResultFile(AppCase):
         self.assertTrue((np.diff(best) >= 0).all())
         with self.run_file("--run.eval_every=100") as file:  # the last round is always evaluated
             np.testing.assert_array_equal(file["clients/evaluated_rounds"], [5])
-        with self.run_file("--data.split=official", "--topology.edges=2") as file:
+        with self.run_file("--data.split=official") as file:
             self.assertTrue(np.isnan(file["rounds/personal_accuracy"]).all())
             self.assertTrue(np.isnan(file["clients/accuracy"]).all())
             self.assertTrue(np.isfinite(file["rounds/global_accuracy"]).all())
-            np.testing.assert_array_equal(file["clients/edge"], [0, 0, 0, 1, 1, 1])
             self.assertTrue(np.isnan(file["rounds/bytes_up_client_edge"]).all())
+        with self.run_file("--algorithm.name=hierfavg", "--topology.edges=2") as file:
+            np.testing.assert_array_equal(file["clients/edge"], [0, 0, 0, 1, 1, 1])
 
     def test_bytes(self):
         for dtype, width in (("float32", 4), ("float64", 8)):
@@ -175,10 +176,13 @@ class ResultFile(AppCase):
     def test_start_from_exported_model_and_partition(self):
         with self.run_file("--run.save=init,partition", "--run.dtype=float64") as first:
             carried = ["--run.dtype=float64", "--model.init_file=run.h5", "--data.partition=file",
-                       "--data.partition_file=run.h5", "--run.save=init,partition", "--data.seed=77"]
-            # data.clients is the file's, whatever the configuration says.
-            for clients in (6, 2):
-                with self.run_file(*carried, f"--data.clients={clients}", name="second.h5") as second:
+                       "--data.partition_file=run.h5", "--run.save=init,partition"]
+            # data.clients is the file's: the command line may repeat it, and not contradict it.
+            ini = self.ini(CONFIG.format(data=self.data), "second.ini")
+            done = fedhpc("run", ini, *carried, "--data.clients=2", cwd=self.folder)
+            self.assertEqual((done.returncode, "has 6 clients" in done.stderr), (2, True), done.stderr)
+            for clients in ([], ["--data.clients=6"]):
+                with self.run_file(*carried, *clients, name="second.h5") as second:
                     self.equal_models(first, second)
                     self.equal_models(first, second, "model/init/global")
                     for name in first["partition"]:

@@ -82,7 +82,7 @@ class Signals(AppCase):
                 path.unlink()
 
     def test_a_long_round_is_left_between_blocks(self):
-        keys = ["--run.rounds=2", "--train.local_steps=20000", "--train.block=1", "--run.grace_seconds=0"]
+        keys = ["--run.rounds=2", "--train.local_steps=60000", "--train.block=1", "--run.grace_seconds=0"]
         ini = self.ini(CONFIG, "run.ini")
         for ranks in (0, 2):
             with self.subTest(ranks=ranks):
@@ -98,7 +98,7 @@ class Signals(AppCase):
                     # The file takes its place when the rounds begin.
                     wait_until(process, lambda: process.poll() is not None or
                                (path.exists() and path.stat().st_ino != file_before))
-                    time.sleep(0.4)
+                    time.sleep(0.3)
                     if process.poll() is None:
                         process.send_signal(signal.SIGUSR1)
                     done = finish(process)

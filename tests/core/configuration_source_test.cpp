@@ -128,14 +128,32 @@ TEST(ParseCommandLineTest, RefusesEverythingElse) {
               std::string::npos)
         << argument << ": " << message;
   }
-  EXPECT_NE(refusal([] {
-              parse_command_line({"--a.b=1", "--a.b=1"});
-            }).find("given twice"),
-            std::string::npos);
-  EXPECT_NE(refusal([] {
-              parse_command_line({"--a.b=", "--a.b=1"});
-            }).find("given twice"),
-            std::string::npos);
+}
+
+TEST(ParseCommandLineTest, SaysHowAnotherFormIsWritten) {
+  const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
+      {{"--a.b", "1"}, "'--a.b' is not of the form --section.key=value; did you mean '--a.b=1'?"},
+      {{"--a.b", "=", "1"}, "did you mean '--a.b=1'?"},
+      {{"--a.b", "=1"}, "did you mean '--a.b=1'?"},
+      {{"a.b=1"}, "did you mean '--a.b=1'?"},
+      {{"-a.b=1"}, "did you mean '--a.b=1'?"},
+  };
+  for (const auto& [arguments, expected] : cases) {
+    const std::string message =
+        refusal([&arguments = arguments] { parse_command_line(arguments); });
+    EXPECT_NE(message.find(expected), std::string::npos) << message;
+  }
+  for (const std::vector<std::string>& arguments :
+       {std::vector<std::string>{"--a.b"}, {"--a.b", "--c.d=1"}, {"junk"}, {"--"}}) {
+    const std::string message = refusal([&] { parse_command_line(arguments); });
+    EXPECT_EQ(message.find("did you mean"), std::string::npos) << message;
+  }
+}
+
+TEST(ParseCommandLineTest, KeepsAKeyThatIsGivenTwice) {
+  const auto assignments = parse_command_line({"--a.b=1", "--a.b=2"});
+  ASSERT_EQ(assignments.size(), 2U);
+  EXPECT_EQ(lookup(assignments, "a.b", ""), "2");
 }
 
 TEST(LookupTest, TheHighestLevelAnswers) {

@@ -26,7 +26,7 @@ struct Sample {
     options.add("one.rate", rate, above_up_to(0.0, 1.0), "A rate");
     options.add("one.flag", flag, "A flag");
     options.add("two.text", text, "A text");
-    options.add("two.sizes", sizes, "Sizes");
+    options.add("two.sizes", sizes, count_from(1), "Sizes");
     options.add("two.parts", parts, {"init", "draws"}, "Parts");
     options.add_choice("two.name", name, {"alpha", "beta"}, "A name");
     options.add("two.colour", colour, {{"red", Colour::Red}, {"green", Colour::Green}}, "A colour");

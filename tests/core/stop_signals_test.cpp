@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <csignal>
+#include <cstdlib>
 #include <thread>
 
 #include <gtest/gtest.h>
@@ -53,6 +54,21 @@ TEST(StopSignalsDeathTest, AfterwardsSignalsActAsUsual) {
         std::raise(SIGTERM);
       },
       ::testing::KilledBySignal(SIGTERM), "");
+}
+
+TEST(StopSignalsDeathTest, OnceAllIsWrittenTheyChangeNothing) {
+  EXPECT_EXIT(
+      {
+        {
+          const StopSignals signals;
+          ignore_stop_signals();
+          std::raise(SIGTERM);
+        }
+        std::raise(SIGTERM);
+        std::raise(SIGINT);
+        std::_Exit(0);
+      },
+      ::testing::ExitedWithCode(0), "");
 }
 
 }  // namespace

@@ -170,9 +170,19 @@ TEST(DirichletTest, AnImpossibleMinimumIsRefused) {
   options.alpha = 0.05;
   const std::string message = message_of<ConfigError>([&] { make_partition(options, data); });
   expect_in("data.alpha = 0.05", message);
-  expect_in("in 2000 tries; lower data.min_samples or data.clients, or raise data.alpha", message);
+  expect_in("in 2000 tries: the best one left ", message);
+  expect_in(" with less; lower data.min_samples or data.clients, or raise data.alpha", message);
   options.alpha = 1e-300;  // every gamma draw underflows to 0
   expect_in("tries", message_of<ConfigError>([&] { make_partition(options, data); }));
+}
+
+TEST(DirichletTest, AHopelessMinimumIsRefusedAfterAFewTries) {
+  const TableDataset data = balanced(10, 300);
+  DataOptions options = options_for(PartitionRule::Dirichlet, 300);
+  options.alpha = 0.05;
+  options.min_samples = 10;
+  expect_in("in 5 tries: the best one left ",
+            message_of<ConfigError>([&] { make_partition(options, data); }));
 }
 
 TEST(MakePartitionTest, OptionsThatDoNotFitAreRefused) {

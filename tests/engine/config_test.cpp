@@ -74,14 +74,15 @@ TEST(Config, TheIniOfEveryMethodRepeatsIt) {
 
 TEST(Config, TheNetworkIsOffUntilAKeyIsSet) {
   EXPECT_FALSE(NetworkModel(Config({}, "run.ini").network).on());
+  const Config flat({in_file("network.client_cloud_mbps", "3")}, "run.ini");
+  EXPECT_EQ(flat.network.client_cloud_mbps, 3);
   const Config config(
-      {in_file("network.client_edge_mbps", "1"), in_file("network.edge_cloud_mbps", "2"),
-       in_file("network.client_cloud_mbps", "3"), in_file("network.latency_ms", "4"),
-       in_file("network.step_seconds", "0.5")},
+      {in_file("algorithm.name", "hierfavg"), in_file("topology.edges", "2"),
+       in_file("network.client_edge_mbps", "1"), in_file("network.edge_cloud_mbps", "2"),
+       in_file("network.latency_ms", "4"), in_file("network.step_seconds", "0.5")},
       "run.ini");
   EXPECT_EQ(config.network.client_edge_mbps, 1);
   EXPECT_EQ(config.network.edge_cloud_mbps, 2);
-  EXPECT_EQ(config.network.client_cloud_mbps, 3);
   EXPECT_EQ(config.network.latency_ms, 4);
   EXPECT_EQ(config.network.step_seconds, 0.5);
   for (const std::string key :

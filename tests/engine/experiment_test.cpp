@@ -23,6 +23,16 @@ TEST(Experiment, EvaluatesEveryFewRoundsAndTheLast) {
   }
 }
 
+TEST(Experiment, CountsStepsUpToTheBoundOfEpochs) {
+  const auto alone = local_communicator();
+  Config config(assignments_of(tiny_keys(
+                    {{"train.local_epochs", "2147483647"}, {"network.step_seconds", "1"}})),
+                "tiny.ini");
+  const Experiment experiment(config, *alone);
+  EXPECT_EQ(experiment.steps_of(0), 2147483647LL * 6);  // 23 samples, 4 at a time
+  EXPECT_EQ(experiment.steps_of(3), 0);                 // none
+}
+
 TEST(Experiment, ScoresTheGlobalModelOnEveryClient) {
   // For a method without personal models the two views of one model agree.
   const auto world = world_communicator(60);

@@ -8,6 +8,8 @@
 
 #include "fedhpc/core/rng.hpp"
 
+#include "math/interval_layers.hpp"
+
 namespace fedhpc {
 namespace {
 
@@ -48,32 +50,43 @@ std::vector<WeightedLine> lines(std::int64_t n, std::uint64_t test) {
   return lines;
 }
 
-TEST(Intervals, ManyAreSplitAsLayerByLayer) {
-  // More than are always split layer by layer.
+void expect_best(const WeightedLine& line, std::int64_t k) {
+  const Ends found = best_intervals(line, k);
+  ASSERT_EQ(static_cast<std::int64_t>(found.size()), k + 1);
+  EXPECT_EQ(found.front(), 0);
+  EXPECT_EQ(found.back(), line.size());
+  EXPECT_TRUE(std::is_sorted(found.begin(), found.end(), std::less_equal<>()));
+  const double best = squares(line, Layers(line, k).ends());
+  EXPECT_NEAR(squares(line, found), best, 1e-9 * best + 1e-12 * squares(line, {0, line.size()}))
+      << k << " of " << line.size();
+}
+
+TEST(Intervals, AreTheBestForAnyNumberOfThem) {
   for (const WeightedLine& line : lines(12000, 1)) {
-    for (const std::int64_t k : {1, 2, 3, 4, 5, 9, 16}) {
-      const Ends fast = best_intervals(line, k);
-      const Ends plain = best_intervals_by_layers(line, k);
-      ASSERT_EQ(fast.size(), plain.size());
-      EXPECT_NEAR(squares(line, fast), squares(line, plain), 1e-9 * squares(line, plain)) << k;
+    for (const std::int64_t k : {1, 2, 3, 4, 5, 9, 16, 17, 33, 64}) expect_best(line, k);
+  }
+  for (const WeightedLine& line : lines(1500, 2)) {
+    for (const std::int64_t k : {50, 51, 200, 701, 1499, 1500}) expect_best(line, k);
+  }
+}
+
+TEST(Intervals, AreTheBestOfFewPointsForEveryNumber) {
+  for (std::uint64_t test = 3; test < 8; ++test) {
+    for (const WeightedLine& line : lines(40, test)) {
+      for (std::int64_t k = 1; k <= line.size(); ++k) expect_best(line, k);
     }
   }
 }
 
-TEST(Intervals, LloydComesNearTheOptimum) {
-  for (const std::int64_t k : {3, 8, 16, 30, 64}) {
-    const std::vector<WeightedLine> all = lines(6000, 2);
-    for (std::size_t kind = 0; kind < 4; ++kind) {
-      const WeightedLine& line = all[kind];
-      const Ends start = likely_intervals(line, k);
-      ASSERT_EQ(static_cast<std::int64_t>(start.size()), k + 1);
-      const double best = squares(line, best_intervals_by_layers(line, k));
-      const double found = squares(line, lloyd(line, start, 300));
-      EXPECT_GE(found, best * (1 - 1e-12)) << k;
-      EXPECT_LE(found, (kind == 0 ? 1.1 : 1.5) * best) << k;
-      EXPECT_LE(found, squares(line, lloyd(line, start, 1))) << k;
-    }
+TEST(Intervals, EqualGroupsHaveAnyNumber) {
+  // Six groups alike: between 6 and 12 clusters no price for one gives the number.
+  std::vector<double> values;
+  for (int group = 0; group < 6; ++group) {
+    for (int i = 0; i < 50; ++i) values.push_back(1000.0 * group + i);
   }
+  const std::vector<std::int64_t> ones(values.size(), 1);
+  const WeightedLine line(values, ones);
+  for (std::int64_t k = 1; k <= 40; ++k) expect_best(line, k);
 }
 
 TEST(Intervals, AClusterThatLosesItsPointsIsReplaced) {

@@ -114,12 +114,12 @@ TEST(KMeansOfNumbers, MoreClustersNeverMakeItWorse) {
   Draws draws = draws_of(4);
   const std::vector<double> values = normal_values(20000, draws);
   double last = std::numeric_limits<double>::infinity();
-  for (std::int64_t k = 1; k <= kMostExactClusters; ++k) {
+  for (std::int64_t k = 1; k <= 80; ++k) {
     const double distortion = clusters_of(values, k).distortion;
     EXPECT_LT(distortion, last) << k;
     last = distortion;
   }
-  for (std::int64_t k = 32; k <= 512; k *= 2) {
+  for (const std::int64_t k : {128, 512, 4096, 19000}) {
     const double distortion = clusters_of(values, k).distortion;
     EXPECT_LT(distortion, 0.5 * last) << k;
     last = distortion;

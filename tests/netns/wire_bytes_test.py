@@ -109,22 +109,6 @@ class WireBytes(HostsCase):
         self.compare(sent, expected, again, "sent")
         self.compare(received, expected, [sum(again)] * P, "received")
 
-    def test_between_edges_only_leaders_speak(self):
-        """Edges of two hosts, with one sum over all: inside the edges, among both leaders, and back.
-
-        A ring of two sends what it sums; a leader's broadcast to one other host is sent once.
-        """
-        counted, sent, received, again, model = self.rounds("--algorithm.name=fedavg", "--topology.edges=2")
-        expected_sent, expected_received = [], []
-        for rank, one in enumerate(counted):
-            leads = rank in (0, 2)
-            self.assertLess(abs(one["edge"] / (2 * model) - 1), SMALL, "a sum and a broadcast")
-            self.assertLess(abs(one["leaders"] - model * leads), SMALL * model)
-            expected_sent.append((2 if leads else 1) * one["edge"] / 2 + one["leaders"])
-            expected_received.append((1 if leads else 2) * one["edge"] / 2 + one["leaders"])
-        self.compare(sent, expected_sent, again, "sent")
-        self.compare(received, expected_received, [sum(again)] * P, "received")
-
 
 if __name__ == "__main__":
     main()

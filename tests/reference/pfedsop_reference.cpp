@@ -18,6 +18,7 @@ struct Kept {
   Parameters model;      // x_i
   Parameters evaluated;  // of its last round
   Tensor update;         // [d] Delta_i
+  bool has_x = false;    // what all start from, which travels once
 
   bool is_new() const { return model.empty(); }
 };
@@ -53,7 +54,8 @@ class PFedSOP {
       const Trained trained = train(problem_, k, t, {.pass = 0}, start);
       weight += weight_of(problem_, k);
       ++series.participants;
-      series.new_participants += kept.is_new() ? 1 : 0;
+      series.new_participants += kept.has_x ? 0 : 1;
+      kept.has_x = true;
       if (trained.samples == 0) continue;
       loss.add(trained);
       append_(series.angles, of_client.angles);

@@ -96,7 +96,8 @@ class SFedHP {
     for (const EdgeCohort& drawn : edge_cohorts(problem_, round_)) {
       const double weight = update_edge(drawn);
       const Parameters& w_i = result_.edges[static_cast<std::size_t>(drawn.edge)];
-      cloud.add(arrived(w_i), problem_.uniform && weight > 0 ? 1 : weight);
+      if (weight == 0) continue;  // nobody there has samples
+      cloud.add(arrived(w_i), problem_.uniform ? 1 : weight);
       edge.add(density(w_i));
       bits_up.add(bits(w_i, settings_.gamma2 > 0));
       for (const std::int64_t k : drawn.clients) {
@@ -130,6 +131,8 @@ class SFedHP {
         mean.add(arrived(theta[j]), weight_of(problem_, k));
       }
       // (10), averaged over j
+      weight = mean.weight();
+      if (weight == 0) continue;
       phi_i = combined(lambda1 / (lambda1 + lambda2), mean.mean_or(phi_i),
                        lambda2 / (lambda1 + lambda2), w_i);
       phi_i = sparse_if(settings_.gamma2 > 0, phi_i);
@@ -137,9 +140,9 @@ class SFedHP {
       const Parameters gradient = combined(1, combined(lambda2, w_i, -lambda2, phi_i), gammas_.two,
                                            slope(w_i, settings_.rho));
       w_i = combined(1, w_i, -problem_.lr, gradient);
-      weight = mean.weight();
     }
-    result_.edges[static_cast<std::size_t>(drawn.edge)] = sparse_if(settings_.gamma2 > 0, w_i);
+    result_.edges[static_cast<std::size_t>(drawn.edge)] =
+        sparse_if(settings_.gamma2 > 0 && weight > 0, w_i);
     return weight;
   }
 

@@ -55,10 +55,10 @@ TEST(RoundClock, AFlatRoundLastsAsLongAsItsSlowestParticipant) {
   const auto rank = static_cast<std::int64_t>(world->rank());
   // Client 0 sends much, client 1 computes long, client 2 has no part; the last rank is slowest.
   clock.transfer(Link::ClientCloud, 0, 4 * kMegabyte);
-  clock.steps(0, 2);
+  clock.gradients(0, 2);
   clock.transfer(Link::ClientCloud, 0, 8 * kMegabyte);
   clock.transfer(Link::ClientCloud, 1, 4 * kMegabyte);
-  clock.steps(1, 20 + 4 * rank);
+  clock.gradients(1, 20 + 4 * rank);
   clock.transfer(Link::ClientCloud, 1, 0);
   clock.finish_edge_round();
   // Client 0: 1.5 + 0.5 + 2.5; client 1: 1.5 + 5 + rank + 0.5.
@@ -76,7 +76,7 @@ TEST(RoundClock, EdgeRoundsFollowEachOther) {
   for (int edge_round = 0; edge_round < 3; ++edge_round) {
     clock.transfer(Link::ClientEdge, 0, kMegabyte);  // 1.5
     // The first rank is the slowest of the first edge round, the last of the second.
-    clock.steps(0, (edge_round == 0 && first) || (edge_round == 1 && last) ? 40 : 4);
+    clock.gradients(0, (edge_round == 0 && first) || (edge_round == 1 && last) ? 40 : 4);
     if (edge_round < 2) clock.transfer(Link::ClientEdge, 0, kMegabyte);
     clock.finish_edge_round();
   }
@@ -94,7 +94,7 @@ TEST(RoundClock, ARankWithoutClientsTakesPart) {
   const auto world = world_communicator(60);
   const NetworkModel model(lines());
   RoundClock clock(model, world->rank() == 0 ? 1 : 0);
-  if (world->rank() == 0) clock.steps(0, 4);
+  if (world->rank() == 0) clock.gradients(0, 4);
   clock.finish_edge_round();
   EXPECT_DOUBLE_EQ(clock.seconds(*world), 1.0);
 }
@@ -104,7 +104,7 @@ TEST(RoundClock, IsNotANumberWhileOff) {
   const NetworkModel off;
   RoundClock clock(off, 1, 1);
   clock.transfer(Link::ClientCloud, 0, 100);
-  clock.steps(0, 1);
+  clock.gradients(0, 1);
   clock.edge_transfer(0, 100);
   clock.finish_edge_round();
   const std::int64_t calls = world->traffic().collectives;
@@ -116,11 +116,11 @@ TEST(RoundClock, RefusesWhatItDoesNotKnow) {
   const auto world = world_communicator(60);
   const NetworkModel model(lines());
   RoundClock clock(model, 2, 1);
-  EXPECT_THROW(clock.steps(2, 1), std::logic_error);
-  EXPECT_THROW(clock.steps(-1, 1), std::logic_error);
+  EXPECT_THROW(clock.gradients(2, 1), std::logic_error);
+  EXPECT_THROW(clock.gradients(-1, 1), std::logic_error);
   EXPECT_THROW(clock.edge_transfer(1, 1), std::logic_error);
   EXPECT_THROW(clock.transfer(Link::EdgeCloud, 0, 1), std::logic_error);
-  clock.steps(1, 1);
+  clock.gradients(1, 1);
   EXPECT_THROW(clock.seconds(*world), std::logic_error) << "an edge round is not finished";
 }
 

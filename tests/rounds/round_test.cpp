@@ -1,4 +1,5 @@
 #include <cmath>
+#include <map>
 #include <string>
 
 #include <gtest/gtest.h>
@@ -90,6 +91,88 @@ TEST(SimulatedSeconds, OfEdgeRoundsAddUp) {
   const double bits = 64 * static_cast<double>(result.global.numel());
   const double edge_round = 2 * bits / 4e6 + 5 * 0.5;
   EXPECT_NEAR(result.metrics.back().simulated_seconds, 3 * edge_round + 2 * bits / 8e6, 1e-9);
+}
+
+/// What the slowest participant of a first round does, by method: gradients where a local training
+/// has 5 steps, and payloads.
+struct Work {
+  double gradients = 5;
+  double payloads = 2;
+};
+const std::map<std::string, Work>& work_of_methods() {
+  static const std::map<std::string, Work> work{
+      {"dsgd", {}},
+      {"ditto", {.gradients = 5 + 5}},  // of the global and of the personal model
+      {"fedala", {}},                   // weights are learned from the second time on
+      {"fedamp", {}},
+      {"fedavg", {}},
+      {"fedavg_ft", {.gradients = 5 + 5}},              // fine-tuning and training
+      {"feddwa", {.gradients = 5 + 5, .payloads = 3}},  // of a guidance model, sent as well
+      {"fedhm", {}},
+      {"fedlmt", {}},
+      {"fedmud", {}},  // the seed travels with the factors
+      {"fedpara", {}},
+      {"fedprox", {}},
+      {"fedprox_ft", {.gradients = 5 + 5}},
+      {"fedrep", {.gradients = 2 * 5 + 5}},  // of the head, twice, and of the body
+      {"heurfedamp", {}},
+      {"hierfavg", {.gradients = 3 * 5, .payloads = 3 * 2 + 2}},  // edge rounds, then the cloud
+      {"localonly", {.payloads = 0}},
+      {"perfedavg", {.gradients = 5 * 4}},  // w, w_hat, and two for the curvature
+      {"pfedme", {.gradients = 5 * 6}},     // K on every batch
+      {"pfedsop", {}},
+      {"sfedhp", {.gradients = 3 * 5 * 6, .payloads = 3 * 2 + 2}},
+      {"simnet", {}},
+      {"tdpfed", {.gradients = 5 * 6}},  // the steps of the factors see no data
+  };
+  return work;
+}
+
+class SimulatedSecondsOf : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(SimulatedSecondsOf, CountEveryGradientOfABatchAndEveryPayload) {
+  ASSERT_TRUE(work_of_methods().contains(GetParam())) << "say what the method does in a round";
+  const auto world = world_communicator(60);
+  Keys keys = tiny_keys_of(GetParam(), {{"run.rounds", "1"},
+                                        {"train.local_epochs", "0"},
+                                        {"train.local_steps", "5"},
+                                        {"train.block", "3"},
+                                        {"network.latency_ms", "1"},
+                                        {"network.step_seconds", "0.25"}});
+  const Keys settings{{"algorithm.edge_rounds", "3"},
+                      {"algorithm.head_passes", "2"},
+                      {"algorithm.inner_steps", "6"},
+                      {"algorithm.variant", "hf"}};
+  for (const auto& [key, value] : settings) {
+    if (has_key(GetParam(), key)) keys[key] = value;
+  }
+  const TinyResult result = run(keys, *world);
+  if (world->rank() != 0) return;
+  const Work work = work_of_methods().at(GetParam());
+  EXPECT_NEAR(result.metrics[0].simulated_seconds, 0.25 * work.gradients + 1e-3 * work.payloads,
+              1e-9);
+}
+
+INSTANTIATE_TEST_SUITE_P(Registry, SimulatedSecondsOf, ::testing::ValuesIn(algorithm_names()),
+                         [](const auto& one) { return one.param; });
+
+TEST(SimulatedSeconds, OfClientsThatStopEarlyAreTheirOwn) {
+  // Whoever shares a block with them goes on.
+  const auto world = world_communicator(60);
+  Keys keys = tiny_keys_of("sfedhp", {{"algorithm.inner_steps", "12"},
+                                      {"algorithm.accuracy", "0.01"},
+                                      {"network.step_seconds", "1"}});
+  const TinyResult narrow = run(keys, *world);
+  keys["train.block"] = "8";
+  const TinyResult wide = run(keys, *world);
+  keys["algorithm.accuracy"] = "0";
+  const TinyResult patient = run(keys, *world);
+  if (world->rank() != 0) return;
+  for (std::size_t t = 0; t < narrow.metrics.size(); ++t) {
+    EXPECT_EQ(wide.metrics[t].simulated_seconds, narrow.metrics[t].simulated_seconds);
+    EXPECT_EQ(patient.metrics[t].simulated_seconds, 3 * 16 * 12) << "client 6: 2 epochs of 8";
+    EXPECT_LT(wide.metrics[t].simulated_seconds, patient.metrics[t].simulated_seconds);
+  }
 }
 
 TEST(SimulatedSeconds, AreUndefinedWithoutANetwork) {

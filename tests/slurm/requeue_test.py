@@ -81,6 +81,20 @@ class Requeue(JobCase):
         self.assertIn(f"going on after round {rounds - 2} from", self.ended(again))
         self.assertEqual(self.rounds(), rounds)
 
+    def test_an_edited_configuration_extends_the_run_or_is_refused(self):
+        self.ended(self.sbatch("single_node", "--ntasks=2", "run.ini"))
+        config = self.folder / "run.ini"
+        text = config.read_text()
+        config.write_text(text.replace("rounds = 8", "rounds = 10"))
+        said = self.ended(self.sbatch("single_node", "--ntasks=2", "run.ini"))
+        self.assertIn("going on after round 8 from", said)
+        self.assertEqual(self.rounds(), 10)
+        config.write_text(text.replace("rounds = 8", "rounds = 12").replace("local_steps = 10", "local_steps = 11"))
+        said = self.ended(self.sbatch("preemptible", "--ntasks=2", "run.ini"), "FAILED", "2:0")
+        self.assertIn("train.local_steps = 11 (was 10)", said)
+        self.assertIn("refused (exit code 2)", said)
+        self.assertEqual(self.rounds(), 10)
+
     def test_a_job_whose_node_failed_goes_on(self):
         """SLURM takes the job back, and srun says 0 all the same."""
         job = self.sbatch("preemptible", "--ntasks=2", "run.ini", *ENDLESS)

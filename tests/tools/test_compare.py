@@ -31,6 +31,18 @@ class Compare(Folder):
         self.assertEqual(out.splitlines()[-1], "different" if code else "equal")
         return code, out
 
+    def test_other_blocks_explain_rounding(self):
+        a = self.run_with("a.h5", attributes={"block": 1, "ranks": 2})
+        b = self.run_with("b.h5", 1.0 + 1e-6, attributes={"block": 4, "ranks": 2})
+        code, out = self.compared(a, b)
+        self.assertEqual(code, 1)
+        self.assertIn("within rounding; blocks differ (--tolerance 1e-05", out)
+        self.assertEqual(self.compared(a, b, "--tolerance", "1e-5")[0], 0)
+        far = self.run_with("far.h5", 1.001, attributes={"block": 4, "ranks": 2})
+        same = self.run_with("same.h5", 1.0 + 1e-6, attributes={"block": 1, "ranks": 2})
+        for other in (far, same):
+            self.assertNotIn("within rounding", self.compared(a, other)[1])
+
     def test_equal_but_for_the_clock_and_the_output(self):
         a = self.run_with("a.h5", config="[run]\noutput=a.h5\n")
         b = self.run_with("b.h5", config="[run]\noutput=b.h5\n", wall_seconds=np.full(40, 9.0))

@@ -3,6 +3,7 @@
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 import unittest
 from pathlib import Path
@@ -24,6 +25,17 @@ COMMANDS = {
               'for _ in {1..300}; do sleep 0.1; done; fi\n'
               'exit "${FAKE_CODE:-0}"\n',
 }
+
+
+# Ends with 7 in one breath with SIGTERM to the script, which has waited at a lower priority on the same core.
+AT_ONCE = """import os, signal
+try:
+    os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
+except PermissionError:
+    pass
+os.kill(int(os.environ["BATCH"]), signal.SIGTERM)
+os._exit(7)
+"""
 
 
 class Environment(unittest.TestCase):
@@ -75,7 +87,7 @@ class Environment(unittest.TestCase):
         (self.folder / "run.ckpt.5.h5").touch()
         self.bash('run_or_resume 3 "$@"', "run.ini", "--train.lr=0.1")
         self.assertEqual(self.calls("fedhpc"),
-                         ["fedhpc run run.ini --train.lr=0.1", "fedhpc resume run.h5 --train.lr=0.1"])
+                         ["fedhpc run run.ini --train.lr=0.1", "fedhpc resume run.h5 run.ini --train.lr=0.1"])
         self.assertEqual(len([call for call in self.calls("srun") if "--ntasks=3 " in call]), 2)
 
     def test_ranks_have_gpus_where_the_job_has(self):
@@ -115,6 +127,17 @@ class Environment(unittest.TestCase):
             code, said = self.to_the_end(FAKE_LOOK=str(look), **variables)
             self.assertEqual((code, said.count(": done\n")), (expected, 1 if expected == 0 else 0), (look, said))
             self.assertEqual(self.calls("scontrol"), [])
+
+    @unittest.skipUnless(shutil.which("chrt") and shutil.which("taskset"), "no chrt or no taskset")
+    def test_the_exit_code_outlives_a_signal_that_comes_with_the_end(self):
+        (self.folder / "at_once.py").write_text(AT_ONCE)
+        program = self.folder / "bin" / "fedhpc"
+        program.write_text(f'#!/bin/bash\nexec "{sys.executable}" -S at_once.py\n')
+        core = str(min(os.sched_getaffinity(0)))
+        for _ in range(3):
+            text = 'chrt -i -p 0 $$ >/dev/null\ntaskset -pc "$1" $$ >/dev/null\nlaunch 1 "$FEDHPC"'
+            code, said = self.bash(text, core)
+            self.assertEqual((code, said.count("got SIGTERM")), (7, 1), said)
 
     def test_a_job_that_slurm_is_ending_is_left_alone(self):
         for state in ("COMPLETING", "CANCELLED", ""):

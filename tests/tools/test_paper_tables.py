@@ -398,6 +398,7 @@ class Tables(unittest.TestCase):
         self.assertEqual(paper_table.differences(expected, same), "")
         self.assertIn("train.lr", paper_table.differences(expected, dict(same, **{"train.lr": "0.1"})))
         self.assertIn("lacks model.hidden", paper_table.differences(expected, {"train.lr": "0.05"}))
+        self.assertEqual("", paper_table.differences(expected, {"train.lr": "0.05"}, set(expected)))
 
 
 if __name__ == "__main__":

@@ -33,6 +33,41 @@ class Plot(Folder):
         self.assertIn("40 rounds, complete, global accuracy 88.75 % last", out)
         self.assertIn(str(self.folder / "run.png"), out)
 
+    def test_an_earlier_figure_is_kept(self):
+        run = write_run(self.folder / "run.h5")
+        first, picture = self.folder / "run.old1.png", self.folder / "run.png"
+        self.call(run)
+        self.assertFalse(first.exists())
+        before = picture.read_bytes()
+        code, out, _ = self.call(run, "--title", "another")
+        self.assertEqual(code, 0)
+        self.assertIn(f"the earlier figure is now {first}\n", out)
+        self.assertEqual(first.read_bytes(), before)
+        self.assertNotEqual(picture.read_bytes(), before)
+        self.call(run, "--output", picture)
+        self.assertTrue((self.folder / "run.old2.png").exists())
+        code, out, _ = self.call(run, "--force")
+        self.assertNotIn("earlier", out)
+        self.assertEqual(len(list(self.folder.glob("*.png"))), 3)
+        # What cannot be drawn moves nothing.
+        self.assertEqual(self.call(run, "--output", run)[0], 2)
+        self.assertEqual(sorted(path.name for path in self.folder.glob("*.h5")), ["run.h5"])
+
+    def test_letters_of_a_pdf_are_true_type(self):
+        output = self.folder / "run.pdf"
+        self.call(write_run(self.folder / "run.h5"), "--output", output)
+        content = output.read_bytes()
+        self.assertIn(b"/Subtype /Type0", content)
+        self.assertNotIn(b"/Type3", content)
+
+    def test_the_axis_says_whose_accuracy_it_is(self):
+        run = write_run(self.folder / "run.h5", personal_accuracy=np.linspace(0.1, 0.9, 40))
+        runs = [results.load(run)]
+        for metrics, label in ((["global_accuracy"], "test accuracy of the global model [%]"),
+                               (["personal_accuracy"], "test accuracy of own models, mean over clients [%]"),
+                               (["global_accuracy", "personal_accuracy"], "test accuracy [%]")):
+            self.assertEqual(panels.panels_of(metrics, runs), [(label, metrics)])
+
     def test_several_runs_and_every_axis(self):
         runs = [write_run(self.folder / f"{n}.h5", config=f"[algorithm]\nname=pfedme\nlambda={n}\n",
                           personal_accuracy=np.full(40, 0.99)) for n in (5, 15)]
@@ -168,7 +203,7 @@ class Plot(Folder):
             file["rounds/angle_p10"].attrs["unit"] = file["rounds/angle_p90"].attrs["unit"] = "rad"
         found = dict(panels.own_panels([results.load(path)]))
         self.assertEqual({key: sorted(value) for key, value in found.items()}, {
-            "test accuracy [%]": ["reception_accuracy"], "angle [rad]": names[:3], "aggregation gap": names[3:4],
+            "reception accuracy [%]": ["reception_accuracy"], "angle [rad]": names[:3], "aggregation gap": names[3:4],
             "effective rank": names[4:6], "density": names[6:8], "residual": ["dual_residual", "primal_residual"],
             "gamma": names[11:13], "graph bytes": names[13:]})
         self.assertEqual(found["angle [rad]"], names[:3])

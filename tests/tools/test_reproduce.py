@@ -10,10 +10,12 @@ import time
 import unittest
 from pathlib import Path
 
+import h5py
+
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 from reproduce_support import ReproduceCase  # noqa: E402
 
-from fedhpc_tools import results  # noqa: E402
+from fedhpc_tools import paper_record, results  # noqa: E402
 
 
 class Reproduce(ReproduceCase):
@@ -51,6 +53,27 @@ class Reproduce(ReproduceCase):
         self.assertEqual(len(results.load(self.results / "good_seed1_quick.h5").rounds), 100)
         self.assertIn("| fail ", (self.results / "table.md").read_text())
         self.assertIn("pending (0 of 3 seeds)", self.call("--list", "--only", "good").stdout)
+
+    def test_a_shortened_run_beside_what_is_recorded(self):
+        self.paper("good", rounds=200)
+        quick = ("--quick", "--seeds", "1")
+        self.assertNotIn("recorded", self.call(*quick).stdout)
+        # After 100 rounds of seed 1: 90.1 - 0.1 %.
+        kept = self.folder / "results" / "papers" / "toy.csv"
+        kept.parent.mkdir(parents=True)
+        head = ",".join(paper_record.COLUMNS)
+        record = "I,good,global_accuracy,88.00,0.10,{ours},,1,1.00,good.ini; v; seeds {seed},{rounds},200,quick\n"
+        for ours, seed, rounds, expected in ((89.5, 1, 100, "89.50 (+0.50) "), (90.25, 3, 100, "90.25 (-0.25), seeds 3 "),
+                                             (90.5, 1, 200, "90.50 after 200 rounds ")):
+            kept.write_text(f"{head}\n" + record.format(ours=ours, seed=seed, rounds=rounds))
+            self.assertIn(f"| {expected}", self.call(*quick).stdout)
+        # The whole run of another result: 0.3 points below at all rounds.
+        self.assertEqual(self.call("--seeds", "1").returncode, 0)
+        with h5py.File(self.results / "good_seed1.h5", "r+") as file:
+            file["rounds/global_accuracy"][...] -= 0.003
+            file["rounds/global_accuracy"][99] += 0.001
+        self.assertIn("| 89.80 (+0.20), series to round 100 within 0.30 |", self.call(*quick).stdout)
+        self.assertIn("| 90.50 (-0.75) ", self.call("--seeds", "1").stdout)
 
     def test_quick_rounds_of_a_row(self):
         self.paper("good", rounds=400, optional={"good": ("", 15)})

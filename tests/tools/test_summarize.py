@@ -3,6 +3,7 @@
 All tests of the tools, with the project's Python: python -m unittest discover -s tests/tools
 """
 
+import contextlib
 import csv
 import io
 import statistics
@@ -143,6 +144,35 @@ class Summarize(Folder):
         self.assertEqual({line.count(" & ") for line in body}, {8})
         self.assertIn(r"\begin{tabular}{lrrrrrrrr}", out)
         self.assertEqual(tables.escaped("a_b 5% {x}\\~"), r"a\_b 5\% \{x\}\textbackslash{}\textasciitilde{}")
+
+    def test_the_best_of_a_column_is_bold_in_latex(self):
+        self.seeds((0.5, 0.6), "a", name="fed_avg", mu=1)
+        self.seeds((0.7,), "b", name="fed_avg", mu=2)
+        self.seeds((0.7,), "c", name="fed_avg", mu=3)
+        arguments = (self.folder, "--labels", "one,two,three & more", "--columns", "configuration,last,n")
+        code, out, _ = call(summarize, *arguments, "--format", "latex")
+        self.assertEqual(code, 0)
+        self.assertEqual(out.splitlines()[3:8], [
+            r"configuration & last [\%] & n \\", r"\hline", r"one & 55.00 $\pm$ 7.07 & 2 \\",
+            r"two & \textbf{70.00} & 1 \\", r"three \& more & \textbf{70.00} & 1 \\"])
+        self.assertNotIn("textbf", call(summarize, *arguments)[1])
+        _, out, _ = call(summarize, self.folder, "--metric", "global_loss", "--columns", "best", "--format", "latex")
+        self.assertEqual(out.count("textbf"), 3)  # of three equal losses
+        _, out, _ = call(summarize, self.folder, "--target", "0.6", "--format", "latex", "--columns",
+                         "to target: rounds,up")
+        self.assertIn(r"to target: rounds & up", out)
+
+    def test_columns_and_labels_that_do_not_fit(self):
+        self.seeds((0.5, 0.6), "a", name="fed_avg", mu=1)
+        for arguments, text in (
+                (["--columns", "bset"], "--columns bset: no such column; there are configuration, seeds, n, status"),
+                (["--labels", "a,b"], "--labels a,b: 2 of them for 1 lines")):
+            code, out, error = call(summarize, self.folder, *arguments)
+            self.assertEqual((code, out), (2, ""))
+            self.assertIn(text, error)
+        for arguments in (["--labels", "a", "--format", "csv"], ["--columns", "n", "--scaling"]):
+            with self.assertRaises(SystemExit), contextlib.redirect_stderr(io.StringIO()):
+                call(summarize, self.folder, *arguments)
 
     def test_seeds_as_ranges(self):
         runs = [results.load(write_run(self.folder / f"{s}.h5", config=config(s))) for s in (10, 1, 2, 3, 7, 9)]

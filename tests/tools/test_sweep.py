@@ -1,18 +1,22 @@
 """Tests of sweep.py: its INI file, the runs it stands for, what is left of them, and the best."""
 
 import contextlib
+import os
+import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 import unittest
 from pathlib import Path
+from unittest import mock
 
 import pandas as pd
 
 from jobs_case import ROOT, FakeCluster, directives
 
-from fedhpc_tools import sweep, sweep_runs  # noqa: E402
+from fedhpc_tools import launch, paper_table, sweep, sweep_runs  # noqa: E402
 from fedhpc_tools.paper_table import JobState  # noqa: E402
 from fedhpc_tools.results import Run  # noqa: E402
 
@@ -47,6 +51,29 @@ class Reading(Case):
                           "--run.output=here/lr0.1_hidden100-50_seed4.h5"])
         self.assertEqual(job.expected["algorithm.name"], "good")
         self.assertEqual(job.expected["run.seed"], "4")
+
+    def test_methods_with_keys_of_their_own(self):
+        with open(self.folder / "run.ini", "a", encoding="utf-8") as file:
+            file.write("[algorithm]\nname = fedprox\nmu = 3\ncodec = bf16\n[algorithm.ditto]\nlambda = 2\n")
+        given = self.read("[sweep]\nbase = run.ini\nalgorithm.name = fedavg, fedprox, ditto\n"
+                          "algorithm.fedprox.mu = 0.1, 1\ntrain.lr = 0.2\n")
+        mu = "algorithm.fedprox.mu"
+        self.assertEqual([point.values for point in given.points],
+                         [{"algorithm.name": "fedavg"}, {"algorithm.name": "fedprox", mu: "0.1"},
+                          {"algorithm.name": "fedprox", mu: "1"}, {"algorithm.name": "ditto"}])
+        self.assertEqual([job.name for job in given.jobs],
+                         ["namefedavg_seed1", "namefedprox_mu0.1_seed1", "namefedprox_mu1_seed1", "nameditto_seed1"])
+        own = [{key: value for key, value in job.expected.items() if key.startswith("algorithm.")}
+               for job in given.jobs]
+        self.assertEqual(own, [{"algorithm.name": "fedavg", "algorithm.codec": "bf16"},
+                               {"algorithm.name": "fedprox", "algorithm.codec": "bf16", "algorithm.mu": "0.1"},
+                               {"algorithm.name": "fedprox", "algorithm.codec": "bf16", "algorithm.mu": "1"},
+                               {"algorithm.name": "ditto", "algorithm.codec": "bf16", "algorithm.lambda": "2"}])
+        # A method may lack a key that the others share.
+        self.assertEqual(paper_table.differences(own[0], {"algorithm.name": "fedavg"}), "")
+        self.assertIn("mu", paper_table.differences(own[1], {"algorithm.name": "fedprox"}))
+        states = {job.name: JobState("missing") for job in given.jobs}
+        self.assertIn("| fedavg         | -  ", sweep_runs.report(given, states))
 
     def test_names_are_different_files(self):
         long = "; ".join(str(value) * 120 for value in (1, 2))
@@ -200,6 +227,60 @@ class Running(Case):
         said = self.tool("sweep", "sweep.ini", "--local", "--ranks", "1", code=1)
         self.assertIn("[1/2] namefail_seed1: failed: fail on purpose (namefail_seed1.log)\n", said)
         self.assertIn("[2/2] namegood_seed1: finished", said)
+
+    def test_several_at_a_time(self):
+        self.ini("[sweep]\nbase = run.ini\nalgorithm.name = slow\nrun.rounds = 10, 11, 12, 13\n")
+        at_work, most = [], []
+        launched = launch.run
+
+        def counted(command, *rest):
+            at_work.append(command)
+            most.append(len(at_work))
+            try:
+                return launched(command, *rest)
+            finally:
+                at_work.remove(command)
+
+        with mock.patch.object(launch, "run", counted), mock.patch.object(launch, "cores", lambda: 3):
+            said = self.tool("sweep", "sweep.ini", "--local", "3", "--ranks", "1")
+        self.assertEqual(max(most), 3)
+        for number in range(1, 5):
+            self.assertRegex(said, rf"(?m)^\[{number}/4\] rounds1\d_seed1: finished in \d+ s$")
+        self.assertIn("| 13         |", said)
+
+    def test_a_failure_among_several_is_named_and_the_others_go_on(self):
+        self.ini("[sweep]\nbase = run.ini\nalgorithm.name = fail, good, typo, slow\nrun.rounds = 5\n")
+        with mock.patch.object(launch, "cores", lambda: 2):
+            said = self.tool("sweep", "sweep.ini", "--local", "2", code=1)
+        for text in ("namefail_seed1: failed: fail on purpose (namefail_seed1.log)", "namegood_seed1: finished",
+                     "nametypo_seed1: failed: typo on purpose (nametypo_seed1.log)", "nameslow_seed1: finished"):
+            self.assertRegex(said, rf"(?m)^\[\d/4\] {re.escape(text)}")
+
+    def test_a_signal_interrupts_all_that_are_at_work(self):
+        self.ini("[sweep]\nbase = run.ini\nalgorithm.name = slow\nrun.rounds = 400, 401, 402\n")
+        folder = self.folder / "results/sweeps/sweep"
+
+        def stop_both():
+            deadline = time.monotonic() + 60
+            while len(list(folder.glob("*.h5"))) < 2 and time.monotonic() < deadline:
+                time.sleep(0.05)
+            os.kill(os.getpid(), signal.SIGINT)
+
+        other = threading.Thread(target=stop_both)
+        other.start()
+        with mock.patch.object(launch, "cores", lambda: 2):
+            said = self.tool("sweep", "sweep.ini", "--local", "2")
+        other.join()
+        self.assertEqual(said.count(": interrupted, the same command goes on\n"), 2)
+        self.assertIn("stopped: 1 runs are left\n", said)
+        self.assertEqual(len(list(folder.glob("*.ckpt.*.h5"))), 2)
+
+    def test_more_ranks_than_cores_are_refused(self):
+        self.ini(SWEEP)
+        with mock.patch.object(launch, "cores", lambda: 4):
+            self.assertIn("--local 3 --ranks 2: 3 x 2 ranks at a time must be 1 to 4, the cores of this machine",
+                          self.tool("sweep", "sweep.ini", "--local", "3", "--ranks", "2", code=2))
+            self.assertIn("--local 0: must be at least 1", self.tool("sweep", "sweep.ini", "--local", "0", code=2))
 
     def test_an_array_has_the_runs_that_are_left(self):
         self.ini(SWEEP)

@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <memory>
+#include <set>
 #include <stdexcept>
 #include <utility>
 #include <vector>
@@ -314,6 +315,42 @@ TEST_F(LocalStepTest, FurtherDrawsMoveNoBuffersAndCountNoLoss) {
     EXPECT_EQ(of_drawn[c].loss, of_plain[c].loss);
     EXPECT_EQ(of_drawn[c].samples, of_plain[c].samples);
   }
+}
+
+TEST_F(LocalStepTest, CountsEveryGradient) {
+  const Rows rows = start();
+  RowOptimizer sgd({.kind = OptimizerKind::Sgd, .lr = 0.05}, model_->layout());
+  const auto counted = each_step([&](LocalStep& step) {
+    step.descend_(rows, sgd);
+    step.gradient(rows, {}, 1);
+    step.minimise_(rows, sgd, {}, {.steps = 3});
+  });
+  for (std::size_t c = 0; c < 3; ++c) {
+    EXPECT_EQ(counted[c].gradients, 5 * trainer_->steps(clients_[c]));
+  }
+}
+
+TEST_F(LocalStepTest, CountsNoGradientOfClientsThatHaveSolvedTheirProblem) {
+  // Alone a client is asked until it is done; in a block others go on.
+  const double accuracy = 0.5;
+  const auto solve = [&](const std::vector<std::int64_t>& clients) {
+    const Rows own{start().values.narrow(0, 0, static_cast<std::int64_t>(clients.size())).clone(),
+                   model_->layout()};
+    RowOptimizer sgd({.kind = OptimizerKind::Sgd, .lr = 0.05}, model_->layout());
+    return trainer_->each_step(clients, /*round=*/1, /*pass=*/0, at::kDouble, [&](LocalStep& step) {
+      step.minimise_(own, sgd, {}, {.steps = 50, .accuracy = accuracy});
+    });
+  };
+  const auto together = solve(clients_);
+  std::set<std::int64_t> different;
+  for (std::size_t c = 0; c < clients_.size(); ++c) {
+    const auto alone = solve({clients_[c]});
+    EXPECT_EQ(together[c].gradients, alone[0].gradients);
+    EXPECT_EQ(together[c].gradient_values, alone[0].gradient_values);
+    EXPECT_LT(together[c].gradients, 50 * trainer_->steps(clients_[c]));
+    different.insert(together[c].gradients);
+  }
+  EXPECT_GT(different.size(), 1U) << "some stop before others";
 }
 
 TEST_F(LocalStepTest, DrawsDoNotRunIntoEachOther) {

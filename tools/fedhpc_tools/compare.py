@@ -6,6 +6,7 @@ Equal are two runs of as many rounds whose series and whose final models are; wi
 NaN equals a NaN). With it a value may differ by T times the larger of the two, and a parameter of the model, as a
 vector, by T times its norm. Series of the wall clock (wall_seconds, seconds_*) and keys of the configuration are
 shown and do not count. --clients: the accuracies of each client count as well.
+Runs in other blocks or on other ranks may differ by rounding; where they do by no more, a line says so.
 Exit code 0: equal; 1: different; 2: a file is missing, damaged or no result file.
 """
 
@@ -19,11 +20,12 @@ import numpy as np
 
 from .labels import NOT_IN_LEGEND
 from .result_file import ResultError, open_run
-from .results import read_run
+from .results import ENDED, read_run
 from .tables import as_text
 
 VERSIONS = ("fedhpc_version", "git_commit", "device", "ranks", "block")
-ENDED = ("complete", "interrupted")  # only these have written their model
+WITH_MODEL = (*ENDED, "interrupted")  # only these have written their model
+ROUNDING = {"float32": 1e-5, "float64": 1e-9}  # what other blocks or ranks may change, as the README says
 SLAB_BYTES = 32 << 20  # of a data set in memory
 
 
@@ -158,6 +160,18 @@ def section(title, header, lines):
     return f"{title}\n" + "".join(f"  {line}\n" for line in as_text(header, lines).splitlines()) if lines else ""
 
 
+def rounding_note(a, b, files, clients):
+    """A sentence where two runs in other blocks or on other ranks differ by no more than rounding; else nothing."""
+    causes = [f"{name}s differ" for name in ("block", "rank")
+              if len({str(run.attributes.get(name if name == "block" else "ranks")) for run in (a, b)}) > 1]
+    rounding = ROUNDING.get(a.config.get("run.dtype"), max(ROUNDING.values()))
+    if (not causes or len(a.rounds) != len(b.rounds) or not {a.status, b.status} <= set(WITH_MODEL)
+            or compare_series(a, b, rounding)[1] or compare_models(files, rounding)[1]
+            or clients and compare_clients(files, rounding)[1]):
+        return ""
+    return f"within rounding; {' and '.join(causes)} (--tolerance {rounding:g} counts them as equal)\n"
+
+
 def compare(paths, files, tolerance, clients):
     """(report, whether the runs differ)."""
     a, b = (read_run(file, path) for file, path in zip(files, paths))
@@ -172,7 +186,7 @@ def compare(paths, files, tolerance, clients):
     report.append(f"series of {min(len(a.rounds), len(b.rounds))} rounds, without the wall clock's: "
                   + ("equal bit for bit" if bitwise else "different" if different else "equal within the tolerance")
                   + ("\n" if len(a.rounds) == len(b.rounds) else f" (A has {len(a.rounds)}, B {len(b.rounds)})\n"))
-    if a.status in ENDED and b.status in ENDED:
+    if a.status in WITH_MODEL and b.status in WITH_MODEL:
         lines, models_differ, apart, norm = compare_models(files, tolerance)
         different |= models_differ
         report.append(section("parameters that differ", ["parameter", "||A - B||", "relative", ""], lines))
@@ -185,6 +199,8 @@ def compare(paths, files, tolerance, clients):
         sentence, clients_differ = compare_clients(files, tolerance)
         different |= clients_differ
         report.append(sentence + "\n")
+    if different and not tolerance:
+        report.append(rounding_note(a, b, files, clients))
     return "".join(report) + ("different\n" if different else "equal\n"), different
 
 

@@ -59,3 +59,8 @@ def title_of(runs):
         if len(values) == 1 and None not in values:
             words.append(form.format(*values))
     return " ".join(words).removeprefix("on ").removeprefix("with ")
+
+
+def listed(text):
+    """The items of a comma-separated list; none of an empty text."""
+    return [item.strip() for item in text.split(",")] if text else []

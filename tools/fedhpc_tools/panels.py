@@ -7,6 +7,13 @@ import numpy as np
 from .style import STYLES, PlotError
 
 NAMES = {"global_loss": "test loss", "train_loss": "training loss", "personal_loss": "personal test loss"}
+WHOSE = {"global_accuracy": "of the global model", "personal_accuracy": "of own models, mean over clients",
+         "personal_accuracy_weighted": "of own models, over all samples",
+         "edge_accuracy": "of edge models, mean over edges",
+         "participant_accuracy": "of participants' own models", "best_personal_accuracy": "of own models, best so far",
+         "personal_accuracy_std": "of own models, deviation over clients",
+         "personal_accuracy_p10": "of own models, tenth percentile"}  # accuracies
+ACCURACY = "test accuracy [%]"
 # The series of every run (include/fedhpc/engine/metrics.def); all others are an algorithm's own.
 OF_EVERY_RUN = {
     "train_loss", "global_accuracy", "global_loss", "edge_accuracy", "personal_accuracy", "personal_accuracy_weighted",
@@ -33,6 +40,14 @@ def axis_name(metrics, shared):
     return name_of(metrics[0]) if len(metrics) == 1 else shared
 
 
+def accuracy_axis(metrics):
+    """Says whose accuracy a panel shows, where that is one; the legend does where there are several."""
+    if len(metrics) != 1:
+        return ACCURACY
+    metric, = metrics
+    return f"test accuracy {WHOSE[metric]} [%]" if metric in WHOSE else f"{name_of(metric)} [%]"
+
+
 def default_panels(runs):
     """The two panels of the standard figure, accuracy and loss: a list of (vertical label, metrics).
 
@@ -49,7 +64,7 @@ def default_panels(runs):
     loss = evaluated_by_any(runs, ["global_loss", "train_loss"])
     if "global_loss" not in loss:
         loss = evaluated_by_any(runs, ["personal_loss", "train_loss"])
-    return [("test accuracy [%]", accuracy), (axis_name(loss, "cross-entropy loss"), loss)]
+    return [(accuracy_axis(accuracy), accuracy), (axis_name(loss, "cross-entropy loss"), loss)]
 
 
 def unit_of(runs, metric):
@@ -70,10 +85,11 @@ def panels_of(metrics, runs):
         if not evaluated_by_any(runs, [metric]):
             raise PlotError(f"{runs[0].path}: metric {metric} was never evaluated; "
                             f"this file has {', '.join(m for m in runs[0].rounds if len(runs[0].evaluated(m)))}")
-        label = ("test accuracy [%]" if "accuracy" in metric else "loss" if "loss" in metric else
+        label = (ACCURACY if "accuracy" in metric else "loss" if "loss" in metric else
                  with_unit(metric, unit_of(runs, metric)))
         panels.setdefault(label, []).append(metric)
-    return [(axis_name(names, label) if label == "loss" else label, names) for label, names in panels.items()]
+    names = {"loss": lambda members: axis_name(members, "loss"), ACCURACY: accuracy_axis}
+    return [(names[label](members) if label in names else label, members) for label, members in panels.items()]
 
 
 def own_series(runs):
@@ -94,7 +110,7 @@ def own_panels(runs):
         raise PlotError(f"{runs[0].path}: the algorithm records no series of its own; leave out --panel own")
     accuracies = [name for name in names if "accuracy" in name]
     families = families_of([name for name in names if name not in accuracies], lambda name: unit_of(runs, name))
-    panels = [("test accuracy [%]", accuracies)] if accuracies else []
+    panels = [(accuracy_axis(accuracies), accuracies)] if accuracies else []
     for family, members in families.items():
         if len(runs) > 1 and len(members) > len(STYLES):
             raise PlotError(f"{family}: {len(members)} series of {len(runs)} runs are more curves than dashes can tell "

@@ -20,7 +20,8 @@ import statistics
 from dataclasses import dataclass
 from pathlib import Path
 
-from .results import ResultError, load, parse_config
+from .method_keys import OF_ALL_METHODS, acting
+from .results import ENDED, ResultError, load, parse_config
 
 COLUMNS = ("table", "dataset", "setting", "method", "variant", "config", "overrides", "metric", "paper", "spread",
            "pick", "state")
@@ -90,6 +91,12 @@ class Job:
     output: Path
     protocol_rounds: int = None  # of the configuration, whatever --quick makes of it; None where it has none
 
+    @property
+    def may_be_idle(self):
+        """Keys of the INI file that an override may put out of action: a result's configuration lacks those."""
+        overridden = {override.split("=", 1)[0] for override in self.overrides}
+        return set(self.expected) - overridden if overridden - {"run.seed", "run.rounds"} else set()
+
 
 @dataclass(frozen=True)
 class JobState:
@@ -134,10 +141,10 @@ def make_job(row, seed, quick, config_dir, output_dir):
     """The run of `row` with `seed`; PaperError if its configuration is missing or malformed."""
     config = Path(config_dir) / row.config
     try:
-        expected = parse_config(config.read_text(encoding="utf-8"))
+        settings = parse_config(config.read_text(encoding="utf-8"))
     except (OSError, ResultError) as error:
         raise PaperError(f"configuration {config}: {error}") from None
-    expected.update(override.split("=", 1) for override in row.overrides)
+    expected = acting(settings, dict(override.split("=", 1) for override in row.overrides))
     overrides = row.overrides + (f"run.seed={seed}",)
     expected["run.seed"] = str(seed)
     protocol_rounds = int(expected["run.rounds"]) if "run.rounds" in expected else None
@@ -158,8 +165,8 @@ def job_state(job):
         run = load(job.output)
     except ResultError as error:
         return JobState("missing", None, str(error))
-    other = differences(job.expected, run.config)
-    if run.status == "complete":
+    other = differences(job.expected, run.config, job.may_be_idle)
+    if run.status in ENDED:
         return JobState("outdated" if other else "finished", run, other)
     checkpoint = any(job.output.parent.glob(f"{glob.escape(job.output.stem)}.ckpt.*"))
     if not other and (run.status == "interrupted" or run.status in ("running", "failed") and checkpoint):
@@ -167,12 +174,16 @@ def job_state(job):
     return JobState("missing", run, f"status {run.status}")
 
 
-def differences(expected, actual):
+def differences(expected, actual, may_be_idle=frozenset()):
     """One sentence on the first key in which `actual` is not as expected; "" if there is none."""
     for key, value in expected.items():
         if key in NOT_COMPARED:
             continue
+        if key not in actual and key in OF_ALL_METHODS:
+            continue  # the method has no such key
         if key not in actual:
+            if key in may_be_idle:
+                continue
             return f"the result's configuration lacks {key}"
         if _canonical(value) != _canonical(actual[key]):
             return f"the result has {key}={actual[key]}, not {value}"
@@ -250,8 +261,8 @@ def figure_text(value, spread):
     return "-" if value is None else f"{value:.2f}" + (f" ± {spread:.2f}" if spread is not None else "")
 
 
-def table_line(row, states, problem, left_out="", times=()):
-    """One row as cells: table, data, method, metric, paper, ours, difference, `times`, state."""
+def table_line(row, states, problem, left_out="", more=()):
+    """One row as cells: table, data, method, metric, paper, ours, difference, `more`, state."""
     mean, spread, finished = row_result(row, states)
     paper, ours = figure_text(row.paper, row.spread), figure_text(mean, spread)
     difference = "-" if mean is None or row.paper is None else f"{mean - row.paper:+.2f}"
@@ -259,13 +270,13 @@ def table_line(row, states, problem, left_out="", times=()):
     if finished and mean is None:
         state += f"; {row.metric} was never evaluated"
     return [row.table, f"{row.dataset} {row.setting}", f"{row.method} {row.variant}".strip(), row.measured, paper, ours,
-            difference, *times, state.replace("|", "/")]
+            difference, *more, state.replace("|", "/")]
 
 
-def markdown(lines, timed=False):
-    """Cells as an aligned Markdown table; `timed`: with the two columns of times."""
-    times = ["s/round, paper", "s/round, ours"] if timed else []
-    return aligned([["table", "data", "method", "metric", "paper", "ours", "difference", *times, "state"], *lines])
+def markdown(lines, timed=False, recorded=False):
+    """Cells as an aligned Markdown table; `timed`, `recorded`: with the two columns of times, the one of records."""
+    more = (["s/round, paper", "s/round, ours"] if timed else []) + (["recorded"] if recorded else [])
+    return aligned([["table", "data", "method", "metric", "paper", "ours", "difference", *more, "state"], *lines])
 
 
 def aligned(lines):

@@ -20,7 +20,7 @@ class Plan:
 
     ranks: int
     memory_per_rank: float  # B held by a rank for data, models and state
-    seconds_per_round: float  # training alone, on the machine that planned; an estimate
+    seconds_per_round: float  # training and evaluation, on the machine that planned; an estimate
     rounds: int
 
 

@@ -2,7 +2,7 @@
 
     plot.py RUN.h5 [RUN2.h5 ...] [--panel accuracy,loss,clients,labels,own | --metric global_accuracy,...]
             [--against rounds|bytes|cloud|bits|seconds|wall] [--log] [--seeds each|band]
-            [--labels TEXT,TEXT,...] [--output FILE.png|.pdf|.svg] [--title TEXT]
+            [--labels TEXT,TEXT,...] [--output FILE.png|.pdf|.svg] [--force] [--title TEXT]
 
 --panel: accuracy (global, and personal where it differs), loss (test and training; these two are the
 default), clients (quantiles over clients of their accuracy, and their accuracies at the end), labels (training
@@ -16,7 +16,8 @@ sample standard deviation up and down, over the rounds that all of them have.
 
 Only evaluated rounds are drawn, of an algorithm's own series all recorded ones. Several runs share the figure,
 with a legend of --labels, one per curve, or of the settings in which they differ, each run's own. The ending of
---output says whether pixels or vectors are drawn. Prints a line per run and the path written. Exit code 2: a file
+--output says whether pixels or vectors are drawn. An earlier figure there gets the name FIGURE.old1.png, or the next number;
+--force replaces it. Prints a line per run and the path written. Exit code 2: a file
 is missing or is no result file, or nothing can be drawn as asked.
 
 Methods with personal models beside such without: --metric personal_accuracy_weighted,train_loss (without,
@@ -37,10 +38,10 @@ from matplotlib.lines import Line2D
 
 from .axes import AXES, horizontal, unit_prefix
 from .client_panels import clients_painters, labels_painters
-from .labels import SEEDS, groups_of_seeds, labels_of, title_of
+from .labels import SEEDS, groups_of_seeds, labels_of, listed, title_of
 from .panels import are_quantiles, default_panels, evaluated_rounds, name_of, own_panels, panels_of
-from .results import ResultError, load
-from .style import COLOURS, DOTS_PER_INCH, STYLES, PlotError, marker_of, small_title, tidy
+from .results import DIVERGED, ResultError, load
+from .style import COLOURS, STYLES, PlotError, add_force, marker_of, small_title, tidy, write_figure
 
 DEFAULT = ("accuracy", "loss")
 PANELS = (*DEFAULT, "clients", "labels", "own")
@@ -150,7 +151,7 @@ def painters_of(groups, labels, names, metrics, against, scale):
 
 
 def draw(runs, output, metrics=None, against="rounds", title=None, labels=None, scale="linear", panels=None,
-         seeds="each"):
+         seeds="each", force=False):
     """Writes the figure of `runs` to `output`."""
     groups = groups_of_seeds(runs) if seeds == "band" else [[run] for run in runs]
     if labels and len(labels) != len(groups):
@@ -161,6 +162,8 @@ def draw(runs, output, metrics=None, against="rounds", title=None, labels=None, 
         if seeds == "band":
             labels = [f"{label} ({len(group)} seeds)" if len(group) > 1 else label
                       for label, group in zip(labels, groups)]
+    diverged = [any(run.status == DIVERGED for run in group) for group in groups]
+    labels = [f"{label} ({DIVERGED})" if one else label for label, one in zip(labels, diverged)]
     apart = len(groups) > 1 and max(map(len, labels)) > LONGEST_IN_PANEL
     painters = painters_of(groups, None if apart else labels, ["metrics"] if metrics else panels or DEFAULT, metrics,
                            against, scale)
@@ -174,14 +177,10 @@ def draw(runs, output, metrics=None, against="rounds", title=None, labels=None, 
         painter(place)
     if apart:
         draw_shared_legend(figure, labels)
-    figure.suptitle(title if title is not None else title_of(runs), fontsize=11)
-    figure.savefig(output, dpi=DOTS_PER_INCH)
+    alone = f" ({DIVERGED})" if len(groups) == 1 and diverged[0] else ""  # no legend says it
+    figure.suptitle(title if title is not None else title_of(runs) + alone, fontsize=11)
+    write_figure(figure, output, force)
     plt.close(figure)
-
-
-def listed(text):
-    """The items of a comma-separated list; none of an empty text."""
-    return [item.strip() for item in text.split(",")] if text else []
 
 
 def listed_panels(text):
@@ -212,6 +211,7 @@ def parse_arguments(arguments):
     parser.add_argument("--output", type=Path,
                         help="image file; its ending gives the format: png, pdf, svg [RUN.png beside the first run]")
     parser.add_argument("--title", help="above the figure [what all runs share]")
+    add_force(parser)
     return parser.parse_args(arguments)
 
 
@@ -224,7 +224,7 @@ def main(arguments):
             if run.rounds.empty:
                 raise PlotError(f"{run.path}: no round is complete yet")
         draw(runs, output, options.metric, options.against, options.title, options.labels, options.log, options.panel,
-             options.seeds)
+             options.seeds, options.force)
     except (ResultError, PlotError) as error:
         print(f"plot: {error}", file=sys.stderr)
         return 2

@@ -1,6 +1,6 @@
 """Draws the similarity graph of a fedhpc run: how well do its edges keep groups of clients together?
 
-    plot_graph.py RUN.h5 [--groups labels|modulo:K] [--output FILE.png] [--title TEXT]
+    plot_graph.py RUN.h5 [--groups labels|modulo:K] [--output FILE.png] [--force] [--title TEXT]
 
 Nodes are clients, coloured by group. --groups labels (default): the label of most of a client's training
 samples; modulo:K: client number modulo K, the planted clusters of data.synthetic_clusters=K. Edges within a
@@ -23,7 +23,7 @@ from matplotlib.collections import LineCollection
 from matplotlib.lines import Line2D
 
 from .results import ResultError, load_graph
-from .style import COLOURS, PlotError
+from .style import COLOURS, PlotError, add_force, write_figure
 
 WITHIN, BETWEEN = "#9a9a9a", "#D55E00"
 GROUP_COLOURS = tuple(colour for colour in COLOURS if colour != BETWEEN)
@@ -81,7 +81,7 @@ def force_layout(nodes, edges, steps=LAYOUT_STEPS):
     return positions - positions.mean(axis=0)
 
 
-def draw_graph(graph, groups, word, title, output):
+def draw_graph(graph, groups, word, title, output, force=False):
     """Writes the picture of the graph to `output`; groups without clients get neither colour nor name."""
     positions = force_layout(len(groups), graph.edges)
     same = groups[graph.edges[:, 0]] == groups[graph.edges[:, 1]]
@@ -108,7 +108,7 @@ def draw_graph(graph, groups, word, title, output):
     axes.margins(0.06)
     axes.set_axis_off()
     axes.set_title(title, fontsize=10)
-    figure.savefig(output, dpi=110)
+    write_figure(figure, output, force, dots_per_inch=110)
     plt.close(figure)
 
 
@@ -119,6 +119,7 @@ def main(arguments):
                         help="what colours the clients: their majority label, or their number modulo K [labels]")
     parser.add_argument("--output", type=Path, help="image file [RUN.graph.png beside the run]")
     parser.add_argument("--title", help="in front of the shares")
+    add_force(parser)
     options = parser.parse_args(arguments)
     output = options.output or options.run.with_suffix(".graph.png")
     try:
@@ -128,7 +129,7 @@ def main(arguments):
         counts = f"{len(groups)} clients, {len(graph.edges)} edges"
         shares = f"{100 * within:.1f} % of edges within {word}s (at random {100 * random:.1f} %)"
         title = (f"{options.title}\n" if options.title else "") + f"{counts}\n{shares}"
-        draw_graph(graph, groups, word, title, output)
+        draw_graph(graph, groups, word, title, output, options.force)
     except (ResultError, PlotError) as error:
         print(f"plot_graph: {error}", file=sys.stderr)
         return 2

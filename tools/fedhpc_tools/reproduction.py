@@ -9,7 +9,7 @@ import sys
 import time
 from pathlib import Path
 
-from . import data_files, launch, paper_table
+from . import data_files, launch, paper_record, paper_table, recorded
 from .paper_table import PaperError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -49,6 +49,7 @@ class Reproduction:
 
     def __init__(self, options, rows, selected):
         self.options, self.rows, self.selected = options, rows, selected
+        self.records = paper_record.read(ROOT / "results" / "papers" / f"{options.paper}.csv")
         self.timed = any(row.seconds is not None for row in rows)
         self.jobs, self.states, self.problems = {}, {}, {}  # by (run name, seed); by job name; by run name
         for row in rows:
@@ -154,9 +155,12 @@ class Reproduction:
         return [paper_table.time_text(row.seconds, fedavg and fedavg.seconds), paper_table.time_text(*ours)]
 
     def table(self, rows):
-        lines = [paper_table.table_line(row, self.row_states(row), self.problems.get(row.run_name),
-                                        self.left_out(row), self.times(row) if self.timed else ()) for row in rows]
-        return paper_table.markdown(lines, self.timed)
+        known = [recorded.cell(self, row) for row in rows]
+        has_record = any(cell != "-" for cell in known)
+        lines = [paper_table.table_line(row, self.row_states(row), self.problems.get(row.run_name), self.left_out(row),
+                                        [*(self.times(row) if self.timed else ()), *([cell] if has_record else ())])
+                 for row, cell in zip(rows, known)]
+        return paper_table.markdown(lines, self.timed, has_record)
 
 
 def remove_files(job):

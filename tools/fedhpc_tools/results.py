@@ -23,6 +23,8 @@ from .result_file import MODES, PROBE_SECONDS, ResultError, open_run, read_conte
 SILENT_ROUNDS = 10  # a run that has written nothing for so many median rounds may be dead
 SILENT_SECONDS = 2.0  # and for at least this long: clocks of file systems are coarse
 RUNNING, SILENT = "running", "running or killed"
+DIVERGED = "diverged"
+ENDED = ("complete", DIVERGED)  # nothing is left to do; the second one at a loss that is no loss any more
 
 
 @dataclass(frozen=True)
@@ -39,7 +41,7 @@ class Run:
 
     @property
     def status(self):
-        """complete, interrupted, failed, running, or `running or killed`: see status_of."""
+        """complete, diverged, interrupted, failed, running, or `running or killed`: see status_of."""
         wall = self.rounds["wall_seconds"].to_numpy() if "wall_seconds" in self.rounds else np.empty(0)
         return status_of(self.attributes.get("status", "unknown"), wall, self.silence)
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from .labels import SEEDS, labels_of, settings
 from .results import ResultError
-from .style import COLOURS, DOTS_PER_INCH, tidy
+from .style import COLOURS, tidy, write_figure
 from .tables import FORMATS
 
 GROWING = ("data.clients", "topology.edges")  # with the ranks, in weak scaling
@@ -111,7 +111,7 @@ def scaling_table(runs, form):
     return FORMATS[form](header, lines)
 
 
-def draw_scaling(runs, output):
+def draw_scaling(runs, output, force=False):
     """Writes the figure: time of a round with its ideal, and efficiency, both against ranks."""
     import matplotlib
 
@@ -147,5 +147,5 @@ def draw_scaling(runs, output):
     times.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     efficiencies.axhline(100, color="#777777", linewidth=0.8, linestyle=":")
     efficiencies.legend(frameon=False, fontsize=8)
-    figure.savefig(output, dpi=DOTS_PER_INCH)
+    write_figure(figure, output, force)
     plt.close(figure)

@@ -1,5 +1,9 @@
 """What all figures share: colours, dashes, the look of axes, and the way a figure is written."""
 
+import glob
+import io
+import itertools
+
 # Okabe and Ito's palette, distinguishable with the common colour-vision deficiencies.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#B8A800")
 STYLES = ("-", "--", ":", "-.")
@@ -21,6 +25,30 @@ def tidy(axes):
 def small_title(axes, text):
     """A line above a panel on how it is to be read."""
     axes.set_title(text, fontsize=8, color="#555555")
+
+
+def add_force(parser):
+    """The option of all that writes a figure."""
+    parser.add_argument("--force", action="store_true",
+                        help="replace an earlier figure; without, it gets the name FIGURE.old1.png or the next number")
+
+
+def write_figure(figure, output, force=False, dots_per_inch=DOTS_PER_INCH):
+    """Writes a figure to the path `output`, whose ending says how, and sets an earlier one aside unless `force`.
+
+    Letters in PDF and PS are TrueType (Type 42), which publishers take; Type 3 many refuse.
+    """
+    import matplotlib
+
+    drawn = io.BytesIO()
+    with matplotlib.rc_context({"pdf.fonttype": 42, "ps.fonttype": 42}):
+        figure.savefig(drawn, format=output.suffix[1:] or "png", dpi=dots_per_inch)
+    if output.is_file() and not force:
+        aside = next(output.with_name(f"{output.stem}.old{n}{output.suffix}") for n in itertools.count(1)
+                     if not any(output.parent.glob(f"{glob.escape(output.stem)}.old{n}.*")))
+        output.rename(aside)
+        print(f"the earlier figure is now {aside}")
+    output.write_bytes(drawn.getvalue())
 
 
 def marker_of(points):

@@ -1,13 +1,16 @@
 """Tables of what runs have reached: mean and spread over seeds, cost to a target, scaling over ranks.
 
-    summarize.py RUN.h5|DIR ... [--metric NAME] [--target 0.9|90%] [--format text|csv|latex]
-    summarize.py RUN.h5|DIR ... --scaling [--output FILE.png] [--format text|csv|latex]
+    summarize.py RUN.h5|DIR ... [--metric NAME] [--target 0.9|90%] [--labels TEXT,TEXT,...]
+                 [--columns NAME,NAME,...] [--format text|csv|latex]
+    summarize.py RUN.h5|DIR ... --scaling [--output FILE.png [--force]] [--format text|csv|latex]
 
 Runs that differ only in their seeds and in where their output goes are one line. A line names the settings in
 which it differs from others; the spread is the sample standard deviation over the n seeds of the line. Best and
 last are those of --metric (without: the accuracy that most lines have, global before personal), the best of a
 loss is its smallest value. --target: rounds, bytes of all links, simulated and wall seconds until the metric first
-was that good, over the seeds that came so far. Bytes up and down are those of all links and rounds.
+was that good, over the seeds that came so far. --labels names the lines in the order in which they stand. --columns
+picks columns, and their order, by their headers without units. In LaTeX the best line of best, last and cost to target
+is bold, or several that read the same. Bytes up and down are those of all links and rounds.
 
 --scaling: seconds of a round (the median over rounds but the first, evaluation included) against ranks.
 Strong: the same configuration on other numbers of ranks; weak: data.clients (and topology.edges) grow with the
@@ -24,12 +27,12 @@ import sys
 from pathlib import Path
 
 from .axes import unit_prefix
-from .labels import SEEDS, differing_keys, groups_of_seeds, labels_of, settings, title_of
+from .labels import SEEDS, differing_keys, groups_of_seeds, labels_of, listed, settings, title_of
 from .results import ResultError, load
 from .scaling import draw_scaling, scaling_table
 from .statistics_of_seeds import TARGET_AXES, best_and_last, to_target, traffic
-from .style import PlotError
-from .tables import FORMATS
+from .style import PlotError, add_force
+from .tables import FORMATS, Best
 
 METRICS = ("global_accuracy", "personal_accuracy")
 TARGET_HEADERS = {"rounds": "rounds", "bytes": "traffic [B]", "seconds": "simulated [s]", "wall": "wall [s]"}
@@ -136,18 +139,43 @@ def columns_for_people(groups, labels, metric, target):
     percent = "accuracy" in metric or "density" in metric
     factor, digits, unit = (100.0, 2, " [%]") if percent else (1.0, 4, "")
     ends = [best_and_last(group, metric) for group in groups]
+    least = "loss" in metric
     columns = [["configuration", *labels], ["seeds", *map(seeds_text, groups)],
                ["n", *(str(len(group)) for group in groups)], ["status", *map(status_text, groups)],
                ["rounds", *(str(max(len(run.rounds) for run in group)) for group in groups)],
-               [f"best{unit}", *(sample_text(best, digits, factor) for best, _ in ends)],
-               [f"last{unit}", *(sample_text(last, digits, factor) for _, last in ends)]]
+               *(best_marked([f"{name}{unit}", *(sample_text(one, digits, factor) for one in ones)], ones, least)
+                 for name, ones in zip(("best", "last"), zip(*ends)))]
     if target is not None:
         costs = [to_target(group, metric, target) for group in groups]
-        columns += [scaled_column(f"to target: {TARGET_HEADERS[axis]}", [cost[axis] for cost in costs])
-                    for axis in TARGET_AXES]
+        for axis in TARGET_AXES:
+            samples = [cost[axis] for cost in costs]
+            columns.append(best_marked(scaled_column(f"to target: {TARGET_HEADERS[axis]}", samples), samples, True))
     totals = [traffic(group) for group in groups]
     return columns + [scaled_column("up [B]", [up for up, _ in totals]),
                       scaled_column("down [B]", [down for _, down in totals])]
+
+
+def best_marked(column, samples, least):
+    """The column [header, cell, ...] with a mark at the best mean, and at means that read the same."""
+    means = [sample.mean for sample in samples]
+    known = [mean for mean in means if mean is not None]
+    if len(means) < 2 or not known:
+        return column
+    header, *cells = column
+    figures = [re.match(r"\S+", cell)[0] for cell in cells]
+    best = figures[means.index(min(known) if least else max(known))]
+    return [header, *(Best(cell) if figure == best else cell for cell, figure in zip(cells, figures))]
+
+
+def chosen_columns(columns, names):
+    """The columns of these names, in their order; all of them without names."""
+    if not names:
+        return columns
+    by_name = {re.sub(r" \[.*\]$", "", column[0]): column for column in columns}
+    for name in names:
+        if name not in by_name:
+            raise ResultError(f"--columns {name}: no such column; there are {', '.join(by_name)}")
+    return [by_name[name] for name in names]
 
 
 def number(value):
@@ -175,7 +203,7 @@ def columns_for_programs(groups, metric, target):
     return columns
 
 
-def summary(runs, metric, target, form):
+def summary(runs, metric, target, form, labels=None, names=None):
     """The table of `runs` as text."""
     groups = [one_per_seed(group) for group in groups_of_seeds(runs)]
     metric = metric or default_metric(groups)
@@ -183,10 +211,13 @@ def summary(runs, metric, target, form):
         names = [name for name in runs[0].rounds if len(runs[0].evaluated(name))]
         raise ResultError(f"metric {metric} was never evaluated; {runs[0].path} has {', '.join(names)}")
     firsts = [group[0] for group in groups]
-    labels = labels_of(firsts, SEEDS, most=None) if len(groups) > 1 else [title_of(firsts) or firsts[0].path.stem]
+    if labels and len(labels) != len(groups):
+        raise ResultError(f"--labels {','.join(labels)}: {len(labels)} of them for {len(groups)} lines")
+    labels = labels or (labels_of(firsts, SEEDS, most=None) if len(groups) > 1 else
+                        [title_of(firsts) or firsts[0].path.stem])
     columns = (columns_for_programs(groups, metric, target) if form == "csv" else
                columns_for_people(groups, labels, metric, target))
-    table = FORMATS[form](*split(columns))
+    table = FORMATS[form](*split(chosen_columns(columns, names)))
     goal = f", target {target:g}" if target is not None else ""
     note = f"{metric}{goal}; mean ± sample standard deviation over the n seeds of a line\n"
     return table if form == "csv" else f"% {note}{table}" if form == "latex" else f"{note}\n{table}"
@@ -213,11 +244,16 @@ def parse_arguments(arguments):
     parser.add_argument("--target", type=target_of, metavar="VALUE",
                         help="cost until the metric is this good: 0.9 or 90%%")
     parser.add_argument("--format", choices=tuple(FORMATS), default="text", help="[text]")
+    parser.add_argument("--labels", type=listed, metavar="TEXT,...", help="what the lines are called, one for each")
+    parser.add_argument("--columns", type=listed, metavar="NAME,...", help="headers without units [all columns]")
     parser.add_argument("--scaling", action="store_true", help="time of a round against ranks, weak and strong")
     parser.add_argument("--output", type=Path, metavar="FILE.png", help="with --scaling: also draw it; png, pdf or svg")
+    add_force(parser)
     options = parser.parse_args(arguments)
-    if options.scaling and (options.metric or options.target is not None):
-        parser.error("--metric and --target do not go with --scaling; leave them out")
+    if options.scaling and (options.metric or options.target is not None or options.labels or options.columns):
+        parser.error("--metric, --target, --labels and --columns do not go with --scaling; leave them out")
+    if options.labels and options.format == "csv":
+        parser.error("--labels does not go with --format csv, whose lines have a column per setting")
     if options.output and not options.scaling:
         parser.error("--output goes with --scaling only; tools/plot.py draws metrics")
     return options
@@ -230,9 +266,10 @@ def main(arguments):
         if options.scaling:
             print(scaling_table(runs, options.format), end="")
             if options.output:
-                draw_scaling(runs, options.output)
+                draw_scaling(runs, options.output, options.force)
         else:
-            print(summary(runs, options.metric, options.target, options.format), end="")
+            print(summary(runs, options.metric, options.target, options.format, options.labels, options.columns),
+                  end="")
     except (ResultError, PlotError) as error:
         print(f"summarize: {error}", file=sys.stderr)
         return 2

@@ -1,12 +1,13 @@
 """Runs a grid of settings and seeds, as an array of jobs or one after the other, and names the best.
 
-usage: tools/sweep.py SWEEP.ini [--local | --submit | --report] [--output DIR] [--ranks N] [--at-once N]
+usage: tools/sweep.py SWEEP.ini [--local [N] | --submit | --report] [--output DIR] [--ranks N] [--at-once N]
                       [--time LIMIT] [--partition NAME] [--account NAME] ...
 
     [sweep]
     base = configs/algorithms/fedprox.ini   # what every run starts from
     train.lr = 0.01, 0.05, 0.1              # keys of the run: several values make the grid, one is set in all runs
-    algorithm.mu = 0.1, 1                   # (values that hold commas are separated by semicolons)
+    algorithm.name = fedprox, fedavg        # (values that hold commas are separated by semicolons)
+    algorithm.fedprox.mu = 0.1, 1           # a key of one method varies where that method is chosen
     run.rounds = 200
     seeds = 1-3                             # [1]
     metric = global_accuracy                # a series of /rounds [global_accuracy]
@@ -20,8 +21,9 @@ a run, a line of DIR/runs.tsv, which is written. With --submit it goes to sbatch
 out, those that were interrupted go on from their checkpoint, and a complete result of other settings is kept as
 NAME.old1.h5; so the same command may be given until nothing is left, but not while its tasks still wait or run.
 
---local runs what is left here, one run after the other, each with its output in NAME.log. Ctrl-C or SIGTERM asks
-the current run for a checkpoint and ends the sweep. --report prints a table with mean and spread over seeds and the
+--local runs what is left here, one run after the other or N at a time, each with its output in NAME.log. A rank is one
+thread; without --ranks, the runs share this machine's cores evenly. Ctrl-C or SIGTERM asks the runs that are at work
+for a checkpoint and ends the sweep. --report prints a table with mean and spread over seeds and the
 best point, and writes it to DIR/table.md; so does --local at its end. Exit code 0; 1: a run failed; 2: unusable input.
 """
 
@@ -29,6 +31,7 @@ import argparse
 import shutil
 import signal
 import sys
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import replace
 from pathlib import Path
 
@@ -48,7 +51,8 @@ def parse_arguments(arguments):
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("sweep", metavar="SWEEP.ini", help="what is run, as above")
     what = parser.add_mutually_exclusive_group()
-    what.add_argument("--local", action="store_true", help="run what is left here, one run after the other")
+    what.add_argument("--local", type=int, nargs="?", const=1, metavar="N",
+                      help="run what is left here, N runs at a time [1]")
     what.add_argument("--report", action="store_true", help="print the table and the best point, run nothing")
     parser.add_argument("--output", type=Path, metavar="DIR", help="folder of the results [the sweep's own]")
     parser.add_argument("--at-once", type=int, metavar="N", help="most tasks of the array at the same time [all]")
@@ -56,6 +60,8 @@ def parse_arguments(arguments):
     options = parser.parse_args(arguments)
     if options.submit and (options.local or options.report):
         parser.error("--submit goes with neither --local nor --report")
+    if options.local is not None and options.local < 1:
+        parser.error(f"--local {options.local}: must be at least 1")
     if options.at_once is not None and options.at_once < 1:
         parser.error(f"--at-once {options.at_once}: must be at least 1")
     return options
@@ -82,7 +88,7 @@ def check(sweep, program, ranks, most_ranks):
 
 def prepare(job, state):
     """Sets aside what must not be resumed, results of other settings with their checkpoints."""
-    if state.run is not None and differences(job.expected, state.run.config):
+    if state.run is not None and differences(job.expected, state.run.config, job.may_be_idle):
         set_aside(job)
 
 
@@ -139,26 +145,38 @@ def prepared_folder(sweep):
 
 
 class LocalRuns:
-    """The runs of a sweep on this machine, one after the other."""
+    """The runs of a sweep on this machine, some at a time."""
 
-    def __init__(self, sweep, program, ranks):
-        self.sweep, self.program, self.ranks = sweep, program, ranks
+    def __init__(self, sweep, program, ranks, at_once):
+        self.sweep, self.program, self.ranks, self.at_once = sweep, program, ranks, at_once
         self.stop = False
-        self.failed = 0
+        self.failed = []  # names
 
     def run_all(self):
         states = states_of(self.sweep)
         left = [job for job in self.sweep.jobs if states[job.name].kind != "finished"]
         print(f"{len(left)} of {len(self.sweep.jobs)} runs are left", flush=True)
-        for number, job in enumerate(left, 1):
-            if self.stop:
-                print(f"stopped: {len(left) - number + 1} runs are left")
-                break
-            prepare(job, states[job.name])
-            print(f"[{number}/{len(left)}] {job.name}: {self._run(job)}", flush=True)
+        begun = 0
+        with ThreadPoolExecutor(self.at_once) as pool:
+            futures = {pool.submit(self._run, job, states[job.name]): job for job in left}
+            try:
+                for future in as_completed(futures):
+                    said = future.result()
+                    if said is None:
+                        continue
+                    begun += 1
+                    print(f"[{begun}/{len(left)}] {futures[future].name}: {said}", flush=True)
+            except BaseException:
+                self.stop = True  # the runs at work; leaving the pool waits for them
+                raise
+        if begun < len(left):
+            print(f"stopped: {len(left) - begun} runs are left")
 
-    def _run(self, job):
-        """Resumes or starts one run and says in a few words how it ended."""
+    def _run(self, job, state):
+        """Resumes or starts one run and says in a few words how it ended; None where none is started any more."""
+        if self.stop:
+            return None
+        prepare(job, state)
         outcome = None
         if list(job.output.parent.glob(f"{job.output.stem}.ckpt.*.h5")):
             outcome = self._launch(job, ["resume", str(job.output), *arguments_of(job)])
@@ -170,7 +188,7 @@ class LocalRuns:
             return f"finished in {outcome.seconds:.0f} s"
         if outcome.stopped or outcome.code == launch.INTERRUPTED:
             return "interrupted, the same command goes on"
-        self.failed += 1
+        self.failed.append(job.name)
         return f"failed: {outcome.message or state.detail or 'no result file'} ({job.name}.log)"
 
     def _launch(self, job, arguments):
@@ -182,14 +200,16 @@ class LocalRuns:
 
 def run_here(sweep, options, program):
     """Runs what is left; 1 where a run failed."""
-    ranks = options.ranks or launch.cores()
-    if not 1 <= ranks <= launch.cores():
-        raise SweepError(f"--ranks {ranks}: must be 1 to {launch.cores()}, the cores of this machine")
+    cores, at_once = launch.cores(), options.local
+    ranks = options.ranks or max(1, cores // at_once)
+    if ranks < 1 or ranks * at_once > cores:
+        raise SweepError(f"--local {at_once} --ranks {ranks}: {at_once} x {ranks} ranks at a time must be 1 to "
+                         f"{cores}, the cores of this machine")
     if ranks > 1 and not shutil.which("mpirun"):
         raise SweepError("no mpirun on the PATH; install it or use --ranks 1")
     check(sweep, program, 1, 1)
     with prepared_folder(sweep):
-        runs = LocalRuns(sweep, program, ranks)
+        runs = LocalRuns(sweep, program, ranks, at_once)
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_: setattr(runs, "stop", True))
         runs.run_all()

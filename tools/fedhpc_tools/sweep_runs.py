@@ -6,8 +6,9 @@ import statistics
 from dataclasses import dataclass
 from pathlib import Path
 
+from .method_keys import acting, method_of, of_one_method
 from .paper_table import Job, figure_text, job_state
-from .results import ResultError, parse_config
+from .results import DIVERGED, ResultError, parse_config
 
 OWN_KEYS = ("base", "seeds", "metric", "rule", "aim", "output")
 OWN_SETTINGS = ("run.seed", "run.output")  # of every run, set by the sweep
@@ -128,8 +129,7 @@ def _points(path, base, grid, seeds, folder):
     fixed = {key: values[0] for key, values in grid.items() if len(values) == 1}
     base_settings = _settings(base)
     points, taken = [], set()
-    for number, combination in enumerate(itertools.product(*varying.values())):
-        values = dict(zip(varying, combination))
+    for number, values in enumerate(_combinations(varying, base_settings, fixed)):
         name = _name(varying, values)
         if not name or len(name) > LONGEST_NAME or name in taken:
             name = f"{(name or base.stem)[:LONGEST_NAME]}_{number}" if varying else base.stem
@@ -139,9 +139,22 @@ def _points(path, base, grid, seeds, folder):
             settings = {**fixed, **values, "run.seed": str(seed)}
             output = folder / f"{name}_seed{seed}.h5"
             jobs.append(Job(f"{name}_seed{seed}", base, tuple(f"{key}={value}" for key, value in settings.items()),
-                            {**_without_rivals(base_settings, settings), **settings}, output))
+                            acting(_without_rivals(base_settings, settings), settings), output))
         points.append(Point(values, tuple(jobs)))
     return tuple(points)
+
+
+def _combinations(varying, base, fixed):
+    """The values of every point; a key of one method varies where that method is chosen."""
+    points = []
+    for combination in itertools.product(*varying.values()):
+        values = dict(zip(varying, combination))
+        method = method_of(base, {**fixed, **values})
+        acts = {key: value for key, value in values.items()
+                if (of_one_method(key) or (method,))[0] == method}
+        if acts not in points:
+            points.append(acts)
+    return points
 
 
 def _without_rivals(base, settings):
@@ -152,6 +165,7 @@ def _without_rivals(base, settings):
 
 def _name(varying, values):
     """A file's name for a combination: lr0.1_mu1, with the section where two keys share their name."""
+    varying = [key for key in varying if key in values]
     shorts = [key.rsplit(".", 1)[-1] for key in varying]
     parts = [(short if shorts.count(short) == 1 else key.replace(".", "-")) + re.sub(r"[^\w.+-]", "-", values[key])
              for key, short in zip(varying, shorts)]
@@ -161,12 +175,12 @@ def _name(varying, values):
 def result_of(sweep, point, states):
     """(mean, spread, finished) of a point's metric in its unit, in % for accuracies.
 
-    The mean over the seeds that are finished; None where none is or the metric was never evaluated. The spread is
+    The mean over the seeds that are finished; None where none is, one has diverged or the metric was never evaluated. The spread is
     the sample standard deviation, None below two seeds.
     """
     finished = [states[job.name].run for job in point.jobs if states[job.name].kind == "finished"]
     values = [value for value in (value_of(sweep, run) for run in finished) if value == value]
-    if not values:
+    if not values or any(run.status == DIVERGED for run in finished):
         return None, None, len(finished)
     return statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else None, len(finished)
 
@@ -197,7 +211,7 @@ def best_of(sweep, states):
 def report(sweep, states):
     """The table of all points as Markdown, and the best one in a line."""
     best = best_of(sweep, states)
-    keys = list(sweep.points[0].values)
+    keys = list(dict.fromkeys(key for point in sweep.points for key in point.values))
     unit = " [%]" if "accuracy" in sweep.metric else ""
     lines = [[*keys, f"{sweep.metric}{unit}", "seeds", ""]]
     for point in sweep.points:
@@ -206,7 +220,7 @@ def report(sweep, states):
         # A loss has no natural number of decimals.
         figure = figure_text(mean, spread) if unit or mean is None else (
             f"{mean:.4g}" + (f" ± {spread:.2g}" if spread is not None else ""))
-        lines.append([*point.values.values(), figure, f"{finished} of {len(sweep.seeds)}", note])
+        lines.append([*(point.values.get(key, "-") for key in keys), figure, f"{finished} of {len(sweep.seeds)}", note])
     widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
     text = ["| " + " | ".join(cell.ljust(width) for cell, width in zip(line, widths)) + " |" for line in lines]
     text.insert(1, "|" + "|".join("-" * (width + 2) for width in widths) + "|")

@@ -8,6 +8,10 @@ LATEX = {"\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\
          "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "±": r"$\pm$"}
 
 
+class Best(str):
+    """A cell that is the best of its column; in bold where the form knows it."""
+
+
 def as_text(header, lines):
     """Aligned columns: the first to the left, all others to the right."""
     cells = [header, *lines]
@@ -26,9 +30,13 @@ def as_csv(header, lines):
 
 def as_latex(header, lines):
     """A tabular that needs no package."""
-    rows = [" & ".join(escaped(cell) for cell in line) + r" \\" for line in (header, *lines)]
+    rows = [" & ".join(latex_cell(cell) for cell in line) + r" \\" for line in (header, *lines)]
     return "\n".join([rf"\begin{{tabular}}{{l{'r' * (len(header) - 1)}}}", r"\hline", rows[0], r"\hline", *rows[1:],
                       r"\hline", r"\end{tabular}"]) + "\n"
+
+
+def latex_cell(cell):
+    return rf"\textbf{{{escaped(cell)}}}" if isinstance(cell, Best) else escaped(cell)
 
 
 def escaped(text):

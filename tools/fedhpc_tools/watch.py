@@ -24,7 +24,7 @@ import numpy as np
 from .axes import unit_prefix
 from .labels import title_of
 from .panels import name_of
-from .results import RUNNING, SILENT, ResultError, load_again
+from .results import ENDED, RUNNING, SILENT, ResultError, load_again
 from .result_file import way_to_open
 from .text_chart import chart
 
@@ -198,7 +198,7 @@ def watch(options, terminal):
             shown, trouble = state, None
             if options.once:
                 return 0
-            if run.status == "complete":
+            if run.status in ENDED:
                 return 0
             if run.status not in (RUNNING, SILENT) and not options.wait:
                 print(f"{run.status}: `fedhpc resume {options.run}` goes on with it", flush=True)

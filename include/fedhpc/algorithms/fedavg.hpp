@@ -33,7 +33,6 @@ namespace fedhpc {
 class FedAvg final : public Algorithm {
  public:
   void declare(OptionSet& options) override;
-  void check(const OptionSet& options) const override;
   void initialise(const Setup& setup) override;
   RowsInHand rows_in_hand() const override;
   bool can_leave_rounds() const override { return true; }

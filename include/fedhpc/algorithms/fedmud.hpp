@@ -40,7 +40,6 @@ class FedMUD final : public Algorithm {
   FactorisationUse factorisations() const override;
   FactorDraw factor_draw() const override { return draw(0); }
   void declare(OptionSet& options) override;
-  void check(const OptionSet& options) const override;
   void initialise(const Setup& setup) override;
   std::vector<RoundMetric> metrics() const override;
   std::vector<std::pair<std::string, Tensor>> drawn_in(std::int64_t round) const override;

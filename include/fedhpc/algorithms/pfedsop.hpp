@@ -67,7 +67,7 @@ struct Personalisation {
 ///   model the client has kept, and nobody uses Delta.
 /// - Delta has the trainable columns. Batch-norm statistics stay with the client.
 /// - From round 2 on every participant receives Delta, those that take part for the first time
-///   also x. A client that cannot train keeps nothing and stays new.
+///   also x. A client that cannot train keeps x and nothing else.
 class PFedSOP final : public Algorithm {
  public:
   Models models() const override { return Models::Personal; }

@@ -36,7 +36,8 @@ namespace fedhpc {
 ///   where gamma_1 > 0, in phi, w_i and w where gamma_2 > 0. What is sent is what is used.
 /// - gammas become algorithm.gamma_later ("a tiny number") when the mean density of theta has been
 ///   below gamma_density or (and, or each its own: gamma_schedule) gamma_rounds rounds are over.
-/// - Only drawn edges run. (There all do, and some are averaged: the same for theirs.)
+/// - Only drawn edges run. (There all do, and some are averaged: the same for theirs.) One whose
+///   participants have no training samples keeps what it has received.
 class SFedHP final : public Algorithm {
  public:
   SFedHP() { averaging_.weighting = Weighting::Uniform; }  // objectives (1) and (2)

@@ -41,7 +41,6 @@ class TDPFed final : public Algorithm {
   Models models() const override { return Models::Both; }
   FactorisationUse factorisations() const override { return {.names = {"cp"}}; }
   void declare(OptionSet& options) override;
-  void check(const OptionSet& options) const override;
   void initialise(const Setup& setup) override;
   std::vector<RoundMetric> metrics() const override;
   RowsInHand rows_in_hand() const override;

@@ -17,6 +17,10 @@ int help_command(const Arguments& arguments);
 int export_command(const Arguments& arguments);
 int version_command();
 
+/// The seconds that ranks wait for each other until all know the configuration: what the command
+/// line or the file says of run.collective_timeout, as far as it can be read.
+double start_timeout(const Arguments& arguments);
+
 /// Picks the subcommand named first; `command_line` is what was typed.
 int dispatch(const Arguments& arguments, const std::string& command_line);
 

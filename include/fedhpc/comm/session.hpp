@@ -7,6 +7,8 @@
 
 namespace fedhpc {
 
+constexpr double kStartTimeout = 600;  // s, where no configuration says otherwise
+
 /// MPI from start to end of the process. Initialises MPI only when a launcher started this process
 /// (or with Launch::Always), so that a single process needs no MPI daemon; finalises it unless an
 /// exception is unwinding, since MPI_Finalize would wait for ranks that never come.
@@ -14,7 +16,9 @@ class Session {
  public:
   enum class Launch { Detect, Always };
 
-  Session(int* argc, char*** argv, Launch launch = Launch::Detect);
+  /// `timeout_seconds`: how long this rank waits for the others to start.
+  Session(int* argc, char*** argv, Launch launch = Launch::Detect,
+          double timeout_seconds = kStartTimeout);
   ~Session();
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
@@ -33,7 +37,7 @@ class Session {
 };
 
 /// All ranks of the running MPI session; one process alone when MPI is not initialised.
-/// `timeout_seconds`: how long a collective waits for the other ranks.
+/// `timeout_seconds`: how long a collective waits for the other ranks, and this call itself.
 std::unique_ptr<Communicator> world_communicator(double timeout_seconds);
 
 /// Name of this host.

@@ -26,8 +26,7 @@ std::vector<Assignment> parse_ini(const std::string& text, const std::string& na
 /// quotes, where \" \\ \n and \r are the characters that could not stand there.
 std::string ini_value(const std::string& value);
 
-/// Splits `--section.key=value` arguments. Throws ConfigError for anything else and for a key given
-/// twice.
+/// Splits `--section.key=value` arguments, in their order. Throws ConfigError for anything else.
 std::vector<Assignment> parse_command_line(const std::vector<std::string>& arguments);
 
 /// The value the highest level gives `key`, or `fallback`.

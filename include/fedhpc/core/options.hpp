@@ -12,14 +12,18 @@
 
 namespace fedhpc {
 
-/// Where a value comes from; a higher level wins.
-enum class Level { Default, File, CommandLine };
+/// Where a value comes from; a higher level wins. Stored: from the configuration that a checkpoint
+/// holds, which may have keys that do not act.
+enum class Level { Default, Stored, File, CommandLine };
 
 /// A level and, for messages, the place: "run.ini:12" or "command line".
 struct Origin {
   Level level = Level::Default;
   std::string place;
 };
+
+/// The largest count a key takes: products of two fit into 64 bits.
+constexpr std::int64_t kLargestCount = (std::int64_t{1} << 31) - 1;
 
 /// An interval of numbers a key accepts.
 template <typename T>
@@ -47,9 +51,28 @@ Bounds<T> above_up_to(T low, T high) {
   return {.low = low, .high = high, .low_open = true};
 }
 
+/// A count of at least `low`.
+inline Bounds<std::int64_t> count_from(std::int64_t low) { return between(low, kLargestCount); }
+
 /// The names an enumeration has in a configuration.
 template <typename E>
 using Names = std::vector<std::pair<std::string_view, E>>;
+
+class OptionSet;
+
+/// What other keys have to be for a key to act.
+struct Condition {
+  std::string words;              ///< "data.partition = dirichlet"
+  std::vector<std::string> keys;  ///< those that decide
+  std::function<bool(const OptionSet&)> holds;
+};
+
+/// `key` has one of `values`; "": it is not set.
+Condition where(const std::string& key, std::vector<std::string> values);
+/// `key` has another value than `value`.
+Condition unless(const std::string& key, const std::string& value);
+Condition either(const Condition& first, const Condition& second);
+Condition both(const Condition& first, const Condition& second);
 
 /// All keys of a run, each declared once where it is used: name, variable, allowed values, meaning.
 /// A variable's value at declaration is the default.
@@ -65,33 +88,47 @@ class OptionSet {
         parse;  ///< throws std::invalid_argument when not allowed
     std::function<std::string()> print;
     Origin origin = {};
+    std::vector<Condition> conditions = {};  ///< the key acts where all of them hold
+
+    /// One more condition.
+    Entry& acts(Condition condition);
   };
 
-  void add(std::string key, std::int64_t& value, Bounds<std::int64_t> bounds, std::string help);
-  void add(std::string key, double& value, Bounds<double> bounds, std::string help);
-  void add(std::string key, bool& value, std::string help);
+  Entry& add(std::string key, std::int64_t& value, Bounds<std::int64_t> bounds, std::string help);
+  Entry& add(std::string key, double& value, Bounds<double> bounds, std::string help);
+  Entry& add(std::string key, bool& value, std::string help);
   /// Free text. `pattern` describes what is allowed, for messages.
-  void add(std::string key, std::string& value, std::string help,
-           std::string allowed = "any non-empty text");
-  /// A comma-separated list of positive integers, e.g. "500,200".
-  void add(std::string key, std::vector<std::int64_t>& value, std::string help);
+  Entry& add(std::string key, std::string& value, std::string help,
+             std::string allowed = "any non-empty text");
+  /// A comma-separated list of integers within bounds, e.g. "500,200".
+  Entry& add(std::string key, std::vector<std::int64_t>& value, Bounds<std::int64_t> bounds,
+             std::string help);
   /// A comma-separated subset of `choices`.
-  void add(std::string key, std::vector<std::string>& value, std::vector<std::string> choices,
-           std::string help);
+  Entry& add(std::string key, std::vector<std::string>& value, std::vector<std::string> choices,
+             std::string help);
   /// A comma-separated list of words.
-  void add_words(std::string key, std::vector<std::string>& value, std::string help);
-  /// A positive integer, or "auto" which is stored as 0.
-  void add_or_auto(std::string key, std::int64_t& value, std::string help);
+  Entry& add_words(std::string key, std::vector<std::string>& value, std::string help);
+  /// A positive count, or "auto" which is stored as 0.
+  Entry& add_or_auto(std::string key, std::int64_t& value, std::string help);
   /// A number within bounds, or "auto" which is stored as none.
-  void add_or_auto(std::string key, std::optional<std::int64_t>& value, Bounds<std::int64_t> bounds,
-                   std::string help);
-  void add_or_auto(std::string key, std::optional<double>& value, Bounds<double> bounds,
-                   std::string help);
+  Entry& add_or_auto(std::string key, std::optional<std::int64_t>& value,
+                     Bounds<std::int64_t> bounds, std::string help);
+  Entry& add_or_auto(std::string key, std::optional<double>& value, Bounds<double> bounds,
+                     std::string help);
   /// One name of a registry.
-  void add_choice(std::string key, std::string& value, std::vector<std::string> choices,
-                  std::string help);
+  Entry& add_choice(std::string key, std::string& value, std::vector<std::string> choices,
+                    std::string help);
   template <typename E>
-  void add(std::string key, E& value, Names<E> names, std::string help);
+  Entry& add(std::string key, E& value, Names<E> names, std::string help);
+
+  /// One more condition of a key that another part has declared, before the others.
+  void acts(std::string_view key, Condition condition);
+  /// Whether all conditions of the key hold.
+  bool acts(const Entry& entry) const;
+  /// Throws ConfigError for keys that a file or the command line has set and that do not act. Where
+  /// a higher level than a key's own has put it out of action it is only named in a sentence of the
+  /// answer.
+  std::vector<std::string> check_acting() const;
 
   /// Gives `key` the value `text` unless a higher level has set it already; the same level again
   /// overwrites. Throws ConfigError for an unknown key (with the nearest one) or a value not
@@ -111,12 +148,12 @@ class OptionSet {
   void set_origin(std::string_view key, Origin origin);
   const std::vector<Entry>& entries() const { return entries_; }
 
-  /// The full configuration as INI text, one section after the other in order of declaration.
+  /// All keys that act as INI text, one section after the other in order of declaration.
   std::string to_ini() const;
 
  private:
   Entry& find(std::string_view key);
-  void insert(Entry entry);
+  Entry& insert(Entry entry);
 
   std::vector<Entry> entries_;
 };
@@ -136,7 +173,7 @@ std::string suggestion(const std::string& close, const std::string& otherwise = 
 std::string join(const std::vector<std::string>& words, std::string_view separator = ", ");
 
 template <typename E>
-void OptionSet::add(std::string key, E& value, Names<E> names, std::string help) {
+OptionSet::Entry& OptionSet::add(std::string key, E& value, Names<E> names, std::string help) {
   std::vector<std::string> words;
   for (const auto& [name, unused] : names) words.emplace_back(name);
   Entry entry;
@@ -159,7 +196,7 @@ void OptionSet::add(std::string key, E& value, Names<E> names, std::string help)
     }
     return std::string("?");
   };
-  insert(std::move(entry));
+  return insert(std::move(entry));
 }
 
 }  // namespace fedhpc

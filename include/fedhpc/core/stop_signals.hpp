@@ -13,6 +13,9 @@ class StopSignals {
   StopSignals& operator=(const StopSignals&) = delete;
 };
 
+/// From now on the same signals change nothing, to the end of the process: all is written.
+void ignore_stop_signals();
+
 /// The signal caught since a StopSignals was made, 0 if there was none.
 int caught_signal();
 

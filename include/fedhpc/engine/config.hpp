@@ -37,6 +37,7 @@ struct RunOptions {
   std::optional<std::int64_t> checkpoint_every;
   ProgressKind progress = ProgressKind::Auto;
   LiveMode live = LiveMode::Auto;
+  bool stop_on_divergence = false;
   double grace_seconds = 20;
   double collective_timeout = 600;
   std::vector<std::string> save{"init"};
@@ -68,7 +69,9 @@ class Config {
   std::unique_ptr<Algorithm> algorithm;
 
   const OptionSet& options() const { return options_; }
-  /// All keys with their values in force, as an INI file that repeats the run.
+  /// What a person should know of assignments that do not act; sentences.
+  const std::vector<std::string>& notes() const { return notes_; }
+  /// All keys that act with their values in force, as an INI file that repeats the run.
   std::string to_ini() const { return options_.to_ini(); }
   /// Throws ConfigError for a file to be read that a relative path names and that is nowhere.
   void check_files() const;
@@ -77,10 +80,13 @@ class Config {
   /// Replaces the relative path of every file to be read by an absolute one, where it is found: in
   /// the working directory or beside the configuration.
   void find_files();
+  /// Conditions that only the methods know: who has edges, who factorises.
+  void declare_methods_of_keys();
   void resolve(const std::string& name);
 
   std::string folder_;  // of the configuration
   OptionSet options_;
+  std::vector<std::string> notes_;
 };
 
 }  // namespace fedhpc

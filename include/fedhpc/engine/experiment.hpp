@@ -14,6 +14,7 @@
 #include "fedhpc/data/partition.hpp"
 #include "fedhpc/data/shard.hpp"
 #include "fedhpc/engine/config.hpp"
+#include "fedhpc/engine/divergence.hpp"
 #include "fedhpc/engine/metrics.hpp"
 #include "fedhpc/io/results_writer.hpp"
 #include "fedhpc/math/products.hpp"
@@ -40,9 +41,10 @@ struct Wish {
 struct RoundReport {
   std::int64_t round = 0;
   bool evaluated = false;
-  Wish agreed = {};          ///< over all ranks; a run stops after the round if asked to
-  bool left = false;         ///< the round after this one was left between two blocks
-  double train_samples = 0;  ///< processed in local steps; 0 when nobody drawn has any
+  Wish agreed = {};                 ///< over all ranks; a run stops after the round if asked to
+  bool left = false;                ///< the round after this one was left between two blocks
+  double train_samples = 0;         ///< processed in local steps; 0 when nobody drawn has any
+  std::int64_t diverged_since = 0;  ///< the round in which it began, known to all ranks; 0: not
   RoundMetrics metrics{};
   const std::vector<std::int64_t>* cohort = nullptr;
   const PersonalMetrics* personal = nullptr;
@@ -72,6 +74,7 @@ struct PlannedRound {
   std::int64_t up_per_edge = 0;
   std::int64_t down_per_edge = 0;
   double seconds_per_step = 0;
+  double seconds_of_evaluation = 0;       ///< of all clients, on the slowest rank
   double gradient_values_per_sample = 0;  ///< P for one gradient of all weights
 };
 
@@ -161,6 +164,10 @@ class Experiment {
   void evaluate(RoundReport& report);
   /// All clients' scores in order of id, on rank 0. Collective.
   std::vector<Score> gather_by_client(const std::vector<Score>& mine);
+  /// Takes in the losses of a round.
+  void look_for_divergence(const RoundReport& report);
+  /// Seconds that an evaluation takes on this rank, by that of a few clients.
+  double seconds_of_evaluation() const;
   void total(Round& round, const Wish& wish, RoundReport& report);
   /// Values of the method's own series. Collective.
   std::vector<double> noted_by(Round& round) const;
@@ -190,6 +197,8 @@ class Experiment {
   std::int64_t rounds_done_ = 0;
   bool prepared_ = false;
   double last_round_seconds_ = 0;          // on rank 0, known to all; 0 before the first round
+  std::optional<Divergence> divergence_;   // on rank 0
+  std::int64_t diverged_since_ = 0;        // on rank 0, known to all
   std::unique_ptr<PartialRound> partial_;  // of the round after rounds_done_
   std::optional<DeviceRowMemory> device_memory_;  // of the store, where there is a device
   std::optional<PinnedRowMemory> pinned_memory_;
@@ -220,10 +229,10 @@ struct BlockNeeds {
   std::int64_t free_device_bytes = 0;  ///< that this rank may take; of a device only
 };
 
-/// The width of a block that trains a client-step fastest, measured on this run's own model and
-/// data in well under a second; the same on every rank. Collective.
-std::int64_t measure_block_width(Communicator& comm, const Model& model, const Shard& shard,
-                                 const TrainOptions& options, const Rows& initial,
-                                 const BlockNeeds& needs);
+/// The width of a block that suits the machine: on a CPU the widest one whose rows and activations
+/// fit into a core's own cache, on a device the widest that its memory holds; a function of sizes
+/// alone, and the same on every rank. Collective.
+std::int64_t choose_block_width(Communicator& comm, const LocalTrainer& trainer,
+                                const Rows& initial, const BlockNeeds& needs);
 
 }  // namespace fedhpc

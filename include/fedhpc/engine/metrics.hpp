@@ -40,15 +40,15 @@ class PersonalMetrics {
   void update(const std::vector<Score>& scores, const std::vector<std::int64_t>& participants,
               RoundMetrics& metrics);
 
-  const std::vector<float>& accuracy() const {
+  const std::vector<double>& accuracy() const {
     return accuracy_;
-  }                                                         ///< [N], NaN without test samples
-  const std::vector<float>& best() const { return best_; }  ///< [N]
+  }                                                          ///< [N], NaN without test samples
+  const std::vector<double>& best() const { return best_; }  ///< [N]
   void visit_state(StateVisitor& state);
 
  private:
-  std::vector<float> accuracy_;
-  std::vector<float> best_;
+  std::vector<double> accuracy_;
+  std::vector<double> best_;
 };
 
 }  // namespace fedhpc

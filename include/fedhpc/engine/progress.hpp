@@ -14,13 +14,13 @@ namespace fedhpc {
 /// one line per evaluation elsewhere.
 class Progress {
  public:
-  /// `done`: rounds done by an earlier part of the run.
-  Progress(ProgressKind kind, std::int64_t rounds, std::int64_t done = 0);
+  /// `done`: rounds done by an earlier part of the run, which booked so many bytes.
+  Progress(ProgressKind kind, std::int64_t rounds, std::int64_t done = 0, double bytes = 0);
   void show(const RoundReport& report);
   /// Says how a run that stops after this report is taken up again.
   void interrupted(const RoundReport& report, const std::string& results) const;
-  /// Says where the result is.
-  void complete(const std::string& results) const;
+  /// Says where the result is of a run that ends after this report, and that it has diverged.
+  void complete(const RoundReport& report, const std::string& results) const;
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -34,7 +34,7 @@ class Progress {
   Clock::time_point drawn_{};
   double accuracy_;
   double loss_;
-  double bytes_ = 0;
+  double bytes_;
 };
 
 /// A path as a shell takes it: between quotes where it holds more than letters, digits and

@@ -27,12 +27,14 @@ class Recorder {
   /// On rank 0: the name an earlier result got, and what may become of the new one; or nothing.
   const std::string& earlier_result() const { return earlier_result_; }
   const std::string& warning() const { return warning_; }
+  /// On rank 0: the bytes booked in the rounds before this part of the run.
+  double bytes_before() const { return bytes_before_; }
 
   /// Records one round; after the last evaluation of a run also the model.
   void record(const RoundReport& report);
   /// Writes the model that a run stops with before its last round.
   void write_model(const ModelRecord& model);
-  /// Sets the status "complete" or "interrupted".
+  /// Sets the status "complete", "diverged" or "interrupted".
   void finish(const std::string& status);
   /// Sets the status "failed"; a failure to do so is not reported.
   void fail() noexcept;
@@ -60,6 +62,7 @@ class Recorder {
   std::unique_ptr<ResultsWriter> writer_;  // rank 0 only
   std::string earlier_result_;
   std::string warning_;
+  double bytes_before_ = 0;
 };
 
 /// Calls `work`, which writes a file of the run with the result file `results`; its Error then

@@ -13,6 +13,10 @@
 
 namespace fedhpc {
 
+/// The configuration, as an INI text, in a result file or a checkpoint; empty where it cannot be
+/// read.
+std::string config_in(const std::string& path);
+
 /// Keys of how a run goes on and where things lie. All others say what its rounds mean.
 std::span<const std::string_view> keys_to_change_on_resume();
 
@@ -40,6 +44,11 @@ std::optional<Earlier> check_results(ResumePoint& point, const Config& config);
 /// The configuration of the run with `changes` from the command line. Throws ConfigError for a
 /// change that would give its past rounds another meaning.
 std::unique_ptr<Config> resumed_configuration(const ResumePoint& point,
+                                              const std::vector<Assignment>& changes);
+
+/// The same from the configuration file `path` as it is now. Throws ConfigError that names every
+/// key whose value would give past rounds another meaning.
+std::unique_ptr<Config> resumed_configuration(const ResumePoint& point, const std::string& path,
                                               const std::vector<Assignment>& changes);
 
 }  // namespace fedhpc

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 
 namespace fedhpc {
 
@@ -15,6 +16,10 @@ void replace_file(const std::string& finished, const std::string& path);
 /// Bytes free for this user on the file system of a folder; a very large number where it does not
 /// say.
 std::int64_t free_bytes(const std::string& folder);
+
+/// What a file is, under whatever name: device and number; both 0 where there is none.
+using FileId = std::pair<std::uint64_t, std::uint64_t>;
+FileId id_of(const std::string& path);
 
 /// Bytes of a file, 0 where there is none.
 std::int64_t bytes_of_file(const std::string& path);

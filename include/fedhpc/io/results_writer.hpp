@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "fedhpc/core/tensor.hpp"
+#include "fedhpc/io/durable.hpp"
 #include "fedhpc/io/file_lock.hpp"
 #include "fedhpc/io/hdf5.hpp"
 
@@ -90,15 +91,16 @@ class ResultsWriter {
 
   /// Accuracies of all clients after `round`, [N], NaN without test samples, and each client's
   /// best.
-  void append_client_accuracy(std::int64_t round, const std::vector<float>& accuracy,
-                              const std::vector<float>& best);
+  void append_client_accuracy(std::int64_t round, const std::vector<double>& accuracy,
+                              const std::vector<double>& best);
   void append_cohort(const std::vector<std::int64_t>& cohort);
   /// One more row of each of them.
   void append_draws(const std::vector<NamedTensor>& draws);
   void write_model(const std::string& group, const std::vector<NamedTensor>& parameters);
   /// Writes one client's own model below /model/personal.
   void write_personal(std::int64_t client, const std::vector<NamedTensor>& parameters);
-  /// Appends and commits one round; `values` in order of the series.
+  /// Appends and commits one round; `values` in order of the series. Throws Error, as finish()
+  /// does, when the file is no longer where its readers look for it.
   void append_round(std::int64_t round, const std::vector<double>& values);
   /// Sets status and finished.
   void finish(const std::string& status);
@@ -109,9 +111,12 @@ class ResultsWriter {
   void write_clients(const ClientTable& clients);
   void open_series(const std::vector<Series>& series);
   void open_clients(hsize_t count);
+  /// Throws Error when the file is no longer where its readers look for it.
+  void check_it_is_there() const;
 
   std::string path_;
   std::string unfinished_;  // the file's name until it is started, then empty
+  FileId id_;               // under path_, once it is started
   bool swmr_;
   h5::Handle file_;
   FileLock lock_;  // HDF5 drops its own when it lets readers in

@@ -15,21 +15,16 @@ struct Clusters {
   double distortion = 0;                 ///< sum_i (x_i - c_a(i))^2
 };
 
-/// Up to so many clusters `kmeans` finds an optimum, beyond it a local one.
-constexpr std::int64_t kMostExactClusters = 16;
-
 /// k-means of numbers: at most k centres with the least sum of squares to the nearest one. A
 /// function of the values alone, with no draws; all sums are float64, a centre is rounded once.
 ///
 /// - With no more than k distinct values, told apart by their bits, each is its own centre, bit for
 ///   bit; -0, infinities and NaN too (-0 below +0, NaN beyond the infinities of its sign).
-/// - With more, -0 counts as +0, and there are min(k, distinct values) centres. For k <= 16 the
-///   clusters are optimal to the rounding of the sums: a shortest path over the sorted distinct
-///   values (Wu, "Optimal quantization by matrix searching", J. Algorithms 1991), O(m log m) for
-///   most data and O(k m log m) at worst. Beyond, Lloyd's iteration, up to 300 times in O(k log m)
-///   from quantiles of the values under the cube root of their density.
-/// - A value as near to two centres belongs to the lower one. Of optimal clusters those are taken
-///   whose upper ones begin lowest.
+/// - With more, -0 counts as +0, and there are min(k, distinct values) centres. The clusters are
+///   optimal to the rounding of the sums, for any k: a shortest path over the sorted distinct
+///   values (Wu, "Optimal quantization by matrix searching", J. Algorithms 1991), at a price for
+///   each cluster that makes k the best number of them. A few passes of O(m log m).
+/// - Of optimal clusters those are taken whose upper ones begin lowest.
 /// - More than k distinct values with an infinity or a NaN among them have one centre, NaN, and a
 ///   distortion of NaN: a row that diverges is seen to.
 ///

@@ -19,6 +19,9 @@ enum class NormChoice { Auto, None, Batch };  ///< Auto: the family's own
 enum class BiasChoice { Auto, True, False };  ///< Auto: the family's own
 enum class Stem { Cifar, Imagenet };
 
+/// That the model's name is one of a model of images.
+Condition of_image_model();
+
 /// The `model.*` keys.
 struct ModelOptions {
   std::string name = "dnn";

@@ -16,12 +16,12 @@ struct NetworkOptions {
   double edge_cloud_mbps = 0;
   double client_cloud_mbps = 0;
   double latency_ms = 0;    ///< of every payload, on any link
-  double step_seconds = 0;  ///< of a client's local step
+  double step_seconds = 0;  ///< of the gradient of a client's batch
 
   void declare(OptionSet& options);
 };
 
-/// What payloads and local steps take on the simulated network: every client, and every edge, has a
+/// What payloads and gradients take on the simulated network: every client, and every edge, has a
 /// line of its own to where it sends.
 class NetworkModel {
  public:
@@ -31,7 +31,7 @@ class NetworkModel {
   bool on() const { return on_; }
   /// latency + 8 bytes / bandwidth; without a bandwidth the latency alone.
   double payload_seconds(Link link, std::int64_t bytes) const;
-  double local_seconds(std::int64_t steps) const;
+  double local_seconds(std::int64_t gradients) const;
 
  private:
   std::array<double, Ledger::kLinks> seconds_per_byte_{};
@@ -61,8 +61,8 @@ class RoundClock {
 
   /// A client's download or upload of one payload over ClientEdge or ClientCloud.
   void transfer(Link link, std::int64_t client, std::int64_t bytes);
-  /// Local steps of a client.
-  void steps(std::int64_t client, std::int64_t steps);
+  /// Gradients that a client has taken, one of each batch it has looked at and each time.
+  void gradients(std::int64_t client, std::int64_t count);
   /// An edge's download or upload of one payload over EdgeCloud. All payloads of an edge in a round
   /// are told to the clock of one rank.
   void edge_transfer(std::int64_t edge, std::int64_t bytes);

@@ -60,8 +60,8 @@ class Block {
   std::span<const std::int64_t> edges();  ///< the edge of each client, [C]
 
   /// What every client receives of a model [1, P], or of its edge's: C copies. Books one payload
-  /// per client.
-  Rows download(const Rows& model, const Codec& codec = dense_codec());
+  /// per client, which has room for so many bytes `beside` the model.
+  Rows download(const Rows& model, const Codec& codec = dense_codec(), std::int64_t beside = 0);
   Rows download(const EdgeRows& models, const Codec& codec = dense_codec());
   /// The same for those of the clients that have no row in `store` yet: [n, P].
   Rows download_to_new(const StoredRows& store, const Rows& model,
@@ -126,9 +126,11 @@ class Block {
 
   /// Counts what a local training has done.
   void book_training(const std::vector<TrainStatistics>& trained);
-  /// What arrives of the row of each of these clients; books it.
+  /// Tells the clock of the gradients each client has taken.
+  void book_gradients(const std::vector<TrainStatistics>& taken);
+  /// What arrives of the row of each of these clients; books it, and so many bytes beside it.
   Rows transfer(const Rows& rows, std::span<const std::int64_t> clients, Direction direction,
-                const Codec& codec);
+                const Codec& codec, std::int64_t beside = 0);
 
   Round& round_;
   std::span<const std::int64_t> clients_;
@@ -177,8 +179,9 @@ class Round {
   /// A weighted mean within every edge, of rows of the model's layout.
   EdgeMean edge_mean();
 
-  /// The drawn edges of this rank.
-  std::vector<std::int64_t> edges() const;
+  /// The drawn edges of this rank where a participant has training samples. The others take part,
+  /// but do not act.
+  std::vector<std::int64_t> training_edges() const;
   /// The weight of each edge of this rank: what its participants weigh together, or 1 where they
   /// weigh anything.
   std::vector<double> weights_of_participants(Weighting weighting) const;
@@ -198,15 +201,10 @@ class Round {
   /// on every rank. Collective.
   std::vector<Tensor> on_server(std::int64_t n, const std::function<Tensor(std::int64_t)>& work);
 
-  /// Books one payload of `bytes` for each of these clients of this rank: traffic outside the
-  /// verbs.
-  void book(Link link, Direction direction, std::int64_t bytes,
-            std::span<const std::int64_t> clients);
-
   /// Sets a metric of the method's own to a value that is the same on every rank.
   void note(const std::string& metric, double value) { values_[metric] = value; }
-  /// Adds one value of each edge of this rank to a metric of the method's own: the mean over the
-  /// drawn edges.
+  /// Adds one value of each edge of this rank to a metric of the method's own: the mean over
+  /// training_edges() of all ranks.
   void note_edges(const std::string& metric, std::span<const double> values);
   /// What the round has noted of these metrics, or the mean of what clients and edges have; NaN
   /// where there is nothing. The same on every rank. Collective.
@@ -229,6 +227,11 @@ class Round {
   friend class Block;
 
   double weight_of(std::int64_t client, Weighting weighting) const;
+  /// The drawn edges of this rank.
+  std::vector<std::int64_t> edges() const;
+  /// Books one payload of `bytes` for each of these clients of this rank.
+  void book(Link link, Direction direction, std::int64_t bytes,
+            std::span<const std::int64_t> clients);
   Tensor mean_at_cloud(const EdgeRows& edges, std::span<const double> weights, const Codec& codec,
                        const Rows& otherwise);
   void save(PartialRound& partial) const;

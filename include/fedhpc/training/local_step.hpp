@@ -15,6 +15,7 @@ namespace fedhpc {
 struct TrainStatistics {
   LateNumber loss{};   ///< sum of batch loss x batch size, where the gradient was taken first
   double samples = 0;  ///< sum of batch sizes
+  std::int64_t gradients = 0;  ///< taken of batches, of all calls: what a simulated clock counts
   /// Values of gradients taken, one of each sample: of all calls, in the columns that moved.
   double gradient_values = 0;
 };
@@ -123,6 +124,8 @@ class LocalStep {
   void differentiate(const Tensor& rows, const BatchRun& run, const GradientSink& sink);
   void descend_plain_(const Rows& rows, const RowOptimizer& optimizer, const Penalty& penalty);
   /// One step of those clients whose gradient is above the accuracy; false when there are none.
+  /// The others have solved their problem: what the block computes for them from now on counts
+  /// nowhere.
   bool approach_minimum_(const Rows& rows, RowOptimizer& optimizer, const Penalty& penalty,
                          double accuracy);
 
@@ -135,6 +138,7 @@ class LocalStep {
   const std::function<void(std::int64_t)>& gather_;
   std::int64_t draw_ = 0;  // in the workspace
   bool counted_ = false;
+  std::vector<bool> solved_;  // [C] while a problem is solved to an accuracy: who is done
 };
 
 }  // namespace fedhpc

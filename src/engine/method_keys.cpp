@@ -1,0 +1,185 @@
+#include "fedhpc/engine/method_keys.hpp"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+#include "fedhpc/algorithms/algorithm.hpp"
+#include "fedhpc/core/error.hpp"
+#include "fedhpc/training/options.hpp"
+
+namespace fedhpc {
+
+namespace {
+
+constexpr std::string_view kSection = "algorithm.";
+
+/// Keys that mean the same in every method that has them.
+constexpr std::array<std::string_view, 3> kOfAllMethods{"algorithm.codec", "algorithm.k",
+                                                        "algorithm.weighting"};
+
+/// The keys that methods declare. Made when asked for.
+class MethodTables {
+ public:
+  bool has(const std::string& method, const std::string& key) {
+    return key.starts_with(kSection) && of(method).contains(key);
+  }
+
+  void check(const std::string& method, const Assignment& one) {
+    of(method).assign(one.key, one.value, one.origin);
+  }
+
+  std::vector<std::string> keys(const std::string& method) {
+    std::vector<std::string> keys;
+    for (const OptionSet::Entry& entry : of(method).entries()) {
+      if (entry.key.starts_with(kSection)) keys.push_back(entry.key);
+    }
+    return keys;
+  }
+
+  /// The methods that have this key.
+  std::vector<std::string> with(const std::string& key) {
+    std::vector<std::string> methods;
+    for (const AlgorithmInfo& info : algorithm_registry()) {
+      if (has(info.name, key)) methods.push_back(info.name);
+    }
+    return methods;
+  }
+
+ private:
+  struct Table {
+    std::unique_ptr<Algorithm> algorithm;  // the options refer to its members
+    TrainOptions train;                    // some methods say when these act
+    OptionSet options;
+  };
+
+  OptionSet& of(const std::string& method) {
+    std::unique_ptr<Table>& table = tables_[method];
+    if (!table) {
+      table = std::make_unique<Table>();
+      table->algorithm = make_algorithm(method, "configuration");
+      table->train.declare(table->options);
+      table->algorithm->declare(table->options);
+    }
+    return table->options;
+  }
+
+  std::map<std::string, std::unique_ptr<Table>> tables_;
+};
+
+ConfigError unknown_key(const Assignment& one, const std::string& because) {
+  return ConfigError(
+      concat(one.origin.place, ": unknown key '", one.key, "' (value '", one.value, "')", because));
+}
+
+/// `algorithm.METHOD.KEY` as METHOD and `algorithm.KEY`; nothing for any other key.
+std::optional<std::pair<std::string, std::string>> of_one_method(const std::string& key) {
+  if (!key.starts_with(kSection)) return std::nullopt;
+  const std::size_t dot = key.find('.', kSection.size());
+  if (dot == std::string::npos) return std::nullopt;
+  return std::pair{key.substr(kSection.size(), dot - kSection.size()),
+                   std::string(kSection) + key.substr(dot + 1)};
+}
+
+/// The assignments without those that a later one of the command line overrides.
+std::vector<Assignment> last_ones(const std::vector<Assignment>& given,
+                                  std::vector<std::string>& notes) {
+  std::vector<Assignment> kept;
+  for (auto one = given.begin(); one != given.end(); ++one) {
+    const auto same = [&](const Assignment& other) {
+      return other.origin.level == Level::CommandLine && other.key == one->key;
+    };
+    if (one->origin.level != Level::CommandLine || std::none_of(one + 1, given.end(), same)) {
+      kept.push_back(*one);
+      continue;
+    }
+    const auto last = std::find_if(given.rbegin(), given.rend(), same);
+    notes.push_back(concat("key '", one->key, "' is given more than once on the command line; '",
+                           last->value, "', the last, counts and '", one->value, "' does not"));
+  }
+  return kept;
+}
+
+/// The method that a file names; the chosen one where it names none.
+std::string method_of_file(const std::vector<Assignment>& given, const std::string& chosen) {
+  for (const Assignment& one : given) {
+    if (one.key != "algorithm.name" || one.origin.level != Level::File) continue;
+    make_algorithm(one.value, one.origin.place);  // or a refusal
+    return one.value;
+  }
+  return chosen;
+}
+
+/// A key of one method, under its plain name.
+Assignment plain(const Assignment& one, const std::string& method, const std::string& key,
+                 MethodTables& tables) {
+  std::vector<std::string> methods;
+  for (const AlgorithmInfo& info : algorithm_registry()) methods.push_back(info.name);
+  if (std::find(methods.begin(), methods.end(), method) == methods.end()) {
+    throw unknown_key(
+        one, concat(": there is no method '", method, "'",
+                    suggestion(nearest(method, methods), "; 'fedhpc list algorithms' lists them")));
+  }
+  if (!tables.has(method, key)) {
+    throw unknown_key(one,
+                      concat(": method ", method, " has no such key",
+                             suggestion(nearest(key, tables.keys(method)),
+                                        concat("; 'fedhpc help ", method, "' lists its keys"))));
+  }
+  Assignment acting{key, one.value, one.origin};
+  acting.origin.place += concat(" (", one.key, ")");
+  tables.check(method, acting);
+  return acting;
+}
+
+/// Refuses a plain key that `method` lacks and others have.
+void require_own(const Assignment& one, const std::string& method, MethodTables& tables) {
+  if (tables.has(method, one.key)) return;
+  const std::vector<std::string> others = tables.with(one.key);
+  if (others.empty()) return;  // the option table knows the nearest key
+  throw unknown_key(
+      one, concat(": method ", method, " has no such key; methods that have it: ", join(others)));
+}
+
+}  // namespace
+
+ActingAssignments acting_assignments(const std::vector<Assignment>& given,
+                                     const std::string& method) {
+  ActingAssignments acting;
+  MethodTables tables;
+  const std::string of_file = method_of_file(given, method);
+  std::vector<Assignment> of_method;  // behind the plain ones, so that they win
+  std::vector<std::string> left_out;
+  for (const Assignment& one : last_ones(given, acting.notes)) {
+    if (const auto named = of_one_method(one.key)) {
+      Assignment own = plain(one, named->first, named->second, tables);
+      if (named->first == method) of_method.push_back(std::move(own));
+      continue;
+    }
+    if (one.key.starts_with(kSection) && one.key != "algorithm.name") {
+      const std::string& owner = one.origin.level == Level::File ? of_file : method;
+      require_own(one, owner, tables);
+      const bool shared =
+          std::find(kOfAllMethods.begin(), kOfAllMethods.end(), one.key) != kOfAllMethods.end();
+      if (owner != method && tables.has(owner, one.key) &&
+          !(shared && tables.has(method, one.key))) {
+        tables.check(owner, one);
+        left_out.push_back(one.key);
+        continue;
+      }
+    }
+    acting.assignments.push_back(one);
+  }
+  acting.assignments.insert(acting.assignments.end(), of_method.begin(), of_method.end());
+  if (!left_out.empty()) {
+    acting.notes.push_back(concat("the configuration is for algorithm.name = ", of_file, "; with ",
+                                  method, " these keys of it are left out: ", join(left_out)));
+  }
+  return acting;
+}
+
+}  // namespace fedhpc

@@ -1,0 +1,160 @@
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <string>
+
+#include <gtest/gtest.h>
+
+#include "fedhpc/comm/session.hpp"
+
+#include "fixtures/key_grid.hpp"
+#include "fixtures/tiny_run.hpp"
+
+// What holds for every algorithm with its defaults holds for its other settings: every key of the
+// option table, in pairs.
+namespace fedhpc::testing {
+namespace {
+
+TEST(Pairwise, HasAllPairsThatAreLegal) {
+  const std::vector<KeyValues> keys{
+      {"a", {"1", "2"}}, {"b", {"1"}}, {"c", {"1", "2", "3"}}, {"d", {"1"}}};
+  // b is taken with a = 2 only, and a = 1 never with c = 3.
+  const auto legal = [](const Keys& row) {
+    const auto value = [&](const std::string& key) {
+      return row.contains(key) ? row.at(key) : std::string("0");
+    };
+    return (value("b") == "0" || value("a") == "2") && !(value("a") == "1" && value("c") == "3");
+  };
+  const std::vector<Keys> rows = pairwise(keys, legal);
+  EXPECT_TRUE(rows.front().empty());
+  EXPECT_TRUE(std::all_of(rows.begin(), rows.end(), legal));
+  EXPECT_LT(rows.size(), 24U) << "all there are";
+  const auto together = [&](const Keys& wanted) {
+    return std::any_of(rows.begin(), rows.end(), [&](const Keys& row) {
+      return std::all_of(wanted.begin(), wanted.end(), [&](const auto& key) {
+        const auto found = row.find(key.first);
+        return key.second == "0" ? found == row.end()
+                                 : found != row.end() && found->second == key.second;
+      });
+    });
+  };
+  for (const KeyValues& one : keys) {
+    for (const KeyValues& other : keys) {
+      if (one.key >= other.key) continue;
+      std::vector<std::string> of_one{"0"};
+      of_one.insert(of_one.end(), one.values.begin(), one.values.end());
+      std::vector<std::string> of_other{"0"};
+      of_other.insert(of_other.end(), other.values.begin(), other.values.end());
+      for (const std::string& a : of_one) {
+        for (const std::string& b : of_other) {
+          const Keys both{{one.key, a}, {other.key, b}};
+          const bool never = (one.key == "a" && other.key == "b" && a != "2" && b == "1") ||
+                             (one.key == "a" && other.key == "c" && a == "1" && b == "3");
+          EXPECT_EQ(together(both), !never) << one.key << a << other.key << b;
+        }
+      }
+    }
+  }
+}
+
+class EveryKeyOf : public ::testing::TestWithParam<std::string> {
+ protected:
+  static Keys keys_of(Keys row) {
+    // Sizes as uneven as in the file, which takes a process to look through.
+    row.insert({{"data.partition", "dirichlet"},
+                {"data.alpha", "0.1"},
+                {"data.min_samples", "0"},
+                {"network.latency_ms", "1"},
+                {"network.step_seconds", "0.5"}});
+    // Steps of theta that momentum leaves stable.
+    if (GetParam() == "pfedme") row.insert({"algorithm.personal_lr", "0.02"});
+    Keys keys = tiny_keys_of(GetParam(), row);
+    keys.erase("data.partition_file");
+    if (keys["train.lr"] == "0.1") keys["train.lr"] = "0.02";  // with momentum, too
+    return keys;
+  }
+  static const std::vector<Keys>& rows() {
+    static std::map<std::string, std::vector<Keys>> of_methods;
+    std::vector<Keys>& rows = of_methods[GetParam()];
+    if (rows.empty()) {
+      rows =
+          pairwise(key_values(GetParam()), [](const Keys& row) { return !refuses(keys_of(row)); });
+    }
+    return rows;
+  }
+
+  std::unique_ptr<Communicator> world_ = world_communicator(60);
+  std::unique_ptr<Communicator> alone_ = local_communicator();
+};
+
+std::string text_of(const Keys& row) {
+  std::string text;
+  for (const auto& [key, value] : row) text += " --" + key + "=" + value;
+  return text;
+}
+
+TEST_P(EveryKeyOf, ActsInSomeRow) {
+  for (const auto& [key, values] : key_values(GetParam())) {
+    if (!key.starts_with("algorithm.")) continue;  // a method may refuse those of others
+    for (const std::string& value : values) {
+      EXPECT_TRUE(std::any_of(
+          rows().begin(), rows().end(),
+          [&, k = key](const Keys& row) { return row.contains(k) && row.at(k) == value; }))
+          << key << " = " << value;
+    }
+  }
+}
+
+/// How far apart the models of two runs may be.
+double bound_of(const Keys& keys) {
+  const auto is = [&](const std::string& key, const std::string& value) {
+    return keys.contains(key) && keys.at(key) == value;
+  };
+  // Adam takes full steps along rounding errors where factors stand for the tensor already.
+  if (is("algorithm.aggregate", "act") && is("algorithm.broadcast", "tensor")) return 1e-6;
+  // Adam's first steps are of one length but for rounding, which then decides who clusters with
+  // whom.
+  if (is("algorithm.codec", "kmeans") && is("train.optimizer", "adam")) return 1e-6;
+  return 1e-9;
+}
+
+bool both_nan(double a, double b) { return std::isnan(a) && std::isnan(b); }
+
+void expect_same(const TinyResult& actual, const TinyResult& expected, const Keys& keys) {
+  ASSERT_TRUE(expected.global.isfinite().all().item<bool>()) << "comparable";
+  EXPECT_LT(distance(actual.global, expected.global), bound_of(keys));
+  EXPECT_LT(distance(actual.personal, expected.personal), bound_of(keys));
+  EXPECT_EQ(actual.cohorts, expected.cohorts);
+  ASSERT_EQ(actual.metrics.size(), expected.metrics.size());
+  for (std::size_t t = 0; t < expected.metrics.size(); ++t) {
+    const RoundMetrics& a = actual.metrics[t];
+    const RoundMetrics& b = expected.metrics[t];
+    // A coder's payload may be a byte shorter where a value has gone to another cluster.
+    const double bytes = bound_of(keys) > 1e-9 ? 0.02 * bytes_up(b) : 0;
+    EXPECT_NEAR(bytes_up(a), bytes_up(b), bytes);
+    EXPECT_NEAR(bytes_down(a), bytes_down(b), bytes);
+    EXPECT_NEAR(a.simulated_seconds, b.simulated_seconds, 1e-9);
+    EXPECT_TRUE(both_nan(a.train_loss, b.train_loss) ||
+                std::abs(a.train_loss - b.train_loss) < 1e-7 * (1 + b.train_loss));
+  }
+}
+
+TEST_P(EveryKeyOf, IsSameOnAnyRanksAndInAnyBlockWidth) {
+  for (const Keys& row : rows()) {
+    const Keys these = keys_of(row);
+    SCOPED_TRACE(text_of(row));
+    const bool leads = world_->rank() == 0;
+    TinyResult expected;
+    if (leads) expected = run(these, *alone_);
+    Keys wide = these;  // one client in a block, and three
+    wide["train.block"] = "3";
+    const TinyResult actual = run(wide, *world_);
+    if (leads) expect_same(actual, expected, these);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Registry, EveryKeyOf, ::testing::ValuesIn(algorithm_names()),
+                         [](const auto& one) { return one.param; });
+
+}  // namespace
+}  // namespace fedhpc::testing
