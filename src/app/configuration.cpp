@@ -22,7 +22,9 @@ std::unique_ptr<Config> read_configuration(const Arguments& arguments, const std
   for (Assignment& assignment : parse_command_line({arguments.begin() + 1, arguments.end()})) {
     assignments.push_back(std::move(assignment));
   }
-  return std::make_unique<Config>(assignments, path);
+  auto config = std::make_unique<Config>(assignments, path);
+  config->check_files();
+  return config;
 }
 
 double start_timeout(const Arguments& arguments) {

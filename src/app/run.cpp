@@ -44,6 +44,12 @@ void introduce(const Experiment& experiment, const Resumption* from, int ranks,
     }
     std::fflush(stdout);  // a log shows it while the first rounds go on
   }
+  for (const std::string& folder : folders_of_copies()) {
+    std::fprintf(stderr,
+                 "fedhpc: note: unpacked data are kept in %s for later runs; FEDHPC_CACHE=off "
+                 "keeps none\n",
+                 folder.c_str());
+  }
   bool warned = false;
   const std::int64_t leaked = leaked_samples(experiment.partition());
   warn_once(warned, leaked > 0,

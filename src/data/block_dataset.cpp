@@ -21,8 +21,7 @@ BlockDataset<T>::BlockDataset(std::vector<std::int64_t> shape, std::int64_t clas
   std::size_t rows = 0;
   for (const RowBlock<T>& block : blocks_) {
     const auto count = static_cast<std::size_t>(block.count);
-    const std::size_t entries =
-        static_cast<std::size_t>(features()) + (block.left_out.has_value() ? 1 : 0);
+    const auto entries = static_cast<std::size_t>(features());
     rows += count;
     require(count == 0 || block.first + (count - 1) * block.stride + entries <= block.values.size(),
             "a sample lies within its block");
@@ -39,11 +38,7 @@ T* BlockDataset<T>::copy_row(std::int64_t id, T* out) const {
       continue;
     }
     const T* row = block.values.data() + block.first + static_cast<std::size_t>(id) * block.stride;
-    const auto width = static_cast<std::size_t>(features());
-    const std::size_t before = block.left_out.value_or(width);
-    out = std::copy_n(row, before, out);
-    if (before == width) return out;
-    return std::copy_n(row + before + 1, width - before, out);
+    return std::copy_n(row, static_cast<std::size_t>(features()), out);
   }
   throw std::logic_error("the blocks hold every sample");
 }

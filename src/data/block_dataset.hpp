@@ -1,22 +1,19 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <vector>
 
 #include "fedhpc/data/dataset.hpp"
 
 namespace fedhpc {
 
-/// Samples of one file as they came: row i starts at values[first + i * stride]. With `left_out`,
-/// that entry of every row is no feature (a label column).
+/// Samples of one file as they came: row i starts at values[first + i * stride].
 template <typename T>
 struct RowBlock {
   std::vector<T> values;
   std::size_t first = 0;
   std::size_t stride = 0;
   std::int64_t count = 0;
-  std::optional<std::size_t> left_out = std::nullopt;
 };
 
 /// Samples in memory in blocks that follow each other. T is std::uint8_t (pixels, channel by

@@ -10,6 +10,7 @@
 #include "fedhpc/core/options.hpp"
 
 #include "data/unpack.hpp"
+#include "data/unpack_cache.hpp"
 
 namespace fedhpc {
 
@@ -36,10 +37,12 @@ std::vector<std::uint8_t> read_plain(const std::string& path) {
 }  // namespace
 
 std::vector<std::uint8_t> read_bytes(const std::string& path) {
-  std::vector<std::uint8_t> bytes = read_plain(path);
-  if (path.ends_with(".gz")) return unpack_gzip(bytes, path);
-  if (path.ends_with(".xz")) return unpack_xz(bytes, path);
-  return bytes;
+  if (path.ends_with(".gz")) return unpack_gzip(read_plain(path), path);
+  if (!path.ends_with(".xz")) return read_plain(path);
+  if (auto copy = unpacked_copy(path)) return std::move(*copy);
+  std::vector<std::uint8_t> content = unpack_xz(read_plain(path), path);
+  keep_unpacked(path, content);
+  return content;
 }
 
 std::vector<std::vector<std::uint8_t>> read_bytes(const std::vector<std::string>& paths) {

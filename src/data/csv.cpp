@@ -2,140 +2,188 @@
 
 #include <algorithm>
 #include <cmath>
-#include <deque>
 #include <string_view>
 
-#include "fedhpc/core/error.hpp"
-
+#include "data/csv_rows.hpp"
 #include "data/numbers.hpp"
 
 namespace fedhpc {
 
 namespace {
 
-constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
+using Fields = std::vector<std::string_view>;
 
-/// Splits text into rows of fields.
-class RowReader {
- public:
-  RowReader(std::string_view text, const std::string& path) : text_(text), path_(path) {
-    if (text_.starts_with(kByteOrderMark)) position_ = kByteOrderMark.size();
+char letter_of(Separator separator, std::string_view text) {
+  switch (separator) {
+    case Separator::Comma:
+      return ',';
+    case Separator::Semicolon:
+      return ';';
+    case Separator::Tab:
+      return '\t';
+    default:
+      return detected_separator(text);
   }
+}
 
-  /// Reads the next row that is not empty; false at the end.
-  bool next() {
-    fields_.clear();
-    unquoted_.clear();
-    while (position_ < text_.size() && at_line_end()) pass_line_end();
-    if (position_ >= text_.size()) return false;
-    row_line_ = line_;
-    while (true) {
-      fields_.push_back(text_[position_] == '"' ? quoted_field() : plain_field());
-      if (position_ >= text_.size()) return true;
-      if (at_line_end()) {
-        pass_line_end();
-        return true;
-      }
-      ++position_;  // the comma
-      if (position_ >= text_.size()) {
-        fields_.emplace_back();
-        return true;
-      }
+std::string_view without_spaces(std::string_view text) {
+  constexpr std::string_view kSpaces = " \t";
+  const std::size_t begin = text.find_first_not_of(kSpaces);
+  if (begin == std::string_view::npos) return {};
+  return text.substr(begin, text.find_last_not_of(kSpaces) - begin + 1);
+}
+
+std::vector<std::string> names_of(const Fields& fields) { return {fields.begin(), fields.end()}; }
+
+/// The column a key names among `count`: "last", a name of `names`, or a number from 0.
+std::optional<std::size_t> find_column(const std::string& wanted,
+                                       const std::vector<std::string>& names, std::size_t count) {
+  if (wanted == "last") return count - 1;
+  const auto named = std::find(names.begin(), names.end(), wanted);
+  if (named != names.end()) return static_cast<std::size_t>(named - names.begin());
+  const bool digits = wanted.find_first_not_of("0123456789") == std::string::npos;
+  if (!digits || wanted.empty() || wanted.size() > 9 || std::stoul(wanted) >= count) return {};
+  return std::stoul(wanted);
+}
+
+std::string columns_text(std::size_t count) {
+  return concat(count, count == 1 ? " column" : " columns");
+}
+
+/// The place of a column that a key names; none where it names none.
+std::optional<std::size_t> placed(const std::string& key, const std::string& wanted,
+                                  const CsvTable& table) {
+  if (wanted.empty()) return std::nullopt;
+  const auto place = find_column(wanted, table.header, table.columns);
+  if (place) return place;
+  throw ConfigError(concat("key '", key, "' cannot be '", wanted,
+                           "'; allowed: last, a number from 0 to ", table.columns - 1,
+                           table.header.empty() ? "" : concat(", one of: ", join(table.header)),
+                           " (data.file = ", table.path, ")"));
+}
+
+/// Whether the first row of a file names its columns; `rows` stands before it.
+bool begins_with_header(CsvRows rows, const CsvFormat& format, const CsvTable* like) {
+  if (format.header != Header::Auto) return format.header == Header::Yes;
+  if (!rows.next()) return false;
+  const std::vector<std::string> first = names_of(rows.fields());
+  if (like != nullptr && !like->header.empty() && first == like->header) return true;
+  std::vector<std::size_t> words;  // columns that may hold words
+  for (const std::string& wanted : {format.label_column, format.client_column}) {
+    if (wanted.empty()) continue;
+    const auto place = find_column(wanted, {}, first.size());
+    if (!place && std::find(first.begin(), first.end(), wanted) != first.end()) return true;
+    if (place) words.push_back(*place);
+  }
+  for (std::size_t column = 0; column < first.size(); ++column) {
+    const bool feature = std::find(words.begin(), words.end(), column) == words.end();
+    if (feature && !parse_number(first[column])) return true;
+  }
+  // A word above a number is a name.
+  if (!rows.next() || rows.fields().size() != first.size()) return false;
+  return std::any_of(words.begin(), words.end(), [&](std::size_t column) {
+    return !parse_number(first[column]) && parse_number(rows.fields()[column]);
+  });
+}
+
+/// Takes what the first row says of the columns.
+void take_columns(const CsvRows& rows, const CsvFormat& format, bool header, const CsvTable* like,
+                  CsvTable& table) {
+  table.columns = rows.fields().size();
+  if (header) table.header = names_of(rows.fields());
+  if (like == nullptr) {
+    table.labels.place = placed("data.label_column", format.label_column, table);
+    table.clients.place = placed("data.client_column", format.client_column, table);
+    if (table.labels.place && table.labels.place == table.clients.place) {
+      throw ConfigError(concat("data.label_column = ", format.label_column,
+                               " and data.client_column = ", format.client_column,
+                               " are the same column of ", table.path,
+                               "; set them to two columns"));
+    }
+  } else {
+    if (like->columns != table.columns) {
+      rows.fail(": found ", columns_text(table.columns), ", expected ", like->columns, " as in '",
+                like->path, "'");
+    }
+    if (header && !like->header.empty() && table.header != like->header) {
+      rows.fail(": found the columns ", quoted(join(table.header)), ", expected ",
+                quoted(join(like->header)), " as in '", like->path, "'");
+    }
+    table.labels.place = like->labels.place;
+    table.clients.place = like->clients.place;
+  }
+  table.features = table.columns - (table.labels.place ? 1 : 0) - (table.clients.place ? 1 : 0);
+}
+
+double finite_number(const CsvRows& rows, std::size_t column) {
+  const std::string_view field = rows.fields()[column];
+  const std::optional<double> number = parse_number(field);
+  if (number && std::isfinite(*number)) return *number;
+  const bool comma = field.find(',') != std::string_view::npos;
+  rows.fail(", column ", column, ": found ", quoted(field), ", expected a finite number",
+            comma ? " with a point, not a comma" : "", "; remove or repair the row");
+}
+
+/// Takes a label or a client: numbers in all rows, or words in all.
+void take_word(const CsvRows& rows, std::size_t column, const CsvTable& table, CsvColumn& words) {
+  const std::string_view word = without_spaces(rows.fields()[column]);
+  const bool number = parse_number(word).has_value();
+  if (number && !words.words.empty()) {
+    rows.fail(", column ", column, ": found the number ", quoted(word), ", expected a word as in ",
+              "line ", table.lines.front());
+  }
+  if (number || word.empty() || !words.numbers.empty()) {
+    words.numbers.push_back(finite_number(rows, column));
+  } else {
+    words.words.emplace_back(word);
+  }
+}
+
+void take_row(const CsvRows& rows, CsvTable& table) {
+  if (rows.fields().size() != table.columns) {
+    rows.fail(": found ", columns_text(rows.fields().size()), ", expected ", table.columns,
+              " as in the first row");
+  }
+  for (std::size_t column = 0; column < table.columns; ++column) {
+    if (column == table.labels.place) {
+      take_word(rows, column, table, table.labels);
+    } else if (column == table.clients.place) {
+      take_word(rows, column, table, table.clients);
+    } else {
+      table.cells.push_back(finite_number(rows, column));
     }
   }
+  table.lines.push_back(rows.line());
+}
 
-  const std::vector<std::string_view>& fields() const { return fields_; }  ///< until next()
-  std::int64_t line() const { return row_line_; }                          ///< of the row
-
-  template <typename... Parts>
-  [[noreturn]] void fail(const Parts&... parts) const {
-    throw DataError(concat("csv file '", path_, "', line ", row_line_, parts...));
-  }
-
- private:
-  bool at_line_end() const {
-    const char letter = text_[position_];
-    return letter == '\n' || (letter == '\r' && text_.substr(position_ + 1, 1) == "\n");
-  }
-  void pass_line_end() {
-    position_ += text_[position_] == '\r' ? 2 : 1;
-    ++line_;
-  }
-
-  std::string_view plain_field() {
-    const std::size_t begin = position_;
-    while (position_ < text_.size() && text_[position_] != ',' && !at_line_end()) ++position_;
-    return text_.substr(begin, position_ - begin);
-  }
-
-  std::string_view quoted_field() {
-    std::string& field = unquoted_.emplace_back();
-    while (true) {
-      const std::size_t begin = position_ + 1;
-      const std::size_t quote = text_.find('"', begin);
-      if (quote == std::string_view::npos) {
-        fail(", column ", fields_.size(), ": found a double quote that nothing closes");
-      }
-      const std::string_view part = text_.substr(begin, quote - begin);
-      line_ += std::count(part.begin(), part.end(), '\n');
-      field += part;
-      position_ = quote + 1;
-      if (text_.substr(position_, 1) != "\"") break;
-      field += '"';  // a doubled quote stands for one
-    }
-    if (position_ < text_.size() && text_[position_] != ',' && !at_line_end()) {
-      fail(", column ", fields_.size(), ": found ", quoted(text_.substr(position_, 1)),
-           " behind a quoted field, expected a comma or the end of the line");
-    }
-    return field;
-  }
-
-  std::string_view text_;
-  const std::string& path_;
-  std::size_t position_ = 0;
-  std::int64_t line_ = 1;
-  std::int64_t row_line_ = 1;
-  std::vector<std::string_view> fields_;
-  std::deque<std::string> unquoted_;  // what the quoted fields of the row refer to
-};
-
-/// Appends the row's numbers to the table.
-void take_row(const RowReader& reader, CsvTable& table) {
-  const std::vector<std::string_view>& fields = reader.fields();
-  if (fields.size() != table.columns) {
-    reader.fail(": found ", fields.size(), fields.size() == 1 ? " column" : " columns",
-                ", expected ", table.columns, " as in the first row");
-  }
-  for (std::size_t column = 0; column < fields.size(); ++column) {
-    const std::optional<double> number = parse_number(fields[column]);
-    if (!number || !std::isfinite(*number)) {
-      reader.fail(", column ", column, ": found ", quoted(fields[column]),
-                  ", expected a finite number; remove or repair the row");
-    }
-    table.cells.push_back(*number);
-  }
-  table.lines.push_back(reader.line());
+/// A class of one sample in the first row: more likely the name of the column over features whose
+/// names are numbers.
+void check_first_label(const CsvTable& table) {
+  const std::vector<std::string>& labels = table.labels.words;
+  if (labels.size() < 2 || std::count(labels.begin(), labels.end(), labels.front()) > 1) return;
+  throw DataError(concat("csv file '", table.path, "', line ", table.lines.front(), ": the label ",
+                         quoted(labels.front()), " is in no other row; set data.header = yes if ",
+                         "the row names the columns, else data.header = no"));
 }
 
 }  // namespace
 
-CsvTable parse_csv(std::span<const std::uint8_t> bytes, const std::string& path) {
-  RowReader reader({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, path);
+CsvTable parse_csv(std::span<const std::uint8_t> bytes, const std::string& path,
+                   const CsvFormat& format, const CsvTable* like) {
+  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  CsvRows rows(text, path, letter_of(format.separator, text));
+  const bool header = begins_with_header(rows, format, like);
   CsvTable table;
-  while (reader.next()) {
-    const std::vector<std::string_view>& fields = reader.fields();
+  table.path = path;
+  while (rows.next()) {
     if (table.columns == 0) {
-      table.columns = fields.size();
-      const bool numbers = std::all_of(fields.begin(), fields.end(),
-                                       [](auto field) { return parse_number(field).has_value(); });
-      if (!numbers) {
-        table.header.assign(fields.begin(), fields.end());
-        continue;
-      }
+      take_columns(rows, format, header, like, table);
+      if (header) continue;
     }
-    take_row(reader, table);
+    take_row(rows, table);
   }
-  if (table.lines.empty()) reader.fail(": found the end of the file, expected a row of numbers");
+  if (table.lines.empty()) rows.fail(": found the end of the file, expected a row of numbers");
+  if (!header && format.header == Header::Auto && like == nullptr) check_first_label(table);
   return table;
 }
 

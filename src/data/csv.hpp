@@ -1,26 +1,51 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "fedhpc/data/options.hpp"
+
 namespace fedhpc {
 
-/// The numbers of a CSV file.
+/// How a CSV file is laid out.
+struct CsvFormat {
+  Separator separator = Separator::Auto;
+  Header header = Header::Auto;
+  std::string label_column = {};   ///< "last", a name, a number from 0; empty: there is none
+  std::string client_column = {};  ///< the same
+};
+
+/// A column that holds numbers or words: the label or the client of each row.
+struct CsvColumn {
+  std::optional<std::size_t> place;  // in the file; none where there is no such column
+  std::vector<double> numbers;       // [rows], or empty where it holds words
+  std::vector<std::string> words;    // [rows], or empty where it holds numbers
+};
+
+/// What a CSV file holds.
 struct CsvTable {
-  std::vector<std::string> header;  // [columns], or empty when the first row holds numbers only
-  std::size_t columns = 0;
-  std::vector<double> cells;        // [rows, columns], all finite
+  std::string path;
+  std::vector<std::string> header;  // [columns], or empty where the file has none
+  std::size_t columns = 0;          // label and client among them
+  std::size_t features = 0;         // the other columns
+  std::vector<double> cells;        // [rows, features], all finite
+  CsvColumn labels;
+  CsvColumn clients;
   std::vector<std::int64_t> lines;  // [rows] where each row starts, counted from 1
 
   std::int64_t rows() const { return static_cast<std::int64_t>(lines.size()); }
 };
 
-/// Parses comma-separated text (RFC 4180: fields may be in double quotes; lines end in LF or CR
-/// LF; empty lines are skipped). The first row is a header if and only if one of its fields is not
-/// a number. Throws DataError naming file, line and column (from 0), what stands there and what
-/// was expected.
-CsvTable parse_csv(std::span<const std::uint8_t> bytes, const std::string& path);
+/// Parses separated text (RFC 4180: fields may be in double quotes; lines end in LF or CR LF; empty
+/// lines are skipped). Unless the format says it, the separator is a semicolon where the first row
+/// has one, else a tab where it has one and no comma, else a comma; the first row is a header if
+/// and only if a feature in it is no number, or its label is a word and all others are numbers.
+/// The columns are those of `like` where it is given. Throws DataError naming file, line and column
+/// (from 0), what stands there and what was expected; ConfigError for a column that is not there.
+CsvTable parse_csv(std::span<const std::uint8_t> bytes, const std::string& path,
+                   const CsvFormat& format = {}, const CsvTable* like = nullptr);
 
 }  // namespace fedhpc

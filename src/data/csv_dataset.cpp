@@ -1,5 +1,7 @@
 // Tables of numbers: any CSV file (data.name = csv) and Covertype.
 
+#include <algorithm>
+
 #include "fedhpc/core/error.hpp"
 #include "fedhpc/core/options.hpp"
 
@@ -7,115 +9,133 @@
 #include "data/byte_source.hpp"
 #include "data/csv.hpp"
 #include "data/datasets.hpp"
+#include "data/described_dataset.hpp"
 #include "data/numbers.hpp"
 
 namespace fedhpc {
 
 namespace {
 
-/// The column data.label_column names: "last", a name of the header, or a number from 0.
-std::size_t label_column(const CsvTable& table, const DataOptions& options) {
-  const std::string& wanted = options.label_column;
-  if (wanted == "last") return table.columns - 1;
-  for (std::size_t column = 0; column < table.header.size(); ++column) {
-    if (table.header[column] == wanted) return column;
-  }
-  const bool digits = wanted.find_first_not_of("0123456789") == std::string::npos;
-  if (digits && wanted.size() < 10 && std::stoul(wanted) < table.columns) {
-    return std::stoul(wanted);
-  }
-  throw ConfigError(concat("key 'data.label_column' cannot be '", wanted,
-                           "'; allowed: last, a number from 0 to ", table.columns - 1,
-                           table.header.empty() ? "" : concat(", one of: ", join(table.header)),
-                           " (data.file = ", options.file, ")"));
+RowBlock<double> block_of(CsvTable&& table) {
+  return {.values = std::move(table.cells), .stride = table.features, .count = table.rows()};
 }
 
-std::vector<double> column_of(const CsvTable& table, std::size_t column) {
-  std::vector<double> numbers;
-  for (std::size_t at = column; at < table.cells.size(); at += table.columns) {
-    numbers.push_back(table.cells[at]);
-  }
-  return numbers;
+/// The labels or clients of two files as numbers from 0, in the order of their values or words.
+struct Numbered {
+  std::vector<std::int64_t> rows;  // of the first file, then of the second
+  std::vector<std::string> names;  // of each number
+};
+
+template <typename Value>
+std::vector<Value> distinct(const std::vector<Value>& first, const std::vector<Value>& second) {
+  std::vector<Value> all = first;
+  all.insert(all.end(), second.begin(), second.end());
+  std::sort(all.begin(), all.end());
+  all.erase(std::unique(all.begin(), all.end()), all.end());
+  return all;
 }
 
-RowBlock<double> block_of(CsvTable&& table, std::size_t label) {
-  return {.values = std::move(table.cells),
-          .first = 0,
-          .stride = table.columns,
-          .count = table.rows(),
-          .left_out = label};
+template <typename Value>
+std::vector<std::int64_t> places(const std::vector<Value>& first, const std::vector<Value>& second,
+                                 const std::vector<Value>& among) {
+  std::vector<std::int64_t> found;
+  found.reserve(first.size() + second.size());
+  for (const auto* rows : {&first, &second}) {
+    for (const Value& one : *rows) {
+      found.push_back(std::lower_bound(among.begin(), among.end(), one) - among.begin());
+    }
+  }
+  return found;
 }
 
-/// The two files must have the same columns.
-void check_columns(const CsvTable& train, const CsvTable& test, const DataOptions& options) {
-  const std::string place = concat("csv file '", options.test_file, "', line 1: found ");
-  if (train.columns != test.columns) {
-    throw DataError(concat(place, test.columns, " columns, expected ", train.columns, " as in '",
-                           options.file, "'"));
+Numbered numbered(const CsvTable& train, const CsvTable& test, CsvColumn CsvTable::*column) {
+  const CsvColumn& a = train.*column;
+  const CsvColumn& b = test.*column;
+  if (test.rows() > 0 && a.words.empty() != b.words.empty()) {
+    const char* kinds[] = {"words", "numbers"};
+    throw DataError(concat("csv file '", test.path, "', column ", *b.place, ": found ",
+                           kinds[b.words.empty() ? 1 : 0], ", expected ",
+                           kinds[a.words.empty() ? 1 : 0], " as in '", train.path, "'"));
   }
-  if (!train.header.empty() && !test.header.empty() && train.header != test.header) {
-    throw DataError(concat(place, "the columns ", quoted(join(test.header)), ", expected ",
-                           quoted(join(train.header)), " as in '", options.file, "'"));
+  Numbered result;
+  if (a.words.empty()) {
+    const std::vector<double> values = distinct(a.numbers, b.numbers);
+    result.rows = places(a.numbers, b.numbers, values);
+    for (const double value : values) result.names.push_back(text_of(value));
+  } else {
+    result.names = distinct(a.words, b.words);
+    result.rows = places(a.words, b.words, result.names);
   }
+  return result;
 }
 
 }  // namespace
 
 std::unique_ptr<Dataset> open_csv(const DataOptions& options) {
-  CsvTable train = parse_csv(read_bytes(data_file(options)), options.file);
-  if (train.columns < 2) {
-    throw DataError(concat("csv file '", options.file,
-                           "', line 1: found 1 column, expected a label and at least one feature, "
-                           "separated by commas"));
+  const CsvFormat format{.separator = options.separator,
+                         .header = options.header,
+                         .label_column = options.label_column,
+                         .client_column = options.client_column};
+  CsvTable train = parse_csv(read_bytes(data_file(options)), options.file, format);
+  if (train.features == 0) {
+    throw DataError(
+        concat("csv file '", options.file, "', line 1: found ", train.columns,
+               train.columns == 1 ? " column" : " columns",
+               ", expected a label and at least one feature, separated by commas or as ",
+               "data.separator says"));
   }
-  const std::size_t label = label_column(train, options);
   CsvTable test;
   if (!options.test_file.empty()) {
-    test = parse_csv(read_bytes(options.test_file), options.test_file);
-    check_columns(train, test, options);
+    test = parse_csv(read_bytes(options.test_file), options.test_file, format, &train);
   }
-  test.columns = train.columns;
-  const std::vector<double> train_labels = column_of(train, label);
-  const std::vector<double> test_labels = column_of(test, label);
-  const std::vector<double> distinct = distinct_labels(train_labels, test_labels);
-  check_distinct(distinct, options.file);
-  std::vector<std::int64_t> labels = class_numbers(train_labels, distinct);
-  const std::vector<std::int64_t> more = class_numbers(test_labels, distinct);
-  labels.insert(labels.end(), more.begin(), more.end());
-
-  const std::vector<std::int64_t> shape = {static_cast<std::int64_t>(train.columns) - 1};
+  Numbered labels = numbered(train, test, &CsvTable::labels);
+  if (labels.names.size() < 2) {
+    throw DataError(concat("csv file '", options.file, "': found the label ", labels.names.front(),
+                           " only, expected at least two different labels"));
+  }
+  Description description;
+  if (train.clients.place) {
+    Numbered clients = numbered(train, test, &CsvTable::clients);
+    description.clients = std::move(clients.rows);
+    description.client_names = std::move(clients.names);
+  }
+  const auto classes = static_cast<std::int64_t>(labels.names.size());
+  description.class_names = std::move(labels.names);
+  const std::vector<std::int64_t> shape = {static_cast<std::int64_t>(train.features)};
   const std::int64_t num_train = train.rows();
   std::vector<RowBlock<double>> blocks;
-  blocks.push_back(block_of(std::move(train), label));
-  blocks.push_back(block_of(std::move(test), label));
-  return std::make_unique<BlockDataset<double>>(shape, static_cast<std::int64_t>(distinct.size()),
-                                                num_train, std::move(blocks), std::move(labels));
+  blocks.push_back(block_of(std::move(train)));
+  blocks.push_back(block_of(std::move(test)));
+  return std::make_unique<DescribedDataset>(
+      std::make_unique<BlockDataset<double>>(shape, classes, num_train, std::move(blocks),
+                                             std::move(labels.rows)),
+      std::move(description));
 }
 
 std::unique_ptr<Dataset> open_covtype(const DataOptions& options) {
   constexpr std::int64_t kFeatures = 54;
   constexpr std::int64_t kClasses = 7;
   const std::string path = locate(data_directory(options), "covtype", "covtype.data", options.name);
-  CsvTable table = parse_csv(read_bytes(path), path);
+  CsvTable table = parse_csv(read_bytes(path), path, {.label_column = "last"});
   if (!table.header.empty() || table.columns != kFeatures + 1) {
     throw DataError(concat("Covertype file '", path, "', line 1: found ", table.columns,
                            table.header.empty() ? " columns" : " columns with names",
                            ", expected 54 features and the label"));
   }
+  const auto fail = [&](std::size_t row, const auto& label) {
+    throw DataError(concat("Covertype file '", path, "', line ", table.lines[row],
+                           ", column 54: found label ", label, ", expected 1 to 7"));
+  };
+  if (!table.labels.words.empty()) fail(0, quoted(table.labels.words.front()));
   std::vector<std::int64_t> labels;
-  for (std::int64_t row = 0; row < table.rows(); ++row) {
-    const double label = table.cells[static_cast<std::size_t>((row + 1) * (kFeatures + 1) - 1)];
+  for (const double label : table.labels.numbers) {
     const bool known = label >= 1 && label <= kClasses && label == static_cast<int>(label);
-    if (!known) {
-      throw DataError(concat("Covertype file '", path, "', line ",
-                             table.lines[static_cast<std::size_t>(row)],
-                             ", column 54: found label ", label, ", expected 1 to 7"));
-    }
+    if (!known) fail(labels.size(), label);
     labels.push_back(static_cast<std::int64_t>(label) - 1);
   }
   const std::int64_t rows = table.rows();
   std::vector<RowBlock<double>> blocks;
-  blocks.push_back(block_of(std::move(table), kFeatures));
+  blocks.push_back(block_of(std::move(table)));
   return std::make_unique<BlockDataset<double>>(std::vector<std::int64_t>{kFeatures}, kClasses,
                                                 rows, std::move(blocks), std::move(labels));
 }

@@ -14,6 +14,7 @@
 
 #include "data/block_dataset.hpp"
 #include "data/datasets.hpp"
+#include "data/described_dataset.hpp"
 
 namespace fedhpc {
 
@@ -34,10 +35,23 @@ struct Input {
   }
 };
 
+/// Throws DataError unless all numbers of a data set are there and fit into memory, each as a T.
+template <typename T>
+void check_values(const Input& input, const std::string& name) {
+  try {
+    const h5::Handle dataset = h5::open_dataset(input.file, name);
+    h5::check_numbers(dataset, sizeof(T));
+    h5::check_written(dataset);
+  } catch (const Error& error) {
+    input.fail(name, error.what());
+  }
+}
+
 /// A data set of `count` whole numbers from 0.
 std::vector<std::int64_t> read_counts(const Input& input, const std::string& name,
                                       std::int64_t count, const std::string& of) {
   constexpr double kLargest = 2147483647;
+  check_values<double>(input, name);
   const std::vector<double> numbers = h5::read_vector<double>(input.file, name);
   if (static_cast<std::int64_t>(numbers.size()) != count) {
     input.fail(name, "found ", numbers.size(), " entries, expected ", count, ", one for each of /",
@@ -67,6 +81,7 @@ std::vector<std::int64_t> sample_shape(const Input& input, const std::string& na
 
 template <typename T>
 RowBlock<T> read_block(const Input& input, const std::string& name) {
+  check_values<T>(input, name);
   const std::vector<hsize_t> shape = input.shape(name);
   std::size_t width = 1;
   for (std::size_t i = 1; i < shape.size(); ++i) width *= shape[i];
@@ -82,25 +97,6 @@ RowBlock<T> read_block(const Input& input, const std::string& name) {
   }
   return block;
 }
-
-/// A data set with a client for every sample; the rest is the data set's it wraps.
-class WithClients : public Dataset {
- public:
-  WithClients(std::unique_ptr<Dataset> data, std::vector<std::int64_t> clients)
-      : data_(std::move(data)), clients_(std::move(clients)) {}
-
-  std::vector<std::int64_t> shape() const override { return data_->shape(); }
-  std::int64_t classes() const override { return data_->classes(); }
-  std::int64_t num_train() const override { return data_->num_train(); }
-  std::int64_t num_test() const override { return data_->num_test(); }
-  std::vector<std::int64_t> labels() const override { return data_->labels(); }
-  Samples read(std::span<const std::int64_t> ids) const override { return data_->read(ids); }
-  std::vector<std::int64_t> natural_clients() const override { return clients_; }
-
- private:
-  std::unique_ptr<Dataset> data_;
-  std::vector<std::int64_t> clients_;  // [S]
-};
 
 template <typename T>
 std::unique_ptr<Dataset> read_samples(const Input& input, bool tested) {
@@ -152,7 +148,8 @@ std::unique_ptr<Dataset> read_file(const Input& input) {
     const auto more = read_counts(input, "client_test", data->num_test(), "x_test");
     clients.insert(clients.end(), more.begin(), more.end());
   }
-  return std::make_unique<WithClients>(std::move(data), std::move(clients));
+  return std::make_unique<DescribedDataset>(std::move(data),
+                                            Description{.clients = std::move(clients)});
 }
 
 }  // namespace

@@ -30,6 +30,7 @@ class LibsvmDataset : public Dataset {
           concat("libsvm file '", path, "': found labels only, expected index:value in some line"));
     }
     classes_ = static_cast<std::int64_t>(distinct.size());
+    for (const double label : distinct) names_.push_back(text_of(label));
     labels_ = class_numbers(train_.labels, distinct);
     const std::vector<std::int64_t> more = class_numbers(test_.labels, distinct);
     labels_.insert(labels_.end(), more.begin(), more.end());
@@ -40,6 +41,7 @@ class LibsvmDataset : public Dataset {
   std::int64_t num_train() const override { return train_.rows(); }
   std::int64_t num_test() const override { return test_.rows(); }
   std::vector<std::int64_t> labels() const override { return labels_; }
+  std::vector<std::string> class_names() const override { return names_; }
 
   Samples read(std::span<const std::int64_t> ids) const override {
     const auto count = static_cast<std::int64_t>(ids.size());
@@ -66,6 +68,7 @@ class LibsvmDataset : public Dataset {
   std::int64_t width_;
   std::int64_t classes_ = 0;
   std::vector<std::int64_t> labels_;
+  std::vector<std::string> names_;  // [K]
 };
 
 }  // namespace

@@ -20,6 +20,11 @@ std::optional<double> parse_number(std::string_view text) {
   return number;
 }
 
+std::string text_of(double number) {
+  char text[32];
+  return {text, std::to_chars(text, text + sizeof text, number).ptr};
+}
+
 std::string quoted(std::string_view text) {
   constexpr std::size_t kLongest = 40;
   std::string shown(text.substr(0, kLongest));

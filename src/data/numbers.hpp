@@ -12,6 +12,9 @@ namespace fedhpc {
 /// anything else. "nan" and "inf" are numbers here.
 std::optional<double> parse_number(std::string_view text);
 
+/// The shortest text that reads back as this number.
+std::string text_of(double number);
+
 /// A text from a file, short enough for a message and free of control characters, in quotes.
 std::string quoted(std::string_view text);
 

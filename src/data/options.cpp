@@ -41,6 +41,27 @@ void declare_source(DataOptions& data, OptionSet& options) {
            "last, a name of the file's first row, or a column number from 0")
       .acts(where("data.name", {"csv"}));
   options
+      .add("data.client_column", data.client_column,
+           "Which column of a csv file is the client of each row, for data.partition=natural; "
+           "unset: none. Neither label nor client is a feature",
+           "last, a name of the file's first row, or a column number from 0")
+      .acts(where("data.name", {"csv"}));
+  options
+      .add("data.separator", data.separator,
+           {{"auto", Separator::Auto},
+            {"comma", Separator::Comma},
+            {"semicolon", Separator::Semicolon},
+            {"tab", Separator::Tab}},
+           "What stands between the columns of a csv file; auto: a semicolon where the first "
+           "row has one, else a tab where it has one and no comma, else a comma")
+      .acts(where("data.name", {"csv"}));
+  options
+      .add("data.header", data.header,
+           {{"auto", Header::Auto}, {"yes", Header::Yes}, {"no", Header::No}},
+           "Whether the first row of a csv file names the columns; auto: where a feature in it "
+           "is no number")
+      .acts(where("data.name", {"csv"}));
+  options
       .add("data.seed", data.seed, at_least(kZero),
            "Seed of partition, split and generators; unset: run.seed")
       .acts(either(generated(), unless("data.partition", "file")))

@@ -101,12 +101,27 @@ std::int64_t clients_in_partition_file(const std::string& path) {
 }
 
 void write_partition(const h5::Handle& location, const Partition& partition) {
-  h5::write_vector(location, "train_offsets", partition.train.offsets);
-  h5::write_vector(location, "train_samples", partition.train.samples);
-  h5::write_vector(location, "test_offsets", partition.test.offsets);
-  h5::write_vector(location, "test_samples", partition.test.samples);
+  const auto write = [&](const std::string& name, const auto& values, const std::string& unit,
+                         const std::string& meaning) {
+    h5::write_vector(location, name, values);
+    const h5::Handle dataset = h5::open_dataset(location, name);
+    h5::write_attribute(dataset, "units", unit);
+    h5::write_attribute(dataset, "meaning", meaning);
+  };
+  const auto write_lists = [&](const std::string& name, const SampleLists& lists,
+                               const std::string& use) {
+    write(name + "_offsets", lists.offsets, "entries",
+          concat("[clients + 1]; entries offsets[i] to offsets[i + 1] - 1 of ", name,
+                 "_samples are those of client i"));
+    write(name + "_samples", lists.samples, "sample number",
+          concat("samples that clients ", use, ", client by client; counted from 0 through the ",
+                 "official training set and then the official test set"));
+  };
+  write_lists("train", partition.train, "train on");
+  write_lists("test", partition.test, "are tested on");
   if (!partition.edge_of_client.empty()) {
-    h5::write_vector(location, "edge_of_client", partition.edge_of_client);
+    write("edge_of_client", partition.edge_of_client, "edge number",
+          "[clients]; the edge of each client, from 0");
   }
 }
 

@@ -30,9 +30,23 @@ constexpr std::uint64_t kXzMemory = std::uint64_t{1} << 29;  // [bytes]; xz -9 t
                          " in the middle of its ", format, " data; fetch it again"));
 }
 
+/// What an archive may unpack to. Data shrink to a tenth, hardly ever below a hundredth.
+std::size_t largest_size(std::size_t packed) {
+  constexpr std::size_t kAlways = std::size_t{64} << 20;
+  constexpr std::size_t kRatio = 100;
+  return std::max(kAlways, kRatio * packed);
+}
+
 /// Makes room for more output behind the `used` bytes.
-void grow(std::vector<std::uint8_t>& unpacked, std::size_t used) {
-  if (used == unpacked.size()) unpacked.resize(std::max(used * 2, kSmallestBuffer));
+void grow(std::vector<std::uint8_t>& unpacked, std::size_t used, std::size_t packed,
+          const std::string& path) {
+  if (used < unpacked.size()) return;
+  const std::size_t limit = largest_size(packed);
+  if (used > limit) {
+    throw DataError(concat("data file '", path, "' of ", packed, " bytes unpacks to more than ",
+                           limit, ", far more than data do; unpack it yourself if it is right"));
+  }
+  unpacked.resize(std::clamp(used * 2, kSmallestBuffer, limit + 1));
 }
 
 /// Cuts the output to what is used and gives the rest of its memory back.
@@ -91,7 +105,7 @@ std::size_t inflate_stream(const Source& source, int window, std::size_t begin,
   z_stream& stream = inflater.stream();
   std::size_t in = begin;
   while (true) {
-    grow(unpacked, out);
+    grow(unpacked, out, source.packed.size(), source.path);
     const std::size_t offered = std::min(source.packed.size() - in, kLargestChunk);
     const std::size_t room = std::min(unpacked.size() - out, kLargestChunk);
     stream.next_in = source.packed.data() + in;
@@ -162,7 +176,7 @@ std::vector<std::uint8_t> unpack_xz(std::span<const std::uint8_t> packed, const 
   std::vector<std::uint8_t> unpacked;
   std::size_t out = 0;
   while (true) {
-    grow(unpacked, out);
+    grow(unpacked, out, packed.size(), path);
     stream.next_out = unpacked.data() + out;
     stream.avail_out = unpacked.size() - out;
     const lzma_ret status = lzma_code(&stream, LZMA_FINISH);

@@ -9,7 +9,8 @@
 namespace fedhpc {
 
 /// Unpacks data in memory; `path` is for messages. Each throws DataError naming the file and the
-/// offset in it where truncated or corrupt data stopped the unpacking.
+/// offset in it where truncated or corrupt data stopped the unpacking, or the size of what unpacks
+/// to more than a hundred times its size and 64 MiB.
 
 /// All members of a gzip file.
 std::vector<std::uint8_t> unpack_gzip(std::span<const std::uint8_t> packed,

@@ -111,6 +111,8 @@ Config::Config(const std::vector<Assignment>& assignments, const std::string& na
   for (const Assignment& assignment : acting.assignments) {
     options_.assign(assignment.key, assignment.value, assignment.origin);
   }
+  folder_ = std::filesystem::absolute(name).parent_path().string();
+  find_files();
   resolve(name);
 }
 

@@ -121,6 +121,7 @@ void Recorder::create(const std::string& command_line, const std::vector<std::st
       graph.push_back({name, values});
     }
     if (!graph.empty()) write_parameters(writer_->file(), "/graph", graph);
+    write_names();
     if (run.saves("partition")) {
       write_partition(h5::create_group(writer_->file(), "/partition"), experiment_.partition());
     }
@@ -159,6 +160,19 @@ ClientTable Recorder::clients() const {
   }
   table.classes = experiment_.model().classes();
   return table;
+}
+
+void Recorder::write_names() {
+  const Dataset& data = experiment_.dataset();
+  const auto write = [&](const std::string& path, const std::vector<std::string>& names,
+                         const std::string& meaning) {
+    if (names.empty()) return;
+    h5::write_texts(writer_->file(), path, names);
+    h5::write_attribute(h5::open_dataset(writer_->file(), path), "meaning", meaning);
+  };
+  write("/names/classes", data.class_names(), "what the data's files call label 0, 1, ...");
+  if (experiment_.config().data.partition != PartitionRule::Natural) return;
+  write("/names/clients", data.client_names(), "what the data's files call client 0, 1, ...");
 }
 
 void Recorder::write_personal_models() {

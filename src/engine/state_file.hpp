@@ -71,6 +71,8 @@ class StateCheck final : public StateVisitor {
   /// Rows of `width` columns, `count` of them unless that is -1.
   void check_rows(const std::string& name, at::ScalarType type, std::int64_t count,
                   std::int64_t width) const;
+  /// The ids of as many different clients of the run as there are rows, which were checked.
+  void check_ids(const std::string& name) const;
 
   const h5::Handle& file_;
   std::string path_;

@@ -60,7 +60,27 @@ void StateCheck::check_rows(const std::string& name, at::ScalarType type, std::i
 }
 
 void StateCheck::tensor(const std::string& name, Tensor& values) {
-  open(name, values.scalar_type());
+  const std::size_t found = h5::shape_of(open(name, values.scalar_type())).size();
+  if (found == static_cast<std::size_t>(values.dim())) return;
+  throw DataError(concat("checkpoint '", path_, "': the state '", name, "' has ", found,
+                         " dimensions, expected ", values.dim(),
+                         "; give a checkpoint of this run"));
+}
+
+void StateCheck::check_ids(const std::string& name) const {
+  const auto fail = [&](const std::string& what) {
+    throw DataError(concat("checkpoint '", path_, "': the state '", name, "' ", what,
+                           "; give a checkpoint of this run"));
+  };
+  const std::vector<hsize_t> found = h5::shape_of(open(name + "/ids", at::kLong));
+  const hsize_t rows = h5::shape_of(h5::open_dataset(file_, state_path(name + "/values"))).front();
+  if (found.size() != 1 || found.front() != rows) fail("has other numbers of ids and of rows");
+  if (rows > static_cast<hsize_t>(placement_.clients())) fail("has more rows than clients");
+  auto ids = h5::read_vector<std::int64_t>(file_, state_path(name + "/ids"));
+  std::sort(ids.begin(), ids.end());
+  if (ids.empty()) return;
+  if (ids.front() < 0 || ids.back() >= placement_.clients()) fail("names a client that is not one");
+  if (std::adjacent_find(ids.begin(), ids.end()) != ids.end()) fail("names a client twice");
 }
 
 void StateCheck::rows(const std::string& name, Rows& rows) {
@@ -75,12 +95,12 @@ void StateCheck::edges(const std::string& name, EdgeRows& models) {
 void StateCheck::clients(ClientStore& store) {
   for (const std::string& name : store.row_names()) {
     const StoredRows& stored = store.rows(name);
-    open(kClientRows + name + "/ids", at::kLong);
     check_rows(kClientRows + name + "/values", stored.type(), -1, stored.layout()->size());
+    check_ids(kClientRows + name);
   }
   for (const std::string& name : store.scalar_names()) {
-    open(kClientScalars + name + "/ids", at::kLong);
     check_rows(kClientScalars + name + "/values", at::kDouble, -1, 1);
+    check_ids(kClientScalars + name);
   }
 }
 

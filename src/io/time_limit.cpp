@@ -5,6 +5,7 @@
 #include <chrono>
 #include <csignal>
 #include <poll.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -19,6 +20,10 @@ constexpr char kEnd = '\n';  // says that the text before it is whole
 [[noreturn]] void work_and_tell(int out, const std::function<std::string()>& work) {
   // A signal for the run is not for this process.
   for (const int number : {SIGTERM, SIGINT, SIGUSR1}) std::signal(number, SIG_DFL);
+  // A crash is an answer too: no report by MPI, no core dump.
+  for (const int number : {SIGSEGV, SIGBUS, SIGABRT, SIGFPE, SIGILL}) std::signal(number, SIG_DFL);
+  const rlimit none{.rlim_cur = 0, .rlim_max = 0};
+  setrlimit(RLIMIT_CORE, &none);
   try {
     const std::string text = work() + kEnd;
     std::size_t sent = 0;

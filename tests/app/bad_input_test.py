@@ -118,7 +118,7 @@ KEYS = {
     "no natural clients": (["--data.partition=natural"], ["natural", "mnist", "choose another"]),
     "partition of no file": (["--data.partition=file"],
                              ["data.partition = file", "data.partition_file"]),
-    "partition file of another rule": (["--data.partition_file=x.h5"], ["x.h5", "data.partition = file"]),
+    "partition file of another rule": (["--data.partition_file=old.h5"], ["old.h5", "data.partition = file"]),
     "half on real numbers": (["--data.name=synthetic", "--data.standardize=half"],
                              ["data.standardize = half", "none or unit"]),
     "no data folder": (["--data.dir=/nonexistent/folder"],
@@ -140,9 +140,9 @@ KEYS = {
     "no partition file": (["--data.partition=file", "--data.partition_file=missing.h5"],
                           ["'missing.h5'", "no such file"]),
     "corrupt partition file": (["--data.partition=file", "--data.partition_file=base.ini"],
-                               ["'base.ini'", "not an HDF5 file"]),
+                               ["/base.ini'", "not an HDF5 file"]),
     "partition file without partition": (["--data.partition=file", "--data.partition_file=old.h5"],
-                                         ["'old.h5'", "train_offsets"]),
+                                         ["/old.h5'", "train_offsets"]),
 }
 ON_TWO_RANKS = ["misspelt key", "both steps and epochs", "more clients than samples", "no data folder",
                 "output in no folder", "initial model is text", "half on real numbers"]

@@ -143,5 +143,17 @@ TEST(ReadBytesTest, CorruptionIsNoticedWithItsOffset) {
   expect_in("is corrupt at offset", message_of<DataError>([&] { read_bytes(path); }));
 }
 
+TEST(ByteSourceTest, WhatUnpacksToFarTooMuchIsRefused) {
+  const TemporaryFolder folder;
+  const Bytes zeros(std::size_t{65} << 20);
+  append_gzip(folder.path("bomb.gz"), zeros);
+  write_bytes(folder.path("bomb.xz"), xz_bytes(zeros));
+  for (const char* name : {"bomb.gz", "bomb.xz"}) {
+    const std::string message = message_of<DataError>([&] { read_bytes(folder.path(name)); });
+    expect_in(name, message);
+    expect_in("bytes unpacks to more than 67108864, far more than data do", message);
+  }
+}
+
 }  // namespace
 }  // namespace fedhpc

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "fedhpc/data/dataset.hpp"
+#include "fedhpc/data/partition.hpp"
 
 #include "data/packing_support.hpp"
 
@@ -128,6 +129,85 @@ TEST_F(CsvDatasetTest, WhatDoesNotFitIsRefused) {
             message_of<ConfigError>([&] { open_dataset(options); }));
 }
 
+TEST_F(CsvDatasetTest, OtherSeparators) {
+  const std::vector<std::int64_t> ids = {0};
+  for (const char* text : {"u;v;y\n1;2;7\n3;4;8\n", "1\t2\t7\r\n3\t4\t8\r\n",
+                           "\"a;b\",v,y\n1,2,7\n3,4,8\n", "\"a;b\";v;y\n1;2;7\n3;4;8\n"}) {
+    write(text);
+    EXPECT_EQ(row_of(open_dataset(options)->read(ids), 0), (std::vector<double>{1, 2})) << text;
+  }
+  write("size;cm,v,y\n1,2,7\n3,4,8\n");
+  expect_in("line 2: found 1 column, expected 2 as in the first row",
+            message_of<DataError>([&] { open_dataset(options); }));
+  options.separator = Separator::Comma;
+  EXPECT_EQ(open_dataset(options)->num_train(), 2);
+  options.separator = Separator::Auto;
+  write("1,5;2;7\n3,5;4;8\n");
+  options.header = Header::No;
+  expect_in("line 1, column 0: found '1,5', expected a finite number with a point, not a comma",
+            message_of<DataError>([&] { open_dataset(options); }));
+}
+
+TEST_F(CsvDatasetTest, LabelsAndClientsMayBeWords) {
+  write("who;x;kind\nbob;1;dog\nann;2;cat \nbob;3;cat\n");
+  options.test_file = folder.path("b.csv");
+  write_bytes(options.test_file, bytes_of("who,x,kind\neve,4,eel\n"));
+  options.client_column = "who";
+  const auto data = open_dataset(options);
+  EXPECT_EQ(data->shape(), (std::vector<std::int64_t>{1}));
+  EXPECT_EQ(data->class_names(), (std::vector<std::string>{"cat", "dog", "eel"}));
+  EXPECT_EQ(data->labels(), (std::vector<std::int64_t>{1, 0, 0, 2}));
+  EXPECT_EQ(data->client_names(), (std::vector<std::string>{"ann", "bob", "eve"}));
+  EXPECT_EQ(data->natural_clients(), (std::vector<std::int64_t>{1, 0, 1, 2}));
+  options.partition = PartitionRule::Natural;
+  options.clients = 3;
+  EXPECT_EQ(make_partition(options, *data).clients(), 3);
+
+  options.test_file.clear();
+  options.client_column = "0";
+  write("40;1;7\n-2;2;8\n");
+  EXPECT_EQ(open_dataset(options)->natural_clients(), (std::vector<std::int64_t>{1, 0}));
+  EXPECT_EQ(open_dataset(options)->client_names(), (std::vector<std::string>{"-2", "40"}));
+  options.client_column = "last";
+  expect_in("data.label_column = last and data.client_column = last are the same column",
+            message_of<ConfigError>([&] { open_dataset(options); }));
+  options.client_column = "who";
+  expect_in("key 'data.client_column' cannot be 'who'; allowed: last, a number from 0 to 2",
+            message_of<ConfigError>([&] { open_dataset(options); }));
+}
+
+TEST_F(CsvDatasetTest, WordsWithoutAHeader) {
+  write("1,cat\n2,dog\n3,cat\n");
+  EXPECT_EQ(open_dataset(options)->num_train(), 3);
+  write("1,kind\n2,0\n3,1\n");  // a word above numbers
+  EXPECT_EQ(open_dataset(options)->num_train(), 2);
+  write("1,kind\n2,cat\n3,dog\n");
+  expect_in("line 1: the label 'kind' is in no other row; set data.header = yes if",
+            message_of<DataError>([&] { open_dataset(options); }));
+  options.header = Header::Yes;
+  EXPECT_EQ(open_dataset(options)->class_names(), (std::vector<std::string>{"cat", "dog"}));
+  options.header = Header::No;
+  EXPECT_EQ(open_dataset(options)->classes(), 3);
+}
+
+TEST_F(CsvDatasetTest, NumbersAndWordsDoNotMix) {
+  const auto message = [&](const std::string& text) {
+    write(text);
+    return message_of<DataError>([&] { open_dataset(options); });
+  };
+  expect_in("line 4, column 1: found 'two', expected a finite number",
+            message("x,y\n0,1\n1,3\n1,two\n"));
+  expect_in("line 3, column 1: found the number '2', expected a word as in line 2",
+            message("x,y\n1,two\n0,2\n"));
+  expect_in("line 3, column 1: found ' ', expected", message("x,y\n1,two\n0, \n"));
+  expect_in("line 2, column 1: found 'nan', expected", message("x,y\n1,nan\n"));
+  write("x,y\n1,two\n0,one\n");
+  options.test_file = folder.path("b.csv");
+  write_bytes(options.test_file, bytes_of("1,2\n"));
+  expect_in("b.csv', column 1: found numbers, expected words as in '",
+            message_of<DataError>([&] { open_dataset(options); }));
+}
+
 std::string covtype_row(int first, const std::string& label) {
   std::string row = std::to_string(first);
   for (int i = 1; i < 54; ++i) row += "," + std::to_string(i);
@@ -158,6 +238,7 @@ TEST(CovtypeTest, LabelsAre1To7) {
   };
   expect_in("line 2, column 54: found label 8, expected 1 to 7",
             message(covtype_row(1, "7") + covtype_row(1, "8")));
+  expect_in("line 1, column 54: found label 'x', expected", message(covtype_row(1, "x")));
   expect_in("line 1, column 54: found label 1.5", message(covtype_row(1, "1.5")));
   expect_in("line 1: found 2 columns, expected 54 features and the label", message("1,2\n"));
 }

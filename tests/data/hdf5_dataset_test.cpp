@@ -127,6 +127,32 @@ TEST_F(Hdf5DatasetTest, WhatIsMissingOrDoesNotFitIsNamed) {
             }));
 }
 
+TEST_F(Hdf5DatasetTest, WhatWasNeverWrittenOrDoesNotFitIntoMemoryIsNamed) {
+  const auto declare = [&](hsize_t rows, hsize_t written) {
+    return refusal([=](const h5::Handle& file) {
+      const h5::Handle x =
+          h5::create_extendible(file, "x_train", h5::type_of<double>(), {1}, /*chunk_rows=*/4);
+      const hsize_t shape[] = {rows, 1};
+      ASSERT_GE(H5Dset_extent(x.id(), shape), 0);
+      const std::vector<double> values(written, 1);
+      h5::write_rows(x, h5::type_of<double>(), 0, written, values.data());
+      put<std::int64_t>(file, "y_train", {2}, {0, 1});
+    });
+  };
+  expect_in("'/x_train': only 1 of its 3 chunks were written", declare(12, 4));
+  expect_in("'/x_train': its numbers take 35184372088832 bytes of memory, and",
+            declare(hsize_t{1} << 42, 4));
+  expect_in("'/x_train': its numbers take more than 2^64 bytes", declare(hsize_t{1} << 62, 4));
+  expect_in("'/x_train': none of its numbers were written", refusal([](const h5::Handle& file) {
+              h5::create_dataset(file, "x_train", h5::type_of<double>(), {2, 1});
+              put<std::int64_t>(file, "y_train", {2}, {0, 1});
+            }));
+  expect_in("'/y_train': it does not hold numbers", refusal([](const h5::Handle& file) {
+              put<double>(file, "x_train", {2, 1}, {1, 2});
+              h5::write_texts(file, "y_train", {"cat", "dog"});
+            }));
+}
+
 TEST_F(Hdf5DatasetTest, AFileThatIsNoHdf5OrMissingIsNamed) {
   const auto message = [&] { return message_of<DataError>([&] { open_dataset(options); }); };
   expect_in("d.h5' cannot be read: there is no such file", message());

@@ -184,5 +184,39 @@ TEST_F(StateFileTest, RefusesWhatDoesNotFit) {
             std::string::npos);
 }
 
+TEST_F(StateFileTest, RefusesIdsThatAreNotThoseOfTheRows) {
+  Everything state(*world_);
+  state.fill();
+  save(state);
+  const std::string path = "/state/clients/rows/personal/ids";
+  const auto refusal = [&](const auto& change) {
+    if (world_->rank() == 0) {
+      const h5::Handle file = h5::open_file(path_, h5::Mode::ReadWrite);
+      auto ids = h5::read_vector<std::int64_t>(file, path);
+      change(ids);
+      EXPECT_GE(H5Ldelete(file.id(), path.c_str(), H5P_DEFAULT), 0);
+      h5::write_vector(file, path, ids);
+    }
+    world_->barrier();
+    const std::string found = check(state);
+    world_->barrier();
+    return found;
+  };
+  using Ids = std::vector<std::int64_t>;
+  EXPECT_NE(refusal([](Ids& ids) { ids[0] = ids[1]; }).find("names a client twice"),
+            std::string::npos);
+  EXPECT_NE(refusal([](Ids& ids) { ids[0] = 1000; }).find("a client that is not one"),
+            std::string::npos);
+  EXPECT_NE(refusal([](Ids& ids) { ids.pop_back(); }).find("numbers of ids and of rows"),
+            std::string::npos);
+}
+
+TEST_F(StateFileTest, RefusesATensorOfOtherDimensions) {
+  Everything state(*world_);
+  save(state);
+  state.tensor = at::zeros({6}, at::kLong);
+  EXPECT_NE(check(state).find("'tensor' has 2 dimensions, expected 1"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace fedhpc::testing

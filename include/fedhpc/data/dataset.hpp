@@ -38,6 +38,10 @@ class Dataset {
   /// For data made of natural clients: the client of every sample, [num_train + num_test]; else
   /// empty.
   virtual std::vector<std::int64_t> natural_clients() const { return {}; }
+  /// What the data's files call label 0, 1, ..., [K]; empty where they say no more than the number.
+  virtual std::vector<std::string> class_names() const { return {}; }
+  /// The same of natural client 0, 1, ...
+  virtual std::vector<std::string> client_names() const { return {}; }
 
   std::int64_t features() const;  ///< D, the product of shape()
 };
@@ -45,6 +49,9 @@ class Dataset {
 /// Opens `data.name`. Throws ConfigError for options that do not fit it, DataError for a missing,
 /// truncated, corrupt or mismatched file (naming file, offset and remedy).
 std::unique_ptr<Dataset> open_dataset(const DataOptions& options);
+
+/// The folders where this process has put unpacked copies of data files, for later runs.
+std::vector<std::string> folders_of_copies();
 
 /// Name and one sentence of each data set, in order of the registry table.
 const std::vector<std::pair<std::string, std::string>>& dataset_registry();

@@ -12,6 +12,8 @@ enum class PartitionRule { Iid, Dirichlet, Labels, Shards, Pfedme, Natural, File
 enum class LabelsRule { Random, LeastUsed, Consecutive };
 enum class Standardize { None, Unit, Half, Scalar, Channel, Pixel };
 enum class Augment { None, CropFlip };
+enum class Separator { Auto, Comma, Semicolon, Tab };
+enum class Header { Auto, Yes, No };
 
 /// The `data.*` keys.
 struct DataOptions {
@@ -20,6 +22,9 @@ struct DataOptions {
   std::string file;
   std::string test_file;
   std::string label_column = "last";
+  std::string client_column;
+  Separator separator = Separator::Auto;
+  Header header = Header::Auto;
   DataSplit split = DataSplit::Client;
   PartitionRule partition = PartitionRule::Iid;
   std::string partition_file;

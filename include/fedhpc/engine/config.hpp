@@ -51,8 +51,8 @@ struct RunOptions {
 class Config {
  public:
   /// Defaults, then `assignments` by level. Throws ConfigError for an unknown key, a value not
-  /// allowed or an impossible combination. `name`: the configuration file's name, for run.output's
-  /// default.
+  /// allowed or an impossible combination. `name`: the configuration file's path; run.output's
+  /// default follows from it, and files to be read are looked for beside it.
   Config(const std::vector<Assignment>& assignments, const std::string& name);
   Config(const Config&) = delete;
   Config& operator=(const Config&) = delete;
@@ -73,12 +73,18 @@ class Config {
   const std::vector<std::string>& notes() const { return notes_; }
   /// All keys that act with their values in force, as an INI file that repeats the run.
   std::string to_ini() const { return options_.to_ini(); }
+  /// Throws ConfigError for a file to be read that a relative path names and that is nowhere.
+  void check_files() const;
 
  private:
+  /// Replaces the relative path of every file to be read by an absolute one, where it is found: in
+  /// the working directory or beside the configuration.
+  void find_files();
   /// Conditions that only the methods know: who has edges, who factorises.
   void declare_methods_of_keys();
   void resolve(const std::string& name);
 
+  std::string folder_;  // of the configuration
   OptionSet options_;
   std::vector<std::string> notes_;
 };

@@ -110,6 +110,7 @@ class Experiment {
 
   const Config& config() const { return config_; }
   const FactorMap* factor_map() const { return factor_map_.get(); }  ///< null: weights in full
+  const Dataset& dataset() const { return *dataset_; }
   const Partition& partition() const { return partition_; }
   const Topology& topology() const { return *topology_; }
   const Placement& placement() const { return topology_->placement(); }

@@ -46,6 +46,8 @@ class Recorder {
   /// What the method has drawn for a round's clients.
   std::vector<NamedTensor> draws_of(std::int64_t round) const;
   /// Collective.
+  /// Writes what the data call classes and clients.
+  void write_names();
   void write_personal_models();
   RunHeader header(const std::string& command_line, const std::vector<std::string>& hosts) const;
   ClientTable clients() const;

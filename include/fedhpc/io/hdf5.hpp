@@ -83,6 +83,11 @@ std::vector<hsize_t> shape_of(const Handle& dataset);
 bool holds(const Handle& dataset, hid_t type);
 bool holds_bytes(const Handle& dataset);  ///< whether its numbers are unsigned bytes
 bool holds_numbers(const Handle& dataset);
+/// Throws Error unless a data set holds numbers and the machine has the memory for all of them,
+/// with `bytes_each`.
+void check_numbers(const Handle& dataset, std::size_t bytes_each);
+/// Throws Error where parts of a data set were never written: HDF5 reads zeros there.
+void check_written(const Handle& dataset);
 /// Whether rows may be appended.
 bool extendible(const Handle& dataset);
 
@@ -127,6 +132,11 @@ std::vector<T> read_vector(const Handle& location, const std::string& path) {
   const Handle dataset = open_dataset(location, path);
   const std::vector<hsize_t> shape = shape_of(dataset);
   if (shape.size() != 1) throw Error(concat("data set '", path, "' is not one-dimensional"));
+  try {
+    check_numbers(dataset, sizeof(T));
+  } catch (const Error& error) {
+    throw Error(concat("data set '", path, "': ", error.what()));
+  }
   std::vector<T> values(shape.front());
   if (!values.empty()) read_all(dataset, type_of<T>(), values.data());
   return values;

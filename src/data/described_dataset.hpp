@@ -1,0 +1,38 @@
+#pragma once
+
+#include <memory>
+#include <utility>
+
+#include "fedhpc/data/dataset.hpp"
+
+namespace fedhpc {
+
+/// What a file says of samples beside features and labels. Lists may be empty.
+struct Description {
+  std::vector<std::int64_t> clients = {};      // [S]
+  std::vector<std::string> class_names = {};   // [K]
+  std::vector<std::string> client_names = {};  // [N]
+};
+
+/// Samples held in memory with a description.
+class DescribedDataset : public Dataset {
+ public:
+  DescribedDataset(std::unique_ptr<Dataset> data, Description description)
+      : data_(std::move(data)), description_(std::move(description)) {}
+
+  std::vector<std::int64_t> shape() const override { return data_->shape(); }
+  std::int64_t classes() const override { return data_->classes(); }
+  std::int64_t num_train() const override { return data_->num_train(); }
+  std::int64_t num_test() const override { return data_->num_test(); }
+  std::vector<std::int64_t> labels() const override { return data_->labels(); }
+  Samples read(std::span<const std::int64_t> ids) const override { return data_->read(ids); }
+  std::vector<std::int64_t> natural_clients() const override { return description_.clients; }
+  std::vector<std::string> class_names() const override { return description_.class_names; }
+  std::vector<std::string> client_names() const override { return description_.client_names; }
+
+ private:
+  std::unique_ptr<Dataset> data_;
+  Description description_;
+};
+
+}  // namespace fedhpc
