@@ -19,7 +19,7 @@ std::pair<fs::path, fs::path> candidates(const std::string& folder, const std::s
           (fs::path(folder) / path).lexically_normal()};
 }
 
-bool exists(const fs::path& path) {
+bool is_there(const fs::path& path) {
   std::error_code failed;
   return fs::exists(path, failed);
 }
@@ -42,8 +42,8 @@ void Config::find_files() {
     if (value->empty() || fs::path(*value).is_absolute()) continue;
     const bool folder = value == &data.dir;
     const auto [here, beside] = candidates(folder_, *value);
-    const bool is_here = exists(here) && is_folder(here) == folder;
-    const bool is_beside = exists(beside) && is_folder(beside) == folder;
+    const bool is_here = is_there(here) && is_folder(here) == folder;
+    const bool is_beside = is_there(beside) && is_folder(beside) == folder;
     std::error_code failed;
     if (is_here && is_beside && !fs::equivalent(here, beside, failed)) {
       throw ConfigError(concat(options_.origin(key).place, ": key '", key, "': '", *value,
@@ -60,7 +60,7 @@ void Config::check_files() const {
     const std::string value = options_.entry(key).print();
     if (value.empty() || fs::path(value).is_absolute()) continue;
     const auto [here, beside] = candidates(folder_, value);
-    if (exists(here) || exists(beside)) continue;  // whoever opens it says what it is
+    if (is_there(here) || is_there(beside)) continue;  // whoever opens it says what it is
     throw ConfigError(concat(options_.origin(key).place, ": key '", key, "': no such file as '",
                              value, "'; looked for ", here.string(),
                              here == beside ? "" : concat(" and ", beside.string())));

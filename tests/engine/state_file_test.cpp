@@ -180,7 +180,7 @@ TEST_F(StateFileTest, RefusesWhatDoesNotFit) {
   EXPECT_NE(check(state).find("'tensor' is not of type Double"), std::string::npos);
   Everything more(*world_);
   more.store.scalars("new", 0);
-  EXPECT_NE(check(more).find("does not hold the state 'clients/scalars/new/ids'"),
+  EXPECT_NE(check(more).find("does not hold the state 'clients/scalars/new/values'"),
             std::string::npos);
 }
 
