@@ -134,6 +134,9 @@ void declare_partition(DataOptions& data, OptionSet& options) {
       .acts(where("data.split", {"client"}))
       .acts(unless("data.partition", "file"))
       .acts(where("data.train_per_class", {"0"}));
+  options.add("data.validation_fraction", data.validation_fraction, from_below(0.0, 1.0),
+              "Share of its training samples that a client sets aside: not trained on, scored as "
+              "the validation_ series of /rounds");
   options
       .add(
           "data.train_per_class", data.train_per_class, count_from(0),

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "fedhpc/core/rng.hpp"
 
@@ -59,8 +60,9 @@ void SampleLists::append(std::span<const std::int64_t> list) {
   offsets.push_back(static_cast<std::int64_t>(samples.size()));
 }
 
-Partition make_partition(const DataOptions& options, const Dataset& dataset) {
-  check_options(options, dataset);
+namespace {
+
+Partition partition_by_rule(const DataOptions& options, const Dataset& dataset) {
   switch (options.partition) {
 #define FEDHPC_PARTITIONER(name, Rule, sentence) \
   case PartitionRule::Rule:                      \
@@ -69,6 +71,55 @@ Partition make_partition(const DataOptions& options, const Dataset& dataset) {
 #undef FEDHPC_PARTITIONER
   }
   throw std::logic_error("a partition rule stands in the registry");
+}
+
+/// Moves floor(data.validation_fraction n) of each client's n training samples into its validation
+/// list. Both keep their order.
+void set_aside_validation(Partition& partition, const DataOptions& options) {
+  if (options.validation_fraction == 0) return;
+  if (partition.validation.size() > 0) {
+    throw ConfigError(concat("data.validation_fraction = ", options.validation_fraction,
+                             ", but data.partition_file = ", options.partition_file,
+                             " names validation samples itself; drop the key"));
+  }
+  const SampleLists all = std::exchange(partition.train, {});
+  std::vector<bool> set_aside;
+  std::vector<std::int64_t> train;
+  std::vector<std::int64_t> validation;
+  for (std::int64_t k = 0; k < all.size(); ++k) {
+    const std::span<const std::int64_t> ids = all.of(k);
+    const auto n = static_cast<std::int64_t>(ids.size());
+    const auto count =
+        static_cast<std::int64_t>(std::floor(options.validation_fraction * static_cast<double>(n)));
+    const DrawKey key{.seed = static_cast<std::uint64_t>(options.seed),
+                      .purpose = Purpose::Validation,
+                      .client = static_cast<std::uint64_t>(k)};
+    set_aside.assign(ids.size(), false);
+    for (const std::int64_t i : permutation_prefix(key, n, count)) set_aside[i] = true;
+    train.clear();
+    validation.clear();
+    for (std::size_t i = 0; i < ids.size(); ++i) {
+      (set_aside[i] ? validation : train).push_back(ids[i]);
+    }
+    partition.train.append(train);
+    partition.validation.append(validation);
+  }
+}
+
+}  // namespace
+
+Partition make_partition(const DataOptions& options, const Dataset& dataset) {
+  check_options(options, dataset);
+  Partition partition = partition_by_rule(options, dataset);
+  set_aside_validation(partition, options);
+  return partition;
+}
+
+Partition tested_on_validation(const Partition& partition) {
+  Partition other;
+  other.train.offsets.assign(partition.validation.offsets.size(), 0);
+  other.test = partition.validation;
+  return other;
 }
 
 const std::vector<std::pair<std::string, std::string>>& partitioner_registry() {
@@ -82,17 +133,20 @@ const std::vector<std::pair<std::string, std::string>>& partitioner_registry() {
 
 std::int64_t leaked_samples(const Partition& partition) {
   std::int64_t end = 0;
-  for (const SampleLists* lists : {&partition.train, &partition.test}) {
+  const auto tested = {&partition.test, &partition.validation};
+  for (const SampleLists* lists : {&partition.train, &partition.test, &partition.validation}) {
     for (const std::int64_t id : lists->samples) end = std::max(end, id + 1);
   }
   // A bit for each sample: even ten million of them are small.
   std::vector<bool> trains(static_cast<std::size_t>(end), false);
   for (const std::int64_t id : partition.train.samples) trains[id] = true;
   std::int64_t leaked = 0;
-  for (const std::int64_t id : partition.test.samples) {
-    if (!trains[id]) continue;
-    ++leaked;
-    trains[id] = false;  // counted
+  for (const SampleLists* lists : tested) {
+    for (const std::int64_t id : lists->samples) {
+      if (!trains[id]) continue;
+      ++leaked;
+      trains[id] = false;  // counted
+    }
   }
   return leaked;
 }

@@ -45,11 +45,14 @@ SampleLists read_lists(const h5::Handle& file, const std::string& path, const st
 void check_agreement(const Partition& partition, const std::string& path,
                      const std::string& prefix) {
   const std::int64_t clients = partition.train.size();
-  if (partition.test.size() != clients) {
-    throw DataError(concat("partition file '", path, "', data set '", prefix,
-                           "test_offsets': found ", partition.test.size(), " clients, expected ",
-                           clients, " as in train_offsets"));
-  }
+  const auto check = [&](const SampleLists& lists, const char* name) {
+    if (lists.size() == clients) return;
+    throw DataError(concat("partition file '", path, "', data set '", prefix, name,
+                           "_offsets': found ", lists.size(), " clients, expected ", clients,
+                           " as in train_offsets"));
+  };
+  check(partition.test, "test");
+  if (partition.validation.size() > 0) check(partition.validation, "validation");
   const std::vector<std::int32_t>& edges = partition.edge_of_client;
   if (edges.empty()) return;
   const std::string place =
@@ -83,6 +86,9 @@ Partition read_partition(const std::string& path, std::int64_t num_samples) {
     Partition partition;
     partition.train = read_lists(file, path, prefix + "train", num_samples);
     partition.test = read_lists(file, path, prefix + "test", num_samples);
+    if (h5::exists(file, prefix + "validation_offsets")) {
+      partition.validation = read_lists(file, path, prefix + "validation", num_samples);
+    }
     if (h5::exists(file, prefix + "edge_of_client")) {
       partition.edge_of_client = h5::read_vector<std::int32_t>(file, prefix + "edge_of_client");
     }
@@ -119,6 +125,9 @@ void write_partition(const h5::Handle& location, const Partition& partition) {
   };
   write_lists("train", partition.train, "train on");
   write_lists("test", partition.test, "are tested on");
+  if (partition.validation.size() > 0) {
+    write_lists("validation", partition.validation, "set aside for validation");
+  }
   if (!partition.edge_of_client.empty()) {
     write("edge_of_client", partition.edge_of_client, "edge number",
           "[clients]; the edge of each client, from 0");
@@ -129,14 +138,16 @@ Partition partition_file(const DataOptions& options, const Dataset& dataset) {
   Partition partition =
       read_partition(options.partition_file, dataset.num_train() + dataset.num_test());
   if (options.split == DataSplit::Client) return partition;
-  const std::vector<std::int64_t>& train = partition.train.samples;
-  const bool within = std::all_of(train.begin(), train.end(),
-                                  [&](std::int64_t id) { return id < dataset.num_train(); });
+  const auto in_training_set = [&](const SampleLists& lists) {
+    return std::ranges::all_of(lists.samples,
+                               [&](std::int64_t id) { return id < dataset.num_train(); });
+  };
+  const bool within = in_training_set(partition.train) && in_training_set(partition.validation);
   if (!within || !partition.test.samples.empty()) {
-    throw ConfigError(
-        concat("data.split = official, but data.partition_file = ", options.partition_file,
-               within ? " gives clients test samples" : " trains on official test samples",
-               "; use data.split = client or another file"));
+    throw ConfigError(concat(
+        "data.split = official, but data.partition_file = ", options.partition_file,
+        within ? " gives clients test samples" : " trains or validates on official test samples",
+        "; use data.split = client or another file"));
   }
   return partition;
 }

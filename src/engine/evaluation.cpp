@@ -1,6 +1,7 @@
 #include "engine/evaluation.hpp"
 
 #include <algorithm>
+#include <array>
 #include <limits>
 #include <span>
 
@@ -49,24 +50,25 @@ class AdaptingBlock : public EvaluationBlock {
 /// Scores the models given for some of a shard's clients.
 class ScoringBlock final : public AdaptingBlock {
  public:
-  ScoringBlock(Evaluator& evaluator, const Shard& shard, const Adaptation& adaptation,
-               std::span<const std::int64_t> clients, std::span<Score> scores)
-      : AdaptingBlock(adaptation, clients),
-        evaluator_(evaluator),
-        shard_(shard),
-        clients_(clients),
-        scores_(scores) {}
+  /// The clients' scores begin at place `first`.
+  ScoringBlock(Evaluator& evaluator, const Adaptation& adaptation,
+               std::span<const std::int64_t> clients, std::size_t first,
+               std::span<ClientScores* const> scores)
+      : AdaptingBlock(adaptation, clients), evaluator_(evaluator), first_(first), scores_(scores) {}
 
   void evaluate(const Rows& models) override {
-    require(models.count() == static_cast<std::int64_t>(clients_.size()), "one model per client");
-    std::ranges::copy(evaluator_.each_own(models, shard_, clients_), scores_.begin());
+    require(models.count() == static_cast<std::int64_t>(clients().size()), "one model per client");
+    for (ClientScores* scores : scores_) {
+      if (scores->shard == nullptr) continue;
+      std::ranges::copy(evaluator_.each_own(models, *scores->shard, clients()),
+                        scores->personal.begin() + static_cast<std::ptrdiff_t>(first_));
+    }
   }
 
  private:
   Evaluator& evaluator_;
-  const Shard& shard_;
-  std::span<const std::int64_t> clients_;
-  std::span<Score> scores_;
+  std::size_t first_;
+  std::span<ClientScores* const> scores_;
 };
 
 /// Keeps the models given.
@@ -82,21 +84,27 @@ class CollectingBlock final : public AdaptingBlock {
 
 }  // namespace
 
-RankEvaluation::RankEvaluation(Evaluator& evaluator, const Shard& shard, const Shard* server,
-                               const Topology& topology, const Adaptation& adaptation,
-                               std::int64_t block_width)
+ClientScores::ClientScores(const Shard* samples)
+    : shard(samples), global(shard == nullptr ? 0 : shard->clients().size()), personal(global) {}
+
+RankEvaluation::RankEvaluation(Evaluator& evaluator, const Shard& shard, const Shard* validation,
+                               const Shard* server, const Topology& topology,
+                               const Adaptation& adaptation, std::int64_t block_width)
     : evaluator_(evaluator),
       shard_(shard),
       server_(server),
       topology_(topology),
       adaptation_(adaptation),
       block_width_(block_width),
-      global_(shard.clients().size()),
-      personal_(shard.clients().size()) {}
+      test_(&shard),
+      validation_(validation) {}
 
 void RankEvaluation::global(const Rows& model) {
   record_.global = model.clone();
-  global_ = evaluator_.each_client(model, shard_, shard_.clients());
+  for (ClientScores* scores : {&test_, &validation_}) {
+    if (scores->shard == nullptr) continue;
+    scores->global = evaluator_.each_client(model, *scores->shard, shard_.clients());
+  }
   if (server_ != nullptr) official_ = evaluator_.each_chunk(model, *server_);
 }
 
@@ -118,10 +126,10 @@ void RankEvaluation::each_block(const std::function<void(EvaluationBlock&)>& wor
   has_personal_ = true;
   const std::span<const std::int64_t> clients(shard_.clients());
   const auto width = static_cast<std::size_t>(block_width_);
+  const std::array<ClientScores*, 2> scores = {&test_, &validation_};
   for (std::size_t first = 0; first < clients.size(); first += width) {
     const std::size_t count = std::min(width, clients.size() - first);
-    ScoringBlock block(evaluator_, shard_, adaptation_, clients.subspan(first, count),
-                       std::span(personal_).subspan(first, count));
+    ScoringBlock block(evaluator_, adaptation_, clients.subspan(first, count), first, scores);
     work(block);
   }
 }

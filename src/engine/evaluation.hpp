@@ -18,12 +18,24 @@ struct Adaptation {
   std::int64_t round = 0;  ///< after which they are
 };
 
+/// The samples of this rank's clients that models are scored on, and those scores in ascending
+/// order of id.
+struct ClientScores {
+  const Shard* shard;           ///< null: there are none
+  std::vector<Score> global;    ///< of the global model
+  std::vector<Score> personal;  ///< of each one's own model
+
+  explicit ClientScores(const Shard* samples);
+};
+
 /// Scores what an algorithm's evaluate() names as its models, on this rank's clients.
 class RankEvaluation final : public Evaluation {
  public:
-  /// `server`: this rank's part of the official test set, or null.
-  RankEvaluation(Evaluator& evaluator, const Shard& shard, const Shard* server,
-                 const Topology& topology, const Adaptation& adaptation, std::int64_t block_width);
+  /// `validation`: the samples set aside as test samples of the same clients, or null; `server`:
+  /// this rank's part of the official test set, or null.
+  RankEvaluation(Evaluator& evaluator, const Shard& shard, const Shard* validation,
+                 const Shard* server, const Topology& topology, const Adaptation& adaptation,
+                 std::int64_t block_width);
 
   void global(const Rows& model) override;
   void shared(const Rows& columns) override { record_.global = columns.clone(); }
@@ -35,11 +47,9 @@ class RankEvaluation final : public Evaluation {
   bool has_edges() const { return has_edges_; }
   bool has_personal() const { return has_personal_; }
   const ModelRecord& record() const { return record_; }
-  /// Of this rank's clients, in ascending order of id: the scores of each one's own model.
-  const std::vector<Score>& personal() const { return personal_; }
-  /// The same of the global model, on each one's test samples.
-  const std::vector<Score>& global() const { return global_; }
-  /// The same of each one's edge model.
+  const ClientScores& on_test() const { return test_; }
+  const ClientScores& on_validation() const { return validation_; }
+  /// Of each client's edge model on its test samples, in ascending order of id.
   const std::vector<Score>& edge() const { return edge_; }
   /// Of the global model on this rank's part of the official test set, chunk by chunk.
   const std::vector<Score>& official() const { return official_; }
@@ -54,8 +64,8 @@ class RankEvaluation final : public Evaluation {
   bool has_edges_ = false;
   bool has_personal_ = false;
   ModelRecord record_;
-  std::vector<Score> global_;
-  std::vector<Score> personal_;
+  ClientScores test_;
+  ClientScores validation_;
   std::vector<Score> edge_;
   std::vector<Score> official_;
 };

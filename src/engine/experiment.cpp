@@ -163,6 +163,12 @@ Placement Experiment::open_data() {
   const Preparation preparation = make_preparation(data, *dataset_);
   shard_ = std::make_unique<Shard>(*dataset_, partition_, placement.clients_of_rank(comm_.rank()),
                                    preparation, config_.run.dtype);
+  if (partition_.validation.size() > 0) {
+    validation_ = tested_on_validation(partition_);
+    validation_shard_ =
+        std::make_unique<Shard>(*dataset_, validation_, placement.clients_of_rank(comm_.rank()),
+                                preparation, config_.run.dtype);
+  }
   if (config_.data.split == DataSplit::Official) {
     // Whole chunks: a sample is scored beside the same others on any number of ranks.
     constexpr std::int64_t kChunk = Evaluator::kChunk;
@@ -194,7 +200,9 @@ void Experiment::move_to_device() {
   }
   if (config_.run.reproducible) products_in_order_.emplace();
   shard_->use_device_(device_);
-  if (server_shard_) server_shard_->use_device_(device_);
+  for (Shard* shard : {server_shard_.get(), validation_shard_.get()}) {
+    if (shard != nullptr) shard->use_device_(device_);
+  }
   initial_.values = initial_.values.to(device_);
   if (factor_map_) initial_factors_.values = initial_factors_.values.to(device_);
 }
@@ -389,6 +397,7 @@ std::int64_t Experiment::memory_bytes() const {
       checked_product(what, {rows.of_participants, participants, width, value});
   return checked_sum(
       what, {shard_->memory_bytes(), server_shard_ ? server_shard_->memory_bytes() : 0,
+             validation_shard_ ? validation_shard_->memory_bytes() : 0,
              checked_product(what, {in_hand, bytes_in_hand()}),
              checked_product(what, {kModels + rows.once, width, value}), of_clients, of_cohort,
              checked_product(what, {rows.numbers_of_rank, clients, value}), 8 * (width + 1),

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
 
 #include <ATen/ops/all.h>
@@ -57,34 +58,64 @@ ModelRecord Experiment::current_model() const {
   return evaluation.record();
 }
 
+namespace {
+
+/// All samples of these scores together.
+Score sum_of(const std::vector<Score>& scores) {
+  Score all;
+  for (const Score& score : scores) {
+    all.samples += score.samples;
+    all.correct += score.correct;
+    all.loss += score.loss;
+  }
+  return all;
+}
+
+}  // namespace
+
 void Experiment::evaluate(RoundReport& report) {
   const Timed timed(evaluate_watch_);
-  RankEvaluation evaluation(*evaluator_, *shard_, server_shard_.get(), *topology_,
-                            {.trainer = *trainer_, .round = report.round}, block_width_);
+  RankEvaluation evaluation(*evaluator_, *shard_, validation_shard_.get(), server_shard_.get(),
+                            *topology_, {.trainer = *trainer_, .round = report.round},
+                            block_width_);
   config_.algorithm->evaluate(evaluation);
   evaluated_ = evaluation.record();
 
-  const std::vector<Score> global = gather_by_client(evaluation.global());
-  const std::vector<Score> own =
-      evaluation.has_personal() ? gather_by_client(evaluation.personal()) : global;
+  // Of all clients: by the global model, by each one's own, which is the global one for a method
+  // without such.
+  const auto gather = [&](const ClientScores& scores) {
+    std::vector<Score> global = gather_by_client(scores.global);
+    std::vector<Score> own = evaluation.has_personal() ? gather_by_client(scores.personal) : global;
+    return std::pair(std::move(global), std::move(own));
+  };
+  const auto [global, own] = gather(evaluation.on_test());
   const std::vector<Score> official = gather_scores(comm_, evaluation.official());
   if (evaluation.has_edges()) {
     const std::vector<Score> edge = gather_by_client(evaluation.edge());
     if (comm_.rank() == 0) report.metrics.edge_accuracy = mean_edge_accuracy(edge, placement());
   }
+  if (validation_shard_) {
+    const auto [validated, validated_own] = gather(evaluation.on_validation());
+    if (comm_.rank() == 0) note_validation(sum_of(validated), validated_own, report.metrics);
+  }
   if (comm_.rank() != 0) return;
   personal_.update(own, *report.cohort, report.metrics);
   if (!evaluated_.global.values.defined()) return;
-  Score all;
-  for (const Score& score : server_shard_ ? official : global) {
-    all.samples += score.samples;
-    all.correct += score.correct;
-    all.loss += score.loss;
-  }
+  const Score all = sum_of(server_shard_ ? official : global);
   if (all.samples > 0) {
     report.metrics.global_accuracy = all.correct / all.samples;
     report.metrics.global_loss = all.loss / all.samples;
   }
+}
+
+void Experiment::note_validation(const Score& global, const std::vector<Score>& own,
+                                 RoundMetrics& metrics) const {
+  const MeanScore mean = mean_over_clients(own);
+  metrics.validation_personal_accuracy = mean.accuracy;
+  metrics.validation_personal_loss = mean.loss;
+  if (!evaluated_.global.values.defined() || global.samples == 0) return;
+  metrics.validation_global_accuracy = global.correct / global.samples;
+  metrics.validation_global_loss = global.loss / global.samples;
 }
 
 std::vector<Score> Experiment::gather_by_client(const std::vector<Score>& mine) {
@@ -151,32 +182,40 @@ void Experiment::look_for_divergence(const RoundReport& report) {
 }
 
 double Experiment::seconds_of_evaluation() const {
-  std::vector<std::int64_t> clients;
-  double samples = 0;
-  for (const std::int64_t client : shard_->clients()) {
-    if (samples >= static_cast<double>(Evaluator::kChunk)) break;
-    clients.push_back(client);
-    samples += static_cast<double>(partition_.test.count(client));
-  }
-  const std::int64_t tests = server_shard_ ? server_shard_->test_count(0) : 0;
-  double own = 0;
-  for (const std::int64_t client : shard_->clients()) {
-    own += static_cast<double>(partition_.test.count(client));
-  }
-  if (samples == 0) return 0;
-  double seconds = 0;
-  for (int repetition = 0; repetition < 2; ++repetition) {  // the first one makes the buffers
-    Stopwatch watch;
-    watch.start();
-    evaluator_->each_client(initial_, *shard_, clients);
-    watch.stop();
-    seconds = watch.seconds();
-  }
   const Algorithm& method = *config_.algorithm;
   const int models = (has_global(method.models()) ? 1 : 0) +
                      (has_personal(method.models()) ? 1 : 0) +
                      (method.tiers() == Tiers::ClientEdgeCloud ? 1 : 0);
-  return seconds / samples * (models * own + static_cast<double>(tests));
+  // The samples of each shard, and how many models are scored on them.
+  const std::pair<const Shard*, int> shards[] = {
+      {shard_.get(), models}, {validation_shard_.get(), models}, {server_shard_.get(), 1}};
+  double scored = 0;
+  double seconds_each = 0;
+  for (const auto& [shard, times] : shards) {
+    if (shard == nullptr || shard->test_rows() == 0) continue;
+    scored += static_cast<double>(times * shard->test_rows());
+    if (seconds_each == 0) seconds_each = seconds_to_score_a_sample(*shard);
+  }
+  return seconds_each * scored;
+}
+
+double Experiment::seconds_to_score_a_sample(const Shard& shard) const {
+  std::vector<std::int64_t> clients;
+  std::int64_t samples = 0;
+  for (const std::int64_t client : shard.clients()) {
+    if (samples >= Evaluator::kChunk) break;
+    clients.push_back(client);
+    samples += shard.test_count(client);
+  }
+  double seconds = 0;
+  for (int repetition = 0; repetition < 2; ++repetition) {  // the first one makes the buffers
+    Stopwatch watch;
+    watch.start();
+    evaluator_->each_client(initial_, shard, clients);
+    watch.stop();
+    seconds = watch.seconds();
+  }
+  return samples > 0 ? seconds / static_cast<double>(samples) : 0;
 }
 
 std::vector<double> Experiment::noted_by(Round& round) const {
@@ -203,9 +242,12 @@ Tensor Experiment::label_histogram(std::int64_t first, std::int64_t count) const
   const std::vector<std::int64_t>& mine = shard_->clients();
   auto client = std::lower_bound(mine.begin(), mine.end(), first);
   for (; client != mine.end() && *client < first + count; ++client) {
-    const std::vector<std::int64_t> own = shard_->label_histogram(*client);
-    std::copy(own.begin(), own.end(),
-              counts.data_ptr<std::int64_t>() + (*client - first) * model_->classes());
+    auto* row = counts.data_ptr<std::int64_t>() + (*client - first) * model_->classes();
+    for (const Shard* shard : {shard_.get(), validation_shard_.get()}) {
+      if (shard == nullptr) continue;
+      const std::vector<std::int64_t> own = shard->label_histogram(*client);
+      std::transform(own.begin(), own.end(), row, row, std::plus<>());
+    }
   }
   comm_.sum_(counts);
   return counts;

@@ -40,13 +40,23 @@ const std::vector<MetricInfo>& metric_table() {
   return table;
 }
 
+MeanScore mean_over_clients(const std::vector<Score>& scores) {
+  std::vector<double> accuracies;
+  std::vector<double> losses;
+  for (const Score& score : scores) {
+    if (score.samples == 0) continue;
+    accuracies.push_back(score.correct / score.samples);
+    losses.push_back(score.loss / score.samples);
+  }
+  return {.accuracy = mean_of(accuracies), .loss = mean_of(losses)};
+}
+
 PersonalMetrics::PersonalMetrics(std::int64_t num_clients)
     : accuracy_(static_cast<std::size_t>(num_clients), kNan), best_(accuracy_) {}
 
 void PersonalMetrics::update(const std::vector<Score>& scores,
                              const std::vector<std::int64_t>& participants, RoundMetrics& metrics) {
   std::vector<double> accuracies;
-  std::vector<double> losses;
   std::vector<double> bests;
   double correct = 0;
   double samples = 0;
@@ -57,7 +67,6 @@ void PersonalMetrics::update(const std::vector<Score>& scores,
     accuracy_[c] = accuracy;
     best_[c] = std::isnan(best_[c]) ? accuracy_[c] : std::max(best_[c], accuracy_[c]);
     accuracies.push_back(accuracy);
-    losses.push_back(score.loss / score.samples);
     bests.push_back(best_[c]);
     correct += score.correct;
     samples += score.samples;
@@ -67,7 +76,8 @@ void PersonalMetrics::update(const std::vector<Score>& scores,
     const Score& score = scores[static_cast<std::size_t>(client)];
     if (score.samples > 0) of_participants.push_back(score.correct / score.samples);
   }
-  metrics.personal_accuracy = mean_of(accuracies);
+  const MeanScore mean = mean_over_clients(scores);
+  metrics.personal_accuracy = mean.accuracy;
   metrics.personal_accuracy_weighted = samples > 0 ? correct / samples : kNan;
   double spread = 0;
   for (const double accuracy : accuracies)
@@ -75,7 +85,7 @@ void PersonalMetrics::update(const std::vector<Score>& scores,
   metrics.personal_accuracy_std =
       accuracies.empty() ? kNan : std::sqrt(spread / static_cast<double>(accuracies.size()));
   metrics.personal_accuracy_p10 = percentile(accuracies, 0.1);
-  metrics.personal_loss = mean_of(losses);
+  metrics.personal_loss = mean.loss;
   metrics.participant_accuracy = mean_of(of_participants);
   metrics.best_personal_accuracy = mean_of(bests);
 }

@@ -157,6 +157,8 @@ ClientTable Recorder::clients() const {
   for (std::int64_t client = 0; client < partition.clients(); ++client) {
     table.train_samples.push_back(partition.train.count(client));
     table.test_samples.push_back(partition.test.count(client));
+    if (partition.validation.size() == 0) continue;
+    table.validation_samples.push_back(partition.validation.count(client));
   }
   table.classes = experiment_.model().classes();
   return table;

@@ -147,6 +147,9 @@ void ResultsWriter::write_clients(const ClientTable& clients) {
   h5::write_vector(file_, "/clients/edge", clients.edge);
   h5::write_vector(file_, "/clients/train_samples", clients.train_samples);
   h5::write_vector(file_, "/clients/test_samples", clients.test_samples);
+  if (!clients.validation_samples.empty()) {
+    h5::write_vector(file_, "/clients/validation_samples", clients.validation_samples);
+  }
   label_histogram_ =
       h5::create_dataset(file_, "/clients/label_histogram", h5::type_of<std::int64_t>(),
                          {count, static_cast<hsize_t>(clients.classes)});

@@ -51,6 +51,24 @@ TEST(PartitionFileTest, ReadsBackWhatWasWritten) {
   }
 }
 
+TEST(PartitionFileTest, ValidationSamplesAreReadWhereTheyAre) {
+  const TemporaryFolder folder;
+  Partition partition = sample();
+  const Partition none = partition;
+  for (std::int64_t k = 0; k < partition.clients(); ++k) partition.validation.append(Ids{k});
+  write(folder.path("p.h5"), partition);
+  EXPECT_EQ(read_partition(folder.path("p.h5"), 8).validation.offsets,
+            partition.validation.offsets);
+  EXPECT_EQ(read_partition(folder.path("p.h5"), 8).validation.samples,
+            partition.validation.samples);
+  write(folder.path("none.h5"), none);
+  EXPECT_EQ(read_partition(folder.path("none.h5"), 8).validation.size(), 0);
+  partition.validation.append({});
+  write(folder.path("more.h5"), partition);
+  expect_in("'validation_offsets': found",
+            message_of<DataError>([&] { read_partition(folder.path("more.h5"), 8); }));
+}
+
 TEST(PartitionFileTest, EdgesAndTestSamplesMayBeAbsent) {
   const TemporaryFolder folder;
   Partition partition;
@@ -138,7 +156,7 @@ TEST(PartitionFileTest, TheOfficialSplitLeavesTheTestSetToTheServer) {
   partition.train.append(Ids{0, 8});
   partition.test.append({});
   write(folder.path("p.h5"), partition);
-  expect_in("trains on official test samples",
+  expect_in("trains or validates on official test samples",
             message_of<ConfigError>([&] { make_partition(options, data); }));
   partition.train.samples = {0, 7};
   write(folder.path("p.h5"), partition);

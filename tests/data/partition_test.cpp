@@ -65,6 +65,55 @@ TEST(MakePartitionTest, IsAFunctionOfTheSeed) {
   }
 }
 
+TEST(MakePartitionTest, ValidationSamplesAreTakenFromThoseForTraining) {
+  const TableDataset data = balanced(5, 31);
+  DataOptions options = options_for(PartitionRule::Dirichlet, 7);
+  for (const DataSplit split : {DataSplit::Client, DataSplit::Official}) {
+    options.split = split;
+    options.validation_fraction = 0;
+    const Partition all = make_partition(options, data);
+    EXPECT_EQ(all.validation.size(), 0);
+    options.validation_fraction = 0.3;
+    const Partition partition = make_partition(options, data);
+    EXPECT_EQ(partition.test.samples, all.test.samples);
+    for (std::int64_t k = 0; k < 7; ++k) {
+      const auto train = partition.train.of(k);
+      const auto validation = partition.validation.of(k);
+      EXPECT_EQ(validation.size(),
+                static_cast<std::size_t>(0.3 * static_cast<double>(all.train.count(k))));
+      EXPECT_TRUE(std::is_sorted(train.begin(), train.end()));
+      Ids together(train.begin(), train.end());
+      together.insert(together.end(), validation.begin(), validation.end());
+      std::sort(together.begin(), together.end());
+      EXPECT_EQ(together, Ids(all.train.of(k).begin(), all.train.of(k).end()));
+    }
+    const Partition tested = tested_on_validation(partition);
+    EXPECT_EQ(tested.test.samples, partition.validation.samples);
+    EXPECT_EQ(tested.train.size(), 7);
+    EXPECT_TRUE(tested.train.samples.empty());
+  }
+}
+
+TEST(MakePartitionTest, WhatIsSetAsideIsADrawOfTheClient) {
+  const TableDataset data = balanced(3, 10);
+  DataOptions options = options_for(PartitionRule::Iid, 2);
+  const Partition all = make_partition(options, data);
+  options.validation_fraction = 0.5;
+  const Partition partition = make_partition(options, data);
+  for (std::uint64_t k = 0; k < 2; ++k) {
+    const auto train = all.train.of(static_cast<std::int64_t>(k));
+    const auto n = static_cast<std::int64_t>(train.size());
+    Ids expected;
+    for (const std::int64_t i :
+         permutation_prefix({.seed = 4, .purpose = Purpose::Validation, .client = k}, n, n / 2)) {
+      expected.push_back(train[i]);
+    }
+    std::sort(expected.begin(), expected.end());
+    const auto validation = partition.validation.of(static_cast<std::int64_t>(k));
+    EXPECT_EQ(Ids(validation.begin(), validation.end()), expected);
+  }
+}
+
 TEST(IidTest, PartsOfThePermutationAreEqualInSize) {
   const TableDataset data = balanced(3, 10);
   const DataOptions options = options_for(PartitionRule::Iid, 4);

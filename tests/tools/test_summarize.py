@@ -56,6 +56,23 @@ class Summarize(Folder):
         self.assertEqual([s.values for s in best_and_last([run], "global_accuracy")], [(0.5,), (0.5,)])
         self.assertEqual([s.values for s in best_and_last([run], "global_loss")], [(1.0,), (5.0,)])
 
+    def test_validation_chooses_the_best_round(self):
+        v = np.array([np.nan, 0.3, 0.5, 0.4])
+        path = write_run(self.folder / "run.h5", rounds=4, global_accuracy=np.array([np.nan, 0.9, 0.7, 0.8]),
+                         global_loss=1 - v, validation_global_accuracy=v, validation_global_loss=1 - v)
+        run = results.load(path)
+        best, last = best_and_last([run], "global_accuracy", "validation_global_accuracy")
+        self.assertEqual((best.values, last.values), ((0.7,), (0.8,)))
+        self.assertEqual(self.table(path, "--select", "validation")[0]["best_mean"], "0.7")
+        self.assertEqual(self.table(path, "--select", "validation", "--metric", "global_loss")[0]["best_mean"], "0.5")
+        self.assertEqual(self.table(path)[0]["best_mean"], "0.9")
+        self.assertIn("best where validation_global_accuracy is", call(summarize, path, "--select", "validation")[1])
+        other = write_run(self.folder / "other.h5", rounds=4, global_accuracy=v)
+        code, _, error = call(summarize, path, other, "--select", "validation")
+        self.assertEqual(code, 2)
+        self.assertIn("other.h5: no validation_global_accuracy; --select validation needs data.validation_fraction",
+                      error)
+
     def test_cost_to_a_target(self):
         runs = [results.load(path) for path in self.seeds((0.8, 1.0, 0.5))]
         self.assertEqual([first_at(run, "global_accuracy", 0.6) for run in runs], [29, 23, None])
@@ -161,6 +178,13 @@ class Summarize(Folder):
         _, out, _ = call(summarize, self.folder, "--target", "0.6", "--format", "latex", "--columns",
                          "to target: rounds,up")
         self.assertIn(r"to target: rounds & up", out)
+
+    def test_what_diverged_is_not_the_best(self):
+        self.seeds((0.7,), "a", mu=1)
+        write_run(self.folder / "b.h5", config=config(1, mu=2), status="diverged", global_accuracy=np.full(40, 0.9))
+        _, out, _ = call(summarize, self.folder, "--columns", "status,best,last", "--format", "latex")
+        self.assertIn(r"complete & \textbf{70.00} & \textbf{70.00} \\", out)
+        self.assertIn(r"diverged & 90.00 & 90.00 \\", out)
 
     def test_columns_and_labels_that_do_not_fit(self):
         self.seeds((0.5, 0.6), "a", name="fed_avg", mu=1)

@@ -115,6 +115,10 @@ class Reading(Case):
             (base + "seeds = 1-3,2\n", "a seed stands there twice"),
             (base + "rule = final\n", "rule = final: must be best or last"),
             (base + "aim = up\n", "aim = up: must be max or min"),
+            (base + "select = all\n", "select = all: must be test or validation"),
+            (base + "select = validation\n", "select = validation needs samples that clients set aside; set data."),
+            (base + "data.validation_fraction = 0.1\nselect = validation\nmetric = validation_global_loss\n",
+             "validation_global_loss is one of them already"),
         ]
         for text, expected in cases:
             with self.subTest(text), self.assertRaises(sweep_runs.SweepError) as caught:
@@ -129,7 +133,9 @@ class Best(Case):
         for job in given.jobs:
             values = results[job.name]
             if not isinstance(values, JobState):
-                rounds = pd.DataFrame({given.metric: values}, index=range(1, len(values) + 1), dtype=float)
+                series = values if isinstance(values, dict) else {given.metric: values}
+                length = len(next(iter(series.values())))
+                rounds = pd.DataFrame(series, index=range(1, length + 1), dtype=float)
                 values = JobState("finished", Run(job.output, {"status": "complete"}, {}, rounds, {}))
             states[job.name] = values
         return states
@@ -138,7 +144,7 @@ class Best(Case):
         given = self.read(f"[sweep]\nbase = run.ini\ntrain.lr = 1, 2\nseeds = 1-2\n{extra}")
         states = self.states(given, results)
         best = sweep_runs.best_of(given, states)
-        return (best and (best[0].text, best[1], best[2])), sweep_runs.report(given, states)
+        return (best and (best.text, *sweep_runs.result_of(given, best, states)[:2])), sweep_runs.report(given, states)
 
     def test_mean_over_seeds_of_the_best_or_the_last_round(self):
         results = {"lr1_seed1": [.5, .9, .2], "lr1_seed2": [.1, .7, None], "lr2_seed1": [.4, .5, .6], "lr2_seed2": [.8]}
@@ -169,6 +175,29 @@ class Best(Case):
         best, table = self.best("", results)
         self.assertIsNone(best)
         self.assertIn("no point is complete; 2 of 4 runs are not finished", table)
+
+    def test_validation_chooses_the_round_and_the_point(self):
+        def run(test, validation):
+            return {"global_accuracy": test, "validation_global_accuracy": validation}
+
+        results = {"lr1_seed1": run([.5, .9], [.6, .4]), "lr1_seed2": run([.3, .9], [.5, .1]),
+                   "lr2_seed1": run([.6, .2], [.3, .2]), "lr2_seed2": run([.8, .1], [.3, .2])}
+        self.assertEqual(self.best("", {name: one["global_accuracy"] for name, one in results.items()})[0][0],
+                         "train.lr=1")
+        (text, mean, _), table = self.best("data.validation_fraction = 0.2\nselect = validation\n", results)
+        self.assertEqual((text, round(mean, 6)), ("train.lr=1", 40.0))
+        self.assertIn("| train.lr | validation_global_accuracy [%] | global_accuracy [%] | seeds  |      |", table)
+        self.assertIn("| 1        | 55.00 ± 7.07                   | 40.00 ± 14.14       | 2 of 2 | best |", table)
+        self.assertIn("best (highest validation_global_accuracy, best evaluated round, mean over 2 seeds): --train.lr=1 "
+                      "(55 ± 7.1; global_accuracy 40 ± 14)", table)
+        results["lr1_seed1"] = run([.5, .9], [.1, .2])
+        results["lr1_seed2"] = run([.5, .9], [.1, .2])
+        (text, mean, _), _ = self.best("data.validation_fraction = 0.2\nselect = validation\n", results)
+        self.assertEqual((text, round(mean, 6)), ("train.lr=2", 70.0))
+        best, table = self.best("data.validation_fraction = 0.2\nselect = validation\n",
+                                dict.fromkeys(results, [.5]))
+        self.assertIsNone(best)
+        self.assertIn("metric validation_global_accuracy was never evaluated", table)
 
     def test_a_metric_nobody_evaluated_is_named(self):
         results = dict.fromkeys(("lr1_seed1", "lr1_seed2", "lr2_seed1", "lr2_seed2"), [None])

@@ -20,6 +20,7 @@ import pandas as pd
 
 from .result_file import MODES, PROBE_SECONDS, ResultError, open_run, read_contents, reading
 
+VALIDATION = "validation_"  # begins the names of series on the samples that clients set aside
 SILENT_ROUNDS = 10  # a run that has written nothing for so many median rounds may be dead
 SILENT_SECONDS = 2.0  # and for at least this long: clocks of file systems are coarse
 RUNNING, SILENT = "running", "running or killed"
@@ -51,12 +52,14 @@ class Run:
             return pd.Series(dtype=float, name=metric)
         return self.rounds[metric].dropna()
 
-    def pick(self, metric, rule="last"):
-        """The last evaluated value (`last`), the largest (`best`) or the smallest (`least`); NaN if there is none."""
-        values = self.evaluated(metric)
-        if values.empty:
+    def pick(self, metric, rule="last", by=None):
+        """The metric in the round where `by` [itself] was last evaluated (`last`), largest (`best`) or smallest
+        (`least`); NaN if there is none."""
+        values = self.evaluated(by or metric)
+        if values.empty or metric not in self.rounds:
             return float("nan")
-        return float(values.iloc[-1] if rule == "last" else values.max() if rule == "best" else values.min())
+        chosen = values.index[-1] if rule == "last" else values.idxmax() if rule == "best" else values.idxmin()
+        return float(self.rounds[metric].loc[chosen])
 
     def summary(self):
         """One line: rounds done, status, last and best accuracy in %."""

@@ -38,10 +38,11 @@ def smaller_is_better(metric):
     return any(word in metric for word in SMALLER_IS_BETTER)
 
 
-def best_and_last(runs, metric):
-    """(Sample of the best, Sample of the last evaluated value)."""
+def best_and_last(runs, metric, by=None):
+    """(Sample of the best, Sample of the last evaluated value); the best is that of the round where `by` was best."""
     rule = "least" if smaller_is_better(metric) else "best"
-    return tuple(sample_of([run.pick(metric, one) for run in runs], len(runs)) for one in (rule, "last"))
+    return (sample_of([run.pick(metric, rule, by) for run in runs], len(runs)),
+            sample_of([run.pick(metric) for run in runs], len(runs)))
 
 
 def first_at(run, metric, target):

@@ -1,16 +1,17 @@
 """Tables of what runs have reached: mean and spread over seeds, cost to a target, scaling over ranks.
 
-    summarize.py RUN.h5|DIR ... [--metric NAME] [--target 0.9|90%] [--labels TEXT,TEXT,...]
+    summarize.py RUN.h5|DIR ... [--metric NAME] [--select test|validation] [--target 0.9|90%] [--labels TEXT,TEXT,...]
                  [--columns NAME,NAME,...] [--format text|csv|latex]
     summarize.py RUN.h5|DIR ... --scaling [--output FILE.png [--force]] [--format text|csv|latex]
 
 Runs that differ only in their seeds and in where their output goes are one line. A line names the settings in
 which it differs from others; the spread is the sample standard deviation over the n seeds of the line. Best and
 last are those of --metric (without: the accuracy that most lines have, global before personal), the best of a
-loss is its smallest value. --target: rounds, bytes of all links, simulated and wall seconds until the metric first
+loss is its smallest value. --select validation: the best of a run is its metric in the round where the same metric
+on the validation samples was best. --target: rounds, bytes of all links, simulated and wall seconds until the metric first
 was that good, over the seeds that came so far. --labels names the lines in the order in which they stand. --columns
 picks columns, and their order, by their headers without units. In LaTeX the best line of best, last and cost to target
-is bold, or several that read the same. Bytes up and down are those of all links and rounds.
+is bold, or several that read the same; lines with a run that diverged do not compete. Bytes up and down are those of all links and rounds.
 
 --scaling: seconds of a round (the median over rounds but the first, evaluation included) against ranks.
 Strong: the same configuration on other numbers of ranks; weak: data.clients (and topology.edges) grow with the
@@ -28,7 +29,7 @@ from pathlib import Path
 
 from .axes import unit_prefix
 from .labels import SEEDS, differing_keys, groups_of_seeds, labels_of, listed, settings, title_of
-from .results import ResultError, load
+from .results import DIVERGED, VALIDATION, ResultError, load
 from .scaling import draw_scaling, scaling_table
 from .statistics_of_seeds import TARGET_AXES, best_and_last, to_target, traffic
 from .style import PlotError, add_force
@@ -134,37 +135,39 @@ def scaled_column(header, samples):
     return [header, *(sample_text(sample, 1, 1.0 / divisor) for sample in samples)]
 
 
-def columns_for_people(groups, labels, metric, target):
+def columns_for_people(groups, labels, metric, target, by):
     """Columns [header, cell, ...] with units in the headers."""
     percent = "accuracy" in metric or "density" in metric
     factor, digits, unit = (100.0, 2, " [%]") if percent else (1.0, 4, "")
-    ends = [best_and_last(group, metric) for group in groups]
+    ends = [best_and_last(group, metric, by) for group in groups]
     least = "loss" in metric
+    compete = [not any(run.status == DIVERGED for run in group) for group in groups]
     columns = [["configuration", *labels], ["seeds", *map(seeds_text, groups)],
                ["n", *(str(len(group)) for group in groups)], ["status", *map(status_text, groups)],
                ["rounds", *(str(max(len(run.rounds) for run in group)) for group in groups)],
-               *(best_marked([f"{name}{unit}", *(sample_text(one, digits, factor) for one in ones)], ones, least)
+               *(best_marked([f"{name}{unit}", *(sample_text(one, digits, factor) for one in ones)], ones, least, compete)
                  for name, ones in zip(("best", "last"), zip(*ends)))]
     if target is not None:
         costs = [to_target(group, metric, target) for group in groups]
         for axis in TARGET_AXES:
             samples = [cost[axis] for cost in costs]
-            columns.append(best_marked(scaled_column(f"to target: {TARGET_HEADERS[axis]}", samples), samples, True))
+            columns.append(best_marked(scaled_column(f"to target: {TARGET_HEADERS[axis]}", samples), samples, True, compete))
     totals = [traffic(group) for group in groups]
     return columns + [scaled_column("up [B]", [up for up, _ in totals]),
                       scaled_column("down [B]", [down for _, down in totals])]
 
 
-def best_marked(column, samples, least):
-    """The column [header, cell, ...] with a mark at the best mean, and at means that read the same."""
-    means = [sample.mean for sample in samples]
-    known = [mean for mean in means if mean is not None]
-    if len(means) < 2 or not known:
+def best_marked(column, samples, least, compete):
+    """The column [header, cell, ...] with a mark at the best mean of those that compete, and at means that read the
+    same."""
+    known = {line: sample.mean for line, sample in enumerate(samples) if sample.mean is not None and compete[line]}
+    if len(samples) < 2 or not known:
         return column
     header, *cells = column
     figures = [re.match(r"\S+", cell)[0] for cell in cells]
-    best = figures[means.index(min(known) if least else max(known))]
-    return [header, *(Best(cell) if figure == best else cell for cell, figure in zip(cells, figures))]
+    best = figures[(min if least else max)(known, key=known.get)]
+    return [header, *(Best(cell) if figure == best and line in known else cell
+                      for line, (cell, figure) in enumerate(zip(cells, figures)))]
 
 
 def chosen_columns(columns, names):
@@ -182,7 +185,7 @@ def number(value):
     return "" if value is None else f"{value:.10g}"
 
 
-def columns_for_programs(groups, metric, target):
+def columns_for_programs(groups, metric, target, by):
     """Columns [header, cell, ...]: one for each setting that differs, plain numbers in bytes, seconds, fractions."""
     configs = [settings(group[0], SEEDS) for group in groups]
     columns = [[key, *(config.get(key, "") for config in configs)] for key in differing_keys(configs)]
@@ -190,7 +193,7 @@ def columns_for_programs(groups, metric, target):
                 ["status", *map(status_text, groups)],
                 ["rounds", *(str(max(len(run.rounds) for run in group)) for group in groups)],
                 ["metric", *(metric for _ in groups)]]
-    ends, totals = [best_and_last(group, metric) for group in groups], [traffic(group) for group in groups]
+    ends, totals = [best_and_last(group, metric, by) for group in groups], [traffic(group) for group in groups]
     samples = {"best": [best for best, _ in ends], "last": [last for _, last in ends]}
     if target is not None:
         costs = [to_target(group, metric, target) for group in groups]
@@ -203,22 +206,27 @@ def columns_for_programs(groups, metric, target):
     return columns
 
 
-def summary(runs, metric, target, form, labels=None, names=None):
+def summary(runs, metric, target, form, labels=None, names=None, select="test"):
     """The table of `runs` as text."""
     groups = [one_per_seed(group) for group in groups_of_seeds(runs)]
     metric = metric or default_metric(groups)
     if not any(len(run.evaluated(metric)) for run in runs):
         names = [name for name in runs[0].rounds if len(runs[0].evaluated(name))]
         raise ResultError(f"metric {metric} was never evaluated; {runs[0].path} has {', '.join(names)}")
+    by = VALIDATION + metric if select == "validation" else metric
+    for run in (run for group in groups for run in group if run.evaluated(by).empty):
+        if by != metric and len(run.evaluated(metric)):
+            raise ResultError(f"{run.path}: no {by}; --select validation needs data.validation_fraction in every run")
     firsts = [group[0] for group in groups]
     if labels and len(labels) != len(groups):
         raise ResultError(f"--labels {','.join(labels)}: {len(labels)} of them for {len(groups)} lines")
     labels = labels or (labels_of(firsts, SEEDS, most=None) if len(groups) > 1 else
                         [title_of(firsts) or firsts[0].path.stem])
-    columns = (columns_for_programs(groups, metric, target) if form == "csv" else
-               columns_for_people(groups, labels, metric, target))
+    columns = (columns_for_programs(groups, metric, target, by) if form == "csv" else
+               columns_for_people(groups, labels, metric, target, by))
     table = FORMATS[form](*split(chosen_columns(columns, names)))
     goal = f", target {target:g}" if target is not None else ""
+    goal += f", best where {by} is" if by != metric else ""
     note = f"{metric}{goal}; mean ± sample standard deviation over the n seeds of a line\n"
     return table if form == "csv" else f"% {note}{table}" if form == "latex" else f"{note}\n{table}"
 
@@ -241,6 +249,8 @@ def parse_arguments(arguments):
     parser = argparse.ArgumentParser(description="Tables of fedhpc runs: mean and spread over seeds, or scaling.")
     parser.add_argument("places", nargs="+", metavar="RUN.h5|DIR", type=Path, help="result files, or folders of them")
     parser.add_argument("--metric", metavar="NAME", help="a /rounds data set [global_accuracy or personal_accuracy]")
+    parser.add_argument("--select", choices=("test", "validation"), default="test",
+                        help="what chooses the best round of a run [test: the metric itself]")
     parser.add_argument("--target", type=target_of, metavar="VALUE",
                         help="cost until the metric is this good: 0.9 or 90%%")
     parser.add_argument("--format", choices=tuple(FORMATS), default="text", help="[text]")
@@ -268,7 +278,8 @@ def main(arguments):
             if options.output:
                 draw_scaling(runs, options.output, options.force)
         else:
-            print(summary(runs, options.metric, options.target, options.format, options.labels, options.columns),
+            print(summary(runs, options.metric, options.target, options.format, options.labels, options.columns,
+                          options.select),
                   end="")
     except (ResultError, PlotError) as error:
         print(f"summarize: {error}", file=sys.stderr)

@@ -1,7 +1,7 @@
 """Runs a grid of settings and seeds, as an array of jobs or one after the other, and names the best.
 
-usage: tools/sweep.py SWEEP.ini [--local [N] | --submit | --report] [--output DIR] [--ranks N] [--at-once N]
-                      [--time LIMIT] [--partition NAME] [--account NAME] ...
+usage: tools/sweep.py SWEEP.ini [--local [N] | --submit | --report] [--select test|validation] [--output DIR]
+                      [--ranks N] [--at-once N] [--time LIMIT] [--partition NAME] [--account NAME] ...
 
     [sweep]
     base = configs/algorithms/fedprox.ini   # what every run starts from
@@ -11,6 +11,7 @@ usage: tools/sweep.py SWEEP.ini [--local [N] | --submit | --report] [--output DI
     run.rounds = 200
     seeds = 1-3                             # [1]
     metric = global_accuracy                # a series of /rounds [global_accuracy]
+    select = validation                     # choose rounds and points by validation_METRIC [test: by the metric itself]
     rule = best                             # of a run: its best or its last evaluated round [best]
     aim = max                               # [max; min where the metric is a loss]
     output = results/sweeps/prox            # [results/sweeps/NAME of this file]
@@ -53,6 +54,7 @@ def parse_arguments(arguments):
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--local", type=int, nargs="?", const=1, metavar="N",
                       help="run what is left here, N runs at a time [1]")
+    parser.add_argument("--select", choices=("test", "validation"), help="what rounds and points are chosen by")
     what.add_argument("--report", action="store_true", help="print the table and the best point, run nothing")
     parser.add_argument("--output", type=Path, metavar="DIR", help="folder of the results [the sweep's own]")
     parser.add_argument("--at-once", type=int, metavar="N", help="most tasks of the array at the same time [all]")
@@ -228,7 +230,7 @@ def show(sweep):
 def main(arguments):
     options = parse_arguments(arguments)
     try:
-        sweep = read_sweep(options.sweep, options.output)
+        sweep = read_sweep(options.sweep, options.output, options.select)
         if options.report:
             if not sweep.folder.is_dir():
                 raise SweepError(f"{sweep.folder}: no such folder; nothing of this sweep has run, or --output is "

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from .method_keys import acting, method_of, of_one_method
 from .paper_table import Job, figure_text, job_state
-from .results import DIVERGED, ResultError, parse_config
+from .results import DIVERGED, VALIDATION, ResultError, parse_config
 
-OWN_KEYS = ("base", "seeds", "metric", "rule", "aim", "output")
+OWN_KEYS = ("base", "seeds", "metric", "select", "rule", "aim", "output")
 OWN_SETTINGS = ("run.seed", "run.output")  # of every run, set by the sweep
 LONGEST_NAME = 100  # characters of a run's name; a longer one is cut and numbered
 
@@ -39,6 +39,7 @@ class Sweep:
     base: Path
     seeds: tuple
     metric: str
+    chosen_by: str  # the series that chooses rounds and points: the metric, or the same on validation samples
     rule: str  # best: the best evaluated round of a run; last: its last evaluated one
     aim: str  # max | min
     folder: Path
@@ -50,8 +51,8 @@ class Sweep:
         return [job for of_seed in zip(*(point.jobs for point in self.points)) for job in of_seed]
 
 
-def read_sweep(path, output=None):
-    """The Sweep in an INI file; `output` takes the place of the folder that it names."""
+def read_sweep(path, output=None, select=None):
+    """The Sweep in an INI file; `output` and `select` take the place of what it says."""
     path = Path(path)
     settings = _settings(path)
     own, grid = {}, {}
@@ -72,7 +73,12 @@ def read_sweep(path, output=None):
     metric = own.get("metric", "global_accuracy")
     folder = Path(output or own.get("output") or Path("results") / "sweeps" / path.stem)
     seeds = _seeds(path, own.get("seeds", "1"))
-    return Sweep(path, base, seeds, metric, _one_of(path, own, "rule", ("best", "last")),
+    if select:
+        own["select"] = select
+    chosen_by = metric
+    if _one_of(path, own, "select", ("test", "validation")) == "validation":
+        chosen_by = _validated(path, metric, {**_settings(base), **grid})
+    return Sweep(path, base, seeds, metric, chosen_by, _one_of(path, own, "rule", ("best", "last")),
                  _one_of(path, own, "aim", ("min", "max") if "loss" in metric else ("max", "min")), folder,
                  _points(path, base, {key: _values(path, key, text) for key, text in grid.items()}, seeds, folder))
 
@@ -84,6 +90,17 @@ def _settings(path):
         raise SweepError(f"{path}: {getattr(error, 'strerror', 'not a text')}; give a sweep's INI file") from None
     except ResultError as error:
         raise SweepError(f"{path}: {error}") from None
+
+
+def _validated(path, metric, settings):
+    """The series of the metric on validation samples; SweepError where no run has any."""
+    if metric.startswith(VALIDATION):
+        raise SweepError(f"{path}: select = validation chooses by validation_METRIC; {metric} is one of them already")
+    fractions = settings.get("data.validation_fraction", "0").split(";")
+    if settings.get("data.partition") != "file" and all(text.strip() in ("", "0", "0.0") for text in fractions):
+        raise SweepError(f"{path}: select = validation needs samples that clients set aside; "
+                         "set data.validation_fraction")
+    return VALIDATION + metric
 
 
 def _base(path, text):
@@ -172,26 +189,24 @@ def _name(varying, values):
     return "_".join(parts)
 
 
-def result_of(sweep, point, states):
-    """(mean, spread, finished) of a point's metric in its unit, in % for accuracies.
+def result_of(sweep, point, states, metric=None):
+    """(mean, spread, finished) of a metric of a point [the sweep's] in its unit, in % for accuracies.
 
-    The mean over the seeds that are finished; None where none is, one has diverged or the metric was never evaluated. The spread is
-    the sample standard deviation, None below two seeds.
+    The mean over the seeds that are finished; None where none is, one has diverged or the metric was never evaluated.
+    The spread is the sample standard deviation, None below two seeds.
     """
     finished = [states[job.name].run for job in point.jobs if states[job.name].kind == "finished"]
-    values = [value for value in (value_of(sweep, run) for run in finished) if value == value]
+    values = [value for value in (value_of(sweep, run, metric) for run in finished) if value == value]
     if not values or any(run.status == DIVERGED for run in finished):
         return None, None, len(finished)
     return statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else None, len(finished)
 
 
-def value_of(sweep, run):
-    """The metric of one run by the sweep's rule; NaN where it was never evaluated."""
-    values = run.evaluated(sweep.metric)
-    if values.empty:
-        return float("nan")
-    value = values.iloc[-1] if sweep.rule == "last" else values.max() if sweep.aim == "max" else values.min()
-    return float(value) * (100.0 if "accuracy" in sweep.metric else 1.0)
+def value_of(sweep, run, metric=None):
+    """A metric of one run [the sweep's] in the round that the sweep's rule chooses; NaN where it was not evaluated."""
+    rule = "last" if sweep.rule == "last" else "best" if sweep.aim == "max" else "least"
+    metric = metric or sweep.metric
+    return run.pick(metric, rule, sweep.chosen_by) * (100.0 if "accuracy" in metric else 1.0)
 
 
 def states_of(sweep):
@@ -200,31 +215,41 @@ def states_of(sweep):
 
 
 def best_of(sweep, states):
-    """(point, mean, spread) of the best point whose seeds are all finished; None where there is none yet."""
-    results = [(point, *result_of(sweep, point, states)) for point in sweep.points]
-    complete = [(point, mean, spread) for point, mean, spread, finished in results
+    """The point that the mean of `chosen_by` prefers, of those whose seeds are all finished; None without one."""
+    results = [(point, *result_of(sweep, point, states, sweep.chosen_by)) for point in sweep.points]
+    complete = [(point, mean) for point, mean, _, finished in results
                 if mean is not None and finished == len(sweep.seeds)]
     pick = max if sweep.aim == "max" else min
-    return pick(complete, key=lambda entry: entry[1]) if complete else None
+    return pick(complete, key=lambda entry: entry[1])[0] if complete else None
 
 
 def report(sweep, states):
     """The table of all points as Markdown, and the best one in a line."""
     best = best_of(sweep, states)
     keys = list(dict.fromkeys(key for point in sweep.points for key in point.values))
-    unit = " [%]" if "accuracy" in sweep.metric else ""
-    lines = [[*keys, f"{sweep.metric}{unit}", "seeds", ""]]
+    metrics = list(dict.fromkeys((sweep.chosen_by, sweep.metric)))
+    lines = [[*keys, *(metric + _unit(metric) for metric in metrics), "seeds", ""]]
     for point in sweep.points:
-        mean, spread, finished = result_of(sweep, point, states)
-        note = "best" if best and point is best[0] else _note(point, states)
-        # A loss has no natural number of decimals.
-        figure = figure_text(mean, spread) if unit or mean is None else (
-            f"{mean:.4g}" + (f" ± {spread:.2g}" if spread is not None else ""))
-        lines.append([*(point.values.get(key, "-") for key in keys), figure, f"{finished} of {len(sweep.seeds)}", note])
+        results = [result_of(sweep, point, states, metric) for metric in metrics]
+        note = "best" if point is best else _note(point, states)
+        lines.append([*(point.values.get(key, "-") for key in keys),
+                      *(_cell(metric, mean, spread) for metric, (mean, spread, _) in zip(metrics, results)),
+                      f"{results[0][2]} of {len(sweep.seeds)}", note])
     widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
     text = ["| " + " | ".join(cell.ljust(width) for cell, width in zip(line, widths)) + " |" for line in lines]
     text.insert(1, "|" + "|".join("-" * (width + 2) for width in widths) + "|")
     return "\n".join([*text, "", _conclusion(sweep, states, best)]) + "\n"
+
+
+def _unit(metric):
+    return " [%]" if "accuracy" in metric else ""
+
+
+def _cell(metric, mean, spread):
+    if _unit(metric) or mean is None:
+        return figure_text(mean, spread)
+    # A loss has no natural number of decimals.
+    return f"{mean:.4g}" + (f" ± {spread:.2g}" if spread is not None else "")
 
 
 def _note(point, states):
@@ -237,15 +262,21 @@ def _conclusion(sweep, states, best):
     pending = sum(state.kind != "finished" for state in states.values())
     left = f"; {pending} of {len(states)} runs are not finished" if pending else ""
     runs = [state.run for state in states.values() if state.kind == "finished"]
-    if runs and all(run.evaluated(sweep.metric).empty for run in runs):
-        return (f"metric {sweep.metric} was never evaluated; the runs have "
-                f"{', '.join(name for name in runs[0].rounds if len(runs[0].evaluated(name)))}{left}")
+    for metric in (sweep.chosen_by, sweep.metric):
+        if runs and all(run.evaluated(metric).empty for run in runs):
+            return (f"metric {metric} was never evaluated; the runs have "
+                    f"{', '.join(name for name in runs[0].rounds if len(runs[0].evaluated(name)))}{left}")
     if best is None:
         return f"no point is complete{left}"
-    point, mean, spread = best
     rule = {"best": "best evaluated round", "last": "last evaluated round"}[sweep.rule]
     aim = {"max": "highest", "min": "lowest"}[sweep.aim]
-    overrides = " ".join(f"--{key}={value}" for key, value in point.values.items())
+    overrides = " ".join(f"--{key}={value}" for key, value in best.values.items())
     over = f", mean over {len(sweep.seeds)} seeds" if len(sweep.seeds) > 1 else ""
-    figure = f"{mean:.4g}" + (f" ± {spread:.2g}" if spread is not None else "")
-    return f"best ({aim} {sweep.metric}, {rule}{over}): {overrides or sweep.base.name} ({figure}){left}"
+    figures = []
+    for metric in dict.fromkeys((sweep.chosen_by, sweep.metric)):
+        mean, spread, _ = result_of(sweep, best, states, metric)
+        name = f"{metric} " if figures else ""
+        figures.append("-" if mean is None else
+                       f"{name}{mean:.4g}" + (f" ± {spread:.2g}" if spread is not None else ""))
+    return (f"best ({aim} {sweep.chosen_by}, {rule}{over}): {overrides or sweep.base.name} "
+            f"({'; '.join(figures)}){left}")

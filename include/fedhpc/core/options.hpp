@@ -50,6 +50,10 @@ template <typename T>
 Bounds<T> above_up_to(T low, T high) {
   return {.low = low, .high = high, .low_open = true};
 }
+template <typename T>
+Bounds<T> from_below(T low, T high) {
+  return {.low = low, .high = high, .high_open = true};
+}
 
 /// A count of at least `low`.
 inline Bounds<std::int64_t> count_from(std::int64_t low) { return between(low, kLargestCount); }

@@ -20,6 +20,7 @@ enum class Purpose : std::uint64_t {
   Augment = 9,
   Generator = 10,
   Features = 11,  ///< random features and projections of samples (math/distribution_distance)
+  Validation = 12,
 };
 
 /// Names one sequence of draws. Two equal keys give the same numbers on any rank, at any time.

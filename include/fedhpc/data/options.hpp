@@ -37,6 +37,7 @@ struct DataOptions {
   double train_fraction = 0.75;
   std::int64_t train_per_class = 0;
   std::int64_t test_per_class = 0;
+  double validation_fraction = 0;
   std::int64_t min_samples = 10;
   Standardize standardize = Standardize::Unit;
   Augment augment = Augment::None;

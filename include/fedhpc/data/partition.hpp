@@ -28,10 +28,11 @@ struct SampleLists {
   void append(std::span<const std::int64_t> list);
 };
 
-/// Which sample belongs to which client, for training and for testing.
+/// Which sample belongs to which client, for training, for testing and for choosing between runs.
 struct Partition {
   SampleLists train;
   SampleLists test;
+  SampleLists validation;                    // without lists when no samples are set aside
   std::vector<std::int32_t> edge_of_client;  // [N], or empty when the file does not say
 
   std::int64_t clients() const { return train.size(); }
@@ -40,11 +41,12 @@ struct Partition {
 /// Assigns samples to clients (data.partition) and splits each client's samples into training and
 /// test (data.train_fraction; data.train_per_class and test_per_class, which go with
 /// data.partition=labels and data.split=client; data.split=official partitions the official
-/// training set only and gives clients no test samples). Ids of a client are ascending, or as they
-/// stand in a partition file, whose number of clients replaces data.clients. A client may get no
-/// sample. A function of the options and the labels alone: the same on every rank. Throws
-/// ConfigError for an impossible request (naming what is needed and what there is), DataError for a
-/// bad partition file. The rules themselves are described where they are: src/data/partition_*.cpp.
+/// training set only and gives clients no test samples). Then floor(data.validation_fraction n) of
+/// a client's n training samples are set aside. Ids of a client are ascending, or as they stand in
+/// a partition file, whose number of clients replaces data.clients. A client may get no sample. A
+/// function of the options and the labels alone: the same on every rank. Throws ConfigError for an
+/// impossible request (naming what is needed and what there is), DataError for a bad partition
+/// file. The rules themselves are described where they are: src/data/partition_*.cpp.
 Partition make_partition(const DataOptions& options, const Dataset& dataset);
 
 /// Reads a partition as written by `run.save=partition` or standing at the root of a file
@@ -59,7 +61,11 @@ std::int64_t clients_in_partition_file(const std::string& path);
 /// own, or the group /partition of a result file.
 void write_partition(const h5::Handle& location, const Partition& partition);
 
-/// How many different samples are a training sample of some client and a test sample of one.
+/// The validation samples of every client as its test samples, without training samples.
+Partition tested_on_validation(const Partition& partition);
+
+/// How many different samples are a training sample of some client and a test or validation sample
+/// of one.
 std::int64_t leaked_samples(const Partition& partition);
 
 /// Name and one sentence of each partitioner.

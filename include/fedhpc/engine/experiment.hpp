@@ -162,12 +162,17 @@ class Experiment {
   /// All that the next round depends on but for what lies with the clients.
   void visit_common_state(StateVisitor& state);
   void evaluate(RoundReport& report);
+  /// Fills the validation_* metrics: from the global model's score, if there is such a model, and
+  /// from every client's score of its own [N].
+  void note_validation(const Score& global, const std::vector<Score>& own,
+                       RoundMetrics& metrics) const;
   /// All clients' scores in order of id, on rank 0. Collective.
   std::vector<Score> gather_by_client(const std::vector<Score>& mine);
   /// Takes in the losses of a round.
   void look_for_divergence(const RoundReport& report);
   /// Seconds that an evaluation takes on this rank, by that of a few clients.
   double seconds_of_evaluation() const;
+  double seconds_to_score_a_sample(const Shard& shard) const;
   void total(Round& round, const Wish& wish, RoundReport& report);
   /// Values of the method's own series. Collective.
   std::vector<double> noted_by(Round& round) const;
@@ -180,7 +185,9 @@ class Experiment {
   Partition partition_;
   std::unique_ptr<Topology> topology_;
   std::unique_ptr<Shard> shard_;
-  std::unique_ptr<Shard> server_shard_;  // this rank's part of the official test set
+  std::unique_ptr<Shard> server_shard_;      // this rank's part of the official test set
+  Partition validation_;                     // the samples set aside, as test samples
+  std::unique_ptr<Shard> validation_shard_;  // this rank's clients' part of them, if there are any
   std::unique_ptr<Model> model_;
   Rows initial_;
   std::unique_ptr<FactorMap> factor_map_;  // null: weights in full

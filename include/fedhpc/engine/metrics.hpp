@@ -29,6 +29,13 @@ struct MetricInfo {
 };
 const std::vector<MetricInfo>& metric_table();
 
+/// Plain means over the clients that have samples; NaN where none has.
+struct MeanScore {
+  double accuracy = std::numeric_limits<double>::quiet_NaN();
+  double loss = std::numeric_limits<double>::quiet_NaN();
+};
+MeanScore mean_over_clients(const std::vector<Score>& scores);
+
 /// Best accuracy of every client so far, and what follows from all clients' scores of one
 /// evaluation.
 class PersonalMetrics {
