@@ -18,7 +18,7 @@ struct TrainOptions {
   double momentum = 0;
   bool nesterov = false;
   double weight_decay = 0;
-  std::int64_t block = 0;                 ///< clients trained together; 0: measured at the start
+  std::int64_t block = 0;                 ///< clients trained together; 0: by the size of caches
   Precision precision = Precision::Fp32;  ///< of products and convolutions of float32
 
   void declare(OptionSet& options);
