@@ -56,10 +56,10 @@ TEST_P(EveryAlgorithmResumed, TrainsOnAfterTheCheckpoint) {
 TEST_P(EveryAlgorithmResumed, MayBeLeftBetweenAnyTwoBlocks) {
   const bool can = make_algorithm(GetParam(), "test")->can_leave_rounds();
   int left_in_all = 0;
-  for (const auto& [edges, reproducible, participation] :
-       {std::tuple{"1", "false", "0.5"}, std::tuple{"4", "true", "0.5"},
-        std::tuple{"7", "false", "1"}}) {
-    Keys these = keys({{"run.rounds", "2"},
+  for (const auto& [rounds, edges, reproducible, participation] :
+       {std::tuple{"1", "1", "false", "0.5"}, std::tuple{"2", "4", "true", "0.5"},
+        std::tuple{"1", "7", "false", "1"}}) {
+    Keys these = keys({{"run.rounds", rounds},
                        {"run.reproducible", reproducible},
                        {"run.grace_seconds", "0"},
                        {"network.step_seconds", "0.5"},
