@@ -45,10 +45,14 @@ struct Found {
   std::string started;  // or kForeign
   std::string status;
   std::int64_t rounds = 0;
+  bool closed = false;
 };
 
-/// Whether there is nothing to go on with, but for more rounds.
-bool has_ended(const Found& run) { return run.status == "complete" || run.status == "diverged"; }
+/// Whether there is nothing to go on with, but for more rounds. A run that was killed after its
+/// last words leaves a file that most readers refuse: it has not ended.
+bool has_ended(const Found& run) {
+  return run.closed && (run.status == "complete" || run.status == "diverged");
+}
 
 /// The file may be damaged, or one that was being written when its run was killed.
 std::optional<Found> look_into(const std::string& results) {
@@ -57,14 +61,15 @@ std::optional<Found> look_into(const std::string& results) {
     if (!h5::has_attribute(file, "started") || !h5::exists(file, "/rounds")) return kForeign;
     return concat(h5::read_text_attribute(file, "started"), '\n',
                   h5::read_text_attribute(file, "status"), '\n',
-                  h5::shape_of(h5::open_dataset(file, "/rounds/round")).at(0));
+                  h5::shape_of(h5::open_dataset(file, "/rounds/round")).at(0), ' ',
+                  h5::was_closed(file));
   });
   if (!lines) return std::nullopt;
   std::istringstream stream(*lines);
   Found found;
   std::getline(stream, found.started);
   std::getline(stream, found.status);
-  stream >> found.rounds;
+  stream >> found.rounds >> found.closed;
   return found;
 }
 

@@ -191,6 +191,12 @@ std::int64_t bytes_of(const Handle& file) {
   return static_cast<std::int64_t>(bytes);
 }
 
+bool was_closed(const Handle& file) {
+  unsigned intent = 0;
+  check(H5Fget_intent(file.id(), &intent), "cannot tell how a file was opened");
+  return (intent & H5F_ACC_SWMR_READ) == 0;
+}
+
 bool exists(const Handle& location, const std::string& path) {
   // H5Lexists needs every step of the path to exist.
   for (std::size_t end = path.find('/', 1);; end = path.find('/', end + 1)) {

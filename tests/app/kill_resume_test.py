@@ -234,6 +234,16 @@ class KillAndResume(AppCase):
         self.run_ok("resume", "run.h5")
         self.equal(self.folder / "run.h5", self.straight[0])
 
+    def test_a_run_killed_after_its_last_words_is_closed(self):
+        self.run_ok("run", self.shared / "run.ini")
+        killed_writer = ("import h5py, os; file = h5py.File('run.h5', 'r+', libver='latest'); file.swmr_mode = True; "
+                         "file.flush(); os._exit(1)")
+        subprocess.run([sys.executable, "-c", killed_writer], cwd=self.folder, timeout=HANG)
+        with self.assertRaises(OSError):
+            h5py.File(self.folder / "run.h5")
+        self.run_ok("resume", "run.h5")
+        self.equal(self.folder / "run.h5", self.straight[0])
+
     def test_the_measured_block_width_is_reused(self):
         process = start("run", self.shared / "run.ini", "--train.block=auto", "--run.rounds=100000",
                         cwd=self.folder)

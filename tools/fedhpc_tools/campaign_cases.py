@@ -176,7 +176,7 @@ def kills(rng, folder, runs):
         runs.run(folder, "run", ini, "--run.output=straight.h5", "--force", ranks=ranks)
         straight = contents(folder / "straight.h5")
     times = killed_and_resumed(rng, folder, runs, ini, straight, f"killed: {ini.read_text()}", seconds, ranks)
-    return f"the same after {'no' if times == 0 else 'one' if times == 1 else 'several'} kills"
+    return f"the same after {times} kill{'' if times == 1 else 's'}"
 
 
 def races(rng, folder, runs):

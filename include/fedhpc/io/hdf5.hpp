@@ -66,6 +66,8 @@ Handle open_input(const std::string& path);
 Handle open_whole(const std::string& path);
 
 std::int64_t bytes_of(const Handle& file);  ///< the size of an open file
+/// Whether nobody was writing a file, or had been until it was killed, when open_input opened it.
+bool was_closed(const Handle& file);
 
 bool exists(const Handle& location, const std::string& path);
 Handle create_group(const Handle& location, const std::string& path);  ///< parents are made too
