@@ -177,7 +177,7 @@ std::vector<Assignment> parse_command_line(const std::vector<std::string>& argum
     };
     const std::size_t equals = argument.find('=');
     if (!argument.starts_with("--") || equals == std::string::npos || equals == 2) throw refuse();
-    // No guessing: a prefix of a key is not the key (SEMANTICS: option names are matched whole).
+    // No guessing: a prefix of a key is not the key.
     const int style =
         po::command_line_style::allow_long | po::command_line_style::long_allow_adjacent;
     const std::string key = argument.substr(2, equals - 2);

@@ -1,4 +1,4 @@
-// The partition as a file (SEMANTICS: files): read, check, write.
+// The partition as a file (docs/semantics.md, 2): read, check, write.
 
 #include <algorithm>
 

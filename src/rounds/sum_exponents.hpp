@@ -51,7 +51,7 @@ class SumExponents {
 
  private:
   static constexpr std::int64_t kEntries = 3;
-  static constexpr std::int64_t kBits = 40;      // of the largest addend (SEMANTICS: numbers)
+  static constexpr std::int64_t kBits = 40;      // of the largest addend (docs/semantics.md, 5)
   static constexpr std::int64_t kLowest = -900;  // 2^(kBits - e) stays finite
 
   static std::int64_t exponent_of(double magnitude) {

@@ -59,7 +59,7 @@ TEST_P(TDPFedReference, EqualsPlainLoop) {
               1e-12);
 }
 
-// Bound of float32 runs with Adam (SEMANTICS 5).
+// Bound of float32 runs with Adam (docs/semantics.md, 5).
 constexpr double kAdam = 1e-3;
 
 INSTANTIATE_TEST_SUITE_P(

@@ -18,7 +18,7 @@ class EveryAlgorithm : public ::testing::TestWithParam<std::string> {
  protected:
   Keys keys(const Keys& changes = {}) const { return tiny_keys_of(GetParam(), changes); }
 
-  /// Of float32 runs (SEMANTICS 5): Adam steps of rounding errors are as long as any.
+  /// Of float32 runs (docs/semantics.md, 5): Adam steps of rounding errors are as long as any.
   double single_bound() const { return GetParam() == "tdpfed" ? 1e-3 : 1e-5; }
 
   std::unique_ptr<Communicator> world_ = world_communicator(60);

@@ -1,4 +1,4 @@
-"""Dependencies between rooms point one way (DESIGN: rooms).
+"""Dependencies between rooms point one way.
 
 usage: rooms.py SOURCE_DIR
 """

@@ -7,7 +7,7 @@
 
 namespace fedhpc {
 
-/// What a draw is for: the second word of the generator's key (SEMANTICS: numbers).
+/// What a draw is for: the second word of the generator's key (docs/semantics.md, 1).
 enum class Purpose : std::uint64_t {
   Init = 1,
   Partition = 2,

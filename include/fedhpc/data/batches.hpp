@@ -25,7 +25,7 @@ struct BatchPlan {
   std::int64_t max_batches = 0;  ///< at most so many are asked for; 0: not known
 };
 
-/// The batches of a plan, one after the other (SEMANTICS: batches, cohorts, steps). Epoch e visits
+/// The batches of a plan, one after the other (docs/semantics.md, 4). Epoch e visits
 /// the permutation of the plan's purpose with counter (pass << 32 | e, client, round); batch s
 /// holds its entries sB to min((s + 1)B, n), or those before the number visited. After the last
 /// batch of an epoch comes the first of the next one. A full batch of all samples is 0..n-1 in

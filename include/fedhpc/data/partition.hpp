@@ -50,14 +50,14 @@ struct Partition {
 Partition make_partition(const DataOptions& options, const Dataset& dataset);
 
 /// Reads a partition as written by `run.save=partition` or standing at the root of a file
-/// (SEMANTICS: files). Throws DataError naming file and data set for anything missing or
+/// (docs/semantics.md, 2). Throws DataError naming file and data set for anything missing or
 /// inconsistent.
 Partition read_partition(const std::string& path, std::int64_t num_samples);
 
 /// The number of clients of such a file.
 std::int64_t clients_in_partition_file(const std::string& path);
 
-/// Writes the partition's data sets (SEMANTICS: files) at `location`: the root of a file of its
+/// Writes the partition's data sets (docs/semantics.md, 2) at `location`: the root of a file of its
 /// own, or the group /partition of a result file.
 void write_partition(const h5::Handle& location, const Partition& partition);
 

@@ -40,10 +40,10 @@ class NetworkModel {
   bool on_ = false;
 };
 
-/// The simulated duration of one round (simulated_seconds, SEMANTICS 4): edge rounds follow each
-/// other, each as long as its slowest participant; then comes the slowest edge's exchange with the
-/// cloud. A round without edges has one edge round. Every rank tells of its own clients. Does
-/// nothing, at no cost, while the model is off.
+/// The simulated duration of one round (simulated_seconds; docs/semantics.md, 6): edge rounds
+/// follow each other, each as long as its slowest participant; then comes the slowest edge's
+/// exchange with the cloud. A round without edges has one edge round. Every rank tells of its own
+/// clients. Does nothing, at no cost, while the model is off.
 class RoundClock {
  public:
   /// What it has been told.
