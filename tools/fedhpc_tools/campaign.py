@@ -49,7 +49,7 @@ def campaign(kind, options, runs):
     def work(number):
         return number, *(one_case(kind, options.seed, number, runs) if time.monotonic() < end else ("left out", ""))
 
-    began = time.monotonic()
+    began = told = time.monotonic()
     with ThreadPoolExecutor(options.workers) as workers:
         source, pending = iter(numbers), []
         while True:
@@ -64,6 +64,9 @@ def campaign(kind, options, runs):
             if word == "left out":
                 continue
             ended[word] += 1
+            if time.monotonic() > told + 60:
+                told = time.monotonic()
+                print(f"{kind}: {sum(ended.values())} cases so far, {len(failures)} failed", file=sys.stderr, flush=True)
             if reason:
                 failures.append(number)
                 print(f"{kind} case {number} failed: {reason}\n  again: tools/campaign.py {kind} --seed {options.seed} "
