@@ -37,6 +37,45 @@ void factor_panel(double* a, std::int64_t n, std::int64_t first, std::int64_t la
   }
 }
 
+/// A triangular factor and right sides.
+struct System {
+  System(const Tensor& factor, const Tensor& right)
+      : n(right.size(0)),
+        m(right.size(1)),
+        l(factor.data_ptr<double>()),
+        b(right.data_ptr<double>()) {
+    check(factor);
+    check(right);
+    require(factor.size(0) == n && factor.size(1) == n, "a factor as large as its right sides");
+  }
+
+  MatrixStack of_factor(std::int64_t first, std::int64_t last, std::int64_t first_column,
+                        std::int64_t last_column) const {
+    return {.data = l + first * n + first_column,
+            .rows = last - first,
+            .columns = last_column - first_column,
+            .row_stride = n};
+  }
+  MatrixStack of_right(std::int64_t first, std::int64_t last) const {
+    return {.data = b + first * m, .rows = last - first, .columns = m, .row_stride = m};
+  }
+  /// row i of the right sides -= times row k
+  void subtract_(std::int64_t i, double times, std::int64_t k) const {
+    double* row = b + i * m;
+    const double* other = b + k * m;
+    for (std::int64_t j = 0; j < m; ++j) row[j] -= times * other[j];
+  }
+  void divide_(std::int64_t i) const {
+    const double pivot = l[i * n + i];
+    for (std::int64_t j = 0; j < m; ++j) b[i * m + j] /= pivot;
+  }
+
+  std::int64_t n;
+  std::int64_t m;
+  double* l;
+  double* b;
+};
+
 }  // namespace
 
 void cholesky_(const Tensor& matrix) {
@@ -47,50 +86,49 @@ void cholesky_(const Tensor& matrix) {
   for (std::int64_t first = 0; first < n; first += kPanel) {
     const std::int64_t last = std::min(first + kPanel, n);
     factor_panel(a, n, first, last);
-    const std::int64_t rest = n - last;
-    if (rest == 0) break;
-    const MatrixStack panel{
-        .data = a + last * n + first, .rows = rest, .columns = last - first, .row_stride = n};
-    batched_product(at::kDouble, 1, -1, panel, Transpose::No, panel, Transpose::Yes, 1,
-                    {.data = a + last * n + last, .rows = rest, .columns = rest, .row_stride = n});
+    for (std::int64_t column = last; column < n;
+         column += kPanel) {  // what lies below the diagonal
+      const std::int64_t width = std::min(kPanel, n - column);
+      const auto part = [&](std::int64_t rows, std::int64_t at, std::int64_t columns) {
+        return MatrixStack{
+            .data = a + column * n + at, .rows = rows, .columns = columns, .row_stride = n};
+      };
+      batched_product(at::kDouble, 1, -1, part(n - column, first, last - first), Transpose::No,
+                      part(width, first, last - first), Transpose::Yes, 1,
+                      part(n - column, column, width));
+    }
   }
 }
 
 void solve_lower_(const Tensor& factor, const Tensor& right) {
-  check(factor);
-  check(right);
-  const std::int64_t n = right.size(0);
-  const std::int64_t m = right.size(1);
-  const auto* l = factor.const_data_ptr<double>();
-  auto* b = right.data_ptr<double>();
-  for (std::int64_t i = 0; i < n; ++i) {
-    double* row = b + i * m;
-    for (std::int64_t k = 0; k < i; ++k) {
-      const double times = l[i * n + k];
-      const double* other = b + k * m;
-      for (std::int64_t j = 0; j < m; ++j) row[j] -= times * other[j];
+  const System system(factor, right);
+  for (std::int64_t first = 0; first < system.n; first += kPanel) {
+    const std::int64_t last = std::min(first + kPanel, system.n);
+    if (first > 0) {
+      batched_product(at::kDouble, 1, -1, system.of_factor(first, last, 0, first), Transpose::No,
+                      system.of_right(0, first), Transpose::No, 1, system.of_right(first, last));
     }
-    const double pivot = l[i * n + i];
-    for (std::int64_t j = 0; j < m; ++j) row[j] /= pivot;
+    for (std::int64_t i = first; i < last; ++i) {
+      for (std::int64_t k = first; k < i; ++k) system.subtract_(i, system.l[i * system.n + k], k);
+      system.divide_(i);
+    }
   }
 }
 
 void solve_lower_transposed_(const Tensor& factor, const Tensor& right) {
-  check(factor);
-  check(right);
-  const std::int64_t n = right.size(0);
-  const std::int64_t m = right.size(1);
-  const auto* l = factor.const_data_ptr<double>();
-  auto* b = right.data_ptr<double>();
-  for (std::int64_t i = n; i-- > 0;) {
-    double* row = b + i * m;
-    const double pivot = l[i * n + i];
-    for (std::int64_t j = 0; j < m; ++j) row[j] /= pivot;
-    for (std::int64_t k = 0; k < i; ++k) {
-      const double times = l[i * n + k];
-      double* other = b + k * m;
-      for (std::int64_t j = 0; j < m; ++j) other[j] -= times * row[j];
+  const System system(factor, right);
+  for (std::int64_t last = system.n; last > 0;) {
+    const std::int64_t first = (last - 1) / kPanel * kPanel;
+    if (last < system.n) {
+      batched_product(at::kDouble, 1, -1, system.of_factor(last, system.n, first, last),
+                      Transpose::Yes, system.of_right(last, system.n), Transpose::No, 1,
+                      system.of_right(first, last));
     }
+    for (std::int64_t i = last; i-- > first;) {
+      system.divide_(i);
+      for (std::int64_t k = first; k < i; ++k) system.subtract_(k, system.l[i * system.n + k], i);
+    }
+    last = first;
   }
 }
 
