@@ -120,7 +120,7 @@ const std::map<std::string, Work>& work_of_methods() {
       {"localonly", {.payloads = 0}},
       {"perfedavg", {.gradients = 5 * 4}},  // w, w_hat, and two for the curvature
       {"pfedgp", {}},
-      {"pfedme", {.gradients = 5 * 6}},     // K on every batch
+      {"pfedme", {.gradients = 5 * 6}},  // K on every batch
       {"pfedsop", {}},
       {"sfedhp", {.gradients = 3 * 5 * 6, .payloads = 3 * 2 + 2}},
       {"simnet", {}},
