@@ -13,18 +13,15 @@ namespace fedhpc {
 /// on them: a tree of binary ones, whose likelihood is made Gaussian by Polya-Gamma variables omega
 /// that are drawn by Gibbs chains.
 ///
-///   paper       here                     meaning
-///   theta       body_                    the embedding network: the model below its classifier
-///   k           algorithm.outputscale,   a^2 exp(-||u - v||^2 / (2 l^2)) of embeddings of length
-///   1,
-///               .lengthscale, .jitter    with a constant on the diagonal; none of them learned
-///   omega       algorithm.draws,         chains of a node's classifier, and their steps, in
-///   training;
-///               .gibbs_steps             test_draws and test_gibbs_steps in evaluation
-///   X, X*       algorithm.scored_share   of a batch's samples of either side of a node this share
-///   is
-///                                        scored by a classifier that knows the others
-///   eta         train.lr
+///   paper   here                     meaning
+///   theta   body_                    the embedding network: the model below its classifier
+///   k       algorithm.outputscale,   a^2 exp(-||u - v||^2 / (2 l^2)) of embeddings of length 1,
+///           .lengthscale, .jitter    with a constant on the diagonal; none of them learned
+///   omega   algorithm.draws,         chains of a node's classifier in training, and their steps;
+///           .gibbs_steps             test_draws and test_gibbs_steps are those in evaluation
+///   X, X*   algorithm.scored_share   this share of a node's samples of either side is scored by a
+///                                    classifier that knows the others
+///   eta     train.lr
 ///
 /// A local step minimises the predictive loss: the mean of -log P(y* | X, y) over the scored
 /// samples, summed over the nodes of the client's tree, by its gradient through the kernel at fixed
@@ -43,9 +40,7 @@ namespace fedhpc {
 /// - 2-means starts from every pair of means; theirs from 50 draws. The lowest class goes left.
 /// - Gradients longer than algorithm.clip are shortened to it, as theirs are.
 /// - Clients weigh their samples; the authors' weigh equally (weighting = uniform).
-/// - Omega is that of (round, client, step, node, chain): the same on any ranks. An evaluation
-/// draws
-///   anew after each round.
+/// - Omega hangs on (round, client, step, node, chain) alone. Every evaluation draws anew.
 class PFedGP final : public Algorithm {
  public:
   Models models() const override { return Models::Shared; }
