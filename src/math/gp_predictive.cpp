@@ -174,6 +174,15 @@ void add_unit_gradient_(const Tensor& h, const Tensor& a, const Tensor& b, const
 
 }  // namespace
 
+WeighedProbability weighed(double probability, double side, const SideWeights& weights) {
+  if (weights.plus == weights.minus) return {probability, 1};
+  const double own = side > 0 ? weights.plus : weights.minus;
+  const double other = side > 0 ? weights.minus : weights.plus;
+  if (other == 0) return {1, 0};
+  const double sum = own * probability + other * (1 - probability);
+  return {own * probability / sum, own * other / (sum * sum)};
+}
+
 std::vector<double> gp_probabilities(const GpSamples& known, const Tensor& omega,
                                      const GpKernel& kernel, Averaging averaging,
                                      const Tensor& at) {
@@ -194,7 +203,7 @@ std::vector<double> gp_probabilities(const GpSamples& known, const Tensor& omega
 
 double gp_predictive_loss(const GpSamples& known, const GpSamples& scored, const Tensor& omega,
                           const GpKernel& kernel, Averaging averaging, const Tensor& known_gradient,
-                          const Tensor& scored_gradient) {
+                          const Tensor& scored_gradient, const SideWeights& weights) {
   const Tensor covariance = kernel_of(known.units, kernel);
   const Tensor cross = kernel_between(known.units, scored.units, kernel);
   const std::size_t m = scored.sides.size();
@@ -214,10 +223,11 @@ double gp_predictive_loss(const GpSamples& known, const GpSamples& scored, const
   }
   double loss = 0;
   std::vector<double> by_chain;  // of the loss with respect to each chain's probability
-  for (const double probability : mean) {
-    loss -= std::log(probability + kLeastProbability) / static_cast<double>(m);
-    by_chain.push_back(-1 / (probability + kLeastProbability) / static_cast<double>(m) /
-                       static_cast<double>(draws));
+  for (std::size_t j = 0; j < m; ++j) {
+    const WeighedProbability probability = weighed(mean[j], scored.sides[j], weights);
+    loss -= std::log(probability.value + kLeastProbability) / static_cast<double>(m);
+    by_chain.push_back(-probability.slope / (probability.value + kLeastProbability) /
+                       static_cast<double>(m) / static_cast<double>(draws));
   }
   const Tensor of_covariance = at::zeros_like(covariance);
   const Tensor of_cross = at::zeros_like(cross);

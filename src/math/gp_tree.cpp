@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
@@ -30,6 +31,9 @@ struct Picked {
     places.push_back(place);
     sides.push_back(side);
   }
+  double count(double side) const {
+    return static_cast<double>(std::count(sides.begin(), sides.end(), side));
+  }
   GpSamples of(const Tensor& units) const {
     const std::int64_t width = units.size(1);
     GpSamples samples{at::empty({static_cast<std::int64_t>(places.size()), width}, at::kDouble),
@@ -41,6 +45,22 @@ struct Picked {
     return samples;
   }
 };
+
+/// P(side) of these samples over Q(side) of those that are known beside them, or instead.
+SideWeights weights_of(const Picked& samples, const GpSamples& known) {
+  const auto share = [&](double side) {
+    const auto of_known = std::count(known.sides.begin(), known.sides.end(), side);
+    return samples.count(side) / static_cast<double>(of_known);
+  };
+  return {.plus = share(1), .minus = share(-1)};
+}
+
+/// Two lists, one after the other.
+GpSamples joined(GpSamples first, const GpSamples& second) {
+  first.units = at::cat({first.units, second.units});
+  first.sides.insert(first.sides.end(), second.sides.begin(), second.sides.end());
+  return first;
+}
 
 /// The samples of a node.
 Picked at_node(const ClassSplit& split, std::span<const std::int64_t> labels) {
@@ -73,8 +93,7 @@ struct KnownAndScored {
 /// In the order of a permutation, the first of each side are scored.
 KnownAndScored part(const Picked& all, double share, const DrawKey& key) {
   const auto count = [&](double side) {
-    const auto of_side = std::count(all.sides.begin(), all.sides.end(), side);
-    return static_cast<std::int64_t>(std::floor(share * static_cast<double>(of_side)));
+    return static_cast<std::int64_t>(std::floor(share * all.count(side)));
   };
   std::int64_t left = count(1);
   std::int64_t right = count(-1);
@@ -124,17 +143,49 @@ double gp_tree_loss(const ClassTree& tree, const LabelledValues& samples,
   return loss;
 }
 
-GpTree::GpTree(const LabelledValues& known, const GpTreeSettings& settings, const GpDraws& draws)
+double gp_tree_loss(const ClassTree& tree, const LabelledValues& samples,
+                    const LabelledValues& points, const GpTreeSettings& settings,
+                    const GpDraws& draws, const Tensor& gradient,
+                    const Tensor& gradient_of_points) {
+  const Tensor units = unit_rows(samples.values);
+  const Tensor point_units = unit_rows(points.values);
+  const Tensor of_units = at::zeros(units.sizes(), at::kDouble);
+  const Tensor of_points = at::zeros(point_units.sizes(), at::kDouble);
+  double loss = 0;
+  for (std::size_t k = 0; k < tree.size(); ++k) {
+    const Picked samples_at = at_node(tree[k], samples.labels);
+    const Picked points_at = at_node(tree[k], points.labels);
+    if (samples_at.places.empty()) continue;
+    const GpSamples known = points_at.of(point_units);
+    const GpSamples scored = samples_at.of(units);
+    const Tensor omega = draws_at(known, settings, draws, k);
+    const Tensor of_known = at::zeros(known.units.sizes(), at::kDouble);
+    const Tensor of_scored = at::zeros(scored.units.sizes(), at::kDouble);
+    loss += gp_predictive_loss(known, scored, omega, settings.kernel, settings.averaging, of_known,
+                               of_scored, weights_of(samples_at, known));
+    add_rows_(of_points, points_at.places, of_known);
+    add_rows_(of_units, samples_at.places, of_scored);
+  }
+  gradient.copy_(gradient_through_unit_rows(samples.values, units, of_units));
+  gradient_of_points.copy_(gradient_through_unit_rows(points.values, point_units, of_points));
+  return loss;
+}
+
+GpTree::GpTree(const LabelledValues& known, const LabelledValues& points,
+               const GpTreeSettings& settings, const GpDraws& draws)
     : settings_(settings),
       tree_(class_tree(known.values, known.labels)),
       classes_(known.labels.begin(), known.labels.end()) {
   std::sort(classes_.begin(), classes_.end());
   classes_.erase(std::unique(classes_.begin(), classes_.end()), classes_.end());
   const Tensor units = unit_rows(known.values);
+  const Tensor point_units = unit_rows(points.values);
   for (std::size_t k = 0; k < tree_.size(); ++k) {
-    GpSamples of_node = at_node(tree_[k], known.labels).of(units);
-    Tensor omega = draws_at(of_node, settings_, draws, k);
-    nodes_.push_back({std::move(of_node), std::move(omega)});
+    const Picked of_node = at_node(tree_[k], known.labels);
+    GpSamples all = joined(of_node.of(units), at_node(tree_[k], points.labels).of(point_units));
+    Tensor omega = draws_at(all, settings_, draws, k);
+    const SideWeights weights = weights_of(of_node, all);
+    nodes_.push_back({std::move(all), std::move(omega), weights});
   }
 }
 
@@ -150,7 +201,7 @@ Tensor GpTree::log_probabilities(const Tensor& values, std::int64_t classes) con
     const std::vector<double> left = gp_probabilities(nodes_[k].known, nodes_[k].omega,
                                                       settings_.kernel, settings_.averaging, units);
     for (std::int64_t i = 0; i < count; ++i) {
-      const double p = left[static_cast<std::size_t>(i)];
+      const double p = weighed(left[static_cast<std::size_t>(i)], 1, nodes_[k].weights).value;
       double* row = probability + i * classes;
       for (const std::int64_t label : tree_[k].left) row[label] *= p;
       for (const std::int64_t label : tree_[k].right) row[label] *= 1 - p;

@@ -36,7 +36,9 @@ reference::PFedGPOutcome expected_of(const Keys& keys) {
                             .test_gibbs_steps = count("test_gibbs_steps"),
                             .scored_share = number("scored_share", 0.5),
                             .logarithms = own_value(keys, "averaging", "probability") == "log",
-                            .clip = number("clip", 50)});
+                            .clip = number("clip", 50),
+                            .inducing_points = count("inducing_points"),
+                            .inducing_deviation = number("inducing_deviation", 0.01)});
 }
 
 class PFedGPReference : public ::testing::TestWithParam<ReferenceCase> {};
@@ -73,6 +75,43 @@ INSTANTIATE_TEST_SUITE_P(
         ReferenceCase{"clipped", {{"algorithm.clip", "0.1"}, {"train.block", "3"}}},
         ReferenceCase{"two_hidden", {{"model.hidden", "7,5"}}}),
     name_of);
+
+Keys with_points(Keys changes) {
+  // As long as embeddings are: the first steps move them, without leaping.
+  changes.insert({{"algorithm.inducing_points", "3"}, {"algorithm.inducing_deviation", "0.5"}});
+  return changes;
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    InducingPoints, PFedGPReference,
+    ::testing::Values(
+        ReferenceCase{"points", with_points({})},
+        ReferenceCase{"one_point", with_points({{"algorithm.inducing_points", "1"},
+                                                {"topology.participation", "0.4"},
+                                                {"run.rounds", "6"}})},
+        ReferenceCase{"points_full_batch",
+                      with_points({{"train.batch_size", "0"}, {"train.block", "3"}})},
+        ReferenceCase{"points_momentum", with_points({{"train.optimizer", "momentum"},
+                                                      {"train.momentum", "0.5"},
+                                                      {"train.weight_decay", "0.01"},
+                                                      {"train.block", "4"}})},
+        ReferenceCase{"points_logarithms", with_points({{"algorithm.averaging", "log"},
+                                                        {"algorithm.weighting", "uniform"}})},
+        ReferenceCase{"points_clipped", with_points({{"algorithm.clip", "0.1"}})},
+        ReferenceCase{"points_batch_norm", with_batch_norm(with_points({})), kBatchNormBound}),
+    name_of);
+
+TEST(PFedGP, BooksInducingPointsBesideBodies) {
+  const auto world = world_communicator(60);
+  Keys keys = with_pfedgp({{"topology.participation", "0.6"}, {"algorithm.inducing_points", "5"}});
+  keys["run.dtype"] = "float32";
+  const TinyResult result = run(keys, *world);
+  if (world->rank() != 0) return;
+  for (const RoundMetrics& metrics : result.metrics) {
+    EXPECT_EQ(metrics.bytes_down_client_cloud, 4 * 4 * ((8 + 1) * 6 + 4 * 5 * 6));
+    EXPECT_EQ(metrics.bytes_up_client_cloud, 4 * 4 * ((8 + 1) * 6 + 4 * 5 * 6));
+  }
+}
 
 TEST(PFedGP, BooksBodiesOnly) {
   const auto world = world_communicator(60);

@@ -78,12 +78,13 @@ TEST_P(GpLoss, OfABinaryClassifierHasTheGradientOfFiniteDifferences) {
   });
   const Tensor of_known = at::zeros_like(units);
   const Tensor of_scored = at::zeros_like(scored_units);
+  const SideWeights weights{.plus = 2, .minus = 0.5};
   const auto loss = [&] {
     const Tensor nowhere = at::zeros_like(units);
     return gp_predictive_loss(known, scored, omega, kernel, GetParam(), nowhere,
-                              at::zeros_like(scored_units));
+                              at::zeros_like(scored_units), weights);
   };
-  gp_predictive_loss(known, scored, omega, kernel, GetParam(), of_known, of_scored);
+  gp_predictive_loss(known, scored, omega, kernel, GetParam(), of_known, of_scored, weights);
   EXPECT_GT(largest(of_known), 1e-3);
   constexpr double kStep = 1e-5;
   for (const auto& [values, gradient] :
@@ -122,6 +123,40 @@ TEST_P(GpLoss, OfATreeIsOfDirectionsAlone) {
   EXPECT_NEAR(gp_tree_loss(tree, {.values = twice, .labels = kLabels}, settings(), draws, longer),
               loss, 1e-12);
   EXPECT_LT(largest(longer.mul(2) - gradient), 1e-12);
+}
+
+/// Three points of each class, the first of them equal to a sample; class 7 is no sample's.
+const std::vector<std::int64_t> kPointLabels{0, 0, 0, 2, 2, 2, 5, 5, 5, 7, 7, 7};
+
+TEST_P(GpLoss, ByInducingPointsIsOfDirectionsAlone) {
+  const Tensor values = values_of_samples();
+  const Tensor points = normals(static_cast<std::int64_t>(kPointLabels.size()), kWidth, 11);
+  points[0].copy_(values[0]);
+  const ClassTree tree = class_tree(values, kLabels);
+  const Tensor gradient = at::zeros_like(values);
+  const Tensor of_points = at::zeros_like(points);
+  const GpDraws draws{.key = {.seed = 1}, .chains = {.draws = 4, .steps = 2}};
+  const double loss = gp_tree_loss(tree, {.values = values, .labels = kLabels},
+                                   {.values = points, .labels = kPointLabels}, settings(), draws,
+                                   gradient, of_points);
+  EXPECT_GT(loss, 0.1);
+  EXPECT_GT(largest(of_points), 1e-3);
+  EXPECT_EQ(largest(of_points.narrow(0, 9, 3)), 0) << "of no class in the tree";
+  EXPECT_LT(largest((points * of_points).sum(1)), 1e-12);
+  EXPECT_LT(largest((values * gradient).sum(1)), 1e-12);
+}
+
+TEST_P(GpLoss, OfOneSideIsNone) {
+  const Tensor values = values_of_samples();
+  const Tensor points = normals(static_cast<std::int64_t>(kPointLabels.size()), kWidth, 12);
+  const std::vector<std::int64_t> of_one(kLabels.size(), 2);
+  const Tensor gradient = at::zeros_like(values);
+  const Tensor of_points = at::zeros_like(points);
+  EXPECT_NEAR(
+      gp_tree_loss({{.left = {0}, .right = {2}}}, {.values = values, .labels = of_one},
+                   {.values = points, .labels = kPointLabels}, settings(), {}, gradient, of_points),
+      0, 1e-11);
+  EXPECT_EQ(largest(gradient) + largest(of_points), 0);
 }
 
 INSTANTIATE_TEST_SUITE_P(Averagings, GpLoss,
@@ -173,6 +208,19 @@ TEST(GpTree, KnowsWhatItHasSeenAndNothingWithoutSamples) {
   const Tensor even = empty.log_probabilities(values, 4);
   EXPECT_EQ(even.max().item<double>(), even.min().item<double>());
   EXPECT_EQ(empty.log_probabilities(values.narrow(0, 0, 0), 4).size(0), 0);
+}
+
+TEST(GpTree, KnowsPointsAsItKnowsSamples) {
+  // As many of either side among points as among samples: nothing is weighed.
+  const std::vector<std::int64_t> labels{3, 1, 3, 1, 1, 3};
+  const std::span<const std::int64_t> all(labels);
+  const Tensor values = normals(6, kWidth, 13);
+  const GpDraws draws{.chains = {.draws = 5, .steps = 3}};
+  const GpTree whole({.values = values, .labels = labels}, {}, draws);
+  const GpTree parts({.values = values.narrow(0, 0, 4), .labels = all.first(4)},
+                     {.values = values.narrow(0, 4, 2), .labels = all.subspan(4)}, {}, draws);
+  const Tensor others = normals(5, kWidth, 14);
+  EXPECT_TRUE(parts.log_probabilities(others, 4).equal(whole.log_probabilities(others, 4)));
 }
 
 TEST(GpTree, NanValuesEndInNan) {

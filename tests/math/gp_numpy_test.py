@@ -15,8 +15,8 @@ DRAWS, STEPS = 2500, 12
 BOUND = 0.006  # of a mean over so many draws: five deviations of the widest
 
 
-def probabilities(labels, known, scored, kernel, classes, averaging="probability"):
-    sizes = [len(labels), len(scored), known.shape[1], classes]
+def probabilities(labels, known, scored, kernel, classes, averaging="probability", points=0):
+    sizes = [len(labels), len(scored), known.shape[1], classes, points]
     words = [program, *kernel, DRAWS, STEPS, averaging, *sizes]
     numbers = [*labels, *known.ravel().tolist(), *scored.ravel().tolist()]
     result = subprocess.run([str(word) for word in words], input=" ".join(repr(n) for n in numbers), text=True,
@@ -77,6 +77,18 @@ class Posterior(unittest.TestCase):
 
     def test_steep_and_narrow(self):
         self.compare([2, 0, 2], (3, 0.6, 0.1))
+
+    def test_inducing_points_are_known_and_sides_are_weighed(self):
+        """Three samples, two of them of class 0, and an inducing point of either class."""
+        labels = [0, 0, 1, 0, 1]
+        known, scored = self.random.normal(size=(5, 3)), self.random.normal(size=(4, 3))
+        kernel = (4, 1, 1e-2)
+        actual = probabilities(labels, known, scored, kernel, 2, points=2)
+        of_known = exact(np.where(np.array(labels) == 0, 1, -1), known, scored, kernel, nodes=10)
+        zero, one = of_known * (2 / 3) / (3 / 5), (1 - of_known) * (1 / 3) / (2 / 5)
+        self.assertGreater(np.abs(zero / (zero + one) - of_known).max(), 2 * BOUND)
+        np.testing.assert_allclose(actual[:, 0], zero / (zero + one), atol=BOUND)
+        np.testing.assert_allclose(actual.sum(1), 1, atol=1e-9)
 
     def test_three_classes_multiply_along_the_tree(self):
         """Classes 0 and 1 are near each other: 2 parts from them first."""

@@ -1,8 +1,11 @@
 #include "reference/pfedgp_reference.hpp"
 
+#include <algorithm>
 #include <cmath>
+#include <stdexcept>
 
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/diag.h>
 #include <ATen/ops/empty.h>
@@ -14,6 +17,7 @@
 #include <ATen/ops/ones.h>
 #include <ATen/ops/stack.h>
 #include <ATen/ops/tensor.h>
+#include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
 
 #include "fedhpc/math/class_tree.hpp"
@@ -171,6 +175,10 @@ class PlainPFedGP {
 
   PFedGPOutcome run() {
     Parameters theta = problem_.initial;
+    if (settings_.inducing_points > 0) {
+      moving_.push_back(theta.size());
+      theta.push_back(first_points());
+    }
     for (std::int64_t t = 1; t <= problem_.rounds; ++t) {
       Average next;
       RoundLoss loss;
@@ -182,12 +190,60 @@ class PlainPFedGP {
       theta = next.mean_or(theta);
       outcome_.train_loss.push_back(loss.mean());
     }
-    outcome_.personal.assign(problem_.clients.size(), theta);
     outcome_.accuracy = accuracy(theta);
+    theta.resize(problem_.initial.size());
+    outcome_.personal.assign(problem_.clients.size(), theta);
     return outcome_;
   }
 
  private:
+  /// [classes, E]
+  const std::vector<std::int64_t>& head() const {
+    for (const Field& field : problem_.layout->fields()) {
+      if (has(field.tags, Tag::Head) && field.shape.size() == 2) return field.shape;
+    }
+    throw std::logic_error("no classifier");
+  }
+  std::int64_t classes() const { return head()[0]; }
+
+  /// The inducing points at first, [classes N, E].
+  Tensor first_points() const {
+    const Tensor points =
+        at::empty({classes() * settings_.inducing_points, head()[1]}, at::kDouble);
+    Draws draws(
+        {.seed = problem_.seed, .purpose = Purpose::Gibbs, .pass = (std::uint64_t{1} << 31) + 1});
+    for (std::int64_t i = 0; i < points.numel(); ++i) {
+      points.data_ptr<double>()[i] = settings_.inducing_deviation * draws.normal();
+    }
+    return points;
+  }
+
+  /// Those of a flat row, as units; none where there are none.
+  Tensor point_units(const Tensor& row) const {
+    const std::int64_t models = problem_.layout->size();
+    const std::int64_t count = classes() * settings_.inducing_points;
+    if (count == 0) return {};
+    const Tensor points = row.narrow(0, models, row.size(0) - models);
+    return units_of(points.view({count, points.size(0) / count}));
+  }
+
+  /// The class of each.
+  Tensor point_labels() const {
+    return at::arange(classes()).repeat_interleave(settings_.inducing_points);
+  }
+
+  /// Probabilities of sides where sides are distributed otherwise than what is known.
+  static Tensor weighed(const Tensor& p, const Tensor& sides, const Tensor& distribution,
+                        const Tensor& known) {
+    const auto weight = [&](double side) {
+      const Tensor wanted = distribution.eq(side).to(at::kDouble).mean();
+      return wanted / known.eq(side).to(at::kDouble).mean();
+    };
+    const Tensor own = at::where(sides.gt(0), weight(1), weight(-1));
+    const Tensor other = at::where(sides.gt(0), weight(-1), weight(1));
+    return own * p / (own * p + other * (1 - p));
+  }
+
   ClassTree tree_of(std::int64_t k, const Parameters& theta) const {
     const Client& client = problem_.clients[static_cast<std::size_t>(k)];
     const Tensor labels = client.labels.contiguous();
@@ -215,7 +271,10 @@ class PlainPFedGP {
                         .pass = step++,
                         .client = static_cast<std::uint64_t>(k),
                         .round = static_cast<std::uint64_t>(t)};
-      const Tensor loss = loss_of(tree, embedded, client.labels.index_select(0, index), key);
+      const Tensor labels = client.labels.index_select(0, index);
+      const Tensor loss = settings_.inducing_points > 0
+                              ? loss_by_points(tree, embedded, labels, point_units(row), key)
+                              : loss_of(tree, embedded, labels, key);
       Parameters gradient = result.parameters;
       for (Tensor& part : gradient) part = at::zeros(part.sizes(), at::kDouble);
       if (loss.requires_grad()) {
@@ -234,10 +293,14 @@ class PlainPFedGP {
   }
 
   void clip_(Parameters& gradient) {
-    const double length = flatten(gradient).norm().item<double>();
+    const auto bodies =
+        static_cast<std::ptrdiff_t>(gradient.size() - (settings_.inducing_points > 0 ? 1 : 0));
+    const auto end = gradient.begin() + bodies;
+    const double length = flatten({gradient.begin(), end}).norm().item<double>();
     if (settings_.clip == 0 || length <= settings_.clip) return;
     ++outcome_.clipped;
-    for (Tensor& part : gradient) part = part * (settings_.clip / length);
+    std::for_each(gradient.begin(), end,
+                  [&](Tensor& part) { part = part * (settings_.clip / length); });
   }
 
   Tensor loss_of(const ClassTree& tree, const Tensor& embedded, const Tensor& labels, DrawKey key) {
@@ -272,6 +335,30 @@ class PlainPFedGP {
     return sum;
   }
 
+  /// All samples, by classifiers that know the points alone.
+  Tensor loss_by_points(const ClassTree& tree, const Tensor& embedded, const Tensor& labels,
+                        const Tensor& points, DrawKey key) {
+    const Tensor units = units_of(embedded);
+    Tensor sum = at::zeros({}, at::kDouble);
+    for (std::size_t node = 0; node < tree.size(); ++node) {
+      key.epoch = kNodeEpochs * node;
+      const Tensor sides = sides_at(tree[node], labels);
+      const Tensor mine = sides.nonzero().flatten();
+      if (mine.size(0) == 0) continue;
+      const Tensor scored = sides.index_select(0, mine);
+      outcome_.scored += mine.size(0);
+      const Tensor known = sides_at(tree[node], point_labels());
+      const Tensor at_node = known.nonzero().flatten();
+      const Node classifier(settings_, points.index_select(0, at_node),
+                            known.index_select(0, at_node));
+      const Tensor omegas = classifier.draw(key, settings_.draws, settings_.gibbs_steps);
+      const Tensor p = classifier.probabilities(units.index_select(0, mine), scored, omegas);
+      const Tensor corrected = weighed(p, scored, scored, known.index_select(0, at_node));
+      sum = sum - (corrected + 1e-12).log().mean();
+    }
+    return sum;
+  }
+
   double accuracy(const Parameters& theta) const {
     double sum = 0;
     double clients = 0;
@@ -287,20 +374,29 @@ class PlainPFedGP {
 
   Tensor predicted(std::int64_t k, const Parameters& theta, const Tensor& features) const {
     const Client& client = problem_.clients[static_cast<std::size_t>(k)];
-    const std::int64_t classes = problem_.initial.back().size(0);
     if (client.labels.size(0) == 0) return at::zeros({features.size(0)}, at::kLong);
-    const Tensor table = at::zeros({features.size(0), classes}, at::kDouble);
-    for (std::int64_t label = 0; label < classes; ++label) {
+    const Tensor table = at::zeros({features.size(0), classes()}, at::kDouble);
+    for (std::int64_t label = 0; label < classes(); ++label) {
       if (client.labels.eq(label).any().item<bool>()) table.select(1, label).fill_(1);
     }
     const Tensor row = flatten(theta);
     const Tensor own = units_of(embedding(problem_, row, client.features, Use::Evaluation));
     const Tensor others = units_of(embedding(problem_, row, features, Use::Evaluation));
+    const Tensor points = point_units(row);
     const ClassTree tree = tree_of(k, theta);
     for (std::size_t node = 0; node < tree.size(); ++node) {
       const Tensor sides = sides_at(tree[node], client.labels);
       const Tensor mine = sides.nonzero().flatten();
-      const Node classifier(settings_, own.index_select(0, mine), sides.index_select(0, mine));
+      const Tensor of_samples = sides.index_select(0, mine);
+      Tensor known = own.index_select(0, mine);
+      Tensor of_known = of_samples;
+      if (points.defined()) {
+        const Tensor of_points = sides_at(tree[node], point_labels());
+        const Tensor at_node = of_points.nonzero().flatten();
+        known = at::cat({known, points.index_select(0, at_node)});
+        of_known = at::cat({of_known, of_points.index_select(0, at_node)});
+      }
+      const Node classifier(settings_, known, of_known);
       const DrawKey key{.seed = problem_.seed,
                         .purpose = Purpose::Gibbs,
                         .pass = std::uint64_t{1} << 31,
@@ -308,8 +404,9 @@ class PlainPFedGP {
                         .client = static_cast<std::uint64_t>(k),
                         .round = static_cast<std::uint64_t>(problem_.rounds)};
       const Tensor omegas = classifier.draw(key, settings_.test_draws, settings_.test_gibbs_steps);
+      const Tensor left = at::ones({others.size(0)}, at::kDouble);
       const Tensor p =
-          classifier.probabilities(others, at::ones({others.size(0)}, at::kDouble), omegas);
+          weighed(classifier.probabilities(others, left, omegas), left, of_samples, of_known);
       for (const std::int64_t label : tree[node].left) table.select(1, label).mul_(p);
       for (const std::int64_t label : tree[node].right) table.select(1, label).mul_(1 - p);
     }

@@ -15,6 +15,8 @@ struct PFedGPSettings {
   double scored_share = 0.5;
   bool logarithms = false;  ///< averaged in the place of probabilities
   double clip = 50;
+  std::int64_t inducing_points = 0;  ///< of each class
+  double inducing_deviation = 0.01;
 };
 
 struct PFedGPOutcome {
@@ -25,9 +27,10 @@ struct PFedGPOutcome {
   std::int64_t clipped = 0;          // gradients that were shortened
 };
 
-/// Achituve et al. 2021 with all of a client's samples: covariances as dense matrices and their
-/// inverses, gradients by autograd. Polya-Gamma draws and trees of classes are those of math/,
-/// which have tests of their own.
+/// Achituve et al. 2021 with all of a client's samples, or with inducing points that classifiers
+/// know in their place in training and beside them in evaluation: covariances as dense matrices and
+/// their inverses, gradients by autograd. Polya-Gamma draws and trees of classes are those of
+/// math/, which have tests of their own.
 PFedGPOutcome pfedgp(const Problem& problem, const PFedGPSettings& settings);
 
 }  // namespace fedhpc::reference

@@ -39,6 +39,21 @@ struct GpSamples {
   std::vector<double> sides;  // [n] of -1 and +1
 };
 
+/// How much likelier each side is where a classifier is used than among the samples that it knows:
+/// P(side) / Q(side), but for a common factor.
+struct SideWeights {
+  double plus = 1;
+  double minus = 1;
+};
+
+/// A side's probability among what has other sides than the known samples, and its derivative:
+/// w p / (w p + v (1 - p)) with the weight w of this side and v of the other.
+struct WeighedProbability {
+  double value = 0;
+  double slope = 1;
+};
+WeighedProbability weighed(double probability, double side, const SideWeights& weights);
+
 /// Rows of `values` [n, E], divided by their lengths; rows of zeros stay.
 Tensor unit_rows(const Tensor& values);
 
@@ -70,7 +85,8 @@ std::vector<double> gp_probabilities(const GpSamples& known, const Tensor& omega
 /// and omega. Adds its gradients, for a fixed omega, to those with respect to both lists of units.
 double gp_predictive_loss(const GpSamples& known, const GpSamples& scored, const Tensor& omega,
                           const GpKernel& kernel, Averaging averaging,
-                          const Tensor& known_gradient,    // [n, E]
-                          const Tensor& scored_gradient);  // [m, E]
+                          const Tensor& known_gradient,   // [n, E]
+                          const Tensor& scored_gradient,  // [m, E]
+                          const SideWeights& weights = {});
 
 }  // namespace fedhpc

@@ -40,10 +40,26 @@ double gp_tree_loss(const ClassTree& tree, const LabelledValues& samples,
                     const GpTreeSettings& settings, const GpDraws& draws,
                     const Tensor& gradient);  // [n, E] float64, contiguous
 
-/// A tree of binary GP classifiers that know some samples.
+/// The loss of samples by classifiers that know none of them, but inducing points: values of the
+/// kind of embeddings with labels of their own. At every node all the node's samples are scored by
+/// a classifier that knows the node's points; its probabilities are weighed by P(side) / Q(side),
+/// of samples and of points. Writes the gradients with respect to both lists of values; that of
+/// points whose class is not in the tree is 0.
+double gp_tree_loss(const ClassTree& tree, const LabelledValues& samples,
+                    const LabelledValues& points, const GpTreeSettings& settings,
+                    const GpDraws& draws,
+                    const Tensor& gradient,             // [n, E] float64, contiguous
+                    const Tensor& gradient_of_points);  // [m, E] float64, contiguous
+
+/// A tree of binary GP classifiers that know some samples, and inducing points of their classes:
+/// its probabilities are then weighed by P(side) / Q(side), of the samples and of all that is
+/// known.
 class GpTree {
  public:
-  GpTree(const LabelledValues& known, const GpTreeSettings& settings, const GpDraws& draws);
+  GpTree(const LabelledValues& known, const GpTreeSettings& settings, const GpDraws& draws)
+      : GpTree(known, {.values = known.values.narrow(0, 0, 0), .labels = {}}, settings, draws) {}
+  GpTree(const LabelledValues& known, const LabelledValues& points, const GpTreeSettings& settings,
+         const GpDraws& draws);
 
   /// log P(class) of samples with these values [m, E]: [m, classes]. A class is as probable as the
   /// sides that lead to it are together. Classes of no known sample have kLeastProbability; where
@@ -54,6 +70,7 @@ class GpTree {
   struct Node {
     GpSamples known;
     Tensor omega;  // [draws, n]
+    SideWeights weights;
   };
 
   GpTreeSettings settings_;
