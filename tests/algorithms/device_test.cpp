@@ -38,6 +38,11 @@ std::vector<Variant> variants() {
       {"pfedsop", "alone", {{"algorithm.personalise", "false"}}},
       {"pfedsop", "beta", {{"algorithm.beta_override", "0.3"}, {"algorithm.personal_lr", "0.5"}}},
       {"pfedgp", "log", {{"algorithm.averaging", "log"}, {"algorithm.clip", "0.1"}}},
+      {"pfedgp",
+       "points",
+       {{"algorithm.inducing_points", "3"},
+        {"algorithm.inducing_deviation", "0.5"},
+        {"train.optimizer", "momentum"}}},
       {"fedala",
        "two_layers",
        {{"algorithm.layers", "2"}, {"algorithm.share", "0.7"}, {"algorithm.weight_lr", "1"}}},
@@ -182,7 +187,8 @@ std::vector<Variant> of_every_algorithm() {
   std::vector<Variant> all{
       {"perfedavg", "hf", {{"algorithm.variant", "hf"}, {"algorithm.delta", "0.01"}}}};
   for (const std::string& name : algorithm_names()) {
-    if (name == "pfedgp") continue;  // its classifiers work on the host: every step waits
+    if (name == "pfedgp")
+      continue;  // its classifiers work on the host: the method has no Steps::Alike
     all.push_back({name, "default", {}});
   }
   return all;
