@@ -8,6 +8,7 @@
 
 #include <ATen/ops/zeros.h>
 
+#include "fedhpc/algorithms/own_work.hpp"
 #include "fedhpc/comm/device_communicator.hpp"
 #include "fedhpc/comm/gpu_library.hpp"
 #include "fedhpc/core/checked.hpp"
@@ -238,6 +239,29 @@ RoundServices Experiment::services(LocalTrainer& trainer) {
           .summation = summation()};
 }
 
+namespace {
+
+/// What a method does of its own for the clients of a rank: in the bytes of the largest, in the
+/// steps of all.
+OwnWork own_work_of(const Algorithm& algorithm, std::int64_t batch_size, const Shard& shard,
+                    const Shard* validation) {
+  OwnWork all;
+  const auto* method = dynamic_cast<const HasOwnWork*>(&algorithm);
+  if (method == nullptr) return all;
+  for (const std::int64_t client : shard.clients()) {
+    const std::int64_t train = shard.train_count(client);
+    const std::int64_t test =
+        shard.test_count(client) + (validation == nullptr ? 0 : validation->test_count(client));
+    const std::int64_t batch = batch_size == 0 ? train : std::min(batch_size, train);
+    const OwnWork one = method->own_work(train, test, batch);
+    all.bytes = std::max(all.bytes, one.bytes);
+    all.steps_of_evaluation += one.steps_of_evaluation;
+  }
+  return all;
+}
+
+}  // namespace
+
 PlannedRound Experiment::plan_round() {
   TrainOptions one_step = config_.train;
   one_step.local_epochs = 0;
@@ -252,8 +276,8 @@ PlannedRound Experiment::plan_round() {
   const bool has_edges = config_.algorithm->tiers() == Tiers::ClientEdgeCloud;
   if (has_edges) cohort.edges = {placement().edge_of(client)};
   RoundServices in_round = services(trainer);
-  // Seconds of a step, gradient values, seconds of an evaluation.
-  Tensor measured = at::zeros({3}, at::kDouble);
+  // Seconds of a step, gradient values, seconds of scoring, steps of an evaluation beside.
+  Tensor measured = at::zeros({4}, at::kDouble);
   // The first round makes the buffers; what a client does when it comes back for the first time is
   // done in the second one.
   for (std::int64_t number = 1; number <= 3; ++number) {
@@ -269,6 +293,9 @@ PlannedRound Experiment::plan_round() {
     measured[1].fill_(values);
   }
   measured[2].fill_(seconds_of_evaluation());
+  measured[3].fill_(
+      own_work_of(*config_.algorithm, config_.train.batch_size, *shard_, validation_shard_.get())
+          .steps_of_evaluation);
   comm_.max_(measured);
   const auto* most = measured.const_data_ptr<double>();
   const std::int64_t samples = partition_.train.count(client);
@@ -282,7 +309,7 @@ PlannedRound Experiment::plan_round() {
           .up_per_edge = entries[ledger_index(Link::EdgeCloud, Direction::Up)],
           .down_per_edge = entries[ledger_index(Link::EdgeCloud, Direction::Down)],
           .seconds_per_step = most[0],
-          .seconds_of_evaluation = most[2],
+          .seconds_of_evaluation = most[2] + most[3] * most[0],
           .gradient_values_per_sample = most[1] / static_cast<double>(batch)};
 }
 
@@ -389,6 +416,8 @@ std::int64_t Experiment::memory_bytes() const {
   // of this rank, gathered, in order and taken to pieces.
   constexpr std::int64_t kSlabs = 4;
   const char* what = "the bytes of a rank";
+  const OwnWork own =
+      own_work_of(*config_.algorithm, config_.train.batch_size, *shard_, validation_shard_.get());
   const std::int64_t slab =
       std::min(Coupling::kSlabBytes, checked_product(what, {partition_.clients(), width, value}));
   const std::int64_t participants = std::min(cohort_limit(), clients);
@@ -402,7 +431,7 @@ std::int64_t Experiment::memory_bytes() const {
              checked_product(what, {kModels + rows.once, width, value}), of_clients, of_cohort,
              checked_product(what, {rows.numbers_of_rank, clients, value}), 8 * (width + 1),
              trainer_->workspace_bytes(in_hand, type_), store_->full_bytes(), rows_until_summed(),
-             rows.of_rank + rows.of_participants > 0 ? kSlabs * slab : 0});
+             own.bytes, rows.of_rank + rows.of_participants > 0 ? kSlabs * slab : 0});
 }
 
 }  // namespace fedhpc

@@ -122,6 +122,7 @@ local_steps = 2
             "fedavg_ft": [],
             "ditto": [],
             "fedrep": [],
+            "pfedgp": ["--algorithm.draws=4", "--algorithm.test_draws=4"],
             "fedala": [],
             "feddwa": [],
             "pfedsop": ["--train.lr=0.05"],
@@ -144,6 +145,42 @@ local_steps = 2
                         peak = {hidden: self.peak_of_run(these) for hidden, these in arguments.items()}
                         ratios.append((peak[3000] - peak[100]) / expected)
                     self.assertAlmostEqual(sorted(ratios)[len(ratios) // 2], 1, delta=0.2)
+
+    def test_classifiers_of_clients_take_what_the_plan_says(self):
+        """Gaussian-process classifiers of many samples against those of few."""
+        config = self.ini("""[run]
+rounds = 1
+progress = none
+checkpoint_every = 0
+[data]
+name = glyphs
+clients = 1
+[model]
+name = dnn
+hidden = 20
+[train]
+batch_size = 0
+local_epochs = 1
+[algorithm]
+name = pfedgp
+gibbs_steps = 1
+test_gibbs_steps = 1
+test_draws = 2
+""")
+        for keys in (["--algorithm.draws=60"], ["--algorithm.draws=30", "--algorithm.inducing_points=30"]):
+            with self.subTest(keys=keys):
+                planned, peak = {}, {}
+                for samples in (50, 1000):
+                    arguments = [config, f"--data.samples_per_client={samples}", *keys]
+                    planned[samples] = self.planned_memory(arguments)
+                    peak[samples] = self.peak_of_run(arguments)
+                self.assertAlmostEqual((peak[1000] - peak[50]) / (planned[1000] - planned[50]), 1, delta=0.2)
+
+    def test_plan_counts_what_evaluations_draw(self):
+        config = self.ini(INI.replace("mlr", "dnn") + "[algorithm]\nname = pfedgp\n")
+        planned = [json.loads(self.run_ok("plan", config, "--data.clients=4", f"--algorithm.test_draws={draws}",
+                                          "--json").stdout)["seconds_per_round"] for draws in (20, 20000)]
+        self.assertGreater(planned[1], 10 * planned[0])
 
     def test_a_store_of_many_clients_takes_what_the_plan_says(self):
         """Two rows of each of 10,000 clients (6.4 GB) against those of 100."""
