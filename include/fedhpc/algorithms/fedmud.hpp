@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "fedhpc/algorithms/aggregation_record.hpp"
+#include "fedhpc/algorithms/catch_up.hpp"
 #include "fedhpc/factorisations/update_map.hpp"
 
 namespace fedhpc {
@@ -72,12 +73,12 @@ class FedMUD final : public Algorithm {
   AveragingOptions averaging_;
 
   std::uint64_t seed_ = 0;
-  std::unique_ptr<Codec> codec_;        // of uploads
-  FactorMap* updates_ = nullptr;        // U, V -> U V^T
-  std::optional<UpdateMap> model_;      // U, V -> W + U V^T
-  Rows factors_;                        // [1, Q]  U, V
-  std::int64_t drawn_after_ = 0;        // rounds that were done when factors were drawn last
-  ScalarColumn* last_round_ = nullptr;  // each client's last one
+  std::unique_ptr<Codec> codec_;     // of uploads
+  FactorMap* updates_ = nullptr;     // U, V -> U V^T
+  std::optional<UpdateMap> model_;   // U, V -> W + U V^T
+  Rows factors_;                     // [1, Q]  U, V
+  std::int64_t drawn_after_ = 0;     // rounds that were done when factors were drawn last
+  CatchUp catch_up_;
   AggregationRecord record_;
 };
 
