@@ -19,6 +19,7 @@
 #include "fedhpc/algorithms/hierfavg.hpp"
 #include "fedhpc/algorithms/localonly.hpp"
 #include "fedhpc/algorithms/perfedavg.hpp"
+#include "fedhpc/algorithms/pfedgp.hpp"
 #include "fedhpc/algorithms/pfedme.hpp"
 #include "fedhpc/algorithms/pfedsop.hpp"
 #include "fedhpc/algorithms/sfedhp.hpp"

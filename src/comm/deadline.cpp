@@ -46,7 +46,7 @@ int launched_rank() {
 }
 
 void let_lower_ranks_speak(int rank) {
-  constexpr std::chrono::milliseconds kPerRank{150};
+  constexpr std::chrono::milliseconds kPerRank{500};  // a launcher takes long on a busy machine
   constexpr int kMost = 10;
   const auto until = std::chrono::steady_clock::now() + std::min(rank, kMost) * kPerRank;
   while (std::chrono::steady_clock::now() < until) {

@@ -20,6 +20,8 @@ namespace fedhpc {
 
 namespace {
 
+constexpr std::int64_t kPlausibleLabels = 65536;  // in a file with fewer samples
+
 /// The open file and its name for messages.
 struct Input {
   h5::Handle file;
@@ -109,7 +111,16 @@ std::unique_ptr<Dataset> read_samples(const Input& input, bool tested) {
     const auto more = read_counts(input, "y_test", blocks.back().count, "x_test");
     labels.insert(labels.end(), more.begin(), more.end());
   }
-  const std::int64_t classes = *std::max_element(labels.begin(), labels.end()) + 1;
+  const auto largest = std::max_element(labels.begin(), labels.end());
+  const std::int64_t classes = *largest + 1;
+  // A damaged label would ask for a layer of millions of outputs.
+  if (*largest >= std::max<std::int64_t>(std::ssize(labels), kPlausibleLabels)) {
+    const std::int64_t place = largest - labels.begin();
+    const bool tests = place >= num_train;
+    input.fail(tests ? "y_test" : "y_train", "found label ", *largest, " at entry ",
+               tests ? place - num_train : place, " among ", labels.size(),
+               " samples, expected labels 0 to K - 1; number the classes from 0");
+  }
   if (classes < 2) input.fail("y_train", "found the label 0 only, expected at least two labels");
   return std::make_unique<BlockDataset<T>>(sample_shape(input, "x_train"), classes, num_train,
                                            std::move(blocks), std::move(labels));

@@ -22,6 +22,7 @@ class AdaptingBlock : public EvaluationBlock {
       : adaptation_(adaptation), clients_(clients) {}
 
   std::span<const std::int64_t> clients() const override { return clients_; }
+  std::int64_t round() const override { return adaptation_.round; }
 
   Rows adapt(const Rows& models, std::int64_t steps, RowOptimizer& optimizer) override {
     require(steps >= 1, "an adaptation takes a step");
@@ -50,11 +51,15 @@ class AdaptingBlock : public EvaluationBlock {
 /// Scores the models given for some of a shard's clients.
 class ScoringBlock final : public AdaptingBlock {
  public:
-  /// The clients' scores begin at place `first`.
-  ScoringBlock(Evaluator& evaluator, const Adaptation& adaptation,
+  /// `training` has the clients' training samples; their scores begin at place `first`.
+  ScoringBlock(Evaluator& evaluator, const Shard& training, const Adaptation& adaptation,
                std::span<const std::int64_t> clients, std::size_t first,
                std::span<ClientScores* const> scores)
-      : AdaptingBlock(adaptation, clients), evaluator_(evaluator), first_(first), scores_(scores) {}
+      : AdaptingBlock(adaptation, clients),
+        evaluator_(evaluator),
+        training_(training),
+        first_(first),
+        scores_(scores) {}
 
   void evaluate(const Rows& models) override {
     require(models.count() == static_cast<std::int64_t>(clients().size()), "one model per client");
@@ -65,8 +70,25 @@ class ScoringBlock final : public AdaptingBlock {
     }
   }
 
+  void evaluate(const Rows& models,
+                const std::function<Classifier(std::int64_t, const Embedded&)>& fit) override {
+    require(models.count() == static_cast<std::int64_t>(clients().size()), "one model per client");
+    for (std::size_t c = 0; c < clients().size(); ++c) {
+      const auto place = static_cast<std::int64_t>(c);
+      const Rows model{models.values.narrow(0, place, 1), models.layout};
+      const std::int64_t client = clients()[c];
+      const Classifier classify = fit(place, evaluator_.embed_training(model, training_, client));
+      for (ClientScores* scores : scores_) {
+        if (scores->shard == nullptr) continue;
+        const Embedded samples = evaluator_.embed_test(model, *scores->shard, client);
+        scores->personal[first_ + c] = score_of(classify(samples.values), samples.labels);
+      }
+    }
+  }
+
  private:
   Evaluator& evaluator_;
+  const Shard& training_;
   std::size_t first_;
   std::span<ClientScores* const> scores_;
 };
@@ -76,6 +98,10 @@ class CollectingBlock final : public AdaptingBlock {
  public:
   using AdaptingBlock::AdaptingBlock;
   void evaluate(const Rows& models) override { models_ = models; }
+  void evaluate(const Rows& models,
+                const std::function<Classifier(std::int64_t, const Embedded&)>&) override {
+    models_ = models;
+  }
   const Rows& models() const { return models_; }
 
  private:
@@ -129,7 +155,8 @@ void RankEvaluation::each_block(const std::function<void(EvaluationBlock&)>& wor
   const std::array<ClientScores*, 2> scores = {&test_, &validation_};
   for (std::size_t first = 0; first < clients.size(); first += width) {
     const std::size_t count = std::min(width, clients.size() - first);
-    ScoringBlock block(evaluator_, adaptation_, clients.subspan(first, count), first, scores);
+    ScoringBlock block(evaluator_, shard_, adaptation_, clients.subspan(first, count), first,
+                       scores);
     work(block);
   }
 }

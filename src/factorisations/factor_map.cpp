@@ -17,10 +17,13 @@ namespace fedhpc {
 
 namespace {
 
-/// The values of one row as a matrix of this shape with ones on the diagonal.
+/// The values of a matrix, or of each of several matrices, of this shape with ones on the diagonal.
 Tensor identity(const FactorShape& shape) {
-  require(shape.sizes.size() == 2, "the identity is a matrix");
-  return at::eye(shape.sizes[0], shape.sizes[1], at::kDouble).reshape({-1});
+  const std::size_t axes = shape.sizes.size();
+  require(axes >= 2, "the identity is a matrix");
+  return at::eye(shape.sizes[axes - 2], shape.sizes[axes - 1], at::kDouble)
+      .expand(shape.sizes)
+      .reshape({-1});
 }
 
 }  // namespace

@@ -167,10 +167,10 @@ void Chain::forward(const Tensor& weights, const Activations& activations) const
 }
 
 void Chain::backward(const Tensor& weights, const Activations& activations,
-                     const GradientSink& sink) const {
+                     const GradientSink& sink, std::size_t top) const {
   const bool whole = activations.gradients.front().defined();
   const std::size_t lowest = whole ? 0 : first_layer_with(sink.columns);
-  for (std::size_t l = layers_.size(); l-- > lowest;) {
+  for (std::size_t l = top; l-- > lowest;) {
     layers_[l]->backward({weights, activations.saved[l], activations.use, activations.precision},
                          activations.values[l], activations.values[l + 1],
                          activations.gradients[l + 1],

@@ -12,6 +12,7 @@ Model::Model(Chain chain) : chain_(std::move(chain)) {
   auto layout = std::make_shared<Layout>();
   chain_.declare(*layout);
   layout_ = std::move(layout);
+  head_ = chain_.first_layer_with({.with = Tag::Head});
 }
 
 namespace {

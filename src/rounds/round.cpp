@@ -348,6 +348,11 @@ Tensor Block::samples_of(std::int64_t client) const {
   return features[0].to(at::kDouble);
 }
 
+Embedded Block::embed(const Rows& model, std::int64_t client) const {
+  const Timed timed(round_.services_.train_watch);
+  return round_.services_.evaluator.embed_training(model, round_.services_.shard, client);
+}
+
 Tensor Block::send(Direction direction, const RandomColumns& columns) {
   const Timed timed(round_.services_.aggregate_watch);
   round_.book(round_.client_link_, direction, columns.payload_bytes(round_.services_.type),

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <optional>
 
 #include <ATen/ops/empty.h>
 
@@ -17,6 +18,18 @@ Score sum_of(const double* correct, const double* loss, std::int64_t count) {
           .correct = std::accumulate(correct, correct + count, 0.0),
           .loss = std::accumulate(loss, loss + count, 0.0)};
 }
+
+}  // namespace
+
+Score score_of(const Tensor& logits, const Tensor& labels) {
+  const std::int64_t count = logits.size(0);
+  std::vector<double> correct(static_cast<std::size_t>(count));
+  std::vector<double> loss(correct.size());
+  score_samples(logits, labels.const_data_ptr<std::int64_t>(), correct.data(), loss.data());
+  return sum_of(correct.data(), loss.data(), count);
+}
+
+namespace {
 
 /// Scores of clients whose samples lie one after the other in `scores` [2, samples].
 std::vector<Score> sums_of(const Tensor& scores, const Shard& shard,
@@ -113,6 +126,48 @@ std::vector<Score> Evaluator::each_own(const Rows& rows, const Shard& shard,
     scores.push_back(each_client(row, shard, clients.subspan(c, 1)).front());
   }
   return scores;
+}
+
+Embedded Evaluator::embed(
+    const Rows& row, std::int64_t count,
+    const std::function<void(std::int64_t, const Tensor&, const Tensor&)>& gather) {
+  require(row.count() == 1, "one model embeds samples");
+  const Embedded all{at::empty({count, model_.embedding_size()}, at::kDouble),
+                     at::empty({count}, at::kLong)};
+  for (std::int64_t first = 0; first < count; first += kChunk) {
+    const std::int64_t length = std::min(kChunk, count - first);
+    const Activations part = activations_.narrow(0, 1, length);
+    const Tensor host = on_device(row.values) ? at::empty(part.input().sizes(),
+                                                          part.input().options().device(at::kCPU))
+                                              : part.input();
+    gather(first, host, all.labels.narrow(0, first, length));
+    if (on_device(row.values)) part.input().copy_(host);
+    model_.forward(row.values, part);
+    all.values.narrow(0, first, length).copy_(on_host(model_.embedding(part)).squeeze(0));
+    on_chunk_();
+  }
+  return all;
+}
+
+Embedded Evaluator::embed_training(const Rows& row, const Shard& shard, std::int64_t client) {
+  const std::optional<Shard> made =
+      shard.on_demand() ? std::optional(shard.in_hand({client})) : std::nullopt;
+  const Shard& samples = made ? *made : shard;
+  return embed(row, samples.train_count(client),
+               [&](std::int64_t first, const Tensor& features, const Tensor& labels) {
+                 std::vector<std::int64_t> positions(static_cast<std::size_t>(features.size(1)));
+                 std::iota(positions.begin(), positions.end(), first);
+                 samples.gather_train(client, positions, 0, features, labels.unsqueeze(0));
+               });
+}
+
+Embedded Evaluator::embed_test(const Rows& row, const Shard& shard, std::int64_t client) {
+  const std::int64_t begin = shard.test_begin(client);
+  return embed(row, shard.test_count(client),
+               [&](std::int64_t first, const Tensor& features, const Tensor& labels) {
+                 shard.gather_test(begin + first, begin + first + features.size(1), features,
+                                   labels);
+               });
 }
 
 std::vector<Score> Evaluator::each_chunk(const Rows& row, const Shard& shard) {

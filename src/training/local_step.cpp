@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <exception>
 
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
 #include <ATen/ops/zeros.h>
 
 #include "fedhpc/core/device.hpp"
@@ -103,6 +105,32 @@ void LocalStep::take_loss(const BatchRun& run, const Activations& stack) {
   }
 }
 
+void LocalStep::take_loss(const BatchRun& run, const Activations& stack,
+                          const EmbeddingLoss& loss) {
+  const Tensor embedded = on_host(model_.embedding(stack)).to(at::kDouble).contiguous();
+  const Tensor labels =
+      on_host(workspace_.labels.narrow(0, run.first, run.count).narrow(1, 0, run.batch))
+          .contiguous();
+  const Tensor gradients = at::empty_like(embedded);
+  const Tensor losses = at::empty({run.count}, at::kDouble);
+  for (std::int64_t c = 0; c < run.count; ++c) {
+    const std::span<const std::int64_t> of_client(
+        labels.const_data_ptr<std::int64_t>() + c * run.batch, static_cast<std::size_t>(run.batch));
+    losses.data_ptr<double>()[c] =
+        static_cast<double>(run.batch) * loss(run.first + c, embedded[c], of_client, gradients[c]);
+  }
+  const Tensor& back = model_.embedding_gradient(stack);
+  if (back.defined()) back.copy_(gradients.to(back.scalar_type()));
+  if (counted_) return;
+  if (on_device(stack.logits())) {
+    workspace_.losses.narrow(0, run.first, run.count).add_(losses.to(workspace_.losses.device()));
+    return;
+  }
+  for (std::int64_t c = 0; c < run.count; ++c) {
+    statistics_[static_cast<std::size_t>(run.first + c)].loss += losses.const_data_ptr<double>()[c];
+  }
+}
+
 void LocalStep::count(const BatchRun& run, const Columns& columns) {
   const auto values =
       static_cast<double>(run.batch * model_.layout()->count(Tag::Trainable, columns));
@@ -120,7 +148,8 @@ void LocalStep::count_taken(const Columns& columns) {
   counted_ = true;
 }
 
-void LocalStep::differentiate(const Tensor& rows, const BatchRun& run, const GradientSink& sink) {
+void LocalStep::differentiate(const Tensor& rows, const BatchRun& run, const GradientSink& sink,
+                              const EmbeddingLoss* loss) {
   const Activations& all = workspace_.activations;
   const bool whole = run.count == all.input().size(0) && run.batch == all.input().size(1);
   const Activations stack = whole ? all : all.narrow(run.first, run.count, run.batch);
@@ -131,8 +160,13 @@ void LocalStep::differentiate(const Tensor& rows, const BatchRun& run, const Gra
   } else {
     model_.forward(weights, stack);
   }
-  take_loss(run, stack);
-  model_.backward(weights, stack, sink);
+  if (loss == nullptr) {
+    take_loss(run, stack);
+    model_.backward(weights, stack, sink);
+  } else {
+    take_loss(run, stack, *loss);
+    model_.backward_below_head(weights, stack, sink);
+  }
   count(run, sink.columns);
 }
 
@@ -149,6 +183,20 @@ Tensor LocalStep::gradient(const Rows& at, const Penalty& penalty, std::int64_t 
     const Tensor of_run = gradients.narrow(0, run.first, run.count);
     differentiate(at.values, run, {.rows = of_run, .scale = 1, .keep = 0, .columns = columns});
     if (penalty.any()) add_gradient_(gradients, at, penalty, run.first, run.count);
+  }
+  counted_ = true;
+  return gradients;
+}
+
+Tensor LocalStep::gradient_below_head(const Rows& at, const EmbeddingLoss& loss) {
+  require(at.count() == clients_, "one row per client");
+  fetch(0);
+  const Tensor gradients = workspace_.gradients(clients_, at.layout->size(), at.values.options());
+  for (const BatchRun& run : runs_) {
+    const Tensor of_run = gradients.narrow(0, run.first, run.count);
+    differentiate(at.values, run,
+                  {.rows = of_run, .scale = 1, .keep = 0, .columns = {.without = Tag::Head}},
+                  &loss);
   }
   counted_ = true;
   return gradients;

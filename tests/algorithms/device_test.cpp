@@ -37,6 +37,7 @@ std::vector<Variant> variants() {
        {{"algorithm.persist", "before"}, {"algorithm.evaluate", "after"}, {"train.block", "3"}}},
       {"pfedsop", "alone", {{"algorithm.personalise", "false"}}},
       {"pfedsop", "beta", {{"algorithm.beta_override", "0.3"}, {"algorithm.personal_lr", "0.5"}}},
+      {"pfedgp", "log", {{"algorithm.averaging", "log"}, {"algorithm.clip", "0.1"}}},
       {"fedala",
        "two_layers",
        {{"algorithm.layers", "2"}, {"algorithm.share", "0.7"}, {"algorithm.weight_lr", "1"}}},
@@ -180,7 +181,10 @@ TEST_P(StepsOnADevice, AreRepeatedAndMoveAsOnTheHost) {
 std::vector<Variant> of_every_algorithm() {
   std::vector<Variant> all{
       {"perfedavg", "hf", {{"algorithm.variant", "hf"}, {"algorithm.delta", "0.01"}}}};
-  for (const std::string& name : algorithm_names()) all.push_back({name, "default", {}});
+  for (const std::string& name : algorithm_names()) {
+    if (name == "pfedgp") continue;  // its classifiers work on the host: every step waits
+    all.push_back({name, "default", {}});
+  }
   return all;
 }
 

@@ -122,6 +122,7 @@ local_steps = 2
             "fedavg_ft": [],
             "ditto": [],
             "fedrep": [],
+            "pfedgp": ["--algorithm.draws=4", "--algorithm.test_draws=4"],
             "fedala": [],
             "feddwa": [],
             "pfedsop": ["--train.lr=0.05"],

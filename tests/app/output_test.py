@@ -166,7 +166,7 @@ class SecondRun(OutputCase):
     def test_a_refused_run_moves_nothing(self):
         self.run_ok("run", "run.ini", "--run.rounds=50")
         self.assertIn("train.lr", self.refused("run", "run.ini", "--train.lr=-1"))
-        self.assertIn("data.file", self.refused("run", "run.ini", "--data.name=csv"))
+        self.assertIn("data.partition_file", self.refused("run", "run.ini", "--data.partition=file"))
 
     def test_resuming_from_an_older_checkpoint_loses_nothing(self):
         self.run_ok("run", "run.ini", "--run.rounds=50")
@@ -257,7 +257,7 @@ class Room(OutputCase):
         done = finish(process)
         self.assertEqual(done.returncode, 75, done.stderr)
         self.assertRegex(done.stderr, r"^fedhpc: warning: all rounds of 'disk/more\.h5' and their checkpoints may take "
-                                      r"[\d.]+ MB, [\d.]+ MB are free\n$")
+                                      r"[\d.]+ [MG]B, [\d.]+ MB are free\n$")
 
     def test_the_advice_on_a_full_disk_works(self):
         for every, goes_on in ((0, False), (50, True)):

@@ -13,11 +13,12 @@ from app_support import AppCase, fedhpc, finish, main, start
 
 METRICS = """round train_loss global_accuracy global_loss edge_accuracy personal_accuracy
 personal_accuracy_weighted personal_accuracy_std personal_accuracy_p10 personal_loss
-participant_accuracy best_personal_accuracy participants bytes_up_client_edge bytes_down_client_edge
+participant_accuracy best_personal_accuracy validation_global_accuracy validation_global_loss
+validation_personal_accuracy validation_personal_loss participants bytes_up_client_edge bytes_down_client_edge
 bytes_up_edge_cloud bytes_down_edge_cloud bytes_up_client_cloud bytes_down_client_cloud
 simulated_seconds wall_seconds seconds_train seconds_aggregate seconds_evaluate seconds_io""".split()
 EVALUATED = [name for name in METRICS if re.search("accuracy|_loss", name)
-             and name not in ("train_loss", "edge_accuracy")]
+             and name not in ("train_loss", "edge_accuracy") and not name.startswith("validation_")]
 TEXTS = "fedhpc_version git_commit config command_line device started finished status".split()
 NUMBERS = "seed ranks block".split()
 SHAPES = {"fc1.weight": (8, 30), "fc1.bias": (8,), "fc2.weight": (10, 8), "fc2.bias": (10,)}
@@ -129,7 +130,7 @@ class ResultFile(AppCase):
         for name in EVALUATED:
             np.testing.assert_array_equal(np.isnan(rounds[name]), [True, False, True, False, False], name)
         for name in METRICS:
-            if re.search("client_edge|edge_cloud|simulated|edge_accuracy", name):
+            if re.search("client_edge|edge_cloud|simulated|edge_accuracy|validation", name):
                 self.assertTrue(np.isnan(rounds[name]).all(), name)
             elif name not in EVALUATED:
                 self.assertTrue(np.isfinite(rounds[name]).all(), name)

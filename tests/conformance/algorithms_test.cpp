@@ -125,6 +125,7 @@ TEST_P(EveryAlgorithm, PreparedImagesAreSameOnAnyRanksAndInAnyBlockWidth) {
 }
 
 TEST_P(EveryAlgorithm, ClientsMayBePermutedInFullBatch) {
+  if (GetParam() == "pfedgp") GTEST_SKIP() << "its chains are drawn by the number of the client";
   Keys straight = keys({{"train.batch_size", "0"}});
   if (has_key(GetParam(), "algorithm.share")) straight["algorithm.share"] = "1";  // nothing drawn
   Keys permuted = straight;

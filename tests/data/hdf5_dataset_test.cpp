@@ -153,6 +153,19 @@ TEST_F(Hdf5DatasetTest, WhatWasNeverWrittenOrDoesNotFitIntoMemoryIsNamed) {
             }));
 }
 
+TEST_F(Hdf5DatasetTest, LabelsFarBeyondTheSamplesAreRefused) {
+  const auto message = [&](std::int64_t label) {
+    return refusal([=](const h5::Handle& file) {
+      put<double>(file, "x_train", {2, 1}, {1, 2});
+      put<std::int64_t>(file, "y_train", {2}, {0, 1});
+      put<double>(file, "x_test", {2, 1}, {1, 2});
+      put<std::int64_t>(file, "y_test", {2}, {0, label});
+    });
+  };
+  expect_in("'/y_test': found label 65536 at entry 1 among 4 samples, expected labels 0 to K - 1",
+            message(65536));
+}
+
 TEST_F(Hdf5DatasetTest, AFileThatIsNoHdf5OrMissingIsNamed) {
   const auto message = [&] { return message_of<DataError>([&] { open_dataset(options); }); };
   expect_in("d.h5' cannot be read: there is no such file", message());

@@ -119,7 +119,8 @@ const std::map<std::string, Work>& work_of_methods() {
       {"hierfavg", {.gradients = 3 * 5, .payloads = 3 * 2 + 2}},  // edge rounds, then the cloud
       {"localonly", {.payloads = 0}},
       {"perfedavg", {.gradients = 5 * 4}},  // w, w_hat, and two for the curvature
-      {"pfedme", {.gradients = 5 * 6}},     // K on every batch
+      {"pfedgp", {}},
+      {"pfedme", {.gradients = 5 * 6}},  // K on every batch
       {"pfedsop", {}},
       {"sfedhp", {.gradients = 3 * 5 * 6, .payloads = 3 * 2 + 2}},
       {"simnet", {}},

@@ -371,6 +371,10 @@ class Tables(unittest.TestCase):
                         "train.batch_size": "20", "train.local_steps": steps,
                         "train.lr": "0.001" if row.method == "perfedavg" else "0.05",
                         "model.name": network[0], "model.hidden": network[1]}
+            if row.method == "pfedgp":  # as in its own paper
+                expected.update({"train.batch_size": "0", "train.local_steps": None, "train.local_epochs": "1",
+                                 "train.momentum": "0.9", "train.weight_decay": "0.001", "algorithm.outputscale": "8",
+                                 "algorithm.draws": "20", "algorithm.gibbs_steps": "5", "algorithm.test_draws": "30"})
             if row.setting in counts:
                 train, test = counts[row.setting]  # CIFAR-10: half of that; the others: half of what the paper says
                 expected.update({"data.train_per_class": str(train // 2), "data.test_per_class": str(test // 2)})

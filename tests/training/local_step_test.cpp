@@ -1,5 +1,6 @@
 #include "fedhpc/training/local_step.hpp"
 
+#include <cmath>
 #include <functional>
 #include <memory>
 #include <set>
@@ -367,6 +368,46 @@ TEST_F(LocalStepTest, ActiveClientsMustBeTheFirst) {
   const std::vector<std::int64_t> mixed{2, 0};
   const auto take = [](LocalStep& step) { step.active(); };
   EXPECT_THROW(trainer_->each_step(mixed, 1, 0, at::kDouble, take), std::logic_error);
+}
+
+TEST_F(LocalStepTest, ALossBelowTheHeadMayStandInForIt) {
+  // Cross-entropy of the head's own weights, written once more as a function of what it sees.
+  const Field& head = model_->layout()->field("fc1.weight");
+  const Tensor weight = start().values[0].narrow(0, head.offset, head.size).view(head.shape);
+  std::vector<Tensor> expected;
+  Rows rows = start();
+  const std::vector<TrainStatistics> usual = each_step([&](LocalStep& step) {
+    const Tensor all = step.gradient(rows, {}, 0, {.without = Tag::Head});
+    expected.push_back(all.narrow(0, 0, step.active()).narrow(1, 0, head.offset).clone());
+  });
+  const Rows moved = rows;
+  rows = start();
+  const std::vector<TrainStatistics> below = each_step([&](LocalStep& step) {
+    const auto loss = [&](std::int64_t, const Tensor& embedding,
+                          std::span<const std::int64_t> labels, const Tensor& gradient) {
+      const Tensor p = embedding.matmul(weight.t()).softmax(1);
+      double sum = 0;
+      for (std::size_t i = 0; i < labels.size(); ++i) {
+        const Tensor own = p[static_cast<std::int64_t>(i)][labels[i]];
+        sum -= std::log(own.item<double>());
+        own.sub_(1);
+      }
+      const auto count = static_cast<double>(labels.size());
+      gradient.copy_(p.matmul(weight).div(count));
+      return sum / count;
+    };
+    const Tensor all = step.gradient_below_head(rows, loss);
+    const Tensor actual = all.narrow(0, 0, step.active()).narrow(1, 0, head.offset);
+    const Tensor& same = expected[static_cast<std::size_t>(step.number())];
+    EXPECT_LT(actual.sub(same).abs().max().item<double>(), 1e-12);
+    EXPECT_GT(actual.abs().max().item<double>(), 1e-3);
+  });
+  EXPECT_TRUE(rows.values.equal(moved.values)) << "batch norm's statistics";
+  for (std::size_t c = 0; c < usual.size(); ++c) {
+    EXPECT_NEAR(below[c].loss, usual[c].loss, 1e-12);
+    EXPECT_EQ(below[c].samples, usual[c].samples);
+    EXPECT_EQ(below[c].gradient_values, usual[c].gradient_values);
+  }
 }
 
 }  // namespace

@@ -18,6 +18,7 @@ ACCURACY = "test accuracy [%]"
 OF_EVERY_RUN = {
     "train_loss", "global_accuracy", "global_loss", "edge_accuracy", "personal_accuracy", "personal_accuracy_weighted",
     "personal_accuracy_std", "personal_accuracy_p10", "personal_loss", "participant_accuracy", "best_personal_accuracy",
+    "validation_global_accuracy", "validation_global_loss", "validation_personal_accuracy", "validation_personal_loss",
     "participants", "bytes_up_client_edge", "bytes_down_client_edge", "bytes_up_edge_cloud", "bytes_down_edge_cloud",
     "bytes_up_client_cloud", "bytes_down_client_cloud", "simulated_seconds", "wall_seconds", "seconds_train",
     "seconds_aggregate", "seconds_evaluate", "seconds_io"}

@@ -84,11 +84,16 @@ struct RowsInHand {
   std::int64_t numbers_of_rank = 0;  ///< numbers per client of the rank, where no whole rows
 };
 
+/// A classifier in the place of a model's head: logits [n, K] float64 of what the head would see of
+/// n samples, [n, E] float64; all in host memory.
+using Classifier = std::function<Tensor(const Tensor& embedding)>;
+
 /// C clients in hand during an evaluation.
 class EvaluationBlock {
  public:
   virtual ~EvaluationBlock() = default;
   virtual std::span<const std::int64_t> clients() const = 0;  ///< ids, [C]
+  virtual std::int64_t round() const = 0;                     ///< after which they are evaluated
   /// Where each client gets from its row of `models` [C, P], or from the one of all [1, P], by
   /// `steps` steps of a fresh optimizer, each on a batch of its training samples: [C, P]. The
   /// batches are those of this round's evaluation, no training sees them. A client that cannot
@@ -98,6 +103,11 @@ class EvaluationBlock {
   virtual Rows adapt(const Rows& models) = 0;
   /// The clients' own models [C, P].
   virtual void evaluate(const Rows& models) = 0;
+  /// The same, with a classifier of each client's own in the place of the head: `fit` makes that of
+  /// clients()[c] from what the head would see of its training samples.
+  virtual void evaluate(
+      const Rows& models,
+      const std::function<Classifier(std::int64_t c, const Embedded& training)>& fit) = 0;
 };
 
 /// Where an algorithm says which rows are its models. State never changes here.

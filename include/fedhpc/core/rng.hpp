@@ -21,6 +21,7 @@ enum class Purpose : std::uint64_t {
   Generator = 10,
   Features = 11,  ///< random features and projections of samples (math/distribution_distance)
   Validation = 12,
+  Gibbs = 13,  ///< chains of Gaussian-process classifiers (math/gp_tree), and what they score
 };
 
 /// Names one sequence of draws. Two equal keys give the same numbers on any rank, at any time.

@@ -46,11 +46,11 @@ struct NamedTensor {
 
 /// What is known of the clients before the first round.
 struct ClientTable {
-  std::vector<std::int32_t> edge;                // [N]
-  std::vector<std::int64_t> train_samples;       // [N]
-  std::vector<std::int64_t> test_samples;        // [N]
-  std::vector<std::int64_t> validation_samples;  // [N], or empty when no samples are set aside
-  std::int64_t classes = 0;                      // K
+  std::vector<std::int32_t> edge;                  // [N]
+  std::vector<std::int64_t> train_samples;         // [N]
+  std::vector<std::int64_t> test_samples;          // [N]
+  std::vector<std::int64_t> validation_samples{};  // [N], or empty when no samples are set aside
+  std::int64_t classes = 0;                        // K
 };
 
 /// Writes one result file from one rank. The file grows under the name PATH.tmp until `start()`

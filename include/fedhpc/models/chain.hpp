@@ -32,11 +32,20 @@ class Chain {
   /// Goes down to the input where its gradient is wanted, else to the first layer with a column of
   /// the sink's.
   void backward(const Tensor& weights, const Activations& activations,
-                const GradientSink& sink) const;
+                const GradientSink& sink) const {
+    backward(weights, activations, sink, layers_.size());
+  }
+  /// The same from the input of layer `top` downwards.
+  void backward(const Tensor& weights, const Activations& activations, const GradientSink& sink,
+                std::size_t top) const;
+
+  /// The first layer that has a trainable column of these; the number of layers if none has. Of a
+  /// declared chain.
+  std::size_t first_layer_with(const Columns& columns) const;
+  /// Values per sample before a layer.
+  std::int64_t width_before(std::size_t layer) const { return widths_[layer]; }
 
  private:
-  std::size_t first_layer_with(const Columns& columns) const;
-
   std::vector<std::unique_ptr<Layer>> layers_;
   std::vector<std::vector<Tag>> tags_;  // of the fields of layer l, once declared
   std::vector<std::int64_t> widths_;    // values per sample before layer l; the last one: after all

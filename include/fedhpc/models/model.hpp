@@ -41,9 +41,26 @@ class Model {
     chain_.backward(weights, activations, sink);
   }
 
+  /// Values of a sample that the head sees: E.
+  std::int64_t embedding_size() const { return chain_.width_before(head_); }
+  /// They themselves after a forward pass, [C, B, E].
+  const Tensor& embedding(const Activations& activations) const {
+    return activations.values[head_];
+  }
+  /// Where their gradient goes, [C, B, E]; undefined where nothing lies below the head.
+  const Tensor& embedding_gradient(const Activations& activations) const {
+    return activations.gradients[head_];
+  }
+  /// From embedding_gradient() to the sink, which is for nothing of the head.
+  void backward_below_head(const Tensor& weights, const Activations& activations,
+                           const GradientSink& sink) const {
+    chain_.backward(weights, activations, sink, head_);
+  }
+
  private:
   Chain chain_;
   LayoutPtr layout_;
+  std::size_t head_ = 0;  // the layer
 };
 
 /// Builds `model.name` for samples of `shape` and K classes. Throws ConfigError for a model that

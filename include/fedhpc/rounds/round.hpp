@@ -108,6 +108,10 @@ class Block {
   /// [n, D] float64. For what a client tells of its data; costs n D numbers.
   Tensor samples_of(std::int64_t client) const;
 
+  /// What the head of `model` [1, P] sees of one client's training samples, which augmentation
+  /// leaves as they are: for a classifier of the client's own. Counts nowhere.
+  Embedded embed(const Rows& model, std::int64_t client) const;
+
   /// The weight of each client, [C]: its training samples, or 1 (0 without training samples).
   std::span<const double> weights(Weighting weighting);
 

@@ -18,12 +18,21 @@ struct Score {
   double loss = 0;  ///< summed over the samples
 };
 
+/// What the head sees of some samples, and their labels; in host memory.
+struct Embedded {
+  Tensor values;  // [n, E] float64
+  Tensor labels;  // [n] int64
+};
+
 /// Whether a sample's score may depend, in its last bits, on which other samples are scored beside
 /// it (a product's kernel may round its last rows differently).
 enum class Chunks {
   AcrossClients,  ///< fastest
   PerClient       ///< a client's scores are the same whatever clients a rank hosts
 };
+
+/// How logits [n, K] do on these labels [n].
+Score score_of(const Tensor& logits, const Tensor& labels);
 
 /// Scores models on test samples in chunks of bounded memory.
 class Evaluator {
@@ -46,6 +55,11 @@ class Evaluator {
   std::vector<Score> each_own(const Rows& rows, const Shard& shard,
                               std::span<const std::int64_t> clients);
 
+  /// What the head of one model `row` [1, P] sees of a client's training samples, as they are
+  /// without augmentation, or of its test samples.
+  Embedded embed_training(const Rows& row, const Shard& shard, std::int64_t client);
+  Embedded embed_test(const Rows& row, const Shard& shard, std::int64_t client);
+
   /// Scores one model on all test samples of the shard, in chunks of kChunk: one Score per chunk.
   std::vector<Score> each_chunk(const Rows& row, const Shard& shard);
 
@@ -63,6 +77,11 @@ class Evaluator {
   /// float64 in host memory. Row s of `rows` scores stretch s, or a single one all of them.
   Tensor score_on_device(const Rows& rows, const Shard& shard,
                          const std::vector<Stretch>& stretches);
+  /// What the head sees of `count` samples; `gather` puts those from a number on into a stack
+  /// [1, B, D] and their labels [B].
+  Embedded embed(const Rows& row, std::int64_t count,
+                 const std::function<void(std::int64_t first, const Tensor& features,
+                                          const Tensor& labels)>& gather);
   /// Scores stacked test samples first to first + length - 1.
   void score_chunk(const Rows& row, const Shard& shard, std::int64_t first, std::int64_t length,
                    double* correct, double* loss);

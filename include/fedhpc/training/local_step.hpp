@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <vector>
 
 #include "fedhpc/models/model.hpp"
@@ -53,6 +54,12 @@ struct StepWorkspace {
   Tensor gradients(std::int64_t count, std::int64_t columns, const at::TensorOptions& options);
 };
 
+/// The mean loss of the batch of the block's client c as a function of what the head would see of
+/// it, [B, E] float64, which writes its gradient [B, E]; all in host memory.
+using EmbeddingLoss =
+    std::function<double(std::int64_t c, const Tensor& embedding,
+                         std::span<const std::int64_t> labels, const Tensor& gradient)>;
+
 /// How far a problem on one batch is solved.
 struct Inner {
   std::int64_t steps = 1;  ///< at most
@@ -94,6 +101,10 @@ class LocalStep {
   Tensor gradient(const Rows& at, const Penalty& penalty, std::int64_t draw,
                   const Columns& columns);
 
+  /// The gradients of another loss in the place of the head and its own, in all columns but those
+  /// of the head, which are undefined. On a device the host waits for what the loss reads.
+  Tensor gradient_below_head(const Rows& at, const EmbeddingLoss& loss);
+
   /// One step of `rows` [C, P] by the optimizer's rule on that gradient, of the columns it moves;
   /// the penalty is for rows that move as a whole. Plain SGD is fused into
   /// the gradient products and needs no memory for gradients, unless the penalty shrinks: then its
@@ -118,10 +129,14 @@ class LocalStep {
   void fetch(std::int64_t draw);
   /// The loss of one run and what goes back from it; counts that of the first call of the step.
   void take_loss(const BatchRun& run, const Activations& stack);
+  /// The same of a loss in the place of the head.
+  void take_loss(const BatchRun& run, const Activations& stack, const EmbeddingLoss& loss);
   /// Counts a gradient of these columns.
   void count(const BatchRun& run, const Columns& columns);
-  /// Forward and backward of one run; counts the loss of the first call of the step.
-  void differentiate(const Tensor& rows, const BatchRun& run, const GradientSink& sink);
+  /// Forward and backward of one run; counts the loss of the first call of the step. With `loss` it
+  /// takes the place of the head.
+  void differentiate(const Tensor& rows, const BatchRun& run, const GradientSink& sink,
+                     const EmbeddingLoss* loss = nullptr);
   void descend_plain_(const Rows& rows, const RowOptimizer& optimizer, const Penalty& penalty);
   /// One step of those clients whose gradient is above the accuracy; false when there are none.
   /// The others have solved their problem: what the block computes for them from now on counts

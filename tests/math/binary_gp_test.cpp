@@ -1,0 +1,250 @@
+#include "fedhpc/math/binary_gp.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
+#include <gtest/gtest.h>
+
+#include "fedhpc/math/cholesky.hpp"
+#include "fedhpc/math/gp_tree.hpp"
+
+namespace fedhpc {
+namespace {
+
+Tensor normals(std::int64_t rows, std::int64_t columns, std::uint64_t number) {
+  Draws draws({.seed = 9, .client = number});
+  const Tensor values = at::empty({rows, columns}, at::kDouble);
+  for (std::int64_t i = 0; i < values.numel(); ++i) values.data_ptr<double>()[i] = draws.normal();
+  return values;
+}
+
+double largest(const Tensor& values) { return values.abs().max().item<double>(); }
+
+TEST(Cholesky, FactorsAndSolves) {
+  for (const std::int64_t n : {1, 5, 48, 49, 130}) {
+    const Tensor root = normals(n, n + 3, static_cast<std::uint64_t>(n));
+    const Tensor matrix = root.matmul(root.t());
+    const Tensor factor = matrix.clone();
+    cholesky_(factor);
+    const Tensor lower = factor.tril();
+    EXPECT_LT(largest(lower.matmul(lower.t()) - matrix), 1e-11 * static_cast<double>(n)) << n;
+    const Tensor right = normals(n, 3, 1);
+    Tensor solved = right.clone();
+    solve_lower_(factor, solved);
+    EXPECT_LT(largest(lower.matmul(solved) - right), 1e-9) << n;
+    solved = right.clone();
+    solve_lower_transposed_(factor, solved);
+    EXPECT_LT(largest(lower.t().matmul(solved) - right), 1e-9) << n;
+  }
+}
+
+TEST(Cholesky, OfAnIndefiniteMatrixIsNotANumber) {
+  const Tensor matrix = normals(6, 6, 2);
+  matrix[3][3].fill_(-100);
+  cholesky_(matrix);
+  EXPECT_TRUE(std::isnan(matrix[3][3].item<double>()));
+}
+
+constexpr std::int64_t kWidth = 4;
+const std::vector<std::int64_t> kLabels{0, 2, 5, 0, 5, 2, 2, 0, 5, 5, 0, 2};
+
+/// The samples' values, two of which are equal.
+Tensor values_of_samples() {
+  const Tensor values = normals(static_cast<std::int64_t>(kLabels.size()), kWidth, 3);
+  values[4].copy_(values[3]);
+  return values;
+}
+
+class GpLoss : public ::testing::TestWithParam<Averaging> {
+ protected:
+  GpTreeSettings settings() const {
+    return {.kernel = {.outputscale = 5, .lengthscale = 0.8, .jitter = 1e-2},
+            .averaging = GetParam()};
+  }
+};
+
+TEST_P(GpLoss, OfABinaryClassifierHasTheGradientOfFiniteDifferences) {
+  const GpKernel kernel = settings().kernel;
+  const Tensor units = unit_rows(normals(7, kWidth, 4));
+  const Tensor scored_units = unit_rows(normals(5, kWidth, 5));
+  const GpSamples known{units, {1, -1, -1, 1, 1, -1, 1}};
+  const GpSamples scored{scored_units, {-1, 1, 1, -1, 1}};
+  const Tensor omega = gibbs_draws(known, kernel, {.draws = 3, .steps = 2}, [](std::int64_t c) {
+    return Draws({.epoch = static_cast<std::uint64_t>(c)});
+  });
+  const Tensor of_known = at::zeros_like(units);
+  const Tensor of_scored = at::zeros_like(scored_units);
+  const auto loss = [&] {
+    const Tensor nowhere = at::zeros_like(units);
+    return gp_predictive_loss(known, scored, omega, kernel, GetParam(), nowhere,
+                              at::zeros_like(scored_units));
+  };
+  gp_predictive_loss(known, scored, omega, kernel, GetParam(), of_known, of_scored);
+  EXPECT_GT(largest(of_known), 1e-3);
+  constexpr double kStep = 1e-5;
+  for (const auto& [values, gradient] :
+       {std::pair(units, of_known), std::pair(scored_units, of_scored)}) {
+    for (std::int64_t i = 0; i < values.numel(); ++i) {
+      double& value = values.data_ptr<double>()[i];
+      const double before = value;
+      value = before + kStep;
+      const double above = loss();
+      value = before - kStep;
+      const double below = loss();
+      value = before;
+      EXPECT_NEAR(gradient.data_ptr<double>()[i], (above - below) / (2 * kStep), 1e-8) << i;
+    }
+  }
+}
+
+TEST_P(GpLoss, OfATreeIsOfDirectionsAlone) {
+  const Tensor values = values_of_samples();
+  values[7].zero_();
+  const ClassTree tree = class_tree(values, kLabels);
+  ASSERT_EQ(tree.size(), 2U);
+  const Tensor gradient = at::zeros_like(values);
+  const GpDraws draws{.key = {.seed = 1}, .chains = {.draws = 4, .steps = 2}};
+  const double loss =
+      gp_tree_loss(tree, {.values = values, .labels = kLabels}, settings(), draws, gradient);
+  EXPECT_GT(loss, 0.1);
+  // The loss is a function of directions alone: the gradient is at a right angle to each sample.
+  for (std::int64_t i = 0; i < values.size(0); ++i) {
+    EXPECT_NEAR((values[i] * gradient[i]).sum().item<double>(), 0, 1e-12) << i;
+  }
+  EXPECT_EQ(largest(gradient[7]), 0) << "a row of zeros stays";
+  // Twice as long, half the gradient.
+  const Tensor longer = at::zeros_like(values);
+  const Tensor twice = values.mul(2);
+  EXPECT_NEAR(gp_tree_loss(tree, {.values = twice, .labels = kLabels}, settings(), draws, longer),
+              loss, 1e-12);
+  EXPECT_LT(largest(longer.mul(2) - gradient), 1e-12);
+}
+
+INSTANTIATE_TEST_SUITE_P(Averagings, GpLoss,
+                         ::testing::Values(Averaging::Probability, Averaging::LogProbability));
+
+TEST(UnitRows, HaveTheGradientOfFiniteDifferences) {
+  const Tensor values = normals(3, kWidth, 6);
+  const Tensor weights = normals(3, kWidth, 7);
+  const Tensor gradient = gradient_through_unit_rows(values, unit_rows(values), weights);
+  constexpr double kStep = 1e-6;
+  const auto sum = [&] { return (unit_rows(values) * weights).sum().item<double>(); };
+  for (std::int64_t i = 0; i < values.numel(); ++i) {
+    double& value = values.data_ptr<double>()[i];
+    const double before = value;
+    value = before + kStep;
+    const double above = sum();
+    value = before - kStep;
+    const double below = sum();
+    value = before;
+    EXPECT_NEAR(gradient.data_ptr<double>()[i], (above - below) / (2 * kStep), 1e-8) << i;
+  }
+}
+
+TEST(GpTree, ProbabilitiesOfAllClassesSumToOne) {
+  const Tensor values = values_of_samples();
+  for (const Averaging averaging : {Averaging::Probability, Averaging::LogProbability}) {
+    const GpTree tree({.values = values, .labels = kLabels}, {.averaging = averaging}, {});
+    const Tensor table = tree.log_probabilities(normals(6, kWidth, 8), 7);
+    EXPECT_LT(largest(table.exp().sum(1) - 1), 1e-10);
+    for (const std::int64_t absent : {1, 3, 4, 6}) {
+      EXPECT_LT(largest(table.select(1, absent) - std::log(kLeastProbability)), 1e-12);
+    }
+  }
+}
+
+TEST(GpTree, KnowsWhatItHasSeenAndNothingWithoutSamples) {
+  const std::vector<std::int64_t> labels{3, 1, 3, 1};
+  const Tensor values = normals(4, 6, 10);
+  const GpTree tree({.values = values, .labels = labels}, {.kernel = {.outputscale = 50}},
+                    {.chains = {.draws = 40, .steps = 10}});
+  const Tensor table = tree.log_probabilities(values, 4);
+  for (std::size_t i = 0; i < labels.size(); ++i) {
+    EXPECT_EQ(table[static_cast<std::int64_t>(i)].argmax().item<std::int64_t>(), labels[i]);
+  }
+  const std::vector<std::int64_t> one{2};
+  const GpTree sure({.values = values.narrow(0, 0, 1), .labels = one}, {}, {});
+  EXPECT_NEAR(sure.log_probabilities(values, 4)[3][2].item<double>(), 0, 1e-11);
+  const GpTree empty({.values = values.narrow(0, 0, 0), .labels = {}}, {}, {});
+  const Tensor even = empty.log_probabilities(values, 4);
+  EXPECT_EQ(even.max().item<double>(), even.min().item<double>());
+  EXPECT_EQ(empty.log_probabilities(values.narrow(0, 0, 0), 4).size(0), 0);
+}
+
+TEST(GpTree, NanValuesEndInNan) {
+  const Tensor values = values_of_samples();
+  values.fill_(std::nan(""));
+  const GpTree tree({.values = values, .labels = kLabels}, {}, {});
+  EXPECT_TRUE(std::isnan(tree.log_probabilities(values, 6)[0][0].item<double>()));
+  const Tensor gradient = at::zeros_like(values);
+  EXPECT_TRUE(std::isnan(gp_tree_loss(class_tree(values, kLabels),
+                                      {.values = values, .labels = kLabels}, {}, {}, gradient)));
+}
+
+/// Of all ways to part points in two, the least sum of squares to the groups' means.
+double least_of_all(const Tensor& points) {
+  double least = INFINITY;
+  const std::int64_t n = points.size(0);
+  for (std::int64_t groups = 1; groups < (std::int64_t{1} << (n - 1)); ++groups) {
+    double sum = 0;
+    for (const bool of : {false, true}) {
+      std::vector<Tensor> members;
+      for (std::int64_t p = 0; p < n; ++p) {
+        if (((groups >> p & 1) == 1) == of) members.push_back(points[p]);
+      }
+      Tensor mean = at::zeros_like(points[0]);
+      for (const Tensor& member : members) mean += member / static_cast<double>(members.size());
+      for (const Tensor& member : members) sum += (member - mean).square().sum().item<double>();
+    }
+    least = std::min(least, sum);
+  }
+  return least;
+}
+
+TEST(TwoMeans, FindsTheBestOfAllGroups) {
+  for (std::uint64_t number = 0; number < 5; ++number) {
+    const Tensor points = normals(6, 3, 20 + number);
+    const std::vector<bool> groups = two_means(points);
+    EXPECT_TRUE(groups.front());
+    double sum = 0;
+    for (const bool of : {false, true}) {
+      Tensor mean = at::zeros_like(points[0]);
+      const auto members = static_cast<double>(std::count(groups.begin(), groups.end(), of));
+      ASSERT_GT(members, 0);
+      for (std::size_t p = 0; p < groups.size(); ++p) {
+        if (groups[p] == of) mean += points[static_cast<std::int64_t>(p)] / members;
+      }
+      for (std::size_t p = 0; p < groups.size(); ++p) {
+        if (groups[p] != of) continue;
+        sum += (points[static_cast<std::int64_t>(p)] - mean).square().sum().item<double>();
+      }
+    }
+    EXPECT_NEAR(sum, least_of_all(points), 1e-12);
+  }
+}
+
+TEST(TwoMeans, OfEqualPointsAreHalves) {
+  EXPECT_EQ(two_means(at::zeros({3, 2}, at::kDouble)), (std::vector<bool>{true, true, false}));
+}
+
+TEST(ClassTree, PartsNearClassesLast) {
+  // Classes 4 and 9 lie side by side, 1 and 7 elsewhere.
+  const std::vector<std::int64_t> labels{4, 1, 9, 7, 4, 1};
+  const Tensor values = at::zeros({6, 2}, at::kDouble);
+  const double places[] = {0, 10, 0.5, 12, 0.1, 10};
+  for (std::int64_t i = 0; i < 6; ++i) values[i][0].fill_(places[i]);
+  const ClassTree tree = class_tree(values, labels);
+  ASSERT_EQ(tree.size(), 3U);
+  EXPECT_EQ(tree[0].left, (std::vector<std::int64_t>{1, 7}));
+  EXPECT_EQ(tree[0].right, (std::vector<std::int64_t>{4, 9}));
+  EXPECT_EQ(tree[1].left, (std::vector<std::int64_t>{1}));
+  EXPECT_EQ(tree[2].right, (std::vector<std::int64_t>{9}));
+  EXPECT_TRUE(class_tree(values.narrow(0, 0, 1), std::vector<std::int64_t>{4}).empty());
+}
+
+}  // namespace
+}  // namespace fedhpc

@@ -1,0 +1,331 @@
+#include "reference/pfedgp_reference.hpp"
+
+#include <cmath>
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/diag.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/eye.h>
+#include <ATen/ops/linalg_cholesky.h>
+#include <ATen/ops/linalg_eigh.h>
+#include <ATen/ops/linalg_inv.h>
+#include <ATen/ops/log_sigmoid.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/stack.h>
+#include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros.h>
+
+#include "fedhpc/math/class_tree.hpp"
+#include "fedhpc/math/polya_gamma.hpp"
+
+#include "reference/nets.hpp"
+
+namespace fedhpc::reference {
+
+namespace {
+
+/// What the head sees, [n, E]: the logits of a network whose head passes its input on.
+Tensor embedding(const Problem& problem, const Tensor& row, const Tensor& features, Use use,
+                 const Tensor& moved = {}) {
+  Layout layout;
+  const auto without_head = [&](const Tensor& whole) {
+    std::vector<Tensor> parts;
+    for (const Field& field : problem.layout->fields()) {
+      if (!has(field.tags, Tag::Head)) parts.push_back(whole.narrow(0, field.offset, field.size));
+    }
+    return parts;
+  };
+  std::vector<Tensor> parts = without_head(row);
+  for (const Field& field : problem.layout->fields()) {
+    if (!has(field.tags, Tag::Head)) {
+      layout.add(field.name, field.shape, field.fan_in, field.tags);
+    } else if (field.shape.size() == 2) {
+      const std::int64_t width = field.shape[1];
+      layout.add(field.name, {width, width}, width, field.tags);
+      parts.push_back(at::eye(width, at::kDouble).flatten());
+    }
+  }
+  std::vector<std::int64_t> shape = problem.shape;
+  shape.insert(shape.begin(), features.size(0));
+  if (!moved.defined()) {
+    return testing::reference_logits(problem.model, layout, at::cat(parts), features.view(shape),
+                                     use);
+  }
+  const Tensor to_move = at::cat(without_head(moved));
+  const Tensor embedded = testing::reference_logits(problem.model, layout, at::cat(parts),
+                                                    features.view(shape), use, to_move);
+  std::int64_t begin = 0;
+  for (const Tensor& part : without_head(moved)) {
+    part.copy_(to_move.narrow(0, begin, part.size(0)));
+    begin += part.size(0);
+  }
+  return embedded;
+}
+
+/// Rows of length 1; rows of zeros stay and have no gradient.
+Tensor units_of(const Tensor& values) {
+  const Tensor length = values.square().sum(1, /*keepdim=*/true);
+  const Tensor none = length.eq(0);
+  return values / length.add(none).sqrt() * none.logical_not();
+}
+
+/// One node of a client's tree.
+class Node {
+ public:
+  Node(const PFedGPSettings& settings, const Tensor& known, const Tensor& sides)
+      : settings_(settings), known_(known), sides_(sides) {}
+
+  /// Draws of omega, [draws, n].
+  Tensor draw(DrawKey key, std::int64_t draws, std::int64_t steps) const {
+    const Tensor k = covariance(known_.detach());
+    const Tensor root = at::linalg_cholesky(k);
+    const Tensor kappa = sides_ / 2;
+    std::vector<Tensor> omegas;
+    for (std::int64_t chain = 0; chain < draws; ++chain) {
+      ++key.epoch;
+      Draws stream(key);
+      const auto normals = [&] {
+        const Tensor values = at::empty({known_.size(0)}, at::kDouble);
+        for (std::int64_t i = 0; i < values.size(0); ++i) values[i].fill_(stream.normal());
+        return values;
+      };
+      const auto polya_gammas = [&](const Tensor& f) {
+        const Tensor values = at::empty({known_.size(0)}, at::kDouble);
+        for (std::int64_t i = 0; i < values.size(0); ++i) {
+          values[i].fill_(polya_gamma(f[i].item<double>(), stream));
+        }
+        return values;
+      };
+      Tensor omega = polya_gammas(root.matmul(normals()));
+      for (std::int64_t step = 0; step < steps; ++step) {
+        const Tensor prior = root.matmul(normals());
+        const Tensor noise = normals() / omega.sqrt();
+        const Tensor inverse = at::linalg_inv(k + at::diag(1 / omega));
+        omega = polya_gammas(prior + k.matmul(inverse.matmul(kappa / omega - prior - noise)));
+      }
+      omegas.push_back(omega);
+    }
+    return at::stack(omegas);
+  }
+
+  /// P(side) of other samples [m], the mean over omegas.
+  Tensor probabilities(const Tensor& others, const Tensor& sides, const Tensor& omegas) const {
+    const Tensor k = covariance(known_);
+    const Tensor cross = between(known_, others);
+    Tensor sum = at::zeros({others.size(0)}, at::kDouble);
+    for (std::int64_t chain = 0; chain < omegas.size(0); ++chain) {
+      const Tensor inverse = at::linalg_inv(k + at::diag(1 / omegas[chain]));
+      const Tensor mean = cross.t().matmul(inverse.matmul(sides_ / 2 / omegas[chain]));
+      const Tensor variance =
+          settings_.outputscale + settings_.jitter - (cross * inverse.matmul(cross)).sum(0);
+      sum = sum + over_normal(mean, variance, sides);
+    }
+    return sum / static_cast<double>(omegas.size(0));
+  }
+
+ private:
+  Tensor between(const Tensor& a, const Tensor& b) const {
+    const Tensor squares = (a.unsqueeze(1) - b.unsqueeze(0)).square().sum(2);
+    return settings_.outputscale *
+           (-squares / (2 * settings_.lengthscale * settings_.lengthscale)).exp();
+  }
+  Tensor covariance(const Tensor& a) const {
+    return between(a, a) + settings_.jitter * at::eye(a.size(0), at::kDouble);
+  }
+  /// Gauss-Hermite quadrature of 20 nodes from the eigenvalues of the Jacobi matrix.
+  Tensor over_normal(const Tensor& mean, const Tensor& variance, const Tensor& sides) const {
+    constexpr std::int64_t kNodes = 20;
+    const Tensor jacobi = at::zeros({kNodes, kNodes}, at::kDouble);
+    for (std::int64_t i = 1; i < kNodes; ++i) {
+      jacobi[i][i - 1].fill_(std::sqrt(static_cast<double>(i)));
+      jacobi[i - 1][i].fill_(std::sqrt(static_cast<double>(i)));
+    }
+    const auto [nodes, vectors] = at::linalg_eigh(jacobi);
+    const Tensor weights = vectors[0].square();
+    const Tensor f = mean.unsqueeze(1) + variance.sqrt().unsqueeze(1) * nodes;  // [m, nodes]
+    if (!settings_.logarithms) return (f * sides.unsqueeze(1)).sigmoid().matmul(weights);
+    const Tensor left = at::log_sigmoid(f).matmul(weights).exp();
+    return left * sides.gt(0) + (1 - left) * sides.lt(0);
+  }
+
+  const PFedGPSettings& settings_;
+  Tensor known_;
+  Tensor sides_;
+};
+
+/// Which of these samples are at a node, and on which side: 1, -1, or 0.
+Tensor sides_at(const ClassSplit& split, const Tensor& labels) {
+  const Tensor sides = at::zeros({labels.size(0)}, at::kDouble);
+  for (const std::int64_t label : split.left) sides.masked_fill_(labels.eq(label), 1);
+  for (const std::int64_t label : split.right) sides.masked_fill_(labels.eq(label), -1);
+  return sides;
+}
+
+constexpr std::uint64_t kNodeEpochs = 65536;
+
+class PlainPFedGP {
+ public:
+  PlainPFedGP(const Problem& problem, const PFedGPSettings& settings)
+      : problem_(problem), settings_(settings), moving_(trainable(problem, Part::Body)) {}
+
+  PFedGPOutcome run() {
+    Parameters theta = problem_.initial;
+    for (std::int64_t t = 1; t <= problem_.rounds; ++t) {
+      Average next;
+      RoundLoss loss;
+      for (const std::int64_t k : cohort(problem_, t)) {
+        const Trained trained = train(k, t, theta);
+        next.add(trained.parameters, weight_of(problem_, k));
+        loss.add(trained);
+      }
+      theta = next.mean_or(theta);
+      outcome_.train_loss.push_back(loss.mean());
+    }
+    outcome_.personal.assign(problem_.clients.size(), theta);
+    outcome_.accuracy = accuracy(theta);
+    return outcome_;
+  }
+
+ private:
+  ClassTree tree_of(std::int64_t k, const Parameters& theta) const {
+    const Client& client = problem_.clients[static_cast<std::size_t>(k)];
+    const Tensor labels = client.labels.contiguous();
+    if (labels.size(0) == 0) return {};
+    return class_tree(
+        embedding(problem_, flatten(theta), client.features, Use::Evaluation).contiguous(),
+        {labels.const_data_ptr<std::int64_t>(), static_cast<std::size_t>(labels.size(0))});
+  }
+
+  Trained train(std::int64_t k, std::int64_t t, const Parameters& theta) {
+    const ClassTree tree = tree_of(k, theta);
+    Trained result;
+    for (const Tensor& parameter : theta) result.parameters.push_back(parameter.clone());
+    Optimizer optimizer(problem_.optimizer);
+    std::uint64_t step = 0;
+    for (const auto& batch : batches(problem_, k, t, /*pass=*/0)) {
+      const Tensor row = flatten(result.parameters).requires_grad_(true);
+      const Tensor moved = flatten(result.parameters);
+      const Client& client = problem_.clients[static_cast<std::size_t>(k)];
+      const Tensor index = at::tensor(batch, at::kLong);
+      const Tensor embedded =
+          embedding(problem_, row, client.features.index_select(0, index), Use::Training, moved);
+      const DrawKey key{.seed = problem_.seed,
+                        .purpose = Purpose::Gibbs,
+                        .pass = step++,
+                        .client = static_cast<std::uint64_t>(k),
+                        .round = static_cast<std::uint64_t>(t)};
+      const Tensor loss = loss_of(tree, embedded, client.labels.index_select(0, index), key);
+      Parameters gradient = result.parameters;
+      for (Tensor& part : gradient) part = at::zeros(part.sizes(), at::kDouble);
+      if (loss.requires_grad()) {
+        loss.backward();
+        gradient = unflatten(row.grad(), result.parameters);
+      }
+      result.parameters = unflatten(moved, result.parameters);
+      result.count(loss.item<double>(), batch.size());
+      gradient = chosen(gradient, moving_);
+      clip_(gradient);
+      Parameters body = chosen(result.parameters, moving_);
+      optimizer.step_(body, gradient);
+      for (std::size_t i = 0; i < moving_.size(); ++i) result.parameters[moving_[i]] = body[i];
+    }
+    return result;
+  }
+
+  void clip_(Parameters& gradient) {
+    const double length = flatten(gradient).norm().item<double>();
+    if (settings_.clip == 0 || length <= settings_.clip) return;
+    ++outcome_.clipped;
+    for (Tensor& part : gradient) part = part * (settings_.clip / length);
+  }
+
+  Tensor loss_of(const ClassTree& tree, const Tensor& embedded, const Tensor& labels, DrawKey key) {
+    const Tensor units = units_of(embedded);
+    Tensor sum = at::zeros({}, at::kDouble);
+    for (std::size_t node = 0; node < tree.size(); ++node) {
+      key.epoch = kNodeEpochs * node;
+      const Tensor sides = sides_at(tree[node], labels);
+      const Tensor mine = sides.nonzero().flatten();
+      const std::int64_t count = mine.size(0);
+      double left[2] = {std::floor(settings_.scored_share * sides.lt(0).sum().item().toDouble()),
+                        std::floor(settings_.scored_share * sides.gt(0).sum().item().toDouble())};
+      std::vector<std::int64_t> known;
+      std::vector<std::int64_t> scored;
+      for (const std::int64_t i : permutation(key, count)) {
+        const auto place = mine[i].item<std::int64_t>();
+        double& of_side = left[sides[place].item<double>() > 0 ? 1 : 0];
+        (of_side > 0 ? scored : known).push_back(place);
+        of_side -= 1;
+      }
+      if (known.empty() || scored.empty()) continue;
+      outcome_.scored += static_cast<std::int64_t>(scored.size());
+      const Tensor at_known = at::tensor(known, at::kLong);
+      const Tensor at_scored = at::tensor(scored, at::kLong);
+      const Node classifier(settings_, units.index_select(0, at_known),
+                            sides.index_select(0, at_known));
+      const Tensor omegas = classifier.draw(key, settings_.draws, settings_.gibbs_steps);
+      const Tensor p = classifier.probabilities(units.index_select(0, at_scored),
+                                                sides.index_select(0, at_scored), omegas);
+      sum = sum - (p + 1e-12).log().mean();
+    }
+    return sum;
+  }
+
+  double accuracy(const Parameters& theta) const {
+    double sum = 0;
+    double clients = 0;
+    for (std::size_t k = 0; k < problem_.clients.size(); ++k) {
+      const Client& test = problem_.tests[k];
+      if (test.labels.size(0) == 0) continue;
+      const Tensor classes = predicted(static_cast<std::int64_t>(k), theta, test.features);
+      sum += classes.eq(test.labels).to(at::kDouble).mean().item<double>();
+      clients += 1;
+    }
+    return sum / clients;
+  }
+
+  Tensor predicted(std::int64_t k, const Parameters& theta, const Tensor& features) const {
+    const Client& client = problem_.clients[static_cast<std::size_t>(k)];
+    const std::int64_t classes = problem_.initial.back().size(0);
+    if (client.labels.size(0) == 0) return at::zeros({features.size(0)}, at::kLong);
+    const Tensor table = at::zeros({features.size(0), classes}, at::kDouble);
+    for (std::int64_t label = 0; label < classes; ++label) {
+      if (client.labels.eq(label).any().item<bool>()) table.select(1, label).fill_(1);
+    }
+    const Tensor row = flatten(theta);
+    const Tensor own = units_of(embedding(problem_, row, client.features, Use::Evaluation));
+    const Tensor others = units_of(embedding(problem_, row, features, Use::Evaluation));
+    const ClassTree tree = tree_of(k, theta);
+    for (std::size_t node = 0; node < tree.size(); ++node) {
+      const Tensor sides = sides_at(tree[node], client.labels);
+      const Tensor mine = sides.nonzero().flatten();
+      const Node classifier(settings_, own.index_select(0, mine), sides.index_select(0, mine));
+      const DrawKey key{.seed = problem_.seed,
+                        .purpose = Purpose::Gibbs,
+                        .pass = std::uint64_t{1} << 31,
+                        .epoch = kNodeEpochs * node,
+                        .client = static_cast<std::uint64_t>(k),
+                        .round = static_cast<std::uint64_t>(problem_.rounds)};
+      const Tensor omegas = classifier.draw(key, settings_.test_draws, settings_.test_gibbs_steps);
+      const Tensor p =
+          classifier.probabilities(others, at::ones({others.size(0)}, at::kDouble), omegas);
+      for (const std::int64_t label : tree[node].left) table.select(1, label).mul_(p);
+      for (const std::int64_t label : tree[node].right) table.select(1, label).mul_(1 - p);
+    }
+    return table.argmax(1);
+  }
+
+  const Problem& problem_;
+  const PFedGPSettings& settings_;
+  std::vector<std::size_t> moving_;
+  PFedGPOutcome outcome_;
+};
+
+}  // namespace
+
+PFedGPOutcome pfedgp(const Problem& problem, const PFedGPSettings& settings) {
+  return PlainPFedGP(problem, settings).run();
+}
+
+}  // namespace fedhpc::reference
