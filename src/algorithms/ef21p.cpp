@@ -26,8 +26,12 @@ LayoutPtr without_norm(const Layout& layout) {
 }  // namespace
 
 void EF21P::declare(OptionSet& options) {
-  options.add("algorithm.fraction", fraction_, above_up_to(0.0, 1.0),
-              "K / d: share of the columns that travels in each direction; batch norm's all do");
+  options
+      .add("algorithm.fraction", fraction_, above_up_to(0.0, 1.0),
+           "K / d: share of the columns that travels in each direction; batch norm's all do")
+      .acts(where("algorithm.columns", {"0"}));
+  options.add("algorithm.columns", columns_wanted_, count_from(0),
+              "K, columns that travel in each direction; 0: as algorithm.fraction says");
   options
       .add("algorithm.upload", upload_,
            Names<Upload>{
@@ -49,12 +53,24 @@ void EF21P::initialise(const Setup& setup) {
   shared_ = setup.initial_model();
   message_ = {at::zeros_like(exact_.values), exact_.layout};
   compressed_ = without_norm(*exact_.layout);
-  columns_.emplace(setup.seed(), fraction_, compressed_);
+  const std::int64_t k = columns_sent();
   const std::int64_t d = compressed_->count(Tag::Trainable);
-  const auto k = static_cast<std::int64_t>(std::floor(fraction_ * static_cast<double>(d) + 0.5));
-  top_k_ = make_largest_codec(compressed_->ranges(Tag::Trainable), std::max<std::int64_t>(1, k));
+  if (k == d) upload_ = Upload::Dense;
+  columns_.emplace(setup.seed(), static_cast<double>(k) / static_cast<double>(d), compressed_);
+  top_k_ = make_largest_codec(compressed_->ranges(Tag::Trainable), k);
   message_bytes_ = top_k_->encoded_bytes(on_host(message_.values)).front();
   catch_up_ = CatchUp(setup);
+}
+
+std::int64_t EF21P::columns_sent() const {
+  const std::int64_t d = compressed_->count(Tag::Trainable);
+  if (columns_wanted_ > d) {
+    throw ConfigError(concat("algorithm.columns = ", columns_wanted_, ", but the model has ", d,
+                             " columns that are compressed"));
+  }
+  if (columns_wanted_ > 0) return columns_wanted_;
+  const double wanted = std::floor(fraction_ * static_cast<double>(d) + 0.5);
+  return std::max<std::int64_t>(1, static_cast<std::int64_t>(wanted));
 }
 
 void EF21P::round(Round& round) {
@@ -77,7 +93,7 @@ Rows EF21P::receive(Block& block, std::int64_t round) {
 }
 
 Rows EF21P::send(Block& block, const Rows& updates) const {
-  if (fraction_ == 1 || upload_ == Upload::Dense) return block.upload(updates);
+  if (upload_ == Upload::Dense) return block.upload(updates);
   if (upload_ == Upload::TopK) return block.upload(updates, *top_k_);
   const Tensor sent = block.send(Direction::Up, *columns_);  // [C, P]
   const Rows arrives{updates.values.mul(sent), updates.layout};

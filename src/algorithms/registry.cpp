@@ -51,8 +51,11 @@ std::unique_ptr<Algorithm> make_algorithm(const std::string& name, const std::st
 
 void declare_weighting(OptionSet& options, Weighting& weighting) {
   options.add("algorithm.weighting", weighting,
-              Names<Weighting>{{"samples", Weighting::Samples}, {"uniform", Weighting::Uniform}},
-              "weight of a client in the mean: its training samples, or the same for all");
+              Names<Weighting>{{"samples", Weighting::Samples},
+                               {"batches", Weighting::Batches},
+                               {"uniform", Weighting::Uniform}},
+              "weight of a client in the mean: its training samples, the batches of an epoch, or "
+              "the same for all");
 }
 
 void AveragingOptions::declare(OptionSet& options, const std::string& codec_help) {

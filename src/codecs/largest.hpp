@@ -62,9 +62,8 @@ struct Largest {
       next += sent ? 1 : 0;
       row[i] = sent ? std::bit_cast<T>(reader.take<BitsOf<T>>()) : T{0};
     });
-    columns.each_outside(row.size(), [&](std::size_t i) {
-      row[i] = std::bit_cast<T>(reader.take<BitsOf<T>>());
-    });
+    columns.each_outside(
+        row.size(), [&](std::size_t i) { row[i] = std::bit_cast<T>(reader.take<BitsOf<T>>()); });
   }
 
   template <typename T>

@@ -47,9 +47,8 @@ struct Signs {
       if (std::signbit(magnitude)) reader.fail("a magnitude is negative");
       give_magnitude_(row, begin, end, magnitude);
     }
-    columns.each_outside(row.size(), [&](std::size_t i) {
-      row[i] = std::bit_cast<T>(reader.take<BitsOf<T>>());
-    });
+    columns.each_outside(
+        row.size(), [&](std::size_t i) { row[i] = std::bit_cast<T>(reader.take<BitsOf<T>>()); });
   }
 
   template <typename T>

@@ -32,9 +32,9 @@ class BinaryUpdate {
   Rows binarise(const Rows& m, const Tensor& alpha,  // [C, L] float64 on the host
                 std::span<const DrawKey> keys) const;
 
-  /// The straight-through gradient: `g` [C, n], that of b = B(m; alpha), becomes that of m, which is
-  /// 0 where |m| > alpha. Gives that of alpha, the sum over the tensor of g (sign(b) - m / alpha),
-  /// of g sign(m) where |m| > alpha: [C, L] float64 on the host.
+  /// The straight-through gradient: `g` [C, n], that of b = B(m; alpha), becomes that of m, which
+  /// is 0 where |m| > alpha. Gives that of alpha, the sum over the tensor of g (sign(b) - m /
+  /// alpha), of g sign(m) where |m| > alpha: [C, L] float64 on the host.
   Tensor pull_back_(const Rows& g, const Rows& m, const Rows& b, const Tensor& alpha) const;
 
  private:

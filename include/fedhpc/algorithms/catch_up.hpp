@@ -17,7 +17,8 @@ class CatchUp {
   CatchUp() = default;
 
   /// The clients of `block` take part in `round`, for the first time since round `last` (0: ever).
-  /// Each has missed so many messages of so many bytes, or needs the whole model where that is less.
+  /// Each has missed so many messages of so many bytes, or needs the whole model where that is
+  /// less.
   void note(Block& block, std::int64_t round,
             const std::function<std::int64_t(std::int64_t last)>& missed, std::int64_t message,
             std::int64_t whole);

@@ -9,8 +9,8 @@
 namespace fedhpc {
 
 /// EF21-P: K. Gruntkowska, A. Tyurin, P. Richtarik: "EF21-P and Friends: Improved Theoretical
-/// Communication Complexity for Distributed Optimization with Bidirectional Compression", ICML 2023;
-/// as the baseline of FedMUD, whose clients send updates of local training.
+/// Communication Complexity for Distributed Optimization with Bidirectional Compression", ICML
+/// 2023; as the baseline of FedMUD, whose clients send updates of local training.
 ///
 ///   Delta_i  <- w_i - w^t, w_i trained from w^t                                on the clients
 ///   x^{t+1}  <- x^t + gamma sum_i p_i C_i(Delta_i)                             on the server
@@ -20,7 +20,8 @@ namespace fedhpc {
 ///   x             exact_: the server's model; what w lacks of it is sent later: error feedback
 ///   w             shared_ + message_: what clients have, and what is evaluated
 ///   C_i           algorithm.upload: Rand-K (columns by a seed that travels), Top-K, or nothing
-///   K             algorithm.fraction of the d columns that are compressed, rounded, at least 1
+///   K             algorithm.columns, or algorithm.fraction of the d columns that are compressed,
+///                 rounded, at least 1
 ///   omega + 1     d / K: the factor that makes Rand-K unbiased, with algorithm.scale
 ///   gamma         algorithm.server_lr
 ///
@@ -51,6 +52,8 @@ class EF21P final : public Algorithm {
  private:
   enum class Upload { RandK, TopK, Dense };
 
+  /// K. Throws ConfigError where there are fewer columns.
+  std::int64_t columns_sent() const;
   Rows receive(Block& block, std::int64_t round);
   /// C_i(Delta_i), [C, P].
   Rows send(Block& block, const Rows& updates) const;
@@ -58,6 +61,7 @@ class EF21P final : public Algorithm {
   Rows largest(const Rows& row) const;
 
   double fraction_ = 1.0 / 32;
+  std::int64_t columns_wanted_ = 0;
   Upload upload_ = Upload::RandK;
   bool scale_ = false;
   double server_lr_ = 1;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -30,12 +31,12 @@ namespace fedhpc {
 ///
 /// Downloads are the model in full. algorithm.download = binary is FedMUD's comparison with FedBAT,
 /// where the server sends S(Delta; mean |Delta|) of the mean update Delta and every client keeps W;
-/// that paper gives no formula, and what is lost is lost. A participant then receives the message of
-/// the round before. One that has missed others first needs those, or W where that is less:
+/// that paper gives no formula, and what is lost is lost. A participant then receives the message
+/// of the round before. One that has missed others first needs those, or W where that is less:
 /// catch_up_bytes, no traffic of the rounds.
 ///
-/// Numbers are drawn with key (seed, Purpose::Codec, pass 2, epoch = local step, client, round), at
-/// the end epoch = tau; the server's with pass 3. A client that cannot train sends 0.
+/// Numbers are drawn with key (seed, Purpose::Binarise, pass 0, epoch = local step, client, round),
+/// at the end epoch = tau; the server's with pass 1. A client that cannot train sends 0.
 ///
 /// Limit case: phi = 1 is federated averaging, with payloads in full.
 /// Deviations: clients are weighed by algorithm.weighting; the public code weighs by batches.
@@ -57,15 +58,25 @@ class FedBAT final : public Algorithm {
  private:
   enum class Download { Full, Binary };
   struct Steps;
+  struct Binarised {
+    Rows b;        // [n, weights]  S(m; alpha)
+    Tensor alpha;  // [n, L]
+  };
 
-  bool binarises() const { return warm_up_ < 1; }
   Rows receive(Block& block, std::int64_t round);
   /// S(m_i; alpha_i) of the clients, and what biases and batch norm have moved: [C, P].
   Rows train(Block& block, const Rows& start, std::int64_t round);
+  Steps steps_of(Block& block, std::int64_t round) const;
   void take_step(LocalStep& step, const Rows& start, const Rows& local, Steps& steps);
-  /// m of clients [first, first + count).
-  Rows update_of(const Rows& start, const Rows& local, std::int64_t first,
-                 std::int64_t count) const;
+  /// alpha_0 of those of the clients from `first` on whose updates m are binarised from step
+  /// `number` on.
+  void start_alpha(const Rows& m, std::int64_t first, std::int64_t number, Steps& steps) const;
+  /// alpha without its bounds, [C, L].
+  Tensor alpha_of(const Steps& steps) const;
+  /// Of clients from `first` on, whose draws have this epoch.
+  Binarised binarise(const Rows& m, std::int64_t first, const Steps& steps,
+                     const std::function<std::int64_t(std::size_t c)>& epoch) const;
+  /// What of a mean update the server sends to all.
   Rows quantised(const Rows& update, std::int64_t round) const;
 
   double warm_up_ = 0.5;
@@ -83,8 +94,8 @@ class FedBAT final : public Algorithm {
   std::unique_ptr<RowOptimizer> of_models_;
   std::unique_ptr<RowOptimizer> of_steps_;
   CatchUp catch_up_;
-  Rows global_;   // [1, P]  W; of binary downloads without the last message
-  Rows message_;  // [1, P]  of binary downloads
+  Rows global_;   // [1, P]  W without the last message
+  Rows message_;  // [1, P]  what has become of the last mean update
 };
 
 }  // namespace fedhpc
