@@ -5,7 +5,6 @@
 #include <cmath>
 
 #include <ATen/TensorOperators.h>
-#include <ATen/ops/exp.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 
@@ -175,7 +174,12 @@ void FedBAT::start_alpha(const Rows& m, std::int64_t first, std::int64_t number,
 }
 
 Tensor FedBAT::alpha_of(const Steps& steps) const {
-  return steps.alpha_0 * at::exp(steps.a * step_rate_);
+  // Not at::exp(), which rounds by where a number stands.
+  const Tensor alpha = steps.alpha_0.clone();
+  for (std::int64_t i = 0; i < alpha.numel(); ++i) {
+    alpha.data_ptr<double>()[i] *= std::exp(step_rate_ * steps.a.const_data_ptr<double>()[i]);
+  }
+  return alpha;
 }
 
 FedBAT::Binarised FedBAT::binarise(const Rows& m, std::int64_t first, const Steps& steps,
