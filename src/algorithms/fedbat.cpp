@@ -143,24 +143,35 @@ void FedBAT::take_step(LocalStep& step, const Rows& start, const Rows& local, St
   const std::int64_t active = step.active();
   const std::int64_t first = steps.in_warm_up(step.number());
   const std::int64_t count = active - first;
+  const bool binary = count > 0;
   const RowPart& weights = binary_.weights();
-  const Rows models = local.clone();  // [C, P]  W + S(m; alpha), or W + m
-  const Rows frozen = weights.of(some(start, first, count));
-  const Rows m = weights.of(some(local, first, count)) - frozen;
-  start_alpha(m, first, step.number(), steps);
-  const Binarised s = binarise(m, first, steps, [&](std::size_t) { return step.number(); });
-  weights.put_(some(models, first, count), frozen + s.b);
-
+  const Rows models = binary ? local.clone() : local;  // [C, P]  W + S(m; alpha), or W + m
+  Binarised s;
+  if (binary) {
+    const Rows frozen = weights.of(some(start, first, count));
+    const Rows m = weights.of(some(local, first, count)) - frozen;
+    start_alpha(m, first, step.number(), steps);
+    s = binarise(m, first, steps, [&](std::size_t) { return step.number(); });
+    weights.put_(some(models, first, count), frozen + s.b);
+  }
   const Rows gradients{step.gradient(models), models.layout};
-  copy_columns_(step.active(local), step.active(models), Tag::Buffer);
-  const Rows of_updates = weights.of(some(gradients, first, count));
-  const Tensor of_alpha = binary_.pull_back_(of_updates, m, s.b, s.alpha);
-  weights.put_(some(gradients, first, count), of_updates);
+  if (binary) {
+    copy_columns_(step.active(local), step.active(models), Tag::Buffer);
+    pull_back_(some(gradients, first, count), s, first, steps);
+  }
   of_models_->step_(local.values, gradients.values, 0, active);
+}
+
+void FedBAT::pull_back_(const Rows& gradients, const Binarised& s, std::int64_t first,
+                        Steps& steps) {
+  const std::int64_t count = gradients.count();
+  const Rows of_updates = binary_.weights().of(gradients);
+  const Tensor of_alpha = binary_.pull_back_(of_updates, s.m, s.b, s.alpha);
+  binary_.weights().put_(gradients, of_updates);
   // d alpha / d a = rho alpha, and 0 beyond the bounds
-  const Tensor free = alpha_of(steps).narrow(0, first, count);
+  const Tensor alpha = alpha_of(steps).narrow(0, first, count);
   steps.gradient.narrow(0, first, count)
-      .copy_(of_alpha * step_rate_ * free * free.ge(least_step_) * free.le(most_step_));
+      .copy_(of_alpha * step_rate_ * alpha * alpha.ge(least_step_) * alpha.le(most_step_));
   of_steps_->step_(steps.a, steps.gradient, first, count);
 }
 
@@ -184,7 +195,7 @@ Tensor FedBAT::alpha_of(const Steps& steps) const {
 
 FedBAT::Binarised FedBAT::binarise(const Rows& m, std::int64_t first, const Steps& steps,
                                    const std::function<std::int64_t(std::size_t c)>& epoch) const {
-  Binarised result;
+  Binarised result{.m = m, .b = {}, .alpha = {}};
   result.alpha = alpha_of(steps).narrow(0, first, m.count()).clamp(least_step_, most_step_);
   std::vector<DrawKey> keys;
   for (auto c = static_cast<std::size_t>(first); keys.size() < static_cast<std::size_t>(m.count());

@@ -266,7 +266,7 @@ class Tables(unittest.TestCase):
                 "tinyimagenet": ("resnet18", "200", "half", "crop_flip")}
         factors = {"": "low_rank", "f": "low_rank_f", "aad": "low_rank_aad", "bkd": "kronecker", "bkd_f": "kronecker_f",
                    "bkd_aad": "kronecker_aad"}
-        factorisations = {"fedavg": None, "fedhm": "low_rank", "fedlmt": "low_rank", "fedpara": "hadamard"}
+        factorisations = {"fedavg": None, "ef21p": None, "fedbat": None, "fedhm": "low_rank", "fedlmt": "low_rank", "fedpara": "hadamard"}
         views = {"fedmud": "raw", "fedhm": "permuted", "fedlmt": "permuted"}
         own = {"fedmud": {"reset_interval", "init_range"}, "fedlmt": {"init_range"}, "fedpara": {"init_range"},
                "ef21p": {"fraction", "upload", "scale", "server_lr"}, "fedbat": {"warm_up", "download"}}
@@ -282,7 +282,8 @@ class Tables(unittest.TestCase):
             dataset, setting, method, variant = (Path(name).stem.split("_", 3) + [""])[:4]
             resnet = variant.endswith("resnet18")
             network, rounds, standardize, augment = data[dataset]
-            factorisation = factorisations.get(method, factors.get(variant.replace("resnet18", "").strip("_")))
+            factorisation = (factorisations[method] if method in factorisations else
+                             factors.get(variant.replace("resnet18", "").strip("_")))
             expected = {"run.rounds": rounds, "run.eval_every": "1", "data.name": dataset, "data.split": "official",
                         "data.clients": "100", "data.seed": "1234", "data.standardize": standardize,
                         "data.augment": augment, "model.name": "resnet18" if resnet else network,

@@ -59,6 +59,7 @@ class FedBAT final : public Algorithm {
   enum class Download { Full, Binary };
   struct Steps;
   struct Binarised {
+    Rows m;        // [n, weights]
     Rows b;        // [n, weights]  S(m; alpha)
     Tensor alpha;  // [n, L]
   };
@@ -68,6 +69,8 @@ class FedBAT final : public Algorithm {
   Rows train(Block& block, const Rows& start, std::int64_t round);
   Steps steps_of(Block& block, std::int64_t round) const;
   void take_step(LocalStep& step, const Rows& start, const Rows& local, Steps& steps);
+  /// The gradients of models become those of m; steps take their own step.
+  void pull_back_(const Rows& gradients, const Binarised& s, std::int64_t first, Steps& steps);
   /// alpha_0 of those of the clients from `first` on whose updates m are binarised from step
   /// `number` on.
   void start_alpha(const Rows& m, std::int64_t first, std::int64_t number, Steps& steps) const;
