@@ -77,7 +77,7 @@ class Compressor {
   /// `row` with its compressed columns and no others multiplied.
   Tensor times(const Tensor& row, double factor) const {
     Tensor product = row.clone();
-    for (const std::int64_t column : among_) product[column] = factor * row[column];
+    for (const std::int64_t column : among_) product[column] = row[column].mul(factor);
     return product;
   }
 
