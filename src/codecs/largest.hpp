@@ -37,7 +37,10 @@ struct Largest {
   template <typename T>
   void encode(std::span<const T> row, BitWriter& writer) const {
     const std::vector<Entry<T>> sent = chosen(row);
-    for (const Entry<T>& entry : sent) writer.write(entry.place, place_bits());
+    const int bits = place_bits();
+    for (const Entry<T>& entry : sent) {
+      if (bits > 0) writer.write(entry.place, bits);
+    }
     writer.align();
     for (const Entry<T>& entry : sent) writer.append(bits_of(row[entry.column]));
     columns.each_outside(row.size(), [&](std::size_t i) { writer.append(bits_of(row[i])); });
