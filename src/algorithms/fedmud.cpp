@@ -6,7 +6,6 @@ namespace fedhpc {
 
 namespace {
 
-constexpr const char* kCatchUp = "catch_up_bytes";
 constexpr std::int64_t kSeedBytes = 8;
 
 }  // namespace
@@ -59,7 +58,7 @@ void FedMUD::initialise(const Setup& setup) {
   codec_ = averaging_.make_upload_codec();
   updates_ = &setup.factor_map();
   factors_ = setup.initial_factors();
-  last_round_ = &setup.store().scalars("last_round", 0);
+  catch_up_ = CatchUp(setup);
   record_ = AggregationRecord(*updates_);
   set_constants();
   model_.emplace(*updates_, factors_.values.options());
@@ -101,22 +100,15 @@ std::int64_t FedMUD::resets_until(std::int64_t round) const {
 void FedMUD::catch_up(Block& block, std::int64_t round) {
   const std::int64_t value = factors_.values.element_size();
   const std::int64_t update = value * updates_->factor_count() + kSeedBytes;
-  const std::int64_t whole = value * updates_->weight_count();
-  std::vector<double> bytes;
-  for (const std::int64_t client : block.clients()) {
-    const auto last = static_cast<std::int64_t>(last_round_->read(client));
-    const std::int64_t missed = resets_until(round - 1) - resets_until(last);
-    bytes.push_back(static_cast<double>(std::min(missed * update, whole)));
-    last_round_->write(client, static_cast<double>(round));
-  }
-  block.note(kCatchUp, bytes);
+  const auto missed = [&](std::int64_t last) {
+    return resets_until(round - 1) - resets_until(last);
+  };
+  catch_up_.note(block, round, missed, update, value * updates_->weight_count());
 }
 
 std::vector<RoundMetric> FedMUD::metrics() const {
   std::vector<RoundMetric> metrics = record_.metrics();
-  metrics.push_back({kCatchUp, "bytes",
-                     "mean over participants of what a client needs of rounds it has missed; not "
-                     "among the bytes of the round"});
+  metrics.push_back(CatchUp::metric());
   return metrics;
 }
 

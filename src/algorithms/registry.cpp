@@ -1,10 +1,12 @@
 #include "fedhpc/algorithms/algorithm.hpp"
 #include "fedhpc/algorithms/ditto.hpp"
 #include "fedhpc/algorithms/dsgd.hpp"
+#include "fedhpc/algorithms/ef21p.hpp"
 #include "fedhpc/algorithms/fedala.hpp"
 #include "fedhpc/algorithms/fedamp.hpp"
 #include "fedhpc/algorithms/fedavg.hpp"
 #include "fedhpc/algorithms/fedavg_ft.hpp"
+#include "fedhpc/algorithms/fedbat.hpp"
 #include "fedhpc/algorithms/feddwa.hpp"
 #include "fedhpc/algorithms/fedhm.hpp"
 #include "fedhpc/algorithms/fedlmt.hpp"
@@ -23,6 +25,7 @@
 #include "fedhpc/algorithms/sfedhp.hpp"
 #include "fedhpc/algorithms/simnet.hpp"
 #include "fedhpc/algorithms/tdpfed.hpp"
+#include "fedhpc/algorithms/weighting.hpp"
 
 namespace fedhpc {
 
@@ -46,10 +49,17 @@ std::unique_ptr<Algorithm> make_algorithm(const std::string& name, const std::st
                            "'; allowed: one of: ", join(names), suggestion(nearest(name, names))));
 }
 
-void AveragingOptions::declare(OptionSet& options, const std::string& codec_help) {
+void declare_weighting(OptionSet& options, Weighting& weighting) {
   options.add("algorithm.weighting", weighting,
-              Names<Weighting>{{"samples", Weighting::Samples}, {"uniform", Weighting::Uniform}},
-              "weight of a client in the mean: its training samples, or the same for all");
+              Names<Weighting>{{"samples", Weighting::Samples},
+                               {"batches", Weighting::Batches},
+                               {"uniform", Weighting::Uniform}},
+              "weight of a client in the mean: its training samples, the batches of an epoch, or "
+              "the same for all");
+}
+
+void AveragingOptions::declare(OptionSet& options, const std::string& codec_help) {
+  declare_weighting(options, weighting);
   codec.declare(options, "algorithm", codec_help);
 }
 

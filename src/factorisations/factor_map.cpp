@@ -1,5 +1,7 @@
 #include "fedhpc/factorisations/factor_map.hpp"
 
+#include <cmath>
+
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/eye.h>
@@ -85,10 +87,12 @@ Tensor FactorMap::uniform(const Layer& layer, std::size_t place, std::int64_t co
   return values;
 }
 
-Tensor FactorMap::normals(const Layer& layer, std::size_t factor, std::uint64_t seed) const {
+Tensor FactorMap::normals(const Layer& layer, std::size_t factor, std::uint64_t seed,
+                          const FactorDraw& draw) const {
   const FactorShape& shape = layer.factorisation->factors()[factor];
   const Field& field = factors_->field(concat(layer.name, ".", shape.name));
-  const double deviation = layer.factorisation->initial_deviation();
+  const double deviation = draw.like_layers ? std::sqrt(2.0 / static_cast<double>(shape.fan_in))
+                                            : layer.factorisation->initial_deviation();
   Tensor values = at::empty({shape.count()}, at::kDouble);
   auto* value = values.data_ptr<double>();
   Draws draws({.seed = seed,
@@ -113,7 +117,7 @@ Rows FactorMap::initial(const Rows& model, std::uint64_t seed, const FactorDraw&
       column += shapes[f].count();
       if (draw.zero && shapes[f].zero_for_zero) continue;
       place.copy_(draw.range ? uniform(layer, constants + f, shapes[f].count(), seed, draw)
-                             : normals(layer, f, seed));
+                             : normals(layer, f, seed, draw));
     }
   }
   copy_passed_(model, initial, Tag::None);

@@ -22,14 +22,18 @@ Hadamard::Hadamard(WeightShape shape, std::int64_t rank) : shape_(std::move(shap
   if (!of_kernels()) matrix_.emplace(MatrixView(shape_, ConvView::Raw), rank_);
   for (const int j : {1, 2}) {
     if (of_kernels()) {
-      factors_.push_back({concat("T", j), {rank_, rank_, sizes[2], sizes[3]}});
+      factors_.push_back({.name = concat("T", j),
+                          .sizes = {rank_, rank_, sizes[2], sizes[3]},
+                          .fan_in = rank_ * window_});
     }
-    factors_.push_back({concat("X", j), {sizes[0], rank_}});
-    factors_.push_back({concat("Y", j), {sizes[1], rank_}});
+    // As the authors' program has them, which stores them transposed.
+    factors_.push_back({.name = concat("X", j), .sizes = {sizes[0], rank_}, .fan_in = sizes[0]});
+    factors_.push_back({.name = concat("Y", j), .sizes = {sizes[1], rank_}, .fan_in = sizes[1]});
   }
 }
 
-std::int64_t Hadamard::rank_of(const WeightShape& shape, CompressionRate rate) {
+std::int64_t Hadamard::rank_of(const WeightShape& shape, CompressionRate rate,
+                               const FactorForm& form) {
   const auto ends = static_cast<double>(shape.sizes[0] + shape.sizes[1]);
   const double numbers = static_cast<double>(shape.count()) / rate.value;
   double rank = numbers / (2 * ends);
@@ -37,6 +41,10 @@ std::int64_t Hadamard::rank_of(const WeightShape& shape, CompressionRate rate) {
     const auto window = static_cast<double>(shape.sizes[2] * shape.sizes[3]);
     const double half = ends / (2 * window);
     rank = std::sqrt(half * half + numbers / (2 * window)) - half;
+  }
+  if (form.bound == RankBound::Full) {
+    const auto longer = static_cast<double>(std::max(shape.sizes[0], shape.sizes[1]));
+    return std::llround(std::max(std::ceil(std::sqrt(longer)), std::ceil(rank)));
   }
   return std::max<std::int64_t>(1, std::llround(std::floor(rank)));
 }

@@ -66,6 +66,13 @@ void FactorisationOptions::declare(OptionSet& options) {
            Names<BlockLayout>{{"stacked", BlockLayout::Stacked}, {"grid", BlockLayout::Grid}},
            "blocks of a Kronecker decomposition: one below the other, or k by k")
       .acts(where("model.factorisation", kinds({"kronecker"})));
+  options
+      .add("model.rank_bound", bound,
+           Names<RankBound>{{"none", RankBound::None}, {"full", RankBound::Full}},
+           "what ranks by model.compression are at least: 1, or as FedPara's authors have it what "
+           "leaves full rank possible, rounded up")
+      .acts(where("model.factorisation", kinds({"hadamard"})))
+      .acts(where("model.rank", {""}));
 }
 
 void FactorisationOptions::resolve(const OptionSet& options, const std::string& method,

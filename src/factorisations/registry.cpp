@@ -16,16 +16,24 @@ std::int64_t product(const std::vector<std::int64_t>& sizes) {
 }
 
 template <typename Kind>
+std::int64_t rank_of(const WeightShape& shape, const FactorSize& size, const FactorForm& form) {
+  const auto* rate = std::get_if<CompressionRate>(&size);
+  if (rate == nullptr) return std::get<Rank>(size).value;
+  if constexpr (requires { Kind::rank_of(shape, *rate, form); }) {
+    return Kind::rank_of(shape, *rate, form);
+  } else {
+    return Kind::rank_of(shape, *rate);
+  }
+}
+
+template <typename Kind>
 std::unique_ptr<Factorisation> make(const WeightShape& shape, const FactorSize& size,
                                     const FactorForm& form) {
-  const auto* rate = std::get_if<CompressionRate>(&size);
+  const std::int64_t rank = rank_of<Kind>(shape, size, form);
   if constexpr (std::is_constructible_v<Kind, WeightShape, std::int64_t, FactorForm>) {
-    return std::make_unique<Kind>(
-        shape, rate != nullptr ? Kind::rank_of(shape, *rate, form) : std::get<Rank>(size).value,
-        form);
+    return std::make_unique<Kind>(shape, rank, form);
   } else {
-    return std::make_unique<Kind>(
-        shape, rate != nullptr ? Kind::rank_of(shape, *rate) : std::get<Rank>(size).value);
+    return std::make_unique<Kind>(shape, rank);
   }
 }
 

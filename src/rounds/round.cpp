@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <stdexcept>
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
@@ -115,8 +116,16 @@ void Round::each_block(const std::function<void(Block&)>& work) {
 }
 
 double Round::weight_of(std::int64_t client, Weighting weighting) const {
-  const auto samples = static_cast<double>(services_.partition.train.count(client));
-  return weighting == Weighting::Samples ? samples : (samples > 0 ? 1.0 : 0.0);
+  const std::int64_t samples = services_.partition.train.count(client);
+  switch (weighting) {
+    case Weighting::Samples:
+      return static_cast<double>(samples);
+    case Weighting::Batches:
+      return static_cast<double>(services_.trainer.batches_of(samples));
+    case Weighting::Uniform:
+      return samples > 0 ? 1 : 0;
+  }
+  throw std::logic_error("a weighting has a weight");
 }
 
 double Round::total_weight(Weighting weighting) const {

@@ -7,9 +7,9 @@
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 
-#include "fedhpc/core/checked.hpp"
 #include "fedhpc/core/device.hpp"
 #include "fedhpc/core/error.hpp"
+#include "fedhpc/training/local_steps.hpp"
 
 namespace fedhpc {
 
@@ -39,17 +39,10 @@ LocalTrainer::LocalTrainer(const Model& model, const Shard& shard, const TrainOp
       largest_client_(largest_client(shard)) {}
 
 std::int64_t LocalTrainer::steps_for(std::int64_t samples) const {
-  const std::int64_t in_epoch =
-      BatchCursor::num_batches_per_epoch(samples, options_.batch_size, singles());
-  if (in_epoch == 0) return 0;
-  return options_.local_steps > 0
-             ? options_.local_steps
-             : checked_product("the local steps of a client", {options_.local_epochs, in_epoch});
+  return local_steps(options_, *model_.layout(), samples);
 }
 
-SingleBatches LocalTrainer::singles() const {
-  return model_.layout()->count(Tag::Norm) > 0 ? SingleBatches::Drop : SingleBatches::Keep;
-}
+SingleBatches LocalTrainer::singles() const { return single_batches(*model_.layout()); }
 
 std::int64_t LocalTrainer::batch_capacity() const {
   return options_.batch_size == 0 ? largest_client_

@@ -37,6 +37,9 @@ std::vector<Variant> variants() {
        {{"algorithm.persist", "before"}, {"algorithm.evaluate", "after"}, {"train.block", "3"}}},
       {"pfedsop", "alone", {{"algorithm.personalise", "false"}}},
       {"pfedsop", "beta", {{"algorithm.beta_override", "0.3"}, {"algorithm.personal_lr", "0.5"}}},
+      {"ef21p", "top_k", {{"algorithm.upload", "top_k"}, {"algorithm.server_lr", "2"}}},
+      {"ef21p", "scaled", {{"algorithm.scale", "true"}, {"algorithm.fraction", "0.5"}}},
+      {"fedbat", "binary", {{"algorithm.download", "binary"}, {"train.block", "3"}}},
       {"pfedgp", "log", {{"algorithm.averaging", "log"}, {"algorithm.clip", "0.1"}}},
       {"pfedgp",
        "points",
@@ -187,8 +190,8 @@ std::vector<Variant> of_every_algorithm() {
   std::vector<Variant> all{
       {"perfedavg", "hf", {{"algorithm.variant", "hf"}, {"algorithm.delta", "0.01"}}}};
   for (const std::string& name : algorithm_names()) {
-    if (name == "pfedgp")
-      continue;  // its classifiers work on the host: the method has no Steps::Alike
+    // Classifiers, and steps of binary updates, are fitted on the host: every local step waits.
+    if (name == "pfedgp" || name == "fedbat") continue;
     all.push_back({name, "default", {}});
   }
   return all;

@@ -1,4 +1,5 @@
 #include <string>
+#include <tuple>
 
 #include <gtest/gtest.h>
 
@@ -13,7 +14,10 @@ namespace {
 Keys with_fedpara(const Keys& changes = {}) { return with_factors("fedpara", changes); }
 
 reference::FactorOutcome fedpara_of(const Keys& keys, const reference::Problem& problem) {
-  return reference::fedpara(problem, factorisation_of(keys, "hadamard", "raw"), range_of(keys));
+  reference::FactorisationSettings settings = factorisation_of(keys, "hadamard", "raw");
+  settings.full_rank = value_or(keys, "model.rank_bound", "none") == "full";
+  settings.like_layers = own_value(keys, "init", "weights") == "factors";
+  return reference::fedpara(problem, settings, range_of(keys));
 }
 
 class FedParaReference : public ::testing::TestWithParam<ReferenceCase> {};
@@ -45,6 +49,13 @@ INSTANTIATE_TEST_SUITE_P(
                       {{"model.compression", "1.2"}, {"model.compression_scope", "model"}}},
         ReferenceCase{"convolutions", with_batch_norm({{"model.exclude", "none"}}),
                       kBatchNormBound},
+        ReferenceCase{"full_rank", {{"model.rank_bound", "full"}, {"algorithm.init", "factors"}}},
+        ReferenceCase{"convolutions_of_full_rank",
+                      with_batch_norm({{"model.rank_bound", "full"},
+                                       {"model.compression", "8"},
+                                       {"model.exclude", "none"},
+                                       {"algorithm.init", "factors"}}),
+                      kBatchNormBound},
         ReferenceCase{"convolutions_of_rank_2",
                       with_batch_norm({{"model.rank", "2"}, {"train.block", "3"}}),
                       kBatchNormBound},
@@ -66,6 +77,30 @@ TEST(FedPara, ConvolutionsHaveTheRankOfTheirTarget) {
   matrix.shape = {100, 784};
   matrix.size = 78400;
   EXPECT_EQ(reference::size_for(hadamard, matrix, 0.25), 11);
+}
+
+TEST(FedPara, FullRankStaysPossibleWithTheAuthorsBound) {
+  // r = 8, 12, 16 of 32-64, 64-128 and 128-256 channels at 1/32; 8, 13, 25 at a tenth.
+  for (const auto& [out, in_32nd, in_tenth] :
+       {std::tuple{64, 8, 8}, std::tuple{128, 12, 13}, std::tuple{256, 16, 25}}) {
+    const WeightShape shape{.sizes = {out, out / 2, 3, 3}, .fan_in = out / 2 * 9};
+    const FactorForm form{.bound = RankBound::Full};
+    const auto rank_at = [&](double rate) {
+      const auto made = make_factorisation("hadamard", shape, CompressionRate{rate}, form);
+      return made->factors()[0].sizes[0];
+    };
+    EXPECT_EQ(rank_at(32), in_32nd) << out;
+    EXPECT_EQ(rank_at(10), in_tenth) << out;
+  }
+}
+
+TEST(FedPara, RefusesKeysThatDoNotAct) {
+  EXPECT_TRUE(
+      refuses_on_command_line(with_fedpara({{"model.rank_bound", "full"}, {"model.rank", "2"}})));
+  EXPECT_TRUE(refuses_on_command_line(
+      with_fedpara({{"algorithm.init", "factors"}, {"algorithm.init_range", "0.5"}})));
+  EXPECT_FALSE(refuses_on_command_line(
+      with_fedpara({{"algorithm.init", "factors"}, {"model.rank_bound", "full"}})));
 }
 
 TEST(FedPara, OneParticipantHasNoGapAndSeveralHave) {

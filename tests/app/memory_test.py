@@ -125,6 +125,8 @@ local_steps = 2
             "pfedgp": ["--algorithm.draws=4", "--algorithm.test_draws=4"],
             "fedala": [],
             "feddwa": [],
+            "ef21p": [],
+            "fedbat": ["--algorithm.download=binary"],
             "pfedsop": ["--train.lr=0.05"],
             "fedmud": ["--model.factorisation=low_rank_aad", "--model.exclude=last", "--model.compression=8"],
             "fedhm": ["--model.exclude=last", "--model.compression=8"],

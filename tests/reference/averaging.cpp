@@ -1,5 +1,8 @@
 #include "reference/averaging.hpp"
 
+#include <algorithm>
+#include <cmath>
+
 namespace fedhpc::reference {
 
 void Trained::count(double batch_loss, std::size_t batch_size) {
@@ -44,6 +47,10 @@ Trained train(const Problem& problem, std::int64_t k, std::int64_t round, std::i
 
 double weight_of(const Problem& problem, std::int64_t k) {
   const auto n_k = static_cast<double>(problem.clients[static_cast<std::size_t>(k)].labels.size(0));
+  if (problem.by_batches) {
+    return problem.batch_size == 0 ? std::min(n_k, 1.0)
+                                   : std::ceil(n_k / static_cast<double>(problem.batch_size));
+  }
   return problem.uniform && n_k > 0 ? 1.0 : n_k;
 }
 

@@ -41,7 +41,8 @@ Trained train(const Problem& problem, std::int64_t k, std::int64_t round, const 
 Trained train(const Problem& problem, std::int64_t k, std::int64_t round, std::int64_t pass,
               const Parameters& start, double mu);
 
-/// The weight of client k in a mean: its samples, or 1 if the problem says so and it has any.
+/// The weight of client k in a mean: its samples, or as the problem says their batches,
+/// or 1 if it has any.
 double weight_of(const Problem& problem, std::int64_t k);
 
 /// A weighted mean of models.

@@ -51,23 +51,26 @@ std::int64_t product_of(const std::vector<std::int64_t>& sizes) {
   return product;
 }
 
-std::int64_t hadamard_rank(const Field& weight, double ratio) {
+std::int64_t hadamard_rank(const Field& weight, double ratio, bool full_rank) {
   const auto out = static_cast<double>(weight.shape[0]);
   const auto in = static_cast<double>(weight.shape[1]);
-  if (!is_convolution(weight)) {
-    return at_least_one(std::floor(ratio * out * in / (2 * (out + in))));
+  double rank = ratio * out * in / (2 * (out + in));
+  if (is_convolution(weight)) {
+    // The positive root of 2 (r^2 K + r (out + in)) = ratio out in K.
+    const auto k = static_cast<double>(weight.shape[2] * weight.shape[3]);
+    const double half = (out + in) / (2 * k);
+    const double target = ratio * out * in * k;
+    rank = std::sqrt(half * half + target / (2 * k)) - half;
   }
-  // The positive root of 2 (r^2 K + r (out + in)) = ratio out in K.
-  const auto k = static_cast<double>(weight.shape[2] * weight.shape[3]);
-  const double half = (out + in) / (2 * k);
-  const double target = ratio * out * in * k;
-  return at_least_one(std::floor(std::sqrt(half * half + target / (2 * k)) - half));
+  if (!full_rank) return at_least_one(std::floor(rank));
+  return at_least_one(
+      std::max({std::ceil(std::sqrt(out)), std::ceil(std::sqrt(in)), std::ceil(rank)}));
 }
 
 }  // namespace
 
 std::int64_t size_for(const FactorisationSettings& settings, const Field& weight, double ratio) {
-  if (settings.name == "hadamard") return hadamard_rank(weight, ratio);
+  if (settings.name == "hadamard") return hadamard_rank(weight, ratio, settings.full_rank);
   const MatrixView view = view_of(weight);
   const auto o = static_cast<double>(view.o);
   const auto i = static_cast<double>(view.i);
@@ -182,7 +185,12 @@ Parameters FactorisedLayer::fit(const Tensor& weights) const {
   return factors;
 }
 
-double FactorisedLayer::normal_deviation() const {
+double FactorisedLayer::normal_deviation(std::size_t f) const {
+  if (settings_.like_layers) {
+    const std::vector<std::int64_t>& shape = shapes_[f];
+    const std::int64_t fan_in = shape.size() == 4 ? shape[1] * shape[2] * shape[3] : shape[0];
+    return std::sqrt(2.0 / static_cast<double>(fan_in));
+  }
   const double variance = 2.0 / static_cast<double>(weight_.fan_in);
   const auto r = static_cast<double>(size_);
   if (settings_.name == "low_rank") return std::pow(variance / r, 1.0 / 4);

@@ -15,8 +15,10 @@ struct FactorisationSettings {
   double compression = 2;
   bool whole_model = false;  ///< compression is that of all trainable numbers, not of each layer
   std::vector<std::string> exclude{"first", "last"};
-  bool permuted = false;  ///< kernel [o, i, ky, kx] is entry ((o, ky), (i, kx)) of its matrix
-  bool grid = false;      ///< Kronecker blocks side by side, too, not only one below the other
+  bool permuted = false;     ///< kernel [o, i, ky, kx] is entry ((o, ky), (i, kx)) of its matrix
+  bool grid = false;         ///< Kronecker blocks side by side, too, not only one below the other
+  bool full_rank = false;    ///< hadamard: ranks of the authors' program
+  bool like_layers = false;  ///< hadamard: first factors of the authors' program
 };
 
 /// The rank or number of blocks of a layer that shall have the share `ratio` of its weights.
@@ -44,8 +46,9 @@ class FactorisedLayer {
   Tensor matrix(const Tensor& weights) const;
   /// Factors of low_rank by a truncated SVD of the matrix: U sqrt(S) and V sqrt(S).
   Parameters fit(const Tensor& weights) const;
-  /// The deviation of independent normal factors whose weights have variance 2 / fan_in.
-  double normal_deviation() const;
+  /// The deviation of independent normal factors whose weights have variance 2 / fan_in, or of
+  /// factor `f` by itself in the authors' program of hadamard.
+  double normal_deviation(std::size_t f) const;
 
  private:
   Tensor product(const Tensor& u, const Tensor& v) const;

@@ -142,7 +142,7 @@ std::vector<Parameters> FactorisedModel::normal_factors(std::uint64_t seed) cons
       const Tensor factor = at::empty(layer.shapes()[f], at::kDouble);
       double* const entry = factor.data_ptr<double>();
       for (std::int64_t j = 0; j < factor.numel(); ++j) {
-        entry[j] = layer.normal_deviation() * draws.normal();
+        entry[j] = layer.normal_deviation(f) * draws.normal();
       }
       factors.back().push_back(factor);
     }

@@ -90,6 +90,7 @@ Problem make_problem(const testing::Keys& keys) {
   problem.optimizer = optimizer_settings(config);
   const auto weighting = keys.find("algorithm.weighting");
   problem.uniform = weighting != keys.end() && weighting->second == "uniform";
+  problem.by_batches = weighting != keys.end() && weighting->second == "batches";
   return problem;
 }
 

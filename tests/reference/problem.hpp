@@ -42,7 +42,8 @@ struct Problem {
   std::int64_t local_epochs = 0;
   double lr = 0;
   OptimizerSettings optimizer;
-  bool uniform = false;  ///< weigh clients equally instead of by their samples
+  bool uniform = false;     ///< weigh clients equally instead of by their samples
+  bool by_batches = false;  ///< or by the batches that an epoch of their samples has
 };
 
 /// The problem a configuration describes (data sets of float features, and pixels by

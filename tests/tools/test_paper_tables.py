@@ -236,10 +236,10 @@ class Tables(unittest.TestCase):
             self.assertEqual(row.spread is None, row.paper is None or row.table not in ("1", "3"), row)
             own = row.paper is not None and row.setting == "noniid1"
             state = "gpu" if row.dataset != "fmnist" else "ready" if own else "full"
-            self.assertEqual(row.state, "waiting" if row.method in ("ef21p", "fedbat") else state, row)
+            self.assertEqual(row.state, state, row)
             self.assertEqual(row.quick_rounds, 15 if row.state == "ready" else None)
             self.assertEqual(row.paper is None, bool(row.overrides) and row.table != "5", row)
-        self.assertEqual(len({row.run_name for row in rows if row.state == "ready"}), 10)
+        self.assertEqual(len({row.run_name for row in rows if row.state == "ready"}), 12)
         settings = {"1": "noniid1 noniid2", "2": "noniid1", "3": "iid", "4": "noniid2 iid", "5": "noniid1"}
         for table, names in settings.items():
             self.assertEqual({row.setting for row in printed if row.table == table}, set(names.split()))
@@ -266,9 +266,10 @@ class Tables(unittest.TestCase):
                 "tinyimagenet": ("resnet18", "200", "half", "crop_flip")}
         factors = {"": "low_rank", "f": "low_rank_f", "aad": "low_rank_aad", "bkd": "kronecker", "bkd_f": "kronecker_f",
                    "bkd_aad": "kronecker_aad"}
-        factorisations = {"fedavg": None, "fedhm": "low_rank", "fedlmt": "low_rank", "fedpara": "hadamard"}
+        factorisations = {"fedavg": None, "ef21p": None, "fedbat": None, "fedhm": "low_rank", "fedlmt": "low_rank", "fedpara": "hadamard"}
         views = {"fedmud": "raw", "fedhm": "permuted", "fedlmt": "permuted"}
-        own = {"fedmud": {"reset_interval", "init_range"}, "fedlmt": {"init_range"}, "fedpara": {"init_range"}}
+        own = {"fedmud": {"reset_interval", "init_range"}, "fedlmt": {"init_range"}, "fedpara": {"init_range"},
+               "ef21p": {"fraction", "upload", "scale", "server_lr"}, "fedbat": {"warm_up", "download"}}
         settings = {"noniid1": {"data.partition": "dirichlet", "data.alpha": "0.3", "data.min_samples": "10"},
                     "noniid2": {"data.partition": "labels", "data.labels_per_client": "3", "data.labels_rule": "random"},
                     "iid": {"data.partition": "iid"}}
@@ -281,7 +282,8 @@ class Tables(unittest.TestCase):
             dataset, setting, method, variant = (Path(name).stem.split("_", 3) + [""])[:4]
             resnet = variant.endswith("resnet18")
             network, rounds, standardize, augment = data[dataset]
-            factorisation = factorisations.get(method, factors.get(variant.replace("resnet18", "").strip("_")))
+            factorisation = (factorisations[method] if method in factorisations else
+                             factors.get(variant.replace("resnet18", "").strip("_")))
             expected = {"run.rounds": rounds, "run.eval_every": "1", "data.name": dataset, "data.split": "official",
                         "data.clients": "100", "data.seed": "1234", "data.standardize": standardize,
                         "data.augment": augment, "model.name": "resnet18" if resnet else network,
@@ -298,6 +300,10 @@ class Tables(unittest.TestCase):
             if method == "fedavg" or "bkd_aad" in variant:  # the public scripts
                 expected.update({"train.lr": "0.03" if method == "fedavg" else "0.01",
                                  "algorithm.init_range": None if method == "fedavg" else "5"})
+            if method == "ef21p":
+                expected.update({"algorithm.fraction": "0.03125", "algorithm.upload": "rand_k"})
+            if method == "fedbat":
+                expected.update({"train.lr": "0.1", "algorithm.warm_up": "0.5", "algorithm.download": "binary"})
             self.assertEqual({key: config.get(key) for key in expected}, expected, name)
             self.assertIn(config["train.lr"], ("0.1", "0.03", "0.01", "0.003", "0.001") if resnet else
                           ("1", "0.3", "0.1", "0.03", "0.01"), name)

@@ -21,7 +21,8 @@ namespace fedhpc {
 /// nothing, as the centre is the w^t that was received. The global model is FedAvg's, whatever
 /// lambda. With plain SGD the proximal term is a contraction for lambda * train.lr < 2 only.
 ///
-/// Deviation: clients are averaged by algorithm.weighting (the text averages them equally).
+/// Deviation: clients are averaged by algorithm.weighting (the text and the authors' program
+/// average them equally).
 class Ditto final : public Algorithm {
  public:
   Models models() const override { return Models::Both; }

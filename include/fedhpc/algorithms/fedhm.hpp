@@ -13,7 +13,8 @@ namespace fedhpc {
 ///   W_{t+1}    <- sum_k p_k U_k V_k^T                                    recover, then average
 ///
 /// Layers left in full and batch norm are averaged as they are. Global metrics are those of W_t, in
-/// full. Deviation: without the penalty on ||U V^T||; train.weight_decay acts on factors.
+/// full. Deviations: without the penalty on ||U V^T||; train.weight_decay acts on factors. Clients
+/// are weighed by algorithm.weighting; the authors' program weighs them equally.
 class FedHM final : public Algorithm {
  public:
   FactorisationUse factorisations() const override {

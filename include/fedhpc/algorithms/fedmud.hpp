@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "fedhpc/algorithms/aggregation_record.hpp"
+#include "fedhpc/algorithms/catch_up.hpp"
 #include "fedhpc/factorisations/update_map.hpp"
 
 namespace fedhpc {
@@ -34,7 +35,8 @@ namespace fedhpc {
 ///
 /// Limit cases: start = factors and s >= R is FedLMT. U~ = I makes +F federated averaging, U~ = V~
 /// = I makes AAD that at twice the rate (algorithm.constants = identity).
-/// Deviation: clients are averaged by algorithm.weighting; (4) averages equally.
+/// Deviation: clients are averaged by algorithm.weighting; (4) averages equally, the public code by
+/// batches.
 class FedMUD final : public Algorithm {
  public:
   FactorisationUse factorisations() const override;
@@ -72,12 +74,12 @@ class FedMUD final : public Algorithm {
   AveragingOptions averaging_;
 
   std::uint64_t seed_ = 0;
-  std::unique_ptr<Codec> codec_;        // of uploads
-  FactorMap* updates_ = nullptr;        // U, V -> U V^T
-  std::optional<UpdateMap> model_;      // U, V -> W + U V^T
-  Rows factors_;                        // [1, Q]  U, V
-  std::int64_t drawn_after_ = 0;        // rounds that were done when factors were drawn last
-  ScalarColumn* last_round_ = nullptr;  // each client's last one
+  std::unique_ptr<Codec> codec_;    // of uploads
+  FactorMap* updates_ = nullptr;    // U, V -> U V^T
+  std::optional<UpdateMap> model_;  // U, V -> W + U V^T
+  Rows factors_;                    // [1, Q]  U, V
+  std::int64_t drawn_after_ = 0;    // rounds that were done when factors were drawn last
+  CatchUp catch_up_;
   AggregationRecord record_;
 };
 

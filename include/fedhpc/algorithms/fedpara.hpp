@@ -8,9 +8,26 @@ namespace fedhpc {
 /// Communication-Efficient Federated Learning", ICLR 2022. A model whose layers are elementwise
 /// products of two low-rank tensors (Hadamard), trained by federated averaging of the factors.
 ///
-/// Deviation: without the paper's tanh, which it offers for one of the two tensors.
+/// Deviations: without the paper's tanh, which it offers for one of the two tensors. Ranks keep to
+/// model.compression and first factors give weights the variance 2 / fan_in; the authors' program
+/// has a lower bound of ranks (model.rank_bound = full) and draws each factor like a layer
+/// (algorithm.init = factors), which makes first weights a hundred times smaller.
 class FedPara final : public FactorAveraging {
  public:
+  void declare(OptionSet& options) override {
+    FactorAveraging::declare(options);
+    options
+        .add("algorithm.init", init_,
+             Names<Init>{{"weights", Init::Weights}, {"factors", Init::Factors}},
+             "what the first factors' normals give the variance 2 / fan_in: the weights, or each "
+             "factor for itself, as FedPara's authors have it")
+        .acts(where("algorithm.init_range", {"auto"}));
+  }
+  FactorDraw factor_draw() const override {
+    FactorDraw draw = FactorAveraging::factor_draw();
+    draw.like_layers = init_ == Init::Factors;
+    return draw;
+  }
   FactorisationUse factorisations() const override {
     return {.names = {"hadamard"}, .exclude = {"first", "last"}};
   }
@@ -20,6 +37,10 @@ class FedPara final : public FactorAveraging {
     rows.full += 3;
     return rows;
   }
+
+ private:
+  enum class Init { Weights, Factors };
+  Init init_ = Init::Weights;
 };
 
 }  // namespace fedhpc

@@ -21,7 +21,8 @@ enum class Purpose : std::uint64_t {
   Generator = 10,
   Features = 11,  ///< random features and projections of samples (math/distribution_distance)
   Validation = 12,
-  Gibbs = 13,  ///< chains of Gaussian-process classifiers (math/gp_tree), and what they score
+  Gibbs = 13,     ///< chains of Gaussian-process classifiers (math/gp_tree), and what they score
+  Binarise = 14,  ///< signs of updates that are right in expectation
 };
 
 /// Names one sequence of draws. Two equal keys give the same numbers on any rank, at any time.

@@ -17,7 +17,9 @@ namespace fedhpc {
 /// How factors and constants are drawn.
 struct FactorDraw {
   std::optional<double> range;  ///< uniform in (-range, range); unset: independent normals that
-                                ///< give weights the variance 2 / fan_in
+                                ///< give weights the variance 2 / fan_in, or
+  bool like_layers = false;     ///< normals of variance 2 / fan_in of each factor, as if it were a
+                                ///< layer (FactorShape::fan_in)
   bool zero = false;            ///< what makes the weights 0 is 0 (FactorShape::zero_for_zero)
   std::uint64_t round = 0;      ///< rounds done before
 };
@@ -111,7 +113,8 @@ class FactorMap final : public RowMap {
   /// Uniform numbers for the constant or factor in this place of a layer; float64.
   Tensor uniform(const Layer& layer, std::size_t place, std::int64_t count, std::uint64_t seed,
                  const FactorDraw& draw) const;
-  Tensor normals(const Layer& layer, std::size_t factor, std::uint64_t seed) const;
+  Tensor normals(const Layer& layer, std::size_t factor, std::uint64_t seed,
+                 const FactorDraw& draw) const;
   Tensor factors_of(const Layer& layer, const Tensor& rows) const;
   Tensor weights_of(const Layer& layer, const Tensor& rows) const;
 

@@ -41,10 +41,17 @@ enum class BlockLayout {
   Grid      ///< k by k
 };
 
+/// What the rank that follows from a compression is at least.
+enum class RankBound {
+  None,  ///< 1: the largest rank within the compression
+  Full   ///< what leaves full rank possible, whatever becomes of the compression; rounded up
+};
+
 /// What the keys beside size and name say of a factorisation.
 struct FactorForm {
   ConvView view = ConvView::Permuted;
   BlockLayout blocks = BlockLayout::Stacked;
+  RankBound bound = RankBound::None;
 };
 
 /// One factor of a layer.
@@ -52,6 +59,7 @@ struct FactorShape {
   std::string name;                 ///< "A1"
   std::vector<std::int64_t> sizes;  ///< {rows, rank}
   bool zero_for_zero = false;       ///< where it and its like are 0 the weights are
+  std::int64_t fan_in = 0;  ///< inputs of one of its outputs, where it is drawn like a layer
 
   std::int64_t count() const;
 };

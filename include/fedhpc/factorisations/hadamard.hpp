@@ -19,9 +19,10 @@ class Hadamard final : public Factorisation {
  public:
   Hadamard(WeightShape shape, std::int64_t rank);
 
-  /// r of the layer's share of numbers 1 / rate, rounded down, at least 1: the paper's lower bound
-  /// on r, which keeps full rank possible, would miss high rates.
-  static std::int64_t rank_of(const WeightShape& shape, CompressionRate rate);
+  /// r of the layer's share of numbers 1 / rate, rounded down, at least 1. With RankBound::Full
+  /// rounded up, and r^2 at least both sides: full rank stays possible, and high rates are missed.
+  static std::int64_t rank_of(const WeightShape& shape, CompressionRate rate,
+                              const FactorForm& form = {});
 
   const std::vector<FactorShape>& factors() const override { return factors_; }
   void expand_(const Tensor& u, const Tensor& w) override;

@@ -34,6 +34,7 @@ struct FactorisationOptions {
                                             ///< auto, before it is resolved: none
   std::optional<ConvView> view;             ///< unset: the method's own
   BlockLayout blocks = BlockLayout::Stacked;
+  RankBound bound = RankBound::None;
 
   void declare(OptionSet& options);
 
@@ -42,7 +43,9 @@ struct FactorisationOptions {
   /// and rank and rate at one level.
   void resolve(const OptionSet& options, const std::string& method, const FactorisationUse& use);
   bool factorises() const { return name != kNone; }
-  FactorForm form() const { return {.view = view.value_or(ConvView::Permuted), .blocks = blocks}; }
+  FactorForm form() const {
+    return {.view = view.value_or(ConvView::Permuted), .blocks = blocks, .bound = bound};
+  }
 };
 
 }  // namespace fedhpc

@@ -28,7 +28,7 @@
 namespace fedhpc {
 
 /// How an algorithm weighs its clients (algorithm.weighting).
-enum class Weighting { Samples, Uniform };
+enum class Weighting { Samples, Batches, Uniform };
 
 /// What a round works with on this rank. Lives as long as the experiment.
 struct RoundServices {
@@ -112,7 +112,8 @@ class Block {
   /// leaves as they are: for a classifier of the client's own. Counts nowhere.
   Embedded embed(const Rows& model, std::int64_t client) const;
 
-  /// The weight of each client, [C]: its training samples, or 1 (0 without training samples).
+  /// The weight of each client, [C]: its training samples, the batches of an epoch of all of them,
+  /// or 1 (0 without training samples).
   std::span<const double> weights(Weighting weighting);
 
   /// The accuracy of row c of `models` [C, P] on the test samples of clients()[c]: of models that

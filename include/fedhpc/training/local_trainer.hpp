@@ -39,6 +39,11 @@ class LocalTrainer {
   /// The same of any client with this many training samples.
   std::int64_t steps_for(std::int64_t samples) const;
 
+  /// Batches of an epoch of so many samples, those included that no step can be taken on.
+  std::int64_t batches_of(std::int64_t samples) const {
+    return BatchCursor::num_batches_per_epoch(samples, options_.batch_size, SingleBatches::Keep);
+  }
+
   /// Trains row c of `rows` [C, P] on the data of clients[c], in place, by the rule of the
   /// options on the gradient of each batch's mean loss, from a fresh optimizer. Batches are those
   /// of (round, work.pass). Plain SGD is fused into the gradient products; every other rule costs

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+
+#include "fedhpc/algorithms/algorithm.hpp"
+
+namespace fedhpc {
+
+/// Of methods whose server sends changes of a model: what participants need of the rounds they have
+/// missed, counted beside the round's bytes, of which it is no part.
+class CatchUp {
+ public:
+  static RoundMetric metric();
+  /// Keeps the last round of each client in the store.
+  explicit CatchUp(const Setup& setup) : last_round_(&setup.store().scalars("last_round", 0)) {}
+  CatchUp() = default;
+
+  /// The clients of `block` take part in `round`, for the first time since round `last` (0: ever).
+  /// Each has missed so many messages of so many bytes, or needs the whole model where that is
+  /// less.
+  void note(Block& block, std::int64_t round,
+            const std::function<std::int64_t(std::int64_t last)>& missed, std::int64_t message,
+            std::int64_t whole);
+  /// The same where the server sends one message in every round.
+  void note(Block& block, std::int64_t round, std::int64_t message, std::int64_t whole);
+
+ private:
+  ScalarColumn* last_round_ = nullptr;  // each client's last one
+};
+
+}  // namespace fedhpc

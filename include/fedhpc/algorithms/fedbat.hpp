@@ -1,0 +1,104 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "fedhpc/algorithms/binary_update.hpp"
+#include "fedhpc/algorithms/catch_up.hpp"
+#include "fedhpc/training/row_optimizer.hpp"
+
+namespace fedhpc {
+
+/// FedBAT: S. Li, W. Xu, H. Wang, X. Tang, Y. Qi, S. Xu, W. Luo, Y. Li, X. He, R. Li: "FedBAT:
+/// Communication-Efficient Federated Learning via Learnable Binarization", ICML 2024.
+///
+///   W + S(m; alpha)                     local models; W frozen, m and alpha trained
+///   S(m; alpha) = alpha or -alpha       the first with probability clip((m + alpha) / 2 alpha)
+///   alpha = alpha_0 e^{rho a}           kept in [least_step, most_step]; a starts at 0
+///   dL/dm = dL/dS 1{|m| <= alpha}       straight-through gradients
+///   W <- W + sum_i p_i S(m_i; alpha_i)
+///
+///   paper          here
+///   phi            algorithm.warm_up: the first floor(phi tau) of a client's tau local steps train
+///                  W + m in full; then alpha_0 is the mean of |m|, of every tensor its own
+///   rho            algorithm.step_rate
+///   eta, E, B      train.lr, of m and a; train.local_epochs, train.batch_size
+///
+/// Weights of linear and convolutional layers are binarised, the first and the last too. Biases and
+/// batch norm are trained and sent in full. An upload has a bit for every weight, and one number
+/// for every tensor, alpha.
+///
+/// Downloads are the model in full. algorithm.download = binary is FedMUD's comparison with FedBAT,
+/// where the server sends S(Delta; mean |Delta|) of the mean update Delta and every client keeps W;
+/// that paper gives no formula, and what is lost is lost. A participant then receives the message
+/// of the round before. One that has missed others first needs those, or W where that is less:
+/// catch_up_bytes, no traffic of the rounds.
+///
+/// Numbers are drawn with key (seed, Purpose::Binarise, pass 0, epoch = local step, client, round),
+/// at the end epoch = tau; the server's with pass 1. A client that cannot train sends 0.
+///
+/// Limit case: phi = 1 is federated averaging, with payloads in full.
+/// Deviations: clients are weighed by algorithm.weighting; the public code weighs by batches.
+/// train.weight_decay acts on W + m and not on a; the public code's on m and a.
+class FedBAT final : public Algorithm {
+ public:
+  void declare(OptionSet& options) override;
+  void check(const OptionSet& options) const override;
+  void initialise(const Setup& setup) override;
+  std::vector<RoundMetric> metrics() const override;
+  /// Received, trained, binarised models and their gradient; of weights m, S, u and gradients of m
+  /// and alpha. Once: W and the message.
+  RowsInHand rows_in_hand() const override { return {.full = 12, .once = 3}; }
+  bool can_leave_rounds() const override { return true; }
+  void round(Round& round) override;
+  void evaluate(Evaluation& evaluation) override;
+  void visit_state(StateVisitor& state) override;
+
+ private:
+  enum class Download { Full, Binary };
+  struct Steps;
+  struct Binarised {
+    Rows m;        // [n, weights]
+    Rows b;        // [n, weights]  S(m; alpha)
+    Tensor alpha;  // [n, L]
+  };
+
+  Rows receive(Block& block, std::int64_t round);
+  /// S(m_i; alpha_i) of the clients, and what biases and batch norm have moved: [C, P].
+  Rows train(Block& block, const Rows& start, std::int64_t round);
+  Steps steps_of(Block& block, std::int64_t round) const;
+  void take_step(LocalStep& step, const Rows& start, const Rows& local, Steps& steps);
+  /// The gradients of models become those of m; steps take their own step.
+  void pull_back_(const Rows& gradients, const Binarised& s, std::int64_t first, Steps& steps);
+  /// alpha_0 of those of the clients from `first` on whose updates m are binarised from step
+  /// `number` on.
+  void start_alpha(const Rows& m, std::int64_t first, std::int64_t number, Steps& steps) const;
+  /// alpha without its bounds, [C, L].
+  Tensor alpha_of(const Steps& steps) const;
+  /// Of clients from `first` on, whose draws have this epoch.
+  Binarised binarise(const Rows& m, std::int64_t first, const Steps& steps,
+                     const std::function<std::int64_t(std::size_t c)>& epoch) const;
+  /// What of a mean update the server sends to all.
+  Rows quantised(const Rows& update, std::int64_t round) const;
+
+  double warm_up_ = 0.5;
+  double step_rate_ = 6;
+  double least_step_ = 5e-4;
+  double most_step_ = 5e-2;
+  Download download_ = Download::Full;
+  Weighting weighting_ = Weighting::Samples;
+
+  std::uint64_t seed_ = 0;
+  TrainOptions training_;
+  BinaryUpdate binary_;
+  std::unique_ptr<Codec> signs_;
+  std::int64_t message_bytes_ = 0;
+  std::unique_ptr<RowOptimizer> of_models_;
+  std::unique_ptr<RowOptimizer> of_steps_;
+  CatchUp catch_up_;
+  Rows global_;   // [1, P]  W without the last message
+  Rows message_;  // [1, P]  what has become of the last mean update
+};
+
+}  // namespace fedhpc

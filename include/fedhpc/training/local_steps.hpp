@@ -1,0 +1,17 @@
+#pragma once
+
+#include <cstdint>
+
+#include "fedhpc/data/batches.hpp"
+#include "fedhpc/models/layout.hpp"
+#include "fedhpc/training/options.hpp"
+
+namespace fedhpc {
+
+/// Batch norm cannot train on a batch of one.
+SingleBatches single_batches(const Layout& model);
+
+/// Local steps of a client with so many training samples in one round, 0 where it cannot train.
+std::int64_t local_steps(const TrainOptions& options, const Layout& model, std::int64_t samples);
+
+}  // namespace fedhpc

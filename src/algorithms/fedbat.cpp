@@ -1,0 +1,238 @@
+#include "fedhpc/algorithms/fedbat.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
+
+#include "fedhpc/algorithms/weighting.hpp"
+#include "fedhpc/core/device.hpp"
+#include "fedhpc/training/local_steps.hpp"
+
+namespace fedhpc {
+
+namespace {
+
+constexpr std::uint64_t kOfClients = 0;  // passes of draws
+constexpr std::uint64_t kOfServer = 1;
+
+/// Rows [first, first + count), in the same memory.
+Rows some(const Rows& rows, std::int64_t first, std::int64_t count) {
+  return {rows.values.narrow(0, first, count), rows.layout};
+}
+
+/// Numbers of L tensors as a row that an optimizer moves.
+LayoutPtr layout_of_steps(std::int64_t tensors) {
+  auto layout = std::make_shared<Layout>();
+  layout->add("a", {tensors}, tensors, Tag::Trainable);
+  return layout;
+}
+
+}  // namespace
+
+/// The steps alpha of a block of clients, and what decides them.
+struct FedBAT::Steps {
+  std::span<const std::int64_t> clients;
+  std::int64_t round = 0;
+  std::vector<std::int64_t> counts;   // [C] tau
+  std::vector<std::int64_t> warm_up;  // [C] floor(phi tau)
+  Tensor alpha_0;                     // [C, L] float64 on the host, as all of them
+  Tensor a;                           // [C, L]
+  Tensor gradient;                    // [C, L] that of a
+
+  /// Rows fall by tau, so that the clients in their warm-up at step s are the first.
+  std::int64_t in_warm_up(std::int64_t s) const {
+    return std::count_if(warm_up.begin(), warm_up.end(), [&](std::int64_t n) { return s < n; });
+  }
+  std::int64_t trained() const {
+    return std::count_if(counts.begin(), counts.end(), [](std::int64_t n) { return n > 0; });
+  }
+};
+
+void FedBAT::declare(OptionSet& options) {
+  options.add("algorithm.warm_up", warm_up_, {.low = 0, .high = 1},
+              "share of a client's local steps that train updates in full; 1: they stay so");
+  options.add("algorithm.step_rate", step_rate_, at_least(0.0),
+              "rho: how fast the steps alpha of binary updates are learned; 0: they stay");
+  options.add("algorithm.least_step", least_step_, at_least(0.0),
+              "the least step alpha of binary updates");
+  options.add("algorithm.most_step", most_step_, above(0.0),
+              "the largest step alpha of binary updates");
+  for (const char* key : {"algorithm.step_rate", "algorithm.least_step", "algorithm.most_step"}) {
+    options.acts(key, unless("algorithm.warm_up", "1"));
+  }
+  options.add("algorithm.download", download_,
+              Names<Download>{{"full", Download::Full}, {"binary", Download::Binary}},
+              "what clients receive: the model, or its last change with one bit a weight");
+  declare_weighting(options, weighting_);
+}
+
+void FedBAT::check(const OptionSet& options) const {
+  if (least_step_ <= most_step_) return;
+  options.refuse("algorithm.least_step",
+                 concat("algorithm.most_step = ", most_step_, ", which is less"));
+}
+
+void FedBAT::initialise(const Setup& setup) {
+  global_ = setup.initial_model();
+  message_ = {at::zeros_like(global_.values), global_.layout};
+  seed_ = setup.seed();
+  training_ = setup.training();
+  binary_ = BinaryUpdate(global_.layout);
+  signs_ = make_sign_codec(binary_.tensors());
+  message_bytes_ = signs_->encoded_bytes(on_host(message_.values)).front();
+  of_models_ = std::make_unique<RowOptimizer>(training_.step_rule(), global_.layout);
+  StepRule of_steps = training_.step_rule();
+  of_steps.weight_decay = 0;
+  of_steps_ = std::make_unique<RowOptimizer>(of_steps, layout_of_steps(binary_.count()));
+  if (download_ == Download::Binary) catch_up_ = CatchUp(setup);
+}
+
+void FedBAT::round(Round& round) {
+  Mean mean = round.mean();
+  round.each_block([&](Block& block) {
+    const Rows start = receive(block, round.number());  // [C, P]  W
+    mean.add(block.weights(weighting_), train(block, start, round.number()));
+  });
+  const Rows update = mean.reduce();  // sum_i p_i S(m_i; alpha_i)
+  global_ += message_;
+  message_ = download_ == Download::Binary ? quantised(update, round.number()) : update;
+}
+
+Rows FedBAT::receive(Block& block, std::int64_t round) {
+  if (download_ == Download::Full) return block.download(global_ + message_);
+  catch_up_.note(block, round, message_bytes_, static_cast<std::int64_t>(global_.values.nbytes()));
+  return global_ + block.download(message_, *signs_);
+}
+
+Rows FedBAT::train(Block& block, const Rows& start, std::int64_t round) {
+  if (warm_up_ == 1) return block.upload(block.train(start) - start);
+  const Rows local = start.clone();  // [C, P]  W + m
+  Steps steps = steps_of(block, round);
+  of_models_->reset(block.count(), local.values.options());
+  of_steps_->reset(block.count(), steps.a.options());
+  block.each_step([&](LocalStep& step) { take_step(step, start, local, steps); });
+  const Rows update = local - start;
+  const Rows of_trained = some(update, 0, steps.trained());
+  const Binarised at_the_end = binarise(binary_.weights().of(of_trained), 0, steps,
+                                        [&](std::size_t c) { return steps.counts[c]; });
+  binary_.weights().put_(of_trained, at_the_end.b);
+  return block.upload(update, *signs_);
+}
+
+FedBAT::Steps FedBAT::steps_of(Block& block, std::int64_t round) const {
+  Steps steps;
+  steps.clients = block.clients();
+  steps.round = round;
+  for (const double samples : block.weights(Weighting::Samples)) {
+    steps.counts.push_back(
+        local_steps(training_, *global_.layout, static_cast<std::int64_t>(samples)));
+    steps.warm_up.push_back(
+        static_cast<std::int64_t>(std::floor(warm_up_ * static_cast<double>(steps.counts.back()))));
+  }
+  steps.alpha_0 = at::zeros({block.count(), binary_.count()}, at::kDouble);
+  steps.a = at::zeros_like(steps.alpha_0);
+  steps.gradient = at::zeros_like(steps.alpha_0);
+  return steps;
+}
+
+void FedBAT::take_step(LocalStep& step, const Rows& start, const Rows& local, Steps& steps) {
+  const std::int64_t active = step.active();
+  const std::int64_t first = steps.in_warm_up(step.number());
+  const std::int64_t count = active - first;
+  const bool binary = count > 0;
+  const RowPart& weights = binary_.weights();
+  const Rows models = binary ? local.clone() : local;  // [C, P]  W + S(m; alpha), or W + m
+  Binarised s;
+  if (binary) {
+    const Rows frozen = weights.of(some(start, first, count));
+    const Rows m = weights.of(some(local, first, count)) - frozen;
+    start_alpha(m, first, step.number(), steps);
+    s = binarise(m, first, steps, [&](std::size_t) { return step.number(); });
+    weights.put_(some(models, first, count), frozen + s.b);
+  }
+  const Rows gradients{step.gradient(models), models.layout};
+  if (binary) {
+    copy_columns_(step.active(local), step.active(models), Tag::Buffer);
+    pull_back_(some(gradients, first, count), s, first, steps);
+  }
+  of_models_->step_(local.values, gradients.values, 0, active);
+}
+
+void FedBAT::pull_back_(const Rows& gradients, const Binarised& s, std::int64_t first,
+                        Steps& steps) {
+  const std::int64_t count = gradients.count();
+  const Rows of_updates = binary_.weights().of(gradients);
+  const Tensor of_alpha = binary_.pull_back_(of_updates, s.m, s.b, s.alpha);
+  binary_.weights().put_(gradients, of_updates);
+  // d alpha / d a = rho alpha, and 0 beyond the bounds
+  const Tensor alpha = alpha_of(steps).narrow(0, first, count);
+  steps.gradient.narrow(0, first, count)
+      .copy_(of_alpha * step_rate_ * alpha * alpha.ge(least_step_) * alpha.le(most_step_));
+  of_steps_->step_(steps.a, steps.gradient, first, count);
+}
+
+void FedBAT::start_alpha(const Rows& m, std::int64_t first, std::int64_t number,
+                         Steps& steps) const {
+  const Tensor means = binary_.mean_magnitudes(m);
+  for (std::int64_t c = 0; c < m.count(); ++c) {
+    if (steps.warm_up[static_cast<std::size_t>(first + c)] != number) continue;
+    steps.alpha_0[first + c].copy_(means[c]);
+  }
+}
+
+Tensor FedBAT::alpha_of(const Steps& steps) const {
+  // Not at::exp(), which rounds by where a number stands.
+  const Tensor alpha = steps.alpha_0.clone();
+  for (std::int64_t i = 0; i < alpha.numel(); ++i) {
+    alpha.data_ptr<double>()[i] *= std::exp(step_rate_ * steps.a.const_data_ptr<double>()[i]);
+  }
+  return alpha;
+}
+
+FedBAT::Binarised FedBAT::binarise(const Rows& m, std::int64_t first, const Steps& steps,
+                                   const std::function<std::int64_t(std::size_t c)>& epoch) const {
+  Binarised result{.m = m, .b = {}, .alpha = {}};
+  result.alpha = alpha_of(steps).narrow(0, first, m.count()).clamp(least_step_, most_step_);
+  std::vector<DrawKey> keys;
+  for (auto c = static_cast<std::size_t>(first); keys.size() < static_cast<std::size_t>(m.count());
+       ++c) {
+    keys.push_back({.seed = seed_,
+                    .purpose = Purpose::Binarise,
+                    .pass = kOfClients,
+                    .epoch = static_cast<std::uint64_t>(epoch(c)),
+                    .client = static_cast<std::uint64_t>(steps.clients[c]),
+                    .round = static_cast<std::uint64_t>(steps.round)});
+  }
+  result.b = binary_.binarise(m, result.alpha, keys);
+  return result;
+}
+
+Rows FedBAT::quantised(const Rows& update, std::int64_t round) const {
+  Rows message = update.clone();
+  const Rows m = binary_.weights().of(update);
+  const DrawKey key{.seed = seed_,
+                    .purpose = Purpose::Binarise,
+                    .pass = kOfServer,
+                    .round = static_cast<std::uint64_t>(round)};
+  const std::array<DrawKey, 1> keys{key};
+  binary_.weights().put_(message, binary_.binarise(m, binary_.mean_magnitudes(m), keys));
+  return message;
+}
+
+std::vector<RoundMetric> FedBAT::metrics() const {
+  if (download_ == Download::Full) return {};
+  return {CatchUp::metric()};
+}
+
+void FedBAT::evaluate(Evaluation& evaluation) { evaluation.global(global_ + message_); }
+
+void FedBAT::visit_state(StateVisitor& state) {
+  state.rows("global", global_);
+  state.rows("message", message_);
+}
+
+}  // namespace fedhpc

@@ -1,0 +1,83 @@
+#pragma once
+
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "fedhpc/codecs/codec.hpp"
+
+#include "codecs/bits.hpp"
+
+namespace fedhpc {
+
+/// A codec of a format that needs nothing but the row: functions of T = float or double for size,
+/// encoding, decoding and, unless lossless, transmission in place, which gives the size too.
+template <typename Format>
+class FormatCodec final : public Codec {
+ public:
+  FormatCodec(const char* name, Format format) : name_(name), format_(std::move(format)) {}
+
+  bool lossless(at::ScalarType type) const override {
+    return with_type(type, []<typename T>() { return Format::template kLossless<T>; });
+  }
+  bool linear(at::ScalarType type) const override {
+    return with_type(type, []<typename T>() { return Format::template kLinear<T>; });
+  }
+
+ private:
+  template <typename T>
+  using Values = std::span<const T>;
+  using Bytes = std::span<const std::byte>;
+
+  std::int64_t row_bytes(Values<float> row, Values<float>) const override {
+    return format_.encoded_bytes(row);
+  }
+  std::int64_t row_bytes(Values<double> row, Values<double>) const override {
+    return format_.encoded_bytes(row);
+  }
+  std::int64_t transmit_row_(std::span<float> row, Values<float>) const override {
+    return transmit_(row);
+  }
+  std::int64_t transmit_row_(std::span<double> row, Values<double>) const override {
+    return transmit_(row);
+  }
+  std::vector<std::byte> encode_row(Values<float> row, Values<float>) const override {
+    return encode(row);
+  }
+  std::vector<std::byte> encode_row(Values<double> row, Values<double>) const override {
+    return encode(row);
+  }
+  void decode_row(Bytes bytes, std::span<float> row, Values<float>) const override {
+    decode(bytes, row);
+  }
+  void decode_row(Bytes bytes, std::span<double> row, Values<double>) const override {
+    decode(bytes, row);
+  }
+
+  template <typename T>
+  std::int64_t transmit_(std::span<T> row) const {
+    if constexpr (Format::template kLossless<T>) {
+      return format_.encoded_bytes(Values<T>(row));
+    } else {
+      return format_.transmit_(row);
+    }
+  }
+  template <typename T>
+  std::vector<std::byte> encode(Values<T> row) const {
+    BitWriter writer;
+    format_.encode(row, writer);
+    return writer.take();
+  }
+  template <typename T>
+  void decode(Bytes bytes, std::span<T> row) const {
+    BitReader reader(bytes, name_, row.size());
+    format_.decode(reader, row);
+    reader.finish();
+  }
+
+  const char* name_;
+  Format format_;
+};
+
+}  // namespace fedhpc
