@@ -73,13 +73,13 @@ RowsInHand PFedGP::rows_in_hand() const {
 
 void PFedGP::round(Round& round) {
   Mean update = round.mean(body_part_.layout());
-  const Rows model = whole(body_);
   round.each_block([&](Block& block) {
     const Rows received = block.download(body_);  // [C, d]  theta
     const Rows trained = whole(received);         // [C, P]  theta_k <- theta
     std::vector<ClassTree> trees;
-    for (const std::int64_t client : block.clients()) {
-      const Embedded embedded = block.embed(model, client);
+    for (std::int64_t c = 0; c < block.count(); ++c) {
+      const Rows model{trained.values.narrow(0, c, 1), trained.layout};
+      const Embedded embedded = block.embed(model, block.clients()[static_cast<std::size_t>(c)]);
       trees.push_back(class_tree(embedded.values, samples_of(embedded).labels));
     }
     optimizer_->reset(block.count(), trained.values.options(), kBody);
@@ -97,6 +97,7 @@ void PFedGP::round(Round& round) {
       // theta_k <- theta_k - eta grad of -sum log P(y* | X, y)
       optimizer_->step_(trained.values, gradients.values, 0, step.active());
     });
+    block.keep_buffers(trained);
     update.add(block.weights(averaging_.weighting),
                block.upload(body_part_.of(trained) - received, *codec_));
   });
@@ -136,7 +137,8 @@ void PFedGP::evaluate(Evaluation& evaluation) {
   const Rows model = whole(body_);
   evaluation.each_block([&](EvaluationBlock& block) {
     const auto count = static_cast<std::int64_t>(block.clients().size());
-    block.evaluate(model.replicate(count), [&](std::int64_t c, const Embedded& training) {
+    block.evaluate(block.as_received(model.replicate(count)), [&](std::int64_t c,
+                                                                  const Embedded& training) {
       const std::int64_t client = block.clients()[static_cast<std::size_t>(c)];
       const GpDraws omega{.key = key_of(client, block.round(), kEvaluationPass),
                           .chains = test_chains_};
