@@ -261,6 +261,7 @@ PlannedRound Experiment::plan_round() {
   const bool has_edges = config_.algorithm->tiers() == Tiers::ClientEdgeCloud;
   if (has_edges) cohort.edges = {placement().edge_of(client)};
   RoundServices in_round = services(trainer);
+  in_round.absent_idle = true;
   // Seconds of a step, gradient values, seconds of an evaluation.
   Tensor measured = at::zeros({3}, at::kDouble);
   // The first round makes the buffers; what a client does when it comes back for the first time is

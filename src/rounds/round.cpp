@@ -114,6 +114,7 @@ void Round::each_block(const std::function<void(Block&)>& work) {
 }
 
 void Round::each_absent_block(const std::function<void(Block&)>& work) {
+  if (services_.absent_idle) return;
   std::vector<std::int64_t> absent;
   std::ranges::set_difference(services_.shard.clients(), cohort_.clients,
                               std::back_inserter(absent));

@@ -88,10 +88,12 @@ TEST(PFedMe, BetaZeroKeepsTheGlobalModel) {
 
 TEST(PFedMe, AllReceiveAndSomeSend) {
   const std::unique_ptr<Communicator> comm = world_communicator(60);
-  const TinyResult result =
-      run(with_pfedme({{"topology.participation", "0.4"}, {"algorithm.training", "all"}}), *comm);
+  const Keys keys = with_pfedme({{"topology.participation", "0.4"}, {"algorithm.training", "all"}});
+  const TinyResult result = run(keys, *comm);
+  const PlannedRound planned = plan(keys, *comm);
   if (comm->rank() != 0) return;
   const double payload = 8 * static_cast<double>(result.global.numel());
+  EXPECT_EQ(static_cast<double>(planned.down_per_client), payload) << "of a participant";
   for (const RoundMetrics& metrics : result.metrics) {
     EXPECT_EQ(bytes_down(metrics), 7 * payload);
     EXPECT_EQ(bytes_up(metrics), 3 * payload);

@@ -50,6 +50,7 @@ struct RoundServices {
   std::int64_t block_width;
   Summation summation;
   OwnBuffers* buffers = nullptr;          ///< null: they travel with the models
+  bool absent_idle = false;               ///< of a plan, which looks at participants alone
   const LeavingRules* leaving = nullptr;  ///< null: rounds are never left
 };
 
@@ -177,7 +178,7 @@ class Round {
   /// Goes through this rank's participants in blocks; their order and the blocks' width change
   /// nothing but speed and rounding.
   void each_block(const std::function<void(Block&)>& work);
-  /// The same for this rank's clients that do not take part.
+  /// The same for this rank's clients that do not take part. `fedhpc plan` leaves them out.
   void each_absent_block(const std::function<void(Block&)>& work);
 
   /// The drawn edges receive the cloud's model [1, P], the others keep their row. Books one payload
