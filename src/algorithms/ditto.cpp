@@ -18,10 +18,10 @@ void Ditto::initialise(const Setup& setup) {
 void Ditto::round(Round& round) {
   Mean update = round.mean();
   round.each_block([&](Block& block) {
-    const Rows start = block.download(global_);  // [C, P]  w^t
-    // w_k^t <- Solver(F_k, w^t)
-    update.add(block.weights(averaging_.weighting),
-               block.upload(block.train(start, {.pass = 0}) - start, *codec_));
+    const Rows start = block.download(global_);            // [C, P]  w^t
+    const Rows trained = block.train(start, {.pass = 0});  // w_k^t <- Solver(F_k, w^t)
+    block.keep_buffers(trained);
+    update.add(block.weights(averaging_.weighting), block.upload(trained - start, *codec_));
     // v_k <- v_k - eta (grad F_k(v_k) + lambda (v_k - w^t)), on the same batches
     const Rows personal = personal_->read(block.clients());  // [C, P]
     block.keep(*personal_,

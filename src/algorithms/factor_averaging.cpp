@@ -23,6 +23,7 @@ void FactorAveraging::round(Round& round) {
   round.each_block([&](Block& block) {
     const Rows start = block.download(factors_);             // [C, Q]  u
     const Rows trained = block.train(start, {.map = map_});  // [C, Q]  u_k
+    block.keep_buffers(trained);
     const Rows sent = block.upload(trained - start, *codec_);
     const std::span<const double> weights = block.weights(averaging_.weighting);
     update.add(weights, sent);

@@ -89,6 +89,7 @@ void FedALA::round(Round& round) {
     block.note(kReceptionAccuracy, block.evaluate(start));
     const Rows trained = block.train(start, {.pass = 0});  // [C, P]  Theta_i^t
     block.keep(*local_, top_.of(trained));
+    block.keep_buffers(trained);
     update.add(block.weights(averaging_.weighting), block.upload(trained - received, *codec_));
   });
   global_ += update.reduce();  // Theta^t <- Theta^{t-1} + sum_i p_i (Theta_i^t - Theta^{t-1})
@@ -196,8 +197,9 @@ RowsInHand FedALA::rows_in_hand() const {
 void FedALA::evaluate(Evaluation& evaluation) {
   evaluation.global(global_);
   evaluation.each_block([&](EvaluationBlock& block) {
-    const Mixture mixture = mixture_of(
-        block.clients(), global_.replicate(static_cast<std::int64_t>(block.clients().size())));
+    const auto count = static_cast<std::int64_t>(block.clients().size());
+    const Mixture mixture =
+        mixture_of(block.clients(), block.as_received(global_.replicate(count)));
     mix_(mixture);
     block.evaluate(mixture.model);
   });

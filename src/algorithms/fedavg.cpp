@@ -15,6 +15,8 @@ void FedAvg::declare(OptionSet& options) {
            "what stands for columns that did not travel: what the receiver has, 0, or 0 with "
            "the others scaled up")
       .acts(unless("algorithm.transmit_fraction", "1"));
+  // Of single columns the statistics are among those that travel.
+  options.acts("train.buffers", where("algorithm.transmit_fraction", {"1"}));
   // Single columns travel as they are.
   for (const char* key : {"algorithm.codec", "algorithm.k"}) {
     options.acts(key, where("algorithm.transmit_fraction", {"1"}));
@@ -38,6 +40,7 @@ void FedAvg::round(Round& round) {
   round.each_block([&](Block& block) {
     const Rows start = block.download(global_);  // [C, P]  w_k <- w_t
     const Rows trained = block.train(start);     // [C, P]  ClientUpdate(k, w_t)
+    block.keep_buffers(trained);
     update.add(block.weights(averaging_.weighting), block.upload(trained - start, *codec_));
   });
   global_ += update.reduce();  // w_{t+1} <- w_t + sum_k n_k/n (w_k - w_t)

@@ -35,6 +35,7 @@ void FedAvgFT::round(Round& round) {
     block.note(kReceptionAccuracy, block.evaluate(tuned));
     const Rows& start = start_ == Start::FineTuned ? tuned : received;
     const Rows trained = block.train(start, {.pass = 1, .penalty = penalty(received)});  // w_k
+    block.keep_buffers(trained);
     update.add(block.weights(averaging_.weighting), block.upload(trained - received, *codec_));
   });
   global_ += update.reduce();  // w^{t+1} <- w^t + sum_k p_k (w_k - w^t)

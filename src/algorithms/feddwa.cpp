@@ -47,8 +47,9 @@ void FedDWA::round(Round& round) {
     const Rows received = block.download_each(clouds_->read(block.clients()));  // [C, P]  u_k
     const Rows trained = block.train(received, {.pass = 0});                    // [C, P]  w_k
     const Rows guide = block.train(trained, {.pass = 1});                       // [C, P]  w'_k
-    const Rows models = block.upload(trained, *codec_);
-    const Rows guides = block.upload(guide, *codec_);
+    block.keep_buffers(trained);
+    const Rows models = block.upload_models(trained, *codec_);
+    const Rows guides = block.upload_models(guide, *codec_);
     const std::span<const double> weights = block.weights(Weighting::Uniform);
     for (std::int64_t c = 0; c < block.count(); ++c) {
       if (weights[static_cast<std::size_t>(c)] == 0) continue;
@@ -89,8 +90,9 @@ Tensor FedDWA::weights_of(const Tensor& squared_distances, std::int64_t top_k) {
 }
 
 void FedDWA::evaluate(Evaluation& evaluation) {
-  evaluation.each_block(
-      [&](EvaluationBlock& block) { block.evaluate(clouds_->read(block.clients())); });
+  evaluation.each_block([&](EvaluationBlock& block) {
+    block.evaluate(block.as_received(clouds_->read(block.clients())));
+  });
 }
 
 }  // namespace fedhpc

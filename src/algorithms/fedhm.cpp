@@ -26,9 +26,10 @@ std::vector<RoundMetric> FedHM::metrics() const {
 void FedHM::round(Round& round) {
   Mean update = round.mean();
   round.each_block([&](Block& block) {
-    const Rows start = block.download(factors_);                          // [C, Q]  U_t, V_t
-    const Rows trained = block.train(start, {.map = map_});               // [C, Q]  U_k, V_k
-    const Rows recovered = map_->expand(block.upload(trained, *codec_));  // [C, P]  U_k V_k^T
+    const Rows start = block.download(factors_);             // [C, Q]  U_t, V_t
+    const Rows trained = block.train(start, {.map = map_});  // [C, Q]  U_k, V_k
+    block.keep_buffers(trained);
+    const Rows recovered = map_->expand(block.upload_models(trained, *codec_));  // [C, P] U_k V_k^T
     update.add(block.weights(averaging_.weighting), recovered - model_);
   });
   model_ += update.reduce();  // W <- sum_k p_k U_k V_k^T

@@ -76,6 +76,7 @@ void FedMUD::round(Round& round) {
     catch_up(block, t);
     const Rows start = block.download(factors_, dense_codec(), kSeedBytes);  // [C, Q]  U, V
     const Rows trained = block.train(start, {.map = &*model_});              // U_i, V_i of (3)
+    block.keep_buffers(trained);
     const Rows sent = block.upload(trained - start, *codec_);
     const std::span<const double> weights = block.weights(averaging_.weighting);
     update.add(weights, sent);

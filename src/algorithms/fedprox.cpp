@@ -19,6 +19,7 @@ void FedProx::round(Round& round) {
     const Rows start = block.download(global_);  // [C, P]
     // w_k ~ argmin f_k(w) + mu/2 ||w - w_t||^2
     const Rows trained = block.train(start, {.penalty = {.mu = mu_, .centre = start}});  // [C, P]
+    block.keep_buffers(trained);
     update.add(block.weights(averaging_.weighting), block.upload(trained - start, *codec_));
   });
   global_ += update.reduce();  // w_{t+1} <- w_t + sum_k n_k/n (w_k - w_t)

@@ -38,6 +38,7 @@ void FedRep::round(Round& round) {
     block.keep(*heads_, head_part_.of(model));
     model = block.train(model,
                         {.pass = head_passes_, .columns = kBody});  // phi_i <- GRD(f_i(h_i, phi))
+    block.keep_buffers(model);
     update.add(block.weights(averaging_.weighting),
                block.upload(body_part_.of(model) - received, *codec_));
   });
@@ -54,7 +55,7 @@ Rows FedRep::joined(const Rows& bodies, const Rows& heads) const {
 void FedRep::evaluate(Evaluation& evaluation) {
   evaluation.shared(body_);
   evaluation.each_block([&](EvaluationBlock& block) {
-    block.evaluate(joined(body_, heads_->read(block.clients())));
+    block.evaluate(block.as_received(joined(body_, heads_->read(block.clients()))));
   });
 }
 

@@ -5,6 +5,14 @@ namespace fedhpc {
 void HierFAVG::declare(OptionSet& options) {
   options.add("algorithm.edge_rounds", edge_rounds_, count_from(1),
               "edge aggregations per cloud aggregation (kappa_2)");
+  options
+      .add("algorithm.cohort", cohort_of_,
+           Names<CohortOf>{{"round", CohortOf::Round}, {"edge_round", CohortOf::EdgeRound}},
+           "when an edge's participants are drawn. round: once, all clients alike, and the cloud "
+           "weighs edges by their participants; edge_round: anew for every edge aggregation with "
+           "probabilities by samples, and the cloud weighs drawn edges by all their clients, as in "
+           "the authors' program")
+      .acts(unless("topology.participation", "1"));
   averaging_.declare(options);
 }
 
@@ -12,22 +20,27 @@ void HierFAVG::initialise(const Setup& setup) {
   global_ = setup.initial_model();
   codec_ = averaging_.make_upload_codec();
   edges_ = setup.initial_edges();
+  seed_ = setup.seed();
 }
 
 void HierFAVG::round(Round& round) {
   round.to_edges_(global_, edges_);  // w^l <- w
+  const bool anew = cohort_of_ == CohortOf::EdgeRound;
   round.edge_rounds(edge_rounds_, [&] {
+    if (anew) round.draw_edge_round(seed_);
     EdgeMean update = round.edge_mean();
     round.each_block([&](Block& block) {
       const Rows start = block.download(edges_);  // [C, P]  w_i^l <- w^l
       const Rows trained = block.train(start);    // [C, P]  kappa_1 steps
+      block.keep_buffers(trained);
       update.add(block.edges(), block.weights(averaging_.weighting),
                  block.upload(trained - start, *codec_));
     });
     edges_ += update.reduce();  // w^l <- sum_i |D_i^l| w_i^l / |D^l|
   });
-  global_ += round.to_cloud(edges_ - global_, round.weights_of_participants(averaging_.weighting),
-                            *codec_);  // w <- sum_l |D^l| w^l / |D|
+  const std::vector<double> weights = anew ? round.weights_of_edges(averaging_.weighting)
+                                           : round.weights_of_participants(averaging_.weighting);
+  global_ += round.to_cloud(edges_ - global_, weights, *codec_);  // w <- sum_l |D^l| w^l / |D|
 }
 
 void HierFAVG::evaluate(Evaluation& evaluation) {

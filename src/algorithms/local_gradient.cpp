@@ -13,6 +13,7 @@ Rows local_gradient(Block& block, const Rows& start, double eta) {
     add_columns_(step.active(sum).values, gradient, 1, layout, Tag::Trainable);
     add_columns_(step.active(models).values, gradient, -eta, layout, Tag::Trainable);
   });
+  block.keep_buffers(models);
   add_difference_(sum.values, start.values, models.values, 1 / eta, layout, Tag::Buffer);
   return sum;
 }

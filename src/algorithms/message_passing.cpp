@@ -25,7 +25,8 @@ void MessagePassing::round(Round& round, const Attention& attention) {
     const Rows cloud = block.download_each(of_clients(clouds, block.clients()));  // [C, P]  u_i
     // w_i ~ argmin F_i(w) + lambda/2 ||w - u_i||^2
     const Rows trained = block.train(cloud, {.penalty = {.mu = lambda_, .centre = cloud}});
-    block.keep(*models_, block.upload(trained, *codec_));
+    block.keep_buffers(trained);
+    block.keep(*models_, block.upload_models(trained, *codec_));
   });
 }
 
@@ -51,8 +52,9 @@ Rows MessagePassing::of_clients(const Rows& rows, std::span<const std::int64_t> 
 }
 
 void MessagePassing::evaluate(Evaluation& evaluation) const {
-  evaluation.each_block(
-      [&](EvaluationBlock& block) { block.evaluate(models_->read(block.clients())); });
+  evaluation.each_block([&](EvaluationBlock& block) {
+    block.evaluate(block.as_received(models_->read(block.clients())));
+  });
 }
 
 }  // namespace fedhpc

@@ -45,6 +45,7 @@ void PerFedAvg::round(Round& round) {
   round.each_block([&](Block& block) {
     const Rows start = block.download(global_);        // [C, P]  w_k
     const Rows trained = client_update(block, start);  // [C, P]  w_{k+1,tau}
+    block.keep_buffers(trained);
     update.add(block.weights(averaging_.weighting), block.upload(trained - start, *codec_));
   });
   global_ += update.reduce();  // w_{k+1} <- w_k + sum_i p_i (w_{k+1,tau} - w_k)

@@ -138,14 +138,14 @@ OwnWork PFedGP::own_work(std::int64_t train, std::int64_t test, std::int64_t bat
 
 void PFedGP::round(Round& round) {
   Mean update = round.mean(shared_.layout);
-  const Rows model = whole(shared_);
   round.each_block([&](Block& block) {
     const Rows received = block.download(shared_);    // [C, d + I]  theta, X-bar
     const Rows trained = whole(received);             // [C, P]  theta_k <- theta
     const Rows points = points_of(received).clone();  // [C, I]  X-bar_k <- X-bar
     std::vector<ClassTree> trees;
-    for (const std::int64_t client : block.clients()) {
-      const Embedded embedded = block.embed(model, client);
+    for (std::int64_t c = 0; c < block.count(); ++c) {
+      const Rows model{trained.values.narrow(0, c, 1), trained.layout};
+      const Embedded embedded = block.embed(model, block.clients()[static_cast<std::size_t>(c)]);
       trees.push_back(class_tree(embedded.values, samples_of(embedded).labels));
     }
     optimizer_->reset(block.count(), trained.values.options(), kBody);
@@ -174,6 +174,7 @@ void PFedGP::round(Round& round) {
       points_optimizer_->step_(points.values, of_points.to(points.values.options()), 0,
                                step.active());
     });
+    block.keep_buffers(trained);
     update.add(block.weights(averaging_.weighting),
                block.upload(shared_of(trained, points) - received, *codec_));
   });
@@ -231,7 +232,8 @@ void PFedGP::evaluate(Evaluation& evaluation) {
   const Tensor points = on_host(points_of(shared_).values[0]).to(at::kDouble);
   evaluation.each_block([&](EvaluationBlock& block) {
     const auto count = static_cast<std::int64_t>(block.clients().size());
-    block.evaluate(model.replicate(count), [&](std::int64_t c, const Embedded& training) {
+    block.evaluate(block.as_received(model.replicate(count)), [&](std::int64_t c,
+                                                                  const Embedded& training) {
       const std::int64_t client = block.clients()[static_cast<std::size_t>(c)];
       const GpDraws omega{.key = key_of(client, block.round(), kEvaluationPass),
                           .chains = test_chains_};

@@ -18,6 +18,12 @@ void PFedMe::declare(OptionSet& options) {
   options.add("algorithm.evaluate", evaluated_,
               Names<Evaluated>{{"personal", Evaluated::Personal}, {"local", Evaluated::Local}},
               "a client's own model: theta, or its local model w_{k,R}");
+  options
+      .add("algorithm.training", training_,
+           Names<Training>{{"participants", Training::Participants}, {"all", Training::All}},
+           "who receives the global model and trains in a round: those that are drawn, or all "
+           "clients, as in the authors' program; those that are drawn alone are averaged")
+      .acts(unless("topology.participation", "1"));
   averaging_.declare(options);
 }
 
@@ -34,23 +40,32 @@ void PFedMe::initialise(const Setup& setup) {
 void PFedMe::round(Round& round) {
   Mean update = round.mean();
   round.each_block([&](Block& block) {
-    const Rows received = block.download(global_);        // [C, P]  w_t
-    const Rows local = received.clone();                  // [C, P]  w_k <- w_t
-    const Rows personal = received.clone();               // [C, P]  theta
-    block.each_step(Steps::Alike, [&](LocalStep& step) {  // r = 0..R-1, a batch D_k each
-      if (restart_ == Restart::Step) step.active(personal).values.copy_(step.active(local).values);
-      // theta ~ argmin f(theta; D_k) + lambda/2 ||theta - w_k||^2, K steps
-      step.minimise_(personal, *inner_, {.mu = lambda_, .centre = local}, {.steps = inner_steps_});
-      // w_k <- w_k - eta lambda (w_k - theta)
-      approach_(step.active(local), step.active(personal), outer_lr_ * lambda_);
-    });
-    copy_columns_(local, personal, Tag::Buffer);
-    block.keep(*personal_, evaluated_ == Evaluated::Personal ? personal : local);
+    const Rows received = block.download(global_);      // [C, P]  w_t
+    const Rows local = client_update(block, received);  // [C, P]  w_{k,R}
     update.add(block.weights(averaging_.weighting), block.upload(local - received, *codec_));
   });
+  if (training_ == Training::All) {
+    round.each_absent_block([&](Block& block) { client_update(block, block.download(global_)); });
+  }
   const Rows mean = update.reduce();
   scale_columns_(mean, beta_, Tag::Trainable);  // a variance moved beyond the mean may be negative
   global_ += mean;                              // w_{t+1} <- (1 - beta) w_t + beta sum_k p_k w_k
+}
+
+Rows PFedMe::client_update(Block& block, const Rows& received) {
+  Rows local = received.clone();                        // [C, P]  w_k <- w_t
+  const Rows personal = received.clone();               // [C, P]  theta
+  block.each_step(Steps::Alike, [&](LocalStep& step) {  // r = 0..R-1, a batch D_k each
+    if (restart_ == Restart::Step) step.active(personal).values.copy_(step.active(local).values);
+    // theta ~ argmin f(theta; D_k) + lambda/2 ||theta - w_k||^2, K steps
+    step.minimise_(personal, *inner_, {.mu = lambda_, .centre = local}, {.steps = inner_steps_});
+    // w_k <- w_k - eta lambda (w_k - theta)
+    approach_(step.active(local), step.active(personal), outer_lr_ * lambda_);
+  });
+  copy_columns_(local, personal, Tag::Buffer);
+  block.keep(*personal_, evaluated_ == Evaluated::Personal ? personal : local);
+  block.keep_buffers(local);
+  return local;
 }
 
 void PFedMe::evaluate(Evaluation& evaluation) {

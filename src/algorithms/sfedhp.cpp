@@ -88,7 +88,8 @@ void SFedHP::round(Round& round) {
     round.each_block([&](Block& block) {
       const Rows received = block.download(phi, *codec_);
       const Rows theta = personalize(block, received, round.edge_round());
-      mean.add(block.edges(), block.weights(averaging_.weighting), block.upload(theta, *codec_));
+      mean.add(block.edges(), block.weights(averaging_.weighting),
+               block.upload_models(theta, *codec_));
     });
     const EdgeRows theta = mean.reduce(/*otherwise=*/phi);  // 1/J sum_j theta_ij
     for (const std::int64_t i : round.training_edges()) {
@@ -119,6 +120,7 @@ Rows SFedHP::personalize(Block& block, const Rows& phi, std::int64_t edge_round)
   });
   if (gamma1_ > 0) zero_small_(theta, zero_threshold_);
   block.keep(*personal_, theta);
+  block.keep_buffers(theta);
   return theta;
 }
 

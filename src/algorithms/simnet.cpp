@@ -317,8 +317,9 @@ RowsInHand SimNet::rows_in_hand() const {
 
 void SimNet::evaluate(Evaluation& evaluation) {
   if (models() == Models::Shared) evaluation.shared(x_);
-  evaluation.each_block(
-      [&](EvaluationBlock& block) { block.evaluate(joined(personal_rows(block.clients()))); });
+  evaluation.each_block([&](EvaluationBlock& block) {
+    block.evaluate(block.as_received(joined(personal_rows(block.clients()))));
+  });
 }
 
 void SimNet::visit_state(StateVisitor& state) {

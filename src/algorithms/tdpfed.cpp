@@ -76,7 +76,7 @@ void TDPFed::round(Round& round) {
   const Rows composed = this->composed();  // [1, P]  [[A_t]]
   Mean update = round.mean(afm ? map_->factors() : map_->full());
   round.each_block([&](Block& block) {
-    const Rows uploaded = block.upload(client_update(block), *codec_);  // [C, Q]  A_{k,t,tau}
+    const Rows uploaded = block.upload_models(client_update(block), *codec_);  // [C, Q] A_{k,t,tau}
     update.add(block.weights(averaging_.weighting),
                afm ? uploaded - factors_ : map_->expand(uploaded) - composed);  // (19)
   });
@@ -112,6 +112,7 @@ Rows TDPFed::client_update(Block& block) {
   });
   map_->copy_passed_(all.personal, all.factors, Tag::Buffer);
   block.keep(*personal_, all.personal);
+  block.keep_buffers(all.personal);
   note_errors(block, all);
   return all.factors;
 }

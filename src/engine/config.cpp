@@ -131,6 +131,9 @@ void Config::declare_methods_of_keys() {
     options_.acts(key, with_edges);
   }
   const Condition exchanges = unless("algorithm.name", "localonly");
+  // pFedSOP's clients send what moves trainable columns alone, in any case.
+  options_.acts("train.buffers", unless("algorithm.name", "pfedsop"));
+  options_.acts("train.buffers", exchanges);
   options_.acts("network.client_cloud_mbps",
                 methods([&](const Algorithm& one) { return !has_edges(one); }));
   options_.acts("network.client_cloud_mbps", exchanges);

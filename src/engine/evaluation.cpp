@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <limits>
 #include <span>
 
@@ -24,6 +25,13 @@ class AdaptingBlock : public EvaluationBlock {
   std::span<const std::int64_t> clients() const override { return clients_; }
   std::int64_t round() const override { return adaptation_.round; }
 
+  Rows as_received(const Rows& models) const override {
+    if (adaptation_.buffers == nullptr) return models;
+    const Rows received = models.clone();
+    adaptation_.buffers->put_(received, clients_);
+    return received;
+  }
+
   Rows adapt(const Rows& models, std::int64_t steps, RowOptimizer& optimizer) override {
     require(steps >= 1, "an adaptation takes a step");
     const Rows adapted = one_each(models);
@@ -41,7 +49,9 @@ class AdaptingBlock : public EvaluationBlock {
   Rows one_each(const Rows& models) const {
     const auto count = static_cast<std::int64_t>(clients_.size());
     require(models.count() == count || models.count() == 1, "one model per client, or one for all");
-    return models.count() == count ? models.clone() : models.replicate(count);
+    const Rows each = models.count() == count ? models.clone() : models.replicate(count);
+    if (adaptation_.buffers != nullptr) adaptation_.buffers->put_(each, clients_);
+    return each;
   }
 
   Adaptation adaptation_;
@@ -129,9 +139,23 @@ void RankEvaluation::global(const Rows& model) {
   record_.global = model.clone();
   for (ClientScores* scores : {&test_, &validation_}) {
     if (scores->shard == nullptr) continue;
-    scores->global = evaluator_.each_client(model, *scores->shard, shard_.clients());
+    scores->global = scores_of(model, *scores->shard, shard_.clients());
   }
   if (server_ != nullptr) official_ = evaluator_.each_chunk(model, *server_);
+}
+
+std::vector<Score> RankEvaluation::scores_of(const Rows& model, const Shard& shard,
+                                             std::span<const std::int64_t> clients) {
+  if (adaptation_.buffers == nullptr) return evaluator_.each_client(model, shard, clients);
+  std::vector<Score> scores;
+  const auto width = static_cast<std::size_t>(block_width_);
+  for (std::size_t first = 0; first < clients.size(); first += width) {
+    const auto some = clients.subspan(first, std::min(width, clients.size() - first));
+    const Rows models = model.replicate(static_cast<std::int64_t>(some.size()));
+    adaptation_.buffers->put_(models, some);
+    std::ranges::copy(evaluator_.each_own(models, shard, some), std::back_inserter(scores));
+  }
+  return scores;
 }
 
 void RankEvaluation::edges(const EdgeRows& models) {
@@ -143,7 +167,7 @@ void RankEvaluation::edges(const EdgeRows& models) {
       if (shard_.holds(client)) members.push_back(client);
     }
     const Rows model{models.rows.values.narrow(0, i, 1), models.rows.layout};
-    const std::vector<Score> scores = evaluator_.each_client(model, shard_, members);
+    const std::vector<Score> scores = scores_of(model, shard_, members);
     for (std::size_t m = 0; m < scores.size(); ++m) edge_[shard_.position(members[m])] = scores[m];
   }
 }

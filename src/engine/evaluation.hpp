@@ -15,7 +15,8 @@ namespace fedhpc {
 /// What clients may train with before they are evaluated.
 struct Adaptation {
   LocalTrainer& trainer;
-  std::int64_t round = 0;  ///< after which they are
+  std::int64_t round = 0;         ///< after which they are
+  OwnBuffers* buffers = nullptr;  ///< of a model that they receive; null: the model's
 };
 
 /// The samples of this rank's clients that models are scored on, and those scores in ascending
@@ -55,6 +56,10 @@ class RankEvaluation final : public Evaluation {
   const std::vector<Score>& official() const { return official_; }
 
  private:
+  /// Scores one model on the test samples that some of this rank's clients have in `shard`.
+  std::vector<Score> scores_of(const Rows& model, const Shard& shard,
+                               std::span<const std::int64_t> clients);
+
   Evaluator& evaluator_;
   const Shard& shard_;
   const Shard* server_;

@@ -95,6 +95,10 @@ Experiment::Experiment(Config& config, Communicator& comm, const Resumption* fro
     store_ = std::make_unique<ClientStore>(shard_->clients(), config_.store, &*device_memory_,
                                            *pinned_memory_);
   }
+  const bool has_buffers = model_->layout()->count(Tag::Buffer) > 0;
+  if (has_buffers && config_.train.buffers == BufferPlace::Local) {
+    buffers_ = std::make_unique<OwnBuffers>(*store_, initial_);
+  }
   config_.algorithm->initialise(Setup({.initial = initial_,
                                        .seed = static_cast<std::uint64_t>(config_.run.seed),
                                        .training = config_.train,
@@ -129,6 +133,10 @@ std::int64_t Experiment::cohort_limit() const {
   return config_.algorithm->tiers() == Tiers::ClientEdgeCloud
              ? hierarchical_cohort_limit(placement(), config_.topology)
              : cohort_size(partition_.clients(), config_.topology.participation);
+}
+
+std::int64_t Experiment::participants_limit() const {
+  return std::min(partition_.clients(), config_.algorithm->cohorts_in_round() * cohort_limit());
 }
 
 Summation Experiment::summation() const {
@@ -236,7 +244,8 @@ RoundServices Experiment::services(LocalTrainer& trainer) {
           .type = type_,
           .device = device_,
           .block_width = block_width_,
-          .summation = summation()};
+          .summation = summation(),
+          .buffers = buffers_.get()};
 }
 
 namespace {
@@ -276,6 +285,7 @@ PlannedRound Experiment::plan_round() {
   const bool has_edges = config_.algorithm->tiers() == Tiers::ClientEdgeCloud;
   if (has_edges) cohort.edges = {placement().edge_of(client)};
   RoundServices in_round = services(trainer);
+  in_round.absent_idle = true;
   // Seconds of a step, gradient values, seconds of scoring, steps of an evaluation beside.
   Tensor measured = at::zeros({4}, at::kDouble);
   // The first round makes the buffers; what a client does when it comes back for the first time is

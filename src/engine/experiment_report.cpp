@@ -76,8 +76,7 @@ Score sum_of(const std::vector<Score>& scores) {
 void Experiment::evaluate(RoundReport& report) {
   const Timed timed(evaluate_watch_);
   RankEvaluation evaluation(*evaluator_, *shard_, validation_shard_.get(), server_shard_.get(),
-                            *topology_, {.trainer = *trainer_, .round = report.round},
-                            block_width_);
+                            *topology_, adaptation_after(report.round), block_width_);
   config_.algorithm->evaluate(evaluation);
   evaluated_ = evaluation.record();
 
@@ -233,8 +232,12 @@ std::vector<double> Experiment::noted_by(Round& round) const {
 
 void Experiment::gather_personal_models(const VisitModels& visit) const {
   PersonalCollector collector(comm_, *shard_, model_->layout(), type_,
-                              {.trainer = *trainer_, .round = rounds_done_}, block_width_, visit);
+                              adaptation_after(rounds_done_), block_width_, visit);
   config_.algorithm->evaluate(collector);
+}
+
+Adaptation Experiment::adaptation_after(std::int64_t round) const {
+  return {.trainer = *trainer_, .round = round, .buffers = buffers_.get()};
 }
 
 Tensor Experiment::label_histogram(std::int64_t first, std::int64_t count) const {

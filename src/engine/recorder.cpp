@@ -127,7 +127,7 @@ void Recorder::create(const std::string& command_line, const std::vector<std::st
     }
   }
   if (run.saves("draws")) {
-    writer_->declare_cohorts(experiment_.cohort_limit());
+    writer_->declare_cohorts(experiment_.participants_limit());
     writer_->declare_draws(draws_of(1));
   }
   for (const auto& [group, parameters] : experiment_.first_record().parts()) {

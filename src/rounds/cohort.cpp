@@ -3,8 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
-
-#include "fedhpc/core/rng.hpp"
+#include <numeric>
 
 namespace fedhpc {
 
@@ -56,6 +55,33 @@ Cohort draw_hierarchical_cohort(std::uint64_t seed, std::int64_t round, const Pl
   }
   std::sort(cohort.clients.begin(), cohort.clients.end());
   return cohort;
+}
+
+std::vector<std::int64_t> draw_by_samples(
+    DrawKey key, const Cohort& drawn, const Placement& placement,
+    const std::function<double(std::int64_t client)>& samples) {
+  std::vector<std::int64_t> clients;
+  for (const std::int64_t edge : drawn.edges) {
+    auto wanted = std::ranges::count_if(
+        drawn.clients, [&](std::int64_t client) { return placement.edge_of(client) == edge; });
+    const std::vector<std::int64_t>& members = placement.clients_of_edge(edge);
+    std::vector<double> weights;
+    for (const std::int64_t client : members) weights.push_back(samples(client));
+    double left = std::accumulate(weights.begin(), weights.end(), 0.0);
+    key.client = static_cast<std::uint64_t>(edge);
+    Draws draws(key);
+    for (; wanted > 0 && left > 0; --wanted) {
+      const double place = draws.uniform() * left;
+      std::size_t next = 0;  // sums of whole numbers are exact, so that one of them is above
+      for (double sum = weights[0]; sum <= place; sum += weights[++next]) {
+      }
+      clients.push_back(members[next]);
+      left -= weights[next];
+      weights[next] = 0;
+    }
+  }
+  std::sort(clients.begin(), clients.end());
+  return clients;
 }
 
 std::int64_t hierarchical_cohort_limit(const Placement& placement, const TopologyOptions& options) {

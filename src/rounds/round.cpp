@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <limits>
 #include <numeric>
 #include <stdexcept>
@@ -21,12 +22,26 @@ namespace {
 /// What arrives of rows [C, n] sent through a codec, the rows themselves where it loses nothing,
 /// and the bytes of each on the wire.
 struct Arrival {
-  Arrival(const Tensor& rows, const Codec& codec) : values(rows) {
-    if (on_device(rows)) {
+  /// `buffers`: what does not travel, and arrives as it is; null for none.
+  Arrival(const Rows& rows, const Codec& codec, OwnBuffers* buffers) : values(rows.values) {
+    const RowPart* part = buffers == nullptr ? nullptr : &buffers->travelling(rows.layout);
+    if (part == nullptr || part->is_whole()) {
+      send(codec);
+      return;
+    }
+    values = part->of(rows).values;
+    send(codec);
+    const Rows whole = rows.clone();
+    part->put_(whole, {values, part->layout()});
+    values = whole.values;
+  }
+
+  void send(const Codec& codec) {
+    if (on_device(values)) {
       send_from_device(codec);
       return;
     }
-    if (!codec.lossless(rows.scalar_type())) values = rows.clone();
+    if (!codec.lossless(values.scalar_type())) values = values.clone();
     bytes = codec.transmit_(values);
   }
 
@@ -92,11 +107,23 @@ ColumnMean Round::column_mean(const LayoutPtr& layout) { return ColumnMean(mean_
 EdgeMean Round::edge_mean() { return EdgeMean(mean_services(nullptr)); }
 
 void Round::each_block(const std::function<void(Block&)>& work) {
-  const Shard& shard = services_.shard;
   std::vector<std::int64_t> mine;
   for (const std::int64_t client : cohort_.clients) {
-    if (shard.holds(client)) mine.push_back(client);
+    if (services_.shard.holds(client)) mine.push_back(client);
   }
+  each_block_of(std::move(mine), work);
+}
+
+void Round::each_absent_block(const std::function<void(Block&)>& work) {
+  if (services_.absent_idle) return;
+  std::vector<std::int64_t> absent;
+  std::ranges::set_difference(services_.shard.clients(), cohort_.clients,
+                              std::back_inserter(absent));
+  each_block_of(std::move(absent), work);
+}
+
+void Round::each_block_of(std::vector<std::int64_t> mine, const std::function<void(Block&)>& work) {
+  const Shard& shard = services_.shard;
   // Clients of like size side by side: long runs of equal batches, few idle rows in a block's last
   // steps.
   std::stable_sort(mine.begin(), mine.end(), [&](std::int64_t a, std::int64_t b) {
@@ -167,9 +194,32 @@ std::vector<double> Round::equal_weights() const {
   return weights;
 }
 
+std::vector<double> Round::weights_of_edges(Weighting weighting) const {
+  const Range mine = services_.topology.edges();
+  std::vector<double> weights(static_cast<std::size_t>(mine.size()), 0);
+  for (const std::int64_t edge : edges()) {
+    for (const std::int64_t client : services_.topology.placement().clients_of_edge(edge)) {
+      weights[static_cast<std::size_t>(edge - mine.first)] += weight_of(client, weighting);
+    }
+  }
+  return weights;
+}
+
+void Round::draw_edge_round(std::uint64_t seed) {
+  if (edge_round_ == 0) drawn_once_ = cohort_.clients;
+  const auto samples = [&](std::int64_t client) { return weight_of(client, Weighting::Samples); };
+  cohort_.clients = draw_by_samples(
+      {.seed = seed,
+       .purpose = Purpose::Cohort,
+       .pass = kFirstEdgeRoundPass + static_cast<std::uint64_t>(edge_round_),
+       .round = static_cast<std::uint64_t>(number_)},
+      {.clients = drawn_once_, .edges = cohort_.edges}, services_.topology.placement(), samples);
+  drawn_so_far_.insert(cohort_.clients.begin(), cohort_.clients.end());
+}
+
 void Round::to_edges_(const Rows& model, EdgeRows& edges, const Codec& codec) {
   const Timed timed(services_.aggregate_watch);
-  const Arrival arrival(model.values, codec);
+  const Arrival arrival(model, codec, services_.buffers);
   const std::int64_t bytes = arrival.bytes.front();
   for (const std::int64_t edge : this->edges()) {
     edges.rows.values[edge - edges.first].copy_(arrival.values[0]);
@@ -187,6 +237,7 @@ void Round::edge_rounds(std::int64_t count, const std::function<void()>& edge_ro
   }
   edge_round_ = 0;
   client_link_ = Link::ClientCloud;
+  if (!drawn_so_far_.empty()) cohort_.clients.assign(drawn_so_far_.begin(), drawn_so_far_.end());
 }
 
 Rows Round::to_cloud(const EdgeRows& edges, std::span<const double> weights, const Codec& codec,
@@ -205,7 +256,7 @@ Tensor Round::mean_at_cloud(const EdgeRows& edges, std::span<const double> weigh
   Topology& topology = services_.topology;
   WeightedSum sum(1, edges.rows.layout->size(), services_.summation, services_.device);
   if (topology.leads()) {
-    const Arrival arrival(edges.rows.values, codec);
+    const Arrival arrival(edges.rows, codec, services_.buffers);
     sum.add(std::vector<std::int64_t>(weights.size(), 0), weights, arrival.values);
     for (const std::int64_t edge : this->edges()) {
       const std::int64_t bytes = arrival.bytes[edge - edges.first];
@@ -292,11 +343,14 @@ std::span<const std::int64_t> Block::edges() {
 
 Rows Block::transfer(const Rows& rows, std::span<const std::int64_t> clients, Direction direction,
                      const Codec& codec, std::int64_t beside) {
-  const Arrival arrival(rows.values, codec);
+  OwnBuffers* buffers = round_.services_.buffers;
+  const Arrival arrival(rows, codec, buffers);
   for (std::size_t c = 0; c < clients.size(); ++c) {
     round_.book(round_.client_link_, direction, arrival.bytes[c] + beside, clients.subspan(c, 1));
   }
-  return {arrival.values, rows.layout};
+  const Rows arrived{arrival.values, rows.layout};
+  if (buffers != nullptr && direction == Direction::Down) buffers->put_(arrived, clients);
+  return arrived;
 }
 
 Rows Block::download(const Rows& model, const Codec& codec, std::int64_t beside) {
@@ -340,7 +394,16 @@ Rows Block::download_each(const Rows& models, const Codec& codec) {
 
 Rows Block::upload(const Rows& rows, const Codec& codec) {
   const Timed timed(round_.services_.aggregate_watch);
-  return transfer(rows, clients_, Direction::Up, codec);
+  const Rows arrived = transfer(rows, clients_, Direction::Up, codec);
+  if (round_.services_.buffers != nullptr) scale_columns_(arrived, 0, Tag::Buffer);
+  return arrived;
+}
+
+Rows Block::upload_models(const Rows& models, const Codec& codec) {
+  const Timed timed(round_.services_.aggregate_watch);
+  const Rows arrived = transfer(models, clients_, Direction::Up, codec);
+  if (round_.services_.buffers != nullptr) round_.services_.buffers->put_initial_(arrived);
+  return arrived;
 }
 
 Tensor Block::samples_of(std::int64_t client) const {
@@ -439,6 +502,11 @@ void Block::keep(StoredRows& store, const Rows& rows) {
     }
     first += count + 1;
   }
+}
+
+void Block::keep_buffers(const Rows& rows) {
+  OwnBuffers* buffers = round_.services_.buffers;
+  if (buffers != nullptr) keep(buffers->stored(), buffers->of(rows));
 }
 
 std::vector<double> Block::evaluate(const Rows& models) {

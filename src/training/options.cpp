@@ -3,6 +3,7 @@
 #include <stdexcept>
 
 #include "fedhpc/core/error.hpp"
+#include "fedhpc/models/options.hpp"
 
 namespace fedhpc {
 
@@ -40,6 +41,16 @@ void TrainOptions::declare(OptionSet& options) {
       .acts(unless("train.momentum", "0"));
   options.add("train.weight_decay", weight_decay, at_least(0.0),
               "factor of the weights that is added to their gradient, on all trainable columns");
+  options
+      .add("train.buffers", buffers,
+           {{"average", BufferPlace::Average}, {"local", BufferPlace::Local}},
+           "batch norm's running statistics. average: they travel and are averaged like weights; "
+           "local: they stay with the client, in a model that it receives its own take their "
+           "place, and a global or an edge's model is scored with those of the client whose test "
+           "samples they are")
+      .acts(of_image_model())
+      .acts(unless("model.norm", "none"))
+      .acts(where("data.split", {"client"}));
   options.add_or_auto("train.block", block,
                       "clients trained together in one block; auto: as many as fit into a core's "
                       "own cache, or a GPU's memory (never changes a result beyond rounding)");

@@ -22,7 +22,8 @@ Keys with_fedamp(Keys changes) {
 reference::FedAMPSettings settings_of(const Keys& keys) {
   return {.sigma = std::stod(keys.at("algorithm.sigma")),
           .alpha_k = std::stod(keys.at("algorithm.alpha_k")),
-          .lambda = std::stod(keys.at("algorithm.lambda"))};
+          .lambda = std::stod(keys.at("algorithm.lambda")),
+          .any_own_weight = own_value(keys, "own_weight", "clamp") == "any"};
 }
 
 class FedAMPReference : public ::testing::TestWithParam<ReferenceCase> {};
@@ -42,6 +43,9 @@ INSTANTIATE_TEST_SUITE_P(
         ReferenceCase{"some_clients", {{"topology.participation", "0.4"}, {"run.rounds", "6"}}},
         ReferenceCase{"narrow_attention", {{"algorithm.sigma", "0.3"}}},
         ReferenceCase{"scaled_down", {{"algorithm.alpha_k", "40"}}},
+        ReferenceCase{
+            "negative_own_weight",
+            {{"algorithm.alpha_k", "0.6"}, {"algorithm.own_weight", "any"}, {"run.rounds", "6"}}},
         ReferenceCase{"some_scaled_down", {{"algorithm.alpha_k", "0.6"}, {"run.rounds", "6"}}},
         ReferenceCase{
             "defaults",
@@ -65,6 +69,22 @@ TEST(FedAMP, ReferenceWeightsAreSharesOfOne) {
       }
     }
   }
+}
+
+TEST(FedAMP, OwnWeightMayBeNegative) {
+  const Keys keys = with_fedamp({{"algorithm.alpha_k", "0.6"}, {"algorithm.own_weight", "any"}});
+  const std::vector<reference::Parameters> models(
+      7, reference::make_problem(keys).initial);  // near each other: six times 0.3
+  EXPECT_NEAR(reference::fedamp_weights(0, models, settings_of(keys))[0], 1 - 6 * 0.3, 1e-12);
+  Keys clamped = keys;
+  clamped["algorithm.own_weight"] = "clamp";
+  const std::unique_ptr<Communicator> comm = world_communicator(60);
+  EXPECT_GT(distance(run(keys, *comm).global, run(clamped, *comm).global), 1e-2);
+  Keys small = keys;  // the others are less than 1 together
+  small["algorithm.alpha_k"] = "0.3";
+  Keys small_clamped = small;
+  small_clamped["algorithm.own_weight"] = "clamp";
+  EXPECT_TRUE(run(small, *comm).global.equal(run(small_clamped, *comm).global));
 }
 
 TEST(FedAMP, WithoutStepAndTermEveryClientIsAlone) {

@@ -1,4 +1,6 @@
+#include <algorithm>
 #include <cmath>
+#include <set>
 #include <string>
 
 #include <gtest/gtest.h>
@@ -21,8 +23,10 @@ class HierFAVGReference : public ::testing::TestWithParam<ReferenceCase> {};
 
 TEST_P(HierFAVGReference, EqualsPlainLoop) {
   const Keys keys = with_hierfavg(GetParam().changes);
-  const reference::HierarchicalOutcome expected = reference::hierfavg(
-      reference::make_problem(keys), std::stoll(keys.at("algorithm.edge_rounds")));
+  const bool anew = own_value(keys, "cohort", "round") == "edge_round";
+  const reference::HierarchicalOutcome expected =
+      (anew ? reference::hierfavg_of_the_authors : reference::hierfavg)(
+          reference::make_problem(keys), std::stoll(keys.at("algorithm.edge_rounds")));
   const TinyResult result =
       expect_equals_reference(keys, expected.outcome, GetParam().single_bound);
   // Of the edges' own models, before the cloud's mean.
@@ -44,6 +48,19 @@ INSTANTIATE_TEST_SUITE_P(
         ReferenceCase{"some_edges", {{"topology.edge_participation", "0.5"}, {"run.rounds", "5"}}},
         ReferenceCase{"some_clients_of_some_edges",
                       {{"topology.edges", "3"},
+                       {"topology.edge_participation", "0.7"},
+                       {"topology.participation", "0.5"},
+                       {"run.rounds", "5"}}},
+        ReferenceCase{"drawn_for_edge_rounds",
+                      {{"algorithm.cohort", "edge_round"},
+                       {"topology.participation", "0.5"},
+                       {"topology.edges", "2"},
+                       {"train.block", "2"},
+                       {"run.rounds", "5"}}},
+        ReferenceCase{"drawn_for_edge_rounds_of_some_edges",
+                      {{"algorithm.cohort", "edge_round"},
+                       {"algorithm.weighting", "uniform"},
+                       {"topology.edges", "3"},
                        {"topology.edge_participation", "0.7"},
                        {"topology.participation", "0.5"},
                        {"run.rounds", "5"}}},
@@ -90,6 +107,27 @@ TEST(HierFAVG, BooksEveryLink) {
     EXPECT_EQ(metrics.bytes_down_client_edge, 3 * metrics.participants * payload);
     EXPECT_TRUE(std::isnan(metrics.bytes_up_client_cloud));
     EXPECT_TRUE(std::isnan(metrics.bytes_down_client_cloud));
+  }
+}
+
+TEST(HierFAVG, CohortIsOfAllEdgeRoundsTogether) {
+  const std::unique_ptr<Communicator> comm = world_communicator(60);
+  const Keys keys = with_hierfavg({{"algorithm.cohort", "edge_round"},
+                                   {"topology.edges", "1"},
+                                   {"topology.participation", "0.3"}});  // two of seven
+  const TinyResult result = run(keys, *comm);
+  std::set<std::size_t> sizes;
+  for (const auto& cohort : result.cohorts) {
+    EXPECT_GE(cohort.size(), 2U);
+    EXPECT_LE(cohort.size(), 6U);
+    EXPECT_EQ(std::ranges::count(cohort, 3), 0) << "without samples";
+    sizes.insert(cohort.size());
+  }
+  EXPECT_GT(*sizes.rbegin(), 2U);
+  if (comm->rank() != 0) return;
+  const double payload = 8 * static_cast<double>(result.global.numel());
+  for (const RoundMetrics& metrics : result.metrics) {
+    EXPECT_EQ(metrics.bytes_up_client_edge, 3 * 2 * payload);
   }
 }
 

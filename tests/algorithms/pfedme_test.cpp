@@ -27,6 +27,7 @@ reference::PersonalOutcome expected_of(const Keys& keys) {
                             .lambda = std::stod(keys.at("algorithm.lambda")),
                             .inner_steps = std::stoll(keys.at("algorithm.inner_steps")),
                             .beta = std::stod(value("algorithm.beta", "1")),
+                            .all_train = value("algorithm.training", "participants") == "all",
                             .restart_every_step = value("algorithm.restart", "round") == "step"});
 }
 
@@ -62,6 +63,12 @@ INSTANTIATE_TEST_SUITE_P(
                       {{"topology.participation", "0.4"},
                        {"run.rounds", "5"},
                        {"algorithm.weighting", "uniform"}}},
+        ReferenceCase{"all_train",
+                      {{"topology.participation", "0.4"},
+                       {"run.rounds", "5"},
+                       {"algorithm.training", "all"},
+                       {"train.weight_decay", "0.001"},
+                       {"train.block", "3"}}},
         ReferenceCase{"nesterov", {{"train.optimizer", "nesterov"}, {"train.momentum", "0.5"}}},
         ReferenceCase{"weight_decay", {{"train.weight_decay", "0.01"}, {"train.block", "3"}}}),
     name_of);
@@ -77,6 +84,21 @@ TEST(PFedMe, BetaZeroKeepsTheGlobalModel) {
   const std::unique_ptr<Communicator> comm = world_communicator(60);
   const TinyResult result = run(with_pfedme({{"algorithm.beta", "0"}}), *comm);
   EXPECT_TRUE(result.global.equal(result.initial));
+}
+
+TEST(PFedMe, AllReceiveAndSomeSend) {
+  const std::unique_ptr<Communicator> comm = world_communicator(60);
+  const Keys keys = with_pfedme({{"topology.participation", "0.4"}, {"algorithm.training", "all"}});
+  const TinyResult result = run(keys, *comm);
+  const PlannedRound planned = plan(keys, *comm);
+  if (comm->rank() != 0) return;
+  const double payload = 8 * static_cast<double>(result.global.numel());
+  EXPECT_EQ(static_cast<double>(planned.down_per_client), payload) << "of a participant";
+  for (const RoundMetrics& metrics : result.metrics) {
+    EXPECT_EQ(bytes_down(metrics), 7 * payload);
+    EXPECT_EQ(bytes_up(metrics), 3 * payload);
+    EXPECT_EQ(metrics.participants, 3);
+  }
 }
 
 TEST(PFedMe, ClientsThatNeverTrainedStandAtTheGlobalModel) {

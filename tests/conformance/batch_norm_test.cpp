@@ -105,6 +105,42 @@ TEST_P(EveryAlgorithmWithBatchNorm, SkipsBatchesOfOneSample) {
   EXPECT_LT(distance(none.global, none.initial), 1e-12) << "no client had a batch";
 }
 
+TEST_P(EveryAlgorithmWithBatchNorm, KeepsStatisticsWithTheClients) {
+  if (GetParam() == "localonly" || GetParam() == "pfedsop") return;  // nothing is averaged
+  Keys these = keys({{"topology.participation", "0.7"}, {"train.block", "3"}});
+  const TinyResult average = run(these, *world_);
+  these["train.buffers"] = "local";
+  const TinyResult local = run(these, *world_);
+  EXPECT_LT(distance(local.global, run(these, *alone_).global), 1e-9);
+  EXPECT_LT(distance(local.personal, run(these, *alone_).personal), 1e-9);
+  if (world_->rank() == 0) {
+    EXPECT_LT(bytes_up(local.metrics.back()), bytes_up(average.metrics.back()));
+    EXPECT_LT(bytes_down(local.metrics.back()), bytes_down(average.metrics.back()));
+  }
+  // Training normalises by its batches, so that weights are those of averaged statistics; but for a
+  // method that looks at what training samples become in a whole model.
+  ModelOptions options;
+  options.name = "cnn2";
+  options.width = 0.5;
+  const auto model = make_model(options, {1, 8, 8}, 4);
+  const bool has_global_model = has_global(models_evaluated_by(GetParam()));
+  for (const Field& field : model->layout()->fields()) {
+    const auto part = [&](const Tensor& models) {
+      return models.reshape({-1, model->layout()->size()}).narrow(1, field.offset, field.size);
+    };
+    if (!has(field.tags, Tag::Buffer)) {
+      if (GetParam() == "pfedgp") continue;
+      EXPECT_LT(distance(part(local.global), part(average.global)), 1e-12) << field.name;
+      if (local.personal.numel() == 0) continue;
+      EXPECT_LT(distance(part(local.personal), part(average.personal)), 1e-12) << field.name;
+    } else if (has_global_model) {
+      EXPECT_LT(distance(part(local.global), part(local.initial)), 1e-12) << field.name;
+    } else {
+      EXPECT_GT(distance(part(local.global), part(average.global)), 1e-3) << field.name;
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Registry, EveryAlgorithmWithBatchNorm,
                          ::testing::ValuesIn(algorithm_names()),
                          [](const auto& one) { return one.param; });

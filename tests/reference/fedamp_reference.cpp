@@ -18,7 +18,7 @@ std::vector<double> fedamp_weights(std::size_t i, const std::vector<Parameters>&
     xi[j] = settings.alpha_k / settings.sigma * std::exp(-distance / settings.sigma);
     others += xi[j];
   }
-  if (others > 1) {
+  if (others > 1 && !settings.any_own_weight) {
     for (double& weight : xi) weight /= others;
     others = 1;
   }

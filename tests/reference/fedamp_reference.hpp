@@ -7,7 +7,8 @@ namespace fedhpc::reference {
 struct FedAMPSettings {
   double sigma = 25;
   double alpha_k = 1;
-  double lambda = 1;  ///< of the proximal term lambda/2 ||w - u_i||^2
+  double lambda = 1;            ///< of the proximal term lambda/2 ||w - u_i||^2
+  bool any_own_weight = false;  ///< one's own may be below 0, where others are more than 1
 };
 
 /// The weights of FedAMP: alpha_k / sigma exp(-||w_i - w_j||^2 / sigma) of the others, what they

@@ -13,4 +13,9 @@ struct HierarchicalOutcome {
 /// by the samples of their participants.
 HierarchicalOutcome hierfavg(const Problem& problem, std::int64_t kappa_2);
 
+/// The same as the authors' program does it: an edge draws its participants anew for every mean,
+/// one by one with probabilities by their samples, and weighs all its clients' samples at the
+/// cloud.
+HierarchicalOutcome hierfavg_of_the_authors(const Problem& problem, std::int64_t kappa_2);
+
 }  // namespace fedhpc::reference

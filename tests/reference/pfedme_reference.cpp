@@ -1,5 +1,7 @@
 #include "reference/pfedme_reference.hpp"
 
+#include <algorithm>
+
 namespace fedhpc::reference {
 
 PersonalOutcome pfedme(const Problem& problem, const PFedMeSettings& settings) {
@@ -10,7 +12,10 @@ PersonalOutcome pfedme(const Problem& problem, const PFedMeSettings& settings) {
   for (std::int64_t t = 1; t <= problem.rounds; ++t) {
     Average next;
     RoundLoss loss;
-    for (const std::int64_t k : cohort(problem, t)) {
+    const std::vector<std::int64_t> drawn = cohort(problem, t);
+    for (std::int64_t k = 0; k < std::ssize(problem.clients); ++k) {
+      const bool is_drawn = std::ranges::find(drawn, k) != drawn.end();
+      if (!is_drawn && !settings.all_train) continue;
       const auto place = static_cast<std::size_t>(k);
       Trained local{.parameters = w};
       Parameters& w_k = local.parameters;
@@ -20,7 +25,7 @@ PersonalOutcome pfedme(const Problem& problem, const PFedMeSettings& settings) {
         local.count(steps.take_(theta, w_k, problem.clients[place], batch), batch.size());
         w_k = mixed(w_k, theta, problem.lr * settings.lambda);  // w_k - eta lambda (w_k - theta)
       }
-      next.add(w_k, weight_of(problem, k));
+      if (is_drawn) next.add(w_k, weight_of(problem, k));
       loss.add(local);
       if (local.samples == 0) continue;
       result.personal[place] = theta;

@@ -9,6 +9,7 @@ struct PFedMeSettings {
   double lambda = 15;
   std::int64_t inner_steps = 5;  ///< K
   double beta = 1;
+  bool all_train = false;           ///< whoever is drawn; those that are drawn are averaged
   bool restart_every_step = false;  ///< theta <- w before every local step, not only once a round
 };
 

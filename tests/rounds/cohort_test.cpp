@@ -81,5 +81,24 @@ TEST(Cohort, DrawsEdgesAndThenTheirClients) {
   EXPECT_EQ(hierarchical_cohort_limit(placement, options), 12);
 }
 
+TEST(Cohort, DrawsForEdgeRoundsBySamples) {
+  const Placement placement = placed(8, 2);
+  const std::vector<double> samples{1, 0, 3, 4, 5, 0, 0, 0};
+  const Cohort drawn{.clients = {0, 4, 5}, .edges = {0, 1}};  // one of edge 0, two of edge 1
+  std::map<std::int64_t, int> times;
+  for (std::uint64_t round = 1; round <= 800; ++round) {
+    const std::vector<std::int64_t> clients = draw_by_samples(
+        {.seed = 3, .purpose = Purpose::Cohort, .pass = kFirstEdgeRoundPass, .round = round}, drawn,
+        placement, [&](std::int64_t c) { return samples[static_cast<std::size_t>(c)]; });
+    ASSERT_EQ(clients.size(), 2U) << "edge 1 has a single client with samples";
+    EXPECT_EQ(clients[1], 4);
+    ++times[clients[0]];
+  }
+  EXPECT_EQ(times.size(), 3U);
+  EXPECT_NEAR(times[0], 100, 40);
+  EXPECT_NEAR(times[2], 300, 60);
+  EXPECT_NEAR(times[3], 400, 60);
+}
+
 }  // namespace
 }  // namespace fedhpc

@@ -94,13 +94,16 @@ class EvaluationBlock {
   virtual ~EvaluationBlock() = default;
   virtual std::span<const std::int64_t> clients() const = 0;  ///< ids, [C]
   virtual std::int64_t round() const = 0;                     ///< after which they are evaluated
-  /// Where each client gets from its row of `models` [C, P], or from the one of all [1, P], by
-  /// `steps` steps of a fresh optimizer, each on a batch of its training samples: [C, P]. The
-  /// batches are those of this round's evaluation, no training sees them. A client that cannot
-  /// train stays where it is. Counts nowhere.
+  /// Where each client gets, once received, from its row of `models` [C, P], or from the one of all
+  /// [1, P], by `steps` steps of a fresh optimizer, each on a batch of its training samples: [C,
+  /// P]. The batches are those of this round's evaluation, no training sees them. A client that
+  /// cannot train stays where it is. Counts nowhere.
   virtual Rows adapt(const Rows& models, std::int64_t steps, RowOptimizer& optimizer) = 0;
   /// The same by a whole local training, as train.* say.
   virtual Rows adapt(const Rows& models) = 0;
+  /// What models [C, P] are once the clients have received them: with statistics of the clients'
+  /// own where those do not travel.
+  virtual Rows as_received(const Rows& models) const = 0;
   /// The clients' own models [C, P].
   virtual void evaluate(const Rows& models) = 0;
   /// The same, with a classifier of each client's own in the place of the head: `fit` makes that of
@@ -156,6 +159,8 @@ class Algorithm {
   /// factors; of round 1 also where nothing has been done yet. Empty where nothing was drawn.
   virtual std::vector<std::pair<std::string, Tensor>> drawn_in(std::int64_t) const { return {}; }
   virtual RowsInHand rows_in_hand() const { return {}; }
+  /// How many cohorts a round draws, one after the other.
+  virtual std::int64_t cohorts_in_round() const { return 1; }
   /// Whether a round may be left between two blocks and gone on with in another process: blocks act
   /// on rows and numbers of their own clients in the store, on means and notes of the round, and on
   /// nothing else; outside of blocks the round leaves the store alone.

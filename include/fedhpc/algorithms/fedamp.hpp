@@ -28,7 +28,8 @@ namespace fedhpc {
 /// - alpha_k stays the same in all rounds.
 /// - The paper asks for alpha_k so small that no weight is negative. Where the others' weights are
 ///   more than 1 together, they are scaled down to 1 and w_i itself weighs 0. With alpha_k at most
-///   sigma / (N - 1) that never happens: with the defaults up to 26 clients.
+///   sigma / (N - 1) that never happens: with the defaults up to 26 clients. Public programs let
+///   the weight of w_i be negative instead (own_weight = any; configs/authors/fedamp.ini).
 /// - Local training starts at u_i and takes the configured steps.
 /// - With partial participation only drawn clients get and train their models; all count in u_i.
 class FedAMP final : public Algorithm {
@@ -42,8 +43,11 @@ class FedAMP final : public Algorithm {
   void visit_state(StateVisitor&) override {}  // all of it lies with the clients
 
  private:
+  enum class OwnWeight { Clamp, Any };
+
   double sigma_ = 25;
   double alpha_k_ = 1;
+  OwnWeight own_weight_ = OwnWeight::Clamp;
   MessagePassing passing_;
 };
 

@@ -20,8 +20,10 @@ namespace fedhpc {
 ///   eta       train.lr                0: the models stay as they are
 ///
 /// One global round is kappa_2 edge rounds and one cloud aggregation, and draws its participants
-/// once. edge_accuracy is that of the edges' models before the cloud averages them; an edge that
-/// was not drawn keeps the model it had.
+/// once. The authors' program draws them for every edge round, by their samples, and weighs edges
+/// by all their clients (cohort = edge_round; configs/authors/hierfavg.ini). edge_accuracy is that
+/// of the edges' models before the cloud averages them; an edge that was not drawn keeps the model
+/// it had.
 ///
 /// Deviation: servers average differences to the model they sent instead of models. Both give the
 /// same mean; differences are small, so rounding is too.
@@ -30,14 +32,21 @@ class HierFAVG final : public Algorithm {
   Tiers tiers() const override { return Tiers::ClientEdgeCloud; }
   void declare(OptionSet& options) override;
   void initialise(const Setup& setup) override;
+  std::int64_t cohorts_in_round() const override {
+    return cohort_of_ == CohortOf::EdgeRound ? edge_rounds_ : 1;
+  }
   bool can_leave_rounds() const override { return true; }
   void round(Round& round) override;
   void evaluate(Evaluation& evaluation) override;
   void visit_state(StateVisitor& state) override;
 
  private:
+  enum class CohortOf { Round, EdgeRound };
+
   std::int64_t edge_rounds_ = 4;
+  CohortOf cohort_of_ = CohortOf::Round;
   AveragingOptions averaging_;
+  std::uint64_t seed_ = 0;
   std::unique_ptr<Codec> codec_;  // of uploads
   Rows global_;                   // [1, P]
   EdgeRows edges_;                // [E of this rank, P]

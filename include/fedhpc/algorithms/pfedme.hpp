@@ -25,7 +25,11 @@ namespace fedhpc {
 ///   batch (step).
 /// - theta is evaluated, or w_{k,R} (evaluate = local), which is what the authors' program scores.
 /// - Clients weigh their samples; the paper weighs them equally (weighting = uniform).
-/// - Only drawn clients train. (There all do, and some are averaged: the same for theirs.)
+/// - Only drawn clients train. In the authors' program all do (training = all), so that each one's
+///   own model is of the last round, and those that are drawn are averaged.
+///
+/// The authors' program has a weight decay of .001 on theta (train.weight_decay), and batch norm's
+/// statistics stay with its clients (train.buffers = local): configs/authors/pfedme.ini.
 class PFedMe final : public Algorithm {
  public:
   Models models() const override { return Models::Both; }
@@ -40,6 +44,10 @@ class PFedMe final : public Algorithm {
  private:
   enum class Restart { Round, Step };
   enum class Evaluated { Personal, Local };
+  enum class Training { Participants, All };
+
+  /// Local training from `received` [C, P]: w_{k,R}. Keeps each client's own model.
+  Rows client_update(Block& block, const Rows& received);
 
   double lambda_ = 15;
   double personal_lr_ = 0.09;
@@ -47,6 +55,7 @@ class PFedMe final : public Algorithm {
   double beta_ = 1;
   Restart restart_ = Restart::Round;
   Evaluated evaluated_ = Evaluated::Personal;
+  Training training_ = Training::Participants;
   AveragingOptions averaging_;
 
   double outer_lr_ = 0;                  // eta

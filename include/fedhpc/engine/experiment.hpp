@@ -28,6 +28,7 @@
 
 namespace fedhpc {
 
+struct Adaptation;
 struct Resumption;
 
 /// What a rank asks for after a round. It happens if any rank asks for it.
@@ -127,6 +128,8 @@ class Experiment {
   std::int64_t block_width() const { return block_width_; }
   /// The largest cohort a round can have.
   std::int64_t cohort_limit() const;
+  /// The most participants of a round, of all its cohorts.
+  std::int64_t participants_limit() const;
   /// Hands all clients' personal models to `visit` on rank 0, some at a time, in no particular
   /// order; nothing for a method that has none. Collective.
   void gather_personal_models(const VisitModels& visit) const;
@@ -156,6 +159,7 @@ class Experiment {
   std::int64_t free_device_bytes() const;  ///< this rank's part of what its card has free
   Cohort draw(std::int64_t round) const;
   RoundServices services(LocalTrainer& trainer);
+  Adaptation adaptation_after(std::int64_t round) const;
   /// The ledger's entries over all ranks; this rank's wish becomes what all have agreed on.
   /// Collective.
   std::array<std::int64_t, Ledger::kEntries> booked(Wish& wish);
@@ -210,6 +214,7 @@ class Experiment {
   std::optional<DeviceRowMemory> device_memory_;  // of the store, where there is a device
   std::optional<PinnedRowMemory> pinned_memory_;
   std::unique_ptr<ClientStore> store_;
+  std::unique_ptr<OwnBuffers> buffers_;  // of this rank's clients; null: they travel
   Ledger ledger_;
   NetworkModel network_;
   Stopwatch train_watch_;

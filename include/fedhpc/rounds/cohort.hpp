@@ -1,8 +1,10 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
+#include "fedhpc/core/rng.hpp"
 #include "fedhpc/rounds/topology.hpp"
 
 namespace fedhpc {
@@ -26,6 +28,16 @@ Cohort draw_cohort(std::uint64_t seed, std::int64_t round, std::int64_t num_clie
 /// draws what a method without edges would.
 Cohort draw_hierarchical_cohort(std::uint64_t seed, std::int64_t round, const Placement& placement,
                                 const TopologyOptions& options);
+
+/// The participants of an edge round: at every edge of `drawn` as many as `drawn` has there, each
+/// next one with a probability in proportion to its samples among those that are left; fewer where
+/// fewer have any. `key` names the edge round; client = number of the edge. Ascending ids.
+std::vector<std::int64_t> draw_by_samples(
+    DrawKey key, const Cohort& drawn, const Placement& placement,
+    const std::function<double(std::int64_t client)>& samples);
+
+/// The draws of edge round r have this pass + r.
+constexpr std::uint64_t kFirstEdgeRoundPass = 2;
 
 /// The size of every cohort of a run: all rounds draw as many.
 std::int64_t hierarchical_cohort_limit(const Placement& placement, const TopologyOptions& options);

@@ -4,6 +4,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -19,6 +20,7 @@
 #include "fedhpc/rounds/ledger.hpp"
 #include "fedhpc/rounds/mean.hpp"
 #include "fedhpc/rounds/network.hpp"
+#include "fedhpc/rounds/own_buffers.hpp"
 #include "fedhpc/rounds/random_columns.hpp"
 #include "fedhpc/rounds/round_log.hpp"
 #include "fedhpc/rounds/topology.hpp"
@@ -47,6 +49,8 @@ struct RoundServices {
   at::Device device = at::kCPU;  ///< of rows
   std::int64_t block_width;
   Summation summation;
+  OwnBuffers* buffers = nullptr;          ///< null: they travel with the models
+  bool absent_idle = false;               ///< of a plan, which looks at participants alone
   const LeavingRules* leaving = nullptr;  ///< null: rounds are never left
 };
 
@@ -95,10 +99,16 @@ class Block {
   /// Row c of `rows` [C, P] becomes what clients()[c] keeps. A client without any local step has
   /// not trained: it keeps what it had.
   void keep(StoredRows& store, const Rows& rows);
+  /// Where batch norm's statistics stay with the clients, those in `rows` are the clients' own from
+  /// now on; elsewhere nothing. To be called with what a client has made of a model it received.
+  void keep_buffers(const Rows& rows);
 
   /// What the server (in edge rounds the client's edge) receives of the clients' rows [C, P]. Books
   /// one payload per client.
   Rows upload(const Rows& rows, const Codec& codec = dense_codec());
+  /// The same of whole models. Where statistics stay with the clients, the server has 0 in their
+  /// place in a change, and those of the initial model in a model.
+  Rows upload_models(const Rows& models, const Codec& codec = dense_codec());
 
   /// Which columns of a model travel for each client, [C, P] of type bool. Books one payload of
   /// them per client.
@@ -169,6 +179,8 @@ class Round {
   /// Goes through this rank's participants in blocks; their order and the blocks' width change
   /// nothing but speed and rounding.
   void each_block(const std::function<void(Block&)>& work);
+  /// The same for this rank's clients that do not take part. `fedhpc plan` leaves them out.
+  void each_absent_block(const std::function<void(Block&)>& work);
 
   /// The drawn edges receive the cloud's model [1, P], the others keep their row. Books one payload
   /// per drawn edge.
@@ -180,6 +192,9 @@ class Round {
 
   /// The number of the edge round in hand, from 0.
   std::int64_t edge_round() const { return edge_round_; }
+  /// Draws the participants of the edge round in hand, at every drawn edge as many as the round
+  /// has; see draw_by_samples(). Once the edge rounds are over, the cohort is all of them together.
+  void draw_edge_round(std::uint64_t seed);
 
   /// A weighted mean within every edge, of rows of the model's layout.
   EdgeMean edge_mean();
@@ -191,6 +206,8 @@ class Round {
   /// weigh anything.
   std::vector<double> weights_of_participants(Weighting weighting) const;
   std::vector<double> equal_weights() const;
+  /// What all clients of each edge of this rank weigh together; 0 for an edge that is not drawn.
+  std::vector<double> weights_of_edges(Weighting weighting) const;
 
   /// The weighted mean of the drawn edges' rows at the cloud, [1, P]; `otherwise` [1, P], or zeros
   /// where it is undefined, when nobody weighs anything. Books one payload per drawn edge.
@@ -231,6 +248,7 @@ class Round {
  private:
   friend class Block;
 
+  void each_block_of(std::vector<std::int64_t> clients, const std::function<void(Block&)>& work);
   double weight_of(std::int64_t client, Weighting weighting) const;
   /// The drawn edges of this rank.
   std::vector<std::int64_t> edges() const;
@@ -248,6 +266,8 @@ class Round {
   Cohort cohort_;
   Evaluated evaluated_;
   std::int64_t edge_round_ = 0;
+  std::vector<std::int64_t> drawn_once_;  // before participants were drawn for an edge round
+  std::set<std::int64_t> drawn_so_far_;   // for the edge rounds
   Link client_link_ = Link::ClientCloud;
   RoundClock clock_;
   std::vector<TrainStatistics> statistics_;

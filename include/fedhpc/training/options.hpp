@@ -8,6 +8,12 @@
 
 namespace fedhpc {
 
+/// Where batch norm's running statistics are between rounds.
+enum class BufferPlace {
+  Average,  ///< they travel with the models and are averaged
+  Local     ///< with the clients
+};
+
 /// The `train.*` keys.
 struct TrainOptions {
   std::int64_t batch_size = 20;   ///< samples; 0: all of a client's samples in every step
@@ -18,6 +24,7 @@ struct TrainOptions {
   double momentum = 0;
   bool nesterov = false;
   double weight_decay = 0;
+  BufferPlace buffers = BufferPlace::Average;
   std::int64_t block = 0;                 ///< clients trained together; 0: by the size of caches
   Precision precision = Precision::Fp32;  ///< of products and convolutions of float32
 

@@ -1,0 +1,233 @@
+"""Partitions of authors' programs, sample by sample, as files for data.partition_file.
+
+    authors_partition.py pfedme --data DIR --output PARTS.h5 [--dataset mnist] [--clients 20] [--labels 2] [--seed 1]
+    authors_partition.py fedmud --data DIR --output PARTS.h5 --rule iid|labeldir|labelcnt [--dataset cifar100]
+                         [--share 0.1] [--clients 100] [--seed 1234] [--ties scalar|numpy]
+
+pfedme: the users of pFedMe's script for MNIST. A user takes the next samples of each of its labels in the order of
+the files, training set first; Python's random shuffles them, and the first three quarters of them train. How many
+it takes is drawn as by data.partition=pfedme. For data.split=client, the default.
+
+fedmud: the clients of the FedMUD and FedBAT papers' program; --share is the concentration of labeldir, and of
+labelcnt the share of all labels that a client has: those that are least in use, in the order in which numpy's
+quicksort leaves equal ones. With 10 labels these follow each other in a circle, with 100 they are blocks of labels
+that are always together. From version 1.25 on numpy sorts with a CPU's vector units, which leave equal values in
+another order: --ties numpy takes what this machine's numpy gives. Training samples only: for data.split=official.
+
+The files of the data set are looked for where the simulator looks: DIR/FOLDER/FILE and DIR/FILE, packed or not.
+Exit code 2: a file is missing, or there are not enough samples.
+"""
+
+import argparse
+import gzip
+import lzma
+import random
+import sys
+from pathlib import Path
+
+import h5py
+import numpy as np
+
+from .data_files import names
+
+INSERTION = 15  # numpy leaves a range of one more values to insertion
+SMALLEST = 10  # samples of a client by labeldir
+# Bytes before an image, bytes of an image, place of its class before it.
+CIFAR = {"cifar10": (1, 3072, 0), "cifar100": (2, 3072, 1)}
+DATASETS = ("mnist", "fmnist", *CIFAR)
+
+
+class PartitionError(Exception):
+    """What keeps the partition from being made."""
+
+
+def unpacked(directory, folder, name):
+    """The bytes of a data set's file."""
+    for place in (Path(directory) / folder / name, Path(directory) / name):
+        for packing, open_file in (("", open), (".gz", gzip.open), (".xz", lzma.open)):
+            path = Path(f"{place}{packing}")
+            if path.is_file():
+                with open_file(path, "rb") as file:
+                    return file.read()
+    raise PartitionError(f"no {folder}/{name} below {directory}")
+
+
+def labels_of(dataset, directory):
+    """(labels of the training set, of the test set) in the order of the files."""
+    folder, files = names(dataset)
+    if dataset not in CIFAR:
+        halves = [unpacked(directory, folder, f"{half}-labels-idx1-ubyte") for half in ("train", "t10k")]
+        return tuple(np.frombuffer(half, np.uint8)[8:].astype(np.int64) for half in halves)
+    before, image, place = CIFAR[dataset]
+    parts = {"train": [], "test": []}
+    for name in sorted(files):
+        records = np.frombuffer(unpacked(directory, folder, name), np.uint8).reshape(-1, before + image)
+        parts["test" if "test" in name else "train"].append(records[:, place].astype(np.int64))
+    return np.concatenate(parts["train"]), np.concatenate(parts["test"])
+
+
+def pfedme(labels, clients, labels_per_client, seed):
+    """(training samples, test samples) of each client."""
+    classes = int(labels.max()) + 1
+    draws, shuffles = np.random.RandomState(seed), random.Random(seed)
+    of_label = [np.flatnonzero(labels == label) for label in range(classes)]
+    counts = []  # of the j-th label of each client, from the samples that label j has
+    for j in range(labels_per_client):
+        left, of_users = len(of_label[j]), []
+        for _ in range(clients - 1):
+            low, high = left // (clients + 1), left // 2
+            if low >= high:
+                raise PartitionError(f"too few samples of label {j} for {clients} clients")
+            of_users.append(draws.randint(low, high))
+            left -= of_users[-1]
+        counts.append([*of_users, left])
+    taken = [0] * classes
+    train, test = [], []
+    for user in range(clients):
+        mine = []
+        for j in range(labels_per_client):
+            label = (user + j) % classes
+            end = taken[label] + counts[j][user]
+            if end < len(of_label[label]):  # else the user goes without, as in the script
+                mine += of_label[label][taken[label]:end].tolist()
+                taken[label] = end
+        shuffles.shuffle(mine)
+        split = int(0.75 * len(mine))
+        train.append(mine[:split])
+        test.append(mine[split:])
+    return train, test
+
+
+def quicksort_order(values):
+    """Places of the values in ascending order, equal ones as numpy's quicksort without vector units leaves them."""
+    order = list(range(len(values)))
+    ranges = [(0, len(values) - 1)]
+    while ranges:
+        low, high = ranges.pop()
+        while high - low > INSERTION:
+            middle = (low + high) // 2
+            for a, b in ((low, middle), (middle, high), (low, middle)):  # the median of three to the middle
+                if values[order[b]] < values[order[a]]:
+                    order[a], order[b] = order[b], order[a]
+            pivot = values[order[middle]]
+            order[middle], order[high - 1] = order[high - 1], order[middle]
+            up, down = low, high - 1
+            while True:
+                up, down = up + 1, down - 1
+                while values[order[up]] < pivot:
+                    up += 1
+                while pivot < values[order[down]]:
+                    down -= 1
+                if up >= down:
+                    break
+                order[up], order[down] = order[down], order[up]
+            order[up], order[high - 1] = order[high - 1], order[up]
+            if up - low < high - up:  # the longer part waits
+                ranges.append((up + 1, high))
+                high = up - 1
+            else:
+                ranges.append((low, up - 1))
+                low = up + 1
+        order[low:high + 1] = sorted(order[low:high + 1], key=lambda place: values[place])  # insertion is stable
+    return order
+
+
+ORDERS = {"scalar": quicksort_order, "numpy": lambda values: np.argsort(values).tolist()}
+
+
+def label_sets(classes, clients, count, order):
+    """The labels of each client: those that clients before it have least."""
+    used = np.zeros(classes)
+    sets = []
+    for client in range(clients):
+        sets.append(order(used / (client + 1))[:count])
+        used[sets[-1]] += 1
+    return sets
+
+
+def by_label_count(labels, sets, draws):
+    classes, clients = int(labels.max()) + 1, len(sets)
+    owned = [[] for _ in range(clients)]
+    for label in range(classes):
+        samples = np.flatnonzero(labels == label)
+        draws.shuffle(samples)
+        owners = [client for client in range(clients) if label in sets[client]]
+        for client, part in zip(owners, np.array_split(samples, len(owners)) if owners else ()):
+            owned[client] += part.tolist()
+    return owned
+
+
+def by_dirichlet(labels, classes, clients, concentration, draws):
+    most = len(labels) / clients  # who has as many gets no more
+    while True:
+        owned = [[] for _ in range(clients)]
+        for label in range(classes):
+            samples = np.flatnonzero(labels == label)
+            draws.shuffle(samples)
+            shares = draws.dirichlet(np.full(clients, concentration))
+            shares = shares * np.array([len(mine) < most for mine in owned])
+            ends = (np.cumsum(shares / shares.sum()) * len(samples)).astype(int)[:-1]
+            for mine, part in zip(owned, np.split(samples, ends)):
+                mine += part.tolist()
+        if min(map(len, owned)) >= SMALLEST:
+            break
+    for mine in owned:
+        draws.shuffle(mine)
+    return owned
+
+
+def fedmud(labels, rule, share, clients, seed, ties="scalar"):
+    """The training samples of each client."""
+    draws = np.random.RandomState(seed)
+    classes = int(labels.max()) + 1
+    if len(labels) < SMALLEST * clients:
+        raise PartitionError(f"{len(labels)} samples are too few for {clients} clients")
+    if rule == "iid":
+        return [part.tolist() for part in np.array_split(draws.permutation(len(labels)), clients)]
+    if rule == "labelcnt":
+        return by_label_count(labels, label_sets(classes, clients, int(share * classes), ORDERS[ties]), draws)
+    return by_dirichlet(labels, classes, clients, share, draws)
+
+
+def write_partition(path, **lists):
+    """A file for data.partition_file: the samples of every client, to train and to test on."""
+    with h5py.File(path, "w") as file:
+        for name, of_clients in lists.items():
+            file[f"{name}_offsets"] = np.cumsum([0] + [len(mine) for mine in of_clients]).astype(np.int64)
+            file[f"{name}_samples"] = np.concatenate([np.asarray(mine, np.int64) for mine in of_clients])
+
+
+def main(arguments):
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    programs = parser.add_subparsers(dest="program", required=True)
+    for program, dataset, clients, seed in (("pfedme", "mnist", 20, 1), ("fedmud", "cifar100", 100, 1234)):
+        one = programs.add_parser(program)
+        one.add_argument("--data", required=True, metavar="DIR", help="folder of the data sets, as data.dir")
+        one.add_argument("--output", required=True, type=Path, metavar="PARTS.h5", help="a new file")
+        one.add_argument("--dataset", choices=DATASETS, default=dataset, help=f"[{dataset}]")
+        one.add_argument("--clients", type=int, default=clients, help=f"[{clients}]")
+        one.add_argument("--seed", type=int, default=seed, help=f"of both generators [{seed}]")
+        if program == "pfedme":
+            one.add_argument("--labels", type=int, default=2, help="labels of a client [2]")
+        else:
+            one.add_argument("--rule", choices=("iid", "labeldir", "labelcnt"), required=True)
+            one.add_argument("--share", type=float, default=0.1, help="of labeldir and labelcnt [0.1]")
+            one.add_argument("--ties", choices=ORDERS, default="scalar", help="of labelcnt: equal values [scalar]")
+    options = parser.parse_args(arguments)
+    try:
+        if options.output.exists():
+            raise PartitionError(f"{options.output} exists; name a new file")
+        train, test = labels_of(options.dataset, options.data)
+        if options.program == "pfedme":
+            parts, tests = pfedme(np.concatenate([train, test]), options.clients, options.labels, options.seed)
+        else:
+            parts = fedmud(train, options.rule, options.share, options.clients, options.seed,
+                           options.ties)
+            tests = [[] for _ in parts]
+        write_partition(options.output, train=parts, test=tests)
+    except (PartitionError, OSError) as error:
+        print(f"authors_partition: {error}", file=sys.stderr)
+        return 2
+    print(f"{options.output}: {len(parts)} clients, {sum(map(len, parts))} samples to train on, "
+          f"{sum(map(len, tests))} to test on")
+    return 0
