@@ -95,7 +95,7 @@ void PFedGP::round(Round& round) {
       const Rows gradients{step.gradient_below_head(trained, loss), trained.layout};
       clip_(gradients, step.active());
       // theta_k <- theta_k - eta grad of -sum log P(y* | X, y)
-      optimizer_->step_(trained.values, gradients.values, 0, step.active());
+      step.step_(trained.values, gradients.values, *optimizer_);
     });
     update.add(block.weights(averaging_.weighting),
                block.upload(body_part_.of(trained) - received, *codec_));

@@ -2,6 +2,15 @@
 
 namespace fedhpc {
 
+namespace {
+
+/// Rows [first, first + count), in the same memory.
+Rows some(const Rows& rows, std::int64_t first, std::int64_t count) {
+  return {rows.values.narrow(0, first, count), rows.layout};
+}
+
+}  // namespace
+
 void PFedMe::declare(OptionSet& options) {
   options.add("algorithm.lambda", lambda_, at_least(0.0),
               "weight of the term lambda/2 ||theta - w||^2 between personal and local model");
@@ -28,6 +37,7 @@ void PFedMe::initialise(const Setup& setup) {
   outer_lr_ = setup.training().lr;
   StepRule rule = setup.training().step_rule();
   rule.lr = personal_lr_;
+  rule.scheduled = false;
   inner_ = std::make_unique<RowOptimizer>(rule, global_.layout);
 }
 
@@ -42,7 +52,10 @@ void PFedMe::round(Round& round) {
       // theta ~ argmin f(theta; D_k) + lambda/2 ||theta - w_k||^2, K steps
       step.minimise_(personal, *inner_, {.mu = lambda_, .centre = local}, {.steps = inner_steps_});
       // w_k <- w_k - eta lambda (w_k - theta)
-      approach_(step.active(local), step.active(personal), outer_lr_ * lambda_);
+      step.each_rate([&](std::int64_t first, std::int64_t count, double rate) {
+        approach_(some(local, first, count), some(personal, first, count),
+                  outer_lr_ * rate * lambda_);
+      });
     });
     copy_columns_(local, personal, Tag::Buffer);
     block.keep(*personal_, evaluated_ == Evaluated::Personal ? personal : local);

@@ -108,7 +108,8 @@ void PFedSOP::round(Round& round) {  // Algorithm 3
     const Rows start = personalised(block, received, square);                     // x_it
     const Rows trained = block.train(start);                                      // x_it^T
     // Delta_it <- (x_it^0 - x_it^T) / eta_2 (11)
-    const Rows own = (1 / lr_) * (trainable_.of(start) - trainable_.of(trained));
+    const Rows own =
+        (1 / (lr_ * round.lr_factor())) * (trainable_.of(start) - trainable_.of(trained));
     block.keep(*updates_, own);
     block.keep(*models_, persist_ == Moment::After ? trained : start);
     if (scored_ != models_) block.keep(*scored_, evaluated_ == Moment::After ? trained : start);

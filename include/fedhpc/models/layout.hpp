@@ -13,11 +13,12 @@ namespace fedhpc {
 /// What a column of a row is. Tags are combined by |.
 enum class Tag : std::uint32_t {
   None = 0,
-  Trainable = 1,     ///< moved by gradients
-  Buffer = 2,        ///< state that travels but has no gradient (batch-norm statistics)
-  Head = 4,          ///< the classifier
-  Norm = 8,          ///< batch-norm scale and shift
-  Uncompressed = 16  ///< never factorised
+  Trainable = 1,      ///< moved by gradients
+  Buffer = 2,         ///< state that travels but has no gradient (batch-norm statistics)
+  Head = 4,           ///< the classifier
+  Norm = 8,           ///< batch-norm scale and shift
+  Uncompressed = 16,  ///< never factorised
+  Bias = 32           ///< added to the sums of a layer, batch norm's shift too
 };
 
 constexpr Tag operator|(Tag a, Tag b) {
