@@ -13,12 +13,13 @@ void Dsgd::initialise(const Setup& setup) {
 }
 
 void Dsgd::round(Round& round) {
+  const double eta = eta_ * round.lr_factor();
   Mean mean = round.mean();
   round.each_block([&](Block& block) {
-    const Rows gradients = local_gradient(block, block.download(x_), eta_);  // [C, P]  g^(n)
+    const Rows gradients = local_gradient(block, block.download(x_), eta);  // [C, P]  g^(n)
     mean.add(block.weights(averaging_.weighting), block.upload(gradients, *codec_));
   });
-  x_ += -eta_ * mean.reduce();  // x_{t+1} <- x_t - eta_t (1/N) sum_n g^(n)
+  x_ += -eta * mean.reduce();  // x_{t+1} <- x_t - eta_t (1/N) sum_n g^(n)
 }
 
 }  // namespace fedhpc

@@ -48,6 +48,11 @@ void EF21P::declare(OptionSet& options) {
   declare_weighting(options, weighting_);
 }
 
+void EF21P::check(const OptionSet& options) const {
+  options.refuse_unless_default("train.buffers",
+                                "algorithm.name = ef21p, whose messages hold all of a model");
+}
+
 void EF21P::initialise(const Setup& setup) {
   exact_ = setup.initial_model();
   shared_ = setup.initial_model();

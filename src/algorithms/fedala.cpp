@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 #include <utility>
 
 #include <ATen/TensorOperators.h>
@@ -21,9 +22,6 @@ constexpr const char* kStartPasses = "start_passes";
 
 constexpr std::int64_t kFirstPass = 1;  // local training has the batches of pass 0
 
-/// Row c alone, in the same memory.
-Rows row_of(const Rows& rows, std::int64_t c) { return {rows.values.narrow(0, c, 1), rows.layout}; }
-
 }  // namespace
 
 void FedALA::declare(OptionSet& options) {
@@ -34,6 +32,18 @@ void FedALA::declare(OptionSet& options) {
       .add("algorithm.share", share_, above_up_to(0.0, 1.0),
            "share of a client's training samples a pass of the weights sees (s)")
       .acts(unless("algorithm.weight_lr", "0"));
+  options
+      .add("algorithm.samples", sampled_,
+           Names<Sampled>{{"drawn", Sampled::Drawn}, {"slice", Sampled::Slice}},
+           "which samples that is: some drawn for every pass, or (authors' program) neighbours in "
+           "stored order, from a place drawn for every round")
+      .acts(unless("algorithm.weight_lr", "0"));
+  options
+      .add("algorithm.learn", learn_who_,
+           Names<Learn>{{"participants", Learn::Participants}, {"all", Learn::All}},
+           "who learns weights in a round: participants that have trained before, or (authors' "
+           "program) from round 2 on all clients; what an absent one mixes is its local model then")
+      .acts(unless("algorithm.weight_lr", "0"));
   options.add("algorithm.weight_lr", weight_lr_, at_least(0.0),
               "step size eta of the weights; 0: they stay 1, and the rounds are FedAvg's");
   options
@@ -41,8 +51,15 @@ void FedALA::declare(OptionSet& options) {
            "most passes a client's weights make the first time it learns them")
       .acts(unless("algorithm.weight_lr", "0"));
   options
+      .add("algorithm.start_rule", start_rule_,
+           Names<StartRule>{{"change", StartRule::Change}, {"losses", StartRule::Losses}},
+           "what tells that they have converged: the root mean square of a pass's changes of them "
+           "is up to algorithm.tolerance, or (authors' program) the standard deviation of the last "
+           "batch's loss over the last 10 of more than 10 passes is below it")
+      .acts(unless("algorithm.weight_lr", "0"));
+  options
       .add("algorithm.tolerance", tolerance_, at_least(0.0),
-           "root mean square of a pass's changes of the weights up to which they have converged")
+           "what algorithm.start_rule compares with: up to there weights have converged")
       .acts(unless("algorithm.weight_lr", "0"));
   averaging_.declare(options);
 }
@@ -71,14 +88,15 @@ void FedALA::initialise(const Setup& setup) {
 }
 
 std::vector<RoundMetric> FedALA::metrics() const {
-  return {{kReceptionAccuracy, "fraction",
-           "mean over participants of the accuracy of the mixed model on own test samples, before "
-           "local training"},
-          {kGlobalWeight, "1",
-           "mean over participants that learn weights of their mean: 1 is the global model, 0 the "
-           "client's own"},
-          {kStartPasses, "1",
-           "mean over participants that learn weights for the first time of the passes made"}};
+  return {
+      {kReceptionAccuracy, "fraction",
+       "mean over participants, with algorithm.learn = all over all clients, of the accuracy of "
+       "the mixed model on own test samples, before local training"},
+      {kGlobalWeight, "1",
+       "mean over clients that learn weights of their mean: 1 is the global model, 0 the "
+       "client's own"},
+      {kStartPasses, "1",
+       "mean over clients that learn weights for the first time of the passes made"}};
 }
 
 void FedALA::round(Round& round) {
@@ -92,6 +110,13 @@ void FedALA::round(Round& round) {
     block.keep_buffers(trained);
     update.add(block.weights(averaging_.weighting), block.upload(trained - received, *codec_));
   });
+  if (learn_who_ == Learn::All && round.number() > 1) {
+    round.each_absent_block([&](Block& block) {
+      const Rows start = aggregated(block, block.download(global_));
+      block.note(kReceptionAccuracy, block.evaluate(start));
+      block.keep(*local_, top_.of(start));  // Theta_i <- hat_i
+    });
+  }
   global_ += update.reduce();  // Theta^t <- Theta^{t-1} + sum_i p_i (Theta_i^t - Theta^{t-1})
 }
 
@@ -116,7 +141,7 @@ Rows FedALA::aggregated(Block& block, const Rows& received) {
     start.values.index_copy_(0, index, mixture.model.values);
     some.keep(*weights_, mixture.weights);
     for (std::size_t i = 0; i < places.size(); ++i) {
-      const Rows weights = row_of(mixture.weights, static_cast<std::int64_t>(i));
+      const Rows weights = mixture.weights.narrow(static_cast<std::int64_t>(i));
       means[static_cast<std::size_t>(places[i])] = inner_products(weights, weights_->initial()).ab /
                                                    static_cast<double>(weights.layout->size());
     }
@@ -125,7 +150,7 @@ Rows FedALA::aggregated(Block& block, const Rows& received) {
   std::vector<std::int64_t> others;
   for (std::int64_t c = 0; c < block.count(); ++c) {
     const std::int64_t client = block.clients()[static_cast<std::size_t>(c)];
-    if (!local_->written(client)) continue;
+    if (!learns(block, client)) continue;
     if (weights_->written(client)) {
       others.push_back(c);
       continue;
@@ -143,6 +168,11 @@ Rows FedALA::aggregated(Block& block, const Rows& received) {
   return start;
 }
 
+bool FedALA::learns(const Block& block, std::int64_t client) const {
+  if (learn_who_ == Learn::Participants) return local_->written(client);
+  return block.round() > 1 && block.trains(client);
+}
+
 FedALA::Mixture FedALA::mixture_of(std::span<const std::int64_t> clients, Rows model) const {
   const Tensor global = top_.of(model).values.clone();
   return {.model = std::move(model),
@@ -157,8 +187,11 @@ void FedALA::mix_(const Mixture& mixture) const {
             {mixture.global + mixture.apart * (1 - mixture.weights.values), top_.layout()});
 }
 
-void FedALA::learn_(Block& block, const Mixture& mixture, std::int64_t pass) const {
-  block.each_batch(share_, pass, [&](LocalStep& step) {
+double FedALA::learn_(Block& block, const Mixture& mixture, std::int64_t pass) const {
+  const bool watched = start_rule_ == StartRule::Losses && block.count() == 1;
+  double loss = 0;
+  double before = 0;  // sum over batches of loss times size
+  const auto take = [&](LocalStep& step) {
     mix_(mixture);
     const Rows gradient = top_.of({step.gradient(mixture.model, {}, 0, moved_), global_.layout});
     const std::int64_t active = step.active();
@@ -167,16 +200,36 @@ void FedALA::learn_(Block& block, const Mixture& mixture, std::int64_t pass) con
     weights.add_(gradient.values.narrow(0, 0, active) * mixture.apart.narrow(0, 0, active) *
                  weight_lr_);
     weights.clamp_(0, 1);
-  });
+    if (!watched) return;
+    const double sum = step.loss_so_far(0);
+    loss = (sum - before) / static_cast<double>(step.samples(0));
+    before = sum;
+  };
+  block.each_batch(share_, pass, take, sampled_);
+  return loss;
+}
+
+bool FedALA::converged(const Rows& before, const Rows& weights,
+                       std::span<const double> losses) const {
+  if (start_rule_ == StartRule::Change) {
+    const auto columns = static_cast<double>(top_.layout()->size());
+    return std::sqrt(squared_lengths(weights - before).front() / columns) <= tolerance_;
+  }
+  constexpr std::size_t kLosses = 10;
+  if (losses.size() <= kLosses) return false;
+  const std::span<const double> last = losses.last(kLosses);
+  const double mean = std::accumulate(last.begin(), last.end(), 0.0) / kLosses;
+  double square = 0;
+  for (const double loss : last) square += (loss - mean) * (loss - mean);
+  return std::sqrt(square / kLosses) < tolerance_;
 }
 
 std::int64_t FedALA::learn_to_convergence_(Block& block, const Mixture& mixture) const {
-  const auto columns = static_cast<double>(top_.layout()->size());
+  std::vector<double> losses;
   for (std::int64_t pass = 0; pass < start_passes_; ++pass) {
     const Rows before = mixture.weights.clone();
-    learn_(block, mixture, kFirstPass + pass);
-    const double square = squared_lengths(mixture.weights - before).front();
-    if (std::sqrt(square / columns) <= tolerance_) return pass + 1;
+    losses.push_back(learn_(block, mixture, kFirstPass + pass));
+    if (converged(before, mixture.weights, losses)) return pass + 1;
   }
   return start_passes_;
 }

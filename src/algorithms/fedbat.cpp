@@ -19,11 +19,6 @@ namespace {
 constexpr std::uint64_t kOfClients = 0;  // passes of draws
 constexpr std::uint64_t kOfServer = 1;
 
-/// Rows [first, first + count), in the same memory.
-Rows some(const Rows& rows, std::int64_t first, std::int64_t count) {
-  return {rows.values.narrow(0, first, count), rows.layout};
-}
-
 /// Numbers of L tensors as a row that an optimizer moves.
 LayoutPtr layout_of_steps(std::int64_t tensors) {
   auto layout = std::make_shared<Layout>();
@@ -71,6 +66,8 @@ void FedBAT::declare(OptionSet& options) {
 }
 
 void FedBAT::check(const OptionSet& options) const {
+  options.refuse_unless_default("train.buffers",
+                                "algorithm.name = fedbat, whose messages hold all of a model");
   if (least_step_ <= most_step_) return;
   options.refuse("algorithm.least_step",
                  concat("algorithm.most_step = ", most_step_, ", which is less"));
@@ -116,7 +113,7 @@ Rows FedBAT::train(Block& block, const Rows& start, std::int64_t round) {
   of_steps_->reset(block.count(), steps.a.options());
   block.each_step([&](LocalStep& step) { take_step(step, start, local, steps); });
   const Rows update = local - start;
-  const Rows of_trained = some(update, 0, steps.trained());
+  const Rows of_trained = update.narrow(0, steps.trained());
   const Binarised at_the_end = binarise(binary_.weights().of(of_trained), 0, steps,
                                         [&](std::size_t c) { return steps.counts[c]; });
   binary_.weights().put_(of_trained, at_the_end.b);
@@ -148,18 +145,23 @@ void FedBAT::take_step(LocalStep& step, const Rows& start, const Rows& local, St
   const Rows models = binary ? local.clone() : local;  // [C, P]  W + S(m; alpha), or W + m
   Binarised s;
   if (binary) {
-    const Rows frozen = weights.of(some(start, first, count));
-    const Rows m = weights.of(some(local, first, count)) - frozen;
+    const Rows frozen = weights.of(start.narrow(first, count));
+    const Rows m = weights.of(local.narrow(first, count)) - frozen;
     start_alpha(m, first, step.number(), steps);
     s = binarise(m, first, steps, [&](std::size_t) { return step.number(); });
-    weights.put_(some(models, first, count), frozen + s.b);
+    weights.put_(models.narrow(first, count), frozen + s.b);
   }
   const Rows gradients{step.gradient(models), models.layout};
   if (binary) {
     copy_columns_(step.active(local), step.active(models), Tag::Buffer);
-    pull_back_(some(gradients, first, count), s, first, steps);
+    pull_back_(gradients.narrow(first, count), s, first, steps);
+    step.each_rate([&](std::int64_t from, std::int64_t clients, double rate) {
+      const std::int64_t begin = std::max(from, first);
+      const std::int64_t end = from + clients;
+      if (begin < end) of_steps_->step_(steps.a, steps.gradient, begin, end - begin, rate);
+    });
   }
-  of_models_->step_(local.values, gradients.values, 0, active);
+  step.step_(local.values, gradients.values, *of_models_);
 }
 
 void FedBAT::pull_back_(const Rows& gradients, const Binarised& s, std::int64_t first,
@@ -172,7 +174,6 @@ void FedBAT::pull_back_(const Rows& gradients, const Binarised& s, std::int64_t 
   const Tensor alpha = alpha_of(steps).narrow(0, first, count);
   steps.gradient.narrow(0, first, count)
       .copy_(of_alpha * step_rate_ * alpha * alpha.ge(least_step_) * alpha.le(most_step_));
-  of_steps_->step_(steps.a, steps.gradient, first, count);
 }
 
 void FedBAT::start_alpha(const Rows& m, std::int64_t first, std::int64_t number,

@@ -14,6 +14,13 @@ constexpr Columns kBody{.without = Tag::Head};
 void FedRep::declare(OptionSet& options) {
   options.add("algorithm.head_passes", head_passes_, count_from(1),
               "local trainings of a client's head before the one of the body (tau_h)");
+  options
+      .add("algorithm.optimizer", optimizer_,
+           Names<Optimizer>{{"pass", Optimizer::Pass}, {"round", Optimizer::Round}},
+           "how long an optimizer lives: a pass; or (authors' program) a round, so that the next "
+           "head pass goes on with its momentum")
+      .acts(unless("algorithm.head_passes", "1"))
+      .acts(either(unless("train.optimizer", "sgd"), unless("train.momentum", "0")));
   averaging_.declare(options);
 }
 
@@ -33,7 +40,8 @@ void FedRep::round(Round& round) {
     const Rows received = block.download(body_);                   // [C, d - d_head]  phi^t
     Rows model = joined(received, heads_->read(block.clients()));  // [C, P]
     for (std::int64_t pass = 0; pass < head_passes_; ++pass) {     // h_i <- GRD(f_i(h, phi^t))
-      model = block.train(model, {.pass = pass, .columns = kHead});
+      const bool goes_on = optimizer_ == Optimizer::Round && pass > 0;
+      model = block.train(model, {.pass = pass, .columns = kHead, .goes_on = goes_on});
     }
     block.keep(*heads_, head_part_.of(model));
     model = block.train(model,

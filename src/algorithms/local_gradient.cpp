@@ -22,9 +22,10 @@ void check_plain_gradients(const OptionSet& options, const std::string& name) {
   const std::string reason =
       concat("algorithm.name = ", name,
              ", whose clients send sums of gradients: (x^0 - x^T) / train.lr is one for plain SGD "
-             "only; use train.optimizer = sgd without momentum and weight decay");
-  for (const char* key :
-       {"train.optimizer", "train.momentum", "train.nesterov", "train.weight_decay"}) {
+             "at one rate only; use train.optimizer = sgd without momentum and weight decay, and "
+             "train.lr_unit = round");
+  for (const char* key : {"train.optimizer", "train.momentum", "train.nesterov",
+                          "train.weight_decay", "train.lr_unit"}) {
     options.refuse_unless_default(key, reason);
   }
   if (options.entry("train.lr").print() == "0") {

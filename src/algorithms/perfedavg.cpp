@@ -73,7 +73,7 @@ Rows PerFedAvg::client_update(Block& block, const Rows& start) {
       subtract_curvature_(step, all);
       direction = all.direction.values;
     }
-    outer_->step_(all.local.values, direction, 0, step.active());
+    step.step_(all.local.values, direction, *outer_);
   });
   return all.local;
 }

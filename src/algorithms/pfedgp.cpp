@@ -144,7 +144,7 @@ void PFedGP::round(Round& round) {
     const Rows points = points_of(received).clone();  // [C, I]  X-bar_k <- X-bar
     std::vector<ClassTree> trees;
     for (std::int64_t c = 0; c < block.count(); ++c) {
-      const Rows model{trained.values.narrow(0, c, 1), trained.layout};
+      const Rows model = trained.narrow(c);
       const Embedded embedded = block.embed(model, block.clients()[static_cast<std::size_t>(c)]);
       trees.push_back(class_tree(embedded.values, samples_of(embedded).labels));
     }
@@ -169,10 +169,9 @@ void PFedGP::round(Round& round) {
       const Rows gradients{step.gradient_below_head(trained, loss), trained.layout};
       clip_(gradients, step.active());
       // theta_k <- theta_k - eta grad of -sum log P(y* | X, y), and X-bar_k in the same way
-      optimizer_->step_(trained.values, gradients.values, 0, step.active());
+      step.step_(trained.values, gradients.values, *optimizer_);
       if (points_per_class_ == 0) return;
-      points_optimizer_->step_(points.values, of_points.to(points.values.options()), 0,
-                               step.active());
+      step.step_(points.values, of_points.to(points.values.options()), *points_optimizer_);
     });
     block.keep_buffers(trained);
     update.add(block.weights(averaging_.weighting),
@@ -183,7 +182,7 @@ void PFedGP::round(Round& round) {
 
 void PFedGP::clip_(const Rows& gradients, std::int64_t count) const {
   if (clip_length_ == 0) return;
-  const Rows rows{gradients.values.narrow(0, 0, count), gradients.layout};
+  const Rows rows = gradients.narrow(0, count);
   const Rows of_body = body_part_.of(rows);
   std::vector<double> factors;
   for (const double square : squared_lengths(of_body)) {
@@ -232,18 +231,18 @@ void PFedGP::evaluate(Evaluation& evaluation) {
   const Tensor points = on_host(points_of(shared_).values[0]).to(at::kDouble);
   evaluation.each_block([&](EvaluationBlock& block) {
     const auto count = static_cast<std::int64_t>(block.clients().size());
-    block.evaluate(block.as_received(model.replicate(count)), [&](std::int64_t c,
-                                                                  const Embedded& training) {
-      const std::int64_t client = block.clients()[static_cast<std::size_t>(c)];
-      const GpDraws omega{.key = key_of(client, block.round(), kEvaluationPass),
-                          .chains = test_chains_};
-      const LabelledValues samples = samples_of(training);
-      auto tree = points_per_class_ == 0 ? GpTree(samples, settings_, omega)
-                                         : GpTree(samples, labelled(points), settings_, omega);
-      return [this, tree = std::move(tree)](const Tensor& embedding) {
-        return tree.log_probabilities(embedding, classes_);
-      };
-    });
+    block.evaluate(
+        block.as_received(model.replicate(count)), [&](std::int64_t c, const Embedded& training) {
+          const std::int64_t client = block.clients()[static_cast<std::size_t>(c)];
+          const GpDraws omega{.key = key_of(client, block.round(), kEvaluationPass),
+                              .chains = test_chains_};
+          const LabelledValues samples = samples_of(training);
+          auto tree = points_per_class_ == 0 ? GpTree(samples, settings_, omega)
+                                             : GpTree(samples, labelled(points), settings_, omega);
+          return [this, tree = std::move(tree)](const Tensor& embedding) {
+            return tree.log_probabilities(embedding, classes_);
+          };
+        });
   });
 }
 

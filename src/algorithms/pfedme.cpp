@@ -34,6 +34,7 @@ void PFedMe::initialise(const Setup& setup) {
   outer_lr_ = setup.training().lr;
   StepRule rule = setup.training().step_rule();
   rule.lr = personal_lr_;
+  rule.scheduled = false;
   inner_ = std::make_unique<RowOptimizer>(rule, global_.layout);
 }
 
@@ -60,7 +61,10 @@ Rows PFedMe::client_update(Block& block, const Rows& received) {
     // theta ~ argmin f(theta; D_k) + lambda/2 ||theta - w_k||^2, K steps
     step.minimise_(personal, *inner_, {.mu = lambda_, .centre = local}, {.steps = inner_steps_});
     // w_k <- w_k - eta lambda (w_k - theta)
-    approach_(step.active(local), step.active(personal), outer_lr_ * lambda_);
+    step.each_rate([&](std::int64_t first, std::int64_t count, double rate) {
+      approach_(local.narrow(first, count), personal.narrow(first, count),
+                outer_lr_ * rate * lambda_);
+    });
   });
   copy_columns_(local, personal, Tag::Buffer);
   block.keep(*personal_, evaluated_ == Evaluated::Personal ? personal : local);

@@ -108,7 +108,8 @@ void PFedSOP::round(Round& round) {  // Algorithm 3
     const Rows start = personalised(block, received, square);                     // x_it
     const Rows trained = block.train(start);                                      // x_it^T
     // Delta_it <- (x_it^0 - x_it^T) / eta_2 (11)
-    const Rows own = (1 / lr_) * (trainable_.of(start) - trainable_.of(trained));
+    const Rows own =
+        (1 / (lr_ * round.lr_factor())) * (trainable_.of(start) - trainable_.of(trained));
     block.keep(*updates_, own);
     block.keep(*models_, persist_ == Moment::After ? trained : start);
     if (scored_ != models_) block.keep(*scored_, evaluated_ == Moment::After ? trained : start);
@@ -136,7 +137,7 @@ Rows PFedSOP::personalised(Block& block, const Rows& received, double square) {
   for (std::size_t c = 0; c < count; ++c) {
     const auto row = static_cast<std::int64_t>(c);
     const std::int64_t client = block.clients()[c];
-    const Rows model{start.values.narrow(0, row, 1), start.layout};
+    const Rows model = start.narrow(row);
     if (!models_->written(client)) {  // x_it <- x
       model.values.copy_(news.values.narrow(0, std::ssize(new_clients), 1));
       new_clients.push_back(client);
@@ -152,7 +153,7 @@ Rows PFedSOP::personalised(Block& block, const Rows& received, double square) {
       model.values.copy_(last.values);
       continue;
     }
-    const Rows global{received.values.narrow(0, row, 1), received.layout};
+    const Rows global = received.narrow(row);
     note(c, personalisation_.step(trainable_, model, last, updates_->view(client), global,
                                   square));  // Algorithm 1
   }

@@ -61,6 +61,8 @@ void SFedHP::declare(OptionSet& options) {
       .acts(unless("algorithm.edge_rounds", "1"));
   options.add("algorithm.edge_rounds", edge_rounds_, count_from(1),
               "edge rounds per global round (R)");
+  // train.lr is of edges, which have no epochs.
+  options.acts("train.lr_unit", unless("algorithm.name", "sfedhp"));
   options.add("algorithm.beta", beta_, at_least(0.0),
               "step from the old global model to the mean of the edges'; 1: the mean");
   averaging_.declare(options,
@@ -76,6 +78,7 @@ void SFedHP::initialise(const Setup& setup) {
   edge_lr_ = setup.training().lr;
   StepRule rule = setup.training().step_rule();
   rule.lr = personal_lr_;
+  rule.scheduled = false;
   optimizer_ = std::make_unique<RowOptimizer>(rule, global_.layout);
 }
 
@@ -93,7 +96,7 @@ void SFedHP::round(Round& round) {
     });
     const EdgeRows theta = mean.reduce(/*otherwise=*/phi);  // 1/J sum_j theta_ij
     for (const std::int64_t i : round.training_edges()) {
-      update_edge_(phi.of(i), edges_.of(i), theta.of(i));
+      update_edge_(phi.of(i), edges_.of(i), theta.of(i), edge_lr_ * round.lr_factor());
     }
   });
   if (gamma2_ > 0) {
@@ -124,13 +127,14 @@ Rows SFedHP::personalize(Block& block, const Rows& phi, std::int64_t edge_round)
   return theta;
 }
 
-void SFedHP::update_edge_(const Rows& phi, const Rows& w, const Rows& mean_theta) const {
+void SFedHP::update_edge_(const Rows& phi, const Rows& w, const Rows& mean_theta,
+                          double eta) const {
   // (10), (6): phi_i <- 1/J sum_j (lambda_1 theta_ij + lambda_2 w_i) / (lambda_1 + lambda_2)
   phi.values.copy_(mean_theta.values);
   approach_(phi, w, lambda2_ / (lambda1_ + lambda2_));
   if (gamma2_ > 0) zero_small_(phi, zero_threshold_);
   // (11): w_i <- w_i - eta_1 [lambda_2 (w_i - phi_i) + gamma_2 tanh(w_i / rho)]
-  descend_(w, edge_lr_, {.mu = lambda2_, .centre = phi, .gamma = round_gamma2_, .rho = rho_});
+  descend_(w, eta, {.mu = lambda2_, .centre = phi, .gamma = round_gamma2_, .rho = rho_});
   copy_columns_(w, phi, Tag::Buffer);
 }
 

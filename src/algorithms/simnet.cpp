@@ -166,7 +166,6 @@ void SimNet::initialise(const Setup& setup) {
   layout_ = initial_.layout;
   seed_ = setup.seed();
   eta_ = setup.training().lr;
-  personal_eta_ = personal_lr_.value_or(eta_);
   codec_ = codec_choice_.make();
   own_ = setup.store().clients();
   const auto [personal, rest] = columns_of(personal_tag_);
@@ -193,14 +192,16 @@ void SimNet::prepare(Round& everybody) {
 }
 
 void SimNet::round(Round& round) {
-  const double share = personal_eta_ / std::max(1.0, round.total_weight(Weighting::Uniform));
+  const double eta = eta_ * round.lr_factor();
+  const double share =
+      personal_lr_.value_or(eta) / std::max(1.0, round.total_weight(Weighting::Uniform));
   const Rows z = personal_rows(own_);  // [N_r, d_2]  Z_t
   const Rows target = z.clone();       // [N_r, d_2]  Z_t - eta N^T nabla / N
   Mean mean = round.mean(shared_.layout());
   round.each_block([&](Block& block) {
     // y^(n) = M x_t + N z_t^(n)
     const Rows y = block.download_each(joined(personal_rows(block.clients())));  // [C, P]
-    Rows nabla = local_gradient(block, y, eta_);                                 // g^(n)
+    Rows nabla = local_gradient(block, y, eta);                                  // g^(n)
     const Rows gradients = nabla.clone();
     draw_together_(nabla, round.number());  // nabla^(n)
     const Rows sent = block.upload(nabla, *codec_);
@@ -213,7 +214,7 @@ void SimNet::round(Round& round) {
       target.values[row].sub_(of_personal.values[c], share);
     }
   });
-  x_ += -eta_ * mean.reduce();  // x_{t+1} = x_t - eta_t (1/N) sum_n M^T nabla^(n)
+  x_ += -eta * mean.reduce();  // x_{t+1} = x_t - eta_t (1/N) sum_n M^T nabla^(n)
   update_personal_(round, z, target);
   round.note(kGraphBytes, round.number() == 1 ? graph_bytes_ : 0);
 }
@@ -235,7 +236,7 @@ void SimNet::update_personal_(Round& round, const Rows& z, const Rows& target) {
   if (!lasso_->graph().edges.empty() && personal_.layout()->size() > 0) {
     const Tensor columns = clients.to_columns(z, kStripe);  // [N, w]
     report = lasso_->solve_(clients.ranks(), columns, clients.to_columns(target, kStripe),
-                            personal_eta_);
+                            personal_lr_.value_or(eta_ * round.lr_factor()));
     clients.from_columns_(next, columns, kStripe);
   }
   if (z_ != nullptr) z_->write(own_, next);

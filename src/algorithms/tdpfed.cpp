@@ -22,7 +22,9 @@ void TDPFed::declare(OptionSet& options) {
        {"train.optimizer", "train.momentum", "train.nesterov", "train.weight_decay"}) {
     options.acts(key, unless("algorithm.name", "tdpfed"));
   }
-  options.acts("train.lr", where("algorithm.factor_solver", {"adam"}));
+  for (const char* key : {"train.lr", "train.lr_schedule"}) {
+    options.acts(key, where("algorithm.factor_solver", {"adam"}));
+  }
   options.add("algorithm.lambda", lambda_, at_least(0.0),
               "weight of the term lambda/2 ||theta - [[A]]||^2 between personal and tensorized "
               "model");
@@ -68,7 +70,8 @@ void TDPFed::initialise(const Setup& setup) {
   nesterov_ = std::make_unique<RowOptimizer>(
       StepRule{.kind = kind, .lr = personal_lr_, .momentum = momentum_}, map_->full());
   adam_ = std::make_unique<RowOptimizer>(
-      StepRule{.kind = OptimizerKind::Adam, .lr = setup.training().lr}, map_->factors());
+      StepRule{.kind = OptimizerKind::Adam, .lr = setup.training().lr, .scheduled = true},
+      map_->factors());
 }
 
 void TDPFed::round(Round& round) {
@@ -135,7 +138,7 @@ void TDPFed::train_factors_(LocalStep& step, Clients& all) {
   const Rows gradient = step.active(all.gradient);
   for (std::int64_t i = 0; i < factor_steps_; ++i) {
     map_->distance_gradient_(factors, theta, lambda_, gradient);  // (23)
-    adam_->step_(factors.values, gradient.values);                // (17), by Adam
+    step.step_(all.factors.values, all.gradient.values, *adam_);  // (17), by Adam
   }
   map_->expand_(factors, composed);
 }

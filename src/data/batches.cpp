@@ -49,12 +49,19 @@ void BatchCursor::start_epoch() {
     std::iota(order_.begin(), order_.end(), 0);
     return;
   }
-  const DrawKey key{.seed = plan_.seed,
-                    .purpose = plan_.purpose,
-                    .pass = static_cast<std::uint64_t>(plan_.pass),
-                    .epoch = static_cast<std::uint64_t>(done_ / batches_per_epoch_),
-                    .client = static_cast<std::uint64_t>(plan_.client),
-                    .round = static_cast<std::uint64_t>(plan_.round)};
+  DrawKey key{.seed = plan_.seed,
+              .purpose = plan_.purpose,
+              .pass = static_cast<std::uint64_t>(plan_.pass),
+              .epoch = static_cast<std::uint64_t>(done_ / batches_per_epoch_),
+              .client = static_cast<std::uint64_t>(plan_.client),
+              .round = static_cast<std::uint64_t>(plan_.round)};
+  if (plan_.sampled == Sampled::Slice) {
+    key.pass = 1;
+    key.epoch = 0;
+    order_.resize(static_cast<std::size_t>(visited_));
+    std::iota(order_.begin(), order_.end(), Draws(key).below(plan_.samples - visited_ + 1));
+    return;
+  }
   const std::int64_t left = plan_.max_batches - done_;
   const bool all = plan_.max_batches == 0 || left >= batches_per_epoch_;
   const std::int64_t length = all ? visited_ : std::min(left * plan_.batch_size, visited_);

@@ -85,7 +85,7 @@ class ScoringBlock final : public AdaptingBlock {
     require(models.count() == static_cast<std::int64_t>(clients().size()), "one model per client");
     for (std::size_t c = 0; c < clients().size(); ++c) {
       const auto place = static_cast<std::int64_t>(c);
-      const Rows model{models.values.narrow(0, place, 1), models.layout};
+      const Rows model = models.narrow(place);
       const std::int64_t client = clients()[c];
       const Classifier classify = fit(place, evaluator_.embed_training(model, training_, client));
       for (ClientScores* scores : scores_) {
@@ -166,7 +166,7 @@ void RankEvaluation::edges(const EdgeRows& models) {
     for (const std::int64_t client : topology_.placement().clients_of_edge(models.first + i)) {
       if (shard_.holds(client)) members.push_back(client);
     }
-    const Rows model{models.rows.values.narrow(0, i, 1), models.rows.layout};
+    const Rows model = models.rows.narrow(i);
     const std::vector<Score> scores = scores_of(model, shard_, members);
     for (std::size_t m = 0; m < scores.size(); ++m) edge_[shard_.position(members[m])] = scores[m];
   }

@@ -141,7 +141,7 @@ void BatchNorm::declare(Layout& layout) {
   const Tag buffer = Tag::Buffer | Tag::Uncompressed;
   column_ = layout.size();
   layout.add(name_ + ".weight", shape, in_.channels, kScale, Initial::One);
-  layout.add(name_ + ".bias", shape, in_.channels, kScale, Initial::Zero);
+  layout.add(name_ + ".bias", shape, in_.channels, kScale | Tag::Bias, Initial::Zero);
   layout.add(name_ + ".running_mean", shape, in_.channels, buffer, Initial::Zero);
   layout.add(name_ + ".running_var", shape, in_.channels, buffer, Initial::One);
 }

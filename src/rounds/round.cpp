@@ -232,6 +232,7 @@ void Round::to_edges_(const Rows& model, EdgeRows& edges, const Codec& codec) {
 void Round::edge_rounds(std::int64_t count, const std::function<void()>& edge_round) {
   client_link_ = Link::ClientEdge;
   for (edge_round_ = 0; edge_round_ < count; ++edge_round_) {
+    services_.trainer.at_training(edge_round_, count);
     edge_round();
     clock_.finish_edge_round();
   }
@@ -333,6 +334,10 @@ double Round::simulated_seconds() {
   if (cohort_.edges.empty()) clock_.finish_edge_round();
   return clock_.seconds(services_.topology.world());
 }
+
+std::int64_t Block::round() const { return round_.number_; }
+
+bool Block::trains(std::int64_t client) const { return round_.services_.trainer.steps(client) > 0; }
 
 std::span<const std::int64_t> Block::edges() {
   edges_.clear();
@@ -465,11 +470,11 @@ void Block::each_step(Steps steps, const std::function<void(LocalStep&)>& take,
                                                    round_.services_.type, take, steps));
 }
 
-void Block::each_batch(double share, std::int64_t pass,
-                       const std::function<void(LocalStep&)>& take) {
+void Block::each_batch(double share, std::int64_t pass, const std::function<void(LocalStep&)>& take,
+                       Sampled sampled) {
   const Timed timed(round_.services_.train_watch);
   const std::vector<TrainStatistics> seen = round_.services_.trainer.each_batch(
-      clients_, round_.number_, pass, share, round_.services_.type, take);
+      clients_, round_.number_, pass, {share, sampled}, round_.services_.type, take);
   book_gradients(seen);
   for (const TrainStatistics& of_client : seen) {
     round_.statistics_.push_back(
@@ -488,9 +493,7 @@ Block Block::only(std::span<const std::int64_t> clients) const {
 }
 
 void Block::keep(StoredRows& store, const Rows& rows) {
-  const auto trains = [&](std::size_t c) {
-    return round_.services_.trainer.steps(clients_[c]) > 0;
-  };
+  const auto trains = [&](std::size_t c) { return this->trains(clients_[c]); };
   for (std::size_t first = 0; first < clients_.size();) {
     std::size_t count = 0;  // side by side
     while (first + count < clients_.size() && trains(first + count)) ++count;
@@ -526,7 +529,7 @@ void Block::note(const std::string& metric, std::span<const double> values) {
   require(values.size() == clients_.size(), "one value per client");
   std::vector<double>& all = round_.parts_[metric];
   for (std::size_t c = 0; c < values.size(); ++c) {
-    if (round_.services_.trainer.steps(clients_[c]) == 0 || std::isnan(values[c])) continue;
+    if (!trains(clients_[c]) || std::isnan(values[c])) continue;
     all.push_back(values[c]);
   }
 }

@@ -76,6 +76,49 @@ std::int64_t LocalStep::active() const {
   return count;
 }
 
+double LocalStep::loss_so_far(std::int64_t c) const {
+  const Tensor& on_device = workspace_.losses;  // undefined on the host
+  return on_device.defined() ? on_device[c].item<double>()
+                             : static_cast<double>(statistics_[static_cast<std::size_t>(c)].loss);
+}
+
+std::int64_t LocalStep::samples(std::int64_t c) const {
+  for (const BatchRun& run : runs_) {
+    if (run.first <= c && c < run.first + run.count) return run.batch;
+  }
+  return 0;
+}
+
+void LocalStep::each_rate(
+    const std::function<void(std::int64_t, std::int64_t, double)>& work) const {
+  for (std::size_t first = 0; first < runs_.size();) {
+    std::size_t next = first;
+    std::int64_t count = 0;
+    for (; next < runs_.size() && runs_[next].rate == runs_[first].rate &&
+           runs_[next].first == runs_[first].first + count;
+         ++next) {
+      count += runs_[next].count;
+    }
+    work(runs_[first].first, count, runs_[first].rate);
+    first = next;
+  }
+}
+
+namespace {
+
+/// What the optimizer's rate is multiplied with, where train.lr is multiplied with `rate`.
+double rate_of(const RowOptimizer& optimizer, double rate) {
+  return optimizer.rule().scheduled ? rate : 1;
+}
+
+}  // namespace
+
+void LocalStep::step_(const Tensor& rows, const Tensor& gradients, RowOptimizer& optimizer) const {
+  each_rate([&](std::int64_t first, std::int64_t count, double rate) {
+    optimizer.step_(rows, gradients, first, count, rate_of(optimizer, rate));
+  });
+}
+
 Rows LocalStep::active(const Rows& rows) const {
   return {rows.values.narrow(0, 0, active()), rows.layout};
 }
@@ -205,11 +248,11 @@ Tensor LocalStep::gradient_below_head(const Rows& at, const EmbeddingLoss& loss)
 void LocalStep::descend_plain_(const Rows& rows, const RowOptimizer& optimizer,
                                const Penalty& penalty) {
   fetch(0);
-  const double lr = optimizer.rule().lr;
   // w <- w - lr (g + mu (w - c)). With p = lr mu that is w' = w - lr / (1 - p) g, then
   // w <- w' + p (c - w'): exactly w where g = 0 and w = c, so that updates of 0 are 0.
-  const double pull = lr * penalty.mu;
   for (const BatchRun& run : runs_) {
+    const double lr = optimizer.rule().lr * rate_of(optimizer, run.rate);
+    const double pull = lr * penalty.mu;
     const Tensor of_run = rows.values.narrow(0, run.first, run.count);
     differentiate(
         rows.values, run,
@@ -235,9 +278,10 @@ void LocalStep::descend_(const Rows& rows, RowOptimizer& optimizer, const Penalt
   const Tensor gradients = gradient(rows, plain ? Penalty{} : penalty, 0, optimizer.columns());
   for (const BatchRun& run : runs_) {
     if (plain) {
-      fedhpc::descend_(rows, gradients, optimizer.rule().lr, penalty, run.first, run.count);
+      const double lr = optimizer.rule().lr * rate_of(optimizer, run.rate);
+      fedhpc::descend_(rows, gradients, lr, penalty, run.first, run.count);
     } else {
-      optimizer.step_(rows.values, gradients, run.first, run.count);
+      optimizer.step_(rows.values, gradients, run.first, run.count, rate_of(optimizer, run.rate));
     }
   }
 }
@@ -257,7 +301,7 @@ void LocalStep::descend_(const Rows& u, RowMap& map, RowOptimizer& optimizer) {
     const Rows moved = of_run(u, run);
     map.pullback_(moved, of_run(of_weights, run), of_run(gradients, run));
     map.copy_passed_(of_run(models, run), moved, Tag::Buffer);
-    optimizer.step_(u.values, gradients.values, run.first, run.count);
+    optimizer.step_(u.values, gradients.values, run.first, run.count, rate_of(optimizer, run.rate));
   }
 }
 

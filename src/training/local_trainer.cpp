@@ -75,21 +75,32 @@ void LocalTrainer::reserve(std::int64_t clients, at::ScalarType type) {
   workspace_.other_losses = at::zeros_like(workspace_.losses);
 }
 
-std::int64_t LocalTrainer::visited(std::int64_t client, double share) const {
+std::int64_t LocalTrainer::visited(std::int64_t client, Share share) const {
   const auto samples = static_cast<double>(shard_.train_count(client));
   if (samples == 0) return 0;
-  return std::max<std::int64_t>(1, static_cast<std::int64_t>(std::floor(share * samples + 0.5)));
+  const double half = share.sampled == Sampled::Drawn ? 0.5 : 0;
+  return std::max<std::int64_t>(1,
+                                static_cast<std::int64_t>(std::floor(share.of * samples + half)));
 }
 
-std::int64_t LocalTrainer::batches(std::int64_t client, double share) const {
+std::int64_t LocalTrainer::batches(std::int64_t client, Share share) const {
   return std::min(most_batches_, BatchCursor::num_batches_per_epoch(
                                      visited(client, share), options_.batch_size, singles()));
 }
 
 std::int64_t LocalTrainer::steps_of(std::int64_t client, const Pass& pass) const {
-  if (pass.share > 0) return batches(client, pass.share);
+  if (pass.share.of > 0) return batches(client, pass.share);
   const std::int64_t trained = steps(client);
   return trained > 0 && pass.steps > 0 ? pass.steps : trained;
+}
+
+double LocalTrainer::rate_of(std::int64_t client, const Pass& pass, std::int64_t step) const {
+  if (options_.lr_unit == LrUnit::Round) return lr_factor(pass.round);
+  const std::int64_t in_epoch = BatchCursor::num_batches_per_epoch(shard_.train_count(client),
+                                                                   options_.batch_size, singles());
+  const std::int64_t epochs = (steps(client) + in_epoch - 1) / in_epoch;  // of a training
+  const std::int64_t trainings = (pass.round - 1) * trainings_ + training_;
+  return options_.lr_factor(trainings * epochs + step / in_epoch);
 }
 
 std::vector<LocalTrainer::Course> LocalTrainer::start_courses(std::span<const std::int64_t> clients,
@@ -102,7 +113,8 @@ std::vector<LocalTrainer::Course> LocalTrainer::start_courses(std::span<const st
                          .client = client,
                          .pass = pass.number,
                          .samples = shard_.train_count(client),
-                         .visited = pass.share > 0 ? visited(client, pass.share) : 0,
+                         .visited = pass.share.of > 0 ? visited(client, pass.share) : 0,
+                         .sampled = pass.share.sampled,
                          .batch_size = options_.batch_size,
                          .singles = singles(),
                          .max_batches = steps_of(client, pass)};
@@ -124,11 +136,13 @@ Batch LocalTrainer::next_batch(const Shard& shard, Course& course, const Pass& p
                                std::int64_t step) const {
   if (step >= course.steps) return {};
   for (; course.taken <= step; ++course.taken) course.positions = course.batches.next();
-  if (shard.augment() != Augment::CropFlip) return {course.positions, {}};
+  const double rate = rate_of(course.client, pass, step);
+  if (shard.augment() != Augment::CropFlip) return {course.positions, {}, rate};
   const std::int64_t of_evaluation = pass.purpose == Purpose::Evaluate ? kEvaluationCrops : 0;
   return {course.positions,
           draw_crops(crop_key(seed_, pass.round, course.client, of_evaluation + pass.number, step),
-                     static_cast<std::int64_t>(course.positions.size()))};
+                     static_cast<std::int64_t>(course.positions.size())),
+          rate};
 }
 
 std::vector<BatchRun> LocalTrainer::gather_step(const Shard& shard, std::vector<Course>& courses,
@@ -140,7 +154,7 @@ std::vector<BatchRun> LocalTrainer::gather_step(const Shard& shard, std::vector<
     if (batch.positions.empty()) continue;
     shard.gather_train(courses[c].client, batch.positions, row, workspace_.activations.input(),
                        workspace_.labels, batch.crops);
-    append(runs, row, static_cast<std::int64_t>(batch.positions.size()));
+    append(runs, row, batch);
   }
   return runs;
 }
@@ -202,9 +216,9 @@ std::vector<TrainStatistics> LocalTrainer::each_step(std::span<const std::int64_
 
 std::vector<TrainStatistics> LocalTrainer::each_batch(std::span<const std::int64_t> clients,
                                                       std::int64_t round, std::int64_t pass,
-                                                      double share, at::ScalarType type,
+                                                      Share share, at::ScalarType type,
                                                       const std::function<void(LocalStep&)>& take) {
-  require(0 < share && share <= 1, "a share of the samples is a part of them");
+  require(0 < share.of && share.of <= 1, "a share of the samples is a part of them");
   return each_step(clients, {.round = round, .number = pass, .share = share}, type, take,
                    Steps::Any);
 }
@@ -219,12 +233,17 @@ std::vector<TrainStatistics> LocalTrainer::train_(Rows& rows, std::span<const st
     if (!of_factors_ || of_factors_->layout() != rows.layout) {
       of_factors_.emplace(options_.step_rule(), rows.layout);
     }
+    require(!work.goes_on, "an optimizer of factors starts afresh");
     of_factors_->reset(count, options);
     return each_step(
         clients, round, work.pass.value_or(0), type,
         [&](LocalStep& step) { step.descend_(rows, *work.map, *of_factors_); }, Steps::Alike);
   }
-  optimizer_.reset(count, options, work.columns);
+  if (work.goes_on) {
+    optimizer_.go_on(count, work.columns);
+  } else {
+    optimizer_.reset(count, options, work.columns);
+  }
   if (!shard_.device().is_cpu()) {
     return train_on_device_(rows, clients, {.round = round, .number = work.pass.value_or(0)}, work);
   }

@@ -1,5 +1,6 @@
 #include "fedhpc/training/options.hpp"
 
+#include <cmath>
 #include <stdexcept>
 
 #include "fedhpc/core/error.hpp"
@@ -21,6 +22,20 @@ void TrainOptions::declare(OptionSet& options) {
   options.add("train.local_epochs", local_epochs, count_from(0),
               "epochs a client trains per round (set this or train.local_steps)");
   options.add("train.lr", lr, at_least(0.0), "learning rate of local training");
+  options.add("train.lr_schedule", lr_schedule,
+              {{"constant", LrSchedule::Constant}, {"exponential", LrSchedule::Exponential}},
+              "how train.lr goes over a run: as it is, or times train.lr_decay after every "
+              "train.lr_unit; rates of a method's own keys stay");
+  const Condition decays = where("train.lr_schedule", {"exponential"});
+  options
+      .add("train.lr_decay", lr_decay, above_up_to(0.0, 1.0),
+           "factor of train.lr from one round or epoch to the next")
+      .acts(decays);
+  options
+      .add("train.lr_unit", lr_unit, {{"round", LrUnit::Round}, {"epoch", LrUnit::Epoch}},
+           "what train.lr_schedule counts: rounds, or epochs of a client that takes part in every "
+           "round (those of all edge rounds; an epoch that ends early counts)")
+      .acts(decays);
   options.add("train.optimizer", optimizer,
               {{"sgd", OptimizerKind::Sgd},
                {"momentum", OptimizerKind::Momentum},
@@ -41,6 +56,10 @@ void TrainOptions::declare(OptionSet& options) {
       .acts(unless("train.momentum", "0"));
   options.add("train.weight_decay", weight_decay, at_least(0.0),
               "factor of the weights that is added to their gradient, on all trainable columns");
+  options
+      .add("train.decay_biases", decay_biases,
+           "whether train.weight_decay is for biases too, those of batch norm among them")
+      .acts(unless("train.weight_decay", "0"));
   options
       .add("train.buffers", buffers,
            {{"average", BufferPlace::Average}, {"local", BufferPlace::Local}},
@@ -120,7 +139,17 @@ StepRule TrainOptions::step_rule() const {
   if (kind == OptimizerKind::Sgd && momentum > 0) {
     kind = nesterov ? OptimizerKind::Nesterov : OptimizerKind::Momentum;
   }
-  return {.kind = kind, .lr = lr, .momentum = momentum, .weight_decay = weight_decay};
+  return {.kind = kind,
+          .lr = lr,
+          .momentum = momentum,
+          .weight_decay = weight_decay,
+          .decay_biases = decay_biases,
+          .scheduled = true};
+}
+
+double TrainOptions::lr_factor(std::int64_t units) const {
+  if (lr_schedule == LrSchedule::Constant) return 1;
+  return std::pow(lr_decay, static_cast<double>(units));
 }
 
 }  // namespace fedhpc

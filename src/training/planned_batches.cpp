@@ -8,11 +8,18 @@
 
 namespace fedhpc {
 
-void append(std::vector<BatchRun>& runs, std::int64_t row, std::int64_t batch) {
-  if (!runs.empty() && runs.back().batch == batch && runs.back().first + runs.back().count == row) {
+void append(std::vector<BatchRun>& runs, std::int64_t row, const Batch& batch) {
+  const BatchRun alone{.first = row,
+                       .count = 1,
+                       .batch = static_cast<std::int64_t>(batch.positions.size()),
+                       .rate = batch.rate};
+  const bool continues = !runs.empty() && runs.back().batch == alone.batch &&
+                         runs.back().rate == alone.rate &&
+                         runs.back().first + runs.back().count == row;
+  if (continues) {
     ++runs.back().count;
   } else {
-    runs.push_back({.first = row, .count = 1, .batch = batch});
+    runs.push_back(alone);
   }
 }
 
@@ -50,8 +57,7 @@ void PlannedBatches::plan(const Shard& shard, const Next& next) {
       std::fill_n(pick, batch_, DevicePick{-1, 0, 0, 0, 0});
       const Batch batch = next(c, step);
       if (batch.positions.empty()) continue;
-      append(runs_[draw][static_cast<std::size_t>(step)], c,
-             static_cast<std::int64_t>(batch.positions.size()));
+      append(runs_[draw][static_cast<std::size_t>(step)], c, batch);
       for (std::size_t b = 0; b < batch.positions.size(); ++b) {
         const Crop crop = batch.crops.empty() ? Crop{} : batch.crops[b];
         const std::int64_t position = batch.positions[b];

@@ -80,13 +80,20 @@ std::int64_t StepRule::state_rows() const {
 }
 
 RowOptimizer::RowOptimizer(const StepRule& rule, LayoutPtr layout)
-    : rule_(rule), layout_(std::move(layout)), trainable_(layout_->ranges(Tag::Trainable)) {}
+    : rule_(rule), layout_(std::move(layout)) {}
 
 void RowOptimizer::reset(std::int64_t count, const at::TensorOptions& options,
                          const Columns& columns) {
   require(count >= 0, "a number of rows is not negative");
   columns_ = columns;
-  trainable_ = layout_->ranges(Tag::Trainable, columns);
+  if (rule_.decay_biases) {
+    moving_ = {{layout_->ranges(Tag::Trainable, columns), rule_.weight_decay}};
+  } else {
+    const Columns weights{.with = columns.with, .without = columns.without | Tag::Bias};
+    moving_ = {{layout_->ranges(Tag::Trainable, weights), rule_.weight_decay},
+               {layout_->ranges(Tag::Bias, columns), 0}};
+    std::erase_if(moving_, [](const Decayed& part) { return part.ranges.empty(); });
+  }
   steps_.assign(static_cast<std::size_t>(count), 0);
   if (rule_.state_rows() == 0) return;
   const bool fits =
@@ -102,6 +109,12 @@ void RowOptimizer::reset(std::int64_t count, const at::TensorOptions& options,
   } else {
     steps_on_device_ = at::zeros({count}, options.dtype(at::kLong));
   }
+}
+
+void RowOptimizer::go_on(std::int64_t count, const Columns& columns) const {
+  require(count == static_cast<std::int64_t>(steps_.size()) && columns.with == columns_.with &&
+              columns.without == columns_.without,
+          "an optimizer goes on with the rows and columns it has moved");
 }
 
 std::vector<const void*> RowOptimizer::memory() const {
@@ -132,41 +145,44 @@ DeviceStep::Rule device_rule(OptimizerKind kind) {
 }  // namespace
 
 void RowOptimizer::step_on_device(const Tensor& rows, const Tensor& gradients, std::int64_t first,
-                                  std::int64_t count) {
-  const Tensor ranges = device_ranges(trainable_, rows.device());
+                                  std::int64_t count, double lr) {
   DeviceStep step{.type = real_of(rows),
                   .rule = device_rule(rule_.kind),
                   .rows = count,
-                  .ranges = static_cast<const DeviceRange*>(ranges.const_data_ptr()),
-                  .range_count = ranges.size(0),
                   .columns = layout_->size(),
                   .w = device_columns(rows.narrow(0, first, count)),
                   .g = device_columns(gradients.narrow(0, first, count)),
-                  .lr = device_number(rule_.lr, rows.device()),
-                  .momentum = rule_.momentum,
-                  .weight_decay = rule_.weight_decay};
+                  .lr = device_number(lr, rows.device()),
+                  .momentum = rule_.momentum};
   for (std::int64_t k = 0; k < rule_.state_rows(); ++k) {
     step.states[k] = device_columns(state_[k].narrow(0, first, count));
   }
   if (rule_.kind == OptimizerKind::Adam) {
     step.steps = steps_on_device_.data_ptr<std::int64_t>() + first;
   }
-  device_kernels().step(step);
+  for (const Decayed& part : moving_) {
+    const Tensor ranges = device_ranges(part.ranges, rows.device());
+    step.ranges = static_cast<const DeviceRange*>(ranges.const_data_ptr());
+    step.range_count = ranges.size(0);
+    step.weight_decay = part.weight_decay;
+    device_kernels().step(step);
+  }
   if (step.steps != nullptr) device_kernels().advance(step.steps, count);
 }
 
 template <typename T>
-void RowOptimizer::step_row(std::int64_t c, const Tensor& rows, const Tensor& gradients) {
+void RowOptimizer::step_row(std::int64_t c, const Tensor& rows, const Tensor& gradients,
+                            double lr) {
   const std::int64_t t = ++steps_[static_cast<std::size_t>(c)];
   const auto state = [&](std::int64_t k, std::int64_t column) {
     return state_.data_ptr<T>() + k * state_.stride(0) + c * state_.stride(1) + column;
   };
-  for (const auto& [begin, end] : trainable_) {
+  const auto move = [&](std::int64_t begin, std::int64_t end, double weight_decay) {
     const Stretch<T> at{.w = rows.data_ptr<T>() + c * rows.stride(0) + begin,
                         .g = gradients.const_data_ptr<T>() + c * gradients.stride(0) + begin,
                         .count = end - begin,
-                        .lr = static_cast<T>(rule_.lr),
-                        .decay = static_cast<T>(rule_.weight_decay)};
+                        .lr = static_cast<T>(lr),
+                        .decay = static_cast<T>(weight_decay)};
     const T mu = static_cast<T>(rule_.momentum);
     switch (rule_.kind) {
       case OptimizerKind::Sgd:
@@ -182,11 +198,14 @@ void RowOptimizer::step_row(std::int64_t c, const Tensor& rows, const Tensor& gr
         adam(at, t, state(0, begin), state(1, begin));
         break;
     }
+  };
+  for (const Decayed& part : moving_) {
+    for (const auto& [begin, end] : part.ranges) move(begin, end, part.weight_decay);
   }
 }
 
 void RowOptimizer::step_(const Tensor& rows, const Tensor& gradients, std::int64_t first,
-                         std::int64_t count) {
+                         std::int64_t count, double rate) {
   const std::int64_t columns = layout_->size();
   require(rows.dim() == 2 && rows.size(1) == columns && rows.stride(1) == 1,
           "an optimizer moves rows of its own layout");
@@ -198,9 +217,10 @@ void RowOptimizer::step_(const Tensor& rows, const Tensor& gradients, std::int64
           "an optimizer moves rows it was reset for");
   require(!state_.defined() || state_.scalar_type() == rows.scalar_type(),
           "rows and their optimizer's states have one number type");
-  if (on_device(rows)) return step_on_device(rows, gradients, first, count);
+  const double lr = rule_.lr * rate;
+  if (on_device(rows)) return step_on_device(rows, gradients, first, count, lr);
   with_type(rows.scalar_type(), [&]<typename T>() {
-    for (std::int64_t c = first; c < first + count; ++c) step_row<T>(c, rows, gradients);
+    for (std::int64_t c = first; c < first + count; ++c) step_row<T>(c, rows, gradients, lr);
   });
 }
 

@@ -8,6 +8,7 @@
 #include "fedhpc/comm/session.hpp"
 
 #include "fixtures/reference_case.hpp"
+#include "fixtures/resumed_run.hpp"
 #include "reference/fedala_reference.hpp"
 
 namespace fedhpc::testing {
@@ -24,7 +25,10 @@ reference::FedALAOutcome expected_of(const Keys& keys) {
                             .share = std::stod(own_value(keys, "share", "0.8")),
                             .weight_lr = std::stod(own_value(keys, "weight_lr", "1")),
                             .start_passes = std::stoll(own_value(keys, "start_passes", "20")),
-                            .tolerance = std::stod(own_value(keys, "tolerance", "0.001"))});
+                            .tolerance = std::stod(own_value(keys, "tolerance", "0.001")),
+                            .learn_all = own_value(keys, "learn", "") == "all",
+                            .watches_losses = own_value(keys, "start_rule", "") == "losses",
+                            .slice = own_value(keys, "samples", "") == "slice"});
 }
 
 /// NaN where the other is.
@@ -80,6 +84,70 @@ INSTANTIATE_TEST_SUITE_P(
         ReferenceCase{"batch_norm_all_layers", with_batch_norm({{"algorithm.layers", "99"}}),
                       kBatchNormBound}),
     name_of);
+
+Keys authors_rules(Keys changes) {
+  changes.insert({{"algorithm.learn", "all"},
+                  {"algorithm.start_rule", "losses"},
+                  {"algorithm.tolerance", "0.1"},
+                  {"algorithm.start_passes", "40"},
+                  {"algorithm.samples", "slice"},
+                  {"topology.participation", "0.4"},
+                  {"run.rounds", "4"}});
+  return changes;
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Authors, FedALAReference,
+    ::testing::Values(
+        ReferenceCase{"all_learn",
+                      {{"algorithm.learn", "all"},
+                       {"topology.participation", "0.4"},
+                       {"train.block", "3"},
+                       {"run.rounds", "5"}}},
+        ReferenceCase{"all_learn_and_all_take_part", {{"algorithm.learn", "all"}}},
+        ReferenceCase{"losses",
+                      {{"algorithm.start_rule", "losses"}, {"algorithm.tolerance", "0.1"}}},
+        ReferenceCase{"close_losses",
+                      {{"algorithm.start_rule", "losses"},
+                       {"algorithm.tolerance", "0.002"},
+                       {"algorithm.start_passes", "30"}}},
+        ReferenceCase{"slice", {{"algorithm.samples", "slice"}, {"algorithm.share", "0.55"}}},
+        ReferenceCase{"slice_of_a_full_batch",
+                      {{"algorithm.samples", "slice"}, {"train.batch_size", "0"}}},
+        ReferenceCase{"all_of_theirs", authors_rules({})},
+        ReferenceCase{"all_of_theirs_batch_norm", with_batch_norm(authors_rules({})),
+                      kBatchNormBound}),
+    name_of);
+
+TEST(FedALA, WhereAllLearnARoundMayBeLeft) {
+  const auto world = world_communicator(60);
+  Keys keys = with_fedala({{"algorithm.learn", "all"},
+                           {"topology.participation", "0.6"},
+                           {"train.block", "1"},
+                           {"run.rounds", "4"},
+                           {"run.grace_seconds", "0"}});
+  int left = 0;
+  const TinyResult parts = run_left_in_rounds(keys, *world, left);
+  const TinyResult whole = run(keys, *world);
+  EXPECT_GT(left, 0);
+  EXPECT_TRUE(parts.global.equal(whole.global));
+  EXPECT_TRUE(parts.personal.equal(whole.personal));
+}
+
+TEST(FedALA, WhereAllLearnAbsentClientsReceiveAndDoNotSend) {
+  const auto world = world_communicator(60);
+  const Keys some{{"topology.participation", "0.4"}};
+  Keys everybody = some;
+  everybody["algorithm.learn"] = "all";
+  const TinyResult participants = run(with_fedala(some), *world);
+  const TinyResult all = run(with_fedala(everybody), *world);
+  if (world->rank() != 0) return;
+  for (std::size_t t = 0; t < all.metrics.size(); ++t) {
+    EXPECT_EQ(bytes_up(all.metrics[t]), bytes_up(participants.metrics[t]));
+    const double receivers = t == 0 ? 3 : 7;
+    EXPECT_EQ(bytes_down(all.metrics[t]), bytes_down(participants.metrics[t]) / 3 * receivers);
+  }
+}
 
 TEST(FedALA, WeightsThatStayOneAreFedAvgsBitForBit) {
   const auto world = world_communicator(60);

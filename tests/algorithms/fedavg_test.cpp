@@ -7,6 +7,7 @@
 #include "fedhpc/comm/session.hpp"
 
 #include "fixtures/reference_case.hpp"
+#include "fixtures/resumed_run.hpp"
 #include "reference/fedavg_reference.hpp"
 
 namespace fedhpc::testing {
@@ -62,6 +63,43 @@ INSTANTIATE_TEST_SUITE_P(
             {{"train.optimizer", "adam"}, {"train.lr", "0.01"}, {"train.batch_size", "0"}},
             1e-3}),
     name_of);
+
+INSTANTIATE_TEST_SUITE_P(FallingRate, FedAvgReference, ::testing::ValuesIn(falling_lr_cases()),
+                         name_of);
+
+INSTANTIATE_TEST_SUITE_P(UndecayedBiases, FedAvgReference,
+                         ::testing::Values(ReferenceCase{"sgd",
+                                                         {{"train.weight_decay", "0.3"},
+                                                          {"train.decay_biases", "false"},
+                                                          {"train.block", "3"}}},
+                                           ReferenceCase{"adam",
+                                                         {{"train.optimizer", "adam"},
+                                                          {"train.lr", "0.01"},
+                                                          {"train.weight_decay", "0.1"},
+                                                          {"train.decay_biases", "false"}},
+                                                         1e-3},
+                                           ReferenceCase{
+                                               "batch_norm",
+                                               with_batch_norm({{"train.weight_decay", "0.2"},
+                                                                {"train.decay_biases", "false"},
+                                                                {"train.momentum", "0.5"}}),
+                                               kBatchNormBound}),
+                         name_of);
+
+TEST(FedAvg, ASchedulesRateIsAFunctionOfTheRound) {
+  // A run that goes on from a checkpoint equals one in a piece.
+  const auto world = world_communicator(60);
+  for (const std::string unit : {"round", "epoch"}) {
+    const Keys keys = tiny_keys(with_falling_lr(unit, {{"run.rounds", "5"}}));
+    EXPECT_TRUE(run_in_two_parts(keys, 2, *world, *world).global.equal(run(keys, *world).global))
+        << unit;
+    Keys still = keys;
+    still["train.lr_decay"] = "1";
+    Keys constant = tiny_keys({{"run.rounds", "5"}});
+    EXPECT_TRUE(run(still, *world).global.equal(run(constant, *world).global)) << unit;
+    EXPECT_GT(distance(run(keys, *world).global, run(constant, *world).global), 1e-3) << unit;
+  }
+}
 
 TEST(FedAvg, OptimizersDiffer) {
   // Rules, momenta and decays that are read but not used would give equal models.

@@ -19,7 +19,8 @@ Keys with_fedrep(Keys changes) {
 
 reference::FedRepOutcome expected_of(const Keys& keys) {
   return reference::fedrep(reference::make_problem(keys),
-                           std::stoll(own_value(keys, "head_passes", "1")));
+                           std::stoll(own_value(keys, "head_passes", "1")),
+                           own_value(keys, "optimizer", "pass") == "round");
 }
 
 /// The columns of `models` [N P] of the head, or all others, as [N, Q].
@@ -66,6 +67,36 @@ INSTANTIATE_TEST_SUITE_P(
         ReferenceCase{"convolutions_without_batch_norm",
                       with_batch_norm({{"model.norm", "none"}, {"model.bias", "true"}})}),
     name_of);
+
+const Keys kOneOptimizer{{"algorithm.head_passes", "3"},
+                         {"algorithm.optimizer", "round"},
+                         {"train.momentum", "0.5"},
+                         {"train.weight_decay", "0.05"},
+                         {"train.decay_biases", "false"}};
+
+Keys with_one_optimizer(Keys changes) {
+  changes.insert(kOneOptimizer.begin(), kOneOptimizer.end());
+  return changes;
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Authors, FedRepReference,
+    ::testing::Values(
+        ReferenceCase{"one_optimizer", kOneOptimizer},
+        ReferenceCase{"one_optimizer_wide_blocks", with_one_optimizer({{"train.block", "4"}})},
+        ReferenceCase{"one_optimizer_some_clients",
+                      with_one_optimizer({{"topology.participation", "0.4"}, {"run.rounds", "5"}})},
+        ReferenceCase{"one_adam",
+                      {{"algorithm.head_passes", "2"},
+                       {"algorithm.optimizer", "round"},
+                       {"train.optimizer", "adam"},
+                       {"train.lr", "0.01"}},
+                      kAdamBound},
+        ReferenceCase{"one_optimizer_batch_norm", with_batch_norm(kOneOptimizer), kBatchNormBound}),
+    name_of);
+
+INSTANTIATE_TEST_SUITE_P(FallingRate, FedRepReference, ::testing::ValuesIn(falling_lr_cases()),
+                         name_of);
 
 TEST(FedRep, BodiesAreOneHeadsAreTheClientsOwn) {
   for (const Keys& changes : {Keys{}, with_batch_norm()}) {

@@ -68,6 +68,9 @@ INSTANTIATE_TEST_SUITE_P(
         ReferenceCase{"momentum", {{"train.optimizer", "momentum"}, {"train.block", "8"}}}),
     name_of);
 
+INSTANTIATE_TEST_SUITE_P(FallingRate, HierFAVGReference, ::testing::ValuesIn(falling_lr_cases()),
+                         name_of);
+
 TEST(HierFAVG, OneEdgeAndOneEdgeRoundIsFedAvg) {
   const std::unique_ptr<Communicator> comm = world_communicator(60);
   for (const std::string participation : {"1", "0.4"}) {

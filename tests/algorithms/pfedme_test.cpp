@@ -73,6 +73,9 @@ INSTANTIATE_TEST_SUITE_P(
         ReferenceCase{"weight_decay", {{"train.weight_decay", "0.01"}, {"train.block", "3"}}}),
     name_of);
 
+INSTANTIATE_TEST_SUITE_P(FallingRate, PFedMeReference, ::testing::ValuesIn(falling_lr_cases()),
+                         name_of);
+
 TEST(PFedMe, WithoutItsTermTheGlobalModelStays) {
   const std::unique_ptr<Communicator> comm = world_communicator(60);
   const TinyResult result = run(with_pfedme({{"algorithm.lambda", "0"}}), *comm);

@@ -158,6 +158,15 @@ class Arguments(AppCase):
                 self.assertEqual(done.returncode, 2, done.stderr)
                 self.assertRegex(done.stderr, r"\Afedhpc: error: [^\n]*\n\Z")
 
+    def test_what_authors_have_otherwise(self):
+        """configs/authors/: keys and values that there are, and that act."""
+        paths = sorted((ROOT / "configs" / "authors").glob("*.ini"))
+        self.assertTrue(paths)
+        for path in paths:
+            with self.subTest(path.name):
+                done = self.run_ok("plan", path)
+                self.assertEqual(done.stderr, "")
+
     def test_the_readmes_ranks(self):
         """README's commands for several ranks, as printed, on however few cores."""
         block, = [block for block in re.findall(r"^```\n(.*?)^```$", (ROOT / "README.md").read_text(), re.M | re.S)

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 namespace fedhpc::reference {
 
@@ -19,6 +20,20 @@ Parameters pulled(const Parameters& gradient, const Parameters& parameters,
   return sum;
 }
 
+namespace {
+
+/// Which of these parameters have no weight decay.
+std::set<std::size_t> undecayed_of(const Problem& problem, const std::vector<std::size_t>& places) {
+  std::set<std::size_t> undecayed;
+  for (std::size_t i = 0; i < places.size() && !problem.decay_biases; ++i) {
+    const std::string& name = problem.layout->fields()[places[i]].name;
+    if (name.find("bias") != std::string::npos) undecayed.insert(i);
+  }
+  return undecayed;
+}
+
+}  // namespace
+
 Trained train(const Problem& problem, std::int64_t k, std::int64_t round, const Training& training,
               const Parameters& start) {
   const Client& client = problem.clients[static_cast<std::size_t>(k)];
@@ -27,14 +42,18 @@ Trained train(const Problem& problem, std::int64_t k, std::int64_t round, const 
   const Statistics statistics = training.part == Part::Head ? Statistics::Stay : Statistics::Move;
   Trained result;
   for (const Tensor& parameter : start) result.parameters.push_back(parameter.clone());
-  Optimizer optimizer(problem.optimizer);  // fresh for every client, round and pass
+  Optimizer fresh(problem.optimizer);  // for every client, round and pass
+  Optimizer& optimizer = training.optimizer != nullptr ? *training.optimizer : fresh;
+  const std::set<std::size_t> undecayed = undecayed_of(problem, moving);
+  std::size_t steps = 0;
   for (const auto& batch : batches(problem, k, round, training.pass, training.purpose)) {
     const LossAndGradient step =
         training_loss_(problem, result.parameters, client, batch, statistics);
     result.count(step.loss, batch.size());
     Parameters parameters = chosen(result.parameters, moving);
     optimizer.step_(parameters,
-                    pulled(chosen(step.gradient, moving), parameters, centre, training.mu));
+                    pulled(chosen(step.gradient, moving), parameters, centre, training.mu),
+                    rate_of(problem, k, round, training.pass, steps++), undecayed);
     for (std::size_t i = 0; i < moving.size(); ++i) result.parameters[moving[i]] = parameters[i];
   }
   return result;

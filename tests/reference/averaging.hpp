@@ -29,6 +29,7 @@ struct Training {
   Purpose purpose = Purpose::Batches;
   double mu = 0;                       ///< of the term mu/2 ||w - centre||^2
   const Parameters* centre = nullptr;  ///< null: where the training starts
+  Optimizer* optimizer = nullptr;      ///< null: a fresh one
   Part part = Part::All;               ///< the head's training leaves running statistics alone
 };
 

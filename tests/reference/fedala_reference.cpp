@@ -1,5 +1,6 @@
 #include "reference/fedala_reference.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -79,9 +80,16 @@ class FedALA {
     Series accuracy;
     Series weight;
     Series passes;
-    for (const std::int64_t k : cohort(problem_, t)) {
+    const std::vector<std::int64_t> drawn = cohort(problem_, t);
+    for (std::int64_t k = 0; k < std::ssize(problem_.clients); ++k) {
+      const bool present = std::find(drawn.begin(), drawn.end(), k) != drawn.end();
+      if (!present && !(settings_.learn_all && t > 1)) continue;
       Kept& kept = kept_[static_cast<std::size_t>(k)];
       Tensor start = flatten(global);
+      if (settings_.learn_all && t > 1 && !kept.local.defined() &&
+          !batches(problem_, k, t, 0).empty()) {
+        kept.local = flatten(problem_.initial);
+      }
       if (kept.local.defined()) {
         if (!kept.weights.defined()) {
           kept.weights = at::ones_like(start);
@@ -91,6 +99,16 @@ class FedALA {
         }
         start = mixed(kept, start, kept.weights);
         weight.add(kept.weights.mul(top_).sum().item<double>() / top_.sum().item<double>());
+      }
+      if (!present) {
+        if (!kept.local.defined()) continue;
+        kept.local = start;
+        const Client& tests = problem_.tests[static_cast<std::size_t>(k)];
+        const auto samples = static_cast<double>(tests.labels.size(0));
+        if (samples > 0) {
+          accuracy.add(correct(problem_, unflatten(start, global), tests) / samples);
+        }
+        continue;
       }
       const Trained trained = train(problem_, k, t, {.pass = 0}, unflatten(start, global));
       next.add(trained.parameters, weight_of(problem_, k));
@@ -118,24 +136,36 @@ class FedALA {
 
   std::int64_t learn_to_convergence_(std::int64_t k, std::int64_t t, Kept& kept,
                                      const Tensor& theta) const {
+    std::vector<double> losses;
     for (std::int64_t pass = 1; pass <= settings_.start_passes; ++pass) {
       const Tensor before = kept.weights.clone();
-      learn_(k, t, pass, kept, theta);
+      losses.push_back(learn_(k, t, pass, kept, theta));
+      if (settings_.watches_losses) {
+        if (losses.size() <= 10) continue;
+        const Tensor last = at::tensor(std::vector<double>(losses.end() - 10, losses.end()));
+        if (last.std(/*unbiased=*/false).item<double>() < settings_.tolerance) return pass;
+        continue;
+      }
       const double square = (kept.weights - before).square().sum().item<double>();
       if (std::sqrt(square / top_.sum().item<double>()) <= settings_.tolerance) return pass;
     }
     return settings_.start_passes;
   }
 
-  /// (5) and (6), batch by batch.
-  void learn_(std::int64_t k, std::int64_t t, std::int64_t pass, Kept& kept,
-              const Tensor& theta) const {
+  /// (5) and (6), batch by batch; the last one's loss.
+  double learn_(std::int64_t k, std::int64_t t, std::int64_t pass, Kept& kept,
+                const Tensor& theta) const {
     const Client& client = problem_.clients[static_cast<std::size_t>(k)];
-    for (const auto& batch : batches_of_share(problem_, k, t, pass, settings_.share)) {
+    double last = 0;
+    for (const auto& batch :
+         batches_of_share(problem_, k, t, pass, settings_.share, settings_.slice)) {
       const Tensor weights = kept.weights.detach().clone().requires_grad_(true);
-      loss_at(mixed(kept, theta, weights), client, batch).backward();
+      const Tensor loss = loss_at(mixed(kept, theta, weights), client, batch);
+      loss.backward();
+      last = loss.item<double>();
       kept.weights = weights.detach().sub(weights.grad() * top_, settings_.weight_lr).clamp(0, 1);
     }
+    return last;
   }
 
   Tensor loss_at(const Tensor& row, const Client& client,

@@ -10,6 +10,10 @@ struct FedALASettings {
   double weight_lr = 1;     // eta
   std::int64_t start_passes = 20;
   double tolerance = 0.001;
+  // The authors' program:
+  bool learn_all = false;       // all clients learn, from round 2 on
+  bool watches_losses = false;  // start phase: deviation of the last 10 losses
+  bool slice = false;           // samples side by side
 };
 
 struct FedALAOutcome {

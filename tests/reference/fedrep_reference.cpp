@@ -8,7 +8,7 @@ Parameters with_head_of(const Problem& problem, const Parameters& model, const P
   return mixed;
 }
 
-FedRepOutcome fedrep(const Problem& problem, std::int64_t head_passes) {
+FedRepOutcome fedrep(const Problem& problem, std::int64_t head_passes, bool one_optimizer) {
   FedRepOutcome result;
   Parameters phi = problem.initial;  // what it holds for a head is never used
   std::vector<Parameters>& h = result.personal;
@@ -19,9 +19,12 @@ FedRepOutcome fedrep(const Problem& problem, std::int64_t head_passes) {
     for (const std::int64_t k : cohort(problem, t)) {
       Parameters& h_k = h[static_cast<std::size_t>(k)];
       Parameters w_k = with_head_of(problem, phi, h_k);
+      Optimizer of_head(problem.optimizer);  // its states of the body are 0 when that begins
       for (std::int64_t pass = 0; pass <= head_passes; ++pass) {
         const Part part = pass < head_passes ? Part::Head : Part::Body;
-        const Trained trained = train(problem, k, t, {.pass = pass, .part = part}, w_k);
+        Optimizer* optimizer = one_optimizer && part == Part::Head ? &of_head : nullptr;
+        const Trained trained =
+            train(problem, k, t, {.pass = pass, .optimizer = optimizer, .part = part}, w_k);
         w_k = trained.parameters;
         loss.add(trained);
       }

@@ -19,10 +19,12 @@ Tensor Optimizer::adam_direction(std::size_t i, const Tensor& d) {
   return m_hat.div(v_hat.sqrt().add(1e-8));
 }
 
-void Optimizer::step_(std::vector<Tensor>& parameters, const std::vector<Tensor>& gradients) {
+void Optimizer::step_(std::vector<Tensor>& parameters, const std::vector<Tensor>& gradients,
+                      double rate, const std::set<std::size_t>& undecayed) {
   ++t_;
   for (std::size_t i = 0; i < parameters.size(); ++i) {
-    const Tensor d = gradients[i].add(parameters[i], settings_.weight_decay);
+    const double decay = undecayed.contains(i) ? 0 : settings_.weight_decay;
+    const Tensor d = gradients[i].add(parameters[i], decay);
     Tensor direction = d;
     if (settings_.name == "adam") {
       direction = adam_direction(i, d);
@@ -34,7 +36,7 @@ void Optimizer::step_(std::vector<Tensor>& parameters, const std::vector<Tensor>
       }
       direction = settings_.name == "nesterov" ? d.add(first_[i], settings_.momentum) : first_[i];
     }
-    parameters[i] = parameters[i].sub(direction, settings_.lr);
+    parameters[i] = parameters[i].sub(direction, settings_.lr * rate);
   }
 }
 

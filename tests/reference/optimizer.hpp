@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -21,7 +22,10 @@ class Optimizer {
  public:
   explicit Optimizer(const OptimizerSettings& settings) : settings_(settings) {}
 
-  void step_(std::vector<Tensor>& parameters, const std::vector<Tensor>& gradients);
+  /// The learning rate is multiplied with `rate`; parameters that `undecayed` names by their place
+  /// have no weight decay.
+  void step_(std::vector<Tensor>& parameters, const std::vector<Tensor>& gradients, double rate = 1,
+             const std::set<std::size_t>& undecayed = {});
 
  private:
   Tensor adam_direction(std::size_t i, const Tensor& d);

@@ -20,10 +20,12 @@ PersonalOutcome pfedme(const Problem& problem, const PFedMeSettings& settings) {
       Trained local{.parameters = w};
       Parameters& w_k = local.parameters;
       Parameters theta = w;
+      std::size_t step = 0;
       for (const auto& batch : batches(problem, k, t, /*pass=*/0)) {
         if (settings.restart_every_step) theta = w_k;
         local.count(steps.take_(theta, w_k, problem.clients[place], batch), batch.size());
-        w_k = mixed(w_k, theta, problem.lr * settings.lambda);  // w_k - eta lambda (w_k - theta)
+        const double eta = problem.lr * rate_of(problem, k, t, /*pass=*/0, step++);
+        w_k = mixed(w_k, theta, eta * settings.lambda);  // w_k - eta lambda (w_k - theta)
       }
       if (is_drawn) next.add(w_k, weight_of(problem, k));
       loss.add(local);

@@ -88,6 +88,15 @@ Problem make_problem(const testing::Keys& keys) {
   problem.local_epochs = config.train.local_epochs;
   problem.lr = config.train.lr;
   problem.optimizer = optimizer_settings(config);
+  problem.decay_biases = config.train.decay_biases;
+  const auto value_of = [&](const std::string& key) {
+    return keys.contains(key) ? keys.at(key) : std::string();
+  };
+  if (value_of("train.lr_schedule") == "exponential") problem.lr_decay = config.train.lr_decay;
+  problem.lr_by_epoch = value_of("train.lr_unit") == "epoch";
+  if (value_of("algorithm.name") == "hierfavg") {
+    problem.trainings = std::stoll(config.options().entry("algorithm.edge_rounds").print());
+  }
   const auto weighting = keys.find("algorithm.weighting");
   problem.uniform = weighting != keys.end() && weighting->second == "uniform";
   problem.by_batches = weighting != keys.end() && weighting->second == "batches";
@@ -166,15 +175,25 @@ std::vector<std::vector<std::int64_t>> batches(const Problem& problem, std::int6
 
 std::vector<std::vector<std::int64_t>> batches_of_share(const Problem& problem, std::int64_t k,
                                                         std::int64_t round, std::int64_t pass,
-                                                        double share) {
+                                                        double share, bool slice) {
   const std::int64_t n = problem.clients[static_cast<std::size_t>(k)].labels.size(0);
   std::vector<std::vector<std::int64_t>> all;
   if (n == 0) return all;
-  const auto rounded = static_cast<std::int64_t>(std::floor(share * static_cast<double>(n) + 0.5));
+  const auto rounded =
+      static_cast<std::int64_t>(std::floor(share * static_cast<double>(n) + (slice ? 0 : 0.5)));
   const std::int64_t visited = std::max<std::int64_t>(1, rounded);
   std::vector<std::int64_t> order(static_cast<std::size_t>(n));
   std::iota(order.begin(), order.end(), 0);
-  if (problem.batch_size > 0 || visited < n) {
+  if (slice) {
+    Draws draws({.seed = problem.seed,
+                 .purpose = Purpose::Batches,
+                 .pass = 1,
+                 .client = static_cast<std::uint64_t>(k),
+                 .round = static_cast<std::uint64_t>(round)});
+    const double uniform = static_cast<double>(draws.raw() >> 11) * std::pow(2.0, -53);
+    const auto begin = static_cast<std::int64_t>(uniform * static_cast<double>(n - visited + 1));
+    std::iota(order.begin(), order.end(), begin);
+  } else if (problem.batch_size > 0 || visited < n) {
     order = stable_argsort({.seed = problem.seed,
                             .purpose = Purpose::Batches,
                             .pass = static_cast<std::uint64_t>(pass),
@@ -189,6 +208,28 @@ std::vector<std::vector<std::int64_t>> batches_of_share(const Problem& problem, 
     if (end - begin >= smallest) all.emplace_back(order.begin() + begin, order.begin() + end);
   }
   return all;
+}
+
+double rate_of(const Problem& problem, std::int64_t k, std::int64_t round, std::int64_t pass,
+               std::size_t step) {
+  std::int64_t units = round - 1;
+  if (problem.lr_by_epoch) {
+    const std::int64_t n = problem.clients[static_cast<std::size_t>(k)].labels.size(0);
+    const std::int64_t size = problem.batch_size > 0 ? problem.batch_size : n;
+    std::size_t in_epoch = 0;
+    const std::int64_t smallest = problem.layout->count(Tag::Norm) > 0 ? 2 : 1;
+    for (std::int64_t begin = 0; begin < n; begin += size) {
+      in_epoch += std::min(n - begin, size) >= smallest ? 1 : 0;
+    }
+    const std::size_t steps = batches(problem, k, round, pass).size();
+    const std::int64_t training = problem.trainings > 1 ? pass : 0;
+    const auto epochs = static_cast<std::int64_t>((steps + in_epoch - 1) / in_epoch);
+    units = ((round - 1) * problem.trainings + training) * epochs +
+            static_cast<std::int64_t>(step / in_epoch);
+  }
+  double rate = 1;
+  for (std::int64_t unit = 0; unit < units; ++unit) rate *= problem.lr_decay;
+  return rate;
 }
 
 namespace {

@@ -42,8 +42,12 @@ struct Problem {
   std::int64_t local_epochs = 0;
   double lr = 0;
   OptimizerSettings optimizer;
-  bool uniform = false;     ///< weigh clients equally instead of by their samples
-  bool by_batches = false;  ///< or by the batches that an epoch of their samples has
+  bool decay_biases = true;
+  double lr_decay = 1;         ///< of every round, or
+  bool lr_by_epoch = false;    ///< of every epoch
+  std::int64_t trainings = 1;  ///< of a client in a round, one after the other, numbered as passes
+  bool uniform = false;        ///< weigh clients equally instead of by their samples
+  bool by_batches = false;     ///< or by the batches that an epoch of their samples has
 };
 
 /// The problem a configuration describes (data sets of float features, and pixels by
@@ -73,10 +77,14 @@ std::vector<std::vector<std::int64_t>> batches(const Problem& problem, std::int6
                                                Purpose purpose = Purpose::Batches);
 
 /// The same once through a share of client k's samples: the first max(1, floor(share n + 1/2)) of
-/// its permutation.
+/// its permutation, or a slice of max(1, floor(share n)) from a place drawn for the round.
 std::vector<std::vector<std::int64_t>> batches_of_share(const Problem& problem, std::int64_t k,
                                                         std::int64_t round, std::int64_t pass,
-                                                        double share);
+                                                        double share, bool slice = false);
+
+/// What client k's learning rate is multiplied with at a step of a round, pass `pass`.
+double rate_of(const Problem& problem, std::int64_t k, std::int64_t round, std::int64_t pass,
+               std::size_t step);
 
 /// Mean cross-entropy of a fully connected network on some samples, with its gradient by autograd.
 struct LossAndGradient {

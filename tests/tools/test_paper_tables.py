@@ -225,7 +225,7 @@ class Tables(unittest.TestCase):
         for row in rows:
             config = results.parse_config((configs / row.config).read_text(encoding="utf-8"))
             for key in (override.split("=")[0] for override in row.overrides):
-                self.assertTrue(key in config or key == "algorithm.personalise", row)
+                self.assertTrue(key in config or key in ("algorithm.personalise", "algorithm.learn"), row)
 
     def test_fedmud_rows(self):
         rows = paper_table.read_rows(TOOLS / "papers" / "fedmud.csv")

@@ -40,6 +40,7 @@ namespace fedhpc {
 class EF21P final : public Algorithm {
  public:
   void declare(OptionSet& options) override;
+  void check(const OptionSet& options) const override;
   void initialise(const Setup& setup) override;
   std::vector<RoundMetric> metrics() const override;
   /// Received, trained, their difference, and which columns travel. Once: x, w and the message.

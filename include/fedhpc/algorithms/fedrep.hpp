@@ -22,6 +22,12 @@ namespace fedhpc {
 ///
 /// A client's own model is (phi^{t+1}, h_i): the body it would receive and its own head. With
 /// head_passes = 1 a round visits a client's samples twice; the authors' program takes 10.
+///
+/// In the authors' program one SGD with momentum goes through the epochs of the head and that of
+/// the body, and biases have no weight decay: algorithm.optimizer = round and train.decay_biases =
+/// false (configs/authors/fedrep.ini). A column has a velocity from its own gradients alone: the
+/// body's begins at 0, and a frozen head stays (with PyTorch below 2.0 the program's coasts on).
+///
 /// Deviation: clients are averaged by algorithm.weighting (the paper's are of equal size).
 class FedRep final : public Algorithm {
  public:
@@ -39,7 +45,10 @@ class FedRep final : public Algorithm {
   /// Whole models of some clients [C, P]: a body of each or one for all, and the heads.
   Rows joined(const Rows& bodies, const Rows& heads) const;
 
+  enum class Optimizer { Pass, Round };
+
   std::int64_t head_passes_ = 1;
+  Optimizer optimizer_ = Optimizer::Pass;
   AveragingOptions averaging_;
   std::unique_ptr<Codec> codec_;  // of uploads
   LayoutPtr layout_;              // of whole models

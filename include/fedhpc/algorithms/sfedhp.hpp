@@ -60,7 +60,7 @@ class SFedHP final : public Algorithm {
   /// theta_ij(phi_i) of (8) for a block's clients, [C, P]. `phi` [C, P].
   Rows personalize(Block& block, const Rows& phi, std::int64_t edge_round);
   /// (10), (6) and (11): moves phi_i and w_i [1, P] by the mean of the edge's thetas [1, P].
-  void update_edge_(const Rows& phi, const Rows& w, const Rows& mean_theta) const;
+  void update_edge_(const Rows& phi, const Rows& w, const Rows& mean_theta, double eta) const;
   void update_gammas(std::int64_t round);
   void note(Round& round);
 

@@ -11,6 +11,10 @@ namespace fedhpc {
 /// What happens to a batch of one sample: batch norm cannot train on it.
 enum class SingleBatches { Keep, Drop };
 
+/// Which of a client's samples make a share of them: the first of a permutation drawn for every
+/// pass, or neighbours in stored order, from a place drawn for every round.
+enum class Sampled { Drawn, Slice };
+
 /// What decides the batches of one client in one pass of one round.
 struct BatchPlan {
   std::uint64_t seed = 0;
@@ -18,9 +22,10 @@ struct BatchPlan {
   std::int64_t round = 1;
   std::int64_t client = 0;
   std::int64_t pass = 0;
-  std::int64_t samples = 0;     ///< n, the client's training samples
-  std::int64_t visited = 0;     ///< of them in each epoch: the permutation's first; 0: all
-  std::int64_t batch_size = 0;  ///< B; 0: full batch
+  std::int64_t samples = 0;          ///< n, the client's training samples
+  std::int64_t visited = 0;          ///< of them in each epoch: the permutation's first; 0: all
+  Sampled sampled = Sampled::Drawn;  ///< Slice: batches are in stored order
+  std::int64_t batch_size = 0;       ///< B; 0: full batch
   SingleBatches singles = SingleBatches::Keep;
   std::int64_t max_batches = 0;  ///< at most so many are asked for; 0: not known
 };

@@ -101,7 +101,7 @@ enum class Bias { None, Use };
 
 /// What the columns of every weight and every bias are.
 constexpr Tag kWeightTags = Tag::Trainable;
-constexpr Tag kBiasTags = Tag::Trainable | Tag::Uncompressed;
+constexpr Tag kBiasTags = Tag::Trainable | Tag::Uncompressed | Tag::Bias;
 
 /// y = x W^T + b with W [out, in], b [out] (PyTorch's Linear): fields <name>.weight and, unless
 /// there is none, <name>.bias.

@@ -13,11 +13,12 @@ namespace fedhpc {
 /// What a column of a row is. Tags are combined by |.
 enum class Tag : std::uint32_t {
   None = 0,
-  Trainable = 1,     ///< moved by gradients
-  Buffer = 2,        ///< state that travels but has no gradient (batch-norm statistics)
-  Head = 4,          ///< the classifier
-  Norm = 8,          ///< batch-norm scale and shift
-  Uncompressed = 16  ///< never factorised
+  Trainable = 1,      ///< moved by gradients
+  Buffer = 2,         ///< state that travels but has no gradient (batch-norm statistics)
+  Head = 4,           ///< the classifier
+  Norm = 8,           ///< batch-norm scale and shift
+  Uncompressed = 16,  ///< never factorised
+  Bias = 32           ///< added to the sums of a layer, batch norm's shift too
 };
 
 constexpr Tag operator|(Tag a, Tag b) {
@@ -84,6 +85,10 @@ struct Rows {
 
   std::int64_t count() const { return values.size(0); }
   Rows clone() const;
+  /// Rows [first, first + count), in the same memory.
+  Rows narrow(std::int64_t first, std::int64_t count = 1) const {
+    return {values.narrow(0, first, count), layout};
+  }
   /// C copies of a single row [1, P], in memory of their own (also for C = 1).
   Rows replicate(std::int64_t clients) const;
 };

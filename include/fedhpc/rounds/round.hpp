@@ -61,7 +61,9 @@ class Block {
  public:
   std::span<const std::int64_t> clients() const { return clients_; }  ///< ids, [C]
   std::int64_t count() const { return static_cast<std::int64_t>(clients_.size()); }
-  std::span<const std::int64_t> edges();  ///< the edge of each client, [C]
+  std::span<const std::int64_t> edges();   ///< the edge of each client, [C]
+  std::int64_t round() const;              ///< its number, from 1
+  bool trains(std::int64_t client) const;  ///< whether a local training of it has a step
 
   /// What every client receives of a model [1, P], or of its edge's: C copies. Books one payload
   /// per client, which has room for so many bytes `beside` the model.
@@ -86,11 +88,12 @@ class Block {
   void each_step(Steps steps, const std::function<void(LocalStep&)>& take,
                  std::optional<std::int64_t> pass = {});
 
-  /// The same for one way through a share of every client's training samples, drawn anew for every
-  /// `pass`: for what a method finds out beside local training. Counts into the round's simulated
-  /// time and its gradients, not into train_loss. `fedhpc plan` takes it to be as long as local
-  /// training.
-  void each_batch(double share, std::int64_t pass, const std::function<void(LocalStep&)>& take);
+  /// The same for one way through a share of every client's training samples, which `sampled` says
+  /// how to choose: for what a method finds out beside local training. Counts into the round's
+  /// simulated time and its gradients, not into train_loss. `fedhpc plan` takes it to be as long as
+  /// local training.
+  void each_batch(double share, std::int64_t pass, const std::function<void(LocalStep&)>& take,
+                  Sampled sampled = Sampled::Drawn);
 
   /// Some of the clients, ids in the order of clients(), as a block of their own that lives no
   /// longer than `clients`.
@@ -165,6 +168,8 @@ class Round {
 
   std::int64_t number() const { return number_; }  ///< counted from 1
   const Cohort& cohort() const { return cohort_; }
+  /// What train.lr is multiplied with in this round, by a schedule that counts rounds.
+  double lr_factor() const { return services_.trainer.lr_factor(number_); }
   /// One entry per client of this rank and local training, or pass of each_batch().
   const std::vector<TrainStatistics>& statistics() const { return statistics_; }
 
@@ -179,7 +184,9 @@ class Round {
   /// Goes through this rank's participants in blocks; their order and the blocks' width change
   /// nothing but speed and rounding.
   void each_block(const std::function<void(Block&)>& work);
-  /// The same for this rank's clients that do not take part. `fedhpc plan` leaves them out.
+  /// The same for this rank's clients that do not take part: for methods whose clients do something
+  /// in every round. They exchange payloads and take time as participants do. `fedhpc plan` leaves
+  /// them out.
   void each_absent_block(const std::function<void(Block&)>& work);
 
   /// The drawn edges receive the cloud's model [1, P], the others keep their row. Books one payload

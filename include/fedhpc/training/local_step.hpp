@@ -21,11 +21,13 @@ struct TrainStatistics {
   double gradient_values = 0;
 };
 
-/// Clients [first, first + count) of a block, side by side, with batches of one size.
+/// Clients [first, first + count) of a block, side by side, with batches of one size and one
+/// learning rate.
 struct BatchRun {
   std::int64_t first = 0;
   std::int64_t count = 0;
   std::int64_t batch = 0;
+  double rate = 1;  ///< what train.lr is multiplied with
 
   friend auto operator<=>(const BatchRun&, const BatchRun&) = default;
 };
@@ -91,6 +93,10 @@ class LocalStep {
 
   /// How many clients have a batch. Precondition: they are the block's first, as in a Block.
   std::int64_t active() const;
+  /// The sum so far, over the steps of the pass, of the loss of client c's batch times its size. On
+  /// a device the host waits.
+  double loss_so_far(std::int64_t c) const;
+  std::int64_t samples(std::int64_t c) const;  ///< in client c's batch
   /// The rows of those clients, in the same memory; [A, P] of [C, P].
   Rows active(const Rows& rows) const;
 
@@ -110,6 +116,13 @@ class LocalStep {
   /// the gradient products and needs no memory for gradients, unless the penalty shrinks: then its
   /// step and the penalty's are one pass.
   void descend_(const Rows& rows, RowOptimizer& optimizer, const Penalty& penalty = {});
+
+  /// One step of `rows` [C, P] by the optimizer's rule on gradients of the caller's, of clients
+  /// with a batch.
+  void step_(const Tensor& rows, const Tensor& gradients, RowOptimizer& optimizer) const;
+  /// Calls work(first, count, rate) for clients [first, first + count) whose train.lr is to be
+  /// multiplied with `rate`: for rates of train.lr outside of an optimizer.
+  void each_rate(const std::function<void(std::int64_t, std::int64_t, double)>& work) const;
 
   /// Counts the step as one that took a gradient of these columns of all rows once, for it has
   /// been taken by other means.

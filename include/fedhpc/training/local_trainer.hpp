@@ -60,14 +60,21 @@ class LocalTrainer {
                                          const std::function<void(LocalStep&)>& take,
                                          Steps steps = Steps::Any);
 
+  /// A share of a client's n training samples, 0 < of <= 1: max(1, floor(of n + 1/2)) drawn ones,
+  /// or a slice of max(1, floor(of n)).
+  struct Share {
+    double of = 0;
+    Sampled sampled = Sampled::Drawn;
+    Share(double part, Sampled how = Sampled::Drawn) : of(part), sampled(how) {}  // NOLINT
+  };
+
   /// Goes through a share of these clients' training samples once, `take` making something of each
-  /// batch: of max(1, floor(share n + 1/2)) of a client's n samples, drawn anew for every (round,
-  /// pass). Gives the statistics of each client, [C]. Precondition: 0 < share <= 1.
+  /// batch. Gives the statistics of each client, [C].
   std::vector<TrainStatistics> each_batch(std::span<const std::int64_t> clients, std::int64_t round,
-                                          std::int64_t pass, double share, at::ScalarType type,
+                                          std::int64_t pass, Share share, at::ScalarType type,
                                           const std::function<void(LocalStep&)>& take);
   /// How many batches that are of client `client`.
-  std::int64_t batches(std::int64_t client, double share) const;
+  std::int64_t batches(std::int64_t client, Share share) const;
   /// From now on each_batch() takes no more than so many: of a plan, which measures single steps.
   void stop_passes_after(std::int64_t batches) { most_batches_ = batches; }
 
@@ -79,6 +86,15 @@ class LocalTrainer {
               std::int64_t steps, RowOptimizer& optimizer);
   /// The same by as many steps as a local training takes, with its optimizer.
   void adapt_(const Rows& rows, std::span<const std::int64_t> clients, std::int64_t round);
+
+  /// What train.lr is multiplied with in a round, by a schedule that counts rounds.
+  double lr_factor(std::int64_t round) const { return options_.lr_factor(round - 1); }
+  /// From now on clients are at the first local training of a round, or at this one of so many that
+  /// follow one another: what a schedule that counts epochs has to know.
+  void at_training(std::int64_t number = 0, std::int64_t of = 1) {
+    training_ = number;
+    trainings_ = of;
+  }
 
   /// How many local steps have been captured as graphs: on a device only.
   std::int64_t captured_steps() const { return graphs_.captured() + pass_graphs_.captured(); }
@@ -97,7 +113,7 @@ class LocalTrainer {
     std::int64_t number = 0;
     Purpose purpose = Purpose::Batches;
     std::int64_t steps = 0;  ///< of each client that can train; 0: as train.* say
-    double share = 0;        ///< above 0: once through this share of the samples instead
+    Share share = 0;         ///< above 0: once through this share of the samples instead
   };
 
   /// One client on its way through a pass.
@@ -114,8 +130,10 @@ class LocalTrainer {
   std::int64_t batch_capacity() const;
   void reserve(std::int64_t clients, at::ScalarType type);
   /// How many of a client's training samples that share is.
-  std::int64_t visited(std::int64_t client, double share) const;
+  std::int64_t visited(std::int64_t client, Share share) const;
   std::int64_t steps_of(std::int64_t client, const Pass& pass) const;
+  /// What train.lr is multiplied with at step `step` of a client.
+  double rate_of(std::int64_t client, const Pass& pass, std::int64_t step) const;
   std::vector<Course> start_courses(std::span<const std::int64_t> clients, const Pass& pass) const;
   /// The batch of step `step` of a client, with its crops where images are augmented; empty if it
   /// has run out.
@@ -150,6 +168,8 @@ class LocalTrainer {
   const Shard& shard_;
   const TrainOptions& options_;
   std::uint64_t seed_;
+  std::int64_t training_ = 0;
+  std::int64_t trainings_ = 1;  // one after the other in a round
   std::int64_t most_batches_ = std::numeric_limits<std::int64_t>::max();
   std::optional<Shard> in_hand_;  // of a shard on demand: the clients trained last
   StepWorkspace workspace_;

@@ -20,6 +20,9 @@ struct LocalWork {
   /// Rows [C, Q] of what the weights are a function of move in the place of the weights. Without
   /// penalty, and all columns.
   RowMap* map = nullptr;
+  /// Whether the optimizer goes on from where it was after the block's last training, which moved
+  /// the same columns; otherwise it starts afresh.
+  bool goes_on = false;
 };
 
 }  // namespace fedhpc

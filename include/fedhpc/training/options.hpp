@@ -14,17 +14,26 @@ enum class BufferPlace {
   Local     ///< with the clients
 };
 
+/// How train.lr goes over a run.
+enum class LrSchedule { Constant, Exponential };
+/// What the schedule counts.
+enum class LrUnit { Round, Epoch };
+
 /// The `train.*` keys.
 struct TrainOptions {
   std::int64_t batch_size = 20;   ///< samples; 0: all of a client's samples in every step
   std::int64_t local_steps = 0;   ///< batches per round, or 0
   std::int64_t local_epochs = 1;  ///< epochs per round, or 0
   double lr = 0.05;
+  LrSchedule lr_schedule = LrSchedule::Constant;
+  LrUnit lr_unit = LrUnit::Round;
+  double lr_decay = 0.99;
   OptimizerKind optimizer = OptimizerKind::Sgd;  ///< as written; step_rule() is what counts
   double momentum = 0;
   bool nesterov = false;
   double weight_decay = 0;
   BufferPlace buffers = BufferPlace::Average;
+  bool decay_biases = true;
   std::int64_t block = 0;                 ///< clients trained together; 0: by the size of caches
   Precision precision = Precision::Fp32;  ///< of products and convolutions of float32
 
@@ -38,6 +47,8 @@ struct TrainOptions {
   /// What a local step does. sgd with momentum is PyTorch's SGD with momentum: the same as
   /// optimizer = momentum, or nesterov where train.nesterov says so.
   StepRule step_rule() const;
+  /// What train.lr is multiplied with after so many of lr_unit, counted over the whole run.
+  double lr_factor(std::int64_t units) const;
 
  private:
   void resolve_length(const OptionSet& options);

@@ -16,10 +16,11 @@ namespace fedhpc {
 struct Batch {
   std::span<const std::int64_t> positions{};  ///< valid until the client's next batch
   std::vector<Crop> crops{};                  ///< one each, or none
+  double rate = 1;                            ///< what train.lr is multiplied with
 };
 
 /// Appends a client's batch to the runs of a step: to the last run where it continues that one.
-void append(std::vector<BatchRun>& runs, std::int64_t row, std::int64_t batch);
+void append(std::vector<BatchRun>& runs, std::int64_t row, const Batch& batch);
 
 /// The batches of a block's pass on a device. Where every sample of every step lies is drawn on the
 /// host and copied over once, before the first step; the steps count themselves on the device, so

@@ -13,9 +13,11 @@ enum class OptimizerKind { Sgd, Momentum, Nesterov, Adam };
 /// What a row optimizer does in a step.
 struct StepRule {
   OptimizerKind kind = OptimizerKind::Sgd;
-  double lr = 0;            ///< eta; 0: nothing moves
-  double momentum = 0;      ///< mu of Momentum and Nesterov, in [0, 1); 0: plain SGD
-  double weight_decay = 0;  ///< lambda; 0: none
+  double lr = 0;             ///< eta; 0: nothing moves
+  double momentum = 0;       ///< mu of Momentum and Nesterov, in [0, 1); 0: plain SGD
+  double weight_decay = 0;   ///< lambda; 0: none
+  bool decay_biases = true;  ///< false: lambda is 0 for biases
+  bool scheduled = false;    ///< lr is train.lr, which goes as train.lr_schedule says
 
   /// True for w <- w - eta g, which a gradient product can do by itself.
   bool is_plain() const { return kind == OptimizerKind::Sgd && weight_decay == 0; }
@@ -52,13 +54,15 @@ class RowOptimizer {
   /// which it will move only these columns. Costs a pass over the states, and an allocation only
   /// when there were fewer rows before.
   void reset(std::int64_t count, const at::TensorOptions& options, const Columns& columns = {});
+  /// Goes on from what the last steps left, with as many rows and the same columns.
+  void go_on(std::int64_t count, const Columns& columns) const;
 
   /// One step of rows [first, first + count) of `rows`, in one pass over them; the others (clients
-  /// that have run out of steps) keep their models, states and step numbers. Precondition: reset()
-  /// for as many rows.
+  /// that have run out of steps) keep their models, states and step numbers. The rule's rate is
+  /// multiplied with `rate`. Precondition: reset() for as many rows.
   void step_(const Tensor& rows,       // [C, P]
              const Tensor& gradients,  // [C, P]
-             std::int64_t first, std::int64_t count);
+             std::int64_t first, std::int64_t count, double rate = 1);
   /// One step of all rows.
   void step_(const Tensor& rows, const Tensor& gradients);
 
@@ -71,14 +75,19 @@ class RowOptimizer {
 
  private:
   template <typename T>
-  void step_row(std::int64_t c, const Tensor& rows, const Tensor& gradients);
+  void step_row(std::int64_t c, const Tensor& rows, const Tensor& gradients, double lr);
   void step_on_device(const Tensor& rows, const Tensor& gradients, std::int64_t first,
-                      std::int64_t count);
+                      std::int64_t count, double lr);
 
   StepRule rule_;
   LayoutPtr layout_;
   Columns columns_;
-  std::vector<std::pair<std::int64_t, std::int64_t>> trainable_;  // of them, as [begin, end)
+  /// Columns that move, as ranges [begin, end), and their weight decay.
+  struct Decayed {
+    std::vector<std::pair<std::int64_t, std::int64_t>> ranges;
+    double weight_decay = 0;
+  };
+  std::vector<Decayed> moving_;
   Tensor state_;                     // [state rows, C, P], undefined without state
   std::vector<std::int64_t> steps_;  // [C] steps each row has taken
   Tensor steps_on_device_;           // [C] int64: the same of Adam on a device
