@@ -103,10 +103,12 @@ const std::map<std::string, Work>& work_of_methods() {
   static const std::map<std::string, Work> work{
       {"dsgd", {}},
       {"ditto", {.gradients = 5 + 5}},  // of the global and of the personal model
-      {"fedala", {}},                   // weights are learned from the second time on
+      {"ef21p", {}},
+      {"fedala", {}},  // weights are learned from the second time on
       {"fedamp", {}},
       {"fedavg", {}},
-      {"fedavg_ft", {.gradients = 5 + 5}},              // fine-tuning and training
+      {"fedavg_ft", {.gradients = 5 + 5}},  // fine-tuning and training
+      {"fedbat", {}},
       {"feddwa", {.gradients = 5 + 5, .payloads = 3}},  // of a guidance model, sent as well
       {"fedhm", {}},
       {"fedlmt", {}},
