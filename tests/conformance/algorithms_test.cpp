@@ -8,6 +8,7 @@
 
 #include "fedhpc/comm/session.hpp"
 
+#include "fixtures/in_turn.hpp"
 #include "fixtures/tiny_run.hpp"
 
 // Holds for every algorithm of the registry without code of its own.
@@ -26,31 +27,31 @@ class EveryAlgorithm : public ::testing::TestWithParam<std::string> {
 };
 
 TEST_P(EveryAlgorithm, SameOnAnyNumberOfRanks) {
-  for (const std::string dtype : {"float64", "float32"}) {
-    for (const auto& [participation, edges] :
-         {std::pair{"1", "4"}, std::pair{"0.5", "1"}, std::pair{"0.5", "7"}}) {
-      const Keys these = keys({{"run.dtype", dtype},
-                               {"topology.participation", participation},
-                               {"topology.edges", edges}});
-      const TinyResult expected = run(these, *alone_);
-      const TinyResult actual = run(these, *world_);
-      const double bound = dtype == "float64" ? 1e-9 : single_bound();
-      EXPECT_LT(distance(actual.global, expected.global), bound);
-      EXPECT_LT(distance(actual.personal, expected.personal), bound);
-      EXPECT_EQ(actual.cohorts, expected.cohorts);
-      if (world_->rank() != 0) continue;
-      for (std::size_t t = 0; t < expected.metrics.size(); ++t) {
-        EXPECT_NEAR(actual.metrics[t].personal_accuracy, expected.metrics[t].personal_accuracy,
-                    0.03);
-        EXPECT_EQ(bytes_up(actual.metrics[t]), bytes_up(expected.metrics[t]));
-        EXPECT_EQ(bytes_down(actual.metrics[t]), bytes_down(expected.metrics[t]));
-        EXPECT_NEAR(actual.metrics[t].train_loss, expected.metrics[t].train_loss, 1e-5);
-      }
+  std::size_t place = 0;
+  for (const auto& [participation, edges] :
+       {std::pair{"1", "4"}, std::pair{"0.5", "1"}, std::pair{"0.5", "7"}}) {
+    const std::string dtype = in_turn<std::string>({"float64", "float32"}, place++, *world_);
+    const Keys these = keys({{"run.dtype", dtype},
+                             {"topology.participation", participation},
+                             {"topology.edges", edges}});
+    const TinyResult expected = run(these, *alone_);
+    const TinyResult actual = run(these, *world_);
+    const double bound = dtype == "float64" ? 1e-9 : single_bound();
+    EXPECT_LT(distance(actual.global, expected.global), bound);
+    EXPECT_LT(distance(actual.personal, expected.personal), bound);
+    EXPECT_EQ(actual.cohorts, expected.cohorts);
+    if (world_->rank() != 0) continue;
+    for (std::size_t t = 0; t < expected.metrics.size(); ++t) {
+      EXPECT_NEAR(actual.metrics[t].personal_accuracy, expected.metrics[t].personal_accuracy, 0.03);
+      EXPECT_EQ(bytes_up(actual.metrics[t]), bytes_up(expected.metrics[t]));
+      EXPECT_EQ(bytes_down(actual.metrics[t]), bytes_down(expected.metrics[t]));
+      EXPECT_NEAR(actual.metrics[t].train_loss, expected.metrics[t].train_loss, 1e-5);
     }
   }
 }
 
 TEST_P(EveryAlgorithm, SameBitsWhenReproducible) {
+  std::size_t place = 0;
   for (const std::string edges : {"1", "4", "7"}) {
     for (const std::string dtype : {"float64", "float32"}) {
       Keys these = keys({{"run.dtype", dtype},
@@ -58,11 +59,8 @@ TEST_P(EveryAlgorithm, SameBitsWhenReproducible) {
                          {"topology.participation", "0.8"},
                          {"run.reproducible", "true"}});
       const TinyResult expected = run(these, *alone_);
-      for (const std::string width : {"1", "3", "8"}) {
-        these["train.block"] = width;
-        const TinyResult actual = run(these, *world_);
-        expect_same_bits(actual, expected, *world_);
-      }
+      these["train.block"] = in_turn<std::string>({"1", "3", "8"}, place++, *world_);
+      expect_same_bits(run(these, *world_), expected, *world_);
     }
   }
 }
@@ -76,30 +74,29 @@ TEST_P(EveryAlgorithm, SameOnMoreRanksThanClients) {
 }
 
 TEST_P(EveryAlgorithm, SameInAnyBlockWidth) {
+  std::size_t place = 0;
   for (const std::string dtype : {"float64", "float32"}) {
     const double bound = dtype == "float64" ? 1e-9 : single_bound();
     const TinyResult narrow = run(keys({{"train.block", "1"}, {"run.dtype", dtype}}), *world_);
-    for (const std::string width : {"3", "8", "auto"}) {
-      const TinyResult wide = run(keys({{"train.block", width}, {"run.dtype", dtype}}), *world_);
-      EXPECT_LT(distance(wide.global, narrow.global), bound) << "width " << width;
-      EXPECT_TRUE(wide.initial.equal(narrow.initial)) << "measuring the width moved the model";
-    }
+    const std::string width = in_turn<std::string>({"3", "8", "auto"}, place++, *world_);
+    const TinyResult wide = run(keys({{"train.block", width}, {"run.dtype", dtype}}), *world_);
+    EXPECT_LT(distance(wide.global, narrow.global), bound) << "width " << width;
+    EXPECT_TRUE(wide.initial.equal(narrow.initial)) << "measuring the width moved the model";
   }
 }
 
 TEST_P(EveryAlgorithm, EveryOptimizerIsSameOnAnyRanksAndInAnyBlockWidth) {
   // Clients of a block run out of steps at different times; each has an optimizer of its own.
+  std::size_t place = 0;
   for (const std::string optimizer : {"momentum", "nesterov", "adam"}) {
     const Keys these = keys(
         {{"train.optimizer", optimizer}, {"train.weight_decay", "0.01"}, {"train.lr", "0.02"}});
     if (refuses(these)) continue;  // it says so, rather than to train by another rule
     const TinyResult expected = run(these, *alone_);
-    for (const std::string width : {"1", "3", "8"}) {
-      Keys wide = these;
-      wide["train.block"] = width;
-      EXPECT_LT(distance(run(wide, *world_).global, expected.global), 1e-9)
-          << optimizer << " width " << width;
-    }
+    Keys wide = these;
+    wide["train.block"] = in_turn<std::string>({"1", "3", "8"}, place++, *world_);
+    EXPECT_LT(distance(run(wide, *world_).global, expected.global), 1e-9)
+        << optimizer << " width " << wide["train.block"];
   }
 }
 
