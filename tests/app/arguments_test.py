@@ -164,7 +164,8 @@ class Arguments(AppCase):
         self.assertTrue(paths)
         for path in paths:
             with self.subTest(path.name):
-                done = self.run_ok("plan", path)
+                files = [f"--data.dir={self.data}"] if "name = mnist" in path.read_text() else []
+                done = self.run_ok("plan", path, *files)
                 self.assertEqual(done.stderr, "")
 
     def test_the_readmes_ranks(self):
