@@ -45,6 +45,17 @@ std::vector<double> read_column(const h5::Handle& file, const std::string& path,
       concat("data set '", name, "' has ", column.size(), " entries, expected at least ", rows));
 }
 
+/// /rounds/round is the commit record: what stands behind it is complete.
+std::vector<double> read_rounds(const h5::Handle& file, const std::string& path) {
+  const std::vector<double> rounds = read_column(file, path, "/rounds/round", 0);
+  for (std::size_t i = 0; i < rounds.size(); ++i) {
+    if (rounds[i] == static_cast<double>(i + 1)) continue;
+    throw DataError(concat("'", path, "' is damaged: entry ", i, " of /rounds/round is ", rounds[i],
+                           ", expected ", i + 1, "; its checkpoint can be resumed"));
+  }
+  return rounds;
+}
+
 /// Writes columns of numbers; all columns have at least `rows` entries.
 void write_csv(const std::filesystem::path& path, const std::vector<std::string>& names,
                const std::vector<std::vector<double>>& columns, std::size_t rows) {
@@ -70,6 +81,7 @@ int export_command(const Arguments& arguments) {
   }
   const std::string& results = arguments[0];
   const h5::Handle file = open_results(results);
+  std::vector<std::vector<double>> columns{read_rounds(file, results)};
   const std::filesystem::path folder = arguments[2];
   std::error_code failed;
   std::filesystem::create_directories(folder, failed);
@@ -78,9 +90,7 @@ int export_command(const Arguments& arguments) {
                              "; give another --csv DIR"));
   }
 
-  // /rounds/round is the commit record: what stands behind it is complete.
   std::vector<std::string> names{"round"};
-  std::vector<std::vector<double>> columns{read_column(file, results, "/rounds/round", 0)};
   for (const std::string& name : h5::names_in(file, "/rounds")) {
     if (name == "round") continue;
     names.push_back(name);

@@ -135,6 +135,16 @@ class Damage(AppCase):
                     if not (name == "rounds/round" and values == []):  # no round is a round less
                         self.assertFalse(self.ends_well(done))
 
+    def test_rounds_that_do_not_count_from_1(self):
+        path = self.folder / "run.h5"
+        path.write_bytes((self.shared / "run.h5").read_bytes())
+        for values in ([0] * ROUNDS, [1, 2, 3, 3, 5, 6], range(2, ROUNDS + 2)):
+            with h5py.File(path, "r+") as file:
+                file["rounds/round"][...] = values
+            done = fedhpc("export", path, "--csv", self.folder / "csv", cwd=self.folder)
+            self.assertFalse(self.ends_well(done))
+            self.assertFalse((self.folder / "csv").exists())
+
     def test_files_that_a_run_starts_from(self):
         whole = (self.shared / "run.h5").read_bytes()
         path = self.folder / "from.h5"
