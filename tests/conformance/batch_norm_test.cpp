@@ -108,8 +108,11 @@ TEST_P(EveryAlgorithmWithBatchNorm, SkipsBatchesOfOneSample) {
 TEST_P(EveryAlgorithmWithBatchNorm, KeepsStatisticsWithTheClients) {
   if (GetParam() == "localonly" || GetParam() == "pfedsop") return;  // nothing is averaged
   Keys these = keys({{"topology.participation", "0.7"}, {"train.block", "3"}});
+  Keys own = these;
+  own["train.buffers"] = "local";
+  if (refuses(own)) return;  // its messages hold all of a model
   const TinyResult average = run(these, *world_);
-  these["train.buffers"] = "local";
+  these = own;
   const TinyResult local = run(these, *world_);
   EXPECT_LT(distance(local.global, run(these, *alone_).global), 1e-9);
   EXPECT_LT(distance(local.personal, run(these, *alone_).personal), 1e-9);
