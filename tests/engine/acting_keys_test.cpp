@@ -44,7 +44,7 @@ std::vector<Assignment> least_of(const AlgorithmInfo& info) {
 /// Values that may decide about other keys; "": left alone.
 std::vector<std::string> values_of(const OptionSet::Entry& entry) {
   std::vector<std::string> values = entry.choices;
-  if (values.empty()) values = {"0", "0.5", "1"};
+  if (values.empty()) values = {"0", "0.5", entry.default_text == "1" ? "2" : "1"};
   values.emplace_back("");
   return values;
 }
