@@ -71,7 +71,7 @@ void FactorisationOptions::declare(OptionSet& options) {
            Names<RankBound>{{"none", RankBound::None}, {"full", RankBound::Full}},
            "what ranks by model.compression are at least: 1, or as FedPara's authors have it what "
            "leaves full rank possible, rounded up")
-      .acts(where("model.factorisation", kinds({"hadamard"})))
+      .acts(where("algorithm.name", {"fedpara"}))  // the one that has hadamard
       .acts(where("model.rank", {""}));
 }
 
