@@ -18,16 +18,20 @@ void Ditto::initialise(const Setup& setup) {
 void Ditto::round(Round& round) {
   Mean update = round.mean();
   round.each_block([&](Block& block) {
-    const Rows start = block.download(global_);            // [C, P]  w^t
-    const Rows trained = block.train(start, {.pass = 0});  // w_k^t <- Solver(F_k, w^t)
-    block.keep_buffers(trained);
-    update.add(block.weights(averaging_.weighting), block.upload(trained - start, *codec_));
+    const Rows start = block.download(global_);  // [C, P]  w^t
+    update.add(block.weights(averaging_.weighting), common_update(block, start));
     // v_k <- v_k - eta (grad F_k(v_k) + lambda (v_k - w^t)), on the same batches
     const Rows personal = personal_->read(block.clients());  // [C, P]
     block.keep(*personal_,
                block.train(personal, {.pass = 0, .penalty = {.mu = mu_, .centre = start}}));
   });
   global_ += update.reduce();  // w^{t+1} <- w^t + sum_k p_k (w_k^t - w^t)
+}
+
+Rows Ditto::common_update(Block& block, const Rows& start) const {
+  const Rows trained = block.train(start, {.pass = 0});  // w_k^t <- Solver(F_k, w^t)
+  block.keep_buffers(trained);
+  return block.upload(trained - start, *codec_);
 }
 
 void Ditto::evaluate(Evaluation& evaluation) {

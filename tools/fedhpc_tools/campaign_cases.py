@@ -126,7 +126,8 @@ SLOW = {"run.rounds": "6", "run.checkpoint_every": "1", "run.grace_seconds": "0"
         "train.block": "2", "run.save": "init,partition,draws"}
 # Local steps of each method that take about half a second in all: a step of some has many gradients or a decomposition.
 STEPS_OF_METHODS = {"fedavg": 300, "pfedme": 100, "ditto": 300, "tdpfed": 8, "pfedsop": 300, "fedmud": 200,
-                    "fedamp": 300, "hierfavg": 150, "sfedhp": 10, "simnet": 200}
+                    "fedamp": 300, "hierfavg": 150, "sfedhp": 10, "simnet": 200, "ef21p": 300,
+                    "fedbat": 60, "pfedgp": 1}
 
 
 def slow_run(rng, folder, runs):

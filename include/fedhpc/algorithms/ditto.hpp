@@ -35,6 +35,9 @@ class Ditto final : public Algorithm {
   void visit_state(StateVisitor& state) override;
 
  private:
+  /// w_k^t - w^t as they arrive, [C, P].
+  Rows common_update(Block& block, const Rows& start) const;
+
   double mu_ = 0.1;
   AveragingOptions averaging_;
   std::unique_ptr<Codec> codec_;    // of uploads
