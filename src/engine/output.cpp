@@ -18,13 +18,15 @@ namespace {
 constexpr double kFileSlack = 256 * 1024;  // bytes: what HDF5 itself takes of a file
 constexpr double kCheckpoints = 3;         // two are kept while the next one is written
 
-/// The process of a run just killed may still be on its way out, and holds its file until then.
-void wait_while_locked(const std::string& path) {
-  constexpr std::chrono::seconds kPatience{5};
-  const auto begin = std::chrono::steady_clock::now();
-  while (is_locked(path) && std::chrono::steady_clock::now() - begin < kPatience) {
+/// Whether a file is locked even after so long. The process of a run just killed holds its file
+/// until it is gone, and another start reads the stored time-out before it asks for the run's lock.
+bool locked_after(const std::string& path, std::chrono::milliseconds patience) {
+  const auto end = std::chrono::steady_clock::now() + patience;
+  while (is_locked(path)) {
+    if (std::chrono::steady_clock::now() > end) return true;
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
   }
+  return false;
 }
 
 }  // namespace
@@ -41,7 +43,7 @@ LockFile claim_output(const std::string& output) {
     throw ConfigError(concat("run.output '", output, "': another run is writing it (",
                              lock.reason(), "); wait for its end or give another name"));
   }
-  if (lock.taken_over()) wait_while_locked(results);
+  if (lock.taken_over()) locked_after(results, std::chrono::seconds(5));
   return lock;
 }
 
@@ -71,7 +73,7 @@ std::string check_output(const Config& config, const std::string& configuration,
   if (access(folder.c_str(), W_OK) != 0 || (present && access(output.c_str(), W_OK) != 0)) {
     refuse("no permission to write there");
   }
-  if (present && is_locked(output)) {
+  if (present && locked_after(output, std::chrono::seconds(1))) {
     refuse("another run is writing it or another program has it open; give another name");
   }
   for (const std::string& input :
