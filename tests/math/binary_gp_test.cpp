@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/empty.h>
@@ -59,6 +60,21 @@ Tensor values_of_samples() {
   return values;
 }
 
+/// Expects that `gradient` is that of `function` in `values`, by central differences.
+void expect_differences(const Tensor& values, const Tensor& gradient,
+                        const std::function<double()>& function, double step) {
+  for (std::int64_t i = 0; i < values.numel(); ++i) {
+    double& value = values.data_ptr<double>()[i];
+    const double before = value;
+    value = before + step;
+    const double above = function();
+    value = before - step;
+    const double below = function();
+    value = before;
+    EXPECT_NEAR(gradient.data_ptr<double>()[i], (above - below) / (2 * step), 1e-8) << i;
+  }
+}
+
 class GpLoss : public ::testing::TestWithParam<Averaging> {
  protected:
   GpTreeSettings settings() const {
@@ -86,19 +102,9 @@ TEST_P(GpLoss, OfABinaryClassifierHasTheGradientOfFiniteDifferences) {
   };
   gp_predictive_loss(known, scored, omega, kernel, GetParam(), of_known, of_scored, weights);
   EXPECT_GT(largest(of_known), 1e-3);
-  constexpr double kStep = 1e-5;
   for (const auto& [values, gradient] :
        {std::pair(units, of_known), std::pair(scored_units, of_scored)}) {
-    for (std::int64_t i = 0; i < values.numel(); ++i) {
-      double& value = values.data_ptr<double>()[i];
-      const double before = value;
-      value = before + kStep;
-      const double above = loss();
-      value = before - kStep;
-      const double below = loss();
-      value = before;
-      EXPECT_NEAR(gradient.data_ptr<double>()[i], (above - below) / (2 * kStep), 1e-8) << i;
-    }
+    expect_differences(values, gradient, loss, 1e-5);
   }
 }
 
@@ -166,18 +172,8 @@ TEST(UnitRows, HaveTheGradientOfFiniteDifferences) {
   const Tensor values = normals(3, kWidth, 6);
   const Tensor weights = normals(3, kWidth, 7);
   const Tensor gradient = gradient_through_unit_rows(values, unit_rows(values), weights);
-  constexpr double kStep = 1e-6;
   const auto sum = [&] { return (unit_rows(values) * weights).sum().item<double>(); };
-  for (std::int64_t i = 0; i < values.numel(); ++i) {
-    double& value = values.data_ptr<double>()[i];
-    const double before = value;
-    value = before + kStep;
-    const double above = sum();
-    value = before - kStep;
-    const double below = sum();
-    value = before;
-    EXPECT_NEAR(gradient.data_ptr<double>()[i], (above - below) / (2 * kStep), 1e-8) << i;
-  }
+  expect_differences(values, gradient, sum, 1e-6);
 }
 
 TEST(GpTree, ProbabilitiesOfAllClassesSumToOne) {
