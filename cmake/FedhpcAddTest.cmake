@@ -1,11 +1,12 @@
 # fedhpc_add_test(NAME <name> SOURCES <files> [RANKS <n>...] [LABELS <labels>...] [TIMEOUT <s>]
-#                 [LIBRARIES <targets>...])
+#                 [LIBRARIES <targets>...] [TURNS <n>...])
 #
 # Builds one GoogleTest binary and registers it once per number of ranks (1: started directly, no
 # launcher), with labels ranks_<n>, a time-out and a processor count, so that `ctest -j` does not
-# oversubscribe the machine and `ctest -L ranks_4` selects by ranks.
+# oversubscribe the machine and `ctest -L ranks_4` selects by ranks. With TURNS a single test runs on one of
+# these numbers of ranks in the short suite, 0 for none (tests/support/turns.hpp), on each of RANKS else.
 function(fedhpc_add_test)
-  cmake_parse_arguments(arg "" "NAME;TIMEOUT" "SOURCES;RANKS;LABELS;LIBRARIES" ${ARGN})
+  cmake_parse_arguments(arg "" "NAME;TIMEOUT" "SOURCES;RANKS;LABELS;LIBRARIES;TURNS" ${ARGN})
   if(NOT arg_RANKS)
     set(arg_RANKS 1)
   endif()
@@ -22,11 +23,16 @@ function(fedhpc_add_test)
   foreach(_ranks IN LISTS arg_RANKS)
     fedhpc_register(NAME ${arg_NAME}.ranks_${_ranks} RANKS ${_ranks} TIMEOUT ${arg_TIMEOUT}
                     LABELS ${arg_LABELS} COMMAND $<TARGET_FILE:${arg_NAME}>)
+    if(arg_TURNS)
+      list(JOIN arg_TURNS " " _turns)
+      set_property(TEST ${arg_NAME}.ranks_${_ranks} APPEND PROPERTY ENVIRONMENT "FEDHPC_TEST_TURNS=${_turns}")
+    endif()
   endforeach()
 endfunction()
 
 # fedhpc_register(NAME <name> COMMAND <command>... [RANKS <n>] [LABELS <labels>...] [TIMEOUT <s>])
-# Registers any command as a test, under the launcher when RANKS is above 1.
+# Registers any command as a test, under the launcher when RANKS is above 1. The label "long" keeps it out of the
+# short suite (tools/test.sh).
 function(fedhpc_register)
   cmake_parse_arguments(arg "" "NAME;RANKS;TIMEOUT" "COMMAND;LABELS" ${ARGN})
   if(NOT arg_RANKS)

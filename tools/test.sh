@@ -1,9 +1,26 @@
 #!/usr/bin/env bash
-# Sets up, builds and runs every test. Arguments go to ctest: tools/test.sh -R fedavg
+# Sets up, builds and tests: tools/test.sh [--all] [ARGUMENTS OF CTEST]
+#   (nothing)       the short suite, what a change can break: ten minutes on two cores once all is built
+#   --all           every test, every setting on every number of ranks, and a minute of each campaign
+#   -R fedavg, ...  these tests, with all their settings
 set -euo pipefail
 cd "$(dirname "$0")/.."
 preset=${FEDHPC_PRESET:-release}
+jobs=$(nproc)  # before OMP_NUM_THREADS is set, which it would print
+export FEDHPC_TESTS=all
+select=("$@")
+if [ $# = 0 ]; then
+  FEDHPC_TESTS=short
+  select=(-LE long)
+elif [ "$1" = --all ]; then
+  select=("${@:2}")
+fi
 tools/build.sh "$preset"
 . tools/mpi_environment.sh
 export FEDHPC_DATA=${FEDHPC_DATA:-$PWD/../shared/data}
-ctest --preset "$preset" -j "$(nproc)" "$@"
+ctest --preset "$preset" -j "$jobs" "${select[@]}"
+if [ "$FEDHPC_TESTS" = short ]; then
+  long=$(ctest --preset "$preset" -N -L long | sed -n 's/.*Test *#[0-9]*: //p' | paste -sd ' ')
+  echo "Left out: $long; tests of algorithms, conformance and devices ran on one number of ranks each, some on none." \
+       "tools/test.sh --all runs all."
+fi

@@ -2,6 +2,7 @@
 #include <cctype>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 
 #include <ATen/core/Tensor.h>
 
@@ -25,9 +26,7 @@ int refuse(const fedhpc::Session& session, std::string message) {
   return kRefused;
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
+int run(int argc, char** argv) {
   const fedhpc::Arguments arguments(argv + 1, argv + argc);
   const double timeout = fedhpc::start_timeout({argv + std::min(argc, 2), argv + argc});
   const fedhpc::Session session(&argc, &argv, fedhpc::Session::Launch::Detect, timeout);
@@ -43,4 +42,13 @@ int main(int argc, char** argv) {
   } catch (const std::exception& error) {
     session.abort(error.what());
   }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const int exit_code = run(argc, argv);
+  // LibTorch would take its thousands of operators apart, for as long as all its loading takes.
+  std::fflush(nullptr);
+  std::_Exit(exit_code);
 }

@@ -4,13 +4,11 @@ usage: naming.py SOURCE_DIR BUILD_DIR CLANG_TIDY
 
 Parsing LibTorch's headers takes seconds, so files that are compiled alike are looked at together, included by one
 source. What does not compile there, because a file before it has a name of its own that it uses too, is looked at
-in a batch of its own. A file that passed is not looked at again until it, a header of the project or the rules
-change: its stamp in BUILD_DIR/naming holds a digest of all that.
+in a batch of its own. A file that passed is not looked at again until it, a header it includes or the rules change.
 """
 
 import collections
 import concurrent.futures
-import hashlib
 import json
 import os
 import pathlib
@@ -19,17 +17,11 @@ import shlex
 import subprocess
 import sys
 
-source, build, tidy = (pathlib.Path(sys.argv[1]).resolve(), pathlib.Path(sys.argv[2]).resolve(), sys.argv[3])
-stamps = build / "naming"
-stamps.mkdir(exist_ok=True)
+from sources import Sources
+
+sources = Sources(sys.argv[1], "naming")
+source, build, tidy = (sources.root, pathlib.Path(sys.argv[2]).resolve(), sys.argv[3])
 BATCH = 12  # files
-
-
-def digest(files: list[pathlib.Path]) -> str:
-    state = hashlib.sha256()
-    for file in files:
-        state.update(str(file.relative_to(source)).encode() + file.read_bytes())
-    return state.hexdigest()
 
 
 def flags_by_file() -> dict[pathlib.Path, str]:
@@ -43,18 +35,17 @@ def flags_by_file() -> dict[pathlib.Path, str]:
 
 
 class Naming:
-    """clang-tidy over batches of files. `shared` is a digest of what all files depend on."""
+    """clang-tidy over batches of files. `shared` says what all files depend on."""
 
     def __init__(self, flags: dict[pathlib.Path, str], shared: str):
         self.flags = flags
         self.shared = shared
 
     def _stamp(self, file: pathlib.Path) -> pathlib.Path:
-        return stamps / (hashlib.sha256(str(file.relative_to(source)).encode()).hexdigest() + ".ok")
+        return sources.stamp(file, self.shared, self.flags[file])
 
     def passed(self, file: pathlib.Path) -> bool:
-        stamp = self._stamp(file)
-        return stamp.exists() and stamp.read_text() == digest([file]) + self.shared
+        return self._stamp(file).exists()
 
     def batches(self, files: list[pathlib.Path]) -> list[list[pathlib.Path]]:
         """Files with the same flags, neighbours together."""
@@ -65,7 +56,7 @@ class Naming:
 
     def check(self, batch: list[pathlib.Path]) -> list[str]:
         """What clang-tidy complains of, [] when nothing; stamps what passed."""
-        wanted = {file: digest([file]) + self.shared for file in batch}
+        wanted = {file: self._stamp(file) for file in batch}
         done = self._run(batch)
         complaints = [line for line in done.stdout.splitlines() if ": error:" in line or ": warning:" in line]
         clashing = {pathlib.Path(line.split(":")[0]) for line in complaints if "[clang-diagnostic-error]" in line}
@@ -79,28 +70,28 @@ class Naming:
             found = [done.stderr or f"{batch[0]}: clang-tidy failed"]
         if not found:
             for file in set(batch) - clashing:
-                self._stamp(file).write_text(wanted[file])
+                wanted[file].touch()
         again = [file for file in batch if file in clashing]
         return found + (self.check(again) if again else [])
 
     def _run(self, batch: list[pathlib.Path]) -> subprocess.CompletedProcess:
         main = batch[0]
         if len(batch) > 1:
-            main = stamps / f"together_{self._stamp(batch[0]).stem[:16]}_{len(batch)}.cpp"
+            main = build / "naming" / f"together_{self._stamp(batch[0]).name[:16]}_{len(batch)}.cpp"
+            main.parent.mkdir(exist_ok=True)
             main.write_text("".join(f'#include "{file}"\n' for file in batch))
         command = [tidy, "--quiet", f"--config-file={source / '.clang-tidy'}", str(main), "--", "-ferror-limit=0"]
         return subprocess.run([*command, *shlex.split(self.flags[batch[0]])], capture_output=True, text=True)
 
 
 def main() -> int:
-    headers = sorted(file for folder in ("include", "src", "tests")
-                     for pattern in ("*.hpp", "*.def") for file in (source / folder).rglob(pattern))
     flags = flags_by_file()
     files = sorted(file for room in ("src", "tests") for file in (source / room).rglob("*.cpp") if file in flags)
     if not files:
         print("no sources in the compilation database")
         return 1
-    naming = Naming(flags, digest([source / ".clang-tidy", *headers]))
+    version = subprocess.run([tidy, "--version"], capture_output=True, text=True).stdout
+    naming = Naming(flags, version + (source / ".clang-tidy").read_text())
     batches = naming.batches([file for file in files if not naming.passed(file)])
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         complaints = [line for lines in pool.map(naming.check, batches) for line in lines]

@@ -206,6 +206,24 @@ class ExitCodes(HarnessCase):
         job = self.check_on(2, "*", 0, "PassesEverywhere", flags=["--gtest_list_tests"])
         self.assertEqual(job.output.count("FatalOnRankOne"), 1, job.output)
 
+    def test_turns_leave_each_test_to_one_number_of_ranks(self):
+        def names(ranks, **environment):
+            job = self.check_on(ranks, "*", 0, flags=["--gtest_list_tests"], **environment)
+            return [line for line in job.output.splitlines() if line.startswith("  ")]
+
+        turns = {"FEDHPC_TEST_TURNS": "1 1 2"}
+        every = names(1)
+        self.assertEqual(names(1, **turns), every, "the short suite alone takes turns")
+        on_one, on_two = (names(ranks, FEDHPC_TESTS="short", **turns) for ranks in (1, 2))
+        self.assertEqual(sorted(on_one + on_two), sorted(every))
+        self.assertGreater(len(on_one), len(on_two))
+        self.assertTrue(on_two)
+
+    def test_turns_that_are_no_numbers_are_an_error(self):
+        for turns in ("one", "1 two", "1,2"):
+            self.check_on(1, "*", 2, f"no numbers of ranks: {turns}",
+                          FEDHPC_TESTS="short", FEDHPC_TEST_TURNS=turns)
+
     def test_wrong_limit_is_an_error(self):
         for limit in ("soon", "-1", "0", "3 s", "inf"):
             job = self.check_on(2, "Victim.PassesEverywhere", 2, f"FEDHPC_TEST_WATCHDOG={limit}",

@@ -8,6 +8,7 @@
 #include <mpi.h>
 
 #include "support/mpi_listener.hpp"
+#include "support/turns.hpp"
 #include "support/watchdog.hpp"
 
 namespace fedhpc::testing {
@@ -49,9 +50,12 @@ int run_tests(Watchdog& watchdog) {
   return listener->agree_exit_code(run_all_tests);
 }
 
-// The limit that rank 0 found in the environment; 0 after a message if it is none.
-Watchdog::Seconds read_limit(int rank) {
+// The limit that rank 0 found in the environment; 0 after a message if that holds what cannot be read.
+Watchdog::Seconds read_environment(int rank) {
   try {
+    int ranks = 0;
+    MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+    take_turns(ranks);
     return watchdog_limit(MPI_COMM_WORLD);
   } catch (const std::invalid_argument& error) {
     if (rank == 0) {
@@ -65,7 +69,7 @@ int run(int argc, char** argv) {
   ::testing::InitGoogleTest(&argc, argv);
   int rank = 0;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-  const Watchdog::Seconds limit = read_limit(rank);
+  const Watchdog::Seconds limit = read_environment(rank);
   if (limit.count() == 0) {
     return kBadEnvironment;
   }

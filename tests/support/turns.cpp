@@ -1,0 +1,59 @@
+#include "support/turns.hpp"
+
+#include <cstdint>
+#include <cstdlib>
+#include <sstream>
+#include <stdexcept>
+
+#include <gtest/gtest.h>
+
+namespace fedhpc::testing {
+
+namespace {
+
+std::string environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+std::vector<int> numbers_of(const std::string& text) {
+  std::istringstream words(text);
+  std::vector<int> numbers;
+  for (int number = 0; words >> number;) numbers.push_back(number);
+  if (numbers.empty() || !words.eof()) {
+    throw std::invalid_argument("FEDHPC_TEST_TURNS lists no numbers of ranks: " + text);
+  }
+  return numbers;
+}
+
+}  // namespace
+
+int turn_of(const std::string& test, std::vector<int> turns) {
+  if (test.find("Ranks") != std::string::npos) {
+    std::erase_if(turns, [](int ranks) { return ranks < 2; });
+    if (turns.empty()) return 1;
+  }
+  std::uint64_t hash = 14695981039346656037U;  // FNV-1a: the same on every machine
+  for (const char letter : test)
+    hash = (hash ^ static_cast<unsigned char>(letter)) * 1099511628211U;
+  return turns[hash % turns.size()];
+}
+
+void take_turns(int ranks) {
+  const std::string listed = environment("FEDHPC_TEST_TURNS");
+  if (environment("FEDHPC_TESTS") != "short" || listed.empty()) return;
+  if (GTEST_FLAG_GET(filter) != "*") return;
+  const std::vector<int> turns = numbers_of(listed);
+  std::string filter;
+  const ::testing::UnitTest& program = *::testing::UnitTest::GetInstance();
+  for (int s = 0; s < program.total_test_suite_count(); ++s) {
+    const ::testing::TestSuite& suite = *program.GetTestSuite(s);
+    for (int t = 0; t < suite.total_test_count(); ++t) {
+      const std::string name = std::string(suite.name()) + "." + suite.GetTestInfo(t)->name();
+      if (turn_of(name, turns) == ranks) filter += name + ":";
+    }
+  }
+  GTEST_FLAG_SET(filter, filter);
+}
+
+}  // namespace fedhpc::testing
