@@ -24,6 +24,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 
+SHORT = os.environ.get("FEDHPC_TESTS") == "short"  # the suite of tools/test.sh without --all
 HANG = 60.0  # s, after which a command is given up as hung
 options = argparse.Namespace(fedhpc="fedhpc", mpiexec="mpirun")
 LAUNCHER_OPTIONS = ["--oversubscribe", "--bind-to", "none"]
@@ -127,7 +128,7 @@ class ProgramServer:
 def program_server():
     """The server of the short suite; None where programs are started as users start them."""
     path = os.environ.get("FEDHPC_PROGRAM_SERVER")
-    return ProgramServer(path) if path and os.environ.get("FEDHPC_TESTS") == "short" else None
+    return ProgramServer(path) if path and SHORT else None
 
 
 def fedhpc(*arguments, ranks=0, cwd=None, env=None, **popen):

@@ -14,7 +14,8 @@ from pathlib import Path
 
 import h5py
 import numpy as np
-from app_support import HANG, AppCase, contents, edited, fedhpc, finish, is_gone, main, ranks_of, start, wait_until
+from app_support import (HANG, SHORT, AppCase, contents, edited, fedhpc, finish, is_gone, main, ranks_of, start,
+                         wait_until)
 
 ROUNDS = 40
 CONFIG = """[run]
@@ -41,7 +42,7 @@ lr = 0.05
 block = 2
 """
 LAUNCHER_PATIENCE = 10.0  # s for which a launcher without ranks may live on
-kills = 12
+kills = 4 if SHORT else 12
 
 
 def checkpoint_rounds(folder, stem="run"):

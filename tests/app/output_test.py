@@ -15,7 +15,8 @@ from pathlib import Path
 
 import h5py
 import numpy as np
-from app_support import HANG, SMALL_RUN, AppCase, fedhpc, finish, main, ranks_of, rounds_in, start, wait_until
+from app_support import (HANG, SHORT, SMALL_RUN, AppCase, fedhpc, finish, main, ranks_of, rounds_in, start,
+                         wait_until)
 
 ROUNDS = 300
 CONFIG = f"""[run]
@@ -23,7 +24,7 @@ rounds = {ROUNDS}
 checkpoint_every = 50
 progress = plain
 """ + SMALL_RUN
-races = 20
+races = 5 if SHORT else 20
 
 
 def status(path):

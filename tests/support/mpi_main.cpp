@@ -50,7 +50,8 @@ int run_tests(Watchdog& watchdog) {
   return listener->agree_exit_code(run_all_tests);
 }
 
-// The limit that rank 0 found in the environment; 0 after a message if that holds what cannot be read.
+// Takes turns, and gives the limit that rank 0 found in the environment; 0 after a message where
+// either cannot be read.
 Watchdog::Seconds read_environment(int rank) {
   try {
     int ranks = 0;
