@@ -5,7 +5,8 @@ commands_test.py --fedhpc PROGRAM [unittest's arguments]
 A page's commands run in order in one folder, where tools, configurations and pages are copies. `build/release/fedhpc` and
 `fedhpc` there are a script that shortens runs and then calls the real program. A block without a language, or with `sh`, is
 commands; `python` is a script; what a command prints is `text`. `# exit code N` behind a command is what it ends with.
-`PATH`: above a block says that the block is that file. What cannot run here stands in NOT_RUN.
+`PATH`: above a block says that the block is that file. DIR holds files like MNIST's, with fewer images. What cannot run here
+stands in NOT_RUN.
 """
 
 import argparse
@@ -20,6 +21,8 @@ import unittest
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
+sys.path.insert(1, str(Path(__file__).resolve().parents[1] / "app"))
+from app_support import write_mnist  # noqa: E402
 from pages import ROOT, all_pages  # noqa: E402
 
 program = None
@@ -53,8 +56,8 @@ case " $* " in
   *million_clients*) few="--run.rounds=1 --data.clients=2000" ;;
   *results/sweeps*) few= ;;
   *partition=pfedme*|*partition=file*) few="--run.rounds=1" ;;
-  *pfedsop*) few="--run.rounds=2 --data.train_per_class=60 --data.test_per_class=10" ;;
-  *mnist*) few="--run.rounds=1 --data.train_per_class=60 --data.test_per_class=10" ;;
+  *pfedsop*) few="--run.rounds=2 --data.train_per_class=20 --data.test_per_class=5" ;;
+  *mnist*) few="--run.rounds=1 --data.train_per_class=20 --data.test_per_class=5" ;;
   *diverged*|*alone*) few="--run.rounds=1" ;;
   *) few="--run.rounds=2" ;;
 esac
@@ -64,14 +67,6 @@ case $command in
   *) exec PROGRAM "$@" ;;
 esac
 """
-
-
-def data_folder():
-    """The folder with MNIST's files, or nothing."""
-    for folder in (os.environ.get("FEDHPC_DATA"), ROOT / "../shared/data"):
-        if folder and (Path(folder) / "mnist").is_dir():
-            return Path(folder).resolve()
-    return None
 
 
 def commands(lines):
@@ -123,10 +118,7 @@ class Commands(unittest.TestCase):
         script.chmod(0o755)
         (cls.folder / "bin").mkdir()
         (cls.folder / "bin/fedhpc").symlink_to(script)
-        (cls.folder / "DIR").mkdir()
-        cls.data = data_folder()
-        if cls.data:
-            (cls.folder / "DIR/mnist").symlink_to(cls.data / "mnist")
+        write_mnist(cls.folder / "DIR/mnist", train=6000, test=1000, side=(28, 28))
         cls.environment = {name: value for name, value in os.environ.items()
                            if not name.startswith(("OMPI_", "PRTE_", "FEDHPC_")) or name == "FEDHPC_CACHE"}
         cls.environment |= {"OMP_NUM_THREADS": "1", "PATH": f"{cls.folder}/bin:{os.environ['PATH']}",
@@ -158,7 +150,7 @@ class Commands(unittest.TestCase):
                 self.assertIn(language, ("", "sh", "bash"), f"{page.name}:{fence.line}: no test knows this language")
                 units = commands(fence.lines)
             for unit in units:
-                if reason_not_to(unit) or ("DIR" in bare(unit).replace("--tensorboard DIR", "") and not self.data):
+                if reason_not_to(unit):
                     continue
                 script += f"echo @@ {len(wanted)} $SECONDS >&2\n{unit}\n_code=$?; echo @@= $_code >&2\n"
                 wanted.append((f"{page.name}:{fence.line}: {unit}", expected_code(unit)))
@@ -180,6 +172,14 @@ class Commands(unittest.TestCase):
                     self.run_page(page)
                     if options.times:
                         print(f"{time.monotonic() - start:6.1f} s  {page.name}", file=sys.stderr)
+
+    def test_commands_are_told_apart(self):
+        lines = ["a b \\", "  c   # says c", "", "for x in 1 2; do", "  d $x", "done", "! e  # exit code 1: as it should", "f"]
+        found = commands(lines)
+        self.assertEqual([bare(one) for one in found], ["a b c", "for x in 1 2; do\n  d $x\ndone", "! e", "f"])
+        self.assertEqual([expected_code(one) for one in found], [0, 0, 1, 0])
+        self.assertIsNone(reason_not_to("tools/plot.py x.h5"))
+        self.assertIsNotNone(reason_not_to("cmake --preset release   # builds"))
 
     def test_no_reason_is_left_over(self):
         """Each line of NOT_RUN is of some command."""

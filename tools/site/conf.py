@@ -5,6 +5,7 @@ from pathlib import Path
 
 from docutils import nodes
 from latex2mathml.converter import convert
+from sphinx.util import logging
 
 project = "fedhpc"
 release = version = (Path(__file__).resolve().parents[2] / "VERSION").read_text().strip()
@@ -29,7 +30,14 @@ highlight_language = "none"
 def formula(self, node, display):
     """MathML, which browsers draw without a script."""
     text = re.sub(r"\\tag\{([^}]*)\}", r"\\qquad \\text{(\1)}", node.astext())
-    self.body.append(convert(text, display=display))
+    text = re.sub(r"\\(arg)(?![a-z])", r"\\operatorname{\1}", text)
+    if re.search(r"(?<!\\)&", text) and r"\begin" not in text:
+        text = rf"\begin{{aligned}} {text} \end{{aligned}}"
+    mathml = convert(text, display=display)
+    unknown = re.search(r"\\[a-zA-Z]+", mathml)
+    if unknown:  # the translator leaves what it does not know as it stands
+        logging.getLogger(__name__).warning("formula with %s: %s", unknown[0], text, location=node)
+    self.body.append(mathml)
     raise nodes.SkipNode
 
 
