@@ -31,10 +31,11 @@ def formula(self, node, display):
     """MathML, which browsers draw without a script."""
     text = re.sub(r"\\tag\{([^}]*)\}", r"\\qquad \\text{(\1)}", node.astext())
     text = re.sub(r"\\(arg)(?![a-z])", r"\\operatorname{\1}", text)
-    if re.search(r"(?<!\\)&", text) and r"\begin" not in text:
-        text = rf"\begin{{aligned}} {text} \end{{aligned}}"
+    text = re.sub(r"(\\(?:begin|end)\{)(?:aligned|gathered)\}", r"\1split}", text)
+    if re.search(r"(?<!\\)&|\\\\", text) and r"\begin" not in text:
+        text = rf"\begin{{split}} {text} \end{{split}}"
     mathml = convert(text, display=display)
-    unknown = re.search(r"\\[a-zA-Z]+", mathml)
+    unknown = re.search(r"\\[a-zA-Z]+|(?<=>)&(?=<)", mathml)
     if unknown:  # the translator leaves what it does not know as it stands
         logging.getLogger(__name__).warning("formula with %s: %s", unknown[0], text, location=node)
     self.body.append(mathml)
