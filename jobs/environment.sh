@@ -8,7 +8,7 @@
 #   FEDHPC_MAX_RESTARTS  how often a job may requeue itself [100]
 #   FEDHPC_DATA          folder of the data sets, as for every run
 #
-# Nothing is fetched and no daemon is started. Exit codes of the program: README, "Runs that are interrupted".
+# Nothing is fetched and no daemon is started. Exit codes of the program: docs/how-to/run.md.
 
 if [ $# -eq 0 ]; then  # the job script's own arguments
   echo "${SLURM_JOB_NAME:-job}: nothing to run; sbatch jobs/NAME.sbatch CONFIG.ini [--section.key=value ...]" >&2

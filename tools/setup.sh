@@ -8,7 +8,7 @@
 # System packages need root or sudo; without either, the script says which are missing. Everything else
 # goes to .deps/ in the project:
 #   .deps/site/torch   LibTorch, taken from the PyPI wheel (530 MB; headers and libraries only)
-#   .deps/venv         Python with numpy, h5py, pandas, matplotlib for tools/ and tests
+#   .deps/venv         Python with numpy, h5py, pandas, matplotlib for tools/ and tests; Sphinx for tools/docs.sh
 # FEDHPC_TORCH=PREFIX uses the LibTorch below PREFIX instead (a wheel's torch folder, or /usr).
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -19,7 +19,7 @@ cudart_version=13.0.96
 packages=(g++ cmake ninja-build ccache git
           libopenmpi-dev openmpi-bin libhdf5-dev libboost-program-options-dev
           libeigen3-dev libgtest-dev libgmock-dev libbenchmark-dev zlib1g-dev liblzma-dev libjpeg-dev
-          clang-format clang-tidy python3 python3-venv unzip)
+          clang-format clang-tidy doxygen python3 python3-venv unzip)
 
 say() { printf 'setup: %s\n' "$1"; }
 
@@ -56,6 +56,12 @@ python_environment() {
     mkdir -p .deps
     "$python" -m venv --clear .deps/venv
     .deps/venv/bin/python -m pip install -q --disable-pip-version-check numpy h5py pandas matplotlib
+  fi
+  # Nothing but tools/docs.sh misses these. Without packages there is no Doxygen either, and often no network.
+  if [ ${#packages[@]} -gt 0 ] &&
+    ! .deps/venv/bin/python -c 'import sphinx, myst_parser, latex2mathml' 2>/dev/null; then
+    .deps/venv/bin/python -m pip install -q --disable-pip-version-check sphinx myst-parser latex2mathml ||
+      say "no Sphinx; tools/docs.sh needs it, nothing else does" >&2
   fi
 }
 

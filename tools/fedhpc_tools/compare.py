@@ -25,7 +25,7 @@ from .tables import as_text
 
 VERSIONS = ("fedhpc_version", "git_commit", "device", "ranks", "block")
 WITH_MODEL = (*ENDED, "interrupted")  # only these have written their model
-ROUNDING = {"float32": 1e-5, "float64": 1e-9}  # what other blocks or ranks may change, as the README says
+ROUNDING = {"float32": 1e-5, "float64": 1e-9}  # what other blocks or ranks may change, docs/semantics.md, section 5
 SLAB_BYTES = 32 << 20  # of a data set in memory
 
 

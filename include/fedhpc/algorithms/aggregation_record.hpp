@@ -14,7 +14,7 @@ class AggregationRecord {
   AggregationRecord() = default;
   explicit AggregationRecord(FactorMap& map) : map_(&map) {}
 
-  /// aggregation_gap, and effective_rank.<layer> of every factorised layer.
+  /// aggregation_gap, and effective_rank.LAYER of every factorised layer.
   std::vector<RoundMetric> metrics() const;
   /// Over the round's clients: how what their factors stand for has changed.
   Mean products(Round& round) const { return round.mean(map_->full()); }

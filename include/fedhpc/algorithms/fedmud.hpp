@@ -22,7 +22,7 @@ namespace fedhpc {
 ///   a                  algorithm.init_range
 ///   r, k^2             model.rank, or model.compression
 ///   U V^T              model.factorisation = low_rank; BKD: kronecker; +F: _f; AAD (8): _aad
-///   U~, V~             <layer>.U_fixed, <layer>.V_fixed: drawn with a seed that the server sends
+///   U~, V~             LAYER.U_fixed, LAYER.V_fixed: drawn with a seed that the server sends
 ///   E epochs, B, eta   train.local_epochs, train.batch_size, train.lr
 ///
 /// The first and the last layer, biases and batch norm are trained and averaged in full. What the

@@ -23,7 +23,7 @@ std::vector<Assignment> read_ini(const std::string& path);
 std::vector<Assignment> parse_ini(const std::string& text, const std::string& name);
 
 /// A value as it stands in an INI file: as it is where it reads back the same, else between double
-/// quotes, where \" \\ \n and \r are the characters that could not stand there.
+/// quotes, where a backslash before a quote, a backslash, n or r gives what could not stand there.
 std::string ini_value(const std::string& value);
 
 /// Splits `--section.key=value` arguments, in their order. Throws ConfigError for anything else.

@@ -26,7 +26,7 @@ struct FactorDraw {
 
 /// Whole models as functions of fewer numbers: rows of factors [C, Q] to rows of weights [C, P],
 /// and back. The factors of a factorised layer stand in the place of its weights, named
-/// <layer>.<factor>; all other columns (biases, batch norm, layers left full) pass through.
+/// LAYER.FACTOR; all other columns (biases, batch norm, layers left full) pass through.
 class FactorMap final : public RowMap {
  public:
   /// For models of this layout. Throws ConfigError for ranks or layer names that do not fit it.
@@ -48,7 +48,7 @@ class FactorMap final : public RowMap {
   /// are the same.
   void set_constants_to_identity(const at::TensorOptions& options);
   /// What initial() with draw.zero and draw_constants() draw, layer by layer, named
-  /// <layer>.<name>, with their shapes, from `factors` [1, Q].
+  /// LAYER.NAME, with their shapes, from `factors` [1, Q].
   std::vector<std::pair<std::string, Tensor>> drawn(const Rows& factors) const;
 
   void expand_(const Rows& u, const Rows& w) override;

@@ -12,7 +12,7 @@ struct CheckpointFile {
   std::int64_t round = 0;
 };
 
-/// RUN.ckpt.<round>.h5 beside the result file RUN.h5 (or RUN, of any name).
+/// RUN.ckpt.ROUND.h5 beside the result file RUN.h5 (or RUN, of any name).
 std::string checkpoint_path(const std::string& results, std::int64_t round);
 
 /// The checkpoints beside a result file, newest (of the highest round) first.

@@ -75,7 +75,7 @@ class ResultsWriter {
   /// Writes the label counts [count, K] int64 of clients first to first + count - 1; of a new file,
   /// before start().
   void write_label_histogram(std::int64_t first, const Tensor& counts);
-  /// Reserves /model/<group> in the shapes and types of `parameters`, where it is not there yet;
+  /// Reserves /model/GROUP in the shapes and types of `parameters`, where it is not there yet;
   /// before start().
   void declare_model(const std::string& group, const std::vector<NamedTensor>& parameters);
   /// Reserves /model/personal, one row per client before each parameter's own shape; before
@@ -84,7 +84,7 @@ class ResultsWriter {
   /// Reserves /draws/cohort [0, size], a row per round, where it is not there yet, filled up with
   /// -1 in a round of fewer participants; before start().
   void declare_cohorts(std::int64_t size);
-  /// Reserves /draws/factors/<name> [0, ...] for tensors of these shapes, where they are not there
+  /// Reserves /draws/factors/NAME [0, ...] for tensors of these shapes, where they are not there
   /// yet.
   void declare_draws(const std::vector<NamedTensor>& draws);
   /// Puts the file in its place and lets readers in. Nothing can be created after this.

@@ -41,7 +41,7 @@ struct Window {
 };
 
 /// y[o] = sum over i of W[o, i] * x[i] (cross-correlation, as in PyTorch) + b[o], with W [out, in,
-/// k, k] and b [out]: fields <name>.weight and, unless there is none, <name>.bias. On the
+/// k, k] and b [out]: fields NAME.weight and, unless there is none, NAME.bias. On the
 /// host one call per client: ATen's kernels, or unfold and product where a window holds few values;
 /// on a device the way that was measured to be fastest.
 class Conv2d final : public Layer {
@@ -77,7 +77,7 @@ class Conv2d final : public Layer {
 ///   y = gamma (x - mean) / sqrt(variance + 1e-5) + beta
 /// When training: mean and variance (sum / n) of the batch, and the buffers move by
 ///   running = 0.9 running + 0.1 batch, the variance with sum / (n - 1);
-/// in evaluation: the buffers. Fields <name>.weight (gamma), .bias (beta), .running_mean,
+/// in evaluation: the buffers. Fields NAME.weight (gamma), .bias (beta), .running_mean,
 /// .running_var. Needs n > 1 when training.
 class BatchNorm final : public Layer {
  public:

@@ -103,8 +103,8 @@ enum class Bias { None, Use };
 constexpr Tag kWeightTags = Tag::Trainable;
 constexpr Tag kBiasTags = Tag::Trainable | Tag::Uncompressed | Tag::Bias;
 
-/// y = x W^T + b with W [out, in], b [out] (PyTorch's Linear): fields <name>.weight and, unless
-/// there is none, <name>.bias.
+/// y = x W^T + b with W [out, in], b [out] (PyTorch's Linear): fields NAME.weight and, unless
+/// there is none, NAME.bias.
 class Linear final : public Layer {
  public:
   Linear(std::string name, std::int64_t in, std::int64_t out, Tag tags, Bias bias = Bias::Use);

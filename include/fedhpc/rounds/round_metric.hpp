@@ -17,7 +17,7 @@ struct RoundMetric {
   std::optional<double> quantile{};
 };
 
-/// <noted_as>_p10, _p50 and _p90: what a distribution over clients looks like.
+/// NOTED_AS_p10, _p50 and _p90: what a distribution over clients looks like.
 std::vector<RoundMetric> quantiles_of(const std::string& noted_as, const std::string& unit,
                                       const std::string& meaning);
 

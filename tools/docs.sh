@@ -1,0 +1,33 @@
+#!/usr/bin/env bash
+# Builds the documentation as a site, warnings as errors: build/docs/index.html, and the headers' in build/docs/headers.
+#
+#   tools/docs.sh [--no-setup] [FOLDER]
+#
+# --no-setup installs nothing: where Doxygen or Sphinx is missing, it says so and ends with 77.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+setup=yes
+if [ "${1:-}" = --no-setup ]; then
+  setup= && shift
+fi
+output=${1:-build/docs}
+python=.deps/venv/bin/python
+[ -z "$setup" ] || tools/setup.sh
+if ! command -v doxygen >/dev/null || ! "$python" -c 'import sphinx, myst_parser, latex2mathml' 2>/dev/null; then
+  echo "docs: Doxygen, Sphinx, myst-parser or latex2mathml is missing; tools/setup.sh installs them" >&2
+  exit 77
+fi
+mkdir -p "$output"
+output=$(cd "$output" && pwd)
+
+# What a site is made of: the pages and the files to which they lead, below one folder as in the project.
+"$python" tools/fedhpc_tools/docs_site.py "$output/.source"
+"$python" -m sphinx -q -W --keep-going -j 1 -c tools/site -d "$output/.doctrees" -b html "$output/.source" "$output"
+echo '<!DOCTYPE html><title>fedhpc</title><meta http-equiv="refresh" content="0; url=README.html">' > "$output/index.html"
+
+{
+  cat tools/site/Doxyfile
+  echo "OUTPUT_DIRECTORY = \"$output\""
+  echo "PROJECT_NUMBER = $(cat VERSION)"
+} | doxygen -
+echo "docs: $output/index.html, $output/headers/index.html"

@@ -1,0 +1,43 @@
+"""Lays out what the documentation site is made of: docs_site.py FOLDER
+
+Copies the pages, and the files to which they link, to the same places below FOLDER. A file that is as it was keeps its time,
+and what no page needs any more is removed.
+"""
+
+import re
+import shutil
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = ("*.md", "docs/**/*.md", "bench/*.md", "results/*.md", "tools/papers/*.md")
+
+
+def linked(page):
+    """Files of the project to which a page links, pages among them."""
+    text = re.sub(r"^ *```.*?^ *```$", "", page.read_text(encoding="utf-8"), flags=re.M | re.S)
+    for target in re.findall(r"\]\(\s*([^)#\s]+)", text):
+        path = (page.parent / target).resolve()
+        if not re.match(r"[a-z]+:", target) and path.is_relative_to(ROOT) and path.is_file():
+            yield path
+
+
+def main(folder):
+    pages = {path for pattern in PAGES for path in ROOT.glob(pattern)}
+    wanted = pages | {path for page in pages for path in linked(page)}
+    kept = set()
+    for path in sorted(wanted):
+        copy = folder / path.relative_to(ROOT)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        if not copy.exists() or copy.read_bytes() != path.read_bytes():
+            shutil.copyfile(path, copy)
+        kept.add(copy)
+    for path in sorted(folder.rglob("*")):
+        if path.is_file() and path not in kept:
+            path.unlink()
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        sys.exit(__doc__.splitlines()[0])
+    main(Path(sys.argv[1]).resolve())
