@@ -1,68 +1,14 @@
 #include "fedhpc/rounds/round.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <iterator>
-#include <limits>
-#include <numeric>
 #include <stdexcept>
 
-#include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
 
-#include "fedhpc/core/device.hpp"
 #include "fedhpc/core/error.hpp"
-#include "fedhpc/core/percentile.hpp"
-#include "fedhpc/rounds/upload.hpp"
 
 namespace fedhpc {
-
-namespace {
-
-/// What arrives of rows [C, n] sent through a codec, the rows themselves where it loses nothing,
-/// and the bytes of each on the wire.
-struct Arrival {
-  /// `buffers`: what does not travel, and arrives as it is; null for none.
-  Arrival(const Rows& rows, const Codec& codec, OwnBuffers* buffers) : values(rows.values) {
-    const RowPart* part = buffers == nullptr ? nullptr : &buffers->travelling(rows.layout);
-    if (part == nullptr || part->is_whole()) {
-      send(codec);
-      return;
-    }
-    values = part->of(rows).values;
-    send(codec);
-    const Rows whole = rows.clone();
-    part->put_(whole, {values, part->layout()});
-    values = whole.values;
-  }
-
-  void send(const Codec& codec) {
-    if (on_device(values)) {
-      send_from_device(codec);
-      return;
-    }
-    if (!codec.lossless(values.scalar_type())) values = values.clone();
-    bytes = codec.transmit_(values);
-  }
-
-  /// Codecs work on the host; what they send as it is stays where it lies.
-  void send_from_device(const Codec& codec) {
-    const at::ScalarType type = values.scalar_type();
-    if (codec.linear(type)) {
-      const auto of_row = values.size(1) * static_cast<std::int64_t>(values.itemsize());
-      bytes.assign(static_cast<std::size_t>(values.size(0)), of_row);
-      return;
-    }
-    const Tensor host = on_host(values);
-    bytes = codec.transmit_(host);
-    if (!codec.lossless(type)) values = host.to(values.device());
-  }
-
-  Tensor values;                    // [C, n]
-  std::vector<std::int64_t> bytes;  // [C]
-};
-
-}  // namespace
 
 Round::Round(RoundServices& services, std::int64_t number, Cohort cohort, Evaluated evaluated,
              std::unique_ptr<PartialRound> from)
@@ -70,24 +16,24 @@ Round::Round(RoundServices& services, std::int64_t number, Cohort cohort, Evalua
       number_(number),
       cohort_(std::move(cohort)),
       evaluated_(evaluated),
-      clock_(services.network, static_cast<std::int64_t>(services.shard.clients().size()),
-             services.topology.placement().edges()),
+      wire_(services.ledger, services.network, services.shard,
+            services.topology.placement().edges(), services.buffers),
       log_(services.leaving, std::move(from),
            {.save = [this](PartialRound& partial) { save(partial); },
             .restore = [this](const PartialRound& partial) { restore(partial); }}) {}
 
 void Round::save(PartialRound& partial) const {
-  partial.ledger = services_.ledger;
-  partial.times = clock_.times();
+  partial.ledger = wire_.ledger();
+  partial.times = wire_.clock().times();
   partial.statistics = statistics_;
-  partial.notes = parts_;
+  partial.notes = notes_.parts();
 }
 
 void Round::restore(const PartialRound& partial) {
-  services_.ledger = partial.ledger;
-  clock_.go_on_from(partial.times);
+  wire_.ledger() = partial.ledger;
+  wire_.clock().go_on_from(partial.times);
   statistics_ = partial.statistics;
-  parts_ = partial.notes;
+  notes_.go_on_from(partial.notes);
 }
 
 MeanServices Round::mean_services(const LayoutPtr& layout) {
@@ -219,25 +165,23 @@ void Round::draw_edge_round(std::uint64_t seed) {
 
 void Round::to_edges_(const Rows& model, EdgeRows& edges, const Codec& codec) {
   const Timed timed(services_.aggregate_watch);
-  const Arrival arrival(model, codec, services_.buffers);
-  const std::int64_t bytes = arrival.bytes.front();
+  const Arrival arrival = wire_.encode(model, codec);
   for (const std::int64_t edge : this->edges()) {
-    edges.rows.values[edge - edges.first].copy_(arrival.values[0]);
+    edges.rows.values[edge - edges.first].copy_(arrival.rows.values[0]);
     if (!services_.topology.leads()) continue;  // the edge's other ranks hold the same row
-    services_.ledger.book(Link::EdgeCloud, Direction::Down, bytes);
-    clock_.edge_transfer(edge, bytes);
+    wire_.book_edge(Direction::Down, edge, arrival.bytes.front());
   }
 }
 
 void Round::edge_rounds(std::int64_t count, const std::function<void()>& edge_round) {
-  client_link_ = Link::ClientEdge;
+  wire_.client_link = Link::ClientEdge;
   for (edge_round_ = 0; edge_round_ < count; ++edge_round_) {
     services_.trainer.at_training(edge_round_, count);
     edge_round();
-    clock_.finish_edge_round();
+    wire_.clock().finish_edge_round();
   }
   edge_round_ = 0;
-  client_link_ = Link::ClientCloud;
+  wire_.client_link = Link::ClientCloud;
   if (!drawn_so_far_.empty()) cohort_.clients.assign(drawn_so_far_.begin(), drawn_so_far_.end());
 }
 
@@ -257,12 +201,10 @@ Tensor Round::mean_at_cloud(const EdgeRows& edges, std::span<const double> weigh
   Topology& topology = services_.topology;
   WeightedSum sum(1, edges.rows.layout->size(), services_.summation, services_.device);
   if (topology.leads()) {
-    const Arrival arrival(edges.rows, codec, services_.buffers);
-    sum.add(std::vector<std::int64_t>(weights.size(), 0), weights, arrival.values);
+    const Arrival arrival = wire_.encode(edges.rows, codec);
+    sum.add(std::vector<std::int64_t>(weights.size(), 0), weights, arrival.rows.values);
     for (const std::int64_t edge : this->edges()) {
-      const std::int64_t bytes = arrival.bytes[edge - edges.first];
-      services_.ledger.book(Link::EdgeCloud, Direction::Up, bytes);
-      clock_.edge_transfer(edge, bytes);
+      wire_.book_edge(Direction::Up, edge, arrival.bytes[edge - edges.first]);
     }
   }
   Tensor mean =
@@ -280,266 +222,26 @@ std::vector<Tensor> Round::on_server(std::int64_t n,
   return fedhpc::on_server(services_.topology.world(), n, work);
 }
 
-void Round::book(Link link, Direction direction, std::int64_t bytes,
-                 std::span<const std::int64_t> clients) {
-  for (const std::int64_t client : clients) {
-    services_.ledger.book(link, direction, bytes);
-    clock_.transfer(link, services_.shard.position(client), bytes);
-  }
-}
-
 void Round::note_edges(const std::string& metric, std::span<const double> values) {
   const Range mine = services_.topology.edges();
   require(static_cast<std::int64_t>(values.size()) == mine.size(), "one value per edge");
-  std::vector<double>& all = parts_[metric];
   if (!services_.topology.leads()) return;  // the edge's other ranks know the same
   for (const std::int64_t edge : training_edges()) {
-    all.push_back(values[static_cast<std::size_t>(edge - mine.first)]);
+    notes_.add(metric, values[static_cast<std::size_t>(edge - mine.first)]);
   }
 }
 
 std::vector<double> Round::noted(const std::vector<std::string>& metrics) {
-  std::vector<double> values(metrics.size(), std::numeric_limits<double>::quiet_NaN());
-  if (metrics.empty()) return values;
-  WeightedSum sum(static_cast<std::int64_t>(metrics.size()), 1, services_.summation);
-  for (std::size_t m = 0; m < metrics.size(); ++m) {
-    const auto whole = values_.find(metrics[m]);
-    if (whole != values_.end()) values[m] = whole->second;
-    const auto parts = parts_.find(metrics[m]);
-    if (parts == parts_.end()) continue;
-    const std::size_t n = parts->second.size();
-    Tensor rows = at::empty({static_cast<std::int64_t>(n), 1}, at::kDouble);
-    std::copy(parts->second.begin(), parts->second.end(), rows.data_ptr<double>());
-    sum.add(std::vector<std::int64_t>(n, static_cast<std::int64_t>(m)), std::vector<double>(n, 1),
-            rows);
-  }
-  const Tensor sums = sum.total(services_.topology, Among::All);
-  for (std::size_t m = 0; m < values.size(); ++m) {
-    const double* of_metric = sums.const_data_ptr<double>() + 2 * m;
-    if (of_metric[1] > 0) values[m] = of_metric[0] / of_metric[1];
-  }
-  return values;
+  return notes_.means(metrics, services_.topology, services_.summation);
 }
 
 double Round::noted_quantile(const std::string& metric, double fraction) {
-  const std::vector<double>& mine = parts_[metric];
-  Tensor values = at::empty({static_cast<std::int64_t>(mine.size()), 1}, at::kDouble);
-  std::copy(mine.begin(), mine.end(), values.data_ptr<double>());
-  const Tensor all = services_.topology.world().all_gather(values);
-  const auto* first = all.const_data_ptr<double>();
-  return percentile({first, first + all.numel()}, fraction);
+  return notes_.quantile(metric, fraction, services_.topology);
 }
 
 double Round::simulated_seconds() {
-  if (cohort_.edges.empty()) clock_.finish_edge_round();
-  return clock_.seconds(services_.topology.world());
-}
-
-std::int64_t Block::round() const { return round_.number_; }
-
-bool Block::trains(std::int64_t client) const { return round_.services_.trainer.steps(client) > 0; }
-
-std::span<const std::int64_t> Block::edges() {
-  edges_.clear();
-  const Placement& placement = round_.services_.topology.placement();
-  for (const std::int64_t client : clients_) edges_.push_back(placement.edge_of(client));
-  return edges_;
-}
-
-Rows Block::transfer(const Rows& rows, std::span<const std::int64_t> clients, Direction direction,
-                     const Codec& codec, std::int64_t beside) {
-  OwnBuffers* buffers = round_.services_.buffers;
-  const Arrival arrival(rows, codec, buffers);
-  for (std::size_t c = 0; c < clients.size(); ++c) {
-    round_.book(round_.client_link_, direction, arrival.bytes[c] + beside, clients.subspan(c, 1));
-  }
-  const Rows arrived{arrival.values, rows.layout};
-  if (buffers != nullptr && direction == Direction::Down) buffers->put_(arrived, clients);
-  return arrived;
-}
-
-Rows Block::download(const Rows& model, const Codec& codec, std::int64_t beside) {
-  const Timed timed(round_.services_.aggregate_watch);
-  return transfer(model.replicate(count()), clients_, Direction::Down, codec, beside);
-}
-
-Rows Block::download_to_new(const StoredRows& store, const Rows& model, const Codec& codec) {
-  const Timed timed(round_.services_.aggregate_watch);
-  std::vector<std::int64_t> clients;
-  for (const std::int64_t client : clients_) {
-    if (!store.written(client)) clients.push_back(client);
-  }
-  return transfer(model.replicate(static_cast<std::int64_t>(clients.size())), clients,
-                  Direction::Down, codec);
-}
-
-Rows Block::download(const EdgeRows& models, const Codec& codec) {
-  const Timed timed(round_.services_.aggregate_watch);
-  const std::span<const std::int64_t> of_client = edges();
-  if (on_device(models.rows.values)) {
-    std::vector<std::int64_t> places;
-    for (const std::int64_t edge : of_client) places.push_back(edge - models.first);
-    const Tensor& edge_rows = models.rows.values;
-    return transfer(
-        {edge_rows.index_select(0, fedhpc::upload(places, edge_rows.device())), models.rows.layout},
-        clients_, Direction::Down, codec);
-  }
-  Tensor rows = at::empty({count(), models.rows.layout->size()}, models.rows.values.options());
-  for (std::int64_t c = 0; c < count(); ++c) {
-    rows[c].copy_(models.rows.values[of_client[c] - models.first]);
-  }
-  return transfer({rows, models.rows.layout}, clients_, Direction::Down, codec);
-}
-
-Rows Block::download_each(const Rows& models, const Codec& codec) {
-  const Timed timed(round_.services_.aggregate_watch);
-  require(models.count() == count(), "one model per client in hand");
-  return transfer(models, clients_, Direction::Down, codec);
-}
-
-Rows Block::upload(const Rows& rows, const Codec& codec) {
-  const Timed timed(round_.services_.aggregate_watch);
-  const Rows arrived = transfer(rows, clients_, Direction::Up, codec);
-  if (round_.services_.buffers != nullptr) scale_columns_(arrived, 0, Tag::Buffer);
-  return arrived;
-}
-
-Rows Block::upload_models(const Rows& models, const Codec& codec) {
-  const Timed timed(round_.services_.aggregate_watch);
-  const Rows arrived = transfer(models, clients_, Direction::Up, codec);
-  if (round_.services_.buffers != nullptr) round_.services_.buffers->put_initial_(arrived);
-  return arrived;
-}
-
-Tensor Block::samples_of(std::int64_t client) const {
-  const Shard& all = round_.services_.shard;
-  std::optional<Shard> made;
-  if (all.on_demand()) made = all.in_hand({client});
-  const Shard& shard = made ? *made : all;
-  const std::int64_t count = shard.train_count(client);
-  std::vector<std::int64_t> positions(static_cast<std::size_t>(count));
-  std::iota(positions.begin(), positions.end(), 0);
-  const Tensor features = at::empty({1, count, shard.features()}, scalar_type(shard.dtype()));
-  const Tensor labels = at::empty({1, count}, at::kLong);
-  if (count > 0) shard.gather_train(client, positions, 0, features, labels);
-  return features[0].to(at::kDouble);
-}
-
-Embedded Block::embed(const Rows& model, std::int64_t client) const {
-  const Timed timed(round_.services_.train_watch);
-  return round_.services_.evaluator.embed_training(model, round_.services_.shard, client);
-}
-
-Tensor Block::send(Direction direction, const RandomColumns& columns) {
-  const Timed timed(round_.services_.aggregate_watch);
-  round_.book(round_.client_link_, direction, columns.payload_bytes(round_.services_.type),
-              clients_);
-  return fedhpc::upload(columns.draw(clients_, round_.number_, direction), round_.services_.device);
-}
-
-void Block::book_gradients(const std::vector<TrainStatistics>& taken) {
-  for (std::size_t c = 0; c < clients_.size(); ++c) {
-    round_.clock_.gradients(round_.services_.shard.position(clients_[c]), taken[c].gradients);
-  }
-}
-
-void Block::book_training(const std::vector<TrainStatistics>& trained) {
-  book_gradients(trained);
-  round_.statistics_.insert(round_.statistics_.end(), trained.begin(), trained.end());
-}
-
-Rows Block::train(const Rows& start, const LocalWork& work) {
-  const Timed timed(round_.services_.train_watch);
-  LocalWork named = work;
-  if (!named.pass) named.pass = round_.edge_round_;
-  Rows rows = start.clone();
-  book_training(round_.services_.trainer.train_(rows, clients_, round_.number_, named));
-  return rows;
-}
-
-void Block::each_step(const std::function<void(LocalStep&)>& take,
-                      std::optional<std::int64_t> pass) {
-  each_step(Steps::Any, take, pass);
-}
-
-void Block::each_step(Steps steps, const std::function<void(LocalStep&)>& take,
-                      std::optional<std::int64_t> pass) {
-  const Timed timed(round_.services_.train_watch);
-  book_training(round_.services_.trainer.each_step(clients_, round_.number_,
-                                                   pass.value_or(round_.edge_round_),
-                                                   round_.services_.type, take, steps));
-}
-
-void Block::each_batch(double share, std::int64_t pass, const std::function<void(LocalStep&)>& take,
-                       Sampled sampled) {
-  const Timed timed(round_.services_.train_watch);
-  const std::vector<TrainStatistics> seen = round_.services_.trainer.each_batch(
-      clients_, round_.number_, pass, {share, sampled}, round_.services_.type, take);
-  book_gradients(seen);
-  for (const TrainStatistics& of_client : seen) {
-    round_.statistics_.push_back(
-        {.gradients = of_client.gradients, .gradient_values = of_client.gradient_values});
-  }
-}
-
-Block Block::only(std::span<const std::int64_t> clients) const {
-  auto next = clients_.begin();
-  for (const std::int64_t client : clients) {
-    next = std::find(next, clients_.end(), client);
-    require(next != clients_.end(), "some of a block's clients, in its order");
-    ++next;
-  }
-  return {round_, clients};
-}
-
-void Block::keep(StoredRows& store, const Rows& rows) {
-  const auto trains = [&](std::size_t c) { return this->trains(clients_[c]); };
-  for (std::size_t first = 0; first < clients_.size();) {
-    std::size_t count = 0;  // side by side
-    while (first + count < clients_.size() && trains(first + count)) ++count;
-    if (count > 0) {
-      store.write(clients_.subspan(first, count),
-                  {rows.values.narrow(0, static_cast<std::int64_t>(first),
-                                      static_cast<std::int64_t>(count)),
-                   rows.layout});
-    }
-    first += count + 1;
-  }
-}
-
-void Block::keep_buffers(const Rows& rows) {
-  OwnBuffers* buffers = round_.services_.buffers;
-  if (buffers != nullptr) keep(buffers->stored(), buffers->of(rows));
-}
-
-std::vector<double> Block::evaluate(const Rows& models) {
-  require(models.count() == count(), "one model per client");
-  std::vector<double> accuracies(clients_.size(), std::numeric_limits<double>::quiet_NaN());
-  if (round_.evaluated_ == Round::Evaluated::No) return accuracies;
-  const Timed timed(round_.services_.evaluate_watch);
-  const std::vector<Score> scores =
-      round_.services_.evaluator.each_own(models, round_.services_.shard, clients_);
-  for (std::size_t c = 0; c < clients_.size(); ++c) {
-    if (scores[c].samples > 0) accuracies[c] = scores[c].correct / scores[c].samples;
-  }
-  return accuracies;
-}
-
-void Block::note(const std::string& metric, std::span<const double> values) {
-  require(values.size() == clients_.size(), "one value per client");
-  std::vector<double>& all = round_.parts_[metric];
-  for (std::size_t c = 0; c < values.size(); ++c) {
-    if (!trains(clients_[c]) || std::isnan(values[c])) continue;
-    all.push_back(values[c]);
-  }
-}
-
-std::span<const double> Block::weights(Weighting weighting) {
-  weights_.clear();
-  for (const std::int64_t client : clients_) {
-    weights_.push_back(round_.weight_of(client, weighting));
-  }
-  return weights_;
+  if (cohort_.edges.empty()) wire_.clock().finish_edge_round();
+  return wire_.clock().seconds(services_.topology.world());
 }
 
 }  // namespace fedhpc

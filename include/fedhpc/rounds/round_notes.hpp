@@ -1,0 +1,40 @@
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "fedhpc/rounds/topology.hpp"
+#include "fedhpc/rounds/weighted_sum.hpp"
+
+namespace fedhpc {
+
+/// What a round has noted on this rank of the metrics that are a method's own.
+class RoundNotes {
+ public:
+  /// Values of this rank's clients or edges, by metric.
+  using Parts = std::map<std::string, std::vector<double>>;
+
+  /// Sets a metric to a value that is the same on every rank.
+  void set(const std::string& metric, double value) { values_[metric] = value; }
+  /// Adds the value of a client or an edge of this rank.
+  void add(const std::string& metric, double value) { parts_[metric].push_back(value); }
+
+  /// Of each metric the value it was set to, or the mean of what clients and edges have; NaN where
+  /// there is nothing. The same on every rank. Collective.
+  std::vector<double> means(const std::vector<std::string>& metrics, Topology& topology,
+                            Summation summation) const;
+  /// A quantile over what clients and edges of all ranks have; NaN where there is nothing. The same
+  /// on every rank. Collective.
+  double quantile(const std::string& metric, double fraction, Topology& topology) const;
+
+  const Parts& parts() const { return parts_; }
+  /// Goes on from what clients and edges had noted.
+  void go_on_from(const Parts& parts) { parts_ = parts; }
+
+ private:
+  std::map<std::string, double> values_;
+  Parts parts_;
+};
+
+}  // namespace fedhpc

@@ -1,0 +1,210 @@
+#include "fedhpc/rounds/block.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include <ATen/ops/empty.h>
+
+#include "fedhpc/core/device.hpp"
+#include "fedhpc/core/error.hpp"
+#include "fedhpc/rounds/round.hpp"
+#include "fedhpc/rounds/upload.hpp"
+
+namespace fedhpc {
+
+std::int64_t Block::round() const { return round_.number_; }
+
+bool Block::trains(std::int64_t client) const { return round_.services_.trainer.steps(client) > 0; }
+
+std::span<const std::int64_t> Block::edges() {
+  edges_.clear();
+  const Placement& placement = round_.services_.topology.placement();
+  for (const std::int64_t client : clients_) edges_.push_back(placement.edge_of(client));
+  return edges_;
+}
+
+Rows Block::download(const Rows& model, const Codec& codec, std::int64_t beside) {
+  const Timed timed(round_.services_.aggregate_watch);
+  return round_.wire_.to_clients(model.replicate(count()), clients_, codec, beside);
+}
+
+Rows Block::download_to_new(const StoredRows& store, const Rows& model, const Codec& codec) {
+  const Timed timed(round_.services_.aggregate_watch);
+  std::vector<std::int64_t> clients;
+  for (const std::int64_t client : clients_) {
+    if (!store.written(client)) clients.push_back(client);
+  }
+  return round_.wire_.to_clients(model.replicate(static_cast<std::int64_t>(clients.size())),
+                                 clients, codec);
+}
+
+Rows Block::download(const EdgeRows& models, const Codec& codec) {
+  const Timed timed(round_.services_.aggregate_watch);
+  const std::span<const std::int64_t> of_client = edges();
+  if (on_device(models.rows.values)) {
+    std::vector<std::int64_t> places;
+    for (const std::int64_t edge : of_client) places.push_back(edge - models.first);
+    const Tensor& edge_rows = models.rows.values;
+    return round_.wire_.to_clients(
+        {edge_rows.index_select(0, fedhpc::upload(places, edge_rows.device())), models.rows.layout},
+        clients_, codec);
+  }
+  Tensor rows = at::empty({count(), models.rows.layout->size()}, models.rows.values.options());
+  for (std::int64_t c = 0; c < count(); ++c) {
+    rows[c].copy_(models.rows.values[of_client[c] - models.first]);
+  }
+  return round_.wire_.to_clients({rows, models.rows.layout}, clients_, codec);
+}
+
+Rows Block::download_each(const Rows& models, const Codec& codec) {
+  const Timed timed(round_.services_.aggregate_watch);
+  require(models.count() == count(), "one model per client in hand");
+  return round_.wire_.to_clients(models, clients_, codec);
+}
+
+Rows Block::upload(const Rows& rows, const Codec& codec) {
+  const Timed timed(round_.services_.aggregate_watch);
+  const Rows arrived = round_.wire_.from_clients(rows, clients_, codec);
+  if (round_.services_.buffers != nullptr) scale_columns_(arrived, 0, Tag::Buffer);
+  return arrived;
+}
+
+Rows Block::upload_models(const Rows& models, const Codec& codec) {
+  const Timed timed(round_.services_.aggregate_watch);
+  const Rows arrived = round_.wire_.from_clients(models, clients_, codec);
+  if (round_.services_.buffers != nullptr) round_.services_.buffers->put_initial_(arrived);
+  return arrived;
+}
+
+Tensor Block::samples_of(std::int64_t client) const {
+  const Shard& all = round_.services_.shard;
+  std::optional<Shard> made;
+  if (all.on_demand()) made = all.in_hand({client});
+  const Shard& shard = made ? *made : all;
+  const std::int64_t count = shard.train_count(client);
+  std::vector<std::int64_t> positions(static_cast<std::size_t>(count));
+  std::iota(positions.begin(), positions.end(), 0);
+  const Tensor features = at::empty({1, count, shard.features()}, scalar_type(shard.dtype()));
+  const Tensor labels = at::empty({1, count}, at::kLong);
+  if (count > 0) shard.gather_train(client, positions, 0, features, labels);
+  return features[0].to(at::kDouble);
+}
+
+Embedded Block::embed(const Rows& model, std::int64_t client) const {
+  const Timed timed(round_.services_.train_watch);
+  return round_.services_.evaluator.embed_training(model, round_.services_.shard, client);
+}
+
+Tensor Block::send(Direction direction, const RandomColumns& columns) {
+  const Timed timed(round_.services_.aggregate_watch);
+  round_.wire_.book(direction, columns.payload_bytes(round_.services_.type), clients_);
+  return fedhpc::upload(columns.draw(clients_, round_.number_, direction), round_.services_.device);
+}
+
+void Block::book_gradients(const std::vector<TrainStatistics>& taken) {
+  std::vector<std::int64_t> counts;
+  for (const TrainStatistics& of_client : taken) counts.push_back(of_client.gradients);
+  round_.wire_.take_gradients(clients_, counts);
+}
+
+void Block::book_training(const std::vector<TrainStatistics>& trained) {
+  book_gradients(trained);
+  round_.statistics_.insert(round_.statistics_.end(), trained.begin(), trained.end());
+}
+
+Rows Block::train(const Rows& start, const LocalWork& work) {
+  const Timed timed(round_.services_.train_watch);
+  LocalWork named = work;
+  if (!named.pass) named.pass = round_.edge_round_;
+  Rows rows = start.clone();
+  book_training(round_.services_.trainer.train_(rows, clients_, round_.number_, named));
+  return rows;
+}
+
+void Block::each_step(const std::function<void(LocalStep&)>& take,
+                      std::optional<std::int64_t> pass) {
+  each_step(Steps::Any, take, pass);
+}
+
+void Block::each_step(Steps steps, const std::function<void(LocalStep&)>& take,
+                      std::optional<std::int64_t> pass) {
+  const Timed timed(round_.services_.train_watch);
+  book_training(round_.services_.trainer.each_step(clients_, round_.number_,
+                                                   pass.value_or(round_.edge_round_),
+                                                   round_.services_.type, take, steps));
+}
+
+void Block::each_batch(double share, std::int64_t pass, const std::function<void(LocalStep&)>& take,
+                       Sampled sampled) {
+  const Timed timed(round_.services_.train_watch);
+  const std::vector<TrainStatistics> seen = round_.services_.trainer.each_batch(
+      clients_, round_.number_, pass, {share, sampled}, round_.services_.type, take);
+  book_gradients(seen);
+  for (const TrainStatistics& of_client : seen) {
+    round_.statistics_.push_back(
+        {.gradients = of_client.gradients, .gradient_values = of_client.gradient_values});
+  }
+}
+
+Block Block::only(std::span<const std::int64_t> clients) const {
+  auto next = clients_.begin();
+  for (const std::int64_t client : clients) {
+    next = std::find(next, clients_.end(), client);
+    require(next != clients_.end(), "some of a block's clients, in its order");
+    ++next;
+  }
+  return {round_, clients};
+}
+
+void Block::keep(StoredRows& store, const Rows& rows) {
+  const auto trains = [&](std::size_t c) { return this->trains(clients_[c]); };
+  for (std::size_t first = 0; first < clients_.size();) {
+    std::size_t count = 0;  // side by side
+    while (first + count < clients_.size() && trains(first + count)) ++count;
+    if (count > 0) {
+      store.write(clients_.subspan(first, count),
+                  {rows.values.narrow(0, static_cast<std::int64_t>(first),
+                                      static_cast<std::int64_t>(count)),
+                   rows.layout});
+    }
+    first += count + 1;
+  }
+}
+
+void Block::keep_buffers(const Rows& rows) {
+  OwnBuffers* buffers = round_.services_.buffers;
+  if (buffers != nullptr) keep(buffers->stored(), buffers->of(rows));
+}
+
+std::vector<double> Block::evaluate(const Rows& models) {
+  require(models.count() == count(), "one model per client");
+  std::vector<double> accuracies(clients_.size(), std::numeric_limits<double>::quiet_NaN());
+  if (round_.evaluated_ == Round::Evaluated::No) return accuracies;
+  const Timed timed(round_.services_.evaluate_watch);
+  const std::vector<Score> scores =
+      round_.services_.evaluator.each_own(models, round_.services_.shard, clients_);
+  for (std::size_t c = 0; c < clients_.size(); ++c) {
+    if (scores[c].samples > 0) accuracies[c] = scores[c].correct / scores[c].samples;
+  }
+  return accuracies;
+}
+
+void Block::note(const std::string& metric, std::span<const double> values) {
+  require(values.size() == clients_.size(), "one value per client");
+  for (std::size_t c = 0; c < values.size(); ++c) {
+    if (!trains(clients_[c]) || std::isnan(values[c])) continue;
+    round_.notes_.add(metric, values[c]);
+  }
+}
+
+std::span<const double> Block::weights(Weighting weighting) {
+  weights_.clear();
+  for (const std::int64_t client : clients_) {
+    weights_.push_back(round_.weight_of(client, weighting));
+  }
+  return weights_;
+}
+
+}  // namespace fedhpc
