@@ -68,7 +68,7 @@ class ProjectRounds {
     experiment_ = std::make_unique<Experiment>(*config_, *comm_);
   }
 
-  std::int64_t block() const { return experiment_->block_width(); }
+  std::int64_t block() const { return experiment_->parts().block_width; }
 
   /// Calls `between` after each of `rounds` rounds.
   void run(int rounds, const std::function<void()>& between) {

@@ -2,6 +2,11 @@
 
 namespace fedhpc {
 
+Traits FactorAveraging::traits() const {
+  return {.factorisations = {.names = {factorisation_}, .exclude = {"first", "last"}},
+          .factor_draw = {.range = init_range_}};
+}
+
 void FactorAveraging::declare(OptionSet& options) {
   options.add_or_auto("algorithm.init_range", init_range_, above(0.0),
                       "a of the uniform distribution U(-a, a) of the first factors; auto: normals "

@@ -234,19 +234,6 @@ std::int64_t FedALA::learn_to_convergence_(Block& block, const Mixture& mixture)
   return start_passes_;
 }
 
-RowsInHand FedALA::rows_in_hand() const {
-  // Received, started from, trained, their difference. Before: received, started from, mixed, and
-  // of the top layers Theta, its difference to Theta_i, the weights and three terms of (4).
-  const double part =
-      static_cast<double>(top_.layout()->size()) / static_cast<double>(global_.layout->size());
-  const auto mixing = 3 + static_cast<std::int64_t>(std::ceil(6 * part));
-  // Gradients, unless local training counts them for its optimizer.
-  const std::int64_t gradients = plain_ ? 1 : 0;
-  // Clients learn weights for the first time one by one: rows of a size of their own, which memory
-  // stays with the process.
-  return {.full = std::max<std::int64_t>(4, mixing) + gradients, .once = 1 + mixing + gradients};
-}
-
 void FedALA::evaluate(Evaluation& evaluation) {
   evaluation.global(global_);
   evaluation.each_block([&](EvaluationBlock& block) {

@@ -79,10 +79,6 @@ void FedAvg::sparse_round_with_zeros(Round& round) {
   global_ = mean.reduce(/*otherwise=*/global_);  // w_{t+1} <- sum_k n_k/n of what has arrived
 }
 
-RowsInHand FedAvg::rows_in_hand() const {
-  return {.full = is_sparse() ? 5 : 3};  // also what was kept or received, and value and mask
-}
-
 void FedAvg::evaluate(Evaluation& evaluation) { evaluation.global(global_); }
 
 void FedAvg::visit_state(StateVisitor& state) { state.rows("global", global_); }

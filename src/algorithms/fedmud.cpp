@@ -10,11 +10,12 @@ constexpr std::int64_t kSeedBytes = 8;
 
 }  // namespace
 
-FactorisationUse FedMUD::factorisations() const {
-  return {.names = {"low_rank", "low_rank_f", "low_rank_aad", "kronecker", "kronecker_f",
-                    "kronecker_aad"},
-          .exclude = {"first", "last"},
-          .view = ConvView::Raw};
+Traits FedMUD::traits() const {
+  return {.factorisations = {.names = {"low_rank", "low_rank_f", "low_rank_aad", "kronecker",
+                                       "kronecker_f", "kronecker_aad"},
+                             .exclude = {"first", "last"},
+                             .view = ConvView::Raw},
+          .factor_draw = draw(0)};
 }
 
 void FedMUD::declare(OptionSet& options) {
@@ -114,6 +115,7 @@ std::vector<RoundMetric> FedMUD::metrics() const {
 }
 
 std::vector<std::pair<std::string, Tensor>> FedMUD::drawn_in(std::int64_t round) const {
+  if (round == 0) return {};
   if (round > 1 && resets_until(round) == resets_until(round - 1)) return {};
   return updates_->drawn(updates_->initial(model_->frozen(), seed_, draw(drawn_after_)));
 }

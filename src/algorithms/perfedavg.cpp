@@ -136,13 +136,6 @@ void PerFedAvg::subtract_curvature_(LocalStep& step, const Clients& all) const {
   }
 }
 
-RowsInHand PerFedAvg::rows_in_hand() const {
-  // Received, w, w_hat (later the difference); HF's direction and the gradient ahead; gradients,
-  // unless local training counts them for its optimizer.
-  return {.full =
-              3 + (variant_ == Variant::HessianFree ? 2 : 0) + (outer_->rule().is_plain() ? 1 : 0)};
-}
-
 void PerFedAvg::evaluate(Evaluation& evaluation) {
   evaluation.global(global_);
   evaluation.each_block(

@@ -103,39 +103,6 @@ void PFedGP::add_inducing_points_() {
   shared_ = {at::cat({shared_.values, values.to(shared_.values.options())}, 1), std::move(shared)};
 }
 
-RowsInHand PFedGP::rows_in_hand() const {
-  // Received, the model, its gradient, and parts of the latter two; of inducing points as many.
-  const double share = static_cast<double>(points_layout_->size()) /
-                       static_cast<double>(std::max<std::int64_t>(initial_.layout->size(), 1));
-  const auto rows_for = [&](double rows) {
-    return static_cast<std::int64_t>(std::ceil(rows * (1 + share)));
-  };
-  return {.full = rows_for(5), .once = rows_for(3)};
-}
-
-OwnWork PFedGP::own_work(std::int64_t train, std::int64_t test, std::int64_t batch) const {
-  // Of the tree's root, which has all classes. Multiplications: a factor of n samples takes n^3/6.
-  const auto points = static_cast<double>(points_of_.size());
-  const auto in_step = static_cast<double>(batch);
-  const double scored = points > 0 ? in_step : settings_.scored_share * in_step;
-  const double known = points > 0 ? points : in_step - scored;
-  const double all = static_cast<double>(train) + points;
-  const auto tested = static_cast<double>(test);
-  const auto draws = static_cast<double>(training_chains_.draws);
-  const auto test_draws = static_cast<double>(test_chains_.draws);
-  const auto chain = [](double n, std::int64_t steps) {
-    return static_cast<double>(steps) * (n * n * n / 6 + 2 * n * n) + n * n * n / 6;
-  };
-  const double step = draws * (chain(known, training_chains_.steps) + 2 * known * known * scored);
-  const double evaluation = test_draws * (chain(all, test_chains_.steps) + all * all * tested / 2);
-  // A loss keeps what each chain makes of the scored samples; an evaluation goes chain by chain.
-  const double of_step = (draws + 3) * known * known + (draws + 4) * known * scored;
-  const double of_evaluation = 3 * all * all + 2 * all * tested;
-  const double embedded = 2 * static_cast<double>(width_) * (all + tested);
-  return {.bytes = static_cast<std::int64_t>(8 * (std::max(of_step, of_evaluation) + embedded)),
-          .steps_of_evaluation = step > 0 ? evaluation / step : 0};
-}
-
 void PFedGP::round(Round& round) {
   Mean update = round.mean(shared_.layout);
   round.each_block([&](Block& block) {

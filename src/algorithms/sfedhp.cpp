@@ -215,15 +215,6 @@ void SFedHP::note(Round& round) {
   if (round.noted({kPersonalDensity}).front() < gamma_density_) is_sparse_ = 1;
 }
 
-RowsInHand SFedHP::rows_in_hand() const {
-  // phi, theta and their difference; gradients where no product can add them to theta in its
-  // place; where momentum or Adam move theta their states. Once: w before and after, and for every
-  // edge of this rank w_i, phi_i, the mean and its difference to phi_i, and two sums in float64.
-  const bool arena = gamma1_ > 0 || inner_.accuracy > 0;
-  return {.full = 3 + (arena ? 1 : 0) + optimizer_->rule().state_rows(),
-          .once = 2 + 8 * edges_.count()};
-}
-
 void SFedHP::evaluate(Evaluation& evaluation) {
   evaluation.global(global_);
   evaluation.edges(edges_);

@@ -156,9 +156,9 @@ void SimNet::declare(OptionSet& options) {
 
 void SimNet::check(const OptionSet& options) const { check_plain_gradients(options, "simnet"); }
 
-Models SimNet::models() const {
-  return shared_tag_ == Shared::Rest && personal_tag_ == Personal::All ? Models::Personal
-                                                                       : Models::Shared;
+Traits SimNet::traits() const {
+  const bool all_personal = shared_tag_ == Shared::Rest && personal_tag_ == Personal::All;
+  return {.models = all_personal ? Models::Personal : Models::Shared, .can_leave_rounds = false};
 }
 
 void SimNet::initialise(const Setup& setup) {
@@ -300,7 +300,8 @@ std::vector<RoundMetric> SimNet::metrics() const {
           {kGraphBytes, "bytes", "what a client has told of itself for the graph, in round 1"}};
 }
 
-std::vector<std::pair<std::string, Tensor>> SimNet::graph() const {
+std::vector<std::pair<std::string, Tensor>> SimNet::drawn_in(std::int64_t round) const {
+  if (round > 0) return {};
   const auto [edges, weights] = as_tensors(lasso_->graph());
   const Tensor shared = at::zeros({layout_->size()}, at::kLong);
   const Columns columns = shared_tag_ == Shared::All ? kAll : columns_of(personal_tag_).second;
@@ -310,14 +311,8 @@ std::vector<std::pair<std::string, Tensor>> SimNet::graph() const {
   return {{"edges", edges}, {"weights", weights}, {"shared", shared}};
 }
 
-RowsInHand SimNet::rows_in_hand() const {
-  // Z_t, the target, both by columns and in tiles, and the neighbours' A.
-  const std::int64_t coupled = lasso_options_.lambda > 0 ? network_.neighbours() : 0;
-  return {.full = 5, .numbers_of_rank = (6 + coupled) * personal_.layout()->size()};
-}
-
 void SimNet::evaluate(Evaluation& evaluation) {
-  if (models() == Models::Shared) evaluation.shared(x_);
+  if (traits().models == Models::Shared) evaluation.shared(x_);
   evaluation.each_block([&](EvaluationBlock& block) {
     block.evaluate(block.as_received(joined(personal_rows(block.clients()))));
   });

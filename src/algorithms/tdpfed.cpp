@@ -177,16 +177,6 @@ void TDPFed::note_factor_norms(Round& round) const {
   }
 }
 
-RowsInHand TDPFed::rows_in_hand() const {
-  // theta, [[A]], residual; where they have momentum gradient and velocity; under ACT the composed
-  // upload and its difference. A, its gradient, Adam's two moments, under AFM the difference.
-  // Once: the tensor before and after the round, A_t and its copies for the record, one client's
-  // residual, the tensor that evaluation composes, a row of squares in float64.
-  const bool afm = aggregate_ == Aggregate::FactorMatrices;
-  return {
-      .full = 3 + (momentum_ > 0 ? 2 : 0) + (afm ? 0 : 2), .factors = 4 + (afm ? 1 : 0), .once = 8};
-}
-
 void TDPFed::evaluate(Evaluation& evaluation) {
   evaluation.global(tensor_);
   evaluation.factors(factors_);

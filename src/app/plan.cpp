@@ -1,3 +1,5 @@
+#include "fedhpc/engine/plan.hpp"
+
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -5,11 +7,8 @@
 #include <optional>
 #include <sstream>
 
-#include <ATen/ops/zeros.h>
-
 #include "fedhpc/app/commands.hpp"
 #include "fedhpc/comm/session.hpp"
-#include "fedhpc/engine/experiment.hpp"
 
 #include "app/carry_out.hpp"
 #include "app/configuration.hpp"
@@ -20,13 +19,13 @@ namespace fedhpc {
 namespace {
 
 /// Seconds of training the slowest rank needs for a round of average cohort.
-double seconds_per_round(const Experiment& experiment, double seconds_per_step, int ranks) {
-  const Config& config = experiment.config();
+double seconds_per_round(const Parts& parts, double seconds_per_step, int ranks) {
+  const Config& config = parts.config;
   double largest = 0;
   for (int rank = 0; rank < ranks; ++rank) {
     double steps = 0;
-    for (const std::int64_t client : experiment.placement().clients_of_rank(rank)) {
-      steps += static_cast<double>(experiment.steps_of(client));
+    for (const std::int64_t client : parts.placement().clients_of_rank(rank)) {
+      steps += static_cast<double>(parts.steps_of(client));
     }
     largest = std::max(largest, steps * config.topology.participation);
   }
@@ -34,13 +33,13 @@ double seconds_per_round(const Experiment& experiment, double seconds_per_step, 
 }
 
 /// Values of sample gradients that a participant takes in a round, mean over clients.
-double gradient_values(const Experiment& experiment, double per_sample) {
-  const TrainOptions& train = experiment.config().train;
-  const Partition& partition = experiment.partition();
+double gradient_values(const Parts& parts, double per_sample) {
+  const TrainOptions& train = parts.config.train;
+  const Partition& partition = parts.partition;
   double visited = 0;
   for (std::int64_t client = 0; client < partition.clients(); ++client) {
     const std::int64_t samples = partition.train.count(client);
-    if (experiment.steps_of(client) == 0) continue;
+    if (parts.steps_of(client) == 0) continue;
     if (train.local_epochs > 0) {
       visited += static_cast<double>(samples * train.local_epochs);
     } else {
@@ -77,35 +76,32 @@ int plan_command(const Arguments& arguments) {
   comm = run_communicator(*config);
   std::optional<StillAtWork> notice;
   if (comm->rank() == 0) notice.emplace("preparing the data and the model");
-  Experiment experiment(*config, *comm);
-  Tensor memory = at::zeros({1}, at::kLong);
-  memory.fill_(experiment.memory_bytes());
-  comm->max_(memory);
-  const PlannedRound planned = experiment.plan_round();
+  Parts parts(*config, *comm, nullptr);
+  const PlannedRun planned = plan_run(parts);
   notice.reset();
   if (comm->rank() != 0) return 0;
 
-  const std::int64_t clients = experiment.partition().clients();
+  const std::int64_t clients = parts.partition.clients();
   std::vector<std::pair<std::string, std::string>> lines = {
       {"ranks", concat(comm->size())},
       {"clients_per_rank", concat((clients + comm->size() - 1) / comm->size())},
       {"bytes_up_per_client", concat(planned.up_per_client)},
       {"bytes_down_per_client", concat(planned.down_per_client)},
-      {"memory_per_rank_bytes", concat(memory.item<std::int64_t>())},
-      {"block", concat(experiment.block_width())},
+      {"memory_per_rank_bytes", concat(planned.memory_bytes)},
+      {"block", concat(parts.block_width)},
       {"seconds_per_round",
-       concat(seconds_per_round(experiment, planned.seconds_per_step, comm->size()) +
+       concat(seconds_per_round(parts, planned.seconds_per_step, comm->size()) +
               planned.seconds_of_evaluation / static_cast<double>(config->run.eval_every))},
       {"gradient_values_per_client",
-       concat(std::llround(gradient_values(experiment, planned.gradient_values_per_sample)))},
+       concat(std::llround(gradient_values(parts, planned.gradient_values_per_sample)))},
       {"clients", concat(clients)},
       {"rounds", concat(config->run.rounds)},
   };
-  if (config->algorithm->tiers() == Tiers::ClientEdgeCloud) {
+  if (parts.has_edge_models()) {
     lines.emplace_back("bytes_up_per_edge", concat(planned.up_per_edge));
     lines.emplace_back("bytes_down_per_edge", concat(planned.down_per_edge));
   }
-  if (experiment.factor_map() != nullptr) add_factors(lines, *experiment.factor_map());
+  if (parts.factor_map) add_factors(lines, *parts.factor_map);
   std::string text = json ? "{" : "";
   for (std::size_t i = 0; i < lines.size(); ++i) {
     const auto& [key, value] = lines[i];

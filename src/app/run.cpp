@@ -33,7 +33,7 @@ void introduce(const Experiment& experiment, const Resumption* from, int ranks,
                const std::string& earlier_result) {
   const Config& config = experiment.config();
   if (config.run.progress != ProgressKind::None) {
-    std::fputs(start_up_table(config, ranks, experiment.block_width()).c_str(), stdout);
+    std::fputs(start_up_table(config, ranks, experiment.parts().block_width).c_str(), stdout);
     if (from != nullptr) {
       const bool inside = experiment.partial() != nullptr;
       std::printf("going on %s round %lld from %s\n", inside ? "inside" : "after",
@@ -63,7 +63,7 @@ std::string loss_text(double loss) { return std::isnan(loss) ? "not a number" : 
 std::string why_idle(const Experiment& experiment, const std::vector<std::int64_t>& cohort) {
   bool samples = false;
   for (const std::int64_t client : cohort) {
-    if (experiment.steps_of(client) > 0) return {};
+    if (experiment.parts().steps_of(client) > 0) return {};
     samples |= experiment.partition().train.count(client) > 0;
   }
   return samples

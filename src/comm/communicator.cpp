@@ -21,10 +21,6 @@ class LocalCommunicator final : public Communicator {
     count(rows);
     return rows;
   }
-  Tensor ring_shift(const Tensor& rows) override {
-    count(rows);
-    return rows;
-  }
   std::vector<Tensor> all_to_all(const std::vector<Tensor>& parts) override {
     require(parts.size() == 1, "all_to_all takes one part per rank");
     count(parts);

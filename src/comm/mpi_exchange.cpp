@@ -98,15 +98,6 @@ Tensor MpiCommunicator::all_gather(const Tensor& rows) {
   return all;
 }
 
-Tensor MpiCommunicator::ring_shift(const Tensor& rows) {
-  datatype(rows);
-  count(rows);
-  if (size_ == 1) return rows;
-  const int next = (rank_ + 1) % size_;
-  const int previous = (rank_ + size_ - 1) % size_;
-  return exchange_rows({{next, rows}}, {previous}, rows, "a ring shift").front();
-}
-
 std::vector<Tensor> MpiCommunicator::all_to_all(const std::vector<Tensor>& parts) {
   require(static_cast<int>(parts.size()) == size_, "all_to_all takes one part per rank");
   for (const Tensor& part : parts) datatype(part);

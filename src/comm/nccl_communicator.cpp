@@ -244,19 +244,6 @@ Tensor NcclCommunicator::all_gather(const Tensor& rows) {
                      "a gather on all ranks");
 }
 
-Tensor NcclCommunicator::ring_shift(const Tensor& rows) {
-  if (!library_.holds(rows)) return host_->ring_shift(rows);
-  count(rows);
-  if (size() == 1) return rows;
-  const int next = (rank() + 1) % size();
-  const int previous = (rank() + size() - 1) % size();
-  std::vector<Tensor> parts(static_cast<std::size_t>(size()), rows.narrow(0, 0, 0));
-  parts[static_cast<std::size_t>(next)] = rows;
-  const Tensor received = room_for(parts)[static_cast<std::size_t>(previous)];
-  exchange({{next, rows}}, {{previous, received}}, "a ring shift");
-  return received;
-}
-
 std::vector<Tensor> NcclCommunicator::all_to_all(const std::vector<Tensor>& parts) {
   require(static_cast<int>(parts.size()) == size(), "all_to_all takes one part per rank");
   if (!library_.holds(parts.front())) return host_->all_to_all(parts);

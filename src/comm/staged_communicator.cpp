@@ -55,13 +55,6 @@ Tensor StagedCommunicator::all_gather(const Tensor& rows) {
   return to_device(host_->all_gather(to_host(rows)), rows);
 }
 
-Tensor StagedCommunicator::ring_shift(const Tensor& rows) {
-  if (!library_.holds(rows)) return host_->ring_shift(rows);
-  count(rows);
-  if (size() == 1) return rows;
-  return to_device(host_->ring_shift(to_host(rows)), rows);
-}
-
 std::vector<Tensor> StagedCommunicator::all_to_all(const std::vector<Tensor>& parts) {
   require(static_cast<int>(parts.size()) == size(), "all_to_all takes one part per rank");
   if (!library_.holds(parts.front())) return host_->all_to_all(parts);

@@ -24,7 +24,6 @@ class StagedCommunicator final : public Communicator {
   void broadcast_(Tensor& values, int root) override;
   Tensor gather(const Tensor& rows, int root) override;
   Tensor all_gather(const Tensor& rows) override;
-  Tensor ring_shift(const Tensor& rows) override;
   std::vector<Tensor> all_to_all(const std::vector<Tensor>& parts) override;
   std::vector<std::string> all_texts(const std::string& text) override {
     return host_->all_texts(text);

@@ -6,7 +6,7 @@
 #include <ATen/ops/full.h>
 
 #include "fedhpc/core/device.hpp"
-#include "fedhpc/engine/experiment.hpp"
+#include "fedhpc/engine/parts.hpp"
 
 namespace fedhpc {
 
@@ -24,11 +24,12 @@ std::int64_t widest_on_device(const LocalTrainer& trainer, const Rows& initial,
   const double room = kShareOfDevice * static_cast<double>(needs.free_device_bytes);
   // Captured steps hold rows and centres of their own; the pass before may be under way.
   constexpr std::int64_t kPasses = 2;
-  const std::int64_t held = 2 * static_cast<std::int64_t>(initial.values.nbytes());
+  constexpr std::int64_t kRows = 6;  // of a client in hand; few methods hold more at a time
+  const auto row = static_cast<std::int64_t>(initial.values.nbytes());
   std::int64_t widest = kDeviceWidths.front();
   for (const std::int64_t width : kDeviceWidths) {
     const std::int64_t bytes = trainer.workspace_bytes(width, initial.values.scalar_type()) +
-                               width * (held + kPasses * needs.bytes_per_client);
+                               width * row * (2 + kPasses * kRows);
     if (static_cast<double>(bytes) <= room) widest = width;
   }
   return widest;

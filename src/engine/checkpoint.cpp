@@ -150,7 +150,7 @@ void read_state(const Resumption& from, Communicator& comm, Experiment& experime
       file = h5::open_whole(from.checkpoint);
       check_data(file, from.checkpoint, experiment.partition());
       check_records(file, from, experiment);
-      StateCheck check(file, from.checkpoint, experiment.placement());
+      StateCheck check(file, from.checkpoint, experiment.parts().placement());
       experiment.visit_state(check);
     } catch (const DataError&) {
       throw;
@@ -168,7 +168,7 @@ void check_checkpoint(const std::string& path, std::int64_t round, Experiment& e
   try {
     if (read_resumption(path).round != round) throw Error("it is of another round");
     const h5::Handle file = h5::open_file(path, h5::Mode::Read);
-    StateCheck check(file, path, experiment.placement());
+    StateCheck check(file, path, experiment.parts().placement());
     experiment.visit_state(check);
   } catch (const Error& error) {
     throw Error(concat("it does not read back: ", error.what()));
@@ -235,7 +235,7 @@ void Checkpointer::check_room(const std::string& path, const h5::Handle& results
 void Checkpointer::write_file(const std::string& path, std::int64_t round,
                               const h5::Handle* results, const ModelRecord& model) {
   if (results == nullptr) {
-    StateWriter other(comm_, experiment_.placement(), nullptr);
+    StateWriter other(comm_, experiment_.parts().placement(), nullptr);
     experiment_.visit_state(other);
     write_partial(comm_, nullptr, experiment_.partial());
     return;
@@ -249,7 +249,7 @@ void Checkpointer::write_file(const std::string& path, std::int64_t round,
     write_parameters(file, "/model/" + group, parameters);
   }
   h5::write_attribute(h5::create_group(file, "/state"), "round", round);
-  StateWriter state(comm_, experiment_.placement(), &file);
+  StateWriter state(comm_, experiment_.parts().placement(), &file);
   experiment_.visit_state(state);
   write_partial(comm_, &file, experiment_.partial());
   h5::flush_file(file);

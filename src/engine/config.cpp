@@ -124,7 +124,9 @@ void Config::declare_methods_of_keys() {
     }
     return where("algorithm.name", names);
   };
-  const auto has_edges = [](const Algorithm& one) { return one.tiers() == Tiers::ClientEdgeCloud; };
+  const auto has_edges = [](const Algorithm& one) {
+    return one.traits().tiers == Tiers::ClientEdgeCloud;
+  };
   const Condition with_edges = methods(has_edges);
   for (const char* key : {"topology.edges", "topology.edge_participation",
                           "network.client_edge_mbps", "network.edge_cloud_mbps"}) {
@@ -139,7 +141,7 @@ void Config::declare_methods_of_keys() {
   options_.acts("network.client_cloud_mbps", exchanges);
   options_.acts("network.latency_ms", exchanges);
   const Condition factorising =
-      methods([](const Algorithm& one) { return !one.factorisations().names.empty(); });
+      methods([](const Algorithm& one) { return !one.traits().factorisations.names.empty(); });
   for (const char* key :
        {"model.factorisation", "model.rank", "model.compression", "model.compression_scope",
         "model.exclude", "model.conv_view", "model.block_layout"}) {
@@ -148,7 +150,7 @@ void Config::declare_methods_of_keys() {
 }
 
 void Config::resolve(const std::string& name) {
-  factorisation.resolve(options_, algorithm_name, algorithm->factorisations());
+  factorisation.resolve(options_, algorithm_name, algorithm->traits().factorisations);
   for (std::string& note : options_.check_acting()) notes_.push_back(std::move(note));
   for (const OptionSet::Entry& entry : options_.entries()) {
     if (entry.origin.level < Level::File || options_.acts(entry)) continue;
@@ -156,19 +158,19 @@ void Config::resolve(const std::string& name) {
     options_.set_origin(entry.key, {});
   }
   // What was auto once more is settled as before.
-  factorisation.resolve(options_, algorithm_name, algorithm->factorisations());
+  factorisation.resolve(options_, algorithm_name, algorithm->traits().factorisations);
   train.resolve(options_);
   algorithm->check(options_);
   if (options_.origin("data.seed").level == Level::Default) data.seed = run.seed;
   if (run.output.empty()) {
     run.output = std::filesystem::path(name).stem().string() + ".h5";
   }
-  if (run.saves("personal") && !has_personal(algorithm->models())) {
+  if (run.saves("personal") && !has_personal(algorithm->traits().models)) {
     throw ConfigError(concat(options_.origin("run.save").place,
                              ": key 'run.save' cannot hold 'personal' with algorithm.name = ",
                              algorithm_name, ", whose clients have no models of their own"));
   }
-  if (algorithm->tiers() == Tiers::ClientEdgeCloud && topology.edges == 0) {
+  if (algorithm->traits().tiers == Tiers::ClientEdgeCloud && topology.edges == 0) {
     throw ConfigError(concat("algorithm.name = ", algorithm_name,
                              " needs edges; set topology.edges to 1 or more"));
   }

@@ -120,26 +120,28 @@ class CollectingBlock final : public AdaptingBlock {
 
 }  // namespace
 
-ClientScores::ClientScores(const Shard* samples)
-    : shard(samples), global(shard == nullptr ? 0 : shard->clients().size()), personal(global) {}
+ClientScores::ClientScores(const Shard* samples, std::size_t clients)
+    : shard(samples), global(shard == nullptr ? 0 : clients), personal(global) {}
 
 RankEvaluation::RankEvaluation(Evaluator& evaluator, const Shard& shard, const Shard* validation,
-                               const Shard* server, const Topology& topology,
-                               const Adaptation& adaptation, std::int64_t block_width)
+                               const Shard* server, std::span<const std::int64_t> clients,
+                               const Topology& topology, const Adaptation& adaptation,
+                               std::int64_t block_width)
     : evaluator_(evaluator),
       shard_(shard),
       server_(server),
+      clients_(clients),
       topology_(topology),
       adaptation_(adaptation),
       block_width_(block_width),
-      test_(&shard),
-      validation_(validation) {}
+      test_(&shard, clients.size()),
+      validation_(validation, clients.size()) {}
 
 void RankEvaluation::global(const Rows& model) {
   record_.global = model.clone();
   for (ClientScores* scores : {&test_, &validation_}) {
     if (scores->shard == nullptr) continue;
-    scores->global = scores_of(model, *scores->shard, shard_.clients());
+    scores->global = scores_of(model, *scores->shard, clients_);
   }
   if (server_ != nullptr) official_ = evaluator_.each_chunk(model, *server_);
 }
@@ -160,26 +162,27 @@ std::vector<Score> RankEvaluation::scores_of(const Rows& model, const Shard& sha
 
 void RankEvaluation::edges(const EdgeRows& models) {
   has_edges_ = true;
-  edge_.assign(shard_.clients().size(), Score{});
+  edge_.assign(clients_.size(), Score{});
   for (std::int64_t i = 0; i < models.count(); ++i) {
     std::vector<std::int64_t> members;
     for (const std::int64_t client : topology_.placement().clients_of_edge(models.first + i)) {
-      if (shard_.holds(client)) members.push_back(client);
+      if (std::ranges::binary_search(clients_, client)) members.push_back(client);
     }
     const Rows model = models.rows.narrow(i);
     const std::vector<Score> scores = scores_of(model, shard_, members);
-    for (std::size_t m = 0; m < scores.size(); ++m) edge_[shard_.position(members[m])] = scores[m];
+    for (std::size_t m = 0; m < scores.size(); ++m) {
+      edge_[std::ranges::lower_bound(clients_, members[m]) - clients_.begin()] = scores[m];
+    }
   }
 }
 
 void RankEvaluation::each_block(const std::function<void(EvaluationBlock&)>& work) {
   has_personal_ = true;
-  const std::span<const std::int64_t> clients(shard_.clients());
   const auto width = static_cast<std::size_t>(block_width_);
   const std::array<ClientScores*, 2> scores = {&test_, &validation_};
-  for (std::size_t first = 0; first < clients.size(); first += width) {
-    const std::size_t count = std::min(width, clients.size() - first);
-    ScoringBlock block(evaluator_, shard_, adaptation_, clients.subspan(first, count), first,
+  for (std::size_t first = 0; first < clients_.size(); first += width) {
+    const std::size_t count = std::min(width, clients_.size() - first);
+    ScoringBlock block(evaluator_, shard_, adaptation_, clients_.subspan(first, count), first,
                        scores);
     work(block);
   }

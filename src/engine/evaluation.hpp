@@ -5,7 +5,8 @@
 #include <vector>
 
 #include "fedhpc/algorithms/algorithm.hpp"
-#include "fedhpc/engine/experiment.hpp"
+#include "fedhpc/engine/model_record.hpp"
+#include "fedhpc/rounds/own_buffers.hpp"
 #include "fedhpc/rounds/topology.hpp"
 #include "fedhpc/training/evaluator.hpp"
 #include "fedhpc/training/local_trainer.hpp"
@@ -19,24 +20,24 @@ struct Adaptation {
   OwnBuffers* buffers = nullptr;  ///< of a model that they receive; null: the model's
 };
 
-/// The samples of this rank's clients that models are scored on, and those scores in ascending
-/// order of id.
+/// The samples of some clients that models are scored on, and those scores in order of id.
 struct ClientScores {
   const Shard* shard;           ///< null: there are none
   std::vector<Score> global;    ///< of the global model
   std::vector<Score> personal;  ///< of each one's own model
 
-  explicit ClientScores(const Shard* samples);
+  ClientScores(const Shard* samples, std::size_t clients);
 };
 
-/// Scores what an algorithm's evaluate() names as its models, on this rank's clients.
+/// Scores what an algorithm's evaluate() names as its models.
 class RankEvaluation final : public Evaluation {
  public:
+  /// `clients`: those of this rank that are scored, ascending; they outlive the evaluation.
   /// `validation`: the samples set aside as test samples of the same clients, or null; `server`:
   /// this rank's part of the official test set, or null.
   RankEvaluation(Evaluator& evaluator, const Shard& shard, const Shard* validation,
-                 const Shard* server, const Topology& topology, const Adaptation& adaptation,
-                 std::int64_t block_width);
+                 const Shard* server, std::span<const std::int64_t> clients,
+                 const Topology& topology, const Adaptation& adaptation, std::int64_t block_width);
 
   void global(const Rows& model) override;
   void shared(const Rows& columns) override { record_.global = columns.clone(); }
@@ -63,6 +64,7 @@ class RankEvaluation final : public Evaluation {
   Evaluator& evaluator_;
   const Shard& shard_;
   const Shard* server_;
+  std::span<const std::int64_t> clients_;
   const Topology& topology_;
   Adaptation adaptation_;
   std::int64_t block_width_;

@@ -37,13 +37,13 @@ class GlobalModel final : public Evaluation {
 std::array<std::int64_t, Ledger::kEntries> Experiment::booked(Wish& wish) {
   Tensor sums = at::empty({Ledger::kEntries + 4}, at::kLong);
   auto* values = sums.data_ptr<std::int64_t>();
-  std::copy(ledger_.entries().begin(), ledger_.entries().end(), values);
+  std::copy(parts_.ledger.entries().begin(), parts_.ledger.entries().end(), values);
   auto* wishes = values + Ledger::kEntries;
   wishes[0] = wish.stop ? 1 : 0;
   wishes[1] = wish.checkpoint ? 1 : 0;
-  wishes[2] = comm_.rank() == 0 ? static_cast<std::int64_t>(1e6 * last_round_seconds_) : 0;
-  wishes[3] = comm_.rank() == 0 ? divergence_->since() : 0;
-  comm_.sum_(sums);
+  wishes[2] = parts_.comm.rank() == 0 ? static_cast<std::int64_t>(1e6 * last_round_seconds_) : 0;
+  wishes[3] = parts_.comm.rank() == 0 ? divergence_->since() : 0;
+  parts_.comm.sum_(sums);
   wish = {.stop = wishes[0] > 0, .checkpoint = wishes[1] > 0};
   last_round_seconds_ = 1e-6 * static_cast<double>(wishes[2]);
   diverged_since_ = wishes[3];
@@ -54,7 +54,7 @@ std::array<std::int64_t, Ledger::kEntries> Experiment::booked(Wish& wish) {
 
 ModelRecord Experiment::current_model() const {
   GlobalModel evaluation;
-  config_.algorithm->evaluate(evaluation);
+  parts_.method().evaluate(evaluation);
   return evaluation.record();
 }
 
@@ -74,10 +74,11 @@ Score sum_of(const std::vector<Score>& scores) {
 }  // namespace
 
 void Experiment::evaluate(RoundReport& report) {
-  const Timed timed(evaluate_watch_);
-  RankEvaluation evaluation(*evaluator_, *shard_, validation_shard_.get(), server_shard_.get(),
-                            *topology_, adaptation_after(report.round), block_width_);
-  config_.algorithm->evaluate(evaluation);
+  const Timed timed(parts_.evaluate_watch);
+  RankEvaluation evaluation(*parts_.evaluator, *parts_.shard, parts_.validation_shard.get(),
+                            parts_.server_shard.get(), parts_.shard->clients(), *parts_.topology,
+                            parts_.adaptation_after(report.round), parts_.block_width);
+  parts_.method().evaluate(evaluation);
   evaluated_ = evaluation.record();
 
   // Of all clients: by the global model, by each one's own, which is the global one for a method
@@ -88,19 +89,20 @@ void Experiment::evaluate(RoundReport& report) {
     return std::pair(std::move(global), std::move(own));
   };
   const auto [global, own] = gather(evaluation.on_test());
-  const std::vector<Score> official = gather_scores(comm_, evaluation.official());
+  const std::vector<Score> official = gather_scores(parts_.comm, evaluation.official());
   if (evaluation.has_edges()) {
     const std::vector<Score> edge = gather_by_client(evaluation.edge());
-    if (comm_.rank() == 0) report.metrics.edge_accuracy = mean_edge_accuracy(edge, placement());
+    if (parts_.comm.rank() == 0)
+      report.metrics.edge_accuracy = mean_edge_accuracy(edge, parts_.placement());
   }
-  if (validation_shard_) {
+  if (parts_.validation_shard) {
     const auto [validated, validated_own] = gather(evaluation.on_validation());
-    if (comm_.rank() == 0) note_validation(sum_of(validated), validated_own, report.metrics);
+    if (parts_.comm.rank() == 0) note_validation(sum_of(validated), validated_own, report.metrics);
   }
-  if (comm_.rank() != 0) return;
+  if (parts_.comm.rank() != 0) return;
   personal_.update(own, *report.cohort, report.metrics);
   if (!evaluated_.global.values.defined()) return;
-  const Score all = sum_of(server_shard_ ? official : global);
+  const Score all = sum_of(parts_.server_shard ? official : global);
   if (all.samples > 0) {
     report.metrics.global_accuracy = all.correct / all.samples;
     report.metrics.global_loss = all.loss / all.samples;
@@ -118,10 +120,11 @@ void Experiment::note_validation(const Score& global, const std::vector<Score>& 
 }
 
 std::vector<Score> Experiment::gather_by_client(const std::vector<Score>& mine) {
-  const std::vector<Score> by_rank = gather_scores(comm_, mine);
+  const std::vector<Score> by_rank = gather_scores(parts_.comm, mine);
   std::vector<Score> scores;
-  if (comm_.rank() != 0) return scores;
-  for (const std::int64_t place : gathered_places(placement())) scores.push_back(by_rank[place]);
+  if (parts_.comm.rank() != 0) return scores;
+  for (const std::int64_t place : gathered_places(parts_.placement()))
+    scores.push_back(by_rank[place]);
   return scores;
 }
 
@@ -133,15 +136,15 @@ void Experiment::total(Round& round, const Wish& wish, RoundReport& report) {
     losses.data_ptr<double>()[2 * i] = statistics[i].loss;
     losses.data_ptr<double>()[2 * i + 1] = statistics[i].samples;
   }
-  WeightedSum sum(1, 2, summation());
+  WeightedSum sum(1, 2, parts_.summation());
   sum.add(std::vector<std::int64_t>(statistics.size(), 0),
           std::vector<double>(statistics.size(), 1), losses);
-  const Tensor sums = sum.total(*topology_, Among::All);
+  const Tensor sums = sum.total(*parts_.topology, Among::All);
   RoundMetrics& metrics = report.metrics;
   const auto* values = sums.const_data_ptr<double>();
   report.train_samples = values[1];
   if (values[1] > 0) metrics.train_loss = values[0] / values[1];
-  if (comm_.rank() == 0) look_for_divergence(report);
+  if (parts_.comm.rank() == 0) look_for_divergence(report);
   report.agreed = wish;
   const auto entries = booked(report.agreed);
   report.diverged_since = diverged_since_;
@@ -150,7 +153,7 @@ void Experiment::total(Round& round, const Wish& wish, RoundReport& report) {
   const auto bytes = [&](Link link, Direction direction) {
     return static_cast<double>(entries[ledger_index(link, direction)]);
   };
-  if (config_.algorithm->tiers() == Tiers::ClientEdgeCloud) {
+  if (parts_.has_edge_models()) {
     metrics.bytes_up_client_edge = bytes(Link::ClientEdge, Direction::Up);
     metrics.bytes_down_client_edge = bytes(Link::ClientEdge, Direction::Down);
     metrics.bytes_up_edge_cloud = bytes(Link::EdgeCloud, Direction::Up);
@@ -161,9 +164,9 @@ void Experiment::total(Round& round, const Wish& wish, RoundReport& report) {
   }
   metrics.own = noted_by(round);
   metrics.simulated_seconds = round.simulated_seconds();
-  metrics.seconds_train = train_watch_.lap();
-  metrics.seconds_aggregate = aggregate_watch_.lap();
-  metrics.seconds_evaluate = evaluate_watch_.lap();
+  metrics.seconds_train = parts_.train_watch.lap();
+  metrics.seconds_aggregate = parts_.aggregate_watch.lap();
+  metrics.seconds_evaluate = parts_.evaluate_watch.lap();
 }
 
 void Experiment::look_for_divergence(const RoundReport& report) {
@@ -180,43 +183,6 @@ void Experiment::look_for_divergence(const RoundReport& report) {
   divergence_->look_at(report.round, losses, report.evaluated);
 }
 
-double Experiment::seconds_of_evaluation() const {
-  const Algorithm& method = *config_.algorithm;
-  const int models = (has_global(method.models()) ? 1 : 0) +
-                     (has_personal(method.models()) ? 1 : 0) +
-                     (method.tiers() == Tiers::ClientEdgeCloud ? 1 : 0);
-  // The samples of each shard, and how many models are scored on them.
-  const std::pair<const Shard*, int> shards[] = {
-      {shard_.get(), models}, {validation_shard_.get(), models}, {server_shard_.get(), 1}};
-  double scored = 0;
-  double seconds_each = 0;
-  for (const auto& [shard, times] : shards) {
-    if (shard == nullptr || shard->test_rows() == 0) continue;
-    scored += static_cast<double>(times * shard->test_rows());
-    if (seconds_each == 0) seconds_each = seconds_to_score_a_sample(*shard);
-  }
-  return seconds_each * scored;
-}
-
-double Experiment::seconds_to_score_a_sample(const Shard& shard) const {
-  std::vector<std::int64_t> clients;
-  std::int64_t samples = 0;
-  for (const std::int64_t client : shard.clients()) {
-    if (samples >= Evaluator::kChunk) break;
-    clients.push_back(client);
-    samples += shard.test_count(client);
-  }
-  double seconds = 0;
-  for (int repetition = 0; repetition < 2; ++repetition) {  // the first one makes the buffers
-    Stopwatch watch;
-    watch.start();
-    evaluator_->each_client(initial_, shard, clients);
-    watch.stop();
-    seconds = watch.seconds();
-  }
-  return samples > 0 ? seconds / static_cast<double>(samples) : 0;
-}
-
 std::vector<double> Experiment::noted_by(Round& round) const {
   std::vector<std::string> names;
   for (const RoundMetric& metric : own_metrics_) {
@@ -231,29 +197,9 @@ std::vector<double> Experiment::noted_by(Round& round) const {
 }
 
 void Experiment::gather_personal_models(const VisitModels& visit) const {
-  PersonalCollector collector(comm_, *shard_, model_->layout(), type_,
-                              adaptation_after(rounds_done_), block_width_, visit);
-  config_.algorithm->evaluate(collector);
-}
-
-Adaptation Experiment::adaptation_after(std::int64_t round) const {
-  return {.trainer = *trainer_, .round = round, .buffers = buffers_.get()};
-}
-
-Tensor Experiment::label_histogram(std::int64_t first, std::int64_t count) const {
-  Tensor counts = at::zeros({count, model_->classes()}, at::kLong);
-  const std::vector<std::int64_t>& mine = shard_->clients();
-  auto client = std::lower_bound(mine.begin(), mine.end(), first);
-  for (; client != mine.end() && *client < first + count; ++client) {
-    auto* row = counts.data_ptr<std::int64_t>() + (*client - first) * model_->classes();
-    for (const Shard* shard : {shard_.get(), validation_shard_.get()}) {
-      if (shard == nullptr) continue;
-      const std::vector<std::int64_t> own = shard->label_histogram(*client);
-      std::transform(own.begin(), own.end(), row, row, std::plus<>());
-    }
-  }
-  comm_.sum_(counts);
-  return counts;
+  PersonalCollector collector(parts_.comm, *parts_.shard, parts_.model->layout(), parts_.type,
+                              parts_.adaptation_after(rounds_done_), parts_.block_width, visit);
+  parts_.method().evaluate(collector);
 }
 
 }  // namespace fedhpc

@@ -4,7 +4,7 @@
 #include <ATen/ops/empty.h>
 
 #include "fedhpc/core/device.hpp"
-#include "fedhpc/engine/experiment.hpp"
+#include "fedhpc/engine/model_record.hpp"
 #include "fedhpc/io/hdf5.hpp"
 
 namespace fedhpc {

@@ -71,7 +71,7 @@ Recorder::Recorder(Experiment& experiment, Communicator& comm, const std::string
   const std::int64_t clients = from == nullptr ? experiment.partition().clients() : 0;
   for (std::int64_t first = 0; first < clients; first += kHistogramPart) {
     const Tensor counts =
-        experiment.label_histogram(first, std::min(kHistogramPart, clients - first));
+        experiment.parts().label_histogram(first, std::min(kHistogramPart, clients - first));
     on_writer([&] { writer_->write_label_histogram(first, counts); });
   }
   const StateBytes state = state_bytes(experiment, comm);
@@ -116,10 +116,7 @@ void Recorder::create(const std::string& command_line, const std::vector<std::st
       if (!run.saves("init")) break;
       write_parameters(writer_->file(), "/model/init/" + group, parameters);
     }
-    std::vector<NamedTensor> graph;
-    for (auto& [name, values] : experiment_.config().algorithm->graph()) {
-      graph.push_back({name, values});
-    }
+    const std::vector<NamedTensor> graph = draws_of(0);
     if (!graph.empty()) write_parameters(writer_->file(), "/graph", graph);
     write_names();
     if (run.saves("partition")) {
@@ -127,7 +124,7 @@ void Recorder::create(const std::string& command_line, const std::vector<std::st
     }
   }
   if (run.saves("draws")) {
-    writer_->declare_cohorts(experiment_.participants_limit());
+    writer_->declare_cohorts(experiment_.parts().participants_limit());
     writer_->declare_draws(draws_of(1));
   }
   for (const auto& [group, parameters] : experiment_.first_record().parts()) {
@@ -146,13 +143,13 @@ RunHeader Recorder::header(const std::string& command_line,
           .seed = experiment_.config().run.seed,
           .ranks = static_cast<std::int64_t>(hosts.size()),
           .device = experiment_.config().run.device == DeviceKind::Cuda ? "cuda" : "cpu",
-          .block = experiment_.block_width(),
+          .block = experiment_.parts().block_width,
           .hostnames = hosts};
 }
 
 ClientTable Recorder::clients() const {
   ClientTable table;
-  table.edge = experiment_.placement().edge_of_client();
+  table.edge = experiment_.parts().placement().edge_of_client();
   const Partition& partition = experiment_.partition();
   for (std::int64_t client = 0; client < partition.clients(); ++client) {
     table.train_samples.push_back(partition.train.count(client));
@@ -160,12 +157,12 @@ ClientTable Recorder::clients() const {
     if (partition.validation.size() == 0) continue;
     table.validation_samples.push_back(partition.validation.count(client));
   }
-  table.classes = experiment_.model().classes();
+  table.classes = experiment_.parts().model->classes();
   return table;
 }
 
 void Recorder::write_names() {
-  const Dataset& data = experiment_.dataset();
+  const Dataset& data = *experiment_.parts().dataset;
   const auto write = [&](const std::string& path, const std::vector<std::string>& names,
                          const std::string& meaning) {
     if (names.empty()) return;

@@ -68,14 +68,6 @@ void Coupling::from_columns_(const Rows& rows, const Tensor& columns, std::int64
   }
 }
 
-void Coupling::by_columns(
-    const Rows& rows,
-    const std::function<void(const Tensor& slab, std::int64_t first_column)>& edit) const {
-  Tensor slab = to_columns(rows);
-  if (slab.numel() > 0) edit(slab, own_columns(rows.layout->size()).first);
-  from_columns_(rows, slab);
-}
-
 Tensor Coupling::over_pairs(
     const std::vector<Tensor>& matrices, std::int64_t columns,
     const std::function<double(const Tensor& of_i, const Tensor& of_j)>& value) const {

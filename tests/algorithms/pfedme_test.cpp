@@ -93,7 +93,7 @@ TEST(PFedMe, AllReceiveAndSomeSend) {
   const std::unique_ptr<Communicator> comm = world_communicator(60);
   const Keys keys = with_pfedme({{"topology.participation", "0.4"}, {"algorithm.training", "all"}});
   const TinyResult result = run(keys, *comm);
-  const PlannedRound planned = plan(keys, *comm);
+  const PlannedRun planned = plan(keys, *comm);
   if (comm->rank() != 0) return;
   const double payload = 8 * static_cast<double>(result.global.numel());
   EXPECT_EQ(static_cast<double>(planned.down_per_client), payload) << "of a participant";

@@ -10,6 +10,10 @@ import h5py
 
 from app_support import AppCase, finish, main, ranks_of, rounds_in, start, wait_until
 
+os.environ.pop("FEDHPC_PROGRAM_SERVER", None)  # a fork of another program would have that one's memory
+# What the C library keeps of freed memory varies by a third from run to run; with this it keeps next to nothing.
+os.environ["MALLOC_TRIM_THRESHOLD_"] = "1000000"
+
 FEATURES = 60
 SAMPLES = 12  # per client
 VALUE = 4  # bytes of a float32
@@ -141,12 +145,8 @@ local_steps = 2
                     arguments = {hidden: [config, f"--algorithm.name={method}", f"--model.hidden={hidden}",
                                           f"--train.block={block}", *keys] for hidden in (100, 3000)}
                     expected = self.planned_memory(arguments[3000]) - self.planned_memory(arguments[100])
-                    # What the allocator gives back, and when, varies by a tenth: the middle of three runs counts.
-                    ratios = []
-                    while len(ratios) < 3 and not (ratios and abs(ratios[0] - 1) < 0.15):
-                        peak = {hidden: self.peak_of_run(these) for hidden, these in arguments.items()}
-                        ratios.append((peak[3000] - peak[100]) / expected)
-                    self.assertAlmostEqual(sorted(ratios)[len(ratios) // 2], 1, delta=0.2)
+                    peak = {hidden: self.peak_of_run(these) for hidden, these in arguments.items()}
+                    self.assertAlmostEqual((peak[3000] - peak[100]) / expected, 1, delta=0.2)
 
     def test_classifiers_of_clients_take_what_the_plan_says(self):
         """Gaussian-process classifiers of many samples against those of few."""

@@ -205,7 +205,7 @@ TEST_P(EveryAlgorithm, PlansTheBytesItBooks) {
     setting["topology.participation"] = "0.6";
     if (greets) setting["run.rounds"] = "12";
     const Keys these = keys(setting);
-    const PlannedRound planned = plan(these, *world_);
+    const PlannedRun planned = plan(these, *world_);
     const TinyResult result = run(these, *world_);
     if (world_->rank() != 0) continue;
     const std::vector<bool> known = rounds_of_known_clients(result);
@@ -239,7 +239,7 @@ TEST_P(EveryAlgorithm, BooksWholePayloads) {
   // participant.
   const TinyResult wide = run(keys(), *world_);
   const TinyResult narrow = run(keys({{"run.dtype", "float32"}}), *world_);
-  const PlannedRound planned = plan(keys({{"run.dtype", "float32"}}), *world_);
+  const PlannedRun planned = plan(keys({{"run.dtype", "float32"}}), *world_);
   if (world_->rank() != 0) return;
   const auto [fixed_up, fixed_down] = fixed_bytes(GetParam());
   for (std::size_t t = 0; t < wide.metrics.size(); ++t) {

@@ -36,7 +36,7 @@ TEST_P(ClientsWithoutSamples, TravelAndMoveNothing) {
   }
   keys["data.partition_file"] =
       partition_of("one_has.h5", {0, 0, 0, 0, 0, 0, 20}, {3, 3, 3, 3, 3, 3, 3});
-  const PlannedRound planned = plan(keys, *world_);
+  const PlannedRun planned = plan(keys, *world_);
   const TinyResult result = run(keys, *world_);
   ASSERT_EQ(result.cohorts.front().size(), 1U);
   ASSERT_NE(result.cohorts.front().front(), 6) << "take another seed";

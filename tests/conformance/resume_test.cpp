@@ -56,7 +56,7 @@ TEST_P(EveryAlgorithmResumed, TrainsOnAfterTheCheckpoint) {
 }
 
 TEST_P(EveryAlgorithmResumed, MayBeLeftBetweenAnyTwoBlocks) {
-  const bool can = make_algorithm(GetParam(), "test")->can_leave_rounds();
+  const bool can = make_algorithm(GetParam(), "test")->traits().can_leave_rounds;
   int left_in_all = 0;
   for (const auto& [rounds, edges, reproducible, participation] :
        {std::tuple{"1", "1", "false", "0.5"}, std::tuple{"2", "4", "true", "0.5"},

@@ -35,7 +35,7 @@ std::string refusal(const std::vector<Assignment>& assignments) {
 
 std::vector<Assignment> least_of(const AlgorithmInfo& info) {
   std::vector<Assignment> lines{in_file("algorithm.name", info.name)};
-  if (info.make()->tiers() == Tiers::ClientEdgeCloud) {
+  if (info.make()->traits().tiers == Tiers::ClientEdgeCloud) {
     lines.push_back(in_file("topology.edges", "2"));
   }
   return lines;

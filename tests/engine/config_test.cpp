@@ -64,7 +64,7 @@ TEST(Config, ItsIniRepeatsIt) {
 TEST(Config, TheIniOfEveryMethodRepeatsIt) {
   for (const AlgorithmInfo& info : algorithm_registry()) {
     std::vector<Assignment> lines{in_file("algorithm.name", info.name)};
-    if (info.make()->tiers() == Tiers::ClientEdgeCloud)
+    if (info.make()->traits().tiers == Tiers::ClientEdgeCloud)
       lines.push_back(in_file("topology.edges", "2"));
     const Config first(lines, "run.ini");
     const Config second(parse_ini(first.to_ini(), "config"), "other.ini");

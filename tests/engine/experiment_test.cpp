@@ -29,8 +29,8 @@ TEST(Experiment, CountsStepsUpToTheBoundOfEpochs) {
                     {{"train.local_epochs", "2147483647"}, {"network.step_seconds", "1"}})),
                 "tiny.ini");
   const Experiment experiment(config, *alone);
-  EXPECT_EQ(experiment.steps_of(0), 2147483647LL * 6);  // 23 samples, 4 at a time
-  EXPECT_EQ(experiment.steps_of(3), 0);                 // none
+  EXPECT_EQ(experiment.parts().steps_of(0), 2147483647LL * 6);  // 23 samples, 4 at a time
+  EXPECT_EQ(experiment.parts().steps_of(3), 0);                 // none
 }
 
 TEST(Experiment, ScoresTheGlobalModelOnEveryClient) {
@@ -62,23 +62,6 @@ TEST(Experiment, AnInfiniteLossIsRecordedAsItIs) {
   const auto world = world_communicator(60);
   const TinyResult result = run(tiny_keys({{"train.lr", "1e200"}, {"run.rounds", "4"}}), *world);
   EXPECT_FALSE(std::isfinite(result.metrics.back().train_loss));
-}
-
-TEST(Experiment, EstimatesItsMemory) {
-  const auto alone = local_communicator();
-  const auto bytes = [&](const std::string& block, const std::string& optimizer = "sgd") {
-    Config config(
-        assignments_of(tiny_keys({{"train.block", block}, {"train.optimizer", optimizer}})),
-        "tiny.ini");
-    return Experiment(config, *alone).memory_bytes();
-  };
-  // Six more clients in hand (there are seven): three rows each and their activations.
-  const std::int64_t row = 8 * (6 * 8 + 6 + 4 * 6 + 4);
-  EXPECT_GT(bytes("8") - bytes("1"), 6 * 3 * row);
-  EXPECT_LT(bytes("8") - bytes("1"), 6 * 5 * row);
-  // Gradients, then the optimizer's own rows.
-  EXPECT_EQ(bytes("3", "momentum") - bytes("3"), 3 * 2 * row);
-  EXPECT_EQ(bytes("3", "adam") - bytes("3"), 3 * 3 * row);
 }
 
 }  // namespace

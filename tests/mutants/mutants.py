@@ -63,7 +63,7 @@ MUTANTS = [
            "algorithms_test"),
     Mutant("algorithms_state", "src/algorithms/fedmud.cpp", "  state.rows(\"factors\", factors_);\n", "",
            "conformance"),
-    Mutant("engine_last_evaluation", "src/engine/experiment.cpp", "|| t == config_.run.rounds;", ";",
+    Mutant("engine_last_evaluation", "src/engine/experiment.cpp", "|| t == parts_.config.run.rounds;", ";",
            "engine|app_result|conformance_test.ranks_1"),
     Mutant("app_exit_code", "src/app/main.cpp", "constexpr int kRefused = 2;", "constexpr int kRefused = 1;",
            "app_bad_input"),

@@ -22,7 +22,6 @@ FACTORS = {
     "broadcast": ([P - 1, 0, 0, 0], [0, 1, 1, 1]),
     "gather": ([0, 1, 1, 1], [P - 1, 0, 0, 0]),
     "all_gather": ([P - 1] * P, [P - 1] * P),
-    "ring_shift": ([1] * P, [1] * P),
     "all_to_all": ([(P - 1) / P] * P, [(P - 1) / P] * P),
 }
 BYTES, CALLS = 8_000_000, 3

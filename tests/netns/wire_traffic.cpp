@@ -46,7 +46,6 @@ RankTraffic call(Communicator& comm, const std::string& verb, std::int64_t bytes
       {"broadcast", [&] { comm.broadcast_(tensor, 0); }},
       {"gather", [&] { comm.gather(tensor, 0); }},
       {"all_gather", [&] { comm.all_gather(tensor); }},
-      {"ring_shift", [&] { comm.ring_shift(tensor); }},
       {"all_to_all", [&] { comm.all_to_all(parts); }},
   };
   const auto found = verbs.find(verb);
@@ -64,8 +63,8 @@ RankTraffic run(Communicator& comm, const std::vector<std::string>& arguments) {
   Experiment experiment(config, comm);
   experiment.run([](const RoundReport&) {});
   return {.world = comm.traffic().bytes,
-          .edge = experiment.topology().edge_traffic().bytes,
-          .leaders = experiment.topology().leader_traffic().bytes};
+          .edge = experiment.parts().topology->edge_traffic().bytes,
+          .leaders = experiment.parts().topology->leader_traffic().bytes};
 }
 
 void print(Communicator& comm, const RankTraffic& mine) {

@@ -252,29 +252,22 @@ TEST_P(CouplingTest, EditsColumnsOfAllClients) {
   const Tensor values = at::arange(kClients * kColumns, at::kDouble).reshape({kClients, kColumns});
   const Rows all = rows(values);
   const Rows own = mine(all);
-  std::int64_t seen = 0;
-  coupling_.by_columns(own, [&](const Tensor& slab, std::int64_t first) {
-    const auto [begin, end] = coupling_.own_columns(kColumns);
-    EXPECT_EQ(first, begin);
-    EXPECT_TRUE(slab.equal(all.values.slice(1, begin, end)));
-    slab.add_(slab.sum(0, /*keepdim=*/true));  // of integers below 2^24: exact
-    ++seen;
-  });
-  EXPECT_EQ(seen, 1);
+  const Tensor slab = coupling_.to_columns(own);
+  const auto [begin, end] = coupling_.own_columns(kColumns);
+  EXPECT_TRUE(slab.equal(all.values.slice(1, begin, end)));
+  slab.add_(slab.sum(0, /*keepdim=*/true));  // of integers below 2^24: exact
+  coupling_.from_columns_(own, slab);
   EXPECT_TRUE(own.values.equal(mine(rows(values.add(values.sum(0, true)))).values));
 }
 
-TEST_P(CouplingTest, SkipsRanksWithoutColumns) {
+TEST_P(CouplingTest, GivesOneRankTheOnlyColumn) {
   const LayoutPtr one = layout_of(1);
   const Rows own{at::full({std::ssize(positions_), 1}, 2, type_), one};
-  Tensor calls = at::zeros({1}, at::kLong);
-  coupling_.by_columns(own, [&](const Tensor& slab, std::int64_t first) {
-    EXPECT_EQ(first, 0);
-    slab.mul_(3);
-    calls.add_(1);
-  });
-  world_->sum_(calls);
-  EXPECT_EQ(calls.item<std::int64_t>(), 1);
+  const Tensor slab = coupling_.to_columns(own);
+  Tensor columns = at::full({1}, slab.size(1), at::kLong);
+  world_->sum_(columns);
+  EXPECT_EQ(columns.item<std::int64_t>(), 1);
+  coupling_.from_columns_(own, slab.mul(3));
   EXPECT_TRUE(own.values.equal(at::full({std::ssize(positions_), 1}, 6, type_)));
 }
 
@@ -336,7 +329,7 @@ TEST(Coupling, GivesNothingForNobody) {
   EXPECT_EQ(coupling.squared_distances(none, none, {{0, 5}}).numel(), 0);
   EXPECT_EQ(coupling.mix(at::zeros({0, 0}, at::kDouble), none).values.sizes().vec(),
             (std::vector<std::int64_t>{0, 5}));
-  coupling.by_columns(none, [](const Tensor&, std::int64_t) { FAIL() << "nothing to edit"; });
+  coupling.from_columns_(none, coupling.to_columns(none));
 }
 
 }  // namespace

@@ -13,7 +13,7 @@ class Submit(FakeCluster):
     def test_the_plan_fills_memory_and_time(self):
         script = self.tool("submit", "run.ini", "--ranks", "6", "--plan-ranks", "1")
         options = directives(script)
-        self.assertEqual(options["mem"], f"{6 * (150 + 512)}M")
+        self.assertEqual(options["mem"], f"{6 * 150}M")
         self.assertEqual(options["ntasks"], "6")
         self.assertEqual(options["nodes"], "1")
         # 60 rounds of 2 s by 6 of 24 clients' share, half as much again, and the start.
@@ -33,7 +33,7 @@ class Submit(FakeCluster):
     def test_ranks_are_shared_by_nodes(self):
         script = self.tool("submit", "run.ini", "--ranks", "8", "--nodes", "4", "--plan-ranks", "1")
         options = directives(script)
-        self.assertEqual((options["nodes"], options["ntasks-per-node"], options["mem"]), ("4", "2", "1324M"))
+        self.assertEqual((options["nodes"], options["ntasks-per-node"], options["mem"]), ("4", "2", "300M"))
         self.assertIn("--distribution=block", script)  # multi_node's
 
     def test_gpus_are_one_per_rank(self):
@@ -96,8 +96,8 @@ class Submit(FakeCluster):
             (["--ranks", "3", "--nodes", "2"], "submit: 3 ranks cannot be shared evenly by 2 nodes; take a multiple"),
             (["--ranks", "3", "--gpus", "2"], "submit: --gpus 2 with --ranks 3: a rank has one GPU"),
             (["--ranks", "0"], "submit: --ranks 0: must be at least 1"),
-            (["--ranks", "4", "--plan-ranks", "1", "--node-memory", "2G"],
-             "submit: 4 ranks on a node need 2648 MiB and a node has 2048 (--node-memory): take more nodes"),
+            (["--ranks", "4", "--plan-ranks", "1", "--node-memory", "512M"],
+             "submit: 4 ranks on a node need 600 MiB and a node has 512 (--node-memory): take more nodes"),
             (["--node-memory", "much"], "'much' is no size such as 64G or 4000M"),
             (["--job", "array_seeds", "--run.seed=3"], "submit: run.seed cannot be given to this job"),
             (["--job", "weak_scaling", "--data.clients=3"], "submit: data.clients cannot be given to this job"),
@@ -116,10 +116,10 @@ class Submit(FakeCluster):
         self.assertFalse((self.folder / "submitted.sbatch").exists())
 
     def test_what_fits_exactly_is_not_refused(self):
-        self.tool("submit", "run.ini", "--ranks", "4", "--plan-ranks", "1", "--node-memory", "2648M")
-        self.tool("submit", "run.ini", "--ranks", "4", "--plan-ranks", "1", "--node-memory", "2647M", code=2)
-        self.tool("submit", "run.ini", "--node-memory", "1G", FAKE_MEMORY=str(300 * MIB))
-        self.tool("submit", "run.ini", "--node-memory", "1G", FAKE_MEMORY=str(400 * MIB), code=2)
+        self.tool("submit", "run.ini", "--ranks", "4", "--plan-ranks", "1", "--node-memory", "600M")
+        self.tool("submit", "run.ini", "--ranks", "4", "--plan-ranks", "1", "--node-memory", "599M", code=2)
+        self.tool("submit", "run.ini", "--node-memory", "1G", FAKE_MEMORY=str(600 * MIB))
+        self.tool("submit", "run.ini", "--node-memory", "1G", FAKE_MEMORY=str(700 * MIB), code=2)
 
 
 if __name__ == "__main__":

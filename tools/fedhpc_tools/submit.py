@@ -36,7 +36,7 @@ from .results import ResultError, parse_config
 ROOT = Path(__file__).resolve().parents[2]
 CLIENTS_PER_RANK = 8  # of weak_scaling
 JOBS = ("single_node", "multi_node", "preemptible", "array_seeds", "weak_scaling")
-MEMORY_FACTOR, MEMORY_OF_PROCESS = 1.5, 512 * 2**20  # B; a rank without data and clients has 140 MB resident
+MEMORY_FACTOR = 1.5
 TIME_FACTOR, TIME_OF_START = 1.5, 15  # min; a node may have to come up, the data to be read
 PASSED_ON = ("FEDHPC_DATA", "FEDHPC_MODULES", "FEDHPC_LAUNCHER", "FEDHPC_MAX_RESTARTS")  # variables, where set
 DIRECTIVE = re.compile(r"#SBATCH --([a-z-]+)(?:=(.*))?")
@@ -59,7 +59,7 @@ class Shape:
 
 def memory_per_node(plan, shape):
     """MiB a node must have for its ranks."""
-    per_rank = MEMORY_FACTOR * plan.memory_per_rank + MEMORY_OF_PROCESS
+    per_rank = MEMORY_FACTOR * plan.memory_per_rank
     return math.ceil(shape.ranks // shape.nodes * per_rank / 2**20)
 
 

@@ -39,7 +39,7 @@ class Setup {
     const Range edges = parts_.topology.edges();
     return {parts_.initial.replicate(edges.size()), edges.first};
   }
-  /// What the factorised layers are a function of; of a method that names factorisations().
+  /// What the factorised layers are a function of; of a method that names some.
   FactorMap& factor_map() const {
     require(parts_.factor_map != nullptr, "the method factorises its models");
     return *parts_.factor_map;
@@ -72,16 +72,17 @@ enum class Models {
              ///< and /model/global holds those columns
 };
 
-/// How many rows a method holds: for each client in hand, beside what local training works in, once
-/// on every rank, and for each of a rank's clients or of a round's participants there, in hand or
-/// not, beside what the store keeps.
-struct RowsInHand {
-  std::int64_t full = 3;     ///< [P] per client: by default received, trained, their difference
-  std::int64_t factors = 0;  ///< [Q] per client
-  std::int64_t once = 1;     ///< [P]: by default the global model
-  std::int64_t of_rank = 0;  ///< [P] per client of the rank
-  std::int64_t of_participants = 0;  ///< [P] per participant of the rank
-  std::int64_t numbers_of_rank = 0;  ///< numbers per client of the rank, where no whole rows
+/// What a method is under its configuration, for those who run it.
+struct Traits {
+  Tiers tiers = Tiers::ClientCloud;
+  Models models = Models::Global;
+  FactorisationUse factorisations = {};  ///< that the method works with; none: weights in full
+  FactorDraw factor_draw = {};           ///< how its first factors are drawn
+  std::int64_t cohorts_in_round = 1;     ///< that a round draws, one after the other
+  /// Whether a round may be left between two blocks and gone on with in another process: blocks act
+  /// on rows and numbers of their own clients in the store, on means and notes of the round, and on
+  /// nothing else; outside of blocks the round leaves the store alone.
+  bool can_leave_rounds = true;
 };
 
 /// A classifier in the place of a model's head: logits [n, K] float64 of what the head would see of
@@ -136,12 +137,7 @@ class Evaluation {
 class Algorithm {
  public:
   virtual ~Algorithm() = default;
-  virtual Tiers tiers() const { return Tiers::ClientCloud; }
-  virtual Models models() const { return Models::Global; }
-  /// The factorisations the method works with, and how; none: it trains weights in full.
-  virtual FactorisationUse factorisations() const { return {}; }
-  /// How its first factors are drawn.
-  virtual FactorDraw factor_draw() const { return {}; }
+  virtual Traits traits() const { return {}; }
   /// Declares the `algorithm.*` keys the method has.
   virtual void declare(OptionSet& options) = 0;
   /// Throws ConfigError for values of other keys that the method cannot honour.
@@ -151,20 +147,14 @@ class Algorithm {
   /// whose participants they all are, and whose traffic and training count nowhere. Not of a plan,
   /// nor of a run that goes on from a checkpoint. Collective.
   virtual void prepare(Round& /*everybody*/) {}
-  /// Of a prepared method: what the result file holds below /graph, by name.
-  virtual std::vector<std::pair<std::string, Tensor>> graph() const { return {}; }
   /// Of an initialised method: the series of its own, which its rounds note().
   virtual std::vector<RoundMetric> metrics() const { return {}; }
-  /// What `round`, the last one done, has drawn for its clients, by name, with the shapes of
-  /// factors; of round 1 also where nothing has been done yet. Empty where nothing was drawn.
-  virtual std::vector<std::pair<std::string, Tensor>> drawn_in(std::int64_t) const { return {}; }
-  virtual RowsInHand rows_in_hand() const { return {}; }
-  /// How many cohorts a round draws, one after the other.
-  virtual std::int64_t cohorts_in_round() const { return 1; }
-  /// Whether a round may be left between two blocks and gone on with in another process: blocks act
-  /// on rows and numbers of their own clients in the store, on means and notes of the round, and on
-  /// nothing else; outside of blocks the round leaves the store alone.
-  virtual bool can_leave_rounds() const { return false; }
+  /// What the result file keeps of what has been drawn: of round 0 what prepare() has made, below
+  /// /graph; of `round`, the last one done, what it has drawn for its clients, in the shapes of
+  /// factors; of round 1 also where nothing has been done yet. By name; empty where nothing was.
+  virtual std::vector<std::pair<std::string, Tensor>> drawn_in(std::int64_t /*round*/) const {
+    return {};
+  }
   virtual void round(Round& round) = 0;  ///< one global round
   virtual void evaluate(Evaluation& evaluation) = 0;
   /// All that a round leaves behind for later ones, by name, but for what lies with the clients:

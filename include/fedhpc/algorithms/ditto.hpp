@@ -25,11 +25,9 @@ namespace fedhpc {
 /// average them equally).
 class Ditto final : public Algorithm {
  public:
-  Models models() const override { return Models::Both; }
+  Traits traits() const override { return {.models = Models::Both}; }
   void declare(OptionSet& options) override;
   void initialise(const Setup& setup) override;
-  /// Received and trained; then the difference is gone, and v_k before and after stand in hand.
-  bool can_leave_rounds() const override { return true; }
   void round(Round& round) override;
   void evaluate(Evaluation& evaluation) override;
   void visit_state(StateVisitor& state) override;

@@ -22,9 +22,6 @@ class Dsgd final : public Algorithm {
   void declare(OptionSet& options) override { averaging_.declare(options); }
   void check(const OptionSet& options) const override;
   void initialise(const Setup& setup) override;
-  /// Received, the local model, the gradients' sum, a gradient.
-  RowsInHand rows_in_hand() const override { return {.full = 4}; }
-  bool can_leave_rounds() const override { return true; }
   void round(Round& round) override;
   void evaluate(Evaluation& evaluation) override { evaluation.global(x_); }
   void visit_state(StateVisitor& state) override { state.rows("x", x_); }

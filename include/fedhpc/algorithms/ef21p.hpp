@@ -43,10 +43,6 @@ class EF21P final : public Algorithm {
   void check(const OptionSet& options) const override;
   void initialise(const Setup& setup) override;
   std::vector<RoundMetric> metrics() const override;
-  /// Received, trained, their difference, what arrives of it, and which columns travel. Once: x, w,
-  /// the message and its difference to x, places of columns and the words that draw some.
-  RowsInHand rows_in_hand() const override { return {.full = 6, .once = 10}; }
-  bool can_leave_rounds() const override { return true; }
   void round(Round& round) override;
   void evaluate(Evaluation& evaluation) override;
   void visit_state(StateVisitor& state) override;

@@ -2,6 +2,8 @@
 
 #include <memory>
 #include <optional>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "fedhpc/algorithms/aggregation_record.hpp"
@@ -16,20 +18,19 @@ namespace fedhpc {
 /// What FedLMT and FedPara have in common.
 class FactorAveraging : public Algorithm {
  public:
-  FactorDraw factor_draw() const override { return {.range = init_range_}; }
+  /// `factorisation`: the one that the method works with.
+  explicit FactorAveraging(std::string factorisation) : factorisation_(std::move(factorisation)) {}
+
+  Traits traits() const override;
   void declare(OptionSet& options) override;
   void initialise(const Setup& setup) override;
   std::vector<RoundMetric> metrics() const override { return record_.metrics(); }
-  /// Received, trained, gradient, difference; what they stand for, its gradient, and for the
-  /// record what is sent stands for. Once: the model, the record's mean, and singular values of
-  /// the largest layer in float64.
-  RowsInHand rows_in_hand() const override { return {.full = 3, .factors = 4, .once = 12}; }
-  bool can_leave_rounds() const override { return true; }
   void round(Round& round) override;
   void evaluate(Evaluation& evaluation) override;
   void visit_state(StateVisitor& state) override;
 
  private:
+  std::string factorisation_;
   std::optional<double> init_range_;
   AveragingOptions averaging_;
   std::unique_ptr<Codec> codec_;  // of uploads

@@ -52,12 +52,10 @@ namespace fedhpc {
 /// - train_loss is that of local training alone.
 class FedALA final : public Algorithm {
  public:
-  Models models() const override { return Models::Both; }
+  Traits traits() const override { return {.models = Models::Both}; }
   void declare(OptionSet& options) override;
   void initialise(const Setup& setup) override;
   std::vector<RoundMetric> metrics() const override;
-  RowsInHand rows_in_hand() const override;
-  bool can_leave_rounds() const override { return true; }
   void round(Round& round) override;
   void evaluate(Evaluation& evaluation) override;
   void visit_state(StateVisitor& state) override;

@@ -34,10 +34,9 @@ namespace fedhpc {
 /// - With partial participation only drawn clients get and train their models; all count in u_i.
 class FedAMP final : public Algorithm {
  public:
-  Models models() const override { return Models::Personal; }
+  Traits traits() const override { return {.models = Models::Personal, .can_leave_rounds = false}; }
   void declare(OptionSet& options) override;
   void initialise(const Setup& setup) override { passing_.initialise(setup); }
-  RowsInHand rows_in_hand() const override { return MessagePassing::rows_in_hand(); }
   void round(Round& round) override;
   void evaluate(Evaluation& evaluation) override { passing_.evaluate(evaluation); }
   void visit_state(StateVisitor&) override {}  // all of it lies with the clients

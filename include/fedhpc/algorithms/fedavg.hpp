@@ -34,8 +34,6 @@ class FedAvg final : public Algorithm {
  public:
   void declare(OptionSet& options) override;
   void initialise(const Setup& setup) override;
-  RowsInHand rows_in_hand() const override;
-  bool can_leave_rounds() const override { return true; }
   void round(Round& round) override;
   void evaluate(Evaluation& evaluation) override;
   void visit_state(StateVisitor& state) override;

@@ -27,13 +27,10 @@ namespace fedhpc {
 /// reception_accuracy.
 class FedAvgFT : public Algorithm {
  public:
-  Models models() const override { return Models::Both; }
+  Traits traits() const override { return {.models = Models::Both}; }
   void declare(OptionSet& options) override;
   void initialise(const Setup& setup) override;
   std::vector<RoundMetric> metrics() const override;
-  /// Received, fine-tuned, trained, and their difference.
-  RowsInHand rows_in_hand() const override { return {.full = 4}; }
-  bool can_leave_rounds() const override { return true; }
   void round(Round& round) override;
   void evaluate(Evaluation& evaluation) override;
   void visit_state(StateVisitor& state) override;

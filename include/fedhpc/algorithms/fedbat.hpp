@@ -47,12 +47,6 @@ class FedBAT final : public Algorithm {
   void check(const OptionSet& options) const override;
   void initialise(const Setup& setup) override;
   std::vector<RoundMetric> metrics() const override;
-  /// Received, trained, binarised models and their gradient; of weights m, S, u and gradients of m
-  /// and alpha. Once: W and the message.
-  RowsInHand rows_in_hand() const override {
-    return {.full = 13, .once = download_ == Download::Binary ? 8 : 5};
-  }
-  bool can_leave_rounds() const override { return true; }
   void round(Round& round) override;
   void evaluate(Evaluation& evaluation) override;
   void visit_state(StateVisitor& state) override;

@@ -29,11 +29,9 @@ namespace fedhpc {
 /// do not count and keep their u_k.
 class FedDWA final : public Algorithm {
  public:
-  Models models() const override { return Models::Personal; }
+  Traits traits() const override { return {.models = Models::Personal, .can_leave_rounds = false}; }
   void declare(OptionSet& options) override;
   void initialise(const Setup& setup) override;
-  /// Received; of every participant of the rank w_j, w'_k and what is made of them.
-  RowsInHand rows_in_hand() const override { return {.full = 1, .once = 0, .of_participants = 3}; }
   void round(Round& round) override;
   void evaluate(Evaluation& evaluation) override;
   void visit_state(StateVisitor&) override {}  // all of it lies with the clients

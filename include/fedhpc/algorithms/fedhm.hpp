@@ -17,16 +17,12 @@ namespace fedhpc {
 /// are weighed by algorithm.weighting; the authors' program weighs them equally.
 class FedHM final : public Algorithm {
  public:
-  FactorisationUse factorisations() const override {
-    return {.names = {"low_rank"}, .exclude = {"first", "last"}};
+  Traits traits() const override {
+    return {.factorisations = {.names = {"low_rank"}, .exclude = {"first", "last"}}};
   }
   void declare(OptionSet& options) override { averaging_.declare(options); }
   void initialise(const Setup& setup) override;
   std::vector<RoundMetric> metrics() const override;
-  /// Received, trained, gradient; what the factors stand for, its gradient, and the difference.
-  /// Once: W, what is cut from it, and the decomposition of the largest layer in float64.
-  RowsInHand rows_in_hand() const override { return {.full = 4, .factors = 5, .once = 9}; }
-  bool can_leave_rounds() const override { return true; }
   void round(Round& round) override;
   void evaluate(Evaluation& evaluation) override;
   void visit_state(StateVisitor& state) override;

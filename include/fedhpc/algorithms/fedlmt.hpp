@@ -15,9 +15,7 @@ namespace fedhpc {
 /// the latter is train.lr_schedule = exponential (configs/authors/fedlmt.ini).
 class FedLMT final : public FactorAveraging {
  public:
-  FactorisationUse factorisations() const override {
-    return {.names = {"low_rank"}, .exclude = {"first", "last"}};
-  }
+  FedLMT() : FactorAveraging("low_rank") {}
 };
 
 }  // namespace fedhpc

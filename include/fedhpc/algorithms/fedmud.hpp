@@ -39,17 +39,11 @@ namespace fedhpc {
 /// batches.
 class FedMUD final : public Algorithm {
  public:
-  FactorisationUse factorisations() const override;
-  FactorDraw factor_draw() const override { return draw(0); }
+  Traits traits() const override;
   void declare(OptionSet& options) override;
   void initialise(const Setup& setup) override;
   std::vector<RoundMetric> metrics() const override;
   std::vector<std::pair<std::string, Tensor>> drawn_in(std::int64_t round) const override;
-  /// Received, trained, gradient, difference; what they stand for, its gradient, and for the
-  /// record what is sent stands for. Once: W, the model, the record's mean, and singular values of
-  /// the largest layer in float64.
-  RowsInHand rows_in_hand() const override { return {.full = 3, .factors = 4, .once = 14}; }
-  bool can_leave_rounds() const override { return true; }
   void round(Round& round) override;
   void evaluate(Evaluation& evaluation) override;
   void visit_state(StateVisitor& state) override;

@@ -14,6 +14,13 @@ namespace fedhpc {
 /// (algorithm.init = factors), which makes first weights a hundred times smaller.
 class FedPara final : public FactorAveraging {
  public:
+  FedPara() : FactorAveraging("hadamard") {}
+
+  Traits traits() const override {
+    Traits traits = FactorAveraging::traits();
+    traits.factor_draw.like_layers = init_ == Init::Factors;
+    return traits;
+  }
   void declare(OptionSet& options) override {
     FactorAveraging::declare(options);
     options
@@ -22,20 +29,6 @@ class FedPara final : public FactorAveraging {
              "what the first factors' normals give the variance 2 / fan_in: the weights, or each "
              "factor for itself, as FedPara's authors have it")
         .acts(where("algorithm.init_range", {"auto"}));
-  }
-  FactorDraw factor_draw() const override {
-    FactorDraw draw = FactorAveraging::factor_draw();
-    draw.like_layers = init_ == Init::Factors;
-    return draw;
-  }
-  FactorisationUse factorisations() const override {
-    return {.names = {"hadamard"}, .exclude = {"first", "last"}};
-  }
-  /// Also both low-rank tensors, and a gradient of one.
-  RowsInHand rows_in_hand() const override {
-    RowsInHand rows = FactorAveraging::rows_in_hand();
-    rows.full += 3;
-    return rows;
   }
 
  private:

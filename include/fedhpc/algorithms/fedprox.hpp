@@ -25,7 +25,6 @@ class FedProx final : public Algorithm {
  public:
   void declare(OptionSet& options) override;
   void initialise(const Setup& setup) override;
-  bool can_leave_rounds() const override { return true; }
   void round(Round& round) override;
   void evaluate(Evaluation& evaluation) override;
   void visit_state(StateVisitor& state) override;

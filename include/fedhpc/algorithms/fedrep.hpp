@@ -31,12 +31,9 @@ namespace fedhpc {
 /// Deviation: clients are averaged by algorithm.weighting (the paper's are of equal size).
 class FedRep final : public Algorithm {
  public:
-  Models models() const override { return Models::Shared; }
+  Traits traits() const override { return {.models = Models::Shared}; }
   void declare(OptionSet& options) override;
   void initialise(const Setup& setup) override;
-  /// Received, the model before and after a training, and the difference of the bodies.
-  RowsInHand rows_in_hand() const override { return {.full = 4}; }
-  bool can_leave_rounds() const override { return true; }
   void round(Round& round) override;
   void evaluate(Evaluation& evaluation) override;
   void visit_state(StateVisitor& state) override;

@@ -29,13 +29,12 @@ namespace fedhpc {
 /// same mean; differences are small, so rounding is too.
 class HierFAVG final : public Algorithm {
  public:
-  Tiers tiers() const override { return Tiers::ClientEdgeCloud; }
+  Traits traits() const override {
+    return {.tiers = Tiers::ClientEdgeCloud,
+            .cohorts_in_round = cohort_of_ == CohortOf::EdgeRound ? edge_rounds_ : 1};
+  }
   void declare(OptionSet& options) override;
   void initialise(const Setup& setup) override;
-  std::int64_t cohorts_in_round() const override {
-    return cohort_of_ == CohortOf::EdgeRound ? edge_rounds_ : 1;
-  }
-  bool can_leave_rounds() const override { return true; }
   void round(Round& round) override;
   void evaluate(Evaluation& evaluation) override;
   void visit_state(StateVisitor& state) override;

@@ -18,10 +18,9 @@ namespace fedhpc {
 /// train.local_epochs, with a fresh optimizer; the others keep theirs. There is no global model.
 class LocalOnly final : public Algorithm {
  public:
-  Models models() const override { return Models::Personal; }
+  Traits traits() const override { return {.models = Models::Personal}; }
   void declare(OptionSet&) override {}
   void initialise(const Setup& setup) override;
-  bool can_leave_rounds() const override { return true; }
   void round(Round& round) override;
   void evaluate(Evaluation& evaluation) override;
   void visit_state(StateVisitor& state) override;

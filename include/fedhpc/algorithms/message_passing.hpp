@@ -28,9 +28,6 @@ class MessagePassing {
   void initialise(const Setup& setup);
   void round(Round& round, const Attention& attention);
   void evaluate(Evaluation& evaluation) const;
-  /// A client's message and trained model stand in hand; while messages are formed, all models and
-  /// messages of the rank.
-  static RowsInHand rows_in_hand() { return {.full = 2, .once = 0, .of_rank = 2}; }
 
  private:
   Rows cloud_models(Round& round, const Attention& attention) const;  // [N_r, P]

@@ -42,11 +42,9 @@ namespace fedhpc {
 /// - Clients weigh their samples; the paper weighs them equally (weighting = uniform).
 class PerFedAvg final : public Algorithm {
  public:
-  Models models() const override { return Models::Both; }
+  Traits traits() const override { return {.models = Models::Both}; }
   void declare(OptionSet& options) override;
   void initialise(const Setup& setup) override;
-  RowsInHand rows_in_hand() const override;
-  bool can_leave_rounds() const override { return true; }
   void round(Round& round) override;
   void evaluate(Evaluation& evaluation) override;
   void visit_state(StateVisitor& state) override;

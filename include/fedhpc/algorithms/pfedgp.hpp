@@ -1,7 +1,6 @@
 #pragma once
 
 #include "fedhpc/algorithms/algorithm.hpp"
-#include "fedhpc/algorithms/own_work.hpp"
 #include "fedhpc/math/gp_tree.hpp"
 
 namespace fedhpc {
@@ -52,14 +51,11 @@ namespace fedhpc {
 /// - Their other variant, IP-compute, which only saves time, is not here.
 /// - Clients weigh their samples; the authors' weigh equally (weighting = uniform).
 /// - Omega hangs on (round, client, step, node, chain) alone. Every evaluation draws anew.
-class PFedGP final : public Algorithm, public HasOwnWork {
+class PFedGP final : public Algorithm {
  public:
-  Models models() const override { return Models::Shared; }
+  Traits traits() const override { return {.models = Models::Shared}; }
   void declare(OptionSet& options) override;
   void initialise(const Setup& setup) override;
-  RowsInHand rows_in_hand() const override;
-  OwnWork own_work(std::int64_t train, std::int64_t test, std::int64_t batch) const override;
-  bool can_leave_rounds() const override { return true; }
   void round(Round& round) override;
   void evaluate(Evaluation& evaluation) override;
   void visit_state(StateVisitor& state) override;

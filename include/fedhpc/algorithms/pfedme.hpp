@@ -32,11 +32,9 @@ namespace fedhpc {
 /// statistics stay with its clients (train.buffers = local): configs/authors/pfedme.ini.
 class PFedMe final : public Algorithm {
  public:
-  Models models() const override { return Models::Both; }
+  Traits traits() const override { return {.models = Models::Both}; }
   void declare(OptionSet& options) override;
   void initialise(const Setup& setup) override;
-  RowsInHand rows_in_hand() const override { return {.full = 4}; }
-  bool can_leave_rounds() const override { return true; }
   void round(Round& round) override;
   void evaluate(Evaluation& evaluation) override;
   void visit_state(StateVisitor& state) override;

@@ -70,14 +70,11 @@ struct Personalisation {
 ///   also x. A client that cannot train keeps x and nothing else.
 class PFedSOP final : public Algorithm {
  public:
-  Models models() const override { return Models::Personal; }
+  Traits traits() const override { return {.models = Models::Personal}; }
   void declare(OptionSet& options) override;
   void check(const OptionSet& options) const override;
   void initialise(const Setup& setup) override;
   std::vector<RoundMetric> metrics() const override;
-  /// Delta as received, x_it, x^T, their difference and Delta_it. Once: x and Delta.
-  RowsInHand rows_in_hand() const override { return {.full = 5, .once = 2}; }
-  bool can_leave_rounds() const override { return true; }
   void round(Round& round) override;
   void evaluate(Evaluation& evaluation) override;
   void visit_state(StateVisitor& state) override;

@@ -8,8 +8,8 @@ namespace fedhpc {
 /// Personalization Models", Algorithm 1.
 ///
 ///   min_w  1/N sum_i 1/J sum_j F_ij(w),                                                 (1), (2)
-///   F_ij(w) = min_{phi, theta}  l_ij(theta) + lambda_1/2 ||theta - phi||^2 + gamma_1
-///   phi_rho(theta)
+///   F_ij(w) = min_{phi, theta}  l_ij(theta) + lambda_1/2 ||theta - phi||^2
+///                               + gamma_1 phi_rho(theta)
 ///                               + lambda_2/2 ||phi - w||^2 + gamma_2 phi_rho(w)               (3)
 ///
 /// with phi_rho(x) = rho sum_n log cosh(x_n / rho), which stands in for ||x||_1 (4).
@@ -18,12 +18,17 @@ namespace fedhpc {
 ///   T                  run.rounds
 ///   R                  algorithm.edge_rounds            one FL round at the edge each
 ///   |D|, once per r    train.batch_size, local_steps=1  more steps: theta goes on from batch to
-///   batch K                  algorithm.inner_steps            gradient steps on H (8) nu
-///   algorithm.accuracy               0: always K steps lambda_1, lambda_2 algorithm.lambda1,
-///   lambda2       lambda_1 = 0: theta trains alone, w stays gamma_1, gamma_2   algorithm.gamma1,
-///   gamma2         0: not sparse rho                algorithm.rho eta_1, eta_2       train.lr,
-///   algorithm.personal_lr  of w_i (11), of theta beta               algorithm.beta 1: the plain
-///   mean N, S               topology.edges, edge_participation
+///                                                       batch
+///   K                  algorithm.inner_steps            gradient steps on H (8)
+///   nu                 algorithm.accuracy               0: always K steps
+///   lambda_1           algorithm.lambda1                0: theta trains alone, w stays
+///   lambda_2           algorithm.lambda2
+///   gamma_1, gamma_2   algorithm.gamma1, gamma2         0: not sparse
+///   rho                algorithm.rho
+///   eta_1              train.lr                         of w_i (11)
+///   eta_2              algorithm.personal_lr            of theta
+///   beta               algorithm.beta                   1: the plain mean
+///   N, S               topology.edges, edge_participation
 ///
 /// (8) is solved by train.optimizer (plain gradient steps, or Nesterov's), fresh for every batch.
 /// Since lambda_2 (w - phi) = lambda_bar (w - mean theta), lambda_bar = lambda_1 lambda_2 /
@@ -42,13 +47,12 @@ class SFedHP final : public Algorithm {
  public:
   SFedHP() { averaging_.weighting = Weighting::Uniform; }  // objectives (1) and (2)
 
-  Tiers tiers() const override { return Tiers::ClientEdgeCloud; }
-  Models models() const override { return Models::Both; }
+  Traits traits() const override {
+    return {.tiers = Tiers::ClientEdgeCloud, .models = Models::Both};
+  }
   void declare(OptionSet& options) override;
   void initialise(const Setup& setup) override;
   std::vector<RoundMetric> metrics() const override;
-  RowsInHand rows_in_hand() const override;
-  bool can_leave_rounds() const override { return true; }
   void round(Round& round) override;
   void evaluate(Evaluation& evaluation) override;
   void visit_state(StateVisitor& state) override;

@@ -45,14 +45,13 @@ namespace fedhpc {
 /// - N counts clients with training samples, all of which weigh the same.
 class SimNet final : public Algorithm {
  public:
-  Models models() const override;
+  Traits traits() const override;
   void declare(OptionSet& options) override;
   void check(const OptionSet& options) const override;
   void initialise(const Setup& setup) override;
   void prepare(Round& everybody) override;
-  std::vector<std::pair<std::string, Tensor>> graph() const override;
+  std::vector<std::pair<std::string, Tensor>> drawn_in(std::int64_t round) const override;
   std::vector<RoundMetric> metrics() const override;
-  RowsInHand rows_in_hand() const override;
   void round(Round& round) override;
   void evaluate(Evaluation& evaluation) override;
   void visit_state(StateVisitor& state) override;

@@ -38,13 +38,12 @@ namespace fedhpc {
 /// - Clients are drawn before they train, which is the same for those drawn.
 class TDPFed final : public Algorithm {
  public:
-  Models models() const override { return Models::Both; }
-  FactorisationUse factorisations() const override { return {.names = {"cp"}}; }
+  Traits traits() const override {
+    return {.models = Models::Both, .factorisations = {.names = {"cp"}}};
+  }
   void declare(OptionSet& options) override;
   void initialise(const Setup& setup) override;
   std::vector<RoundMetric> metrics() const override;
-  RowsInHand rows_in_hand() const override;
-  bool can_leave_rounds() const override { return true; }
   void round(Round& round) override;
   void evaluate(Evaluation& evaluation) override;
   void visit_state(StateVisitor& state) override;

@@ -37,10 +37,6 @@ class Communicator {
   virtual Tensor gather(const Tensor& rows, int root) = 0;
   /// The rows of all ranks in rank order, on every rank; otherwise as gather.
   virtual Tensor all_gather(const Tensor& rows) = 0;
-  /// Hands `rows` to the next rank (the last to the first) and gives those of the rank before. How
-  /// many rows there are may differ between ranks, all other dimensions not. One rank alone gets
-  /// its own tensor back.
-  virtual Tensor ring_shift(const Tensor& rows) = 0;
   /// parts[r] goes to rank r: one part per rank. Gives the parts received in rank order, this
   /// rank's own one without a copy. How many rows a part has may differ, all other dimensions not.
   virtual std::vector<Tensor> all_to_all(const std::vector<Tensor>& parts) = 0;

@@ -64,14 +64,6 @@ class Coupling {
   /// that equal rows stay as they are, and so does a client whose shares are 0, to the last bit.
   Rows approach(const Tensor& shares, const Rows& rows) const;
 
-  /// Edits the rows [N_r, P] in place, column by column over all clients: every rank gets a slab
-  /// [N, w] with its own_columns(P) of all clients in ascending order, `edit` changes it in place,
-  /// and the rows get their columns back. A rank without columns or a run without clients skips
-  /// `edit`. Takes up to twice the memory of the rows beside them.
-  void by_columns(
-      const Rows& rows,
-      const std::function<void(const Tensor& slab, std::int64_t first_column)>& edit) const;
-
   /// The rows [N_r, P] the other way round: this rank's own_columns(P, multiple) of all clients in
   /// ascending order, [N, w]. With the two of them a rank may talk to the others in between.
   Tensor to_columns(const Rows& rows, std::int64_t multiple = 1) const;

@@ -1,0 +1,110 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "fedhpc/comm/communicator.hpp"
+#include "fedhpc/data/partition.hpp"
+#include "fedhpc/data/shard.hpp"
+#include "fedhpc/engine/config.hpp"
+#include "fedhpc/math/products.hpp"
+#include "fedhpc/models/model.hpp"
+#include "fedhpc/rounds/cohort.hpp"
+#include "fedhpc/rounds/device_row_memory.hpp"
+#include "fedhpc/rounds/round.hpp"
+#include "fedhpc/rounds/topology.hpp"
+#include "fedhpc/training/evaluator.hpp"
+#include "fedhpc/training/local_trainer.hpp"
+
+namespace fedhpc {
+
+struct Adaptation;
+struct Resumption;
+
+/// What a configuration names, built once and in order: data, model, method and what they work
+/// with. Every rank makes one, and all of it lives as long as the run. Construction throws
+/// ConfigError or DataError, the same on every rank, before anything is written. Collective.
+struct Parts {
+  /// `from`: the checkpoint to go on from; null for a new run.
+  Parts(Config& config, Communicator& comm, const Resumption* from);
+  Parts(const Parts&) = delete;
+  Parts& operator=(const Parts&) = delete;
+
+  Algorithm& method() const { return *config.algorithm; }
+  const Placement& placement() const { return topology->placement(); }
+  bool has_edge_models() const { return method().traits().tiers == Tiers::ClientEdgeCloud; }
+  Summation summation() const;
+  Cohort draw(std::int64_t round) const;
+  /// The largest cohort a round can have.
+  std::int64_t cohort_limit() const;
+  /// The most participants of a round, of all its cohorts.
+  std::int64_t participants_limit() const;
+  /// Local steps of any rank's client in a round it takes part in.
+  std::int64_t steps_of(std::int64_t client) const {
+    return trainer->steps_for(partition.train.count(client));
+  }
+  RoundServices services(LocalTrainer& of_round);
+  Adaptation adaptation_after(std::int64_t round) const;
+  /// Label counts of clients first to first + count - 1 of all ranks, [count, K] int64, the same on
+  /// every rank. Collective.
+  Tensor label_histogram(std::int64_t first, std::int64_t count) const;
+
+  Config& config;
+  Communicator& comm;
+  at::ScalarType type;
+  at::Device device;
+  std::unique_ptr<Dataset> dataset;
+  Partition partition;
+  std::unique_ptr<Topology> topology;
+  std::unique_ptr<Shard> shard;             ///< this rank's clients
+  std::unique_ptr<Shard> server_shard;      ///< this rank's part of the official test set, or null
+  Partition validation;                     ///< the samples set aside, as test samples
+  std::unique_ptr<Shard> validation_shard;  ///< this rank's clients' part of them, or null
+  std::unique_ptr<Model> model;
+  Rows initial;                           ///< [1, P]
+  std::unique_ptr<FactorMap> factor_map;  ///< null: weights in full
+  Rows initial_factors;                   ///< [1, Q]
+  std::unique_ptr<LocalTrainer> trainer;
+  std::optional<ProductsInOrder> products_in_order;  ///< on a device, when reproducible
+  std::unique_ptr<Evaluator> evaluator;
+  std::optional<DeviceRowMemory> device_memory;  ///< of the store, where there is a device
+  std::optional<PinnedRowMemory> pinned_memory;
+  std::unique_ptr<ClientStore> store;
+  std::unique_ptr<OwnBuffers> buffers;  ///< of this rank's clients; null: they travel
+  NetworkModel network;
+  std::int64_t block_width = 1;
+  Ledger ledger;  ///< of the round in hand, as the watches
+  Stopwatch train_watch;
+  Stopwatch aggregate_watch;
+  Stopwatch evaluate_watch;
+
+ private:
+  Placement open_data();
+  void open_model(const Resumption* from);
+  void open_weights(const Resumption* from);
+  /// Data and initial rows go where clients train.
+  void move_to_device();
+  void open_store();
+  std::int64_t chosen_block_width(const Resumption* from);
+  std::int64_t free_device_bytes() const;  ///< this rank's part of what its card has free
+
+  std::int64_t device_sharers_ = 1;  // ranks with this one's card
+};
+
+/// What the width of a block depends on beside the model and the data.
+struct BlockNeeds {
+  std::int64_t participants = 1;       ///< of a round, on all ranks
+  std::int64_t free_device_bytes = 0;  ///< that this rank may take; of a device only
+};
+
+/// The width of a block that suits the machine: on a CPU the widest one whose rows and activations
+/// fit into a core's own cache, on a device the widest that its memory holds; a function of sizes
+/// alone, and the same on every rank. Collective.
+std::int64_t choose_block_width(Communicator& comm, const LocalTrainer& trainer,
+                                const Rows& initial, const BlockNeeds& needs);
+
+}  // namespace fedhpc

@@ -1,0 +1,260 @@
+#include "fedhpc/engine/parts.hpp"
+
+#include <algorithm>
+#include <functional>
+#include <new>
+#include <stdexcept>
+
+#include <ATen/ops/zeros.h>
+
+#include "fedhpc/comm/device_communicator.hpp"
+#include "fedhpc/comm/gpu_library.hpp"
+#include "fedhpc/core/device.hpp"
+#include "fedhpc/engine/checkpoint.hpp"
+#include "fedhpc/engine/model_record.hpp"
+
+#include "engine/evaluation.hpp"
+
+namespace fedhpc {
+
+namespace {
+
+/// Throws ConfigError for a request that leaves clients without samples by its sizes alone. (A
+/// client left empty by a draw or by a file is no error: it never trains.)
+void check_sizes(const DataOptions& data, const Dataset& dataset, const Partition& partition) {
+  const std::int64_t samples =
+      dataset.num_train() + (data.split == DataSplit::Client ? dataset.num_test() : 0);
+  if (data.partition != PartitionRule::File && data.clients > samples) {
+    throw ConfigError(concat("data.clients = ", data.clients, " is more than the ", samples,
+                             " samples of ", data.name,
+                             "; allowed: at most one client per sample"));
+  }
+  if (partition.train.samples.empty()) {
+    throw ConfigError(
+        data.partition == PartitionRule::File
+            ? concat("data.partition_file = ", data.partition_file,
+                     " gives no client a training sample; give another file")
+            : concat(
+                  "data.train_fraction = ", data.train_fraction,
+                  " leaves no client a training sample; raise it, or give clients more samples"));
+  }
+}
+
+/// Calls `build`; memory that is not there becomes a ConfigError with `what` was being made.
+void within_memory(const std::string& what, const std::function<void()>& build) {
+  const auto refuse = [&] { return ConfigError(concat(what, " does not fit into memory")); };
+  try {
+    build();
+  } catch (const std::bad_alloc&) {
+    throw refuse();
+  } catch (const std::length_error&) {
+    throw refuse();
+  } catch (const c10::Error& error) {
+    const std::string text = error.what_without_backtrace();
+    const auto says = [&](const char* words) { return text.find(words) != std::string::npos; };
+    if (!says("allocate memory") && !says("out of memory")) throw;
+    throw refuse();
+  }
+}
+
+}  // namespace
+
+Parts::Parts(Config& options, Communicator& ranks, const Resumption* from)
+    : config(options),
+      comm(ranks),
+      type(scalar_type(options.run.dtype)),
+      device(options.run.device == DeviceKind::Cuda ? current_cuda_device() : at::kCPU),
+      network(options.network) {
+  std::optional<Placement> placed;
+  together(comm, [&] {
+    within_memory(concat("the data of data.name = ", config.data.name,
+                         " with data.clients = ", config.data.clients),
+                  [&] { placed = open_data(); });
+  });
+  topology = std::make_unique<Topology>(comm, *std::move(placed));
+  together(comm, [&] {
+    within_memory(concat("the model model.name = ", config.model.name), [&] { open_model(from); });
+  });
+  together(comm, [&] { within_memory("the data on the device", [&] { move_to_device(); }); });
+  const auto seed = static_cast<std::uint64_t>(config.run.seed);
+  trainer = std::make_unique<LocalTrainer>(*model, *shard, config.train, seed);
+  evaluator = std::make_unique<Evaluator>(
+      *model, at::TensorOptions(type).device(device),
+      config.run.reproducible ? Chunks::PerClient : Chunks::AcrossClients, [this] { comm.beat(); });
+  open_store();
+  method().initialise(Setup({.initial = initial,
+                             .seed = seed,
+                             .training = config.train,
+                             .topology = *topology,
+                             .store = *store,
+                             .factor_map = factor_map.get(),
+                             .factors = initial_factors}));
+  block_width = chosen_block_width(from);
+}
+
+void Parts::open_store() {
+  if (device.is_cpu()) {
+    store = std::make_unique<ClientStore>(shard->clients(), config.store);
+  } else {
+    device_sharers_ = ranks_on_card(comm, gpu_library(), device.index());
+    device_memory.emplace(device, [this] { return free_device_bytes(); });
+    pinned_memory.emplace(gpu_library());
+    store = std::make_unique<ClientStore>(shard->clients(), config.store, &*device_memory,
+                                          *pinned_memory);
+  }
+  const bool has_buffers = model->layout()->count(Tag::Buffer) > 0;
+  if (has_buffers && config.train.buffers == BufferPlace::Local) {
+    buffers = std::make_unique<OwnBuffers>(*store, initial);
+  }
+}
+
+std::int64_t Parts::chosen_block_width(const Resumption* from) {
+  if (config.train.block > 0) return config.train.block;
+  if (from != nullptr) return from->block;
+  return choose_block_width(comm, *trainer, initial,
+                            {.participants = cohort_limit(),
+                             .free_device_bytes = device.is_cpu() ? 0 : free_device_bytes()});
+}
+
+std::int64_t Parts::free_device_bytes() const {
+  return gpu_library().free_bytes() / device_sharers_;
+}
+
+std::int64_t Parts::cohort_limit() const {
+  return has_edge_models() ? hierarchical_cohort_limit(placement(), config.topology)
+                           : cohort_size(partition.clients(), config.topology.participation);
+}
+
+std::int64_t Parts::participants_limit() const {
+  return std::min(partition.clients(), method().traits().cohorts_in_round * cohort_limit());
+}
+
+Summation Parts::summation() const {
+  return config.run.reproducible ? Summation::Exact : Summation::Fast;
+}
+
+Cohort Parts::draw(std::int64_t round) const {
+  const auto seed = static_cast<std::uint64_t>(config.run.seed);
+  return has_edge_models()
+             ? draw_hierarchical_cohort(seed, round, placement(), config.topology)
+             : draw_cohort(seed, round, partition.clients(), config.topology.participation);
+}
+
+Placement Parts::open_data() {
+  DataOptions& data = config.data;
+  if (data.partition == PartitionRule::File && !data.partition_file.empty()) {
+    const std::int64_t clients = clients_in_partition_file(data.partition_file);
+    const Level given_by = config.options().origin("data.clients").level;
+    const bool given =
+        given_by >= Level::File && given_by >= config.options().origin("data.partition_file").level;
+    if (given && data.clients != clients) {
+      throw ConfigError(concat("data.clients = ", data.clients, ", but data.partition_file = ",
+                               data.partition_file, " has ", clients, " clients; drop the key"));
+    }
+    data.clients = clients;
+  }
+  dataset = open_dataset(data);
+  partition = make_partition(data, *dataset);
+  check_sizes(data, *dataset, partition);
+  const std::int64_t edges = config.topology.edges;
+  Placement placed(edges_of_clients(partition.clients(), edges, partition.edge_of_client), edges,
+                   comm.size());
+  const Preparation preparation = make_preparation(data, *dataset);
+  shard = std::make_unique<Shard>(*dataset, partition, placed.clients_of_rank(comm.rank()),
+                                  preparation, config.run.dtype);
+  if (partition.validation.size() > 0) {
+    validation = tested_on_validation(partition);
+    validation_shard = std::make_unique<Shard>(
+        *dataset, validation, placed.clients_of_rank(comm.rank()), preparation, config.run.dtype);
+  }
+  if (config.data.split == DataSplit::Official) {
+    // Whole chunks: a sample is scored beside the same others on any number of ranks.
+    constexpr std::int64_t kChunk = Evaluator::kChunk;
+    const std::int64_t tests = dataset->num_test();
+    const Range chunks = part_of((tests + kChunk - 1) / kChunk, comm.rank(), comm.size());
+    server_shard = std::make_unique<Shard>(
+        Shard::server(*dataset, std::min(chunks.first * kChunk, tests),
+                      std::min(chunks.last * kChunk, tests), preparation, config.run.dtype));
+  }
+  return placed;
+}
+
+void Parts::open_model(const Resumption* from) {
+  model = make_model(config.model, dataset->shape(), dataset->classes());
+  const LayoutPtr& layout = model->layout();
+  open_weights(from);
+  if (!config.factorisation.factorises()) return;
+  factor_map = std::make_unique<FactorMap>(config.factorisation, layout);
+  initial_factors = factor_map->initial(initial, static_cast<std::uint64_t>(config.run.seed),
+                                        method().traits().factor_draw);
+  const std::string& file = from != nullptr ? from->checkpoint : config.model.init_file;
+  if (!file.empty()) read_initial_factors_(file, initial_factors);
+}
+
+void Parts::move_to_device() {
+  if (device.is_cpu()) return;
+  for (Stopwatch* watch : {&train_watch, &aggregate_watch, &evaluate_watch}) {
+    watch->use_device_events();
+  }
+  if (config.run.reproducible) products_in_order.emplace();
+  shard->use_device_(device);
+  for (Shard* other : {server_shard.get(), validation_shard.get()}) {
+    if (other != nullptr) other->use_device_(device);
+  }
+  initial.values = initial.values.to(device);
+  if (factor_map) initial_factors.values = initial_factors.values.to(device);
+}
+
+void Parts::open_weights(const Resumption* from) {
+  const LayoutPtr& layout = model->layout();
+  if (from != nullptr && from->holds_initial_model) {
+    initial = read_initial_model(from->checkpoint, layout, type);
+    return;
+  }
+  initial = config.model.init_file.empty()
+                ? Rows{initial_row(*layout, static_cast<std::uint64_t>(config.run.seed), type,
+                                   config.model.init),
+                       layout}
+                : read_initial_model(config.model.init_file, layout, type);
+}
+
+RoundServices Parts::services(LocalTrainer& of_round) {
+  return {.topology = *topology,
+          .partition = partition,
+          .model = *model,
+          .shard = *shard,
+          .trainer = of_round,
+          .evaluator = *evaluator,
+          .ledger = ledger,
+          .network = network,
+          .train_watch = train_watch,
+          .aggregate_watch = aggregate_watch,
+          .evaluate_watch = evaluate_watch,
+          .type = type,
+          .device = device,
+          .block_width = block_width,
+          .summation = summation(),
+          .buffers = buffers.get()};
+}
+
+Adaptation Parts::adaptation_after(std::int64_t round) const {
+  return {.trainer = *trainer, .round = round, .buffers = buffers.get()};
+}
+
+Tensor Parts::label_histogram(std::int64_t first, std::int64_t count) const {
+  Tensor counts = at::zeros({count, model->classes()}, at::kLong);
+  const std::vector<std::int64_t>& mine = shard->clients();
+  auto client = std::lower_bound(mine.begin(), mine.end(), first);
+  for (; client != mine.end() && *client < first + count; ++client) {
+    auto* row = counts.data_ptr<std::int64_t>() + (*client - first) * model->classes();
+    for (const Shard* part : {shard.get(), validation_shard.get()}) {
+      if (part == nullptr) continue;
+      const std::vector<std::int64_t> own = part->label_histogram(*client);
+      std::transform(own.begin(), own.end(), row, row, std::plus<>());
+    }
+  }
+  comm.sum_(counts);
+  return counts;
+}
+
+}  // namespace fedhpc
