@@ -7,7 +7,7 @@ Any --section.key=value goes to the run. NAME is a script of jobs/: single_node,
 array_seeds or weak_scaling; without it single_node, or multi_node with --nodes above 1. `fedhpc plan` is asked
 first: a configuration that the program refuses is refused here, and what it says of memory and time fills in
 
-    --mem    per node: ranks x (1.5 x the plan's bytes per rank + 0.5 GiB)
+    --mem    per node: ranks x 1.5 x the plan's bytes per rank
     --time   1.5 x rounds x seconds per round + 15 min, in whole minutes (weak_scaling: for all its runs)
 
 The factors are margins for what a plan does not know: evaluation, MPI's buffers, reading data, slower nodes. The
