@@ -111,7 +111,8 @@ Rows FedBAT::train(Block& block, const Rows& start, std::int64_t round) {
   Steps steps = steps_of(block, round);
   of_models_->reset(block.count(), local.values.options());
   of_steps_->reset(block.count(), steps.a.options());
-  block.each_step([&](LocalStep& step) { take_step(step, start, local, steps); });
+  block.each_step(fedhpc::Steps::Any,
+                  [&](LocalStep& step) { take_step(step, start, local, steps); });
   const Rows update = local - start;
   const Rows of_trained = update.narrow(0, steps.trained());
   const Binarised at_the_end = binarise(binary_.weights().of(of_trained), 0, steps,

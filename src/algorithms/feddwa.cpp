@@ -44,7 +44,7 @@ void FedDWA::initialise(const Setup& setup) {
 void FedDWA::round(Round& round) {
   Sent sent;
   round.each_block([&](Block& block) {
-    const Rows received = block.download_each(clouds_->read(block.clients()));  // [C, P]  u_k
+    const Rows received = block.download(clouds_->read(block.clients()));  // [C, P]  u_k
     const Rows trained = block.train(received, {.pass = 0});                    // [C, P]  w_k
     const Rows guide = block.train(trained, {.pass = 1});                       // [C, P]  w'_k
     block.keep_buffers(trained);

@@ -24,11 +24,12 @@ void HierFAVG::initialise(const Setup& setup) {
 }
 
 void HierFAVG::round(Round& round) {
-  round.to_edges_(global_, edges_);  // w^l <- w
+  EdgeTier& edges = round.edges();
+  edges.download_(global_, edges_);  // w^l <- w
   const bool anew = cohort_of_ == CohortOf::EdgeRound;
-  round.edge_rounds(edge_rounds_, [&] {
-    if (anew) round.draw_edge_round(seed_);
-    EdgeMean update = round.edge_mean();
+  edges.rounds(edge_rounds_, [&] {
+    if (anew) edges.draw_participants(seed_);
+    EdgeMean update = edges.mean();
     round.each_block([&](Block& block) {
       const Rows start = block.download(edges_);  // [C, P]  w_i^l <- w^l
       const Rows trained = block.train(start);    // [C, P]  kappa_1 steps
@@ -38,9 +39,9 @@ void HierFAVG::round(Round& round) {
     });
     edges_ += update.reduce();  // w^l <- sum_i |D_i^l| w_i^l / |D^l|
   });
-  const std::vector<double> weights = anew ? round.weights_of_edges(averaging_.weighting)
-                                           : round.weights_of_participants(averaging_.weighting);
-  global_ += round.to_cloud(edges_ - global_, weights, *codec_);  // w <- sum_l |D^l| w^l / |D|
+  const std::vector<double> weights = anew ? edges.weights_of_clients(averaging_.weighting)
+                                           : edges.weights_of_participants(averaging_.weighting);
+  global_ += edges.upload_mean(edges_ - global_, weights, *codec_);  // w <- sum_l |D^l| w^l / |D|
 }
 
 void HierFAVG::evaluate(Evaluation& evaluation) {

@@ -22,7 +22,7 @@ void MessagePassing::initialise(const Setup& setup) {
 void MessagePassing::round(Round& round, const Attention& attention) {
   const Rows clouds = cloud_models(round, attention);  // [N_r, P]
   round.each_block([&](Block& block) {
-    const Rows cloud = block.download_each(of_clients(clouds, block.clients()));  // [C, P]  u_i
+    const Rows cloud = block.download(of_clients(clouds, block.clients()));  // [C, P]  u_i
     // w_i ~ argmin F_i(w) + lambda/2 ||w - u_i||^2
     const Rows trained = block.train(cloud, {.penalty = {.mu = lambda_, .centre = cloud}});
     block.keep_buffers(trained);

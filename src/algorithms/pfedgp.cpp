@@ -117,7 +117,7 @@ void PFedGP::round(Round& round) {
     }
     optimizer_->reset(block.count(), trained.values.options(), kBody);
     points_optimizer_->reset(block.count(), points.values.options());
-    block.each_step([&](LocalStep& step) {
+    block.each_step(Steps::Any, [&](LocalStep& step) {
       const Tensor at = on_host(points.values).to(at::kDouble).contiguous();
       const Tensor of_points = at::zeros_like(at);
       const auto loss = [&](std::int64_t c, const Tensor& embedding,

@@ -120,8 +120,9 @@ void PFedSOP::round(Round& round) {  // Algorithm 3
 
 Rows PFedSOP::personalised(Block& block, const Rows& received, double square) {
   constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
-  const Rows news = block.download_to_new(*models_, initial_);  // x, of new clients
-  std::vector<std::int64_t> new_clients;
+  const std::vector<std::int64_t> new_clients = models_->unwritten(block.clients());
+  const Rows news = block.only(new_clients).download(initial_);  // x, of new clients
+  std::int64_t next_new = 0;
   const std::size_t count = block.clients().size();
   std::vector<double> angles(count, kNone);
   std::vector<double> betas(count, kNone);
@@ -139,8 +140,7 @@ Rows PFedSOP::personalised(Block& block, const Rows& received, double square) {
     const std::int64_t client = block.clients()[c];
     const Rows model = start.narrow(row);
     if (!models_->written(client)) {  // x_it <- x
-      model.values.copy_(news.values.narrow(0, std::ssize(new_clients), 1));
-      new_clients.push_back(client);
+      model.values.copy_(news.values.narrow(0, next_new++, 1));
       continue;
     }
     const bool steps = personalise_ && updates_->written(client);

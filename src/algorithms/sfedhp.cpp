@@ -84,28 +84,29 @@ void SFedHP::initialise(const Setup& setup) {
 
 void SFedHP::round(Round& round) {
   update_gammas(round.number());
-  round.to_edges_(global_, edges_, *codec_);  // w_i <- w
+  EdgeTier& edges = round.edges();
+  edges.download_(global_, edges_, *codec_);  // w_i <- w
   const EdgeRows phi = edges_.clone();        // phi_i <- w
-  round.edge_rounds(edge_rounds_, [&] {       // r = 0..R-1
-    EdgeMean mean = round.edge_mean();
+  edges.rounds(edge_rounds_, [&] {            // r = 0..R-1
+    EdgeMean mean = edges.mean();
     round.each_block([&](Block& block) {
       const Rows received = block.download(phi, *codec_);
-      const Rows theta = personalize(block, received, round.edge_round());
+      const Rows theta = personalize(block, received, edges.round());
       mean.add(block.edges(), block.weights(averaging_.weighting),
                block.upload_models(theta, *codec_));
     });
     const EdgeRows theta = mean.reduce(/*otherwise=*/phi);  // 1/J sum_j theta_ij
-    for (const std::int64_t i : round.training_edges()) {
+    for (const std::int64_t i : edges.training()) {
       update_edge_(phi.of(i), edges_.of(i), theta.of(i), edge_lr_ * round.lr_factor());
     }
   });
   if (gamma2_ > 0) {
-    for (const std::int64_t i : round.training_edges()) zero_small_(edges_.of(i), zero_threshold_);
+    for (const std::int64_t i : edges.training()) zero_small_(edges_.of(i), zero_threshold_);
   }
   const std::vector<double> weights = averaging_.weighting == Weighting::Uniform
-                                          ? round.equal_weights()
-                                          : round.weights_of_participants(averaging_.weighting);
-  const Rows mean = round.to_cloud(edges_, weights, *codec_, /*otherwise=*/global_);
+                                          ? edges.equal_weights()
+                                          : edges.weights_of_participants(averaging_.weighting);
+  const Rows mean = edges.upload_mean(edges_, weights, *codec_, /*otherwise=*/global_);
   approach_(mean, global_, 1 - beta_);  // w <- (1 - beta) w + beta/S sum_i w_i
   global_ = mean;
   if (gamma2_ > 0) zero_small_(global_, zero_threshold_);
@@ -206,13 +207,13 @@ void SFedHP::note(Round& round) {
     shares.push_back(static_cast<double>(nonzero) / static_cast<double>(entries));
     bits.push_back(paper_bits(gamma2_ > 0, nonzero, entries));
   }
-  round.note_edges(kEdgeDensity, shares);
-  round.note_edges(kPaperBits, bits);
+  round.edges().note(kEdgeDensity, shares);
+  round.edges().note(kPaperBits, bits);
   round.note(kGlobalDensity, densities(global_).front());
   if (gamma2_ > 0) round.note(kSmoothedL1, smoothed_l1(global_, rho_).front());
   round.note(kGamma1, round_gamma1_);
   round.note(kGamma2, round_gamma2_);
-  if (round.noted({kPersonalDensity}).front() < gamma_density_) is_sparse_ = 1;
+  if (round.noted(kPersonalDensity) < gamma_density_) is_sparse_ = 1;
 }
 
 void SFedHP::evaluate(Evaluation& evaluation) {

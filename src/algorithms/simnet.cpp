@@ -200,7 +200,7 @@ void SimNet::round(Round& round) {
   Mean mean = round.mean(shared_.layout());
   round.each_block([&](Block& block) {
     // y^(n) = M x_t + N z_t^(n)
-    const Rows y = block.download_each(joined(personal_rows(block.clients())));  // [C, P]
+    const Rows y = block.download(joined(personal_rows(block.clients())));  // [C, P]
     Rows nabla = local_gradient(block, y, eta);                                  // g^(n)
     const Rows gradients = nabla.clone();
     draw_together_(nabla, round.number());  // nabla^(n)

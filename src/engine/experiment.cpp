@@ -29,7 +29,8 @@ void Experiment::prepare() {
   everybody.clients.resize(static_cast<std::size_t>(parts_.partition.clients()));
   std::iota(everybody.clients.begin(), everybody.clients.end(), 0);
   RoundServices before_rounds = parts_.services(*parts_.trainer);
-  Round round(before_rounds, 0, std::move(everybody), Round::Evaluated::No);
+  RoundState state(before_rounds, 0, std::move(everybody), RoundState::Evaluated::No);
+  Round round(state);
   parts_.method().prepare(round);
   parts_.train_watch.lap();
   parts_.aggregate_watch.lap();
@@ -55,26 +56,28 @@ void Experiment::run(const std::function<void(const RoundReport&)>& observe,
     in_round.leaving = leavable ? &leaving : nullptr;
     StateCopy before;
     if (leavable) visit_common_state(before);
-    Round round(in_round, t, parts_.draw(t),
-                evaluated ? Round::Evaluated::Yes : Round::Evaluated::No, std::move(partial_));
+    RoundState state(in_round, t, parts_.draw(t),
+                     evaluated ? RoundState::Evaluated::Yes : RoundState::Evaluated::No,
+                     std::move(partial_));
+    Round round(state);
     parts_.method().round(round);
-    if (round.is_left()) {
+    if (state.is_left()) {
       before.put_back();
       visit_common_state(before);
-      partial_ = std::make_unique<PartialRound>(round.partial());
+      partial_ = std::make_unique<PartialRound>(state.log.partial());
       observe({.round = t - 1, .agreed = {.stop = true}, .left = true});
       return;
     }
 
     RoundReport report{.round = t,
                        .evaluated = evaluated,
-                       .cohort = &round.cohort().clients,
+                       .cohort = &state.cohort.clients,
                        .personal = &personal_};
     if (report.evaluated) evaluate(report);
     wall.stop();
     last_round_seconds_ = wall.seconds();
     wall.start();
-    total(round, ask(t), report);
+    total(state, ask(t), report);
     wall.stop();
     report.metrics.wall_seconds = wall.seconds();
     rounds_done_ = t;

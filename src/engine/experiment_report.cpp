@@ -128,8 +128,8 @@ std::vector<Score> Experiment::gather_by_client(const std::vector<Score>& mine) 
   return scores;
 }
 
-void Experiment::total(Round& round, const Wish& wish, RoundReport& report) {
-  const std::vector<TrainStatistics>& statistics = round.statistics();
+void Experiment::total(RoundState& round, const Wish& wish, RoundReport& report) {
+  const std::vector<TrainStatistics>& statistics = round.statistics;
   const auto count = static_cast<std::int64_t>(statistics.size());
   Tensor losses = at::empty({count, 2}, at::kDouble);  // loss, samples
   for (std::int64_t i = 0; i < count; ++i) {
@@ -149,7 +149,7 @@ void Experiment::total(Round& round, const Wish& wish, RoundReport& report) {
   const auto entries = booked(report.agreed);
   report.diverged_since = diverged_since_;
 
-  metrics.participants = static_cast<double>(round.cohort().clients.size());
+  metrics.participants = static_cast<double>(round.cohort.clients.size());
   const auto bytes = [&](Link link, Direction direction) {
     return static_cast<double>(entries[ledger_index(link, direction)]);
   };
@@ -183,15 +183,16 @@ void Experiment::look_for_divergence(const RoundReport& report) {
   divergence_->look_at(report.round, losses, report.evaluated);
 }
 
-std::vector<double> Experiment::noted_by(Round& round) const {
+std::vector<double> Experiment::noted_by(RoundState& round) const {
   std::vector<std::string> names;
   for (const RoundMetric& metric : own_metrics_) {
     names.push_back(metric.noted_as.empty() ? metric.name : metric.noted_as);
   }
-  std::vector<double> values = round.noted(names);
+  Topology& topology = *parts_.topology;
+  std::vector<double> values = round.notes.means(names, topology, parts_.summation());
   for (std::size_t m = 0; m < values.size(); ++m) {
     const std::optional<double>& quantile = own_metrics_[m].quantile;
-    if (quantile) values[m] = round.noted_quantile(names[m], *quantile);
+    if (quantile) values[m] = round.notes.quantile(names[m], *quantile, topology);
   }
   return values;
 }

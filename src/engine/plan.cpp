@@ -88,7 +88,8 @@ class Trials {
     everybody.clients.resize(static_cast<std::size_t>(parts_.partition.clients()));
     std::iota(everybody.clients.begin(), everybody.clients.end(), 0);
     RoundServices services = parts_.services(one_);
-    Round round(services, 0, std::move(everybody), Round::Evaluated::No);
+    RoundState state(services, 0, std::move(everybody), RoundState::Evaluated::No);
+    Round round(state);
     parts_.method().prepare(round);
   }
 
@@ -104,11 +105,12 @@ class Trials {
     }
     RoundServices services = parts_.services(trainer);
     services.absent_idle = true;
-    Round round(services, ++rounds_, cohort, Round::Evaluated::No);
+    RoundState state(services, ++rounds_, cohort, RoundState::Evaluated::No);
+    Round round(state);
     parts_.ledger.clear();
     parts_.train_watch.lap();
     parts_.method().round(round);
-    return round.statistics();
+    return state.statistics;
   }
 
   PlannedRun of_one_client() {

@@ -9,45 +9,36 @@
 
 #include "fedhpc/core/device.hpp"
 #include "fedhpc/core/error.hpp"
-#include "fedhpc/rounds/round.hpp"
 #include "fedhpc/rounds/upload.hpp"
 
 namespace fedhpc {
 
-std::int64_t Block::round() const { return round_.number_; }
+std::int64_t Block::round() const { return state_.number; }
 
-bool Block::trains(std::int64_t client) const { return round_.services_.trainer.steps(client) > 0; }
+bool Block::trains(std::int64_t client) const { return state_.services.trainer.steps(client) > 0; }
 
 std::span<const std::int64_t> Block::edges() {
   edges_.clear();
-  const Placement& placement = round_.services_.topology.placement();
+  const Placement& placement = state_.services.topology.placement();
   for (const std::int64_t client : clients_) edges_.push_back(placement.edge_of(client));
   return edges_;
 }
 
-Rows Block::download(const Rows& model, const Codec& codec, std::int64_t beside) {
-  const Timed timed(round_.services_.aggregate_watch);
-  return round_.wire_.to_clients(model.replicate(count()), clients_, codec, beside);
-}
-
-Rows Block::download_to_new(const StoredRows& store, const Rows& model, const Codec& codec) {
-  const Timed timed(round_.services_.aggregate_watch);
-  std::vector<std::int64_t> clients;
-  for (const std::int64_t client : clients_) {
-    if (!store.written(client)) clients.push_back(client);
-  }
-  return round_.wire_.to_clients(model.replicate(static_cast<std::int64_t>(clients.size())),
-                                 clients, codec);
+Rows Block::download(const Rows& models, const Codec& codec, std::int64_t beside) {
+  const Timed timed(state_.services.aggregate_watch);
+  require(models.count() == 1 || models.count() == count(), "one model, or one per client");
+  const Rows sent = models.count() == 1 ? models.replicate(count()) : models;
+  return state_.wire.to_clients(sent, clients_, codec, beside);
 }
 
 Rows Block::download(const EdgeRows& models, const Codec& codec) {
-  const Timed timed(round_.services_.aggregate_watch);
+  const Timed timed(state_.services.aggregate_watch);
   const std::span<const std::int64_t> of_client = edges();
   if (on_device(models.rows.values)) {
     std::vector<std::int64_t> places;
     for (const std::int64_t edge : of_client) places.push_back(edge - models.first);
     const Tensor& edge_rows = models.rows.values;
-    return round_.wire_.to_clients(
+    return state_.wire.to_clients(
         {edge_rows.index_select(0, fedhpc::upload(places, edge_rows.device())), models.rows.layout},
         clients_, codec);
   }
@@ -55,31 +46,25 @@ Rows Block::download(const EdgeRows& models, const Codec& codec) {
   for (std::int64_t c = 0; c < count(); ++c) {
     rows[c].copy_(models.rows.values[of_client[c] - models.first]);
   }
-  return round_.wire_.to_clients({rows, models.rows.layout}, clients_, codec);
-}
-
-Rows Block::download_each(const Rows& models, const Codec& codec) {
-  const Timed timed(round_.services_.aggregate_watch);
-  require(models.count() == count(), "one model per client in hand");
-  return round_.wire_.to_clients(models, clients_, codec);
+  return state_.wire.to_clients({rows, models.rows.layout}, clients_, codec);
 }
 
 Rows Block::upload(const Rows& rows, const Codec& codec) {
-  const Timed timed(round_.services_.aggregate_watch);
-  const Rows arrived = round_.wire_.from_clients(rows, clients_, codec);
-  if (round_.services_.buffers != nullptr) scale_columns_(arrived, 0, Tag::Buffer);
+  const Timed timed(state_.services.aggregate_watch);
+  const Rows arrived = state_.wire.from_clients(rows, clients_, codec);
+  if (state_.services.buffers != nullptr) scale_columns_(arrived, 0, Tag::Buffer);
   return arrived;
 }
 
 Rows Block::upload_models(const Rows& models, const Codec& codec) {
-  const Timed timed(round_.services_.aggregate_watch);
-  const Rows arrived = round_.wire_.from_clients(models, clients_, codec);
-  if (round_.services_.buffers != nullptr) round_.services_.buffers->put_initial_(arrived);
+  const Timed timed(state_.services.aggregate_watch);
+  const Rows arrived = state_.wire.from_clients(models, clients_, codec);
+  if (state_.services.buffers != nullptr) state_.services.buffers->put_initial_(arrived);
   return arrived;
 }
 
 Tensor Block::samples_of(std::int64_t client) const {
-  const Shard& all = round_.services_.shard;
+  const Shard& all = state_.services.shard;
   std::optional<Shard> made;
   if (all.on_demand()) made = all.in_hand({client});
   const Shard& shard = made ? *made : all;
@@ -93,57 +78,52 @@ Tensor Block::samples_of(std::int64_t client) const {
 }
 
 Embedded Block::embed(const Rows& model, std::int64_t client) const {
-  const Timed timed(round_.services_.train_watch);
-  return round_.services_.evaluator.embed_training(model, round_.services_.shard, client);
+  const Timed timed(state_.services.train_watch);
+  return state_.services.evaluator.embed_training(model, state_.services.shard, client);
 }
 
 Tensor Block::send(Direction direction, const RandomColumns& columns) {
-  const Timed timed(round_.services_.aggregate_watch);
-  round_.wire_.book(direction, columns.payload_bytes(round_.services_.type), clients_);
-  return fedhpc::upload(columns.draw(clients_, round_.number_, direction), round_.services_.device);
+  const Timed timed(state_.services.aggregate_watch);
+  state_.wire.book(direction, columns.payload_bytes(state_.services.type), clients_);
+  return fedhpc::upload(columns.draw(clients_, state_.number, direction), state_.services.device);
 }
 
 void Block::book_gradients(const std::vector<TrainStatistics>& taken) {
   std::vector<std::int64_t> counts;
   for (const TrainStatistics& of_client : taken) counts.push_back(of_client.gradients);
-  round_.wire_.take_gradients(clients_, counts);
+  state_.wire.take_gradients(clients_, counts);
 }
 
 void Block::book_training(const std::vector<TrainStatistics>& trained) {
   book_gradients(trained);
-  round_.statistics_.insert(round_.statistics_.end(), trained.begin(), trained.end());
+  state_.statistics.insert(state_.statistics.end(), trained.begin(), trained.end());
 }
 
 Rows Block::train(const Rows& start, const LocalWork& work) {
-  const Timed timed(round_.services_.train_watch);
+  const Timed timed(state_.services.train_watch);
   LocalWork named = work;
-  if (!named.pass) named.pass = round_.edge_round_;
+  if (!named.pass) named.pass = state_.edge_round;
   Rows rows = start.clone();
-  book_training(round_.services_.trainer.train_(rows, clients_, round_.number_, named));
+  book_training(state_.services.trainer.train_(rows, clients_, state_.number, named));
   return rows;
-}
-
-void Block::each_step(const std::function<void(LocalStep&)>& take,
-                      std::optional<std::int64_t> pass) {
-  each_step(Steps::Any, take, pass);
 }
 
 void Block::each_step(Steps steps, const std::function<void(LocalStep&)>& take,
                       std::optional<std::int64_t> pass) {
-  const Timed timed(round_.services_.train_watch);
-  book_training(round_.services_.trainer.each_step(clients_, round_.number_,
-                                                   pass.value_or(round_.edge_round_),
-                                                   round_.services_.type, take, steps));
+  const Timed timed(state_.services.train_watch);
+  book_training(state_.services.trainer.each_step(clients_, state_.number,
+                                                  pass.value_or(state_.edge_round),
+                                                  state_.services.type, take, steps));
 }
 
 void Block::each_batch(double share, std::int64_t pass, const std::function<void(LocalStep&)>& take,
                        Sampled sampled) {
-  const Timed timed(round_.services_.train_watch);
-  const std::vector<TrainStatistics> seen = round_.services_.trainer.each_batch(
-      clients_, round_.number_, pass, {share, sampled}, round_.services_.type, take);
+  const Timed timed(state_.services.train_watch);
+  const std::vector<TrainStatistics> seen = state_.services.trainer.each_batch(
+      clients_, state_.number, pass, {share, sampled}, state_.services.type, take);
   book_gradients(seen);
   for (const TrainStatistics& of_client : seen) {
-    round_.statistics_.push_back(
+    state_.statistics.push_back(
         {.gradients = of_client.gradients, .gradient_values = of_client.gradient_values});
   }
 }
@@ -155,7 +135,7 @@ Block Block::only(std::span<const std::int64_t> clients) const {
     require(next != clients_.end(), "some of a block's clients, in its order");
     ++next;
   }
-  return {round_, clients};
+  return {state_, clients};
 }
 
 void Block::keep(StoredRows& store, const Rows& rows) {
@@ -174,17 +154,17 @@ void Block::keep(StoredRows& store, const Rows& rows) {
 }
 
 void Block::keep_buffers(const Rows& rows) {
-  OwnBuffers* buffers = round_.services_.buffers;
+  OwnBuffers* buffers = state_.services.buffers;
   if (buffers != nullptr) keep(buffers->stored(), buffers->of(rows));
 }
 
 std::vector<double> Block::evaluate(const Rows& models) {
   require(models.count() == count(), "one model per client");
   std::vector<double> accuracies(clients_.size(), std::numeric_limits<double>::quiet_NaN());
-  if (round_.evaluated_ == Round::Evaluated::No) return accuracies;
-  const Timed timed(round_.services_.evaluate_watch);
+  if (state_.evaluated == RoundState::Evaluated::No) return accuracies;
+  const Timed timed(state_.services.evaluate_watch);
   const std::vector<Score> scores =
-      round_.services_.evaluator.each_own(models, round_.services_.shard, clients_);
+      state_.services.evaluator.each_own(models, state_.services.shard, clients_);
   for (std::size_t c = 0; c < clients_.size(); ++c) {
     if (scores[c].samples > 0) accuracies[c] = scores[c].correct / scores[c].samples;
   }
@@ -195,14 +175,14 @@ void Block::note(const std::string& metric, std::span<const double> values) {
   require(values.size() == clients_.size(), "one value per client");
   for (std::size_t c = 0; c < values.size(); ++c) {
     if (!trains(clients_[c]) || std::isnan(values[c])) continue;
-    round_.notes_.add(metric, values[c]);
+    state_.notes.add(metric, values[c]);
   }
 }
 
 std::span<const double> Block::weights(Weighting weighting) {
   weights_.clear();
   for (const std::int64_t client : clients_) {
-    weights_.push_back(round_.weight_of(client, weighting));
+    weights_.push_back(state_.weight_of(client, weighting));
   }
   return weights_;
 }

@@ -179,6 +179,13 @@ bool StoredRows::written(std::int64_t client) const {
   return slots_.contains(client);
 }
 
+std::vector<std::int64_t> StoredRows::unwritten(std::span<const std::int64_t> clients) const {
+  std::vector<std::int64_t> unwritten;
+  std::ranges::copy_if(clients, std::back_inserter(unwritten),
+                       [&](std::int64_t client) { return !written(client); });
+  return unwritten;
+}
+
 std::vector<std::int64_t> StoredRows::written_clients() const {
   std::vector<std::int64_t> clients;
   for (const auto& [client, slot] : slots_) clients.push_back(client);

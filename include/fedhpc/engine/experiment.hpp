@@ -95,9 +95,9 @@ class Experiment {
   std::vector<Score> gather_by_client(const std::vector<Score>& mine);
   /// Takes in the losses of a round.
   void look_for_divergence(const RoundReport& report);
-  void total(Round& round, const Wish& wish, RoundReport& report);
+  void total(RoundState& round, const Wish& wish, RoundReport& report);
   /// Values of the method's own series. Collective.
-  std::vector<double> noted_by(Round& round) const;
+  std::vector<double> noted_by(RoundState& round) const;
 
   Parts parts_;
   ModelRecord first_record_;

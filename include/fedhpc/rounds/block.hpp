@@ -10,47 +10,36 @@
 #include "fedhpc/codecs/codec.hpp"
 #include "fedhpc/rounds/client_store.hpp"
 #include "fedhpc/rounds/edge_rows.hpp"
-#include "fedhpc/rounds/ledger.hpp"
 #include "fedhpc/rounds/random_columns.hpp"
-#include "fedhpc/training/evaluator.hpp"
-#include "fedhpc/training/local_trainer.hpp"
+#include "fedhpc/rounds/round_state.hpp"
 
 namespace fedhpc {
-
-/// How an algorithm weighs its clients (algorithm.weighting).
-enum class Weighting { Samples, Batches, Uniform };
-
-class Round;
 
 /// C clients in hand: some participants of a round on this rank, one row each.
 class Block {
  public:
+  /// `state` and `clients` outlive it.
+  Block(RoundState& state, std::span<const std::int64_t> clients)
+      : state_(state), clients_(clients) {}
+
   std::span<const std::int64_t> clients() const { return clients_; }  ///< ids, [C]
   std::int64_t count() const { return static_cast<std::int64_t>(clients_.size()); }
   std::span<const std::int64_t> edges();   ///< the edge of each client, [C]
   std::int64_t round() const;              ///< its number, from 1
   bool trains(std::int64_t client) const;  ///< whether a local training of it has a step
 
-  /// What every client receives of a model [1, P], or of its edge's: C copies. Books one payload
-  /// per client, which has room for so many bytes `beside` the model.
-  Rows download(const Rows& model, const Codec& codec = dense_codec(), std::int64_t beside = 0);
+  /// What every client receives, [C, P], of one model [1, P], of a model of its own, row c of
+  /// [C, P], or of its edge's. Books one payload per client, which has room for so many bytes
+  /// `beside` the model.
+  Rows download(const Rows& models, const Codec& codec = dense_codec(), std::int64_t beside = 0);
   Rows download(const EdgeRows& models, const Codec& codec = dense_codec());
-  /// The same for those of the clients that have no row in `store` yet: [n, P].
-  Rows download_to_new(const StoredRows& store, const Rows& model,
-                       const Codec& codec = dense_codec());
-  /// What every client receives of a model of its own, row c of `models` [C, P]. Books one payload
-  /// per client.
-  Rows download_each(const Rows& models, const Codec& codec = dense_codec());
 
   /// Local training of every client from its row of `start` [C, P]; gives the trained rows. `work`
   /// names the pass whose batches are used and adds a penalty. Counts into train_loss.
   Rows train(const Rows& start, const LocalWork& work = {});
 
-  /// Local training step by step, `take` making each from its batch. `pass` names the batches as in
-  /// LocalWork. Counts into train_loss.
-  void each_step(const std::function<void(LocalStep&)>& take,
-                 std::optional<std::int64_t> pass = {});
-  /// The same where more is known of the steps.
+  /// Local training step by step, `take` making each from its batch; `steps` says what is known of
+  /// them. `pass` names the batches as in LocalWork. Counts into train_loss.
   void each_step(Steps steps, const std::function<void(LocalStep&)>& take,
                  std::optional<std::int64_t> pass = {});
 
@@ -105,15 +94,12 @@ class Block {
   void note(const std::string& metric, std::span<const double> values);
 
  private:
-  friend class Round;
-  Block(Round& round, std::span<const std::int64_t> clients) : round_(round), clients_(clients) {}
-
   /// Counts what a local training has done.
   void book_training(const std::vector<TrainStatistics>& trained);
   /// Tells the clock of the gradients each client has taken.
   void book_gradients(const std::vector<TrainStatistics>& taken);
 
-  Round& round_;
+  RoundState& state_;
   std::span<const std::int64_t> clients_;
   std::vector<std::int64_t> edges_;
   std::vector<double> weights_;

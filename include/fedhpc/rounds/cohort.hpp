@@ -9,6 +9,9 @@
 
 namespace fedhpc {
 
+/// How a method weighs its clients (algorithm.weighting).
+enum class Weighting { Samples, Batches, Uniform };
+
 /// Who takes part in a round, over all ranks.
 struct Cohort {
   std::vector<std::int64_t> clients;  ///< ids, ascending

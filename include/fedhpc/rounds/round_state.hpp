@@ -1,0 +1,85 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "fedhpc/core/stopwatch.hpp"
+#include "fedhpc/data/partition.hpp"
+#include "fedhpc/data/shard.hpp"
+#include "fedhpc/rounds/cohort.hpp"
+#include "fedhpc/rounds/mean.hpp"
+#include "fedhpc/rounds/round_log.hpp"
+#include "fedhpc/rounds/round_notes.hpp"
+#include "fedhpc/rounds/topology.hpp"
+#include "fedhpc/rounds/wire.hpp"
+#include "fedhpc/training/evaluator.hpp"
+#include "fedhpc/training/local_trainer.hpp"
+
+namespace fedhpc {
+
+/// What a round works with on this rank. Lives as long as the experiment.
+struct RoundServices {
+  Topology& topology;
+  const Partition& partition;
+  const Model& model;
+  const Shard& shard;
+  LocalTrainer& trainer;
+  Evaluator& evaluator;
+  Ledger& ledger;
+  const NetworkModel& network;
+  Stopwatch& train_watch;
+  Stopwatch& aggregate_watch;
+  Stopwatch& evaluate_watch;
+  at::ScalarType type;
+  at::Device device = at::kCPU;  ///< of rows
+  std::int64_t block_width;
+  Summation summation;
+  OwnBuffers* buffers = nullptr;          ///< null: they travel with the models
+  bool absent_idle = false;               ///< of a plan, which looks at participants alone
+  const LeavingRules* leaving = nullptr;  ///< null: rounds are never left
+};
+
+/// What is known of a round on this rank while it runs, and what came out of it. The engine makes
+/// it and reads it; a method sees it through Round, its edges and its blocks.
+class RoundState {
+ public:
+  /// Whether models are scored after a round, and during it.
+  enum class Evaluated { No, Yes };
+
+  /// Round `t`. `drawn`: the participants of all ranks. `from`: what was done of the round when it
+  /// was left.
+  RoundState(RoundServices& rank, std::int64_t t, Cohort drawn, Evaluated scored,
+             std::unique_ptr<PartialRound> from = nullptr);
+  RoundState(const RoundState&) = delete;  // its log knows where it lies
+  RoundState& operator=(const RoundState&) = delete;
+
+  RoundServices& services;
+  const std::int64_t number;  ///< counted from 1
+  Cohort cohort;
+  const Evaluated evaluated;
+  std::int64_t edge_round = 0;  ///< the one in hand
+  Wire wire;
+  /// One entry per client of this rank and local training, or pass of each_batch().
+  std::vector<TrainStatistics> statistics;
+  RoundNotes notes;
+  RoundLog log;
+
+  /// What a client weighs.
+  double weight_of(std::int64_t client, Weighting weighting) const;
+  /// For a mean of rows of `layout`; null: the model's.
+  MeanServices mean_services(const LayoutPtr& layout = nullptr);
+
+  /// Seconds of the round on the simulated network, NaN without a model of it; to be called when
+  /// the method is done. Collective.
+  double simulated_seconds();
+  /// Whether the round was left between two blocks, so that nothing that came out of it counts; to
+  /// be called when the method is done. Collective.
+  bool is_left() { return log.is_left(services.topology); }
+
+ private:
+  void save(PartialRound& partial) const;
+  void restore(const PartialRound& partial);
+};
+
+}  // namespace fedhpc
