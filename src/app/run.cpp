@@ -94,6 +94,22 @@ class RoundWarnings {
   bool idle_ = false;
 };
 
+/// Throws the error in hand again, in front of it where in its work this rank was.
+[[noreturn]] void throw_with(const Place& place) {
+  const auto said = [&](const char* what) { return Error(concat(text(place), ": ", what)); };
+  try {
+    throw;
+  } catch (const ConfigError&) {
+    throw;
+  } catch (const DataError&) {
+    throw;
+  } catch (const c10::Error& error) {
+    throw said(error.what_without_backtrace());
+  } catch (const std::exception& error) {
+    throw said(error.what());
+  }
+}
+
 }  // namespace
 
 std::unique_ptr<Communicator> run_communicator(const Config& config) {
@@ -167,7 +183,7 @@ int carry_out(Config& config, Communicator& comm, const std::string& command_lin
     if (speaks && !interrupted) progress.complete(last, config.run.output);
   } catch (...) {
     recorder.fail();
-    throw;
+    throw_with(comm.place());
   }
   if (interrupted) return kInterrupted;
   return last.diverged_since > 0 && config.run.stop_on_divergence ? kDiverged : 0;

@@ -28,7 +28,15 @@ class LocalCommunicator final : public Communicator {
   }
   std::vector<std::string> all_texts(const std::string& text) override { return {text}; }
   void barrier() override {}
-  std::unique_ptr<Communicator> split(int) override { return local_communicator(); }
+  std::unique_ptr<Communicator> split(int) override {
+    auto part = std::make_unique<LocalCommunicator>();
+    part->place_ = place_;
+    return part;
+  }
+  Place& place() override { return *place_; }
+
+ private:
+  std::shared_ptr<Place> place_ = std::make_shared<Place>();
 };
 
 }  // namespace

@@ -4,10 +4,13 @@
 #include <array>
 #include <cstring>
 #include <exception>
+#include <map>
 #include <set>
 #include <thread>
 
 #include "fedhpc/comm/session.hpp"
+#include "fedhpc/core/error.hpp"
+#include "fedhpc/core/options.hpp"
 
 namespace fedhpc {
 
@@ -52,6 +55,11 @@ std::set<int> partners_of(int rank, int size) {
   return partners;
 }
 
+template <typename T>
+int bytes(const std::vector<T>& values) {
+  return to_count(static_cast<std::int64_t>(values.size() * sizeof(T)));
+}
+
 bool is_done(MPI_Request& request) {
   int done = 0;
   check_mpi(MPI_Test(&request, &done, MPI_STATUS_IGNORE), "a heartbeat");
@@ -70,7 +78,7 @@ Heartbeat::Heartbeat(MPI_Comm world, double timeout_seconds)
   check_mpi(MPI_Comm_rank(comm_.handle(), &rank_), "MPI_Comm_rank");
   check_mpi(MPI_Comm_size(comm_.handle(), &size_), "MPI_Comm_size");
   hosts_ = all_hosts(comm_.handle(), size_);
-  known_.assign(2 * static_cast<std::size_t>(size_), 0);
+  known_.resize(static_cast<std::size_t>(size_));
   seen_.assign(static_cast<std::size_t>(size_), last_progress_);
   for (const int rank : partners_of(rank_, size_)) {
     Partner partner;
@@ -109,13 +117,13 @@ Heartbeat::~Heartbeat() {
 }
 
 void Heartbeat::begin_receive(Partner& partner) const {
-  check_mpi(MPI_Irecv(partner.incoming.data(), static_cast<int>(partner.incoming.size()),
-                      MPI_INT64_T, partner.rank, MPI_ANY_TAG, comm_.handle(), &partner.receive),
+  check_mpi(MPI_Irecv(partner.incoming.data(), bytes(partner.incoming), MPI_BYTE, partner.rank,
+                      MPI_ANY_TAG, comm_.handle(), &partner.receive),
             "a heartbeat");
 }
 
 void Heartbeat::progress() {
-  ++known_[static_cast<std::size_t>(size_ + rank_)];
+  ++own().progress;
   exchange_if_due();
 }
 
@@ -129,13 +137,13 @@ void Heartbeat::exchange_if_due() {
   if (now - sent_ < period_) return;
   sent_ = now;
   receive();
-  ++known_[static_cast<std::size_t>(rank_)];
+  ++own().alive;
   for (Partner& partner : partners_) {
     // A partner that does not take its last message gets no further one.
     if (!is_done(partner.send)) continue;
     partner.outgoing = known_;
-    check_mpi(MPI_Isend(partner.outgoing.data(), static_cast<int>(partner.outgoing.size()),
-                        MPI_INT64_T, partner.rank, kNews, comm_.handle(), &partner.send),
+    check_mpi(MPI_Isend(partner.outgoing.data(), bytes(partner.outgoing), MPI_BYTE, partner.rank,
+                        kNews, comm_.handle(), &partner.send),
               "a heartbeat");
   }
 }
@@ -157,19 +165,13 @@ void Heartbeat::receive() {
   }
 }
 
-void Heartbeat::take(const std::vector<std::int64_t>& news) {
+void Heartbeat::take(const std::vector<News>& news) {
   const auto now = Clock::now();
-  const auto ranks = static_cast<std::size_t>(size_);
-  for (std::size_t r = 0; r < ranks; ++r) {
-    if (static_cast<int>(r) == rank_) continue;
-    if (news[r] > known_[r]) {
-      known_[r] = news[r];
-      seen_[r] = now;
-    }
-    if (news[ranks + r] > known_[ranks + r]) {
-      known_[ranks + r] = news[ranks + r];
-      last_progress_ = now;
-    }
+  for (std::size_t r = 0; r < news.size(); ++r) {
+    if (static_cast<int>(r) == rank_ || news[r].alive <= known_[r].alive) continue;
+    if (news[r].progress > known_[r].progress) last_progress_ = now;
+    known_[r] = news[r];
+    seen_[r] = now;
   }
 }
 
@@ -185,7 +187,7 @@ bool Heartbeat::exchange_goodbyes() {
       if (!in_time()) return false;
     }
     check_mpi(
-        MPI_Isend(nullptr, 0, MPI_INT64_T, partner.rank, kGoodbye, comm_.handle(), &partner.send),
+        MPI_Isend(nullptr, 0, MPI_BYTE, partner.rank, kGoodbye, comm_.handle(), &partner.send),
         "a heartbeat");
   }
   for (Partner& partner : partners_) {
@@ -197,23 +199,41 @@ bool Heartbeat::exchange_goodbyes() {
   return true;
 }
 
-std::string Heartbeat::suspects() const {
-  const auto now = Clock::now();
-  std::vector<std::string> silent;
-  for (int r = 0; r < size_; ++r) {
-    const auto i = static_cast<std::size_t>(r);
-    if (r != rank_ && now - seen_[i] > timeout_ / 2) {
-      silent.push_back(concat("rank ", r, " on ", hosts_[i]));
-    }
+std::string Heartbeat::said_of(int rank, Number number) const {
+  const auto r = static_cast<std::size_t>(rank);
+  const News& news = known_[r];
+  const auto verb = [&](const char* of_one, const char* of_several) {
+    return number == Number::One ? of_one : of_several;
+  };
+  const std::string place = text(news.place);
+  if (rank != rank_ && Clock::now() - seen_[r] > timeout_ / 2) {
+    return concat(verb("gives", "give"), " no sign of life (last heard of: ", place, ")");
   }
-  if (silent.empty()) return "all ranks wait for each other";
+  if (news.call == Call::None) return concat(verb("is ", "are "), place);
+  return concat(verb("waits", "wait"), " in ", name(news.call), " (collective ", news.number, "), ",
+                place);
+}
+
+std::string Heartbeat::story() const {
+  std::map<std::string, std::vector<int>> told;  // who is where; silent ranks come first
+  for (int r = 0; r < size_; ++r) told[said_of(r, Number::One)].push_back(r);
   constexpr std::size_t kNamed = 8;
-  std::string text;
-  for (std::size_t i = 0; i < std::min(kNamed, silent.size()); ++i) {
-    text += (i == 0 ? "" : ", ") + silent[i];
+  std::vector<std::string> clauses;
+  for (const auto& [said, ranks] : told) {
+    if (clauses.size() == kNamed) {
+      clauses.push_back(concat(told.size() - kNamed, " more places"));
+      break;
+    }
+    std::vector<std::string> who;
+    for (std::size_t i = 0; i < std::min(kNamed, ranks.size()); ++i) {
+      who.push_back(concat("rank ", ranks[i], " on ", hosts_[static_cast<std::size_t>(ranks[i])]));
+    }
+    std::string names = join(who);
+    if (ranks.size() > kNamed) names += concat(" and ", ranks.size() - kNamed, " more");
+    const Number number = ranks.size() == 1 ? Number::One : Number::Several;
+    clauses.push_back(concat(names, " ", said_of(ranks.front(), number)));
   }
-  if (silent.size() > kNamed) text += concat(" and ", silent.size() - kNamed, " more");
-  return text + (silent.size() == 1 ? " gives" : " give") + " no sign of life";
+  return join(clauses, "; ");
 }
 
 }  // namespace fedhpc

@@ -7,13 +7,16 @@
 
 #include <mpi.h>
 
+#include "fedhpc/comm/place.hpp"
+
+#include "comm/call.hpp"
 #include "comm/mpi_support.hpp"
 
 namespace fedhpc {
 
-/// Which ranks still go on. Every rank counts its signs of life and its progress (blocks trained,
-/// collectives ended). Both travel as small messages to the ranks 1, 2, 4, ... places away on
-/// either side, which pass on what they know: each rank has 2 log2(ranks) partners, and the news
+/// Which ranks still go on, and where they are. Every rank counts its signs of life and its progress
+/// (blocks trained, collectives ended). Both travel with its place and the collective it waits in as
+/// small messages to the ranks 1, 2, 4, ... places away on either side, which pass on what they know: each rank has 2 log2(ranks) partners, and the news
 /// goes round a rank that is stuck. A rank in a long computation tells the others whenever it calls
 /// `progress`; one that waits does so from `listen`. Never blocks but in the constructor and, for a
 /// few seconds at most, in the destructor.
@@ -32,15 +35,33 @@ class Heartbeat {
   void listen();    ///< takes in what others sent, and shows that this rank lives
   /// When this rank last heard that any other has got on.
   Clock::time_point last_progress() const { return last_progress_; }
-  /// "rank 2 on node7 gives no sign of life": who has been silent for half the time-out.
-  std::string suspects() const;
+  /// Where this rank is; the others hear of it with the next message.
+  Place& place() { return own().place; }
+  /// This rank waits in the `number`-th collective of a communicator; None: it works.
+  void waits(Call call, std::int64_t number) {
+    own().call = call;
+    own().number = number;
+  }
+  /// "rank 2 on n7 gives no sign of life (last heard of: training client 41 in round 17); rank 0 on
+  /// n5 waits in a sum over ranks (collective 311), taking a mean in round 17": those who have been
+  /// silent for half the time-out, then all others.
+  std::string story() const;
 
  private:
+  /// What is known of one rank.
+  struct News {
+    std::int64_t alive = 0;     // signs of life
+    std::int64_t progress = 0;  // steps of progress
+    Place place;
+    Call call = Call::None;
+    std::int64_t number = 0;  // of the collective in its communicator
+  };
+
   /// One rank we exchange messages with; the buffers belong to the requests.
   struct Partner {
     int rank = 0;
-    std::vector<std::int64_t> outgoing;
-    std::vector<std::int64_t> incoming;
+    std::vector<News> outgoing;
+    std::vector<News> incoming;
     MPI_Request send = MPI_REQUEST_NULL;
     MPI_Request receive = MPI_REQUEST_NULL;
     bool said_goodbye = false;
@@ -48,7 +69,11 @@ class Heartbeat {
 
   void exchange_if_due();
   void receive();
-  void take(const std::vector<std::int64_t>& news);
+  void take(const std::vector<News>& news);
+  News& own() { return known_[static_cast<std::size_t>(rank_)]; }
+  enum class Number { One, Several };
+  /// Of rank `rank`, without naming it, so that what is true of several ranks is said once.
+  std::string said_of(int rank, Number number) const;
   void begin_receive(Partner& partner) const;
   bool exchange_goodbyes();
 
@@ -60,7 +85,7 @@ class Heartbeat {
   std::chrono::duration<double> timeout_;
   std::chrono::duration<double> period_;
   std::vector<Partner> partners_;
-  std::vector<std::int64_t> known_;      // [2 N]: signs of life, then progress, of every rank
+  std::vector<News> known_;              // [N]
   std::vector<Clock::time_point> seen_;  // [N] when the last new sign of life arrived
   Clock::time_point last_progress_;
   Clock::time_point sent_;

@@ -24,19 +24,17 @@ MpiCommunicator::MpiCommunicator(CommHandle comm, Patience patience)
   spans_hosts_ = count < size_;
 }
 
-void MpiCommunicator::wait(MPI_Request request, const char* what) const {
+void MpiCommunicator::wait(MPI_Request request, Call what) const {
   patience_.wait_until(
       [&] {
         int done = 0;
         check_mpi(MPI_Test(&request, &done, MPI_STATUS_IGNORE), what);
         return done != 0;
       },
-      what);
+      what, traffic().collectives);
 }
 
-void MpiCommunicator::beat() { patience_.progress(); }
-
-void MpiCommunicator::in_pieces(Tensor& values, const char* what, const Begin& begin) {
+void MpiCommunicator::in_pieces(Tensor& values, Call what, const Begin& begin) {
   const MPI_Datatype type = datatype(values);
   count(values);
   const auto size = static_cast<std::int64_t>(values.itemsize());
@@ -49,7 +47,7 @@ void MpiCommunicator::in_pieces(Tensor& values, const char* what, const Begin& b
   }
 }
 
-void MpiCommunicator::reduce(Tensor& values, MPI_Op operation, const char* what) {
+void MpiCommunicator::reduce(Tensor& values, MPI_Op operation, Call what) {
   // In place Open MPI 4.1 goes up a tree to one rank and back, whose link all values pass 2
   // log2(ranks) times; from a copy, where that is worth it, round a ring: 2 (P - 1)/P times.
   constexpr std::int64_t kFewValues = 8192;
@@ -65,12 +63,12 @@ void MpiCommunicator::reduce(Tensor& values, MPI_Op operation, const char* what)
   });
 }
 
-void MpiCommunicator::sum_(Tensor& values) { reduce(values, MPI_SUM, "a sum over ranks"); }
+void MpiCommunicator::sum_(Tensor& values) { reduce(values, MPI_SUM, Call::Sum); }
 
-void MpiCommunicator::max_(Tensor& values) { reduce(values, MPI_MAX, "a maximum over ranks"); }
+void MpiCommunicator::max_(Tensor& values) { reduce(values, MPI_MAX, Call::Maximum); }
 
 void MpiCommunicator::broadcast_(Tensor& values, int root) {
-  in_pieces(values, "a broadcast",
+  in_pieces(values, Call::Broadcast,
             [&](void* data, int length, MPI_Datatype type, MPI_Request* request) {
               return MPI_Ibcast(data, length, type, root, comm_.handle(), request);
             });
@@ -84,8 +82,8 @@ Tensor MpiCommunicator::gather(const Tensor& rows, int root) {
   MPI_Request request = MPI_REQUEST_NULL;
   check_mpi(
       MPI_Igather(&mine, 1, MPI_INT, counts.data(), 1, MPI_INT, root, comm_.handle(), &request),
-      "a gather");
-  wait(request, "a gather");
+      Call::Gather);
+  wait(request, Call::Gather);
   std::vector<int> offsets(counts.size(), 0);
   std::vector<std::int64_t> shape = rows.sizes().vec();
   shape.front() = 0;
@@ -100,8 +98,8 @@ Tensor MpiCommunicator::gather(const Tensor& rows, int root) {
   Tensor all = at::empty(shape, rows.options());
   check_mpi(MPI_Igatherv(rows.data_ptr(), mine, type, all.data_ptr(), counts.data(), offsets.data(),
                          type, root, comm_.handle(), &request),
-            "a gather");
-  wait(request, "a gather");
+            Call::Gather);
+  wait(request, Call::Gather);
   return all;
 }
 
@@ -111,15 +109,15 @@ std::vector<std::string> MpiCommunicator::all_texts(const std::string& text) {
   MPI_Request request = MPI_REQUEST_NULL;
   check_mpi(
       MPI_Iallgather(&length, 1, MPI_INT, lengths.data(), 1, MPI_INT, comm_.handle(), &request),
-      "an exchange of texts");
-  wait(request, "an exchange of texts");
+      Call::Texts);
+  wait(request, Call::Texts);
   std::vector<int> offsets(lengths.size(), 0);
   std::partial_sum(lengths.begin(), lengths.end() - 1, offsets.begin() + 1);
   std::string all(static_cast<std::size_t>(offsets.back() + lengths.back()), '\0');
   check_mpi(MPI_Iallgatherv(text.data(), length, MPI_CHAR, all.data(), lengths.data(),
                             offsets.data(), MPI_CHAR, comm_.handle(), &request),
-            "an exchange of texts");
-  wait(request, "an exchange of texts");
+            Call::Texts);
+  wait(request, Call::Texts);
   std::vector<std::string> texts;
   for (std::size_t r = 0; r < lengths.size(); ++r) {
     texts.push_back(
@@ -130,8 +128,8 @@ std::vector<std::string> MpiCommunicator::all_texts(const std::string& text) {
 
 void MpiCommunicator::barrier() {
   MPI_Request request = MPI_REQUEST_NULL;
-  check_mpi(MPI_Ibarrier(comm_.handle(), &request), "a barrier");
-  wait(request, "a barrier");
+  check_mpi(MPI_Ibarrier(comm_.handle(), &request), Call::Barrier);
+  wait(request, Call::Barrier);
 }
 
 std::unique_ptr<Communicator> MpiCommunicator::split(int colour) { return part(colour); }

@@ -30,7 +30,8 @@ class MpiCommunicator final : public Communicator {
   std::vector<Tensor> all_to_all(const std::vector<Tensor>& parts) override;
   std::vector<std::string> all_texts(const std::string& text) override;
   void barrier() override;
-  void beat() override;
+  void progress() override { patience_.progress(); }
+  Place& place() override { return patience_.place(); }
   std::unique_ptr<Communicator> split(int colour) override;
 
   std::unique_ptr<MpiCommunicator> part(int colour);
@@ -41,8 +42,8 @@ class MpiCommunicator final : public Communicator {
   using Begin = std::function<int(void*, int, MPI_Datatype, MPI_Request*)>;
 
   /// Runs a collective in place on pieces small enough for MPI's 32-bit counts.
-  void in_pieces(Tensor& values, const char* what, const Begin& begin);
-  void reduce(Tensor& values, MPI_Op operation, const char* what);
+  void in_pieces(Tensor& values, Call what, const Begin& begin);
+  void reduce(Tensor& values, MPI_Op operation, Call what);
 
   /// What goes to another rank, or the memory for what comes from it.
   struct Letter {
@@ -52,14 +53,14 @@ class MpiCommunicator final : public Communicator {
 
   /// Sends and receives whole tensors between pairs of ranks, in pieces, all at the same time.
   void exchange(const std::vector<Letter>& outgoing, const std::vector<Letter>& incoming,
-                const char* what) const;
+                Call what) const;
   /// As exchange, where the receiver does not know how many rows to expect: makes the tensors of
   /// the ranks `senders`, shaped like `like` but for their number of rows.
   std::vector<Tensor> exchange_rows(const std::vector<Letter>& outgoing,
                                     const std::vector<int>& senders, const Tensor& like,
-                                    const char* what) const;
+                                    Call what) const;
 
-  void wait(MPI_Request request, const char* what) const;
+  void wait(MPI_Request request, Call what) const;
 
   CommHandle comm_;
   Patience patience_;

@@ -9,7 +9,7 @@
 namespace fedhpc {
 
 void MpiCommunicator::exchange(const std::vector<Letter>& outgoing,
-                               const std::vector<Letter>& incoming, const char* what) const {
+                               const std::vector<Letter>& incoming, Call what) const {
   std::vector<MPI_Request> requests;
   const auto begin = [&](const Letter& letter, auto&& start) {
     const MPI_Datatype type = datatype(letter.values);
@@ -31,7 +31,7 @@ void MpiCommunicator::exchange(const std::vector<Letter>& outgoing,
 
 std::vector<Tensor> MpiCommunicator::exchange_rows(const std::vector<Letter>& outgoing,
                                                    const std::vector<int>& senders,
-                                                   const Tensor& like, const char* what) const {
+                                                   const Tensor& like, Call what) const {
   // First the number of rows and of values, which the receiver checks against its own shape.
   const auto numbers = [] { return at::empty({2}, at::kLong); };
   std::vector<Letter> sizes_out;
@@ -62,7 +62,7 @@ std::vector<Tensor> MpiCommunicator::exchange_rows(const std::vector<Letter>& ou
 Tensor MpiCommunicator::all_gather(const Tensor& rows) {
   datatype(rows);
   count(rows);
-  constexpr const char* kWhat = "a gather on all ranks";
+  constexpr Call kWhat = Call::GatherOnAll;
   struct Size {
     std::int64_t rows;
     std::int64_t values;
@@ -111,7 +111,7 @@ std::vector<Tensor> MpiCommunicator::all_to_all(const std::vector<Tensor>& parts
     senders.push_back(peer);
   }
   const Tensor& own = parts[static_cast<std::size_t>(rank_)];
-  const std::vector<Tensor> received = exchange_rows(outgoing, senders, own, "an all-to-all");
+  const std::vector<Tensor> received = exchange_rows(outgoing, senders, own, Call::AllToAll);
   std::vector<Tensor> in_order(parts.size());
   in_order[static_cast<std::size_t>(rank_)] = own;
   for (std::size_t i = 0; i < senders.size(); ++i) {

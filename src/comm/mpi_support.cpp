@@ -13,6 +13,8 @@ void check_mpi(int status, const char* what) {
   throw Error(concat(what, " failed: ", std::string(text, static_cast<std::size_t>(length))));
 }
 
+void check_mpi(int status, Call what) { check_mpi(status, name(what)); }
+
 MPI_Datatype datatype(const Tensor& values) {
   require(values.is_contiguous() && values.is_cpu(), "a collective takes contiguous CPU tensors");
   switch (values.scalar_type()) {

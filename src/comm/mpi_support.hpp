@@ -6,10 +6,13 @@
 
 #include "fedhpc/core/tensor.hpp"
 
+#include "comm/call.hpp"
+
 namespace fedhpc {
 
 /// Throws Error with MPI's own text unless `status` is success.
 void check_mpi(int status, const char* what);
+void check_mpi(int status, Call what);
 
 /// MPI's name of the type of a contiguous CPU tensor of float32, float64 or int64.
 MPI_Datatype datatype(const Tensor& values);

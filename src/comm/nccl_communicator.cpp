@@ -48,13 +48,13 @@ NcclCommunicator::NcclCommunicator(std::unique_ptr<MpiCommunicator> host, GpuLib
       library_(library),
       lane_(library),
       uncaught_(std::uncaught_exceptions()) {
-  constexpr const char* kWhat = "the start of NCCL";
+  constexpr Call kWhat = Call::StartOfNccl;
   GpuLibrary::Id id{};
   std::string failure;
   if (rank() == 0 && library_.unique_id(id) == Status::Error) failure = library_.error_text(comm_);
   // Everybody learns of a failure before anybody waits for the others.
   failure = host_->all_texts(failure).front();
-  if (!failure.empty()) throw Error(concat(kWhat, " failed: ", failure));
+  if (!failure.empty()) throw Error(concat(name(kWhat), " failed: ", failure));
   const std::string told = host_->all_texts({id.begin(), id.end()}).front();
   std::copy(told.begin(), told.end(), id.begin());
   check(library_.init(comm_, size(), id, rank()), kWhat);
@@ -68,7 +68,7 @@ NcclCommunicator::NcclCommunicator(std::unique_ptr<MpiCommunicator> host, GpuLib
       lane_(library),
       comm_(comm),
       uncaught_(std::uncaught_exceptions()) {
-  settle("a split of NCCL's communicator");
+  settle(Call::SplitOfNccl);
 }
 
 NcclCommunicator::~NcclCommunicator() {
@@ -82,14 +82,14 @@ void NcclCommunicator::give_up() noexcept {
   comm_ = nullptr;
 }
 
-void NcclCommunicator::check(Status status, const char* what) {
+void NcclCommunicator::check(Status status, Call what) {
   if (status != Status::Error) return;
   const std::string text = library_.error_text(comm_);
   give_up();
-  throw Error(concat(what, " failed: ", text));
+  throw Error(concat(name(what), " failed: ", text));
 }
 
-void NcclCommunicator::settle(const char* what) {
+void NcclCommunicator::settle(Call what) {
   try {
     host_->patience().wait_until(
         [&] {
@@ -97,15 +97,16 @@ void NcclCommunicator::settle(const char* what) {
           check(status, what);
           return status == Status::Success;
         },
-        what);
+        what, traffic().collectives);
   } catch (...) {
     give_up();
     throw;
   }
 }
 
-void NcclCommunicator::run(const char* what, const std::function<void()>& enqueue) {
-  if (comm_ == nullptr) throw Error(concat(what, " failed: NCCL was given up after an error"));
+void NcclCommunicator::run(Call what, const std::function<void()>& enqueue) {
+  if (comm_ == nullptr)
+    throw Error(concat(name(what), " failed: NCCL was given up after an error"));
   try {
     library_.record(lane_.filled, library_.tensor_stream());
     library_.wait(lane_.stream, lane_.filled);
@@ -118,14 +119,14 @@ void NcclCommunicator::run(const char* what, const std::function<void()>& enqueu
           check(library_.asynchronous_error(comm_), what);
           return library_.has_passed(lane_.ended);
         },
-        what);
+        what, traffic().collectives);
   } catch (...) {
     give_up();
     throw;
   }
 }
 
-void NcclCommunicator::reduce(Tensor& values, GpuLibrary::Reduction reduction, const char* what) {
+void NcclCommunicator::reduce(Tensor& values, GpuLibrary::Reduction reduction, Call what) {
   count(values);
   const GpuLibrary::Type type = type_of(values);
   run(what, [&] {
@@ -137,17 +138,17 @@ void NcclCommunicator::reduce(Tensor& values, GpuLibrary::Reduction reduction, c
 
 void NcclCommunicator::sum_(Tensor& values) {
   if (!library_.holds(values)) return host_->sum_(values);
-  reduce(values, GpuLibrary::Reduction::Sum, "a sum over ranks");
+  reduce(values, GpuLibrary::Reduction::Sum, Call::Sum);
 }
 
 void NcclCommunicator::max_(Tensor& values) {
   if (!library_.holds(values)) return host_->max_(values);
-  reduce(values, GpuLibrary::Reduction::Max, "a maximum over ranks");
+  reduce(values, GpuLibrary::Reduction::Max, Call::Maximum);
 }
 
 void NcclCommunicator::broadcast_(Tensor& values, int root) {
   if (!library_.holds(values)) return host_->broadcast_(values, root);
-  constexpr const char* kWhat = "a broadcast";
+  constexpr Call kWhat = Call::Broadcast;
   count(values);
   const GpuLibrary::Type type = type_of(values);
   run(kWhat, [&] {
@@ -157,7 +158,7 @@ void NcclCommunicator::broadcast_(Tensor& values, int root) {
 }
 
 void NcclCommunicator::exchange(const std::vector<Letter>& outgoing,
-                                const std::vector<Letter>& incoming, const char* what) {
+                                const std::vector<Letter>& incoming, Call what) {
   // Before the group is open: an abort would be put off until it is closed.
   for (const Letter& letter : outgoing) type_of(letter.rows);
   for (const Letter& letter : incoming) type_of(letter.rows);
@@ -203,7 +204,7 @@ std::vector<Tensor> NcclCommunicator::room_for(const std::vector<Tensor>& parts)
 }
 
 Tensor NcclCommunicator::gather_rows(const Tensor& rows, const std::vector<bool>& receives,
-                                     const char* what) {
+                                     Call what) {
   count(rows);
   const Tensor none = rows.narrow(0, 0, 0);
   std::vector<Tensor> parts;
@@ -235,13 +236,13 @@ Tensor NcclCommunicator::gather(const Tensor& rows, int root) {
   if (!library_.holds(rows)) return host_->gather(rows, root);
   std::vector<bool> receives(static_cast<std::size_t>(size()), false);
   receives[static_cast<std::size_t>(root)] = true;
-  return gather_rows(rows, receives, "a gather");
+  return gather_rows(rows, receives, Call::Gather);
 }
 
 Tensor NcclCommunicator::all_gather(const Tensor& rows) {
   if (!library_.holds(rows)) return host_->all_gather(rows);
   return gather_rows(rows, std::vector<bool>(static_cast<std::size_t>(size()), true),
-                     "a gather on all ranks");
+                     Call::GatherOnAll);
 }
 
 std::vector<Tensor> NcclCommunicator::all_to_all(const std::vector<Tensor>& parts) {
@@ -260,7 +261,7 @@ std::vector<Tensor> NcclCommunicator::all_to_all(const std::vector<Tensor>& part
     outgoing.push_back({r, parts[at]});
     incoming.push_back({r, received[at]});
   }
-  exchange(outgoing, incoming, "an all-to-all");
+  exchange(outgoing, incoming, Call::AllToAll);
   return received;
 }
 
@@ -269,8 +270,9 @@ std::vector<std::string> NcclCommunicator::all_texts(const std::string& text) {
 }
 
 std::unique_ptr<Communicator> NcclCommunicator::split(int colour) {
-  constexpr const char* kWhat = "a split of NCCL's communicator";
-  if (comm_ == nullptr) throw Error(concat(kWhat, " failed: NCCL was given up after an error"));
+  constexpr Call kWhat = Call::SplitOfNccl;
+  if (comm_ == nullptr)
+    throw Error(concat(name(kWhat), " failed: NCCL was given up after an error"));
   std::unique_ptr<MpiCommunicator> host = host_->part(colour);
   GpuLibrary::Comm part = nullptr;
   check(library_.split(part, comm_, colour, rank()), kWhat);

@@ -39,7 +39,8 @@ class NcclCommunicator final : public Communicator {
   std::vector<std::string> all_texts(const std::string& text) override;
   void barrier() override { host_->barrier(); }
   std::unique_ptr<Communicator> split(int colour) override;
-  void beat() override { host_->beat(); }
+  void progress() override { host_->progress(); }
+  Place& place() override { return host_->place(); }
 
  private:
   NcclCommunicator(std::unique_ptr<MpiCommunicator> host, GpuLibrary& library,
@@ -64,21 +65,21 @@ class NcclCommunicator final : public Communicator {
     Tensor rows;
   };
 
-  void reduce(Tensor& values, GpuLibrary::Reduction reduction, const char* what);
+  void reduce(Tensor& values, GpuLibrary::Reduction reduction, Call what);
   /// The rows of all ranks in rank order where `receives`, else none.
-  Tensor gather_rows(const Tensor& rows, const std::vector<bool>& receives, const char* what);
+  Tensor gather_rows(const Tensor& rows, const std::vector<bool>& receives, Call what);
   /// Makes the tensors that come in for parts[r] going out to rank r, shaped like it but for the
   /// number of rows.
   std::vector<Tensor> room_for(const std::vector<Tensor>& parts);
   /// Sends and receives between pairs of ranks, as one group.
   void exchange(const std::vector<Letter>& outgoing, const std::vector<Letter>& incoming,
-                const char* what);
+                Call what);
 
   /// Enqueues work, waits for its end and gives up NCCL's communicator if that fails.
-  void run(const char* what, const std::function<void()>& enqueue);
+  void run(Call what, const std::function<void()>& enqueue);
   /// Waits until NCCL has done what its calls began.
-  void settle(const char* what);
-  void check(GpuLibrary::Status status, const char* what);
+  void settle(Call what);
+  void check(GpuLibrary::Status status, Call what);
   void give_up() noexcept;
 
   std::unique_ptr<MpiCommunicator> host_;

@@ -8,7 +8,7 @@
 
 namespace fedhpc {
 
-void Patience::between_looks(Wait& wait, const char* what) const {
+void Patience::between_looks(Wait& wait, Call what) const {
   constexpr int kSpins = 256;  // some 20 us: a small message is through by then
   // Later on ranks that share a core get it, most looks stay cheap.
   constexpr int kLooksPerYield = 16;
@@ -22,8 +22,8 @@ void Patience::between_looks(Wait& wait, const char* what) const {
     const std::chrono::duration<double> still =
         now - std::max(wait.begin, heartbeat_->last_progress());
     if (still.count() > timeout_seconds_) {
-      throw Error(concat("no progress in ", what, " for ", timeout_seconds_,
-                         " s: ", heartbeat_->suspects(), " (run.collective_timeout)"));
+      throw Error(concat("no progress in ", name(what), " for ", timeout_seconds_,
+                         " s: ", heartbeat_->story(), " (run.collective_timeout)"));
     }
   }
   // Long waits must not keep a core from the rank that is waited for.

@@ -16,18 +16,21 @@ class Patience {
   Patience(double timeout_seconds, std::shared_ptr<Heartbeat> heartbeat)
       : timeout_seconds_(timeout_seconds), heartbeat_(std::move(heartbeat)) {}
 
-  /// Looks whether something has ended, `ended()`, until it has. Throws Error naming the silent
-  /// ranks when patience is at its end.
+  /// Looks whether something has ended, `ended()`, until it has: `what`, the `number`-th collective
+  /// of its communicator. Throws Error telling where every rank is when patience is at its end.
   template <typename Ended>
-  void wait_until(const Ended& ended, const char* what) const {
+  void wait_until(const Ended& ended, Call what, std::int64_t number) const {
     Wait wait{.begin = Heartbeat::Clock::now()};
     wait.listened = wait.begin;
+    heartbeat_->waits(what, number);
     while (!ended()) between_looks(wait, what);
+    heartbeat_->waits(Call::None, number);
     progress();
   }
 
   double timeout_seconds() const { return timeout_seconds_; }
   void progress() const { heartbeat_->progress(); }  ///< this rank has got on
+  Place& place() const { return heartbeat_->place(); }
 
  private:
   struct Wait {
@@ -35,7 +38,7 @@ class Patience {
     Heartbeat::Clock::time_point listened = {};
     std::int64_t looks = 0;
   };
-  void between_looks(Wait& wait, const char* what) const;
+  void between_looks(Wait& wait, Call what) const;
 
   double timeout_seconds_;
   std::shared_ptr<Heartbeat> heartbeat_;

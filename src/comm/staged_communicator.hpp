@@ -30,7 +30,8 @@ class StagedCommunicator final : public Communicator {
   }
   void barrier() override { host_->barrier(); }
   std::unique_ptr<Communicator> split(int colour) override;
-  void beat() override { host_->beat(); }
+  void progress() override { host_->progress(); }
+  Place& place() override { return host_->place(); }
 
  private:
   /// A collective of `host_` that replaces values.

@@ -206,6 +206,7 @@ bool Checkpointer::due(std::int64_t round) const {
 
 void Checkpointer::write(std::int64_t round, const h5::Handle* results) {
   const auto begin = Clock::now();
+  const AtTask writing(comm_.place(), Place::Task::Checkpoint);
   const std::string path = checkpoint_path(results_, round);
   const ModelRecord model = experiment_.current_model();
   const StateBytes state = state_bytes(experiment_, comm_);

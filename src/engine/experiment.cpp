@@ -28,6 +28,7 @@ void Experiment::prepare() {
   Cohort everybody;
   everybody.clients.resize(static_cast<std::size_t>(parts_.partition.clients()));
   std::iota(everybody.clients.begin(), everybody.clients.end(), 0);
+  parts_.comm.place() = {.task = Place::Task::Round};
   RoundServices before_rounds = parts_.services(*parts_.trainer);
   RoundState state(before_rounds, 0, std::move(everybody), RoundState::Evaluated::No);
   Round round(state);
@@ -47,6 +48,7 @@ void Experiment::run(const std::function<void(const RoundReport&)>& observe,
     Stopwatch wall;
     wall.start();
     parts_.ledger.clear();
+    parts_.comm.place() = {.task = Place::Task::Round, .round = t};
     const bool evaluated = t % parts_.config.run.eval_every == 0 || t == parts_.config.run.rounds;
     // Of the first round nobody knows how long it is.
     leaving.last_round_seconds = last_round_seconds_;

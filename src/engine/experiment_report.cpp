@@ -75,6 +75,7 @@ Score sum_of(const std::vector<Score>& scores) {
 
 void Experiment::evaluate(RoundReport& report) {
   const Timed timed(parts_.evaluate_watch);
+  const AtTask evaluation_of_round(parts_.comm.place(), Place::Task::Evaluation);
   RankEvaluation evaluation(*parts_.evaluator, *parts_.shard, parts_.validation_shard.get(),
                             parts_.server_shard.get(), parts_.shard->clients(), *parts_.topology,
                             parts_.adaptation_after(report.round), parts_.block_width);
@@ -129,6 +130,7 @@ std::vector<Score> Experiment::gather_by_client(const std::vector<Score>& mine) 
 }
 
 void Experiment::total(RoundState& round, const Wish& wish, RoundReport& report) {
+  const AtTask reporting(parts_.comm.place(), Place::Task::Report);
   const std::vector<TrainStatistics>& statistics = round.statistics;
   const auto count = static_cast<std::int64_t>(statistics.size());
   Tensor losses = at::empty({count, 2}, at::kDouble);  // loss, samples

@@ -80,7 +80,8 @@ Parts::Parts(Config& options, Communicator& ranks, const Resumption* from)
   trainer = std::make_unique<LocalTrainer>(*model, *shard, config.train, seed);
   evaluator = std::make_unique<Evaluator>(
       *model, at::TensorOptions(type).device(device),
-      config.run.reproducible ? Chunks::PerClient : Chunks::AcrossClients, [this] { comm.beat(); });
+      config.run.reproducible ? Chunks::PerClient : Chunks::AcrossClients,
+      [this] { comm.progress(); });
   open_store();
   method().initialise(Setup({.initial = initial,
                              .seed = seed,

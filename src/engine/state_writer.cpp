@@ -53,7 +53,7 @@ void StateSize::clients(ClientStore& store) {
 }
 
 void StateWriter::tensor(const std::string& name, Tensor& values) {
-  comm_.beat();
+  comm_.progress();
   if (file_ == nullptr) return;
   const Tensor whole = on_host(values).contiguous();
   const hid_t type = state_type(whole.scalar_type());

@@ -83,7 +83,7 @@ Tensor Coupling::over_pairs(
     for (std::size_t r = 0; r < own.size(); ++r) {
       if (own[r] > j) continue;
       values[static_cast<std::int64_t>(r)][j].fill_(value(matrices[r], of_j));
-      comm_.beat();
+      comm_.progress();
     }
   }
   const Tensor upper = in_client_order(comm_.all_gather(values));

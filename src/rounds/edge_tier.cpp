@@ -91,6 +91,7 @@ void EdgeTier::rounds(std::int64_t count, const std::function<void()>& edge_roun
 Rows EdgeTier::upload_mean(const EdgeRows& edges, std::span<const double> weights,
                            const Codec& codec, const Rows& otherwise) {
   const Timed timed(state_.services.aggregate_watch);
+  const AtTask mean_of_edges(state_.services.topology.world().place(), Place::Task::Mean);
   const auto mean = [&] { return mean_at_cloud(edges, weights, codec, otherwise); };
   const auto blank = [&] {
     return at::zeros({1, edges.rows.layout->size()}, edges.rows.values.options());

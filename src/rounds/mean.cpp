@@ -36,6 +36,7 @@ LoggedSum::LoggedSum(const MeanServices& services, std::int64_t segments)
 Tensor LoggedSum::take(const MeanServices& services, Among ranks,
                        const std::function<Tensor(const Tensor&)>& of_sums,
                        const std::function<Tensor()>& blank) {
+  const AtTask mean(services.topology.world().place(), Place::Task::Mean);
   const auto compute = [&] { return of_sums(sum_.total(services.topology, ranks)); };
   return services.log == nullptr
              ? compute()

@@ -30,14 +30,19 @@ void Round::each_block_of(std::vector<std::int64_t> mine, const std::function<vo
   });
   if (!state_.log.begin_pass(mine)) return;
   const auto width = static_cast<std::size_t>(state_.services.block_width);
+  Communicator& world = state_.services.topology.world();
+  const AtTask training(world.place(), Place::Task::Training);
   for (std::size_t first = 0; first < mine.size(); first += width) {
     if (state_.log.leaves((mine.size() - first + width - 1) / width)) return;
     const std::size_t count = std::min(width, mine.size() - first);
     Block block(state_, std::span(mine).subspan(first, count));
+    world.place().client = mine[first];
+    world.place().clients = static_cast<std::int32_t>(count);
+    world.progress();
     work(block);
     state_.log.add_done(block.clients());
-    state_.services.topology.world().beat();
   }
+  world.progress();
   state_.log.end_pass();
 }
 

@@ -64,8 +64,8 @@ class Faults(FaultCase):
                 done = finish(process)
                 self.assertLess(time.monotonic() - began, 6)
                 self.assertEqual(done.returncode, 1, done.stderr)
-                self.one_line(done, f": rank {stopped} on ", "gives no sign of life", "for 3 s",
-                              "run.collective_timeout")
+                self.one_line(done, f": rank {stopped} on ", "gives no sign of life (last heard of: ",
+                              " in round ", " waits in ", "for 3 s", "run.collective_timeout")
                 self.all_gone(ranks)
                 self.resumes(path, ranks=2)
                 for file in self.folder.glob("*.h5"):
@@ -124,7 +124,7 @@ class Faults(FaultCase):
                 resource.prlimit(pids[-1], resource.RLIMIT_AS, (used - (64 << 20), used))
                 done = finish(process)
                 self.assertEqual(done.returncode, 1, done.stderr)
-                self.one_line(done, f"rank {max(ranks - 1, 0)} on ")
+                self.one_line(done, f"rank {max(ranks - 1, 0)} on ", " in round ")
                 self.all_gone(pids)
                 for file in self.folder.glob("*.h5"):
                     file.unlink()

@@ -127,11 +127,46 @@ TEST(Communicator, GivesUpOnAMissingRank) {
   patient->barrier();
 }
 
+TEST(Communicator, TellsWhereEveryRankIsWhenAllWaitForEachOther) {
+  const auto patient = world_communicator(60);
+  if (patient->size() == 1) GTEST_SKIP() << "nobody to wait for";
+  const auto hasty = world_communicator(1);
+  const auto one = hasty->split(0);
+  const auto other = hasty->split(0);
+  Tensor values = at::full({3}, 1, at::kFloat);
+  const bool first = hasty->rank() == 0;
+  hasty->place() = {.task = first ? Place::Task::Evaluation : Place::Task::Mean, .round = 17};
+  const auto evaluate = [&] { one->barrier(); };
+  const auto take_mean = [&] { other->sum_(values); };
+  try {
+    first ? evaluate() : take_mean();
+    ADD_FAILURE() << "a collective ended without all of its ranks";
+  } catch (const Error& error) {
+    const std::string text = error.what();
+    for (const char* said :
+         {"rank 0 on ", "in a barrier (collective 0), evaluating in round 17", "rank 1 on ",
+          "in a sum over ranks (collective 1), taking a mean in round 17"}) {
+      EXPECT_NE(text.find(said), std::string::npos) << text;
+    }
+    EXPECT_EQ(text.find("no sign of life"), std::string::npos) << text;
+  }
+  patient->barrier();
+  first ? take_mean() : evaluate();  // what is under way comes to its end
+  patient->barrier();
+}
+
+TEST(Communicator, APartSharesItsPlace) {
+  const auto world = world_communicator(60);
+  const auto part = world->split(0);
+  part->place() = {.task = Place::Task::Training, .clients = 2, .round = 3, .client = 7};
+  EXPECT_EQ(world->place(), part->place());
+}
+
 /// Works for three times as long as the others have patience, in small pieces, each told to them.
 void work_for_long(Communicator& comm) {
   for (int piece = 0; piece < 30; ++piece) {
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
-    comm.beat();
+    comm.progress();
   }
 }
 

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "fedhpc/comm/place.hpp"
 #include "fedhpc/core/tensor.hpp"
 
 namespace fedhpc {
@@ -20,7 +21,7 @@ struct Traffic {
 /// implementation is one process alone: every collective is the identity. Tensors are contiguous
 /// tensors of float32, float64 or int64 in host memory or, where the ranks talk between devices
 /// (device_communicator.hpp), on the device; each call is for one of them on all ranks. All calls
-/// but `beat` are collective; a rank that waits throws Error once no rank anywhere has got on for
+/// but `progress` and `place` are collective; a rank that waits throws Error once no rank anywhere has got on for
 /// the length of the time-out.
 class Communicator {
  public:
@@ -47,7 +48,10 @@ class Communicator {
   virtual std::unique_ptr<Communicator> split(int colour) = 0;
   /// Tells the ranks that wait for this one that it gets on: to be called in the course of long
   /// work (costs a look at the clock).
-  virtual void beat() {}
+  virtual void progress() {}
+  /// Where this rank is in its work; other ranks name it when they have waited too long. Of a
+  /// communicator and all its parts.
+  virtual Place& place() = 0;
 
   const Traffic& traffic() const { return traffic_; }
 

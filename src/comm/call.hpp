@@ -1,0 +1,25 @@
+#pragma once
+
+#include <cstdint>
+
+namespace fedhpc {
+
+/// The collectives ranks wait in.
+enum class Call : std::int32_t {
+  None,
+  Sum,
+  Maximum,
+  Broadcast,
+  Gather,
+  GatherOnAll,
+  AllToAll,
+  Texts,
+  Barrier,
+  SplitOfNccl,
+  StartOfNccl,
+};
+
+/// "a sum over ranks".
+const char* name(Call call);
+
+}  // namespace fedhpc
