@@ -45,8 +45,8 @@ void FedDWA::round(Round& round) {
   Sent sent;
   round.each_block([&](Block& block) {
     const Rows received = block.download(clouds_->read(block.clients()));  // [C, P]  u_k
-    const Rows trained = block.train(received, {.pass = 0});                    // [C, P]  w_k
-    const Rows guide = block.train(trained, {.pass = 1});                       // [C, P]  w'_k
+    const Rows trained = block.train(received, {.pass = 0});               // [C, P]  w_k
+    const Rows guide = block.train(trained, {.pass = 1});                  // [C, P]  w'_k
     block.keep_buffers(trained);
     const Rows models = block.upload_models(trained, *codec_);
     const Rows guides = block.upload_models(guide, *codec_);

@@ -201,7 +201,7 @@ void SimNet::round(Round& round) {
   round.each_block([&](Block& block) {
     // y^(n) = M x_t + N z_t^(n)
     const Rows y = block.download(joined(personal_rows(block.clients())));  // [C, P]
-    Rows nabla = local_gradient(block, y, eta);                                  // g^(n)
+    Rows nabla = local_gradient(block, y, eta);                             // g^(n)
     const Rows gradients = nabla.clone();
     draw_together_(nabla, round.number());  // nabla^(n)
     const Rows sent = block.upload(nabla, *codec_);
