@@ -74,7 +74,7 @@ class ProjectRounds {
   void run(int rounds, const std::function<void()>& between) {
     int done = 0;
     experiment_->run([&](const RoundReport&) { between(); },
-                     [&](std::int64_t) { return Wish{.stop = ++done == rounds}; });
+                     [&](std::int64_t) { return RoundRequest{.stop = ++done == rounds}; });
   }
 
  private:

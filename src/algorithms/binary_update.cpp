@@ -11,7 +11,7 @@
 #include "fedhpc/core/device.hpp"
 #include "fedhpc/math/row_products.hpp"
 #include "fedhpc/math/vector_passes.hpp"
-#include "fedhpc/rounds/upload.hpp"
+#include "fedhpc/rounds/to_device.hpp"
 
 namespace fedhpc {
 
@@ -29,7 +29,7 @@ Tensor column_of(const Tensor& numbers, std::size_t l) {
 
 /// Numbers [C, L] of the host where rows lie, in their type.
 Tensor beside(const Tensor& numbers, const Rows& rows) {
-  return upload(numbers.to(rows.values.scalar_type()), rows.values.device());
+  return to_device(numbers.to(rows.values.scalar_type()), rows.values.device());
 }
 
 /// Uniform numbers in [0, 1), [C, n], of the type of `rows` and where they lie.
@@ -43,7 +43,7 @@ Tensor uniform_like(const Rows& rows, std::span<const DrawKey> keys) {
       for (std::int64_t i = 0; i < drawn.size(1); ++i) *next++ = static_cast<T>(draws.uniform());
     }
   });
-  return upload(drawn, rows.values.device());
+  return to_device(drawn, rows.values.device());
 }
 
 }  // namespace

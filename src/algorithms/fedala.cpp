@@ -10,7 +10,7 @@
 #include <ATen/ops/ones_like.h>
 
 #include "fedhpc/models/row_measures.hpp"
-#include "fedhpc/rounds/upload.hpp"
+#include "fedhpc/rounds/to_device.hpp"
 
 namespace fedhpc {
 
@@ -132,7 +132,7 @@ Rows FedALA::aggregated(Block& block, const Rows& received) {
     for (const std::int64_t c : places) {
       clients.push_back(block.clients()[static_cast<std::size_t>(c)]);
     }
-    const Tensor index = upload(places, received.values.device());
+    const Tensor index = to_device(places, received.values.device());
     const Mixture mixture =
         mixture_of(clients, {received.values.index_select(0, index), received.layout});
     Block some = block.only(clients);

@@ -9,7 +9,7 @@
 
 #include "fedhpc/core/device.hpp"
 #include "fedhpc/models/row_measures.hpp"
-#include "fedhpc/rounds/upload.hpp"
+#include "fedhpc/rounds/to_device.hpp"
 
 namespace fedhpc {
 
@@ -156,7 +156,7 @@ void PFedGP::clip_(const Rows& gradients, std::int64_t count) const {
     factors.push_back(std::min(1.0, clip_length_ / std::sqrt(square)));
   }
   if (std::all_of(factors.begin(), factors.end(), [](double f) { return f == 1; })) return;
-  const Tensor by_row = upload(factors, rows.values.device()).to(rows.values.scalar_type());
+  const Tensor by_row = to_device(factors, rows.values.device()).to(rows.values.scalar_type());
   of_body.values.mul_(by_row.unsqueeze(1));
   body_part_.put_(rows, of_body);
 }

@@ -3,7 +3,7 @@
 #include "fedhpc/algorithms/pfedsop.hpp"
 #include "fedhpc/core/device.hpp"
 #include "fedhpc/math/row_products.hpp"
-#include "fedhpc/rounds/upload.hpp"
+#include "fedhpc/rounds/to_device.hpp"
 
 namespace fedhpc {
 
@@ -26,7 +26,7 @@ std::vector<Personalisation::Step> Personalisation::steps_on_device(const RowPar
     steps.push_back(step);
   }
   const auto factors = [&](const std::vector<double>& values) {
-    return upload(values, own.values.device()).to(own.values.scalar_type()).unsqueeze(1);
+    return to_device(values, own.values.device()).to(own.values.scalar_type()).unsqueeze(1);
   };
   const Rows moved{
       part.of(models).values + (own.values * factors(of_own) + global.values * factors(of_global)),
@@ -42,7 +42,7 @@ std::vector<Personalisation::Step> PFedSOP::personalise_on_device_(
   for (const std::int64_t place : places) {
     clients.push_back(block.clients()[static_cast<std::size_t>(place)]);
   }
-  const Tensor index = upload(places, start.values.device());
+  const Tensor index = to_device(places, start.values.device());
   const Rows models = models_->read(clients);  // x_i(t-1)
   const Rows global{received.values.index_select(0, index), received.layout};
   const auto steps =

@@ -71,7 +71,7 @@ int plan_command(const Arguments& arguments) {
 
   std::unique_ptr<Communicator> comm = world_communicator(start_timeout(rest));
   std::unique_ptr<Config> config;
-  together(*comm, [&] { config = read_configuration(rest, "plan"); });
+  fail_together(*comm, [&] { config = read_configuration(rest, "plan"); });
   show_notes(*config, *comm);
   comm = run_communicator(*config);
   std::optional<StillAtWork> notice;

@@ -45,7 +45,7 @@ int resume_command(const Arguments& arguments, const std::string& command_line) 
   std::unique_ptr<Communicator> comm = world_communicator(start_timeout(arguments));
   std::string configuration;  // of the run as it is to be now, or empty: as it was
   std::vector<Assignment> changes;
-  together(*comm, [&] {
+  fail_together(*comm, [&] {
     if (arguments.empty() || arguments.front().starts_with("--")) {
       throw ConfigError(
           "fedhpc resume needs a result file or a checkpoint first: fedhpc resume RUN.h5 "
@@ -60,7 +60,7 @@ int resume_command(const Arguments& arguments, const std::string& command_line) 
   ResumePoint point = find_resume_point(arguments.front(), *comm);
   std::unique_ptr<Config> config;
   std::optional<Earlier> earlier = Earlier::Replace;
-  together(*comm, [&] {
+  fail_together(*comm, [&] {
     config = configuration.empty() ? resumed_configuration(point, changes)
                                    : resumed_configuration(point, configuration, changes);
     if (comm->rank() != 0) return;

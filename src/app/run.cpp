@@ -170,7 +170,7 @@ int carry_out(Config& config, Communicator& comm, const std::string& command_lin
     if (interrupted) progress.interrupted(report, config.run.output);
   };
   const auto ask = [&](std::int64_t round) {
-    return Wish{.stop = caught_signal() != 0, .checkpoint = checkpointer.due(round)};
+    return RoundRequest{.stop = caught_signal() != 0, .checkpoint = checkpointer.due(round)};
   };
   try {
     experiment.run(observe, ask, [] { return caught_signal() != 0; });
@@ -197,7 +197,7 @@ int run_command(const Arguments& given, const std::string& command_line) {
   const StopSignals signals;
   std::unique_ptr<Communicator> comm = world_communicator(start_timeout(arguments));
   std::unique_ptr<Config> config;
-  together(*comm, [&] {
+  fail_together(*comm, [&] {
     config = read_configuration(arguments, "run");
     if (comm->rank() != 0) return;
     claim = claim_output(config->run.output);

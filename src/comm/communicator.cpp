@@ -53,8 +53,8 @@ void Communicator::count(const std::vector<Tensor>& parts) {
 
 std::unique_ptr<Communicator> local_communicator() { return std::make_unique<LocalCommunicator>(); }
 
-void together(Communicator& comm, const std::function<void()>& work) {
-  // One letter says which type of error to throw again; an empty text means success.
+void fail_together(Communicator& comm, const std::function<void()>& work) {
+  // The first character says which type of error to throw again; an empty text means success.
   std::string failure;
   try {
     work();

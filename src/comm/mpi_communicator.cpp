@@ -9,8 +9,8 @@
 
 namespace fedhpc {
 
-MpiCommunicator::MpiCommunicator(CommHandle comm, Patience patience)
-    : comm_(std::move(comm)), patience_(std::move(patience)) {
+MpiCommunicator::MpiCommunicator(CommHandle comm, TimedWait wait)
+    : comm_(std::move(comm)), wait_(std::move(wait)) {
   check_mpi(MPI_Comm_set_errhandler(comm_.handle(), MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
   check_mpi(MPI_Comm_rank(comm_.handle(), &rank_), "MPI_Comm_rank");
   check_mpi(MPI_Comm_size(comm_.handle(), &size_), "MPI_Comm_size");
@@ -25,7 +25,7 @@ MpiCommunicator::MpiCommunicator(CommHandle comm, Patience patience)
 }
 
 void MpiCommunicator::wait(MPI_Request request, Call what) const {
-  patience_.wait_until(
+  wait_.wait_until(
       [&] {
         int done = 0;
         check_mpi(MPI_Test(&request, &done, MPI_STATUS_IGNORE), what);
@@ -136,10 +136,10 @@ std::unique_ptr<Communicator> MpiCommunicator::split(int colour) { return part(c
 
 std::unique_ptr<MpiCommunicator> MpiCommunicator::part(int colour) {
   barrier();  // MPI_Comm_split has no deadline: it begins once everybody is there
-  const Deadline deadline(patience_.timeout_seconds(), "MPI_Comm_split");
+  const Deadline deadline(wait_.timeout_seconds(), "MPI_Comm_split");
   MPI_Comm part = MPI_COMM_NULL;
   check_mpi(MPI_Comm_split(comm_.handle(), colour, rank_, &part), "MPI_Comm_split");
-  return std::make_unique<MpiCommunicator>(CommHandle(part), patience_);
+  return std::make_unique<MpiCommunicator>(CommHandle(part), wait_);
 }
 
 }  // namespace fedhpc

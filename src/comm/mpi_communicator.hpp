@@ -10,7 +10,7 @@
 #include "fedhpc/comm/communicator.hpp"
 
 #include "comm/mpi_support.hpp"
-#include "comm/patience.hpp"
+#include "comm/timed_wait.hpp"
 
 namespace fedhpc {
 
@@ -18,7 +18,7 @@ namespace fedhpc {
 /// on for the length of the time-out (MPI itself never reports a lost peer).
 class MpiCommunicator final : public Communicator {
  public:
-  MpiCommunicator(CommHandle comm, Patience patience);
+  MpiCommunicator(CommHandle comm, TimedWait wait);
 
   int rank() const override { return rank_; }
   int size() const override { return size_; }
@@ -30,12 +30,12 @@ class MpiCommunicator final : public Communicator {
   std::vector<Tensor> all_to_all(const std::vector<Tensor>& parts) override;
   std::vector<std::string> all_texts(const std::string& text) override;
   void barrier() override;
-  void progress() override { patience_.progress(); }
-  Place& place() override { return patience_.place(); }
+  void progress() override { wait_.progress(); }
+  Place& place() override { return wait_.place(); }
   std::unique_ptr<Communicator> split(int colour) override;
 
   std::unique_ptr<MpiCommunicator> part(int colour);
-  const Patience& patience() const { return patience_; }
+  const TimedWait& timed_wait() const { return wait_; }
 
  private:
   /// Begins one non-blocking collective on (data, count, type).
@@ -46,24 +46,24 @@ class MpiCommunicator final : public Communicator {
   void reduce(Tensor& values, MPI_Op operation, Call what);
 
   /// What goes to another rank, or the memory for what comes from it.
-  struct Letter {
+  struct Message {
     int peer;
     Tensor values;
   };
 
   /// Sends and receives whole tensors between pairs of ranks, in pieces, all at the same time.
-  void exchange(const std::vector<Letter>& outgoing, const std::vector<Letter>& incoming,
+  void exchange(const std::vector<Message>& outgoing, const std::vector<Message>& incoming,
                 Call what) const;
   /// As exchange, where the receiver does not know how many rows to expect: makes the tensors of
   /// the ranks `senders`, shaped like `like` but for their number of rows.
-  std::vector<Tensor> exchange_rows(const std::vector<Letter>& outgoing,
+  std::vector<Tensor> exchange_rows(const std::vector<Message>& outgoing,
                                     const std::vector<int>& senders, const Tensor& like,
                                     Call what) const;
 
   void wait(MPI_Request request, Call what) const;
 
   CommHandle comm_;
-  Patience patience_;
+  TimedWait wait_;
   int rank_ = 0;
   int size_ = 1;
   bool spans_hosts_ = false;

@@ -8,44 +8,44 @@
 
 namespace fedhpc {
 
-void MpiCommunicator::exchange(const std::vector<Letter>& outgoing,
-                               const std::vector<Letter>& incoming, Call what) const {
+void MpiCommunicator::exchange(const std::vector<Message>& outgoing,
+                               const std::vector<Message>& incoming, Call what) const {
   std::vector<MPI_Request> requests;
-  const auto begin = [&](const Letter& letter, auto&& start) {
-    const MPI_Datatype type = datatype(letter.values);
-    const auto size = static_cast<std::int64_t>(letter.values.itemsize());
-    auto* bytes = static_cast<char*>(letter.values.data_ptr());
+  const auto begin = [&](const Message& message, auto&& start) {
+    const MPI_Datatype type = datatype(message.values);
+    const auto size = static_cast<std::int64_t>(message.values.itemsize());
+    auto* bytes = static_cast<char*>(message.values.data_ptr());
     // Pieces of one pair of ranks arrive in the order in which they were sent.
-    for (std::int64_t first = 0; first < letter.values.numel(); first += kPiece) {
-      const int length = to_count(std::min(kPiece, letter.values.numel() - first));
+    for (std::int64_t first = 0; first < message.values.numel(); first += kPiece) {
+      const int length = to_count(std::min(kPiece, message.values.numel() - first));
       requests.push_back(MPI_REQUEST_NULL);
-      check_mpi(start(bytes + first * size, length, type, letter.peer, /*tag=*/0, comm_.handle(),
+      check_mpi(start(bytes + first * size, length, type, message.peer, /*tag=*/0, comm_.handle(),
                       &requests.back()),
                 what);
     }
   };
-  for (const Letter& letter : incoming) begin(letter, MPI_Irecv);
-  for (const Letter& letter : outgoing) begin(letter, MPI_Isend);
+  for (const Message& message : incoming) begin(message, MPI_Irecv);
+  for (const Message& message : outgoing) begin(message, MPI_Isend);
   for (const MPI_Request request : requests) wait(request, what);
 }
 
-std::vector<Tensor> MpiCommunicator::exchange_rows(const std::vector<Letter>& outgoing,
+std::vector<Tensor> MpiCommunicator::exchange_rows(const std::vector<Message>& outgoing,
                                                    const std::vector<int>& senders,
                                                    const Tensor& like, Call what) const {
   // First the number of rows and of values, which the receiver checks against its own shape.
   const auto numbers = [] { return at::empty({2}, at::kLong); };
-  std::vector<Letter> sizes_out;
-  for (const Letter& letter : outgoing) {
+  std::vector<Message> sizes_out;
+  for (const Message& message : outgoing) {
     Tensor sizes = numbers();
-    sizes.data_ptr<std::int64_t>()[0] = letter.values.size(0);
-    sizes.data_ptr<std::int64_t>()[1] = letter.values.numel();
-    sizes_out.push_back({letter.peer, sizes});
+    sizes.data_ptr<std::int64_t>()[0] = message.values.size(0);
+    sizes.data_ptr<std::int64_t>()[1] = message.values.numel();
+    sizes_out.push_back({message.peer, sizes});
   }
-  std::vector<Letter> sizes_in;
+  std::vector<Message> sizes_in;
   for (const int sender : senders) sizes_in.push_back({sender, numbers()});
   exchange(sizes_out, sizes_in, what);
 
-  std::vector<Letter> incoming;
+  std::vector<Message> incoming;
   std::vector<Tensor> received;
   std::vector<std::int64_t> shape = like.sizes().vec();
   for (const auto& [sender, sizes] : sizes_in) {
@@ -79,8 +79,8 @@ Tensor MpiCommunicator::all_gather(const Tensor& rows) {
   for (const Size& size : sizes) shape.front() += size.rows;
   Tensor all = at::empty(shape, rows.options());
   // Received where they belong. The counts of MPI's own collective end at 2^31 values in all.
-  std::vector<Letter> outgoing;
-  std::vector<Letter> incoming;
+  std::vector<Message> outgoing;
+  std::vector<Message> incoming;
   std::int64_t first = 0;
   for (int r = 0; r < size_; ++r) {
     const Size& size = sizes[static_cast<std::size_t>(r)];
@@ -102,7 +102,7 @@ std::vector<Tensor> MpiCommunicator::all_to_all(const std::vector<Tensor>& parts
   require(static_cast<int>(parts.size()) == size_, "all_to_all takes one part per rank");
   for (const Tensor& part : parts) datatype(part);
   count(parts);
-  std::vector<Letter> outgoing;
+  std::vector<Message> outgoing;
   std::vector<int> senders;
   // Rank r begins with rank r + 1, so that not all of them write to rank 0 first.
   for (int step = 1; step < size_; ++step) {

@@ -91,7 +91,7 @@ void NcclCommunicator::check(Status status, Call what) {
 
 void NcclCommunicator::settle(Call what) {
   try {
-    host_->patience().wait_until(
+    host_->timed_wait().wait_until(
         [&] {
           const Status status = library_.asynchronous_error(comm_);
           check(status, what);
@@ -114,7 +114,7 @@ void NcclCommunicator::run(Call what, const std::function<void()>& enqueue) {
     // A call that does not block may have enqueued nothing yet.
     settle(what);
     library_.record(lane_.ended, lane_.stream);
-    host_->patience().wait_until(
+    host_->timed_wait().wait_until(
         [&] {
           check(library_.asynchronous_error(comm_), what);
           return library_.has_passed(lane_.ended);
@@ -157,24 +157,24 @@ void NcclCommunicator::broadcast_(Tensor& values, int root) {
   });
 }
 
-void NcclCommunicator::exchange(const std::vector<Letter>& outgoing,
-                                const std::vector<Letter>& incoming, Call what) {
+void NcclCommunicator::exchange(const std::vector<Message>& outgoing,
+                                const std::vector<Message>& incoming, Call what) {
   // Before the group is open: an abort would be put off until it is closed.
-  for (const Letter& letter : outgoing) type_of(letter.rows);
-  for (const Letter& letter : incoming) type_of(letter.rows);
+  for (const Message& message : outgoing) type_of(message.rows);
+  for (const Message& message : incoming) type_of(message.rows);
   run(what, [&] {
     // In one group: NCCL would let a sender wait for a receiver that has its own turn to send.
     check(library_.group_start(), what);
-    for (const Letter& letter : outgoing) {
-      if (letter.rows.numel() == 0) continue;
-      check(library_.send(letter.rows.data_ptr(), count_of(letter.rows), type_of(letter.rows),
-                          letter.peer, comm_, lane_.stream),
+    for (const Message& message : outgoing) {
+      if (message.rows.numel() == 0) continue;
+      check(library_.send(message.rows.data_ptr(), count_of(message.rows), type_of(message.rows),
+                          message.peer, comm_, lane_.stream),
             what);
     }
-    for (const Letter& letter : incoming) {
-      if (letter.rows.numel() == 0) continue;
-      check(library_.receive(letter.rows.data_ptr(), count_of(letter.rows), type_of(letter.rows),
-                             letter.peer, comm_, lane_.stream),
+    for (const Message& message : incoming) {
+      if (message.rows.numel() == 0) continue;
+      check(library_.receive(message.rows.data_ptr(), count_of(message.rows), type_of(message.rows),
+                             message.peer, comm_, lane_.stream),
             what);
     }
     check(library_.group_end(), what);
@@ -214,8 +214,8 @@ Tensor NcclCommunicator::gather_rows(const Tensor& rows, const std::vector<bool>
   shape.front() = 0;
   for (const Tensor& from : room) shape.front() += from.size(0);
   const Tensor all = at::empty(shape, rows.options());
-  std::vector<Letter> outgoing;
-  std::vector<Letter> incoming;
+  std::vector<Message> outgoing;
+  std::vector<Message> incoming;
   std::int64_t first = 0;
   for (int r = 0; r < size(); ++r) {
     const std::int64_t count = room[static_cast<std::size_t>(r)].size(0);
@@ -250,8 +250,8 @@ std::vector<Tensor> NcclCommunicator::all_to_all(const std::vector<Tensor>& part
   if (!library_.holds(parts.front())) return host_->all_to_all(parts);
   count(parts);
   std::vector<Tensor> received = room_for(parts);
-  std::vector<Letter> outgoing;
-  std::vector<Letter> incoming;
+  std::vector<Message> outgoing;
+  std::vector<Message> incoming;
   for (int r = 0; r < size(); ++r) {
     const auto at = static_cast<std::size_t>(r);
     if (r == rank()) {

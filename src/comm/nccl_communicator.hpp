@@ -60,7 +60,7 @@ class NcclCommunicator final : public Communicator {
   };
 
   /// Rows for another rank, or the memory for those that come from it.
-  struct Letter {
+  struct Message {
     int peer;
     Tensor rows;
   };
@@ -72,7 +72,7 @@ class NcclCommunicator final : public Communicator {
   /// number of rows.
   std::vector<Tensor> room_for(const std::vector<Tensor>& parts);
   /// Sends and receives between pairs of ranks, as one group.
-  void exchange(const std::vector<Letter>& outgoing, const std::vector<Letter>& incoming,
+  void exchange(const std::vector<Message>& outgoing, const std::vector<Message>& incoming,
                 Call what);
 
   /// Enqueues work, waits for its end and gives up NCCL's communicator if that fails.

@@ -40,7 +40,7 @@ std::unique_ptr<Communicator> world_communicator(double timeout_seconds) {
   CommHandle world(copy);
   auto heartbeat = std::make_shared<Heartbeat>(world.handle(), timeout_seconds);
   return std::make_unique<MpiCommunicator>(std::move(world),
-                                           Patience(timeout_seconds, std::move(heartbeat)));
+                                           TimedWait(timeout_seconds, std::move(heartbeat)));
 }
 
 void Session::abort(const std::string& message) const {

@@ -144,7 +144,7 @@ Resumption read_resumption(const std::string& path) {
 
 void read_state(const Resumption& from, Communicator& comm, Experiment& experiment) {
   h5::Handle file;
-  together(comm, [&] {
+  fail_together(comm, [&] {
     if (comm.rank() != 0) return;
     try {
       file = h5::open_whole(from.checkpoint);

@@ -38,7 +38,7 @@ void Experiment::prepare() {
 }
 
 void Experiment::run(const std::function<void(const RoundReport&)>& observe,
-                     const std::function<Wish(std::int64_t)>& ask,
+                     const std::function<RoundRequest(std::int64_t)>& ask,
                      const std::function<bool()>& stop_asked) {
   prepare();
   RoundServices in_round = parts_.services(*parts_.trainer);

@@ -34,17 +34,17 @@ class GlobalModel final : public Evaluation {
 
 }  // namespace
 
-std::array<std::int64_t, Ledger::kEntries> Experiment::booked(Wish& wish) {
+std::array<std::int64_t, Ledger::kEntries> Experiment::booked(RoundRequest& request) {
   Tensor sums = at::empty({Ledger::kEntries + 4}, at::kLong);
   auto* values = sums.data_ptr<std::int64_t>();
   std::copy(parts_.ledger.entries().begin(), parts_.ledger.entries().end(), values);
   auto* wishes = values + Ledger::kEntries;
-  wishes[0] = wish.stop ? 1 : 0;
-  wishes[1] = wish.checkpoint ? 1 : 0;
+  wishes[0] = request.stop ? 1 : 0;
+  wishes[1] = request.checkpoint ? 1 : 0;
   wishes[2] = parts_.comm.rank() == 0 ? static_cast<std::int64_t>(1e6 * last_round_seconds_) : 0;
   wishes[3] = parts_.comm.rank() == 0 ? divergence_->since() : 0;
   parts_.comm.sum_(sums);
-  wish = {.stop = wishes[0] > 0, .checkpoint = wishes[1] > 0};
+  request = {.stop = wishes[0] > 0, .checkpoint = wishes[1] > 0};
   last_round_seconds_ = 1e-6 * static_cast<double>(wishes[2]);
   diverged_since_ = wishes[3];
   std::array<std::int64_t, Ledger::kEntries> entries{};
@@ -129,7 +129,7 @@ std::vector<Score> Experiment::gather_by_client(const std::vector<Score>& mine) 
   return scores;
 }
 
-void Experiment::total(RoundState& round, const Wish& wish, RoundReport& report) {
+void Experiment::total(RoundState& round, const RoundRequest& request, RoundReport& report) {
   const AtTask reporting(parts_.comm.place(), Place::Task::Report);
   const std::vector<TrainStatistics>& statistics = round.statistics;
   const auto count = static_cast<std::int64_t>(statistics.size());
@@ -147,7 +147,7 @@ void Experiment::total(RoundState& round, const Wish& wish, RoundReport& report)
   report.train_samples = values[1];
   if (values[1] > 0) metrics.train_loss = values[0] / values[1];
   if (parts_.comm.rank() == 0) look_for_divergence(report);
-  report.agreed = wish;
+  report.agreed = request;
   const auto entries = booked(report.agreed);
   report.diverged_since = diverged_since_;
 
@@ -188,7 +188,7 @@ void Experiment::look_for_divergence(const RoundReport& report) {
 std::vector<double> Experiment::noted_by(RoundState& round) const {
   std::vector<std::string> names;
   for (const RoundMetric& metric : own_metrics_) {
-    names.push_back(metric.noted_as.empty() ? metric.name : metric.noted_as);
+    names.push_back(metric.noted_name.empty() ? metric.name : metric.noted_name);
   }
   Topology& topology = *parts_.topology;
   std::vector<double> values = round.notes.means(names, topology, parts_.summation());

@@ -84,7 +84,7 @@ std::unique_ptr<PartialRound> read_partial(Communicator& comm, const h5::Handle*
                                            const std::string& path) {
   const std::string group = kGroup;
   bool there = false;
-  together(comm, [&] {
+  fail_together(comm, [&] {
     if (file == nullptr || !h5::exists(*file, group)) return;
     there = true;
     const auto counts = h5::read_vector<std::int64_t>(*file, group + "/integers_counts");
@@ -102,7 +102,7 @@ std::unique_ptr<PartialRound> read_partial(Communicator& comm, const h5::Handle*
   PackedRound packed{.integers = read_own<std::int64_t>(comm, file, group + "/integers"),
                      .numbers = read_own<double>(comm, file, group + "/numbers")};
   std::unique_ptr<PartialRound> round;
-  together(comm, [&] { round = std::make_unique<PartialRound>(unpack(packed)); });
+  fail_together(comm, [&] { round = std::make_unique<PartialRound>(unpack(packed)); });
   return round;
 }
 

@@ -66,16 +66,16 @@ Parts::Parts(Config& options, Communicator& ranks, const Resumption* from)
       device(options.run.device == DeviceKind::Cuda ? current_cuda_device() : at::kCPU),
       network(options.network) {
   std::optional<Placement> placed;
-  together(comm, [&] {
+  fail_together(comm, [&] {
     within_memory(concat("the data of data.name = ", config.data.name,
                          " with data.clients = ", config.data.clients),
                   [&] { placed = open_data(); });
   });
   topology = std::make_unique<Topology>(comm, *std::move(placed));
-  together(comm, [&] {
+  fail_together(comm, [&] {
     within_memory(concat("the model model.name = ", config.model.name), [&] { open_model(from); });
   });
-  together(comm, [&] { within_memory("the data on the device", [&] { move_to_device(); }); });
+  fail_together(comm, [&] { within_memory("the data on the device", [&] { move_to_device(); }); });
   const auto seed = static_cast<std::uint64_t>(config.run.seed);
   trainer = std::make_unique<LocalTrainer>(*model, *shard, config.train, seed);
   evaluator = std::make_unique<Evaluator>(

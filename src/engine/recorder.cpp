@@ -57,7 +57,7 @@ Recorder::Recorder(Experiment& experiment, Communicator& comm, const std::string
     : experiment_(experiment) {
   const std::vector<std::string> hosts = comm.all_texts(host_name());
   const auto on_writer = [&](const std::function<void()>& work) {
-    together(comm, [&] {
+    fail_together(comm, [&] {
       if (comm.rank() != 0) return;
       try {
         work();
@@ -76,7 +76,7 @@ Recorder::Recorder(Experiment& experiment, Communicator& comm, const std::string
   }
   const StateBytes state = state_bytes(experiment, comm);
   on_writer([&] { h5::flush_file(writer_->file()); });
-  together(comm, [&] {
+  fail_together(comm, [&] {
     if (comm.rank() == 0) check_room(state, from, earlier);
   });
   on_writer([&] { start(from, earlier); });

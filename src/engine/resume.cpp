@@ -196,7 +196,7 @@ ResumePoint find_resume_point(const std::string& path) {
 
 ResumePoint find_resume_point(const std::string& path, Communicator& comm) {
   ResumePoint point;
-  together(comm, [&] {
+  fail_together(comm, [&] {
     if (comm.rank() == 0) point = find_resume_point(path);
   });
   // What rank 0 has found, on every rank.

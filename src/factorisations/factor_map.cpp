@@ -212,13 +212,13 @@ void FactorMap::copy_passed_(const Rows& from, const Rows& to, Tag tag) const {
   const bool up = from.layout == factors_;
   require((up && to.layout == full_) || (from.layout == full_ && to.layout == factors_),
           "columns pass between rows of factors and rows of weights");
-  Passed run;  // columns side by side in both
+  CopiedColumns run;  // columns side by side in both
   const auto copy = [&] {
     if (run.count == 0) return;
     to.values.narrow(1, up ? run.full : run.factors, run.count)
         .copy_(from.values.narrow(1, up ? run.factors : run.full, run.count));
   };
-  for (const Passed& one : passed_) {
+  for (const CopiedColumns& one : passed_) {
     if (tag != Tag::None && !has(one.tags, tag)) continue;
     if (one.full == run.full + run.count && one.factors == run.factors + run.count) {
       run.count += one.count;
@@ -259,7 +259,7 @@ void FactorMap::distance_gradient_(const Rows& u, const Rows& w, double scale, c
                                             weights_of(layer, w.values), scale,
                                             factors_of(layer, du.values));
   }
-  for (const Passed& one : passed_) {
+  for (const CopiedColumns& one : passed_) {
     Tensor gradient = du.values.narrow(1, one.factors, one.count);
     at::sub_out(gradient, u.values.narrow(1, one.factors, one.count),
                 w.values.narrow(1, one.full, one.count));

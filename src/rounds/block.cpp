@@ -9,7 +9,7 @@
 
 #include "fedhpc/core/device.hpp"
 #include "fedhpc/core/error.hpp"
-#include "fedhpc/rounds/upload.hpp"
+#include "fedhpc/rounds/to_device.hpp"
 
 namespace fedhpc {
 
@@ -39,7 +39,7 @@ Rows Block::download(const EdgeRows& models, const Codec& codec) {
     for (const std::int64_t edge : of_client) places.push_back(edge - models.first);
     const Tensor& edge_rows = models.rows.values;
     return state_.wire.to_clients(
-        {edge_rows.index_select(0, fedhpc::upload(places, edge_rows.device())), models.rows.layout},
+        {edge_rows.index_select(0, to_device(places, edge_rows.device())), models.rows.layout},
         clients_, codec);
   }
   Tensor rows = at::empty({count(), models.rows.layout->size()}, models.rows.values.options());
@@ -85,7 +85,7 @@ Embedded Block::embed(const Rows& model, std::int64_t client) const {
 Tensor Block::send(Direction direction, const RandomColumns& columns) {
   const Timed timed(state_.services.aggregate_watch);
   state_.wire.book(direction, columns.payload_bytes(state_.services.type), clients_);
-  return fedhpc::upload(columns.draw(clients_, state_.number, direction), state_.services.device);
+  return to_device(columns.draw(clients_, state_.number, direction), state_.services.device);
 }
 
 void Block::book_gradients(const std::vector<TrainStatistics>& taken) {

@@ -9,7 +9,7 @@
 #include <ATen/ops/zeros.h>
 
 #include "fedhpc/core/device.hpp"
-#include "fedhpc/rounds/upload.hpp"
+#include "fedhpc/rounds/to_device.hpp"
 
 #include "rounds/coupling_kernels.hpp"
 
@@ -117,7 +117,7 @@ Tensor Coupling::in_client_order(const Tensor& gathered) const {
   Tensor ordered = at::empty(gathered.sizes(), gathered.options());
   if (gathered.numel() == 0) return ordered;
   if (on_device(gathered)) {
-    return ordered.index_copy_(0, upload(positions_, gathered.device()), gathered);
+    return ordered.index_copy_(0, to_device(positions_, gathered.device()), gathered);
   }
   const std::size_t bytes = gathered.nbytes() / positions_.size();
   const auto* from = static_cast<const char*>(gathered.const_data_ptr());
@@ -202,7 +202,8 @@ Rows Coupling::combine_on_device(MixTerm term, const Tensor& coefficients, const
       others.push_back(j);
       factors.push_back(row[j]);
     }
-    mixtures.push_back({position, upload(others, device), upload(factors, device).unsqueeze(0)});
+    mixtures.push_back(
+        {position, to_device(others, device), to_device(factors, device).unsqueeze(0)});
   }
   Rows mixed{at::empty(rows.values.sizes(), rows.values.options()), rows.layout};
   each_slab(rows.values, {{0, rows.layout->size()}}, [&](const Tensor& slab, std::int64_t first) {

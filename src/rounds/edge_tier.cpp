@@ -67,7 +67,7 @@ void EdgeTier::draw_participants(std::uint64_t seed) {
 
 void EdgeTier::download_(const Rows& model, EdgeRows& edges, const Codec& codec) {
   const Timed timed(state_.services.aggregate_watch);
-  const Arrival arrival = state_.wire.encode(model, codec);
+  const Received arrival = state_.wire.encode(model, codec);
   for (const std::int64_t edge : drawn()) {
     edges.rows.values[edge - edges.first].copy_(arrival.rows.values[0]);
     if (!state_.services.topology.leads()) continue;  // the edge's other ranks hold the same row
@@ -106,7 +106,7 @@ Tensor EdgeTier::mean_at_cloud(const EdgeRows& edges, std::span<const double> we
   Topology& topology = state_.services.topology;
   WeightedSum sum(1, edges.rows.layout->size(), state_.services.summation, state_.services.device);
   if (topology.leads()) {
-    const Arrival arrival = state_.wire.encode(edges.rows, codec);
+    const Received arrival = state_.wire.encode(edges.rows, codec);
     sum.add(std::vector<std::int64_t>(weights.size(), 0), weights, arrival.rows.values);
     for (const std::int64_t edge : drawn()) {
       state_.wire.book_edge(Direction::Up, edge, arrival.bytes[edge - edges.first]);

@@ -4,12 +4,12 @@
 
 namespace fedhpc {
 
-std::vector<RoundMetric> quantiles_of(const std::string& noted_as, const std::string& unit,
+std::vector<RoundMetric> quantiles_of(const std::string& noted_name, const std::string& unit,
                                       const std::string& meaning) {
   std::vector<RoundMetric> metrics;
   for (const int percent : {10, 50, 90}) {
-    metrics.push_back({concat(noted_as, "_p", percent), unit,
-                       concat(percent, "th percentile over clients: ", meaning), noted_as,
+    metrics.push_back({concat(noted_name, "_p", percent), unit,
+                       concat(percent, "th percentile over clients: ", meaning), noted_name,
                        percent / 100.0});
   }
   return metrics;

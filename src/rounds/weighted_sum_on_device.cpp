@@ -9,7 +9,7 @@
 #include <ATen/ops/zeros.h>
 
 #include "fedhpc/core/device.hpp"
-#include "fedhpc/rounds/upload.hpp"
+#include "fedhpc/rounds/to_device.hpp"
 #include "fedhpc/rounds/weighted_sum.hpp"
 
 #include "rounds/side_stream.hpp"
@@ -66,8 +66,8 @@ void add_to_segments_(const Tensor& sums, const Tensor& segments, const Tensor& 
 void WeightedSum::add_on_device(std::span<const std::int64_t> segments,
                                 std::span<const double> weights, const Tensor& rows) {
   contents_->side->run(rows, [&] {
-    const Tensor of_rows = upload(segments, device_);
-    const Tensor factors = upload(weights, device_);
+    const Tensor of_rows = to_device(segments, device_);
+    const Tensor factors = to_device(weights, device_);
     device_kernels().add_weighted({.type = real_of(rows),
                                    .rows = rows.size(0),
                                    .columns = columns_,
@@ -83,7 +83,7 @@ Tensor WeightedSum::exact_total_on_device(Topology& topology, Among ranks) const
   std::vector<Tensor> weights;  // of each addend, [C, 1]
   std::vector<Tensor> largest;  // [C]
   for (const SumContents::Addend& addend : contents_->addends) {
-    weights.push_back(upload(addend.weights, device_).unsqueeze(1));
+    weights.push_back(to_device(addend.weights, device_).unsqueeze(1));
     largest.push_back(largest_of(addend.rows, weights.back()));
   }
   SumExponents exponents(segments_);
@@ -117,8 +117,8 @@ Tensor WeightedSum::exact_total_on_device(Topology& topology, Among ranks) const
       of_weights[static_cast<std::size_t>(s)] +=
           std::llrint(addend.weights[c] * exponents.weight_scale(s));
     }
-    const Tensor scales = upload(of_rows, device_).unsqueeze(1);
-    const Tensor segments = upload(addend.segments, device_);
+    const Tensor scales = to_device(of_rows, device_).unsqueeze(1);
+    const Tensor segments = to_device(addend.segments, device_);
     each_slice(addend.rows, weights[i], [&](std::int64_t first, Tensor addends) {
       if (!exponents.all_finite()) {
         const Tensor finite = addends.isfinite();
@@ -130,7 +130,7 @@ Tensor WeightedSum::exact_total_on_device(Topology& topology, Among ranks) const
                        addends.mul(scales).round_().to(at::kLong));
     });
   }
-  sums.select(1, columns_).copy_(upload(of_weights, device_));
+  sums.select(1, columns_).copy_(to_device(of_weights, device_));
   Tensor integers = sums;
   topology.sum_(ranks, integers);
   Tensor apart = rest;
@@ -143,8 +143,8 @@ Tensor WeightedSum::exact_total_on_device(Topology& topology, Among ranks) const
     weight_units.push_back(1 / exponents.weight_scale(s));
   }
   const Tensor total = integers.to(at::kDouble);
-  total.narrow(1, 0, columns_).mul_(upload(units, device_).unsqueeze(1));
-  total.select(1, columns_).mul_(upload(weight_units, device_));
+  total.narrow(1, 0, columns_).mul_(to_device(units, device_).unsqueeze(1));
+  total.select(1, columns_).mul_(to_device(weight_units, device_));
   return total.add(apart);
 }
 

@@ -33,7 +33,7 @@ Wire::Wire(Ledger& ledger, const NetworkModel& network, const Shard& shard, std:
       buffers_(buffers),
       clock_(network, static_cast<std::int64_t>(shard.clients().size()), num_edges) {}
 
-Arrival Wire::encode(const Rows& rows, const Codec& codec) const {
+Received Wire::encode(const Rows& rows, const Codec& codec) const {
   const RowPart* part = buffers_ == nullptr ? nullptr : &buffers_->travelling(rows.layout);
   const bool whole = part == nullptr || part->is_whole();
   Tensor values = whole ? rows.values : part->of(rows).values;
@@ -53,7 +53,7 @@ void Wire::book(Direction direction, std::int64_t bytes, std::span<const std::in
 
 Rows Wire::to_clients(const Rows& rows, std::span<const std::int64_t> clients, const Codec& codec,
                       std::int64_t beside) {
-  Arrival arrival = encode(rows, codec);
+  Received arrival = encode(rows, codec);
   for (std::size_t c = 0; c < clients.size(); ++c) {
     book(Direction::Down, arrival.bytes[c] + beside, clients.subspan(c, 1));
   }
@@ -63,7 +63,7 @@ Rows Wire::to_clients(const Rows& rows, std::span<const std::int64_t> clients, c
 
 Rows Wire::from_clients(const Rows& rows, std::span<const std::int64_t> clients,
                         const Codec& codec) {
-  Arrival arrival = encode(rows, codec);
+  Received arrival = encode(rows, codec);
   for (std::size_t c = 0; c < clients.size(); ++c) {
     book(Direction::Up, arrival.bytes[c], clients.subspan(c, 1));
   }

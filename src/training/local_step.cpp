@@ -324,7 +324,7 @@ bool LocalStep::approach_minimum_(const Rows& rows, RowOptimizer& optimizer, con
 }
 
 void LocalStep::minimise_(const Rows& rows, RowOptimizer& optimizer, const Penalty& penalty,
-                          const Inner& inner) {
+                          const InnerSolve& inner) {
   optimizer.reset(rows.count(), rows.values.options());
   if (inner.accuracy > 0) solved_.assign(static_cast<std::size_t>(clients_), false);
   for (std::int64_t k = 0; k < inner.steps; ++k) {

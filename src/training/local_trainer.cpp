@@ -103,9 +103,9 @@ double LocalTrainer::rate_of(std::int64_t client, const Pass& pass, std::int64_t
   return options_.lr_factor(trainings * epochs + step / in_epoch);
 }
 
-std::vector<LocalTrainer::Course> LocalTrainer::start_courses(std::span<const std::int64_t> clients,
-                                                              const Pass& pass) const {
-  std::vector<Course> courses;
+std::vector<LocalTrainer::ClientPass> LocalTrainer::start_passes(
+    std::span<const std::int64_t> clients, const Pass& pass) const {
+  std::vector<ClientPass> passes;
   for (const std::int64_t client : clients) {
     const BatchPlan plan{.seed = seed_,
                          .purpose = pass.purpose,
@@ -118,9 +118,9 @@ std::vector<LocalTrainer::Course> LocalTrainer::start_courses(std::span<const st
                          .batch_size = options_.batch_size,
                          .singles = singles(),
                          .max_batches = steps_of(client, pass)};
-    courses.push_back({.client = client, .steps = plan.max_batches, .batches = BatchCursor(plan)});
+    passes.push_back({.client = client, .steps = plan.max_batches, .batches = BatchCursor(plan)});
   }
-  return courses;
+  return passes;
 }
 
 const Shard& LocalTrainer::samples_of(std::span<const std::int64_t> clients) {
@@ -132,27 +132,29 @@ const Shard& LocalTrainer::samples_of(std::span<const std::int64_t> clients) {
   return *in_hand_;
 }
 
-Batch LocalTrainer::next_batch(const Shard& shard, Course& course, const Pass& pass,
+Batch LocalTrainer::next_batch(const Shard& shard, ClientPass& client_pass, const Pass& pass,
                                std::int64_t step) const {
-  if (step >= course.steps) return {};
-  for (; course.taken <= step; ++course.taken) course.positions = course.batches.next();
-  const double rate = rate_of(course.client, pass, step);
-  if (shard.augment() != Augment::CropFlip) return {course.positions, {}, rate};
+  if (step >= client_pass.steps) return {};
+  for (; client_pass.taken <= step; ++client_pass.taken)
+    client_pass.positions = client_pass.batches.next();
+  const double rate = rate_of(client_pass.client, pass, step);
+  if (shard.augment() != Augment::CropFlip) return {client_pass.positions, {}, rate};
   const std::int64_t of_evaluation = pass.purpose == Purpose::Evaluate ? kEvaluationCrops : 0;
-  return {course.positions,
-          draw_crops(crop_key(seed_, pass.round, course.client, of_evaluation + pass.number, step),
-                     static_cast<std::int64_t>(course.positions.size())),
-          rate};
+  return {
+      client_pass.positions,
+      draw_crops(crop_key(seed_, pass.round, client_pass.client, of_evaluation + pass.number, step),
+                 static_cast<std::int64_t>(client_pass.positions.size())),
+      rate};
 }
 
-std::vector<BatchRun> LocalTrainer::gather_step(const Shard& shard, std::vector<Course>& courses,
+std::vector<BatchRun> LocalTrainer::gather_step(const Shard& shard, std::vector<ClientPass>& passes,
                                                 const Pass& pass, std::int64_t step) {
   std::vector<BatchRun> runs;
-  for (std::size_t c = 0; c < courses.size(); ++c) {
+  for (std::size_t c = 0; c < passes.size(); ++c) {
     const auto row = static_cast<std::int64_t>(c);
-    const Batch batch = next_batch(shard, courses[c], pass, step);
+    const Batch batch = next_batch(shard, passes[c], pass, step);
     if (batch.positions.empty()) continue;
-    shard.gather_train(courses[c].client, batch.positions, row, workspace_.activations.input(),
+    shard.gather_train(passes[c].client, batch.positions, row, workspace_.activations.input(),
                        workspace_.labels, batch.crops);
     append(runs, row, batch);
   }
@@ -188,10 +190,10 @@ std::vector<TrainStatistics> LocalTrainer::each_step(std::span<const std::int64_
   const std::int64_t last_step = most_steps(clients, pass);
 
   std::int64_t number = 0;
-  std::vector<std::vector<Course>> draws;  // as far as they have been asked for
+  std::vector<std::vector<ClientPass>> draws;  // as far as they have been asked for
   const auto gather_draw = [&](std::int64_t draw) {
     for (auto d = static_cast<std::int64_t>(draws.size()); d <= draw; ++d) {
-      draws.push_back(start_courses(clients, pass_of_draw(pass, d)));
+      draws.push_back(start_passes(clients, pass_of_draw(pass, d)));
     }
     return gather_step(samples, draws[static_cast<std::size_t>(draw)], pass_of_draw(pass, draw),
                        number);

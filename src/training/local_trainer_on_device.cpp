@@ -82,9 +82,9 @@ std::vector<TrainStatistics> LocalTrainer::each_step_on_device(
   const auto plan = [&](std::int64_t draw) {
     while (planned_.draws() <= draw) {
       const Pass drawn = pass_of_draw(pass, planned_.draws());
-      std::vector<Course> courses = start_courses(clients, drawn);
+      std::vector<ClientPass> passes = start_passes(clients, drawn);
       planned_.plan(samples, [&](std::int64_t c, std::int64_t step) {
-        return next_batch(samples, courses[static_cast<std::size_t>(c)], drawn, step);
+        return next_batch(samples, passes[static_cast<std::size_t>(c)], drawn, step);
       });
     }
   };
@@ -128,7 +128,7 @@ std::vector<TrainStatistics> LocalTrainer::each_step_on_device(
     }
   }
   pass_graphs_.clear();
-  const auto losses = std::make_shared<LateNumbers>(workspace_.losses.narrow(0, 0, count));
+  const auto losses = std::make_shared<DeferredNumbers>(workspace_.losses.narrow(0, 0, count));
   for (std::size_t c = 0; c < statistics.size(); ++c) statistics[c].loss = {losses, c};
   ahead_.push_back(losses);
   return statistics;

@@ -178,7 +178,7 @@ TEST(SimNet, ARunThatGoesOnKeepsItsNetwork) {
           recorder.record(report);
           if (report.agreed.stop) checkpointer.write(report.round, recorder.file());
         },
-        [](std::int64_t round) { return Wish{.stop = round == 2}; });
+        [](std::int64_t round) { return RoundRequest{.stop = round == 2}; });
   }
   world->barrier();
   const std::string moved = folder.file(concat("partition", world->rank(), ".h5"));

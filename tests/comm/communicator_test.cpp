@@ -196,7 +196,7 @@ TEST(Together, LetsNoRankGoOnAlone) {
   const int last = world->size() - 1;
   const auto message = [&](const std::function<void()>& work) -> std::string {
     try {
-      together(*world, work);
+      fail_together(*world, work);
     } catch (const ConfigError& error) {
       return std::string("config: ") + error.what();
     } catch (const DataError& error) {

@@ -15,7 +15,7 @@
 #include "fedhpc/rounds/device_row_memory.hpp"
 #include "fedhpc/rounds/mean.hpp"
 #include "fedhpc/rounds/random_columns.hpp"
-#include "fedhpc/rounds/upload.hpp"
+#include "fedhpc/rounds/to_device.hpp"
 
 // Sums, stores and algebra between clients on a device equal those on the host.
 namespace fedhpc::testing {
@@ -340,15 +340,15 @@ TEST_F(RoundsOnADevice, UploadsWithoutWaiting) {
   const std::vector<double> none;
   const Tensor mask = at::rand({4, 5}).gt(0.5);
   const std::int64_t before = waits_for_device();
-  const Tensor integers = upload(some, device_);
-  const Tensor empty = upload(none, device_);
-  const Tensor moved = upload(mask, device_);
+  const Tensor integers = to_device(some, device_);
+  const Tensor empty = to_device(none, device_);
+  const Tensor moved = to_device(mask, device_);
   EXPECT_EQ(waits_for_device(), before);
   EXPECT_TRUE(on_host(integers).equal(at::tensor(some)));
   EXPECT_EQ(empty.numel(), 0);
   EXPECT_TRUE(on_device(empty));
   EXPECT_TRUE(on_host(moved).equal(mask));
-  EXPECT_TRUE(upload(mask, at::kCPU).is_same(mask));
+  EXPECT_TRUE(to_device(mask, at::kCPU).is_same(mask));
 }
 
 }  // namespace

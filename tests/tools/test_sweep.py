@@ -284,6 +284,8 @@ class Running(Case):
         for text in ("namefail_seed1: failed: fail on purpose (namefail_seed1.log)", "namegood_seed1: finished",
                      "nametypo_seed1: failed: typo on purpose (nametypo_seed1.log)", "nameslow_seed1: finished"):
             self.assertRegex(said, rf"(?m)^\[\d/4\] {re.escape(text)}")
+        self.assertIn("2 of 4 runs failed: namefail_seed1, nametypo_seed1; each has its reason in "
+                      "results/sweeps/sweep/NAME.log\n", said)
 
     def test_a_signal_interrupts_all_that_are_at_work(self):
         self.ini("[sweep]\nbase = run.ini\nalgorithm.name = slow\nrun.rounds = 400, 401, 402\n")

@@ -216,6 +216,9 @@ def run_here(sweep, options, program):
             signal.signal(number, lambda *_: setattr(runs, "stop", True))
         runs.run_all()
         show(sweep)
+    if runs.failed:
+        print(f"{len(runs.failed)} of {len(sweep.jobs)} runs failed: {', '.join(sorted(runs.failed))}; each has its reason "
+              f"in {sweep.folder}/NAME.log")
     return 1 if runs.failed else 0
 
 

@@ -79,7 +79,7 @@ class SFedHP final : public Algorithm {
   std::int64_t gamma_rounds_ = 100;
   double gamma_later_ = 1e-6;
   double personal_lr_ = 0.05;
-  Inner inner_{.steps = 5};
+  InnerSolve inner_{.steps = 5};
   Restart restart_ = Restart::Step;
   std::int64_t edge_rounds_ = 20;
   double beta_ = 1;

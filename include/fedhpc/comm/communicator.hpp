@@ -68,6 +68,6 @@ std::unique_ptr<Communicator> local_communicator();
 /// Runs `work` on every rank and lets none go on alone: if it throws ConfigError or DataError
 /// anywhere, all ranks throw the error of the lowest rank that failed. Other exceptions pass
 /// through.
-void together(Communicator& comm, const std::function<void()>& work);
+void fail_together(Communicator& comm, const std::function<void()>& work);
 
 }  // namespace fedhpc

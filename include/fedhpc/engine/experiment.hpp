@@ -18,7 +18,7 @@
 namespace fedhpc {
 
 /// What a rank asks for after a round. It happens if any rank asks for it.
-struct Wish {
+struct RoundRequest {
   bool stop = false;
   bool checkpoint = false;
 };
@@ -28,7 +28,7 @@ struct Wish {
 struct RoundReport {
   std::int64_t round = 0;
   bool evaluated = false;
-  Wish agreed = {};                 ///< over all ranks; a run stops after the round if asked to
+  RoundRequest agreed = {};         ///< over all ranks; a run stops after the round if asked to
   bool left = false;                ///< the round after this one was left between two blocks
   double train_samples = 0;         ///< processed in local steps; 0 when nobody drawn has any
   std::int64_t diverged_since = 0;  ///< the round in which it began, known to all ranks; 0: not
@@ -54,7 +54,8 @@ class Experiment {
   /// partial() says was done of it, and the last report is one of the round before.
   void run(
       const std::function<void(const RoundReport&)>& observe,
-      const std::function<Wish(std::int64_t)>& ask = [](std::int64_t) { return Wish{}; },
+      const std::function<RoundRequest(std::int64_t)>& ask =
+          [](std::int64_t) { return RoundRequest{}; },
       const std::function<bool()>& stop_asked = [] { return false; });
   /// What this rank has done of the round that was left; null if none was.
   const PartialRound* partial() const { return partial_.get(); }
@@ -81,9 +82,9 @@ class Experiment {
   void gather_personal_models(const VisitModels& visit) const;
 
  private:
-  /// The ledger's entries over all ranks; this rank's wish becomes what all have agreed on.
+  /// The ledger's entries over all ranks; this rank's request becomes what all have agreed on.
   /// Collective.
-  std::array<std::int64_t, Ledger::kEntries> booked(Wish& wish);
+  std::array<std::int64_t, Ledger::kEntries> booked(RoundRequest& request);
   /// All that the next round depends on but for what lies with the clients.
   void visit_common_state(StateVisitor& state);
   void evaluate(RoundReport& report);
@@ -95,7 +96,7 @@ class Experiment {
   std::vector<Score> gather_by_client(const std::vector<Score>& mine);
   /// Takes in the losses of a round.
   void look_for_divergence(const RoundReport& report);
-  void total(RoundState& round, const Wish& wish, RoundReport& report);
+  void total(RoundState& round, const RoundRequest& request, RoundReport& report);
   /// Values of the method's own series. Collective.
   std::vector<double> noted_by(RoundState& round) const;
 

@@ -101,7 +101,7 @@ class FactorMap final : public RowMap {
     std::int64_t weight_count;
     std::int64_t factors;  // first column in rows of factors
   };
-  struct Passed {
+  struct CopiedColumns {
     std::int64_t full = 0;
     std::int64_t factors = 0;
     std::int64_t count = 0;
@@ -121,7 +121,7 @@ class FactorMap final : public RowMap {
   LayoutPtr full_;
   LayoutPtr factors_;
   std::vector<Layer> layers_;
-  std::vector<Passed> passed_;
+  std::vector<CopiedColumns> passed_;
 };
 
 }  // namespace fedhpc

@@ -12,13 +12,13 @@ struct RoundMetric {
   std::string unit;
   std::string meaning;
   /// What its rounds note() it as; empty: by its name.
-  std::string noted_as{};
+  std::string noted_name{};
   /// Which quantile of the clients' values; none: their mean, or the round's one value.
   std::optional<double> quantile{};
 };
 
 /// NOTED_AS_p10, _p50 and _p90: what a distribution over clients looks like.
-std::vector<RoundMetric> quantiles_of(const std::string& noted_as, const std::string& unit,
+std::vector<RoundMetric> quantiles_of(const std::string& noted_name, const std::string& unit,
                                       const std::string& meaning);
 
 }  // namespace fedhpc

@@ -15,7 +15,7 @@
 namespace fedhpc {
 
 /// What arrives of rows sent through a codec.
-struct Arrival {
+struct Received {
   Rows rows;                        ///< [C, n]; what was sent where the codec loses nothing
   std::vector<std::int64_t> bytes;  ///< of each row on the wire, [C]
 };
@@ -42,7 +42,7 @@ class Wire {
   void book(Direction direction, std::int64_t bytes, std::span<const std::int64_t> clients);
 
   /// What arrives of rows between edges and cloud, which are booked edge by edge.
-  Arrival encode(const Rows& rows, const Codec& codec) const;
+  Received encode(const Rows& rows, const Codec& codec) const;
   void book_edge(Direction direction, std::int64_t edge, std::int64_t bytes);
 
   /// Gradients that each of these clients has taken, one of each batch and each time, [C].

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "fedhpc/models/model.hpp"
-#include "fedhpc/training/late_number.hpp"
+#include "fedhpc/training/deferred_number.hpp"
 #include "fedhpc/training/local_work.hpp"
 #include "fedhpc/training/row_optimizer.hpp"
 
@@ -14,8 +14,8 @@ namespace fedhpc {
 
 /// Sums over the local steps of one client: train_loss is loss / samples over all clients.
 struct TrainStatistics {
-  LateNumber loss{};   ///< sum of batch loss x batch size, where the gradient was taken first
-  double samples = 0;  ///< sum of batch sizes
+  DeferredNumber loss{};  ///< sum of batch loss x batch size, where the gradient was taken first
+  double samples = 0;     ///< sum of batch sizes
   std::int64_t gradients = 0;  ///< taken of batches, of all calls: what a simulated clock counts
   /// Values of gradients taken, one of each sample: of all calls, in the columns that moved.
   double gradient_values = 0;
@@ -63,7 +63,7 @@ using EmbeddingLoss =
                          std::span<const std::int64_t> labels, const Tensor& gradient)>;
 
 /// How far a problem on one batch is solved.
-struct Inner {
+struct InnerSolve {
   std::int64_t steps = 1;  ///< at most
   double accuracy = 0;     ///< nu: a client stops at ||gradient||^2 <= nu; 0: only after the steps
 };
@@ -135,7 +135,7 @@ class LocalStep {
   /// Solves  rows ~ argmin loss of the batch + penalty  from where the rows are, by steps of a
   /// fresh optimizer.
   void minimise_(const Rows& rows, RowOptimizer& optimizer, const Penalty& penalty,
-                 const Inner& inner);
+                 const InnerSolve& inner);
 
  private:
   /// Sees to it that the workspace has the batches of this draw.

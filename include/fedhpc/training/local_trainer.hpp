@@ -117,7 +117,7 @@ class LocalTrainer {
   };
 
   /// One client on its way through a pass.
-  struct Course {
+  struct ClientPass {
     std::int64_t client = 0;
     std::int64_t steps = 0;
     BatchCursor batches;
@@ -134,16 +134,18 @@ class LocalTrainer {
   std::int64_t steps_of(std::int64_t client, const Pass& pass) const;
   /// What train.lr is multiplied with at step `step` of a client.
   double rate_of(std::int64_t client, const Pass& pass, std::int64_t step) const;
-  std::vector<Course> start_courses(std::span<const std::int64_t> clients, const Pass& pass) const;
+  std::vector<ClientPass> start_passes(std::span<const std::int64_t> clients,
+                                       const Pass& pass) const;
   /// The batch of step `step` of a client, with its crops where images are augmented; empty if it
   /// has run out.
-  Batch next_batch(const Shard& shard, Course& course, const Pass& pass, std::int64_t step) const;
+  Batch next_batch(const Shard& shard, ClientPass& client_pass, const Pass& pass,
+                   std::int64_t step) const;
   /// A shard that holds the training samples of these clients: that of all, or one made on demand,
   /// which is kept for the next pass of the same clients.
   const Shard& samples_of(std::span<const std::int64_t> clients);
   /// Gathers the batches of step `step` of every client that has one; gives them as runs of equal
   /// size.
-  std::vector<BatchRun> gather_step(const Shard& shard, std::vector<Course>& courses,
+  std::vector<BatchRun> gather_step(const Shard& shard, std::vector<ClientPass>& passes,
                                     const Pass& pass, std::int64_t step);
   std::vector<TrainStatistics> each_step(std::span<const std::int64_t> clients, const Pass& pass,
                                          at::ScalarType type,
@@ -173,8 +175,8 @@ class LocalTrainer {
   std::int64_t most_batches_ = std::numeric_limits<std::int64_t>::max();
   std::optional<Shard> in_hand_;  // of a shard on demand: the clients trained last
   StepWorkspace workspace_;
-  PlannedBatches planned_;                          // on a device, as are
-  std::deque<std::shared_ptr<LateNumbers>> ahead_;  // losses of the last passes
+  PlannedBatches planned_;                              // on a device, as are
+  std::deque<std::shared_ptr<DeferredNumbers>> ahead_;  // losses of the last passes
   StepGraphs graphs_;
   StepGraphs pass_graphs_;  // of the pass under way
   bool capture_wanted_ = true;

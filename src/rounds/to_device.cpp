@@ -1,4 +1,4 @@
-#include "fedhpc/rounds/upload.hpp"
+#include "fedhpc/rounds/to_device.hpp"
 
 #include <algorithm>
 
@@ -19,7 +19,7 @@ Tensor uploaded(std::span<const T> numbers, at::Device device) {
 
 }  // namespace
 
-Tensor upload(const Tensor& values, at::Device device) {
+Tensor to_device(const Tensor& values, at::Device device) {
   if (device.is_cpu()) return values;
   if (values.numel() == 0) return at::empty(values.sizes(), values.options().device(device));
   const Tensor pinned = at::empty(values.sizes(), values.options().pinned_memory(true));
@@ -27,11 +27,11 @@ Tensor upload(const Tensor& values, at::Device device) {
   return pinned.to(device, /*non_blocking=*/true);
 }
 
-Tensor upload(std::span<const std::int64_t> numbers, at::Device device) {
+Tensor to_device(std::span<const std::int64_t> numbers, at::Device device) {
   return uploaded(numbers, device);
 }
 
-Tensor upload(std::span<const double> numbers, at::Device device) {
+Tensor to_device(std::span<const double> numbers, at::Device device) {
   return uploaded(numbers, device);
 }
 

@@ -1,4 +1,4 @@
-#include "comm/patience.hpp"
+#include "comm/timed_wait.hpp"
 
 #include <algorithm>
 #include <sched.h>
@@ -8,7 +8,7 @@
 
 namespace fedhpc {
 
-void Patience::between_looks(Wait& wait, Call what) const {
+void TimedWait::between_looks(Wait& wait, Call what) const {
   constexpr int kSpins = 256;  // some 20 us: a small message is through by then
   // Later on ranks that share a core get it, most looks stay cheap.
   constexpr int kLooksPerYield = 16;

@@ -1,4 +1,4 @@
-#include "fedhpc/training/late_number.hpp"
+#include "fedhpc/training/deferred_number.hpp"
 
 #include <c10/core/impl/VirtualGuardImpl.h>
 
@@ -6,19 +6,19 @@
 
 namespace fedhpc {
 
-LateNumbers::LateNumbers(const Tensor& values)
+DeferredNumbers::DeferredNumbers(const Tensor& values)
     : here_(gpu_library().pinned(values.sizes(), at::kDouble)) {
   here_.copy_(values, /*non_blocking=*/true);
   coming_.emplace(values.device().type());
   coming_->record(c10::impl::VirtualGuardImpl(values.device().type()).getStream(values.device()));
 }
 
-void LateNumbers::wait() {
+void DeferredNumbers::wait() {
   if (coming_) coming_->synchronize();
   coming_.reset();
 }
 
-double LateNumbers::at(std::size_t i) {
+double DeferredNumbers::at(std::size_t i) {
   wait();
   return here_.const_data_ptr<double>()[i];
 }

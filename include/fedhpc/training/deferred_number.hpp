@@ -12,10 +12,10 @@ namespace fedhpc {
 
 /// Numbers on their way from a device to the host, behind what has been enqueued so far. Who asks
 /// for one waits until they have come, not for what is enqueued later.
-class LateNumbers {
+class DeferredNumbers {
  public:
   /// [n] of float64, on a device.
-  explicit LateNumbers(const Tensor& values);
+  explicit DeferredNumbers(const Tensor& values);
 
   void wait();
   double at(std::size_t i);
@@ -26,20 +26,21 @@ class LateNumbers {
 };
 
 /// A number that is there, or will be when it is asked for.
-class LateNumber {
+class DeferredNumber {
  public:
-  LateNumber(double value = 0) : value_(value) {}  // NOLINT: it is that number
-  LateNumber(std::shared_ptr<LateNumbers> all, std::size_t i) : all_(std::move(all)), place_(i) {}
+  DeferredNumber(double value = 0) : value_(value) {}  // NOLINT: it is that number
+  DeferredNumber(std::shared_ptr<DeferredNumbers> all, std::size_t i)
+      : all_(std::move(all)), place_(i) {}
 
   operator double() const { return all_ == nullptr ? value_ : all_->at(place_); }  // NOLINT
   void wait() const {
     if (all_ != nullptr) all_->wait();
   }
-  LateNumber& operator+=(double more) { return *this = *this + more; }
+  DeferredNumber& operator+=(double more) { return *this = *this + more; }
 
  private:
   double value_ = 0;
-  std::shared_ptr<LateNumbers> all_;
+  std::shared_ptr<DeferredNumbers> all_;
   std::size_t place_ = 0;
 };
 

@@ -10,10 +10,10 @@ namespace fedhpc {
 
 /// How long a rank waits for others: until no rank anywhere has got on for the length of the
 /// time-out.
-class Patience {
+class TimedWait {
  public:
   /// `heartbeat` is that of the world: a rank may wait for one outside its own communicator.
-  Patience(double timeout_seconds, std::shared_ptr<Heartbeat> heartbeat)
+  TimedWait(double timeout_seconds, std::shared_ptr<Heartbeat> heartbeat)
       : timeout_seconds_(timeout_seconds), heartbeat_(std::move(heartbeat)) {}
 
   /// Looks whether something has ended, `ended()`, until it has: `what`, the `number`-th collective
