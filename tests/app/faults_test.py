@@ -65,7 +65,7 @@ class Faults(FaultCase):
                 self.assertLess(time.monotonic() - began, 6)
                 self.assertEqual(done.returncode, 1, done.stderr)
                 self.one_line(done, f": rank {stopped} on ", "gives no sign of life (last heard of: ",
-                              " in round ", " wait in ", "for 3 s", "run.collective_timeout")
+                              " in round ", " (collective ", "for 3 s", "run.collective_timeout")
                 self.all_gone(ranks)
                 self.resumes(path, ranks=2)
                 for file in self.folder.glob("*.h5"):
