@@ -133,13 +133,15 @@ class Hosts:
         return self.start(self.names[0], launcher, "--host", ",".join(self.names), "--bind-to", "none", *options,
                           *command, cwd=cwd, env=env)
 
-    def counters(self):
-        """Bytes that every host has sent and received so far: {name: (sent, received)}."""
+    def counters(self, header=0):
+        """Bytes that every host has sent and received so far: {name: (sent, received)}; without the headers of
+        their packets where `header` says how long one is."""
         links = json.loads(self._switch(find("ip"), "-json", "-statistics", "link", "show", "type", "veth"))
         found = {}
         for link in links:  # what a host sends, its port receives
             name = self.names[int(re.fullmatch(r"p(\d+)", link["ifname"])[1]) - 1]
-            found[name] = (link["stats64"]["rx"]["bytes"], link["stats64"]["tx"]["bytes"])
+            counts = (link["stats64"][side] for side in ("rx", "tx"))
+            found[name] = tuple(count["bytes"] - header * count["packets"] for count in counts)
         return found
 
     def cut(self, host):
