@@ -5,8 +5,8 @@
 
 namespace fedhpc {
 
-/// Says on standard error that work goes on, after 10 s of it and each time it has taken twice as
-/// long as before, to the end of its life.
+/// Says on standard error that work goes on: after 10 s, then each time it has taken twice as long
+/// as before, until it is destroyed.
 class StillAtWork {
  public:
   explicit StillAtWork(std::string work);
