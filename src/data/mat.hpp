@@ -12,7 +12,7 @@ namespace fedhpc {
 struct MatArray {
   std::string name;
   std::vector<std::int64_t> shape;
-  std::vector<std::uint8_t> bytes;  // what the array was unpacked from
+  std::vector<std::uint8_t> bytes;  // the array was unpacked from these
   std::size_t data_offset = 0;      ///< of the elements within `bytes`
 
   std::int64_t size() const;  ///< number of elements, the product of the shape
