@@ -4,8 +4,8 @@
 
 namespace fedhpc {
 
-/// Counts the bytes that tensors in host memory take, by the allocator they come from. Tensors made
-/// before the process had its first meter do not count. Of one thread's tensors.
+/// Counts the bytes that tensors of one thread take in host memory, by the allocator they come
+/// from. Tensors made before the process had its first meter do not count.
 class AllocationMeter {
  public:
   AllocationMeter();
