@@ -18,10 +18,10 @@ class LaplacianSolver {
 
   bool is_direct() const { return !factor_.starts.empty(); }
 
-  /// X becomes the solution, or comes nearer to it. Its residual R = B - (I + c L) X on entry is
-  /// lost. Conjugate gradients stop once every column's residual is shorter by `reduction` than it
-  /// was, or as short as rounding lets it become. Gives their iterations, 0 of a direct solution.
-  /// T is float or double.
+  /// Moves X to the solution, or nearer to it. Its residual R = B - (I + c L) X on entry is lost.
+  /// Conjugate gradients stop once every column's residual is shorter by `reduction` than it was,
+  /// or as short as rounding lets it become. Returns their iterations, 0 for a direct solution. T
+  /// is float or double.
   template <typename T>
   std::int64_t improve_(T* x, T* r, double reduction);
 
@@ -40,10 +40,10 @@ class LaplacianSolver {
   void solve_directly_(T* x, const T* r);
   template <typename T>
   std::int64_t iterate_(T* x, T* r, double reduction);
-  /// Row i of (I + c L) p.
+  /// Computes row i of (I + c L) p.
   template <typename T>
   TileRow<T> image_of(const T* p, std::int64_t i) const;
-  /// The inverse of the matrix's diagonal at node i.
+  /// Returns the inverse of the matrix's diagonal at node i.
   template <typename T>
   T preconditioner(std::int64_t i) const;
   template <typename T>
