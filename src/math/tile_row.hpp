@@ -35,7 +35,7 @@ template <typename T>
 class TileRow {
  public:
   TileRow() = default;
-  /// The same number in every column.
+  /// Puts the same number into every column.
   explicit TileRow(T number) {
     for (Vector& x : of_) x = Vector{} + number;
   }

@@ -22,7 +22,7 @@ class CatchUp {
   void note(Block& block, std::int64_t round,
             const std::function<std::int64_t(std::int64_t last)>& missed, std::int64_t message,
             std::int64_t whole);
-  /// For a server that sends one message in every round.
+  /// Counts for a server that sends one message in every round.
   void note(Block& block, std::int64_t round, std::int64_t message, std::int64_t whole);
 
  private:

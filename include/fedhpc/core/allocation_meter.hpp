@@ -9,7 +9,7 @@ namespace fedhpc {
 class AllocationMeter {
  public:
   AllocationMeter();
-  /// From here on peak() is the most bytes held at one time.
+  /// Makes peak() the most bytes held at one time from here on.
   void restart();
   std::int64_t peak() const;
 };

@@ -136,15 +136,15 @@ class Shard {
   std::vector<std::int64_t> test_offsets_{0};   // [clients + 1]
   Samples train_;                               // features [train_rows, D] uint8 or dtype
   Samples test_;                                // features [test_rows, D] uint8 or dtype
-  // Of a shard on demand, whose train_ and test_ are empty:
+  // A shard on demand has these; its train_ and test_ are empty:
   const Dataset* source_ = nullptr;
   const Partition* partition_ = nullptr;  // null: the server's
   std::int64_t first_test_ = 0;           // the server's first sample
-  // Of none, unit and half, the same in all columns:
+  // The rules none, unit and half use these, the same in all columns:
   PixelFormula formula_;             // float32; equals table_ rounded, which is checked
   std::array<double, 256> table_{};  // float64
   at::Device device_ = at::kCPU;
-  // Where the device is not the host; shared, for copies of a shard have the same samples.
+  // Set where the device is not the host; copies of a shard share them, having the same samples.
   std::shared_ptr<const DeviceSamples> train_on_device_;
   std::shared_ptr<const DeviceSamples> test_on_device_;
 };

@@ -4,8 +4,8 @@
 
 namespace fedhpc {
 
-// For float64 matrices in host memory, contiguous. Sums are taken in an order of their own: the
-// same bits with any number of threads.
+// Functions of float64 matrices in host memory, contiguous. Sums are taken in an order of their
+// own: the same bits with any number of threads.
 
 /// Factors a symmetric positive definite matrix [n, n] in place into a lower triangular L, L L^T.
 /// Ignores what stands above the diagonal and spoils it. NaN where it is not definite.

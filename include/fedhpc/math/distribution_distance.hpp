@@ -40,7 +40,7 @@ double kernel_mean(const Tensor& x, const Tensor& y, double h);
 /// h w_i are F normals each with key (seed, Purpose::Features, pass = 0, client = i - 1).
 class FourierFeatures {
  public:
-  /// For samples of `features` F > 0 numbers; `count` even and positive, bandwidth h > 0.
+  /// Takes samples of `features` F > 0 numbers; `count` even and positive, bandwidth h > 0.
   FourierFeatures(std::int64_t features, std::int64_t count, double h, std::uint64_t seed);
 
   /// The mean of z(x) over the samples of x [n, F]: [count] float64. Costs n F count operations.

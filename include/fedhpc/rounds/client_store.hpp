@@ -58,7 +58,7 @@ class StoredRows {
   void write(std::span<const std::int64_t> clients, const Rows& rows);
   bool written(std::int64_t client) const;
   std::vector<std::int64_t> written_clients() const;  ///< ascending
-  /// Those of `clients` that are not written yet, in their order.
+  /// Returns those of `clients` that are not written yet, in their order.
   std::vector<std::int64_t> unwritten(std::span<const std::int64_t> clients) const;
   /// Gives every client the initial row again, and the memory back.
   void clear();

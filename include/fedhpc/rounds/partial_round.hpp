@@ -19,8 +19,8 @@ struct PartialMean {
   std::shared_ptr<SumContents> open;  ///< null where it had
 };
 
-/// What a rank has done of a round that is left between two blocks. Another process goes on from it
-/// with the same bits, on the same number of ranks only.
+/// The work a rank has done of a round that is left between two blocks. Another process goes on
+/// from it with the same bits, on the same number of ranks only.
 struct PartialRound {
   std::int64_t passes = 0;           ///< ways through the participants that are over
   std::vector<std::int64_t> done;    ///< clients of the way under way whose block is done

@@ -53,7 +53,7 @@ class RoundLog {
   /// Collective.
   bool is_left(Topology& topology);
 
-  /// What was done of a round that is left.
+  /// The record of a round that is left.
   const PartialRound& partial() const { return partial_; }
 
  private:

@@ -48,7 +48,7 @@ struct StepWorkspace {
   // On a device, [C] float64: sums over a pass, and losses that do not count.
   Tensor losses;
   Tensor other_losses;
-  // Of steps through a map, undefined until one is taken:
+  // Steps through a map use these, undefined until one is taken:
   Tensor models;            // [C, P] weights that the rows stand for
   Tensor factor_gradients;  // [C, Q]
 
