@@ -45,7 +45,7 @@ class BatchCursor {
   /// for.
   std::span<const std::int64_t> next();
 
-  /// 0 when the client has no samples, or only batches of one that are dropped.
+  /// Returns 0 when the client has no samples, or only batches of one that are dropped.
   static std::int64_t num_batches_per_epoch(std::int64_t samples, std::int64_t batch_size,
                                             SingleBatches singles);
 

@@ -18,7 +18,7 @@ namespace fedhpc {
 struct Resumption {
   std::string checkpoint;  ///< path
   std::string config;      ///< resolved INI of the run
-  std::string started;     ///< when the run first began: tells it from others of the same name
+  std::string started;     ///< start of the run: tells it from others of the same name
   std::int64_t round = 0;  ///< rounds done
   std::int64_t block = 1;  ///< clients trained together
   bool holds_initial_model = false;

@@ -58,7 +58,7 @@ struct FactorForm {
 struct FactorShape {
   std::string name;                 ///< "A1"
   std::vector<std::int64_t> sizes;  ///< {rows, rank}
-  bool zero_for_zero = false;       ///< where it and its like are 0 the weights are
+  bool zero_for_zero = false;       ///< true: the weights are 0 where it and its like are
   std::int64_t fan_in = 0;  ///< inputs of one of its outputs, where it is drawn like a layer
 
   std::int64_t count() const;

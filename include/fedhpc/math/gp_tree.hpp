@@ -76,7 +76,7 @@ class GpTree {
   GpTreeSettings settings_;
   ClassTree tree_;
   std::vector<Node> nodes_;
-  std::vector<std::int64_t> classes_;  // that have samples, ascending
+  std::vector<std::int64_t> classes_;  // with samples, ascending
 };
 
 }  // namespace fedhpc

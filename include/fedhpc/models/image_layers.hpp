@@ -72,8 +72,8 @@ class Conv2d final : public Layer {
   std::int64_t bias_column_ = 0;
 };
 
-/// Batch norm and, in the same passes over memory, what often follows it. Per channel, over the n
-/// values of a client's batch:
+/// Runs batch norm and, in the same passes over memory, what often follows it. Per channel, over
+/// the n values of a client's batch:
 ///   y = gamma (x - mean) / sqrt(variance + 1e-5) + beta
 /// When training: mean and variance (sum / n) of the batch, and the buffers move by
 ///   running = 0.9 running + 0.1 batch, the variance with sum / (n - 1);

@@ -27,7 +27,7 @@ class NetworkModel {
  public:
   explicit NetworkModel(const NetworkOptions& options = {});
 
-  /// true: a key is above 0
+  /// True if a key is above 0.
   bool on() const { return on_; }
   /// Returns latency + 8 bytes / bandwidth; the latency alone where the bandwidth has no limit.
   double payload_seconds(Link link, std::int64_t bytes) const;

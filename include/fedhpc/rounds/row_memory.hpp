@@ -14,7 +14,7 @@ class RowMemory {
  public:
   virtual ~RowMemory() = default;
 
-  /// Memory for `bytes` > 0, or nullptr when there is none left.
+  /// Allocates `bytes` > 0, or returns nullptr when there is no memory left.
   virtual void* allocate(std::int64_t bytes) = 0;
   virtual void free(void* memory) noexcept = 0;
   /// memory[offset ...] = from, which lies in ordinary host memory.
@@ -34,7 +34,7 @@ class RowMemory {
   }
   /// Returns the address at which the host reads `memory` in place, or nullptr.
   virtual const void* readable(const void* /*memory*/) const { return nullptr; }
-  /// Bytes that could still be allocated.
+  /// The bytes that could still be allocated.
   virtual std::int64_t free_bytes() const = 0;
 };
 

@@ -64,7 +64,7 @@ class Evaluator {
   std::vector<Score> each_chunk(const Rows& row, const Shard& shard);
 
  private:
-  /// Stacked test samples begin to end - 1.
+  /// The stacked test samples begin to end - 1.
   struct Stretch {
     std::int64_t begin = 0;
     std::int64_t end = 0;

@@ -12,7 +12,7 @@ void softmax_cross_entropy(const Tensor& logits,    // [C, B, K]
                            const Tensor& gradient,  // [C, B, K] or undefined
                            double* loss);           // [C]
 
-/// On a device: adds to loss [C] float64 there, enqueued.
+/// Adds to loss [C] float64 on a device, enqueued.
 void softmax_cross_entropy(const Tensor& logits, const Tensor& labels, const Tensor& gradient,
                            const Tensor& loss);
 
@@ -23,7 +23,7 @@ void score_samples(const Tensor& logits,        // [B, K]
                    double* correct,             // [B]
                    double* loss);               // [B]
 
-/// On a device, enqueued.
+/// Scores on a device, enqueued.
 void score_samples(const Tensor& logits,   // [B, K]
                    const Tensor& labels,   // [B] int64
                    const Tensor& correct,  // [B] float64
