@@ -7,8 +7,8 @@
 namespace fedhpc {
 
 /// Rounds to float32 towards zero, with the last bit set where anything was cut off. A second
-/// rounding, to a type with at least two significant bits fewer, then gives what one rounding of
-/// `value` to nearest even gives (Boldo and Melquiond, "When double rounding is odd", 2005).
+/// rounding, to a type with at least two significant bits fewer, then rounds `value` to nearest
+/// even as one would (Boldo and Melquiond, "When double rounding is odd", 2005).
 inline float to_float_odd(float value) { return value; }
 inline float to_float_odd(double value) {
   // Magnitudes of finite numbers are ordered as their bits are; integers compare without flags, so

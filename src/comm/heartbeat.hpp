@@ -43,9 +43,9 @@ class Heartbeat {
     own().call = call;
     own().number = number;
   }
-  /// "rank 2 on n7 gives no sign of life (last heard of: training client 41 in round 17); rank 0 on
-  /// n5 waits in a sum over ranks (collective 311), taking a mean in round 17": those who have been
-  /// silent for half the time-out, then all others.
+  /// Lists the ranks silent for half the time-out, then all others: "rank 2 on n7 gives no sign of
+  /// life (last heard of: training client 41 in round 17); rank 0 on n5 waits in a sum over ranks
+  /// (collective 311), taking a mean in round 17".
   std::string story() const;
 
  private:

@@ -40,12 +40,11 @@ struct CsvTable {
 };
 
 /// Parses separated text (RFC 4180: fields may be in double quotes; lines end in LF or CR LF; empty
-/// lines are skipped). Unless the format names it, the first row decides the separator: a semicolon
-/// where it has one, else a tab where it has one and no comma, else a comma. The first row is a
-/// header if a feature in it is no number. It also is if its label is a word and all others are
-/// numbers. The columns are those of `like` where it is given. Throws DataError naming file, line
-/// and column (from 0), what stands there and what was expected; ConfigError for a column that does
-/// not exist.
+/// lines are skipped). Unless the format names a separator, the first row decides: a semicolon if
+/// it has one, a tab if it has one and no comma, else a comma. The first row is a header if a
+/// feature in it is no number, or if it alone has a word as label. The columns are those of `like`
+/// where it is given. Throws DataError naming file, line and column (from 0), what stands there and
+/// what was expected; ConfigError for a column that does not exist.
 CsvTable parse_csv(std::span<const std::uint8_t> bytes, const std::string& path,
                    const CsvFormat& format = {}, const CsvTable* like = nullptr);
 

@@ -19,11 +19,10 @@ struct MatArray {
   const std::uint8_t* data() const { return bytes.data() + data_offset; }
 };
 
-/// Reads the arrays called `names`, in that order, of a MATLAB file of version 5 (6 and 7 are the
-/// same format; little-endian; elements plain or packed with zlib); every other array is passed
-/// over. Their elements must be stored as unsigned bytes, which MATLAB does for any class whose
-/// values allow it. Throws DataError naming file and offset, what stands there and what was
-/// expected.
+/// Reads the arrays called `names`, in that order, and passes over others. The MATLAB file is of
+/// version 5 (6 and 7 are the same format; little-endian; elements plain or packed with zlib).
+/// Elements must be stored as unsigned bytes, which MATLAB does for any class whose values allow
+/// it. Throws DataError naming file and offset, what stands there and what was expected.
 std::vector<MatArray> parse_mat(std::span<const std::uint8_t> bytes, const std::string& path,
                                 const std::vector<std::string>& names);
 

@@ -10,7 +10,7 @@
 namespace fedhpc {
 
 /// Solves (I + c L) X = B with the graph Laplacian L = Q Q^T of N nodes, c >= 0, for tiles
-/// [N, kTileColumns]: by a sparse Cholesky factor where its fill is small, else by conjugate
+/// [N, kTileColumns]. It takes a sparse Cholesky factor where its fill is small, else conjugate
 /// gradients with Jacobi preconditioning. A column's solution does not depend on other tiles.
 class LaplacianSolver {
  public:

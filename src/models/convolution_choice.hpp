@@ -14,8 +14,8 @@
 
 namespace fedhpc {
 
-/// LibTorch's convolutions client by client or as the groups of one, images in PyTorch's order or
-/// with the channels last; or unfolding and a product of all clients.
+/// LibTorch's convolutions run client by client or as the groups of one, with images in PyTorch's
+/// order or the channels last. The other way is unfolding and a product of all clients.
 enum class ConvolutionWay { Unfolded, Loop, LoopChannelsLast, Grouped, GroupedChannelsLast };
 inline constexpr ConvolutionWay kConvolutionWays[] = {
     ConvolutionWay::Unfolded, ConvolutionWay::Loop, ConvolutionWay::LoopChannelsLast,

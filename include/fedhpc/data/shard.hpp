@@ -46,8 +46,8 @@ class Shard {
   Shard(const Dataset& dataset, const Partition& partition, std::vector<std::int64_t> clients,
         const Preparation& preparation, DType dtype, std::int64_t held_bytes = kHeldBytes);
 
-  /// Returns a shard whose one client, number 0, is the server. Its test samples are first to last
-  /// - 1 of the official test set (counted within it).
+  /// Returns a shard whose one client, number 0, is the server. Its test samples are first to
+  /// last - 1 of the official test set (counted within it).
   static Shard server(const Dataset& dataset, std::int64_t first, std::int64_t last,
                       const Preparation& preparation, DType dtype,
                       std::int64_t held_bytes = kHeldBytes);

@@ -9,9 +9,9 @@ namespace fedhpc {
 ///
 ///   w = [[A1, ..., AN]] = sum over r of a_r^(1) o ... o a_r^(N),   A^(n) [I_n, R]
 ///
-/// (TDPFed, Section IV-B). Mode n is PyTorch's n-th dimension from the end: of a matrix [out, in]
-/// A1 is [in, R] and A2 [out, R], of kernels [out, in, height, width] the order is (width, height,
-/// in, out), as in the paper.
+/// (TDPFed, Section IV-B). Mode n is PyTorch's n-th dimension from the end. Of a matrix [out, in]
+/// A1 is [in, R] and A2 [out, R]. Kernels [out, in, height, width] have the order
+/// (width, height, in, out), as in the paper.
 ///
 /// The dimensions are split into two groups whose Khatri-Rao products K and L turn w into a matrix
 /// K L^T. All modes' products with an unfolded tensor E (MTTKRP) then share two matrix products,

@@ -153,7 +153,7 @@ std::vector<std::string> read_texts(const Handle& location, const std::string& p
 std::vector<std::string> names_in(const Handle& location, const std::string& path);
 
 /// Copies groups, data sets and attributes of the root of `from` into that of `to`, a few megabytes
-/// at a time, but for the absolute paths in `except`. Data sets keep type, shape, chunks and
+/// at a time. Absolute paths in `except` are left out. Data sets keep type, shape, chunks and
 /// filters and take the format of `to`. `from` may be a file that is being written.
 void copy_contents(const Handle& from, const Handle& to, const std::vector<std::string>& except);
 

@@ -58,7 +58,7 @@ Tensor covariance(const Tensor& x);
 /// Returns the matrix logarithm of c + ridge tr(c) / F I by eigendecomposition; c [F, F] symmetric,
 /// positive semidefinite but for rounding, ridge >= 0. ||log_spd(a) - log_spd(b)||_F is the
 /// log-Euclidean distance. Eigenvalues below the largest times 2^-52 F (a singular matrix with
-/// ridge 0) count as that much, and as the smallest normal number at least: the logarithm is
+/// ridge 0) count as that much. They count as the smallest normal number at least: the logarithm is
 /// finite, also of 0.
 Tensor log_spd(const Tensor& c, double ridge);
 

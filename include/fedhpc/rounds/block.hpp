@@ -68,16 +68,16 @@ class Block {
   /// a change, and those of the initial model in a model.
   Rows upload_models(const Rows& models, const Codec& codec = dense_codec());
 
-  /// Draws and sends the columns of a model that travel for each client: [C, P] of type bool. Books
-  /// one payload of them per client.
+  /// Draws the columns of a model that travel for each client, [C, P] of type bool. Books one
+  /// payload of them per client.
   Tensor send(Direction direction, const RandomColumns& columns);
 
-  /// Returns the features of one client's training samples without augmentation: [n, D] float64. A
-  /// client may tell the server about its data from them. Costs n D numbers.
+  /// Returns one client's training samples as training sees them but for augmentation: features
+  /// [n, D] float64. A client may tell the server about its data from them. Costs n D numbers.
   Tensor samples_of(std::int64_t client) const;
 
   /// Returns what the head of `model` [1, P] sees of one client's training samples, without
-  /// augmentation. A client fits a classifier of its own to it. Counts nowhere.
+  /// augmentation. A client fits a classifier of its own to them. Counts nowhere.
   Embedded embed(const Rows& model, std::int64_t client) const;
 
   /// The weight of each client, [C]: its training samples, the batches of one epoch of them, or 1

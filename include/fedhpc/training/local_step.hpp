@@ -76,8 +76,8 @@ struct InnerSolve {
 /// is that step's batch of pass p + 2^16 d, from permutations (and crops) of its own. A full batch
 /// has all samples in every draw. A draw costs nothing until it is asked for.
 ///
-/// The first gradient of a step counts into train_loss and moves the batch-norm statistics of the
-/// rows it is taken at; further ones, on any draw, do neither.
+/// The first gradient of a step counts into train_loss and moves the batch-norm statistics of its
+/// rows. Further ones, on any draw, do neither.
 class LocalStep {
  public:
   /// Pass p + kPassesPerDraw is the next draw of pass p.

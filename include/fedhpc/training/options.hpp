@@ -38,10 +38,10 @@ struct TrainOptions {
   Precision precision = Precision::Fp32;  ///< of products and convolutions of float32
 
   void declare(OptionSet& options);
-  /// Keeps the one of local_steps and local_epochs that was set at the higher level, and gives
-  /// momentum and nesterov the values that follow from the optimizer. Throws ConfigError when both
-  /// lengths were set at one level, the one that counts is 0, or the optimizer's keys contradict
-  /// each other.
+  /// Keeps the one of local_steps and local_epochs that was set at the higher level. Gives momentum
+  /// and nesterov the values that follow from the optimizer. Throws ConfigError when both lengths
+  /// were set at one level, the one that counts is 0, or the optimizer's keys contradict each
+  /// other.
   void resolve(OptionSet& options);
 
   /// The rule of a local step. sgd with momentum is PyTorch's SGD with momentum: the same as
