@@ -20,8 +20,8 @@ struct Place {
 /// "training client 41 and 15 more in round 17".
 std::string text(const Place& place);
 
-/// Sets the task of a place and restores the last one at its end. An exception leaves the task at
-/// which it was thrown.
+/// Sets the task of a place and restores the last one at its end. After an exception the place
+/// stays where the exception was thrown.
 class AtTask {
  public:
   AtTask(Place& place, Place::Task task);

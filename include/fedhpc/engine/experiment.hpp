@@ -42,8 +42,8 @@ class Experiment {
   /// `from` is the checkpoint to go on from; DataError if its model or data are others.
   Experiment(Config& config, Communicator& comm, const Resumption* from = nullptr);
 
-  /// Runs the method's work before the first round, unless it is done; `run` does so otherwise.
-  /// Does nothing for a run that goes on. Collective.
+  /// Runs the method's prepare() before the first round, once; run() does so if nobody has. Does
+  /// nothing for a run that goes on. Collective.
   void prepare();
   /// Runs all rounds, or those after the checkpoint; after each, `observe` is called on every rank.
   /// `ask` returns this rank's requests after a round. The ranks agree on them in the round's own
