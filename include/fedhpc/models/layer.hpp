@@ -132,7 +132,7 @@ class Relu final : public Layer {
  public:
   enum class Memory { Shared, Own };
 
-  /// Shared: in place. Own: the output changes otherwise before backward.
+  /// Shared: in place. Own: for an output that something else changes before backward.
   explicit Relu(Memory memory = Memory::Shared) : memory_(memory) {}
 
   std::int64_t output_features(std::int64_t input_features) const override {

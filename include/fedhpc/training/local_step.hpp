@@ -34,8 +34,8 @@ struct BatchRun {
 
 /// Tells what is known of the local steps of a pass. A step is Alike if it moves tensors in place
 /// and all that it computes from is in their memory. That excludes step.number() and numbers that
-/// the host has counted. The host decides nothing by its result. A device captures such a step once
-/// and repeats it, which costs the host one call.
+/// the host has counted. Nor may the host decide anything by its result. A device captures such a
+/// step once and repeats it, which costs the host one call.
 enum class Steps { Any, Alike };
 
 /// The memory of local steps, kept from one step to the next, for C clients and batches of up to B
@@ -124,7 +124,7 @@ class LocalStep {
   /// train.lr: for rates of train.lr outside of an optimizer.
   void each_rate(const std::function<void(std::int64_t, std::int64_t, double)>& work) const;
 
-  /// Counts one gradient of these columns for all rows, taken by other means.
+  /// Counts the step as one that took one gradient of these columns of all rows, by other means.
   void count_taken(const Columns& columns);
 
   /// Moves `u` [C, Q] one step by the optimizer's rule on the loss's gradient through the map, at
