@@ -7,7 +7,7 @@ struct CommandHelp {
   const char* text;
 };
 
-/// What `fedhpc help COMMAND` prints; behind that of resume come the keys that may change.
+/// `fedhpc help COMMAND` prints these; the keys that may change come behind that of resume.
 constexpr CommandHelp kCommandHelp[] = {
     {"run", R"(fedhpc run CONFIG.ini [--force] [--section.key=value ...]
   Trains as the configuration says and writes the result file run.output; the command line

@@ -12,7 +12,7 @@ namespace fedhpc {
 /// Reads `CONFIG.ini [--section.key=value ...]`; `command` names the subcommand in messages.
 std::unique_ptr<Config> read_configuration(const Arguments& arguments, const std::string& command);
 
-/// One thread a rank, unless OMP_NUM_THREADS says otherwise: ranks are the unit of parallelism.
+/// Gives a rank one thread, unless OMP_NUM_THREADS says otherwise: ranks are the parallel units.
 void pin_threads();
 
 }  // namespace fedhpc

@@ -13,8 +13,8 @@ namespace fedhpc {
 ///   n bits, bit i % 8 of byte i / 8 set where value i is sent, filled up to a byte with zeros;
 ///   the values sent in order, each 4 or 8 bytes as in the row
 ///
-/// Sent is what is not +0: m values of w bits cost n + m w bits. -0 is a value like any other, so
-/// that nothing is lost.
+/// Every value but +0 is sent: m values of w bits cost n + m w bits. -0 is a value like any other,
+/// so that nothing is lost.
 struct Bitmap {
   template <typename T>
   static constexpr bool kLossless = true;

@@ -24,31 +24,31 @@ constexpr BitsOf<T> bits_of(T value) {
   return std::bit_cast<BitsOf<T>>(value);
 }
 
-/// Bits that tell n things apart: ceil(log2 n), 0 for n <= 1. n >= 0.
+/// The bits that tell n things apart: ceil(log2 n), 0 for n <= 1. n >= 0.
 constexpr int bits_for(std::int64_t n) {
   return n <= 1 ? 0 : static_cast<int>(std::bit_width(static_cast<std::uint64_t>(n - 1)));
 }
 
-/// Bytes that hold so many bits.
+/// The bytes that hold so many bits.
 constexpr std::int64_t bytes_for(std::int64_t bits) { return (bits + 7) / 8; }
 
 /// Writes fields of any width one after the other, the lowest bit first, and whole numbers,
 /// little-endian.
 class BitWriter {
  public:
-  /// The lowest `width` bits of `field`, whose other bits are 0. 0 <= width <= 64.
+  /// Writes the lowest `width` bits of `field`, whose other bits are 0. 0 <= width <= 64.
   void write(std::uint64_t field, int width);
 
   /// Fills the current byte up with zeros.
   void align();
 
-  /// A number as it lies in memory; the writer must be at the start of a byte.
+  /// Appends a number as it lies in memory; the writer must be at the start of a byte.
   template <typename T>
   void append(T value) {
     append_bytes(&value, sizeof value);
   }
 
-  /// Everything written so far, aligned; leaves the writer empty.
+  /// Returns everything written so far, aligned; leaves the writer empty.
   std::vector<std::byte> take();
 
  private:
@@ -68,16 +68,16 @@ class BitReader {
 
   std::int64_t size() const { return static_cast<std::int64_t>(bytes_.size()); }  ///< in bytes
 
-  /// Whole bytes not yet read from.
+  /// The whole bytes not yet read from.
   std::int64_t left() const { return static_cast<std::int64_t>(bytes_.size() - next_); }
 
-  /// The next `width` bits. 0 <= width <= 64.
+  /// Reads the next `width` bits. 0 <= width <= 64.
   std::uint64_t read(int width);
 
   /// Goes on to the next whole byte; the bits in between must be 0.
   void align();
 
-  /// The next number; the reader must be at the start of a byte.
+  /// Reads the next number; the reader must be at the start of a byte.
   template <typename T>
   T take() {
     T value;

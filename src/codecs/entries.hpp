@@ -23,7 +23,7 @@ std::int64_t entry_bytes(std::int64_t m, std::int64_t n) {
   return bytes_for(m * bits_for(n)) + m * static_cast<std::int64_t>(sizeof(T));
 }
 
-/// The number of entries in the payload, from its size.
+/// Returns the number of entries in the payload, from its size.
 template <typename T>
 std::int64_t num_entries(const BitReader& reader, std::int64_t n) {
   const std::int64_t entry_bits = bits_for(n) + 8 * static_cast<std::int64_t>(sizeof(T));

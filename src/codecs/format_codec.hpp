@@ -11,8 +11,8 @@
 
 namespace fedhpc {
 
-/// A codec of a format that needs nothing but the row: functions of T = float or double for size,
-/// encoding, decoding and, unless lossless, transmission in place, which gives the size too.
+/// Makes a codec from a format that needs nothing but the row. It has functions of T = float or
+/// double for size, encoding, decoding and, unless lossless, transmission in place with its size.
 template <typename Format>
 class FormatCodec final : public Codec {
  public:

@@ -22,9 +22,9 @@ namespace fedhpc {
 ///   the m centres, rising, each 4 or 8 bytes as in the row
 ///   the index of every value, coded with the counts (symbol_coder.hpp)
 ///
-/// filled up to a byte behind the counts and behind the indices. For indices of entropy H and
-/// numbers of w bits that is w m + n H and the counts, where the similarity-network paper counts
-/// w k + n ceil(log2 k). A row of no more than k distinct values arrives bit for bit.
+/// Zeros fill up a byte behind the counts and behind the indices. For indices of entropy H and
+/// numbers of w bits that is w m + n H and the counts. The similarity-network paper counts w k + n
+/// ceil(log2 k). A row of no more than k distinct values arrives bit for bit.
 struct KMeans {
   std::int64_t k = 16;
 

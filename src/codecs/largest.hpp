@@ -90,7 +90,7 @@ struct Largest {
 
   int place_bits() const { return k == columns.count() ? 0 : bits_for(columns.count()); }
 
-  /// In order of their places.
+  /// Returns the chosen entries in order of their places.
   template <typename T>
   std::vector<Entry<T>> chosen(std::span<const T> row) const {
     std::vector<Entry<T>> entries;

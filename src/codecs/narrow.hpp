@@ -6,9 +6,9 @@
 
 namespace fedhpc {
 
-/// Rounds to float32 so that a second rounding, to a type with at least two significant bits fewer,
-/// gives what one rounding of `value` to nearest even gives: towards zero, with the last bit set
-/// where anything was cut off (Boldo and Melquiond, "When double rounding is odd", 2005).
+/// Rounds to float32 towards zero, with the last bit set where anything was cut off. A second
+/// rounding, to a type with at least two significant bits fewer, then rounds `value` to nearest
+/// even as one would (Boldo and Melquiond, "When double rounding is odd", 2005).
 inline float to_float_odd(float value) { return value; }
 inline float to_float_odd(double value) {
   // Magnitudes of finite numbers are ordered as their bits are; integers compare without flags, so
@@ -23,7 +23,7 @@ inline float to_float_odd(double value) {
 
 /// IEEE 754 binary16: 1 sign, 5 exponent and 10 fraction bits; largest number 65504.
 struct Half {
-  /// To nearest even; from 65520 on infinity; NaN becomes a quiet NaN of the same sign.
+  /// Rounds to nearest even; from 65520 on infinity; NaN becomes a quiet NaN of the same sign.
   static std::uint16_t narrow(float value) {
     const std::uint32_t sign = bits_of(value) >> 16 & 0x8000U;
     const std::uint32_t magnitude = bits_of(value) & 0x7fffffffU;
@@ -56,7 +56,7 @@ struct Half {
 
 /// bfloat16: the upper half of a float32, with its range and 8 significant bits.
 struct Brain {
-  /// To nearest even; beyond the range infinity; NaN becomes a quiet NaN of the same sign.
+  /// Rounds to nearest even; infinity beyond the range; NaN becomes a quiet NaN of the same sign.
   static std::uint16_t narrow(float value) {
     const std::uint32_t bits = bits_of(value);
     const std::uint32_t rounded = bits + 0x7fffU + (bits >> 16 & 1U);

@@ -44,7 +44,7 @@ struct PerValue {
   }
 };
 
-/// The bits themselves, so that every NaN arrives as it was sent.
+/// Sends the bits themselves, so that every NaN arrives as it was sent.
 struct SameWire {
   template <typename T>
   static BitsOf<T> narrow(T value) {
@@ -58,7 +58,7 @@ struct SameWire {
 
 struct Float32Wire {
   static std::uint32_t narrow(float value) { return bits_of(value); }
-  /// To nearest even; beyond the range infinity.
+  /// Rounds to nearest even; infinity beyond the range.
   static std::uint32_t narrow(double value) { return bits_of(static_cast<float>(value)); }
   template <typename T>
   static T widen(std::uint32_t bits) {
@@ -66,7 +66,7 @@ struct Float32Wire {
   }
 };
 
-/// Half or Brain, rounded once whatever the row's type.
+/// Rounds to Half or Brain once, whatever the row's type.
 template <typename Narrow>
 struct NarrowWire {
   template <typename T>

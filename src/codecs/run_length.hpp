@@ -12,8 +12,8 @@ namespace fedhpc {
 /// Entries (entries.hpp) of every plateau, in order of the row: its length less 1 and its value. A
 /// plateau is a longest run of neighbours with the same bits, so that +0 and -0 differ, a NaN
 /// equals itself and nothing is lost. m plateaus of values of w bits cost m (ceil(log2 n) + w)
-/// bits, which is what the similarity-network paper counts; a length code that grows with the
-/// length would save some bits of a short plateau beside the 32 or 64 of its value.
+/// bits, as the similarity-network paper counts. A length code that grows with the length would
+/// save some bits of a short plateau beside the 32 or 64 of its value.
 struct RunLength {
   template <typename T>
   static constexpr bool kLossless = true;

@@ -7,7 +7,7 @@
 
 namespace fedhpc {
 
-/// Formats that leave zeros out: +0 alone, by its bits.
+/// Formats that leave zeros out do so with +0 alone, by its bits.
 template <typename T>
 bool is_sent(T value) {
   return bits_of(value) != 0;
@@ -27,7 +27,7 @@ void append_sent(std::span<const T> row, BitWriter& writer) {
   }
 }
 
-/// The next value sent. No row has two encodings, so that a zero here is an error.
+/// Returns the next value sent. No row has two encodings, so that a zero here is an error.
 template <typename T>
 T take_sent(BitReader& reader) {
   const T value = std::bit_cast<T>(reader.take<BitsOf<T>>());

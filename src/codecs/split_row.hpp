@@ -8,7 +8,7 @@
 
 namespace fedhpc {
 
-/// Which columns of a row a format compresses; the others are sent as they are, behind them.
+/// A format compresses the columns inside; the others are sent as they are, behind them.
 class SplitRow {
  public:
   explicit SplitRow(ColumnRanges inside) : inside_(std::move(inside)) {
@@ -23,7 +23,7 @@ class SplitRow {
   void each_inside(Visit&& visit) const {
     for (const auto& [begin, end] : inside_) each(begin, end, visit);
   }
-  /// The same for the other columns of a row of `size`.
+  /// Calls visit(column) for the other columns of a row of `size`.
   template <typename Visit>
   void each_outside(std::size_t size, Visit&& visit) const {
     std::int64_t next = 0;

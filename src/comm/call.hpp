@@ -4,7 +4,7 @@
 
 namespace fedhpc {
 
-/// The collectives ranks wait in.
+/// The collectives in which ranks wait.
 enum class Call : std::int32_t {
   None,
   Sum,

@@ -8,8 +8,8 @@
 namespace fedhpc {
 
 /// Ends this process, with one line on standard error and exit code 1, unless it is destroyed
-/// within `seconds`. For calls of MPI that wait for other ranks for ever: the launcher then ends
-/// those. `what`: the call, named in the line.
+/// within `seconds`. It guards calls of MPI that wait for other ranks for ever: the launcher then
+/// ends those. The line names the call `what`.
 class Deadline {
  public:
   Deadline(double seconds, const char* what);
@@ -24,8 +24,8 @@ class Deadline {
   std::thread watch_;
 };
 
-/// Number of this rank as the launcher gives it in the environment, 0 without a launcher: known
-/// before MPI is.
+/// The number of this rank in the launcher's environment, known before MPI is; 0 without a
+/// launcher.
 int launched_rank();
 
 /// Waits so that the messages of lower ranks, which may fail at the same time, come first: one is

@@ -14,12 +14,13 @@
 
 namespace fedhpc {
 
-/// Which ranks still go on, and where they are. Every rank counts its signs of life and its progress
-/// (blocks trained, collectives ended). Both travel with its place and the collective it waits in as
-/// small messages to the ranks 1, 2, 4, ... places away on either side, which pass on what they know: each rank has 2 log2(ranks) partners, and the news
-/// goes round a rank that is stuck. A rank in a long computation tells the others whenever it calls
-/// `progress`; one that waits does so from `listen`. Never blocks but in the constructor and, for a
-/// few seconds at most, in the destructor.
+/// Tells every rank which ranks still make progress, and their places. Every rank counts its signs
+/// of life and its progress (blocks trained, collectives ended). Both travel with its place and the
+/// collective it waits in as small messages to the ranks 1, 2, 4, ... places away on either side.
+/// Those pass on what they know: each rank has 2 log2(ranks) partners, and the news goes round a
+/// rank that is stuck. A rank in a long computation tells the others whenever it calls `progress`;
+/// one that waits does so from `listen`. Never blocks but in the constructor and, for a few seconds
+/// at most, in the destructor.
 class Heartbeat {
  public:
   using Clock = std::chrono::steady_clock;
@@ -31,24 +32,24 @@ class Heartbeat {
   Heartbeat(const Heartbeat&) = delete;
   Heartbeat& operator=(const Heartbeat&) = delete;
 
-  void progress();  ///< this rank has got on with its work
+  void progress();  ///< this rank has made progress
   void listen();    ///< takes in what others sent, and shows that this rank lives
-  /// When this rank last heard that any other has got on.
+  /// The time at which this rank last heard of progress of any other.
   Clock::time_point last_progress() const { return last_progress_; }
-  /// Where this rank is; the others hear of it with the next message.
+  /// This rank's place; the others hear of it with the next message.
   Place& place() { return own().place; }
-  /// This rank waits in the `number`-th collective of a communicator; None: it works.
+  /// Notes that this rank waits in the `number`-th collective of a communicator; None: it works.
   void waits(Call call, std::int64_t number) {
     own().call = call;
     own().number = number;
   }
-  /// "rank 2 on n7 gives no sign of life (last heard of: training client 41 in round 17); rank 0 on
-  /// n5 waits in a sum over ranks (collective 311), taking a mean in round 17": those who have been
-  /// silent for half the time-out, then all others.
+  /// Lists the ranks silent for half the time-out, then all others: "rank 2 on n7 gives no sign of
+  /// life (last heard of: training client 41 in round 17); rank 0 on n5 waits in a sum over ranks
+  /// (collective 311), taking a mean in round 17".
   std::string story() const;
 
  private:
-  /// What is known of one rank.
+  /// This rank's news of one rank.
   struct News {
     std::int64_t alive = 0;     // signs of life
     std::int64_t progress = 0;  // steps of progress
@@ -57,7 +58,7 @@ class Heartbeat {
     std::int64_t number = 0;  // of the collective in its communicator
   };
 
-  /// One rank we exchange messages with; the buffers belong to the requests.
+  /// One rank that exchanges messages with this one; the buffers belong to the requests.
   struct Partner {
     int rank = 0;
     std::vector<News> outgoing;
@@ -72,7 +73,8 @@ class Heartbeat {
   void take(const std::vector<News>& news);
   News& own() { return known_[static_cast<std::size_t>(rank_)]; }
   enum class Number { One, Several };
-  /// Of rank `rank`, without naming it, so that what is true of several ranks is said once.
+  /// Says what is known of rank `rank` without naming it, so that ranks with the same news share a
+  /// line.
   std::string said_of(int rank, Number number) const;
   void begin_receive(Partner& partner) const;
   bool exchange_goodbyes();

@@ -14,8 +14,9 @@
 
 namespace fedhpc {
 
-/// Collectives on CPU tensors by non-blocking MPI calls, polled until they end or no rank has got
-/// on for the length of the time-out (MPI itself never reports a lost peer).
+/// Runs collectives on CPU tensors by non-blocking MPI calls. It polls them until they end, or
+/// until no rank has made progress for the length of the time-out. MPI itself never reports a lost
+/// peer.
 class MpiCommunicator final : public Communicator {
  public:
   MpiCommunicator(CommHandle comm, TimedWait wait);
@@ -45,7 +46,7 @@ class MpiCommunicator final : public Communicator {
   void in_pieces(Tensor& values, Call what, const Begin& begin);
   void reduce(Tensor& values, MPI_Op operation, Call what);
 
-  /// What goes to another rank, or the memory for what comes from it.
+  /// A tensor for another rank, or the memory for one that comes from it.
   struct Message {
     int peer;
     Tensor values;
@@ -54,8 +55,8 @@ class MpiCommunicator final : public Communicator {
   /// Sends and receives whole tensors between pairs of ranks, in pieces, all at the same time.
   void exchange(const std::vector<Message>& outgoing, const std::vector<Message>& incoming,
                 Call what) const;
-  /// As exchange, where the receiver does not know how many rows to expect: makes the tensors of
-  /// the ranks `senders`, shaped like `like` but for their number of rows.
+  /// Exchanges tensors where the receiver does not know how many rows to expect. Makes the tensors
+  /// of the ranks `senders`, shaped like `like` but for their number of rows.
   std::vector<Tensor> exchange_rows(const std::vector<Message>& outgoing,
                                     const std::vector<int>& senders, const Tensor& like,
                                     Call what) const;

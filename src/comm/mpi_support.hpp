@@ -17,10 +17,10 @@ void check_mpi(int status, Call what);
 /// MPI's name of the type of a contiguous CPU tensor of float32, float64 or int64.
 MPI_Datatype datatype(const Tensor& values);
 
-/// A count as MPI takes it.
+/// Converts a count to MPI's type.
 int to_count(std::int64_t n);
 
-/// Values per message: a larger tensor travels in pieces, MPI counts are 32-bit.
+/// The most values per message: a larger tensor travels in pieces, since MPI counts are 32-bit.
 constexpr std::int64_t kPiece = std::int64_t{1} << 30;
 
 /// Owns an MPI_Comm made by a duplication or a split. A move leaves MPI_COMM_NULL.

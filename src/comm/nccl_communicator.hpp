@@ -12,17 +12,16 @@
 
 namespace fedhpc {
 
-/// Collectives on tensors in the memory of GPUs, one rank on each, by NCCL. What ranks have to tell
-/// each other first (NCCL's id, numbers of rows) and tensors of the host go by MPI.
+/// Runs collectives on tensors in the memory of GPUs, one rank on each, by NCCL. MPI carries what
+/// ranks tell each other first (NCCL's id, numbers of rows), and tensors of the host.
 ///
 /// Work is enqueued on a stream of its own, behind what the tensors' stream holds by then, and its
-/// end is an event. A rank looks for that event, for NCCL's asynchronous errors and for the signs
-/// of life of others as MpiCommunicator does. If something fails or nobody gets on, NCCL's
-/// communicator is aborted, which lets go of the device, and Error is thrown; from then on every
-/// call throws.
+/// end is an event. A rank polls that event, NCCL's asynchronous errors and the signs of life of
+/// others as MpiCommunicator does. If something fails or nobody makes progress, it aborts NCCL's
+/// communicator, which lets go of the device, and throws Error. From then on every call throws.
 class NcclCommunicator final : public Communicator {
  public:
-  /// Collective: every rank of `host` with the device it uses already.
+  /// Every rank of `host` joins with the device it uses already. Collective.
   NcclCommunicator(std::unique_ptr<MpiCommunicator> host, GpuLibrary& library);
   ~NcclCommunicator() override;
   NcclCommunicator(const NcclCommunicator&) = delete;
@@ -66,9 +65,9 @@ class NcclCommunicator final : public Communicator {
   };
 
   void reduce(Tensor& values, GpuLibrary::Reduction reduction, Call what);
-  /// The rows of all ranks in rank order where `receives`, else none.
+  /// Returns the rows of all ranks in rank order where `receives`, else none.
   Tensor gather_rows(const Tensor& rows, const std::vector<bool>& receives, Call what);
-  /// Makes the tensors that come in for parts[r] going out to rank r, shaped like it but for the
+  /// Makes the tensors that come in for parts[r] going out to rank r, with its shape but for the
   /// number of rows.
   std::vector<Tensor> room_for(const std::vector<Tensor>& parts);
   /// Sends and receives between pairs of ranks, as one group.

@@ -10,8 +10,8 @@
 
 namespace fedhpc {
 
-/// Collectives on tensors of GPUs by way of pinned host memory and MPI: where several ranks share a
-/// card, which NCCL refuses. Tensors of the host go straight to MPI.
+/// Runs collectives on tensors of GPUs by way of pinned host memory and MPI, where several ranks
+/// share a card, which NCCL refuses. Tensors of the host go straight to MPI.
 class StagedCommunicator final : public Communicator {
  public:
   StagedCommunicator(std::unique_ptr<Communicator> host, GpuLibrary& library)
@@ -34,7 +34,7 @@ class StagedCommunicator final : public Communicator {
   Place& place() override { return host_->place(); }
 
  private:
-  /// A collective of `host_` that replaces values.
+  /// Runs a collective of `host_` that replaces values.
   void replace_(Tensor& values, const std::function<void(Tensor&)>& collective);
   Tensor to_host(const Tensor& values);
   Tensor to_device(const Tensor& staged, const Tensor& like);

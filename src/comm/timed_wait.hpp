@@ -8,16 +8,15 @@
 
 namespace fedhpc {
 
-/// How long a rank waits for others: until no rank anywhere has got on for the length of the
-/// time-out.
+/// Waits for other ranks until no rank anywhere has made progress for the length of the time-out.
 class TimedWait {
  public:
-  /// `heartbeat` is that of the world: a rank may wait for one outside its own communicator.
+  /// `heartbeat` is the world's: a rank may wait for one outside its own communicator.
   TimedWait(double timeout_seconds, std::shared_ptr<Heartbeat> heartbeat)
       : timeout_seconds_(timeout_seconds), heartbeat_(std::move(heartbeat)) {}
 
-  /// Looks whether something has ended, `ended()`, until it has: `what`, the `number`-th collective
-  /// of its communicator. Throws Error telling where every rank is when patience is at its end.
+  /// Polls `ended()` until it is true. `what` is the `number`-th collective of its communicator.
+  /// Throws Error telling where every rank is when patience is at its end.
   template <typename Ended>
   void wait_until(const Ended& ended, Call what, std::int64_t number) const {
     Wait wait{.begin = Heartbeat::Clock::now()};
@@ -29,7 +28,7 @@ class TimedWait {
   }
 
   double timeout_seconds() const { return timeout_seconds_; }
-  void progress() const { heartbeat_->progress(); }  ///< this rank has got on
+  void progress() const { heartbeat_->progress(); }  ///< this rank has made progress
   Place& place() const { return heartbeat_->place(); }
 
  private:

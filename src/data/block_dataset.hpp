@@ -16,7 +16,7 @@ struct RowBlock {
   std::int64_t count = 0;
 };
 
-/// Samples in memory in blocks that follow each other. T is std::uint8_t (pixels, channel by
+/// Keeps samples in memory in blocks that follow each other. T is std::uint8_t (pixels, channel by
 /// channel and row by row) or double.
 template <typename T>
 class BlockDataset : public Dataset {

@@ -10,7 +10,7 @@
 
 namespace fedhpc {
 
-/// How a CSV file is laid out.
+/// The layout of a CSV file.
 struct CsvFormat {
   Separator separator = Separator::Auto;
   Header header = Header::Auto;
@@ -25,7 +25,7 @@ struct CsvColumn {
   std::vector<std::string> words;    // [rows], or empty where it holds numbers
 };
 
-/// What a CSV file holds.
+/// The content of a CSV file.
 struct CsvTable {
   std::string path;
   std::vector<std::string> header;  // [columns], or empty where the file has none
@@ -40,11 +40,11 @@ struct CsvTable {
 };
 
 /// Parses separated text (RFC 4180: fields may be in double quotes; lines end in LF or CR LF; empty
-/// lines are skipped). Unless the format says it, the separator is a semicolon where the first row
-/// has one, else a tab where it has one and no comma, else a comma; the first row is a header if
-/// and only if a feature in it is no number, or its label is a word and all others are numbers.
-/// The columns are those of `like` where it is given. Throws DataError naming file, line and column
-/// (from 0), what stands there and what was expected; ConfigError for a column that is not there.
+/// lines are skipped). Unless the format names a separator, the first row decides: a semicolon if
+/// it has one, a tab if it has one and no comma, else a comma. The first row is a header if a
+/// feature in it is no number, or if it alone has a word as label. The columns are those of `like`
+/// where it is given. Throws DataError naming file, line and column (from 0), what stands there and
+/// what was expected; ConfigError for a column that does not exist.
 CsvTable parse_csv(std::span<const std::uint8_t> bytes, const std::string& path,
                    const CsvFormat& format = {}, const CsvTable* like = nullptr);
 

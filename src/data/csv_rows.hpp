@@ -39,10 +39,10 @@ class CsvRows {
   std::int64_t line_ = 1;
   std::int64_t row_line_ = 1;
   std::vector<std::string_view> fields_;
-  std::deque<std::string> unquoted_;  // what the quoted fields of the row refer to
+  std::deque<std::string> unquoted_;  // memory of the row's quoted fields
 };
 
-/// The separator that the first row of a text speaks for: see parse_csv.
+/// Returns the separator that the first row of a text suggests: see parse_csv.
 char detected_separator(std::string_view text);
 
 std::string separator_name(char separator);  ///< "a comma"

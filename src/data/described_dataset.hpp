@@ -7,14 +7,14 @@
 
 namespace fedhpc {
 
-/// What a file says of samples beside features and labels. Lists may be empty.
+/// A file's description of its samples beside features and labels. Lists may be empty.
 struct Description {
   std::vector<std::int64_t> clients = {};      // [S]
   std::vector<std::string> class_names = {};   // [K]
   std::vector<std::string> client_names = {};  // [N]
 };
 
-/// Samples held in memory with a description.
+/// Keeps samples in memory with a description.
 class DescribedDataset : public Dataset {
  public:
   DescribedDataset(std::unique_ptr<Dataset> data, Description description)

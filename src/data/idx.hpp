@@ -6,9 +6,9 @@
 
 namespace fedhpc {
 
-/// An array of unsigned bytes in the idx format (yann.lecun.com/exdb/mnist): two zero bytes, the
-/// element type, the number of dimensions, each dimension as a big-endian 32-bit number, the
-/// elements.
+/// An array of unsigned bytes in the idx format (yann.lecun.com/exdb/mnist). A file has two zero
+/// bytes, the element type, the number of dimensions, each dimension as a big-endian 32-bit number,
+/// and the elements.
 struct IdxArray {
   std::string path;
   std::vector<std::int64_t> shape;

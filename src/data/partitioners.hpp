@@ -13,8 +13,8 @@ namespace fedhpc {
 #include "data/partitioners.def"
 #undef FEDHPC_PARTITIONER
 
-/// First word of a partitioner's draw keys (`pass`, all with Purpose::Partition), so that no two
-/// kinds of draws share a sequence.
+/// The first word of a partitioner's draw keys (`pass`, all with Purpose::Partition), so that no
+/// two kinds of draws share a sequence.
 enum class PartitionDraw : std::uint64_t {
   Deal = 0,             ///< iid: permutation of all samples
   DirichletShares = 1,  ///< epoch = try, client = label: N gammas
@@ -25,24 +25,24 @@ enum class PartitionDraw : std::uint64_t {
   PfedmeOrder = 6,      ///< client = label: permutation of the label's samples
 };
 
-/// How many samples are dealt to clients: all of them, or the official training set.
+/// Returns the number of samples dealt to clients: all of them, or the official training set.
 std::int64_t dealt_samples(const DataOptions& options, const Dataset& dataset);
 
-/// The dealt samples of each label in an order drawn for that label.
+/// Returns the dealt samples of each label in an order drawn for that label.
 std::vector<std::vector<std::int64_t>> shuffled_by_label(const DataOptions& options,
                                                          const Dataset& dataset,
                                                          PartitionDraw draw);
 
-/// [begin, end) of part i when n things are split into m parts as equal as can be, larger parts
-/// first (numpy.array_split).
+/// Returns [begin, end) of part i when n things are split into m parts as equal as can be, larger
+/// parts first (numpy.array_split).
 std::pair<std::int64_t, std::int64_t> array_split(std::int64_t n, std::int64_t m, std::int64_t i);
 
-/// How many of n samples are the share f: floor(f n + 1/2) or floor(f n).
+/// The share f of n samples is floor(f n + 1/2) or floor(f n) of them.
 enum class Rounding { Nearest, Down };
 
-/// Splits what each client owns into training and test samples by data.split and
-/// data.train_fraction: of the ascending ids of client k the first f n (rounded) of a permutation
-/// (Purpose::Split, client = k) train; both lists are ascending.
+/// Splits each client's samples into training and test samples by data.split and
+/// data.train_fraction. Client k trains on the first f n (rounded) of a permutation of its
+/// ascending ids (Purpose::Split, client = k). Both lists are ascending.
 Partition split_clients(SampleLists owned, const DataOptions& options,
                         Rounding rounding = Rounding::Nearest);
 Partition split_clients(const std::vector<std::vector<std::int64_t>>& owned,

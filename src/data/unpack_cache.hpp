@@ -14,7 +14,7 @@ namespace fedhpc {
 // folder, or `off`. A copy holds size and time of its file and a digest of its content: one that
 // does not fit is not used, and replaced.
 
-/// The content of a packed file from a copy, where there is a sound one.
+/// Returns the content of a packed file from a sound copy, if there is one.
 std::optional<std::vector<std::uint8_t>> unpacked_copy(const std::string& path);
 
 /// Keeps the content of a packed file in a copy, if it is large and there is a place. Several

@@ -13,18 +13,18 @@
 
 namespace fedhpc {
 
-/// What clients may train with before they are evaluated.
+/// Clients may train with these before they are evaluated.
 struct Adaptation {
   LocalTrainer& trainer;
-  std::int64_t round = 0;         ///< after which they are
+  std::int64_t round = 0;         ///< they are evaluated after it
   OwnBuffers* buffers = nullptr;  ///< of a model that they receive; null: the model's
 };
 
-/// The samples of some clients that models are scored on, and those scores in order of id.
+/// The samples of some clients that models are scored on, and the scores in order of id.
 struct ClientScores {
   const Shard* shard;           ///< null: there are none
   std::vector<Score> global;    ///< of the global model
-  std::vector<Score> personal;  ///< of each one's own model
+  std::vector<Score> personal;  ///< of each client's own model
 
   ClientScores(const Shard* samples, std::size_t clients);
 };
@@ -32,9 +32,9 @@ struct ClientScores {
 /// Scores what an algorithm's evaluate() names as its models.
 class RankEvaluation final : public Evaluation {
  public:
-  /// `clients`: those of this rank that are scored, ascending; they outlive the evaluation.
-  /// `validation`: the samples set aside as test samples of the same clients, or null; `server`:
-  /// this rank's part of the official test set, or null.
+  /// `clients` are those of this rank that are scored, ascending; they outlive the evaluation.
+  /// `validation` holds the samples set aside, as test samples of the same clients, or is null.
+  /// `server` is this rank's part of the official test set, or null.
   RankEvaluation(Evaluator& evaluator, const Shard& shard, const Shard* validation,
                  const Shard* server, std::span<const std::int64_t> clients,
                  const Topology& topology, const Adaptation& adaptation, std::int64_t block_width);
@@ -51,9 +51,9 @@ class RankEvaluation final : public Evaluation {
   const ModelRecord& record() const { return record_; }
   const ClientScores& on_test() const { return test_; }
   const ClientScores& on_validation() const { return validation_; }
-  /// Of each client's edge model on its test samples, in ascending order of id.
+  /// The score of each client's edge model on its test samples, in ascending order of id.
   const std::vector<Score>& edge() const { return edge_; }
-  /// Of the global model on this rank's part of the official test set, chunk by chunk.
+  /// The scores of the global model on this rank's part of the official test set, chunk by chunk.
   const std::vector<Score>& official() const { return official_; }
 
  private:
@@ -98,14 +98,14 @@ class PersonalCollector final : public Evaluation {
   VisitModels visit_;
 };
 
-/// All ranks' scores one after the other, on rank 0; elsewhere empty. Collective.
+/// Gathers all ranks' scores one after the other on rank 0; elsewhere empty. Collective.
 std::vector<Score> gather_scores(Communicator& comm, const std::vector<Score>& mine);
 
-/// For gathered values of all clients, which stand rank by rank: the place of every client, [N].
+/// Returns the place of every client, [N], in values gathered rank by rank.
 std::vector<std::int64_t> gathered_places(const Placement& placement);
 
-/// Mean over edges of the accuracy of the edge's model on its clients' test samples; NaN when no
-/// edge has any. `scores` [N] in order of client.
+/// Returns the mean over edges of the accuracy of the edge's model on its clients' test samples;
+/// NaN when no edge has any. `scores` [N] are in order of client.
 double mean_edge_accuracy(const std::vector<Score>& scores, const Placement& placement);
 
 }  // namespace fedhpc

@@ -8,16 +8,16 @@
 
 namespace fedhpc {
 
-// What stands below /state/partial of a checkpoint that was written inside a round: of every rank,
-// one after the other, integers and numbers, and how many each has, integers_counts [ranks] and
+// A checkpoint that was written inside a round has these below /state/partial: of every rank, one
+// after the other, integers and numbers. Their lengths are integers_counts [ranks] and
 // numbers_counts [ranks].
 
-/// Writes what every rank has done of the round under way into a file that rank 0 has open (others:
-/// nullptr); nothing where `round` is null, on all ranks alike. Collective.
+/// Writes what every rank has done of the current round into a file that rank 0 has open
+/// (others: nullptr). Writes nothing where `round` is null, on all ranks alike. Collective.
 void write_partial(Communicator& comm, const h5::Handle* file, const PartialRound* round);
 
-/// What write_partial() wrote, null where there is nothing. Collective. Throws DataError, the same
-/// on every rank, where another number of ranks wrote it.
+/// Reads what write_partial() wrote; null where there is nothing. Collective. Throws DataError, the
+/// same on every rank, where another number of ranks wrote it.
 std::unique_ptr<PartialRound> read_partial(Communicator& comm, const h5::Handle* file,
                                            const std::string& path);
 

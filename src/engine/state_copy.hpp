@@ -7,8 +7,8 @@
 
 namespace fedhpc {
 
-/// A state in memory, without what lies with the clients: taken by the first walk, put back by
-/// those after put_back().
+/// Copies a state in memory, without what lies with the clients. The first walk takes it; walks
+/// after put_back() restore it.
 class StateCopy final : public StateVisitor {
  public:
   void put_back() { puts_back_ = true; }

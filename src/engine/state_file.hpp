@@ -9,11 +9,11 @@
 
 namespace fedhpc {
 
-// What stands below /state of a checkpoint: NAME (tensors, rows [n, P], edges [E, P]),
-// clients/rows/NAME/{ids [n], values [n, P]} of the clients ever written, in no particular order,
-// and clients/scalars/NAME/{ids [n], values [n, 1]}.
+// A checkpoint has these below /state: NAME (tensors, rows [n, P], edges [E, P]). For the clients
+// ever written, in no particular order, it has clients/rows/NAME/{ids [n], values [n, P]} and
+// clients/scalars/NAME/{ids [n], values [n, 1]}.
 
-/// Adds up what a state takes in a file, on this rank.
+/// Adds up the bytes of a state in a file, on this rank.
 class StateSize final : public StateVisitor {
  public:
   void tensor(const std::string& name, Tensor& values) override;
@@ -21,10 +21,10 @@ class StateSize final : public StateVisitor {
   void edges(const std::string& name, EdgeRows& models) override;
   void clients(ClientStore& store) override;
 
-  /// Of what every rank has the same, and of what is this rank's own.
+  /// The bytes that every rank has the same, and those of this rank alone.
   std::int64_t common_bytes() const { return common_bytes_; }
   std::int64_t own_bytes() const { return own_bytes_; }
-  /// Once every client is written.
+  /// The own bytes once every client is written.
   std::int64_t full_own_bytes() const { return full_own_bytes_; }
 
  private:
@@ -45,7 +45,7 @@ class StateWriter final : public StateVisitor {
   void clients(ClientStore& store) override;
 
  private:
-  /// `read` gives some clients' values [C, width] of type `type`; `written`: those to be saved.
+  /// `read` returns some clients' values [C, width] of type `type`; those of `written` are saved.
   using Read = std::function<Tensor(std::span<const std::int64_t>)>;
   void write_clients(const std::string& path, const std::vector<std::int64_t>& written,
                      std::int64_t width, at::ScalarType type, const Read& read);
@@ -68,10 +68,10 @@ class StateCheck final : public StateVisitor {
 
  private:
   h5::Handle open(const std::string& name, at::ScalarType type) const;
-  /// Rows of `width` columns, `count` of them unless that is -1.
+  /// Checks rows of `width` columns, `count` of them unless that is -1.
   void check_rows(const std::string& name, at::ScalarType type, std::int64_t count,
                   std::int64_t width) const;
-  /// The ids of as many different clients of the run as there are rows, which were checked.
+  /// Checks the ids of as many different clients of the run as there are rows, which were checked.
   void check_ids(const std::string& name) const;
 
   const h5::Handle& file_;

@@ -9,7 +9,7 @@
 
 namespace fedhpc {
 
-// What writing, checking and reading a state agree on.
+// Writing, checking and reading a state agree on these.
 
 constexpr const char* kClientRows = "clients/rows/";
 constexpr const char* kClientScalars = "clients/scalars/";
@@ -23,7 +23,7 @@ inline hid_t state_type(at::ScalarType type) {
   return h5::type_of<float>();
 }
 
-/// Clients whose rows travel together: a few megabytes.
+/// The number of clients whose rows travel together: a few megabytes.
 inline std::int64_t clients_per_block(std::int64_t width, at::ScalarType type) {
   constexpr std::int64_t kBlockBytes = std::int64_t{8} << 20;
   const auto row_bytes = width * static_cast<std::int64_t>(c10::elementSize(type));

@@ -6,13 +6,13 @@
 
 namespace fedhpc::h5 {
 
-/// HDF5's own reason for the last failure: the innermost entry of its error stack.
+/// Returns HDF5's own reason for the last failure: the innermost entry of its error stack.
 std::string last_reason();
 
 /// Opens a file to read it, also one that a run still writes, without a look at its parts.
 Handle open_any(const std::string& path);
 
-/// A handle of a valid identifier; throws Error with `what` and the reason for an invalid one.
+/// Owns a valid identifier; throws Error with `what` and the reason for an invalid one.
 Handle own(hid_t id, Handle::Close close, const std::string& what);
 
 /// Throws Error with `what` and the reason unless `status` is success.

@@ -8,7 +8,7 @@
 
 namespace fedhpc {
 
-/// A whole float64 matrix in host memory as products take it.
+/// Views a whole float64 matrix in host memory as products take it.
 inline MatrixStack matrix_of(const Tensor& matrix) {
   return {.data = matrix.data_ptr(),
           .rows = matrix.size(0),
@@ -23,7 +23,7 @@ inline void product(double alpha, const Tensor& a, Transpose transpose_a, const 
                   matrix_of(result));
 }
 
-/// The kernel of one list with itself, [n, n], jitter included.
+/// Returns the kernel of one list with itself, [n, n], jitter included.
 Tensor kernel_of(const Tensor& units, const GpKernel& kernel);
 
 /// The lower factor of I + S K S with S = diag(sqrt(omega)), [n, n]; writes sqrt(omega) to `roots`.

@@ -23,16 +23,16 @@ struct WeightedLine {
   std::vector<PointSums> before;  ///< [m + 1], of the values as they are
 };
 
-/// Where clusters of neighbours begin and end: cluster q is [ends[q], ends[q + 1]), none empty.
+/// The ends of clusters of neighbours: cluster q is [ends[q], ends[q + 1]), none empty.
 using Ends = std::vector<std::int64_t>;
 
-/// The k clusters, 1 <= k <= m, with the least sum of squares about their means, to the rounding of
-/// the sums. One cluster's is the points' sum of squares minus moment^2 / weight, so that the sum
-/// of these is made greatest. A few passes of O(m log m) for any k.
+/// Returns the k clusters, 1 <= k <= m, with the least sum of squares about their means, to the
+/// rounding of the sums. One cluster's is the points' sum of squares minus moment^2 / weight, so
+/// the sum of these is made greatest. A few passes of O(m log m) for any k.
 Ends best_intervals(const WeightedLine& line, std::int64_t k);
 
-/// Lloyd's iteration: points go to the nearest mean, the lower one of two, until none moves or it
-/// was done `most` times. Where a cluster loses all its points, the one with the greatest weight
+/// Runs Lloyd's iteration: points go to the nearest mean, the lower one of two, until none moves or
+/// it was done `most` times. Where a cluster loses all its points, the one with the greatest weight
 /// times squared width is split in two at its mean.
 Ends lloyd(const WeightedLine& line, Ends ends, int most);
 

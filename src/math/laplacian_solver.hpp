@@ -10,7 +10,7 @@
 namespace fedhpc {
 
 /// Solves (I + c L) X = B with the graph Laplacian L = Q Q^T of N nodes, c >= 0, for tiles
-/// [N, kTileColumns]: by a sparse Cholesky factor where its fill is small, else by conjugate
+/// [N, kTileColumns]. It takes a sparse Cholesky factor where its fill is small, else conjugate
 /// gradients with Jacobi preconditioning. A column's solution does not depend on other tiles.
 class LaplacianSolver {
  public:
@@ -18,10 +18,10 @@ class LaplacianSolver {
 
   bool is_direct() const { return !factor_.starts.empty(); }
 
-  /// X becomes the solution, or comes nearer to it. Its residual R = B - (I + c L) X on entry is
-  /// lost. Conjugate gradients stop once every column's residual is shorter by `reduction` than it
-  /// was, or as short as rounding lets it become. Gives their iterations, 0 of a direct solution.
-  /// T is float or double.
+  /// Moves X to the solution, or nearer to it. Its residual R = B - (I + c L) X on entry is lost.
+  /// Conjugate gradients stop once every column's residual is shorter by `reduction` than it was,
+  /// or as short as rounding lets it become. Returns their iterations, 0 for a direct solution. T
+  /// is float or double.
   template <typename T>
   std::int64_t improve_(T* x, T* r, double reduction);
 
@@ -40,10 +40,10 @@ class LaplacianSolver {
   void solve_directly_(T* x, const T* r);
   template <typename T>
   std::int64_t iterate_(T* x, T* r, double reduction);
-  /// Row i of (I + c L) p.
+  /// Computes row i of (I + c L) p.
   template <typename T>
   TileRow<T> image_of(const T* p, std::int64_t i) const;
-  /// The inverse of the matrix's diagonal at node i.
+  /// Returns the inverse of the matrix's diagonal at node i.
   template <typename T>
   T preconditioner(std::int64_t i) const;
   template <typename T>

@@ -12,19 +12,19 @@
 
 #include "math/tile_row.hpp"
 
-// What a step of the network lasso's ADMM does to a tile, some columns of Z and A. Included where
-// sums over columns may be taken in any one order (compile options of network_lasso.cpp).
+// One step of the network lasso's ADMM on a tile, some columns of Z and A. Included where sums over
+// columns may be taken in any one order (compile options of network_lasso.cpp).
 
 namespace fedhpc {
 
-/// Squares that make up the residuals, of float64.
+/// The squares that make up the residuals, in float64.
 struct Squares {
   enum Term { Primal, W, Zq, Dual, Pull, OmegaQ, Terms };
   std::array<double, Terms> of{};
 };
 
-/// W of A, coordinate by coordinate, by one number of the edge: the threshold (p = 1), the share
-/// that stays (p = 2), the level entries are clipped to (p = infinity).
+/// Returns W of A, coordinate by coordinate, by one number of the edge. It is the threshold
+/// (p = 1), the share that stays (p = 2) or the level entries are clipped to (p = infinity).
 template <VectorNorm norm, typename T>
 TileRow<T> shrunk(const TileRow<T>& a, T number) {
   if constexpr (norm == VectorNorm::One) return a - clipped(a, number);
@@ -32,7 +32,7 @@ TileRow<T> shrunk(const TileRow<T>& a, T number) {
   if constexpr (norm == VectorNorm::Infinity) return clipped(a, number);
 }
 
-/// The number with which W = A.
+/// Returns the number with which W = A.
 template <typename T>
 T neutral(VectorNorm norm) {
   switch (norm) {
@@ -46,8 +46,8 @@ T neutral(VectorNorm norm) {
   return 0;
 }
 
-/// Z, V [N, w] and A [E, w] of this rank's columns in tiles of kTileColumns; W and Omega follow
-/// from A and one number of each edge.
+/// Holds Z, V [N, w] and A [E, w] of this rank's columns in tiles of kTileColumns. W and Omega
+/// follow from A and one number of each edge.
 template <typename T>
 class NetworkTiles {
  public:
@@ -109,9 +109,9 @@ class NetworkTiles {
     }
   }
 
-  /// A <- Z Q - Omega / rho. What the edges' next numbers follow from is added to `sums` on the
-  /// way: nothing (p = 1), the square [E] (p = 2), for p = infinity add_excess_'s two [E, 2] at
-  /// `levels`.
+  /// A <- Z Q - Omega / rho. On the way it adds to `sums` what the edges' next numbers follow from.
+  /// That is nothing (p = 1), the square [E] (p = 2), or add_excess()'s two [E, 2] at `levels`
+  /// (p = infinity).
   template <VectorNorm norm>
   void differences_(std::int64_t tile, const std::vector<T>& numbers,
                     const std::vector<double>& levels, double* sums) {
@@ -205,7 +205,7 @@ class NetworkTiles {
     }
   }
 
-  /// sum of (|a| - level)_+ and the number of |a| above it.
+  /// Adds the sum of (|a| - level)_+ and the number of |a| above it.
   static void add_excess(const Row& a, double level, double* sums) {
     const Row beyond = magnitude(a) - Row(static_cast<T>(level));
     const Row above = above_zero(beyond);
@@ -218,7 +218,7 @@ class NetworkTiles {
   std::int64_t first_edge(std::int64_t i) const {
     return first_edges_[static_cast<std::size_t>(i)];
   }
-  /// Where the row of edge m's larger end begins in a tile.
+  /// Returns the place in a tile at which the row of edge m's larger end begins.
   std::int64_t other_end(std::int64_t m) const {
     return other_ends_[static_cast<std::size_t>(m)] * kWidth;
   }

@@ -10,7 +10,7 @@ namespace fedhpc {
 /// Columns solved together, side by side in memory.
 constexpr std::int64_t kTileColumns = 16;
 
-/// Allocates where lines of the cache begin, so that a row of float32 is one of them.
+/// Allocates at the start of a cache line, so that a row of float32 is one of them.
 template <typename T>
 struct LineAllocator {
   using value_type = T;
@@ -35,7 +35,7 @@ template <typename T>
 class TileRow {
  public:
   TileRow() = default;
-  /// The same number in every column.
+  /// Puts the same number into every column.
   explicit TileRow(T number) {
     for (Vector& x : of_) x = Vector{} + number;
   }
@@ -64,7 +64,7 @@ class TileRow {
     return each([&](int v) { return a * b.of_[v]; });
   }
 
-  /// Each number or the nearest one in [-bound, bound]; what is not a number stays.
+  /// Clips each number to [-bound, bound]; what is not a number stays.
   friend TileRow clipped(const TileRow& a, T bound) {
     const Vector most = Vector{} + bound;
     return each([&](int v) {
@@ -75,11 +75,11 @@ class TileRow {
   friend TileRow magnitude(const TileRow& a) {
     return each([&](int v) { return a.of_[v] < 0 ? -a.of_[v] : a.of_[v]; });
   }
-  /// 1 where a number is above 0, else 0.
+  /// Returns 1 where a number is above 0, else 0.
   friend TileRow above_zero(const TileRow& a) {
     return each([&](int v) { return a.of_[v] > 0 ? Vector{} + 1 : Vector{}; });
   }
-  /// The sum over all columns.
+  /// Returns the sum over all columns.
   friend T sum(const TileRow& a) {
     Vector both = a.of_[0];
     for (int v = 1; v < kVectors; ++v) both += a.of_[v];

@@ -14,7 +14,7 @@ struct Factor {
   std::int64_t step = 1;
 };
 
-/// What a product writes: C = alpha op(A) op(B) + beta C, row-major with contiguous columns. With
+/// A product writes this: C = alpha op(A) op(B) + beta C, row-major with contiguous columns. With
 /// beta = 0 the old contents are not read.
 template <typename T>
 struct Target {

@@ -111,9 +111,9 @@ void normalise_relu_pool(const T* __restrict top, const T* __restrict bottom, Af
   }
 }
 
-/// The way back of normalise_relu_pool: what reaches the first of a window's largest values, 0 at
-/// the others and where nothing is above 0. Gradients are parted by subtraction (g - g or g - 0,
-/// both exact), so that the loop has no branch.
+/// Goes back through normalise_relu_pool: the gradient reaches the first of a window's largest
+/// values, 0 the others and all where nothing is above 0. Gradients are parted by subtraction (g -
+/// g or g - 0, both exact), so that the loop has no branch.
 template <typename T>
 void unpool(const T* __restrict top, const T* __restrict bottom, const T* __restrict dy,
             Affine<T> affine, std::int64_t width, T* __restrict g_top, T* __restrict g_bottom) {

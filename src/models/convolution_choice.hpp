@@ -9,13 +9,13 @@
 
 #include "fedhpc/core/device_kernels.hpp"
 
-// Which way of computing the convolutions of many clients on a device is fastest depends on the
-// shape, on the number of clients and on the libraries' versions. So it is measured.
+// Computes the convolutions of many clients on a device in the fastest way. That depends on the
+// shape, on the number of clients and on the libraries' versions, so it is measured.
 
 namespace fedhpc {
 
-/// LibTorch's convolutions client by client or as the groups of one, images in PyTorch's order or
-/// with the channels last; or unfolding and a product of all clients.
+/// LibTorch's convolutions run client by client or as the groups of one, with images in PyTorch's
+/// order or the channels last. The other way is unfolding and a product of all clients.
 enum class ConvolutionWay { Unfolded, Loop, LoopChannelsLast, Grouped, GroupedChannelsLast };
 inline constexpr ConvolutionWay kConvolutionWays[] = {
     ConvolutionWay::Unfolded, ConvolutionWay::Loop, ConvolutionWay::LoopChannelsLast,
@@ -23,7 +23,7 @@ inline constexpr ConvolutionWay kConvolutionWays[] = {
 
 enum class ConvolutionDirection { Forward, WeightGradient, InputGradient };
 
-/// What the fastest way depends on.
+/// The fastest way depends on these.
 struct ConvolutionCase {
   ConvolutionDirection direction;
   std::int64_t in_channels;
@@ -41,10 +41,10 @@ struct ConvolutionCase {
   auto operator<=>(const ConvolutionCase&) const = default;
 };
 
-/// The way of a case: that of the environment variable FEDHPC_CONVOLUTION (unfolded, loop,
-/// loop_channels_last, grouped, grouped_channels_last), or the fastest, measured by `run` once a
-/// process and for all clients and batches up to the next power of two. A way that fails is not
-/// taken. Unfolded under ProductsInOrder. `run` may be called any number of times.
+/// Returns the way of a case: that of the environment variable FEDHPC_CONVOLUTION (unfolded, loop,
+/// loop_channels_last, grouped, grouped_channels_last), else the fastest. `run` measures it once a
+/// process, for all clients and batches up to the next power of two. A way that fails is not taken.
+/// Unfolded under ProductsInOrder. `run` may be called any number of times.
 ConvolutionWay choose_convolution(const ConvolutionCase& of, at::Device device,
                                   const std::function<void(ConvolutionWay)>& run);
 

@@ -9,9 +9,9 @@
 
 namespace fedhpc {
 
-/// The convolutions of one layer on a device, where each of C clients has weights of its own, rows
-/// [C, out in k k] of any stride, and images are stacks [C, B, channels height width]. Each is
-/// computed the fastest way.
+/// Computes the convolutions of one layer on a device, each in the fastest way. Each of C clients
+/// has weights of its own, rows [C, out in k k] of any stride. Images are stacks
+/// [C, B, channels height width].
 class DeviceConvolution {
  public:
   DeviceConvolution(const ImageShape& in, const ImageShape& out, const Window& window,

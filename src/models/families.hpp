@@ -8,7 +8,7 @@
 
 namespace fedhpc {
 
-// The builder of every family: the model for samples of `shape` and K classes.
+// Declares the builder of every family: the model for samples of `shape` and K classes.
 #define FEDHPC_MODEL(id, builder, sentence)                   \
   std::unique_ptr<Model> builder(const ModelOptions& options, \
                                  const std::vector<std::int64_t>& shape, std::int64_t classes);

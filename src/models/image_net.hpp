@@ -9,7 +9,7 @@
 
 namespace fedhpc {
 
-/// What a family does where model.norm and model.bias say nothing.
+/// The choices of a family where model.norm and model.bias say nothing.
 struct FamilyDefaults {
   NormChoice norm = NormChoice::Batch;
   BiasChoice bias = BiasChoice::False;  ///< of the convolutions
@@ -21,18 +21,18 @@ class ImageNet {
   /// Throws ConfigError if samples are no images [channels, height, width].
   ImageNet(const ModelOptions& options, const std::vector<std::int64_t>& shape,
            FamilyDefaults defaults);
-  /// An empty chain that goes on where `other` stands.
+  /// Returns an empty chain that goes on from the end of `other`.
   static ImageNet branch(const ImageNet& other);
 
-  /// `channels` times model.width, at least 1.
+  /// Returns `channels` times model.width, at least 1.
   std::int64_t scaled(std::int64_t channels) const;
   const ImageShape& shape() const { return shape_; }
   Bias bias() const { return bias_; }
 
   enum class Then { Nothing, Relu, ReluMaxPool };
 
-  /// Convolution to `channels` (as they are), batch norm unless there is none, and what follows;
-  /// pooling: 2x2 windows, stride 2. Throws ConfigError for an image too small to pool.
+  /// Adds a convolution to `channels` (as they are), batch norm unless there is none, and what
+  /// follows; pooling: 2x2 windows, stride 2. Throws ConfigError for an image too small to pool.
   void conv(const std::string& name, const std::string& norm_name, std::int64_t channels,
             Window window, Then then);
   void relu();

@@ -7,8 +7,8 @@
 #include "fedhpc/core/tensor.hpp"
 
 // Loops of Coupling over one tile: some columns of many clients in float64, side by side, small
-// enough for a cache. What a pair of clients or a client gets does not depend on which others are
-// in the tile, nor on their number.
+// enough for a cache. The result for a client or a pair does not depend on which others are in the
+// tile, nor on their number.
 
 namespace fedhpc {
 
@@ -37,9 +37,9 @@ struct MixedClient {
 
 enum class MixTerm { Row, Difference };
 
-/// sums[i] [kMixTile] = sum_j coefficients_j tile[j] of clients[i], in the order of j, or with
-/// MixTerm::Difference tile[i] + sum_j coefficients_j (tile[j] - tile[i]), the sum taken first;
-/// coefficients that are 0 are passed over.
+/// sums[i] [kMixTile] = sum_j coefficients_j tile[j] of clients[i], in the order of j. With
+/// MixTerm::Difference it is tile[i] + sum_j coefficients_j (tile[j] - tile[i]), the sum taken
+/// first. Coefficients that are 0 are passed over.
 void mix_tile(MixTerm term, std::span<const MixedClient> clients, const std::vector<double>& tile,
               std::vector<double>& sums);
 

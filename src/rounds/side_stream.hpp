@@ -8,15 +8,15 @@
 
 namespace fedhpc {
 
-/// A stream of a device beside the current one: what is enqueued here overlaps with what is
-/// enqueued there afterwards.
+/// A stream of a device beside the current one: its work overlaps with work that is enqueued on the
+/// current one afterwards.
 class SideStream {
  public:
   explicit SideStream(at::Device device)
       : guard_(device.type()), stream_(guard_.getStreamFromGlobalPool(device)) {}
 
-  /// Enqueues what `work` does behind what is on the current stream so far. `reads`: a tensor of
-  /// that stream it reads, whose memory is kept from others until it has.
+  /// Enqueues what `work` does behind what is on the current stream so far. It reads the tensor
+  /// `reads` of that stream, whose memory is kept from others until it has.
   template <typename Work>
   void run(const Tensor& reads, const Work& work) {
     wait_for(/*waiting=*/stream_, /*other=*/current());
@@ -25,7 +25,7 @@ class SideStream {
     work();
   }
 
-  /// What is enqueued on the current stream from now on waits for what is here.
+  /// Makes work enqueued on the current stream from now on wait for the work enqueued here.
   void join() { wait_for(/*waiting=*/current(), /*other=*/stream_); }
 
  private:

@@ -10,16 +10,16 @@
 
 namespace fedhpc {
 
-/// What all ranks know of an exact sum before they take it: per segment the exponents of its
-/// addends and of its weights, and whether an addend is not finite.
+/// Collects what all ranks must know of an exact sum before they take it. For each segment these
+/// are the exponents of its addends and of its weights, and a mark that an addend is not finite.
 class SumExponents {
  public:
   explicit SumExponents(std::int64_t segments)
       : agreed_(at::full({segments, kEntries}, kLowest, at::kLong)),
         entries_(agreed_.data_ptr<std::int64_t>()) {}
 
-  /// A row of a segment: its weight, the largest magnitude of its addends, and `largest_finite()`,
-  /// that of the finite ones, asked for where the largest is not.
+  /// Notes a row of a segment: its weight and the largest magnitude of its addends.
+  /// `largest_finite()` is that of the finite ones, asked for where the largest is not.
   template <typename LargestFinite>
   void note(std::int64_t segment, double weight, double largest,
             const LargestFinite& largest_finite) {
@@ -32,7 +32,7 @@ class SumExponents {
     entry[1] = std::max(entry[1], exponent_of(std::abs(weight)));
   }
 
-  /// Collective.
+  /// Agrees on the largest exponents over these ranks. Collective.
   void agree(Topology& topology, Among ranks) {
     topology.max_(ranks, agreed_);
     entries_ = agreed_.data_ptr<std::int64_t>();
@@ -42,8 +42,7 @@ class SumExponents {
   }
 
   bool all_finite() const { return all_finite_; }
-  /// By which addends, or weights, are multiplied before they are rounded to integers: a power of
-  /// two.
+  /// The factor on addends, or weights, before they are rounded to integers: a power of two.
   double scale(std::int64_t segment) const { return scale_of(entries_[kEntries * segment]); }
   double weight_scale(std::int64_t segment) const {
     return scale_of(entries_[kEntries * segment + 1]);

@@ -7,8 +7,8 @@
 
 namespace fedhpc {
 
-/// What aggregating factors in the place of the weights that they stand for does to the weights;
-/// what FedMUD, FedLMT and FedPara record of it. Measures factorised columns alone.
+/// Records what happens to the weights when their factors are aggregated in their place, for
+/// FedMUD, FedLMT and FedPara. Measures factorised columns alone.
 class AggregationRecord {
  public:
   AggregationRecord() = default;
@@ -16,14 +16,15 @@ class AggregationRecord {
 
   /// aggregation_gap, and effective_rank.LAYER of every factorised layer.
   std::vector<RoundMetric> metrics() const;
-  /// Over the round's clients: how what their factors stand for has changed.
+  /// Starts a mean over clients of the change of the weights behind their factors.
   Mean products(Round& round) const { return round.mean(map_->full()); }
-  /// Adds what these clients' factors [C, Q] stand for, less what the server's did before, [1, P].
+  /// Adds the weights that these clients' factors [C, Q] stand for, less those of the server's
+  /// before, [1, P].
   void add(Mean& products, std::span<const double> weights, const Rows& factors,
            const Rows& before) const;
   /// Notes || mean of the products - product of the means ||, FedMUD's (6) minus (7), and the
-  /// effective rank of how each layer's weights have changed. `before` and `after` [1, Q]: the
-  /// server's factors. Collective.
+  /// effective rank of each layer's change of weights. `before` and `after` [1, Q] are the server's
+  /// factors. Collective.
   void note(Round& round, Mean& products, const Rows& before, const Rows& after) const;
 
  private:

@@ -18,7 +18,7 @@
 
 namespace fedhpc {
 
-/// What an algorithm starts from.
+/// A method starts from these: the initial models, the options, and the clients' store.
 class Setup {
  public:
   struct Parts {
@@ -34,12 +34,12 @@ class Setup {
 
   /// The initial global model [1, P]: drawn, or read from model.init_file.
   Rows initial_model() const { return parts_.initial.clone(); }
-  /// The same for every edge of this rank.
+  /// The initial model for every edge of this rank.
   EdgeRows initial_edges() const {
     const Range edges = parts_.topology.edges();
     return {parts_.initial.replicate(edges.size()), edges.first};
   }
-  /// What the factorised layers are a function of; of a method that names some.
+  /// The map from factors to weights, for a method that names factorisations.
   FactorMap& factor_map() const {
     require(parts_.factor_map != nullptr, "the method factorises its models");
     return *parts_.factor_map;
@@ -47,86 +47,86 @@ class Setup {
   /// The initial factors [1, Q] of every model: drawn, or read from model.init_file.
   Rows initial_factors() const { return parts_.factors.clone(); }
   const TrainOptions& training() const { return parts_.training; }
-  /// N, of all ranks.
+  /// N, the clients of all ranks.
   std::int64_t clients() const { return parts_.topology.placement().clients(); }
   std::uint64_t seed() const { return parts_.seed; }  ///< the first word of every draw's key
-  /// Where the method keeps rows and numbers of this rank's clients between rounds.
+  /// The method keeps rows and numbers of this rank's clients here between rounds.
   ClientStore& store() const { return parts_.store; }
 
  private:
   Parts parts_;
 };
 
-/// Between whom a method's payloads travel.
+/// The ends between which a method's payloads travel.
 enum class Tiers {
   ClientCloud,     ///< topology.edges only groups clients
   ClientEdgeCloud  ///< edges have models of their own; topology.edges is at least 1
 };
 
-/// Which models a method evaluates.
+/// The models a method evaluates.
 enum class Models {
   Global,    ///< one for all clients, which stands in for each one's own
-  Personal,  ///< one of each client's own; global_* do not apply, and there is no /model/global
-  Both,      ///< a global one, and one of each client's own
-  Shared     ///< one of each client's own, some columns of which all share: global_* do not apply,
-             ///< and /model/global holds those columns
+  Personal,  ///< one per client; global_* do not apply, and there is no /model/global
+  Both,      ///< a global one, and one per client
+  Shared     ///< one per client, with columns that all share: global_* do not apply, and
+             ///< /model/global holds those columns
 };
 
-/// What a method is under its configuration, for those who run it.
+/// Tells those who run a method what it is under its configuration.
 struct Traits {
   Tiers tiers = Tiers::ClientCloud;
   Models models = Models::Global;
-  FactorisationUse factorisations = {};  ///< that the method works with; none: weights in full
-  FactorDraw factor_draw = {};           ///< how its first factors are drawn
-  std::int64_t cohorts_in_round = 1;     ///< that a round draws, one after the other
-  /// Whether a round may be left between two blocks and gone on with in another process: blocks act
-  /// on rows and numbers of their own clients in the store, on means and notes of the round, and on
-  /// nothing else; outside of blocks the round leaves the store alone.
+  FactorisationUse factorisations = {};  ///< the method works with these; none: weights in full
+  FactorDraw factor_draw = {};           ///< the way its first factors are drawn
+  std::int64_t cohorts_in_round = 1;     ///< a round draws so many, one after the other
+  /// true: a round may be left between two blocks, and another process goes on with it. Blocks then
+  /// act on rows and numbers of their own clients in the store, on means and notes of the round,
+  /// and on nothing else. Outside of blocks the round leaves the store alone.
   bool can_leave_rounds = true;
 };
 
-/// A classifier in the place of a model's head: logits [n, K] float64 of what the head would see of
-/// n samples, [n, E] float64; all in host memory.
+/// A classifier that replaces a model's head: it maps what the head would see of n samples, [n, E]
+/// float64, to logits [n, K] float64. All are in host memory.
 using Classifier = std::function<Tensor(const Tensor& embedding)>;
 
-/// C clients in hand during an evaluation.
+/// C clients that are evaluated together.
 class EvaluationBlock {
  public:
   virtual ~EvaluationBlock() = default;
   virtual std::span<const std::int64_t> clients() const = 0;  ///< ids, [C]
-  virtual std::int64_t round() const = 0;                     ///< after which they are evaluated
-  /// Where each client gets, once received, from its row of `models` [C, P], or from the one of all
-  /// [1, P], by `steps` steps of a fresh optimizer, each on a batch of its training samples: [C,
-  /// P]. The batches are those of this round's evaluation, no training sees them. A client that
-  /// cannot train stays where it is. Counts nowhere.
+  virtual std::int64_t round() const = 0;                     ///< they are evaluated after it
+  /// Hands each client its row of `models` [C, P], or the one of all [1, P], and returns the
+  /// adapted models [C, P]. Each client takes `steps` steps of a fresh optimizer, each on a batch
+  /// of its training samples. The batches are those of this round's evaluation, no training sees
+  /// them. A client that cannot train stays where it is. Counts nowhere.
   virtual Rows adapt(const Rows& models, std::int64_t steps, RowOptimizer& optimizer) = 0;
-  /// The same by a whole local training, as train.* say.
+  /// Adapts by a whole local training, as train.* say.
   virtual Rows adapt(const Rows& models) = 0;
-  /// What models [C, P] are once the clients have received them: with statistics of the clients'
-  /// own where those do not travel.
+  /// Returns models [C, P] as the clients receive them: with the clients' own statistics where
+  /// those do not travel.
   virtual Rows as_received(const Rows& models) const = 0;
-  /// The clients' own models [C, P].
+  /// Scores the clients' own models [C, P].
   virtual void evaluate(const Rows& models) = 0;
-  /// The same, with a classifier of each client's own in the place of the head: `fit` makes that of
+  /// Scores them with a classifier of each client's own in place of the head. `fit` makes that of
   /// clients()[c] from what the head would see of its training samples.
   virtual void evaluate(
       const Rows& models,
       const std::function<Classifier(std::int64_t c, const Embedded& training)>& fit) = 0;
 };
 
-/// Where an algorithm says which rows are its models. State never changes here.
+/// A method hands over its models here, to be scored and kept. State never changes here.
 class Evaluation {
  public:
   virtual ~Evaluation() = default;
-  /// The global model [1, P]: scored on all test data, and on each client's own where the algorithm
-  /// has no personal models.
+  /// Takes the global model [1, P]. It is scored on all test data, and on each client's own where
+  /// the method has no personal models.
   virtual void global(const Rows& model) = 0;
-  /// What all clients' models have in common [1, Q], where that is no whole model: scored nowhere,
-  /// kept as /model/global.
+  /// Takes what all clients' models share [1, Q] where that is no whole model. It is scored
+  /// nowhere, and kept as /model/global.
   virtual void shared(const Rows& columns) = 0;
-  /// The factors [1, Q] behind the global model: kept beside it in the result file.
+  /// Takes the factors [1, Q] behind the global model, kept beside it in the result file.
   virtual void factors(const Rows&) {}
-  /// The edges' models: each scored on the test samples of its clients.
+  /// Takes the edges' models; each is scored on the test samples of its clients.
   virtual void edges(const EdgeRows& models) = 0;
   /// Goes through all clients of this rank, participants or not, in blocks.
   virtual void each_block(const std::function<void(EvaluationBlock&)>& work) = 0;
@@ -143,22 +143,22 @@ class Algorithm {
   /// Throws ConfigError for values of other keys that the method cannot honour.
   virtual void check(const OptionSet&) const {}
   virtual void initialise(const Setup& setup) = 0;
-  /// What happens once, before round 1, between all clients: `everybody` is a round of number 0
-  /// whose participants they all are, and whose traffic and training count nowhere. Not of a plan,
-  /// nor of a run that goes on from a checkpoint. Collective.
+  /// Runs once before round 1, between all clients: `everybody` is round 0 with all of them as
+  /// participants. Its traffic and training count nowhere. A plan skips it, and so does a run that
+  /// goes on from a checkpoint. Collective.
   virtual void prepare(Round& /*everybody*/) {}
-  /// Of an initialised method: the series of its own, which its rounds note().
+  /// Names the method's own series, which its rounds note(). The method is initialised before.
   virtual std::vector<RoundMetric> metrics() const { return {}; }
-  /// What the result file keeps of what has been drawn: of round 0 what prepare() has made, below
-  /// /graph; of `round`, the last one done, what it has drawn for its clients, in the shapes of
-  /// factors; of round 1 also where nothing has been done yet. By name; empty where nothing was.
+  /// Names what the result file keeps of draws; empty where nothing was drawn. Round 0 has what
+  /// prepare() made, kept below /graph. The last round done has what it drew for its clients, in
+  /// the shapes of factors; round 1 may be asked for before it is done.
   virtual std::vector<std::pair<std::string, Tensor>> drawn_in(std::int64_t /*round*/) const {
     return {};
   }
   virtual void round(Round& round) = 0;  ///< one global round
   virtual void evaluate(Evaluation& evaluation) = 0;
-  /// All that a round leaves behind for later ones, by name, but for what lies with the clients:
-  /// what a checkpoint holds.
+  /// Visits, by name, all that a round leaves for later ones but for what lies with the clients. A
+  /// checkpoint holds it.
   virtual void visit_state(StateVisitor& state) = 0;
 };
 
@@ -180,7 +180,7 @@ const std::vector<AlgorithmInfo>& algorithm_registry();
 /// given.
 std::unique_ptr<Algorithm> make_algorithm(const std::string& name, const std::string& place);
 
-/// Keys of the methods whose server averages what its clients upload.
+/// The keys of methods whose server averages what its clients upload.
 struct AveragingOptions {
   Weighting weighting = Weighting::Samples;
   CodecChoice codec = {};

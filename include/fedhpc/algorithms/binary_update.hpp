@@ -10,17 +10,17 @@
 
 namespace fedhpc {
 
-/// Updates m of the weights of linear and convolutional layers, and what FedBAT makes of them: in
-/// every tensor alpha or -alpha in the place of each entry, drawn such that the mean is m where
-/// |m| <= alpha. Rows of m are [C, n], of the layout of weights(); L tensors.
+/// Binarises FedBAT's updates m of the weights of linear and convolutional layers. In every tensor
+/// each entry becomes alpha or -alpha, drawn such that the mean is m where |m| <= alpha. Rows of m
+/// are [C, n], of the layout of weights(); L tensors.
 class BinaryUpdate {
  public:
   BinaryUpdate() = default;
   explicit BinaryUpdate(const LayoutPtr& model);
 
-  /// Which columns of a model are binarised: all that are trainable, but for biases and batch norm.
+  /// The columns that are binarised: all trainable ones but for biases and batch norm.
   const RowPart& weights() const { return weights_; }
-  /// Where the L tensors stand in a row of the model.
+  /// The columns of the L tensors in a row of the model.
   const ColumnRanges& tensors() const { return tensors_; }
   std::int64_t count() const { return static_cast<std::int64_t>(tensors_.size()); }  ///< L
 
@@ -33,8 +33,8 @@ class BinaryUpdate {
                 std::span<const DrawKey> keys) const;
 
   /// The straight-through gradient: `g` [C, n], that of b = B(m; alpha), becomes that of m, which
-  /// is 0 where |m| > alpha. Gives that of alpha, the sum over the tensor of g (sign(b) - m /
-  /// alpha), of g sign(m) where |m| > alpha: [C, L] float64 on the host.
+  /// is 0 where |m| > alpha. Returns the gradient of alpha, [C, L] float64 on the host. It sums g
+  /// (sign(b) - m / alpha) over the tensor, and g sign(m) where |m| > alpha.
   Tensor pull_back_(const Rows& g, const Rows& m, const Rows& b, const Tensor& alpha) const;
 
  private:

@@ -7,8 +7,8 @@
 
 namespace fedhpc {
 
-/// Of methods whose server sends changes of a model: what participants need of the rounds they have
-/// missed, counted beside the round's bytes, of which it is no part.
+/// Counts what participants need of the rounds they have missed, for methods whose server sends
+/// changes of a model. It counts beside the round's bytes, and is no part of them.
 class CatchUp {
  public:
   static RoundMetric metric();
@@ -22,7 +22,7 @@ class CatchUp {
   void note(Block& block, std::int64_t round,
             const std::function<std::int64_t(std::int64_t last)>& missed, std::int64_t message,
             std::int64_t whole);
-  /// The same where the server sends one message in every round.
+  /// Counts for a server that sends one message in every round.
   void note(Block& block, std::int64_t round, std::int64_t message, std::int64_t whole);
 
  private:

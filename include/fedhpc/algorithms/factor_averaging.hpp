@@ -15,10 +15,10 @@ namespace fedhpc {
 ///
 ///   w_k = expand(u_k),   u <- sum_k p_k u_k
 ///
-/// What FedLMT and FedPara have in common.
+/// FedLMT and FedPara share it.
 class FactorAveraging : public Algorithm {
  public:
-  /// `factorisation`: the one that the method works with.
+  /// The method works with `factorisation`.
   explicit FactorAveraging(std::string factorisation) : factorisation_(std::move(factorisation)) {}
 
   Traits traits() const override;

@@ -64,7 +64,7 @@ class FedALA final : public Algorithm {
   static std::size_t first_field(const Layout& layout, std::int64_t layers);
 
  private:
-  /// Some clients between their own models and the one they have received.
+  /// Some clients, mixed between their own models and the one they have received.
   struct Mixture {
     Rows model;     // [C, P]  hat_i
     Tensor global;  // [C, q]  Theta
@@ -72,19 +72,19 @@ class FedALA final : public Algorithm {
     Rows weights;   // [C, q]  W_i
   };
 
-  /// Of some clients, not mixed yet; `model` [C, P]: what they have received, to become hat_i.
+  /// Prepares the mixture of some clients. They have received `model` [C, P]; it becomes hat_i.
   Mixture mixture_of(std::span<const std::int64_t> clients, Rows model) const;
   /// model <- (4).
   void mix_(const Mixture& mixture) const;
-  /// One pass of (5) and (6); gives the mean loss of the first client's last batch.
+  /// Makes one pass of (5) and (6); returns the mean loss of the first client's last batch.
   double learn_(Block& block, const Mixture& mixture, std::int64_t pass) const;
-  /// Whether weights have converged that came from `before`, after passes with these losses.
+  /// True if weights that came from `before` have converged, after passes with these losses.
   bool converged(const Rows& before, const Rows& weights, std::span<const double> losses) const;
-  /// Passes until the weights of the block's only client have converged; their number.
+  /// Makes passes until the block's only client's weights have converged; returns their number.
   std::int64_t learn_to_convergence_(Block& block, const Mixture& mixture) const;
-  /// Whether a client learns weights in this round.
+  /// True if a client learns weights in this round.
   bool learns(const Block& block, std::int64_t client) const;
-  /// hat_i of every client in hand [C, P], its weights learned.
+  /// Returns hat_i of every client of the block [C, P], with its weights learned.
   Rows aggregated(Block& block, const Rows& received);
 
   enum class Learn { Participants, All };

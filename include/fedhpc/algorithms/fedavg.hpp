@@ -51,7 +51,7 @@ class FedAvg final : public Algorithm {
   std::unique_ptr<Codec> codec_;          // of uploads
   std::optional<RandomColumns> columns_;  // those that travel, where not all do
   Rows global_;                           // [1, P]
-  StoredRows* last_ = nullptr;            // Unsent::Keep: what each client has trained last
+  StoredRows* last_ = nullptr;            // Unsent::Keep: each client's last trained model
 };
 
 }  // namespace fedhpc

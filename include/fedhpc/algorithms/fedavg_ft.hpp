@@ -36,7 +36,7 @@ class FedAvgFT : public Algorithm {
   void visit_state(StateVisitor& state) override;
 
  protected:
-  /// What the training of w_k adds to the loss, of a client that has received `received` [C, P].
+  /// The term that training w_k adds to the loss of a client that has received `received` [C, P].
   virtual Penalty penalty(const Rows& /*received*/) const { return {}; }
 
  private:

@@ -61,21 +61,20 @@ class FedBAT final : public Algorithm {
   };
 
   Rows receive(Block& block, std::int64_t round);
-  /// S(m_i; alpha_i) of the clients, and what biases and batch norm have moved: [C, P].
+  /// Returns the clients' S(m_i; alpha_i), and the change of their biases and batch norm: [C, P].
   Rows train(Block& block, const Rows& start, std::int64_t round);
   Steps steps_of(Block& block, std::int64_t round) const;
   void take_step(LocalStep& step, const Rows& start, const Rows& local, Steps& steps);
-  /// The gradients of models become those of m; steps take their own step.
+  /// Turns the gradients of models into those of m; steps take their own step.
   void pull_back_(const Rows& gradients, const Binarised& s, std::int64_t first, Steps& steps);
-  /// alpha_0 of those of the clients from `first` on whose updates m are binarised from step
-  /// `number` on.
+  /// Sets alpha_0 of clients from `first` on whose updates m are binarised from step `number` on.
   void start_alpha(const Rows& m, std::int64_t first, std::int64_t number, Steps& steps) const;
-  /// alpha without its bounds, [C, L].
+  /// Returns alpha without its bounds, [C, L].
   Tensor alpha_of(const Steps& steps) const;
-  /// Of clients from `first` on, whose draws have this epoch.
+  /// Binarises updates m of clients from `first` on, whose draws have this epoch.
   Binarised binarise(const Rows& m, std::int64_t first, const Steps& steps,
                      const std::function<std::int64_t(std::size_t c)>& epoch) const;
-  /// What of a mean update the server sends to all.
+  /// The part of a mean update that the server sends to all.
   Rows quantised(const Rows& update, std::int64_t round) const;
 
   double warm_up_ = 0.5;
@@ -94,7 +93,7 @@ class FedBAT final : public Algorithm {
   std::unique_ptr<RowOptimizer> of_steps_;
   CatchUp catch_up_;
   Rows global_;   // [1, P]  W without the last message
-  Rows message_;  // [1, P]  what has become of the last mean update
+  Rows message_;  // [1, P]  the last mean update as sent
 };
 
 }  // namespace fedhpc

@@ -36,7 +36,7 @@ class FedDWA final : public Algorithm {
   void evaluate(Evaluation& evaluation) override;
   void visit_state(StateVisitor&) override {}  // all of it lies with the clients
 
-  /// p [S, S] float64 of squared distances ||w'_k - w_j||^2 [S, S].
+  /// Returns p [S, S] float64 from squared distances ||w'_k - w_j||^2 [S, S].
   static Tensor weights_of(const Tensor& squared_distances, std::int64_t top_k);
 
  private:

@@ -52,12 +52,12 @@ class FedMUD final : public Algorithm {
   enum class Start { Update, Factors };
   enum class Constants { Uniform, Identity };
 
-  /// How factors are drawn when `rounds` rounds are done.
+  /// The way factors are drawn when `rounds` rounds are done.
   FactorDraw draw(std::int64_t rounds) const;
   void set_constants();
   /// (5), with new factors.
   void reset(std::int64_t rounds);
-  /// Resets before the local trainings of rounds 1 to `round`.
+  /// The number of resets before the local trainings of rounds 1 to `round`.
   std::int64_t resets_until(std::int64_t round) const;
   void catch_up(Block& block, std::int64_t round);
 

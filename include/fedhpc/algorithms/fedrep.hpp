@@ -39,7 +39,7 @@ class FedRep final : public Algorithm {
   void visit_state(StateVisitor& state) override;
 
  private:
-  /// Whole models of some clients [C, P]: a body of each or one for all, and the heads.
+  /// Joins whole models of some clients [C, P]: a body of each or one for all, and the heads.
   Rows joined(const Rows& bodies, const Rows& heads) const;
 
   enum class Optimizer { Pass, Round };

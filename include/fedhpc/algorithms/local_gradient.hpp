@@ -4,17 +4,17 @@
 
 namespace fedhpc {
 
-/// What each client's local steps add up to, divided by the rate: with plain gradient steps
-/// y_{r+1} = y_r - eta g(y_r) of rate train.lr = eta from its row y of `start` [C, P]
+/// Sums each client's gradients along its local steps y_{r+1} = y_r - eta g(y_r). These are plain
+/// gradient steps of rate train.lr = eta; they start from its row y of `start` [C, P].
 ///
 ///   (y - y_R) / eta = sum_r g(y_r)
 ///
-/// which for one step is the stochastic gradient g(y). The sum is taken over gradients, so that
+/// For one step this is the stochastic gradient g(y). The sum is taken over gradients, so that
 /// nothing cancels. In batch-norm statistics it is (y - their new values) / eta: a step back along
-/// it takes them over. 0 of a client that cannot train. Counts into train_loss.
+/// it takes them over. 0 for a client that cannot train. Counts into train_loss.
 Rows local_gradient(Block& block, const Rows& start, double eta);
 
-/// For methods that send gradients: refuses rules other than plain gradient steps.
+/// Refuses rules other than plain gradient steps, for methods that send gradients.
 void check_plain_gradients(const OptionSet& options, const std::string& name);
 
 }  // namespace fedhpc

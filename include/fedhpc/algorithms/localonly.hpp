@@ -4,8 +4,7 @@
 
 namespace fedhpc {
 
-/// Every client trains a model of its own and nobody exchanges anything: what federation has to
-/// beat.
+/// Every client trains a model of its own and nobody exchanges anything: federation has to beat it.
 ///
 /// The baseline "Local" of the personalized-learning literature, e.g. T. Li, Hu, Beirami, Smith:
 /// "Ditto: Fair and Robust Federated Learning Through Personalization", ICML 2021, section 5.

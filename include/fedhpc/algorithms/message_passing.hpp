@@ -31,7 +31,7 @@ class MessagePassing {
 
  private:
   Rows cloud_models(Round& round, const Attention& attention) const;  // [N_r, P]
-  /// Those of some clients, from rows of all of this rank.
+  /// Picks the rows of some clients from rows of all of this rank.
   Rows of_clients(const Rows& rows, std::span<const std::int64_t> clients) const;
 
   double lambda_ = 1;

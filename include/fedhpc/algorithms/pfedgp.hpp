@@ -61,13 +61,13 @@ class PFedGP final : public Algorithm {
   void visit_state(StateVisitor& state) override;
 
  private:
-  /// Whole models [C, P] with the bodies of rows that travel.
+  /// Joins the bodies of rows that travel into whole models [C, P].
   Rows whole(const Rows& shared) const;
-  /// The inducing points of such rows, [C, I], in the same memory.
+  /// Views the inducing points of such rows, [C, I], in the same memory.
   Rows points_of(const Rows& shared) const;
-  /// What travels of these models [C, P] and inducing points [C, I].
+  /// Joins what travels of these models [C, P] and inducing points [C, I].
   Rows shared_of(const Rows& models, const Rows& points) const;
-  /// Points [I] as values with classes.
+  /// Views points [I] as values with classes.
   LabelledValues labelled(const Tensor& points) const;
   void add_inducing_points_();
   DrawKey key_of(std::int64_t client, std::int64_t round, std::int64_t pass) const;

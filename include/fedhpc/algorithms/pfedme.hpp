@@ -44,7 +44,7 @@ class PFedMe final : public Algorithm {
   enum class Evaluated { Personal, Local };
   enum class Training { Participants, All };
 
-  /// Local training from `received` [C, P]: w_{k,R}. Keeps each client's own model.
+  /// Trains locally from `received` [C, P] to w_{k,R} and keeps each client's own model.
   Rows client_update(Block& block, const Rows& received);
 
   double lambda_ = 15;
@@ -60,7 +60,7 @@ class PFedMe final : public Algorithm {
   std::unique_ptr<RowOptimizer> inner_;  // of theta
   std::unique_ptr<Codec> codec_;         // of uploads
   Rows global_;                          // [1, P]  w
-  StoredRows* personal_ = nullptr;       // what is evaluated of each client: theta_k, or w_{k,R}
+  StoredRows* personal_ = nullptr;       // evaluated model of each client: theta_k, or w_{k,R}
 };
 
 }  // namespace fedhpc

@@ -5,7 +5,7 @@
 
 namespace fedhpc {
 
-/// FactorMap::fit of a single model [1, P], its layers spread over the ranks: [1, Q]. Collective.
+/// Fits factors [1, Q] to one model [1, P] by FactorMap::fit, layers spread over ranks. Collective.
 Rows fit_on_server(Round& round, FactorMap& map, const Rows& model, const Rows& start,
                    std::int64_t sweeps);
 

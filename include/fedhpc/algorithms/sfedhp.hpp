@@ -92,7 +92,7 @@ class SFedHP final : public Algorithm {
   EdgeRows edges_;                  // [E of this rank, P]  w_i
   StoredRows* personal_ = nullptr;  // theta_ij
   std::int64_t is_sparse_ = 0;      // 1: the clients' density has been below gamma_density
-  double round_gamma1_ = 0;         // of the round in hand
+  double round_gamma1_ = 0;         // of the current round
   double round_gamma2_ = 0;
 };
 

@@ -9,7 +9,7 @@
 
 namespace fedhpc {
 
-/// In which space clients are compared (algorithm.graph).
+/// The space in which clients are compared (algorithm.graph).
 enum class GraphSpace { Data, Feature, Model };
 
 /// The similarity network of the clients: each one's nearest neighbours, the relation made
@@ -25,21 +25,21 @@ enum class GraphSpace { Data, Feature, Model };
 ///
 /// A client without training samples has no neighbours.
 ///
-/// The same graph on any number of ranks.
+/// Every number of ranks gives the same graph.
 class SimilarityNetwork {
  public:
-  /// Samples of a client up to which the kernel is evaluated pair by pair.
+  /// The kernel is evaluated pair by pair up to so many samples of a client.
   static constexpr std::int64_t kExactSamples = 200;
 
   /// Declares algorithm.graph, neighbours, kernel, fourier_features, covariance_distance,
   /// graph_passes and edge_weights.
   void declare(OptionSet& options);
-  /// The network of all clients; `everybody` is the round before the first. `own`: the clients of
-  /// this rank, ascending. Collective.
+  /// Returns the network of all clients; `everybody` is the round before the first. `own` are the
+  /// clients of this rank, ascending. Collective.
   SimilarityGraph build(Round& everybody, std::span<const std::int64_t> own, const Rows& initial,
                         std::uint64_t seed);
-  /// What a client has told the server of itself for it, in bytes of the run's number type: the
-  /// mean over all clients. Of the last network built.
+  /// The mean over all clients of what each has told the server for the last network built, in
+  /// bytes of the run's number type.
   double bytes_per_client() const { return bytes_; }
   std::int64_t neighbours() const { return neighbours_; }
 

@@ -62,13 +62,13 @@ class SimNet final : public Algorithm {
   enum class Start { Auto, Zero, Initial };
   enum class GammaSchedule { Constant, InverseSqrt, Inverse };
 
-  /// Personal and, where not all are, shared columns.
+  /// Splits the columns into personal and, where not all are, shared ones.
   static std::pair<Columns, Columns> columns_of(Personal personal);
-  /// z of these clients, [C, d_2].
+  /// Returns z of these clients, [C, d_2].
   Rows personal_rows(std::span<const std::int64_t> clients) const;
-  /// y = M x + N z of these personal coordinates [C, d_2]: [C, P].
+  /// Returns y = M x + N z of these personal coordinates [C, d_2]: [C, P].
   Rows joined(const Rows& z) const;
-  /// Each gradient becomes nabla, argmin_u 1/2 ||u - g||^2 + gamma_t ||Lambda u||_1.
+  /// Turns each gradient into nabla, argmin_u 1/2 ||u - g||^2 + gamma_t ||Lambda u||_1.
   void draw_together_(const Rows& gradients, std::int64_t t);
   /// Z <- argmin <N^T nabla, Z> / N + lambda ||Z Q||_{1,p} + ||Z - Z_t||^2 / (2 eta), where
   /// `target` [N_r, d_2] is Z_t - eta N^T nabla / N.

@@ -5,7 +5,7 @@
 
 namespace fedhpc {
 
-/// Declares algorithm.weighting: of methods that average what has a format of its own on the wire.
+/// Declares algorithm.weighting, for methods whose averaged payloads have a format of their own.
 void declare_weighting(OptionSet& options, Weighting& weighting);
 
 }  // namespace fedhpc

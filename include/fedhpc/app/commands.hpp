@@ -17,11 +17,11 @@ int help_command(const Arguments& arguments);
 int export_command(const Arguments& arguments);
 int version_command();
 
-/// The seconds that ranks wait for each other until all know the configuration: what the command
-/// line or the file says of run.collective_timeout, as far as it can be read.
+/// Returns the seconds that ranks wait for each other until all know the configuration. That is
+/// run.collective_timeout of the command line or the file, as far as it can be read.
 double start_timeout(const Arguments& arguments);
 
-/// Picks the subcommand named first; `command_line` is what was typed.
+/// Runs the subcommand named first; `command_line` is the line as typed.
 int dispatch(const Arguments& arguments, const std::string& command_line);
 
 }  // namespace fedhpc

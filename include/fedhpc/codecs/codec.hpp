@@ -13,42 +13,42 @@
 
 namespace fedhpc {
 
-/// What a payload becomes on the simulated wire. A payload is a row of n numbers of the run's type
-/// (float32 or float64). Both ends know n and the type, so that neither is sent: an encoding has no
+/// Encodes payloads for the simulated wire. A payload is a row of n numbers of the run's type
+/// (float32 or float64). Both ends know n and the type, so neither is sent. An encoding has no
 /// header and is read back from its bytes, n and the type alone. Its bits are rounded up to bytes
 /// once per payload, by kmeans twice.
 ///
-/// A simulation needs what a payload costs and what arrives, not the bytes: `transmit_` gives both
-/// and `encoded_bytes` the costs without encoding, and agree with `encode` and `decode` exactly.
+/// A simulation needs the cost of a payload and what arrives, not the bytes. `transmit_` gives both
+/// and `encoded_bytes` the cost without encoding; they agree with `encode` and `decode` exactly.
 ///
 /// Tensors are on the CPU and a row's numbers lie side by side, so that rows may be columns of
-/// wider ones. `previous`, undefined or of the shape of the rows, is what each receiver held
-/// before, for codecs that send changes; sender and receiver must be given the same.
+/// wider ones. Codecs that send changes read `previous`: what each receiver held before, undefined
+/// or of the shape of the rows. Sender and receiver must be given the same.
 class Codec {
  public:
   virtual ~Codec() = default;
 
-  /// Bytes on the wire of each row of `rows` [C, n]: [C]. Does not encode; one pass over the rows,
-  /// but for kmeans, which sorts them.
+  /// Returns the bytes on the wire of each row of `rows` [C, n]: [C]. Does not encode: one pass
+  /// over the rows, but for kmeans, which sorts them.
   std::vector<std::int64_t> encoded_bytes(const Tensor& rows, const Tensor& previous = {}) const;
 
   /// Replaces every row of `rows` [C, n] by what its receiver reads: decode(encode(row)), bit for
-  /// bit. Gives the bytes on the wire of each row as it was: [C]. Costs what encoded_bytes costs
+  /// bit. Returns the bytes on the wire of each row as it was: [C]. Costs what encoded_bytes costs
   /// where the codec is lossless.
   std::vector<std::int64_t> transmit_(const Tensor& rows, const Tensor& previous = {}) const;
 
-  /// The bytes on the wire of `row` [n].
+  /// Returns the bytes on the wire of `row` [n].
   std::vector<std::byte> encode(const Tensor& row, const Tensor& previous = {}) const;
 
   /// Fills `row` [n] from its encoding. Throws Error for bytes that no row of n numbers becomes.
   void decode(std::span<const std::byte> bytes, const Tensor& row,
               const Tensor& previous = {}) const;
 
-  /// What arrives is what was sent, bit for bit, -0 and NaN included.
+  /// True if what arrives is what was sent, bit for bit, -0 and NaN included.
   virtual bool lossless(at::ScalarType type) const = 0;
 
-  /// The encoding is the row itself, number by number, so that encodings add up as rows do and may
-  /// be summed as they are.
+  /// True if the encoding is the row itself, number by number. Encodings then add up as rows do and
+  /// may be summed as they are.
   virtual bool linear(at::ScalarType type) const = 0;
 
  private:
@@ -71,22 +71,22 @@ class Codec {
                           std::span<const double> previous) const = 0;
 };
 
-/// Name and one sentence of every codec, in order of the registry table.
+/// The name and one sentence of every codec, in order of the registry table.
 const std::vector<std::pair<std::string, std::string>>& codec_registry();
 
-/// A codec by its registry name and what there is to say of it.
+/// The registry name of a codec, and its option.
 struct CodecChoice {
   std::string name = "dense";
   std::int64_t k = 16;  ///< clusters of codec kmeans, 1 to 65536; others ignore it
 
-  /// Declares SECTION.codec, with `help`, and SECTION.k; defaults are what the members hold.
+  /// Declares SECTION.codec, with `help`, and SECTION.k; the members hold the defaults.
   void declare(OptionSet& options, const std::string& section, std::string help);
 
   /// Throws ConfigError naming the nearest codec for an unknown name.
   std::unique_ptr<Codec> make() const;
 };
 
-/// Rows as they are, in the run's type.
+/// Sends rows as they are, in the run's type.
 const Codec& dense_codec();
 
 }  // namespace fedhpc

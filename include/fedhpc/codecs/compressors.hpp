@@ -9,17 +9,17 @@
 
 namespace fedhpc {
 
-/// Columns [begin, end) of a row, rising and apart.
+/// The columns [begin, end) of a row, rising and apart.
 using ColumnRanges = std::vector<std::pair<std::int64_t, std::int64_t>>;
 
-/// Top-K: of the columns `among` the k largest magnitudes arrive, the first of equal ones, and 0 in
-/// the place of the others. All other columns arrive as they are. Sends k entries whatever their
+/// Top-K: of the columns `among`, the k largest magnitudes arrive, the first of equal ones, and 0
+/// in the place of the others. All other columns arrive as they are. Sends k entries whatever their
 /// values, so that every payload has one size. 0 <= k <= columns among.
 std::unique_ptr<Codec> make_largest_codec(ColumnRanges among, std::int64_t k);
 
-/// For rows that hold s or -s in all of the columns of a tensor: a bit for every column and s. All
-/// other columns arrive as they are. Of other rows the signs arrive and each tensor's first
-/// magnitude.
+/// Sends a bit for every column of a tensor and one number s, for rows that hold s or -s in all of
+/// them. All other columns arrive as they are. Other rows arrive as their signs times each tensor's
+/// first magnitude.
 std::unique_ptr<Codec> make_sign_codec(ColumnRanges tensors);
 
 }  // namespace fedhpc

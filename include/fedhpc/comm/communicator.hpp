@@ -11,18 +11,18 @@
 
 namespace fedhpc {
 
-/// What went through one communicator, in calls and in bytes of payload handed to it by this rank.
+/// The collectives of one communicator, and the bytes of payload that this rank handed to it.
 struct Traffic {
   std::int64_t collectives = 0;
   std::int64_t bytes = 0;
 };
 
 /// The ranks of the real machine that work together (not the simulated network). The local
-/// implementation is one process alone: every collective is the identity. Tensors are contiguous
-/// tensors of float32, float64 or int64 in host memory or, where the ranks talk between devices
-/// (device_communicator.hpp), on the device; each call is for one of them on all ranks. All calls
-/// but `progress` and `place` are collective; a rank that waits throws Error once no rank anywhere has got on for
-/// the length of the time-out.
+/// implementation is one process alone: every collective is the identity. Tensors are contiguous,
+/// of float32, float64 or int64, in host memory. Where the ranks talk between devices
+/// (device_communicator.hpp) they may lie on the device; each call is for one kind on all ranks.
+/// All calls but `progress` and `place` are collective. A waiting rank throws Error once no rank
+/// anywhere has made progress for the length of the time-out.
 class Communicator {
  public:
   virtual ~Communicator() = default;
@@ -33,24 +33,25 @@ class Communicator {
   virtual void sum_(Tensor& values) = 0;  ///< replaces values by their sum over ranks
   virtual void max_(Tensor& values) = 0;  ///< replaces values by their maximum over ranks
   virtual void broadcast_(Tensor& values, int root) = 0;
-  /// Rank `root` gets the rows (first dimension) of all ranks in rank order, the others an empty
-  /// tensor. All other dimensions are equal on all ranks.
+  /// Sends the rows (first dimension) of all ranks to rank `root`, in rank order; other ranks get
+  /// an empty tensor. All other dimensions are equal on all ranks.
   virtual Tensor gather(const Tensor& rows, int root) = 0;
-  /// The rows of all ranks in rank order, on every rank; otherwise as gather.
+  /// Sends the rows of all ranks to every rank, in rank order; otherwise as gather.
   virtual Tensor all_gather(const Tensor& rows) = 0;
-  /// parts[r] goes to rank r: one part per rank. Gives the parts received in rank order, this
-  /// rank's own one without a copy. How many rows a part has may differ, all other dimensions not.
+  /// Sends parts[r] to rank r, one part per rank. Returns the parts received in rank order, this
+  /// rank's own one without a copy. Parts may differ in their number of rows, not in other
+  /// dimensions.
   virtual std::vector<Tensor> all_to_all(const std::vector<Tensor>& parts) = 0;
-  /// Every rank's text, on every rank.
+  /// Sends every rank's text to every rank.
   virtual std::vector<std::string> all_texts(const std::string& text) = 0;
   virtual void barrier() = 0;
   /// The ranks with the same colour form a new communicator, ordered by their rank here.
   virtual std::unique_ptr<Communicator> split(int colour) = 0;
-  /// Tells the ranks that wait for this one that it gets on: to be called in the course of long
-  /// work (costs a look at the clock).
+  /// Tells waiting ranks that this one makes progress. Long work calls it often (it costs a look at
+  /// the clock).
   virtual void progress() {}
-  /// Where this rank is in its work; other ranks name it when they have waited too long. Of a
-  /// communicator and all its parts.
+  /// The place of this rank in its work, shared by a communicator and all its parts. Other ranks
+  /// name it when they have waited too long.
   virtual Place& place() = 0;
 
   const Traffic& traffic() const { return traffic_; }
@@ -65,7 +66,7 @@ class Communicator {
 /// One process alone: rank 0 of 1.
 std::unique_ptr<Communicator> local_communicator();
 
-/// Runs `work` on every rank and lets none go on alone: if it throws ConfigError or DataError
+/// Runs `work` on every rank and lets none go on alone. If it throws ConfigError or DataError
 /// anywhere, all ranks throw the error of the lowest rank that failed. Other exceptions pass
 /// through.
 void fail_together(Communicator& comm, const std::function<void()>& work);

@@ -10,18 +10,18 @@
 
 namespace fedhpc {
 
-/// The functions of the CUDA runtime and of NCCL that communicators call, one by one: no logic of
-/// its own stands behind this table. The real one is a module that is loaded when a GPU is asked
-/// for, so that a run on CPUs needs neither library; tests have another one on host memory.
+/// Lists the functions of the CUDA runtime and of NCCL that communicators call, one by one, without
+/// logic of its own. The real one is a module that is loaded when a GPU is asked for, so that a run
+/// on CPUs needs neither library. Tests have another one on host memory.
 class GpuLibrary {
  public:
   using Stream = void*;
   using Event = void*;
   using Comm = void*;
-  /// What the ranks of a communicator have in common before it exists (ncclUniqueId).
+  /// The ranks of a communicator share it before the communicator exists (ncclUniqueId).
   using Id = std::array<char, 128>;
 
-  /// Of NCCL's calls. Communicators do not block: what was begun may be InProgress.
+  /// The status of NCCL's calls. Communicators do not block: work begun may be InProgress.
   enum class Status { Success, InProgress, Error };
   enum class Type { Float32, Float64, Int64 };
   enum class Reduction { Sum, Max };
@@ -31,15 +31,16 @@ class GpuLibrary {
   virtual std::string version() const = 0;  ///< "nccl-2.28.9"
 
   // The CUDA runtime. These throw Error with its text.
-  virtual int devices() const = 0;  ///< that this process sees; Error says why there is none
+  virtual int devices() const = 0;  ///< this process sees; Error says why there is none
   virtual std::string card(int device) const = 0;  ///< its UUID, the same in every process
   virtual void use_(int device) = 0;               ///< of this thread, from now on
   virtual std::int64_t free_bytes() const = 0;     ///< of the device in use
   virtual bool holds(const Tensor& values) const = 0;
   virtual Tensor pinned(at::IntArrayRef shape, at::ScalarType type) = 0;  ///< host memory
-  /// Pinned memory [bytes] that is kept for long: not a byte more, but slow to get and to free.
+  /// Returns pinned memory [bytes] that is kept for long: not a byte more, but slow to get and to
+  /// free.
   virtual Tensor lasting_pinned(std::int64_t bytes) = 0;
-  virtual Stream tensor_stream() = 0;  ///< where work on tensors is enqueued
+  virtual Stream tensor_stream() = 0;  ///< work on tensors is enqueued on it
   virtual Stream new_stream() = 0;
   virtual void free(Stream stream) noexcept = 0;
   virtual Event new_event() = 0;
@@ -48,7 +49,7 @@ class GpuLibrary {
   virtual void wait(Stream stream, Event event) = 0;  ///< the stream waits, not the caller
   virtual bool has_passed(Event event) = 0;
   virtual void copy(void* to, const void* from, std::size_t bytes, Stream stream) = 0;
-  virtual void finish(Stream stream) = 0;  ///< waits for all that is enqueued
+  virtual void finish(Stream stream) = 0;  ///< waits for all work enqueued
 
   // NCCL. `comm` and `part` may get their values later: they stay where they are until the
   // communicator (the one that is split) is no longer InProgress.

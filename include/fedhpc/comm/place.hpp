@@ -5,14 +5,14 @@
 
 namespace fedhpc {
 
-/// Where a rank is in its work, for what a hang or an error says of it.
+/// The place of a rank in its work. Messages on a hang or an error name it.
 struct Place {
   enum class Task : std::int32_t { Start, Round, Training, Mean, Evaluation, Report, Checkpoint };
 
   Task task = Task::Start;
-  std::int32_t clients = 0;  ///< in hand, of a training
+  std::int32_t clients = 0;  ///< trained together
   std::int64_t round = 0;    ///< 0: before the first
-  std::int64_t client = 0;   ///< the first of those in hand
+  std::int64_t client = 0;   ///< the first of those trained together
 
   bool operator==(const Place&) const = default;
 };
@@ -20,8 +20,8 @@ struct Place {
 /// "training client 41 and 15 more in round 17".
 std::string text(const Place& place);
 
-/// Sets the task of a place and gives the last one back at the end; an exception leaves it where it
-/// came from.
+/// Sets the task of a place and restores the last one at its end. After an exception the place
+/// stays where the exception was thrown.
 class AtTask {
  public:
   AtTask(Place& place, Place::Task task);

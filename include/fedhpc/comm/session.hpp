@@ -9,14 +9,14 @@ namespace fedhpc {
 
 constexpr double kStartTimeout = 600;  // s, where no configuration says otherwise
 
-/// MPI from start to end of the process. Initialises MPI only when a launcher started this process
-/// (or with Launch::Always), so that a single process needs no MPI daemon; finalises it unless an
-/// exception is unwinding, since MPI_Finalize would wait for ranks that never come.
+/// Holds MPI from start to end of the process. Initialises MPI only when a launcher started this
+/// process (or with Launch::Always), so that a single process needs no MPI daemon. Finalises it
+/// unless an exception is unwinding, since MPI_Finalize would wait for ranks that never come.
 class Session {
  public:
   enum class Launch { Detect, Always };
 
-  /// `timeout_seconds`: how long this rank waits for the others to start.
+  /// This rank waits `timeout_seconds` for the others to start.
   Session(int* argc, char*** argv, Launch launch = Launch::Detect,
           double timeout_seconds = kStartTimeout);
   ~Session();
@@ -36,14 +36,14 @@ class Session {
   int uncaught_ = 0;
 };
 
-/// All ranks of the running MPI session; one process alone when MPI is not initialised.
-/// `timeout_seconds`: how long a collective waits for the other ranks, and this call itself.
+/// Returns all ranks of the running MPI session, or one process alone when MPI is not initialised.
+/// Its collectives wait for other ranks for `timeout_seconds`, and so does this call.
 std::unique_ptr<Communicator> world_communicator(double timeout_seconds);
 
-/// Name of this host.
+/// The name of this host.
 std::string host_name();
 
-/// Version of the MPI library in one word, e.g. "OpenMPI-4.1.4".
+/// The version of the MPI library in one word, e.g. "OpenMPI-4.1.4".
 std::string mpi_version();
 
 }  // namespace fedhpc

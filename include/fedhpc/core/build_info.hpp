@@ -4,7 +4,7 @@
 
 namespace fedhpc {
 
-/// What this build is made of, for --version, the start-up table and the result file.
+/// The parts of this build, for --version, the start-up table and the result file.
 struct BuildInfo {
   std::string version;   ///< "0.1.0"
   std::string commit;    ///< 12 hex digits, "-modified" when the tree had changes

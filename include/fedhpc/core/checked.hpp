@@ -8,8 +8,8 @@
 
 namespace fedhpc {
 
-/// The product of sizes; throws ConfigError where 64 bits do not hold it. `what` is counted: "the
-/// local steps of a client".
+/// Returns the product of sizes; throws ConfigError where 64 bits do not hold it. `what` names the
+/// thing counted: "the local steps of a client".
 inline std::int64_t checked_product(std::string_view what,
                                     std::initializer_list<std::int64_t> sizes) {
   std::int64_t product = 1;

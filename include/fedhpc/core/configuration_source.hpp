@@ -7,7 +7,7 @@
 
 namespace fedhpc {
 
-/// One `key = value` as a person wrote it, and where.
+/// One `key = value` as a person wrote it, and its place.
 struct Assignment {
   std::string key;
   std::string value;
@@ -19,17 +19,18 @@ struct Assignment {
 /// malformed line, a key outside any section or given twice.
 std::vector<Assignment> read_ini(const std::string& path);
 
-/// The same for INI text in memory; `name` stands for the path in messages.
+/// Parses INI text in memory; `name` stands for the path in messages.
 std::vector<Assignment> parse_ini(const std::string& text, const std::string& name);
 
-/// A value as it stands in an INI file: as it is where it reads back the same, else between double
-/// quotes, where a backslash before a quote, a backslash, n or r gives what could not stand there.
+/// Returns a value as it stands in an INI file: as it is where it reads back the same, else between
+/// double quotes. There a backslash before a quote, a backslash, n or r gives a character that
+/// could not stand there.
 std::string ini_value(const std::string& value);
 
 /// Splits `--section.key=value` arguments, in their order. Throws ConfigError for anything else.
 std::vector<Assignment> parse_command_line(const std::vector<std::string>& arguments);
 
-/// The value the highest level gives `key`, or `fallback`.
+/// Returns the value the highest level gives `key`, or `fallback`.
 std::string lookup(const std::vector<Assignment>& assignments, const std::string& key,
                    const std::string& fallback);
 

@@ -9,11 +9,11 @@
 
 namespace fedhpc {
 
-/// A tensor in host memory: itself where it lies there, else a copy, for which the host waits.
+/// Returns a tensor in host memory: itself if it lies there, else a copy, for which the host waits.
 inline Tensor on_host(const Tensor& values) { return values.is_cpu() ? values : values.cpu(); }
 
-/// A tensor as the host may change it: itself in host memory, else a copy that goes back when this
-/// does, unless an exception is unwinding.
+/// Lets the host change a tensor: itself in host memory, else a copy. The copy goes back when this
+/// is destroyed, unless an exception is unwinding.
 class HostEdit {
  public:
   explicit HostEdit(const Tensor& values) : values_(values), host_(on_host(values)) {}
@@ -31,14 +31,14 @@ class HostEdit {
   Tensor host_;
 };
 
-/// True where own kernels for the device have to do what the host's loops do elsewhere.
+/// True where kernels of our own replace the host's loops.
 inline bool on_device(const Tensor& values) { return values.is_cuda(); }
 
 inline Real real_of(const Tensor& values) {
   return values.scalar_type() == at::kDouble ? Real::Float64 : Real::Float32;
 }
 
-/// A stack [C, B, width] whose last dimension is contiguous, as kernels see it.
+/// Describes a stack [C, B, width] to kernels; its last dimension is contiguous.
 inline DeviceStack device_stack(const Tensor& stack) {
   return {.data = stack.data_ptr(),
           .clients = stack.size(0),
@@ -48,18 +48,18 @@ inline DeviceStack device_stack(const Tensor& stack) {
           .sample_stride = stack.stride(1)};
 }
 
-/// The columns from `column` on of rows [C, P].
+/// Describes the columns from `column` on of rows [C, P] to kernels.
 inline DeviceColumns device_columns(const Tensor& rows, std::int64_t column = 0) {
   return {static_cast<char*>(rows.data_ptr()) + column * static_cast<std::int64_t>(rows.itemsize()),
           rows.stride(0)};
 }
 
-/// The CUDA device that this thread uses. Precondition: device_kernels() have been loaded.
+/// Returns the CUDA device that this thread uses. Precondition: device_kernels() have been loaded.
 inline at::Device current_cuda_device() {
   return c10::impl::VirtualGuardImpl(at::kCUDA).getDevice();
 }
 
-/// A range on the profiler's time line for the length of a scope, where there is a device.
+/// Marks a range on the profiler's time line for the length of a scope, where there is a device.
 class DeviceScope {
  public:
   DeviceScope(bool active, const char* name) : active_(active) {

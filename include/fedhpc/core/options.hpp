@@ -12,7 +12,7 @@
 
 namespace fedhpc {
 
-/// Where a value comes from; a higher level wins. Stored: from the configuration that a checkpoint
+/// The source of a value; a higher level wins. Stored: from the configuration that a checkpoint
 /// holds, which may have keys that do not act.
 enum class Level { Default, Stored, File, CommandLine };
 
@@ -58,16 +58,16 @@ Bounds<T> from_below(T low, T high) {
 /// A count of at least `low`.
 inline Bounds<std::int64_t> count_from(std::int64_t low) { return between(low, kLargestCount); }
 
-/// The names an enumeration has in a configuration.
+/// The names of an enumeration in a configuration.
 template <typename E>
 using Names = std::vector<std::pair<std::string_view, E>>;
 
 class OptionSet;
 
-/// What other keys have to be for a key to act.
+/// A key acts only where this holds for other keys.
 struct Condition {
   std::string words;              ///< "data.partition = dirichlet"
-  std::vector<std::string> keys;  ///< those that decide
+  std::vector<std::string> keys;  ///< the keys that decide
   std::function<bool(const OptionSet&)> holds;
 };
 
@@ -94,7 +94,7 @@ class OptionSet {
     Origin origin = {};
     std::vector<Condition> conditions = {};  ///< the key acts where all of them hold
 
-    /// One more condition.
+    /// Adds one more condition.
     Entry& acts(Condition condition);
   };
 
@@ -125,13 +125,12 @@ class OptionSet {
   template <typename E>
   Entry& add(std::string key, E& value, Names<E> names, std::string help);
 
-  /// One more condition of a key that another part has declared, before the others.
+  /// Adds a condition to a key that another part has declared, before its others.
   void acts(std::string_view key, Condition condition);
-  /// Whether all conditions of the key hold.
+  /// True if all conditions of the key hold.
   bool acts(const Entry& entry) const;
-  /// Throws ConfigError for keys that a file or the command line has set and that do not act. Where
-  /// a higher level than a key's own has put it out of action it is only named in a sentence of the
-  /// answer.
+  /// Throws ConfigError for keys that a file or the command line has set and that do not act. A key
+  /// that a higher level than its own has put out of action is only named in a returned sentence.
   std::vector<std::string> check_acting() const;
 
   /// Gives `key` the value `text` unless a higher level has set it already; the same level again
@@ -143,16 +142,16 @@ class OptionSet {
   const Entry& entry(std::string_view key) const;
   /// Level::Default when nobody set the key.
   const Origin& origin(std::string_view key) const { return entry(key).origin; }
-  /// Throws ConfigError for the value that `key` has: "PLACE: key 'K' cannot be 'V' with
+  /// Throws ConfigError for the current value of `key`: "PLACE: key 'K' cannot be 'V' with
   /// `because`".
   [[noreturn]] void refuse(std::string_view key, const std::string& because) const;
-  /// Throws it unless the key has its default value: for keys that say nothing here.
+  /// Throws that error unless the key has its default value: for keys without meaning here.
   void refuse_unless_default(std::string_view key, const std::string& because) const;
-  /// Overwrites what `key` is said to come from, e.g. when a default follows from another key.
+  /// Overwrites the source of `key`, e.g. when a default follows from another key.
   void set_origin(std::string_view key, Origin origin);
   const std::vector<Entry>& entries() const { return entries_; }
 
-  /// All keys that act as INI text, one section after the other in order of declaration.
+  /// Returns all keys that act as INI text, one section after the other in order of declaration.
   std::string to_ini() const;
 
  private:
@@ -162,12 +161,12 @@ class OptionSet {
   std::vector<Entry> entries_;
 };
 
-/// The candidate nearest to `word` by edit distance (swapped neighbours count 1), or "" when none
-/// is close enough to be a likely slip.
+/// Returns the candidate nearest to `word` by edit distance (swapped neighbours count 1), or ""
+/// when none is close enough to be a likely slip.
 std::string nearest(std::string_view word, const std::vector<std::string>& candidates);
 
-/// The key a person most likely meant by `key`: one letter off, begun but not finished, in another
-/// section, or else the nearest; "" when nothing is alike.
+/// Returns the key a person most likely meant by `key`, or "" when nothing is alike. It is one
+/// letter off, begun but not finished, in another section, or else the nearest.
 std::string likely_key(std::string_view key, const std::vector<std::string>& keys);
 
 /// "; did you mean 'close'?", or `otherwise` when `close` is empty.

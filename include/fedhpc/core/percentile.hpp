@@ -4,8 +4,8 @@
 
 namespace fedhpc {
 
-/// The value below which `fraction` of the values lie, linearly interpolated between the two
-/// nearest ranks as numpy.percentile does by default; NaN of none.
+/// Returns the value below which `fraction` of the values lie, interpolated linearly between the
+/// two nearest ranks as numpy.percentile does by default. NaN without values.
 double percentile(std::vector<double> values, double fraction);
 
 }  // namespace fedhpc

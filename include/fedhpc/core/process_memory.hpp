@@ -4,7 +4,7 @@
 
 namespace fedhpc {
 
-/// The most bytes of memory that this process has held at one time, or has since restart.
+/// Returns the most bytes of memory that this process has held at one time, or has since restart.
 std::int64_t peak_memory();
 
 /// Gives freed memory back to the system. From here on peak_memory() counts anew, where the system

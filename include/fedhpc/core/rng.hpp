@@ -7,7 +7,7 @@
 
 namespace fedhpc {
 
-/// What a draw is for: the second word of the generator's key (docs/semantics.md, 1).
+/// The purpose of a draw: the second word of the generator's key (docs/semantics.md, 1).
 enum class Purpose : std::uint64_t {
   Init = 1,
   Partition = 2,
@@ -21,7 +21,7 @@ enum class Purpose : std::uint64_t {
   Generator = 10,
   Features = 11,  ///< random features and projections of samples (math/distribution_distance)
   Validation = 12,
-  Gibbs = 13,     ///< chains of Gaussian-process classifiers (math/gp_tree), and what they score
+  Gibbs = 13,     ///< chains of Gaussian-process classifiers (math/gp_tree), and their scores
   Binarise = 14,  ///< signs of updates that are right in expectation
 };
 
@@ -31,16 +31,16 @@ struct DrawKey {
   Purpose purpose = Purpose::Init;
   std::uint64_t pass = 0;    ///< below 2^32
   std::uint64_t epoch = 0;   ///< below 2^32
-  std::uint64_t client = 0;  ///< client, or parameter index, class, sample: whatever is drawn for
+  std::uint64_t client = 0;  ///< client, or parameter index, class, sample
   std::uint64_t round = 0;   ///< 0 before the first round; rounds count from 1
 };
 
-/// Philox4x64-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011): the block
-/// of four words at `counter` under `key`.
+/// Philox4x64-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011): returns
+/// the block of four words at `counter` under `key`.
 std::array<std::uint64_t, 4> philox4x64(std::array<std::uint64_t, 4> counter,
                                         std::array<std::uint64_t, 2> key);
 
-/// The draws of one key, in order. The same words as
+/// Gives the draws of one key, in order. They are the words of
 /// numpy.random.Philox(key=[seed, purpose], counter=[0, pass<<32|epoch, client,
 /// round]).random_raw().
 class Draws {
@@ -48,14 +48,14 @@ class Draws {
   explicit Draws(const DrawKey& key);
 
   std::uint64_t raw();
-  /// Uniform in [0, 1): (raw >> 11) * 2^-53.
+  /// Draws a uniform number in [0, 1): (raw >> 11) * 2^-53.
   double uniform();
-  /// Standard normal by Box-Muller: of two uniforms u, v first sqrt(-2 ln(1-u)) cos(2 pi v), at the
-  /// next call sqrt(-2 ln(1-u)) sin(2 pi v).
+  /// Draws a standard normal by Box-Muller: of two uniforms u, v first sqrt(-2 ln(1-u))
+  /// cos(2 pi v), at the next call sqrt(-2 ln(1-u)) sin(2 pi v).
   double normal();
-  /// Gamma with shape `alpha` > 0 and scale 1 (Marsaglia and Tsang 2000, boosted below 1).
+  /// Draws a gamma with shape `alpha` > 0 and scale 1 (Marsaglia and Tsang 2000, boosted below 1).
   double gamma(double alpha);
-  /// Uniform integer in [0, n): floor(uniform * n); n > 0.
+  /// Draws a uniform integer in [0, n): floor(uniform * n); n > 0.
   std::int64_t below(std::int64_t n);
 
  private:
@@ -67,12 +67,12 @@ class Draws {
   bool has_spare_normal_ = false;
 };
 
-/// The first `length` entries of a permutation of 0..n-1: stable argsort of n raw words. Costs
-/// O(n + length log length). 0 <= length <= n.
+/// Returns the first `length` entries of a permutation of 0..n-1: stable argsort of n raw words.
+/// Costs O(n + length log length). 0 <= length <= n.
 std::vector<std::int64_t> permutation_prefix(const DrawKey& key, std::int64_t n,
                                              std::int64_t length);
 
-/// The whole permutation of 0..n-1.
+/// Returns the whole permutation of 0..n-1.
 std::vector<std::int64_t> permutation(const DrawKey& key, std::int64_t n);
 
 }  // namespace fedhpc

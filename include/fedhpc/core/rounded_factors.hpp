@@ -5,7 +5,7 @@
 
 #include "fedhpc/core/device_kernels.hpp"
 
-// What train.precision does to a factor of a product, on the host and in kernels of a device.
+// Rounds a factor of a product to train.precision, on the host and in kernels of a device.
 
 #if defined(__CUDACC__)
 #define FEDHPC_HOST_DEVICE __host__ __device__ __forceinline__
@@ -15,12 +15,12 @@
 
 namespace fedhpc {
 
-/// The bits of a float32's 23 of fraction that a factor of this precision does without.
+/// The number of a float32's 23 bits of fraction that a factor of this precision lacks.
 inline int missing_bits(Precision precision) {
   return precision == Precision::Fp32 ? 0 : precision == Precision::Tf32 ? 13 : 16;
 }
 
-/// A float32 with its last bits of fraction rounded away, to nearest with ties to even.
+/// Rounds the last bits of a float32's fraction away, to nearest with ties to even.
 FEDHPC_HOST_DEVICE float without_bits(float value, int bits) {
   std::uint32_t pattern = 0;
   std::memcpy(&pattern, &value, sizeof pattern);

@@ -6,9 +6,9 @@
 
 namespace fedhpc {
 
-/// Seconds spent in one activity, added up over its uses: wall time of the host or, where it only
-/// enqueues work for a device, the time that the device gets from what was enqueued before to the
-/// end of what the activity enqueued.
+/// Adds up the seconds spent in one activity: wall time of the host, unless it only enqueues work
+/// for a device. The device's time then counts, from the end of earlier work to the end of what the
+/// activity enqueued.
 class Stopwatch {
  public:
   Stopwatch();
@@ -16,14 +16,14 @@ class Stopwatch {
   Stopwatch(Stopwatch&&) noexcept;
   Stopwatch& operator=(Stopwatch&&) noexcept;
 
-  /// From now on measures by events on the calling thread's current CUDA stream; reading waits for
+  /// Measures from now on by events on the calling thread's current CUDA stream. Reading waits for
   /// the last of them.
   void use_device_events();
 
   void start();
   void stop();
   double seconds() const;
-  /// Gives the seconds so far and starts again at 0.
+  /// Returns the seconds so far and starts again at 0.
   double lap();
 
  private:

@@ -10,7 +10,7 @@ namespace fedhpc {
 
 using at::Tensor;
 
-/// Number type of weights, data and activations.
+/// The number type of weights, data and activations.
 enum class DType { Float32, Float64 };
 
 inline at::ScalarType scalar_type(DType dtype) {

@@ -8,14 +8,14 @@
 
 namespace fedhpc {
 
-/// What happens to a batch of one sample: batch norm cannot train on it.
+/// Batches of one sample are kept or dropped: batch norm cannot train on them.
 enum class SingleBatches { Keep, Drop };
 
-/// Which of a client's samples make a share of them: the first of a permutation drawn for every
-/// pass, or neighbours in stored order, from a place drawn for every round.
+/// Chooses a share of a client's samples. Drawn: the first of a permutation drawn for every pass.
+/// Slice: neighbours in stored order, from a place drawn for every round.
 enum class Sampled { Drawn, Slice };
 
-/// What decides the batches of one client in one pass of one round.
+/// Determines the batches of one client in one pass of one round.
 struct BatchPlan {
   std::uint64_t seed = 0;
   Purpose purpose = Purpose::Batches;  ///< or Evaluate
@@ -30,8 +30,8 @@ struct BatchPlan {
   std::int64_t max_batches = 0;  ///< at most so many are asked for; 0: not known
 };
 
-/// The batches of a plan, one after the other (docs/semantics.md, 4). Epoch e visits
-/// the permutation of the plan's purpose with counter (pass << 32 | e, client, round); batch s
+/// Goes through the batches of a plan, one after the other (docs/semantics.md, 4). Epoch e visits
+/// the permutation of the plan's purpose with counter (pass << 32 | e, client, round). Batch s
 /// holds its entries sB to min((s + 1)B, n), or those before the number visited. After the last
 /// batch of an epoch comes the first of the next one. A full batch of all samples is 0..n-1 in
 /// order, nothing is drawn.
@@ -39,12 +39,13 @@ class BatchCursor {
  public:
   explicit BatchCursor(const BatchPlan& plan);
 
-  /// Positions in the client's training list of the next batch; valid until the next call. Costs
-  /// nothing but at the start of an epoch, which draws n words and sorts as many as max_batches can
-  /// use. Precondition: an epoch has a batch, and no more than max_batches are asked for.
+  /// Returns the next batch as positions in the client's training list; valid until the next call.
+  /// Costs nothing but at the start of an epoch. That draws n words and sorts as many as
+  /// max_batches can use. Precondition: an epoch has a batch, and at most max_batches are asked
+  /// for.
   std::span<const std::int64_t> next();
 
-  /// 0 when the client has no samples, or only batches of one that are dropped.
+  /// Returns 0 when the client has no samples, or only batches of one that are dropped.
   static std::int64_t num_batches_per_epoch(std::int64_t samples, std::int64_t batch_size,
                                             SingleBatches singles);
 

@@ -27,20 +27,20 @@ class Dataset {
   virtual std::int64_t classes() const = 0;             ///< K
   virtual std::int64_t num_train() const = 0;           ///< official training samples
   virtual std::int64_t num_test() const = 0;  ///< official test samples, 0 when there are none
-  /// Whether samples are made when they are read, at little cost and from nothing kept, so that
-  /// nobody has to hold them: see Shard.
+  /// True if samples are made when they are read, at little cost and from nothing kept. Nobody then
+  /// has to hold them: see Shard.
   virtual bool on_demand() const { return false; }
-  /// The label of every sample, training then test: [num_train + num_test].
+  /// Returns the label of every sample, training then test: [num_train + num_test].
   virtual std::vector<std::int64_t> labels() const = 0;
-  /// The samples asked for, in that order (ids may repeat). Throws DataError naming file and
+  /// Returns the samples `ids`, in that order (ids may repeat). Throws DataError naming file and
   /// offset.
   virtual Samples read(std::span<const std::int64_t> ids) const = 0;
-  /// For data made of natural clients: the client of every sample, [num_train + num_test]; else
-  /// empty.
+  /// Returns the client of every sample, [num_train + num_test], for data made of natural clients;
+  /// else an empty list.
   virtual std::vector<std::int64_t> natural_clients() const { return {}; }
-  /// What the data's files call label 0, 1, ..., [K]; empty where they say no more than the number.
+  /// Returns the data's names of labels 0, 1, ..., [K]; empty where they have numbers only.
   virtual std::vector<std::string> class_names() const { return {}; }
-  /// The same of natural client 0, 1, ...
+  /// Returns the names of natural clients 0, 1, ... in the same way.
   virtual std::vector<std::string> client_names() const { return {}; }
 
   std::int64_t features() const;  ///< D, the product of shape()
@@ -50,10 +50,10 @@ class Dataset {
 /// truncated, corrupt or mismatched file (naming file, offset and remedy).
 std::unique_ptr<Dataset> open_dataset(const DataOptions& options);
 
-/// The folders where this process has put unpacked copies of data files, for later runs.
+/// The folders into which this process has put unpacked copies of data files, for later runs.
 std::vector<std::string> folders_of_copies();
 
-/// Name and one sentence of each data set, in order of the registry table.
+/// The name and one sentence of each data set, in order of the registry table.
 const std::vector<std::pair<std::string, std::string>>& dataset_registry();
 
 }  // namespace fedhpc

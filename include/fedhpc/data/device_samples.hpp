@@ -10,12 +10,12 @@
 
 namespace fedhpc {
 
-/// Samples in a device's memory, as they lie in the host's (pixels as bytes), and the way of each
+/// Holds samples in a device's memory as they lie in the host's (pixels as bytes). It puts each
 /// into a batch there: picked, cropped, standardised with the same numbers as on the host. Costs a
 /// copy to the device once; gathering is one enqueued kernel.
 class DeviceSamples {
  public:
-  /// `table`: the standardised value of each pixel where the rule is not by column.
+  /// `table` has the standardised value of each pixel where the rule is not by column.
   DeviceSamples(const Samples& samples, const Preparation& preparation,
                 const std::array<double, 256>& table, const ImageSize& image, at::Device device);
 

@@ -28,7 +28,7 @@ struct SampleLists {
   void append(std::span<const std::int64_t> list);
 };
 
-/// Which sample belongs to which client, for training, for testing and for choosing between runs.
+/// Assigns samples to clients for training, for testing and for choosing between runs.
 struct Partition {
   SampleLists train;
   SampleLists test;
@@ -39,36 +39,36 @@ struct Partition {
 };
 
 /// Assigns samples to clients (data.partition) and splits each client's samples into training and
-/// test (data.train_fraction; data.train_per_class and test_per_class, which go with
-/// data.partition=labels and data.split=client; data.split=official partitions the official
-/// training set only and gives clients no test samples). Then floor(data.validation_fraction n) of
-/// a client's n training samples are set aside. Ids of a client are ascending, or as they stand in
-/// a partition file, whose number of clients replaces data.clients. A client may get no sample. A
-/// function of the options and the labels alone: the same on every rank. Throws ConfigError for an
-/// impossible request (naming what is needed and what there is), DataError for a bad partition
-/// file. The rules themselves are described where they are: src/data/partition_*.cpp.
+/// test by data.train_fraction. data.train_per_class and test_per_class go with
+/// data.partition=labels and data.split=client. data.split=official partitions the official
+/// training set only and gives clients no test samples. Then floor(data.validation_fraction n) of a
+/// client's n training samples are set aside. Ids of a client are ascending, or in the order of a
+/// partition file, whose number of clients replaces data.clients. A client may get no sample. The
+/// result depends on the options and the labels alone: the same on every rank. Throws ConfigError
+/// for an impossible request (naming what is needed and what there is), DataError for a bad
+/// partition file. src/data/partition_*.cpp describe the rules.
 Partition make_partition(const DataOptions& options, const Dataset& dataset);
 
-/// Reads a partition as written by `run.save=partition` or standing at the root of a file
+/// Reads a partition that `run.save=partition` wrote, or one at the root of a file
 /// (docs/semantics.md, 2). Throws DataError naming file and data set for anything missing or
 /// inconsistent.
 Partition read_partition(const std::string& path, std::int64_t num_samples);
 
-/// The number of clients of such a file.
+/// Returns the number of clients of such a file.
 std::int64_t clients_in_partition_file(const std::string& path);
 
 /// Writes the partition's data sets (docs/semantics.md, 2) at `location`: the root of a file of its
 /// own, or the group /partition of a result file.
 void write_partition(const h5::Handle& location, const Partition& partition);
 
-/// The validation samples of every client as its test samples, without training samples.
+/// Returns every client's validation samples as its test samples, without training samples.
 Partition tested_on_validation(const Partition& partition);
 
-/// How many different samples are a training sample of some client and a test or validation sample
-/// of one.
+/// Counts the samples that are a training sample of some client and a test or validation sample of
+/// one.
 std::int64_t leaked_samples(const Partition& partition);
 
-/// Name and one sentence of each partitioner.
+/// The name and one sentence of each partitioner.
 const std::vector<std::pair<std::string, std::string>>& partitioner_registry();
 
 }  // namespace fedhpc

@@ -15,7 +15,7 @@
 
 namespace fedhpc {
 
-/// A pixel standardised in float32: faster on vector units than a table.
+/// Standardises a pixel in float32: faster on vector units than a table.
 struct PixelFormula {
   float scale = 1;
   float shift = 0;
@@ -24,30 +24,30 @@ struct PixelFormula {
   float operator()(float pixel) const { return (scale * pixel + shift) / divisor; }
 };
 
-/// The samples of one rank's own clients, in host memory and, where clients train on one, on a
-/// device: the training samples of all of them
-/// stacked client by client in ascending order of id, and so the test samples. Pixels are kept
-/// as bytes and standardised when they are gathered, with the value computed in float64 and rounded
-/// to the dtype; float data are kept in the dtype. Client ids are those of the whole run.
+/// Holds the samples of one rank's own clients, in host memory and, where clients train on one, on
+/// a device. Training samples are stacked client by client in ascending order of id, and so are
+/// test samples. Pixels are kept as bytes and standardised when they are gathered, with the value
+/// computed in float64 and rounded to the dtype. Float data are kept in the dtype. Client ids are
+/// those of the whole run.
 ///
-/// Samples of a data set that makes them on demand are not held where they are many: such a shard
-/// has the clients' counts and reads samples when they are asked for, with the same values bit for
-/// bit. Their training samples are to be had by way of `in_hand`.
+/// A data set may make samples on demand. Where they are many, a shard holds only the clients'
+/// counts. It reads samples, bit for bit the same, when they are asked for. `in_hand` gives their
+/// training samples.
 class Shard {
  public:
   /// Bytes of features that are held rather than made again where there is a choice. Every machine
   /// has them to spare, and making a sample may cost as much as training a small model on it.
   static constexpr std::int64_t kHeldBytes = std::int64_t{256} << 20;
 
-  /// These clients (ascending ids, any of the partition's). Throws ConfigError for a
-  /// standardisation the data do not have. Data set and partition have to outlive a shard on
-  /// demand, which this becomes where the data set allows it and more than `held_bytes` of features
-  /// would have to be held.
+  /// Takes these clients (ascending ids, any of the partition's). Throws ConfigError for a
+  /// standardisation the data do not have. The shard is on demand where the data set allows it and
+  /// it would hold more than `held_bytes` of features. Data set and partition must outlive a shard
+  /// on demand.
   Shard(const Dataset& dataset, const Partition& partition, std::vector<std::int64_t> clients,
         const Preparation& preparation, DType dtype, std::int64_t held_bytes = kHeldBytes);
 
-  /// Samples first to last - 1 of the official test set (counted within it), as the test samples of
-  /// a shard whose one client, number 0, is the server.
+  /// Returns a shard whose one client, number 0, is the server. Its test samples are first to
+  /// last - 1 of the official test set (counted within it).
   static Shard server(const Dataset& dataset, std::int64_t first, std::int64_t last,
                       const Preparation& preparation, DType dtype,
                       std::int64_t held_bytes = kHeldBytes);
@@ -61,60 +61,60 @@ class Shard {
   }
   std::int64_t features() const { return features_; }  ///< D
   DType dtype() const { return dtype_; }
-  /// What a trainer does to the images of its batches (by way of `crops` below).
+  /// The change a trainer makes to the images of its batches (by way of `crops` below).
   Augment augment() const { return preparation_.augment; }
 
   std::int64_t train_count(std::int64_t client) const;
   std::int64_t test_count(std::int64_t client) const;
-  /// The client's first row in the stack.
+  /// The client's first row in the stack of all.
   std::int64_t train_begin(std::int64_t client) const { return train_offsets_[index(client)]; }
   std::int64_t test_begin(std::int64_t client) const { return test_offsets_[index(client)]; }
   std::int64_t train_rows() const { return train_offsets_.back(); }
   std::int64_t test_rows() const { return test_offsets_.back(); }
 
-  /// Whether samples are read when they are asked for.
+  /// True if samples are read when they are asked for.
   bool on_demand() const { return source_ != nullptr; }
-  /// A shard that holds the training samples (no test samples) of some of the clients of a shard
+  /// Returns a shard that holds the training samples (no test samples) of some clients of a shard
   /// on demand, given by ascending ids. Costs making them.
   Shard in_hand(std::vector<std::int64_t> clients) const;
-  /// Samples of each label, training and test together: [K]. On demand it costs making them.
+  /// Counts the samples of each label, training and test together: [K]. On demand it makes them.
   std::vector<std::int64_t> label_histogram(std::int64_t client) const;
   std::int64_t memory_bytes() const;
 
-  /// From now on batches are gathered on `device` as well, from a copy of the samples there; from
-  /// samples made on demand by way of the host. Nothing for a device that is the host.
+  /// Gathers batches on `device` as well from now on, from a copy of the samples there. Samples
+  /// made on demand go by way of the host. Does nothing for a device that is the host.
   void use_device_(at::Device device);
   at::Device device() const { return device_; }
 
-  /// Batches of a whole block on the device: features[c, b] and labels[c, b] become the training
-  /// sample that `picks` name for step `*step`; see DeviceGather. Enqueued. Precondition:
+  /// Gathers a whole block's batches on the device. features[c, b] and labels[c, b] become the
+  /// training sample that `picks` names for step `*step`; see DeviceGather. Enqueued. Precondition:
   /// use_device_().
   void gather_planned(const Tensor& picks,          // [S, C', B', 3] int64: DevicePick
                       const Tensor& step,           // [1] int64
                       const Tensor& features,       // [C, B, D] of the dtype
                       const Tensor& labels) const;  // [C, B] int64
 
-  /// Row c of a block: features[c, b] = the standardised training sample at position b of
+  /// Gathers row c of a block: features[c, b] = the standardised training sample at position b of
   /// `positions` in the client's list, labels[c, b] its label. Costs one pass over B x D numbers,
   /// no allocation. With `crops`, one for each position, the raw image is cropped first
-  /// (precondition: images in pixels). Not of a shard on demand.
+  /// (precondition: images in pixels). Not for a shard on demand.
   void gather_train(std::int64_t client, std::span<const std::int64_t> positions, std::int64_t c,
                     const Tensor& features,  // [C, >= B, D] of the dtype
                     const Tensor& labels,    // [C, >= B] int64
                     std::span<const Crop> crops = {}) const;
-  /// features [..., D] of row_end - row_begin rows = these rows of the stacked test samples,
-  /// standardised; labels [>= row_end - row_begin] int64, contiguous; both in host memory or both
-  /// on the device. On demand it costs making them.
+  /// Gathers rows row_begin to row_end - 1 of the stacked test samples: standardised into features
+  /// [..., D], labels into labels [>= row_end - row_begin] int64, contiguous. Both are in host
+  /// memory or both on the device. On demand it costs making them.
   void gather_test(std::int64_t row_begin, std::int64_t row_end, const Tensor& features,
                    const Tensor& labels) const;
 
  private:
-  /// Without samples yet.
+  /// Makes a shard without samples yet.
   Shard(const Dataset& dataset, const Preparation& preparation, DType dtype);
 
-  /// Whether features of so many samples like those of train_ are too much to hold.
+  /// True if features of so many samples like those of train_ are too much to hold.
   bool exceeds(std::int64_t rows, std::int64_t held_bytes) const;
-  /// The ids of these rows of the stacked test samples, of a shard on demand.
+  /// Returns the ids of these rows of the stacked test samples, for a shard on demand.
   std::vector<std::int64_t> test_ids(std::int64_t row_begin, std::int64_t row_end) const;
 
   /// The client's place in clients(). Precondition: the shard holds it.
@@ -136,15 +136,15 @@ class Shard {
   std::vector<std::int64_t> test_offsets_{0};   // [clients + 1]
   Samples train_;                               // features [train_rows, D] uint8 or dtype
   Samples test_;                                // features [test_rows, D] uint8 or dtype
-  // Of a shard on demand, whose train_ and test_ are empty:
+  // A shard on demand has these; its train_ and test_ are empty:
   const Dataset* source_ = nullptr;
   const Partition* partition_ = nullptr;  // null: the server's
   std::int64_t first_test_ = 0;           // the server's first sample
-  // Of none, unit and half, the same in all columns:
+  // The rules none, unit and half use these, the same in all columns:
   PixelFormula formula_;             // float32; equals table_ rounded, which is checked
   std::array<double, 256> table_{};  // float64
   at::Device device_ = at::kCPU;
-  // Where the device is not the host; shared, for copies of a shard have the same samples.
+  // Set where the device is not the host; copies of a shard share them, having the same samples.
   std::shared_ptr<const DeviceSamples> train_on_device_;
   std::shared_ptr<const DeviceSamples> test_on_device_;
 };

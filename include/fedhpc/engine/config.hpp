@@ -47,12 +47,12 @@ struct RunOptions {
 };
 
 /// The complete, checked configuration of one run. The option table refers to the members, so a
-/// Config stays where it was made.
+/// Config must not move.
 class Config {
  public:
-  /// Defaults, then `assignments` by level. Throws ConfigError for an unknown key, a value not
-  /// allowed or an impossible combination. `name`: the configuration file's path; run.output's
-  /// default follows from it, and files to be read are looked for beside it.
+  /// Sets defaults, then `assignments` by level. Throws ConfigError for an unknown key, a value not
+  /// allowed or an impossible combination. `name` is the configuration file's path. The default of
+  /// run.output follows from it, and files to be read are looked for beside it.
   Config(const std::vector<Assignment>& assignments, const std::string& name);
   Config(const Config&) = delete;
   Config& operator=(const Config&) = delete;
@@ -69,18 +69,18 @@ class Config {
   std::unique_ptr<Algorithm> algorithm;
 
   const OptionSet& options() const { return options_; }
-  /// What a person should know of assignments that do not act; sentences.
+  /// Sentences for the user on assignments that do not act.
   const std::vector<std::string>& notes() const { return notes_; }
   /// All keys that act with their values in force, as an INI file that repeats the run.
   std::string to_ini() const { return options_.to_ini(); }
-  /// Throws ConfigError for a file to be read that a relative path names and that is nowhere.
+  /// Throws ConfigError for a relative path of a file to be read that is found nowhere.
   void check_files() const;
 
  private:
-  /// Replaces the relative path of every file to be read by an absolute one, where it is found: in
-  /// the working directory or beside the configuration.
+  /// Makes the relative path of every file to be read absolute, where the file is found in the
+  /// working directory or beside the configuration.
   void find_files();
-  /// Conditions that only the methods know: who has edges, who factorises.
+  /// Declares the conditions that only the methods know: who has edges, who factorises.
   void declare_methods_of_keys();
   void resolve(const std::string& name);
 

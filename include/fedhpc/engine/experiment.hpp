@@ -17,21 +17,20 @@
 
 namespace fedhpc {
 
-/// What a rank asks for after a round. It happens if any rank asks for it.
+/// A rank's requests after a round. They are carried out if any rank makes them.
 struct RoundRequest {
   bool stop = false;
   bool checkpoint = false;
 };
 
-/// What is known after one round. Complete on rank 0; other ranks see the model and the cohort
-/// only.
+/// The results of one round. Complete on rank 0; other ranks see the model and the cohort only.
 struct RoundReport {
   std::int64_t round = 0;
   bool evaluated = false;
-  RoundRequest agreed = {};         ///< over all ranks; a run stops after the round if asked to
+  RoundRequest agreed = {};         ///< by all ranks; a run stops after the round if asked to
   bool left = false;                ///< the round after this one was left between two blocks
-  double train_samples = 0;         ///< processed in local steps; 0 when nobody drawn has any
-  std::int64_t diverged_since = 0;  ///< the round in which it began, known to all ranks; 0: not
+  double train_samples = 0;         ///< processed in local steps; 0 when no participant has any
+  std::int64_t diverged_since = 0;  ///< the round in which it began, known to all ranks; 0: none
   RoundMetrics metrics{};
   const std::vector<std::int64_t>* cohort = nullptr;
   const PersonalMetrics* personal = nullptr;
@@ -40,64 +39,63 @@ struct RoundReport {
 /// One run: its parts, and the loop over its rounds. Every rank makes one.
 class Experiment {
  public:
-  /// `from`: the checkpoint to go on from; DataError if it is not one of this model and these data.
+  /// `from` is the checkpoint to go on from; DataError if its model or data are others.
   Experiment(Config& config, Communicator& comm, const Resumption* from = nullptr);
 
-  /// What the method does once before the first round, unless it has been done: `run` sees to it
-  /// otherwise. Nothing for a run that goes on. Collective.
+  /// Runs the method's prepare() before the first round, once; run() does so if nobody has. Does
+  /// nothing for a run that goes on. Collective.
   void prepare();
   /// Runs all rounds, or those after the checkpoint; after each, `observe` is called on every rank.
-  /// `ask` gives this rank's wishes after a round, which the ranks agree on in the round's own
-  /// reduction.
-  /// A round that would take longer than run.grace_seconds after `stop_asked` is left between two
-  /// blocks, if the method can do so: the state is then that before the round, beside what
-  /// partial() says was done of it, and the last report is one of the round before.
+  /// `ask` returns this rank's requests after a round. The ranks agree on them in the round's own
+  /// reduction. A round that would take longer than run.grace_seconds after `stop_asked` is left
+  /// between two blocks, if the method can do so. The state is then that before the round;
+  /// partial() holds what was done of it. The last report is that of the round before.
   void run(
       const std::function<void(const RoundReport&)>& observe,
       const std::function<RoundRequest(std::int64_t)>& ask =
           [](std::int64_t) { return RoundRequest{}; },
       const std::function<bool()>& stop_asked = [] { return false; });
-  /// What this rank has done of the round that was left; null if none was.
+  /// The work this rank has done of the round that was left; null if none was.
   const PartialRound* partial() const { return partial_.get(); }
-  /// The next round has been begun: to be called before run().
+  /// Goes on inside the next round, which has been begun; call it before run().
   void go_on_inside(std::unique_ptr<PartialRound> partial) { partial_ = std::move(partial); }
-  /// Walks over all that the next round depends on.
+  /// Visits all that the next round depends on.
   void visit_state(StateVisitor& state);
-  /// The model global_accuracy would evaluate now, with its factors. Collective.
+  /// The model that global_accuracy would evaluate now, with its factors. Collective.
   ModelRecord current_model() const;
 
   const Parts& parts() const { return parts_; }
   const Config& config() const { return parts_.config; }
   const Partition& partition() const { return parts_.partition; }
-  /// Before round 1: the global model; where a method has none, what every client starts from.
+  /// Before round 1: the global model; where a method has none, every client starts from this one.
   const ModelRecord& initial() const { return initial_record_; }
-  /// What /model holds before round 1: in shapes what it holds later.
+  /// The content of /model before round 1, with the shapes of later ones.
   const ModelRecord& first_record() const { return first_record_; }
-  /// The model global_accuracy evaluates, as of the last evaluation; undefined before.
+  /// The model that global_accuracy evaluates, as of the last evaluation; undefined before.
   const ModelRecord& last_evaluated() const { return evaluated_; }
-  /// Series of the method's own, in the order of RoundMetrics::own.
+  /// The method's own series, in the order of RoundMetrics::own.
   const std::vector<RoundMetric>& own_metrics() const { return own_metrics_; }
   /// Hands all clients' personal models to `visit` on rank 0, some at a time, in no particular
-  /// order; nothing for a method that has none. Collective.
+  /// order. Hands over nothing where the method has none. Collective.
   void gather_personal_models(const VisitModels& visit) const;
 
  private:
-  /// The ledger's entries over all ranks; this rank's request becomes what all have agreed on.
+  /// Sums the ledger's entries over all ranks; this rank's request becomes what all have agreed on.
   /// Collective.
   std::array<std::int64_t, Ledger::kEntries> booked(RoundRequest& request);
-  /// All that the next round depends on but for what lies with the clients.
+  /// Visits all that the next round depends on but for what lies with the clients.
   void visit_common_state(StateVisitor& state);
   void evaluate(RoundReport& report);
-  /// Fills the validation_* metrics: from the global model's score, if there is such a model, and
+  /// Fills the validation_* metrics from the global model's score, if there is such a model, and
   /// from every client's score of its own [N].
   void note_validation(const Score& global, const std::vector<Score>& own,
                        RoundMetrics& metrics) const;
-  /// All clients' scores in order of id, on rank 0. Collective.
+  /// Returns all clients' scores in order of id, on rank 0. Collective.
   std::vector<Score> gather_by_client(const std::vector<Score>& mine);
-  /// Takes in the losses of a round.
+  /// Passes the losses of a round to the divergence check.
   void look_for_divergence(const RoundReport& report);
   void total(RoundState& round, const RoundRequest& request, RoundReport& report);
-  /// Values of the method's own series. Collective.
+  /// Returns the values of the method's own series. Collective.
   std::vector<double> noted_by(RoundState& round) const;
 
   Parts parts_;

@@ -36,14 +36,14 @@ struct MeanScore {
 };
 MeanScore mean_over_clients(const std::vector<Score>& scores);
 
-/// Best accuracy of every client so far, and what follows from all clients' scores of one
-/// evaluation.
+/// Keeps the best accuracy of every client so far, and derives metrics from all clients' scores of
+/// one evaluation.
 class PersonalMetrics {
  public:
   explicit PersonalMetrics(std::int64_t num_clients);
 
   /// Fills the personal_* metrics, participant_accuracy and best_personal_accuracy from every
-  /// client's score [N]. `participants`: ids of the round's cohort.
+  /// client's score [N]. `participants` are the ids of the round's cohort.
   void update(const std::vector<Score>& scores, const std::vector<std::int64_t>& participants,
               RoundMetrics& metrics);
 

@@ -15,14 +15,14 @@ namespace fedhpc {
 /// Takes some clients' models, row by row.
 using VisitModels = std::function<void(std::span<const std::int64_t> clients, const Rows& models)>;
 
-/// What /model holds: the global model [1, P] and the factors behind it [1, Q]; values undefined
-/// where a method has none.
+/// The content of /model: the global model [1, P] and the factors behind it [1, Q]; values
+/// undefined where a method has none.
 struct ModelRecord {
   Rows global;
   Rows factors;
 
-  /// Those that are there by the name of their group below /model: "global", "factors" (without
-  /// what passes through from the global model).
+  /// The parts that are there, by the name of their group below /model: "global", "factors"
+  /// (without what passes through from the global model).
   std::vector<std::pair<std::string, std::vector<NamedTensor>>> parts() const;
   std::int64_t bytes() const;
 };
@@ -31,11 +31,11 @@ struct ModelRecord {
 /// and the parameter that is missing, superfluous or of another shape.
 Rows read_initial_model(const std::string& path, const LayoutPtr& layout, at::ScalarType type);
 
-/// Replaces the factors in `row` [1, Q] by those that model.init_file holds: of
-/// /model/init/factors, else /model/factors. Throws DataError for one of another shape.
+/// Replaces the factors in `row` [1, Q] by those of model.init_file: /model/init/factors, else
+/// /model/factors. Throws DataError for one of another shape.
 void read_initial_factors_(const std::string& path, const Rows& row);
 
-/// The parameters of a row [1, P] as tensors in their own shapes.
+/// Returns the parameters of a row [1, P] as tensors in their own shapes.
 std::vector<NamedTensor> parameters_of(const Rows& row);
 
 }  // namespace fedhpc

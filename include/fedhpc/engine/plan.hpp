@@ -6,8 +6,8 @@
 
 namespace fedhpc {
 
-/// What a run would take. Payloads are those of one round of one participant, and of its edge (0
-/// without edge models).
+/// The cost of a run. Payloads are those of one round of one participant, and of its edge
+/// (0 without edge models).
 struct PlannedRun {
   std::int64_t up_per_client = 0;         ///< bytes
   std::int64_t down_per_client = 0;       ///< bytes
@@ -16,10 +16,10 @@ struct PlannedRun {
   double seconds_per_step = 0;            ///< of one client, in all trainings of a round together
   double seconds_of_evaluation = 0;       ///< of all clients, on the slowest rank
   double gradient_values_per_sample = 0;  ///< of a step; P for one gradient of all weights
-  std::int64_t memory_bytes = 0;          ///< of host memory, of the process that takes most
+  std::int64_t memory_bytes = 0;          ///< of host memory, of the process that takes the most
 };
 
-/// Finds out by trial: rounds of the clients with the most samples, each of one local step or two,
+/// Measures by trial: rounds of the clients with the most samples, each of one local step or two,
 /// and evaluations of a few. Exact for payloads whose size does not depend on the data. Moves the
 /// method's state, so that no run may follow. Collective.
 PlannedRun plan_run(Parts& parts);

@@ -10,16 +10,16 @@
 
 namespace fedhpc {
 
-/// Shows how a run goes on, on standard output of rank 0: a bar that redraws itself on a terminal,
+/// Shows a run's progress on standard output of rank 0: a bar that redraws itself on a terminal,
 /// one line per evaluation elsewhere.
 class Progress {
  public:
-  /// `done`: rounds done by an earlier part of the run, which booked so many bytes.
+  /// `done` counts rounds of an earlier part of the run, which booked so many bytes.
   Progress(ProgressKind kind, std::int64_t rounds, std::int64_t done = 0, double bytes = 0);
   void show(const RoundReport& report);
-  /// Says how a run that stops after this report is taken up again.
+  /// Tells how to resume a run that stops after this report.
   void interrupted(const RoundReport& report, const std::string& results) const;
-  /// Says where the result is of a run that ends after this report, and that it has diverged.
+  /// Tells where the result of a run lies that ends after this report, and that it has diverged.
   void complete(const RoundReport& report, const std::string& results) const;
 
  private:
@@ -37,7 +37,7 @@ class Progress {
   double bytes_;
 };
 
-/// A path as a shell takes it: between quotes where it holds more than letters, digits and
+/// Returns a path as a shell takes it: between quotes where it holds more than letters, digits and
 /// ._/+:=@%-.
 std::string shell_word(const std::string& path);
 
@@ -47,7 +47,7 @@ std::string readable_bytes(double bytes);
 /// "1:02:03" or "02:03".
 std::string readable_seconds(double seconds);
 
-/// The build and every key with its value and where that came from, one per line.
+/// Lists the build and every key with its value and the source of it, one per line.
 std::string start_up_table(const Config& config, int ranks, std::int64_t block_width);
 
 }  // namespace fedhpc

@@ -13,41 +13,40 @@ namespace fedhpc {
 
 struct Resumption;
 
-/// Writes an experiment into its result file, on rank 0; on other ranks only takes part in
-/// gathering.
+/// Writes an experiment into its result file, on rank 0. Other ranks only take part in gathering.
 class Recorder {
  public:
-  /// Creates the file with all that is known before the first round; `from`: with all that the
-  /// checkpoint holds, which then takes the place of the file there. `earlier`: what becomes of
+  /// Creates the file with all that is known before the first round. With `from` it holds all that
+  /// the checkpoint holds, and takes the place of the file there. `earlier` decides what becomes of
   /// that file. Collective. Throws ConfigError, the same on every rank, when run.output cannot be
   /// written or has no room; nothing is changed then.
   Recorder(Experiment& experiment, Communicator& comm, const std::string& command_line,
            const Resumption* from = nullptr, Earlier earlier = Earlier::Replace);
 
-  /// On rank 0: the name an earlier result got, and what may become of the new one; or nothing.
+  /// On rank 0: the name an earlier result got, and a warning on the new one; or nothing.
   const std::string& earlier_result() const { return earlier_result_; }
   const std::string& warning() const { return warning_; }
   /// On rank 0: the bytes booked in the rounds before this part of the run.
   double bytes_before() const { return bytes_before_; }
 
-  /// Records one round; after the last evaluation of a run also the model.
+  /// Records one round, and the model after the last evaluation of a run.
   void record(const RoundReport& report);
-  /// Writes the model that a run stops with before its last round.
+  /// Writes the model of a run that stops before its last round.
   void write_model(const ModelRecord& model);
   /// Sets the status "complete", "diverged" or "interrupted".
   void finish(const std::string& status);
   /// Sets the status "failed"; a failure to do so is not reported.
   void fail() noexcept;
-  /// The file on rank 0, elsewhere nullptr.
+  /// The file on rank 0, nullptr elsewhere.
   const h5::Handle* file() const { return writer_ ? &writer_->file() : nullptr; }
 
  private:
   void write_parts(const ModelRecord& model);
-  /// What the method has drawn for a round's clients.
+  /// Returns what the method has drawn for a round's clients.
   std::vector<NamedTensor> draws_of(std::int64_t round) const;
-  /// Collective.
-  /// Writes what the data call classes and clients.
+  /// Writes the data's names of classes and clients.
   void write_names();
+  /// Collective.
   void write_personal_models();
   RunHeader header(const std::string& command_line, const std::vector<std::string>& hosts) const;
   ClientTable clients() const;

@@ -9,9 +9,9 @@ namespace fedhpc {
 ///
 ///   w = [[A1, ..., AN]] = sum over r of a_r^(1) o ... o a_r^(N),   A^(n) [I_n, R]
 ///
-/// (TDPFed, Section IV-B). Mode n is PyTorch's n-th dimension from the end: of a matrix [out, in]
-/// A1 is [in, R] and A2 [out, R], of kernels [out, in, height, width] the order is (width, height,
-/// in, out), as in the paper.
+/// (TDPFed, Section IV-B). Mode n is PyTorch's n-th dimension from the end. Of a matrix [out, in]
+/// A1 is [in, R] and A2 [out, R]. Kernels [out, in, height, width] have the order
+/// (width, height, in, out), as in the paper.
 ///
 /// The dimensions are split into two groups whose Khatri-Rao products K and L turn w into a matrix
 /// K L^T. All modes' products with an unfolded tensor E (MTTKRP) then share two matrix products,
@@ -52,14 +52,14 @@ class Cp final : public Factorisation {
   void reserve(at::ScalarType type);
   template <typename T>
   const T* khatri_rao(Group& group, const T* u);
-  /// Columns of K L^T that are worked on together.
+  /// The number of columns of K L^T that are worked on together.
   std::int64_t tile_width() const;
   template <typename Work>
   void each_tile(const Work& work) const;
   /// w <- K L^T of one client, for some rows of L.
   template <typename T>
   void compose(const T* k, const T* l, std::int64_t columns, T* w, std::int64_t stride) const;
-  /// Where the unfolded tensor times the other group's product goes.
+  /// Returns the memory of the unfolded tensor times the other group's product.
   template <typename T>
   T* product_of(Group& group, T* du);
   /// E L and E^T K of one client for columns [first, first + E.columns) of E; the first adds up.
@@ -73,9 +73,9 @@ class Cp final : public Factorisation {
   /// On a device, all clients at once. Khatri-Rao products of the first 1, 2, ... factors of a
   /// group: [C, I_1, R], [C, I_1 I_2, R], ...
   std::vector<Tensor> khatri_rao_on_device(const Group& group, const Tensor& u) const;
-  /// The factor of a dimension in rows u or du, [C, I, R].
+  /// Views the factor of a dimension in rows u or du, [C, I, R].
   Tensor factor_in(const Tensor& rows, std::size_t dimension) const;
-  /// The gradients from `scale` E, given the groups' products.
+  /// Computes the gradients from `scale` E, given the groups' products.
   void pull_on_device_(const std::vector<Tensor>& left, const std::vector<Tensor>& right,
                        const Tensor& u, const Tensor& e, double scale, const Tensor& du) const;
   void contract_on_device_(const Group& group, const std::vector<Tensor>& products,

@@ -14,41 +14,40 @@
 
 namespace fedhpc {
 
-/// How factors and constants are drawn.
+/// The way factors and constants are drawn.
 struct FactorDraw {
   std::optional<double> range;  ///< uniform in (-range, range); unset: independent normals that
                                 ///< give weights the variance 2 / fan_in, or
   bool like_layers = false;     ///< normals of variance 2 / fan_in of each factor, as if it were a
                                 ///< layer (FactorShape::fan_in)
-  bool zero = false;            ///< what makes the weights 0 is 0 (FactorShape::zero_for_zero)
+  bool zero = false;            ///< true: factors that make the weights 0 are 0 (see zero_for_zero)
   std::uint64_t round = 0;      ///< rounds done before
 };
 
-/// Whole models as functions of fewer numbers: rows of factors [C, Q] to rows of weights [C, P],
-/// and back. The factors of a factorised layer stand in the place of its weights, named
-/// LAYER.FACTOR; all other columns (biases, batch norm, layers left full) pass through.
+/// Maps rows of factors [C, Q] to whole models, rows of weights [C, P], and back. The factors of a
+/// factorised layer stand in the place of its weights, named LAYER.FACTOR. All other columns
+/// (biases, batch norm, layers left full) pass through.
 class FactorMap final : public RowMap {
  public:
-  /// For models of this layout. Throws ConfigError for ranks or layer names that do not fit it.
+  /// Maps models of this layout. Throws ConfigError for ranks or layer names that do not fit it.
   FactorMap(const FactorisationOptions& options, LayoutPtr full);
 
   const LayoutPtr& full() const override { return full_; }
   const LayoutPtr& factors() const override { return factors_; }
 
-  /// A row [1, Q] of drawn factors; what passes through is taken from `model` [1, P]. In float64,
-  /// with key (seed, Purpose::Factors, round = draw.round): normals with client = index of the
-  /// field in the row, uniform numbers with client = index of the layer's weights in the full row
-  /// and pass = the factor's place among the layer's constants and factors.
+  /// Draws a row [1, Q] of factors; columns that pass through come from `model` [1, P]. Draws
+  /// float64 with key (seed, Purpose::Factors, round = draw.round). Normals have client = index of
+  /// the field in the row. Uniform numbers have client = index of the layer's weights in the full
+  /// row. Their pass is the factor's place among the layer's constants and factors.
   Rows initial(const Rows& model, std::uint64_t seed, const FactorDraw& draw = {}) const;
 
-  /// Draws the constants of every layer, uniform in (-draw.range, draw.range), as initial() does;
-  /// they are of the type and on the device of these options, which have to be those of the rows.
+  /// Draws the constants of every layer, uniform in (-draw.range, draw.range), as initial() does.
+  /// `options` gives their type and device, which must be those of the rows.
   void draw_constants(std::uint64_t seed, const FactorDraw& draw, const at::TensorOptions& options);
-  /// Makes the constants identity matrices, of matrices [rows, columns]: 1 where row and column
-  /// are the same.
+  /// Makes the constants identity matrices [rows, columns]: 1 where row and column are the same.
   void set_constants_to_identity(const at::TensorOptions& options);
-  /// What initial() with draw.zero and draw_constants() draw, layer by layer, named
-  /// LAYER.NAME, with their shapes, from `factors` [1, Q].
+  /// Returns, layer by layer, what initial() with draw.zero and draw_constants() draw, from
+  /// `factors` [1, Q]. Each has its shape and is named LAYER.NAME.
   std::vector<std::pair<std::string, Tensor>> drawn(const Rows& factors) const;
 
   void expand_(const Rows& u, const Rows& w) override;
@@ -63,27 +62,27 @@ class FactorMap final : public RowMap {
 
   /// The fields of factors(), in order, that are factors.
   std::vector<Field> factor_fields() const;
-  /// Number of factorised layers.
+  /// The number of factorised layers.
   std::int64_t layers() const { return static_cast<std::int64_t>(layers_.size()); }
   const std::string& layer_name(std::int64_t l) const { return layers_[l].name; }
-  /// Numbers that stand for the weights of factorised layer `l`.
+  /// The number of factors that stand for the weights of factorised layer `l`.
   std::int64_t factors_of_layer(std::int64_t l) const { return layers_[l].factorisation->count(); }
   /// The columns of the factorised weights in full rows, as ranges [begin, end).
   std::vector<std::pair<std::int64_t, std::int64_t>> factorised_columns() const;
   /// ||w||^2 of the factorised weights w of `model` [1, P], summed in float64.
   double squared_length(const Rows& model) const;
-  /// Numbers of the factorised layers' weights, and of their factors.
+  /// The numbers of weights and of factors of all factorised layers.
   std::int64_t weight_count() const;
   std::int64_t factor_count() const;
   /// The weights of factorised layer `l` in `model` [1, P] as the matrix that is factorised.
   Tensor matrix_of_layer(std::int64_t l, const Rows& model) const;
-  /// The factors of factorised layer `l` near those of `start` [1, Q] that come close to the
-  /// weights in `model` [1, P] (see Factorisation::fit); [q].
+  /// Fits the factors [q] of factorised layer `l`, near those of `start` [1, Q], to the weights in
+  /// `model` [1, P] (see Factorisation::fit).
   Tensor fit_layer(std::int64_t l, const Rows& model, const Rows& start, std::int64_t sweeps);
-  /// A row [1, Q] of these factors, one entry per factorised layer; what passes through is taken
-  /// from `model` [1, P].
+  /// Joins these factors, one entry per factorised layer, into a row [1, Q]; columns that pass
+  /// through come from `model` [1, P].
   Rows assemble(const std::vector<Tensor>& factors, const Rows& model) const;
-  /// fit_layer() of all layers for each of C clients.
+  /// Runs fit_layer() on all layers for each of C clients.
   Rows fit(const Rows& models,  // [C, P]
            const Rows& start,   // [C, Q]
            std::int64_t sweeps);
@@ -110,7 +109,7 @@ class FactorMap final : public RowMap {
 
   void set_constants(Layer& layer, const std::vector<Tensor>& values,
                      const at::TensorOptions& options);
-  /// Uniform numbers for the constant or factor in this place of a layer; float64.
+  /// Draws uniform numbers for the constant or factor in this place of a layer; float64.
   Tensor uniform(const Layer& layer, std::size_t place, std::int64_t count, std::uint64_t seed,
                  const FactorDraw& draw) const;
   Tensor normals(const Layer& layer, std::size_t factor, std::uint64_t seed,

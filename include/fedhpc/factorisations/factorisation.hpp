@@ -11,7 +11,7 @@
 
 namespace fedhpc {
 
-/// How many numbers the factors of one layer hold: a rank, or full size over compressed size.
+/// The size of one layer's factors: a rank, or full size over compressed size.
 struct Rank {
   std::int64_t value = 1;
 };
@@ -28,26 +28,26 @@ struct WeightShape {
   std::int64_t count() const;  ///< p, numbers in full
 };
 
-/// How a kernel [out, in, height, width] is read as the matrix [out height, in width] that is
+/// The way a kernel [out, in, height, width] becomes the matrix [out height, in width] that is
 /// factorised.
 enum class ConvView {
   Raw,      ///< the same numbers in the same order
   Permuted  ///< entry ((o, y), (i, x)) is kernel [o, i, y, x]
 };
 
-/// Where the blocks of a block-wise Kronecker decomposition stand.
+/// The places of the blocks of a block-wise Kronecker decomposition.
 enum class BlockLayout {
   Stacked,  ///< one below the other; any number of them
   Grid      ///< k by k
 };
 
-/// What the rank that follows from a compression is at least.
+/// The least rank that may follow from a compression.
 enum class RankBound {
   None,  ///< 1: the largest rank within the compression
-  Full   ///< what leaves full rank possible, whatever becomes of the compression; rounded up
+  Full   ///< the rank that leaves full rank possible, at any compression; rounded up
 };
 
-/// What the keys beside size and name say of a factorisation.
+/// The form of a factorisation, from the keys beside size and name.
 struct FactorForm {
   ConvView view = ConvView::Permuted;
   BlockLayout blocks = BlockLayout::Stacked;
@@ -58,15 +58,15 @@ struct FactorForm {
 struct FactorShape {
   std::string name;                 ///< "A1"
   std::vector<std::int64_t> sizes;  ///< {rows, rank}
-  bool zero_for_zero = false;       ///< where it and its like are 0 the weights are
+  bool zero_for_zero = false;       ///< true: the weights are 0 where it and its like are
   std::int64_t fan_in = 0;  ///< inputs of one of its outputs, where it is drawn like a layer
 
   std::int64_t count() const;
 };
 
-/// The weights of one layer as a function of fewer numbers, its factors one after the other: a map
-/// from stacked rows u [C, q] to weights w [C, p] and its adjoint. Rows of a tensor may lie apart;
-/// the numbers of a row lie side by side. Keeps buffers between calls.
+/// The weights of one layer as a function of fewer numbers, its factors one after the other. It
+/// maps stacked rows u [C, q] to weights w [C, p], and has the adjoint. Rows of a tensor may lie
+/// apart; the numbers of a row lie side by side. Keeps buffers between calls.
 class Factorisation {
  public:
   virtual ~Factorisation() = default;
@@ -74,37 +74,37 @@ class Factorisation {
   virtual const std::vector<FactorShape>& factors() const = 0;
   std::int64_t count() const;  ///< q
 
-  /// What the weights depend on beside the factors: matrices that all clients share and nobody
+  /// The weights depend on these beside the factors: matrices that all clients share and nobody
   /// trains. By default none.
   virtual const std::vector<FactorShape>& constants() const;
-  /// Their numbers, one after the other, of the type of the rows that follow.
+  /// Sets their numbers, one after the other, in the type of the rows that follow.
   virtual void set_constants(const Tensor& values);
 
   /// w[c] <- the weights that u[c] stands for.
   virtual void expand_(const Tensor& u, const Tensor& w) = 0;
-  /// du[c] <- the derivative of expand at u[c], transposed, times dw[c]: the gradient with respect
-  /// to the factors where dw is that with respect to the weights.
+  /// du[c] <- the derivative of expand at u[c], transposed, times dw[c]: it turns a gradient of the
+  /// weights, dw, into that of the factors.
   virtual void pullback_(const Tensor& u, const Tensor& dw, const Tensor& du) = 0;
-  /// du[c] <- the gradient with respect to the factors of scale/2 ||w[c] - expand(u[c])||^2, taken
-  /// from the residual: where the factors fit, nothing is left of it but rounding errors of the
-  /// residual's own size.
+  /// du[c] <- the gradient of scale/2 ||w[c] - expand(u[c])||^2 with respect to the factors, taken
+  /// from the residual. Where the factors fit, only rounding errors of the residual's own size are
+  /// left of it.
   virtual void distance_gradient_(const Tensor& u, const Tensor& w, double scale,
                                   const Tensor& du) = 0;
-  /// The factors near `start` [q] whose weights come close to w [p] in the sense of least squares;
-  /// float64 inside. `sweeps`: of an iterative method.
+  /// Returns the factors near `start` [q] whose weights come close to w [p] in the sense of least
+  /// squares; float64 inside. `sweeps` are those of an iterative method.
   virtual Tensor fit(const Tensor& w, const Tensor& start, std::int64_t sweeps) = 0;
   /// The deviation sigma of independent normal factors that gives weights the variance 2 / fan_in;
-  /// 0 where constants decide about it.
+  /// 0 where constants determine it.
   virtual double initial_deviation() const = 0;
-  /// The weights w [p] as the matrix whose rank the factorisation is about. By default one row for
-  /// each output.
+  /// Returns the weights w [p] as the matrix whose rank matters. By default it has one row for each
+  /// output.
   virtual Tensor matrix_of(const Tensor& w, const WeightShape& shape) const;
 };
 
-/// Name and one sentence of every factorisation, in order of the registry table.
+/// The name and one sentence of every factorisation, in order of the registry table.
 const std::vector<std::pair<std::string, std::string>>& factorisation_registry();
 
-/// The factorisation `name` of the registry for one layer.
+/// Makes the factorisation `name` of the registry for one layer.
 std::unique_ptr<Factorisation> make_factorisation(const std::string& name, const WeightShape& shape,
                                                   const FactorSize& size,
                                                   const FactorForm& form = {});

@@ -19,8 +19,8 @@ class Hadamard final : public Factorisation {
  public:
   Hadamard(WeightShape shape, std::int64_t rank);
 
-  /// r of the layer's share of numbers 1 / rate, rounded down, at least 1. With RankBound::Full
-  /// rounded up, and r^2 at least both sides: full rank stays possible, and high rates are missed.
+  /// r for 1 / rate of the layer's numbers, rounded down, at least 1. RankBound::Full rounds up and
+  /// makes r^2 at least both sides: full rank stays possible, and high rates are missed.
   static std::int64_t rank_of(const WeightShape& shape, CompressionRate rate,
                               const FactorForm& form = {});
 
@@ -35,7 +35,7 @@ class Hadamard final : public Factorisation {
 
  private:
   bool of_kernels() const { return shape_.sizes.size() == 4; }
-  /// What one of the two tensors is made of, in rows u or du.
+  /// The parts of one of the two tensors, in rows u or du.
   struct Half {
     Tensor core;  // [C, r r height width], undefined for a linear layer
     Tensor x;     // [C, out r]
@@ -43,14 +43,14 @@ class Hadamard final : public Factorisation {
   };
   Half half(const Tensor& u, std::size_t j) const;
   void reserve(const Tensor& u);
-  /// X T of client c, into between_.
+  /// between_ <- X T of client c.
   void multiply_core(const Half& half, std::int64_t c);
   /// w <- Wj of every client.
   void compose_(const Half& half, const Tensor& w);
-  /// The gradients of the factors of Wj where dw is that of Wj.
+  /// gradient <- the gradients of the factors of Wj, from that of Wj, dw.
   void pull_(const Half& half, const Tensor& dw, const Half& gradient);
 
-  /// On a device, all clients at once: Wj as X by what T and Y make of each other.
+  /// On a device, all clients at once: Wj is X times the product of T and Y.
   struct CoreProduct;
   CoreProduct core_product(const Half& half) const;
   void compose_on_device_(const Half& half, const CoreProduct& product, const Tensor& w);

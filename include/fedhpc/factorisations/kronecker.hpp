@@ -6,16 +6,16 @@
 namespace fedhpc {
 
 /// Block-wise Kronecker product (FedMUD, Section 3.2): R blocks U_b (x) V_b of square matrices U_b,
-/// V_b [z, z], each [z^2, z^2]. They stand k by k in a matrix [k z^2, k z^2], R = k^2, as in the
-/// paper, or one below the other, as in its public code; of the numbers of that, row by row, the
-/// first O I are the matrix. U [R, z, z], V [R, z, z].
+/// V_b [z, z], each [z^2, z^2]. The paper has them k by k in a matrix [k z^2, k z^2], R = k^2; its
+/// public code has them one below the other. The first O I numbers of that, row by row, are the
+/// matrix. U [R, z, z], V [R, z, z].
 class KroneckerProduct final : public FactorProduct {
  public:
   /// z is the least with R z^4 >= O I. Throws ConfigError for a grid of no square number of blocks.
   KroneckerProduct(const MatrixView& view, std::int64_t blocks, BlockLayout layout);
 
-  /// R of the layer's share of numbers q = 1 / rate, by the compression ratio 2 sqrt(R) / sqrt(O I)
-  /// of the paper (half of it where U is frozen), rounded up, at least 1; for a grid sqrt(R) is.
+  /// R for 1 / rate of the layer's numbers, rounded up, at least 1; for a grid sqrt(R) is. The
+  /// paper's compression ratio is 2 sqrt(R) / sqrt(O I), half of it where U is frozen.
   static std::int64_t rank_of(const MatrixView& view, CompressionRate rate, Trained trained,
                               BlockLayout layout);
 
@@ -23,12 +23,12 @@ class KroneckerProduct final : public FactorProduct {
   std::vector<std::int64_t> left_sizes() const override { return {blocks_, side_, side_}; }
   std::vector<std::int64_t> right_sizes() const override { return {blocks_, side_, side_}; }
   void multiply_(const Tensor& u, const Tensor& v, const Tensor& m, Write write) override;
-  /// On a device entry ((i, j), (k, l)) of every block, [C, R z^2 z^2], numbers beyond O I being 0.
+  /// On a device: entry ((i, j), (k, l)) of every block, [C, R z^2 z^2]; numbers beyond O I are 0.
   Tensor arranged(const Tensor& dm) const override;
   void pull_left_(const Tensor& dm, const Tensor& v, const Tensor& du) override;
   void pull_right_(const Tensor& dm, const Tensor& u, const Tensor& dv) override;
-  /// Block by block the nearest Kronecker product (Van Loan and Pitsianis 1993): the first singular
-  /// vectors of the block with its entries rearranged; numbers beyond O I count as 0.
+  /// Takes the nearest Kronecker product block by block (Van Loan and Pitsianis 1993): the first
+  /// singular vectors of the block with its entries rearranged. Numbers beyond O I count as 0.
   Tensor fit(const Tensor& m) const override;
   double variance() const override { return 1; }
 
@@ -42,9 +42,9 @@ class KroneckerProduct final : public FactorProduct {
   template <typename Work>
   void each_part(const Work& work) const;
 
-  /// Of all blocks, which may be more than O I.
+  /// The numbers of all blocks, which may be more than O I.
   std::int64_t all_numbers() const { return blocks_ * side_ * side_ * side_ * side_; }
-  /// Those numbers as they stand, by block (p, q) of the grid and its entry ((i, k), (j, l)):
+  /// Arranges those numbers by block (p, q) of the grid and its entry ((i, k), (j, l)):
   /// [C, p, i, k, q, j, l].
   Tensor by_block(const Tensor& numbers) const;
   void multiply_on_device_(const Tensor& u, const Tensor& v, const Tensor& m, Write write) const;

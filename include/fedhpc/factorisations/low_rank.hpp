@@ -9,8 +9,8 @@ class LowRankProduct final : public FactorProduct {
  public:
   LowRankProduct(const MatrixView& view, std::int64_t rank);
 
-  /// r of the layer's share of numbers 1 / rate: r (O + I) of O I, or r I where U is frozen;
-  /// rounded up, at least 1.
+  /// r for 1 / rate of the layer's numbers, rounded up, at least 1. The layer has O I numbers, the
+  /// factors r (O + I), or r I where U is frozen.
   static std::int64_t rank_of(const MatrixView& view, CompressionRate rate, Trained trained);
 
   std::vector<std::int64_t> left_sizes() const override { return {view_.rows(), rank_}; }

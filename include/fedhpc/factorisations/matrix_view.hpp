@@ -7,17 +7,18 @@
 
 namespace fedhpc {
 
-/// The weights of a layer as a matrix [O, I]: those of a linear layer as they are, [out, in]; a
-/// kernel as [out height, in width] (FedMUD, Section 3.2).
+/// Views a layer's weights as a matrix [O, I] (FedMUD, Section 3.2). Those of a linear layer are
+/// it, [out, in]; a kernel becomes [out height, in width].
 class MatrixView {
  public:
   MatrixView(const WeightShape& shape, ConvView view);
 
   std::int64_t rows() const { return rows_; }        ///< O
   std::int64_t columns() const { return columns_; }  ///< I
-  /// Whether the matrix, row by row, is the weights.
+  /// True where the matrix, row by row, is the weights.
   bool is_weights() const { return kernel_.empty(); }
-  /// Of weights [C, p], each a row of numbers side by side; a copy unless it is the weights.
+  /// The matrices of weights [C, p], each a row of numbers side by side; copies unless
+  /// is_weights().
   Tensor matrices_of(const Tensor& w) const;  // [C, O I]
   void to_weights_(const Tensor& matrices,    // [C, O I]
                    const Tensor& w) const;    // [C, p]

@@ -10,12 +10,12 @@
 
 namespace fedhpc {
 
-/// What model.compression is full over compressed size of.
+/// model.compression is full over compressed size of each layer, or of the whole model.
 enum class CompressionScope { Layer, Model };
 
-/// What a method does with factorisations.
+/// The factorisations a method works with.
 struct FactorisationUse {
-  std::vector<std::string> names{};  ///< those it works with, its own first; none: weights in full
+  std::vector<std::string> names{};  ///< a method's own first; none: weights in full
   std::vector<std::string>
       exclude{};  ///< layers that stay full unless model.exclude says otherwise
   ConvView view = ConvView::Permuted;
@@ -38,9 +38,9 @@ struct FactorisationOptions {
 
   void declare(OptionSet& options);
 
-  /// Settles what is left to the method, and whether ranks or the rate count: those set at the
-  /// higher level. Throws ConfigError for a factorisation the method cannot use, sizes without one,
-  /// and rank and rate at one level.
+  /// Settles what is left to the method, and chooses between ranks and the rate: those set at the
+  /// higher level count. Throws ConfigError for a factorisation the method cannot use, sizes
+  /// without one, and rank and rate at one level.
   void resolve(const OptionSet& options, const std::string& method, const FactorisationUse& use);
   bool factorises() const { return name != kNone; }
   FactorForm form() const {

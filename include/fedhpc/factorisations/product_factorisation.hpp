@@ -23,25 +23,25 @@ class FactorProduct {
                          const Tensor& v,  // [C, size of V]
                          const Tensor& m,  // [C, O I]
                          Write write) = 0;
-  /// dm [C, O I] as the next two take it: by default as it is.
+  /// Arranges dm [C, O I] for the next two calls: by default as it is.
   virtual Tensor arranged(const Tensor& dm) const { return dm; }
   /// du <- the derivative of U * V with respect to U, transposed, times dm; dv likewise.
   virtual void pull_left_(const Tensor& dm, const Tensor& v, const Tensor& du) = 0;
   virtual void pull_right_(const Tensor& dm, const Tensor& u, const Tensor& dv) = 0;
 
-  /// U and V, one after the other, whose product is near the matrix m [O I] in float64: by singular
-  /// value decompositions.
+  /// Returns U and V, one after the other, whose product is near the matrix m [O I] in float64: by
+  /// singular value decompositions.
   virtual Tensor fit(const Tensor& m) const = 0;
   /// The variance of an entry of U * V over sigma^4, for independent entries of variance sigma^2.
   virtual double variance() const = 0;
 };
 
-/// What of a product is trained (FedMUD, Sections 3.3 and 5.3).
+/// The trained factors of a product (FedMUD, Sections 3.3 and 5.3).
 enum class Trained {
   Both,      ///< W = U * V
   Right,     ///< +F: W = U~ * V with U~ frozen
-  Decoupled  ///< +AAD, equation (8): W = U * V~ + U~ * V with U~ and V~ frozen, linear in what is
-             ///< trained, so that the mean of the products is the product of the means (9)
+  Decoupled  ///< +AAD, equation (8): W = U * V~ + U~ * V with U~ and V~ frozen. It is linear in the
+             ///< trained factors, so that the mean of the products is the product of the means (9)
 };
 
 /// The weights of a layer as such a product.
@@ -57,15 +57,15 @@ class ProductFactorisation : public Factorisation {
   void pullback_(const Tensor& u, const Tensor& dw, const Tensor& du) override;
   void distance_gradient_(const Tensor& u, const Tensor& w, double scale,
                           const Tensor& du) override;
-  /// Both trained: by singular value decompositions. Else the weights are linear in the factors,
-  /// and the nearest ones follow from conjugate gradients on the normal equations, from `start`.
+  /// Both trained: by singular value decompositions. Else the weights are linear in the factors.
+  /// Conjugate gradients on the normal equations, from `start`, then find the nearest ones.
   Tensor fit(const Tensor& w, const Tensor& start, std::int64_t sweeps) override;
   double initial_deviation() const override;
   Tensor matrix_of(const Tensor& w, const WeightShape& shape) const override;
 
  private:
   Tensor room_for_matrices(const Tensor& u);              // [C, O I]
-  Tensor left(const Tensor& u) const;                     // [C, size of U], of what is trained
+  Tensor left(const Tensor& u) const;                     // [C, size of U], of the trained factors
   Tensor right(const Tensor& u) const;                    // [C, size of V]
   Tensor constant(std::size_t i, const Tensor& u) const;  // the same for each row of u
 

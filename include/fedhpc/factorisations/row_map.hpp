@@ -4,8 +4,8 @@
 
 namespace fedhpc {
 
-/// Whole models [C, P] as a function of other rows [C, Q], which local training moves in the place
-/// of the weights. Some columns pass through: they are the same in both, buffers among them.
+/// Maps other rows [C, Q] to whole models [C, P]; local training moves the rows in the place of the
+/// weights. Some columns pass through: they are the same in both, buffers among them.
 class RowMap {
  public:
   virtual ~RowMap() = default;
@@ -17,12 +17,12 @@ class RowMap {
   virtual void expand_(const Rows& u,       // [C, Q]
                        const Rows& w) = 0;  // [C, P]
   Rows expand(const Rows& u);               // [C, Q] -> [C, P]
-  /// du <- the gradients with respect to u where dw are those with respect to the weights.
+  /// du <- the gradients with respect to u, from those with respect to the weights, dw.
   virtual void pullback_(const Rows& u,        // [C, Q]
                          const Rows& dw,       // [C, P]
                          const Rows& du) = 0;  // [C, Q]
-  /// The passed-through columns that carry `tag` (Tag::None: all), from rows of factors to rows of
-  /// weights or the other way.
+  /// Copies the passed-through columns that carry `tag` (Tag::None: all), from rows of factors to
+  /// rows of weights or the other way.
   virtual void copy_passed_(const Rows& from, const Rows& to, Tag tag) const = 0;
 };
 

@@ -8,8 +8,8 @@
 
 namespace fedhpc {
 
-/// Models as an update of frozen ones: w = W + expand(u) on the factorised columns, where W is the
-/// same for all clients; the others pass through.
+/// Maps updates of frozen models: w = W + expand(u) on the factorised columns, where W is the same
+/// for all clients. The other columns pass through.
 class UpdateMap final : public RowMap {
  public:
   /// `updates` outlives it. W is 0 at first, of the type and on the device of these options.

@@ -6,30 +6,30 @@
 
 namespace fedhpc {
 
-/// What a file really is: the file a symbolic link stands for, which is replaced in its place.
+/// Returns the file a symbolic link stands for, which is replaced in its place; else the path.
 std::string link_target(const std::string& path);
 
-/// Puts a finished file in the place of `path`: to disk first, then renamed, then the folder to
-/// disk, so that after a power cut either the old or the new file is there, whole. Throws Error.
+/// Puts a finished file in the place of `path`: to disk, then renamed, then the folder to disk.
+/// After a power cut either the old or the new file is there, whole. Throws Error.
 void replace_file(const std::string& finished, const std::string& path);
 
-/// Bytes free for this user on the file system of a folder; a very large number where it does not
-/// say.
+/// The bytes free for this user on the file system of a folder; a very large number where it does
+/// not say.
 std::int64_t free_bytes(const std::string& folder);
 
-/// What a file is, under whatever name: device and number; both 0 where there is none.
+/// The identity of a file under whatever name: device and number; both 0 where there is none.
 using FileId = std::pair<std::uint64_t, std::uint64_t>;
 FileId id_of(const std::string& path);
 
-/// Bytes of a file, 0 where there is none.
+/// The bytes of a file, 0 where there is none.
 std::int64_t bytes_of_file(const std::string& path);
 
-/// Whether the file system of a folder keeps the order of writes that readers of a growing HDF5
-/// file (SWMR) rely on: not so over a network without shared caches (NFS, SMB, AFS, 9P) or where
+/// True if the file system of a folder keeps the order of writes that readers of a growing HDF5
+/// file (SWMR) rely on. False over a network without shared caches (NFS, SMB, AFS, 9P), and where
 /// the system behind it is unknown (FUSE).
 bool keeps_write_order(const std::string& folder);
 
-/// The folder a path lies in, "." for a bare name.
+/// Returns the folder a path lies in, "." for a bare name.
 std::string folder_of(const std::string& path);
 
 }  // namespace fedhpc

@@ -4,9 +4,9 @@
 
 namespace fedhpc {
 
-/// A shared lock on a file from construction to destruction: readers may come, a run that wants to
-/// overwrite the file sees it with is_locked(). HDF5 drops its own lock when SWMR starts. Where the
-/// file system has no locks, this does nothing.
+/// Holds a shared lock on a file from construction to destruction. Readers may come; a run that
+/// wants to overwrite the file sees the lock with is_locked(). HDF5 drops its own lock when SWMR
+/// starts. Where the file system has no locks, this does nothing.
 class FileLock {
  public:
   FileLock() = default;
@@ -19,12 +19,12 @@ class FileLock {
   int descriptor_ = -1;
 };
 
-/// Whether some process, this one included, holds a lock on an existing file.
+/// True if some process, this one included, holds a lock on an existing file.
 bool is_locked(const std::string& path);
 
-/// An exclusive lock by a file made for it alone, from construction to destruction, which removes
-/// the file. The kernel lets the lock go when the process ends in any way; the file that a killed
-/// process leaves behind locks nothing, and the next one takes it over.
+/// Holds an exclusive lock by a file made for it alone, from construction to destruction, which
+/// removes the file. The kernel lets the lock go when the process ends in any way. The file that a
+/// killed process leaves behind locks nothing, and the next one takes it over.
 class LockFile {
  public:
   enum class State {
@@ -36,8 +36,8 @@ class LockFile {
   };
 
   LockFile() = default;
-  /// Tries at once. Where the process that holds the lock is ending, or cannot be seen from this
-  /// host, for some seconds: one just killed may still be on its way out.
+  /// Tries at once; for some seconds where the holder is ending, or cannot be seen from this host.
+  /// A process just killed may still be on its way out.
   explicit LockFile(std::string path);
   LockFile(LockFile&& other) noexcept;
   LockFile& operator=(LockFile&& other) noexcept;
@@ -45,9 +45,9 @@ class LockFile {
 
   State state() const { return state_; }
   const std::string& path() const { return path_; }
-  /// Taken: by whom, as "process 123 on node7"; NoFile, NoLocks: why.
+  /// Taken: the holder, as "process 123 on node7"; NoFile, NoLocks: the cause.
   const std::string& reason() const { return reason_; }
-  /// Held, and left behind by a process that was killed.
+  /// True if this holds a lock left behind by a process that was killed.
   bool taken_over() const { return taken_over_; }
 
  private:

@@ -10,7 +10,7 @@
 #include "fedhpc/core/error.hpp"
 
 /// HDF5 handles with one owner each, and the few calls the project needs. Private to code that
-/// reads or writes files; every failure becomes an Error that names the file or object. Not
+/// reads or writes files. Every failure becomes an Error that names the file or object. Not
 /// thread-safe.
 namespace fedhpc::h5 {
 
@@ -47,26 +47,24 @@ class Handle {
 template <typename T>
 hid_t type_of();
 
-/// CreatePortable makes a file in the oldest format: readable after every flush, whatever happens
-/// later, but not open to readers meanwhile. All others use the newest.
+/// CreatePortable makes a file in the oldest format: readable after every flush, but not open to
+/// readers meanwhile. All others use the newest.
 enum class Mode { Read, ReadSwmr, ReadWrite, Create, CreatePortable };
 
 /// Opens or creates (overwriting) a file. Throws Error naming the path and HDF5's own reason in one
-/// line.
-/// `user_block`: bytes that a new file begins with, which are not HDF5's; 0 or a power of 2 from
-/// 512.
+/// line. A new file begins with `user_block` bytes that are not HDF5's; 0 or a power of 2 from 512.
 Handle open_file(const std::string& path, Mode mode, std::size_t user_block = 0);
 
 /// Opens a file made elsewhere to read it: also one that a run still writes, or was writing when it
 /// was killed. Throws Error saying what the path is instead, or where it is damaged.
 Handle open_input(const std::string& path);
 
-/// Opens a file that nobody writes any more. Unlike open_input, a file cut off anywhere is refused;
-/// of a sealed one (seal.hpp) all bytes are compared with what they were.
+/// Opens a file that nobody writes any more. Unlike open_input, it refuses a file cut off anywhere,
+/// and compares all bytes of a sealed one (seal.hpp) with its seal.
 Handle open_whole(const std::string& path);
 
 std::int64_t bytes_of(const Handle& file);  ///< the size of an open file
-/// Whether nobody was writing a file, or had been until it was killed, when open_input opened it.
+/// True unless somebody wrote the file, or had until being killed, when open_input opened it.
 bool was_closed(const Handle& file);
 
 bool exists(const Handle& location, const std::string& path);
@@ -81,16 +79,16 @@ Handle create_extendible(const Handle& location, const std::string& path, hid_t 
                          const std::vector<hsize_t>& tail, hsize_t chunk_rows, int deflate = 0);
 Handle open_dataset(const Handle& location, const std::string& path);
 std::vector<hsize_t> shape_of(const Handle& dataset);
-/// Whether a data set has exactly this type in the file.
+/// True if a data set has exactly this type in the file.
 bool holds(const Handle& dataset, hid_t type);
-bool holds_bytes(const Handle& dataset);  ///< whether its numbers are unsigned bytes
+bool holds_bytes(const Handle& dataset);  ///< true: its numbers are unsigned bytes
 bool holds_numbers(const Handle& dataset);
 /// Throws Error unless a data set holds numbers and the machine has the memory for all of them,
 /// with `bytes_each`.
 void check_numbers(const Handle& dataset, std::size_t bytes_each);
 /// Throws Error where parts of a data set were never written: HDF5 reads zeros there.
 void check_written(const Handle& dataset);
-/// Whether rows may be appended.
+/// True if rows may be appended.
 bool extendible(const Handle& dataset);
 
 void write_all(const Handle& dataset, hid_t type, const void* values);
@@ -105,10 +103,10 @@ void append(const Handle& dataset, hid_t type, const void* values);
 void append_rows(const Handle& dataset, hid_t type, hsize_t count, const void* values);
 void flush(const Handle& dataset);
 void flush_file(const Handle& file);
-/// Gives up the lock that keeps readers away from a file that is written; there may be none.
+/// Releases the lock that keeps readers away from a file being written; there may be none.
 void release_lock(const Handle& file);
 
-/// Fixed-length string attribute; `capacity` (0: the text's own length) leaves room to rewrite it.
+/// Writes a fixed-length string; `capacity` (0: the text's own length) leaves room to rewrite it.
 void write_attribute(const Handle& object, const std::string& name, const std::string& text,
                      std::size_t capacity = 0);
 void write_attribute(const Handle& object, const std::string& name, std::int64_t value);
@@ -144,19 +142,19 @@ std::vector<T> read_vector(const Handle& location, const std::string& path) {
   return values;
 }
 
-/// Data set of fixed-length strings.
+/// Writes a data set of fixed-length strings.
 void write_texts(const Handle& location, const std::string& path,
                  const std::vector<std::string>& texts);
 
 /// Reads a data set of fixed-length strings; throws Error for an empty one.
 std::vector<std::string> read_texts(const Handle& location, const std::string& path);
 
-/// Names directly below a group, in order of creation.
+/// Lists the names directly below a group, in order of creation.
 std::vector<std::string> names_in(const Handle& location, const std::string& path);
 
-/// Copies groups, data sets and attributes below the root of `from` into the root of `to`, but for
-/// the absolute paths in `except`, a few megabytes at a time. Data sets keep type, shape, chunks
-/// and filters and take the format of `to`; `from` may be a file that is being written.
+/// Copies groups, data sets and attributes of the root of `from` into that of `to`, a few megabytes
+/// at a time. Absolute paths in `except` are left out. Data sets keep type, shape, chunks and
+/// filters and take the format of `to`. `from` may be a file that is being written.
 void copy_contents(const Handle& from, const Handle& to, const std::vector<std::string>& except);
 
 }  // namespace fedhpc::h5

@@ -13,11 +13,11 @@
 
 namespace fedhpc {
 
-/// How others can read a result file that is still written (run.live).
+/// The way others read a result file that is still written (run.live).
 enum class LiveMode {
   Auto,  ///< Swmr, but Flush where the file system does not keep the order of writes
   Swmr,  ///< at any time, by SWMR
-  Flush  ///< as of the last round once nobody writes it any more, by any reader
+  Flush  ///< as of the last round, by any reader, once nobody writes it any more
 };
 
 /// Root attributes of a result file.
@@ -44,7 +44,7 @@ struct NamedTensor {
   Tensor values;
 };
 
-/// What is known of the clients before the first round.
+/// The clients as known before the first round.
 struct ClientTable {
   std::vector<std::int32_t> edge;                  // [N]
   std::vector<std::int64_t> train_samples;         // [N]
@@ -59,11 +59,11 @@ struct ClientTable {
 /// entry there is flushed. All failures throw Error naming the file.
 class ResultsWriter {
  public:
-  /// A new file without rounds.
+  /// Makes a new file without rounds.
   ResultsWriter(const std::string& path, LiveMode live, const RunHeader& header,
                 const std::vector<Series>& series, const ClientTable& clients);
-  /// A file that goes on where `earlier`, a result file or a checkpoint, ends: all of its contents
-  /// but /state, and the attributes of `header`. A series it lacks is NaN in its rounds.
+  /// Makes a file that goes on where `earlier`, a result file or a checkpoint, ends: all of it but
+  /// /state, and the attributes of `header`. A series that `earlier` lacks is NaN in its rounds.
   ResultsWriter(const std::string& path, LiveMode live, const RunHeader& header,
                 const std::vector<Series>& series, const h5::Handle& earlier);
   ~ResultsWriter();
@@ -90,12 +90,12 @@ class ResultsWriter {
   /// Puts the file in its place and lets readers in. Nothing can be created after this.
   void start();
 
-  /// Accuracies of all clients after `round`, [N], NaN without test samples, and each client's
-  /// best.
+  /// Appends accuracies of all clients after `round`, [N], NaN without test samples, and each
+  /// client's best.
   void append_client_accuracy(std::int64_t round, const std::vector<double>& accuracy,
                               const std::vector<double>& best);
   void append_cohort(const std::vector<std::int64_t>& cohort);
-  /// One more row of each of them.
+  /// Appends one row to each of them.
   void append_draws(const std::vector<NamedTensor>& draws);
   void write_model(const std::string& group, const std::vector<NamedTensor>& parameters);
   /// Writes one client's own model below /model/personal.
@@ -138,10 +138,10 @@ class ResultsWriter {
 void write_parameters(const h5::Handle& file, const std::string& group,
                       const std::vector<NamedTensor>& parameters);
 
-/// The resolved INI of a result file or checkpoint.
+/// Reads the resolved INI of a result file or checkpoint.
 std::string read_config(const h5::Handle& file);
 
-/// Now, as 2026-01-31T12:00:00Z.
+/// Returns the time now, as 2026-01-31T12:00:00Z.
 std::string utc_now();
 
 }  // namespace fedhpc

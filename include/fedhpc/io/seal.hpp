@@ -5,7 +5,7 @@
 
 namespace fedhpc {
 
-/// Length of the user block that a sealed HDF5 file begins with. It holds, as text, the number of
+/// A sealed HDF5 file begins with a user block of this length. It holds, as text, the number of
 /// bytes behind it and their CRC-64/XZ, then zeros.
 constexpr std::size_t kSealBytes = 512;
 

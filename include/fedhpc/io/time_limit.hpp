@@ -6,9 +6,9 @@
 
 namespace fedhpc {
 
-/// Runs `work` in a child process and gives the text it returned; nothing if it threw, crashed or
-/// took longer than the limit. For files that may be damaged: HDF5 can hang in them. `work` uses no
-/// MPI and leaves no trace in this process.
+/// Runs `work` in a child process and returns its text; nothing if it threw, crashed or took longer
+/// than the limit. This is for files that may be damaged: HDF5 can hang in them. `work` uses no MPI
+/// and leaves no trace in this process.
 std::optional<std::string> within_time(double limit_seconds,
                                        const std::function<std::string()>& work);
 

@@ -4,20 +4,20 @@
 
 #include "fedhpc/core/tensor.hpp"
 
-// How far apart two data sets are that nobody may put side by side but in summary: mean embeddings
-// under a Gaussian kernel (Gretton et al., "A kernel two-sample test", JMLR 2012) and covariances
-// of features (Arsigny et al., "Log-Euclidean metrics", 2006).
+// Measures the distance of two data sets that nobody may put side by side but in summary. It uses
+// mean embeddings under a Gaussian kernel (Gretton et al., "A kernel two-sample test", JMLR 2012)
+// and covariances of features (Arsigny et al., "Log-Euclidean metrics", 2006).
 //
 // A data set is a matrix of samples [n, F] in host memory, of any number type. Sums are taken in
-// float64, in an order that the samples alone fix; what one data set gets does not depend on the
-// others. A NaN among the features makes the result NaN, and so do no samples at all.
+// float64, in an order that the samples alone fix. The result for one data set does not depend on
+// the others. A NaN among the features makes the result NaN, and so do no samples at all.
 
 namespace fedhpc {
 
-/// Median Euclidean distance of the m (m - 1) / 2 pairs among `samples` [m, F], distances that are
-/// not finite left out; 1 where that is 0 or there are none, so that it always is a bandwidth.
-/// Differences are taken before they are squared: equal samples have distance 0. Costs m^2 F / 2
-/// operations and 8 m^2 bytes.
+/// Returns the median Euclidean distance of the m (m - 1) / 2 pairs among `samples` [m, F],
+/// distances that are not finite left out. It is 1 where that is 0 or there are none, so always a
+/// bandwidth. Differences are taken before they are squared: equal samples have distance 0. Costs
+/// m^2 F / 2 operations and 8 m^2 bytes.
 double median_bandwidth(const Tensor& samples);
 
 /// k(X, Y): mean of exp(-||x - y||^2 / (2 h^2)) over all pairs of samples of x [n, F] and y [m, F],
@@ -40,10 +40,10 @@ double kernel_mean(const Tensor& x, const Tensor& y, double h);
 /// h w_i are F normals each with key (seed, Purpose::Features, pass = 0, client = i - 1).
 class FourierFeatures {
  public:
-  /// For samples of `features` F > 0 numbers; `count` even and positive, bandwidth h > 0.
+  /// Takes samples of `features` F > 0 numbers; `count` even and positive, bandwidth h > 0.
   FourierFeatures(std::int64_t features, std::int64_t count, double h, std::uint64_t seed);
 
-  /// Mean of z(x) over the samples of x [n, F]: [count] float64. Costs n F count operations.
+  /// The mean of z(x) over the samples of x [n, F]: [count] float64. Costs n F count operations.
   Tensor mean_of(const Tensor& x) const;
 
   std::int64_t count() const { return 2 * frequencies_.size(0); }
@@ -55,16 +55,17 @@ class FourierFeatures {
 /// Covariance of the features of x [n, F], divided by n: [F, F] float64, symmetric to the bit.
 Tensor covariance(const Tensor& x);
 
-/// Matrix logarithm of c + ridge tr(c) / F I by eigendecomposition; c [F, F] symmetric, positive
-/// semidefinite but for rounding, ridge >= 0. ||log_spd(a) - log_spd(b)||_F is the log-Euclidean
-/// distance. Eigenvalues below the largest times 2^-52 F (a singular matrix with ridge 0) count as
-/// that much, and as the smallest normal number at least: the logarithm is finite, also of 0.
+/// Returns the matrix logarithm of c + ridge tr(c) / F I by eigendecomposition; c [F, F] symmetric,
+/// positive semidefinite but for rounding, ridge >= 0. ||log_spd(a) - log_spd(b)||_F is the
+/// log-Euclidean distance. Eigenvalues below the largest times 2^-52 F (a singular matrix with
+/// ridge 0) count as that much. They count as the smallest normal number at least: the logarithm is
+/// finite, also of 0.
 Tensor log_spd(const Tensor& c, double ridge);
 
-/// A random linear map to fewer dimensions that keeps squared distances in expectation, with a
-/// relative deviation of sqrt(2 / dimensions) (Johnson and Lindenstrauss 1984): x -> A x,
-/// A [dimensions, F] ~ N(0, 1 / dimensions), row i with key (seed, Purpose::Features, pass = 1,
-/// client = i). The identity where F is not larger.
+/// Maps samples linearly and at random to fewer dimensions: x -> A x, A [dimensions, F] ~
+/// N(0, 1 / dimensions), row i with key (seed, Purpose::Features, pass = 1, client = i). Squared
+/// distances stay in expectation, with a relative deviation of sqrt(2 / dimensions)
+/// (Johnson and Lindenstrauss 1984). The identity where F is not larger.
 class GaussianProjection {
  public:
   static constexpr std::int64_t kDimensions = 256;
@@ -79,7 +80,7 @@ class GaussianProjection {
   Tensor rows_;  // [dimensions, F] float64, undefined for the identity
 };
 
-/// GaussianProjection of x [n, F] to 256 dimensions, where wide data have more than that.
+/// Projects x [n, F] to 256 dimensions by GaussianProjection, where wide data have more than that.
 Tensor projected(const Tensor& x, std::uint64_t seed);
 
 }  // namespace fedhpc

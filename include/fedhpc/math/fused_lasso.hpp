@@ -8,7 +8,7 @@
 
 namespace fedhpc {
 
-/// Lambda x of every row x of `rows` [C, n]: x_i - x_{i+1}, and x_n in the last column.
+/// Returns Lambda x of every row x of `rows` [C, n]: x_i - x_{i+1}, and x_n in the last column.
 Tensor first_differences(const Tensor& rows);
 
 /// A stretch of a string: `length` coordinates of sum `sum`, so that its slope is sum / length.
@@ -33,13 +33,13 @@ struct StringEdge {
 /// way throughout and gamma is large.
 class FusedLasso {
  public:
-  /// Each row g of `rows` [C, n] becomes u. float32 or float64 on the CPU, computed in float64; the
-  /// columns contiguous, the rows as far apart as one likes. gamma >= 0; gamma = 0 leaves every bit
+  /// Turns each row g of `rows` [C, n] into u. float32 or float64 on the CPU, computed in float64.
+  /// Columns are contiguous, rows as far apart as one likes. gamma >= 0; gamma = 0 leaves every bit
   /// alone, an infinite one gives 0. Coordinates of one plateau are equal bit for bit, and no 0 is
-  /// negative. A row that holds a NaN or an infinity becomes NaN throughout; in the other rows
-  /// |g_i| n^2 has to stay within float64's range. Sums are taken one coordinate after the other,
-  /// so that a plateau of m coordinates may carry m float64 roundings of its sum. Work: at most 4 n
-  /// + 2 visits of a string's edge a row.
+  /// negative. A row that holds a NaN or an infinity becomes NaN throughout. In the other rows
+  /// |g_i| n^2 must stay within float64's range. Sums are taken one coordinate after the other, so
+  /// that a plateau of m coordinates may carry m float64 roundings of its sum. Work: at most 4 n +
+  /// 2 visits of a string's edge a row.
   void prox_(const Tensor& rows, double gamma);
 
   /// Edges put on a hull, merged or passed on to the solution by the last call: its work.
@@ -59,15 +59,15 @@ struct FusedLassoAdmmOptions {
   double tolerance = 1e-10;   ///< of both residuals; 0: all steps
 };
 
-/// Of the row that took longest, or fits worst.
+/// Reports on the row that took longest, or fits worst.
 struct FusedLassoAdmmReport {
   std::int64_t steps = 0;
   double primal = 0;  ///< |r - Lambda u| / |g|
   double dual = 0;    ///< gamma rho |Lambda (u - u of the step before)| / |g|
 };
 
-/// The same operator by the alternating directions of the method's Algorithm 3, its misprints
-/// corrected, for comparison: from u = 0 (y = x_t), omega = 0, J times
+/// Computes the same operator by the alternating directions of the method's Algorithm 3, its
+/// misprints corrected, for comparison. From u = 0 (y = x_t), omega = 0, J times
 ///
 ///   r <- soft(Lambda u - omega / rho, 1 / rho)
 ///   u <- (I + rho gamma Lambda^T Lambda)^-1 (g + rho gamma Lambda^T (r + omega / rho))

@@ -19,11 +19,11 @@ struct LabelledValues {
 struct GpTreeSettings {
   GpKernel kernel{};
   Averaging averaging = Averaging::Probability;
-  double scored_share = 0.5;  ///< of each side of a node, rounded down: what a loss scores
+  double scored_share = 0.5;  ///< share of each side of a node that a loss scores, rounded down
 };
 
-/// Names the draws of a tree. Chain c of node number k (in order of the ClassTree) takes epoch
-/// 2^16 k + c + 1; what decides which samples a node's loss scores has c = -1.
+/// Names the draws of a tree. Chain c of node number k (in order of the ClassTree) takes epoch 2^16
+/// k + c + 1. The choice of the samples that a node's loss scores has c = -1.
 struct GpDraws {
   DrawKey key{};  ///< but for the epoch
   GibbsChains chains{};
@@ -31,28 +31,28 @@ struct GpDraws {
 
 constexpr std::int64_t kMostGpChains = (std::int64_t{1} << 16) - 1;
 
-/// The predictive loss of a tree of binary GP classifiers on some samples: at every node, the
-/// node's samples are parted, side by side, into known and scored ones; the loss is the mean over
-/// the scored ones of -log P(side | known ones), summed over nodes. Samples of classes that are not
-/// in the tree take no part, and nor do nodes that have nothing to score. Writes the gradient with
-/// respect to the values, for fixed Polya-Gamma draws.
+/// Returns the predictive loss of a tree of binary GP classifiers on some samples. Every node parts
+/// its samples, side by side, into known and scored ones. The loss is the mean over the scored ones
+/// of -log P(side | known ones), summed over nodes. Samples of classes that are not in the tree
+/// take no part, nor do nodes with nothing to score. Writes the gradient with respect to the
+/// values, for fixed Polya-Gamma draws.
 double gp_tree_loss(const ClassTree& tree, const LabelledValues& samples,
                     const GpTreeSettings& settings, const GpDraws& draws,
                     const Tensor& gradient);  // [n, E] float64, contiguous
 
-/// The loss of samples by classifiers that know none of them, but inducing points: values of the
-/// kind of embeddings with labels of their own. At every node all the node's samples are scored by
-/// a classifier that knows the node's points; its probabilities are weighed by P(side) / Q(side),
-/// of samples and of points. Writes the gradients with respect to both lists of values; that of
-/// points whose class is not in the tree is 0.
+/// Returns the loss of samples by classifiers that know only inducing points: values of the kind of
+/// embeddings with labels of their own. At every node a classifier that knows the node's points
+/// scores all the node's samples. Its probabilities are weighed by P(side) / Q(side), of samples
+/// and of points. Writes the gradients with respect to both lists of values; that of points whose
+/// class is not in the tree is 0.
 double gp_tree_loss(const ClassTree& tree, const LabelledValues& samples,
                     const LabelledValues& points, const GpTreeSettings& settings,
                     const GpDraws& draws,
                     const Tensor& gradient,             // [n, E] float64, contiguous
                     const Tensor& gradient_of_points);  // [m, E] float64, contiguous
 
-/// A tree of binary GP classifiers that know some samples, and inducing points of their classes:
-/// its probabilities are then weighed by P(side) / Q(side), of the samples and of all that is
+/// A tree of binary GP classifiers that know some samples, and inducing points of their classes.
+/// Its probabilities are then weighed by P(side) / Q(side), of the samples and of all that is
 /// known.
 class GpTree {
  public:
@@ -61,9 +61,9 @@ class GpTree {
   GpTree(const LabelledValues& known, const LabelledValues& points, const GpTreeSettings& settings,
          const GpDraws& draws);
 
-  /// log P(class) of samples with these values [m, E]: [m, classes]. A class is as probable as the
-  /// sides that lead to it are together. Classes of no known sample have kLeastProbability; where
-  /// nothing is known, all have the same.
+  /// Returns log P(class) of samples with these values [m, E]: [m, classes]. A class is as probable
+  /// as the sides that lead to it are together. Classes of no known sample have kLeastProbability.
+  /// Where nothing is known, all have the same.
   Tensor log_probabilities(const Tensor& values, std::int64_t classes) const;
 
  private:
@@ -76,7 +76,7 @@ class GpTree {
   GpTreeSettings settings_;
   ClassTree tree_;
   std::vector<Node> nodes_;
-  std::vector<std::int64_t> classes_;  // that have samples, ascending
+  std::vector<std::int64_t> classes_;  // with samples, ascending
 };
 
 }  // namespace fedhpc

@@ -15,8 +15,8 @@ struct Clusters {
   double distortion = 0;                 ///< sum_i (x_i - c_a(i))^2
 };
 
-/// k-means of numbers: at most k centres with the least sum of squares to the nearest one. A
-/// function of the values alone, with no draws; all sums are float64, a centre is rounded once.
+/// k-means finds at most k centres of numbers with the least sum of squares to the nearest one. It
+/// depends on the values alone, without draws. Sums are float64, a centre is rounded once.
 ///
 /// - With no more than k distinct values, told apart by their bits, each is its own centre, bit for
 ///   bit; -0, infinities and NaN too (-0 below +0, NaN beyond the infinities of its sign).
@@ -28,7 +28,7 @@ struct Clusters {
 /// - More than k distinct values with an infinity or a NaN among them have one centre, NaN, and a
 ///   distortion of NaN: a row that diverges is seen to.
 ///
-/// Throws std::logic_error unless k >= 1 and there are fewer than 2^31 values. No values have no
+/// Throws std::logic_error unless k >= 1 and there are fewer than 2^31 values. No values give no
 /// centres.
 Clusters<float> kmeans(std::span<const float> values, std::int64_t k);
 Clusters<double> kmeans(std::span<const double> values, std::int64_t k);

@@ -20,7 +20,7 @@ struct NetworkLassoOptions {
   double tolerance = 0;
 };
 
-/// How well an iterate satisfies what the solution does, relative to the numbers compared.
+/// The residuals of an iterate in the solution's equations, relative to the numbers compared.
 struct NetworkLassoReport {
   std::int64_t steps = 0;
   double primal = 0;  ///< ||W - Z Q|| / max(||W||, ||Z Q||), Frobenius norms
@@ -44,10 +44,10 @@ struct NetworkLassoReport {
 /// Q [N, E] has +1 at i and -1 at j; rows here are the nodes, columns of the paper's Z. W and Omega
 /// both follow from A and one number of each edge, so that A [E, d_2] is all that is kept.
 ///
-/// Ranks have some columns of all nodes each. What they exchange in a step are numbers of edges: of
-/// p = 2 a sum, of p = infinity one in every Newton step on the threshold, of p = 1 nothing. Sums
-/// are order_free_sum: the same bits on any number of ranks whose columns start at multiples of
-/// kStripe.
+/// Ranks have some columns of all nodes each. In a step they exchange numbers of edges: a sum for p
+/// = 2, nothing for p = 1. For p = infinity they exchange one in every Newton step on the
+/// threshold. Sums are order_free_sum: the same bits on any number of ranks whose columns start at
+/// multiples of kStripe.
 class NetworkLasso {
  public:
   /// Columns of one rank that are summed in order.
@@ -58,9 +58,9 @@ class NetworkLasso {
 
   const SimilarityGraph& graph() const { return graph_; }
 
-  /// Z [N, w], this rank's columns of where the iteration begins (W = Z Q, Omega = 0), becomes the
-  /// solution for `target` V [N, w] of the same type, float32 or float64. Without edges or coupling
-  /// Z = V. Collective; a rank may have no columns.
+  /// Turns Z [N, w] into the solution for `target` V [N, w] of the same type, float32 or float64. Z
+  /// holds this rank's columns of the start (W = Z Q, Omega = 0). Without edges or coupling Z = V.
+  /// Collective; a rank may have no columns.
   NetworkLassoReport solve_(Communicator& comm, const Tensor& z, const Tensor& target, double eta);
 
  private:

@@ -4,9 +4,8 @@
 
 namespace fedhpc {
 
-/// The sums of each column over the rows of all ranks, [n]: of `parts` [m, n] float64, 0 or more,
-/// on this rank; m may differ between ranks. The same bits whichever rank has which rows, in any
-/// order.
+/// Sums each column over the rows of all ranks, [n]. This rank gives `parts` [m, n] float64, 0 or
+/// more; m may differ between ranks. The same bits whichever rank has which rows, in any order.
 ///
 /// With e the exponent of the largest number of all, a number x is scaled by 2^(44 - e) and cut
 /// into the nearest integer and 44 more bits; both are summed as integers. So every number counts

@@ -4,8 +4,8 @@
 
 namespace fedhpc {
 
-/// Numbers of the terms mu/2 (w - c)^2 + gamma rho log cosh(w / rho) of one weight. The second is
-/// the smooth stand-in for |w| of sFedHP, equation (4): it is less by at most rho log 2, and its
+/// The numbers of the terms mu/2 (w - c)^2 + gamma rho log cosh(w / rho) of one weight. The second
+/// is the smooth stand-in for |w| of sFedHP, equation (4). It is less by at most rho log 2, and its
 /// derivative is tanh(w / rho).
 struct PenaltyNumbers {
   double mu = 0;
@@ -26,7 +26,7 @@ void add_penalty_gradient_(float* g, const float* w, const float* c, std::int64_
 void add_penalty_gradient_(double* g, const double* w, const double* c, std::int64_t count,
                            const PenaltyNumbers& numbers);
 
-/// Sum of rho log cosh(w / rho) over `count` weights, accumulated in float64. Exact to rounding for
+/// Sums rho log cosh(w / rho) over `count` weights, accumulated in float64. Exact to rounding for
 /// any w and rho: nothing overflows, and small weights do not cancel.
 double smoothed_l1(const float* w, std::int64_t count, double rho);
 double smoothed_l1(const double* w, std::int64_t count, double rho);

@@ -9,7 +9,7 @@
 
 namespace fedhpc {
 
-/// Which of N nodes (clients) are alike: an undirected graph without loops.
+/// Joins those of N nodes (clients) that are alike: an undirected graph without loops.
 struct SimilarityGraph {
   /// Two different nodes, the smaller one first.
   using Edge = std::pair<std::int64_t, std::int64_t>;
@@ -19,10 +19,10 @@ struct SimilarityGraph {
   std::vector<double> weights = {};  ///< [E], 1 unless set
 };
 
-/// The nearest neighbours' graph: i and j are joined when j is one of the k nodes nearest to i or i
-/// one of the k nearest to j, so that a node has k neighbours or more. Of equally near nodes the
-/// lower index is the nearer one; a node is no neighbour of its own. k >= N - 1 gives the complete
-/// graph, k = 0 (or N < 2) one without edges; k is not negative.
+/// Builds the nearest neighbours' graph. Nodes i and j are joined when one of them is among the k
+/// nearest to the other, so that a node has k neighbours or more. Of equally near nodes the lower
+/// index is the nearer one; a node is no neighbour of its own. k >= N - 1 gives the complete graph,
+/// k = 0 (or N < 2) one without edges; k is not negative.
 ///
 /// `distances` [N, N] float64: row i holds the distances from i; its diagonal is not read, and only
 /// the order of a row matters (squares do as well). A distance that is not finite joins nobody,
@@ -30,15 +30,15 @@ struct SimilarityGraph {
 /// has none. Costs O(N^2 log k).
 SimilarityGraph knn_graph(const Tensor& distances, std::int64_t k);
 
-/// exp(-d_ij^2 / (2 s^2)) for each edge, s the median of d over the edges (of an even number the
-/// mean of the two in the middle): in (0, 1], e^-1/2 at the median. Where the median is 0 the
-/// distances of 0 are left out of it; if all are 0, all weights are 1.
-/// `distances` [N, N] float64, not squared, read at (i, j) with i < j and finite there.
+/// Returns exp(-d_ij^2 / (2 s^2)) for each edge: in (0, 1], e^-1/2 at the median. s is the median
+/// of d over the edges (of an even number the mean of the two in the middle). Where the median is 0
+/// the distances of 0 are left out of it; if all are 0, all weights are 1. `distances` [N, N]
+/// float64, not squared, are read at (i, j) with i < j and finite there.
 std::vector<double> gaussian_weights(const Tensor& distances,
                                      std::span<const SimilarityGraph::Edge> edges);
 
-/// The number of each node's connected component, [N]; components count from 0 in the order of
-/// their smallest nodes.
+/// Returns the number of each node's connected component, [N]; components count from 0 in the order
+/// of their smallest nodes.
 std::vector<std::int64_t> connected_components(const SimilarityGraph& graph);
 
 /// Share of the edges whose two nodes are in the same group; `groups` [N]. NaN without edges.

@@ -10,10 +10,10 @@ namespace fedhpc {
 /// p of a vector's p-norm.
 enum class VectorNorm { One, Two, Infinity };
 
-/// ||a||_p of a vector [n] of float64.
+/// Returns ||a||_p of a vector [n] of float64.
 double norm_of(const Tensor& a, VectorNorm norm);
 
-/// The vector [n] of float64 nearest to `a` with a norm's weight on it (tau >= 0):
+/// Returns the vector [n] of float64 nearest to `a` with a norm's weight on it (tau >= 0):
 ///
 ///   argmin over w of tau ||w||_p + 1/2 ||w - a||^2
 ///     p = 1         sign(a) (|a| - tau)_+
@@ -22,8 +22,8 @@ double norm_of(const Tensor& a, VectorNorm norm);
 ///                   entries clipped to +-clip_level(a, tau)
 Tensor prox(const Tensor& a, VectorNorm norm, double tau);
 
-/// The theta >= 0 with sum_i (|a_i| - theta)_+ = tau; 0 where ||a||_1 <= tau. By Newton's method on
-/// the convex, piecewise linear left side, which ends after finitely many steps. Of float64 [n].
+/// Returns the theta >= 0 with sum_i (|a_i| - theta)_+ = tau, for float64 [n]; 0 where ||a||_1 <=
+/// tau. Newton's method on the convex, piecewise linear left side ends after finitely many steps.
 double clip_level(const Tensor& a, double tau);
 
 /// One step of that method: the next theta from sum_i (|a_i| - theta)_+ and the number of |a_i|

@@ -4,7 +4,7 @@
 
 namespace fedhpc {
 
-/// Of two vectors a and b, accumulated in float64.
+/// The inner products of two vectors a and b, accumulated in float64.
 struct InnerProducts {
   double aa = 0;  ///< <a, a>
   double ab = 0;  ///< <a, b>
@@ -16,7 +16,7 @@ struct InnerProducts {
   }
 };
 
-/// Both in one pass over `count` numbers.
+/// Computes both in one pass over `count` numbers.
 InnerProducts inner_products(const float* a, const float* b, std::int64_t count);
 InnerProducts inner_products(const double* a, const double* b, std::int64_t count);
 

@@ -8,11 +8,11 @@
 
 namespace fedhpc {
 
-/// Layers one after the other.
+/// Runs layers one after the other.
 class Chain {
  public:
-  /// Who holds a chain's input and output: its activations, or the layer the chain is a part of
-  /// (which puts them into front() and back() of values and gradients for each call).
+  /// The owner of a chain's input and output: its activations, or the layer the chain is a part of.
+  /// Such a layer puts them into front() and back() of values and gradients for each call.
   enum class Ends { Own, Borrowed };
 
   explicit Chain(std::int64_t features) : widths_{features} {}
@@ -24,25 +24,25 @@ class Chain {
   void declare(Layout& layout);
   double forward_flops() const;
 
-  /// `options`: their number type and device. Borrowed ends are undefined; next to them no layer
+  /// `options` gives number type and device. Borrowed ends are undefined; next to them no layer
   /// works in place.
   Activations make_activations(std::int64_t clients, std::int64_t batch,
                                const at::TensorOptions& options, Use use, Ends ends) const;
   void forward(const Tensor& weights, const Activations& activations) const;
-  /// Goes down to the input where its gradient is wanted, else to the first layer with a column of
-  /// the sink's.
+  /// Goes down to the input where its gradient is wanted, else to the first layer with a column in
+  /// the sink.
   void backward(const Tensor& weights, const Activations& activations,
                 const GradientSink& sink) const {
     backward(weights, activations, sink, layers_.size());
   }
-  /// The same from the input of layer `top` downwards.
+  /// Goes down from the input of layer `top`.
   void backward(const Tensor& weights, const Activations& activations, const GradientSink& sink,
                 std::size_t top) const;
 
-  /// The first layer that has a trainable column of these; the number of layers if none has. Of a
-  /// declared chain.
+  /// Returns the first layer that has a trainable column of these; the number of layers if none
+  /// has. The chain must be declared.
   std::size_t first_layer_with(const Columns& columns) const;
-  /// Values per sample before a layer.
+  /// The values per sample before a layer.
   std::int64_t width_before(std::size_t layer) const { return widths_[layer]; }
 
  private:

@@ -8,12 +8,12 @@
 #include "fedhpc/models/layer.hpp"
 
 // Layers over images. A sample lies in a row of an activation as [channels, height, width]
-// (PyTorch's order), so flattening is no work at all. n is the samples of a batch times the places
-// of an image.
+// (PyTorch's order), so flattening costs no work. n is the samples of a batch times the places of
+// an image.
 
 namespace fedhpc {
 
-/// Of one sample: [channels, height, width].
+/// The shape of one sample: [channels, height, width].
 struct ImageShape {
   std::int64_t channels = 0;
   std::int64_t height = 0;
@@ -29,8 +29,8 @@ struct Window {
   std::int64_t stride = 1;
   std::int64_t padding = 0;
 
-  /// Places along one side of length `length`: floor((length + 2 padding - size) / stride) + 1,
-  /// 0 where the window does not fit.
+  /// The places along a side of length `length`: floor((length + 2 padding - size) / stride) + 1, 0
+  /// where the window does not fit.
   std::int64_t outputs(std::int64_t length) const {
     const std::int64_t room = length + 2 * padding - size;
     return room < 0 ? 0 : room / stride + 1;
@@ -40,10 +40,10 @@ struct Window {
   }
 };
 
-/// y[o] = sum over i of W[o, i] * x[i] (cross-correlation, as in PyTorch) + b[o], with W [out, in,
-/// k, k] and b [out]: fields NAME.weight and, unless there is none, NAME.bias. On the
-/// host one call per client: ATen's kernels, or unfold and product where a window holds few values;
-/// on a device the way that was measured to be fastest.
+/// y[o] = sum over i of W[o, i] * x[i] (cross-correlation, as in PyTorch) + b[o], with W
+/// [out, in, k, k] and b [out]: fields NAME.weight and, unless there is none, NAME.bias. The host
+/// makes one call per client: ATen's kernels, or unfold and product where a window holds few
+/// values. A device takes the way that was measured to be fastest.
 class Conv2d final : public Layer {
  public:
   Conv2d(std::string name, ImageShape in, std::int64_t out_channels, Window window, Bias bias);
@@ -72,8 +72,8 @@ class Conv2d final : public Layer {
   std::int64_t bias_column_ = 0;
 };
 
-/// Batch norm and, in the same passes over memory, what often follows it. Per channel, over the n
-/// values of a client's batch:
+/// Runs batch norm and, in the same passes over memory, what often follows it. Per channel, over
+/// the n values of a client's batch:
 ///   y = gamma (x - mean) / sqrt(variance + 1e-5) + beta
 /// When training: mean and variance (sum / n) of the batch, and the buffers move by
 ///   running = 0.9 running + 0.1 batch, the variance with sum / (n - 1);
@@ -96,7 +96,7 @@ class BatchNorm final : public Layer {
                 const GradientSink& sink) const override;
 
  private:
-  /// `y` or its gradient.
+  /// `y` is the output or its gradient.
   DeviceBatchNorm on_device_as(const Pass& pass, const Tensor& x, const Tensor& y) const;
 
   std::string name_;
@@ -129,13 +129,13 @@ class MaxPool2d final : public Layer {
   Window window_;
 };
 
-/// Means over rectangles of the image.
+/// Averages over rectangles of the image.
 class AveragePool2d final : public Layer {
  public:
   /// Windows without padding.
   AveragePool2d(ImageShape in, Window window);
-  /// PyTorch's adaptive pooling to height x width: output i of m covers places floor(i n / m) to
-  /// ceil((i + 1) n / m) - 1 of n.
+  /// Pools to height x width as PyTorch's adaptive pooling. Output i of m covers places
+  /// floor(i n / m) to ceil((i + 1) n / m) - 1 of n.
   AveragePool2d(ImageShape in, std::int64_t height, std::int64_t width);
 
   std::int64_t output_features(std::int64_t input_features) const override;

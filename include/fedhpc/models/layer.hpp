@@ -12,9 +12,9 @@ namespace fedhpc {
 
 enum class Use { Training, Evaluation };
 
-/// Where weight gradients go: rows = keep * rows + scale * gradient, column by column. An arena
-/// takes {arena, 1, 0}; plain SGD is fused into the gradient products by {weights, -lr, 1}. Buffers
-/// have no gradient: their columns stay as they are, and so do those not in `columns`.
+/// Takes weight gradients: rows = keep * rows + scale * gradient, column by column. An arena takes
+/// {arena, 1, 0}; plain SGD is fused into the gradient products by {weights, -lr, 1}. Buffers have
+/// no gradient: their columns stay as they are, and so do those not in `columns`.
 struct GradientSink {
   Tensor rows;  // [C, P]
   double scale = 1;
@@ -24,21 +24,21 @@ struct GradientSink {
 
 struct Activations;
 
-/// What one layer keeps from forward to backward, or works in: for C clients and batches of up to B
-/// samples.
+/// A layer keeps these from forward to backward, or works in them: for C clients and batches of up
+/// to B samples.
 struct Saved {
   std::vector<Tensor> per_client;   // each [C, ...]
   std::vector<Tensor> per_sample;   // each [C, B, ...]
   std::vector<Activations> chains;  // of a layer that is made of layers
   std::vector<Tensor> shared{};     // the same for every part: small tables on a device
 
-  /// Views of clients [first, first + count) and the first `batch` samples of each.
+  /// Views clients [first, first + count) and the first `batch` samples of each.
   Saved narrow(std::int64_t first, std::int64_t count, std::int64_t batch) const;
 };
 
 /// Values and gradients between the layers of a chain for C clients and batches of up to B samples.
-/// Element l is the input of layer l, the last one the chain's output (logits); a layer that works
-/// in place shares both, and gradients (in evaluation values, too) take turns in two buffers.
+/// Element l is the input of layer l, the last one the chain's output (logits). A layer that works
+/// in place shares both. Gradients (in evaluation values, too) take turns in two buffers.
 struct Activations {
   std::vector<Tensor> values;     // each [C, B, width]
   std::vector<Tensor> gradients;  // each [C, B, width]; undefined for the input and in evaluation
@@ -49,12 +49,12 @@ struct Activations {
   const Tensor& input() const { return values.front(); }             // [C, B, D]
   const Tensor& logits() const { return values.back(); }             // [C, B, K]
   const Tensor& logit_gradient() const { return gradients.back(); }  // [C, B, K]
-  /// Views of clients [first, first + count) and the first `batch` samples of each.
+  /// Views clients [first, first + count) and the first `batch` samples of each.
   Activations narrow(std::int64_t first, std::int64_t count, std::int64_t batch) const;
   std::int64_t bytes() const;
 };
 
-/// What a call of a layer works with beside its input and output.
+/// A call of a layer works with these beside its input and output.
 struct Pass {
   const Tensor& weights;  // [C, P]
   const Saved& saved;     // as make_saved gave it, or a part
@@ -62,23 +62,23 @@ struct Pass {
   Precision precision = Precision::Fp32;
 };
 
-/// A function of stacked weights and stacked inputs with explicit forward and backward. A layer
-/// reads its parameters from its own columns of the rows [C, P] (a stride of 0 gives every client
-/// the same row) and keeps no state between calls but in `Saved`. The last dimension of every
-/// tensor is contiguous.
+/// Computes a function of stacked weights and stacked inputs with explicit forward and backward. A
+/// layer reads its parameters from its own columns of the rows [C, P] (a stride of 0 gives every
+/// client the same row). It keeps no state between calls but in `Saved`. The last dimension of
+/// every tensor is contiguous.
 class Layer {
  public:
   virtual ~Layer() = default;
 
-  /// Values per sample after this layer, given those before it.
+  /// Returns the values per sample after this layer, given those before it.
   virtual std::int64_t output_features(std::int64_t input_features) const = 0;
   /// Appends the layer's parameters and buffers to the layout and remembers their columns.
   virtual void declare(Layout& layout) = 0;
   /// True if output and input (and their gradients) may share memory.
   virtual bool in_place() const { return false; }
-  /// Multiplications and additions of one forward pass for one sample.
+  /// The multiplications and additions of one forward pass for one sample.
   virtual double forward_flops() const = 0;
-  /// Memory for C clients and up to B samples, of activations of this type and on this device.
+  /// Allocates memory for C clients and up to B samples, for activations of this type and device.
   virtual Saved make_saved(std::int64_t /*clients*/, std::int64_t /*batch*/,
                            const at::TensorOptions& /*options*/, Use /*use*/) const {
     return {};
@@ -99,7 +99,7 @@ class Layer {
 
 enum class Bias { None, Use };
 
-/// What the columns of every weight and every bias are.
+/// The tags of the columns of every weight and every bias.
 constexpr Tag kWeightTags = Tag::Trainable;
 constexpr Tag kBiasTags = Tag::Trainable | Tag::Uncompressed | Tag::Bias;
 
@@ -132,7 +132,7 @@ class Relu final : public Layer {
  public:
   enum class Memory { Shared, Own };
 
-  /// Shared: in place. Own: where something else is done to the output before backward.
+  /// Shared: in place. Own: for an output that something else changes before backward.
   explicit Relu(Memory memory = Memory::Shared) : memory_(memory) {}
 
   std::int64_t output_features(std::int64_t input_features) const override {

@@ -10,7 +10,7 @@
 
 namespace fedhpc {
 
-/// What a column of a row is. Tags are combined by |.
+/// The kinds of a column of a row. Tags are combined by |.
 enum class Tag : std::uint32_t {
   None = 0,
   Trainable = 1,      ///< moved by gradients
@@ -28,7 +28,7 @@ constexpr bool has(Tag tags, Tag tag) {
   return (static_cast<std::uint32_t>(tags) & static_cast<std::uint32_t>(tag)) != 0;
 }
 
-/// Some columns of a row: those that carry `with`, unless that is None, and nothing of `without`.
+/// Selects columns of a row: all that carry `with`, or any for None, and nothing of `without`.
 struct Columns {
   Tag with = Tag::None;
   Tag without = Tag::None;
@@ -39,10 +39,10 @@ struct Columns {
   }
 };
 
-/// What an initial row holds in a field: a draw by model.init, or a constant.
+/// The initial value of a field in a row: a draw by model.init, or a constant.
 enum class Initial { Drawn, Zero, One };
 
-/// One parameter or buffer: where it stands in a row.
+/// One parameter or buffer, with its columns in a row.
 struct Field {
   std::string name;                 ///< PyTorch's name, e.g. "fc1.weight"
   std::vector<std::int64_t> shape;  ///< PyTorch's shape, e.g. {out, in}
@@ -64,11 +64,11 @@ class Layout {
   const Field& field(const std::string& name) const;
   bool contains(const std::string& name) const;
   std::int64_t size() const { return size_; }  ///< P
-  /// The columns that carry `tag`, of some or all, as ranges [begin, end), neighbouring fields
-  /// joined.
+  /// Returns the columns that carry `tag`, of some or all, as ranges [begin, end), with
+  /// neighbouring fields joined.
   std::vector<std::pair<std::int64_t, std::int64_t>> ranges(Tag tag,
                                                             const Columns& among = {}) const;
-  /// Columns that carry `tag`, of some or all.
+  /// Counts the columns that carry `tag`, of some or all.
   std::int64_t count(Tag tag, const Columns& among = {}) const;
 
  private:
@@ -85,30 +85,31 @@ struct Rows {
 
   std::int64_t count() const { return values.size(0); }
   Rows clone() const;
-  /// Rows [first, first + count), in the same memory.
+  /// Views rows [first, first + count), in the same memory.
   Rows narrow(std::int64_t first, std::int64_t count = 1) const {
     return {values.narrow(0, first, count), layout};
   }
-  /// C copies of a single row [1, P], in memory of their own (also for C = 1).
+  /// Returns C copies of a single row [1, P], in memory of their own (also for C = 1).
   Rows replicate(std::int64_t clients) const;
 };
 
-/// Some columns of a layout as rows of their own: what of a model travels, or stays with a client.
+/// Treats some columns of a layout as rows: the part of a model that travels, or stays with a
+/// client.
 class RowPart {
  public:
   RowPart() = default;
   RowPart(LayoutPtr whole, const Columns& columns);
-  /// Of the fields from number `first` on, those that hold `columns`.
+  /// Takes the fields from number `first` on that hold `columns`.
   RowPart(LayoutPtr whole, std::size_t first, const Columns& columns);
 
   const LayoutPtr& layout() const { return layout_; }  ///< of Q columns
   bool is_whole() const { return layout_ == whole_; }
-  /// [C, Q] of [C, P]; the rows themselves where the part is the whole.
+  /// Returns the part [C, Q] of rows [C, P]; the rows themselves where the part is the whole.
   Rows of(const Rows& rows) const;
-  /// The columns of `rows` [C, P] become `part` [C, Q], or its one row [1, Q].
+  /// Sets the columns of `rows` [C, P] to `part` [C, Q], or to its one row [1, Q].
   void put_(const Rows& rows, const Rows& part) const;
-  /// to = from + fa a + fb b on the part's columns, of single rows `to` and `from` [1, P] and `a`
-  /// and `b` [1, Q], in one pass; the other columns of `to` become those of `from`.
+  /// to = from + fa a + fb b on the part's columns, in one pass; the other columns of `to` become
+  /// those of `from`. `to` and `from` [1, P] and `a` and `b` [1, Q] are single rows.
   void add_two(const Rows& to, const Rows& from, double fa, const Rows& a, double fb,
                const Rows& b) const;
 
@@ -135,7 +136,7 @@ void approach_(const Rows& rows, const Rows& target, double share);
 /// rows <- factor * rows on the columns that carry `tag`.
 void scale_columns_(const Rows& rows, double factor, Tag tag);
 
-/// The columns that carry `tag` become those of `from`.
+/// Copies the columns that carry `tag` from `from`.
 void copy_columns_(const Rows& rows, const Rows& from, Tag tag);
 
 /// rows += factor * other on the columns of `layout` that carry `tag`; the others are not read.

@@ -12,8 +12,8 @@
 
 namespace fedhpc {
 
-/// A chain of layers over the rows of one layout: written once, in full weights, for any number of
-/// clients at a time.
+/// Runs a chain of layers over the rows of one layout: written once, in full weights, for any
+/// number of clients at a time.
 class Model {
  public:
   explicit Model(Chain chain);
@@ -24,34 +24,34 @@ class Model {
   /// Multiplications and additions of a forward pass for one sample; backward costs about twice.
   double forward_flops() const { return chain_.forward_flops(); }
 
-  /// `options`: number type and device, which are those of the weights.
+  /// `options` gives number type and device, those of the weights.
   Activations make_activations(std::int64_t clients, std::int64_t batch,
                                const at::TensorOptions& options, Use use) const {
     return chain_.make_activations(clients, batch, options, use, Chain::Ends::Own);
   }
-  /// From activations.input() to activations.logits(). Activations made for training use the
-  /// batch's statistics in batch norm and move the running ones in `weights`; those made for
+  /// Goes from activations.input() to activations.logits(). Activations made for training use the
+  /// batch's statistics in batch norm and move the running ones in `weights`. Those made for
   /// evaluation use the running ones.
   void forward(const Tensor& weights, const Activations& activations) const {
     chain_.forward(weights, activations);
   }
-  /// From activations.logit_gradient() to the sink. forward must have run on the same activations.
+  /// Goes from activations.logit_gradient() to the sink, after forward on the same activations.
   void backward(const Tensor& weights, const Activations& activations,
                 const GradientSink& sink) const {
     chain_.backward(weights, activations, sink);
   }
 
-  /// Values of a sample that the head sees: E.
+  /// E, the values of a sample that the head sees.
   std::int64_t embedding_size() const { return chain_.width_before(head_); }
-  /// They themselves after a forward pass, [C, B, E].
+  /// The values that the head sees after a forward pass, [C, B, E].
   const Tensor& embedding(const Activations& activations) const {
     return activations.values[head_];
   }
-  /// Where their gradient goes, [C, B, E]; undefined where nothing lies below the head.
+  /// Their gradient, [C, B, E]; undefined where nothing lies below the head.
   const Tensor& embedding_gradient(const Activations& activations) const {
     return activations.gradients[head_];
   }
-  /// From embedding_gradient() to the sink, which is for nothing of the head.
+  /// Goes from embedding_gradient() to the sink, which takes nothing of the head.
   void backward_below_head(const Tensor& weights, const Activations& activations,
                            const GradientSink& sink) const {
     chain_.backward(weights, activations, sink, head_);
@@ -68,11 +68,11 @@ class Model {
 std::unique_ptr<Model> make_model(const ModelOptions& options,
                                   const std::vector<std::int64_t>& shape, std::int64_t classes);
 
-/// Name and one sentence of each model family, in order of the registry table.
+/// The name and one sentence of each model family, in order of the registry table.
 const std::vector<std::pair<std::string, std::string>>& model_registry();
 
-/// Initial weights [1, P] by `rule` (see InitRule), each field drawn in float64 with key (seed,
-/// Purpose::Init, client = index of the field) and rounded to `type`.
+/// Draws initial weights [1, P] by `rule` (see InitRule). Each field is drawn in float64 with key
+/// (seed, Purpose::Init, client = index of the field) and rounded to `type`.
 Tensor initial_row(const Layout& layout, std::uint64_t seed, at::ScalarType type,
                    InitRule rule = InitRule::Torch);
 

@@ -8,7 +8,7 @@
 
 namespace fedhpc {
 
-/// How weights are drawn. Batch norm always starts at scale 1, shift 0, mean 0, variance 1.
+/// The way weights are drawn. Batch norm always starts at scale 1, shift 0, mean 0, variance 1.
 enum class InitRule {
   Torch,      ///< weights and biases uniform in +-1/sqrt(fan_in)
   Normal01,   ///< weights N(0, 0.01^2), biases 0
@@ -19,7 +19,7 @@ enum class NormChoice { Auto, None, Batch };  ///< Auto: the family's own
 enum class BiasChoice { Auto, True, False };  ///< Auto: the family's own
 enum class Stem { Cifar, Imagenet };
 
-/// That the model's name is one of a model of images.
+/// Holds where the model's name is one of a model of images.
 Condition of_image_model();
 
 /// The `model.*` keys.
@@ -30,7 +30,7 @@ struct ModelOptions {
   NormChoice norm = NormChoice::Auto;
   BiasChoice bias = BiasChoice::Auto;
   Stem stem = Stem::Cifar;
-  double width = 1;       ///< factor of every number of channels
+  double width = 1;       ///< factor on every number of channels
   std::string init_file;  ///< empty: drawn
 
   void declare(OptionSet& options);

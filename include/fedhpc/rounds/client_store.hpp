@@ -21,24 +21,24 @@ struct StoreOptions {
   void declare(OptionSet& options);
 };
 
-/// The clients whose state one rank keeps: any ascending ids.
+/// The ids of the clients whose state one rank keeps; any ids, ascending.
 class OwnClients {
  public:
   explicit OwnClients(std::vector<std::int64_t> ids);
 
   const std::vector<std::int64_t>& ids() const { return ids_; }
   std::int64_t count() const { return static_cast<std::int64_t>(ids_.size()); }
-  /// Where a client stands in ids(); it must be one of them.
+  /// Returns a client's position in ids(), which must hold it.
   std::size_t position(std::int64_t client) const;
 
  private:
   std::vector<std::int64_t> ids_;
 };
 
-/// One row per client of this rank: personalized models, last updates, control variates. They are
-/// read and written on the device of the initial row. A client
-/// never written reads the initial row and has no memory of its own. Written rows lie in pieces of
-/// memory that grow with their number, so that at most an eighth of them is spare.
+/// Stores one row per client of this rank: personalized models, last updates, control variates.
+/// They are read and written on the device of the initial row. A client never written reads the
+/// initial row and takes no memory. Written rows lie in pieces of memory that grow with their
+/// number, so that at most an eighth of them is spare.
 class StoredRows {
  public:
   /// `initial` [1, P] gives the rows their layout and type.
@@ -47,40 +47,40 @@ class StoredRows {
   StoredRows(const StoredRows&) = delete;
   StoredRows& operator=(const StoredRows&) = delete;
 
-  /// The rows of `clients` in their order, in memory of their own; [C, P].
+  /// Returns the rows of `clients` in their order, in memory of their own; [C, P].
   Rows read(std::span<const std::int64_t> clients) const;
-  /// The same, but a client never written reads `otherwise`: one row [1, P], or its own of [C, P].
+  /// A client never written reads `otherwise` instead: one row [1, P], or its own of [C, P].
   Rows read(std::span<const std::int64_t> clients, const Rows& otherwise) const;
-  /// The row of one client, [1, P], to be read only: where it lies if the initial row's device
-  /// reads that, else a copy. Good until the next write.
+  /// Returns the row of one client, [1, P], to be read only: in place if the initial row's device
+  /// reads it there, else a copy. Valid until the next write.
   Rows view(std::int64_t client) const;
-  /// Row c of `rows` [C, P] becomes that of clients[c]; of a client named twice the last one stays.
+  /// Stores row c of `rows` [C, P] for clients[c]; for a client named twice the last row stays.
   void write(std::span<const std::int64_t> clients, const Rows& rows);
   bool written(std::int64_t client) const;
   std::vector<std::int64_t> written_clients() const;  ///< ascending
-  /// Those of `clients` that are not written yet, in their order.
+  /// Returns those of `clients` that are not written yet, in their order.
   std::vector<std::int64_t> unwritten(std::span<const std::int64_t> clients) const;
-  /// Every client has the initial row again; gives the memory back.
+  /// Gives every client the initial row again, and the memory back.
   void clear();
 
   const Rows& initial() const { return initial_; }  ///< [1, P]
   const LayoutPtr& layout() const { return initial_.layout; }
   at::ScalarType type() const { return initial_.values.scalar_type(); }
-  /// What the rows take, spare ones and the initial one included.
+  /// The bytes that the rows take, spare ones and the initial one included.
   StoreBytes memory_bytes() const;
-  /// What they take once every client is written.
+  /// The bytes they take once every client is written.
   std::int64_t full_bytes() const { return (clients_.count() + 1) * row_bytes_; }
 
  private:
-  /// Where a row lies: `row` of the piece that begins at slot `first`.
+  /// A row lies at `offset` bytes of this piece.
   struct Place {
     std::size_t piece;
     std::int64_t offset;
   };
 
   Place place_of(std::int64_t slot) const;
-  /// Calls work(first, count, place) for stretches of clients whose rows lie side by side: first,
-  /// first + 1, ... of them; without a place for those never written.
+  /// Calls work(first, count, place) for each stretch of clients whose rows lie side by side:
+  /// clients[first] and the next ones. Clients never written get no place.
   template <typename Work>
   void each_stretch(std::span<const std::int64_t> clients, const Work& work) const;
   void read_on_device(std::span<const std::int64_t> clients, const Tensor& otherwise,
@@ -109,11 +109,11 @@ class ScalarColumn {
   void write(std::span<const std::int64_t> clients, std::span<const double> values);
   bool written(std::int64_t client) const;
   std::vector<std::int64_t> written_clients() const;  ///< ascending
-  void clear();                                       ///< every client has the initial number again
+  void clear();                                       ///< gives every client the initial number
 
   double initial() const { return initial_; }
   StoreBytes memory_bytes() const;
-  std::int64_t full_bytes() const;  ///< once a client is written
+  std::int64_t full_bytes() const;  ///< bytes once a client is written
 
  private:
   const OwnClients& clients_;
@@ -122,23 +122,23 @@ class ScalarColumn {
   std::vector<bool> written_;
 };
 
-/// The state of this rank's clients between rounds, by name. Where it lies (store.device_budget)
+/// Keeps the state of this rank's clients between rounds, by name. Its place (store.device_budget)
 /// never changes a number.
 ///
-/// A checkpoint goes through row_names() and scalar_names(), for each of them through
-/// written_clients() in blocks, and reads; to restore, it clears what is there and writes.
+/// A checkpoint goes through row_names() and scalar_names(), reads written_clients() of each in
+/// blocks, and saves them. A restore clears what is there and writes.
 class ClientStore {
  public:
   /// `clients`: ids of this rank's clients, ascending. `device`: nullptr where training happens in
-  /// host memory. `host`: pinned where there is a device that reads it. Both outlive the store.
+  /// host memory. `host`: pinned where a device reads it. Both outlive the store.
   explicit ClientStore(std::vector<std::int64_t> clients, const StoreOptions& options = {},
                        RowMemory* device = nullptr, RowMemory& host = host_memory());
 
-  /// The rows called `name`, made at the first call with the layout and type of `initial` [1, P].
-  /// Later calls must agree in both; the initial row of the first one stays.
+  /// Returns the rows called `name`. The first call makes them with the layout and type of
+  /// `initial` [1, P]. Later calls must agree in both; the first initial row stays.
   StoredRows& rows(const std::string& name, const Rows& initial);
   StoredRows& rows(const std::string& name);  ///< must exist
-  /// The scalar column called `name`, made at the first call; the first initial number stays.
+  /// Returns the scalar column called `name`. The first call makes it; its initial number stays.
   ScalarColumn& scalars(const std::string& name, double initial);
   ScalarColumn& scalars(const std::string& name);  ///< must exist
 
@@ -149,7 +149,7 @@ class ClientStore {
   const std::vector<std::int64_t>& clients() const { return clients_.ids(); }
 
   StoreBytes memory_bytes() const;  ///< now
-  /// Once every client is written, in either kind of memory together.
+  /// The bytes of both kinds of memory together once every client is written.
   std::int64_t full_bytes() const;
 
  private:

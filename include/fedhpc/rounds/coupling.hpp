@@ -17,18 +17,18 @@ using ColumnRanges = std::vector<std::pair<std::int64_t, std::int64_t>>;
 enum class PairTerm;
 enum class MixTerm;
 
-/// Algebra between the clients of all ranks. Every rank has the rows of its own clients; what
-/// couples them travels in slabs: some columns of all clients at a time, never all of them, so that
-/// no rank holds more than kSlabBytes of other ranks' rows (and never N x P). Sums are taken in
+/// Computes algebra between the clients of all ranks. Every rank has the rows of its own clients.
+/// Others' rows travel in slabs: some columns of all clients at a time, never all of them. So no
+/// rank holds more than kSlabBytes of other ranks' rows (and never N x P). Sums are taken in
 /// float64: over clients in ascending order, over columns in an order that the columns alone fix.
 /// Results have the same bits on any number of ranks, whichever rank has which client.
 ///
 /// All calls are collective. Rows have one layout and type on all ranks, in the order of the ids
 /// given at the start; a rank may have none. Rows on a device are worked on there and give rows
-/// there; columns of all clients, and numbers of pairs of clients, are in host memory in any case.
+/// there. Columns of all clients, and numbers of pairs of clients, are always in host memory.
 class Coupling {
  public:
-  /// What a slab of columns takes at most, unless one tile of columns is more.
+  /// The bytes a slab of columns takes at most, unless one tile of columns is more.
   static constexpr std::int64_t kSlabBytes = std::int64_t{16} << 20;
 
   /// `ids`: the clients of this rank's rows, in their order. No client is on two ranks.
@@ -36,17 +36,17 @@ class Coupling {
 
   const std::vector<std::int64_t>& ids() const { return ids_; }  ///< of all ranks, ascending: [N]
   std::int64_t count() const { return static_cast<std::int64_t>(ids_.size()); }  ///< N
-  /// For solvers of math/ whose unknowns are columns.
+  /// The communicator, for solvers of math/ whose unknowns are columns.
   Communicator& ranks() const { return comm_; }
 
-  /// What each client of this rank has, in their order, [N_r, ...] of any type: that of all,
-  /// ascending, on every rank.
+  /// Gathers one entry per client, [N_r, ...] of any type in the order of this rank's clients, to
+  /// every rank: [N, ...], ascending.
   Tensor all_rows(const Tensor& rows) const { return in_client_order(comm_.all_gather(rows)); }
 
   /// ||a_i - b_j||^2 over `columns` for all clients i and j in ascending order, [N, N] float64 on
-  /// every rank. Differences are taken before they are squared, so nothing cancels however near to
-  /// each other the rows are. Costs N N_r Q subtractions and products on a rank with N_r clients,
-  /// and sends the columns of b to every rank.
+  /// every rank. Differences are taken before they are squared, so nothing cancels however near the
+  /// rows are. Costs N N_r Q subtractions and products on a rank with N_r clients. The columns of b
+  /// travel to every rank.
   Tensor squared_distances(const Rows& a, const Rows& b, const ColumnRanges& columns) const;
 
   /// <a_i - reference, b_j - reference> over `columns`, as squared_distances. `reference` is a row
@@ -59,24 +59,24 @@ class Coupling {
   /// this rank's clients are read. A coefficient of 0 adds nothing even where a row holds NaN.
   Rows mix(const Tensor& coefficients, const Rows& rows) const;
 
-  /// out_i = rows_i + sum_j shares_ij (rows_j - rows_i), as mix: a mixture whose coefficients are 1
-  /// together, that of client i itself being what the others leave. Differences are taken first, so
-  /// that equal rows stay as they are, and so does a client whose shares are 0, to the last bit.
+  /// out_i = rows_i + sum_j shares_ij (rows_j - rows_i), as mix: the coefficients sum to 1, and
+  /// client i itself gets what the others leave. Differences are taken first. Equal rows therefore
+  /// stay as they are, to the last bit, and so does a client whose shares are 0.
   Rows approach(const Tensor& shares, const Rows& rows) const;
 
-  /// The rows [N_r, P] the other way round: this rank's own_columns(P, multiple) of all clients in
-  /// ascending order, [N, w]. With the two of them a rank may talk to the others in between.
+  /// Transposes the rows [N_r, P] over ranks: this rank gets own_columns(P, multiple) of all
+  /// clients, [N, w], clients ascending. Between the two transposes a rank may talk to the others.
   Tensor to_columns(const Rows& rows, std::int64_t multiple = 1) const;
-  /// Columns [N, w] from to_columns go back to the clients' rows.
+  /// Puts columns [N, w] from to_columns back into the clients' rows.
   void from_columns_(const Rows& rows, const Tensor& columns, std::int64_t multiple = 1) const;
 
-  /// The columns [begin, end) of P that this rank gets, `begin` a multiple of that number.
+  /// The columns [begin, end) of P that this rank gets; `begin` is a multiple of `multiple`.
   std::pair<std::int64_t, std::int64_t> own_columns(std::int64_t columns,
                                                     std::int64_t multiple = 1) const;
 
-  /// value(a_i, a_j) for all clients i and j, [N, N] float64 on every rank, of one matrix
-  /// [n_i, columns] float64 of each of this rank's clients, in their order. `value` has to be
-  /// symmetric: it is asked for i <= j alone. One client's matrix at a time travels to all ranks.
+  /// value(a_i, a_j) for all clients i and j, [N, N] float64 on every rank. This rank gives one
+  /// matrix [n_i, columns] float64 per client, in their order. `value` must be symmetric: it is
+  /// asked for i <= j alone. One client's matrix at a time travels to all ranks.
   Tensor over_pairs(
       const std::vector<Tensor>& matrices, std::int64_t columns,
       const std::function<double(const Tensor& of_i, const Tensor& of_j)>& value) const;
@@ -102,8 +102,8 @@ class Coupling {
   std::vector<std::int64_t> positions_;  // [N], in ids_, of the clients in the order of ranks
 };
 
-/// Independent work of the cloud server, spread over the ranks: work(0) to work(n - 1), each once
-/// on some rank; all results in order, on every rank. They are contiguous CPU tensors of one type
+/// Spreads independent work of the cloud server over the ranks: work(0) to work(n - 1), each once
+/// on some rank. Every rank gets all results in order. They are contiguous CPU tensors of one type
 /// and any shapes. Collective.
 std::vector<Tensor> on_server(Communicator& comm, std::int64_t n,
                               const std::function<Tensor(std::int64_t)>& work);

@@ -9,8 +9,8 @@
 
 namespace fedhpc {
 
-/// Memory that is LibTorch's: tensors of bytes. Rows on a device are copied by enqueued work, in
-/// the order of the current stream; copies from and to ordinary host memory wait.
+/// Keeps rows in LibTorch's memory: tensors of bytes. Rows on a device are copied by enqueued work,
+/// in the order of the current stream. Copies from and to ordinary host memory wait.
 class TensorRowMemory : public RowMemory {
  public:
   void* allocate(std::int64_t bytes) override;
@@ -23,20 +23,20 @@ class TensorRowMemory : public RowMemory {
   Tensor rows_in_place(const void* memory, std::int64_t offset, const Tensor& row) const override;
 
  protected:
-  /// [bytes] uint8; may throw c10::OutOfMemoryError or an Error.
+  /// Makes a tensor [bytes] uint8; may throw c10::OutOfMemoryError or an Error.
   virtual Tensor make(std::int64_t bytes) = 0;
 
  private:
-  /// From the offset on, as numbers [numel of `like`] of its type.
+  /// Views the memory from the offset on as numbers [numel of `like`] of its type.
   Tensor part(const void* memory, std::int64_t offset, const Tensor& like) const;
 
   std::unordered_map<const void*, Tensor> blocks_;
 };
 
-/// Memory of a device.
+/// Keeps rows in the memory of a device.
 class DeviceRowMemory final : public TensorRowMemory {
  public:
-  /// `free_bytes`: what is free on the device now.
+  /// `free_bytes` returns the bytes free on the device now.
   DeviceRowMemory(at::Device device, std::function<std::int64_t()> free_bytes)
       : device_(device), free_bytes_(std::move(free_bytes)) {}
   std::int64_t free_bytes() const override { return free_bytes_(); }
@@ -48,7 +48,7 @@ class DeviceRowMemory final : public TensorRowMemory {
   std::function<std::int64_t()> free_bytes_;
 };
 
-/// Host memory that a device copies from and to without the host's waiting.
+/// Keeps rows in pinned host memory: a device copies from and to it while the host goes on.
 class PinnedRowMemory final : public TensorRowMemory {
  public:
   explicit PinnedRowMemory(GpuLibrary& library) : library_(library) {}

@@ -6,22 +6,22 @@
 
 namespace fedhpc {
 
-/// The models of the edges one rank hosts or shares: row i is that of edge first + i. The ranks of
-/// one edge hold the same row.
+/// Holds the models of the edges one rank hosts or shares: row i is that of edge first + i. The
+/// ranks of one edge hold the same row.
 struct EdgeRows {
   Rows rows;  // [edges of this rank, P]
   std::int64_t first = 0;
 
   std::int64_t count() const { return rows.count(); }
   EdgeRows clone() const { return {rows.clone(), first}; }
-  /// The row of one of these edges, in the same memory, [1, P].
+  /// Returns the row of one of these edges, in the same memory, [1, P].
   Rows of(std::int64_t edge) const { return {rows.values.narrow(0, edge - first, 1), rows.layout}; }
 };
 
-/// Edge by edge.
+/// Subtract and add edge by edge.
 EdgeRows operator-(const EdgeRows& a, const EdgeRows& b);
 EdgeRows operator+(const EdgeRows& a, const EdgeRows& b);
-/// Every edge's row minus one model [1, P].
+/// Subtracts one model [1, P] from every edge's row.
 EdgeRows operator-(const EdgeRows& a, const Rows& b);
 EdgeRows& operator+=(EdgeRows& a, const EdgeRows& b);
 

@@ -13,48 +13,48 @@
 
 namespace fedhpc {
 
-/// The edge servers of a round: between its clients and the cloud. Every rank holds the rows of its
-/// clients' edges.
+/// The edge servers of a round stand between its clients and the cloud. Every rank holds the rows
+/// of its clients' edges.
 class EdgeTier {
  public:
   /// `state` outlives it.
   explicit EdgeTier(RoundState& state) : state_(state) {}
 
-  /// The drawn edges receive the cloud's `model` [1, P], the others keep their row. Books one
+  /// Sends the cloud's `model` [1, P] to the drawn edges; the others keep their row. Books one
   /// payload per drawn edge.
   void download_(const Rows& model, EdgeRows& edges, const Codec& codec = dense_codec());
 
-  /// Runs `count` edge rounds. In each, clients exchange payloads with their edge, and training
-  /// sees batches of a pass of its own, numbered like the edge round from 0.
+  /// Runs `count` edge rounds. In each, clients exchange payloads with their edge. Training sees
+  /// batches of a pass of its own, numbered like the edge round from 0.
   void rounds(std::int64_t count, const std::function<void()>& edge_round);
-  /// The number of the edge round in hand, from 0.
+  /// The number of the current edge round, from 0.
   std::int64_t round() const { return state_.edge_round; }
-  /// Draws the participants of the edge round in hand, at every drawn edge as many as the round
-  /// has; see draw_by_samples(). Once the edge rounds are over, the round's participants are all of
-  /// them together.
+  /// Draws the participants of the current edge round, at every drawn edge as many as the round
+  /// has; see draw_by_samples(). After the edge rounds, the round's participants are those of all
+  /// of them.
   void draw_participants(std::uint64_t seed);
 
-  /// A weighted mean within every edge, of rows of the model's layout.
+  /// Starts a weighted mean of rows of the model's layout within every edge.
   EdgeMean mean() { return EdgeMean(state_.mean_services()); }
 
-  /// The drawn edges of this rank where a participant has training samples. The others take part,
-  /// but do not act.
+  /// The drawn edges of this rank where a participant has training samples. The other drawn edges
+  /// take part, but do not act.
   std::vector<std::int64_t> training() const;
 
-  /// The weight of each edge of this rank: what its participants weigh together.
+  /// The weight of each edge of this rank: the sum of its participants' weights.
   std::vector<double> weights_of_participants(Weighting weighting) const;
-  /// The same, but 1 wherever participants weigh anything.
+  /// 1 for each edge of this rank whose participants weigh anything, else 0.
   std::vector<double> equal_weights() const;
-  /// The same of all clients of a drawn edge; 0 for an edge that is not drawn.
+  /// The sum of the weights of all clients of each drawn edge of this rank; 0 for edges not drawn.
   std::vector<double> weights_of_clients(Weighting weighting) const;
 
-  /// The weighted mean of the drawn edges' rows at the cloud, [1, P]; `otherwise` [1, P], or zeros
-  /// where it is undefined, when nobody weighs anything. Books one payload per drawn edge.
-  /// Collective.
+  /// Sends the drawn edges' rows to the cloud and returns their weighted mean, [1, P]. When nobody
+  /// weighs anything it returns `otherwise` [1, P], or zeros where that is undefined. Books one
+  /// payload per drawn edge. Collective.
   Rows upload_mean(const EdgeRows& edges, std::span<const double> weights,
                    const Codec& codec = dense_codec(), const Rows& otherwise = {});
 
-  /// Adds one value of each edge of this rank to a metric of the method's own: the mean over
+  /// Adds one value per edge of this rank to one of the method's own metrics: the mean over
   /// training() of all ranks.
   void note(const std::string& metric, std::span<const double> values);
 

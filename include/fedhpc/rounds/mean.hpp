@@ -11,7 +11,7 @@
 
 namespace fedhpc {
 
-/// What a mean works with.
+/// The services and sizes a mean works with.
 struct MeanServices {
   Topology& topology;
   LayoutPtr layout;
@@ -19,17 +19,17 @@ struct MeanServices {
   at::Device device = at::kCPU;
   Summation summation;
   Stopwatch& watch;
-  RoundLog* log = nullptr;  ///< of the round the mean belongs to; null: of none
+  RoundLog* log = nullptr;  ///< of the mean's round; null: none
 };
 
-/// A weighted sum as a round knows it.
+/// A weighted sum that the round's log knows.
 class LoggedSum {
  public:
   LoggedSum(const MeanServices& services, std::int64_t segments);
 
   WeightedSum& operator*() { return sum_; }
   WeightedSum* operator->() { return &sum_; }
-  /// What `of_sums` makes of the sums over these ranks, [S, P]; `blank()` where the round is left.
+  /// Returns of_sums(sums over these ranks, [S, P]); blank() where the round is left.
   Tensor take(const MeanServices& services, Among ranks,
               const std::function<Tensor(const Tensor&)>& of_sums,
               const std::function<Tensor()>& blank);
@@ -39,8 +39,8 @@ class LoggedSum {
   std::size_t place_ = 0;  // in the log
 };
 
-/// A weighted mean of rows over all clients of all ranks: one accumulator, one allreduce of P sums
-/// and the weight.
+/// Takes a weighted mean of rows over all clients of all ranks. It keeps one accumulator and needs
+/// one allreduce of P sums and the weight.
 class Mean {
  public:
   explicit Mean(const MeanServices& services);
@@ -49,10 +49,10 @@ class Mean {
   /// reduce() (see WeightedSum).
   void add(std::span<const double> weights, const Rows& rows);
 
-  /// The mean over all ranks, [1, P]; zeros when the weights sum to 0. Collective; to be called
+  /// Returns the mean over all ranks, [1, P]; zeros when the weights sum to 0. Collective; call it
   /// once.
   Rows reduce();
-  /// The same with `otherwise` [1, P] in the place of a mean of nobody.
+  /// Returns `otherwise` [1, P] when the weights sum to 0.
   Rows reduce(const Rows& otherwise);
 
  private:
@@ -60,7 +60,7 @@ class Mean {
   LoggedSum sum_;
 };
 
-/// A weighted mean of rows, column by column over the clients that have sent the column.
+/// Takes a weighted mean of each column over the clients that have sent it.
 class ColumnMean {
  public:
   explicit ColumnMean(const MeanServices& services);
@@ -68,8 +68,8 @@ class ColumnMean {
   /// Adds weights[c] * rows[c, i] wherever sent[c, i]; `sent` [C, P] is of type bool.
   void add(std::span<const double> weights, const Rows& rows, const Tensor& sent);
 
-  /// The mean over all ranks, [1, P]; in columns that nobody has sent, or nobody that weighs
-  /// anything, that of `otherwise` [1, P]. Collective; to be called once.
+  /// Returns the mean over all ranks, [1, P]. A column whose senders' weights sum to 0 is that of
+  /// `otherwise` [1, P]. Collective; call it once.
   Rows reduce(const Rows& otherwise);
 
  private:
@@ -77,7 +77,7 @@ class ColumnMean {
   LoggedSum sum_;  // of P values and P weights
 };
 
-/// A weighted mean of rows within every edge. Ranks of different edges exchange nothing.
+/// Takes a weighted mean of rows within every edge. Ranks of different edges exchange nothing.
 class EdgeMean {
  public:
   explicit EdgeMean(const MeanServices& services);
@@ -85,10 +85,10 @@ class EdgeMean {
   /// Adds weights[c] * rows[c] to the mean of edges[c], one of this rank's.
   void add(std::span<const std::int64_t> edges, std::span<const double> weights, const Rows& rows);
 
-  /// The mean of each of this rank's edges; a row of zeros where the weights sum to 0, so that an
-  /// edge without participants stays where it is. Collective within the edge; to be called once.
+  /// Returns the mean of each of this rank's edges; zeros where the weights sum to 0, so that an
+  /// edge without participants stays where it is. Collective within the edge; call it once.
   EdgeRows reduce();
-  /// The same with the edge's row of `otherwise` in the place of a mean of nobody.
+  /// Returns the edge's row of `otherwise` where the weights sum to 0.
   EdgeRows reduce(const EdgeRows& otherwise);
 
  private:
@@ -96,8 +96,8 @@ class EdgeMean {
   LoggedSum sum_;
 };
 
-/// Sums and weights [S, P + 1] float64 -> their quotients [S, P] in `type`, for a weight of 0 the
-/// row of `otherwise` [S, P], or zeros where it is undefined; where the sums lie.
+/// Divides sums by weights, [S, P + 1] float64 -> [S, P] in `type`, where the sums lie. A weight of
+/// 0 gives the row of `otherwise` [S, P], or zeros where it is undefined.
 Tensor quotients(const Tensor& sums, at::ScalarType type, const Tensor& otherwise = {});
 
 }  // namespace fedhpc

@@ -10,26 +10,26 @@
 
 namespace fedhpc {
 
-/// The `network.*` keys. All 0: no model of time.
+/// The `network.*` keys. All 0: time is not modelled.
 struct NetworkOptions {
   double client_edge_mbps = 0;  ///< megabits (1e6) per second and client; 0: no limit
   double edge_cloud_mbps = 0;
   double client_cloud_mbps = 0;
-  double latency_ms = 0;    ///< of every payload, on any link
+  double latency_ms = 0;    ///< of every payload on any link
   double step_seconds = 0;  ///< of the gradient of a client's batch
 
   void declare(OptionSet& options);
 };
 
-/// What payloads and gradients take on the simulated network: every client, and every edge, has a
-/// line of its own to where it sends.
+/// Models the time of payloads and gradients on the simulated network. Every client and every edge
+/// has a line of its own to where it sends.
 class NetworkModel {
  public:
   explicit NetworkModel(const NetworkOptions& options = {});
 
-  /// Whether any key is above 0.
+  /// True if a key is above 0.
   bool on() const { return on_; }
-  /// latency + 8 bytes / bandwidth; without a bandwidth the latency alone.
+  /// Returns latency + 8 bytes / bandwidth; the latency alone where the bandwidth has no limit.
   double payload_seconds(Link link, std::int64_t bytes) const;
   double local_seconds(std::int64_t gradients) const;
 
@@ -40,13 +40,13 @@ class NetworkModel {
   bool on_ = false;
 };
 
-/// The simulated duration of one round (simulated_seconds; docs/semantics.md, 6): edge rounds
-/// follow each other, each as long as its slowest participant; then comes the slowest edge's
-/// exchange with the cloud. A round without edges has one edge round. Every rank tells of its own
+/// Measures the simulated duration of one round (simulated_seconds; docs/semantics.md, 6). Edge
+/// rounds follow each other, each as long as its slowest participant. The slowest edge's exchange
+/// with the cloud comes last. A round without edges has one edge round. Every rank tells of its own
 /// clients. Does nothing, at no cost, while the model is off.
 class RoundClock {
  public:
-  /// What it has been told.
+  /// The seconds told so far.
   struct Times {
     std::vector<double> clients{};  ///< seconds so far in this edge round, [clients of this rank]
     std::vector<double> edges{};    ///< seconds so far in this round, [E]
@@ -54,17 +54,17 @@ class RoundClock {
     bool edge_round_open = false;
   };
 
-  /// For `num_clients` clients on this rank, named 0 ... num_clients - 1, and the edges 0 ...
-  /// num_edges - 1 of all ranks. The model has to outlive the clock.
+  /// Covers `num_clients` clients on this rank, named from 0, and all ranks' `num_edges` edges,
+  /// named from 0. The model must outlive the clock.
   explicit RoundClock(const NetworkModel& model, std::int64_t num_clients,
                       std::int64_t num_edges = 0);
 
-  /// A client's download or upload of one payload over ClientEdge or ClientCloud.
+  /// Adds a client's download or upload of one payload over ClientEdge or ClientCloud.
   void transfer(Link link, std::int64_t client, std::int64_t bytes);
-  /// Gradients that a client has taken, one of each batch it has looked at and each time.
+  /// Adds the gradients a client has taken: one for each batch, each time it looks at it.
   void gradients(std::int64_t client, std::int64_t count);
-  /// An edge's download or upload of one payload over EdgeCloud. All payloads of an edge in a round
-  /// are told to the clock of one rank.
+  /// Adds an edge's download or upload of one payload over EdgeCloud. One rank tells the clock of
+  /// all payloads of an edge in a round.
   void edge_transfer(std::int64_t edge, std::int64_t bytes);
 
   /// Ends an edge round, on every rank alike, also on those without participants.
@@ -74,11 +74,11 @@ class RoundClock {
   const std::vector<double>& slowest() const { return times_.slowest; }
 
   const Times& times() const { return times_; }
-  /// Goes on from what another clock of these clients and edges was told.
+  /// Goes on from the times of another clock of these clients and edges.
   void go_on_from(const Times& times);
 
-  /// Seconds of the round over all ranks: collective, one maximum of as many numbers as there were
-  /// edge rounds, and one. NaN, without communication, while the model is off.
+  /// Returns the seconds of the round over all ranks. Collective: one maximum of as many numbers as
+  /// there were edge rounds, and one more. NaN, without communication, while the model is off.
   double seconds(Communicator& comm) const;
 
  private:

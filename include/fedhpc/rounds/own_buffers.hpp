@@ -9,21 +9,21 @@
 
 namespace fedhpc {
 
-/// Batch norm's running statistics where they stay with the clients (train.buffers = local). They
-/// do not travel: in a model that arrives at a client the client's own take their place, those of
+/// Keeps batch norm's running statistics with the clients (train.buffers = local). They do not
+/// travel. In a model that arrives at a client, its own statistics take their place, or those of
 /// the initial model before it has trained.
 class OwnBuffers {
  public:
-  /// `initial` [1, P]: the initial model, which has such statistics.
+  /// `initial` [1, P] is the initial model, which has such statistics.
   OwnBuffers(ClientStore& store, const Rows& initial);
 
-  /// What travels of rows of this layout, of models, of parts of them or of factors.
+  /// The columns that travel of rows of this layout: of models, of parts of them or of factors.
   const RowPart& travelling(const LayoutPtr& layout) { return parts_of(layout).travelling; }
-  /// The statistics in row c of `rows` become those of clients[c].
+  /// Puts the statistics of clients[c] into row c of `rows`.
   void put_(const Rows& rows, std::span<const std::int64_t> clients);
-  /// The statistics in all of `rows` become those of the initial model.
+  /// Puts the statistics of the initial model into all of `rows`.
   void put_initial_(const Rows& rows);
-  /// Those in `rows`, to be stored.
+  /// Returns the statistics in `rows`, to be stored.
   Rows of(const Rows& rows);
   StoredRows& stored() const { return stored_; }
 

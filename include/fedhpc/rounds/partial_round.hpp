@@ -13,14 +13,14 @@
 
 namespace fedhpc {
 
-/// A mean of a round that was left: its result where it had been taken, else what had been added.
+/// A mean of a round that was left: its result once taken, before that its addends.
 struct PartialMean {
   Tensor result;                      ///< [S, P]; undefined where the mean had not been taken
   std::shared_ptr<SumContents> open;  ///< null where it had
 };
 
-/// What a rank has done of a round that is left between two blocks: enough to go on there in
-/// another process, with the same bits. Another number of ranks cannot take it up.
+/// The work a rank has done of a round that is left between two blocks. Another process goes on
+/// from it with the same bits, on the same number of ranks only.
 struct PartialRound {
   std::int64_t passes = 0;           ///< ways through the participants that are over
   std::vector<std::int64_t> done;    ///< clients of the way under way whose block is done
@@ -31,7 +31,7 @@ struct PartialRound {
   std::map<std::string, std::vector<double>> notes{};  ///< of this rank's clients and edges
 };
 
-/// The same as plain numbers, for a file.
+/// Holds a PartialRound as plain numbers, for a file.
 struct PackedRound {
   std::vector<std::int64_t> integers;
   std::vector<double> numbers;

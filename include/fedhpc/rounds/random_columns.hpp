@@ -9,19 +9,19 @@
 
 namespace fedhpc {
 
-/// Columns chosen at random for every client, round and direction: m = max(1, floor(fraction d +
-/// 1/2)) of the d trainable ones, the first m of a permutation drawn with key (seed,
-/// Purpose::Codec, pass = 0 down or 1 up, client, round). Both ends draw it, so that only the
+/// Chooses columns at random for every client, round and direction. These are m = max(1,
+/// floor(fraction d + 1/2)) of the d trainable ones: the first m of a permutation. It is drawn with
+/// key (seed, Purpose::Codec, pass = 0 down or 1 up, client, round). Both ends draw it, so only the
 /// numbers and a seed travel. Buffers are always chosen.
 class RandomColumns {
  public:
   RandomColumns(std::uint64_t seed, double fraction, LayoutPtr layout);
 
-  /// Which columns travel for each client, [C, P] of type bool.
+  /// Draws the columns that travel for each client, [C, P] of type bool.
   Tensor draw(std::span<const std::int64_t> clients, std::int64_t round, Direction direction) const;
-  /// Of one client: its columns in numbers of this type, and the seed.
+  /// The bytes of one client's payload: its columns in numbers of this type, and the seed.
   std::int64_t payload_bytes(at::ScalarType type) const;
-  /// d / m: the factor by which a number that travels stands for those that do not.
+  /// d / m: a travelling number times this stands also for those that do not travel.
   double inverse_fraction() const;
 
  private:

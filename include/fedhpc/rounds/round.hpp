@@ -14,7 +14,7 @@
 
 namespace fedhpc {
 
-/// One global round as a method sees it.
+/// A method sees one global round through this class.
 class Round {
  public:
   /// `state` outlives it.
@@ -22,42 +22,42 @@ class Round {
 
   std::int64_t number() const { return state_.number; }  ///< counted from 1
   const Cohort& cohort() const { return state_.cohort; }
-  /// What train.lr is multiplied with in this round, by a schedule that counts rounds.
+  /// The factor on train.lr in this round, from a schedule that counts rounds.
   double lr_factor() const { return state_.services.trainer.lr_factor(state_.number); }
 
-  /// A weighted mean over the round's clients, of rows of `layout`; by default the model's.
+  /// Starts a weighted mean of rows of `layout` (null: the model's) over the round's clients.
   Mean mean(const LayoutPtr& layout = nullptr) { return Mean(state_.mean_services(layout)); }
-  /// The same column by column, over the clients that have sent it.
+  /// Starts a mean of each column over the clients that have sent it.
   ColumnMean column_mean(const LayoutPtr& layout = nullptr) {
     return ColumnMean(state_.mean_services(layout));
   }
 
-  /// What all participants weigh together.
+  /// The weights of all participants, of all ranks, summed.
   double total_weight(Weighting weighting) const;
 
-  /// Goes through this rank's participants in blocks; their order and the blocks' width change
+  /// Goes through this rank's participants in blocks. Their order and the blocks' width change
   /// nothing but speed and rounding.
   void each_block(const std::function<void(Block&)>& work);
-  /// The same for this rank's clients that do not take part: for methods whose clients do something
-  /// in every round. They exchange payloads and take time as participants do. `fedhpc plan` leaves
+  /// Goes through this rank's clients that do not take part: some methods have work for them in
+  /// every round. They exchange payloads and take time as participants do. `fedhpc plan` leaves
   /// them out.
   void each_absent_block(const std::function<void(Block&)>& work);
 
-  /// The edge servers, for methods with a tier of them.
+  /// The edge servers, for methods that have a tier of them.
   EdgeTier& edges() { return edges_; }
 
-  /// Algebra between the clients of all ranks; `ids`: those of this rank, in the order of its rows.
-  /// Collective.
+  /// Starts algebra between the clients of all ranks. `ids` names those of this rank, in the order
+  /// of its rows. Collective.
   Coupling coupling(std::span<const std::int64_t> ids);
 
-  /// Independent work of the server, spread over the ranks: the results of work(0) to work(n - 1),
-  /// on every rank. Collective.
+  /// Spreads independent work of the server over the ranks. Every rank gets the results of work(0)
+  /// to work(n - 1). Collective.
   std::vector<Tensor> on_server(std::int64_t n, const std::function<Tensor(std::int64_t)>& work);
 
-  /// Sets a metric of the method's own to a value that is the same on every rank.
+  /// Sets one of the method's own metrics to a value that is the same on every rank.
   void note(const std::string& metric, double value) { state_.notes.set(metric, value); }
-  /// What the round has noted of a metric so far: the value it was set to, or the mean of what
-  /// clients and edges have; NaN where there is nothing. The same on every rank. Collective.
+  /// Returns what the round has noted of a metric so far: its set value, or the mean over clients
+  /// and edges. NaN where nothing is noted. Every rank gets the same value. Collective.
   double noted(const std::string& metric);
 
  private:

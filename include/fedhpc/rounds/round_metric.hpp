@@ -6,18 +6,18 @@
 
 namespace fedhpc {
 
-/// A series below /rounds of a method's own.
+/// One of the method's own series below /rounds.
 struct RoundMetric {
   std::string name;
   std::string unit;
   std::string meaning;
-  /// What its rounds note() it as; empty: by its name.
+  /// The name that rounds note() it by; empty: `name`.
   std::string noted_name{};
-  /// Which quantile of the clients' values; none: their mean, or the round's one value.
+  /// The quantile of the clients' values; none: their mean, or the round's one value.
   std::optional<double> quantile{};
 };
 
-/// NOTED_AS_p10, _p50 and _p90: what a distribution over clients looks like.
+/// Returns NOTED_AS_p10, _p50 and _p90, which show a distribution over clients.
 std::vector<RoundMetric> quantiles_of(const std::string& noted_name, const std::string& unit,
                                       const std::string& meaning);
 

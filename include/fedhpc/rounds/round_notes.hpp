@@ -9,7 +9,7 @@
 
 namespace fedhpc {
 
-/// What a round has noted on this rank of the metrics that are a method's own.
+/// Keeps what a round has noted on this rank of the method's own metrics.
 class RoundNotes {
  public:
   /// Values of this rank's clients or edges, by metric.
@@ -20,11 +20,11 @@ class RoundNotes {
   /// Adds the value of a client or an edge of this rank.
   void add(const std::string& metric, double value) { parts_[metric].push_back(value); }
 
-  /// Of each metric the value it was set to, or the mean of what clients and edges have; NaN where
-  /// there is nothing. The same on every rank. Collective.
+  /// Returns for each metric the value it was set to, or the mean over clients and edges; NaN where
+  /// nothing was noted. The same on every rank. Collective.
   std::vector<double> means(const std::vector<std::string>& metrics, Topology& topology,
                             Summation summation) const;
-  /// A quantile over what clients and edges of all ranks have; NaN where there is nothing. The same
+  /// Returns a quantile over clients and edges of all ranks; NaN where nothing was noted. The same
   /// on every rank. Collective.
   double quantile(const std::string& metric, double fraction, Topology& topology) const;
 

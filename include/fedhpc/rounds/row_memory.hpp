@@ -7,14 +7,14 @@
 
 namespace fedhpc {
 
-/// A kind of memory that holds clients' rows: that of a device, or the host's (pinned where a
-/// device reads it). Nobody but the kind itself looks through its addresses, unless it says that
-/// they are the host's. What it exchanges lies in ordinary host memory, or is a tensor on a device.
+/// A kind of memory that holds clients' rows: a device's, or the host's (pinned where a device
+/// reads it). Only the kind itself reads its addresses, unless it says that they are the host's. It
+/// exchanges rows with ordinary host memory, or with tensors on a device.
 class RowMemory {
  public:
   virtual ~RowMemory() = default;
 
-  /// Memory for `bytes` > 0, or nullptr when there is none left.
+  /// Allocates `bytes` > 0, or returns nullptr when there is no memory left.
   virtual void* allocate(std::int64_t bytes) = 0;
   virtual void free(void* memory) noexcept = 0;
   /// memory[offset ...] = from, which lies in ordinary host memory.
@@ -26,22 +26,22 @@ class RowMemory {
   virtual void copy_rows_in(void* memory, std::int64_t offset, const Tensor& rows);
   /// rows = memory[offset ...]; `rows`, contiguous, lie on a device; enqueued.
   virtual void copy_rows_out(const void* memory, std::int64_t offset, const Tensor& rows) const;
-  /// `memory` from the offset on as a tensor like `row`, which lies on a device, where it is on
-  /// that device; else undefined.
+  /// Returns `memory` from the offset on as a tensor like `row`, if both are on the same device;
+  /// else undefined.
   virtual Tensor rows_in_place(const void* /*memory*/, std::int64_t /*offset*/,
                                const Tensor& /*row*/) const {
     return {};
   }
-  /// Where the host reads `memory` in place, or nullptr where it cannot.
+  /// Returns the address at which the host reads `memory` in place, or nullptr.
   virtual const void* readable(const void* /*memory*/) const { return nullptr; }
-  /// Bytes that could still be allocated.
+  /// The bytes that could still be allocated.
   virtual std::int64_t free_bytes() const = 0;
 };
 
-/// Ordinary host memory. `free_bytes` is what the machine has free, for all its ranks together.
+/// Ordinary host memory. `free_bytes` tells what the machine has free for all its ranks together.
 RowMemory& host_memory();
 
-/// Owns one allocation. A move leaves it empty. Its memory outlives it.
+/// Owns one allocation. A move leaves it empty. Its RowMemory outlives it.
 class MemoryBlock {
  public:
   MemoryBlock() = default;
@@ -77,7 +77,7 @@ class MemoryBlock {
   Tensor rows_in_place(std::int64_t offset, const Tensor& row) const {
     return memory_->rows_in_place(data_, offset, row);
   }
-  /// memory[offset ...] where the host reads it in place, else nullptr.
+  /// Returns memory[offset ...] where the host reads it in place, else nullptr.
   const void* readable(std::int64_t offset) const {
     const auto* start = static_cast<const char*>(memory_->readable(data_));
     return start == nullptr ? nullptr : start + offset;
@@ -114,9 +114,9 @@ struct StoreBytes {
   }
 };
 
-/// Gives rows their place: on the device until its budget is used up, then in host memory. First
-/// come, first served, and nothing moves afterwards: a cohort is drawn anew every round, so the
-/// rows on the device are as likely to be wanted next as any others, and moving them would cost two
+/// Gives rows their place: on the device until its budget is used up, then in host memory. The
+/// first rows to come stay, and nothing moves afterwards. A cohort is drawn anew every round, so
+/// the rows on the device are as likely to be wanted next as any others. Moving them would cost two
 /// copies for nothing.
 class RowPlacement {
  public:
@@ -130,7 +130,7 @@ class RowPlacement {
   /// takes half of what is free on the device now and leaves the rest to training.
   RowPlacement(RowMemory* device, RowMemory& host, std::optional<std::int64_t> device_budget);
 
-  /// Memory for 1 to `rows` rows. Throws std::bad_alloc when there is none at all.
+  /// Allocates memory for 1 to `rows` rows. Throws std::bad_alloc when there is none at all.
   Piece place(std::int64_t rows, std::int64_t row_bytes);
   /// Gives a piece back.
   void release(Piece& piece);

@@ -10,21 +10,21 @@
 
 namespace fedhpc {
 
-/// Walks over everything that is carried from one round to the next, by name. The same walk, in the
-/// same order on every rank, saves a checkpoint and restores one: what is visited is either read or
-/// replaced. Names are unique and hold no '/'.
+/// Walks over everything that a round passes to the next, by name. One walk, in the same order on
+/// every rank, saves a checkpoint or restores it: each visit reads or replaces. Names are unique
+/// and hold no '/'.
 class StateVisitor {
  public:
   virtual ~StateVisitor() = default;
 
-  /// Numbers that are the same on every rank; float32, float64 or int64 on the CPU, defined. What
-  /// is restored may have another shape.
+  /// Visits numbers that are the same on every rank: float32, float64 or int64 on the CPU, defined.
+  /// A restore may change the shape.
   virtual void tensor(const std::string& name, Tensor& values) = 0;
-  /// Rows [n, P] that are the same on every rank; type and layout stay.
+  /// Visits rows [n, P] that are the same on every rank; type and layout stay.
   virtual void rows(const std::string& name, Rows& rows) = 0;
-  /// The models of all edges; those an edge's ranks share are the same on each of them.
+  /// Visits the models of all edges; those an edge's ranks share are the same on each of them.
   virtual void edges(const std::string& name, EdgeRows& models) = 0;
-  /// What the clients of this rank keep, all names of it, which are the same on every rank; another
+  /// Visits all that the clients of this rank keep. The names are the same on every rank; another
   /// number of ranks may have saved it.
   virtual void clients(ClientStore& store) = 0;
 

@@ -7,11 +7,11 @@
 
 namespace fedhpc {
 
-/// A tensor of the host on a device, enqueued on the current stream by way of pinned memory: the
-/// host does not wait. Itself where the device is the host.
+/// Copies a tensor of the host to a device, enqueued on the current stream by way of pinned memory:
+/// the host does not wait. Returns the tensor itself where the device is the host.
 Tensor to_device(const Tensor& values, at::Device device);
 
-/// Numbers as a tensor [n] on a device, in the same way.
+/// Copies numbers to a tensor [n] on a device in the same way.
 Tensor to_device(std::span<const std::int64_t> numbers, at::Device device);
 Tensor to_device(std::span<const double> numbers, at::Device device);
 

@@ -18,7 +18,7 @@ struct TopologyOptions {
   void declare(OptionSet& options);
 };
 
-/// Numbers first to last - 1.
+/// The numbers first to last - 1.
 struct Range {
   std::int64_t first = 0;
   std::int64_t last = 0;
@@ -27,18 +27,18 @@ struct Range {
   bool holds(std::int64_t i) const { return first <= i && i < last; }
 };
 
-/// Part `i` of `parts` contiguous parts of n things, whose sizes differ by at most one.
+/// Returns part `i` of `parts` contiguous parts of n things; sizes differ by at most one.
 Range part_of(std::int64_t n, std::int64_t i, std::int64_t parts);
 
-/// The edge of every client: floor(c E / N) unless the partition says otherwise; -1 without edges.
-/// Throws ConfigError when there are more edges than clients, or the partition names an edge that
+/// Returns the edge of every client: floor(c E / N) unless the partition says otherwise; -1 without
+/// edges. Throws ConfigError for more edges than clients, or a partition that names an edge that
 /// does not exist.
 std::vector<std::int32_t> edges_of_clients(std::int64_t num_clients, std::int64_t num_edges,
                                            const std::vector<std::int32_t>& from_partition);
 
-/// Who sits where. With at least as many ranks as edges an edge is a contiguous block of ranks,
-/// which share its clients; with more edges than ranks a rank hosts several whole edges; without
-/// edges clients are dealt out in contiguous parts. The same on every rank.
+/// Places clients and edges on ranks. With at least as many ranks as edges, an edge is a contiguous
+/// block of ranks, which share its clients. With more edges than ranks, a rank hosts several whole
+/// edges. Without edges, ranks get contiguous parts of the clients. Every rank knows all of it.
 class Placement {
  public:
   /// `edge_of_client` [N] as given by edges_of_clients().
@@ -48,12 +48,12 @@ class Placement {
   std::int64_t edges() const { return num_edges_; }
   int ranks() const { return num_ranks_; }
 
-  /// The edge of a client, -1 without edges.
+  /// Returns the edge of a client; -1 without edges.
   std::int32_t edge_of(std::int64_t client) const { return edge_of_client_[client]; }
   const std::vector<std::int32_t>& edge_of_client() const { return edge_of_client_; }
   const std::vector<std::int64_t>& clients_of_edge(std::int64_t edge) const;  ///< ascending
   std::vector<std::int64_t> clients_of_rank(int rank) const;                  ///< ascending
-  /// The edges a rank takes part in: exactly one, possibly shared, unless it hosts several.
+  /// Returns the edges a rank takes part in: exactly one, possibly shared, unless it hosts several.
   Range edges_of_rank(int rank) const;
   Range ranks_of_edge(std::int64_t edge) const;
 
@@ -64,15 +64,15 @@ class Placement {
   int num_ranks_;
 };
 
-/// Which ranks work together in a sum.
+/// The ranks that work together in a sum.
 enum class Among {
   All,         ///< every rank: inside the edges first, then the edge leaders, and back
   Edge,        ///< the ranks of this rank's edge; a rank that hosts several edges is alone
   EdgeLeaders  ///< the first rank of every edge, and with them the cloud on rank 0
 };
 
-/// The real machine arranged like the simulated network: an edge is a sub-communicator when there
-/// are as many ranks as edges, edge leaders form another one, and nothing passes between edges
+/// Arranges the real machine like the simulated network. With at least as many ranks as edges, an
+/// edge is a sub-communicator. Edge leaders form another one; nothing passes between edges
 /// otherwise. Collective to construct.
 class Topology {
  public:
@@ -83,7 +83,7 @@ class Topology {
   /// The edges this rank hosts or shares.
   Range edges() const { return edges_; }
   bool leads() const { return leads_; }  ///< true on one rank of every edge
-  /// How many ranks share this rank's edge; 1 for a rank that hosts several.
+  /// The number of ranks that share this rank's edge; 1 for a rank that hosts several.
   int edge_ranks() const { return edge_ ? edge_->size() : 1; }
 
   /// Replaces values by their sum or maximum on all ranks named; ranks not named keep theirs.
@@ -93,7 +93,7 @@ class Topology {
   /// Hands the values of every edge's leader to the ranks of its edge.
   void from_leader_(Tensor& values);
 
-  /// What this rank exchanged inside its edge and among edge leaders; world().traffic() has the
+  /// The traffic of this rank inside its edge and among edge leaders; world().traffic() has the
   /// rest.
   Traffic edge_traffic() const { return edge_ ? edge_->traffic() : Traffic{}; }
   Traffic leader_traffic() const { return leaders_ ? leaders_->traffic() : Traffic{}; }

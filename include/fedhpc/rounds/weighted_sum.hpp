@@ -12,14 +12,14 @@ namespace fedhpc {
 
 class SideStream;
 
-/// How rows are summed (run.reproducible).
+/// The way rows are summed (run.reproducible).
 enum class Summation {
   Fast,  ///< block sums in the rows' number type, the accumulator in float64: O(P) memory
   Exact  ///< in integers, so that the order of clients, blocks and ranks changes not one bit; holds
          ///< all rows added until the sum is taken
 };
 
-/// What a weighted sum has been given so far.
+/// The addends of a weighted sum so far.
 struct SumContents {
   struct Addend {
     std::vector<std::int64_t> segments;  // [C]
@@ -32,24 +32,24 @@ struct SumContents {
   std::shared_ptr<SideStream> side{};  ///< of Summation::Fast on a device
   at::Device device = at::kCPU;
 
-  /// The same in memory of its own.
+  /// Returns a copy in memory of its own.
   std::shared_ptr<SumContents> copy() const;
   /// Takes over the numbers of another sum of the same shape, which may lie on another device.
   void assign(const SumContents& other);
 };
 
-/// Weighted sums of rows over clients and ranks, in S segments (one for a mean over everybody, one
-/// per edge for means within edges). Rows on a device are summed there, beside what is enqueued
-/// after they were added: they have to stay as they are until the sum is taken.
+/// Sums weighted rows over clients and ranks in S segments: one for a mean over everybody, one per
+/// edge for means within edges. Rows on a device are summed there, beside what is enqueued after
+/// they were added. They must stay as they are until the sum is taken.
 ///
-/// Summation::Exact: with e the largest binary exponent of any w x of the segment on any rank
-/// (|w x| < 2^e), every w x, a product in float64, is scaled by 2^(40 - e), rounded to the nearest
-/// int64 (halves to even) and summed as integers; so are the weights, with an exponent of their
-/// own. That is exact for up to 2^23 rows. What is not finite is summed apart: a column with an
-/// infinite or undefined addend gets what floating-point addition would give.
+/// Summation::Exact: e is the largest binary exponent of any w x of the segment on any rank
+/// (|w x| < 2^e). Every w x, a product in float64, is scaled by 2^(40 - e), rounded to the nearest
+/// int64 (halves to even) and summed as integer. So are the weights, with an exponent of their own.
+/// That is exact for up to 2^23 rows. What is not finite is summed apart: a column with an infinite
+/// or undefined addend gets what floating-point addition would give.
 class WeightedSum {
  public:
-  /// `device`: where the rows lie.
+  /// `device` is where the rows lie.
   WeightedSum(std::int64_t segments, std::int64_t columns, Summation summation,
               at::Device device = at::kCPU);
 
@@ -57,12 +57,12 @@ class WeightedSum {
   void add(std::span<const std::int64_t> segments, std::span<const double> weights,
            const Tensor& rows);  // [C, P] float32 or float64
 
-  /// The sums over all rows and over the ranks named, [S, P + 1] float64 where the rows lie; the
-  /// last column is the sum of weights. Collective; to be called once. Ranks not named get their
-  /// own sums.
+  /// Returns the sums over all rows and over the ranks named, [S, P + 1] float64 where the rows
+  /// lie. The last column is the sum of weights. Collective; call it once. Ranks not named get
+  /// their own sums.
   Tensor total(Topology& topology, Among ranks);
 
-  /// What has been added, for who puts it aside.
+  /// The addends so far, for those who put them aside.
   const std::shared_ptr<SumContents>& contents() const { return contents_; }
 
  private:

@@ -10,11 +10,11 @@
 
 namespace fedhpc {
 
-/// Numbers on their way from a device to the host, behind what has been enqueued so far. Who asks
-/// for one waits until they have come, not for what is enqueued later.
+/// Copies numbers from a device to the host, behind what has been enqueued so far. Asking for one
+/// waits until they have come, not for what is enqueued later.
 class DeferredNumbers {
  public:
-  /// [n] of float64, on a device.
+  /// `values` are [n] float64, on a device.
   explicit DeferredNumbers(const Tensor& values);
 
   void wait();
@@ -25,7 +25,7 @@ class DeferredNumbers {
   std::optional<c10::Event> coming_;  // none: they are here
 };
 
-/// A number that is there, or will be when it is asked for.
+/// A number that is there, or comes when it is asked for.
 class DeferredNumber {
  public:
   DeferredNumber(double value = 0) : value_(value) {}  // NOLINT: it is that number

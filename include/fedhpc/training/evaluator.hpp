@@ -11,27 +11,27 @@
 
 namespace fedhpc {
 
-/// How one model does on one client's (or the server's) test samples.
+/// The score of one model on one client's (or the server's) test samples.
 struct Score {
   double samples = 0;
   double correct = 0;
   double loss = 0;  ///< summed over the samples
 };
 
-/// What the head sees of some samples, and their labels; in host memory.
+/// Embeddings that the head sees of some samples, and their labels; in host memory.
 struct Embedded {
   Tensor values;  // [n, E] float64
   Tensor labels;  // [n] int64
 };
 
-/// Whether a sample's score may depend, in its last bits, on which other samples are scored beside
-/// it (a product's kernel may round its last rows differently).
+/// Decides which samples are scored side by side. A sample's score may depend on them in its last
+/// bits: a product's kernel may round its last rows differently.
 enum class Chunks {
   AcrossClients,  ///< fastest
   PerClient       ///< a client's scores are the same whatever clients a rank hosts
 };
 
-/// How logits [n, K] do on these labels [n].
+/// Scores logits [n, K] on these labels [n].
 Score score_of(const Tensor& logits, const Tensor& labels);
 
 /// Scores models on test samples in chunks of bounded memory.
@@ -39,7 +39,7 @@ class Evaluator {
  public:
   static constexpr std::int64_t kChunk = 256;  ///< samples
 
-  /// For models of this number type and device. `on_chunk` is called after every chunk, in the
+  /// Scores models of this number type and device. It calls `on_chunk` after every chunk, in the
   /// course of long work.
   Evaluator(
       const Model& model, const at::TensorOptions& options, Chunks chunks,
@@ -50,13 +50,13 @@ class Evaluator {
   std::vector<Score> each_client(const Rows& row, const Shard& shard,
                                  std::span<const std::int64_t> clients);
 
-  /// Scores row c of `rows` [C, P] on the test samples of clients[c]: [C]. On a device many clients
-  /// at a time.
+  /// Scores row c of `rows` [C, P] on the test samples of clients[c]: [C]. A device scores many
+  /// clients at a time.
   std::vector<Score> each_own(const Rows& rows, const Shard& shard,
                               std::span<const std::int64_t> clients);
 
-  /// What the head of one model `row` [1, P] sees of a client's training samples, as they are
-  /// without augmentation, or of its test samples.
+  /// Returns what the head of one model `row` [1, P] sees of a client's training samples without
+  /// augmentation, or of its test samples.
   Embedded embed_training(const Rows& row, const Shard& shard, std::int64_t client);
   Embedded embed_test(const Rows& row, const Shard& shard, std::int64_t client);
 
@@ -64,7 +64,7 @@ class Evaluator {
   std::vector<Score> each_chunk(const Rows& row, const Shard& shard);
 
  private:
-  /// Stacked test samples begin to end - 1.
+  /// The stacked test samples begin to end - 1.
   struct Stretch {
     std::int64_t begin = 0;
     std::int64_t end = 0;
@@ -73,12 +73,12 @@ class Evaluator {
   /// The clients' samples as stretches: neighbours in the stack joined, or one per client.
   std::vector<Stretch> stretches_of(const Shard& shard,
                                     std::span<const std::int64_t> clients) const;
-  /// Correct or not, and loss, of the samples of all stretches, one after the other: [2, samples]
-  /// float64 in host memory. Row s of `rows` scores stretch s, or a single one all of them.
+  /// Scores the samples of all stretches in order, [2, samples] float64 in host memory: correct or
+  /// not, and loss. Row s of `rows` scores stretch s, or a single row all of them.
   Tensor score_on_device(const Rows& rows, const Shard& shard,
                          const std::vector<Stretch>& stretches);
-  /// What the head sees of `count` samples; `gather` puts those from a number on into a stack
-  /// [1, B, D] and their labels [B].
+  /// Returns what the head sees of `count` samples. `gather` puts those from a number on into a
+  /// stack [1, B, D] and their labels [B].
   Embedded embed(const Rows& row, std::int64_t count,
                  const std::function<void(std::int64_t first, const Tensor& features,
                                           const Tensor& labels)>& gather);

@@ -11,7 +11,7 @@ namespace fedhpc {
 /// Batch norm cannot train on a batch of one.
 SingleBatches single_batches(const Layout& model);
 
-/// Local steps of a client with so many training samples in one round, 0 where it cannot train.
+/// Returns a client's local steps in one round by its training samples; 0 where it cannot train.
 std::int64_t local_steps(const TrainOptions& options, const Layout& model, std::int64_t samples);
 
 }  // namespace fedhpc

@@ -12,18 +12,18 @@ void softmax_cross_entropy(const Tensor& logits,    // [C, B, K]
                            const Tensor& gradient,  // [C, B, K] or undefined
                            double* loss);           // [C]
 
-/// The same on a device: adds to loss [C] float64 there, enqueued.
+/// Adds to loss [C] float64 on a device, enqueued.
 void softmax_cross_entropy(const Tensor& logits, const Tensor& labels, const Tensor& gradient,
                            const Tensor& loss);
 
-/// Correct predictions and summed loss of one batch, row by row: writes per sample
-/// correct (0 or 1; the lowest class wins a tie, NaN is never correct) and loss.
+/// Scores one batch row by row. Writes for each sample correct (0 or 1; the lowest class wins a
+/// tie, NaN is never correct) and loss.
 void score_samples(const Tensor& logits,        // [B, K]
                    const std::int64_t* labels,  // [B]
                    double* correct,             // [B]
                    double* loss);               // [B]
 
-/// The same on a device, enqueued.
+/// Scores on a device, enqueued.
 void score_samples(const Tensor& logits,   // [B, K]
                    const Tensor& labels,   // [B] int64
                    const Tensor& correct,  // [B] float64

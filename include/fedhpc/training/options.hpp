@@ -8,15 +8,15 @@
 
 namespace fedhpc {
 
-/// Where batch norm's running statistics are between rounds.
+/// The place of batch norm's running statistics between rounds.
 enum class BufferPlace {
   Average,  ///< they travel with the models and are averaged
-  Local     ///< with the clients
+  Local     ///< they stay with the clients
 };
 
-/// How train.lr goes over a run.
+/// The course of train.lr over a run.
 enum class LrSchedule { Constant, Exponential };
-/// What the schedule counts.
+/// The unit that the schedule counts.
 enum class LrUnit { Round, Epoch };
 
 /// The `train.*` keys.
@@ -28,7 +28,7 @@ struct TrainOptions {
   LrSchedule lr_schedule = LrSchedule::Constant;
   LrUnit lr_unit = LrUnit::Round;
   double lr_decay = 0.99;
-  OptimizerKind optimizer = OptimizerKind::Sgd;  ///< as written; step_rule() is what counts
+  OptimizerKind optimizer = OptimizerKind::Sgd;  ///< as written; step_rule() counts
   double momentum = 0;
   bool nesterov = false;
   double weight_decay = 0;
@@ -38,16 +38,16 @@ struct TrainOptions {
   Precision precision = Precision::Fp32;  ///< of products and convolutions of float32
 
   void declare(OptionSet& options);
-  /// Keeps the one of local_steps and local_epochs that was set at the higher level, and gives
-  /// momentum and nesterov the values that follow from the optimizer. Throws ConfigError when both
-  /// lengths were set at one level, the one that counts is 0, or the optimizer's keys contradict
-  /// each other.
+  /// Keeps the one of local_steps and local_epochs that was set at the higher level. Gives momentum
+  /// and nesterov the values that follow from the optimizer. Throws ConfigError when both lengths
+  /// were set at one level, the one that counts is 0, or the optimizer's keys contradict each
+  /// other.
   void resolve(OptionSet& options);
 
-  /// What a local step does. sgd with momentum is PyTorch's SGD with momentum: the same as
+  /// The rule of a local step. sgd with momentum is PyTorch's SGD with momentum: the same as
   /// optimizer = momentum, or nesterov where train.nesterov says so.
   StepRule step_rule() const;
-  /// What train.lr is multiplied with after so many of lr_unit, counted over the whole run.
+  /// The factor on train.lr after so many of lr_unit, counted over the whole run.
   double lr_factor(std::int64_t units) const;
 
  private:

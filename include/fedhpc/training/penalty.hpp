@@ -7,7 +7,7 @@
 
 namespace fedhpc {
 
-/// Terms of a loss beside that of the data, over the trainable columns:
+/// Adds terms to the loss of the data, over the trainable columns:
 ///
 ///   mu/2 ||w - centre||^2 + gamma phi_rho(w),   phi_rho(w) = rho sum_n log cosh(w_n / rho)
 ///
@@ -22,18 +22,18 @@ struct Penalty {
   bool any() const { return mu != 0 || gamma != 0; }
 };
 
-/// gradients += those of the penalty at `rows`, of rows [first, first + count).
+/// gradients += the penalty's at `rows`, for rows [first, first + count).
 void add_gradient_(const Tensor& gradients,  // [C, P]
                    const Rows& rows,         // [C, P]
                    const Penalty& penalty, std::int64_t first, std::int64_t count);
 
-/// One gradient step of rows [first, first + count) on data and penalty together, in one pass:
+/// Moves rows [first, first + count) one step on data and penalty together, in one pass:
 /// w <- w - lr (g + mu (w - centre) + gamma tanh(w / rho)). Without `gradients` g is 0.
 void descend_(const Rows& rows,         // [C, P]
               const Tensor& gradients,  // [C, P] or undefined
               double lr, const Penalty& penalty, std::int64_t first, std::int64_t count);
 
-/// One gradient step of all rows on the penalty alone.
+/// Moves all rows one gradient step on the penalty alone.
 void descend_(const Rows& rows, double lr, const Penalty& penalty);
 
 /// phi_rho of each row, [C].

@@ -16,38 +16,38 @@ namespace fedhpc {
 struct Batch {
   std::span<const std::int64_t> positions{};  ///< valid until the client's next batch
   std::vector<Crop> crops{};                  ///< one each, or none
-  double rate = 1;                            ///< what train.lr is multiplied with
+  double rate = 1;                            ///< factor on train.lr
 };
 
 /// Appends a client's batch to the runs of a step: to the last run where it continues that one.
 void append(std::vector<BatchRun>& runs, std::int64_t row, const Batch& batch);
 
-/// The batches of a block's pass on a device. Where every sample of every step lies is drawn on the
-/// host and copied over once, before the first step; the steps count themselves on the device, so
-/// that none of them needs anything from the host.
+/// Plans the batches of a block's pass on a device. The host draws where every sample of every step
+/// lies and copies it over once, before the first step. The steps count themselves on the device,
+/// so that none of them needs anything from the host.
 class PlannedBatches {
  public:
-  /// What is asked for: the batch of step `step` of the block's client c, whose id this is; its
-  /// steps come in order. Without positions: the client has no such step.
+  /// Returns the batch of step `step` of the block's client c, which has this id; its steps come in
+  /// order. A batch without positions: the client has no such step.
   using Next = std::function<Batch(std::int64_t c, std::int64_t step)>;
 
-  /// A pass of these clients in `steps` steps with batches of up to `batch` samples: forgets what
-  /// was planned before and starts to count from 0.
+  /// Begins a pass of these clients in `steps` steps with batches of up to `batch` samples. Forgets
+  /// the plan before and counts from 0.
   void begin(std::span<const std::int64_t> clients, std::int64_t steps, std::int64_t batch,
              at::Device device);
   /// Plans the next draw, counted from 0.
   void plan(const Shard& shard, const Next& next);
   std::int64_t draws() const { return static_cast<std::int64_t>(runs_.size()); }
-  /// How the batches of a step lie side by side.
+  /// The batches of a step as they lie side by side.
   const std::vector<BatchRun>& runs(std::int64_t draw, std::int64_t step) const {
     return runs_[static_cast<std::size_t>(draw)][static_cast<std::size_t>(step)];
   }
-  /// Puts the batches of the step in hand into the inputs [C, B, D] and labels [C, B]. Enqueued.
+  /// Puts the batches of the current step into the inputs [C, B, D] and labels [C, B]. Enqueued.
   void gather(const Shard& shard, std::int64_t draw, const Tensor& inputs,
               const Tensor& labels) const;
   /// Goes on to the next step. Enqueued.
   void advance() const;
-  /// Where the first draw's plan lies: the same as long as no larger one is made.
+  /// The memory of the first draw's plan: the same as long as no larger one is made.
   const Tensor& buffer() const { return buffers_.front(); }
 
  private:

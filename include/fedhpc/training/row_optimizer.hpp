@@ -10,14 +10,14 @@ namespace fedhpc {
 
 enum class OptimizerKind { Sgd, Momentum, Nesterov, Adam };
 
-/// What a row optimizer does in a step.
+/// The rule of a row optimizer's step.
 struct StepRule {
   OptimizerKind kind = OptimizerKind::Sgd;
   double lr = 0;             ///< eta; 0: nothing moves
   double momentum = 0;       ///< mu of Momentum and Nesterov, in [0, 1); 0: plain SGD
   double weight_decay = 0;   ///< lambda; 0: none
   bool decay_biases = true;  ///< false: lambda is 0 for biases
-  bool scheduled = false;    ///< lr is train.lr, which goes as train.lr_schedule says
+  bool scheduled = false;    ///< lr is train.lr, which follows train.lr_schedule
 
   /// True for w <- w - eta g, which a gradient product can do by itself.
   bool is_plain() const { return kind == OptimizerKind::Sgd && weight_decay == 0; }
@@ -25,9 +25,9 @@ struct StepRule {
   std::int64_t state_rows() const;
 };
 
-/// Moves rows against their gradients, every row with a state of its own: what one PyTorch
-/// optimizer per client would do (SGD with dampening 0, Adam with amsgrad off). With d = g +
-/// lambda w and all states 0 before the first step,
+/// Moves rows against their gradients as one PyTorch optimizer per client does (SGD with dampening
+/// 0, Adam with amsgrad off). Every row has a state of its own. With d = g + lambda w and all
+/// states 0 before the first step,
 ///
 ///   Sgd        w <- w - eta d
 ///   Momentum   v <- mu v + d,  w <- w - eta v                 (Polyak 1964)
@@ -45,32 +45,32 @@ class RowOptimizer {
   static constexpr double kBeta2 = 0.999;
   static constexpr double kEpsilon = 1e-8;
 
-  /// For rows of this layout: whole models (P columns) or their factors (Q).
+  /// Moves rows of this layout: whole models (P columns) or their factors (Q).
   RowOptimizer(const StepRule& rule, LayoutPtr layout);
   RowOptimizer(RowOptimizer&&) = default;
   RowOptimizer& operator=(RowOptimizer&&) = default;
 
-  /// Forgets everything and makes room for rows 0 to count - 1 of this number type and device, of
-  /// which it will move only these columns. Costs a pass over the states, and an allocation only
-  /// when there were fewer rows before.
+  /// Forgets everything and makes room for rows 0 to count - 1 of this number type and device. It
+  /// will move only these columns. Costs a pass over the states, and an allocation only when there
+  /// were fewer rows before.
   void reset(std::int64_t count, const at::TensorOptions& options, const Columns& columns = {});
-  /// Goes on from what the last steps left, with as many rows and the same columns.
+  /// Checks that it goes on from the last steps with as many rows and the same columns.
   void go_on(std::int64_t count, const Columns& columns) const;
 
-  /// One step of rows [first, first + count) of `rows`, in one pass over them; the others (clients
-  /// that have run out of steps) keep their models, states and step numbers. The rule's rate is
-  /// multiplied with `rate`. Precondition: reset() for as many rows.
+  /// Moves rows [first, first + count) of `rows` one step, in one pass over them. The others
+  /// (clients that have run out of steps) keep their models, states and step numbers. The rule's
+  /// rate is multiplied with `rate`. Precondition: reset() for as many rows.
   void step_(const Tensor& rows,       // [C, P]
              const Tensor& gradients,  // [C, P]
              std::int64_t first, std::int64_t count, double rate = 1);
-  /// One step of all rows.
+  /// Moves all rows one step.
   void step_(const Tensor& rows, const Tensor& gradients);
 
   const StepRule& rule() const { return rule_; }
   const LayoutPtr& layout() const { return layout_; }
   const Columns& columns() const { return columns_; }
-  /// Where it keeps what it remembers of the first row: nothing, or addresses that stay the same
-  /// after a reset for no more rows.
+  /// The addresses of the first row's state: none, or those that stay the same after a reset for no
+  /// more rows.
   std::vector<const void*> memory() const;
 
  private:

@@ -12,29 +12,29 @@
 
 namespace fedhpc {
 
-/// Local steps captured as graphs: what a step enqueues is the same at every step with batches of
-/// the same sizes, for what differs lies in the device's memory. The launches of a whole step then
-/// cost the host one call.
+/// Captures local steps as graphs. A step enqueues the same work at every step with batches of the
+/// same sizes, for what differs lies in the device's memory. The launches of a whole step then cost
+/// the host one call.
 class StepGraphs {
  public:
-  /// What a captured step depends on beside the contents of device memory.
+  /// A captured step depends on these beside the contents of device memory.
   struct Key {
     std::vector<BatchRun> runs;
     std::vector<double> numbers;         ///< of the rule and the penalty
     std::vector<std::int64_t> sizes;     ///< C, columns, number type, precision...
-    std::vector<const void*> addresses;  ///< of what may move between two passes
+    std::vector<const void*> addresses;  ///< of memory that may move between two passes
 
     friend auto operator<=>(const Key&, const Key&) = default;
   };
 
-  /// Takes a step: calls it when it has not been seen before, which also warms up what has to
-  /// measure or allocate; then captures it (a call that computes nothing) and replays the graph.
-  /// Graphs take memory, so there are no more than some: a further step is called, unless one of
-  /// them has long not been used. If a step cannot be captured, it and all others are called, and
-  /// the user is told so once.
+  /// Takes a step. Calls a step not seen before, which also warms up what has to measure or
+  /// allocate. Then captures it (a call that computes nothing) and replays the graph. Graphs take
+  /// memory, so their number is limited: a further step is called, unless one of them has long not
+  /// been used. If a step cannot be captured, it and all others are called, and the user is told so
+  /// once.
   void take(const Key& key, const std::function<void()>& step);
 
-  /// Forgets all graphs: what they work on has moved.
+  /// Forgets all graphs: the memory they work on has moved.
   void clear();
 
   std::int64_t captured() const { return captured_; }  ///< so far
@@ -49,7 +49,7 @@ class StepGraphs {
     std::int64_t last_used = 0;
   };
 
-  /// Whether one more may be captured; makes room for it where an old one can go.
+  /// True where one more may be captured; drops an old graph where room is needed.
   bool find_room();
   bool capture(Step& of, const std::function<void()>& step);
 
