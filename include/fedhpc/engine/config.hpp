@@ -52,7 +52,8 @@ class Config {
  public:
   /// Defaults, then `assignments` by level. Throws ConfigError for an unknown key, a value not
   /// allowed or an impossible combination. `name`: the configuration file's path; run.output's
-  /// default follows from it, and files to be read are looked for beside it.
+  /// default follows from it, and files to be read are looked for beside it or the base that names
+  /// them.
   Config(const std::vector<Assignment>& assignments, const std::string& name);
   Config(const Config&) = delete;
   Config& operator=(const Config&) = delete;
@@ -77,8 +78,11 @@ class Config {
   void check_files() const;
 
  private:
+  /// Where the relative path that `key` has may lead beside the working directory: the folder of
+  /// the file that gives it, a base perhaps; else that of the configuration.
+  std::string folder_of(const std::string& key) const;
   /// Replaces the relative path of every file to be read by an absolute one, where it is found: in
-  /// the working directory or beside the configuration.
+  /// the working directory or in that folder.
   void find_files();
   /// Conditions that only the methods know: who has edges, who factorises.
   void declare_methods_of_keys();
