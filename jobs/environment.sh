@@ -69,7 +69,7 @@ stem_of() {
   while [ -r "$file" ] && [ "$files" -lt 100 ]; do  # the program refuses a circle
     output=$(value_in "$file" run output)
     base=$(value_in "$file" "" base)
-    [ -z "$output" ] && [ -n "$base" ] || break
+    if [ -n "$output" ] || [ -z "$base" ]; then break; fi
     case $base in /*) file=$base ;; *) file=$(dirname "$file")/$base ;; esac
     files=$((files + 1))
   done
