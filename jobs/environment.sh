@@ -64,7 +64,7 @@ value_in() {
 # stem_of CONFIG [ARGUMENT...]: the result file's path without .h5. The program's own rule: the command line before
 # [run] output of the configuration or of the file that it starts from, before the configuration's name.
 stem_of() {
-  local config=$1 file=$1 base argument output= files=0
+  local config=$1 file=$1 base argument output='' files=0
   shift
   while [ -r "$file" ] && [ "$files" -lt 100 ]; do  # the program refuses a circle
     output=$(value_in "$file" run output)
