@@ -149,10 +149,12 @@ IniText parse_lines(const std::string& text, const std::string& name) {
 std::string text_of(const std::string& path, const std::string& what, const std::string& advice) {
   errno = 0;
   std::ifstream stream(path);
-  const bool folder = std::filesystem::is_directory(path);
+  const std::string reason = std::strerror(errno);
+  std::error_code failed;
+  const bool folder = std::filesystem::is_directory(path, failed);
   if (!stream || folder) {
-    throw ConfigError(concat(
-        what, " cannot be read: ", folder ? "it is a folder" : std::strerror(errno), "; ", advice));
+    throw ConfigError(
+        concat(what, " cannot be read: ", folder ? "it is a folder" : reason, "; ", advice));
   }
   std::ostringstream text;
   text << stream.rdbuf();
@@ -162,54 +164,18 @@ std::string text_of(const std::string& path, const std::string& what, const std:
   return text.str();
 }
 
-/// The text of the base that `file` names.
-std::string text_of_base(const std::string& path, const BaseLine& line, const std::string& file) {
-  const std::string what = concat(line.place, ": base '", line.value, "' of '", file, "'");
+std::string text_of_base(const std::string& path, const BaseLine& line) {
+  const std::string there = path == line.value ? "" : concat(" (", path, ")");
+  const std::string what = concat(line.place, ": base '", line.value, "'", there);
   const std::string advice =
       "give the path of an INI file, from the folder of the file that has it";
   if (line.value.empty()) throw ConfigError(concat(what, " is empty; ", advice));
-  std::error_code failed;  // a pipe would be read more than once
-  if (std::filesystem::exists(path, failed) && !std::filesystem::is_directory(path, failed) &&
-      !std::filesystem::is_regular_file(path, failed)) {
-    throw ConfigError(concat(what, " is not a file; ", advice));
+  std::error_code failed;
+  const std::filesystem::file_status found = std::filesystem::status(path, failed);
+  if (exists(found) && !is_regular_file(found) && !is_directory(found)) {
+    throw ConfigError(concat(what, " is not a file; ", advice));  // a pipe can be read but once
   }
-  return text_of(path, path == line.value ? what : concat(what, ", ", path, ","), advice);
-}
-
-/// `--section.key=value` as Boost reads it; nothing where it is not of that form.
-std::optional<po::option> option_of(const std::string& argument) {
-  const std::size_t equals = argument.find('=');
-  if (!argument.starts_with("--") || equals == std::string::npos || equals == 2) return {};
-  // Boost refuses an empty value without saying of which key.
-  if (equals + 1 == argument.size()) return po::option(argument.substr(2, equals - 2), {""});
-  // No guessing: a prefix of a key is not the key.
-  const int style =
-      po::command_line_style::allow_long | po::command_line_style::long_allow_adjacent;
-  try {
-    const po::parsed_options parsed = po::command_line_parser(std::vector<std::string>{argument})
-                                          .options(po::options_description())
-                                          .style(style)
-                                          .allow_unregistered()
-                                          .run();
-    require(parsed.options.size() == 1, "one argument is one option");
-    return parsed.options.front();
-  } catch (const po::error&) {
-    return {};
-  }
-}
-
-/// `--section.key=value` where arguments[i] and its neighbours hold that in another form; "" where
-/// they do not.
-std::string with_equals_sign(const std::vector<std::string>& arguments, std::size_t i) {
-  const std::size_t begin = arguments[i].find_first_not_of('-');
-  if (begin == std::string::npos || arguments[i].find('.') == std::string::npos) return {};
-  std::string text = "--" + arguments[i].substr(begin);
-  if (text.find('=') != std::string::npos) return text == arguments[i] ? "" : text;
-  for (++i; i < arguments.size() && !arguments[i].starts_with("--"); ++i) {
-    const std::size_t value = arguments[i].find_first_not_of('=');
-    if (value != std::string::npos) return concat(text, '=', arguments[i].substr(value));
-  }
-  return {};
+  return text_of(path, what, advice);
 }
 
 }  // namespace
@@ -266,23 +232,8 @@ std::vector<Assignment> read_ini(const std::string& path) {
                                "' closes a circle (", join(files, " starts from "),
                                "); drop the line base = ... from one of them"));
     }
-    text = text_of_base(base, *parsed.base, file);
+    text = text_of_base(base, *parsed.base);
   }
-}
-
-std::vector<Assignment> parse_command_line(const std::vector<std::string>& arguments) {
-  std::vector<Assignment> assignments;
-  const Origin origin{Level::CommandLine, "command line"};
-  for (std::size_t i = 0; i < arguments.size(); ++i) {
-    const std::optional<po::option> option = option_of(arguments[i]);
-    if (!option) {
-      throw ConfigError(concat(origin.place, ": '", arguments[i],
-                               "' is not of the form --section.key=value",
-                               suggestion(with_equals_sign(arguments, i))));
-    }
-    assignments.push_back({option->string_key, option->value.front(), origin});
-  }
-  return assignments;
 }
 
 std::string lookup(const std::vector<Assignment>& assignments, const std::string& key,
