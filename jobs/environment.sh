@@ -47,21 +47,32 @@ fi
 
 say() { printf '%s %s: %s\n' "$(date '+%F %T')" "${SLURM_JOB_NAME:-job}" "$1"; }
 
-# stem_of CONFIG [ARGUMENT...]: the result file's path without .h5. The program's own rule: the command line before
-# the configuration's [run] output before the configuration's name.
-stem_of() {
-  local config=$1 argument output=
-  shift
-  [ ! -r "$config" ] || output=$(awk -F= '
+# value_in FILE SECTION KEY: what an INI file says; SECTION may be empty, for what stands before the first.
+value_in() {
+  awk -F= -v wanted="$2" -v key="$3" '
     /^[[:space:]]*\[/ { section = $0; sub(/#.*/, "", section); gsub(/[][[:space:]]/, "", section) }
-    section == "run" && $1 ~ /^[[:space:]]*output[[:space:]]*$/ {
+    section == wanted && $1 ~ "^[[:space:]]*" key "[[:space:]]*$" {
       sub(/^[^=]*=[[:space:]]*/, "")
       if (!sub(/^"/, "")) { sub(/#.*/, ""); sub(/[[:space:]]+$/, ""); print; next }
       for (text = ""; $0 != "" && !/^"/; $0 = substr($0, 2)) {  # quoted: a backslash takes the next character
         if (/^\\/) $0 = substr($0, 2)
         text = text substr($0, 1, 1)
       }
-      print text }' "$config")
+      print text }' "$1"
+}
+
+# stem_of CONFIG [ARGUMENT...]: the result file's path without .h5. The program's own rule: the command line before
+# [run] output of the configuration or of the file that it starts from, before the configuration's name.
+stem_of() {
+  local config=$1 file=$1 base argument output='' files=0
+  shift
+  while [ -r "$file" ] && [ "$files" -lt 100 ]; do  # the program refuses a circle
+    output=$(value_in "$file" run output)
+    base=$(value_in "$file" "" base)
+    if [ -n "$output" ] || [ -z "$base" ]; then break; fi
+    case $base in /*) file=$base ;; *) file=$(dirname "$file")/$base ;; esac
+    files=$((files + 1))
+  done
   for argument in "$@"; do
     case $argument in --run.output=*) output=${argument#*=} ;; esac
   done

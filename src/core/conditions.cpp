@@ -70,12 +70,12 @@ bool OptionSet::acts(const Entry& entry) const {
                      [&](const Condition& condition) { return condition.holds(*this); });
 }
 
-std::vector<std::string> OptionSet::check_acting() const {
+std::vector<std::string> OptionSet::check_acting() {
   std::vector<std::string> notes;
   std::vector<std::string> refused;
   std::string problem;
   for (const Entry& entry : entries_) {
-    if (entry.origin.level < Level::File || acts(entry)) continue;
+    if (!is_given(entry.origin.level) || acts(entry)) continue;
     const auto unmet =
         std::find_if(entry.conditions.begin(), entry.conditions.end(),
                      [&](const Condition& condition) { return !condition.holds(*this); });
@@ -97,10 +97,17 @@ std::vector<std::string> OptionSet::check_acting() const {
       problem = concat(what, "; it needs ", unmet->words, ": set that, or drop the key");
     }
   }
-  if (refused.empty()) return notes;
-  refused.erase(refused.begin());
-  throw ConfigError(refused.empty() ? problem
-                                    : concat(problem, ". Without effect too: ", join(refused)));
+  if (!refused.empty()) {
+    refused.erase(refused.begin());
+    throw ConfigError(refused.empty() ? problem
+                                      : concat(problem, ". Without effect too: ", join(refused)));
+  }
+  for (Entry& entry : entries_) {
+    if (!is_given(entry.origin.level) || acts(entry)) continue;
+    entry.parse(entry.default_text);
+    entry.origin = {};
+  }
+  return notes;
 }
 
 }  // namespace fedhpc

@@ -1,5 +1,6 @@
 #include "fedhpc/core/configuration_source.hpp"
 
+#include <algorithm>
 #include <cctype>
 #include <cerrno>
 #include <cstring>
@@ -59,35 +60,49 @@ std::optional<QuotedLine> quoted_line(const std::string& line, const std::string
   return quoted;
 }
 
-void refuse_twice(std::map<std::string, std::string>& seen, const std::string& key,
-                  const std::string& place) {
-  const auto [earlier, is_new] = seen.emplace(key, place);
-  if (!is_new) {
-    throw ConfigError(concat(place, ": key '", key, "' is given twice (first at ", earlier->second,
-                             "); keep one"));
-  }
-}
+/// The line `base = FILE` before the first section of an INI file.
+struct BaseLine {
+  std::string value;
+  std::string place;
+};
 
-/// `--section.key=value` where arguments[i] and its neighbours hold that in another form; "" where
-/// they do not.
-std::string with_equals_sign(const std::vector<std::string>& arguments, std::size_t i) {
-  const std::size_t begin = arguments[i].find_first_not_of('-');
-  if (begin == std::string::npos || arguments[i].find('.') == std::string::npos) return {};
-  std::string text = "--" + arguments[i].substr(begin);
-  if (text.find('=') != std::string::npos) return text == arguments[i] ? "" : text;
-  for (++i; i < arguments.size() && !arguments[i].starts_with("--"); ++i) {
-    const std::size_t value = arguments[i].find_first_not_of('=');
-    if (value != std::string::npos) return concat(text, '=', arguments[i].substr(value));
-  }
-  return {};
-}
-
-}  // namespace
-
-std::vector<Assignment> parse_ini(const std::string& text, const std::string& name) {
-  // Boost parses a file as a whole and does not tell where it stumbled. Fed line by line, under the
-  // section of that line, it keeps its syntax and we know the line.
+struct IniText {
   std::vector<Assignment> assignments;
+  std::optional<BaseLine> base;
+};
+
+/// A line `key = value` as Boost reads it under the line `[section]`, which may be empty.
+po::option option_of(const std::string& section, const std::string& content,
+                     const std::string& place) {
+  std::istringstream one(section + "\n" + content + "\n");
+  try {
+    const po::parsed_options parsed =
+        po::parse_config_file(one, po::options_description(), /*allow_unregistered=*/true);
+    require(parsed.options.size() == 1, "one line of an INI file is one option");
+    if (!parsed.options.front().string_key.ends_with('.')) return parsed.options.front();
+  } catch (const po::error&) {
+    // Its message knows no line.
+  }
+  throw ConfigError(concat(place, ": '", content, "' is not of the form key = value"));
+}
+
+void refuse_second_base(const std::optional<BaseLine>& first, const std::string& value,
+                        const std::string& place) {
+  if (!first) return;
+  throw ConfigError(concat(place, ": base '", value, "' is a second one: ", first->place,
+                           " has base '", first->value,
+                           "'; keep one of them, and let that start from the other"));
+}
+
+bool is_base(const std::string& content) {
+  return without_outer_spaces(content.substr(0, content.find('='))) == "base" &&
+         content.find('=') != std::string::npos;
+}
+
+/// INI text line by line: Boost parses a file as a whole and does not tell where it stumbled. Fed
+/// with a line under its section, it keeps its syntax and we know the line.
+IniText parse_lines(const std::string& text, const std::string& name) {
+  IniText parsed;
   std::map<std::string, std::string> seen;
   std::istringstream stream(text);
   std::string section;
@@ -108,28 +123,70 @@ std::vector<Assignment> parse_ini(const std::string& text, const std::string& na
       section = content;
       continue;
     }
-    if (section.empty()) {
+    if (section.empty() && !is_base(content)) {
       throw ConfigError(
           concat(place, ": '", content, "' stands before any [section]; put it under one"));
     }
-    po::parsed_options parsed(nullptr);
-    try {
-      std::istringstream one(section + "\n" + content + "\n");
-      parsed = po::parse_config_file(one, po::options_description(), /*allow_unregistered=*/true);
-    } catch (const po::error&) {
-      throw ConfigError(concat(place, ": '", content, "' is not of the form key = value"));
-    }
-    require(parsed.options.size() == 1, "one line of an INI file is one option");
-    const po::option& option = parsed.options.front();
-    if (option.string_key.ends_with('.')) {
-      throw ConfigError(concat(place, ": '", content, "' is not of the form key = value"));
-    }
-    refuse_twice(seen, option.string_key, place);
+    const po::option option = option_of(section, content, place);
     const std::string plain = option.value.empty() ? "" : option.value.front();
-    assignments.push_back(
-        {option.string_key, quoted ? quoted->value : plain, {Level::File, place}});
+    const std::string& value = quoted ? quoted->value : plain;
+    if (section.empty()) {
+      refuse_second_base(parsed.base, value, place);
+      parsed.base = {value, place};
+      continue;
+    }
+    const auto [earlier, is_new] = seen.emplace(option.string_key, place);
+    if (!is_new) {
+      throw ConfigError(concat(place, ": key '", option.string_key, "' is given twice (first at ",
+                               earlier->second, "); keep one"));
+    }
+    parsed.assignments.push_back({option.string_key, value, {Level::File, place}});
   }
-  return assignments;
+  return parsed;
+}
+
+/// The text of a file that `what` names. `advice`: what to do where there is none.
+std::string text_of(const std::string& path, const std::string& what, const std::string& advice) {
+  errno = 0;
+  std::ifstream stream(path);
+  const std::string reason = std::strerror(errno);
+  std::error_code failed;
+  const bool folder = std::filesystem::is_directory(path, failed);
+  if (!stream || folder) {
+    throw ConfigError(
+        concat(what, " cannot be read: ", folder ? "it is a folder" : reason, "; ", advice));
+  }
+  std::ostringstream text;
+  text << stream.rdbuf();
+  if (text.str().find('\0') != std::string::npos) {
+    throw ConfigError(concat(what, " is not text; ", advice));
+  }
+  return text.str();
+}
+
+std::string text_of_base(const std::string& path, const BaseLine& line) {
+  const std::string there = path == line.value ? "" : concat(" (", path, ")");
+  const std::string what = concat(line.place, ": base '", line.value, "'", there);
+  const std::string advice =
+      "give the path of an INI file, from the folder of the file that has it";
+  if (line.value.empty()) throw ConfigError(concat(what, " is empty; ", advice));
+  std::error_code failed;
+  const std::filesystem::file_status found = std::filesystem::status(path, failed);
+  if (exists(found) && !is_regular_file(found) && !is_directory(found)) {
+    throw ConfigError(concat(what, " is not a file; ", advice));  // a pipe can be read but once
+  }
+  return text_of(path, what, advice);
+}
+
+}  // namespace
+
+std::vector<Assignment> parse_ini(const std::string& text, const std::string& name) {
+  IniText parsed = parse_lines(text, name);
+  if (parsed.base) {
+    throw ConfigError(concat(parsed.base->place, ": base '", parsed.base->value,
+                             "' stands where no file is; drop the line"));
+  }
+  return std::move(parsed.assignments);
 }
 
 std::string ini_value(const std::string& value) {
@@ -148,55 +205,35 @@ std::string ini_value(const std::string& value) {
 }
 
 std::vector<Assignment> read_ini(const std::string& path) {
-  errno = 0;
-  std::ifstream stream(path);
-  const bool folder = std::filesystem::is_directory(path);
-  if (!stream || folder) {
-    throw ConfigError(concat("configuration file '", path,
-                             "' cannot be read: ", folder ? "it is a folder" : std::strerror(errno),
-                             "; give the path of an INI file"));
-  }
-  std::ostringstream text;
-  text << stream.rdbuf();
-  if (text.str().find('\0') != std::string::npos) {
-    throw ConfigError(
-        concat("configuration file '", path, "' is not text; give the path of an INI file"));
-  }
-  return parse_ini(text.str(), path);
-}
-
-std::vector<Assignment> parse_command_line(const std::vector<std::string>& arguments) {
+  namespace fs = std::filesystem;
   std::vector<Assignment> assignments;
-  const std::string place = "command line";
-  for (std::size_t i = 0; i < arguments.size(); ++i) {
-    const std::string& argument = arguments[i];
-    po::parsed_options parsed(nullptr);
-    const auto refuse = [&]() -> ConfigError {
-      return ConfigError(concat(place, ": '", argument, "' is not of the form --section.key=value",
-                                suggestion(with_equals_sign(arguments, i))));
-    };
-    const std::size_t equals = argument.find('=');
-    if (!argument.starts_with("--") || equals == std::string::npos || equals == 2) throw refuse();
-    // No guessing: a prefix of a key is not the key.
-    const int style =
-        po::command_line_style::allow_long | po::command_line_style::long_allow_adjacent;
-    const std::string key = argument.substr(2, equals - 2);
-    const std::string value = argument.substr(equals + 1);
-    if (!value.empty()) {  // Boost refuses an empty value without saying of which key
-      try {
-        parsed = po::command_line_parser(std::vector<std::string>{argument})
-                     .options(po::options_description())
-                     .style(style)
-                     .allow_unregistered()
-                     .run();
-      } catch (const po::error&) {
-        throw refuse();
-      }
-      require(parsed.options.size() == 1, "one argument is one option");
+  std::vector<std::string> files{path};  // each the base of the one before
+  std::string text =
+      text_of(path, concat("configuration file '", path, "'"), "give the path of an INI file");
+  for (Level level = Level::File;; level = base_of(level)) {
+    const std::string file = files.back();
+    IniText parsed = parse_lines(text, file);
+    for (Assignment& one : parsed.assignments) {
+      one.origin.level = level;
+      one.origin.file = file;
     }
-    assignments.push_back({key, value, {Level::CommandLine, place}});
+    // A base stands before the files that start from it, so that the last of a key counts.
+    assignments.insert(assignments.begin(), parsed.assignments.begin(), parsed.assignments.end());
+    if (!parsed.base) return assignments;
+    const std::string base =
+        (fs::path(file).parent_path() / parsed.base->value).lexically_normal().string();
+    const bool seen = std::any_of(files.begin(), files.end(), [&](const std::string& earlier) {
+      std::error_code failed;
+      return fs::equivalent(earlier, base, failed);
+    });
+    files.push_back(base);
+    if (seen) {
+      throw ConfigError(concat(parsed.base->place, ": base '", parsed.base->value,
+                               "' closes a circle (", join(files, " starts from "),
+                               "); drop the line base = ... from one of them"));
+    }
+    text = text_of_base(base, *parsed.base);
   }
-  return assignments;
 }
 
 std::string lookup(const std::vector<Assignment>& assignments, const std::string& key,

@@ -152,11 +152,6 @@ void Config::declare_methods_of_keys() {
 void Config::resolve(const std::string& name) {
   factorisation.resolve(options_, algorithm_name, algorithm->traits().factorisations);
   for (std::string& note : options_.check_acting()) notes_.push_back(std::move(note));
-  for (const OptionSet::Entry& entry : options_.entries()) {
-    if (entry.origin.level < Level::File || options_.acts(entry)) continue;
-    entry.parse(entry.default_text);  // a key that the notes name is as if nobody had set it
-    options_.set_origin(entry.key, {});
-  }
   // What was auto once more is settled as before.
   factorisation.resolve(options_, algorithm_name, algorithm->traits().factorisations);
   train.resolve(options_);

@@ -31,6 +31,11 @@ bool is_folder(const fs::path& path) {
 
 }  // namespace
 
+std::string Config::folder_of(const std::string& key) const {
+  const std::string& file = options_.origin(key).file;
+  return file.empty() ? folder_ : fs::absolute(file).parent_path().string();
+}
+
 void Config::find_files() {
   const std::pair<const char*, std::string*> keys[] = {
       {"data.dir", &data.dir},
@@ -41,7 +46,7 @@ void Config::find_files() {
   for (const auto& [key, value] : keys) {
     if (value->empty() || fs::path(*value).is_absolute()) continue;
     const bool folder = value == &data.dir;
-    const auto [here, beside] = candidates(folder_, *value);
+    const auto [here, beside] = candidates(folder_of(key), *value);
     const bool is_here = is_there(here) && is_folder(here) == folder;
     const bool is_beside = is_there(beside) && is_folder(beside) == folder;
     std::error_code failed;
@@ -59,7 +64,7 @@ void Config::check_files() const {
        {"data.file", "data.test_file", "data.partition_file", "model.init_file"}) {
     const std::string value = options_.entry(key).print();
     if (value.empty() || fs::path(value).is_absolute()) continue;
-    const auto [here, beside] = candidates(folder_, value);
+    const auto [here, beside] = candidates(folder_of(key), value);
     if (is_there(here) || is_there(beside)) continue;  // whoever opens it says what it is
     throw ConfigError(concat(options_.origin(key).place, ": key '", key, "': no such file as '",
                              value, "'; looked for ", here.string(),

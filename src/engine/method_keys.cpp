@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <optional>
@@ -104,14 +105,25 @@ std::vector<Assignment> last_ones(const std::vector<Assignment>& given,
   return kept;
 }
 
-/// The method that a file names; the chosen one where it names none.
-std::string method_of_file(const std::vector<Assignment>& given, const std::string& chosen) {
+/// The methods that the configuration file and its bases name.
+std::map<Level, std::string> named_methods(const std::vector<Assignment>& given) {
+  std::map<Level, std::string> named;
   for (const Assignment& one : given) {
-    if (one.key != "algorithm.name" || one.origin.level != Level::File) continue;
+    if (one.key != "algorithm.name" || !is_of_file(one.origin.level)) continue;
     make_algorithm(one.value, one.origin.place);  // or a refusal
-    return one.value;
+    named[one.origin.level] = one.value;
   }
-  return chosen;
+  return named;
+}
+
+/// The method whose plain keys stand at `level`. Those of a file are of the method that it or its
+/// nearest base names, else of the one that the file which starts from it names; all others are of
+/// the chosen one.
+const std::string& owner_of(Level level, const std::map<Level, std::string>& named,
+                            const std::string& chosen) {
+  if (!is_of_file(level) || named.empty()) return chosen;
+  const auto above = named.upper_bound(level);
+  return (above == named.begin() ? above : std::prev(above))->second;
 }
 
 /// A key of one method, under its plain name.
@@ -151,33 +163,38 @@ ActingAssignments acting_assignments(const std::vector<Assignment>& given,
                                      const std::string& method) {
   ActingAssignments acting;
   MethodTables tables;
-  const std::string of_file = method_of_file(given, method);
+  const std::map<Level, std::string> named = named_methods(given);
   std::vector<Assignment> of_method;  // behind the plain ones, so that they win
-  std::vector<std::string> left_out;
+  std::map<Level, std::vector<std::string>> left_out;
+  std::map<Level, std::string> files;
   for (const Assignment& one : last_ones(given, acting.notes)) {
-    if (const auto named = of_one_method(one.key)) {
-      Assignment own = plain(one, named->first, named->second, tables);
-      if (named->first == method) of_method.push_back(std::move(own));
+    if (const auto of_one = of_one_method(one.key)) {
+      Assignment own = plain(one, of_one->first, of_one->second, tables);
+      if (of_one->first == method) of_method.push_back(std::move(own));
       continue;
     }
     if (one.key.starts_with(kSection) && one.key != "algorithm.name") {
-      const std::string& owner = one.origin.level == Level::File ? of_file : method;
+      const std::string& owner = owner_of(one.origin.level, named, method);
       require_own(one, owner, tables);
       const bool shared =
           std::find(kOfAllMethods.begin(), kOfAllMethods.end(), one.key) != kOfAllMethods.end();
       if (owner != method && tables.has(owner, one.key) &&
           !(shared && tables.has(method, one.key))) {
         tables.check(owner, one);
-        left_out.push_back(one.key);
+        left_out[one.origin.level].push_back(one.key);
+        files[one.origin.level] = one.origin.file;
         continue;
       }
     }
     acting.assignments.push_back(one);
   }
   acting.assignments.insert(acting.assignments.end(), of_method.begin(), of_method.end());
-  if (!left_out.empty()) {
-    acting.notes.push_back(concat("the configuration is for algorithm.name = ", of_file, "; with ",
-                                  method, " these keys of it are left out: ", join(left_out)));
+  for (const auto& [level, keys] : left_out) {
+    const std::string file =
+        level == Level::File ? "the configuration" : concat("base '", files[level], "'");
+    acting.notes.push_back(concat(file, " is for algorithm.name = ", owner_of(level, named, method),
+                                  "; with ", method,
+                                  " these keys of it are left out: ", join(keys)));
   }
   return acting;
 }

@@ -147,7 +147,7 @@ Placement Parts::open_data() {
     const std::int64_t clients = clients_in_partition_file(data.partition_file);
     const Level given_by = config.options().origin("data.clients").level;
     const bool given =
-        given_by >= Level::File && given_by >= config.options().origin("data.partition_file").level;
+        is_given(given_by) && given_by >= config.options().origin("data.partition_file").level;
     if (given && data.clients != clients) {
       throw ConfigError(concat("data.clients = ", data.clients, ", but data.partition_file = ",
                                data.partition_file, " has ", clients, " clients; drop the key"));

@@ -149,9 +149,11 @@ TEST_F(OptionSetTest, TheHigherLevelWinsInAnyOrder) {
   EXPECT_EQ(options_.origin("one.count").place, "command line");
   options_.assign("one.count", "7", {Level::CommandLine, "command line"});
   EXPECT_EQ(sample_.count, 7);
-  options_.set_origin("one.count", {Level::Default, ""});
-  options_.assign("one.count", "8", {Level::File, "x.ini:1"});
-  EXPECT_EQ(sample_.count, 8);
+  options_.assign("one.rate", "0.5", {base_of(Level::File), "base.ini:1"});
+  options_.assign("one.rate", "0.25", {Level::File, "x.ini:2"});
+  options_.assign("one.rate", "0.125", {base_of(base_of(Level::File)), "far.ini:1"});
+  EXPECT_EQ(sample_.rate, 0.25);
+  EXPECT_EQ(options_.origin("one.rate").place, "x.ini:2");
 }
 
 TEST_F(OptionSetTest, IniTextReadsBackTheSame) {

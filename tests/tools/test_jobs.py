@@ -70,7 +70,12 @@ class Environment(unittest.TestCase):
         (self.folder / "other.ini").write_text(
             "[data]\noutput = no.h5\n[ run ]\nseed=1\n output = some where/x.h5 # y\n")
         (self.folder / "quoted.ini").write_text('[run] # x\noutput = "a #3 \\"b\\" \\\\.h5" # y\n')
+        (self.folder / "bases").mkdir()
+        (self.folder / "bases/far.ini").write_text('base = "../quoted.ini"\n[run]\nseed = 1\n')
+        (self.folder / "based.ini").write_text("# x\n base=bases/far.ini # y\n[data]\nbase = no.ini\n")
+        (self.folder / "loop.ini").write_text("base = loop.ini\n")
         for arguments, expected in ((("run.ini",), "run"), (("a/run.ini",), "run"), (("other.ini",), "some where/x"),
+                                    (("based.ini",), 'a #3 "b" \\'), (("loop.ini",), "loop"),
                                     (("other.ini", "--run.output=b/c.h5", "--run.seed=1"), "b/c"),
                                     (("run.ini", "--run.output=plain"), "plain"),
                                     (("quoted.ini",), 'a #3 "b" \\')):

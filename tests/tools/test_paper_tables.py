@@ -9,7 +9,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent.parent
 TOOLS = ROOT / "tools"
 sys.path.insert(0, str(TOOLS))
-from fedhpc_tools import paper_table, results  # noqa: E402
+from fedhpc_tools import paper_table  # noqa: E402
+from fedhpc_tools.configuration import read_config  # noqa: E402
+from fedhpc_tools.method_keys import acting  # noqa: E402
 
 
 # The papers' tables of results as printed, cell by cell: method, then its figures in the order of the columns.
@@ -201,7 +203,7 @@ class Tables(unittest.TestCase):
         rows = paper_table.read_rows(TOOLS / "papers" / "pfedsop.csv")
         self.assertEqual(named, {row.config for row in rows})
         for name in named:
-            config = results.parse_config((configs / name).read_text(encoding="utf-8"))
+            config = acting(read_config(configs / name), {})
             data, method = config["data.name"], config["algorithm.name"]
             network = "cnn4" if name.endswith("_cnn4.ini") else networks.get(data, "dnn")
             expected = {"run.rounds": "100", "run.seed": "0", "run.eval_every": "1" if network == "dnn" else "5",
@@ -223,7 +225,7 @@ class Tables(unittest.TestCase):
                 self.assertEqual((config["algorithm.rho"], config["algorithm.lambda"]), ("1", "1"), name)
                 self.assertEqual(config["algorithm.personal_lr"], config["train.lr"], name)
         for row in rows:
-            config = results.parse_config((configs / row.config).read_text(encoding="utf-8"))
+            config = acting(read_config(configs / row.config), {})
             for key in (override.split("=")[0] for override in row.overrides):
                 self.assertTrue(key in config or key in ("algorithm.personalise", "algorithm.learn"), row)
 
@@ -278,7 +280,7 @@ class Tables(unittest.TestCase):
         rows = [row for row in paper_table.read_rows(TOOLS / "papers" / "fedmud.csv") if row.state != "waiting"]
         self.assertEqual(named, {row.config for row in rows})
         for name in named:
-            config = results.parse_config((configs / name).read_text(encoding="utf-8"))
+            config = acting(read_config(configs / name), {})
             dataset, setting, method, variant = (Path(name).stem.split("_", 3) + [""])[:4]
             resnet = variant.endswith("resnet18")
             network, rounds, standardize, augment = data[dataset]
@@ -313,7 +315,7 @@ class Tables(unittest.TestCase):
             self.assertLessEqual({key for key in config if key.startswith("model.")} - {"model.stem"},
                                  {key for key, value in expected.items() if value is not None}, name)
         for row in rows:
-            config = results.parse_config((configs / row.config).read_text(encoding="utf-8"))
+            config = acting(read_config(configs / row.config), {})
             for key, value in (override.split("=") for override in row.overrides):
                 self.assertIn(key, config, row)
                 self.assertNotEqual(config[key], value, row)  # the configuration's own run stands in its table
@@ -343,7 +345,7 @@ class Tables(unittest.TestCase):
         own = {"mnist": ("20", "23", "12", "5", "0.08", "17", "0.0008", "0.05"),
                "cifar10": ("10", "25", "14", "4", "0.03", "15", "0.00004", "0.01")}
         for path in configs.glob("*.ini"):
-            config = results.parse_config(path.read_text(encoding="utf-8"))
+            config = acting(read_config(path), {})
             clients, tau, decay, s, personal, factor_steps, eta, lr = own[config["data.name"]]
             method = config["algorithm.name"]
             self.assertEqual(path.stem.split("_")[::2], [config["data.name"], method])
@@ -357,7 +359,7 @@ class Tables(unittest.TestCase):
                 expected.update({"algorithm.factor_steps": factor_steps, "model.compression": "2"})
             self.assertEqual({key: config.get(key) for key in expected}, expected, path)
         for row in paper_table.read_rows(TOOLS / "papers" / "tdpfed.csv"):
-            config = results.parse_config((configs / row.config).read_text(encoding="utf-8"))
+            config = acting(read_config(configs / row.config), {})
             for key in (override.split("=")[0] for override in row.overrides):
                 self.assertTrue(key in config or key in ("algorithm.transmit_fraction", "algorithm.unsent"), row)
 
@@ -368,7 +370,7 @@ class Tables(unittest.TestCase):
         for row in paper_table.read_rows(TOOLS / "papers" / "sfedhp.csv"):
             if row.state == "waiting":
                 continue
-            config = results.parse_config((configs / row.config).read_text(encoding="utf-8"))
+            config = acting(read_config(configs / row.config), {})
             config.update(override.split("=", 1) for override in row.overrides)
             network = {"mlr": ("mlr", None), "cifar10": ("vgg_sfedhp", None)}.get(
                 "mlr" if "_mlr" in row.config else row.dataset, ("dnn", "500,200"))

@@ -58,18 +58,6 @@ class Results(Folder):
                     results.load(damaged, timeout=4.0)
                 self.assertLess(time.monotonic() - start, 15.0)
 
-    def test_configuration_text(self):
-        config = results.parse_config("# head\n[train]\nlr = 0.05  # rate\n\n[a]\nb=c=d\n")
-        self.assertEqual(config, {"train.lr": "0.05", "a.b": "c=d"})
-        with self.assertRaises(results.ResultError):
-            results.parse_config("[train]\nnonsense\n")
-
-    def test_quoted_values_of_the_configuration(self):
-        text = '[run]\noutput = "a #3 \\"b\\" \\\\ \\n.h5" # mine\nplain = x "y" # "z"\nodd = a\v\u2028b\n'
-        self.assertEqual(results.parse_config(text), {"run.output": 'a #3 "b" \\ \n.h5', "run.plain": 'x "y"',
-                                                      "run.odd": "a\v\u2028b"})
-
-
     def test_the_probe_starts_without_what_it_does_not_need(self):
         code = "import sys; import result_file; sys.exit(sum(m in sys.modules for m in ('pandas', 'matplotlib')))"
         folder = TOOLS / "fedhpc_tools"

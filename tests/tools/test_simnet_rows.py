@@ -10,7 +10,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT / "tools"))
-from fedhpc_tools import results  # noqa: E402
+from fedhpc_tools.configuration import read_config  # noqa: E402
+from fedhpc_tools.method_keys import acting  # noqa: E402
 from fedhpc_tools import paper_table  # noqa: E402
 
 CONFIGS = ROOT / "configs" / "papers" / "simnet"
@@ -34,7 +35,7 @@ class SimnetRows(unittest.TestCase):
         self.assertEqual({path.name for path in CONFIGS.glob("*.ini")}, {row.config for row in ROWS})
         for row, expected in self.jobs():
             self.assertEqual((expected["algorithm.name"], expected["data.name"]), (row.method, row.dataset), row)
-            config = results.parse_config((CONFIGS / row.config).read_text(encoding="utf-8"))
+            config = acting(read_config(CONFIGS / row.config), {})
             for key in (override.split("=")[0] for override in row.overrides):
                 self.assertIn(key, {*config, "algorithm.k"}, row)  # k acts with the rows' codec alone
 

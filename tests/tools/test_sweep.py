@@ -52,6 +52,15 @@ class Reading(Case):
         self.assertEqual(job.expected["algorithm.name"], "good")
         self.assertEqual(job.expected["run.seed"], "4")
 
+    def test_a_base_that_starts_from_another(self):
+        self.ini("base = run.ini\n[train]\nlocal_epochs = 2\n[model]\nhidden = 7\n", "near.ini")
+        job, = self.read(f"[sweep]\nbase = {self.folder}/near.ini\ntrain.local_steps = 3\n").jobs
+        self.assertEqual([job.expected.get(key) for key in ("algorithm.name", "model.hidden", "train.local_steps",
+                                                            "train.local_epochs")], ["good", "7", "3", None])
+        self.ini("base = none.ini\n", "near.ini")
+        with self.assertRaisesRegex(sweep_runs.SweepError, "none.ini: No such file.*the base of .*near.ini"):
+            self.read(f"[sweep]\nbase = {self.folder}/near.ini\n")
+
     def test_methods_with_keys_of_their_own(self):
         with open(self.folder / "run.ini", "a", encoding="utf-8") as file:
             file.write("[algorithm]\nname = fedprox\nmu = 3\ncodec = bf16\n[algorithm.ditto]\nlambda = 2\n")

@@ -20,8 +20,9 @@ import statistics
 from dataclasses import dataclass
 from pathlib import Path
 
+from .configuration import read_config
 from .method_keys import OF_ALL_METHODS, acting
-from .results import ENDED, ResultError, load, parse_config
+from .results import ENDED, ResultError, load
 
 COLUMNS = ("table", "dataset", "setting", "method", "variant", "config", "overrides", "metric", "paper", "spread",
            "pick", "state")
@@ -141,9 +142,9 @@ def make_job(row, seed, quick, config_dir, output_dir):
     """The run of `row` with `seed`; PaperError if its configuration is missing or malformed."""
     config = Path(config_dir) / row.config
     try:
-        settings = parse_config(config.read_text(encoding="utf-8"))
-    except (OSError, ResultError) as error:
-        raise PaperError(f"configuration {config}: {error}") from None
+        settings = read_config(config)
+    except ResultError as error:
+        raise PaperError(f"configuration {error}") from None
     expected = acting(settings, dict(override.split("=", 1) for override in row.overrides))
     overrides = row.overrides + (f"run.seed={seed}",)
     expected["run.seed"] = str(seed)

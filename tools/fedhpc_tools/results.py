@@ -9,7 +9,6 @@
 what is known of each client is in client_data.py.
 """
 
-import re
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,6 +17,7 @@ import h5py
 import numpy as np
 import pandas as pd
 
+from .configuration import parse_config
 from .result_file import MODES, PROBE_SECONDS, ResultError, open_run, read_contents, reading
 
 VALIDATION = "validation_"  # begins the names of series on the samples that clients set aside
@@ -94,31 +94,6 @@ def status_of(recorded, wall_seconds, silence):
         return str(recorded)
     patience = max(SILENT_ROUNDS * np.median(known), 2.0 * known.max(), SILENT_SECONDS)
     return SILENT if silence > patience else RUNNING
-
-
-ESCAPES = {"n": "\n", "r": "\r"}  # in a quoted value; other characters behind a backslash stand for themselves
-
-
-def parse_config(text):
-    """The INI text as {"section.key": value}; `#` starts a comment outside double quotes, as in the simulator."""
-    values, section = {}, ""
-    for number, line in enumerate(text.split("\n"), 1):
-        quoted = re.fullmatch(r'([^=#]*)=\s*"((?:[^"\\]|\\.)*)"\s*(?:#.*)?', line)
-        if quoted:
-            key, value = quoted.groups()
-            values[section + key.strip()] = re.sub(r"\\(.)", lambda mark: ESCAPES.get(mark[1], mark[1]), value)
-            continue
-        line = line.split("#", 1)[0].strip()
-        if not line:
-            continue
-        if line.startswith("[") and line.endswith("]"):
-            section = line[1:-1].strip() + "."
-        elif "=" in line:
-            key, value = line.split("=", 1)
-            values[section + key.strip()] = value.strip()
-        else:
-            raise ResultError(f"line {number} of the configuration is neither a [section] nor key=value: {line}")
-    return values
 
 
 def load(path, timeout=PROBE_SECONDS):

@@ -31,7 +31,8 @@ from pathlib import Path
 from .paper_table import PaperError
 from .plan import PlanError, key_of, make_plan
 from .reproduction import find_program
-from .results import ResultError, parse_config
+from .configuration import read_config
+from .results import ResultError
 
 ROOT = Path(__file__).resolve().parents[2]
 CLIENTS_PER_RANK = 8  # of weak_scaling
@@ -173,13 +174,11 @@ def shape_of(options):
 
 
 def read_settings(config):
-    """What an INI file says, {"section.key": text}."""
+    """What an INI file and its bases say, {"section.key": text}."""
     try:
-        return parse_config(Path(config).read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise SubmitError(f"{config}: {getattr(error, 'strerror', 'not a text')}; give a configuration") from None
+        return read_config(config)
     except ResultError as error:
-        raise SubmitError(f"{config}: {error}") from None
+        raise SubmitError(f"{error}; give a configuration") from None
 
 
 def template_of(job):

@@ -6,9 +6,10 @@ import statistics
 from dataclasses import dataclass
 from pathlib import Path
 
+from .configuration import parse_config, read_config, without_rivals
 from .method_keys import acting, method_of, of_one_method
 from .paper_table import Job, figure_text, job_state
-from .results import DIVERGED, VALIDATION, ResultError, parse_config
+from .results import DIVERGED, VALIDATION, ResultError
 
 OWN_KEYS = ("base", "seeds", "metric", "select", "rule", "aim", "output")
 OWN_SETTINGS = ("run.seed", "run.output")  # of every run, set by the sweep
@@ -77,7 +78,7 @@ def read_sweep(path, output=None, select=None):
         own["select"] = select
     chosen_by = metric
     if _one_of(path, own, "select", ("test", "validation")) == "validation":
-        chosen_by = _validated(path, metric, {**_settings(base), **grid})
+        chosen_by = _validated(path, metric, {**_configuration(base), **grid})
     return Sweep(path, base, seeds, metric, chosen_by, _one_of(path, own, "rule", ("best", "last")),
                  _one_of(path, own, "aim", ("min", "max") if "loss" in metric else ("max", "min")), folder,
                  _points(path, base, {key: _values(path, key, text) for key, text in grid.items()}, seeds, folder))
@@ -90,6 +91,13 @@ def _settings(path):
         raise SweepError(f"{path}: {getattr(error, 'strerror', 'not a text')}; give a sweep's INI file") from None
     except ResultError as error:
         raise SweepError(f"{path}: {error}") from None
+
+
+def _configuration(path):
+    try:
+        return read_config(path)
+    except ResultError as error:
+        raise SweepError(str(error)) from None
 
 
 def _validated(path, metric, settings):
@@ -144,7 +152,7 @@ def _points(path, base, grid, seeds, folder):
     """The grid's points, the last key's values changing fastest."""
     varying = {key: values for key, values in grid.items() if len(values) > 1}
     fixed = {key: values[0] for key, values in grid.items() if len(values) == 1}
-    base_settings = _settings(base)
+    base_settings = _configuration(base)
     points, taken = [], set()
     for number, values in enumerate(_combinations(varying, base_settings, fixed)):
         name = _name(varying, values)
@@ -156,7 +164,7 @@ def _points(path, base, grid, seeds, folder):
             settings = {**fixed, **values, "run.seed": str(seed)}
             output = folder / f"{name}_seed{seed}.h5"
             jobs.append(Job(f"{name}_seed{seed}", base, tuple(f"{key}={value}" for key, value in settings.items()),
-                            acting(_without_rivals(base_settings, settings), settings), output))
+                            acting(without_rivals(base_settings, settings), settings), output))
         points.append(Point(values, tuple(jobs)))
     return tuple(points)
 
@@ -172,12 +180,6 @@ def _combinations(varying, base, fixed):
         if acts not in points:
             points.append(acts)
     return points
-
-
-def _without_rivals(base, settings):
-    """The base's settings, without a number of local steps where local epochs are set instead, or the reverse."""
-    rivals = {"train.local_steps": "train.local_epochs", "train.local_epochs": "train.local_steps"}
-    return {key: value for key, value in base.items() if rivals.get(key) not in settings}
 
 
 def _name(varying, values):

@@ -15,11 +15,14 @@ struct Assignment {
 };
 
 /// Reads an INI file (sections, `key = value`, `key = "value"`, `#` comments) with
-/// Boost.Program_options. Throws ConfigError naming file and line for a file that cannot be read, a
-/// malformed line, a key outside any section or given twice.
+/// Boost.Program_options, and before its own keys those of the file that a line `base = OTHER.ini`
+/// ahead of the first section names, from the folder of the file that says it. A base may have one
+/// too; each has a level below that of the file that starts from it. Throws ConfigError naming file
+/// and line for a file that cannot be read, a circle or a second base, a malformed line, a key
+/// outside any section or given twice in a file.
 std::vector<Assignment> read_ini(const std::string& path);
 
-/// Parses INI text in memory; `name` stands for the path in messages.
+/// The same for INI text in memory, which has no base; `name` stands for the path in messages.
 std::vector<Assignment> parse_ini(const std::string& text, const std::string& name);
 
 /// Returns a value as it stands in an INI file: as it is where it reads back the same, else between

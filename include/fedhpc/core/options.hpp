@@ -12,14 +12,25 @@
 
 namespace fedhpc {
 
-/// The source of a value; a higher level wins. Stored: from the configuration that a checkpoint
-/// holds, which may have keys that do not act.
-enum class Level { Default, Stored, File, CommandLine };
+/// Where a value comes from; a higher level wins. Stored: from the configuration that a checkpoint
+/// holds, which may have keys that do not act. Each base of a file has a level of its own below
+/// File, the farthest the lowest.
+enum class Level : int { Default, Stored, FarthestBase, File = 1 << 20, CommandLine };
+
+/// The level of the base of a file that has this level.
+constexpr Level base_of(Level file) { return static_cast<Level>(static_cast<int>(file) - 1); }
+/// Of a file or of one of its bases.
+constexpr bool is_of_file(Level level) {
+  return level >= Level::FarthestBase && level <= Level::File;
+}
+/// Written for this run, in a file or on the command line.
+constexpr bool is_given(Level level) { return level >= Level::FarthestBase; }
 
 /// A level and, for messages, the place: "run.ini:12" or "command line".
 struct Origin {
   Level level = Level::Default;
   std::string place;
+  std::string file = {};  ///< the configuration file that holds it; empty: none does
 };
 
 /// The largest count a key takes: products of two fit into 64 bits.
@@ -129,9 +140,10 @@ class OptionSet {
   void acts(std::string_view key, Condition condition);
   /// True if all conditions of the key hold.
   bool acts(const Entry& entry) const;
-  /// Throws ConfigError for keys that a file or the command line has set and that do not act. A key
-  /// that a higher level than its own has put out of action is only named in a returned sentence.
-  std::vector<std::string> check_acting() const;
+  /// Throws ConfigError for keys that a file or the command line has set and that do not act. Where
+  /// a higher level than a key's own has put it out of action it is only named in a sentence of the
+  /// answer, and is then as if nobody had set it.
+  std::vector<std::string> check_acting();
 
   /// Gives `key` the value `text` unless a higher level has set it already; the same level again
   /// overwrites. Throws ConfigError for an unknown key (with the nearest one) or a value not
@@ -147,8 +159,6 @@ class OptionSet {
   [[noreturn]] void refuse(std::string_view key, const std::string& because) const;
   /// Throws that error unless the key has its default value: for keys without meaning here.
   void refuse_unless_default(std::string_view key, const std::string& because) const;
-  /// Overwrites the source of `key`, e.g. when a default follows from another key.
-  void set_origin(std::string_view key, Origin origin);
   const std::vector<Entry>& entries() const { return entries_; }
 
   /// Returns all keys that act as INI text, one section after the other in order of declaration.

@@ -50,9 +50,10 @@ struct RunOptions {
 /// Config must not move.
 class Config {
  public:
-  /// Sets defaults, then `assignments` by level. Throws ConfigError for an unknown key, a value not
-  /// allowed or an impossible combination. `name` is the configuration file's path. The default of
-  /// run.output follows from it, and files to be read are looked for beside it.
+  /// Defaults, then `assignments` by level. Throws ConfigError for an unknown key, a value not
+  /// allowed or an impossible combination. `name`: the configuration file's path; run.output's
+  /// default follows from it, and files to be read are looked for beside it or the base that names
+  /// them.
   Config(const std::vector<Assignment>& assignments, const std::string& name);
   Config(const Config&) = delete;
   Config& operator=(const Config&) = delete;
@@ -77,8 +78,11 @@ class Config {
   void check_files() const;
 
  private:
-  /// Makes the relative path of every file to be read absolute, where the file is found in the
-  /// working directory or beside the configuration.
+  /// Where the relative path that `key` has may lead beside the working directory: the folder of
+  /// the file that gives it, a base perhaps; else that of the configuration.
+  std::string folder_of(const std::string& key) const;
+  /// Replaces the relative path of every file to be read by an absolute one, where it is found: in
+  /// the working directory or in that folder.
   void find_files();
   /// Declares the conditions that only the methods know: who has edges, who factorises.
   void declare_methods_of_keys();
