@@ -12,10 +12,9 @@ namespace fedhpc {
 class AggregationRecord {
  public:
   AggregationRecord() = default;
-  explicit AggregationRecord(FactorMap& map) : map_(&map) {}
+  /// Adds the series aggregation_gap, and effective_rank.LAYER of every factorised layer.
+  explicit AggregationRecord(const Setup& setup);
 
-  /// aggregation_gap, and effective_rank.LAYER of every factorised layer.
-  std::vector<RoundMetric> metrics() const;
   /// Over the round's clients: how what their factors stand for has changed.
   Mean products(Round& round) const { return round.mean(map_->full()); }
   /// Adds what these clients' factors [C, Q] stand for, less what the server's did before, [1, P].

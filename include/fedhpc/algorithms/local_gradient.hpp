@@ -14,7 +14,8 @@ namespace fedhpc {
 /// it takes them over. 0 of a client that cannot train. Counts into train_loss.
 Rows local_gradient(Block& block, const Rows& start, double eta);
 
-/// For methods that send gradients: refuses rules other than plain gradient steps.
-void check_plain_gradients(const OptionSet& options, const std::string& name);
+/// For methods that send gradients: adds a check that refuses rules other than plain gradient
+/// steps.
+void require_plain_gradients(OptionSet& options, const std::string& name);
 
 }  // namespace fedhpc

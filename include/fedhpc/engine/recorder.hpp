@@ -43,8 +43,6 @@ class Recorder {
 
  private:
   void write_parts(const ModelRecord& model);
-  /// What the method has drawn for a round's clients.
-  std::vector<NamedTensor> draws_of(std::int64_t round) const;
   /// Collective.
   /// Writes what the data call classes and clients.
   void write_names();

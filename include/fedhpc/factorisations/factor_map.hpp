@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "fedhpc/core/named_tensor.hpp"
 #include "fedhpc/factorisations/factorisation.hpp"
 #include "fedhpc/factorisations/options.hpp"
 #include "fedhpc/factorisations/row_map.hpp"
@@ -49,7 +50,7 @@ class FactorMap final : public RowMap {
   void set_constants_to_identity(const at::TensorOptions& options);
   /// What initial() with draw.zero and draw_constants() draw, layer by layer, named
   /// LAYER.NAME, with their shapes, from `factors` [1, Q].
-  std::vector<std::pair<std::string, Tensor>> drawn(const Rows& factors) const;
+  std::vector<NamedTensor> drawn(const Rows& factors) const;
 
   void expand_(const Rows& u, const Rows& w) override;
   void pullback_(const Rows& u, const Rows& dw, const Rows& du) override;
