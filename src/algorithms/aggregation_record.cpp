@@ -18,14 +18,13 @@ std::string rank_of(const std::string& layer) { return concat("effective_rank.",
 
 }  // namespace
 
-std::vector<RoundMetric> AggregationRecord::metrics() const {
-  std::vector<RoundMetric> metrics{
-      {kGap, "1", "norm of the mean of what factors stand for minus what their mean stands for"}};
+AggregationRecord::AggregationRecord(const Setup& setup) : map_(&setup.factor_map()) {
+  setup.add_metrics(
+      {{kGap, "1", "norm of the mean of what factors stand for minus what their mean stands for"}});
   for (std::int64_t l = 0; l < map_->layers(); ++l) {
-    metrics.push_back({rank_of(map_->layer_name(l)), "1",
-                       "effective rank of how the layer's weights have changed in the round"});
+    setup.add_metrics({{rank_of(map_->layer_name(l)), "1",
+                        "effective rank of how the layer's weights have changed in the round"}});
   }
-  return metrics;
 }
 
 void AggregationRecord::add(Mean& products, std::span<const double> weights, const Rows& factors,

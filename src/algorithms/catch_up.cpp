@@ -10,10 +10,11 @@ constexpr const char* kCatchUp = "catch_up_bytes";
 
 }  // namespace
 
-RoundMetric CatchUp::metric() {
-  return {kCatchUp, "bytes",
-          "mean over participants of what a client needs of rounds it has missed; not among the "
-          "bytes of the round"};
+CatchUp::CatchUp(const Setup& setup) : last_round_(&setup.store().scalars("last_round", 0)) {
+  setup.add_metrics(
+      {{kCatchUp, "bytes",
+        "mean over participants of what a client needs of rounds it has missed; not among the "
+        "bytes of the round"}});
 }
 
 void CatchUp::note(Block& block, std::int64_t round,

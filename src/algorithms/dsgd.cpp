@@ -4,7 +4,10 @@
 
 namespace fedhpc {
 
-void Dsgd::check(const OptionSet& options) const { check_plain_gradients(options, "dsgd"); }
+void Dsgd::declare(OptionSet& options) {
+  averaging_.declare(options);
+  require_plain_gradients(options, "dsgd");
+}
 
 void Dsgd::initialise(const Setup& setup) {
   x_ = setup.initial_model();

@@ -46,11 +46,10 @@ void EF21P::declare(OptionSet& options) {
   options.add("algorithm.server_lr", server_lr_, at_least(0.0),
               "factor of the mean of the compressed updates, but for batch norm; 1: the mean");
   declare_weighting(options, weighting_);
-}
-
-void EF21P::check(const OptionSet& options) const {
-  options.refuse_unless_default("train.buffers",
+  options.add_check([](const OptionSet& given) {
+    given.refuse_unless_default("train.buffers",
                                 "algorithm.name = ef21p, whose messages hold all of a model");
+  });
 }
 
 void EF21P::initialise(const Setup& setup) {
@@ -114,8 +113,6 @@ Rows EF21P::largest(const Rows& row) const {
   top_k_->transmit_(edit.values());
   return result;
 }
-
-std::vector<RoundMetric> EF21P::metrics() const { return {CatchUp::metric()}; }
 
 void EF21P::evaluate(Evaluation& evaluation) { evaluation.global(shared_ + message_); }
 

@@ -18,7 +18,7 @@ void FactorAveraging::initialise(const Setup& setup) {
   map_ = &setup.factor_map();
   factors_ = setup.initial_factors();
   codec_ = averaging_.make_upload_codec();
-  record_ = AggregationRecord(*map_);
+  record_ = AggregationRecord(setup);
 }
 
 void FactorAveraging::round(Round& round) {

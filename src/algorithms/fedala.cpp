@@ -76,6 +76,15 @@ std::size_t FedALA::first_field(const Layout& layout, std::int64_t layers) {
 }
 
 void FedALA::initialise(const Setup& setup) {
+  setup.add_metrics(
+      {{kReceptionAccuracy, "fraction",
+        "mean over participants, with algorithm.learn = all over all clients, of the accuracy of "
+        "the mixed model on own test samples, before local training"},
+       {kGlobalWeight, "1",
+        "mean over clients that learn weights of their mean: 1 is the global model, 0 the "
+        "client's own"},
+       {kStartPasses, "1",
+        "mean over clients that learn weights for the first time of the passes made"}});
   global_ = setup.initial_model();
   codec_ = averaging_.make_upload_codec();
   plain_ = setup.training().step_rule().is_plain();
@@ -85,18 +94,6 @@ void FedALA::initialise(const Setup& setup) {
   const Rows part = top_.of(global_);
   local_ = &setup.store().rows("local", part);
   weights_ = &setup.store().rows("weight", {at::ones_like(part.values), part.layout});
-}
-
-std::vector<RoundMetric> FedALA::metrics() const {
-  return {
-      {kReceptionAccuracy, "fraction",
-       "mean over participants, with algorithm.learn = all over all clients, of the accuracy of "
-       "the mixed model on own test samples, before local training"},
-      {kGlobalWeight, "1",
-       "mean over clients that learn weights of their mean: 1 is the global model, 0 the "
-       "client's own"},
-      {kStartPasses, "1",
-       "mean over clients that learn weights for the first time of the passes made"}};
 }
 
 void FedALA::round(Round& round) {

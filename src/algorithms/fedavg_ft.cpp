@@ -17,14 +17,12 @@ void FedAvgFT::declare(OptionSet& options) {
 }
 
 void FedAvgFT::initialise(const Setup& setup) {
+  setup.add_metrics(
+      {{kReceptionAccuracy, "fraction",
+        "mean over participants of the accuracy of the fine-tuned model on own test samples, "
+        "before local training"}});
   global_ = setup.initial_model();
   codec_ = averaging_.make_upload_codec();
-}
-
-std::vector<RoundMetric> FedAvgFT::metrics() const {
-  return {{kReceptionAccuracy, "fraction",
-           "mean over participants of the accuracy of the fine-tuned model on own test samples, "
-           "before local training"}};
 }
 
 void FedAvgFT::round(Round& round) {

@@ -63,14 +63,13 @@ void FedBAT::declare(OptionSet& options) {
               Names<Download>{{"full", Download::Full}, {"binary", Download::Binary}},
               "what clients receive: the model, or its last change with one bit a weight");
   declare_weighting(options, weighting_);
-}
-
-void FedBAT::check(const OptionSet& options) const {
-  options.refuse_unless_default("train.buffers",
+  options.add_check([this](const OptionSet& given) {
+    given.refuse_unless_default("train.buffers",
                                 "algorithm.name = fedbat, whose messages hold all of a model");
-  if (least_step_ <= most_step_) return;
-  options.refuse("algorithm.least_step",
+    if (least_step_ <= most_step_) return;
+    given.refuse("algorithm.least_step",
                  concat("algorithm.most_step = ", most_step_, ", which is less"));
+  });
 }
 
 void FedBAT::initialise(const Setup& setup) {
@@ -223,11 +222,6 @@ Rows FedBAT::quantised(const Rows& update, std::int64_t round) const {
   const std::array<DrawKey, 1> keys{key};
   binary_.weights().put_(message, binary_.binarise(m, binary_.mean_magnitudes(m), keys));
   return message;
-}
-
-std::vector<RoundMetric> FedBAT::metrics() const {
-  if (download_ == Download::Full) return {};
-  return {CatchUp::metric()};
 }
 
 void FedBAT::evaluate(Evaluation& evaluation) { evaluation.global(global_ + message_); }

@@ -13,14 +13,12 @@ constexpr const char* kTruncation = "truncation_error";
 }  // namespace
 
 void FedHM::initialise(const Setup& setup) {
+  setup.add_metrics(
+      {{kTruncation, "1", "||W - U V^T|| / ||W|| over the factorised layers of the new model"}});
   map_ = &setup.factor_map();
   model_ = setup.initial_model();
   factors_ = map_->fit(model_, setup.initial_factors(), /*sweeps=*/1);
   codec_ = averaging_.make_upload_codec();
-}
-
-std::vector<RoundMetric> FedHM::metrics() const {
-  return {{kTruncation, "1", "||W - U V^T|| / ||W|| over the factorised layers of the new model"}};
 }
 
 void FedHM::round(Round& round) {

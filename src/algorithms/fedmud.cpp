@@ -59,8 +59,8 @@ void FedMUD::initialise(const Setup& setup) {
   codec_ = averaging_.make_upload_codec();
   updates_ = &setup.factor_map();
   factors_ = setup.initial_factors();
+  record_ = AggregationRecord(setup);
   catch_up_ = CatchUp(setup);
-  record_ = AggregationRecord(*updates_);
   set_constants();
   model_.emplace(*updates_, factors_.values.options());
   if (start_ == Start::Update)
@@ -108,13 +108,7 @@ void FedMUD::catch_up(Block& block, std::int64_t round) {
   catch_up_.note(block, round, missed, update, value * updates_->weight_count());
 }
 
-std::vector<RoundMetric> FedMUD::metrics() const {
-  std::vector<RoundMetric> metrics = record_.metrics();
-  metrics.push_back(CatchUp::metric());
-  return metrics;
-}
-
-std::vector<std::pair<std::string, Tensor>> FedMUD::drawn_in(std::int64_t round) const {
+std::vector<NamedTensor> FedMUD::drawn_in(std::int64_t round) const {
   if (round == 0) return {};
   if (round > 1 && resets_until(round) == resets_until(round - 1)) return {};
   return updates_->drawn(updates_->initial(model_->frozen(), seed_, draw(drawn_after_)));
@@ -128,9 +122,8 @@ void FedMUD::evaluate(Evaluation& evaluation) {
 void FedMUD::visit_state(StateVisitor& state) {
   state.rows("frozen", model_->frozen());
   state.rows("factors", factors_);
-  const std::int64_t drawn = drawn_after_;
   state.integer("drawn_after", drawn_after_);
-  if (drawn_after_ != drawn) set_constants();
+  if (state.restores()) set_constants();
 }
 
 }  // namespace fedhpc

@@ -18,20 +18,22 @@ Rows local_gradient(Block& block, const Rows& start, double eta) {
   return sum;
 }
 
-void check_plain_gradients(const OptionSet& options, const std::string& name) {
+void require_plain_gradients(OptionSet& options, const std::string& name) {
   const std::string reason =
       concat("algorithm.name = ", name,
              ", whose clients send sums of gradients: (x^0 - x^T) / train.lr is one for plain SGD "
              "at one rate only; use train.optimizer = sgd without momentum and weight decay, and "
              "train.lr_unit = round");
-  for (const char* key : {"train.optimizer", "train.momentum", "train.nesterov",
-                          "train.weight_decay", "train.lr_unit"}) {
-    options.refuse_unless_default(key, reason);
-  }
-  if (options.entry("train.lr").print() == "0") {
-    options.refuse("train.lr",
+  options.add_check([name, reason](const OptionSet& given) {
+    for (const char* key : {"train.optimizer", "train.momentum", "train.nesterov",
+                            "train.weight_decay", "train.lr_unit"}) {
+      given.refuse_unless_default(key, reason);
+    }
+    if (given.entry("train.lr").print() == "0") {
+      given.refuse("train.lr",
                    concat("algorithm.name = ", name, ", which divides by it; raise it"));
-  }
+    }
+  });
 }
 
 }  // namespace fedhpc

@@ -73,11 +73,13 @@ void PFedSOP::declare(OptionSet& options) {
                    "(0: own update alone, 1: global one alone)")
       .acts(where("algorithm.personalise", {"true"}));
   averaging_.declare(options);
+  require_plain_gradients(options, "pfedsop");
 }
 
-void PFedSOP::check(const OptionSet& options) const { check_plain_gradients(options, "pfedsop"); }
-
 void PFedSOP::initialise(const Setup& setup) {
+  setup.add_metrics(quantiles_of(kAngle, "rad", "theta between own and global update"));
+  setup.add_metrics(quantiles_of(kBeta, "1", "weight of the global update"));
+  setup.add_metrics(quantiles_of(kStepNorm, "1", "length of the second-order step"));
   lr_ = setup.training().lr;
   codec_ = averaging_.make_upload_codec();
   initial_ = setup.initial_model();
@@ -87,17 +89,6 @@ void PFedSOP::initialise(const Setup& setup) {
   models_ = &setup.store().rows("model", initial_);
   scored_ = evaluated_ == persist_ ? models_ : &setup.store().rows("scored", initial_);
   updates_ = &setup.store().rows("update", update_);
-}
-
-std::vector<RoundMetric> PFedSOP::metrics() const {
-  std::vector<RoundMetric> metrics;
-  for (const std::vector<RoundMetric>& of :
-       {quantiles_of(kAngle, "rad", "theta between own and global update"),
-        quantiles_of(kBeta, "1", "weight of the global update"),
-        quantiles_of(kStepNorm, "1", "length of the second-order step")}) {
-    metrics.insert(metrics.end(), of.begin(), of.end());
-  }
-  return metrics;
 }
 
 void PFedSOP::round(Round& round) {  // Algorithm 3

@@ -29,24 +29,26 @@
 
 namespace fedhpc {
 
-const std::vector<AlgorithmInfo>& algorithm_registry() {
-  static const std::vector<AlgorithmInfo> registry = {
-#define FEDHPC_ALGORITHM(name, type, citation) \
-  {#name, citation, [] { return std::unique_ptr<Algorithm>(std::make_unique<type>()); }},
+namespace {
+
+template <typename Method>
+std::unique_ptr<Algorithm> make() {
+  return std::make_unique<Method>();
+}
+
+}  // namespace
+
+const Registry<std::unique_ptr<Algorithm>()>& algorithm_registry() {
+  static const Registry<std::unique_ptr<Algorithm>()> registry({
+#define FEDHPC_ALGORITHM(name, Class, sentence) {#name, sentence, make<Class>},
 #include "algorithms/algorithms.def"
 #undef FEDHPC_ALGORITHM
-  };
+  });
   return registry;
 }
 
 std::unique_ptr<Algorithm> make_algorithm(const std::string& name, const std::string& place) {
-  std::vector<std::string> names;
-  for (const AlgorithmInfo& info : algorithm_registry()) {
-    if (info.name == name) return info.make();
-    names.push_back(info.name);
-  }
-  throw ConfigError(concat(place, ": key 'algorithm.name' cannot be '", name,
-                           "'; allowed: one of: ", join(names), suggestion(nearest(name, names))));
+  return algorithm_registry().find(name, "algorithm.name", place)();
 }
 
 void declare_weighting(OptionSet& options, Weighting& weighting) {

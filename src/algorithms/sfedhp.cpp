@@ -6,6 +6,24 @@
 
 namespace fedhpc {
 
+namespace {
+
+constexpr const char* kPersonalDensity = "density_personal";
+constexpr const char* kEdgeDensity = "density_edge";
+constexpr const char* kGlobalDensity = "density_global";
+constexpr const char* kPaperBits = "paper_bits_up";
+constexpr const char* kSmoothedL1 = "smoothed_l1";
+constexpr const char* kGamma1 = "gamma1";
+constexpr const char* kGamma2 = "gamma2";
+
+/// Remark 1: 64 bits for an entry that is not 0, 1 for one that is, and 1 to tell which it is. A
+/// dense model is 64 bits an entry.
+double paper_bits(bool sparse, std::int64_t nonzero, std::int64_t entries) {
+  return static_cast<double>(sparse ? 64 * nonzero + (entries - nonzero) + entries : 64 * entries);
+}
+
+}  // namespace
+
 void SFedHP::declare(OptionSet& options) {
   const Condition sparse = either(unless("algorithm.gamma1", "0"), unless("algorithm.gamma2", "0"));
   const Condition scheduled = both(sparse, unless("algorithm.gamma_schedule", "constant"));
@@ -71,6 +89,18 @@ void SFedHP::declare(OptionSet& options) {
 }
 
 void SFedHP::initialise(const Setup& setup) {
+  setup.add_metrics({
+      {kPersonalDensity, "1", "mean over participants of the share of theta_ij that is not 0"},
+      {kEdgeDensity, "1", "mean over drawn edges that train of the share of w_i that is not 0"},
+      {kGlobalDensity, "1", "share of the global model w that is not 0"},
+      {kPaperBits, "bit",
+       "what an edge sends up by the paper's count (Remark 1), mean over drawn edges that train: "
+       "64 for an entry that is not 0, 1 for one that is, 1 more for each entry; 64 for each where "
+       "gamma2 = 0"},
+      {kSmoothedL1, "1", "phi_rho(w) = rho sum log cosh(w / rho) of a sparse global model"},
+      {kGamma1, "1", "gamma_1 of the round"},
+      {kGamma2, "1", "gamma_2 of the round"},
+  });
   global_ = setup.initial_model();
   edges_ = setup.initial_edges();
   codec_ = averaging_.make_upload_codec();
@@ -160,40 +190,6 @@ void SFedHP::update_gammas(std::int64_t round) {
   }
   round_gamma1_ = first ? std::min(gamma1_, gamma_later_) : gamma1_;
   round_gamma2_ = second ? std::min(gamma2_, gamma_later_) : gamma2_;
-}
-
-namespace {
-
-constexpr const char* kPersonalDensity = "density_personal";
-constexpr const char* kEdgeDensity = "density_edge";
-constexpr const char* kGlobalDensity = "density_global";
-constexpr const char* kPaperBits = "paper_bits_up";
-constexpr const char* kSmoothedL1 = "smoothed_l1";
-constexpr const char* kGamma1 = "gamma1";
-constexpr const char* kGamma2 = "gamma2";
-
-/// Remark 1: 64 bits for an entry that is not 0, 1 for one that is, and 1 to tell which it is. A
-/// dense model is 64 bits an entry.
-double paper_bits(bool sparse, std::int64_t nonzero, std::int64_t entries) {
-  return static_cast<double>(sparse ? 64 * nonzero + (entries - nonzero) + entries : 64 * entries);
-}
-
-}  // namespace
-
-std::vector<RoundMetric> SFedHP::metrics() const {
-  return {
-      {kPersonalDensity, "1", "mean over participants of the share of theta_ij that is not 0"},
-      {kEdgeDensity, "1", "mean over drawn edges that train of the share of w_i that is not 0"},
-      {kGlobalDensity, "1", "share of the global model w that is not 0"},
-      {kPaperBits, "bit",
-       "what an edge sends up by the paper's count (Remark 1), mean over drawn edges that train: "
-       "64 for an "
-       "entry that is not 0, 1 for one that is, 1 more for each entry; 64 for each where gamma2 = "
-       "0"},
-      {kSmoothedL1, "1", "phi_rho(w) = rho sum log cosh(w / rho) of a sparse global model"},
-      {kGamma1, "1", "gamma_1 of the round"},
-      {kGamma2, "1", "gamma_2 of the round"},
-  };
 }
 
 void SFedHP::note(Round& round) {

@@ -152,9 +152,8 @@ void SimNet::declare(OptionSet& options) {
   codec_choice_.declare(
       options, "algorithm",
       "what uploads become on the wire (fedhpc list codecs); downloads are dense");
+  require_plain_gradients(options, "simnet");
 }
-
-void SimNet::check(const OptionSet& options) const { check_plain_gradients(options, "simnet"); }
 
 Traits SimNet::traits() const {
   const bool all_personal = shared_tag_ == Shared::Rest && personal_tag_ == Personal::All;
@@ -162,6 +161,16 @@ Traits SimNet::traits() const {
 }
 
 void SimNet::initialise(const Setup& setup) {
+  setup.add_metrics(
+      {{kPrimal, "1", "relative primal residual ||W - Z Q|| of the network lasso's last step"},
+       {kDual, "1", "its relative dual residual"},
+       {kSteps, "1", "steps of the alternating direction method"},
+       {kShrinkage, "1",
+        "||nabla - g|| / ||g|| of trainable columns, what drawing together has moved"},
+       {kPlateaus, "1", "runs of equal neighbours in an upload"},
+       {kDistortion, "1",
+        "||upload - nabla|| / ||nabla|| of trainable columns, what the codec has moved"},
+       {kGraphBytes, "bytes", "what a client has told of itself for the graph, in round 1"}});
   initial_ = setup.initial_model();
   layout_ = initial_.layout;
   seed_ = setup.seed();
@@ -288,19 +297,7 @@ double SimNet::gamma_of(std::int64_t t) const {
   return gamma_;
 }
 
-std::vector<RoundMetric> SimNet::metrics() const {
-  return {{kPrimal, "1", "relative primal residual ||W - Z Q|| of the network lasso's last step"},
-          {kDual, "1", "its relative dual residual"},
-          {kSteps, "1", "steps of the alternating direction method"},
-          {kShrinkage, "1",
-           "||nabla - g|| / ||g|| of trainable columns, what drawing together has moved"},
-          {kPlateaus, "1", "runs of equal neighbours in an upload"},
-          {kDistortion, "1",
-           "||upload - nabla|| / ||nabla|| of trainable columns, what the codec has moved"},
-          {kGraphBytes, "bytes", "what a client has told of itself for the graph, in round 1"}};
-}
-
-std::vector<std::pair<std::string, Tensor>> SimNet::drawn_in(std::int64_t round) const {
+std::vector<NamedTensor> SimNet::drawn_in(std::int64_t round) const {
   if (round > 0) return {};
   const auto [edges, weights] = as_tensors(lasso_->graph());
   const Tensor shared = at::zeros({layout_->size()}, at::kLong);
@@ -321,10 +318,9 @@ void SimNet::evaluate(Evaluation& evaluation) {
 void SimNet::visit_state(StateVisitor& state) {
   state.rows("x", x_);
   auto [edges, weights] = as_tensors(lasso_->graph());
-  const Tensor before = edges;
   state.tensor("graph_edges", edges);
   state.tensor("graph_weights", weights);
-  if (!edges.equal(before)) set_graph(graph_of(clients_, edges, weights));
+  if (state.restores()) set_graph(graph_of(clients_, edges, weights));
 }
 
 }  // namespace fedhpc

@@ -9,6 +9,14 @@
 
 namespace fedhpc {
 
+namespace {
+
+constexpr const char* kCompositionError = "composition_error";
+
+std::string norm_of(const Field& field) { return "factor_norm." + field.name; }
+
+}  // namespace
+
 struct TDPFed::Clients {
   Rows factors;   // [C, Q]  A_k
   Rows composed;  // [C, P]  [[A_k]]
@@ -62,6 +70,12 @@ void TDPFed::declare(OptionSet& options) {
 
 void TDPFed::initialise(const Setup& setup) {
   map_ = &setup.factor_map();
+  setup.add_metrics(
+      {{kCompositionError, "1",
+        "mean over participants of ||theta_k - [[A_k]]|| / ||theta_k|| at the end of the round"}});
+  for (const Field& field : map_->factor_fields()) {
+    setup.add_metrics({{norm_of(field), "1", "Frobenius norm of the server's factor matrix"}});
+  }
   factors_ = setup.initial_factors();
   tensor_ = map_->expand(factors_);
   codec_ = averaging_.make_upload_codec();
@@ -141,24 +155,6 @@ void TDPFed::train_factors_(LocalStep& step, Clients& all) {
     step.step_(all.factors.values, all.gradient.values, *adam_);  // (17), by Adam
   }
   map_->expand_(factors, composed);
-}
-
-namespace {
-
-constexpr const char* kCompositionError = "composition_error";
-
-std::string norm_of(const Field& field) { return "factor_norm." + field.name; }
-
-}  // namespace
-
-std::vector<RoundMetric> TDPFed::metrics() const {
-  std::vector<RoundMetric> metrics{
-      {kCompositionError, "1",
-       "mean over participants of ||theta_k - [[A_k]]|| / ||theta_k|| at the end of the round"}};
-  for (const Field& field : map_->factor_fields()) {
-    metrics.push_back({norm_of(field), "1", "Frobenius norm of the server's factor matrix"});
-  }
-  return metrics;
 }
 
 void TDPFed::note_errors(Block& block, const Clients& all) const {

@@ -24,30 +24,22 @@ std::vector<Assignment> keys_of(const std::string& method) {
   return {{"algorithm.name", method, help}, {"topology.edges", "1", help}};
 }
 
-using Registry = std::vector<std::pair<std::string, std::string>>;  // name, sentence
-
-Registry algorithms() {
-  Registry registry;
-  for (const AlgorithmInfo& info : algorithm_registry()) {
-    registry.emplace_back(info.name, info.citation);
-  }
-  return registry;
-}
-
+/// A registry as readers see it.
 struct Kind {
   std::string name;  ///< as in `fedhpc list NAME`
   std::string singular;
   std::string key;  ///< the key that takes one of its names; empty: each method has its own
-  Registry registry;
+  std::vector<std::pair<std::string, std::string>> listing;
 };
 
 std::vector<Kind> kinds() {
-  return {{"algorithms", "algorithm", "algorithm.name", algorithms()},
-          {"models", "model", "model.name", model_registry()},
-          {"datasets", "data set", "data.name", dataset_registry()},
-          {"partitioners", "partitioner", "data.partition", partitioner_registry()},
-          {"factorisations", "factorisation", "model.factorisation", factorisation_registry()},
-          {"codecs", "codec", "", codec_registry()}};
+  return {{"algorithms", "algorithm", "algorithm.name", algorithm_registry().listing()},
+          {"models", "model", "model.name", model_registry().listing()},
+          {"datasets", "data set", "data.name", dataset_registry().listing()},
+          {"partitioners", "partitioner", "data.partition", partitioner_registry().listing()},
+          {"factorisations", "factorisation", "model.factorisation",
+           factorisation_registry().listing()},
+          {"codecs", "codec", "", codec_registry().listing()}};
 }
 
 /// A key as one or several methods declare it; no methods: a key of every run.
@@ -67,8 +59,8 @@ bool own_of_method(const OptionSet::Entry& entry) {
 /// meaning once.
 std::vector<KnownKey> known_keys() {
   std::vector<KnownKey> keys;
-  for (const AlgorithmInfo& info : algorithm_registry()) {
-    const Config config(keys_of(info.name), "help.ini");
+  for (const std::string& method : algorithm_registry().names()) {
+    const Config config(keys_of(method), "help.ini");
     for (const OptionSet::Entry& entry : config.options().entries()) {
       const bool own = own_of_method(entry);
       const auto same = [&](const KnownKey& known) {
@@ -78,7 +70,7 @@ std::vector<KnownKey> known_keys() {
       };
       auto known = std::find_if(keys.begin(), keys.end(), same);
       if (known == keys.end()) known = keys.insert(keys.end(), KnownKey{entry});
-      if (own) known->methods.push_back(info.name);
+      if (own) known->methods.push_back(method);
     }
   }
   std::vector<std::string> sections;
@@ -144,7 +136,7 @@ bool print_command(const std::string& name, std::vector<std::string>& known) {
 bool print_registered(const std::string& name, std::vector<std::string>& known) {
   bool found = false;
   for (const Kind& kind : kinds()) {
-    for (const auto& [entry, sentence] : kind.registry) {
+    for (const auto& [entry, sentence] : kind.listing) {
       known.push_back(entry);
       if (entry != name) continue;
       found = true;
@@ -170,7 +162,7 @@ int list_command(const Arguments& arguments) {
     names.push_back(kind.name);
     if (!arguments.empty() && (arguments.size() != 1 || arguments.front() != kind.name)) continue;
     std::vector<std::string> entries;
-    for (const auto& [name, sentence] : kind.registry) {
+    for (const auto& [name, sentence] : kind.listing) {
       entries.push_back(name);
       if (!arguments.empty()) std::printf("%s\t%s\n", name.c_str(), sentence.c_str());
     }

@@ -16,7 +16,8 @@ namespace fedhpc {
 template <typename Format>
 class FormatCodec final : public Codec {
  public:
-  FormatCodec(const char* name, Format format) : name_(name), format_(std::move(format)) {}
+  FormatCodec(std::string name, Format format)
+      : name_(std::move(name)), format_(std::move(format)) {}
 
   bool lossless(at::ScalarType type) const override {
     return with_type(type, []<typename T>() { return Format::template kLossless<T>; });
@@ -76,7 +77,7 @@ class FormatCodec final : public Codec {
     reader.finish();
   }
 
-  const char* name_;
+  std::string name_;
   Format format_;
 };
 

@@ -25,7 +25,7 @@ DrawKey crop_key(std::uint64_t seed, std::int64_t round, std::int64_t client, st
           .round = static_cast<std::uint64_t>(round)};
 }
 
-void crop_image(const std::uint8_t* image, const ImageSize& size, const Crop& crop,
+void crop_image(const std::uint8_t* image, const ImageShape& size, const Crop& crop,
                 std::uint8_t* out) {
   const std::int64_t down = crop.row - kCropPadding;  // out[y, x] = image[y + down, x + right]
   const std::int64_t right = crop.column - kCropPadding;

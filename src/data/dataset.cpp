@@ -13,24 +13,17 @@ std::int64_t Dataset::features() const {
   return std::accumulate(sizes.begin(), sizes.end(), std::int64_t{1}, std::multiplies<>());
 }
 
-const std::vector<std::pair<std::string, std::string>>& dataset_registry() {
-  static const std::vector<std::pair<std::string, std::string>> table = {
-#define FEDHPC_DATASET(name, sentence) {#name, sentence},
+const Registry<std::unique_ptr<Dataset>(const DataOptions&)>& dataset_registry() {
+  static const Registry<std::unique_ptr<Dataset>(const DataOptions&)> registry({
+#define FEDHPC_DATASET(name, sentence) {#name, sentence, open_##name},
 #include "data/datasets.def"
 #undef FEDHPC_DATASET
-  };
-  return table;
+  });
+  return registry;
 }
 
 std::unique_ptr<Dataset> open_dataset(const DataOptions& options) {
-#define FEDHPC_DATASET(word, sentence) \
-  if (options.name == #word) return open_##word(options);
-#include "data/datasets.def"
-#undef FEDHPC_DATASET
-  std::vector<std::string> names;
-  for (const auto& [name, sentence] : dataset_registry()) names.push_back(name);
-  throw ConfigError(
-      concat("key 'data.name' cannot be '", options.name, "'; allowed: one of: ", join(names)));
+  return dataset_registry().find(options.name, "data.name")(options);
 }
 
 std::string data_directory(const DataOptions& options) {

@@ -22,14 +22,14 @@ const double* data_of(const Tensor& constants) {
 }  // namespace
 
 DeviceSamples::DeviceSamples(const Samples& samples, const Preparation& preparation,
-                             const std::array<double, 256>& table, const ImageSize& image,
+                             const std::array<double, 256>& table, const ImageShape& image,
                              at::Device device)
     : features_(samples.features.to(device)),
       labels_(samples.labels.to(device)),
       table_(constants({table.begin(), table.end()}, device)),
       mean_(constants(preparation.mean, device)),
       factor_(constants(preparation.factor, device)),
-      image_(preparation.augment == Augment::CropFlip ? image : ImageSize{}) {}
+      image_(preparation.augment == Augment::CropFlip ? image : ImageShape{}) {}
 
 void DeviceSamples::gather(const Tensor& picks, const Tensor& step, const Tensor& features,
                            const Tensor& labels) const {

@@ -1,6 +1,6 @@
 #include "fedhpc/data/options.hpp"
 
-#include "fedhpc/data/dataset.hpp"
+#include "fedhpc/data/partition.hpp"
 
 namespace fedhpc {
 
@@ -9,22 +9,12 @@ namespace {
 constexpr std::int64_t kZero = 0;
 constexpr std::int64_t kLargestWord = (std::int64_t{1} << 32) - 1;
 
-const Names<PartitionRule>& partition_names() {
-  static const Names<PartitionRule> names = {
-#define FEDHPC_PARTITIONER(name, Rule, sentence) {#name, PartitionRule::Rule},
-#include "data/partitioners.def"
-#undef FEDHPC_PARTITIONER
-  };
-  return names;
-}
-
 /// The samples are made, not read.
 Condition generated() { return where("data.name", {"glyphs", "covtype_like", "synthetic"}); }
 
 void declare_source(DataOptions& data, OptionSet& options) {
-  std::vector<std::string> datasets;
-  for (const auto& [name, sentence] : dataset_registry()) datasets.push_back(name);
-  options.add_choice("data.name", data.name, datasets, "Data set; 'fedhpc list datasets' explains");
+  options.add_choice("data.name", data.name, dataset_registry().names(),
+                     "Data set; 'fedhpc list datasets' explains");
   options.add("data.dir", data.dir,
               "Folder of the data files; unset: environment variable FEDHPC_DATA");
   options
@@ -89,8 +79,8 @@ void declare_partition(DataOptions& data, OptionSet& options) {
               {{"client", DataSplit::Client}, {"official", DataSplit::Official}},
               "client: official train and test are merged and every client splits its own samples; "
               "official: clients share the training set, the server tests on the test set");
-  options.add("data.partition", data.partition, partition_names(),
-              "Which samples a client holds; 'fedhpc list partitioners' explains");
+  options.add_choice("data.partition", data.partition, partitioner_registry().names(),
+                     "Which samples a client holds; 'fedhpc list partitioners' explains");
   options
       .add("data.partition_file", data.partition_file,
            "HDF5 file with the partition of data.partition=file, e.g. a result file")

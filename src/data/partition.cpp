@@ -13,10 +13,10 @@ namespace fedhpc {
 namespace {
 
 void check_options(const DataOptions& options, const Dataset& dataset) {
-  if (options.partition == PartitionRule::File && options.partition_file.empty()) {
+  if (options.partition == "file" && options.partition_file.empty()) {
     throw ConfigError("data.partition = file needs the key data.partition_file; set it to a file");
   }
-  if (options.partition != PartitionRule::File && !options.partition_file.empty()) {
+  if (options.partition != "file" && !options.partition_file.empty()) {
     throw ConfigError(
         concat("data.partition_file = ", options.partition_file,
                " is read with data.partition = file only; set that or drop the file"));
@@ -27,7 +27,7 @@ void check_options(const DataOptions& options, const Dataset& dataset) {
                              " must be set together; give both a number above 0, or neither"));
   }
   if (options.train_per_class > 0 &&
-      (options.partition != PartitionRule::Labels || options.split != DataSplit::Client)) {
+      (options.partition != "labels" || options.split != DataSplit::Client)) {
     throw ConfigError(
         "data.train_per_class and data.test_per_class count the samples of each of a client's "
         "labels; they need data.partition = labels and data.split = client");
@@ -61,17 +61,6 @@ void SampleLists::append(std::span<const std::int64_t> list) {
 }
 
 namespace {
-
-Partition partition_by_rule(const DataOptions& options, const Dataset& dataset) {
-  switch (options.partition) {
-#define FEDHPC_PARTITIONER(name, Rule, sentence) \
-  case PartitionRule::Rule:                      \
-    return partition_##name(options, dataset);
-#include "data/partitioners.def"
-#undef FEDHPC_PARTITIONER
-  }
-  throw std::logic_error("a partition rule stands in the registry");
-}
 
 /// Moves floor(data.validation_fraction n) of each client's n training samples into its validation
 /// list. Both keep their order.
@@ -110,7 +99,8 @@ void set_aside_validation(Partition& partition, const DataOptions& options) {
 
 Partition make_partition(const DataOptions& options, const Dataset& dataset) {
   check_options(options, dataset);
-  Partition partition = partition_by_rule(options, dataset);
+  Partition partition =
+      partitioner_registry().find(options.partition, "data.partition")(options, dataset);
   set_aside_validation(partition, options);
   return partition;
 }
@@ -122,13 +112,13 @@ Partition tested_on_validation(const Partition& partition) {
   return other;
 }
 
-const std::vector<std::pair<std::string, std::string>>& partitioner_registry() {
-  static const std::vector<std::pair<std::string, std::string>> table = {
-#define FEDHPC_PARTITIONER(name, Rule, sentence) {#name, sentence},
+const Registry<Partition(const DataOptions&, const Dataset&)>& partitioner_registry() {
+  static const Registry<Partition(const DataOptions&, const Dataset&)> registry({
+#define FEDHPC_PARTITIONER(name, sentence) {#name, sentence, partition_##name},
 #include "data/partitioners.def"
 #undef FEDHPC_PARTITIONER
-  };
-  return table;
+  });
+  return registry;
 }
 
 std::int64_t leaked_samples(const Partition& partition) {

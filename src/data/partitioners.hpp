@@ -8,7 +8,7 @@
 
 namespace fedhpc {
 
-#define FEDHPC_PARTITIONER(name, Rule, sentence) \
+#define FEDHPC_PARTITIONER(name, sentence) \
   Partition partition_##name(const DataOptions& options, const Dataset& dataset);
 #include "data/partitioners.def"
 #undef FEDHPC_PARTITIONER

@@ -35,7 +35,7 @@ PixelFormula pixel_formula(Standardize rule) {
   }
 }
 
-ImageSize image_size(const Dataset& dataset) {
+ImageShape image_shape(const Dataset& dataset) {
   const std::vector<std::int64_t> shape = dataset.shape();
   if (shape.size() != 3) return {};
   return {.channels = shape[0], .height = shape[1], .width = shape[2]};
@@ -76,7 +76,7 @@ Shard::Shard(const Dataset& dataset, const Preparation& preparation, DType dtype
     : dtype_(dtype),
       preparation_(preparation),
       features_(dataset.features()),
-      image_(image_size(dataset)),
+      image_(image_shape(dataset)),
       classes_(dataset.classes()),
       formula_(pixel_formula(preparation.rule)) {
   const bool by_column = preparation.rule == Standardize::Scalar ||

@@ -73,8 +73,7 @@ void check_records(const h5::Handle& file, const Resumption& from, const Experim
     return static_cast<std::int64_t>(shape.front());
   };
   std::vector<std::string> series{"round"};
-  for (const MetricInfo& metric : metric_table()) series.push_back(metric.name);
-  for (const RoundMetric& metric : experiment.own_metrics()) series.push_back(metric.name);
+  for (const Metric& metric : experiment.series()) series.push_back(metric.name);
   for (const std::string& name : series) {
     const std::string path = "/rounds/" + name;
     if (look(path, {}) != from.round) refuse(path, concat("has not ", from.round, " entries"));

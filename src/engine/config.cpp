@@ -98,9 +98,7 @@ Config::Config(const std::vector<Assignment>& assignments, const std::string& na
   train.declare(options_);
   network.declare(options_);
   store.declare(options_);
-  std::vector<std::string> methods;
-  for (const AlgorithmInfo& info : algorithm_registry()) methods.push_back(info.name);
-  options_.add_choice("algorithm.name", algorithm_name, methods,
+  options_.add_choice("algorithm.name", algorithm_name, algorithm_registry().names(),
                       "federated-learning method (fedhpc list algorithms)");
   algorithm->declare(options_);
 
@@ -119,8 +117,8 @@ Config::Config(const std::vector<Assignment>& assignments, const std::string& na
 void Config::declare_methods_of_keys() {
   const auto methods = [](const std::function<bool(const Algorithm&)>& fits) {
     std::vector<std::string> names;
-    for (const AlgorithmInfo& info : algorithm_registry()) {
-      if (fits(*info.make())) names.push_back(info.name);
+    for (const auto& [name, sentence, make] : algorithm_registry()) {
+      if (fits(*make())) names.push_back(name);
     }
     return where("algorithm.name", names);
   };
@@ -155,7 +153,7 @@ void Config::resolve(const std::string& name) {
   // What was auto once more is settled as before.
   factorisation.resolve(options_, algorithm_name, algorithm->traits().factorisations);
   train.resolve(options_);
-  algorithm->check(options_);
+  options_.run_checks();
   if (options_.origin("data.seed").level == Level::Default) data.seed = run.seed;
   if (run.output.empty()) {
     run.output = std::filesystem::path(name).stem().string() + ".h5";

@@ -185,15 +185,21 @@ void Experiment::look_for_divergence(const RoundReport& report) {
   divergence_->look_at(report.round, losses, report.evaluated);
 }
 
+std::vector<Metric> Experiment::series() const {
+  std::vector<Metric> series = metric_table();
+  series.insert(series.end(), own_metrics().begin(), own_metrics().end());
+  return series;
+}
+
 std::vector<double> Experiment::noted_by(RoundState& round) const {
   std::vector<std::string> names;
-  for (const RoundMetric& metric : own_metrics_) {
+  for (const Metric& metric : own_metrics()) {
     names.push_back(metric.noted_name.empty() ? metric.name : metric.noted_name);
   }
   Topology& topology = *parts_.topology;
   std::vector<double> values = round.notes.means(names, topology, parts_.summation());
   for (std::size_t m = 0; m < values.size(); ++m) {
-    const std::optional<double>& quantile = own_metrics_[m].quantile;
+    const std::optional<double>& quantile = own_metrics()[m].quantile;
     if (quantile) values[m] = round.notes.quantile(names[m], *quantile, topology);
   }
   return values;

@@ -45,8 +45,8 @@ class MethodTables {
   /// The methods that have this key.
   std::vector<std::string> with(const std::string& key) {
     std::vector<std::string> methods;
-    for (const AlgorithmInfo& info : algorithm_registry()) {
-      if (has(info.name, key)) methods.push_back(info.name);
+    for (const std::string& name : algorithm_registry().names()) {
+      if (has(name, key)) methods.push_back(name);
     }
     return methods;
   }
@@ -129,8 +129,7 @@ const std::string& owner_of(Level level, const std::map<Level, std::string>& nam
 /// A key of one method, under its plain name.
 Assignment plain(const Assignment& one, const std::string& method, const std::string& key,
                  MethodTables& tables) {
-  std::vector<std::string> methods;
-  for (const AlgorithmInfo& info : algorithm_registry()) methods.push_back(info.name);
+  const std::vector<std::string> methods = algorithm_registry().names();
   if (std::find(methods.begin(), methods.end(), method) == methods.end()) {
     throw unknown_key(
         one, concat(": there is no method '", method, "'",

@@ -31,8 +31,8 @@ std::vector<double> RoundMetrics::values() const {
   return all;
 }
 
-const std::vector<MetricInfo>& metric_table() {
-  static const std::vector<MetricInfo> table = {
+const std::vector<Metric>& metric_table() {
+  static const std::vector<Metric> table = {
 #define FEDHPC_METRIC(name, unit, meaning) {#name, unit, meaning},
 #include "fedhpc/engine/metrics.def"
 #undef FEDHPC_METRIC

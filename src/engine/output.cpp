@@ -96,7 +96,7 @@ RoomNeeded room_needed(const Experiment& experiment, std::int64_t rounds_left, s
   const double rounds = static_cast<double>(rounds_left);
   const double clients = static_cast<double>(experiment.partition().clients());
   const double model = static_cast<double>(experiment.first_record().bytes());
-  double round = 8.0 * static_cast<double>(metric_table().size() + experiment.own_metrics().size());
+  double round = 8.0 * static_cast<double>(experiment.series().size());
   if (config.run.saves("draws")) {
     round += 8.0 * static_cast<double>(experiment.parts().participants_limit());
     for (const auto& [name, values] : config.algorithm->drawn_in(1)) {

@@ -24,14 +24,14 @@ namespace {
 void check_sizes(const DataOptions& data, const Dataset& dataset, const Partition& partition) {
   const std::int64_t samples =
       dataset.num_train() + (data.split == DataSplit::Client ? dataset.num_test() : 0);
-  if (data.partition != PartitionRule::File && data.clients > samples) {
+  if (data.partition != "file" && data.clients > samples) {
     throw ConfigError(concat("data.clients = ", data.clients, " is more than the ", samples,
                              " samples of ", data.name,
                              "; allowed: at most one client per sample"));
   }
   if (partition.train.samples.empty()) {
     throw ConfigError(
-        data.partition == PartitionRule::File
+        data.partition == "file"
             ? concat("data.partition_file = ", data.partition_file,
                      " gives no client a training sample; give another file")
             : concat(
@@ -89,7 +89,8 @@ Parts::Parts(Config& options, Communicator& ranks, const Resumption* from)
                              .topology = *topology,
                              .store = *store,
                              .factor_map = factor_map.get(),
-                             .factors = initial_factors}));
+                             .factors = initial_factors,
+                             .metrics = own_metrics}));
   block_width = chosen_block_width(from);
 }
 
@@ -143,7 +144,7 @@ Cohort Parts::draw(std::int64_t round) const {
 
 Placement Parts::open_data() {
   DataOptions& data = config.data;
-  if (data.partition == PartitionRule::File && !data.partition_file.empty()) {
+  if (data.partition == "file" && !data.partition_file.empty()) {
     const std::int64_t clients = clients_in_partition_file(data.partition_file);
     const Level given_by = config.options().origin("data.clients").level;
     const bool given =

@@ -16,24 +16,12 @@ namespace {
 // Label counts of all clients at once are more than a rank of a million clients should hold.
 constexpr std::int64_t kHistogramPart = 16384;  // clients
 
-std::vector<Series> series_of(const Experiment& experiment) {
-  std::vector<Series> series;
-  for (const MetricInfo& metric : metric_table()) {
-    series.push_back({metric.name, metric.unit, metric.meaning});
-  }
-  for (const RoundMetric& metric : experiment.own_metrics()) {
-    series.push_back({metric.name, metric.unit, metric.meaning});
-  }
-  return series;
-}
-
 /// Bytes that all rounds of a result file have booked on all links.
 double booked_bytes(const h5::Handle& file) {
   double bytes = 0;
-  for (const MetricInfo& metric : metric_table()) {
-    const std::string name = metric.name;
-    if (!name.starts_with("bytes_")) continue;
-    for (const double booked : h5::read_vector<double>(file, "/rounds/" + name)) {
+  for (const Metric& metric : metric_table()) {
+    if (!metric.name.starts_with("bytes_")) continue;
+    for (const double booked : h5::read_vector<double>(file, "/rounds/" + metric.name)) {
       if (!std::isnan(booked)) bytes += booked;
     }
   }
@@ -106,17 +94,17 @@ void Recorder::create(const std::string& command_line, const std::vector<std::st
   const RunOptions& run = experiment_.config().run;
   const RunHeader about = header(command_line, hosts);
   if (from != nullptr) {
-    writer_ = std::make_unique<ResultsWriter>(run.output, run.live, about, series_of(experiment_),
+    writer_ = std::make_unique<ResultsWriter>(run.output, run.live, about, experiment_.series(),
                                               h5::open_whole(from->checkpoint));
     bytes_before_ = booked_bytes(writer_->file());
   } else {
-    writer_ = std::make_unique<ResultsWriter>(run.output, run.live, about, series_of(experiment_),
+    writer_ = std::make_unique<ResultsWriter>(run.output, run.live, about, experiment_.series(),
                                               clients());
     for (const auto& [group, parameters] : experiment_.initial().parts()) {
       if (!run.saves("init")) break;
       write_parameters(writer_->file(), "/model/init/" + group, parameters);
     }
-    const std::vector<NamedTensor> graph = draws_of(0);
+    const std::vector<NamedTensor> graph = experiment_.parts().method().drawn_in(0);
     if (!graph.empty()) write_parameters(writer_->file(), "/graph", graph);
     write_names();
     if (run.saves("partition")) {
@@ -125,7 +113,7 @@ void Recorder::create(const std::string& command_line, const std::vector<std::st
   }
   if (run.saves("draws")) {
     writer_->declare_cohorts(experiment_.parts().participants_limit());
-    writer_->declare_draws(draws_of(1));
+    writer_->declare_draws(experiment_.parts().method().drawn_in(1));
   }
   for (const auto& [group, parameters] : experiment_.first_record().parts()) {
     writer_->declare_model(group, parameters);
@@ -170,7 +158,7 @@ void Recorder::write_names() {
     h5::write_attribute(h5::open_dataset(writer_->file(), path), "meaning", meaning);
   };
   write("/names/classes", data.class_names(), "what the data's files call label 0, 1, ...");
-  if (experiment_.config().data.partition != PartitionRule::Natural) return;
+  if (experiment_.config().data.partition != "natural") return;
   write("/names/clients", data.client_names(), "what the data's files call client 0, 1, ...");
 }
 
@@ -198,7 +186,7 @@ void Recorder::record(const RoundReport& report) {
   naming_file(run.output, run.output, [&] {
     if (run.saves("draws")) {
       writer_->append_cohort(*report.cohort);
-      const std::vector<NamedTensor> draws = draws_of(report.round);
+      const std::vector<NamedTensor> draws = experiment_.parts().method().drawn_in(report.round);
       if (!draws.empty()) writer_->append_draws(draws);
     }
     if (report.evaluated) {
@@ -208,14 +196,6 @@ void Recorder::record(const RoundReport& report) {
     if (report.round == run.rounds) write_parts(experiment_.last_evaluated());
     writer_->append_round(report.round, metrics.values());
   });
-}
-
-std::vector<NamedTensor> Recorder::draws_of(std::int64_t round) const {
-  std::vector<NamedTensor> draws;
-  for (auto& [name, values] : experiment_.config().algorithm->drawn_in(round)) {
-    draws.push_back({name, values});
-  }
-  return draws;
 }
 
 void Recorder::write_parts(const ModelRecord& model) {

@@ -12,6 +12,7 @@ namespace fedhpc {
 class StateCopy final : public StateVisitor {
  public:
   void put_back() { puts_back_ = true; }
+  bool restores() const override { return puts_back_; }
 
   void tensor(const std::string& name, Tensor& values) override {
     if (puts_back_) {

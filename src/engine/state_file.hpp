@@ -84,6 +84,8 @@ class StateReader final : public StateVisitor {
  public:
   StateReader(Communicator& comm, const h5::Handle* file) : comm_(comm), file_(file) {}
 
+  bool restores() const override { return true; }
+
   void tensor(const std::string& name, Tensor& values) override;
   void rows(const std::string& name, Rows& rows) override;
   void edges(const std::string& name, EdgeRows& models) override;

@@ -153,11 +153,11 @@ void FactorMap::set_constants_to_identity(const at::TensorOptions& options) {
   }
 }
 
-std::vector<std::pair<std::string, Tensor>> FactorMap::drawn(const Rows& factors) const {
-  std::vector<std::pair<std::string, Tensor>> drawn;
+std::vector<NamedTensor> FactorMap::drawn(const Rows& factors) const {
+  std::vector<NamedTensor> drawn;
   for (const Layer& layer : layers_) {
     const auto add = [&](const FactorShape& shape, const Tensor& values) {
-      drawn.emplace_back(concat(layer.name, ".", shape.name), values.reshape(shape.sizes));
+      drawn.push_back({concat(layer.name, ".", shape.name), values.reshape(shape.sizes)});
     };
     std::int64_t column = 0;
     for (const FactorShape& shape : layer.factorisation->constants()) {

@@ -13,7 +13,7 @@ namespace {
 /// The factorisations whose names begin with one of `words`.
 std::vector<std::string> kinds(const std::vector<std::string_view>& words) {
   std::vector<std::string> names;
-  for (const auto& [name, sentence] : factorisation_registry()) {
+  for (const std::string& name : factorisation_registry().names()) {
     for (const std::string_view word : words) {
       if (name.starts_with(word)) names.push_back(name);
     }
@@ -25,7 +25,7 @@ std::vector<std::string> kinds(const std::vector<std::string_view>& words) {
 
 void FactorisationOptions::declare(OptionSet& options) {
   std::vector<std::string> names{kAuto, kNone};
-  for (const auto& [known, sentence] : factorisation_registry()) names.push_back(known);
+  for (const std::string& known : factorisation_registry().names()) names.push_back(known);
   options.add_choice("model.factorisation", name, names,
                      "what the weights of a layer are a function of (fedhpc list factorisations); "
                      "auto: what the method works with");

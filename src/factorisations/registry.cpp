@@ -62,22 +62,18 @@ Tensor Factorisation::matrix_of(const Tensor& w, const WeightShape& shape) const
   return w.reshape({shape.sizes.front(), -1});
 }
 
-const std::vector<std::pair<std::string, std::string>>& factorisation_registry() {
-  static const std::vector<std::pair<std::string, std::string>> registry = {
-#define FEDHPC_FACTORISATION(name, type, sentence) {#name, sentence},
+const Registry<MakeFactorisation>& factorisation_registry() {
+  static const Registry<MakeFactorisation> registry({
+#define FEDHPC_FACTORISATION(name, type, sentence) {#name, sentence, make<type>},
 #include "factorisations/factorisations.def"
 #undef FEDHPC_FACTORISATION
-  };
+  });
   return registry;
 }
 
 std::unique_ptr<Factorisation> make_factorisation(const std::string& name, const WeightShape& shape,
                                                   const FactorSize& size, const FactorForm& form) {
-#define FEDHPC_FACTORISATION(id, type, sentence) \
-  if (name == #id) return make<type>(shape, size, form);
-#include "factorisations/factorisations.def"
-#undef FEDHPC_FACTORISATION
-  throw ConfigError(concat("model.factorisation: no factorisation '", name, "'"));
+  return factorisation_registry().find(name, "model.factorisation")(shape, size, form);
 }
 
 }  // namespace fedhpc

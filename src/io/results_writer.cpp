@@ -79,7 +79,7 @@ ResultsWriter::~ResultsWriter() {
 }
 
 ResultsWriter::ResultsWriter(const std::string& path, LiveMode live, const RunHeader& header,
-                             const std::vector<Series>& series, const ClientTable& clients)
+                             const std::vector<Metric>& series, const ClientTable& clients)
     : ResultsWriter(path, live) {
   write_header(header);
   h5::replace_attribute(file_, "started", utc_now(), kTimeCapacity);
@@ -89,7 +89,7 @@ ResultsWriter::ResultsWriter(const std::string& path, LiveMode live, const RunHe
 }
 
 ResultsWriter::ResultsWriter(const std::string& path, LiveMode live, const RunHeader& header,
-                             const std::vector<Series>& series, const h5::Handle& earlier)
+                             const std::vector<Metric>& series, const h5::Handle& earlier)
     : ResultsWriter(path, live) {
   h5::copy_contents(earlier, file_, {"/state", "/hostnames", "/config"});
   const std::string commands = h5::read_text_attribute(file_, "command_line");
@@ -119,7 +119,7 @@ void ResultsWriter::write_header(const RunHeader& header) {
   h5::write_texts(file_, "/hostnames", header.hostnames);
 }
 
-void ResultsWriter::open_series(const std::vector<Series>& series) {
+void ResultsWriter::open_series(const std::vector<Metric>& series) {
   const bool fresh = !h5::exists(file_, "/rounds/round");
   round_ = open_or_create(file_, "/rounds/round", h5::type_of<std::int64_t>(), {}, kSeriesChunk);
   if (fresh) {
@@ -129,7 +129,7 @@ void ResultsWriter::open_series(const std::vector<Series>& series) {
   }
   const std::vector<double> missing(h5::shape_of(round_).front(),
                                     std::numeric_limits<double>::quiet_NaN());
-  for (const Series& one : series) {
+  for (const Metric& one : series) {
     const std::string path = "/rounds/" + one.name;
     const bool known = h5::exists(file_, path);
     h5::Handle dataset = open_or_create(file_, path, h5::type_of<double>(), {}, kSeriesChunk);

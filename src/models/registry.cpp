@@ -43,36 +43,31 @@ std::unique_ptr<Model> make_dnn(const ModelOptions& options, const std::vector<s
   return fully_connected(shape, std::move(outputs));
 }
 
-const std::vector<std::pair<std::string, std::string>>& model_registry() {
-  static const std::vector<std::pair<std::string, std::string>> registry = {
-#define FEDHPC_MODEL(id, builder, sentence) {#id, sentence},
+const Registry<MakeModel>& model_registry() {
+  static const Registry<MakeModel> registry({
+#define FEDHPC_MODEL(name, sentence) {#name, sentence, make_##name},
 #include "models/models.def"
 #undef FEDHPC_MODEL
-  };
+  });
   return registry;
 }
 
 std::unique_ptr<Model> make_model(const ModelOptions& options,
                                   const std::vector<std::int64_t>& shape, std::int64_t classes) {
-#define FEDHPC_MODEL(id, builder, sentence) \
-  if (options.name == #id) return builder(options, shape, classes);
-#include "models/models.def"
-#undef FEDHPC_MODEL
-  throw ConfigError(concat("model.name: no model '", options.name, "'"));
+  return model_registry().find(options.name, "model.name")(options, shape, classes);
 }
 
 Condition of_image_model() {
   std::vector<std::string> names;
-  for (const auto& [name, sentence] : model_registry()) {
+  for (const std::string& name : model_registry().names()) {
     if (name != "mlr" && name != "dnn") names.push_back(name);
   }
   return where("model.name", names);
 }
 
 void ModelOptions::declare(OptionSet& options) {
-  std::vector<std::string> names;
-  for (const auto& [known, sentence] : model_registry()) names.push_back(known);
-  options.add_choice("model.name", name, names, "model family (fedhpc list models)");
+  options.add_choice("model.name", name, model_registry().names(),
+                     "model family (fedhpc list models)");
   options
       .add("model.hidden", hidden, between<std::int64_t>(1, kWidest),
            "dnn: widths of the hidden layers")

@@ -179,6 +179,21 @@ TEST_F(OptionSetTest, AKeyIsDeclaredOnceAndAskedForByItsName) {
   EXPECT_FALSE(options_.contains("two"));
 }
 
+TEST_F(OptionSetTest, ChecksAreMadeInTheirOrderOnceKeysHaveValues) {
+  std::vector<int> made;
+  options_.add_check([&](const OptionSet& given) {
+    made.push_back(1);
+    given.refuse_unless_default("one.count", "a test");
+  });
+  options_.add_check([&](const OptionSet&) { made.push_back(2); });
+  EXPECT_TRUE(made.empty());
+  options_.run_checks();
+  EXPECT_EQ(made, (std::vector<int>{1, 2}));
+  options_.assign("one.count", "7", {Level::File, "x.ini:1"});
+  EXPECT_THROW(options_.run_checks(), ConfigError);
+  EXPECT_EQ(made, (std::vector<int>{1, 2, 1}));
+}
+
 TEST(NearestTest, CountsSwappedNeighboursOnceAndGivesUpOnOthers) {
   const std::vector<std::string> keys = {"train.lr", "train.block", "data.name"};
   EXPECT_EQ(nearest("train.rl", keys), "train.lr");

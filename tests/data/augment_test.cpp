@@ -20,7 +20,7 @@ using testing_support::TableDataset;
 using Bytes = std::vector<std::uint8_t>;
 
 /// The definition, pixel by pixel: pad, cut, mirror.
-Bytes reference(const Bytes& image, const ImageSize& size, const Crop& crop) {
+Bytes reference(const Bytes& image, const ImageShape& size, const Crop& crop) {
   Bytes out;
   for (std::int64_t channel = 0; channel < size.channels; ++channel) {
     for (std::int64_t y = 0; y < size.height; ++y) {
@@ -37,7 +37,7 @@ Bytes reference(const Bytes& image, const ImageSize& size, const Crop& crop) {
 }
 
 TEST(CropTest, EqualsPaddingCuttingAndMirroring) {
-  for (const ImageSize& size : {ImageSize{3, 6, 5}, ImageSize{1, 28, 28}, ImageSize{2, 3, 2}}) {
+  for (const ImageShape& size : {ImageShape{3, 6, 5}, ImageShape{1, 28, 28}, ImageShape{2, 3, 2}}) {
     Bytes image(static_cast<std::size_t>(size.channels * size.height * size.width));
     std::iota(image.begin(), image.end(), std::uint8_t{1});
     for (std::int64_t row = 0; row <= 8; ++row) {

@@ -159,7 +159,7 @@ TEST_F(CsvDatasetTest, LabelsAndClientsMayBeWords) {
   EXPECT_EQ(data->labels(), (std::vector<std::int64_t>{1, 0, 0, 2}));
   EXPECT_EQ(data->client_names(), (std::vector<std::string>{"ann", "bob", "eve"}));
   EXPECT_EQ(data->natural_clients(), (std::vector<std::int64_t>{1, 0, 1, 2}));
-  options.partition = PartitionRule::Natural;
+  options.partition = "natural";
   options.clients = 3;
   EXPECT_EQ(make_partition(options, *data).clients(), 3);
 

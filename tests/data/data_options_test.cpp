@@ -16,13 +16,13 @@ TEST(DataOptionsTest, EveryNameOfTheRegistriesIsAllowed) {
   OptionSet options;
   data.declare(options);
   const Origin origin{Level::File, "x.ini:1"};
-  for (const auto& [name, sentence] : dataset_registry()) {
+  for (const auto& [name, sentence, make] : dataset_registry()) {
     options.assign("data.name", name, origin);
     EXPECT_EQ(data.name, name);
     EXPECT_FALSE(sentence.empty());
   }
   EXPECT_EQ(dataset_registry().size(), 13U);
-  for (const auto& [name, sentence] : partitioner_registry()) {
+  for (const std::string& name : partitioner_registry().names()) {
     options.assign("data.partition", name, origin);
     EXPECT_EQ(options.entry("data.partition").print(), name);
   }

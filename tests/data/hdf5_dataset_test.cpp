@@ -64,7 +64,7 @@ TEST_F(Hdf5DatasetTest, PixelsWithTestSetAndClients) {
   EXPECT_EQ(samples.features.scalar_type(), at::kByte);
   EXPECT_EQ(samples.features.data_ptr<std::uint8_t>()[1], 255);
   EXPECT_EQ(samples.features.data_ptr<std::uint8_t>()[2], 3);
-  options.partition = PartitionRule::Natural;
+  options.partition = "natural";
   options.clients = 2;
   EXPECT_EQ(make_partition(options, *data).clients(), 2);
 }

@@ -134,7 +134,7 @@ TEST(PartitionFileTest, ReplacesTheNumberOfClients) {
   write(folder.path("p.h5"), sample());
   const TableDataset data = balanced(2, 5);  // 8 training and 2 test samples
   DataOptions options;
-  options.partition = PartitionRule::File;
+  options.partition = "file";
   options.partition_file = folder.path("p.h5");
   options.clients = 20;
   const Partition partition = make_partition(options, data);
@@ -146,7 +146,7 @@ TEST(PartitionFileTest, TheOfficialSplitLeavesTheTestSetToTheServer) {
   const TemporaryFolder folder;
   const TableDataset data = balanced(2, 5);
   DataOptions options;
-  options.partition = PartitionRule::File;
+  options.partition = "file";
   options.partition_file = folder.path("p.h5");
   options.split = DataSplit::Official;
   write(folder.path("p.h5"), sample());

@@ -23,7 +23,7 @@ using testing_support::TableDataset;
 
 TEST(LabelsTest, LeastUsedGivesTheTenRepeatingSets) {
   const TableDataset data = balanced(10, 60);
-  DataOptions options = options_for(PartitionRule::Labels, 20);
+  DataOptions options = options_for("labels", 20);
   options.labels_rule = LabelsRule::LeastUsed;
   options.labels_per_client = 3;
   const Partition partition = make_partition(options, data);
@@ -36,7 +36,7 @@ TEST(LabelsTest, LeastUsedGivesTheTenRepeatingSets) {
 
 TEST(LabelsTest, ConsecutiveLabelsWrapAround) {
   const TableDataset data = balanced(10, 50);
-  DataOptions options = options_for(PartitionRule::Labels, 20);
+  DataOptions options = options_for("labels", 20);
   options.labels_rule = LabelsRule::Consecutive;
   options.labels_per_client = 5;
   const Partition partition = make_partition(options, data);
@@ -50,7 +50,7 @@ TEST(LabelsTest, ConsecutiveLabelsWrapAround) {
 
 TEST(LabelsTest, RandomTakesTheOwnLabelAndOthersWithoutReplacement) {
   const TableDataset data = balanced(10, 200);
-  DataOptions options = options_for(PartitionRule::Labels, 40);
+  DataOptions options = options_for("labels", 40);
   options.labels_per_client = 3;
   const Partition partition = make_partition(options, data);
   std::set<Labels> sets;
@@ -66,7 +66,7 @@ TEST(LabelsTest, RandomTakesTheOwnLabelAndOthersWithoutReplacement) {
 
 TEST(LabelsTest, HoldersShareALabelEqually) {
   const TableDataset data = balanced(4, 11);
-  DataOptions options = options_for(PartitionRule::Labels, 12);
+  DataOptions options = options_for("labels", 12);
   options.labels_rule = LabelsRule::Consecutive;
   options.labels_per_client = 1;
   const Partition partition = make_partition(options, data);
@@ -78,7 +78,7 @@ TEST(LabelsTest, HoldersShareALabelEqually) {
 TEST(LabelsTest, CountsPerClassAreExactAndDisjoint) {
   const TableDataset data = balanced(10, 60);
   const Ids labels = data.labels();
-  DataOptions options = options_for(PartitionRule::Labels, 20);
+  DataOptions options = options_for("labels", 20);
   options.labels_rule = LabelsRule::Consecutive;
   options.labels_per_client = 5;
   options.train_per_class = 2;

@@ -36,7 +36,7 @@ TableDataset mnist_labels() {
 
 TEST(PfedmeTest, GivesThePublishedSizes) {
   const TableDataset data = mnist_labels();
-  DataOptions options = options_for(PartitionRule::Pfedme, 20);
+  DataOptions options = options_for("pfedme", 20);
   for (const auto& [labels, sizes] : published_pfedme_sizes()) {
     options.labels_per_client = labels;
     const Partition partition = make_partition(options, data);
@@ -48,7 +48,7 @@ TEST(PfedmeTest, GivesThePublishedSizes) {
 
 TEST(PfedmeTest, SizesFollowTheirOwnSeedAndSamplesTheDataSeed) {
   const TableDataset data = mnist_labels();
-  DataOptions options = options_for(PartitionRule::Pfedme, 20);
+  DataOptions options = options_for("pfedme", 20);
   const Partition first = make_partition(options, data);
   options.seed += 1;
   const Partition other = make_partition(options, data);
@@ -60,7 +60,7 @@ TEST(PfedmeTest, SizesFollowTheirOwnSeedAndSamplesTheDataSeed) {
 
 TEST(PfedmeTest, ClientsHoldConsecutiveLabelsAndNoSampleTwice) {
   const TableDataset data = balanced(6, 400);
-  DataOptions options = options_for(PartitionRule::Pfedme, 12);
+  DataOptions options = options_for("pfedme", 12);
   options.labels_per_client = 3;
   const Partition partition = make_partition(options, data);
   Ids all;
@@ -84,7 +84,7 @@ TEST(PfedmeTest, ALabelThatRunsOutGivesWhatIsLeft) {
   Ids labels(200, 0);
   labels.push_back(1);
   const TableDataset data(labels, 201, 2);
-  DataOptions options = options_for(PartitionRule::Pfedme, 4);
+  DataOptions options = options_for("pfedme", 4);
   options.labels_per_client = 1;
   const Partition partition = make_partition(options, data);
   EXPECT_EQ(owned(partition, 1), Ids{200});
@@ -94,7 +94,7 @@ TEST(PfedmeTest, ALabelThatRunsOutGivesWhatIsLeft) {
 
 TEST(PfedmeTest, MoreLabelsThanThereAreIsRefused) {
   const TableDataset data = balanced(3, 10);
-  DataOptions options = options_for(PartitionRule::Pfedme, 3);
+  DataOptions options = options_for("pfedme", 3);
   options.labels_per_client = 4;
   expect_in("data.labels_per_client = 4, but glyphs has 3 labels",
             message_of<ConfigError>([&] { make_partition(options, data); }));

@@ -35,7 +35,7 @@ Ids sorted_by_label(const Dataset& data) {
 
 TEST(ShardsTest, EveryClientGetsWholeShardsOfTheSortedSamples) {
   const TableDataset data = balanced(6, 20);  // 120 samples
-  DataOptions options = options_for(PartitionRule::Shards, 8);
+  DataOptions options = options_for("shards", 8);
   options.shards_per_client = 3;  // 24 shards of 5
   const Partition partition = make_partition(options, data);
   expect_partition_of(partition, 120);
@@ -60,7 +60,7 @@ TEST(ShardsTest, EveryClientGetsWholeShardsOfTheSortedSamples) {
 TEST(ShardsTest, AClientHoldsFewLabels) {
   const TableDataset data = balanced(10, 100);
   for (const std::int64_t each : {1, 2, 5}) {
-    DataOptions options = options_for(PartitionRule::Shards, 20);
+    DataOptions options = options_for("shards", 20);
     options.shards_per_client = each;  // 20 each shards, which never cross a label
     const Partition partition = make_partition(options, data);
     std::size_t most = 0;
@@ -75,7 +75,7 @@ TEST(ShardsTest, AClientHoldsFewLabels) {
 
 TEST(ShardsTest, UnevenSamplesMakeShardsThatDifferByOne) {
   const TableDataset data = balanced(3, 11);  // 33 samples, 8 shards of 5 and 4
-  DataOptions options = options_for(PartitionRule::Shards, 4);
+  DataOptions options = options_for("shards", 4);
   const Partition partition = make_partition(options, data);
   expect_partition_of(partition, 33);
   for (std::int64_t k = 0; k < 4; ++k) {
@@ -86,7 +86,7 @@ TEST(ShardsTest, UnevenSamplesMakeShardsThatDifferByOne) {
 
 TEST(ShardsTest, MoreShardsThanSamplesAreRefused) {
   const TableDataset data = balanced(3, 10);
-  DataOptions options = options_for(PartitionRule::Shards, 10);
+  DataOptions options = options_for("shards", 10);
   options.shards_per_client = 3;
   EXPECT_EQ(make_partition(options, data).clients(), 10);
   options.shards_per_client = 4;

@@ -14,7 +14,7 @@ namespace fedhpc::testing_support {
 using Ids = std::vector<std::int64_t>;
 using Labels = std::set<std::int64_t>;
 
-inline DataOptions options_for(PartitionRule rule, std::int64_t clients) {
+inline DataOptions options_for(const std::string& rule, std::int64_t clients) {
   DataOptions options;
   options.partition = rule;
   options.clients = clients;

@@ -38,8 +38,7 @@ TEST(SampleListsTest, ListsFollowEachOther) {
 
 TEST(MakePartitionTest, RulesForAllSamplesDealEachOnce) {
   const TableDataset data = balanced(5, 31);
-  for (const PartitionRule rule :
-       {PartitionRule::Iid, PartitionRule::Dirichlet, PartitionRule::Shards}) {
+  for (const std::string rule : {"iid", "dirichlet", "shards"}) {
     DataOptions options = options_for(rule, 7);
     expect_partition_of(make_partition(options, data), 155);
     options.split = DataSplit::Official;
@@ -52,9 +51,7 @@ TEST(MakePartitionTest, RulesForAllSamplesDealEachOnce) {
 
 TEST(MakePartitionTest, IsAFunctionOfTheSeed) {
   const TableDataset data = balanced(5, 40);
-  for (const PartitionRule rule :
-       {PartitionRule::Iid, PartitionRule::Dirichlet, PartitionRule::Labels, PartitionRule::Shards,
-        PartitionRule::Pfedme}) {
+  for (const std::string rule : {"iid", "dirichlet", "labels", "shards", "pfedme"}) {
     DataOptions options = options_for(rule, 6);
     const Partition first = make_partition(options, data);
     const Partition again = make_partition(options, data);
@@ -67,7 +64,7 @@ TEST(MakePartitionTest, IsAFunctionOfTheSeed) {
 
 TEST(MakePartitionTest, ValidationSamplesAreTakenFromThoseForTraining) {
   const TableDataset data = balanced(5, 31);
-  DataOptions options = options_for(PartitionRule::Dirichlet, 7);
+  DataOptions options = options_for("dirichlet", 7);
   for (const DataSplit split : {DataSplit::Client, DataSplit::Official}) {
     options.split = split;
     options.validation_fraction = 0;
@@ -96,7 +93,7 @@ TEST(MakePartitionTest, ValidationSamplesAreTakenFromThoseForTraining) {
 
 TEST(MakePartitionTest, WhatIsSetAsideIsADrawOfTheClient) {
   const TableDataset data = balanced(3, 10);
-  DataOptions options = options_for(PartitionRule::Iid, 2);
+  DataOptions options = options_for("iid", 2);
   const Partition all = make_partition(options, data);
   options.validation_fraction = 0.5;
   const Partition partition = make_partition(options, data);
@@ -116,7 +113,7 @@ TEST(MakePartitionTest, WhatIsSetAsideIsADrawOfTheClient) {
 
 TEST(IidTest, PartsOfThePermutationAreEqualInSize) {
   const TableDataset data = balanced(3, 10);
-  const DataOptions options = options_for(PartitionRule::Iid, 4);
+  const DataOptions options = options_for("iid", 4);
   const Partition partition = make_partition(options, data);
   const Ids order = permutation({.seed = 4, .purpose = Purpose::Partition}, 30);
   const Ids bounds = {0, 8, 16, 23, 30};
@@ -129,7 +126,7 @@ TEST(IidTest, PartsOfThePermutationAreEqualInSize) {
 
 TEST(IidTest, MoreClientsThanSamplesLeaveSomeEmpty) {
   const TableDataset data = balanced(2, 5);
-  const Partition partition = make_partition(options_for(PartitionRule::Iid, 13), data);
+  const Partition partition = make_partition(options_for("iid", 13), data);
   expect_partition_of(partition, 10);
   EXPECT_EQ(owned(partition, 9).size(), 1U);
   EXPECT_EQ(owned(partition, 12).size(), 0U);
@@ -138,7 +135,7 @@ TEST(IidTest, MoreClientsThanSamplesLeaveSomeEmpty) {
 TEST(SplitTest, TrainsOnTheFirstPartOfThePermutationOfAscendingIds) {
   const TableDataset data = balanced(3, 10);
   for (const double fraction : {0.1, 0.5, 0.75, 0.8, 1.0}) {
-    DataOptions options = options_for(PartitionRule::Iid, 4);
+    DataOptions options = options_for("iid", 4);
     options.train_fraction = fraction;
     const Partition partition = make_partition(options, data);
     for (std::int64_t k = 0; k < 4; ++k) {
@@ -158,7 +155,7 @@ TEST(SplitTest, TrainsOnTheFirstPartOfThePermutationOfAscendingIds) {
 TEST(DirichletTest, TheSmallestClientHoldsEnough) {
   const TableDataset data = balanced(10, 200);
   for (const double alpha : {0.1, 0.5, 100.0}) {
-    DataOptions options = options_for(PartitionRule::Dirichlet, 20);
+    DataOptions options = options_for("dirichlet", 20);
     options.alpha = alpha;
     options.min_samples = 10;
     const Partition partition = make_partition(options, data);
@@ -170,7 +167,7 @@ TEST(DirichletTest, TheSmallestClientHoldsEnough) {
 TEST(DirichletTest, AFullClientGetsNoFurtherLabel) {
   const TableDataset data = balanced(10, 400);
   const Ids labels = data.labels();
-  const Partition partition = make_partition(options_for(PartitionRule::Dirichlet, 20), data);
+  const Partition partition = make_partition(options_for("dirichlet", 20), data);
   std::int64_t full = 0;
   for (std::int64_t k = 0; k < 19; ++k) {  // the last client also takes what rounding leaves over
     Ids counts(10, 0);
@@ -192,7 +189,7 @@ TEST(DirichletTest, AlphaRunsFromSkewedToEven) {
   const Ids labels = data.labels();
   // Mean over clients of the share of a client's most frequent label: 0.1 when even, 1 when single.
   const auto skew = [&](double alpha) {
-    DataOptions options = options_for(PartitionRule::Dirichlet, 20);
+    DataOptions options = options_for("dirichlet", 20);
     options.alpha = alpha;
     const Partition partition = make_partition(options, data);
     double sum = 0;
@@ -211,7 +208,7 @@ TEST(DirichletTest, AlphaRunsFromSkewedToEven) {
 
 TEST(DirichletTest, AnImpossibleMinimumIsRefused) {
   const TableDataset data = balanced(10, 20);
-  DataOptions options = options_for(PartitionRule::Dirichlet, 20);
+  DataOptions options = options_for("dirichlet", 20);
   options.min_samples = 11;
   expect_in("data.min_samples = 11 for data.clients = 20 needs more than the 200 samples",
             message_of<ConfigError>([&] { make_partition(options, data); }));
@@ -227,7 +224,7 @@ TEST(DirichletTest, AnImpossibleMinimumIsRefused) {
 
 TEST(DirichletTest, AHopelessMinimumIsRefusedAfterAFewTries) {
   const TableDataset data = balanced(10, 300);
-  DataOptions options = options_for(PartitionRule::Dirichlet, 300);
+  DataOptions options = options_for("dirichlet", 300);
   options.alpha = 0.05;
   options.min_samples = 10;
   expect_in("in 5 tries: the best one left ",
@@ -237,7 +234,7 @@ TEST(DirichletTest, AHopelessMinimumIsRefusedAfterAFewTries) {
 TEST(MakePartitionTest, OptionsThatDoNotFitAreRefused) {
   const TableDataset data = balanced(3, 10);
   const auto refusal = [&](auto&& change) {
-    DataOptions options = options_for(PartitionRule::Labels, 3);
+    DataOptions options = options_for("labels", 3);
     change(options);
     return message_of<ConfigError>([&] { make_partition(options, data); });
   };
@@ -245,7 +242,7 @@ TEST(MakePartitionTest, OptionsThatDoNotFitAreRefused) {
   expect_in("must be set together", refusal([](DataOptions& o) { o.test_per_class = 1; }));
   expect_in("need data.partition = labels and data.split = client", refusal([](DataOptions& o) {
               o.train_per_class = o.test_per_class = 1;
-              o.partition = PartitionRule::Iid;
+              o.partition = "iid";
             }));
   expect_in("need data.partition = labels and data.split = client", refusal([](DataOptions& o) {
               o.train_per_class = o.test_per_class = 1;
@@ -254,20 +251,20 @@ TEST(MakePartitionTest, OptionsThatDoNotFitAreRefused) {
   expect_in("data.labels_per_client = 4, but glyphs has 3 labels",
             refusal([](DataOptions& o) { o.labels_per_client = 4; }));
   expect_in("natural needs data made of clients",
-            refusal([](DataOptions& o) { o.partition = PartitionRule::Natural; }));
+            refusal([](DataOptions& o) { o.partition = "natural"; }));
   expect_in("needs the key data.partition_file",
-            refusal([](DataOptions& o) { o.partition = PartitionRule::File; }));
+            refusal([](DataOptions& o) { o.partition = "file"; }));
   expect_in("is read with data.partition = file only",
             refusal([](DataOptions& o) { o.partition_file = "p.h5"; }));
   const TableDataset without_test({0, 1, 2}, 3, 3);
-  DataOptions official = options_for(PartitionRule::Iid, 3);
+  DataOptions official = options_for("iid", 3);
   official.split = DataSplit::Official;
   expect_in("data.split = official needs a data set with a test set",
             message_of<ConfigError>([&] { make_partition(official, without_test); }));
 }
 
 TEST(MakePartitionTest, NaturalClientsAreAsManyAsAsked) {
-  DataOptions options = options_for(PartitionRule::Natural, 4);
+  DataOptions options = options_for("natural", 4);
   options.name = "synthetic";
   options.samples_per_client = 3;
   const auto data = open_dataset(options);

@@ -52,7 +52,7 @@ TEST(RealDataTest, Mnist) {
 TEST(RealDataTest, MnistInThePublishedSizesOfPfedme) {
   DataOptions options = real("mnist", "mnist");
   if (options.dir.empty()) GTEST_SKIP() << "no folder mnist in $FEDHPC_DATA or ../shared/data";
-  options.partition = PartitionRule::Pfedme;
+  options.partition = "pfedme";
   const auto data = open_dataset(options);
   for (const auto& [labels, sizes] : testing_support::published_pfedme_sizes()) {
     options.labels_per_client = labels;
@@ -112,7 +112,7 @@ TEST(RealDataTest, TheSettingsOfSFedHpFitWithHalvedCounts) {
   DataOptions options = real("mnist", "mnist");
   if (options.dir.empty()) GTEST_SKIP() << "no folder mnist in $FEDHPC_DATA or ../shared/data";
   const auto data = open_dataset(options);
-  options.partition = PartitionRule::Labels;
+  options.partition = "labels";
   options.labels_rule = LabelsRule::Consecutive;
   options.labels_per_client = 5;
   options.train_per_class = 200;

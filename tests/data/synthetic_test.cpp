@@ -14,7 +14,7 @@ namespace {
 DataOptions small(DataSplit split = DataSplit::Client) {
   DataOptions options;
   options.name = "synthetic";
-  options.partition = PartitionRule::Natural;
+  options.partition = "natural";
   options.clients = 4;
   options.samples_per_client = 10;
   options.features = 6;

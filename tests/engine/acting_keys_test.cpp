@@ -33,7 +33,7 @@ std::string refusal(const std::vector<Assignment>& assignments) {
   return "accepted";
 }
 
-std::vector<Assignment> least_of(const AlgorithmInfo& info) {
+std::vector<Assignment> least_of(const auto& info) {
   std::vector<Assignment> lines{in_file("algorithm.name", info.name)};
   if (info.make()->traits().tiers == Tiers::ClientEdgeCloud) {
     lines.push_back(in_file("topology.edges", "2"));
@@ -123,7 +123,7 @@ bool names_a_method(const OptionSet::Entry& entry) {
 TEST(ActingKeys, EveryConditionHoldsSomewhereAndIsHeldToElsewhere) {
   std::map<std::string, Seen> common;
   std::set<std::string> always;  // with some method
-  for (const AlgorithmInfo& info : algorithm_registry()) {
+  for (const auto& info : algorithm_registry()) {
     const std::vector<Assignment> least = least_of(info);
     const Config config(least, "run.ini");
     for (const OptionSet::Entry& entry : config.options().entries()) {
@@ -132,7 +132,7 @@ TEST(ActingKeys, EveryConditionHoldsSomewhereAndIsHeldToElsewhere) {
         if (!own) always.insert(entry.key);
         continue;
       }
-      if (!own && !names_a_method(entry) && &info != &algorithm_registry().front()) continue;
+      if (!own && !names_a_method(entry) && &info != &*algorithm_registry().begin()) continue;
       Seen here;
       try_everywhere(least, entry, config.options(), own ? here : common[entry.key]);
       if (!own) continue;
@@ -259,7 +259,7 @@ std::string bound_in(const std::string& allowed) {
 TEST(WholeNumbers, EachHasABoundThatItsRefusalNames) {
   const std::set<std::string> never_multiplied{"run.seed", "data.seed", "store.device_budget"};
   std::set<std::string> unbounded;
-  for (const AlgorithmInfo& info : algorithm_registry()) {
+  for (const auto& info : algorithm_registry()) {
     const std::vector<Assignment> least = least_of(info);
     const Config config(least, "run.ini");
     for (const OptionSet::Entry& entry : config.options().entries()) {

@@ -62,7 +62,7 @@ TEST(Config, ItsIniRepeatsIt) {
 }
 
 TEST(Config, TheIniOfEveryMethodRepeatsIt) {
-  for (const AlgorithmInfo& info : algorithm_registry()) {
+  for (const auto& info : algorithm_registry()) {
     std::vector<Assignment> lines{in_file("algorithm.name", info.name)};
     if (info.make()->traits().tiers == Tiers::ClientEdgeCloud)
       lines.push_back(in_file("topology.edges", "2"));

@@ -48,9 +48,9 @@ TEST(RoundMetrics, ListsValuesInOrderOfTheTable) {
   metrics.seconds_io = 2;
   const std::vector<double> values = metrics.values();
   ASSERT_EQ(values.size(), metric_table().size());
-  EXPECT_STREQ(metric_table().front().name, "train_loss");
+  EXPECT_EQ(metric_table().front().name, "train_loss");
   EXPECT_EQ(values.front(), 1);
-  EXPECT_STREQ(metric_table().back().name, "seconds_io");
+  EXPECT_EQ(metric_table().back().name, "seconds_io");
   EXPECT_EQ(values.back(), 2);
   EXPECT_TRUE(std::isnan(values[1]));
 }

@@ -7,6 +7,7 @@
 
 #include "fedhpc/comm/session.hpp"
 
+#include "engine/state_copy.hpp"
 #include "fixtures/resumed_run.hpp"
 
 namespace fedhpc::testing {
@@ -154,6 +155,16 @@ TEST_F(StateFileTest, EverythingComesBackOnOneRank) {
   StateReader reader(*alone, &file);
   all.visit(reader);
   all.expect_filled();
+}
+
+TEST_F(StateFileTest, WhoPutsAStateBackSaysSo) {
+  EXPECT_TRUE(StateReader(*world_, nullptr).restores());
+  EXPECT_FALSE(StateWriter(*world_, Everything(*world_).placement, nullptr).restores());
+  EXPECT_FALSE(StateSize().restores());
+  StateCopy copy;
+  EXPECT_FALSE(copy.restores());
+  copy.put_back();
+  EXPECT_TRUE(copy.restores());
 }
 
 TEST_F(StateFileTest, KnowsItsSize) {

@@ -187,7 +187,7 @@ class Gathers : public Kernels {
 };
 
 TEST_P(Gathers, PixelsAreCroppedMirroredAndStandardised) {
-  for (const ImageSize size : {ImageSize{3, 8, 8}, ImageSize{1, 5, 7}}) {
+  for (const ImageShape size : {ImageShape{3, 8, 8}, ImageShape{1, 5, 7}}) {
     const std::int64_t width = size.channels * size.height * size.width;
     const Tensor source = at::randint(256, {kSamples, width}, at::kLong).to(at::kByte);
     const Tensor known = random_labels(1, kSamples, 10).view({kSamples});

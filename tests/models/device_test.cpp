@@ -345,12 +345,6 @@ TEST_F(DeviceLayers, PassesCanBeCaptured) {
 class DeviceModels : public testing::DeviceTest,
                      public ::testing::WithParamInterface<std::string> {};
 
-std::vector<std::string> families() {
-  std::vector<std::string> names;
-  for (const auto& [name, sentence] : model_registry()) names.push_back(name);
-  return names;
-}
-
 std::vector<std::int64_t> samples_for(const std::string& name) {
   if (name == "mlr" || name == "dnn") return {1, 2, 4};
   if (name == "cnn2") return {2, 9, 8};
@@ -387,7 +381,7 @@ TEST_P(DeviceModels, AreAsOnTheHost) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Registry, DeviceModels, ::testing::ValuesIn(families()),
+INSTANTIATE_TEST_SUITE_P(Registry, DeviceModels, ::testing::ValuesIn(model_registry().names()),
                          [](const auto& one) { return one.param; });
 
 class DeviceRows : public testing::DeviceTest {

@@ -33,7 +33,7 @@ struct Case {
 
 std::vector<Case> cases() {
   std::vector<Case> all;
-  for (const auto& [name, sentence] : model_registry()) {
+  for (const std::string& name : model_registry().names()) {
     Case one{name, {}, {2, 32, 32}};
     one.options.name = name;
     one.options.hidden = {6, 5};

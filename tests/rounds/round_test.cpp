@@ -52,13 +52,7 @@ TEST_P(EveryCodec, IsBookedWithTheBytesItEncodes) {
   }
 }
 
-std::vector<std::string> codec_names() {
-  std::vector<std::string> names;
-  for (const auto& [name, sentence] : codec_registry()) names.push_back(name);
-  return names;
-}
-
-INSTANTIATE_TEST_SUITE_P(Registry, EveryCodec, ::testing::ValuesIn(codec_names()),
+INSTANTIATE_TEST_SUITE_P(Registry, EveryCodec, ::testing::ValuesIn(codec_registry().names()),
                          [](const auto& one) { return one.param; });
 
 TEST(SimulatedSeconds, OfAFlatRoundAreItsSlowestParticipants) {

@@ -21,7 +21,7 @@ struct Problem {
     data.name = data_name;
     data.clients = 6;
     data.samples_per_client = 14;
-    data.partition = PartitionRule::Dirichlet;
+    data.partition = "dirichlet";
     data.alpha = 3;
     data.augment = augment;
     dataset = open_dataset(data);

@@ -19,7 +19,7 @@ class OnDemandTest : public ::testing::Test {
     data_.samples_per_client = 14;
     data_.features = 7;
     data_.classes = 3;
-    data_.partition = PartitionRule::Iid;  // a client's samples come from many generators
+    data_.partition = "iid";  // a client's samples come from many generators
     dataset_ = open_dataset(data_);
     partition_ = make_partition(data_, *dataset_);
     ModelOptions model;

@@ -12,10 +12,9 @@ namespace fedhpc {
 class AggregationRecord {
  public:
   AggregationRecord() = default;
-  explicit AggregationRecord(FactorMap& map) : map_(&map) {}
+  /// Adds the series aggregation_gap, and effective_rank.LAYER of every factorised layer.
+  explicit AggregationRecord(const Setup& setup);
 
-  /// aggregation_gap, and effective_rank.LAYER of every factorised layer.
-  std::vector<RoundMetric> metrics() const;
   /// Starts a mean over clients of the change of the weights behind their factors.
   Mean products(Round& round) const { return round.mean(map_->full()); }
   /// Adds the weights that these clients' factors [C, Q] stand for, less those of the server's

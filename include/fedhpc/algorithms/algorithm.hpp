@@ -8,12 +8,14 @@
 #include <vector>
 
 #include "fedhpc/codecs/codec.hpp"
+#include "fedhpc/core/metric.hpp"
+#include "fedhpc/core/named_tensor.hpp"
 #include "fedhpc/core/options.hpp"
+#include "fedhpc/core/registry.hpp"
 #include "fedhpc/factorisations/factor_map.hpp"
 #include "fedhpc/models/layout.hpp"
 #include "fedhpc/rounds/client_store.hpp"
 #include "fedhpc/rounds/round.hpp"
-#include "fedhpc/rounds/round_metric.hpp"
 #include "fedhpc/rounds/state_visitor.hpp"
 
 namespace fedhpc {
@@ -29,6 +31,7 @@ class Setup {
     ClientStore& store;
     FactorMap* factor_map;  // null: weights in full
     Rows factors;           // [1, Q]
+    std::vector<Metric>& metrics;
   };
   explicit Setup(Parts parts) : parts_(std::move(parts)) {}
 
@@ -52,6 +55,10 @@ class Setup {
   std::uint64_t seed() const { return parts_.seed; }  ///< the first word of every draw's key
   /// The method keeps rows and numbers of this rank's clients here between rounds.
   ClientStore& store() const { return parts_.store; }
+  /// More series of the method's own, which its rounds note().
+  void add_metrics(const std::vector<Metric>& metrics) const {
+    parts_.metrics.insert(parts_.metrics.end(), metrics.begin(), metrics.end());
+  }
 
  private:
   Parts parts_;
@@ -138,23 +145,18 @@ class Algorithm {
  public:
   virtual ~Algorithm() = default;
   virtual Traits traits() const { return {}; }
-  /// Declares the `algorithm.*` keys the method has.
+  /// Declares the `algorithm.*` keys the method has, and adds checks that refuse values of other
+  /// keys that it cannot honour.
   virtual void declare(OptionSet& options) = 0;
-  /// Throws ConfigError for values of other keys that the method cannot honour.
-  virtual void check(const OptionSet&) const {}
   virtual void initialise(const Setup& setup) = 0;
   /// Runs once before round 1, between all clients: `everybody` is round 0 with all of them as
   /// participants. Its traffic and training count nowhere. A plan skips it, and so does a run that
   /// goes on from a checkpoint. Collective.
   virtual void prepare(Round& /*everybody*/) {}
-  /// Names the method's own series, which its rounds note(). The method is initialised before.
-  virtual std::vector<RoundMetric> metrics() const { return {}; }
-  /// Names what the result file keeps of draws; empty where nothing was drawn. Round 0 has what
-  /// prepare() made, kept below /graph. The last round done has what it drew for its clients, in
-  /// the shapes of factors; round 1 may be asked for before it is done.
-  virtual std::vector<std::pair<std::string, Tensor>> drawn_in(std::int64_t /*round*/) const {
-    return {};
-  }
+  /// What the result file keeps of what has been drawn: of round 0 what prepare() has made, below
+  /// /graph; of `round`, the last one done, what it has drawn for its clients, in the shapes of
+  /// factors; of round 1 also where nothing has been done yet. By name; empty where nothing was.
+  virtual std::vector<NamedTensor> drawn_in(std::int64_t /*round*/) const { return {}; }
   virtual void round(Round& round) = 0;  ///< one global round
   virtual void evaluate(Evaluation& evaluation) = 0;
   /// Visits, by name, all that a round leaves for later ones but for what lies with the clients. A
@@ -162,19 +164,13 @@ class Algorithm {
   virtual void visit_state(StateVisitor& state) = 0;
 };
 
-struct AlgorithmInfo {
-  std::string name;      ///< registry name
-  std::string citation;  ///< one sentence
-  std::unique_ptr<Algorithm> (*make)();
-};
-
 constexpr bool has_global(Models models) {
   return models == Models::Global || models == Models::Both;
 }
 constexpr bool has_personal(Models models) { return models != Models::Global; }
 
-/// All methods, in order of the registry table.
-const std::vector<AlgorithmInfo>& algorithm_registry();
+/// Every method: algorithm.name.
+const Registry<std::unique_ptr<Algorithm>()>& algorithm_registry();
 
 /// Throws ConfigError naming the nearest method for an unknown name; `place` says where it was
 /// given.

@@ -11,9 +11,8 @@ namespace fedhpc {
 /// changes of a model. It counts beside the round's bytes, and is no part of them.
 class CatchUp {
  public:
-  static RoundMetric metric();
-  /// Keeps the last round of each client in the store.
-  explicit CatchUp(const Setup& setup) : last_round_(&setup.store().scalars("last_round", 0)) {}
+  /// Keeps the last round of each client in the store; adds the series catch_up_bytes.
+  explicit CatchUp(const Setup& setup);
   CatchUp() = default;
 
   /// The clients of `block` take part in `round`, for the first time since round `last` (0: ever).

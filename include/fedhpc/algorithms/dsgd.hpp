@@ -19,8 +19,7 @@ namespace fedhpc {
 /// their local steps: federated averaging of what they add up to.
 class Dsgd final : public Algorithm {
  public:
-  void declare(OptionSet& options) override { averaging_.declare(options); }
-  void check(const OptionSet& options) const override;
+  void declare(OptionSet& options) override;
   void initialise(const Setup& setup) override;
   void round(Round& round) override;
   void evaluate(Evaluation& evaluation) override { evaluation.global(x_); }

@@ -24,7 +24,6 @@ class FactorAveraging : public Algorithm {
   Traits traits() const override;
   void declare(OptionSet& options) override;
   void initialise(const Setup& setup) override;
-  std::vector<RoundMetric> metrics() const override { return record_.metrics(); }
   void round(Round& round) override;
   void evaluate(Evaluation& evaluation) override;
   void visit_state(StateVisitor& state) override;

@@ -55,7 +55,6 @@ class FedALA final : public Algorithm {
   Traits traits() const override { return {.models = Models::Both}; }
   void declare(OptionSet& options) override;
   void initialise(const Setup& setup) override;
-  std::vector<RoundMetric> metrics() const override;
   void round(Round& round) override;
   void evaluate(Evaluation& evaluation) override;
   void visit_state(StateVisitor& state) override;

@@ -44,9 +44,7 @@ namespace fedhpc {
 class FedBAT final : public Algorithm {
  public:
   void declare(OptionSet& options) override;
-  void check(const OptionSet& options) const override;
   void initialise(const Setup& setup) override;
-  std::vector<RoundMetric> metrics() const override;
   void round(Round& round) override;
   void evaluate(Evaluation& evaluation) override;
   void visit_state(StateVisitor& state) override;

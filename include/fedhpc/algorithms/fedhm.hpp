@@ -22,7 +22,6 @@ class FedHM final : public Algorithm {
   }
   void declare(OptionSet& options) override { averaging_.declare(options); }
   void initialise(const Setup& setup) override;
-  std::vector<RoundMetric> metrics() const override;
   void round(Round& round) override;
   void evaluate(Evaluation& evaluation) override;
   void visit_state(StateVisitor& state) override;

@@ -42,8 +42,7 @@ class FedMUD final : public Algorithm {
   Traits traits() const override;
   void declare(OptionSet& options) override;
   void initialise(const Setup& setup) override;
-  std::vector<RoundMetric> metrics() const override;
-  std::vector<std::pair<std::string, Tensor>> drawn_in(std::int64_t round) const override;
+  std::vector<NamedTensor> drawn_in(std::int64_t round) const override;
   void round(Round& round) override;
   void evaluate(Evaluation& evaluation) override;
   void visit_state(StateVisitor& state) override;

@@ -14,7 +14,8 @@ namespace fedhpc {
 /// it takes them over. 0 for a client that cannot train. Counts into train_loss.
 Rows local_gradient(Block& block, const Rows& start, double eta);
 
-/// Refuses rules other than plain gradient steps, for methods that send gradients.
-void check_plain_gradients(const OptionSet& options, const std::string& name);
+/// For methods that send gradients: adds a check that refuses rules other than plain gradient
+/// steps.
+void require_plain_gradients(OptionSet& options, const std::string& name);
 
 }  // namespace fedhpc

@@ -72,9 +72,7 @@ class PFedSOP final : public Algorithm {
  public:
   Traits traits() const override { return {.models = Models::Personal}; }
   void declare(OptionSet& options) override;
-  void check(const OptionSet& options) const override;
   void initialise(const Setup& setup) override;
-  std::vector<RoundMetric> metrics() const override;
   void round(Round& round) override;
   void evaluate(Evaluation& evaluation) override;
   void visit_state(StateVisitor& state) override;

@@ -52,7 +52,6 @@ class SFedHP final : public Algorithm {
   }
   void declare(OptionSet& options) override;
   void initialise(const Setup& setup) override;
-  std::vector<RoundMetric> metrics() const override;
   void round(Round& round) override;
   void evaluate(Evaluation& evaluation) override;
   void visit_state(StateVisitor& state) override;

@@ -47,11 +47,9 @@ class SimNet final : public Algorithm {
  public:
   Traits traits() const override;
   void declare(OptionSet& options) override;
-  void check(const OptionSet& options) const override;
   void initialise(const Setup& setup) override;
   void prepare(Round& everybody) override;
-  std::vector<std::pair<std::string, Tensor>> drawn_in(std::int64_t round) const override;
-  std::vector<RoundMetric> metrics() const override;
+  std::vector<NamedTensor> drawn_in(std::int64_t round) const override;
   void round(Round& round) override;
   void evaluate(Evaluation& evaluation) override;
   void visit_state(StateVisitor& state) override;

@@ -43,7 +43,6 @@ class TDPFed final : public Algorithm {
   }
   void declare(OptionSet& options) override;
   void initialise(const Setup& setup) override;
-  std::vector<RoundMetric> metrics() const override;
   void round(Round& round) override;
   void evaluate(Evaluation& evaluation) override;
   void visit_state(StateVisitor& state) override;

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "fedhpc/core/options.hpp"
+#include "fedhpc/core/registry.hpp"
 #include "fedhpc/core/tensor.hpp"
 
 namespace fedhpc {
@@ -71,9 +71,6 @@ class Codec {
                           std::span<const double> previous) const = 0;
 };
 
-/// The name and one sentence of every codec, in order of the registry table.
-const std::vector<std::pair<std::string, std::string>>& codec_registry();
-
 /// The registry name of a codec, and its option.
 struct CodecChoice {
   std::string name = "dense";
@@ -85,6 +82,9 @@ struct CodecChoice {
   /// Throws ConfigError naming the nearest codec for an unknown name.
   std::unique_ptr<Codec> make() const;
 };
+
+/// Every codec.
+const Registry<std::unique_ptr<Codec>(const CodecChoice&)>& codec_registry();
 
 /// Sends rows as they are, in the run's type.
 const Codec& dense_codec();

@@ -145,6 +145,15 @@ class OptionSet {
   /// answer, and is then as if nobody had set it.
   std::vector<std::string> check_acting();
 
+  /// `check` throws ConfigError for values that do not go together, see run_checks().
+  void add_check(std::function<void(const OptionSet&)> check) {
+    checks_.push_back(std::move(check));
+  }
+  /// Makes all checks, in the order they were added, once every key has its value.
+  void run_checks() const {
+    for (const auto& check : checks_) check(*this);
+  }
+
   /// Gives `key` the value `text` unless a higher level has set it already; the same level again
   /// overwrites. Throws ConfigError for an unknown key (with the nearest one) or a value not
   /// allowed.
@@ -169,6 +178,7 @@ class OptionSet {
   Entry& insert(Entry entry);
 
   std::vector<Entry> entries_;
+  std::vector<std::function<void(const OptionSet&)>> checks_;
 };
 
 /// Returns the candidate nearest to `word` by edit distance (swapped neighbours count 1), or ""

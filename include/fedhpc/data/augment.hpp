@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "fedhpc/core/image_shape.hpp"
 #include "fedhpc/core/rng.hpp"
 
 namespace fedhpc {
@@ -28,15 +29,8 @@ std::vector<Crop> draw_crops(const DrawKey& key, std::int64_t count);
 DrawKey crop_key(std::uint64_t seed, std::int64_t round, std::int64_t client, std::int64_t pass,
                  std::int64_t step);
 
-/// The size of an image stored channel by channel, row by row.
-struct ImageSize {
-  std::int64_t channels = 0;
-  std::int64_t height = 0;
-  std::int64_t width = 0;
-};
-
 /// Writes the crop of `image` to `out`, both [channels, height, width].
-void crop_image(const std::uint8_t* image, const ImageSize& size, const Crop& crop,
+void crop_image(const std::uint8_t* image, const ImageShape& size, const Crop& crop,
                 std::uint8_t* out);
 
 }  // namespace fedhpc

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "fedhpc/core/registry.hpp"
 #include "fedhpc/core/tensor.hpp"
 #include "fedhpc/data/options.hpp"
 
@@ -53,7 +54,7 @@ std::unique_ptr<Dataset> open_dataset(const DataOptions& options);
 /// The folders into which this process has put unpacked copies of data files, for later runs.
 std::vector<std::string> folders_of_copies();
 
-/// The name and one sentence of each data set, in order of the registry table.
-const std::vector<std::pair<std::string, std::string>>& dataset_registry();
+/// Every data set: data.name.
+const Registry<std::unique_ptr<Dataset>(const DataOptions&)>& dataset_registry();
 
 }  // namespace fedhpc

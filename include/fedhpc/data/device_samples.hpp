@@ -17,7 +17,7 @@ class DeviceSamples {
  public:
   /// `table` has the standardised value of each pixel where the rule is not by column.
   DeviceSamples(const Samples& samples, const Preparation& preparation,
-                const std::array<double, 256>& table, const ImageSize& image, at::Device device);
+                const std::array<double, 256>& table, const ImageShape& image, at::Device device);
 
   /// features[c, b] and labels[c, b] become sample picks[*step, c, b].
   void gather(const Tensor& picks,          // [S, >= C, >= B, 3] int64: DevicePick, contiguous
@@ -35,7 +35,7 @@ class DeviceSamples {
   Tensor table_;     // [256] float64
   Tensor mean_;      // [D] float64, or undefined
   Tensor factor_;    // [D] float64, or undefined
-  ImageSize image_;
+  ImageShape image_;
 };
 
 }  // namespace fedhpc

@@ -8,7 +8,6 @@
 namespace fedhpc {
 
 enum class DataSplit { Client, Official };
-enum class PartitionRule { Iid, Dirichlet, Labels, Shards, Pfedme, Natural, File };
 enum class LabelsRule { Random, LeastUsed, Consecutive };
 enum class Standardize { None, Unit, Half, Scalar, Channel, Pixel };
 enum class Augment { None, CropFlip };
@@ -26,7 +25,7 @@ struct DataOptions {
   Separator separator = Separator::Auto;
   Header header = Header::Auto;
   DataSplit split = DataSplit::Client;
-  PartitionRule partition = PartitionRule::Iid;
+  std::string partition = "iid";
   std::string partition_file;
   std::int64_t clients = 20;
   double alpha = 0.5;

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "fedhpc/core/registry.hpp"
 #include "fedhpc/data/dataset.hpp"
 #include "fedhpc/data/options.hpp"
 
@@ -68,7 +69,7 @@ Partition tested_on_validation(const Partition& partition);
 /// one.
 std::int64_t leaked_samples(const Partition& partition);
 
-/// The name and one sentence of each partitioner.
-const std::vector<std::pair<std::string, std::string>>& partitioner_registry();
+/// Every partitioner: data.partition.
+const Registry<Partition(const DataOptions&, const Dataset&)>& partitioner_registry();
 
 }  // namespace fedhpc

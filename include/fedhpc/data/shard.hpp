@@ -129,7 +129,7 @@ class Shard {
   DType dtype_;
   Preparation preparation_;
   std::int64_t features_;
-  ImageSize image_;  // zeros for samples that are no images
+  ImageShape image_;  // zeros for samples that are no images
   std::int64_t classes_;
   std::vector<std::int64_t> clients_;           // ids, ascending
   std::vector<std::int64_t> train_offsets_{0};  // [clients + 1]

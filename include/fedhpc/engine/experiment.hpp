@@ -73,8 +73,10 @@ class Experiment {
   const ModelRecord& first_record() const { return first_record_; }
   /// The model that global_accuracy evaluates, as of the last evaluation; undefined before.
   const ModelRecord& last_evaluated() const { return evaluated_; }
-  /// The method's own series, in the order of RoundMetrics::own.
-  const std::vector<RoundMetric>& own_metrics() const { return own_metrics_; }
+  /// Series of the method's own, in the order of RoundMetrics::own.
+  const std::vector<Metric>& own_metrics() const { return parts_.own_metrics; }
+  /// All series of the run, in the order of RoundMetrics::values().
+  std::vector<Metric> series() const;
   /// Hands all clients' personal models to `visit` on rank 0, some at a time, in no particular
   /// order. Hands over nothing where the method has none. Collective.
   void gather_personal_models(const VisitModels& visit) const;
@@ -102,7 +104,6 @@ class Experiment {
   ModelRecord first_record_;
   ModelRecord initial_record_;
   ModelRecord evaluated_;
-  std::vector<RoundMetric> own_metrics_;
   std::int64_t rounds_done_ = 0;
   bool prepared_ = false;
   double last_round_seconds_ = 0;          // on rank 0, known to all; 0 before the first round

@@ -4,6 +4,7 @@
 #include <limits>
 #include <vector>
 
+#include "fedhpc/core/metric.hpp"
 #include "fedhpc/rounds/state_visitor.hpp"
 #include "fedhpc/training/evaluator.hpp"
 
@@ -21,13 +22,8 @@ struct RoundMetrics {
   std::vector<double> values() const;  ///< in order of metrics.def, then own
 };
 
-/// One line of metrics.def.
-struct MetricInfo {
-  const char* name;
-  const char* unit;
-  const char* meaning;
-};
-const std::vector<MetricInfo>& metric_table();
+/// The lines of metrics.def.
+const std::vector<Metric>& metric_table();
 
 /// Plain means over the clients that have samples; NaN where none has.
 struct MeanScore {

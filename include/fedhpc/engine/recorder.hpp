@@ -42,8 +42,6 @@ class Recorder {
 
  private:
   void write_parts(const ModelRecord& model);
-  /// Returns what the method has drawn for a round's clients.
-  std::vector<NamedTensor> draws_of(std::int64_t round) const;
   /// Writes the data's names of classes and clients.
   void write_names();
   /// Collective.

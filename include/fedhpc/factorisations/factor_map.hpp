@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "fedhpc/core/named_tensor.hpp"
 #include "fedhpc/factorisations/factorisation.hpp"
 #include "fedhpc/factorisations/options.hpp"
 #include "fedhpc/factorisations/row_map.hpp"
@@ -46,9 +47,9 @@ class FactorMap final : public RowMap {
   void draw_constants(std::uint64_t seed, const FactorDraw& draw, const at::TensorOptions& options);
   /// Makes the constants identity matrices [rows, columns]: 1 where row and column are the same.
   void set_constants_to_identity(const at::TensorOptions& options);
-  /// Returns, layer by layer, what initial() with draw.zero and draw_constants() draw, from
-  /// `factors` [1, Q]. Each has its shape and is named LAYER.NAME.
-  std::vector<std::pair<std::string, Tensor>> drawn(const Rows& factors) const;
+  /// What initial() with draw.zero and draw_constants() draw, layer by layer, named
+  /// LAYER.NAME, with their shapes, from `factors` [1, Q].
+  std::vector<NamedTensor> drawn(const Rows& factors) const;
 
   void expand_(const Rows& u, const Rows& w) override;
   void pullback_(const Rows& u, const Rows& dw, const Rows& du) override;

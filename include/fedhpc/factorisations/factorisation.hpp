@@ -7,6 +7,7 @@
 #include <variant>
 #include <vector>
 
+#include "fedhpc/core/registry.hpp"
 #include "fedhpc/core/tensor.hpp"
 
 namespace fedhpc {
@@ -101,8 +102,11 @@ class Factorisation {
   virtual Tensor matrix_of(const Tensor& w, const WeightShape& shape) const;
 };
 
-/// The name and one sentence of every factorisation, in order of the registry table.
-const std::vector<std::pair<std::string, std::string>>& factorisation_registry();
+/// Every factorisation: model.factorisation.
+using MakeFactorisation = std::unique_ptr<Factorisation>(const WeightShape& shape,
+                                                         const FactorSize& size,
+                                                         const FactorForm& form);
+const Registry<MakeFactorisation>& factorisation_registry();
 
 /// Makes the factorisation `name` of the registry for one layer.
 std::unique_ptr<Factorisation> make_factorisation(const std::string& name, const WeightShape& shape,

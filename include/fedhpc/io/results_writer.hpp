@@ -6,7 +6,8 @@
 #include <utility>
 #include <vector>
 
-#include "fedhpc/core/tensor.hpp"
+#include "fedhpc/core/metric.hpp"
+#include "fedhpc/core/named_tensor.hpp"
 #include "fedhpc/io/durable.hpp"
 #include "fedhpc/io/file_lock.hpp"
 #include "fedhpc/io/hdf5.hpp"
@@ -31,19 +32,6 @@ struct RunHeader {
   std::vector<std::string> hostnames;  ///< of every rank
 };
 
-/// One time series below /rounds.
-struct Series {
-  std::string name;
-  std::string unit;
-  std::string meaning;
-};
-
-/// One parameter of the global model.
-struct NamedTensor {
-  std::string name;
-  Tensor values;
-};
-
 /// The clients as known before the first round.
 struct ClientTable {
   std::vector<std::int32_t> edge;                  // [N]
@@ -61,11 +49,11 @@ class ResultsWriter {
  public:
   /// Makes a new file without rounds.
   ResultsWriter(const std::string& path, LiveMode live, const RunHeader& header,
-                const std::vector<Series>& series, const ClientTable& clients);
+                const std::vector<Metric>& series, const ClientTable& clients);
   /// Makes a file that goes on where `earlier`, a result file or a checkpoint, ends: all of it but
   /// /state, and the attributes of `header`. A series that `earlier` lacks is NaN in its rounds.
   ResultsWriter(const std::string& path, LiveMode live, const RunHeader& header,
-                const std::vector<Series>& series, const h5::Handle& earlier);
+                const std::vector<Metric>& series, const h5::Handle& earlier);
   ~ResultsWriter();
   ResultsWriter(const ResultsWriter&) = delete;
   ResultsWriter& operator=(const ResultsWriter&) = delete;
@@ -110,7 +98,7 @@ class ResultsWriter {
   ResultsWriter(const std::string& path, LiveMode live);
   void write_header(const RunHeader& header);
   void write_clients(const ClientTable& clients);
-  void open_series(const std::vector<Series>& series);
+  void open_series(const std::vector<Metric>& series);
   void open_clients(hsize_t count);
   /// Throws Error when the file is no longer where its readers look for it.
   void check_it_is_there() const;

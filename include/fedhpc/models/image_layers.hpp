@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "fedhpc/core/image_shape.hpp"
 #include "fedhpc/models/chain.hpp"
 #include "fedhpc/models/layer.hpp"
 
@@ -12,16 +13,6 @@
 // an image.
 
 namespace fedhpc {
-
-/// The shape of one sample: [channels, height, width].
-struct ImageShape {
-  std::int64_t channels = 0;
-  std::int64_t height = 0;
-  std::int64_t width = 0;
-
-  std::int64_t places() const { return height * width; }
-  std::int64_t values() const { return channels * places(); }
-};
 
 /// A square window that moves over an image with zeros (for a maximum: nothing) around it.
 struct Window {

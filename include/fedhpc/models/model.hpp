@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "fedhpc/core/registry.hpp"
 #include "fedhpc/models/chain.hpp"
 #include "fedhpc/models/layout.hpp"
 #include "fedhpc/models/options.hpp"
@@ -68,8 +69,11 @@ class Model {
 std::unique_ptr<Model> make_model(const ModelOptions& options,
                                   const std::vector<std::int64_t>& shape, std::int64_t classes);
 
-/// The name and one sentence of each model family, in order of the registry table.
-const std::vector<std::pair<std::string, std::string>>& model_registry();
+/// Every model family: model.name.
+using MakeModel = std::unique_ptr<Model>(const ModelOptions& options,
+                                         const std::vector<std::int64_t>& shape,
+                                         std::int64_t classes);
+const Registry<MakeModel>& model_registry();
 
 /// Draws initial weights [1, P] by `rule` (see InitRule). Each field is drawn in float64 with key
 /// (seed, Purpose::Init, client = index of the field) and rounded to `type`.

@@ -17,6 +17,9 @@ class StateVisitor {
  public:
   virtual ~StateVisitor() = default;
 
+  /// Whether what is visited is replaced: what a method makes of its state has to be made anew.
+  virtual bool restores() const { return false; }
+
   /// Visits numbers that are the same on every rank: float32, float64 or int64 on the CPU, defined.
   /// A restore may change the shape.
   virtual void tensor(const std::string& name, Tensor& values) = 0;
