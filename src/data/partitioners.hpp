@@ -1,9 +1,9 @@
 #pragma once
 
 #include <cstdint>
-#include <utility>
 #include <vector>
 
+#include "fedhpc/core/range.hpp"
 #include "fedhpc/data/partition.hpp"
 
 namespace fedhpc {
@@ -35,7 +35,7 @@ std::vector<std::vector<std::int64_t>> shuffled_by_label(const DataOptions& opti
 
 /// [begin, end) of part i when n things are split into m parts as equal as can be, larger parts
 /// first (numpy.array_split).
-std::pair<std::int64_t, std::int64_t> array_split(std::int64_t n, std::int64_t m, std::int64_t i);
+Range array_split(std::int64_t n, std::int64_t m, std::int64_t i);
 
 /// How many of n samples are the share f: floor(f n + 1/2) or floor(f n).
 enum class Rounding { Nearest, Down };

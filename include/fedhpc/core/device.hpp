@@ -34,8 +34,8 @@ class HostEdit {
 /// True where own kernels for the device have to do what the host's loops do elsewhere.
 inline bool on_device(const Tensor& values) { return values.is_cuda(); }
 
-inline Real real_of(const Tensor& values) {
-  return values.scalar_type() == at::kDouble ? Real::Float64 : Real::Float32;
+inline DType real_of(const Tensor& values) {
+  return values.scalar_type() == at::kDouble ? DType::Float64 : DType::Float32;
 }
 
 /// A stack [C, B, width] whose last dimension is contiguous, as kernels see it.

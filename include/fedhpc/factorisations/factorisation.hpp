@@ -7,7 +7,7 @@
 #include <variant>
 #include <vector>
 
-#include "fedhpc/core/tensor.hpp"
+#include "fedhpc/core/context.hpp"
 
 namespace fedhpc {
 
@@ -47,11 +47,12 @@ enum class RankBound {
   Full   ///< what leaves full rank possible, whatever becomes of the compression; rounded up
 };
 
-/// What the keys beside size and name say of a factorisation.
+/// What is known of a factorisation beside its name and size.
 struct FactorForm {
   ConvView view = ConvView::Permuted;
   BlockLayout blocks = BlockLayout::Stacked;
   RankBound bound = RankBound::None;
+  Summation summation = Summation::Fast;  ///< of products on a device
 };
 
 /// One factor of a layer.

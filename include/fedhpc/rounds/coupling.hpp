@@ -11,9 +11,6 @@
 
 namespace fedhpc {
 
-/// Columns of a row as ranges [begin, end), e.g. Layout::ranges(Tag::Trainable).
-using ColumnRanges = std::vector<std::pair<std::int64_t, std::int64_t>>;
-
 enum class PairTerm;
 enum class MixTerm;
 
@@ -71,8 +68,7 @@ class Coupling {
   void from_columns_(const Rows& rows, const Tensor& columns, std::int64_t multiple = 1) const;
 
   /// The columns [begin, end) of P that this rank gets, `begin` a multiple of that number.
-  std::pair<std::int64_t, std::int64_t> own_columns(std::int64_t columns,
-                                                    std::int64_t multiple = 1) const;
+  Range own_columns(std::int64_t columns, std::int64_t multiple = 1) const;
 
   /// value(a_i, a_j) for all clients i and j, [N, N] float64 on every rank, of one matrix
   /// [n_i, columns] float64 of each of this rank's clients, in their order. `value` has to be

@@ -48,6 +48,7 @@ struct StepWorkspace {
   // On a device, [C] float64: sums over a pass, and what does not count.
   Tensor losses;
   Tensor other_losses;
+  DeviceConstants constants;
   // Of steps through a map, undefined until one is taken:
   Tensor models;            // [C, P] what the rows stand for
   Tensor factor_gradients;  // [C, Q]
@@ -116,6 +117,8 @@ class LocalStep {
   /// the gradient products and needs no memory for gradients, unless the penalty shrinks: then its
   /// step and the penalty's are one pass.
   void descend_(const Rows& rows, RowOptimizer& optimizer, const Penalty& penalty = {});
+  /// Whether such a step is fused.
+  static bool is_fused(const StepRule& rule, const Penalty& penalty);
 
   /// One step of `rows` [C, P] by the optimizer's rule on gradients of the caller's, of clients
   /// with a batch.
@@ -123,10 +126,6 @@ class LocalStep {
   /// Calls work(first, count, rate) for clients [first, first + count) whose train.lr is to be
   /// multiplied with `rate`: for rates of train.lr outside of an optimizer.
   void each_rate(const std::function<void(std::int64_t, std::int64_t, double)>& work) const;
-
-  /// Counts the step as one that took a gradient of these columns of all rows once, for it has
-  /// been taken by other means.
-  void count_taken(const Columns& columns);
 
   /// One step of `u` [C, Q] by the optimizer's rule on the gradient of the loss of the models that
   /// u stands for, through the map; batch-norm statistics come back to u.
