@@ -48,7 +48,7 @@ class ProjectSteps {
     model_ = make_model(options, dataset->shape(), dataset->classes());
     options_.batch_size = kBatch;
     options_.lr = 0.01;
-    trainer_ = std::make_unique<LocalTrainer>(*model_, *shard_, options_, /*seed=*/1);
+    trainer_ = std::make_unique<LocalTrainer>(*model_, *shard_, options_, Context{.seed = 1});
     const Rows initial{initial_row(*model_->layout(), /*seed=*/1, at::kFloat), model_->layout()};
     for (std::int64_t first = 0; first < kClients; first += block) {
       blocks_.push_back(initial.replicate(block));

@@ -58,7 +58,7 @@ inline double measured_peak(at::Device device, Precision precision, std::int64_t
   const auto products = [&] {
     for (int i = 0; i < kProducts; ++i) {
       batched_product(at::kFloat, 1, 1, matrices_of(a), Transpose::No, matrices_of(b),
-                      Transpose::No, 0, matrices_of(result), precision);
+                      Transpose::No, 0, matrices_of(result), {precision});
     }
   };
   const DeviceClock clock(device);

@@ -4,7 +4,6 @@
 #include <functional>
 #include <map>
 #include <numeric>
-#include <optional>
 #include <string>
 
 #include <ATen/Parallel.h>
@@ -107,13 +106,14 @@ void free_cached_memory(at::Device device) {
 /// The project's local training of one block.
 class BlockSteps {
  public:
-  BlockSteps(const TrainingSetting& setting, std::int64_t steps, Precision precision)
+  BlockSteps(const TrainingSetting& setting, std::int64_t steps, const Arithmetic& arithmetic)
       : clients_(static_cast<std::size_t>(setting.clients())),
         options_{.batch_size = setting.batch(),
                  .local_steps = steps,
                  .lr = kRate,
-                 .precision = precision},
-        trainer_(setting.model(), setting.shard(), options_, /*seed=*/1) {
+                 .precision = arithmetic.precision},
+        trainer_(setting.model(), setting.shard(), options_,
+                 {.device = setting.device(), .summation = arithmetic.summation, .seed = 1}) {
     std::iota(clients_.begin(), clients_.end(), 0);
     const Rows initial{
         initial_row(*setting.model().layout(), /*seed=*/1, at::kFloat).to(setting.device()),
@@ -138,7 +138,7 @@ class BlockSteps {
   void require_room(const TrainingSetting& setting, std::size_t row) const {
     if (setting.device().is_cpu()) return;
     constexpr std::int64_t kRows = 2;  // trained, and held for captured steps
-    const std::int64_t needed = trainer_.workspace_bytes(setting.clients(), at::kFloat) +
+    const std::int64_t needed = trainer_.workspace_bytes(setting.clients()) +
                                 kRows * setting.clients() * static_cast<std::int64_t>(row);
     const std::int64_t free = gpu_library().free_bytes();
     if (needed <= free) return;
@@ -191,7 +191,9 @@ void compare(const TrainingSetting& setting, const Options& options, const std::
                              .flops = setting.flops_of_step(),
                              .peak = peak};
   constexpr int kInARow = 4;  // the host plans a block while the device trains the one before
-  BlockSteps block(setting, steps, precision_of(precision));
+  BlockSteps block(setting, steps,
+                   {.precision = precision_of(precision),
+                    .summation = options.reproducible ? Summation::Reproducible : Summation::Fast});
   std::vector<Variant> variants;
   std::unique_ptr<ClientLoop> loop;
   if (options.loop_clients > 0) {
@@ -218,8 +220,6 @@ void compare(const TrainingSetting& setting, const Options& options, const std::
 
 void run(const Options& options) {
   const bool cuda = options.device == "cuda";
-  std::optional<ProductsInOrder> in_order;
-  if (options.reproducible) in_order.emplace();
   if (cuda) {
     std::printf("fedhpc %s, LibTorch %s, %s\n\n", build_info().commit.c_str(),
                 build_info().torch.c_str(), gpu_library().version().c_str());

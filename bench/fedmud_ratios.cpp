@@ -117,7 +117,7 @@ class Training {
  public:
   Training(const Setting& setting, Factored* factored)
       : options_{.batch_size = kBatch, .local_epochs = 1, .lr = 0.01},
-        trainer_(*setting.model, *setting.shard, options_, /*seed=*/1),
+        trainer_(*setting.model, *setting.shard, options_, Context{.seed = 1}),
         start_(factored != nullptr ? factored->start() : setting.initial),
         map_(factored != nullptr ? &factored->map() : nullptr) {}
 

@@ -98,7 +98,7 @@ class Training {
  public:
   explicit Training(const Setting& setting)
       : options_{.batch_size = kBatch, .local_epochs = 1, .lr = 0.01},
-        trainer_(*setting.model, *setting.shard, options_, /*seed=*/1),
+        trainer_(*setting.model, *setting.shard, options_, Context{.seed = 1}),
         start_(setting.initial) {}
 
   double operator()() {

@@ -24,7 +24,7 @@ class SparseSteps {
       : setting_(setting),
         gamma_(gamma),
         optimizer_({.kind = OptimizerKind::Sgd, .lr = 0.05}, setting.model->layout()),
-        trainer_(*setting.model, *setting.shard, options_, /*seed=*/1),
+        trainer_(*setting.model, *setting.shard, options_, Context{.seed = 1}),
         phi_(setting.initial.replicate(setting.which.block)),
         theta_(phi_.clone()) {}
 
@@ -38,7 +38,7 @@ class SparseSteps {
       theta_.values.copy_(phi_.values);
       const auto block = std::span(clients).subspan(first, width);
       for (const TrainStatistics& of_client :
-           trainer_.each_step(block, round_, /*pass=*/0, at::kFloat, [&](LocalStep& step) {
+           trainer_.each_step(block, round_, /*pass=*/0, [&](LocalStep& step) {
              step.minimise_(theta_, optimizer_, penalty, {.steps = kInner});
            })) {
         loss += of_client.loss;

@@ -83,7 +83,7 @@ StepSetting::StepSetting(StepCase chosen) : which(std::move(chosen)) {
 ProjectSteps::ProjectSteps(const StepSetting& setting)
     : setting_(setting),
       options_{.batch_size = kBatch, .local_epochs = 1, .lr = 0.05},
-      trainer_(*setting.model, *setting.shard, options_, /*seed=*/1),
+      trainer_(*setting.model, *setting.shard, options_, Context{.seed = 1}),
       clients_(kClients) {
   std::iota(clients_.begin(), clients_.end(), 0);
   for (std::int64_t first = 0; first < kClients; first += setting.which.block) {

@@ -52,7 +52,7 @@ BinaryUpdate::BinaryUpdate(const LayoutPtr& model)
     : weights_(model, {.with = Tag::Trainable, .without = Tag::Uncompressed}) {
   for (const Field& field : weights_.layout()->fields()) {
     const std::int64_t begin = model->field(field.name).offset;
-    tensors_.emplace_back(begin, begin + field.size);
+    tensors_.push_back({begin, begin + field.size});
   }
 }
 

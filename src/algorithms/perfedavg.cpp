@@ -81,8 +81,8 @@ Rows PerFedAvg::client_update(Block& block, const Rows& start) {
 void PerFedAvg::subtract_curvature_on_device_(LocalStep& step, const Clients& all) const {
   // Lengths stay on the device, so that the host need not wait for them.
   const auto trainable = all.local.layout->ranges(Tag::Trainable);
-  const auto part = [&](const Tensor& rows, const auto& range) {
-    return rows.narrow(0, 0, step.active()).narrow(1, range.first, range.second - range.first);
+  const auto part = [&](const Tensor& rows, const Range& range) {
+    return rows.narrow(0, 0, step.active()).narrow(1, range.first, range.size());
   };
   const auto squares = [&](const Rows& rows) {
     return row_products_on_device(step.active(rows).values, {}, trainable).view({-1, 1});
@@ -96,7 +96,7 @@ void PerFedAvg::subtract_curvature_on_device_(LocalStep& step, const Clients& al
   const auto gradient_at = [&](double sign) {
     all.adapted.values.copy_(all.local.values);
     const Tensor lengths = h.mul(sign).to(type);
-    for (const auto& range : trainable) {
+    for (const Range& range : trainable) {
       part(all.adapted.values, range).add_(part(all.direction.values, range).mul(lengths));
     }
     return step.gradient(all.adapted, {}, kCurvature);
@@ -104,7 +104,7 @@ void PerFedAvg::subtract_curvature_on_device_(LocalStep& step, const Clients& al
   all.ahead.values.copy_(gradient_at(1));
   const Tensor behind = gradient_at(-1);
   const Tensor shares = share.to(type);
-  for (const auto& range : trainable) {
+  for (const Range& range : trainable) {
     const Tensor difference = part(all.ahead.values, range).sub(part(behind, range));
     part(all.direction.values, range).add_(difference.mul_(shares));
   }

@@ -165,7 +165,7 @@ std::vector<std::vector<std::int64_t>> shuffled_by_label(const DataOptions& opti
   return by_label;
 }
 
-std::pair<std::int64_t, std::int64_t> array_split(std::int64_t n, std::int64_t m, std::int64_t i) {
+Range array_split(std::int64_t n, std::int64_t m, std::int64_t i) {
   const auto begin = [&](std::int64_t part) { return part * (n / m) + std::min(part, n % m); };
   return {begin(i), begin(i + 1)};
 }

@@ -1,9 +1,9 @@
 #pragma once
 
 #include <cstdint>
-#include <utility>
 #include <vector>
 
+#include "fedhpc/core/range.hpp"
 #include "fedhpc/data/partition.hpp"
 
 namespace fedhpc {
@@ -33,9 +33,9 @@ std::vector<std::vector<std::int64_t>> shuffled_by_label(const DataOptions& opti
                                                          const Dataset& dataset,
                                                          PartitionDraw draw);
 
-/// Returns [begin, end) of part i when n things are split into m parts as equal as can be, larger
-/// parts first (numpy.array_split).
-std::pair<std::int64_t, std::int64_t> array_split(std::int64_t n, std::int64_t m, std::int64_t i);
+/// [begin, end) of part i when n things are split into m parts as equal as can be, larger parts
+/// first (numpy.array_split).
+Range array_split(std::int64_t n, std::int64_t m, std::int64_t i);
 
 /// The share f of n samples is floor(f n + 1/2) or floor(f n) of them.
 enum class Rounding { Nearest, Down };

@@ -28,8 +28,7 @@ std::int64_t widest_on_device(const LocalTrainer& trainer, const Rows& initial,
   const auto row = static_cast<std::int64_t>(initial.values.nbytes());
   std::int64_t widest = kDeviceWidths.front();
   for (const std::int64_t width : kDeviceWidths) {
-    const std::int64_t bytes = trainer.workspace_bytes(width, initial.values.scalar_type()) +
-                               width * row * (2 + kPasses * kRows);
+    const std::int64_t bytes = trainer.workspace_bytes(width) + width * row * (2 + kPasses * kRows);
     if (static_cast<double>(bytes) <= room) widest = width;
   }
   return widest;
@@ -42,8 +41,7 @@ std::int64_t widest_in_cache(const LocalTrainer& trainer, const Rows& initial) {
   const auto row = static_cast<std::int64_t>(initial.values.nbytes());
   std::int64_t widest = kWidths.front();
   for (const std::int64_t width : kWidths) {
-    const std::int64_t bytes =
-        width * row + trainer.workspace_bytes(width, initial.values.scalar_type());
+    const std::int64_t bytes = width * row + trainer.workspace_bytes(width);
     if (bytes <= cache) widest = width;
   }
   return widest;

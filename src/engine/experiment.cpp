@@ -32,8 +32,8 @@ void Experiment::prepare() {
   RoundState state(before_rounds, 0, std::move(everybody), RoundState::Evaluated::No);
   Round round(state);
   parts_.method().prepare(round);
-  parts_.train_watch.lap();
-  parts_.aggregate_watch.lap();
+  parts_.books.train_watch.lap();
+  parts_.books.aggregate_watch.lap();
 }
 
 void Experiment::run(const std::function<void(const RoundReport&)>& observe,
@@ -46,7 +46,7 @@ void Experiment::run(const std::function<void(const RoundReport&)>& observe,
   for (std::int64_t t = rounds_done_ + 1; t <= parts_.config.run.rounds && !stop; ++t) {
     Stopwatch wall;
     wall.start();
-    parts_.ledger.clear();
+    parts_.books.ledger.clear();
     parts_.comm.place() = {.task = Place::Task::Round, .round = t};
     const bool evaluated = t % parts_.config.run.eval_every == 0 || t == parts_.config.run.rounds;
     // Of the first round nobody knows how long it is.

@@ -37,7 +37,7 @@ class GlobalModel final : public Evaluation {
 std::array<std::int64_t, Ledger::kEntries> Experiment::booked(RoundRequest& request) {
   Tensor sums = at::empty({Ledger::kEntries + 4}, at::kLong);
   auto* values = sums.data_ptr<std::int64_t>();
-  std::copy(parts_.ledger.entries().begin(), parts_.ledger.entries().end(), values);
+  std::copy(parts_.books.ledger.entries().begin(), parts_.books.ledger.entries().end(), values);
   auto* wishes = values + Ledger::kEntries;
   wishes[0] = request.stop ? 1 : 0;
   wishes[1] = request.checkpoint ? 1 : 0;
@@ -74,7 +74,7 @@ Score sum_of(const std::vector<Score>& scores) {
 }  // namespace
 
 void Experiment::evaluate(RoundReport& report) {
-  const Timed timed(parts_.evaluate_watch);
+  const Timed timed(parts_.books.evaluate_watch);
   const AtTask evaluation_of_round(parts_.comm.place(), Place::Task::Evaluation);
   RankEvaluation evaluation(*parts_.evaluator, *parts_.shard, parts_.validation_shard.get(),
                             parts_.server_shard.get(), parts_.shard->clients(), *parts_.topology,
@@ -138,7 +138,7 @@ void Experiment::total(RoundState& round, const RoundRequest& request, RoundRepo
     losses.data_ptr<double>()[2 * i] = statistics[i].loss;
     losses.data_ptr<double>()[2 * i + 1] = statistics[i].samples;
   }
-  WeightedSum sum(1, 2, parts_.summation());
+  WeightedSum sum(1, 2, parts_.context.summation);
   sum.add(std::vector<std::int64_t>(statistics.size(), 0),
           std::vector<double>(statistics.size(), 1), losses);
   const Tensor sums = sum.total(*parts_.topology, Among::All);
@@ -166,9 +166,9 @@ void Experiment::total(RoundState& round, const RoundRequest& request, RoundRepo
   }
   metrics.own = noted_by(round);
   metrics.simulated_seconds = round.simulated_seconds();
-  metrics.seconds_train = parts_.train_watch.lap();
-  metrics.seconds_aggregate = parts_.aggregate_watch.lap();
-  metrics.seconds_evaluate = parts_.evaluate_watch.lap();
+  metrics.seconds_train = parts_.books.train_watch.lap();
+  metrics.seconds_aggregate = parts_.books.aggregate_watch.lap();
+  metrics.seconds_evaluate = parts_.books.evaluate_watch.lap();
 }
 
 void Experiment::look_for_divergence(const RoundReport& report) {
@@ -197,7 +197,7 @@ std::vector<double> Experiment::noted_by(RoundState& round) const {
     names.push_back(metric.noted_name.empty() ? metric.name : metric.noted_name);
   }
   Topology& topology = *parts_.topology;
-  std::vector<double> values = round.notes.means(names, topology, parts_.summation());
+  std::vector<double> values = round.notes.means(names, topology, parts_.context.summation);
   for (std::size_t m = 0; m < values.size(); ++m) {
     const std::optional<double>& quantile = own_metrics()[m].quantile;
     if (quantile) values[m] = round.notes.quantile(names[m], *quantile, topology);
@@ -206,8 +206,9 @@ std::vector<double> Experiment::noted_by(RoundState& round) const {
 }
 
 void Experiment::gather_personal_models(const VisitModels& visit) const {
-  PersonalCollector collector(parts_.comm, *parts_.shard, parts_.model->layout(), parts_.type,
-                              parts_.adaptation_after(rounds_done_), parts_.block_width, visit);
+  PersonalCollector collector(parts_.comm, *parts_.shard, parts_.model->layout(),
+                              parts_.context.type, parts_.adaptation_after(rounds_done_),
+                              parts_.block_width, visit);
   parts_.method().evaluate(collector);
 }
 

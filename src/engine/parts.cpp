@@ -57,14 +57,17 @@ void within_memory(const std::string& what, const std::function<void()>& build) 
   }
 }
 
+Context context_of(const RunOptions& run) {
+  return {.type = scalar_type(run.dtype),
+          .device = run.device == DeviceKind::Cuda ? current_cuda_device() : at::kCPU,
+          .summation = run.reproducible ? Summation::Reproducible : Summation::Fast,
+          .seed = static_cast<std::uint64_t>(run.seed)};
+}
+
 }  // namespace
 
 Parts::Parts(Config& options, Communicator& ranks, const Resumption* from)
-    : config(options),
-      comm(ranks),
-      type(scalar_type(options.run.dtype)),
-      device(options.run.device == DeviceKind::Cuda ? current_cuda_device() : at::kCPU),
-      network(options.network) {
+    : config(options), comm(ranks), context(context_of(options.run)), network(options.network) {
   std::optional<Placement> placed;
   fail_together(comm, [&] {
     within_memory(concat("the data of data.name = ", config.data.name,
@@ -76,15 +79,11 @@ Parts::Parts(Config& options, Communicator& ranks, const Resumption* from)
     within_memory(concat("the model model.name = ", config.model.name), [&] { open_model(from); });
   });
   fail_together(comm, [&] { within_memory("the data on the device", [&] { move_to_device(); }); });
-  const auto seed = static_cast<std::uint64_t>(config.run.seed);
-  trainer = std::make_unique<LocalTrainer>(*model, *shard, config.train, seed);
-  evaluator = std::make_unique<Evaluator>(
-      *model, at::TensorOptions(type).device(device),
-      config.run.reproducible ? Chunks::PerClient : Chunks::AcrossClients,
-      [this] { comm.progress(); });
+  trainer = std::make_unique<LocalTrainer>(*model, *shard, config.train, context);
+  evaluator = std::make_unique<Evaluator>(*model, context, [this] { comm.progress(); });
   open_store();
-  method().initialise(Setup({.initial = initial,
-                             .seed = seed,
+  method().initialise(Setup({.context = context,
+                             .initial = initial,
                              .training = config.train,
                              .topology = *topology,
                              .store = *store,
@@ -95,11 +94,11 @@ Parts::Parts(Config& options, Communicator& ranks, const Resumption* from)
 }
 
 void Parts::open_store() {
-  if (device.is_cpu()) {
+  if (context.device.is_cpu()) {
     store = std::make_unique<ClientStore>(shard->clients(), config.store);
   } else {
-    device_sharers_ = ranks_on_card(comm, gpu_library(), device.index());
-    device_memory.emplace(device, [this] { return free_device_bytes(); });
+    device_sharers_ = ranks_on_card(comm, gpu_library(), context.device.index());
+    device_memory.emplace(context.device, [this] { return free_device_bytes(); });
     pinned_memory.emplace(gpu_library());
     store = std::make_unique<ClientStore>(shard->clients(), config.store, &*device_memory,
                                           *pinned_memory);
@@ -113,9 +112,10 @@ void Parts::open_store() {
 std::int64_t Parts::chosen_block_width(const Resumption* from) {
   if (config.train.block > 0) return config.train.block;
   if (from != nullptr) return from->block;
-  return choose_block_width(comm, *trainer, initial,
-                            {.participants = cohort_limit(),
-                             .free_device_bytes = device.is_cpu() ? 0 : free_device_bytes()});
+  return choose_block_width(
+      comm, *trainer, initial,
+      {.participants = cohort_limit(),
+       .free_device_bytes = context.device.is_cpu() ? 0 : free_device_bytes()});
 }
 
 std::int64_t Parts::free_device_bytes() const {
@@ -131,15 +131,10 @@ std::int64_t Parts::participants_limit() const {
   return std::min(partition.clients(), method().traits().cohorts_in_round * cohort_limit());
 }
 
-Summation Parts::summation() const {
-  return config.run.reproducible ? Summation::Exact : Summation::Fast;
-}
-
 Cohort Parts::draw(std::int64_t round) const {
-  const auto seed = static_cast<std::uint64_t>(config.run.seed);
   return has_edge_models()
-             ? draw_hierarchical_cohort(seed, round, placement(), config.topology)
-             : draw_cohort(seed, round, partition.clients(), config.topology.participation);
+             ? draw_hierarchical_cohort(context.seed, round, placement(), config.topology)
+             : draw_cohort(context.seed, round, partition.clients(), config.topology.participation);
 }
 
 Placement Parts::open_data() {
@@ -186,56 +181,47 @@ void Parts::open_model(const Resumption* from) {
   const LayoutPtr& layout = model->layout();
   open_weights(from);
   if (!config.factorisation.factorises()) return;
-  factor_map = std::make_unique<FactorMap>(config.factorisation, layout);
-  initial_factors = factor_map->initial(initial, static_cast<std::uint64_t>(config.run.seed),
-                                        method().traits().factor_draw);
+  factor_map = std::make_unique<FactorMap>(config.factorisation, layout, context.summation);
+  initial_factors = factor_map->initial(initial, context.seed, method().traits().factor_draw);
   const std::string& file = from != nullptr ? from->checkpoint : config.model.init_file;
   if (!file.empty()) read_initial_factors_(file, initial_factors);
 }
 
 void Parts::move_to_device() {
-  if (device.is_cpu()) return;
-  for (Stopwatch* watch : {&train_watch, &aggregate_watch, &evaluate_watch}) {
+  if (context.device.is_cpu()) return;
+  for (Stopwatch* watch : {&books.train_watch, &books.aggregate_watch, &books.evaluate_watch}) {
     watch->use_device_events();
   }
-  if (config.run.reproducible) products_in_order.emplace();
-  shard->use_device_(device);
+  shard->use_device_(context.device);
   for (Shard* other : {server_shard.get(), validation_shard.get()}) {
-    if (other != nullptr) other->use_device_(device);
+    if (other != nullptr) other->use_device_(context.device);
   }
-  initial.values = initial.values.to(device);
-  if (factor_map) initial_factors.values = initial_factors.values.to(device);
+  initial.values = initial.values.to(context.device);
+  if (factor_map) initial_factors.values = initial_factors.values.to(context.device);
 }
 
 void Parts::open_weights(const Resumption* from) {
   const LayoutPtr& layout = model->layout();
   if (from != nullptr && from->holds_initial_model) {
-    initial = read_initial_model(from->checkpoint, layout, type);
+    initial = read_initial_model(from->checkpoint, layout, context.type);
     return;
   }
   initial = config.model.init_file.empty()
-                ? Rows{initial_row(*layout, static_cast<std::uint64_t>(config.run.seed), type,
-                                   config.model.init),
-                       layout}
-                : read_initial_model(config.model.init_file, layout, type);
+                ? Rows{initial_row(*layout, context.seed, context.type, config.model.init), layout}
+                : read_initial_model(config.model.init_file, layout, context.type);
 }
 
 RoundServices Parts::services(LocalTrainer& of_round) {
-  return {.topology = *topology,
+  return {.context = context,
+          .topology = *topology,
           .partition = partition,
           .model = *model,
           .shard = *shard,
           .trainer = of_round,
           .evaluator = *evaluator,
-          .ledger = ledger,
           .network = network,
-          .train_watch = train_watch,
-          .aggregate_watch = aggregate_watch,
-          .evaluate_watch = evaluate_watch,
-          .type = type,
-          .device = device,
+          .books = books,
           .block_width = block_width,
-          .summation = summation(),
           .buffers = buffers.get()};
 }
 

@@ -32,9 +32,9 @@ class Trials {
   explicit Trials(Parts& parts)
       : parts_(parts),
         one_step_(steps(parts.config.train, 1)),
-        one_(*parts.model, *parts.shard, one_step_, seed(parts)),
+        one_(*parts.model, *parts.shard, one_step_, parts.context),
         two_steps_(steps(parts.config.train, 2)),
-        two_(*parts.model, *parts.shard, two_steps_, seed(parts)) {
+        two_(*parts.model, *parts.shard, two_steps_, parts.context) {
     one_.stop_passes_after(1);
     two_.stop_passes_after(2);
     find_clients();
@@ -57,10 +57,6 @@ class Trials {
   }
 
  private:
-  static std::uint64_t seed(const Parts& parts) {
-    return static_cast<std::uint64_t>(parts.config.run.seed);
-  }
-
   static TrainOptions steps(TrainOptions options, std::int64_t count) {
     options.local_epochs = 0;
     options.local_steps = count;
@@ -107,8 +103,8 @@ class Trials {
     services.absent_idle = true;
     RoundState state(services, ++rounds_, cohort, RoundState::Evaluated::No);
     Round round(state);
-    parts_.ledger.clear();
-    parts_.train_watch.lap();
+    parts_.books.ledger.clear();
+    parts_.books.train_watch.lap();
     parts_.method().round(round);
     return state.statistics;
   }
@@ -118,7 +114,7 @@ class Trials {
     // The first round makes the buffers; what a client does when it comes back for the first time
     // is done in the second one.
     for (int repetition = 0; repetition < 3; ++repetition) statistics = round_of(1, one_);
-    const double seconds = parts_.train_watch.lap();
+    const double seconds = parts_.books.train_watch.lap();
     double values = 0;
     for (const TrainStatistics& of_training : statistics) values += of_training.gradient_values;
     evaluate(first_clients(1));
@@ -126,7 +122,7 @@ class Trials {
     const std::int64_t size = parts_.config.train.batch_size;
     const std::int64_t batch = size == 0 ? samples : std::min(size, samples);
     Tensor sums = at::empty({Ledger::kEntries}, at::kLong);
-    std::ranges::copy(parts_.ledger.entries(), sums.data_ptr<std::int64_t>());
+    std::ranges::copy(parts_.books.ledger.entries(), sums.data_ptr<std::int64_t>());
     parts_.comm.sum_(sums);
     const auto bytes = [&](Link link, Direction direction) {
       return sums.const_data_ptr<std::int64_t>()[ledger_index(link, direction)];

@@ -57,7 +57,8 @@ void khatri_rao_product(const T* a, std::int64_t rows_a, const T* b, std::int64_
 
 }  // namespace
 
-Cp::Cp(WeightShape shape, std::int64_t rank) : shape_(std::move(shape)), rank_(rank) {
+Cp::Cp(WeightShape shape, std::int64_t rank, const FactorForm& form)
+    : shape_(std::move(shape)), rank_(rank), arithmetic_{.summation = form.summation} {
   const std::size_t order = shape_.sizes.size();
   require(order >= 2, "a tensor of order 2 or more is decomposed");
   require(rank_ >= 1, "a decomposition has a rank of 1 or more");

@@ -69,7 +69,7 @@ void Cp::pull_on_device_(const std::vector<Tensor>& left, const std::vector<Tens
     const Tensor gradient = single ? factor_in(du, group.dimensions.front())
                                    : at::empty({u.size(0), length(group), rank_}, u.options());
     batched_product(u.scalar_type(), u.size(0), scale, matrices, transpose, matrices_of(other),
-                    Transpose::No, 0, matrices_of(gradient));
+                    Transpose::No, 0, matrices_of(gradient), arithmetic_);
     if (!single) contract_on_device_(group, products, gradient, u, du);
   };
   pull(left_, left, Transpose::No, right.back());
@@ -77,11 +77,11 @@ void Cp::pull_on_device_(const std::vector<Tensor>& left, const std::vector<Tens
 }
 
 void Cp::compose_on_device_(const Tensor& left, const Tensor& right, const Tensor& w) const {
-  // In order always: what is composed for some clients of a block is what was composed for all.
-  const ProductsInOrder in_order;
+  // Always reproducible: what is composed for some clients of a block is what was composed for all.
   batched_product(left.scalar_type(), left.size(0), 1, matrices_of(left), Transpose::No,
                   matrices_of(right), Transpose::Yes, 0,
-                  matrices_in(w, 0, length(left_), length(right_)));
+                  matrices_in(w, 0, length(left_), length(right_)),
+                  {.summation = Summation::Reproducible});
 }
 
 void Cp::expand_on_device_(const Tensor& u, const Tensor& w) const {

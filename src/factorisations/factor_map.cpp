@@ -30,7 +30,10 @@ Tensor identity(const FactorShape& shape) {
 
 }  // namespace
 
-FactorMap::FactorMap(const FactorisationOptions& options, LayoutPtr full) : full_(std::move(full)) {
+FactorMap::FactorMap(const FactorisationOptions& options, LayoutPtr full, Summation summation)
+    : full_(std::move(full)) {
+  FactorForm form = options.form();
+  form.summation = summation;
   const std::vector<const Field*> fields = factorised_fields(options, *full_);
   const std::vector<FactorSize> sizes = factor_sizes(options, fields, *full_);
   auto factors = std::make_shared<Layout>();
@@ -41,14 +44,14 @@ FactorMap::FactorMap(const FactorisationOptions& options, LayoutPtr full) : full
       continue;
     }
     const WeightShape shape{.sizes = field.shape, .fan_in = field.fan_in};
-    Layer layer{.name = layer_of(field),
-                .shape = shape,
-                .field = static_cast<std::uint64_t>(&field - full_->fields().data()),
-                .factorisation =
-                    make_factorisation(options.name, shape, sizes[layers_.size()], options.form()),
-                .weights = field.offset,
-                .weight_count = field.size,
-                .factors = factors->size()};
+    Layer layer{
+        .name = layer_of(field),
+        .shape = shape,
+        .field = static_cast<std::uint64_t>(&field - full_->fields().data()),
+        .factorisation = make_factorisation(options.name, shape, sizes[layers_.size()], form),
+        .weights = field.offset,
+        .weight_count = field.size,
+        .factors = factors->size()};
     for (const FactorShape& factor : layer.factorisation->factors()) {
       factors->add(concat(layer_of(field), ".", factor.name), factor.sizes, field.fan_in,
                    field.tags);
@@ -174,10 +177,10 @@ std::vector<NamedTensor> FactorMap::drawn(const Rows& factors) const {
   return drawn;
 }
 
-std::vector<std::pair<std::int64_t, std::int64_t>> FactorMap::factorised_columns() const {
-  std::vector<std::pair<std::int64_t, std::int64_t>> columns;
+ColumnRanges FactorMap::factorised_columns() const {
+  ColumnRanges columns;
   for (const Layer& layer : layers_) {
-    columns.emplace_back(layer.weights, layer.weights + layer.weight_count);
+    columns.push_back({layer.weights, layer.weights + layer.weight_count});
   }
   return columns;
 }

@@ -14,12 +14,13 @@
 
 namespace fedhpc {
 
-Hadamard::Hadamard(WeightShape shape, std::int64_t rank) : shape_(std::move(shape)), rank_(rank) {
+Hadamard::Hadamard(WeightShape shape, std::int64_t rank, const FactorForm& form)
+    : shape_(std::move(shape)), rank_(rank), arithmetic_{.summation = form.summation} {
   require(rank_ >= 1, "a decomposition has a rank of 1 or more");
   const std::vector<std::int64_t>& sizes = shape_.sizes;
   require(sizes.size() == 2 || sizes.size() == 4, "a matrix or kernels of two dimensions");
   window_ = of_kernels() ? sizes[2] * sizes[3] : 1;
-  if (!of_kernels()) matrix_.emplace(MatrixView(shape_, ConvView::Raw), rank_);
+  if (!of_kernels()) matrix_.emplace(MatrixView(shape_, ConvView::Raw), rank_, form.summation);
   for (const int j : {1, 2}) {
     if (of_kernels()) {
       factors_.push_back({.name = concat("T", j),
@@ -169,10 +170,10 @@ void Hadamard::distance_gradient_(const Tensor& u, const Tensor& w, double scale
 }
 
 Tensor Hadamard::fit(const Tensor& w, const Tensor& start, std::int64_t sweeps) {
-  std::vector<std::pair<std::int64_t, std::int64_t>> groups;
+  ColumnRanges groups;
   std::int64_t column = 0;
   for (const FactorShape& factor : factors_) {
-    groups.emplace_back(column, column + factor.count());
+    groups.push_back({column, column + factor.count()});
     column += factor.count();
   }
   return least_squares(*this, groups, w, start, sweeps).to(w.device(), w.scalar_type());

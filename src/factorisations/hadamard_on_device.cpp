@@ -36,7 +36,7 @@ Hadamard::CoreProduct Hadamard::core_product(const Half& half) const {
   const Tensor by_input = at::empty({clients, in * rank_ * window_}, half.x.options());
   batched_product(by_input.scalar_type(), clients, 1, matrices_in(half.y, 0, in, rank_),
                   Transpose::No, matrices_in(product.core, 0, rank_, rank_ * window_),
-                  Transpose::No, 0, matrices_in(by_input, 0, in, rank_ * window_));
+                  Transpose::No, 0, matrices_in(by_input, 0, in, rank_ * window_), arithmetic_);
   product.pulled = exchanged(by_input, in, rank_, window_);
   return product;
 }
@@ -49,7 +49,7 @@ void Hadamard::compose_on_device_(const Half& half, const CoreProduct& product, 
   const std::int64_t row = shape_.sizes[1] * window_;
   batched_product(w.scalar_type(), w.size(0), 1, matrices_in(half.x, 0, out, rank_), Transpose::No,
                   matrices_in(product.pulled, 0, rank_, row), Transpose::No, 0,
-                  matrices_in(w, 0, out, row));
+                  matrices_in(w, 0, out, row), arithmetic_);
 }
 
 void Hadamard::pull_on_device_(const Half& half, const CoreProduct& product, const Tensor& dw,
@@ -66,18 +66,18 @@ void Hadamard::pull_on_device_(const Half& half, const CoreProduct& product, con
   const MatrixStack of_weights = matrices_in(dw, 0, out, in * window_);
   batched_product(type, clients, 1, of_weights, Transpose::No,
                   matrices_in(product.pulled, 0, rank_, in * window_), Transpose::Yes, 0,
-                  matrices_in(gradient.x, 0, out, rank_));
+                  matrices_in(gradient.x, 0, out, rank_), arithmetic_);
   const Tensor of_product = at::empty({clients, rank_ * in * window_}, dw.options());
   batched_product(type, clients, 1, matrices_in(half.x, 0, out, rank_), Transpose::Yes, of_weights,
-                  Transpose::No, 0, matrices_in(of_product, 0, rank_, in * window_));
+                  Transpose::No, 0, matrices_in(of_product, 0, rank_, in * window_), arithmetic_);
   const Tensor by_input = exchanged(of_product, rank_, in, window_);
   const MatrixStack pulled = matrices_in(by_input, 0, in, rank_ * window_);
   batched_product(type, clients, 1, pulled, Transpose::No,
                   matrices_in(product.core, 0, rank_, rank_ * window_), Transpose::Yes, 0,
-                  matrices_in(gradient.y, 0, in, rank_));
+                  matrices_in(gradient.y, 0, in, rank_), arithmetic_);
   const Tensor of_core = at::empty({clients, rank_ * rank_ * window_}, dw.options());
   batched_product(type, clients, 1, matrices_in(half.y, 0, in, rank_), Transpose::Yes, pulled,
-                  Transpose::No, 0, matrices_in(of_core, 0, rank_, rank_ * window_));
+                  Transpose::No, 0, matrices_in(of_core, 0, rank_, rank_ * window_), arithmetic_);
   gradient.core.view({clients, rank_, rank_, window_})
       .copy_(of_core.view({clients, rank_, rank_, window_}).transpose(1, 2));
 }

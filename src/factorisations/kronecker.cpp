@@ -23,13 +23,15 @@ std::int64_t least_side(std::int64_t numbers, std::int64_t blocks) {
 
 }  // namespace
 
-KroneckerProduct::KroneckerProduct(const MatrixView& view, std::int64_t blocks, BlockLayout layout)
+KroneckerProduct::KroneckerProduct(const MatrixView& view, std::int64_t blocks,
+                                   const FactorForm& form)
     : numbers_(view.rows() * view.columns()),
       blocks_(blocks),
       side_(least_side(numbers_, blocks)),
-      in_row_(1) {
+      in_row_(1),
+      arithmetic_{.summation = form.summation} {
   require(blocks_ >= 1, "a decomposition has one block or more");
-  if (layout == BlockLayout::Stacked) return;
+  if (form.blocks == BlockLayout::Stacked) return;
   in_row_ = std::llround(std::sqrt(static_cast<double>(blocks_)));
   if (in_row_ * in_row_ != blocks_) {
     throw ConfigError(concat("model.rank = ", blocks_,

@@ -57,7 +57,7 @@ void KroneckerProduct::pull_on_device_(const Tensor& arranged, Transpose transpo
   const Tensor pulled = out.is_contiguous() ? out : at::empty(out.sizes(), out.options());
   batched_product(out.scalar_type(), count, 1, matrices_in(blocks, 0, width, width), transpose,
                   matrices_in(vectors, 0, width, 1), Transpose::No, 0,
-                  matrices_in(pulled.view({count, width}), 0, width, 1));
+                  matrices_in(pulled.view({count, width}), 0, width, 1), arithmetic_);
   if (!pulled.is_same(out)) out.copy_(pulled);
 }
 

@@ -18,8 +18,7 @@ constexpr double kSolved = 1e-26;
 double square(const Tensor& vector) { return vector.dot(vector).item<double>(); }
 
 /// min over x of ||w - expand(u with x in columns [begin, end))||^2, from what stands there.
-void solve_group_(Factorisation& factorisation, const Tensor& u, const Tensor& w,
-                  std::pair<std::int64_t, std::int64_t> group) {
+void solve_group_(Factorisation& factorisation, const Tensor& u, const Tensor& w, Range group) {
   const auto [begin, end] = group;
   const auto part = [begin = begin, size = end - begin](const Tensor& row) {
     return row[0].narrow(0, begin, size);
@@ -65,14 +64,13 @@ void residual_pullback_(Factorisation& factorisation, const Tensor& u, const Ten
   factorisation.pullback_(u, residual, du);
 }
 
-Tensor least_squares(Factorisation& factorisation,
-                     const std::vector<std::pair<std::int64_t, std::int64_t>>& groups,
-                     const Tensor& w, const Tensor& start, std::int64_t sweeps) {
+Tensor least_squares(Factorisation& factorisation, const ColumnRanges& groups, const Tensor& w,
+                     const Tensor& start, std::int64_t sweeps) {
   const Tensor weights = on_host(w).to(at::kDouble).reshape({1, -1}).contiguous();
   const Tensor u =
       on_host(start).to(at::kDouble, /*non_blocking=*/false, /*copy=*/true).reshape({1, -1});
   for (std::int64_t sweep = 0; sweep < sweeps; ++sweep) {
-    for (const auto& group : groups) solve_group_(factorisation, u, weights, group);
+    for (const Range& group : groups) solve_group_(factorisation, u, weights, group);
   }
   return u[0];
 }

@@ -1,9 +1,8 @@
 #pragma once
 
 #include <cstdint>
-#include <utility>
-#include <vector>
 
+#include "fedhpc/core/range.hpp"
 #include "fedhpc/factorisations/factorisation.hpp"
 
 namespace fedhpc {
@@ -18,12 +17,10 @@ Tensor room_for_residuals(const Tensor& w);
 void residual_pullback_(Factorisation& factorisation, const Tensor& u, const Tensor& w,
                         double scale, const Tensor& du);
 
-/// Returns the factors [q] near `start` [q] whose weights come close to w [p] in the sense of least
-/// squares, in float64 and host memory. It goes `sweeps` times through `groups`, ranges
-/// [begin, end) of factors in which the weights are linear. It solves the normal equations of each,
-/// A^T A x = A^T w, by conjugate gradients from the current factors. The error never grows.
-Tensor least_squares(Factorisation& factorisation,
-                     const std::vector<std::pair<std::int64_t, std::int64_t>>& groups,
-                     const Tensor& w, const Tensor& start, std::int64_t sweeps);
+/// The factors [q] near `start` [q] whose weights come close to w [p] in the sense of least
+/// squares, in float64 and host memory: goes `sweeps` times through `groups` of factors in which the weights are linear, and solves the normal equations of each, A^T A x =
+/// A^T w, by conjugate gradients from where it is. The error never grows.
+Tensor least_squares(Factorisation& factorisation, const ColumnRanges& groups, const Tensor& w,
+                     const Tensor& start, std::int64_t sweeps);
 
 }  // namespace fedhpc

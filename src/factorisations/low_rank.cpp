@@ -11,8 +11,8 @@
 
 namespace fedhpc {
 
-LowRankProduct::LowRankProduct(const MatrixView& view, std::int64_t rank)
-    : view_(view), rank_(rank) {
+LowRankProduct::LowRankProduct(const MatrixView& view, std::int64_t rank, Summation summation)
+    : view_(view), rank_(rank), arithmetic_{.summation = summation} {
   require(rank_ >= 1, "a decomposition has a rank of 1 or more");
 }
 
@@ -28,21 +28,22 @@ std::int64_t LowRankProduct::rank_of(const MatrixView& view, CompressionRate rat
 void LowRankProduct::multiply_(const Tensor& u, const Tensor& v, const Tensor& m, Write write) {
   batched_product(m.scalar_type(), m.size(0), 1, matrices_in(u, 0, view_.rows(), rank_),
                   Transpose::No, matrices_in(v, 0, view_.columns(), rank_), Transpose::Yes,
-                  write == Write::Add ? 1 : 0, matrices_in(m, 0, view_.rows(), view_.columns()));
+                  write == Write::Add ? 1 : 0, matrices_in(m, 0, view_.rows(), view_.columns()),
+                  arithmetic_);
 }
 
 void LowRankProduct::pull_left_(const Tensor& dm, const Tensor& v, const Tensor& du) {
   batched_product(dm.scalar_type(), dm.size(0), 1,
                   matrices_in(dm, 0, view_.rows(), view_.columns()), Transpose::No,
                   matrices_in(v, 0, view_.columns(), rank_), Transpose::No, 0,
-                  matrices_in(du, 0, view_.rows(), rank_));
+                  matrices_in(du, 0, view_.rows(), rank_), arithmetic_);
 }
 
 void LowRankProduct::pull_right_(const Tensor& dm, const Tensor& u, const Tensor& dv) {
   batched_product(dm.scalar_type(), dm.size(0), 1,
                   matrices_in(dm, 0, view_.rows(), view_.columns()), Transpose::Yes,
                   matrices_in(u, 0, view_.rows(), rank_), Transpose::No, 0,
-                  matrices_in(dv, 0, view_.columns(), rank_));
+                  matrices_in(dv, 0, view_.columns(), rank_), arithmetic_);
 }
 
 Tensor LowRankProduct::fit(const Tensor& m) const {

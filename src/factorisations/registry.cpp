@@ -1,5 +1,4 @@
 #include <numeric>
-#include <type_traits>
 
 #include "fedhpc/core/error.hpp"
 #include "fedhpc/factorisations/cp.hpp"
@@ -29,12 +28,7 @@ std::int64_t rank_of(const WeightShape& shape, const FactorSize& size, const Fac
 template <typename Kind>
 std::unique_ptr<Factorisation> make(const WeightShape& shape, const FactorSize& size,
                                     const FactorForm& form) {
-  const std::int64_t rank = rank_of<Kind>(shape, size, form);
-  if constexpr (std::is_constructible_v<Kind, WeightShape, std::int64_t, FactorForm>) {
-    return std::make_unique<Kind>(shape, rank, form);
-  } else {
-    return std::make_unique<Kind>(shape, rank);
-  }
+  return std::make_unique<Kind>(shape, rank_of<Kind>(shape, size, form), form);
 }
 
 }  // namespace

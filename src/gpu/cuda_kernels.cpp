@@ -30,7 +30,7 @@ void check(cublasStatus_t status, const char* what) {
 }
 
 cublasComputeType_t compute_type(const DeviceProduct& of) {
-  if (of.type == Real::Float64) return CUBLAS_COMPUTE_64F;
+  if (of.type == DType::Float64) return CUBLAS_COMPUTE_64F;
   switch (of.precision) {
     case Precision::Fp32:
       return CUBLAS_COMPUTE_32F;
@@ -127,7 +127,7 @@ class LinkedLibraries final : public CudaLibraries {
   // op(a)^T.
   void product(const DeviceProduct& of) override {
     if (of.count == 0 || of.rows == 0 || of.columns == 0) return;
-    const bool wide = of.type == Real::Float64;
+    const bool wide = of.type == DType::Float64;
     const cudaDataType_t type = wide ? CUDA_R_64F : CUDA_R_32F;
     const float alpha = static_cast<float>(of.alpha);
     const float beta = static_cast<float>(of.beta);

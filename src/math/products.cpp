@@ -92,8 +92,6 @@ void product_of_rounded(std::int64_t count, double alpha, const MatrixStack& a,
   }
 }
 
-thread_local int in_order = 0;  // ProductsInOrder that live
-
 DeviceMatrices device_matrices(const MatrixStack& stack, Transpose transpose) {
   return {.data = stack.data,
           .stack_stride = stack.stack_stride,
@@ -102,10 +100,6 @@ DeviceMatrices device_matrices(const MatrixStack& stack, Transpose transpose) {
 }
 
 }  // namespace
-
-ProductsInOrder::ProductsInOrder() { ++in_order; }
-ProductsInOrder::~ProductsInOrder() { --in_order; }
-bool ProductsInOrder::live() { return in_order > 0; }
 
 Tensor as_factors(const Tensor& values, Precision precision) {
   if (precision == Precision::Fp32 || values.scalar_type() != at::kFloat) return values;
@@ -140,7 +134,8 @@ MatrixStack matrices_in(const Tensor& rows, std::int64_t column, std::int64_t he
 
 void batched_product(at::ScalarType type, std::int64_t count, double alpha, const MatrixStack& a,
                      Transpose transpose_a, const MatrixStack& b, Transpose transpose_b,
-                     double beta, const MatrixStack& result, Precision precision) {
+                     double beta, const MatrixStack& result, const Arithmetic& arithmetic) {
+  const Precision precision = arithmetic.precision;
   const std::int64_t inner = transpose_a == Transpose::No ? a.columns : a.rows;
   require((transpose_a == Transpose::No ? a.rows : a.columns) == result.rows,
           "product: rows agree");
@@ -151,7 +146,7 @@ void batched_product(at::ScalarType type, std::int64_t count, double alpha, cons
   require(a.on_device == result.on_device && b.on_device == result.on_device,
           "product: factors and result lie in the same memory");
   if (result.on_device) {
-    const DeviceProduct product{.type = type == at::kDouble ? Real::Float64 : Real::Float32,
+    const DeviceProduct product{.type = type == at::kDouble ? DType::Float64 : DType::Float32,
                                 .precision = precision,
                                 .count = count,
                                 .rows = result.rows,
@@ -162,8 +157,9 @@ void batched_product(at::ScalarType type, std::int64_t count, double alpha, cons
                                 .a = device_matrices(a, transpose_a),
                                 .b = device_matrices(b, transpose_b),
                                 .result = device_matrices(result, Transpose::No)};
-    return ProductsInOrder::live() ? device_kernels().product_in_order(product)
-                                   : device_kernels().product(product);
+    return arithmetic.summation == Summation::Reproducible
+               ? device_kernels().product_in_order(product)
+               : device_kernels().product(product);
   }
   if (precision != Precision::Fp32 && type == at::kFloat) {
     return product_of_rounded(count, alpha, a, transpose_a, b, transpose_b, beta, result,

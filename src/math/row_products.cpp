@@ -7,8 +7,7 @@
 
 namespace fedhpc {
 
-Tensor row_products_on_device(const Tensor& x, const Tensor& y,
-                              const std::vector<std::pair<std::int64_t, std::int64_t>>& ranges) {
+Tensor row_products_on_device(const Tensor& x, const Tensor& y, const ColumnRanges& ranges) {
   require(!y.defined() || (y.sizes() == x.sizes() && y.scalar_type() == x.scalar_type()),
           "rows to be multiplied have one shape and type");
   const std::int64_t count = x.size(0);

@@ -82,7 +82,8 @@ Activations Activations::narrow(std::int64_t first, std::int64_t count, std::int
                    .gradients = narrow_all(gradients, first, count, batch),
                    .saved = {},
                    .use = use,
-                   .precision = precision};
+                   .arithmetic = arithmetic,
+                   .convolutions = convolutions};
   part.saved.reserve(saved.size());
   for (const Saved& one : saved) part.saved.push_back(one.narrow(first, count, batch));
   return part;
@@ -159,10 +160,19 @@ Activations Chain::make_activations(std::int64_t clients, std::int64_t batch,
   return activations;
 }
 
+namespace {
+
+Pass pass_of(std::size_t layer, const Tensor& weights, const Activations& activations) {
+  return {weights, activations.saved[layer], activations.use, activations.arithmetic,
+          activations.convolutions};
+}
+
+}  // namespace
+
 void Chain::forward(const Tensor& weights, const Activations& activations) const {
   for (std::size_t l = 0; l < layers_.size(); ++l) {
-    layers_[l]->forward({weights, activations.saved[l], activations.use, activations.precision},
-                        activations.values[l], activations.values[l + 1]);
+    layers_[l]->forward(pass_of(l, weights, activations), activations.values[l],
+                        activations.values[l + 1]);
   }
 }
 
@@ -171,9 +181,8 @@ void Chain::backward(const Tensor& weights, const Activations& activations,
   const bool whole = activations.gradients.front().defined();
   const std::size_t lowest = whole ? 0 : first_layer_with(sink.columns);
   for (std::size_t l = top; l-- > lowest;) {
-    layers_[l]->backward({weights, activations.saved[l], activations.use, activations.precision},
-                         activations.values[l], activations.values[l + 1],
-                         activations.gradients[l + 1],
+    layers_[l]->backward(pass_of(l, weights, activations), activations.values[l],
+                         activations.values[l + 1], activations.gradients[l + 1],
                          l > lowest || whole ? activations.gradients[l] : Tensor(), sink);
   }
 }

@@ -119,7 +119,7 @@ Tensor Conv2d::biases_in(const Tensor& rows) const {
 
 void Conv2d::forward(const Pass& pass, const Tensor& input, const Tensor& output) const {
   if (on_device(input)) {
-    return DeviceConvolution(in_, out_, window_, pass.precision)
+    return DeviceConvolution(in_, out_, window_, pass)
         .forward(weights_in(pass.weights), biases_in(pass.weights), input, output);
   }
   if (in_.channels * window_.size * window_.size <= kFewValues) {
@@ -127,8 +127,8 @@ void Conv2d::forward(const Pass& pass, const Tensor& input, const Tensor& output
   }
   const std::array<std::int64_t, 2> stride{window_.stride, window_.stride};
   const std::array<std::int64_t, 2> padding{window_.padding, window_.padding};
-  const Tensor x = as_factors(input, pass.precision);
-  const Tensor weights = as_factors(weights_in(pass.weights), pass.precision);
+  const Tensor x = as_factors(input, pass.arithmetic.precision);
+  const Tensor weights = as_factors(weights_in(pass.weights), pass.arithmetic.precision);
   for (std::int64_t c = 0; c < input.size(0); ++c) {
     std::optional<Tensor> bias;
     if (bias_ == Bias::Use) {
@@ -142,8 +142,8 @@ void Conv2d::forward(const Pass& pass, const Tensor& input, const Tensor& output
 
 void Conv2d::forward_unfolded(const Pass& pass, const Tensor& input, const Tensor& output) const {
   const std::int64_t inner = in_.channels * window_.size * window_.size;
-  const Tensor images = as_factors(input, pass.precision);
-  const Tensor weights = as_factors(weights_in(pass.weights), pass.precision);
+  const Tensor images = as_factors(input, pass.arithmetic.precision);
+  const Tensor weights = as_factors(weights_in(pass.weights), pass.arithmetic.precision);
   with_type(input.scalar_type(), [&]<typename T>() {
     std::vector<T> columns(static_cast<std::size_t>(inner * out_.places()));
     for (std::int64_t c = 0; c < input.size(0); ++c) {
@@ -174,7 +174,7 @@ void Conv2d::backward(const Pass& pass, const Tensor& input, const Tensor&,
   const bool moves_weight = sink.columns.hold(kWeightTags);
   const bool moves_bias = bias_ == Bias::Use && sink.columns.hold(kBiasTags);
   if (on_device(input)) {
-    const DeviceConvolution convolution(in_, out_, window_, pass.precision);
+    const DeviceConvolution convolution(in_, out_, window_, pass);
     // dX before the sink may change W
     if (input_gradient.defined()) {
       convolution.input_gradient(weights_in(pass.weights), output_gradient, input_gradient);
@@ -192,9 +192,9 @@ void Conv2d::backward(const Pass& pass, const Tensor& input, const Tensor&,
   }
   const std::array<std::int64_t, 2> stride{window_.stride, window_.stride};
   const std::array<std::int64_t, 2> padding{window_.padding, window_.padding};
-  const Tensor x = as_factors(input, pass.precision);
-  const Tensor dy = as_factors(output_gradient, pass.precision);
-  const Tensor weights = as_factors(weights_in(pass.weights), pass.precision);
+  const Tensor x = as_factors(input, pass.arithmetic.precision);
+  const Tensor dy = as_factors(output_gradient, pass.arithmetic.precision);
+  const Tensor weights = as_factors(weights_in(pass.weights), pass.arithmetic.precision);
   with_type(input.scalar_type(), [&]<typename T>() {
     for (std::int64_t c = 0; c < input.size(0); ++c) {
       const auto [dx, dw, unused] = at::convolution_backward(

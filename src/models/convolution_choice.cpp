@@ -3,37 +3,18 @@
 #include <bit>
 #include <cstdlib>
 #include <limits>
-#include <map>
-#include <mutex>
-#include <optional>
 #include <string_view>
-#include <utility>
 
 #include <c10/core/Event.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
 #include "fedhpc/core/error.hpp"
-#include "fedhpc/math/products.hpp"
 
 namespace fedhpc {
 
 namespace {
 
 constexpr int kRepetitions = 3;
-
-std::optional<ConvolutionWay> forced_way() {
-  const char* chosen = std::getenv("FEDHPC_CONVOLUTION");
-  if (chosen == nullptr || *chosen == '\0') return std::nullopt;
-  const std::string_view name = chosen;
-  if (name == "unfolded") return ConvolutionWay::Unfolded;
-  if (name == "loop") return ConvolutionWay::Loop;
-  if (name == "loop_channels_last") return ConvolutionWay::LoopChannelsLast;
-  if (name == "grouped") return ConvolutionWay::Grouped;
-  if (name == "grouped_channels_last") return ConvolutionWay::GroupedChannelsLast;
-  throw Error(concat("FEDHPC_CONVOLUTION = ", name,
-                     "; allowed: unfolded, loop, loop_channels_last, grouped, "
-                     "grouped_channels_last"));
-}
 
 std::int64_t up_to_power_of_two(std::int64_t number) {
   return static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(number)));
@@ -52,7 +33,7 @@ bool worth_a_trial(const ConvolutionCase& of, ConvolutionWay way) {
   const bool grouped = way == ConvolutionWay::Grouped || way == ConvolutionWay::GroupedChannelsLast;
   const bool last =
       way == ConvolutionWay::LoopChannelsLast || way == ConvolutionWay::GroupedChannelsLast;
-  return !(grouped && of.clients == 1) && !(last && of.type == Real::Float64);
+  return !(grouped && of.clients == 1) && !(last && of.type == DType::Float64);
 }
 
 /// Milliseconds of device time of a few runs, replayed from a capture: that is how steps run, and
@@ -71,8 +52,8 @@ double time_of(at::Device device, const std::function<void()>& run) {
   return begin.elapsedTime(end);
 }
 
-ConvolutionWay fastest(const ConvolutionCase& of, at::Device device,
-                       const std::function<void(ConvolutionWay)>& run) {
+ConvolutionWay measured(const ConvolutionCase& of, at::Device device,
+                        const std::function<void(ConvolutionWay)>& run) {
   ConvolutionWay best = ConvolutionWay::Unfolded;
   double least = std::numeric_limits<double>::infinity();
   for (const ConvolutionWay way : kConvolutionWays) {
@@ -93,18 +74,27 @@ ConvolutionWay fastest(const ConvolutionCase& of, at::Device device,
 
 }  // namespace
 
-ConvolutionWay choose_convolution(const ConvolutionCase& of, at::Device device,
-                                  const std::function<void(ConvolutionWay)>& run) {
-  if (const auto forced = forced_way()) return *forced;
-  if (ProductsInOrder::live()) return ConvolutionWay::Unfolded;
-  static std::mutex mutex;
-  static std::map<ConvolutionCase, ConvolutionWay> known;
-  const std::lock_guard lock(mutex);
+std::optional<ConvolutionWay> forced_convolution() {
+  const char* chosen = std::getenv("FEDHPC_CONVOLUTION");
+  if (chosen == nullptr || *chosen == '\0') return std::nullopt;
+  const std::string_view name = chosen;
+  if (name == "unfolded") return ConvolutionWay::Unfolded;
+  if (name == "loop") return ConvolutionWay::Loop;
+  if (name == "loop_channels_last") return ConvolutionWay::LoopChannelsLast;
+  if (name == "grouped") return ConvolutionWay::Grouped;
+  if (name == "grouped_channels_last") return ConvolutionWay::GroupedChannelsLast;
+  throw Error(concat("FEDHPC_CONVOLUTION = ", name,
+                     "; allowed: unfolded, loop, loop_channels_last, grouped, "
+                     "grouped_channels_last"));
+}
+
+ConvolutionWay ConvolutionTrials::fastest(const ConvolutionCase& of, at::Device device,
+                                          const std::function<void(ConvolutionWay)>& run) {
   const ConvolutionCase key = rounded(of);
-  const auto found = known.find(key);
-  if (found != known.end()) return found->second;
-  const ConvolutionWay way = fastest(of, device, run);
-  known.emplace(key, way);
+  const auto found = known_.find(key);
+  if (found != known_.end()) return found->second;
+  const ConvolutionWay way = measured(of, device, run);
+  known_.emplace(key, way);
   return way;
 }
 

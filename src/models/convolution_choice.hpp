@@ -3,7 +3,8 @@
 #include <compare>
 #include <cstdint>
 #include <functional>
-#include <vector>
+#include <map>
+#include <optional>
 
 #include <c10/core/Device.h>
 
@@ -35,17 +36,27 @@ struct ConvolutionCase {
   std::int64_t padding;
   std::int64_t clients;
   std::int64_t batch;
-  Real type;
+  DType type;
   Precision precision;
 
   auto operator<=>(const ConvolutionCase&) const = default;
 };
 
-/// Returns the way of a case: that of the environment variable FEDHPC_CONVOLUTION (unfolded, loop,
-/// loop_channels_last, grouped, grouped_channels_last), else the fastest. `run` measures it once a
-/// process, for all clients and batches up to the next power of two. A way that fails is not taken.
-/// Unfolded under ProductsInOrder. `run` may be called any number of times.
-ConvolutionWay choose_convolution(const ConvolutionCase& of, at::Device device,
-                                  const std::function<void(ConvolutionWay)>& run);
+/// That of the environment variable FEDHPC_CONVOLUTION, if it is set: unfolded, loop,
+/// loop_channels_last, grouped, grouped_channels_last.
+std::optional<ConvolutionWay> forced_convolution();
+
+/// The ways that were measured. One belongs to a model and ends with it.
+class ConvolutionTrials {
+ public:
+  /// The fastest way of a case, measured by `run` at its first use, for all clients and batches up
+  /// to the next power of two; the host waits. A way that fails is not taken. `run` may be called
+  /// any number of times.
+  ConvolutionWay fastest(const ConvolutionCase& of, at::Device device,
+                         const std::function<void(ConvolutionWay)>& run);
+
+ private:
+  std::map<ConvolutionCase, ConvolutionWay> known_;
+};
 
 }  // namespace fedhpc

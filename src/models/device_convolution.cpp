@@ -75,19 +75,21 @@ void accumulate(const Tensor& values, const Tensor& rows, std::int64_t first, st
 
 Way DeviceConvolution::choose(ConvolutionDirection direction, const Tensor& stack,
                               const std::function<void(Way)>& run) const {
-  return choose_convolution({.direction = direction,
-                             .in_channels = in_.channels,
-                             .in_height = in_.height,
-                             .in_width = in_.width,
-                             .out_channels = out_.channels,
-                             .window = window_.size,
-                             .stride = window_.stride,
-                             .padding = window_.padding,
-                             .clients = stack.size(0),
-                             .batch = stack.size(1),
-                             .type = real_of(stack),
-                             .precision = precision_},
-                            stack.device(), run);
+  if (const auto forced = forced_convolution()) return *forced;
+  if (trials_ == nullptr || arithmetic_.summation == Summation::Reproducible) return Way::Unfolded;
+  return trials_->fastest({.direction = direction,
+                           .in_channels = in_.channels,
+                           .in_height = in_.height,
+                           .in_width = in_.width,
+                           .out_channels = out_.channels,
+                           .window = window_.size,
+                           .stride = window_.stride,
+                           .padding = window_.padding,
+                           .clients = stack.size(0),
+                           .batch = stack.size(1),
+                           .type = real_of(stack),
+                           .precision = arithmetic_.precision},
+                          stack.device(), run);
 }
 
 void DeviceConvolution::forward(const Tensor& weights, const Tensor& bias, const Tensor& x,
@@ -114,7 +116,8 @@ void DeviceConvolution::input_gradient(const Tensor& weights, const Tensor& dy,
 /// Factors for LibTorch, float32 by the precision set for all. What is rounded to bfloat16 is
 /// float32 again: of factors of that type LibTorch would round the results as well.
 Tensor DeviceConvolution::in_order(const Tensor& values, Way way) const {
-  const bool shorter = precision_ == Precision::Bf16 && values.scalar_type() == at::kFloat;
+  const bool shorter =
+      arithmetic_.precision == Precision::Bf16 && values.scalar_type() == at::kFloat;
   return (shorter ? values.to(at::kBFloat16).to(at::kFloat) : values).contiguous(order_of(way));
 }
 
@@ -245,7 +248,7 @@ void DeviceConvolution::forward_unfolded(const Tensor& weights, const Tensor& bi
     batched_product(x.scalar_type(), count, 1,
                     matrices_in(weights.narrow(0, first, count), 0, out_.channels, inner()),
                     Transpose::No, matrices_of(columns), Transpose::No, 0, matrices_of(result),
-                    precision_);
+                    arithmetic_);
     DeviceTurn turn = turning(y.narrow(0, first, count), result);
     if (bias.defined()) turn.bias = device_columns(bias.narrow(0, first, count));
     device_kernels().turn_from(turn);
@@ -263,7 +266,7 @@ void DeviceConvolution::weight_gradient_unfolded(const Tensor& x, const Tensor& 
     batched_product(x.scalar_type(), count, target.scale, matrices_of(turned), Transpose::No,
                     matrices_of(columns), Transpose::Yes, target.keep,
                     matrices_in(target.rows.narrow(0, first, count), 0, out_.channels, inner()),
-                    precision_);
+                    arithmetic_);
   });
 }
 
@@ -277,7 +280,7 @@ void DeviceConvolution::input_gradient_unfolded(const Tensor& weights, const Ten
     batched_product(dx.scalar_type(), count, 1,
                     matrices_in(weights.narrow(0, first, count), 0, out_.channels, inner()),
                     Transpose::Yes, matrices_of(turned), Transpose::No, 0, matrices_of(columns),
-                    precision_);
+                    arithmetic_);
     device_kernels().fold(unfolding(dx.narrow(0, first, count), columns));
   });
 }

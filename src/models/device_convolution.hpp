@@ -15,8 +15,12 @@ namespace fedhpc {
 class DeviceConvolution {
  public:
   DeviceConvolution(const ImageShape& in, const ImageShape& out, const Window& window,
-                    Precision precision)
-      : in_(in), out_(out), window_(window), precision_(precision) {}
+                    const Pass& pass)
+      : in_(in),
+        out_(out),
+        window_(window),
+        arithmetic_(pass.arithmetic),
+        trials_(pass.convolutions) {}
 
   /// `bias` [C, out] may be undefined.
   void forward(const Tensor& weights, const Tensor& bias, const Tensor& x, const Tensor& y) const;
@@ -57,7 +61,8 @@ class DeviceConvolution {
   ImageShape in_;
   ImageShape out_;
   Window window_;
-  Precision precision_;
+  Arithmetic arithmetic_;
+  ConvolutionTrials* trials_;
 };
 
 }  // namespace fedhpc

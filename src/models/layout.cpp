@@ -40,15 +40,14 @@ const Field& Layout::field(const std::string& name) const {
   return *found;
 }
 
-std::vector<std::pair<std::int64_t, std::int64_t>> Layout::ranges(Tag tag,
-                                                                  const Columns& among) const {
-  std::vector<std::pair<std::int64_t, std::int64_t>> ranges;
+ColumnRanges Layout::ranges(Tag tag, const Columns& among) const {
+  ColumnRanges ranges;
   for (const Field& field : fields_) {
     if (!has(field.tags, tag) || !among.hold(field.tags)) continue;
-    if (!ranges.empty() && ranges.back().second == field.offset) {
-      ranges.back().second += field.size;
+    if (!ranges.empty() && ranges.back().last == field.offset) {
+      ranges.back().last += field.size;
     } else {
-      ranges.emplace_back(field.offset, field.offset + field.size);
+      ranges.push_back({field.offset, field.offset + field.size});
     }
   }
   return ranges;

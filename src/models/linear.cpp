@@ -67,7 +67,7 @@ void Linear::forward(const Pass& pass, const Tensor& input, const Tensor& output
   });
   batched_product(weights.scalar_type(), clients, 1, matrices_of(input), Transpose::No,
                   matrices_in(weights, weight_column_, out_, in_), Transpose::Yes,
-                  biased && !device ? 1 : 0, matrices_of(output), pass.precision);
+                  biased && !device ? 1 : 0, matrices_of(output), pass.arithmetic);
   if (!biased || !device) return;
   device_kernels().add_bias({.type = real_of(output),
                              .y = device_stack(output),
@@ -85,13 +85,13 @@ void Linear::backward(const Pass& pass, const Tensor& input, const Tensor&,
   if (input_gradient.defined()) {
     batched_product(type, clients, 1, matrices_of(output_gradient), Transpose::No,
                     matrices_in(weights, weight_column_, out_, in_), Transpose::No, 0,
-                    matrices_of(input_gradient), pass.precision);
+                    matrices_of(input_gradient), pass.arithmetic);
   }
   // dW = dY^T X
   if (sink.columns.hold(tags_ | kWeightTags)) {
     batched_product(type, clients, sink.scale, matrices_of(output_gradient), Transpose::Yes,
                     matrices_of(input), Transpose::No, sink.keep,
-                    matrices_in(sink.rows, weight_column_, out_, in_), pass.precision);
+                    matrices_in(sink.rows, weight_column_, out_, in_), pass.arithmetic);
   }
   if (bias_ == Bias::None || !sink.columns.hold(tags_ | kBiasTags)) return;
   if (on_device(output_gradient)) {

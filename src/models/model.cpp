@@ -6,13 +6,25 @@
 
 #include "fedhpc/core/rng.hpp"
 
+#include "models/convolution_choice.hpp"
+
 namespace fedhpc {
 
-Model::Model(Chain chain) : chain_(std::move(chain)) {
+Model::Model(Chain chain)
+    : chain_(std::move(chain)), convolutions_(std::make_shared<ConvolutionTrials>()) {
   auto layout = std::make_shared<Layout>();
   chain_.declare(*layout);
   layout_ = std::move(layout);
   head_ = chain_.first_layer_with({.with = Tag::Head});
+}
+
+Activations Model::make_activations(std::int64_t clients, std::int64_t batch,
+                                    const at::TensorOptions& options, Use use,
+                                    const Arithmetic& arithmetic) const {
+  Activations made = chain_.make_activations(clients, batch, options, use, Chain::Ends::Own);
+  made.arithmetic = arithmetic;
+  made.convolutions = convolutions_.get();
+  return made;
 }
 
 namespace {

@@ -118,7 +118,7 @@ AveragePool2d::AveragePool2d(ImageShape in, Window window) : in_(in) {
   require(window.padding == 0 && window.size <= std::min(in.height, in.width),
           "an averaging window lies within its image");
   const auto ranges = [&](std::int64_t length) {
-    std::vector<DeviceRange> result;
+    std::vector<Range> result;
     for (std::int64_t i = 0; i < window.outputs(length); ++i) {
       result.push_back({i * window.stride, i * window.stride + window.size});
     }
@@ -130,7 +130,7 @@ AveragePool2d::AveragePool2d(ImageShape in, Window window) : in_(in) {
 
 AveragePool2d::AveragePool2d(ImageShape in, std::int64_t height, std::int64_t width) : in_(in) {
   const auto ranges = [](std::int64_t n, std::int64_t m) {
-    std::vector<DeviceRange> result;
+    std::vector<Range> result;
     for (std::int64_t i = 0; i < m; ++i) result.push_back({i * n / m, ((i + 1) * n + m - 1) / m});
     return result;
   };
@@ -149,7 +149,7 @@ Saved AveragePool2d::make_saved(std::int64_t, std::int64_t, const at::TensorOpti
   // The ranges of rows, then those of columns: kernels read them from the device's memory.
   std::vector<std::int64_t> ends;
   for (const auto* ranges : {&rows_, &columns_}) {
-    for (const DeviceRange& range : *ranges) ends.insert(ends.end(), {range.begin, range.end});
+    for (const Range& range : *ranges) ends.insert(ends.end(), {range.first, range.last});
   }
   Saved saved;
   saved.shared.push_back(at::tensor(ends, at::kLong).to(options.device()));
@@ -158,8 +158,8 @@ Saved AveragePool2d::make_saved(std::int64_t, std::int64_t, const at::TensorOpti
 
 DeviceAveragePool AveragePool2d::on_device_as(const Pass& pass, const Tensor& image,
                                               const Tensor& pooled) const {
-  static_assert(sizeof(DeviceRange) == 2 * sizeof(std::int64_t));
-  const auto* ranges = static_cast<const DeviceRange*>(pass.saved.shared[0].const_data_ptr());
+  static_assert(sizeof(Range) == 2 * sizeof(std::int64_t));
+  const auto* ranges = static_cast<const Range*>(pass.saved.shared[0].const_data_ptr());
   return {.type = real_of(image),
           .x = device_stack(image),
           .y = device_stack(pooled),
@@ -179,12 +179,12 @@ void AveragePool2d::each_window(const Tensor& image, const Tensor& pooled, Work&
       T* plane = sample<T>(image, c, b);
       T* value = sample<T>(pooled, c, b);
       for (std::int64_t i = 0; i < in_.channels; ++i, plane += in_.places()) {
-        for (const DeviceRange& rows : rows_) {
-          for (const DeviceRange& columns : columns_) {
-            const std::int64_t length = columns.end - columns.begin;
-            const T share = T{1} / static_cast<T>((rows.end - rows.begin) * length);
-            for (std::int64_t y = rows.begin; y < rows.end; ++y) {
-              work(plane + y * in_.width + columns.begin, length, share, *value);
+        for (const Range& rows : rows_) {
+          for (const Range& columns : columns_) {
+            const std::int64_t length = columns.size();
+            const T share = T{1} / static_cast<T>(rows.size() * length);
+            for (std::int64_t y = rows.first; y < rows.last; ++y) {
+              work(plane + y * in_.width + columns.first, length, share, *value);
             }
             ++value;
           }

@@ -7,11 +7,12 @@ namespace fedhpc {
 namespace {
 
 /// Activations of an inner chain with the ends of this call in place.
-Activations between(const Activations& inner, const Tensor& input, const Tensor& output,
-                    Precision precision, const Tensor& input_gradient,
+Activations between(const Activations& inner, const Pass& pass, const Tensor& input,
+                    const Tensor& output, const Tensor& input_gradient,
                     const Tensor& output_gradient) {
   Activations chain = inner;
-  chain.precision = precision;
+  chain.arithmetic = pass.arithmetic;
+  chain.convolutions = pass.convolutions;
   chain.values.front() = input;
   chain.values.back() = output;
   chain.gradients.front() = input_gradient;
@@ -58,14 +59,13 @@ Saved Residual::make_saved(std::int64_t clients, std::int64_t batch,
 }
 
 void Residual::forward(const Pass& pass, const Tensor& input, const Tensor& output) const {
-  body_.forward(pass.weights, between(pass.saved.chains[0], input, output, pass.precision, {}, {}));
+  body_.forward(pass.weights, between(pass.saved.chains[0], pass, input, output, {}, {}));
   if (shortcut_.empty()) {
     output.add_(input);
     return;
   }
   const Tensor& other = pass.saved.per_sample[0];
-  shortcut_.forward(pass.weights,
-                    between(pass.saved.chains[1], input, other, pass.precision, {}, {}));
+  shortcut_.forward(pass.weights, between(pass.saved.chains[1], pass, input, other, {}, {}));
   output.add_(other);
 }
 
@@ -75,17 +75,16 @@ void Residual::backward(const Pass& pass, const Tensor& input, const Tensor& out
   // No layer at the end of the body reads its output, which is now the sum.
   body_.backward(
       pass.weights,
-      between(pass.saved.chains[0], input, output, pass.precision, input_gradient, output_gradient),
-      sink);
+      between(pass.saved.chains[0], pass, input, output, input_gradient, output_gradient), sink);
   if (shortcut_.empty()) {
     if (input_gradient.defined()) input_gradient.add_(output_gradient);
     return;
   }
   const Tensor other = input_gradient.defined() ? pass.saved.per_sample[1] : input_gradient;
-  shortcut_.backward(pass.weights,
-                     between(pass.saved.chains[1], input, pass.saved.per_sample[0], pass.precision,
-                             other, output_gradient),
-                     sink);
+  shortcut_.backward(
+      pass.weights,
+      between(pass.saved.chains[1], pass, input, pass.saved.per_sample[0], other, output_gradient),
+      sink);
   if (input_gradient.defined()) input_gradient.add_(other);
 }
 

@@ -25,14 +25,14 @@ std::span<const std::int64_t> Block::edges() {
 }
 
 Rows Block::download(const Rows& models, const Codec& codec, std::int64_t beside) {
-  const Timed timed(state_.services.aggregate_watch);
+  const Timed timed(state_.services.books.aggregate_watch);
   require(models.count() == 1 || models.count() == count(), "one model, or one per client");
   const Rows sent = models.count() == 1 ? models.replicate(count()) : models;
   return state_.wire.to_clients(sent, clients_, codec, beside);
 }
 
 Rows Block::download(const EdgeRows& models, const Codec& codec) {
-  const Timed timed(state_.services.aggregate_watch);
+  const Timed timed(state_.services.books.aggregate_watch);
   const std::span<const std::int64_t> of_client = edges();
   if (on_device(models.rows.values)) {
     std::vector<std::int64_t> places;
@@ -50,14 +50,14 @@ Rows Block::download(const EdgeRows& models, const Codec& codec) {
 }
 
 Rows Block::upload(const Rows& rows, const Codec& codec) {
-  const Timed timed(state_.services.aggregate_watch);
+  const Timed timed(state_.services.books.aggregate_watch);
   const Rows arrived = state_.wire.from_clients(rows, clients_, codec);
   if (state_.services.buffers != nullptr) scale_columns_(arrived, 0, Tag::Buffer);
   return arrived;
 }
 
 Rows Block::upload_models(const Rows& models, const Codec& codec) {
-  const Timed timed(state_.services.aggregate_watch);
+  const Timed timed(state_.services.books.aggregate_watch);
   const Rows arrived = state_.wire.from_clients(models, clients_, codec);
   if (state_.services.buffers != nullptr) state_.services.buffers->put_initial_(arrived);
   return arrived;
@@ -78,14 +78,15 @@ Tensor Block::samples_of(std::int64_t client) const {
 }
 
 Embedded Block::embed(const Rows& model, std::int64_t client) const {
-  const Timed timed(state_.services.train_watch);
+  const Timed timed(state_.services.books.train_watch);
   return state_.services.evaluator.embed_training(model, state_.services.shard, client);
 }
 
 Tensor Block::send(Direction direction, const RandomColumns& columns) {
-  const Timed timed(state_.services.aggregate_watch);
-  state_.wire.book(direction, columns.payload_bytes(state_.services.type), clients_);
-  return to_device(columns.draw(clients_, state_.number, direction), state_.services.device);
+  const Timed timed(state_.services.books.aggregate_watch);
+  state_.wire.book(direction, columns.payload_bytes(state_.services.context.type), clients_);
+  return to_device(columns.draw(clients_, state_.number, direction),
+                   state_.services.context.device);
 }
 
 void Block::book_gradients(const std::vector<TrainStatistics>& taken) {
@@ -100,7 +101,7 @@ void Block::book_training(const std::vector<TrainStatistics>& trained) {
 }
 
 Rows Block::train(const Rows& start, const LocalWork& work) {
-  const Timed timed(state_.services.train_watch);
+  const Timed timed(state_.services.books.train_watch);
   LocalWork named = work;
   if (!named.pass) named.pass = state_.edge_round;
   Rows rows = start.clone();
@@ -110,17 +111,16 @@ Rows Block::train(const Rows& start, const LocalWork& work) {
 
 void Block::each_step(Steps steps, const std::function<void(LocalStep&)>& take,
                       std::optional<std::int64_t> pass) {
-  const Timed timed(state_.services.train_watch);
+  const Timed timed(state_.services.books.train_watch);
   book_training(state_.services.trainer.each_step(clients_, state_.number,
-                                                  pass.value_or(state_.edge_round),
-                                                  state_.services.type, take, steps));
+                                                  pass.value_or(state_.edge_round), take, steps));
 }
 
 void Block::each_batch(double share, std::int64_t pass, const std::function<void(LocalStep&)>& take,
                        Sampled sampled) {
-  const Timed timed(state_.services.train_watch);
-  const std::vector<TrainStatistics> seen = state_.services.trainer.each_batch(
-      clients_, state_.number, pass, {share, sampled}, state_.services.type, take);
+  const Timed timed(state_.services.books.train_watch);
+  const std::vector<TrainStatistics> seen =
+      state_.services.trainer.each_batch(clients_, state_.number, pass, {share, sampled}, take);
   book_gradients(seen);
   for (const TrainStatistics& of_client : seen) {
     state_.statistics.push_back(
@@ -162,7 +162,7 @@ std::vector<double> Block::evaluate(const Rows& models) {
   require(models.count() == count(), "one model per client");
   std::vector<double> accuracies(clients_.size(), std::numeric_limits<double>::quiet_NaN());
   if (state_.evaluated == RoundState::Evaluated::No) return accuracies;
-  const Timed timed(state_.services.evaluate_watch);
+  const Timed timed(state_.services.books.evaluate_watch);
   const std::vector<Score> scores =
       state_.services.evaluator.each_own(models, state_.services.shard, clients_);
   for (std::size_t c = 0; c < clients_.size(); ++c) {

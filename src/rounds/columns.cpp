@@ -13,9 +13,8 @@ namespace fedhpc {
 
 namespace {
 
-/// The columns [begin, end) of one rank: the rest of a division goes to the last ranks.
-std::pair<std::int64_t, std::int64_t> columns_of_rank(std::int64_t columns, std::int64_t multiple,
-                                                      int rank, int ranks) {
+/// The columns of one rank: the rest of a division goes to the last ranks.
+Range columns_of_rank(std::int64_t columns, std::int64_t multiple, int rank, int ranks) {
   const std::int64_t pieces = (columns + multiple - 1) / multiple;
   const auto first = [&](std::int64_t r) {
     return std::min(columns, multiple * (pieces * r / ranks));
@@ -25,8 +24,7 @@ std::pair<std::int64_t, std::int64_t> columns_of_rank(std::int64_t columns, std:
 
 }  // namespace
 
-std::pair<std::int64_t, std::int64_t> Coupling::own_columns(std::int64_t columns,
-                                                            std::int64_t multiple) const {
+Range Coupling::own_columns(std::int64_t columns, std::int64_t multiple) const {
   return columns_of_rank(columns, multiple, comm_.rank(), comm_.size());
 }
 

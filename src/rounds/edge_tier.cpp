@@ -66,7 +66,7 @@ void EdgeTier::draw_participants(std::uint64_t seed) {
 }
 
 void EdgeTier::download_(const Rows& model, EdgeRows& edges, const Codec& codec) {
-  const Timed timed(state_.services.aggregate_watch);
+  const Timed timed(state_.services.books.aggregate_watch);
   const Received arrival = state_.wire.encode(model, codec);
   for (const std::int64_t edge : drawn()) {
     edges.rows.values[edge - edges.first].copy_(arrival.rows.values[0]);
@@ -90,7 +90,7 @@ void EdgeTier::rounds(std::int64_t count, const std::function<void()>& edge_roun
 
 Rows EdgeTier::upload_mean(const EdgeRows& edges, std::span<const double> weights,
                            const Codec& codec, const Rows& otherwise) {
-  const Timed timed(state_.services.aggregate_watch);
+  const Timed timed(state_.services.books.aggregate_watch);
   const AtTask mean_of_edges(state_.services.topology.world().place(), Place::Task::Mean);
   const auto mean = [&] { return mean_at_cloud(edges, weights, codec, otherwise); };
   const auto blank = [&] {
@@ -104,7 +104,8 @@ Rows EdgeTier::upload_mean(const EdgeRows& edges, std::span<const double> weight
 Tensor EdgeTier::mean_at_cloud(const EdgeRows& edges, std::span<const double> weights,
                                const Codec& codec, const Rows& otherwise) {
   Topology& topology = state_.services.topology;
-  WeightedSum sum(1, edges.rows.layout->size(), state_.services.summation, state_.services.device);
+  WeightedSum sum(1, edges.rows.layout->size(), state_.services.context.summation,
+                  state_.services.context.device);
   if (topology.leads()) {
     const Received arrival = state_.wire.encode(edges.rows, codec);
     sum.add(std::vector<std::int64_t>(weights.size(), 0), weights, arrival.rows.values);
@@ -112,8 +113,8 @@ Tensor EdgeTier::mean_at_cloud(const EdgeRows& edges, std::span<const double> we
       state_.wire.book_edge(Direction::Up, edge, arrival.bytes[edge - edges.first]);
     }
   }
-  Tensor mean =
-      quotients(sum.total(topology, Among::EdgeLeaders), state_.services.type, otherwise.values);
+  Tensor mean = quotients(sum.total(topology, Among::EdgeLeaders), state_.services.context.type,
+                          otherwise.values);
   topology.from_leader_(mean);
   return mean;
 }

@@ -29,7 +29,7 @@ Tensor quotients(const Tensor& sums, at::ScalarType type, const Tensor& otherwis
 }
 
 LoggedSum::LoggedSum(const MeanServices& services, std::int64_t segments)
-    : sum_(segments, services.layout->size(), services.summation, services.device) {
+    : sum_(segments, services.layout->size(), services.context.summation, services.context.device) {
   if (services.log != nullptr) place_ = services.log->open(sum_.contents());
 }
 
@@ -47,8 +47,7 @@ namespace {
 
 /// Zeros in the place of `count` means.
 Tensor no_means(const MeanServices& services, std::int64_t count) {
-  return at::zeros({count, services.layout->size()},
-                   at::TensorOptions(services.type).device(services.device));
+  return at::zeros({count, services.layout->size()}, services.context.options());
 }
 
 }  // namespace
@@ -68,7 +67,9 @@ Rows Mean::reduce(const Rows& otherwise) {
   const Timed timed(services_.watch);
   return {sum_.take(
               services_, Among::All,
-              [&](const Tensor& sums) { return quotients(sums, services_.type, otherwise.values); },
+              [&](const Tensor& sums) {
+                return quotients(sums, services_.context.type, otherwise.values);
+              },
               [&] { return no_means(services_, 1); }),
           services_.layout};
 }
@@ -90,7 +91,7 @@ void ColumnMean::add(std::span<const double> weights, const Rows& rows, const Te
   const std::vector<std::int64_t> numbers(weights.size(), kNumbers);
   const std::vector<std::int64_t> ones(weights.size(), kOnes);
   sum_->add(numbers, weights, rows.values.masked_fill(sent.logical_not(), 0));
-  sum_->add(ones, weights, sent.to(services_.type));
+  sum_->add(ones, weights, sent.to(services_.context.type));
 }
 
 Rows ColumnMean::reduce(const Rows& otherwise) {
@@ -99,7 +100,7 @@ Rows ColumnMean::reduce(const Rows& otherwise) {
     const Tensor sums = all.narrow(1, 0, services_.layout->size());
     const Tensor weights = sums.narrow(0, kOnes, 1);
     const Tensor quotients = sums.narrow(0, kNumbers, 1).div(weights);
-    return at::where(weights.gt(0), quotients.to(services_.type), otherwise.values);
+    return at::where(weights.gt(0), quotients.to(services_.context.type), otherwise.values);
   };
   return {sum_.take(services_, Among::All, means, [&] { return no_means(services_, 1); }),
           services_.layout};
@@ -125,7 +126,7 @@ EdgeRows EdgeMean::reduce(const EdgeRows& otherwise) {
   return {{sum_.take(
                services_, Among::Edge,
                [&](const Tensor& sums) {
-                 return quotients(sums, services_.type, otherwise.rows.values);
+                 return quotients(sums, services_.context.type, otherwise.rows.values);
                },
                [&] { return no_means(services_, edges.size()); }),
            services_.layout},

@@ -63,7 +63,8 @@ std::vector<Tensor> Round::on_server(std::int64_t n,
 }
 
 double Round::noted(const std::string& metric) {
-  return state_.notes.means({metric}, state_.services.topology, state_.services.summation).front();
+  return state_.notes.means({metric}, state_.services.topology, state_.services.context.summation)
+      .front();
 }
 
 }  // namespace fedhpc

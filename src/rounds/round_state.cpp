@@ -10,8 +10,8 @@ RoundState::RoundState(RoundServices& rank, std::int64_t t, Cohort drawn, Evalua
       number(t),
       cohort(std::move(drawn)),
       evaluated(scored),
-      wire(services.ledger, services.network, services.shard, services.topology.placement().edges(),
-           services.buffers),
+      wire(services.books.ledger, services.network, services.shard,
+           services.topology.placement().edges(), services.buffers),
       log(services.leaving, std::move(from),
           {.save = [this](PartialRound& partial) { save(partial); },
            .restore = [this](const PartialRound& partial) { restore(partial); }}) {}
@@ -46,10 +46,8 @@ double RoundState::weight_of(std::int64_t client, Weighting weighting) const {
 MeanServices RoundState::mean_services(const LayoutPtr& layout) {
   return {.topology = services.topology,
           .layout = layout ? layout : services.model.layout(),
-          .type = services.type,
-          .device = services.device,
-          .summation = services.summation,
-          .watch = services.aggregate_watch,
+          .context = services.context,
+          .watch = services.books.aggregate_watch,
           .log = &log};
 }
 

@@ -106,7 +106,7 @@ WeightedSum::WeightedSum(std::int64_t segments, std::int64_t columns, Summation 
                          at::Device device)
     : segments_(segments), columns_(columns), summation_(summation), device_(device) {
   contents_->device = device;
-  if (summation == Summation::Exact) return;
+  if (summation == Summation::Reproducible) return;
   contents_->sums =
       at::zeros({segments, columns + 1}, at::TensorOptions(at::kDouble).device(device));
   if (!device.is_cpu()) contents_->side = std::make_shared<SideStream>(device);
@@ -145,7 +145,7 @@ void WeightedSum::add(std::span<const std::int64_t> segments, std::span<const do
     require(0 <= segment && segment < segments_, "a segment of the sum");
   }
   if (weights.empty()) return;
-  if (summation_ == Summation::Exact) {
+  if (summation_ == Summation::Reproducible) {
     contents_->addends.push_back(
         {{segments.begin(), segments.end()}, {weights.begin(), weights.end()}, rows.clone()});
     return;
@@ -165,7 +165,7 @@ void WeightedSum::add(std::span<const std::int64_t> segments, std::span<const do
 }
 
 Tensor WeightedSum::total(Topology& topology, Among ranks) {
-  if (summation_ == Summation::Exact) {
+  if (summation_ == Summation::Reproducible) {
     return device_.is_cpu() ? exact_total(topology, ranks) : exact_total_on_device(topology, ranks);
   }
   if (contents_->side) contents_->side->join();

@@ -54,7 +54,8 @@ std::vector<Evaluator::Stretch> Evaluator::stretches_of(
   for (const std::int64_t client : clients) {
     const std::int64_t begin = shard.test_begin(client);
     const std::int64_t end = begin + shard.test_count(client);
-    if (chunks_ == Chunks::AcrossClients && !stretches.empty() && stretches.back().end == begin) {
+    if (context_.summation == Summation::Fast && !stretches.empty() &&
+        stretches.back().end == begin) {
       stretches.back().end = end;
     } else {
       stretches.push_back({begin, end});
@@ -63,15 +64,18 @@ std::vector<Evaluator::Stretch> Evaluator::stretches_of(
   return stretches;
 }
 
-Evaluator::Evaluator(const Model& model, const at::TensorOptions& options, Chunks chunks,
-                     std::function<void()> on_chunk)
+Evaluator::Evaluator(const Model& model, const Context& context, std::function<void()> on_chunk)
     : model_(model),
-      options_(options),
-      chunks_(chunks),
+      context_(context),
       // 256 samples: activations of the DNNs then stay in a CPU's cache.
-      activations_(model.make_activations(1, kChunk, options, Use::Evaluation)),
-      labels_(at::empty({1, kChunk}, options.dtype(at::kLong))),
+      activations_(room_for(1)),
+      labels_(at::empty({1, kChunk}, context.options().dtype(at::kLong))),
       on_chunk_(std::move(on_chunk)) {}
+
+Activations Evaluator::room_for(std::int64_t lanes) const {
+  return model_.make_activations(lanes, kChunk, context_.options(), Use::Evaluation,
+                                 {.summation = context_.summation});
+}
 
 void Evaluator::score_chunk(const Rows& row, const Shard& shard, std::int64_t first,
                             std::int64_t length, double* correct, double* loss) {

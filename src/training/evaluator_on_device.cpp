@@ -36,14 +36,14 @@ Tensor Evaluator::score_on_device(const Rows& rows, const Shard& shard,
     }
   }
   if (lanes.empty()) return at::empty({2, 0}, at::kDouble);
-  const Tensor scores = at::empty({2, samples}, options_.dtype(at::kDouble));
+  const Tensor scores = at::empty({2, samples}, context_.options().dtype(at::kDouble));
   const std::int64_t of_lane =
       std::max<std::int64_t>(1, activations_.bytes()) / activations_.input().size(0);
   const std::int64_t width = std::clamp<std::int64_t>(
       kBytes / of_lane, 1, std::min<std::int64_t>(kMostLanes, std::ssize(lanes)));
   if (activations_.input().size(0) < width) {
-    activations_ = model_.make_activations(width, kChunk, options_, Use::Evaluation);
-    labels_ = at::empty({width, kChunk}, options_.dtype(at::kLong));
+    activations_ = room_for(width);
+    labels_ = at::empty({width, kChunk}, context_.options().dtype(at::kLong));
   }
   std::int64_t begin_of_group = 0;  // in the scores
   for (std::int64_t first = 0; first < std::ssize(lanes); first += width) {

@@ -186,11 +186,6 @@ void LocalStep::count(const BatchRun& run, const Columns& columns) {
   }
 }
 
-void LocalStep::count_taken(const Columns& columns) {
-  for (const BatchRun& run : runs_) count(run, columns);
-  counted_ = true;
-}
-
 void LocalStep::differentiate(const Tensor& rows, const BatchRun& run, const GradientSink& sink,
                               const EmbeddingLoss* loss) {
   const Activations& all = workspace_.activations;
@@ -225,7 +220,8 @@ Tensor LocalStep::gradient(const Rows& at, const Penalty& penalty, std::int64_t 
   for (const BatchRun& run : runs_) {
     const Tensor of_run = gradients.narrow(0, run.first, run.count);
     differentiate(at.values, run, {.rows = of_run, .scale = 1, .keep = 0, .columns = columns});
-    if (penalty.any()) add_gradient_(gradients, at, penalty, run.first, run.count);
+    if (penalty.any())
+      add_gradient_(gradients, at, penalty, run.first, run.count, workspace_.constants);
   }
   counted_ = true;
   return gradients;
@@ -264,22 +260,23 @@ void LocalStep::descend_plain_(const Rows& rows, const RowOptimizer& optimizer,
   counted_ = true;
 }
 
+bool LocalStep::is_fused(const StepRule& rule, const Penalty& penalty) {
+  // A step that nearly reaches the centre cannot be taken in two parts without losing digits.
+  constexpr double kFarthest = 0.5;
+  return rule.is_plain() && penalty.gamma == 0 && rule.lr * penalty.mu <= kFarthest;
+}
+
 void LocalStep::descend_(const Rows& rows, RowOptimizer& optimizer, const Penalty& penalty) {
   require(rows.count() == clients_, "one row per client");
   require(penalty.mu == 0 || penalty.centre.count() == clients_, "one centre per client");
   require(!penalty.any() || optimizer.columns().all(), "a penalty is of whole rows");
+  if (is_fused(optimizer.rule(), penalty)) return descend_plain_(rows, optimizer, penalty);
   const bool plain = optimizer.rule().is_plain();
-  // A step that nearly reaches the centre cannot be taken in two parts without losing digits.
-  constexpr double kFarthest = 0.5;
-  if (plain && penalty.gamma == 0 && optimizer.rule().lr * penalty.mu <= kFarthest) {
-    descend_plain_(rows, optimizer, penalty);
-    return;
-  }
   const Tensor gradients = gradient(rows, plain ? Penalty{} : penalty, 0, optimizer.columns());
   for (const BatchRun& run : runs_) {
     if (plain) {
       const double lr = optimizer.rule().lr * rate_of(optimizer, run.rate);
-      fedhpc::descend_(rows, gradients, lr, penalty, run.first, run.count);
+      fedhpc::descend_(rows, gradients, lr, penalty, run.first, run.count, workspace_.constants);
     } else {
       optimizer.step_(rows.values, gradients, run.first, run.count, rate_of(optimizer, run.rate));
     }

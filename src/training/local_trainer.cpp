@@ -1,235 +1,145 @@
 #include "fedhpc/training/local_trainer.hpp"
 
-#include <algorithm>
-#include <cmath>
-
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 
 #include "fedhpc/core/device.hpp"
 #include "fedhpc/core/error.hpp"
-#include "fedhpc/training/local_steps.hpp"
 
 namespace fedhpc {
 
 namespace {
 
-/// Added to the pass of an evaluation's crops: beyond every pass and draw of a training.
-constexpr std::int64_t kEvaluationCrops = std::int64_t{1} << 31;
-
-/// The most training samples of a client; 1 where there are none.
-std::int64_t largest_client(const Shard& shard) {
-  std::int64_t largest = 1;
-  for (const std::int64_t client : shard.clients()) {
-    largest = std::max(largest, shard.train_count(client));
+/// How LibTorch's own kernels on a device take float32 factors, for the length of a pass.
+class PrecisionScope {
+ public:
+  PrecisionScope(bool active, Precision precision) : active_(active) {
+    if (active_) device_kernels().use_precision(precision);
   }
-  return largest;
+  ~PrecisionScope() {
+    if (active_) device_kernels().use_precision(Precision::Fp32);
+  }
+  PrecisionScope(const PrecisionScope&) = delete;
+  PrecisionScope& operator=(const PrecisionScope&) = delete;
+
+ private:
+  bool active_;
+};
+
+const void* address(const Tensor& tensor) {
+  return tensor.defined() ? tensor.const_data_ptr() : nullptr;
 }
 
 }  // namespace
 
 LocalTrainer::LocalTrainer(const Model& model, const Shard& shard, const TrainOptions& options,
-                           std::uint64_t seed)
+                           const Context& context)
     : model_(model),
       shard_(shard),
       options_(options),
-      seed_(seed),
+      context_(context),
+      batches_(*model.layout(), shard, options, context),
       optimizer_(options.step_rule(), model.layout()),
-      largest_client_(largest_client(shard)) {}
-
-std::int64_t LocalTrainer::steps_for(std::int64_t samples) const {
-  return local_steps(options_, *model_.layout(), samples);
+      taker_(context.device) {
+  require(context.device == shard.device(), "a shard lies where its clients are trained");
 }
 
-SingleBatches LocalTrainer::singles() const { return single_batches(*model_.layout()); }
-
-std::int64_t LocalTrainer::batch_capacity() const {
-  return options_.batch_size == 0 ? largest_client_
-                                  : std::min(options_.batch_size, largest_client_);
-}
-
-std::int64_t LocalTrainer::workspace_bytes(std::int64_t clients, at::ScalarType type) const {
+std::int64_t LocalTrainer::workspace_bytes(std::int64_t clients) const {
   const StepRule& rule = optimizer_.rule();
   const std::int64_t rows = rule.is_plain() ? 0 : 1 + rule.state_rows();
-  const at::TensorOptions nowhere = at::TensorOptions(type).device(at::kMeta);
-  return model_.make_activations(clients, batch_capacity(), nowhere, Use::Training).bytes() +
+  const at::TensorOptions nowhere = context_.options().device(at::kMeta);
+  return model_.make_activations(clients, batches_.capacity(), nowhere, Use::Training).bytes() +
          rows * clients * model_.layout()->size() *
-             static_cast<std::int64_t>(c10::elementSize(type));
+             static_cast<std::int64_t>(c10::elementSize(context_.type));
 }
 
-void LocalTrainer::reserve(std::int64_t clients, at::ScalarType type) {
-  const Tensor& labels = workspace_.labels;
-  const bool fits = labels.defined() && labels.size(0) >= clients &&
-                    workspace_.activations.input().scalar_type() == type;
-  if (fits) return;
-  const std::int64_t batch = batch_capacity();
-  const at::TensorOptions options = at::TensorOptions(type).device(shard_.device());
-  workspace_.activations = model_.make_activations(clients, batch, options, Use::Training);
-  workspace_.activations.precision = options_.precision;
+void LocalTrainer::reserve(std::int64_t clients) {
+  if (workspace_.labels.defined() && workspace_.labels.size(0) >= clients) return;
+  const std::int64_t batch = batches_.capacity();
+  const at::TensorOptions options = context_.options();
+  workspace_.activations =
+      model_.make_activations(clients, batch, options, Use::Training,
+                              {.precision = options_.precision, .summation = context_.summation});
   workspace_.labels = at::empty({clients, batch}, options.dtype(at::kLong));
   workspace_.loss.resize(static_cast<std::size_t>(clients));
-  if (shard_.device().is_cpu()) return;
-  graphs_.clear();
+  if (context_.device.is_cpu()) return;
+  taker_.forget();
   workspace_.losses = at::zeros({clients}, options.dtype(at::kDouble));
   workspace_.other_losses = at::zeros_like(workspace_.losses);
 }
 
-std::int64_t LocalTrainer::visited(std::int64_t client, Share share) const {
-  const auto samples = static_cast<double>(shard_.train_count(client));
-  if (samples == 0) return 0;
-  const double half = share.sampled == Sampled::Drawn ? 0.5 : 0;
-  return std::max<std::int64_t>(1,
-                                static_cast<std::int64_t>(std::floor(share.of * samples + half)));
-}
-
-std::int64_t LocalTrainer::batches(std::int64_t client, Share share) const {
-  return std::min(most_batches_, BatchCursor::num_batches_per_epoch(
-                                     visited(client, share), options_.batch_size, singles()));
-}
-
-std::int64_t LocalTrainer::steps_of(std::int64_t client, const Pass& pass) const {
-  if (pass.share.of > 0) return batches(client, pass.share);
-  const std::int64_t trained = steps(client);
-  return trained > 0 && pass.steps > 0 ? pass.steps : trained;
-}
-
-double LocalTrainer::rate_of(std::int64_t client, const Pass& pass, std::int64_t step) const {
-  if (options_.lr_unit == LrUnit::Round) return lr_factor(pass.round);
-  const std::int64_t in_epoch = BatchCursor::num_batches_per_epoch(shard_.train_count(client),
-                                                                   options_.batch_size, singles());
-  const std::int64_t epochs = (steps(client) + in_epoch - 1) / in_epoch;  // of a training
-  const std::int64_t trainings = (pass.round - 1) * trainings_ + training_;
-  return options_.lr_factor(trainings * epochs + step / in_epoch);
-}
-
-std::vector<LocalTrainer::ClientPass> LocalTrainer::start_passes(
-    std::span<const std::int64_t> clients, const Pass& pass) const {
-  std::vector<ClientPass> passes;
-  for (const std::int64_t client : clients) {
-    const BatchPlan plan{.seed = seed_,
-                         .purpose = pass.purpose,
-                         .round = pass.round,
-                         .client = client,
-                         .pass = pass.number,
-                         .samples = shard_.train_count(client),
-                         .visited = pass.share.of > 0 ? visited(client, pass.share) : 0,
-                         .sampled = pass.share.sampled,
-                         .batch_size = options_.batch_size,
-                         .singles = singles(),
-                         .max_batches = steps_of(client, pass)};
-    passes.push_back({.client = client, .steps = plan.max_batches, .batches = BatchCursor(plan)});
-  }
-  return passes;
-}
-
-const Shard& LocalTrainer::samples_of(std::span<const std::int64_t> clients) {
-  if (!shard_.on_demand()) return shard_;
-  std::vector<std::int64_t> ids(clients.begin(), clients.end());
-  std::sort(ids.begin(), ids.end());
-  ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
-  if (!in_hand_ || in_hand_->clients() != ids) in_hand_ = shard_.in_hand(std::move(ids));
-  return *in_hand_;
-}
-
-Batch LocalTrainer::next_batch(const Shard& shard, ClientPass& client_pass, const Pass& pass,
-                               std::int64_t step) const {
-  if (step >= client_pass.steps) return {};
-  for (; client_pass.taken <= step; ++client_pass.taken)
-    client_pass.positions = client_pass.batches.next();
-  const double rate = rate_of(client_pass.client, pass, step);
-  if (shard.augment() != Augment::CropFlip) return {client_pass.positions, {}, rate};
-  const std::int64_t of_evaluation = pass.purpose == Purpose::Evaluate ? kEvaluationCrops : 0;
-  return {
-      client_pass.positions,
-      draw_crops(crop_key(seed_, pass.round, client_pass.client, of_evaluation + pass.number, step),
-                 static_cast<std::int64_t>(client_pass.positions.size())),
-      rate};
-}
-
-std::vector<BatchRun> LocalTrainer::gather_step(const Shard& shard, std::vector<ClientPass>& passes,
-                                                const Pass& pass, std::int64_t step) {
-  std::vector<BatchRun> runs;
-  for (std::size_t c = 0; c < passes.size(); ++c) {
-    const auto row = static_cast<std::int64_t>(c);
-    const Batch batch = next_batch(shard, passes[c], pass, step);
-    if (batch.positions.empty()) continue;
-    shard.gather_train(passes[c].client, batch.positions, row, workspace_.activations.input(),
-                       workspace_.labels, batch.crops);
-    append(runs, row, batch);
-  }
-  return runs;
-}
-
-std::int64_t LocalTrainer::most_steps(std::span<const std::int64_t> clients,
-                                      const Pass& pass) const {
-  std::int64_t most = 0;
-  for (const std::int64_t client : clients) most = std::max(most, steps_of(client, pass));
-  return most;
-}
-
-LocalTrainer::Pass LocalTrainer::pass_of_draw(const Pass& pass, std::int64_t draw) {
-  constexpr std::int64_t kPasses = LocalStep::kPassesPerDraw;
-  require(draw == 0 || (0 < draw && draw < kPasses / 2 && pass.number < kPasses),
-          "a draw's passes are its own");
-  Pass drawn = pass;
-  drawn.number += draw * kPasses;
-  return drawn;
-}
-
 std::vector<TrainStatistics> LocalTrainer::each_step(std::span<const std::int64_t> clients,
-                                                     const Pass& pass, at::ScalarType type,
+                                                     const BatchSource::Pass& pass,
                                                      const std::function<void(LocalStep&)>& take,
-                                                     Steps steps) {
+                                                     Steps steps,
+                                                     std::optional<StepGraphs::Key> repeated) {
+  const bool device = !context_.device.is_cpu();
+  const DeviceScope scope(device, "local steps");
+  const PrecisionScope precision(device, options_.precision);
   const auto count = static_cast<std::int64_t>(clients.size());
-  if (!shard_.device().is_cpu()) {
-    return each_step_on_device(clients, pass, type, take, steps, nullptr);
+  taker_.stay_near_device();
+  reserve(count);
+  const Tensor losses = device ? workspace_.losses.narrow(0, 0, count).zero_() : Tensor();
+  batches_.begin(clients, pass, workspace_);
+  if (repeated && batches_.steps() > 0) {
+    repeated->addresses.push_back(address(batches_.planned().buffer()));
   }
-  reserve(count, type);
-  const Shard& samples = samples_of(clients);
-  const std::int64_t last_step = most_steps(clients, pass);
+  taker_.begin(batches_.planned(), steps, std::move(repeated));
 
   std::int64_t number = 0;
-  std::vector<std::vector<ClientPass>> draws;  // as far as they have been asked for
-  const auto gather_draw = [&](std::int64_t draw) {
-    for (auto d = static_cast<std::int64_t>(draws.size()); d <= draw; ++d) {
-      draws.push_back(start_passes(clients, pass_of_draw(pass, d)));
-    }
-    return gather_step(samples, draws[static_cast<std::size_t>(draw)], pass_of_draw(pass, draw),
-                       number);
+  const std::function<void(std::int64_t)> gather = [&](std::int64_t draw) {
+    batches_.gather(number, draw);
   };
-  const std::function<void(std::int64_t)> gather_again = gather_draw;
-
-  std::vector<TrainStatistics> statistics(clients.size());
-  for (; number < last_step; ++number) {
-    LocalStep step(model_, number, gather_draw(0), count, workspace_, statistics, gather_again);
+  const StepGraphs::Call call = [&](std::vector<TrainStatistics>& counted) {
+    LocalStep step(model_, number, batches_.gather(number, 0), count, workspace_, counted, gather);
     take(step);
-  }
+    batches_.advance();
+  };
+  std::vector<TrainStatistics> statistics(clients.size());
+  for (; number < batches_.steps(); ++number) taker_.take(number, call, statistics);
+  taker_.end(losses, statistics);
   return statistics;
 }
 
 std::vector<TrainStatistics> LocalTrainer::each_step(std::span<const std::int64_t> clients,
                                                      std::int64_t round, std::int64_t pass,
-                                                     at::ScalarType type,
                                                      const std::function<void(LocalStep&)>& take,
                                                      Steps steps) {
-  return each_step(clients, {.round = round, .number = pass}, type, take, steps);
+  return each_step(clients, {.round = round, .number = pass}, take, steps);
 }
 
 std::vector<TrainStatistics> LocalTrainer::each_batch(std::span<const std::int64_t> clients,
                                                       std::int64_t round, std::int64_t pass,
-                                                      Share share, at::ScalarType type,
+                                                      Share share,
                                                       const std::function<void(LocalStep&)>& take) {
   require(0 < share.of && share.of <= 1, "a share of the samples is a part of them");
-  return each_step(clients, {.round = round, .number = pass, .share = share}, type, take,
-                   Steps::Any);
+  return each_step(clients, {.round = round, .number = pass, .share = share}, take, Steps::Any);
+}
+
+StepGraphs::Key LocalTrainer::key_of(const Rows& rows, const Penalty& penalty) {
+  const StepRule& rule = optimizer_.rule();
+  const Columns& columns = optimizer_.columns();
+  StepGraphs::Key key{.runs = {},
+                      .numbers = {rule.lr, rule.momentum, rule.weight_decay, penalty.mu,
+                                  penalty.gamma, penalty.rho},
+                      .sizes = {rows.count(), static_cast<std::int64_t>(rule.kind),
+                                static_cast<std::int64_t>(columns.with),
+                                static_cast<std::int64_t>(columns.without)},
+                      .addresses = optimizer_.memory()};
+  if (!LocalStep::is_fused(rule, penalty)) {
+    key.addresses.push_back(
+        address(workspace_.gradients(rows.count(), rows.layout->size(), rows.values.options())));
+  }
+  return key;
 }
 
 std::vector<TrainStatistics> LocalTrainer::train_(Rows& rows, std::span<const std::int64_t> clients,
                                                   std::int64_t round, const LocalWork& work) {
-  const at::ScalarType type = rows.values.scalar_type();
   const at::TensorOptions options = rows.values.options();
   const auto count = static_cast<std::int64_t>(clients.size());
+  require(rows.values.scalar_type() == context_.type, "rows are of the run's number type");
+  const BatchSource::Pass pass{.round = round, .number = work.pass.value_or(0)};
   if (work.map != nullptr) {
     require(!work.penalty.any() && work.columns.all(), "factors move as a whole, without penalty");
     if (!of_factors_ || of_factors_->layout() != rows.layout) {
@@ -237,20 +147,26 @@ std::vector<TrainStatistics> LocalTrainer::train_(Rows& rows, std::span<const st
     }
     require(!work.goes_on, "an optimizer of factors starts afresh");
     of_factors_->reset(count, options);
-    return each_step(
-        clients, round, work.pass.value_or(0), type,
-        [&](LocalStep& step) { step.descend_(rows, *work.map, *of_factors_); }, Steps::Alike);
+    const auto descend = [&](LocalStep& step) { step.descend_(rows, *work.map, *of_factors_); };
+    return each_step(clients, pass, descend, Steps::Alike);
   }
   if (work.goes_on) {
     optimizer_.go_on(count, work.columns);
   } else {
     optimizer_.reset(count, options, work.columns);
   }
-  if (!shard_.device().is_cpu()) {
-    return train_on_device_(rows, clients, {.round = round, .number = work.pass.value_or(0)}, work);
-  }
-  return each_step(clients, round, work.pass.value_or(0), type,
-                   [&](LocalStep& step) { step.descend_(rows, optimizer_, work.penalty); });
+  reserve(count);
+  const Rows moved = taker_.held(rows);
+  Penalty penalty = work.penalty;
+  if (penalty.mu != 0) penalty.centre = taker_.held_centres(penalty.centre);
+  // Samples on demand lie somewhere else for every block.
+  const bool repeated = !context_.device.is_cpu() && !shard_.on_demand();
+  const auto descend = [&](LocalStep& step) { step.descend_(moved, optimizer_, penalty); };
+  std::vector<TrainStatistics> statistics =
+      each_step(clients, pass, descend, Steps::Alike,
+                repeated ? std::optional(key_of(moved, penalty)) : std::nullopt);
+  if (!moved.values.is_same(rows.values)) rows.values.copy_(moved.values);
+  return statistics;
 }
 
 void LocalTrainer::adapt_(const Rows& rows, std::span<const std::int64_t> clients,
@@ -261,10 +177,9 @@ void LocalTrainer::adapt_(const Rows& rows, std::span<const std::int64_t> client
 void LocalTrainer::adapt_(const Rows& rows, std::span<const std::int64_t> clients,
                           std::int64_t round, std::int64_t steps, RowOptimizer& optimizer) {
   require(steps >= 0, "a number of steps is not negative");
-  const at::ScalarType type = rows.values.scalar_type();
   optimizer.reset(rows.count(), rows.values.options());
   each_step(
-      clients, {.round = round, .purpose = Purpose::Evaluate, .steps = steps}, type,
+      clients, {.round = round, .purpose = Purpose::Evaluate, .steps = steps},
       [&](LocalStep& step) { step.descend_(rows, optimizer); }, Steps::Alike);
 }
 

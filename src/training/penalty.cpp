@@ -9,8 +9,6 @@
 #include "fedhpc/core/error.hpp"
 #include "fedhpc/math/penalty_pass.hpp"
 
-#include "training/device_constants.hpp"
-
 namespace fedhpc {
 
 namespace {
@@ -52,20 +50,19 @@ DevicePenalty on_device(const PenaltyNumbers& numbers, const Penalty& penalty, s
 }  // namespace
 
 void add_gradient_(const Tensor& gradients, const Rows& rows, const Penalty& penalty,
-                   std::int64_t first, std::int64_t count) {
+                   std::int64_t first, std::int64_t count, DeviceConstants& constants) {
   require(gradients.sizes() == rows.values.sizes(), "one gradient per row");
   const PenaltyNumbers numbers = numbers_of(rows, penalty);
   if (fedhpc::on_device(rows.values)) {
-    const Tensor& ranges = device_ranges(rows.layout->ranges(Tag::Trainable), rows.values.device());
-    device_kernels().add_penalty_gradient(
-        {.type = real_of(rows.values),
-         .rows = count,
-         .ranges = static_cast<const DeviceRange*>(ranges.const_data_ptr()),
-         .range_count = ranges.size(0),
-         .columns = rows.layout->size(),
-         .g = device_columns(gradients.narrow(0, first, count)),
-         .w = device_columns(rows.values.narrow(0, first, count)),
-         .penalty = on_device(numbers, penalty, first, count)});
+    const ColumnRanges ranges = rows.layout->ranges(Tag::Trainable);
+    device_kernels().add_penalty_gradient({.type = real_of(rows.values),
+                                           .rows = count,
+                                           .ranges = constants.ranges(ranges, rows.values.device()),
+                                           .range_count = std::ssize(ranges),
+                                           .columns = rows.layout->size(),
+                                           .g = device_columns(gradients.narrow(0, first, count)),
+                                           .w = device_columns(rows.values.narrow(0, first, count)),
+                                           .penalty = on_device(numbers, penalty, first, count)});
     return;
   }
   with_type(rows.values.scalar_type(), [&]<typename T>() {
@@ -78,21 +75,21 @@ void add_gradient_(const Tensor& gradients, const Rows& rows, const Penalty& pen
 }
 
 void descend_(const Rows& rows, const Tensor& gradients, double lr, const Penalty& penalty,
-              std::int64_t first, std::int64_t count) {
+              std::int64_t first, std::int64_t count, DeviceConstants& constants) {
   require(!gradients.defined() || gradients.sizes() == rows.values.sizes(), "one gradient per row");
   const PenaltyNumbers numbers = numbers_of(rows, penalty);
   if (fedhpc::on_device(rows.values)) {
-    const Tensor& ranges = device_ranges(rows.layout->ranges(Tag::Trainable), rows.values.device());
+    const ColumnRanges ranges = rows.layout->ranges(Tag::Trainable);
     device_kernels().step({.type = real_of(rows.values),
                            .rows = count,
-                           .ranges = static_cast<const DeviceRange*>(ranges.const_data_ptr()),
-                           .range_count = ranges.size(0),
+                           .ranges = constants.ranges(ranges, rows.values.device()),
+                           .range_count = std::ssize(ranges),
                            .columns = rows.layout->size(),
                            .w = device_columns(rows.values.narrow(0, first, count)),
                            .g = gradients.defined()
                                     ? device_columns(gradients.narrow(0, first, count))
                                     : DeviceColumns{},
-                           .lr = device_number(lr, rows.values.device()),
+                           .lr = constants.number(lr, rows.values.device()),
                            .penalty = on_device(numbers, penalty, first, count)});
     return;
   }
@@ -106,7 +103,8 @@ void descend_(const Rows& rows, const Tensor& gradients, double lr, const Penalt
 }
 
 void descend_(const Rows& rows, double lr, const Penalty& penalty) {
-  descend_(rows, {}, lr, penalty, 0, rows.count());
+  DeviceConstants constants;
+  descend_(rows, {}, lr, penalty, 0, rows.count(), constants);
 }
 
 std::vector<double> smoothed_l1(const Rows& rows, double rho) {

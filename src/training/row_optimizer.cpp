@@ -7,8 +7,6 @@
 
 #include "fedhpc/core/device.hpp"
 
-#include "training/device_constants.hpp"
-
 namespace fedhpc {
 
 namespace {
@@ -152,7 +150,7 @@ void RowOptimizer::step_on_device(const Tensor& rows, const Tensor& gradients, s
                   .columns = layout_->size(),
                   .w = device_columns(rows.narrow(0, first, count)),
                   .g = device_columns(gradients.narrow(0, first, count)),
-                  .lr = device_number(lr, rows.device()),
+                  .lr = constants_.number(lr, rows.device()),
                   .momentum = rule_.momentum};
   for (std::int64_t k = 0; k < rule_.state_rows(); ++k) {
     step.states[k] = device_columns(state_[k].narrow(0, first, count));
@@ -161,9 +159,8 @@ void RowOptimizer::step_on_device(const Tensor& rows, const Tensor& gradients, s
     step.steps = steps_on_device_.data_ptr<std::int64_t>() + first;
   }
   for (const Decayed& part : moving_) {
-    const Tensor ranges = device_ranges(part.ranges, rows.device());
-    step.ranges = static_cast<const DeviceRange*>(ranges.const_data_ptr());
-    step.range_count = ranges.size(0);
+    step.ranges = constants_.ranges(part.ranges, rows.device());
+    step.range_count = std::ssize(part.ranges);
     step.weight_decay = part.weight_decay;
     device_kernels().step(step);
   }

@@ -15,9 +15,10 @@ bool StepGraphs::find_room() {
   return true;
 }
 
-bool StepGraphs::capture(Step& of, const std::function<void()>& step) {
+bool StepGraphs::capture(Step& of, const Call& call, std::size_t clients) {
   try {
-    of.graph = device_kernels().capture(step);
+    std::vector<TrainStatistics> counted(clients);
+    of.graph = device_kernels().capture([&] { call(counted); });
     with_graph_.push_back(&of);
     ++captured_;
     return true;
@@ -34,21 +35,37 @@ void StepGraphs::clear() {
   steps_.clear();
 }
 
-void StepGraphs::take(const Key& key, const std::function<void()>& step) {
-  if (!possible_) return step();
+void StepGraphs::take(const Key& key, const Call& call, std::vector<TrainStatistics>& statistics) {
+  if (!possible_) return call(statistics);
   ++taken_;
-  const auto found = steps_.find(key);
+  auto found = steps_.find(key);
   if (found == steps_.end()) {
     if (steps_.size() == kMostSeen) {  // sizes that do not come again
       std::erase_if(steps_, [](const auto& one) { return one.second.graph == nullptr; });
     }
-    steps_[key].last_used = taken_;
-    return step();
+    std::vector<TrainStatistics> counted(statistics.size());
+    call(counted);
+    found = steps_.try_emplace(key).first;
+    for (const BatchRun& run : key.runs) {
+      found->second.counted.push_back(counted[static_cast<std::size_t>(run.first)]);
+    }
+  } else if (found->second.graph == nullptr &&
+             !(find_room() && capture(found->second, call, statistics.size()))) {
+    found->second.last_used = taken_;
+    return call(statistics);
+  } else {
+    found->second.graph->replay();
   }
-  Step& of = found->second;
-  of.last_used = taken_;
-  if (of.graph == nullptr && !(find_room() && capture(of, step))) return step();
-  of.graph->replay();
+  found->second.last_used = taken_;
+  for (std::size_t r = 0; r < key.runs.size(); ++r) {
+    const TrainStatistics& of_run = found->second.counted[r];
+    for (std::int64_t c = key.runs[r].first; c < key.runs[r].first + key.runs[r].count; ++c) {
+      TrainStatistics& of_client = statistics[static_cast<std::size_t>(c)];
+      of_client.samples += of_run.samples;
+      of_client.gradients += of_run.gradients;
+      of_client.gradient_values += of_run.gradient_values;
+    }
+  }
 }
 
 }  // namespace fedhpc

@@ -287,7 +287,8 @@ TEST_F(FactorisationsOnADevice, FactorMapsEqualTheHost) {
 Tensor train(const Model& model, Shard& shard, FactorMap& map, bool as_update, const Rows& start,
              const TrainOptions& options, at::Device device) {
   shard.use_device_(device);
-  LocalTrainer trainer(model, shard, options, 7);
+  LocalTrainer trainer(model, shard, options,
+                       {.type = start.values.scalar_type(), .device = device, .seed = 7});
   Rows rows{start.values.to(device, /*non_blocking=*/false, /*copy=*/true), map.factors()};
   UpdateMap update(map, rows.values.options());
   const std::vector<std::int64_t> clients{0, 1, 2, 3};

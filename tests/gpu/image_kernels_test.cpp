@@ -14,7 +14,7 @@ class ImageKernels : public KernelTest {
   Placed place(const Tensor& values, Gaps gaps = Gaps::None) const {
     return {values, gaps, place_of(on_device())};
   }
-  Tensor placed_ranges(const std::vector<DeviceRange>& ranges) const {
+  Tensor placed_ranges(const std::vector<Range>& ranges) const {
     std::vector<std::int64_t> numbers;
     for (const auto& [begin, end] : ranges) numbers.insert(numbers.end(), {begin, end});
     return longs(numbers);
@@ -162,8 +162,8 @@ TEST_P(ImageKernels, MaxPoolingTakesTheFirstOfEqualOnesAndNan) {
 
 TEST_P(ImageKernels, AveragePoolingByRectangles) {
   const DeviceImage in{2, 7, 6};
-  const std::vector<DeviceRange> rows{{0, 3}, {2, 5}, {4, 7}};  // adaptive: they overlap
-  const std::vector<DeviceRange> columns{{0, 3}, {3, 6}};
+  const std::vector<Range> rows{{0, 3}, {2, 5}, {4, 7}};  // adaptive: they overlap
+  const std::vector<Range> columns{{0, 3}, {3, 6}};
   const std::int64_t outputs = in.channels * 6;
   for (const Gaps gaps : kAllGaps) {
     const Tensor images = random({kClients, kBatch, values_of(in)});
@@ -188,8 +188,8 @@ TEST_P(ImageKernels, AveragePoolingByRectangles) {
                            .x = x.stack(),
                            .y = y.stack(),
                            .in = in,
-                           .rows = static_cast<const DeviceRange*>(device_rows.data_ptr()),
-                           .columns = static_cast<const DeviceRange*>(device_columns.data_ptr()),
+                           .rows = static_cast<const Range*>(device_rows.data_ptr()),
+                           .columns = static_cast<const Range*>(device_columns.data_ptr()),
                            .out_height = 3,
                            .out_width = 2};
     kernels().average_pool(pool);

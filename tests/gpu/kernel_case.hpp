@@ -36,7 +36,7 @@ class KernelTest : public ::testing::TestWithParam<std::tuple<Machine, at::Scala
 
   DeviceKernels& kernels() const { return *kernels_; }
   at::ScalarType type() const { return std::get<1>(GetParam()); }
-  Real real() const { return type() == at::kDouble ? Real::Float64 : Real::Float32; }
+  DType real() const { return type() == at::kDouble ? DType::Float64 : DType::Float32; }
   bool on_device() const { return std::get<0>(GetParam()) == Machine::Device; }
   /// How far results may be from a reference's, relative to the larger of 1 and their size.
   double tolerance() const { return type() == at::kDouble ? 1e-12 : 2e-5; }

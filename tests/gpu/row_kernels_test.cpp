@@ -15,7 +15,7 @@ class RowKernels : public KernelTest {
   Placed place(const Tensor& values, Gaps gaps = Gaps::None) const {
     return {values, gaps, place_of(on_device())};
   }
-  Tensor placed_ranges(const std::vector<DeviceRange>& ranges) const {
+  Tensor placed_ranges(const std::vector<Range>& ranges) const {
     std::vector<std::int64_t> numbers;
     for (const auto& [begin, end] : ranges) numbers.insert(numbers.end(), {begin, end});
     return longs(numbers);
@@ -23,8 +23,8 @@ class RowKernels : public KernelTest {
 };
 
 /// Ranges of 9000 columns: short, long, single ones, at odd places, across the pieces of groups.
-const std::vector<DeviceRange> kRanges{{0, 1},       {3, 4},       {7, 30},     {32, 4096},
-                                       {4097, 4099}, {5000, 8192}, {8500, 8999}};
+const std::vector<Range> kRanges{{0, 1},       {3, 4},       {7, 30},     {32, 4096},
+                                 {4097, 4099}, {5000, 8192}, {8500, 8999}};
 constexpr std::int64_t kColumns = 9000;
 
 bool in_ranges(std::int64_t column) {
@@ -89,7 +89,7 @@ TEST_P(RowKernels, StepsOfEveryRuleMoveTheRangesAlone) {
         DeviceStep step{.type = real(),
                         .rule = rule,
                         .rows = rows,
-                        .ranges = static_cast<const DeviceRange*>(ranges.data_ptr()),
+                        .ranges = static_cast<const Range*>(ranges.data_ptr()),
                         .range_count = static_cast<std::int64_t>(kRanges.size()),
                         .columns = kColumns,
                         .w = w.columns(),
@@ -144,7 +144,7 @@ TEST_P(RowKernels, NanOfOneRowStaysThere) {
   const Tensor lr = doubles({.5});
   kernels().step({.type = real(),
                   .rows = 3,
-                  .ranges = static_cast<const DeviceRange*>(ranges.data_ptr()),
+                  .ranges = static_cast<const Range*>(ranges.data_ptr()),
                   .range_count = 1,
                   .columns = 40,
                   .w = w.columns(),
@@ -184,7 +184,7 @@ TEST_P(RowKernels, PenaltyGradientLikeTheHosts) {
       kernels().add_penalty_gradient(
           {.type = real(),
            .rows = 2,
-           .ranges = static_cast<const DeviceRange*>(ranges.data_ptr()),
+           .ranges = static_cast<const Range*>(ranges.data_ptr()),
            .range_count = static_cast<std::int64_t>(kRanges.size()),
            .columns = kColumns,
            .g = g.columns(),

@@ -163,7 +163,7 @@ TEST(Factors, OfProductsAreThoseOfTheirPrecision) {
   for (const Precision precision : {Precision::Fp32, Precision::Tf32, Precision::Bf16}) {
     const Tensor result = old.clone();
     batched_product(at::kFloat, 3, 2, matrices_of(a), Transpose::No, matrices_of(b), Transpose::Yes,
-                    0.5, matrices_of(result), precision);
+                    0.5, matrices_of(result), {precision});
     const Tensor exact = at::matmul(as_factors(a, precision).to(at::kDouble),
                                     as_factors(b, precision).to(at::kDouble).transpose(1, 2));
     const Tensor expected = exact.mul(2).add(old, 0.5);
@@ -175,7 +175,7 @@ TEST(Factors, OfProductsAreThoseOfTheirPrecision) {
     const Tensor left = a.to(at::kDouble);
     const Tensor right = b.to(at::kDouble);
     batched_product(at::kDouble, 3, 1, matrices_of(left), Transpose::No, matrices_of(right),
-                    Transpose::Yes, 0, matrices_of(result), precision);
+                    Transpose::Yes, 0, matrices_of(result), {precision});
   };
   multiply(exact, Precision::Fp32);
   multiply(short_of, Precision::Bf16);

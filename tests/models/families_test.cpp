@@ -190,8 +190,7 @@ TEST(Rows, ColumnsAreAddedByTag) {
   layout->add("b", {1}, 1, Tag::Trainable | Tag::Norm);
   layout->add("mean", {2}, 2, Tag::Buffer);
   layout->add("c", {1}, 1, Tag::Trainable);
-  EXPECT_EQ(layout->ranges(Tag::Trainable),
-            (std::vector<std::pair<std::int64_t, std::int64_t>>{{0, 3}, {5, 6}}));
+  EXPECT_EQ(layout->ranges(Tag::Trainable), (ColumnRanges{{0, 3}, {5, 6}}));
   const Tensor rows = at::zeros({2, 6}, at::kDouble);
   const Tensor ones = at::zeros({2, 6}, at::kDouble).add(1);
   add_columns_(rows, ones, 3, *layout, Tag::Trainable);

@@ -115,7 +115,7 @@ TEST(Conv2d, TakesFactorsOfItsPrecision) {
       const Tensor dy = at::randn(output.sizes(), at::kFloat);
       const Tensor dx = at::empty_like(input);
       const Tensor arena = at::empty_like(rows);
-      const Pass pass{rows, {}, Use::Training, precision};
+      const Pass pass{rows, {}, Use::Training, {precision}};
       layer.forward(pass, input, output);
       layer.backward(pass, input, output, dy, dx, {.rows = arena, .scale = 1, .keep = 0});
 

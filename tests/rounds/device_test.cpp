@@ -114,23 +114,23 @@ TEST_F(SumOnADevice, EqualsTheHostsToRounding) {
 TEST_F(SumOnADevice, IsTheHostsBitForBitWhereItIsExact) {
   for (const at::ScalarType type : {at::kFloat, at::kDouble}) {
     for (const std::int64_t segments : {1, 3}) {
-      const auto [host, device] = sums(Summation::Exact, type, segments);
+      const auto [host, device] = sums(Summation::Reproducible, type, segments);
       EXPECT_TRUE(device.equal(host)) << segments;
-      const auto [odd_host, odd_device] = sums(Summation::Exact, type, segments, false);
+      const auto [odd_host, odd_device] = sums(Summation::Reproducible, type, segments, false);
       EXPECT_TRUE(at::allclose(odd_device, odd_host, 0, 0, /*equal_nan=*/true)) << segments;
     }
   }
 }
 
 TEST_F(SumOnADevice, StaysWithinEdges) {
-  for (const Summation summation : {Summation::Fast, Summation::Exact}) {
+  for (const Summation summation : {Summation::Fast, Summation::Reproducible}) {
     const auto [host, device] = sums(summation, at::kDouble, 1, true, host_->size(), Among::Edge);
     EXPECT_LT(distance(device, host), 1e-13);
   }
 }
 
 TEST_F(SumOnADevice, OfNothingIsZero) {
-  for (const Summation summation : {Summation::Fast, Summation::Exact}) {
+  for (const Summation summation : {Summation::Fast, Summation::Reproducible}) {
     WeightedSum sum(2, 5, summation, device_);
     sum.add({}, {}, at::empty({0, 5}, at::TensorOptions(at::kFloat).device(device_)));
     Topology ranks = topology(*device_ranks_);
@@ -154,10 +154,14 @@ TEST_F(RoundsOnADevice, MeansEqualTheHosts) {
   Stopwatch watch;
   Topology host_topology = topology(*host_);
   Topology device_topology = topology(*device_ranks_);
-  for (const Summation summation : {Summation::Fast, Summation::Exact}) {
+  for (const Summation summation : {Summation::Fast, Summation::Reproducible}) {
     for (const at::ScalarType type : {at::kFloat, at::kDouble}) {
-      const MeanServices on_the_host{host_topology, layout, type, at::kCPU, summation, watch};
-      const MeanServices on_a_device{device_topology, layout, type, device_, summation, watch};
+      const MeanServices on_the_host{
+          host_topology, layout, {.type = type, .summation = summation}, watch};
+      const MeanServices on_a_device{device_topology,
+                                     layout,
+                                     {.type = type, .device = device_, .summation = summation},
+                                     watch};
       const double bound = type == at::kFloat ? 1e-5 : 1e-13;
       const std::vector<double> weights{2, 0, 5};
       const Tensor rows = numbers(3, 41, type, 3 + host_->rank());

@@ -30,7 +30,7 @@ struct MeanTest : ::testing::TestWithParam<Summation> {
     const std::int64_t clients = std::max<std::int64_t>(edges, 2);
     topology = std::make_unique<Topology>(
         *world, Placement(edges_of_clients(clients, edges, {}), edges, world->size()));
-    return {*topology, layout, type, at::kCPU, GetParam(), watch};
+    return {*topology, layout, {.type = type, .summation = GetParam()}, watch};
   }
 
   std::unique_ptr<Communicator> world = world_communicator(60);
@@ -190,9 +190,11 @@ TEST_P(MeanTest, WithinEdgesKeepsEdgesApart) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Summations, MeanTest, ::testing::Values(Summation::Fast, Summation::Exact),
+INSTANTIATE_TEST_SUITE_P(Summations, MeanTest,
+                         ::testing::Values(Summation::Fast, Summation::Reproducible),
                          [](const auto& one) {
-                           return std::string(one.param == Summation::Fast ? "Fast" : "Exact");
+                           return std::string(one.param == Summation::Fast ? "Fast"
+                                                                           : "Reproducible");
                          });
 
 }  // namespace

@@ -49,7 +49,7 @@ Tensor sum_of(const Addends& addends, const std::vector<std::int64_t>& order, st
        i += static_cast<std::size_t>(comm.size())) {
     mine.push_back(order[i]);
   }
-  WeightedSum sum(1, addends.rows.size(1), Summation::Exact);
+  WeightedSum sum(1, addends.rows.size(1), Summation::Reproducible);
   for (std::size_t first = 0; first < mine.size(); first += width) {
     const std::size_t count = std::min(width, mine.size() - first);
     Tensor block =
@@ -112,7 +112,7 @@ TEST(ExactSum, IsAsGoodAsFloatingPoint) {
   Topology topology = flat(*alone);
   const Addends addends(50, 200, at::kDouble, 6);
   WeightedSum fast(1, 200, Summation::Fast);
-  WeightedSum exact(1, 200, Summation::Exact);
+  WeightedSum exact(1, 200, Summation::Reproducible);
   const std::vector<std::int64_t> segments(50, 0);
   fast.add(segments, addends.weights, addends.rows);
   exact.add(segments, addends.weights, addends.rows);
@@ -126,7 +126,7 @@ TEST(ExactSum, IsAsGoodAsFloatingPoint) {
 TEST(ExactSum, NonFiniteAddendsComeOutAsInFloatingPoint) {
   const auto world = world_communicator(60);
   Topology topology = flat(*world);
-  WeightedSum sum(2, 4, Summation::Exact);
+  WeightedSum sum(2, 4, Summation::Reproducible);
   Tensor row = at::zeros({1, 4}, at::kDouble);
   auto* values = row.data_ptr<double>();
   const bool last = world->rank() + 1 == world->size();
@@ -149,7 +149,7 @@ TEST(ExactSum, TakesTheSmallestAndTheLargestNumbers) {
   const auto alone = local_communicator();
   for (const double magnitude : {5e-324, 1e-310, 1e-30, 1.0, 1e300}) {
     Topology topology = flat(*alone);
-    WeightedSum sum(1, 1, Summation::Exact);
+    WeightedSum sum(1, 1, Summation::Reproducible);
     Tensor row = at::zeros({1, 1}, at::kDouble);
     row.data_ptr<double>()[0] = magnitude;
     sum.add(std::vector<std::int64_t>{0}, std::vector<double>{1}, row);

@@ -55,7 +55,7 @@ TEST_F(StandinOrder, SumsFollowTheNumberOfRows) {
       {"product",
        [](const Tensor& a, const Tensor& b) {
          const Tensor out = at::empty({a.size(0), 5, 4}, a.options());
-         device_kernels().product({.type = Real::Float32,
+         device_kernels().product({.type = DType::Float32,
                                    .count = a.size(0),
                                    .rows = 5,
                                    .columns = 4,

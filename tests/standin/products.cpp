@@ -96,7 +96,7 @@ void product(const DeviceProduct& of) {
 
 void product_on_host(const DeviceProduct& of) {
   if (of.rows == 0 || of.columns == 0) return;
-  of.type == Real::Float32 ? product<float>(of) : product<double>(of);
+  of.type == DType::Float32 ? product<float>(of) : product<double>(of);
 }
 
 }  // namespace fedhpc::standin

@@ -529,7 +529,7 @@ TEST_F(StandinTest, MemoryOfAGraphIsNotUsedByOthers) {
   auto graph = device_kernels().capture([&] {
     const Tensor twice = sum.add(1);
     inner = twice.data_ptr();
-    device_kernels().accumulate({.type = Real::Float32,
+    device_kernels().accumulate({.type = DType::Float32,
                                  .rows = 1,
                                  .columns = 1000,
                                  .values = {twice.data_ptr(), 1000},
@@ -556,7 +556,7 @@ TEST_F(StandinTest, ProductsRoundTheirFactors) {
   const auto product = [&](Precision precision) {
     const Tensor result = at::ones({3, 4, 6}, gpu_);
     device_kernels().product(
-        {.type = Real::Float32,
+        {.type = DType::Float32,
          .precision = precision,
          .count = 3,
          .rows = 4,
@@ -583,7 +583,7 @@ TEST_F(StandinTest, KernelsTakeNoAddressesOfTheHost) {
   const Tensor pinned = gpu_library().pinned({1, 8}, at::kFloat);
   pinned.fill_(2);
   const auto add = [&](const Tensor& values) {
-    device_kernels().accumulate({.type = Real::Float32,
+    device_kernels().accumulate({.type = DType::Float32,
                                  .rows = 1,
                                  .columns = 8,
                                  .values = device_columns(values),

@@ -34,17 +34,21 @@ struct Problem {
     model = make_model(of_model, dataset->shape(), dataset->classes());
     const Tensor row = initial_row(*model->layout(), 3, scalar_type(dtype));
     start = {row.repeat({6, 1}), model->layout()};
+    type = scalar_type(dtype);
     // As in a block: who runs out of steps first comes last.
     std::ranges::stable_sort(clients, std::ranges::greater{},
                              [&](std::int64_t c) { return shard->train_count(c); });
     for (std::int64_t c = 0; c < 6; ++c) start.values[c].mul_(1 + 0.01 * static_cast<double>(c));
   }
 
+  Context context(at::Device device) const { return {.type = type, .device = device, .seed = 7}; }
+
   DataOptions data;
   std::unique_ptr<Dataset> dataset;
   Partition partition;
   std::unique_ptr<Shard> shard;
   std::unique_ptr<Model> model;
+  at::ScalarType type = at::kFloat;
   Rows start;
   std::vector<std::int64_t> clients{5, 3, 0, 1, 2, 4};
 };
@@ -57,7 +61,7 @@ struct Trained {
 Trained train(Problem& problem, const TrainOptions& options, const LocalWork& work,
               at::Device device, std::int64_t rounds = 3) {
   problem.shard->use_device_(device);
-  LocalTrainer trainer(*problem.model, *problem.shard, options, 7);
+  LocalTrainer trainer(*problem.model, *problem.shard, options, problem.context(device));
   Rows rows{problem.start.values.to(device, /*non_blocking=*/false, /*copy=*/true),
             problem.start.layout};
   LocalWork there = work;
@@ -158,7 +162,7 @@ TEST_F(TrainingOnADevice, WaitsForLossesWhenTheyAreAskedForAndForThePassBeforeTh
   problem.shard->use_device_(device());
   for (const std::int64_t steps : {3, 30}) {
     const TrainOptions options{.batch_size = 4, .local_steps = steps, .local_epochs = 0};
-    LocalTrainer trainer(*problem.model, *problem.shard, options, 7);
+    LocalTrainer trainer(*problem.model, *problem.shard, options, problem.context(device()));
     Rows rows{problem.start.values.to(device()), problem.start.layout};
     const auto waits_of = [](const auto& work) {
       const std::int64_t before = waits_for_device();
@@ -184,15 +188,24 @@ TEST_F(TrainingOnADevice, CapturesStepsThatComeAgainAndNotTooMany) {
   StepGraphs graphs;
   const Tensor sum = at::zeros({1}, at::TensorOptions(at::kDouble).device(device()));
   int calls = 0;
+  std::vector<TrainStatistics> statistics(3);
   const auto take = [&](std::int64_t k) {
-    graphs.take({.runs = {}, .numbers = {}, .sizes = {k}, .addresses = {}}, [&] {
+    const StepGraphs::Call step = [&](std::vector<TrainStatistics>& counted) {
       ++calls;
       sum.add_(static_cast<double>(k));
-    });
+      for (std::size_t c = 0; c < 2; ++c) counted[c].samples += 5;
+    };
+    graphs.take({.runs = {{.first = 0, .count = 2, .batch = 5}},
+                 .numbers = {},
+                 .sizes = {k},
+                 .addresses = {}},
+                step, statistics);
   };
   for (int repetition = 0; repetition < 3; ++repetition) take(1);
   EXPECT_EQ(calls, 2) << "once as it is, once to be captured";
   EXPECT_EQ(graphs.captured(), 1);
+  EXPECT_EQ(statistics[1].samples, 3 * 5) << "of repeated steps as well";
+  EXPECT_EQ(statistics[2].samples, 0);
   for (int repetition = 0; repetition < 3; ++repetition) {
     for (std::int64_t k = 2; k <= 140; ++k) take(k);
   }
@@ -213,14 +226,14 @@ TEST_F(TrainingOnADevice, RepeatsStepsThatAreAlike) {
   for (const bool there : {false, true}) {
     const at::Device where = there ? device() : at::Device(at::kCPU);
     problem.shard->use_device_(where);
-    LocalTrainer trainer(*problem.model, *problem.shard, options, 7);
+    LocalTrainer trainer(*problem.model, *problem.shard, options, problem.context(where));
     RowOptimizer optimizer(rule, problem.start.layout);
     for (const Steps steps : {Steps::Any, Steps::Alike}) {
       const Rows rows{problem.start.values.clone().to(where), problem.start.layout};
       const Rows centre = rows.clone();
       int calls = 0;
       const auto statistics = trainer.each_step(
-          problem.clients, 1, 0, at::kDouble,
+          problem.clients, 1, 0,
           [&](LocalStep& step) {
             ++calls;
             step.minimise_(rows, optimizer, {.mu = 0.3, .centre = centre}, {.steps = 3});
@@ -245,10 +258,10 @@ TEST_F(TrainingOnADevice, DrawsOfAStepAreThoseOfTheHost) {
   std::vector<Tensor> sums;
   for (const at::Device where : {at::Device(at::kCPU), device()}) {
     problem.shard->use_device_(where);
-    LocalTrainer trainer(*problem.model, *problem.shard, options, 7);
+    LocalTrainer trainer(*problem.model, *problem.shard, options, problem.context(where));
     const Rows rows{problem.start.values.to(where), problem.start.layout};
     Tensor sum = rows.values.mul(0);
-    trainer.each_step(problem.clients, 1, 0, at::kDouble, [&](LocalStep& step) {
+    trainer.each_step(problem.clients, 1, 0, [&](LocalStep& step) {
       for (const std::int64_t draw : {0, 2, 1, 0}) {
         const Tensor gradient = step.gradient(rows, {}, draw);
         sum.narrow(0, 0, step.active()).add_(gradient.narrow(0, 0, step.active()));
@@ -264,10 +277,8 @@ TEST_F(TrainingOnADevice, DrawsOfAStepAreThoseOfTheHost) {
 TEST_F(TrainingOnADevice, ScoresAreThoseOfTheHost) {
   for (const DType dtype : {DType::Float64, DType::Float32}) {
     Problem problem("glyphs", "dnn", dtype);
-    const at::ScalarType type = scalar_type(dtype);
-    Evaluator host(*problem.model, type, Chunks::AcrossClients);
-    Evaluator there(*problem.model, at::TensorOptions(type).device(device()),
-                    Chunks::AcrossClients);
+    Evaluator host(*problem.model, problem.context(at::kCPU));
+    Evaluator there(*problem.model, problem.context(device()));
     const std::vector<std::int64_t> clients{0, 1, 2, 3, 4, 5};
     const Rows one{problem.start.values.narrow(0, 0, 1), problem.start.layout};
     const std::vector<Score> expected_one = host.each_client(one, *problem.shard, clients);

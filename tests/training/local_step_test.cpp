@@ -42,7 +42,8 @@ class LocalStepTest : public ::testing::Test {
   void reopen() {
     shard_ = std::make_unique<Shard>(*dataset_, partition_, clients_,
                                      make_preparation(data_, *dataset_), DType::Float64);
-    trainer_ = std::make_unique<LocalTrainer>(*model_, *shard_, options_, /*seed=*/4);
+    trainer_ = std::make_unique<LocalTrainer>(*model_, *shard_, options_,
+                                              Context{.type = at::kDouble, .seed = 4});
   }
 
   Rows start() const {
@@ -50,7 +51,7 @@ class LocalStepTest : public ::testing::Test {
   }
   std::vector<TrainStatistics> each_step(const std::function<void(LocalStep&)>& take,
                                          std::int64_t pass = 0) {
-    return trainer_->each_step(clients_, /*round=*/1, pass, at::kDouble, take);
+    return trainer_->each_step(clients_, /*round=*/1, pass, take);
   }
   /// What a step's clients gain at `at` from a draw.
   static Tensor gradient(LocalStep& step, const Rows& at, std::int64_t draw) {
@@ -134,15 +135,15 @@ TEST_F(LocalStepTest, AShareOfTheSamplesIsSeenOnce) {
     const auto count = [&](LocalStep& step) {
       for (std::int64_t c = 0; c < step.active(); ++c) ++taken[static_cast<std::size_t>(c)];
     };
-    trainer_->each_batch(clients_, /*round=*/1, /*pass=*/2, share, at::kDouble, count);
+    trainer_->each_batch(clients_, /*round=*/1, /*pass=*/2, share, count);
     EXPECT_EQ(taken, batches) << share;
     for (std::size_t c = 0; c < 3; ++c) {
       EXPECT_EQ(trainer_->batches(clients_[c], share), batches[c]) << share;
     }
   }
   const auto nothing = [](LocalStep&) {};
-  EXPECT_THROW(trainer_->each_batch(clients_, 1, 0, 0, at::kDouble, nothing), std::logic_error);
-  EXPECT_THROW(trainer_->each_batch(clients_, 1, 0, 1.5, at::kDouble, nothing), std::logic_error);
+  EXPECT_THROW(trainer_->each_batch(clients_, 1, 0, 0, nothing), std::logic_error);
+  EXPECT_THROW(trainer_->each_batch(clients_, 1, 0, 1.5, nothing), std::logic_error);
 }
 
 TEST_F(LocalStepTest, AllSamplesSeenOnceAreAnEpoch) {
@@ -150,7 +151,7 @@ TEST_F(LocalStepTest, AllSamplesSeenOnceAreAnEpoch) {
   const std::vector<Tensor> epoch = gradients_of_pass(7);
   std::vector<Tensor> seen;
   const Rows rows = start();
-  trainer_->each_batch(clients_, /*round=*/1, /*pass=*/7, 1, at::kDouble,
+  trainer_->each_batch(clients_, /*round=*/1, /*pass=*/7, 1,
                        [&](LocalStep& step) { seen.push_back(gradient(step, rows, 0)); });
   ASSERT_EQ(seen.size(), epoch.size());
   for (std::size_t s = 0; s < epoch.size(); ++s) EXPECT_TRUE(seen[s].equal(epoch[s])) << s;
@@ -338,7 +339,7 @@ TEST_F(LocalStepTest, CountsNoGradientOfClientsThatHaveSolvedTheirProblem) {
     const Rows own{start().values.narrow(0, 0, static_cast<std::int64_t>(clients.size())).clone(),
                    model_->layout()};
     RowOptimizer sgd({.kind = OptimizerKind::Sgd, .lr = 0.05}, model_->layout());
-    return trainer_->each_step(clients, /*round=*/1, /*pass=*/0, at::kDouble, [&](LocalStep& step) {
+    return trainer_->each_step(clients, /*round=*/1, /*pass=*/0, [&](LocalStep& step) {
       step.minimise_(own, sgd, {}, {.steps = 50, .accuracy = accuracy});
     });
   };
@@ -367,7 +368,7 @@ TEST_F(LocalStepTest, DrawsDoNotRunIntoEachOther) {
 TEST_F(LocalStepTest, ActiveClientsMustBeTheFirst) {
   const std::vector<std::int64_t> mixed{2, 0};
   const auto take = [](LocalStep& step) { step.active(); };
-  EXPECT_THROW(trainer_->each_step(mixed, 1, 0, at::kDouble, take), std::logic_error);
+  EXPECT_THROW(trainer_->each_step(mixed, 1, 0, take), std::logic_error);
 }
 
 TEST_F(LocalStepTest, ALossBelowTheHeadMayStandInForIt) {

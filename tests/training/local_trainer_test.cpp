@@ -28,7 +28,8 @@ TEST(LocalTrainerTest, AugmentsStepByStepWithTheKeyOfEachBatch) {
 
   Rows trained{initial_row(*model->layout(), seed, at::kDouble), model->layout()};
   Rows expected = trained.clone();
-  LocalTrainer(*model, shard, options, seed).train_(trained, client, /*round=*/5, {.pass = 2});
+  LocalTrainer(*model, shard, options, {.type = at::kDouble, .seed = seed})
+      .train_(trained, client, /*round=*/5, {.pass = 2});
 
   BatchCursor cursor({.seed = seed,
                       .round = 5,
@@ -78,7 +79,7 @@ TEST(LocalTrainerTest, MovesTheColumnsItIsToldTo) {
       TrainOptions options{.batch_size = 4, .local_epochs = 1, .lr = 0.05, .optimizer = kind};
       options.momentum = kind == OptimizerKind::Nesterov ? 0.9 : 0;
       options.weight_decay = decay;
-      LocalTrainer trainer(*model, shard, options, /*seed=*/1);
+      LocalTrainer trainer(*model, shard, options, {.type = at::kDouble, .seed = 1});
       Rows all = start.clone();
       trainer.train_(all, clients, 1, {});
       for (const Columns& moving : {Columns{.with = Tag::Head}, Columns{.without = Tag::Head}}) {
@@ -121,7 +122,7 @@ TEST(LocalTrainerTest, AdaptsOnBatchesThatNoTrainingSees) {
   const std::uint64_t seed = 11;
   const Rows start{initial_row(*model->layout(), seed, at::kDouble), model->layout()};
   RowOptimizer sgd({.kind = OptimizerKind::Sgd, .lr = 0.1}, model->layout());
-  LocalTrainer trainer(*model, shard, options, seed);
+  LocalTrainer trainer(*model, shard, options, {.type = at::kDouble, .seed = seed});
   const Rows adapted = start.replicate(3);
   trainer.adapt_(adapted, clients, /*round=*/5, /*steps=*/1, sgd);
 

@@ -39,7 +39,7 @@ class OnDemandTest : public ::testing::Test {
   /// The rows of blocks trained one after the other: clients in any order, the same block twice,
   /// a client twice in one block.
   std::vector<Tensor> trained(const Shard& shard) const {
-    LocalTrainer trainer(*model_, shard, train_, /*seed=*/9);
+    LocalTrainer trainer(*model_, shard, train_, {.type = at::kDouble, .seed = 9});
     const Rows initial{initial_row(*model_->layout(), 2, at::kDouble), model_->layout()};
     std::vector<Tensor> all;
     for (const Ids& clients : {Ids{3, 0}, Ids{3, 0}, Ids{4, 1, 4}, Ids{2}}) {

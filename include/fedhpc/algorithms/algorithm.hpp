@@ -24,8 +24,8 @@ namespace fedhpc {
 class Setup {
  public:
   struct Parts {
-    Rows initial;        // [1, P]
-    std::uint64_t seed;  // run.seed
+    const Context& context;
+    Rows initial;  // [1, P]
     const TrainOptions& training;
     const Topology& topology;
     ClientStore& store;
@@ -52,7 +52,9 @@ class Setup {
   const TrainOptions& training() const { return parts_.training; }
   /// N, the clients of all ranks.
   std::int64_t clients() const { return parts_.topology.placement().clients(); }
-  std::uint64_t seed() const { return parts_.seed; }  ///< the first word of every draw's key
+  std::uint64_t seed() const {
+    return parts_.context.seed;
+  }  ///< the first word of every draw's key
   /// The method keeps rows and numbers of this rank's clients here between rounds.
   ClientStore& store() const { return parts_.store; }
   /// More series of the method's own, which its rounds note().

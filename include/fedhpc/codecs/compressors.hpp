@@ -2,15 +2,13 @@
 
 #include <cstdint>
 #include <memory>
-#include <utility>
-#include <vector>
 
 #include "fedhpc/codecs/codec.hpp"
+#include "fedhpc/core/range.hpp"
 
 namespace fedhpc {
 
-/// The columns [begin, end) of a row, rising and apart.
-using ColumnRanges = std::vector<std::pair<std::int64_t, std::int64_t>>;
+// Ranges of columns rise and lie apart.
 
 /// Top-K: of the columns `among`, the k largest magnitudes arrive, the first of equal ones, and 0
 /// in the place of the others. All other columns arrive as they are. Sends k entries whatever their

@@ -34,8 +34,8 @@ class HostEdit {
 /// True where kernels of our own replace the host's loops.
 inline bool on_device(const Tensor& values) { return values.is_cuda(); }
 
-inline Real real_of(const Tensor& values) {
-  return values.scalar_type() == at::kDouble ? Real::Float64 : Real::Float32;
+inline DType real_of(const Tensor& values) {
+  return values.scalar_type() == at::kDouble ? DType::Float64 : DType::Float32;
 }
 
 /// Describes a stack [C, B, width] to kernels; its last dimension is contiguous.

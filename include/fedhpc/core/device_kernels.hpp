@@ -4,6 +4,8 @@
 #include <functional>
 #include <memory>
 
+#include "fedhpc/core/range.hpp"
+
 // What this project computes on a GPU by kernels of its own: arguments are plain numbers and
 // addresses, so that neither a kernel's source needs LibTorch's headers nor a caller CUDA's.
 //
@@ -13,8 +15,8 @@
 
 namespace fedhpc {
 
-/// Number type of an argument.
-enum class Real { Float32, Float64 };
+/// Number type of weights, data and activations.
+enum class DType { Float32, Float64 };
 
 /// How float32 products are taken (train.precision); float64 ones are always exact to rounding.
 enum class Precision {
@@ -34,7 +36,7 @@ struct DeviceMatrices {
 /// result[c] = alpha op(a[c]) op(b[c]) + beta result[c], [rows, columns], over `inner`. With beta =
 /// 0 the old result is not read.
 struct DeviceProduct {
-  Real type;
+  DType type;
   Precision precision = Precision::Fp32;
   std::int64_t count = 0;
   std::int64_t rows = 0;
@@ -64,12 +66,6 @@ struct DeviceColumns {
   std::int64_t stride = 0;
 };
 
-/// Columns [begin, end).
-struct DeviceRange {
-  std::int64_t begin;
-  std::int64_t end;
-};
-
 /// out = keep out + scale gradient; with keep = 0 `out` is not read.
 struct DeviceSink {
   DeviceColumns out;
@@ -90,7 +86,7 @@ struct DevicePick {
 /// Gathers batches: sample b of client c of the stack becomes picks[(step clients + c) batch + b]
 /// of the source, standardised, with its label.
 struct DeviceGather {
-  Real type;
+  DType type;
   bool pixels = false;                          ///< the source is [S, width] uint8, else of `type`
   const void* source = nullptr;                 ///< [S, width]
   const std::int64_t* source_labels = nullptr;  ///< [S]
@@ -115,7 +111,7 @@ struct DeviceGather {
 /// Softmax cross-entropy as training/loss.hpp has it: loss[c] += the batch's sum; the gradient of
 /// the mean where `gradient.data` is not null.
 struct DeviceCrossEntropy {
-  Real type;
+  DType type;
   DeviceStack logits;
   const std::int64_t* labels = nullptr;  ///< [C, B]
   std::int64_t label_stride = 0;
@@ -125,7 +121,7 @@ struct DeviceCrossEntropy {
 
 /// Per sample of one batch: 1 or 0 for correct or not, and the loss.
 struct DeviceScore {
-  Real type;
+  DType type;
   DeviceStack logits;                    ///< of one client
   const std::int64_t* labels = nullptr;  ///< [B]
   double* correct = nullptr;             ///< [B]
@@ -134,12 +130,12 @@ struct DeviceScore {
 
 /// y = max(x, 0), and its way back: dx = dy where y > 0, else 0.
 struct DeviceRelu {
-  Real type;
+  DType type;
   DeviceStack x;
   DeviceStack y;
 };
 struct DeviceReluGradient {
-  Real type;
+  DType type;
   DeviceStack y;
   DeviceStack dy;
   DeviceStack dx;
@@ -147,14 +143,14 @@ struct DeviceReluGradient {
 
 /// y[c, b, k places + p] += bias[c, k]
 struct DeviceBias {
-  Real type;
+  DType type;
   DeviceStack y;
   DeviceColumns bias;
   std::int64_t places = 1;
 };
 /// The sums of dy over batch and places of each channel into the sink.
 struct DeviceBiasGradient {
-  Real type;
+  DType type;
   DeviceStack dy;
   std::int64_t places = 1;
   DeviceSink sink;
@@ -175,7 +171,7 @@ struct DeviceWindow {
 /// columns[c, (i, ky, kx), (b, oy, ox)] = x[c, b, i, oy stride + ky - padding, ...], 0 outside; and
 /// its adjoint, the sum over the windows that hold a place.
 struct DeviceUnfold {
-  Real type;
+  DType type;
   DeviceStack x;
   DeviceImage in;
   DeviceImage out;
@@ -186,7 +182,7 @@ struct DeviceUnfold {
 /// channel_major[c, k, (b, p)] = stack[c, b, k places + p] (To), or back (From), there with bias[c,
 /// k] added where it is not null.
 struct DeviceTurn {
-  Real type;
+  DType type;
   DeviceStack stack;
   std::int64_t places = 1;
   void* channel_major = nullptr;  ///< contiguous [C, channels, B places]
@@ -197,7 +193,7 @@ struct DeviceTurn {
 /// where that is not null; NaN wins. Average pooling is by rectangles: output (oy, ox) is the mean
 /// over rows [row_ranges[oy]) and columns [column_ranges[ox]).
 struct DeviceMaxPool {
-  Real type;
+  DType type;
   DeviceStack x;  ///< or its gradient
   DeviceStack y;  ///< or its gradient
   DeviceStack places{};
@@ -206,12 +202,12 @@ struct DeviceMaxPool {
   DeviceWindow window;
 };
 struct DeviceAveragePool {
-  Real type;
+  DType type;
   DeviceStack x;
   DeviceStack y;
   DeviceImage in;
-  const DeviceRange* rows = nullptr;     ///< [out height]
-  const DeviceRange* columns = nullptr;  ///< [out width]
+  const Range* rows = nullptr;     ///< [out height]
+  const Range* columns = nullptr;  ///< [out width]
   std::int64_t out_height = 0;
   std::int64_t out_width = 0;
 };
@@ -220,7 +216,7 @@ struct DeviceAveragePool {
 /// other in a client's columns: gamma, beta, running mean, running variance.
 struct DeviceBatchNorm {
   enum class Then { Nothing, Relu, ReluMaxPool };
-  Real type;
+  DType type;
   Then then = Then::Nothing;
   bool training = false;
   DeviceImage in;
@@ -239,7 +235,7 @@ struct DeviceBatchNormGradient {
 
 /// out[c] = keep out[c] + scale values[c] for [rows, columns] columns.
 struct DeviceAccumulate {
-  Real type;
+  DType type;
   std::int64_t rows = 0;
   std::int64_t columns = 0;
   DeviceColumns values;
@@ -258,10 +254,10 @@ struct DevicePenalty {
 /// columns, on gradients g, or 0 where `g.data` is null, plus the penalty's.
 struct DeviceStep {
   enum class Rule { Sgd, Momentum, Nesterov, Adam };
-  Real type;
+  DType type;
   Rule rule = Rule::Sgd;
   std::int64_t rows = 0;
-  const DeviceRange* ranges = nullptr;  ///< [range_count]
+  const Range* ranges = nullptr;  ///< [range_count]
   std::int64_t range_count = 0;
   std::int64_t columns = 0;  ///< P
   DeviceColumns w;
@@ -276,9 +272,9 @@ struct DeviceStep {
 
 /// g += the penalty's gradient at w.
 struct DevicePenaltyGradient {
-  Real type;
+  DType type;
   std::int64_t rows = 0;
-  const DeviceRange* ranges = nullptr;
+  const Range* ranges = nullptr;
   std::int64_t range_count = 0;
   std::int64_t columns = 0;
   DeviceColumns g;
@@ -289,7 +285,7 @@ struct DevicePenaltyGradient {
 /// sums[segments[c], i] += weights[c] rows[c, i], a row of weight 0 not being read, in order of c;
 /// sums[s, columns] += the weights.
 struct DeviceWeightedSum {
-  Real type;
+  DType type;
   std::int64_t rows = 0;
   std::int64_t columns = 0;
   DeviceColumns values;
@@ -307,7 +303,7 @@ struct DeviceRowProducts {
     return (columns + kPiece - 1) / kPiece;
   }
 
-  Real type;
+  DType type;
   std::int64_t rows = 0;
   std::int64_t columns = 0;
   DeviceColumns x;
@@ -328,7 +324,7 @@ struct DevicePieces {
 /// out[c, o, r] = sum over s of g[c, s, o, r] factor[c, s, r], where g[c, s, o] is s inner_stride
 /// behind sample o of client c of `g`.
 struct DeviceContraction {
-  Real type;
+  DType type;
   DeviceStack g;  ///< [C, O, R]
   std::int64_t inner_stride = 0;
   DeviceStack factor;  ///< [C, S, R]

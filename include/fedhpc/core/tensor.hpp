@@ -4,14 +4,12 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "fedhpc/core/device_kernels.hpp"
 #include "fedhpc/core/error.hpp"
 
 namespace fedhpc {
 
 using at::Tensor;
-
-/// The number type of weights, data and activations.
-enum class DType { Float32, Float64 };
 
 inline at::ScalarType scalar_type(DType dtype) {
   return dtype == DType::Float64 ? at::kDouble : at::kFloat;

@@ -8,10 +8,10 @@
 #include <vector>
 
 #include "fedhpc/comm/communicator.hpp"
+#include "fedhpc/core/context.hpp"
 #include "fedhpc/data/partition.hpp"
 #include "fedhpc/data/shard.hpp"
 #include "fedhpc/engine/config.hpp"
-#include "fedhpc/math/products.hpp"
 #include "fedhpc/models/model.hpp"
 #include "fedhpc/rounds/cohort.hpp"
 #include "fedhpc/rounds/device_row_memory.hpp"
@@ -37,7 +37,6 @@ struct Parts {
   Algorithm& method() const { return *config.algorithm; }
   const Placement& placement() const { return topology->placement(); }
   bool has_edge_models() const { return method().traits().tiers == Tiers::ClientEdgeCloud; }
-  Summation summation() const;
   Cohort draw(std::int64_t round) const;
   /// The largest cohort a round can have.
   std::int64_t cohort_limit() const;
@@ -55,8 +54,7 @@ struct Parts {
 
   Config& config;
   Communicator& comm;
-  at::ScalarType type;
-  at::Device device;
+  const Context context;
   std::unique_ptr<Dataset> dataset;
   Partition partition;
   std::unique_ptr<Topology> topology;
@@ -69,7 +67,6 @@ struct Parts {
   std::unique_ptr<FactorMap> factor_map;  ///< null: weights in full
   Rows initial_factors;                   ///< [1, Q]
   std::unique_ptr<LocalTrainer> trainer;
-  std::optional<ProductsInOrder> products_in_order;  ///< on a device, when reproducible
   std::unique_ptr<Evaluator> evaluator;
   std::optional<DeviceRowMemory> device_memory;  ///< of the store, where there is a device
   std::optional<PinnedRowMemory> pinned_memory;
@@ -78,10 +75,7 @@ struct Parts {
   std::unique_ptr<OwnBuffers> buffers;  ///< of this rank's clients; null: they travel
   NetworkModel network;
   std::int64_t block_width = 1;
-  Ledger ledger;  ///< of the round in hand, as the watches
-  Stopwatch train_watch;
-  Stopwatch aggregate_watch;
-  Stopwatch evaluate_watch;
+  Books books;  ///< of the round in hand
 
  private:
   Placement open_data();

@@ -18,7 +18,7 @@ namespace fedhpc {
 /// E L and E^T K.
 class Cp final : public Factorisation {
  public:
-  Cp(WeightShape shape, std::int64_t rank);
+  Cp(WeightShape shape, std::int64_t rank, const FactorForm& form);
 
   /// R by equations (21) and (22): prod I_n / (rate x sum I_n), rounded, at least 1.
   static std::int64_t rank_of(const WeightShape& shape, CompressionRate rate);
@@ -92,6 +92,7 @@ class Cp final : public Factorisation {
 
   WeightShape shape_;
   std::int64_t rank_;
+  Arithmetic arithmetic_;
   std::vector<FactorShape> factors_;
   std::vector<std::int64_t> columns_;
   Group left_;

@@ -30,8 +30,9 @@ struct FactorDraw {
 /// (biases, batch norm, layers left full) pass through.
 class FactorMap final : public RowMap {
  public:
-  /// Maps models of this layout. Throws ConfigError for ranks or layer names that do not fit it.
-  FactorMap(const FactorisationOptions& options, LayoutPtr full);
+  /// For models of this layout. Throws ConfigError for ranks or layer names that do not fit it.
+  FactorMap(const FactorisationOptions& options, LayoutPtr full,
+            Summation summation = Summation::Fast);
 
   const LayoutPtr& full() const override { return full_; }
   const LayoutPtr& factors() const override { return factors_; }
@@ -68,8 +69,8 @@ class FactorMap final : public RowMap {
   const std::string& layer_name(std::int64_t l) const { return layers_[l].name; }
   /// The number of factors that stand for the weights of factorised layer `l`.
   std::int64_t factors_of_layer(std::int64_t l) const { return layers_[l].factorisation->count(); }
-  /// The columns of the factorised weights in full rows, as ranges [begin, end).
-  std::vector<std::pair<std::int64_t, std::int64_t>> factorised_columns() const;
+  /// The columns of the factorised weights in full rows.
+  ColumnRanges factorised_columns() const;
   /// ||w||^2 of the factorised weights w of `model` [1, P], summed in float64.
   double squared_length(const Rows& model) const;
   /// The numbers of weights and of factors of all factorised layers.

@@ -7,6 +7,7 @@
 #include <variant>
 #include <vector>
 
+#include "fedhpc/core/context.hpp"
 #include "fedhpc/core/registry.hpp"
 #include "fedhpc/core/tensor.hpp"
 
@@ -48,11 +49,12 @@ enum class RankBound {
   Full   ///< the rank that leaves full rank possible, at any compression; rounded up
 };
 
-/// The form of a factorisation, from the keys beside size and name.
+/// What is known of a factorisation beside its name and size.
 struct FactorForm {
   ConvView view = ConvView::Permuted;
   BlockLayout blocks = BlockLayout::Stacked;
   RankBound bound = RankBound::None;
+  Summation summation = Summation::Fast;  ///< of products on a device
 };
 
 /// One factor of a layer.

@@ -17,7 +17,7 @@ namespace fedhpc {
 /// X [out, r], Y [in, r], T [r, r, height, width].
 class Hadamard final : public Factorisation {
  public:
-  Hadamard(WeightShape shape, std::int64_t rank);
+  Hadamard(WeightShape shape, std::int64_t rank, const FactorForm& form);
 
   /// r for 1 / rate of the layer's numbers, rounded down, at least 1. RankBound::Full rounds up and
   /// makes r^2 at least both sides: full rank stays possible, and high rates are missed.
@@ -61,6 +61,7 @@ class Hadamard final : public Factorisation {
 
   WeightShape shape_;
   std::int64_t rank_;
+  Arithmetic arithmetic_;
   std::int64_t window_;                   // height width
   std::optional<LowRankProduct> matrix_;  // X Y^T of a linear layer
   std::vector<FactorShape> factors_;

@@ -12,7 +12,7 @@ namespace fedhpc {
 class KroneckerProduct final : public FactorProduct {
  public:
   /// z is the least with R z^4 >= O I. Throws ConfigError for a grid of no square number of blocks.
-  KroneckerProduct(const MatrixView& view, std::int64_t blocks, BlockLayout layout);
+  KroneckerProduct(const MatrixView& view, std::int64_t blocks, const FactorForm& form);
 
   /// R for 1 / rate of the layer's numbers, rounded up, at least 1; for a grid sqrt(R) is. The
   /// paper's compression ratio is 2 sqrt(R) / sqrt(O I), half of it where U is frozen.
@@ -56,6 +56,7 @@ class KroneckerProduct final : public FactorProduct {
   std::int64_t blocks_;   // R
   std::int64_t side_;     // z
   std::int64_t in_row_;   // blocks beside each other
+  Arithmetic arithmetic_;
 };
 
 /// Block-wise Kronecker decomposition of a layer.
@@ -64,8 +65,8 @@ class KroneckerOf final : public ProductFactorisation {
  public:
   KroneckerOf(const WeightShape& shape, std::int64_t blocks, const FactorForm& form)
       : ProductFactorisation(
-            std::make_unique<KroneckerProduct>(MatrixView(shape, form.view), blocks, form.blocks),
-            trained, shape, MatrixView(shape, form.view)) {}
+            std::make_unique<KroneckerProduct>(MatrixView(shape, form.view), blocks, form), trained,
+            shape, MatrixView(shape, form.view)) {}
 
   static std::int64_t rank_of(const WeightShape& shape, CompressionRate rate,
                               const FactorForm& form) {

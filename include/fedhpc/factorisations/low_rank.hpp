@@ -7,7 +7,7 @@ namespace fedhpc {
 /// U V^T of rank r: U [O, r], V [I, r].
 class LowRankProduct final : public FactorProduct {
  public:
-  LowRankProduct(const MatrixView& view, std::int64_t rank);
+  LowRankProduct(const MatrixView& view, std::int64_t rank, Summation summation);
 
   /// r for 1 / rate of the layer's numbers, rounded up, at least 1. The layer has O I numbers, the
   /// factors r (O + I), or r I where U is frozen.
@@ -24,6 +24,7 @@ class LowRankProduct final : public FactorProduct {
  private:
   MatrixView view_;
   std::int64_t rank_;
+  Arithmetic arithmetic_;
 };
 
 /// Low-rank decomposition of a layer (FedMUD, Section 3.1; FedHM; FedLMT).
@@ -31,8 +32,9 @@ template <Trained trained>
 class LowRankOf final : public ProductFactorisation {
  public:
   LowRankOf(const WeightShape& shape, std::int64_t rank, const FactorForm& form)
-      : ProductFactorisation(std::make_unique<LowRankProduct>(MatrixView(shape, form.view), rank),
-                             trained, shape, MatrixView(shape, form.view)) {}
+      : ProductFactorisation(
+            std::make_unique<LowRankProduct>(MatrixView(shape, form.view), rank, form.summation),
+            trained, shape, MatrixView(shape, form.view)) {}
 
   static std::int64_t rank_of(const WeightShape& shape, CompressionRate rate,
                               const FactorForm& form) {

@@ -29,7 +29,7 @@ class UpdateMap final : public RowMap {
 
  private:
   FactorMap& updates_;
-  std::vector<std::pair<std::int64_t, std::int64_t>> columns_;
+  ColumnRanges columns_;
   Rows frozen_;
 };
 

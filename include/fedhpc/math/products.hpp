@@ -2,8 +2,7 @@
 
 #include <cstdint>
 
-#include "fedhpc/core/device_kernels.hpp"
-#include "fedhpc/core/tensor.hpp"
+#include "fedhpc/core/context.hpp"
 
 namespace fedhpc {
 
@@ -37,23 +36,11 @@ Tensor as_factors(const Tensor& values, Precision precision);
 /// client, by BLAS or, for small batches on a CPU with 512-bit vectors, by own kernels: what a
 /// client gets does not depend on the others. `type` is float32 or float64 and that of all three,
 /// which lie all in host memory or all on the device. With beta = 0 the old contents of result are
-/// not read. On a device: by cuBLAS, or by an own kernel under ProductsInOrder.
+/// not read. On a device a library chooses a product's kernel by the whole call, and with it the
+/// order of sums: another number of clients, other bits. Reproducible products are taken by an own
+/// kernel, in the order of their inner index.
 void batched_product(at::ScalarType type, std::int64_t count, double alpha, const MatrixStack& a,
                      Transpose transpose_a, const MatrixStack& b, Transpose transpose_b,
-                     double beta, const MatrixStack& result, Precision precision = Precision::Fp32);
-
-/// A library on a device chooses a product's kernel by the whole call, and with it the order of
-/// sums: another number of clients, other bits. While one of these lives, products on a device are
-/// taken, on this thread, in the order of their inner index; convolutions become such products and
-/// are not tried for the fastest way (which also makes the host wait).
-class ProductsInOrder {
- public:
-  ProductsInOrder();
-  ~ProductsInOrder();
-  ProductsInOrder(const ProductsInOrder&) = delete;
-  ProductsInOrder& operator=(const ProductsInOrder&) = delete;
-
-  static bool live();  ///< whether there is one on this thread
-};
+                     double beta, const MatrixStack& result, const Arithmetic& arithmetic = {});
 
 }  // namespace fedhpc

@@ -145,8 +145,8 @@ class AveragePool2d final : public Layer {
   DeviceAveragePool on_device_as(const Pass& pass, const Tensor& image, const Tensor& pooled) const;
 
   ImageShape in_;
-  std::vector<DeviceRange> rows_;     // of each output row
-  std::vector<DeviceRange> columns_;  // of each output column
+  std::vector<Range> rows_;     // of each output row
+  std::vector<Range> columns_;  // of each output column
 };
 
 /// y = body(x) + shortcut(x); an empty shortcut is the identity.

@@ -4,8 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "fedhpc/core/device_kernels.hpp"
-#include "fedhpc/core/tensor.hpp"
+#include "fedhpc/core/context.hpp"
 #include "fedhpc/models/layout.hpp"
 
 namespace fedhpc {
@@ -23,6 +22,7 @@ struct GradientSink {
 };
 
 struct Activations;
+class ConvolutionTrials;
 
 /// A layer keeps these from forward to backward, or works in them: for C clients and batches of up
 /// to B samples.
@@ -44,7 +44,8 @@ struct Activations {
   std::vector<Tensor> gradients;  // each [C, B, width]; undefined for the input and in evaluation
   std::vector<Saved> saved;       // of layer l
   Use use = Use::Training;
-  Precision precision = Precision::Fp32;  // of products and convolutions
+  Arithmetic arithmetic{};
+  ConvolutionTrials* convolutions = nullptr;  // of a device, the model's; null: none is tried
 
   const Tensor& input() const { return values.front(); }             // [C, B, D]
   const Tensor& logits() const { return values.back(); }             // [C, B, K]
@@ -59,7 +60,8 @@ struct Pass {
   const Tensor& weights;  // [C, P]
   const Saved& saved;     // as make_saved gave it, or a part
   Use use;
-  Precision precision = Precision::Fp32;
+  Arithmetic arithmetic{};
+  ConvolutionTrials* convolutions = nullptr;
 };
 
 /// Computes a function of stacked weights and stacked inputs with explicit forward and backward. A

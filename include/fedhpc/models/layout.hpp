@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "fedhpc/core/range.hpp"
 #include "fedhpc/core/tensor.hpp"
 
 namespace fedhpc {
@@ -64,10 +65,8 @@ class Layout {
   const Field& field(const std::string& name) const;
   bool contains(const std::string& name) const;
   std::int64_t size() const { return size_; }  ///< P
-  /// Returns the columns that carry `tag`, of some or all, as ranges [begin, end), with
-  /// neighbouring fields joined.
-  std::vector<std::pair<std::int64_t, std::int64_t>> ranges(Tag tag,
-                                                            const Columns& among = {}) const;
+  /// The columns that carry `tag`, of some or all; neighbouring fields joined.
+  ColumnRanges ranges(Tag tag, const Columns& among = {}) const;
   /// Counts the columns that carry `tag`, of some or all.
   std::int64_t count(Tag tag, const Columns& among = {}) const;
 

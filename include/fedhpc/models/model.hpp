@@ -27,9 +27,8 @@ class Model {
 
   /// `options` gives number type and device, those of the weights.
   Activations make_activations(std::int64_t clients, std::int64_t batch,
-                               const at::TensorOptions& options, Use use) const {
-    return chain_.make_activations(clients, batch, options, use, Chain::Ends::Own);
-  }
+                               const at::TensorOptions& options, Use use,
+                               const Arithmetic& arithmetic = {}) const;
   /// Goes from activations.input() to activations.logits(). Activations made for training use the
   /// batch's statistics in batch norm and move the running ones in `weights`. Those made for
   /// evaluation use the running ones.
@@ -61,7 +60,8 @@ class Model {
  private:
   Chain chain_;
   LayoutPtr layout_;
-  std::size_t head_ = 0;  // the layer
+  std::shared_ptr<ConvolutionTrials> convolutions_;  // of all its layers
+  std::size_t head_ = 0;                             // the layer
 };
 
 /// Builds `model.name` for samples of `shape` and K classes. Throws ConfigError for a model that

@@ -11,9 +11,6 @@
 
 namespace fedhpc {
 
-/// Columns of a row as ranges [begin, end), e.g. Layout::ranges(Tag::Trainable).
-using ColumnRanges = std::vector<std::pair<std::int64_t, std::int64_t>>;
-
 enum class PairTerm;
 enum class MixTerm;
 
@@ -70,9 +67,8 @@ class Coupling {
   /// Puts columns [N, w] from to_columns back into the clients' rows.
   void from_columns_(const Rows& rows, const Tensor& columns, std::int64_t multiple = 1) const;
 
-  /// The columns [begin, end) of P that this rank gets; `begin` is a multiple of `multiple`.
-  std::pair<std::int64_t, std::int64_t> own_columns(std::int64_t columns,
-                                                    std::int64_t multiple = 1) const;
+  /// The columns [begin, end) of P that this rank gets, `begin` a multiple of that number.
+  Range own_columns(std::int64_t columns, std::int64_t multiple = 1) const;
 
   /// value(a_i, a_j) for all clients i and j, [N, N] float64 on every rank. This rank gives one
   /// matrix [n_i, columns] float64 per client, in their order. `value` must be symmetric: it is

@@ -15,9 +15,7 @@ namespace fedhpc {
 struct MeanServices {
   Topology& topology;
   LayoutPtr layout;
-  at::ScalarType type;
-  at::Device device = at::kCPU;
-  Summation summation;
+  Context context;
   Stopwatch& watch;
   RoundLog* log = nullptr;  ///< of the mean's round; null: none
 };

@@ -18,23 +18,26 @@
 
 namespace fedhpc {
 
+/// What is written down of a round on this rank.
+struct Books {
+  Ledger ledger;
+  Stopwatch train_watch;
+  Stopwatch aggregate_watch;
+  Stopwatch evaluate_watch;
+};
+
 /// What a round works with on this rank. Lives as long as the experiment.
 struct RoundServices {
+  const Context& context;
   Topology& topology;
   const Partition& partition;
   const Model& model;
   const Shard& shard;
   LocalTrainer& trainer;
   Evaluator& evaluator;
-  Ledger& ledger;
   const NetworkModel& network;
-  Stopwatch& train_watch;
-  Stopwatch& aggregate_watch;
-  Stopwatch& evaluate_watch;
-  at::ScalarType type;
-  at::Device device = at::kCPU;  ///< of rows
+  Books& books;
   std::int64_t block_width;
-  Summation summation;
   OwnBuffers* buffers = nullptr;          ///< null: they travel with the models
   bool absent_idle = false;               ///< of a plan, which looks at participants alone
   const LeavingRules* leaving = nullptr;  ///< null: rounds are never left

@@ -6,6 +6,7 @@
 
 #include "fedhpc/comm/communicator.hpp"
 #include "fedhpc/core/options.hpp"
+#include "fedhpc/core/range.hpp"
 
 namespace fedhpc {
 
@@ -16,15 +17,6 @@ struct TopologyOptions {
   double edge_participation = 1;
 
   void declare(OptionSet& options);
-};
-
-/// The numbers first to last - 1.
-struct Range {
-  std::int64_t first = 0;
-  std::int64_t last = 0;
-
-  std::int64_t size() const { return last - first; }
-  bool holds(std::int64_t i) const { return first <= i && i < last; }
 };
 
 /// Returns part `i` of `parts` contiguous parts of n things; sizes differ by at most one.

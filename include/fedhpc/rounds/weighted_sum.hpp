@@ -5,19 +5,12 @@
 #include <span>
 #include <vector>
 
-#include "fedhpc/core/tensor.hpp"
+#include "fedhpc/core/context.hpp"
 #include "fedhpc/rounds/topology.hpp"
 
 namespace fedhpc {
 
 class SideStream;
-
-/// The way rows are summed (run.reproducible).
-enum class Summation {
-  Fast,  ///< block sums in the rows' number type, the accumulator in float64: O(P) memory
-  Exact  ///< in integers, so that the order of clients, blocks and ranks changes not one bit; holds
-         ///< all rows added until the sum is taken
-};
 
 /// The addends of a weighted sum so far.
 struct SumContents {
@@ -28,7 +21,7 @@ struct SumContents {
   };
 
   Tensor sums{};                       ///< [S, P + 1] float64, of Summation::Fast
-  std::vector<Addend> addends{};       ///< of Summation::Exact
+  std::vector<Addend> addends{};       ///< of Summation::Reproducible
   std::shared_ptr<SideStream> side{};  ///< of Summation::Fast on a device
   at::Device device = at::kCPU;
 
@@ -42,11 +35,14 @@ struct SumContents {
 /// edge for means within edges. Rows on a device are summed there, beside what is enqueued after
 /// they were added. They must stay as they are until the sum is taken.
 ///
-/// Summation::Exact: e is the largest binary exponent of any w x of the segment on any rank
-/// (|w x| < 2^e). Every w x, a product in float64, is scaled by 2^(40 - e), rounded to the nearest
-/// int64 (halves to even) and summed as integer. So are the weights, with an exponent of their own.
-/// That is exact for up to 2^23 rows. What is not finite is summed apart: a column with an infinite
-/// or undefined addend gets what floating-point addition would give.
+/// Summation::Fast: block sums in the rows' number type, the accumulator in float64, O(P) memory.
+///
+/// Summation::Reproducible: all rows are held until the sum is taken. With e the largest binary
+/// exponent of any w x of the segment on any rank (|w x| < 2^e), every w x, a product in float64,
+/// is scaled by 2^(40 - e), rounded to the nearest int64 (halves to even) and summed as integers;
+/// so are the weights, with an exponent of their own. That is exact for up to 2^23 rows. What is
+/// not finite is summed apart: a column with an infinite or undefined addend gets what
+/// floating-point addition would give.
 class WeightedSum {
  public:
   /// `device` is where the rows lie.

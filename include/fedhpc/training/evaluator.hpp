@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "fedhpc/core/context.hpp"
 #include "fedhpc/core/device.hpp"
 #include "fedhpc/data/shard.hpp"
 #include "fedhpc/models/model.hpp"
@@ -24,26 +25,19 @@ struct Embedded {
   Tensor labels;  // [n] int64
 };
 
-/// Decides which samples are scored side by side. A sample's score may depend on them in its last
-/// bits: a product's kernel may round its last rows differently.
-enum class Chunks {
-  AcrossClients,  ///< fastest
-  PerClient       ///< a client's scores are the same whatever clients a rank hosts
-};
-
 /// Scores logits [n, K] on these labels [n].
 Score score_of(const Tensor& logits, const Tensor& labels);
 
-/// Scores models on test samples in chunks of bounded memory.
+/// Scores models on test samples in chunks of bounded memory. Chunks hold samples of several
+/// clients, unless summation is reproducible: a product's kernel may round its last rows
+/// differently.
 class Evaluator {
  public:
   static constexpr std::int64_t kChunk = 256;  ///< samples
 
-  /// Scores models of this number type and device. It calls `on_chunk` after every chunk, in the
-  /// course of long work.
+  /// `on_chunk` is called after every chunk, in the course of long work.
   Evaluator(
-      const Model& model, const at::TensorOptions& options, Chunks chunks,
-      std::function<void()> on_chunk = [] {});
+      const Model& model, const Context& context, std::function<void()> on_chunk = [] {});
 
   /// Scores one model `row` [1, P] on the test samples of some clients of the shard (ascending
   /// ids): one Score per client.
@@ -64,6 +58,7 @@ class Evaluator {
   std::vector<Score> each_chunk(const Rows& row, const Shard& shard);
 
  private:
+  Activations room_for(std::int64_t lanes) const;  // of kChunk samples each
   /// The stacked test samples begin to end - 1.
   struct Stretch {
     std::int64_t begin = 0;
@@ -87,8 +82,7 @@ class Evaluator {
                    double* correct, double* loss);
 
   const Model& model_;
-  at::TensorOptions options_;
-  Chunks chunks_;
+  Context context_;
   Activations activations_;
   Tensor labels_;  // [B] int64 of a chunk
   std::function<void()> on_chunk_;

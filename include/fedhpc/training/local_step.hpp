@@ -48,6 +48,7 @@ struct StepWorkspace {
   // On a device, [C] float64: sums over a pass, and losses that do not count.
   Tensor losses;
   Tensor other_losses;
+  DeviceConstants constants;
   // Steps through a map use these, undefined until one is taken:
   Tensor models;            // [C, P] weights that the rows stand for
   Tensor factor_gradients;  // [C, Q]
@@ -116,6 +117,8 @@ class LocalStep {
   /// products and needs no memory for gradients, unless the penalty shrinks. Then its step and the
   /// penalty's are one pass.
   void descend_(const Rows& rows, RowOptimizer& optimizer, const Penalty& penalty = {});
+  /// Whether such a step is fused.
+  static bool is_fused(const StepRule& rule, const Penalty& penalty);
 
   /// Moves the rows [C, P] of clients with a batch one step by the optimizer's rule on the caller's
   /// gradients.
@@ -123,9 +126,6 @@ class LocalStep {
   /// Calls work(first, count, rate) for clients [first, first + count) with the factor `rate` on
   /// train.lr: for rates of train.lr outside of an optimizer.
   void each_rate(const std::function<void(std::int64_t, std::int64_t, double)>& work) const;
-
-  /// Counts the step as one that took one gradient of these columns of all rows, by other means.
-  void count_taken(const Columns& columns);
 
   /// Moves `u` [C, Q] one step by the optimizer's rule on the loss's gradient through the map, at
   /// the models that u stands for. Batch-norm statistics come back to u.

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "fedhpc/models/layout.hpp"
+#include "fedhpc/training/device_constants.hpp"
 
 namespace fedhpc {
 
@@ -22,18 +23,21 @@ struct Penalty {
   bool any() const { return mu != 0 || gamma != 0; }
 };
 
-/// gradients += the penalty's at `rows`, for rows [first, first + count).
+/// gradients += those of the penalty at `rows`, of rows [first, first + count). Constants are read
+/// on a device alone.
 void add_gradient_(const Tensor& gradients,  // [C, P]
                    const Rows& rows,         // [C, P]
-                   const Penalty& penalty, std::int64_t first, std::int64_t count);
+                   const Penalty& penalty, std::int64_t first, std::int64_t count,
+                   DeviceConstants& constants);
 
 /// Moves rows [first, first + count) one step on data and penalty together, in one pass:
 /// w <- w - lr (g + mu (w - centre) + gamma tanh(w / rho)). Without `gradients` g is 0.
 void descend_(const Rows& rows,         // [C, P]
               const Tensor& gradients,  // [C, P] or undefined
-              double lr, const Penalty& penalty, std::int64_t first, std::int64_t count);
+              double lr, const Penalty& penalty, std::int64_t first, std::int64_t count,
+              DeviceConstants& constants);
 
-/// Moves all rows one gradient step on the penalty alone.
+/// One gradient step of all rows on the penalty alone. A device gets its constants anew.
 void descend_(const Rows& rows, double lr, const Penalty& penalty);
 
 /// phi_rho of each row, [C].

@@ -38,6 +38,7 @@ class PlannedBatches {
   /// Plans the next draw, counted from 0.
   void plan(const Shard& shard, const Next& next);
   std::int64_t draws() const { return static_cast<std::int64_t>(runs_.size()); }
+  std::int64_t steps() const { return steps_; }
   /// The batches of a step as they lie side by side.
   const std::vector<BatchRun>& runs(std::int64_t draw, std::int64_t step) const {
     return runs_[static_cast<std::size_t>(draw)][static_cast<std::size_t>(step)];

@@ -1,10 +1,10 @@
 #pragma once
 
 #include <cstdint>
-#include <utility>
 #include <vector>
 
 #include "fedhpc/models/layout.hpp"
+#include "fedhpc/training/device_constants.hpp"
 
 namespace fedhpc {
 
@@ -82,15 +82,16 @@ class RowOptimizer {
   StepRule rule_;
   LayoutPtr layout_;
   Columns columns_;
-  /// Columns that move, as ranges [begin, end), and their weight decay.
+  /// Columns that move, and their weight decay.
   struct Decayed {
-    std::vector<std::pair<std::int64_t, std::int64_t>> ranges;
+    ColumnRanges ranges;
     double weight_decay = 0;
   };
   std::vector<Decayed> moving_;
   Tensor state_;                     // [state rows, C, P], undefined without state
   std::vector<std::int64_t> steps_;  // [C] steps each row has taken
   Tensor steps_on_device_;           // [C] int64: the same of Adam on a device
+  DeviceConstants constants_;
 };
 
 }  // namespace fedhpc

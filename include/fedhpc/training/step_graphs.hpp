@@ -27,12 +27,16 @@ class StepGraphs {
     friend auto operator<=>(const Key&, const Key&) = default;
   };
 
-  /// Takes a step. Calls a step not seen before, which also warms up what has to measure or
-  /// allocate. Then captures it (a call that computes nothing) and replays the graph. Graphs take
-  /// memory, so their number is limited: a further step is called, unless one of them has long not
-  /// been used. If a step cannot be captured, it and all others are called, and the user is told so
-  /// once.
-  void take(const Key& key, const std::function<void()>& step);
+  /// Makes a step and adds to what the host counts of each client, [C].
+  using Call = std::function<void(std::vector<TrainStatistics>& counted)>;
+
+  /// Takes a step: calls it when it has not been seen before, which also warms up what has to
+  /// measure or allocate; then captures it (a call that computes nothing) and replays the graph.
+  /// What the first call counted counts each time; clients of one run count the same. Graphs take
+  /// memory, so there are no more than some: a further step is called, unless one of
+  /// them has long not been used. If a step cannot be captured, it and all others are called, and
+  /// the user is told so once.
+  void take(const Key& key, const Call& call, std::vector<TrainStatistics>& statistics);
 
   /// Forgets all graphs: the memory they work on has moved.
   void clear();
@@ -45,13 +49,14 @@ class StepGraphs {
   static constexpr std::size_t kMostSeen = 4096;  // keys
 
   struct Step {
-    std::unique_ptr<DeviceGraph> graph{};  // null: seen only
+    std::unique_ptr<DeviceGraph> graph{};    // null: seen only
+    std::vector<TrainStatistics> counted{};  // of a client of each run
     std::int64_t last_used = 0;
   };
 
   /// True where one more may be captured; drops an old graph where room is needed.
   bool find_room();
-  bool capture(Step& of, const std::function<void()>& step);
+  bool capture(Step& of, const Call& call, std::size_t clients);
 
   std::map<Key, Step> steps_;
   std::vector<Step*> with_graph_;  // of steps_

@@ -128,15 +128,15 @@ struct MaxPoolBackward {
 };
 
 template <typename T>
-FEDHPC_KERNEL T share_of(const DeviceRange& rows, const DeviceRange& columns) {
-  return T{1} / static_cast<T>((rows.end - rows.begin) * (columns.end - columns.begin));
+FEDHPC_KERNEL T share_of(const Range& rows, const Range& columns) {
+  return T{1} / static_cast<T>((rows.last - rows.first) * (columns.last - columns.first));
 }
 
 template <typename T>
 struct AveragePoolForward {
   DeviceImage in;
-  const DeviceRange* rows;
-  const DeviceRange* columns;
+  const Range* rows;
+  const Range* columns;
   std::int64_t out_height;
   std::int64_t out_width;
   Samples<const T> x;
@@ -156,12 +156,12 @@ struct AveragePoolForward {
   FEDHPC_KERNEL void operator()(std::int64_t i) const {
     const auto at = index(i);
     const T* plane = x(at.client, at.sample) + at.channel * in.height * in.width;
-    const DeviceRange down = rows[at.row];
-    const DeviceRange across = columns[at.column];
+    const Range down = rows[at.row];
+    const Range across = columns[at.column];
     const T share = share_of<T>(down, across);
     T sum{0};
-    for (std::int64_t row = down.begin; row < down.end; ++row) {
-      for (std::int64_t column = across.begin; column < across.end; ++column) {
+    for (std::int64_t row = down.first; row < down.last; ++row) {
+      for (std::int64_t column = across.first; column < across.last; ++column) {
         sum += share * plane[row * in.width + column];
       }
     }
@@ -172,8 +172,8 @@ struct AveragePoolForward {
 template <typename T>
 struct AveragePoolBackward {
   DeviceImage in;
-  const DeviceRange* rows;
-  const DeviceRange* columns;
+  const Range* rows;
+  const Range* columns;
   std::int64_t out_height;
   std::int64_t out_width;
   Samples<T> dx;
@@ -195,11 +195,11 @@ struct AveragePoolBackward {
     const T* gradient = dy(at.client, at.sample) + at.channel * out_height * out_width;
     T sum{0};
     for (std::int64_t oy = 0; oy < out_height; ++oy) {
-      const DeviceRange down = rows[oy];
-      if (at.row < down.begin || down.end <= at.row) continue;
+      const Range down = rows[oy];
+      if (at.row < down.first || down.last <= at.row) continue;
       for (std::int64_t ox = 0; ox < out_width; ++ox) {
-        const DeviceRange across = columns[ox];
-        if (at.column < across.begin || across.end <= at.column) continue;
+        const Range across = columns[ox];
+        if (at.column < across.first || across.last <= at.column) continue;
         sum += share_of<T>(down, across) * gradient[oy * out_width + ox];
       }
     }

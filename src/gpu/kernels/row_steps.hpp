@@ -42,15 +42,15 @@ struct PenaltyTerms {
 /// The stretches of rows and the ranges, ascending, that may be touched. All rows that are taken
 /// together lie equally within packs, but each may lie in another way than the row before.
 struct Stretches {
-  const DeviceRange* ranges;
+  const Range* ranges;
   std::int64_t range_count;
   std::int64_t columns;
   Divisor per_row;
   std::int64_t first_place;  // of row 0 in its pack
   std::int64_t row_stride;
 
-  Stretches(const DeviceRange* first, std::int64_t count, std::int64_t row_columns,
-            std::int64_t place, std::int64_t stride)
+  Stretches(const Range* first, std::int64_t count, std::int64_t row_columns, std::int64_t place,
+            std::int64_t stride)
       : ranges(first),
         range_count(count),
         columns(row_columns),
@@ -70,10 +70,10 @@ struct Stretches {
     const std::int64_t before = (first_place + c * row_stride) & (N - 1);  // columns in its pack
     const std::int64_t end = smaller(begin + kStretch, columns);
     for (std::int64_t r = first_range(begin); r < range_count; ++r) {
-      const DeviceRange range = ranges[r];
-      if (range.begin >= end) return;
-      const std::int64_t low = larger(range.begin, begin);
-      const std::int64_t high = smaller(range.end, end);
+      const Range range = ranges[r];
+      if (range.first >= end) return;
+      const std::int64_t low = larger(range.first, begin);
+      const std::int64_t high = smaller(range.last, end);
       for (std::int64_t i = (low + before) / N + group.rank(); i * N - before < high;
            i += group.size()) {
         const std::int64_t first = i * N - before;
@@ -94,7 +94,7 @@ struct Stretches {
     std::int64_t high = range_count;
     while (low < high) {
       const std::int64_t middle = (low + high) / 2;
-      if (ranges[middle].end > column) {
+      if (ranges[middle].last > column) {
         high = middle;
       } else {
         low = middle + 1;

@@ -24,8 +24,8 @@ namespace kernels {
 
 /// Calls work(T{}) with the number type.
 template <typename Work>
-void with_real(Real type, Work&& work) {
-  type == Real::Float32 ? work(float{}) : work(double{});
+void with_real(DType type, Work&& work) {
+  type == DType::Float32 ? work(float{}) : work(double{});
 }
 
 template <typename T>
@@ -396,7 +396,7 @@ class KernelTable : public DeviceKernels {
   static std::int64_t values_of(const DeviceStack& stack) { return kernels::values_of(stack); }
 
   template <typename Work>
-  static void of_type(Real type, Work&& work) {
+  static void of_type(DType type, Work&& work) {
     kernels::with_real(type, std::forward<Work>(work));
   }
 
