@@ -51,7 +51,7 @@ class Round {
   Coupling coupling(std::span<const std::int64_t> ids);
 
   /// Independent work of the server, spread over the ranks: the results of work(0) to work(n - 1),
-  /// on every rank. Collective.
+  /// on every rank, in host memory. Collective.
   std::vector<Tensor> on_server(std::int64_t n, const std::function<Tensor(std::int64_t)>& work);
 
   /// Sets a metric of the method's own to a value that is the same on every rank.
