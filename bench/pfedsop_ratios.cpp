@@ -76,12 +76,13 @@ class AlgorithmOne {
       : setting_(setting), model_(setting.initial.clone()) {}
 
   double operator()() {
-    const double square = inner_products(setting_.global, setting_.global).aa;
+    const double square = inner_products(setting_.global, setting_.global).aa.values().front();
     double lengths = 0;
     for (std::int64_t client = 0; client < kClients; ++client) {
       lengths += algorithm_
                      .step(setting_.part, model_, setting_.models->view(client),
                            setting_.updates->view(client), setting_.global, square)
+                     .front()
                      .length;
     }
     return lengths;

@@ -5,7 +5,6 @@
 
 #include <ATen/ops/scalar_tensor.h>
 
-#include "fedhpc/core/device.hpp"
 #include "fedhpc/math/truncated_svd.hpp"
 
 namespace fedhpc {
@@ -36,10 +35,9 @@ void AggregationRecord::add(Mean& products, std::span<const double> weights, con
 
 void AggregationRecord::note(Round& round, Mean& products, const Rows& before,
                              const Rows& after) const {
-  Rows change = map_->expand(after) - map_->expand(before);
+  const Rows change = map_->expand(after) - map_->expand(before);
   const Rows gap = products.reduce() - change;
   round.note(kGap, std::sqrt(map_->squared_length(gap)));
-  change.values = on_host(change.values);
   const std::vector<Tensor> ranks = round.on_server(map_->layers(), [&](std::int64_t l) {
     return at::scalar_tensor(effective_rank(map_->matrix_of_layer(l, change)), at::kDouble);
   });

@@ -7,7 +7,6 @@
 #include <ATen/ops/zeros_like.h>
 
 #include "fedhpc/algorithms/weighting.hpp"
-#include "fedhpc/core/device.hpp"
 
 namespace fedhpc {
 
@@ -62,7 +61,7 @@ void EF21P::initialise(const Setup& setup) {
   if (k == d) upload_ = Upload::Dense;
   columns_.emplace(setup.seed(), static_cast<double>(k) / static_cast<double>(d), compressed_);
   top_k_ = make_largest_codec(compressed_->ranges(Tag::Trainable), k);
-  message_bytes_ = top_k_->encoded_bytes(on_host(message_.values)).front();
+  message_bytes_ = top_k_->encoded_bytes(message_.values).front();
   catch_up_ = CatchUp(setup);
 }
 
@@ -109,8 +108,7 @@ Rows EF21P::send(Block& block, const Rows& updates) const {
 
 Rows EF21P::largest(const Rows& row) const {
   Rows result = row.clone();
-  const HostEdit edit(result.values);
-  top_k_->transmit_(edit.values());
+  top_k_->transmit_(result.values);
   return result;
 }
 

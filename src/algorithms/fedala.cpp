@@ -10,7 +10,6 @@
 #include <ATen/ops/ones_like.h>
 
 #include "fedhpc/models/row_measures.hpp"
-#include "fedhpc/rounds/to_device.hpp"
 
 namespace fedhpc {
 
@@ -125,22 +124,17 @@ Rows FedALA::aggregated(Block& block, const Rows& received) {
 
   /// Learns the weights of the clients at these places and puts their models into `start`.
   const auto learn = [&](const std::vector<std::int64_t>& places, const auto& passes_of) {
-    std::vector<std::int64_t> clients;
-    for (const std::int64_t c : places) {
-      clients.push_back(block.clients()[static_cast<std::size_t>(c)]);
-    }
-    const Tensor index = to_device(places, received.values.device());
-    const Mixture mixture =
-        mixture_of(clients, {received.values.index_select(0, index), received.layout});
+    const std::vector<std::int64_t> clients = block.clients_at(places);
+    const Mixture mixture = mixture_of(clients, start.at(places));
     Block some = block.only(clients);
     passes_of(some, mixture);
     mix_(mixture);
-    start.values.index_copy_(0, index, mixture.model.values);
+    start.put_(places, mixture.model);
     some.keep(*weights_, mixture.weights);
+    const RowNumbers sums = inner_products(mixture.weights, weights_->initial()).ab;
     for (std::size_t i = 0; i < places.size(); ++i) {
-      const Rows weights = mixture.weights.narrow(static_cast<std::int64_t>(i));
-      means[static_cast<std::size_t>(places[i])] = inner_products(weights, weights_->initial()).ab /
-                                                   static_cast<double>(weights.layout->size());
+      means[static_cast<std::size_t>(places[i])] =
+          sums.values()[i] / static_cast<double>(weights_->layout()->size());
     }
   };
 
@@ -210,7 +204,7 @@ bool FedALA::converged(const Rows& before, const Rows& weights,
                        std::span<const double> losses) const {
   if (start_rule_ == StartRule::Change) {
     const auto columns = static_cast<double>(top_.layout()->size());
-    return std::sqrt(squared_lengths(weights - before).front() / columns) <= tolerance_;
+    return std::sqrt(squared_lengths(weights - before).values().front() / columns) <= tolerance_;
   }
   constexpr std::size_t kLosses = 10;
   if (losses.size() <= kLosses) return false;

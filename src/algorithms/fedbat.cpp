@@ -9,7 +9,6 @@
 #include <ATen/ops/zeros_like.h>
 
 #include "fedhpc/algorithms/weighting.hpp"
-#include "fedhpc/core/device.hpp"
 #include "fedhpc/training/local_steps.hpp"
 
 namespace fedhpc {
@@ -79,7 +78,7 @@ void FedBAT::initialise(const Setup& setup) {
   training_ = setup.training();
   binary_ = BinaryUpdate(global_.layout);
   signs_ = make_sign_codec(binary_.tensors());
-  message_bytes_ = signs_->encoded_bytes(on_host(message_.values)).front();
+  message_bytes_ = signs_->encoded_bytes(message_.values).front();
   of_models_ = std::make_unique<RowOptimizer>(training_.step_rule(), global_.layout);
   StepRule of_steps = training_.step_rule();
   of_steps.weight_decay = 0;

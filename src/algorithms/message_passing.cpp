@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "fedhpc/rounds/to_device.hpp"
-
 namespace fedhpc {
 
 void MessagePassing::declare(OptionSet& options) {
@@ -48,7 +46,7 @@ Rows MessagePassing::of_clients(const Rows& rows, std::span<const std::int64_t> 
   for (const std::int64_t client : clients) {
     places.push_back(std::lower_bound(clients_.begin(), clients_.end(), client) - clients_.begin());
   }
-  return {rows.values.index_select(0, to_device(places, rows.values.device())), rows.layout};
+  return rows.at(places);
 }
 
 void MessagePassing::evaluate(Evaluation& evaluation) const {

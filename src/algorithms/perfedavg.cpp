@@ -1,11 +1,7 @@
 #include "fedhpc/algorithms/perfedavg.hpp"
 
-#include <cmath>
-
 #include <ATen/ops/empty_like.h>
 
-#include "fedhpc/core/device.hpp"
-#include "fedhpc/math/row_products.hpp"
 #include "fedhpc/models/row_measures.hpp"
 
 namespace fedhpc {
@@ -78,62 +74,22 @@ Rows PerFedAvg::client_update(Block& block, const Rows& start) {
   return all.local;
 }
 
-void PerFedAvg::subtract_curvature_on_device_(LocalStep& step, const Clients& all) const {
-  // Lengths stay on the device, so that the host need not wait for them.
-  const auto trainable = all.local.layout->ranges(Tag::Trainable);
-  const auto part = [&](const Tensor& rows, const Range& range) {
-    return rows.narrow(0, 0, step.active()).narrow(1, range.first, range.size());
-  };
-  const auto squares = [&](const Rows& rows) {
-    return row_products_on_device(step.active(rows).values, {}, trainable).view({-1, 1});
-  };
-  const Tensor v = squares(all.direction);
-  const Tensor w = squares(all.local);
-  const Tensor still = v.gt(0).logical_not();
-  const Tensor h = w.sqrt().add(1).mul(delta_).div(v.sqrt()).masked_fill_(still, 0);
-  const Tensor share = h.reciprocal().mul(-inner_lr_ / 2).masked_fill_(still, 0);
-  const at::ScalarType type = all.local.values.scalar_type();
-  const auto gradient_at = [&](double sign) {
-    all.adapted.values.copy_(all.local.values);
-    const Tensor lengths = h.mul(sign).to(type);
-    for (const Range& range : trainable) {
-      part(all.adapted.values, range).add_(part(all.direction.values, range).mul(lengths));
-    }
-    return step.gradient(all.adapted, {}, kCurvature);
-  };
-  all.ahead.values.copy_(gradient_at(1));
-  const Tensor behind = gradient_at(-1);
-  const Tensor shares = share.to(type);
-  for (const Range& range : trainable) {
-    const Tensor difference = part(all.ahead.values, range).sub(part(behind, range));
-    part(all.direction.values, range).add_(difference.mul_(shares));
-  }
-}
-
 void PerFedAvg::subtract_curvature_(LocalStep& step, const Clients& all) const {
-  if (on_device(all.local.values)) return subtract_curvature_on_device_(step, all);
-  const Layout& layout = *all.local.layout;
-  const auto row = [](const Rows& rows, std::int64_t c) { return rows.values.narrow(0, c, 1); };
-  const std::vector<double> v = squared_lengths(step.active(all.direction));
-  const std::vector<double> w = squared_lengths(step.active(all.local));
-  std::vector<double> h;  // h v has the length delta (1 + ||w||)
-  for (std::size_t c = 0; c < v.size(); ++c) {
-    h.push_back(v[c] > 0 ? delta_ * (1 + std::sqrt(w[c])) / std::sqrt(v[c]) : 0);
-  }
+  const Rows v = step.active(all.direction);
+  const Rows w = step.active(all.local);
+  const RowNumbers length = sqrt(squared_lengths(v));  // ||v||
+  // h v has the length delta (1 + ||w||); H v = 0 where v = 0
+  const RowNumbers h = where_positive(length, delta_ * (1 + sqrt(squared_lengths(w))) / length);
   const auto gradient_at = [&](double sign) {  // grad f(w + sign h v; D'')
     all.adapted.values.copy_(all.local.values);
-    for (std::int64_t c = 0; c < step.active(); ++c) {
-      add_columns_(row(all.adapted, c), row(all.direction, c), sign * h[c], layout, Tag::Trainable);
-    }
+    add_columns_(step.active(all.adapted), sign * h, v, Tag::Trainable);
     return step.gradient(all.adapted, {}, kCurvature);
   };
   all.ahead.values.copy_(gradient_at(1));
-  const Tensor behind = gradient_at(-1);
-  for (std::int64_t c = 0; c < step.active(); ++c) {
-    if (h[c] == 0) continue;  // v = 0, and so is H v
-    add_difference_(row(all.direction, c), row(all.ahead, c), behind.narrow(0, c, 1),
-                    -inner_lr_ / (2 * h[c]), layout, Tag::Trainable);
-  }
+  const Rows behind{gradient_at(-1).narrow(0, 0, v.count()), v.layout};
+  // v <- v - alpha (grad f(w + h v) - grad f(w - h v)) / 2h
+  const RowNumbers share = where_positive(h, -inner_lr_ / (2 * h));
+  add_difference_(v, share, step.active(all.ahead), behind, Tag::Trainable);
 }
 
 void PerFedAvg::evaluate(Evaluation& evaluation) {

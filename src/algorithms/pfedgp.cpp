@@ -1,15 +1,12 @@
 #include "fedhpc/algorithms/pfedgp.hpp"
 
 #include <algorithm>
-#include <cmath>
 
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros_like.h>
 
-#include "fedhpc/core/device.hpp"
 #include "fedhpc/models/row_measures.hpp"
-#include "fedhpc/rounds/to_device.hpp"
 
 namespace fedhpc {
 
@@ -118,7 +115,7 @@ void PFedGP::round(Round& round) {
     optimizer_->reset(block.count(), trained.values.options(), kBody);
     points_optimizer_->reset(block.count(), points.values.options());
     block.each_step(Steps::Any, [&](LocalStep& step) {
-      const Tensor at = on_host(points.values).to(at::kDouble).contiguous();
+      const Tensor at = float64_values(points);
       const Tensor of_points = at::zeros_like(at);
       const auto loss = [&](std::int64_t c, const Tensor& embedding,
                             std::span<const std::int64_t> labels, const Tensor& gradient) {
@@ -138,7 +135,7 @@ void PFedGP::round(Round& round) {
       // theta_k <- theta_k - eta grad of -sum log P(y* | X, y), and X-bar_k in the same way
       step.step_(trained.values, gradients.values, *optimizer_);
       if (points_per_class_ == 0) return;
-      step.step_(points.values, of_points.to(points.values.options()), *points_optimizer_);
+      step.step_(points.values, beside(points, of_points), *points_optimizer_);
     });
     block.keep_buffers(trained);
     update.add(block.weights(averaging_.weighting),
@@ -151,13 +148,7 @@ void PFedGP::clip_(const Rows& gradients, std::int64_t count) const {
   if (clip_length_ == 0) return;
   const Rows rows = gradients.narrow(0, count);
   const Rows of_body = body_part_.of(rows);
-  std::vector<double> factors;
-  for (const double square : squared_lengths(of_body)) {
-    factors.push_back(std::min(1.0, clip_length_ / std::sqrt(square)));
-  }
-  if (std::all_of(factors.begin(), factors.end(), [](double f) { return f == 1; })) return;
-  const Tensor by_row = to_device(factors, rows.values.device()).to(rows.values.scalar_type());
-  of_body.values.mul_(by_row.unsqueeze(1));
+  scale_(of_body, at_most(clip_length_ / sqrt(squared_lengths(of_body)), 1));
   body_part_.put_(rows, of_body);
 }
 
@@ -195,7 +186,7 @@ DrawKey PFedGP::key_of(std::int64_t client, std::int64_t round, std::int64_t pas
 void PFedGP::evaluate(Evaluation& evaluation) {
   evaluation.shared(shared_);
   const Rows model = whole(shared_);
-  const Tensor points = on_host(points_of(shared_).values[0]).to(at::kDouble);
+  const Tensor points = float64_values(points_of(shared_))[0];
   evaluation.each_block([&](EvaluationBlock& block) {
     const auto count = static_cast<std::int64_t>(block.clients().size());
     block.evaluate(

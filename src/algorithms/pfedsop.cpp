@@ -3,12 +3,13 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <span>
+#include <utility>
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros_like.h>
 
 #include "fedhpc/algorithms/local_gradient.hpp"
-#include "fedhpc/core/device.hpp"
 
 namespace fedhpc {
 
@@ -20,28 +21,38 @@ constexpr const char* kStepNorm = "step_norm";
 
 }  // namespace
 
-Personalisation::Step Personalisation::step_along(const InnerProducts& of, double square) const {
+Personalisation::Step Personalisation::step_along(double own_square, double product,
+                                                  double square) const {
   // 1, 2: the angle by the cosine, which rounding may take beyond 1
-  const double norms = std::sqrt(of.aa) * std::sqrt(square);
-  const double similarity = norms > 0 ? std::clamp(of.ab / norms, -1.0, 1.0) : 0;
+  const double norms = std::sqrt(own_square) * std::sqrt(square);
+  const double similarity = norms > 0 ? std::clamp(product / norms, -1.0, 1.0) : 0;
   const double angle = std::acos(similarity);
   // 3: (14)
   const double beta = beta_override.value_or(1 - std::exp(-std::exp(-lambda * (angle - 1))));
   // 4: the length of Delta^p = (1 - beta) Delta_i + beta Delta (15)
-  const double length2 = std::max(
-      0.0, (1 - beta) * (1 - beta) * of.aa + 2 * (1 - beta) * beta * of.ab + beta * beta * square);
+  const double length2 = std::max(0.0, (1 - beta) * (1 - beta) * own_square +
+                                           2 * (1 - beta) * beta * product + beta * beta * square);
   // 5: [Delta^p Delta^p^T + rho I]^-1 Delta^p = Delta^p / (rho + ||Delta^p||^2) (18)
   const double scale = personal_lr / (rho + length2);
   return {.angle = angle, .beta = beta, .scale = scale, .length = scale * std::sqrt(length2)};
 }
 
-Personalisation::Step Personalisation::step(const RowPart& part, const Rows& model,
-                                            const Rows& last, const Rows& own, const Rows& global,
-                                            double square) const {
-  const Step step = step_along(inner_products(own, global), square);
+std::vector<Personalisation::Step> Personalisation::step(const RowPart& part, const Rows& models,
+                                                         const Rows& last, const Rows& own,
+                                                         const Rows& global, double square) const {
+  const RowProducts of = inner_products(own, global);
+  std::vector<Step> steps;
+  std::vector<double> of_own;
+  std::vector<double> of_global;
+  for (std::size_t c = 0; c < of.aa.values().size(); ++c) {
+    const Step& step = steps.emplace_back(step_along(of.aa.values()[c], of.ab.values()[c], square));
+    of_own.push_back(-step.scale * (1 - step.beta));
+    of_global.push_back(-step.scale * step.beta);
+  }
   // 6: x_it <- x_i(t-1) - eta_1 (...) (19)
-  part.add_two(model, last, -step.scale * (1 - step.beta), own, -step.scale * step.beta, global);
-  return step;
+  part.add_two(models, last, RowNumbers(std::move(of_own)), own, RowNumbers(std::move(of_global)),
+               global);
+  return steps;
 }
 
 void PFedSOP::declare(OptionSet& options) {
@@ -93,7 +104,7 @@ void PFedSOP::initialise(const Setup& setup) {
 
 void PFedSOP::round(Round& round) {  // Algorithm 3
   Mean update = round.mean(trainable_.layout());
-  const double square = inner_products(update_, update_).aa;  // ||Delta_{t-1}||^2
+  const double square = inner_products(update_, update_).aa.values().front();  // ||Delta_{t-1}||^2
   round.each_block([&](Block& block) {
     const Rows received = round.number() > 1 ? block.download(update_) : Rows{};  // Delta_{t-1}
     const Rows start = personalised(block, received, square);                     // x_it
@@ -110,51 +121,38 @@ void PFedSOP::round(Round& round) {  // Algorithm 3
 }
 
 Rows PFedSOP::personalised(Block& block, const Rows& received, double square) {
-  constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
   const std::vector<std::int64_t> new_clients = models_->unwritten(block.clients());
-  const Rows news = block.only(new_clients).download(initial_);  // x, of new clients
-  std::int64_t next_new = 0;
-  const std::size_t count = block.clients().size();
-  std::vector<double> angles(count, kNone);
-  std::vector<double> betas(count, kNone);
-  std::vector<double> lengths(count, kNone);
+  // x is sent once, also to a client that cannot train
+  models_->write(new_clients, block.only(new_clients).download(initial_));
+  std::vector<std::int64_t> resting;  // x_it <- x_i(t-1), of new clients x
+  std::vector<std::int64_t> moving;   // x_it <- Algorithm 1
+  for (std::int64_t c = 0; c < block.count(); ++c) {
+    const std::int64_t client = block.clients()[static_cast<std::size_t>(c)];
+    (personalise_ && updates_->written(client) ? moving : resting).push_back(c);
+  }
   const Rows start{at::empty({block.count(), initial_.layout->size()}, initial_.values.options()),
                    initial_.layout};
-  const auto note = [&](std::size_t c, const Personalisation::Step& step) {
-    angles[c] = step.angle;
-    betas[c] = step.beta;
-    lengths[c] = step.length;
-  };
-  std::vector<std::int64_t> later;  // all together on a device
-  for (std::size_t c = 0; c < count; ++c) {
-    const auto row = static_cast<std::int64_t>(c);
-    const std::int64_t client = block.clients()[c];
-    const Rows model = start.narrow(row);
-    if (!models_->written(client)) {  // x_it <- x
-      model.values.copy_(news.values.narrow(0, next_new++, 1));
-      continue;
+  models_->each_portion(resting, [&](std::span<const std::int64_t> places) {
+    start.put_(places, models_->view(block.clients_at(places)));
+  });
+  const std::vector<double> none(block.clients().size(), std::numeric_limits<double>::quiet_NaN());
+  std::vector<double> angles = none;
+  std::vector<double> betas = none;
+  std::vector<double> lengths = none;
+  models_->each_portion(moving, [&](std::span<const std::int64_t> places) {
+    const std::vector<std::int64_t> clients = block.clients_at(places);
+    const Rows models = start.at(places);
+    const std::vector<Personalisation::Step> steps =
+        personalisation_.step(trainable_, models, models_->view(clients), updates_->view(clients),
+                              received.at(places), square);
+    start.put_(places, models);
+    for (std::size_t i = 0; i < places.size(); ++i) {
+      const auto c = static_cast<std::size_t>(places[i]);
+      angles[c] = steps[i].angle;
+      betas[c] = steps[i].beta;
+      lengths[c] = steps[i].length;
     }
-    const bool steps = personalise_ && updates_->written(client);
-    if (steps && on_device(start.values)) {
-      later.push_back(row);
-      continue;
-    }
-    const Rows last = models_->view(client);  // x_i(t-1)
-    if (!steps) {
-      model.values.copy_(last.values);
-      continue;
-    }
-    const Rows global = received.narrow(row);
-    note(c, personalisation_.step(trainable_, model, last, updates_->view(client), global,
-                                  square));  // Algorithm 1
-  }
-  if (!later.empty()) {
-    const auto steps = personalise_on_device_(block, later, received, square, start);
-    for (std::size_t i = 0; i < steps.size(); ++i) {
-      note(static_cast<std::size_t>(later[i]), steps[i]);
-    }
-  }
-  models_->write(new_clients, news);  // x is sent once, also to a client that cannot train
+  });
   block.note(kAngle, angles);
   block.note(kBeta, betas);
   block.note(kStepNorm, lengths);

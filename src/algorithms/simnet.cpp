@@ -7,7 +7,6 @@
 #include <ATen/ops/zeros.h>
 
 #include "fedhpc/algorithms/local_gradient.hpp"
-#include "fedhpc/core/device.hpp"
 #include "fedhpc/models/row_measures.hpp"
 
 namespace fedhpc {
@@ -26,19 +25,10 @@ constexpr const char* kGraphBytes = "graph_bytes";
 constexpr Columns kAll{};
 constexpr Columns kNothing{.with = Tag::Trainable, .without = Tag::Trainable};
 
-std::int64_t plateaus_in(const Tensor& row) {
-  return with_type(row.scalar_type(), [&]<typename T>() {
-    const T* x = row.const_data_ptr<T>();
-    std::int64_t plateaus = row.numel() > 0 ? 1 : 0;
-    for (std::int64_t i = 1; i < row.numel(); ++i) plateaus += x[i] != x[i - 1] ? 1 : 0;
-    return plateaus;
-  });
-}
-
 /// ||a - b|| / ||b|| row by row, 0 where both are 0.
 std::vector<double> relative_distances(const Rows& a, const Rows& b) {
-  std::vector<double> relative = squared_lengths(a - b);
-  const std::vector<double> lengths = squared_lengths(b);
+  std::vector<double> relative = squared_lengths(a - b).values();
+  const std::vector<double> lengths = squared_lengths(b).values();
   for (std::size_t c = 0; c < relative.size(); ++c) {
     relative[c] = relative[c] == 0 ? 0 : std::sqrt(relative[c] / lengths[c]);
   }
@@ -230,10 +220,7 @@ void SimNet::round(Round& round) {
 
 void SimNet::draw_together_(const Rows& gradients, std::int64_t t) {
   const Rows coordinates = trainable_.of(gradients);
-  {
-    const HostEdit edit(coordinates.values);
-    fused_lasso_.prox_(edit.values(), gamma_of(t));
-  }
+  fused_lasso_.prox_(coordinates.values, gamma_of(t));
   if (!trainable_.is_whole()) trainable_.put_(gradients, coordinates);
 }
 
@@ -258,12 +245,8 @@ void SimNet::note_sent(Block& block, const Rows& gradients, const Rows& nabla,
                        const Rows& sent) const {
   block.note(kShrinkage, relative_distances(nabla, gradients));
   block.note(kDistortion, relative_distances(sent, nabla));
-  const Tensor uploads = on_host(sent.values);
-  std::vector<double> plateaus;
-  for (std::int64_t c = 0; c < block.count(); ++c) {
-    plateaus.push_back(static_cast<double>(plateaus_in(uploads[c])));
-  }
-  block.note(kPlateaus, plateaus);
+  const std::vector<std::int64_t> plateaus = count_plateaus(sent);
+  block.note(kPlateaus, std::vector<double>(plateaus.begin(), plateaus.end()));
 }
 
 Rows SimNet::personal_rows(std::span<const std::int64_t> clients) const {

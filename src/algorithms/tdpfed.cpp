@@ -158,8 +158,8 @@ void TDPFed::train_factors_(LocalStep& step, Clients& all) {
 }
 
 void TDPFed::note_errors(Block& block, const Clients& all) const {
-  std::vector<double> errors = squared_lengths(all.personal - all.composed);
-  const std::vector<double> lengths = squared_lengths(all.personal);
+  std::vector<double> errors = squared_lengths(all.personal - all.composed).values();
+  const std::vector<double> lengths = squared_lengths(all.personal).values();
   for (std::size_t c = 0; c < errors.size(); ++c) {
     errors[c] = lengths[c] > 0 ? std::sqrt(errors[c] / lengths[c]) : 0;
   }

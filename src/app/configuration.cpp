@@ -4,11 +4,11 @@
 #include <filesystem>
 
 #include <ATen/Parallel.h>
-#include <hdf5.h>
 
 #include "fedhpc/core/configuration_source.hpp"
 #include "fedhpc/core/error.hpp"
 #include "fedhpc/engine/resume.hpp"
+#include "fedhpc/io/hdf5.hpp"
 
 namespace fedhpc {
 
@@ -38,7 +38,7 @@ double start_timeout(const Arguments& arguments) {
     std::error_code failed;
     if (std::filesystem::is_regular_file(path, failed)) {  // a pipe can be read but once
       // A result file or a checkpoint, of resume, says it with its other attributes.
-      const bool stored = H5Fis_hdf5(path.c_str()) > 0;
+      const bool stored = h5::is_hdf5(path) == true;
       for (Assignment& one : stored ? parse_ini(config_in(path), path) : read_ini(path)) {
         assignments.push_back(std::move(one));
       }

@@ -2,13 +2,12 @@
 #include <array>
 #include <cstdio>
 
-#include <hdf5.h>
-
 #include "fedhpc/app/commands.hpp"
 #include "fedhpc/comm/session.hpp"
 #include "fedhpc/core/build_info.hpp"
 #include "fedhpc/core/error.hpp"
 #include "fedhpc/core/options.hpp"
+#include "fedhpc/io/hdf5.hpp"
 
 namespace fedhpc {
 
@@ -29,14 +28,10 @@ constexpr std::array kCommands{"run", "resume", "plan", "list", "help", "export"
 }  // namespace
 
 int version_command() {
-  unsigned major = 0;
-  unsigned minor = 0;
-  unsigned release = 0;
-  H5get_libversion(&major, &minor, &release);
   const BuildInfo build = build_info();
-  std::printf("fedhpc %s (%s, torch-%s, %s, HDF5-%u.%u.%u, %s)\n", build.version.c_str(),
-              build.commit.c_str(), build.torch.c_str(), mpi_version().c_str(), major, minor,
-              release, build.nccl.c_str());
+  std::printf("fedhpc %s (%s, torch-%s, %s, HDF5-%s, %s)\n", build.version.c_str(),
+              build.commit.c_str(), build.torch.c_str(), mpi_version().c_str(),
+              h5::library_version().c_str(), build.nccl.c_str());
   return 0;
 }
 

@@ -1,14 +1,17 @@
 #include "fedhpc/codecs/codec.hpp"
 
+#include "fedhpc/core/device.hpp"
+
 namespace fedhpc {
 
 namespace {
 
 void check(const Tensor& values, const Tensor& previous, std::int64_t dimensions) {
+  require(values.scalar_type() == at::kFloat || values.scalar_type() == at::kDouble,
+          "a payload is float32 or float64");
   require(values.dim() == dimensions, "a payload is [n], payloads are [C, n]");
   for (const Tensor& tensor : {values, previous}) {
     if (!tensor.defined()) continue;
-    require(tensor.is_cpu(), "payloads are on the CPU");
     require(tensor.size(-1) <= 1 || tensor.stride(-1) == 1, "a payload's numbers lie side by side");
     require(tensor.sizes() == values.sizes() && tensor.scalar_type() == values.scalar_type(),
             "the previous rows have shape and type of the rows");
@@ -28,11 +31,15 @@ std::span<T> row_of(const Tensor& values, std::int64_t c = 0) {
 
 std::vector<std::int64_t> Codec::encoded_bytes(const Tensor& rows, const Tensor& previous) const {
   check(rows, previous, 2);
-  std::vector<std::int64_t> bytes(static_cast<std::size_t>(rows.size(0)));
+  const auto of_row = rows.size(1) * static_cast<std::int64_t>(rows.itemsize());
+  std::vector<std::int64_t> bytes(static_cast<std::size_t>(rows.size(0)), of_row);
+  if (linear(rows.scalar_type())) return bytes;
+  const Tensor here = on_host(rows);
+  const Tensor before = previous.defined() ? on_host(previous) : previous;
   with_type(rows.scalar_type(), [&]<typename T>() {
     for (std::size_t c = 0; c < bytes.size(); ++c) {
-      bytes[c] = row_bytes(row_of<const T>(rows, static_cast<std::int64_t>(c)),
-                           row_of<const T>(previous, static_cast<std::int64_t>(c)));
+      bytes[c] = row_bytes(row_of<const T>(here, static_cast<std::int64_t>(c)),
+                           row_of<const T>(before, static_cast<std::int64_t>(c)));
     }
   });
   return bytes;
@@ -41,11 +48,13 @@ std::vector<std::int64_t> Codec::encoded_bytes(const Tensor& rows, const Tensor&
 std::vector<std::int64_t> Codec::transmit_(const Tensor& rows, const Tensor& previous) const {
   if (lossless(rows.scalar_type())) return encoded_bytes(rows, previous);
   check(rows, previous, 2);
+  const HostEdit here(rows);
+  const Tensor before = previous.defined() ? on_host(previous) : previous;
   std::vector<std::int64_t> bytes(static_cast<std::size_t>(rows.size(0)));
   with_type(rows.scalar_type(), [&]<typename T>() {
     for (std::size_t c = 0; c < bytes.size(); ++c) {
-      bytes[c] = transmit_row_(row_of<T>(rows, static_cast<std::int64_t>(c)),
-                               row_of<const T>(previous, static_cast<std::int64_t>(c)));
+      bytes[c] = transmit_row_(row_of<T>(here.values(), static_cast<std::int64_t>(c)),
+                               row_of<const T>(before, static_cast<std::int64_t>(c)));
     }
   });
   return bytes;
@@ -53,6 +62,7 @@ std::vector<std::int64_t> Codec::transmit_(const Tensor& rows, const Tensor& pre
 
 std::vector<std::byte> Codec::encode(const Tensor& row, const Tensor& previous) const {
   check(row, previous, 1);
+  require(row.is_cpu(), "a row to be encoded is in host memory");
   return with_type(row.scalar_type(), [&]<typename T>() {
     return encode_row(row_of<const T>(row), row_of<const T>(previous));
   });
@@ -61,6 +71,7 @@ std::vector<std::byte> Codec::encode(const Tensor& row, const Tensor& previous) 
 void Codec::decode(std::span<const std::byte> bytes, const Tensor& row,
                    const Tensor& previous) const {
   check(row, previous, 1);
+  require(row.is_cpu(), "a row to be decoded is in host memory");
   with_type(row.scalar_type(),
             [&]<typename T>() { decode_row(bytes, row_of<T>(row), row_of<const T>(previous)); });
 }

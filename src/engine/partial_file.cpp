@@ -29,7 +29,7 @@ void write_all_ranks(Communicator& comm, const h5::Handle* group, const std::str
   const Tensor counts = comm.gather(at::full({1}, count, at::kLong), 0);
   const Tensor all = comm.gather(tensor_of(values), 0);
   if (group == nullptr) return;
-  const auto write = [&](const std::string& one, hid_t type, const Tensor& numbers) {
+  const auto write = [&](const std::string& one, h5::Type type, const Tensor& numbers) {
     const h5::Handle dataset =
         h5::create_dataset(*group, one, type, {static_cast<hsize_t>(numbers.numel())});
     if (numbers.numel() > 0) h5::write_all(dataset, type, numbers.data_ptr());

@@ -8,6 +8,7 @@
 
 #include "fedhpc/io/checkpoint_files.hpp"
 #include "fedhpc/io/durable.hpp"
+#include "fedhpc/io/hdf5.hpp"
 #include "fedhpc/io/time_limit.hpp"
 
 namespace fedhpc {
@@ -108,7 +109,7 @@ DataError nothing_found(const std::string& results, const std::optional<Found>& 
   std::error_code failed;
   const std::string problem = !fs::exists(results, failed)            ? "there is no such file"
                               : !fs::is_regular_file(results, failed) ? "it is not a file"
-                              : H5Fis_hdf5(results.c_str()) <= 0      ? "it is not an HDF5 file"
+                              : h5::is_hdf5(results) != true          ? "it is not an HDF5 file"
                               : run && has_ended(*run)
                                   ? concat("it is ", run->status, " with ", run->rounds,
                                            " rounds, and for more there is no checkpoint beside it")
@@ -123,7 +124,7 @@ ResumePoint beside_results(const std::string& results) {
   point.results = results;
   std::error_code failed;
   std::optional<Found> run;
-  if (fs::is_regular_file(results, failed) && H5Fis_hdf5(results.c_str()) > 0) {
+  if (fs::is_regular_file(results, failed) && h5::is_hdf5(results) == true) {
     run = look_into(results);
   }
   std::optional<DataError> refused;
@@ -223,7 +224,7 @@ std::optional<Earlier> check_results(ResumePoint& point, const Config& config) {
   const Earlier otherwise = newer ? Earlier::SetAside : Earlier::Replace;
   std::error_code failed;
   if (!fs::exists(results, failed)) return otherwise;
-  if (!fs::is_regular_file(results, failed) || H5Fis_hdf5(results.c_str()) == 0) {
+  if (!fs::is_regular_file(results, failed) || h5::is_hdf5(results) == false) {
     check_same_run(results, kForeign, point.from);
   }
   const std::optional<Found> run = look_into(results);

@@ -16,7 +16,7 @@ constexpr const char* kClientScalars = "clients/scalars/";
 
 inline std::string state_path(const std::string& name) { return "/state/" + name; }
 
-inline hid_t state_type(at::ScalarType type) {
+inline h5::Type state_type(at::ScalarType type) {
   if (type == at::kLong) return h5::type_of<std::int64_t>();
   if (type == at::kDouble) return h5::type_of<double>();
   require(type == at::kFloat, "a state holds float32, float64 or int64");

@@ -56,7 +56,7 @@ void StateWriter::tensor(const std::string& name, Tensor& values) {
   comm_.progress();
   if (file_ == nullptr) return;
   const Tensor whole = on_host(values).contiguous();
-  const hid_t type = state_type(whole.scalar_type());
+  const h5::Type type = state_type(whole.scalar_type());
   const h5::Handle dataset = h5::create_dataset(*file_, state_path(name), type, shape_of(whole));
   if (whole.numel() > 0) h5::write_all(dataset, type, whole.data_ptr());
 }
@@ -64,7 +64,7 @@ void StateWriter::tensor(const std::string& name, Tensor& values) {
 void StateWriter::rows(const std::string& name, Rows& rows) { tensor(name, rows.values); }
 
 void StateWriter::edges(const std::string& name, EdgeRows& models) {
-  const hid_t type = state_type(models.rows.values.scalar_type());
+  const h5::Type type = state_type(models.rows.values.scalar_type());
   const std::int64_t width = models.rows.layout->size();
   h5::Handle dataset;
   if (file_ != nullptr) {

@@ -58,7 +58,7 @@ void check_input(const std::string& path) {
   if (kind == std::filesystem::file_type::not_found) throw Error("there is no such file");
   if (kind != std::filesystem::file_type::regular) throw Error("it is not a file");
   if (access(path.c_str(), R_OK) != 0) throw Error("no permission to read it");
-  if (H5Fis_hdf5(path.c_str()) <= 0) throw Error("it is not an HDF5 file");
+  if (is_hdf5(path) != true) throw Error("it is not an HDF5 file");
 }
 
 std::string name_of(const Handle& object) {
@@ -76,7 +76,7 @@ Handle link_properties() {
   return properties;
 }
 
-Handle create(const Handle& location, const std::string& path, hid_t type, const Handle& space,
+Handle create(const Handle& location, const std::string& path, Type type, const Handle& space,
               const Handle& properties) {
   const Handle links = link_properties();
   return own(H5Dcreate2(location.id(), path.c_str(), type, space.id(), links.id(), properties.id(),
@@ -111,24 +111,38 @@ void Handle::reset() noexcept {
 }
 
 template <>
-hid_t type_of<float>() {
+Type type_of<float>() {
   return H5T_NATIVE_FLOAT;
 }
 template <>
-hid_t type_of<double>() {
+Type type_of<double>() {
   return H5T_NATIVE_DOUBLE;
 }
 template <>
-hid_t type_of<std::uint8_t>() {
+Type type_of<std::uint8_t>() {
   return H5T_NATIVE_UINT8;
 }
 template <>
-hid_t type_of<std::int32_t>() {
+Type type_of<std::int32_t>() {
   return H5T_NATIVE_INT32;
 }
 template <>
-hid_t type_of<std::int64_t>() {
+Type type_of<std::int64_t>() {
   return H5T_NATIVE_INT64;
+}
+
+std::optional<bool> is_hdf5(const std::string& path) {
+  silence();
+  const htri_t found = H5Fis_hdf5(path.c_str());
+  return found < 0 ? std::nullopt : std::optional(found > 0);
+}
+
+std::string library_version() {
+  unsigned major = 0;
+  unsigned minor = 0;
+  unsigned release = 0;
+  H5get_libversion(&major, &minor, &release);
+  return concat(major, ".", minor, ".", release);
 }
 
 Handle open_file(const std::string& path, Mode mode, std::size_t user_block) {
@@ -220,7 +234,7 @@ Handle open_group(const Handle& location, const std::string& path) {
              "cannot open group '" + path + "'");
 }
 
-Handle create_dataset(const Handle& location, const std::string& path, hid_t type,
+Handle create_dataset(const Handle& location, const std::string& path, Type type,
                       const std::vector<hsize_t>& shape, int deflate) {
   const Handle space = own(H5Screate_simple(static_cast<int>(shape.size()), shape.data(), nullptr),
                            H5Sclose, "data space of '" + path + "'");
@@ -233,7 +247,7 @@ Handle create_dataset(const Handle& location, const std::string& path, hid_t typ
   return create(location, path, type, space, properties);
 }
 
-Handle create_extendible(const Handle& location, const std::string& path, hid_t type,
+Handle create_extendible(const Handle& location, const std::string& path, Type type,
                          const std::vector<hsize_t>& tail, hsize_t chunk_rows, int deflate) {
   std::vector<hsize_t> now{0};
   std::vector<hsize_t> limit{H5S_UNLIMITED};
@@ -264,7 +278,7 @@ std::vector<hsize_t> shape_of(const Handle& dataset) {
   return shape;
 }
 
-bool holds(const Handle& dataset, hid_t type) {
+bool holds(const Handle& dataset, Type type) {
   const Handle held = own(H5Dget_type(dataset.id()), H5Tclose, "data type");
   return H5Tequal(held.id(), type) > 0;
 }
@@ -291,12 +305,12 @@ bool extendible(const Handle& dataset) {
   return most.front() == H5S_UNLIMITED;
 }
 
-void write_all(const Handle& dataset, hid_t type, const void* values) {
+void write_all(const Handle& dataset, Type type, const void* values) {
   check(H5Dwrite(dataset.id(), type, H5S_ALL, H5S_ALL, H5P_DEFAULT, values),
         "cannot write data set '" + name_of(dataset) + "'");
 }
 
-void write_rows(const Handle& dataset, hid_t type, hsize_t first, hsize_t count,
+void write_rows(const Handle& dataset, Type type, hsize_t first, hsize_t count,
                 const void* values) {
   if (count == 0) return;
   const Selection rows(dataset, first, count);
@@ -304,19 +318,19 @@ void write_rows(const Handle& dataset, hid_t type, hsize_t first, hsize_t count,
         "cannot write data set '" + name_of(dataset) + "'");
 }
 
-void read_all(const Handle& dataset, hid_t type, void* values) {
+void read_all(const Handle& dataset, Type type, void* values) {
   check(H5Dread(dataset.id(), type, H5S_ALL, H5S_ALL, H5P_DEFAULT, values),
         "cannot read data set '" + name_of(dataset) + "'");
 }
 
-void read_rows(const Handle& dataset, hid_t type, hsize_t first, hsize_t count, void* values) {
+void read_rows(const Handle& dataset, Type type, hsize_t first, hsize_t count, void* values) {
   if (count == 0) return;
   const Selection rows(dataset, first, count);
   check(H5Dread(dataset.id(), type, rows.memory.id(), rows.file.id(), H5P_DEFAULT, values),
         "cannot read data set '" + name_of(dataset) + "'");
 }
 
-void append_rows(const Handle& dataset, hid_t type, hsize_t count, const void* values) {
+void append_rows(const Handle& dataset, Type type, hsize_t count, const void* values) {
   std::vector<hsize_t> shape = shape_of(dataset);
   const hsize_t first = shape.front();
   shape.front() += count;
@@ -324,7 +338,7 @@ void append_rows(const Handle& dataset, hid_t type, hsize_t count, const void* v
   write_rows(dataset, type, first, count, values);
 }
 
-void append(const Handle& dataset, hid_t type, const void* values) {
+void append(const Handle& dataset, Type type, const void* values) {
   append_rows(dataset, type, 1, values);
 }
 

@@ -4,6 +4,8 @@
 #include <limits>
 #include <utility>
 
+#include "fedhpc/core/device.hpp"
+
 #include "math/wide.hpp"
 
 namespace fedhpc {
@@ -155,15 +157,17 @@ void FusedLasso::row_(T* row, std::int64_t count, double gamma) {
 }
 
 void FusedLasso::prox_(const Tensor& rows, double gamma) {
-  require(rows.dim() == 2 && rows.device().is_cpu(), "rows are [C, n] on the CPU");
+  require(rows.dim() == 2, "rows are [C, n]");
   require(rows.size(1) <= 1 || rows.stride(1) == 1, "columns are contiguous");
   require(rows.size(0) <= 1 || rows.stride(0) >= rows.size(1), "rows do not overlap");
   require(gamma >= 0, "gamma is not negative");
   visits_ = 0;
   if (gamma == 0) return;
-  with_type(rows.scalar_type(), [&]<typename T>() {
-    for (std::int64_t c = 0; c < rows.size(0); ++c) {
-      row_(rows.data_ptr<T>() + c * rows.stride(0), rows.size(1), gamma);
+  const HostEdit edit(rows);
+  const Tensor& here = edit.values();
+  with_type(here.scalar_type(), [&]<typename T>() {
+    for (std::int64_t c = 0; c < here.size(0); ++c) {
+      row_(here.data_ptr<T>() + c * here.stride(0), here.size(1), gamma);
     }
   });
 }

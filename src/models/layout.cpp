@@ -1,19 +1,33 @@
 #include "fedhpc/models/layout.hpp"
 
 #include <algorithm>
-#include <span>
 
 #include <ATen/ops/empty.h>
 
 #include "fedhpc/core/checked.hpp"
 #include "fedhpc/core/device.hpp"
+#include "fedhpc/core/to_device.hpp"
 #include "fedhpc/math/vector_passes.hpp"
+#include "fedhpc/models/row_numbers.hpp"
 
 namespace fedhpc {
 
 namespace {
 
 constexpr const char* kWeights = "the weights of the model";
+
+template <typename T>
+const T* row_of(const Tensor& rows, std::int64_t c) {
+  return rows.const_data_ptr<T>() + c * rows.stride(0);
+}
+
+/// Whether places follow each other.
+bool are_neighbours(std::span<const std::int64_t> places) {
+  for (std::size_t i = 1; i < places.size(); ++i) {
+    if (places[i] != places[0] + static_cast<std::int64_t>(i)) return false;
+  }
+  return !places.empty();
+}
 
 }  // namespace
 
@@ -103,37 +117,63 @@ void RowPart::put_(const Rows& rows, const Rows& part) const {
   }
 }
 
-void RowPart::add_two(const Rows& to, const Rows& from, double fa, const Rows& a, double fb,
-                      const Rows& b) const {
+void RowPart::add_two(const Rows& to, const Rows& from, const RowNumbers& fa, const Rows& a,
+                      const RowNumbers& fb, const Rows& b) const {
   require(to.layout == whole_ && from.layout == whole_, "whole rows");
   require(a.layout == layout_ && b.layout == layout_, "rows of the part");
-  require(to.count() == 1 && from.count() == 1 && a.count() == 1 && b.count() == 1, "single rows");
+  const std::int64_t count = to.count();
+  require(from.count() == count && a.count() == count && b.count() == count, "equally many rows");
+  require(fa.count() == count && fb.count() == count, "two factors of each row");
   if (on_device(to.values)) {
+    const Tensor of_a = fa.column(a.values);
+    const Tensor of_b = fb.column(b.values);
     if (!to.values.is_same(from.values)) to.values.copy_(from.values);
     for (const Stretch& at : stretches_) {
       const Tensor moves = a.values.narrow(1, at.in_part, at.columns)
-                               .mul(fa)
-                               .add_(b.values.narrow(1, at.in_part, at.columns), fb);
+                               .mul(of_a)
+                               .add_(b.values.narrow(1, at.in_part, at.columns).mul(of_b));
       to.values.narrow(1, at.in_whole, at.columns).add_(moves);
     }
     return;
   }
   with_type(to.values.scalar_type(), [&]<typename T>() {
-    T* out = to.values.data_ptr<T>();
-    const T* x = from.values.const_data_ptr<T>();
-    std::int64_t copied = 0;
-    for (const Stretch& at : stretches_) {
-      std::copy(x + copied, x + at.in_whole, out + copied);
-      fedhpc::add_two(out + at.in_whole, x + at.in_whole, fa,
-                      a.values.const_data_ptr<T>() + at.in_part, fb,
-                      b.values.const_data_ptr<T>() + at.in_part, at.columns);
-      copied = at.in_whole + at.columns;
+    for (std::int64_t c = 0; c < count; ++c) {
+      const auto row = static_cast<std::size_t>(c);
+      const T* of_a = row_of<T>(a.values, c);
+      const T* of_b = row_of<T>(b.values, c);
+      const T* x = row_of<T>(from.values, c);
+      T* out = to.values.data_ptr<T>() + c * to.values.stride(0);
+      std::int64_t copied = 0;
+      for (const Stretch& at : stretches_) {
+        std::copy(x + copied, x + at.in_whole, out + copied);
+        fedhpc::add_two(out + at.in_whole, x + at.in_whole, fa.values()[row], of_a + at.in_part,
+                        fb.values()[row], of_b + at.in_part, at.columns);
+        copied = at.in_whole + at.columns;
+      }
+      std::copy(x + copied, x + whole_->size(), out + copied);
     }
-    std::copy(x + copied, x + whole_->size(), out + copied);
   });
 }
 
 Rows Rows::clone() const { return {values.clone(), layout}; }
+
+Rows Rows::at(std::span<const std::int64_t> places) const {
+  if (are_neighbours(places)) {
+    return narrow(places.front(), static_cast<std::int64_t>(places.size()));
+  }
+  return {values.index_select(0, to_device(places, values.device())), layout};
+}
+
+void Rows::put_(std::span<const std::int64_t> places, const Rows& rows) const {
+  require(rows.layout == layout && rows.count() == static_cast<std::int64_t>(places.size()),
+          "a row of the layout for each place");
+  if (!are_neighbours(places)) {
+    values.index_copy_(0, to_device(places, values.device()), rows.values);
+    return;
+  }
+  const Tensor there = values.narrow(0, places.front(), rows.count());
+  if (there.const_data_ptr() != rows.values.const_data_ptr()) there.copy_(rows.values);
+}
 
 Rows Rows::replicate(std::int64_t clients) const {
   require(count() == 1, "a single row is replicated");
@@ -178,11 +218,6 @@ void add_to_columns(const Tensor& rows, double factor, const Layout& layout, Tag
       }
     }
   });
-}
-
-template <typename T>
-const T* row_of(const Tensor& rows, std::int64_t c) {
-  return rows.const_data_ptr<T>() + c * rows.stride(0);
 }
 
 }  // namespace

@@ -5,10 +5,13 @@
 #include <cmath>
 #include <numeric>
 
+#include <ATen/ops/empty.h>
+#include <ATen/ops/stack.h>
 #include <ATen/ops/zeros.h>
 
 #include "fedhpc/core/device.hpp"
 #include "fedhpc/math/row_products.hpp"
+#include "fedhpc/math/vector_passes.hpp"
 
 namespace fedhpc {
 
@@ -62,14 +65,36 @@ std::vector<std::int64_t> count_nonzero(const Rows& rows) {
   return counts;
 }
 
-std::vector<double> squared_lengths(const Rows& rows) {
+std::vector<std::int64_t> count_plateaus(const Rows& rows) {
+  const std::int64_t columns = rows.values.size(1);
+  std::vector<std::int64_t> counts(static_cast<std::size_t>(rows.count()), columns > 0 ? 1 : 0);
+  if (rows.count() == 0 || columns < 2) return counts;
+  if (on_device(rows.values)) {
+    const Tensor changes = rows.values.narrow(1, 1, columns - 1)
+                               .ne(rows.values.narrow(1, 0, columns - 1))
+                               .sum(1)
+                               .add(1);
+    const Tensor fetched = on_host(changes);
+    std::copy_n(fetched.const_data_ptr<std::int64_t>(), rows.count(), counts.begin());
+    return counts;
+  }
+  with_type(rows.values.scalar_type(), [&]<typename T>() {
+    for (std::int64_t c = 0; c < rows.count(); ++c) {
+      const T* row = rows.values.const_data_ptr<T>() + c * rows.values.stride(0);
+      std::int64_t count = 1;
+      for (std::int64_t i = 1; i < columns; ++i) count += row[i] != row[i - 1];
+      counts[static_cast<std::size_t>(c)] = count;
+    }
+  });
+  return counts;
+}
+
+RowNumbers squared_lengths(const Rows& rows) {
   constexpr std::int64_t kLanes = 8;  // sums that do not wait for each other
   const auto trainable = rows.layout->ranges(Tag::Trainable);
   std::vector<double> lengths;
   if (rows.count() > 0 && on_device(rows.values)) {
-    const Tensor sums = on_host(row_products_on_device(rows.values, {}, trainable));
-    const double* values = sums.const_data_ptr<double>();
-    return {values, values + rows.count()};
+    return RowNumbers(row_products_on_device(rows.values, {}, trainable)[0]);
   }
   with_type(rows.values.scalar_type(), [&]<typename T>() {
     for (std::int64_t c = 0; c < rows.count(); ++c) {
@@ -91,22 +116,56 @@ std::vector<double> squared_lengths(const Rows& rows) {
       lengths.push_back(std::accumulate(squares.begin(), squares.end(), 0.0));
     }
   });
-  return lengths;
+  return RowNumbers(std::move(lengths));
 }
 
-InnerProducts inner_products(const Rows& a, const Rows& b) {
-  require(a.layout == b.layout && a.count() == 1 && b.count() == 1, "two single rows of a layout");
-  if (on_device(a.values)) {
+RowProducts inner_products(const Rows& a, const Rows& b) {
+  require(a.layout == b.layout && (b.count() == a.count() || b.count() == 1),
+          "rows of a layout, or rows and a single one");
+  if (a.count() > 0 && on_device(a.values)) {
     const Tensor sums =
-        on_host(row_products_on_device(a.values, b.values, {{0, a.values.size(1)}}));
-    return {sums.const_data_ptr<double>()[0], sums.const_data_ptr<double>()[1]};
+        row_products_on_device(a.values, b.values.expand_as(a.values), {{0, a.values.size(1)}});
+    return {.aa = RowNumbers(sums[0]), .ab = RowNumbers(sums[1])};
   }
-  InnerProducts of;
+  std::vector<double> aa;
+  std::vector<double> ab;
   with_type(a.values.scalar_type(), [&]<typename T>() {
-    of = inner_products(a.values.const_data_ptr<T>(), b.values.const_data_ptr<T>(),
-                        a.values.size(1));
+    const std::int64_t stride = b.count() == 1 ? 0 : b.values.stride(0);
+    for (std::int64_t c = 0; c < a.count(); ++c) {
+      const InnerProducts of =
+          inner_products(a.values.const_data_ptr<T>() + c * a.values.stride(0),
+                         b.values.const_data_ptr<T>() + c * stride, a.values.size(1));
+      aa.push_back(of.aa);
+      ab.push_back(of.ab);
+    }
   });
-  return of;
+  return {.aa = RowNumbers(std::move(aa)), .ab = RowNumbers(std::move(ab))};
+}
+
+Tensor inner_products(const Rows& a, const Rows& b,
+                      const std::vector<std::pair<std::int64_t, std::int64_t>>& ranges) {
+  require(a.layout == b.layout && a.count() == b.count(), "rows of a layout, as many of both");
+  const Tensor products =
+      at::empty({static_cast<std::int64_t>(ranges.size()), a.count()}, at::kDouble);
+  if (products.numel() > 0 && on_device(a.values)) {
+    std::vector<Tensor> there;
+    for (const auto& range : ranges) {
+      there.push_back(row_products_on_device(a.values, b.values, {range})[1]);
+    }
+    return on_host(at::stack(there)).t().contiguous();
+  }
+  with_type(a.values.scalar_type(), [&]<typename T>() {
+    auto* next = products.data_ptr<double>();
+    for (const auto& [begin, end] : ranges) {
+      for (std::int64_t c = 0; c < a.count(); ++c) {
+        *next++ = inner_products(a.values.const_data_ptr<T>() + c * a.values.stride(0) + begin,
+                                 b.values.const_data_ptr<T>() + c * b.values.stride(0) + begin,
+                                 end - begin)
+                      .ab;
+      }
+    }
+  });
+  return products.t().contiguous();
 }
 
 std::vector<double> densities(const Rows& rows) {

@@ -9,13 +9,21 @@
 
 #include "fedhpc/core/device.hpp"
 #include "fedhpc/core/error.hpp"
-#include "fedhpc/rounds/to_device.hpp"
+#include "fedhpc/core/to_device.hpp"
 
 namespace fedhpc {
 
 std::int64_t Block::round() const { return state_.number; }
 
 bool Block::trains(std::int64_t client) const { return state_.services.trainer.steps(client) > 0; }
+
+std::vector<std::int64_t> Block::clients_at(std::span<const std::int64_t> places) const {
+  std::vector<std::int64_t> clients;
+  for (const std::int64_t place : places) {
+    clients.push_back(clients_[static_cast<std::size_t>(place)]);
+  }
+  return clients;
+}
 
 std::span<const std::int64_t> Block::edges() {
   edges_.clear();

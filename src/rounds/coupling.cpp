@@ -9,7 +9,7 @@
 #include <ATen/ops/zeros.h>
 
 #include "fedhpc/core/device.hpp"
-#include "fedhpc/rounds/to_device.hpp"
+#include "fedhpc/core/to_device.hpp"
 
 #include "rounds/coupling_kernels.hpp"
 

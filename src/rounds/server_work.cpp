@@ -4,6 +4,7 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
 
+#include "fedhpc/core/device.hpp"
 #include "fedhpc/rounds/coupling.hpp"
 
 namespace fedhpc {
@@ -15,8 +16,8 @@ constexpr std::int64_t kMostDimensions = 6;
 constexpr std::int64_t kHeader = 2 + kMostDimensions;
 
 void describe(const Tensor& result, std::int64_t* header) {
-  require(result.is_cpu() && result.is_contiguous() && result.dim() <= kMostDimensions,
-          "work on the server gives contiguous CPU tensors of at most six dimensions");
+  require(result.is_contiguous() && result.dim() <= kMostDimensions,
+          "work on the server gives contiguous tensors of at most six dimensions");
   *header++ = static_cast<std::int64_t>(result.scalar_type());
   *header++ = result.dim();
   std::copy(result.sizes().begin(), result.sizes().end(), header);
@@ -31,7 +32,7 @@ std::vector<Tensor> on_server(Communicator& comm, std::int64_t n,
   std::vector<Tensor> own;  // flat
   std::vector<std::int64_t> own_headers;
   for (std::int64_t i = comm.rank(); i < n; i += comm.size()) {
-    const Tensor result = work(i);
+    const Tensor result = on_host(work(i));
     own_headers.resize(own_headers.size() + kHeader, 0);
     describe(result, own_headers.data() + own_headers.size() - kHeader);
     own.push_back(result.reshape({-1}));

@@ -152,6 +152,19 @@ Rows StoredRows::view(std::int64_t client) const {
           layout()};
 }
 
+Rows StoredRows::view(std::span<const std::int64_t> clients) const {
+  return clients.size() == 1 ? view(clients.front()) : read(clients);
+}
+
+void StoredRows::each_portion(
+    std::span<const std::int64_t> places,
+    const std::function<void(std::span<const std::int64_t>)>& work) const {
+  const std::size_t together = on_device(initial_.values) ? places.size() : 1;
+  for (std::size_t first = 0; first < places.size(); first += together) {
+    work(places.subspan(first, together));
+  }
+}
+
 void StoredRows::write(std::span<const std::int64_t> clients, const Rows& rows) {
   require(rows.layout == layout() && rows.values.scalar_type() == type(),
           "rows keep their layout and type in the store");

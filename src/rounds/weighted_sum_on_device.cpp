@@ -9,7 +9,7 @@
 #include <ATen/ops/zeros.h>
 
 #include "fedhpc/core/device.hpp"
-#include "fedhpc/rounds/to_device.hpp"
+#include "fedhpc/core/to_device.hpp"
 #include "fedhpc/rounds/weighted_sum.hpp"
 
 #include "rounds/side_stream.hpp"

@@ -1,27 +1,13 @@
 #include "fedhpc/rounds/wire.hpp"
 
-#include "fedhpc/core/device.hpp"
-
 namespace fedhpc {
 
 namespace {
 
 /// Sends `values` [C, n], which become what arrives; gives the bytes of each row.
 std::vector<std::int64_t> send_(Tensor& values, const Codec& codec) {
-  const at::ScalarType type = values.scalar_type();
-  if (!on_device(values)) {
-    if (!codec.lossless(type)) values = values.clone();
-    return codec.transmit_(values);
-  }
-  // Codecs work on the host; what they send as it is stays where it lies.
-  if (codec.linear(type)) {
-    const auto of_row = values.size(1) * static_cast<std::int64_t>(values.itemsize());
-    return std::vector<std::int64_t>(static_cast<std::size_t>(values.size(0)), of_row);
-  }
-  const Tensor host = on_host(values);
-  std::vector<std::int64_t> bytes = codec.transmit_(host);
-  if (!codec.lossless(type)) values = host.to(values.device());
-  return bytes;
+  if (!codec.lossless(values.scalar_type())) values = values.clone();
+  return codec.transmit_(values);
 }
 
 }  // namespace

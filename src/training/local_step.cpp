@@ -306,7 +306,7 @@ void LocalStep::descend_(const Rows& u, RowMap& map, RowOptimizer& optimizer) {
 bool LocalStep::approach_minimum_(const Rows& rows, RowOptimizer& optimizer, const Penalty& penalty,
                                   double accuracy) {
   const Tensor gradients = gradient(rows, penalty);
-  const std::vector<double> squares = squared_lengths(active({gradients, rows.layout}));
+  const std::vector<double> squares = squared_lengths(active({gradients, rows.layout})).values();
   bool moved = false;
   for (std::int64_t c = 0; c < active(); ++c) {
     if (squares[static_cast<std::size_t>(c)] <= accuracy) {

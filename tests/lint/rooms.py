@@ -1,4 +1,4 @@
-"""Dependencies between rooms point one way.
+"""Dependencies between rooms point one way, and what is of the machine stays in the rooms that have it.
 
 usage: rooms.py SOURCE_DIR
 """
@@ -25,10 +25,43 @@ ALLOWED = {
                "rounds", "algorithms"},
 }
 ALLOWED["app"] = set(ALLOWED)
-INCLUDE = re.compile(r'#include "(?:fedhpc/)?([a-z_]+)/')
-FOREIGN = re.compile(r"#include <(mpi|hdf5|nccl|cuda\w*)\.h>")
-# No algorithm touches MPI, files or devices; each library has its room.
-MAY_USE = {"mpi": {"comm"}, "hdf5": {"io", "app"}, "nccl": {"gpu"}, "cuda_runtime_api": {"gpu"}}
+# Each library has its room, and each header of devices the rooms that work on them: no algorithm is one.
+MAY_INCLUDE = {
+    "mpi.h": {"comm"},
+    "hdf5.h": {"io"},
+    "nccl.h": {"gpu"},
+    "cuda_runtime_api.h": {"gpu"},
+    "core/device.hpp": {"core", "io", "data", "math", "models", "factorisations", "codecs", "training", "rounds",
+                        "engine"},
+    "core/to_device.hpp": {"core", "models", "rounds"},
+    "core/device_kernels.hpp": {"core", "gpu", "math", "models", "training", "engine"},
+    "comm/gpu_library.hpp": {"comm", "gpu", "training", "rounds", "engine"},
+    "rounds/device_row_memory.hpp": {"rounds", "engine"},
+}
+INCLUDE = re.compile(r'#include ["<](?:fedhpc/)?([^">]+)[">]')
+HDF5 = re.compile(r"\bhid_t\b|\bH5[A-Za-z][A-Za-z0-9_]*\(")
+DEVICE = re.compile(r"\w*on_device\w*|\b(?:on_host|to_device|HostEdit|is_cuda|is_cpu|kCUDA|kCPU|pin_memory)\b|\bcpu\(\)"
+                    r"|\bdevice\(\)|\bDevice[A-Z]\w*")
+
+
+def problems_of(room: str, line: str) -> list[str]:
+    """What a line of a source of this room may not hold."""
+    found = []
+    code = line.split("//")[0]
+    if used := INCLUDE.match(line):
+        if used[1] in MAY_INCLUDE:
+            if room not in MAY_INCLUDE[used[1]]:
+                found.append(f"room '{room}' may not include {used[1]}")
+            return found
+        other = used[1].split("/")[0]
+        if other in ALLOWED and other != room and other not in ALLOWED[room]:
+            found.append(f"room '{room}' may not use room '{other}'")
+        return found
+    if room != "io" and (used := HDF5.search(code)):
+        found.append(f"room '{room}' may not use HDF5's {used[0]}; io has functions for it")
+    if room == "algorithms" and (used := DEVICE.search(code)):
+        found.append(f"a method knows no device: {used[0]}")
+    return found
 
 
 def problems(source: pathlib.Path) -> list[str]:
@@ -43,16 +76,11 @@ def problems(source: pathlib.Path) -> list[str]:
             found.append(f"{file}: '{room}' is not a room")
             continue
         for number, line in enumerate(file.read_text().splitlines(), 1):
-            used = INCLUDE.match(line)
-            if used and used[1] in ALLOWED and used[1] != room and used[1] not in ALLOWED[room]:
-                found.append(f"{file}:{number}: room '{room}' may not use room '{used[1]}'")
-            library = FOREIGN.match(line)
-            if library and room not in MAY_USE.get(library[1], set()):
-                found.append(f"{file}:{number}: room '{room}' may not use {library[1]}.h")
+            found += [f"{file}:{number}: {problem}" for problem in problems_of(room, line)]
     return found
 
 
 if __name__ == "__main__":
     messages = problems(pathlib.Path(sys.argv[1]))
-    print("\n".join(messages) or "rooms: every include points the right way")
+    print("\n".join(messages) or "rooms: every include points the right way, and methods know no device")
     sys.exit(1 if messages else 0)

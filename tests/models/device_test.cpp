@@ -436,18 +436,21 @@ TEST_F(DeviceRows, AreAddedAsOnTheHost) {
 
 TEST_F(DeviceRows, PartsAreTakenPutAndAdded) {
   for (const at::ScalarType type : {at::kDouble, at::kFloat}) {
-    const Rows from = draw(1, type);
+    const Rows from = draw(3, type);
+    const RowNumbers fa(std::vector<double>{0.25, -1, 0});
+    const RowNumbers fb(std::vector<double>{-2, 0.5, 0});
+    const RowNumbers none(std::vector<double>{0, 0, 0});
     for (const Columns& columns : {Columns{.with = Tag::Trainable}, Columns{.with = Tag::Head},
                                    Columns{.with = Tag::Buffer}, Columns{}}) {
       const RowPart part(layout_, columns);
-      const Rows a{at::randn({1, part.layout()->size()}, type), part.layout()};
-      const Rows b{at::randn({1, part.layout()->size()}, type), part.layout()};
-      const Rows to = draw(1, type);
+      const Rows a{at::randn({3, part.layout()->size()}, type), part.layout()};
+      const Rows b{at::randn({3, part.layout()->size()}, type), part.layout()};
+      const Rows to = draw(3, type);
       const Rows moved = there(to);
-      part.add_two(to, from, 0.25, a, -2, b);
-      part.add_two(moved, there(from), 0.25, there(a), -2, there(b));
+      part.add_two(to, from, fa, a, fb, b);
+      part.add_two(moved, there(from), fa, there(a), fb, there(b));
       expect_near(moved.values.cpu(), to.values, type == at::kDouble ? 1e-15 : 1e-6, "sum");
-      part.add_two(moved, moved, 0, there(a), 0, there(b));  // in place
+      part.add_two(moved, moved, none, there(a), none, there(b));  // in place
       expect_near(moved.values.cpu(), to.values, 1e-6, "the same rows");
       part.put_(moved, there(a));
       EXPECT_TRUE(part.of(moved).values.cpu().equal(a.values));
@@ -469,18 +472,75 @@ TEST_F(DeviceRows, AreMeasuredAsOnTheHost) {
     EXPECT_EQ(count_nonzero(moved), count_nonzero(rows));
     EXPECT_TRUE(
         moved.values.cpu().eq(rows.values).logical_or(rows.values.isnan()).all().item<bool>());
-    const std::vector<double> expected = squared_lengths(other);
-    const std::vector<double> actual = squared_lengths(there(other));
+    EXPECT_EQ(count_plateaus(moved), count_plateaus(rows));
+    const std::vector<double> expected = squared_lengths(other).values();
+    const std::vector<double> actual = squared_lengths(there(other)).values();
     for (std::size_t c = 0; c < expected.size(); ++c) {
       EXPECT_NEAR(actual[c], expected[c], 1e-14 * expected[c]);
     }
-    EXPECT_TRUE(squared_lengths({moved.values.narrow(0, 0, 0), layout_}).empty());
-    const Rows a = draw(1, type);
-    const Rows b = draw(1, type);
-    const InnerProducts here = inner_products(a, b);
-    const InnerProducts device = inner_products(there(a), there(b));
-    EXPECT_NEAR(device.aa, here.aa, 1e-14 * here.aa);
-    EXPECT_NEAR(device.ab, here.ab, 1e-14 * here.aa);
+    EXPECT_TRUE(squared_lengths({moved.values.narrow(0, 0, 0), layout_}).values().empty());
+    const Rows a = draw(3, type);
+    const Rows b = draw(3, type);
+    for (const Rows& with : {b, b.narrow(1)}) {
+      const RowProducts here = inner_products(a, with);
+      const RowProducts device = inner_products(there(a), there(with));
+      for (std::size_t c = 0; c < 3; ++c) {
+        EXPECT_NEAR(device.aa.values()[c], here.aa.values()[c], 1e-14 * here.aa.values()[c]);
+        EXPECT_NEAR(device.ab.values()[c], here.ab.values()[c], 1e-14 * here.aa.values()[c]);
+      }
+    }
+    const std::vector<std::pair<std::int64_t, std::int64_t>> ranges{{0, 2}, {5, 9}};
+    const Tensor some = inner_products(a, b, ranges);
+    EXPECT_LT((inner_products(there(a), there(b), ranges) - some).abs().max().item<double>(),
+              1e-13);
+    EXPECT_TRUE(float64_values(there(a)).equal(float64_values(a)));
+  }
+}
+
+TEST_F(DeviceRows, AreMovedByNumbersOfRowsAsOnTheHost) {
+  const std::vector<std::int64_t> neighbours{1, 2};
+  const std::vector<std::int64_t> apart{2, 0};
+  for (const at::ScalarType type : {at::kDouble, at::kFloat}) {
+    const double within = type == at::kDouble ? 1e-14 : 1e-6;
+    const Rows a = draw(3, type);
+    const Rows b = draw(3, type);
+    const auto expect = [&](auto&& work) {
+      const Rows here = a.clone();
+      const Rows moved = there(a);
+      const Rows other = there(b);
+      const std::int64_t before = testing::waits_for_device();
+      work(moved, other);
+      EXPECT_EQ(testing::waits_for_device(), before);
+      work(here, b);
+      expect_near(moved.values.cpu(), here.values, within, "rows");
+    };
+    expect([&](const Rows& rows, const Rows& other) {
+      scale_(rows, at_most(2 / sqrt(squared_lengths(other)), 0.7));
+    });
+    expect([&](const Rows& rows, const Rows& other) {
+      const RowProducts of = inner_products(other, rows);
+      const RowNumbers h = where_positive(of.ab, 0.3 * (1 + of.aa) / of.ab / 2);
+      add_columns_(rows, h, other, Tag::Trainable);
+    });
+    expect([&](const Rows& rows, const Rows& other) {
+      add_difference_(rows, RowNumbers(std::vector<double>{0.5, 0, -3}), other, rows.clone(),
+                      Tag::Trainable);
+    });
+    for (const std::vector<std::int64_t>& places : {neighbours, apart}) {
+      expect([&](const Rows& rows, const Rows& other) {
+        const Rows some = rows.at(places);
+        some.values.add_(1);
+        rows.put_(places, some);
+        other.put_(places, rows.at(places));
+        rows.values.add_(other.values);
+      });
+    }
+    // A row of factor 0 stays, whatever is added.
+    const Rows moved = there(a);
+    const Rows wild = there(b);
+    wild.values.narrow(0, 1, 1).fill_(std::nan(""));
+    add_columns_(moved, RowNumbers(std::vector<double>{1, 0, 2}), wild, Tag::Trainable);
+    EXPECT_TRUE(moved.values.cpu()[1].equal(a.values[1]));
   }
 }
 

@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
@@ -43,10 +44,32 @@ TEST_P(RowMeasures, CountTrainableEntriesThatAreNotZero) {
 }
 
 TEST_P(RowMeasures, SumSquaresOfTrainableEntries) {
-  EXPECT_EQ(squared_lengths(rows_),
+  EXPECT_EQ(squared_lengths(rows_).values(),
             (std::vector<double>{0.25 + 0.0625 + 0.015625 + 4, 0}));  // exact
-  const Rows last{rows_.values.narrow(0, 1, 1), rows_.layout};
-  EXPECT_EQ(squared_lengths(last), std::vector<double>{0});
+  EXPECT_EQ(squared_lengths(rows_.narrow(1)).values(), std::vector<double>{0});
+}
+
+TEST_P(RowMeasures, MultiplyRowsWithThoseOfOthersOrWithOne) {
+  const Rows others{rows_.values.flip(0) + 1, rows_.layout};
+  const RowProducts of = inner_products(rows_, others);
+  EXPECT_EQ(of.aa.values(), (std::vector<double>{13.328125, 1}));
+  EXPECT_EQ(of.ab.values(), (std::vector<double>{0.875, 1}));
+  const RowProducts with_first = inner_products(rows_, others.narrow(1));
+  EXPECT_EQ(with_first.aa.values(), of.aa.values());
+  EXPECT_EQ(with_first.ab.values(), (std::vector<double>{14.203125, 1}));
+  EXPECT_THROW(inner_products(rows_.narrow(0), others), std::logic_error);
+  // Of some columns.
+  const Tensor some = inner_products(rows_, others, {{0, 12}, {12, 14}, {22, 23}});
+  EXPECT_TRUE(some.equal(at::tensor({-0.25, 3., -2., 0., 1., 0.}, at::kDouble).view({2, 3})));
+  EXPECT_EQ(inner_products(rows_, others, {}).size(0), 2);
+}
+
+TEST_P(RowMeasures, CountRunsOfEqualNeighbours) {
+  EXPECT_EQ(count_plateaus(rows_), (std::vector<std::int64_t>{8, 3}));
+  EXPECT_EQ(count_plateaus({rows_.values.narrow(1, 0, 1), rows_.layout}),
+            (std::vector<std::int64_t>{1, 1}));
+  EXPECT_EQ(count_plateaus({rows_.values.narrow(1, 0, 0), rows_.layout}),
+            (std::vector<std::int64_t>{0, 0}));
 }
 
 TEST_P(RowMeasures, SmallEntriesBecomeZeroTheBoundIncluded) {

@@ -2,9 +2,10 @@
 #include <ATen/ops/arange.h>
 #include <ATen/ops/full_like.h>
 #include <ATen/ops/randn.h>
+#include <ATen/ops/tensor.h>
 #include <gtest/gtest.h>
 
-#include "fedhpc/models/layout.hpp"
+#include "fedhpc/models/row_numbers.hpp"
 
 namespace fedhpc {
 namespace {
@@ -89,18 +90,27 @@ TEST(RowPart, OfAllColumnsIsTheRowsThemselves) {
 TEST(RowPart, AddsTwoRowsOfThePartAndCopiesTheRest) {
   const LayoutPtr layout = layout_of_four();
   for (const at::ScalarType type : {at::kFloat, at::kDouble}) {
-    const Rows from{at::randn({1, layout->size()}, type), layout};
+    const Rows from{at::randn({2, layout->size()}, type), layout};
+    const Tensor fa = at::tensor({0.25, -1.}, type).unsqueeze(1);
+    const Tensor fb = at::tensor({-2., 3.}, type).unsqueeze(1);
     for (const Columns& columns : {Columns{.with = Tag::Trainable}, Columns{.with = Tag::Head},
                                    Columns{.with = Tag::Buffer}, Columns{}}) {
       const RowPart part(layout, columns);
-      const Rows a{at::randn({1, part.layout()->size()}, type), part.layout()};
-      const Rows b{at::randn({1, part.layout()->size()}, type), part.layout()};
+      const Rows a{at::randn({2, part.layout()->size()}, type), part.layout()};
+      const Rows b{at::randn({2, part.layout()->size()}, type), part.layout()};
       const Rows to{at::full_like(from.values, 9), layout};
-      part.add_two(to, from, 0.25, a, -2, b);
+      part.add_two(to, from, RowNumbers(std::vector<double>{0.25, -1}), a,
+                   RowNumbers(std::vector<double>{-2, 3}), b);
       const Rows expected = from.clone();
-      part.put_(expected, {part.of(from).values + 0.25 * a.values - 2 * b.values, part.layout()});
+      part.put_(expected, {part.of(from).values + fa * a.values + fb * b.values, part.layout()});
       EXPECT_LT((to.values - expected.values).abs().max().item<double>(), 1e-6);
-      EXPECT_TRUE(to.values.ne(from.values).sum().item<std::int64_t>() <= part.layout()->size());
+      EXPECT_TRUE(to.values.ne(from.values).sum().item<std::int64_t>() <=
+                  2 * part.layout()->size());
+      // A row of its own gives the same bits.
+      const Rows alone{at::full_like(from.narrow(1).values, 9), layout};
+      part.add_two(alone, from.narrow(1), RowNumbers(std::vector<double>{-1}), a.narrow(1),
+                   RowNumbers(std::vector<double>{3}), b.narrow(1));
+      EXPECT_TRUE(alone.values.equal(to.narrow(1).values));
     }
   }
 }

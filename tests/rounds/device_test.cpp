@@ -10,12 +10,12 @@
 #include <gtest/gtest.h>
 
 #include "fedhpc/codecs/codec.hpp"
+#include "fedhpc/core/to_device.hpp"
 #include "fedhpc/rounds/client_store.hpp"
 #include "fedhpc/rounds/coupling.hpp"
 #include "fedhpc/rounds/device_row_memory.hpp"
 #include "fedhpc/rounds/mean.hpp"
 #include "fedhpc/rounds/random_columns.hpp"
-#include "fedhpc/rounds/to_device.hpp"
 
 // Sums, stores and algebra between clients on a device equal those on the host.
 namespace fedhpc::testing {
@@ -282,6 +282,37 @@ TEST_F(StoreOnADevice, DoesNotWaitForTheDevice) {
   const Rows read = rows.read(clients_);
   EXPECT_EQ(waits_for_device(), before);
   EXPECT_TRUE(on_host(read.values).equal(on_host(values)));
+}
+
+TEST_F(StoreOnADevice, GoesThroughRowsTogether) {
+  ClientStore store(clients_, {std::int64_t{200}}, &*memory_, *pinned_);
+  StoredRows& there = store.rows("there", initial_);
+  StoredRows& here = store.rows("here", {on_host(initial_.values), layout_});
+  const std::vector<std::int64_t> places{5, 2, 9};
+  std::vector<std::size_t> portions;
+  const auto count = [&](std::span<const std::int64_t> some) { portions.push_back(some.size()); };
+  there.each_portion(places, count);
+  here.each_portion(places, count);
+  there.each_portion({}, count);
+  EXPECT_EQ(portions, (std::vector<std::size_t>{3, 1, 1, 1}));
+  const std::vector<std::int64_t> some{clients_[3], clients_[8]};
+  there.write(some, {random_rows(2, 7), layout_});
+  EXPECT_TRUE(on_host(there.view(some).values).equal(on_host(there.read(some).values)));
+}
+
+TEST_F(RoundsOnADevice, CodecsTakeRowsThereAndBack) {
+  const Tensor values = numbers(3, 50, at::kFloat, 3);
+  values.masked_fill_(values.abs().lt(0.5), 0);
+  for (const auto& [name, help] : codec_registry()) {
+    const std::unique_ptr<Codec> codec = CodecChoice{.name = name, .k = 4}.make();
+    const Tensor here = values.clone();
+    const Tensor there = values.clone().to(device_);
+    EXPECT_EQ(codec->encoded_bytes(there), codec->encoded_bytes(here)) << name;
+    const std::int64_t before = waits_for_device();
+    EXPECT_EQ(codec->transmit_(there), codec->transmit_(here)) << name;
+    EXPECT_TRUE(!codec->linear(at::kFloat) || waits_for_device() == before) << name;
+    EXPECT_TRUE(on_host(there).equal(here)) << name;
+  }
 }
 
 TEST_F(StoreOnADevice, GivesRowsToTheHostAsWell) {

@@ -38,11 +38,9 @@ class BinaryUpdate {
   Tensor pull_back_(const Rows& g, const Rows& m, const Rows& b, const Tensor& alpha) const;
 
  private:
-  /// sum of x y over every tensor, [C, L] float64 on the host.
-  Tensor sums_of_products(const Rows& x, const Rows& y) const;
-
   RowPart weights_;
   ColumnRanges tensors_;
+  ColumnRanges parts_;  // where they stand in a row of m
 };
 
 }  // namespace fedhpc

@@ -64,7 +64,6 @@ class PerFedAvg final : public Algorithm {
   Rows client_update(Block& block, const Rows& start);
   /// direction -= alpha H(local; D'') direction; overwrites `adapted` and `ahead`.
   void subtract_curvature_(LocalStep& step, const Clients& all) const;
-  void subtract_curvature_on_device_(LocalStep& step, const Clients& all) const;
 
   double inner_lr_ = 0.05;
   Variant variant_ = Variant::FirstOrder;

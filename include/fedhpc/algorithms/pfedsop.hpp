@@ -1,7 +1,6 @@
 #pragma once
 
 #include <optional>
-#include <span>
 #include <vector>
 
 #include "fedhpc/algorithms/algorithm.hpp"
@@ -9,8 +8,8 @@
 
 namespace fedhpc {
 
-/// Algorithm 1 of pFedSOP for one client: a second-order step along a mixture of its own gradient
-/// update and the global one.
+/// Algorithm 1 of pFedSOP: a client's second-order step along a mixture of its own gradient update
+/// and the global one.
 struct Personalisation {
   double personal_lr = 0.01;            ///< eta_1
   double rho = 1;                       ///< above 0
@@ -23,16 +22,13 @@ struct Personalisation {
     double scale;   ///< of Delta^p
     double length;  ///< ||x_it - x_i(t-1)||
   };
-  /// `of`: <Delta_i, Delta_i> and <Delta_i, Delta>; `square`: ||Delta||^2.
-  Step step_along(const InnerProducts& of, double square) const;
-  /// model [1, P] <- last - eta_1 [Delta^p Delta^p^T + rho I]^-1 Delta^p on the part's columns
-  /// (19). Reads `own` twice, `last` and `global` [1, d] once or twice, writes `model`.
-  Step step(const RowPart& part, const Rows& model, const Rows& last, const Rows& own,
-            const Rows& global, double square) const;
-  /// The same for rows of many clients on a device: models [n, P] <- ... from what they hold, of
-  /// `own` and `global` [n, d]. Waits for the device once.
-  std::vector<Step> steps_on_device(const RowPart& part, const Rows& models, const Rows& own,
-                                    const Rows& global, double square) const;
+  /// From ||Delta_i||^2, <Delta_i, Delta> and ||Delta||^2.
+  Step step_along(double own_square, double product, double square) const;
+  /// models [n, P] <- last - eta_1 [Delta^p Delta^p^T + rho I]^-1 Delta^p on the part's columns
+  /// (19), for n clients. `own`, `global` [n, d]: Delta_i, Delta; `square`: ||Delta||^2. Reads
+  /// `own` and `global` twice and `last` once, writes `models` once. Waits for the rows' products.
+  std::vector<Step> step(const RowPart& part, const Rows& models, const Rows& last, const Rows& own,
+                         const Rows& global, double square) const;
 };
 
 /// pFedSOP: clients keep models of their own, exchange gradient updates, and take a second-order
@@ -83,11 +79,6 @@ class PFedSOP final : public Algorithm {
   /// x_it of every client in hand, [C, P]. `received` [C, d]: Delta_{t-1}, undefined in round 1;
   /// `square`: ||Delta_{t-1}||^2.
   Rows personalised(Block& block, const Rows& received, double square);
-  /// Algorithm 1 for the clients at these places of a block, from the rows they have kept.
-  std::vector<Personalisation::Step> personalise_on_device_(Block& block,
-                                                            std::span<const std::int64_t> places,
-                                                            const Rows& received, double square,
-                                                            const Rows& start) const;
 
   Personalisation personalisation_;
   bool personalise_ = true;

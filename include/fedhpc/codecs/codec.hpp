@@ -21,9 +21,10 @@ namespace fedhpc {
 /// A simulation needs the cost of a payload and what arrives, not the bytes. `transmit_` gives both
 /// and `encoded_bytes` the cost without encoding; they agree with `encode` and `decode` exactly.
 ///
-/// Tensors are on the CPU and a row's numbers lie side by side, so that rows may be columns of
-/// wider ones. Codecs that send changes read `previous`: what each receiver held before, undefined
-/// or of the shape of the rows. Sender and receiver must be given the same.
+/// A row's numbers lie side by side, so that rows may be columns of wider ones. Rows may lie
+/// anywhere; what is not in host memory is copied there and back, unless the codec is linear.
+/// `previous`, undefined or of the shape of the rows, is what each receiver held before, for codecs
+/// that send changes; sender and receiver must be given the same.
 class Codec {
  public:
   virtual ~Codec() = default;
@@ -37,10 +38,10 @@ class Codec {
   /// where the codec is lossless.
   std::vector<std::int64_t> transmit_(const Tensor& rows, const Tensor& previous = {}) const;
 
-  /// Returns the bytes on the wire of `row` [n].
+  /// The bytes on the wire of `row` [n], in host memory.
   std::vector<std::byte> encode(const Tensor& row, const Tensor& previous = {}) const;
 
-  /// Fills `row` [n] from its encoding. Throws Error for bytes that no row of n numbers becomes.
+  /// Fills `row` [n], in host memory, from its encoding. Throws Error for bytes that no row of n numbers becomes.
   void decode(std::span<const std::byte> bytes, const Tensor& row,
               const Tensor& previous = {}) const;
 

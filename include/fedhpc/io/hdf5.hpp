@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -43,9 +44,12 @@ class Handle {
   Close close_ = nullptr;
 };
 
+/// A type of numbers in memory and in files.
+using Type = hid_t;
+
 /// The HDF5 type of a C++ number in memory and in files (native byte order).
 template <typename T>
-hid_t type_of();
+Type type_of();
 
 /// CreatePortable makes a file in the oldest format: readable after every flush, but not open to
 /// readers meanwhile. All others use the newest.
@@ -63,6 +67,10 @@ Handle open_input(const std::string& path);
 /// and compares all bytes of a sealed one (seal.hpp) with its seal.
 Handle open_whole(const std::string& path);
 
+/// Whether a file is one of HDF5's; none where it cannot be read.
+std::optional<bool> is_hdf5(const std::string& path);
+std::string library_version();  ///< e.g. "1.10.8"
+
 std::int64_t bytes_of(const Handle& file);  ///< the size of an open file
 /// True unless somebody wrote the file, or had until being killed, when open_input opened it.
 bool was_closed(const Handle& file);
@@ -72,15 +80,15 @@ Handle create_group(const Handle& location, const std::string& path);  ///< pare
 Handle open_group(const Handle& location, const std::string& path);
 
 /// Creates a fixed-size data set, contiguous, or chunked and deflated when `deflate` is above 0.
-Handle create_dataset(const Handle& location, const std::string& path, hid_t type,
+Handle create_dataset(const Handle& location, const std::string& path, Type type,
                       const std::vector<hsize_t>& shape, int deflate = 0);
 /// Creates a data set of shape [0, tail...], extendible in its first dimension.
-Handle create_extendible(const Handle& location, const std::string& path, hid_t type,
+Handle create_extendible(const Handle& location, const std::string& path, Type type,
                          const std::vector<hsize_t>& tail, hsize_t chunk_rows, int deflate = 0);
 Handle open_dataset(const Handle& location, const std::string& path);
 std::vector<hsize_t> shape_of(const Handle& dataset);
-/// True if a data set has exactly this type in the file.
-bool holds(const Handle& dataset, hid_t type);
+/// Whether a data set has exactly this type in the file.
+bool holds(const Handle& dataset, Type type);
 bool holds_bytes(const Handle& dataset);  ///< true: its numbers are unsigned bytes
 bool holds_numbers(const Handle& dataset);
 /// Throws Error unless a data set holds numbers and the machine has the memory for all of them,
@@ -91,16 +99,15 @@ void check_written(const Handle& dataset);
 /// True if rows may be appended.
 bool extendible(const Handle& dataset);
 
-void write_all(const Handle& dataset, hid_t type, const void* values);
+void write_all(const Handle& dataset, Type type, const void* values);
 /// Writes rows [first, first + count) of a data set whose other dimensions are written whole.
-void write_rows(const Handle& dataset, hid_t type, hsize_t first, hsize_t count,
-                const void* values);
-void read_all(const Handle& dataset, hid_t type, void* values);
+void write_rows(const Handle& dataset, Type type, hsize_t first, hsize_t count, const void* values);
+void read_all(const Handle& dataset, Type type, void* values);
 /// Reads rows [first, first + count) of a data set whose other dimensions are read whole.
-void read_rows(const Handle& dataset, hid_t type, hsize_t first, hsize_t count, void* values);
+void read_rows(const Handle& dataset, Type type, hsize_t first, hsize_t count, void* values);
 /// Appends one row (one entry for a 1-D data set).
-void append(const Handle& dataset, hid_t type, const void* values);
-void append_rows(const Handle& dataset, hid_t type, hsize_t count, const void* values);
+void append(const Handle& dataset, Type type, const void* values);
+void append_rows(const Handle& dataset, Type type, hsize_t count, const void* values);
 void flush(const Handle& dataset);
 void flush_file(const Handle& file);
 /// Releases the lock that keeps readers away from a file being written; there may be none.

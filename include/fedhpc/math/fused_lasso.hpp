@@ -33,8 +33,8 @@ struct StringEdge {
 /// way throughout and gamma is large.
 class FusedLasso {
  public:
-  /// Turns each row g of `rows` [C, n] into u. float32 or float64 on the CPU, computed in float64.
-  /// Columns are contiguous, rows as far apart as one likes. gamma >= 0; gamma = 0 leaves every bit
+  /// Each row g of `rows` [C, n] becomes u. float32 or float64, computed in float64 on the host,
+  /// wherever rows lie; the columns contiguous, the rows as far apart as one likes. gamma >= 0; gamma = 0 leaves every bit
   /// alone, an infinite one gives 0. Coordinates of one plateau are equal bit for bit, and no 0 is
   /// negative. A row that holds a NaN or an infinity becomes NaN throughout. In the other rows
   /// |g_i| n^2 must stay within float64's range. Sums are taken one coordinate after the other, so

@@ -8,12 +8,6 @@ namespace fedhpc {
 struct InnerProducts {
   double aa = 0;  ///< <a, a>
   double ab = 0;  ///< <a, b>
-
-  InnerProducts& operator+=(const InnerProducts& other) {
-    aa += other.aa;
-    ab += other.ab;
-    return *this;
-  }
 };
 
 /// Computes both in one pass over `count` numbers.

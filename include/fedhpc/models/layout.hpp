@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -88,9 +89,16 @@ struct Rows {
   Rows narrow(std::int64_t first, std::int64_t count = 1) const {
     return {values.narrow(0, first, count), layout};
   }
+  /// The rows at these places: in the same memory where the places follow each other, else copies
+  /// of them, which put_() takes back.
+  Rows at(std::span<const std::int64_t> places) const;
+  /// The rows at these places become `rows`, which may be what at() gave.
+  void put_(std::span<const std::int64_t> places, const Rows& rows) const;
   /// Returns C copies of a single row [1, P], in memory of their own (also for C = 1).
   Rows replicate(std::int64_t clients) const;
 };
+
+class RowNumbers;
 
 /// Treats some columns of a layout as rows: the part of a model that travels, or stays with a
 /// client.
@@ -107,10 +115,11 @@ class RowPart {
   Rows of(const Rows& rows) const;
   /// Sets the columns of `rows` [C, P] to `part` [C, Q], or to its one row [1, Q].
   void put_(const Rows& rows, const Rows& part) const;
-  /// to = from + fa a + fb b on the part's columns, in one pass; the other columns of `to` become
-  /// those of `from`. `to` and `from` [1, P] and `a` and `b` [1, Q] are single rows.
-  void add_two(const Rows& to, const Rows& from, double fa, const Rows& a, double fb,
-               const Rows& b) const;
+  /// to[c] = from[c] + fa[c] a[c] + fb[c] b[c] on the part's columns, of rows `to` and `from` [C, P]
+  /// and `a` and `b` [C, Q], row by row in one pass; the other columns of `to` become those of
+  /// `from`.
+  void add_two(const Rows& to, const Rows& from, const RowNumbers& fa, const Rows& a,
+               const RowNumbers& fb, const Rows& b) const;
 
  private:
   struct Stretch {

@@ -1,10 +1,10 @@
 #pragma once
 
 #include <cstdint>
+#include <utility>
 #include <vector>
 
-#include "fedhpc/math/vector_passes.hpp"
-#include "fedhpc/models/layout.hpp"
+#include "fedhpc/models/row_numbers.hpp"
 
 namespace fedhpc {
 
@@ -17,10 +17,23 @@ std::vector<std::int64_t> count_nonzero(const Rows& rows);
 /// Returns their share of the trainable entries, [C].
 std::vector<double> densities(const Rows& rows);
 
-/// Returns <a, a> and <a, b> of two single rows [1, P], over all columns.
-InnerProducts inner_products(const Rows& a, const Rows& b);
+/// How many runs of equal neighbours each row has, over all columns, [C].
+std::vector<std::int64_t> count_plateaus(const Rows& rows);
 
-/// Returns ||row||^2 over the trainable entries, [C], summed in float64 without a copy in it.
-std::vector<double> squared_lengths(const Rows& rows);
+/// <a_c, a_c> and <a_c, b_c> of each row, over all columns, in float64 and one pass.
+struct RowProducts {
+  RowNumbers aa;
+  RowNumbers ab;
+};
+/// Of rows [C, P]; b may be a single row.
+RowProducts inner_products(const Rows& a, const Rows& b);
+
+/// <a_c, b_c> of rows [C, P] over the columns [begin, end) of each of L ranges: [C, L], float64, in
+/// host memory.
+Tensor inner_products(const Rows& a, const Rows& b,
+                      const std::vector<std::pair<std::int64_t, std::int64_t>>& ranges);
+
+/// ||row||^2 over the trainable entries, summed in float64 without a copy in it.
+RowNumbers squared_lengths(const Rows& rows);
 
 }  // namespace fedhpc

@@ -24,6 +24,7 @@ class Block {
 
   std::span<const std::int64_t> clients() const { return clients_; }  ///< ids, [C]
   std::int64_t count() const { return static_cast<std::int64_t>(clients_.size()); }
+  std::vector<std::int64_t> clients_at(std::span<const std::int64_t> places) const;  ///< ids
   std::span<const std::int64_t> edges();   ///< the edge of each client, [C]
   std::int64_t round() const;              ///< its number, from 1
   bool trains(std::int64_t client) const;  ///< true: its local training has a step

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -54,6 +55,12 @@ class StoredRows {
   /// Returns the row of one client, [1, P], to be read only: in place if the initial row's device
   /// reads it there, else a copy. Valid until the next write.
   Rows view(std::int64_t client) const;
+  /// The same of a single client, of several what read() gives.
+  Rows view(std::span<const std::int64_t> clients) const;
+  /// Calls work(some) with as many of these places at a time as rows are best gone through
+  /// together: one in host memory, where a row then stays in the caches, elsewhere all.
+  void each_portion(std::span<const std::int64_t> places,
+                    const std::function<void(std::span<const std::int64_t>)>& work) const;
   /// Stores row c of `rows` [C, P] for clients[c]; for a client named twice the last row stays.
   void write(std::span<const std::int64_t> clients, const Rows& rows);
   bool written(std::int64_t client) const;

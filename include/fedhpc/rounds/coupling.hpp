@@ -98,9 +98,9 @@ class Coupling {
   std::vector<std::int64_t> positions_;  // [N], in ids_, of the clients in the order of ranks
 };
 
-/// Spreads independent work of the cloud server over the ranks: work(0) to work(n - 1), each once
-/// on some rank. Every rank gets all results in order. They are contiguous CPU tensors of one type
-/// and any shapes. Collective.
+/// Independent work of the cloud server, spread over the ranks: work(0) to work(n - 1), each once
+/// on some rank; all results in order, on every rank, in host memory. They are contiguous tensors of
+/// one type and any shapes. Collective.
 std::vector<Tensor> on_server(Communicator& comm, std::int64_t n,
                               const std::function<Tensor(std::int64_t)>& work);
 

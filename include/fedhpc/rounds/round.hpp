@@ -50,8 +50,8 @@ class Round {
   /// of its rows. Collective.
   Coupling coupling(std::span<const std::int64_t> ids);
 
-  /// Spreads independent work of the server over the ranks. Every rank gets the results of work(0)
-  /// to work(n - 1). Collective.
+  /// Independent work of the server, spread over the ranks: the results of work(0) to work(n - 1),
+  /// on every rank, in host memory. Collective.
   std::vector<Tensor> on_server(std::int64_t n, const std::function<Tensor(std::int64_t)>& work);
 
   /// Sets one of the method's own metrics to a value that is the same on every rank.

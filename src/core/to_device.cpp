@@ -1,4 +1,4 @@
-#include "fedhpc/rounds/to_device.hpp"
+#include "fedhpc/core/to_device.hpp"
 
 #include <algorithm>
 
