@@ -5,7 +5,7 @@
 
 namespace fedhpc {
 
-/// Says on standard error that work goes on, after 10 s of it and each time it has taken twice as
+/// Notes in the log that work goes on, after 10 s of it and each time it has taken twice as
 /// long as before, to the end of its life.
 class StillAtWork {
  public:
