@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <cctype>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -9,20 +8,16 @@
 #include "fedhpc/app/commands.hpp"
 #include "fedhpc/comm/session.hpp"
 #include "fedhpc/core/error.hpp"
+#include "fedhpc/core/log.hpp"
 #include "fedhpc/core/options.hpp"
 
 namespace {
 
 constexpr int kRefused = 2;  // found before the first round: nothing was written
 
-/// The same on every rank: rank 0 speaks for all, in one line even where a value quoted holds
-/// several.
-int refuse(const fedhpc::Session& session, std::string message) {
-  if (session.rank() != 0) return kRefused;
-  for (char& letter : message) {
-    if (std::iscntrl(static_cast<unsigned char>(letter)) != 0) letter = ' ';
-  }
-  std::fprintf(stderr, "fedhpc: error: %s\n", message.c_str());
+/// The same on every rank.
+int refuse(const fedhpc::Error& error) {
+  fedhpc::run_log().of_run(fedhpc::LogLevel::Error, error.what());
   return kRefused;
 }
 
@@ -34,9 +29,9 @@ int run(int argc, char** argv) {
   try {
     return fedhpc::dispatch(arguments, fedhpc::join({argv, argv + argc}, " "));
   } catch (const fedhpc::ConfigError& error) {
-    return refuse(session, error.what());
+    return refuse(error);
   } catch (const fedhpc::DataError& error) {
-    return refuse(session, error.what());
+    return refuse(error);
   } catch (const c10::Error& error) {
     session.abort(error.what_without_backtrace());
   } catch (const std::exception& error) {

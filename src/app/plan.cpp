@@ -9,6 +9,7 @@
 
 #include "fedhpc/app/commands.hpp"
 #include "fedhpc/comm/session.hpp"
+#include "fedhpc/core/log.hpp"
 
 #include "app/carry_out.hpp"
 #include "app/configuration.hpp"
@@ -72,7 +73,8 @@ int plan_command(const Arguments& arguments) {
   std::unique_ptr<Communicator> comm = world_communicator(start_timeout(rest));
   std::unique_ptr<Config> config;
   fail_together(*comm, [&] { config = read_configuration(rest, "plan"); });
-  show_notes(*config, *comm);
+  run_log().show(config->run.log_level);
+  tell_notes(*config);
   comm = run_communicator(*config);
   std::optional<StillAtWork> notice;
   if (comm->rank() == 0) notice.emplace("preparing the data and the model");

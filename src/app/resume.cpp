@@ -5,6 +5,7 @@
 
 #include "fedhpc/app/commands.hpp"
 #include "fedhpc/comm/session.hpp"
+#include "fedhpc/core/log.hpp"
 #include "fedhpc/core/stop_signals.hpp"
 #include "fedhpc/engine/output.hpp"
 #include "fedhpc/engine/progress.hpp"
@@ -63,12 +64,13 @@ int resume_command(const Arguments& arguments, const std::string& command_line) 
   fail_together(*comm, [&] {
     config = configuration.empty() ? resumed_configuration(point, changes)
                                    : resumed_configuration(point, configuration, changes);
+    run_log().show(config->run.log_level);
     if (comm->rank() != 0) return;
-    warn(check_output(*config, "", claim));
+    run_log().of_run(LogLevel::Warning, check_output(*config, "", claim));
     earlier = check_results(point, *config);
   });
-  show_notes(*config, *comm);
-  for (const std::string& warning : point.warnings) warn(warning);
+  tell_notes(*config);
+  for (const std::string& warning : point.warnings) run_log().of_run(LogLevel::Warning, warning);
   const std::string left = earlier ? "rounds" : "nothing";  // as rank 0 has found it
   if (comm->all_texts(left).front() == "nothing") {
     say_complete(*config, comm->rank());

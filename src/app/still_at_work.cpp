@@ -2,8 +2,10 @@
 
 #include <chrono>
 #include <condition_variable>
-#include <cstdio>
 #include <mutex>
+
+#include "fedhpc/core/error.hpp"
+#include "fedhpc/core/log.hpp"
 
 namespace fedhpc {
 
@@ -24,8 +26,8 @@ StillAtWork::StillAtWork(std::string work)
           if (stop.stop_requested()) return;
           so_far += pause;
           pause = so_far;
-          std::fprintf(stderr, "fedhpc: still %s, for %lld s now\n", work.c_str(),
-                       static_cast<long long>(so_far.count()));
+          run_log().of_run(LogLevel::Note,
+                           concat("still ", work, ", for ", so_far.count(), " s now"));
         }
       }) {}
 

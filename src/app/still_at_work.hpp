@@ -5,8 +5,8 @@
 
 namespace fedhpc {
 
-/// Says on standard error that work goes on, until it is destroyed. The first time is after 10 s,
-/// each later one after twice as long as before.
+/// Notes in the log that work goes on, after 10 s of it and each time it has taken twice as
+/// long as before, to the end of its life.
 class StillAtWork {
  public:
   explicit StillAtWork(std::string work);

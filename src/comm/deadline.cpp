@@ -3,11 +3,10 @@
 #include <algorithm>
 #include <chrono>
 #include <csignal>
-#include <cstdio>
 #include <cstdlib>
 
-#include "fedhpc/comm/session.hpp"
 #include "fedhpc/core/error.hpp"
+#include "fedhpc/core/log.hpp"
 #include "fedhpc/core/stop_signals.hpp"
 
 namespace fedhpc {
@@ -24,8 +23,9 @@ Deadline::Deadline(double seconds, const char* what)
         std::unique_lock lock(mutex_);
         if (met_changed_.wait_for(lock, patience, [this] { return met_; })) return;
         let_lower_ranks_speak(launched_rank());
-        print_error(launched_rank(), concat("no progress in ", what, " for ", seconds,
-                                            " s: a rank has not come (run.collective_timeout)"));
+        run_log().of_rank(LogLevel::Error,
+                          concat("no progress in ", what, " for ", seconds,
+                                 " s: a rank has not come (run.collective_timeout)"));
         std::_Exit(1);
       }) {}
 
@@ -53,14 +53,6 @@ void let_lower_ranks_speak(int rank) {
     if (caught_signal() == SIGTERM) std::_Exit(1);
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
-}
-
-void print_error(int rank, const std::string& message) {
-  std::string line = message;
-  std::replace(line.begin(), line.end(), '\n', ' ');
-  line = concat("fedhpc: error: rank ", rank, " on ", host_name(), ": ", line, "\n");
-  std::fwrite(line.data(), 1, line.size(), stderr);
-  std::fflush(stderr);
 }
 
 }  // namespace fedhpc

@@ -2,7 +2,6 @@
 
 #include <condition_variable>
 #include <mutex>
-#include <string>
 #include <thread>
 
 namespace fedhpc {
@@ -31,8 +30,5 @@ int launched_rank();
 /// Waits so that the messages of lower ranks, which may fail at the same time, come first: one is
 /// enough. A rank that the launcher stops meanwhile leaves in silence.
 void let_lower_ranks_speak(int rank);
-
-/// Prints `fedhpc: error: rank R on HOST: message` in one line.
-void print_error(int rank, const std::string& message);
 
 }  // namespace fedhpc

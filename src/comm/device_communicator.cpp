@@ -5,7 +5,9 @@
 #include <vector>
 
 #include "fedhpc/comm/session.hpp"
+#include "fedhpc/core/log.hpp"
 
+#include "comm/fail_together.hpp"
 #include "comm/mpi_communicator.hpp"
 #include "comm/nccl_communicator.hpp"
 #include "comm/staged_communicator.hpp"
@@ -42,9 +44,8 @@ std::int64_t ranks_on_card(Communicator& comm, const GpuLibrary& library, int de
   return std::count(cards.begin(), cards.end(), own);
 }
 
-std::unique_ptr<Communicator> device_communicator(
-    std::unique_ptr<Communicator> world, GpuLibrary& library,
-    const std::function<void(const std::string&)>& warn) {
+std::unique_ptr<Communicator> device_communicator(std::unique_ptr<Communicator> world,
+                                                  GpuLibrary& library) {
   const std::vector<std::string> hosts = world->all_texts(host_name());
   const auto own = hosts.begin() + world->rank();
   std::string card;
@@ -54,9 +55,7 @@ std::unique_ptr<Communicator> device_communicator(
   } catch (const Error& error) {
     failure = concat("rank ", world->rank(), " on ", *own, ": ", error.what());
   }
-  for (const std::string& text : world->all_texts(failure)) {
-    if (!text.empty()) throw Error(text);
-  }
+  fail_together(*world, failure);
   const std::vector<std::string> cards = world->all_texts(card);
   auto* mpi = dynamic_cast<MpiCommunicator*>(world.get());
   if (mpi == nullptr) return world;
@@ -65,11 +64,10 @@ std::unique_ptr<Communicator> device_communicator(
     world.release();
     return std::make_unique<NcclCommunicator>(std::unique_ptr<MpiCommunicator>(mpi), library);
   }
-  if (world->rank() == 0) {
-    warn(concat("ranks ", first, " and ", second, " share a GPU of ",
-                hosts[static_cast<std::size_t>(first)],
-                ": sums go through host memory by MPI; start one rank per GPU for NCCL"));
-  }
+  run_log().of_run(LogLevel::Warning,
+                   concat("ranks ", first, " and ", second, " share a GPU of ",
+                          hosts[static_cast<std::size_t>(first)],
+                          ": sums go through host memory by MPI; start one rank per GPU for NCCL"));
   return std::make_unique<StagedCommunicator>(std::move(world), library);
 }
 

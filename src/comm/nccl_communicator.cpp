@@ -6,6 +6,8 @@
 
 #include <ATen/ops/empty.h>
 
+#include "comm/fail_together.hpp"
+
 namespace fedhpc {
 
 namespace {
@@ -51,10 +53,10 @@ NcclCommunicator::NcclCommunicator(std::unique_ptr<MpiCommunicator> host, GpuLib
   constexpr Call kWhat = Call::StartOfNccl;
   GpuLibrary::Id id{};
   std::string failure;
-  if (rank() == 0 && library_.unique_id(id) == Status::Error) failure = library_.error_text(comm_);
-  // Everybody learns of a failure before anybody waits for the others.
-  failure = host_->all_texts(failure).front();
-  if (!failure.empty()) throw Error(concat(name(kWhat), " failed: ", failure));
+  if (rank() == 0 && library_.unique_id(id) == Status::Error) {
+    failure = concat(name(kWhat), " failed: ", library_.error_text(comm_));
+  }
+  fail_together(*host_, failure);  // before anybody waits for the others
   const std::string told = host_->all_texts({id.begin(), id.end()}).front();
   std::copy(told.begin(), told.end(), id.begin());
   check(library_.init(comm_, size(), id, rank()), kWhat);

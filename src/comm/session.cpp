@@ -6,6 +6,8 @@
 
 #include <mpi.h>
 
+#include "fedhpc/core/log.hpp"
+
 #include "comm/deadline.hpp"
 #include "comm/heartbeat.hpp"
 #include "comm/mpi_communicator.hpp"
@@ -14,6 +16,7 @@ namespace fedhpc {
 
 Session::Session(int* argc, char*** argv, Launch launch, double timeout_seconds)
     : uncaught_(std::uncaught_exceptions()) {
+  run_log().set_rank(launched_rank(), host_name());
   // Open MPI's mpirun and SLURM's PMIx plugin announce themselves in the environment.
   const bool launched = std::getenv("OMPI_COMM_WORLD_SIZE") != nullptr ||
                         std::getenv("PMIX_RANK") != nullptr || std::getenv("PMI_RANK") != nullptr;
@@ -45,7 +48,7 @@ std::unique_ptr<Communicator> world_communicator(double timeout_seconds) {
 
 void Session::abort(const std::string& message) const {
   if (active_) let_lower_ranks_speak(rank_);
-  print_error(rank_, message);
+  run_log().of_rank(LogLevel::Error, message);
   if (active_) MPI_Abort(MPI_COMM_WORLD, 1);
   std::_Exit(1);
 }

@@ -8,6 +8,7 @@
 #include <ATen/ops/full.h>
 
 #include "fedhpc/core/build_info.hpp"
+#include "fedhpc/core/log.hpp"
 #include "fedhpc/engine/output.hpp"
 #include "fedhpc/engine/recorder.hpp"
 #include "fedhpc/io/checkpoint_files.hpp"
@@ -214,9 +215,11 @@ void Checkpointer::write(std::int64_t round, const h5::Handle* results) {
   std::erase(kept_, path);
   kept_.push_back(path);
   if (kept_.size() > kKept) kept_.erase(kept_.begin());
-  if (comm_.rank() == 0) remove_checkpoints(results_, kept_);
   written_ = Clock::now();
   took_ = written_ - begin;
+  run_log().debug("checkpoint '", path, "' is written in ",
+                  std::chrono::duration<double>(took_).count(), " s");
+  if (comm_.rank() == 0) remove_checkpoints(results_, kept_);
 }
 
 void Checkpointer::keep_newest() const {

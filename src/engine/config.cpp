@@ -62,6 +62,13 @@ void RunOptions::declare(OptionSet& options) {
                                   {"plain", ProgressKind::Plain},
                                   {"none", ProgressKind::None}},
               "progress display; auto: a bar on a terminal, plain lines elsewhere");
+  options.add("run.log_level", log_level,
+              Names<LogLevel>{{"error", LogLevel::Error},
+                              {"warning", LogLevel::Warning},
+                              {"note", LogLevel::Note},
+                              {"debug", LogLevel::Debug}},
+              "what standard error tells: everything up to this level; debug: what was chosen at "
+              "the start, the seconds of every round, checkpoints written and removed");
   options.add(
       "run.grace_seconds", grace_seconds, at_least(0.0),
       "seconds between a signal to stop and the end by force: a round that would take longer "

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "fedhpc/comm/session.hpp"
+#include "fedhpc/core/log.hpp"
 #include "fedhpc/engine/checkpoint.hpp"
 #include "fedhpc/engine/output.hpp"
 #include "fedhpc/io/checkpoint_files.hpp"
@@ -42,8 +43,7 @@ void naming_file(const std::string& path, const std::string& results,
 
 Recorder::Recorder(Experiment& experiment, Communicator& comm, const std::string& command_line,
                    const Resumption* from, Earlier earlier)
-    : experiment_(experiment) {
-  const std::vector<std::string> hosts = comm.all_texts(host_name());
+    : experiment_(experiment), hosts_(comm.all_texts(host_name())) {
   const auto on_writer = [&](const std::function<void()>& work) {
     fail_together(comm, [&] {
       if (comm.rank() != 0) return;
@@ -55,7 +55,7 @@ Recorder::Recorder(Experiment& experiment, Communicator& comm, const std::string
       }
     });
   };
-  on_writer([&] { create(command_line, hosts, from); });
+  on_writer([&] { create(command_line, from); });
   const std::int64_t clients = from == nullptr ? experiment.partition().clients() : 0;
   for (std::int64_t first = 0; first < clients; first += kHistogramPart) {
     const Tensor counts =
@@ -77,7 +77,8 @@ void Recorder::check_room(const StateBytes& state, const Resumption* from, Earli
   const RoomNeeded needed = room_needed(experiment_, left, h5::bytes_of(writer_->file()), state);
   // An earlier file makes room when this one takes its place.
   const std::int64_t given = earlier == Earlier::Replace ? bytes_of_file(results) : 0;
-  warning_ = fedhpc::check_room(config, needed, free_bytes(folder_of(results)) + given);
+  run_log().of_run(LogLevel::Warning,
+                   fedhpc::check_room(config, needed, free_bytes(folder_of(results)) + given));
 }
 
 void Recorder::start(const Resumption* from, Earlier earlier) {
@@ -89,10 +90,9 @@ void Recorder::start(const Resumption* from, Earlier earlier) {
   if (from == nullptr) remove_checkpoints(results, {});
 }
 
-void Recorder::create(const std::string& command_line, const std::vector<std::string>& hosts,
-                      const Resumption* from) {
+void Recorder::create(const std::string& command_line, const Resumption* from) {
   const RunOptions& run = experiment_.config().run;
-  const RunHeader about = header(command_line, hosts);
+  const RunHeader about = header(command_line);
   if (from != nullptr) {
     writer_ = std::make_unique<ResultsWriter>(run.output, run.live, about, experiment_.series(),
                                               h5::open_whole(from->checkpoint));
@@ -124,15 +124,14 @@ void Recorder::create(const std::string& command_line, const std::vector<std::st
   }
 }
 
-RunHeader Recorder::header(const std::string& command_line,
-                           const std::vector<std::string>& hosts) const {
+RunHeader Recorder::header(const std::string& command_line) const {
   return {.config = experiment_.config().to_ini(),
           .command_line = command_line,
           .seed = experiment_.config().run.seed,
-          .ranks = static_cast<std::int64_t>(hosts.size()),
+          .ranks = static_cast<std::int64_t>(hosts_.size()),
           .device = experiment_.config().run.device == DeviceKind::Cuda ? "cuda" : "cpu",
           .block = experiment_.parts().block_width,
-          .hostnames = hosts};
+          .hostnames = hosts_};
 }
 
 ClientTable Recorder::clients() const {

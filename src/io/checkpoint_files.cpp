@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "fedhpc/core/error.hpp"
+#include "fedhpc/core/log.hpp"
 #include "fedhpc/io/durable.hpp"
 
 namespace fedhpc {
@@ -113,7 +114,9 @@ void remove_checkpoints(const std::string& results, const std::vector<std::strin
   for (const CheckpointFile& file : present) {
     if (std::find(keep.begin(), keep.end(), file.path) != keep.end()) continue;
     std::error_code ignored;
-    fs::remove(file.path, ignored);
+    if (fs::remove(file.path, ignored)) {
+      run_log().debug("checkpoint '", file.path, "' is removed");
+    }
   }
 }
 

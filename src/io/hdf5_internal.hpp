@@ -15,6 +15,9 @@ Handle open_any(const std::string& path);
 /// Owns a valid identifier; throws Error with `what` and the reason for an invalid one.
 Handle own(hid_t id, Handle::Close close, const std::string& what);
 
+/// Properties of links that make the groups on their way.
+Handle link_properties();
+
 /// Throws Error with `what` and the reason unless `status` is success.
 void check(herr_t status, const std::string& what);
 

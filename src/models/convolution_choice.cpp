@@ -1,5 +1,6 @@
 #include "models/convolution_choice.hpp"
 
+#include <array>
 #include <bit>
 #include <cstdlib>
 #include <limits>
@@ -9,12 +10,31 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 
 #include "fedhpc/core/error.hpp"
+#include "fedhpc/core/log.hpp"
 
 namespace fedhpc {
 
 namespace {
 
 constexpr int kRepetitions = 3;
+
+/// As FEDHPC_CONVOLUTION has it.
+const char* name_of(ConvolutionWay way) {
+  constexpr std::array<const char*, 5> kNames{"unfolded", "loop", "loop_channels_last", "grouped",
+                                              "grouped_channels_last"};
+  return kNames[static_cast<std::size_t>(way)];
+}
+
+const char* name_of(ConvolutionDirection direction) {
+  constexpr std::array<const char*, 3> kNames{"output", "weights' gradient", "input's gradient"};
+  return kNames[static_cast<std::size_t>(direction)];
+}
+
+std::string text(const ConvolutionCase& of) {
+  return concat(name_of(of.direction), " of ", of.in_channels, "x", of.in_height, "x", of.in_width,
+                " to ", of.out_channels, " channels, window ", of.window, ", ", of.clients,
+                " clients, batches of ", of.batch);
+}
 
 std::int64_t up_to_power_of_two(std::int64_t number) {
   return static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(number)));
@@ -77,13 +97,10 @@ ConvolutionWay measured(const ConvolutionCase& of, at::Device device,
 std::optional<ConvolutionWay> forced_convolution() {
   const char* chosen = std::getenv("FEDHPC_CONVOLUTION");
   if (chosen == nullptr || *chosen == '\0') return std::nullopt;
-  const std::string_view name = chosen;
-  if (name == "unfolded") return ConvolutionWay::Unfolded;
-  if (name == "loop") return ConvolutionWay::Loop;
-  if (name == "loop_channels_last") return ConvolutionWay::LoopChannelsLast;
-  if (name == "grouped") return ConvolutionWay::Grouped;
-  if (name == "grouped_channels_last") return ConvolutionWay::GroupedChannelsLast;
-  throw Error(concat("FEDHPC_CONVOLUTION = ", name,
+  for (const ConvolutionWay way : kConvolutionWays) {
+    if (name_of(way) == std::string_view(chosen)) return way;
+  }
+  throw Error(concat("FEDHPC_CONVOLUTION = ", chosen,
                      "; allowed: unfolded, loop, loop_channels_last, grouped, "
                      "grouped_channels_last"));
 }
@@ -95,6 +112,7 @@ ConvolutionWay ConvolutionTrials::fastest(const ConvolutionCase& of, at::Device 
   if (found != known_.end()) return found->second;
   const ConvolutionWay way = measured(of, device, run);
   known_.emplace(key, way);
+  run_log().debug("convolutions: ", text(key), ": ", name_of(way));
   return way;
 }
 

@@ -1,8 +1,10 @@
 #include "fedhpc/training/step_graphs.hpp"
 
 #include <algorithm>
-#include <cstdio>
 #include <exception>
+
+#include "fedhpc/core/error.hpp"
+#include "fedhpc/core/log.hpp"
 
 namespace fedhpc {
 
@@ -24,8 +26,9 @@ bool StepGraphs::capture(Step& of, const Call& call, std::size_t clients) {
     return true;
   } catch (const std::exception& error) {
     possible_ = false;
-    std::fprintf(stderr, "fedhpc: warning: local steps are not captured as CUDA graphs: %s\n",
-                 error.what());
+    // Ranks with cards of one kind meet it alike: one of them is enough.
+    run_log().of_rank(run_log().rank() == 0 ? LogLevel::Warning : LogLevel::Debug,
+                      concat("local steps are not captured as CUDA graphs: ", error.what()));
     return false;
   }
 }

@@ -6,6 +6,7 @@
 
 #include "fedhpc/comm/session.hpp"
 
+#include "fixtures/edge_bytes.hpp"
 #include "fixtures/reference_case.hpp"
 #include "reference/sfedhp_reference.hpp"
 
@@ -521,12 +522,7 @@ TEST(SFedHP, BooksEveryEntryOfDenseModels) {
     if (comm->rank() != 0) continue;
     const auto d = static_cast<double>(result.global.numel());
     for (std::size_t t = 0; t < result.metrics.size(); ++t) {
-      // Two of four edges; three edge rounds.
-      const RoundMetrics& metrics = result.metrics[t];
-      EXPECT_EQ(metrics.bytes_up_edge_cloud, 2 * bytes * d);
-      EXPECT_EQ(metrics.bytes_down_edge_cloud, 2 * bytes * d);
-      EXPECT_EQ(metrics.bytes_up_client_edge, 3 * metrics.participants * bytes * d);
-      EXPECT_EQ(metrics.bytes_down_client_edge, 3 * metrics.participants * bytes * d);
+      expect_bytes_of_edges(result.metrics[t], 2, 3, bytes * d);  // two of four edges
       EXPECT_EQ(own_series(keys, result, "paper_bits_up")[t], 64 * d);
       EXPECT_EQ(own_series(keys, result, "density_global")[t], 1);
     }

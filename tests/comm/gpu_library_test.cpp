@@ -57,8 +57,7 @@ class NcclOnACard : public ::testing::Test {
   }
 
   static std::unique_ptr<Communicator> make(double timeout_seconds) {
-    return device_communicator(world_communicator(timeout_seconds), gpu_library(),
-                               [](const std::string&) {});
+    return device_communicator(world_communicator(timeout_seconds), gpu_library());
   }
 };
 

@@ -24,7 +24,7 @@ inline std::unique_ptr<Communicator> world_of(Kind kind, double timeout_seconds 
   if (kind == Kind::Nccl) {
     for (int r = 1; r < world->size(); ++r) library.cards.push_back(concat("card ", r));
   }
-  return device_communicator(std::move(world), library, [](const std::string&) {});
+  return device_communicator(std::move(world), library);
 }
 
 inline const auto kKinds =

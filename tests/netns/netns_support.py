@@ -6,8 +6,8 @@
         hosts.cut("host4")
 
 Needs Linux's util-linux and iproute2, and root rights or a kernel that lets users make namespaces of their
-own. All that runs on the hosts lives in one PID namespace: it ends with its first process, the keeper,
-which ends with the test's process, however that comes about; the kernel then takes the networks away.
+own. All that runs on the hosts lives in one PID namespace: it ends with its first process, the keeper
+(keeper.py); the kernel then takes the networks away.
 Namespaces have no names, so that tests do not meet.
 """
 
@@ -15,29 +15,24 @@ import json
 import os
 import re
 import shlex
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "support"))
+from keeper import Kept, find, keep  # noqa: E402
 
 PROGRAMS = {"ip": "iproute2", "unshare": "util-linux", "nsenter": "util-linux", "mount": "mount"}
 AGENT = Path(__file__).resolve().parent / "rsh_agent.sh"
 NETWORK = "10.77.0"
-START = 30.0  # s, for the hosts to come up
 
 # The launcher starts its daemons by way of the agent, all of them itself.
 LAUNCHER_OPTIONS = {
     "plm_rsh_agent": str(AGENT), "plm_rsh_no_tree_spawn": "1",
     "btl": "self,vader,tcp", "btl_tcp_if_include": f"{NETWORK}.0/24", "oob_tcp_if_include": f"{NETWORK}.0/24",
 }
-
-
-def find(program):
-    """Administrators' programs lie in folders that are not on everybody's path."""
-    return shutil.which(program, path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin")
 
 
 def unshare(*options):
@@ -69,50 +64,21 @@ def child_of(process):
     return 0
 
 
-class Hosts:
+class Hosts(Kept):
     """Hosts host1, host2, ... with addresses NETWORK.1, NETWORK.2, ...; ports p1, p2, ... of the bridge."""
 
     def __init__(self, count):
+        super().__init__("fedhpc_netns_")
         self.names = [f"host{i + 1}" for i in range(count)]
-        self.folder = Path(tempfile.mkdtemp(prefix="fedhpc_netns_"))
-        self._keeper = None
         self._enter = []
-        self._started = []
 
     def __enter__(self):
-        self._keeper = subprocess.Popen(
-            unshare(sys.executable, __file__, str(self.folder), *self.names), stdin=subprocess.PIPE,
-            start_new_session=True)
-        try:
-            self._wait(lambda: (self.folder / "ready").exists(), START)
-        except BaseException:
-            self.stop()
-            raise
+        self._begin(unshare(sys.executable, __file__, str(self.folder), *self.names),
+                    lambda: (self.folder / "ready").exists())
         user = [] if os.geteuid() == 0 else ["--user", "--preserve-credentials"]
         self._enter = [find("nsenter"), "--target", str(child_of(self._keeper.pid)), *user, "--net", "--mount",
                        "--pid", "--"]
         return self
-
-    def __exit__(self, *_):
-        self.stop()
-
-    def stop(self):
-        """Ends all that runs on the hosts and removes them; may be called twice."""
-        if self._keeper is None:
-            return
-        self._keeper.stdin.close()
-        self._keeper.wait()
-        self._keeper = None
-        for process in self._started:  # they have ended
-            process.communicate()
-        shutil.rmtree(self.folder, ignore_errors=True)  # where the keeper itself has failed
-
-    def _wait(self, condition, seconds):
-        deadline = time.monotonic() + seconds
-        while not condition():
-            if time.monotonic() > deadline or self._keeper.poll() is not None:
-                raise AssertionError("waited in vain for hosts in network namespaces")
-            time.sleep(0.02)
 
     def _switch(self, *command):
         """Runs a command where the bridge is; what it prints."""
@@ -121,10 +87,7 @@ class Hosts:
     def start(self, host, *command, cwd, env):
         """Starts a command on a host, its output to pipes."""
         line = f"cd {shlex.quote(str(cwd))} && exec {shlex.join(map(str, command))}"
-        self._started.append(subprocess.Popen(
-            [*self._enter, str(AGENT), host, line], env={**env, "FEDHPC_HOSTS": str(self.folder)}, text=True,
-            start_new_session=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE))
-        return self._started[-1]
+        return self._start([*self._enter, AGENT, host, line], env={**env, "FEDHPC_HOSTS": str(self.folder)})
 
     def mpirun(self, *command, cwd, env, settings=None, launcher="mpirun"):
         """Starts a program on all hosts, one rank each; `settings` are further MCA parameters."""
@@ -188,9 +151,8 @@ def run(*command):
     subprocess.run([str(part) for part in command], check=True)
 
 
-def keep(folder, names):
-    """The keeper, first process of the hosts' PID namespace: makes the hosts and waits for the end of its input."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the test's
+def make_hosts(folder, names):
+    """In the first process of the hosts' PID namespace."""
     run("mount", "-t", "proc", "proc", "/proc")
     ip = find("ip")
     run(ip, "link", "set", "lo", "up")
@@ -217,10 +179,9 @@ def keep(folder, names):
         run(*inside, "link", "set", "eth0", "up")
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # orphans end without leaving a trace
     (folder / "ready").touch()
-    sys.stdin.read()
-    os.kill(-1, signal.SIGKILL)  # everybody else in this namespace
-    shutil.rmtree(folder, ignore_errors=True)
 
 
 if __name__ == "__main__":
-    keep(Path(sys.argv[1]), sys.argv[2:])
+    hosts_folder = Path(sys.argv[1])
+    keep(hosts_folder, lambda: make_hosts(hosts_folder, sys.argv[2:]),
+         lambda: os.kill(-1, signal.SIGKILL))  # everybody else in this namespace

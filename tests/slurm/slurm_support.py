@@ -5,22 +5,22 @@
         cluster.call("scancel", "--signal=TERM", job)
 
 Needs Debian's slurm-wlm and munge, no root rights and nothing below /etc. The daemons and all that runs
-in jobs are descendants of a keeper process, which ends them when the test's process ends, however that
-comes about.
+in jobs are descendants of a keeper process (keeper.py).
 """
 
 import contextlib
 import ctypes
 import os
 import pwd
-import shutil
 import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "support"))
+from keeper import Kept, find, keep  # noqa: E402
 
 PROGRAMS = ["slurmctld", "slurmd", "srun", "sbatch", "scancel", "scontrol", "squeue", "munged"]
 END_WITH_PARENT, ADOPT_ORPHANS = 1, 36  # PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER
@@ -93,11 +93,6 @@ def process_control(option, value):
     ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
 
 
-def find(program):
-    """Daemons lie in folders that are not on everybody's path."""
-    return shutil.which(program, path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin")
-
-
 def free_ports(count):
     """Ports nobody listens on, below those the kernel hands out by itself."""
     first_of_kernel = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
@@ -114,7 +109,7 @@ def free_ports(count):
     raise RuntimeError("no free ports")
 
 
-class Cluster:
+class Cluster(Kept):
     """A running cluster of `nodes` nodes with `cpus` processors each, whatever this machine has.
 
     `settings` are further lines for slurm.conf, such as "RequeueExit=75". With `preemption` there is a partition
@@ -123,15 +118,13 @@ class Cluster:
     """
 
     def __init__(self, nodes=1, cpus=4, settings="", preemption=False, gpus=0):
-        self.folder = Path(tempfile.mkdtemp(prefix="fedhpc_slurm_"))
+        super().__init__("fedhpc_slurm_")
         self.folder.chmod(0o755)  # munged wants everybody to reach its socket
         self.nodes = [f"n{i + 1}" for i in range(nodes)]
         self._write_configuration(cpus, settings, preemption, gpus)
         self.environment = {**os.environ, "SLURM_CONF": str(self.folder / "slurm.conf")}
         if nodes > 1:  # ranks on two nodes of this machine would take each other's shared memory
             self.environment["OMPI_MCA_btl"] = "tcp,self"
-        self._keeper = None
-        self._started = []
 
     def _write_configuration(self, cpus, settings, preemption, gpus):
         host = socket.gethostname().split(".")[0]
@@ -160,41 +153,9 @@ class Cluster:
             (self.folder / f"tmp.{node}").mkdir()
 
     def __enter__(self):
-        self._keeper = subprocess.Popen([sys.executable, __file__, str(self.folder), *self.nodes],
-                                        env=self.environment, stdin=subprocess.PIPE, start_new_session=True)
-        try:
-            self.wait(lambda: self.states() == ["idle"] * len(self.nodes))
-        except BaseException:
-            self.stop()
-            raise
+        self._begin([sys.executable, __file__, str(self.folder), *self.nodes],
+                    lambda: self.states() == ["idle"] * len(self.nodes), env=self.environment)
         return self
-
-    def __exit__(self, *_):
-        self.stop()
-
-    def stop(self):
-        """Ends all jobs and daemons and removes the folder; may be called twice."""
-        if self._keeper is None:
-            return
-        for process in self._started:
-            if process.poll() is None:
-                process.kill()
-        self._keeper.stdin.close()
-        self._keeper.wait()
-        self._keeper = None
-
-    def wait(self, condition, seconds=START):
-        """Waits until a condition holds; an AssertionError with the daemons' logs when it does not."""
-        deadline = time.monotonic() + seconds
-        while not condition():
-            if time.monotonic() > deadline or self._keeper.poll() is not None:
-                raise AssertionError("waited in vain for SLURM\n" + self.logs())
-            time.sleep(0.05)
-
-    def logs(self):
-        """The ends of the daemons' logs."""
-        return "\n".join(f"{path.name}:\n{path.read_text(errors='replace')[-3000:]}"
-                         for path in sorted(self.folder.glob("*.log")))
 
     def states(self):
         """The nodes' states, as sinfo names them."""
@@ -212,11 +173,8 @@ class Cluster:
 
     def start(self, *command, **how):
         """Starts a command in the cluster's environment, its output to pipes; in `cwd` if given."""
-        self._started.append(subprocess.Popen(
-            [str(part) for part in command], env=self.environment, text=True, start_new_session=True,
-            preexec_fn=lambda: process_control(END_WITH_PARENT, signal.SIGKILL),
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, **how))
-        return self._started[-1]
+        return self._start(command, env=self.environment,
+                           preexec_fn=lambda: process_control(END_WITH_PARENT, signal.SIGKILL), **how)
 
     def jobs(self):
         """Ids of the jobs that wait or run."""
@@ -253,9 +211,7 @@ def daemons(folder, nodes):
         yield [find("slurmd"), "-D", "-N", node, "-f", f"{folder}/slurm.conf"]
 
 
-def keep(folder, nodes):
-    """The keeper: starts the daemons, waits for the end of its input, ends every process below it."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the test's
+def start_daemons(folder, nodes):
     # What a daemon leaves behind (SLURM's step managers and their ranks) becomes this one's child.
     process_control(ADOPT_ORPHANS, 1)
     started = []
@@ -266,7 +222,10 @@ def keep(folder, nodes):
             deadline = time.monotonic() + START
             while not (folder / "munge.sock").exists() and time.monotonic() < deadline:
                 time.sleep(0.02)
-    sys.stdin.read()
+
+
+def end_all():
+    """Ends every process below this one."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         for process in descendants():
             with contextlib.suppress(OSError):
@@ -274,8 +233,8 @@ def keep(folder, nodes):
         deadline = time.monotonic() + 5
         while descendants() and time.monotonic() < deadline:
             time.sleep(0.02)
-    shutil.rmtree(folder, ignore_errors=True)
 
 
 if __name__ == "__main__":
-    keep(Path(sys.argv[1]), sys.argv[2:])
+    cluster_folder = Path(sys.argv[1])
+    keep(cluster_folder, lambda: start_daemons(cluster_folder, sys.argv[2:]), end_all)

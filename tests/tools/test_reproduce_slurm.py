@@ -15,8 +15,9 @@ from fedhpc_tools import results, slurm_array  # noqa: E402
 # exists, the first start of a task gets USR1 at its batch shell, as before its time limit; $CANCEL: TERM instead.
 SBATCH = """#!/usr/bin/env python3
 import os, re, signal, subprocess, sys, time
-script, folder = sys.argv[-1], os.environ["FAKE_SLURM"]
-text = open(script).read()
+folder, text = os.environ["FAKE_SLURM"], sys.stdin.read()
+script = f"{folder}/script"
+open(script, "w").write(text)
 if "refuse-me" in text:
     sys.exit("sbatch: error: Batch job submission failed: Invalid partition")
 last = int(re.search(r"#SBATCH --array=0-(\\d+)", text)[1])
@@ -40,7 +41,7 @@ for task in range(last + 1):
         os.remove(queue)
     with open(f"{folder}/ends", "a") as ends:
         print(f"7_{task} {code} {restart}", file=ends)
-print("Submitted batch job 7")
+print("7")
 """
 SCONTROL = """#!/bin/sh
 [ "$1" = requeue ] && touch "$FAKE_SLURM/requeued_$2"
@@ -85,7 +86,7 @@ class SlurmArray(ReproduceCase):
         self.paper("good", "fail")
         done = self.call("--slurm", "--submit", "--seeds", "2")
         self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertEqual(done.stdout, "Submitted batch job 7\n")
+        self.assertEqual(done.stdout, "submitted job 7\n")
         self.assertEqual(self.ends(), {"7_0": (0, 0), "7_1": (1, 0), "7_2": (0, 0), "7_3": (1, 0)})
         self.assertEqual(len(self.calls()), 4)
         self.assertIn("failed: fail on purpose", (self.folder / "7_1.log").read_text())

@@ -43,6 +43,7 @@ from pathlib import Path
 from . import launch, paper_record, paper_state, paper_table, results, slurm_array, work_folder
 from .paper_table import PaperError
 from .reproduction import ROOT, Reproduction, find_program, paper_names, rows_of
+from .submit import SubmitError, submit
 
 QUICK_SEEDS, FULL_SEEDS = 1, 3
 SCRIPT = ROOT / "tools" / "reproduce.py"
@@ -115,7 +116,7 @@ def main(arguments):
         if options.write_docs:
             return write_docs(options)
         return of_one_paper(options, arguments)
-    except (PaperError, OSError) as error:
+    except (PaperError, SubmitError, OSError) as error:
         print(f"reproduce: {error}", file=sys.stderr)
         return 2
 
@@ -201,8 +202,9 @@ def make_array(options, rows, selected):
         print("nothing is pending")
         return 0
     text = slurm_array.script(options, SCRIPT, names, find_program(options.fedhpc))
-    print(slurm_array.submit(text, options.output_dir / "array.sbatch") if options.submit else text,
-          end="\n" if options.submit else "")
+    if options.submit:
+        options.output_dir.mkdir(parents=True, exist_ok=True)  # for the logs of the tasks
+    print(f"submitted job {submit(text)}\n" if options.submit else text, end="")
     return 0
 
 

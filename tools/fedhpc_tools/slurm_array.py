@@ -8,12 +8,8 @@ is harmless: a task whose run is finished ends at once, and no run has two tasks
 
 import os
 import shlex
-import shutil
-import subprocess
 import sys
 from pathlib import Path
-
-from .paper_table import PaperError
 
 WARNING_SECONDS = 120  # between the signal and the time limit: a round and its checkpoint have to fit
 MAX_KILLS = 5  # restarts of a task after which a kill (memory, node) is a failure
@@ -71,16 +67,3 @@ def script(options, reproduce, names, program):
         throttle=f"%{options.slurm_tasks}" if options.slurm_tasks else "", warning=WARNING_SECONDS, kills=MAX_KILLS,
         folder=options.output_dir.resolve(), directives=directives, paper=options.paper,
         reproduce=shlex.quote(str(reproduce)), runs=" ".join(map(shlex.quote, names)), command=shlex.join(command))
-
-
-def submit(text, path):
-    """Keeps the script at `path`, gives it to sbatch and returns what sbatch says."""
-    if not shutil.which("sbatch"):
-        raise PaperError("no sbatch on the PATH; without --submit the script is printed")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text, encoding="utf-8")
-    done = subprocess.run(["sbatch", str(path)], capture_output=True, text=True)
-    if done.returncode:
-        said = (done.stderr or done.stdout).strip().splitlines() or ["no output"]
-        raise PaperError(f"sbatch {path}: {said[-1]} (exit code {done.returncode})")
-    return done.stdout.strip()

@@ -16,7 +16,8 @@ class Session {
  public:
   enum class Launch { Detect, Always };
 
-  /// This rank waits `timeout_seconds` for the others to start.
+  /// Tells the log who this process is. `timeout_seconds`: how long this rank waits for the others
+  /// to start.
   Session(int* argc, char*** argv, Launch launch = Launch::Detect,
           double timeout_seconds = kStartTimeout);
   ~Session();
@@ -26,7 +27,7 @@ class Session {
   int rank() const { return rank_; }
   int size() const { return size_; }
 
-  /// Prints `fedhpc: error: rank R on HOST: message` and ends all ranks with exit code 1.
+  /// Says `fedhpc: error: rank R on HOST: message` and ends all ranks with exit code 1.
   [[noreturn]] void abort(const std::string& message) const;
 
  private:

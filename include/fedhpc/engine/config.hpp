@@ -8,6 +8,7 @@
 
 #include "fedhpc/algorithms/algorithm.hpp"
 #include "fedhpc/core/configuration_source.hpp"
+#include "fedhpc/core/log.hpp"
 #include "fedhpc/core/options.hpp"
 #include "fedhpc/core/tensor.hpp"
 #include "fedhpc/data/options.hpp"
@@ -36,6 +37,7 @@ struct RunOptions {
   /// Rounds; 0: only when interrupted; none: by the clock, and after the last round.
   std::optional<std::int64_t> checkpoint_every;
   ProgressKind progress = ProgressKind::Auto;
+  LogLevel log_level = LogLevel::Note;
   LiveMode live = LiveMode::Auto;
   bool stop_on_divergence = false;
   double grace_seconds = 20;

@@ -3,6 +3,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "fedhpc/core/stopwatch.hpp"
 #include "fedhpc/engine/experiment.hpp"
@@ -19,13 +20,15 @@ class Recorder {
   /// Creates the file with all that is known before the first round. With `from` it holds all that
   /// the checkpoint holds, and takes the place of the file there. `earlier` decides what becomes of
   /// that file. Collective. Throws ConfigError, the same on every rank, when run.output cannot be
-  /// written or has no room; nothing is changed then.
+  /// written or has no room; nothing is changed then. A warning says so where only its end may have no
+  /// room.
   Recorder(Experiment& experiment, Communicator& comm, const std::string& command_line,
            const Resumption* from = nullptr, Earlier earlier = Earlier::Replace);
 
-  /// On rank 0: the name an earlier result got, and a warning on the new one; or nothing.
+  /// On rank 0: the name an earlier result got, or nothing.
   const std::string& earlier_result() const { return earlier_result_; }
-  const std::string& warning() const { return warning_; }
+  /// Of every rank.
+  const std::vector<std::string>& hosts() const { return hosts_; }
   /// On rank 0: the bytes booked in the rounds before this part of the run.
   double bytes_before() const { return bytes_before_; }
 
@@ -44,21 +47,19 @@ class Recorder {
   void write_parts(const ModelRecord& model);
   /// Writes the data's names of classes and clients.
   void write_names();
-  /// Collective.
-  void write_personal_models();
-  RunHeader header(const std::string& command_line, const std::vector<std::string>& hosts) const;
+  void write_personal_models();  ///< collective
+  RunHeader header(const std::string& command_line) const;
   ClientTable clients() const;
   /// Makes the file and everything in it.
-  void create(const std::string& command_line, const std::vector<std::string>& hosts,
-              const Resumption* from);
+  void create(const std::string& command_line, const Resumption* from);
   void check_room(const StateBytes& state, const Resumption* from, Earlier earlier);
   void start(const Resumption* from, Earlier earlier);
 
   const Experiment& experiment_;
   Stopwatch io_watch_;
   std::unique_ptr<ResultsWriter> writer_;  // rank 0 only
+  std::vector<std::string> hosts_;
   std::string earlier_result_;
-  std::string warning_;
   double bytes_before_ = 0;
 };
 

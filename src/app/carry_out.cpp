@@ -1,0 +1,220 @@
+#include "app/carry_out.hpp"
+
+#include <cmath>
+#include <cstdio>
+#include <optional>
+
+#include "fedhpc/comm/device_communicator.hpp"
+#include "fedhpc/comm/session.hpp"
+#include "fedhpc/core/log.hpp"
+#include "fedhpc/core/stop_signals.hpp"
+#include "fedhpc/engine/checkpoint.hpp"
+#include "fedhpc/engine/experiment.hpp"
+#include "fedhpc/engine/progress.hpp"
+#include "fedhpc/engine/recorder.hpp"
+
+#include "app/configuration.hpp"
+#include "app/still_at_work.hpp"
+
+namespace fedhpc {
+
+namespace {
+
+constexpr int kInterrupted = 75;  // stopped by a signal, to be taken up by resume
+constexpr int kDiverged = 1;      // where run.stop_on_divergence asks for it
+
+/// What the user has to know before the first round.
+void introduce(const Experiment& experiment, const Resumption* from, int ranks,
+               const std::string& earlier_result) {
+  const Config& config = experiment.config();
+  if (config.run.progress != ProgressKind::None) {
+    std::fputs(start_up_table(config, ranks, experiment.parts().block_width).c_str(), stdout);
+    if (from != nullptr) {
+      const bool inside = experiment.partial() != nullptr;
+      std::printf("going on %s round %lld from %s\n", inside ? "inside" : "after",
+                  static_cast<long long>(from->round + (inside ? 1 : 0)), from->checkpoint.c_str());
+    }
+    if (!earlier_result.empty()) {
+      std::printf("the earlier result is now %s\n", shell_word(earlier_result).c_str());
+    }
+    std::fflush(stdout);  // a log shows it while the first rounds go on
+  }
+  for (const std::string& folder : folders_of_copies()) {
+    run_log().of_run(LogLevel::Note, concat("unpacked data are kept in ", folder,
+                                            " for later runs; FEDHPC_CACHE=off keeps none"));
+  }
+  if (const std::int64_t leaked = leaked_samples(experiment.partition()); leaked > 0) {
+    run_log().of_run(LogLevel::Warning,
+                     concat(leaked, " training samples of one client are test samples of another"));
+  }
+}
+
+/// What was chosen for a run, and which rank has what.
+void tell_choices(const Experiment& experiment, const std::vector<std::string>& hosts) {
+  if (!run_log().shows(LogLevel::Debug)) return;
+  const Parts& parts = experiment.parts();
+  run_log().debug(experiment.config().algorithm_name, " on ", parts.device, ", ",
+                  parts.model->layout()->size(), " numbers a client, blocks of ", parts.block_width,
+                  ", rounds of up to ", parts.participants_limit(), " of ",
+                  parts.partition.clients(), " clients");
+  for (std::size_t rank = 0; rank < hosts.size(); ++rank) {
+    const auto clients = parts.placement().clients_of_rank(static_cast<int>(rank));
+    run_log().debug("rank ", rank, " on ", hosts[rank], " has ", clients.size(), " clients",
+                    clients.empty() ? "" : concat(", ", clients.front(), " to ", clients.back()));
+  }
+}
+
+/// A loss as a sentence gives it.
+std::string loss_text(double loss) { return std::isnan(loss) ? "not a number" : concat(loss); }
+
+/// Why nobody drawn into a round has trained; empty where somebody takes steps.
+std::string why_idle(const Experiment& experiment, const std::vector<std::int64_t>& cohort) {
+  bool samples = false;
+  for (const std::int64_t client : cohort) {
+    if (experiment.parts().steps_of(client) > 0) return {};
+    samples |= experiment.partition().train.count(client) > 0;
+  }
+  return samples
+             ? "batch normalisation needs batches of two samples or more, and the clients drawn "
+               "have none; give clients more samples or raise train.batch_size"
+             : "the clients drawn have no training samples";
+}
+
+/// Says once that a run diverges, and once that nobody trains.
+class RoundWarnings {
+ public:
+  explicit RoundWarnings(const Experiment& experiment) : experiment_(experiment) {}
+
+  void look_at(const RoundReport& report) {
+    warn_once(diverged_, report.diverged_since > 0,
+              concat("the run diverges since round ", report.diverged_since,
+                     ": a loss is not finite or above 10^4 ln(classes), the training loss is ",
+                     loss_text(report.metrics.train_loss), "; train.lr may be too large"));
+    if (idle_ || report.train_samples > 0) return;
+    const std::string reason = why_idle(experiment_, *report.cohort);
+    warn_once(idle_, !reason.empty(),
+              concat("no sample trained in round ", report.round, ", its loss is NaN: ", reason));
+  }
+
+ private:
+  static void warn_once(bool& said, bool condition, const std::string& message) {
+    if (said || !condition) return;
+    said = true;
+    run_log().of_run(LogLevel::Warning, message);
+  }
+
+  const Experiment& experiment_;
+  bool diverged_ = false;
+  bool idle_ = false;
+};
+
+/// Throws the error in hand again, in front of it where in its work this rank was.
+[[noreturn]] void throw_with(const std::string& place) {
+  const auto said = [&](const char* what) { return Error(concat(place, ": ", what)); };
+  try {
+    throw;
+  } catch (const ConfigError&) {
+    throw;
+  } catch (const DataError&) {
+    throw;
+  } catch (const c10::Error& error) {
+    throw said(error.what_without_backtrace());
+  } catch (const std::exception& error) {
+    throw said(error.what());
+  }
+}
+
+/// Where a round's time went.
+void tell_seconds(const RoundReport& report) {
+  const RoundMetrics& metrics = report.metrics;
+  run_log().debug("round ", report.round, " took ", metrics.wall_seconds,
+                  " s; of rank 0: training ", metrics.seconds_train, " s, downloads and sums ",
+                  metrics.seconds_aggregate, " s, evaluation ", metrics.seconds_evaluate, " s");
+}
+
+/// carry_out, whose errors do not yet say where they come from.
+int run_experiment(Config& config, Communicator& comm, const std::string& command_line,
+                   const Resumption* from, Earlier earlier) {
+  const bool speaks = comm.rank() == 0;
+  std::optional<StillAtWork> notice;
+  if (speaks && config.run.progress != ProgressKind::None) {
+    notice.emplace("preparing the data and the model");
+  }
+  Experiment experiment(config, comm, from);
+  experiment.prepare();
+  notice.reset();
+  Recorder recorder(experiment, comm, command_line, from, earlier);
+  Checkpointer checkpointer(experiment, comm, from);
+  if (speaks) {
+    introduce(experiment, from, comm.size(), recorder.earlier_result());
+    tell_choices(experiment, recorder.hosts());
+  }
+
+  Progress progress(config.run.progress, config.run.rounds, from == nullptr ? 0 : from->round,
+                    recorder.bytes_before());
+  RoundWarnings warnings(experiment);
+  bool interrupted = false;
+  RoundReport last;
+  const auto observe = [&](const RoundReport& report) {
+    if (!report.left) recorder.record(report);
+    last = report;
+    const bool early = report.round < config.run.rounds;
+    const bool stopped = report.diverged_since > 0 && config.run.stop_on_divergence;
+    interrupted = report.agreed.stop && early && !stopped;
+    if (interrupted || (stopped && early)) recorder.write_model(experiment.current_model());
+    // Checkpoints from before it diverged are worth more than one from after.
+    if (interrupted || (report.agreed.checkpoint && !stopped)) {
+      checkpointer.write(report.round, recorder.file());
+    }
+    if (!speaks) return;
+    if (!report.left) {
+      progress.show(report);
+      warnings.look_at(report);
+      tell_seconds(report);
+    }
+    if (interrupted) progress.interrupted(report, config.run.output);
+  };
+  const auto ask = [&](std::int64_t round) {
+    return RoundRequest{.stop = caught_signal() != 0, .checkpoint = checkpointer.due(round)};
+  };
+  try {
+    experiment.run(observe, ask, [] { return caught_signal() != 0; });
+    recorder.finish(interrupted               ? "interrupted"
+                    : last.diverged_since > 0 ? "diverged"
+                                              : "complete");
+    ignore_stop_signals();
+    if (last.round == config.run.rounds) checkpointer.keep_newest();
+    comm.barrier();  // MPI's own end has no deadline
+    if (speaks && !interrupted) progress.complete(last, config.run.output);
+  } catch (...) {
+    recorder.fail();
+    throw;
+  }
+  if (interrupted) return kInterrupted;
+  return last.diverged_since > 0 && config.run.stop_on_divergence ? kDiverged : 0;
+}
+
+}  // namespace
+
+std::unique_ptr<Communicator> run_communicator(const Config& config) {
+  std::unique_ptr<Communicator> world = world_communicator(config.run.collective_timeout);
+  if (config.run.device != DeviceKind::Cuda) return world;
+  return device_communicator(std::move(world), gpu_library());
+}
+
+void tell_notes(const Config& config) {
+  for (const std::string& note : config.notes()) run_log().of_run(LogLevel::Note, note);
+}
+
+int carry_out(Config& config, Communicator& comm, const std::string& command_line,
+              const Resumption* from, Earlier earlier) {
+  const auto place = [&] { return concat(config.algorithm_name, ", ", text(comm.place())); };
+  const Log::Where where(run_log(), place);
+  try {
+    return run_experiment(config, comm, command_line, from, earlier);
+  } catch (...) {
+    throw_with(place());
+  }
+}
+
+}  // namespace fedhpc

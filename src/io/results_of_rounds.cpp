@@ -1,0 +1,83 @@
+// What a result file gets as its run goes on.
+
+#include "fedhpc/core/device.hpp"
+#include "fedhpc/io/results_writer.hpp"
+
+#include "io/tensor_types.hpp"
+
+namespace fedhpc {
+
+void ResultsWriter::append_client_accuracy(std::int64_t round, const std::vector<double>& accuracy,
+                                           const std::vector<double>& best) {
+  h5::append(client_accuracy_, h5::type_of<double>(), accuracy.data());
+  h5::append(evaluated_rounds_, h5::type_of<std::int64_t>(), &round);
+  h5::write_all(best_accuracy_, h5::type_of<double>(), best.data());
+  h5::flush(client_accuracy_);
+  h5::flush(evaluated_rounds_);
+  h5::flush(best_accuracy_);
+}
+
+void ResultsWriter::append_cohort(const std::vector<std::int64_t>& cohort) {
+  std::vector<std::int64_t> padded = cohort;
+  require(static_cast<std::int64_t>(padded.size()) <= cohort_size_, "a cohort has room in its row");
+  padded.resize(static_cast<std::size_t>(cohort_size_), -1);
+  h5::append(cohorts_, h5::type_of<std::int64_t>(), padded.data());
+  h5::flush(cohorts_);
+}
+
+void ResultsWriter::append_draws(const std::vector<NamedTensor>& draws) {
+  require(draws.size() == draws_.size(), "the same tensors are drawn every time");
+  for (std::size_t i = 0; i < draws.size(); ++i) {
+    const Tensor values = on_host(draws[i].values).contiguous();
+    h5::append(draws_[i], type_of(values), values.const_data_ptr());
+    h5::flush(draws_[i]);
+  }
+}
+
+void ResultsWriter::write_model(const std::string& group,
+                                const std::vector<NamedTensor>& parameters) {
+  const auto& datasets = model_.at(group);
+  require(parameters.size() == datasets.size(), "the model written is the model declared");
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    require(parameters[i].name == datasets[i].first, "the model written is the model declared");
+    const Tensor values = on_host(parameters[i].values).contiguous();
+    h5::write_all(datasets[i].second, type_of(values), values.data_ptr());
+    h5::flush(datasets[i].second);
+  }
+}
+
+void ResultsWriter::write_personal(std::int64_t client,
+                                   const std::vector<NamedTensor>& parameters) {
+  require(parameters.size() == personal_.size(), "the model written is the model declared");
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    require(parameters[i].name == personal_[i].first, "the model written is the model declared");
+    const Tensor values = on_host(parameters[i].values).contiguous();
+    h5::write_rows(personal_[i].second, type_of(values), static_cast<hsize_t>(client), 1,
+                   values.data_ptr());
+  }
+}
+
+void ResultsWriter::append_round(std::int64_t round, const std::vector<double>& values) {
+  require(values.size() == series_.size(), "one value per series");
+  check_it_is_there();
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    h5::append(series_[i], h5::type_of<double>(), &values[i]);
+    h5::flush(series_[i]);
+  }
+  h5::append(round_, h5::type_of<std::int64_t>(), &round);
+  h5::flush(round_);
+  if (!swmr_) h5::flush_file(file_);
+}
+
+void ResultsWriter::check_it_is_there() const {
+  if (id_of(path_) != id_) throw Error("the file or its folder was removed or renamed meanwhile");
+}
+
+void ResultsWriter::finish(const std::string& status) {
+  h5::rewrite_attribute(file_, "finished", utc_now());
+  h5::rewrite_attribute(file_, "status", status);
+  h5::flush_file(file_);
+  check_it_is_there();
+}
+
+}  // namespace fedhpc
