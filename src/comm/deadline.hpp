@@ -24,10 +24,6 @@ class Deadline {
   std::thread watch_;
 };
 
-/// Number of this rank as the launcher gives it in the environment, 0 without a launcher: known
-/// before MPI is.
-int launched_rank();
-
 /// Waits so that the messages of lower ranks, which may fail at the same time, come first: one is
 /// enough. A rank that the launcher stops meanwhile leaves in silence.
 void let_lower_ranks_speak(int rank);

@@ -20,13 +20,14 @@ constexpr double kReadingLimit = 20;  // s, for attributes of a result file
 constexpr const char* kForeign = "not a result file";
 
 // How a run goes on and where things lie. All other keys say what its rounds mean.
-constexpr std::array<std::string_view, 15> kChangeable{"run.rounds",
+constexpr std::array<std::string_view, 16> kChangeable{"run.rounds",
                                                        "run.output",
                                                        "run.progress",
                                                        "run.eval_every",
                                                        "run.live",
                                                        "run.device",
                                                        "run.collective_timeout",
+                                                       "run.mpi",
                                                        "run.checkpoint_every",
                                                        "run.grace_seconds",
                                                        "run.stop_on_divergence",
