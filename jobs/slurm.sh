@@ -1,6 +1,9 @@
 # Sourced by jobs/environment.sh: what it needs to know of SLURM.
 # shellcheck shell=bash disable=SC2034,SC2154  # variables that both have
 
+# A job that was submitted from inside a step bears that step's variables: the program would take them for its own.
+unset SLURM_STEP_ID SLURM_STEPID SLURM_STEP_NUM_TASKS
+
 job=${SLURM_JOB_NAME:-job}
 how_to_submit='sbatch jobs/NAME.sbatch CONFIG.ini [--section.key=value ...]'
 restarts=${SLURM_RESTART_COUNT:-0}

@@ -1,14 +1,17 @@
-# A recipe for Spack: copy it to a repository of your own as packages/fedhpc/package.py, or from a clone
+# A recipe for Spack 1.0, which builds a clone where it lies:
 #
-#   spack repo create ~/spack-fedhpc fedhpc && mkdir ~/spack-fedhpc/packages/fedhpc
-#   cp packaging/spack/package.py ~/spack-fedhpc/packages/fedhpc/ && spack repo add ~/spack-fedhpc
-#   spack dev-build fedhpc@main         # in the clone
+#   spack repo create ~/spack-fedhpc fedhpc                      # prints the folder of the new repository
+#   mkdir FOLDER/packages/fedhpc && cp packaging/spack/package.py FOLDER/packages/fedhpc/
+#   spack repo add FOLDER
+#   spack dev-build fedhpc@0.1.0 +cuda cuda_arch=90              # in the clone
 #
 # LibTorch is the one of py-torch, whose headers and libraries lie in its Python package.
 
 import os
 
 from spack.package import *
+from spack_repo.builtin.build_systems.cmake import CMakePackage, generator
+from spack_repo.builtin.build_systems.cuda import CudaPackage
 
 
 class Fedhpc(CMakePackage, CudaPackage):
@@ -16,8 +19,7 @@ class Fedhpc(CMakePackage, CudaPackage):
 
     license("Apache-2.0")
 
-    version("main", branch="main")
-    version("0.1.0", tag="v0.1.0")
+    version("0.1.0")  # the clone's own; there is nothing to fetch
 
     variant("tools", default=True, description="Python libraries of the tools that draw and tabulate results")
     variant("tests", default=False, description="Build the tests")
@@ -41,7 +43,7 @@ class Fedhpc(CMakePackage, CudaPackage):
     depends_on("cuda@12:", when="+cuda")
     depends_on("nccl@2.18:", when="+cuda")
 
-    depends_on("python@3.11:", when="+tools", type="run")
+    depends_on("python@3.11:", type=("build", "run"))
     depends_on("py-numpy", when="+tools", type="run")
     depends_on("py-h5py", when="+tools", type="run")
     depends_on("py-pandas", when="+tools", type="run")
@@ -54,7 +56,8 @@ class Fedhpc(CMakePackage, CudaPackage):
     generator("ninja")
 
     def torch(self):
-        return os.path.join(self.spec["py-torch"].package.prefix, python_platlib_of(self.spec), "torch")
+        python = f"python{self.spec['python'].version.up_to(2)}"
+        return os.path.join(self.spec["py-torch"].prefix, "lib", python, "site-packages", "torch")
 
     def cmake_args(self):
         args = [
@@ -78,8 +81,3 @@ class Fedhpc(CMakePackage, CudaPackage):
         fedhpc("--version")
         fedhpc("run", os.path.join(self.prefix, "share", "fedhpc", "configs", "quickstart.ini"), "--run.rounds=1",
                "--run.output=quickstart.h5")
-
-
-def python_platlib_of(spec):
-    """Python's folder of packages below a prefix, such as lib/python3.11/site-packages."""
-    return os.path.join("lib", f"python{spec['python'].version.up_to(2)}", "site-packages")

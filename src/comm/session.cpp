@@ -22,28 +22,32 @@ Session::Session(int* argc, char*** argv, UseMpi use, double timeout_seconds)
   if (use == UseMpi::Off) return;
   const Launcher started = launcher();
   if (use == UseMpi::Auto && !started.wants_mpi()) return;
+  // Open MPI ends a process that srun has started and that it finds no way to the others from.
+  alone_ = started.name == "srun" && started.tasks > 1 && !started.offers_ranks &&
+           mpi_version().starts_with("OpenMPI");
+  if (alone_) {
+    rank_ = started.rank;
+    return;
+  }
   const Deadline deadline(timeout_seconds, "MPI_Init");
   check_mpi(MPI_Init_thread(argc, argv, MPI_THREAD_FUNNELED, &threads_), "MPI_Init_thread");
   active_ = true;
   check_mpi(MPI_Comm_rank(MPI_COMM_WORLD, &rank_), "MPI_Comm_rank");
   check_mpi(MPI_Comm_size(MPI_COMM_WORLD, &size_), "MPI_Comm_size");
-  // Ranks that do not know of each other: the launcher's first one speaks for all, if they are
-  // counted.
-  if (size_ == 1 && started.tasks > 1) rank_ = started.rank;
+  alone_ = size_ == 1 && std::max(started.tasks, started.rank + 1) > 1;
+  if (alone_ && started.tasks > 1) rank_ = started.rank;  // the first of those counted speaks
 }
 
 void Session::check() const {
-  if (!active_) return;
-  const Launcher started = launcher();
-  const int tasks = std::max(started.tasks, started.rank + 1);
-  if (size_ == 1 && tasks > 1) {
-    throw ConfigError(concat(started.name, " has started ", tasks,
-                             started.tasks > 1 ? "" : " or more", " tasks, but MPI (",
-                             mpi_version(),
-                             ") came up with 1 rank: each task would be a run of its own; ",
-                             started.advice, "; --run.mpi=off is for one process alone"));
+  if (alone_) {
+    const Launcher started = launcher();
+    throw ConfigError(
+        concat(started.name, " has started ", std::max(started.tasks, started.rank + 1),
+               started.tasks > 1 ? "" : " or more", " tasks, but MPI (", mpi_version(),
+               ") knows of 1 rank: each task would be a run of its own; ", started.advice,
+               "; --run.mpi=off is for one process alone"));
   }
-  if (threads_ < MPI_THREAD_FUNNELED) {
+  if (active_ && threads_ < MPI_THREAD_FUNNELED) {
     throw ConfigError(concat("MPI (", mpi_version(),
                              ") was built without threads: it gives MPI_THREAD_SINGLE where "
                              "MPI_THREAD_FUNNELED is needed; take another MPI, or --run.mpi=off "

@@ -45,7 +45,7 @@ class Launchers(AppCase):
                 done = self.together(variables)
                 self.assertEqual([one.returncode for one in done], [2] * TASKS, [one.stderr for one in done])
                 self.assertRegex(done[0].stderr, rf"\Afedhpc: error: {name} has started {TASKS} tasks, but MPI \(OpenMPI-"
-                                                 r"\S+\) came up with 1 rank: [^\n]*--run\.mpi=off[^\n]*\n\Z")
+                                                 r"\S+\) knows of 1 rank: [^\n]*--run\.mpi=off[^\n]*\n\Z")
                 self.assertEqual([one.stderr for one in done[1:]], [""] * (TASKS - 1), "one speaks for all")
                 self.assertEqual(self.written(), [])
         self.assertIn("srun --mpi=pmix", done[0].stderr)

@@ -61,22 +61,27 @@ def serves_a_project_by_pkg_config(prefix, folder):
 
 
 def without_sources(folder):
-    """What to put before a command that shall not see the sources: an empty folder lies over them."""
-    hide = f"mount -t tmpfs none {shlex.quote(source)} && cd {shlex.quote(str(folder))} && exec \"$@\""
+    """What to put before a command that shall not see the sources: an empty folder lies over them. Python's libraries,
+    which may lie among them, are in folder/libraries."""
+    found = run(python, "-c", "import numpy, pathlib; print(pathlib.Path(numpy.__file__).parents[1])").strip()
+    libraries = folder / "libraries"
+    if not libraries.exists():
+        libraries.mkdir()
+    hide = (f"mount --bind {shlex.quote(found)} {shlex.quote(str(libraries))} && mount -t tmpfs none {shlex.quote(source)} "
+            f"&& cd {shlex.quote(str(folder))} && exec \"$@\"")
     for rights in ([], ["--map-root-user"]):
         prefix = ["unshare", "--mount", *rights, "sh", "-c", hide, "sh"]
-        if subprocess.run([*prefix, "true"], capture_output=True, check=False).returncode == 0:
+        if not libraries.is_symlink() and subprocess.run([*prefix, "true"], capture_output=True, check=False).returncode == 0:
             return prefix
     print("no mount namespace here: the sources stay in sight")
+    if not libraries.is_symlink():
+        libraries.rmdir()
+        libraries.symlink_to(found)
     return []
 
 
 def works_alone(prefix, folder):
     share, program = prefix / "share/fedhpc", prefix / "bin/fedhpc"
-    # The Python of the tests lies among the sources.
-    libraries = run(python, "-c", "import numpy, pathlib; print(pathlib.Path(numpy.__file__).parents[1])").strip()
-    shutil.copytree(libraries, folder / "libraries", symlinks=True,
-                    ignore=shutil.ignore_patterns("sphinx*", "babel*", "tests", "__pycache__"))
     bare = {name: value for name, value in os.environ.items() if not name.startswith(("FEDHPC", "LD_LIBRARY"))}
     environment = {**bare, "PYTHONPATH": str(folder / "libraries"), "FEDHPC_CACHE": "off"}
     hidden = without_sources(folder)
@@ -134,16 +139,17 @@ def completes(program, completion, alone):
 def packs(folder):
     """An archive that runs where it is unpacked, with a LibTorch that is linked into its place."""
     run(cmake.replace("cmake", "cpack"), "-G", "TGZ", "--config", pathlib.Path(build, "CPackConfig.cmake"), "-B", folder / "pack",
-        "-D", "CPACK_COMPONENTS_ALL=program", "-D", "CPACK_ARCHIVE_COMPONENT_INSTALL=ON")
+        "-D", "CPACK_COMPONENTS_ALL=program")
     archive, = (folder / "pack").glob("*.tar.gz")
     with tarfile.open(archive) as packed:
         packed.extractall(folder / "unpacked", filter="fully_trusted")
     top, = (folder / "unpacked").iterdir()
     (top / "lib/fedhpc").mkdir(parents=True, exist_ok=True)
     (top / "lib/fedhpc/torch").symlink_to(folder / "prefix/lib/fedhpc/torch")
-    said = run(*without_sources(folder), "ldd", top / "bin/fedhpc")
+    hidden = without_sources(folder)
+    said = run(*hidden, "ldd", top / "bin/fedhpc")
     check(f"{top}/bin/../lib/fedhpc/torch/libtorch_cpu.so" in said, said)
-    run(*without_sources(folder), top / "bin/fedhpc", "--version")
+    run(*hidden, top / "bin/fedhpc", "--version")
     return f"{archive.stat().st_size / 1e6:.1f} MB packed"
 
 

@@ -35,6 +35,7 @@ class Session {
 
  private:
   bool active_ = false;
+  bool alone_ = false;  // of several tasks, each with an MPI of its own
   int rank_ = 0;
   int size_ = 1;
   int threads_ = 0;
