@@ -18,9 +18,11 @@ _fedhpc_ask() {
 # _fedhpc_words WORD...: those that begin with what is being typed.
 _fedhpc_words() { mapfile -t COMPREPLY < <(compgen -W "$*" -- "$current"); }
 
+# _fedhpc_files ENDING...: folders, and files that end so.
 _fedhpc_files() {
-  local pattern=$1
-  mapfile -t COMPREPLY < <(compgen -d -S / -- "$current"; compgen -f -X "!$pattern" -- "$current")
+  local ending
+  mapfile -t COMPREPLY < <(compgen -d -S / -- "$current"
+    for ending in "$@"; do compgen -f -X "!*.$ending" -- "$current"; done)
   compopt -o nospace 2>/dev/null
   [ ${#COMPREPLY[@]} -ne 1 ] || [[ ${COMPREPLY[0]} == */ ]] || compopt +o nospace 2>/dev/null
 }
@@ -57,9 +59,9 @@ _fedhpc() {
           *) _fedhpc_options --help ;;
         esac
       elif [ "$command" = resume ]; then
-        _fedhpc_files '*.@(h5|ini)'
+        _fedhpc_files h5 ini
       else
-        _fedhpc_files '*.ini'
+        _fedhpc_files ini
       fi ;;
     list) _fedhpc_words "$(awk '{ print $1 }' <<<"$_fedhpc_names")" ;;
     help) _fedhpc_words "$commands keys" "$(awk '{ $1 = ""; print }' <<<"$_fedhpc_names")" \
@@ -67,7 +69,7 @@ _fedhpc() {
     export)
       if [[ $current == -* ]]; then _fedhpc_words --csv --help
       elif [ "${COMP_WORDS[COMP_CWORD - 1]}" = --csv ]; then mapfile -t COMPREPLY < <(compgen -d -- "$current")
-      else _fedhpc_files '*.h5'; fi ;;
+      else _fedhpc_files h5; fi ;;
   esac
 }
 complete -F _fedhpc fedhpc

@@ -13,13 +13,12 @@ import shlex
 import shutil
 import subprocess
 import sys
-import tarfile
 import tempfile
 
 cmake, source, build, python = sys.argv[1:5]
 COMPLETED = [("r", "run resume"), ("run --run.mp", "--run.mpi="), ("run x.ini --run.mpi =", "auto on off"),
              ("run x.ini --run.mpi = o", "on off"), ("list mo", "models"), ("help fedpr", "fedprox fedprox_ft"),
-             ("run x.ini --algorithm.name = hier", "hierfavg"), ("resume a", "a.h5 a.ini"), ("run a", "a.ini")]
+             ("run x.ini --algorithm.name = hier", "hierfavg"), ("resume a.", "a.ckpt.2.h5 a.h5 a.ini"), ("run a", "a.ini")]
 SRUN = '#!/bin/bash\n[ "$1" != --mpi=list ] || { echo pmix; exit; }\nwhile [ "${1#-}" != "$1" ]; do shift; done\nexec "$@"\n'
 
 
@@ -141,8 +140,8 @@ def packs(folder):
     run(cmake.replace("cmake", "cpack"), "-G", "TGZ", "--config", pathlib.Path(build, "CPackConfig.cmake"), "-B", folder / "pack",
         "-D", "CPACK_COMPONENTS_ALL=program")
     archive, = (folder / "pack").glob("*.tar.gz")
-    with tarfile.open(archive) as packed:
-        packed.extractall(folder / "unpacked", filter="fully_trusted")
+    (folder / "unpacked").mkdir()
+    run("tar", "xf", archive, "-C", folder / "unpacked")
     top, = (folder / "unpacked").iterdir()
     (top / "lib/fedhpc").mkdir(parents=True, exist_ok=True)
     (top / "lib/fedhpc/torch").symlink_to(folder / "prefix/lib/fedhpc/torch")
