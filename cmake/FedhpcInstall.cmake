@@ -1,21 +1,82 @@
-# Install and export: `find_package(fedhpc)` gives fedhpc::fedhpc. LibTorch is not installed with it;
-# the package configuration makes the same imported targets from FEDHPC_TORCH again.
-include(GNUInstallDirs)
+# Install, export and archive. `find_package(fedhpc)` gives fedhpc::fedhpc, `pkg-config fedhpc` the flags. LibTorch is
+# not installed with it: the program looks for it in lib/fedhpc/torch beside itself, then where it was built with.
+#
+#   PREFIX/bin, include, lib        program, headers, library, modules for GPUs
+#   PREFIX/share/fedhpc             as the project's folder: tools, configurations, job scripts, pages
+#
+# The component `torch`, which only who asks for it gets, is LibTorch's libraries in lib/fedhpc/torch: what is packed
+# with it runs on machines without.
 include(CMakePackageConfigHelpers)
+set(_share "${CMAKE_INSTALL_DATADIR}/fedhpc")
+
 install(TARGETS fedhpc fedhpc_options EXPORT fedhpcTargets
-        ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
-install(TARGETS fedhpc_app RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
-if(FEDHPC_CUDA_ENABLED)
-  install(TARGETS fedhpc_gpu LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/fedhpc)
-endif()
-if(FEDHPC_KERNELS_ENABLED)
-  install(TARGETS fedhpc_kernels LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/fedhpc)
-endif()
-install(DIRECTORY include/fedhpc DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
-install(EXPORT fedhpcTargets NAMESPACE fedhpc:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/fedhpc)
+        ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT library
+        INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+install(TARGETS fedhpc_app RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT program)
+foreach(_module fedhpc_gpu fedhpc_kernels)
+  if(TARGET ${_module})
+    install(TARGETS ${_module} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/fedhpc COMPONENT program)
+  endif()
+endforeach()
+install(DIRECTORY include/fedhpc DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT library)
+install(EXPORT fedhpcTargets NAMESPACE fedhpc:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/fedhpc COMPONENT library)
 configure_package_config_file(cmake/fedhpcConfig.cmake.in "${PROJECT_BINARY_DIR}/fedhpcConfig.cmake"
   INSTALL_DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/fedhpc)
 write_basic_package_version_file("${PROJECT_BINARY_DIR}/fedhpcConfigVersion.cmake"
   COMPATIBILITY SameMinorVersion)
 install(FILES "${PROJECT_BINARY_DIR}/fedhpcConfig.cmake" "${PROJECT_BINARY_DIR}/fedhpcConfigVersion.cmake"
-              cmake/FedhpcTorch.cmake DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/fedhpc)
+              cmake/FedhpcTorch.cmake DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/fedhpc COMPONENT library)
+
+# For programs that are not built by CMake: what the static library needs, by file where CMake knows it so.
+set(_links "")
+foreach(_library IN LISTS HDF5_C_LIBRARIES MPI_C_LIBRARIES)
+  string(APPEND _links " ${_library}")
+endforeach()
+get_target_property(_boost Boost::program_options LOCATION)
+set(FEDHPC_PC_LIBS "${_boost}${_links} -lz -llzma -ljpeg -lpthread -ldl")
+set(FEDHPC_PC_CFLAGS "")
+foreach(_folder IN LISTS HDF5_C_INCLUDE_DIRS MPI_C_INCLUDE_DIRS)
+  string(APPEND FEDHPC_PC_CFLAGS " -isystem ${_folder}")
+endforeach()
+if(NOT FEDHPC_TORCH_HAS_BLAS)
+  string(REPLACE ";" " " _blas "${BLAS_LIBRARIES}")
+  string(APPEND FEDHPC_PC_LIBS " ${_blas}")
+endif()
+file(RELATIVE_PATH FEDHPC_PC_PREFIX "/prefix/${CMAKE_INSTALL_LIBDIR}/pkgconfig" "/prefix")
+string(REGEX REPLACE "/$" "" FEDHPC_PC_PREFIX "${FEDHPC_PC_PREFIX}")
+configure_file(cmake/fedhpc.pc.in "${PROJECT_BINARY_DIR}/fedhpc.pc" @ONLY)
+install(FILES "${PROJECT_BINARY_DIR}/fedhpc.pc" DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT library)
+
+# What lies below share/fedhpc finds its own by the same paths as in the project's folder.
+install(DIRECTORY tools/ DESTINATION ${_share}/tools COMPONENT program USE_SOURCE_PERMISSIONS
+        REGEX "/(__pycache__|apptainer|site)$|/(setup|build|test|quickstart|docs|fuzz)\\.sh$" EXCLUDE
+        REGEX "/(bundle|draw_rooms|campaign|campaign_cases|campaign_runs|docs_site)\\.py$|/completion\\.bash$" EXCLUDE)
+install(DIRECTORY configs jobs docs DESTINATION ${_share} COMPONENT program USE_SOURCE_PERMISSIONS)
+install(DIRECTORY results/papers DESTINATION ${_share}/results COMPONENT program FILES_MATCHING PATTERN "*.csv")
+install(FILES README.md CHANGELOG.md CITATION.cff LICENSE VERSION DESTINATION ${_share} COMPONENT program)
+install(FILES tools/completion.bash DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions RENAME fedhpc
+        COMPONENT program)
+install(CODE "execute_process(COMMAND \"${CMAKE_COMMAND}\" \"-DPROGRAM=$<TARGET_FILE:fedhpc_app>\"
+                              \"-DOUTPUT=${PROJECT_BINARY_DIR}/fedhpc.1\" -DVERSION=${FEDHPC_VERSION}
+                              -P \"${PROJECT_SOURCE_DIR}/cmake/man_page.cmake\" COMMAND_ERROR_IS_FATAL ANY)"
+        COMPONENT program)
+install(FILES "${PROJECT_BINARY_DIR}/fedhpc.1" DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 COMPONENT program)
+
+# Of LibTorch what the program loads, found as the loader finds it; the machine's own libraries stay out.
+install(CODE "
+  file(GET_RUNTIME_DEPENDENCIES EXECUTABLES \"$<TARGET_FILE:fedhpc_app>\" RESOLVED_DEPENDENCIES_VAR _found
+       UNRESOLVED_DEPENDENCIES_VAR _missing POST_EXCLUDE_REGEXES \"^/(usr/)?lib(64)?/\")
+  list(FILTER _found INCLUDE REGEX \"/lib(torch|c10|gomp|cudart|cupti|shm|mkl)[^/]*$\")
+  file(INSTALL \${_found} DESTINATION \"\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_LIBDIR}/fedhpc/torch\"
+       FOLLOW_SYMLINK_CHAIN)" COMPONENT torch EXCLUDE_FROM_ALL)
+
+set(CPACK_GENERATOR TGZ)
+set(CPACK_PACKAGE_NAME fedhpc)
+set(CPACK_PACKAGE_VERSION ${FEDHPC_VERSION})
+set(CPACK_STRIP_FILES ON)
+set(CPACK_VERBATIM_VARIABLES ON)
+set(CPACK_ARCHIVE_COMPONENT_INSTALL ON)
+set(CPACK_COMPONENT_INCLUDE_TOPLEVEL_DIRECTORY ON)
+set(CPACK_COMPONENTS_GROUPING ALL_COMPONENTS_IN_ONE)
+set(CPACK_COMPONENTS_ALL program library)
+include(CPack)

@@ -1,17 +1,28 @@
 # Sourced by the job scripts: where the program is, MPI's settings, how ranks are started, and a run that is
 # taken up where it was. What a cluster may need to change, all by variables of the environment:
 #
-#   FEDHPC               the program [$FEDHPC_HOME/build/release/fedhpc, else fedhpc on the PATH]
-#   FEDHPC_HOME          the project's folder [the folder sbatch was called in]
+#   FEDHPC               the program [$FEDHPC_HOME/build/release/fedhpc, that of the same installation, else
+#                        fedhpc on the PATH]
+#   FEDHPC_HOME          the project's folder, or PREFIX/share/fedhpc [the folder the job was submitted in]
 #   FEDHPC_MODULES       modules to load, such as "gcc openmpi" [none]
-#   FEDHPC_LAUNCHER      srun or mpirun [srun where it can start MPI programs by PMIx]
+#   FEDHPC_LAUNCHER      srun, flux, mpirun, or mpiexec of another MPI [the scheduler's own where it can start MPI
+#                        programs, else mpirun]
+#   FEDHPC_MPI           what srun --mpi= is given: pmix, pmi2, cray_shasta, none [pmix or cray_shasta, as srun has it]
+#   FEDHPC_WARNING       seconds before the job's end at which a run is asked to stop, under PBS and Flux [120]
 #   FEDHPC_MAX_RESTARTS  how often a job may requeue itself [100]
 #   FEDHPC_DATA          folder of the data sets, as for every run
 #
+# What schedulers differ in lies beside it, in slurm.sh, pbs.sh and flux.sh; a job script names its own in $scheduler.
 # Nothing is fetched and no daemon is started. Exit codes of the program: docs/how-to/run.md.
 
+# Each gives: job (its name in messages), how_to_submit, restarts (so far), own_launcher, start RANKS COMMAND... (in the
+# background, as $launched), pass_on (of USR1), job_state and put_back; ranks_of_job and seconds_left where scripts have
+# to ask for the number of ranks, and no signal announces the end.
+# shellcheck source=jobs/slurm.sh
+. "$FEDHPC_HOME/jobs/${scheduler:=slurm}.sh"
+
 if [ $# -eq 0 ]; then  # the job script's own arguments
-  echo "${SLURM_JOB_NAME:-job}: nothing to run; sbatch jobs/NAME.sbatch CONFIG.ini [--section.key=value ...]" >&2
+  echo "$job: nothing to run; $how_to_submit" >&2
   exit 2
 fi
 
@@ -22,10 +33,11 @@ fi
 
 if [ -z "${FEDHPC:-}" ]; then
   FEDHPC=$FEDHPC_HOME/build/release/fedhpc
+  [ -x "$FEDHPC" ] || FEDHPC=$FEDHPC_HOME/../../bin/fedhpc
   [ -x "$FEDHPC" ] || FEDHPC=$(command -v fedhpc || true)
 fi
 if [ ! -x "${FEDHPC:-}" ]; then
-  echo "${SLURM_JOB_NAME:-job}: no program '$FEDHPC'; build it (tools/build.sh) or set FEDHPC to it" >&2
+  echo "$job: no program '$FEDHPC'; build it (tools/build.sh) or set FEDHPC to it" >&2
   exit 2
 fi
 
@@ -40,12 +52,9 @@ export OMPI_MCA_oob_tcp_keepalive_time=${OMPI_MCA_oob_tcp_keepalive_time:-30}
 export OMPI_MCA_oob_tcp_keepalive_intvl=${OMPI_MCA_oob_tcp_keepalive_intvl:-10}
 export OMPI_MCA_oob_tcp_keepalive_probes=${OMPI_MCA_oob_tcp_keepalive_probes:-3}
 
-if [ -z "${FEDHPC_LAUNCHER:-}" ]; then
-  FEDHPC_LAUNCHER=mpirun
-  case $(srun --mpi=list 2>&1) in *pmix*) FEDHPC_LAUNCHER=srun ;; esac
-fi
+FEDHPC_LAUNCHER=${FEDHPC_LAUNCHER:-$(own_launcher)}
 
-say() { printf '%s %s: %s\n' "$(date '+%F %T')" "${SLURM_JOB_NAME:-job}" "$1"; }
+say() { printf '%s %s: %s\n' "$(date '+%F %T')" "$job" "$1"; }
 
 # value_in FILE SECTION KEY: what an INI file says; SECTION may be empty, for what stands before the first.
 value_in() {
@@ -92,46 +101,61 @@ newest_checkpoint() {
   printf '%s\n' "$newest"
 }
 
-# USR1 (sbatch --signal=B:USR1@120, and preemption where the cluster sends it) comes to this shell alone, which
-# passes it on, once: the second one would end the program without a checkpoint. TERM comes to the ranks as well;
+# USR1 (sbatch --signal=B:USR1@120, stop_in_time, and preemption where the cluster sends it) comes to this shell alone,
+# which passes it on, once: the second one would end the program without a checkpoint. TERM comes to the ranks as well;
 # the shell only has to live on.
 asked_to_stop=no
 launched=
-pass_on() { [ "$asked_to_stop" = no ] || [ -z "$launched" ] || kill -USR1 "$launched" 2>/dev/null || true; }
 stop_asked() {
   [ "$asked_to_stop" = no ] || return 0
   asked_to_stop=yes
   say "asked to stop; the run ends its round and writes a checkpoint"
-  pass_on
+  [ -z "$launched" ] || pass_on
 }
 trap stop_asked USR1
 got_term=no
 trap 'got_term=yes; say "got SIGTERM"' TERM
 
-# job_name, job_state: this job as SLURM's commands take it, and what they say of it; nothing where there are none.
-# The last task of an array bears the array's own number: by that, SLURM would take all tasks.
-job_name() { printf '%s\n' "${SLURM_ARRAY_JOB_ID:-${SLURM_JOB_ID:-}}${SLURM_ARRAY_JOB_ID:+_$SLURM_ARRAY_TASK_ID}"; }
-job_state() { squeue -h -j "$(job_name)" -o %T 2>/dev/null; }
+# stop_in_time SECONDS: sends USR1 to this script FEDHPC_WARNING seconds before SECONDS have passed, for schedulers that
+# do not do so themselves; nothing where SECONDS is no number.
+stop_in_time() {
+  local left=$1 warning=${FEDHPC_WARNING:-120}
+  case $left in '' | *[!0-9]*) return 0 ;; esac
+  {
+    sleep $((left > warning ? left - warning : 0)) &
+    sleeper=$!
+    trap 'kill "$sleeper"' TERM
+    wait "$sleeper" && kill -USR1 $$
+  } >/dev/null 2>&1 </dev/null &
+  local timer=$!
+  # shellcheck disable=SC2064  # the timer's number of now
+  trap "kill $timer 2>/dev/null" EXIT
+}
+
+! declare -F seconds_left >/dev/null || stop_in_time "$(seconds_left)"
+
+# by_mpi RANKS COMMAND...: starts ranks in the background by an MPI's own launcher, one to a core. The array hosts has
+# options that say where.
+hosts=()
+by_mpi() {
+  local ranks=$1 binding=(--bind-to core)
+  shift
+  [ "$FEDHPC_LAUNCHER" = mpirun ] || binding=()  # Open MPI's
+  "$FEDHPC_LAUNCHER" -n "$ranks" ${hosts[@]+"${hosts[@]}"} ${binding[@]+"${binding[@]}"} \
+    ${launch_options[@]+"${launch_options[@]}"} "$@" &
+  launched=$!
+}
+signal_launched() { kill -USR1 "$launched" 2>/dev/null || true; }
 
 # launch RANKS COMMAND...: starts ranks, one to a core, or one to a GPU where the job asked for GPUs, and waits for
-# their end; the exit code is theirs, 75 where the signal was faster. The array launch_options goes to srun or mpirun.
+# their end; the exit code is theirs, 75 where the signal was faster. The array launch_options goes to the launcher.
 launch_options=()
 launch() {
-  local ranks=$1 start pause=0.05 looks=0
-  shift
-  if [ "$FEDHPC_LAUNCHER" = srun ]; then
-    # Steps do not inherit --cpus-per-task from sbatch since SLURM 22.05.
-    start=(srun --mpi=pmix --ntasks="$ranks" --cpus-per-task="${SLURM_CPUS_PER_TASK:-1}" --cpu-bind=cores)
-    [ -z "${SLURM_GPUS_PER_TASK:-}${SLURM_GPUS_PER_NODE:-}${SLURM_GPUS:-}" ] ||
-      start+=(--gpus-per-task=1 --gpu-bind=single:1)
-  else
-    start=(mpirun -n "$ranks" --bind-to core)
-  fi
+  local pause=0.05 looks=0
   [ "$asked_to_stop" = no ] || return 75
   # In the background: bash runs no trap while it waits for a command in the foreground.
-  "${start[@]}" ${launch_options[@]+"${launch_options[@]}"} "$@" &
-  launched=$!
-  pass_on  # a signal that came before $launched was known
+  start "$@"
+  [ "$asked_to_stop" = no ] || pass_on  # a signal that came before $launched was known
   # No `wait` while the process lives: a signal that comes together with its end makes bash 5.2 leave `wait` with
   # the code thrown away, and say -1 or 255 from then on. In a `sleep` it keeps the code.
   while kill -0 "$launched" 2>/dev/null; do
@@ -142,8 +166,8 @@ launch() {
   ! taken_back || return 137
 }
 
-# taken_back: whether SLURM is ending this job, though srun has said 0: it does so as well where a node has failed. The
-# job's state follows a moment later, certainly where SIGTERM has come.
+# taken_back: whether the scheduler is ending this job, though its launcher has said 0: srun does so as well where a node
+# has failed. The job's state follows a moment later, certainly where SIGTERM has come.
 taken_back() {
   local look
   for look in 1 2 3 4 5 6 7 8 9 10; do
@@ -155,6 +179,14 @@ taken_back() {
     sleep 0.5
   done
   return 1
+}
+
+# run_once RANKS CONFIG [ARGUMENT...]: run_or_resume; ends the script with the run's exit code.
+run_once() {
+  local code=0
+  run_or_resume "$@" || code=$?
+  said_in_the_end "$code"
+  exit "$code"
 }
 
 # run_or_resume RANKS CONFIG [ARGUMENT...]: goes on from the newest checkpoint beside the result file, else begins.
@@ -179,9 +211,9 @@ run_or_resume() {
 said_in_the_end() {
   case $1 in
     0) say "done" ;;
-    75) say "interrupted with a checkpoint (exit code 75); the same sbatch command goes on" ;;
+    75) say "interrupted with a checkpoint (exit code 75); the same command goes on" ;;
     2) say "refused (exit code 2); the message above says what to change" ;;
-    *) say "failed (exit code $1); remove the cause, then the same sbatch command goes on where it can" ;;
+    *) say "failed (exit code $1); remove the cause, then the same command goes on where it can" ;;
   esac
 }
 
@@ -189,7 +221,7 @@ said_in_the_end() {
 # run was interrupted (75) or a rank was killed (137: memory, a lost node, a stale step of one; 138: the signal to
 # stop came before the program listened). Ends the script with the run's exit code.
 run_to_the_end() {
-  local stem before code=0 restarts=${SLURM_RESTART_COUNT:-0}
+  local stem before code=0
   stem=$(stem_of "${@:2}")
   before=$(newest_checkpoint "$stem")
   run_or_resume "$@" || code=$?
@@ -204,14 +236,14 @@ run_to_the_end() {
       fi ;;
     *) said_in_the_end "$code"; exit "$code" ;;
   esac
-  # A job that somebody cancelled, or that SLURM itself takes back, is no longer RUNNING and is left alone.
+  # A job that somebody cancelled, or that the scheduler itself takes back, is no longer RUNNING and is left alone.
   if [ "$(job_state)" != RUNNING ]; then
-    say "exit code $code; SLURM is ending the job already, not requeued from here"
+    say "exit code $code; the job is being ended already, not requeued from here"
   elif [ "$restarts" -ge "${FEDHPC_MAX_RESTARTS:-100}" ]; then
-    say "exit code $code after $restarts restarts (FEDHPC_MAX_RESTARTS); not requeued, the same sbatch command goes on"
+    say "exit code $code after $restarts restarts (FEDHPC_MAX_RESTARTS); not requeued, the same command goes on"
   else
     say "exit code $code; back into the queue after restart $restarts"
-    scontrol requeue "$(job_name)" || said_in_the_end "$code"
+    put_back || said_in_the_end "$code"
   fi
   exit "$code"
 }

@@ -1,5 +1,6 @@
 #include "app/configuration.hpp"
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 
@@ -27,13 +28,18 @@ std::unique_ptr<Config> read_configuration(const Arguments& arguments, const std
   return config;
 }
 
-double start_timeout(const Arguments& arguments) {
+StartOptions start_options(const std::string& command, const Arguments& arguments) {
   const RunOptions unless_told;
-  if (arguments.empty()) return unless_told.collective_timeout;
+  StartOptions start{.timeout = unless_told.collective_timeout, .mpi = unless_told.mpi};
+  if (command != "run" && command != "resume" && command != "plan") start.mpi = UseMpi::Off;
   try {
-    const std::string& path = arguments.front();
-    Arguments keys(arguments.begin() + 1, arguments.end());
-    std::erase_if(keys, [](const std::string& one) { return one.find('=') == std::string::npos; });
+    const auto is_option = [](const std::string& one) { return one.starts_with("--"); };
+    const auto file = std::find_if_not(arguments.begin(), arguments.end(), is_option);
+    const std::string path = file == arguments.end() ? "" : *file;
+    Arguments keys = arguments;
+    std::erase_if(keys, [&](const std::string& one) {
+      return !is_option(one) || one.find('=') == std::string::npos;
+    });
     std::vector<Assignment> assignments = parse_command_line(keys);
     std::error_code failed;
     if (std::filesystem::is_regular_file(path, failed)) {  // a pipe can be read but once
@@ -45,11 +51,14 @@ double start_timeout(const Arguments& arguments) {
     }
     const std::string value = lookup(assignments, "run.collective_timeout", "");
     const double seconds = std::strtod(value.c_str(), nullptr);
-    if (seconds > 0) return seconds;
+    if (seconds > 0) start.timeout = seconds;
+    const std::string mpi = lookup(assignments, "run.mpi", "");
+    if (mpi == "on" && start.mpi == UseMpi::Auto) start.mpi = UseMpi::On;
+    if (mpi == "off") start.mpi = UseMpi::Off;
   } catch (const std::exception&) {
     // What is wrong with them is said where they are read in earnest.
   }
-  return unless_told.collective_timeout;
+  return start;
 }
 
 void pin_threads() {

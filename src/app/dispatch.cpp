@@ -51,7 +51,7 @@ int dispatch(const Arguments& arguments, const std::string& command_line) {
   if (command == "resume") return resume_command(rest, command_line);
   if (command == "plan") return plan_command(rest);
   // The small commands speak once, whatever the number of ranks.
-  if (world_communicator(kStartTimeout)->rank() != 0) return 0;
+  if (launcher().rank != 0) return 0;
   if (command == "list") return list_command(rest);
   if (command == "help" && !rest.empty()) return help_command(rest);
   if (command == "export") return export_command(rest);

@@ -23,10 +23,12 @@ int refuse(const fedhpc::Error& error) {
 
 int run(int argc, char** argv) {
   const fedhpc::Arguments arguments(argv + 1, argv + argc);
-  const double timeout = fedhpc::start_timeout({argv + std::min(argc, 2), argv + argc});
-  const fedhpc::Session session(&argc, &argv, fedhpc::Session::Launch::Detect, timeout);
+  const fedhpc::StartOptions start = fedhpc::start_options(
+      arguments.empty() ? "" : arguments.front(), {argv + std::min(argc, 2), argv + argc});
+  const fedhpc::Session session(&argc, &argv, start.mpi, start.timeout);
   std::signal(SIGXFSZ, SIG_IGN);  // a file beyond its limit is an error to report like a full disk
   try {
+    session.check();
     return fedhpc::dispatch(arguments, fedhpc::join({argv, argv + argc}, " "));
   } catch (const fedhpc::ConfigError& error) {
     return refuse(error);

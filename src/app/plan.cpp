@@ -70,7 +70,7 @@ int plan_command(const Arguments& arguments) {
   const bool json = json_at != rest.end();
   if (json) rest.erase(json_at);
 
-  std::unique_ptr<Communicator> comm = world_communicator(start_timeout(rest));
+  std::unique_ptr<Communicator> comm = world_communicator(start_options("plan", rest).timeout);
   std::unique_ptr<Config> config;
   fail_together(*comm, [&] { config = read_configuration(rest, "plan"); });
   run_log().show(config->run.log_level);

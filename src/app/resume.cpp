@@ -43,7 +43,8 @@ int resume_command(const Arguments& arguments, const std::string& command_line) 
   pin_threads();
   LockFile claim;  // on rank 0, to the very end
   const StopSignals signals;
-  std::unique_ptr<Communicator> comm = world_communicator(start_timeout(arguments));
+  std::unique_ptr<Communicator> comm =
+      world_communicator(start_options("resume", arguments).timeout);
   std::string configuration;  // of the run as it is to be now, or empty: as it was
   std::vector<Assignment> changes;
   fail_together(*comm, [&] {

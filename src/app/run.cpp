@@ -14,7 +14,7 @@ int run_command(const Arguments& given, const std::string& command_line) {
   const bool force = std::erase(arguments, "--force") > 0;
   LockFile claim;  // on rank 0, to the very end
   const StopSignals signals;
-  std::unique_ptr<Communicator> comm = world_communicator(start_timeout(arguments));
+  std::unique_ptr<Communicator> comm = world_communicator(start_options("run", arguments).timeout);
   std::unique_ptr<Config> config;
   fail_together(*comm, [&] {
     config = read_configuration(arguments, "run");

@@ -22,7 +22,7 @@ Deadline::Deadline(double seconds, const char* what)
         const std::chrono::duration<double> patience(std::min(seconds, kLongest));
         std::unique_lock lock(mutex_);
         if (met_changed_.wait_for(lock, patience, [this] { return met_; })) return;
-        let_lower_ranks_speak(launched_rank());
+        let_lower_ranks_speak(launcher().rank);
         run_log().of_rank(LogLevel::Error,
                           concat("no progress in ", what, " for ", seconds,
                                  " s: a rank has not come (run.collective_timeout)"));
@@ -36,13 +36,6 @@ Deadline::~Deadline() {
   }
   met_changed_.notify_one();
   watch_.join();
-}
-
-int launched_rank() {
-  for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"}) {
-    if (const char* rank = std::getenv(name)) return std::atoi(rank);
-  }
-  return 0;
 }
 
 void let_lower_ranks_speak(int rank) {

@@ -23,10 +23,6 @@ class Deadline {
   std::thread watch_;
 };
 
-/// The number of this rank in the launcher's environment, known before MPI is; 0 without a
-/// launcher.
-int launched_rank();
-
 /// Waits so that the messages of lower ranks, which may fail at the same time, come first: one is
 /// enough. A rank that the launcher stops meanwhile leaves in silence.
 void let_lower_ranks_speak(int rank);

@@ -79,6 +79,11 @@ void RunOptions::declare(OptionSet& options) {
   options.add("run.collective_timeout", collective_timeout, above(0.0),
               "seconds a rank waits for the others while none of them gets on, before it gives up");
   options.add(
+      "run.mpi", mpi,
+      Names<UseMpi>{{"auto", UseMpi::Auto}, {"on", UseMpi::On}, {"off", UseMpi::Off}},
+      "whether MPI is started; auto: where a launcher (mpirun, srun, flux run, ...) started "
+      "this process; off: one process alone, whatever started it");
+  options.add(
       "run.save", save, {"init", "partition", "draws", "personal"},
       "what the result file holds beside the final model: initial weights, the partition, the "
       "cohorts drawn, the clients' own models");

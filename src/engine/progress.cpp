@@ -10,6 +10,7 @@
 #include <sstream>
 #include <unistd.h>
 
+#include "fedhpc/comm/session.hpp"
 #include "fedhpc/core/build_info.hpp"
 
 namespace fedhpc {
@@ -144,11 +145,12 @@ void Progress::complete(const RoundReport& report, const std::string& results) c
 
 std::string start_up_table(const Config& config, int ranks, std::int64_t block_width) {
   const BuildInfo build = build_info();
+  const std::string mpi = running_mpi();
   std::ostringstream text;
   text << "fedhpc " << build.version << " (" << build.commit << ", LibTorch " << build.torch << ", "
        << build.compiler << ", " << build.nccl << ")\n"
-       << ranks << (ranks == 1 ? " rank" : " ranks") << ", blocks of " << block_width
-       << (block_width == 1 ? " client" : " clients") << "\n";
+       << ranks << (ranks == 1 ? " rank" : " ranks") << (mpi.empty() ? "" : concat(" (", mpi, ")"))
+       << ", blocks of " << block_width << (block_width == 1 ? " client" : " clients") << "\n";
   for (const OptionSet::Entry& entry : config.options().entries()) {
     const std::string value = entry.print();
     if (value.empty() || !config.options().acts(entry)) continue;

@@ -35,7 +35,7 @@ class SmallCommands(AppCase):
     def test_version(self):
         for ranks in (0, 2):
             out = self.run_ok("--version", ranks=ranks).stdout
-            self.assertRegex(out, r"\Afedhpc \d+\.\d+\.\d+ \([0-9a-z.+-]+, torch-\d\S*, \S*MPI-\d\S*, "
+            self.assertRegex(out, r"\Afedhpc \d+\.\d+\.\d+ \([0-9a-z.+-]+, torch-\d\S*, \S*MPI\S*-\d\S*, "
                                   r"HDF5-\d+\.\d+\.\d+, (nccl\S*|no nccl)\)\r?\n\Z")
 
     def test_list(self):

@@ -1,28 +1,162 @@
-"""The installed package serves another project.
+"""The installed package serves another project, and people who have nothing but it.
 
-usage: install_test.py CMAKE SOURCE_DIR BUILD_DIR
+usage: install_test.py CMAKE SOURCE_DIR BUILD_DIR PYTHON
+
+Everything runs from a prefix that was moved, and where the kernel lets us (a mount namespace), with an empty folder in
+the place of the sources.
 """
 
+import os
 import pathlib
+import re
+import shlex
+import shutil
 import subprocess
 import sys
 import tempfile
 
-cmake, source, build = sys.argv[1:4]
+cmake, source, build, python = sys.argv[1:5]
+COMPLETED = [("r", "run resume"), ("run --run.mp", "--run.mpi="), ("run x.ini --run.mpi =", "auto on off"),
+             ("run x.ini --run.mpi = o", "on off"), ("list mo", "models"), ("help fedpr", "fedprox fedprox_ft"),
+             ("run x.ini --algorithm.name = hier", "hierfavg"), ("resume a.", "a.ckpt.2.h5 a.h5 a.ini"), ("run a", "a.ini")]
+SRUN = '#!/bin/bash\n[ "$1" != --mpi=list ] || { echo pmix; exit; }\nwhile [ "${1#-}" != "$1" ]; do shift; done\nexec "$@"\n'
 
 
-def run(*command: str) -> None:
-    done = subprocess.run(command, capture_output=True, text=True)
+def run(*command, **how):
+    """What a command prints; the test ends where it fails."""
+    done = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False, **how)
     if done.returncode:
-        sys.exit(f"{' '.join(command)}\n{done.stdout[-3000:]}{done.stderr[-3000:]}")
+        sys.exit(f"{' '.join(map(str, command))}\n{done.stdout[-3000:]}{done.stderr[-3000:]}")
+    return done.stdout
 
 
-with tempfile.TemporaryDirectory() as folder:
-    prefix, consumer = pathlib.Path(folder, "prefix"), pathlib.Path(folder, "consumer")
-    run(cmake, "--install", build, "--prefix", str(prefix))
-    run(str(prefix / "bin" / "fedhpc"), "--version")
-    run(cmake, "-S", str(pathlib.Path(source, "tests", "install")), "-B", str(consumer), "-G", "Ninja",
+def check(holds, message):
+    if not holds:
+        sys.exit(message)
+
+
+def installed(folder):
+    """A prefix with program, library and LibTorch, moved after it was installed."""
+    for component in ([], ["--component", "torch"]):
+        run(cmake, "--install", build, "--prefix", folder / "first", *component)
+    return (folder / "first").rename(folder / "prefix")
+
+
+def serves_a_project_by_cmake(prefix, folder):
+    run(cmake, "-S", pathlib.Path(source, "tests", "install"), "-B", folder, "-G", "Ninja",
         f"-DCMAKE_PREFIX_PATH={prefix}", "-DCMAKE_BUILD_TYPE=Release")
-    run(cmake, "--build", str(consumer))
-    run(str(consumer / "consumer"))
-print("installed, found, built against and run")
+    run(cmake, "--build", folder)
+    run(folder / "consumer")
+
+
+def serves_a_project_by_pkg_config(prefix, folder):
+    if shutil.which("pkg-config") is None:
+        return
+    pages = next(prefix.glob("**/fedhpc.pc")).parent
+    flags = run("pkg-config", "--cflags", "--libs", "fedhpc", env={**os.environ, "PKG_CONFIG_PATH": str(pages)})
+    run("c++", "-std=c++20", pathlib.Path(source, "tests/install/consumer.cpp"), *shlex.split(flags), "-o",
+        folder / "by_pkg_config")
+    run(folder / "by_pkg_config")
+
+
+def without_sources(folder):
+    """What to put before a command that shall not see the sources: an empty folder lies over them. Python's libraries,
+    which may lie among them, are in folder/libraries."""
+    found = run(python, "-c", "import numpy, pathlib; print(pathlib.Path(numpy.__file__).parents[1])").strip()
+    libraries = folder / "libraries"
+    if not libraries.exists():
+        libraries.mkdir()
+    hide = (f"mount --bind {shlex.quote(found)} {shlex.quote(str(libraries))} && mount -t tmpfs none {shlex.quote(source)} "
+            f"&& cd {shlex.quote(str(folder))} && exec \"$@\"")
+    for rights in ([], ["--map-root-user"]):
+        prefix = ["unshare", "--mount", *rights, "sh", "-c", hide, "sh"]
+        if not libraries.is_symlink() and subprocess.run([*prefix, "true"], capture_output=True, check=False).returncode == 0:
+            return prefix
+    print("no mount namespace here: the sources stay in sight")
+    if not libraries.is_symlink():
+        libraries.rmdir()
+        libraries.symlink_to(found)
+    return []
+
+
+def works_alone(prefix, folder):
+    share, program = prefix / "share/fedhpc", prefix / "bin/fedhpc"
+    bare = {name: value for name, value in os.environ.items() if not name.startswith(("FEDHPC", "LD_LIBRARY"))}
+    environment = {**bare, "PYTHONPATH": str(folder / "libraries"), "FEDHPC_CACHE": "off"}
+    hidden = without_sources(folder)
+
+    def alone(*command, **variables):
+        return run(*hidden, *command, cwd=folder, env={**environment, **variables})
+
+    interpreter = pathlib.Path(os.path.realpath(python))
+    config = share / "configs/quickstart.ini"
+    check(re.match(r"fedhpc \d", alone(program, "--version")), "no version")
+    alone(program, "run", config, "--run.rounds=2", "--run.output=a.h5")
+    alone(interpreter, share / "tools/plot.py", "a.h5", "--output", "a.png")
+    check((folder / "a.png").stat().st_size > 1000, "no picture")
+    check("a" in alone(interpreter, share / "tools/summarize.py", "a.h5"), "no summary")
+    alone(interpreter, share / "tools/reproduce.py", "tdpfed", "--status")
+    script = alone(interpreter, share / "tools/submit.py", config, "--ranks", "2", "--plan-ranks", "1")
+    check(f"FEDHPC_HOME={share}\n" in script and f"FEDHPC={program}\n" in script, f"not of this prefix: {script[:800]}")
+
+    # A job, by stand-ins for SLURM's commands.
+    for name, text in (("srun", SRUN), ("squeue", "#!/bin/sh\necho RUNNING\n")):
+        (folder / "bin" / name).parent.mkdir(exist_ok=True)
+        (folder / "bin" / name).write_text(text)
+        (folder / "bin" / name).chmod(0o755)
+    said = alone("bash", share / "jobs/single_node.sbatch", config, "--run.rounds=1", "--run.output=job.h5",
+                 FEDHPC_HOME=str(share), SLURM_NTASKS="1", SLURM_SUBMIT_DIR=str(folder), SLURM_JOB_ID="7",
+                 PATH=f"{folder / 'bin'}:{os.environ['PATH']}")
+    check("job: done" in said and (folder / "job.h5").exists(), said)
+
+    # Pages of the program itself.
+    page = (prefix / "share/man/man1/fedhpc.1").read_text()
+    plain = page.replace("\\-", "-").replace("\\e", "\\").replace("\\&", "")
+    for words in ([], ["run"], ["resume"], ["plan"], ["list"], ["help"], ["export"], ["keys"]):
+        check(alone(program, "help", *words) in plain, f"fedhpc(1) does not say what fedhpc help {' '.join(words)} says")
+    if shutil.which("man"):
+        formatted = run("man", "--warnings", "-l", prefix / "share/man/man1/fedhpc.1", env={**bare, "MANWIDTH": "200"})
+        check("run.checkpoint_every" in formatted, formatted[:500])
+    (folder / "a.ini").touch()
+    completes(program, prefix / "share/bash-completion/completions/fedhpc", alone)
+
+    texts = [path for path in share.rglob("*") if path.suffix in (".py", ".sh", ".sbatch", ".pbs", ".ini", ".md")]
+    check(len(texts) > 200, f"{len(texts)} texts")
+    for path in texts:
+        check(source not in path.read_text(), f"{path} names the source folder")
+
+
+def completes(program, completion, alone):
+    script = f'source {shlex.quote(str(completion))}\n'
+    for typed, _ in COMPLETED:
+        words = [str(program), *typed.split(" ")]
+        script += f"COMP_WORDS=({shlex.join(words)}); COMP_CWORD={len(words) - 1}; _fedhpc; echo ${{COMPREPLY[@]}}\n"
+    said = alone("bash", "-c", script).splitlines()
+    check(said == [expected for _, expected in COMPLETED], f"completed: {said}")
+
+
+def packs(folder):
+    """An archive that runs where it is unpacked, with a LibTorch that is linked into its place."""
+    run(cmake.replace("cmake", "cpack"), "-G", "TGZ", "--config", pathlib.Path(build, "CPackConfig.cmake"), "-B", folder / "pack",
+        "-D", "CPACK_COMPONENTS_ALL=program")
+    archive, = (folder / "pack").glob("*.tar.gz")
+    (folder / "unpacked").mkdir()
+    run("tar", "xf", archive, "-C", folder / "unpacked")
+    top, = (folder / "unpacked").iterdir()
+    (top / "lib/fedhpc").mkdir(parents=True, exist_ok=True)
+    (top / "lib/fedhpc/torch").symlink_to(folder / "prefix/lib/fedhpc/torch")
+    hidden = without_sources(folder)
+    said = run(*hidden, "ldd", top / "bin/fedhpc")
+    check(f"{top}/bin/../lib/fedhpc/torch/libtorch_cpu.so" in said, said)
+    run(*hidden, top / "bin/fedhpc", "--version")
+    return f"{archive.stat().st_size / 1e6:.1f} MB packed"
+
+
+with tempfile.TemporaryDirectory() as scratch:
+    work = pathlib.Path(scratch).resolve()
+    place = installed(work)
+    works_alone(place, work)
+    size = packs(work)
+    serves_a_project_by_cmake(place, work / "consumer")
+    serves_a_project_by_pkg_config(place, work)
+print(f"installed, moved, run without the sources, found, built against, {size}")

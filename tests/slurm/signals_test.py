@@ -1,4 +1,4 @@
-"""Signals under srun: the ranks get them straight from SLURM, with time to end their round.
+"""Under srun: signals, which the ranks get straight from SLURM, with time to end their round; and srun without PMIx.
 
     python3 signals_test.py --fedhpc build/release/fedhpc [unittest arguments]
 """
@@ -85,6 +85,16 @@ class SrunSignals(unittest.TestCase):
                 self.no_jobs()
                 for file in self.folder.glob("*.h5"):
                     file.unlink()
+
+    def test_ranks_that_do_not_find_each_other_are_refused(self):
+        process = self.cluster.start("srun", "--mpi=none", "--quiet", "-n", "2", app_support.options.fedhpc, "run", "run.ini",
+                                     cwd=self.folder)
+        done = finish(process)
+        self.assertEqual(done.returncode, 2, done.stderr)
+        said = [line for line in done.stderr.splitlines() if line.startswith("fedhpc: ")]
+        self.assertRegex("\n".join(said), r"\Afedhpc: error: srun has started 2 tasks, but MPI \(\S+\) knows of 1 rank: .*"
+                                          r"srun --mpi=pmix[^\n]*\Z")
+        self.assertEqual([path.name for path in self.folder.iterdir()], ["run.ini"])
 
     def test_a_cancelled_job_can_be_taken_up(self):
         """scancel sends SIGTERM, and SIGKILL when KillWait has passed."""

@@ -1,5 +1,6 @@
 """Tests of jobs/environment.sh, which all job scripts source, with stand-ins for SLURM's commands and the program."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -14,6 +15,7 @@ COMMANDS = {
     "srun": 'if [ "$1" = --mpi=list ]; then echo "${FAKE_MPI-pmix}"; exit 0; fi\necho "srun $*" >> calls.log\n'
             'while [ "${1#-}" != "$1" ]; do shift; done\nexec "$@"\n',
     "mpirun": 'echo "mpirun $*" >> calls.log\nexit 0\n',
+    "mpiexec": 'echo "mpiexec $*" >> calls.log\nexit 0\n',
     # The job's state, or another one from the look of the number FAKE_LOOK on.
     "squeue": 'echo "squeue $*" >> calls.log\nif [ "$(grep -c ^squeue calls.log)" -ge "${FAKE_LOOK:-1000}" ]; then\n'
               'echo PENDING; else echo "${FAKE_STATE-RUNNING}"; fi\n',
@@ -38,17 +40,36 @@ os._exit(7)
 """
 
 
-class Environment(unittest.TestCase):
+class JobCase(unittest.TestCase):
+    """A folder with stand-ins for commands, which note in calls.log how they were called."""
+
+    commands = COMMANDS
+
     def setUp(self):
         held = tempfile.TemporaryDirectory()
         self.addCleanup(held.cleanup)
         self.folder = Path(held.name)
         (self.folder / "bin").mkdir()
-        for name, text in COMMANDS.items():
+        for name, text in self.commands.items():
             path = self.folder / "bin" / name
             path.write_text("#!/bin/bash\n" + text)
             path.chmod(0o755)
 
+    def calls(self, command):
+        path = self.folder / "calls.log"
+        lines = path.read_text().splitlines() if path.exists() else []
+        return [line for line in lines if line.startswith(command + " ")]
+
+    def script(self, name, *arguments, **variables):
+        """Runs a job script of another scheduler than SLURM in the folder; its exit code and output."""
+        environment = {"PATH": f"{self.folder / 'bin'}:{os.environ['PATH']}", "FEDHPC_HOME": str(ROOT),
+                       "FEDHPC": str(self.folder / "bin" / "fedhpc"), **variables}
+        done = subprocess.run(["bash", "-c", 'export BATCH=$$; . "$0" "$@"', ROOT / "jobs" / name, *arguments],
+                              cwd=self.folder, env=environment, text=True, capture_output=True, check=False, timeout=60)
+        return done.returncode, done.stdout + done.stderr
+
+
+class Environment(JobCase):
     def bash(self, script, *arguments, **variables):
         """Runs a script that sources environment.sh; its exit code and output."""
         environment = {"PATH": f"{self.folder / 'bin'}:{os.environ['PATH']}", "FEDHPC_HOME": str(ROOT),
@@ -60,11 +81,6 @@ class Environment(unittest.TestCase):
 
     def to_the_end(self, **variables):
         return self.bash('run_to_the_end 1 "$@"', "run.ini", **variables)
-
-    def calls(self, command):
-        path = self.folder / "calls.log"
-        lines = path.read_text().splitlines() if path.exists() else []
-        return [line for line in lines if line.startswith(command + " ")]
 
     def test_the_result_file_is_the_programs(self):
         (self.folder / "other.ini").write_text(
@@ -106,6 +122,18 @@ class Environment(unittest.TestCase):
         self.assertIn("mpirun -n 2 ", self.calls("mpirun")[0])
         self.bash('run_or_resume 2 "$@"', "run.ini", FEDHPC_LAUNCHER="mpirun")
         self.assertEqual(len(self.calls("mpirun")), 2)
+
+    def test_what_srun_is_given_for_mpi(self):
+        for variables, expected in (({}, "pmix"), ({"FAKE_MPI": "none cray_shasta"}, "cray_shasta"),
+                                    ({"FAKE_MPI": "none", "FEDHPC_MPI": "pmi2"}, "pmi2"), ({"FEDHPC_MPI": "none"}, "none"),
+                                    ({"FAKE_MPI": "none", "FEDHPC_LAUNCHER": "srun", "FEDHPC_MPI": "pmix_v4"}, "pmix_v4")):
+            self.bash('run_or_resume 2 "$@"', "run.ini", **variables)
+            self.assertIn(f"srun --mpi={expected} --ntasks=2 ", self.calls("srun")[-1])
+
+    def test_another_mpis_launcher(self):
+        self.bash('run_or_resume 2 "$@"', "run.ini", FEDHPC_LAUNCHER="mpiexec")
+        self.assertIn("mpiexec -n 2 ", self.calls("mpiexec")[0])
+        self.assertNotIn("--bind-to", self.calls("mpiexec")[0])
 
     def test_interrupted_and_killed_runs_are_requeued_and_others_are_not(self):
         for ended in (0, 1, 2, 75, 137, 138, 143):
@@ -192,17 +220,120 @@ class Environment(unittest.TestCase):
         self.assertIn("nothing to run; sbatch jobs/NAME.sbatch CONFIG.ini", said)
 
 
+FEDHPC = COMMANDS["fedhpc"]
+# Runs the command behind a launcher's own options as one rank.
+ONE_RANK = 'while [ "${1#/}" = "$1" ]; do shift; done\nexec "$@"\n'
+
+
+class Pbs(JobCase):
+    commands = {
+        "fedhpc": FEDHPC, "mpirun": f'echo "mpirun $*" >> calls.log\nshift 4\n{ONE_RANK}',
+        "mpiexec": f'echo "mpiexec $*" >> calls.log\n{ONE_RANK}',
+        "qsub": 'echo "qsub $* FEDHPC_RESTARTS=$FEDHPC_RESTARTS" >> calls.log\n',
+        "qstat": 'cat <<END\nJob Id: 7.host\n    Job_Name = fedhpc\n    job_state = ${FAKE_STATE-R}\n    queue = workq\n'
+                 '    Resource_List.select = 2:ncpus=2:\n\tmpiprocs=2\n    Resource_List.walltime = ${FAKE_LIMIT-04:00:00}\n'
+                 '    resources_used.walltime = 00:30:00\nEND\n',
+    }
+
+    def job(self, name="preemptible", arguments="run.ini --train.lr='0.1'", **variables):
+        (self.folder / "nodes").write_text("a\na\nb\nb\n")
+        return self.script(f"{name}.pbs", PBS_O_WORKDIR=str(self.folder), PBS_NODEFILE="nodes", PBS_JOBID="7.host",
+                           PBS_JOBNAME="fedhpc", FEDHPC_RUN=arguments, **variables)
+
+    def test_ranks_are_those_of_the_nodes(self):
+        for name in ("single_node", "multi_node", "preemptible"):
+            code, said = self.job(name)
+            self.assertEqual(code, 0, said)
+        self.assertEqual(len(self.calls("mpirun")), 3)
+        self.assertIn("mpirun -n 4 --hostfile nodes --bind-to core ", self.calls("mpirun")[0])
+        self.assertEqual(set(self.calls("fedhpc")), {"fedhpc run run.ini --train.lr=0.1"})
+        self.job("multi_node", FEDHPC_LAUNCHER="mpiexec")
+        self.assertIn("mpiexec -n 4 --ppn 2 ", self.calls("mpiexec")[0])
+
+    def test_it_is_asked_to_stop_in_time_and_submits_itself(self):
+        (self.folder / "bin/fedhpc").write_text('#!/bin/bash\ntrap "exit 75" USR1\nfor _ in {1..300}; do sleep 0.1; done\n')
+        for name, submitted in (("single_node", 0), ("preemptible", 1)):
+            code, said = self.job(name, FAKE_LIMIT="00:30:03", FEDHPC_WARNING="2", FEDHPC_RESTARTS="3")
+            self.assertEqual(code, 75, said)
+            self.assertIn("asked to stop", said)
+            self.assertEqual(len(self.calls("qsub")), submitted)
+        call, = self.calls("qsub")
+        for part in ("-N fedhpc", "-l select=2:ncpus=2:mpiprocs=2", "-l walltime=00:30:03", "-q workq",
+                     "jobs/preemptible.pbs", "FEDHPC_RESTARTS=4", "FEDHPC_RUN"):
+            self.assertIn(part, call)
+        self.assertNotIn(" -A ", call)
+
+    def test_others_are_not_submitted_again(self):
+        for variables, code in (({"FAKE_CODE": "2"}, 2), ({"FAKE_CODE": "75", "FAKE_STATE": "E"}, 75),
+                                ({"FAKE_CODE": "75", "FEDHPC_RESTARTS": "100"}, 75)):
+            self.assertEqual(self.job(**variables)[0], code)
+        self.assertEqual(self.calls("qsub"), [])
+
+    def test_nothing_to_run(self):
+        code, said = self.job(arguments="")
+        self.assertEqual(code, 2)
+        self.assertIn("qsub -v FEDHPC_RUN jobs/NAME.pbs", said)
+
+
+class Flux(JobCase):
+    commands = {
+        "fedhpc": FEDHPC,
+        "flux": 'echo "flux $*" >> calls.log\n'
+                'case $* in\n'
+                '*"resource list"*ncores*) echo 4 ;;\n*"resource list"*ngpus*) echo "${FAKE_GPUS:-0}" ;;\n'
+                '"job timeleft") echo "${FAKE_LEFT:-4294967295}" ;;\n'
+                f'submit*) shift; printf "%s\\n" "$@" > submitted; echo f7 ;;\n'
+                '"job attach f7") mapfile -t words < submitted; set -- "${words[@]}"\n'
+                'while [ "${1#/}" = "$1" ]; do shift; done; "$@" & echo $! > pid; wait $!; code=$?\n'
+                'while kill -0 "$(cat pid)" 2>/dev/null; do wait "$(cat pid)"; code=$?; done; exit $code ;;\n'
+                '"job kill"*) kill -USR1 "$(cat pid)" ;;\n'
+                '"--parent jobs"*) echo "${FAKE_STATE-RUN}" ;;\n'
+                '"--parent job info"*) echo \'{"environment": {"FEDHPC_RESTARTS": "3", "A": "b"}, "x": 1}\' ;;\n'
+                '"--parent job submit") cat >> resubmitted ;;\nesac\n',
+    }
+
+    def job(self, name="preemptible", *arguments, **variables):
+        return self.script(f"{name}.flux.sh", *(arguments or ("run.ini", "--train.lr=0.1")), FLUX_ENCLOSING_ID="f1",
+                           **variables)
+
+    def test_ranks_are_the_cores_of_the_job(self):
+        for name in ("single_node", "multi_node", "preemptible"):
+            code, said = self.job(name)
+            self.assertEqual(code, 0, said)
+        self.assertIn("flux submit -n 4 -c 1 -o cpu-affinity=per-task ", self.calls("flux submit")[0])
+        self.assertEqual(set(self.calls("fedhpc")), {"fedhpc run run.ini --train.lr=0.1"})
+        self.job("single_node", FAKE_GPUS="4")
+        self.assertIn(" -g 1 -o gpu-affinity=per-task ", self.calls("flux submit")[-1])
+
+    def test_it_is_asked_to_stop_in_time_and_submits_itself(self):
+        (self.folder / "bin/fedhpc").write_text('#!/bin/bash\ntrap "exit 75" USR1\nfor _ in {1..300}; do sleep 0.1; done\n')
+        code, said = self.job(FAKE_LEFT="3", FEDHPC_WARNING="2", FEDHPC_RESTARTS="3")
+        self.assertEqual(code, 75, said)
+        self.assertIn("asked to stop", said)
+        self.assertEqual(self.calls("flux job kill"), ["flux job kill --signal=SIGUSR1 f7"])
+        self.assertEqual(json.loads((self.folder / "resubmitted").read_text()),
+                         {"environment": {"FEDHPC_RESTARTS": "4", "A": "b"}, "x": 1})
+
+    def test_others_are_not_submitted_again(self):
+        for variables, code in (({"FAKE_CODE": "1"}, 1), ({"FAKE_CODE": "75", "FAKE_STATE": "CLEANUP"}, 75)):
+            self.assertEqual(self.job(**variables)[0], code)
+        self.assertFalse((self.folder / "resubmitted").exists())
+
+
 class Scripts(unittest.TestCase):
     def test_bash_can_read_them(self):
         scripts = sorted((ROOT / "jobs").iterdir())
-        self.assertEqual(len(scripts), 7)
+        self.assertEqual(len(scripts), 16)
         for script in scripts:
             done = subprocess.run(["bash", "-n", script], capture_output=True, text=True, check=False)
             self.assertEqual((done.returncode, done.stderr), (0, ""))
 
     @unittest.skipUnless(shutil.which("shellcheck"), "no shellcheck")
     def test_shellcheck_finds_nothing(self):
-        for options in (["-s", "bash", "jobs/environment.sh"], ["-x", *sorted((ROOT / "jobs").glob("*.sbatch"))]):
+        jobs = ROOT / "jobs"
+        scripts = [one for kind in ("*.sbatch", "*.pbs", "*.flux.sh") for one in sorted(jobs.glob(kind))]
+        schedulers = [jobs / f"{name}.sh" for name in ("slurm", "pbs", "flux")]
+        for options in (["-x", "-s", "bash", "jobs/environment.sh"], schedulers, ["-x", *scripts]):
             done = subprocess.run(["shellcheck", "-P", ROOT, *options], cwd=ROOT, capture_output=True, text=True,
                                   check=False)
             self.assertEqual((done.returncode, done.stdout), (0, ""))

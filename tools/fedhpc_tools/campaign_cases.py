@@ -13,7 +13,8 @@ import numpy as np
 from .campaign_runs import Failure, contents, expect_equal, ranks_of
 
 KEYS_OF_PLACES = {"data.dir", "data.file", "data.test_file", "data.partition_file", "model.init_file", "run.output",
-                  "data.name", "run.device", "run.rounds", "model.name", "algorithm.name", "run.collective_timeout"}
+                  "data.name", "run.device", "run.rounds", "model.name", "algorithm.name", "run.collective_timeout",
+                  "run.mpi"}
 MODELS = ("mlr", "dnn", "dnn", "cnn2")
 SIZES = (0, 1, 2, 3, 5, 7)
 

@@ -29,11 +29,12 @@ def rows_of(paper):
 
 
 def find_program(given):
-    """The fedhpc executable: as given, $FEDHPC, a build folder (release first), or on the PATH."""
+    """The fedhpc executable: as given, $FEDHPC, a build folder (release first), that of the same installation, or on
+    the PATH."""
     named = given or os.environ.get("FEDHPC")
     candidates = [named] if named else [
         *(ROOT / "build" / preset / folder / "fedhpc" for preset in ("release", "cpu") for folder in ("", "bin", "src")),
-        shutil.which("fedhpc") or ""]
+        ROOT.parent.parent / "bin" / "fedhpc", shutil.which("fedhpc") or ""]
     for candidate in candidates:
         if candidate and os.path.isfile(candidate) and os.access(candidate, os.X_OK):
             return Path(candidate).resolve()

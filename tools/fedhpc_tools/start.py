@@ -20,8 +20,9 @@ def start(name, needs=LIBRARIES):
         python = ROOT / ".deps" / "venv" / "bin" / "python"
         if python.exists() and Path(sys.prefix) != python.parents[1]:
             os.execv(python, [str(python), *sys.argv])
-        print(f"{name}: this Python has no {', '.join(missing)}; tools/setup.sh makes one with it in .deps/venv",
-              file=sys.stderr)
+        advice = ("tools/setup.sh makes one with it in .deps/venv" if (ROOT / "tools" / "setup.sh").exists() else
+                  "install it there, or start this tool by another Python")
+        print(f"{name}: this Python has no {', '.join(missing)}; {advice}", file=sys.stderr)
         sys.exit(2)
     main = importlib.import_module(f"fedhpc_tools.{name}").main
     try:

@@ -3,6 +3,8 @@
 #include <string>
 #include <vector>
 
+#include "fedhpc/comm/launcher.hpp"
+
 namespace fedhpc {
 
 using Arguments = std::vector<std::string>;
@@ -17,9 +19,15 @@ int help_command(const Arguments& arguments);
 int export_command(const Arguments& arguments);
 int version_command();
 
-/// Returns the seconds that ranks wait for each other until all know the configuration. That is
-/// run.collective_timeout of the command line or the file, as far as it can be read.
-double start_timeout(const Arguments& arguments);
+/// What has to be known before MPI starts and the configuration is read in earnest.
+struct StartOptions {
+  double timeout = 0;  ///< run.collective_timeout [s]: how long ranks wait for each other till then
+  UseMpi mpi = UseMpi::Auto;  ///< run.mpi
+};
+
+/// What the command line or the file says of these keys, as far as it can be read. `arguments`:
+/// those of run, resume or plan; other commands never start MPI.
+StartOptions start_options(const std::string& command, const Arguments& arguments);
 
 /// Runs the subcommand named first; `command_line` is the line as typed.
 int dispatch(const Arguments& arguments, const std::string& command_line);

@@ -4,26 +4,29 @@
 #include <string>
 
 #include "fedhpc/comm/communicator.hpp"
+#include "fedhpc/comm/launcher.hpp"
 
 namespace fedhpc {
 
 constexpr double kStartTimeout = 600;  // s, where no configuration says otherwise
 
-/// Holds MPI from start to end of the process. Initialises MPI only when a launcher started this
-/// process (or with Launch::Always), so that a single process needs no MPI daemon. Finalises it
-/// unless an exception is unwinding, since MPI_Finalize would wait for ranks that never come.
+/// MPI from start to end of the process. With UseMpi::Auto it initialises MPI only when a launcher
+/// started this process, so that a single process needs no MPI daemon; finalises it unless an
+/// exception is unwinding, since MPI_Finalize would wait for ranks that never come.
 class Session {
  public:
-  enum class Launch { Detect, Always };
-
-  /// Tells the log who this process is. `timeout_seconds`: how long this rank waits for the others
-  /// to start.
-  Session(int* argc, char*** argv, Launch launch = Launch::Detect,
+  /// `timeout_seconds`: how long this rank waits for the others to start.
+  Session(int* argc, char*** argv, UseMpi use = UseMpi::Auto,
           double timeout_seconds = kStartTimeout);
   ~Session();
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
+  /// Throws ConfigError where the launcher has started several tasks and MPI knows of one, which
+  /// would make a run of each, and where MPI was built without threads.
+  void check() const;
+
+  /// Of MPI; where MPI knows of one rank and the launcher of more, the launcher's.
   int rank() const { return rank_; }
   int size() const { return size_; }
 
@@ -32,8 +35,10 @@ class Session {
 
  private:
   bool active_ = false;
+  bool alone_ = false;  // of several tasks, each with an MPI of its own
   int rank_ = 0;
   int size_ = 1;
+  int threads_ = 0;
   int uncaught_ = 0;
 };
 
@@ -46,5 +51,11 @@ std::string host_name();
 
 /// The version of the MPI library in one word, e.g. "OpenMPI-4.1.4".
 std::string mpi_version();
+/// The same of what MPI_Get_library_version says; "MPI" where that has no name.
+std::string mpi_word(const std::string& version);
+
+/// Launcher and MPI library of the running session, "srun, OpenMPI-4.1.4"; empty where MPI is not
+/// initialised.
+std::string running_mpi();
 
 }  // namespace fedhpc

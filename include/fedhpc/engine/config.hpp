@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "fedhpc/algorithms/algorithm.hpp"
+#include "fedhpc/comm/launcher.hpp"
 #include "fedhpc/core/configuration_source.hpp"
 #include "fedhpc/core/log.hpp"
 #include "fedhpc/core/options.hpp"
@@ -42,6 +43,7 @@ struct RunOptions {
   bool stop_on_divergence = false;
   double grace_seconds = 20;
   double collective_timeout = 600;
+  UseMpi mpi = UseMpi::Auto;
   std::vector<std::string> save{"init"};
 
   void declare(OptionSet& options);

@@ -1,0 +1,112 @@
+"""Launchers of every kind, by what they put into the environment of the processes that they start.
+
+Several processes at once, with one output: they are the ranks of one run, or they are refused; never so many runs.
+"""
+
+import subprocess
+
+import h5py
+from app_support import SMALL_RUN, AppCase, environment, finish, main, options, start
+
+CONFIG = "[run]\nrounds = 2\n" + SMALL_RUN
+TASKS = 3
+# What numbers a process, and what says how many there are; {0}: its number, {1}: that of all.
+LAUNCHERS = {
+    "mpirun": {"OMPI_COMM_WORLD_RANK": "{0}", "OMPI_COMM_WORLD_SIZE": "{1}"},
+    "mpirun_rsh": {"MV2_COMM_WORLD_RANK": "{0}", "MV2_COMM_WORLD_SIZE": "{1}"},
+    "PALS": {"PALS_RANKID": "{0}", "PALS_LOCAL_RANKID": "{0}", "PALS_LOCAL_SIZE": "{1}"},
+    "flux run": {"FLUX_TASK_RANK": "{0}", "FLUX_JOB_SIZE": "{1}", "FLUX_JOB_ID": "f1"},
+    "jsrun": {"JSM_NAMESPACE_RANK": "{0}", "JSM_NAMESPACE_SIZE": "{1}"},
+    "mpiexec": {"PMI_RANK": "{0}", "PMI_SIZE": "{1}"},
+    "srun": {"SLURM_PROCID": "{0}", "SLURM_STEP_ID": "0", "SLURM_STEP_NUM_TASKS": "{1}", "SLURM_NTASKS": "8"},
+}
+OTHERS = {name: None for variables in LAUNCHERS.values() for name in variables} | {
+    name: None for name in environment() if name.startswith(("SLURM_", "PMI", "PMIX_", "PALS_", "FLUX_"))}
+
+
+def one_of(launcher, rank, tasks=TASKS):
+    return OTHERS | {name: text.format(rank, tasks) for name, text in launcher.items()}
+
+
+class Launchers(AppCase):
+    def together(self, launcher, *arguments, tasks=TASKS, more=None):
+        """What becomes of processes that a launcher has started, in the order of their numbers."""
+        config = self.ini(CONFIG, "run.ini")
+        running = [start("run", config, *arguments, cwd=self.folder, env=one_of(launcher, rank, tasks) | (more or {}))
+                   for rank in range(tasks)]
+        return [finish(process) for process in running]
+
+    def written(self):
+        return sorted(path.name for path in self.folder.glob("*") if path.suffix != ".ini")
+
+    def test_tasks_that_mpi_does_not_join_are_refused(self):
+        for name, variables in LAUNCHERS.items():
+            with self.subTest(name):
+                done = self.together(variables)
+                self.assertEqual([one.returncode for one in done], [2] * TASKS, [one.stderr for one in done])
+                self.assertRegex(done[0].stderr, rf"\Afedhpc: error: {name} has started {TASKS} tasks, but MPI \(OpenMPI-"
+                                                 r"\S+\) knows of 1 rank: [^\n]*--run\.mpi=off[^\n]*\n\Z")
+                self.assertEqual([one.stderr for one in done[1:]], [""] * (TASKS - 1), "one speaks for all")
+                self.assertEqual(self.written(), [])
+        self.assertIn("srun --mpi=pmix", done[0].stderr)
+
+    def test_a_plan_is_refused_as_well(self):
+        done = finish(start("plan", self.ini(CONFIG), cwd=self.folder, env=one_of(LAUNCHERS["jsrun"], 0)))
+        self.assertEqual(done.returncode, 2)
+
+    def test_a_number_tells_of_others_where_nobody_counts(self):
+        """PALS tells the tasks of a host alone: with one on each, the second one knows that there is a first."""
+        alone = {"PALS_RANKID": "{0}", "PALS_LOCAL_SIZE": "1"}
+        done = self.together(alone, tasks=2)
+        self.assertEqual([one.returncode for one in done], [0, 2])
+        self.assertIn("PALS has started 2 or more tasks", done[1].stderr)
+        self.assertEqual(self.written(), ["run.ckpt.2.h5", "run.h5"])
+
+    def test_one_task_is_one_run(self):
+        batch = {"SLURM_JOB_ID": "7", "SLURM_PROCID": "0", "SLURM_NTASKS": "8", "SLURM_NPROCS": "8"}
+        step = {**LAUNCHERS["srun"], "SLURM_STEP_NUM_TASKS": "1", "SLURM_JOB_ID": "7"}
+        for name, variables in {"a batch script of SLURM": batch, "a step of one task": step,
+                                "flux run -n 1": {"FLUX_TASK_RANK": "0", "FLUX_JOB_SIZE": "1"}}.items():
+            with self.subTest(name):
+                done, = self.together(variables, "--force", tasks=1)
+                self.assertEqual((done.returncode, done.stderr), (0, ""))
+                self.assertIn("\n1 rank, blocks of ", done.stdout)
+
+    def test_off_is_one_process_whatever_started_it(self):
+        config = self.ini(CONFIG, "run.ini")
+        running = [start("run", config, "--run.mpi=off", f"--run.output={rank}.h5", cwd=self.folder,
+                         env=one_of(LAUNCHERS["srun"], rank)) for rank in range(2)]
+        for process in running:
+            done = finish(process)
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+            self.assertIn("\n1 rank, blocks of ", done.stdout)
+
+    def test_on_starts_mpi_without_a_launcher(self):
+        config = self.ini(CONFIG + "[run]\nmpi = on\n", "run.ini")
+        out = self.run_ok("run", config, env=OTHERS).stdout
+        self.assertRegex(out, r"\n1 rank \(OpenMPI-\S+\), blocks of ")
+        out = self.run_ok("resume", "run.h5", "--run.rounds=3", env=OTHERS).stdout
+        self.assertIn("1 rank (", out)
+        out = self.run_ok("resume", "run.h5", "--run.rounds=4", "--run.mpi=off", env=OTHERS).stdout
+        self.assertIn("\n1 rank, blocks of ", out)
+
+    def test_mpirun_starts_ranks_and_is_named(self):
+        done = self.run_ok("run", self.ini(CONFIG, "run.ini"), ranks=2, env=OTHERS)
+        self.assertRegex(done.stdout, r"(?m)^2 ranks \(mpirun, OpenMPI-\S+\), blocks of ")
+        with h5py.File(self.folder / "run.h5") as file:
+            self.assertEqual(len(file["hostnames"]), 2)
+
+    def test_commands_that_do_not_train_need_no_mpi(self):
+        for rank, expected in ((0, True), (1, False)):
+            done = subprocess.run([options.fedhpc, "list"], env=environment(**one_of(LAUNCHERS["flux run"], rank)),
+                                  capture_output=True, text=True, timeout=60)
+            self.assertEqual((done.returncode, bool(done.stdout), done.stderr), (0, expected, ""))
+
+    def test_a_wrong_value(self):
+        done = finish(start("run", self.ini(CONFIG), "--run.mpi=perhaps", cwd=self.folder, env=OTHERS))
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("auto, on, off", done.stderr)
+
+
+if __name__ == "__main__":
+    main()

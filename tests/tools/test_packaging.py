@@ -1,0 +1,74 @@
+"""The recipes of packaging/: of this version, in their languages, and with options and files that there are."""
+
+import ast
+import re
+import subprocess
+import unittest
+from pathlib import Path
+
+PROJECT = Path(__file__).resolve().parents[2]
+SPACK = PROJECT / "packaging/spack/package.py"
+EASYBUILD = PROJECT / "packaging/easybuild"
+VERSION = (PROJECT / "VERSION").read_text().split()[0]
+
+
+def options_of_cmake():
+    text = "".join(path.read_text() for path in (PROJECT / "CMakeLists.txt", *(PROJECT / "cmake").glob("*.cmake")))
+    return set(re.findall(r"(?:option|set)\((FEDHPC_[A-Z_]+) ", text))
+
+
+class Spack(unittest.TestCase):
+    def setUp(self):
+        self.text = SPACK.read_text()
+        package, = (node for node in ast.parse(self.text).body if isinstance(node, ast.ClassDef))
+        self.bases = [base.id for base in package.bases]
+        self.calls = [(call.func.id, call.args[0].value) for call in ast.walk(package)
+                      if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.args
+                      and isinstance(call.args[0], ast.Constant)]
+
+    def test_what_it_declares(self):
+        self.assertEqual(self.bases, ["CMakePackage", "CudaPackage"])
+        self.assertIn(("version", VERSION), self.calls)
+        self.assertIn(("variant", "tests"), self.calls)
+        needed = {value.split("@")[0].split("+")[0].split("~")[0] for name, value in self.calls if name == "depends_on"}
+        self.assertLessEqual({"mpi", "hdf5", "boost", "eigen", "zlib-api", "xz", "jpeg", "py-torch", "cuda", "nccl"}, needed)
+
+    def test_its_options_are_cmakes(self):
+        self.assertLessEqual(set(re.findall(r'"(FEDHPC_[A-Z_]+)"', self.text)) - {"FEDHPC_HOME"}, options_of_cmake())
+
+
+class EasyBuild(unittest.TestCase):
+    def setUp(self):
+        self.path, = EASYBUILD.glob("*.eb")
+        self.values = {}
+        exec(compile(self.path.read_text(), self.path, "exec"), {"SOURCELOWER_TAR_GZ": "%(namelower)s.tar.gz"}, self.values)
+
+    def test_what_it_declares(self):
+        chain = self.values["toolchain"]
+        self.assertEqual(self.path.name, f"fedhpc-{VERSION}-{chain['name']}-{chain['version']}.eb")
+        self.assertEqual((self.values["name"], self.values["version"]), ("fedhpc", VERSION))
+        for name in ("easyblock", "homepage", "description", "sources", "moduleclass"):
+            self.assertIn(name, self.values)
+        names = {name for name, *_ in self.values["dependencies"] + self.values["builddependencies"]}
+        self.assertLessEqual({"PyTorch", "HDF5", "Boost", "Eigen", "zlib", "XZ", "libjpeg-turbo", "CMake", "h5py"}, names)
+
+    def test_its_options_are_cmakes(self):
+        self.assertLessEqual(set(re.findall(r"-D(FEDHPC_[A-Z_]+)=", self.values["configopts"])), options_of_cmake())
+
+    def test_what_it_looks_for_is_installed(self):
+        install = (PROJECT / "cmake/FedhpcInstall.cmake").read_text()
+        for path in self.values["sanity_check_paths"]["files"] + self.values["sanity_check_paths"]["dirs"]:
+            if path.startswith("share/fedhpc/"):
+                self.assertTrue((PROJECT / path.removeprefix("share/fedhpc/")).exists(), path)
+                self.assertIn(path.split("/")[2], install)
+
+
+class Archive(unittest.TestCase):
+    def test_the_command_of_the_recipe_makes_what_it_unpacks(self):
+        line = next(line for line in next(EASYBUILD.glob("*.eb")).read_text().splitlines() if "git archive" in line)
+        self.assertIn(f"--prefix=fedhpc-{VERSION}/", line)
+        self.assertEqual(subprocess.run(["bash", "-n"], input=line.lstrip("# "), text=True, check=False).returncode, 0)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,75 @@
+# Completion of fedhpc's commands, names, keys and values in bash. An installation has it where bash-completion looks;
+# elsewhere: source tools/completion.bash. What there is to complete is asked of the program, once a shell.
+
+# _fedhpc_ask PROGRAM: fills _fedhpc_keys, lines `KEY VALUE...`, and _fedhpc_names, lines `KIND NAME...`.
+_fedhpc_ask() {
+  [ -z "${_fedhpc_keys:-}" ] || return 0
+  _fedhpc_keys=$("$1" help keys 2>/dev/null | awk '
+    /^[a-z_]+\.[a-z_0-9]+$/ { key = $0 }
+    /^  allowed: / {
+      sub(/^  allowed: /, "")
+      if (!sub(/^(one|any) of: /, "")) $0 = ""
+      sub(/ \(.*/, ""); gsub(/,/, "")
+      print key, $0
+    }' | sort -u)
+  _fedhpc_names=$("$1" list 2>/dev/null | tr -d , | tr '\t' ' ')
+}
+
+# _fedhpc_words WORD...: those that begin with what is being typed.
+_fedhpc_words() { mapfile -t COMPREPLY < <(compgen -W "$*" -- "$current"); }
+
+# _fedhpc_files ENDING...: folders, and files that end so.
+_fedhpc_files() {
+  local ending
+  mapfile -t COMPREPLY < <(compgen -d -S / -- "$current"
+    for ending in "$@"; do compgen -f -X "!*.$ending" -- "$current"; done)
+  compopt -o nospace 2>/dev/null
+  [ ${#COMPREPLY[@]} -ne 1 ] || [[ ${COMPREPLY[0]} == */ ]] || compopt +o nospace 2>/dev/null
+}
+
+_fedhpc_options() {
+  _fedhpc_words "$@" "$(awk '{ print "--" $1 "=" }' <<<"$_fedhpc_keys")"
+  [[ ${COMPREPLY[*]} != *= ]] || compopt -o nospace 2>/dev/null
+}
+
+_fedhpc() {
+  local program=${COMP_WORDS[0]} command=${COMP_WORDS[1]:-} current=${COMP_WORDS[COMP_CWORD]} key=
+  local -r commands='run resume plan list help export'
+  COMPREPLY=()
+  if [ "$COMP_CWORD" -eq 1 ]; then
+    _fedhpc_words "$commands --version --help"
+    return
+  fi
+  # Bash takes = as a word of its own: --run.device = cp
+  if [ "$current" = = ]; then
+    key=${COMP_WORDS[COMP_CWORD - 1]} current=
+  elif [ "${COMP_WORDS[COMP_CWORD - 1]}" = = ]; then
+    key=${COMP_WORDS[COMP_CWORD - 2]}
+  fi
+  case $command in run | resume | plan | list | help) _fedhpc_ask "$program" ;; esac
+  case $command in
+    run | resume | plan)
+      if [[ $key == --* ]]; then
+        _fedhpc_words "$(awk -v key="${key#--}" '$1 == key { $1 = ""; print }' <<<"$_fedhpc_keys")"
+        [ ${#COMPREPLY[@]} -gt 0 ] || mapfile -t COMPREPLY < <(compgen -f -- "$current")
+      elif [[ $current == -* ]]; then
+        case $command in
+          run) _fedhpc_options --force --help ;;
+          plan) _fedhpc_options --json --help ;;
+          *) _fedhpc_options --help ;;
+        esac
+      elif [ "$command" = resume ]; then
+        _fedhpc_files h5 ini
+      else
+        _fedhpc_files ini
+      fi ;;
+    list) _fedhpc_words "$(awk '{ print $1 }' <<<"$_fedhpc_names")" ;;
+    help) _fedhpc_words "$commands keys" "$(awk '{ $1 = ""; print }' <<<"$_fedhpc_names")" \
+      "$(awk '{ print $1; sub(/\..*/, "", $1); print $1 }' <<<"$_fedhpc_keys" | sort -u)" ;;
+    export)
+      if [[ $current == -* ]]; then _fedhpc_words --csv --help
+      elif [ "${COMP_WORDS[COMP_CWORD - 1]}" = --csv ]; then mapfile -t COMPREPLY < <(compgen -d -- "$current")
+      else _fedhpc_files h5; fi ;;
+  esac
+}
+complete -F _fedhpc fedhpc
