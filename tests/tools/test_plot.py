@@ -33,6 +33,11 @@ class Plot(Folder):
         self.assertIn("40 rounds, complete, global accuracy 88.75 % last", out)
         self.assertIn(str(self.folder / "run.png"), out)
 
+    def test_a_folder_is_refused(self):
+        for folder in (self.folder, "."):
+            code, _, error = self.call(folder)
+            self.assertEqual((code, error), (2, f"plot: {folder}: a folder, not an HDF5 file; name the RUN.h5 in it\n"))
+
     def test_an_earlier_figure_is_kept(self):
         run = write_run(self.folder / "run.h5")
         first, picture = self.folder / "run.old1.png", self.folder / "run.png"

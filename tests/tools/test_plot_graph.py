@@ -87,7 +87,7 @@ class Graph(Folder):
 
     def test_errors_are_one_line_and_exit_code_2(self):
         good = write_graph(self.folder / "good.h5")
-        cases = [([self.folder / "none.h5"], "no such file"),
+        cases = [([self.folder / "none.h5"], "no such file"), (["."], "a folder"),
                  ([write_run(self.folder / "plain.h5")], "no similarity graph"),
                  ([write_graph(self.folder / "empty.h5", edges=np.empty((0, 2)))], "has no edges"),
                  ([write_graph(self.folder / "beyond.h5", clients=5)], "do not fit together"),

@@ -217,7 +217,8 @@ def parse_arguments(arguments):
 
 def main(arguments):
     options = parse_arguments(arguments)
-    output = options.output or options.runs[0].with_suffix(".png")
+    first = options.runs[0]
+    output = options.output or first.parent / f"{first.stem}.png"  # of "." as well, which load refuses
     try:
         runs = [load(path) for path in options.runs]
         for run in runs:

@@ -121,7 +121,7 @@ def main(arguments):
     parser.add_argument("--title", help="in front of the shares")
     add_force(parser)
     options = parser.parse_args(arguments)
-    output = options.output or options.run.with_suffix(".graph.png")
+    output = options.output or options.run.parent / f"{options.run.stem}.graph.png"
     try:
         graph = load_graph(options.run)
         groups, word = groups_of(graph, options.groups)
