@@ -17,6 +17,7 @@
 
 #include "fedhpc/core/device.hpp"
 #include "fedhpc/core/error.hpp"
+#include "fedhpc/math/device_kernels.hpp"
 
 namespace fedhpc::bench {
 
@@ -106,14 +107,14 @@ class LoopPrecision {
       at::autocast::set_autocast_enabled(device_, true);
       at::autocast::set_autocast_dtype(device_, at::kBFloat16);
     }
-    if (device.is_cuda() && !casts_) device_kernels().use_precision(precision);
+    if (device.is_cuda() && !casts_) device_kernels<MathKernels>().use_precision(precision);
   }
   ~LoopPrecision() {
     if (casts_) {
       at::autocast::clear_cache();
       at::autocast::set_autocast_enabled(device_, false);
     }
-    if (device_ == at::kCUDA) device_kernels().use_precision(Precision::Fp32);
+    if (device_ == at::kCUDA) device_kernels<MathKernels>().use_precision(Precision::Fp32);
   }
   LoopPrecision(const LoopPrecision&) = delete;
   LoopPrecision& operator=(const LoopPrecision&) = delete;

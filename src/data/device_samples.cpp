@@ -6,6 +6,7 @@
 #include <ATen/ops/tensor.h>
 
 #include "fedhpc/core/device.hpp"
+#include "fedhpc/data/device_kernels.hpp"
 
 namespace fedhpc {
 
@@ -39,37 +40,38 @@ void DeviceSamples::gather(const Tensor& picks, const Tensor& step, const Tensor
           "a pick for every sample of the batches");
   require(features.size(2) == features_.size(1) && features.stride(2) == 1 && labels.stride(1) == 1,
           "batches go to stacks [C, B, D] and [C, B]");
-  device_kernels().gather({.type = real_of(features),
-                           .pixels = features_.scalar_type() == at::kByte,
-                           .source = features_.const_data_ptr(),
-                           .source_labels = labels_.const_data_ptr<std::int64_t>(),
-                           .picks = static_cast<const DevicePick*>(picks.const_data_ptr()),
-                           .pick_clients = picks.size(1),
-                           .pick_batch = picks.size(2),
-                           .step = step.const_data_ptr<std::int64_t>(),
-                           .table = data_of(table_),
-                           .mean = data_of(mean_),
-                           .factor = data_of(factor_),
-                           .channels = image_.channels,
-                           .height = image_.height,
-                           .image_width = image_.width,
-                           .inputs = device_stack(features),
-                           .labels = labels.data_ptr<std::int64_t>(),
-                           .label_stride = labels.stride(0)});
+  device_kernels<DataKernels>().gather(
+      {.type = real_of(features),
+       .pixels = features_.scalar_type() == at::kByte,
+       .source = features_.const_data_ptr(),
+       .source_labels = labels_.const_data_ptr<std::int64_t>(),
+       .picks = static_cast<const DevicePick*>(picks.const_data_ptr()),
+       .pick_clients = picks.size(1),
+       .pick_batch = picks.size(2),
+       .step = step.const_data_ptr<std::int64_t>(),
+       .table = data_of(table_),
+       .mean = data_of(mean_),
+       .factor = data_of(factor_),
+       .channels = image_.channels,
+       .height = image_.height,
+       .image_width = image_.width,
+       .inputs = device_stack(features),
+       .labels = labels.data_ptr<std::int64_t>(),
+       .label_stride = labels.stride(0)});
 }
 
 void DeviceSamples::gather(std::int64_t first, const Tensor& features, const Tensor& labels) const {
   if (features.size(1) == 0) return;
-  device_kernels().gather({.type = real_of(features),
-                           .pixels = features_.scalar_type() == at::kByte,
-                           .source = features_.const_data_ptr(),
-                           .source_labels = labels_.const_data_ptr<std::int64_t>(),
-                           .first = first,
-                           .table = data_of(table_),
-                           .mean = data_of(mean_),
-                           .factor = data_of(factor_),
-                           .inputs = device_stack(features),
-                           .labels = labels.data_ptr<std::int64_t>()});
+  device_kernels<DataKernels>().gather({.type = real_of(features),
+                                        .pixels = features_.scalar_type() == at::kByte,
+                                        .source = features_.const_data_ptr(),
+                                        .source_labels = labels_.const_data_ptr<std::int64_t>(),
+                                        .first = first,
+                                        .table = data_of(table_),
+                                        .mean = data_of(mean_),
+                                        .factor = data_of(factor_),
+                                        .inputs = device_stack(features),
+                                        .labels = labels.data_ptr<std::int64_t>()});
 }
 
 std::int64_t DeviceSamples::bytes() const {

@@ -6,6 +6,7 @@
 
 #include "fedhpc/core/device.hpp"
 #include "fedhpc/factorisations/cp.hpp"
+#include "fedhpc/factorisations/device_kernels.hpp"
 #include "fedhpc/math/products.hpp"
 
 #include "factorisations/least_squares.hpp"
@@ -16,11 +17,11 @@ namespace {
 
 /// out [C, o, R] = the sum over dimension `over` of g [C, p, i, R] times the factor [C, ., R].
 void contract_over(std::int64_t over, const Tensor& g, const Tensor& factor, const Tensor& out) {
-  device_kernels().contract({.type = real_of(g),
-                             .g = device_stack(g.select(over, 0)),
-                             .inner_stride = g.stride(over),
-                             .factor = device_stack(factor),
-                             .out = device_stack(out)});
+  device_kernels<FactorKernels>().contract({.type = real_of(g),
+                                            .g = device_stack(g.select(over, 0)),
+                                            .inner_stride = g.stride(over),
+                                            .factor = device_stack(factor),
+                                            .out = device_stack(out)});
 }
 
 }  // namespace

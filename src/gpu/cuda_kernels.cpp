@@ -16,6 +16,7 @@
 #include <c10/cuda/CUDAGuard.h>
 
 #include "fedhpc/core/error.hpp"
+#include "fedhpc/math/device_kernels.hpp"
 
 #include "gpu/cuda_table.hpp"
 

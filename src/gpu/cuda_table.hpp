@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "fedhpc/core/device_kernels.hpp"
+#include "fedhpc/math/device_kernels.hpp"
 
 namespace fedhpc {
 

@@ -6,6 +6,7 @@
 
 #include "fedhpc/core/device.hpp"
 #include "fedhpc/core/rounded_factors.hpp"
+#include "fedhpc/math/device_kernels.hpp"
 
 #include "math/wide_products.hpp"
 
@@ -158,8 +159,8 @@ void batched_product(at::ScalarType type, std::int64_t count, double alpha, cons
                                 .b = device_matrices(b, transpose_b),
                                 .result = device_matrices(result, Transpose::No)};
     return arithmetic.summation == Summation::Reproducible
-               ? device_kernels().product_in_order(product)
-               : device_kernels().product(product);
+               ? device_kernels<MathKernels>().product_in_order(product)
+               : device_kernels<MathKernels>().product(product);
   }
   if (precision != Precision::Fp32 && type == at::kFloat) {
     return product_of_rounded(count, alpha, a, transpose_a, b, transpose_b, beta, result,

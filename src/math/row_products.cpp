@@ -4,6 +4,7 @@
 
 #include "fedhpc/core/device.hpp"
 #include "fedhpc/core/error.hpp"
+#include "fedhpc/math/device_kernels.hpp"
 
 namespace fedhpc {
 
@@ -18,20 +19,21 @@ Tensor row_products_on_device(const Tensor& x, const Tensor& y, const ColumnRang
   const Tensor products = at::empty({of_pieces.size(0), count}, sums);
   std::int64_t first = 0;
   for (const auto& [begin, end] : ranges) {
-    device_kernels().row_products({.type = real_of(x),
-                                   .rows = count,
-                                   .columns = end - begin,
-                                   .x = device_columns(x, begin),
-                                   .y = y.defined() ? device_columns(y, begin) : DeviceColumns{},
-                                   .first_piece = first,
-                                   .pieces = pieces,
-                                   .sums = of_pieces.data_ptr<double>()});
+    device_kernels<MathKernels>().row_products(
+        {.type = real_of(x),
+         .rows = count,
+         .columns = end - begin,
+         .x = device_columns(x, begin),
+         .y = y.defined() ? device_columns(y, begin) : DeviceColumns{},
+         .first_piece = first,
+         .pieces = pieces,
+         .sums = of_pieces.data_ptr<double>()});
     first += DeviceRowProducts::pieces_of(end - begin);
   }
-  device_kernels().add_pieces({.rows = products.numel(),
-                               .pieces = pieces,
-                               .of_pieces = of_pieces.const_data_ptr<double>(),
-                               .sums = products.data_ptr<double>()});
+  device_kernels<MathKernels>().add_pieces({.rows = products.numel(),
+                                            .pieces = pieces,
+                                            .of_pieces = of_pieces.const_data_ptr<double>(),
+                                            .sums = products.data_ptr<double>()});
   return products;
 }
 

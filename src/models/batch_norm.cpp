@@ -4,6 +4,7 @@
 
 #include <ATen/ops/empty.h>
 
+#include "fedhpc/models/device_kernels.hpp"
 #include "fedhpc/models/image_layers.hpp"
 
 #include "models/batch_norm_kernels.hpp"
@@ -173,7 +174,8 @@ DeviceBatchNorm BatchNorm::on_device_as(const Pass& pass, const Tensor& x, const
 
 void BatchNorm::forward(const Pass& pass, const Tensor& input, const Tensor& output) const {
   const bool training = pass.use == Use::Training;
-  if (on_device(input)) return device_kernels().batch_norm(on_device_as(pass, input, output));
+  if (on_device(input))
+    return device_kernels<ModelKernels>().batch_norm(on_device_as(pass, input, output));
   const std::int64_t k = in_.channels;
   const std::int64_t places_after = output.size(2) / k;
   with_type(input.scalar_type(), [&]<typename T>() {
@@ -209,7 +211,7 @@ void BatchNorm::backward(const Pass& pass, const Tensor& input, const Tensor&,
     if (sink.columns.hold(kScale)) {
       gradient.sink = {device_columns(sink.rows, column_), sink.scale, sink.keep};
     }
-    return device_kernels().batch_norm_gradient(gradient);
+    return device_kernels<ModelKernels>().batch_norm_gradient(gradient);
   }
   const std::int64_t k = in_.channels;
   const std::int64_t places_after = output_gradient.size(2) / k;

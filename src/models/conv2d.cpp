@@ -5,6 +5,7 @@
 #include <ATen/ops/convolution_backward.h>
 
 #include "fedhpc/math/products.hpp"
+#include "fedhpc/models/device_kernels.hpp"
 #include "fedhpc/models/image_layers.hpp"
 
 #include "models/device_convolution.hpp"
@@ -184,7 +185,7 @@ void Conv2d::backward(const Pass& pass, const Tensor& input, const Tensor&,
                                   sink.keep);
     }
     if (!moves_bias) return;
-    return device_kernels().bias_gradient(
+    return device_kernels<ModelKernels>().bias_gradient(
         {.type = real_of(output_gradient),
          .dy = device_stack(output_gradient),
          .places = out_.places(),

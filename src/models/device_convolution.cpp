@@ -8,6 +8,7 @@
 #include <ATen/ops/empty.h>
 
 #include "fedhpc/math/products.hpp"
+#include "fedhpc/models/device_kernels.hpp"
 
 #include "models/device_image.hpp"
 
@@ -63,7 +64,7 @@ Tensor gradient(Gradient of, const Tensor& dy, const Tensor& x, const Tensor& ke
 void accumulate(const Tensor& values, const Tensor& rows, std::int64_t first, std::int64_t count,
                 double scale, double keep) {
   const Tensor exact = values.to(rows.scalar_type()).contiguous();
-  device_kernels().accumulate(
+  device_kernels<ModelKernels>().accumulate(
       {.type = real_of(rows),
        .rows = count,
        .columns = rows.size(1),
@@ -161,10 +162,10 @@ void DeviceConvolution::forward(const Tensor& weights, const Tensor& bias, const
     }
   }
   if (!bias.defined()) return;
-  device_kernels().add_bias({.type = real_of(y),
-                             .y = device_stack(y),
-                             .bias = device_columns(bias),
-                             .places = out_.places()});
+  device_kernels<ModelKernels>().add_bias({.type = real_of(y),
+                                           .y = device_stack(y),
+                                           .bias = device_columns(bias),
+                                           .places = out_.places()});
 }
 
 void DeviceConvolution::weight_gradient(const Tensor& x, const Tensor& dy, const Target& target,
@@ -244,14 +245,14 @@ void DeviceConvolution::forward_unfolded(const Tensor& weights, const Tensor& bi
   each_slice(x, [&](std::int64_t first, std::int64_t count) {
     const Tensor columns = at::empty({count, inner(), places}, x.options());
     const Tensor result = at::empty({count, out_.channels, places}, x.options());
-    device_kernels().unfold(unfolding(x.narrow(0, first, count), columns));
+    device_kernels<ModelKernels>().unfold(unfolding(x.narrow(0, first, count), columns));
     batched_product(x.scalar_type(), count, 1,
                     matrices_in(weights.narrow(0, first, count), 0, out_.channels, inner()),
                     Transpose::No, matrices_of(columns), Transpose::No, 0, matrices_of(result),
                     arithmetic_);
     DeviceTurn turn = turning(y.narrow(0, first, count), result);
     if (bias.defined()) turn.bias = device_columns(bias.narrow(0, first, count));
-    device_kernels().turn_from(turn);
+    device_kernels<ModelKernels>().turn_from(turn);
   });
 }
 
@@ -261,8 +262,8 @@ void DeviceConvolution::weight_gradient_unfolded(const Tensor& x, const Tensor& 
   each_slice(x, [&](std::int64_t first, std::int64_t count) {
     const Tensor columns = at::empty({count, inner(), places}, x.options());
     const Tensor turned = at::empty({count, out_.channels, places}, x.options());
-    device_kernels().unfold(unfolding(x.narrow(0, first, count), columns));
-    device_kernels().turn_to(turning(dy.narrow(0, first, count), turned));
+    device_kernels<ModelKernels>().unfold(unfolding(x.narrow(0, first, count), columns));
+    device_kernels<ModelKernels>().turn_to(turning(dy.narrow(0, first, count), turned));
     batched_product(x.scalar_type(), count, target.scale, matrices_of(turned), Transpose::No,
                     matrices_of(columns), Transpose::Yes, target.keep,
                     matrices_in(target.rows.narrow(0, first, count), 0, out_.channels, inner()),
@@ -276,12 +277,12 @@ void DeviceConvolution::input_gradient_unfolded(const Tensor& weights, const Ten
   each_slice(dx, [&](std::int64_t first, std::int64_t count) {
     const Tensor columns = at::empty({count, inner(), places}, dx.options());
     const Tensor turned = at::empty({count, out_.channels, places}, dx.options());
-    device_kernels().turn_to(turning(dy.narrow(0, first, count), turned));
+    device_kernels<ModelKernels>().turn_to(turning(dy.narrow(0, first, count), turned));
     batched_product(dx.scalar_type(), count, 1,
                     matrices_in(weights.narrow(0, first, count), 0, out_.channels, inner()),
                     Transpose::Yes, matrices_of(turned), Transpose::No, 0, matrices_of(columns),
                     arithmetic_);
-    device_kernels().fold(unfolding(dx.narrow(0, first, count), columns));
+    device_kernels<ModelKernels>().fold(unfolding(dx.narrow(0, first, count), columns));
   });
 }
 

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 
+#include "fedhpc/models/device_kernels.hpp"
 #include "fedhpc/models/image_layers.hpp"
 
 #include "models/convolution_choice.hpp"

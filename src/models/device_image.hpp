@@ -1,6 +1,7 @@
 #pragma once
 
 #include "fedhpc/core/device.hpp"
+#include "fedhpc/models/device_kernels.hpp"
 #include "fedhpc/models/image_layers.hpp"
 
 namespace fedhpc {

@@ -8,6 +8,7 @@
 #include "fedhpc/core/device.hpp"
 #include "fedhpc/core/to_device.hpp"
 #include "fedhpc/math/vector_passes.hpp"
+#include "fedhpc/models/device_kernels.hpp"
 #include "fedhpc/models/row_numbers.hpp"
 
 namespace fedhpc {
@@ -227,11 +228,11 @@ void add_columns_(const Tensor& rows, const Tensor& other, double factor, const 
   require(rows.sizes() == other.sizes() && rows.size(1) == layout.size(), "columns of equal rows");
   if (on_device(rows)) {
     for (const auto& [begin, end] : layout.ranges(tag)) {
-      device_kernels().accumulate({.type = real_of(rows),
-                                   .rows = rows.size(0),
-                                   .columns = end - begin,
-                                   .values = device_columns(other, begin),
-                                   .sink = {device_columns(rows, begin), factor, 1}});
+      device_kernels<ModelKernels>().accumulate({.type = real_of(rows),
+                                                 .rows = rows.size(0),
+                                                 .columns = end - begin,
+                                                 .values = device_columns(other, begin),
+                                                 .sink = {device_columns(rows, begin), factor, 1}});
     }
     return;
   }

@@ -2,6 +2,7 @@
 
 #include "fedhpc/core/device.hpp"
 #include "fedhpc/math/products.hpp"
+#include "fedhpc/models/device_kernels.hpp"
 #include "fedhpc/models/layer.hpp"
 
 namespace fedhpc {
@@ -69,9 +70,9 @@ void Linear::forward(const Pass& pass, const Tensor& input, const Tensor& output
                   matrices_in(weights, weight_column_, out_, in_), Transpose::Yes,
                   biased && !device ? 1 : 0, matrices_of(output), pass.arithmetic);
   if (!biased || !device) return;
-  device_kernels().add_bias({.type = real_of(output),
-                             .y = device_stack(output),
-                             .bias = device_columns(weights, bias_column_)});
+  device_kernels<ModelKernels>().add_bias({.type = real_of(output),
+                                           .y = device_stack(output),
+                                           .bias = device_columns(weights, bias_column_)});
 }
 
 void Linear::backward(const Pass& pass, const Tensor& input, const Tensor&,
@@ -95,7 +96,7 @@ void Linear::backward(const Pass& pass, const Tensor& input, const Tensor&,
   }
   if (bias_ == Bias::None || !sink.columns.hold(tags_ | kBiasTags)) return;
   if (on_device(output_gradient)) {
-    return device_kernels().bias_gradient(
+    return device_kernels<ModelKernels>().bias_gradient(
         {.type = real_of(output_gradient),
          .dy = device_stack(output_gradient),
          .sink = {device_columns(sink.rows, bias_column_), sink.scale, sink.keep}});

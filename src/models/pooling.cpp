@@ -3,6 +3,7 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/tensor.h>
 
+#include "fedhpc/models/device_kernels.hpp"
 #include "fedhpc/models/image_layers.hpp"
 
 #include "models/device_image.hpp"
@@ -70,7 +71,8 @@ DeviceMaxPool MaxPool2d::on_device_as(const Pass& pass, const Tensor& x, const T
 }
 
 void MaxPool2d::forward(const Pass& pass, const Tensor& input, const Tensor& output) const {
-  if (on_device(input)) return device_kernels().max_pool(on_device_as(pass, input, output));
+  if (on_device(input))
+    return device_kernels<ModelKernels>().max_pool(on_device_as(pass, input, output));
   with_type(input.scalar_type(), [&]<typename T>() {
     for (std::int64_t c = 0; c < input.size(0); ++c) {
       for (std::int64_t b = 0; b < input.size(1); ++b) {
@@ -97,7 +99,8 @@ void MaxPool2d::backward(const Pass& pass, const Tensor&, const Tensor&,
                          const GradientSink&) const {
   if (!input_gradient.defined()) return;
   if (on_device(output_gradient)) {
-    return device_kernels().max_pool_gradient(on_device_as(pass, input_gradient, output_gradient));
+    return device_kernels<ModelKernels>().max_pool_gradient(
+        on_device_as(pass, input_gradient, output_gradient));
   }
   with_type(output_gradient.scalar_type(), [&]<typename T>() {
     for (std::int64_t c = 0; c < output_gradient.size(0); ++c) {
@@ -195,7 +198,8 @@ void AveragePool2d::each_window(const Tensor& image, const Tensor& pooled, Work&
 }
 
 void AveragePool2d::forward(const Pass& pass, const Tensor& input, const Tensor& output) const {
-  if (on_device(input)) return device_kernels().average_pool(on_device_as(pass, input, output));
+  if (on_device(input))
+    return device_kernels<ModelKernels>().average_pool(on_device_as(pass, input, output));
   with_type(input.scalar_type(), [&]<typename T>() {
     output.zero_();
     each_window<T>(input, output, [](const T* x, std::int64_t length, T share, T& y) {
@@ -209,7 +213,7 @@ void AveragePool2d::backward(const Pass& pass, const Tensor&, const Tensor&,
                              const GradientSink&) const {
   if (!input_gradient.defined()) return;
   if (on_device(output_gradient)) {
-    return device_kernels().average_pool_gradient(
+    return device_kernels<ModelKernels>().average_pool_gradient(
         on_device_as(pass, input_gradient, output_gradient));
   }
   with_type(output_gradient.scalar_type(), [&]<typename T>() {

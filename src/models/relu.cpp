@@ -1,4 +1,5 @@
 #include "fedhpc/core/device.hpp"
+#include "fedhpc/models/device_kernels.hpp"
 #include "fedhpc/models/layer.hpp"
 
 namespace fedhpc {
@@ -21,7 +22,7 @@ void each_row(const Tensor& a, const Tensor& b, const Tensor& out, Work&& work) 
 
 void Relu::forward(const Pass&, const Tensor& input, const Tensor& output) const {
   if (on_device(input)) {
-    return device_kernels().relu(
+    return device_kernels<ModelKernels>().relu(
         {.type = real_of(input), .x = device_stack(input), .y = device_stack(output)});
   }
   const std::int64_t width = input.size(2);
@@ -37,10 +38,10 @@ void Relu::backward(const Pass&, const Tensor& input, const Tensor&, const Tenso
                     const Tensor& input_gradient, const GradientSink&) const {
   if (!input_gradient.defined()) return;
   if (on_device(input)) {
-    return device_kernels().relu_gradient({.type = real_of(input),
-                                           .y = device_stack(input),
-                                           .dy = device_stack(output_gradient),
-                                           .dx = device_stack(input_gradient)});
+    return device_kernels<ModelKernels>().relu_gradient({.type = real_of(input),
+                                                         .y = device_stack(input),
+                                                         .dy = device_stack(output_gradient),
+                                                         .dx = device_stack(input_gradient)});
   }
   const std::int64_t width = input.size(2);
   // y > 0 exactly where x > 0: right, whichever of them the memory holds.

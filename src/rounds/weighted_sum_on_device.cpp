@@ -10,6 +10,7 @@
 
 #include "fedhpc/core/device.hpp"
 #include "fedhpc/core/to_device.hpp"
+#include "fedhpc/rounds/device_kernels.hpp"
 #include "fedhpc/rounds/weighted_sum.hpp"
 
 #include "rounds/side_stream.hpp"
@@ -68,14 +69,14 @@ void WeightedSum::add_on_device(std::span<const std::int64_t> segments,
   contents_->side->run(rows, [&] {
     const Tensor of_rows = to_device(segments, device_);
     const Tensor factors = to_device(weights, device_);
-    device_kernels().add_weighted({.type = real_of(rows),
-                                   .rows = rows.size(0),
-                                   .columns = columns_,
-                                   .values = device_columns(rows),
-                                   .segments = of_rows.const_data_ptr<std::int64_t>(),
-                                   .weights = factors.const_data_ptr<double>(),
-                                   .segment_count = segments_,
-                                   .sums = contents_->sums.data_ptr<double>()});
+    device_kernels<RoundKernels>().add_weighted({.type = real_of(rows),
+                                                 .rows = rows.size(0),
+                                                 .columns = columns_,
+                                                 .values = device_columns(rows),
+                                                 .segments = of_rows.const_data_ptr<std::int64_t>(),
+                                                 .weights = factors.const_data_ptr<double>(),
+                                                 .segment_count = segments_,
+                                                 .sums = contents_->sums.data_ptr<double>()});
   });
 }
 

@@ -6,6 +6,7 @@
 
 #include "fedhpc/core/device.hpp"
 #include "fedhpc/core/error.hpp"
+#include "fedhpc/math/device_kernels.hpp"
 
 namespace fedhpc {
 
@@ -15,10 +16,10 @@ namespace {
 class PrecisionScope {
  public:
   PrecisionScope(bool active, Precision precision) : active_(active) {
-    if (active_) device_kernels().use_precision(precision);
+    if (active_) device_kernels<MathKernels>().use_precision(precision);
   }
   ~PrecisionScope() {
-    if (active_) device_kernels().use_precision(Precision::Fp32);
+    if (active_) device_kernels<MathKernels>().use_precision(Precision::Fp32);
   }
   PrecisionScope(const PrecisionScope&) = delete;
   PrecisionScope& operator=(const PrecisionScope&) = delete;

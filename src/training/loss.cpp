@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "fedhpc/core/device.hpp"
+#include "fedhpc/training/device_kernels.hpp"
 
 namespace fedhpc {
 
@@ -51,7 +52,7 @@ void softmax_cross_entropy(const Tensor& logits, const Tensor& labels, const Ten
 
 void softmax_cross_entropy(const Tensor& logits, const Tensor& labels, const Tensor& gradient,
                            const Tensor& loss) {
-  device_kernels().cross_entropy(
+  device_kernels<TrainingKernels>().cross_entropy(
       {.type = real_of(logits),
        .logits = device_stack(logits),
        .labels = labels.const_data_ptr<std::int64_t>(),
@@ -62,11 +63,11 @@ void softmax_cross_entropy(const Tensor& logits, const Tensor& labels, const Ten
 
 void score_samples(const Tensor& logits, const Tensor& labels, const Tensor& correct,
                    const Tensor& loss) {
-  device_kernels().score({.type = real_of(logits),
-                          .logits = device_stack(logits.unsqueeze(0)),
-                          .labels = labels.const_data_ptr<std::int64_t>(),
-                          .correct = correct.data_ptr<double>(),
-                          .loss = loss.data_ptr<double>()});
+  device_kernels<TrainingKernels>().score({.type = real_of(logits),
+                                           .logits = device_stack(logits.unsqueeze(0)),
+                                           .labels = labels.const_data_ptr<std::int64_t>(),
+                                           .correct = correct.data_ptr<double>(),
+                                           .loss = loss.data_ptr<double>()});
 }
 
 void score_samples(const Tensor& logits, const std::int64_t* labels, double* correct,

@@ -8,6 +8,7 @@
 #include "fedhpc/core/device.hpp"
 #include "fedhpc/core/error.hpp"
 #include "fedhpc/math/penalty_pass.hpp"
+#include "fedhpc/training/device_kernels.hpp"
 
 namespace fedhpc {
 
@@ -55,14 +56,15 @@ void add_gradient_(const Tensor& gradients, const Rows& rows, const Penalty& pen
   const PenaltyNumbers numbers = numbers_of(rows, penalty);
   if (fedhpc::on_device(rows.values)) {
     const ColumnRanges ranges = rows.layout->ranges(Tag::Trainable);
-    device_kernels().add_penalty_gradient({.type = real_of(rows.values),
-                                           .rows = count,
-                                           .ranges = constants.ranges(ranges, rows.values.device()),
-                                           .range_count = std::ssize(ranges),
-                                           .columns = rows.layout->size(),
-                                           .g = device_columns(gradients.narrow(0, first, count)),
-                                           .w = device_columns(rows.values.narrow(0, first, count)),
-                                           .penalty = on_device(numbers, penalty, first, count)});
+    device_kernels<TrainingKernels>().add_penalty_gradient(
+        {.type = real_of(rows.values),
+         .rows = count,
+         .ranges = constants.ranges(ranges, rows.values.device()),
+         .range_count = std::ssize(ranges),
+         .columns = rows.layout->size(),
+         .g = device_columns(gradients.narrow(0, first, count)),
+         .w = device_columns(rows.values.narrow(0, first, count)),
+         .penalty = on_device(numbers, penalty, first, count)});
     return;
   }
   with_type(rows.values.scalar_type(), [&]<typename T>() {
@@ -80,17 +82,17 @@ void descend_(const Rows& rows, const Tensor& gradients, double lr, const Penalt
   const PenaltyNumbers numbers = numbers_of(rows, penalty);
   if (fedhpc::on_device(rows.values)) {
     const ColumnRanges ranges = rows.layout->ranges(Tag::Trainable);
-    device_kernels().step({.type = real_of(rows.values),
-                           .rows = count,
-                           .ranges = constants.ranges(ranges, rows.values.device()),
-                           .range_count = std::ssize(ranges),
-                           .columns = rows.layout->size(),
-                           .w = device_columns(rows.values.narrow(0, first, count)),
-                           .g = gradients.defined()
-                                    ? device_columns(gradients.narrow(0, first, count))
-                                    : DeviceColumns{},
-                           .lr = constants.number(lr, rows.values.device()),
-                           .penalty = on_device(numbers, penalty, first, count)});
+    device_kernels<TrainingKernels>().step(
+        {.type = real_of(rows.values),
+         .rows = count,
+         .ranges = constants.ranges(ranges, rows.values.device()),
+         .range_count = std::ssize(ranges),
+         .columns = rows.layout->size(),
+         .w = device_columns(rows.values.narrow(0, first, count)),
+         .g = gradients.defined() ? device_columns(gradients.narrow(0, first, count))
+                                  : DeviceColumns{},
+         .lr = constants.number(lr, rows.values.device()),
+         .penalty = on_device(numbers, penalty, first, count)});
     return;
   }
   with_type(rows.values.scalar_type(), [&]<typename T>() {

@@ -5,6 +5,7 @@
 
 #include "fedhpc/comm/gpu_library.hpp"
 #include "fedhpc/core/device.hpp"
+#include "fedhpc/data/device_kernels.hpp"
 
 namespace fedhpc {
 

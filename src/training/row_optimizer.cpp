@@ -6,6 +6,7 @@
 #include <ATen/ops/zeros.h>
 
 #include "fedhpc/core/device.hpp"
+#include "fedhpc/training/device_kernels.hpp"
 
 namespace fedhpc {
 
@@ -162,7 +163,7 @@ void RowOptimizer::step_on_device(const Tensor& rows, const Tensor& gradients, s
     step.ranges = constants_.ranges(part.ranges, rows.device());
     step.range_count = std::ssize(part.ranges);
     step.weight_decay = part.weight_decay;
-    device_kernels().step(step);
+    device_kernels<TrainingKernels>().step(step);
   }
   if (step.steps != nullptr) device_kernels().advance(step.steps, count);
 }

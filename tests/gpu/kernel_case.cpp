@@ -47,7 +47,7 @@ class HostTable final : public KernelTable<Launcher> {
 };
 
 template <typename Launcher>
-DeviceKernels* host_kernels() {
+AllKernels* host_kernels() {
   static HostTable<Launcher> table;
   return &table;
 }
@@ -61,7 +61,7 @@ void KernelTest::SetUp() {
     return;
   }
   try {
-    kernels_ = &device_kernels();
+    kernels_ = &device_kernels<AllKernels>();
   } catch (const Error& error) {
     GTEST_SKIP() << error.what();
   }

@@ -12,9 +12,10 @@
 #include <ATen/TensorOperators.h>
 #include <gtest/gtest.h>
 
-#include "fedhpc/core/device_kernels.hpp"
 #include "fedhpc/core/error.hpp"
 #include "fedhpc/core/tensor.hpp"
+
+#include "gpu/kernels/all_kernels.hpp"
 
 namespace fedhpc::test {
 
@@ -34,7 +35,7 @@ class KernelTest : public ::testing::TestWithParam<std::tuple<Machine, at::Scala
  protected:
   void SetUp() override;
 
-  DeviceKernels& kernels() const { return *kernels_; }
+  AllKernels& kernels() const { return *kernels_; }
   at::ScalarType type() const { return std::get<1>(GetParam()); }
   DType real() const { return type() == at::kDouble ? DType::Float64 : DType::Float32; }
   bool on_device() const { return std::get<0>(GetParam()) == Machine::Device; }
@@ -58,7 +59,7 @@ class KernelTest : public ::testing::TestWithParam<std::tuple<Machine, at::Scala
   void expect_close(const Tensor& actual, const Tensor& expected, double factor = 1) const;
 
  private:
-  DeviceKernels* kernels_ = nullptr;
+  AllKernels* kernels_ = nullptr;
 };
 
 /// Values [C, B, width] or [C, P] in memory of the kernels, with gaps.

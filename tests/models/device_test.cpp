@@ -12,6 +12,7 @@
 #include <ATen/ops/randn.h>
 #include <gtest/gtest.h>
 
+#include "fedhpc/math/device_kernels.hpp"
 #include "fedhpc/math/products.hpp"
 #include "fedhpc/models/image_layers.hpp"
 #include "fedhpc/models/model.hpp"
@@ -261,7 +262,7 @@ TEST_F(DeviceLayers, FactorsHaveThePrecisionOfTheHost) {
     const double coarse = precision == Precision::Tf32 ? 2e-3 : 1e-2;
     const Setting setting{.type = at::kFloat, .arithmetic = {precision}};
     const double exact = is_real() ? coarse : 1e-5;
-    device_kernels().use_precision(precision);
+    device_kernels<MathKernels>().use_precision(precision);
     expect_equal_runs(linear, of_linear, setting, exact);
     for (const char* way : kWays) {
       const ForcedWay forced(way);
@@ -269,7 +270,7 @@ TEST_F(DeviceLayers, FactorsHaveThePrecisionOfTheHost) {
       const bool own = std::string(way) == "unfolded" || precision == Precision::Bf16;
       expect_equal_runs(convolution, of_convolution, setting, own ? exact : coarse);
     }
-    device_kernels().use_precision(Precision::Fp32);
+    device_kernels<MathKernels>().use_precision(Precision::Fp32);
     // And it is none of full precision.
     const Setting full{.type = at::kFloat};
     const Tensor logits = run(linear, of_linear, full, at::kCPU).logits;

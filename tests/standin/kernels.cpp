@@ -5,6 +5,7 @@
 #include <typeinfo>
 
 #include "fedhpc/core/error.hpp"
+#include "fedhpc/math/device_kernels.hpp"
 
 #include "gpu/kernels/host_launcher.hpp"
 #include "gpu/kernels/table.hpp"

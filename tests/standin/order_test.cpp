@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "fedhpc/core/device.hpp"
+#include "fedhpc/math/device_kernels.hpp"
 
 #include "fixtures/standin.hpp"
 
@@ -55,14 +56,15 @@ TEST_F(StandinOrder, SumsFollowTheNumberOfRows) {
       {"product",
        [](const Tensor& a, const Tensor& b) {
          const Tensor out = at::empty({a.size(0), 5, 4}, a.options());
-         device_kernels().product({.type = DType::Float32,
-                                   .count = a.size(0),
-                                   .rows = 5,
-                                   .columns = 4,
-                                   .inner = kLong,
-                                   .a = {a.data_ptr(), a.stride(0), a.stride(1)},
-                                   .b = {b.data_ptr(), b.stride(0), b.stride(1)},
-                                   .result = {out.data_ptr(), out.stride(0), out.stride(1)}});
+         device_kernels<MathKernels>().product(
+             {.type = DType::Float32,
+              .count = a.size(0),
+              .rows = 5,
+              .columns = 4,
+              .inner = kLong,
+              .a = {a.data_ptr(), a.stride(0), a.stride(1)},
+              .b = {b.data_ptr(), b.stride(0), b.stride(1)},
+              .result = {out.data_ptr(), out.stride(0), out.stride(1)}});
          return out;
        }},
   };

@@ -3,6 +3,8 @@
 #include <bit>
 #include <vector>
 
+#include "fedhpc/math/device_kernels.hpp"
+
 // BLAS, column-major. LibTorch's library carries it or links one that does.
 extern "C" {
 void sgemm_(const char* transpose_a, const char* transpose_b, const int* m, const int* n,

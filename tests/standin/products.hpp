@@ -1,6 +1,7 @@
 #pragma once
 
 #include "fedhpc/core/device_kernels.hpp"
+#include "fedhpc/math/device_kernels.hpp"
 
 namespace fedhpc::standin {
 

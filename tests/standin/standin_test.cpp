@@ -12,6 +12,8 @@
 
 #include "fedhpc/comm/gpu_library.hpp"
 #include "fedhpc/core/device.hpp"
+#include "fedhpc/math/device_kernels.hpp"
+#include "fedhpc/models/device_kernels.hpp"
 
 namespace fedhpc {
 namespace {
@@ -529,11 +531,12 @@ TEST_F(StandinTest, MemoryOfAGraphIsNotUsedByOthers) {
   auto graph = device_kernels().capture([&] {
     const Tensor twice = sum.add(1);
     inner = twice.data_ptr();
-    device_kernels().accumulate({.type = DType::Float32,
-                                 .rows = 1,
-                                 .columns = 1000,
-                                 .values = {twice.data_ptr(), 1000},
-                                 .sink = {.out = {sum.data_ptr(), 1000}, .scale = 1, .keep = 1}});
+    device_kernels<ModelKernels>().accumulate(
+        {.type = DType::Float32,
+         .rows = 1,
+         .columns = 1000,
+         .values = {twice.data_ptr(), 1000},
+         .sink = {.out = {sum.data_ptr(), 1000}, .scale = 1, .keep = 1}});
   });
   const Tensor other = at::zeros({1000}, gpu_);
   EXPECT_NE(other.data_ptr(), inner);
@@ -555,7 +558,7 @@ TEST_F(StandinTest, ProductsRoundTheirFactors) {
   const Tensor b_gpu = b.transpose(1, 2).contiguous().to(at::kCUDA);
   const auto product = [&](Precision precision) {
     const Tensor result = at::ones({3, 4, 6}, gpu_);
-    device_kernels().product(
+    device_kernels<MathKernels>().product(
         {.type = DType::Float32,
          .precision = precision,
          .count = 3,
@@ -583,11 +586,12 @@ TEST_F(StandinTest, KernelsTakeNoAddressesOfTheHost) {
   const Tensor pinned = gpu_library().pinned({1, 8}, at::kFloat);
   pinned.fill_(2);
   const auto add = [&](const Tensor& values) {
-    device_kernels().accumulate({.type = DType::Float32,
-                                 .rows = 1,
-                                 .columns = 8,
-                                 .values = device_columns(values),
-                                 .sink = {.out = device_columns(rows), .scale = 1, .keep = 1}});
+    device_kernels<ModelKernels>().accumulate(
+        {.type = DType::Float32,
+         .rows = 1,
+         .columns = 8,
+         .values = device_columns(values),
+         .sink = {.out = device_columns(rows), .scale = 1, .keep = 1}});
   };
   EXPECT_NE(error_of([&] { add(host); }), "");
   EXPECT_EQ(error_of([&] { add(pinned); }), "");
@@ -603,7 +607,7 @@ TEST_F(StandinTest, RangesAndPrecisionAreSeen) {
   }
   EXPECT_EQ(standin_.open_ranges(), 0);
   EXPECT_EQ(standin_.ranges(), before + 1);
-  device_kernels().use_precision(Precision::Tf32);
+  device_kernels<MathKernels>().use_precision(Precision::Tf32);
   EXPECT_EQ(standin_.precision(), Precision::Tf32);
 }
 

@@ -6,6 +6,7 @@
 #include "fedhpc/core/tensor.hpp"
 #include "fedhpc/data/augment.hpp"
 #include "fedhpc/data/dataset.hpp"
+#include "fedhpc/data/device_kernels.hpp"
 #include "fedhpc/data/preparation.hpp"
 
 namespace fedhpc {

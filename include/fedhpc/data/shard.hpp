@@ -9,6 +9,7 @@
 #include "fedhpc/core/tensor.hpp"
 #include "fedhpc/data/augment.hpp"
 #include "fedhpc/data/dataset.hpp"
+#include "fedhpc/data/device_kernels.hpp"
 #include "fedhpc/data/device_samples.hpp"
 #include "fedhpc/data/partition.hpp"
 #include "fedhpc/data/preparation.hpp"

@@ -6,6 +6,7 @@
 
 #include "fedhpc/core/image_shape.hpp"
 #include "fedhpc/models/chain.hpp"
+#include "fedhpc/models/device_kernels.hpp"
 #include "fedhpc/models/layer.hpp"
 
 // Layers over images. A sample lies in a row of an activation as [channels, height, width]

@@ -1,5 +1,7 @@
 #pragma once
 
+#include "fedhpc/models/device_kernels.hpp"
+
 #include "gpu/kernels/kernel.hpp"
 
 // Batch norm, and ReLU and 2x2 max pooling after it, as models/batch_norm.cpp computes it: a group

@@ -1,5 +1,7 @@
 #pragma once
 
+#include "fedhpc/models/device_kernels.hpp"
+
 #include "gpu/kernels/batch_norm.hpp"
 
 // The way back through batch norm, ReLU and 2x2 max pooling.

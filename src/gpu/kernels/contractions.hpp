@@ -1,5 +1,7 @@
 #pragma once
 
+#include "fedhpc/factorisations/device_kernels.hpp"
+
 #include "gpu/kernels/kernel.hpp"
 
 // What is left of a Khatri-Rao product's gradient for one of its factors (factorisations/cp.hpp).

@@ -1,5 +1,7 @@
 #pragma once
 
+#include "fedhpc/models/device_kernels.hpp"
+
 #include "gpu/kernels/kernel.hpp"
 
 // Convolutions as products: images unfolded into columns, and back.

@@ -1,5 +1,7 @@
 #pragma once
 
+#include "fedhpc/math/device_kernels.hpp"
+
 #include "gpu/kernels/kernel.hpp"
 
 // Products whose every sum is taken in the order of the inner index: an entry depends on its row

@@ -1,5 +1,7 @@
 #pragma once
 
+#include "fedhpc/training/device_kernels.hpp"
+
 #include "gpu/kernels/kernel.hpp"
 
 // Steps of row optimizers and the penalty's gradient: a group takes a stretch of one row, as far as

@@ -1,5 +1,8 @@
 #pragma once
 
+#include "fedhpc/math/device_kernels.hpp"
+#include "fedhpc/rounds/device_kernels.hpp"
+
 #include "gpu/kernels/kernel.hpp"
 
 namespace fedhpc::kernels {

@@ -4,9 +4,8 @@
 #include <initializer_list>
 #include <utility>
 
-#include "fedhpc/core/device_kernels.hpp"
-
 #include "gpu/kernels/activations.hpp"
+#include "gpu/kernels/all_kernels.hpp"
 #include "gpu/kernels/batch_norm_gradient.hpp"
 #include "gpu/kernels/batches.hpp"
 #include "gpu/kernels/contractions.hpp"
@@ -40,7 +39,7 @@ void with_real(DType type, Work&& work) {
 ///
 /// The launches of a table come one after the other. What is no kernel remains to a subclass.
 template <typename Launcher>
-class KernelTable : public DeviceKernels {
+class KernelTable : public AllKernels {
  public:
   explicit KernelTable(Launcher launcher = {}) : launcher_(std::move(launcher)) {}
 

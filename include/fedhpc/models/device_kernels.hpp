@@ -1,0 +1,152 @@
+#pragma once
+
+#include <cstdint>
+
+#include "fedhpc/core/device_kernels.hpp"
+
+// The kernels of this room on a device; fedhpc/core/device_kernels.hpp says what all keep.
+
+namespace fedhpc {
+
+/// y = max(x, 0), and its way back: dx = dy where y > 0, else 0.
+struct DeviceRelu {
+  DType type;
+  DeviceStack x;
+  DeviceStack y;
+};
+
+struct DeviceReluGradient {
+  DType type;
+  DeviceStack y;
+  DeviceStack dy;
+  DeviceStack dx;
+};
+
+/// y[c, b, k places + p] += bias[c, k]
+struct DeviceBias {
+  DType type;
+  DeviceStack y;
+  DeviceColumns bias;
+  std::int64_t places = 1;
+};
+
+/// The sums of dy over batch and places of each channel into the sink.
+struct DeviceBiasGradient {
+  DType type;
+  DeviceStack dy;
+  std::int64_t places = 1;
+  DeviceSink sink;
+};
+
+/// [channels, height, width] of one sample.
+struct DeviceImage {
+  std::int64_t channels = 0;
+  std::int64_t height = 0;
+  std::int64_t width = 0;
+};
+
+struct DeviceWindow {
+  std::int64_t size = 0;
+  std::int64_t stride = 1;
+  std::int64_t padding = 0;
+};
+
+/// columns[c, (i, ky, kx), (b, oy, ox)] = x[c, b, i, oy stride + ky - padding, ...], 0 outside; and
+/// its adjoint, the sum over the windows that hold a place.
+struct DeviceUnfold {
+  DType type;
+  DeviceStack x;
+  DeviceImage in;
+  DeviceImage out;
+  DeviceWindow window;
+  void* columns = nullptr;  ///< contiguous [C, in.channels size^2, B places]
+};
+
+/// channel_major[c, k, (b, p)] = stack[c, b, k places + p] (To), or back (From), there with bias[c,
+/// k] added where it is not null.
+struct DeviceTurn {
+  DType type;
+  DeviceStack stack;
+  std::int64_t places = 1;
+  void* channel_major = nullptr;  ///< contiguous [C, channels, B places]
+  DeviceColumns bias{};
+};
+
+/// Max pooling: the place of each maximum in its plane goes to `places` (int32, strides its own)
+/// where that is not null; NaN wins. Average pooling is by rectangles: output (oy, ox) is the mean
+/// over rows [row_ranges[oy]) and columns [column_ranges[ox]).
+struct DeviceMaxPool {
+  DType type;
+  DeviceStack x;  ///< or its gradient
+  DeviceStack y;  ///< or its gradient
+  DeviceStack places{};
+  DeviceImage in;
+  DeviceImage out;
+  DeviceWindow window;
+};
+
+struct DeviceAveragePool {
+  DType type;
+  DeviceStack x;
+  DeviceStack y;
+  DeviceImage in;
+  const Range* rows = nullptr;     ///< [out height]
+  const Range* columns = nullptr;  ///< [out width]
+  std::int64_t out_height = 0;
+  std::int64_t out_width = 0;
+};
+
+/// Batch norm and what follows it, as models/image_layers.hpp has it. Parameters lie one after the
+/// other in a client's columns: gamma, beta, running mean, running variance.
+struct DeviceBatchNorm {
+  enum class Then { Nothing, Relu, ReluMaxPool };
+  DType type;
+  Then then = Then::Nothing;
+  bool training = false;
+  DeviceImage in;
+  double epsilon = 0;
+  double momentum = 0;
+  DeviceStack x;
+  DeviceStack y;  ///< or, on the way back, its gradient
+  DeviceColumns parameters;
+  double* saved = nullptr;  ///< [C, 2, channels]: mean and 1 / deviation; when training
+};
+
+struct DeviceBatchNormGradient {
+  DeviceBatchNorm norm;  ///< y: the gradient
+  DeviceStack dx{};      ///< data null: not wanted
+  DeviceSink sink{};     ///< of gamma and beta; out.data null: not wanted
+};
+
+/// out[c] = keep out[c] + scale values[c] for [rows, columns] columns.
+struct DeviceAccumulate {
+  DType type;
+  std::int64_t rows = 0;
+  std::int64_t columns = 0;
+  DeviceColumns values;
+  DeviceSink sink;
+};
+
+/// What layers and rows do on a device.
+class ModelKernels {
+ public:
+  virtual ~ModelKernels() = default;
+
+  virtual void relu(const DeviceRelu&) = 0;
+  virtual void relu_gradient(const DeviceReluGradient&) = 0;
+  virtual void add_bias(const DeviceBias&) = 0;
+  virtual void bias_gradient(const DeviceBiasGradient&) = 0;
+  virtual void unfold(const DeviceUnfold&) = 0;
+  virtual void fold(const DeviceUnfold&) = 0;  ///< x becomes the adjoint's image of the columns
+  virtual void turn_to(const DeviceTurn&) = 0;
+  virtual void turn_from(const DeviceTurn&) = 0;
+  virtual void max_pool(const DeviceMaxPool&) = 0;
+  virtual void max_pool_gradient(const DeviceMaxPool&) = 0;
+  virtual void average_pool(const DeviceAveragePool&) = 0;
+  virtual void average_pool_gradient(const DeviceAveragePool&) = 0;
+  virtual void batch_norm(const DeviceBatchNorm&) = 0;
+  virtual void batch_norm_gradient(const DeviceBatchNormGradient&) = 0;
+  virtual void accumulate(const DeviceAccumulate&) = 0;
+};
+
+}  // namespace fedhpc
