@@ -64,7 +64,7 @@ Tensor BinaryUpdate::sums_of_products(const Rows& x, const Rows& y) const {
     const std::int64_t begin = fields[l].offset;
     const Tensor of_tensor = sums.select(1, static_cast<std::int64_t>(l));
     if (on_device(x.values)) {
-      const auto range = std::pair(begin, begin + fields[l].size);
+      const Range range{begin, begin + fields[l].size};
       of_tensor.copy_(on_host(row_products_on_device(x.values, y.values, {range})[1]));
       continue;
     }
