@@ -49,7 +49,7 @@ class FaultCase(AppCase):
         # On the small file system there is a warning of it before the first round.
         lines = [line for line in done.stderr.splitlines() if "fedhpc:" in line and "checkpoints may take" not in line]
         self.assertEqual(len(lines), 1, done.stderr)
-        self.assertRegex(lines[0], r"^fedhpc: error: rank \d+ on \S+: ")
+        self.assertRegex(lines[0], r"^fedhpc: error: rank \d+ on \S+: [a-z]+, .*\bin round \d+: ")
         for word in words:
             self.assertIn(word, lines[0])
 
