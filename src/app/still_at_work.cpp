@@ -5,11 +5,14 @@
 #include <cstdio>
 #include <mutex>
 
+#include "fedhpc/core/stop_signals.hpp"
+
 namespace fedhpc {
 
 namespace {
 
 constexpr std::chrono::seconds kPatience{10};
+constexpr std::chrono::milliseconds kLook{200};  // for a signal
 
 }  // namespace
 
@@ -18,14 +21,22 @@ StillAtWork::StillAtWork(std::string work)
         std::mutex mutex;
         std::condition_variable_any end;
         std::unique_lock lock(mutex);
-        std::chrono::seconds pause = kPatience;
-        std::chrono::seconds so_far{0};
-        while (!end.wait_for(lock, stop, pause, [&] { return stop.stop_requested(); })) {
+        const auto begin = std::chrono::steady_clock::now();
+        std::chrono::seconds said = kPatience;  // when it speaks next
+        bool heard = false;
+        while (!end.wait_for(lock, stop, kLook, [&] { return stop.stop_requested(); })) {
           if (stop.stop_requested()) return;
-          so_far += pause;
-          pause = so_far;
+          if (!heard && caught_signal() != 0) {
+            heard = true;
+            std::fprintf(stderr,
+                         "fedhpc: still %s, then stops after a round; a second signal ends it at "
+                         "once\n",
+                         work.c_str());
+          }
+          if (std::chrono::steady_clock::now() - begin < said) continue;
           std::fprintf(stderr, "fedhpc: still %s, for %lld s now\n", work.c_str(),
-                       static_cast<long long>(so_far.count()));
+                       static_cast<long long>(said.count()));
+          said *= 2;
         }
       }) {}
 
