@@ -6,12 +6,14 @@
 
 #include "fedhpc/core/error.hpp"
 #include "fedhpc/core/log.hpp"
+#include "fedhpc/core/stop_signals.hpp"
 
 namespace fedhpc {
 
 namespace {
 
 constexpr std::chrono::seconds kPatience{10};
+constexpr std::chrono::milliseconds kLook{200};  // for a signal
 
 }  // namespace
 
@@ -20,14 +22,21 @@ StillAtWork::StillAtWork(std::string work)
         std::mutex mutex;
         std::condition_variable_any end;
         std::unique_lock lock(mutex);
-        std::chrono::seconds pause = kPatience;
-        std::chrono::seconds so_far{0};
-        while (!end.wait_for(lock, stop, pause, [&] { return stop.stop_requested(); })) {
+        const auto begin = std::chrono::steady_clock::now();
+        std::chrono::seconds said = kPatience;  // when it speaks next
+        bool heard = false;
+        while (!end.wait_for(lock, stop, kLook, [&] { return stop.stop_requested(); })) {
           if (stop.stop_requested()) return;
-          so_far += pause;
-          pause = so_far;
+          if (!heard && caught_signal() != 0) {
+            heard = true;
+            run_log().of_run(LogLevel::Note,
+                             concat("still ", work,
+                                    ", then stops after a round; a second signal ends it at once"));
+          }
+          if (std::chrono::steady_clock::now() - begin < said) continue;
           run_log().of_run(LogLevel::Note,
-                           concat("still ", work, ", for ", so_far.count(), " s now"));
+                           concat("still ", work, ", for ", said.count(), " s now"));
+          said *= 2;
         }
       }) {}
 

@@ -5,8 +5,8 @@
 
 namespace fedhpc {
 
-/// Notes in the log that work goes on, after 10 s of it and each time it has taken twice as
-/// long as before, to the end of its life.
+/// Says on standard error that work goes on, after 10 s of it and each time it has taken twice as
+/// long as before, to the end of its life; and once, that a signal to stop has been heard.
 class StillAtWork {
  public:
   explicit StillAtWork(std::string work);

@@ -10,6 +10,7 @@
 #include "fedhpc/core/build_info.hpp"
 #include "fedhpc/core/log.hpp"
 #include "fedhpc/engine/output.hpp"
+#include "fedhpc/engine/progress.hpp"
 #include "fedhpc/engine/recorder.hpp"
 #include "fedhpc/io/checkpoint_files.hpp"
 #include "fedhpc/io/durable.hpp"
@@ -93,22 +94,6 @@ void check_records(const h5::Handle& file, const Resumption& from, const Experim
   if (run.saves("draws") && !h5::exists(file, "/draws/cohort"))
     refuse("/draws/cohort", "is missing");
 }
-
-/// Removes a file that was not finished.
-class Unfinished {
- public:
-  explicit Unfinished(std::string path) : path_(std::move(path)) {}
-  ~Unfinished() {
-    std::error_code ignored;
-    if (!path_.empty()) std::filesystem::remove(path_, ignored);
-  }
-  Unfinished(const Unfinished&) = delete;
-  Unfinished& operator=(const Unfinished&) = delete;
-  void finished() { path_.clear(); }
-
- private:
-  std::string path_;
-};
 
 }  // namespace
 
@@ -231,8 +216,10 @@ void Checkpointer::check_room(const std::string& path, const h5::Handle& results
   const std::int64_t needed = h5::bytes_of(results) + state_bytes + model.bytes() + kSlack;
   const std::int64_t left = free_bytes(folder_of(path));
   if (needed <= left) return;
-  throw Error(concat("no room for checkpoint '", path, "': it needs up to ", needed, " bytes, ",
-                     left, " are free; make room, then ", way_on(results_)));
+  throw Error(concat("no room for checkpoint '", path, "': it needs up to ",
+                     readable_bytes(static_cast<double>(needed)), ", ",
+                     readable_bytes(static_cast<double>(left)), " are free; make room, then ",
+                     way_on(results_)));
 }
 
 void Checkpointer::write_file(const std::string& path, std::int64_t round,
@@ -243,8 +230,8 @@ void Checkpointer::write_file(const std::string& path, std::int64_t round,
     write_partial(comm_, nullptr, experiment_.partial());
     return;
   }
-  Unfinished guard(path + ".tmp");
-  h5::Handle file = h5::open_file(path + ".tmp", h5::Mode::Create, kSealBytes);
+  Unfinished unfinished(path + ".tmp");
+  h5::Handle file = h5::open_file(unfinished.path(), h5::Mode::Create, kSealBytes);
   h5::copy_contents(*results, file, {"/model/global", "/model/factors"});
   h5::replace_attribute(file, "status", "interrupted");
   h5::replace_attribute(file, "finished", utc_now());
@@ -257,10 +244,9 @@ void Checkpointer::write_file(const std::string& path, std::int64_t round,
   write_partial(comm_, &file, experiment_.partial());
   h5::flush_file(file);
   file.reset();
-  seal(path + ".tmp");
-  check_checkpoint(path + ".tmp", round, experiment_);  // older ones go once this one is there
-  replace_file(path + ".tmp", path);
-  guard.finished();
+  seal(unfinished.path());
+  check_checkpoint(unfinished.path(), round, experiment_);  // older ones go once this one is there
+  unfinished.finish(path);
 }
 
 }  // namespace fedhpc

@@ -82,6 +82,12 @@ std::string check_output(const Config& config, const std::string& configuration,
       refuse("this run reads that file; give another name");
     }
   }
+  const std::string longest = checkpoint_path(output, config.run.rounds) + ".tmp";
+  const long letters = pathconf(folder.c_str(), _PC_NAME_MAX);
+  if (letters > 0 && fs::path(longest).filename().string().size() > std::size_t(letters)) {
+    refuse(concat("its checkpoints would have names of more than ", letters,
+                  " bytes; give a shorter name"));
+  }
   if (claim.state() == LockFile::State::NoFile) {
     refuse(concat("its lock '", claim.path(), "' cannot be made: ", claim.reason()));
   }

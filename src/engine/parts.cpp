@@ -42,7 +42,9 @@ void check_sizes(const DataOptions& data, const Dataset& dataset, const Partitio
 
 /// Calls `build`; memory that is not there becomes a ConfigError with `what` was being made.
 void within_memory(const std::string& what, const std::function<void()>& build) {
-  const auto refuse = [&] { return ConfigError(concat(what, " does not fit into memory")); };
+  const auto refuse = [&] {
+    return ConfigError(concat(what, " does not fit into memory; make it smaller"));
+  };
   try {
     build();
   } catch (const std::bad_alloc&) {

@@ -20,6 +20,7 @@ std::string shell_word(const std::string& path) {
     return std::isalnum(static_cast<unsigned char>(letter)) != 0 ||
            std::strchr("._/+:=@%-", letter) != nullptr;
   };
+  if (path.starts_with('-')) return shell_word("./" + path);  // a command would read an option
   if (!path.empty() && std::all_of(path.begin(), path.end(), harmless)) return path;
   std::string quoted = "'";
   for (const char letter : path) quoted += letter == '\'' ? "'\\''" : std::string(1, letter);
@@ -90,7 +91,8 @@ std::string Progress::line(const RoundReport& report, double seconds) const {
 
 void Progress::show(const RoundReport& report) {
   const RoundMetrics& metrics = report.metrics;
-  loss_ = metrics.train_loss;
+  // Without the sign that a NaN may have.
+  loss_ = std::isnan(metrics.train_loss) ? std::nan("") : metrics.train_loss;
   for (const double booked : {metrics.bytes_up_client_edge, metrics.bytes_down_client_edge,
                               metrics.bytes_up_edge_cloud, metrics.bytes_down_edge_cloud,
                               metrics.bytes_up_client_cloud, metrics.bytes_down_client_cloud}) {

@@ -116,9 +116,10 @@ DataError nothing_found(const std::string& results, const std::optional<Found>& 
                                   ? concat("it is ", run->status, " with ", run->rounds,
                                            " rounds, and for more there is no checkpoint beside it")
                                   : "there is no checkpoint of it beside it";
+  const bool killed = run && run->started != kForeign && !has_ended(*run);
   return DataError(concat("'", results, "' cannot be resumed: ", problem,
                           "; give RUN.h5 with its checkpoints RUN.ckpt.N.h5 in the same folder, ",
-                          "or one of them"));
+                          "or one of them", killed ? ", or start the run anew" : ""));
 }
 
 ResumePoint beside_results(const std::string& results) {

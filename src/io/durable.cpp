@@ -56,6 +56,16 @@ void replace_file(const std::string& finished, const std::string& path) {
   to_disk(folder_of(path), O_RDONLY | O_DIRECTORY);
 }
 
+Unfinished::~Unfinished() {
+  std::error_code ignored;
+  if (!path_.empty()) std::filesystem::remove(path_, ignored);
+}
+
+void Unfinished::finish(const std::string& path) {
+  replace_file(path_, path);
+  path_.clear();
+}
+
 std::int64_t free_bytes(const std::string& folder) {
   struct statvfs info {};
   if (statvfs(folder.c_str(), &info) != 0) return std::numeric_limits<std::int64_t>::max();

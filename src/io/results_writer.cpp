@@ -1,7 +1,6 @@
 #include "fedhpc/io/results_writer.hpp"
 
 #include <ctime>
-#include <filesystem>
 #include <limits>
 
 #include <ATen/ops/empty.h>
@@ -63,13 +62,8 @@ ResultsWriter::ResultsWriter(const std::string& path, LiveMode live)
       unfinished_(path_ + ".tmp"),
       swmr_(live == LiveMode::Swmr ||
             (live == LiveMode::Auto && keeps_write_order(folder_of(path_)))),
-      file_(h5::open_file(unfinished_, swmr_ ? h5::Mode::Create : h5::Mode::CreatePortable)) {}
-
-ResultsWriter::~ResultsWriter() {
-  file_.reset();
-  std::error_code ignored;
-  if (!unfinished_.empty()) std::filesystem::remove(unfinished_, ignored);
-}
+      file_(
+          h5::open_file(unfinished_.path(), swmr_ ? h5::Mode::Create : h5::Mode::CreatePortable)) {}
 
 ResultsWriter::ResultsWriter(const std::string& path, LiveMode live, const RunHeader& header,
                              const std::vector<Metric>& series, const ClientTable& clients)
@@ -206,8 +200,7 @@ void ResultsWriter::start() {
     h5::release_lock(file_);
   }
   // Only now: whatever happens to the run, a file of this name can be read.
-  replace_file(unfinished_, path_);
-  unfinished_.clear();
+  unfinished_.finish(path_);
   id_ = id_of(path_);
   lock_ = FileLock(path_);
 }

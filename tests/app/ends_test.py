@@ -50,6 +50,7 @@ class Divergence(AppCase):
                 self.assertRegex(done.stdout, r"\ndiverged since round 1, at its end after round 6: run\.h5;")
                 self.assertEqual(len(warnings(done)), 1, done.stderr)
                 self.assertRegex(warnings(done)[0], r"diverges since round 1: .*train\.lr")
+                self.assertIn("loss nan", done.stdout)
         done = self.run_ok("resume", "run.h5")
         self.assertIn("nothing to do: run.h5 is complete with 6 rounds", done.stdout)
 

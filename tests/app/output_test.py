@@ -197,6 +197,17 @@ class SecondRun(OutputCase):
         (self.folder / "moved").rename(self.folder / f"run.ckpt.{ROUNDS}.h5")
         self.assertEqual({path: (path.read_bytes(), path.stat().st_mtime_ns) for path in self.folder.iterdir()}, before)
 
+    def test_a_run_killed_before_its_first_checkpoint_starts_anew(self):
+        process = start("run", "run.ini", "--run.checkpoint_every=0", "--run.rounds=100000", cwd=self.folder)
+        path = self.folder / "run.h5"
+        wait_until(process, lambda: path.exists() and rounds_in(path) > 0)
+        process.kill()
+        finish(process)
+        done = fedhpc("resume", "run.h5", cwd=self.folder)
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("start the run anew", done.stderr)
+        self.run_ok("run", "run.ini", "--run.rounds=1")
+
 
 class Names(OutputCase):
     def test_odd_names_can_be_resumed(self):
@@ -215,6 +226,12 @@ class Names(OutputCase):
                     self.ini(file.attrs["config"].decode(), "again.ini")
                 self.run_ok("run", "again.ini", "--run.rounds=1")
                 self.assertEqual(status(path), ("complete", 1))
+
+    def test_a_name_has_to_leave_room_for_those_of_checkpoints(self):
+        self.run_ok("run", "run.ini", "--run.rounds=1", f"--run.output={'a' * 241}.h5")
+        for length in (242, 300):
+            self.assertIn("a shorter name", self.refused("run", "run.ini", "--run.rounds=1",
+                                                         f"--run.output={'a' * length}.h5"))
 
     def test_names_of_files_beside_a_result_are_refused(self):
         for name in ("run.ckpt.3.h5", "run.lock", "run.h5.tmp"):

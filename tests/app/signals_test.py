@@ -81,6 +81,17 @@ class Signals(AppCase):
                 self.assertEqual(list(self.folder.glob("run.ckpt.*")), [])
                 path.unlink()
 
+    def test_the_first_one_is_answered_while_data_are_prepared(self):
+        ini = self.ini("[data]\nname = glyphs\nclients = 1000000\n", "many.ini")
+        process = start("run", ini, cwd=self.folder)
+        self.addCleanup(lambda: (process.kill(), process.communicate()))
+        wait_until(process, (self.folder / "many.lock").exists)  # signals are caught
+        process.send_signal(signal.SIGINT)
+        self.assertEqual(process.stderr.readline(), "fedhpc: still preparing the data and the model, then stops after "
+                                                    "a round; a second signal ends it at once\n")
+        process.send_signal(signal.SIGINT)
+        self.assertEqual(finish(process).returncode, 1)
+
     def test_a_long_round_is_left_between_blocks(self):
         keys = ["--run.rounds=2", "--train.local_steps=60000", "--train.block=1", "--run.grace_seconds=0"]
         ini = self.ini(CONFIG, "run.ini")

@@ -105,6 +105,7 @@ TEST(ShellWord, IsQuotedWhereAShellNeedsIt) {
   EXPECT_EQ(shell_word("a #3.h5"), "'a #3.h5'");
   EXPECT_EQ(shell_word("it's"), "'it'\\''s'");
   EXPECT_EQ(shell_word(""), "''");
+  EXPECT_EQ(shell_word("-a.h5"), "./-a.h5");
 }
 
 }  // namespace

@@ -1,8 +1,10 @@
 #include <cmath>
+#include <csignal>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <numeric>
+#include <sys/resource.h>
 #include <unistd.h>
 #include <utility>
 
@@ -75,6 +77,17 @@ TEST_F(IoTest, LabelCountsAreWrittenInParts) {
   std::vector<std::int64_t> counts(4);
   h5::read_all(dataset, h5::type_of<std::int64_t>(), counts.data());
   EXPECT_EQ(counts, (std::vector<std::int64_t>{7, 7, 8, 8}));
+}
+
+TEST_F(IoTest, AFileThatCannotBeginLeavesNothing) {
+  std::signal(SIGXFSZ, SIG_IGN);
+  rlimit before{};
+  getrlimit(RLIMIT_FSIZE, &before);
+  const rlimit nothing{0, before.rlim_max};
+  setrlimit(RLIMIT_FSIZE, &nothing);
+  EXPECT_THROW(writer(), Error);
+  setrlimit(RLIMIT_FSIZE, &before);
+  EXPECT_FALSE(fs::exists(path_ + ".tmp"));
 }
 
 TEST_F(IoTest, HandleClosesOnceAndMovesLeaveNull) {

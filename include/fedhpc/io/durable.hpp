@@ -13,6 +13,22 @@ std::string link_target(const std::string& path);
 /// After a power cut either the old or the new file is there, whole. Throws Error.
 void replace_file(const std::string& finished, const std::string& path);
 
+/// A file being written under a name that is not its own yet; removed unless it is finished.
+class Unfinished {
+ public:
+  explicit Unfinished(std::string path) : path_(std::move(path)) {}
+  ~Unfinished();
+  Unfinished(const Unfinished&) = delete;
+  Unfinished& operator=(const Unfinished&) = delete;
+
+  const std::string& path() const { return path_; }
+  /// Puts it in the place of `path`, as replace_file() does.
+  void finish(const std::string& path);
+
+ private:
+  std::string path_;  // empty: finished
+};
+
 /// The bytes free for this user on the file system of a folder; a very large number where it does
 /// not say.
 std::int64_t free_bytes(const std::string& folder);

@@ -54,7 +54,6 @@ class ResultsWriter {
   /// /state, and the attributes of `header`. A series that `earlier` lacks is NaN in its rounds.
   ResultsWriter(const std::string& path, LiveMode live, const RunHeader& header,
                 const std::vector<Metric>& series, const h5::Handle& earlier);
-  ~ResultsWriter();
   ResultsWriter(const ResultsWriter&) = delete;
   ResultsWriter& operator=(const ResultsWriter&) = delete;
 
@@ -104,8 +103,8 @@ class ResultsWriter {
   void check_it_is_there() const;
 
   std::string path_;
-  std::string unfinished_;  // the file's name until it is started, then empty
-  FileId id_;               // under path_, once it is started
+  Unfinished unfinished_;  // until it is started
+  FileId id_;              // under path_, once it is started
   bool swmr_;
   h5::Handle file_;
   FileLock lock_;  // HDF5 drops its own when it lets readers in
