@@ -12,14 +12,14 @@
 #   FEDHPC_MAX_RESTARTS  how often a job may requeue itself [100]
 #   FEDHPC_DATA          folder of the data sets, as for every run
 #
-# What schedulers differ in lies beside it, in slurm.sh, pbs.sh and flux.sh; a job script names its own in $scheduler.
+# What schedulers differ in lies beside it, in slurm.sh, pbs.sh and flux.sh; a job script names its own in FEDHPC_SCHEDULER.
 # Nothing is fetched and no daemon is started. Exit codes of the program: docs/how-to/run.md.
 
 # Each gives: job (its name in messages), how_to_submit, restarts (so far), own_launcher, start RANKS COMMAND... (in the
 # background, as $launched), pass_on (of USR1), job_state and put_back; ranks_of_job and seconds_left where scripts have
 # to ask for the number of ranks, and no signal announces the end.
 # shellcheck source=jobs/slurm.sh
-. "$FEDHPC_HOME/jobs/${scheduler:=slurm}.sh"
+. "$FEDHPC_HOME/jobs/${FEDHPC_SCHEDULER:-slurm}.sh"
 
 if [ $# -eq 0 ]; then  # the job script's own arguments
   echo "$job: nothing to run; $how_to_submit" >&2

@@ -13,7 +13,7 @@
 # flux: --time-limit=4h
 # flux: --output=fedhpc-{{id}}.out
 set -u
-scheduler=flux
+FEDHPC_SCHEDULER=flux
 FEDHPC_HOME=${FEDHPC_HOME:-$PWD}  # Flux runs a copy of this script, in the folder it was submitted in
 . "$FEDHPC_HOME/jobs/environment.sh" || { echo "fedhpc job: set FEDHPC_HOME to the project's folder" >&2; exit 2; }
 

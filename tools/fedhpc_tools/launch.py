@@ -30,7 +30,8 @@ def mpi_command(program, ranks, arguments):
     """The command line and environment for `ranks` ranks of one thread each."""
     environment = dict(os.environ, OMP_NUM_THREADS="1")
     if hasattr(os, "geteuid") and os.geteuid() == 0:
-        environment.update(OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
+        environment.update({f"{launcher}_ALLOW_RUN_AS_ROOT{confirm}": "1"
+                            for launcher in ("OMPI", "PRTE") for confirm in ("", "_CONFIRM")})
     # Slots are counted in physical cores; binding would put two programs on the same ones.
     launcher = ["mpirun", "-n", str(ranks), "--oversubscribe", "--bind-to", "none"]
     return launcher + [str(program), *arguments], environment

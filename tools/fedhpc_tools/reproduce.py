@@ -83,7 +83,8 @@ def parse_arguments(arguments):
                         help="MPI ranks, at most the cores; with --slurm of a task, on its node [all cores]")
     parser.add_argument("--seeds", type=int, help="seeds 1..N")
     parser.add_argument("--data", type=Path, metavar="DIR", help="data.dir of the runs [$FEDHPC_DATA]")
-    parser.add_argument("--output-dir", type=Path, default=ROOT / "results" / "papers", metavar="DIR")
+    kept = ROOT if (ROOT / "CMakeLists.txt").exists() else Path()  # nobody writes into an installation
+    parser.add_argument("--output-dir", type=Path, default=kept / "results" / "papers", metavar="DIR")
     parser.add_argument("--fedhpc", type=Path, metavar="PATH", help="the program [$FEDHPC, build/*/, PATH]")
     options = parser.parse_args(arguments)
     elsewhere = options.slurm or options.task  # there, the node decides
