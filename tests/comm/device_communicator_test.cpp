@@ -11,6 +11,7 @@
 #include <gtest/gtest.h>
 
 #include "fedhpc/comm/session.hpp"
+#include "fedhpc/core/log.hpp"
 
 #include "comm/fake_gpu_library.hpp"
 
@@ -23,6 +24,7 @@ class DeviceCommunicatorTest : public ::testing::Test {
     const auto world = world_communicator(60);
     rank_ = world->rank();
     size_ = world->size();
+    run_log().set_rank(rank_, host_name());
     library_.cards.clear();
     for (int r = 0; r < size_; ++r) library_.cards.push_back(concat("card ", r));
   }

@@ -7,6 +7,7 @@
 
 #include "fedhpc/comm/device_communicator.hpp"
 #include "fedhpc/comm/session.hpp"
+#include "fedhpc/core/log.hpp"
 
 #include "fixtures/standin.hpp"
 
@@ -16,7 +17,10 @@ namespace {
 /// Communicators on the stand-in: by its NCCL, or by the host where ranks share a card.
 class StandinCommunication : public ::testing::TestWithParam<at::ScalarType> {
  protected:
-  StandinCommunication() { Standin::get(); }
+  StandinCommunication() {
+    Standin::get();
+    run_log().set_rank(world_communicator(60)->rank(), host_name());
+  }
 
   std::unique_ptr<Communicator> make() {
     return device_communicator(world_communicator(60), gpu_library());
