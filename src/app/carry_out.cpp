@@ -53,7 +53,7 @@ void introduce(const Experiment& experiment, const Resumption* from, int ranks,
 void tell_choices(const Experiment& experiment, const std::vector<std::string>& hosts) {
   if (!run_log().shows(LogLevel::Debug)) return;
   const Parts& parts = experiment.parts();
-  run_log().debug(experiment.config().algorithm_name, " on ", parts.device, ", ",
+  run_log().debug(experiment.config().algorithm_name, " on ", parts.context.device, ", ",
                   parts.model->layout()->size(), " numbers a client, blocks of ", parts.block_width,
                   ", rounds of up to ", parts.participants_limit(), " of ",
                   parts.partition.clients(), " clients");

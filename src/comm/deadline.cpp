@@ -5,6 +5,7 @@
 #include <csignal>
 #include <cstdlib>
 
+#include "fedhpc/comm/launcher.hpp"
 #include "fedhpc/core/error.hpp"
 #include "fedhpc/core/log.hpp"
 #include "fedhpc/core/stop_signals.hpp"
