@@ -7,6 +7,7 @@
 #include <map>
 #include <mutex>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <utility>
 
@@ -37,8 +38,8 @@ const char* name_of(ConvolutionDirection direction) {
 
 std::string text(const ConvolutionCase& of) {
   return concat(name_of(of.direction), " of ", of.in_channels, "x", of.in_height, "x", of.in_width,
-                " to ", of.out_channels, " channels, window ", of.window, ", ", of.clients,
-                " clients, batches of ", of.batch);
+                " to ", of.out_channels, " channels, window ", of.window, ", blocks of ",
+                of.clients, ", batches of ", of.batch);
 }
 
 std::optional<ConvolutionWay> forced_way() {
