@@ -21,7 +21,7 @@ constexpr double kReadingLimit = 20;  // s, for attributes of a result file
 constexpr const char* kForeign = "not a result file";
 
 // How a run goes on and where things lie. All other keys say what its rounds mean.
-constexpr std::array<std::string_view, 16> kChangeable{"run.rounds",
+constexpr std::array<std::string_view, 17> kChangeable{"run.rounds",
                                                        "run.output",
                                                        "run.progress",
                                                        "run.log_level",
