@@ -174,7 +174,7 @@ TEST_P(ImageKernels, AveragePoolingByRectangles) {
     for (std::int64_t i = 0; i < 3; ++i) {
       for (std::int64_t j = 0; j < 2; ++j) {
         const auto part = [&](const Tensor& of) {
-          return of.narrow(3, rows[i].begin, 3).narrow(4, columns[j].begin, 3);
+          return of.narrow(3, rows[i].first, 3).narrow(4, columns[j].first, 3);
         };
         known.select(3, i).select(3, j).copy_(part(input).mean({3, 4}));
         part(back).add_(gradient.view_as(known).narrow(3, i, 1).narrow(4, j, 1) / 9);
