@@ -49,7 +49,7 @@ bool given(const char* name) { return name == nullptr || std::getenv(name) != nu
 
 }  // namespace
 
-Launcher launcher() {
+Launcher find_launcher() {
   const auto* kind = std::find_if(std::begin(kKinds), std::end(kKinds), [](const Kind& one) {
     return given(one.rank) && given(one.needs);
   });
@@ -65,6 +65,11 @@ Launcher launcher() {
     found.advice = kSrunsOwn;
   }
   found.offers_ranks = given("OMPI_COMM_WORLD_RANK") || given("PMIX_RANK") || given("PMI_RANK");
+  return found;
+}
+
+const Launcher& launcher() {
+  static const Launcher found = find_launcher();
   return found;
 }
 

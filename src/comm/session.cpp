@@ -20,7 +20,7 @@ namespace fedhpc {
 
 Session::Session(int* argc, char*** argv, UseMpi use, double timeout_seconds)
     : uncaught_(std::uncaught_exceptions()) {
-  const Launcher started = launcher();
+  const Launcher& started = launcher();
   run_log().set_rank(use == UseMpi::Off ? 0 : started.rank, host_name());
   if (use == UseMpi::Off || (use == UseMpi::Auto && !started.wants_mpi())) return;
   // Open MPI ends a process that srun has started and that it finds no way to the others from.
@@ -44,7 +44,7 @@ Session::Session(int* argc, char*** argv, UseMpi use, double timeout_seconds)
 
 void Session::check() const {
   if (alone_) {
-    const Launcher started = launcher();
+    const Launcher& started = launcher();
     throw ConfigError(
         concat(started.name, " has started ", std::max(started.tasks, started.rank + 1),
                started.tasks > 1 ? "" : " or more", " tasks, but MPI (", mpi_version(),
@@ -123,7 +123,7 @@ std::string running_mpi() {
   int initialized = 0;
   MPI_Initialized(&initialized);
   if (initialized == 0) return {};
-  const std::string name = launcher().name;
+  const std::string& name = launcher().name;
   return name.empty() ? mpi_version() : concat(name, ", ", mpi_version());
 }
 

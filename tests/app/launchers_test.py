@@ -15,7 +15,8 @@ LAUNCHERS = {
     "mpirun": {"OMPI_COMM_WORLD_RANK": "{0}", "OMPI_COMM_WORLD_SIZE": "{1}"},
     "mpirun_rsh": {"MV2_COMM_WORLD_RANK": "{0}", "MV2_COMM_WORLD_SIZE": "{1}"},
     "PALS": {"PALS_RANKID": "{0}", "PALS_LOCAL_RANKID": "{0}", "PALS_LOCAL_SIZE": "{1}"},
-    "flux run": {"FLUX_TASK_RANK": "{0}", "FLUX_JOB_SIZE": "{1}", "FLUX_JOB_ID": "f1"},
+    # Not FLUX_JOB_ID: by that Open MPI 4 looks for Flux itself, and ends the process where there is none.
+    "flux run": {"FLUX_TASK_RANK": "{0}", "FLUX_JOB_SIZE": "{1}"},
     "jsrun": {"JSM_NAMESPACE_RANK": "{0}", "JSM_NAMESPACE_SIZE": "{1}"},
     "mpiexec": {"PMI_RANK": "{0}", "PMI_SIZE": "{1}"},
     "srun": {"SLURM_PROCID": "{0}", "SLURM_STEP_ID": "0", "SLURM_STEP_NUM_TASKS": "{1}", "SLURM_NTASKS": "8"},

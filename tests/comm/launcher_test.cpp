@@ -48,7 +48,7 @@ class OnlyThese {
 
 Launcher in(const Variables& variables) {
   const OnlyThese environment(variables);
-  return launcher();
+  return find_launcher();
 }
 
 TEST(Launcher, IsTheNearestOne) {

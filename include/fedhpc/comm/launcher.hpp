@@ -21,6 +21,9 @@ struct Launcher {
 
 /// The launcher nearest to this process, where one was started by another. A batch script of SLURM
 /// is no launch: its tasks are what srun starts.
-Launcher launcher();
+Launcher find_launcher();
+
+/// The same, as it was when it was first asked for: MPI, once started, sets variables of its own.
+const Launcher& launcher();
 
 }  // namespace fedhpc
