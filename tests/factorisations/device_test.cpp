@@ -221,7 +221,7 @@ TEST_F(FactorisationsOnADevice, FactorMapsEqualTheHost) {
     const auto drawn_there = maps.there->drawn(first_there);
     ASSERT_EQ(drawn.size(), drawn_there.size());
     for (std::size_t i = 0; i < drawn.size(); ++i) {
-      EXPECT_TRUE(drawn_there[i].second.cpu().equal(drawn[i].second)) << drawn[i].first;
+      EXPECT_TRUE(drawn_there[i].values.cpu().equal(drawn[i].values)) << drawn[i].name;
     }
 
     const Rows u{first.values + 0.1 * at::randn({5, first.values.size(1)}, at::kDouble),

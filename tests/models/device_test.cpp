@@ -490,7 +490,7 @@ TEST_F(DeviceRows, AreMeasuredAsOnTheHost) {
         EXPECT_NEAR(device.ab.values()[c], here.ab.values()[c], 1e-14 * here.aa.values()[c]);
       }
     }
-    const std::vector<std::pair<std::int64_t, std::int64_t>> ranges{{0, 2}, {5, 9}};
+    const ColumnRanges ranges{{0, 2}, {5, 9}};
     const Tensor some = inner_products(a, b, ranges);
     EXPECT_LT((inner_products(there(a), there(b), ranges) - some).abs().max().item<double>(),
               1e-13);

@@ -303,7 +303,7 @@ TEST_F(StoreOnADevice, GoesThroughRowsTogether) {
 TEST_F(RoundsOnADevice, CodecsTakeRowsThereAndBack) {
   const Tensor values = numbers(3, 50, at::kFloat, 3);
   values.masked_fill_(values.abs().lt(0.5), 0);
-  for (const auto& [name, help] : codec_registry()) {
+  for (const std::string& name : codec_registry().names()) {
     const std::unique_ptr<Codec> codec = CodecChoice{.name = name, .k = 4}.make();
     const Tensor here = values.clone();
     const Tensor there = values.clone().to(device_);
