@@ -79,7 +79,7 @@ class CpOfOrder : public ::testing::TestWithParam<Case> {
  protected:
   static constexpr std::int64_t kClients = 3;
   Sizes sizes_ = GetParam().sizes;
-  Cp cp_{{.sizes = sizes_, .fan_in = 1}, GetParam().rank};
+  Cp cp_{{.sizes = sizes_, .fan_in = 1}, GetParam().rank, {}};
   std::int64_t count_ = WeightShape{sizes_, 1}.count();
 };
 
@@ -198,7 +198,7 @@ TEST_P(CpOfOrder, FitNeverGetsWorseWithMoreSweeps) {
 }
 
 TEST_P(CpOfOrder, InitialWeightsHaveTheVarianceAskedFor) {
-  const Cp cp({.sizes = sizes_, .fan_in = 8}, GetParam().rank);
+  const Cp cp({.sizes = sizes_, .fan_in = 8}, GetParam().rank, {});
   const double sigma = cp.initial_deviation();
   const auto order = static_cast<double>(sizes_.size());
   EXPECT_NEAR(static_cast<double>(cp.rank()) * std::pow(sigma, 2 * order), 2.0 / 8, 1e-12);
@@ -219,7 +219,7 @@ INSTANTIATE_TEST_SUITE_P(Orders, CpOfOrder,
 
 TEST(Cp, TruncatesAMatrixAtItsSingularValues) {
   const Tensor w = random({6, 9});
-  Cp cp({.sizes = {6, 9}, .fan_in = 9}, 2);
+  Cp cp({.sizes = {6, 9}, .fan_in = 9}, 2, {});
   Tensor fitted = at::empty({1, 54}, at::kDouble);
   cp.expand_(cp.fit(w.reshape({-1}), at::zeros({30}, at::kDouble), 1).unsqueeze(0), fitted);
   const Tensor values = std::get<1>(at::linalg_svd(w));
@@ -229,7 +229,7 @@ TEST(Cp, TruncatesAMatrixAtItsSingularValues) {
 
 TEST(Cp, ASweepSolvesLeastSquaresModeByMode) {
   const Sizes sizes{4, 3, 5};
-  Cp cp({.sizes = sizes, .fan_in = 15}, 2);
+  Cp cp({.sizes = sizes, .fan_in = 15}, 2, {});
   const Tensor w = random(sizes);
   const Tensor start = random({cp.count()});
   std::vector<Tensor> factors = factors_in(cp, start);
