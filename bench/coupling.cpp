@@ -122,7 +122,7 @@ class Report {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const fedhpc::Session session(&argc, &argv, fedhpc::Session::Launch::Always);
+  const fedhpc::Session session(&argc, &argv, fedhpc::UseMpi::On);
   at::set_num_threads(1);
   const std::int64_t clients = argc > 1 ? std::max(1L, std::atol(argv[1])) : 1000;
   const std::int64_t columns = argc > 2 ? std::max(1L, std::atol(argv[2])) : 79510;  // DNN 100

@@ -65,7 +65,7 @@ void compare(fedhpc::Communicator& comm, std::int64_t bytes, int repetitions) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const fedhpc::Session session(&argc, &argv, fedhpc::Session::Launch::Always);
+  const fedhpc::Session session(&argc, &argv, fedhpc::UseMpi::On);
   at::set_num_threads(1);
   const int repetitions = argc > 1 ? std::max(1, std::atoi(argv[1])) : 201;
   const auto comm = fedhpc::world_communicator(/*timeout_seconds=*/60);
