@@ -134,6 +134,7 @@ void BatchSource::begin(std::span<const std::int64_t> clients, const Pass& pass,
 }
 
 void BatchSource::open(std::int64_t draw) {
+  static_cast<void>(pass_of_draw(pass_, draw));  // refuses numbers that are no draw's
   while (std::ssize(draws_) <= draw) {
     draws_.push_back({pass_of_draw(pass_, std::ssize(draws_)), {}});
     Draw& next = draws_.back();

@@ -147,8 +147,8 @@ class Algorithm {
  public:
   virtual ~Algorithm() = default;
   virtual Traits traits() const { return {}; }
-  /// Declares the `algorithm.*` keys the method has, and adds checks that refuse values of other
-  /// keys that it cannot honour.
+  /// Declares the keys below `algorithm` that the method has, and adds checks that refuse values of
+  /// other keys that it cannot honour.
   virtual void declare(OptionSet& options) = 0;
   virtual void initialise(const Setup& setup) = 0;
   /// Runs once before round 1, between all clients: `everybody` is round 0 with all of them as
