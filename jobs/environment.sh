@@ -7,7 +7,8 @@
 #   FEDHPC_MODULES       modules to load, such as "gcc openmpi" [none]
 #   FEDHPC_LAUNCHER      srun, flux, mpirun, or mpiexec of another MPI [the scheduler's own where it can start MPI
 #                        programs, else mpirun]
-#   FEDHPC_MPI           what srun --mpi= is given: pmix, pmi2, cray_shasta, none [pmix or cray_shasta, as srun has it]
+#   FEDHPC_MPI           what srun --mpi= is given: pmix, pmi2, cray_shasta, none [pmix or cray_shasta, as srun has it];
+#                        what flux -o pmi= is given [as Flux has it]
 #   FEDHPC_WARNING       seconds before the job's end at which a run is asked to stop, under PBS and Flux [120]
 #   FEDHPC_MAX_RESTARTS  how often a job may requeue itself [100]
 #   FEDHPC_DATA          folder of the data sets, as for every run

@@ -20,6 +20,7 @@ start() {
   shift
   [ "$(flux resource list -s all -no '{ngpus}')" = 0 ] || gpus=(-g 1 -o gpu-affinity=per-task)
   flux_job=$(flux submit -n "$ranks" -c 1 -o cpu-affinity=per-task ${gpus[@]+"${gpus[@]}"} \
+    ${FEDHPC_MPI:+-o "pmi=$FEDHPC_MPI"} \
     ${launch_options[@]+"${launch_options[@]}"} "$@")
   flux job attach "$flux_job" &
   launched=$!

@@ -37,7 +37,10 @@ job_state() {
 
 # seconds_left: of the job's time; nothing where it has no limit.
 seconds_left() {
-  printf '%s %s\n' "$(attribute Resource_List.walltime)" "$(attribute resources_used.walltime)" | awk '
+  local limit
+  limit=$(attribute Resource_List.walltime)
+  [ -n "$limit" ] || return 0
+  printf '%s %s\n' "$limit" "$(attribute resources_used.walltime)" | awk '
     function seconds(text, part) { return split(text, part, ":") == 3 ? part[1] * 3600 + part[2] * 60 + part[3] : 0 }
     $1 ~ /:/ { print seconds($1) - seconds($2) }'
 }
@@ -54,5 +57,5 @@ put_back() {
     [ -z "$value" ] || options+=("${name#*:}" "$value")
   done
   export FEDHPC_RUN FEDHPC_RESTARTS=$((restarts + 1))
-  (cd "$PBS_O_WORKDIR" && qsub -N "$job" "${options[@]}" -v "$(compgen -e FEDHPC | paste -sd, -)" "$FEDHPC_HOME/jobs/preemptible.pbs")
+  (cd "$PBS_O_WORKDIR" && qsub -N "$job" ${options[@]+"${options[@]}"} -v "$(compgen -e FEDHPC | paste -sd, -)" "$FEDHPC_HOME/jobs/preemptible.pbs")
 }

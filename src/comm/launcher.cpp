@@ -58,6 +58,8 @@ Launcher find_launcher() {
   for (const char* tasks : kind->tasks) {
     if (found.tasks == 0) found.tasks = number(tasks);
   }
+  // PALS counts the tasks of a host: one there says nothing of the others.
+  if (found.name == "PALS" && found.tasks == 1 && !given("PMI_SIZE")) found.tasks = 0;
   // srun --mpi=pmi2 numbers ranks as mpiexec does.
   if (found.name == "mpiexec" && given("SLURM_STEP_ID") &&
       found.tasks == number("SLURM_STEP_NUM_TASKS")) {

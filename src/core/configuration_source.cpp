@@ -220,8 +220,12 @@ std::vector<Assignment> read_ini(const std::string& path) {
     // A base stands before the files that start from it, so that the last of a key counts.
     assignments.insert(assignments.begin(), parsed.assignments.begin(), parsed.assignments.end());
     if (!parsed.base) return assignments;
-    const std::string base =
-        (fs::path(file).parent_path() / parsed.base->value).lexically_normal().string();
+    const fs::path asked = fs::path(file).parent_path() / parsed.base->value;
+    const fs::path plain = asked.lexically_normal();  // another file where .. follows a link
+    std::error_code failed_to_look;
+    const bool other =
+        fs::exists(asked, failed_to_look) && !fs::equivalent(asked, plain, failed_to_look);
+    const std::string base = (other ? asked : plain).string();
     const bool seen = std::any_of(files.begin(), files.end(), [&](const std::string& earlier) {
       std::error_code failed;
       return fs::equivalent(earlier, base, failed);

@@ -17,7 +17,7 @@ std::filesystem::path find_module(const std::string& module) {
   if (build_info().nccl == "no nccl") throw Error("this build has no CUDA");
   std::error_code ignored;
   const auto program = std::filesystem::read_symlink("/proc/self/exe", ignored).parent_path();
-  for (const char* place : {".", "..", "../lib/fedhpc"}) {
+  for (const char* place : {".", "..", "../lib/fedhpc", "../lib64/fedhpc"}) {
     const std::filesystem::path path = program / place / module;
     if (std::filesystem::exists(path, ignored)) return path;
   }

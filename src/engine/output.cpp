@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <filesystem>
+#include <set>
 #include <thread>
 #include <unistd.h>
 
@@ -76,13 +77,17 @@ std::string check_output(const Config& config, const std::string& configuration,
   if (present && locked_after(output, std::chrono::seconds(1))) {
     refuse("another run is writing it or another program has it open; give another name");
   }
-  for (const std::string& input :
-       {configuration, config.model.init_file, config.data.partition_file}) {
+  std::set<std::string> inputs{configuration, config.model.init_file, config.data.partition_file};
+  for (const OptionSet::Entry& entry : config.options().entries()) {
+    inputs.insert(entry.origin.file);  // its bases
+  }
+  for (const std::string& input : inputs) {
     if (!input.empty() && present && fs::equivalent(input, output, ignored)) {
       refuse("this run reads that file; give another name");
     }
   }
-  const std::string longest = checkpoint_path(output, config.run.rounds) + ".tmp";
+  // While it is written it ends in .tmp; set aside it holds .old1.
+  const std::string longest = checkpoint_path(output, config.run.rounds) + ".old1";
   const long letters = pathconf(folder.c_str(), _PC_NAME_MAX);
   if (letters > 0 && fs::path(longest).filename().string().size() > std::size_t(letters)) {
     refuse(concat("its checkpoints would have names of more than ", letters,

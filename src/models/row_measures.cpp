@@ -142,7 +142,7 @@ RowProducts inner_products(const Rows& a, const Rows& b) {
   return {.aa = RowNumbers(std::move(aa)), .ab = RowNumbers(std::move(ab))};
 }
 
-Tensor inner_products(const Rows& a, const Rows& b, const std::vector<Range>& ranges) {
+Tensor inner_products(const Rows& a, const Rows& b, const ColumnRanges& ranges) {
   require(a.layout == b.layout && a.count() == b.count(), "rows of a layout, as many of both");
   const Tensor products =
       at::empty({static_cast<std::int64_t>(ranges.size()), a.count()}, at::kDouble);

@@ -1,7 +1,6 @@
 #include "fedhpc/training/device_constants.hpp"
 
-#include <ATen/ops/full.h>
-#include <ATen/ops/tensor.h>
+#include "fedhpc/core/to_device.hpp"
 
 namespace fedhpc {
 
@@ -11,14 +10,14 @@ const Range* DeviceConstants::ranges(const ColumnRanges& ranges, at::Device devi
   if (!held.defined()) {
     std::vector<std::int64_t> ends;
     for (const Range& range : ranges) ends.insert(ends.end(), {range.first, range.last});
-    held = at::tensor(ends, at::kLong).to(device);
+    held = to_device(ends, device);
   }
   return static_cast<const Range*>(held.const_data_ptr());
 }
 
 const double* DeviceConstants::number(double number, at::Device device) {
   Tensor& held = numbers_[number];
-  if (!held.defined()) held = at::full({1}, number, at::kDouble).to(device);
+  if (!held.defined()) held = to_device(std::span<const double>(&number, 1), device);
   return held.const_data_ptr<double>();
 }
 

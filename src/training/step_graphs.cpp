@@ -26,8 +26,8 @@ bool StepGraphs::capture(Step& of, const Call& call, std::size_t clients) {
     return true;
   } catch (const std::exception& error) {
     possible_ = false;
-    // Ranks with cards of one kind meet it alike: one of them is enough.
-    run_log().of_rank(run_log().rank() == 0 ? LogLevel::Warning : LogLevel::Debug,
+    // One slow rank slows all: it says so, and where all have it, one of them warns.
+    run_log().of_rank(run_log().rank() == 0 ? LogLevel::Warning : LogLevel::Note,
                       concat("local steps are not captured as CUDA graphs: ", error.what()));
     return false;
   }

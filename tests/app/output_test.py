@@ -228,8 +228,8 @@ class Names(OutputCase):
                 self.assertEqual(status(path), ("complete", 1))
 
     def test_a_name_has_to_leave_room_for_those_of_checkpoints(self):
-        self.run_ok("run", "run.ini", "--run.rounds=1", f"--run.output={'a' * 241}.h5")
-        for length in (242, 300):
+        self.run_ok("run", "run.ini", "--run.rounds=1", f"--run.output={'a' * 240}.h5")
+        for length in (241, 300):
             self.assertIn("a shorter name", self.refused("run", "run.ini", "--run.rounds=1",
                                                          f"--run.output={'a' * length}.h5"))
 

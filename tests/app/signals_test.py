@@ -87,8 +87,8 @@ class Signals(AppCase):
         self.addCleanup(lambda: (process.kill(), process.communicate()))
         wait_until(process, (self.folder / "many.lock").exists)  # signals are caught
         process.send_signal(signal.SIGINT)
-        self.assertEqual(process.stderr.readline(), "fedhpc: still preparing the data and the model, then stops after "
-                                                    "a round; a second signal ends it at once\n")
+        self.assertEqual(process.stderr.readline(), "fedhpc: note: still preparing the data and the model, then stops "
+                                                    "after a round; a second signal ends it at once\n")
         process.send_signal(signal.SIGINT)
         self.assertEqual(finish(process).returncode, 1)
 

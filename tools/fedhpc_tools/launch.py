@@ -78,11 +78,12 @@ def _end(process):
 
 
 def error_message(log, code):
-    """The first line in which the program itself names an error, else the last line of its output."""
+    """The first line in which the program itself names an error, else its first words, else the last line of all."""
     lines = [line.strip() for line in Path(log).read_text(encoding="utf-8", errors="replace").splitlines()]
-    for line in lines:
-        if line.startswith("fedhpc:"):
-            return line.removeprefix("fedhpc:").strip().removeprefix("error:").strip()
+    for begin in ("fedhpc: error:", "fedhpc:"):  # notes and warnings may come before the error
+        for line in lines:
+            if line.startswith(begin):
+                return line.removeprefix(begin).strip()
     rule = next((i for i, line in enumerate(lines) if line.startswith("-----")), len(lines))
     spoken = [line for line in lines[:rule] if line] or [line for line in lines[rule:] if line.strip("-")]
     return (spoken[-1] if spoken else "no output") + f" (exit code {code})"

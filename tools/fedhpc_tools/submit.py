@@ -39,7 +39,8 @@ CLIENTS_PER_RANK = 8  # of weak_scaling
 JOBS = ("single_node", "multi_node", "preemptible", "array_seeds", "weak_scaling")
 MEMORY_FACTOR = 1.5
 TIME_FACTOR, TIME_OF_START = 1.5, 15  # min; a node may have to come up, the data to be read
-PASSED_ON = ("FEDHPC_DATA", "FEDHPC_MODULES", "FEDHPC_LAUNCHER", "FEDHPC_MAX_RESTARTS")  # variables, where set
+PASSED_ON = ("FEDHPC_DATA", "FEDHPC_MODULES", "FEDHPC_LAUNCHER", "FEDHPC_MPI",
+             "FEDHPC_MAX_RESTARTS")  # variables, where set
 DIRECTIVE = re.compile(r"#SBATCH --([a-z-]+)(?:=(.*))?")
 
 

@@ -30,7 +30,7 @@ RowProducts inner_products(const Rows& a, const Rows& b);
 
 /// <a_c, b_c> of rows [C, P] over the columns [begin, end) of each of L ranges: [C, L], float64, in
 /// host memory.
-Tensor inner_products(const Rows& a, const Rows& b, const std::vector<Range>& ranges);
+Tensor inner_products(const Rows& a, const Rows& b, const ColumnRanges& ranges);
 
 /// ||row||^2 over the trainable entries, summed in float64 without a copy in it.
 RowNumbers squared_lengths(const Rows& rows);

@@ -29,7 +29,6 @@ class RowNumbers {
   friend RowNumbers operator+(double x, const RowNumbers& numbers);
   friend RowNumbers operator*(double x, const RowNumbers& numbers);
   friend RowNumbers operator/(double x, const RowNumbers& numbers);
-  friend RowNumbers operator/(const RowNumbers& numbers, double x);
   friend RowNumbers operator/(const RowNumbers& a, const RowNumbers& b);
   friend RowNumbers sqrt(const RowNumbers& numbers);
   /// The numbers below `most`, and `most` in the place of others.

@@ -7,8 +7,8 @@
 
 namespace fedhpc {
 
-/// Small constants that kernels read in a device's memory. Each is copied there once and stays as
-/// long as this, so that captured work may hold its address.
+/// Small constants that kernels read in a device's memory. Each is copied there once, without a
+/// wait, and stays as long as this, so that captured work may hold its address.
 class DeviceConstants {
  public:
   const Range* ranges(const ColumnRanges& ranges, at::Device device);
