@@ -520,7 +520,7 @@ TEST_F(DeviceRows, AreMovedByNumbersOfRowsAsOnTheHost) {
     });
     expect([&](const Rows& rows, const Rows& other) {
       const RowProducts of = inner_products(other, rows);
-      const RowNumbers h = where_positive(of.ab, 0.3 * (1 + of.aa) / of.ab / 2);
+      const RowNumbers h = where_positive(of.ab, 0.15 * (1 + of.aa) / of.ab);
       add_columns_(rows, h, other, Tag::Trainable);
     });
     expect([&](const Rows& rows, const Rows& other) {
