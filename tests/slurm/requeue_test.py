@@ -75,7 +75,7 @@ class Requeue(JobCase):
         self.wait_for(lambda: self.rounds() >= 3)
         self.stop(job)
         said = self.ended(job, "FAILED", "75:0")
-        self.assertIn("interrupted with a checkpoint (exit code 75); the same sbatch command goes on", said)
+        self.assertIn("interrupted with a checkpoint (exit code 75); the same command goes on", said)
         rounds = self.rounds() + 2
         again = self.sbatch("single_node", "--ntasks=2", "run.ini", f"--run.rounds={rounds}", STEPS)
         self.assertIn(f"going on after round {rounds - 2} from", self.ended(again))
