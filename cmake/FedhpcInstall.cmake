@@ -10,7 +10,7 @@ include(CMakePackageConfigHelpers)
 set(_share "${CMAKE_INSTALL_DATADIR}/fedhpc")
 
 install(TARGETS fedhpc fedhpc_options EXPORT fedhpcTargets
-        ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT library
+        LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT program
         INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(TARGETS fedhpc_app RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT program)
 foreach(_module fedhpc_gpu fedhpc_kernels)
@@ -27,7 +27,7 @@ write_basic_package_version_file("${PROJECT_BINARY_DIR}/fedhpcConfigVersion.cmak
 install(FILES "${PROJECT_BINARY_DIR}/fedhpcConfig.cmake" "${PROJECT_BINARY_DIR}/fedhpcConfigVersion.cmake"
               cmake/FedhpcTorch.cmake DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/fedhpc COMPONENT library)
 
-# For programs that are not built by CMake: what the static library needs, by file where CMake knows it so.
+# For programs that are not built by CMake: what the library needs, by file where CMake knows it so.
 set(_links "")
 foreach(_library IN LISTS HDF5_C_LIBRARIES MPI_C_LIBRARIES)
   string(APPEND _links " ${_library}")

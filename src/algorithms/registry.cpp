@@ -38,8 +38,8 @@ std::unique_ptr<Algorithm> make() {
 
 }  // namespace
 
-const Registry<std::unique_ptr<Algorithm>()>& algorithm_registry() {
-  static const Registry<std::unique_ptr<Algorithm>()> registry({
+Registry<std::unique_ptr<Algorithm>()>& algorithm_registry() {
+  static Registry<std::unique_ptr<Algorithm>()> registry({
 #define FEDHPC_ALGORITHM(name, Class, sentence) {#name, sentence, make<Class>},
 #include "algorithms/algorithms.def"
 #undef FEDHPC_ALGORITHM

@@ -22,8 +22,8 @@ constexpr std::int64_t kMostClusters = 65536;
 
 }  // namespace
 
-const Registry<std::unique_ptr<Codec>(const CodecChoice&)>& codec_registry() {
-  static const Registry<std::unique_ptr<Codec>(const CodecChoice&)> registry({
+Registry<std::unique_ptr<Codec>(const CodecChoice&)>& codec_registry() {
+  static Registry<std::unique_ptr<Codec>(const CodecChoice&)> registry({
 #define FEDHPC_CODEC(name, Format, sentence) {#name, sentence, make<Format>},
 #include "codecs/codecs.def"
 #undef FEDHPC_CODEC

@@ -12,16 +12,26 @@ namespace fedhpc {
 
 namespace {
 
+/// The folder of the library that this function is in.
+std::filesystem::path own_folder() {
+  Dl_info info{};
+  if (dladdr(reinterpret_cast<const void*>(&own_folder), &info) == 0) return ".";
+  std::error_code failed;
+  const auto path = std::filesystem::canonical(info.dli_fname, failed);
+  return failed ? "." : path.parent_path();
+}
+
 std::filesystem::path find_module(const std::string& module) {
   if (const char* chosen = std::getenv("FEDHPC_GPU_MODULE")) return chosen;
   if (build_info().nccl == "no nccl") throw Error("this build has no CUDA");
   std::error_code ignored;
-  const auto program = std::filesystem::read_symlink("/proc/self/exe", ignored).parent_path();
-  for (const char* place : {".", "..", "../lib/fedhpc", "../lib64/fedhpc"}) {
-    const std::filesystem::path path = program / place / module;
+  const std::filesystem::path library = own_folder();
+  for (const char* place : {".", "fedhpc"}) {
+    const std::filesystem::path path = library / place / module;
     if (std::filesystem::exists(path, ignored)) return path;
   }
-  throw Error(concat(module, " is neither beside ", program.string(), " nor in its ../lib/fedhpc"));
+  throw Error(concat(module, " is neither in ", library.string(),
+                     ", where fedhpc's library is, nor in its fedhpc"));
 }
 
 }  // namespace

@@ -13,8 +13,8 @@ std::int64_t Dataset::features() const {
   return std::accumulate(sizes.begin(), sizes.end(), std::int64_t{1}, std::multiplies<>());
 }
 
-const Registry<std::unique_ptr<Dataset>(const DataOptions&)>& dataset_registry() {
-  static const Registry<std::unique_ptr<Dataset>(const DataOptions&)> registry({
+Registry<std::unique_ptr<Dataset>(const DataOptions&)>& dataset_registry() {
+  static Registry<std::unique_ptr<Dataset>(const DataOptions&)> registry({
 #define FEDHPC_DATASET(name, sentence) {#name, sentence, open_##name},
 #include "data/datasets.def"
 #undef FEDHPC_DATASET

@@ -112,8 +112,8 @@ Partition tested_on_validation(const Partition& partition) {
   return other;
 }
 
-const Registry<Partition(const DataOptions&, const Dataset&)>& partitioner_registry() {
-  static const Registry<Partition(const DataOptions&, const Dataset&)> registry({
+Registry<Partition(const DataOptions&, const Dataset&)>& partitioner_registry() {
+  static Registry<Partition(const DataOptions&, const Dataset&)> registry({
 #define FEDHPC_PARTITIONER(name, sentence) {#name, sentence, partition_##name},
 #include "data/partitioners.def"
 #undef FEDHPC_PARTITIONER

@@ -56,8 +56,8 @@ Tensor Factorisation::matrix_of(const Tensor& w, const WeightShape& shape) const
   return w.reshape({shape.sizes.front(), -1});
 }
 
-const Registry<MakeFactorisation>& factorisation_registry() {
-  static const Registry<MakeFactorisation> registry({
+Registry<MakeFactorisation>& factorisation_registry() {
+  static Registry<MakeFactorisation> registry({
 #define FEDHPC_FACTORISATION(name, type, sentence) {#name, sentence, make<type>},
 #include "factorisations/factorisations.def"
 #undef FEDHPC_FACTORISATION

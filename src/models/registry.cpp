@@ -43,8 +43,8 @@ std::unique_ptr<Model> make_dnn(const ModelOptions& options, const std::vector<s
   return fully_connected(shape, std::move(outputs));
 }
 
-const Registry<MakeModel>& model_registry() {
-  static const Registry<MakeModel> registry({
+Registry<MakeModel>& model_registry() {
+  static Registry<MakeModel> registry({
 #define FEDHPC_MODEL(name, sentence) {#name, sentence, make_##name},
 #include "models/models.def"
 #undef FEDHPC_MODEL

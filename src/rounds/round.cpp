@@ -5,45 +5,66 @@
 
 namespace fedhpc {
 
-void Round::each_block(const std::function<void(Block&)>& work) {
+Blocks::Blocks(RoundState& state, std::vector<std::int64_t> clients, Work work)
+    : state_(state), clients_(std::move(clients)) {
+  const Shard& shard = state_.services.shard;
+  // Clients of like size side by side: long runs of equal batches, few idle rows in a block's last
+  // steps.
+  std::stable_sort(clients_.begin(), clients_.end(), [&](std::int64_t a, std::int64_t b) {
+    return shard.train_count(a) > shard.train_count(b);
+  });
+  over_ = work == Work::None || !state_.log.begin_pass(clients_);
+  if (!over_) training_.emplace(state_.services.topology.world().place(), Place::Task::Training);
+}
+
+Block* Blocks::next() {
+  if (over_) return nullptr;
+  Communicator& world = state_.services.topology.world();
+  if (block_) {
+    state_.log.add_done(block_->clients());
+    block_.reset();
+  }
+  const auto width = static_cast<std::size_t>(state_.services.block_width);
+  const std::size_t left = clients_.size() - first_;
+  world.progress();
+  if (left == 0 || state_.log.leaves((left + width - 1) / width)) {
+    if (left == 0) state_.log.end_pass();
+    training_.reset();
+    over_ = true;
+    return nullptr;
+  }
+  const std::size_t count = std::min(width, left);
+  block_.emplace(state_, std::span(clients_).subspan(first_, count));
+  world.place().client = clients_[first_];
+  world.place().clients = static_cast<std::int32_t>(count);
+  first_ += count;
+  return &*block_;
+}
+
+Blocks Round::blocks() {
   std::vector<std::int64_t> mine;
   for (const std::int64_t client : state_.cohort.clients) {
     if (state_.services.shard.holds(client)) mine.push_back(client);
   }
-  each_block_of(std::move(mine), work);
+  return {state_, std::move(mine)};
 }
 
-void Round::each_absent_block(const std::function<void(Block&)>& work) {
-  if (state_.services.absent_idle) return;
+Blocks Round::absent_blocks() {
   std::vector<std::int64_t> absent;
   std::ranges::set_difference(state_.services.shard.clients(), state_.cohort.clients,
                               std::back_inserter(absent));
-  each_block_of(std::move(absent), work);
+  return {state_, std::move(absent),
+          state_.services.absent_idle ? Blocks::Work::None : Blocks::Work::All};
 }
 
-void Round::each_block_of(std::vector<std::int64_t> mine, const std::function<void(Block&)>& work) {
-  const Shard& shard = state_.services.shard;
-  // Clients of like size side by side: long runs of equal batches, few idle rows in a block's last
-  // steps.
-  std::stable_sort(mine.begin(), mine.end(), [&](std::int64_t a, std::int64_t b) {
-    return shard.train_count(a) > shard.train_count(b);
-  });
-  if (!state_.log.begin_pass(mine)) return;
-  const auto width = static_cast<std::size_t>(state_.services.block_width);
-  Communicator& world = state_.services.topology.world();
-  const AtTask training(world.place(), Place::Task::Training);
-  for (std::size_t first = 0; first < mine.size(); first += width) {
-    if (state_.log.leaves((mine.size() - first + width - 1) / width)) return;
-    const std::size_t count = std::min(width, mine.size() - first);
-    Block block(state_, std::span(mine).subspan(first, count));
-    world.place().client = mine[first];
-    world.place().clients = static_cast<std::int32_t>(count);
-    world.progress();
-    work(block);
-    state_.log.add_done(block.clients());
-  }
-  world.progress();
-  state_.log.end_pass();
+void Round::each_block(const std::function<void(Block&)>& work) {
+  Blocks blocks = this->blocks();
+  while (Block* block = blocks.next()) work(*block);
+}
+
+void Round::each_absent_block(const std::function<void(Block&)>& work) {
+  Blocks blocks = absent_blocks();
+  while (Block* block = blocks.next()) work(*block);
 }
 
 double Round::total_weight(Weighting weighting) const {

@@ -172,7 +172,7 @@ constexpr bool has_global(Models models) {
 constexpr bool has_personal(Models models) { return models != Models::Global; }
 
 /// Every method: algorithm.name.
-const Registry<std::unique_ptr<Algorithm>()>& algorithm_registry();
+Registry<std::unique_ptr<Algorithm>()>& algorithm_registry();
 
 /// Throws ConfigError naming the nearest method for an unknown name; `place` says where it was
 /// given.

@@ -85,7 +85,7 @@ struct CodecChoice {
 };
 
 /// Every codec.
-const Registry<std::unique_ptr<Codec>(const CodecChoice&)>& codec_registry();
+Registry<std::unique_ptr<Codec>(const CodecChoice&)>& codec_registry();
 
 /// Sends rows as they are, in the run's type.
 const Codec& dense_codec();

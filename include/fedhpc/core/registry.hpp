@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -18,10 +19,25 @@ class Registry {
   struct Entry {
     std::string name;
     std::string sentence;  ///< what it is
-    Make* make;
+    std::function<Make> make;
+    bool added = false;  ///< by a plug-in or by Python, and not by the table
   };
 
   explicit Registry(std::vector<Entry> entries) : entries_(std::move(entries)) {}
+
+  /// Adds what is not in the table; what was added before under this name is replaced. Throws
+  /// ConfigError for a name of the table.
+  void add(std::string name, std::string sentence, std::function<Make> make) {
+    for (Entry& entry : entries_) {
+      if (entry.name != name) continue;
+      if (!entry.added) {
+        throw ConfigError(concat("'", name, "' is fedhpc's own already; take another name"));
+      }
+      entry = {std::move(name), std::move(sentence), std::move(make), true};
+      return;
+    }
+    entries_.push_back({std::move(name), std::move(sentence), std::move(make), true});
+  }
 
   auto begin() const { return entries_.begin(); }
   auto end() const { return entries_.end(); }
@@ -41,9 +57,10 @@ class Registry {
   }
   /// What makes `name`, the value of `key`. Throws ConfigError with the names there are and the
   /// nearest one; `place` says where it was given, if anybody knows.
-  Make& find(const std::string& name, const std::string& key, const std::string& place = {}) const {
+  const std::function<Make>& find(const std::string& name, const std::string& key,
+                                  const std::string& place = {}) const {
     for (const Entry& entry : entries_) {
-      if (entry.name == name) return *entry.make;
+      if (entry.name == name) return entry.make;
     }
     throw ConfigError(concat(place, place.empty() ? "" : ": ", "key '", key, "' cannot be '", name,
                              "'; allowed: one of: ", join(names()),

@@ -55,6 +55,6 @@ std::unique_ptr<Dataset> open_dataset(const DataOptions& options);
 std::vector<std::string> folders_of_copies();
 
 /// Every data set: data.name.
-const Registry<std::unique_ptr<Dataset>(const DataOptions&)>& dataset_registry();
+Registry<std::unique_ptr<Dataset>(const DataOptions&)>& dataset_registry();
 
 }  // namespace fedhpc

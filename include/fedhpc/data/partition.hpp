@@ -70,6 +70,6 @@ Partition tested_on_validation(const Partition& partition);
 std::int64_t leaked_samples(const Partition& partition);
 
 /// Every partitioner: data.partition.
-const Registry<Partition(const DataOptions&, const Dataset&)>& partitioner_registry();
+Registry<Partition(const DataOptions&, const Dataset&)>& partitioner_registry();
 
 }  // namespace fedhpc

@@ -108,7 +108,7 @@ class Factorisation {
 using MakeFactorisation = std::unique_ptr<Factorisation>(const WeightShape& shape,
                                                          const FactorSize& size,
                                                          const FactorForm& form);
-const Registry<MakeFactorisation>& factorisation_registry();
+Registry<MakeFactorisation>& factorisation_registry();
 
 /// Makes the factorisation `name` of the registry for one layer.
 std::unique_ptr<Factorisation> make_factorisation(const std::string& name, const WeightShape& shape,

@@ -73,7 +73,7 @@ std::unique_ptr<Model> make_model(const ModelOptions& options,
 using MakeModel = std::unique_ptr<Model>(const ModelOptions& options,
                                          const std::vector<std::int64_t>& shape,
                                          std::int64_t classes);
-const Registry<MakeModel>& model_registry();
+Registry<MakeModel>& model_registry();
 
 /// Draws initial weights [1, P] by `rule` (see InitRule). Each field is drawn in float64 with key
 /// (seed, Purpose::Init, client = index of the field) and rounded to `type`.

@@ -2,10 +2,12 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "fedhpc/comm/place.hpp"
 #include "fedhpc/rounds/block.hpp"
 #include "fedhpc/rounds/coupling.hpp"
 #include "fedhpc/rounds/edge_tier.hpp"
@@ -13,6 +15,31 @@
 #include "fedhpc/rounds/round_state.hpp"
 
 namespace fedhpc {
+
+/// Goes through clients of this rank in blocks, one after the other.
+class Blocks {
+ public:
+  enum class Work { All, None };
+
+  /// `state` outlives it. Work::None: there is nothing to be done for these clients here.
+  Blocks(RoundState& state, std::vector<std::int64_t> clients, Work work = Work::All);
+  Blocks(const Blocks&) = delete;
+  Blocks& operator=(const Blocks&) = delete;
+
+  /// Ends the work on the block before and returns the next one, which lives as long as its work;
+  /// null after the last.
+  Block* next();
+  /// Whether next() has returned null: a method that stops before leaves clients without their work.
+  bool is_over() const { return over_; }
+
+ private:
+  RoundState& state_;
+  std::vector<std::int64_t> clients_;
+  std::size_t first_ = 0;  // of those to come
+  std::optional<AtTask> training_;
+  std::optional<Block> block_;
+  bool over_ = false;
+};
 
 /// A method sees one global round through this class.
 class Round {
@@ -38,10 +65,12 @@ class Round {
   /// Goes through this rank's participants in blocks. Their order and the blocks' width change
   /// nothing but speed and rounding.
   void each_block(const std::function<void(Block&)>& work);
+  Blocks blocks();
   /// Goes through this rank's clients that do not take part: some methods have work for them in
   /// every round. They exchange payloads and take time as participants do. `fedhpc plan` leaves
   /// them out.
   void each_absent_block(const std::function<void(Block&)>& work);
+  Blocks absent_blocks();
 
   /// The edge servers, for methods that have a tier of them.
   EdgeTier& edges() { return edges_; }
@@ -61,8 +90,6 @@ class Round {
   double noted(const std::string& metric);
 
  private:
-  void each_block_of(std::vector<std::int64_t> clients, const std::function<void(Block&)>& work);
-
   RoundState& state_;
   EdgeTier edges_;
 };

@@ -1,0 +1,40 @@
+"""fedhpc: a simulator of personalized and communication-compressed federated learning.
+
+    import fedhpc
+    results = fedhpc.run("configs/quickstart.ini", **{"train.lr": 0.1})
+    results.rounds["global_accuracy"].plot()
+
+Names are imported when they are first used: reading results needs no compiled library, and running
+needs no pandas.
+"""
+
+import importlib
+
+# name -> the module of this package that has it
+_HOMES = {}
+for _module, _names in {
+    "running": ("run", "resume", "plan", "list", "help", "version", "rank", "ranks"),
+    "errors": ("Error", "ConfigError", "DataError"),
+    "methods": ("Algorithm", "algorithm"),
+    "results": ("Results", "load"),
+    "data": ("write_dataset",),
+}.items():
+    _HOMES |= dict.fromkeys(_names, _module)
+_MODULES = ("callbacks", "data", "errors", "methods", "results", "running", "testing", "tools")
+
+__all__ = sorted([*_HOMES, *_MODULES])
+
+
+def __getattr__(name):
+    if name in _HOMES:
+        value = getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+    elif name in _MODULES:
+        value = importlib.import_module(f"{__name__}.{name}")
+    else:
+        raise AttributeError(f"module 'fedhpc' has no attribute '{name}'")
+    globals()[name] = value
+    return value
+
+
+def __dir__():
+    return sorted([*globals(), *__all__])
