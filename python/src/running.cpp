@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
@@ -22,6 +23,8 @@ using Texts = std::vector<std::pair<std::string, std::string>>;
 
 /// MPI of this process, from the first run to the end of the interpreter.
 std::optional<Session> session;
+/// Told before this rank ends all of them; none by default.
+nb::object on_abort;
 /// What Python code of the run in hand has raised.
 std::optional<nb::python_error> raised_in_run;
 
@@ -39,7 +42,14 @@ const Session& session_for(const StartOptions& start) {
 /// A run has failed on this rank. One process alone raises; of several, the others would wait for
 /// ever, so all of them end.
 [[noreturn]] void fail(const StartOptions& start, const std::string& sentence) {
-  if (session_for(start).size() > 1) session->abort(sentence);
+  if (session_for(start).size() > 1) {
+    try {
+      if (on_abort) on_abort(sentence);
+    } catch (const nb::python_error&) {
+      // Nobody listens any more.
+    }
+    session->abort(sentence);
+  }
   if (raised_in_run) {
     nb::python_error original = *std::move(raised_in_run);
     raised_in_run.reset();
@@ -97,8 +107,8 @@ struct Source {
 Onlooker onlooker(const nb::object& begin, const nb::object& round, const nb::object& stop) {
   Onlooker all;
   if (!begin.is_none()) {
-    all.begin = [&begin](const Experiment& experiment) {
-      call_python([&] { begin(experiment.config().to_ini(), experiment.config().run.output); });
+    all.begin = [&begin](const Experiment& experiment, std::int64_t done) {
+      call_python([&] { begin(experiment.config().to_ini(), done); });
     };
   }
   if (!round.is_none()) {
@@ -134,8 +144,11 @@ void bind_running(nb::module_& core) {
   core.def("torch_version", [] { return build_info().torch; });
   core.def("end", [] {
     raised_in_run.reset();
+    on_abort.reset();
     session.reset();
   });
+  core.def("on_abort", [](const nb::object& told) { on_abort = told; });
+  core.def("launched_ranks", [] { return std::max(launcher().tasks, 1); });
   core.def("rank", [] { return session_for(start_options(std::vector<Assignment>{})).rank(); });
   core.def("ranks", [] { return session_for(start_options(std::vector<Assignment>{})).size(); });
   core.def("interrupted_by", &caught_signal);

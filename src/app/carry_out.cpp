@@ -148,7 +148,7 @@ int run_experiment(Config& config, Communicator& comm, const Host& host, const R
   if (speaks) {
     introduce(experiment, from, comm.size(), recorder.earlier_result());
     tell_choices(experiment, recorder.hosts());
-    if (host.onlooker.begin) host.onlooker.begin(experiment);
+    if (host.onlooker.begin) host.onlooker.begin(experiment, from == nullptr ? 0 : from->round);
   }
 
   Progress progress(config.run.progress, config.run.rounds, from == nullptr ? 0 : from->round,

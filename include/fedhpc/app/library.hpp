@@ -20,7 +20,7 @@ struct Given {
 
 /// Follows a run from outside, on rank 0.
 struct Onlooker {
-  std::function<void(const Experiment&)> begin{};                      ///< before the first round
+  std::function<void(const Experiment&, std::int64_t done)> begin{};   ///< after so many rounds
   std::function<void(const Experiment&, const RoundReport&)> round{};  ///< after each
   std::function<bool()>
       stop{};  ///< asked once a round on every rank: true ends it as a signal does
