@@ -12,7 +12,7 @@ import h5py
 import numpy as np
 from tool_support import TOOLS, Folder, add_clients, call, write_run
 
-from fedhpc_tools import labels, panels, plot, results
+from fedhpc.tools import labels, panels, plot, results
 
 
 class Plot(Folder):

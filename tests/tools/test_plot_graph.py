@@ -13,9 +13,9 @@ import h5py
 import numpy as np
 from tool_support import Folder, write_run
 
-from fedhpc_tools import results
-from fedhpc_tools import plot
-from fedhpc_tools import plot_graph
+from fedhpc.tools import results
+from fedhpc.tools import plot
+from fedhpc.tools import plot_graph
 
 # Two triangles of clients, client number modulo 2, and one edge between them.
 TRIANGLES = np.array([[0, 2], [0, 4], [2, 4], [1, 3], [1, 5], [3, 5], [0, 1]])

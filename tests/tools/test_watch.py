@@ -16,7 +16,7 @@ import unittest.mock
 import numpy as np
 from tool_support import TOOLS, Folder, Writer, call, write_run
 
-from fedhpc_tools import results, text_chart, watch
+from fedhpc.tools import results, text_chart, watch
 
 PATIENCE = 60.0  # [s] until an expected line; a test that fails takes this long
 

@@ -1,0 +1,9 @@
+"""python -m fedhpc.tools TOOL ARGUMENT..."""
+
+import sys
+
+from .start import TOOLS, start
+
+if len(sys.argv) < 2 or sys.argv[1] not in TOOLS:
+    sys.exit(f"usage: python -m fedhpc.tools TOOL ...; tools are {', '.join(sorted(TOOLS))}")
+start(sys.argv.pop(1))
