@@ -128,10 +128,9 @@ class BitsSent(Folder):
     def test_logarithmic_axis(self):
         run = str(write_run(self.folder / "run.h5", config="[data]\nclients=4\n"))
         for arguments, scale in ((["--log"], "log"), ([], "linear")):
-            with unittest.mock.patch.object(plot.plt, "close"), contextlib.redirect_stdout(io.StringIO()):
+            with unittest.mock.patch.object(plot, "write_figure") as written, contextlib.redirect_stdout(io.StringIO()):
                 self.assertEqual(plot.main([run, "--against", "bits", *arguments]), 0)
-            self.assertEqual([axes.get_xscale() for axes in plot.plt.gcf().axes], [scale, scale])
-            plot.plt.close("all")
+            self.assertEqual([axes.get_xscale() for axes in written.call_args[0][0].axes], [scale, scale])
 
     def test_bits_need_clients_and_traffic(self):
         unknown = results.load(write_run(self.folder / "run.h5"))

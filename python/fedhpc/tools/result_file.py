@@ -91,6 +91,8 @@ def reading(path):
     """What fails inside, because a file holds something else than expected, becomes a ResultError."""
     try:
         yield
+    except ResultError:  # a RuntimeError that has its sentence
+        raise
     except (OSError, RuntimeError, KeyError, ValueError, TypeError, AttributeError, IndexError, MemoryError) as error:
         raise ResultError(f"{path}: damaged ({short_reason(str(error))})") from None
 
