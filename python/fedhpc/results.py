@@ -81,7 +81,7 @@ class Results:
 
         accuracy and best_accuracy (fractions, after round `clients.attrs["round"]` and at best; NaN without test
         samples), train_samples, test_samples and, where some are set aside, validation_samples (numbers of samples),
-        labels (how many different ones it trains on), edge where there are edges.
+        labels (how many different ones its samples have), edge where there are edges.
         """
         table, last = load_clients(self.path), load_last_accuracy(self.path)
         columns = {"train_samples": table.train_samples, "test_samples": table.test_samples,
@@ -121,17 +121,17 @@ class Results:
         """{"LAYER.FACTOR": array} of what the global model is made of; DataError where it is not made of factors."""
         return self._model("factors", state)
 
-    def personal(self, client, state="final"):
-        """{name: array} of the model of one client, as model(); nothing is read of the others.
+    def personal(self, client):
+        """{name: array} of the final model of one client, as model(); nothing is read of the others.
 
         DataError without run.save = personal.
         """
-        return self._model("personal", state, client)
+        return load_model(self.path, "personal", client=client)
 
-    def _model(self, part, state, client=None):
+    def _model(self, part, state):
         if state not in ("final", "initial"):
             raise ResultError(f"no state '{state}' of a model; there are final and initial")
-        return load_model(self.path, part, state == "initial", client)
+        return load_model(self.path, part, state == "initial")
 
     @property
     def partition(self):
@@ -171,7 +171,7 @@ class Partition:
     path: Path
     train_samples: np.ndarray  #: [N] number of training samples
     test_samples: np.ndarray  #: [N] number of test samples
-    histogram: pd.DataFrame  #: [N, K] training samples by client and label
+    histogram: pd.DataFrame  #: [N, K] all samples of a client, by label
 
     def train(self, client):
         """[n] the training samples of a client, counted from 0 through the training set; needs run.save = partition."""
@@ -232,7 +232,7 @@ class Runs(Sequence):
         return table
 
     def plot(self, *metrics, against="rounds", panels=None, ax=None, seeds="band"):
-        """The figure of all runs, as Results.plot. seeds: "band" for mean and deviation of a line, "each" for curves."""
+        """The figure of all runs, as Results.plot. seeds: "band" for the mean of a line, "each" for each run."""
         return _figure(self._now(), metrics, against, panels, ax, seeds)
 
     def __repr__(self):

@@ -59,7 +59,8 @@ class Results(Folder):
                 self.assertLess(time.monotonic() - start, 15.0)
 
     def test_the_probe_starts_without_what_it_does_not_need(self):
-        code = "import sys; import fedhpc.tools.result_file; sys.exit(sum(m in sys.modules for m in ('pandas', 'matplotlib')))"
+        code = ("import sys; import fedhpc.tools.result_file; "
+                "sys.exit(sum(m in sys.modules for m in ('pandas', 'matplotlib')))")
         self.assertEqual(subprocess.run([sys.executable, "-c", code], cwd=PYTHON).returncode, 0)
 
 

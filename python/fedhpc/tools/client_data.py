@@ -20,7 +20,7 @@ class ClientTable:
     edge: np.ndarray  # [N]
     train_samples: np.ndarray  # [N]
     test_samples: np.ndarray  # [N]
-    label_histogram: np.ndarray  # [N, classes] training samples by label
+    label_histogram: np.ndarray  # [N, classes] all samples by label, for training and tests
     others: dict  # name -> [N], of whatever else the file has of each client
 
 
@@ -81,7 +81,7 @@ def load_last_accuracy(path, timeout=PROBE_SECONDS):
 
 
 def load_samples(path, kind, client, timeout=PROBE_SECONDS):
-    """[n] numbers of the samples of one client, `kind` train, test or validation; ResultError without run.save=partition."""
+    """[n] the sample numbers of one client, `kind` train or test; ResultError without run.save=partition."""
     with open_run(path, timeout) as file, reading(path):
         if f"partition/{kind}_offsets" not in file:
             raise ResultError(f"{path}: no {kind} samples by client; run with --run.save=partition")

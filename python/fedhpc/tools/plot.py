@@ -5,8 +5,8 @@
             [--labels TEXT,TEXT,...] [--output FILE.png|.pdf|.svg] [--force] [--title TEXT]
 
 --panel: accuracy (global, and personal where it differs), loss (test and training; these two are the
-default), clients (quantiles over clients of their accuracy, and their accuracies at the end), labels (training
-samples of each client by label), own (what the algorithm itself records: angles, densities, ranks, errors).
+default), clients (quantiles over clients of their accuracy, and their accuracies at the end), labels (how many
+samples each client has of each label), own (what the algorithm itself records: angles, densities, ranks, errors).
 --against, each summed up to the round: bytes: all payloads of the simulated network, up and down; cloud:
 those that the cloud sends and receives, whatever edges and their clients exchange beside; bits: what a client
 has sent, the mean over all clients, with what it has told of itself for a similarity graph; seconds:
@@ -160,6 +160,9 @@ def fill(figure, runs, metrics=None, against="rounds", title=None, labels=None, 
     for run in runs:
         if run.rounds.empty:
             raise PlotError(f"{run.path}: no round is complete yet")
+    for name in panels or ():
+        if name not in PANELS:
+            raise PlotError(f"no panel '{name}'; there are {', '.join(PANELS)}")
     if against not in AXES:
         raise PlotError(f"no horizontal axis '{against}'; there are {', '.join(AXES)}")
     groups = groups_of_seeds(runs) if seeds == "band" else [[run] for run in runs]
@@ -196,21 +199,12 @@ def fill(figure, runs, metrics=None, against="rounds", title=None, labels=None, 
     figure.suptitle(title if title is not None else title_of(runs) + alone, fontsize=11)
 
 
-def listed_panels(text):
-    """The items of a comma-separated list of PANELS."""
-    names = listed(text)
-    wrong = [name for name in names if name not in PANELS]
-    if wrong:
-        raise argparse.ArgumentTypeError(f"no panel '{wrong[0]}'; there are {', '.join(PANELS)}")
-    return names
-
-
 def parse_arguments(arguments):
     parser = argparse.ArgumentParser(description="Plots metrics of fedhpc runs.")
     parser.add_argument("runs", nargs="+", metavar="RUN.h5", type=Path, help="result files, also of runs that go on")
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--metric", type=listed, metavar="NAME,...", help="comma-separated names of /rounds data sets")
-    what.add_argument("--panel", type=listed_panels, metavar="NAME,...",
+    what.add_argument("--panel", type=listed, metavar="NAME,...",
                       help=f"comma-separated: {', '.join(PANELS)} (own: the algorithm's own series) [accuracy,loss]")
     parser.add_argument("--against", choices=AXES, default="rounds",
                         help="horizontal axis: rounds, cumulative bytes (of all links, of the cloud's), bits that a "

@@ -33,7 +33,8 @@ def find_program(given):
         if candidate and os.path.isfile(candidate) and os.access(candidate, os.X_OK):
             return Path(candidate).resolve()
     raise PaperError(f"{named}: no such program" if named else
-                     "no fedhpc program in build/release or build/cpu, beside this Python or on the PATH; build it or use --fedhpc")
+                     "no fedhpc program in build/release or build/cpu, beside this Python or on the PATH; build it or "
+                     "use --fedhpc")
 
 
 class Reproduction:

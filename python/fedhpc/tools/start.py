@@ -9,9 +9,9 @@ from pathlib import Path
 from .project import ROOT
 
 LIBRARIES = ("h5py", "numpy", "pandas", "matplotlib")
-TOOLS = dict.fromkeys(("campaign", "compare", "export", "plot", "plot_graph", "reproduce", "submit", "summarize", "sweep",
-                       "watch"), LIBRARIES)  # tool -> what it needs
-TOOLS |= {"authors_partition": ("h5py", "numpy"), "docs_site": (), "fetch_data": ()}
+TOOLS = {"authors_partition": ("h5py", "numpy"), "docs_site": (), "fetch_data": ()}  # tool -> what it needs
+TOOLS |= dict.fromkeys(("campaign", "compare", "export", "plot", "plot_graph", "reproduce", "submit", "summarize",
+                        "sweep", "watch"), LIBRARIES)
 
 
 def start(name):
