@@ -152,29 +152,40 @@ void bind_running(nb::module_& core) {
   core.def("rank", [] { return session_for(start_options(std::vector<Assignment>{})).rank(); });
   core.def("ranks", [] { return session_for(start_options(std::vector<Assignment>{})).size(); });
   core.def("interrupted_by", &caught_signal);
-  core.def("run", [](const std::optional<std::string>& path, const Texts& values,
-                     const Texts& keywords, bool force, const std::string& command_line,
-                     const nb::object& begin, const nb::object& round, const nb::object& stop) {
-    const Source source{path, values, keywords};
-    const StartOptions start = source.start();
-    const Host host{command_line, onlooker(begin, round, stop), StopSignals::Afterwards::AsBefore};
-    return as_pair(
-        in_engine(start, [&] { return run([&] { return source.given(); }, start, force, host); }));
-  });
-  core.def("resume", [](const std::string& results, const std::optional<std::string>& path,
-                        const Texts& keywords, const std::string& command_line,
-                        const nb::object& begin, const nb::object& round, const nb::object& stop) {
-    const Source source{path, {}, keywords};
-    const StartOptions start = source.start();
-    const Host host{command_line, onlooker(begin, round, stop), StopSignals::Afterwards::AsBefore};
-    const auto read = [&] {
-      Given given{path.value_or(""), {}};
-      append(given.assignments, keywords, {Level::CommandLine, "keyword"});
-      if (path) read_ini(*path);  // refused before the run is looked for
-      return given;
-    };
-    return as_pair(in_engine(start, [&] { return resume(results, read, start, host); }));
-  });
+  core.def(
+      "run",
+      [](const std::optional<std::string>& path, const Texts& values, const Texts& keywords,
+         bool force, const std::string& command_line, const nb::object& begin,
+         const nb::object& round, const nb::object& stop) {
+        const Source source{path, values, keywords};
+        const StartOptions start = source.start();
+        const Host host{command_line, onlooker(begin, round, stop),
+                        StopSignals::Afterwards::AsBefore};
+        return as_pair(in_engine(
+            start, [&] { return run([&] { return source.given(); }, start, force, host); }));
+      },
+      nb::arg("path").none(), nb::arg("values"), nb::arg("keywords"), nb::arg("force"),
+      nb::arg("command_line"), nb::arg("begin").none(), nb::arg("round").none(),
+      nb::arg("stop").none());
+  core.def(
+      "resume",
+      [](const std::string& results, const std::optional<std::string>& path, const Texts& keywords,
+         const std::string& command_line, const nb::object& begin, const nb::object& round,
+         const nb::object& stop) {
+        const Source source{path, {}, keywords};
+        const StartOptions start = source.start();
+        const Host host{command_line, onlooker(begin, round, stop),
+                        StopSignals::Afterwards::AsBefore};
+        const auto read = [&] {
+          Given given{path.value_or(""), {}};
+          append(given.assignments, keywords, {Level::CommandLine, "keyword"});
+          if (path) read_ini(*path);  // refused before the run is looked for
+          return given;
+        };
+        return as_pair(in_engine(start, [&] { return resume(results, read, start, host); }));
+      },
+      nb::arg("results"), nb::arg("path").none(), nb::arg("keywords"), nb::arg("command_line"),
+      nb::arg("begin").none(), nb::arg("round").none(), nb::arg("stop").none());
   core.def("plan",
            [](const std::optional<std::string>& path, const Texts& values, const Texts& keywords) {
              const Source source{path, values, keywords};
