@@ -178,7 +178,7 @@ def _rank_main():
 
     host, _, port = os.environ[_ADDRESS].rpartition(":")
     connection = Client((host, int(port)), authkey=bytes.fromhex(os.environ[_KEY]))
-    rank = _core.rank()
+    rank = _core.launched_rank()  # MPI waits for ranks that have not come in yet
     connection.send(rank)
     work = cloudpickle.loads(connection.recv_bytes())
     for method in work["methods"]:

@@ -148,6 +148,7 @@ void bind_running(nb::module_& core) {
     session.reset();
   });
   core.def("on_abort", [](const nb::object& told) { on_abort = told; });
+  core.def("launched_rank", [] { return launcher().rank; });
   core.def("launched_ranks", [] { return std::max(launcher().tasks, 1); });
   core.def("rank", [] { return session_for(start_options(std::vector<Assignment>{})).rank(); });
   core.def("ranks", [] { return session_for(start_options(std::vector<Assignment>{})).size(); });
