@@ -181,4 +181,19 @@ def _without_progress(arguments):
     return (first, second, [*keywords, ("run.progress", "none")], *rest)
 
 
+def _end_all_ranks(show):
+    """An error outside of a run, on one rank of several: the others would wait for ever."""
+    def hook(kind, error, trace):
+        show(kind, error, trace)
+        if issubclass(kind, Interrupted):  # on all ranks
+            _core.end()
+            os._exit(_INTERRUPTED)
+        sys.stderr.flush()
+        _core.abort(f"{kind.__name__}: {error}")
+
+    return hook
+
+
 atexit.register(_core.end)
+if _core.launched_ranks() > 1:
+    sys.excepthook = _end_all_ranks(sys.excepthook)

@@ -44,9 +44,12 @@ const Session& session_for(const StartOptions& start) {
 [[noreturn]] void fail(const StartOptions& start, const std::string& sentence) {
   if (session_for(start).size() > 1) {
     try {
+      if (raised_in_run) {
+        nb::module_::import_("traceback").attr("print_exception")(raised_in_run->value());
+      }
       if (on_abort) on_abort(sentence);
     } catch (const nb::python_error&) {
-      // Nobody listens any more.
+      // Nobody reads or listens any more.
     }
     session->abort(sentence);
   }
@@ -135,8 +138,10 @@ std::pair<int, std::string> as_pair(const RunEnd& end) { return {end.exit_code, 
 
 }  // namespace
 
-void keep_exception(const nb::python_error& raised) {
+std::string keep_exception(const nb::python_error& raised) {
   if (!raised_in_run) raised_in_run.emplace(raised);
+  const auto text = [](nb::handle of) { return std::string(nb::str(of).c_str()); };
+  return concat(text(raised.type().attr("__name__")), ": ", text(raised.value()));
 }
 
 void bind_running(nb::module_& core) {
@@ -146,6 +151,9 @@ void bind_running(nb::module_& core) {
     raised_in_run.reset();
     on_abort.reset();
     session.reset();
+  });
+  core.def("abort", [](const std::string& sentence) {
+    if (session) session->abort(sentence);
   });
   core.def("on_abort", [](const nb::object& told) { on_abort = told; });
   core.def("launched_rank", [] { return launcher().rank; });
