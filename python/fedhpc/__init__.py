@@ -9,10 +9,12 @@ needs no pandas.
 """
 
 import importlib
+import os
 from pathlib import Path
 
-# In the project's own folder the compiled module lies in the build.
-__path__.append(str(Path(__file__).parents[2] / "build" / "release" / "python" / "fedhpc"))
+# In the project's own folder the compiled module lies in a build.
+__path__.append(os.environ.get("FEDHPC_MODULE")
+                or str(Path(__file__).parents[2] / "build" / "release" / "python" / "fedhpc"))
 
 # name -> the module of this package that has it
 _HOMES = {}

@@ -1,5 +1,6 @@
 """Runs on ranks of their own: mpirun starts them, and they report to the process that asked for them."""
 
+import functools
 import os
 import secrets
 import shutil
@@ -147,10 +148,14 @@ def _listen(ranks, process, followers, interrupted):
             code, output, number = what[0]
             followers.end({0: "complete", 75: "interrupted"}.get(code, "diverged"))
             return code, output, signal.SIGINT if interrupted else number
-        elif kind == "stop":
-            ranks[0].send(followers.stop())
         else:
-            getattr(followers, kind)(*what)
+            try:
+                getattr(followers, kind)(*what)
+            except BaseException:
+                ranks[0].send(None)
+                process.wait()
+                raise
+            ranks[0].send(followers.stop())
 
 
 def _hear_last_words(connection, said):
@@ -186,12 +191,16 @@ def _rank_main():
     _core.on_abort(lambda sentence: connection.send(("aborts", sentence)))
     arguments = work["arguments"]
     if work["listeners"] is not None:
-        def ask_to_stop():
-            connection.send(("stop",))
-            return connection.recv()
+        stop = False
 
-        functions = (lambda *what: connection.send(("begin", *what)),
-                     lambda record: connection.send(("round", record)), ask_to_stop)
+        def tell(kind, *what):
+            nonlocal stop
+            connection.send((kind, *what))
+            stop = connection.recv()
+            if stop is None:
+                raise Error("who follows this run has raised an exception")
+
+        functions = (functools.partial(tell, "begin"), functools.partial(tell, "round"), lambda: stop)
         listens = [rank == 0 and wanted for wanted in work["listeners"]]
         arguments = (*arguments, work["line"],
                      *(function if wanted else None for function, wanted in zip(functions, listens)))

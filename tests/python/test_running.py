@@ -1,0 +1,229 @@
+"""fedhpc.run, resume and plan: as the program, and with what Python adds."""
+
+import contextlib
+import io
+import os
+import signal
+import subprocess
+import sys
+import threading
+import unittest
+from pathlib import Path
+
+import numpy as np
+
+import fedhpc
+from python_support import SOURCE, TINY, InFolder, python, same_numbers
+
+PROGRAM = Path(os.environ.get("FEDHPC_MODULE", SOURCE / "build/release/python/fedhpc")).parents[1] / "fedhpc"
+
+
+def quietly(*arguments, **keys):
+    return fedhpc.run(*arguments, progress=False, **keys)
+
+
+class Run(InFolder):
+    def test_is_the_run_of_the_program(self):
+        arguments = [f"--{key}={fedhpc.running._text(key, value)}" for key, value in TINY.items()]
+        Path("empty.ini").write_text("", encoding="utf-8")
+        subprocess.run([PROGRAM, "run", "empty.ini", "--run.progress=none", *arguments, "--run.output=program.h5"],
+                       check=True)
+        results = quietly(TINY, **{"run.output": "here.h5"})
+        same_numbers(self, "program.h5", "here.h5")
+        self.assertEqual(results.status, "complete")
+        quietly("empty.ini", **TINY, **{"run.output": "file.h5"})
+        same_numbers(self, "program.h5", "file.h5")
+
+    def test_sections_are_keys_and_keywords_win(self):
+        results = quietly({"train": {"lr": 0.5, "batch_size": 10}, "run": {"rounds": 1}, "data.clients": 3},
+                          **{"train.lr": np.float32(0.25), "train.momentum": None})
+        self.assertEqual(results.config["train.lr"], "0.25")
+        self.assertEqual(results.config["train.batch_size"], "10")
+        self.assertEqual(Path(results.path).name, "run.h5")
+
+    def test_values_of_python_are_texts(self):
+        for value, text in ((True, "true"), (np.bool_(False), "false"), (3, "3"), (0.1, "0.1"), (1e-7, "1e-07"),
+                            (2.0, "2"), (np.float64(0.5), "0.5"), (np.int32(4), "4"), ([3, 4], "3,4"),
+                            (("init", "draws"), "init,draws"), (Path("a/b"), "a/b")):
+            self.assertEqual(fedhpc.running._text("a.key", value), text)
+        with self.assertRaisesRegex(fedhpc.ConfigError, "key 'a.key' cannot be .* of type object"):
+            fedhpc.running._text("a.key", object())
+
+    def test_refusals_are_the_sentences_of_the_program(self):
+        with self.assertRaisesRegex(fedhpc.ConfigError, "keyword: unknown key 'train.lrr'.*did you mean 'train.lr'"):
+            quietly(**{"train.lrr": 1})
+        with self.assertRaisesRegex(fedhpc.ConfigError, "configuration: key 'train.lr' cannot be 'big'"):
+            quietly({"train.lr": "big"})
+        with self.assertRaisesRegex(fedhpc.ConfigError, "no_such.ini"):
+            quietly("no_such.ini")
+        with self.assertRaisesRegex(fedhpc.ConfigError, "path of an INI file or a dictionary, not a int"):
+            quietly(3)
+        with self.assertRaisesRegex(fedhpc.ConfigError, "ranks cannot be 0"):
+            quietly(TINY, ranks=0)
+        with self.assertRaisesRegex(fedhpc.DataError, "nothing.h5"):
+            fedhpc.resume("nothing.h5")
+        Path("junk.h5").write_bytes(b"junk" * 100)
+        with self.assertRaises(fedhpc.Error):
+            quietly(TINY, **{"data.name": "hdf5", "data.file": "junk.h5"})
+        self.assertFalse(Path("run.h5").exists())
+
+    def test_an_earlier_result_is_set_aside(self):
+        quietly(TINY)
+        quietly(TINY)
+        self.assertTrue(Path("run.old1.h5").exists())
+        quietly(TINY, force=True)
+        self.assertFalse(Path("run.old2.h5").exists())
+
+    def test_threads_of_others_are_left_alone(self):
+        before = signal.getsignal(signal.SIGINT)
+        quietly(TINY)
+        self.assertIs(signal.getsignal(signal.SIGINT), before)
+
+
+class OnRound(InFolder):
+    def test_gets_what_was_evaluated(self):
+        records = []
+        results = quietly(TINY, on_round=records.append, **{"run.eval_every": 2})
+        self.assertEqual([record["round"] for record in records], [1, 2, 3])
+        self.assertNotIn("global_accuracy", records[0])
+        self.assertEqual(records[1]["global_accuracy"], results.rounds.loc[2, "global_accuracy"])
+        self.assertEqual(records[2]["train_loss"], results.rounds.loc[3, "train_loss"])
+
+    def test_true_ends_the_run_after_the_next_round(self):
+        results = quietly(TINY, on_round=lambda record: record["round"] == 2, **{"run.rounds": 50})
+        self.assertEqual((results.status, len(results.rounds)), ("interrupted", 3))
+        results = fedhpc.resume(results.path, progress=False, **{"run.rounds": 5})
+        self.assertEqual((results.status, len(results.rounds)), ("complete", 5))
+        quietly(TINY, **{"run.rounds": 5, "run.output": "straight.h5"})
+        same_numbers(self, results.path, "straight.h5")
+
+    def test_its_exception_is_raised_itself(self):
+        class Mine(Exception):
+            pass
+
+        def fails(record):
+            raise Mine("said")
+
+        for ranks in (None, 2):
+            with self.assertRaisesRegex(Exception, "said") as caught:
+                quietly(TINY, on_round=fails, ranks=ranks, force=True)
+            self.assertEqual(type(caught.exception).__name__, "Mine")
+            self.assertEqual(fedhpc.Results("run.h5").status, "failed")
+        self.assertEqual(quietly(TINY, force=True).status, "complete")  # nothing is left behind
+
+    def test_followers_hear_begin_and_end(self):
+        class Follower:
+            heard = []
+
+            def begin(self, config):
+                self.heard.append(config["train.lr"])
+
+            def __call__(self, record):
+                self.heard.append(record["round"])
+
+            def end(self, status):
+                self.heard.append(status)
+
+        for ranks in (None, 2):
+            Follower.heard = []
+            follower = Follower()
+            quietly(TINY, on_round=follower, ranks=ranks, force=True)
+            self.assertEqual(Follower.heard, ["0.1", 1, 2, 3, "complete"])
+
+    def test_a_bar_is_drawn_where_it_is_wanted(self):
+        text = io.StringIO()
+        with contextlib.redirect_stderr(text):
+            fedhpc.run(TINY, progress=True)
+        self.assertIn("fedavg: 100%", text.getvalue())
+        self.assertIn("loss=", text.getvalue())
+
+
+class Ranks(InFolder):
+    def test_ranks_of_their_own_give_the_same_bits(self):
+        records = []
+        alone = quietly(TINY, **{"run.output": "one.h5"})
+        for ranks in (2, 4):
+            results = quietly(TINY, ranks=ranks, on_round=records.append, **{"run.output": f"{ranks}.h5"})
+            same_numbers(self, alone.path, results.path)
+        self.assertEqual([record["round"] for record in records], [1, 2, 3] * 2)
+        resumed = fedhpc.resume("2.h5", ranks=2, progress=False, **{"run.rounds": 5})
+        straight = quietly(TINY, **{"run.rounds": 5, "run.output": "five.h5"})
+        same_numbers(self, resumed.path, straight.path)
+
+    def test_refusals_come_back(self):
+        with self.assertRaisesRegex(fedhpc.ConfigError, "did you mean 'train.lr'"):
+            quietly(ranks=2, **{"train.lrr": 1})
+
+    def test_a_script_under_mpirun_shares_one_run(self):
+        done = python("import fedhpc, sys\n"
+                      f"r = fedhpc.run({TINY!r}, progress=False)\n"
+                      "sys.stdout.write(f'{fedhpc.rank()} of {fedhpc.ranks()}: {r.status}, {len(r.rounds)}\\n')\n",
+                      ranks=2)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(sorted(done.stdout.splitlines()), ["0 of 2: complete, 3", "1 of 2: complete, 3"])
+
+    def test_an_error_on_one_rank_ends_all(self):
+        for script in ("import fedhpc\n"
+                       "def fails(record): raise ValueError('of mine')\n"
+                       f"fedhpc.run({TINY!r}, progress=False, on_round=fails)\n",
+                       "import fedhpc\n"
+                       f"fedhpc.run({TINY!r}, progress=False)\n"
+                       "if fedhpc.rank() == 1: raise ValueError('of mine')\n"
+                       f"fedhpc.run({TINY!r}, progress=False, force=True)\n"):
+            done = python(script, ranks=2)
+            self.assertEqual(done.returncode, 1, done.stderr)
+            self.assertIn("ValueError: of mine", done.stderr)
+            self.assertRegex(done.stderr, r'script.py", line [23]')
+
+    def test_other_numbers_of_ranks_than_the_launchers_are_refused(self):
+        done = python("import fedhpc\ntry:\n    fedhpc.run(ranks=3)\nexcept fedhpc.ConfigError as error:\n"
+                      "    print(error)\n", ranks=2)
+        self.assertIn("ranks=3, but a launcher has started 2 processes", done.stdout)
+
+
+class Interrupt(InFolder):
+    def interrupted(self, ranks):
+        threading.Timer(3 if ranks else 1, os.kill, (os.getpid(), signal.SIGINT)).start()
+        with self.assertRaises(KeyboardInterrupt) as caught:
+            quietly(TINY, ranks=ranks, **{"run.rounds": 10**6, "run.eval_every": 1000})
+        self.assertIsInstance(caught.exception, fedhpc.errors.Interrupted)
+        done = len(fedhpc.Results("run.h5").rounds)
+        self.assertGreater(done, 0)
+        results = fedhpc.resume(caught.exception.path, ranks=ranks, progress=False, **{"run.rounds": done + 2})
+        self.assertEqual((results.status, len(results.rounds)), ("complete", done + 2))
+
+    def test_leaves_a_checkpoint(self):
+        self.interrupted(None)
+
+    def test_leaves_a_checkpoint_on_ranks_of_their_own(self):
+        self.interrupted(2)
+
+    def test_a_batch_systems_signal_ends_the_script(self):
+        script = ("import fedhpc, os, signal\n"
+                  "def ask(record): record['round'] == 2 and os.kill(os.getpid(), signal.SIGTERM)\n"
+                  f"fedhpc.run({TINY!r}, progress=False, on_round=ask, **{{'run.rounds': 10**6}})\n"
+                  "print('never')\n")
+        done = python(script)
+        self.assertEqual((done.returncode, done.stdout), (75, ""), done.stderr)
+
+
+class Plan(InFolder):
+    def test_counts_as_the_program_does(self):
+        planned = fedhpc.plan(TINY)
+        results = quietly(TINY)
+        self.assertEqual(planned["bytes_up_per_client"] * 5, results.rounds["bytes_up_client_cloud"].iloc[0])
+        self.assertEqual(fedhpc.plan(TINY, ranks=2)["ranks"], 2)
+
+
+class Command(InFolder):
+    def test_is_the_program(self):
+        command = [sys.executable, "-m", "fedhpc"]
+        self.assertIn("usage: fedhpc run", subprocess.run([*command, "help"], capture_output=True, text=True,
+                                                          check=True).stdout)
+        done = subprocess.run([*command, "run", "none.ini"], capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("none.ini", done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
