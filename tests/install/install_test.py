@@ -96,6 +96,9 @@ def works_alone(prefix, folder):
     check((folder / "a.png").stat().st_size > 1000, "no picture")
     check("a" in alone(interpreter, share / "tools/summarize.py", "a.h5"), "no summary")
     alone(interpreter, share / "tools/reproduce.py", "tdpfed", "--status")
+    said = alone(interpreter, "-c", "import fedhpc; print(fedhpc.Results('a.h5'))",
+                 PYTHONPATH=f"{share / 'python'}:{folder / 'libraries'}")
+    check("2 rounds, complete" in said, said)
     script = alone(interpreter, share / "tools/submit.py", config, "--ranks", "2", "--plan-ranks", "1")
     check(f"FEDHPC_HOME={share}\n" in script and f"FEDHPC={program}\n" in script, f"not of this prefix: {script[:800]}")
 

@@ -26,7 +26,8 @@ def write(path, config, rounds, status):
         sections.setdefault(section, []).append(f"{name}={value}\n")
     text = "".join(f"[{section}]\n" + "".join(lines) for section, lines in sections.items())
     t = np.arange(1, rounds + 1)
-    with h5py.File(path, "w", libver="latest") as file:
+    part = f"{path}.part"  # a test reads at any moment
+    with h5py.File(part, "w", libver="latest") as file:
         file.attrs["status"] = status
         file.attrs["config"] = text
         file.attrs["fedhpc_version"], file.attrs["git_commit"] = "0.0.1", "c0ffee"
@@ -36,6 +37,7 @@ def write(path, config, rounds, status):
         evaluate = np.where(t % 5 == 0, 1.0, 0.0)
         file["rounds/seconds_evaluate"] = evaluate
         file["rounds/wall_seconds"] = evaluate + (2.0 if config["algorithm.name"] == "fedavg" else 3.0)
+    os.replace(part, path)
 
 
 def checkpoint(output, t):
