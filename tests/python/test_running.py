@@ -15,7 +15,7 @@ import numpy as np
 import fedhpc
 from python_support import SOURCE, TINY, InFolder, python, same_numbers
 
-PROGRAM = Path(os.environ.get("FEDHPC_MODULE", SOURCE / "build/release/python/fedhpc")).parents[1] / "fedhpc"
+PROGRAM = os.environ.get("FEDHPC", str(SOURCE / "build" / "release" / "fedhpc"))
 
 
 def quietly(*arguments, **keys):
