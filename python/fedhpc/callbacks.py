@@ -135,8 +135,9 @@ class MLflow:
         entities = importlib.import_module("mlflow.entities")
         step, numbers = figures(record)
         now = int(time.time() * 1000)
-        self.client.log_batch(self.run_id, metrics=[entities.Metric(name, value, now, step)
-                                                    for name, value in numbers.items()])
+        if numbers:
+            self.client.log_batch(self.run_id, metrics=[entities.Metric(name, value, now, step)
+                                                        for name, value in numbers.items()])
 
     def end(self, status):
         if self.client is not None and self.own:
@@ -148,7 +149,7 @@ class WeightsAndBiases:
     """Logs a run to Weights & Biases; the keys of the configuration are its config.
 
     project: its name. mode: "offline" writes below the folder `wandb`, for `wandb sync` later, "online" sends at once.
-    Further arguments (name, dir, tags ...) go to wandb.init.
+    Further arguments (name, dir, tags ...) go to wandb.init. The library itself writes every 15 seconds.
     """
 
     def __init__(self, project, mode="offline", **arguments):
@@ -163,7 +164,8 @@ class WeightsAndBiases:
         if self.run is None:
             self.begin({})
         step, numbers = figures(record)
-        self.run.log(numbers, step=step)
+        if numbers:
+            self.run.log(numbers, step=step)
 
     def end(self, status):
         if self.run is not None:
