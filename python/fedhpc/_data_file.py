@@ -195,7 +195,7 @@ class Writer:
         try:
             return np.array([self.of_client.setdefault(one, len(self.of_client)) for one in ids], np.int64)
         except TypeError as error:
-            raise DataError(f"clients holds what cannot name a client ({error}); give one id for each sample") from error
+            raise DataError(f"clients holds what cannot name one ({error}); give an id for each sample") from error
 
     def largest_label(self):
         return max((int(y.max()) for part in self.y.values() for y in part if len(y)), default=0)

@@ -3,10 +3,10 @@
     fedhpc.run("run.ini", on_round=fedhpc.callbacks.TensorBoard("logs/run"))
 
 A callback is anything that can be called with the record of a round, such as
-{"round": 3, "train_loss": 0.31, "global_accuracy": 0.9}. Two methods are optional: `begin(config)` before the first round,
-with the keys of the configuration as a dict, and `end(status)` after the last one, with the status of the result file:
-"complete", "interrupted" or "failed". The callbacks here write each round as it comes, so that what an interrupted run has
-written can be read.
+{"round": 3, "train_loss": 0.31, "global_accuracy": 0.9}. Two methods are optional. `begin(config)` is called before the
+first round, with the keys of the configuration as a dict. `end(status)` is called after the last one, with the status
+of the result file: "complete", "diverged", "interrupted" or "failed". The callbacks here write each round as it comes,
+so that what an interrupted run has written can be read.
 """
 
 import importlib

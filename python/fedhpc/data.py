@@ -162,8 +162,8 @@ def from_tff(path, train, test=None, *, window=10):
 
     train, test: files such as fed_emnist_train.h5 and fed_emnist_test.h5.
 
-    FEMNIST: images [28, 28], 62 or 10 classes. Pixels that are multiples of 1/255 are written as uint8, which the engine
-    divides by 255 again. The background stays 1.
+    FEMNIST: images [28, 28], 62 or 10 classes. Pixels that are multiples of 1/255 are written as uint8, which the
+    engine divides by 255 again. The background stays 1.
     CIFAR-100: images [3, 32, 32], 100 fine labels. The test clients are others than the training clients, so the server
     has their samples.
     Shakespeare: every character of a snippet is a sample. Its class is its place among the 86 characters of the

@@ -275,14 +275,16 @@ class OfWeightsAndBiases(Folder):
         run(WeightsAndBiases("digits", name="first"))
         config, history = self.settled(3)
         self.assertEqual({name: config[name] for name in FLAT}, FLAT)
-        self.assertEqual([(one["_step"], one["train_loss"]) for one in history], [(1, 0.5), (2, 0.25), (6, float("inf"))])
+        self.assertEqual([(one["_step"], one["train_loss"]) for one in history],
+                         [(1, 0.5), (2, 0.25), (6, float("inf"))])
         self.assertEqual(history[1]["global_accuracy"], 0.75)
 
     def test_killed(self):
         # The library writes every 15 seconds; here at once.
-        with mock.patch.dict(os.environ, {"WANDB_X_TRANSACTION_LOG_FLUSH_INTERVAL": "0.1"}):
-            self.killed("c.WeightsAndBiases('digits')", "import glob, os\nwhile not any(os.path.getsize(one) > 2000 for one "
-                        "in glob.glob('wandb/offline-run-*/*.wandb')): time.sleep(0.1)\n")
+        self.killed("c.WeightsAndBiases('digits', settings={'x_transaction_log_flush_interval': 0.1})",
+                    "import glob\n"
+                    "while not any(b'_step' in open(one, 'rb').read() for one in glob.glob('wandb/*/*.wandb')):\n"
+                    "    time.sleep(0.1)\n")
         config, history = self.settled(1)
         # The record of a step is written when the next one begins.
         self.assertEqual([one["train_loss"] for one in history][:1], [1.0])

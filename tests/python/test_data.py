@@ -1,7 +1,7 @@
 """Data files of one's own: what is written, what is refused, and that the program trains on it as it is meant.
 
-The program is $FEDHPC_PROGRAM, else build/release/fedhpc. Libraries of others are stood in for by fakes with their interface,
-and are used themselves where they are installed.
+The program is $FEDHPC_PROGRAM, else build/release/fedhpc. Libraries of others are stood in for by fakes with their
+interface, and are used themselves where they are installed.
 """
 
 import importlib.util
@@ -472,7 +472,8 @@ class Formats(Folder):
         self.assertEqual(read(output, "clients/test_samples").tolist(), [4, 3, 2])
         train, first = self.femnist("train.h5", {"a": 5, "b": 6}, levels=256.0)
         self.assertEqual(from_tff(self.path, first)["data.clients"], 2)
-        np.testing.assert_array_equal(read(self.path, "x_train"), np.concatenate([train[one]["pixels"] for one in "ab"]))
+        wanted = np.concatenate([train[one]["pixels"] for one in "ab"])
+        np.testing.assert_array_equal(read(self.path, "x_train"), wanted)
 
     def test_cifar100(self):
         def clients(count):
