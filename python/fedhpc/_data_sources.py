@@ -109,6 +109,8 @@ def blocks(source, columns=None, clients=None):
         return
     if clients is not None:
         raise ConfigError(f"clients={clients!r} names a column, and this data set has none; give an id for each sample")
+    if hasattr(source, "shape"):  # an array alone
+        raise ConfigError("labels are missing; give x and y, or a mask of bools as test")
     if not isinstance(source, tuple):
         if not (hasattr(source, "__len__") and hasattr(source, "__getitem__")) or isinstance(source, (Mapping, str)):
             raise ConfigError(f"samples cannot be read from {type(source).__name__}; give arrays x and y, or a data "

@@ -101,7 +101,7 @@ class MLflow:
 
     experiment: its name, made where it is missing; unset: MLflow's own choice. tracking_uri: a server, or a place on
     disk; unset: MLflow's own choice. run_name: unset: one that MLflow makes up. Where a run of MLflow is active and no
-    experiment is named, it is used, and left active. What cannot be installed is said when the callback is made.
+    experiment is named, it is used, and left active. A missing library is said when the callback is made.
     """
 
     PARAMETERS, LETTERS = 100, 6000  # MLflow takes no more in a call, and in a value
@@ -118,15 +118,18 @@ class MLflow:
         self.client = mlflow.MlflowClient(tracking_uri=self.tracking_uri)
         active = mlflow.active_run() if self.experiment is None and self.tracking_uri is None else None
         self.own = active is None
-        self.run_id = self._new_run(mlflow) if self.own else active.info.run_id
+        self.run_id = self._new_run() if self.own else active.info.run_id
         parameters = [mlflow.entities.Param(name, str(value)[:self.LETTERS]) for name, value in flat(config).items()]
         for first in range(0, len(parameters), self.PARAMETERS):
             self.client.log_batch(self.run_id, params=parameters[first:first + self.PARAMETERS])
 
-    def _new_run(self, mlflow):
-        name = self.experiment or os.environ.get("MLFLOW_EXPERIMENT_NAME", "Default")
-        found = self.client.get_experiment_by_name(name)
-        identity = found.experiment_id if found else self.client.create_experiment(name)
+    def _new_run(self):
+        # mlflow.set_experiment leaves its choice in this variable.
+        identity = os.environ.get("MLFLOW_EXPERIMENT_ID") if not (self.experiment or self.tracking_uri) else None
+        if identity is None:
+            name = self.experiment or os.environ.get("MLFLOW_EXPERIMENT_NAME", "Default")
+            found = self.client.get_experiment_by_name(name)
+            identity = found.experiment_id if found else self.client.create_experiment(name)
         return self.client.create_run(identity, run_name=self.run_name).info.run_id
 
     def __call__(self, record):

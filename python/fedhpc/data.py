@@ -97,8 +97,8 @@ def write_dataset(path, x, y=None, *, clients=None, test=None, test_clients=None
 def _check_arguments(clients, test, test_clients, federated):
     if test_clients is not None and (clients is None or test is None or _mask_of(test) is not None):
         raise ConfigError("test_clients needs clients and test, and no mask; give those, or leave it out")
-    if federated and clients is not None:
-        raise ConfigError("clients are the partitions of a FederatedDataset; leave the argument out")
+    if federated and (clients is not None or _mask_of(test) is not None):
+        raise ConfigError("clients are the partitions of a FederatedDataset; leave clients out, and give no mask")
 
 
 def _mask_of(test):

@@ -233,6 +233,13 @@ class OfMLflow(Folder):
         self.assertEqual(len(losses), 3)
         self.assertEqual(found.data.params["train.lr"], "0.1")
 
+    def test_chosen_experiment_is_used(self):
+        self.mlflow.set_tracking_uri(self.place)
+        self.addCleanup(self.mlflow.set_tracking_uri, None)
+        self.mlflow.set_experiment("chosen")
+        run(MLflow())
+        self.assertEqual(self.only_run("chosen")[0].info.status, "FINISHED")
+
     def test_killed(self):
         self.killed(f"c.MLflow('digits', {self.place!r})")
         found, losses = self.only_run()

@@ -159,6 +159,8 @@ class Refusals(Folder):
             self.refused(DataError, "channels='first'", np.ones(shape), y)
         self.refused(ConfigError, "allowed: 'auto'", good, y, channels="middle")
         self.refused(ConfigError, "labels are missing", (good, None))
+        self.refused(ConfigError, "labels are missing", good)
+        self.refused(ConfigError, "mask of bools", good, y, test=np.array([0, 1, 0, 0, 0, 1]))
 
     def test_labels(self):
         x = np.ones((6, 2))
@@ -355,6 +357,7 @@ class Libraries(Folder):
         self.assertEqual((found["data.split"], found["data.partition"]), ("official", "file"))
         self.path.unlink()
         self.refused(ConfigError, "partitions", Federated(train=parts), clients=[1])
+        self.refused(ConfigError, "no mask", Federated(train=parts), test=np.ones(180, bool))
         self.refused(ConfigError, "no partitioner", Federated(test=parts))
 
     def test_pairs(self):
@@ -424,14 +427,14 @@ class Libraries(Folder):
     def test_torchvision_itself(self):
         import torch
         from torchvision import datasets, transforms
-        for name, images in (("MNIST", pixels(6, 28, 28)),):
-            raw = self.folder / name / "raw"
-            raw.mkdir(parents=True)
-            for part in ("train", "t10k"):
-                (raw / f"{part}-images-idx3-ubyte").write_bytes(np.array([0x803, 6, 28, 28], ">i4").tobytes()
-                                                                + images.tobytes())
-                (raw / f"{part}-labels-idx1-ubyte").write_bytes(np.array([0x801, 6], ">i4").tobytes()
-                                                                + bytes([0, 1, 2, 0, 1, 2]))
+        images = pixels(6, 28, 28)
+        raw = self.folder / "MNIST/raw"
+        raw.mkdir(parents=True)
+        for part in ("train", "t10k"):
+            header = np.array([0x803, 6, 28, 28], ">i4").tobytes()
+            (raw / f"{part}-images-idx3-ubyte").write_bytes(header + images.tobytes())
+            header = np.array([0x801, 6], ">i4").tobytes()
+            (raw / f"{part}-labels-idx1-ubyte").write_bytes(header + bytes([0, 1, 2, 0, 1, 2]))
         plain = datasets.MNIST(self.folder)
         write_dataset(self.path, plain, test=datasets.MNIST(self.folder, train=False))
         np.testing.assert_array_equal(read(self.path, "x_train"), images)
