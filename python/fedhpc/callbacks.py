@@ -100,7 +100,7 @@ class MLflow:
     """Logs a run to MLflow: keys of the configuration as parameters, figures of a round as metrics.
 
     experiment: its name, made where it is missing; unset: MLflow's own choice. tracking_uri: a server, or a place on
-    disk; unset: MLflow's own choice. run_name: unset: one that MLflow makes up. Where a run of MLflow is active and no
+    disk; unset: MLflow's own choice (not with mlflow-skinny). run_name: unset: MLflow makes one up. Where a run of MLflow is active and no
     experiment is named, it is used, and left active. A missing library is said when the callback is made.
     """
 

@@ -145,9 +145,8 @@ def _append_partitions(file, federated, columns):
     if "train" not in partitioners:
         raise ConfigError("the FederatedDataset has no partitioner of its split train; give it one")
     for part in ("train", "test"):
-        count = None
-        while part in partitioners and (count is None or number < count):
-            number = 0 if count is None else number
+        number, count = 0, 1 if part in partitioners else 0
+        while number < count:
             one = federated.load_partition(number, part)
             # Some partitioners know how many partitions they make when they have made one.
             count = partitioners[part].num_partitions
