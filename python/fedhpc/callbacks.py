@@ -3,10 +3,10 @@
     fedhpc.run("run.ini", on_round=fedhpc.callbacks.TensorBoard("logs/run"))
 
 A callback is anything that can be called with the record of a round, such as
-{"round": 3, "train_loss": 0.31, "global_accuracy": 0.9}. Two methods are optional. `begin(config)` is called before the
-first round, with the keys of the configuration as a dict. `end(status)` is called after the last one, with the status
-of the result file: "complete", "diverged", "interrupted" or "failed". The callbacks here write each round as it comes,
-so that what an interrupted run has written can be read.
+{"round": 3, "train_loss": 0.31, "global_accuracy": 0.9}; if it returns True, the run ends. Two methods are optional.
+`begin(config)` is called before the first round, with the keys of the configuration as a dict. `end(status)` is called
+after the last one, with the status of the result file: "complete", "diverged", "interrupted" or "failed". The callbacks
+here write each round as it comes, so that what an interrupted run has written can be read.
 """
 
 import importlib
@@ -100,8 +100,9 @@ class MLflow:
     """Logs a run to MLflow: keys of the configuration as parameters, figures of a round as metrics.
 
     experiment: its name, made where it is missing; unset: MLflow's own choice. tracking_uri: a server, or a place on
-    disk; unset: MLflow's own choice (not with mlflow-skinny). run_name: unset: MLflow makes one up. Where a run of MLflow is active and no
-    experiment is named, it is used, and left active. A missing library is said when the callback is made.
+    disk; unset: MLflow's own choice (not with mlflow-skinny). run_name: unset: MLflow makes one up. Where a run of
+    MLflow is active and no experiment is named, it is used, and left active: so a resumed run goes on in its own. A
+    missing library is said when the callback is made.
     """
 
     PARAMETERS, LETTERS = 100, 6000  # MLflow takes no more in a call, and in a value
@@ -119,7 +120,9 @@ class MLflow:
         active = mlflow.active_run() if self.experiment is None and self.tracking_uri is None else None
         self.own = active is None
         self.run_id = self._new_run() if self.own else active.info.run_id
-        parameters = [mlflow.entities.Param(name, str(value)[:self.LETTERS]) for name, value in flat(config).items()]
+        known = self.client.get_run(self.run_id).data.params  # MLflow keeps a parameter as it was
+        parameters = [mlflow.entities.Param(name, str(value)[:self.LETTERS]) for name, value in flat(config).items()
+                      if name not in known]
         for first in range(0, len(parameters), self.PARAMETERS):
             self.client.log_batch(self.run_id, params=parameters[first:first + self.PARAMETERS])
 
@@ -177,7 +180,7 @@ class WeightsAndBiases:
 
 
 class Several:
-    """Calls several callbacks one after the other."""
+    """Calls several callbacks one after the other; the run ends if one of them asks for it."""
 
     def __init__(self, *callbacks):
         self.callbacks = callbacks
@@ -188,8 +191,7 @@ class Several:
                 callback.begin(config)
 
     def __call__(self, record):
-        for callback in self.callbacks:
-            callback(record)
+        return any([callback(record) is True for callback in self.callbacks])
 
     def end(self, status):
         errors = []

@@ -136,7 +136,8 @@ class ManyAtOnce(unittest.TestCase):
 
         several = Several(Whole("a", fails=True), lambda record: told.append(("f", record["round"])), Whole("b"))
         several.begin(FLAT)
-        several({"round": 1})
+        self.assertIs(several({"round": 1}), False)
+        self.assertIs(Several(lambda record: True, lambda record: None)({"round": 1}), True)
         with self.assertRaisesRegex(ValueError, "a"):
             several.end("complete")
         self.assertEqual(told, [("a", "begin", FLAT), ("b", "begin", FLAT), ("a", 1), ("f", 1), ("b", 1),
@@ -227,11 +228,16 @@ class OfMLflow(Folder):
         self.mlflow.set_tracking_uri(self.place)
         self.addCleanup(self.mlflow.set_tracking_uri, None)
         with self.mlflow.start_run():
-            run(MLflow())
+            run(MLflow(), RECORDS[:1], "interrupted")
+            callback = MLflow()  # the run is resumed
+            callback.begin({"run.rounds": 9, "run.live": "yes"})
+            for record in RECORDS[1:]:
+                callback(record)
+            callback.end("complete")
             self.assertIsNotNone(self.mlflow.active_run())
         found, losses = self.only_run("Default")
         self.assertEqual(len(losses), 3)
-        self.assertEqual(found.data.params["train.lr"], "0.1")
+        self.assertEqual(found.data.params, {name: str(value) for name, value in FLAT.items()} | {"run.live": "yes"})
 
     def test_chosen_experiment_is_used(self):
         self.mlflow.set_tracking_uri(self.place)
