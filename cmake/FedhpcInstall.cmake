@@ -2,7 +2,7 @@
 # not installed with it: the program looks for it in lib/fedhpc/torch beside itself, then where it was built with.
 #
 #   PREFIX/bin, include, lib        program, headers, library, modules for GPUs
-#   PREFIX/share/fedhpc             as the project's folder: tools, configurations, job scripts, pages
+#   PREFIX/share/fedhpc             as the project's folder: tools, their package, configurations, job scripts, pages
 #
 # The component `torch`, which only who asks for it gets, is LibTorch's libraries in lib/fedhpc/torch: what is packed
 # with it runs on CPUs of machines without. The modules for GPUs want a whole LibTorch in that place.
@@ -50,7 +50,9 @@ install(FILES "${PROJECT_BINARY_DIR}/fedhpc.pc" DESTINATION ${CMAKE_INSTALL_LIBD
 # What lies below share/fedhpc finds its own by the same paths as in the project's folder.
 install(DIRECTORY tools/ DESTINATION ${_share}/tools COMPONENT program USE_SOURCE_PERMISSIONS
         REGEX "/(__pycache__|apptainer|site)$|/(setup|build|test|quickstart|docs|fuzz)\\.sh$" EXCLUDE
-        REGEX "/(bundle|draw_rooms|campaign|campaign_cases|campaign_runs|docs_site)\\.py$|/completion\\.bash$" EXCLUDE)
+        REGEX "/(bundle|draw_rooms|campaign)\\.py$|/completion\\.bash$" EXCLUDE)
+install(DIRECTORY python/fedhpc DESTINATION ${_share}/python COMPONENT program
+        REGEX "/__pycache__$|/_core[^/]*\\.so$" EXCLUDE)
 install(DIRECTORY configs jobs docs DESTINATION ${_share} COMPONENT program USE_SOURCE_PERMISSIONS)
 install(DIRECTORY results/papers DESTINATION ${_share}/results COMPONENT program FILES_MATCHING PATTERN "*.csv")
 install(FILES README.md CHANGELOG.md CITATION.cff LICENSE VERSION DESTINATION ${_share} COMPONENT program)

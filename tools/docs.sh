@@ -21,7 +21,7 @@ mkdir -p "$output"
 output=$(cd "$output" && pwd)
 
 # What a site is made of: the pages and the files to which they lead, below one folder as in the project.
-"$python" tools/fedhpc_tools/docs_site.py "$output/.source"
+PYTHONPATH=python "$python" -m fedhpc.tools docs_site "$output/.source"
 "$python" -m sphinx -q -W --keep-going -j 1 -c tools/site -d "$output/.doctrees" -b html "$output/.source" "$output"
 echo '<!DOCTYPE html><title>fedhpc</title><meta http-equiv="refresh" content="0; url=README.html">' > "$output/index.html"
 

@@ -1,6 +1,10 @@
 #!/usr/bin/env python3
 """Fetches the public data sets. `tools/fetch_data.py --help` says how."""
 
-from fedhpc_tools.start import start
+import sys
+from pathlib import Path
 
-start("fetch_data", needs=())
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "python"))
+from fedhpc.tools.start import start  # noqa: E402
+
+start("fetch_data")

@@ -9,6 +9,10 @@ needs no pandas.
 """
 
 import importlib
+from pathlib import Path
+
+# In the project's own folder the compiled module lies in the build.
+__path__.append(str(Path(__file__).parents[2] / "build" / "release" / "python" / "fedhpc"))
 
 # name -> the module of this package that has it
 _HOMES = {}

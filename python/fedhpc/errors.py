@@ -11,3 +11,14 @@ class ConfigError(Error, ValueError):
 
 class DataError(Error):
     """A file of data or results is missing, damaged, or of another kind."""
+
+
+class Interrupted(KeyboardInterrupt):
+    """A run was interrupted and has left a checkpoint: fedhpc.resume(path) goes on from there.
+
+    `path` is its result file.
+    """
+
+    def __init__(self, path):
+        super().__init__(f"interrupted; fedhpc.resume({str(path)!r}) goes on")
+        self.path = path

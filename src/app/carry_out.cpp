@@ -133,8 +133,8 @@ void tell_seconds(const RoundReport& report) {
 }
 
 /// carry_out, whose errors do not yet say where they come from.
-int run_experiment(Config& config, Communicator& comm, const std::string& command_line,
-                   const Resumption* from, Earlier earlier) {
+int run_experiment(Config& config, Communicator& comm, const Host& host, const Resumption* from,
+                   Earlier earlier) {
   const bool speaks = comm.rank() == 0;
   std::optional<StillAtWork> notice;
   if (speaks && config.run.progress != ProgressKind::None) {
@@ -143,11 +143,12 @@ int run_experiment(Config& config, Communicator& comm, const std::string& comman
   Experiment experiment(config, comm, from);
   experiment.prepare();
   notice.reset();
-  Recorder recorder(experiment, comm, command_line, from, earlier);
+  Recorder recorder(experiment, comm, host.command_line, from, earlier);
   Checkpointer checkpointer(experiment, comm, from);
   if (speaks) {
     introduce(experiment, from, comm.size(), recorder.earlier_result());
     tell_choices(experiment, recorder.hosts());
+    if (host.onlooker.begin) host.onlooker.begin(experiment, from == nullptr ? 0 : from->round);
   }
 
   Progress progress(config.run.progress, config.run.rounds, from == nullptr ? 0 : from->round,
@@ -171,11 +172,13 @@ int run_experiment(Config& config, Communicator& comm, const std::string& comman
       progress.show(report);
       warnings.look_at(report);
       tell_seconds(report);
+      if (host.onlooker.round) host.onlooker.round(experiment, report);
     }
     if (interrupted) progress.interrupted(report, config.run.output);
   };
   const auto ask = [&](std::int64_t round) {
-    return RoundRequest{.stop = caught_signal() != 0, .checkpoint = checkpointer.due(round)};
+    const bool stop = caught_signal() != 0 || (host.onlooker.stop && host.onlooker.stop());
+    return RoundRequest{.stop = stop, .checkpoint = checkpointer.due(round)};
   };
   try {
     experiment.run(observe, ask, [] { return caught_signal() != 0; });
@@ -206,12 +209,12 @@ void tell_notes(const Config& config) {
   for (const std::string& note : config.notes()) run_log().of_run(LogLevel::Note, note);
 }
 
-int carry_out(Config& config, Communicator& comm, const std::string& command_line,
-              const Resumption* from, Earlier earlier) {
+int carry_out(Config& config, Communicator& comm, const Host& host, const Resumption* from,
+              Earlier earlier) {
   const auto place = [&] { return concat(config.algorithm_name, ", ", text(comm.place())); };
   const Log::Where where(run_log(), place);
   try {
-    return run_experiment(config, comm, command_line, from, earlier);
+    return run_experiment(config, comm, host, from, earlier);
   } catch (...) {
     throw_with(place());
   }

@@ -3,6 +3,7 @@
 #include <memory>
 #include <string>
 
+#include "fedhpc/app/library.hpp"
 #include "fedhpc/comm/communicator.hpp"
 #include "fedhpc/engine/checkpoint.hpp"
 #include "fedhpc/engine/config.hpp"
@@ -21,7 +22,7 @@ void tell_notes(const Config& config);
 /// exit code 0 when complete, 1 when it diverged and was to stop then, 75 when a signal interrupted
 /// it. `earlier`: what becomes of the result file that is there. An Error says where in its work the
 /// rank was: "fedavg, training client 41 in round 17: ...". Collective.
-int carry_out(Config& config, Communicator& comm, const std::string& command_line,
-              const Resumption* from, Earlier earlier);
+int carry_out(Config& config, Communicator& comm, const Host& host, const Resumption* from,
+              Earlier earlier);
 
 }  // namespace fedhpc

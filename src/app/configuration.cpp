@@ -13,25 +13,38 @@
 
 namespace fedhpc {
 
-std::unique_ptr<Config> read_configuration(const Arguments& arguments, const std::string& command) {
+Given given_by(const Arguments& arguments, const std::string& command) {
   if (arguments.empty() || arguments.front().starts_with("--")) {
     throw ConfigError(concat("fedhpc ", command, " needs a configuration first: fedhpc ", command,
                              " CONFIG.ini [--section.key=value ...]"));
   }
-  const std::string& path = arguments.front();
-  std::vector<Assignment> assignments = read_ini(path);
+  Given given{arguments.front(), read_ini(arguments.front())};
   for (Assignment& assignment : parse_command_line({arguments.begin() + 1, arguments.end()})) {
-    assignments.push_back(std::move(assignment));
+    given.assignments.push_back(std::move(assignment));
   }
-  auto config = std::make_unique<Config>(assignments, path);
+  return given;
+}
+
+std::unique_ptr<Config> configuration_of(const Given& given) {
+  auto config = std::make_unique<Config>(given.assignments, given.name);
   config->check_files();
   return config;
 }
 
-StartOptions start_options(const std::string& command, const Arguments& arguments) {
+StartOptions start_options(const std::vector<Assignment>& assignments) {
   const RunOptions unless_told;
   StartOptions start{.timeout = unless_told.collective_timeout, .mpi = unless_told.mpi};
-  if (command != "run" && command != "resume" && command != "plan") start.mpi = UseMpi::Off;
+  const std::string value = lookup(assignments, "run.collective_timeout", "");
+  const double seconds = std::strtod(value.c_str(), nullptr);
+  if (seconds > 0) start.timeout = seconds;
+  const std::string mpi = lookup(assignments, "run.mpi", "");
+  if (mpi == "on") start.mpi = UseMpi::On;
+  if (mpi == "off") start.mpi = UseMpi::Off;
+  return start;
+}
+
+StartOptions start_options(const std::string& command, const Arguments& arguments) {
+  StartOptions start = start_options(std::vector<Assignment>{});
   try {
     const auto is_option = [](const std::string& one) { return one.starts_with("--"); };
     const auto file = std::find_if_not(arguments.begin(), arguments.end(), is_option);
@@ -49,20 +62,18 @@ StartOptions start_options(const std::string& command, const Arguments& argument
         assignments.push_back(std::move(one));
       }
     }
-    const std::string value = lookup(assignments, "run.collective_timeout", "");
-    const double seconds = std::strtod(value.c_str(), nullptr);
-    if (seconds > 0) start.timeout = seconds;
-    const std::string mpi = lookup(assignments, "run.mpi", "");
-    if (mpi == "on" && start.mpi == UseMpi::Auto) start.mpi = UseMpi::On;
-    if (mpi == "off") start.mpi = UseMpi::Off;
+    start = start_options(assignments);
   } catch (const std::exception&) {
     // What is wrong with them is said where they are read in earnest.
   }
+  if (command != "run" && command != "resume" && command != "plan") start.mpi = UseMpi::Off;
   return start;
 }
 
-void pin_threads() {
+OneThread::OneThread() : before_(at::get_num_threads()) {
   if (std::getenv("OMP_NUM_THREADS") == nullptr) at::set_num_threads(1);
 }
+
+OneThread::~OneThread() { at::set_num_threads(before_); }
 
 }  // namespace fedhpc

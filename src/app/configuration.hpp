@@ -3,16 +3,29 @@
 #include <memory>
 #include <string>
 
-#include "fedhpc/app/commands.hpp"
+#include "fedhpc/app/library.hpp"
 #include "fedhpc/comm/communicator.hpp"
 #include "fedhpc/engine/config.hpp"
 
 namespace fedhpc {
 
 /// Reads `CONFIG.ini [--section.key=value ...]`; `command` names the subcommand in messages.
-std::unique_ptr<Config> read_configuration(const Arguments& arguments, const std::string& command);
+Given given_by(const Arguments& arguments, const std::string& command);
 
-/// Gives a rank one thread, unless OMP_NUM_THREADS says otherwise: ranks are the parallel units.
-void pin_threads();
+/// Checks it, and that the files it names are there.
+std::unique_ptr<Config> configuration_of(const Given& given);
+
+/// Gives a rank one thread while it lives, unless OMP_NUM_THREADS says otherwise: ranks are the
+/// parallel units.
+class OneThread {
+ public:
+  OneThread();
+  ~OneThread();
+  OneThread(const OneThread&) = delete;
+  OneThread& operator=(const OneThread&) = delete;
+
+ private:
+  int before_;
+};
 
 }  // namespace fedhpc

@@ -7,7 +7,7 @@
 #include <optional>
 #include <sstream>
 
-#include "fedhpc/app/commands.hpp"
+#include "fedhpc/app/library.hpp"
 #include "fedhpc/comm/session.hpp"
 #include "fedhpc/core/log.hpp"
 
@@ -63,16 +63,12 @@ void add_factors(std::vector<std::pair<std::string, std::string>>& lines, const 
 
 }  // namespace
 
-int plan_command(const Arguments& arguments) {
-  pin_threads();
-  Arguments rest = arguments;
-  const auto json_at = std::find(rest.begin(), rest.end(), "--json");
-  const bool json = json_at != rest.end();
-  if (json) rest.erase(json_at);
-
-  std::unique_ptr<Communicator> comm = world_communicator(start_options("plan", rest).timeout);
+std::vector<std::pair<std::string, std::string>> plan(const std::function<Given()>& read,
+                                                      const StartOptions& start) {
+  const OneThread one_thread;
+  std::unique_ptr<Communicator> comm = world_communicator(start.timeout);
   std::unique_ptr<Config> config;
-  fail_together(*comm, [&] { config = read_configuration(rest, "plan"); });
+  fail_together(*comm, [&] { config = configuration_of(read()); });
   run_log().show(config->run.log_level);
   tell_notes(*config);
   comm = run_communicator(*config);
@@ -81,7 +77,7 @@ int plan_command(const Arguments& arguments) {
   Parts parts(*config, *comm, nullptr);
   const PlannedRun planned = plan_run(parts);
   notice.reset();
-  if (comm->rank() != 0) return 0;
+  if (comm->rank() != 0) return {};
 
   const std::int64_t clients = parts.partition.clients();
   std::vector<std::pair<std::string, std::string>> lines = {
@@ -104,13 +100,22 @@ int plan_command(const Arguments& arguments) {
     lines.emplace_back("bytes_down_per_edge", concat(planned.down_per_edge));
   }
   if (parts.factor_map) add_factors(lines, *parts.factor_map);
-  std::string text = json ? "{" : "";
-  for (std::size_t i = 0; i < lines.size(); ++i) {
-    const auto& [key, value] = lines[i];
-    text += json ? concat(i == 0 ? "" : ", ", "\"", key, "\": ", value)
+  return lines;
+}
+
+int plan_command(const Arguments& arguments) {
+  Arguments rest = arguments;
+  const auto json_at = std::find(rest.begin(), rest.end(), "--json");
+  const bool json = json_at != rest.end();
+  if (json) rest.erase(json_at);
+  std::string text;
+  for (const auto& [key, value] :
+       plan([&] { return given_by(rest, "plan"); }, start_options("plan", rest))) {
+    text += json ? concat(text.empty() ? "{" : ", ", "\"", key, "\": ", value)
                  : concat(key, ": ", value, "\n");
   }
-  std::fputs((text + (json ? "}\n" : "")).c_str(), stdout);
+  if (json && !text.empty()) text += "}\n";
+  std::fputs(text.c_str(), stdout);
   return 0;
 }
 

@@ -3,10 +3,9 @@
 #include <cstdio>
 #include <optional>
 
-#include "fedhpc/app/commands.hpp"
+#include "fedhpc/app/library.hpp"
 #include "fedhpc/comm/session.hpp"
 #include "fedhpc/core/log.hpp"
-#include "fedhpc/core/stop_signals.hpp"
 #include "fedhpc/engine/output.hpp"
 #include "fedhpc/engine/progress.hpp"
 #include "fedhpc/io/checkpoint_files.hpp"
@@ -39,32 +38,23 @@ void say_complete(const Config& config, int rank) {
 
 }  // namespace
 
-int resume_command(const Arguments& arguments, const std::string& command_line) {
-  pin_threads();
+RunEnd resume(const std::string& path, const std::function<Given()>& read,
+              const StartOptions& start, const Host& host) {
+  const OneThread one_thread;
   LockFile claim;  // on rank 0, to the very end
-  const StopSignals signals;
-  std::unique_ptr<Communicator> comm =
-      world_communicator(start_options("resume", arguments).timeout);
-  std::string configuration;  // of the run as it is to be now, or empty: as it was
-  std::vector<Assignment> changes;
+  const StopSignals signals(host.afterwards);
+  std::unique_ptr<Communicator> comm = world_communicator(start.timeout);
+  Given given;  // the run as it is to be now, without a file: as it was, with these changes
   fail_together(*comm, [&] {
-    if (arguments.empty() || arguments.front().starts_with("--")) {
-      throw ConfigError(
-          "fedhpc resume needs a result file or a checkpoint first: fedhpc resume RUN.h5 "
-          "[CONFIG.ini] [--section.key=value ...]");
-    }
-    auto next = arguments.begin() + 1;
-    if (next != arguments.end() && !next->starts_with("--")) configuration = *next++;
-    changes = parse_command_line({next, arguments.end()});
-    if (!configuration.empty()) read_ini(configuration);  // refused before the run is looked for
-    if (comm->rank() == 0) claim = claim_output(output_of(arguments.front(), changes));
+    given = read();
+    if (comm->rank() == 0) claim = claim_output(output_of(path, given.assignments));
   });
-  ResumePoint point = find_resume_point(arguments.front(), *comm);
+  ResumePoint point = find_resume_point(path, *comm);
   std::unique_ptr<Config> config;
   std::optional<Earlier> earlier = Earlier::Replace;
   fail_together(*comm, [&] {
-    config = configuration.empty() ? resumed_configuration(point, changes)
-                                   : resumed_configuration(point, configuration, changes);
+    config = given.name.empty() ? resumed_configuration(point, given.assignments)
+                                : resumed_configuration(point, given.name, given.assignments);
     run_log().show(config->run.log_level);
     if (comm->rank() != 0) return;
     run_log().of_run(LogLevel::Warning, check_output(*config, "", claim));
@@ -75,10 +65,29 @@ int resume_command(const Arguments& arguments, const std::string& command_line) 
   const std::string left = earlier ? "rounds" : "nothing";  // as rank 0 has found it
   if (comm->all_texts(left).front() == "nothing") {
     say_complete(*config, comm->rank());
-    return 0;
+    return {0, config->run.output};
   }
   comm = run_communicator(*config);
-  return carry_out(*config, *comm, command_line, &point.from, *earlier);
+  return {carry_out(*config, *comm, host, &point.from, *earlier), config->run.output};
+}
+
+int resume_command(const Arguments& arguments, const std::string& command_line) {
+  const auto read = [&] {
+    if (arguments.empty() || arguments.front().starts_with("--")) {
+      throw ConfigError(
+          "fedhpc resume needs a result file or a checkpoint first: fedhpc resume RUN.h5 "
+          "[CONFIG.ini] [--section.key=value ...]");
+    }
+    Given given;
+    auto next = arguments.begin() + 1;
+    if (next != arguments.end() && !next->starts_with("--")) given.name = *next++;
+    given.assignments = parse_command_line({next, arguments.end()});
+    if (!given.name.empty()) read_ini(given.name);  // refused before the run is looked for
+    return given;
+  };
+  return resume(arguments.empty() ? "" : arguments.front(), read,
+                start_options("resume", arguments), {.command_line = command_line})
+      .exit_code;
 }
 
 }  // namespace fedhpc

@@ -30,9 +30,14 @@ Session::Session(int* argc, char*** argv, UseMpi use, double timeout_seconds)
     rank_ = started.rank;
     return;
   }
-  {
+  int begun = 0;
+  MPI_Initialized(&begun);
+  if (begun == 0) {
     const Deadline deadline(timeout_seconds, "MPI_Init");
     check_mpi(MPI_Init_thread(argc, argv, MPI_THREAD_FUNNELED, &threads_), "MPI_Init_thread");
+    ends_ = true;
+  } else {
+    check_mpi(MPI_Query_thread(&threads_), "MPI_Query_thread");
   }
   active_ = true;
   check_mpi(MPI_Comm_rank(MPI_COMM_WORLD, &rank_), "MPI_Comm_rank");
@@ -60,7 +65,7 @@ void Session::check() const {
 }
 
 Session::~Session() {
-  if (active_ && std::uncaught_exceptions() == uncaught_) MPI_Finalize();
+  if (ends_ && std::uncaught_exceptions() == uncaught_) MPI_Finalize();
 }
 
 std::unique_ptr<Communicator> world_communicator(double timeout_seconds) {

@@ -18,6 +18,7 @@ constexpr std::array<int, 3> kSignals{SIGTERM, SIGINT, SIGUSR1};
 std::atomic<int> caught{0};
 std::atomic<std::int64_t> caught_at{0};  // ns
 std::atomic<bool> over{false};           // all is written
+std::array<struct sigaction, kSignals.size()> before{};
 static_assert(std::atomic<int>::is_always_lock_free &&
                   std::atomic<std::int64_t>::is_always_lock_free,
               "a handler must not wait for a lock");
@@ -37,6 +38,10 @@ extern "C" void remember_signal(int number) {
   int first = 0;
   if (caught.compare_exchange_strong(first, number)) return;
   if (number == SIGTERM && first == SIGTERM && now - caught_at < kSameSignal) return;
+  for (std::size_t i = 0; i < kSignals.size(); ++i) {
+    void (*const other)(int) = before[i].sa_handler;
+    if (kSignals[i] == number && other != SIG_DFL && other != SIG_IGN) return other(number);
+  }
   _exit(1);
 }
 
@@ -50,13 +55,19 @@ void handle_with(void (*handler)(int)) {
 
 }  // namespace
 
-StopSignals::StopSignals() {
+StopSignals::StopSignals(Afterwards afterwards) : afterwards_(afterwards) {
   caught = 0;
+  over = false;
+  for (std::size_t i = 0; i < kSignals.size(); ++i) sigaction(kSignals[i], nullptr, &before[i]);
   handle_with(remember_signal);
 }
 
 StopSignals::~StopSignals() {
-  if (!over) handle_with(SIG_DFL);
+  if (afterwards_ == Afterwards::AsBefore) {
+    for (std::size_t i = 0; i < kSignals.size(); ++i) sigaction(kSignals[i], &before[i], nullptr);
+  } else if (!over) {
+    handle_with(SIG_DFL);
+  }
 }
 
 void ignore_stop_signals() {

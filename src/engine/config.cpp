@@ -129,8 +129,8 @@ Config::Config(const std::vector<Assignment>& assignments, const std::string& na
 void Config::declare_methods_of_keys() {
   const auto methods = [](const std::function<bool(const Algorithm&)>& fits) {
     std::vector<std::string> names;
-    for (const auto& [name, sentence, make] : algorithm_registry()) {
-      if (fits(*make())) names.push_back(name);
+    for (const auto& method : algorithm_registry()) {
+      if (fits(*method.make())) names.push_back(method.name);
     }
     return where("algorithm.name", names);
   };

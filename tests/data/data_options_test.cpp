@@ -16,7 +16,7 @@ TEST(DataOptionsTest, EveryNameOfTheRegistriesIsAllowed) {
   OptionSet options;
   data.declare(options);
   const Origin origin{Level::File, "x.ini:1"};
-  for (const auto& [name, sentence, make] : dataset_registry()) {
+  for (const auto& [name, sentence] : dataset_registry().listing()) {
     options.assign("data.name", name, origin);
     EXPECT_EQ(data.name, name);
     EXPECT_FALSE(sentence.empty());

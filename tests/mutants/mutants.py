@@ -70,7 +70,7 @@ MUTANTS = [
     Mutant("gpu_penalty", "src/gpu/kernels/row_steps.hpp", "mu * (w.value[k] - at.value[k])",
            "mu * (at.value[k] - w.value[k])",
            "kernels|device"),
-    Mutant("tools_best", "tools/fedhpc_tools/statistics_of_seeds.py",
+    Mutant("tools_best", "python/fedhpc/tools/statistics_of_seeds.py",
            "\"least\" if smaller_is_better(metric) else \"best\"", "\"best\"", "tools"),
 ]
 

@@ -15,8 +15,8 @@ import time
 import h5py
 import numpy as np
 
-sys.path.insert(0, os.environ["FAKE_TOOLS"])
-from fedhpc_tools.results import parse_config  # noqa: E402
+sys.path.insert(0, os.environ["FAKE_PYTHON"])
+from fedhpc.tools.results import parse_config  # noqa: E402
 
 
 def write(path, config, rounds, status):

@@ -14,7 +14,7 @@ from unittest import mock
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 MIB = 2**20
-sys.path.insert(0, str(ROOT / "tools"))
+sys.path.insert(0, str(ROOT / "python"))
 # Keeps the script it is given and the environment's refusal, if there is one.
 SBATCH = """#!/bin/bash
 if [ -n "${FAKE_REFUSAL:-}" ]; then echo "sbatch: error: $FAKE_REFUSAL" >&2; exit 1; fi
@@ -42,7 +42,7 @@ class FakeCluster(unittest.TestCase):
 
     def environment(self, **variables):
         return {**os.environ, "PATH": f"{self.folder / 'bin'}:{os.environ['PATH']}", "FEDHPC": str(self.program),
-                "FAKE_TOOLS": str(ROOT / "tools"), "FAKE_LOG": str(self.folder / "calls.log"),
+                "FAKE_PYTHON": str(ROOT / "python"), "FAKE_LOG": str(self.folder / "calls.log"),
                 "FAKE_MEMORY": str(100 * MIB), **variables}
 
     def tool(self, name, *arguments, code=0, **variables):
@@ -52,7 +52,7 @@ class FakeCluster(unittest.TestCase):
         with mock.patch.dict(os.environ, self.environment(**variables)), contextlib.chdir(self.folder), \
                 contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
             try:
-                ended = importlib.import_module(f"fedhpc_tools.{name}").main(list(arguments))
+                ended = importlib.import_module(f"fedhpc.tools.{name}").main(list(arguments))
             except SystemExit as refused:  # argparse's way
                 ended = refused.code
             finally:

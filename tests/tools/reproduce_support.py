@@ -11,9 +11,9 @@ import unittest
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-TOOLS = HERE.parent.parent / "tools"
-sys.path.insert(0, str(TOOLS))
-from fedhpc_tools import paper_table  # noqa: E402
+TOOLS, PYTHON = (HERE.parent.parent / name for name in ("tools", "python"))
+sys.path.insert(0, str(PYTHON))
+from fedhpc.tools import paper_table  # noqa: E402
 
 
 @unittest.skipUnless(shutil.which("mpirun"), "no mpirun")
@@ -28,7 +28,7 @@ class ReproduceCase(unittest.TestCase):
         self.configs = self.folder / "configs" / "papers" / "toy"
         self.configs.mkdir(parents=True)
         shutil.copy(TOOLS / "reproduce.py", self.folder / "tools")
-        shutil.copytree(TOOLS / "fedhpc_tools", self.folder / "tools" / "fedhpc_tools",
+        shutil.copytree(PYTHON / "fedhpc", self.folder / "python" / "fedhpc",
                         ignore=shutil.ignore_patterns("__pycache__"))
         self.program = self.folder / "fedhpc"
         self.program.write_text(f"#!/bin/sh\nexec '{sys.executable}' '{HERE / 'fake_fedhpc.py'}' \"$@\"\n")
@@ -57,7 +57,7 @@ class ReproduceCase(unittest.TestCase):
 
     def environment(self):
         kept = {name: value for name, value in os.environ.items() if name != "FEDHPC_DATA"}
-        return dict(kept, FAKE_LOG=str(self.folder / "calls"), FAKE_TOOLS=str(TOOLS))
+        return dict(kept, FAKE_LOG=str(self.folder / "calls"), FAKE_PYTHON=str(PYTHON))
 
     def call(self, *arguments):
         return self.run_command(self.command(*arguments))

@@ -9,7 +9,7 @@ import h5py
 import numpy as np
 from tool_support import Folder, call
 
-from fedhpc_tools import authors_partition
+from fedhpc.tools import authors_partition
 
 
 def write_labels(folder, train, test):

@@ -10,7 +10,7 @@ import h5py
 import numpy as np
 from tool_support import Folder, add_clients, call, write_run
 
-from fedhpc_tools import compare
+from fedhpc.tools import compare
 
 
 class Compare(Folder):

@@ -4,9 +4,9 @@ import tempfile
 import unittest
 from pathlib import Path
 
-import tool_support  # noqa: F401  (the tools' folder on the path)
-from fedhpc_tools import configuration, results
-from fedhpc_tools.method_keys import acting
+import tool_support  # noqa: F401  (the package on the path)
+from fedhpc.tools import configuration, results
+from fedhpc.tools.method_keys import acting
 
 
 class Text(unittest.TestCase):

@@ -9,7 +9,7 @@ import unittest
 import numpy as np
 from tool_support import Folder, call, write_run
 
-from fedhpc_tools import event_file, export
+from fedhpc.tools import event_file, export
 
 
 def plain_crc32c(data):

@@ -17,8 +17,8 @@ import unittest
 import zipfile
 
 TOOL = pathlib.Path(__file__).resolve().parents[2] / "tools" / "fetch_data.py"
-sys.path.insert(0, str(TOOL.parent))
-from fedhpc_tools import fetch_data  # noqa: E402
+sys.path.insert(0, str(TOOL.parents[1] / "python"))
+from fedhpc.tools import fetch_data  # noqa: E402
 
 PLAIN = bytes(range(256)) * 2000
 MEMBERS = {"one.bin": b"first" * 100, "two.bin": b"second" * 50}

@@ -11,9 +11,9 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 from reproduce_support import TOOLS, ReproduceCase  # noqa: E402
 
-from fedhpc_tools import data_files, fetch_data, paper_record, paper_table  # noqa: E402
-from fedhpc_tools.paper_record import Record  # noqa: E402
-from fedhpc_tools.paper_table import PaperError  # noqa: E402
+from fedhpc.tools import data_files, fetch_data, paper_record, paper_table  # noqa: E402
+from fedhpc.tools.paper_record import Record  # noqa: E402
+from fedhpc.tools.paper_table import PaperError  # noqa: E402
 
 ROOT = TOOLS.parent
 PAPERS = sorted(path.stem for path in (TOOLS / "papers").glob("*.csv"))

@@ -8,10 +8,10 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 TOOLS = ROOT / "tools"
-sys.path.insert(0, str(TOOLS))
-from fedhpc_tools import paper_table  # noqa: E402
-from fedhpc_tools.configuration import read_config  # noqa: E402
-from fedhpc_tools.method_keys import acting  # noqa: E402
+sys.path.insert(0, str(ROOT / "python"))
+from fedhpc.tools import paper_table  # noqa: E402
+from fedhpc.tools.configuration import read_config  # noqa: E402
+from fedhpc.tools.method_keys import acting  # noqa: E402
 
 
 # The papers' tables of results as printed, cell by cell: method, then its figures in the order of the columns.

@@ -12,7 +12,7 @@ import h5py
 import numpy as np
 from tool_support import TOOLS, Folder, add_clients, call, write_run
 
-from fedhpc_tools import labels, panels, plot, results
+from fedhpc.tools import labels, panels, plot, results
 
 
 class Plot(Folder):
@@ -183,11 +183,10 @@ class Plot(Folder):
                             [10, 20, 30, 40], labels=[[n, 5]] * 30) for n in (1, 2)]
         for chosen, panel, panels in ((runs[:1], "clients", 3), (runs, "clients", 2), (runs, "labels", 2),
                                       ([runs[0], runs[0]], "labels", 1), (runs, "clients,labels,accuracy,loss", 6)):
-            with unittest.mock.patch.object(plot.plt, "close"):
+            with unittest.mock.patch.object(plot, "write_figure", wraps=plot.write_figure) as written:
                 self.assertEqual(self.call(*chosen, "--panel", panel, "--output", self.folder / "out.png")[0], 0)
-            drawn = [axes for axes in plot.plt.gcf().axes if axes.get_label() != "<colorbar>"]
+            drawn = [axes for axes in written.call_args[0][0].axes if axes.get_label() != "<colorbar>"]
             self.assertEqual(len(drawn), panels, panel)
-            plot.plt.close("all")
         self.assert_picture(self.folder / "out.png")
         code, _, error = self.call(*runs, "--panel", "clients", "--seeds", "band")
         self.assertEqual(code, 0)  # they differ in more than seeds: groups of one
@@ -221,10 +220,9 @@ class Plot(Folder):
     def test_percentiles_are_a_band_around_the_median(self):
         path = write_run(self.folder / "run.h5", angle_p10=np.full(40, 1.0), angle_p50=np.full(40, 2.0),
                          angle_p90=np.full(40, 3.0))
-        with unittest.mock.patch.object(plot.plt, "close"):
+        with unittest.mock.patch.object(plot, "write_figure") as written:
             self.assertEqual(self.call(path, "--panel", "own")[0], 0)
-        axes, = plot.plt.gcf().axes
-        self.addCleanup(plot.plt.close, "all")
+        axes, = written.call_args[0][0].axes
         self.assertEqual(sorted({line.get_ydata()[0] for line in axes.lines}), [1.0, 2.0, 3.0])
         band, = axes.collections
         self.assertEqual(set(band.get_paths()[0].vertices[:, 1]), {1.0, 3.0})

@@ -13,9 +13,9 @@ import h5py
 import numpy as np
 from tool_support import Folder, write_run
 
-from fedhpc_tools import results
-from fedhpc_tools import plot
-from fedhpc_tools import plot_graph
+from fedhpc.tools import results
+from fedhpc.tools import plot
+from fedhpc.tools import plot_graph
 
 # Two triangles of clients, client number modulo 2, and one edge between them.
 TRIANGLES = np.array([[0, 2], [0, 4], [2, 4], [1, 3], [1, 5], [3, 5], [0, 1]])
@@ -128,10 +128,9 @@ class BitsSent(Folder):
     def test_logarithmic_axis(self):
         run = str(write_run(self.folder / "run.h5", config="[data]\nclients=4\n"))
         for arguments, scale in ((["--log"], "log"), ([], "linear")):
-            with unittest.mock.patch.object(plot.plt, "close"), contextlib.redirect_stdout(io.StringIO()):
+            with unittest.mock.patch.object(plot, "write_figure") as written, contextlib.redirect_stdout(io.StringIO()):
                 self.assertEqual(plot.main([run, "--against", "bits", *arguments]), 0)
-            self.assertEqual([axes.get_xscale() for axes in plot.plt.gcf().axes], [scale, scale])
-            plot.plt.close("all")
+            self.assertEqual([axes.get_xscale() for axes in written.call_args[0][0].axes], [scale, scale])
 
     def test_bits_need_clients_and_traffic(self):
         unknown = results.load(write_run(self.folder / "run.h5"))

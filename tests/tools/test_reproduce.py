@@ -15,7 +15,7 @@ import h5py
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 from reproduce_support import ReproduceCase  # noqa: E402
 
-from fedhpc_tools import paper_record, results  # noqa: E402
+from fedhpc.tools import paper_record, results  # noqa: E402
 
 
 class Reproduce(ReproduceCase):

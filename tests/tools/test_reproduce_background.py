@@ -10,8 +10,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 from reproduce_support import ReproduceCase  # noqa: E402
 
-from fedhpc_tools import results, work_folder  # noqa: E402
-from fedhpc_tools.paper_table import PaperError  # noqa: E402
+from fedhpc.tools import results, work_folder  # noqa: E402
+from fedhpc.tools.paper_table import PaperError  # noqa: E402
 
 
 class Background(ReproduceCase):

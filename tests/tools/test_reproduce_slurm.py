@@ -9,7 +9,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 from reproduce_support import ReproduceCase  # noqa: E402
 
-from fedhpc_tools import results, slurm_array  # noqa: E402
+from fedhpc.tools import results, slurm_array  # noqa: E402
 
 # Runs the tasks one after the other, as often as they are put back into the queue. $WARN_AFTER is a file: once it
 # exists, the first start of a task gets USR1 at its batch shell, as before its time limit; $CANCEL: TERM instead.

@@ -11,9 +11,9 @@ import unittest
 
 import h5py
 import numpy as np
-from tool_support import TOOLS, Folder, add_clients, write_run
+from tool_support import PYTHON, Folder, add_clients, write_run
 
-from fedhpc_tools import client_data, results
+from fedhpc.tools import client_data, results
 
 
 class Results(Folder):
@@ -59,9 +59,9 @@ class Results(Folder):
                 self.assertLess(time.monotonic() - start, 15.0)
 
     def test_the_probe_starts_without_what_it_does_not_need(self):
-        code = "import sys; import result_file; sys.exit(sum(m in sys.modules for m in ('pandas', 'matplotlib')))"
-        folder = TOOLS / "fedhpc_tools"
-        self.assertEqual(subprocess.run([sys.executable, "-c", code], cwd=folder).returncode, 0)
+        code = ("import sys; import fedhpc.tools.result_file; "
+                "sys.exit(sum(m in sys.modules for m in ('pandas', 'matplotlib')))")
+        self.assertEqual(subprocess.run([sys.executable, "-c", code], cwd=PYTHON).returncode, 0)
 
 
 class Status(Folder):

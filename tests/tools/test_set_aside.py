@@ -7,9 +7,9 @@ from pathlib import Path
 
 from tool_support import write_run
 
-from fedhpc_tools import sweep  # noqa: E402
-from fedhpc_tools.paper_table import Job, job_state  # noqa: E402
-from fedhpc_tools.reproduction import remove_files, set_aside  # noqa: E402
+from fedhpc.tools import sweep  # noqa: E402
+from fedhpc.tools.paper_table import Job, job_state  # noqa: E402
+from fedhpc.tools.reproduction import remove_files, set_aside  # noqa: E402
 
 CONFIG = "[run]\nseed=1\n"
 

@@ -9,10 +9,10 @@ from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-sys.path.insert(0, str(ROOT / "tools"))
-from fedhpc_tools.configuration import read_config  # noqa: E402
-from fedhpc_tools.method_keys import acting  # noqa: E402
-from fedhpc_tools import paper_table  # noqa: E402
+sys.path.insert(0, str(ROOT / "python"))
+from fedhpc.tools.configuration import read_config  # noqa: E402
+from fedhpc.tools.method_keys import acting  # noqa: E402
+from fedhpc.tools import paper_table  # noqa: E402
 
 CONFIGS = ROOT / "configs" / "papers" / "simnet"
 ROWS = paper_table.read_rows(ROOT / "tools" / "papers" / "simnet.csv")

@@ -13,8 +13,8 @@ import unittest
 import numpy as np
 from tool_support import Folder, call, write_run
 
-from fedhpc_tools import results, scaling, summarize, tables
-from fedhpc_tools.statistics_of_seeds import best_and_last, first_at, to_target
+from fedhpc.tools import results, scaling, summarize, tables
+from fedhpc.tools.statistics_of_seeds import best_and_last, first_at, to_target
 
 
 def config(seed, **keys):

@@ -16,9 +16,9 @@ import pandas as pd
 
 from jobs_case import ROOT, FakeCluster, directives
 
-from fedhpc_tools import launch, paper_table, sweep, sweep_runs  # noqa: E402
-from fedhpc_tools.paper_table import JobState  # noqa: E402
-from fedhpc_tools.results import Run  # noqa: E402
+from fedhpc.tools import launch, paper_table, sweep, sweep_runs  # noqa: E402
+from fedhpc.tools.paper_table import JobState  # noqa: E402
+from fedhpc.tools.results import Run  # noqa: E402
 
 # The stand-in's accuracy after the last round is 0.9 + seed/1000 - 0.1/rounds.
 SWEEP = "[sweep]\nbase = run.ini\nrun.rounds = 5, 20, 10\ntrain.lr = 0.25\nseeds = 1-2\n"

@@ -16,7 +16,7 @@ import unittest.mock
 import numpy as np
 from tool_support import TOOLS, Folder, Writer, call, write_run
 
-from fedhpc_tools import results, text_chart, watch
+from fedhpc.tools import follower, results, text_chart, watch
 
 PATIENCE = 60.0  # [s] until an expected line; a test that fails takes this long
 
@@ -175,14 +175,14 @@ class Watch(Folder):
     def test_damage_after_the_first_look(self):
         """A file that shrinks is probed again, not read by a reader that would wait for ever."""
         path, writer = self.writer("run.h5", *["round"] * 5)
-        follower = watch.Follower(path)
-        self.assertEqual(len(follower.read().rounds), 5)
+        following = follower.Follower(path)
+        self.assertEqual(len(following.read().rounds), 5)
         writer.tell("kill")
         os.truncate(path, 600)
-        probe = watch.way_to_open
-        with unittest.mock.patch.object(watch, "way_to_open", lambda path: probe(path, timeout=2.0)):
+        probe = follower.way_to_open
+        with unittest.mock.patch.object(follower, "way_to_open", lambda path: probe(path, timeout=2.0)):
             with self.assertRaises(results.ResultError):
-                follower.read()
+                following.read()
 
 
 class Texts(unittest.TestCase):

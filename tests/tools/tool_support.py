@@ -11,8 +11,8 @@ from pathlib import Path
 import h5py
 import numpy as np
 
-TOOLS = Path(__file__).resolve().parent.parent.parent / "tools"
-sys.path.insert(0, str(TOOLS))
+TOOLS, PYTHON = (Path(__file__).resolve().parents[2] / name for name in ("tools", "python"))
+sys.path.insert(0, str(PYTHON))
 
 # A SWMR writer, as the simulator is one: its file gets its name when it can be read, never before. Told what to do by
 # lines on its standard input: `round` commits one more round, `half` writes a loss without committing its round,

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "fedhpc/comm/launcher.hpp"
+#include "fedhpc/core/configuration_source.hpp"
 
 namespace fedhpc {
 
@@ -28,6 +29,12 @@ struct StartOptions {
 /// What the command line or the file says of these keys, as far as it can be read. `arguments`:
 /// those of run, resume or plan; other commands never start MPI.
 StartOptions start_options(const std::string& command, const Arguments& arguments);
+
+/// The same of what has been read already.
+StartOptions start_options(const std::vector<Assignment>& assignments);
+
+/// The whole program, from its arguments to its exit code.
+int program(int argc, char** argv);
 
 /// Runs the subcommand named first; `command_line` is the line as typed.
 int dispatch(const Arguments& arguments, const std::string& command_line);

@@ -11,8 +11,8 @@ namespace fedhpc {
 constexpr double kStartTimeout = 600;  // s, where no configuration says otherwise
 
 /// MPI from start to end of the process. With UseMpi::Auto it initialises MPI only when a launcher
-/// started this process, so that a single process needs no MPI daemon; finalises it unless an
-/// exception is unwinding, since MPI_Finalize would wait for ranks that never come.
+/// started this process, so that a single process needs no MPI daemon. It finalises what it has
+/// initialised, unless an exception is unwinding: MPI_Finalize would wait for ranks that never come.
 class Session {
  public:
   /// `timeout_seconds`: how long this rank waits for the others to start.
@@ -35,6 +35,7 @@ class Session {
 
  private:
   bool active_ = false;
+  bool ends_ = false;   // MPI, which it has initialised
   bool alone_ = false;  // of several tasks, each with an MPI of its own
   int rank_ = 0;
   int size_ = 1;

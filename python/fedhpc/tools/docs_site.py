@@ -9,7 +9,8 @@ import shutil
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+from .project import ROOT, needed
+
 PAGES = ("*.md", "docs/**/*.md", "bench/*.md", "results/*.md", "tools/papers/*.md")
 
 
@@ -22,7 +23,16 @@ def linked(page):
             yield path
 
 
-def main(folder):
+def main(arguments):
+    if len(arguments) != 1:
+        print(__doc__.splitlines()[0], file=sys.stderr)
+        return 2
+    folder = Path(arguments[0]).resolve()
+    try:
+        needed("tools/site")
+    except FileNotFoundError as error:
+        print(f"docs_site: {error}", file=sys.stderr)
+        return 2
     pages = {path for pattern in PAGES for path in ROOT.glob(pattern)}
     wanted = pages | {path for page in pages for path in linked(page)}
     kept = set()
@@ -35,9 +45,4 @@ def main(folder):
     for path in sorted(folder.rglob("*")):
         if path.is_file() and path not in kept:
             path.unlink()
-
-
-if __name__ == "__main__":
-    if len(sys.argv) != 2:
-        sys.exit(__doc__.splitlines()[0])
-    main(Path(sys.argv[1]).resolve())
+    return 0

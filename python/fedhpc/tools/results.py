@@ -78,7 +78,7 @@ class SimilarityGraph:
 
     edges: np.ndarray  # [M, 2] clients i < j
     weights: np.ndarray  # [M]
-    labels: np.ndarray  # [N, classes] training samples of each client by label
+    labels: np.ndarray  # [N, classes] all samples of each client by label
 
 
 def status_of(recorded, wall_seconds, silence):

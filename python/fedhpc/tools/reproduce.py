@@ -42,7 +42,8 @@ from pathlib import Path
 
 from . import launch, paper_record, paper_state, paper_table, results, slurm_array, work_folder
 from .paper_table import PaperError
-from .reproduction import ROOT, Reproduction, find_program, paper_names, rows_of
+from .project import ROOT
+from .reproduction import Reproduction, find_program, paper_names, rows_of
 from .submit import SubmitError, submit
 
 QUICK_SEEDS, FULL_SEEDS = 1, 3
@@ -107,8 +108,8 @@ def parse_arguments(arguments):
 
 
 def main(arguments):
-    options = parse_arguments(arguments)
     try:
+        options = parse_arguments(arguments)
         if options.list and options.paper == "all":
             print(paper_state.listing(options, paper_names()), end="")
             return 0

@@ -14,12 +14,9 @@ import argparse
 import sys
 from pathlib import Path
 
-import matplotlib
-
-matplotlib.use("Agg")
-import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.collections import LineCollection
+from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from .results import ResultError, load_graph
@@ -87,7 +84,8 @@ def draw_graph(graph, groups, word, title, output, force=False):
     same = groups[graph.edges[:, 0]] == groups[graph.edges[:, 1]]
     widths = 0.4 + 0.9 * graph.weights / max(graph.weights.max(), 1e-300)
     present, index = np.unique(groups, return_inverse=True)
-    figure, axes = plt.subplots(figsize=(5.4, 5.2), layout="constrained")
+    figure = Figure(figsize=(5.4, 5.2), layout="constrained")
+    axes = figure.subplots()
     for kind, colour in ((same, WITHIN), (~same, BETWEEN)):
         axes.add_collection(LineCollection(positions[graph.edges[kind]], colors=colour, linewidths=widths[kind],
                                            zorder=1))
@@ -109,7 +107,6 @@ def draw_graph(graph, groups, word, title, output, force=False):
     axes.set_axis_off()
     axes.set_title(title, fontsize=10)
     write_figure(figure, output, force, dots_per_inch=110)
-    plt.close(figure)
 
 
 def main(arguments):

@@ -4,20 +4,18 @@ import fcntl
 import glob
 import itertools
 import os
-import shutil
 import sys
 import time
 from pathlib import Path
 
 from . import data_files, launch, paper_record, paper_table, recorded
 from .paper_table import PaperError
-
-ROOT = Path(__file__).resolve().parents[2]
+from .project import ROOT, needed, programs
 
 
 def paper_names():
-    """The papers that have tables, in alphabetical order."""
-    return sorted(path.stem for path in (ROOT / "tools" / "papers").glob("*.csv"))
+    """The papers that have tables, in alphabetical order; FileNotFoundError where there is no folder of tables."""
+    return sorted(path.stem for path in needed("tools/papers").glob("*.csv"))
 
 
 def rows_of(paper):
@@ -29,17 +27,14 @@ def rows_of(paper):
 
 
 def find_program(given):
-    """The fedhpc executable: as given, $FEDHPC, a build folder (release first), that of the same installation, or on
-    the PATH."""
+    """The fedhpc executable: as given, $FEDHPC, or the first of programs()."""
     named = given or os.environ.get("FEDHPC")
-    candidates = [named] if named else [
-        *(ROOT / "build" / preset / folder / "fedhpc" for preset in ("release", "cpu") for folder in ("", "bin", "src")),
-        ROOT.parent.parent / "bin" / "fedhpc", shutil.which("fedhpc") or ""]
-    for candidate in candidates:
+    for candidate in [named] if named else programs():
         if candidate and os.path.isfile(candidate) and os.access(candidate, os.X_OK):
             return Path(candidate).resolve()
     raise PaperError(f"{named}: no such program" if named else
-                     "no fedhpc program in build/release or build/cpu or on the PATH; build it or use --fedhpc")
+                     "no fedhpc program in build/release or build/cpu, beside this Python or on the PATH; build it or "
+                     "use --fedhpc")
 
 
 class Reproduction:

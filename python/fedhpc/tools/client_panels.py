@@ -83,10 +83,10 @@ def labels_painters(runs, labels):
 
 
 def draw_label_map(axes, counts, label):
-    """Training samples by client and label; white: none."""
+    """Samples by client and label, for training and tests; white: none."""
     image = axes.imshow(np.ma.masked_equal(counts.T, 0), aspect="auto", origin="lower", cmap="viridis_r", vmin=0,
                         interpolation="nearest" if counts.shape[0] <= 400 else "auto")
-    axes.figure.colorbar(image, ax=axes, label="training samples", pad=0.02)
+    axes.figure.colorbar(image, ax=axes, label="samples", pad=0.02)
     axes.set(xlabel="client", ylabel="label")
     small_title(axes, label)
     for axis, number in ((axes.xaxis, counts.shape[0]), (axes.yaxis, counts.shape[1])):

@@ -5,8 +5,8 @@
             [--labels TEXT,TEXT,...] [--output FILE.png|.pdf|.svg] [--force] [--title TEXT]
 
 --panel: accuracy (global, and personal where it differs), loss (test and training; these two are the
-default), clients (quantiles over clients of their accuracy, and their accuracies at the end), labels (training
-samples of each client by label), own (what the algorithm itself records: angles, densities, ranks, errors).
+default), clients (quantiles over clients of their accuracy, and their accuracies at the end), labels (how many
+samples each client has of each label), own (what the algorithm itself records: angles, densities, ranks, errors).
 --against, each summed up to the round: bytes: all payloads of the simulated network, up and down; cloud:
 those that the cloud sends and receives, whatever edges and their clients exchange beside; bits: what a client
 has sent, the mean over all clients, with what it has told of itself for a similarity graph; seconds:
@@ -29,11 +29,8 @@ import sys
 from functools import partial
 from pathlib import Path
 
-import matplotlib
-
-matplotlib.use("Agg")
-import matplotlib.pyplot as plt
 import numpy as np
+from matplotlib.figure import Figure  # not of pyplot, which would look for a display
 from matplotlib.lines import Line2D
 
 from .axes import AXES, horizontal, unit_prefix
@@ -150,9 +147,24 @@ def painters_of(groups, labels, names, metrics, against, scale):
     return painters
 
 
-def draw(runs, output, metrics=None, against="rounds", title=None, labels=None, scale="linear", panels=None,
-         seeds="each", force=False):
-    """Writes the figure of `runs` to `output`."""
+def draw(runs, output, *what, force=False):
+    """Writes the figure of `runs` to `output`; `what`: see fill."""
+    figure = Figure(layout="constrained")
+    fill(figure, runs, *what)
+    write_figure(figure, output, force)
+
+
+def fill(figure, runs, metrics=None, against="rounds", title=None, labels=None, scale="linear", panels=None,
+         seeds="each", axes=None):
+    """Draws the panels of `runs` into an empty figure, or the only one of them into `axes` of a figure."""
+    for run in runs:
+        if run.rounds.empty:
+            raise PlotError(f"{run.path}: no round is complete yet")
+    for name in panels or ():
+        if name not in PANELS:
+            raise PlotError(f"no panel '{name}'; there are {', '.join(PANELS)}")
+    if against not in AXES:
+        raise PlotError(f"no horizontal axis '{against}'; there are {', '.join(AXES)}")
     groups = groups_of_seeds(runs) if seeds == "band" else [[run] for run in runs]
     if labels and len(labels) != len(groups):
         what = "runs" if len(groups) == len(runs) else "groups of runs"
@@ -164,32 +176,27 @@ def draw(runs, output, metrics=None, against="rounds", title=None, labels=None, 
                       for label, group in zip(labels, groups)]
     diverged = [any(run.status == DIVERGED for run in group) for group in groups]
     labels = [f"{label} ({DIVERGED})" if one else label for label, one in zip(labels, diverged)]
-    apart = len(groups) > 1 and max(map(len, labels)) > LONGEST_IN_PANEL
+    apart = axes is None and len(groups) > 1 and max(map(len, labels)) > LONGEST_IN_PANEL
     painters = painters_of(groups, None if apart else labels, ["metrics"] if metrics else panels or DEFAULT, metrics,
                            against, scale)
+    if axes is not None:
+        if len(painters) != 1:
+            raise PlotError(f"{len(painters)} panels do not fit into the axes given: name metrics of one panel, or "
+                            "give no axes")
+        painters[0](axes)
+        return
     columns = len(painters) if len(painters) <= COLUMNS else 2 if len(painters) == 4 else COLUMNS
     lines = -(-len(painters) // columns)
-    figure, axes = plt.subplots(lines, columns, figsize=(max(5.4, 4.7 * columns), 3.7 * lines), squeeze=False,
-                                layout="constrained")
-    for place in axes.flat[len(painters):]:
+    figure.set_size_inches(max(5.4, 4.7 * columns), 3.7 * lines)
+    places = figure.subplots(lines, columns, squeeze=False).flat
+    for place in places[len(painters):]:
         place.remove()
-    for place, painter in zip(axes.flat, painters):
+    for place, painter in zip(places, painters):
         painter(place)
     if apart:
         draw_shared_legend(figure, labels)
     alone = f" ({DIVERGED})" if len(groups) == 1 and diverged[0] else ""  # no legend says it
     figure.suptitle(title if title is not None else title_of(runs) + alone, fontsize=11)
-    write_figure(figure, output, force)
-    plt.close(figure)
-
-
-def listed_panels(text):
-    """The items of a comma-separated list of PANELS."""
-    names = listed(text)
-    wrong = [name for name in names if name not in PANELS]
-    if wrong:
-        raise argparse.ArgumentTypeError(f"no panel '{wrong[0]}'; there are {', '.join(PANELS)}")
-    return names
 
 
 def parse_arguments(arguments):
@@ -197,7 +204,7 @@ def parse_arguments(arguments):
     parser.add_argument("runs", nargs="+", metavar="RUN.h5", type=Path, help="result files, also of runs that go on")
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--metric", type=listed, metavar="NAME,...", help="comma-separated names of /rounds data sets")
-    what.add_argument("--panel", type=listed_panels, metavar="NAME,...",
+    what.add_argument("--panel", type=listed, metavar="NAME,...",
                       help=f"comma-separated: {', '.join(PANELS)} (own: the algorithm's own series) [accuracy,loss]")
     parser.add_argument("--against", choices=AXES, default="rounds",
                         help="horizontal axis: rounds, cumulative bytes (of all links, of the cloud's), bits that a "
@@ -221,11 +228,8 @@ def main(arguments):
     output = options.output or first.parent / f"{first.stem}.png"  # of "." as well, which load refuses
     try:
         runs = [load(path) for path in options.runs]
-        for run in runs:
-            if run.rounds.empty:
-                raise PlotError(f"{run.path}: no round is complete yet")
         draw(runs, output, options.metric, options.against, options.title, options.labels, options.log, options.panel,
-             options.seeds, options.force)
+             options.seeds, force=options.force)
     except (ResultError, PlotError) as error:
         print(f"plot: {error}", file=sys.stderr)
         return 2

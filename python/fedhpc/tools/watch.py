@@ -22,41 +22,16 @@ from pathlib import Path
 import numpy as np
 
 from .axes import unit_prefix
+from .follower import Follower
 from .labels import title_of
 from .panels import name_of
-from .results import ENDED, RUNNING, SILENT, ResultError, load_again
-from .result_file import way_to_open
+from .results import ENDED, RUNNING, SILENT, ResultError
 from .text_chart import chart
 
 RATE_ROUNDS = 20  # the rate is that of so many last rounds
 CLEAR = "\x1b[H\x1b[J"  # to the upper left corner, and nothing below
 ACCURACIES = ("global_accuracy", "personal_accuracy", "edge_accuracy")
 LOSSES = ("train_loss", "global_loss", "personal_loss")
-
-
-class Follower:
-    """Reads a result file again and again; a file that is replaced, or that has shrunk, is first probed anew."""
-
-    def __init__(self, path):
-        self.path = Path(path)
-        self._file = None  # (inode, device) and the way it opens
-        self._size = 0
-
-    def read(self):
-        """The Run now; FileNotFoundError while there is no file, ResultError where it cannot be read."""
-        state = self.path.stat()
-        identity = (state.st_ino, state.st_dev)
-        if self._file is not None and self._file[0] == identity and state.st_size >= self._size:
-            try:
-                run = load_again(self.path, self._file[1])
-                self._size = state.st_size
-                return run
-            except ResultError:  # it has ended, or is in the middle of a write
-                self._file = None
-        mode = way_to_open(self.path)
-        run = load_again(self.path, mode)
-        self._file, self._size = (identity, mode), state.st_size
-        return run
 
 
 def last_finite(run, metric):

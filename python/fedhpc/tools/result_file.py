@@ -15,12 +15,14 @@ from pathlib import Path
 import h5py
 import numpy as np
 
+from fedhpc.errors import DataError
+
 PROBE_SECONDS = 20.0
 MODES = {"plain": {}, "swmr": {"swmr": True, "libver": "latest"}, "unlocked": {"locking": False}}
 RESTORE = "take it from where it came from again, or `fedhpc resume` its last checkpoint RUN.ckpt.<round>.h5"
 
 
-class ResultError(Exception):
+class ResultError(DataError):
     """The file cannot be used as a result file; the message is one sentence."""
 
 
@@ -44,9 +46,12 @@ def way_to_open(path, timeout=PROBE_SECONDS):
         reason = str(error)
     if "truncated file" in reason:  # other ways to open it would read zeros where its end is missing
         raise ResultError(f"{path}: {short_reason(reason)}")
+    own = Path(__file__).resolve()  # started by its path: `-m` would let the working folder hide modules
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(
+        filter(None, (str(own.parents[2]), os.environ.get("PYTHONPATH"))))}
     for mode in ("swmr", "unlocked"):
         try:
-            probe = subprocess.run([sys.executable, str(Path(__file__).resolve()), mode, str(path)], timeout=timeout,
+            probe = subprocess.run([sys.executable, str(own), mode, str(path)], timeout=timeout, env=environment,
                                    capture_output=True, text=True)
         except subprocess.TimeoutExpired:
             raise ResultError(f"{path}: damaged, no answer within {timeout:g} s of reading; {RESTORE}") from None
@@ -86,6 +91,8 @@ def reading(path):
     """What fails inside, because a file holds something else than expected, becomes a ResultError."""
     try:
         yield
+    except ResultError:  # a RuntimeError that has its sentence
+        raise
     except (OSError, RuntimeError, KeyError, ValueError, TypeError, AttributeError, IndexError, MemoryError) as error:
         raise ResultError(f"{path}: damaged ({short_reason(str(error))})") from None
 

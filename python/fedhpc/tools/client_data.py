@@ -20,7 +20,8 @@ class ClientTable:
     edge: np.ndarray  # [N]
     train_samples: np.ndarray  # [N]
     test_samples: np.ndarray  # [N]
-    label_histogram: np.ndarray  # [N, classes] training samples by label
+    label_histogram: np.ndarray  # [N, classes] all samples by label, for training and tests
+    others: dict  # name -> [N], of whatever else the file has of each client
 
 
 @dataclass(frozen=True)
@@ -40,11 +41,60 @@ def load_clients(path, timeout=PROBE_SECONDS):
         missing = [name for name in names if f"clients/{name}" not in file]
         if missing:
             raise ResultError(f"{path}: no data set /clients/{missing[0]}; is it a file that fedhpc run has written?")
-        table = ClientTable(*(file[f"clients/{name}"][()] for name in names))
+        table = ClientTable(*(file[f"clients/{name}"][()] for name in names), others={})
+        for name, data in file["clients"].items():
+            if name not in names and data.shape == table.edge.shape and name != "evaluated_rounds":
+                table.others[name] = data[()]
     counts = (table.edge.shape, table.train_samples.shape, table.test_samples.shape, table.label_histogram.shape[:1])
     if len(set(counts)) > 1 or table.edge.ndim != 1 or table.label_histogram.ndim != 2:
         raise ResultError(f"{path}: damaged (the data sets of /clients do not fit together)")
     return table
+
+
+def evaluated_rounds(file, path):
+    """[E] the rounds after which the clients were evaluated, without what may be half written."""
+    committed = len(file["rounds/round"])  # read first
+    accuracy, evaluated = file["clients/accuracy"], file["clients/evaluated_rounds"]
+    if accuracy.ndim != 2 or evaluated.ndim != 1:
+        raise ResultError(f"{path}: damaged (the data sets of /clients have other dimensions)")
+    rounds = evaluated[()]
+    if np.any(np.diff(rounds) <= 0):
+        raise ResultError(f"{path}: damaged (/clients/evaluated_rounds does not ascend)")
+    return rounds[: np.searchsorted(rounds, committed, side="right")][: accuracy.shape[0]]
+
+
+def read_row(data, index, path):
+    """One row of the accuracies [N]."""
+    try:
+        return data[index]
+    except (OSError, RuntimeError) as error:
+        raise ResultError(f"{path}: damaged in row {index} of /clients/accuracy ({error})") from None
+
+
+def load_last_accuracy(path, timeout=PROBE_SECONDS):
+    """(round, accuracies [N] after it) of the last evaluation; None without one."""
+    with open_run(path, timeout) as file, reading(path):
+        if "clients/accuracy" not in file or "clients/evaluated_rounds" not in file:
+            return None
+        rounds = evaluated_rounds(file, path)
+        return (int(rounds[-1]), read_row(file["clients/accuracy"], len(rounds) - 1, path)) if len(rounds) else None
+
+
+def load_samples(path, kind, client, timeout=PROBE_SECONDS):
+    """[n] the sample numbers of one client, `kind` train or test; ResultError without run.save=partition."""
+    with open_run(path, timeout) as file, reading(path):
+        if f"partition/{kind}_offsets" not in file:
+            raise ResultError(f"{path}: no {kind} samples by client; run with --run.save=partition")
+        offsets = file[f"partition/{kind}_offsets"]
+        one_of(len(offsets) - 1, client, path)
+        first, end = offsets[client : client + 2]
+        return file[f"partition/{kind}_samples"][first:end]
+
+
+def one_of(count, client, path):
+    """ResultError where there is no client of this number."""
+    if not 0 <= client < count:
+        raise ResultError(f"{path}: no client {client}; clients are 0 to {count - 1}")
 
 
 def spread_evenly(count, most):
@@ -62,23 +112,13 @@ def load_accuracy(path, quantiles, most=MOST_EVALUATIONS, timeout=PROBE_SECONDS)
     with open_run(path, timeout) as file, reading(path):
         if "clients/accuracy" not in file or "clients/evaluated_rounds" not in file:
             raise ResultError(f"{path}: no accuracy of clients (no data set /clients/accuracy)")
-        committed = len(file["rounds/round"])  # read first: what belongs to later rounds may be half written
-        accuracy, evaluated = file["clients/accuracy"], file["clients/evaluated_rounds"]
-        if accuracy.ndim != 2 or evaluated.ndim != 1:
-            raise ResultError(f"{path}: damaged (the data sets of /clients have other dimensions)")
-        rounds = evaluated[()]
-        if np.any(np.diff(rounds) <= 0):
-            raise ResultError(f"{path}: damaged (/clients/evaluated_rounds does not ascend)")
-        rounds = rounds[: np.searchsorted(rounds, committed, side="right")][: accuracy.shape[0]]
+        accuracy, rounds = file["clients/accuracy"], evaluated_rounds(file, path)
         if not len(rounds):
             raise ResultError(f"{path}: accuracy of clients was not evaluated yet")
         chosen = spread_evenly(len(rounds), most)
         values, row = np.full((len(quantiles), len(chosen)), np.nan), np.empty(0)
         for place, index in enumerate(chosen):
-            try:
-                row = accuracy[index]
-            except (OSError, RuntimeError) as error:
-                raise ResultError(f"{path}: damaged in row {index} of /clients/accuracy ({error})") from None
+            row = read_row(accuracy, index, path)
             row = row[np.isfinite(row)].astype(float)  # NaN: a client without test samples
             if len(row):
                 values[:, place] = np.quantile(row, quantiles)

@@ -30,11 +30,11 @@ from pathlib import Path
 
 from .paper_table import PaperError
 from .plan import PlanError, key_of, make_plan
+from .project import ROOT, needed
 from .reproduction import find_program
 from .configuration import read_config
 from .results import ResultError
 
-ROOT = Path(__file__).resolve().parents[2]
 CLIENTS_PER_RANK = 8  # of weak_scaling
 JOBS = ("single_node", "multi_node", "preemptible", "array_seeds", "weak_scaling")
 MEMORY_FACTOR = 1.5
@@ -183,7 +183,7 @@ def read_settings(config):
 
 
 def template_of(job):
-    return (ROOT / "jobs" / f"{job}.sbatch").read_text(encoding="utf-8")
+    return needed(f"jobs/{job}.sbatch").read_text(encoding="utf-8")
 
 
 def parse_arguments(arguments):

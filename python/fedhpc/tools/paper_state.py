@@ -14,7 +14,8 @@ A figure comes from result files, or from results/papers/PAPER.csv where these a
 from collections import Counter
 
 from . import paper_record, paper_table
-from .reproduction import ROOT, Reproduction, rows_of
+from .project import ROOT
+from .reproduction import Reproduction, rows_of
 
 STATES = ("done", "quick", "pending", "needs data", "needs a GPU", "later", "unusable")
 

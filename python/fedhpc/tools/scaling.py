@@ -113,14 +113,12 @@ def scaling_table(runs, form):
 
 def draw_scaling(runs, output, force=False):
     """Writes the figure: time of a round with its ideal, and efficiency, both against ranks."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
+    from matplotlib.figure import Figure
     from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
     scalings = scalings_of(runs)
-    figure, (times, efficiencies) = plt.subplots(1, 2, figsize=(9.4, 3.7), layout="constrained")
+    figure = Figure(figsize=(9.4, 3.7), layout="constrained")
+    times, efficiencies = figure.subplots(1, 2)
     for number, one in enumerate(scalings):
         ranks = np.array([point.ranks for point in one.points], dtype=float)
         seconds = np.array([point.seconds for point in one.points])
@@ -148,4 +146,3 @@ def draw_scaling(runs, output, force=False):
     efficiencies.axhline(100, color="#777777", linewidth=0.8, linestyle=":")
     efficiencies.legend(frameon=False, fontsize=8)
     write_figure(figure, output, force)
-    plt.close(figure)

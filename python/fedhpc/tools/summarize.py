@@ -59,18 +59,23 @@ def run_of(path):
     return path.with_name(f"{match[1]}.h5") if match else None
 
 
-def load_all(places):
-    """The runs with at least one round; a folder's unusable files are named on standard error."""
+def left_out(text):
+    print(f"summarize: left out: {text}", file=sys.stderr)
+
+
+def load_all(places, read=load, tell=left_out, named=True):
+    """What `read` makes of the runs with at least one round; a folder's unusable files are told of and left out, and
+    where the places are not `named` by the user, other unusable ones."""
     runs = []
-    for path, named in files_of(places):
+    for path, by_user in files_of(places):
         try:
-            run = load(path)
+            run = read(path)
             if run.rounds.empty:
                 raise ResultError(f"{path}: no round is complete yet")
         except ResultError as error:
-            if named:
+            if named and by_user:
                 raise
-            print(f"summarize: left out: {error}", file=sys.stderr)
+            tell(error)
         else:
             runs.append(run)
     if not runs:
@@ -82,7 +87,7 @@ def seed_of(run):
     return run.config.get("run.seed", str(run.attributes.get("seed", "?")))
 
 
-def one_per_seed(group):
+def one_per_seed(group, tell=left_out):
     """The runs of a group, of each seed the one with most rounds: a run counts once in a mean."""
     chosen = {}
     for run in group:
@@ -90,7 +95,7 @@ def one_per_seed(group):
         other = chosen.get(key)
         if other is not None:
             out, run = sorted((other, run), key=lambda one: len(one.rounds))
-            print(f"summarize: left out: {out.path}: seed {key[0]} as {run.path}", file=sys.stderr)
+            tell(f"{out.path}: seed {key[0]} as {run.path}")
         chosen[key] = run
     return list(chosen.values())
 
@@ -185,6 +190,15 @@ def number(value):
     return "" if value is None else f"{value:.10g}"
 
 
+def samples_of(groups, metric, target, by):
+    """{quantity: a Sample for each group}, in fractions, bytes and seconds."""
+    ends, totals = [best_and_last(group, metric, by) for group in groups], [traffic(group) for group in groups]
+    costs = [to_target(group, metric, target) for group in groups] if target is not None else []
+    return {"best": [best for best, _ in ends], "last": [last for _, last in ends],
+            **{f"target_{axis}": [cost[axis] for cost in costs] for axis in (TARGET_AXES if costs else ())},
+            "bytes_up": [up for up, _ in totals], "bytes_down": [down for _, down in totals]}
+
+
 def columns_for_programs(groups, metric, target, by):
     """Columns [header, cell, ...]: one for each setting that differs, plain numbers in bytes, seconds, fractions."""
     configs = [settings(group[0], SEEDS) for group in groups]
@@ -193,22 +207,18 @@ def columns_for_programs(groups, metric, target, by):
                 ["status", *map(status_text, groups)],
                 ["rounds", *(str(max(len(run.rounds) for run in group)) for group in groups)],
                 ["metric", *(metric for _ in groups)]]
-    ends, totals = [best_and_last(group, metric, by) for group in groups], [traffic(group) for group in groups]
-    samples = {"best": [best for best, _ in ends], "last": [last for _, last in ends]}
+    samples = samples_of(groups, metric, target, by)
     if target is not None:
-        costs = [to_target(group, metric, target) for group in groups]
-        columns.append(["target_reached_by", *(str(len(cost["rounds"].values)) for cost in costs)])
-        samples |= {f"target_{axis}": [cost[axis] for cost in costs] for axis in TARGET_AXES}
-    samples |= {"bytes_up": [up for up, _ in totals], "bytes_down": [down for _, down in totals]}
+        columns.append(["target_reached_by", *(str(len(one.values)) for one in samples["target_rounds"])])
     for name, ones in samples.items():
         columns += [[f"{name}_mean", *(number(one.mean) for one in ones)],
                     [f"{name}_std", *(number(one.deviation) for one in ones)]]
     return columns
 
 
-def summary(runs, metric, target, form, labels=None, names=None, select="test"):
-    """The table of `runs` as text."""
-    groups = [one_per_seed(group) for group in groups_of_seeds(runs)]
+def lines_of(runs, metric=None, select="test", tell=left_out):
+    """(groups of runs, their labels, metric, series by which the best round of a run is chosen): a group is a line."""
+    groups = [one_per_seed(group, tell) for group in groups_of_seeds(runs)]
     metric = metric or default_metric(groups)
     if not any(len(run.evaluated(metric)) for run in runs):
         names = [name for name in runs[0].rounds if len(runs[0].evaluated(name))]
@@ -218,12 +228,17 @@ def summary(runs, metric, target, form, labels=None, names=None, select="test"):
         if by != metric and len(run.evaluated(metric)):
             raise ResultError(f"{run.path}: no {by}; --select validation needs data.validation_fraction in every run")
     firsts = [group[0] for group in groups]
+    labels = (labels_of(firsts, SEEDS, most=None) if len(groups) > 1 else [title_of(firsts) or firsts[0].path.stem])
+    return groups, labels, metric, by
+
+
+def summary(runs, metric, target, form, labels=None, names=None, select="test"):
+    """The table of `runs` as text."""
+    groups, own_labels, metric, by = lines_of(runs, metric, select)
     if labels and len(labels) != len(groups):
         raise ResultError(f"--labels {','.join(labels)}: {len(labels)} of them for {len(groups)} lines")
-    labels = labels or (labels_of(firsts, SEEDS, most=None) if len(groups) > 1 else
-                        [title_of(firsts) or firsts[0].path.stem])
     columns = (columns_for_programs(groups, metric, target, by) if form == "csv" else
-               columns_for_people(groups, labels, metric, target, by))
+               columns_for_people(groups, labels or own_labels, metric, target, by))
     table = FORMATS[form](*split(chosen_columns(columns, names)))
     goal = f", target {target:g}" if target is not None else ""
     goal += f", best where {by} is" if by != metric else ""

@@ -4,6 +4,8 @@ import glob
 import io
 import itertools
 
+from ..errors import Error
+
 # Okabe and Ito's palette, distinguishable with the common colour-vision deficiencies.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#B8A800")
 STYLES = ("-", "--", ":", "-.")
@@ -11,7 +13,7 @@ MARKERS_UP_TO = 25  # points of a curve
 DOTS_PER_INCH = 150
 
 
-class PlotError(Exception):
+class PlotError(Error):
     """Nothing can be drawn as asked; the message is one sentence."""
 
 

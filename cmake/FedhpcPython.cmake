@@ -1,0 +1,27 @@
+# The Python of the project: its own environment in .deps/venv, where there is one, else the one that is found. The
+# module of the Python package is built where that Python has nanobind.
+if(NOT FEDHPC_PYTHON)
+  if(EXISTS "${PROJECT_SOURCE_DIR}/.deps/venv/bin/python")
+    set(FEDHPC_PYTHON "${PROJECT_SOURCE_DIR}/.deps/venv/bin/python")
+  elseif(Python_EXECUTABLE)
+    set(FEDHPC_PYTHON "${Python_EXECUTABLE}")
+  else()
+    find_program(FEDHPC_PYTHON NAMES python3 python)
+  endif()
+endif()
+set(FEDHPC_PYTHON "${FEDHPC_PYTHON}" CACHE FILEPATH "Python of the module and of the tests")
+
+set(FEDHPC_PYTHON_MODULE_ENABLED OFF)
+if(NOT FEDHPC_PYTHON_MODULE STREQUAL "OFF")
+  execute_process(COMMAND "${FEDHPC_PYTHON}" -c "import nanobind" RESULT_VARIABLE _no_nanobind OUTPUT_QUIET ERROR_QUIET)
+  if(_no_nanobind EQUAL 0)
+    set(FEDHPC_PYTHON_MODULE_ENABLED ON)
+  elseif(FEDHPC_PYTHON_MODULE STREQUAL "ON")
+    message(FATAL_ERROR "FEDHPC_PYTHON_MODULE=ON, but ${FEDHPC_PYTHON} has no nanobind: install it there, "
+                        "or name another Python with FEDHPC_PYTHON.")
+  endif()
+endif()
+if(FEDHPC_PYTHON_MODULE_ENABLED)
+  set(Python_EXECUTABLE "${FEDHPC_PYTHON}")
+  add_subdirectory(python)
+endif()

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "fedhpc/app/commands.hpp"
+#include "fedhpc/core/configuration_source.hpp"
+#include "fedhpc/core/stop_signals.hpp"
+#include "fedhpc/engine/experiment.hpp"
+
+namespace fedhpc {
+
+/// A configuration as a file, a command line or another program gives it.
+struct Given {
+  std::string name;  ///< the file's path; run.output's default follows from it
+  std::vector<Assignment> assignments;
+};
+
+/// Follows a run from outside, on rank 0.
+struct Onlooker {
+  std::function<void(const Experiment&, std::int64_t done)> begin{};   ///< after so many rounds
+  std::function<void(const Experiment&, const RoundReport&)> round{};  ///< after each
+  std::function<bool()>
+      stop{};  ///< asked once a round on every rank: true ends it as a signal does
+};
+
+/// How a process carries out a run that is one thing among others it does.
+struct Host {
+  std::string command_line;  ///< for the result file
+  Onlooker onlooker{};
+  StopSignals::Afterwards afterwards = StopSignals::Afterwards::ProcessEnds;
+};
+
+struct RunEnd {
+  int exit_code = 0;   ///< as of the command
+  std::string output;  ///< the result file
+};
+
+/// What the commands of these names do. `read` is called once MPI runs, on every rank, and throws as
+/// Config does. Collective.
+RunEnd run(const std::function<Given()>& read, const StartOptions& start, bool force,
+           const Host& host);
+/// `path`: a result file or a checkpoint. `read`: a configuration file and what it gives, or no file
+/// and changes alone.
+RunEnd resume(const std::string& path, const std::function<Given()>& read,
+              const StartOptions& start, const Host& host);
+/// Names and values, in their order; empty on other ranks than 0.
+std::vector<std::pair<std::string, std::string>> plan(const std::function<Given()>& read,
+                                                      const StartOptions& start);
+
+}  // namespace fedhpc

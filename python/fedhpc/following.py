@@ -1,0 +1,76 @@
+"""Those who follow a run while it goes on: a function of the user, a progress bar."""
+
+import sys
+
+from .errors import ConfigError
+from .tools.configuration import parse_config
+
+
+def in_notebook():
+    """Whether this process is the kernel of a notebook."""
+    return "ipykernel" in sys.modules
+
+
+class Followers:
+    """Calls on_round and draws the bar. `quiet`: the engine itself shows nothing."""
+
+    def __init__(self, on_round, progress, engine_shows):
+        if on_round is not None and not callable(on_round):
+            raise ConfigError(f"on_round cannot be {on_round!r}; give a function of one dictionary")
+        self._on_round = on_round
+        self._stop = False
+        self._bar = None
+        wanted = progress if progress is not None else in_notebook() or sys.stderr.isatty()
+        self._draws = bool(wanted) and not engine_shows
+        self.quiet = not engine_shows and (self._draws or progress is False)
+
+    def functions(self):
+        """(begin, round, stop) for the engine; None where nobody listens."""
+        if not self._draws and self._on_round is None:
+            return None, None, None
+        return self.begin, self.round, None if self._on_round is None else self.stop
+
+    def begin(self, config, done):
+        """`config`: the INI text of the run; `done`: rounds of an earlier part of it."""
+        values = parse_config(config)
+        if self._draws:
+            from tqdm.auto import tqdm
+
+            self._bar = tqdm(total=int(values["run.rounds"]), initial=done, unit="round",
+                             desc=values["algorithm.name"])
+        if hasattr(self._on_round, "begin"):
+            self._on_round.begin(values)
+
+    def round(self, record):
+        """`record`: the figures of a round."""
+        if self._bar is not None:
+            shown = {"accuracy": record.get("personal_accuracy", record.get("global_accuracy")),
+                     "loss": record.get("train_loss")}
+            self._bar.set_postfix({name: f"{value:.4g}" for name, value in shown.items() if value is not None},
+                                  refresh=False)
+            self._bar.update()
+        if self._on_round is not None and self._on_round(record) is True:
+            self._stop = True
+
+    def stop(self):
+        """Whether on_round has asked for the end."""
+        return self._stop
+
+    def end(self, status):
+        """`status`: complete, interrupted, diverged or failed."""
+        if hasattr(self._on_round, "end"):
+            self._on_round.end(status)
+
+    def close(self):
+        """Takes the bar away."""
+        if self._bar is not None:
+            self._bar.close()
+            self._bar = None
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, error, trace):
+        self.close()
+        if kind is not None:
+            self.end("failed")

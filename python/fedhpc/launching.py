@@ -1,0 +1,211 @@
+"""Runs on ranks of their own: mpirun starts them, and they report to the process that asked for them."""
+
+import os
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from contextlib import contextmanager
+from multiprocessing.connection import Client, Listener
+
+import cloudpickle
+
+from .errors import Error
+
+_ADDRESS, _KEY = "FEDHPC_ASKED_BY", "FEDHPC_ASKED_WITH"
+_SHARED_CORES = {  # as tools/mpi_environment.sh
+    "OMPI_MCA_mpi_yield_when_idle": "1", "OMPI_MCA_rmaps_base_oversubscribe": "1",
+    "OMPI_MCA_hwloc_base_binding_policy": "none", "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
+    "PRTE_MCA_hwloc_default_binding_policy": "none"}
+_END_SECONDS = 10.0  # given to mpirun after rank 0 has answered
+_NO_RANK = -1  # says who tells that mpirun has ended
+
+
+def on_ranks(count, verb, arguments, followers=None):
+    """Calls `verb` of the engine on `count` ranks and returns what rank 0 returns.
+
+    run and resume: (exit code, result file, the signal that stopped the run or 0). Errors are raised here.
+    """
+    program = shutil.which("mpirun") or shutil.which("mpiexec")
+    if program is None:
+        raise Error(f"ranks={count} needs mpirun in PATH; install an MPI, or leave ranks out")
+    key = secrets.token_bytes(16)
+    with Listener(("", 0), backlog=count, authkey=key) as door:
+        port = door.address[1]
+        host = socket.gethostname() if _may_be_remote() else "127.0.0.1"
+        # A group of its own: Ctrl-C comes here first, and the ranks get what makes them write a checkpoint.
+        process = subprocess.Popen([program, "-n", str(count), sys.executable, "-m", "fedhpc.launching"],
+                                   env=_environment(f"{host}:{port}", key), stdin=subprocess.DEVNULL,
+                                   start_new_session=True)
+        threading.Thread(target=_tell_the_end, args=(process, port, key), daemon=True).start()
+        try:
+            ranks = _admit(door, process, count, _work(verb, arguments, followers))
+            with _interrupts_to(process) as interrupted:
+                return _listen(ranks, process, followers, interrupted)
+        except BaseException:
+            if followers is not None:
+                followers.end("failed")
+            raise
+        finally:
+            if followers is not None:
+                followers.close()
+            _end(process)
+
+
+def _may_be_remote():
+    """Whether mpirun may start ranks on other hosts."""
+    return any(name in os.environ for name in ("SLURM_JOB_NODELIST", "PBS_NODEFILE", "LSB_HOSTS", "FLUX_URI"))
+
+
+def _environment(address, key):
+    environment = {**_SHARED_CORES, **os.environ, _ADDRESS: address, _KEY: key.hex(), "OMP_NUM_THREADS": "1",
+                   "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    if os.geteuid() == 0:
+        environment |= {f"{mpi}_ALLOW_RUN_AS_ROOT{confirm}": "1" for mpi in ("OMPI", "PRTE")
+                        for confirm in ("", "_CONFIRM")}
+    return environment
+
+
+def _work(verb, arguments, followers):
+    from .methods import registered
+
+    return cloudpickle.dumps({
+        "verb": verb, "arguments": arguments, "methods": registered(),
+        "listeners": None if followers is None else [function is not None for function in followers.functions()],
+        "line": f"fedhpc.{verb} on ranks of its own, from {sys.argv[0] or 'a notebook'}"})
+
+
+def _tell_the_end(process, port, key):
+    """mpirun has ended: nobody may wait any more for ranks that have not come."""
+    process.wait()
+    try:
+        with Client(("127.0.0.1", port), authkey=key) as connection:
+            connection.send(_NO_RANK)
+    except (OSError, EOFError):
+        pass  # all have come, and the door is closed
+
+
+def _admit(door, process, count, work):
+    """The connections to all ranks, by rank; each gets its work."""
+    ranks = {}
+    while len(ranks) < count:
+        connection = door.accept()
+        rank = connection.recv()
+        if rank == _NO_RANK:
+            raise Error(f"mpirun ended with exit code {process.wait()} before its {count} ranks had started")
+        if rank in ranks:
+            raise Error(f"mpirun has started {count} processes that know nothing of each other; "
+                        "its MPI is not the one that fedhpc was built with")
+        connection.send_bytes(work)
+        ranks[rank] = connection
+    return ranks
+
+
+@contextmanager
+def _interrupts_to(process):
+    """Ctrl-C asks the ranks to stop with a checkpoint; again, it raises KeyboardInterrupt. Yields a list of those."""
+    asked = []
+
+    def ask(number, frame):
+        if asked:
+            raise KeyboardInterrupt
+        asked.append(number)
+        process.send_signal(signal.SIGUSR1)
+
+    if threading.current_thread() is not threading.main_thread():
+        yield asked
+        return
+    before = signal.signal(signal.SIGINT, ask)
+    try:
+        yield asked
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _listen(ranks, process, followers, interrupted):
+    """What rank 0 returns; what it tells until then goes to the followers."""
+    said = []  # by ranks that end the run
+    for rank, connection in ranks.items():
+        if rank > 0:
+            threading.Thread(target=_hear_last_words, args=(connection, said), daemon=True).start()
+    while True:
+        try:
+            kind, *what = ranks[0].recv()
+        except EOFError:
+            code = process.wait()
+            raise Error(said[0] if said else f"the run ended with exit code {code}") from None
+        if kind == "aborts":
+            said.append(what[0])
+        elif kind == "raised":
+            raise cloudpickle.loads(what[0])
+        elif kind == "returned":
+            if followers is None:
+                return what[0]
+            code, output, number = what[0]
+            followers.end({0: "complete", 75: "interrupted"}.get(code, "diverged"))
+            return code, output, signal.SIGINT if interrupted else number
+        elif kind == "stop":
+            ranks[0].send(followers.stop())
+        else:
+            getattr(followers, kind)(*what)
+
+
+def _hear_last_words(connection, said):
+    try:
+        while True:
+            kind, *what = connection.recv()
+            if kind == "aborts":
+                said.append(what[0])
+    except (EOFError, OSError):
+        pass
+
+
+def _end(process):
+    try:
+        process.wait(_END_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.terminate()
+        process.wait()
+
+
+def _rank_main():
+    """A rank: asks for its work and does it."""
+    from . import _core
+    from .methods import register
+
+    host, _, port = os.environ[_ADDRESS].rpartition(":")
+    connection = Client((host, int(port)), authkey=bytes.fromhex(os.environ[_KEY]))
+    rank = _core.launched_rank()  # MPI waits for ranks that have not come in yet
+    connection.send(rank)
+    work = cloudpickle.loads(connection.recv_bytes())
+    for method in work["methods"]:
+        register(*method)
+    _core.on_abort(lambda sentence: connection.send(("aborts", sentence)))
+    arguments = work["arguments"]
+    if work["listeners"] is not None:
+        def ask_to_stop():
+            connection.send(("stop",))
+            return connection.recv()
+
+        functions = (lambda *what: connection.send(("begin", *what)),
+                     lambda record: connection.send(("round", record)), ask_to_stop)
+        listens = [rank == 0 and wanted for wanted in work["listeners"]]
+        arguments = (*arguments, work["line"],
+                     *(function if wanted else None for function, wanted in zip(functions, listens)))
+    try:
+        returned = getattr(_core, work["verb"])(*arguments)
+        if work["listeners"] is not None:
+            returned = (*returned, _core.interrupted_by())
+        answer = ("returned", returned)
+    except BaseException as error:  # the same on every rank
+        answer = ("raised", cloudpickle.dumps(error))
+    if rank == 0:
+        connection.send(answer)
+    _core.end()
+
+
+if __name__ == "__main__":
+    _rank_main()

@@ -1,0 +1,280 @@
+"""Results of runs: one result file, or many of them side by side.
+
+    results = fedhpc.Results("results/run.h5")
+    results.rounds["global_accuracy"].dropna()
+    fedhpc.load("results/*.h5").table("personal_accuracy")
+"""
+
+import glob
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from .tools.client_data import load_clients, load_last_accuracy, load_samples
+from .tools.follower import Follower
+from .tools.model_data import load_model
+from .tools.panels import WHOSE
+from .tools.results import ENDED, ResultError
+from .tools.summarize import lines_of, load_all, samples_of, seed_of, seeds_text, status_text
+
+
+class Results:
+    """The result file of one run, in whatever state: complete, being written, interrupted, left behind by a kill.
+
+    What is asked for is read from the file, again at each access while the run goes on. A file that is missing,
+    damaged or of another kind is a DataError. Clients count from 0, rounds from 1.
+    """
+
+    def __init__(self, path):
+        self.path = Path(path)  #: of the file
+        self._follower = Follower(self.path)
+        self._ended = None  # (state of the file, Run) of a run that has ended
+        self._now()
+
+    def _now(self):
+        """The Run as it is now."""
+        try:
+            state = self.path.stat()
+            seen = (state.st_ino, state.st_mtime_ns, state.st_size)
+            if self._ended is not None and self._ended[0] == seen:
+                return self._ended[1]
+            run = self._follower.read()
+        except OSError as error:
+            raise ResultError(f"{self.path}: {(error.strerror or str(error)).lower()}") from None
+        self._ended = (seen, run) if run.status in ENDED else None
+        return run
+
+    @property
+    def status(self):
+        """complete, diverged, interrupted, failed, running, or `running or killed` after a long silence."""
+        return self._now().status
+
+    @property
+    def config(self):
+        """{"section.key": text} of the resolved configuration."""
+        return dict(self._now().config)
+
+    @property
+    def attributes(self):
+        """{name: value} of what else the file says of the run: seed, ranks, fedhpc_version, git_commit, started, ..."""
+        return dict(self._now().attributes)
+
+    @property
+    def rounds(self):
+        """DataFrame [T, series] indexed by round: floats, NaN where a round was not evaluated.
+
+        `rounds.attrs["units"]` and `rounds.attrs["meanings"]` are {series: text}; accuracies are fractions, a round's
+        seconds and bytes are its own.
+        """
+        run = self._now()
+        rounds = run.rounds.copy()
+        rounds.attrs = {"units": dict(run.units), "meanings": dict(run.meanings)}
+        return rounds
+
+    @property
+    def clients(self):
+        """DataFrame [N, ...] indexed by client.
+
+        accuracy and best_accuracy (fractions, after round `clients.attrs["round"]` and at best; NaN without test
+        samples), train_samples, test_samples and, where some are set aside, validation_samples (numbers of samples),
+        labels (how many different ones its samples have), edge where there are edges.
+        """
+        table, last = load_clients(self.path), load_last_accuracy(self.path)
+        columns = {"train_samples": table.train_samples, "test_samples": table.test_samples,
+                   "labels": (table.label_histogram > 0).sum(axis=1), **table.others}
+        if (table.edge >= 0).any():
+            columns["edge"] = table.edge
+        if last is not None:
+            columns = {"accuracy": last[1], **columns}
+        frame = pd.DataFrame(columns, index=pd.RangeIndex(len(table.edge), name="client"))
+        frame.attrs = {"round": last and last[0]}
+        return frame
+
+    @property
+    def edges(self):
+        """DataFrame [E, ...] indexed by edge; without edges it is empty.
+
+        clients, train_samples and test_samples (numbers of them), accuracy (mean of those of its clients, a fraction).
+        """
+        clients = self.clients
+        if "edge" not in clients:
+            return pd.DataFrame(index=pd.RangeIndex(0, name="edge"))
+        groups = clients.groupby("edge")
+        sums = groups[["train_samples", "test_samples"]].sum()
+        means = groups[[name for name in ("accuracy",) if name in clients]].mean()
+        return pd.concat([groups.size().rename("clients"), sums, means], axis=1)
+
+    def model(self, state="final"):
+        """{name: array} of the model that `global_accuracy` is of, with PyTorch's names and shapes, buffers included.
+
+        module.load_state_dict({name: torch.from_numpy(values) for name, values in results.model().items()})
+
+        state: "final", or "initial" for that before round 1 (with run.save = init). DataError where there is none.
+        """
+        return self._model("global", state)
+
+    def factors(self, state="final"):
+        """{"LAYER.FACTOR": array} of what the global model is made of; DataError where it is not made of factors."""
+        return self._model("factors", state)
+
+    def personal(self, client):
+        """{name: array} of the final model of one client, as model(); nothing is read of the others.
+
+        DataError without run.save = personal.
+        """
+        return load_model(self.path, "personal", client=client)
+
+    def _model(self, part, state):
+        if state not in ("final", "initial"):
+            raise ResultError(f"no state '{state}' of a model; there are final and initial")
+        return load_model(self.path, part, state == "initial")
+
+    @property
+    def partition(self):
+        """The Partition: who has how many samples, of which labels, and which ones."""
+        table = load_clients(self.path)
+        histogram = pd.DataFrame(table.label_histogram, index=pd.RangeIndex(len(table.edge), name="client"))
+        return Partition(self.path, table.train_samples, table.test_samples, histogram.rename_axis(columns="label"))
+
+    def plot(self, *metrics, against="rounds", panels=None, ax=None):
+        """The figure of these series; without any, that of accuracy and loss. As tools/plot.py draws it.
+
+        against: rounds, bytes, cloud, bits, seconds or wall, each summed up to the round. panels: some of accuracy,
+        loss, clients, labels, own, in the place of series. ax: matplotlib's axes for what is a single panel.
+
+        A notebook shows the figure that is returned; a script saves it (`.savefig`), or gives `ax` and calls
+        pyplot's show. DataError or Error where nothing can be drawn as asked.
+        """
+        return _figure([self._now()], metrics, against, panels, ax)
+
+    def __repr__(self):
+        return f"<fedhpc.Results {self._now().summary()}>"
+
+    def _repr_html_(self):
+        run = self._now()
+        lines = {"status": run.status, "rounds": f"{len(run.rounds)} of {run.config.get('run.rounds', '?')}"}
+        for name in (*WHOSE, "global_loss", "personal_loss", "train_loss"):
+            values = run.evaluated(name)
+            if len(values):
+                lines[name] = f"{values.iloc[-1]:.4g} after round {values.index[-1]}"
+        return pd.DataFrame({run.path.name: lines}).to_html()
+
+
+@dataclass(frozen=True)
+class Partition:
+    """The samples of N clients."""
+
+    path: Path
+    train_samples: np.ndarray  #: [N] number of training samples
+    test_samples: np.ndarray  #: [N] number of test samples
+    histogram: pd.DataFrame  #: [N, K] all samples of a client, by label
+
+    def train(self, client):
+        """[n] the training samples of a client, counted from 0 through the training set; needs run.save = partition."""
+        return load_samples(self.path, "train", client)
+
+    def test(self, client):
+        """[n] the test samples of a client; they count on from the training set. Needs run.save = partition."""
+        return load_samples(self.path, "test", client)
+
+
+class Runs(Sequence):
+    """Runs side by side: a sequence of Results, with tables and figures over their seeds.
+
+    Runs that differ only in their seeds are one line, named by the settings in which it differs from other lines.
+    """
+
+    def __init__(self, results):
+        self._results = list(results)
+
+    def __len__(self):
+        return len(self._results)
+
+    def __getitem__(self, index):
+        return Runs(self._results[index]) if isinstance(index, slice) else self._results[index]
+
+    def _now(self):
+        return [one._now() for one in self]
+
+    @property
+    def rounds(self):
+        """DataFrame indexed by (run, seed, round): the series of all runs, NaN where a run has none of that name."""
+        groups, labels, *_ = lines_of(self._now(), tell=_warn)
+        parts = {(label, _number(seed_of(run))): run.rounds
+                 for label, group in zip(labels, groups) for run in group}
+        return pd.concat(parts, names=["run", "seed", "round"])
+
+    def table(self, metric=None, target=None, select="test"):
+        """DataFrame indexed by run: what each line has reached, as tools/summarize.py says it in plain numbers.
+
+        seeds, n (how many of them), status, rounds; NAME_mean and NAME_std (sample standard deviation over the seeds)
+        of the best and last value of `metric` [the accuracy that most runs have] and of bytes_up and bytes_down, all
+        rounds and links together. target: value for which target_rounds, target_bytes, target_seconds (simulated) and
+        target_wall say what it has cost; target_n seeds have reached it. select: "validation" takes the best value
+        from the round that was best on the validation samples.
+        """
+        groups, labels, metric, by = lines_of(self._now(), metric, select, _warn)
+        samples = samples_of(groups, metric, target, by)
+        columns = {"seeds": [seeds_text(group) for group in groups], "n": [len(group) for group in groups],
+                   "status": [status_text(group) for group in groups],
+                   "rounds": [max(len(run.rounds) for run in group) for group in groups]}
+        if target is not None:
+            columns["target_n"] = [len(one.values) for one in samples["target_rounds"]]
+        for name, ones in samples.items():
+            columns[f"{name}_mean"] = np.array([one.mean for one in ones], dtype=float)
+            columns[f"{name}_std"] = np.array([one.deviation for one in ones], dtype=float)
+        table = pd.DataFrame(columns, index=pd.Index(labels, name="run"))
+        table.attrs = {"metric": metric}
+        return table
+
+    def plot(self, *metrics, against="rounds", panels=None, ax=None, seeds="band"):
+        """The figure of all runs, as Results.plot. seeds: "band" for the mean of a line, "each" for each run."""
+        return _figure(self._now(), metrics, against, panels, ax, seeds)
+
+    def __repr__(self):
+        return f"<fedhpc.Runs of {len(self)} result files>"
+
+    def _repr_html_(self):
+        return self.table().to_html()
+
+
+def load(files):
+    """The Runs in `files`: a pattern ("results/*.h5"), a folder, or a list of result files and folders.
+
+    Checkpoints stay out. Of a pattern or folder, what is no result file or has no round yet is left out with a
+    warning; what a list names has to be one. DataError where nothing is left.
+    """
+    if not isinstance(files, (str, Path)):
+        return Runs(load_all([Path(one) for one in files], Results, _warn))
+    if Path(files).exists() or not glob.has_magic(str(files)):
+        return Runs(load_all([Path(files)], Results, _warn))
+    found = [Path(one) for one in sorted(glob.glob(str(files), recursive=True))]
+    if not found:
+        raise ResultError(f"{files}: no such files")
+    return Runs(load_all(found, Results, _warn, named=False))
+
+
+def _figure(runs, metrics, against, panels, ax, seeds="each"):
+    import matplotlib.pyplot as plt  # a notebook shows figures once this is there
+
+    from .tools.plot import fill
+
+    figure = ax.figure if ax is not None else plt.figure(layout="constrained")
+    try:
+        fill(figure, runs, list(metrics) or None, against, panels=panels, seeds=seeds, axes=ax)
+    finally:
+        if ax is None:
+            plt.close(figure)  # pyplot forgets it, so that a notebook shows it once
+    return figure
+
+
+def _number(seed):
+    return int(seed) if seed.isdigit() else seed
+
+
+def _warn(text):
+    warnings.warn(f"left out: {text}", stacklevel=2)

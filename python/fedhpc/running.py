@@ -1,0 +1,199 @@
+"""Runs, resumes and plans experiments: in this process, on the ranks that started it, or on ranks of their own."""
+
+import atexit
+import os
+import shlex
+import signal
+import sys
+
+from . import _core
+from .errors import ConfigError, Interrupted
+
+_INTERRUPTED = 75  # exit code of a run that a signal has stopped
+
+
+def run(config=None, *, ranks=None, on_round=None, progress=None, force=False, **keys):
+    """Carries out a run and returns its Results.
+
+    config    the path of an INI file, or a dictionary {"train.lr": 0.1} or {"train": {"lr": 0.1}}
+    keys      keys with dots as keywords, **{"train.lr": 0.1}; they win over `config`
+    ranks     None: in this process, or on all ranks of the mpirun that started it; a number: on so many
+              ranks of their own, which mpirun starts, from a notebook for example
+    on_round  is called with a dictionary of the round's figures after every round, {"round": 3,
+              "train_loss": 0.3, "global_accuracy": 0.9, ...}: those that were evaluated, in the units of
+              Results.rounds. It is called on rank 0. If it returns True the run ends after the next round,
+              with a checkpoint. An object may have begin(config) and end(status) beside its call: see
+              fedhpc.callbacks.
+    progress  None: a bar in notebooks and terminals, lines elsewhere; True: the bar; False: nothing
+    force     replaces an earlier result instead of giving it another name
+
+    The interpreter's lock is free while the engine computes. Ctrl-C ends the run after its round, or
+    between two blocks of clients, with a checkpoint, and raises Interrupted; a second one raises
+    KeyboardInterrupt in Python code of the run, if there is any. Raises ConfigError and DataError with the
+    sentences of the program, Error for a run that fails, and what a method or a callback raises.
+    """
+    return _carry_out("run", (*_split(config), _texts(keys), bool(force)), ranks, on_round, progress, keys)
+
+
+def resume(path, config=None, *, ranks=None, on_round=None, progress=None, **keys):
+    """Goes on with an interrupted run, or adds rounds to a complete one, and returns its Results.
+
+    path    a result file RUN.h5, or one of its checkpoints RUN.ckpt.N.h5
+    config  an INI file with the configuration as it is to be now; None: as it was
+    keys    changes, {"run.rounds": 200}; those that would give past rounds another meaning are refused
+
+    The rest is as in run().
+    """
+    given = (os.fspath(path), None if config is None else os.fspath(config), _texts(keys))
+    return _carry_out("resume", given, ranks, on_round, progress, keys)
+
+
+def plan(config=None, *, ranks=None, **keys):
+    """What a run would cost, without running it: {"bytes_up_per_client": 318040, ...}.
+
+    Bytes are of a round, memory and seconds of a rank. The configuration is given as in run().
+    """
+    arguments = (*_split(config), _texts(keys))
+    if _elsewhere(ranks):
+        from . import launching
+
+        lines = launching.on_ranks(ranks, "plan", arguments)
+    else:
+        lines = _core.plan(*arguments)
+    return {name: float(text) if "." in text or "e" in text else int(text) for name, text in lines}
+
+
+def list(kind=None):
+    """What there is to choose from, {name: sentence}, of one kind: "algorithms", "models", "datasets", "partitioners",
+    "factorisations" or "codecs"; without it {kind: {name: sentence}}."""
+    known = {name: dict(entries) for name, entries in _core.listing()}
+    if kind is None:
+        return known
+    if kind not in known:
+        raise ConfigError(f"fedhpc.list got {kind!r}; allowed: one of: {', '.join(known)}")
+    return known[kind]
+
+
+def help(name):
+    """Prints what `name` means: a key ("train.lr"), a section ("train"), a method, a model, a data set, "keys"."""
+    print(_core.help(name), end="")
+
+
+def version():
+    """The version of fedhpc."""
+    return _core.version()
+
+
+def rank():
+    """The number of this process among those that the launcher started, from 0."""
+    return _core.rank()
+
+
+def ranks():
+    """The number of processes that the launcher started; 1 without one."""
+    return _core.ranks()
+
+
+def _text(key, value):
+    """A value as it stands in a configuration."""
+    if isinstance(value, bool) or type(value).__name__ in ("bool_", "bool"):
+        return "true" if value else "false"
+    if isinstance(value, (tuple, set)) or type(value) is type([]):
+        return ",".join(_text(key, one) for one in value)
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    if hasattr(value, "item") and not getattr(value, "shape", ()):  # a number of numpy
+        value = value.item()
+    if isinstance(value, float):
+        return repr(int(value)) if value.is_integer() and abs(value) < 1e15 else repr(value)
+    if isinstance(value, (str, int)):
+        return str(value)
+    raise ConfigError(f"key '{key}' cannot be {value!r}, of type {type(value).__name__}; "
+                      "give a number, a text, True or False, or a list of them")
+
+
+def _texts(keys, section=""):
+    """[(key, text)] of a dictionary, flat or of sections; None leaves a key as it is."""
+    texts = []
+    for key, value in keys.items():
+        name = f"{section}{key}"
+        if isinstance(value, dict):
+            texts += _texts(value, f"{name}.")
+        elif value is not None:
+            texts.append((name, _text(name, value)))
+    return texts
+
+
+def _split(config):
+    """(path, values) of the first argument of run."""
+    if config is None:
+        return None, []
+    if isinstance(config, dict):
+        return None, _texts(config)
+    if isinstance(config, (str, os.PathLike)):
+        return os.fspath(config), []
+    raise ConfigError(f"a configuration is the path of an INI file or a dictionary, not a {type(config).__name__}")
+
+
+def _elsewhere(ranks):
+    """Whether a run goes to ranks of its own."""
+    if ranks is None:
+        return False
+    if not isinstance(ranks, int) or isinstance(ranks, bool) or ranks < 1:
+        raise ConfigError(f"ranks cannot be {ranks!r}; give a whole number from 1 on")
+    here = _core.launched_ranks()
+    if here > 1:
+        if ranks != here:
+            raise ConfigError(f"ranks={ranks}, but a launcher has started {here} processes, which share this run; "
+                              "leave ranks out")
+        return False
+    return ranks > 1
+
+
+def _carry_out(verb, arguments, ranks, on_round, progress, keys):
+    from .following import Followers
+
+    followers = Followers(on_round, progress, "run.progress" in keys)
+    if followers.quiet:
+        arguments = _without_progress(arguments)
+    if _elsewhere(ranks):
+        from . import launching
+
+        code, output, number = launching.on_ranks(ranks, verb, arguments, followers)
+    else:
+        line = shlex.join([sys.executable, *sys.orig_argv[1:]] if hasattr(sys, "orig_argv") else sys.argv)
+        with followers:
+            code, output = getattr(_core, verb)(*arguments, line, *followers.functions())
+        number = _core.interrupted_by()
+        followers.end({0: "complete", _INTERRUPTED: "interrupted"}.get(code, "diverged"))
+    if code == _INTERRUPTED and number == signal.SIGINT:
+        raise Interrupted(output)
+    if code == _INTERRUPTED and number:
+        sys.exit(_INTERRUPTED)  # a batch system's signal: the job is over
+    from .results import Results
+
+    return Results(output)
+
+
+def _without_progress(arguments):
+    """The engine's own display is off: the keywords, a list, are the third of each call's arguments."""
+    first, second, keywords, *rest = arguments
+    return (first, second, [*keywords, ("run.progress", "none")], *rest)
+
+
+def _end_all_ranks(show):
+    """An error outside of a run, on one rank of several: the others would wait for ever."""
+    def hook(kind, error, trace):
+        show(kind, error, trace)
+        if issubclass(kind, Interrupted):  # on all ranks
+            _core.end()
+            os._exit(_INTERRUPTED)
+        sys.stderr.flush()
+        _core.abort(f"{kind.__name__}: {error}")
+
+    return hook
+
+
+atexit.register(_core.end)
+if _core.launched_ranks() > 1:
+    sys.excepthook = _end_all_ranks(sys.excepthook)

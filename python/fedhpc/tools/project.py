@@ -1,0 +1,28 @@
+"""The project's folder: tables of papers, job scripts, configurations and builds lie there.
+
+It is the folder above the package, or PREFIX/share/fedhpc; where Python's own folder holds the package, $FEDHPC_HOME.
+"""
+
+import os
+import shutil
+import sysconfig
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[3]
+if "FEDHPC_HOME" in os.environ and not (ROOT / "tools" / "papers").is_dir():
+    ROOT = Path(os.environ["FEDHPC_HOME"]).resolve()
+
+
+def needed(name):
+    """The path of the project's file or folder `name`; FileNotFoundError, with a sentence, where it is not there."""
+    path = ROOT / name
+    if not path.exists():
+        raise FileNotFoundError(f"no {name} in {ROOT}: this needs the project's folder; set FEDHPC_HOME to it")
+    return path
+
+
+def programs():
+    """Where a fedhpc program may lie, best first: a build, the same installation, beside this Python, on the PATH."""
+    builds = (ROOT / "build" / preset / folder for preset in ("release", "cpu") for folder in ("", "bin", "src"))
+    folders = [*builds, ROOT.parent.parent / "bin", Path(sysconfig.get_path("scripts"))]
+    return [*(folder / "fedhpc" for folder in folders), shutil.which("fedhpc") or ""]

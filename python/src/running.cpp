@@ -1,0 +1,213 @@
+#include <algorithm>
+#include <cmath>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+#include <optional>
+
+#include <ATen/core/Tensor.h>
+
+#include "fedhpc/app/library.hpp"
+#include "fedhpc/comm/session.hpp"
+#include "fedhpc/core/build_info.hpp"
+
+#include "bindings.hpp"
+#include "engine_calls.hpp"
+
+namespace fedhpc::python {
+
+namespace {
+
+using Texts = std::vector<std::pair<std::string, std::string>>;
+
+/// MPI of this process, from the first run to the end of the interpreter.
+std::optional<Session> session;
+/// Told before this rank ends all of them; none by default.
+nb::object on_abort;
+/// What Python code of the run in hand has raised.
+std::optional<nb::python_error> raised_in_run;
+
+const Session& session_for(const StartOptions& start) {
+  if (!session) session.emplace(nullptr, nullptr, start.mpi, start.timeout);
+  session->check();
+  return *session;
+}
+
+[[noreturn]] void raise(const char* kind, const std::string& sentence) {
+  PyErr_SetString(nb::module_::import_("fedhpc.errors").attr(kind).ptr(), sentence.c_str());
+  throw nb::python_error();
+}
+
+/// A run has failed on this rank. One process alone raises; of several, the others would wait for
+/// ever, so all of them end.
+[[noreturn]] void fail(const StartOptions& start, const std::string& sentence) {
+  if (session_for(start).size() > 1) {
+    try {
+      if (raised_in_run) {
+        nb::module_::import_("traceback").attr("print_exception")(raised_in_run->value());
+      }
+      if (on_abort) on_abort(sentence);
+    } catch (const nb::python_error&) {
+      // Nobody reads or listens any more.
+    }
+    session->abort(sentence);
+  }
+  if (raised_in_run) {
+    nb::python_error original = *std::move(raised_in_run);
+    raised_in_run.reset();
+    original.restore();
+    throw nb::python_error();
+  }
+  raise("Error", sentence);
+}
+
+/// Calls the engine without the interpreter's lock; its errors become Python's.
+template <typename Work>
+auto in_engine(const StartOptions& start, const Work& work) {
+  raised_in_run.reset();
+  try {
+    session_for(start);
+    const nb::gil_scoped_release unlocked;
+    return work();
+  } catch (const ConfigError& error) {
+    raise("ConfigError", error.what());
+  } catch (const DataError& error) {
+    raise("DataError", error.what());
+  } catch (const c10::Error& error) {
+    fail(start, error.what_without_backtrace());
+  } catch (const std::exception& error) {
+    fail(start, error.what());
+  }
+}
+
+void append(std::vector<Assignment>& to, const Texts& values, const Origin& origin) {
+  for (const auto& [key, value] : values) to.push_back({key, value, origin});
+}
+
+/// A configuration of Python: a file or values of a dictionary, and keywords, which win.
+struct Source {
+  std::optional<std::string> path;
+  Texts values;
+  Texts keywords;
+
+  Given given() const {
+    Given given{path.value_or("run.ini"), path ? read_ini(*path) : std::vector<Assignment>{}};
+    append(given.assignments, values, {Level::File, "configuration"});
+    append(given.assignments, keywords, {Level::CommandLine, "keyword"});
+    return given;
+  }
+  StartOptions start() const {
+    try {
+      return start_options(given().assignments);
+    } catch (const Error&) {
+      return start_options(std::vector<Assignment>{});  // what is wrong is said where it is read
+    }
+  }
+};
+
+/// Hands what a run tells to functions of Python; None is no function.
+Onlooker onlooker(const nb::object& begin, const nb::object& round, const nb::object& stop) {
+  Onlooker all;
+  if (!begin.is_none()) {
+    all.begin = [&begin](const Experiment& experiment, std::int64_t done) {
+      call_python([&] { begin(experiment.config().to_ini(), done); });
+    };
+  }
+  if (!round.is_none()) {
+    all.round = [&round](const Experiment& experiment, const RoundReport& report) {
+      call_python([&] {
+        nb::dict record;
+        record["round"] = report.round;
+        const std::vector<double> values = report.metrics.values();
+        const std::vector<Metric> series = experiment.series();
+        for (std::size_t i = 0; i < values.size(); ++i) {
+          if (!std::isnan(values[i])) record[series[i].name.c_str()] = values[i];
+        }
+        round(record);
+      });
+    };
+  }
+  if (!stop.is_none()) {
+    all.stop = [&stop] { return call_python([&] { return nb::cast<bool>(stop()); }); };
+  }
+  return all;
+}
+
+std::pair<int, std::string> as_pair(const RunEnd& end) { return {end.exit_code, end.output}; }
+
+}  // namespace
+
+std::string keep_exception(const nb::python_error& raised) {
+  if (!raised_in_run) raised_in_run.emplace(raised);
+  const auto text = [](nb::handle of) { return std::string(nb::str(of).c_str()); };
+  return concat(text(raised.type().attr("__name__")), ": ", text(raised.value()));
+}
+
+void bind_running(nb::module_& core) {
+  core.def("version", [] { return build_info().version; });
+  core.def("torch_version", [] { return build_info().torch; });
+  core.def("end", [] {
+    raised_in_run.reset();
+    on_abort.reset();
+    session.reset();
+  });
+  core.def("abort", [](const std::string& sentence) {
+    if (session) session->abort(sentence);
+  });
+  core.def("on_abort", [](const nb::object& told) { on_abort = told; });
+  core.def("launched_rank", [] { return launcher().rank; });
+  core.def("launched_ranks", [] { return std::max(launcher().tasks, 1); });
+  core.def("rank", [] { return session_for(start_options(std::vector<Assignment>{})).rank(); });
+  core.def("ranks", [] { return session_for(start_options(std::vector<Assignment>{})).size(); });
+  core.def("interrupted_by", &caught_signal);
+  core.def(
+      "run",
+      [](const std::optional<std::string>& path, const Texts& values, const Texts& keywords,
+         bool force, const std::string& command_line, const nb::object& begin,
+         const nb::object& round, const nb::object& stop) {
+        const Source source{path, values, keywords};
+        const StartOptions start = source.start();
+        const Host host{command_line, onlooker(begin, round, stop),
+                        StopSignals::Afterwards::AsBefore};
+        return as_pair(in_engine(
+            start, [&] { return run([&] { return source.given(); }, start, force, host); }));
+      },
+      nb::arg("path").none(), nb::arg("values"), nb::arg("keywords"), nb::arg("force"),
+      nb::arg("command_line"), nb::arg("begin").none(), nb::arg("round").none(),
+      nb::arg("stop").none());
+  core.def(
+      "resume",
+      [](const std::string& results, const std::optional<std::string>& path, const Texts& keywords,
+         const std::string& command_line, const nb::object& begin, const nb::object& round,
+         const nb::object& stop) {
+        const Source source{path, {}, keywords};
+        const StartOptions start = source.start();
+        const Host host{command_line, onlooker(begin, round, stop),
+                        StopSignals::Afterwards::AsBefore};
+        const auto read = [&] {
+          Given given{path.value_or(""), {}};
+          append(given.assignments, keywords, {Level::CommandLine, "keyword"});
+          if (path) read_ini(*path);  // refused before the run is looked for
+          return given;
+        };
+        return as_pair(in_engine(start, [&] { return resume(results, read, start, host); }));
+      },
+      nb::arg("results"), nb::arg("path").none(), nb::arg("keywords"), nb::arg("command_line"),
+      nb::arg("begin").none(), nb::arg("round").none(), nb::arg("stop").none());
+  core.def("plan",
+           [](const std::optional<std::string>& path, const Texts& values, const Texts& keywords) {
+             const Source source{path, values, keywords};
+             const StartOptions start = source.start();
+             return in_engine(start, [&] { return plan([&] { return source.given(); }, start); });
+           });
+  core.def("program", [](std::vector<std::string> arguments) {
+    std::vector<char*> words;
+    for (std::string& argument : arguments) words.push_back(argument.data());
+    words.push_back(nullptr);
+    const nb::gil_scoped_release unlocked;
+    return program(static_cast<int>(arguments.size()), words.data());
+  });
+}
+
+}  // namespace fedhpc::python
