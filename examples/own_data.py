@@ -38,7 +38,7 @@ def main(folder):
         logs = fedhpc.callbacks.TensorBoard(folder / "logs" / method)
         results = fedhpc.run(keys | {"model.name": "mlr", "run.rounds": 50, "run.eval_every": 5, "run.seed": 1,
                                      "run.output": str(folder / f"{method}.h5"), "algorithm.name": method},
-                             force=True, on_round=logs)
+                             force=True, progress=False, on_round=logs)
         accuracy = results.rounds["personal_accuracy"].dropna().iloc[-1]
         print(f"{method:10} is right about {accuracy:.1%} of a clinic's own patients")
 

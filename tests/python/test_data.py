@@ -9,6 +9,7 @@ import io
 import json
 import os
 import pickle
+import re
 import subprocess
 import sys
 import tempfile
@@ -271,6 +272,24 @@ class Program(Folder):
         output = self.run_program(found)
         np.testing.assert_array_equal(read(output, "clients/test_samples"), [2, 1, 3])
         np.testing.assert_array_equal(read(output, "clients/train_samples"), [10, 10, 0])
+
+
+class Example(Folder):
+    def test_own_data(self):
+        environment = {**os.environ, "PYTHONPATH": str(ROOT / "python")}
+        module = subprocess.run([sys.executable, "-c", "import fedhpc._core"], env=environment, capture_output=True)
+        if module.returncode:
+            self.skipTest("the compiled module is not built")
+        done = subprocess.run([sys.executable, ROOT / "examples/own_data.py", self.folder], env=environment,
+                              capture_output=True, text=True)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        told = re.findall(r"^(\w+) +is right about (\d+\.\d)%", done.stdout, re.M)
+        self.assertEqual([method for method, _ in told], ["fedavg", "pfedme", "localonly"])
+        for method, share in told:
+            accuracy = read(self.folder / f"{method}.h5", "rounds/personal_accuracy")[-1]
+            self.assertAlmostEqual(100 * accuracy, float(share), delta=0.051)
+            self.assertGreater(accuracy, 0.8)  # a third by chance
+            self.assertEqual(len(list((self.folder / "logs" / method).iterdir())), 1)
 
 
 class Table:
