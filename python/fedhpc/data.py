@@ -1,0 +1,186 @@
+"""Data sets of one's own as the file that `data.name=hdf5` reads.
+
+    keys = fedhpc.write_dataset("mine.h5", x, y, clients=hospital)
+    fedhpc.run(keys | {"model.name": "mlr", "run.rounds": 20})
+
+The file holds /x_train, /y_train, /x_test, /y_test, /client_train and /client_test. Where clients and test samples are
+given, /partition says which samples each client trains on and is tested on. /names has the names of clients, edges and
+classes in order of their numbers. A file that is being written has another name until it is whole.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import h5py
+import numpy as np
+
+from . import _data_formats
+from ._data_file import OneClient, Writer, as_array
+from ._data_sources import blocks, class_names, is_table
+from .errors import ConfigError, DataError
+
+__all__ = ["from_pflib", "from_tff", "keys", "write_dataset"]
+
+
+def keys(path):
+    """The keys of a configuration that runs on a file of this module, as a dict for `fedhpc.run`.
+
+    Natural clients without test samples are dealt by data.partition=natural and split their own samples. With test
+    samples the partition in the file is used: data.split=client where clients have test samples of their own, official
+    where the server has them all. Raises DataError where the file is not one of samples.
+    """
+    path = Path(path).resolve()
+    try:
+        with h5py.File(path) as file:
+            if "x_train" not in file:
+                raise DataError(f"{path} has no /x_train; give a file that write_dataset has written")
+            found = {"data.name": "hdf5", "data.file": str(path)}
+            if "partition" in file:
+                own = file["partition/test_offsets"][-1] > 0
+                found |= {"data.partition": "file", "data.partition_file": str(path),
+                          "data.split": "client" if own else "official"}
+                if "edge_of_client" in file["partition"]:
+                    found["topology.edges"] = int(file["partition/edge_of_client"][:].max()) + 1
+            elif "client_train" in file:
+                found |= {"data.partition": "natural", "data.clients": int(file["client_train"][:].max()) + 1,
+                          "data.split": "client"}
+            elif "x_test" in file:
+                found["data.split"] = "official"
+            return found
+    except OSError as error:
+        raise DataError(f"{path} cannot be read: {error}") from error
+
+
+def write_dataset(path, x, y=None, *, clients=None, test=None, test_clients=None, edges=None, classes=None,
+                  columns=None, channels="auto"):
+    """Writes samples and labels to the file `path`; returns the keys of a configuration that runs on it.
+
+    x: array [samples, features], [samples, height, width] or [samples, channels, height, width]; also [samples,
+        height, width, channels], which is written with the channels in front. uint8 are pixels, which the engine
+        divides by 255; floats and other whole numbers stay as they are. An array on disk (numpy.memmap, h5py) is
+        read in parts. Or, without y, a data set: of torchvision or others with pairs (image, label), a Dataset or
+        DatasetDict of Hugging Face, a FederatedDataset of flwr-datasets, whose partitions become clients.
+    y: [samples], whole numbers from 0; the largest plus 1 is the number of classes.
+    clients: [samples], the id of each sample's client, numbers or words, or the name of a column. Clients are numbered
+        in sorted order; /names/clients of the file keeps the ids.
+    test: a pair (x, y) or a data set as x, or a mask [samples] of bools, true for what is tested on. Test samples
+        without test_clients are the server's; with a mask clients keep theirs.
+    test_clients: as clients, of the test samples.
+    edges: the edge of each client, a dict {client: edge} or [clients] in sorted order of clients; needs test.
+    classes: names of the classes 0 to K - 1; Hugging Face's and torchvision's are taken from the data set.
+    columns: (column of samples, column of labels) of a Hugging Face data set, where they cannot be guessed.
+    channels: "first", "last" or "auto": where images have their channels; "auto" looks for a length of 1, 3 or 4.
+
+    Raises ConfigError for arguments that do not go together, DataError for samples that the engine cannot use. Then
+    no file is left, and one that was there stays.
+    """
+    federated = hasattr(x, "load_partition")
+    if isinstance(x, Mapping) and y is None and not is_table(x):
+        if "train" not in x:
+            raise ConfigError(f"there is no split train among {', '.join(map(str, x))}; give one of them as x")
+        x, test = x["train"], x.get("test") if test is None else test
+    source = x if y is None else (x, y)
+    _check_arguments(clients, test, test_clients, federated)
+    with Writer(path, channels) as file:
+        if federated:
+            source = _append_partitions(file, x, columns)
+        else:
+            _append(file, "train", source, columns, clients, mask=_mask_of(test))
+        if test is not None and _mask_of(test) is None:
+            _append(file, "test", test, columns, test_clients)
+        if classes is None:
+            classes = class_names(source, columns, file.largest_label())
+        file.finish(edges, classes)
+    return keys(path)
+
+
+def _check_arguments(clients, test, test_clients, federated):
+    if test_clients is not None and (clients is None or test is None or _mask_of(test) is not None):
+        raise ConfigError("test_clients needs clients and test, and no mask; give those, or leave it out")
+    if federated and (clients is not None or _mask_of(test) is not None):
+        raise ConfigError("clients are the partitions of a FederatedDataset; leave clients out, and give no mask")
+
+
+def _mask_of(test):
+    """The mask that `test` is, or None where it is data or not given."""
+    if test is None or isinstance(test, (tuple, Mapping, str)) or is_table(test):
+        return None
+    if isinstance(test, list) and all(isinstance(one, bool) for one in test):
+        return np.array(test)
+    if str(getattr(test, "dtype", "")).removeprefix("torch.") == "bool":
+        return np.asarray(test)
+    return None
+
+
+def _append(file, part, source, columns, clients, mask=None):
+    """Adds a source of samples; those of the mask are test samples of the same clients."""
+    column = clients if isinstance(clients, str) else None
+    ids = None if clients is None or column else as_array(clients, "clients")
+    if ids is not None and ids.ndim != 1:
+        raise DataError(f"clients has shape {ids.shape}; give one id for each sample")
+    first = 0
+    for x, y, of_column in blocks(source, columns, column):
+        end = first + len(y)
+        mine = of_column if column else None if ids is None else ids[first:end]
+        if mask is None:
+            file.append(part, x, y, mine)
+        else:
+            x, y, tested = as_array(x, "x"), as_array(y, "y"), mask[first:end]
+            if tested.shape != (len(y),):
+                raise DataError(f"the mask test has shape {mask.shape}; give one entry for each sample")
+            mine = None if mine is None else as_array(mine, "clients")
+            for name, chosen in (("train", ~tested), ("test", tested)):
+                file.append(name, x[chosen], y[chosen], None if mine is None else mine[chosen])
+        first = end
+    if first == 0:
+        raise DataError(f"there are no samples to {part} on; give at least one")
+    for name, values in (("clients", ids), ("the mask test", mask)):
+        if values is not None and values.shape != (first,):
+            raise DataError(f"{name} has shape {values.shape}, expected ({first},), one entry for each sample")
+
+
+def _append_partitions(file, federated, columns):
+    """Adds the partitions of a FederatedDataset as clients; returns one of them."""
+    partitioners, one = federated.partitioners, None
+    if "train" not in partitioners:
+        raise ConfigError("the FederatedDataset has no partitioner of its split train; give it one")
+    for part in ("train", "test"):
+        number, count = 0, 1 if part in partitioners else 0
+        while number < count:
+            one = federated.load_partition(number, part)
+            # Some partitioners know how many partitions they make when they have made one.
+            count = partitioners[part].num_partitions
+            for x, y, _ in blocks(one, columns):
+                file.append(part, x, y, OneClient(number))
+            number += 1
+    return one
+
+
+def from_tff(path, train, test=None, *, window=10):
+    """Writes a data set of TensorFlow Federated's HDF5 files, client by client; returns the keys as write_dataset does.
+
+    train, test: files such as fed_emnist_train.h5 and fed_emnist_test.h5.
+
+    FEMNIST: images [28, 28], 62 or 10 classes. Pixels that are multiples of 1/255 are written as uint8, which the
+    engine divides by 255 again. The background stays 1.
+    CIFAR-100: images [3, 32, 32], 100 fine labels. The test clients are others than the training clients, so the server
+    has their samples.
+    Shakespeare: every character of a snippet is a sample. Its class is its place among the 86 characters of the
+    published vocabulary; its features are the `window` characters before it, each as 86 pixels of which one is 255. A
+    character outside the vocabulary, or before the snippet, is 86 zeros, and is no sample. Networks with memory, with
+    which published numbers were made, are not among the engine's models.
+
+    Clients of FEMNIST and Shakespeare are tested on their own samples. Raises DataError for a file of another kind.
+    """
+    _data_formats.write_tff(Path(path), train, test, window)
+    return keys(path)
+
+
+def from_pflib(path, folder):
+    """Writes a data set of PFLlib, client by client; returns the keys as write_dataset does.
+
+    folder: the one with train/0.npz, test/0.npz and config.json. Clients are tested on their own samples. The files are
+    pickles, of which numbers and arrays alone are read: no code in them runs. Raises DataError for anything else.
+    """
+    _data_formats.write_pflib(Path(path), Path(folder))
+    return keys(path)
