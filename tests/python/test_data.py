@@ -1,6 +1,6 @@
 """Data files of one's own: what is written, what is refused, and that the program trains on it as it is meant.
 
-The program is $FEDHPC_PROGRAM, else build/release/fedhpc. Libraries of others are stood in for by fakes with their
+The program is $FEDHPC, else build/release/fedhpc. Libraries of others are stood in for by fakes with their
 interface, and are used themselves where they are installed.
 """
 
@@ -30,7 +30,7 @@ import fedhpc  # noqa: E402
 from fedhpc import ConfigError, DataError, _data_file  # noqa: E402
 from fedhpc.data import from_pflib, from_tff, keys, write_dataset  # noqa: E402
 
-PROGRAM = Path(os.environ.get("FEDHPC_PROGRAM") or ROOT / "build/release/fedhpc")
+PROGRAM = Path(os.environ.get("FEDHPC") or ROOT / "build/release/fedhpc")
 DRAW = np.random.default_rng(1)
 
 
