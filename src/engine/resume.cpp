@@ -21,24 +21,11 @@ constexpr double kReadingLimit = 20;  // s, for attributes of a result file
 constexpr const char* kForeign = "not a result file";
 
 // How a run goes on and where things lie. All other keys say what its rounds mean.
-constexpr std::array<std::string_view, 18> kChangeable{"run.rounds",
-                                                       "run.output",
-                                                       "run.plugin",
-                                                       "run.progress",
-                                                       "run.log_level",
-                                                       "run.eval_every",
-                                                       "run.live",
-                                                       "run.device",
-                                                       "run.collective_timeout",
-                                                       "run.mpi",
-                                                       "run.checkpoint_every",
-                                                       "run.grace_seconds",
-                                                       "run.stop_on_divergence",
-                                                       "data.dir",
-                                                       "data.file",
-                                                       "data.test_file",
-                                                       "data.partition_file",
-                                                       "store.device_budget"};
+constexpr auto kChangeable = std::to_array<std::string_view>(
+    {"run.rounds", "run.output", "run.plugin", "run.progress", "run.log_level", "run.eval_every",
+     "run.live", "run.device", "run.collective_timeout", "run.mpi", "run.checkpoint_every",
+     "run.grace_seconds", "run.stop_on_divergence", "data.dir", "data.file", "data.test_file",
+     "data.partition_file", "store.device_budget"});
 
 bool changeable(const std::string& key) {
   return std::find(kChangeable.begin(), kChangeable.end(), key) != kChangeable.end();
