@@ -1,13 +1,15 @@
 #include "fedhpc/engine/plugins.hpp"
 
 #include <algorithm>
+#include <array>
+#include <cctype>
 #include <cerrno>
 #include <cstring>
 #include <dlfcn.h>
 #include <filesystem>
 #include <fstream>
+#include <link.h>
 #include <map>
-#include <sstream>
 #include <string_view>
 #include <sys/stat.h>
 #include <utility>
@@ -63,12 +65,16 @@ std::string bytes_of(const std::string& path) {
   if (exists(found) && !is_regular_file(found)) throw refusal(path, concat("is no file; ", kPage));
   errno = 0;
   std::ifstream stream(path, std::ios::binary);
-  std::ostringstream bytes;
-  if (stream) bytes << stream.rdbuf();
-  if (!stream) {
+  const bool opened = stream.is_open();
+  std::string bytes;
+  std::array<char, 65536> part;
+  while (stream.read(part.data(), part.size()) || stream.gcount() > 0) {
+    bytes.append(part.data(), static_cast<std::size_t>(stream.gcount()));
+  }
+  if (!opened || stream.bad()) {
     throw refusal(path, concat("cannot be read: ", std::strerror(errno == 0 ? EIO : errno)));
   }
-  return std::move(bytes).str();
+  return bytes;
 }
 
 /// The text behind the first mark that one follows: fedhpc's own library has the bare mark.
@@ -84,6 +90,25 @@ std::optional<std::string> text_behind_mark(std::string_view bytes) {
   return std::nullopt;
 }
 
+/// Whether a library has all the bytes that the loader would map. Where some are missing, of a copy
+/// that is under way, it would end the process.
+bool is_whole(std::string_view bytes) {
+  ElfW(Ehdr) header;
+  if (bytes.size() < sizeof header) return false;
+  std::memcpy(&header, bytes.data(), sizeof header);
+  for (std::size_t i = 0; i < header.e_phnum; ++i) {
+    ElfW(Phdr) segment;
+    const std::size_t at = header.e_phoff + i * sizeof segment;
+    if (at > bytes.size() || bytes.size() - at < sizeof segment) return false;
+    std::memcpy(&segment, bytes.data() + at, sizeof segment);
+    if (segment.p_type != PT_LOAD) continue;
+    if (segment.p_offset > bytes.size() || bytes.size() - segment.p_offset < segment.p_filesz) {
+      return false;
+    }
+  }
+  return true;
+}
+
 /// Throws ConfigError unless the file is a plug-in that was built for this fedhpc.
 void check_stamp(const std::string& path) {
   const std::string bytes = bytes_of(path);
@@ -94,6 +119,7 @@ void check_stamp(const std::string& path) {
                                "in it); ",
                                kPage));
   }
+  if (!is_whole(bytes)) throw refusal(path, "is cut off; copy or build it again");
   if (*built_for != plugins_built_for()) {
     throw refusal(path, concat("was built for ", *built_for, ", and this is ", plugins_built_for(),
                                "; build it anew with this fedhpc"));

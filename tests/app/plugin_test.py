@@ -71,11 +71,9 @@ class Plugins(AppCase):
         for ranks in (2, 4):
             self.run_ok("run", "run.ini", f"--run.output={ranks}.h5", ranks=ranks)
             several = contents(self.folder / f"{ranks}.h5")
-            for name in ("rounds/train_loss", "rounds/bytes_up"):
-                self.assertEqual(several[name], one[name], (ranks, name))
-            models = [name for name in one if name.startswith("model/")]
-            self.assertGreater(len(models), 2)
-            for name in models:
+            names = [name for name in one if name.startswith(("model/", "rounds/"))]
+            self.assertGreater(len(names), 10)
+            for name in names:
                 self.assertEqual(several[name], one[name], (ranks, name))
 
     def test_without_momentum_it_is_federated_averaging(self):
@@ -182,7 +180,8 @@ class Plugins(AppCase):
         self.ini("[run]\n", "text.so")
         (self.folder / "folder.so").mkdir()
         self.ini("print('hello')\n", "mine.py")
-        (self.folder / "short.so").write_bytes(MOMENTUM.read_bytes()[:20000] + stamp.encode() + b"\0")
+        whole = MOMENTUM.read_bytes()
+        (self.folder / "short.so").write_bytes(whole[:whole.index(stamp.encode()) + len(stamp) + 1])
         shutil.copy(MOMENTUM, self.folder / "copy.so")
         for plugin, words in [
                 ("text.so", ["/text.so' is no shared library; docs/how-to"]),
@@ -192,7 +191,7 @@ class Plugins(AppCase):
                 ("/nowhere/mine.so", ["'/nowhere/mine.so' cannot be read: No such file"]),
                 ("mine.py", ["/mine.py' is Python", "'python3 -m fedhpc'"]),
                 (Path(options.fedhpc).with_name("libfedhpc.so"), ["is a library, but no plug-in"]),
-                ("short.so", ["/short.so' cannot be loaded: "]),
+                ("short.so", ["/short.so' is cut off; copy or build it again"]),
                 (self.bare("lacks", stamp, body="nowhere();"), ["/lacks.so' cannot be loaded: ", "undefined symbol: nowhere"]),
                 (self.bare("empty", stamp, function="other"), ["/empty.so' has no function fedhpc_plugin"]),
                 (f"copy.so,{MOMENTUM}", ["adds the algorithm 'server_momentum', which plug-in '", "/copy.so' has added"])]:
