@@ -9,7 +9,7 @@
 include(CMakePackageConfigHelpers)
 set(_share "${CMAKE_INSTALL_DATADIR}/fedhpc")
 
-install(TARGETS fedhpc fedhpc_options EXPORT fedhpcTargets
+install(TARGETS fedhpc fedhpc_options fedhpc_plugin EXPORT fedhpcTargets
         LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT program
         INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(TARGETS fedhpc_app RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT program)
@@ -19,15 +19,16 @@ foreach(_module fedhpc_gpu fedhpc_kernels)
   endif()
 endforeach()
 install(DIRECTORY include/fedhpc DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT library)
+install(FILES "${FEDHPC_VERSION_HEADER}" DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/fedhpc COMPONENT library)
 install(EXPORT fedhpcTargets NAMESPACE fedhpc:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/fedhpc COMPONENT library)
 configure_package_config_file(cmake/fedhpcConfig.cmake.in "${PROJECT_BINARY_DIR}/fedhpcConfig.cmake"
   INSTALL_DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/fedhpc)
 write_basic_package_version_file("${PROJECT_BINARY_DIR}/fedhpcConfigVersion.cmake"
   COMPATIBILITY SameMinorVersion)
 install(FILES "${PROJECT_BINARY_DIR}/fedhpcConfig.cmake" "${PROJECT_BINARY_DIR}/fedhpcConfigVersion.cmake"
-              cmake/FedhpcTorch.cmake DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/fedhpc COMPONENT library)
+              cmake/FedhpcTorch.cmake cmake/FedhpcPlugin.cmake DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/fedhpc COMPONENT library)
 
-# For programs that are not built by CMake: what the library needs, by file where CMake knows it so.
+# For programs that are not built by CMake: what the library itself links, by file where CMake knows it so.
 set(_links "")
 foreach(_library IN LISTS HDF5_C_LIBRARIES MPI_C_LIBRARIES)
   string(APPEND _links " ${_library}")
@@ -35,12 +36,13 @@ endforeach()
 get_target_property(_boost Boost::program_options LOCATION)
 set(FEDHPC_PC_LIBS "${_boost}${_links} -lz -llzma -ljpeg -lpthread -ldl")
 set(FEDHPC_PC_CFLAGS "")
-foreach(_folder IN LISTS HDF5_C_INCLUDE_DIRS MPI_C_INCLUDE_DIRS)
+foreach(_folder IN LISTS HDF5_C_INCLUDE_DIRS)
   string(APPEND FEDHPC_PC_CFLAGS " -isystem ${_folder}")
 endforeach()
+set(FEDHPC_PC_BLAS "")
 if(NOT FEDHPC_TORCH_HAS_BLAS)
   string(REPLACE ";" " " _blas "${BLAS_LIBRARIES}")
-  string(APPEND FEDHPC_PC_LIBS " ${_blas}")
+  string(APPEND FEDHPC_PC_BLAS " ${_blas}")
 endif()
 file(RELATIVE_PATH FEDHPC_PC_PREFIX "/prefix/${CMAKE_INSTALL_LIBDIR}/pkgconfig" "/prefix")
 string(REGEX REPLACE "/$" "" FEDHPC_PC_PREFIX "${FEDHPC_PC_PREFIX}")
@@ -53,7 +55,7 @@ install(DIRECTORY tools/ DESTINATION ${_share}/tools COMPONENT program USE_SOURC
         REGEX "/(bundle|draw_rooms|campaign)\\.py$|/completion\\.bash$" EXCLUDE)
 install(DIRECTORY python/fedhpc DESTINATION ${_share}/python COMPONENT program
         REGEX "/__pycache__$|/_core[^/]*\\.so$" EXCLUDE)
-install(DIRECTORY configs jobs docs DESTINATION ${_share} COMPONENT program USE_SOURCE_PERMISSIONS)
+install(DIRECTORY configs jobs docs examples DESTINATION ${_share} COMPONENT program USE_SOURCE_PERMISSIONS)
 install(DIRECTORY results/papers DESTINATION ${_share}/results COMPONENT program FILES_MATCHING PATTERN "*.csv")
 install(FILES README.md CHANGELOG.md CITATION.cff LICENSE VERSION DESTINATION ${_share} COMPONENT program)
 install(FILES tools/completion.bash DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions RENAME fedhpc

@@ -1,4 +1,4 @@
-# Script mode: writes OUTPUT with the commit and versions; see FedhpcBuildInfo.cmake.
+# Script mode: writes OUTPUT with the commit and versions, and VERSION_HEADER; see FedhpcBuildInfo.cmake.
 execute_process(COMMAND git -C "${SOURCE_DIR}" rev-parse --short=12 HEAD
                 OUTPUT_VARIABLE commit OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET RESULT_VARIABLE failed)
 if(failed)
@@ -24,9 +24,32 @@ set(text "#pragma once
 #define FEDHPC_BUILD_MARCH \"${MARCH}\"
 #define FEDHPC_BUILD_COMPILER \"${COMPILER}\"
 ")
-if(EXISTS "${OUTPUT}")
-  file(READ "${OUTPUT}" previous)
-endif()
-if(NOT "${previous}" STREQUAL "${text}")
-  file(WRITE "${OUTPUT}" "${text}")
-endif()
+# Whether a plug-in fits follows from the headers it was compiled with, down to the last letter.
+file(GLOB_RECURSE headers LIST_DIRECTORIES false "${SOURCE_DIR}/include/*")
+list(SORT headers)
+set(sums "")
+foreach(header IN LISTS headers)
+  file(SHA256 "${header}" sum)
+  file(RELATIVE_PATH name "${SOURCE_DIR}" "${header}")
+  string(APPEND sums "${name} ${sum}\n")
+endforeach()
+string(SHA256 sum "${sums}")
+string(SUBSTRING "${sum}" 0 12 sum)
+set(version_text "#pragma once
+
+// Made by the build.
+#define FEDHPC_VERSION \"${VERSION}\"
+#define FEDHPC_HEADERS \"${sum}\"  // of all public headers
+")
+
+function(write_where_changed file text)
+  set(previous "")
+  if(EXISTS "${file}")
+    file(READ "${file}" previous)
+  endif()
+  if(NOT "${previous}" STREQUAL "${text}")
+    file(WRITE "${file}" "${text}")
+  endif()
+endfunction()
+write_where_changed("${OUTPUT}" "${text}")
+write_where_changed("${VERSION_HEADER}" "${version_text}")

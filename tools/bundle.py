@@ -23,13 +23,14 @@ import tarfile
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-PROGRAMS = ["fedhpc", "libfedhpc_gpu.so", "libfedhpc_kernels.so", "tests/device_test", "tests/kernels_test",
-            "tests/comm_test", "bench/device_training", "bench/reduction"]
+PROGRAMS = ["fedhpc", "libfedhpc.so", "libfedhpc_gpu.so", "libfedhpc_kernels.so", "tests/device_test",
+            "tests/kernels_test", "tests/comm_test", "bench/device_training", "bench/reduction"]
 STANDIN = "tests/libfedhpc_standin.so"
 FILES = ["bench/on_a_card.sh", "bench/device_training.py", "tools/mpi_environment.sh", "configs/quickstart.ini"]
 
 GLIBC = re.compile(r"^(ld-linux.*|linux-vdso|lib(c|m|dl|rt|pthread|util|resolv|nsl|anl))\.so")
 LIBTORCH = re.compile(r"^lib(c10|torch|shm|caffe2|gomp)")
+OWN = re.compile(r"^libfedhpc")  # in build/, where the library looks for the modules beside itself
 CUDA = re.compile(r"^lib(cu(da|blas|dnn|fft|file|rand|solver|sparse|pti)|nccl|nv)")
 LIBSTDCXX = re.compile(r"^lib(stdc\+\+|gcc_s)\.so")
 # Of Open MPI: what needs other networks' libraries stays out.
@@ -51,7 +52,7 @@ def libraries_of(path):
 
 
 def is_bundled(name):
-    return not any(kind.match(name) for kind in (GLIBC, LIBTORCH, CUDA))
+    return not any(kind.match(name) for kind in (GLIBC, LIBTORCH, CUDA, OWN))
 
 
 def place(source, target):

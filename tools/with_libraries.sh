@@ -29,7 +29,7 @@ add() {
   done
 }
 if [ -n "$prefix" ]; then
-  add "$prefix/lib" "$prefix"/{usr/,}lib/*-linux-gnu{,/openmpi/lib,/hdf5/serial,/pmix2/lib} "$prefix"/usr/lib
+  add "$prefix/build" "$prefix/lib" "$prefix"/{usr/,}lib/*-linux-gnu{,/openmpi/lib,/hdf5/serial,/pmix2/lib} "$prefix"/usr/lib
   # A libstdc++ of the bundle's only where the machine's is older.
   if [ -d "$prefix/lib/libstdc++" ]; then
     wanted=$(cat "$prefix/lib/libstdc++/version")

@@ -43,9 +43,11 @@ constexpr CommandHelp kCommandHelp[] = {
   plans for as many ranks.
 )"},
     {"list", R"(fedhpc list [algorithms|models|datasets|partitioners|factorisations|codecs]
+            [--run.plugin=FILE,...]
   What there is: a name, a tab and a sentence a line; without a kind, the names of all.
+  With --run.plugin also what these plug-ins add.
 )"},
-    {"help", R"(fedhpc help COMMAND|NAME|KEY|SECTION|keys
+    {"help", R"(fedhpc help COMMAND|NAME|KEY|SECTION|keys [--run.plugin=FILE,...]
   A command, an algorithm (with its keys), a model, a data set, a key (train.lr, or lr), the
   keys of a section (train), or all keys. fedhpc COMMAND --help does the same for a command.
 )"},

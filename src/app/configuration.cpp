@@ -31,6 +31,26 @@ std::unique_ptr<Config> configuration_of(const Given& given) {
   return config;
 }
 
+Arguments load_plugins(const Arguments& arguments, const std::string& command) {
+  Arguments others;
+  std::vector<Assignment> plugins;
+  for (const std::string& argument : arguments) {
+    if (!argument.starts_with("--")) {
+      others.push_back(argument);
+      continue;
+    }
+    for (Assignment& one : parse_command_line({argument})) {
+      if (one.key != "run.plugin") {
+        throw ConfigError(concat("fedhpc ", command, " has no use for '", argument,
+                                 "'; of the keys it takes --run.plugin=FILE,... alone"));
+      }
+      plugins.push_back(std::move(one));
+    }
+  }
+  if (!plugins.empty()) const Config loads_them(plugins, command + ".ini");
+  return others;
+}
+
 StartOptions start_options(const std::vector<Assignment>& assignments) {
   const RunOptions unless_told;
   StartOptions start{.timeout = unless_told.collective_timeout, .mpi = unless_told.mpi};

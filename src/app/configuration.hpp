@@ -12,6 +12,10 @@ namespace fedhpc {
 /// Reads `CONFIG.ini [--section.key=value ...]`; `command` names the subcommand in messages.
 Given given_by(const Arguments& arguments, const std::string& command);
 
+/// Loads the plug-ins of `--run.plugin=FILE,...` and returns the other arguments of `command`,
+/// which has no configuration. Throws ConfigError for any other key.
+Arguments load_plugins(const Arguments& arguments, const std::string& command);
+
 /// Checks it, and that the files it names are there.
 std::unique_ptr<Config> configuration_of(const Given& given);
 

@@ -18,7 +18,8 @@ constexpr const char* kUsage =
     "       fedhpc resume RUN.h5|RUN.ckpt.N.h5 [CONFIG.ini] [--section.key=value ...]\n"
     "       fedhpc plan CONFIG.ini [--json] [--section.key=value ...]\n"
     "       fedhpc list [algorithms|models|datasets|partitioners|factorisations|codecs]\n"
-    "       fedhpc help COMMAND|NAME|KEY|SECTION|keys\n"
+    "                   [--run.plugin=FILE,...]\n"
+    "       fedhpc help COMMAND|NAME|KEY|SECTION|keys [--run.plugin=FILE,...]\n"
     "       fedhpc export RUN.h5 --csv DIR\n"
     "       fedhpc --version\n"
     "On several ranks: mpirun -n 4 fedhpc run CONFIG.ini\n";

@@ -13,6 +13,7 @@
 #include "fedhpc/models/model.hpp"
 
 #include "app/command_help.hpp"
+#include "app/configuration.hpp"
 
 namespace fedhpc {
 
@@ -156,7 +157,8 @@ bool print_registered(const std::string& name, std::vector<std::string>& known) 
 
 }  // namespace
 
-int list_command(const Arguments& arguments) {
+int list_command(const Arguments& given) {
+  const Arguments arguments = load_plugins(given, "list");
   std::vector<std::string> names;
   for (const Kind& kind : kinds()) {
     names.push_back(kind.name);
@@ -175,7 +177,8 @@ int list_command(const Arguments& arguments) {
              suggestion(arguments.size() == 1 ? nearest(arguments.front(), names) : "")));
 }
 
-int help_command(const Arguments& arguments) {
+int help_command(const Arguments& given) {
+  const Arguments arguments = load_plugins(given, "help");
   if (arguments.size() != 1) throw ConfigError("fedhpc help takes one name: fedhpc help NAME");
   const std::string& name = arguments.front();
   std::vector<std::string> known;

@@ -6,6 +6,7 @@
 #include "codecs/kmeans.hpp"
 #include "codecs/per_value.hpp"
 #include "codecs/run_length.hpp"
+#include "core/or_added.hpp"
 
 namespace fedhpc {
 
@@ -35,7 +36,7 @@ void CodecChoice::declare(OptionSet& options, const std::string& section, std::s
   options.add_choice(section + ".codec", name, codec_registry().names(), std::move(help));
   options
       .add(section + ".k", k, between<std::int64_t>(1, kMostClusters), "clusters of codec kmeans")
-      .acts(where(section + ".codec", {"kmeans"}));
+      .acts(where_or_added(codec_registry(), section + ".codec", {"kmeans"}));
 }
 
 std::unique_ptr<Codec> CodecChoice::make() const {

@@ -2,6 +2,8 @@
 
 #include "fedhpc/data/partition.hpp"
 
+#include "core/or_added.hpp"
+
 namespace fedhpc {
 
 namespace {
@@ -9,8 +11,15 @@ namespace {
 constexpr std::int64_t kZero = 0;
 constexpr std::int64_t kLargestWord = (std::int64_t{1} << 32) - 1;
 
+Condition of_dataset(std::vector<std::string> names) {
+  return where_or_added(dataset_registry(), "data.name", std::move(names));
+}
+Condition of_partitioner(std::vector<std::string> names) {
+  return where_or_added(partitioner_registry(), "data.partition", std::move(names));
+}
+
 /// The samples are made, not read.
-Condition generated() { return where("data.name", {"glyphs", "covtype_like", "synthetic"}); }
+Condition generated() { return of_dataset({"glyphs", "covtype_like", "synthetic"}); }
 
 void declare_source(DataOptions& data, OptionSet& options) {
   options.add_choice("data.name", data.name, dataset_registry().names(),
@@ -20,22 +29,22 @@ void declare_source(DataOptions& data, OptionSet& options) {
   options
       .add("data.file", data.file,
            "Data of data.name = csv, libsvm or hdf5; csv and libsvm may be .gz or .xz")
-      .acts(where("data.name", {"csv", "libsvm", "hdf5"}));
+      .acts(of_dataset({"csv", "libsvm", "hdf5"}));
   options
       .add("data.test_file", data.test_file,
            "The official test set of csv or libsvm (in hdf5 it stands in data.file)")
-      .acts(where("data.name", {"csv", "libsvm"}));
+      .acts(of_dataset({"csv", "libsvm"}));
   options
       .add("data.label_column", data.label_column,
            "Which column of a csv file is the label; the others are the features",
            "last, a name of the file's first row, or a column number from 0")
-      .acts(where("data.name", {"csv"}));
+      .acts(of_dataset({"csv"}));
   options
       .add("data.client_column", data.client_column,
            "Which column of a csv file is the client of each row, for data.partition=natural; "
            "unset: none. Neither label nor client is a feature",
            "last, a name of the file's first row, or a column number from 0")
-      .acts(where("data.name", {"csv"}));
+      .acts(of_dataset({"csv"}));
   options
       .add("data.separator", data.separator,
            {{"auto", Separator::Auto},
@@ -44,13 +53,13 @@ void declare_source(DataOptions& data, OptionSet& options) {
             {"tab", Separator::Tab}},
            "What stands between the columns of a csv file; auto: a semicolon where the first "
            "row has one, else a tab where it has one and no comma, else a comma")
-      .acts(where("data.name", {"csv"}));
+      .acts(of_dataset({"csv"}));
   options
       .add("data.header", data.header,
            {{"auto", Header::Auto}, {"yes", Header::Yes}, {"no", Header::No}},
            "Whether the first row of a csv file names the columns; auto: where a feature in it "
            "is no number")
-      .acts(where("data.name", {"csv"}));
+      .acts(of_dataset({"csv"}));
   options
       .add("data.seed", data.seed, at_least(kZero),
            "Seed of partition, split and generators; unset: run.seed")
@@ -84,21 +93,21 @@ void declare_partition(DataOptions& data, OptionSet& options) {
   options
       .add("data.partition_file", data.partition_file,
            "HDF5 file with the partition of data.partition=file, e.g. a result file")
-      .acts(where("data.partition", {"file"}));
+      .acts(of_partitioner({"file"}));
   options.add("data.clients", data.clients, count_from(1),
               "Number of clients; with data.partition=file the file's");
   options
       .add("data.alpha", data.alpha, above(0.0),
            "Concentration of data.partition=dirichlet; large is close to iid")
-      .acts(where("data.partition", {"dirichlet"}));
+      .acts(of_partitioner({"dirichlet"}));
   options
       .add("data.min_samples", data.min_samples, count_from(0),
            "Least samples of a client with data.partition=dirichlet")
-      .acts(where("data.partition", {"dirichlet"}));
+      .acts(of_partitioner({"dirichlet"}));
   options
       .add("data.labels_per_client", data.labels_per_client, count_from(1),
            "Labels each client holds with data.partition=labels and pfedme")
-      .acts(where("data.partition", {"labels", "pfedme"}));
+      .acts(of_partitioner({"labels", "pfedme"}));
   options
       .add(
           "data.labels_rule", data.labels_rule,
@@ -107,17 +116,17 @@ void declare_partition(DataOptions& data, OptionSet& options) {
            {"consecutive", LabelsRule::Consecutive}},
           "Labels of client u: u mod K and others at random, the least used so far, or u, u+1, ... "
           "mod K")
-      .acts(where("data.partition", {"labels"}));
+      .acts(of_partitioner({"labels"}));
   options
       .add("data.shards_per_client", data.shards_per_client, count_from(1),
            "Shards each client gets with data.partition=shards, data.clients times as many in "
            "all")
-      .acts(where("data.partition", {"shards"}));
+      .acts(of_partitioner({"shards"}));
   options
       .add("data.pfedme_seed", data.pfedme_seed, between(kZero, kLargestWord),
            "Seed of numpy's legacy generator, which gives the sizes of data.partition=pfedme; 1: "
            "the published ones")
-      .acts(where("data.partition", {"pfedme"}));
+      .acts(of_partitioner({"pfedme"}));
   options
       .add("data.train_fraction", data.train_fraction, above_up_to(0.0, 1.0),
            "Share of its samples a client trains on with data.split=client")
@@ -131,12 +140,12 @@ void declare_partition(DataOptions& data, OptionSet& options) {
       .add(
           "data.train_per_class", data.train_per_class, count_from(0),
           "Training samples of each of a client's labels (data.partition=labels; 0: all there are)")
-      .acts(where("data.partition", {"labels"}))
+      .acts(of_partitioner({"labels"}))
       .acts(where("data.split", {"client"}));
   options
       .add("data.test_per_class", data.test_per_class, count_from(0),
            "Test samples of each of a client's labels; set together with data.train_per_class")
-      .acts(where("data.partition", {"labels"}))
+      .acts(of_partitioner({"labels"}))
       .acts(where("data.split", {"client"}));
 }
 
@@ -146,21 +155,21 @@ void declare_generators(DataOptions& data, OptionSet& options) {
            "Samples generated per client by glyphs, covtype_like and synthetic")
       .acts(generated());
   options.add("data.features", data.features, count_from(1), "Features of a synthetic sample")
-      .acts(where("data.name", {"synthetic"}));
+      .acts(of_dataset({"synthetic"}));
   options.add("data.classes", data.classes, count_from(2), "Classes of synthetic")
-      .acts(where("data.name", {"synthetic"}));
+      .acts(of_dataset({"synthetic"}));
   options
       .add("data.synthetic_alpha", data.synthetic_alpha, at_least(0.0),
            "Synthetic(alpha, beta): how much the clients' models differ")
-      .acts(where("data.name", {"synthetic"}));
+      .acts(of_dataset({"synthetic"}));
   options
       .add("data.synthetic_beta", data.synthetic_beta, at_least(0.0),
            "Synthetic(alpha, beta): how much the clients' features differ")
-      .acts(where("data.name", {"synthetic"}));
+      .acts(of_dataset({"synthetic"}));
   options
       .add("data.synthetic_clusters", data.synthetic_clusters, count_from(0),
            "Client k of synthetic has the model and the mean of cluster k mod this; 0: its own")
-      .acts(where("data.name", {"synthetic"}));
+      .acts(of_dataset({"synthetic"}));
 }
 
 }  // namespace

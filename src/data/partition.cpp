@@ -12,11 +12,19 @@ namespace fedhpc {
 
 namespace {
 
+/// By a plug-in or by Python.
+bool is_added(const std::string& partition) {
+  const auto& registry = partitioner_registry();
+  return std::any_of(registry.begin(), registry.end(),
+                     [&](const auto& entry) { return entry.name == partition && entry.added; });
+}
+
 void check_options(const DataOptions& options, const Dataset& dataset) {
   if (options.partition == "file" && options.partition_file.empty()) {
     throw ConfigError("data.partition = file needs the key data.partition_file; set it to a file");
   }
-  if (options.partition != "file" && !options.partition_file.empty()) {
+  if (options.partition != "file" && !options.partition_file.empty() &&
+      !is_added(options.partition)) {
     throw ConfigError(
         concat("data.partition_file = ", options.partition_file,
                " is read with data.partition = file only; set that or drop the file"));

@@ -87,13 +87,23 @@ void RunOptions::declare(OptionSet& options) {
       "run.save", save, {"init", "partition", "draws", "personal"},
       "what the result file holds beside the final model: initial weights, the partition, the "
       "cohorts drawn, the clients' own models");
+  declare_plugins(options, plugins);
+}
+
+void RunOptions::declare_plugins(OptionSet& options, std::vector<std::string>& plugins) {
+  options.add_words("run.plugin", plugins,
+                    "files of methods, models, data sets, ... that are not fedhpc's own, loaded "
+                    "before anything else (docs/how-to/add-an-algorithm.md); a relative path means "
+                    "one in the working directory or beside the configuration that names it");
 }
 
 bool RunOptions::saves(const std::string& what) const {
   return std::find(save.begin(), save.end(), what) != save.end();
 }
 
-Config::Config(const std::vector<Assignment>& assignments, const std::string& name) {
+Config::Config(const std::vector<Assignment>& assignments, const std::string& name)
+    : folder_(std::filesystem::absolute(name).parent_path().string()) {
+  load_plugins(assignments);
   std::string method_place = "configuration";
   for (const Assignment& assignment : assignments) {
     if (assignment.key == "algorithm.name") method_place = assignment.origin.place;
@@ -121,7 +131,6 @@ Config::Config(const std::vector<Assignment>& assignments, const std::string& na
   for (const Assignment& assignment : acting.assignments) {
     options_.assign(assignment.key, assignment.value, assignment.origin);
   }
-  folder_ = std::filesystem::absolute(name).parent_path().string();
   find_files();
   resolve(name);
 }

@@ -21,23 +21,11 @@ constexpr double kReadingLimit = 20;  // s, for attributes of a result file
 constexpr const char* kForeign = "not a result file";
 
 // How a run goes on and where things lie. All other keys say what its rounds mean.
-constexpr std::array<std::string_view, 17> kChangeable{"run.rounds",
-                                                       "run.output",
-                                                       "run.progress",
-                                                       "run.log_level",
-                                                       "run.eval_every",
-                                                       "run.live",
-                                                       "run.device",
-                                                       "run.collective_timeout",
-                                                       "run.mpi",
-                                                       "run.checkpoint_every",
-                                                       "run.grace_seconds",
-                                                       "run.stop_on_divergence",
-                                                       "data.dir",
-                                                       "data.file",
-                                                       "data.test_file",
-                                                       "data.partition_file",
-                                                       "store.device_budget"};
+constexpr auto kChangeable = std::to_array<std::string_view>(
+    {"run.rounds", "run.output", "run.plugin", "run.progress", "run.log_level", "run.eval_every",
+     "run.live", "run.device", "run.collective_timeout", "run.mpi", "run.checkpoint_every",
+     "run.grace_seconds", "run.stop_on_divergence", "data.dir", "data.file", "data.test_file",
+     "data.partition_file", "store.device_budget"});
 
 bool changeable(const std::string& key) {
   return std::find(kChangeable.begin(), kChangeable.end(), key) != kChangeable.end();
@@ -150,16 +138,27 @@ void put_results(const ResumePoint& point, std::vector<Assignment>& assignments)
   assignments.push_back({"run.output", point.results, {Level::File, point.from.checkpoint}});
 }
 
-/// What the run was started with.
-std::vector<Assignment> stored_assignments(const ResumePoint& point) {
+bool names_plugins(const Assignment& one) { return one.key == "run.plugin"; }
+
+/// What the run was started with. Plug-ins are those of `changes` where it names any: files may have
+/// moved since.
+std::vector<Assignment> stored_assignments(const ResumePoint& point,
+                                           const std::vector<Assignment>& changes) {
   std::vector<Assignment> assignments = parse_ini(point.from.config, point.from.checkpoint);
   for (Assignment& one : assignments) one.origin.level = Level::Stored;
+  if (std::any_of(changes.begin(), changes.end(), names_plugins)) {
+    std::erase_if(assignments, names_plugins);
+    std::copy_if(changes.begin(), changes.end(), std::back_inserter(assignments), names_plugins);
+  }
   put_results(point, assignments);
   return assignments;
 }
 
-std::unique_ptr<Config> stored_configuration(const ResumePoint& point) {
-  return std::make_unique<Config>(stored_assignments(point), point.from.checkpoint);
+/// `name`: the path of the file from which `changes` come, if they are of one.
+std::unique_ptr<Config> stored_configuration(const ResumePoint& point,
+                                             const std::vector<Assignment>& changes,
+                                             const std::string& name) {
+  return std::make_unique<Config>(stored_assignments(point, changes), name);
 }
 
 std::string changeable_keys(const Config& config) {
@@ -245,15 +244,17 @@ std::optional<Earlier> check_results(ResumePoint& point, const Config& config) {
 
 std::unique_ptr<Config> resumed_configuration(const ResumePoint& point,
                                               const std::vector<Assignment>& changes) {
-  const std::unique_ptr<Config> before = stored_configuration(point);
+  const std::unique_ptr<Config> before =
+      stored_configuration(point, changes, point.from.checkpoint);
   const auto refuse = [&](const std::string& key, const std::string& value) -> ConfigError {
     return ConfigError(concat("command line: key '", key, "' cannot be '", value,
                               "': the run was started with '", before->options().entry(key).print(),
                               "', and its past rounds would lose their meaning; ",
                               changeable_keys(*before)));
   };
-  std::vector<Assignment> assignments = stored_assignments(point);
+  std::vector<Assignment> assignments = stored_assignments(point, changes);
   for (const Assignment& change : changes) {
+    if (names_plugins(change)) continue;  // they are among the stored ones
     // Another method has other keys: compared before they are looked for.
     if (change.key == "algorithm.name" && change.value != before->algorithm_name) {
       throw refuse(change.key, change.value);
@@ -274,7 +275,7 @@ std::unique_ptr<Config> resumed_configuration(const ResumePoint& point, const st
   put_results(point, assignments);
   assignments.insert(assignments.end(), changes.begin(), changes.end());
   auto config = std::make_unique<Config>(assignments, path);
-  const std::unique_ptr<Config> before = stored_configuration(point);
+  const std::unique_ptr<Config> before = stored_configuration(point, assignments, path);
   std::vector<std::string> others;
   for (const OptionSet::Entry& entry : config->options().entries()) {
     if (!differs(entry, *before)) continue;

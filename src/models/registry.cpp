@@ -2,6 +2,7 @@
 
 #include "fedhpc/models/model.hpp"
 
+#include "core/or_added.hpp"
 #include "models/families.hpp"
 
 namespace fedhpc {
@@ -71,7 +72,7 @@ void ModelOptions::declare(OptionSet& options) {
   options
       .add("model.hidden", hidden, between<std::int64_t>(1, kWidest),
            "dnn: widths of the hidden layers")
-      .acts(where("model.name", {"dnn"}));
+      .acts(where_or_added(model_registry(), "model.name", {"dnn"}));
   options
       .add("model.init", init,
            Names<InitRule>{{"torch", InitRule::Torch},
@@ -97,7 +98,7 @@ void ModelOptions::declare(OptionSet& options) {
   options
       .add("model.stem", stem, Names<Stem>{{"cifar", Stem::Cifar}, {"imagenet", Stem::Imagenet}},
            "resnet18: 3x3 convolution, or 7x7 of stride 2 and pooling")
-      .acts(where("model.name", {"resnet18"}));
+      .acts(where_or_added(model_registry(), "model.name", {"resnet18"}));
   options.add("model.width", width, above(0.0), "image models: factor of every number of channels")
       .acts(of_image_model());
   options.add("model.init_file", init_file,

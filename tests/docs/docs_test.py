@@ -15,7 +15,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 from pages import ROOT, Page, all_pages, slug  # noqa: E402
 
-FOLDERS = ("include", "src", "python", "tests", "tools", "docs", "configs", "jobs", "cmake", "bench")
+FOLDERS = ("include", "src", "python", "tests", "tools", "docs", "configs", "jobs", "cmake", "bench", "examples")
 ENDINGS = ("h5", "ini", "csv", "hpp", "cpp", "py", "sh", "so", "png", "md", "lock", "sbatch", "xz", "gz", "def", "yml")
 program = None
 

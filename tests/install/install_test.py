@@ -49,6 +49,16 @@ def serves_a_project_by_cmake(prefix, folder):
     run(folder / "consumer")
 
 
+def serves_a_plugin(prefix, folder):
+    """The example, built and run by nothing but what is installed."""
+    example = prefix / "share/fedhpc/examples/plugin"
+    run(cmake, "-S", example, "-B", folder, "-G", "Ninja", f"-DCMAKE_PREFIX_PATH={prefix}")
+    run(cmake, "--build", folder)
+    keys = [f"--run.plugin={folder / 'libserver_momentum.so'}", "--algorithm.name=server_momentum", "--run.rounds=1",
+            f"--run.output={folder / 'run.h5'}"]
+    run(prefix / "bin/fedhpc", "run", prefix / "share/fedhpc/configs/algorithms/fedavg.ini", *keys)
+
+
 def serves_a_project_by_pkg_config(prefix, folder):
     if shutil.which("pkg-config") is None:
         return
@@ -163,5 +173,6 @@ with tempfile.TemporaryDirectory() as scratch:
     works_alone(place, work)
     size = packs(work)
     serves_a_project_by_cmake(place, work / "consumer")
+    serves_a_plugin(place, work / "plugin")
     serves_a_project_by_pkg_config(place, work)
 print(f"installed, moved, run without the sources, found, built against, {size}")

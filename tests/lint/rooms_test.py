@@ -26,6 +26,8 @@ class Rooms(unittest.TestCase):
         for file, line in [
             ("src/models/linear.cpp", '#include "fedhpc/rounds/block.hpp"'),
             ("src/rounds/mean.cpp", "#include <mpi.h>"),
+            ("src/algorithms/fedavg.cpp", '#include "fedhpc/plugin.hpp"'),
+            ("include/fedhpc/plugin.hpp", '#include "fedhpc/engine/config.hpp"'),
             ("src/app/dispatch.cpp", "#include <hdf5.h>"),
             ("src/algorithms/fedavg.cpp", '#include "fedhpc/core/device.hpp"'),
             ("include/fedhpc/algorithms/fedavg.hpp", '#include "fedhpc/core/device_kernels.hpp"'),

@@ -32,6 +32,8 @@ class Bundle(unittest.TestCase):
 
     def test_what_is_packed_runs_elsewhere(self):
         shutil.copy(shutil.which("xz"), self.build / "fedhpc")  # a program with a library of the system
+        for name in ("libfedhpc.so", "libfedhpc_gpu.so"):
+            shutil.copy(shutil.which("xz"), self.build / name)
         told = self.bundle()
         self.assertEqual(told.returncode, 0, told.stderr)
         self.assertIn("tests/device_test is not built: left out", told.stdout)
@@ -40,7 +42,7 @@ class Bundle(unittest.TestCase):
         unpacked = self.folder / "fedhpc"
         self.assertTrue((unpacked / "lib/liblzma.so.5").exists())
         self.assertEqual([file.name for file in (unpacked / "lib").glob("lib*.so*") if file.name.startswith("libc.")], [])
-        for program in ("build/fedhpc", "bench/on_a_card.sh"):
+        for program in ("build/fedhpc", "build/libfedhpc.so", "build/libfedhpc_gpu.so", "bench/on_a_card.sh"):
             self.assertTrue((unpacked / program).exists(), program)
         environment = {"PATH": "/usr/bin:/bin", "FEDHPC_TORCH": "/nowhere"}
         used = subprocess.run([unpacked / "run", "ldd", unpacked / "build/fedhpc"], capture_output=True, text=True,
@@ -49,6 +51,9 @@ class Bundle(unittest.TestCase):
         version = subprocess.run([unpacked / "run", unpacked / "build/fedhpc", "--version"], capture_output=True,
                                  text=True, check=True, env=environment).stdout
         self.assertIn("XZ Utils", version)
+        folders = subprocess.run([unpacked / "run", "sh", "-c", "echo $LD_LIBRARY_PATH"], capture_output=True, text=True,
+                                 check=True, env=environment).stdout
+        self.assertIn(str(unpacked / "build"), folders.split(":"))  # where a program finds libfedhpc.so
 
     def test_nothing_or_too_much_is_refused(self):
         told = self.bundle()

@@ -45,6 +45,9 @@ struct RunOptions {
   double collective_timeout = 600;
   UseMpi mpi = UseMpi::Auto;
   std::vector<std::string> save{"init"};
+  std::vector<std::string> plugins;
+
+  static void declare_plugins(OptionSet& options, std::vector<std::string>& plugins);
 
   void declare(OptionSet& options);
   bool saves(const std::string& what) const;
@@ -54,8 +57,9 @@ struct RunOptions {
 /// Config must not move.
 class Config {
  public:
-  /// Defaults, then `assignments` by level. Throws ConfigError for an unknown key, a value not
-  /// allowed or an impossible combination. `name`: the configuration file's path; run.output's
+  /// Loads the plug-ins of run.plugin; then defaults, then `assignments` by level. Throws
+  /// ConfigError for a plug-in refused, an unknown key, a value not allowed or an impossible
+  /// combination. `name`: the configuration file's path; run.output's
   /// default follows from it, and files to be read are looked for beside it or the base that names
   /// them.
   Config(const std::vector<Assignment>& assignments, const std::string& name);
@@ -82,9 +86,11 @@ class Config {
   void check_files() const;
 
  private:
-  /// Where the relative path that `key` has may lead beside the working directory: the folder of
+  /// Loads the plug-ins that the assignments name, before anything is looked for in a registry.
+  void load_plugins(const std::vector<Assignment>& assignments) const;
+  /// Where a relative path that is given there may lead beside the working directory: the folder of
   /// the file that gives it, a base perhaps; else that of the configuration.
-  std::string folder_of(const std::string& key) const;
+  std::string folder_of(const Origin& origin) const;
   /// Replaces the relative path of every file to be read by an absolute one, where it is found: in
   /// the working directory or in that folder.
   void find_files();
