@@ -1,10 +1,13 @@
 """Runs, resumes and plans experiments: in this process, on the ranks that started it, or on ranks of their own."""
 
 import atexit
+import hashlib
+import importlib.util
 import os
 import shlex
 import signal
 import sys
+import traceback
 
 from . import _core
 from .errors import ConfigError, Interrupted
@@ -92,6 +95,21 @@ def rank():
 def ranks():
     """The number of processes that the launcher started; 1 without one."""
     return _core.ranks()
+
+
+def load_plugin(path):
+    """Runs a Python file of run.plugin, whose decorators register methods; ConfigError with its line if it fails."""
+    name = "fedhpc_plugin_" + hashlib.sha256(path.encode()).hexdigest()[:12]
+    spec = importlib.util.spec_from_file_location(name, path)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        del sys.modules[name]
+        lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == path]
+        line = f", line {lines[-1]}" if lines else ""
+        raise ConfigError(f"{path}{line}: {type(error).__name__}: {error}") from None
 
 
 def _text(key, value):

@@ -11,6 +11,7 @@
 #include "fedhpc/app/library.hpp"
 #include "fedhpc/comm/session.hpp"
 #include "fedhpc/core/build_info.hpp"
+#include "fedhpc/engine/plugins.hpp"
 
 #include "bindings.hpp"
 #include "engine_calls.hpp"
@@ -145,6 +146,9 @@ std::string keep_exception(const nb::python_error& raised) {
 }
 
 void bind_running(nb::module_& core) {
+  set_plugin_language(".py", [](const std::string& path) {
+    call_python([&] { nb::module_::import_("fedhpc.running").attr("load_plugin")(path); });
+  });
   core.def("version", [] { return build_info().version; });
   core.def("torch_version", [] { return build_info().torch; });
   core.def("end", [] {
@@ -201,6 +205,14 @@ void bind_running(nb::module_& core) {
              const StartOptions start = source.start();
              return in_engine(start, [&] { return plan([&] { return source.given(); }, start); });
            });
+  core.def("listing", [] {
+    std::vector<std::pair<std::string, Texts>> all;
+    for (const Kind& kind : kinds()) all.emplace_back(kind.name, kind.listing);
+    return all;
+  });
+  core.def("help", [](const std::string& name) {
+    return in_engine(start_options(std::vector<Assignment>{}), [&] { return help_text(name); });
+  });
   core.def("program", [](std::vector<std::string> arguments) {
     std::vector<char*> words;
     for (std::string& argument : arguments) words.push_back(argument.data());

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cstdio>
+#include <sstream>
 
 #include "fedhpc/algorithms/algorithm.hpp"
 #include "fedhpc/app/commands.hpp"
@@ -23,24 +24,6 @@ namespace {
 std::vector<Assignment> keys_of(const std::string& method) {
   const Origin help{Level::Stored, "help"};
   return {{"algorithm.name", method, help}, {"topology.edges", "1", help}};
-}
-
-/// A registry as readers see it.
-struct Kind {
-  std::string name;  ///< as in `fedhpc list NAME`
-  std::string singular;
-  std::string key;  ///< the key that takes one of its names; empty: each method has its own
-  std::vector<std::pair<std::string, std::string>> listing;
-};
-
-std::vector<Kind> kinds() {
-  return {{"algorithms", "algorithm", "algorithm.name", algorithm_registry().listing()},
-          {"models", "model", "model.name", model_registry().listing()},
-          {"datasets", "data set", "data.name", dataset_registry().listing()},
-          {"partitioners", "partitioner", "data.partition", partitioner_registry().listing()},
-          {"factorisations", "factorisation", "model.factorisation",
-           factorisation_registry().listing()},
-          {"codecs", "codec", "", codec_registry().listing()}};
 }
 
 /// A key as one or several methods declare it; no methods: a key of every run.
@@ -89,18 +72,18 @@ std::vector<KnownKey> known_keys() {
   return keys;
 }
 
-void print_key(const OptionSet::Entry& entry) {
-  std::printf("%s\n  %s\n  allowed: %s\n  default: %s\n", entry.key.c_str(), entry.help.c_str(),
-              entry.allowed.c_str(),
-              entry.default_text.empty() ? "not set" : entry.default_text.c_str());
+void print_key(std::ostream& out, const OptionSet::Entry& entry) {
+  out << entry.key << "\n  " << entry.help << "\n  allowed: " << entry.allowed
+      << "\n  default: " << (entry.default_text.empty() ? "not set" : entry.default_text) << "\n";
   for (const Condition& condition : entry.conditions) {
-    std::printf("  acts with: %s\n", condition.words.c_str());
+    out << "  acts with: " << condition.words << "\n";
   }
 }
 
 /// Prints the keys that `name` stands for: all of them, those of a section, or those of this name
 /// in any section. Returns whether there are any.
-bool print_matching_keys(const std::vector<KnownKey>& keys, const std::string& name) {
+bool print_matching_keys(std::ostream& out, const std::vector<KnownKey>& keys,
+                         const std::string& name) {
   std::string section;
   bool printed = false;
   for (const KnownKey& key : keys) {
@@ -109,24 +92,24 @@ bool print_matching_keys(const std::vector<KnownKey>& keys, const std::string& n
     if (!grouped && name != key.entry.key && name != key.name()) continue;
     if (grouped && section != key.section()) {
       section = key.section();
-      std::printf("%s[%s]\n", printed ? "\n" : "", section.c_str());
+      out << (printed ? "\n" : "") << "[" << section << "]\n";
     }
-    print_key(key.entry);
-    if (!key.methods.empty()) std::printf("  methods: %s\n", join(key.methods).c_str());
+    print_key(out, key.entry);
+    if (!key.methods.empty()) out << "  methods: " << join(key.methods) << "\n";
     printed = true;
   }
   return printed;
 }
 
 /// Whether `name` is that of a command, whose help is printed.
-bool print_command(const std::string& name, std::vector<std::string>& known) {
+bool print_command(std::ostream& out, const std::string& name, std::vector<std::string>& known) {
   for (const CommandHelp& command : kCommandHelp) {
     known.emplace_back(command.name);
     if (name != command.name) continue;
-    std::fputs(command.text, stdout);
+    out << command.text;
     if (name != "resume") return true;
     for (const std::string_view key : keys_to_change_on_resume()) {
-      std::printf("  %s\n", std::string(key).c_str());
+      out << "  " << key << "\n";
     }
     return true;
   }
@@ -134,7 +117,7 @@ bool print_command(const std::string& name, std::vector<std::string>& known) {
 }
 
 /// Whether `name` is in a registry, or in several, whose sentences are printed.
-bool print_registered(const std::string& name, std::vector<std::string>& known) {
+bool print_registered(std::ostream& out, const std::string& name, std::vector<std::string>& known) {
   bool found = false;
   for (const Kind& kind : kinds()) {
     for (const auto& [entry, sentence] : kind.listing) {
@@ -143,12 +126,11 @@ bool print_registered(const std::string& name, std::vector<std::string>& known) 
       found = true;
       const std::string choice =
           kind.key.empty() ? "" : concat("; choose it with ", kind.key, "=", name);
-      std::printf("%s (%s%s)\n  %s\n", name.c_str(), kind.singular.c_str(), choice.c_str(),
-                  sentence.c_str());
+      out << name << " (" << kind.singular << choice << ")\n  " << sentence << "\n";
       if (kind.name != "algorithms") continue;
       const Config config(keys_of(name), "help.ini");
       for (const OptionSet::Entry& key : config.options().entries()) {
-        if (own_of_method(key)) print_key(key);
+        if (own_of_method(key)) print_key(out, key);
       }
     }
   }
@@ -156,6 +138,16 @@ bool print_registered(const std::string& name, std::vector<std::string>& known) 
 }
 
 }  // namespace
+
+std::vector<Kind> kinds() {
+  return {{"algorithms", "algorithm", "algorithm.name", algorithm_registry().listing()},
+          {"models", "model", "model.name", model_registry().listing()},
+          {"datasets", "data set", "data.name", dataset_registry().listing()},
+          {"partitioners", "partitioner", "data.partition", partitioner_registry().listing()},
+          {"factorisations", "factorisation", "model.factorisation",
+           factorisation_registry().listing()},
+          {"codecs", "codec", "", codec_registry().listing()}};
+}
 
 int list_command(const Arguments& given) {
   const Arguments arguments = load_plugins(given, "list");
@@ -177,19 +169,24 @@ int list_command(const Arguments& given) {
              suggestion(arguments.size() == 1 ? nearest(arguments.front(), names) : "")));
 }
 
-int help_command(const Arguments& given) {
-  const Arguments arguments = load_plugins(given, "help");
-  if (arguments.size() != 1) throw ConfigError("fedhpc help takes one name: fedhpc help NAME");
-  const std::string& name = arguments.front();
+std::string help_text(const std::string& name) {
+  std::ostringstream out;
   std::vector<std::string> known;
-  if (print_command(name, known)) return 0;
-  const bool registered = print_registered(name, known);
+  if (print_command(out, name, known)) return out.str();
+  const bool registered = print_registered(out, name, known);
   const std::vector<KnownKey> keys = known_keys();
-  if (print_matching_keys(keys, name) || registered) return 0;
+  if (print_matching_keys(out, keys, name) || registered) return out.str();
   for (const KnownKey& key : keys) known.push_back(key.entry.key);
   throw ConfigError(
       concat("no help on '", name, "'",
              suggestion(likely_key(name, known), "; 'fedhpc help keys' lists all keys")));
+}
+
+int help_command(const Arguments& given) {
+  const Arguments arguments = load_plugins(given, "help");
+  if (arguments.size() != 1) throw ConfigError("fedhpc help takes one name: fedhpc help NAME");
+  std::fputs(help_text(arguments.front()).c_str(), stdout);
+  return 0;
 }
 
 }  // namespace fedhpc

@@ -50,4 +50,18 @@ RunEnd resume(const std::string& path, const std::function<Given()>& read,
 std::vector<std::pair<std::string, std::string>> plan(const std::function<Given()>& read,
                                                       const StartOptions& start);
 
+/// A registry as readers see it.
+struct Kind {
+  std::string name;  ///< as in `fedhpc list NAME`
+  std::string singular;
+  std::string key;  ///< the key that takes one of its names; empty: each method has its own
+  std::vector<std::pair<std::string, std::string>> listing;
+};
+
+/// Everything there is to choose from.
+std::vector<Kind> kinds();
+
+/// What `fedhpc help NAME` prints. Throws ConfigError for a name nobody knows.
+std::string help_text(const std::string& name);
+
 }  // namespace fedhpc
