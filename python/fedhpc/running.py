@@ -108,8 +108,8 @@ def load_plugin(path):
     except Exception as error:
         del sys.modules[name]
         lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == path]
-        line = f", line {lines[-1]}" if lines else ""
-        raise ConfigError(f"{path}{line}: {type(error).__name__}: {error}") from None
+        line = f" (line {lines[-1]})" if lines else ""
+        raise ConfigError(f"{type(error).__name__}: {error}{line}") from None
 
 
 def _text(key, value):

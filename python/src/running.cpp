@@ -147,7 +147,12 @@ std::string keep_exception(const nb::python_error& raised) {
 
 void bind_running(nb::module_& core) {
   set_plugin_language(".py", [](const std::string& path) {
-    call_python([&] { nb::module_::import_("fedhpc.running").attr("load_plugin")(path); });
+    const nb::gil_scoped_acquire lock;
+    try {
+      nb::module_::import_("fedhpc.running").attr("load_plugin")(path);
+    } catch (const nb::python_error& raised) {
+      throw ConfigError(nb::str(raised.value()).c_str());
+    }
   });
   core.def("version", [] { return build_info().version; });
   core.def("torch_version", [] { return build_info().torch; });
