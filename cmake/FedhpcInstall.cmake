@@ -26,7 +26,8 @@ configure_package_config_file(cmake/fedhpcConfig.cmake.in "${PROJECT_BINARY_DIR}
 write_basic_package_version_file("${PROJECT_BINARY_DIR}/fedhpcConfigVersion.cmake"
   COMPATIBILITY SameMinorVersion)
 install(FILES "${PROJECT_BINARY_DIR}/fedhpcConfig.cmake" "${PROJECT_BINARY_DIR}/fedhpcConfigVersion.cmake"
-              cmake/FedhpcTorch.cmake cmake/FedhpcPlugin.cmake DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/fedhpc COMPONENT library)
+              cmake/FedhpcTorch.cmake cmake/FedhpcPlugin.cmake
+        DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/fedhpc COMPONENT library)
 
 # For programs that are not built by CMake: what the library itself links, by file where CMake knows it so.
 set(_links "")

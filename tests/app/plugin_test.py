@@ -192,9 +192,11 @@ class Plugins(AppCase):
                 ("mine.py", ["/mine.py' is Python", "'python3 -m fedhpc'"]),
                 (Path(options.fedhpc).with_name("libfedhpc.so"), ["is a library, but no plug-in"]),
                 ("short.so", ["/short.so' is cut off; copy or build it again"]),
-                (self.bare("lacks", stamp, body="nowhere();"), ["/lacks.so' cannot be loaded: ", "undefined symbol: nowhere"]),
+                (self.bare("lacks", stamp, body="nowhere();"),
+                 ["/lacks.so' cannot be loaded: ", "undefined symbol: nowhere"]),
                 (self.bare("empty", stamp, function="other"), ["/empty.so' has no function fedhpc_plugin"]),
-                (f"copy.so,{MOMENTUM}", ["adds the algorithm 'server_momentum', which plug-in '", "/copy.so' has added"])]:
+                (f"copy.so,{MOMENTUM}",
+                 ["adds the algorithm 'server_momentum', which plug-in '", "/copy.so' has added"])]:
             with self.subTest(plugin=str(plugin)):
                 self.refused_plugin(plugin, *words)
         self.refused_plugin("text.so", "is no shared library", ranks=2)
@@ -223,8 +225,9 @@ class Plugins(AppCase):
             self.ini(CONFIG.format(plugin="libmine.so"), f"{name}/run.ini")
         shutil.copy(MOMENTUM, self.folder / "here/libmine.so")
         rank = ["-n", "1", options.fedhpc, "run"]
-        done = subprocess.run([options.mpiexec, *LAUNCHER_OPTIONS, *rank, "here/run.ini", ":", *rank, "there/run.ini"],
-                              cwd=self.folder, env=environment(), capture_output=True, text=True, timeout=60, check=False)
+        command = [options.mpiexec, *LAUNCHER_OPTIONS, *rank, "here/run.ini", ":", *rank, "there/run.ini"]
+        done = subprocess.run(command, cwd=self.folder, env=environment(), capture_output=True, text=True, timeout=60,
+                              check=False)
         self.assertEqual(done.returncode, 2, done.stderr)
         self.assertIn("no such file as 'libmine.so'; looked for", done.stderr)
         self.assertEqual(done.stderr.count("fedhpc: error"), 1, done.stderr)
