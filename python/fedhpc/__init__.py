@@ -20,7 +20,7 @@ __path__.append(os.environ.get("FEDHPC_MODULE")
 _HOMES = {}
 for _module, _names in {
     "running": ("run", "resume", "plan", "list", "help", "version", "rank", "ranks"),
-    "errors": ("Error", "ConfigError", "DataError"),
+    "errors": ("Error", "ConfigError", "DataError", "Interrupted"),
     "methods": ("Algorithm", "algorithm"),
     "results": ("Results", "load"),
     "data": ("write_dataset",),

@@ -3,7 +3,7 @@
 SEEDS = {"run.seed", "data.seed"}
 # Where results go, how they are watched and which machine works: they do not change what comes out.
 NOT_IN_LEGEND = {"run.output", "run.progress", "run.log_level", "run.mpi", "run.save", "run.live",
-                 "run.checkpoint_every", "data.dir", "run.collective_timeout", "train.block"}
+                 "run.checkpoint_every", "data.dir", "run.collective_timeout", "run.plugin", "train.block"}
 LABEL_KEYS = 4  # most settings named in one legend entry
 MEANS_NOTHING = {"algorithm.k": ("algorithm.codec", "kmeans")}  # key -> unless another has this value
 

@@ -33,7 +33,7 @@ QUICK_ROUNDS = 100
 MESSAGE_WIDTH = 70  # of a failure in the table; the whole message is printed and stands in the run's log
 # Keys without influence on the numbers beyond rounding: a result may differ in them and still be the row's.
 NOT_COMPARED = {"run.output", "run.progress", "run.log_level", "run.mpi", "run.device", "run.live",
-                "run.checkpoint_every", "run.save", "run.collective_timeout", "data.dir", "train.block",
+                "run.checkpoint_every", "run.save", "run.collective_timeout", "run.plugin", "data.dir", "train.block",
                 "store.device_budget"}
 
 
