@@ -186,7 +186,7 @@ class Interrupt(InFolder):
         threading.Timer(3 if ranks else 1, os.kill, (os.getpid(), signal.SIGINT)).start()
         with self.assertRaises(KeyboardInterrupt) as caught:
             quietly(TINY, ranks=ranks, **{"run.rounds": 10**6, "run.eval_every": 1000})
-        self.assertIsInstance(caught.exception, fedhpc.errors.Interrupted)
+        self.assertIsInstance(caught.exception, fedhpc.Interrupted)
         done = len(fedhpc.Results("run.h5").rounds)
         self.assertGreater(done, 0)
         results = fedhpc.resume(caught.exception.path, ranks=ranks, progress=False, **{"run.rounds": done + 2})
