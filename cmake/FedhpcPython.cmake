@@ -1,5 +1,8 @@
-# The Python of the project: its own environment in .deps/venv, where there is one, else the one that is found. The
-# module of the Python package is built where that Python has nanobind.
+# The Python of the project: its own environment in .deps/venv, where there is one, else the one that is found; of a
+# wheel (SKBUILD), the one that asks for it. The module of the Python package is built where that Python has nanobind.
+if(SKBUILD)
+  set(FEDHPC_PYTHON "${Python_EXECUTABLE}" CACHE FILEPATH "Python of the module and of the tests" FORCE)
+endif()
 if(NOT FEDHPC_PYTHON)
   if(EXISTS "${PROJECT_SOURCE_DIR}/.deps/venv/bin/python")
     set(FEDHPC_PYTHON "${PROJECT_SOURCE_DIR}/.deps/venv/bin/python")
