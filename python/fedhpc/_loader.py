@@ -11,11 +11,12 @@ import sys
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 
+NOT_BUILT = ("fedhpc has no compiled module here: build it (cmake --build --preset release --target fedhpc_python), or "
+             "install the package (pip install .)")
 try:
     from ._built_with import TORCH_VERSION
 except ImportError:
-    raise ImportError("fedhpc has no compiled module here: build it (cmake --build --preset release --target "
-                      "fedhpc_python), or install the package (pip install .)") from None
+    raise ImportError(NOT_BUILT) from None
 
 OWN = TORCH_VERSION.partition("+")[0]  # "+cu130" and the like name how it was built, and change no interface
 
@@ -73,6 +74,8 @@ def load():
     try:
         return importlib.import_module("fedhpc._core")
     except ImportError as error:
+        if isinstance(error, ModuleNotFoundError):
+            raise ImportError(NOT_BUILT) from None
         mpi = re.match(r"(libmpi\S*): cannot open", str(error))
         if mpi is None:
             raise
