@@ -88,6 +88,7 @@ endfunction()
 fedhpc_install_torch(torch ${CMAKE_INSTALL_LIBDIR}/fedhpc/torch)
 
 # The component `python`, for a wheel, or for a folder on PYTHONPATH: the package with an installation of its own inside.
+# A wheel brings LibTorch along, and scikit-build-core puts the Python sources into it.
 if(FEDHPC_PYTHON_MODULE_ENABLED)
   install(TARGETS fedhpc_python LIBRARY DESTINATION fedhpc COMPONENT python EXCLUDE_FROM_ALL)
   install(TARGETS fedhpc LIBRARY DESTINATION fedhpc/lib COMPONENT python EXCLUDE_FROM_ALL)
@@ -96,10 +97,11 @@ if(FEDHPC_PYTHON_MODULE_ENABLED)
       install(TARGETS ${_module} LIBRARY DESTINATION fedhpc/lib/fedhpc COMPONENT python EXCLUDE_FROM_ALL)
     endif()
   endforeach()
-  fedhpc_install_torch(python fedhpc/lib/fedhpc/torch)
   install(FILES "${PROJECT_BINARY_DIR}/python/fedhpc/_built_with.py" DESTINATION fedhpc COMPONENT python EXCLUDE_FROM_ALL)
   install(DIRECTORY configs jobs DESTINATION fedhpc/share/fedhpc COMPONENT python EXCLUDE_FROM_ALL USE_SOURCE_PERMISSIONS)
-  if(NOT SKBUILD)  # which takes them from the sources
+  if(SKBUILD)
+    fedhpc_install_torch(python fedhpc/lib/fedhpc/torch)
+  else()
     install(DIRECTORY python/fedhpc DESTINATION . COMPONENT python EXCLUDE_FROM_ALL FILES_MATCHING PATTERN "*.py")
   endif()
 endif()

@@ -25,6 +25,7 @@ for _module, _names in {
     "methods": ("Algorithm", "algorithm"),
     "results": ("Results", "load"),
     "data": ("write_dataset",),
+    "tools.project": ("configs",),
 }.items():
     _HOMES |= dict.fromkeys(_names, _module)
 _MODULES = ("callbacks", "data", "errors", "methods", "results", "running", "testing", "tools")
