@@ -11,6 +11,9 @@ raw=$(mktemp -d)
 trap 'rm -rf "$raw"' EXIT
 python -m pip wheel . -q --disable-pip-version-check --no-deps --no-build-isolation -w "$raw"
 # Modules for GPUs take CUDA and its libraries from the Python package torch.
-auditwheel -q repair --exclude 'libmpi*' --exclude 'libtorch_cuda*' --exclude 'libc10_cuda*' --exclude 'libcublas*' \
-  --exclude 'libnccl*' -w "$folder" "$raw"/fedhpc-*.whl
+if ! auditwheel repair --exclude 'libmpi*' --exclude 'libtorch_cuda*' --exclude 'libc10_cuda*' --exclude 'libcublas*' \
+  --exclude 'libnccl*' -w "$folder" "$raw"/fedhpc-*.whl >"$raw/log" 2>&1; then
+  cat "$raw/log" >&2
+  exit 1
+fi
 ls "$folder"/fedhpc-*.whl
