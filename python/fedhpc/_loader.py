@@ -79,8 +79,8 @@ def load():
         mpi = re.match(r"(libmpi\S*): cannot open", str(error))
         if mpi is None:
             raise
-        raise ImportError(f"fedhpc needs {mpi[1]}, the MPI library it was built with: load the cluster's module of that "
-                          "MPI, or install it (Debian: libopenmpi3)") from error
+        raise ImportError(f"fedhpc needs {mpi[1]}, the MPI library it was built with: load the cluster's module of "
+                          "that MPI, or install it (Debian: libopenmpi3)") from error
 
 
 _core = load()

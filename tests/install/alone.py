@@ -26,11 +26,13 @@ def without_sources(folder, source, python):
     libraries = folder / "libraries"
     if not libraries.exists():
         libraries.mkdir()
-    hide = (f"mount --bind {shlex.quote(found)} {shlex.quote(str(libraries))} && mount -t tmpfs none {shlex.quote(source)} "
-            f"&& cd {shlex.quote(str(folder))} && exec \"$@\"")
+    hide = (f"mount --bind {shlex.quote(found)} {shlex.quote(str(libraries))} && "
+            f"mount -t tmpfs none {shlex.quote(source)} && cd {shlex.quote(str(folder))} && exec \"$@\"")
     for rights in ([], ["--map-root-user"]):
         prefix = ["unshare", "--mount", *rights, "sh", "-c", hide, "sh"]
-        if not libraries.is_symlink() and subprocess.run([*prefix, "true"], capture_output=True, check=False).returncode == 0:
+        if libraries.is_symlink():
+            break
+        if subprocess.run([*prefix, "true"], capture_output=True, check=False).returncode == 0:
             return prefix
     print("no mount namespace here: the sources stay in sight")
     if not libraries.is_symlink():
