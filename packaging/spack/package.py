@@ -22,6 +22,7 @@ class Fedhpc(CMakePackage, CudaPackage):
     version("0.1.0")  # the clone's own; there is nothing to fetch
 
     variant("tools", default=True, description="Python libraries of the tools that draw and tabulate results")
+    variant("python", default=False, description="The Python package, with the tools")
     variant("tests", default=False, description="Build the tests")
 
     depends_on("c", type="build")
@@ -44,10 +45,13 @@ class Fedhpc(CMakePackage, CudaPackage):
     depends_on("nccl@2.18:", when="+cuda")
 
     depends_on("python@3.11:", type=("build", "run"))
-    depends_on("py-numpy", when="+tools", type="run")
-    depends_on("py-h5py", when="+tools", type="run")
-    depends_on("py-pandas", when="+tools", type="run")
-    depends_on("py-matplotlib", when="+tools", type="run")
+    extends("python", when="+python")
+    for needs in ("+tools", "+python"):
+        for library in ("py-numpy", "py-h5py", "py-pandas", "py-matplotlib"):
+            depends_on(library, when=needs, type="run")
+    depends_on("py-cloudpickle", when="+python", type="run")
+    depends_on("py-tqdm", when="+python", type="run")
+    depends_on("py-nanobind@2.2:", when="+python", type="build")
     depends_on("googletest+gmock", when="+tests", type="build")
 
     conflicts("%gcc@:11", msg="fedhpc is C++20 and needs GCC 12")
@@ -64,6 +68,8 @@ class Fedhpc(CMakePackage, CudaPackage):
             self.define("FEDHPC_TORCH", self.torch()),
             self.define_from_variant("FEDHPC_TESTS", "tests"),
             self.define("FEDHPC_BENCH", False),
+            self.define_from_variant("FEDHPC_PYTHON_MODULE", "python"),
+            self.define("FEDHPC_PYTHON", self.spec["python"].command.path),
             self.define("FEDHPC_CUDA", "ON" if self.spec.satisfies("+cuda") else "OFF"),
             self.define("FEDHPC_MARCH", ""),  # Spack's compiler wrapper sets the target
         ]
@@ -73,6 +79,10 @@ class Fedhpc(CMakePackage, CudaPackage):
 
     def setup_run_environment(self, env):
         env.set("FEDHPC_HOME", os.path.join(self.prefix, "share", "fedhpc"))  # where job scripts look
+
+    @run_after("install", when="+python")
+    def install_python_package(self):
+        Executable("cmake")("--install", self.build_directory, "--prefix", python_platlib, "--component", "python")
 
     @run_after("install")
     @on_package_attributes(run_tests=True)

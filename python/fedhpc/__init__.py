@@ -19,16 +19,18 @@ __path__.append(os.environ.get("FEDHPC_MODULE")
 # name -> the module of this package that has it
 _HOMES = {}
 for _module, _names in {
+    "_loader": ("_core",),
     "running": ("run", "resume", "plan", "list", "help", "version", "rank", "ranks"),
     "errors": ("Error", "ConfigError", "DataError", "Interrupted"),
     "methods": ("Algorithm", "algorithm"),
     "results": ("Results", "load"),
     "data": ("write_dataset",),
+    "tools.project": ("configs",),
 }.items():
     _HOMES |= dict.fromkeys(_names, _module)
 _MODULES = ("callbacks", "data", "errors", "methods", "results", "running", "testing", "tools")
 
-__all__ = sorted([*_HOMES, *_MODULES])
+__all__ = sorted(name for name in {*_HOMES, *_MODULES} if not name.startswith("_"))
 
 
 def __getattr__(name):

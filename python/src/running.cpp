@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
@@ -223,7 +224,9 @@ void bind_running(nb::module_& core) {
     for (std::string& argument : arguments) words.push_back(argument.data());
     words.push_back(nullptr);
     const nb::gil_scoped_release unlocked;
-    return program(static_cast<int>(arguments.size()), words.data());
+    const int exit_code = program(static_cast<int>(arguments.size()), words.data());
+    std::fflush(nullptr);  // before command.py ends the process without taking it apart
+    return exit_code;
   });
 }
 

@@ -43,8 +43,12 @@ void* gpu_module_function(const std::string& module, const std::string& function
     const std::string reason = dlerror();
     std::error_code ignored;
     const bool lacks = std::filesystem::exists(path, ignored);  // a library that it needs itself
-    throw Error(concat("cannot load ", path.string(), ": ", reason,
-                       lacks ? "; tools/setup.sh --cuda fetches what is missing" : ""));
+    throw Error(concat(
+        "cannot load ", path.string(), ": ", reason,
+        lacks ? "; tools/setup.sh --cuda fetches what is missing, and for an installed Python "
+                "package, pip install torch==" +
+                    build_info().torch.substr(0, build_info().torch.find('+'))
+              : ""));
   }
   void* address = dlsym(loaded, function.c_str());
   if (address == nullptr) throw Error(concat(path.string(), " is no module of fedhpc"));

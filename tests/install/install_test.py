@@ -11,28 +11,16 @@ import pathlib
 import re
 import shlex
 import shutil
-import subprocess
 import sys
 import tempfile
+
+from alone import check, run, without_sources
 
 cmake, source, build, python = sys.argv[1:5]
 COMPLETED = [("r", "run resume"), ("run --run.mp", "--run.mpi="), ("run x.ini --run.mpi =", "auto on off"),
              ("run x.ini --run.mpi = o", "on off"), ("list mo", "models"), ("help fedpr", "fedprox fedprox_ft"),
              ("run x.ini --algorithm.name = hier", "hierfavg"), ("resume a.", "a.ckpt.2.h5 a.h5 a.ini"), ("run a", "a.ini")]
 SRUN = '#!/bin/bash\n[ "$1" != --mpi=list ] || { echo pmix; exit; }\nwhile [ "${1#-}" != "$1" ]; do shift; done\nexec "$@"\n'
-
-
-def run(*command, **how):
-    """What a command prints; the test ends where it fails."""
-    done = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False, **how)
-    if done.returncode:
-        sys.exit(f"{' '.join(map(str, command))}\n{done.stdout[-3000:]}{done.stderr[-3000:]}")
-    return done.stdout
-
-
-def check(holds, message):
-    if not holds:
-        sys.exit(message)
 
 
 def installed(folder):
@@ -69,31 +57,11 @@ def serves_a_project_by_pkg_config(prefix, folder):
     run(folder / "by_pkg_config")
 
 
-def without_sources(folder):
-    """What to put before a command that shall not see the sources: an empty folder lies over them. Python's libraries,
-    which may lie among them, are in folder/libraries."""
-    found = run(python, "-c", "import numpy, pathlib; print(pathlib.Path(numpy.__file__).parents[1])").strip()
-    libraries = folder / "libraries"
-    if not libraries.exists():
-        libraries.mkdir()
-    hide = (f"mount --bind {shlex.quote(found)} {shlex.quote(str(libraries))} && mount -t tmpfs none {shlex.quote(source)} "
-            f"&& cd {shlex.quote(str(folder))} && exec \"$@\"")
-    for rights in ([], ["--map-root-user"]):
-        prefix = ["unshare", "--mount", *rights, "sh", "-c", hide, "sh"]
-        if not libraries.is_symlink() and subprocess.run([*prefix, "true"], capture_output=True, check=False).returncode == 0:
-            return prefix
-    print("no mount namespace here: the sources stay in sight")
-    if not libraries.is_symlink():
-        libraries.rmdir()
-        libraries.symlink_to(found)
-    return []
-
-
 def works_alone(prefix, folder):
     share, program = prefix / "share/fedhpc", prefix / "bin/fedhpc"
     bare = {name: value for name, value in os.environ.items() if not name.startswith(("FEDHPC", "LD_LIBRARY"))}
     environment = {**bare, "PYTHONPATH": str(folder / "libraries"), "FEDHPC_CACHE": "off"}
-    hidden = without_sources(folder)
+    hidden = without_sources(folder, source, python)
 
     def alone(*command, **variables):
         return run(*hidden, *command, cwd=folder, env={**environment, **variables})
@@ -160,7 +128,7 @@ def packs(folder):
     top, = (folder / "unpacked").iterdir()
     (top / "lib/fedhpc").mkdir(parents=True, exist_ok=True)
     (top / "lib/fedhpc/torch").symlink_to(folder / "prefix/lib/fedhpc/torch")
-    hidden = without_sources(folder)
+    hidden = without_sources(folder, source, python)
     said = run(*hidden, "ldd", top / "bin/fedhpc")
     check(f"{top}/bin/../lib/fedhpc/torch/libtorch_cpu.so" in said, said)
     run(*hidden, top / "bin/fedhpc", "--version")

@@ -1,6 +1,7 @@
 """The project's folder: tables of papers, job scripts, configurations and builds lie there.
 
-It is the folder above the package, or PREFIX/share/fedhpc; where Python's own folder holds the package, $FEDHPC_HOME.
+It is the folder above the package, or PREFIX/share/fedhpc. An installed package has configurations and job scripts in a
+share/fedhpc of its own; $FEDHPC_HOME names a folder with the rest.
 """
 
 import os
@@ -8,9 +9,16 @@ import shutil
 import sysconfig
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[1] / "share" / "fedhpc"
+if not ROOT.is_dir():
+    ROOT = ROOT.parents[3]
 if "FEDHPC_HOME" in os.environ and not (ROOT / "tools" / "papers").is_dir():
     ROOT = Path(os.environ["FEDHPC_HOME"]).resolve()
+
+
+def configs():
+    """The folder of the configurations that come with fedhpc, a Path: quickstart.ini, algorithms/NAME.ini, papers/."""
+    return needed("configs")
 
 
 def needed(name):
