@@ -1,7 +1,5 @@
 // Rows and their layouts.
 
-#include "rows.hpp"
-
 #include <algorithm>
 #include <nanobind/ndarray.h>
 #include <nanobind/operators.h>
@@ -15,9 +13,9 @@
 #include "fedhpc/core/device.hpp"
 #include "fedhpc/core/options.hpp"
 #include "fedhpc/models/row_measures.hpp"
-#include "fedhpc/training/penalty.hpp"
 
 #include "bindings.hpp"
+#include "training.hpp"
 
 namespace fedhpc::python {
 
@@ -444,6 +442,20 @@ void bind_verbs(nb::class_<PyRows>& rows) {
                           to_tag(columns));
           },
           nb::arg("source"), nb::arg("columns"), "Copies the columns of one kind, in place.")
+      .def(
+          "descend",
+          [](const PyRows& self, double lr, double mu, const PyRows* centre, double gamma,
+             double rho) {
+            const Rows& moved = self.get();
+            descend_(
+                moved, lr,
+                penalty_of("rows.descend", mu, centre, gamma, rho, moved.count(), moved.layout));
+          },
+          nb::arg("lr"), nb::kw_only(), nb::arg("mu") = 0.0, nb::arg("centre") = nb::none(),
+          nb::arg("gamma") = 0.0, nb::arg("rho") = 1.0,
+          "One gradient step on mu/2 ||w - centre||^2 + gamma rho sum log cosh(w / rho) alone, "
+          "over "
+          "the trainable columns, in place.")
       .def(
           "zero_small",
           [](const PyRows& self, double threshold) { zero_small_(self.get(), threshold); },
