@@ -163,7 +163,8 @@ def _zero_steps(runs):
     still = runs.run(**{"train.lr": 0, "run.save": "init"})
     initial = runs.models(still, "initial")
     final = runs.models(still)
-    return _bits({name: initial[name] for name in final if name in initial}, final, "train.lr = 0")
+    return [f"train.lr = 0 moves {name} by {_distance(initial[name], values):.2g}" for name, values in final.items()
+            if name in initial and not _distance(initial[name], values) < 1e-13]  # means of equal models round
 
 
 def _planned_bytes(runs):

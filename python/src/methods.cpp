@@ -187,6 +187,12 @@ void throw_as_own(const nb::python_error& raised) {
   if (raised.matches(errors().attr("DataError"))) throw DataError(sentence());
 }
 
+void throw_as_python(const nb::builtin_exception& thrown) {
+  const bool of_type = thrown.type() == nb::exception_type::type_error;
+  PyErr_SetString(of_type ? PyExc_TypeError : PyExc_ValueError, thrown.what());
+  throw nb::python_error();
+}
+
 std::shared_ptr<nb::object> kept_object(const nb::object& object) {
   return {new nb::object(object), [](nb::object* kept) {
             if (!nb::is_alive()) {

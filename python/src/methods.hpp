@@ -12,6 +12,9 @@ namespace fedhpc::python {
 /// Throws ConfigError or DataError for fedhpc's own exceptions in Python, with their sentences.
 void throw_as_own(const nb::python_error& raised);
 
+/// Throws an error of these bindings as Python's exception.
+[[noreturn]] void throw_as_python(const nb::builtin_exception& thrown);
+
 /// Calls Python code of a method, as call_python does; its ConfigError and DataError stay what they
 /// are.
 template <typename Work>
@@ -22,6 +25,8 @@ decltype(auto) in_method(Work&& work) {
     } catch (const nb::python_error& raised) {
       throw_as_own(raised);
       throw;
+    } catch (const nb::builtin_exception& thrown) {
+      throw_as_python(thrown);
     }
   });
 }
