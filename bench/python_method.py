@@ -1,6 +1,6 @@
 """Time of a round of a method in Python over that of the same method in C++: FedAvg of examples/fedavg.py.
 
-    OMP_NUM_THREADS=1 PYTHONPATH=python python3 bench/python_method.py [--clients 100] [--hidden 100] [--rounds 10] [--turns 7]
+    OMP_NUM_THREADS=1 PYTHONPATH=python python3 bench/python_method.py [--block auto] [--turns 7]
 
 DNN of one hidden layer on 784 generated features, 100 clients of 60 samples, 3 batches of 20 a client and round. The
 two run in turns, each alone; a time is the median over a run's rounds, and what is said the median ratio over turns.

@@ -114,7 +114,11 @@ at::ScalarType type_of(const std::string& verb, nb::dlpack::dtype dtype) {
   if (dtype == nb::dtype<double>()) return at::kDouble;
   if (dtype == nb::dtype<std::int64_t>()) return at::kLong;
   if (dtype == nb::dtype<bool>()) return at::kBool;
-  throw nb::type_error(concat(verb, " wants an array of float32, float64, int64 or bool").c_str());
+  const char* kinds = "iuf?c?b";  // of DLPack's codes, as numpy names them
+  const char kind = dtype.code < 7 ? kinds[dtype.code] : '?';
+  throw nb::type_error(
+      concat(verb, " wants an array of float32, float64, int64 or bool, got ", kind, dtype.bits / 8)
+          .c_str());
 }
 
 }  // namespace

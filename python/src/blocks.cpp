@@ -156,9 +156,11 @@ void bind_travel(nb::class_<PyBlock>& bound) {
            "`beside` more bytes. `codec`: a name, a Codec, or None for dense.")
       .def("download", &download_of_edges, nb::arg("models"), nb::arg("codec") = nb::none(),
            "Every client gets the model of its edge.")
-      .def("upload", &upload, nb::arg("rows"), nb::arg("codec") = nb::none(),
-           "Sends every client's row of [C, P] and returns what the server (in edge rounds the "
-           "edge) receives. Books one payload per client. For changes of models.")
+      .def(
+          "upload", &upload, nb::arg("rows"), nb::arg("codec") = nb::none(),
+          "Sends every client's row of [C, P] and returns what the server (in edge rounds the "
+          "edge) receives, [C, P], which may be the same memory. Books one payload per client. For "
+          "changes of models.")
       .def("upload_models", &upload_models, nb::arg("models"), nb::arg("codec") = nb::none(),
            "The same for whole models [C, P]: where batch norm's statistics stay with clients, "
            "the server has those of the initial model.")

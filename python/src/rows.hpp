@@ -34,6 +34,9 @@ struct PyRows {
   Rows owned() const { return time ? get().clone() : rows; }
 };
 
+/// Adds arithmetic and measures to Rows.
+void bind_row_verbs(nb::class_<PyRows>& rows);
+
 /// Edges' rows as Python has them.
 struct PyEdgeRows {
   EdgeRows edges;
