@@ -21,10 +21,6 @@ _HOMES = {}
 for _module, _names in {
     "running": ("run", "resume", "plan", "list", "help", "version", "rank", "ranks"),
     "errors": ("Error", "ConfigError", "DataError", "Interrupted"),
-    "methods": ("Algorithm", "algorithm"),
-||||||| parent of 2d9fe8e (Methods in Python: Algorithm, @algorithm, examples)
-    "errors": ("Error", "ConfigError", "DataError"),
-    "methods": ("Algorithm", "algorithm"),
     "methods": ("Algorithm", "Block", "CatchUp", "Codec", "EdgeRows", "Evaluation", "EvaluationBlock", "FactorMap",
                 "Layout", "LocalStep", "Optimizer", "RandomColumns", "Round", "RowNumbers", "RowPart", "Rows",
                 "Setup", "State", "StoredRows", "UpdateMap", "algorithm", "codec", "largest_codec", "sign_codec",
