@@ -4,7 +4,9 @@
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
+#include <optional>
 #include <sstream>
+#include <string_view>
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
@@ -78,20 +80,20 @@ nb::dlpack::dtype dtype_of(const Tensor& values) {
 }
 
 template <typename Array>
-nb::object array_over(const Tensor& values) {
+NumpyArray array_over(const Tensor& values) {
   auto owner = std::make_unique<Tensor>(values);
   void* data = values.data_ptr();
   const nb::capsule keeper(owner.get(),
                            [](void* tensor) noexcept { delete static_cast<Tensor*>(tensor); });
   owner.release();
   const std::vector<std::size_t> shape(values.sizes().begin(), values.sizes().end());
-  return nb::cast(
-      Array(data, shape.size(), shape.data(), keeper, values.strides().data(), dtype_of(values)));
+  return nb::borrow<NumpyArray>(nb::cast(
+      Array(data, shape.size(), shape.data(), keeper, values.strides().data(), dtype_of(values))));
 }
 
 }  // namespace
 
-nb::object to_numpy(const Tensor& values, bool writable) {
+NumpyArray to_numpy(const Tensor& values, bool writable) {
   const bool away = on_device(values);
   const Tensor here = away ? on_host(values) : values;
   if (writable && !away) return array_over<nb::ndarray<nb::numpy>>(here);
@@ -100,11 +102,55 @@ nb::object to_numpy(const Tensor& values, bool writable) {
 
 namespace {
 
+/// The memory of an array that has one dimension, contiguous.
+class Contents {
+ public:
+  explicit Contents(nb::handle array) {
+    if (PyObject_CheckBuffer(array.ptr()) == 0) return;
+    there_ = PyObject_GetBuffer(array.ptr(), &buffer_, PyBUF_FORMAT | PyBUF_C_CONTIGUOUS) == 0;
+    if (!there_) PyErr_Clear();
+  }
+  ~Contents() {
+    if (there_) PyBuffer_Release(&buffer_);
+  }
+  Contents(const Contents&) = delete;
+  Contents& operator=(const Contents&) = delete;
+
+  /// Its numbers, if they are of this type; "d" is float64, "l" and "q" are int64.
+  template <typename T>
+  std::optional<std::span<T>> of(std::string_view formats) const {
+    const bool fits = there_ && buffer_.ndim == 1 && buffer_.itemsize == sizeof(T) &&
+                      buffer_.format[1] == 0 && formats.find(buffer_.format[0]) != formats.npos;
+    if (!fits) return std::nullopt;
+    return std::span<T>(static_cast<T*>(buffer_.buf),
+                        static_cast<std::size_t>(buffer_.len) / sizeof(T));
+  }
+
+ private:
+  Py_buffer buffer_{};
+  bool there_ = false;
+};
+
+constexpr std::string_view kFloat64 = "d";
+constexpr std::string_view kInt64 = "lq";
+
+/// numpy.NAME, looked up once: every block asks for its weights.
+nb::handle of_numpy(const char* name, PyObject*& kept) {
+  if (kept == nullptr) {
+    kept = nb::object(nb::module_::import_("numpy").attr(name)).release().ptr();
+  }
+  return kept;
+}
+
 template <typename T>
-nb::object copied(std::span<const T> values, at::ScalarType type) {
-  const Tensor copy = at::empty({static_cast<std::int64_t>(values.size())}, type);
-  std::copy(values.begin(), values.end(), copy.data_ptr<T>());
-  return to_numpy(copy);
+NumpyArray copied(std::span<const T> values, const char* type, std::string_view formats) {
+  static PyObject* empty = nullptr;
+  static PyObject* dtype = nullptr;
+  const nb::object array =
+      of_numpy("empty", empty)(static_cast<std::int64_t>(values.size()), of_numpy(type, dtype));
+  const Contents contents(array);
+  std::ranges::copy(values, contents.of<T>(formats)->begin());
+  return nb::borrow<NumpyArray>(array);
 }
 
 using AnyArray = nb::ndarray<nb::ro, nb::device::cpu>;
@@ -123,8 +169,10 @@ at::ScalarType type_of(const std::string& verb, nb::dlpack::dtype dtype) {
 
 }  // namespace
 
-nb::object to_numpy(std::span<const double> values) { return copied(values, at::kDouble); }
-nb::object to_numpy(std::span<const std::int64_t> values) { return copied(values, at::kLong); }
+NumpyArray to_numpy(std::span<const double> values) { return copied(values, "float64", kFloat64); }
+NumpyArray to_numpy(std::span<const std::int64_t> values) {
+  return copied(values, "int64", kInt64);
+}
 
 Tensor to_tensor(const std::string& verb, nb::handle value) {
   PyRows* rows = nullptr;
@@ -166,9 +214,9 @@ Tensor to_matrix(const std::string& verb, nb::handle array, std::int64_t rows,
 std::vector<double> to_numbers(const std::string& verb, nb::handle values) {
   RowNumbers* numbers = nullptr;
   if (nb::try_cast(values, numbers) && numbers != nullptr) return numbers->values();
-  nb::ndarray<const double, nb::ndim<1>, nb::c_contig, nb::device::cpu> array;
-  if (nb::try_cast(values, array, /*convert=*/false)) {
-    return {array.data(), array.data() + array.size()};
+  const Contents contents(values);
+  if (const auto here = contents.of<const double>(kFloat64)) {
+    return {here->begin(), here->end()};
   }
   std::vector<double> list;
   if (nb::try_cast(values, list)) return list;
@@ -185,9 +233,9 @@ std::vector<double> to_numbers(const std::string& verb, nb::handle values, std::
 }
 
 std::vector<std::int64_t> to_ids(const std::string& verb, nb::handle values) {
-  nb::ndarray<const std::int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu> array;
-  if (nb::try_cast(values, array, /*convert=*/false)) {
-    return {array.data(), array.data() + array.size()};
+  const Contents contents(values);
+  if (const auto here = contents.of<const std::int64_t>(kInt64)) {
+    return {here->begin(), here->end()};
   }
   std::vector<std::int64_t> list;
   if (nb::try_cast(values, list)) return list;

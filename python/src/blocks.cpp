@@ -134,7 +134,7 @@ PyRows upload_models(PyBlock& self, const PyRows& models, nb::handle codec) {
   return {block.upload_models(models.owned(), to_codec(codec, made))};
 }
 
-nb::object send(PyBlock& self, const std::string& direction, const RandomColumns& columns) {
+NumpyArray send(PyBlock& self, const std::string& direction, const RandomColumns& columns) {
   if (direction != "up" && direction != "down") {
     refuse("block.send", "up or down", "'" + direction + "'");
   }

@@ -32,7 +32,7 @@ struct PyCoupling {
   }
 };
 
-nb::object squared_distances(const PyCoupling& self, const PyRows& a, const PyRows& b,
+NumpyArray squared_distances(const PyCoupling& self, const PyRows& a, const PyRows& b,
                              nb::handle columns) {
   const Rows& one = self.rows("squared_distances", a);
   const Rows& other = self.rows("squared_distances", b, one.layout);
@@ -45,7 +45,7 @@ nb::object squared_distances(const PyCoupling& self, const PyRows& a, const PyRo
   return to_numpy(distances);
 }
 
-nb::object dots(const PyCoupling& self, const PyRows& a, const PyRows& b, nb::handle columns,
+NumpyArray dots(const PyCoupling& self, const PyRows& a, const PyRows& b, nb::handle columns,
                 const PyRows* reference) {
   const Rows& one = self.rows("dots", a);
   const Rows& other = self.rows("dots", b, one.layout);
@@ -60,7 +60,7 @@ nb::object dots(const PyCoupling& self, const PyRows& a, const PyRows& b, nb::ha
   return to_numpy(products);
 }
 
-nb::object over_pairs(const PyCoupling& self, const nb::list& matrices, std::int64_t columns,
+NumpyArray over_pairs(const PyCoupling& self, const nb::list& matrices, std::int64_t columns,
                       const nb::callable& value) {
   std::vector<Tensor> own;
   for (nb::handle matrix : matrices) {

@@ -30,7 +30,7 @@ struct PyEdgeMean {
   }
 };
 
-nb::object doubles(const std::vector<double>& values) {
+NumpyArray doubles(const std::vector<double>& values) {
   return to_numpy(std::span<const double>(values));
 }
 

@@ -36,7 +36,7 @@ void bind_numbers(nb::module_& core) {
       .def(
           "__array__",
           [](const RowNumbers& self, nb::object dtype, nb::object /*copy*/) {
-            nb::object array = to_numpy(std::span<const double>(self.values()));
+            const nb::object array = to_numpy(std::span<const double>(self.values()));
             return dtype.is_none() ? array : array.attr("astype")(dtype);
           },
           nb::arg("dtype") = nb::none(), nb::arg("copy") = nb::none())

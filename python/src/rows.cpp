@@ -34,7 +34,7 @@ Tensor field_of(const Rows& rows, const std::string& name) {
 }
 
 /// What Python may keep: the same memory, or a copy of what the engine uses again.
-nb::object exported(const PyRows& rows, const Tensor& part) {
+NumpyArray exported(const PyRows& rows, const Tensor& part) {
   return rows.time ? to_numpy(part.clone(), /*writable=*/false) : to_numpy(part);
 }
 
@@ -168,7 +168,7 @@ void bind_memory(nb::class_<PyRows>& rows) {
       .def(
           "__array__",
           [](const PyRows& self, nb::object dtype, nb::object /*copy*/) {
-            nb::object array = exported(self, self.get().values);
+            const nb::object array = exported(self, self.get().values);
             return dtype.is_none() ? array : array.attr("astype")(dtype);
           },
           nb::arg("dtype") = nb::none(), nb::arg("copy") = nb::none())

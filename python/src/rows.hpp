@@ -16,6 +16,14 @@ namespace fedhpc::python {
 
 namespace nb = nanobind;
 
+/// An array of numpy, which signatures name so.
+class NumpyArray : public nb::object {
+  static bool is_array(PyObject* object) { return PyObject_CheckBuffer(object) != 0; }
+
+ public:
+  NB_OBJECT_DEFAULT(NumpyArray, nb::object, "numpy.ndarray", is_array)
+};
+
 /// A layout as Python has it.
 struct PyLayout {
   LayoutPtr layout;
@@ -59,10 +67,10 @@ const Rows& wanted_or_one(const std::string& verb, const PyRows& rows, std::int6
                           const LayoutPtr& layout = nullptr);
 
 /// A numpy array over the memory of a tensor, which it keeps alive.
-nb::object to_numpy(const Tensor& values, bool writable = true);
+NumpyArray to_numpy(const Tensor& values, bool writable = true);
 /// A numpy array of these numbers, with memory of its own.
-nb::object to_numpy(std::span<const double> values);
-nb::object to_numpy(std::span<const std::int64_t> values);
+NumpyArray to_numpy(std::span<const double> values);
+NumpyArray to_numpy(std::span<const std::int64_t> values);
 /// A contiguous copy of an array (or a list) in host memory; throws TypeError naming the verb.
 Tensor to_tensor(const std::string& verb, nb::handle array);
 /// A copy of a matrix [rows, columns] float64, ValueError for another shape. -1: any number.
