@@ -442,6 +442,50 @@ class Verbs(InFolder):
             blocks[0].clients
 
 
+class OnADevice(InFolder):
+    """On the stand-in for a GPU that FEDHPC_STANDIN names; its memory faults where the host reads it."""
+
+    SCRIPT = f"""import sys; sys.path[:0] = {FOLDERS!r}
+import json, numpy as np, fedhpc, ditto, fedavg, scaffold, sfedhp, tdpfed
+
+@fedhpc.algorithm("looks", "FedAvg that looks at rows on a device")
+class Looks(fedavg.FedAvg):
+    def round(self, round):
+        update = round.mean()
+        for block in round.blocks():
+            start = block.download(self.model)
+            values, weight = start.values, start["fc1.weight"]
+            if round.number == 1:
+                assert start.__dlpack_device__()[0] == 2 and not values.flags.writeable and not weight.flags.writeable
+                doubled = start.like(2 * values)
+                assert np.array_equal(doubled.values, 2 * values)
+                doubled["fc1.weight"] = weight
+                assert np.array_equal(doubled["fc1.weight"], weight)
+                doubled[[0]] = start[[0]]
+                assert np.array_equal(doubled[0].values, values[:1])
+            update.add(block.weights(), block.upload(block.train(start) - start))
+        self.model += update.reduce()
+
+for keys in json.loads(sys.argv[1]):
+    fedhpc.run(keys, progress=False, force=True)
+"""
+
+    @unittest.skipUnless(os.environ.get("FEDHPC_STANDIN"), "FEDHPC_STANDIN names no stand-in for a GPU")
+    def test_equals_the_host(self):
+        settings = {"fedavg_py": {}, "ditto_py": OWN, "scaffold_py": {}, "tdpfed_py": {**OWN, "model.rank": 3},
+                    "sfedhp_py": {**OWN, **EDGES}, "looks": {}}
+        keys = [{**TINY, "run.dtype": "float64", "run.reproducible": False, "run.device": "cuda",
+                 "algorithm.name": name, "run.output": f"{name}.h5", **own} for name, own in settings.items()]
+        done = python(self.SCRIPT, json.dumps(keys), FEDHPC_GPU_MODULE=os.environ["FEDHPC_STANDIN"])
+        self.assertEqual(done.returncode, 0, done.stderr)
+        for name, own in settings.items():
+            run("host.h5", name.replace("looks", "fedavg"), **{"run.dtype": "float64", "run.reproducible": False, **own})
+            host, device = numbers("host.h5"), numbers(f"{name}.h5")
+            for path, values in host.items():
+                if path.startswith("model/"):
+                    np.testing.assert_allclose(device[path], values, rtol=0, atol=1e-9, err_msg=f"{name} {path}")
+
+
 class Options(InFolder):
     def test_of_every_kind(self):
         seen = {}
