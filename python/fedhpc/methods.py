@@ -1,13 +1,147 @@
-"""Methods in Python."""
+"""Methods in Python: they read like the paper's algorithm box and run as those in C++ do, bit for bit.
+
+    import fedhpc
+
+    @fedhpc.algorithm("my_fedavg", "federated averaging, written in Python (McMahan et al., AISTATS 2017)")
+    class MyFedAvg(fedhpc.Algorithm):
+        def declare(self, options):
+            options.averaging()
+
+        def initialise(self, setup):
+            self.model = setup.initial_model()
+
+        def round(self, round):
+            update = round.mean()
+            for block in round.blocks():
+                start = block.download(self.model)
+                trained = block.train(start)
+                update.add(block.weights(self.weighting), block.upload(trained - start, self.codec))
+            self.model += update.reduce()
+
+        def evaluate(self, evaluation):
+            evaluation.global_model(self.model)
+
+        def visit_state(self, state):
+            self.model = state.rows("model", self.model)
+
+    fedhpc.run("run.ini", **{"algorithm.name": "my_fedavg"})
+"""
+
+import re
+
+from . import _core
+from ._core import (Block, CatchUp, Codec, EdgeRows, Evaluation, EvaluationBlock, FactorMap, Layout, LocalStep,
+                    Optimizer, RandomColumns, Round, RowNumbers, RowPart, Rows, Setup, State, StoredRows, UpdateMap,
+                    codec, largest_codec, sign_codec, unless, where)
+
+__all__ = ["Algorithm", "Block", "CatchUp", "Codec", "EdgeRows", "Evaluation", "EvaluationBlock", "FactorMap",
+           "Layout", "LocalStep", "Optimizer", "RandomColumns", "Round", "RowNumbers", "RowPart", "Rows", "Setup",
+           "State", "StoredRows", "UpdateMap", "algorithm", "codec", "largest_codec", "register", "registered",
+           "sign_codec", "unless", "where"]
+
+
+class Algorithm:
+    """A federated-learning method. A subclass has round() and evaluate(), and what else it needs.
+
+    One object lives through a run. It touches no ranks, files or devices: what the clients of other ranks
+    do comes together in round.mean() and its like. Five rules:
+
+    - A client's result depends on that client alone: blocks have any width, clients any order.
+    - A loop over round.blocks() goes to its end. Collective verbs (mean.reduce, round.noted) come after it.
+    - What a round leaves for later ones lies in the store or is visited in visit_state().
+    - A block, a step and a round are over when their turn is: keep the rows they gave, and not them.
+    - Sums over a row are taken by Rows.squared_lengths and Rows.inner_products, whose bits do not depend on
+      the block; elementwise numpy is free.
+
+    Attributes tell what the method is (a property may make them depend on keys):
+
+    tiers             "client-cloud", or "client-edge-cloud" for edges with models of their own
+    models            "global", "personal" (one per client), "both", or "shared" (one per client, with
+                      columns that all share)
+    factorisations    ("cp",): it works with these, its own first; (): weights in full
+    factor_draw       {"range": 0.1, "like_layers": True, "zero": True}: how its first factors are drawn
+    cohorts_in_round  a round draws so many, one after the other
+    can_leave_rounds  True: a signal may end a round between two blocks, and resume goes on with it there.
+                      Blocks then act on the store, on means and on notes of the round alone.
+    """
+
+    tiers = "client-cloud"
+    models = "global"
+    factorisations = ()
+    factor_draw = {}
+    cohorts_in_round = 1
+    can_leave_rounds = False
+
+    def declare(self, options):
+        """Declares the method's keys below `algorithm`, options.add("mu", 0.1, at_least=0, help="...").
+
+        Each is an attribute of the method with its value. Checks of other keys go by options.add_check.
+        """
+
+    def initialise(self, setup):
+        """Takes the first state from `setup` (a Setup), and declares series of the method's own."""
+
+    def prepare(self, everybody):
+        """Runs once before round 1, with all clients as participants; it counts nowhere."""
+
+    def round(self, round):
+        """One global round (a Round)."""
+        raise NotImplementedError(f"{type(self).__name__} has no round()")
+
+    def evaluate(self, evaluation):
+        """Hands over the models that are scored (an Evaluation). State never changes here."""
+        raise NotImplementedError(f"{type(self).__name__} has no evaluate()")
+
+    def visit_state(self, state):
+        """Visits all that a round leaves for later ones but for the store: self.w = state.rows("w", self.w)."""
+
+    def drawn_in(self, round):
+        """{name: array}: what has been drawn, for /draws of the result file."""
+        return {}
+
 
 _registered = {}
 
 
+def algorithm(name, sentence):
+    """Registers a class as the method `name` (algorithm.name): @fedhpc.algorithm("fedavg2", "what it is (who, where)").
+
+    sentence  one sentence for `fedhpc list algorithms`, with its citation
+
+    The same name again replaces the method, as in a cell of a notebook that runs twice. ConfigError for a
+    name of fedhpc's own; TypeError for a class without round() or evaluate().
+    """
+    def add(method):
+        register(name, sentence, method)
+        return method
+
+    return add
+
+
 def register(name, sentence, method):
-    """Adds a method, or another version of one that Python has added before."""
+    """Adds a method, or another version of one that Python has added before; see algorithm()."""
+    if not isinstance(name, str) or not re.fullmatch(r"[a-z][a-z0-9_]*", name):
+        raise ValueError(f"the name of a method has lower-case letters, digits and _, and not {name!r}")
+    if not isinstance(sentence, str) or not sentence.strip():
+        raise ValueError(f"method {name!r} needs a sentence that says what it is: @fedhpc.algorithm({name!r}, '...')")
+    if not isinstance(method, type) or not issubclass(method, Algorithm):
+        raise TypeError(f"method {name!r} is a class derived from fedhpc.Algorithm, and not {method!r}")
+    for verb in ("round", "evaluate"):
+        if getattr(method, verb) is getattr(Algorithm, verb):
+            raise TypeError(f"{method.__name__} has no {verb}(self, {'round' if verb == 'round' else 'evaluation'}): "
+                            "a method has round() and evaluate()")
+    if hasattr(method, "initialize"):
+        raise TypeError(f"{method.__name__} has initialize(), which nobody calls; the verb is initialise()")
+    method()  # it needs no argument, or says so here
+    _core.add_algorithm(name, sentence)
     _registered[name] = (name, sentence, method)
 
 
 def registered():
     """[(name, sentence, class)] of all methods that Python has added; ranks of their own get them."""
     return [*_registered.values()]
+
+
+def _made(name):
+    """A method of this name, for the engine."""
+    return _registered[name][2]()

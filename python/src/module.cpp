@@ -3,4 +3,8 @@
 NB_MODULE(_core, core) {
   core.doc() = "The compiled part of fedhpc; its names are those of the package.";
   fedhpc::python::bind_running(core);
+  fedhpc::python::bind_rows(core);
+  fedhpc::python::bind_training(core);
+  fedhpc::python::bind_rounds(core);
+  fedhpc::python::bind_methods(core);
 }

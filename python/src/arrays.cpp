@@ -1,0 +1,294 @@
+// Arrays of Python and tensors of the engine; names of columns.
+
+#include <algorithm>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+#include <optional>
+#include <sstream>
+#include <string_view>
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/from_blob.h>
+
+#include "fedhpc/core/device.hpp"
+#include "fedhpc/core/options.hpp"
+
+#include "rows.hpp"
+
+namespace fedhpc::python {
+
+std::string shape_text(std::int64_t count, std::int64_t columns) {
+  return concat("[", count, ", ", columns, "]");
+}
+
+std::string shape_text(const Tensor& values) {
+  std::vector<std::string> sizes;
+  for (const std::int64_t size : values.sizes()) sizes.push_back(std::to_string(size));
+  return "[" + join(sizes) + "]";
+}
+
+void refuse(const std::string& verb, const std::string& wanted, const std::string& got) {
+  throw nb::value_error(concat(verb, " wants ", wanted, ", got ", got).c_str());
+}
+
+namespace {
+
+const Rows& with_count(const std::string& verb, const PyRows& rows, std::int64_t count,
+                       const LayoutPtr& layout, bool or_one) {
+  const Rows& got = rows.get();
+  const std::int64_t columns = layout ? layout->size() : got.layout->size();
+  const std::string shapes =
+      shape_text(count, columns) + (or_one && count != 1 ? " or " + shape_text(1, columns) : "");
+  if ((got.count() != count && !(or_one && got.count() == 1)) || got.layout->size() != columns) {
+    refuse(verb, "rows " + shapes, shape_text(got.values));
+  }
+  if (layout && got.layout != layout) {
+    refuse(verb, "rows " + shapes + " of its layout",
+           shape_text(got.values) + " of another layout");
+  }
+  return got;
+}
+
+}  // namespace
+
+const Rows& wanted(const std::string& verb, const PyRows& rows, std::int64_t count,
+                   const LayoutPtr& layout) {
+  return with_count(verb, rows, count, layout, /*or_one=*/false);
+}
+
+const Rows& wanted_or_one(const std::string& verb, const PyRows& rows, std::int64_t count,
+                          const LayoutPtr& layout) {
+  return with_count(verb, rows, count, layout, /*or_one=*/true);
+}
+
+namespace {
+
+nb::dlpack::dtype dtype_of(const Tensor& values) {
+  switch (values.scalar_type()) {
+    case at::kFloat:
+      return nb::dtype<float>();
+    case at::kDouble:
+      return nb::dtype<double>();
+    case at::kLong:
+      return nb::dtype<std::int64_t>();
+    case at::kBool:
+      return nb::dtype<bool>();
+    default:
+      throw nb::type_error("an array of float32, float64, int64 or bool is expected");
+  }
+}
+
+template <typename Array>
+NumpyArray array_over(const Tensor& values) {
+  auto owner = std::make_unique<Tensor>(values);
+  void* data = values.data_ptr();
+  const nb::capsule keeper(owner.get(),
+                           [](void* tensor) noexcept { delete static_cast<Tensor*>(tensor); });
+  owner.release();
+  const std::vector<std::size_t> shape(values.sizes().begin(), values.sizes().end());
+  return nb::borrow<NumpyArray>(nb::cast(
+      Array(data, shape.size(), shape.data(), keeper, values.strides().data(), dtype_of(values))));
+}
+
+}  // namespace
+
+NumpyArray to_numpy(const Tensor& values, bool writable) {
+  const bool away = on_device(values);
+  const Tensor here = away ? on_host(values) : values;
+  if (writable && !away) return array_over<nb::ndarray<nb::numpy>>(here);
+  return array_over<nb::ndarray<nb::numpy, nb::ro>>(here);
+}
+
+namespace {
+
+/// The memory of an array that has one dimension, contiguous.
+class Contents {
+ public:
+  explicit Contents(nb::handle array) {
+    if (PyObject_CheckBuffer(array.ptr()) == 0) return;
+    there_ = PyObject_GetBuffer(array.ptr(), &buffer_, PyBUF_FORMAT | PyBUF_C_CONTIGUOUS) == 0;
+    if (!there_) PyErr_Clear();
+  }
+  ~Contents() {
+    if (there_) PyBuffer_Release(&buffer_);
+  }
+  Contents(const Contents&) = delete;
+  Contents& operator=(const Contents&) = delete;
+
+  /// Its numbers, if they are of this type; "d" is float64, "l" and "q" are int64.
+  template <typename T>
+  std::optional<std::span<T>> of(std::string_view formats) const {
+    const bool fits = there_ && buffer_.ndim == 1 && buffer_.itemsize == sizeof(T) &&
+                      buffer_.format[1] == 0 && formats.find(buffer_.format[0]) != formats.npos;
+    if (!fits) return std::nullopt;
+    return std::span<T>(static_cast<T*>(buffer_.buf),
+                        static_cast<std::size_t>(buffer_.len) / sizeof(T));
+  }
+
+ private:
+  Py_buffer buffer_{};
+  bool there_ = false;
+};
+
+constexpr std::string_view kFloat64 = "d";
+constexpr std::string_view kInt64 = "lq";
+
+/// numpy.NAME, looked up once: every block asks for its weights.
+nb::handle of_numpy(const char* name, PyObject*& kept) {
+  if (kept == nullptr) {
+    kept = nb::object(nb::module_::import_("numpy").attr(name)).release().ptr();
+  }
+  return kept;
+}
+
+template <typename T>
+NumpyArray copied(std::span<const T> values, const char* type, std::string_view formats) {
+  static PyObject* empty = nullptr;
+  static PyObject* dtype = nullptr;
+  const nb::object array =
+      of_numpy("empty", empty)(static_cast<std::int64_t>(values.size()), of_numpy(type, dtype));
+  const Contents contents(array);
+  std::ranges::copy(values, contents.of<T>(formats)->begin());
+  return nb::borrow<NumpyArray>(array);
+}
+
+using AnyArray = nb::ndarray<nb::ro, nb::device::cpu>;
+
+at::ScalarType type_of(const std::string& verb, nb::dlpack::dtype dtype) {
+  if (dtype == nb::dtype<float>()) return at::kFloat;
+  if (dtype == nb::dtype<double>()) return at::kDouble;
+  if (dtype == nb::dtype<std::int64_t>()) return at::kLong;
+  if (dtype == nb::dtype<bool>()) return at::kBool;
+  const char* kinds = "iuf?c?b";  // of DLPack's codes, as numpy names them
+  const char kind = dtype.code < 7 ? kinds[dtype.code] : '?';
+  throw nb::type_error(
+      concat(verb, " wants an array of float32, float64, int64 or bool, got ", kind, dtype.bits / 8)
+          .c_str());
+}
+
+}  // namespace
+
+NumpyArray to_numpy(std::span<const double> values) { return copied(values, "float64", kFloat64); }
+NumpyArray to_numpy(std::span<const std::int64_t> values) {
+  return copied(values, "int64", kInt64);
+}
+
+Tensor to_tensor(const std::string& verb, nb::handle value) {
+  PyRows* rows = nullptr;
+  if (nb::try_cast(value, rows) && rows != nullptr) return on_host(rows->get().values).clone();
+  AnyArray array;
+  if (!nb::try_cast(value, array, /*convert=*/false)) {
+    const nb::object made = nb::module_::import_("numpy").attr("asarray")(value);
+    if (!nb::try_cast(made, array, /*convert=*/false)) {
+      throw nb::type_error(concat(verb, " wants an array in host memory").c_str());
+    }
+  }
+  std::vector<std::int64_t> sizes;
+  std::vector<std::int64_t> strides;
+  for (std::size_t i = 0; i < array.ndim(); ++i) {
+    sizes.push_back(static_cast<std::int64_t>(array.shape(i)));
+    strides.push_back(array.stride(i));
+  }
+  const at::ScalarType type = type_of(verb, array.dtype());
+  const Tensor copy = at::empty(sizes, type);
+  if (copy.numel() == 0) return copy;
+  // Torch takes no memory that cannot be written; this is read alone.
+  copy.copy_(at::from_blob(const_cast<void*>(array.data()), sizes, strides, type));
+  return copy;
+}
+
+Tensor to_matrix(const std::string& verb, nb::handle array, std::int64_t rows,
+                 std::int64_t columns) {
+  const Tensor matrix = to_tensor(verb, array).to(at::kDouble);
+  const auto fits = [](std::int64_t wanted, std::int64_t got) {
+    return wanted < 0 || wanted == got;
+  };
+  if (matrix.dim() != 2 || !fits(rows, matrix.size(0)) || !fits(columns, matrix.size(1))) {
+    const auto text = [](std::int64_t n) { return n < 0 ? std::string("any") : concat(n); };
+    refuse(verb, concat("an array [", text(rows), ", ", text(columns), "]"), shape_text(matrix));
+  }
+  return matrix;
+}
+
+std::vector<double> to_numbers(const std::string& verb, nb::handle values) {
+  RowNumbers* numbers = nullptr;
+  if (nb::try_cast(values, numbers) && numbers != nullptr) return numbers->values();
+  const Contents contents(values);
+  if (const auto here = contents.of<const double>(kFloat64)) {
+    return {here->begin(), here->end()};
+  }
+  std::vector<double> list;
+  if (nb::try_cast(values, list)) return list;
+  throw nb::type_error(concat(verb, " wants a list or an array of numbers").c_str());
+}
+
+std::vector<double> to_numbers(const std::string& verb, nb::handle values, std::int64_t count) {
+  std::vector<double> numbers = to_numbers(verb, values);
+  if (static_cast<std::int64_t>(numbers.size()) != count) {
+    refuse(verb, concat(count, count == 1 ? " number" : " numbers"),
+           std::to_string(numbers.size()));
+  }
+  return numbers;
+}
+
+std::vector<std::int64_t> to_ids(const std::string& verb, nb::handle values) {
+  const Contents contents(values);
+  if (const auto here = contents.of<const std::int64_t>(kInt64)) {
+    return {here->begin(), here->end()};
+  }
+  std::vector<std::int64_t> list;
+  if (nb::try_cast(values, list)) return list;
+  throw nb::type_error(concat(verb, " wants a list or an array of whole numbers").c_str());
+}
+
+Tag to_tag(const std::string& name) {
+  if (name == "trainable") return Tag::Trainable;
+  if (name == "buffer") return Tag::Buffer;
+  if (name == "head") return Tag::Head;
+  if (name == "norm") return Tag::Norm;
+  if (name == "uncompressed") return Tag::Uncompressed;
+  if (name == "bias") return Tag::Bias;
+  if (name == "all") return Tag::None;
+  throw nb::value_error(concat("there are no columns '", name,
+                               "'; kinds of columns are trainable, buffer, head, norm, bias, "
+                               "uncompressed, body (all but the head) and all")
+                            .c_str());
+}
+
+Columns to_columns(nb::handle names) {
+  Columns columns;
+  if (names.is_none()) return columns;
+  std::istringstream words(nb::cast<std::string>(names));
+  for (std::string word; words >> word;) {
+    if (word == "body") word = "-head";
+    const bool out = word.starts_with('-');
+    Tag& tags = out ? columns.without : columns.with;
+    tags = tags | to_tag(out ? word.substr(1) : word);
+  }
+  return columns;
+}
+
+ColumnRanges ranges_of(const Layout& layout, nb::handle names) {
+  const Columns columns = to_columns(names);
+  ColumnRanges ranges;
+  for (const Field& field : layout.fields()) {
+    if (!columns.hold(field.tags)) continue;
+    if (!ranges.empty() && ranges.back().last == field.offset) {
+      ranges.back().last += field.size;
+    } else {
+      ranges.push_back({field.offset, field.offset + field.size});
+    }
+  }
+  return ranges;
+}
+
+LayoutPtr to_layout(nb::handle value) {
+  PyLayout* layout = nullptr;
+  if (nb::try_cast(value, layout) && layout != nullptr) return layout->layout;
+  PyRows* rows = nullptr;
+  if (nb::try_cast(value, rows) && rows != nullptr) return rows->rows.layout;
+  throw nb::type_error("a Layout is expected, or Rows that have it");
+}
+
+}  // namespace fedhpc::python

@@ -1,0 +1,284 @@
+// Blocks of a round.
+
+#include "blocks.hpp"
+
+#include <algorithm>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+#include <optional>
+
+#include "bindings.hpp"
+
+namespace fedhpc::python {
+
+namespace {
+
+/// Training in hand, without the interpreter's lock.
+class Training {
+ public:
+  Training(const std::string& verb, RoundSession& session) : session_(session) {
+    if (session_.trains) {
+      throw std::runtime_error(concat(verb, " was called from inside of a training of this block"));
+    }
+    session_.trains = true;
+    unlocked_.emplace();
+  }
+  ~Training() {
+    unlocked_.reset();
+    session_.trains = false;
+  }
+  Training(const Training&) = delete;
+  Training& operator=(const Training&) = delete;
+
+ private:
+  RoundSession& session_;
+  std::optional<nb::gil_scoped_release> unlocked_;
+};
+
+PyRows download(PyBlock& self, const PyRows& models, nb::handle codec, std::int64_t beside) {
+  Block& block = self.get();
+  std::shared_ptr<const Codec> made;
+  wanted_or_one("block.download", models, block.count());
+  return {block.download(models.owned(), to_codec(codec, made), beside)};
+}
+
+PyRows download_of_edges(PyBlock& self, const PyEdgeRows& models, nb::handle codec) {
+  std::shared_ptr<const Codec> made;
+  return {self.get().download(models.edges, to_codec(codec, made))};
+}
+
+PyRows train(PyBlock& self, const PyRows& start, double mu, const PyRows* centre, double gamma,
+             double rho, std::optional<std::int64_t> pass, nb::handle columns, const PyRowMap* map,
+             bool goes_on) {
+  Block& block = self.get();
+  LocalWork work{.pass = pass, .columns = to_columns(columns), .goes_on = goes_on};
+  if (map != nullptr) work.map = &map->get();
+  const Rows& from =
+      wanted("block.train", start, block.count(), map == nullptr ? nullptr : map->get().factors());
+  work.penalty = penalty_of("block.train", mu, centre, gamma, rho, block.count(), from.layout);
+  if (work.penalty.any() && (map != nullptr || !work.columns.all())) {
+    throw nb::value_error("block.train takes a penalty only where whole models move");
+  }
+  const Training training("block.train", *self.session);
+  return {block.train(from, work)};
+}
+
+/// A function that hands local steps to Python's.
+std::function<void(LocalStep&)> steps_for(const nb::callable& take, std::int64_t clients) {
+  return [&take, clients](LocalStep& step) {
+    const nb::gil_scoped_acquire lock;
+    const TimePtr time =
+        time_of("this step is over: a step can be used only in the function given to each_step");
+    const During during(time);
+    const nb::object handed = nb::cast(PyStep{{step, time}, clients});
+    const auto end_gradients = [&] { nb::cast<PyStep&>(handed).gradients->end(); };
+    try {
+      take(handed);
+    } catch (...) {
+      end_gradients();
+      throw;
+    }
+    end_gradients();
+  };
+}
+
+void each_step(PyBlock& self, const nb::callable& take, bool alike,
+               std::optional<std::int64_t> pass) {
+  Block& block = self.get();
+  const auto each = steps_for(take, block.count());
+  const Training training("block.each_step", *self.session);
+  block.each_step(alike ? Steps::Alike : Steps::Any, each, pass);
+}
+
+void each_batch(PyBlock& self, double share, std::int64_t pass, const nb::callable& take,
+                const std::string& sampled) {
+  Block& block = self.get();
+  if (!(share > 0 && share <= 1)) {
+    refuse("block.each_batch", "a share above 0 and at most 1", concat(share));
+  }
+  if (sampled != "drawn" && sampled != "slice") {
+    refuse("block.each_batch", "sampled drawn or slice", "'" + sampled + "'");
+  }
+  const auto each = steps_for(take, block.count());
+  const Training training("block.each_batch", *self.session);
+  block.each_batch(share, pass, each, sampled == "drawn" ? Sampled::Drawn : Sampled::Slice);
+}
+
+PyBlock only(PyBlock& self, nb::handle clients) {
+  Block& block = self.get();
+  const std::vector<std::int64_t> ids = to_ids("block.only", clients);
+  auto next = block.clients().begin();
+  for (const std::int64_t client : ids) {
+    next = std::find(next, block.clients().end(), client);
+    if (next == block.clients().end()) {
+      refuse("block.only", "some of the block's clients in its order", concat(client));
+    }
+    ++next;
+  }
+  auto owned = std::make_shared<PyBlock::Some>(ids, block);
+  return {&owned->block, self.time, self.session, owned};
+}
+
+PyRows upload(PyBlock& self, const PyRows& rows, nb::handle codec) {
+  std::shared_ptr<const Codec> made;
+  Block& block = self.get();
+  wanted("block.upload", rows, block.count());
+  return {block.upload(rows.owned(), to_codec(codec, made))};
+}
+
+PyRows upload_models(PyBlock& self, const PyRows& models, nb::handle codec) {
+  std::shared_ptr<const Codec> made;
+  Block& block = self.get();
+  wanted("block.upload_models", models, block.count());
+  return {block.upload_models(models.owned(), to_codec(codec, made))};
+}
+
+NumpyArray send(PyBlock& self, const std::string& direction, const RandomColumns& columns) {
+  if (direction != "up" && direction != "down") {
+    refuse("block.send", "up or down", "'" + direction + "'");
+  }
+  return to_numpy(self.get().send(direction == "up" ? Direction::Up : Direction::Down, columns));
+}
+
+void require_client(const char* verb, const Block& block, std::int64_t client) {
+  if (std::ranges::find(block.clients(), client) == block.clients().end()) {
+    refuse(verb, "a client of the block", concat(client));
+  }
+}
+
+void bind_travel(nb::class_<PyBlock>& bound) {
+  bound
+      .def("download", &download, nb::arg("models"), nb::arg("codec") = nb::none(),
+           nb::arg("beside") = 0,
+           "Sends a model to every client and returns what they receive, [C, P]. All get rows "
+           "[1, P], or client c gets row c of [C, P]. Books one payload per client: the model and "
+           "`beside` more bytes. `codec`: a name, a Codec, or None for dense.")
+      .def("download", &download_of_edges, nb::arg("models"), nb::arg("codec") = nb::none(),
+           "Every client gets the model of its edge.")
+      .def(
+          "upload", &upload, nb::arg("rows"), nb::arg("codec") = nb::none(),
+          "Sends every client's row of [C, P] and returns what the server (in edge rounds the "
+          "edge) receives, [C, P], which may be the same memory. Books one payload per client. For "
+          "changes of models.")
+      .def("upload_models", &upload_models, nb::arg("models"), nb::arg("codec") = nb::none(),
+           "The same for whole models [C, P]: where batch norm's statistics stay with clients, "
+           "the server has those of the initial model.")
+      .def("send", &send, nb::arg("direction"), nb::arg("columns"),
+           "Draws the columns that travel 'up' or 'down' for each client, an array [C, P] of "
+           "bool, and books one payload of them per client.");
+}
+
+void bind_training_of_blocks(nb::class_<PyBlock>& bound) {
+  bound
+      .def("train", &train, nb::arg("start"), nb::kw_only(), nb::arg("mu") = 0.0,
+           nb::arg("centre") = nb::none(), nb::arg("gamma") = 0.0, nb::arg("rho") = 1.0,
+           nb::arg("pass_") = nb::none(), nb::arg("columns") = nb::none(),
+           nb::arg("map") = nb::none(), nb::arg("goes_on") = false,
+           "Trains every client locally, as train.* say, from its row of `start` [C, P] and "
+           "returns the trained rows [C, P]. Adds mu/2 ||w - centre||^2 + gamma rho sum log "
+           "cosh(w / rho) to the loss. pass_: equal passes of a round see equal batches. columns: "
+           "those that move ('head', 'body'). map: rows are factors [C, Q]. goes_on: the "
+           "optimizer goes on from the block's last training. Counts into train_loss.")
+      .def("each_step", &each_step, nb::arg("take"), nb::kw_only(), nb::arg("alike") = false,
+           nb::arg("pass_") = nb::none(),
+           "Runs local training step by step: take(step) makes each, a LocalStep. alike: steps "
+           "move rows in place and do the same work each time, so that a GPU repeats them. Counts "
+           "into train_loss.")
+      .def("each_batch", &each_batch, nb::arg("share"), nb::arg("pass_"), nb::arg("take"),
+           nb::arg("sampled") = "drawn",
+           "Goes once through this share of every client's training samples, 'drawn' or "
+           "'slice'; take(step) has a batch each. Counts into simulated time, not into "
+           "train_loss.")
+      .def(
+          "evaluate",
+          [](PyBlock& self, const PyRows& models) {
+            Block& block = self.get();
+            const Rows& rows = wanted("block.evaluate", models, block.count());
+            return to_numpy(std::span<const double>(block.evaluate(rows)));
+          },
+          nb::arg("models"),
+          "The accuracy of row c of models [C, P] on the test samples of clients[c]: float64 "
+          "[C]. NaN without samples and in rounds without evaluation.")
+      .def(
+          "samples_of",
+          [](PyBlock& self, std::int64_t client) {
+            require_client("block.samples_of", self.get(), client);
+            return to_numpy(self.get().samples_of(client));
+          },
+          nb::arg("client"), "The features of its training samples: float64 [n, D].")
+      .def(
+          "embed",
+          [](PyBlock& self, const PyRows& model, std::int64_t client) {
+            require_client("block.embed", self.get(), client);
+            const Embedded embedded = self.get().embed(wanted("block.embed", model, 1), client);
+            return nb::make_tuple(to_numpy(embedded.values), to_numpy(embedded.labels));
+          },
+          nb::arg("model"), nb::arg("client"),
+          "What the head of model [1, P] sees of the client's training samples: (float64 [n, E], "
+          "labels int64 [n]).");
+}
+
+}  // namespace
+
+void bind_blocks(nb::module_& core) {
+  nb::class_<PyBlock> bound(
+      core, "Block",
+      "C participants of a round on this rank, trained together: each client has one row. A block "
+      "can be used only in its turn of the loop; the rows it gave stay valid.");
+  bound
+      .def_prop_ro(
+          "clients", [](PyBlock& self) { return to_numpy(self.get().clients()); },
+          "The clients' ids: int64 [C].")
+      .def("__len__", [](PyBlock& self) { return self.get().count(); })
+      .def_prop_ro(
+          "edges", [](PyBlock& self) { return to_numpy(self.get().edges()); },
+          "The edge of each client: int64 [C].")
+      .def_prop_ro(
+          "round", [](PyBlock& self) { return self.get().round(); }, "The round's number, from 1.")
+      .def(
+          "trains", [](PyBlock& self, std::int64_t client) { return self.get().trains(client); },
+          nb::arg("client"), "Whether the client's local training has a step.")
+      .def(
+          "weights",
+          [](PyBlock& self, const std::string& weighting) {
+            return to_numpy(self.get().weights(to_weighting(weighting)));
+          },
+          nb::arg("weighting") = "samples",
+          "The weight of each client, float64 [C]: its training 'samples', the 'batches' of an "
+          "epoch, or 'uniform', which is 1 (0 without training samples).")
+      .def("only", &only, nb::arg("clients"),
+           "A block of some of the clients, whose ids keep their order.")
+      .def(
+          "keep",
+          [](PyBlock& self, const PyStoredRows& store, const PyRows& rows) {
+            Block& block = self.get();
+            block.keep(store.to_write(),
+                       wanted("block.keep", rows, block.count(), store.get().layout()));
+          },
+          nb::arg("store"), nb::arg("rows"),
+          "Stores row c of rows [C, P] for clients[c]; who has no local step keeps its old row.")
+      .def(
+          "keep_buffers",
+          [](PyBlock& self, const PyRows& rows) {
+            Block& block = self.get();
+            block.keep_buffers(wanted("block.keep_buffers", rows, block.count()));
+          },
+          nb::arg("rows"),
+          "Stores batch norm's statistics in rows [C, P] as the clients' own where train.buffers "
+          "is local; elsewhere does nothing. For what a client makes of a model it received.")
+      .def(
+          "note",
+          [](PyBlock& self, const std::string& metric, nb::handle values) {
+            Block& block = self.get();
+            self.session->require_metric("block.note", metric);
+            block.note(metric, to_numbers("block.note", values, block.count()));
+          },
+          nb::arg("metric"), nb::arg("values"),
+          "Adds a value of each client [C] to a series of setup.add_metric: the mean over "
+          "clients that have trained and whose value is not NaN.");
+  bind_travel(bound);
+  bind_training_of_blocks(bound);
+}
+
+}  // namespace fedhpc::python

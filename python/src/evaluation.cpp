@@ -1,0 +1,149 @@
+// Evaluation of models.
+
+#include "evaluation.hpp"
+
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+#include <optional>
+
+#include "bindings.hpp"
+
+namespace fedhpc::python {
+
+namespace {
+
+/// C clients that are evaluated together, in their time.
+struct PyEvaluationBlock {
+  Held<EvaluationBlock> block;
+
+  std::int64_t count() const { return static_cast<std::int64_t>(block->clients().size()); }
+};
+
+PyRows adapt(PyEvaluationBlock& self, const PyRows& models, std::optional<std::int64_t> steps,
+             PyOptimizer* optimizer) {
+  EvaluationBlock& block = *self.block;
+  const Rows& from = wanted_or_one("block.adapt", models, self.count());
+  if (steps.has_value() != (optimizer != nullptr)) {
+    throw nb::value_error("block.adapt takes steps and an optimizer, or neither");
+  }
+  if (!steps) {
+    const nb::gil_scoped_release unlocked;
+    return {block.adapt(from)};
+  }
+  if (*steps < 1) refuse("block.adapt", "steps of at least 1", concat(*steps));
+  wanted_or_one("block.adapt", models, self.count(), optimizer->optimizer->layout());
+  optimizer->count = -1;
+  const nb::gil_scoped_release unlocked;
+  return {block.adapt(from, *steps, *optimizer->optimizer)};
+}
+
+/// A classifier of Python: what it would see -> logits.
+Classifier classifier_of(const nb::object& function) {
+  return [kept = kept_object(function)](const Tensor& embedding) {
+    const nb::gil_scoped_acquire lock;
+    return to_matrix("a classifier", kept->operator()(to_numpy(embedding, false)),
+                     embedding.size(0), -1);
+  };
+}
+
+void evaluate(PyEvaluationBlock& self, const PyRows& models, nb::object fit) {
+  EvaluationBlock& block = *self.block;
+  wanted("block.evaluate", models, self.count());
+  const Rows rows = models.owned();
+  if (fit.is_none()) {
+    const nb::gil_scoped_release unlocked;
+    block.evaluate(rows);
+    return;
+  }
+  const auto of_client = [&](std::int64_t c, const Embedded& training) {
+    const nb::gil_scoped_acquire lock;
+    return classifier_of(fit(c, to_numpy(training.values), to_numpy(training.labels)));
+  };
+  const nb::gil_scoped_release unlocked;
+  block.evaluate(rows, of_client);
+}
+
+void each_block(const PyEvaluation& self, const nb::callable& work) {
+  self.evaluation->each_block([&](EvaluationBlock& block) {
+    const TimePtr time = time_of(
+        "this block is over: a block of an evaluation can be used only in the function given to "
+        "each_block");
+    const During during(time);
+    work(PyEvaluationBlock{{block, time}});
+  });
+}
+
+void bind_evaluation_block(nb::module_& core) {
+  nb::class_<PyEvaluationBlock>(
+      core, "EvaluationBlock",
+      "C clients that are evaluated together, participants of the round or not. It is over when "
+      "the function given to each_block returns.")
+      .def_prop_ro(
+          "clients", [](const PyEvaluationBlock& self) { return to_numpy(self.block->clients()); },
+          "The clients' ids: int64 [C].")
+      .def("__len__", &PyEvaluationBlock::count)
+      .def_prop_ro(
+          "round", [](const PyEvaluationBlock& self) { return self.block->round(); },
+          "The round after which they are evaluated.")
+      .def("adapt", &adapt, nb::arg("models"), nb::arg("steps") = nb::none(),
+           nb::arg("optimizer") = nb::none(),
+           "Hands each client its row of models [C, P], or the one of all [1, P], and returns the "
+           "adapted models [C, P]: by `steps` steps of the optimizer, started afresh, or by a "
+           "whole local training. No training sees these batches; it counts nowhere.")
+      .def(
+          "as_received",
+          [](const PyEvaluationBlock& self, const PyRows& models) {
+            EvaluationBlock& block = *self.block;
+            wanted("block.as_received", models, self.count());
+            return PyRows{block.as_received(models.owned())};
+          },
+          nb::arg("models"),
+          "Models [C, P] as clients receive them: with their own batch-norm statistics where "
+          "those do not travel.")
+      .def("evaluate", &evaluate, nb::arg("models"), nb::arg("fit") = nb::none(),
+           "Scores the clients' own models [C, P]. fit(c, values, labels) makes a classifier of "
+           "client number c from what the head would see of its training samples (float64 [n, E], "
+           "int64 [n]): a function from [n, E] to logits [n, K].");
+}
+
+}  // namespace
+
+void bind_evaluation(nb::module_& core) {
+  bind_evaluation_block(core);
+  nb::class_<PyEvaluation>(
+      core, "Evaluation",
+      "A method hands over its models here, to be scored and kept. State never changes here.")
+      .def(
+          "global_model",
+          [](const PyEvaluation& self, const PyRows& model) {
+            self.evaluation->global(wanted("evaluation.global_model", model, 1));
+          },
+          nb::arg("model"),
+          "The global model [1, P], scored on all test data, and on each client's own where the "
+          "method has no personal models.")
+      .def(
+          "shared",
+          [](const PyEvaluation& self, const PyRows& columns) {
+            self.evaluation->shared(wanted("evaluation.shared", columns, 1));
+          },
+          nb::arg("columns"),
+          "What all clients' models share [1, Q], where models = 'shared'; kept as /model/global.")
+      .def(
+          "factors",
+          [](const PyEvaluation& self, const PyRows& factors) {
+            self.evaluation->factors(wanted("evaluation.factors", factors, 1));
+          },
+          nb::arg("factors"), "The factors [1, Q] behind the global model, kept beside it.")
+      .def(
+          "edges",
+          [](const PyEvaluation& self, const PyEdgeRows& models) {
+            self.evaluation->edges(models.edges);
+          },
+          nb::arg("models"), "The edges' models, scored on the test samples of their clients.")
+      .def("each_block", &each_block, nb::arg("work"),
+           "Calls work(block) for all clients of this rank, block by block; block.evaluate scores "
+           "their models. It may stand as a decorator: @evaluation.each_block.");
+}
+
+}  // namespace fedhpc::python

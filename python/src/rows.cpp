@@ -1,0 +1,238 @@
+// Rows and their layouts.
+
+#include <algorithm>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+#include <optional>
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/zeros_like.h>
+
+#include "fedhpc/core/device.hpp"
+#include "fedhpc/core/options.hpp"
+
+#include "bindings.hpp"
+#include "training.hpp"
+
+namespace fedhpc::python {
+
+namespace {
+
+/// A field's columns [C, *shape], in the same memory.
+Tensor field_of(const Rows& rows, const std::string& name) {
+  if (!rows.layout->contains(name)) {
+    std::vector<std::string> names;
+    for (const Field& field : rows.layout->fields()) names.push_back(field.name);
+    throw nb::key_error(
+        concat("the layout has no field '", name, "'", suggestion(nearest(name, names))).c_str());
+  }
+  const Field& field = rows.layout->field(name);
+  std::vector<std::int64_t> shape{rows.count()};
+  shape.insert(shape.end(), field.shape.begin(), field.shape.end());
+  return rows.values.narrow(1, field.offset, field.size).view(shape);
+}
+
+/// What Python may keep: the same memory, or a copy of what the engine uses again.
+NumpyArray exported(const PyRows& rows, const Tensor& part) {
+  return rows.time ? to_numpy(part.clone(), /*writable=*/false) : to_numpy(part);
+}
+
+std::int64_t place_of(const Rows& rows, std::int64_t place) {
+  const std::int64_t counted = place < 0 ? place + rows.count() : place;
+  if (counted < 0 || counted >= rows.count()) {
+    throw nb::index_error(concat("row ", place, " of ", rows.count()).c_str());
+  }
+  return counted;
+}
+
+/// The places that an index names.
+std::vector<std::int64_t> places_of(const Rows& rows, nb::handle index) {
+  std::vector<std::int64_t> places;
+  if (nb::isinstance<nb::slice>(index)) {
+    const auto [start, stop, step, length] =
+        nb::cast<nb::slice>(index).compute(static_cast<std::size_t>(rows.count()));
+    for (std::size_t i = 0; i < length; ++i) {
+      places.push_back(static_cast<std::int64_t>(start) +
+                       static_cast<std::int64_t>(i) * static_cast<std::int64_t>(step));
+    }
+  } else if (nb::isinstance<nb::int_>(index)) {
+    places.push_back(place_of(rows, nb::cast<std::int64_t>(index)));
+  } else {
+    for (const std::int64_t place : to_ids("rows[...]", index)) {
+      places.push_back(place_of(rows, place));
+    }
+  }
+  return places;
+}
+
+Rows rows_at(const Rows& rows, const std::vector<std::int64_t>& places) {
+  if (places.empty()) return rows.narrow(0, 0);
+  return rows.at(places);
+}
+
+nb::object get_item(const PyRows& rows, nb::handle index) {
+  if (nb::isinstance<nb::str>(index)) {
+    return exported(rows, field_of(rows.get(), nb::cast<std::string>(index)));
+  }
+  return nb::cast(PyRows{rows_at(rows.get(), places_of(rows.get(), index)), rows.time});
+}
+
+void set_item(const PyRows& rows, nb::handle index, nb::handle value) {
+  if (nb::isinstance<nb::str>(index)) {
+    const Tensor field = field_of(rows.get(), nb::cast<std::string>(index));
+    field.copy_(to_tensor("rows[name] = array", value));
+    return;
+  }
+  const std::vector<std::int64_t> places = places_of(rows.get(), index);
+  const auto& given = nb::cast<const PyRows&>(value);
+  rows.get().put_(places, wanted("rows[places] = rows", given,
+                                 static_cast<std::int64_t>(places.size()), rows.rows.layout));
+}
+
+/// Rows of this layout and type from an array [C, P].
+PyRows made(const std::string& verb, const LayoutPtr& layout,
+            const std::optional<at::TensorOptions>& options, nb::handle values) {
+  Tensor array = to_tensor(verb, values);
+  const bool real = array.scalar_type() == at::kFloat || array.scalar_type() == at::kDouble;
+  if (!real) {
+    const char* got = array.scalar_type() == at::kLong ? "int64" : "bool";
+    throw nb::type_error(concat(verb, " wants an array of float32 or float64, got ", got).c_str());
+  }
+  if (array.dim() != 2 || array.size(1) != layout->size()) {
+    refuse(verb, concat("an array [C, ", layout->size(), "]"), shape_text(array));
+  }
+  if (options) array = array.to(*options);
+  return {{array, layout}};
+}
+
+nb::object dlpack_of(const PyRows& rows) {
+  const Tensor values = rows.time ? rows.get().values.clone() : rows.rows.values;
+  auto owner = std::make_unique<Tensor>(values);
+  void* data = values.data_ptr();
+  const nb::capsule keeper(owner.get(),
+                           [](void* tensor) noexcept { delete static_cast<Tensor*>(tensor); });
+  owner.release();
+  const std::vector<std::size_t> shape(values.sizes().begin(), values.sizes().end());
+  const auto dtype = values.scalar_type() == at::kDouble ? nb::dtype<double>() : nb::dtype<float>();
+  return nb::cast(nb::ndarray<nb::array_api>(
+      data, shape.size(), shape.data(), keeper, values.strides().data(), dtype,
+      on_device(values) ? nb::device::cuda::value : nb::device::cpu::value,
+      on_device(values) ? values.get_device() : 0));
+}
+
+void bind_memory(nb::class_<PyRows>& rows) {
+  rows.def(
+          "__init__",
+          [](PyRows* self, nb::handle layout, nb::handle values) {
+            new (self) PyRows(made("Rows", to_layout(layout), {}, values));
+          },
+          nb::arg("layout"), nb::arg("values"),
+          "Rows of a layout with a copy of an array [C, P] of float32 or float64.")
+      .def(
+          "like",
+          [](const PyRows& self, nb::handle values) {
+            return made("rows.like", self.rows.layout, self.get().values.options(), values);
+          },
+          nb::arg("values"),
+          "New rows of this layout, type and device with a copy of an array [C, P]. ValueError "
+          "for another shape.")
+      .def(
+          "zeros",
+          [](const PyRows& self) {
+            return PyRows{{at::zeros_like(self.get().values), self.rows.layout}};
+          },
+          "New rows of this shape, 0 everywhere.")
+      .def(
+          "clone", [](const PyRows& self) { return PyRows{self.get().clone()}; },
+          "A copy in memory of its own.")
+      .def(
+          "copy", [](const PyRows& self) { return PyRows{self.get().clone()}; },
+          "The same as clone().")
+      .def("__copy__", [](const PyRows& self) { return PyRows{self.get().clone()}; })
+      .def("__deepcopy__",
+           [](const PyRows& self, nb::handle) { return PyRows{self.get().clone()}; })
+      .def(
+          "replicate",
+          [](const PyRows& self, std::int64_t count) {
+            if (self.get().count() != 1) {
+              refuse("rows.replicate", "a single row", shape_text(self.rows.values));
+            }
+            return PyRows{self.rows.replicate(count)};
+          },
+          nb::arg("count"), "`count` copies of a single row [1, P], in memory of their own.")
+      .def_prop_ro(
+          "values", [](const PyRows& self) { return exported(self, self.get().values); },
+          "The numbers as a numpy array [C, P] over the same memory. Where the engine "
+          "uses that again, or rows lie on a GPU, it is a copy that cannot be written.")
+      .def(
+          "__array__",
+          [](const PyRows& self, nb::object dtype, nb::object /*copy*/) {
+            const nb::object array = exported(self, self.get().values);
+            return dtype.is_none() ? array : array.attr("astype")(dtype);
+          },
+          nb::arg("dtype") = nb::none(), nb::arg("copy") = nb::none())
+      .def(
+          "__dlpack__",
+          [](const PyRows& self, nb::kwargs keywords) {
+            return dlpack_of(self).attr("__dlpack__")(**keywords);
+          },
+          "Shares the memory with torch.from_dlpack(rows) and numpy.from_dlpack(rows); a copy "
+          "of what the engine uses again.")
+      .def("__dlpack_device__",
+           [](const PyRows& self) { return dlpack_of(self).attr("__dlpack_device__")(); })
+      .def_prop_ro(
+          "layout", [](const PyRows& self) { return PyLayout{self.rows.layout}; },
+          "The names of the columns.")
+      .def_prop_ro(
+          "shape",
+          [](const PyRows& self) {
+            return nb::make_tuple(self.rows.count(), self.rows.layout->size());
+          },
+          "(C, P): rows and columns.")
+      .def(
+          "fields",
+          [](const PyRows& self) {
+            nb::dict fields;
+            for (const Field& field : self.get().layout->fields()) {
+              fields[field.name.c_str()] = exported(self, field_of(self.rows, field.name));
+            }
+            return fields;
+          },
+          "Every field by name, as rows[name] gives it.")
+      .def(
+          "at",
+          [](const PyRows& self, nb::handle places) {
+            return PyRows{rows_at(self.get(), places_of(self.get(), places)), self.time};
+          },
+          nb::arg("places"),
+          "The rows at these places: in the same memory where the places follow each other, "
+          "else copies, which rows[places] = ... takes back.")
+      .def("__getitem__", &get_item, nb::arg("index"),
+           "rows[name] is a field as an array [C, *shape] over the same memory; rows[i], "
+           "rows[a:b] and rows[places] are rows, as at() gives them.")
+      .def("__setitem__", &set_item, nb::arg("index"), nb::arg("value"))
+      .def("__len__", [](const PyRows& self) { return self.rows.count(); })
+      .def("__repr__", [](const PyRows& self) {
+        const char* type = self.rows.values.scalar_type() == at::kDouble ? "float64" : "float32";
+        return concat("<fedhpc.Rows ", shape_text(self.rows.values), " ", type, ">");
+      });
+}
+
+}  // namespace
+
+void bind_rows(nb::module_& core) {
+  bind_layout(core);
+  nb::class_<PyRows> rows(
+      core, "Rows",
+      "A matrix [C, P] of the run's type (float32 or float64) whose columns a Layout names: a "
+      "model per row.\n\n+, -, * and / give new rows with the bits of a method in C++; +=, -= and "
+      "*= work in place, and views (rows[1:3]) share memory. A single row [1, P] stands for all. "
+      "`values` is a numpy array over the same memory.");
+  rows.attr("__array_ufunc__") = nb::none();  // numpy leaves number * rows to the rows
+  bind_memory(rows);
+  bind_row_verbs(rows);
+  bind_parts(core);
+}
+
+}  // namespace fedhpc::python

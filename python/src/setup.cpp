@@ -1,0 +1,188 @@
+// What a method starts from, and what it passes on.
+
+#include "setup.hpp"
+
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+#include <optional>
+
+#include "fedhpc/algorithms/catch_up.hpp"
+#include "fedhpc/training/options.hpp"
+
+#include "bindings.hpp"
+#include "blocks.hpp"
+
+namespace fedhpc::python {
+
+namespace {
+
+/// CatchUp, which writes into the store of a run.
+struct PyCatchUp {
+  CatchUp catch_up;
+  TimePtr time;
+};
+
+void add_metric(const PySetup& self, const std::string& name, const std::string& unit,
+                const std::string& meaning, bool quantiles) {
+  if (name.empty() || name.find('/') != std::string::npos) {
+    refuse("setup.add_metric", "a name without '/'", "'" + name + "'");
+  }
+  if (!self.session->metrics.insert(name).second) {
+    throw nb::value_error(concat("setup.add_metric: there is a series '", name, "'").c_str());
+  }
+  self.setup->add_metrics(quantiles ? quantiles_of(name, unit, meaning)
+                                    : std::vector<Metric>{{name, unit, meaning}});
+}
+
+PyOptimizer optimizer_of(const PySetup& self, nb::handle layout, std::optional<double> lr) {
+  StepRule rule = self.setup->training().step_rule();
+  if (lr) {
+    rule.lr = *lr;
+    rule.scheduled = false;
+  }
+  return {std::make_shared<RowOptimizer>(rule, to_layout(layout))};
+}
+
+void bind_train_options(nb::module_& core) {
+  nb::class_<TrainOptions>(core, "TrainOptions", "The train.* keys of the run.")
+      .def_ro("batch_size", &TrainOptions::batch_size,
+              "Samples of a batch; 0: all of a client's samples.")
+      .def_ro("local_steps", &TrainOptions::local_steps, "Batches per round, or 0.")
+      .def_ro("local_epochs", &TrainOptions::local_epochs, "Epochs per round, or 0.")
+      .def_ro("lr", &TrainOptions::lr, "train.lr.")
+      .def_ro("momentum", &TrainOptions::momentum, "train.momentum.")
+      .def_ro("weight_decay", &TrainOptions::weight_decay, "train.weight_decay.");
+}
+
+nb::object visit_rows(const PyState& self, const std::string& name, nb::object value) {
+  PyRows* rows = nullptr;
+  if (!nb::try_cast(value, rows) || rows == nullptr) {
+    throw nb::type_error(concat("state.rows('", name, "', ...) wants Rows").c_str());
+  }
+  Rows values = rows->owned();
+  self.state->rows(name, values);
+  return self.state->restores() ? nb::cast(PyRows{values}) : value;
+}
+
+nb::object visit_edges(const PyState& self, const std::string& name, nb::object value) {
+  PyEdgeRows* edges = nullptr;
+  if (!nb::try_cast(value, edges) || edges == nullptr) {
+    throw nb::type_error(concat("state.edges('", name, "', ...) wants EdgeRows").c_str());
+  }
+  EdgeRows values = edges->edges;
+  self.state->edges(name, values);
+  return self.state->restores() ? nb::cast(PyEdgeRows{values}) : value;
+}
+
+nb::object visit_array(const PyState& self, const std::string& name, nb::object value) {
+  Tensor values = to_tensor("state.array", value);
+  self.state->tensor(name, values);
+  return self.state->restores() ? to_numpy(values.clone()) : value;
+}
+
+void bind_state(nb::module_& core) {
+  nb::class_<PyState>(
+      core, "State",
+      "A walk over all that a round passes to the next, by name: a checkpoint holds it, and "
+      "resume puts it back. Each visit returns what it has: self.w = state.rows('w', self.w). "
+      "What lies in the store is visited without a line.")
+      .def_prop_ro(
+          "restores", [](const PyState& self) { return self.state->restores(); },
+          "Whether values are replaced: what a method makes of its state is made anew.")
+      .def("rows", &visit_rows, nb::arg("name"), nb::arg("value"),
+           "Rows [n, P] that are the same on every rank; type and layout stay.")
+      .def("edges", &visit_edges, nb::arg("name"), nb::arg("value"), "The models of all edges.")
+      .def("array", &visit_array, nb::arg("name"), nb::arg("value"),
+           "An array of float32, float64 or int64 that is the same on every rank.")
+      .def("tensor", &visit_array, nb::arg("name"), nb::arg("value"), "The same as array().")
+      .def(
+          "number",
+          [](const PyState& self, const std::string& name, double value) {
+            self.state->number(name, value);
+            return value;
+          },
+          nb::arg("name"), nb::arg("value"), "A float that is the same on every rank.")
+      .def(
+          "integer",
+          [](const PyState& self, const std::string& name, std::int64_t value) {
+            self.state->integer(name, value);
+            return value;
+          },
+          nb::arg("name"), nb::arg("value"), "A whole number that is the same on every rank.");
+}
+
+void bind_catch_up(nb::module_& core) {
+  nb::class_<PyCatchUp>(
+      core, "CatchUp",
+      "Counts what participants need of the rounds they have missed, where the server sends one "
+      "message of changes in every round: the series catch_up_bytes, beside the round's bytes.")
+      .def(
+          "__init__",
+          [](PyCatchUp* self, const PySetup& setup) {
+            new (self) PyCatchUp{CatchUp(*setup.setup), setup.session->inside};
+          },
+          nb::arg("setup"), "Keeps the last round of each client in the store.")
+      .def(
+          "note",
+          [](PyCatchUp& self, const PyBlock& block, std::int64_t message, std::int64_t whole) {
+            self.time->check();
+            Block& here = block.get();
+            self.catch_up.note(here, here.round(), message, whole);
+          },
+          nb::arg("block"), nb::arg("message"), nb::arg("whole"),
+          "The block's clients take part: each has missed messages of so many bytes, or needs "
+          "the whole model where that is less.");
+}
+
+}  // namespace
+
+void bind_setup(nb::module_& core) {
+  bind_train_options(core);
+  bind_state(core);
+  nb::class_<PySetup>(core, "Setup",
+                      "What a method starts from. It is over when initialise() returns; what it "
+                      "gave can be used while the method runs.")
+      .def(
+          "initial_model", [](const PySetup& self) { return PyRows{self.setup->initial_model()}; },
+          "The initial global model [1, P]: drawn, or read from model.init_file.")
+      .def(
+          "initial_edges",
+          [](const PySetup& self) { return PyEdgeRows{self.setup->initial_edges()}; },
+          "The initial model for every edge of this rank.")
+      .def(
+          "initial_factors",
+          [](const PySetup& self) { return PyRows{self.setup->initial_factors()}; },
+          "The initial factors [1, Q], of a method that names factorisations.")
+      .def(
+          "factor_map",
+          [](const PySetup& self) {
+            return PyFactorMap{{&self.setup->factor_map(), self.session->inside}};
+          },
+          "The map from factors to weights, of a method that names factorisations.")
+      .def_prop_ro(
+          "training", [](const PySetup& self) { return self.setup->training(); },
+          "The train.* keys.")
+      .def("optimizer", &optimizer_of, nb::arg("layout"), nb::arg("lr") = nb::none(),
+           "An Optimizer of train.*'s rule for rows of a layout (or of rows that have it); with "
+           "`lr` in the place of train.lr, which no schedule changes.")
+      .def_prop_ro(
+          "clients", [](const PySetup& self) { return self.setup->clients(); },
+          "N, the clients of all ranks.")
+      .def_prop_ro(
+          "seed", [](const PySetup& self) { return self.setup->seed(); },
+          "run.seed, the first word of every draw's key.")
+      .def_prop_ro(
+          "store",
+          [](const PySetup& self) {
+            return PyStore{&self.setup->store(), self.session->inside};
+          },
+          "Rows and numbers of this rank's clients between rounds.")
+      .def("add_metric", &add_metric, nb::arg("name"), nb::arg("unit") = "1",
+           nb::arg("meaning") = "", nb::arg("quantiles") = false,
+           "One more series below /rounds, which block.note, round.note or edges.note fill; "
+           "quantiles: its _p10, _p50 and _p90 over clients instead of the mean.");
+  bind_catch_up(core);
+}
+
+}  // namespace fedhpc::python

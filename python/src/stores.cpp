@@ -1,0 +1,176 @@
+// What clients keep between rounds.
+
+#include <algorithm>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include "bindings.hpp"
+#include "rounds.hpp"
+
+namespace fedhpc::python {
+
+namespace {
+
+/// Ids of clients of this rank.
+std::vector<std::int64_t> own(const std::string& verb, const ClientStore& store,
+                              nb::handle clients) {
+  std::vector<std::int64_t> ids = to_ids(verb, clients);
+  for (const std::int64_t client : ids) {
+    if (!std::ranges::binary_search(store.clients(), client)) {
+      refuse(verb, "clients of this rank", concat(client));
+    }
+  }
+  return ids;
+}
+
+std::int64_t one(const std::string& verb, const ClientStore& store, std::int64_t client) {
+  if (!std::ranges::binary_search(store.clients(), client)) {
+    refuse(verb, "a client of this rank", concat(client));
+  }
+  return client;
+}
+
+PyRows read(const PyStoredRows& self, nb::handle clients, const PyRows* otherwise) {
+  const StoredRows& stored = self.get();
+  const std::vector<std::int64_t> ids = own("rows.read", *self.store, clients);
+  if (otherwise == nullptr) return {stored.read(ids)};
+  const auto count = static_cast<std::int64_t>(ids.size());
+  return {stored.read(ids, wanted_or_one("rows.read", *otherwise, count, stored.layout()))};
+}
+
+PyRows view(const PyStoredRows& self, nb::handle clients) {
+  const StoredRows& stored = self.get();
+  return {stored.view(std::span<const std::int64_t>(own("rows.view", *self.store, clients))),
+          *self.views};
+}
+
+void write(const PyStoredRows& self, nb::handle clients, const PyRows& rows) {
+  const std::vector<std::int64_t> ids = own("rows.write", *self.store, clients);
+  const Rows& written =
+      wanted("rows.write", rows, static_cast<std::int64_t>(ids.size()), self.get().layout());
+  self.to_write().write(ids, written);
+}
+
+void bind_stored_rows(nb::module_& core) {
+  nb::class_<PyStoredRows>(
+      core, "StoredRows",
+      "One row of each client of this rank, kept between rounds and in checkpoints. A client "
+      "never written reads the initial row and takes no memory.")
+      .def("read", &read, nb::arg("clients"), nb::arg("otherwise") = nb::none(),
+           "The rows of these clients, [C, P] in memory of their own. Who was never written reads "
+           "`otherwise`, rows [C, P] or [1, P], or the initial row.")
+      .def("view", &view, nb::arg("clients"),
+           "The same to be read only, without a copy for a single client; until the next write.")
+      .def("write", &write, nb::arg("clients"), nb::arg("rows"),
+           "Stores row c of rows [C, P] for clients[c]. block.keep(store, rows) leaves out those "
+           "that cannot train.")
+      .def(
+          "written",
+          [](const PyStoredRows& self, std::int64_t client) {
+            return self.get().written(one("rows.written", *self.store, client));
+          },
+          nb::arg("client"), "Whether the client has been written.")
+      .def(
+          "written_clients",
+          [](const PyStoredRows& self) {
+            return to_numpy(std::span<const std::int64_t>(self.get().written_clients()));
+          },
+          "The clients of this rank that have been written, ascending: int64.")
+      .def(
+          "unwritten",
+          [](const PyStoredRows& self, nb::handle clients) {
+            return to_numpy(std::span<const std::int64_t>(
+                self.get().unwritten(own("rows.unwritten", *self.store, clients))));
+          },
+          nb::arg("clients"), "Those of these clients that are not written yet, in their order.")
+      .def(
+          "clear", [](const PyStoredRows& self) { self.to_write().clear(); },
+          "Gives every client the initial row again, and the memory back.")
+      .def_prop_ro(
+          "initial", [](const PyStoredRows& self) { return PyRows{self.get().initial().clone()}; },
+          "A copy of the initial row [1, P].")
+      .def_prop_ro(
+          "layout", [](const PyStoredRows& self) { return PyLayout{self.get().layout()}; },
+          "The names of the columns.");
+}
+
+void bind_scalars(nb::module_& core) {
+  nb::class_<PyScalars>(
+      core, "ScalarColumn",
+      "A float64 number of each client of this rank, kept between rounds and in checkpoints.")
+      .def(
+          "read",
+          [](const PyScalars& self, nb::handle clients) {
+            const ScalarColumn& column = self.get();
+            return to_numpy(std::span<const double>(column.read(
+                std::span<const std::int64_t>(own("scalars.read", *self.store, clients)))));
+          },
+          nb::arg("clients"), "The numbers of these clients: float64 [C].")
+      .def(
+          "write",
+          [](const PyScalars& self, nb::handle clients, nb::handle values) {
+            ScalarColumn& column = self.get();
+            const std::vector<std::int64_t> ids = own("scalars.write", *self.store, clients);
+            const std::vector<double> numbers =
+                to_numbers("scalars.write", values, static_cast<std::int64_t>(ids.size()));
+            column.write(std::span<const std::int64_t>(ids), std::span<const double>(numbers));
+          },
+          nb::arg("clients"), nb::arg("values"), "Stores values[c] for clients[c].")
+      .def(
+          "written",
+          [](const PyScalars& self, std::int64_t client) {
+            return self.get().written(one("scalars.written", *self.store, client));
+          },
+          nb::arg("client"), "Whether the client has been written.")
+      .def(
+          "written_clients",
+          [](const PyScalars& self) {
+            return to_numpy(std::span<const std::int64_t>(self.get().written_clients()));
+          },
+          "The clients of this rank that have been written, ascending: int64.")
+      .def(
+          "clear", [](const PyScalars& self) { self.get().clear(); },
+          "Gives every client the initial number.")
+      .def_prop_ro(
+          "initial", [](const PyScalars& self) { return self.get().initial(); },
+          "The number of who was never written.");
+}
+
+}  // namespace
+
+void bind_stores(nb::module_& core) {
+  bind_stored_rows(core);
+  bind_scalars(core);
+  nb::class_<PyStore>(core, "ClientStore",
+                      "The state of this rank's clients between rounds, by name; checkpoints hold "
+                      "it.")
+      .def(
+          "rows",
+          [](const PyStore& self, const std::string& name, const PyRows& initial) {
+            self.time->check();
+            const Rows& first = wanted("store.rows", initial, 1);
+            return PyStoredRows{&self.store->rows(name, first.clone()), self.store, self.time,
+                                std::make_shared<TimePtr>(time_of(
+                                    "this view of stored rows is over: it lasts until the next "
+                                    "write"))};
+          },
+          nb::arg("name"), nb::arg("initial"),
+          "A row of each client, which starts as `initial` [1, P].")
+      .def(
+          "scalars",
+          [](const PyStore& self, const std::string& name, double initial) {
+            self.time->check();
+            return PyScalars{&self.store->scalars(name, initial), self.store, self.time};
+          },
+          nb::arg("name"), nb::arg("initial") = 0.0, "A number of each client.")
+      .def_prop_ro(
+          "clients",
+          [](const PyStore& self) {
+            self.time->check();
+            return to_numpy(std::span<const std::int64_t>(self.store->clients()));
+          },
+          "The clients of this rank, ascending: int64.");
+}
+
+}  // namespace fedhpc::python

@@ -1,0 +1,242 @@
+// Local training: codecs, optimizers, steps.
+
+#include "training.hpp"
+
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include "bindings.hpp"
+#include "engine_calls.hpp"
+
+namespace fedhpc::python {
+
+Penalty penalty_of(const std::string& verb, double mu, const PyRows* centre, double gamma,
+                   double rho, std::int64_t count, const LayoutPtr& layout) {
+  Penalty penalty{.mu = mu, .gamma = gamma, .rho = rho};
+  if (!(rho > 0)) refuse(verb, "rho above 0", concat(rho));
+  if (centre != nullptr) {
+    penalty.centre = wanted(verb + "'s centre", *centre, count, layout);
+  } else if (mu != 0) {
+    throw nb::value_error(concat(verb, " wants a centre where mu is not 0").c_str());
+  }
+  return penalty;
+}
+
+namespace {
+
+PyOptimizer make_optimizer(const std::string& rule, nb::handle layout, double lr, double momentum,
+                           double weight_decay, bool decay_biases, bool scheduled) {
+  StepRule step{.lr = lr,
+                .momentum = momentum,
+                .weight_decay = weight_decay,
+                .decay_biases = decay_biases,
+                .scheduled = scheduled};
+  if (rule == "sgd") {
+    step.kind = OptimizerKind::Sgd;
+  } else if (rule == "momentum") {
+    step.kind = OptimizerKind::Momentum;
+  } else if (rule == "nesterov") {
+    step.kind = OptimizerKind::Nesterov;
+  } else if (rule == "adam") {
+    step.kind = OptimizerKind::Adam;
+  } else {
+    refuse("Optimizer", "sgd, momentum, nesterov or adam", "'" + rule + "'");
+  }
+  return {std::make_shared<RowOptimizer>(step, to_layout(layout))};
+}
+
+void bind_optimizer(nb::module_& core) {
+  nb::class_<PyOptimizer>(
+      core, "Optimizer",
+      "Moves rows against their gradients as one PyTorch optimizer per client does; every row has "
+      "a state of its own.")
+      .def(
+          "__init__",
+          [](PyOptimizer* self, const std::string& rule, nb::handle layout, double lr,
+             double momentum, double weight_decay, bool decay_biases, bool scheduled) {
+            new (self) PyOptimizer(
+                make_optimizer(rule, layout, lr, momentum, weight_decay, decay_biases, scheduled));
+          },
+          nb::arg("rule"), nb::arg("layout"), nb::arg("lr"), nb::arg("momentum") = 0.0,
+          nb::arg("weight_decay") = 0.0, nb::arg("decay_biases") = true,
+          nb::arg("scheduled") = false,
+          "rule: sgd, momentum, nesterov or adam. layout: of the rows it moves, or rows that "
+          "have it. scheduled: lr is train.lr, which follows train.lr_schedule.")
+      .def_prop_ro(
+          "lr", [](const PyOptimizer& self) { return self.optimizer->rule().lr; },
+          "The rate of its rule.")
+      .def(
+          "reset",
+          [](PyOptimizer& self, const PyRows& rows, nb::handle columns) {
+            const Rows& like =
+                wanted("optimizer.reset", rows, rows.get().count(), self.optimizer->layout());
+            self.optimizer->reset(like.count(), like.values.options(), to_columns(columns));
+            self.count = like.count();
+          },
+          nb::arg("rows"), nb::arg("columns") = nb::none(),
+          "Forgets everything and makes room for as many rows as these; it will move only these "
+          "columns (None: all that are trainable).")
+      .def(
+          "step",
+          [](PyOptimizer& self, const PyRows& rows, const PyRows& gradients) {
+            const LayoutPtr& layout = self.optimizer->layout();
+            const Rows& moved = wanted("optimizer.step", rows, self.count, layout);
+            self.optimizer->step_(moved.values,
+                                  wanted("optimizer.step", gradients, self.count, layout).values);
+          },
+          nb::arg("rows"), nb::arg("gradients"),
+          "Moves all rows [C, P] one step, in place; reset() comes before.");
+}
+
+/// The rows of a step and its optimizer, which has been reset for them.
+void require_reset(const std::string& verb, const PyOptimizer& optimizer, std::int64_t count) {
+  if (optimizer.count == count) return;
+  throw nb::value_error(concat(verb, " wants an optimizer that is reset for ", count,
+                               count == 1 ? " row" : " rows",
+                               ": call optimizer.reset(rows) before the steps")
+                            .c_str());
+}
+
+PyRows gradient(PyStep& self, const PyRows& at, double mu, const PyRows* centre, double gamma,
+                double rho, std::int64_t draw, nb::handle columns) {
+  const Rows& models = wanted("step.gradient", at, self.clients);
+  const Penalty penalty =
+      penalty_of("step.gradient", mu, centre, gamma, rho, self.clients, models.layout);
+  if (draw < 0) refuse("step.gradient", "a draw from 0 on", concat(draw));
+  LocalStep& step = self.anew();
+  return {{step.gradient(models, penalty, draw, to_columns(columns)), models.layout},
+          self.gradients};
+}
+
+PyRows gradient_below_head(PyStep& self, const PyRows& at, const nb::callable& loss) {
+  const Rows& models = wanted("step.gradient_below_head", at, self.clients);
+  LocalStep& step = self.anew();
+  const EmbeddingLoss of_batch = [&](std::int64_t c, const Tensor& embedding,
+                                     std::span<const std::int64_t> labels, const Tensor& gradient) {
+    return nb::cast<double>(
+        loss(c, to_numpy(embedding.clone()), to_numpy(labels), to_numpy(gradient)));
+  };
+  return {{step.gradient_below_head(models, of_batch), models.layout}, self.gradients};
+}
+
+void descend(PyStep& self, const PyRows& rows, PyOptimizer& optimizer, const PyRowMap* map,
+             double mu, const PyRows* centre, double gamma, double rho) {
+  const LayoutPtr layout = map == nullptr ? nullptr : map->get().factors();
+  const Rows& moved = wanted("step.descend", rows, self.clients, layout);
+  require_reset("step.descend", optimizer, self.clients);
+  const Penalty penalty =
+      penalty_of("step.descend", mu, centre, gamma, rho, self.clients, moved.layout);
+  LocalStep& step = self.anew();
+  if (map == nullptr) {
+    step.descend_(moved, *optimizer.optimizer, penalty);
+  } else if (penalty.any()) {
+    throw nb::value_error("step.descend takes no penalty through a map");
+  } else {
+    step.descend_(moved, map->get(), *optimizer.optimizer);
+  }
+}
+
+void minimise(PyStep& self, const PyRows& rows, PyOptimizer& optimizer, std::int64_t steps,
+              double accuracy, double mu, const PyRows* centre, double gamma, double rho) {
+  const Rows& moved = wanted("step.minimise", rows, self.clients, optimizer.optimizer->layout());
+  const Penalty penalty =
+      penalty_of("step.minimise", mu, centre, gamma, rho, self.clients, moved.layout);
+  if (steps < 1) refuse("step.minimise", "steps of at least 1", concat(steps));
+  self.anew().minimise_(moved, *optimizer.optimizer, penalty,
+                        {.steps = steps, .accuracy = accuracy});
+  optimizer.count = self.clients;
+}
+
+void take_step(PyStep& self, const PyRows& rows, const PyRows& gradients, PyOptimizer& optimizer) {
+  const LayoutPtr& layout = optimizer.optimizer->layout();
+  const Rows& moved = wanted("step.step", rows, self.clients, layout);
+  const Rows& against = wanted("step.step", gradients, self.clients, layout);
+  require_reset("step.step", optimizer, self.clients);
+  self.step->step_(moved.values, against.values, *optimizer.optimizer);
+}
+
+std::int64_t client_of(const PyStep& self, std::int64_t c) {
+  if (c < 0 || c >= self.clients) throw nb::index_error("no such client of the block");
+  return c;
+}
+
+void bind_step(nb::module_& core) {
+  nb::class_<PyStep>(
+      core, "LocalStep",
+      "One local step of a block's C clients, with a batch for each client that has not run out "
+      "of them; those that have are left as they are. It is over when the function given to "
+      "each_step returns.\n\nGradients may be taken as often as needed, at any rows [C, P], each "
+      "time on this batch (draw 0) or on further ones of the same sizes. The first counts into "
+      "train_loss and moves batch norm's statistics. In the verbs mu/2 ||w - centre||^2 + gamma "
+      "rho sum log cosh(w / rho) is added to the loss.")
+      .def_prop_ro(
+          "number", [](const PyStep& self) { return self.step->number(); },
+          "Its number in the pass, from 0.")
+      .def(
+          "active", [](const PyStep& self) { return self.step->active(); },
+          "A, the number of clients with a batch: they are the block's first.")
+      .def(
+          "active",
+          [](const PyStep& self, const PyRows& rows) {
+            return PyRows{self.step->active(wanted("step.active", rows, self.clients)), rows.time};
+          },
+          nb::arg("rows"), "Their rows [A, P] of rows [C, P], in the same memory.")
+      .def(
+          "samples",
+          [](const PyStep& self, std::int64_t c) { return self.step->samples(client_of(self, c)); },
+          nb::arg("c"), "The samples in the batch of client number c of the block.")
+      .def(
+          "loss_so_far",
+          [](const PyStep& self, std::int64_t c) {
+            return self.step->loss_so_far(client_of(self, c));
+          },
+          nb::arg("c"),
+          "The sum, over the pass's steps so far, of that client's batch loss times its size.")
+      .def(
+          "each_rate",
+          [](const PyStep& self) {
+            nb::list runs;
+            self.step->each_rate([&](std::int64_t first, std::int64_t count, double rate) {
+              runs.append(nb::make_tuple(first, count, rate));
+            });
+            return runs;
+          },
+          "A list of (first, count, rate): for the clients first to first + count - 1 train.lr "
+          "is multiplied with rate, where steps are taken without an optimizer.")
+      .def("gradient", &gradient, nb::arg("at"), nb::arg("mu") = 0.0,
+           nb::arg("centre") = nb::none(), nb::arg("gamma") = 0.0, nb::arg("rho") = 1.0,
+           nb::arg("draw") = 0, nb::arg("columns") = nb::none(),
+           "The gradients [C, P] of the mean losses at rows `at` [C, P]; undefined for clients "
+           "without a batch, and in other columns than those asked for. They last until the "
+           "step's next verb.")
+      .def("gradient_below_head", &gradient_below_head, nb::arg("at"), nb::arg("loss"),
+           "The gradients [C, P] of a loss that replaces the head: loss(c, embedding, labels, "
+           "gradient) gets what the head would see [B, E] float64 and labels [B], fills gradient "
+           "[B, E] and returns the batch's mean loss. The head's columns are undefined.")
+      .def("descend", &descend, nb::arg("rows"), nb::arg("optimizer"), nb::arg("map") = nb::none(),
+           nb::arg("mu") = 0.0, nb::arg("centre") = nb::none(), nb::arg("gamma") = 0.0,
+           nb::arg("rho") = 1.0,
+           "Moves rows [C, P] one step of the optimizer on the batch's gradient, in place. With a "
+           "map they are factors [C, Q]. The optimizer is reset before the first step.")
+      .def("step", &take_step, nb::arg("rows"), nb::arg("gradients"), nb::arg("optimizer"),
+           "Moves the rows [C, P] of clients with a batch one step on these gradients [C, P], in "
+           "place. The optimizer is reset before the first step.")
+      .def("minimise", &minimise, nb::arg("rows"), nb::arg("optimizer"), nb::kw_only(),
+           nb::arg("steps") = 1, nb::arg("accuracy") = 0.0, nb::arg("mu") = 0.0,
+           nb::arg("centre") = nb::none(), nb::arg("gamma") = 0.0, nb::arg("rho") = 1.0,
+           "rows [C, P] ~ argmin of the batch's loss and the penalty, from where they are, by up "
+           "to `steps` steps of the optimizer, which starts afresh. A client stops at "
+           "||gradient||^2 <= accuracy; 0: only after the steps.");
+}
+
+}  // namespace
+
+void bind_training(nb::module_& core) {
+  bind_codecs(core);
+  bind_optimizer(core);
+  bind_maps(core);
+  bind_step(core);
+}
+
+}  // namespace fedhpc::python

@@ -1,0 +1,68 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+
+#include "fedhpc/algorithms/algorithm.hpp"
+#include "fedhpc/factorisations/update_map.hpp"
+#include "fedhpc/training/local_step.hpp"
+#include "fedhpc/training/row_optimizer.hpp"
+
+#include "rows.hpp"
+
+namespace fedhpc::python {
+
+/// A codec as Python has it.
+struct PyCodec {
+  std::shared_ptr<const Codec> codec;
+};
+
+/// The codec of an argument: None is dense, a name makes one. `made` keeps that alive.
+const Codec& to_codec(nb::handle value, std::shared_ptr<const Codec>& made);
+
+/// A row optimizer, and how many rows it has been reset for; -1: none yet.
+struct PyOptimizer {
+  std::shared_ptr<RowOptimizer> optimizer;
+  std::int64_t count = -1;
+};
+
+/// A map from rows of factors to models; that of the engine has its time.
+struct PyRowMap {
+  RowMap* map;
+  TimePtr time;
+
+  RowMap& get() const {
+    time->check();
+    return *map;
+  }
+};
+struct PyFactorMap : PyRowMap {
+  FactorMap& of_factors() const { return static_cast<FactorMap&>(get()); }
+};
+struct PyUpdateMap : PyRowMap {
+  std::shared_ptr<UpdateMap> owned;
+};
+
+/// The terms that a verb adds to the loss, as its keywords give them.
+Penalty penalty_of(const std::string& verb, double mu, const PyRows* centre, double gamma,
+                   double rho, std::int64_t count, const LayoutPtr& layout);
+
+/// One local step in its time. `gradients`: the time of those it gave last.
+struct PyStep {
+  Held<LocalStep> step;
+  std::int64_t clients;
+  TimePtr gradients = time_of(
+      "these gradients are over: they last until the step's next verb; clone() keeps a copy");
+
+  /// What works with gradients ends those of before.
+  LocalStep& anew() {
+    LocalStep& here = *step;
+    gradients->end();
+    gradients = std::make_shared<Time>(
+        "these gradients are over: they last until the step's next verb; clone() keeps a copy");
+    return here;
+  }
+};
+
+}  // namespace fedhpc::python

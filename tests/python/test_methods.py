@@ -1,0 +1,637 @@
+"""Methods in Python: the bits of those in C++, their verbs, and what happens to those who use them wrongly."""
+
+import copy
+import gc
+import json
+import os
+import pydoc
+import signal
+import sys
+import unittest
+
+import numpy as np
+
+import fedhpc
+import fedhpc.testing
+from python_support import SOURCE, TINY, InFolder, numbers, python
+
+FOLDERS = [os.fspath(SOURCE / "examples"), os.fspath(SOURCE / "tests" / "python" / "methods")]
+sys.path[:0] = FOLDERS
+import ditto  # noqa: E402, F401
+import fedavg  # noqa: E402, F401
+import scaffold  # noqa: E402, F401
+import server_momentum  # noqa: E402, F401
+import sfedhp  # noqa: E402, F401
+import tdpfed  # noqa: E402, F401
+
+SPARSE = {"algorithm.gamma1": 0.01, "algorithm.gamma2": 0.01}
+EDGES = {"topology.edges": 3, "algorithm.edge_rounds": 2, "train.local_steps": 1, "train.local_epochs": None,
+         "algorithm.lambda1": 2, "algorithm.lambda2": 3}
+OWN = {"run.save": ["init", "personal"]}
+BATCH_NORM = {"data.name": "glyphs", "data.samples_per_client": 12, "model.name": "resnet9", "model.hidden": None,
+              "run.rounds": 1, "train.batch_size": 4}
+# method -> its settings, and what the method in C++ gets beside them
+SETTINGS = {
+    "fedavg": [({}, {}),
+               ({"algorithm.codec": "fp16", "topology.participation": 0.6, "run.dtype": "float64"}, {}),
+               ({"train.momentum": 0.9, "algorithm.weighting": "uniform", "train.block": 2}, {})],
+    "ditto": [(OWN, {}), ({**OWN, "algorithm.mu": 0, "topology.participation": 0.5, "run.dtype": "float64"}, {})],
+    "tdpfed": [({**OWN, "model.rank": 3}, {}),
+               ({**OWN, "model.rank": 3, "algorithm.aggregate": "act", "algorithm.beta": 0.7}, {}),
+               ({**OWN, "model.rank": 3, "algorithm.broadcast": "tensor", "algorithm.lambda": 5}, {}),
+               ({**OWN, "model.rank": 3, "algorithm.factor_solver": "fit", "train.lr": None}, {})],
+    "sfedhp": [({**OWN, **EDGES}, {}),
+               ({**OWN, **EDGES, **SPARSE}, {"algorithm.gamma_schedule": "constant"}),
+               ({**OWN, **EDGES, "algorithm.accuracy": 0.05, "algorithm.restart": "round"}, {})],
+}
+
+
+def run(output, name, **keys):
+    return fedhpc.run({**TINY, "algorithm.name": name, "run.output": output, "run.checkpoint_every": 0, **keys},
+                      progress=False, force=True)
+
+
+def method(verbs=None, **attributes):
+    """Registers FedAvg with some verbs in the place of its own, as algorithm.name = changed."""
+    changed = type("Changed", (fedavg.FedAvg,), {**attributes, **(verbs or {})})
+    fedhpc.algorithm("changed", "FedAvg with changes")(changed)
+    return changed
+
+
+class SameBits(InFolder):
+    def assert_same(self, one, other, but=()):
+        a, b = numbers(one), numbers(other)
+        self.assertTrue(a)
+        for path, values in a.items():
+            if path.startswith(tuple(f"rounds/{name}" for name in but)):
+                continue
+            self.assertEqual(values.tobytes(), b[path].tobytes(), path)
+
+    def test_as_in_cpp(self):
+        for name, settings in SETTINGS.items():
+            for keys, beside in settings:
+                with self.subTest(name, **keys):
+                    run("cpp.h5", name, **keys, **beside)
+                    run("python.h5", f"{name}_py", **keys)
+                    # The series of sfedhp are not in its Python, and a norm is summed in another order.
+                    self.assert_same("python.h5", "cpp.h5", but=("factor_norm",))
+
+    def test_as_in_cpp_with_batch_norm(self):
+        for buffers in ("average", "local"):
+            with self.subTest(buffers):
+                run("cpp.h5", "ditto", **OWN, **BATCH_NORM, **{"train.buffers": buffers})
+                run("python.h5", "ditto_py", **OWN, **BATCH_NORM, **{"train.buffers": buffers})
+                self.assert_same("python.h5", "cpp.h5")
+
+    def test_on_any_number_of_ranks(self):
+        script = (f"import sys; sys.path[:0] = {FOLDERS!r}\n"
+                  "import json, fedhpc, ditto, fedavg, sfedhp, tdpfed\n"
+                  "for name, keys in json.loads(sys.argv[1]).items():\n"
+                  "    fedhpc.run(keys, progress=False, force=True)\n")
+        for ranks in (2, 4):
+            todo = {name: {**TINY, "algorithm.name": f"{name}_py", "run.output": f"{name}.{ranks}.h5", **settings[0][0]}
+                    for name, settings in SETTINGS.items()}
+            done = python(script, json.dumps(todo), ranks=ranks)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            for name, settings in SETTINGS.items():
+                with self.subTest(name, ranks=ranks):
+                    run("cpp.h5", name, **settings[0][0], **settings[0][1])
+                    self.assert_same(f"{name}.{ranks}.h5", "cpp.h5", but=("factor_norm",))
+
+    def test_on_ranks_of_their_own(self):
+        run("here.h5", "fedavg_py")
+        fedhpc.run({**TINY, "algorithm.name": "fedavg_py", "run.output": "there.h5"}, ranks=2, progress=False)
+        self.assert_same("there.h5", "here.h5")
+
+    def test_resumed(self):
+        for name, keys in (("scaffold_py", {}), ("sfedhp_py", EDGES), ("fedavgm_py", {"train.lr": 0.02})):
+            with self.subTest(name):
+                every = {"run.checkpoint_every": 1, "topology.participation": 0.6}
+                run("straight.h5", name, **{**keys, **every, "run.rounds": 4})
+                run("part.h5", name, **{**keys, **every, "run.rounds": 2})
+                fedhpc.resume("part.h5", progress=False, **{"run.rounds": 4})
+                self.assert_same("part.h5", "straight.h5")
+
+
+    def test_left_between_blocks(self):
+        """A signal ends a round after its second block; what resume goes on with has the bits of a run straight through."""
+        def round(method, round):
+            update = round.mean()
+            for number, block in enumerate(round.blocks()):
+                start = block.download(method.model)
+                update.add(block.weights(), block.upload(block.train(start) - start))
+                if stops and round.number == 2 and number == 1:
+                    stops.pop()
+                    os.kill(os.getpid(), signal.SIGINT)
+            method.model += update.reduce()
+
+        for leaves in (True, False):
+            with self.subTest(leaves=leaves):
+                stops = []
+                method({"round": round}, can_leave_rounds=leaves)
+                keys = {"train.block": 1, "run.grace_seconds": 0, "run.rounds": 4}
+                run("straight.h5", "changed", **keys)
+                stops = [True]
+                with self.assertRaises(fedhpc.errors.Interrupted):
+                    run("part.h5", "changed", **keys)
+                self.assertEqual(len(fedhpc.Results("part.h5").rounds), 1 if leaves else 2)
+                fedhpc.resume("part.h5", progress=False)
+                self.assert_same("part.h5", "straight.h5")
+        method()
+
+
+class Conformance(unittest.TestCase):
+    def test_of_methods(self):
+        for name, keys in (("fedavg_py", {}), ("ditto_py", {}), ("scaffold_py", {}), ("fedavgm_py", {}),
+                           ("tdpfed_py", {"model.rank": 3}), ("sfedhp_py", {**EDGES, "topology.edges": 4}),
+                           ("localonly", {})):
+            with self.subTest(name):
+                fedhpc.testing.check(name, skip=("planned_bytes",) if name == "localonly" else (), **keys)
+
+    def test_finds_what_is_wrong(self):
+        class Forgets(fedavg.FedAvg):
+            """Its velocity is in no checkpoint, its clients look at their place in a block."""
+
+            def initialise(self, setup):
+                super().initialise(setup)
+                self.rounds_done = 0
+
+            def round(self, round):
+                update = round.mean()
+                self.rounds_done += 1
+                for block in round.blocks():
+                    start = block.download(self.model)
+                    trained = block.train(start)
+                    for c in range(len(block)):
+                        trained[c].scale(1 + 0.1 * c + 0.01 * self.rounds_done)
+                    update.add(block.weights(), block.upload(trained - start))
+                    block.upload(trained)
+                    if round.number > 1:
+                        block.upload(trained)
+                self.model += update.reduce()
+
+        fedhpc.algorithm("forgets", "what a method does wrong")(Forgets)
+        with self.assertRaises(AssertionError) as refused:
+            fedhpc.testing.check("forgets")
+        for title in ("block_width", "reproducible", "resumed", "zero_steps"):
+            self.assertIn(f"\n{title}: ", str(refused.exception))
+
+
+class Verbs(InFolder):
+    """Each test is carried out inside of a run."""
+
+    def inside(self, of_block=None, **keys):
+        def round(self, round):
+            for block in round.blocks():
+                of_block(self, block)
+
+        method({"round": round})
+        run("run.h5", "changed", **{"run.rounds": 1, **keys})
+
+    def test_rows(self):
+        def look(method, block):
+            rows = block.download(method.model)
+            count, columns = rows.shape
+            self.assertEqual((count, columns), (len(block), method.model.layout.size))
+            values = rows.values.copy()
+            self.assertEqual((rows + rows).values.tobytes(), (values + values).tobytes())
+            self.assertEqual((rows - method.model).values.tobytes(), (values - method.model.values).tobytes())
+            self.assertEqual((0.3 * rows).values.tobytes(), (values * np.float32(0.3)).tobytes())
+            self.assertEqual((np.float64(2) * rows).values.tobytes(), (values * 2).tobytes())
+            self.assertEqual((rows * rows).values.tobytes(), (values * values).tobytes())
+            self.assertEqual((-rows).values.tobytes(), (-values).tobytes())
+            self.assertEqual((rows / 2).values.tobytes(), (values / 2).tobytes())
+            same = rows
+            same += method.model
+            self.assertIs(same, rows)
+            rows -= method.model
+            rows.values[:] = values  # no copy
+            np.testing.assert_array_equal(np.asarray(rows), values)
+            np.testing.assert_array_equal(np.from_dlpack(rows), values)
+            self.assertEqual(rows.__dlpack_device__()[0], 1)
+            weight = rows["fc1.weight"]
+            self.assertEqual(weight.shape, (count, *rows.layout["fc1.weight"].shape))
+            weight[0] = 7
+            rows["fc1.bias"] += 1
+            self.assertEqual(rows.values[0, rows.layout["fc1.weight"].offset], 7)
+            self.assertEqual(set(rows.fields()), {field.name for field in rows.layout.fields})
+            rows[1:3] *= 2
+            rows[[0, 2]] = rows[[2, 0]]
+            self.assertEqual(len(rows[[2, 0]]), 2)
+            self.assertEqual(rows[-1].shape, (1, columns))
+            self.assertEqual(sum(len(row) for row in rows), count)
+            clone = copy.deepcopy(rows)
+            clone.scale(0)
+            self.assertTrue(rows.values.any() and not clone.values.any())
+            np.testing.assert_allclose(rows.squared_lengths().values, (rows.values.astype(float) ** 2).sum(1))
+            aa, ab = rows.inner_products(rows)
+            self.assertEqual(aa.values.tolist(), ab.values.tolist())
+            clone.add(rows, 1 / aa.sqrt())
+            np.testing.assert_allclose(clone.squared_lengths().values, 1, rtol=1e-5)
+            kept.append((rows, rows.values.copy(), block))
+
+        kept = []
+        self.inside(look, **{"data.clients": 7, "train.block": 7})
+        gc.collect()
+        rows, values, block = kept[0]
+        np.testing.assert_array_equal(rows.values, values)  # rows of a round stay
+        with self.assertRaisesRegex(RuntimeError, "this block is over: a block can be used only in its turn"):
+            block.train(rows)
+
+    def test_a_torch_of_its_own_reads_rows(self):
+        try:
+            import torch
+        except ImportError:
+            torch = None
+        if not hasattr(torch, "from_dlpack"):
+            self.skipTest("this Python has no torch")
+
+        def look(method, block):
+            rows = block.download(method.model)
+            torch.from_dlpack(rows).mul_(2)
+            np.testing.assert_array_equal(rows.values, 2 * np.repeat(method.model.values, len(block), 0))
+
+        self.inside(look)
+
+    def test_shapes_are_said(self):
+        def look(method, block):
+            count, columns = len(block), method.model.layout.size
+            start = block.download(method.model)
+            for verb, wanted, call in (
+                    ("block.upload", f"rows [{count}, {columns}], got [1, {columns}]",
+                     lambda: block.upload(method.model)),
+                    ("block.train", f"rows [{count}, {columns}], got [1, {columns}]",
+                     lambda: block.train(method.model)),
+                    ("block.train's centre", f"rows [{count}, {columns}], got [1, {columns}]",
+                     lambda: block.train(start, mu=1, centre=method.model)),
+                    ("block.download", "", lambda: block.download(start[:2])),
+                    ("rows.like", f"an array [C, {columns}], got [2, 3]", lambda: start.like(np.zeros((2, 3)))),
+                    ("rows + rows", f"rows [{count}, {columns}], got [2, {columns}]", lambda: start + start[:2]),
+                    ("block.note", f"{count} numbers, got 1", lambda: block.note("mine", [1.0])),
+                    ("block.only", "some of the block's clients in its order, got 99", lambda: block.only([99]))):
+                with self.assertRaises(ValueError, msg=verb) as refused:
+                    call()
+                self.assertIn(f"{verb} wants {wanted}", str(refused.exception))
+            with self.assertRaises(TypeError):
+                start + 1
+            with self.assertRaisesRegex(TypeError, "rows.like wants an array of float32 or float64"):
+                start.like(np.zeros((1, columns), np.int64))
+            with self.assertRaisesRegex(KeyError, "no field 'fc1.weigth'; did you mean 'fc1.weight'"):
+                start["fc1.weigth"]
+            with self.assertRaisesRegex(ValueError, "there is no series 'other'.*setup.add_metric"):
+                block.note("other", np.zeros(count))
+            with self.assertRaisesRegex(ValueError, "a weighting is samples, batches or uniform"):
+                block.weights("sample")
+            with self.assertRaisesRegex(fedhpc.ConfigError, "cannot be 'fp17'"):
+                block.upload(start, "fp17")
+            with self.assertRaisesRegex(ValueError, "no columns 'haed'"):
+                block.train(start, columns="haed")
+
+        def initialise(method, setup):
+            fedavg.FedAvg.initialise(method, setup)
+            setup.add_metric("mine")
+
+        def round(method, round):
+            for block in round.blocks():
+                look(method, block)
+
+        method({"initialise": initialise, "round": round})
+        run("run.h5", "changed", **{"run.rounds": 1, "train.block": 5})
+
+    def test_steps(self):
+        def look(method, block):
+            start = block.download(method.model)
+            trained = start.clone()
+            sgd = fedhpc.Optimizer("momentum", start, lr=0.1, momentum=0.9)
+            seen = []
+
+            def take(step):
+                with self.assertRaisesRegex(ValueError, "call optimizer.reset"):
+                    step.descend(trained, fedhpc.Optimizer("sgd", start, lr=0.1))
+                gradient = step.gradient(trained)
+                early = gradient.values  # a copy: the engine uses the memory again
+                self.assertFalse(early.flags.writeable)
+                with self.assertRaisesRegex(RuntimeError, "called from inside of a training"):
+                    block.train(start)
+                doubled = 2 * gradient
+                step.step(trained, 0.5 * doubled, sgd)
+                seen.append((step, gradient, doubled))
+                if len(seen) == 1:
+                    other = step.gradient(start)
+                    with self.assertRaisesRegex(RuntimeError, "these gradients are over"):
+                        gradient.values
+                    self.assertEqual(other.values.tobytes(), early.tobytes())
+                self.assertEqual(step.each_rate()[0][2], 1.0)
+                self.assertGreater(step.samples(0), 0)
+                self.assertGreater(step.loss_so_far(0), 0)
+
+            sgd.reset(trained)
+            block.each_step(take)
+            self.assertEqual(trained.values.tobytes(), block.train(start).values.tobytes())
+            for step, gradient, doubled in seen:
+                with self.assertRaisesRegex(RuntimeError, "this step is over"):
+                    step.active()
+                with self.assertRaisesRegex(RuntimeError, "these gradients are over"):
+                    gradient + gradient
+                self.assertEqual(doubled.shape, start.shape)
+            head = block.train(start, columns="head")
+            moved = (head - start).values.any(axis=0)
+            fields = {field.name for field in start.layout.fields
+                      if moved[field.offset:field.offset + field.size].any()}
+            self.assertEqual(fields, {field.name for field in start.layout.fields if "head" in field.tags})
+
+        self.inside(look, **{"train.momentum": 0.9})
+
+    def test_parts_and_stores(self):
+        def initialise(method, setup):
+            fedavg.FedAvg.initialise(method, setup)
+            method.rows, method.times = setup.store.rows("own", method.model), setup.store.scalars("times", 1.5)
+            method.setup = setup
+
+        def round(method, round):
+            part = fedhpc.RowPart(method.model, "head")
+            mean = round.mean(part.layout)
+            for block in round.blocks():
+                start = block.download(method.model)
+                head = part.of(start)
+                head.scale(3)
+                part.put(start, head)
+                np.testing.assert_array_equal(part.of(start).values, head.values)
+                self.assertEqual(method.times.read(block.clients).tolist(), [1.5] * len(block))
+                method.times.write(block.clients, np.arange(len(block), dtype=float))
+                self.assertEqual(method.rows.unwritten(block.clients).tolist(), block.clients.tolist())
+                view = method.rows.view([block.clients[0]])
+                block.keep(method.rows, start)
+                with self.assertRaisesRegex(RuntimeError, "this view of stored rows is over"):
+                    view.values
+                self.assertEqual(method.rows.read(block.clients).values.tobytes(), start.values.tobytes())
+                self.assertTrue(method.rows.written(int(block.clients[0])))
+                with self.assertRaisesRegex(ValueError, "clients of this rank, got 77"):
+                    method.rows.read([77])
+                mean.add(block.weights(), part.of(start))
+                with self.assertRaisesRegex(RuntimeError, "mean.reduce came before round.blocks.. had given its last"):
+                    mean.reduce()
+                some = block.only(block.clients[1:])
+                self.assertEqual(len(some.download(method.model)), len(block) - 1)
+            self.assertEqual(mean.reduce().shape, (1, part.layout.size))
+            with self.assertRaisesRegex(RuntimeError, "the mean has been taken"):
+                mean.reduce()
+            with self.assertRaisesRegex(RuntimeError, "this setup is over"):
+                method.setup.initial_model()
+            coupling = round.coupling(range(5))
+            rows = method.rows.read(coupling.ids)
+            distances = coupling.squared_distances(rows, rows)
+            self.assertEqual(distances.shape, (5, 5))
+            np.testing.assert_array_equal(coupling.mix(np.eye(5), rows).values, rows.values)
+            with self.assertRaisesRegex(ValueError, r"coupling.mix wants an array \[5, 5\], got \[4, 4\]"):
+                coupling.mix(np.eye(4), rows)
+            self.assertEqual([a.tolist() for a in round.on_server(2, lambda i: np.full(2, float(i)))], [[0, 0], [1, 1]])
+            kept.append((round, method.rows))
+
+        kept = []
+        method({"initialise": initialise, "round": round})
+        run("run.h5", "changed", **{"run.rounds": 1})
+        with self.assertRaisesRegex(RuntimeError, "this round is over"):
+            kept[0][0].mean()
+        with self.assertRaisesRegex(RuntimeError, "can be used only while the method runs"):
+            kept[0][1].read([0])
+
+    def test_random_columns_are_those_of_cpp(self):
+        def initialise(method, setup):
+            fedavg.FedAvg.initialise(method, setup)
+            method.columns = fedhpc.RandomColumns(setup.seed, 0.3, method.model)
+            method.last = setup.store.rows("last", method.model)
+
+        def round(method, round):
+            mean = round.column_mean()
+            for block in round.blocks():
+                received = block.send("down", method.columns)
+                last = method.last.read(block.clients)
+                start = method.model.like(np.where(received, method.model.values, last.values))
+                trained = block.train(start)
+                method.last.write(block.clients, trained)
+                mean.add(block.weights(method.weighting), trained, block.send("up", method.columns))
+            method.model = mean.reduce(method.model)
+
+        method({"initialise": initialise, "round": round})
+        run("python.h5", "changed", **{"topology.participation": 0.6})
+        run("cpp.h5", "fedavg", **{"algorithm.transmit_fraction": 0.3, "topology.participation": 0.6})
+        SameBits.assert_same(self, "python.h5", "cpp.h5")
+
+    def test_classifiers_and_adaptations(self):
+        def evaluate(method, evaluation):
+            evaluation.global_model(method.model)
+
+            def work(block):
+                models = block.adapt(method.model, 2, fedhpc.Optimizer("sgd", method.model, lr=0.1))
+                self.assertEqual(len(block.adapt(method.model)), len(block))
+
+                def fit(c, values, labels):
+                    far = np.full(values.shape[1], 9)
+                    means = np.stack([values[labels == k].mean(0) if (labels == k).any() else far for k in range(10)])
+                    return lambda seen: -((seen[:, None] - means[None]) ** 2).sum(-1)
+
+                block.evaluate(models, fit)
+                blocks.append(block)
+
+            evaluation.each_block(work)
+
+        blocks = []
+        method({"evaluate": evaluate}, models="both")
+        results = run("run.h5", "changed")
+        self.assertTrue(0 <= results.rounds["personal_accuracy"].iloc[-1] <= 1)
+        with self.assertRaisesRegex(RuntimeError, "this block is over"):
+            blocks[0].clients
+
+
+class OnADevice(InFolder):
+    """On the stand-in for a GPU that FEDHPC_STANDIN names; its memory faults where the host reads it."""
+
+    SCRIPT = f"""import sys; sys.path[:0] = {FOLDERS!r}
+import json, numpy as np, fedhpc, ditto, fedavg, scaffold, sfedhp, tdpfed
+
+@fedhpc.algorithm("looks", "FedAvg that looks at rows on a device")
+class Looks(fedavg.FedAvg):
+    def round(self, round):
+        update = round.mean()
+        for block in round.blocks():
+            start = block.download(self.model)
+            values, weight = start.values, start["fc1.weight"]
+            if round.number == 1:
+                assert start.__dlpack_device__()[0] == 2 and not values.flags.writeable and not weight.flags.writeable
+                doubled = start.like(2 * values)
+                assert np.array_equal(doubled.values, 2 * values)
+                doubled["fc1.weight"] = weight
+                assert np.array_equal(doubled["fc1.weight"], weight)
+                doubled[[0]] = start[[0]]
+                assert np.array_equal(doubled[0].values, values[:1])
+            update.add(block.weights(), block.upload(block.train(start) - start))
+        self.model += update.reduce()
+
+for keys in json.loads(sys.argv[1]):
+    fedhpc.run(keys, progress=False, force=True)
+"""
+
+    @unittest.skipUnless(os.environ.get("FEDHPC_STANDIN"), "FEDHPC_STANDIN names no stand-in for a GPU")
+    def test_equals_the_host(self):
+        settings = {"fedavg_py": {}, "ditto_py": OWN, "scaffold_py": {}, "tdpfed_py": {**OWN, "model.rank": 3},
+                    "sfedhp_py": {**OWN, **EDGES}, "looks": {}}
+        keys = [{**TINY, "run.dtype": "float64", "run.reproducible": False, "run.device": "cuda",
+                 "algorithm.name": name, "run.output": f"{name}.h5", **own} for name, own in settings.items()]
+        done = python(self.SCRIPT, json.dumps(keys), FEDHPC_GPU_MODULE=os.environ["FEDHPC_STANDIN"])
+        self.assertEqual(done.returncode, 0, done.stderr)
+        for name, own in settings.items():
+            run("host.h5", name.replace("looks", "fedavg"), **{"run.dtype": "float64", "run.reproducible": False, **own})
+            host, device = numbers("host.h5"), numbers(f"{name}.h5")
+            for path, values in host.items():
+                if path.startswith("model/"):
+                    np.testing.assert_allclose(device[path], values, rtol=0, atol=1e-9, err_msg=f"{name} {path}")
+
+
+class Options(InFolder):
+    def test_of_every_kind(self):
+        seen = {}
+
+        def declare(method, options):
+            fedavg.FedAvg.declare(method, options)
+            options.add("flag", False, help="a flag")
+            options.add("steps", 3, at_least=1, help="a count")
+            options.add("mu", 0.1, at_least=0, below=1, help="a share of something")
+            options.add("way", "up", choices=["up", "down"], help="a name")
+            options.add("text", "some", help="a text")
+            options.add("sizes", [3, 4], at_least=1, help="sizes")
+            options.add("parts", ["a"], choices=["a", "b"], help="parts")
+            options.add("limit", None, kind=float, above=0, help="a limit", acts=fedhpc.where("algorithm.way", "down"))
+            options.add("lambda", 2.0, help="a name that Python reserves")
+
+            def check(values):
+                if values["train.lr"] == "0.125" and values["mu"] == "0.5":
+                    values.refuse("train.lr", "algorithm.mu = 0.5")
+
+            options.add_check(check)
+
+        def initialise(method, setup):
+            fedavg.FedAvg.initialise(method, setup)
+            seen.update(vars(method))
+
+        method({"declare": declare, "initialise": initialise})
+        plain = run("run.h5", "changed", **{"run.rounds": 1})
+        self.assertEqual((seen["flag"], seen["steps"], seen["mu"], seen["way"], seen["sizes"], seen["parts"]),
+                         (False, 3, 0.1, "up", [3, 4], ["a"]))
+        self.assertEqual((seen["limit"], seen["lambda_"], seen["weighting"]), (None, 2.0, "samples"))
+        self.assertEqual(plain.config["algorithm.mu"], "0.1")
+        keys = {"algorithm.flag": True, "algorithm.steps": 5, "algorithm.mu": 0.5, "algorithm.way": "down",
+                "algorithm.sizes": [7], "algorithm.parts": "a,b", "algorithm.limit": 2.5, "algorithm.lambda": 1,
+                "algorithm.weighting": "uniform"}
+        run("run.h5", "changed", **{"run.rounds": 1, **keys})
+        self.assertEqual((seen["flag"], seen["steps"], seen["mu"], seen["way"], seen["sizes"], seen["parts"]),
+                         (True, 5, 0.5, "down", [7], ["a", "b"]))
+        self.assertEqual((seen["limit"], seen["lambda_"], seen["weighting"]), (2.5, 1.0, "uniform"))
+        for key, value, sentence in (("mu", 1, "cannot be '1'; allowed: a number of at least 0 and below 1"),
+                                     ("way", "dwon", "did you mean 'down'"),
+                                     ("limit", 1, "algorithm.way = down"),
+                                     ("muu", 1, "did you mean 'algorithm.mu'")):
+            with self.assertRaisesRegex(fedhpc.ConfigError, sentence):
+                fedhpc.run({**TINY, "algorithm.name": "changed"}, progress=False, **{f"algorithm.{key}": value})
+        with self.assertRaisesRegex(fedhpc.ConfigError, "'train.lr' cannot be '0.125' with algorithm.mu = 0.5"):
+            run("run.h5", "changed", **{"train.lr": 0.125, "algorithm.mu": 0.5})
+
+    def test_wrong_declarations(self):
+        for declaration, sentence in (
+                (lambda options: options.add("mu", -1.0, at_least=0, help="a"), "default -1 is not allowed"),
+                (lambda options: [options.add("mu", 1.0, help="a") for _ in range(2)], "there is a key of this name"),
+                (lambda options: options.add("Mu", 1.0, help="a"), "lower-case letters"),
+                (lambda options: options.add("mu", {}, help="a"), "a default is a bool, a number"),
+                (lambda options: options.add("mu", None, help="a"), "wants kind=int or kind=float"),
+                (lambda options: options.add("mu", 1.0, help=""), "one sentence of what it means"),
+                (lambda options: options.add("mu", "a", at_least=1, help="a"), "bounds are for numbers")):
+            method({"declare": lambda self, options, declaration=declaration: declaration(options)})
+            with self.assertRaisesRegex(ValueError, sentence):
+                run("run.h5", "changed")
+        method()
+
+    def test_help_and_list(self):
+        done = python(f"import sys; sys.path[:0] = {FOLDERS!r}\nimport fedavg, fedhpc\n"
+                      "print(fedhpc.list('algorithms')['fedavg_py'])\nfedhpc.help('fedavg_py')\n")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("FedAvg, written in Python", done.stdout)
+        self.assertIn("algorithm.weighting", done.stdout)
+
+
+class Errors(InFolder):
+    def test_of_a_method_are_raised_again(self):
+        class Mine(Exception):
+            pass
+
+        raised = Mine("in my round")
+        for verb, arguments in (("round", 1), ("evaluate", 1), ("initialise", 1), ("visit_state", 1), ("declare", 1)):
+            def wrong(self, *_):
+                raise raised
+
+            method({verb: wrong})
+            with self.assertRaises(Mine) as caught:
+                run("run.h5", "changed")
+            self.assertIs(caught.exception, raised)
+        method()
+        run("run.h5", "changed")  # nothing of it stays
+
+    def test_inside_of_a_step(self):
+        def round(method, round):
+            for block in round.blocks():
+                block.each_step(lambda step: 1 / 0)
+
+        method({"round": round})
+        with self.assertRaises(ZeroDivisionError):
+            run("run.h5", "changed")
+        method()
+
+    def test_a_loop_that_is_left(self):
+        def round(method, round):
+            for _block in round.blocks():
+                break
+
+        method({"round": round})
+        with self.assertRaisesRegex(fedhpc.Error, r"round.blocks\(\) was left before its last block"):
+            run("run.h5", "changed", **{"train.block": 1})
+        method()
+
+    def test_registration(self):
+        with self.assertRaisesRegex(fedhpc.ConfigError, "'fedavg' is fedhpc's own already"):
+            fedhpc.algorithm("fedavg", "mine")(fedavg.FedAvg)
+        with self.assertRaisesRegex(TypeError, r"Half has no evaluate\(self, evaluation\)"):
+            fedhpc.algorithm("half", "mine")(type("Half", (fedhpc.Algorithm,), {"round": lambda *_: None}))
+        with self.assertRaisesRegex(TypeError, "derived from fedhpc.Algorithm"):
+            fedhpc.algorithm("other", "mine")(object)
+        with self.assertRaisesRegex(ValueError, "lower-case"):
+            fedhpc.algorithm("My method", "mine")(fedavg.FedAvg)
+        with self.assertRaisesRegex(TypeError, "initialise"):
+            fedhpc.algorithm("other", "mine")(type("Us", (fedavg.FedAvg,), {"initialize": lambda *_: None}))
+        method(tiers="clouds")
+        with self.assertRaisesRegex(ValueError, "tiers is one of client-cloud, client-edge-cloud"):
+            run("run.h5", "changed")
+        method()
+
+    def test_again_in_a_cell_replaces(self):
+        losses = []
+        for factor in (1.0, 0.5):
+            def round(method, round, factor=factor):
+                update = round.mean()
+                for block in round.blocks():
+                    start = block.download(method.model)
+                    update.add(block.weights(), factor * (block.train(start) - start))
+                method.model += update.reduce()
+
+            method({"round": round})
+            losses.append(run("run.h5", "changed").rounds["train_loss"].iloc[-1])
+        self.assertNotEqual(*losses)
+
+    def test_help_is_good(self):
+        for thing, words in ((fedhpc.Algorithm, ("declare", "can_leave_rounds")),
+                             (fedhpc.Block, ("download", "[C, P]", "train_loss"))):
+            text = pydoc.render_doc(thing)
+            for word in words:
+                self.assertIn(word, text)
+
+
+if __name__ == "__main__":
+    unittest.main()
