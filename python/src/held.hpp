@@ -2,7 +2,6 @@
 
 #include <memory>
 #include <stdexcept>
-#include <string>
 #include <utility>
 
 namespace fedhpc::python {
@@ -10,9 +9,8 @@ namespace fedhpc::python {
 /// The time in which Python may use something of the engine's.
 class Time {
  public:
-  /// `sentence` refuses what comes too late.
-  explicit Time(std::string sentence, bool over = false)
-      : sentence_(std::move(sentence)), over_(over) {}
+  /// `sentence`, a literal, refuses what comes too late.
+  explicit Time(const char* sentence, bool over = false) : sentence_(sentence), over_(over) {}
 
   void end() { over_ = true; }
   void go_on() { over_ = false; }
@@ -22,7 +20,7 @@ class Time {
   }
 
  private:
-  std::string sentence_;
+  const char* sentence_;
   bool over_;
 };
 
