@@ -12,7 +12,7 @@ def in_notebook():
 
 
 class Followers:
-    """Calls on_round and draws the bar. `quiet`: the engine itself shows nothing."""
+    """Calls on_round and draws the bar. `quiet`: the engine itself shows nothing, as long as run.progress is not given."""
 
     def __init__(self, on_round, progress, engine_shows):
         if on_round is not None and not callable(on_round):
@@ -22,7 +22,7 @@ class Followers:
         self._bar = None
         wanted = progress if progress is not None else in_notebook() or sys.stderr.isatty()
         self._draws = bool(wanted) and not engine_shows
-        self.quiet = not engine_shows and (self._draws or progress is False)
+        self.quiet = not engine_shows
 
     def functions(self):
         """(begin, round, stop) for the engine; None where nobody listens."""

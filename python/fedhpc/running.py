@@ -27,7 +27,8 @@ def run(config=None, *, ranks=None, on_round=None, progress=None, force=False, *
               Results.rounds. It is called on rank 0. If it returns True the run ends after the next round,
               with a checkpoint. An object may have begin(config) and end(status) beside its call: see
               fedhpc.callbacks.
-    progress  None: a bar in notebooks and terminals, lines elsewhere; True: the bar; False: nothing
+    progress  None: a bar in notebooks and terminals; True or False: a bar or none. The program's own lines, for the
+              log of a job, are the key run.progress = "plain".
     force     replaces an earlier result instead of giving it another name
 
     The interpreter's lock is free while the engine computes. Ctrl-C ends the run after its round, or

@@ -132,6 +132,39 @@ void tell_seconds(const RoundReport& report) {
                   metrics.seconds_aggregate, " s, evaluation ", metrics.seconds_evaluate, " s");
 }
 
+/// What rank 0 tells of a run: to the user, and to an onlooker.
+class Speaker {
+ public:
+  Speaker(const Experiment& experiment, const Host& host, std::int64_t done, double bytes_before)
+      : experiment_(experiment),
+        onlooker_(host.onlooker),
+        done_(done),
+        progress_(experiment.config().run.progress, experiment.config().run.rounds, done,
+                  bytes_before),
+        warnings_(experiment) {}
+
+  void begin() {
+    if (onlooker_.begin) onlooker_.begin(experiment_, done_);
+  }
+  void round(const RoundReport& report) {
+    progress_.show(report);
+    warnings_.look_at(report);
+    tell_seconds(report);
+    if (onlooker_.round) onlooker_.round(experiment_, report);
+  }
+  void end(const RoundReport& last, bool interrupted) const {
+    const std::string& output = experiment_.config().run.output;
+    interrupted ? progress_.interrupted(last, output) : progress_.complete(last, output);
+  }
+
+ private:
+  const Experiment& experiment_;
+  const Onlooker& onlooker_;
+  std::int64_t done_;
+  Progress progress_;
+  RoundWarnings warnings_;
+};
+
 /// carry_out, whose errors do not yet say where they come from.
 int run_experiment(Config& config, Communicator& comm, const Host& host, const Resumption* from,
                    Earlier earlier) {
@@ -148,12 +181,9 @@ int run_experiment(Config& config, Communicator& comm, const Host& host, const R
   if (speaks) {
     introduce(experiment, from, comm.size(), recorder.earlier_result());
     tell_choices(experiment, recorder.hosts());
-    if (host.onlooker.begin) host.onlooker.begin(experiment, from == nullptr ? 0 : from->round);
   }
 
-  Progress progress(config.run.progress, config.run.rounds, from == nullptr ? 0 : from->round,
-                    recorder.bytes_before());
-  RoundWarnings warnings(experiment);
+  Speaker speaker(experiment, host, from == nullptr ? 0 : from->round, recorder.bytes_before());
   bool interrupted = false;
   RoundReport last;
   const auto observe = [&](const RoundReport& report) {
@@ -167,20 +197,15 @@ int run_experiment(Config& config, Communicator& comm, const Host& host, const R
     if (interrupted || (report.agreed.checkpoint && !stopped)) {
       checkpointer.write(report.round, recorder.file());
     }
-    if (!speaks) return;
-    if (!report.left) {
-      progress.show(report);
-      warnings.look_at(report);
-      tell_seconds(report);
-      if (host.onlooker.round) host.onlooker.round(experiment, report);
-    }
-    if (interrupted) progress.interrupted(report, config.run.output);
+    if (speaks && !report.left) speaker.round(report);
+    if (speaks && interrupted) speaker.end(report, interrupted);
   };
   const auto ask = [&](std::int64_t round) {
     const bool stop = caught_signal() != 0 || (host.onlooker.stop && host.onlooker.stop());
     return RoundRequest{.stop = stop, .checkpoint = checkpointer.due(round)};
   };
   try {
+    if (speaks) speaker.begin();
     experiment.run(observe, ask, [] { return caught_signal() != 0; });
     recorder.finish(interrupted               ? "interrupted"
                     : last.diverged_since > 0 ? "diverged"
@@ -188,7 +213,7 @@ int run_experiment(Config& config, Communicator& comm, const Host& host, const R
     ignore_stop_signals();
     if (last.round == config.run.rounds) checkpointer.keep_newest();
     comm.barrier();  // MPI's own end has no deadline
-    if (speaks && !interrupted) progress.complete(last, config.run.output);
+    if (speaks && !interrupted) speaker.end(last, interrupted);
   } catch (...) {
     recorder.fail();
     throw;

@@ -105,7 +105,7 @@ class Commands(unittest.TestCase):
     def setUpClass(cls):
         cls.folder = Path(tempfile.mkdtemp(prefix="fedhpc_docs_"))
         cls.addClassCleanup(shutil.rmtree, cls.folder, ignore_errors=True)
-        for name in ("tools", "python", "configs", "docs", "results/papers", "jobs", "tests/tools"):
+        for name in ("tools", "python", "configs", "docs", "examples", "results/papers", "jobs", "tests/tools"):
             shutil.copytree(ROOT / name, cls.folder / name, ignore=shutil.ignore_patterns("__pycache__"))
         # A sweep takes a run of fewer rounds than it asked for as one that is to go on.
         swept = cls.folder / "configs/algorithms/fedprox.ini"
@@ -120,11 +120,15 @@ class Commands(unittest.TestCase):
         script.chmod(0o755)
         (cls.folder / "bin").mkdir()
         (cls.folder / "bin/fedhpc").symlink_to(script)
+        python = cls.folder / "bin/python3"  # the one that has the package's libraries
+        python.write_text(f"#!/usr/bin/env bash\nexec '{sys.executable}' \"$@\"\n")
+        python.chmod(0o755)
         write_mnist(cls.folder / "DIR/mnist", train=6000, test=1000, side=(28, 28))
         cls.environment = {name: value for name, value in os.environ.items()
                            if not name.startswith(("OMPI_", "PRTE_", "FEDHPC_")) or name == "FEDHPC_CACHE"}
         cls.environment |= {"OMP_NUM_THREADS": "1", "PATH": f"{cls.folder}/bin:{os.environ['PATH']}",
                             "PYTHONPATH": str(cls.folder / "python"),
+                            "FEDHPC_MODULE": str(Path(program).resolve().parent / "python/fedhpc"),
                             "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
                             "OMPI_MCA_rmaps_base_oversubscribe": "1", "OMPI_MCA_mpi_yield_when_idle": "1",
                             "OMPI_MCA_hwloc_base_binding_policy": "none"}
