@@ -97,12 +97,14 @@ if(FEDHPC_PYTHON_MODULE_ENABLED)
       install(TARGETS ${_module} LIBRARY DESTINATION fedhpc/lib/fedhpc COMPONENT python EXCLUDE_FROM_ALL)
     endif()
   endforeach()
-  install(FILES "${PROJECT_BINARY_DIR}/python/fedhpc/_built_with.py" DESTINATION fedhpc COMPONENT python EXCLUDE_FROM_ALL)
+  install(FILES "${PROJECT_BINARY_DIR}/python/fedhpc/_built_with.py" "${PROJECT_BINARY_DIR}/python/fedhpc/_core.pyi"
+          DESTINATION fedhpc COMPONENT python EXCLUDE_FROM_ALL)
   install(DIRECTORY configs jobs DESTINATION fedhpc/share/fedhpc COMPONENT python EXCLUDE_FROM_ALL USE_SOURCE_PERMISSIONS)
   if(SKBUILD)
     fedhpc_install_torch(python fedhpc/lib/fedhpc/torch)
   else()
-    install(DIRECTORY python/fedhpc DESTINATION . COMPONENT python EXCLUDE_FROM_ALL FILES_MATCHING PATTERN "*.py")
+    install(DIRECTORY python/fedhpc DESTINATION . COMPONENT python EXCLUDE_FROM_ALL
+            FILES_MATCHING PATTERN "*.py" PATTERN "*.pyi" PATTERN "py.typed")
   endif()
 endif()
 
