@@ -43,6 +43,7 @@ NOT_RUN = [
     (r"tools/sweep\.py .* --submit .*", "needs a cluster; tests/slurm has one"),
     (r"tools/reproduce\.py .* (--quick|--background|--slurm) .*", "hours of training; tests/tools has it with a toy"),
     (r"apptainer .*", "needs Apptainer"),
+    (r"pip install .*|tools/wheel\.sh .*", "builds; tests/install has a wheel"),
     (r"python3 -m venv .*|\.deps/venv/bin/pip .*", "changes the project's Python, and needs the network"),
     (r"tools/fetch_data\.py .*", "needs the network"),
     (r"mpirun .* --run\.device=cuda .*", "needs GPUs"),
