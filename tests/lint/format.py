@@ -8,7 +8,7 @@ import subprocess
 import sys
 
 source = pathlib.Path(sys.argv[1])
-files = sorted(file for folder in ("include", "src", "tests", "bench")
+files = sorted(file for folder in ("include", "src", "python", "tests", "bench", "examples")
                for file in (source / folder).rglob("*.[ch]pp"))
 if not files:
     sys.exit(f"no sources below {source}")

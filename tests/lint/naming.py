@@ -86,7 +86,7 @@ class Naming:
 
 def main() -> int:
     flags = flags_by_file()
-    files = sorted(file for room in ("src", "tests") for file in (source / room).rglob("*.cpp") if file in flags)
+    files = sorted(file for room in ("src", "python", "tests") for file in (source / room).rglob("*.cpp") if file in flags)
     if not files:
         print("no sources in the compilation database")
         return 1
