@@ -86,7 +86,8 @@ class Naming:
 
 def main() -> int:
     flags = flags_by_file()
-    files = sorted(file for room in ("src", "python", "tests") for file in (source / room).rglob("*.cpp") if file in flags)
+    rooms = ("src", "python", "tests")
+    files = sorted(file for room in rooms for file in (source / room).rglob("*.cpp") if file in flags)
     if not files:
         print("no sources in the compilation database")
         return 1
