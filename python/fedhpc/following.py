@@ -12,7 +12,7 @@ def in_notebook():
 
 
 class Followers:
-    """Calls on_round and draws the bar. `quiet`: the engine itself shows nothing, as long as run.progress is not given."""
+    """Calls on_round and draws the bar. `quiet`: the engine shows nothing, as run.progress is not given."""
 
     def __init__(self, on_round, progress, engine_shows):
         if on_round is not None and not callable(on_round):
@@ -49,7 +49,7 @@ class Followers:
             self._bar.set_postfix({name: f"{value:.4g}" for name, value in shown.items() if value is not None},
                                   refresh=False)
             self._bar.update()
-        if self._on_round is not None and self._on_round(record) is True:
+        if self._on_round is not None and self._on_round(record):
             self._stop = True
 
     def stop(self):

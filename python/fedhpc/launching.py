@@ -73,8 +73,14 @@ def _environment(address, key):
 def _work(verb, arguments, followers):
     from .methods import registered
 
+    methods = {}
+    for name, *rest in registered():
+        try:
+            methods[name] = cloudpickle.dumps((name, *rest))
+        except Exception as error:  # a method that this run need not have
+            methods[name] = error
     return cloudpickle.dumps({
-        "verb": verb, "arguments": arguments, "methods": registered(),
+        "verb": verb, "arguments": arguments, "methods": methods,
         "listeners": None if followers is None else [function is not None for function in followers.functions()],
         "line": f"fedhpc.{verb} on ranks of its own, from {sys.argv[0] or 'a notebook'}"})
 
@@ -137,7 +143,9 @@ def _listen(ranks, process, followers, interrupted):
             kind, *what = ranks[0].recv()
         except EOFError:
             code = process.wait()
-            raise Error(said[0] if said else f"the run ended with exit code {code}") from None
+            how = f"a rank was killed by signal {code - 128}" if code > 128 else f"the run ended with exit code {code}"
+            raise Error(said[0] if said else f"{how}; fedhpc.resume goes on from its last checkpoint, if it has "
+                        "written one") from None
         if kind == "aborts":
             said.append(what[0])
         elif kind == "raised":
@@ -186,8 +194,14 @@ def _rank_main():
     rank = _core.launched_rank()  # MPI waits for ranks that have not come in yet
     connection.send(rank)
     work = cloudpickle.loads(connection.recv_bytes())
-    for method in work["methods"]:
-        register(*method)
+    missing = {}
+    for name, method in work["methods"].items():
+        try:
+            if isinstance(method, Exception):
+                raise method
+            register(*cloudpickle.loads(method))
+        except Exception as error:  # told where the run wants this method
+            missing[name] = error
     _core.on_abort(lambda sentence: connection.send(("aborts", sentence)))
     arguments = work["arguments"]
     if work["listeners"] is not None:
@@ -210,6 +224,9 @@ def _rank_main():
             returned = (*returned, _core.interrupted_by())
         answer = ("returned", returned)
     except BaseException as error:  # the same on every rank
+        for name, why in missing.items():
+            if f"'algorithm.name' cannot be '{name}'" in str(error):
+                error = Error(f"the method {name} cannot go to other processes: {type(why).__name__}: {why}")
         answer = ("raised", cloudpickle.dumps(error))
     if rank == 0:
         connection.send(answer)

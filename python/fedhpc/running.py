@@ -9,6 +9,8 @@ import signal
 import sys
 import traceback
 
+import cloudpickle
+
 from . import _core
 from .errors import ConfigError, Interrupted
 
@@ -24,8 +26,8 @@ def run(config=None, *, ranks=None, on_round=None, progress=None, force=False, *
               ranks of their own, which mpirun starts, from a notebook for example
     on_round  is called with a dictionary of the round's figures after every round, {"round": 3,
               "train_loss": 0.3, "global_accuracy": 0.9, ...}: those that were evaluated, in the units of
-              Results.rounds. It is called on rank 0. If it returns True the run ends after the next round,
-              with a checkpoint. An object may have begin(config) and end(status) beside its call: see
+              Results.rounds. It is called on rank 0. If what it returns is true, the run ends after the next
+              round, with a checkpoint. An object may have begin(config) and end(status) beside its call: see
               fedhpc.callbacks.
     progress  None: a bar in notebooks and terminals; True or False: a bar or none. The program's own lines, for the
               log of a job, are the key run.progress = "plain".
@@ -48,8 +50,15 @@ def resume(path, config=None, *, ranks=None, on_round=None, progress=None, **key
 
     The rest is as in run().
     """
+    if config is not None and not isinstance(config, (str, os.PathLike)):
+        raise ConfigError("resume takes the path of an INI file; changes of keys are keywords: **{'run.rounds': 200}")
     given = (os.fspath(path), None if config is None else os.fspath(config), _texts(keys))
-    return _carry_out("resume", given, ranks, on_round, progress, keys)
+    try:
+        return _carry_out("resume", given, ranks, on_round, progress, keys)
+    except ConfigError as error:
+        if "key 'algorithm.name' cannot be" not in str(error):
+            raise
+        raise ConfigError(f"{error}; a method in Python has to be defined before its run goes on") from None
 
 
 def plan(config=None, *, ranks=None, **keys):
@@ -104,6 +113,7 @@ def load_plugin(path):
     spec = importlib.util.spec_from_file_location(name, path)
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
+    cloudpickle.register_pickle_by_value(module)  # ranks of their own cannot import it
     try:
         spec.loader.exec_module(module)
     except Exception as error:
@@ -151,7 +161,7 @@ def _split(config):
         return None, _texts(config)
     if isinstance(config, (str, os.PathLike)):
         return os.fspath(config), []
-    raise ConfigError(f"a configuration is the path of an INI file or a dictionary, not a {type(config).__name__}")
+    raise ConfigError(f"a configuration is the path of an INI file or a dictionary, not {config!r}")
 
 
 def _elsewhere(ranks):

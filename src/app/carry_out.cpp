@@ -236,6 +236,7 @@ void tell_notes(const Config& config) {
 
 int carry_out(Config& config, Communicator& comm, const Host& host, const Resumption* from,
               Earlier earlier) {
+  require_one_configuration(config, comm);
   const auto place = [&] { return concat(config.algorithm_name, ", ", text(comm.place())); };
   const Log::Where where(run_log(), place);
   try {

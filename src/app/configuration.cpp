@@ -1,8 +1,12 @@
 #include "app/configuration.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <filesystem>
+#include <functional>
+#include <sstream>
+#include <string_view>
 
 #include <ATen/Parallel.h>
 
@@ -49,6 +53,43 @@ Arguments load_plugins(const Arguments& arguments, const std::string& command) {
   }
   if (!plugins.empty()) const Config loads_them(plugins, command + ".ini");
   return others;
+}
+
+namespace {
+
+constexpr std::array<std::string_view, 6> kPlacesOfFiles{"data.dir",        "data.file",
+                                                         "data.test_file",  "data.partition_file",
+                                                         "model.init_file", "run.plugin"};
+
+/// What ranks have to agree on: the keys that act with their values, a line each.
+std::string agreed_values(const Config& config) {
+  std::string lines;
+  for (const OptionSet::Entry& entry : config.options().entries()) {
+    if (!config.options().acts(entry) || std::ranges::count(kPlacesOfFiles, entry.key) > 0)
+      continue;
+    lines += concat(entry.key, " = ", entry.print(), "\n");
+  }
+  return lines;
+}
+
+}  // namespace
+
+void require_one_configuration(const Config& config, Communicator& comm) {
+  const std::string mine = agreed_values(config);
+  const std::vector<std::string> digests = comm.all_texts(concat(std::hash<std::string>()(mine)));
+  const auto is_other = [&](const std::string& one) { return one != digests.front(); };
+  const auto other = std::ranges::find_if(digests, is_other) - digests.begin();
+  if (other == std::ssize(digests)) return;
+  const std::vector<std::string> all = comm.all_texts(mine);
+  std::istringstream here(all.front());
+  std::istringstream there(all[other]);
+  std::string line_here;
+  std::string line_there;
+  while (line_here == line_there && std::getline(here, line_here) &&
+         std::getline(there, line_there)) {
+  }
+  throw ConfigError(concat("rank 0 has '", line_here, "' and rank ", other, " '", line_there,
+                           "'; a run has one configuration on all its ranks"));
 }
 
 StartOptions start_options(const std::vector<Assignment>& assignments) {

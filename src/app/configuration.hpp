@@ -19,6 +19,10 @@ Arguments load_plugins(const Arguments& arguments, const std::string& command);
 /// Checks it, and that the files it names are there.
 std::unique_ptr<Config> configuration_of(const Given& given);
 
+/// Throws ConfigError, on every rank, where a script has given ranks different configurations. Places
+/// of files to be read may differ. Collective.
+void require_one_configuration(const Config& config, Communicator& comm);
+
 /// Gives a rank one thread while it lives, unless OMP_NUM_THREADS says otherwise: ranks are the
 /// parallel units.
 class OneThread {

@@ -1,6 +1,7 @@
 """fedhpc.run, resume and plan: as the program, and with what Python adds."""
 
 import contextlib
+import importlib
 import io
 import os
 import signal
@@ -56,7 +57,7 @@ class Run(InFolder):
             quietly({"train.lr": "big"})
         with self.assertRaisesRegex(fedhpc.ConfigError, "no_such.ini"):
             quietly("no_such.ini")
-        with self.assertRaisesRegex(fedhpc.ConfigError, "path of an INI file or a dictionary, not a int"):
+        with self.assertRaisesRegex(fedhpc.ConfigError, "path of an INI file or a dictionary, not 3"):
             quietly(3)
         with self.assertRaisesRegex(fedhpc.ConfigError, "ranks cannot be 0"):
             quietly(TINY, ranks=0)
@@ -90,7 +91,7 @@ class OnRound(InFolder):
         self.assertEqual(records[2]["train_loss"], results.rounds.loc[3, "train_loss"])
 
     def test_true_ends_the_run_after_the_next_round(self):
-        results = quietly(TINY, on_round=lambda record: record["round"] == 2, **{"run.rounds": 50})
+        results = quietly(TINY, on_round=lambda record: np.bool_(record["round"] == 2), **{"run.rounds": 50})
         self.assertEqual((results.status, len(results.rounds)), ("interrupted", 3))
         results = fedhpc.resume(results.path, progress=False, **{"run.rounds": 5})
         self.assertEqual((results.status, len(results.rounds)), ("complete", 5))
@@ -174,6 +175,43 @@ class Ranks(InFolder):
             self.assertEqual(done.returncode, 1, done.stderr)
             self.assertIn("ValueError: of mine", done.stderr)
             self.assertRegex(done.stderr, r'script.py", line [23]')
+
+    def test_ranks_with_other_keys_are_refused(self):
+        done = python(f"import fedhpc\nkeys = {TINY!r} | {{'train.lr': 0.1 + fedhpc.rank()}}\n"
+                      "try:\n    fedhpc.run(keys, progress=False)\nexcept fedhpc.ConfigError as error:\n"
+                      "    print(error)\n", ranks=2)
+        self.assertEqual(done.stdout.count("rank 0 has 'train.lr = 0.1' and rank 1 'train.lr = 1.1'"), 2, done.stdout)
+
+    def test_a_killed_rank_is_named_as_one(self):
+        def kills(record):
+            children = subprocess.run(["pgrep", "-f", "fedhpc.launchin[g]"], capture_output=True, text=True, check=True)
+            ranks = [int(one) for one in children.stdout.split()
+                     if f"{self.folder}" == os.readlink(f"/proc/{one}/cwd")]
+            os.kill(max(ranks), signal.SIGKILL)
+
+        with self.assertRaisesRegex(fedhpc.Error, "a rank was killed by signal 9; fedhpc.resume goes on"):
+            quietly(TINY, ranks=2, on_round=kills, **{"run.rounds": 10**6})
+
+    def test_after_a_plug_in_ranks_of_their_own_run(self):
+        Path("plug.py").write_text("import fedhpc, fedavg\nfedhpc.algorithm('plugged', 'a plug-in')(fedavg.FedAvg)\n",
+                                   encoding="utf-8")
+        sys.path.insert(0, str(SOURCE / "examples"))
+        self.addCleanup(sys.path.remove, str(SOURCE / "examples"))
+        keys = {**TINY, "run.plugin": "plug.py", "algorithm.name": "plugged"}
+        quietly(keys, **{"run.output": "alone.h5"})
+        quietly(TINY, ranks=2, force=True)
+        quietly(keys, ranks=2, **{"run.output": "two.h5"})
+        same_numbers(self, "alone.h5", "two.h5")
+        del sys.modules["fedavg"]
+        Path("sub").mkdir()
+        Path("sub/gone.py").write_text("import fedhpc\nfrom fedavg import FedAvg\nclass Gone(FedAvg): pass\n",
+                                   encoding="utf-8")
+        sys.path.insert(0, str(self.folder / "sub"))
+        fedhpc.algorithm("gone", "of a module that ranks cannot import")(importlib.import_module("gone").Gone)
+        sys.path.remove(str(self.folder / "sub"))
+        quietly(TINY, ranks=2, force=True)
+        with self.assertRaisesRegex(fedhpc.Error, "gone cannot go to other processes: .*No module named 'gone'"):
+            quietly(TINY, ranks=2, force=True, **{"algorithm.name": "gone"})
 
     def test_other_numbers_of_ranks_than_the_launchers_are_refused(self):
         done = python("import fedhpc\ntry:\n    fedhpc.run(ranks=3)\nexcept fedhpc.ConfigError as error:\n"
