@@ -191,7 +191,7 @@ class Several:
                 callback.begin(config)
 
     def __call__(self, record):
-        return any([callback(record) is True for callback in self.callbacks])
+        return any([bool(callback(record)) for callback in self.callbacks])
 
     def end(self, status):
         errors = []

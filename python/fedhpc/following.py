@@ -12,17 +12,16 @@ def in_notebook():
 
 
 class Followers:
-    """Calls on_round and draws the bar. `quiet`: the engine shows nothing, as run.progress is not given."""
+    """Calls on_round and draws the bar."""
 
-    def __init__(self, on_round, progress, engine_shows):
+    def __init__(self, on_round, progress):
         if on_round is not None and not callable(on_round):
             raise ConfigError(f"on_round cannot be {on_round!r}; give a function of one dictionary")
         self._on_round = on_round
         self._stop = False
         self._bar = None
-        wanted = progress if progress is not None else in_notebook() or sys.stderr.isatty()
-        self._draws = bool(wanted) and not engine_shows
-        self.quiet = not engine_shows
+        self._begun = False
+        self._draws = bool(progress if progress is not None else in_notebook() or sys.stderr.isatty())
 
     def functions(self):
         """(begin, round, stop) for the engine; None where nobody listens."""
@@ -33,7 +32,8 @@ class Followers:
     def begin(self, config, done):
         """`config`: the INI text of the run; `done`: rounds of an earlier part of it."""
         values = parse_config(config)
-        if self._draws:
+        self._begun = True
+        if self._draws and values["run.progress"] == "none":
             from tqdm.auto import tqdm
 
             self._bar = tqdm(total=int(values["run.rounds"]), initial=done, unit="round",
@@ -56,10 +56,12 @@ class Followers:
         """Whether on_round has asked for the end."""
         return self._stop
 
-    def end(self, status):
-        """`status`: complete, interrupted, diverged or failed."""
-        if hasattr(self._on_round, "end"):
+    def end(self, code):
+        """`code`: what the run ended with; None: it has failed. Those hear of the end who have heard of the begin."""
+        status = {None: "failed", 0: "complete", 75: "interrupted"}.get(code, "diverged")
+        if self._begun and hasattr(self._on_round, "end"):
             self._on_round.end(status)
+        self._begun = False
 
     def close(self):
         """Takes the bar away."""
@@ -73,4 +75,4 @@ class Followers:
     def __exit__(self, kind, error, trace):
         self.close()
         if kind is not None:
-            self.end("failed")
+            self.end(None)

@@ -1,5 +1,6 @@
 """Runs on ranks of their own: mpirun starts them, and they report to the process that asked for them."""
 
+import ctypes
 import functools
 import os
 import secrets
@@ -10,6 +11,7 @@ import subprocess
 import sys
 import threading
 from contextlib import contextmanager
+from multiprocessing import AuthenticationError
 from multiprocessing.connection import Client, Listener
 
 import cloudpickle
@@ -22,6 +24,7 @@ _SHARED_CORES = {  # as tools/mpi_environment.sh
     "OMPI_MCA_hwloc_base_binding_policy": "none", "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
     "PRTE_MCA_hwloc_default_binding_policy": "none"}
 _END_SECONDS = 10.0  # given to mpirun after rank 0 has answered
+_PR_SET_PDEATHSIG = 1  # linux/prctl.h
 _NO_RANK = -1  # says who tells that mpirun has ended
 
 
@@ -34,13 +37,14 @@ def on_ranks(count, verb, arguments, followers=None):
     if program is None:
         raise Error(f"ranks={count} needs mpirun in PATH; install an MPI, or leave ranks out")
     key = secrets.token_bytes(16)
-    with Listener(("", 0), backlog=count, authkey=key) as door:
+    local = not _may_be_remote()
+    with Listener(("127.0.0.1" if local else "", 0), backlog=count, authkey=key) as door:
         port = door.address[1]
-        host = socket.gethostname() if _may_be_remote() else "127.0.0.1"
+        host = "127.0.0.1" if local else socket.gethostname()
         # A group of its own: Ctrl-C comes here first, and the ranks get what makes them write a checkpoint.
         process = subprocess.Popen([program, "-n", str(count), sys.executable, "-m", "fedhpc.launching"],
                                    env=_environment(f"{host}:{port}", key), stdin=subprocess.DEVNULL,
-                                   start_new_session=True)
+                                   start_new_session=True, preexec_fn=_end_with_this_process)
         threading.Thread(target=_tell_the_end, args=(process, port, key), daemon=True).start()
         try:
             ranks = _admit(door, process, count, _work(verb, arguments, followers))
@@ -48,12 +52,19 @@ def on_ranks(count, verb, arguments, followers=None):
                 return _listen(ranks, process, followers, interrupted)
         except BaseException:
             if followers is not None:
-                followers.end("failed")
+                followers.end(None)
             raise
         finally:
             if followers is not None:
                 followers.close()
             _end(process)
+
+
+def _end_with_this_process():
+    """mpirun, which this becomes, hands SIGUSR1 to its ranks when the process that asked for them dies: they stop."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if hasattr(libc, "prctl"):  # Linux
+        libc.prctl(_PR_SET_PDEATHSIG, signal.SIGUSR1)
 
 
 def _may_be_remote():
@@ -99,8 +110,11 @@ def _admit(door, process, count, work):
     """The connections to all ranks, by rank; each gets its work."""
     ranks = {}
     while len(ranks) < count:
-        connection = door.accept()
-        rank = connection.recv()
+        try:
+            connection = door.accept()
+            rank = connection.recv()
+        except (AuthenticationError, EOFError, OSError):  # a stranger at the door
+            continue
         if rank == _NO_RANK:
             raise Error(f"mpirun ended with exit code {process.wait()} before its {count} ranks had started")
         if rank in ranks:
@@ -141,29 +155,37 @@ def _listen(ranks, process, followers, interrupted):
     while True:
         try:
             kind, *what = ranks[0].recv()
-        except EOFError:
+        except (EOFError, OSError):
             code = process.wait()
+            if said and said[0][1] is not None:
+                raise cloudpickle.loads(said[0][1]) from None
             how = f"a rank was killed by signal {code - 128}" if code > 128 else f"the run ended with exit code {code}"
-            raise Error(said[0] if said else f"{how}; fedhpc.resume goes on from its last checkpoint, if it has "
+            raise Error(said[0][0] if said else f"{how}; fedhpc.resume goes on from its last checkpoint, if it has "
                         "written one") from None
         if kind == "aborts":
-            said.append(what[0])
+            said.append(what)
         elif kind == "raised":
             raise cloudpickle.loads(what[0])
         elif kind == "returned":
             if followers is None:
                 return what[0]
             code, output, number = what[0]
-            followers.end({0: "complete", 75: "interrupted"}.get(code, "diverged"))
+            followers.end(code)
             return code, output, signal.SIGINT if interrupted else number
         else:
             try:
                 getattr(followers, kind)(*what)
             except BaseException:
-                ranks[0].send(None)
-                process.wait()
+                try:
+                    ranks[0].send(None)
+                    process.wait()
+                except OSError:
+                    pass
                 raise
-            ranks[0].send(followers.stop())
+            try:
+                ranks[0].send(followers.stop())
+            except OSError:
+                pass  # the end of the connection says so
 
 
 def _hear_last_words(connection, said):
@@ -171,7 +193,7 @@ def _hear_last_words(connection, said):
         while True:
             kind, *what = connection.recv()
             if kind == "aborts":
-                said.append(what[0])
+                said.append(what)
     except (EOFError, OSError):
         pass
 
@@ -202,7 +224,15 @@ def _rank_main():
             register(*cloudpickle.loads(method))
         except Exception as error:  # told where the run wants this method
             missing[name] = error
-    _core.on_abort(lambda sentence: connection.send(("aborts", sentence)))
+
+    def last_words(sentence, raised):
+        try:
+            raised = cloudpickle.dumps(raised) if raised is not None else None
+        except Exception:  # of a kind that cannot travel: its sentence does
+            raised = None
+        connection.send(("aborts", sentence, raised))
+
+    _core.on_abort(last_words)
     arguments = work["arguments"]
     if work["listeners"] is not None:
         stop = False
@@ -219,10 +249,7 @@ def _rank_main():
         arguments = (*arguments, work["line"],
                      *(function if wanted else None for function, wanted in zip(functions, listens)))
     try:
-        returned = getattr(_core, work["verb"])(*arguments)
-        if work["listeners"] is not None:
-            returned = (*returned, _core.interrupted_by())
-        answer = ("returned", returned)
+        answer = ("returned", getattr(_core, work["verb"])(*arguments))
     except BaseException as error:  # the same on every rank
         for name, why in missing.items():
             if f"'algorithm.name' cannot be '{name}'" in str(error):

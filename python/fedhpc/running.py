@@ -13,6 +13,7 @@ import cloudpickle
 
 from . import _core
 from .errors import ConfigError, Interrupted
+from .following import Followers
 
 _INTERRUPTED = 75  # exit code of a run that a signal has stopped
 
@@ -38,7 +39,9 @@ def run(config=None, *, ranks=None, on_round=None, progress=None, force=False, *
     KeyboardInterrupt in Python code of the run, if there is any. Raises ConfigError and DataError with the
     sentences of the program, Error for a run that fails, and what a method or a callback raises.
     """
-    return _carry_out("run", (*_split(config), _texts(keys), bool(force)), ranks, on_round, progress, keys)
+    followers = Followers(on_round, progress)
+    shown = [("run.progress", "none")]  # the engine's own display, unless a configuration asks for it
+    return _carry_out("run", (*_split(config), _texts(keys), bool(force), shown), ranks, followers)
 
 
 def resume(path, config=None, *, ranks=None, on_round=None, progress=None, **keys):
@@ -52,9 +55,10 @@ def resume(path, config=None, *, ranks=None, on_round=None, progress=None, **key
     """
     if config is not None and not isinstance(config, (str, os.PathLike)):
         raise ConfigError("resume takes the path of an INI file; changes of keys are keywords: **{'run.rounds': 200}")
-    given = (os.fspath(path), None if config is None else os.fspath(config), _texts(keys))
+    changes = _texts(keys) if "run.progress" in keys else [*_texts(keys), ("run.progress", "none")]
+    given = (os.fspath(path), None if config is None else os.fspath(config), changes)
     try:
-        return _carry_out("resume", given, ranks, on_round, progress, keys)
+        return _carry_out("resume", given, ranks, Followers(on_round, progress))
     except ConfigError as error:
         if "key 'algorithm.name' cannot be" not in str(error):
             raise
@@ -179,12 +183,7 @@ def _elsewhere(ranks):
     return ranks > 1
 
 
-def _carry_out(verb, arguments, ranks, on_round, progress, keys):
-    from .following import Followers
-
-    followers = Followers(on_round, progress, "run.progress" in keys)
-    if followers.quiet:
-        arguments = _without_progress(arguments)
+def _carry_out(verb, arguments, ranks, followers):
     if _elsewhere(ranks):
         from . import launching
 
@@ -192,22 +191,15 @@ def _carry_out(verb, arguments, ranks, on_round, progress, keys):
     else:
         line = shlex.join([sys.executable, *sys.orig_argv[1:]] if hasattr(sys, "orig_argv") else sys.argv)
         with followers:
-            code, output = getattr(_core, verb)(*arguments, line, *followers.functions())
-        number = _core.interrupted_by()
-        followers.end({0: "complete", _INTERRUPTED: "interrupted"}.get(code, "diverged"))
-    if code == _INTERRUPTED and number == signal.SIGINT:
-        raise Interrupted(output)
-    if code == _INTERRUPTED and number:
+            code, output, number = getattr(_core, verb)(*arguments, line, *followers.functions())
+        followers.end(code)
+    if number == signal.SIGINT:
+        raise Interrupted(output)  # also where it came in the last round
+    if number:
         sys.exit(_INTERRUPTED)  # a batch system's signal: the job is over
     from .results import Results
 
     return Results(output)
-
-
-def _without_progress(arguments):
-    """The engine's own display is off: the keywords, a list, are the third of each call's arguments."""
-    first, second, keywords, *rest = arguments
-    return (first, second, [*keywords, ("run.progress", "none")], *rest)
 
 
 def _end_all_ranks(show):

@@ -107,6 +107,8 @@ class _Runs:
                     models[name] = one[()]
             if group in file:
                 file[group].visititems(add)
+        if not models:
+            raise AssertionError("no run has a model: evaluate() hands over what the method has trained")
         return models
 
 

@@ -1,6 +1,8 @@
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <cstdio>
+#include <filesystem>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
@@ -49,7 +51,8 @@ const Session& session_for(const StartOptions& start) {
       if (raised_in_run) {
         nb::module_::import_("traceback").attr("print_exception")(raised_in_run->value());
       }
-      if (on_abort) on_abort(sentence);
+      nb::module_::import_("sys").attr("stdout").attr("flush")();
+      if (on_abort) on_abort(sentence, raised_in_run ? raised_in_run->value() : nb::none());
     } catch (const nb::python_error&) {
       // Nobody reads or listens any more.
     }
@@ -64,11 +67,29 @@ const Session& session_for(const StartOptions& start) {
   raise("Error", sentence);
 }
 
+/// One run at a time: signals, threads and the log are the process's.
+class InHand {
+ public:
+  InHand() {
+    if (in_hand_.exchange(true)) {
+      throw ConfigError(
+          "a run of this process is under way; wait for its end, or start another process");
+    }
+  }
+  ~InHand() { in_hand_ = false; }
+  InHand(const InHand&) = delete;
+  InHand& operator=(const InHand&) = delete;
+
+ private:
+  static inline std::atomic<bool> in_hand_ = false;
+};
+
 /// Calls the engine without the interpreter's lock; its errors become Python's.
 template <typename Work>
 auto in_engine(const StartOptions& start, const Work& work) {
-  raised_in_run.reset();
   try {
+    const InHand in_hand;
+    raised_in_run.reset();
     session_for(start);
     const nb::gil_scoped_release unlocked;
     return work();
@@ -92,14 +113,20 @@ struct Source {
   std::optional<std::string> path;
   Texts values;
   Texts keywords;
+  Texts unless_told = {};
 
   Given given() const {
     Given given{path.value_or("run.ini"), path ? read_ini(*path) : std::vector<Assignment>{}};
+    append(given.assignments, unless_told, {Level::Stored, "default"});
     append(given.assignments, values, {Level::File, "configuration"});
     append(given.assignments, keywords, {Level::CommandLine, "keyword"});
     return given;
   }
   StartOptions start() const {
+    std::error_code failed;
+    if (path && !std::filesystem::is_regular_file(*path, failed)) {  // a pipe can be read but once
+      return start_options(std::vector<Assignment>{});
+    }
     try {
       return start_options(given().assignments);
     } catch (const Error&) {
@@ -136,14 +163,21 @@ Onlooker onlooker(const nb::object& begin, const nb::object& round, const nb::ob
   return all;
 }
 
-std::pair<int, std::string> as_pair(const RunEnd& end) { return {end.exit_code, end.output}; }
+nb::tuple as_tuple(const RunEnd& end) {
+  return nb::make_tuple(end.exit_code, end.output, end.signal);
+}
 
 }  // namespace
 
 std::string keep_exception(const nb::python_error& raised) {
   if (!raised_in_run) raised_in_run.emplace(raised);
   const auto text = [](nb::handle of) { return std::string(nb::str(of).c_str()); };
-  return concat(text(raised.type().attr("__name__")), ": ", text(raised.value()));
+  const nb::object frames =
+      nb::module_::import_("traceback").attr("extract_tb")(raised.traceback());
+  const std::string what = concat(text(raised.type().attr("__name__")), ": ", text(raised.value()));
+  if (nb::len(frames) == 0) return what;
+  const nb::object last = frames[nb::int_(-1)];
+  return concat(what, " (", text(last.attr("filename")), ", line ", text(last.attr("lineno")), ")");
 }
 
 void bind_running(nb::module_& core) {
@@ -170,22 +204,21 @@ void bind_running(nb::module_& core) {
   core.def("launched_ranks", [] { return std::max(launcher().tasks, 1); });
   core.def("rank", [] { return session_for(start_options(std::vector<Assignment>{})).rank(); });
   core.def("ranks", [] { return session_for(start_options(std::vector<Assignment>{})).size(); });
-  core.def("interrupted_by", &caught_signal);
   core.def(
       "run",
       [](const std::optional<std::string>& path, const Texts& values, const Texts& keywords,
-         bool force, const std::string& command_line, const nb::object& begin,
-         const nb::object& round, const nb::object& stop) {
-        const Source source{path, values, keywords};
+         bool force, const Texts& unless_told, const std::string& command_line,
+         const nb::object& begin, const nb::object& round, const nb::object& stop) {
+        const Source source{path, values, keywords, unless_told};
         const StartOptions start = source.start();
         const Host host{command_line, onlooker(begin, round, stop),
                         StopSignals::Afterwards::AsBefore};
-        return as_pair(in_engine(
+        return as_tuple(in_engine(
             start, [&] { return run([&] { return source.given(); }, start, force, host); }));
       },
       nb::arg("path").none(), nb::arg("values"), nb::arg("keywords"), nb::arg("force"),
-      nb::arg("command_line"), nb::arg("begin").none(), nb::arg("round").none(),
-      nb::arg("stop").none());
+      nb::arg("unless_told"), nb::arg("command_line"), nb::arg("begin").none(),
+      nb::arg("round").none(), nb::arg("stop").none());
   core.def(
       "resume",
       [](const std::string& results, const std::optional<std::string>& path, const Texts& keywords,
@@ -201,7 +234,7 @@ void bind_running(nb::module_& core) {
           if (path) read_ini(*path);  // refused before the run is looked for
           return given;
         };
-        return as_pair(in_engine(start, [&] { return resume(results, read, start, host); }));
+        return as_tuple(in_engine(start, [&] { return resume(results, read, start, host); }));
       },
       nb::arg("results"), nb::arg("path").none(), nb::arg("keywords"), nb::arg("command_line"),
       nb::arg("begin").none(), nb::arg("round").none(), nb::arg("stop").none());
@@ -217,7 +250,12 @@ void bind_running(nb::module_& core) {
     return all;
   });
   core.def("help", [](const std::string& name) {
-    return in_engine(start_options(std::vector<Assignment>{}), [&] { return help_text(name); });
+    try {
+      const nb::gil_scoped_release unlocked;
+      return help_text(name);
+    } catch (const ConfigError& error) {
+      raise("ConfigError", error.what());
+    }
   });
   core.def("program", [](std::vector<std::string> arguments) {
     std::vector<char*> words;

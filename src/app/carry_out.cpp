@@ -4,6 +4,8 @@
 #include <cstdio>
 #include <optional>
 
+#include <ATen/ops/full.h>
+
 #include "fedhpc/comm/device_communicator.hpp"
 #include "fedhpc/comm/session.hpp"
 #include "fedhpc/core/log.hpp"
@@ -234,13 +236,16 @@ void tell_notes(const Config& config) {
   for (const std::string& note : config.notes()) run_log().of_run(LogLevel::Note, note);
 }
 
-int carry_out(Config& config, Communicator& comm, const Host& host, const Resumption* from,
-              Earlier earlier) {
+RunEnd carry_out(Config& config, Communicator& comm, const Host& host, const Resumption* from,
+                 Earlier earlier) {
   require_one_configuration(config, comm);
   const auto place = [&] { return concat(config.algorithm_name, ", ", text(comm.place())); };
   const Log::Where where(run_log(), place);
   try {
-    return run_experiment(config, comm, host, from, earlier);
+    const int exit_code = run_experiment(config, comm, host, from, earlier);
+    Tensor signal = at::full({1}, caught_signal(), at::kLong);  // of all ranks, which stop together
+    comm.max_(signal);
+    return {exit_code, config.run.output, static_cast<int>(signal.item<std::int64_t>())};
   } catch (...) {
     throw_with(place());
   }

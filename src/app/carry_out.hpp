@@ -18,11 +18,11 @@ std::unique_ptr<Communicator> run_communicator(const Config& config);
 /// Notes in the log which of the assignments do not act.
 void tell_notes(const Config& config);
 
-/// Carries out a run, from its beginning or from a checkpoint, with all that it writes and shows:
-/// exit code 0 when complete, 1 when it diverged and was to stop then, 75 when a signal interrupted
+/// Carries out a run, from its beginning or from a checkpoint, with all that it writes and shows. Its
+/// exit code is 0 when complete, 1 when it diverged and was to stop then, 75 when a signal interrupted
 /// it. `earlier`: what becomes of the result file that is there. An Error says where in its work the
 /// rank was: "fedavg, training client 41 in round 17: ...". Collective.
-int carry_out(Config& config, Communicator& comm, const Host& host, const Resumption* from,
-              Earlier earlier);
+RunEnd carry_out(Config& config, Communicator& comm, const Host& host, const Resumption* from,
+                 Earlier earlier);
 
 }  // namespace fedhpc

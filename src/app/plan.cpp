@@ -77,7 +77,6 @@ std::vector<std::pair<std::string, std::string>> plan(const std::function<Given(
   Parts parts(*config, *comm, nullptr);
   const PlannedRun planned = plan_run(parts);
   notice.reset();
-  if (comm->rank() != 0) return {};
 
   const std::int64_t clients = parts.partition.clients();
   std::vector<std::pair<std::string, std::string>> lines = {
@@ -109,8 +108,9 @@ int plan_command(const Arguments& arguments) {
   const bool json = json_at != rest.end();
   if (json) rest.erase(json_at);
   std::string text;
-  for (const auto& [key, value] :
-       plan([&] { return given_by(rest, "plan"); }, start_options("plan", rest))) {
+  const auto lines = plan([&] { return given_by(rest, "plan"); }, start_options("plan", rest));
+  if (run_log().rank() != 0) return 0;
+  for (const auto& [key, value] : lines) {
     text += json ? concat(text.empty() ? "{" : ", ", "\"", key, "\": ", value)
                  : concat(key, ": ", value, "\n");
   }

@@ -68,7 +68,7 @@ RunEnd resume(const std::string& path, const std::function<Given()>& read,
     return {0, config->run.output};
   }
   comm = run_communicator(*config);
-  return {carry_out(*config, *comm, host, &point.from, *earlier), config->run.output};
+  return carry_out(*config, *comm, host, &point.from, *earlier);
 }
 
 int resume_command(const Arguments& arguments, const std::string& command_line) {

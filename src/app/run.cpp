@@ -25,7 +25,7 @@ RunEnd run(const std::function<Given()>& read, const StartOptions& start, bool f
   tell_notes(*config);
   comm = run_communicator(*config);
   const Earlier earlier = force ? Earlier::Replace : Earlier::SetAside;
-  return {carry_out(*config, *comm, host, nullptr, earlier), config->run.output};
+  return carry_out(*config, *comm, host, nullptr, earlier);
 }
 
 int run_command(const Arguments& given, const std::string& command_line) {

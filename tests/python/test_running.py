@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 import unittest
 from pathlib import Path
 
@@ -75,10 +76,28 @@ class Run(InFolder):
         quietly(TINY, force=True)
         self.assertFalse(Path("run.old2.h5").exists())
 
-    def test_threads_of_others_are_left_alone(self):
+    def test_signals_go_back_to_whose_they_were(self):
         before = signal.getsignal(signal.SIGINT)
         quietly(TINY)
         self.assertIs(signal.getsignal(signal.SIGINT), before)
+
+    def test_a_run_inside_of_a_run_is_refused(self):
+        def again(record):
+            with self.assertRaisesRegex(fedhpc.ConfigError, "a run of this process is under way"):
+                quietly(TINY, **{"run.output": "inner.h5"})
+            with self.assertRaisesRegex(fedhpc.ConfigError, "a run of this process is under way"):
+                fedhpc.plan(TINY)
+            self.assertIn("fedavg", fedhpc.list("algorithms"))
+
+        self.assertEqual(quietly(TINY, on_round=again).status, "complete")
+        with self.assertRaises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(5)
+
+    def test_the_programs_lines_are_a_key(self):
+        for config in ({**TINY, "run.progress": "plain"}, TINY):
+            shown = python(f"import fedhpc\nfedhpc.run({config!r}, force=True)\n")
+            self.assertEqual("round 3/3" in shown.stdout, config is not TINY, shown.stdout)
 
 
 class OnRound(InFolder):
@@ -97,6 +116,14 @@ class OnRound(InFolder):
         self.assertEqual((results.status, len(results.rounds)), ("complete", 5))
         quietly(TINY, **{"run.rounds": 5, "run.output": "straight.h5"})
         same_numbers(self, results.path, "straight.h5")
+
+    def test_a_pipe_is_a_configuration(self):
+        os.mkfifo("pipe.ini")
+        writer = threading.Thread(target=Path("pipe.ini").write_text, args=("[run]\nrounds = 2\n",))
+        writer.start()
+        results = quietly("pipe.ini", **{**TINY, "run.rounds": None})
+        writer.join()
+        self.assertEqual(len(results.rounds), 2)
 
     def test_its_exception_is_raised_itself(self):
         class Mine(Exception):
@@ -235,6 +262,36 @@ class Interrupt(InFolder):
 
     def test_leaves_a_checkpoint_on_ranks_of_their_own(self):
         self.interrupted(2)
+
+    def test_in_the_last_round_it_is_not_lost(self):
+        def ask(record):
+            if record["round"] == 3:
+                os.kill(os.getpid(), signal.SIGINT)
+
+        with self.assertRaises(fedhpc.Interrupted):
+            quietly(TINY, on_round=ask)
+        self.assertEqual(fedhpc.Results("run.h5").status, "complete")
+
+    def test_of_one_rank_ends_all_alike(self):
+        done = python("import fedhpc, os, signal\n"
+                      "def ask(record): record['round'] == 2 and os.kill(os.getpid(), signal.SIGUSR1)\n"
+                      f"fedhpc.run({TINY!r}, progress=False, on_round=ask, **{{'run.rounds': 10**6}})\n"
+                      "print('never')\n", ranks=2)
+        self.assertNotIn("never", done.stdout)
+        self.assertEqual(done.returncode, 75, done.stderr)
+
+    def test_ranks_do_not_outlive_who_asked_for_them(self):
+        script = f"import fedhpc\nfedhpc.run({TINY!r}, ranks=2, progress=False, **{{'run.rounds': 10**6}})\n"
+        process = subprocess.Popen([sys.executable, "-c", script], stderr=subprocess.DEVNULL)
+        deadline = time.monotonic() + 60
+        while not Path("run.h5").exists() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        time.sleep(0.5)
+        process.kill()
+        process.wait()
+        while fedhpc.Results("run.h5").status != "interrupted" and time.monotonic() < deadline:
+            time.sleep(0.1)
+        self.assertEqual(fedhpc.Results("run.h5").status, "interrupted")
 
     def test_a_batch_systems_signal_ends_the_script(self):
         script = ("import fedhpc, os, signal\n"

@@ -36,6 +36,7 @@ struct Host {
 struct RunEnd {
   int exit_code = 0;   ///< as of the command
   std::string output;  ///< the result file
+  int signal = 0;      ///< to stop, which a rank has caught meanwhile; 0: none has
 };
 
 /// What the commands of these names do. `read` is called once MPI runs, on every rank, and throws as
@@ -46,7 +47,7 @@ RunEnd run(const std::function<Given()>& read, const StartOptions& start, bool f
 /// and changes alone.
 RunEnd resume(const std::string& path, const std::function<Given()>& read,
               const StartOptions& start, const Host& host);
-/// Names and values, in their order; empty on other ranks than 0.
+/// Names and values, in their order, on every rank.
 std::vector<std::pair<std::string, std::string>> plan(const std::function<Given()>& read,
                                                       const StartOptions& start);
 
