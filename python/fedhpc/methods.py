@@ -27,6 +27,7 @@
     fedhpc.run("run.ini", **{"algorithm.name": "my_fedavg"})
 """
 
+import inspect
 import re
 
 from . import _core
@@ -53,7 +54,8 @@ class Algorithm:
     - Sums over a row are taken by Rows.squared_lengths and Rows.inner_products, whose bits do not depend on
       the block; elementwise numpy is free.
 
-    Attributes tell what the method is (a property may make them depend on keys):
+    Attributes tell what the method is. A property may make them depend on keys, to which the class then
+    gives a value as well: they are looked at when it is registered, before it has its keys.
 
     tiers             "client-cloud", or "client-edge-cloud" for edges with models of their own
     models            "global", "personal" (one per client), "both", or "shared" (one per client, with
@@ -109,13 +111,39 @@ def algorithm(name, sentence):
     sentence  one sentence for `fedhpc list algorithms`, with its citation
 
     The same name again replaces the method, as in a cell of a notebook that runs twice. ConfigError for a
-    name of fedhpc's own; TypeError for a class without round() or evaluate().
+    name of fedhpc's own; TypeError for a class without round() or evaluate(), or with verbs that would do
+    nothing; ValueError for attributes that say nothing.
     """
     def add(method):
         register(name, sentence, method)
         return method
 
     return add
+
+
+_VERBS = ("declare", "initialise", "prepare", "round", "evaluate", "visit_state", "drawn_in")
+
+
+def _check_verb(method, verb):
+    """TypeError unless a call of the verb with its one argument does what stands in it."""
+    function = inspect.getattr_static(method, verb)
+    called = getattr(method, verb)
+    what = f"{method.__name__}.{verb}"
+    if not callable(called):
+        raise TypeError(f"{what} is a function of the method, and not {called!r}")
+    if any(kind(called) for kind in (inspect.iscoroutinefunction, inspect.isasyncgenfunction)):
+        raise TypeError(f"{what} is 'async def', and nobody awaits it; write def")
+    if inspect.isgeneratorfunction(called):
+        raise TypeError(f"{what} has a yield, so that a call does nothing; write it without")
+    bound = isinstance(function, (classmethod, staticmethod)) or not inspect.isfunction(called)
+    try:
+        inspect.signature(called).bind(*([None] if bound else [None, None]))
+    except TypeError:
+        argument = next(iter(list(inspect.signature(getattr(Algorithm, verb)).parameters)[1:]))
+        raise TypeError(f"{what}{inspect.signature(called)} is called with one argument: "
+                        f"def {verb}(self, {argument})") from None
+    except ValueError:  # what is not written in Python may have no signature
+        pass
 
 
 def register(name, sentence, method):
@@ -132,7 +160,9 @@ def register(name, sentence, method):
                             "a method has round() and evaluate()")
     if hasattr(method, "initialize"):
         raise TypeError(f"{method.__name__} has initialize(), which nobody calls; the verb is initialise()")
-    method()  # it needs no argument, or says so here
+    for verb in _VERBS:
+        _check_verb(method, verb)
+    _core.check_attributes(method(), name)  # it needs no argument, or says so here
     _core.add_algorithm(name, sentence)
     _registered[name] = (name, sentence, method)
 

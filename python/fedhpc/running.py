@@ -120,11 +120,14 @@ def load_plugin(path):
     cloudpickle.register_pickle_by_value(module)  # ranks of their own cannot import it
     try:
         spec.loader.exec_module(module)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         del sys.modules[name]
         lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == path]
+        what = error
+        if isinstance(error, SyntaxError) and error.filename == path:
+            what, lines = error.msg, [error.lineno]
         line = f" (line {lines[-1]})" if lines else ""
-        raise ConfigError(f"{type(error).__name__}: {error}{line}") from None
+        raise ConfigError(f"cannot be loaded: {type(error).__name__}: {what}{line}") from None
 
 
 def _text(key, value):

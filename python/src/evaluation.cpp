@@ -16,6 +16,7 @@ namespace {
 /// C clients that are evaluated together, in their time.
 struct PyEvaluationBlock {
   Held<EvaluationBlock> block;
+  std::shared_ptr<bool> evaluated = std::make_shared<bool>(false);
 
   std::int64_t count() const { return static_cast<std::int64_t>(block->clients().size()); }
 };
@@ -51,6 +52,7 @@ void evaluate(PyEvaluationBlock& self, const PyRows& models, nb::object fit) {
   EvaluationBlock& block = *self.block;
   wanted("block.evaluate", models, self.count());
   const Rows rows = models.owned();
+  *self.evaluated = true;
   if (fit.is_none()) {
     const nb::gil_scoped_release unlocked;
     block.evaluate(rows);
@@ -65,12 +67,19 @@ void evaluate(PyEvaluationBlock& self, const PyRows& models, nb::object fit) {
 }
 
 void each_block(const PyEvaluation& self, const nb::callable& work) {
+  self.handed->personal = true;
   self.evaluation->each_block([&](EvaluationBlock& block) {
     const TimePtr time = time_of(
         "this block is over: a block of an evaluation can be used only in the function given to "
         "each_block");
     const During during(time);
-    work(PyEvaluationBlock{{block, time}});
+    const PyEvaluationBlock given{{block, time}};
+    work(given);
+    if (!*given.evaluated) {
+      throw nb::value_error(
+          "evaluation.each_block: the function has handed over no models of its block; it has to "
+          "call block.evaluate");
+    }
   });
 }
 
@@ -118,6 +127,7 @@ void bind_evaluation(nb::module_& core) {
           "global_model",
           [](const PyEvaluation& self, const PyRows& model) {
             self.evaluation->global(wanted("evaluation.global_model", model, 1));
+            self.handed->global = true;
           },
           nb::arg("model"),
           "The global model [1, P], scored on all test data, and on each client's own where the "
@@ -126,6 +136,7 @@ void bind_evaluation(nb::module_& core) {
           "shared",
           [](const PyEvaluation& self, const PyRows& columns) {
             self.evaluation->shared(wanted("evaluation.shared", columns, 1));
+            self.handed->shared = true;
           },
           nb::arg("columns"),
           "What all clients' models share [1, Q], where models = 'shared'; kept as /model/global.")

@@ -31,6 +31,9 @@ decltype(auto) in_method(Work&& work) {
   });
 }
 
+/// Throws ValueError unless `name` can stand in a result file and on a command line.
+void require_word(const std::string& verb, const std::string& name);
+
 /// Keeps an object of Python for the engine, which may let go of it on any thread, and after the
 /// interpreter's end.
 std::shared_ptr<nb::object> kept_object(const nb::object& object);

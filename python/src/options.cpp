@@ -47,10 +47,36 @@ struct Limits {
   throw nb::value_error(concat("options.add('", name, "', ...): ", because).c_str());
 }
 
+/// "; did you mean 'train.lr'?", or nothing.
+std::string likely(const OptionSet& table, const std::string& key) {
+  std::vector<std::string> keys;
+  for (const OptionSet::Entry& entry : table.entries()) keys.push_back(entry.key);
+  return suggestion(likely_key(key, keys));
+}
+
 /// The attribute of the method that has the key's value: lambda is no name in Python.
 std::string attribute_of(const std::string& name) {
   const bool reserved = nb::cast<bool>(nb::module_::import_("keyword").attr("iskeyword")(name));
   return reserved ? name + "_" : name;
+}
+
+/// Throws ValueError where a key's value would take the place of what the method is made of. A plain
+/// value in the class is the key's to replace.
+void require_free_attribute(const PyOptions& self, const std::string& name) {
+  const nb::handle type = self.own->method.type();
+  const std::string attribute = attribute_of(name);
+  if (!nb::hasattr(type, attribute.c_str())) return;
+  const nb::object there = nb::getattr(type, attribute.c_str());
+  const bool verb = PyCallable_Check(there.ptr()) != 0;
+  const nb::object base = nb::module_::import_("fedhpc.methods").attr("Algorithm");
+  if (!verb && !nb::hasattr(base, attribute.c_str()) &&
+      !PyObject_TypeCheck(there.ptr(), &PyProperty_Type)) {
+    return;
+  }
+  throw nb::value_error(
+      concat("algorithm.", name, " cannot be a key: ", nb::cast<std::string>(type.attr("__name__")),
+             " has ", verb ? "a verb" : "an attribute", " of this name; give the key another")
+          .c_str());
 }
 
 void set_attribute(nb::handle method, const std::string& attribute, const OptionValue& value) {
@@ -144,6 +170,7 @@ void add(PyOptions& self, const std::string& name, nb::handle value, const std::
   if (self.own == nullptr) throw std::runtime_error("a key is declared in declare() alone");
   OptionSet& table = *self.table;
   require_name(self, name);
+  require_free_attribute(self, name);
   if (help.empty()) refuse_option(name, "a key has a help: one sentence of what it means");
   OptionValue& stored = self.own->values.emplace_back(value_of(name, value, kind));
   OptionSet::Entry& entry =
@@ -162,6 +189,7 @@ void add(PyOptions& self, const std::string& name, nb::handle value, const std::
 void averaging(PyOptions& self, const std::string& weighting, const std::string& codec_help) {
   if (self.own == nullptr) throw std::runtime_error("keys are declared in declare() alone");
   for (const char* name : {"weighting", "codec", "k"}) require_name(self, name);
+  for (const char* name : {"weighting", "codec"}) require_free_attribute(self, name);
   AveragingOptions& averaging =
       self.own->averaging.emplace(AveragingOptions{.weighting = to_weighting(weighting)});
   if (codec_help.empty()) {
@@ -175,7 +203,8 @@ void averaging(PyOptions& self, const std::string& weighting, const std::string&
 const OptionSet::Entry& entry_of(const PyOptions& self, const std::string& key) {
   const std::string whole = key.find('.') == std::string::npos ? kSection + key : key;
   if (!self.table->contains(whole)) {
-    throw nb::key_error(concat("there is no key '", whole, "' here").c_str());
+    throw nb::key_error(
+        concat("there is no key '", whole, "' here", likely(*self.table, whole)).c_str());
   }
   return self.table->entry(whole);
 }
@@ -218,6 +247,20 @@ void bind_conditions(nb::module_& core) {
 }
 
 }  // namespace
+
+void require_known_keys(const OptionSet& table, const std::string& method) {
+  for (const OptionSet::Entry& entry : table.entries()) {
+    for (const Condition& condition : entry.conditions) {
+      for (const std::string& key : condition.keys) {
+        if (table.contains(key)) continue;
+        throw nb::value_error(concat("method '", method, "': ", entry.key, " acts where ",
+                                     condition.words, ", and there is no key '", key, "'",
+                                     likely(table, key))
+                                  .c_str());
+      }
+    }
+  }
+}
 
 void MethodOptions::set_averaging() const {
   if (!averaging) return;

@@ -32,7 +32,8 @@ struct OpenBlocks {
 struct MethodSession {
   TimePtr inside = std::make_shared<Time>(
       "what setup gave can be used only while the method runs, in the run that it is from");
-  std::set<std::string> metrics;
+  std::set<std::string> metrics;  // as they are noted
+  std::set<std::string> series;   // below /rounds
   ClientStore* store = nullptr;
 };
 using MethodSessionPtr = std::shared_ptr<MethodSession>;
@@ -78,6 +79,7 @@ nb::object coupling_of(const PyRound& round, nb::handle ids);
 struct PyStore {
   ClientStore* store;
   TimePtr time;
+  TimePtr setup;  // of initialise(), which makes what the store has
 };
 struct PyStoredRows {
   StoredRows* rows;

@@ -2,12 +2,14 @@
 
 #include "setup.hpp"
 
+#include <algorithm>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 #include <optional>
 
 #include "fedhpc/algorithms/catch_up.hpp"
+#include "fedhpc/engine/metrics.hpp"
 #include "fedhpc/training/options.hpp"
 
 #include "bindings.hpp"
@@ -23,16 +25,47 @@ struct PyCatchUp {
   TimePtr time;
 };
 
+/// Notes a name below /rounds. Throws ValueError for one that is there.
+void require_new_series(const PySetup& self, const std::string& verb, const std::string& name) {
+  std::set<std::string>& series = self.session->series;
+  if (series.empty()) {
+    series.insert("round");
+    for (const Metric& metric : metric_table()) series.insert(metric.name);
+  }
+  if (series.insert(name).second) return;
+  const auto is_of_engine = [&](const Metric& metric) { return metric.name == name; };
+  const bool of_engine = name == "round" || std::ranges::any_of(metric_table(), is_of_engine);
+  throw nb::value_error(concat(verb, ": there is a series '", name, "'",
+                               of_engine ? " of fedhpc's own" : " of this method",
+                               "; give this one another name")
+                            .c_str());
+}
+
 void add_metric(const PySetup& self, const std::string& name, const std::string& unit,
                 const std::string& meaning, bool quantiles) {
-  if (name.empty() || name.find('/') != std::string::npos) {
-    refuse("setup.add_metric", "a name without '/'", "'" + name + "'");
-  }
+  require_word("setup.add_metric", name);
+  const std::vector<Metric> added =
+      quantiles ? quantiles_of(name, unit, meaning) : std::vector<Metric>{{name, unit, meaning}};
+  for (const Metric& metric : added) require_new_series(self, "setup.add_metric", metric.name);
   if (!self.session->metrics.insert(name).second) {
-    throw nb::value_error(concat("setup.add_metric: there is a series '", name, "'").c_str());
+    throw nb::value_error(
+        concat("setup.add_metric: '", name, "' is added already, with or without quantiles")
+            .c_str());
   }
-  self.setup->add_metrics(quantiles ? quantiles_of(name, unit, meaning)
-                                    : std::vector<Metric>{{name, unit, meaning}});
+  self.setup->add_metrics(added);
+}
+
+/// Puts the engine's CatchUp on a method's series and store.
+PyCatchUp catch_up_of(const PySetup& setup) {
+  require_new_series(setup, "fedhpc.CatchUp", "catch_up_bytes");
+  const std::size_t before = setup.setup->store().scalar_names().size();
+  CatchUp made(*setup.setup);
+  if (setup.setup->store().scalar_names().size() == before) {
+    throw nb::value_error(
+        "fedhpc.CatchUp keeps numbers of the name 'last_round' in the store, which the method has "
+        "taken; give those of the method another name");
+  }
+  return {std::move(made), setup.session->inside};
 }
 
 PyOptimizer optimizer_of(const PySetup& self, nb::handle layout, std::optional<double> lr) {
@@ -61,7 +94,7 @@ nb::object visit_rows(const PyState& self, const std::string& name, nb::object v
     throw nb::type_error(concat("state.rows('", name, "', ...) wants Rows").c_str());
   }
   Rows values = rows->owned();
-  self.state->rows(name, values);
+  self.visit("state.rows", name).rows(name, values);
   return self.state->restores() ? nb::cast(PyRows{values}) : value;
 }
 
@@ -71,13 +104,13 @@ nb::object visit_edges(const PyState& self, const std::string& name, nb::object 
     throw nb::type_error(concat("state.edges('", name, "', ...) wants EdgeRows").c_str());
   }
   EdgeRows values = edges->edges;
-  self.state->edges(name, values);
+  self.visit("state.edges", name).edges(name, values);
   return self.state->restores() ? nb::cast(PyEdgeRows{values}) : value;
 }
 
 nb::object visit_array(const PyState& self, const std::string& name, nb::object value) {
   Tensor values = to_tensor("state.array", value);
-  self.state->tensor(name, values);
+  self.visit("state.array", name).tensor(name, values);
   return self.state->restores() ? to_numpy(values.clone()) : value;
 }
 
@@ -99,14 +132,14 @@ void bind_state(nb::module_& core) {
       .def(
           "number",
           [](const PyState& self, const std::string& name, double value) {
-            self.state->number(name, value);
+            self.visit("state.number", name).number(name, value);
             return value;
           },
           nb::arg("name"), nb::arg("value"), "A float that is the same on every rank.")
       .def(
           "integer",
           [](const PyState& self, const std::string& name, std::int64_t value) {
-            self.state->integer(name, value);
+            self.visit("state.integer", name).integer(name, value);
             return value;
           },
           nb::arg("name"), nb::arg("value"), "A whole number that is the same on every rank.");
@@ -119,9 +152,7 @@ void bind_catch_up(nb::module_& core) {
       "message of changes in every round: the series catch_up_bytes, beside the round's bytes.")
       .def(
           "__init__",
-          [](PyCatchUp* self, const PySetup& setup) {
-            new (self) PyCatchUp{CatchUp(*setup.setup), setup.session->inside};
-          },
+          [](PyCatchUp* self, const PySetup& setup) { new (self) PyCatchUp(catch_up_of(setup)); },
           nb::arg("setup"), "Keeps the last round of each client in the store.")
       .def(
           "note",
@@ -136,6 +167,20 @@ void bind_catch_up(nb::module_& core) {
 }
 
 }  // namespace
+
+StateVisitor& PyState::visit(const std::string& verb, const std::string& name) const {
+  require_word(verb, name);
+  if (name == "best_accuracy" || name == "clients") {
+    throw nb::value_error(
+        concat(verb, ": '", name, "' is a name of fedhpc's own in a checkpoint; take another")
+            .c_str());
+  }
+  if (!names->insert(name).second) {
+    throw nb::value_error(
+        concat(verb, ": '", name, "' is visited twice; give the two names").c_str());
+  }
+  return *state;
+}
 
 void bind_setup(nb::module_& core) {
   bind_train_options(core);
@@ -175,7 +220,7 @@ void bind_setup(nb::module_& core) {
       .def_prop_ro(
           "store",
           [](const PySetup& self) {
-            return PyStore{&self.setup->store(), self.session->inside};
+            return PyStore{&self.setup->store(), self.session->inside, self.setup.time()};
           },
           "Rows and numbers of this rank's clients between rounds.")
       .def("add_metric", &add_metric, nb::arg("name"), nb::arg("unit") = "1",

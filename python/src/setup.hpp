@@ -1,5 +1,9 @@
 #pragma once
 
+#include <memory>
+#include <set>
+#include <string>
+
 #include "methods.hpp"
 
 namespace fedhpc::python {
@@ -13,6 +17,10 @@ struct PySetup {
 /// A walk over a method's state, in its time.
 struct PyState {
   Held<StateVisitor> state;
+  std::shared_ptr<std::set<std::string>> names;  // visited so far
+
+  /// The walk, to visit something by a name of its own.
+  StateVisitor& visit(const std::string& verb, const std::string& name) const;
 };
 
 void bind_setup(nb::module_& core);

@@ -6,7 +6,7 @@
 #include <nanobind/stl/vector.h>
 
 #include "bindings.hpp"
-#include "rounds.hpp"
+#include "methods.hpp"
 
 namespace fedhpc::python {
 
@@ -50,6 +50,19 @@ void write(const PyStoredRows& self, nb::handle clients, const PyRows& rows) {
   const Rows& written =
       wanted("rows.write", rows, static_cast<std::int64_t>(ids.size()), self.get().layout());
   self.to_write().write(ids, written);
+}
+
+/// Makes a name of the store known in initialise() alone, where a checkpoint finds it again.
+void require_in_time(const PyStore& self, const std::string& verb, const std::string& name,
+                     bool known) {
+  self.time->check();
+  require_word(verb, name);
+  if (self.setup->is_over() ? known : !known) return;
+  throw nb::value_error(
+      known ? concat(verb, ": the store has '", name, "' already; give the two names").c_str()
+            : concat(verb, ": the store has no '", name,
+                     "'; initialise() makes what it has, so that a checkpoint finds it")
+                  .c_str());
 }
 
 void bind_stored_rows(nb::module_& core) {
@@ -148,7 +161,7 @@ void bind_stores(nb::module_& core) {
       .def(
           "rows",
           [](const PyStore& self, const std::string& name, const PyRows& initial) {
-            self.time->check();
+            require_in_time(self, "store.rows", name, self.store->has_rows(name));
             const Rows& first = wanted("store.rows", initial, 1);
             return PyStoredRows{&self.store->rows(name, first.clone()), self.store, self.time,
                                 std::make_shared<TimePtr>(time_of(
@@ -156,11 +169,13 @@ void bind_stores(nb::module_& core) {
                                     "write"))};
           },
           nb::arg("name"), nb::arg("initial"),
-          "A row of each client, which starts as `initial` [1, P].")
+          "A row of each client, which starts as `initial` [1, P]. initialise() makes it; later "
+          "the "
+          "same name gives it again.")
       .def(
           "scalars",
           [](const PyStore& self, const std::string& name, double initial) {
-            self.time->check();
+            require_in_time(self, "store.scalars", name, self.store->has_scalars(name));
             return PyScalars{&self.store->scalars(name, initial), self.store, self.time};
           },
           nb::arg("name"), nb::arg("initial") = 0.0, "A number of each client.")

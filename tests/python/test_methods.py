@@ -542,8 +542,16 @@ class Options(InFolder):
                 (lambda options: options.add("mu", {}, help="a"), "a default is a bool, a number"),
                 (lambda options: options.add("mu", None, help="a"), "wants kind=int or kind=float"),
                 (lambda options: options.add("mu", 1.0, help=""), "one sentence of what it means"),
-                (lambda options: options.add("mu", "a", at_least=1, help="a"), "bounds are for numbers")):
-            method({"declare": lambda self, options, declaration=declaration: declaration(options)})
+                (lambda options: options.add("mu", "a", at_least=1, help="a"), "bounds are for numbers"),
+                (lambda options: options.add("round", 1, help="a"), "algorithm.round cannot be .* Changed has a verb"),
+                (lambda options: options.add("mine", 1, help="a"), "algorithm.mine cannot be .* Changed has a verb"),
+                (lambda options: options.add("seen", 1, help="a"), "algorithm.seen cannot be a key: .* an attribute"),
+                (lambda options: options.add("tiers", 1, help="a"), "algorithm.tiers cannot be a key: .* an attribute"),
+                (lambda options: options.add("mu", 1, help="a", acts=fedhpc.where("train.lrr", 1)),
+                 "'changed': algorithm.mu acts where train.lrr = 1, and .*'train.lrr'; did you mean 'train.lr'"),
+                (lambda options: options.acts("train.lr", fedhpc.unless("algorithm.nu", 1)), "no key 'algorithm.nu'")):
+            method({"declare": lambda self, options, declaration=declaration: declaration(options),
+                    "mine": lambda self: None, "seen": property(lambda self: 1)})
             with self.assertRaisesRegex(ValueError, sentence):
                 run("run.h5", "changed")
         method()
@@ -604,10 +612,142 @@ class Errors(InFolder):
             fedhpc.algorithm("My method", "mine")(fedavg.FedAvg)
         with self.assertRaisesRegex(TypeError, "initialise"):
             fedhpc.algorithm("other", "mine")(type("Us", (fedavg.FedAvg,), {"initialize": lambda *_: None}))
-        method(tiers="clouds")
-        with self.assertRaisesRegex(ValueError, "tiers is one of client-cloud, client-edge-cloud"):
+
+    def test_attributes_say_something(self):
+        def raises(self):
+            return self.mu
+
+        for attribute, value, sentence in (
+                ("tiers", "clouds", "tiers is one of client-cloud, client-edge-cloud, and not 'clouds'"),
+                ("models", "everything", "models is one of global, personal, both, shared, and not 'everything'"),
+                ("models", property(lambda self: "all"), "models is one of .* and not 'all'"),
+                ("models", property(raises), "models has no value: AttributeError: .*'mu'; where it depends on keys"),
+                ("factorisations", "cp", "factorisations is a tuple of names, and not 'cp'"),
+                ("factorisations", ("cpp",), "factorisations is names among .*did you mean 'cp'"),
+                ("factor_draw", {"rang": 1}, "factor_draw is a dictionary with range, like_layers and zero"),
+                ("factor_draw", {"range": "a"}, "factor_draw.*is a number above 0, and not 'a'"),
+                ("factor_draw", None, "factor_draw is a dictionary, and not None"),
+                ("cohorts_in_round", 0, "cohorts_in_round is a whole number of at least 1, and not 0"),
+                ("cohorts_in_round", True, "cohorts_in_round is a whole number"),
+                ("can_leave_rounds", "no", "can_leave_rounds is True or False, and not 'no'")):
+            with self.assertRaisesRegex(ValueError, sentence.replace(attribute, f"'changed': Changed.{attribute}", 1)):
+                method(**{attribute: value})
+
+    def test_attributes_gone_wrong_stay_alone(self):
+        changed = method()
+        self.addCleanup(method)
+        changed.models = "everything"
+        run("run.h5", "fedavg")
+        run("run.h5", "fedavg_py")
+        with self.assertRaisesRegex(ValueError, "'changed': Changed.models is one of global"):
             run("run.h5", "changed")
-        method()
+
+    def test_verbs_do_something(self):
+        async def later(self, round):
+            pass
+
+        async def each(self, round):
+            yield round
+
+        def one_by_one(self, round):
+            yield round
+
+        for verb, function, sentence in (
+                ("round", later, "Changed.round is 'async def', and nobody awaits it"),
+                ("round", each, "Changed.round is 'async def'"),
+                ("round", one_by_one, "Changed.round has a yield, so that a call does nothing"),
+                ("visit_state", one_by_one, "Changed.visit_state has a yield"),
+                ("evaluate", None, "Changed.evaluate is a function of the method, and not None"),
+                ("prepare", 3, "Changed.prepare is a function of the method, and not 3"),
+                ("round", lambda self: None, r"Changed.round\(self\) is called with one argument: def round"),
+                ("declare", lambda self, a, b: None, r"one argument: def declare\(self, options\)")):
+            with self.assertRaisesRegex(TypeError, sentence):
+                method({verb: function})
+
+    def test_evaluations_hand_over_their_models(self):
+        def nothing(method, evaluation):
+            evaluation.each_block(lambda block: None)
+
+        def model(method, evaluation):
+            evaluation.global_model(method.model)
+
+        self.addCleanup(method)
+        for models, evaluate, sentence in (
+                ("global", lambda *_: None, "handed over no model: .*'global' it has to call evaluation.global_model"),
+                ("personal", lambda *_: None, "has handed over no model: .* evaluation.each_block"),
+                ("both", lambda *_: None, "has handed over no model: .*global_model and evaluation.each_block"),
+                ("both", model, "handed over not all its models: .*'both' it has to call evaluation.each_block"),
+                ("shared", lambda *_: None, "has handed over no model: .*evaluation.shared and evaluation.each_block"),
+                ("personal", nothing, "it has to call block.evaluate")):
+            method({"evaluate": evaluate}, models=models)
+            with self.subTest(models), self.assertRaisesRegex(ValueError, sentence):
+                run("run.h5", "changed")
+
+    def test_names(self):
+        """Of stores, of series and in checkpoints: words, each of one thing."""
+        def twice(verb, *arguments):
+            return lambda method, setup: [getattr(setup.store, verb)("a", *arguments or (method.model,)) for _ in "ab"]
+
+        self.addCleanup(method)
+        for wrong, sentence in (
+                (twice("rows"), "store.rows: the store has 'a' already"),
+                (twice("scalars", 1.0), "store.scalars: the store has 'a' already"),
+                (lambda method, setup: setup.store.rows("", method.model), "store.rows wants a name .*got ''"),
+                (lambda method, setup: setup.store.rows("a/b", method.model), "store.rows wants a name .*got 'a/b'"),
+                (lambda method, setup: setup.store.scalars("a b"), "store.scalars wants a name .*got 'a b'"),
+                (lambda method, setup: setup.add_metric("train_loss"), "a series 'train_loss' of fedhpc's own"),
+                (lambda method, setup: setup.add_metric("round"), "there is a series 'round' of fedhpc's own"),
+                (lambda method, setup: [setup.add_metric("catch_up_bytes"), fedhpc.methods.CatchUp(setup)],
+                 "fedhpc.CatchUp: there is a series 'catch_up_bytes'"),
+                (lambda method, setup: [setup.add_metric("a") for _ in "ab"], "there is a series 'a' of this method"),
+                (lambda method, setup: [setup.add_metric("a_p10"), setup.add_metric("a", quantiles=True)],
+                 "there is a series 'a_p10' of this method"),
+                (lambda method, setup: [setup.add_metric("a"), setup.add_metric("a", quantiles=True)],
+                 "'a' is added already"),
+                (lambda method, setup: setup.add_metric("my loss"), "setup.add_metric wants a name .*got 'my loss'"),
+                (lambda method, setup: [fedhpc.methods.CatchUp(setup) for _ in "ab"], "a series 'catch_up_bytes'"),
+                (lambda method, setup: [setup.store.scalars("last_round"), fedhpc.methods.CatchUp(setup)],
+                 "'last_round' in the store, which the method has taken")):
+            def initialise(method, setup, wrong=wrong):
+                fedavg.FedAvg.initialise(method, setup)
+                wrong(method, setup)
+
+            method({"initialise": initialise})
+            with self.subTest(sentence), self.assertRaisesRegex(ValueError, sentence):
+                run("run.h5", "changed")
+        for wrong, sentence in (
+                (lambda method, state: [state.rows("a", method.model) for _ in "ab"], "rows: 'a' is visited twice"),
+                (lambda method, state: [state.number("a", 1.0), state.integer("a", 1)], "integer: 'a' is visited"),
+                (lambda method, state: state.rows("", method.model), "state.rows wants a name .*got ''"),
+                (lambda method, state: state.array("a/b", np.zeros(2)), "state.array wants a name .*got 'a/b'"),
+                (lambda method, state: state.array("best_accuracy", np.zeros(2)), "is a name of fedhpc's own")):
+            method({"visit_state": wrong})
+            with self.subTest(sentence), self.assertRaisesRegex(ValueError, sentence):
+                run("run.h5", "changed", **{"run.checkpoint_every": 1})
+
+    def test_stores_are_made_at_first(self):
+        def initialise(method, setup):
+            fedavg.FedAvg.initialise(method, setup)
+            method.store, method.own = setup.store, setup.store.rows("own", method.model)
+
+        def round(method, round):
+            self.assertEqual(method.store.rows("own", method.model).written_clients().tolist(),
+                             method.own.written_clients().tolist())
+            with self.assertRaisesRegex(ValueError, "store.rows: the store has no 'late'; initialise.. makes"):
+                method.store.rows("late", method.model)
+            fedavg.FedAvg.round(method, round)
+
+        self.addCleanup(method)
+        method({"initialise": initialise, "round": round})
+        run("run.h5", "changed")
+
+    def test_plugins_that_cannot_be_loaded(self):
+        for text, sentence in (("import fedhpc\nclass A(:\n    pass\n", "SyntaxError: invalid syntax .line 2.$"),
+                               ("a = 1\n1 / 0\n", "ZeroDivisionError: division by zero .line 2.$"),
+                               ("import sys\nsys.exit(3)\n", "SystemExit: 3 .line 2.$")):
+            self.folder.joinpath("plug.py").write_text(text, encoding="utf-8")
+            with self.assertRaisesRegex(fedhpc.ConfigError, f"plug-in '.*plug.py' cannot be loaded: {sentence}"):
+                run("run.h5", "fedavg", **{"run.plugin": "plug.py"})
 
     def test_again_in_a_cell_replaces(self):
         losses = []
