@@ -23,7 +23,8 @@ static_assert(std::atomic<int>::is_always_lock_free &&
                   std::atomic<std::int64_t>::is_always_lock_free,
               "a handler must not wait for a lock");
 
-// When a job's time is up SLURM sends its steps SIGTERM twice at once, meaning one.
+// When a job's time is up SLURM sends its steps SIGTERM twice at once, meaning one. Linux sends a
+// process's children the signal for its death once for each of its threads.
 constexpr std::int64_t kSameSignal = 200'000'000;  // ns
 
 std::int64_t monotonic_now() {
@@ -37,7 +38,7 @@ extern "C" void remember_signal(int number) {
   if (caught == 0) caught_at = now;
   int first = 0;
   if (caught.compare_exchange_strong(first, number)) return;
-  if (number == SIGTERM && first == SIGTERM && now - caught_at < kSameSignal) return;
+  if (number == first && number != SIGINT && now - caught_at < kSameSignal) return;
   for (std::size_t i = 0; i < kSignals.size(); ++i) {
     void (*const other)(int) = before[i].sa_handler;
     if (kSignals[i] == number && other != SIG_DFL && other != SIG_IGN) return other(number);
