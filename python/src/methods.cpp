@@ -7,6 +7,8 @@
 #include <nanobind/stl/vector.h>
 #include <optional>
 
+#include "fedhpc/training/options.hpp"
+
 #include "bindings.hpp"
 #include "evaluation.hpp"
 #include "options.hpp"
@@ -90,6 +92,13 @@ class PythonMethod final : public Algorithm {
     session_->inside->end();  // of an earlier run
     session_ = std::make_shared<MethodSession>();
     session_->store = &setup.store();
+    const Rows model = setup.initial_model();
+    session_->run = {.model = model.layout,
+                     .numbers = model.values.options(),
+                     .own_buffers = setup.training().buffers == BufferPlace::Local};
+    if (!traits().factorisations.names.empty()) {
+      session_->run.factors = setup.factor_map().factors();
+    }
     inside([&] {
       const TimePtr time =
           time_of("this setup is over: it can be used only while initialise() runs");
@@ -139,6 +148,7 @@ class PythonMethod final : public Algorithm {
     in_method([&] {
       session_->inside->go_on();
       const During during(session_->inside);
+      const RunInHand in_hand(session_->run);
       work();
     });
   }

@@ -34,6 +34,7 @@ struct MethodSession {
       "what setup gave can be used only while the method runs, in the run that it is from");
   std::set<std::string> metrics;
   ClientStore* store = nullptr;
+  RunRows run = {};
 };
 using MethodSessionPtr = std::shared_ptr<MethodSession>;
 
