@@ -264,7 +264,8 @@ class Verbs(InFolder):
                      lambda: block.train(start, mu=1, centre=method.model)),
                     ("block.download", "", lambda: block.download(start[:2])),
                     ("rows.like", f"an array [C, {columns}], got [2, 3]", lambda: start.like(np.zeros((2, 3)))),
-                    ("rows + rows", f"rows [{count}, {columns}] or [1, {columns}], got [2, {columns}]", lambda: start + start[:2]),
+                    ("rows + rows", f"rows [{count}, {columns}] or [1, {columns}], got [2, {columns}]",
+                     lambda: start + start[:2]),
                     ("block.note", f"{count} numbers, got 1", lambda: block.note("mine", [1.0])),
                     ("block.only", "some of the block's clients in its order, got 99", lambda: block.only([99]))):
                 with self.assertRaises(ValueError, msg=verb) as refused:
@@ -314,7 +315,8 @@ class Verbs(InFolder):
             others = fedhpc.Rows(fedhpc.Layout([("a", (columns,))]), start.values)
             self.assertEqual(wide.values.dtype, np.float32)  # the run's
             of_models = {"block.train": block.train, "block.evaluate": block.evaluate,
-                         "block.keep_buffers": block.keep_buffers, "mean.add": lambda rows: method.mean.add(block.weights(), rows),
+                         "block.keep_buffers": block.keep_buffers,
+                         "mean.add": lambda rows: method.mean.add(block.weights(), rows),
                          "block.embed": lambda rows: block.embed(rows[0], client)}
             for verb, call in of_models.items():
                 n = 1 if verb == "block.embed" else count
@@ -355,8 +357,9 @@ class Verbs(InFolder):
                                    ("minimise", lambda rows: step.minimise(rows, of_wide)),
                                    ("step", lambda rows: step.step(rows, rows, sgd))):
                     self.refused(ValueError, f"step.{verb} wants rows [{count}, {columns}]", lambda: call(wide))
-                self.refused(ValueError, "step.descend wants an optimizer of rows", lambda: step.descend(start, of_wide))
-                self.refused(TypeError, "what the loss of step.gradient_below_head returns is a number, and not a NoneType",
+                self.refused(ValueError, "step.descend wants an optimizer of rows",
+                             lambda: step.descend(start, of_wide))
+                self.refused(TypeError, "the loss of step.gradient_below_head returns is a number, and not a NoneType",
                              lambda: step.gradient_below_head(start, lambda *_: None))
 
             block.each_step(take)
@@ -421,14 +424,16 @@ class Verbs(InFolder):
             for kind, sentence, call in (
                     (TypeError, "rows.values[0, 1] is a number", lambda: start[0, 1]),
                     (TypeError, "rows[places] = rows wants Rows, got a float", lambda: start.__setitem__(0, 1.0)),
-                    (ValueError, "rows[name] = array wants an array [", lambda: start.__setitem__("fc1.bias", [1., 2.])),
+                    (ValueError, "rows[name] = array wants an array [",
+                     lambda: start.__setitem__("fc1.bias", [1., 2.])),
                     (ValueError, f"rows.add wants {count} numbers, got 1", lambda: rows.add(start, [1.0])),
                     (TypeError, "rows.scale wants a number, or one of each row",
                      lambda: rows.scale(start)),
                     (TypeError, "columns are a name such as 'head'", lambda: model.layout.count(5)),
                     (ValueError, "mean.add wants finite weights, got nan",
                      lambda: method.mean.add(np.full(count, np.nan), start)),
-                    (ValueError, "block.train wants a pass from 0 to 65535, got -1", lambda: block.train(start, pass_=-1)),
+                    (ValueError, "block.train wants a pass from 0 to 65535, got -1",
+                     lambda: block.train(start, pass_=-1)),
                     (ValueError, "block.each_step wants a pass from 0",
                      lambda: block.each_step(print, pass_=2**31)),
                     (ValueError, "block.trains wants a client of the block, got 77", lambda: block.trains(77)),
@@ -615,6 +620,7 @@ class Looks(fedavg.FedAvg):
                 assert start.__dlpack_device__()[0] == 2 and not values.flags.writeable and not weight.flags.writeable
                 doubled = start.like(2 * values)
                 assert np.array_equal(doubled.values, 2 * values)
+                assert np.array_equal((fedhpc.Rows(start.layout, values.tolist()) + start).values, doubled.values)
                 doubled["fc1.weight"] = weight
                 assert np.array_equal(doubled["fc1.weight"], weight)
                 doubled[[0]] = start[[0]]
