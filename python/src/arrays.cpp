@@ -1,6 +1,7 @@
 // Arrays of Python and tensors of the engine; names of columns.
 
 #include <algorithm>
+#include <cmath>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
@@ -34,32 +35,92 @@ void refuse(const std::string& verb, const std::string& wanted, const std::strin
 
 namespace {
 
-const Rows& with_count(const std::string& verb, const PyRows& rows, std::int64_t count,
-                       const LayoutPtr& layout, bool or_one) {
-  const Rows& got = rows.get();
-  const std::int64_t columns = layout ? layout->size() : got.layout->size();
-  const std::string shapes =
-      shape_text(count, columns) + (or_one && count != 1 ? " or " + shape_text(1, columns) : "");
-  if ((got.count() != count && !(or_one && got.count() == 1)) || got.layout->size() != columns) {
-    refuse(verb, "rows " + shapes, shape_text(got.values));
-  }
-  if (layout && got.layout != layout) {
-    refuse(verb, "rows " + shapes + " of its layout",
-           shape_text(got.values) + " of another layout");
-  }
-  return got;
+const RunRows*& current_run() {
+  static const RunRows* run = nullptr;  // the interpreter's lock guards it
+  return run;
 }
+
+const char* type_name(at::ScalarType type) { return type == at::kDouble ? "float64" : "float32"; }
 
 }  // namespace
 
-const Rows& wanted(const std::string& verb, const PyRows& rows, std::int64_t count,
-                   const LayoutPtr& layout) {
-  return with_count(verb, rows, count, layout, /*or_one=*/false);
+const RunRows* run_in_hand() { return current_run(); }
+
+RunInHand::RunInHand(const RunRows& run) : before_(current_run()) { current_run() = &run; }
+RunInHand::~RunInHand() { current_run() = before_; }
+
+bool same_fields(const LayoutPtr& a, const LayoutPtr& b) {
+  return a == b ||
+         (a->size() == b->size() &&
+          std::ranges::equal(a->fields(), b->fields(), [](const Field& x, const Field& y) {
+            return x.name == y.name && x.shape == y.shape && x.tags == y.tags;
+          }));
 }
 
-const Rows& wanted_or_one(const std::string& verb, const PyRows& rows, std::int64_t count,
-                          const LayoutPtr& layout) {
-  return with_count(verb, rows, count, layout, /*or_one=*/true);
+Rows wanted(const std::string& verb, const PyRows& rows, const Wanted& want) {
+  const Rows& got = rows.get();
+  const LayoutPtr& layout = want.layout ? want.layout : got.layout;
+  const std::int64_t count = want.count < 0 ? got.count() : want.count;
+  const bool counts = got.count() == count || (want.or_one && got.count() == 1);
+  const auto shapes = [&] {
+    return "rows " + shape_text(count, layout->size()) +
+           (want.or_one && count != 1 ? " or " + shape_text(1, layout->size()) : "");
+  };
+  if (!counts || got.layout->size() != layout->size()) {
+    refuse(verb, shapes() + want.of, shape_text(got.values));
+  }
+  if (!same_fields(got.layout, layout)) {
+    refuse(verb, shapes() + (want.of.empty() ? " of its layout" : want.of),
+           shape_text(got.values) + " of another layout");
+  }
+  const RunRows* run = run_in_hand();
+  if (want.numbers || run != nullptr) {
+    const at::TensorOptions& numbers = want.numbers ? *want.numbers : run->numbers;
+    const at::ScalarType type = c10::typeMetaToScalarType(numbers.dtype());
+    if (got.values.scalar_type() != type) {
+      const std::string name = type_name(type);
+      refuse(
+          verb, name + " rows",
+          concat(type_name(got.values.scalar_type()),
+                 "; rows.like(values) or fedhpc.Rows(layout, values, '", name, "') gives those"));
+    }
+    if (got.values.device() != numbers.device()) {
+      const bool away = numbers.device().is_cuda();
+      refuse(verb, away ? "rows on the GPU" : "rows in host memory",
+             concat(away ? "rows in host memory" : "rows on a GPU",
+                    "; rows.like(values) of rows of the run gives those"));
+    }
+  }
+  return {got.values, layout};
+}
+
+Rows wanted(const std::string& verb, const PyRows& rows, std::int64_t count,
+            const LayoutPtr& layout) {
+  return wanted(verb, rows, {.count = count, .layout = layout});
+}
+
+Rows wanted_or_one(const std::string& verb, const PyRows& rows, std::int64_t count,
+                   const LayoutPtr& layout) {
+  return wanted(verb, rows, {.count = count, .layout = layout, .or_one = true});
+}
+
+Rows wanted_models(const std::string& verb, const PyRows& rows, std::int64_t count, bool or_one) {
+  return wanted(
+      verb, rows,
+      {.count = count, .layout = run_in_hand()->model, .or_one = or_one, .of = " of the model"});
+}
+
+Rows wanted_like(const std::string& verb, const PyRows& rows, const PyRows& others, bool or_one) {
+  const Rows& like = others.get();
+  return wanted(verb, rows,
+                {.count = like.count(),
+                 .layout = like.layout,
+                 .or_one = or_one,
+                 .numbers = like.values.options()});
+}
+
+EdgeRows wanted_edges(const std::string& verb, const PyEdgeRows& edges) {
+  return {wanted_models(verb, {edges.edges.rows}, edges.edges.count()), edges.edges.first};
 }
 
 namespace {
@@ -181,8 +242,23 @@ Tensor to_tensor(const std::string& verb, nb::handle value) {
   if (!nb::try_cast(value, array, /*convert=*/false)) {
     const nb::object made = nb::module_::import_("numpy").attr("asarray")(value);
     if (!nb::try_cast(made, array, /*convert=*/false)) {
+      const nb::str type(nb::handle(nb::object(made.attr("dtype"))));
+      throw nb::type_error(concat(verb,
+                                  " wants an array of float32, float64, int64 or bool in host "
+                                  "memory, got numbers of type ",
+                                  type.c_str())
+                               .c_str());
+    }
+  }
+  for (std::size_t i = 0; i < array.ndim(); ++i) {
+    if (array.stride(i) >= 0) continue;
+    // Torch ends the process for an array that goes backwards.
+    const nb::module_ numpy = nb::module_::import_("numpy");
+    const nb::object forwards = numpy.attr("ascontiguousarray")(numpy.attr("asarray")(value));
+    if (!nb::try_cast(forwards, array, /*convert=*/false)) {
       throw nb::type_error(concat(verb, " wants an array in host memory").c_str());
     }
+    break;
   }
   std::vector<std::int64_t> sizes;
   std::vector<std::int64_t> strides;
@@ -232,6 +308,47 @@ std::vector<double> to_numbers(const std::string& verb, nb::handle values, std::
   return numbers;
 }
 
+std::vector<double> to_weights(const std::string& verb, nb::handle values, std::int64_t count) {
+  std::vector<double> weights = to_numbers(verb, values, count);
+  for (const double weight : weights) {
+    if (!std::isfinite(weight)) refuse(verb, "finite weights", concat(weight));
+  }
+  return weights;
+}
+
+double to_number(const std::string& what, nb::handle value) {
+  double number = 0;
+  if (nb::try_cast(value, number)) return number;
+  throw nb::type_error(
+      concat(what, " is a number, and not a ", nb::type_name(value.type()).c_str()).c_str());
+}
+
+std::variant<double, RowNumbers> to_factor(const std::string& verb, nb::handle value,
+                                           std::int64_t count) {
+  const Py_ssize_t length = PyObject_Size(value.ptr());
+  if (length < 0) {  // no list, nor an array of at least one dimension
+    PyErr_Clear();
+    return to_number(verb + "'s factor", value);
+  }
+  RowNumbers* numbers = nullptr;
+  if (!nb::try_cast(value, numbers) || numbers == nullptr) {
+    if (nb::isinstance<PyRows>(value)) {
+      throw nb::type_error(concat(verb, " wants a number, or one of each row, got Rows").c_str());
+    }
+    return RowNumbers(to_numbers(verb, value, count));
+  }
+  if (numbers->count() != count) {
+    refuse(verb, concat(count, count == 1 ? " number" : " numbers"), concat(numbers->count()));
+  }
+  return *numbers;
+}
+
+void require_not_negative(const std::string& verb, const char* name, double number) {
+  if (!(number >= 0 && std::isfinite(number))) {
+    refuse(verb, concat(name, " of at least 0"), concat(number));
+  }
+}
+
 std::vector<std::int64_t> to_ids(const std::string& verb, nb::handle values) {
   const Contents contents(values);
   if (const auto here = contents.of<const std::int64_t>(kInt64)) {
@@ -259,7 +376,14 @@ Tag to_tag(const std::string& name) {
 Columns to_columns(nb::handle names) {
   Columns columns;
   if (names.is_none()) return columns;
-  std::istringstream words(nb::cast<std::string>(names));
+  std::string text;
+  if (!nb::try_cast(names, text)) {
+    throw nb::type_error(concat("columns are a name such as 'head' or 'trainable', or None, and "
+                                "not a ",
+                                nb::type_name(names.type()).c_str())
+                             .c_str());
+  }
+  std::istringstream words(text);
   for (std::string word; words >> word;) {
     if (word == "body") word = "-head";
     const bool out = word.starts_with('-');

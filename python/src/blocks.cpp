@@ -36,26 +36,51 @@ class Training {
   std::optional<nb::gil_scoped_release> unlocked_;
 };
 
+/// Rows that travel, of any layout: with all buffers of the model, or none.
+Rows wanted_travelling(const std::string& verb, const PyRows& rows, std::int64_t count,
+                       bool or_one = false) {
+  Rows sent = wanted(verb, rows, {.count = count, .or_one = or_one});
+  const RunRows& run = *run_in_hand();
+  const std::int64_t buffers = sent.layout->count(Tag::Buffer);
+  if (run.own_buffers && buffers != 0 && buffers != run.model->count(Tag::Buffer)) {
+    refuse(verb, "rows with all of the model's batch-norm statistics, or none",
+           concat(buffers, " of them"));
+  }
+  return sent;
+}
+
 PyRows download(PyBlock& self, const PyRows& models, nb::handle codec, std::int64_t beside) {
   Block& block = self.get();
   std::shared_ptr<const Codec> made;
-  wanted_or_one("block.download", models, block.count());
-  return {block.download(models.owned(), to_codec(codec, made), beside)};
+  const Rows sent = wanted_travelling("block.download", models, block.count(), /*or_one=*/true);
+  if (beside < 0) refuse("block.download", "bytes beside from 0 on", concat(beside));
+  return {
+      block.download(models.owned(sent), to_codec("block.download", codec, sent, made), beside)};
 }
 
 PyRows download_of_edges(PyBlock& self, const PyEdgeRows& models, nb::handle codec) {
   std::shared_ptr<const Codec> made;
-  return {self.get().download(models.edges, to_codec(codec, made))};
+  const EdgeRows sent = wanted_edges("block.download", models);
+  return {self.get().download(sent, to_codec("block.download", codec, sent.rows, made))};
+}
+
+/// Passes are numbers of a draw's key.
+void require_pass(const std::string& verb, std::optional<std::int64_t> pass) {
+  if (!pass || (*pass >= 0 && *pass < LocalStep::kPassesPerDraw)) return;
+  refuse(verb, concat("a pass from 0 to ", LocalStep::kPassesPerDraw - 1), concat(*pass));
 }
 
 PyRows train(PyBlock& self, const PyRows& start, double mu, const PyRows* centre, double gamma,
              double rho, std::optional<std::int64_t> pass, nb::handle columns, const PyRowMap* map,
              bool goes_on) {
   Block& block = self.get();
+  require_pass("block.train", pass);
   LocalWork work{.pass = pass, .columns = to_columns(columns), .goes_on = goes_on};
   if (map != nullptr) work.map = &map->get();
-  const Rows& from =
-      wanted("block.train", start, block.count(), map == nullptr ? nullptr : map->get().factors());
+  const Rows from = map == nullptr
+                        ? wanted_models("block.train", start, block.count())
+                        : wanted("block.train", start, block.count(), map->get().factors());
+  if (map != nullptr) wanted_full("block.train", *map);
   work.penalty = penalty_of("block.train", mu, centre, gamma, rho, block.count(), from.layout);
   if (work.penalty.any() && (map != nullptr || !work.columns.all())) {
     throw nb::value_error("block.train takes a penalty only where whole models move");
@@ -86,6 +111,7 @@ std::function<void(LocalStep&)> steps_for(const nb::callable& take, std::int64_t
 void each_step(PyBlock& self, const nb::callable& take, bool alike,
                std::optional<std::int64_t> pass) {
   Block& block = self.get();
+  require_pass("block.each_step", pass);
   const auto each = steps_for(take, block.count());
   const Training training("block.each_step", *self.session);
   block.each_step(alike ? Steps::Alike : Steps::Any, each, pass);
@@ -94,6 +120,7 @@ void each_step(PyBlock& self, const nb::callable& take, bool alike,
 void each_batch(PyBlock& self, double share, std::int64_t pass, const nb::callable& take,
                 const std::string& sampled) {
   Block& block = self.get();
+  require_pass("block.each_batch", pass);
   if (!(share > 0 && share <= 1)) {
     refuse("block.each_batch", "a share above 0 and at most 1", concat(share));
   }
@@ -123,15 +150,16 @@ PyBlock only(PyBlock& self, nb::handle clients) {
 PyRows upload(PyBlock& self, const PyRows& rows, nb::handle codec) {
   std::shared_ptr<const Codec> made;
   Block& block = self.get();
-  wanted("block.upload", rows, block.count());
-  return {block.upload(rows.owned(), to_codec(codec, made))};
+  const Rows sent = wanted("block.upload", rows, block.count());
+  return {block.upload(rows.owned(sent), to_codec("block.upload", codec, sent, made))};
 }
 
 PyRows upload_models(PyBlock& self, const PyRows& models, nb::handle codec) {
   std::shared_ptr<const Codec> made;
   Block& block = self.get();
-  wanted("block.upload_models", models, block.count());
-  return {block.upload_models(models.owned(), to_codec(codec, made))};
+  const Rows sent = wanted_travelling("block.upload_models", models, block.count());
+  return {
+      block.upload_models(models.owned(sent), to_codec("block.upload_models", codec, sent, made))};
 }
 
 NumpyArray send(PyBlock& self, const std::string& direction, const RandomColumns& columns) {
@@ -194,8 +222,8 @@ void bind_training_of_blocks(nb::class_<PyBlock>& bound) {
           "evaluate",
           [](PyBlock& self, const PyRows& models) {
             Block& block = self.get();
-            const Rows& rows = wanted("block.evaluate", models, block.count());
-            return to_numpy(std::span<const double>(block.evaluate(rows)));
+            return to_numpy(std::span<const double>(
+                block.evaluate(wanted_models("block.evaluate", models, block.count()))));
           },
           nb::arg("models"),
           "The accuracy of row c of models [C, P] on the test samples of clients[c]: float64 "
@@ -211,7 +239,8 @@ void bind_training_of_blocks(nb::class_<PyBlock>& bound) {
           "embed",
           [](PyBlock& self, const PyRows& model, std::int64_t client) {
             require_client("block.embed", self.get(), client);
-            const Embedded embedded = self.get().embed(wanted("block.embed", model, 1), client);
+            const Embedded embedded =
+                self.get().embed(wanted_models("block.embed", model, 1), client);
             return nb::make_tuple(to_numpy(embedded.values), to_numpy(embedded.labels));
           },
           nb::arg("model"), nb::arg("client"),
@@ -237,7 +266,11 @@ void bind_blocks(nb::module_& core) {
       .def_prop_ro(
           "round", [](PyBlock& self) { return self.get().round(); }, "The round's number, from 1.")
       .def(
-          "trains", [](PyBlock& self, std::int64_t client) { return self.get().trains(client); },
+          "trains",
+          [](PyBlock& self, std::int64_t client) {
+            require_client("block.trains", self.get(), client);
+            return self.get().trains(client);
+          },
           nb::arg("client"), "Whether the client's local training has a step.")
       .def(
           "weights",
@@ -262,7 +295,11 @@ void bind_blocks(nb::module_& core) {
           "keep_buffers",
           [](PyBlock& self, const PyRows& rows) {
             Block& block = self.get();
-            block.keep_buffers(wanted("block.keep_buffers", rows, block.count()));
+            const LayoutPtr& factors = run_in_hand()->factors;
+            const bool of_factors = factors && same_fields(rows.get().layout, factors);
+            block.keep_buffers(of_factors
+                                   ? wanted("block.keep_buffers", rows, block.count(), factors)
+                                   : wanted_models("block.keep_buffers", rows, block.count()));
           },
           nb::arg("rows"),
           "Stores batch norm's statistics in rows [C, P] as the clients' own where train.buffers "

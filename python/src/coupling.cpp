@@ -23,8 +23,7 @@ struct PyCoupling {
     session->time()->check();
     return coupling;
   }
-  const Rows& rows(const std::string& verb, const PyRows& rows,
-                   const LayoutPtr& layout = nullptr) const {
+  Rows rows(const std::string& verb, const PyRows& rows, const LayoutPtr& layout = nullptr) const {
     return wanted("coupling." + verb, rows, own, layout);
   }
   Tensor pairs(const std::string& verb, nb::handle matrix) const {
@@ -34,8 +33,8 @@ struct PyCoupling {
 
 NumpyArray squared_distances(const PyCoupling& self, const PyRows& a, const PyRows& b,
                              nb::handle columns) {
-  const Rows& one = self.rows("squared_distances", a);
-  const Rows& other = self.rows("squared_distances", b, one.layout);
+  const Rows one = self.rows("squared_distances", a);
+  const Rows other = self.rows("squared_distances", b, one.layout);
   const ColumnRanges ranges = ranges_of(*one.layout, columns);
   Tensor distances;
   {
@@ -47,8 +46,8 @@ NumpyArray squared_distances(const PyCoupling& self, const PyRows& a, const PyRo
 
 NumpyArray dots(const PyCoupling& self, const PyRows& a, const PyRows& b, nb::handle columns,
                 const PyRows* reference) {
-  const Rows& one = self.rows("dots", a);
-  const Rows& other = self.rows("dots", b, one.layout);
+  const Rows one = self.rows("dots", a);
+  const Rows other = self.rows("dots", b, one.layout);
   const Rows centre =
       reference == nullptr ? Rows{} : wanted("coupling.dots", *reference, 1, one.layout);
   const ColumnRanges ranges = ranges_of(*one.layout, columns);
@@ -70,7 +69,8 @@ NumpyArray over_pairs(const PyCoupling& self, const nb::list& matrices, std::int
     refuse("coupling.over_pairs", concat(self.own, " matrices"), concat(own.size()));
   }
   return to_numpy(self.get().over_pairs(own, columns, [&](const Tensor& a, const Tensor& b) {
-    return nb::cast<double>(value(to_numpy(a, false), to_numpy(b, false)));
+    return to_number("what the value of coupling.over_pairs returns",
+                     value(to_numpy(a, false), to_numpy(b, false)));
   }));
 }
 
@@ -126,7 +126,7 @@ void bind_coupling(nb::module_& core) {
           "mix",
           [](const PyCoupling& self, nb::handle coefficients, const PyRows& rows) {
             const Tensor matrix = self.pairs("mix", coefficients);
-            const Rows& own = self.rows("mix", rows);
+            const Rows own = self.rows("mix", rows);
             const nb::gil_scoped_release unlocked;
             return PyRows{self.get().mix(matrix, own)};
           },
@@ -136,7 +136,7 @@ void bind_coupling(nb::module_& core) {
           "approach",
           [](const PyCoupling& self, nb::handle shares, const PyRows& rows) {
             const Tensor matrix = self.pairs("approach", shares);
-            const Rows& own = self.rows("approach", rows);
+            const Rows own = self.rows("approach", rows);
             const nb::gil_scoped_release unlocked;
             return PyRows{self.get().approach(matrix, own)};
           },
@@ -162,7 +162,7 @@ void bind_coupling(nb::module_& core) {
           "from_columns",
           [](const PyCoupling& self, const PyRows& rows, nb::handle columns,
              std::int64_t multiple) {
-            const Rows& own = self.rows("from_columns", rows);
+            const Rows own = self.rows("from_columns", rows);
             const Range range =
                 self.get().own_columns(own.layout->size(), whole_multiple(multiple));
             const Tensor values = to_tensor("coupling.from_columns", columns);

@@ -53,7 +53,8 @@ void bind_edge_mean(nb::module_& core) {
             if (static_cast<std::int64_t>(of_rows.size()) != count) {
               refuse("edge mean's add", concat(count, " edges"), concat(of_rows.size()));
             }
-            mean.add(of_rows, to_numbers("edge mean's add", weights, count), rows.owned());
+            const Rows values = wanted_models("edge mean's add", rows, count);
+            mean.add(of_rows, to_weights("edge mean's add", weights, count), rows.owned(values));
           },
           nb::arg("edges"), nb::arg("weights"), nb::arg("rows"),
           "Adds weights[c] * rows[c] of rows [C, P] to the mean of edges[c], one of this rank's.")
@@ -62,9 +63,11 @@ void bind_edge_mean(nb::module_& core) {
           [](PyEdgeMean& self, const PyEdgeRows* otherwise) {
             EdgeMean& mean = self.get();
             self.session->require_no_loop("edge mean's reduce");
+            const EdgeRows other =
+                otherwise == nullptr ? EdgeRows{} : wanted_edges("edge mean's reduce", *otherwise);
             self.reduced = true;
             const nb::gil_scoped_release unlocked;
-            return PyEdgeRows{otherwise == nullptr ? mean.reduce() : mean.reduce(otherwise->edges)};
+            return PyEdgeRows{otherwise == nullptr ? mean.reduce() : mean.reduce(other)};
           },
           nb::arg("otherwise") = nb::none(),
           "The mean of each of this rank's edges, EdgeRows; where the weights sum to 0 the row "
@@ -87,8 +90,9 @@ void bind_edges(nb::module_& core) {
           "download",
           [](const PyEdges& self, const PyRows& model, PyEdgeRows& edges, nb::handle codec) {
             std::shared_ptr<const Codec> made;
-            const Rows& sent = wanted("edges.download", model, 1, edges.edges.rows.layout);
-            self.get().download_(sent, edges.edges, to_codec(codec, made));
+            const Rows sent = wanted("edges.download", model, 1, edges.edges.rows.layout);
+            wanted_edges("edges.download", edges);
+            self.get().download_(sent, edges.edges, to_codec("edges.download", codec, sent, made));
           },
           nb::arg("model"), nb::arg("edges"), nb::arg("codec") = nb::none(),
           "Sends the cloud's model [1, P] to the drawn edges, whose rows of `edges` become it. "
@@ -138,9 +142,10 @@ void bind_edges(nb::module_& core) {
              const PyRows* otherwise) {
             self.session->require_no_loop("edges.upload_mean");
             std::shared_ptr<const Codec> made;
-            const Codec& chosen = to_codec(codec, made);
+            wanted_edges("edges.upload_mean", edges);
+            const Codec& chosen = to_codec("edges.upload_mean", codec, edges.edges.rows, made);
             const std::vector<double> numbers =
-                to_numbers("edges.upload_mean", weights, edges.edges.count());
+                to_weights("edges.upload_mean", weights, edges.edges.count());
             const Rows other = otherwise == nullptr ? Rows{}
                                                     : wanted("edges.upload_mean", *otherwise, 1,
                                                              edges.edges.rows.layout);

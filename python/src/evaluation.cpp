@@ -24,7 +24,7 @@ struct PyEvaluationBlock {
 PyRows adapt(PyEvaluationBlock& self, const PyRows& models, std::optional<std::int64_t> steps,
              PyOptimizer* optimizer) {
   EvaluationBlock& block = *self.block;
-  const Rows& from = wanted_or_one("block.adapt", models, self.count());
+  const Rows from = wanted_models("block.adapt", models, self.count(), /*or_one=*/true);
   if (steps.has_value() != (optimizer != nullptr)) {
     throw nb::value_error("block.adapt takes steps and an optimizer, or neither");
   }
@@ -33,7 +33,9 @@ PyRows adapt(PyEvaluationBlock& self, const PyRows& models, std::optional<std::i
     return {block.adapt(from)};
   }
   if (*steps < 1) refuse("block.adapt", "steps of at least 1", concat(*steps));
-  wanted_or_one("block.adapt", models, self.count(), optimizer->optimizer->layout());
+  if (!same_fields(optimizer->optimizer->layout(), from.layout)) {
+    refuse("block.adapt", "an optimizer of rows of the model", "one of another layout");
+  }
   optimizer->count = -1;
   const nb::gil_scoped_release unlocked;
   return {block.adapt(from, *steps, *optimizer->optimizer)};
@@ -50,8 +52,7 @@ Classifier classifier_of(const nb::object& function) {
 
 void evaluate(PyEvaluationBlock& self, const PyRows& models, nb::object fit) {
   EvaluationBlock& block = *self.block;
-  wanted("block.evaluate", models, self.count());
-  const Rows rows = models.owned();
+  const Rows rows = models.owned(wanted_models("block.evaluate", models, self.count()));
   *self.evaluated = true;
   if (fit.is_none()) {
     const nb::gil_scoped_release unlocked;
@@ -104,8 +105,8 @@ void bind_evaluation_block(nb::module_& core) {
           "as_received",
           [](const PyEvaluationBlock& self, const PyRows& models) {
             EvaluationBlock& block = *self.block;
-            wanted("block.as_received", models, self.count());
-            return PyRows{block.as_received(models.owned())};
+            return PyRows{block.as_received(
+                models.owned(wanted_models("block.as_received", models, self.count())))};
           },
           nb::arg("models"),
           "Models [C, P] as clients receive them: with their own batch-norm statistics where "
@@ -126,7 +127,7 @@ void bind_evaluation(nb::module_& core) {
       .def(
           "global_model",
           [](const PyEvaluation& self, const PyRows& model) {
-            self.evaluation->global(wanted("evaluation.global_model", model, 1));
+            self.evaluation->global(wanted_models("evaluation.global_model", model, 1));
             self.handed->global = true;
           },
           nb::arg("model"),
@@ -143,13 +144,17 @@ void bind_evaluation(nb::module_& core) {
       .def(
           "factors",
           [](const PyEvaluation& self, const PyRows& factors) {
-            self.evaluation->factors(wanted("evaluation.factors", factors, 1));
+            const LayoutPtr& layout = run_in_hand()->factors;
+            if (!layout) {
+              throw nb::value_error("evaluation.factors is for methods that name factorisations");
+            }
+            self.evaluation->factors(wanted("evaluation.factors", factors, 1, layout));
           },
           nb::arg("factors"), "The factors [1, Q] behind the global model, kept beside it.")
       .def(
           "edges",
           [](const PyEvaluation& self, const PyEdgeRows& models) {
-            self.evaluation->edges(models.edges);
+            self.evaluation->edges(wanted_edges("evaluation.edges", models));
           },
           nb::arg("models"), "The edges' models, scored on the test samples of their clients.")
       .def("each_block", &each_block, nb::arg("work"),

@@ -1,8 +1,11 @@
 // Layouts: the names of columns.
 
+#include <algorithm>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
+
+#include "fedhpc/core/options.hpp"
 
 #include "bindings.hpp"
 #include "rows.hpp"
@@ -15,6 +18,12 @@ nb::tuple tuple_of(const std::vector<std::int64_t>& values) {
   nb::list list;
   for (const std::int64_t value : values) list.append(value);
   return nb::tuple(list);
+}
+
+std::string join_sizes(const std::vector<std::int64_t>& shape) {
+  std::vector<std::string> sizes;
+  for (const std::int64_t size : shape) sizes.push_back(std::to_string(size));
+  return join(sizes);
 }
 
 nb::tuple tags_of(const Field& field) {
@@ -49,6 +58,14 @@ void bind_layout(nb::module_& core) {
              const std::vector<std::pair<std::string, std::vector<std::int64_t>>>& fields) {
             auto layout = std::make_shared<Layout>();
             for (const auto& [name, shape] : fields) {
+              if (name.empty() || name.find('/') != std::string::npos || layout->contains(name)) {
+                refuse("Layout", "a name without '/' for each field, all different",
+                       "'" + name + "'" + (layout->contains(name) ? " twice" : ""));
+              }
+              if (std::ranges::any_of(shape, [](std::int64_t n) { return n < 0; })) {
+                refuse("Layout", "sizes from 0 on",
+                       concat("'", name, "' [", join_sizes(shape), "]"));
+              }
               layout->add(name, shape, shape.empty() ? 1 : shape.back(), Tag::Trainable);
             }
             new (self) PyLayout{std::move(layout)};
@@ -81,9 +98,10 @@ void bind_layout(nb::module_& core) {
            [](const PyLayout& self, nb::handle other) {
              PyLayout* layout = nullptr;
              return nb::try_cast(other, layout) && layout != nullptr &&
-                    layout->layout == self.layout;
+                    same_fields(layout->layout, self.layout);
            })
-      .def("__hash__", [](const PyLayout& self) { return std::hash<LayoutPtr>{}(self.layout); })
+      .def("__hash__",
+           [](const PyLayout& self) { return std::hash<std::int64_t>{}(self.layout->size()); })
       .def("__repr__", [](const PyLayout& self) {
         return concat("<fedhpc.Layout of ", self.layout->fields().size(), " fields, ",
                       self.layout->size(), " columns>");

@@ -65,8 +65,13 @@ void bind_row_map(nb::module_& core) {
           "copy_passed",
           [](const PyRowMap& self, const PyRows& from, const PyRows& to,
              const std::string& columns) {
-            wanted("map.copy_passed", to, from.get().count());
-            self.get().copy_passed_(from.get(), to.get(), to_tag(columns));
+            RowMap& map = self.get();
+            const bool up = same_fields(from.get().layout, map.factors());
+            const std::int64_t count = from.get().count();
+            map.copy_passed_(
+                wanted("map.copy_passed", from, count, up ? map.factors() : map.full()),
+                wanted("map.copy_passed", to, count, up ? map.full() : map.factors()),
+                to_tag(columns));
           },
           nb::arg("source"), nb::arg("target"), nb::arg("columns") = "all",
           "Copies the columns of one kind that pass through, from factors to models or back.");
@@ -114,7 +119,7 @@ void bind_fits(nb::class_<PyFactorMap, PyRowMap>& bound) {
           "assemble",
           [](const PyFactorMap& self, const nb::list& factors, const PyRows& model) {
             FactorMap& map = self.of_factors();
-            const Rows& whole = wanted("map.assemble", model, 1, map.full());
+            const Rows whole = wanted("map.assemble", model, 1, map.full());
             if (static_cast<std::int64_t>(factors.size()) != map.layers()) {
               refuse("map.assemble", concat(map.layers(), " layers"), concat(factors.size()));
             }

@@ -11,6 +11,7 @@
 #include <optional>
 
 #include "fedhpc/factorisations/factorisation.hpp"
+#include "fedhpc/training/options.hpp"
 
 #include "bindings.hpp"
 #include "evaluation.hpp"
@@ -171,6 +172,13 @@ class PythonMethod final : public Algorithm {
     session_->inside->end();  // of an earlier run
     session_ = std::make_shared<MethodSession>();
     session_->store = &setup.store();
+    const Rows model = setup.initial_model();
+    session_->run = {.model = model.layout,
+                     .numbers = model.values.options(),
+                     .own_buffers = setup.training().buffers == BufferPlace::Local};
+    if (!traits().factorisations.names.empty()) {
+      session_->run.factors = setup.factor_map().factors();
+    }
     inside([&] {
       const TimePtr time =
           time_of("this setup is over: it can be used only while initialise() runs");
@@ -244,6 +252,7 @@ class PythonMethod final : public Algorithm {
     in_method([&] {
       session_->inside->go_on();
       const During during(session_->inside);
+      const RunInHand in_hand(session_->run);
       work();
     });
   }

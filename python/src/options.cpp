@@ -18,6 +18,17 @@ namespace {
 
 constexpr const char* kSection = "algorithm.";
 
+template <typename T>
+T bound(nb::handle value) {
+  T number{};
+  if (nb::try_cast(value, number)) return number;
+  throw nb::type_error(
+      concat("options.add: the bounds of ",
+             std::is_integral_v<T> ? "a whole number are whole numbers" : "a number are numbers",
+             ", and not a ", nb::type_name(value.type()).c_str())
+          .c_str());
+}
+
 /// How a number is bounded, as the keywords say.
 struct Limits {
   nb::handle at_least, above, at_most, below;
@@ -29,14 +40,14 @@ struct Limits {
   Bounds<T> bounds() const {
     Bounds<T> bounds;
     if constexpr (std::is_integral_v<T>) bounds.high = kLargestCount;
-    if (!at_least.is_none()) bounds.low = nb::cast<T>(at_least);
+    if (!at_least.is_none()) bounds.low = bound<T>(at_least);
     if (!above.is_none()) {
-      bounds.low = nb::cast<T>(above);
+      bounds.low = bound<T>(above);
       bounds.low_open = true;
     }
-    if (!at_most.is_none()) bounds.high = nb::cast<T>(at_most);
+    if (!at_most.is_none()) bounds.high = bound<T>(at_most);
     if (!below.is_none()) {
-      bounds.high = nb::cast<T>(below);
+      bounds.high = bound<T>(below);
       bounds.high_open = true;
     }
     return bounds;

@@ -82,56 +82,96 @@ void bind_numbers(nb::module_& core) {
       .attr("__array_ufunc__") = nb::none();
 }
 
+/// A part, and the layout that it is from.
+struct PyRowPart {
+  RowPart part;
+  LayoutPtr whole;
+
+  Rows whole_rows(const std::string& verb, const PyRows& rows) const {
+    return wanted(verb, rows,
+                  {.layout = whole,
+                   .of = " of the layout that the part is from",
+                   .numbers = rows.get().values.options()});
+  }
+  Rows part_rows(const std::string& verb, const PyRows& rows, const Rows& of,
+                 bool or_one = false) const {
+    return wanted(verb, rows,
+                  {.count = of.count(),
+                   .layout = part.layout(),
+                   .or_one = or_one,
+                   .of = " of the part",
+                   .numbers = of.values.options()});
+  }
+};
+
+RowNumbers to_numbers_of_rows(const std::string& verb, nb::handle factors, std::int64_t count) {
+  const std::variant<double, RowNumbers> chosen = to_factor(verb, factors, count);
+  if (const auto* number = std::get_if<double>(&chosen)) {
+    return RowNumbers(std::vector<double>(static_cast<std::size_t>(count), *number));
+  }
+  return std::get<RowNumbers>(chosen);
+}
+
 void bind_part(nb::module_& core) {
-  nb::class_<RowPart>(
+  nb::class_<PyRowPart>(
       core, "RowPart",
       "Some columns of a layout as rows of their own: the part of a model that travels, or stays "
       "with a client.")
       .def(
           "__init__",
-          [](RowPart* self, nb::handle layout, nb::handle columns, std::int64_t first_field) {
+          [](PyRowPart* self, nb::handle layout, nb::handle columns, std::int64_t first_field) {
             const LayoutPtr whole = to_layout(layout);
             const auto fields = static_cast<std::int64_t>(whole->fields().size());
             if (first_field < 0 || first_field > fields) {
               refuse("RowPart", concat("a first field from 0 to ", fields), concat(first_field));
             }
-            new (self) RowPart(whole, static_cast<std::size_t>(first_field), to_columns(columns));
+            new (self) PyRowPart{
+                RowPart(whole, static_cast<std::size_t>(first_field), to_columns(columns)), whole};
           },
           nb::arg("layout"), nb::arg("columns") = nb::none(), nb::arg("first_field") = 0,
           "The columns of these kinds ('head', 'body', 'trainable -norm'), of the fields from "
           "number `first_field` on. `layout` may be rows that have it.")
       .def_prop_ro(
-          "layout", [](const RowPart& self) { return PyLayout{self.layout()}; },
+          "layout", [](const PyRowPart& self) { return PyLayout{self.part.layout()}; },
           "The layout of the part, of Q columns.")
-      .def_prop_ro("is_whole", &RowPart::is_whole, "Whether the part is the whole.")
+      .def_prop_ro(
+          "is_whole", [](const PyRowPart& self) { return self.part.is_whole(); },
+          "Whether the part is the whole.")
       .def(
           "of",
-          [](const RowPart& self, const PyRows& rows) {
-            const Rows part = self.of(rows.get());
-            return PyRows{part, self.is_whole() ? rows.time : nullptr};
+          [](const PyRowPart& self, const PyRows& rows) {
+            const Rows part = self.part.of(self.whole_rows("part.of", rows));
+            return PyRows{part, self.part.is_whole() ? rows.time : nullptr};
           },
           nb::arg("rows"), "The part [C, Q] of rows [C, P]; the rows themselves where it is all.")
       .def(
           "put",
-          [](const RowPart& self, const PyRows& rows, const PyRows& part) {
-            self.put_(rows.get(),
-                      wanted_or_one("part.put", part, rows.get().count(), self.layout()));
+          [](const PyRowPart& self, const PyRows& rows, const PyRows& part) {
+            const Rows to = self.whole_rows("part.put", rows);
+            self.part.put_(to, self.part_rows("part.put", part, to, /*or_one=*/true));
           },
           nb::arg("rows"), nb::arg("part"),
           "Sets the columns of rows [C, P] to a part [C, Q] or [1, Q], in place.")
       .def(
           "add_two",
-          [](const RowPart& self, const PyRows& to, const PyRows& from, const RowNumbers& fa,
-             const PyRows& a, const RowNumbers& fb, const PyRows& b) {
-            const std::int64_t count = to.get().count();
-            self.add_two(to.get(), wanted("part.add_two", from, count, to.rows.layout), fa,
-                         wanted("part.add_two", a, count, self.layout()), fb,
-                         wanted("part.add_two", b, count, self.layout()));
+          [](const PyRowPart& self, const PyRows& to, const PyRows& from, nb::handle fa,
+             const PyRows& a, nb::handle fb, const PyRows& b) {
+            const char* verb = "part.add_two";
+            const Rows sum = self.whole_rows(verb, to);
+            self.part.add_two(
+                sum, {wanted_like(verb, from, to).values, sum.layout},
+                to_numbers_of_rows(verb, fa, sum.count()), self.part_rows(verb, a, sum),
+                to_numbers_of_rows(verb, fb, sum.count()), self.part_rows(verb, b, sum));
           },
           nb::arg("to"), nb::arg("source"), nb::arg("factors_a"), nb::arg("a"),
           nb::arg("factors_b"), nb::arg("b"),
           "to = source + factors_a a + factors_b b on the part's columns, row by row in one "
           "pass; the other columns of `to` become those of `source`.");
+}
+
+/// Edges' rows like others.
+EdgeRows like(const PyEdgeRows& others, const char* verb, const PyEdgeRows& edges) {
+  return {wanted_like(verb, {edges.edges.rows}, {others.edges.rows}), edges.edges.first};
 }
 
 void bind_edge_rows(nb::module_& core) {
@@ -161,11 +201,15 @@ void bind_edge_rows(nb::module_& core) {
           "A copy in memory of its own.")
       .def(
           "__add__",
-          [](const PyEdgeRows& a, const PyEdgeRows& b) { return PyEdgeRows{a.edges + b.edges}; },
+          [](const PyEdgeRows& a, const PyEdgeRows& b) {
+            return PyEdgeRows{a.edges + like(a, "edges + edges", b)};
+          },
           nb::is_operator())
       .def(
           "__sub__",
-          [](const PyEdgeRows& a, const PyEdgeRows& b) { return PyEdgeRows{a.edges - b.edges}; },
+          [](const PyEdgeRows& a, const PyEdgeRows& b) {
+            return PyEdgeRows{a.edges - like(a, "edges - edges", b)};
+          },
           nb::is_operator())
       .def(
           "__sub__",
@@ -176,7 +220,8 @@ void bind_edge_rows(nb::module_& core) {
       .def(
           "__iadd__",
           [](nb::object self, const PyEdgeRows& b) {
-            nb::cast<PyEdgeRows&>(self).edges += b.edges;
+            auto& a = nb::cast<PyEdgeRows&>(self);
+            a.edges += like(a, "edges += edges", b);
             return self;
           },
           nb::is_operator())
@@ -202,7 +247,11 @@ void bind_parts(nb::module_& core) {
             if (!(fraction > 0 && fraction <= 1)) {
               refuse("RandomColumns", "a fraction above 0 and at most 1", concat(fraction));
             }
-            new (self) RandomColumns(seed, fraction, to_layout(layout));
+            const LayoutPtr of_rows = to_layout(layout);
+            if (of_rows->count(Tag::Trainable) == 0) {
+              refuse("RandomColumns", "a layout with trainable columns", "one without");
+            }
+            new (self) RandomColumns(seed, fraction, of_rows);
           },
           nb::arg("seed"), nb::arg("fraction"), nb::arg("layout"))
       .def_prop_ro("inverse_fraction", &RandomColumns::inverse_fraction,

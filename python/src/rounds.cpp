@@ -103,8 +103,10 @@ LayoutPtr layout_or_model(nb::handle layout) {
   return layout.is_none() ? nullptr : to_layout(layout);
 }
 
-const Rows& added(const std::string& verb, const PyRows& rows, const LayoutPtr& layout) {
-  return wanted(verb, rows, rows.get().count(), layout);
+/// Rows of a mean of this layout, null: of models.
+Rows added(const std::string& verb, const PyRows& rows, const LayoutPtr& layout,
+           std::int64_t count = -1) {
+  return layout ? wanted(verb, rows, count, layout) : wanted_models(verb, rows, count);
 }
 
 void bind_means(nb::module_& core) {
@@ -113,8 +115,8 @@ void bind_means(nb::module_& core) {
           "add",
           [](PyMean& self, nb::handle weights, const PyRows& rows) {
             Mean& mean = self.get();
-            added("mean.add", rows, self.layout);
-            mean.add(to_numbers("mean.add", weights, rows.rows.count()), rows.owned());
+            const Rows values = added("mean.add", rows, self.layout);
+            mean.add(to_weights("mean.add", weights, values.count()), rows.owned(values));
           },
           nb::arg("weights"), nb::arg("rows"),
           "Adds weights[c] * rows[c] for every client c of rows [C, P], which stay as they are "
@@ -122,10 +124,11 @@ void bind_means(nb::module_& core) {
       .def(
           "reduce",
           [](PyMean& self, const PyRows* otherwise) {
-            if (otherwise != nullptr) wanted("mean.reduce", *otherwise, 1, self.layout);
+            const Rows other =
+                otherwise == nullptr ? Rows{} : added("mean.reduce", *otherwise, self.layout, 1);
             Mean& mean = self.last("mean.reduce");
             const nb::gil_scoped_release unlocked;
-            return PyRows{otherwise == nullptr ? mean.reduce() : mean.reduce(otherwise->get())};
+            return PyRows{otherwise == nullptr ? mean.reduce() : mean.reduce(other)};
           },
           nb::arg("otherwise") = nb::none(),
           "The mean over all ranks, [1, P]; where the weights sum to 0 it is `otherwise` [1, P], "
@@ -136,13 +139,13 @@ void bind_means(nb::module_& core) {
           "add",
           [](PyColumnMean& self, nb::handle weights, const PyRows& rows, nb::handle sent) {
             ColumnMean& mean = self.get();
-            const Rows& values = added("column_mean.add", rows, self.layout);
+            const Rows values = added("column_mean.add", rows, self.layout);
             const Tensor which = to_tensor("column_mean.add", sent);
             if (which.scalar_type() != at::kBool || which.sizes() != values.values.sizes()) {
               refuse("column_mean.add", "an array of bool " + shape_text(values.values),
                      shape_text(which));
             }
-            mean.add(to_numbers("column_mean.add", weights, values.count()), rows.owned(),
+            mean.add(to_weights("column_mean.add", weights, values.count()), rows.owned(values),
                      which.to(values.values.device()));
           },
           nb::arg("weights"), nb::arg("rows"), nb::arg("sent"),
@@ -150,7 +153,7 @@ void bind_means(nb::module_& core) {
       .def(
           "reduce",
           [](PyColumnMean& self, const PyRows& otherwise) {
-            const Rows& of_others = wanted("column_mean.reduce", otherwise, 1, self.layout);
+            const Rows of_others = added("column_mean.reduce", otherwise, self.layout, 1);
             ColumnMean& mean = self.last("column_mean.reduce");
             const nb::gil_scoped_release unlocked;
             return PyRows{mean.reduce(of_others)};
@@ -162,6 +165,7 @@ void bind_means(nb::module_& core) {
 
 std::vector<Tensor> spread(const PyRound& self, std::int64_t n, const nb::callable& work) {
   self.session->require_no_loop("round.on_server");
+  if (n < 0) refuse("round.on_server", "n from 0 on", concat(n));
   Round& round = self.session->get();
   const auto one = [&](std::int64_t i) {
     const nb::gil_scoped_acquire lock;
@@ -269,8 +273,8 @@ void bind_round(nb::module_& core) {
              std::int64_t sweeps) {
             self.session->require_no_loop("round.fit_on_server");
             FactorMap& factors = map.of_factors();
-            const Rows& whole = wanted("round.fit_on_server", model, 1, factors.full());
-            const Rows& near = wanted("round.fit_on_server", start, 1, factors.factors());
+            const Rows whole = wanted("round.fit_on_server", model, 1, factors.full());
+            const Rows near = wanted("round.fit_on_server", start, 1, factors.factors());
             Round& round = self.session->get();
             const nb::gil_scoped_release unlocked;
             return PyRows{fedhpc::fit_on_server(round, factors, whole, near, sweeps)};

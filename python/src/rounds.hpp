@@ -35,6 +35,7 @@ struct MethodSession {
   std::set<std::string> metrics;  // as they are noted
   std::set<std::string> series;   // below /rounds
   ClientStore* store = nullptr;
+  RunRows run = {};
 };
 using MethodSessionPtr = std::shared_ptr<MethodSession>;
 

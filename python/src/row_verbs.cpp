@@ -13,78 +13,124 @@ namespace fedhpc::python {
 
 namespace {
 
-/// Two operands of one layout, one of which may be a single row.
-void require_alike(const char* verb, const PyRows& a, const PyRows& b, bool in_place = false) {
+/// The second of two operands of one layout and type, one of which may be a single row.
+Rows alike(const char* verb, const PyRows& a, const PyRows& b, bool in_place = false) {
   const Rows& left = a.get();
-  const Rows& right = b.get();
-  const bool counts =
-      left.count() == right.count() || right.count() == 1 || (!in_place && left.count() == 1);
-  if (!counts || left.layout->size() != right.layout->size()) {
-    refuse(verb, "rows " + shape_text(left.values), shape_text(right.values));
-  }
-  if (left.layout != right.layout) refuse(verb, "rows of one layout", "two layouts");
+  const bool any_count = !in_place && left.count() == 1;
+  return wanted(verb, b,
+                {.count = any_count ? -1 : left.count(),
+                 .layout = left.layout,
+                 .or_one = true,
+                 .numbers = left.values.options()});
 }
 
 void scale(const PyRows& rows, nb::handle factor, nb::handle columns) {
-  RowNumbers* numbers = nullptr;
-  if (nb::try_cast(factor, numbers) && numbers != nullptr) {
+  const std::variant<double, RowNumbers> chosen =
+      to_factor("rows.scale", factor, rows.get().count());
+  if (const auto* numbers = std::get_if<RowNumbers>(&chosen)) {
     if (!columns.is_none()) throw nb::type_error("rows.scale with a number per row has no columns");
-    if (numbers->count() != rows.get().count()) {
-      refuse("rows.scale", concat(rows.get().count(), " numbers"), concat(numbers->count()));
-    }
     scale_(rows.get(), *numbers);
   } else if (columns.is_none()) {
-    rows.get().values.mul_(nb::cast<double>(factor));
+    rows.get().values.mul_(std::get<double>(chosen));
   } else {
-    scale_columns_(rows.get(), nb::cast<double>(factor), to_tag(nb::cast<std::string>(columns)));
+    std::string name;
+    if (!nb::try_cast(columns, name)) throw nb::type_error("rows.scale's columns are a name");
+    scale_columns_(rows.get(), std::get<double>(chosen), to_tag(name));
   }
 }
 
 void add(const PyRows& rows, const PyRows& other, nb::handle factor, const std::string& columns) {
   const Rows& to = rows.get();
-  const Rows& from = wanted("rows.add", other, to.count(), to.layout);
-  RowNumbers* numbers = nullptr;
-  if (nb::try_cast(factor, numbers) && numbers != nullptr) {
+  const Rows from = wanted_like("rows.add", other, rows);
+  const std::variant<double, RowNumbers> chosen = to_factor("rows.add", factor, to.count());
+  if (const auto* numbers = std::get_if<RowNumbers>(&chosen)) {
     add_columns_(to, *numbers, from, to_tag(columns));
   } else {
-    add_columns_(to.values, from.values, nb::cast<double>(factor), *to.layout, to_tag(columns));
+    add_columns_(to.values, from.values, std::get<double>(chosen), *to.layout, to_tag(columns));
   }
 }
 
 void add_difference(const PyRows& rows, const PyRows& a, const PyRows& b, nb::handle factor,
                     const std::string& columns) {
   const Rows& to = rows.get();
-  const Rows& plus = wanted("rows.add_difference", a, to.count(), to.layout);
-  const Rows& minus = wanted("rows.add_difference", b, to.count(), to.layout);
-  RowNumbers* numbers = nullptr;
-  if (nb::try_cast(factor, numbers) && numbers != nullptr) {
+  const Rows plus = wanted_like("rows.add_difference", a, rows);
+  const Rows minus = wanted_like("rows.add_difference", b, rows);
+  const std::variant<double, RowNumbers> chosen =
+      to_factor("rows.add_difference", factor, to.count());
+  if (const auto* numbers = std::get_if<RowNumbers>(&chosen)) {
     add_difference_(to, *numbers, plus, minus, to_tag(columns));
   } else {
-    add_difference_(to.values, plus.values, minus.values, nb::cast<double>(factor), *to.layout,
+    add_difference_(to.values, plus.values, minus.values, std::get<double>(chosen), *to.layout,
                     to_tag(columns));
   }
+}
+
+/// rows OP= rows or a number, in place: Python's `self` stays the same object.
+template <typename Work>
+nb::object in_place(const char* verb, nb::object self, const PyRows& other, const Work& work) {
+  const auto& rows = nb::cast<const PyRows&>(self);
+  work(rows.get().values, alike(verb, rows, other, /*in_place=*/true).values);
+  return self;
+}
+
+void bind_in_place(nb::class_<PyRows>& rows) {
+  rows.def(
+          "__iadd__",
+          [](nb::object self, const PyRows& b) {
+            return in_place("rows += rows", self, b, [](auto& x, auto y) { x.add_(y); });
+          },
+          nb::is_operator())
+      .def(
+          "__isub__",
+          [](nb::object self, const PyRows& b) {
+            return in_place("rows -= rows", self, b, [](auto& x, auto y) { x.sub_(y); });
+          },
+          nb::is_operator())
+      .def(
+          "__imul__",
+          [](nb::object self, const PyRows& b) {
+            return in_place("rows *= rows", self, b, [](auto& x, auto y) { x.mul_(y); });
+          },
+          nb::is_operator())
+      .def(
+          "__imul__",
+          [](nb::object self, double x) {
+            nb::cast<const PyRows&>(self).get().values.mul_(x);
+            return self;
+          },
+          nb::is_operator())
+      .def(
+          "__itruediv__",
+          [](nb::object self, const PyRows& b) {
+            return in_place("rows /= rows", self, b, [](auto& x, auto y) { x.div_(y); });
+          },
+          nb::is_operator())
+      .def(
+          "__itruediv__",
+          [](nb::object self, double x) {
+            nb::cast<const PyRows&>(self).get().values.div_(x);
+            return self;
+          },
+          nb::is_operator());
 }
 
 void bind_arithmetic(nb::class_<PyRows>& rows) {
   rows.def(
           "__add__",
           [](const PyRows& a, const PyRows& b) {
-            require_alike("rows + rows", a, b);
-            return PyRows{a.get() + b.get()};
+            return PyRows{a.get() + alike("rows + rows", a, b)};
           },
           nb::is_operator())
       .def(
           "__sub__",
           [](const PyRows& a, const PyRows& b) {
-            require_alike("rows - rows", a, b);
-            return PyRows{a.get() - b.get()};
+            return PyRows{a.get() - alike("rows - rows", a, b)};
           },
           nb::is_operator())
       .def(
           "__mul__",
           [](const PyRows& a, const PyRows& b) {
-            require_alike("rows * rows", a, b);
-            return PyRows{{a.get().values.mul(b.get().values), a.rows.layout}};
+            return PyRows{{a.get().values.mul(alike("rows * rows", a, b).values), a.rows.layout}};
           },
           nb::is_operator())
       .def(
@@ -95,57 +141,36 @@ void bind_arithmetic(nb::class_<PyRows>& rows) {
           nb::is_operator())
       .def(
           "__truediv__",
+          [](const PyRows& a, const PyRows& b) {
+            return PyRows{{a.get().values.div(alike("rows / rows", a, b).values), a.rows.layout}};
+          },
+          nb::is_operator())
+      .def(
+          "__truediv__",
           [](const PyRows& a, double x) {
             return PyRows{{a.get().values.div(x), a.rows.layout}};
           },
           nb::is_operator())
-      .def("__neg__", [](const PyRows& a) { return PyRows{-1.0 * a.get()}; })
-      .def(
-          "__iadd__",
-          [](nb::object self, const PyRows& b) {
-            const auto& a = nb::cast<const PyRows&>(self);
-            require_alike("rows += rows", a, b, /*in_place=*/true);
-            a.get().values.add_(b.get().values);
-            return self;
-          },
-          nb::is_operator())
-      .def(
-          "__isub__",
-          [](nb::object self, const PyRows& b) {
-            const auto& a = nb::cast<const PyRows&>(self);
-            require_alike("rows -= rows", a, b, /*in_place=*/true);
-            a.get().values.sub_(b.get().values);
-            return self;
-          },
-          nb::is_operator())
-      .def(
-          "__imul__",
-          [](nb::object self, double x) {
-            nb::cast<const PyRows&>(self).get().values.mul_(x);
-            return self;
-          },
-          nb::is_operator());
+      .def("__neg__", [](const PyRows& a) { return PyRows{-1.0 * a.get()}; });
 }
 
 void bind_verbs(nb::class_<PyRows>& rows) {
   rows.def(
           "assign",
           [](const PyRows& self, const PyRows& other) {
-            self.get().values.copy_(
-                wanted_or_one("rows.assign", other, self.get().count(), self.rows.layout).values);
+            self.get().values.copy_(wanted_like("rows.assign", other, self, true).values);
           },
           nb::arg("other"), "Takes over the numbers of rows [C, P] or [1, P], in place.")
       .def(
           "approach",
           [](const PyRows& self, const PyRows& target, double share) {
-            approach_(self.get(),
-                      wanted("rows.approach", target, self.get().count(), self.rows.layout), share);
+            approach_(self.get(), wanted_like("rows.approach", target, self), share);
           },
           nb::arg("target"), nb::arg("share"),
           "rows += share * (target - rows) on the trainable columns, in place.")
       .def("scale", &scale, nb::arg("factor"), nb::arg("columns") = nb::none(),
            "rows *= factor in place: a number, for all columns or those of one kind, or a number "
-           "of each row (RowNumbers).")
+           "of each row (RowNumbers, a list or an array [C]).")
       .def("add", &add, nb::arg("other"), nb::arg("factor") = 1.0, nb::arg("columns") = "trainable",
            "rows += factor * other on the columns of one kind, in place. The factor is a number "
            "or a number of each row; a row of factor 0 stays.")
@@ -155,8 +180,7 @@ void bind_verbs(nb::class_<PyRows>& rows) {
       .def(
           "copy_columns",
           [](const PyRows& self, const PyRows& from, const std::string& columns) {
-            copy_columns_(self.get(),
-                          wanted("rows.copy_columns", from, self.get().count(), self.rows.layout),
+            copy_columns_(self.get(), wanted_like("rows.copy_columns", from, self),
                           to_tag(columns));
           },
           nb::arg("source"), nb::arg("columns"), "Copies the columns of one kind, in place.")
@@ -184,8 +208,7 @@ void bind_verbs(nb::class_<PyRows>& rows) {
       .def(
           "inner_products",
           [](const PyRows& self, const PyRows& other) {
-            const Rows& b =
-                wanted_or_one("rows.inner_products", other, self.get().count(), self.rows.layout);
+            const Rows b = wanted_like("rows.inner_products", other, self, true);
             RowProducts products = inner_products(self.get(), b);
             return nb::make_tuple(std::move(products.aa), std::move(products.ab));
           },
@@ -222,6 +245,7 @@ void bind_verbs(nb::class_<PyRows>& rows) {
 
 void bind_row_verbs(nb::class_<PyRows>& rows) {
   bind_arithmetic(rows);
+  bind_in_place(rows);
   bind_verbs(rows);
 }
 

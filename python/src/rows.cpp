@@ -6,6 +6,7 @@
 #include <nanobind/stl/vector.h>
 #include <optional>
 
+#include <ATen/ExpandUtils.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros_like.h>
 
@@ -49,6 +50,9 @@ std::int64_t place_of(const Rows& rows, std::int64_t place) {
 /// The places that an index names.
 std::vector<std::int64_t> places_of(const Rows& rows, nb::handle index) {
   std::vector<std::int64_t> places;
+  if (nb::isinstance<nb::tuple>(index)) {
+    throw nb::type_error("rows[...] takes places of rows alone; rows.values[0, 1] is a number");
+  }
   if (nb::isinstance<nb::slice>(index)) {
     const auto [start, stop, step, length] =
         nb::cast<nb::slice>(index).compute(static_cast<std::size_t>(rows.count()));
@@ -81,13 +85,26 @@ nb::object get_item(const PyRows& rows, nb::handle index) {
 void set_item(const PyRows& rows, nb::handle index, nb::handle value) {
   if (nb::isinstance<nb::str>(index)) {
     const Tensor field = field_of(rows.get(), nb::cast<std::string>(index));
-    field.copy_(to_tensor("rows[name] = array", value));
+    const Tensor array = to_tensor("rows[name] = array", value);
+    if (!at::is_expandable_to(array.sizes(), field.sizes())) {
+      refuse("rows[name] = array", "an array " + shape_text(field), shape_text(array));
+    }
+    field.copy_(array);
     return;
   }
   const std::vector<std::int64_t> places = places_of(rows.get(), index);
-  const auto& given = nb::cast<const PyRows&>(value);
-  rows.get().put_(places, wanted("rows[places] = rows", given,
-                                 static_cast<std::int64_t>(places.size()), rows.rows.layout));
+  PyRows* given = nullptr;
+  if (!nb::try_cast(value, given) || given == nullptr) {
+    throw nb::type_error(concat("rows[places] = rows wants Rows, got a ",
+                                nb::type_name(value.type()).c_str(),
+                                "; rows.like(array) makes them, and rows.values[places] = array "
+                                "sets numbers")
+                             .c_str());
+  }
+  rows.get().put_(places, wanted("rows[places] = rows", *given,
+                                 {.count = static_cast<std::int64_t>(places.size()),
+                                  .layout = rows.rows.layout,
+                                  .numbers = rows.rows.values.options()}));
 }
 
 /// Rows of this layout and type from an array [C, P].
@@ -104,6 +121,25 @@ PyRows made(const std::string& verb, const LayoutPtr& layout,
   }
   if (options) array = array.to(*options);
   return {{array, layout}};
+}
+
+/// The type and device of new rows: those of the rows given for a layout, or of the run; `dtype`
+/// is another type.
+std::optional<at::TensorOptions> options_of(nb::handle layout, nb::handle dtype) {
+  std::optional<at::TensorOptions> options;
+  PyRows* rows = nullptr;
+  if (nb::try_cast(layout, rows) && rows != nullptr) {
+    options = rows->get().values.options();
+  } else if (run_in_hand() != nullptr) {
+    options = run_in_hand()->numbers;
+  }
+  if (dtype.is_none()) return options;
+  const nb::object named = nb::module_::import_("numpy").attr("dtype")(dtype);
+  const std::string name = nb::str(named).c_str();
+  if (name != "float32" && name != "float64") {
+    refuse("Rows", "a dtype float32 or float64", name);
+  }
+  return options.value_or(at::TensorOptions()).dtype(name == "float64" ? at::kDouble : at::kFloat);
 }
 
 nb::object dlpack_of(const PyRows& rows) {
@@ -124,11 +160,15 @@ nb::object dlpack_of(const PyRows& rows) {
 void bind_memory(nb::class_<PyRows>& rows) {
   rows.def(
           "__init__",
-          [](PyRows* self, nb::handle layout, nb::handle values) {
-            new (self) PyRows(made("Rows", to_layout(layout), {}, values));
+          [](PyRows* self, nb::handle layout, nb::handle values, nb::handle dtype) {
+            const std::optional<at::TensorOptions> options = options_of(layout, dtype);
+            new (self) PyRows(made("Rows", to_layout(layout), options, values));
           },
-          nb::arg("layout"), nb::arg("values"),
-          "Rows of a layout with a copy of an array [C, P] of float32 or float64.")
+          nb::arg("layout"), nb::arg("values"), nb::arg("dtype") = nb::none(),
+          "Rows of a layout with a copy of an array or a list [C, P] of float32 or float64. Type "
+          "and device are those of the rows given as `layout`, else in a method's verbs those of "
+          "the run, else the array's; dtype ('float32' or 'float64') is another type. The verbs "
+          "of a run refuse rows of other types than its own.")
       .def(
           "like",
           [](const PyRows& self, nb::handle values) {
@@ -158,6 +198,7 @@ void bind_memory(nb::class_<PyRows>& rows) {
             if (self.get().count() != 1) {
               refuse("rows.replicate", "a single row", shape_text(self.rows.values));
             }
+            if (count < 0) refuse("rows.replicate", "a count from 0 on", concat(count));
             return PyRows{self.rows.replicate(count)};
           },
           nb::arg("count"), "`count` copies of a single row [1, P], in memory of their own.")
@@ -227,8 +268,9 @@ void bind_rows(nb::module_& core) {
       core, "Rows",
       "A matrix [C, P] of the run's type (float32 or float64) whose columns a Layout names: a "
       "model per row.\n\n+, -, * and / give new rows with the bits of a method in C++; +=, -= and "
-      "*= work in place, and views (rows[1:3]) share memory. A single row [1, P] stands for all. "
-      "`values` is a numpy array over the same memory.");
+      "*= and /= work in place, and views (rows[1:3]) share memory. A single row [1, P] stands for "
+      "all. "
+      "`values` is a numpy array over the same memory; == asks for the same object.");
   rows.attr("__array_ufunc__") = nb::none();  // numpy leaves number * rows to the rows
   bind_memory(rows);
   bind_row_verbs(rows);

@@ -2,9 +2,13 @@
 
 #include <cstdint>
 #include <nanobind/nanobind.h>
+#include <optional>
 #include <span>
 #include <string>
+#include <variant>
 #include <vector>
+
+#include <ATen/core/TensorBody.h>
 
 #include "fedhpc/models/layout.hpp"
 #include "fedhpc/models/row_numbers.hpp"
@@ -39,7 +43,30 @@ struct PyRows {
     return rows;
   }
   /// The same rows where they own their memory, else a copy that does.
-  Rows owned() const { return time ? get().clone() : rows; }
+  Rows owned() const { return owned(get()); }
+  /// The same of what wanted() has made of these.
+  Rows owned(const Rows& here) const { return time ? here.clone() : here; }
+};
+
+/// The run whose method is being called: what its rows are made of.
+struct RunRows {
+  LayoutPtr model;
+  LayoutPtr factors = {};     // null: weights in full
+  at::TensorOptions numbers;  // type and device
+  bool own_buffers = false;   // batch norm's statistics stay with clients
+};
+/// Null outside of a method's verbs.
+const RunRows* run_in_hand();
+/// Has a run in hand while Python code of its method is called.
+class RunInHand {
+ public:
+  explicit RunInHand(const RunRows& run);
+  ~RunInHand();
+  RunInHand(const RunInHand&) = delete;
+  RunInHand& operator=(const RunInHand&) = delete;
+
+ private:
+  const RunRows* before_;
 };
 
 /// Adds arithmetic and measures to Rows.
@@ -58,13 +85,33 @@ std::string shape_text(const Tensor& values);
 [[noreturn]] void refuse(const std::string& verb, const std::string& wanted,
                          const std::string& got);
 
-/// Returns the rows of a verb's argument; throws ValueError unless there are `count` of them.
-/// `layout`: theirs, null: any.
-const Rows& wanted(const std::string& verb, const PyRows& rows, std::int64_t count,
-                   const LayoutPtr& layout = nullptr);
+/// Whether layouts name the same columns.
+bool same_fields(const LayoutPtr& a, const LayoutPtr& b);
+
+/// The rows that a verb takes.
+struct Wanted {
+  std::int64_t count = -1;                        // -1: any
+  LayoutPtr layout = {};                          // null: any
+  bool or_one = false;                            // or a single row
+  std::string of = {};                            // the layout's name in refusals, " of the model"
+  std::optional<at::TensorOptions> numbers = {};  // type and device; none: those of the run
+};
+/// Returns the rows of a verb's argument, in the same memory and with the very layout wanted;
+/// throws ValueError for other rows.
+Rows wanted(const std::string& verb, const PyRows& rows, const Wanted& want);
+Rows wanted(const std::string& verb, const PyRows& rows, std::int64_t count,
+            const LayoutPtr& layout = nullptr);
 /// The same of `count` rows or a single one.
-const Rows& wanted_or_one(const std::string& verb, const PyRows& rows, std::int64_t count,
-                          const LayoutPtr& layout = nullptr);
+Rows wanted_or_one(const std::string& verb, const PyRows& rows, std::int64_t count,
+                   const LayoutPtr& layout = nullptr);
+/// The same of the run's models.
+Rows wanted_models(const std::string& verb, const PyRows& rows, std::int64_t count,
+                   bool or_one = false);
+/// The same of rows like others: as many, of their layout, type and device.
+Rows wanted_like(const std::string& verb, const PyRows& rows, const PyRows& others,
+                 bool or_one = false);
+/// Edges' rows of the run's models.
+EdgeRows wanted_edges(const std::string& verb, const PyEdgeRows& edges);
 
 /// A numpy array over the memory of a tensor, which it keeps alive.
 NumpyArray to_numpy(const Tensor& values, bool writable = true);
@@ -80,6 +127,15 @@ Tensor to_matrix(const std::string& verb, nb::handle array, std::int64_t rows,
 std::vector<double> to_numbers(const std::string& verb, nb::handle values);
 /// As many as that; ValueError otherwise.
 std::vector<double> to_numbers(const std::string& verb, nb::handle values, std::int64_t count);
+/// As many weights as that, ValueError where one is not finite.
+std::vector<double> to_weights(const std::string& verb, nb::handle values, std::int64_t count);
+/// A number, or one of each row; ValueError unless there are `count`.
+std::variant<double, RowNumbers> to_factor(const std::string& verb, nb::handle value,
+                                           std::int64_t count);
+/// A number of Python; TypeError, "WHAT is a number, and not a str".
+double to_number(const std::string& what, nb::handle value);
+/// Throws ValueError unless a number is finite and at least 0.
+void require_not_negative(const std::string& verb, const char* name, double number);
 std::vector<std::int64_t> to_ids(const std::string& verb, nb::handle values);
 
 /// "head", "trainable", "body" (all but the head), "trainable -norm", "all" or None.

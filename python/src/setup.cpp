@@ -68,9 +68,17 @@ PyCatchUp catch_up_of(const PySetup& setup) {
   return {std::move(made), setup.session->inside};
 }
 
+void require_factors(const std::string& verb, const PySetup& self) {
+  if (self.session->run.factors) return;
+  throw nb::value_error(
+      concat(verb, " is for methods that name factorisations: factorisations = ['tucker']")
+          .c_str());
+}
+
 PyOptimizer optimizer_of(const PySetup& self, nb::handle layout, std::optional<double> lr) {
   StepRule rule = self.setup->training().step_rule();
   if (lr) {
+    require_not_negative("setup.optimizer", "lr", *lr);
     rule.lr = *lr;
     rule.scheduled = false;
   }
@@ -93,7 +101,7 @@ nb::object visit_rows(const PyState& self, const std::string& name, nb::object v
   if (!nb::try_cast(value, rows) || rows == nullptr) {
     throw nb::type_error(concat("state.rows('", name, "', ...) wants Rows").c_str());
   }
-  Rows values = rows->owned();
+  Rows values = rows->owned(wanted("state.rows", *rows, -1));
   self.visit("state.rows", name).rows(name, values);
   return self.state->restores() ? nb::cast(PyRows{values}) : value;
 }
@@ -103,7 +111,7 @@ nb::object visit_edges(const PyState& self, const std::string& name, nb::object 
   if (!nb::try_cast(value, edges) || edges == nullptr) {
     throw nb::type_error(concat("state.edges('", name, "', ...) wants EdgeRows").c_str());
   }
-  EdgeRows values = edges->edges;
+  EdgeRows values = wanted_edges("state.edges", *edges);
   self.visit("state.edges", name).edges(name, values);
   return self.state->restores() ? nb::cast(PyEdgeRows{values}) : value;
 }
@@ -197,11 +205,15 @@ void bind_setup(nb::module_& core) {
           "The initial model for every edge of this rank.")
       .def(
           "initial_factors",
-          [](const PySetup& self) { return PyRows{self.setup->initial_factors()}; },
+          [](const PySetup& self) {
+            require_factors("setup.initial_factors", self);
+            return PyRows{self.setup->initial_factors()};
+          },
           "The initial factors [1, Q], of a method that names factorisations.")
       .def(
           "factor_map",
           [](const PySetup& self) {
+            require_factors("setup.factor_map", self);
             return PyFactorMap{{&self.setup->factor_map(), self.session->inside}};
           },
           "The map from factors to weights, of a method that names factorisations.")

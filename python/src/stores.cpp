@@ -47,7 +47,7 @@ PyRows view(const PyStoredRows& self, nb::handle clients) {
 
 void write(const PyStoredRows& self, nb::handle clients, const PyRows& rows) {
   const std::vector<std::int64_t> ids = own("rows.write", *self.store, clients);
-  const Rows& written =
+  const Rows written =
       wanted("rows.write", rows, static_cast<std::int64_t>(ids.size()), self.get().layout());
   self.to_write().write(ids, written);
 }
@@ -162,11 +162,18 @@ void bind_stores(nb::module_& core) {
           "rows",
           [](const PyStore& self, const std::string& name, const PyRows& initial) {
             require_in_time(self, "store.rows", name, self.store->has_rows(name));
-            const Rows& first = wanted("store.rows", initial, 1);
-            return PyStoredRows{&self.store->rows(name, first.clone()), self.store, self.time,
-                                std::make_shared<TimePtr>(time_of(
-                                    "this view of stored rows is over: it lasts until the next "
-                                    "write"))};
+            const Rows first = wanted("store.rows", initial, 1);
+            if (self.store->has_rows(name) &&
+                !same_fields(self.store->rows(name).layout(), first.layout)) {
+              refuse("store.rows", "one layout for the rows '" + name + "'", "another one");
+            }
+            return PyStoredRows{
+                &(self.store->has_rows(name) ? self.store->rows(name)
+                                             : self.store->rows(name, first.clone())),
+                self.store, self.time,
+                std::make_shared<TimePtr>(
+                    time_of("this view of stored rows is over: it lasts until the next "
+                            "write"))};
           },
           nb::arg("name"), nb::arg("initial"),
           "A row of each client, which starts as `initial` [1, P]. initialise() makes it; later "

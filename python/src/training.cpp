@@ -2,6 +2,7 @@
 
 #include "training.hpp"
 
+#include <cmath>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
@@ -11,10 +12,17 @@
 
 namespace fedhpc::python {
 
+void wanted_full(const std::string& verb, const PyRowMap& map) {
+  if (same_fields(map.get().full(), run_in_hand()->model)) return;
+  refuse(verb, "a map to the run's models", "one to another layout");
+}
+
 Penalty penalty_of(const std::string& verb, double mu, const PyRows* centre, double gamma,
                    double rho, std::int64_t count, const LayoutPtr& layout) {
   Penalty penalty{.mu = mu, .gamma = gamma, .rho = rho};
-  if (!(rho > 0)) refuse(verb, "rho above 0", concat(rho));
+  if (!(rho > 0 && std::isfinite(rho))) refuse(verb, "rho above 0", concat(rho));
+  require_not_negative(verb, "mu", mu);
+  require_not_negative(verb, "gamma", gamma);
   if (centre != nullptr) {
     penalty.centre = wanted(verb + "'s centre", *centre, count, layout);
   } else if (mu != 0) {
@@ -27,6 +35,9 @@ namespace {
 
 PyOptimizer make_optimizer(const std::string& rule, nb::handle layout, double lr, double momentum,
                            double weight_decay, bool decay_biases, bool scheduled) {
+  require_not_negative("Optimizer", "lr", lr);
+  require_not_negative("Optimizer", "momentum", momentum);
+  require_not_negative("Optimizer", "weight_decay", weight_decay);
   StepRule step{.lr = lr,
                 .momentum = momentum,
                 .weight_decay = weight_decay,
@@ -44,6 +55,15 @@ PyOptimizer make_optimizer(const std::string& rule, nb::handle layout, double lr
     refuse("Optimizer", "sgd, momentum, nesterov or adam", "'" + rule + "'");
   }
   return {std::make_shared<RowOptimizer>(step, to_layout(layout))};
+}
+
+/// Throws ValueError unless an optimizer has been reset for so many rows.
+void require_reset(const std::string& verb, const PyOptimizer& optimizer, std::int64_t count) {
+  if (optimizer.count == count) return;
+  throw nb::value_error(concat(verb, " wants an optimizer that is reset for ", count,
+                               count == 1 ? " row" : " rows",
+                               ": call optimizer.reset(rows) before the steps")
+                            .c_str());
 }
 
 void bind_optimizer(nb::module_& core) {
@@ -69,8 +89,7 @@ void bind_optimizer(nb::module_& core) {
       .def(
           "reset",
           [](PyOptimizer& self, const PyRows& rows, nb::handle columns) {
-            const Rows& like =
-                wanted("optimizer.reset", rows, rows.get().count(), self.optimizer->layout());
+            const Rows like = wanted("optimizer.reset", rows, -1, self.optimizer->layout());
             self.optimizer->reset(like.count(), like.values.options(), to_columns(columns));
             self.count = like.count();
           },
@@ -81,49 +100,56 @@ void bind_optimizer(nb::module_& core) {
           "step",
           [](PyOptimizer& self, const PyRows& rows, const PyRows& gradients) {
             const LayoutPtr& layout = self.optimizer->layout();
-            const Rows& moved = wanted("optimizer.step", rows, self.count, layout);
+            const Rows moved = wanted("optimizer.step", rows, -1, layout);
+            require_reset("optimizer.step", self, moved.count());
             self.optimizer->step_(moved.values,
-                                  wanted("optimizer.step", gradients, self.count, layout).values);
+                                  wanted_like("optimizer.step", gradients, rows).values);
           },
           nb::arg("rows"), nb::arg("gradients"),
           "Moves all rows [C, P] one step, in place; reset() comes before.");
 }
 
-/// The rows of a step and its optimizer, which has been reset for them.
-void require_reset(const std::string& verb, const PyOptimizer& optimizer, std::int64_t count) {
-  if (optimizer.count == count) return;
-  throw nb::value_error(concat(verb, " wants an optimizer that is reset for ", count,
-                               count == 1 ? " row" : " rows",
-                               ": call optimizer.reset(rows) before the steps")
-                            .c_str());
-}
-
 PyRows gradient(PyStep& self, const PyRows& at, double mu, const PyRows* centre, double gamma,
                 double rho, std::int64_t draw, nb::handle columns) {
-  const Rows& models = wanted("step.gradient", at, self.clients);
+  const Rows models = wanted_models("step.gradient", at, self.clients);
   const Penalty penalty =
       penalty_of("step.gradient", mu, centre, gamma, rho, self.clients, models.layout);
   if (draw < 0) refuse("step.gradient", "a draw from 0 on", concat(draw));
+  if (draw >= LocalStep::kPassesPerDraw / 2) {
+    refuse("step.gradient", concat("a draw below ", LocalStep::kPassesPerDraw / 2), concat(draw));
+  }
   LocalStep& step = self.anew();
   return {{step.gradient(models, penalty, draw, to_columns(columns)), models.layout},
           self.gradients};
 }
 
 PyRows gradient_below_head(PyStep& self, const PyRows& at, const nb::callable& loss) {
-  const Rows& models = wanted("step.gradient_below_head", at, self.clients);
+  const Rows models = wanted_models("step.gradient_below_head", at, self.clients);
   LocalStep& step = self.anew();
   const EmbeddingLoss of_batch = [&](std::int64_t c, const Tensor& embedding,
                                      std::span<const std::int64_t> labels, const Tensor& gradient) {
-    return nb::cast<double>(
-        loss(c, to_numpy(embedding.clone()), to_numpy(labels), to_numpy(gradient)));
+    return to_number("what the loss of step.gradient_below_head returns",
+                     loss(c, to_numpy(embedding.clone()), to_numpy(labels), to_numpy(gradient)));
   };
   return {{step.gradient_below_head(models, of_batch), models.layout}, self.gradients};
 }
 
+/// Throws ValueError unless an optimizer moves rows of this layout.
+void wanted_optimizer(const std::string& verb, const PyOptimizer& optimizer,
+                      const LayoutPtr& layout) {
+  const LayoutPtr& own = optimizer.optimizer->layout();
+  if (same_fields(own, layout)) return;
+  refuse(verb, concat("an optimizer of rows of ", layout->size(), " columns like these"),
+         concat("one of ", own->size(), " columns of another layout"));
+}
+
 void descend(PyStep& self, const PyRows& rows, PyOptimizer& optimizer, const PyRowMap* map,
              double mu, const PyRows* centre, double gamma, double rho) {
-  const LayoutPtr layout = map == nullptr ? nullptr : map->get().factors();
-  const Rows& moved = wanted("step.descend", rows, self.clients, layout);
+  const Rows moved = map == nullptr
+                         ? wanted_models("step.descend", rows, self.clients)
+                         : wanted("step.descend", rows, self.clients, map->get().factors());
+  if (map != nullptr) wanted_full("step.descend", *map);
+  wanted_optimizer("step.descend", optimizer, moved.layout);
   require_reset("step.descend", optimizer, self.clients);
   const Penalty penalty =
       penalty_of("step.descend", mu, centre, gamma, rho, self.clients, moved.layout);
@@ -139,7 +165,9 @@ void descend(PyStep& self, const PyRows& rows, PyOptimizer& optimizer, const PyR
 
 void minimise(PyStep& self, const PyRows& rows, PyOptimizer& optimizer, std::int64_t steps,
               double accuracy, double mu, const PyRows* centre, double gamma, double rho) {
-  const Rows& moved = wanted("step.minimise", rows, self.clients, optimizer.optimizer->layout());
+  const Rows moved = wanted_models("step.minimise", rows, self.clients);
+  wanted_optimizer("step.minimise", optimizer, moved.layout);
+  require_not_negative("step.minimise", "accuracy", accuracy);
   const Penalty penalty =
       penalty_of("step.minimise", mu, centre, gamma, rho, self.clients, moved.layout);
   if (steps < 1) refuse("step.minimise", "steps of at least 1", concat(steps));
@@ -150,8 +178,8 @@ void minimise(PyStep& self, const PyRows& rows, PyOptimizer& optimizer, std::int
 
 void take_step(PyStep& self, const PyRows& rows, const PyRows& gradients, PyOptimizer& optimizer) {
   const LayoutPtr& layout = optimizer.optimizer->layout();
-  const Rows& moved = wanted("step.step", rows, self.clients, layout);
-  const Rows& against = wanted("step.step", gradients, self.clients, layout);
+  const Rows moved = wanted("step.step", rows, self.clients, layout);
+  const Rows against = wanted("step.step", gradients, self.clients, layout);
   require_reset("step.step", optimizer, self.clients);
   self.step->step_(moved.values, against.values, *optimizer.optimizer);
 }

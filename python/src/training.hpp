@@ -16,10 +16,13 @@ namespace fedhpc::python {
 /// A codec as Python has it.
 struct PyCodec {
   std::shared_ptr<const Codec> codec;
+  LayoutPtr layout = {};  // of its rows, null: any
 };
 
-/// The codec of an argument: None is dense, a name makes one. `made` keeps that alive.
-const Codec& to_codec(nb::handle value, std::shared_ptr<const Codec>& made);
+/// The codec of an argument, for these rows: None is dense, a name makes one. `made` keeps that
+/// alive.
+const Codec& to_codec(const std::string& verb, nb::handle value, const Rows& rows,
+                      std::shared_ptr<const Codec>& made);
 
 /// A row optimizer, and how many rows it has been reset for; -1: none yet.
 struct PyOptimizer {
@@ -43,6 +46,9 @@ struct PyFactorMap : PyRowMap {
 struct PyUpdateMap : PyRowMap {
   std::shared_ptr<UpdateMap> owned;
 };
+
+/// Throws ValueError unless a map gives the run's models.
+void wanted_full(const std::string& verb, const PyRowMap& map);
 
 /// The terms that a verb adds to the loss, as its keywords give them.
 Penalty penalty_of(const std::string& verb, double mu, const PyRows* centre, double gamma,

@@ -258,13 +258,14 @@ class Verbs(InFolder):
             for verb, wanted, call in (
                     ("block.upload", f"rows [{count}, {columns}], got [1, {columns}]",
                      lambda: block.upload(method.model)),
-                    ("block.train", f"rows [{count}, {columns}], got [1, {columns}]",
+                    ("block.train", f"rows [{count}, {columns}] of the model, got [1, {columns}]",
                      lambda: block.train(method.model)),
                     ("block.train's centre", f"rows [{count}, {columns}], got [1, {columns}]",
                      lambda: block.train(start, mu=1, centre=method.model)),
                     ("block.download", "", lambda: block.download(start[:2])),
                     ("rows.like", f"an array [C, {columns}], got [2, 3]", lambda: start.like(np.zeros((2, 3)))),
-                    ("rows + rows", f"rows [{count}, {columns}], got [2, {columns}]", lambda: start + start[:2]),
+                    ("rows + rows", f"rows [{count}, {columns}] or [1, {columns}], got [2, {columns}]",
+                     lambda: start + start[:2]),
                     ("block.note", f"{count} numbers, got 1", lambda: block.note("mine", [1.0])),
                     ("block.only", "some of the block's clients in its order, got 99", lambda: block.only([99]))):
                 with self.assertRaises(ValueError, msg=verb) as refused:
@@ -294,6 +295,166 @@ class Verbs(InFolder):
                 look(method, block)
 
         method({"initialise": initialise, "round": round})
+        run("run.h5", "changed", **{"run.rounds": 1, "train.block": 5})
+
+    def refused(self, kind, sentence, call):
+        with self.assertRaises(kind, msg=sentence) as refused:
+            call()
+        self.assertIn(sentence, str(refused.exception))
+
+    def test_rows_of_another_layout_or_type_are_refused(self):
+        wide_layout = fedhpc.Layout([("a", (3,))])
+
+        def look(method, block):
+            model, client = method.model, int(block.clients[0])
+            start = block.download(model)
+            count, columns = start.shape
+            head = fedhpc.RowPart(model, "head")
+            wide = fedhpc.Rows(wide_layout, np.zeros((count, 3)))
+            double = fedhpc.Rows(model.layout, start.values, "float64")
+            others = fedhpc.Rows(fedhpc.Layout([("a", (columns,))]), start.values)
+            self.assertEqual(wide.values.dtype, np.float32)  # the run's
+            of_models = {"block.train": block.train, "block.evaluate": block.evaluate,
+                         "block.keep_buffers": block.keep_buffers,
+                         "mean.add": lambda rows: method.mean.add(block.weights(), rows),
+                         "block.embed": lambda rows: block.embed(rows[0], client)}
+            for verb, call in of_models.items():
+                n = 1 if verb == "block.embed" else count
+                for rows, got in ((wide, f"[{n}, 3]"), (head.of(start), f"[{n}, {head.layout.size}]"),
+                                  (others, f"[{n}, {columns}] of another layout")):
+                    self.refused(ValueError, f"{verb} wants rows [{n}, {columns}] of the model, got {got}",
+                                 lambda: call(rows))
+            for verb, call in {**of_models, "block.upload": block.upload, "block.download": block.download,
+                               "rows.add": start.add, "rows + rows": lambda rows: start + rows,
+                               "rows.assign": start.assign, "block.train's centre":
+                               lambda rows: block.train(start, mu=1, centre=rows)}.items():
+                self.refused(ValueError, f"{verb} wants float32 rows, got float64; rows.like(values) or "
+                             "fedhpc.Rows(layout, values, 'float32') gives those", lambda: call(double))
+            for verb, call in (("rows.add", start.add), ("block.train's centre",
+                                                         lambda rows: block.train(start, mu=1, centre=rows)),
+                               ("rows.write", lambda rows: method.rows.write(block.clients, rows)),
+                               ("rows.read", lambda rows: method.rows.read(block.clients, rows)),
+                               ("part.of", head.of), ("part.put", lambda rows: head.put(start, rows)),
+                               ("part.put", lambda rows: head.put(rows, head.of(start)))):
+                self.refused(ValueError, f"{verb} wants rows [{count}, ", lambda: call(wide))
+            self.assertEqual(block.upload_models(head.of(start)).shape, (count, head.layout.size))
+            self.refused(ValueError, "block.upload wants a codec for rows of 3 columns",
+                         lambda: block.upload(wide, fedhpc.largest_codec(model, 5)))
+            self.assertEqual(block.upload(wide).shape, (count, 3))
+            self.assertEqual(block.upload(head.of(start)).shape, (count, head.layout.size))
+            again = fedhpc.RowPart(model, "head")  # another layout with the same fields
+            self.assertEqual(again.layout, head.layout)
+            self.assertEqual((again.of(start) - head.of(start)).values.any(), False)
+
+            def take(step):
+                sgd = fedhpc.Optimizer("sgd", model, lr=0.1)
+                sgd.reset(start)
+                of_wide = fedhpc.Optimizer("sgd", wide, lr=0.1)
+                of_wide.reset(wide)
+                for verb, call in (("gradient", lambda rows: step.gradient(rows)),
+                                   ("gradient_below_head", lambda rows: step.gradient_below_head(rows, lambda *_: 0)),
+                                   ("descend", lambda rows: step.descend(rows, of_wide)),
+                                   ("minimise", lambda rows: step.minimise(rows, of_wide)),
+                                   ("step", lambda rows: step.step(rows, rows, sgd))):
+                    self.refused(ValueError, f"step.{verb} wants rows [{count}, {columns}]", lambda: call(wide))
+                self.refused(ValueError, "step.descend wants an optimizer of rows",
+                             lambda: step.descend(start, of_wide))
+                self.refused(TypeError, "the loss of step.gradient_below_head returns is a number, and not a NoneType",
+                             lambda: step.gradient_below_head(start, lambda *_: None))
+
+            block.each_step(take)
+
+        def initialise(method, setup):
+            fedavg.FedAvg.initialise(method, setup)
+            method.rows = setup.store.rows("own", method.model)
+            self.refused(ValueError, "setup.factor_map is for methods that name factorisations", setup.factor_map)
+            self.refused(ValueError, "setup.initial_factors is for", setup.initial_factors)
+            self.refused(ValueError, "setup.optimizer wants lr of at least 0, got -1",
+                         lambda: setup.optimizer(method.model, -1.0))
+
+        def round(method, round):
+            method.mean = round.mean()
+            for block in round.blocks():
+                look(method, block)
+
+        def evaluate(method, evaluation):
+            wide = fedhpc.Rows(wide_layout, np.zeros((1, 3)))
+            self.refused(ValueError, "evaluation.global_model wants rows [1, ", lambda: evaluation.global_model(wide))
+            self.refused(ValueError, "evaluation.factors is for methods", lambda: evaluation.factors(wide))
+
+            @evaluation.each_block
+            def work(block):
+                for verb in ("adapt", "as_received", "evaluate"):
+                    self.refused(ValueError, f"block.{verb} wants rows [{len(block)}, ",
+                                 lambda: getattr(block, verb)(wide.replicate(len(block))))
+                block.evaluate(block.adapt(method.model))
+            evaluation.global_model(method.model)
+
+        method({"initialise": initialise, "round": round, "evaluate": evaluate}, models="both")
+        run("run.h5", "changed", **{"run.rounds": 1, "train.block": 3})
+
+    def test_arrays_numbers_and_places(self):
+        def look(method, block):
+            model = method.model
+            start = block.download(model)
+            count, columns = start.shape
+            backwards = start.values[::-1, ::-1]
+            np.testing.assert_array_equal(start.like(backwards).values, backwards)
+            np.testing.assert_array_equal(fedhpc.Rows(model.layout, start.values.tolist()).values, start.values)
+            for kind in (">f4", object, "c8", "f2"):
+                with self.assertRaisesRegex(TypeError, "rows.like wants an array of float32.*got .+"):
+                    start.like(start.values.astype(kind))
+            weights = np.arange(count, dtype=np.float32)
+            rows = start.zeros()
+            rows.add(start, weights)
+            np.testing.assert_array_equal(rows.values, start.values * weights[:, None])
+            rows.scale(list(weights))
+            np.testing.assert_array_equal(rows.values, start.values * weights[:, None] * weights[:, None])
+            same, view = rows, rows.values
+            rows *= start
+            rows /= 2
+            rows *= 4
+            rows.scale(np.float32(0.5))
+            rows += start
+            self.assertIs(same, rows)
+            np.testing.assert_array_equal(view, rows.values)
+            ones = start / start.like(np.full(start.shape, 2.0))
+            np.testing.assert_array_equal(ones.values, start.values / 2)
+            client = int(block.clients[0])
+            for kind, sentence, call in (
+                    (TypeError, "rows.values[0, 1] is a number", lambda: start[0, 1]),
+                    (TypeError, "rows[places] = rows wants Rows, got a float", lambda: start.__setitem__(0, 1.0)),
+                    (ValueError, "rows[name] = array wants an array [",
+                     lambda: start.__setitem__("fc1.bias", [1., 2.])),
+                    (ValueError, f"rows.add wants {count} numbers, got 1", lambda: rows.add(start, [1.0])),
+                    (TypeError, "rows.scale wants a number, or one of each row",
+                     lambda: rows.scale(start)),
+                    (TypeError, "columns are a name such as 'head'", lambda: model.layout.count(5)),
+                    (ValueError, "mean.add wants finite weights, got nan",
+                     lambda: method.mean.add(np.full(count, np.nan), start)),
+                    (ValueError, "block.train wants a pass from 0 to 65535, got -1",
+                     lambda: block.train(start, pass_=-1)),
+                    (ValueError, "block.each_step wants a pass from 0",
+                     lambda: block.each_step(print, pass_=2**31)),
+                    (ValueError, "block.trains wants a client of the block, got 77", lambda: block.trains(77)),
+                    (ValueError, "block.train wants mu of at least 0, got nan",
+                     lambda: block.train(start, mu=np.nan, centre=start)),
+                    (ValueError, "Optimizer wants lr of at least 0, got nan",
+                     lambda: fedhpc.Optimizer("sgd", start, lr=np.nan)),
+                    (ValueError, "rows.replicate wants a count from 0 on, got -1", lambda: model.replicate(-1)),
+                    (ValueError, "all different, got 'a' twice", lambda: fedhpc.Layout([("a", (1,)), ("a", (2,))])),
+                    (ValueError, "sizes from 0 on, got 'a' [-1]", lambda: fedhpc.Layout([("a", (-1,))])),
+                    (ValueError, "a layout with trainable columns",
+                     lambda: fedhpc.RandomColumns(1, 0.5, fedhpc.Layout([])))):
+                self.refused(kind, sentence, call)
+            self.assertTrue(block.trains(client))
+
+        def round(method, round):
+            method.mean = round.mean()
+            for block in round.blocks():
+                look(method, block)
+
+        method({"round": round})
         run("run.h5", "changed", **{"run.rounds": 1, "train.block": 5})
 
     def test_steps(self):
@@ -459,6 +620,7 @@ class Looks(fedavg.FedAvg):
                 assert start.__dlpack_device__()[0] == 2 and not values.flags.writeable and not weight.flags.writeable
                 doubled = start.like(2 * values)
                 assert np.array_equal(doubled.values, 2 * values)
+                assert np.array_equal((fedhpc.Rows(start.layout, values.tolist()) + start).values, doubled.values)
                 doubled["fc1.weight"] = weight
                 assert np.array_equal(doubled["fc1.weight"], weight)
                 doubled[[0]] = start[[0]]
