@@ -34,7 +34,7 @@ def samples_of(values, name, offset=0):
         raise DataError(f"{name} has shape {x.shape}; give [samples, features], [samples, height, width] or images "
                         "with channels")
     if x.dtype == bool or x.dtype == np.float16:
-        return x.astype(np.float32)
+        x = x.astype(np.float32)
     if x.dtype == np.uint8:
         return x
     if x.dtype.kind in "iu":
@@ -90,8 +90,9 @@ class _Samples:
         if block.shape[1:] != self.shape:
             raise DataError(f"{self.name}: samples {self.count} to {self.count + len(block) - 1} have shape "
                             f"{block.shape[1:]} and those before them {self.shape}; bring all to one shape")
-        if block.dtype != self.dtype and (np.uint8 in (block.dtype, self.dtype) or
-                                          not np.can_cast(block.dtype, self.dtype, "same_kind")):
+        # Whole numbers of another type may not fit; floating-point ones are rounded.
+        fits = block.dtype.kind == self.dtype.kind == "f" or np.can_cast(block.dtype, self.dtype, "safe")
+        if block.dtype != self.dtype and (np.uint8 in (block.dtype, self.dtype) or not fits):
             raise DataError(f"{self.name}: sample {self.count} is of type {block.dtype} and those before it of "
                             f"{self.dtype}; give one type")
         # A copy: a caller may use its block again.

@@ -355,8 +355,13 @@ std::vector<std::int64_t> to_ids(const std::string& verb, nb::handle values) {
     return {here->begin(), here->end()};
   }
   std::vector<std::int64_t> list;
-  if (nb::try_cast(values, list)) return list;
-  throw nb::type_error(concat(verb, " wants a list or an array of whole numbers").c_str());
+  const bool sequence = nb::isinstance<nb::list>(values) || nb::isinstance<nb::tuple>(values);
+  const auto is_bool = [](nb::handle one) { return PyBool_Check(one.ptr()) != 0; };
+  const bool truths = sequence && std::any_of(values.begin(), values.end(), is_bool);
+  if (!truths && nb::try_cast(values, list)) return list;
+  throw nb::type_error(concat(verb, " wants a list or an array of whole numbers",
+                              truths ? ", and not of truth values" : "")
+                           .c_str());
 }
 
 Tag to_tag(const std::string& name) {

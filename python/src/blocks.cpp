@@ -286,7 +286,7 @@ void bind_blocks(nb::module_& core) {
           "keep",
           [](PyBlock& self, const PyStoredRows& store, const PyRows& rows) {
             Block& block = self.get();
-            block.keep(store.to_write(),
+            block.keep(store.get(),
                        wanted("block.keep", rows, block.count(), store.get().layout()));
           },
           nb::arg("store"), nb::arg("rows"),

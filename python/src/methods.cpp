@@ -179,7 +179,10 @@ class PythonMethod final : public Algorithm {
     if (!traits().factorisations.names.empty()) {
       session_->run.factors = setup.factor_map().factors();
     }
-    inside([&] {
+    in_method([&] {
+      session_->inside->go_on();
+      const During inside(session_->inside);
+      const RunInHand in_hand(session_->run);
       const TimePtr time =
           time_of("this setup is over: it can be used only while initialise() runs");
       const During during(time);
@@ -246,14 +249,19 @@ class PythonMethod final : public Algorithm {
                               .c_str());
   }
 
-  /// Calls Python code that may use what setup gave.
+  /// Calls Python code that may use what setup gave. Whatever it raises is the failure of this rank:
+  /// a refusal would have to be the same on all of them.
   template <typename Work>
   void inside(const Work& work) {
-    in_method([&] {
-      session_->inside->go_on();
-      const During during(session_->inside);
-      const RunInHand in_hand(session_->run);
-      work();
+    call_python([&] {
+      try {
+        session_->inside->go_on();
+        const During during(session_->inside);
+        const RunInHand in_hand(session_->run);
+        work();
+      } catch (const nb::builtin_exception& thrown) {
+        throw_as_python(thrown);
+      }
     });
   }
 

@@ -86,17 +86,10 @@ struct PyStoredRows {
   StoredRows* rows;
   const ClientStore* store;
   TimePtr time;
-  std::shared_ptr<TimePtr> views;  // of what view() gave, until the next write
 
   StoredRows& get() const {
     time->check();
     return *rows;
-  }
-  /// What writes ends the views.
-  StoredRows& to_write() const {
-    (*views)->end();
-    *views = time_of("this view of stored rows is over: it lasts until the next write");
-    return get();
   }
 };
 struct PyScalars {

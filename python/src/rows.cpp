@@ -208,9 +208,13 @@ void bind_memory(nb::class_<PyRows>& rows) {
           "uses that again, or rows lie on a GPU, it is a copy that cannot be written.")
       .def(
           "__array__",
-          [](const PyRows& self, nb::object dtype, nb::object /*copy*/) {
-            const nb::object array = exported(self, self.get().values);
-            return dtype.is_none() ? array : array.attr("astype")(dtype);
+          [](const PyRows& self, nb::handle dtype, nb::handle copy) {
+            nb::dict how;
+            if (!dtype.is_none()) how["dtype"] = dtype;
+            if (!copy.is_none()) how["copy"] = copy;
+            // numpy itself knows when it has to copy, and refuses where it must not.
+            return nb::module_::import_("numpy").attr(copy.is_none() ? "asarray" : "array")(
+                exported(self, self.get().values), **how);
           },
           nb::arg("dtype") = nb::none(), nb::arg("copy") = nb::none())
       .def(

@@ -39,17 +39,11 @@ PyRows read(const PyStoredRows& self, nb::handle clients, const PyRows* otherwis
   return {stored.read(ids, wanted_or_one("rows.read", *otherwise, count, stored.layout()))};
 }
 
-PyRows view(const PyStoredRows& self, nb::handle clients) {
-  const StoredRows& stored = self.get();
-  return {stored.view(std::span<const std::int64_t>(own("rows.view", *self.store, clients))),
-          *self.views};
-}
-
 void write(const PyStoredRows& self, nb::handle clients, const PyRows& rows) {
   const std::vector<std::int64_t> ids = own("rows.write", *self.store, clients);
   const Rows written =
       wanted("rows.write", rows, static_cast<std::int64_t>(ids.size()), self.get().layout());
-  self.to_write().write(ids, written);
+  self.get().write(ids, written);
 }
 
 /// Makes a name of the store known in initialise() alone, where a checkpoint finds it again.
@@ -73,8 +67,6 @@ void bind_stored_rows(nb::module_& core) {
       .def("read", &read, nb::arg("clients"), nb::arg("otherwise") = nb::none(),
            "The rows of these clients, [C, P] in memory of their own. Who was never written reads "
            "`otherwise`, rows [C, P] or [1, P], or the initial row.")
-      .def("view", &view, nb::arg("clients"),
-           "The same to be read only, without a copy for a single client; until the next write.")
       .def("write", &write, nb::arg("clients"), nb::arg("rows"),
            "Stores row c of rows [C, P] for clients[c]. block.keep(store, rows) leaves out those "
            "that cannot train.")
@@ -98,7 +90,7 @@ void bind_stored_rows(nb::module_& core) {
           },
           nb::arg("clients"), "Those of these clients that are not written yet, in their order.")
       .def(
-          "clear", [](const PyStoredRows& self) { self.to_write().clear(); },
+          "clear", [](const PyStoredRows& self) { self.get().clear(); },
           "Gives every client the initial row again, and the memory back.")
       .def_prop_ro(
           "initial", [](const PyStoredRows& self) { return PyRows{self.get().initial().clone()}; },
@@ -170,10 +162,7 @@ void bind_stores(nb::module_& core) {
             return PyStoredRows{
                 &(self.store->has_rows(name) ? self.store->rows(name)
                                              : self.store->rows(name, first.clone())),
-                self.store, self.time,
-                std::make_shared<TimePtr>(
-                    time_of("this view of stored rows is over: it lasts until the next "
-                            "write"))};
+                self.store, self.time};
           },
           nb::arg("name"), nb::arg("initial"),
           "A row of each client, which starts as `initial` [1, P]. initialise() makes it; later "

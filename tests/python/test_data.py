@@ -390,8 +390,15 @@ class Libraries(Folder):
             def __getitem__(self, number):
                 return self.data[number] / np.float32(255), self.targets[number]
 
-        write_dataset(self.path, Pairs())
+        class Plain(Pairs):
+            def __getitem__(self, number):
+                return self.data[number], self.targets[number]
+
+        write_dataset(self.path, Plain())
+        self.assertEqual(read(self.path, "x_train").dtype, np.uint8)
         np.testing.assert_array_equal(read(self.path, "x_train"), Pairs.data)  # as it is stored
+        write_dataset(self.path, Pairs())  # its items are something else
+        np.testing.assert_array_equal(read(self.path, "x_train"), Pairs.data / np.float32(255))
         changed = Pairs()
         changed.transform = True
         write_dataset(self.path, changed)
