@@ -75,7 +75,8 @@ def _as_stored(source, data, targets):
             if int(y) != int(targets[place]) or x.size != kept.size:
                 return False
             if not np.array_equal(x.reshape(-1), kept.reshape(-1)):
-                return x.ndim == kept.ndim == 3 and np.array_equal(x, kept.transpose(1, 2, 0))  # SVHN stores channels first
+                # SVHN stores channels first.
+                return x.ndim == kept.ndim == 3 and np.array_equal(x, kept.transpose(1, 2, 0))
         except (TypeError, ValueError, IndexError):
             return False
     return True

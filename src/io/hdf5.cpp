@@ -51,7 +51,9 @@ namespace {
 
 /// The library prints its error stack by default; ours are exceptions.
 void silence() {
-  thread_local const bool silenced = [] { return H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr) >= 0; }();
+  thread_local const bool silenced = [] {
+    return H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr) >= 0;
+  }();
   static_cast<void>(silenced);
 }
 
