@@ -67,21 +67,21 @@ const Session& session_for(const StartOptions& start) {
   raise("Error", sentence);
 }
 
+/// Whether a run is in hand.
+std::atomic<bool> run_in_hand = false;
+
 /// One run at a time: signals, threads and the log are the process's.
 class InHand {
  public:
   InHand() {
-    if (in_hand_.exchange(true)) {
+    if (run_in_hand.exchange(true)) {
       throw ConfigError(
           "a run of this process is under way; wait for its end, or start another process");
     }
   }
-  ~InHand() { in_hand_ = false; }
+  ~InHand() { run_in_hand = false; }
   InHand(const InHand&) = delete;
   InHand& operator=(const InHand&) = delete;
-
- private:
-  static inline std::atomic<bool> in_hand_ = false;
 };
 
 /// Calls the engine without the interpreter's lock; its errors become Python's.
