@@ -17,6 +17,7 @@ from multiprocessing.connection import Client, Listener
 import cloudpickle
 
 from .errors import Error
+from .tools.launch import one_thread_each
 
 _ADDRESS, _KEY = "FEDHPC_ASKED_BY", "FEDHPC_ASKED_WITH"
 _SHARED_CORES = {  # as tools/mpi_environment.sh
@@ -73,12 +74,8 @@ def _may_be_remote():
 
 
 def _environment(address, key):
-    environment = {**_SHARED_CORES, **os.environ, _ADDRESS: address, _KEY: key.hex(), "OMP_NUM_THREADS": "1",
-                   "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    if os.geteuid() == 0:
-        environment |= {f"{mpi}_ALLOW_RUN_AS_ROOT{confirm}": "1" for mpi in ("OMPI", "PRTE")
-                        for confirm in ("", "_CONFIRM")}
-    return environment
+    return {**_SHARED_CORES, **one_thread_each(), _ADDRESS: address, _KEY: key.hex(),
+            "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
 
 
 def _work(verb, arguments, followers):

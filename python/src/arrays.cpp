@@ -140,25 +140,32 @@ nb::dlpack::dtype dtype_of(const Tensor& values) {
   }
 }
 
+/// An array of Python over a tensor's memory, which it keeps.
 template <typename Array>
-NumpyArray array_over(const Tensor& values) {
+nb::object array_over(const Tensor& values) {
   auto owner = std::make_unique<Tensor>(values);
   void* data = values.data_ptr();
   const nb::capsule keeper(owner.get(),
                            [](void* tensor) noexcept { delete static_cast<Tensor*>(tensor); });
   owner.release();
+  const bool away = on_device(values);
   const std::vector<std::size_t> shape(values.sizes().begin(), values.sizes().end());
-  return nb::borrow<NumpyArray>(nb::cast(
-      Array(data, shape.size(), shape.data(), keeper, values.strides().data(), dtype_of(values))));
+  return nb::cast(Array(data, shape.size(), shape.data(), keeper, values.strides().data(),
+                        dtype_of(values), away ? nb::device::cuda::value : nb::device::cpu::value,
+                        away ? values.get_device() : 0));
 }
 
 }  // namespace
 
+nb::object to_dlpack(const Tensor& values) {
+  return array_over<nb::ndarray<nb::array_api>>(values);
+}
+
 NumpyArray to_numpy(const Tensor& values, bool writable) {
   const bool away = on_device(values);
   const Tensor here = away ? on_host(values) : values;
-  if (writable && !away) return array_over<nb::ndarray<nb::numpy>>(here);
-  return array_over<nb::ndarray<nb::numpy, nb::ro>>(here);
+  if (writable && !away) return nb::borrow<NumpyArray>(array_over<nb::ndarray<nb::numpy>>(here));
+  return nb::borrow<NumpyArray>(array_over<nb::ndarray<nb::numpy, nb::ro>>(here));
 }
 
 namespace {

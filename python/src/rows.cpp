@@ -143,18 +143,7 @@ std::optional<at::TensorOptions> options_of(nb::handle layout, nb::handle dtype)
 }
 
 nb::object dlpack_of(const PyRows& rows) {
-  const Tensor values = rows.time ? rows.get().values.clone() : rows.rows.values;
-  auto owner = std::make_unique<Tensor>(values);
-  void* data = values.data_ptr();
-  const nb::capsule keeper(owner.get(),
-                           [](void* tensor) noexcept { delete static_cast<Tensor*>(tensor); });
-  owner.release();
-  const std::vector<std::size_t> shape(values.sizes().begin(), values.sizes().end());
-  const auto dtype = values.scalar_type() == at::kDouble ? nb::dtype<double>() : nb::dtype<float>();
-  return nb::cast(nb::ndarray<nb::array_api>(
-      data, shape.size(), shape.data(), keeper, values.strides().data(), dtype,
-      on_device(values) ? nb::device::cuda::value : nb::device::cpu::value,
-      on_device(values) ? values.get_device() : 0));
+  return to_dlpack(rows.time ? rows.get().values.clone() : rows.rows.values);
 }
 
 void bind_memory(nb::class_<PyRows>& rows) {

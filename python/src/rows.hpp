@@ -115,6 +115,8 @@ EdgeRows wanted_edges(const std::string& verb, const PyEdgeRows& edges);
 
 /// A numpy array over the memory of a tensor, which it keeps alive.
 NumpyArray to_numpy(const Tensor& values, bool writable = true);
+/// An array that speaks DLPack, over the same memory, where the values lie.
+nb::object to_dlpack(const Tensor& values);
 /// A numpy array of these numbers, with memory of its own.
 NumpyArray to_numpy(std::span<const double> values);
 NumpyArray to_numpy(std::span<const std::int64_t> values);

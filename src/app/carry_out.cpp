@@ -154,9 +154,11 @@ class Speaker {
     tell_seconds(report);
     if (onlooker_.round) onlooker_.round(experiment_, report);
   }
-  void end(const RoundReport& last, bool interrupted) const {
-    const std::string& output = experiment_.config().run.output;
-    interrupted ? progress_.interrupted(last, output) : progress_.complete(last, output);
+  void interrupted(const RoundReport& last) const {
+    progress_.interrupted(last, experiment_.config().run.output);
+  }
+  void complete(const RoundReport& last) const {
+    progress_.complete(last, experiment_.config().run.output);
   }
 
  private:
@@ -200,7 +202,7 @@ int run_experiment(Config& config, Communicator& comm, const Host& host, const R
       checkpointer.write(report.round, recorder.file());
     }
     if (speaks && !report.left) speaker.round(report);
-    if (speaks && interrupted) speaker.end(report, interrupted);
+    if (speaks && interrupted) speaker.interrupted(report);
   };
   const auto ask = [&](std::int64_t round) {
     const bool stop = caught_signal() != 0 || (host.onlooker.stop && host.onlooker.stop());
@@ -215,7 +217,7 @@ int run_experiment(Config& config, Communicator& comm, const Host& host, const R
     ignore_stop_signals();
     if (last.round == config.run.rounds) checkpointer.keep_newest();
     comm.barrier();  // MPI's own end has no deadline
-    if (speaks && !interrupted) speaker.end(last, interrupted);
+    if (speaks && !interrupted) speaker.complete(last);
   } catch (...) {
     recorder.fail();
     throw;

@@ -26,12 +26,18 @@ def cores():
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
 
 
-def mpi_command(program, ranks, arguments):
-    """The command line and environment for `ranks` ranks of one thread each."""
+def one_thread_each():
+    """This process's environment for ranks of one thread each, which root may start too."""
     environment = dict(os.environ, OMP_NUM_THREADS="1")
     if hasattr(os, "geteuid") and os.geteuid() == 0:
         environment.update({f"{launcher}_ALLOW_RUN_AS_ROOT{confirm}": "1"
                             for launcher in ("OMPI", "PRTE") for confirm in ("", "_CONFIRM")})
+    return environment
+
+
+def mpi_command(program, ranks, arguments):
+    """The command line and environment for `ranks` ranks of one thread each."""
+    environment = one_thread_each()
     # Slots are counted in physical cores; binding would put two programs on the same ones.
     launcher = ["mpirun", "-n", str(ranks), "--oversubscribe", "--bind-to", "none"]
     return launcher + [str(program), *arguments], environment
