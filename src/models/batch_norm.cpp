@@ -16,7 +16,6 @@ namespace {
 
 constexpr double kEpsilon = 1e-5;
 constexpr double kMomentum = 0.1;
-constexpr Tag kScale = Tag::Trainable | Tag::Norm | Tag::Uncompressed;  // gamma, beta
 
 /// Channel i of client c's batch in a stack [C, B, channels * places].
 template <typename T>
@@ -125,14 +124,13 @@ void sink_value(double gradient, const GradientSink& sink, T& out) {
 
 }  // namespace
 
-BatchNorm::BatchNorm(std::string name, ImageShape in, Then then)
-    : name_(std::move(name)), in_(in), then_(then) {
+BatchNorm::BatchNorm(ParameterNames names, ImageShape in, Then then)
+    : names_(std::move(names)), in_(in), then_(then) {
   require(then != Then::ReluMaxPool || (in.height > 1 && in.width > 1),
           "a pooling window fits into its image");
 }
 
-std::int64_t BatchNorm::output_features(std::int64_t input_features) const {
-  require(input_features == in_.values(), "batch norm gets the images it was made for");
+std::int64_t BatchNorm::output_features() const {
   return then_ == Then::ReluMaxPool ? in_.channels * (in_.height / 2) * (in_.width / 2)
                                     : in_.values();
 }
@@ -141,19 +139,17 @@ void BatchNorm::declare(Layout& layout) {
   const std::vector<std::int64_t> shape{in_.channels};
   const Tag buffer = Tag::Buffer | Tag::Uncompressed;
   column_ = layout.size();
-  layout.add(name_ + ".weight", shape, in_.channels, kScale, Initial::One);
-  layout.add(name_ + ".bias", shape, in_.channels, kScale | Tag::Bias, Initial::Zero);
-  layout.add(name_ + ".running_mean", shape, in_.channels, buffer, Initial::Zero);
-  layout.add(name_ + ".running_var", shape, in_.channels, buffer, Initial::One);
+  layout.add(names_.of(0, "weight"), shape, in_.channels, kScaleTags, Initial::One);
+  layout.add(names_.of(1, "bias"), shape, in_.channels, kScaleTags | Tag::Bias, Initial::Zero);
+  layout.add(names_.of(2, "running_mean"), shape, in_.channels, buffer, Initial::Zero);
+  layout.add(names_.of(3, "running_var"), shape, in_.channels, buffer, Initial::One);
 }
 
 Saved BatchNorm::make_saved(std::int64_t clients, std::int64_t, const at::TensorOptions& options,
                             Use use) const {
   if (use == Use::Evaluation) return {};
   // Mean and 1 / sqrt(variance + epsilon) of each channel.
-  return {.per_client = {at::empty({clients, 2, in_.channels}, options.dtype(at::kDouble))},
-          .per_sample = {},
-          .chains = {}};
+  return {.per_client = {at::empty({clients, 2, in_.channels}, options.dtype(at::kDouble))}};
 }
 
 DeviceBatchNorm BatchNorm::on_device_as(const Pass& pass, const Tensor& x, const Tensor& y) const {
@@ -172,7 +168,8 @@ DeviceBatchNorm BatchNorm::on_device_as(const Pass& pass, const Tensor& x, const
           .saved = training ? pass.saved.per_client[0].data_ptr<double>() : nullptr};
 }
 
-void BatchNorm::forward(const Pass& pass, const Tensor& input, const Tensor& output) const {
+void BatchNorm::forward(const Pass& pass, Stacks inputs, const Tensor& output) const {
+  const Tensor& input = inputs[0];
   const bool training = pass.use == Use::Training;
   if (on_device(input))
     return device_kernels<ModelKernels>().batch_norm(on_device_as(pass, input, output));
@@ -202,13 +199,15 @@ void BatchNorm::forward(const Pass& pass, const Tensor& input, const Tensor& out
   });
 }
 
-void BatchNorm::backward(const Pass& pass, const Tensor& input, const Tensor&,
-                         const Tensor& output_gradient, const Tensor& input_gradient,
+void BatchNorm::backward(const Pass& pass, Stacks inputs, const Tensor&,
+                         const Tensor& output_gradient, Stacks input_gradients,
                          const GradientSink& sink) const {
+  const Tensor& input = inputs[0];
+  const Tensor& input_gradient = input_gradients[0];
   if (on_device(input)) {
     DeviceBatchNormGradient gradient{.norm = on_device_as(pass, input, output_gradient)};
     if (input_gradient.defined()) gradient.dx = device_stack(input_gradient);
-    if (sink.columns.hold(kScale)) {
+    if (sink.columns.hold(kScaleTags)) {
       gradient.sink = {device_columns(sink.rows, column_), sink.scale, sink.keep};
     }
     return device_kernels<ModelKernels>().batch_norm_gradient(gradient);
@@ -250,7 +249,7 @@ void BatchNorm::backward(const Pass& pass, const Tensor& input, const Tensor&,
           relu ? of.template input_gradient<true>(rule, dx)
                : of.template input_gradient<false>(rule, dx);
         }
-        if (!sink.columns.hold(kScale)) continue;
+        if (!sink.columns.hold(kScaleTags)) continue;
         sink_value(dgamma, sink, out[i]);
         sink_value(dbeta, sink, out[k + i]);
       }

@@ -18,7 +18,7 @@ std::unique_ptr<Model> plain_cnn(const ModelOptions& options,
     net.conv(concat("conv", i), concat("bn", i), net.scaled(channels[i - 1]), kSame,
              i % pool_every == 0 ? ImageNet::Then::ReluMaxPool : ImageNet::Then::Relu);
   }
-  net.linear("fc1", classes, Tag::Head, net.bias());
+  net.linear("fc1", classes, net.bias());
   return net.finish();
 }
 
@@ -34,10 +34,10 @@ std::unique_ptr<Model> plain_vgg(const ModelOptions& options,
   }
   const std::int64_t hidden = net.scaled(channels.back());
   for (const std::string name : {"fc1", "fc2"}) {
-    net.linear(name, hidden, Tag::None, Bias::Use);
+    net.linear(name, hidden, Bias::Use);
     net.relu();
   }
-  net.linear("fc3", classes, Tag::Head, Bias::Use);
+  net.linear("fc3", classes, Bias::Use);
   return net.finish();
 }
 

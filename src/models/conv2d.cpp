@@ -70,28 +70,27 @@ std::vector<T> channel_sums(const T* dy, std::int64_t stride, std::int64_t batch
 
 }  // namespace
 
-Conv2d::Conv2d(std::string name, ImageShape in, std::int64_t out_channels, Window window, Bias bias)
-    : name_(std::move(name)),
+Conv2d::Conv2d(ParameterNames names, ImageShape in, std::int64_t out_channels, Window window,
+               Bias bias, Tag tags)
+    : names_(std::move(names)),
       in_(in),
       out_(window.output(in, out_channels)),
       window_(window),
-      bias_(bias) {
+      bias_(bias),
+      tags_(tags) {
   require(out_.height > 0 && out_.width > 0, "a convolution's window fits into its image");
 }
 
-std::int64_t Conv2d::output_features(std::int64_t input_features) const {
-  require(input_features == in_.values(), "a convolution gets the images it was made for");
-  return out_.values();
-}
+std::int64_t Conv2d::output_features() const { return out_.values(); }
 
 void Conv2d::declare(Layout& layout) {
   const std::int64_t fan_in = in_.channels * window_.size * window_.size;
   weight_column_ = layout.size();
-  layout.add(name_ + ".weight", {out_.channels, in_.channels, window_.size, window_.size}, fan_in,
-             kWeightTags);
+  layout.add(names_.of(0, "weight"), {out_.channels, in_.channels, window_.size, window_.size},
+             fan_in, tags_ | kWeightTags);
   if (bias_ == Bias::None) return;
   bias_column_ = layout.size();
-  layout.add(name_ + ".bias", {out_.channels}, fan_in, kBiasTags);
+  layout.add(names_.of(1, "bias"), {out_.channels}, fan_in, tags_ | kBiasTags);
 }
 
 double Conv2d::forward_flops() const {
@@ -118,7 +117,8 @@ Tensor Conv2d::biases_in(const Tensor& rows) const {
   return bias_ == Bias::Use ? rows.narrow(1, bias_column_, out_.channels) : Tensor();
 }
 
-void Conv2d::forward(const Pass& pass, const Tensor& input, const Tensor& output) const {
+void Conv2d::forward(const Pass& pass, Stacks inputs, const Tensor& output) const {
+  const Tensor& input = inputs[0];
   if (on_device(input)) {
     return DeviceConvolution(in_, out_, window_, pass)
         .forward(weights_in(pass.weights), biases_in(pass.weights), input, output);
@@ -169,11 +169,12 @@ void Conv2d::forward_unfolded(const Pass& pass, const Tensor& input, const Tenso
   });
 }
 
-void Conv2d::backward(const Pass& pass, const Tensor& input, const Tensor&,
-                      const Tensor& output_gradient, const Tensor& input_gradient,
-                      const GradientSink& sink) const {
-  const bool moves_weight = sink.columns.hold(kWeightTags);
-  const bool moves_bias = bias_ == Bias::Use && sink.columns.hold(kBiasTags);
+void Conv2d::backward(const Pass& pass, Stacks inputs, const Tensor&, const Tensor& output_gradient,
+                      Stacks input_gradients, const GradientSink& sink) const {
+  const Tensor& input = inputs[0];
+  const Tensor& input_gradient = input_gradients[0];
+  const bool moves_weight = sink.columns.hold(tags_ | kWeightTags);
+  const bool moves_bias = bias_ == Bias::Use && sink.columns.hold(tags_ | kBiasTags);
   if (on_device(input)) {
     const DeviceConvolution convolution(in_, out_, window_, pass);
     // dX before the sink may change W

@@ -33,19 +33,7 @@ ImageNet::ImageNet(const ModelOptions& options, const std::vector<std::int64_t>&
                 : Bias::None),
       data_shape_(shape),
       shape_(image_shape(options, shape)),
-      chain_(shape_.values()) {}
-
-ImageNet::ImageNet(const ImageNet& other, Chain chain)
-    : family_(other.family_),
-      width_(other.width_),
-      norm_(other.norm_),
-      bias_(other.bias_),
-      relu_memory_(Relu::Memory::Own),
-      data_shape_(other.data_shape_),
-      shape_(other.shape_),
-      chain_(std::move(chain)) {}
-
-ImageNet ImageNet::branch(const ImageNet& other) { return {other, Chain(other.shape_.values())}; }
+      writer_(shape) {}
 
 std::int64_t ImageNet::scaled(std::int64_t channels) const {
   const double exact = std::round(width_ * static_cast<double>(channels));
@@ -64,37 +52,46 @@ void ImageNet::check_window(Window window, std::string_view what) const {
                            "; choose a model with fewer poolings, or larger images"));
 }
 
+DescriptionWriter::Numbers ImageNet::numbers_of(Window window) {
+  const auto twice = [](std::int64_t side) {
+    return std::vector<double>(2, static_cast<double>(side));
+  };
+  return {{"kernel", twice(window.size)},
+          {"stride", twice(window.stride)},
+          {"padding", twice(window.padding)}};
+}
+
 void ImageNet::conv(const std::string& name, const std::string& norm_name, std::int64_t channels,
                     Window window, Then then) {
   check_window(window, "a window");
-  chain_.add(std::make_unique<Conv2d>(name, shape_, channels, window, bias_));
+  DescriptionWriter::Numbers numbers = numbers_of(window);
+  numbers["out"] = {static_cast<double>(channels)};
+  if (bias_ == Bias::Use) {
+    writer_.add(name, "convolution", numbers, {"weight", "bias"}, {writer_.last()});
+  } else {
+    writer_.add(name, "convolution", numbers, {"weight"}, {writer_.last()});
+  }
   shape_ = window.output(shape_, channels);
-  const Window halves{.size = 2, .stride = 2};
-  if (!norm_) {
-    if (then != Then::Nothing) relu();
-    if (then == Then::ReluMaxPool) max_pool(halves);
-    return;
+  if (norm_) {
+    writer_.add(norm_name, "batch_norm", {}, {"weight", "bias", "running_mean", "running_var"},
+                {writer_.last()});
   }
-  auto after = BatchNorm::Then::Nothing;
-  if (then == Then::Relu) after = BatchNorm::Then::Relu;
-  if (then == Then::ReluMaxPool) {
-    check_window(halves, "a pooling window");
-    after = BatchNorm::Then::ReluMaxPool;
-  }
-  chain_.add(std::make_unique<BatchNorm>(norm_name, shape_, after));
-  if (then == Then::ReluMaxPool) shape_ = halves.output(shape_, channels);
+  if (then != Then::Nothing) relu();
+  if (then == Then::ReluMaxPool) max_pool({.size = 2, .stride = 2});
 }
 
-void ImageNet::relu() { chain_.add(std::make_unique<Relu>(relu_memory_)); }
+void ImageNet::relu() { writer_.add("relu"); }
 
 void ImageNet::max_pool(Window window) {
   check_window(window, "a pooling window");
-  chain_.add(std::make_unique<MaxPool2d>(shape_, window));
+  DescriptionWriter::Numbers numbers = numbers_of(window);
+  if (window.padding == 0) numbers.erase("padding");
+  writer_.add("max_pool", numbers);
   shape_ = window.output(shape_, shape_.channels);
 }
 
 void ImageNet::average_all() {
-  chain_.add(std::make_unique<AveragePool2d>(shape_, 1, 1));
+  writer_.add("adaptive_average_pool", {{"out", {1, 1}}});
   shape_ = {shape_.channels, 1, 1};
 }
 
@@ -105,13 +102,17 @@ void ImageNet::max_all() {
                            " x ", data_shape_[2], "; choose model.name = resnet18 or other data"));
 }
 
-void ImageNet::residual(ImageNet body, ImageNet shortcut) {
-  shape_ = body.shape_;
-  chain_.add(std::make_unique<Residual>(std::move(body.chain_), std::move(shortcut.chain_)));
+void ImageNet::go_on_from(const Place& place) {
+  writer_.go_on_from(place.line);
+  shape_ = place.shape;
 }
 
-void ImageNet::linear(const std::string& name, std::int64_t out, Tag tags, Bias bias) {
-  chain_.add(std::make_unique<Linear>(name, shape_.values(), out, tags, bias));
+void ImageNet::add(const Place& other) { writer_.add("add", {}, {writer_.last(), other.line}); }
+
+void ImageNet::linear(const std::string& name, std::int64_t out, Bias bias) {
+  if (!flat_) writer_.reshape({shape_.values()});
+  flat_ = true;
+  writer_.linear(name, out, bias);
   shape_ = {out, 1, 1};
 }
 

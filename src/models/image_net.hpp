@@ -7,6 +7,8 @@
 #include "fedhpc/models/image_layers.hpp"
 #include "fedhpc/models/model.hpp"
 
+#include "models/description_writer.hpp"
+
 namespace fedhpc {
 
 /// The choices of a family where model.norm and model.bias say nothing.
@@ -15,14 +17,18 @@ struct FamilyDefaults {
   BiasChoice bias = BiasChoice::False;  ///< of the convolutions
 };
 
-/// Builds a chain of layers over images, keeping track of their shape.
+/// Writes a network over images, keeping track of their shape.
 class ImageNet {
  public:
+  /// The value of a layer that others go on from.
+  struct Place {
+    std::size_t line;
+    ImageShape shape;
+  };
+
   /// Throws ConfigError if samples are no images [channels, height, width].
   ImageNet(const ModelOptions& options, const std::vector<std::int64_t>& shape,
            FamilyDefaults defaults);
-  /// Returns an empty chain that goes on from the end of `other`.
-  static ImageNet branch(const ImageNet& other);
 
   /// Returns `channels` times model.width, at least 1.
   std::int64_t scaled(std::int64_t channels) const;
@@ -39,23 +45,28 @@ class ImageNet {
   void max_pool(Window window);
   void average_all();  ///< each channel's mean
   void max_all();      ///< each channel's maximum
-  void residual(ImageNet body, ImageNet shortcut);
-  void linear(const std::string& name, std::int64_t out, Tag tags, Bias bias);
+  void linear(const std::string& name, std::int64_t out, Bias bias);
 
-  std::unique_ptr<Model> finish() { return std::make_unique<Model>(std::move(chain_)); }
+  Place here() const { return {writer_.last(), shape_}; }
+  /// The next layer takes the value there.
+  void go_on_from(const Place& place);
+  /// Adds the value there to the last one.
+  void add(const Place& other);
+
+  std::unique_ptr<Model> finish() { return writer_.build(); }
 
  private:
-  ImageNet(const ImageNet& other, Chain chain);
+  static DescriptionWriter::Numbers numbers_of(Window window);
   void check_window(Window window, std::string_view what) const;
 
   std::string family_;
   double width_;
   bool norm_;
   Bias bias_;
-  Relu::Memory relu_memory_ = Relu::Memory::Shared;  // in a branch: a sum follows
   std::vector<std::int64_t> data_shape_;
   ImageShape shape_;
-  Chain chain_;
+  bool flat_ = false;  // linear layers have begun
+  DescriptionWriter writer_;
 };
 
 }  // namespace fedhpc

@@ -33,23 +33,26 @@ void bias_gradient(const T* dy, std::int64_t stride, std::int64_t batch, std::in
 
 }  // namespace
 
-Linear::Linear(std::string name, std::int64_t in, std::int64_t out, Tag tags, Bias bias)
-    : name_(std::move(name)), in_(in), out_(out), tags_(tags), bias_(bias) {}
-
-std::int64_t Linear::output_features(std::int64_t input_features) const {
-  require(input_features == in_, "a linear layer gets as many inputs as it has columns");
-  return out_;
-}
+Linear::Linear(ParameterNames names, std::int64_t in, std::int64_t out, Tag tags, Bias bias,
+               std::int64_t places)
+    : names_(std::move(names)), in_(in), out_(out), tags_(tags), bias_(bias), places_(places) {}
 
 void Linear::declare(Layout& layout) {
   weight_column_ = layout.size();
-  layout.add(name_ + ".weight", {out_, in_}, in_, tags_ | kWeightTags);
+  layout.add(names_.of(0, "weight"), {out_, in_}, in_, tags_ | kWeightTags);
   if (bias_ == Bias::None) return;
   bias_column_ = layout.size();
-  layout.add(name_ + ".bias", {out_}, in_, tags_ | kBiasTags);
+  layout.add(names_.of(1, "bias"), {out_}, in_, tags_ | kBiasTags);
 }
 
-void Linear::forward(const Pass& pass, const Tensor& input, const Tensor& output) const {
+/// A stack [C, B, places features] as [C, B places, features], a view.
+Tensor Linear::at_places(const Tensor& stack, std::int64_t features) const {
+  return places_ == 1 ? stack : stack.view({stack.size(0), stack.size(1) * places_, features});
+}
+
+void Linear::forward(const Pass& pass, Stacks inputs, const Tensor& stack) const {
+  const Tensor input = at_places(inputs[0], in_);
+  const Tensor output = at_places(stack, out_);
   const Tensor& weights = pass.weights;
   const std::int64_t clients = input.size(0);
   const std::int64_t batch = input.size(1);
@@ -75,9 +78,12 @@ void Linear::forward(const Pass& pass, const Tensor& input, const Tensor& output
                                            .bias = device_columns(weights, bias_column_)});
 }
 
-void Linear::backward(const Pass& pass, const Tensor& input, const Tensor&,
-                      const Tensor& output_gradient, const Tensor& input_gradient,
-                      const GradientSink& sink) const {
+void Linear::backward(const Pass& pass, Stacks inputs, const Tensor&, const Tensor& gradient,
+                      Stacks input_gradients, const GradientSink& sink) const {
+  const Tensor input = at_places(inputs[0], in_);
+  const Tensor output_gradient = at_places(gradient, out_);
+  const Tensor input_gradient =
+      input_gradients[0].defined() ? at_places(input_gradients[0], in_) : Tensor();
   const Tensor& weights = pass.weights;
   const at::ScalarType type = weights.scalar_type();
   const std::int64_t clients = input.size(0);

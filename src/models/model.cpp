@@ -10,21 +10,33 @@
 
 namespace fedhpc {
 
-Model::Model(Chain chain)
-    : chain_(std::move(chain)), convolutions_(std::make_shared<ConvolutionTrials>()) {
+Model::Model(Graph graph, std::vector<LayerSummary> layers)
+    : graph_(std::move(graph)),
+      layers_(std::move(layers)),
+      convolutions_(std::make_shared<ConvolutionTrials>()) {
   auto layout = std::make_shared<Layout>();
-  chain_.declare(*layout);
+  graph_.declare(*layout);
   layout_ = std::move(layout);
-  head_ = chain_.first_layer_with({.with = Tag::Head});
+  for (LayerSummary& one : layers_) {
+    if (one.node == 0) continue;
+    one.parameters = graph_.columns_of(one.node);
+    one.flops = graph_.layer(one.node).forward_flops();
+  }
+  head_ = graph_.first_node_with({.with = Tag::Head});
 }
 
 Activations Model::make_activations(std::int64_t clients, std::int64_t batch,
                                     const at::TensorOptions& options, Use use,
                                     const Arithmetic& arithmetic) const {
-  Activations made = chain_.make_activations(clients, batch, options, use, Chain::Ends::Own);
+  Activations made = graph_.make_activations(clients, batch, options, use,
+                                             has_embedding() ? below_head() : graph_.last());
   made.arithmetic = arithmetic;
   made.convolutions = convolutions_.get();
   return made;
+}
+
+std::string ParameterNames::of(std::size_t index, std::string_view what) const {
+  return module_.empty() ? each_.at(index) : concat(module_, '.', what);
 }
 
 namespace {

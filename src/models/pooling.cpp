@@ -45,18 +45,13 @@ MaxPool2d::MaxPool2d(ImageShape in, Window window)
   require(out_.height > 0 && out_.width > 0, "a pooling window fits into its image");
 }
 
-std::int64_t MaxPool2d::output_features(std::int64_t input_features) const {
-  require(input_features == in_.values(), "pooling gets the images it was made for");
-  return out_.values();
-}
+std::int64_t MaxPool2d::output_features() const { return out_.values(); }
 
 Saved MaxPool2d::make_saved(std::int64_t clients, std::int64_t batch,
                             const at::TensorOptions& options, Use use) const {
   if (use == Use::Evaluation) return {};
   // The place of each maximum in its plane.
-  return {.per_client = {},
-          .per_sample = {at::empty({clients, batch, out_.values()}, options.dtype(at::kInt))},
-          .chains = {}};
+  return {.per_sample = {at::empty({clients, batch, out_.values()}, options.dtype(at::kInt))}};
 }
 
 DeviceMaxPool MaxPool2d::on_device_as(const Pass& pass, const Tensor& x, const Tensor& y) const {
@@ -70,7 +65,8 @@ DeviceMaxPool MaxPool2d::on_device_as(const Pass& pass, const Tensor& x, const T
       .window = device_window(window_)};
 }
 
-void MaxPool2d::forward(const Pass& pass, const Tensor& input, const Tensor& output) const {
+void MaxPool2d::forward(const Pass& pass, Stacks inputs, const Tensor& output) const {
+  const Tensor& input = inputs[0];
   if (on_device(input))
     return device_kernels<ModelKernels>().max_pool(on_device_as(pass, input, output));
   with_type(input.scalar_type(), [&]<typename T>() {
@@ -94,9 +90,9 @@ void MaxPool2d::forward(const Pass& pass, const Tensor& input, const Tensor& out
   });
 }
 
-void MaxPool2d::backward(const Pass& pass, const Tensor&, const Tensor&,
-                         const Tensor& output_gradient, const Tensor& input_gradient,
-                         const GradientSink&) const {
+void MaxPool2d::backward(const Pass& pass, Stacks, const Tensor&, const Tensor& output_gradient,
+                         Stacks input_gradients, const GradientSink&) const {
+  const Tensor& input_gradient = input_gradients[0];
   if (!input_gradient.defined()) return;
   if (on_device(output_gradient)) {
     return device_kernels<ModelKernels>().max_pool_gradient(
@@ -141,8 +137,7 @@ AveragePool2d::AveragePool2d(ImageShape in, std::int64_t height, std::int64_t wi
   columns_ = ranges(in.width, width);
 }
 
-std::int64_t AveragePool2d::output_features(std::int64_t input_features) const {
-  require(input_features == in_.values(), "pooling gets the images it was made for");
+std::int64_t AveragePool2d::output_features() const {
   return in_.channels * static_cast<std::int64_t>(rows_.size() * columns_.size());
 }
 
@@ -197,7 +192,8 @@ void AveragePool2d::each_window(const Tensor& image, const Tensor& pooled, Work&
   }
 }
 
-void AveragePool2d::forward(const Pass& pass, const Tensor& input, const Tensor& output) const {
+void AveragePool2d::forward(const Pass& pass, Stacks inputs, const Tensor& output) const {
+  const Tensor& input = inputs[0];
   if (on_device(input))
     return device_kernels<ModelKernels>().average_pool(on_device_as(pass, input, output));
   with_type(input.scalar_type(), [&]<typename T>() {
@@ -208,9 +204,9 @@ void AveragePool2d::forward(const Pass& pass, const Tensor& input, const Tensor&
   });
 }
 
-void AveragePool2d::backward(const Pass& pass, const Tensor&, const Tensor&,
-                             const Tensor& output_gradient, const Tensor& input_gradient,
-                             const GradientSink&) const {
+void AveragePool2d::backward(const Pass& pass, Stacks, const Tensor&, const Tensor& output_gradient,
+                             Stacks input_gradients, const GradientSink&) const {
+  const Tensor& input_gradient = input_gradients[0];
   if (!input_gradient.defined()) return;
   if (on_device(output_gradient)) {
     return device_kernels<ModelKernels>().average_pool_gradient(

@@ -3,6 +3,7 @@
 #include "fedhpc/models/model.hpp"
 
 #include "core/or_added.hpp"
+#include "models/description_writer.hpp"
 #include "models/families.hpp"
 
 namespace fedhpc {
@@ -18,16 +19,13 @@ std::int64_t product(const std::vector<std::int64_t>& shape) {
 /// fc1 ... fcn with ReLU between them.
 std::unique_ptr<Model> fully_connected(const std::vector<std::int64_t>& shape,
                                        std::vector<std::int64_t> outputs) {
-  std::int64_t in = product(shape);
-  Chain chain(in);
+  DescriptionWriter net(shape);
+  if (shape.size() != 1) net.reshape({product(shape)});
   for (std::size_t i = 0; i < outputs.size(); ++i) {
-    const bool last = i + 1 == outputs.size();
-    chain.add(std::make_unique<Linear>(concat("fc", i + 1), in, outputs[i],
-                                       last ? Tag::Head : Tag::None));
-    if (!last) chain.add(std::make_unique<Relu>());
-    in = outputs[i];
+    net.linear(concat("fc", i + 1), outputs[i], Bias::Use);
+    if (i + 1 < outputs.size()) net.add("relu");
   }
-  return std::make_unique<Model>(std::move(chain));
+  return net.build();
 }
 
 }  // namespace

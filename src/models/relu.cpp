@@ -20,7 +20,8 @@ void each_row(const Tensor& a, const Tensor& b, const Tensor& out, Work&& work) 
 
 }  // namespace
 
-void Relu::forward(const Pass&, const Tensor& input, const Tensor& output) const {
+void Relu::forward(const Pass&, Stacks inputs, const Tensor& output) const {
+  const Tensor& input = inputs[0];
   if (on_device(input)) {
     return device_kernels<ModelKernels>().relu(
         {.type = real_of(input), .x = device_stack(input), .y = device_stack(output)});
@@ -34,8 +35,16 @@ void Relu::forward(const Pass&, const Tensor& input, const Tensor& output) const
   });
 }
 
-void Relu::backward(const Pass&, const Tensor& input, const Tensor&, const Tensor& output_gradient,
-                    const Tensor& input_gradient, const GradientSink&) const {
+void Sum::forward(const Pass&, Stacks inputs, const Tensor& output) const {
+  // In place: the first input is there already.
+  if (!output.is_alias_of(inputs[0])) output.copy_(inputs[0]);
+  for (const Tensor& input : inputs.subspan(1)) output.add_(input);
+}
+
+void Relu::backward(const Pass&, Stacks inputs, const Tensor&, const Tensor& output_gradient,
+                    Stacks input_gradients, const GradientSink&) const {
+  const Tensor& input = inputs[0];
+  const Tensor& input_gradient = input_gradients[0];
   if (!input_gradient.defined()) return;
   if (on_device(input)) {
     return device_kernels<ModelKernels>().relu_gradient({.type = real_of(input),

@@ -13,26 +13,28 @@ constexpr Window kSame{.size = 3, .stride = 1, .padding = 1};
 /// its 1x1 convolution (downsample.0) and batch norm (downsample.1); ReLU.
 void basic_block(ImageNet& net, const std::string& name, std::int64_t channels,
                  std::int64_t stride) {
-  ImageNet body = ImageNet::branch(net);
-  ImageNet shortcut = ImageNet::branch(net);
+  const ImageNet::Place input = net.here();
   const Window first{.size = 3, .stride = stride, .padding = 1};
-  body.conv(name + ".conv1", name + ".bn1", channels, first, Then::Relu);
-  body.conv(name + ".conv2", name + ".bn2", channels, kSame, Then::Nothing);
-  if (stride != 1 || channels != net.shape().channels) {
-    shortcut.conv(name + ".downsample.0", name + ".downsample.1", channels,
-                  {.size = 1, .stride = stride}, Then::Nothing);
+  net.conv(name + ".conv1", name + ".bn1", channels, first, Then::Relu);
+  net.conv(name + ".conv2", name + ".bn2", channels, kSame, Then::Nothing);
+  const ImageNet::Place body = net.here();
+  if (stride == 1 && channels == input.shape.channels) {
+    net.add(input);
+  } else {
+    net.go_on_from(input);
+    net.conv(name + ".downsample.0", name + ".downsample.1", channels,
+             {.size = 1, .stride = stride}, Then::Nothing);
+    net.add(body);
   }
-  net.residual(std::move(body), std::move(shortcut));
   net.relu();
 }
 
 /// x + ReLU(bn2(conv2(ReLU(bn1(conv1(x)))))).
 void inner_block(ImageNet& net, const std::string& name) {
-  const std::int64_t channels = net.shape().channels;
-  ImageNet body = ImageNet::branch(net);
-  body.conv(name + ".conv1", name + ".bn1", channels, kSame, Then::Relu);
-  body.conv(name + ".conv2", name + ".bn2", channels, kSame, Then::Relu);
-  net.residual(std::move(body), ImageNet::branch(net));
+  const ImageNet::Place input = net.here();
+  net.conv(name + ".conv1", name + ".bn1", input.shape.channels, kSame, Then::Relu);
+  net.conv(name + ".conv2", name + ".bn2", input.shape.channels, kSame, Then::Relu);
+  net.add(input);
 }
 
 }  // namespace
@@ -47,7 +49,7 @@ std::unique_ptr<Model> make_resnet9(const ModelOptions& options,
   net.conv("conv4", "bn4", net.scaled(512), kSame, Then::ReluMaxPool);
   inner_block(net, "res2");
   net.max_all();
-  net.linear("fc", classes, Tag::Head, Bias::Use);
+  net.linear("fc", classes, Bias::Use);
   return net.finish();
 }
 
@@ -66,7 +68,7 @@ std::unique_ptr<Model> make_resnet18(const ModelOptions& options,
     basic_block(net, concat("layer", stage, ".1"), channels, 1);
   }
   net.average_all();
-  net.linear("fc", classes, Tag::Head, Bias::Use);
+  net.linear("fc", classes, Bias::Use);
   return net.finish();
 }
 

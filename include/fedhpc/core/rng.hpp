@@ -23,6 +23,7 @@ enum class Purpose : std::uint64_t {
   Validation = 12,
   Gibbs = 13,     ///< chains of Gaussian-process classifiers (math/gp_tree), and their scores
   Binarise = 14,  ///< signs of updates that are right in expectation
+  Layers = 15,    ///< what layers draw when training: dropout
 };
 
 /// Names one sequence of draws. Two equal keys give the same numbers on any rank, at any time.

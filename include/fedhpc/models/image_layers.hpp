@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "fedhpc/core/image_shape.hpp"
-#include "fedhpc/models/chain.hpp"
 #include "fedhpc/models/device_kernels.hpp"
 #include "fedhpc/models/layer.hpp"
 
@@ -33,19 +32,20 @@ struct Window {
 };
 
 /// y[o] = sum over i of W[o, i] * x[i] (cross-correlation, as in PyTorch) + b[o], with W
-/// [out, in, k, k] and b [out]: fields NAME.weight and, unless there is none, NAME.bias. The host
+/// [out, in, k, k] and b [out]: parameters weight and, unless there is none, bias. The host
 /// makes one call per client: ATen's kernels, or unfold and product where a window holds few
 /// values. A device takes the way that was measured to be fastest.
 class Conv2d final : public Layer {
  public:
-  Conv2d(std::string name, ImageShape in, std::int64_t out_channels, Window window, Bias bias);
+  Conv2d(ParameterNames names, ImageShape in, std::int64_t out_channels, Window window, Bias bias,
+         Tag tags = Tag::None);
 
-  std::int64_t output_features(std::int64_t input_features) const override;
+  std::int64_t output_features() const override;
   void declare(Layout& layout) override;
   double forward_flops() const override;
-  void forward(const Pass& pass, const Tensor& input, const Tensor& output) const override;
-  void backward(const Pass& pass, const Tensor& input, const Tensor& output,
-                const Tensor& output_gradient, const Tensor& input_gradient,
+  void forward(const Pass& pass, Stacks inputs, const Tensor& output) const override;
+  void backward(const Pass& pass, Stacks inputs, const Tensor& output,
+                const Tensor& output_gradient, Stacks input_gradients,
                 const GradientSink& sink) const override;
 
  private:
@@ -55,11 +55,12 @@ class Conv2d final : public Layer {
   Tensor biases_in(const Tensor& rows) const;
   void forward_unfolded(const Pass& pass, const Tensor& input, const Tensor& output) const;
 
-  std::string name_;
+  ParameterNames names_;
   ImageShape in_;
   ImageShape out_;
   Window window_;
   Bias bias_;
+  Tag tags_;
   std::int64_t weight_column_ = 0;
   std::int64_t bias_column_ = 0;
 };
@@ -69,29 +70,27 @@ class Conv2d final : public Layer {
 ///   y = gamma (x - mean) / sqrt(variance + 1e-5) + beta
 /// When training: mean and variance (sum / n) of the batch, and the buffers move by
 ///   running = 0.9 running + 0.1 batch, the variance with sum / (n - 1);
-/// in evaluation: the buffers. Fields NAME.weight (gamma), .bias (beta), .running_mean,
-/// .running_var. Needs n > 1 when training.
+/// in evaluation: the buffers. Parameters weight (gamma), bias (beta), running_mean, running_var. Needs n > 1 when training.
 class BatchNorm final : public Layer {
  public:
   enum class Then { Nothing, Relu, ReluMaxPool };  ///< pooling: 2x2 windows, stride 2
 
-  BatchNorm(std::string name, ImageShape in, Then then);
+  BatchNorm(ParameterNames names, ImageShape in, Then then);
 
-  std::int64_t output_features(std::int64_t input_features) const override;
+  std::int64_t output_features() const override;
   void declare(Layout& layout) override;
-  double forward_flops() const override { return 0; }
   Saved make_saved(std::int64_t clients, std::int64_t batch, const at::TensorOptions& options,
                    Use use) const override;
-  void forward(const Pass& pass, const Tensor& input, const Tensor& output) const override;
-  void backward(const Pass& pass, const Tensor& input, const Tensor& output,
-                const Tensor& output_gradient, const Tensor& input_gradient,
+  void forward(const Pass& pass, Stacks inputs, const Tensor& output) const override;
+  void backward(const Pass& pass, Stacks inputs, const Tensor& output,
+                const Tensor& output_gradient, Stacks input_gradients,
                 const GradientSink& sink) const override;
 
  private:
   /// `y` is the output or its gradient.
   DeviceBatchNorm on_device_as(const Pass& pass, const Tensor& x, const Tensor& y) const;
 
-  std::string name_;
+  ParameterNames names_;
   ImageShape in_;
   Then then_;
   std::int64_t column_ = 0;  // gamma, beta, running mean, running variance: one after the other
@@ -102,14 +101,12 @@ class MaxPool2d final : public Layer {
  public:
   MaxPool2d(ImageShape in, Window window);
 
-  std::int64_t output_features(std::int64_t input_features) const override;
-  void declare(Layout&) override {}
-  double forward_flops() const override { return 0; }
+  std::int64_t output_features() const override;
   Saved make_saved(std::int64_t clients, std::int64_t batch, const at::TensorOptions& options,
                    Use use) const override;
-  void forward(const Pass& pass, const Tensor& input, const Tensor& output) const override;
-  void backward(const Pass& pass, const Tensor& input, const Tensor& output,
-                const Tensor& output_gradient, const Tensor& input_gradient,
+  void forward(const Pass& pass, Stacks inputs, const Tensor& output) const override;
+  void backward(const Pass& pass, Stacks inputs, const Tensor& output,
+                const Tensor& output_gradient, Stacks input_gradients,
                 const GradientSink& sink) const override;
 
  private:
@@ -130,14 +127,13 @@ class AveragePool2d final : public Layer {
   /// floor(i n / m) to ceil((i + 1) n / m) - 1 of n.
   AveragePool2d(ImageShape in, std::int64_t height, std::int64_t width);
 
-  std::int64_t output_features(std::int64_t input_features) const override;
-  void declare(Layout&) override {}
+  std::int64_t output_features() const override;
   double forward_flops() const override { return static_cast<double>(in_.values()); }
   Saved make_saved(std::int64_t clients, std::int64_t batch, const at::TensorOptions& options,
                    Use use) const override;
-  void forward(const Pass& pass, const Tensor& input, const Tensor& output) const override;
-  void backward(const Pass& pass, const Tensor& input, const Tensor& output,
-                const Tensor& output_gradient, const Tensor& input_gradient,
+  void forward(const Pass& pass, Stacks inputs, const Tensor& output) const override;
+  void backward(const Pass& pass, Stacks inputs, const Tensor& output,
+                const Tensor& output_gradient, Stacks input_gradients,
                 const GradientSink& sink) const override;
 
  private:
@@ -148,26 +144,6 @@ class AveragePool2d final : public Layer {
   ImageShape in_;
   std::vector<Range> rows_;     // of each output row
   std::vector<Range> columns_;  // of each output column
-};
-
-/// y = body(x) + shortcut(x); an empty shortcut is the identity.
-class Residual final : public Layer {
- public:
-  Residual(Chain body, Chain shortcut);
-
-  std::int64_t output_features(std::int64_t input_features) const override;
-  void declare(Layout& layout) override;
-  double forward_flops() const override;
-  Saved make_saved(std::int64_t clients, std::int64_t batch, const at::TensorOptions& options,
-                   Use use) const override;
-  void forward(const Pass& pass, const Tensor& input, const Tensor& output) const override;
-  void backward(const Pass& pass, const Tensor& input, const Tensor& output,
-                const Tensor& output_gradient, const Tensor& input_gradient,
-                const GradientSink& sink) const override;
-
- private:
-  Chain body_;
-  Chain shortcut_;
 };
 
 }  // namespace fedhpc

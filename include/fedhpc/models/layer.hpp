@@ -1,10 +1,14 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "fedhpc/core/context.hpp"
+#include "fedhpc/core/rng.hpp"
 #include "fedhpc/models/layout.hpp"
 
 namespace fedhpc {
@@ -21,65 +25,68 @@ struct GradientSink {
   Columns columns{};
 };
 
-struct Activations;
 class ConvolutionTrials;
 
 /// A layer keeps these from forward to backward, or works in them: for C clients and batches of up
 /// to B samples.
 struct Saved {
-  std::vector<Tensor> per_client;   // each [C, ...]
-  std::vector<Tensor> per_sample;   // each [C, B, ...]
-  std::vector<Activations> chains;  // of a layer that is made of layers
-  std::vector<Tensor> shared{};     // the same for every part: small tables on a device
+  std::vector<Tensor> per_client{};  // each [C, ...]
+  std::vector<Tensor> per_sample{};  // each [C, B, ...]
+  std::vector<Tensor> shared{};      // the same for every part: small tables on a device
 
   /// Views clients [first, first + count) and the first `batch` samples of each.
   Saved narrow(std::int64_t first, std::int64_t count, std::int64_t batch) const;
 };
 
-/// Values and gradients between the layers of a chain for C clients and batches of up to B samples.
-/// Element l is the input of layer l, the last one the chain's output (logits). A layer that works
-/// in place shares both. Gradients (in evaluation values, too) take turns in two buffers.
-struct Activations {
-  std::vector<Tensor> values;     // each [C, B, width]
-  std::vector<Tensor> gradients;  // each [C, B, width]; undefined for the input and in evaluation
-  std::vector<Saved> saved;       // of layer l
-  Use use = Use::Training;
-  Arithmetic arithmetic{};
-  ConvolutionTrials* convolutions = nullptr;  // of a device, the model's; null: none is tried
+/// Names the random numbers of one pass through the layers, for the clients of a stack. They do not
+/// depend on which clients stand beside each other, nor on ranks (docs/semantics.md, 1).
+struct LayerDraws {
+  std::uint64_t seed = 0;
+  std::int64_t round = 0;
+  std::int64_t pass = 0;
+  std::int64_t step = 0;
+  std::int64_t call = 0;                    ///< the gradients of a step are counted from 0
+  std::span<const std::int64_t> clients{};  ///< ids, [C]
 
-  const Tensor& input() const { return values.front(); }             // [C, B, D]
-  const Tensor& logits() const { return values.back(); }             // [C, B, K]
-  const Tensor& logit_gradient() const { return gradients.back(); }  // [C, B, K]
-  /// Views clients [first, first + count) and the first `batch` samples of each.
-  Activations narrow(std::int64_t first, std::int64_t count, std::int64_t batch) const;
-  std::int64_t bytes() const;
+  /// The draws of the stack's client c in layer `layer`, a number below 2^16 and its own.
+  DrawKey key(std::int64_t c, std::int64_t layer) const;
 };
 
-/// A call of a layer works with these beside its input and output.
+/// A call of a layer works with these beside its inputs and output.
 struct Pass {
   const Tensor& weights;  // [C, P]
   const Saved& saved;     // as make_saved gave it, or a part
   Use use;
   Arithmetic arithmetic{};
   ConvolutionTrials* convolutions = nullptr;
+  LayerDraws draws{};  // when training
 };
+
+/// Stacks, one for each input of a layer.
+using Stacks = std::span<const Tensor>;
 
 /// Computes a function of stacked weights and stacked inputs with explicit forward and backward. A
 /// layer reads its parameters from its own columns of the rows [C, P] (a stride of 0 gives every
 /// client the same row). It keeps no state between calls but in `Saved`. The last dimension of
-/// every tensor is contiguous.
+/// every tensor is contiguous, and samples of a client lie one after the other without a gap.
 class Layer {
  public:
   virtual ~Layer() = default;
 
-  /// Returns the values per sample after this layer, given those before it.
-  virtual std::int64_t output_features(std::int64_t input_features) const = 0;
+  /// The values per sample after this layer.
+  virtual std::int64_t output_features() const = 0;
   /// Appends the layer's parameters and buffers to the layout and remembers their columns.
-  virtual void declare(Layout& layout) = 0;
-  /// True if output and input (and their gradients) may share memory.
+  virtual void declare(Layout& /*layout*/) {}
+  /// True if the output may share the memory of the first input, and so may their gradients.
   virtual bool in_place() const { return false; }
+  /// True if backward reads the output, or what the memory of a layer in place holds.
+  virtual bool reads_output() const { return false; }
+  /// True for a sum of the inputs: each input's gradient is the output's. Nobody calls backward.
+  virtual bool is_sum() const { return false; }
+  /// True if the layer draws random numbers when training.
+  virtual bool draws() const { return false; }
   /// The multiplications and additions of one forward pass for one sample.
-  virtual double forward_flops() const = 0;
+  virtual double forward_flops() const { return 0; }
   /// Allocates memory for C clients and up to B samples, for activations of this type and device.
   virtual Saved make_saved(std::int64_t /*clients*/, std::int64_t /*batch*/,
                            const at::TensorOptions& /*options*/, Use /*use*/) const {
@@ -88,43 +95,63 @@ class Layer {
 
   /// Moves the buffers in pass.weights when training (batch-norm statistics).
   virtual void forward(const Pass& pass,
-                       const Tensor& input,              // [C, B, in]
-                       const Tensor& output) const = 0;  // [C, B, out]
+                       Stacks inputs,                    // each [C, B, its features]
+                       const Tensor& output) const = 0;  // [C, B, output_features()]
 
-  /// `input_gradient` is undefined for a layer whose input needs none. Reads the weights
-  /// before it writes the sink, which may be the weights themselves. Leaves output_gradient as it
-  /// is unless the layer works in place.
-  virtual void backward(const Pass& pass, const Tensor& input, const Tensor& output,
-                        const Tensor& output_gradient, const Tensor& input_gradient,
+  /// Writes the gradients of the inputs. One is undefined where nobody needs it; two inputs that
+  /// are one value have each their own. Reads the weights before it writes the sink, which may be
+  /// the weights themselves. Leaves output_gradient as it is unless the layer works in place.
+  virtual void backward(const Pass& pass, Stacks inputs, const Tensor& output,
+                        const Tensor& output_gradient, Stacks input_gradients,
                         const GradientSink& sink) const = 0;
+};
+
+/// The names of a layer's parameters: MODULE.weight, MODULE.bias and so on, or each its own.
+class ParameterNames {
+ public:
+  ParameterNames(const char* module) : module_(module) {}             // NOLINT
+  ParameterNames(std::string module) : module_(std::move(module)) {}  // NOLINT
+  explicit ParameterNames(std::vector<std::string> each) : each_(std::move(each)) {}
+
+  /// The name of the layer's parameter number `index`, which PyTorch's modules call `what`.
+  std::string of(std::size_t index, std::string_view what) const;
+
+ private:
+  std::string module_;
+  std::vector<std::string> each_;
 };
 
 enum class Bias { None, Use };
 
-/// The tags of the columns of every weight and every bias.
+/// The tags of the columns of every weight, every bias, and the scales and shifts of a norm.
 constexpr Tag kWeightTags = Tag::Trainable;
 constexpr Tag kBiasTags = Tag::Trainable | Tag::Uncompressed | Tag::Bias;
+constexpr Tag kScaleTags = Tag::Trainable | Tag::Norm | Tag::Uncompressed;
 
-/// y = x W^T + b with W [out, in], b [out] (PyTorch's Linear): fields NAME.weight and, unless
-/// there is none, NAME.bias.
+/// y = x W^T + b with W [out, in], b [out] (PyTorch's Linear), at each of `places` places of a
+/// sample [places, in]: parameters weight and, unless there is none, bias.
 class Linear final : public Layer {
  public:
-  Linear(std::string name, std::int64_t in, std::int64_t out, Tag tags, Bias bias = Bias::Use);
+  Linear(ParameterNames names, std::int64_t in, std::int64_t out, Tag tags, Bias bias = Bias::Use,
+         std::int64_t places = 1);
 
-  std::int64_t output_features(std::int64_t input_features) const override;
+  std::int64_t output_features() const override { return places_ * out_; }
   void declare(Layout& layout) override;
-  double forward_flops() const override { return 2.0 * static_cast<double>(in_ * out_); }
-  void forward(const Pass& pass, const Tensor& input, const Tensor& output) const override;
-  void backward(const Pass& pass, const Tensor& input, const Tensor& output,
-                const Tensor& output_gradient, const Tensor& input_gradient,
+  double forward_flops() const override { return 2.0 * static_cast<double>(places_ * in_ * out_); }
+  void forward(const Pass& pass, Stacks inputs, const Tensor& output) const override;
+  void backward(const Pass& pass, Stacks inputs, const Tensor& output,
+                const Tensor& output_gradient, Stacks input_gradients,
                 const GradientSink& sink) const override;
 
  private:
-  std::string name_;
+  Tensor at_places(const Tensor& stack, std::int64_t features) const;
+
+  ParameterNames names_;
   std::int64_t in_;
   std::int64_t out_;
   Tag tags_;
   Bias bias_;
+  std::int64_t places_;
   std::int64_t weight_column_ = 0;
   std::int64_t bias_column_ = 0;
 };
@@ -132,24 +159,35 @@ class Linear final : public Layer {
 /// y = max(x, 0); the gradient at 0 is 0, as in PyTorch.
 class Relu final : public Layer {
  public:
-  enum class Memory { Shared, Own };
+  explicit Relu(std::int64_t features) : features_(features) {}
 
-  /// Shared: in place. Own: for an output that something else changes before backward.
-  explicit Relu(Memory memory = Memory::Shared) : memory_(memory) {}
-
-  std::int64_t output_features(std::int64_t input_features) const override {
-    return input_features;
-  }
-  void declare(Layout&) override {}
-  bool in_place() const override { return memory_ == Memory::Shared; }
-  double forward_flops() const override { return 0; }
-  void forward(const Pass& pass, const Tensor& input, const Tensor& output) const override;
-  void backward(const Pass& pass, const Tensor& input, const Tensor& output,
-                const Tensor& output_gradient, const Tensor& input_gradient,
+  std::int64_t output_features() const override { return features_; }
+  bool in_place() const override { return true; }
+  bool reads_output() const override { return true; }
+  void forward(const Pass& pass, Stacks inputs, const Tensor& output) const override;
+  void backward(const Pass& pass, Stacks inputs, const Tensor& output,
+                const Tensor& output_gradient, Stacks input_gradients,
                 const GradientSink& sink) const override;
 
  private:
-  Memory memory_;
+  std::int64_t features_;
+};
+
+/// The sum of two or more inputs.
+class Sum final : public Layer {
+ public:
+  explicit Sum(std::int64_t features) : features_(features) {}
+
+  std::int64_t output_features() const override { return features_; }
+  bool in_place() const override { return true; }
+  bool is_sum() const override { return true; }
+  double forward_flops() const override { return static_cast<double>(features_); }
+  void forward(const Pass& pass, Stacks inputs, const Tensor& output) const override;
+  void backward(const Pass&, Stacks, const Tensor&, const Tensor&, Stacks,
+                const GradientSink&) const override {}
+
+ private:
+  std::int64_t features_;
 };
 
 }  // namespace fedhpc

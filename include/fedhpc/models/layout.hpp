@@ -12,6 +12,9 @@
 
 namespace fedhpc {
 
+/// The lengths of a tensor's dimensions.
+using Shape = std::vector<std::int64_t>;
+
 /// The kinds of a column of a row. Tags are combined by |.
 enum class Tag : std::uint32_t {
   None = 0,

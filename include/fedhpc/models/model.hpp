@@ -7,23 +7,35 @@
 #include <vector>
 
 #include "fedhpc/core/registry.hpp"
-#include "fedhpc/models/chain.hpp"
+#include "fedhpc/models/graph.hpp"
 #include "fedhpc/models/layout.hpp"
 #include "fedhpc/models/options.hpp"
 
 namespace fedhpc {
 
-/// Runs a chain of layers over the rows of one layout: written once, in full weights, for any
+/// One layer as its description has it.
+struct LayerSummary {
+  std::string op;
+  std::string name;      ///< the place in the module, if it has one
+  Shape shape;           ///< of its value for one sample
+  std::size_t node = 0;  ///< of the graph; 0: computed with the layer before it, or not at all
+  std::int64_t parameters = 0;  ///< and buffers
+  double flops = 0;             ///< multiplications and additions of a forward pass for one sample
+};
+
+/// Runs a graph of layers over the rows of one layout: written once, in full weights, for any
 /// number of clients at a time.
 class Model {
  public:
-  explicit Model(Chain chain);
+  explicit Model(Graph graph, std::vector<LayerSummary> layers = {});
 
   const LayoutPtr& layout() const { return layout_; }
-  std::int64_t features() const { return chain_.input_features(); }  ///< D
-  std::int64_t classes() const { return chain_.output_features(); }  ///< K
+  /// The layers in order, of a model that was made of a description.
+  const std::vector<LayerSummary>& layers() const { return layers_; }
+  std::int64_t features() const { return graph_.input_features(); }  ///< D
+  std::int64_t classes() const { return graph_.output_features(); }  ///< K
   /// Multiplications and additions of a forward pass for one sample; backward costs about twice.
-  double forward_flops() const { return chain_.forward_flops(); }
+  double forward_flops() const { return graph_.forward_flops(); }
 
   /// `options` gives number type and device, those of the weights.
   Activations make_activations(std::int64_t clients, std::int64_t batch,
@@ -33,35 +45,43 @@ class Model {
   /// batch's statistics in batch norm and move the running ones in `weights`. Those made for
   /// evaluation use the running ones.
   void forward(const Tensor& weights, const Activations& activations) const {
-    chain_.forward(weights, activations);
+    graph_.forward(weights, activations);
   }
   /// Goes from activations.logit_gradient() to the sink, after forward on the same activations.
   void backward(const Tensor& weights, const Activations& activations,
                 const GradientSink& sink) const {
-    chain_.backward(weights, activations, sink);
+    graph_.backward(weights, activations, sink);
   }
 
-  /// E, the values of a sample that the head sees.
-  std::int64_t embedding_size() const { return chain_.width_before(head_); }
+  /// Whether layers draw random numbers when they train.
+  bool draws() const { return graph_.draws(); }
+
+  /// Whether the head sees the values of one layer, and nothing goes around it.
+  bool has_embedding() const { return graph_.is_cut(head_); }
+  /// E, the values of a sample that the head sees. Precondition: has_embedding().
+  std::int64_t embedding_size() const { return graph_.width_of(below_head()); }
   /// The values that the head sees after a forward pass, [C, B, E].
   const Tensor& embedding(const Activations& activations) const {
-    return activations.values[head_];
+    return activations.values[below_head()];
   }
   /// Their gradient, [C, B, E]; undefined where nothing lies below the head.
   const Tensor& embedding_gradient(const Activations& activations) const {
-    return activations.gradients[head_];
+    return activations.gradients[below_head()];
   }
   /// Goes from embedding_gradient() to the sink, which takes nothing of the head.
   void backward_below_head(const Tensor& weights, const Activations& activations,
                            const GradientSink& sink) const {
-    chain_.backward(weights, activations, sink, head_);
+    graph_.backward(weights, activations, sink, head_);
   }
 
  private:
-  Chain chain_;
+  std::size_t below_head() const { return graph_.inputs_of(head_).front(); }
+
+  Graph graph_;
+  std::vector<LayerSummary> layers_;
   LayoutPtr layout_;
   std::shared_ptr<ConvolutionTrials> convolutions_;  // of all its layers
-  std::size_t head_ = 0;                             // the layer
+  std::size_t head_ = 0;                             // the node
 };
 
 /// Builds `model.name` for samples of `shape` and K classes. Throws ConfigError for a model that
