@@ -47,6 +47,10 @@ constexpr CommandHelp kCommandHelp[] = {
   What there is: a name, a tab and a sentence a line; without a kind, the names of all.
   With --run.plugin also what these plug-ins add.
 )"},
+    {"show", R"(fedhpc show model CONFIG.ini|MODEL.h5 [--section.key=value ...]
+  The layers of a configuration's model, or of a model file: the values of a sample behind each,
+  its parameters, and the multiplications and additions of a forward pass for one sample.
+)"},
     {"help", R"(fedhpc help COMMAND|NAME|KEY|SECTION|keys [--run.plugin=FILE,...]
   A command, an algorithm (with its keys), a model, a data set, a key (train.lr, or lr), the
   keys of a section (train), or all keys. fedhpc COMMAND --help does the same for a command.

@@ -57,9 +57,9 @@ Arguments load_plugins(const Arguments& arguments, const std::string& command) {
 
 namespace {
 
-constexpr std::array<std::string_view, 6> kPlacesOfFiles{"data.dir",        "data.file",
-                                                         "data.test_file",  "data.partition_file",
-                                                         "model.init_file", "run.plugin"};
+constexpr std::array<std::string_view, 7> kPlacesOfFiles{
+    "data.dir",   "data.file",       "data.test_file", "data.partition_file",
+    "model.file", "model.init_file", "run.plugin"};
 
 /// What ranks have to agree on: the keys that act with their values, a line each.
 std::string agreed_values(const Config& config) {

@@ -19,12 +19,13 @@ constexpr const char* kUsage =
     "       fedhpc plan CONFIG.ini [--json] [--section.key=value ...]\n"
     "       fedhpc list [algorithms|models|datasets|partitioners|factorisations|codecs]\n"
     "                   [--run.plugin=FILE,...]\n"
+    "       fedhpc show model CONFIG.ini|MODEL.h5 [--section.key=value ...]\n"
     "       fedhpc help COMMAND|NAME|KEY|SECTION|keys [--run.plugin=FILE,...]\n"
     "       fedhpc export RUN.h5 --csv DIR\n"
     "       fedhpc --version\n"
     "On several ranks: mpirun -n 4 fedhpc run CONFIG.ini\n";
 
-constexpr std::array kCommands{"run", "resume", "plan", "list", "help", "export"};
+constexpr std::array kCommands{"run", "resume", "plan", "list", "show", "help", "export"};
 
 }  // namespace
 
@@ -54,6 +55,7 @@ int dispatch(const Arguments& arguments, const std::string& command_line) {
   // The small commands speak once, whatever the number of ranks.
   if (launcher().rank != 0) return 0;
   if (command == "list") return list_command(rest);
+  if (command == "show") return show_command(rest);
   if (command == "help" && !rest.empty()) return help_command(rest);
   if (command == "export") return export_command(rest);
   if (command == "--version") return version_command();

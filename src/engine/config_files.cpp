@@ -94,6 +94,7 @@ void Config::find_files() {
       {"data.file", &data.file},
       {"data.test_file", &data.test_file},
       {"data.partition_file", &data.partition_file},
+      {"model.file", &model.file},
       {"model.init_file", &model.init_file}};
   const auto replace = [&](const char* key, std::string& value, bool of_folder) {
     const Origin& origin = options_.origin(key);
@@ -106,7 +107,7 @@ void Config::find_files() {
 
 void Config::check_files() const {
   for (const char* key :
-       {"data.file", "data.test_file", "data.partition_file", "model.init_file"}) {
+       {"data.file", "data.test_file", "data.partition_file", "model.file", "model.init_file"}) {
     const Origin& origin = options_.origin(key);
     require_somewhere(key, origin, folder_of(origin), options_.entry(key).print());
   }

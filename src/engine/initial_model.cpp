@@ -42,13 +42,13 @@ namespace {
 
 /// Reads a parameter whose shape the model gives into its place in a row. What the file says of the
 /// shape is compared first: it may be one that no memory holds.
-void read_field(const h5::Handle& file, const std::string& path, const std::string& group,
+void read_field(const h5::Handle& file, const std::string& source, const std::string& group,
                 const std::string& kind, const Field& field, const Tensor& row) {
   const h5::Handle dataset = h5::open_dataset(file, group + "/" + field.name);
   std::vector<std::int64_t> shape;
   for (const hsize_t size : h5::shape_of(dataset)) shape.push_back(static_cast<std::int64_t>(size));
   if (shape != field.shape) {
-    throw DataError(concat("model.init_file '", path, "': ", kind, " '", field.name, "' has shape ",
+    throw DataError(concat(source, ": ", kind, " '", field.name, "' has shape ",
                            at::IntArrayRef(shape), ", the model needs ",
                            at::IntArrayRef(field.shape)));
   }
@@ -57,53 +57,56 @@ void read_field(const h5::Handle& file, const std::string& path, const std::stri
   row.narrow(1, field.offset, field.size).copy_(values);
 }
 
-/// Opens model.init_file and hands it to `read`; HDF5's complaints become DataErrors.
-void with_init_file(const std::string& path, const std::function<void(const h5::Handle&)>& read) {
+/// Opens a file of weights, `source`, and hands it to `read`; HDF5's complaints become DataErrors.
+void with_init_file(const std::string& source, const std::string& path,
+                    const std::function<void(const h5::Handle&)>& read) {
   try {
     read(h5::open_input(path));
   } catch (const DataError&) {
     throw;
   } catch (const Error& error) {
-    throw DataError(concat("model.init_file '", path, "' cannot be read: ", error.what(),
-                           "; give a result file RUN.h5"));
+    throw DataError(
+        concat(source, " cannot be read: ", error.what(), "; give a result file RUN.h5"));
   }
 }
 
 }  // namespace
 
-Rows read_initial_model(const std::string& path, const LayoutPtr& layout, at::ScalarType type) {
+Rows read_initial_model(const std::string& key, const std::string& path, const LayoutPtr& layout,
+                        at::ScalarType type) {
+  const std::string source = concat(key, " '", path, "'");
   Tensor row = at::empty({1, layout->size()}, at::kDouble);
-  with_init_file(path, [&](const h5::Handle& file) {
+  with_init_file(source, path, [&](const h5::Handle& file) {
     const bool initial = h5::exists(file, "/model/init/global");
     if (!initial && !h5::exists(file, "/model/global")) {
-      throw DataError(concat("model.init_file '", path,
-                             "' holds neither /model/init/global nor /model/global"));
+      throw DataError(concat(source, " holds neither /model/init/global nor /model/global"));
     }
     const std::string group = initial ? "/model/init/global" : "/model/global";
     std::vector<std::string> found = h5::names_in(file, group);
     for (const Field& field : layout->fields()) {
       if (std::erase(found, field.name) == 0) {
-        throw DataError(concat("model.init_file '", path, "' has no parameter '", field.name,
-                               "', which the model needs"));
+        throw DataError(
+            concat(source, " has no parameter '", field.name, "', which the model needs"));
       }
-      read_field(file, path, group, "parameter", field, row);
+      read_field(file, source, group, "parameter", field, row);
     }
     if (!found.empty()) {
-      throw DataError(concat("model.init_file '", path, "' has a parameter '", found.front(),
-                             "' that the model does not"));
+      throw DataError(
+          concat(source, " has a parameter '", found.front(), "' that the model does not"));
     }
   });
   return {row.to(type), layout};
 }
 
 void read_initial_factors_(const std::string& path, const Rows& row) {
-  with_init_file(path, [&](const h5::Handle& file) {
+  const std::string source = concat("model.init_file '", path, "'");
+  with_init_file(source, path, [&](const h5::Handle& file) {
     const std::string group =
         h5::exists(file, "/model/init/factors") ? "/model/init/factors" : "/model/factors";
     if (!h5::exists(file, group)) return;
     for (const Field& field : row.layout->fields()) {
       if (!h5::exists(file, group + "/" + field.name)) continue;
-      read_field(file, path, group, "factor", field, row.values);
+      read_field(file, source, group, "factor", field, row.values);
     }
   });
 }

@@ -205,12 +205,13 @@ void Parts::move_to_device() {
 void Parts::open_weights(const Resumption* from) {
   const LayoutPtr& layout = model->layout();
   if (from != nullptr && from->holds_initial_model) {
-    initial = read_initial_model(from->checkpoint, layout, context.type);
+    initial = read_initial_model("checkpoint", from->checkpoint, layout, context.type);
     return;
   }
-  initial = config.model.init_file.empty()
+  const std::string& file = config.model.file_of_weights();
+  initial = file.empty()
                 ? Rows{initial_row(*layout, context.seed, context.type, config.model.init), layout}
-                : read_initial_model(config.model.init_file, layout, context.type);
+                : read_initial_model(config.model.key_of_weights(), file, layout, context.type);
 }
 
 RoundServices Parts::services(LocalTrainer& of_round) {

@@ -31,6 +31,15 @@ std::int64_t count_bytes(const std::vector<Tensor>& tensors, std::set<const void
 
 }  // namespace
 
+LayerDraws LayerDraws::of_clients(std::int64_t first, std::int64_t count) const {
+  LayerDraws part = *this;
+  if (!clients.empty()) {
+    part.clients =
+        clients.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(count));
+  }
+  return part;
+}
+
 DrawKey LayerDraws::key(std::int64_t c, std::int64_t layer) const {
   const auto client = static_cast<std::uint64_t>(clients[static_cast<std::size_t>(c)]);
   return {.seed = seed,
@@ -58,11 +67,7 @@ Activations Activations::narrow(std::int64_t first, std::int64_t count, std::int
                    .use = use,
                    .arithmetic = arithmetic,
                    .convolutions = convolutions,
-                   .draws = draws};
-  if (!draws.clients.empty()) {
-    part.draws.clients =
-        draws.clients.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(count));
-  }
+                   .draws = draws.of_clients(first, count)};
   part.saved.reserve(saved.size());
   for (const Saved& one : saved) part.saved.push_back(one.narrow(first, count, batch));
   return part;

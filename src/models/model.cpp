@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include <ATen/ops/from_blob.h>
+#include <ATen/ops/linalg_qr.h>
 #include <ATen/ops/zeros.h>
 
 #include "fedhpc/core/rng.hpp"
@@ -41,18 +43,39 @@ std::string ParameterNames::of(std::size_t index, std::string_view what) const {
 
 namespace {
 
+/// Makes a drawn matrix one with orthonormal rows, or columns where these are fewer: the factor Q
+/// of its QR decomposition, with the signs that make R's diagonal positive (Saxe et al., ICLR 2014).
+void make_orthogonal(std::int64_t rows, std::int64_t columns, double* values) {
+  const Tensor matrix = at::from_blob(values, {rows, columns}, at::kDouble);
+  const bool wide = rows < columns;
+  auto [q, r] = at::linalg_qr(wide ? matrix.t() : matrix);
+  q.mul_(r.diagonal().sign());
+  matrix.copy_(wide ? q.t() : q);
+}
+
 void draw(const Field& field, InitRule rule, Draws& draws, double* values) {
   const bool weight = field.shape.size() > 1;
-  if (rule == InitRule::Torch || (rule == InitRule::KaimingOut && !weight)) {
-    const double bound = 1.0 / std::sqrt(static_cast<double>(field.fan_in));
-    for (std::int64_t i = 0; i < field.size; ++i) values[i] = bound * (2.0 * draws.uniform() - 1.0);
-    return;
-  }
-  if (!weight) return;  // normal01: biases start at 0
+  const bool drops_biases = rule == InitRule::Normal01 || rule == InitRule::Keras;
+  if (!weight && drops_biases) return;
   // fan_out of [out, in, kh, kw] is out kh kw: all values over the inputs
-  const double fan_out = static_cast<double>(field.size / field.shape[1]);
-  const double deviation = rule == InitRule::Normal01 ? 0.01 : std::sqrt(2.0 / fan_out);
-  for (std::int64_t i = 0; i < field.size; ++i) values[i] = deviation * draws.normal();
+  const double fan_in = static_cast<double>(field.fan_in);
+  const double fan_out = weight ? static_cast<double>(field.size / field.shape[1]) : 0;
+  const auto uniform = [&](double bound) {
+    for (std::int64_t i = 0; i < field.size; ++i) values[i] = bound * (2.0 * draws.uniform() - 1.0);
+  };
+  const auto normal = [&](double deviation) {
+    for (std::int64_t i = 0; i < field.size; ++i) values[i] = deviation * draws.normal();
+  };
+  if (!weight || rule == InitRule::Auto || rule == InitRule::Torch) {
+    return uniform(1.0 / std::sqrt(fan_in));
+  }
+  if (rule == InitRule::Xavier || rule == InitRule::Keras) {
+    return uniform(std::sqrt(6.0 / (fan_in + fan_out)));
+  }
+  if (rule == InitRule::Normal01) return normal(0.01);
+  if (rule == InitRule::KaimingOut) return normal(std::sqrt(2.0 / fan_out));
+  normal(1);
+  make_orthogonal(field.shape.front(), field.size / field.shape.front(), values);
 }
 
 }  // namespace

@@ -59,7 +59,7 @@ std::unique_ptr<Model> make_model(const ModelOptions& options,
 Condition of_image_model() {
   std::vector<std::string> names;
   for (const std::string& name : model_registry().names()) {
-    if (name != "mlr" && name != "dnn") names.push_back(name);
+    if (name != "mlr" && name != "dnn" && name != "file") names.push_back(name);
   }
   return where("model.name", names);
 }
@@ -73,11 +73,16 @@ void ModelOptions::declare(OptionSet& options) {
       .acts(where_or_added(model_registry(), "model.name", {"dnn"}));
   options
       .add("model.init", init,
-           Names<InitRule>{{"torch", InitRule::Torch},
+           Names<InitRule>{{"auto", InitRule::Auto},
+                           {"torch", InitRule::Torch},
                            {"normal01", InitRule::Normal01},
-                           {"kaiming_out", InitRule::KaimingOut}},
-           "initial weights: uniform in 1/sqrt(fan_in), normal of deviation 0.01 without biases, "
-           "or normal of variance 2/fan_out")
+                           {"kaiming_out", InitRule::KaimingOut},
+                           {"xavier", InitRule::Xavier},
+                           {"keras", InitRule::Keras},
+                           {"orthogonal", InitRule::Orthogonal}},
+           "initial weights: those of model.file, else uniform in 1/sqrt(fan_in) (torch); normal "
+           "of deviation 0.01 without biases; normal of variance 2/fan_out; uniform in "
+           "sqrt(6/(fan_in + fan_out)), with drawn biases (xavier) or none (keras); orthogonal")
       .acts(where("model.init_file", {""}));
   options
       .add(
@@ -99,6 +104,10 @@ void ModelOptions::declare(OptionSet& options) {
       .acts(where_or_added(model_registry(), "model.name", {"resnet18"}));
   options.add("model.width", width, above(0.0), "image models: factor of every number of channels")
       .acts(of_image_model());
+  options
+      .add("model.file", file, "model file of model.name = file; fedhpc.export_model makes one",
+           "the path of an HDF5 file")
+      .acts(where("model.name", {"file"}));
   options.add("model.init_file", init_file,
               "result file whose /model/init (else /model/global) holds the initial weights",
               "the path of an HDF5 file");

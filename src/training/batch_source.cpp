@@ -10,9 +10,6 @@ namespace fedhpc {
 
 namespace {
 
-/// Added to the pass of an evaluation's crops: beyond every pass and draw of a training.
-constexpr std::int64_t kEvaluationCrops = std::int64_t{1} << 31;
-
 /// The most training samples of a client; 1 where there are none.
 std::int64_t largest_client(const Shard& shard) {
   std::int64_t largest = 1;
@@ -110,12 +107,11 @@ Batch BatchSource::next_batch(ClientPass& client_pass, const Pass& pass, std::in
     client_pass.positions = client_pass.batches.next();
   const double rate = rate_of(client_pass.client, pass, step);
   if (samples_->augment() != Augment::CropFlip) return {client_pass.positions, {}, rate};
-  const std::int64_t of_evaluation = pass.purpose == Purpose::Evaluate ? kEvaluationCrops : 0;
-  return {client_pass.positions,
-          draw_crops(crop_key(context_.seed, pass.round, client_pass.client,
-                              of_evaluation + pass.number, step),
-                     static_cast<std::int64_t>(client_pass.positions.size())),
-          rate};
+  return {
+      client_pass.positions,
+      draw_crops(crop_key(context_.seed, pass.round, client_pass.client, pass.drawn_number(), step),
+                 static_cast<std::int64_t>(client_pass.positions.size())),
+      rate};
 }
 
 void BatchSource::begin(std::span<const std::int64_t> clients, const Pass& pass,

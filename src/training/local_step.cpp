@@ -55,14 +55,13 @@ Tensor StepWorkspace::gradients(std::int64_t count, std::int64_t columns,
   return room_for(arena, count, columns, options);  // zeros: buffers have no gradient
 }
 
-LocalStep::LocalStep(const Model& model, std::int64_t number, std::vector<BatchRun> runs,
-                     std::int64_t clients, StepWorkspace& workspace,
-                     std::vector<TrainStatistics>& statistics,
+LocalStep::LocalStep(const Model& model, const LayerDraws& draws, std::vector<BatchRun> runs,
+                     StepWorkspace& workspace, std::vector<TrainStatistics>& statistics,
                      const std::function<void(std::int64_t)>& gather)
     : model_(model),
-      number_(number),
+      draws_(draws),
       runs_(std::move(runs)),
-      clients_(clients),
+      clients_(std::ssize(draws.clients)),
       workspace_(workspace),
       statistics_(statistics),
       gather_(gather) {}
@@ -190,7 +189,9 @@ void LocalStep::differentiate(const Tensor& rows, const BatchRun& run, const Gra
                               const EmbeddingLoss* loss) {
   const Activations& all = workspace_.activations;
   const bool whole = run.count == all.input().size(0) && run.batch == all.input().size(1);
-  const Activations stack = whole ? all : all.narrow(run.first, run.count, run.batch);
+  Activations stack = whole ? all : all.narrow(run.first, run.count, run.batch);
+  stack.draws = draws_.of_clients(run.first, run.count);
+  stack.draws.pass += kPassesPerDraw * draw_;
   const Tensor weights = rows.narrow(0, run.first, run.count);
   if (counted_ || !sink.columns.hold(Tag::Buffer)) {
     const KeptBuffers kept(weights, *model_.layout());
@@ -224,6 +225,7 @@ Tensor LocalStep::gradient(const Rows& at, const Penalty& penalty, std::int64_t 
       add_gradient_(gradients, at, penalty, run.first, run.count, workspace_.constants);
   }
   counted_ = true;
+  ++draws_.call;
   return gradients;
 }
 
@@ -238,6 +240,7 @@ Tensor LocalStep::gradient_below_head(const Rows& at, const EmbeddingLoss& loss)
                   &loss);
   }
   counted_ = true;
+  ++draws_.call;
   return gradients;
 }
 
@@ -258,6 +261,7 @@ void LocalStep::descend_plain_(const Rows& rows, const RowOptimizer& optimizer,
               {penalty.centre.values.narrow(0, run.first, run.count), rows.layout}, pull);
   }
   counted_ = true;
+  ++draws_.call;
 }
 
 bool LocalStep::is_fused(const StepRule& rule, const Penalty& penalty) {

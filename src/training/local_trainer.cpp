@@ -86,19 +86,21 @@ std::vector<TrainStatistics> LocalTrainer::each_step(std::span<const std::int64_
   if (repeated && batches_.steps() > 0) {
     repeated->addresses.push_back(address(batches_.planned().buffer()));
   }
-  taker_.begin(batches_.planned(), steps, std::move(repeated));
+  // What layers draw for a step is the host's, so that no other step repeats it.
+  taker_.begin(batches_.planned(), model_.draws() ? Steps::Any : steps, std::move(repeated));
 
-  std::int64_t number = 0;
+  LayerDraws draws{
+      .seed = context_.seed, .round = pass.round, .pass = pass.drawn_number(), .clients = clients};
   const std::function<void(std::int64_t)> gather = [&](std::int64_t draw) {
-    batches_.gather(number, draw);
+    batches_.gather(draws.step, draw);
   };
   const StepGraphs::Call call = [&](std::vector<TrainStatistics>& counted) {
-    LocalStep step(model_, number, batches_.gather(number, 0), count, workspace_, counted, gather);
+    LocalStep step(model_, draws, batches_.gather(draws.step, 0), workspace_, counted, gather);
     take(step);
     batches_.advance();
   };
   std::vector<TrainStatistics> statistics(clients.size());
-  for (; number < batches_.steps(); ++number) taker_.take(number, call, statistics);
+  for (; draws.step < batches_.steps(); ++draws.step) taker_.take(draws.step, call, statistics);
   taker_.end(losses, statistics);
   return statistics;
 }

@@ -15,7 +15,7 @@ ALLOWED = {
     "gpu": {"core", "comm"},
     "data": {"core", "comm", "io"},
     "math": {"core", "comm"},
-    "models": {"core", "comm", "math"},
+    "models": {"core", "comm", "io", "math"},
     "factorisations": {"core", "comm", "math", "models"},
     "codecs": {"core", "comm", "math", "models"},
     "training": {"core", "comm", "io", "data", "math", "models", "factorisations"},

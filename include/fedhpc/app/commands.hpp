@@ -16,6 +16,7 @@ int run_command(const Arguments& arguments, const std::string& command_line);
 int resume_command(const Arguments& arguments, const std::string& command_line);
 int plan_command(const Arguments& arguments);
 int list_command(const Arguments& arguments);
+int show_command(const Arguments& arguments);
 int help_command(const Arguments& arguments);
 int export_command(const Arguments& arguments);
 int version_command();

@@ -27,9 +27,10 @@ struct ModelRecord {
   std::int64_t bytes() const;
 };
 
-/// Reads model.init_file: /model/init/global, else /model/global. Throws DataError naming the file
+/// Reads the file of `key`: /model/init/global, else /model/global. Throws DataError naming the file
 /// and the parameter that is missing, superfluous or of another shape.
-Rows read_initial_model(const std::string& path, const LayoutPtr& layout, at::ScalarType type);
+Rows read_initial_model(const std::string& key, const std::string& path, const LayoutPtr& layout,
+                        at::ScalarType type);
 
 /// Replaces the factors in `row` [1, Q] by those of model.init_file: /model/init/factors, else
 /// /model/factors. Throws DataError for one of another shape.

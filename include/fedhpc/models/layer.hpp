@@ -48,6 +48,8 @@ struct LayerDraws {
   std::int64_t call = 0;                    ///< the gradients of a step are counted from 0
   std::span<const std::int64_t> clients{};  ///< ids, [C]
 
+  /// Those of clients [first, first + count).
+  LayerDraws of_clients(std::int64_t first, std::int64_t count) const;
   /// The draws of the stack's client c in layer `layer`, a number below 2^16 and its own.
   DrawKey key(std::int64_t c, std::int64_t layer) const;
 };

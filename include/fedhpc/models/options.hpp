@@ -10,9 +10,13 @@ namespace fedhpc {
 
 /// The way weights are drawn. Batch norm always starts at scale 1, shift 0, mean 0, variance 1.
 enum class InitRule {
-  Torch,      ///< weights and biases uniform in +-1/sqrt(fan_in)
-  Normal01,   ///< weights N(0, 0.01^2), biases 0
-  KaimingOut  ///< weights N(0, 2 / fan_out), biases as in Torch
+  Auto,        ///< those of model.file, for other models as in Torch
+  Torch,       ///< weights and biases uniform in +-1/sqrt(fan_in)
+  Normal01,    ///< weights N(0, 0.01^2), biases 0
+  KaimingOut,  ///< weights N(0, 2 / fan_out), biases as in Torch
+  Xavier,      ///< weights uniform in +-sqrt(6 / (fan_in + fan_out)), biases as in Torch
+  Keras,       ///< weights as in Xavier, biases 0
+  Orthogonal   ///< weights [out, the others] with orthonormal rows or columns, biases as in Torch
 };
 
 enum class NormChoice { Auto, None, Batch };  ///< Auto: the family's own
@@ -26,14 +30,22 @@ Condition of_image_model();
 struct ModelOptions {
   std::string name = "dnn";
   std::vector<std::int64_t> hidden{100};
-  InitRule init = InitRule::Torch;
+  InitRule init = InitRule::Auto;
   NormChoice norm = NormChoice::Auto;
   BiasChoice bias = BiasChoice::Auto;
   Stem stem = Stem::Cifar;
   double width = 1;       ///< factor on every number of channels
-  std::string init_file;  ///< empty: drawn
+  std::string file;       ///< of model.name = file
+  std::string init_file;  ///< empty: drawn, or those of `file`
 
   void declare(OptionSet& options);
+  /// The file with the initial weights, and its key; empty: they are drawn.
+  const std::string& file_of_weights() const {
+    return init_file.empty() && init == InitRule::Auto ? file : init_file;
+  }
+  const char* key_of_weights() const {
+    return init_file.empty() ? "model.file" : "model.init_file";
+  }
 };
 
 }  // namespace fedhpc

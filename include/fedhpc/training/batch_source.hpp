@@ -38,6 +38,11 @@ class BatchSource {
     Purpose purpose = Purpose::Batches;
     std::int64_t steps = 0;  ///< of each client that can train; 0: as train.* say
     Share share = 0;         ///< above 0: once through this share of the samples instead
+
+    /// By which crops and layers draw, so that an evaluation repeats no training.
+    std::int64_t drawn_number() const {
+      return purpose == Purpose::Evaluate ? (std::int64_t{1} << 31) + number : number;
+    }
   };
 
   BatchSource(const Layout& model, const Shard& shard, const TrainOptions& options,

@@ -84,13 +84,13 @@ class LocalStep {
   /// Pass p + kPassesPerDraw is the next draw of pass p.
   static constexpr std::int64_t kPassesPerDraw = std::int64_t{1} << 16;
 
-  /// `gather` puts the batches of a draw into the workspace, which has those of draw 0 already.
-  LocalStep(const Model& model, std::int64_t number, std::vector<BatchRun> runs,
-            std::int64_t clients, StepWorkspace& workspace,
-            std::vector<TrainStatistics>& statistics,
+  /// `draws` name the step and its clients; gradients count their calls. `gather` puts the batches
+  /// of a draw into the workspace, which has those of draw 0 already.
+  LocalStep(const Model& model, const LayerDraws& draws, std::vector<BatchRun> runs,
+            StepWorkspace& workspace, std::vector<TrainStatistics>& statistics,
             const std::function<void(std::int64_t)>& gather);
 
-  std::int64_t number() const { return number_; }  ///< in its pass, from 0
+  std::int64_t number() const { return draws_.step; }  ///< in its pass, from 0
 
   /// The number of clients with a batch. Precondition: they are the block's first, as in a Block.
   std::int64_t active() const;
@@ -157,7 +157,7 @@ class LocalStep {
                          double accuracy);
 
   const Model& model_;
-  std::int64_t number_;
+  LayerDraws draws_;
   std::vector<BatchRun> runs_;
   std::int64_t clients_;
   StepWorkspace& workspace_;

@@ -1,0 +1,87 @@
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <iomanip>
+#include <sstream>
+
+#include "fedhpc/app/commands.hpp"
+#include "fedhpc/core/error.hpp"
+#include "fedhpc/data/dataset.hpp"
+#include "fedhpc/engine/config.hpp"
+#include "fedhpc/io/hdf5.hpp"
+#include "fedhpc/models/model_file.hpp"
+
+#include "app/configuration.hpp"
+
+namespace fedhpc {
+
+namespace {
+
+std::string text_of(const Shape& shape) {
+  std::string text;
+  for (const std::int64_t length : shape) text += concat(text.empty() ? "" : " x ", length);
+  return text;
+}
+
+/// Lines of words with columns as wide as their widest word; numbers stand on the right.
+std::string aligned(const std::vector<std::vector<std::string>>& lines) {
+  std::vector<std::size_t> widths(lines.front().size(), 0);
+  for (const auto& line : lines) {
+    for (std::size_t k = 0; k < line.size(); ++k) widths[k] = std::max(widths[k], line[k].size());
+  }
+  std::string text;
+  for (const auto& line : lines) {
+    std::ostringstream out;
+    for (std::size_t k = 0; k < line.size(); ++k) {
+      const bool number = k + 2 >= line.size();
+      out << (k > 0 ? "  " : "") << (number ? std::right : std::left)
+          << std::setw(static_cast<int>(widths[k])) << line[k];
+    }
+    const std::string padded = out.str();
+    text += padded.substr(0, padded.find_last_not_of(' ') + 1) + "\n";
+  }
+  return text;
+}
+
+/// The model of a configuration, or of a model file.
+std::unique_ptr<Model> model_of(const Arguments& arguments) {
+  if (arguments.size() == 1 && h5::is_hdf5(arguments.front()) == true) {
+    return build_model(read_model_file(arguments.front()), concat("'", arguments.front(), "'"));
+  }
+  const std::unique_ptr<Config> config = configuration_of(given_by(arguments, "show model"));
+  const std::unique_ptr<Dataset> dataset = open_dataset(config->data);
+  return make_model(config->model, dataset->shape(), dataset->classes());
+}
+
+/// Its layers line by line, or its parameters where it was made of no description.
+std::string model_table(const Model& model) {
+  std::vector<std::vector<std::string>> lines{
+      {"layer", "kind", "values of a sample", "parameters", "operations a sample"}};
+  for (const LayerSummary& layer : model.layers()) {
+    lines.push_back({layer.name, layer.op, text_of(layer.shape),
+                     layer.parameters > 0 ? concat(layer.parameters) : "",
+                     layer.flops > 0 ? concat(std::llround(layer.flops)) : ""});
+  }
+  if (model.layers().empty()) {
+    lines.front()[2] = "shape";
+    for (const Field& field : model.layout()->fields()) {
+      lines.push_back({field.name, "parameter", text_of(field.shape), concat(field.size), ""});
+    }
+  }
+  lines.push_back(
+      {"all", "", "", concat(model.layout()->size()), concat(std::llround(model.forward_flops()))});
+  return aligned(lines);
+}
+
+}  // namespace
+
+int show_command(const Arguments& arguments) {
+  if (arguments.empty() || arguments.front() != "model") {
+    throw ConfigError(
+        "fedhpc show takes what to show: fedhpc show model CONFIG.ini, or a model file");
+  }
+  std::fputs(model_table(*model_of({arguments.begin() + 1, arguments.end()})).c_str(), stdout);
+  return 0;
+}
+
+}  // namespace fedhpc
