@@ -16,11 +16,12 @@ import warnings
 import numpy as np
 import torch
 
-from ._model_lines import Batch, Constant, Lines, Parameter, Refused, Value, dims_of, refuse, sample_shape
-from ._model_operations import IGNORED, OPERATIONS, VIEWS
+from ._model_lines import MISSING, Batch, Constant, Lines, Parameter, Refused, Value, dims_of, refuse, sample_shape
+from ._model_operations import EMPTY, IGNORED, OPERATIONS, VIEWS
 
 TORCH = os.path.dirname(torch.__file__) + os.sep
 OWN = os.path.dirname(os.path.abspath(__file__)) + os.sep
+LACKS = "a value that the format lacks, such as the last cell state of an LSTM or the place of a maximum,"
 NO_NAME = re.compile(r"[\s,=/]")
 KINDS = (torch.float32, torch.float64)
 
@@ -91,6 +92,34 @@ def _example(module, example, kind):
     return batch.to(kind) if batch.is_floating_point() else batch
 
 
+class _Shapes:
+    """torch._VF, whose recurrent nets give their last states the shape that they have."""
+
+    def __getattr__(self, name):
+        function = getattr(torch._VF, name)
+        if name not in ("lstm", "gru"):
+            return function
+
+        def called(*arguments):
+            outputs, *states = function(*arguments)
+            return (outputs, *(one.flatten(0, 1) if one.ndim > arguments[0].ndim else one for one in states))
+        return called
+
+
+@contextlib.contextmanager
+def _traceable():
+    """PyTorch without what torch.export stumbles over: shapes of last states, and a look into constant masks."""
+    from torch.nn.modules import rnn, transformer
+
+    before = rnn._VF, transformer._detect_is_causal_mask
+    try:
+        rnn._VF = _Shapes()
+        transformer._detect_is_causal_mask = lambda mask, is_causal=None, size=None: is_causal is True
+        yield
+    finally:
+        rnn._VF, transformer._detect_is_causal_mask = before
+
+
 @contextlib.contextmanager
 def _training(module):
     """The module in training form; afterwards every part is in the mode in which it was."""
@@ -106,7 +135,7 @@ def _training(module):
 def _exported(module, batch):
     """The exported program, and the size of its batch."""
     try:
-        with _training(module), warnings.catch_warnings(), _quiet():
+        with _training(module), _traceable(), warnings.catch_warnings(), _quiet():
             warnings.simplefilter("ignore")
             return torch.export.export(module, (batch,), strict=False,
                                        dynamic_shapes=({0: torch.export.Dim.DYNAMIC},)), len(batch)
@@ -118,7 +147,8 @@ def _exported(module, batch):
         if "data-dependent" in text or "GuardOnDataDependent" in type(error).__name__:
             refuse("control flow or a shape depends on values of tensors", place)
         if "marked batch as dynamic" in text or "Constraints violated" in text or "specialized" in text:
-            refuse("the module needs a batch of one size; take the size from its input (x.shape[0], or -1)", place)
+            refuse("the module needs a batch of one size", place,
+                   "take the size from the input, as x.shape[0] or -1 and not as len(x)")
         refuse(f"torch.export refuses it ({type(error).__name__}: {text[:200].rstrip('.')})", place)
 
 
@@ -206,7 +236,9 @@ class Walk:
         name = getattr(getattr(target, "overloadpacket", target), "__name__", str(target))
         if name in IGNORED:
             self.values[node] = None
-        elif not traced:
+        elif any(self.values[one] is MISSING for one in arguments):
+            self.values[node] = MISSING
+        elif not traced or name in EMPTY:
             self._carry_out(node, name)
         else:
             self._lower(node, name)
@@ -236,9 +268,10 @@ class Walk:
         self.tensor_of[node] = node
 
     def concrete(self, node):
+        """A value as it stands; of what depends on the input, an empty tensor like it."""
         value = self.values[node]
-        if value is None:
-            self.refuse("a value that is not there")
+        if isinstance(value, (Value, Parameter)):
+            return torch.empty(self.concrete_shape(value), dtype=node.meta["val"].dtype)
         return value
 
     def _is_buffer(self, node):
@@ -318,7 +351,9 @@ class Walk:
             what = spec.type.__name__ if spec.type is not None else "None"
             self.refuse(f"forward returns a {what} of {len(outputs)} values", todo="return one tensor")
         result = self.values[outputs[0]] if isinstance(outputs[0], torch.fx.Node) else outputs[0]
-        if isinstance(result, torch.Tensor) or not isinstance(result, Value) or result.batch is None:
+        if result is MISSING:
+            self.refuse(LACKS)
+        if not isinstance(result, Value) or result.batch is None:
             refuse("what forward returns does not depend on its input", todo="return one tensor made of the input")
         self.node = outputs[0]
         if result.batch != 0 or result.dims[0].outer:
@@ -392,7 +427,7 @@ class Walk:
             return self.rows[one.name]
         if isinstance(one, Constant):
             return self._constant(one)
-        return self.refuse("a value that the format lacks, such as the last cell state of an LSTM or the place of a maximum,")
+        return self.refuse(LACKS)
 
     def _constant(self, one):
         """A constant, the same for every sample where it has the size of the batch."""

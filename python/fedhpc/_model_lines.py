@@ -77,6 +77,9 @@ class Value:
         return list(range(start, start + len(sample_shape(self.dims[dim:dim + 1]))))
 
 
+MISSING = object()  #: what a value of the traced module is that no line yields
+
+
 class Parameter:
     """A parameter, or a buffer of a batch norm, that no line has read yet."""
 
@@ -238,7 +241,7 @@ class Lines:
         if scores is None:
             return None
         query, key, scale = scores
-        inputs = [query, self._transposed(key, product.place), value]
+        inputs = [query, self._transposed(key, product), value]
         keys = {"scale": scale}
         if mask is not None:
             size, of_mask = softmax.shape[-2:], self.lines[mask].shape
@@ -275,7 +278,7 @@ class Lines:
             query = self.lines[query].inputs[0]
         return query, key, scale
 
-    def _transposed(self, line, place):
+    def _transposed(self, line, product):
         """The line of `line` [..., E, S] with its last two dimensions exchanged."""
         dims = list(range(len(self.lines[line].shape)))
         if self.lines[line].op == "permute":
@@ -284,8 +287,8 @@ class Lines:
         if dims == sorted(dims):
             return line
         shape = [self.lines[line].shape[dim] for dim in dims]
-        new = self.add("permute", (line,), shape, dims=dims)
-        self.lines[new].place = place - 0.5
+        new = self.add("permute", (line,), shape, (), product.name, dims=dims)
+        self.lines[new].place = product.place - 0.5
         return new
 
     def causal(self, line):

@@ -8,12 +8,14 @@ import numbers
 
 import torch
 
-from ._model_lines import Batch, Constant, Parameter, Value, sample_shape
+from ._model_lines import MISSING, Batch, Constant, Parameter, Value, sample_shape
 
 OPERATIONS = {}
 #: These hold no value.
 IGNORED = {"_assert_tensor_metadata", "_assert_scalar", "_assert_async", "sym_constrain_range",
            "sym_constrain_range_for_size"}
+#: These look at the shape of `self` only.
+EMPTY = {"zeros_like", "ones_like", "full_like", "new_zeros", "new_ones", "new_full"}
 #: What these yield shares the memory of `self`.
 VIEWS = {"view", "reshape", "flatten", "unflatten", "squeeze", "unsqueeze", "permute", "transpose", "t", "movedim",
          "moveaxis", "swapaxes", "swapdims", "numpy_T", "mT", "expand", "expand_as", "view_as", "reshape_as", "slice",
@@ -466,7 +468,7 @@ def recurrent(walk, input=None, hx=None, params=(), has_biases=True, num_layers=
             value = drop(walk, value, dropout, False)
     final = cat(walk, last, 0)
     value = value if batch_first else Value(value.line, (value.dims[1], Batch(), value.dims[2]))
-    return (value, final, None)[:3 if gates == "lstm" else 2]
+    return (value, final, MISSING)[:3 if gates == "lstm" else 2]
 
 
 # Pooling and dropout.
@@ -506,7 +508,7 @@ def adaptive_average_pool(walk, self, output_size, **_):
 @operation("adaptive_max_pool1d", "adaptive_max_pool2d")
 def adaptive_max_pool(walk, self, output_size, **_):
     out = [int(one) for one in walk.meta_shape(0)[2:]]
-    return pooled(walk, "adaptive_max_pool", walk.first(self, len(out) + 2), out, out=out), None
+    return pooled(walk, "adaptive_max_pool", walk.first(self, len(out) + 2), out, out=out), MISSING
 
 
 def drop(walk, value, p, channels):
@@ -519,13 +521,13 @@ def drop(walk, value, p, channels):
 
 
 @operation("dropout")
-def dropout(walk, input, p, train, **_):
-    return drop(walk, input, p if train else 0, False)
+def dropout(walk, p, train, input=None, self=None, **_):
+    return drop(walk, input or self, p if train else 0, False)
 
 
 @operation("feature_dropout")
-def feature_dropout(walk, input, p, train, **_):
-    return drop(walk, walk.first(input), p if train else 0, True)
+def feature_dropout(walk, p, train, input=None, self=None, **_):
+    return drop(walk, walk.first(input or self), p if train else 0, True)
 
 
 # Products.
@@ -663,14 +665,13 @@ def reduced(walk, op, self, dim, keepdim):
     axes = batch_free(walk, value, *dims)
     kept = tuple(1 if at in dims else one for at, one in enumerate(value.dims))
     left = tuple(one for at, one in enumerate(value.dims) if at not in dims)
-    shape = sample_shape(left)
-    if not shape:  # all of a sample: the line has one number, in a dimension of its own
-        if not keepdim:
-            walk.refuse("a sample is a single number without a dimension", "keep the dimension (keepdim=True)")
-        value = walk.emit("reshape", (value,), (1, *value.shape), None)
+    if not sample_shape(left) and value.batch is not None and not keepdim:
+        walk.refuse("a sample is a single number without a dimension", "keep the dimension (keepdim=True)")
+    if not sample_shape(left):  # the line has the number in a dimension of its own
+        value = walk.emit("reshape", (value,), (1, *value.shape))
         line = walk.emit(op, (value,), (1,), None, dims=[axis + 1 for axis in axes]).line
-        return walk.reshaped(Value(line, (Batch(), 1)), kept)
-    result = walk.emit(op, (value,), shape, left, dims=axes)
+        return walk.reshaped(Value(line, (1,)), kept if keepdim else (1,))
+    result = walk.emit(op, (value,), sample_shape(left), left, dims=axes)
     return walk.reshaped(result, kept) if keepdim else result
 
 
@@ -723,7 +724,7 @@ def amax(walk, self, dim=None, keepdim=False, **_):
     if value.batch is None:
         walk.refuse("a maximum of parameters")
     result = walk.reshaped(result, kept if keepdim else left)
-    return (result, None) if "max" == walk.node.target.__name__.partition(".")[0] else result
+    return (result, MISSING) if "max" == walk.node.target.__name__.partition(".")[0] else result
 
 
 # Shapes.
@@ -870,6 +871,13 @@ def sliced(walk, value, dim, start, end, step=1):
     axis, = batch_free(walk, value, dim)
     keys = {"step": step} if step != 1 else {}
     line = walk.lines[value.line]
+    if line.op == "reshape" and walk.lines[line.inputs[0]].op == "permute":  # one that leaves out lengths of 1
+        before = walk.lines[line.inputs[0]]
+        long, mine = ([at for at, one in enumerate(shape) if one != 1] for shape in (before.shape, line.shape))
+        if axis in mine and [before.shape[at] for at in long] == [line.shape[at] for at in mine]:
+            at = long[mine.index(axis)]
+            part = sliced(walk, Value(line.inputs[0], before.shape), at, start, end, step)
+            return walk.reshaped(part, dims)
     if line.op == "permute":  # a part first, so that less is moved
         before = walk.lines[line.inputs[0]]
         shape = [count if at == line.keys["dims"][axis] else one for at, one in enumerate(before.shape)]

@@ -1,0 +1,382 @@
+"""fedhpc.export_model and load_weights: the file computes what the module computes, and what it cannot hold is refused.
+
+A reader of its own (model_support.Reader) goes through the file line by line. Outputs and the gradient of every
+parameter must be the module's to 1e-9 in float64.
+"""
+
+import copy
+import importlib.util
+import math
+import sys
+import unittest
+from pathlib import Path
+from unittest import mock
+
+import h5py
+import numpy as np
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "python"))
+sys.path.insert(1, str(ROOT / "tests/python"))
+import fedhpc  # noqa: E402
+from python_support import InFolder  # noqa: E402
+
+if importlib.util.find_spec("torch") is None or importlib.util.find_spec("torch.nn") is None:
+    raise unittest.SkipTest("this Python has no torch")
+
+import torch  # noqa: E402
+import torch.nn.functional as F  # noqa: E402
+from model_support import Reader, read  # noqa: E402
+from torch import nn  # noqa: E402
+
+import models_of_others as others  # noqa: E402
+
+
+class Call(nn.Module):
+    """A module whose forward is a function of the input and this module, which holds parts by name."""
+
+    def __init__(self, function, **parts):
+        super().__init__()
+        self.function = function
+        for name, part in parts.items():
+            if isinstance(part, torch.Tensor) and not isinstance(part, nn.Parameter):
+                self.register_buffer(name, part)
+            else:
+                setattr(self, name, part)
+
+    def forward(self, x):
+        return self.function(self, x)
+
+
+def weights(*shape):
+    return nn.Parameter(torch.randn(*shape))
+
+
+def scaled(function):
+    """function(x) behind a layer, so that gradients pass through it."""
+    return lambda model, x: function(x * model.w)
+
+
+class ModelCase(InFolder):
+    def setUp(self):
+        super().setUp()
+        torch.manual_seed(7)
+        torch.set_default_dtype(torch.float64)
+        self.addCleanup(torch.set_default_dtype, torch.float32)
+
+    def ops(self, path="net.h5"):
+        return [op for op, _ in read(path)[0]]
+
+    def same(self, module, *shape, high=None, tolerance=1e-9):
+        """Exports the module and compares; shape: of a sample. high: inputs are whole numbers below it."""
+        draw = (lambda *size: torch.randint(0, high, size)) if high else torch.randn
+        before = copy.deepcopy(module.state_dict())
+        modes = [one.training for one in module.modules()]
+        fedhpc.export_model(module, draw(1, *shape), "net.h5")
+        self.assertEqual([one.training for one in module.modules()], modes)
+        self.assertEqual(list(before), list(module.state_dict()))
+        self.assertTrue(all(torch.equal(one, before[name]) for name, one in module.state_dict().items()))
+        module = copy.deepcopy(module).train()
+        for one in module.modules():  # dropout is off where values are compared
+            if isinstance(getattr(one, "dropout", None), float):
+                one.dropout = 0.0
+        for size in (2, 3):
+            reader, x = Reader("net.h5"), draw(size, *shape)
+            with mock.patch.object(F, "dropout", lambda value, *_, **__: value), \
+                    mock.patch.object(F, "dropout1d", lambda value, *_, **__: value), \
+                    mock.patch.object(F, "dropout2d", lambda value, *_, **__: value):
+                expected = module(x.clone())
+            found = reader(x)
+            # A tensor whose first dimension is the batch and more has more dimensions in the file.
+            self.assertEqual(found.flatten(0, found.ndim - expected.ndim).shape, expected.shape)
+            found = found.reshape(expected.shape)
+            self.near(found, expected, tolerance, "output")
+            direction = torch.randn(expected.shape)
+            parameters = dict(module.named_parameters())
+            wanted = torch.autograd.grad((expected * direction).sum(), list(parameters.values()))
+            self.assertEqual({name for name, one in reader.weights.items() if one.requires_grad}, set(parameters))
+            mine = torch.autograd.grad((found * direction).sum(), [reader.weights[name] for name in parameters])
+            for name, one, other in zip(parameters, mine, wanted):
+                self.near(one.reshape(other.shape), other, tolerance, name)
+            for name, one in module.named_buffers():
+                if name in reader.weights:
+                    self.near(reader.weights[name], one, tolerance, name)
+            module.load_state_dict(before)
+
+    def near(self, found, expected, tolerance, name):
+        error = (found - expected).abs().max().item()
+        self.assertLessEqual(error, tolerance * (1 + expected.abs().max().item()), name)
+
+    def refused(self, words, module, *shape, example=None):
+        """A ConfigError of one sentence, and no file."""
+        example = torch.randn(2, *shape) if example is None else example
+        with self.assertRaisesRegex(fedhpc.ConfigError, words) as caught:
+            fedhpc.export_model(module, example, "refused.h5")
+        self.assertNotIn("\n", str(caught.exception))
+        self.assertIn("; ", str(caught.exception))
+        self.assertEqual([one.name for one in self.folder.iterdir() if "refused" in one.name], [])
+        return str(caught.exception)
+
+
+class LayersTest(ModelCase):
+    def test_linear(self):
+        self.same(nn.Linear(5, 3), 5)
+        self.same(nn.Linear(5, 3, bias=False), 4, 2, 5)
+        self.same(nn.Sequential(nn.Linear(5, 4), nn.Linear(4, 3)), 2, 5)
+        self.same(Call(lambda m, x: F.linear(x, m.w * 2, m.b), w=weights(3, 5), b=weights(3)), 4, 5)
+        self.same(Call(lambda m, x: x @ m.w + m.b, w=weights(5, 3), b=weights(3)), 5)
+        self.same(Call(lambda m, x: x @ m.w.t(), w=weights(3, 5)), 2, 4, 5)
+        self.same(Call(lambda m, x: torch.addmm(m.b, x, m.w), w=weights(5, 3), b=weights(3)), 5)
+        self.same(Call(lambda m, x: torch.addmm(m.b, x.view(-1, 5), m.w).view(*x.shape[:2], 3), w=weights(5, 3),
+                       b=weights(3)), 4, 5)
+
+    def test_convolutions(self):
+        for keys in ({}, {"stride": 2, "padding": 1}, {"dilation": 2, "padding": 2}, {"groups": 2}, {"bias": False},
+                     {"padding": "same"}, {"padding": "valid"}, {"padding": "same", "dilation": 3}):
+            for kernel in (3, 1, 4):
+                with self.subTest(keys=keys, kernel=kernel):
+                    self.same(nn.Conv1d(4, 6, kernel, **keys), 4, 12)
+                    self.same(nn.Conv2d(4, 6, kernel, **keys), 4, 10, 12)
+        self.same(nn.Conv2d(2, 4, (3, 1), (1, 2), (2, 0)), 2, 6, 7)
+        self.same(nn.Conv2d(4, 8, 3, groups=4, padding="same"), 4, 5, 6)
+        self.same(nn.Conv2d(2, 3, (2, 4), padding="same"), 2, 6, 7)
+
+    def test_norms(self):
+        self.same(nn.BatchNorm1d(5), 5)
+        self.same(nn.BatchNorm1d(5, eps=1e-3, momentum=.3), 5, 4)
+        self.same(nn.BatchNorm2d(5), 5, 4, 3)
+        self.same(nn.Sequential(nn.Linear(6, 5), Call(lambda m, x: m.n(x.view(-1, 5)).view(x.shape),
+                                                      n=nn.BatchNorm1d(5))), 4, 6)
+        for affine in (True, False):
+            self.same(nn.Sequential(nn.Conv2d(2, 6, 1), nn.GroupNorm(3, 6, affine=affine)), 2, 4, 3)
+            self.same(nn.Sequential(nn.Conv2d(2, 6, 1), nn.InstanceNorm2d(6, affine=affine)), 2, 4, 3)
+            self.same(nn.Sequential(nn.Conv1d(2, 6, 1), nn.InstanceNorm1d(6, affine=affine)), 2, 4)
+            self.same(nn.Sequential(nn.Linear(6, 5), nn.LayerNorm(5, elementwise_affine=affine)), 3, 6)
+        self.same(nn.GroupNorm(2, 4), 4)
+        self.same(nn.LayerNorm((3, 4), eps=1e-3), 2, 3, 4)
+        self.same(nn.LayerNorm(4, bias=False), 4)
+        self.same(nn.RMSNorm(6), 3, 6)
+        self.same(nn.Sequential(nn.Linear(3, 6), nn.RMSNorm(6, eps=1e-3, elementwise_affine=False)), 3)
+        self.same(Call(lambda m, x: m.g * (x - x.mean(-1, keepdim=True)) / (x.std(-1, keepdim=True) + 1e-6),
+                       g=weights(6)), 3, 6)
+        self.same(Call(lambda m, x: x * m.g * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-5), g=weights(6)), 3, 6)
+        self.same(Call(lambda m, x: F.normalize(x * m.g, dim=-1), g=weights(6)), 3, 6)
+
+    def test_activations(self):
+        for function in (nn.ReLU(), nn.SiLU(), nn.Tanh(), nn.Sigmoid(), nn.Hardswish(), nn.GELU(), nn.GELU("tanh"),
+                         nn.LeakyReLU(.2), nn.ELU(), nn.ELU(.7), nn.SELU(), nn.CELU(1.3), nn.Softplus(),
+                         nn.Softplus(2, 1), nn.Hardtanh(-.5, 1.5), nn.ReLU6(), nn.Hardsigmoid(), nn.LogSigmoid(),
+                         nn.Mish(), nn.GLU(1), nn.Softmax(1), nn.Softmax(-1), nn.LogSoftmax(2), nn.Identity(),
+                         nn.Tanhshrink(), nn.Softmin(1)):
+            # PyTorch's own gradients of two of them have constants in single precision.
+            tolerance = 1e-7 if isinstance(function, (nn.CELU, nn.Hardsigmoid)) else 1e-9
+            with self.subTest(function=function):
+                self.same(Call(scaled(function), w=weights(4, 6)), 4, 6, tolerance=tolerance)
+        for function in (nn.ReLU(True), nn.SiLU(True), nn.ELU(inplace=True), nn.LeakyReLU(inplace=True),
+                         nn.Hardswish(True), nn.ReLU6(True), nn.Hardtanh(inplace=True), nn.Dropout(.5, True)):
+            with self.subTest(function=function):
+                self.same(nn.Sequential(nn.Linear(4, 5), function, nn.Linear(5, 2)), 4)
+        for function in (lambda x: x.clamp(-1, .5), lambda x: x.clamp(min=.1), lambda x: torch.clamp(x, max=.3)):
+            self.same(Call(scaled(function), w=weights(6)), 6)
+        self.same(nn.Sequential(nn.Linear(3, 4), nn.PReLU()), 3)
+        self.same(nn.Sequential(nn.Conv2d(2, 4, 1), nn.PReLU(4)), 2, 3, 3)
+
+    def test_pooling(self):
+        for shape, pools in (((3, 13, 12), (nn.MaxPool2d, nn.AvgPool2d)), ((3, 13), (nn.MaxPool1d, nn.AvgPool1d))):
+            convolution = nn.Conv2d if len(shape) == 3 else nn.Conv1d
+            for pool in pools:
+                for keys in ({}, {"stride": 1}, {"padding": 1}, {"ceil_mode": True}, {"stride": 2, "padding": 1}):
+                    with self.subTest(pool=pool, keys=keys):
+                        self.same(nn.Sequential(convolution(3, 2, 1), pool(3, **keys)), *shape)
+        self.same(nn.Sequential(nn.Conv2d(3, 2, 1), nn.MaxPool2d((3, 2), (2, 3), dilation=2)), 3, 9, 9)
+        self.same(nn.Sequential(nn.Conv2d(3, 2, 1), nn.AvgPool2d(3, 2, 1, count_include_pad=False)), 3, 9, 8)
+        for out in (1, 3, (2, 5), (None, 2)):
+            self.same(nn.Sequential(nn.Conv2d(3, 2, 1), nn.AdaptiveAvgPool2d(out)), 3, 7, 9)
+            self.same(nn.Sequential(nn.Conv2d(3, 2, 1), nn.AdaptiveMaxPool2d(out)), 3, 7, 9)
+        self.same(nn.Sequential(nn.Conv1d(3, 2, 1), nn.AdaptiveAvgPool1d(3)), 3, 7)
+        self.same(nn.Sequential(nn.Conv1d(3, 2, 1), nn.AdaptiveMaxPool1d(3)), 3, 7)
+        self.same(Call(lambda m, x: m.c(x).max(dim=2)[0], c=nn.Conv1d(3, 4, 2)), 3, 7)
+        self.same(Call(lambda m, x: torch.amax(m.c(x), (1,), keepdim=True), c=nn.Conv1d(3, 4, 2)), 3, 7)
+
+    def test_dropout(self):
+        for module, wanted in ((nn.Dropout(.25), "0"), (nn.Dropout2d(.3), "1")):
+            net = nn.Sequential(nn.Conv2d(2, 3, 1), module).eval()
+            self.same(net, 2, 4, 4)
+            op, keys = read("net.h5")[0][-1]
+            self.assertEqual((op, keys["p"], keys["channels"]), ("dropout", [str(module.p)], [wanted]))
+        self.same(nn.Sequential(nn.Conv1d(2, 3, 1), nn.Dropout1d(.3), nn.Dropout(0.)), 2, 4)
+        self.assertEqual(self.ops(), ["input", "convolution", "dropout"])
+
+    def test_embeddings(self):
+        self.same(nn.Embedding(9, 4), 6, high=9)
+        self.same(nn.Embedding(9, 4, padding_idx=2), 2, 3, high=9)
+        self.same(Call(lambda m, x: m.a(x) + m.b(torch.arange(x.shape[1])), a=nn.Embedding(9, 4), b=nn.Embedding(6, 4)),
+                  5, high=9)
+        self.same(Call(lambda m, x: m.a(x) + m.b(torch.arange(x.size(1)).unsqueeze(0).expand(x.size(0), -1)),
+                       a=nn.Embedding(9, 4), b=nn.Embedding(6, 4)), 5, high=9)
+        self.same(Call(lambda m, x: m.a(x) + m.b(torch.arange(x.size(1)).repeat(x.size(0), 1)), a=nn.Embedding(9, 4),
+                       b=nn.Embedding(6, 4)), 5, high=9)
+        self.same(Call(lambda m, x: m.a(x) + m.b(m.k), a=nn.Embedding(9, 4), b=nn.Embedding(6, 4),
+                       k=torch.tensor([3, 1, 1, 5, 0])), 5, high=9)
+
+    def test_recurrent(self):
+        for kind in (nn.LSTM, nn.GRU):
+            for keys in ({}, {"num_layers": 2, "dropout": .2}, {"bidirectional": True}, {"bias": False},
+                         {"num_layers": 2, "bidirectional": True}):
+                with self.subTest(kind=kind, keys=keys):
+                    self.same(Call(lambda m, x: m.r(x)[0], r=kind(4, 3, batch_first=True, **keys)), 5, 4)
+            self.same(Call(lambda m, x: m.r(x.transpose(0, 1))[0].transpose(0, 1), r=kind(4, 3)), 5, 4)
+            self.same(Call(lambda m, x: m.r(x)[0][:, -1, :], r=kind(4, 3, batch_first=True)), 5, 4)
+
+        def last(model, x):
+            states = model.r(x, (torch.zeros(4, x.shape[0], 3), torch.zeros(4, x.shape[0], 3)))[1][0]
+            return torch.cat((states[-2], states[-1], states[0]), dim=1)
+        self.same(Call(last, r=nn.LSTM(4, 3, 2, batch_first=True, bidirectional=True)), 5, 4)
+        self.same(Call(lambda m, x: m.r(x)[1][0].transpose(0, 1).flatten(1),
+                       r=nn.LSTM(4, 3, 2, batch_first=True, bidirectional=True)), 5, 4)
+        self.same(Call(lambda m, x: m.r(x)[1].squeeze(0), r=nn.GRU(4, 3, batch_first=True)), 5, 4)
+
+    def test_attention(self):
+        def three(function):
+            return Call(lambda m, x: function(m, *m.qkv(x).view(x.shape[0], x.shape[1], 3, 2, 4).permute(2, 0, 3, 1, 4)),
+                        qkv=nn.Linear(5, 24), mask=torch.rand(6, 6) > .3, bias=weights(2, 6, 6))
+        product = F.scaled_dot_product_attention
+        rows = torch.eye(6, dtype=torch.bool)
+        for function in (lambda m, q, k, v: product(q, k, v) + m.bias.mean(),
+                         lambda m, q, k, v: product(q, k, v, is_causal=True, scale=.3) * m.bias.sum(),
+                         lambda m, q, k, v: product(q, k, v, attn_mask=m.mask | rows) * m.bias.sum(),
+                         lambda m, q, k, v: product(q, k, v, attn_mask=(m.mask | rows)[None, None]) * m.bias.sum(),
+                         lambda m, q, k, v: product(q, k, v, attn_mask=m.bias),
+                         lambda m, q, k, v: product(q, k, v, attn_mask=m.bias[:1]),
+                         lambda m, q, k, v: product(q, k[:, :, :3], v[:, :, :3, :2]) * m.bias.sum()):
+            self.same(three(function), 6, 5)
+            self.assertEqual(self.ops().count("attention"), 1)
+        self.same(three(lambda m, q, k, v: product(q, k, v, attn_mask=torch.ones(6, 6).tril().bool())
+                        * m.bias.sum()), 6, 5)
+        self.assertIn(["1"], [keys.get("causal") for op, keys in read("net.h5")[0] if op == "attention"])
+        for need in (True, False):
+            for mask in (None, torch.ones(6, 6).triu(1).bool(), torch.zeros(6, 6).masked_fill(
+                    torch.ones(6, 6).triu(1).bool(), -math.inf)):
+                module = nn.MultiheadAttention(4, 2, dropout=.1, batch_first=True)
+                module = Call(lambda m, x, need=need: m.a(x, x, x, need_weights=need, attn_mask=m.mask)[0], a=module)
+                module.register_buffer("mask", mask)
+                self.same(module, 6, 4)
+                self.assertEqual(self.ops().count("attention"), 1, (need, mask))
+        self.same(Call(lambda m, x: m.a(x.transpose(0, 1), x.transpose(0, 1), x.transpose(0, 1))[0].transpose(0, 1),
+                       a=nn.MultiheadAttention(4, 2)), 6, 4)
+        self.same(Call(lambda m, x: m.a(x[:, :2], x, x)[0], a=nn.MultiheadAttention(4, 2, batch_first=True)), 6, 4)
+        self.same(Call(lambda m, x: m.a(m.q.expand(x.shape[0], -1, -1), x, x)[0], q=weights(1, 3, 4),
+                       a=nn.MultiheadAttention(4, 2, batch_first=True, kdim=5, vdim=5)), 6, 5)
+        for first in (True, False):
+            self.same(nn.TransformerEncoderLayer(8, 2, 12, norm_first=first, batch_first=True, activation="gelu"), 5, 8)
+        self.same(nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 12, batch_first=True), 2,
+                                        enable_nested_tensor=False), 5, 8)
+        self.same(Call(lambda m, x: m.t(x, mask=nn.Transformer.generate_square_subsequent_mask(5), is_causal=True),
+                       t=nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 12, batch_first=True), 1)), 5, 8)
+
+    def test_attention_written_out(self):
+        def form(scores, order=(0, 2, 3, 1)):
+            def function(model, x):
+                size, length, _ = x.shape
+                q, k, v = model.qkv(x).chunk(3, dim=-1)
+                q, v = (one.view(size, length, 2, 4).transpose(1, 2) for one in (q, v))
+                k = k.view(size, length, 2, 4).permute(*order)
+                return (model.d(scores(model, q, k).softmax(dim=-1)) @ v).transpose(1, 2).reshape(size, length, 8)
+            return Call(function, qkv=nn.Linear(5, 24), mask=torch.ones(6, 6).tril(), d=nn.Dropout(.1))
+        forms = [lambda m, q, k: q @ k / 2, lambda m, q, k: (q * .5) @ k,
+                 lambda m, q, k: (q @ k / 2.).masked_fill(m.mask == 0, float("-inf")),
+                 lambda m, q, k: torch.where(m.mask.bool(), q @ k, float("-inf")),
+                 lambda m, q, k: q @ k * .5 + torch.log(m.mask)]
+        for scores in forms:
+            self.same(form(scores), 6, 5)
+            self.assertEqual(self.ops().count("attention"), 1)
+            self.assertEqual(self.ops().count("softmax"), 0)
+        self.same(form(lambda m, q, k: (q @ k).masked_fill(m.mask == 0, -1e9)), 6, 5)
+        self.same(form(lambda m, q, k: (q @ k).masked_fill(m.mask.bool(), 3.)), 6, 5)
+        self.same(Call(lambda m, x: torch.einsum("bhij,bhjd->bihd", torch.einsum(
+            "bihd,bjhd->bhij", *2 * [m.q(x).unflatten(-1, (2, 4))]).softmax(-1),
+            x.unflatten(-1, (1, 8)).expand(-1, -1, 2, -1).transpose(1, 2)), q=nn.Linear(8, 8)), 5, 8)
+
+    def test_arithmetic(self):
+        c = torch.rand(4, 5) + .5
+        for function in (lambda m, x: x * 2 + 1, lambda m, x: 1 - x, lambda m, x: (x - 3) / 4, lambda m, x: -x,
+                         lambda m, x: x + m.c, lambda m, x: m.c - x, lambda m, x: x / m.c, lambda m, x: m.c * x,
+                         lambda m, x: torch.rsub(x, 2, alpha=3), lambda m, x: torch.add(x, x.tanh(), alpha=.5),
+                         lambda m, x: torch.sub(x, m.c, alpha=2), lambda m, x: x / (1 + x * x), lambda m, x: 2 / x,
+                         lambda m, x: x * m.c[:, :1] + m.c[0], lambda m, x: (x * x).sqrt(), lambda m, x: x**3,
+                         lambda m, x: (x.square() + 1).rsqrt(), lambda m, x: x.reciprocal(),
+                         lambda m, x: torch.addcmul(x, x, m.c, value=.3), lambda m, x: m.c[None] * x,
+                         lambda m, x: torch.where(m.c > 1, x, m.c), lambda m, x: torch.where(m.c > 1, x, 2 * x),
+                         lambda m, x: x * torch.tensor(3.), lambda m, x: torch.full((x.shape[0], 4, 5), 2.) - x,
+                         lambda m, x: x.mul(torch.arange(5)), lambda m, x: x - x.mean((1, 2), keepdim=True)):
+            self.same(Call(lambda m, x, function=function: function(m, x * m.w), w=weights(4, 5), c=c), 4, 5)
+        self.same(Call(lambda m, x: x * m.a + m.b / m.a, a=nn.Parameter(torch.tensor(1.5)), b=weights(1, 3)), 4, 3)
+
+        def changed(model, x):
+            y = model.a(x)
+            y += 1
+            y *= model.c
+            y.sub_(x.mean(1, keepdim=True)).div_(2)
+            return y
+        self.same(Call(changed, a=nn.Linear(5, 5), c=torch.rand(5)), 5)
+
+    def test_shapes(self):
+        for function in (
+                lambda x: x.flatten(1), lambda x: x.view(x.size(0), -1), lambda x: x.reshape(-1, 24),
+                lambda x: x.permute(0, 3, 1, 2), lambda x: x.transpose(1, 2).contiguous().view(x.shape[0], 3, 8),
+                lambda x: x.view(-1, 12).view(-1, 24), lambda x: x.reshape(-1, 3, 4).mean(1),
+                lambda x: x.permute(1, 0, 2, 3).reshape(-1, 3, 4).reshape(2, -1, 12).transpose(0, 1),
+                lambda x: x.mean((1, 2)), lambda x: x.sum(-1), lambda x: x.sum((2, 3), keepdim=True),
+                lambda x: x.mean([1, 2, 3], keepdim=True), lambda x: x.mean(1, True).squeeze(1),
+                lambda x: torch.cat([x, 2 * x, x.tanh()], 2), lambda x: torch.stack([x, x * x], -1),
+                lambda x: torch.stack([x, x * x], 1), lambda x: x[:, 1:, ::2, -2:], lambda x: x[:, -1],
+                lambda x: x[:, :, 1, None], lambda x: x[..., 1:3], lambda x: x.narrow(2, 1, 2), lambda x: x.select(3, -2),
+                lambda x: torch.cat(x.chunk(2, dim=3), 2), lambda x: x.split([1, 2], 2)[1], lambda x: x.split(3, 3)[1],
+                lambda x: sum(x.unbind(2)), lambda x: x.unsqueeze(2).expand(-1, -1, 5, -1, -1),
+                lambda x: x.unflatten(3, (2, 2)).movedim(1, -1), lambda x: x.swapaxes(1, 3).clone(),
+                lambda x: x.repeat(1, 2, 1, 3), lambda x: x.repeat_interleave(2, dim=2), lambda x: x.flip(2),
+                lambda x: x.roll((1, -1), (2, 3)), lambda x: F.pad(x, (1, 2, 0, 1)), lambda x: F.pad(x, (-1, 2), value=3.),
+                lambda x: x[:, :, [2, 0, 1]], lambda x: x.index_select(3, torch.tensor([3, 0, 1, 2])),
+                lambda x: F.pad(x[:, :, ::2], (0, 0, 0, 0, 1, 1)), lambda x: x.mT @ x,
+                lambda x: F.pixel_shuffle(x.reshape(x.shape[0], 4, 2, 3), 2), lambda x: x.view_as(2 * x),
+                lambda x: x.expand_as(x) + torch.zeros_like(x), lambda x: x[:], lambda x: x.log_softmax(2),
+                lambda x: x.norm(dim=-1), lambda x: x.var(1, unbiased=False)):
+            with self.subTest(line=function.__code__.co_firstlineno, at=list(function.__code__.co_positions())[3]):
+                self.same(Call(scaled(function), w=weights(2, 3, 4)), 2, 3, 4)
+        self.same(Call(lambda m, x: torch.cat([m.c.expand(x.shape[0], -1, -1), x], dim=1) + m.p, c=weights(1, 1, 4),
+                       p=weights(1, 6, 4)), 5, 4)
+        self.same(Call(lambda m, x: torch.cat([m.c.repeat(x.shape[0], 1, 1), x], dim=1), c=weights(1, 2, 4)), 5, 4)
+
+    def test_products(self):
+        for function, size, shape in (
+                (lambda m, x: m.w @ x, (6, 5), (5, 4)), (lambda m, x: x @ m.w, (6, 5), (2, 3, 6)),
+                (lambda m, x: m.w @ x, (6, 5), (3, 5, 4)), (lambda m, x: torch.matmul(x, m.w), (6,), (4, 6)),
+                (lambda m, x: m.w @ x, (2, 6, 5), (2, 5, 4)), (lambda m, x: x @ m.w, (2, 4, 3), (2, 5, 4)),
+                (lambda m, x: torch.bmm(x, x.transpose(1, 2)) @ m.w, (6, 5), (6, 2)),
+                (lambda m, x: torch.einsum("bi,ij->bj", x, m.w), (6, 5), (6,)),
+                (lambda m, x: torch.einsum("bti,ij->btj", x, m.w), (6, 5), (3, 6)),
+                (lambda m, x: torch.einsum("oi,bti->bot", m.w, x), (6, 5), (3, 5)),
+                (lambda m, x: torch.einsum("bti,bsi->bts", x @ m.w, x @ m.w), (6, 5), (3, 6)),
+                (lambda m, x: torch.baddbmm(x, x @ m.w, x, beta=.5, alpha=2), (6, 6), (6, 6)),
+                (lambda m, x: (x.unsqueeze(2) @ (x.unsqueeze(3) * m.w)).squeeze(2), (6, 5), (4, 6))):
+            with self.subTest(size=size, shape=shape):
+                self.same(Call(function, w=weights(*size)), *shape)
+
+
+class WholeModelsTest(ModelCase):
+    def test_models_of_others(self):
+        for name, make, shape, high in others.MODELS:
+            with self.subTest(name):
+                self.same(make(), *shape, high=high, tolerance=1e-7 if name == "MobileNetV3" else 1e-9)
+
+    def test_attention_becomes_lines_of_attention(self):
+        for flash in (True, False):
+            fedhpc.export_model(others.GPT(flash=flash), torch.zeros(1, 8, dtype=torch.long), "gpt.h5")
+            layers = read("gpt.h5")[0]
+            found = [keys for op, keys in layers if op == "attention"]
+            self.assertEqual([keys.get("causal") for keys in found], [["1"]] * 2)
+            self.assertEqual([op for op, _ in layers if op in ("softmax", "matmul", "constant")], [])
+
+
+if __name__ == "__main__":
+    unittest.main()
