@@ -7,6 +7,8 @@ the batch: a module whose lines differ between them depends on it.
 
 import contextlib
 import inspect
+import io
+import logging
 import operator
 import os
 import re
@@ -147,6 +149,8 @@ def _exported(module, batch):
         if "data-dependent" in text or "GuardOnDataDependent" in type(error).__name__:
             refuse("control flow or a shape depends on values of tensors", place)
         if "marked batch as dynamic" in text or "Constraints violated" in text or "specialized" in text:
+            if any(isinstance(one, torch.nn.RNNBase) and not one.batch_first for one in module.modules()):
+                refuse("a recurrent net takes the batch for the time", place, "set batch_first=True")
             refuse("the module needs a batch of one size", place,
                    "take the size from the input, as x.shape[0] or -1 and not as len(x)")
         refuse(f"torch.export refuses it ({type(error).__name__}: {text[:200].rstrip('.')})", place)
@@ -154,13 +158,12 @@ def _exported(module, batch):
 
 @contextlib.contextmanager
 def _quiet():
-    """Without what torch logs before it raises."""
-    import logging
-
+    """Without what torch logs and prints before it raises."""
     before = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     try:
-        yield
+        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+            yield
     finally:
         logging.disable(before)
 
@@ -313,10 +316,10 @@ class Walk:
             named.setdefault(one.name, one.default_value if one.has_default_value() else None)
         written = self._written(node)
         base = name[:-1] if written is not None and name.endswith("_") else name
-        if base not in OPERATIONS:
-            self.refuse(f"the operation {name}")
         if written is not None:
             self._check_written(node, written, name)
+        if base not in OPERATIONS:
+            self.refuse(f"the operation {name}")
         result = OPERATIONS[base](self, **{key: torch.fx.node.map_arg(one, self._operand)
                                           for key, one in named.items()})
         self.values[node] = result
@@ -406,9 +409,7 @@ class Walk:
 
     def emit(self, op, inputs, shape, dims=None, parameters=(), /, **keys):
         """A line of values `inputs` whose sample has `shape`; dims: of the tensor [the batch first, then shape]."""
-        if not shape:
-            self.refuse("a sample is a single number without a dimension", "keep the dimension (keepdim=True)")
-        shape = tuple(int(one) for one in shape)
+        shape = tuple(int(one) for one in shape) or (1,)
         inputs = tuple(one.line for one in inputs)
         line = self.lines.add(op, inputs, shape, parameters, self.name(), **keys)
         return Value(line, tuple(dims) if dims is not None else (Batch(), *shape))
@@ -423,7 +424,7 @@ class Walk:
             return one
         if isinstance(one, Parameter):
             if one.name not in self.rows:
-                self.rows[one.name] = self.emit("parameter", (), one.shape or (1,), one.shape or (1,), (one.name,))
+                self.rows[one.name] = self.emit("parameter", (), one.shape, one.shape, (one.name,))
             return self.rows[one.name]
         if isinstance(one, Constant):
             return self._constant(one)
@@ -443,7 +444,7 @@ class Walk:
         array = tensor.detach().cpu()
         array = array.to(self.kind) if array.is_floating_point() or array.dtype == torch.bool else array
         array = array.numpy()
-        return Value(self.lines.constant(array.reshape(array.shape or (1,))), dims or (1,))
+        return Value(self.lines.constant(array.reshape(array.shape or (1,))), dims)
 
     def _operand(self, node):
         """What an operation sees of the value of a node: constants say where they have the batch."""
@@ -480,7 +481,7 @@ class Walk:
     def reshaped(self, value, dims):
         """The same numbers with other dimensions."""
         shape, line = sample_shape(dims), self.lines[value.line]
-        if shape == value.shape or not shape:
+        if shape == value.shape:
             return Value(value.line, tuple(dims))
         if line.op == "constant":
             held = self.lines.constants[line.keys["constant"]]

@@ -73,8 +73,8 @@ class Value:
     def axes(self, dim):
         """The dimensions of a sample that dimension `dim` of the tensor stands for."""
         dim %= len(self.dims)
-        start = len(sample_shape(self.dims[:dim]))
-        return list(range(start, start + len(sample_shape(self.dims[dim:dim + 1]))))
+        start = len(places_of(self.dims[:dim]))
+        return list(range(start, start + len(places_of(self.dims[dim:dim + 1]))))
 
 
 MISSING = object()  #: what a value of the traced module is that no line yields
@@ -98,9 +98,14 @@ class Constant:
         return Constant(function(self.tensor), self.batch)
 
 
-def sample_shape(dims):
-    """The shape of a sample of a tensor with these dimensions."""
+def places_of(dims):
+    """The lengths of a sample's dimensions in a tensor with these dimensions."""
     return tuple(itertools.chain.from_iterable(one.places if isinstance(one, Batch) else (one,) for one in dims))
+
+
+def sample_shape(dims):
+    """The shape of a sample in the file, where a single number is [1]."""
+    return places_of(dims) or (1,)
 
 
 def dims_of(shape, symbol, folds=None):

@@ -8,7 +8,7 @@ import numbers
 
 import torch
 
-from ._model_lines import MISSING, Batch, Constant, Parameter, Value, sample_shape
+from ._model_lines import MISSING, Batch, Constant, Parameter, Value, places_of, sample_shape
 
 OPERATIONS = {}
 #: These hold no value.
@@ -70,7 +70,7 @@ def beside(walk, value, dims):
         return value
     mine = dims[len(dims) - len(value.dims):]
     return walk.reshaped(value, [one for length, new in zip(value.dims, mine)
-                                 for one in ([1] * len(new.places) if isinstance(new, Batch) else [length])] or (1,))
+                                 for one in ([1] * len(new.places) if isinstance(new, Batch) else [length])])
 
 
 def widened(walk, value, dims):
@@ -190,6 +190,16 @@ for _name, _exponent in {"sqrt": 0.5, "rsqrt": -0.5, "reciprocal": -1}.items():
 @operation("addcmul")
 def addcmul(walk, self, tensor1, tensor2, value=1, **_):
     return add(walk, self, mul(walk, tensor1, tensor2), value)
+
+
+@operation("gt", "lt", "ge", "le", "eq", "ne", "isnan", "isinf", "nonzero", "argmax", "sign")
+def choice(walk, **_):
+    walk.refuse(f"{walk.node.target.__name__.partition('.')[0]}, a choice that depends on values of the input")
+
+
+@operation("detach")
+def detach(walk, **_):
+    walk.refuse("detach, which stops the gradient")
 
 
 @operation("where")
@@ -431,8 +441,9 @@ def embedding(walk, weight, indices, padding_idx=-1, **_):
             return sliced(walk, walk.value(weight), 0, start, start + len(numbers_of))
     value = walk.value(indices)
     keys = {"padding": padding_idx} if padding_idx >= 0 else {}
-    return walk.emit("embedding", (value,), (*value.shape, columns), (*value.dims, columns), (weight.name,), rows=rows,
-                     columns=columns, **keys)
+    found = walk.emit("embedding", (value,), (*value.shape, columns), (Batch(), *value.shape, columns), (weight.name,),
+                      rows=rows, columns=columns, **keys)
+    return walk.reshaped(found, (*value.dims, columns))
 
 
 @operation("lstm", "gru")
@@ -665,12 +676,10 @@ def reduced(walk, op, self, dim, keepdim):
     axes = batch_free(walk, value, *dims)
     kept = tuple(1 if at in dims else one for at, one in enumerate(value.dims))
     left = tuple(one for at, one in enumerate(value.dims) if at not in dims)
-    if not sample_shape(left) and value.batch is not None and not keepdim:
-        walk.refuse("a sample is a single number without a dimension", "keep the dimension (keepdim=True)")
-    if not sample_shape(left):  # the line has the number in a dimension of its own
+    if not places_of(left):  # the line has the number in a dimension of its own
         value = walk.emit("reshape", (value,), (1, *value.shape))
-        line = walk.emit(op, (value,), (1,), None, dims=[axis + 1 for axis in axes]).line
-        return walk.reshaped(Value(line, (1,)), kept if keepdim else (1,))
+        result = walk.emit(op, (value,), (1,), None, dims=[axis + 1 for axis in axes])
+        return walk.reshaped(result, kept if keepdim else left)
     result = walk.emit(op, (value,), sample_shape(left), left, dims=axes)
     return walk.reshaped(result, kept) if keepdim else result
 
@@ -713,8 +722,6 @@ def amax(walk, self, dim=None, keepdim=False, **_):
     axis, = batch_free(walk, value, at)
     rest = [one for one in range(len(value.shape)) if one != axis]
     left = tuple(one for dim, one in enumerate(value.dims) if dim != at)
-    if not rest and not keepdim:
-        walk.refuse("a sample is a single number without a dimension", "keep the dimension (keepdim=True)")
     moved = Value(value.line, (Batch(), *value.shape))
     moved = permuted_sample(walk, moved, [*rest, axis])
     count = math.prod(value.shape[one] for one in rest)
@@ -912,10 +919,7 @@ def select(walk, self, dim, index, **_):
         walk.refuse("one sample of the batch is taken")
     index %= value.dims[dim]
     one = sliced(walk, value, dim, index, index + 1)
-    dims = (*one.dims[:dim], *one.dims[dim + 1:])
-    if not sample_shape(dims):
-        walk.refuse("a sample is a single number without a dimension", "keep the dimension (x[:, i:i + 1])")
-    return walk.reshaped(one, dims)
+    return walk.reshaped(one, (*one.dims[:dim], *one.dims[dim + 1:]))
 
 
 def parts(walk, self, dim, sizes):
@@ -963,6 +967,7 @@ def roll(walk, self, shifts, dims=(), **_):
 def flip(walk, self, dims, **_):
     value = walk.value(self)
     for dim in dims:
+        batch_free(walk, value, dim)
         value = picked(walk, value, dim % len(value.dims), range(value.dims[dim])[::-1])
     return value
 

@@ -87,6 +87,8 @@ class ModelCase(InFolder):
                     mock.patch.object(F, "dropout2d", lambda value, *_, **__: value):
                 expected = module(x.clone())
             found = reader(x)
+            if expected.ndim == 1:  # a single number of each sample is [1] in the file
+                expected = expected[:, None]
             # A tensor whose first dimension is the batch and more has more dimensions in the file.
             self.assertEqual(found.flatten(0, found.ndim - expected.ndim).shape, expected.shape)
             found = found.reshape(expected.shape)
@@ -114,6 +116,7 @@ class ModelCase(InFolder):
             fedhpc.export_model(module, example, "refused.h5")
         self.assertNotIn("\n", str(caught.exception))
         self.assertIn("; ", str(caught.exception))
+        self.assertNotIn(".;", str(caught.exception))
         self.assertEqual([one.name for one in self.folder.iterdir() if "refused" in one.name], [])
         return str(caught.exception)
 
@@ -209,6 +212,7 @@ class LayersTest(ModelCase):
 
     def test_embeddings(self):
         self.same(nn.Embedding(9, 4), 6, high=9)
+        self.same(Call(lambda m, x: m.a(x[:, 0]) * m.a.weight.shape[0], a=nn.Embedding(9, 4)), 6, high=9)
         self.same(nn.Embedding(9, 4, padding_idx=2), 2, 3, high=9)
         self.same(Call(lambda m, x: m.a(x) + m.b(torch.arange(x.shape[1])), a=nn.Embedding(9, 4), b=nn.Embedding(6, 4)),
                   5, high=9)
@@ -340,7 +344,9 @@ class LayersTest(ModelCase):
                 lambda x: F.pad(x[:, :, ::2], (0, 0, 0, 0, 1, 1)), lambda x: x.mT @ x,
                 lambda x: F.pixel_shuffle(x.reshape(x.shape[0], 4, 2, 3), 2), lambda x: x.view_as(2 * x),
                 lambda x: x.expand_as(x) + torch.zeros_like(x), lambda x: x[:], lambda x: x.log_softmax(2),
-                lambda x: x.norm(dim=-1), lambda x: x.var(1, unbiased=False)):
+                lambda x: x.mean((1, 2, 3)), lambda x: x[:, 1, 2, 3], lambda x: x.sum((1, 2, 3)).unsqueeze(1),
+                lambda x: torch.stack([x[:, 0, 0, 0], x.flatten(1).amax(1)], 1), lambda x: x.mean((1, 2, 3)).tanh() * 2,
+                lambda x: x * x[:, 0, 0, 0][:, None, None, None], lambda x: x.flatten(1) @ torch.arange(24.), lambda x: x.norm(dim=-1), lambda x: x.var(1, unbiased=False)):
             with self.subTest(line=function.__code__.co_firstlineno, at=list(function.__code__.co_positions())[3]):
                 self.same(Call(scaled(function), w=weights(2, 3, 4)), 2, 3, 4)
         self.same(Call(lambda m, x: torch.cat([m.c.expand(x.shape[0], -1, -1), x], dim=1) + m.p, c=weights(1, 1, 4),
@@ -376,6 +382,258 @@ class WholeModelsTest(ModelCase):
             found = [keys for op, keys in layers if op == "attention"]
             self.assertEqual([keys.get("causal") for keys in found], [["1"]] * 2)
             self.assertEqual([op for op, _ in layers if op in ("softmax", "matmul", "constant")], [])
+
+
+class RefusedTest(ModelCase):
+    def test_control_flow_on_values(self):
+        def forward(model, x):
+            return model.a(x) if x.sum() > 0 else x
+        said = self.refused("control flow or a shape depends on values", Call(forward, a=nn.Linear(4, 4)), 4)
+        self.assertRegex(said, r"in line \d+ of .*test_models.py; .*model.backend=autograd")
+        for words, function in (
+                ("gt, a choice that depends on values", lambda m, x: m.a(x)[x[:, 0] > 0]),
+                ("gt, a choice that depends on values", lambda m, x: torch.where(x > 0, m.a(x), x)),
+                ("eq, a choice that depends on values", lambda m, x: m.a(x).masked_fill(x == 0, 0.)),
+                ("control flow or a shape", lambda m, x: m.a(x)[:, :int(x[0, 0])])):
+            self.refused(words, Call(function, a=nn.Linear(4, 4)), 4)
+
+    def test_unknown_operations_say_where(self):
+        net = nn.Sequential(nn.Linear(4, 4), nn.Sequential(nn.Softsign(), nn.Linear(4, 2)))
+        self.refused(r"the operation abs in 1\.0 \(Softsign\)", net, 4)
+        said = self.refused("the operation cumsum in ", Call(lambda m, x: m.a(x).cumsum(1), a=nn.Linear(4, 4)), 4)
+        self.assertRegex(said, r"line \d+ of .*test_models.py")
+        self.refused("the operation conv_transpose2d", nn.ConvTranspose2d(2, 2, 2), 2, 4, 4)
+        self.refused("the operation conv3d", nn.Conv3d(2, 2, 2), 2, 4, 4, 4)
+        self.refused("padding by 'reflect'", nn.Conv2d(2, 2, 3, padding=1, padding_mode="reflect"), 2, 4, 4)
+        self.refused("the operation bilinear", Call(lambda m, x: m.a(x, x), a=nn.Bilinear(3, 3, 2)), 3)
+        self.refused("dropout", nn.Sequential(nn.Linear(4, 4), nn.AlphaDropout(.2)), 4)
+
+    def test_complex_numbers(self):
+        self.refused("complex numbers", Call(lambda m, x: torch.fft.fft(m.a(x)).abs(), a=nn.Linear(4, 4)), 4)
+        self.refused("parameter w is of type complex128", Call(lambda m, x: (x * m.w).real, w=nn.Parameter(
+            torch.ones(4, dtype=torch.complex128))), 4)
+        self.refused("complex", nn.Linear(4, 4), example=torch.ones(2, 4, dtype=torch.complex128))
+
+    def test_parameters_in_two_places(self):
+        tied = nn.Sequential(nn.Embedding(5, 4), nn.Linear(4, 5, bias=False))
+        tied[1].weight = tied[0].weight
+        self.refused(r"parameters 0\.weight and 1\.weight are one \(tied weights\)", tied, 4, example=torch.ones(
+            2, 4, dtype=torch.long))
+        layer = nn.Linear(4, 4)
+        self.refused(r"are one|is used twice", nn.Sequential(layer, nn.ReLU(), layer), 4)
+        self.refused(r"parameter a\.weight is used twice", Call(lambda m, x: m.a(m.a(x)), a=layer), 4)
+        self.refused(r"parameter a\.weight is used twice", Call(lambda m, x: m.a(x) @ m.a.weight, a=layer), 4)
+        norm = nn.BatchNorm1d(4)
+        self.refused("is used twice", Call(lambda m, x: m.a(m.a(x)), a=norm), 4)
+
+    def test_samples_that_mix(self):
+        layer = nn.Linear(4, 4)
+        for words, function in (
+                ("an operation over the batch", lambda m, x: m.a(x) - x.mean(0)),
+                ("an operation over the batch", lambda m, x: m.a(x) - x.mean()),
+                ("an operation over the batch", lambda m, x: m.a(x).softmax(0)),
+                ("an operation over the batch", lambda m, x: m.a(x).flip(0)),
+                ("an operation over the batch", lambda m, x: (x @ x.t()) @ m.a(x)),
+                ("an operation over the batch", lambda m, x: torch.cat([x, m.a(x)], 0)),
+                ("one sample of the batch", lambda m, x: m.a(x) + x[0]),
+                ("a slice of the batch", lambda m, x: m.a(x[1:])),
+                ("mixes samples", lambda m, x: m.a(x).view(4, -1).t()),
+                ("mixes samples", lambda m, x: m.a(x)[:, None] - x[None]),
+                ("depends on how many samples", lambda m, x: m.a(x) / x.shape[0]),
+                ("depends on its place in the batch", lambda m, x: m.a(x) + torch.arange(x.shape[0])[:, None]),
+                ("a batch of one size", lambda m, x: m.a(x.view(len(x), 4))),
+                ("a batch of one size", lambda m, x: m.a(x) if x.shape[0] == 5 else x),
+                ("the batch is not the first dimension", lambda m, x: m.a(x).t())):
+            with self.subTest(words, at=function.__code__.co_firstlineno):
+                self.refused(words, Call(function, a=layer), 4)
+        self.refused("random numbers", Call(lambda m, x: m.a(x) + torch.randn(4), a=layer), 4)
+        self.refused("dropout of a value that all samples share", Call(lambda m, x: x + F.dropout(m.w), w=weights(4)), 4)
+        self.refused("takes the batch for the time", Call(lambda m, x: m.a(x)[0], a=nn.GRU(4, 3)), 5, 4)
+        self.refused("a batch that is not the first", Call(lambda m, x: m.a(x.flatten(0, 1)).unflatten(0, (-1, 3)),
+                                                          a=nn.Conv2d(1, 2, 2)), 3, 1, 4, 4)
+        self.refused("over a batch that is not the first", Call(lambda m, x: m.a(x.permute(2, 1, 0)).permute(2, 1, 0),
+                                                               a=nn.BatchNorm1d(4)), 4, 3)
+
+    def test_inputs_and_outputs(self):
+        class Two(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.a = nn.Linear(4, 4)
+
+            def forward(self, x, y):
+                return self.a(x + y)
+        layer = nn.Linear(4, 4)
+        self.refused(r"forward has 2 inputs \(x, y\)", Two(), 4)
+        self.refused("the example input is a tuple", layer, example=(torch.ones(2, 4), torch.ones(2, 4)))
+        self.refused(r"the example input has shape \(4,\)", layer, example=torch.ones(4))
+        self.refused("at least one sample", layer, example=torch.ones(0, 4))
+        self.refused("forward returns a tuple of 2 values", Call(lambda m, x: (m.a(x), x), a=layer), 4)
+        self.refused("forward returns a dict", Call(lambda m, x: {"y": m.a(x)}, a=layer), 4)
+        self.refused("forward returns a tuple of 2", nn.GRU(4, 3, batch_first=True), 5, 4)
+        self.refused("does not depend on its input|returns", Call(lambda m, x: 3, a=layer), 4)
+        self.refused("does not depend on its input", Call(lambda m, x: m.a.weight * 2, a=layer), 4)
+        self.refused("forward returns its input", Call(lambda m, x: x, a=layer), 4)
+        self.refused("last cell state", Call(lambda m, x: m.a(x)[1][1][0], a=nn.LSTM(4, 3, batch_first=True)), 5, 4)
+        self.refused(r"torch\.export refuses it \(RuntimeError", layer, 5)
+
+    def test_norms_without_what_they_need(self):
+        self.refused("batch norm without running statistics", nn.BatchNorm1d(4, track_running_stats=False), 4)
+        self.refused("batch norm without weight", nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4, affine=False)), 4)
+        self.refused("momentum=None", nn.BatchNorm1d(4, momentum=None), 4)
+        self.refused("instance norm with running statistics", nn.InstanceNorm1d(4, affine=True, track_running_stats=True),
+                     4, 3)
+
+        class Frozen(nn.BatchNorm1d):
+            def train(self, mode=True):
+                return super().train(False)
+        self.refused("statistics are frozen", Frozen(4), 4)
+
+    def test_changes_in_place(self):
+        layer = nn.Linear(4, 4)
+        self.refused("relu_ changes the module's input in place", nn.Sequential(nn.ReLU(True), layer), 4)
+
+        def counting(model, x):
+            model.count += 1
+            return model.a(x)
+
+        def averaging(model, x):
+            model.mean.mul_(.9).add_(x.detach().mean(0), alpha=.1)
+            return model.a(x) - model.mean
+
+        def part(model, x):
+            y = model.a(x)
+            y[:, 0] = 0
+            return y
+
+        def seen_twice(model, x):
+            y = model.a(x)
+            z = y.view(-1, 2, 2)
+            y += 1
+            return z
+        self.refused(r"changes a buffer of its own \(count\)", Call(counting, a=layer, count=torch.zeros(1)), 4)
+        self.refused(r"buffer of its own|in place|an operation over the batch|detach",
+                     Call(averaging, a=layer, mean=torch.zeros(4)), 4)
+        self.refused("fill_ changes a part of a tensor in place", Call(part, a=layer), 4)
+        self.refused("changes a part of a tensor in place", Call(seen_twice, a=layer), 4)
+        self.refused("detach, which stops the gradient", Call(lambda m, x: m.a(x).detach() + m.a.weight.sum(), a=layer), 4)
+
+    def test_parameters_that_cannot_train(self):
+        net = Call(lambda m, x: m.a(x), a=nn.Linear(4, 4), b=nn.Linear(3, 2))
+        self.refused(r"the output does not depend on parameter b\.weight", net, 4)
+        net = nn.Linear(4, 4)
+        net.bias.requires_grad_(False)
+        self.refused("parameter bias is frozen", net, 4)
+        self.refused("parameter weight is of type float16", nn.Linear(4, 4).half(), 4)
+        self.refused("parameter weight is of type bfloat16", nn.Linear(4, 4).bfloat16(), 4)
+        whole = nn.Parameter(torch.ones(4, dtype=torch.long), requires_grad=False)
+        self.refused("parameter w is of type int64", Call(lambda m, x: x * m.w, w=whole), 4)
+        self.refused("of different types", nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4).float()), 4)
+        self.refused("parameter weight has no shape yet", nn.LazyLinear(3), 4)
+        self.refused("the module has no parameters", nn.ReLU(), 4)
+        self.refused("function is no torch.nn.Module", F.relu, 4)
+        self.refused("float32 by|numbers of type float32|a conversion", Call(lambda m, x: m.a(x).float(), a=nn.Linear(4, 4)),
+                     4)
+
+    def test_names(self):
+        for name in ("a b", "a,b", "a=b", "a/b"):
+            net = nn.Sequential()
+            net.add_module(name, nn.Linear(4, 4))
+            self.refused(r"the name of parameter .* has a space, comma, '=' or '/'; rename it", net, 4)
+        net = nn.Sequential(nn.Linear(4, 4))
+        net.add_module("an act", nn.ReLU())
+        self.same(net, 4)
+
+
+class FileTest(ModelCase):
+    def test_what_stands_in_the_file(self):
+        net = nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3), nn.ReLU()).float()
+        found = fedhpc.export_model(net, torch.zeros(7, 4), "net.h5")
+        self.assertEqual(found, {"model.name": "file", "model.file": str(self.folder.resolve() / "net.h5")})
+        with h5py.File("net.h5") as file:
+            self.assertEqual(file["layers"].dtype.kind, "S")
+            self.assertIn(torch.__version__, file.attrs["producer"])
+            self.assertEqual(sorted(file["model/global"]), ["0.bias", "0.weight", "1.bias", "1.running_mean",
+                                                            "1.running_var", "1.weight"])
+            self.assertEqual(file["model/global/0.weight"].dtype, np.float32)
+            np.testing.assert_array_equal(file["model/global/0.weight"], net[0].weight.detach())
+            self.assertNotIn("constants", file)
+            self.assertEqual([line.decode() for line in file["layers"]], [
+                "input shape=4", "linear out=3 inputs=0 parameters=0.weight,0.bias name=0",
+                "batch_norm epsilon=1e-05 momentum=0.1 inputs=1 "
+                "parameters=1.weight,1.bias,1.running_mean,1.running_var name=1", "relu inputs=2 name=2"])
+        fedhpc.export_model(net, torch.zeros(7, 4), "net.h5", weights=False)
+        with h5py.File("net.h5") as file:
+            self.assertNotIn("model", file)
+
+    def test_a_file_that_cannot_be_written_leaves_what_was_there(self):
+        with self.assertRaisesRegex(fedhpc.DataError, "cannot be written"):
+            fedhpc.export_model(nn.Linear(4, 3), torch.zeros(1, 4), "nowhere/net.h5")
+        Path("net.h5").write_text("mine")
+        with mock.patch("os.replace", side_effect=OSError("no space")):
+            with self.assertRaisesRegex(fedhpc.DataError, "no space"):
+                fedhpc.export_model(nn.Linear(4, 3), torch.zeros(1, 4), "net.h5")
+        self.assertEqual([(one.name, one.read_text()) for one in self.folder.iterdir()], [("net.h5", "mine")])
+
+    def test_exporting_leaves_the_module_and_draws_alone(self):
+        net = others.VGG().eval()
+        net.features[1].train()
+        for one in net.parameters():
+            one.grad = torch.ones_like(one)
+        modes, state = [one.training for one in net.modules()], torch.get_rng_state()
+        fedhpc.export_model(net, torch.zeros(2, 3, 16, 16), "net.h5")
+        self.assertEqual([one.training for one in net.modules()], modes)
+        self.assertTrue(torch.equal(torch.get_rng_state(), state))
+        self.assertTrue(all(one.grad.eq(1).all() and one.requires_grad for one in net.parameters()))
+        self.assertEqual(self.ops().count("dropout"), 1)
+        self.assertEqual(self.ops().count("batch_norm"), 2)
+        with self.assertRaises(fedhpc.ConfigError):
+            fedhpc.export_model(net, torch.zeros(2, 3), "net.h5")
+        self.assertEqual([one.training for one in net.modules()], modes)
+
+
+class LoadTest(ModelCase):
+    """Result files are stood in for by what fedhpc.Results says of one."""
+
+    class Results:
+        def __init__(self, **values):
+            self.values = values
+
+        def model(self):
+            return self.values
+
+        def personal(self, client):
+            return {name: values + client for name, values in self.values.items()}
+
+    def test_weights_come_back(self):
+        net = nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3))
+        net.register_buffer("mask", torch.ones(2))
+        net.register_parameter("scale", nn.Parameter(torch.tensor(2.)))
+        values = {name: np.full(one.shape or 1, at + .5, np.float32) for at, (name, one) in enumerate(
+            net.state_dict().items()) if name not in ("mask", "1.num_batches_tracked")}
+        self.assertIs(fedhpc.load_weights(net, self.Results(**values)), net)
+        for name, one in net.state_dict().items():
+            if name in values:
+                self.assertTrue(one.eq(float(values[name].flat[0])).all(), name)
+        self.assertEqual(net.scale.shape, ())
+        self.assertEqual(net.mask.tolist(), [1, 1])
+        fedhpc.load_weights(net, self.Results(**values), client=3)
+        self.assertEqual(net[0].bias.tolist(), [values["0.bias"][0] + 3] * 3)
+
+    def test_other_modules_are_refused(self):
+        net = nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3))
+        values = {name: one.numpy().copy() for name, one in net.state_dict().items() if "tracked" not in name}
+        before = copy.deepcopy(net.state_dict())
+        for words, wrong in (("1.bias is in the module, but not in the results", {**values, "1.bias": None}),
+                             ("1.running_var is in the module", {**values, "1.running_var": None}),
+                             ("2.weight is in the results, but not in the module", {**values, "2.weight": values["1.bias"]}),
+                             (r"0.weight has shape \[3, 5\] in the results and \[3, 4\] in the module",
+                              {**values, "0.bias": np.ones(3), "0.weight": np.ones((3, 5))})):
+            wrong = {name: one for name, one in wrong.items() if one is not None}
+            with self.assertRaisesRegex(fedhpc.ConfigError, words):
+                fedhpc.load_weights(net, self.Results(**wrong))
+            self.assertTrue(all(torch.equal(one, before[name]) for name, one in net.state_dict().items()))
+        with self.assertRaisesRegex(fedhpc.DataError, "no such file"):
+            fedhpc.load_weights(net, "nothing.h5")
 
 
 if __name__ == "__main__":
