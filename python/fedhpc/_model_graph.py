@@ -18,7 +18,7 @@ import warnings
 import numpy as np
 import torch
 
-from ._model_lines import MISSING, Batch, Constant, Lines, Parameter, Refused, Value, dims_of, refuse, sample_shape
+from ._model_lines import MISSING, Batch, Constant, Lines, Noise, Parameter, Refused, Value, dims_of, refuse, sample_shape
 from ._model_operations import EMPTY, IGNORED, OPERATIONS, VIEWS
 
 TORCH = os.path.dirname(torch.__file__) + os.sep
@@ -235,7 +235,7 @@ class Walk:
             self.values[node] = items[node.args[1]] if isinstance(items, (tuple, list)) else None
             return
         arguments = [*node.all_input_nodes]
-        traced = any(isinstance(one, (Value, Parameter)) for arg in arguments for one in _flat(self.values.get(arg)))
+        traced = any(isinstance(one, (Value, Parameter, Noise)) for arg in arguments for one in _flat(self.values.get(arg)))
         name = getattr(getattr(target, "overloadpacket", target), "__name__", str(target))
         if name in IGNORED:
             self.values[node] = None
@@ -256,7 +256,8 @@ class Walk:
                 return
             self.refuse(f"the module changes a buffer of its own ({self._buffer_name(written)})")
         if torch.Tag.nondeterministic_seeded in getattr(target, "tags", ()):
-            self.refuse(f"random numbers by {name}, other than dropout")
+            self._draw(node, name)
+            return
         try:
             args = torch.fx.node.map_arg(node.args, self.concrete)
             kwargs = torch.fx.node.map_arg(node.kwargs, self.concrete)
@@ -269,6 +270,21 @@ class Walk:
         of = node.all_input_nodes[0] if node.all_input_nodes and (written is not None or name in VIEWS) else node
         self.alias[node] = self.alias.get(of, of)
         self.tensor_of[node] = node
+
+    def _draw(self, node, name):
+        """Random numbers: one of each sample is dropout of whole samples (stochastic depth)."""
+        keep = node.args[1] if name == "bernoulli_" and len(node.args) > 1 else None
+        dims = dims_of(node.meta["val"].shape, self.symbol)
+        if not isinstance(keep, float) or dims is None or dims[:1] != (Batch(),) or any(one != 1 for one in dims[1:]):
+            self.refuse(f"random numbers by {name}, other than dropout")
+        self._written_to(node, node.args[0], Noise(keep))
+
+    def _written_to(self, node, written, value):
+        """Gives the node, and the tensor that it writes into, the value."""
+        tensor = self.tensor_of[written]
+        for other in [one for one, of in self.tensor_of.items() if of is tensor]:
+            self.values[other] = value
+        self.values[node], self.alias[node], self.tensor_of[node] = value, self.alias[written], tensor
 
     def concrete(self, node):
         """A value as it stands; of what depends on the input, an empty tensor like it."""
@@ -319,19 +335,16 @@ class Walk:
         if written is not None:
             self._check_written(node, written, name)
         if base not in OPERATIONS:
-            self.refuse(f"the operation {name}")
+            drawn = torch.Tag.nondeterministic_seeded in node.target.tags
+            self.refuse(f"random numbers by {name}, other than dropout" if drawn else f"the operation {name}")
         result = OPERATIONS[base](self, **{key: torch.fx.node.map_arg(one, self._operand)
                                           for key, one in named.items()})
-        self.values[node] = result
         if written is not None:
-            tensor = self.tensor_of[written]
-            for other in [one for one, of in self.tensor_of.items() if of is tensor]:
-                self.values[other] = result
-            self.alias[node], self.tensor_of[node] = self.alias[written], tensor
-        else:
-            of = named.get("self") if base in VIEWS else None
-            self.alias[node] = self.alias.get(of, node) if isinstance(of, torch.fx.Node) else node
-            self.tensor_of[node] = node
+            self._written_to(node, written, result)
+            return
+        of = named.get("self") if base in VIEWS else None
+        self.alias[node] = self.alias.get(of, node) if isinstance(of, torch.fx.Node) else node
+        self.values[node], self.tensor_of[node] = result, node
 
     def _check_written(self, node, written, name):
         """Refuses a change in place that somebody sees through another view of the same memory."""
@@ -339,7 +352,7 @@ class Walk:
         if root.op == "placeholder":
             self.refuse(f"{name} changes " + ("the module's input" if root is self.input else
                                               f"{self._buffer_name(written)} of the module") + " in place")
-        if not isinstance(self.values[written], Value):
+        if not isinstance(self.values[written], (Value, Noise)):
             self.refuse(f"{name} writes values into a tensor that was made empty or constant")
         for other, memory in self.alias.items():
             if memory is root and self.tensor_of[other] is not self.tensor_of[written]:
@@ -428,7 +441,7 @@ class Walk:
             return self.rows[one.name]
         if isinstance(one, Constant):
             return self._constant(one)
-        return self.refuse(LACKS)
+        return self.refuse("random numbers other than dropout" if isinstance(one, Noise) else LACKS)
 
     def _constant(self, one):
         """A constant, the same for every sample where it has the size of the batch."""

@@ -98,6 +98,14 @@ class Constant:
         return Constant(function(self.tensor), self.batch)
 
 
+@dataclasses.dataclass(frozen=True)
+class Noise:
+    """A random number of each sample: `factor` with probability `keep`, else 0."""
+
+    keep: float
+    factor: float = 1.0
+
+
 def places_of(dims):
     """The lengths of a sample's dimensions in a tensor with these dimensions."""
     return tuple(itertools.chain.from_iterable(one.places if isinstance(one, Batch) else (one,) for one in dims))

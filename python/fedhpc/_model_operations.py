@@ -8,14 +8,14 @@ import numbers
 
 import torch
 
-from ._model_lines import MISSING, Batch, Constant, Parameter, Value, places_of, sample_shape
+from ._model_lines import MISSING, Batch, Constant, Noise, Parameter, Value, places_of, sample_shape
 
 OPERATIONS = {}
 #: These hold no value.
 IGNORED = {"_assert_tensor_metadata", "_assert_scalar", "_assert_async", "sym_constrain_range",
            "sym_constrain_range_for_size"}
 #: These look at the shape of `self` only.
-EMPTY = {"zeros_like", "ones_like", "full_like", "new_zeros", "new_ones", "new_full"}
+EMPTY = {"empty_like", "new_empty", "zeros_like", "ones_like", "full_like", "new_zeros", "new_ones", "new_full"}
 #: What these yield shares the memory of `self`.
 VIEWS = {"view", "reshape", "flatten", "unflatten", "squeeze", "unsqueeze", "permute", "transpose", "t", "movedim",
          "moveaxis", "swapaxes", "swapdims", "numpy_T", "mT", "expand", "expand_as", "view_as", "reshape_as", "slice",
@@ -144,6 +144,10 @@ def rsub(walk, self, other, alpha=1, **_):
 @operation("mul", "multiply")
 def mul(walk, self, other, **_):
     for one, factor in ((self, other), (other, self)):
+        if isinstance(factor, Noise):
+            return drop_samples(walk, one, factor)
+        if isinstance(one, Noise) and scalar(factor) is not None:
+            return Noise(one.keep, one.factor * scalar(factor))
         if scalar(factor, rank_of(one)) is not None:
             return affine(walk, one, scalar(factor, rank_of(one)))
     return elementwise_of_two(walk, "multiply", self, other)
@@ -153,6 +157,8 @@ def mul(walk, self, other, **_):
 def div(walk, self, other, rounding_mode=None, **_):
     if rounding_mode is not None:
         walk.refuse(f"a division that rounds ({rounding_mode})")
+    if isinstance(self, Noise) and scalar(other) is not None:
+        return Noise(self.keep, self.factor / scalar(other))
     if scalar(other, rank_of(self)) is not None:
         return affine(walk, self, 1 / scalar(other, rank_of(self)))
     if isinstance(other, Constant):
@@ -529,6 +535,15 @@ def drop(walk, value, p, channels):
     if value.batch is None:
         walk.refuse("dropout of a value that all samples share", "drop out after it meets the samples")
     return walk.elementwise("dropout", value, p=float(p), channels=channels)
+
+
+def drop_samples(walk, value, noise):
+    """Whole samples dropped: all that a sample has is one channel."""
+    value = walk.first(value)
+    if not math.isclose(noise.keep * noise.factor, 1):
+        walk.refuse("random numbers whose mean is not 1, other than dropout")
+    one = walk.reshaped(value, (Batch(), 1, math.prod(value.shape)))
+    return walk.reshaped(drop(walk, one, 1 - noise.keep, True), value.dims)
 
 
 @operation("dropout")
@@ -995,20 +1010,32 @@ def index(walk, self, indices, **_):
     return walk.reshaped(found, (*found.dims[:at], *rows.shape, *found.dims[at + 1:]))
 
 
+MOST_SLICES = 32  # of a choice of rows; beyond, it is a product with a matrix of zeros and ones
+
+
 def picked(walk, value, dim, rows):
     """The entries `rows` along a dimension, as slices of what stands in a row."""
-    batch_free(walk, value, dim)
+    axis, = batch_free(walk, value, dim)
     rows, found, at = list(rows), [], 0
     while at < len(rows):
         step = rows[at + 1] - rows[at] if at + 1 < len(rows) and rows[at + 1] > rows[at] else 1
         end = at + 1
         while end < len(rows) and rows[end] == rows[end - 1] + step:
             end += 1
-        found.append(sliced(walk, value, dim, rows[at], rows[end - 1] + 1, step if end > at + 1 else 1))
+        found.append((rows[at], rows[end - 1] + 1, step if end > at + 1 else 1))
         at = end
-    if len(found) > 512:
-        walk.refuse(f"{len(found)} single elements chosen one by one")
-    return cat(walk, found, dim)
+    if len(found) <= MOST_SLICES:
+        return cat(walk, [sliced(walk, value, dim, *one) for one in found], dim)
+    order = [axis, *(one for one in range(len(value.shape)) if one != axis)]
+    shape = [value.shape[one] for one in order]
+    front = Value(walk.permuted(value, order, shape).line, tuple(shape))
+    matrix = walk.reshaped(front, (shape[0], math.prod(shape[1:])))
+    chosen = torch.nn.functional.one_hot(torch.tensor(rows), shape[0]).to(walk.kind).numpy()
+    chosen = Value(walk.lines.constant(chosen), chosen.shape)
+    made = walk.emit("matmul", (chosen, matrix), (len(rows), matrix.shape[1]), (len(rows), matrix.shape[1]))
+    made = walk.reshaped(made, (len(rows), *shape[1:]))
+    return walk.permuted(made, [order.index(one) for one in range(len(order))],
+                         (*value.dims[:dim], len(rows), *value.dims[dim + 1:]))
 
 
 @operation("pad", "constant_pad_nd", "zero_pad")

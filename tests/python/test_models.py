@@ -210,6 +210,17 @@ class LayersTest(ModelCase):
         self.same(nn.Sequential(nn.Conv1d(2, 3, 1), nn.Dropout1d(.3), nn.Dropout(0.)), 2, 4)
         self.assertEqual(self.ops(), ["input", "convolution", "dropout"])
 
+    def test_stochastic_depth(self):
+        def forward(model, x):
+            noise = x.new_empty([x.shape[0], 1, 1]).bernoulli_(.75)
+            noise.div_(.75)
+            return x + model.a(x) * noise
+        fedhpc.export_model(Call(forward, a=nn.Linear(4, 4)), torch.zeros(1, 3, 4), "net.h5")
+        layers = read("net.h5")[0]
+        self.assertEqual([op for op, _ in layers], ["input", "linear", "reshape", "dropout", "reshape", "add"])
+        self.assertEqual(layers[3][1] | {"name": 0}, {"p": ["0.25"], "channels": ["1"], "inputs": ["2"], "name": 0})
+        self.assertEqual(layers[2][1]["shape"], ["1", "12"])
+
     def test_embeddings(self):
         self.same(nn.Embedding(9, 4), 6, high=9)
         self.same(Call(lambda m, x: m.a(x[:, 0]) * m.a.weight.shape[0], a=nn.Embedding(9, 4)), 6, high=9)
@@ -344,6 +355,7 @@ class LayersTest(ModelCase):
                 lambda x: F.pad(x[:, :, ::2], (0, 0, 0, 0, 1, 1)), lambda x: x.mT @ x,
                 lambda x: F.pixel_shuffle(x.reshape(x.shape[0], 4, 2, 3), 2), lambda x: x.view_as(2 * x),
                 lambda x: x.expand_as(x) + torch.zeros_like(x), lambda x: x[:], lambda x: x.log_softmax(2),
+                lambda x: x[:, :, :, torch.arange(40) * 7 % 4], lambda x: x[:, torch.arange(80).view(2, 40) * 7 % 2],
                 lambda x: x.mean((1, 2, 3)), lambda x: x[:, 1, 2, 3], lambda x: x.sum((1, 2, 3)).unsqueeze(1),
                 lambda x: torch.stack([x[:, 0, 0, 0], x.flatten(1).amax(1)], 1), lambda x: x.mean((1, 2, 3)).tanh() * 2,
                 lambda x: x * x[:, 0, 0, 0][:, None, None, None], lambda x: x.flatten(1) @ torch.arange(24.), lambda x: x.norm(dim=-1), lambda x: x.var(1, unbiased=False)):
@@ -446,7 +458,12 @@ class RefusedTest(ModelCase):
                 ("the batch is not the first dimension", lambda m, x: m.a(x).t())):
             with self.subTest(words, at=function.__code__.co_firstlineno):
                 self.refused(words, Call(function, a=layer), 4)
-        self.refused("random numbers", Call(lambda m, x: m.a(x) + torch.randn(4), a=layer), 4)
+        for function in (lambda m, x: m.a(x) + torch.randn(4), lambda m, x: m.a(x) + torch.randn_like(x),
+                         lambda m, x: m.a(x) + x.new_empty(x.shape[0], 1).bernoulli_(.5),
+                         lambda m, x: m.a(x) * x.new_empty(x.shape[0], 1).bernoulli_(.5),
+                         lambda m, x: m.a(x) * x.new_empty(x.shape[0], 4).bernoulli_(.5),
+                         lambda m, x: m.a(x) * x.new_empty(4).bernoulli_(.5) * 2):
+            self.refused("random numbers", Call(function, a=layer), 4)
         self.refused("dropout of a value that all samples share", Call(lambda m, x: x + F.dropout(m.w), w=weights(4)), 4)
         self.refused("takes the batch for the time", Call(lambda m, x: m.a(x)[0], a=nn.GRU(4, 3)), 5, 4)
         self.refused("a batch that is not the first", Call(lambda m, x: m.a(x.flatten(0, 1)).unflatten(0, (-1, 3)),
