@@ -32,7 +32,7 @@ def trace(module, example):
     """The Lines of a module, and {name: tensor} of its weights: parameters and statistics of batch norm."""
     parameters = _checked_parameters(module)
     kind = next(iter(parameters.values())).dtype
-    program, batch = _exported(module, _example(module, example, kind))
+    program, batch = _exported(module, _example(module, example, kind).to(next(iter(parameters.values())).device))
     one, other = (Walk(program, module, kind, size) for size in (batch, batch + 1))
     for a, b in zip(one.lines.lines, other.lines.lines):  # where one has more, an earlier line differs
         same = a.text() == b.text() and (a.op != "constant" or np.array_equal(
@@ -290,7 +290,8 @@ class Walk:
         """A value as it stands; of what depends on the input, an empty tensor like it."""
         value = self.values[node]
         if isinstance(value, (Value, Parameter)):
-            return torch.empty(self.concrete_shape(value), dtype=node.meta["val"].dtype)
+            return torch.empty(self.concrete_shape(value), dtype=node.meta["val"].dtype,
+                               device=node.meta["val"].device)
         return value
 
     def _is_buffer(self, node):
@@ -431,8 +432,8 @@ class Walk:
         value = self.value(value)
         return self.emit(op, (value,), value.shape, value.dims, **keys)
 
-    def value(self, one):
-        """Any operand as a Value: a parameter or a constant becomes a line."""
+    def value(self, one, whole=False):
+        """Any operand as a Value: a parameter or a constant becomes a line; whole: of whole numbers, as they are."""
         if isinstance(one, Value):
             return one
         if isinstance(one, Parameter):
@@ -440,23 +441,26 @@ class Walk:
                 self.rows[one.name] = self.emit("parameter", (), one.shape, one.shape, (one.name,))
             return self.rows[one.name]
         if isinstance(one, Constant):
-            return self._constant(one)
+            return self._constant(one, whole)
         return self.refuse("random numbers other than dropout" if isinstance(one, Noise) else LACKS)
 
-    def _constant(self, one):
+    def _constant(self, one, whole):
         """A constant, the same for every sample where it has the size of the batch."""
         tensor, dims = one.tensor, tuple(one.tensor.shape)
         if tensor.is_complex():
             self.refuse("complex numbers")
-        if one.batch is not None:
-            first = tensor.narrow(one.batch, 0, 1)
-            if not torch.equal(first.expand_as(tensor), tensor):
+        if one.batch is not None:  # in front of what is folded with it
+            inner, rest = divmod(dims[one.batch], self.size)
+            if rest:
+                self.refuse("an operation that mixes samples of the batch")
+            batches = tensor.unflatten(one.batch, (self.size, inner))
+            tensor = batches.select(one.batch, 0)
+            if not torch.equal(tensor.unsqueeze(one.batch).expand_as(batches), batches):
                 self.refuse("the result for a sample depends on its place in the batch")
-            dims = (*dims[:one.batch], Batch(), *dims[one.batch + 1:])
-            tensor = first.squeeze(one.batch)
-        array = tensor.detach().cpu()
-        array = array.to(self.kind) if array.is_floating_point() or array.dtype == torch.bool else array
-        array = array.numpy()
+            batch = Batch((), (inner,) if inner > 1 else ())
+            tensor = tensor if inner > 1 else tensor.squeeze(one.batch)
+            dims = (*dims[:one.batch], batch, *dims[one.batch + 1:])
+        array = tensor.detach().cpu().to(torch.int64 if whole else self.kind).numpy()
         return Value(self.lines.constant(array.reshape(array.shape or (1,))), dims)
 
     def _operand(self, node):

@@ -436,7 +436,9 @@ def rms_norm(walk, input, normalized_shape, weight=None, eps=None, **_):
 
 
 @operation("embedding")
-def embedding(walk, weight, indices, padding_idx=-1, **_):
+def embedding(walk, weight, indices, padding_idx=-1, scale_grad_by_freq=False, **_):
+    if scale_grad_by_freq:
+        walk.refuse("an embedding that scales its gradient by how often a row comes", "leave scale_grad_by_freq out")
     rows, columns = weight.shape
     if not isinstance(weight, Parameter):
         walk.refuse("an embedding whose rows are computed")
@@ -445,7 +447,7 @@ def embedding(walk, weight, indices, padding_idx=-1, **_):
         start = int(numbers_of[0])
         if torch.equal(numbers_of, torch.arange(start, start + len(numbers_of))):
             return sliced(walk, walk.value(weight), 0, start, start + len(numbers_of))
-    value = walk.value(indices)
+    value = walk.value(indices, whole=True)
     keys = {"padding": padding_idx} if padding_idx >= 0 else {}
     found = walk.emit("embedding", (value,), (*value.shape, columns), (Batch(), *value.shape, columns), (weight.name,),
                       rows=rows, columns=columns, **keys)

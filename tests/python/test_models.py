@@ -7,8 +7,11 @@ parameter must be the module's to 1e-9 in float64.
 import copy
 import importlib.util
 import math
+import os
+import subprocess
 import sys
 import unittest
+from collections import OrderedDict
 from pathlib import Path
 from unittest import mock
 
@@ -19,7 +22,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "python"))
 sys.path.insert(1, str(ROOT / "tests/python"))
 import fedhpc  # noqa: E402
-from python_support import InFolder  # noqa: E402
+from python_support import TINY, InFolder  # noqa: E402
 
 if importlib.util.find_spec("torch") is None or importlib.util.find_spec("torch.nn") is None:
     raise unittest.SkipTest("this Python has no torch")
@@ -30,6 +33,9 @@ from model_support import Reader, read  # noqa: E402
 from torch import nn  # noqa: E402
 
 import models_of_others as others  # noqa: E402
+
+
+PROGRAM = os.environ.get("FEDHPC") or ROOT / "build/release/fedhpc"
 
 
 class Call(nn.Module):
@@ -100,6 +106,11 @@ class ModelCase(InFolder):
             mine = torch.autograd.grad((found * direction).sum(), [reader.weights[name] for name in parameters])
             for name, one, other in zip(parameters, mine, wanted):
                 self.near(one.reshape(other.shape), other, tolerance, name)
+            for name, one in reader.constants.items():
+                self.assertIn(one.dtype, (torch.float64, torch.int64))
+                self.assertTrue(one.dtype == torch.float64 or all(
+                    op == "embedding" for op, keys in reader.layers
+                    if any(reader.layers[int(at)][1].get("constant") == [name] for at in keys.get("inputs", []))))
             for name, one in module.named_buffers():
                 if name in reader.weights:
                     self.near(reader.weights[name], one, tolerance, name)
@@ -263,6 +274,11 @@ class LayersTest(ModelCase):
                          lambda m, q, k, v: product(q, k, v, attn_mask=(m.mask | rows)[None, None]) * m.bias.sum(),
                          lambda m, q, k, v: product(q, k, v, attn_mask=m.bias),
                          lambda m, q, k, v: product(q, k, v, attn_mask=m.bias[:1]),
+                         lambda m, q, k, v: product(q, k[:, :, :3], v[:, :, :3], is_causal=True) * m.bias.sum(),
+                         lambda m, q, k, v: product(q[:, :, 2:], k, v, is_causal=True) * m.bias.sum(),
+                         lambda m, q, k, v: product(q[:, :, :4].flatten(0, 1), k.flatten(0, 1), v.flatten(0, 1))
+                         .unflatten(0, (-1, 2)) * m.bias.sum(),
+                         lambda m, q, k, v: product(q, k[:, :1], v[:, :1]) * m.bias.sum(),
                          lambda m, q, k, v: product(q, k[:, :, :3], v[:, :, :3, :2]) * m.bias.sum()):
             self.same(three(function), 6, 5)
             self.assertEqual(self.ops().count("attention"), 1)
@@ -279,6 +295,8 @@ class LayersTest(ModelCase):
                 self.assertEqual(self.ops().count("attention"), 1, (need, mask))
         self.same(Call(lambda m, x: m.a(x.transpose(0, 1), x.transpose(0, 1), x.transpose(0, 1))[0].transpose(0, 1),
                        a=nn.MultiheadAttention(4, 2)), 6, 4)
+        self.same(Call(lambda m, x: m.a(x, x, x, need_weights=False)[0], a=nn.MultiheadAttention(
+            4, 2, batch_first=True, add_bias_kv=True, add_zero_attn=True)), 6, 4)
         self.same(Call(lambda m, x: m.a(x[:, :2], x, x)[0], a=nn.MultiheadAttention(4, 2, batch_first=True)), 6, 4)
         self.same(Call(lambda m, x: m.a(m.q.expand(x.shape[0], -1, -1), x, x)[0], q=weights(1, 3, 4),
                        a=nn.MultiheadAttention(4, 2, batch_first=True, kdim=5, vdim=5)), 6, 5)
@@ -418,6 +436,8 @@ class RefusedTest(ModelCase):
         self.refused("the operation conv3d", nn.Conv3d(2, 2, 2), 2, 4, 4, 4)
         self.refused("padding by 'reflect'", nn.Conv2d(2, 2, 3, padding=1, padding_mode="reflect"), 2, 4, 4)
         self.refused("the operation bilinear", Call(lambda m, x: m.a(x, x), a=nn.Bilinear(3, 3, 2)), 3)
+        self.refused("how often a row comes", nn.Embedding(5, 4, scale_grad_by_freq=True), example=torch.ones(
+            2, 4, dtype=torch.long))
         self.refused("dropout", nn.Sequential(nn.Linear(4, 4), nn.AlphaDropout(.2)), 4)
 
     def test_complex_numbers(self):
@@ -635,6 +655,20 @@ class LoadTest(ModelCase):
         self.assertEqual(net.mask.tolist(), [1, 1])
         fedhpc.load_weights(net, self.Results(**values), client=3)
         self.assertEqual(net[0].bias.tolist(), [values["0.bias"][0] + 3] * 3)
+
+    def test_weights_of_a_run(self):
+        keys = {**TINY, "model.name": "mlr", "run.output": "run.h5", "run.save": "personal", "algorithm.name": "ditto",
+                "run.progress": "none", "run.reproducible": "true"}
+        Path("run.ini").touch()
+        subprocess.run([PROGRAM, "run", "run.ini", *(f"--{key}={value}" for key, value in keys.items()
+                                                     if key != "model.hidden")], check=True, capture_output=True)
+        results = fedhpc.Results("run.h5")
+        rows, columns = results.model()["fc1.weight"].shape
+        net = nn.Sequential(OrderedDict(fc1=nn.Linear(columns, rows)))
+        for client in (None, 2):
+            fedhpc.load_weights(net, "run.h5", client=client)
+            wanted = results.model() if client is None else results.personal(client)
+            np.testing.assert_array_equal(net.fc1.weight.detach(), wanted["fc1.weight"])
 
     def test_other_modules_are_refused(self):
         net = nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3))
