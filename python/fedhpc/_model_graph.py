@@ -18,7 +18,8 @@ import warnings
 import numpy as np
 import torch
 
-from ._model_lines import MISSING, Batch, Constant, Lines, Noise, Parameter, Refused, Value, dims_of, refuse, sample_shape
+from ._model_lines import (
+    MISSING, Batch, Constant, Lines, Noise, Parameter, Refused, Value, dims_of, refuse, sample_shape)
 from ._model_operations import EMPTY, IGNORED, OPERATIONS, VIEWS
 
 TORCH = os.path.dirname(torch.__file__) + os.sep
@@ -234,8 +235,8 @@ class Walk:
             items = self.values[of]
             self.values[node] = items[node.args[1]] if isinstance(items, (tuple, list)) else None
             return
-        arguments = [*node.all_input_nodes]
-        traced = any(isinstance(one, (Value, Parameter, Noise)) for arg in arguments for one in _flat(self.values.get(arg)))
+        arguments = node.all_input_nodes
+        traced = any(isinstance(self.values[one], (Value, Parameter, Noise)) for one in arguments)
         name = getattr(getattr(target, "overloadpacket", target), "__name__", str(target))
         if name in IGNORED:
             self.values[node] = None
@@ -370,12 +371,12 @@ class Walk:
         result = self.values[outputs[0]] if isinstance(outputs[0], torch.fx.Node) else outputs[0]
         if result is MISSING:
             self.refuse(LACKS)
-        if not isinstance(result, Value) or result.batch is None:
+        if not isinstance(result, Value) or 0 not in self.lines.needed(result.line):
             refuse("what forward returns does not depend on its input", todo="return one tensor made of the input")
         self.node = outputs[0]
         if result.batch != 0 or result.dims[0].outer:
             self.refuse("the batch is not the first dimension of what forward returns", todo="permute the result")
-        if not self.lines[result.line].inputs:
+        if result.line == 0:
             self.refuse("forward returns its input", todo="return something that parameters change")
         last = result.line
         self.lines.finish(last)
@@ -533,7 +534,3 @@ class Walk:
         if dims is None or not any(isinstance(one, Batch) for one in dims):
             self.refuse("a view that mixes samples")
         return self.reshaped(value, dims)
-
-
-def _flat(value):
-    return value if isinstance(value, (tuple, list)) else (value,)

@@ -19,6 +19,17 @@ WAY_OUT = ("change it, or train the module one client after the other, as a Torc
 SHAPED = ("input", "parameter", "constant", "reshape", "expand")  #: lines that say the shape of what they yield
 
 
+#: What a key is where a line leaves it out; one number stands for as many as the key has.
+DEFAULTS = {
+    "convolution": {"stride": 1, "padding": 0, "dilation": 1, "groups": 1},
+    "batch_norm": {"epsilon": 1e-5, "momentum": 0.1}, "group_norm": {"epsilon": 1e-5}, "layer_norm": {"epsilon": 1e-5},
+    "gelu": {"tanh": 0}, "leaky_relu": {"slope": 0.01}, "elu": {"alpha": 1}, "softplus": {"beta": 1, "threshold": 20},
+    "max_pool": {"padding": 0, "dilation": 1, "ceil": 0},
+    "average_pool": {"padding": 0, "ceil": 0, "count_padding": 1}, "dropout": {"channels": 0}, "lstm": {"reverse": 0},
+    "gru": {"reverse": 0}, "affine": {"factor": 1, "shift": 0},
+}
+
+
 class Refused(ConfigError):
     """The format cannot hold the module; the message is one sentence."""
 
@@ -155,7 +166,14 @@ class Line:
 
     def text(self):
         keys = {"shape": self.shape} if self.op in SHAPED else {}
-        keys |= self.keys
+        defaults = DEFAULTS.get(self.op, {})
+        for key, value in self.keys.items():
+            numbers = value if isinstance(value, (tuple, list)) else [value]
+            default = [defaults.get(key)] * len(numbers)
+            if key == "stride" and "pool" in self.op:
+                default = self.keys["kernel"]
+            if list(numbers) != list(default):
+                keys[key] = value
         if self.inputs:
             keys["inputs"] = self.inputs
         if self.parameters:
@@ -203,8 +221,8 @@ class Lines:
 
     def finish(self, last):
         """Leaves the lines on which line `last` depends, in order, attention fused; the input is line 0."""
-        self._fuse_attention(self._needed(last))
-        needed = self._needed(last)
+        self._fuse_attention(self.needed(last))
+        needed = self.needed(last)
         number = {old: new for new, old in enumerate(sorted(needed, key=lambda line: self.lines[line].place))}
         self.lines = [dataclasses.replace(self.lines[old], inputs=tuple(number[one] for one in self.lines[old].inputs))
                       for old in number]
@@ -215,9 +233,9 @@ class Lines:
                 kept[new], line.keys = self.constants[old], {**line.keys, "constant": new}
         self.constants = kept
 
-    def _needed(self, last):
+    def needed(self, last):
         """The lines on which `last` depends."""
-        needed, todo = {0}, [last]
+        needed, todo = set(), [last]
         while todo:
             line = todo.pop()
             if line not in needed:

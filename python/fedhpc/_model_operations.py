@@ -289,6 +289,8 @@ def mish(walk, self, **_):
 
 @operation("hardtanh")
 def hardtanh(walk, self, min_val=-1, max_val=1, **_):
+    if not (math.isfinite(min_val) and math.isfinite(max_val)):
+        return clamp(walk, self, min_val, max_val)
     return walk.elementwise("hardtanh", self, low=float(min_val), high=float(max_val))
 
 
@@ -304,11 +306,14 @@ def hardsigmoid(walk, self, **_):
 
 @operation("clamp", "clip", "clamp_min", "clamp_max")
 def clamp(walk, self, min=None, max=None, **_):
+    min, max = (None if scalar(one) in (-math.inf, math.inf) else one for one in (min, max))
     low, high = scalar(min), scalar(max)
     if (min is not None and low is None) or (max is not None and high is None):
         walk.refuse("a clamp to values that are no constant numbers")
     if low is not None and high is not None:
         return hardtanh(walk, self, low, high)
+    if low is None and high is None:
+        return affine(walk, self)
     if low is not None:
         return affine(walk, walk.elementwise("relu", affine(walk, self, 1, -low)), 1, low)
     return affine(walk, walk.elementwise("relu", affine(walk, self, -1, high)), -1, high)

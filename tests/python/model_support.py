@@ -1,4 +1,4 @@
-"""A reader of model files in plain torch functions, independent of the writer: what docs/model-files.md says, line by line."""
+"""A reader of model files in plain torch functions, independent of the writer: docs/model-files.md, line by line."""
 
 import h5py
 import numpy as np
@@ -24,6 +24,8 @@ class Reader:
 
     def __init__(self, path):
         self.layers, self.constants, self.weights = read(path)
+        used = {int(one) for _, keys in self.layers for one in keys.get("inputs", [])}
+        assert used == set(range(len(self.layers) - 1)), "a line that nobody uses"
         self.dropped = sum(op == "dropout" or "dropout" in keys for op, keys in self.layers)
         for name, one in self.weights.items():
             one.requires_grad_(not name.endswith(("running_mean", "running_var")))

@@ -1,4 +1,7 @@
-"""Small modules in the styles in which models are written: MODELS is [(name, make, shape of a sample, inputs below)]."""
+"""Small modules in the styles in which models are written.
+
+MODELS is [(name, function that makes it, shape of a sample, whole numbers below which the input is, or None)].
+"""
 
 import math
 
@@ -64,7 +67,8 @@ class ResNet18(nn.Module):
                 after = width * 2**layer
                 blocks.append(BasicBlock(before, after, 2 if layer and not block else 1, norm))
                 before = after
-        self.layers, self.avgpool, self.fc = nn.Sequential(*blocks), nn.AdaptiveAvgPool2d((1, 1)), nn.Linear(before, classes)
+        self.layers, self.avgpool = nn.Sequential(*blocks), nn.AdaptiveAvgPool2d((1, 1))
+        self.fc = nn.Linear(before, classes)
 
     def forward(self, x):
         return self.fc(torch.flatten(self.avgpool(self.layers(self.stem(x))), 1))
@@ -160,7 +164,8 @@ class ConvNeXt(nn.Module):
     def __init__(self):
         super().__init__()
         self.stem, self.dw = nn.Conv2d(3, 6, 2, 2), nn.Conv2d(6, 6, 7, padding=3, groups=6)
-        self.norm, self.pw1, self.act, self.pw2 = nn.LayerNorm(6, eps=1e-6), nn.Linear(6, 12), nn.GELU(), nn.Linear(12, 6)
+        self.norm, self.act = nn.LayerNorm(6, eps=1e-6), nn.GELU()
+        self.pw1, self.pw2 = nn.Linear(6, 12), nn.Linear(12, 6)
         self.gamma, self.head = nn.Parameter(1e-1 * torch.ones(6)), nn.Linear(6, 3)
 
     def forward(self, x):
@@ -231,8 +236,8 @@ class ViT(nn.Module):
         self.cls_token, self.pos_embed = nn.Parameter(torch.randn(1, 1, width)), nn.Parameter(torch.randn(1, 5, width))
         self.norm1, self.norm2, self.norm = nn.LayerNorm(width), nn.LayerNorm(width), nn.LayerNorm(width)
         self.qkv, self.proj = nn.Linear(width, 3 * width, bias=False), nn.Linear(width, width)
-        self.mlp, self.head = nn.Sequential(nn.Linear(width, 12), nn.GELU(), nn.Linear(12, width)), nn.Linear(width, classes)
-        self.drop = nn.Dropout(0.1)
+        self.mlp = nn.Sequential(nn.Linear(width, 12), nn.GELU(), nn.Linear(12, width))
+        self.head, self.drop = nn.Linear(width, classes), nn.Dropout(0.1)
 
     def attention(self, x):
         B, N, C = x.shape
@@ -371,7 +376,8 @@ class Highway(nn.Module):
 
     def __init__(self):
         super().__init__()
-        self.input, self.bn, self.block, self.gate = nn.Linear(7, 6), nn.BatchNorm1d(6), nn.Linear(6, 6), nn.Linear(6, 6)
+        self.input, self.bn = nn.Linear(7, 6), nn.BatchNorm1d(6)
+        self.block, self.gate = nn.Linear(6, 6), nn.Linear(6, 6)
         self.output = nn.Linear(13, 2)
 
     def forward(self, x):

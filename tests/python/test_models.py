@@ -190,7 +190,8 @@ class LayersTest(ModelCase):
                          nn.Hardswish(True), nn.ReLU6(True), nn.Hardtanh(inplace=True), nn.Dropout(.5, True)):
             with self.subTest(function=function):
                 self.same(nn.Sequential(nn.Linear(4, 5), function, nn.Linear(5, 2)), 4)
-        for function in (lambda x: x.clamp(-1, .5), lambda x: x.clamp(min=.1), lambda x: torch.clamp(x, max=.3)):
+        for function in (lambda x: x.clamp(-1, .5), lambda x: x.clamp(min=.1), lambda x: torch.clamp(x, max=.3),
+                         nn.Hardtanh(-math.inf, 1), lambda x: x.clamp(0, math.inf)):
             self.same(Call(scaled(function), w=weights(6)), 6)
         self.same(nn.Sequential(nn.Linear(3, 4), nn.PReLU()), 3)
         self.same(nn.Sequential(nn.Conv2d(2, 4, 1), nn.PReLU(4)), 2, 3, 3)
@@ -217,7 +218,7 @@ class LayersTest(ModelCase):
             net = nn.Sequential(nn.Conv2d(2, 3, 1), module).eval()
             self.same(net, 2, 4, 4)
             op, keys = read("net.h5")[0][-1]
-            self.assertEqual((op, keys["p"], keys["channels"]), ("dropout", [str(module.p)], [wanted]))
+            self.assertEqual((op, keys["p"], keys.get("channels", ["0"])), ("dropout", [str(module.p)], [wanted]))
         self.same(nn.Sequential(nn.Conv1d(2, 3, 1), nn.Dropout1d(.3), nn.Dropout(0.)), 2, 4)
         self.assertEqual(self.ops(), ["input", "convolution", "dropout"])
 
@@ -264,7 +265,7 @@ class LayersTest(ModelCase):
 
     def test_attention(self):
         def three(function):
-            return Call(lambda m, x: function(m, *m.qkv(x).view(x.shape[0], x.shape[1], 3, 2, 4).permute(2, 0, 3, 1, 4)),
+            return Call(lambda m, x: function(m, *m.qkv(x).view(*x.shape[:2], 3, 2, 4).permute(2, 0, 3, 1, 4)),
                         qkv=nn.Linear(5, 24), mask=torch.rand(6, 6) > .3, bias=weights(2, 6, 6))
         product = F.scaled_dot_product_attention
         rows = torch.eye(6, dtype=torch.bool)
@@ -363,12 +364,14 @@ class LayersTest(ModelCase):
                 lambda x: x.mean([1, 2, 3], keepdim=True), lambda x: x.mean(1, True).squeeze(1),
                 lambda x: torch.cat([x, 2 * x, x.tanh()], 2), lambda x: torch.stack([x, x * x], -1),
                 lambda x: torch.stack([x, x * x], 1), lambda x: x[:, 1:, ::2, -2:], lambda x: x[:, -1],
-                lambda x: x[:, :, 1, None], lambda x: x[..., 1:3], lambda x: x.narrow(2, 1, 2), lambda x: x.select(3, -2),
+                lambda x: x[:, :, 1, None], lambda x: x[..., 1:3], lambda x: x.narrow(2, 1, 2),
+                lambda x: x.select(3, -2),
                 lambda x: torch.cat(x.chunk(2, dim=3), 2), lambda x: x.split([1, 2], 2)[1], lambda x: x.split(3, 3)[1],
                 lambda x: sum(x.unbind(2)), lambda x: x.unsqueeze(2).expand(-1, -1, 5, -1, -1),
                 lambda x: x.unflatten(3, (2, 2)).movedim(1, -1), lambda x: x.swapaxes(1, 3).clone(),
                 lambda x: x.repeat(1, 2, 1, 3), lambda x: x.repeat_interleave(2, dim=2), lambda x: x.flip(2),
-                lambda x: x.roll((1, -1), (2, 3)), lambda x: F.pad(x, (1, 2, 0, 1)), lambda x: F.pad(x, (-1, 2), value=3.),
+                lambda x: x.roll((1, -1), (2, 3)), lambda x: F.pad(x, (1, 2, 0, 1)),
+                lambda x: F.pad(x, (-1, 2), value=3.),
                 lambda x: x[:, :, [2, 0, 1]], lambda x: x.index_select(3, torch.tensor([3, 0, 1, 2])),
                 lambda x: F.pad(x[:, :, ::2], (0, 0, 0, 0, 1, 1)), lambda x: x.mT @ x,
                 lambda x: F.pixel_shuffle(x.reshape(x.shape[0], 4, 2, 3), 2), lambda x: x.view_as(2 * x),
@@ -376,7 +379,8 @@ class LayersTest(ModelCase):
                 lambda x: x[:, :, :, torch.arange(40) * 7 % 4], lambda x: x[:, torch.arange(80).view(2, 40) * 7 % 2],
                 lambda x: x.mean((1, 2, 3)), lambda x: x[:, 1, 2, 3], lambda x: x.sum((1, 2, 3)).unsqueeze(1),
                 lambda x: torch.stack([x[:, 0, 0, 0], x.flatten(1).amax(1)], 1), lambda x: x.mean((1, 2, 3)).tanh() * 2,
-                lambda x: x * x[:, 0, 0, 0][:, None, None, None], lambda x: x.flatten(1) @ torch.arange(24.), lambda x: x.norm(dim=-1), lambda x: x.var(1, unbiased=False)):
+                lambda x: x * x[:, 0, 0, 0][:, None, None, None], lambda x: x.norm(dim=-1),
+                lambda x: x.flatten(1) @ torch.arange(24.), lambda x: x.var(1, unbiased=False)):
             with self.subTest(line=function.__code__.co_firstlineno, at=list(function.__code__.co_positions())[3]):
                 self.same(Call(scaled(function), w=weights(2, 3, 4)), 2, 3, 4)
         self.same(Call(lambda m, x: torch.cat([m.c.expand(x.shape[0], -1, -1), x], dim=1) + m.p, c=weights(1, 1, 4),
@@ -484,7 +488,8 @@ class RefusedTest(ModelCase):
                          lambda m, x: m.a(x) * x.new_empty(x.shape[0], 4).bernoulli_(.5),
                          lambda m, x: m.a(x) * x.new_empty(4).bernoulli_(.5) * 2):
             self.refused("random numbers", Call(function, a=layer), 4)
-        self.refused("dropout of a value that all samples share", Call(lambda m, x: x + F.dropout(m.w), w=weights(4)), 4)
+        self.refused("dropout of a value that all samples share", Call(lambda m, x: x + F.dropout(m.w), w=weights(4)),
+                     4)
         self.refused("takes the batch for the time", Call(lambda m, x: m.a(x)[0], a=nn.GRU(4, 3)), 5, 4)
         self.refused("a batch that is not the first", Call(lambda m, x: m.a(x.flatten(0, 1)).unflatten(0, (-1, 3)),
                                                           a=nn.Conv2d(1, 2, 2)), 3, 1, 4, 4)
@@ -509,6 +514,7 @@ class RefusedTest(ModelCase):
         self.refused("forward returns a tuple of 2", nn.GRU(4, 3, batch_first=True), 5, 4)
         self.refused("does not depend on its input|returns", Call(lambda m, x: 3, a=layer), 4)
         self.refused("does not depend on its input", Call(lambda m, x: m.a.weight * 2, a=layer), 4)
+        self.refused("does not depend on its input", Call(lambda m, x: m.w.expand(x.shape[0], -1), w=weights(4)), 4)
         self.refused("forward returns its input", Call(lambda m, x: x, a=layer), 4)
         self.refused("last cell state", Call(lambda m, x: m.a(x)[1][1][0], a=nn.LSTM(4, 3, batch_first=True)), 5, 4)
         self.refused(r"torch\.export refuses it \(RuntimeError", layer, 5)
@@ -517,8 +523,8 @@ class RefusedTest(ModelCase):
         self.refused("batch norm without running statistics", nn.BatchNorm1d(4, track_running_stats=False), 4)
         self.refused("batch norm without weight", nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4, affine=False)), 4)
         self.refused("momentum=None", nn.BatchNorm1d(4, momentum=None), 4)
-        self.refused("instance norm with running statistics", nn.InstanceNorm1d(4, affine=True, track_running_stats=True),
-                     4, 3)
+        self.refused("instance norm with running statistics",
+                     nn.InstanceNorm1d(4, affine=True, track_running_stats=True), 4, 3)
 
         class Frozen(nn.BatchNorm1d):
             def train(self, mode=True):
@@ -552,7 +558,8 @@ class RefusedTest(ModelCase):
                      Call(averaging, a=layer, mean=torch.zeros(4)), 4)
         self.refused("fill_ changes a part of a tensor in place", Call(part, a=layer), 4)
         self.refused("changes a part of a tensor in place", Call(seen_twice, a=layer), 4)
-        self.refused("detach, which stops the gradient", Call(lambda m, x: m.a(x).detach() + m.a.weight.sum(), a=layer), 4)
+        self.refused("detach, which stops the gradient",
+                     Call(lambda m, x: m.a(x).detach() + m.a.weight.sum(), a=layer), 4)
 
     def test_parameters_that_cannot_train(self):
         net = Call(lambda m, x: m.a(x), a=nn.Linear(4, 4), b=nn.Linear(3, 2))
@@ -568,8 +575,7 @@ class RefusedTest(ModelCase):
         self.refused("parameter weight has no shape yet", nn.LazyLinear(3), 4)
         self.refused("the module has no parameters", nn.ReLU(), 4)
         self.refused("function is no torch.nn.Module", F.relu, 4)
-        self.refused("float32 by|numbers of type float32|a conversion", Call(lambda m, x: m.a(x).float(), a=nn.Linear(4, 4)),
-                     4)
+        self.refused("makes numbers of type float32", Call(lambda m, x: m.a(x).float(), a=nn.Linear(4, 4)), 4)
 
     def test_names(self):
         for name in ("a b", "a,b", "a=b", "a/b"):
@@ -594,10 +600,11 @@ class FileTest(ModelCase):
             self.assertEqual(file["model/global/0.weight"].dtype, np.float32)
             np.testing.assert_array_equal(file["model/global/0.weight"], net[0].weight.detach())
             self.assertNotIn("constants", file)
+            # A key that has its default is left out.
             self.assertEqual([line.decode() for line in file["layers"]], [
                 "input shape=4", "linear out=3 inputs=0 parameters=0.weight,0.bias name=0",
-                "batch_norm epsilon=1e-05 momentum=0.1 inputs=1 "
-                "parameters=1.weight,1.bias,1.running_mean,1.running_var name=1", "relu inputs=2 name=2"])
+                "batch_norm inputs=1 parameters=1.weight,1.bias,1.running_mean,1.running_var name=1",
+                "relu inputs=2 name=2"])
         fedhpc.export_model(net, torch.zeros(7, 4), "net.h5", weights=False)
         with h5py.File("net.h5") as file:
             self.assertNotIn("model", file)
@@ -676,7 +683,8 @@ class LoadTest(ModelCase):
         before = copy.deepcopy(net.state_dict())
         for words, wrong in (("1.bias is in the module, but not in the results", {**values, "1.bias": None}),
                              ("1.running_var is in the module", {**values, "1.running_var": None}),
-                             ("2.weight is in the results, but not in the module", {**values, "2.weight": values["1.bias"]}),
+                             ("2.weight is in the results, but not in the module",
+                              {**values, "2.weight": values["1.bias"]}),
                              (r"0.weight has shape \[3, 5\] in the results and \[3, 4\] in the module",
                               {**values, "0.bias": np.ones(3), "0.weight": np.ones((3, 5))})):
             wrong = {name: one for name, one in wrong.items() if one is not None}
