@@ -44,7 +44,8 @@ def trace(module, example):
     if unused:
         refuse(f"the output does not depend on parameter {unused[0]}, which would get no gradient",
                todo="remove it, or use it in forward")
-    return one.lines, {name: tensor for name, tensor in module.state_dict(keep_vars=True).items() if name in one.used}
+    tensors = {**parameters, **dict(module.named_buffers())}
+    return one.lines, {name: tensor for name, tensor in tensors.items() if name in one.used}
 
 
 def _checked_parameters(module):
@@ -125,14 +126,15 @@ def _traceable():
 
 @contextlib.contextmanager
 def _training(module):
-    """The module in training form; afterwards every part is in the mode in which it was."""
-    modes = [(one, one.training) for one in module.modules()]
+    """The module in training form; afterwards every part has the mode and the attributes that it had."""
+    before = [(one, dict(vars(one))) for one in module.modules()]
     try:
         module.train()
         yield
     finally:
-        for one, mode in modes:
-            one.training = mode
+        for one, attributes in before:
+            vars(one).clear()
+            vars(one).update(attributes)
 
 
 def _exported(module, batch):
