@@ -19,8 +19,9 @@ import numpy as np
 import torch
 
 from ._model_lines import (
-    MISSING, Batch, Constant, Lines, Noise, Parameter, Refused, Value, dims_of, refuse, sample_shape)
+    MISSING, Batch, Constant, Lines, Noise, Parameter, Value, dims_of, is_fixed, refuse, sample_shape)
 from ._model_operations import EMPTY, IGNORED, OPERATIONS, VIEWS
+from .errors import ConfigError
 
 TORCH = os.path.dirname(torch.__file__) + os.sep
 OWN = os.path.dirname(os.path.abspath(__file__)) + os.sep
@@ -35,11 +36,13 @@ def trace(module, example):
     kind = next(iter(parameters.values())).dtype
     program, batch = _exported(module, _example(module, example, kind).to(next(iter(parameters.values())).device))
     one, other = (Walk(program, module, kind, size) for size in (batch, batch + 1))
-    for a, b in zip(one.lines.lines, other.lines.lines):  # where one has more, an earlier line differs
+    for a, b in zip(one.lines.lines, other.lines.lines):
         same = a.text() == b.text() and (a.op != "constant" or np.array_equal(
             one.lines.constants[a.keys["constant"]], other.lines.constants[b.keys["constant"]], equal_nan=True))
         if not same:
             refuse("the result for a sample depends on how many samples the batch has", a.name)
+    if len(one.lines.lines) != len(other.lines.lines):
+        refuse("what is computed depends on how many samples the batch has")
     unused = [name for name in parameters if name not in one.used]
     if unused:
         refuse(f"the output does not depend on parameter {unused[0]}, which would get no gradient",
@@ -142,9 +145,11 @@ def _exported(module, batch):
     try:
         with _training(module), _traceable(), warnings.catch_warnings(), _quiet():
             warnings.simplefilter("ignore")
-            return torch.export.export(module, (batch,), strict=False,
-                                       dynamic_shapes=({0: torch.export.Dim.DYNAMIC},)), len(batch)
-    except Refused:
+            program = torch.export.export(module, (batch,), strict=False,
+                                          dynamic_shapes=({0: torch.export.Dim.DYNAMIC},))
+        program.graph.eliminate_dead_code()
+        return program, len(batch)
+    except ConfigError:
         raise
     except Exception as error:  # whatever forward or the tracer raises
         text = " ".join(str(error).split())
@@ -188,7 +193,7 @@ class Walk:
 
     def __init__(self, program, module, kind, size):
         self.program, self.kind, self.size = program, kind, size
-        self.lines, self.used = Lines(), {}
+        self.lines, self.used = Lines(), {}  # used: {name of a parameter: place}
         self.values, self.alias, self.tensor_of = {}, {}, {}  # of nodes: what they are; memory and tensor they share
         self.buffers = dict(module.named_buffers(remove_duplicate=False))
         self.rows = {}  # {name: Value} of parameters that are lines
@@ -235,7 +240,7 @@ class Walk:
             of = node.args[0]
             self.alias[node], self.tensor_of[node] = self.alias.get(of, node), node
             items = self.values[of]
-            self.values[node] = items[node.args[1]] if isinstance(items, (tuple, list)) else None
+            self.values[node] = items[node.args[1]] if isinstance(items, (tuple, list)) else MISSING
             return
         arguments = node.all_input_nodes
         traced = any(isinstance(self.values[one], (Value, Parameter, Noise)) for one in arguments)
@@ -251,9 +256,8 @@ class Walk:
 
     def _carry_out(self, node, name):
         """A node that depends on neither the input nor parameters."""
-        target = node.target
-        written = self._written(node)
-        if written is not None and self._is_buffer(written):
+        target, written = node.target, self._written(node)
+        if written is not None and self.alias.get(written, written).op == "placeholder":
             if written.name.endswith("num_batches_tracked"):
                 self.values[node] = self.values[written]
                 return
@@ -266,7 +270,7 @@ class Walk:
             kwargs = torch.fx.node.map_arg(node.kwargs, self.concrete)
             with torch.no_grad():
                 self.values[node] = target(*args, **kwargs)
-        except Refused:
+        except ConfigError:
             raise
         except Exception as error:
             self.refuse(f"{name}, which fails on constants ({str(error).splitlines()[0]})")
@@ -297,9 +301,6 @@ class Walk:
                                device=node.meta["val"].device)
         return value
 
-    def _is_buffer(self, node):
-        return self.alias.get(node, node).op == "placeholder"
-
     def _buffer_name(self, node):
         holder = self.alias.get(node, node).name
         return next((spec.target for spec in self.program.graph_signature.input_specs
@@ -325,7 +326,7 @@ class Walk:
                 self.refuse(f"{name} makes numbers of type {_word(one.dtype)}, and the parameters are "
                             f"{_word(self.kind)}", "leave out the conversion")
         if name == "sym_size":
-            self.values[node] = self.size_of(*node.args)
+            self.values[node] = self.concrete_shape(self.values[node.args[0]])[node.args[1]]
             return
         schema = getattr(node.target, "_schema", None)
         if schema is None:
@@ -380,15 +381,12 @@ class Walk:
             self.refuse("the batch is not the first dimension of what forward returns", todo="permute the result")
         if result.line == 0:
             self.refuse("forward returns its input", todo="return something that parameters change")
-        last = result.line
-        self.lines.finish(last)
-        self.used = {name: line for line in self.lines.lines for name in line.parameters}
-        seen = {}
+        self.lines.finish(result.line)
         for line in self.lines.lines:
             for name in line.parameters:
-                if name in seen:
-                    refuse(f"parameter {name} is used twice (tied weights), in {seen[name]} and", line.name)
-                seen[name] = line.name or line.op
+                if name in self.used:
+                    refuse(f"parameter {name} is used twice (tied weights), in {self.used[name]} and", line.name)
+                self.used[name] = line.name or line.op
 
     # What operations ask for.
 
@@ -409,11 +407,6 @@ class Walk:
         """The place in the module, as the file has it."""
         stack = list(self.node.meta.get("nn_module_stack", {}).values())
         return re.sub(r"[\s,=/]", "_", stack[-1][0]) if stack else ""
-
-    def size_of(self, node, dim):
-        value = self.values[node]
-        shape = self.concrete_shape(value)
-        return shape[dim]
 
     def concrete_shape(self, value):
         return tuple(int(np.prod(one.places)) * self.size if isinstance(one, Batch) else one
@@ -468,16 +461,11 @@ class Walk:
 
     def _operand(self, node):
         """What an operation sees of the value of a node: constants say where they have the batch."""
-        def seen(value, meta):
-            if not isinstance(value, torch.Tensor):
-                return value
-            at = [dim for dim, length in enumerate(meta.shape)
-                  if hasattr(length, "node") and self.symbol in length.node.expr.free_symbols]
-            return Constant(value, at[0] if at else None)
-        value, meta = self.values[node], node.meta.get("val")
-        if isinstance(value, (tuple, list)):
-            return tuple(seen(*pair) for pair in zip(value, meta))
-        return seen(value, meta)
+        value = self.values[node]
+        if not isinstance(value, torch.Tensor):
+            return value
+        return Constant(value, next((dim for dim, length in enumerate(node.meta["val"].shape)
+                                     if not is_fixed(length)), None))
 
     def weight(self, one, what):
         """The name of a parameter that a layer reads as it is; None stays None."""
@@ -489,7 +477,10 @@ class Walk:
 
     def buffer_name(self, argument):
         """The name of the buffer that the node in hand has as this argument."""
-        return self._buffer_name(self.arguments[argument])
+        name = self._buffer_name(self.arguments[argument])
+        if name not in self.buffers:
+            self.refuse(f"{argument} is no buffer of the module")
+        return name
 
     def first(self, value, ndim=None):
         """A value whose batch stands alone in front, as layers with channels need it."""
@@ -528,7 +519,7 @@ class Walk:
         value = self.value(value)
         at = value.batch
         if at is None:
-            if any(hasattr(one, "node") and not one.node.expr.is_Integer for one in shape):
+            if not all(map(is_fixed, shape)):
                 self.refuse("a view that mixes samples")
             return self.reshaped(value, tuple(map(int, shape)))
         before = int(np.prod(value.dims[:at] + value.dims[at].outer, dtype=np.int64))

@@ -14,11 +14,7 @@ from .errors import ConfigError
 
 WAY_OUT = ("change it, or train the module one client after the other, as a TorchScript file with "
            "model.backend=autograd")
-
-
 SHAPED = ("input", "parameter", "constant", "reshape", "expand")  #: lines that say the shape of what they yield
-
-
 #: What a key is where a line leaves it out; one number stands for as many as the key has.
 DEFAULTS = {
     "convolution": {"stride": 1, "padding": 0, "dilation": 1, "groups": 1},
@@ -30,13 +26,9 @@ DEFAULTS = {
 }
 
 
-class Refused(ConfigError):
-    """The format cannot hold the module; the message is one sentence."""
-
-
 def refuse(what, place="", todo=WAY_OUT):
-    """Raises Refused: `what` is wrong at `place`, and what to do about it."""
-    raise Refused(f"the module cannot be exported: {what}{' in ' + place if place else ''}; {todo}")
+    """Raises ConfigError: `what` is wrong at `place`, and what to do about it."""
+    raise ConfigError(f"the module cannot be exported: {what}{' in ' + place if place else ''}; {todo}")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,7 +84,7 @@ MISSING = object()  #: what a value of the traced module is that no line yields
 
 
 class Parameter:
-    """A parameter, or a buffer of a batch norm, that no line has read yet."""
+    """A parameter as the module has it."""
 
     def __init__(self, name, shape):
         self.name, self.shape = name, tuple(shape)
@@ -115,6 +107,11 @@ class Noise:
 
     keep: float
     factor: float = 1.0
+
+
+def is_fixed(length):
+    """Whether a length of a traced tensor is a number whatever the batch is."""
+    return not hasattr(length, "node") or length.node.expr.is_Integer
 
 
 def places_of(dims):

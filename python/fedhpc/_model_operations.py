@@ -8,7 +8,7 @@ import numbers
 
 import torch
 
-from ._model_lines import MISSING, Batch, Constant, Noise, Parameter, Value, places_of, sample_shape
+from ._model_lines import MISSING, Batch, Constant, Noise, Parameter, Value, is_fixed, places_of, sample_shape
 
 OPERATIONS = {}
 #: These hold no value.
@@ -447,12 +447,12 @@ def embedding(walk, weight, indices, padding_idx=-1, scale_grad_by_freq=False, *
     rows, columns = weight.shape
     if not isinstance(weight, Parameter):
         walk.refuse("an embedding whose rows are computed")
-    numbers_of = getattr(indices, "tensor", None)
-    if numbers_of is not None and padding_idx < 0 and indices.batch is None and numbers_of.ndim == 1:
-        start = int(numbers_of[0])
-        if torch.equal(numbers_of, torch.arange(start, start + len(numbers_of))):
-            return sliced(walk, walk.value(weight), 0, start, start + len(numbers_of))
     value = walk.value(indices, whole=True)
+    if isinstance(indices, Constant) and padding_idx < 0:
+        chosen = walk.lines.constants[walk.lines[value.line].keys["constant"]].ravel()
+        start, end = int(chosen[0]), int(chosen[0]) + len(chosen)
+        if chosen.tolist() == list(range(start, end)):  # positions: a part of the table
+            return walk.reshaped(sliced(walk, walk.value(weight), 0, start, end), (*value.dims, columns))
     keys = {"padding": padding_idx} if padding_idx >= 0 else {}
     found = walk.emit("embedding", (value,), (*value.shape, columns), (Batch(), *value.shape, columns), (weight.name,),
                       rows=rows, columns=columns, **keys)
@@ -827,7 +827,7 @@ def expanded(walk, value, shape):
     for length, before in zip(shape, value.dims):
         if isinstance(before, Batch):
             dims.append(before)
-        elif not hasattr(length, "node") or length.node.expr.is_Integer:
+        elif is_fixed(length):
             dims.append(int(length))
         elif before == 1 and length.node.expr == walk.symbol and value.batch is None:
             dims.append(Batch())
@@ -843,7 +843,7 @@ def repeat(walk, self, repeats=None, dims=None, **_):
     for dim, (length, before) in enumerate(zip(shape, value.dims)):
         if isinstance(before, Batch) or before == 1:
             continue
-        if hasattr(length, "node") and not length.node.expr.is_Integer:
+        if not is_fixed(length):
             walk.refuse("a repetition that mixes samples of the batch")
         value = cat(walk, [value] * (int(length) // before), dim)
     batch = value.batch

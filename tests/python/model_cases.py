@@ -415,7 +415,7 @@ class RefusedTest(ModelCase):
         def forward(model, x):
             return model.a(x) if x.sum() > 0 else x
         said = self.refused("control flow or a shape depends on values", Call(forward, a=nn.Linear(4, 4)), 4)
-        self.assertRegex(said, r"in line \d+ of .*test_models.py; .*model.backend=autograd")
+        self.assertRegex(said, r"in line \d+ of .*model_cases.py; .*model.backend=autograd")
         for words, function in (
                 ("gt, a choice that depends on values", lambda m, x: m.a(x)[x[:, 0] > 0]),
                 ("gt, a choice that depends on values", lambda m, x: torch.where(x > 0, m.a(x), x)),
@@ -427,7 +427,7 @@ class RefusedTest(ModelCase):
         net = nn.Sequential(nn.Linear(4, 4), nn.Sequential(nn.Softsign(), nn.Linear(4, 2)))
         self.refused(r"the operation abs in 1\.0 \(Softsign\)", net, 4)
         said = self.refused("the operation cumsum in ", Call(lambda m, x: m.a(x).cumsum(1), a=nn.Linear(4, 4)), 4)
-        self.assertRegex(said, r"line \d+ of .*test_models.py")
+        self.assertRegex(said, r"line \d+ of .*model_cases.py")
         self.refused("the operation conv_transpose2d", nn.ConvTranspose2d(2, 2, 2), 2, 4, 4)
         self.refused("the operation conv3d", nn.Conv3d(2, 2, 2), 2, 4, 4, 4)
         self.refused("padding by 'reflect'", nn.Conv2d(2, 2, 3, padding=1, padding_mode="reflect"), 2, 4, 4)
