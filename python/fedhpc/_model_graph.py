@@ -18,6 +18,7 @@ import warnings
 import numpy as np
 import torch
 
+from . import _model_layers, _model_shapes  # noqa: F401  they fill OPERATIONS
 from ._model_lines import (
     MISSING, Batch, Constant, Lines, Noise, Parameter, Value, dims_of, is_fixed, refuse, sample_shape)
 from ._model_operations import EMPTY, IGNORED, OPERATIONS, VIEWS

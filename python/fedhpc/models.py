@@ -9,7 +9,6 @@ docs/model-files.md says what stands in the file. This module needs torch where 
 
 from pathlib import Path
 
-import h5py
 import numpy as np
 
 from ._data_file import writing, written_whole
