@@ -27,12 +27,14 @@ from .errors import ConfigError
 TORCH = os.path.dirname(torch.__file__) + os.sep
 OWN = os.path.dirname(os.path.abspath(__file__)) + os.sep
 LACKS = "a value that the format lacks, such as the last cell state of an LSTM or the place of a maximum,"
+RANDOM = re.compile("rand|bernoulli|normal|uniform|exponential|poisson|multinomial")
 NO_NAME = re.compile(r"[\s,=/]")
 KINDS = (torch.float32, torch.float64)
 
 
 def trace(module, example):
     """The Lines of a module, and {name: tensor} of its weights: parameters and statistics of batch norm."""
+    module = getattr(module, "_orig_mod", module)  # what torch.compile has wrapped
     parameters = _checked_parameters(module)
     kind = next(iter(parameters.values())).dtype
     program, batch = _exported(module, _example(module, example, kind).to(next(iter(parameters.values())).device))
@@ -146,8 +148,10 @@ def _exported(module, batch):
     try:
         with _training(module), _traceable(), warnings.catch_warnings(), _quiet():
             warnings.simplefilter("ignore")
-            program = torch.export.export(module, (batch,), strict=False,
-                                          dynamic_shapes=({0: torch.export.Dim.DYNAMIC},))
+            sizes = ({0: torch.export.Dim.DYNAMIC},)
+            first = next(iter(inspect.signature(module.forward).parameters.values()), None)
+            sizes = (sizes,) if first is not None and first.kind is first.VAR_POSITIONAL else sizes
+            program = torch.export.export(module, (batch,), strict=False, dynamic_shapes=sizes)
         program.graph.eliminate_dead_code()
         return program, len(batch)
     except ConfigError:
@@ -331,7 +335,8 @@ class Walk:
             return
         schema = getattr(node.target, "_schema", None)
         if schema is None:
-            self.refuse(f"the operation {name}")
+            self.refuse("a part under torch.no_grad, which stops the gradient," if "set_grad_enabled" in name else
+                        f"the operation {name}")
         self.arguments = named = dict(zip((one.name for one in schema.arguments), node.args))
         named |= node.kwargs
         for one in schema.arguments:
@@ -341,7 +346,7 @@ class Walk:
         if written is not None:
             self._check_written(node, written, name)
         if base not in OPERATIONS:
-            drawn = torch.Tag.nondeterministic_seeded in node.target.tags
+            drawn = RANDOM.search(name)
             self.refuse(f"random numbers by {name}, other than dropout" if drawn else f"the operation {name}")
         result = OPERATIONS[base](self, **{key: torch.fx.node.map_arg(one, self._operand)
                                           for key, one in named.items()})

@@ -270,6 +270,17 @@ for _name in ("relu", "silu", "tanh", "sigmoid", "hardswish"):
     OPERATIONS[_name] = lambda walk, self, _name=_name, **_: walk.elementwise(_name, self)
 
 
+@operation("abs", "absolute")
+def absolute(walk, self, **_):
+    return add(walk, walk.elementwise("relu", self), walk.elementwise("relu", neg(walk, self)))
+
+
+@operation("maximum", "minimum")
+def maximum(walk, self, other, **_):
+    above = walk.elementwise("relu", sub(walk, self, other))
+    return sub(walk, self, above) if "min" in walk.node.target.__name__ else add(walk, other, above)
+
+
 @operation("gelu")
 def gelu(walk, self, approximate="none", **_):
     return walk.elementwise("gelu", self, tanh=approximate == "tanh")
@@ -407,11 +418,13 @@ def norm(walk, self, ord=2, p=2, dim=None, keepdim=False, **_):
 
 
 @operation("amax", "max")
-def amax(walk, self, dim=None, keepdim=False, **_):
+def amax(walk, self, dim=None, keepdim=False, other=None, **_):
     value = walk.value(self)
     dims = [dim] if isinstance(dim, int) else list(dim or ())
+    if other is not None:
+        return maximum(walk, self, other)
     if len(dims) != 1:
-        walk.refuse("a maximum over several dimensions or of two values")
+        walk.refuse("a maximum over several dimensions")
     at = dims[0] % len(value.dims)
     axis, = batch_free(walk, value, at)
     rest = [one for one in range(len(value.shape)) if one != axis]

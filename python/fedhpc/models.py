@@ -63,8 +63,9 @@ def load_weights(module, results, client=None):
         from .results import Results
 
         results = Results(results)
+    inner = getattr(module, "_orig_mod", module)  # what torch.compile has wrapped
     values = results.model() if client is None else results.personal(client)
-    own, parameters = module.state_dict(keep_vars=True), dict(module.named_parameters())
+    own, parameters = inner.state_dict(keep_vars=True), dict(inner.named_parameters())
     statistics = {name for name in own if name.endswith((".running_mean", ".running_var"))}
     for names, where in (([*parameters, *statistics], "the module, but not in the results"), (own, None)):
         missing = [name for name in (names if where else values) if name not in (values if where else own)]
@@ -78,5 +79,5 @@ def load_weights(module, results, client=None):
             raise ConfigError(f"{name} has shape {list(array.shape)} in the results and {list(shape)} in the module; "
                               "give the module that was exported for this run")
         loaded[name] = torch.from_numpy(np.array(array)).reshape(shape)
-    module.load_state_dict(loaded, strict=False)
+    inner.load_state_dict(loaded, strict=False)
     return module

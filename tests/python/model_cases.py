@@ -173,7 +173,9 @@ class LayersTest(ModelCase):
                          nn.LeakyReLU(.2), nn.ELU(), nn.ELU(.7), nn.SELU(), nn.CELU(1.3), nn.Softplus(),
                          nn.Softplus(2, 1), nn.Hardtanh(-.5, 1.5), nn.ReLU6(), nn.Hardsigmoid(), nn.LogSigmoid(),
                          nn.Mish(), nn.GLU(1), nn.Softmax(1), nn.Softmax(-1), nn.LogSoftmax(2), nn.Identity(),
-                         nn.Tanhshrink(), nn.Softmin(1)):
+                         nn.Tanhshrink(), nn.Softmin(1), nn.Softsign(), torch.abs,
+                         lambda x: torch.maximum(x, x.flip(1)), lambda x: torch.minimum(x, x**2),
+                         lambda x: x.max(x.roll(1, 2))):
             # PyTorch's own gradients of two of them have constants in single precision.
             tolerance = 1e-7 if isinstance(function, (nn.CELU, nn.Hardsigmoid)) else 1e-9
             with self.subTest(function=function):
@@ -424,11 +426,12 @@ class RefusedTest(ModelCase):
             self.refused(words, Call(function, a=nn.Linear(4, 4)), 4)
 
     def test_unknown_operations_say_where(self):
-        net = nn.Sequential(nn.Linear(4, 4), nn.Sequential(nn.Softsign(), nn.Linear(4, 2)))
-        self.refused(r"the operation abs in 1\.0 \(Softsign\)", net, 4)
+        net = nn.Sequential(nn.Linear(4, 4), nn.Sequential(Call(lambda m, x: x.exp()), nn.Linear(4, 2)))
+        self.refused(r"the operation exp in 1\.0 \(Call\), line \d+ of", net, 4)
         said = self.refused("the operation cumsum in ", Call(lambda m, x: m.a(x).cumsum(1), a=nn.Linear(4, 4)), 4)
         self.assertRegex(said, r"line \d+ of .*model_cases.py")
         self.refused("the operation conv_transpose2d", nn.ConvTranspose2d(2, 2, 2), 2, 4, 4)
+        self.refused("the operation rnn_tanh", Call(lambda m, x: m.a(x)[0], a=nn.RNN(4, 4, batch_first=True)), 5, 4)
         self.refused("the operation conv3d", nn.Conv3d(2, 2, 2), 2, 4, 4, 4)
         self.refused("padding by 'reflect'", nn.Conv2d(2, 2, 3, padding=1, padding_mode="reflect"), 2, 4, 4)
         self.refused("the operation bilinear", Call(lambda m, x: m.a(x, x), a=nn.Bilinear(3, 3, 2)), 3)
@@ -550,6 +553,17 @@ class RefusedTest(ModelCase):
                      Call(averaging, a=layer, mean=torch.zeros(4)), 4)
         self.refused("fill_ changes a part of a tensor in place", Call(part, a=layer), 4)
         self.refused("changes a part of a tensor in place", Call(seen_twice, a=layer), 4)
+        def frozen(model, x):
+            with torch.no_grad():
+                y = model.a(x)
+            return y * x + model.a.weight.sum()
+
+        def scaled_by_constant(model, x):
+            with torch.no_grad():
+                scale = torch.ones(4).cumsum(0)
+            return model.a(x) * scale
+        self.refused("under torch.no_grad, which stops the gradient", Call(frozen, a=layer), 4)
+        self.same(Call(scaled_by_constant, a=layer), 4)
         self.refused("detach, which stops the gradient",
                      Call(lambda m, x: m.a(x).detach() + m.a.weight.sum(), a=layer), 4)
 
@@ -626,6 +640,17 @@ class FileTest(ModelCase):
             fedhpc.export_model(net, torch.zeros(2, 3), "net.h5")
         self.assertEqual([one.training for one in net.modules()], modes)
 
+
+    def test_wrapped_modules(self):
+        layer = nn.Linear(4, 3)
+        fedhpc.export_model(torch.compile(layer), torch.zeros(2, 4), "net.h5")
+        self.assertEqual(set(Reader("net.h5").weights), {"weight", "bias"})
+        self.assertTrue(torch.equal(Reader("net.h5")(torch.ones(2, 4)), layer(torch.ones(2, 4))))
+
+        class Any(nn.Sequential):
+            def forward(self, *inputs):
+                return super().forward(*inputs)
+        self.same(Any(layer), 4)
 
     def test_what_forward_keeps_is_not_kept(self):
         def forward(model, x):
