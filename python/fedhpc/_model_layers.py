@@ -92,7 +92,7 @@ def layer_norm(walk, input, normalized_shape, weight=None, bias=None, eps=1e-5, 
     names = [walk.weight(one, "what a norm scales or shifts by") for one in (weight, bias) if one is not None]
     if weight is None and bias is not None:
         walk.refuse("a norm with a bias and no weight", "give it both, the weight, or none")
-    return walk.emit("layer_norm", (value,), value.shape, value.dims, names, dims=len(dims), epsilon=float(eps))
+    return walk.emit("layer_norm", (value,), value.shape, value.dims, names, dims=dims, epsilon=float(eps))
 
 
 @operation("rms_norm", "_fused_rms_norm")

@@ -82,8 +82,9 @@ class Reader:
         return value
 
     def do_layer_norm(self, keys, inputs, parameters, x):
-        return F.layer_norm(inputs[0], inputs[0].shape[-keys.int("dims"):], *parameters,
-                            eps=keys.float("epsilon", 1e-5))
+        dims, rank = keys.ints("dims"), inputs[0].ndim - 1
+        assert dims == list(range(rank - len(dims), rank))
+        return F.layer_norm(inputs[0], inputs[0].shape[-len(dims):], *parameters, eps=keys.float("epsilon", 1e-5))
 
     def do_gelu(self, keys, inputs, parameters, x):
         return F.gelu(inputs[0], approximate="tanh" if keys.int("tanh", 0) else "none")
