@@ -28,10 +28,11 @@ for _module, _names in {
                 "unless", "where"),
     "results": ("Results", "load"),
     "data": ("write_dataset",),
+    "models": ("export_model", "load_weights"),
     "tools.project": ("configs",),
 }.items():
     _HOMES |= dict.fromkeys(_names, _module)
-_MODULES = ("callbacks", "data", "errors", "methods", "results", "running", "testing", "tools")
+_MODULES = ("callbacks", "data", "errors", "methods", "models", "results", "running", "testing", "tools")
 
 __all__ = sorted(name for name in {*_HOMES, *_MODULES} if not name.startswith("_"))
 

@@ -1,6 +1,6 @@
 # What __init__.py imports when it is first used.
-from . import callbacks as callbacks, data as data, errors as errors, methods as methods, results as results
-from . import running as running, testing as testing, tools as tools
+from . import callbacks as callbacks, data as data, errors as errors, methods as methods, models as models
+from . import results as results, running as running, testing as testing, tools as tools
 from .data import write_dataset as write_dataset
 from .errors import ConfigError as ConfigError, DataError as DataError, Error as Error, Interrupted as Interrupted
 from .methods import (
@@ -10,6 +10,7 @@ from .methods import (
     RowNumbers as RowNumbers, RowPart as RowPart, Rows as Rows, Setup as Setup, State as State,
     StoredRows as StoredRows, UpdateMap as UpdateMap, algorithm as algorithm, codec as codec,
     largest_codec as largest_codec, sign_codec as sign_codec, unless as unless, where as where)
+from .models import export_model as export_model, load_weights as load_weights
 from .results import Results as Results, load as load
 from .running import (
     help as help, list as list, plan as plan, rank as rank, ranks as ranks, resume as resume, run as run,

@@ -116,6 +116,38 @@ class _Samples:
         self.waiting = [values[rows:]]
 
 
+@contextlib.contextmanager
+def writing(path):
+    try:
+        yield
+    except (OSError, RuntimeError) as error:  # h5py raises both where the disk is full
+        if isinstance(error, Error):
+            raise
+        raise DataError(f"{path} cannot be written: {error}") from error
+
+
+@contextlib.contextmanager
+def written_whole(path):
+    """An h5py.File that gets the name `path` when the context ends without an error; DataError if it cannot be."""
+    unfinished = path.with_name(f"{path.name}.{uuid.uuid4().hex}.unfinished")
+    try:
+        with writing(path):
+            file = h5py.File(unfinished, "w")
+        try:
+            yield file
+        except BaseException:
+            with contextlib.suppress(OSError, RuntimeError):
+                file.close()
+            raise
+        with writing(path):
+            file.close()
+            with open(unfinished, "rb") as written:
+                os.fsync(written.fileno())
+            os.replace(unfinished, path)
+    finally:
+        unfinished.unlink(missing_ok=True)
+
+
 class Writer:
     """A file in the making; leaving the context gives it its name, an error removes it.
 
@@ -127,37 +159,19 @@ class Writer:
         if channels not in ("auto", "first", "last"):
             raise ConfigError(f"channels cannot be {channels!r}; allowed: 'auto', 'first', 'last'")
         self.path, self.channels = Path(path), channels
-        self.unfinished = self.path.with_name(f"{self.path.name}.{uuid.uuid4().hex}.unfinished")
+        self.whole = written_whole(self.path)
         self.x, self.y = {}, {"train": [], "test": []}
         self.clients, self.of_client = {"train": [], "test": []}, {}  # numbers of clients in order of appearance
 
     def __enter__(self):
-        with self._writing():
-            self.file = h5py.File(self.unfinished, "w")
+        self.file = self.whole.__enter__()
         return self
 
-    def __exit__(self, kind, error, trace):
-        try:
-            with self._writing():
-                self.file.close()
-                if error is None:
-                    with open(self.unfinished, "rb") as file:
-                        os.fsync(file.fileno())
-                    os.replace(self.unfinished, self.path)
-        except DataError:
-            if error is None:
-                raise
-        finally:
-            self.unfinished.unlink(missing_ok=True)
+    def __exit__(self, *error):
+        return self.whole.__exit__(*error)
 
-    @contextlib.contextmanager
     def _writing(self):
-        try:
-            yield
-        except (OSError, RuntimeError) as error:  # h5py raises both where the disk is full
-            if isinstance(error, Error):
-                raise
-            raise DataError(f"{self.path} cannot be written: {error}") from error
+        return writing(self.path)
 
     def _channels_first(self, x, name):
         if x.ndim < 4:

@@ -10,6 +10,7 @@ stands in NOT_RUN.
 """
 
 import argparse
+import importlib.util
 import os
 import re
 import shutil
@@ -152,6 +153,8 @@ class Commands(unittest.TestCase):
                 path.write_text("\n".join(fence.lines) + "\n")
             if language in OTHER_LANGUAGES:
                 continue
+            if "import torch" in fence.lines and importlib.util.find_spec("torch") is None:
+                continue  # nothing else of the project needs PyTorch in Python
             if language == "python":
                 units = [f"'{sys.executable}' - <<'END_OF_SCRIPT'\n" + "\n".join(fence.lines) + "\nEND_OF_SCRIPT"]
             else:

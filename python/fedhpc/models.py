@@ -1,0 +1,83 @@
+"""Models of one's own: from a module of PyTorch to the file that `model.name=file` reads, and weights back.
+
+    keys = fedhpc.export_model(module, torch.zeros(1, 3, 32, 32), "net.h5")
+    results = fedhpc.run("configs/quickstart.ini", **keys)
+    fedhpc.load_weights(module, results)
+
+docs/model-files.md says what stands in the file. This module needs torch where one of its functions is called.
+"""
+
+from pathlib import Path
+
+import numpy as np
+
+from ._data_file import writing, written_whole
+from .errors import ConfigError
+
+__all__ = ["export_model", "load_weights"]
+VERSION = 1  # of the format
+
+
+def export_model(module, example_input, path, *, weights=True):
+    """Writes a torch.nn.Module to the model file `path`; returns the keys of a configuration that trains it.
+
+    module: takes one tensor [batch, ...], returns one tensor [batch, ..., K]; it stays as it is. It is written as it
+        trains, with dropout and batch norm, whatever mode it is in.
+    example_input: a tensor [batch, ...] as the module takes it; only its shape and type matter. The batch that a run
+        takes may have any size.
+    weights: without them the file says what the model is and not where it begins.
+
+    Parameters are float32 or float64. Raises ConfigError where the file cannot hold the module, with the operation and
+    its place; DataError where the file cannot be written.
+    """
+    import torch
+
+    from ._model_graph import trace
+
+    lines, found = trace(module, example_input)
+    path = Path(path).resolve()
+    with written_whole(path) as file, writing(path):
+        texts = [line.text().encode() for line in lines.lines]
+        file.attrs["fedhpc_model"] = VERSION
+        file.attrs["producer"] = f"fedhpc.export_model, torch {torch.__version__}, {type(module).__name__}"
+        file.create_dataset("layers", data=np.array(texts, f"S{max(map(len, texts))}"))
+        for name, values in lines.constants.items():
+            file[f"constants/{name}"] = values
+        for name, values in found.items() if weights else ():
+            file[f"model/global/{name}"] = np.atleast_1d(values.detach().cpu().numpy())
+    return {"model.name": "file", "model.file": str(path)}
+
+
+def load_weights(module, results, client=None):
+    """Puts the final model of a run into a torch.nn.Module, which it returns.
+
+    results: fedhpc.Results, or the path of a result file.
+    client: the number of a client whose personal model it shall be; else the global model.
+
+    Buffers that a run does not train, num_batches_tracked and constants, stay as they are. Raises ConfigError where
+    names or shapes are not those of the module, DataError where the file has no such model.
+    """
+    import torch
+
+    if not hasattr(results, "personal"):
+        from .results import Results
+
+        results = Results(results)
+    inner = getattr(module, "_orig_mod", module)  # what torch.compile has wrapped
+    values = results.model() if client is None else results.personal(client)
+    own, parameters = inner.state_dict(keep_vars=True), dict(inner.named_parameters())
+    statistics = {name for name in own if name.endswith((".running_mean", ".running_var"))}
+    for names, where in (([*parameters, *statistics], "the module, but not in the results"), (own, None)):
+        missing = [name for name in (names if where else values) if name not in (values if where else own)]
+        if missing:
+            raise ConfigError(f"{missing[0]} is in {where or 'the results, but not in the module'}; give the module "
+                              "that was exported for this run")
+    loaded = {}
+    for name, array in values.items():
+        shape = tuple(own[name].shape)
+        if array.shape != (shape or (1,)):
+            raise ConfigError(f"{name} has shape {list(array.shape)} in the results and {list(shape)} in the module; "
+                              "give the module that was exported for this run")
+        loaded[name] = torch.from_numpy(np.array(array)).reshape(shape)
+    inner.load_state_dict(loaded, strict=False)
+    return module
