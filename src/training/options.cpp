@@ -194,8 +194,8 @@ void TrainOptions::resolve_schedule(const OptionSet& options, std::int64_t round
                                              "cosine; lower it"));
   }
   if (lr_final == 0 && lr_warmup + lr_period < rounds) {
-    const bool set = options.origin("run.rounds").level != Level::Default;
-    options.refuse(set ? "run.rounds" : "train.lr_period",
+    const bool given = options.origin("train.lr_period").level > Level::Stored;
+    options.refuse(given ? "train.lr_period" : "run.rounds",
                    concat("train.lr_schedule = cosine, whose rate is 0 after ",
                           lr_warmup + lr_period, " of ", rounds,
                           " rounds; allowed: no more rounds than that, or a run from its start "

@@ -1,16 +1,21 @@
 """Local training is what torch.optim does: clipped steps, and schedules of the learning rate."""
 
+import importlib.util
 import sys
 import unittest
 import warnings
 
 import h5py
 import numpy as np
-import torch
-from torch.optim import lr_scheduler
 
 import fedhpc
 from python_support import SOURCE, InFolder
+
+if importlib.util.find_spec("torch") is None or importlib.util.find_spec("torch.nn") is None:
+    raise unittest.SkipTest("this Python has no torch")
+
+import torch  # noqa: E402
+from torch.optim import lr_scheduler  # noqa: E402
 
 sys.path.insert(0, str(SOURCE / "examples"))
 import fedavg  # noqa: E402
@@ -104,7 +109,7 @@ class ClippedSteps(InFolder):
                     **{f"train.{key}": value for key, value in keys.items()}}, progress=False, force=True)
         with h5py.File("run.h5") as file:
             both = [{name: torch.from_numpy(values[()]) for name, values in file[f"model/{group}"].items()}
-                    for group in ("init", "global")]
+                    for group in ("init/global", "global")]
             return *both, file["partition/train_samples"][()]
 
     def of_torch(self, initial, samples, make, clip):
@@ -123,11 +128,11 @@ class ClippedSteps(InFolder):
 
     def test_ten_steps_equal_torch(self):
         for name, (keys, make) in OPTIMIZERS.items():
-            for clip in (0, 0.4):
+            for clip in (0, 0.1):
                 with self.subTest(name, clip=clip):
                     initial, trained, samples = self.of_fedhpc({**keys, "clip_norm": clip})
                     expected, norms = self.of_torch(initial, samples, make, clip)
-                    self.assertEqual(max(norms, default=1) > clip, True)
+                    self.assertGreater(max(norms, default=1), clip)
                     for field, values in expected.items():
                         torch.testing.assert_close(trained[field], values.detach(), rtol=0, atol=1e-9)
                         self.assertGreater(float((trained[field] - initial[field]).abs().max()), 1e-3)
@@ -160,9 +165,9 @@ class Refusals(InFolder):
                 "train.lr_schedule": "cosine"}
         fedhpc.run(keys, progress=False)
         with self.assertRaisesRegex(fedhpc.ConfigError, "run.rounds.*cosine"):
-            fedhpc.resume("run.h5", {"run.rounds": 4}, progress=False)
+            fedhpc.resume("run.h5", progress=False, **{"run.rounds": 4})
         fedhpc.run({**keys, "train.lr_final": 0.1}, progress=False, force=True)
-        fedhpc.resume("run.h5", {"run.rounds": 4}, progress=False)
+        fedhpc.resume("run.h5", progress=False, **{"run.rounds": 4})
         with h5py.File("run.h5") as file:
             self.assertEqual(len(file["rounds/round"]), 4)
 
