@@ -93,7 +93,8 @@ void bind_train_options(nb::module_& core) {
       .def_ro("local_epochs", &TrainOptions::local_epochs, "Epochs per round, or 0.")
       .def_ro("lr", &TrainOptions::lr, "train.lr.")
       .def_ro("momentum", &TrainOptions::momentum, "train.momentum.")
-      .def_ro("weight_decay", &TrainOptions::weight_decay, "train.weight_decay.");
+      .def_ro("weight_decay", &TrainOptions::weight_decay, "train.weight_decay.")
+      .def_ro("clip_norm", &TrainOptions::clip_norm, "train.clip_norm; 0: none.");
 }
 
 nb::object visit_rows(const PyState& self, const std::string& name, nb::object value) {

@@ -34,7 +34,9 @@ Penalty penalty_of(const std::string& verb, double mu, const PyRows* centre, dou
 namespace {
 
 PyOptimizer make_optimizer(const std::string& rule, nb::handle layout, double lr, double momentum,
-                           double weight_decay, bool decay_biases, bool scheduled) {
+                           double weight_decay, bool decay_biases, bool scheduled,
+                           double clip_norm) {
+  require_not_negative("Optimizer", "clip_norm", clip_norm);
   require_not_negative("Optimizer", "lr", lr);
   require_not_negative("Optimizer", "momentum", momentum);
   require_not_negative("Optimizer", "weight_decay", weight_decay);
@@ -42,6 +44,7 @@ PyOptimizer make_optimizer(const std::string& rule, nb::handle layout, double lr
                 .momentum = momentum,
                 .weight_decay = weight_decay,
                 .decay_biases = decay_biases,
+                .clip_norm = clip_norm,
                 .scheduled = scheduled};
   if (rule == "sgd") {
     step.kind = OptimizerKind::Sgd;
@@ -74,15 +77,17 @@ void bind_optimizer(nb::module_& core) {
       .def(
           "__init__",
           [](PyOptimizer* self, const std::string& rule, nb::handle layout, double lr,
-             double momentum, double weight_decay, bool decay_biases, bool scheduled) {
-            new (self) PyOptimizer(
-                make_optimizer(rule, layout, lr, momentum, weight_decay, decay_biases, scheduled));
+             double momentum, double weight_decay, bool decay_biases, bool scheduled,
+             double clip_norm) {
+            new (self) PyOptimizer(make_optimizer(rule, layout, lr, momentum, weight_decay,
+                                                  decay_biases, scheduled, clip_norm));
           },
           nb::arg("rule"), nb::arg("layout"), nb::arg("lr"), nb::arg("momentum") = 0.0,
           nb::arg("weight_decay") = 0.0, nb::arg("decay_biases") = true,
-          nb::arg("scheduled") = false,
+          nb::arg("scheduled") = false, nb::arg("clip_norm") = 0.0,
           "rule: sgd, momentum, nesterov or adam. layout: of the rows it moves, or rows that "
-          "have it. scheduled: lr is train.lr, which follows train.lr_schedule.")
+          "have it. scheduled: lr is train.lr, which follows train.lr_schedule. clip_norm: the "
+          "longest gradient of a row (0: any), as by torch.nn.utils.clip_grad_norm_.")
       .def_prop_ro(
           "lr", [](const PyOptimizer& self) { return self.optimizer->rule().lr; },
           "The rate of its rule.")

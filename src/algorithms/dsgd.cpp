@@ -12,6 +12,7 @@ void Dsgd::declare(OptionSet& options) {
 void Dsgd::initialise(const Setup& setup) {
   x_ = setup.initial_model();
   eta_ = setup.training().lr;
+  clip_norm_ = setup.training().clip_norm;
   codec_ = averaging_.make_upload_codec();
 }
 
@@ -19,7 +20,8 @@ void Dsgd::round(Round& round) {
   const double eta = eta_ * round.lr_factor();
   Mean mean = round.mean();
   round.each_block([&](Block& block) {
-    const Rows gradients = local_gradient(block, block.download(x_), eta);  // [C, P]  g^(n)
+    const Rows gradients =
+        local_gradient(block, block.download(x_), eta, clip_norm_);  // [C, P]  g^(n)
     mean.add(block.weights(averaging_.weighting), block.upload(gradients, *codec_));
   });
   x_ += -eta * mean.reduce();  // x_{t+1} <- x_t - eta_t (1/N) sum_n g^(n)

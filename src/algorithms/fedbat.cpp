@@ -82,6 +82,7 @@ void FedBAT::initialise(const Setup& setup) {
   of_models_ = std::make_unique<RowOptimizer>(training_.step_rule(), global_.layout);
   StepRule of_steps = training_.step_rule();
   of_steps.weight_decay = 0;
+  of_steps.clip_norm = 0;
   of_steps_ = std::make_unique<RowOptimizer>(of_steps, layout_of_steps(binary_.count()));
   if (download_ == Download::Binary) catch_up_ = CatchUp(setup);
 }

@@ -2,16 +2,19 @@
 
 #include <ATen/ops/zeros_like.h>
 
+#include "fedhpc/models/row_measures.hpp"
+
 namespace fedhpc {
 
-Rows local_gradient(Block& block, const Rows& start, double eta) {
+Rows local_gradient(Block& block, const Rows& start, double eta, double clip_norm) {
   const Layout& layout = *start.layout;
   const Rows models = start.clone();                           // [C, P]  y_r
   const Rows sum{at::zeros_like(start.values), start.layout};  // [C, P]
   block.each_step(Steps::Alike, [&](LocalStep& step) {
-    const Tensor gradient = step.active({step.gradient(models), start.layout}).values;
-    add_columns_(step.active(sum).values, gradient, 1, layout, Tag::Trainable);
-    add_columns_(step.active(models).values, gradient, -eta, layout, Tag::Trainable);
+    const Rows gradient = step.active({step.gradient(models), start.layout});
+    if (clip_norm > 0) clip_(gradient, clip_norm);
+    add_columns_(step.active(sum).values, gradient.values, 1, layout, Tag::Trainable);
+    add_columns_(step.active(models).values, gradient.values, -eta, layout, Tag::Trainable);
   });
   block.keep_buffers(models);
   add_difference_(sum.values, start.values, models.values, 1 / eta, layout, Tag::Buffer);

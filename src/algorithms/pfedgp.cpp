@@ -57,6 +57,7 @@ void PFedGP::declare(OptionSet& options) {
       "logarithm of it");
   options.add("algorithm.clip", clip_length_, at_least(0.0),
               "longest gradient of a step; 0: any length");
+  options.acts("train.clip_norm", unless("algorithm.name", "pfedgp"));  // it has that of its own
   averaging_.declare(options);
 }
 

@@ -165,6 +165,7 @@ void SimNet::initialise(const Setup& setup) {
   layout_ = initial_.layout;
   seed_ = setup.seed();
   eta_ = setup.training().lr;
+  clip_norm_ = setup.training().clip_norm;
   codec_ = codec_choice_.make();
   own_ = setup.store().clients();
   const auto [personal, rest] = columns_of(personal_tag_);
@@ -200,7 +201,7 @@ void SimNet::round(Round& round) {
   round.each_block([&](Block& block) {
     // y^(n) = M x_t + N z_t^(n)
     const Rows y = block.download(joined(personal_rows(block.clients())));  // [C, P]
-    Rows nabla = local_gradient(block, y, eta);                             // g^(n)
+    Rows nabla = local_gradient(block, y, eta, clip_norm_);                 // g^(n)
     const Rows gradients = nabla.clone();
     draw_together_(nabla, round.number());  // nabla^(n)
     const Rows sent = block.upload(nabla, *codec_);

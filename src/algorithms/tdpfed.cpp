@@ -26,11 +26,11 @@ struct TDPFed::Clients {
 
 void TDPFed::declare(OptionSet& options) {
   // Personal models move by Nesterov's rule (algorithm.momentum), factors by Adam's.
-  for (const char* key :
-       {"train.optimizer", "train.momentum", "train.nesterov", "train.weight_decay"}) {
+  for (const char* key : {"train.optimizer", "train.momentum", "train.nesterov",
+                          "train.weight_decay", "train.clip_norm"}) {
     options.acts(key, unless("algorithm.name", "tdpfed"));
   }
-  for (const char* key : {"train.lr", "train.lr_schedule"}) {
+  for (const char* key : {"train.lr", "train.lr_schedule", "train.lr_warmup"}) {
     options.acts(key, where("algorithm.factor_solver", {"adam"}));
   }
   options.add("algorithm.lambda", lambda_, at_least(0.0),

@@ -173,7 +173,7 @@ void Config::resolve(const std::string& name) {
   for (std::string& note : options_.check_acting()) notes_.push_back(std::move(note));
   // What was auto once more is settled as before.
   factorisation.resolve(options_, algorithm_name, algorithm->traits().factorisations);
-  train.resolve(options_);
+  train.resolve(options_, run.rounds);
   options_.run_checks();
   if (options_.origin("data.seed").level == Level::Default) data.seed = run.seed;
   if (run.output.empty()) {

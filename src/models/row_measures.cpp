@@ -89,9 +89,9 @@ std::vector<std::int64_t> count_plateaus(const Rows& rows) {
   return counts;
 }
 
-RowNumbers squared_lengths(const Rows& rows) {
+RowNumbers squared_lengths(const Rows& rows, const Columns& among) {
   constexpr std::int64_t kLanes = 8;  // sums that do not wait for each other
-  const auto trainable = rows.layout->ranges(Tag::Trainable);
+  const auto trainable = rows.layout->ranges(Tag::Trainable, among);
   std::vector<double> lengths;
   if (rows.count() > 0 && on_device(rows.values)) {
     return RowNumbers(row_products_on_device(rows.values, {}, trainable)[0]);
@@ -117,6 +117,15 @@ RowNumbers squared_lengths(const Rows& rows) {
     }
   });
   return RowNumbers(std::move(lengths));
+}
+
+void clip_(const Rows& rows, double most, const Columns& among) {
+  constexpr double kLeast = 1e-6;  // PyTorch's, on the length
+  const RowNumbers lengths = sqrt(squared_lengths(rows, among));
+  const Tensor factors = at_most(most / (kLeast + lengths), 1).column(rows.values);
+  for (const auto& [begin, end] : rows.layout->ranges(Tag::Trainable, among)) {
+    rows.values.narrow(1, begin, end - begin).mul_(factors);
+  }
 }
 
 RowProducts inner_products(const Rows& a, const Rows& b) {

@@ -114,7 +114,8 @@ double rate_of(const RowOptimizer& optimizer, double rate) {
 
 void LocalStep::step_(const Tensor& rows, const Tensor& gradients, RowOptimizer& optimizer) const {
   each_rate([&](std::int64_t first, std::int64_t count, double rate) {
-    optimizer.step_(rows, gradients, first, count, rate_of(optimizer, rate));
+    optimizer.step_(rows, optimizer.clipped(gradients, first, count), first, count,
+                    rate_of(optimizer, rate));
   });
 }
 
@@ -244,6 +245,16 @@ Tensor LocalStep::gradient_below_head(const Rows& at, const EmbeddingLoss& loss)
   return gradients;
 }
 
+Tensor LocalStep::direction(const Rows& at, const RowOptimizer& optimizer, const Penalty& penalty) {
+  const Tensor gradients = gradient(at, {}, 0, optimizer.columns());
+  for (const BatchRun& run : runs_) {
+    optimizer.clip_(gradients, run.first, run.count);
+    if (penalty.any())
+      add_gradient_(gradients, at, penalty, run.first, run.count, workspace_.constants);
+  }
+  return gradients;
+}
+
 void LocalStep::descend_plain_(const Rows& rows, const RowOptimizer& optimizer,
                                const Penalty& penalty) {
   fetch(0);
@@ -276,7 +287,7 @@ void LocalStep::descend_(const Rows& rows, RowOptimizer& optimizer, const Penalt
   require(!penalty.any() || optimizer.columns().all(), "a penalty is of whole rows");
   if (is_fused(optimizer.rule(), penalty)) return descend_plain_(rows, optimizer, penalty);
   const bool plain = optimizer.rule().is_plain();
-  const Tensor gradients = gradient(rows, plain ? Penalty{} : penalty, 0, optimizer.columns());
+  const Tensor gradients = direction(rows, optimizer, plain ? Penalty{} : penalty);
   for (const BatchRun& run : runs_) {
     if (plain) {
       const double lr = optimizer.rule().lr * rate_of(optimizer, run.rate);
@@ -302,6 +313,7 @@ void LocalStep::descend_(const Rows& u, RowMap& map, RowOptimizer& optimizer) {
     const Rows moved = of_run(u, run);
     map.pullback_(moved, of_run(of_weights, run), of_run(gradients, run));
     map.copy_passed_(of_run(models, run), moved, Tag::Buffer);
+    optimizer.clip_(gradients.values, run.first, run.count);
     optimizer.step_(u.values, gradients.values, run.first, run.count, rate_of(optimizer, run.rate));
   }
 }
@@ -309,7 +321,7 @@ void LocalStep::descend_(const Rows& u, RowMap& map, RowOptimizer& optimizer) {
 // On a device the host has to wait for the lengths: who goes on is decided here.
 bool LocalStep::approach_minimum_(const Rows& rows, RowOptimizer& optimizer, const Penalty& penalty,
                                   double accuracy) {
-  const Tensor gradients = gradient(rows, penalty);
+  const Tensor gradients = direction(rows, optimizer, penalty);
   const std::vector<double> squares = squared_lengths(active({gradients, rows.layout})).values();
   bool moved = false;
   for (std::int64_t c = 0; c < active(); ++c) {

@@ -124,8 +124,8 @@ StepGraphs::Key LocalTrainer::key_of(const Rows& rows, const Penalty& penalty) {
   const StepRule& rule = optimizer_.rule();
   const Columns& columns = optimizer_.columns();
   StepGraphs::Key key{.runs = {},
-                      .numbers = {rule.lr, rule.momentum, rule.weight_decay, penalty.mu,
-                                  penalty.gamma, penalty.rho},
+                      .numbers = {rule.lr, rule.momentum, rule.weight_decay, rule.clip_norm,
+                                  penalty.mu, penalty.gamma, penalty.rho},
                       .sizes = {rows.count(), static_cast<std::int64_t>(rule.kind),
                                 static_cast<std::int64_t>(columns.with),
                                 static_cast<std::int64_t>(columns.without)},

@@ -6,6 +6,7 @@
 #include <ATen/ops/zeros.h>
 
 #include "fedhpc/core/device.hpp"
+#include "fedhpc/models/row_measures.hpp"
 #include "fedhpc/training/device_kernels.hpp"
 
 namespace fedhpc {
@@ -223,7 +224,20 @@ void RowOptimizer::step_(const Tensor& rows, const Tensor& gradients, std::int64
 }
 
 void RowOptimizer::step_(const Tensor& rows, const Tensor& gradients) {
-  step_(rows, gradients, 0, rows.size(0));
+  step_(rows, clipped(gradients, 0, rows.size(0)), 0, rows.size(0));
+}
+
+void RowOptimizer::clip_(const Tensor& gradients, std::int64_t first, std::int64_t count) const {
+  if (rule_.clip_norm == 0) return;
+  fedhpc::clip_({gradients.narrow(0, first, count), layout_}, rule_.clip_norm, columns_);
+}
+
+Tensor RowOptimizer::clipped(const Tensor& gradients, std::int64_t first,
+                             std::int64_t count) const {
+  if (rule_.clip_norm == 0) return gradients;
+  const Tensor shortened = gradients.clone();
+  clip_(shortened, first, count);
+  return shortened;
 }
 
 }  // namespace fedhpc

@@ -58,6 +58,7 @@ INSTANTIATE_TEST_SUITE_P(
                       {{"topology.participation", "0.4"},
                        {"run.rounds", "5"},
                        {"algorithm.weighting", "uniform"}}},
+        ReferenceCase{"clipped", {{"train.clip_norm", "0.1"}, {"train.block", "3"}}},
         ReferenceCase{"nesterov", {{"train.optimizer", "nesterov"}, {"train.momentum", "0.5"}}},
         ReferenceCase{"weight_decay", {{"train.weight_decay", "0.01"}, {"train.block", "3"}}}),
     name_of);

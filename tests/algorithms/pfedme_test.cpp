@@ -69,6 +69,7 @@ INSTANTIATE_TEST_SUITE_P(
                        {"algorithm.training", "all"},
                        {"train.weight_decay", "0.001"},
                        {"train.block", "3"}}},
+        ReferenceCase{"clipped", {{"train.clip_norm", "0.1"}, {"train.block", "3"}}},
         ReferenceCase{"nesterov", {{"train.optimizer", "nesterov"}, {"train.momentum", "0.5"}}},
         ReferenceCase{"weight_decay", {{"train.weight_decay", "0.01"}, {"train.block", "3"}}}),
     name_of);

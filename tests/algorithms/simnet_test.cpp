@@ -152,6 +152,7 @@ INSTANTIATE_TEST_SUITE_P(
 INSTANTIATE_TEST_SUITE_P(
     Clients, SimNetReference,
     ::testing::Values(
+        ReferenceCase{"clipped", {{"train.clip_norm", "0.1"}, {"train.block", "3"}}},
         ReferenceCase{"several_steps", {{"train.local_steps", "5"}, {"train.block", "4"}}},
         ReferenceCase{"epochs", {{"train.local_epochs", "2"}, {"train.local_steps", "0"}}},
         ReferenceCase{"full_batch", {{"train.batch_size", "0"}, {"train.block", "3"}}},

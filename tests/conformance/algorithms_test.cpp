@@ -100,6 +100,18 @@ TEST_P(EveryAlgorithm, EveryOptimizerIsSameOnAnyRanksAndInAnyBlockWidth) {
   }
 }
 
+TEST_P(EveryAlgorithm, ShortenedGradientsAreSameOnAnyRanksAndInAnyBlockWidth) {
+  Keys these = keys({{"train.clip_norm", "0.05"}, {"run.reproducible", "true"}});
+  const bool refused = refuses_on_command_line(these);
+  EXPECT_EQ(refused, GetParam() == "tdpfed" || GetParam() == "pfedgp");
+  if (refused) return;
+  const TinyResult expected = run(these, *alone_);
+  these["train.block"] = in_turn<std::string>({"2", "3", "8"}, 0, *world_);
+  expect_same_bits(run(these, *world_), expected, *world_);
+  these["train.clip_norm"] = "0";
+  EXPECT_GT(distance(run(these, *alone_).global, expected.global), 1e-6);
+}
+
 TEST_P(EveryAlgorithm, PreparedImagesAreSameOnAnyRanksAndInAnyBlockWidth) {
   for (const auto& [rule, augment] : {std::pair{"pixel", "none"}, std::pair{"half", "crop_flip"}}) {
     Keys these = keys({{"data.name", "glyphs"},

@@ -51,8 +51,8 @@ Trained train(const Problem& problem, std::int64_t k, std::int64_t round, const 
         training_loss_(problem, result.parameters, client, batch, statistics);
     result.count(step.loss, batch.size());
     Parameters parameters = chosen(result.parameters, moving);
-    optimizer.step_(parameters,
-                    pulled(chosen(step.gradient, moving), parameters, centre, training.mu),
+    const Parameters gradient = problem.optimizer.clipped(chosen(step.gradient, moving));
+    optimizer.step_(parameters, pulled(gradient, parameters, centre, training.mu),
                     rate_of(problem, k, round, training.pass, steps++), undecayed);
     for (std::size_t i = 0; i < moving.size(); ++i) result.parameters[moving[i]] = parameters[i];
   }

@@ -17,9 +17,11 @@ GradientSum gradient_sum(const Problem& problem, std::int64_t k, std::int64_t ro
   for (const auto& batch : batches(problem, k, round, /*pass=*/0)) {
     const LossAndGradient step = training_loss_(problem, model, client, batch, Statistics::Move);
     result.counted.count(step.loss, batch.size());
-    for (const std::size_t place : trainable(problem)) {
-      sum[place] = sum[place].add(step.gradient[place]);
-      model[place] = model[place].sub(step.gradient[place], problem.lr);
+    const std::vector<std::size_t> moving = trainable(problem);
+    const Parameters gradient = problem.optimizer.clipped(chosen(step.gradient, moving));
+    for (std::size_t i = 0; i < moving.size(); ++i) {
+      sum[moving[i]] = sum[moving[i]].add(gradient[i]);
+      model[moving[i]] = model[moving[i]].sub(gradient[i], problem.lr);
     }
   }
   for (std::size_t place = 0; place < model.size(); ++place) {

@@ -39,7 +39,7 @@ Trained train_factors(const Problem& problem, std::int64_t k, std::int64_t round
     const Parameters du = pulled_back(point, u, step.gradient);
     point.model.take_buffers_(u, w);
     Parameters parameters = chosen(u, moving);
-    optimizer.step_(parameters, chosen(du, moving));
+    optimizer.step_(parameters, problem.optimizer.clipped(chosen(du, moving)));
     for (std::size_t i = 0; i < moving.size(); ++i) u[moving[i]] = parameters[i];
   }
   return result;

@@ -135,7 +135,7 @@ class LocalTraining {
     }
     const std::vector<std::size_t> moving = trainable(problem_);
     Parameters parameters = chosen(local_, moving);
-    of_models.step_(parameters, chosen(found.gradient, moving));
+    of_models.step_(parameters, problem_.optimizer.clipped(chosen(found.gradient, moving)));
     for (std::size_t i = 0; i < moving.size(); ++i) local_[moving[i]] = parameters[i];
     if (binary) of_steps.step_(a_, of_a);
   }

@@ -1,10 +1,22 @@
 #include "reference/optimizer.hpp"
 
+#include <algorithm>
 #include <cmath>
 
 #include <ATen/ops/zeros_like.h>
 
 namespace fedhpc::reference {
+
+std::vector<Tensor> OptimizerSettings::clipped(const std::vector<Tensor>& gradients) const {
+  if (clip_norm == 0) return gradients;
+  double squares = 0;
+  for (const Tensor& one : gradients) squares += one.square().sum().item<double>();
+  std::vector<Tensor> shorter;
+  for (const Tensor& one : gradients) {
+    shorter.push_back(one.mul(std::min(1.0, clip_norm / (std::sqrt(squares) + 1e-6))));
+  }
+  return shorter;
+}
 
 Tensor Optimizer::adam_direction(std::size_t i, const Tensor& d) {
   if (second_.size() <= i) {

@@ -14,6 +14,10 @@ struct OptimizerSettings {
   double lr = 0;
   double momentum = 0;
   double weight_decay = 0;
+  double clip_norm = 0;  ///< 0: none
+
+  /// The gradients after torch.nn.utils.clip_grad_norm_.
+  std::vector<Tensor> clipped(const std::vector<Tensor>& gradients) const;
 };
 
 /// One client's optimizer as PyTorch's documentation writes it (torch.optim.SGD with dampening 0,

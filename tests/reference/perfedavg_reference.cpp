@@ -51,7 +51,7 @@ Trained local_update(const Problem& problem, const PerFedAvgSettings& settings, 
       direction =
           plus(direction, curvature(settings, w, direction, client, third[t]), -settings.inner_lr);
     }
-    outer.step_(w, direction);
+    outer.step_(w, problem.optimizer.clipped(direction));
   }
   return result;
 }

@@ -25,7 +25,7 @@ double PersonalSteps::take_(Parameters& theta, const Parameters& centre, const C
   for (std::int64_t i = 0; i < count; ++i) {
     const LossAndGradient step = loss_and_gradient(theta, client, batch);
     if (i == 0) first_loss = step.loss;
-    rule.step_(theta, pulled(step.gradient, theta, centre, lambda));
+    rule.step_(theta, pulled(optimizer.clipped(step.gradient), theta, centre, lambda));
   }
   return first_loss;
 }

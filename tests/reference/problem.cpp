@@ -42,7 +42,8 @@ OptimizerSettings optimizer_settings(const Config& config) {
   OptimizerSettings settings{.name = config.options().entry("train.optimizer").print(),
                              .lr = train.lr,
                              .momentum = train.momentum,
-                             .weight_decay = train.weight_decay};
+                             .weight_decay = train.weight_decay,
+                             .clip_norm = train.clip_norm};
   if (settings.name == "sgd" && train.momentum > 0) {
     settings.name = train.nesterov ? "nesterov" : "momentum";
   }

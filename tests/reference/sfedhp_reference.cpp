@@ -167,8 +167,8 @@ class SFedHP {
       const LossAndGradient data = loss_and_gradient(theta, problem_.clients[index(k)], batch);
       if (step == 0) first_loss = data.loss;
       const Parameters gradient =
-          combined(1, pulled(data.gradient, theta, phi_i, settings_.lambda1), gammas_.one,
-                   slope(theta, settings_.rho));
+          combined(1, pulled(steps_.clipped(data.gradient), theta, phi_i, settings_.lambda1),
+                   gammas_.one, slope(theta, settings_.rho));
       if (settings_.accuracy > 0 && squared_norm(gradient) <= settings_.accuracy) {
         ++result_.reached;
         return first_loss;

@@ -136,6 +136,25 @@ TEST_F(TrainingOnADevice, EqualsTheHostWithPenalties) {
   }
 }
 
+TEST_F(TrainingOnADevice, EqualsTheHostWithShortenedGradients) {
+  for (const DType dtype : {DType::Float64, DType::Float32}) {
+    Problem problem("synthetic", "dnn", dtype);
+    for (const OptimizerKind kind : {OptimizerKind::Sgd, OptimizerKind::Nesterov}) {
+      TrainOptions options{.batch_size = 4, .local_epochs = 2, .lr = 0.05, .optimizer = kind};
+      options.momentum = kind == OptimizerKind::Nesterov ? 0.9 : 0;
+      options.clip_norm = 0.5;
+      LocalWork work;
+      work.penalty = {.mu = 0.4, .centre = {problem.start.values.mul(0.5), problem.start.layout}};
+      const double bound = dtype == DType::Float64 ? 1e-12 : 1e-5;
+      const Trained host = train(problem, options, work, at::kCPU);
+      expect_near(train(problem, options, work, device()), host, bound, "clipped");
+      options.clip_norm = 0;
+      EXPECT_GT(train(problem, options, work, at::kCPU).rows.sub(host.rows).norm().item<double>(),
+                1e-2);
+    }
+  }
+}
+
 TEST_F(TrainingOnADevice, EqualsTheHostOnImagesCroppedAndFlipped) {
   for (const std::string model : {"mlr", "cnn2"}) {
     Problem problem("glyphs", model, DType::Float64, Augment::CropFlip);
@@ -161,7 +180,8 @@ TEST_F(TrainingOnADevice, WaitsForLossesWhenTheyAreAskedForAndForThePassBeforeTh
   Problem problem("synthetic", "dnn", DType::Float32);
   problem.shard->use_device_(device());
   for (const std::int64_t steps : {3, 30}) {
-    const TrainOptions options{.batch_size = 4, .local_steps = steps, .local_epochs = 0};
+    const TrainOptions options{
+        .batch_size = 4, .local_steps = steps, .local_epochs = 0, .clip_norm = 0.5};
     LocalTrainer trainer(*problem.model, *problem.shard, options, problem.context(device()));
     Rows rows{problem.start.values.to(device()), problem.start.layout};
     const auto waits_of = [](const auto& work) {

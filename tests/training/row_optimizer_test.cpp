@@ -4,6 +4,8 @@
 #include <memory>
 #include <string>
 
+#include <ATen/ops/cat.h>
+#include <ATen/ops/norm.h>
 #include <ATen/ops/randn.h>
 #include <gtest/gtest.h>
 
@@ -114,6 +116,32 @@ TEST_P(EveryRule, ResetForgets) {
   EXPECT_TRUE(trained().equal(fresh));
 }
 
+TEST_P(EveryRule, LongGradientsAreShortened) {
+  const Tensor start = at::randn({3, 19}, at::kDouble);
+  const Tensor gradients = at::randn({4, 3, 19}, at::kDouble);
+  gradients.select(1, 2).mul_(0.01);     // shorter than 1
+  gradients.narrow(2, 5, 3).fill_(1e3);  // of a buffer: not its length
+  const Tensor untouched = gradients.clone();
+  const auto moved = [&](double length, const Tensor& by) {
+    StepRule rule = rule_of(GetParam());
+    rule.clip_norm = length;
+    const Tensor rows = start.clone();
+    RowOptimizer optimizer(rule, layout_with_buffer());
+    optimizer.reset(3, at::kDouble);
+    for (std::int64_t s = 0; s < 4; ++s) optimizer.step_(rows, by.select(0, s));
+    return rows;
+  };
+  const Tensor rows = moved(1, gradients);
+  EXPECT_TRUE(gradients.equal(untouched)) << "they are the caller's";
+  const Tensor trainable = at::cat({gradients.narrow(2, 0, 5), gradients.narrow(2, 8, 11)}, 2);
+  const Tensor lengths = trainable.norm(2, {2}, /*keepdim=*/true);
+  const Tensor shorter = gradients.mul(lengths.add(1e-6).reciprocal().clamp_max(1));
+  EXPECT_GT(lengths.narrow(1, 0, 2).min().item<double>(), 1);
+  EXPECT_LT(largest_difference(rows, moved(0, shorter)), 1e-13);
+  EXPECT_TRUE(rows[2].equal(moved(0, gradients)[2])) << "short ones stay, to the last bit";
+  EXPECT_TRUE(moved(1e6, gradients).equal(moved(0, gradients)));
+}
+
 INSTANTIATE_TEST_SUITE_P(Kinds, EveryRule, ::testing::Values("sgd", "momentum", "nesterov", "adam"),
                          [](const auto& one) { return one.param; });
 
@@ -133,6 +161,7 @@ TEST(RowOptimizerTest, OnlySgdWithoutDecayIsPlain) {
   EXPECT_TRUE((StepRule{.kind = OptimizerKind::Sgd, .lr = 1}).is_plain());
   EXPECT_FALSE((StepRule{.kind = OptimizerKind::Sgd, .lr = 1, .weight_decay = 1e-4}).is_plain());
   EXPECT_FALSE((StepRule{.kind = OptimizerKind::Momentum, .lr = 1}).is_plain());
+  EXPECT_FALSE((StepRule{.kind = OptimizerKind::Sgd, .lr = 1, .clip_norm = 5}).is_plain());
 }
 
 }  // namespace

@@ -1,3 +1,4 @@
+#include <cmath>
 #include <string>
 #include <utility>
 #include <vector>
@@ -14,13 +15,13 @@ using Assignments = std::vector<std::pair<std::string, std::string>>;
 
 /// The options after these lines of a configuration file.
 struct Resolved {
-  explicit Resolved(const Assignments& lines) {
+  explicit Resolved(const Assignments& lines, std::int64_t rounds = 10) {
     train.declare(options);
     int line = 0;
     for (const auto& [key, text] : lines) {
       options.assign("train." + key, text, {Level::File, "x.ini:" + std::to_string(++line)});
     }
-    train.resolve(options);
+    train.resolve(options, rounds);
   }
   Resolved(const Resolved&) = delete;
   Resolved& operator=(const Resolved&) = delete;
@@ -75,6 +76,12 @@ TEST(TrainOptionsTest, ContradictionsAreRefused) {
   const std::vector<std::pair<Assignments, std::string>> bad = {
       {{{"optimizer", "momentum"}, {"momentum", "0"}}, "x.ini:2: key 'train.momentum'"},
       {{{"optimizer", "adam"}, {"momentum", "0.9"}}, "x.ini:2: key 'train.momentum'"},
+      {{{"lr_schedule", "milestones"}}, "x.ini:1: key 'train.lr_schedule'"},
+      {{{"lr_schedule", "milestones"}, {"lr_milestones", "5,5"}},
+       "x.ini:2: key 'train.lr_milestones'"},
+      {{{"lr_schedule", "cosine"}, {"lr_warmup", "10"}}, "x.ini:2: key 'train.lr_warmup'"},
+      {{{"lr_schedule", "cosine"}, {"lr_unit", "epoch"}}, "x.ini:2: key 'train.lr_unit'"},
+      {{{"lr_schedule", "cosine"}, {"lr_period", "9"}}, "x.ini:2: key 'train.lr_period'"},
       {{{"optimizer", "nesterov"}, {"nesterov", "false"}}, "x.ini:2: key 'train.nesterov'"},
       {{{"optimizer", "momentum"}, {"nesterov", "true"}}, "x.ini:2: key 'train.nesterov'"},
       {{{"nesterov", "true"}},
@@ -90,6 +97,51 @@ TEST(TrainOptionsTest, ContradictionsAreRefused) {
   }
   EXPECT_THROW(Resolved(Assignments{{"momentum", "1"}}), ConfigError);
   EXPECT_THROW(Resolved(Assignments{{"weight_decay", "-0.1"}}), ConfigError);
+}
+
+double factor(const Assignments& lines, std::int64_t units) {
+  return Resolved(lines, /*rounds=*/50).train.lr_factor(units);
+}
+
+TEST(TrainOptionsTest, TheRateFollowsItsSchedule) {
+  const Assignments steps{{"lr_schedule", "step"}, {"lr_every", "3"}, {"lr_decay", "0.5"}};
+  const Assignments milestones{
+      {"lr_schedule", "milestones"}, {"lr_milestones", "2,7"}, {"lr_decay", "0.5"}};
+  const std::vector<std::pair<std::int64_t, double>> of_steps{
+      {0, 1}, {2, 1}, {3, 0.5}, {5, 0.5}, {6, 0.25}, {30, std::pow(0.5, 10)}};
+  for (const auto& [t, expected] : of_steps) EXPECT_EQ(factor(steps, t), expected) << t;
+  const std::vector<std::pair<std::int64_t, double>> of_milestones{{0, 1},   {1, 1},    {2, 0.5},
+                                                                   {6, 0.5}, {7, 0.25}, {40, 0.25}};
+  for (const auto& [t, expected] : of_milestones) EXPECT_EQ(factor(milestones, t), expected) << t;
+}
+
+TEST(TrainOptionsTest, ACosineEndsWithTheRunAndAWarmUpComesFirst) {
+  const Assignments cosine{{"lr_schedule", "cosine"}, {"lr_final", "0.2"}};
+  EXPECT_EQ(factor(cosine, 0), 1);
+  EXPECT_NEAR(factor(cosine, 25), 0.6, 1e-15);
+  EXPECT_GT(factor(cosine, 49), 0.2) << "the last round of 50";
+  EXPECT_EQ(factor(cosine, 50), 0.2);
+  EXPECT_EQ(factor(cosine, 73), 0.2) << "of a run that goes on";
+  Assignments warm = cosine;
+  warm.insert(warm.end(), {{"lr_warmup", "10"}, {"lr_warmup_start", "0.5"}});
+  EXPECT_EQ(factor(warm, 0), 0.5);
+  EXPECT_NEAR(factor(warm, 8), 0.9, 1e-15);
+  EXPECT_EQ(factor(warm, 10), 1);
+  EXPECT_NEAR(factor(warm, 30), 0.6, 1e-15) << "40 rounds are left to it";
+  EXPECT_EQ(factor({{"lr_warmup", "4"}}, 4), 1) << "ahead of a constant rate";
+}
+
+TEST(TrainOptionsTest, ACosineKeepsItsPeriodInARunThatGoesOn) {
+  const Resolved first({{"lr_schedule", "cosine"}, {"lr_final", "0.1"}, {"lr_warmup", "2"}}, 12);
+  EXPECT_EQ(first.options.entry("train.lr_period").print(), "10");
+  const Resolved longer({{"lr_schedule", "cosine"},
+                         {"lr_final", "0.1"},
+                         {"lr_warmup", "2"},
+                         {"lr_period", first.options.entry("train.lr_period").print()}},
+                        24);
+  for (std::int64_t t = 0; t < 12; ++t) {
+    EXPECT_EQ(longer.train.lr_factor(t), first.train.lr_factor(t));
+  }
 }
 
 }  // namespace

@@ -29,6 +29,7 @@ class Dsgd final : public Algorithm {
   AveragingOptions averaging_{.weighting = Weighting::Uniform};
   std::unique_ptr<Codec> codec_;  // of uploads
   double eta_ = 0;
+  double clip_norm_ = 0;
   Rows x_;  // [1, P]
 };
 

@@ -40,7 +40,7 @@ namespace fedhpc {
 ///
 /// Limit case: phi = 1 is federated averaging, with payloads in full.
 /// Deviations: clients are weighed by algorithm.weighting; the public code weighs by batches.
-/// train.weight_decay acts on W + m and not on a; the public code's on m and a.
+/// train.weight_decay and train.clip_norm act on W + m and not on a; the public code's on m and a.
 class FedBAT final : public Algorithm {
  public:
   void declare(OptionSet& options) override;

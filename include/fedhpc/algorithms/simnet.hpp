@@ -87,6 +87,7 @@ class SimNet final : public Algorithm {
 
   std::unique_ptr<Codec> codec_;  // of uploads
   double eta_ = 0;
+  double clip_norm_ = 0;
   std::uint64_t seed_ = 0;
   LayoutPtr layout_;  // of whole models
   RowPart shared_;    // M

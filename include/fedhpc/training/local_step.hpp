@@ -66,7 +66,7 @@ using EmbeddingLoss =
 /// A solve on one batch ends after these.
 struct InnerSolve {
   std::int64_t steps = 1;  ///< at most
-  double accuracy = 0;     ///< nu: a client stops at ||gradient||^2 <= nu; 0: only after the steps
+  double accuracy = 0;     ///< nu: a client stops at ||direction||^2 <= nu; 0: only after the steps
 };
 
 /// One local step of a block of clients, with a batch for each client that has not run out of them.
@@ -113,7 +113,8 @@ class LocalStep {
   Tensor gradient_below_head(const Rows& at, const EmbeddingLoss& loss);
 
   /// Moves `rows` [C, P] one step by the optimizer's rule on that gradient, in the columns it
-  /// moves. The penalty is for rows that move as a whole. Plain SGD is fused into the gradient
+  /// moves. Where the rule clips, that is the loss's part of it alone. The penalty is for rows that
+  /// move as a whole. Plain SGD is fused into the gradient
   /// products and needs no memory for gradients, unless the penalty shrinks. Then its step and the
   /// penalty's are one pass.
   void descend_(const Rows& rows, RowOptimizer& optimizer, const Penalty& penalty = {});
@@ -121,14 +122,15 @@ class LocalStep {
   static bool is_fused(const StepRule& rule, const Penalty& penalty);
 
   /// Moves the rows [C, P] of clients with a batch one step by the optimizer's rule on the caller's
-  /// gradients.
+  /// gradients, which are clipped where the rule does so.
   void step_(const Tensor& rows, const Tensor& gradients, RowOptimizer& optimizer) const;
   /// Calls work(first, count, rate) for clients [first, first + count) with the factor `rate` on
   /// train.lr: for rates of train.lr outside of an optimizer.
   void each_rate(const std::function<void(std::int64_t, std::int64_t, double)>& work) const;
 
   /// Moves `u` [C, Q] one step by the optimizer's rule on the loss's gradient through the map, at
-  /// the models that u stands for. Batch-norm statistics come back to u.
+  /// the models that u stands for. A rule that clips takes the length of the gradient of u.
+  /// Batch-norm statistics come back to u.
   void descend_(const Rows& u, RowMap& map, RowOptimizer& optimizer);
 
   /// Solves  rows ~ argmin loss of the batch + penalty  from where the rows are, by steps of a
@@ -149,8 +151,11 @@ class LocalStep {
   /// replaces the head where it is given.
   void differentiate(const Tensor& rows, const BatchRun& run, const GradientSink& sink,
                      const EmbeddingLoss* loss = nullptr);
+  /// Returns what the rule steps on: the loss's gradient, clipped as the rule says, and then the
+  /// penalty's.
+  Tensor direction(const Rows& at, const RowOptimizer& optimizer, const Penalty& penalty);
   void descend_plain_(const Rows& rows, const RowOptimizer& optimizer, const Penalty& penalty);
-  /// Moves the clients whose gradient is above the accuracy one step; false when there are none.
+  /// Moves the clients whose direction is above the accuracy one step; false when there are none.
   /// The others have solved their problem: what the block computes for them from now on counts
   /// nowhere.
   bool approach_minimum_(const Rows& rows, RowOptimizer& optimizer, const Penalty& penalty,

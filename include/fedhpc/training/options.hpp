@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "fedhpc/core/device_kernels.hpp"
 #include "fedhpc/core/options.hpp"
@@ -15,7 +16,7 @@ enum class BufferPlace {
 };
 
 /// The course of train.lr over a run.
-enum class LrSchedule { Constant, Exponential };
+enum class LrSchedule { Constant, Exponential, Step, Milestones, Cosine };
 /// The unit that the schedule counts.
 enum class LrUnit { Round, Epoch };
 
@@ -28,31 +29,50 @@ struct TrainOptions {
   LrSchedule lr_schedule = LrSchedule::Constant;
   LrUnit lr_unit = LrUnit::Round;
   double lr_decay = 0.99;
+  std::int64_t lr_every = 10;                 ///< units between two steps
+  std::vector<std::int64_t> lr_milestones{};  ///< units before each step, rising
+  std::int64_t lr_period = 0;                 ///< units of the cosine; 0: to the last round
+  double lr_final = 0;
+  std::int64_t lr_warmup = 0;  ///< units; the schedule counts from their end
+  double lr_warmup_start = 0.1;
   OptimizerKind optimizer = OptimizerKind::Sgd;  ///< as written; step_rule() counts
   double momentum = 0;
   bool nesterov = false;
   double weight_decay = 0;
   BufferPlace buffers = BufferPlace::Average;
   bool decay_biases = true;
+  double clip_norm = 0;                   ///< 0: gradients of any length
   std::int64_t block = 0;                 ///< clients trained together; 0: by the size of caches
   Precision precision = Precision::Fp32;  ///< of products and convolutions of float32
 
   void declare(OptionSet& options);
   /// Keeps the one of local_steps and local_epochs that was set at the higher level. Gives momentum
-  /// and nesterov the values that follow from the optimizer. Throws ConfigError when both lengths
-  /// were set at one level, the one that counts is 0, or the optimizer's keys contradict each
-  /// other.
-  void resolve(OptionSet& options);
+  /// and nesterov the values that follow from the optimizer, and a cosine the length of a run of so
+  /// many rounds. Throws ConfigError when both lengths were set at one level, the one that counts
+  /// is 0, or keys of the optimizer or the schedule contradict each other.
+  void resolve(OptionSet& options, std::int64_t rounds);
 
   /// The rule of a local step. sgd with momentum is PyTorch's SGD with momentum: the same as
   /// optimizer = momentum, or nesterov where train.nesterov says so.
   StepRule step_rule() const;
-  /// The factor on train.lr after so many of lr_unit, counted over the whole run.
+  /// The factor on train.lr after t of lr_unit, counted over the whole run. With t' = t - lr_warmup
+  /// it is that of PyTorch's schedulers one after the other (SequentialLR),
+  ///
+  ///   t' < 0       s + (1 - s) t / lr_warmup,  s = lr_warmup_start           LinearLR
+  ///   constant     1
+  ///   exponential  lr_decay^t'                                               ExponentialLR
+  ///   step         lr_decay^floor(t' / lr_every)                             StepLR
+  ///   milestones   lr_decay^n, n the milestones up to t'                     MultiStepLR
+  ///   cosine       f + (1 - f) (1 + cos(pi t' / lr_period)) / 2,  f = lr_final  CosineAnnealingLR
+  ///
+  /// but a cosine stays at f after its period.
   double lr_factor(std::int64_t units) const;
 
  private:
   void resolve_length(const OptionSet& options);
   void resolve_optimizer(const OptionSet& options);
+  void declare_schedule(OptionSet& options);
+  void resolve_schedule(const OptionSet& options, std::int64_t rounds);
 };
 
 }  // namespace fedhpc

@@ -17,10 +17,13 @@ struct StepRule {
   double momentum = 0;       ///< mu of Momentum and Nesterov, in [0, 1); 0: plain SGD
   double weight_decay = 0;   ///< lambda; 0: none
   bool decay_biases = true;  ///< false: lambda is 0 for biases
+  double clip_norm = 0;      ///< the longest gradient by its L2 norm; 0: any
   bool scheduled = false;    ///< lr is train.lr, which follows train.lr_schedule
 
   /// True for w <- w - eta g, which a gradient product can do by itself.
-  bool is_plain() const { return kind == OptimizerKind::Sgd && weight_decay == 0; }
+  bool is_plain() const {
+    return kind == OptimizerKind::Sgd && weight_decay == 0 && clip_norm == 0;
+  }
   /// Rows of state a client needs beside its model: 0, 1 (momentum) or 2 (Adam).
   std::int64_t state_rows() const;
 };
@@ -63,8 +66,15 @@ class RowOptimizer {
   void step_(const Tensor& rows,       // [C, P]
              const Tensor& gradients,  // [C, P]
              std::int64_t first, std::int64_t count, double rate = 1);
-  /// Moves all rows one step.
+  /// Moves all rows one step, on gradients that are shortened first where the rule says so.
   void step_(const Tensor& rows, const Tensor& gradients);
+
+  /// Shortens the gradients of rows [first, first + count) to the rule's length, over the columns
+  /// that move: those of the loss, before penalties are added. Nothing without such a length.
+  void clip_(const Tensor& gradients,  // [C, P]
+             std::int64_t first, std::int64_t count) const;
+  /// The gradients so shortened, in memory of their own where there is a length.
+  Tensor clipped(const Tensor& gradients, std::int64_t first, std::int64_t count) const;
 
   const StepRule& rule() const { return rule_; }
   const LayoutPtr& layout() const { return layout_; }
