@@ -1,71 +1,14 @@
 #include "fedhpc/math/penalty_pass.hpp"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <numbers>
-#include <type_traits>
 
-#include "math/wide.hpp"
+#include "math/exponential.hpp"
 
 namespace fedhpc {
 
 namespace {
-
-/// What a number type needs for 2^n and for exp(r) - 1 with |r| <= log(2) / 2.
-template <typename T>
-struct Exponential;
-
-template <>
-struct Exponential<float> {
-  using Bits = std::int32_t;
-  static constexpr float kRound = 0x1.8p23F;  // added and taken away: the nearest whole number
-  static constexpr int kMantissa = 23;
-  static constexpr Bits kBias = 127;
-  static constexpr int kTerms = 7;
-  static constexpr float kSaturated = 20;  // tanh(10) rounds to 1
-};
-
-template <>
-struct Exponential<double> {
-  using Bits = std::int64_t;
-  static constexpr double kRound = 0x1.8p52;
-  static constexpr int kMantissa = 52;
-  static constexpr Bits kBias = 1023;
-  static constexpr int kTerms = 13;
-  static constexpr double kSaturated = 40;
-};
-
-/// log 2 in two parts, the first short enough that small multiples of it are exact.
-template <typename T>
-constexpr T kLog2High = static_cast<T>(0x1.62e4p-1);
-template <typename T>
-constexpr T kLog2Low = static_cast<T>(0x1.7f7d1cf79abcap-20);
-
-/// exp(y) - 1 for 0 <= y <= kSaturated: with y = n log 2 + r it is 2^n (exp(r) - 1) + (2^n - 1),
-/// and exp(r) - 1 the beginning of its Taylor series. No branch, no table: loops over it become
-/// vectors.
-template <typename T>
-FEDHPC_INLINE T exp_minus_1(T y) {
-  using E = Exponential<T>;
-  const T shifted = y * std::numbers::log2e_v<T> + E::kRound;
-  const T n = shifted - E::kRound;
-  const T r = (y - n * kLog2High<T>)-n * kLog2Low<T>;
-  T series = 1;  // 1 + r/2 (1 + r/3 (1 + ...))
-  for (int k = E::kTerms; k >= 2; --k) series = 1 + r * static_cast<T>(1.0 / k) * series;
-  using Bits = typename E::Bits;
-  const Bits whole = std::bit_cast<Bits>(shifted) - std::bit_cast<Bits>(E::kRound);
-  const T power = std::bit_cast<T>((whole + E::kBias) << E::kMantissa);
-  return power * (r * series) + (power - 1);
-}
-
-/// tanh(x) = (e^2|x| - 1) / (e^2|x| + 1) with the sign of x; small x keep their digits.
-template <typename T>
-FEDHPC_INLINE T tanh_of(T x) {
-  const T y = 2 * std::abs(x);
-  const T e = exp_minus_1(y < Exponential<T>::kSaturated ? y : Exponential<T>::kSaturated);
-  return std::copysign(e / (e + 2), x);
-}
 
 /// The numbers in the weights' own type.
 template <typename T>

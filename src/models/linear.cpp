@@ -5,33 +5,9 @@
 #include "fedhpc/models/device_kernels.hpp"
 #include "fedhpc/models/layer.hpp"
 
+#include "models/bias_gradient.hpp"
+
 namespace fedhpc {
-
-namespace {
-
-/// db = sum over the batch of dY [batch, width], into db = keep db + scale (sum). Sums of some
-/// columns at a time stay in registers.
-template <typename T>
-void bias_gradient(const T* dy, std::int64_t stride, std::int64_t batch, std::int64_t width,
-                   T scale, T keep, T* db) {
-  constexpr std::int64_t kColumns = 16;
-  const auto write = [=](T sum, T& out) { out = (keep == T{0} ? T{0} : keep * out) + scale * sum; };
-  std::int64_t o = 0;
-  for (; o + kColumns <= width; o += kColumns) {
-    T sum[kColumns] = {};
-    for (std::int64_t b = 0; b < batch; ++b) {
-      for (std::int64_t i = 0; i < kColumns; ++i) sum[i] += dy[b * stride + o + i];
-    }
-    for (std::int64_t i = 0; i < kColumns; ++i) write(sum[i], db[o + i]);
-  }
-  for (; o < width; ++o) {
-    T sum{0};
-    for (std::int64_t b = 0; b < batch; ++b) sum += dy[b * stride + o];
-    write(sum, db[o]);
-  }
-}
-
-}  // namespace
 
 Linear::Linear(ParameterNames names, std::int64_t in, std::int64_t out, Tag tags, Bias bias,
                std::int64_t places)
@@ -87,7 +63,6 @@ void Linear::backward(const Pass& pass, Stacks inputs, const Tensor&, const Tens
   const Tensor& weights = pass.weights;
   const at::ScalarType type = weights.scalar_type();
   const std::int64_t clients = input.size(0);
-  const std::int64_t batch = input.size(1);
   // dX = dY W, before the sink may change W
   if (input_gradient.defined()) {
     batched_product(type, clients, 1, matrices_of(output_gradient), Transpose::No,
@@ -101,20 +76,7 @@ void Linear::backward(const Pass& pass, Stacks inputs, const Tensor&, const Tens
                     matrices_in(sink.rows, weight_column_, out_, in_), pass.arithmetic);
   }
   if (bias_ == Bias::None || !sink.columns.hold(tags_ | kBiasTags)) return;
-  if (on_device(output_gradient)) {
-    return device_kernels<ModelKernels>().bias_gradient(
-        {.type = real_of(output_gradient),
-         .dy = device_stack(output_gradient),
-         .sink = {device_columns(sink.rows, bias_column_), sink.scale, sink.keep}});
-  }
-  with_type(type, [&]<typename T>() {
-    for (std::int64_t c = 0; c < clients; ++c) {
-      const T* dy = output_gradient.const_data_ptr<T>() + c * output_gradient.stride(0);
-      T* bias = sink.rows.data_ptr<T>() + c * sink.rows.stride(0) + bias_column_;
-      bias_gradient(dy, output_gradient.stride(1), batch, out_, static_cast<T>(sink.scale),
-                    static_cast<T>(sink.keep), bias);
-    }
-  });
+  bias_gradient(output_gradient, bias_column_, sink);
 }
 
 }  // namespace fedhpc

@@ -1,5 +1,6 @@
 #include "fixtures/device.hpp"
 
+#include <array>
 #include <cmath>
 #include <cstdlib>
 #include <optional>
@@ -17,6 +18,7 @@
 #include "fedhpc/models/image_layers.hpp"
 #include "fedhpc/models/model.hpp"
 #include "fedhpc/models/row_measures.hpp"
+#include "fedhpc/models/sequence_layers.hpp"
 
 // Layers, models and rows on a device against the same on the host.
 namespace fedhpc {
@@ -95,6 +97,8 @@ Outcome run(const Model& model, const Start& start, const Setting& setting, at::
 
   Activations whole =
       model.make_activations(kClients, kBatch, options, setting.use, setting.arithmetic);
+  constexpr std::array<std::int64_t, kClients> kIds{4, 7, 2};
+  whole.draws = {.seed = 1, .round = 2, .clients = kIds};
   const Activations part = whole.narrow(first, count, batch);
   part.input().copy_(part_of(start.input).to(device));
   const Tensor rows = weights.narrow(0, first, count);
@@ -269,6 +273,49 @@ TEST_F(DeviceLayers, ResidualSumsAreAsOnTheHost) {
     graph.add(std::make_unique<Sum>(in.values()), {body, other});
     graph.add(std::make_unique<Relu>(in.values()));
     expect_equal_in_all_settings(Model(std::move(graph)));
+  }
+}
+
+TEST_F(DeviceLayers, RecurrentLayersAreAsOnTheHost) {
+  for (const Cell cell : {Cell::Lstm, Cell::Gru}) {
+    for (const Direction direction : {Direction::Forward, Direction::Reverse}) {
+      for (const Bias bias : {Bias::Use, Bias::None}) {
+        expect_equal_in_all_settings(model_of(
+            5 * 3,
+            std::make_unique<Recurrent>("rnn1", cell, Recurrent::Sizes{5, 3, 6}, direction, bias),
+            std::make_unique<Recurrent>("rnn2", cell, Recurrent::Sizes{5, 6, 4}, direction, bias),
+            std::make_unique<Linear>("fc", 20, 3, Tag::Head)));
+      }
+    }
+  }
+}
+
+TEST_F(DeviceLayers, AttentionIsAsOnTheHost) {
+  using Mask = Attention::Mask;
+  constexpr Attention::Sizes kSizes{.heads = 2, .queries = 4, .keys = 5, .width = 3, .values = 2};
+  for (const bool causal : {false, true}) {
+    for (const Mask mask : {Mask::None, Mask::OfAllHeads, Mask::OfEachHead}) {
+      for (const double dropout : {0.0, 0.4}) {
+        SCOPED_TRACE(concat("causal ", causal, " mask ", int(mask), " dropout ", dropout));
+        Graph graph(9);
+        const std::size_t probe = graph.add(std::make_unique<Probe>(9));
+        std::vector<std::size_t> inputs;
+        const auto input = [&](const char* name, std::int64_t width) {
+          inputs.push_back(graph.add(std::make_unique<Linear>(name, 9, width, Tag::None), {probe}));
+        };
+        input("q", 2 * 4 * 3);
+        input("k", 2 * 5 * 3);
+        input("v", 2 * 5 * 2);
+        if (mask != Mask::None) input("mask", (mask == Mask::OfAllHeads ? 1 : 2) * 4 * 5);
+        graph.add(std::make_unique<Attention>(
+                      kSizes,
+                      Attention::Settings{
+                          .scale = 0.6, .causal = causal, .mask = mask, .dropout = dropout}),
+                  inputs);
+        graph.add(std::make_unique<Linear>("fc", 2 * 4 * 2, 3, Tag::Head));
+        expect_equal_in_all_settings(Model(std::move(graph)));
+      }
+    }
   }
 }
 
