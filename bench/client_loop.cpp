@@ -3,6 +3,7 @@
 #include <ATen/Context.h>
 #include <ATen/autocast_mode.h>
 #include <ATen/ops/randperm.h>
+#include <ATen/ops/relu.h>
 #include <ATen/ops/zeros.h>
 #include <torch/nn/functional/activation.h>
 #include <torch/nn/functional/loss.h>
@@ -12,6 +13,7 @@
 #include <torch/nn/modules/container/sequential.h>
 #include <torch/nn/modules/conv.h>
 #include <torch/nn/modules/linear.h>
+#include <torch/nn/modules/normalization.h>
 #include <torch/nn/modules/pooling.h>
 #include <torch/optim/sgd.h>
 
@@ -47,6 +49,36 @@ class ResidualImpl : public nn::Module {
   nn::Sequential body_;
 };
 TORCH_MODULE(Residual);
+
+/// Adds a convolution without biases and group norm of 2 groups.
+void add_normed(nn::Sequential& net, std::int64_t in, std::int64_t out, std::int64_t size,
+                std::int64_t stride) {
+  net->push_back(
+      nn::Conv2d(nn::Conv2dOptions(in, out, size).stride(stride).padding(size / 2).bias(false)));
+  net->push_back(nn::GroupNorm(nn::GroupNormOptions(2, out)));
+}
+
+/// ResNet-18's block with group norm: ReLU(body(x) + side(x)), side a 1x1 convolution where the
+/// shape changes.
+class BasicBlockImpl : public nn::Module {
+ public:
+  BasicBlockImpl(std::int64_t in, std::int64_t out, std::int64_t stride) {
+    add_normed(body_, in, out, 3, stride);
+    body_->push_back(nn::ReLU());
+    add_normed(body_, out, out, 3, 1);
+    if (stride != 1 || in != out) add_normed(side_, in, out, 1, stride);
+    register_module("body", body_);
+    register_module("side", side_);
+  }
+  Tensor forward(const Tensor& x) {
+    return at::relu(body_->forward(x) + (side_->is_empty() ? x : side_->forward(x)));
+  }
+
+ private:
+  nn::Sequential body_;
+  nn::Sequential side_;
+};
+TORCH_MODULE(BasicBlock);
 
 nn::Sequential make_dnn(const TrainingSetting& setting) {
   nn::Sequential net;
@@ -85,11 +117,28 @@ nn::Sequential make_resnet9(const TrainingSetting& setting) {
   return net;
 }
 
+nn::Sequential make_resnet18_gn(const TrainingSetting& setting) {
+  nn::Sequential net;
+  add_normed(net, setting.which().shape[0], 64, 3, 1);
+  net->push_back(nn::ReLU());
+  std::int64_t in = 64;
+  for (const std::int64_t out : {64, 128, 256, 512}) {
+    net->push_back(BasicBlock(in, out, out == 64 ? 1 : 2));
+    net->push_back(BasicBlock(out, out, 1));
+    in = out;
+  }
+  net->push_back(nn::AdaptiveAvgPool2d(nn::AdaptiveAvgPool2dOptions({1, 1})));
+  net->push_back(nn::Flatten());
+  net->push_back(nn::Linear(512, setting.model().classes()));
+  return net;
+}
+
 nn::Sequential make_module(const TrainingSetting& setting) {
   nn::Sequential net;
   if (setting.which().name == "dnn") net = make_dnn(setting);
   if (setting.which().name == "cnn4") net = make_cnn4(setting);
   if (setting.which().name == "resnet9") net = make_resnet9(setting);
+  if (setting.which().name == "resnet18_gn") net = make_resnet18_gn(setting);
   std::int64_t numbers = 0;
   for (const Tensor& parameter : net->parameters()) numbers += parameter.numel();
   for (const Tensor& buffer : net->buffers()) numbers += buffer.dim() == 0 ? 0 : buffer.numel();

@@ -35,7 +35,7 @@ constexpr double kRate = 1e-6;  // small: weights must stay finite over many rep
 
 struct Options {
   std::vector<std::int64_t> clients{1, 10, 100, 1000};
-  std::vector<std::string> models{"dnn", "cnn4", "resnet9"};
+  std::vector<std::string> models{"dnn", "cnn4", "resnet9", "resnet18_gn"};
   std::vector<std::string> precision{"fp32", "tf32", "bf16"};
   std::string device = "cuda";
   std::int64_t steps = 0;
@@ -48,7 +48,7 @@ struct Options {
 
   void declare(OptionSet& set) {
     set.add("clients", clients, count_from(1), "clients of a block");
-    set.add("models", models, {"dnn", "cnn4", "resnet9"}, "models to train");
+    set.add("models", models, {"dnn", "cnn4", "resnet9", "resnet18_gn"}, "models to train");
     set.add("precision", precision, {"fp32", "tf32", "bf16"}, "how float32 factors are taken");
     set.add_choice("device", device, {"cuda", "cpu"}, "where");
     set.add("steps", steps, at_least<std::int64_t>(0),

@@ -21,7 +21,8 @@ from torch.nn import functional
 COLUMNS = ["variant", "model", "clients", "precision", "device", "steps", "repetitions", "client_steps_per_s",
            "lowest", "highest", "gflops", "peak_gflops", "of_peak", "times_loop"]
 # name: shape of a sample, batch, batches of a client's samples, steps of a call
-CASES = {"dnn": ((1, 28, 28), 20, 10, 20), "cnn4": ((3, 32, 32), 64, 2, 8), "resnet9": ((3, 32, 32), 64, 2, 4)}
+CASES = {"dnn": ((1, 28, 28), 20, 10, 20), "cnn4": ((3, 32, 32), 64, 2, 8), "resnet9": ((3, 32, 32), 64, 2, 4),
+         "resnet18_gn": ((3, 32, 32), 64, 2, 4)}
 CLASSES = 10
 RATE = 1e-6  # small: weights must stay finite over many repetitions
 LEAST, MOST = 3, 31  # repetitions
@@ -42,6 +43,31 @@ class Residual(nn.Module):
         return x + self.body(x)
 
 
+class BasicBlock(nn.Module):
+    """ResNet-18's, with group norm."""
+
+    def __init__(self, wide_in, wide_out, stride):
+        super().__init__()
+        self.body = nn.Sequential(nn.Conv2d(wide_in, wide_out, 3, stride, 1, bias=False), nn.GroupNorm(2, wide_out),
+                                  nn.ReLU(), nn.Conv2d(wide_out, wide_out, 3, padding=1, bias=False),
+                                  nn.GroupNorm(2, wide_out))
+        same = stride == 1 and wide_in == wide_out
+        self.side = nn.Identity() if same else nn.Sequential(nn.Conv2d(wide_in, wide_out, 1, stride, bias=False),
+                                                             nn.GroupNorm(2, wide_out))
+
+    def forward(self, x):
+        return functional.relu(self.side(x) + self.body(x))
+
+
+def make_resnet18_gn(channels):
+    layers = [nn.Conv2d(channels, 64, 3, padding=1, bias=False), nn.GroupNorm(2, 64), nn.ReLU()]
+    wide = 64
+    for out, stride in ((64, 1), (128, 2), (256, 2), (512, 2)):
+        layers += [BasicBlock(wide, out, stride), BasicBlock(out, out, 1)]
+        wide = out
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, CLASSES))
+
+
 def make_model(name):
     shape = CASES[name][0]
     if name == "dnn":
@@ -53,6 +79,8 @@ def make_model(name):
             wide = out
         side = shape[1] // 16
         return nn.Sequential(*layers, nn.Flatten(), nn.Linear(wide * side * side, CLASSES, bias=False))
+    if name == "resnet18_gn":
+        return make_resnet18_gn(shape[0])
     return nn.Sequential(*convolution(shape[0], 64, True, False), *convolution(64, 128, True, True), Residual(128),
                          *convolution(128, 256, True, True), *convolution(256, 512, True, True), Residual(512),
                          nn.AdaptiveMaxPool2d(1), nn.Flatten(), nn.Linear(512, CLASSES))
@@ -67,7 +95,7 @@ def forward_flops(name):
         if isinstance(module, nn.Linear):
             total += 2 * module.in_features * module.out_features
         elif isinstance(module, nn.Conv2d):
-            total += 2 * 9 * module.in_channels * out[0].numel()
+            total += 2 * module.weight[0].numel() * out[0].numel()
 
     model = make_model(name).eval()
     for module in model.modules():

@@ -55,8 +55,10 @@ std::vector<std::int64_t> numbers_from(std::int64_t first, std::int64_t count) {
 
 std::vector<TrainingCase> training_cases() {
   const std::vector<std::int64_t> colour{3, 32, 32};
-  return {
-      {"dnn", {1, 28, 28}, 20, 10, 20}, {"cnn4", colour, 64, 2, 8}, {"resnet9", colour, 64, 2, 4}};
+  return {{"dnn", {1, 28, 28}, 20, 10, 20},
+          {"cnn4", colour, 64, 2, 8},
+          {"resnet9", colour, 64, 2, 4},
+          {"resnet18_gn", colour, 64, 2, 4}};
 }
 
 TrainingSetting::TrainingSetting(TrainingCase which, std::int64_t clients, std::int64_t batch,
@@ -69,7 +71,8 @@ TrainingSetting::TrainingSetting(TrainingCase which, std::int64_t clients, std::
     partition_.test.append({});
   }
   ModelOptions options;
-  options.name = which_.name;
+  options.name = which_.name == "resnet18_gn" ? "resnet18" : which_.name;
+  if (which_.name == "resnet18_gn") options.norm = NormChoice::Group;
   options.hidden = {100};
   model_ = make_model(options, which_.shape, kClasses);
   shard_ = std::make_unique<Shard>(*dataset_, partition_, numbers_from(0, clients),

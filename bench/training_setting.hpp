@@ -13,14 +13,15 @@ namespace fedhpc::bench {
 
 /// A model as device_training measures it: the samples it is trained on and the size of a batch.
 struct TrainingCase {
-  std::string name;                 ///< as in the tables: "dnn", "cnn4", "resnet9"
+  std::string name;                 ///< as in the tables
   std::vector<std::int64_t> shape;  ///< of a sample
   std::int64_t batch;
   std::int64_t batches;  ///< of a client's samples; further steps are further epochs
   std::int64_t steps;    ///< of a call, unless the command line says otherwise
 };
 
-/// dnn is 784-100-10 in batches of 20; cnn4 and resnet9 take 3 x 32 x 32 in batches of 64.
+/// dnn is 784-100-10 in batches of 20; cnn4, resnet9 and resnet18_gn (with group
+/// norm of 2 groups) take 3 x 32 x 32 in batches of 64.
 std::vector<TrainingCase> training_cases();
 
 /// Random pixels and labels for `clients` clients with the same number of samples each, in whole

@@ -7,15 +7,12 @@
 #include "fedhpc/models/device_kernels.hpp"
 #include "fedhpc/models/image_layers.hpp"
 
-#include "models/batch_norm_kernels.hpp"
 #include "models/device_image.hpp"
+#include "models/norm_kernels.hpp"
 
 namespace fedhpc {
 
 namespace {
-
-constexpr double kEpsilon = 1e-5;
-constexpr double kMomentum = 0.1;
 
 /// Channel i of client c's batch in a stack [C, B, channels * places].
 template <typename T>
@@ -25,15 +22,8 @@ Planes<T> channel(const Tensor& stack, std::int64_t c, std::int64_t i, std::int6
 }
 
 template <typename T>
-void move(T& running, double batch) {
-  running = static_cast<T>((1 - kMomentum) * static_cast<double>(running) + kMomentum * batch);
-}
-
-/// gamma (x - mean) inverse_deviation + beta as one multiplication and addition.
-template <typename T>
-Affine<T> affine_of(T gamma, T beta, double mean, double inverse_deviation) {
-  const double scale = static_cast<double>(gamma) * inverse_deviation;
-  return {static_cast<T>(scale), static_cast<T>(static_cast<double>(beta) - scale * mean)};
+void move(T& running, double batch, double momentum) {
+  running = static_cast<T>((1 - momentum) * static_cast<double>(running) + momentum * batch);
 }
 
 /// y = what follows the norm, of affine(x).
@@ -74,58 +64,11 @@ void unpool(const Planes<const T>& x, const Planes<const T>& dy, const ImageShap
   }
 }
 
-/// What backward needs to know of one channel of one client: x and the gradient g of
-/// ReLU(affine(x)), or of affine(x) itself.
-template <typename T>
-struct ChannelGradient {
-  Planes<const T> x;
-  Planes<const T> g;
-  Affine<T> affine;
-  T mean;
-
-  template <bool kRelu>
-  T masked(T x_value, T gradient) const {
-    return !kRelu || affine(x_value) > T{0} ? gradient : T{0};
-  }
-
-  /// The sums of g and g (x - mean), after ReLU's way back.
-  template <bool kRelu>
-  TwoSums sums() const {
-    TwoSums total;
-    for (std::int64_t b = 0; b < x.batch; ++b) {
-      const T* plane = x[b];
-      const T* gradient = g[b];
-      const auto one = [&](std::int64_t i) { return masked<kRelu>(plane[i], gradient[i]); };
-      add_sums<T>(
-          x.places, one, [&](std::int64_t i) { return one(i) * (plane[i] - mean); }, total);
-    }
-    return total;
-  }
-
-  template <bool kRelu>
-  void input_gradient(const InputGradient<T>& rule, const Planes<T>& dx) const {
-    for (std::int64_t b = 0; b < x.batch; ++b) {
-      const T* __restrict plane = x[b];
-      const T* __restrict gradient = g[b];
-      T* __restrict out = dx[b];
-      for (std::int64_t i = 0; i < x.places; ++i) {
-        const T value = gradient[i];
-        out[i] = rule.scale * masked<kRelu>(plane[i], value) + rule.slope * plane[i] + rule.offset;
-      }
-    }
-  }
-};
-
-template <typename T>
-void sink_value(double gradient, const GradientSink& sink, T& out) {
-  const double kept = sink.keep == 0 ? 0 : sink.keep * static_cast<double>(out);
-  out = static_cast<T>(kept + sink.scale * gradient);
-}
-
 }  // namespace
 
-BatchNorm::BatchNorm(ParameterNames names, ImageShape in, Then then)
-    : names_(std::move(names)), in_(in), then_(then) {
+BatchNorm::BatchNorm(ParameterNames names, ImageShape in, Then then, double epsilon,
+                     double momentum)
+    : names_(std::move(names)), in_(in), then_(then), epsilon_(epsilon), momentum_(momentum) {
   require(then != Then::ReluMaxPool || (in.height > 1 && in.width > 1),
           "a pooling window fits into its image");
 }
@@ -160,8 +103,8 @@ DeviceBatchNorm BatchNorm::on_device_as(const Pass& pass, const Tensor& x, const
                                          : DeviceBatchNorm::Then::ReluMaxPool,
           .training = training,
           .in = device_image(in_),
-          .epsilon = kEpsilon,
-          .momentum = kMomentum,
+          .epsilon = epsilon_,
+          .momentum = momentum_,
           .x = device_stack(x),
           .y = device_stack(y),
           .parameters = device_columns(pass.weights, column_),
@@ -184,10 +127,10 @@ void BatchNorm::forward(const Pass& pass, Stacks inputs, const Tensor& output) c
         Moments of{static_cast<double>(row[2 * k + i]), static_cast<double>(row[3 * k + i])};
         if (training) {
           of = moments(x);
-          move(row[2 * k + i], of.mean);
-          move(row[3 * k + i], of.variance * x.values() / (x.values() - 1));
+          move(row[2 * k + i], of.mean, momentum_);
+          move(row[3 * k + i], of.variance * x.values() / (x.values() - 1), momentum_);
         }
-        const double inverse = 1 / std::sqrt(of.variance + kEpsilon);
+        const double inverse = 1 / std::sqrt(of.variance + epsilon_);
         if (training) {
           saved[i] = of.mean;
           saved[k + i] = inverse;

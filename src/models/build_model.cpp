@@ -79,21 +79,24 @@ class Builder {
     }
   }
 
-  /// The only layer that uses the value of line l, where it is of this kind; else 0.
+  /// The only layer that uses the value of line l, where it is of this kind and uses nothing else;
+  /// else 0.
   std::size_t only(std::size_t l, const std::string& op) const {
-    const bool one = consumers_[l].size() == 1 && lines_[consumers_[l].front()].op == op;
-    return one ? consumers_[l].front() : 0;
+    if (consumers_[l].size() != 1) return 0;
+    const LayerLine& line = lines_[consumers_[l].front()];
+    const bool bare = line.inputs.size() == 1 && line.parameters.empty();
+    return line.op == op && bare ? consumers_[l].front() : 0;
   }
 
-  /// What can be computed with the batch norm of line l; those lines become part of it.
+  /// What can be computed with the norm of line l; those lines become part of it.
   Then fuse(std::size_t l) {
     const Shape& shape = shapes_[lines_[l].inputs.front()];
-    if (shape.size() != 3) return Then::Nothing;
     const std::size_t relu = only(l, "relu");
-    if (relu == 0) return Then::Nothing;
+    if (relu == 0 || !lines_[relu].numbers.empty()) return Then::Nothing;
     fused_.emplace(relu, shape);
-    const std::size_t pool = only(relu, "max_pool");
-    if (pool == 0 || !pools_in_halves(lines_[pool]) || shape[1] < 2 || shape[2] < 2) {
+    const std::size_t pool = lines_[l].op == "batch_norm" ? only(relu, "max_pool") : 0;
+    if (pool == 0 || !pools_in_halves(lines_[pool]) || shape.size() != 3 || shape[1] < 2 ||
+        shape[2] < 2) {
       return Then::Relu;
     }
     fused_.emplace(pool, Shape{shape[0], shape[1] / 2, shape[2] / 2});
@@ -101,10 +104,16 @@ class Builder {
   }
 
   static bool pools_in_halves(const LayerLine& line) {
-    return std::all_of(line.numbers.begin(), line.numbers.end(), [](const auto& one) {
-      const auto& [key, numbers] = one;
-      return (key == "kernel" || key == "stride") && numbers == std::vector<double>{2, 2};
-    });
+    static const std::map<std::string, std::vector<double>> in_halves{{"kernel", {2, 2}},
+                                                                      {"stride", {2, 2}},
+                                                                      {"padding", {0, 0}},
+                                                                      {"dilation", {1, 1}},
+                                                                      {"ceil", {0}}};
+    return line.numbers.contains("kernel") &&
+           std::all_of(line.numbers.begin(), line.numbers.end(), [](const auto& one) {
+             const auto known = in_halves.find(one.first);
+             return known != in_halves.end() && known->second == one.second;
+           });
   }
 
   Shape make(Graph& graph, std::size_t l) {
@@ -125,7 +134,8 @@ class Builder {
                             .tags = l == head_ ? Tag::Head : Tag::None,
                             .then = Then::Nothing};
     if (!line.constant.empty()) place.constant = &description_.constants.at(line.constant);
-    if (line.op == "batch_norm" && !inputs.empty()) place.then = fuse(l);
+    const bool norm = line.op == "batch_norm" || line.op == "group_norm";
+    if (norm && inputs.size() == 1) place.then = fuse(l);
     const LineReader reader(line, std::move(inputs), std::move(place));
     const auto entry = std::find_if(layer_registry().begin(), layer_registry().end(),
                                     [&](const auto& one) { return one.name == line.op; });
@@ -149,7 +159,7 @@ class Builder {
   std::vector<Shape> shapes_;                        // of every line's value
   std::vector<std::size_t> nodes_;                   // that hold it
   std::vector<std::vector<std::size_t>> consumers_;  // lines
-  std::map<std::size_t, Shape> fused_;               // lines that a batch norm computes
+  std::map<std::size_t, Shape> fused_;               // lines that a norm computes
   std::size_t head_ = 0;
 };
 

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <array>
 
 #include <ATen/ops/convolution.h>
 #include <ATen/ops/convolution_backward.h>
@@ -17,23 +16,26 @@ namespace {
 
 constexpr std::int64_t kFewValues = 32;  // in a window: up to there unfolding beats ATen's kernels
 
-/// columns[(i, ky, kx), (y, x)] = image[i, y stride + ky - padding, x stride + kx - padding], 0
+/// columns[(i, ky, kx), (y, x)] = image[i, y stride + ky dilation - padding, the same of x], 0
 /// outside the image.
 template <typename T>
 void unfold(const T* image, const ImageShape& in, const ImageShape& out, const Window& window,
             T* columns) {
   for (std::int64_t i = 0; i < in.channels; ++i, image += in.places()) {
-    for (std::int64_t k = 0; k < window.size * window.size; ++k) {
+    for (std::int64_t k = 0; k < window.size.product(); ++k) {
+      const std::int64_t down =
+          k / window.size.width * window.dilation.height - window.padding.height;
+      const std::int64_t shift =
+          k % window.size.width * window.dilation.width - window.padding.width;
       for (std::int64_t oy = 0; oy < out.height; ++oy, columns += out.width) {
-        const std::int64_t y = oy * window.stride + k / window.size - window.padding;
-        const std::int64_t shift = k % window.size - window.padding;
+        const std::int64_t y = oy * window.stride.height + down;
         if (y < 0 || y >= in.height) {
           std::fill_n(columns, out.width, T{0});
           continue;
         }
         const T* row = image + y * in.width;
         for (std::int64_t ox = 0; ox < out.width; ++ox) {
-          const std::int64_t x = ox * window.stride + shift;
+          const std::int64_t x = ox * window.stride.width + shift;
           columns[ox] = x < 0 || x >= in.width ? T{0} : row[x];
         }
       }
@@ -71,31 +73,35 @@ std::vector<T> channel_sums(const T* dy, std::int64_t stride, std::int64_t batch
 }  // namespace
 
 Conv2d::Conv2d(ParameterNames names, ImageShape in, std::int64_t out_channels, Window window,
-               Bias bias, Tag tags)
+               Bias bias, Tag tags, std::int64_t groups, std::int64_t dimensions)
     : names_(std::move(names)),
       in_(in),
       out_(window.output(in, out_channels)),
       window_(window),
       bias_(bias),
-      tags_(tags) {
-  require(out_.height > 0 && out_.width > 0, "a convolution's window fits into its image");
+      tags_(tags),
+      groups_(groups),
+      dimensions_(dimensions) {
+  require(window.fits(in), "a convolution's window fits into its image");
+  require(in.channels % groups == 0 && out_channels % groups == 0,
+          "the groups of a convolution are equally large");
 }
 
 std::int64_t Conv2d::output_features() const { return out_.values(); }
 
 void Conv2d::declare(Layout& layout) {
-  const std::int64_t fan_in = in_.channels * window_.size * window_.size;
+  const std::int64_t fan_in = inner();
+  Shape shape{out_.channels, in_.channels / groups_};
+  if (dimensions_ > 1) shape.push_back(window_.size.height);
+  shape.push_back(window_.size.width);
   weight_column_ = layout.size();
-  layout.add(names_.of(0, "weight"), {out_.channels, in_.channels, window_.size, window_.size},
-             fan_in, tags_ | kWeightTags);
+  layout.add(names_.of(0, "weight"), shape, fan_in, tags_ | kWeightTags);
   if (bias_ == Bias::None) return;
   bias_column_ = layout.size();
   layout.add(names_.of(1, "bias"), {out_.channels}, fan_in, tags_ | kBiasTags);
 }
 
-double Conv2d::forward_flops() const {
-  return 2.0 * static_cast<double>(out_.values() * in_.channels * window_.size * window_.size);
-}
+double Conv2d::forward_flops() const { return 2.0 * static_cast<double>(out_.values() * inner()); }
 
 /// Client c's batch [B, channels, height, width], a view.
 Tensor Conv2d::images(const Tensor& stack, std::int64_t c, const ImageShape& shape) const {
@@ -104,13 +110,13 @@ Tensor Conv2d::images(const Tensor& stack, std::int64_t c, const ImageShape& sha
 
 /// The weights in rows [C, P], a view [C, n].
 Tensor Conv2d::weights_in(const Tensor& rows) const {
-  const std::int64_t size = out_.channels * in_.channels * window_.size * window_.size;
-  return rows.narrow(1, weight_column_, size);
+  return rows.narrow(1, weight_column_, out_.channels * inner());
 }
 
 /// Client c's of them as LibTorch has them, a view.
 Tensor Conv2d::kernels_of(const Tensor& weights, std::int64_t c) const {
-  return weights.select(0, c).view({out_.channels, in_.channels, window_.size, window_.size});
+  return weights.select(0, c).view(
+      {out_.channels, in_.channels / groups_, window_.size.height, window_.size.width});
 }
 
 Tensor Conv2d::biases_in(const Tensor& rows) const {
@@ -120,14 +126,12 @@ Tensor Conv2d::biases_in(const Tensor& rows) const {
 void Conv2d::forward(const Pass& pass, Stacks inputs, const Tensor& output) const {
   const Tensor& input = inputs[0];
   if (on_device(input)) {
-    return DeviceConvolution(in_, out_, window_, pass)
+    return DeviceConvolution(in_, out_, window_, groups_, pass)
         .forward(weights_in(pass.weights), biases_in(pass.weights), input, output);
   }
-  if (in_.channels * window_.size * window_.size <= kFewValues) {
+  if (groups_ == 1 && inner() <= kFewValues) {
     return forward_unfolded(pass, input, output);
   }
-  const std::array<std::int64_t, 2> stride{window_.stride, window_.stride};
-  const std::array<std::int64_t, 2> padding{window_.padding, window_.padding};
   const Tensor x = as_factors(input, pass.arithmetic.precision);
   const Tensor weights = as_factors(weights_in(pass.weights), pass.arithmetic.precision);
   for (std::int64_t c = 0; c < input.size(0); ++c) {
@@ -136,13 +140,14 @@ void Conv2d::forward(const Pass& pass, Stacks inputs, const Tensor& output) cons
       bias = biases_in(pass.weights).select(0, c);
     }
     images(output, c, out_)
-        .copy_(at::convolution(images(x, c, in_), kernels_of(weights, c), bias, stride, padding,
-                               {1, 1}, /*transposed=*/false, {0, 0}, /*groups=*/1));
+        .copy_(at::convolution(images(x, c, in_), kernels_of(weights, c), bias,
+                               window_.stride.pair(), window_.padding.pair(),
+                               window_.dilation.pair(), /*transposed=*/false, {0, 0}, groups_));
   }
 }
 
 void Conv2d::forward_unfolded(const Pass& pass, const Tensor& input, const Tensor& output) const {
-  const std::int64_t inner = in_.channels * window_.size * window_.size;
+  const std::int64_t inner = this->inner();
   const Tensor images = as_factors(input, pass.arithmetic.precision);
   const Tensor weights = as_factors(weights_in(pass.weights), pass.arithmetic.precision);
   with_type(input.scalar_type(), [&]<typename T>() {
@@ -176,7 +181,7 @@ void Conv2d::backward(const Pass& pass, Stacks inputs, const Tensor&, const Tens
   const bool moves_weight = sink.columns.hold(tags_ | kWeightTags);
   const bool moves_bias = bias_ == Bias::Use && sink.columns.hold(tags_ | kBiasTags);
   if (on_device(input)) {
-    const DeviceConvolution convolution(in_, out_, window_, pass);
+    const DeviceConvolution convolution(in_, out_, window_, groups_, pass);
     // dX before the sink may change W
     if (input_gradient.defined()) {
       convolution.input_gradient(weights_in(pass.weights), output_gradient, input_gradient);
@@ -192,17 +197,15 @@ void Conv2d::backward(const Pass& pass, Stacks inputs, const Tensor&, const Tens
          .places = out_.places(),
          .sink = {device_columns(sink.rows, bias_column_), sink.scale, sink.keep}});
   }
-  const std::array<std::int64_t, 2> stride{window_.stride, window_.stride};
-  const std::array<std::int64_t, 2> padding{window_.padding, window_.padding};
   const Tensor x = as_factors(input, pass.arithmetic.precision);
   const Tensor dy = as_factors(output_gradient, pass.arithmetic.precision);
   const Tensor weights = as_factors(weights_in(pass.weights), pass.arithmetic.precision);
   with_type(input.scalar_type(), [&]<typename T>() {
     for (std::int64_t c = 0; c < input.size(0); ++c) {
       const auto [dx, dw, unused] = at::convolution_backward(
-          images(dy, c, out_), images(x, c, in_), kernels_of(weights, c), std::nullopt, stride,
-          padding, {1, 1}, /*transposed=*/false, {0, 0}, /*groups=*/1,
-          {input_gradient.defined(), moves_weight, false});
+          images(dy, c, out_), images(x, c, in_), kernels_of(weights, c), std::nullopt,
+          window_.stride.pair(), window_.padding.pair(), window_.dilation.pair(),
+          /*transposed=*/false, {0, 0}, groups_, {input_gradient.defined(), moves_weight, false});
       if (input_gradient.defined()) images(input_gradient, c, in_).copy_(dx);
       T* row = sink.rows.data_ptr<T>() + c * sink.rows.stride(0);
       if (moves_weight) {

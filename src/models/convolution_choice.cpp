@@ -33,8 +33,9 @@ const char* name_of(ConvolutionDirection direction) {
 
 std::string text(const ConvolutionCase& of) {
   return concat(name_of(of.direction), " of ", of.in_channels, "x", of.in_height, "x", of.in_width,
-                " to ", of.out_channels, " channels, window ", of.window, ", blocks of ",
-                of.clients, ", batches of ", of.batch);
+                " to ", of.out_channels, " channels, window ", of.window.size.height, "x",
+                of.window.size.width, ", groups ", of.groups, ", blocks of ", of.clients,
+                ", batches of ", of.batch);
 }
 
 std::int64_t up_to_power_of_two(std::int64_t number) {

@@ -9,6 +9,7 @@
 #include <c10/core/Device.h>
 
 #include "fedhpc/core/device_kernels.hpp"
+#include "fedhpc/models/window.hpp"
 
 // Computes the convolutions of many clients on a device in the fastest way. That depends on the
 // shape, on the number of clients and on the libraries' versions, so it is measured.
@@ -31,9 +32,8 @@ struct ConvolutionCase {
   std::int64_t in_height;
   std::int64_t in_width;
   std::int64_t out_channels;
-  std::int64_t window;
-  std::int64_t stride;
-  std::int64_t padding;
+  Window window;
+  std::int64_t groups;
   std::int64_t clients;
   std::int64_t batch;
   DType type;

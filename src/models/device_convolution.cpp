@@ -1,13 +1,11 @@
 #include "models/device_convolution.hpp"
 
 #include <algorithm>
-#include <array>
 
 #include <ATen/ops/convolution.h>
 #include <ATen/ops/convolution_backward.h>
 #include <ATen/ops/empty.h>
 
-#include "fedhpc/math/products.hpp"
 #include "fedhpc/models/device_kernels.hpp"
 
 #include "models/device_image.hpp"
@@ -42,19 +40,16 @@ void put(const Tensor& result, const Tensor& stack, const ImageShape& shape) {
 }
 
 Tensor convolve(const Tensor& x, const Tensor& kernels, const Window& window, std::int64_t groups) {
-  const std::array<std::int64_t, 2> stride{window.stride, window.stride};
-  const std::array<std::int64_t, 2> padding{window.padding, window.padding};
-  return at::convolution(x, kernels, std::nullopt, stride, padding, {1, 1}, /*transposed=*/false,
-                         {0, 0}, groups);
+  return at::convolution(x, kernels, std::nullopt, window.stride.pair(), window.padding.pair(),
+                         window.dilation.pair(), /*transposed=*/false, {0, 0}, groups);
 }
 
 enum class Gradient { Input, Weight };
 
 Tensor gradient(Gradient of, const Tensor& dy, const Tensor& x, const Tensor& kernels,
                 const Window& window, std::int64_t groups) {
-  const std::array<std::int64_t, 2> stride{window.stride, window.stride};
-  const std::array<std::int64_t, 2> padding{window.padding, window.padding};
-  const auto all = at::convolution_backward(dy, x, kernels, std::nullopt, stride, padding, {1, 1},
+  const auto all = at::convolution_backward(dy, x, kernels, std::nullopt, window.stride.pair(),
+                                            window.padding.pair(), window.dilation.pair(),
                                             /*transposed=*/false, {0, 0}, groups,
                                             {of == Gradient::Input, of == Gradient::Weight, false});
   return of == Gradient::Input ? std::get<0>(all) : std::get<1>(all);
@@ -83,9 +78,8 @@ Way DeviceConvolution::choose(ConvolutionDirection direction, const Tensor& stac
                            .in_height = in_.height,
                            .in_width = in_.width,
                            .out_channels = out_.channels,
-                           .window = window_.size,
-                           .stride = window_.stride,
-                           .padding = window_.padding,
+                           .window = window_,
+                           .groups = groups_,
                            .clients = stack.size(0),
                            .batch = stack.size(1),
                            .type = real_of(stack),
@@ -131,8 +125,8 @@ Tensor DeviceConvolution::images(const Tensor& stack, const ImageShape& shape, W
 
 /// Weights of all clients, one client's outputs after the other's.
 Tensor DeviceConvolution::kernels(const Tensor& rows, Way way) const {
-  const Tensor in_line =
-      rows.reshape({rows.size(0) * out_.channels, in_.channels, window_.size, window_.size});
+  const Tensor in_line = rows.reshape({rows.size(0) * out_.channels, in_.channels / groups_,
+                                       window_.size.height, window_.size.width});
   return in_order(in_line, way);
 }
 
@@ -154,10 +148,10 @@ void DeviceConvolution::forward(const Tensor& weights, const Tensor& bias, const
   const Tensor input = images(x, in_, way);
   const Tensor filters = kernels(weights, way);
   if (is_grouped(way)) {
-    put(convolve(input, filters, window_, clients), y, out_);
+    put(convolve(input, filters, window_, clients * groups_), y, out_);
   } else {
     for (std::int64_t c = 0; c < clients; ++c) {
-      put(convolve(of_client(input, c, clients), of_client(filters, c, clients), window_, 1),
+      put(convolve(of_client(input, c, clients), of_client(filters, c, clients), window_, groups_),
           y.narrow(0, c, 1), out_);
     }
   }
@@ -176,16 +170,18 @@ void DeviceConvolution::weight_gradient(const Tensor& x, const Tensor& dy, const
   const Tensor output = images(dy, out_, way);
   // Only the shape of the weights counts here, and that of the input in input_gradient().
   const Tensor filters = at::empty(
-      {clients * out_.channels, in_.channels, window_.size, window_.size}, input.options());
+      {clients * out_.channels, in_.channels / groups_, window_.size.height, window_.size.width},
+      input.options());
   if (is_grouped(way)) {
-    accumulate(gradient(Gradient::Weight, output, input, filters, window_, clients), target.rows, 0,
-               clients, target.scale, target.keep);
+    accumulate(gradient(Gradient::Weight, output, input, filters, window_, clients * groups_),
+               target.rows, 0, clients, target.scale, target.keep);
     return;
   }
   for (std::int64_t c = 0; c < clients; ++c) {
-    accumulate(gradient(Gradient::Weight, of_client(output, c, clients),
-                        of_client(input, c, clients), of_client(filters, c, clients), window_, 1),
-               target.rows, c, 1, target.scale, target.keep);
+    accumulate(
+        gradient(Gradient::Weight, of_client(output, c, clients), of_client(input, c, clients),
+                 of_client(filters, c, clients), window_, groups_),
+        target.rows, c, 1, target.scale, target.keep);
   }
 }
 
@@ -202,12 +198,12 @@ void DeviceConvolution::input_gradient(const Tensor& weights, const Tensor& dy, 
                  in_.height, in_.width},
                 output.options(), order_of(way));
   if (grouped) {
-    put(gradient(Gradient::Input, output, input, filters, window_, clients), dx, in_);
+    put(gradient(Gradient::Input, output, input, filters, window_, clients * groups_), dx, in_);
     return;
   }
   for (std::int64_t c = 0; c < clients; ++c) {
     put(gradient(Gradient::Input, of_client(output, c, clients), of_client(input, c, clients),
-                 of_client(filters, c, clients), window_, 1),
+                 of_client(filters, c, clients), window_, groups_),
         dx.narrow(0, c, 1), in_);
   }
 }
@@ -215,7 +211,7 @@ void DeviceConvolution::input_gradient(const Tensor& weights, const Tensor& dy, 
 /// Calls work(first, count) for the clients of a stack, as many at a time as have room.
 void DeviceConvolution::each_slice(
     const Tensor& stack, const std::function<void(std::int64_t, std::int64_t)>& work) const {
-  const std::int64_t of_one = (inner() + out_.channels) * stack.size(1) * out_.places() *
+  const std::int64_t of_one = (all_inner() + out_.channels) * stack.size(1) * out_.places() *
                               static_cast<std::int64_t>(stack.itemsize());
   const std::int64_t most = std::max<std::int64_t>(1, kScratchBytes / of_one);
   for (std::int64_t first = 0; first < stack.size(0); first += most) {
@@ -228,7 +224,7 @@ DeviceUnfold DeviceConvolution::unfolding(const Tensor& stack, const Tensor& col
           .x = device_stack(stack),
           .in = device_image(in_),
           .out = device_image(out_),
-          .window = device_window(window_),
+          .window = window_,
           .columns = columns.data_ptr()};
 }
 
@@ -242,13 +238,14 @@ DeviceTurn DeviceConvolution::turning(const Tensor& stack, const Tensor& channel
 void DeviceConvolution::forward_unfolded(const Tensor& weights, const Tensor& bias, const Tensor& x,
                                          const Tensor& y) const {
   const std::int64_t places = x.size(1) * out_.places();
+  const std::int64_t outputs = out_.channels / groups_;
   each_slice(x, [&](std::int64_t first, std::int64_t count) {
-    const Tensor columns = at::empty({count, inner(), places}, x.options());
+    const Tensor columns = at::empty({count, all_inner(), places}, x.options());
     const Tensor result = at::empty({count, out_.channels, places}, x.options());
     device_kernels<ModelKernels>().unfold(unfolding(x.narrow(0, first, count), columns));
-    batched_product(x.scalar_type(), count, 1,
-                    matrices_in(weights.narrow(0, first, count), 0, out_.channels, inner()),
-                    Transpose::No, matrices_of(columns), Transpose::No, 0, matrices_of(result),
+    const Tensor own = one_by_one(weights.narrow(0, first, count));
+    batched_product(x.scalar_type(), count * groups_, 1, weights_of_groups(own), Transpose::No,
+                    of_groups(columns, inner()), Transpose::No, 0, of_groups(result, outputs),
                     arithmetic_);
     DeviceTurn turn = turning(y.narrow(0, first, count), result);
     if (bias.defined()) turn.bias = device_columns(bias.narrow(0, first, count));
@@ -259,28 +256,33 @@ void DeviceConvolution::forward_unfolded(const Tensor& weights, const Tensor& bi
 void DeviceConvolution::weight_gradient_unfolded(const Tensor& x, const Tensor& dy,
                                                  const Target& target) const {
   const std::int64_t places = x.size(1) * out_.places();
+  const std::int64_t outputs = out_.channels / groups_;
   each_slice(x, [&](std::int64_t first, std::int64_t count) {
-    const Tensor columns = at::empty({count, inner(), places}, x.options());
+    const Tensor columns = at::empty({count, all_inner(), places}, x.options());
     const Tensor turned = at::empty({count, out_.channels, places}, x.options());
     device_kernels<ModelKernels>().unfold(unfolding(x.narrow(0, first, count), columns));
     device_kernels<ModelKernels>().turn_to(turning(dy.narrow(0, first, count), turned));
-    batched_product(x.scalar_type(), count, target.scale, matrices_of(turned), Transpose::No,
-                    matrices_of(columns), Transpose::Yes, target.keep,
-                    matrices_in(target.rows.narrow(0, first, count), 0, out_.channels, inner()),
-                    arithmetic_);
+    const bool direct = groups_ == 1;  // products of groups do not go into rows that lie apart
+    const Tensor rows = direct ? target.rows.narrow(0, first, count)
+                               : at::empty({count, target.rows.size(1)}, x.options());
+    batched_product(x.scalar_type(), count * groups_, direct ? target.scale : 1,
+                    of_groups(turned, outputs), Transpose::No, of_groups(columns, inner()),
+                    Transpose::Yes, direct ? target.keep : 0, weights_of_groups(rows), arithmetic_);
+    if (!direct) accumulate(rows, target.rows, first, count, target.scale, target.keep);
   });
 }
 
 void DeviceConvolution::input_gradient_unfolded(const Tensor& weights, const Tensor& dy,
                                                 const Tensor& dx) const {
   const std::int64_t places = dx.size(1) * out_.places();
+  const std::int64_t outputs = out_.channels / groups_;
   each_slice(dx, [&](std::int64_t first, std::int64_t count) {
-    const Tensor columns = at::empty({count, inner(), places}, dx.options());
+    const Tensor columns = at::empty({count, all_inner(), places}, dx.options());
     const Tensor turned = at::empty({count, out_.channels, places}, dx.options());
     device_kernels<ModelKernels>().turn_to(turning(dy.narrow(0, first, count), turned));
-    batched_product(dx.scalar_type(), count, 1,
-                    matrices_in(weights.narrow(0, first, count), 0, out_.channels, inner()),
-                    Transpose::Yes, matrices_of(turned), Transpose::No, 0, matrices_of(columns),
+    const Tensor own = one_by_one(weights.narrow(0, first, count));
+    batched_product(dx.scalar_type(), count * groups_, 1, weights_of_groups(own), Transpose::Yes,
+                    of_groups(turned, outputs), Transpose::No, 0, of_groups(columns, inner()),
                     arithmetic_);
     device_kernels<ModelKernels>().fold(unfolding(dx.narrow(0, first, count), columns));
   });

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 
+#include "fedhpc/math/products.hpp"
 #include "fedhpc/models/device_kernels.hpp"
 #include "fedhpc/models/image_layers.hpp"
 
@@ -11,21 +12,22 @@
 namespace fedhpc {
 
 /// Computes the convolutions of one layer on a device, each in the fastest way. Each of C clients
-/// has weights of its own, rows [C, out in k k] of any stride. Images are stacks
+/// has weights of its own, rows [C, out (in / groups) kh kw] of any stride. Images are stacks
 /// [C, B, channels height width].
 class DeviceConvolution {
  public:
   DeviceConvolution(const ImageShape& in, const ImageShape& out, const Window& window,
-                    const Pass& pass)
+                    std::int64_t groups, const Pass& pass)
       : in_(in),
         out_(out),
         window_(window),
+        groups_(groups),
         arithmetic_(pass.arithmetic),
         trials_(pass.convolutions) {}
 
   /// `bias` [C, out] may be undefined.
   void forward(const Tensor& weights, const Tensor& bias, const Tensor& x, const Tensor& y) const;
-  /// target [C, out in k k] = keep target + scale dW
+  /// target [C, out (in / groups) kh kw] = keep target + scale dW
   void weight_gradient(const Tensor& x, const Tensor& dy, const Tensor& target, double scale,
                        double keep) const;
   void input_gradient(const Tensor& weights, const Tensor& dy, const Tensor& dx) const;
@@ -38,12 +40,25 @@ class DeviceConvolution {
     double keep;
   };
 
-  std::int64_t inner() const { return in_.channels * window_.size * window_.size; }
+  /// The values of a window in all groups, and in one.
+  std::int64_t all_inner() const { return in_.channels * window_.size.product(); }
+  std::int64_t inner() const { return all_inner() / groups_; }
   Way choose(ConvolutionDirection direction, const Tensor& stack,
              const std::function<void(Way)>& run) const;
   Tensor in_order(const Tensor& values, Way way) const;
   Tensor images(const Tensor& stack, const ImageShape& shape, Way way) const;
   Tensor kernels(const Tensor& rows, Way way) const;
+  /// Weights [C, n] whose groups lie one after the other: of one group the rows themselves.
+  Tensor one_by_one(const Tensor& rows) const { return groups_ == 1 ? rows : rows.contiguous(); }
+  /// The weights of every group of every client. Precondition: one_by_one.
+  MatrixStack weights_of_groups(const Tensor& rows) const {
+    if (groups_ == 1) return matrices_in(rows, 0, out_.channels, inner());
+    return of_groups(rows.view({rows.size(0), out_.channels, inner()}), out_.channels / groups_);
+  }
+  /// [C, groups rows, places] as one matrix for every group.
+  MatrixStack of_groups(const Tensor& all, std::int64_t rows) const {
+    return matrices_of(all.view({all.size(0) * groups_, rows, all.size(2)}));
+  }
   Tensor of_client(const Tensor& all, std::int64_t c, std::int64_t count) const;
   void each_slice(const Tensor& stack,
                   const std::function<void(std::int64_t, std::int64_t)>& work) const;
@@ -62,6 +77,7 @@ class DeviceConvolution {
   ImageShape in_;
   ImageShape out_;
   Window window_;
+  std::int64_t groups_;
   Arithmetic arithmetic_;
   ConvolutionTrials* trials_;
 };

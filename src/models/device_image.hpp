@@ -10,8 +10,4 @@ inline DeviceImage device_image(const ImageShape& shape) {
   return {.channels = shape.channels, .height = shape.height, .width = shape.width};
 }
 
-inline DeviceWindow device_window(const Window& window) {
-  return {.size = window.size, .stride = window.stride, .padding = window.padding};
-}
-
 }  // namespace fedhpc

@@ -6,70 +6,122 @@ namespace fedhpc {
 
 namespace {
 
-ImageShape image_of(const Shape& shape) { return {shape[0], shape[1], shape[2]}; }
+/// The image of a value [C, H, W], or [C, L]: a row of height 1.
+struct Image {
+  ImageShape shape;
+  std::size_t dimensions;
 
-Shape shape_of(const ImageShape& image) { return {image.channels, image.height, image.width}; }
+  explicit Image(const LineReader& line) : shape{}, dimensions(line.input(2, 3).size() - 1) {
+    const Shape& of = line.input();
+    shape = {of[0], dimensions == 2 ? of[1] : 1, of.back()};
+  }
+  /// What a layer makes of it.
+  Shape value(const ImageShape& made) const {
+    if (dimensions == 2) return {made.channels, made.height, made.width};
+    return {made.channels, made.width};
+  }
+  /// Numbers of a key, one for each dimension; `row` is that of the height of a row.
+  Sides sides(const std::vector<std::int64_t>& numbers, std::int64_t row) const {
+    return {dimensions == 2 ? numbers[0] : row, numbers.back()};
+  }
+};
 
-/// The one number of a key of two.
-std::int64_t square(const LineReader& line, const std::string& key,
-                    const std::vector<std::int64_t>& sides) {
-  line.check(sides[0] == sides[1], concat("'", key, "' needs two equal numbers"));
-  return sides[0];
-}
+enum class Stride { One, Kernel };  // where the line says nothing
 
-Window window_of(const LineReader& line, std::int64_t otherwise_stride) {
-  Window window{.size = square(line, "kernel", line.integers("kernel", 2, 1))};
-  const std::int64_t stride = otherwise_stride == 0 ? window.size : otherwise_stride;
-  window.stride = square(line, "stride", line.integers_or("stride", 2, stride, 1));
-  window.padding = square(line, "padding", line.integers_or("padding", 2, 0, 0));
+Window window_of(const LineReader& line, const Image& image, Stride otherwise) {
+  const std::size_t count = image.dimensions;
+  Window window{.size = image.sides(line.integers("kernel", count, 1), 1)};
+  window.stride = otherwise == Stride::Kernel && !line.has("stride")
+                      ? window.size
+                      : image.sides(line.integers_or("stride", count, 1, 1), 1);
+  window.padding = image.sides(line.integers_or("padding", count, 0, 0), 0);
   return window;
 }
 
 void check_room(const LineReader& line, const Window& window, const ImageShape& in) {
-  line.check(window.outputs(in.height) > 0 && window.outputs(in.width) > 0,
-             concat("a window of ", window.size, " does not fit into an image of ", in.height,
-                    " x ", in.width));
+  line.check(window.fits(in),
+             concat("a window of ", window.down().span(), " x ", window.across().span(),
+                    " does not fit into an image of ", in.height, " x ", in.width));
+}
+
+/// As PyTorch asks for it: so every window has a place inside the image, unless it is dilated.
+void check_padding(const LineReader& line, const Window& window, const ImageShape& in) {
+  for (const WindowSide& side : {window.down(), window.across()}) {
+    line.check(2 * side.padding <= side.span(),
+               concat("'padding' is ", side.padding, "; allowed: at most half of the window, ",
+                      side.span() / 2));
+  }
+  const auto reaches = [](const WindowSide& side, std::int64_t length) {
+    for (const Covered& one : side.covered(length, false)) {
+      if (one.first >= one.last) return false;
+    }
+    return true;
+  };
+  line.check(reaches(window.down(), in.height) && reaches(window.across(), in.width),
+             "a window lies in the padding alone; take less padding or dilation");
+}
+
+constexpr std::int64_t kMostParts = 1 << 16;  // of a side
+
+Sides parts_of(const LineReader& line, const Image& image) {
+  return image.sides(line.integers("out", image.dimensions, 1, kMostParts), 1);
 }
 
 }  // namespace
 
 MadeLayer make_convolution_layer(const LineReader& line) {
-  const ImageShape in = image_of(line.input(3, 3));
-  const Window window = window_of(line, 1);
-  check_room(line, window, in);
+  const Image image(line);
+  Window window = window_of(line, image, Stride::One);
+  window.dilation = image.sides(line.integers_or("dilation", image.dimensions, 1, 1), 1);
+  check_room(line, window, image.shape);
   const std::int64_t channels = line.integer("out", 1);
-  return {std::make_unique<Conv2d>(line.parameters(1, 2), in, channels, window, line.bias(),
-                                   line.tags()),
-          shape_of(window.output(in, channels))};
-}
-
-MadeLayer make_batch_norm_layer(const LineReader& line) {
-  const Shape& shape = line.input(3, 3);
-  const auto then = line.then() == LineReader::Then::Nothing ? BatchNorm::Then::Nothing
-                    : line.then() == LineReader::Then::Relu  ? BatchNorm::Then::Relu
-                                                             : BatchNorm::Then::ReluMaxPool;
-  return {std::make_unique<BatchNorm>(line.parameters(4, 4), image_of(shape), then), shape};
+  const std::int64_t groups = line.integer_or("groups", 1, 1);
+  line.check(image.shape.channels % groups == 0 && channels % groups == 0,
+             concat("its ", image.shape.channels, " and ", channels, " channels do not make ",
+                    groups, " equal groups"));
+  line.check(
+      is_bounded({channels, image.shape.channels / groups, window.size.height, window.size.width}),
+      "its weights are more than 2^31 numbers");
+  return {
+      std::make_unique<Conv2d>(line.parameters(1, 2), image.shape, channels, window, line.bias(),
+                               line.tags(), groups, static_cast<std::int64_t>(image.dimensions)),
+      image.value(window.output(image.shape, channels))};
 }
 
 MadeLayer make_max_pool_layer(const LineReader& line) {
-  const ImageShape in = image_of(line.input(3, 3));
-  const Window window = window_of(line, 0);
-  check_room(line, window, in);
-  return {std::make_unique<MaxPool2d>(in, window), shape_of(window.output(in, in.channels))};
+  const Image image(line);
+  Window window = window_of(line, image, Stride::Kernel);
+  window.dilation = image.sides(line.integers_or("dilation", image.dimensions, 1, 1), 1);
+  window.ceil = line.flag_or("ceil", false);
+  check_room(line, window, image.shape);
+  check_padding(line, window, image.shape);
+  return {std::make_unique<MaxPool2d>(image.shape, window),
+          image.value(window.output(image.shape, image.shape.channels))};
 }
 
 MadeLayer make_average_pool_layer(const LineReader& line) {
-  const ImageShape in = image_of(line.input(3, 3));
-  const Window window = window_of(line, 0);
-  check_room(line, window, in);
-  line.check(window.padding == 0, "an average takes no padding");
-  return {std::make_unique<AveragePool2d>(in, window), shape_of(window.output(in, in.channels))};
+  const Image image(line);
+  Window window = window_of(line, image, Stride::Kernel);
+  window.ceil = line.flag_or("ceil", false);
+  const bool count_padding = line.flag_or("count_padding", true);
+  check_room(line, window, image.shape);
+  check_padding(line, window, image.shape);
+  return {std::make_unique<AveragePool2d>(image.shape, window, count_padding),
+          image.value(window.output(image.shape, image.shape.channels))};
 }
 
 MadeLayer make_adaptive_average_pool_layer(const LineReader& line) {
-  const ImageShape in = image_of(line.input(3, 3));
-  const std::vector<std::int64_t> out = line.integers("out", 2, 1);
-  return {std::make_unique<AveragePool2d>(in, out[0], out[1]), {in.channels, out[0], out[1]}};
+  const Image image(line);
+  const Sides out = parts_of(line, image);
+  return {std::make_unique<AveragePool2d>(image.shape, out.height, out.width),
+          image.value({image.shape.channels, out.height, out.width})};
+}
+
+MadeLayer make_adaptive_max_pool_layer(const LineReader& line) {
+  const Image image(line);
+  const Sides out = parts_of(line, image);
+  return {std::make_unique<MaxPool2d>(image.shape, out.height, out.width),
+          image.value({image.shape.channels, out.height, out.width})};
 }
 
 }  // namespace fedhpc

@@ -27,7 +27,8 @@ ImageNet::ImageNet(const ModelOptions& options, const std::vector<std::int64_t>&
                    FamilyDefaults defaults)
     : family_(options.name),
       width_(options.width),
-      norm_((options.norm == NormChoice::Auto ? defaults.norm : options.norm) == NormChoice::Batch),
+      norm_(options.norm == NormChoice::Auto ? defaults.norm : options.norm),
+      groups_(options.groups),
       bias_((options.bias == BiasChoice::Auto ? defaults.bias : options.bias) == BiasChoice::True
                 ? Bias::Use
                 : Bias::None),
@@ -45,20 +46,21 @@ std::int64_t ImageNet::scaled(std::int64_t channels) const {
 }
 
 void ImageNet::check_window(Window window, std::string_view what) const {
-  if (std::min(window.outputs(shape_.height), window.outputs(shape_.width)) > 0) return;
+  if (window.fits(shape_)) return;
   throw ConfigError(concat("model.name = ", family_, " does not fit images of ", data_shape_[1],
                            " x ", data_shape_[2], ": at ", shape_.height, " x ", shape_.width,
-                           " there is no room for ", what, " of ", window.size, " x ", window.size,
+                           " there is no room for ", what, " of ", window.size.height, " x ",
+                           window.size.width,
                            "; choose a model with fewer poolings, or larger images"));
 }
 
 DescriptionWriter::Numbers ImageNet::numbers_of(Window window) {
-  const auto twice = [](std::int64_t side) {
-    return std::vector<double>(2, static_cast<double>(side));
+  const auto both = [](const Sides& sides) {
+    return std::vector<double>{static_cast<double>(sides.height), static_cast<double>(sides.width)};
   };
-  return {{"kernel", twice(window.size)},
-          {"stride", twice(window.stride)},
-          {"padding", twice(window.padding)}};
+  return {{"kernel", both(window.size)},
+          {"stride", both(window.stride)},
+          {"padding", both(window.padding)}};
 }
 
 void ImageNet::conv(const std::string& name, const std::string& norm_name, std::int64_t channels,
@@ -72,12 +74,25 @@ void ImageNet::conv(const std::string& name, const std::string& norm_name, std::
     writer_.add(name, "convolution", numbers, {"weight"}, {writer_.last()});
   }
   shape_ = window.output(shape_, channels);
-  if (norm_) {
-    writer_.add(norm_name, "batch_norm", {}, {"weight", "bias", "running_mean", "running_var"},
-                {writer_.last()});
-  }
+  norm(norm_name);
   if (then != Then::Nothing) relu();
   if (then == Then::ReluMaxPool) max_pool({.size = 2, .stride = 2});
+}
+
+void ImageNet::norm(const std::string& name) {
+  if (norm_ == NormChoice::None) return;
+  if (norm_ == NormChoice::Batch) {
+    writer_.add(name, "batch_norm", {}, {"weight", "bias", "running_mean", "running_var"},
+                {writer_.last()});
+    return;
+  }
+  if (shape_.channels % groups_ != 0) {
+    throw ConfigError(concat("model.groups = ", groups_, " does not divide the ", shape_.channels,
+                             " channels of ", name, " in model.name = ", family_,
+                             "; choose another model.groups or model.width"));
+  }
+  writer_.add(name, "group_norm", {{"groups", {static_cast<double>(groups_)}}}, {"weight", "bias"},
+              {writer_.last()});
 }
 
 void ImageNet::relu() { writer_.add("relu"); }
@@ -85,7 +100,7 @@ void ImageNet::relu() { writer_.add("relu"); }
 void ImageNet::max_pool(Window window) {
   check_window(window, "a pooling window");
   DescriptionWriter::Numbers numbers = numbers_of(window);
-  if (window.padding == 0) numbers.erase("padding");
+  if (window.padding == Sides(0)) numbers.erase("padding");
   writer_.add("max_pool", numbers);
   shape_ = window.output(shape_, shape_.channels);
 }

@@ -37,8 +37,9 @@ class ImageNet {
 
   enum class Then { Nothing, Relu, ReluMaxPool };
 
-  /// Adds a convolution to `channels` (as they are), batch norm unless there is none, and what
-  /// follows; pooling: 2x2 windows, stride 2. Throws ConfigError for an image too small to pool.
+  /// Adds a convolution to `channels` (as they are), the norm if there is one, and what
+  /// follows; pooling: 2x2 windows, stride 2. Throws ConfigError for an image too small to pool, or
+  /// channels that do not make equal groups.
   void conv(const std::string& name, const std::string& norm_name, std::int64_t channels,
             Window window, Then then);
   void relu();
@@ -57,11 +58,13 @@ class ImageNet {
 
  private:
   static DescriptionWriter::Numbers numbers_of(Window window);
+  void norm(const std::string& name);
   void check_window(Window window, std::string_view what) const;
 
   std::string family_;
   double width_;
-  bool norm_;
+  NormChoice norm_;  // not Auto
+  std::int64_t groups_;
   Bias bias_;
   std::vector<std::int64_t> data_shape_;
   ImageShape shape_;

@@ -18,40 +18,77 @@ T* sample(const Tensor& stack, std::int64_t c, std::int64_t b) {
   return stack.data_ptr<T>() + c * stack.stride(0) + b * stack.stride(1);
 }
 
-/// Largest value of one plane's window around output (oy, ox), NaN if there is one; its place is
-/// the result.
+/// Largest value of a plane among what an output covers, NaN if there is one; its place is the
+/// result.
 template <typename T>
-std::int32_t place_of_maximum(const T* plane, const ImageShape& in, const Window& window,
-                              std::int64_t oy, std::int64_t ox) {
-  const std::int64_t top = oy * window.stride - window.padding;
-  const std::int64_t left = ox * window.stride - window.padding;
-  const std::int64_t begin = std::max<std::int64_t>(left, 0);
-  const std::int64_t end = std::min(left + window.size, in.width);
-  std::int64_t best = std::max<std::int64_t>(top, 0) * in.width + begin;
-  for (std::int64_t y = std::max<std::int64_t>(top, 0); y < std::min(top + window.size, in.height);
-       ++y) {
-    for (std::int64_t x = begin; x < end; ++x) {
-      const T value = plane[y * in.width + x];
-      if (value > plane[best] || value != value) best = y * in.width + x;
+std::int32_t place_of_maximum(const T* plane, std::int64_t width, const Covered& down,
+                              const Covered& across, const Sides& step) {
+  std::int64_t best = down.first * width + across.first;
+  for (std::int64_t y = down.first; y < down.last; y += step.height) {
+    for (std::int64_t x = across.first; x < across.last; x += step.width) {
+      const T value = plane[y * width + x];
+      if (value > plane[best] || value != value) best = y * width + x;
     }
   }
   return static_cast<std::int32_t>(best);
 }
 
-}  // namespace
-
-MaxPool2d::MaxPool2d(ImageShape in, Window window)
-    : in_(in), out_(window.output(in, in.channels)), window_(window) {
-  require(out_.height > 0 && out_.width > 0, "a pooling window fits into its image");
+Pooled covered_by(const ImageShape& in, const Window& window, bool count_padding) {
+  return {window.down().covered(in.height, count_padding),
+          window.across().covered(in.width, count_padding)};
 }
 
-std::int64_t MaxPool2d::output_features() const { return out_.values(); }
+Pooled parts_of(const ImageShape& in, std::int64_t height, std::int64_t width) {
+  return {adaptive_parts(in.height, height), adaptive_parts(in.width, width)};
+}
+
+DeviceImage pooled_image(const ImageShape& in, const Pooled& pooled) {
+  return {in.channels, static_cast<std::int64_t>(pooled.rows.size()),
+          static_cast<std::int64_t>(pooled.columns.size())};
+}
+
+DevicePooled device_pooled(const Pooled& pooled, const Tensor& table) {
+  static_assert(sizeof(Covered) == 3 * sizeof(std::int64_t));
+  const auto* all = static_cast<const Covered*>(table.const_data_ptr());
+  return {all, all + pooled.rows.size()};
+}
+
+}  // namespace
+
+Saved Pooled::on_device(const at::TensorOptions& options) const {
+  if (!options.device().is_cuda()) return {};
+  std::vector<std::int64_t> numbers;
+  for (const auto* side : {&rows, &columns}) {
+    for (const Covered& one : *side) {
+      numbers.insert(numbers.end(), {one.first, one.last, one.count});
+    }
+  }
+  Saved saved;
+  saved.shared.push_back(at::tensor(numbers, at::kLong).to(options.device()));
+  return saved;
+}
+
+MaxPool2d::MaxPool2d(ImageShape in, Window window)
+    : in_(in), window_(window), pooled_(covered_by(in, window, false)) {
+  const auto reach = [](const std::vector<Covered>& side) {
+    return !side.empty() && std::all_of(side.begin(), side.end(),
+                                        [](const Covered& one) { return one.first < one.last; });
+  };
+  require(reach(pooled_.rows) && reach(pooled_.columns), "a pooling window reaches its image");
+}
+
+MaxPool2d::MaxPool2d(ImageShape in, std::int64_t height, std::int64_t width)
+    : in_(in), adaptive_(true), pooled_(parts_of(in, height, width)) {}
 
 Saved MaxPool2d::make_saved(std::int64_t clients, std::int64_t batch,
                             const at::TensorOptions& options, Use use) const {
-  if (use == Use::Evaluation) return {};
+  Saved saved = adaptive_ ? pooled_.on_device(options) : Saved{};
   // The place of each maximum in its plane.
-  return {.per_sample = {at::empty({clients, batch, out_.values()}, options.dtype(at::kInt))}};
+  if (use == Use::Training) {
+    saved.per_sample.push_back(
+        at::empty({clients, batch, output_features()}, options.dtype(at::kInt)));
+  }
+  return saved;
 }
 
 DeviceMaxPool MaxPool2d::on_device_as(const Pass& pass, const Tensor& x, const Tensor& y) const {
@@ -61,8 +98,9 @@ DeviceMaxPool MaxPool2d::on_device_as(const Pass& pass, const Tensor& x, const T
       .y = device_stack(y),
       .places = pass.use == Use::Training ? device_stack(pass.saved.per_sample[0]) : DeviceStack{},
       .in = device_image(in_),
-      .out = device_image(out_),
-      .window = device_window(window_)};
+      .out = pooled_image(in_, pooled_),
+      .window = window_,
+      .parts = adaptive_ ? device_pooled(pooled_, pass.saved.shared[0]) : DevicePooled{}};
 }
 
 void MaxPool2d::forward(const Pass& pass, Stacks inputs, const Tensor& output) const {
@@ -78,11 +116,13 @@ void MaxPool2d::forward(const Pass& pass, Stacks inputs, const Tensor& output) c
                                   ? sample<std::int32_t>(pass.saved.per_sample[0], c, b)
                                   : nullptr;
         for (std::int64_t i = 0; i < in_.channels; ++i, plane += in_.places()) {
-          for (std::int64_t o = 0; o < out_.places(); ++o) {
-            const std::int32_t best =
-                place_of_maximum(plane, in_, window_, o / out_.width, o % out_.width);
-            *y++ = plane[best];
-            if (place != nullptr) *place++ = best;
+          for (const Covered& down : pooled_.rows) {
+            for (const Covered& across : pooled_.columns) {
+              const std::int32_t best =
+                  place_of_maximum(plane, in_.width, down, across, window_.dilation);
+              *y++ = plane[best];
+              if (place != nullptr) *place++ = best;
+            }
           }
         }
       }
@@ -106,70 +146,39 @@ void MaxPool2d::backward(const Pass& pass, Stacks, const Tensor&, const Tensor& 
         const std::int32_t* place = sample<std::int32_t>(pass.saved.per_sample[0], c, b);
         std::fill_n(plane, in_.values(), T{0});
         for (std::int64_t i = 0; i < in_.channels; ++i, plane += in_.places()) {
-          for (std::int64_t o = 0; o < out_.places(); ++o) plane[*place++] += *dy++;
+          for (std::int64_t o = 0; o < pooled_.places(); ++o) plane[*place++] += *dy++;
         }
       }
     }
   });
 }
 
-AveragePool2d::AveragePool2d(ImageShape in, Window window) : in_(in) {
-  require(window.padding == 0 && window.size <= std::min(in.height, in.width),
-          "an averaging window lies within its image");
-  const auto ranges = [&](std::int64_t length) {
-    std::vector<Range> result;
-    for (std::int64_t i = 0; i < window.outputs(length); ++i) {
-      result.push_back({i * window.stride, i * window.stride + window.size});
-    }
-    return result;
-  };
-  rows_ = ranges(in.height);
-  columns_ = ranges(in.width);
+AveragePool2d::AveragePool2d(ImageShape in, Window window, bool count_padding)
+    : in_(in), pooled_(covered_by(in, window, count_padding)) {
+  require(pooled_.places() > 0 && window.dilation == Sides(1),
+          "an averaging window fits into its image");
 }
 
-AveragePool2d::AveragePool2d(ImageShape in, std::int64_t height, std::int64_t width) : in_(in) {
-  const auto ranges = [](std::int64_t n, std::int64_t m) {
-    std::vector<Range> result;
-    for (std::int64_t i = 0; i < m; ++i) result.push_back({i * n / m, ((i + 1) * n + m - 1) / m});
-    return result;
-  };
-  rows_ = ranges(in.height, height);
-  columns_ = ranges(in.width, width);
-}
-
-std::int64_t AveragePool2d::output_features() const {
-  return in_.channels * static_cast<std::int64_t>(rows_.size() * columns_.size());
-}
+AveragePool2d::AveragePool2d(ImageShape in, std::int64_t height, std::int64_t width)
+    : in_(in), pooled_(parts_of(in, height, width)) {}
 
 Saved AveragePool2d::make_saved(std::int64_t, std::int64_t, const at::TensorOptions& options,
                                 Use) const {
-  if (!options.device().is_cuda()) return {};
-  // The ranges of rows, then those of columns: kernels read them from the device's memory.
-  std::vector<std::int64_t> ends;
-  for (const auto* ranges : {&rows_, &columns_}) {
-    for (const Range& range : *ranges) ends.insert(ends.end(), {range.first, range.last});
-  }
-  Saved saved;
-  saved.shared.push_back(at::tensor(ends, at::kLong).to(options.device()));
-  return saved;
+  return pooled_.on_device(options);
 }
 
 DeviceAveragePool AveragePool2d::on_device_as(const Pass& pass, const Tensor& image,
                                               const Tensor& pooled) const {
-  static_assert(sizeof(Range) == 2 * sizeof(std::int64_t));
-  const auto* ranges = static_cast<const Range*>(pass.saved.shared[0].const_data_ptr());
   return {.type = real_of(image),
           .x = device_stack(image),
           .y = device_stack(pooled),
           .in = device_image(in_),
-          .rows = ranges,
-          .columns = ranges + rows_.size(),
-          .out_height = static_cast<std::int64_t>(rows_.size()),
-          .out_width = static_cast<std::int64_t>(columns_.size())};
+          .out = pooled_image(in_, pooled_),
+          .parts = device_pooled(pooled_, pass.saved.shared[0])};
 }
 
-/// Calls work(first place of a row of the rectangle, its length, 1 / places of the rectangle,
-/// pooled value) for every row of every rectangle.
+/// Calls work(first place of a row of a window, its length, 1 / what the mean divides by, pooled
+/// value) for every row of every window.
 template <typename T, typename Work>
 void AveragePool2d::each_window(const Tensor& image, const Tensor& pooled, Work&& work) const {
   for (std::int64_t c = 0; c < image.size(0); ++c) {
@@ -177,10 +186,10 @@ void AveragePool2d::each_window(const Tensor& image, const Tensor& pooled, Work&
       T* plane = sample<T>(image, c, b);
       T* value = sample<T>(pooled, c, b);
       for (std::int64_t i = 0; i < in_.channels; ++i, plane += in_.places()) {
-        for (const Range& rows : rows_) {
-          for (const Range& columns : columns_) {
-            const std::int64_t length = columns.size();
-            const T share = T{1} / static_cast<T>(rows.size() * length);
+        for (const Covered& rows : pooled_.rows) {
+          for (const Covered& columns : pooled_.columns) {
+            const std::int64_t length = columns.last - columns.first;
+            const T share = T{1} / static_cast<T>(rows.count * columns.count);
             for (std::int64_t y = rows.first; y < rows.last; ++y) {
               work(plane + y * in_.width + columns.first, length, share, *value);
             }

@@ -85,12 +85,19 @@ void ModelOptions::declare(OptionSet& options) {
            "sqrt(6/(fan_in + fan_out)), with drawn biases (xavier) or none (keras); orthogonal")
       .acts(where("model.init_file", {""}));
   options
-      .add(
-          "model.norm", norm,
-          Names<NormChoice>{
-              {"auto", NormChoice::Auto}, {"none", NormChoice::None}, {"batch", NormChoice::Batch}},
-          "image models: normalisation after each convolution; auto: the family's own (batch)")
+      .add("model.norm", norm,
+           Names<NormChoice>{{"auto", NormChoice::Auto},
+                             {"none", NormChoice::None},
+                             {"batch", NormChoice::Batch},
+                             {"group", NormChoice::Group}},
+           "image models: normalisation after each convolution; auto: the family's own (batch)")
       .acts(of_image_model());
+  options
+      .add("model.groups", groups, at_least<std::int64_t>(1),
+           "groups of channels that group norm normalises each on its own (as many as there are "
+           "channels: instance norm); they divide every number of channels")
+      .acts(of_image_model())
+      .acts(where("model.norm", {"group"}));
   options
       .add(
           "model.bias", bias,

@@ -5,7 +5,7 @@
 namespace fedhpc {
 
 SingleBatches single_batches(const Layout& model) {
-  return model.count(Tag::Norm) > 0 ? SingleBatches::Drop : SingleBatches::Keep;
+  return model.count(Tag::Buffer) > 0 ? SingleBatches::Drop : SingleBatches::Keep;
 }
 
 std::int64_t local_steps(const TrainOptions& options, const Layout& model, std::int64_t samples) {

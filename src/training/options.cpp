@@ -111,7 +111,7 @@ void TrainOptions::declare(OptionSet& options) {
            "place, and a global or an edge's model is scored with those of the client whose test "
            "samples they are")
       .acts(of_image_model())
-      .acts(unless("model.norm", "none"))
+      .acts(where("model.norm", {"auto", "batch"}))
       .acts(where("data.split", {"client"}));
   options.add_or_auto("train.block", block,
                       "clients trained together in one block; auto: as many as fit into a core's "

@@ -14,25 +14,38 @@ class ImageKernels : public KernelTest {
   Placed place(const Tensor& values, Gaps gaps = Gaps::None) const {
     return {values, gaps, place_of(on_device())};
   }
-  Tensor placed_ranges(const std::vector<Range>& ranges) const {
+  Tensor placed_parts(const std::vector<Covered>& parts) const {
     std::vector<std::int64_t> numbers;
-    for (const auto& [begin, end] : ranges) numbers.insert(numbers.end(), {begin, end});
+    for (const Covered& one : parts)
+      numbers.insert(numbers.end(), {one.first, one.last, one.count});
     return longs(numbers);
+  }
+  static DevicePooled pooled(const Tensor& rows, const Tensor& columns) {
+    return {static_cast<const Covered*>(rows.data_ptr()),
+            static_cast<const Covered*>(columns.data_ptr())};
   }
 };
 
 struct WindowCase {
   DeviceImage in;
-  DeviceWindow window;
+  Window window;
 
-  std::int64_t outputs(std::int64_t length) const {
-    return (length + 2 * window.padding - window.size) / window.stride + 1;
+  DeviceImage out() const {
+    return {in.channels, window.down().outputs(in.height), window.across().outputs(in.width)};
   }
-  DeviceImage out() const { return {in.channels, outputs(in.height), outputs(in.width)}; }
 };
-const std::vector<WindowCase> kWindows{
-    {{2, 8, 8}, {3, 1, 1}}, {{1, 7, 5}, {3, 2, 1}}, {{3, 6, 9}, {2, 2, 0}}, {{2, 5, 5}, {5, 1, 2}},
-    {{2, 9, 8}, {1, 2, 0}}, {{1, 8, 8}, {2, 3, 0}}, {{4, 4, 4}, {4, 4, 0}}};
+const std::vector<WindowCase> kWindows{{{2, 8, 8}, {3, 1, 1}},
+                                       {{1, 7, 5}, {3, 2, 1}},
+                                       {{3, 6, 9}, {2, 2, 0}},
+                                       {{2, 5, 5}, {5, 1, 2}},
+                                       {{2, 9, 8}, {1, 2, 0}},
+                                       {{1, 8, 8}, {2, 3, 0}},
+                                       {{4, 4, 4}, {4, 4, 0}},
+                                       // sides of their own, and dilation
+                                       {{2, 1, 9}, {{1, 3}, 2, {0, 1}}},
+                                       {{3, 8, 6}, {{2, 3}, {1, 2}, {1, 0}}},
+                                       {{2, 9, 8}, {3, 1, 1, 2}},
+                                       {{2, 9, 12}, {{2, 3}, {2, 1}, {1, 2}, {3, 2}}}};
 
 std::int64_t values_of(const DeviceImage& image) {
   return image.channels * image.height * image.width;
@@ -48,13 +61,14 @@ TEST_P(ImageKernels, UnfoldedAndFoldedLikeLibTorchs) {
     for (const Gaps gaps : kAllGaps) {
       const DeviceImage out = of.out();
       const std::int64_t places = out.height * out.width;
-      const std::int64_t inner = of.in.channels * of.window.size * of.window.size;
-      const std::vector<std::int64_t> size{of.window.size, of.window.size};
-      const std::vector<std::int64_t> padding{of.window.padding, of.window.padding};
-      const std::vector<std::int64_t> stride{of.window.stride, of.window.stride};
+      const std::int64_t inner = of.in.channels * of.window.size.product();
+      const auto size = of.window.size.pair();
+      const auto padding = of.window.padding.pair();
+      const auto stride = of.window.stride.pair();
+      const auto dilation = of.window.dilation.pair();
       // [C, B, inner, places] and ours, [C, inner, B, places]
       const Tensor images = random({kClients, kBatch, values_of(of.in)});
-      const Tensor known = at::im2col(as_images(images, of.in), size, {1, 1}, padding, stride)
+      const Tensor known = at::im2col(as_images(images, of.in), size, dilation, padding, stride)
                                .view({kClients, kBatch, inner, places})
                                .transpose(1, 2);
       const Placed x = place(images, gaps);
@@ -71,7 +85,7 @@ TEST_P(ImageKernels, UnfoldedAndFoldedLikeLibTorchs) {
       const Tensor any = random({kClients, inner, kBatch, places});
       const Tensor sums =
           at::col2im(any.transpose(1, 2).reshape({kClients * kBatch, inner, places}),
-                     {of.in.height, of.in.width}, size, {1, 1}, padding, stride)
+                     {of.in.height, of.in.width}, size, dilation, padding, stride)
               .reshape({kClients, kBatch, values_of(of.in)});
       const Tensor from = placed(any);
       unfold.columns = from.data_ptr();
@@ -113,17 +127,21 @@ TEST_P(ImageKernels, Turns) {
 
 TEST_P(ImageKernels, MaxPoolingTakesTheFirstOfEqualOnesAndNan) {
   for (const WindowCase& of : kWindows) {
-    if (of.window.padding > of.window.size / 2) continue;
+    const WindowSide down = of.window.down();
+    const WindowSide across = of.window.across();
+    if (2 * down.padding > down.span() || 2 * across.padding > across.span()) continue;
     for (const Gaps gaps : kAllGaps) {
       const DeviceImage out = of.out();
       // Few different values: ties.
       Tensor images = at::randint(4, {kClients, kBatch, values_of(of.in)}, at::kLong).to(type());
       images[1][1][3] = kNan;
       const Tensor input = as_images(images, of.in);
-      const std::vector<std::int64_t> size{of.window.size, of.window.size};
-      const std::vector<std::int64_t> padding{of.window.padding, of.window.padding};
-      const std::vector<std::int64_t> stride{of.window.stride, of.window.stride};
-      const auto [known, known_places] = at::max_pool2d_with_indices(input, size, stride, padding);
+      const auto size = of.window.size.pair();
+      const auto padding = of.window.padding.pair();
+      const auto stride = of.window.stride.pair();
+      const auto dilation = of.window.dilation.pair();
+      const auto [known, known_places] =
+          at::max_pool2d_with_indices(input, size, stride, padding, dilation);
       const Placed x = place(images, gaps);
       const std::vector<std::int64_t> shape{kClients, kBatch, values_of(out)};
       const Placed y = place(at::zeros(shape, type()), gaps);
@@ -148,7 +166,7 @@ TEST_P(ImageKernels, MaxPoolingTakesTheFirstOfEqualOnesAndNan) {
       const Tensor gradient = random(shape);
       const Tensor back =
           at::max_pool2d_with_indices_backward(as_images(gradient, out), input, size, stride,
-                                               padding, {1, 1}, false, known_places)
+                                               padding, dilation, false, known_places)
               .reshape(images.sizes());
       const Placed dy = place(gradient, gaps);
       const Placed dx = place(at::full_like(images, kNan), gaps);
@@ -160,10 +178,46 @@ TEST_P(ImageKernels, MaxPoolingTakesTheFirstOfEqualOnesAndNan) {
   }
 }
 
+TEST_P(ImageKernels, MaxPoolingByParts) {
+  const DeviceImage in{2, 7, 6};
+  for (const DeviceImage out : {DeviceImage{2, 3, 4}, DeviceImage{2, 1, 1}, DeviceImage{2, 9, 6}}) {
+    for (const Gaps gaps : kAllGaps) {
+      const Tensor images = at::randint(4, {kClients, kBatch, values_of(in)}, at::kLong).to(type());
+      const Tensor input = as_images(images, in);
+      const auto [known, known_places] = at::adaptive_max_pool2d(input, {out.height, out.width});
+      const std::vector<std::int64_t> shape{kClients, kBatch, values_of(out)};
+      const Tensor rows = placed_parts(adaptive_parts(in.height, out.height));
+      const Tensor columns = placed_parts(adaptive_parts(in.width, out.width));
+      const Placed x = place(images, gaps);
+      const Placed y = place(at::zeros(shape, type()), gaps);
+      const Placed places = place(at::zeros(shape, at::kInt), gaps);
+      DeviceMaxPool pool{.type = real(),
+                         .x = x.stack(),
+                         .y = y.stack(),
+                         .places = places.stack(),
+                         .in = in,
+                         .out = out,
+                         .parts = pooled(rows, columns)};
+      kernels().max_pool(pool);
+      expect_close(y.values(), known.reshape(shape));
+      EXPECT_TRUE(places.values().to(at::kLong).equal(known_places.reshape(shape)));
+      const Tensor gradient = random(shape);
+      const Placed dy = place(gradient, gaps);
+      const Placed dx = place(at::full_like(images, kNan), gaps);
+      pool.x = dx.stack();
+      pool.y = dy.stack();
+      kernels().max_pool_gradient(pool);
+      expect_close(dx.values(),
+                   at::adaptive_max_pool2d_backward(as_images(gradient, out), input, known_places)
+                       .reshape(images.sizes()));
+    }
+  }
+}
+
 TEST_P(ImageKernels, AveragePoolingByRectangles) {
   const DeviceImage in{2, 7, 6};
-  const std::vector<Range> rows{{0, 3}, {2, 5}, {4, 7}};  // adaptive: they overlap
-  const std::vector<Range> columns{{0, 3}, {3, 6}};
+  const std::vector<Covered> rows{{0, 3, 3}, {2, 5, 3}, {4, 7, 3}};  // adaptive: they overlap
+  const std::vector<Covered> columns{{0, 3, 5}, {3, 6, 5}};          // with padding that counts
   const std::int64_t outputs = in.channels * 6;
   for (const Gaps gaps : kAllGaps) {
     const Tensor images = random({kClients, kBatch, values_of(in)});
@@ -176,22 +230,20 @@ TEST_P(ImageKernels, AveragePoolingByRectangles) {
         const auto part = [&](const Tensor& of) {
           return of.narrow(3, rows[i].first, 3).narrow(4, columns[j].first, 3);
         };
-        known.select(3, i).select(3, j).copy_(part(input).mean({3, 4}));
-        part(back).add_(gradient.view_as(known).narrow(3, i, 1).narrow(4, j, 1) / 9);
+        known.select(3, i).select(3, j).copy_(part(input).sum({3, 4}) / 15);
+        part(back).add_(gradient.view_as(known).narrow(3, i, 1).narrow(4, j, 1) / 15);
       }
     }
     const Placed x = place(images, gaps);
     const Placed y = place(at::full_like(gradient, kNan), gaps);
-    const Tensor device_rows = placed_ranges(rows);
-    const Tensor device_columns = placed_ranges(columns);
+    const Tensor device_rows = placed_parts(rows);
+    const Tensor device_columns = placed_parts(columns);
     DeviceAveragePool pool{.type = real(),
                            .x = x.stack(),
                            .y = y.stack(),
                            .in = in,
-                           .rows = static_cast<const Range*>(device_rows.data_ptr()),
-                           .columns = static_cast<const Range*>(device_columns.data_ptr()),
-                           .out_height = 3,
-                           .out_width = 2};
+                           .out = {2, 3, 2},
+                           .parts = pooled(device_rows, device_columns)};
     kernels().average_pool(pool);
     expect_close(y.values(), known.view_as(gradient));
     const Placed dy = place(gradient, gaps);

@@ -18,6 +18,7 @@
 #include "fedhpc/models/image_layers.hpp"
 #include "fedhpc/models/model.hpp"
 #include "fedhpc/models/row_measures.hpp"
+#include "fedhpc/models/sample_norm.hpp"
 #include "fedhpc/models/sequence_layers.hpp"
 
 // Layers, models and rows on a device against the same on the host.
@@ -224,14 +225,53 @@ TEST_F(DeviceLayers, EveryWayOfAConvolutionIsAsOnTheHost) {
     for (const std::int64_t channels : {1, 4}) {
       // For one channel in a group LibTorch has kernels on GPUs alone.
       if (grouped && channels == 1 && !is_real()) continue;
-      for (const Window window :
+      for (const Window& window :
            {Window{3, 1, 1}, Window{3, 2, 1}, Window{1, 2, 0}, Window{1, 1, 0}, Window{5, 3, 2}}) {
         for (const Bias bias : {Bias::None, Bias::Use}) {
-          SCOPED_TRACE(concat(way, ' ', channels, " channels, window ", window.size, " stride ",
-                              window.stride));
+          SCOPED_TRACE(concat(way, ' ', channels, " channels, window ", window.size.width,
+                              " stride ", window.stride.width));
           const ImageShape in{channels, 7, 6};
           expect_equal_in_all_settings(
               model_of(in.values(), std::make_unique<Conv2d>("conv", in, 3, window, bias)));
+        }
+      }
+    }
+  }
+}
+
+TEST_F(DeviceLayers, EveryWayTakesAnyWindowAndGroups) {
+  struct Case {
+    Window window;
+    std::int64_t groups;
+  };
+  for (const char* way : kWays) {
+    const ForcedWay forced(way);
+    for (const Case& of : {Case{{{2, 3}, {1, 2}, {1, 0}, {2, 1}}, 1}, Case{{3, 2, 1, {1, 2}}, 2},
+                           Case{{3, 1, 1}, 4}}) {
+      const bool depthwise = of.groups == 4;
+      // For one channel in a group LibTorch has kernels on GPUs alone.
+      if (depthwise && std::string(way) != "unfolded" && !is_real()) continue;
+      SCOPED_TRACE(concat(way, ", groups ", of.groups));
+      const ImageShape in{4, 7, 6};
+      for (const Bias bias : {Bias::None, Bias::Use}) {
+        expect_equal_in_all_settings(model_of(
+            in.values(),
+            std::make_unique<Conv2d>("conv", in, 8, of.window, bias, Tag::None, of.groups)));
+      }
+    }
+  }
+}
+
+TEST_F(DeviceLayers, SampleNormIsAsOnTheHost) {
+  using Then = SampleNorm::Then;
+  for (const Then then : {Then::Nothing, Then::Relu}) {
+    for (const std::size_t parameters : {0, 1, 2}) {
+      for (const NormedParts parts : {NormedParts{2, 3, 35}, {3, 2, 1}, {1, 6, 8}}) {
+        for (const bool shared : {false, true}) {
+          const Shape shape{shared ? parts.channels : parts.groups * parts.channels};
+          expect_equal_in_all_settings(
+              model_of(parts.groups * parts.values(),
+                       std::make_unique<SampleNorm>("norm", parts, shape, parameters, 1e-5, then)));
         }
       }
     }
@@ -250,11 +290,19 @@ TEST_F(DeviceLayers, BatchNormIsAsOnTheHost) {
 
 TEST_F(DeviceLayers, PoolingIsAsOnTheHost) {
   const ImageShape in{3, 9, 7};
-  for (const Window window : {Window{2, 2, 0}, Window{3, 2, 1}, Window{3, 1, 0}}) {
+  for (const Window& window :
+       {Window{2, 2, 0}, Window{3, 2, 1}, Window{3, 1, 0}, Window{{3, 2}, {2, 1}, {1, 0}, {1, 2}},
+        Window{{2, 3}, {3, 4}, {1, 1}, 1, true}}) {
     expect_equal_in_all_settings(model_of(in.values(), std::make_unique<MaxPool2d>(in, window)));
   }
   expect_equal_in_all_settings(
       model_of(in.values(), std::make_unique<AveragePool2d>(in, Window{3, 2, 0})));
+  for (const bool count_padding : {false, true}) {
+    const Window window{{2, 3}, {3, 4}, {1, 1}, 1, true};
+    expect_equal_in_all_settings(
+        model_of(in.values(), std::make_unique<AveragePool2d>(in, window, count_padding)));
+  }
+  expect_equal_in_all_settings(model_of(in.values(), std::make_unique<MaxPool2d>(in, 4, 3)));
   expect_equal_in_all_settings(model_of(in.values(), std::make_unique<AveragePool2d>(in, 4, 3)));
 }
 
@@ -373,6 +421,8 @@ TEST_F(DeviceLayers, PassesCanBeCaptured) {
       model_of(in.values(), std::make_unique<Conv2d>("conv", in, 4, Window{3, 1, 1}, Bias::Use),
                std::make_unique<BatchNorm>("bn", ImageShape{4, 8, 8}, BatchNorm::Then::Relu),
                std::make_unique<MaxPool2d>(ImageShape{4, 8, 8}, Window{2, 2, 0}),
+               std::make_unique<SampleNorm>("gn", NormedParts{2, 2, 16}, Shape{4}, 2, 1e-5,
+                                            SampleNorm::Then::Relu),
                std::make_unique<AveragePool2d>(ImageShape{4, 4, 4}, 1, 1),
                std::make_unique<Linear>("fc", 4, 3, Tag::Head));
   const Start start = start_of(model);
@@ -427,10 +477,11 @@ TEST_P(DeviceModels, AreAsOnTheHost) {
   // At least two channels: for one in a group LibTorch has kernels on GPUs alone.
   options.width = options.name == "cnn2" ? 0.25 : options.name == "vgg_sfedhp" ? 0.125 : 0.0625;
   const auto shape = samples_for(options.name);
-  for (const NormChoice norm : {NormChoice::Auto, NormChoice::None}) {
+  for (const NormChoice norm : {NormChoice::Auto, NormChoice::None, NormChoice::Group}) {
     options.norm = norm;
+    if (norm == NormChoice::Group) options.width *= 2;  // two groups of each number of channels
     options.bias = norm == NormChoice::None ? BiasChoice::True : BiasChoice::Auto;
-    if (shape.back() < 8 && norm == NormChoice::None) continue;
+    if (shape.back() < 8 && norm != NormChoice::Auto) continue;
     const auto model = make_model(options, shape, 4);
     const Start start = start_of(*model);
     const auto expect = [&](const char* way, const Setting& setting) {

@@ -110,6 +110,26 @@ TEST(Families, CountParametersOfResnets) {
   EXPECT_EQ(trainable(options, kColour, 10), 6575370 - 2240);
 }
 
+TEST(Families, TakeGroupNormInPlaceOfBatchNorm) {
+  ModelOptions options = named("resnet18");
+  options.norm = NormChoice::Group;
+  EXPECT_EQ(trainable(options, kColour, 10), 11173962);  // as with batch norm
+  EXPECT_EQ(buffers(options, kColour), 0);
+  const auto layout = make_model(options, kColour, 10)->layout();
+  EXPECT_EQ(layout->fields()[1].name, "bn1.weight");
+  EXPECT_EQ(layout->fields()[2].name, "bn1.bias");
+  EXPECT_EQ(layout->fields()[3].name, "layer1.0.conv1.weight");
+  EXPECT_EQ(layout->count(Tag::Norm), 9600);
+  options.groups = 3;
+  try {
+    make_model(options, kColour, 10);
+    FAIL();
+  } catch (const ConfigError& error) {
+    EXPECT_NE(std::string(error.what()).find("model.groups = 3 does not divide the 64 channels"),
+              std::string::npos);
+  }
+}
+
 TEST(Families, NameImageParametersAsPyTorchDoes) {
   const auto layout = make_model(named("cnn2"), {1, 8, 8}, 3)->layout();
   std::vector<std::string> names;

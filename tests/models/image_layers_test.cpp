@@ -86,8 +86,8 @@ struct Trial {
 
 TEST(Conv2d, EqualsAutograd) {
   for (const std::int64_t channels : {1, 3, 5}) {  // few values in a window, and more
-    for (const Window window : {Window{3, 1, 1}, Window{3, 2, 1}, Window{1, 2, 0}, Window{5, 1, 2},
-                                Window{3, 3, 0}, Window{7, 2, 3}}) {
+    for (const Window& window : {Window{3, 1, 1}, Window{3, 2, 1}, Window{1, 2, 0}, Window{5, 1, 2},
+                                 Window{3, 3, 0}, Window{7, 2, 3}}) {
       for (const Bias bias : {Bias::None, Bias::Use}) {
         const ImageShape in{channels, 9, 8};
         Conv2d layer("conv", in, 4, window, bias);
@@ -95,7 +95,7 @@ TEST(Conv2d, EqualsAutograd) {
         trial.compare([&](const Tensor& x, const Tensor& row) {
           return at::conv2d(x, trial.field(row, "conv.weight"),
                             bias == Bias::Use ? trial.field(row, "conv.bias") : Tensor(),
-                            {window.stride, window.stride}, {window.padding, window.padding});
+                            window.stride.pair(), window.padding.pair());
         });
       }
     }
@@ -198,13 +198,13 @@ TEST(BatchNorm, IsAccurateFarFromZero) {
 }
 
 TEST(MaxPool2d, EqualsAutograd) {
-  for (const Window window : {Window{2, 2, 0}, Window{3, 2, 1}, Window{3, 1, 0}, Window{4, 4, 0}}) {
+  for (const Window& window :
+       {Window{2, 2, 0}, Window{3, 2, 1}, Window{3, 1, 0}, Window{4, 4, 0}}) {
     const ImageShape in{3, 9, 8};
     MaxPool2d layer(in, window);
     Trial trial(layer, in);
     trial.compare([&](const Tensor& x, const Tensor&) {
-      return at::max_pool2d(x, {window.size, window.size}, {window.stride, window.stride},
-                            {window.padding, window.padding});
+      return at::max_pool2d(x, window.size.pair(), window.stride.pair(), window.padding.pair());
     });
   }
 }
@@ -220,11 +220,11 @@ TEST(MaxPool2d, ShowsNan) {
 
 TEST(AveragePool2d, EqualsAutograd) {
   const ImageShape in{3, 9, 7};
-  for (const Window window : {Window{2, 2, 0}, Window{3, 1, 0}, Window{7, 7, 0}}) {
+  for (const Window& window : {Window{2, 2, 0}, Window{3, 1, 0}, Window{7, 7, 0}}) {
     AveragePool2d layer(in, window);
     Trial trial(layer, in);
     trial.compare([&](const Tensor& x, const Tensor&) {
-      return at::avg_pool2d(x, {window.size, window.size}, {window.stride, window.stride});
+      return at::avg_pool2d(x, window.size.pair(), window.stride.pair());
     });
   }
   for (const std::array<std::int64_t, 2> size :

@@ -48,6 +48,13 @@ std::vector<Case> cases() {
     one.options.norm = NormChoice::None;
     one.options.bias = BiasChoice::True;
     all.push_back(one);
+    one.title = name + "_group_norm";
+    one.options.norm = NormChoice::Group;
+    one.options.bias = BiasChoice::Auto;
+    one.options.width = name == "cnn2" ? 0.25 : 0.125;  // two groups of channels
+    all.push_back(one);
+    one.options.width = 0.0625;
+    one.options.bias = BiasChoice::True;
     if (name != "resnet18") continue;
     one.title = name + "_imagenet";
     one.options.norm = NormChoice::Auto;

@@ -5,6 +5,7 @@
 #include <ATen/ops/adaptive_avg_pool2d.h>
 #include <ATen/ops/batch_norm.h>
 #include <ATen/ops/conv2d.h>
+#include <ATen/ops/group_norm.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/max_pool2d.h>
 #include <ATen/ops/relu.h>
@@ -18,6 +19,7 @@ struct Net {
   const Tensor& row;  // [P]
   Use use;
   const Tensor& moved;  // [P], or undefined
+  std::int64_t groups;
 
   bool has(const std::string& name) const {
     return std::any_of(layout.fields().begin(), layout.fields().end(),
@@ -38,6 +40,10 @@ struct Net {
   }
   Tensor norm(const Tensor& x, const std::string& name) const {
     if (!has(name + ".weight")) return x;
+    if (!has(name + ".running_mean")) {
+      return at::group_norm(x, groups, at(name + ".weight"), at(name + ".bias"), 1e-5,
+                            /*cudnn_enabled=*/false);
+    }
     const bool training = use == Use::Training;
     const Tensor& running = training ? moved : row;
     const auto statistic = [&](const std::string& which) {
@@ -87,7 +93,7 @@ Tensor resnet9(const Net& net, Tensor x) {
 
 Tensor reference_logits(const ModelOptions& options, const Layout& layout, const Tensor& row,
                         const Tensor& samples, Use use, const Tensor& moved) {
-  const Net net{layout, row, use, moved};
+  const Net net{layout, row, use, moved, options.groups};
   if (options.name == "resnet18") return resnet18(net, options, samples);
   if (options.name == "resnet9") return resnet9(net, samples);
   const std::size_t pool_every = options.name == "cnn8" || options.name == "cnn10" ? 2 : 1;

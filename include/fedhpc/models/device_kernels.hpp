@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "fedhpc/core/device_kernels.hpp"
+#include "fedhpc/models/window.hpp"
 
 // The kernels of this room on a device; fedhpc/core/device_kernels.hpp says what all keep.
 
@@ -45,21 +46,15 @@ struct DeviceImage {
   std::int64_t width = 0;
 };
 
-struct DeviceWindow {
-  std::int64_t size = 0;
-  std::int64_t stride = 1;
-  std::int64_t padding = 0;
-};
-
-/// columns[c, (i, ky, kx), (b, oy, ox)] = x[c, b, i, oy stride + ky - padding, ...], 0 outside; and
-/// its adjoint, the sum over the windows that hold a place.
+/// columns[c, (i, ky, kx), (b, oy, ox)] = x[c, b, i, oy stride + ky dilation - padding, ...], 0
+/// outside; and its adjoint, the sum over the windows that hold a place.
 struct DeviceUnfold {
   DType type;
   DeviceStack x;
   DeviceImage in;
   DeviceImage out;
-  DeviceWindow window;
-  void* columns = nullptr;  ///< contiguous [C, in.channels size^2, B places]
+  Window window;
+  void* columns = nullptr;  ///< contiguous [C, in.channels taps, B places]
 };
 
 /// channel_major[c, k, (b, p)] = stack[c, b, k places + p] (To), or back (From), there with bias[c,
@@ -72,9 +67,14 @@ struct DeviceTurn {
   DeviceColumns bias{};
 };
 
+/// What the outputs of a pooling cover, along height and width; in the device's memory.
+struct DevicePooled {
+  const Covered* rows = nullptr;
+  const Covered* columns = nullptr;
+};
+
 /// Max pooling: the place of each maximum in its plane goes to `places` (int32, strides its own)
-/// where that is not null; NaN wins. Average pooling is by rectangles: output (oy, ox) is the mean
-/// over rows [row_ranges[oy]) and columns [column_ranges[ox]).
+/// where that is not null; NaN wins. Outputs are the window's, or cover what `parts` says.
 struct DeviceMaxPool {
   DType type;
   DeviceStack x;  ///< or its gradient
@@ -82,18 +82,18 @@ struct DeviceMaxPool {
   DeviceStack places{};
   DeviceImage in;
   DeviceImage out;
-  DeviceWindow window;
+  Window window{};
+  DevicePooled parts{};  ///< rows null: windows
 };
 
+/// Output (oy, ox) is the sum over what it covers, divided by the product of the counts.
 struct DeviceAveragePool {
   DType type;
   DeviceStack x;
   DeviceStack y;
   DeviceImage in;
-  const Range* rows = nullptr;     ///< [out height]
-  const Range* columns = nullptr;  ///< [out width]
-  std::int64_t out_height = 0;
-  std::int64_t out_width = 0;
+  DeviceImage out;
+  DevicePooled parts;
 };
 
 /// Batch norm and what follows it, as models/image_layers.hpp has it. Parameters lie one after the

@@ -1,12 +1,12 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
 #include <vector>
 
 #include "fedhpc/core/image_shape.hpp"
 #include "fedhpc/models/device_kernels.hpp"
 #include "fedhpc/models/layer.hpp"
+#include "fedhpc/models/window.hpp"
 
 // Layers over images. A sample lies in a row of an activation as [channels, height, width]
 // (PyTorch's order), so flattening costs no work. n is the samples of a batch times the places of
@@ -14,31 +14,16 @@
 
 namespace fedhpc {
 
-/// A square window that moves over an image with zeros (for a maximum: nothing) around it.
-struct Window {
-  std::int64_t size = 3;
-  std::int64_t stride = 1;
-  std::int64_t padding = 0;
-
-  /// The places along a side of length `length`: floor((length + 2 padding - size) / stride) + 1, 0
-  /// where the window does not fit.
-  std::int64_t outputs(std::int64_t length) const {
-    const std::int64_t room = length + 2 * padding - size;
-    return room < 0 ? 0 : room / stride + 1;
-  }
-  ImageShape output(const ImageShape& in, std::int64_t channels) const {
-    return {channels, outputs(in.height), outputs(in.width)};
-  }
-};
-
 /// y[o] = sum over i of W[o, i] * x[i] (cross-correlation, as in PyTorch) + b[o], with W
-/// [out, in, k, k] and b [out]: parameters weight and, unless there is none, bias. The host
-/// makes one call per client: ATen's kernels, or unfold and product where a window holds few
-/// values. A device takes the way that was measured to be fastest.
+/// [out, in / groups, kh, kw] and b [out]: parameters weight and, unless there is none, bias. The
+/// output channels of a group see the input channels of that group. With `dimensions` 1 the image
+/// is a row of height 1, and W is [out, in / groups, kw]. The host makes one call per client:
+/// ATen's kernels, or unfold and product where a window holds few values. A device takes the way
+/// that was measured to be fastest.
 class Conv2d final : public Layer {
  public:
   Conv2d(ParameterNames names, ImageShape in, std::int64_t out_channels, Window window, Bias bias,
-         Tag tags = Tag::None);
+         Tag tags = Tag::None, std::int64_t groups = 1, std::int64_t dimensions = 2);
 
   std::int64_t output_features() const override;
   void declare(Layout& layout) override;
@@ -49,6 +34,8 @@ class Conv2d final : public Layer {
                 const GradientSink& sink) const override;
 
  private:
+  /// The values of a window that one output sees.
+  std::int64_t inner() const { return in_.channels / groups_ * window_.size.product(); }
   Tensor images(const Tensor& stack, std::int64_t c, const ImageShape& shape) const;
   Tensor weights_in(const Tensor& rows) const;
   Tensor kernels_of(const Tensor& weights, std::int64_t c) const;
@@ -61,21 +48,25 @@ class Conv2d final : public Layer {
   Window window_;
   Bias bias_;
   Tag tags_;
+  std::int64_t groups_;
+  std::int64_t dimensions_;
   std::int64_t weight_column_ = 0;
   std::int64_t bias_column_ = 0;
 };
 
 /// Runs batch norm and, in the same passes over memory, what often follows it. Per channel, over
 /// the n values of a client's batch:
-///   y = gamma (x - mean) / sqrt(variance + 1e-5) + beta
+///   y = gamma (x - mean) / sqrt(variance + epsilon) + beta
 /// When training: mean and variance (sum / n) of the batch, and the buffers move by
-///   running = 0.9 running + 0.1 batch, the variance with sum / (n - 1);
-/// in evaluation: the buffers. Parameters weight (gamma), bias (beta), running_mean, running_var. Needs n > 1 when training.
+///   running = (1 - momentum) running + momentum batch, the variance with sum / (n - 1);
+/// in evaluation: the buffers. Parameters weight (gamma), bias (beta), running_mean, running_var.
+/// Needs n > 1 when training.
 class BatchNorm final : public Layer {
  public:
   enum class Then { Nothing, Relu, ReluMaxPool };  ///< pooling: 2x2 windows, stride 2
 
-  BatchNorm(ParameterNames names, ImageShape in, Then then);
+  BatchNorm(ParameterNames names, ImageShape in, Then then, double epsilon = 1e-5,
+            double momentum = 0.1);
 
   std::int64_t output_features() const override;
   void declare(Layout& layout) override;
@@ -93,15 +84,30 @@ class BatchNorm final : public Layer {
   ParameterNames names_;
   ImageShape in_;
   Then then_;
+  double epsilon_;
+  double momentum_;
   std::int64_t column_ = 0;  // gamma, beta, running mean, running variance: one after the other
+};
+
+/// What the outputs of a pooling cover: output (y, x) takes rows[y] and columns[x] of a plane.
+struct Pooled {
+  std::vector<Covered> rows;
+  std::vector<Covered> columns;
+
+  std::int64_t places() const { return static_cast<std::int64_t>(rows.size() * columns.size()); }
+  /// The rows, then the columns, where a device's kernels read them; nothing on a host.
+  Saved on_device(const at::TensorOptions& options) const;
 };
 
 /// The largest value of each window; the gradient goes to the first of equal ones.
 class MaxPool2d final : public Layer {
  public:
+  /// Every window has a place inside the image.
   MaxPool2d(ImageShape in, Window window);
+  /// The largest value of each of height x width parts, as PyTorch's adaptive pooling.
+  MaxPool2d(ImageShape in, std::int64_t height, std::int64_t width);
 
-  std::int64_t output_features() const override;
+  std::int64_t output_features() const override { return in_.channels * pooled_.places(); }
   Saved make_saved(std::int64_t clients, std::int64_t batch, const at::TensorOptions& options,
                    Use use) const override;
   void forward(const Pass& pass, Stacks inputs, const Tensor& output) const override;
@@ -114,20 +120,20 @@ class MaxPool2d final : public Layer {
   DeviceMaxPool on_device_as(const Pass& pass, const Tensor& x, const Tensor& y) const;
 
   ImageShape in_;
-  ImageShape out_;
-  Window window_;
+  Window window_{};        // with adaptive_: only a dilation of 1
+  bool adaptive_ = false;  // parts, no windows
+  Pooled pooled_;
 };
 
-/// Averages over rectangles of the image.
+/// The mean of each window.
 class AveragePool2d final : public Layer {
  public:
-  /// Windows without padding.
-  AveragePool2d(ImageShape in, Window window);
-  /// Pools to height x width as PyTorch's adaptive pooling. Output i of m covers places
-  /// floor(i n / m) to ceil((i + 1) n / m) - 1 of n.
+  /// Windows without dilation. The zeros of the padding count as values, or not.
+  AveragePool2d(ImageShape in, Window window, bool count_padding = true);
+  /// The mean of each of height x width parts, as PyTorch's adaptive pooling.
   AveragePool2d(ImageShape in, std::int64_t height, std::int64_t width);
 
-  std::int64_t output_features() const override;
+  std::int64_t output_features() const override { return in_.channels * pooled_.places(); }
   double forward_flops() const override { return static_cast<double>(in_.values()); }
   Saved make_saved(std::int64_t clients, std::int64_t batch, const at::TensorOptions& options,
                    Use use) const override;
@@ -142,8 +148,7 @@ class AveragePool2d final : public Layer {
   DeviceAveragePool on_device_as(const Pass& pass, const Tensor& image, const Tensor& pooled) const;
 
   ImageShape in_;
-  std::vector<Range> rows_;     // of each output row
-  std::vector<Range> columns_;  // of each output column
+  Pooled pooled_;
 };
 
 }  // namespace fedhpc

@@ -21,9 +21,9 @@ enum class Tag : std::uint32_t {
   Trainable = 1,      ///< moved by gradients
   Buffer = 2,         ///< state that travels but has no gradient (batch-norm statistics)
   Head = 4,           ///< the classifier
-  Norm = 8,           ///< batch-norm scale and shift
+  Norm = 8,           ///< a norm's scale and shift
   Uncompressed = 16,  ///< never factorised
-  Bias = 32           ///< added to the sums of a layer, batch norm's shift too
+  Bias = 32           ///< added to the sums of a layer, a norm's shift too
 };
 
 constexpr Tag operator|(Tag a, Tag b) {

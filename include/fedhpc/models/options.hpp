@@ -8,7 +8,7 @@
 
 namespace fedhpc {
 
-/// The way weights are drawn. Batch norm always starts at scale 1, shift 0, mean 0, variance 1.
+/// The way weights are drawn. Norms always start at scale 1 and shift 0, batch norm at mean 0, variance 1.
 enum class InitRule {
   Auto,        ///< those of model.file, for other models as in Torch
   Torch,       ///< weights and biases uniform in +-1/sqrt(fan_in)
@@ -19,8 +19,8 @@ enum class InitRule {
   Orthogonal   ///< weights [out, the others] with orthonormal rows or columns, biases as in Torch
 };
 
-enum class NormChoice { Auto, None, Batch };  ///< Auto: the family's own
-enum class BiasChoice { Auto, True, False };  ///< Auto: the family's own
+enum class NormChoice { Auto, None, Batch, Group };  ///< Auto: the family's own
+enum class BiasChoice { Auto, True, False };         ///< Auto: the family's own
 enum class Stem { Cifar, Imagenet };
 
 /// Holds where the model's name is one of a model of images.
@@ -32,6 +32,7 @@ struct ModelOptions {
   std::vector<std::int64_t> hidden{100};
   InitRule init = InitRule::Auto;
   NormChoice norm = NormChoice::Auto;
+  std::int64_t groups = 2;  ///< of channels, for group norm
   BiasChoice bias = BiasChoice::Auto;
   Stem stem = Stem::Cifar;
   double width = 1;       ///< factor on every number of channels

@@ -2,7 +2,7 @@
 
 #include "fedhpc/models/device_kernels.hpp"
 
-#include "gpu/kernels/kernel.hpp"
+#include "gpu/kernels/windows.hpp"
 
 // Convolutions as products: images unfolded into columns, and back.
 
@@ -12,7 +12,7 @@ namespace fedhpc::kernels {
 template <typename T, int N>
 struct Unfold {
   DeviceImage in;
-  DeviceWindow window;
+  Window window;
   std::int64_t out_height;
   Samples<const T> x;
   T* columns;
@@ -32,8 +32,8 @@ struct Unfold {
         out_width(of.out.width / N),
         out_rows(of.out.height),
         batch(of.x.batch),
-        taps(of.window.size * of.window.size),
-        size(of.window.size),
+        taps(of.window.size.height * of.window.size.width),
+        size(of.window.size.width),
         channels(of.in.channels) {}
 
   FEDHPC_KERNEL void operator()(std::int64_t i) const {
@@ -43,14 +43,16 @@ struct Unfold {
     const Split tap = taps(sample.quotient);
     const Split channel = channels(tap.quotient);
     const Split within = size(tap.rest);  // ky, kx
-    const std::int64_t y = row.rest * window.stride + within.quotient - window.padding;
-    const std::int64_t first = column.rest * N * window.stride + within.rest - window.padding;
+    const std::int64_t y = row.rest * window.stride.height +
+                           within.quotient * window.dilation.height - window.padding.height;
+    const std::int64_t first = column.rest * N * window.stride.width +
+                               within.rest * window.dilation.width - window.padding.width;
     const bool inside = 0 <= y && y < in.height;
     const T* from =
         x(channel.quotient, sample.rest) + (channel.rest * in.height + (inside ? y : 0)) * in.width;
     Pack<T, N> pack;
     for (int k = 0; k < N; ++k) {
-      const std::int64_t at = first + k * window.stride;
+      const std::int64_t at = first + k * window.stride.width;
       pack.value[k] = inside && 0 <= at && at < in.width ? from[at] : T{0};
     }
     store(columns + i * N, pack);
@@ -58,11 +60,11 @@ struct Unfold {
 };
 
 /// One value of the image: the sum over the windows that hold its place, in order of their places.
-template <typename T>
+template <typename T, bool kDilated>
 struct Fold {
   DeviceImage in;
   DeviceImage out;
-  DeviceWindow window;
+  Window window;
   std::int64_t samples;  // B
   Samples<T> x;
   const T* columns;
@@ -70,7 +72,10 @@ struct Fold {
   Divisor in_height;
   Divisor channels;
   Divisor batch;
-  Divisor stride;
+  HoldersOf down;
+  HoldersOf across;
+  Divisor row_dilation;
+  Divisor column_dilation;
 
   explicit Fold(const DeviceUnfold& of)
       : in(of.in),
@@ -83,45 +88,53 @@ struct Fold {
         in_height(of.in.height),
         channels(of.in.channels),
         batch(of.x.batch),
-        stride(of.window.stride) {}
+        down(of.window.down(), of.out.height),
+        across(of.window.across(), of.out.width),
+        row_dilation(of.window.dilation.height),
+        column_dilation(of.window.dilation.width) {}
 
   FEDHPC_KERNEL void operator()(std::int64_t i) const {
     const Split column = in_width(i);
     const Split row = in_height(column.quotient);
     const Split channel = channels(row.quotient);
     const Split sample = batch(channel.quotient);
-    const std::int64_t y = row.rest + window.padding;  // in the padded image
-    const std::int64_t left = column.rest + window.padding;
-    const std::int64_t places = out.height * out.width;
-    const std::int64_t tap = samples * places;  // from one place of a window to the next
-    const std::int64_t first_row = first_window(y);
-    const std::int64_t first_column = first_window(left);
-    const std::int64_t last_row = smaller(stride(y).quotient, out.height - 1);
-    const std::int64_t last_column = smaller(stride(left).quotient, out.width - 1);
-    const std::int64_t ky = y - first_row * window.stride;
-    const std::int64_t kx = left - first_column * window.stride;
-    const std::int64_t inner =
-        (sample.quotient * in.channels + channel.rest) * window.size * window.size;
-    std::int64_t row_of = (inner + ky * window.size + kx) * tap + sample.rest * places +
-                          first_row * out.width + first_column;
-    // In the next window the place comes earlier, by the window's stride.
-    const std::int64_t next_row = out.width - window.stride * window.size * tap;
-    const std::int64_t next_column = 1 - window.stride * tap;
+    const Holders rows = down(row.rest);
+    const Holders places = across(column.rest);
+    const std::int64_t taps = window.size.height * window.size.width;
+    const std::int64_t tap = samples * out.height * out.width;  // from one place of a window on
+    const T* of_channel = columns + (sample.quotient * in.channels + channel.rest) * taps * tap +
+                          sample.rest * out.height * out.width;
+    const std::int64_t top = row.rest + window.padding.height;
+    const std::int64_t left = column.rest + window.padding.width;
     T sum{0};
-    for (std::int64_t oy = first_row; oy <= last_row; ++oy, row_of += next_row) {
-      std::int64_t of = row_of;
-      for (std::int64_t ox = first_column; ox <= last_column; ++ox, of += next_column) {
-        sum += columns[of];
+    if constexpr (kDilated) {
+      for (std::int64_t oy = rows.first; oy <= rows.last; ++oy) {
+        const Split ky = row_dilation(top - oy * window.stride.height);
+        if (ky.rest != 0) continue;
+        for (std::int64_t ox = places.first; ox <= places.last; ++ox) {
+          const Split kx = column_dilation(left - ox * window.stride.width);
+          if (kx.rest != 0) continue;
+          sum += of_channel[(ky.quotient * window.size.width + kx.quotient) * tap + oy * out.width +
+                            ox];
+        }
+      }
+    } else {
+      const std::int64_t ky = top - rows.first * window.stride.height;
+      const std::int64_t kx = left - places.first * window.stride.width;
+      const T* row_of =
+          of_channel + (ky * window.size.width + kx) * tap + rows.first * out.width + places.first;
+      // In the next window the place comes earlier, by the window's stride.
+      const std::int64_t next_row = out.width - window.stride.height * window.size.width * tap;
+      const std::int64_t next_column = 1 - window.stride.width * tap;
+      for (std::int64_t oy = rows.first; oy <= rows.last; ++oy, row_of += next_row) {
+        const T* of = row_of;
+        for (std::int64_t ox = places.first; ox <= places.last; ++ox, of += next_column) {
+          sum += *of;
+        }
       }
     }
     T* image = x(sample.quotient, sample.rest);
     image[(channel.rest * in.height + row.rest) * in.width + column.rest] = sum;
-  }
-
- private:
-  /// The first window that reaches this far.
-  FEDHPC_KERNEL std::int64_t first_window(std::int64_t place) const {
-    return place < window.size ? 0 : stride(place - window.size).quotient + 1;
   }
 };
 

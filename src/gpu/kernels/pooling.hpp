@@ -2,7 +2,7 @@
 
 #include "fedhpc/models/device_kernels.hpp"
 
-#include "gpu/kernels/kernel.hpp"
+#include "gpu/kernels/windows.hpp"
 
 namespace fedhpc::kernels {
 
@@ -32,12 +32,81 @@ struct ImageIndex {
   }
 };
 
+/// What an output covers of its plane: rows and columns from the first on, a step apart.
+struct CoveredPlaces {
+  Covered down;
+  Covered across;
+};
+
+/// Windows: what they cover is computed.
+struct ByWindows {
+  DeviceImage in;
+  WindowSide down;
+  WindowSide across;
+  HoldersOf holds_row;
+  HoldersOf holds_column;
+
+  explicit ByWindows(const DeviceMaxPool& of)
+      : in(of.in),
+        down(of.window.down()),
+        across(of.window.across()),
+        holds_row(down, of.out.height),
+        holds_column(across, of.out.width) {}
+
+  FEDHPC_KERNEL CoveredPlaces operator()(std::int64_t row, std::int64_t column) const {
+    return {covered(down, row, in.height), covered(across, column, in.width)};
+  }
+  FEDHPC_KERNEL std::int64_t row_step() const { return down.dilation; }
+  FEDHPC_KERNEL std::int64_t column_step() const { return across.dilation; }
+  FEDHPC_KERNEL Holders rows_with(std::int64_t row) const { return holds_row(row); }
+  FEDHPC_KERNEL Holders columns_with(std::int64_t column) const { return holds_column(column); }
+
+ private:
+  FEDHPC_KERNEL static Covered covered(const WindowSide& side, std::int64_t output,
+                                       std::int64_t length) {
+    const std::int64_t begin = output * side.stride - side.padding;
+    std::int64_t first = begin;
+    while (first < 0) first += side.dilation;
+    const std::int64_t end = begin + side.dilation * (side.size - 1) + 1;
+    return {first, smaller(end, length), 0};
+  }
+};
+
+/// Parts of the image: what they cover stands in tables.
+struct ByParts {
+  DevicePooled parts;
+  DeviceImage out;
+
+  explicit ByParts(const DeviceMaxPool& of) : parts(of.parts), out(of.out) {}
+
+  FEDHPC_KERNEL CoveredPlaces operator()(std::int64_t row, std::int64_t column) const {
+    return {parts.rows[row], parts.columns[column]};
+  }
+  FEDHPC_KERNEL std::int64_t row_step() const { return 1; }
+  FEDHPC_KERNEL std::int64_t column_step() const { return 1; }
+  FEDHPC_KERNEL Holders rows_with(std::int64_t row) const {
+    return holders(parts.rows, out.height, row);
+  }
+  FEDHPC_KERNEL Holders columns_with(std::int64_t column) const {
+    return holders(parts.columns, out.width, column);
+  }
+
+ private:
+  /// Firsts and lasts of the parts do not fall.
+  FEDHPC_KERNEL static Holders holders(const Covered* all, std::int64_t count, std::int64_t place) {
+    Holders found{0, count - 1};
+    while (all[found.first].last <= place) ++found.first;
+    while (all[found.last].first > place) --found.last;
+    return found;
+  }
+};
+
 /// One maximum and its place; the first of equal ones, NaN if there is one.
-template <typename T>
+template <typename T, typename By>
 struct MaxPoolForward {
   DeviceImage in;
   DeviceImage out;
-  DeviceWindow window;
+  By by;
   Samples<const T> x;
   Samples<T> y;
   Samples<std::int32_t> places;
@@ -46,7 +115,7 @@ struct MaxPoolForward {
   explicit MaxPoolForward(const DeviceMaxPool& of)
       : in(of.in),
         out(of.out),
-        window(of.window),
+        by(of),
         x(of.x),
         y(of.y),
         places(of.places),
@@ -55,15 +124,12 @@ struct MaxPoolForward {
   FEDHPC_KERNEL void operator()(std::int64_t i) const {
     const auto at = index(i);
     const T* plane = x(at.client, at.sample) + at.channel * in.height * in.width;
-    const std::int64_t top = at.row * window.stride - window.padding;
-    const std::int64_t left = at.column * window.stride - window.padding;
-    const std::int64_t begin = larger(left, 0);
-    const std::int64_t end = smaller(left + window.size, in.width);
-    const std::int64_t bottom = smaller(top + window.size, in.height);
-    std::int64_t best = larger(top, 0) * in.width + begin;
+    const CoveredPlaces covered = by(at.row, at.column);
+    std::int64_t best = covered.down.first * in.width + covered.across.first;
     T largest = plane[best];
-    for (std::int64_t row = larger(top, 0); row < bottom; ++row) {
-      for (std::int64_t column = begin; column < end; ++column) {
+    for (std::int64_t row = covered.down.first; row < covered.down.last; row += by.row_step()) {
+      for (std::int64_t column = covered.across.first; column < covered.across.last;
+           column += by.column_step()) {
         const T value = plane[row * in.width + column];
         if (value > largest || value != value) {
           largest = value;
@@ -79,27 +145,25 @@ struct MaxPoolForward {
   }
 };
 
-/// One place of the input's gradient: what the windows send whose maximum it is, in their order.
-template <typename T>
+/// One place of the input's gradient: what the outputs send whose maximum it is, in their order.
+template <typename T, typename By>
 struct MaxPoolBackward {
   DeviceImage in;
   DeviceImage out;
-  DeviceWindow window;
+  By by;
   Samples<T> dx;
   Samples<const T> dy;
   Samples<const std::int32_t> places;
   ImageIndex index;
-  Divisor stride;
 
   explicit MaxPoolBackward(const DeviceMaxPool& of)
       : in(of.in),
         out(of.out),
-        window(of.window),
+        by(of),
         dx(of.x),
         dy(of.y),
         places(of.places),
-        index(of.x.batch, of.in.channels, of.in.height, of.in.width),
-        stride(of.window.stride) {}
+        index(of.x.batch, of.in.channels, of.in.height, of.in.width) {}
 
   FEDHPC_KERNEL void operator()(std::int64_t i) const {
     const auto at = index(i);
@@ -107,59 +171,46 @@ struct MaxPoolBackward {
     const T* gradient = dy(at.client, at.sample) + plane;
     const std::int32_t* chosen = places(at.client, at.sample) + plane;
     const std::int64_t own = at.row * in.width + at.column;
+    const Holders rows = by.rows_with(at.row);
+    const Holders columns = by.columns_with(at.column);
     T sum{0};
-    const std::int64_t last_row = last_window(at.row, out.height);
-    const std::int64_t last_column = last_window(at.column, out.width);
-    for (std::int64_t oy = first_window(at.row); oy <= last_row; ++oy) {
-      for (std::int64_t ox = first_window(at.column); ox <= last_column; ++ox) {
+    for (std::int64_t oy = rows.first; oy <= rows.last; ++oy) {
+      for (std::int64_t ox = columns.first; ox <= columns.last; ++ox) {
         const std::int64_t o = oy * out.width + ox;
         if (chosen[o] == own) sum += gradient[o];
       }
     }
     dx(at.client, at.sample)[at.channel * in.height * in.width + own] = sum;
   }
-
- private:
-  FEDHPC_KERNEL std::int64_t first_window(std::int64_t place) const {
-    const std::int64_t padded = place + window.padding;
-    return padded < window.size ? 0 : stride(padded - window.size).quotient + 1;
-  }
-  FEDHPC_KERNEL std::int64_t last_window(std::int64_t place, std::int64_t windows) const {
-    return smaller(stride(place + window.padding).quotient, windows - 1);
-  }
 };
 
 template <typename T>
-FEDHPC_KERNEL T share_of(const Range& rows, const Range& columns) {
-  return T{1} / static_cast<T>((rows.last - rows.first) * (columns.last - columns.first));
+FEDHPC_KERNEL T share_of(const Covered& down, const Covered& across) {
+  return T{1} / static_cast<T>(down.count * across.count);
 }
 
 template <typename T>
 struct AveragePoolForward {
   DeviceImage in;
-  const Range* rows;
-  const Range* columns;
-  std::int64_t out_height;
-  std::int64_t out_width;
+  DeviceImage out;
+  DevicePooled parts;
   Samples<const T> x;
   Samples<T> y;
   ImageIndex index;
 
   explicit AveragePoolForward(const DeviceAveragePool& of)
       : in(of.in),
-        rows(of.rows),
-        columns(of.columns),
-        out_height(of.out_height),
-        out_width(of.out_width),
+        out(of.out),
+        parts(of.parts),
         x(of.x),
         y(of.y),
-        index(of.x.batch, of.in.channels, of.out_height, of.out_width) {}
+        index(of.x.batch, of.in.channels, of.out.height, of.out.width) {}
 
   FEDHPC_KERNEL void operator()(std::int64_t i) const {
     const auto at = index(i);
     const T* plane = x(at.client, at.sample) + at.channel * in.height * in.width;
-    const Range down = rows[at.row];
-    const Range across = columns[at.column];
+    const Covered down = parts.rows[at.row];
+    const Covered across = parts.columns[at.column];
     const T share = share_of<T>(down, across);
     T sum{0};
     for (std::int64_t row = down.first; row < down.last; ++row) {
@@ -167,42 +218,38 @@ struct AveragePoolForward {
         sum += share * plane[row * in.width + column];
       }
     }
-    y(at.client, at.sample)[(at.channel * out_height + at.row) * out_width + at.column] = sum;
+    y(at.client, at.sample)[(at.channel * out.height + at.row) * out.width + at.column] = sum;
   }
 };
 
 template <typename T>
 struct AveragePoolBackward {
   DeviceImage in;
-  const Range* rows;
-  const Range* columns;
-  std::int64_t out_height;
-  std::int64_t out_width;
+  DeviceImage out;
+  DevicePooled parts;
   Samples<T> dx;
   Samples<const T> dy;
   ImageIndex index;
 
   explicit AveragePoolBackward(const DeviceAveragePool& of)
       : in(of.in),
-        rows(of.rows),
-        columns(of.columns),
-        out_height(of.out_height),
-        out_width(of.out_width),
+        out(of.out),
+        parts(of.parts),
         dx(of.x),
         dy(of.y),
         index(of.x.batch, of.in.channels, of.in.height, of.in.width) {}
 
   FEDHPC_KERNEL void operator()(std::int64_t i) const {
     const auto at = index(i);
-    const T* gradient = dy(at.client, at.sample) + at.channel * out_height * out_width;
+    const T* gradient = dy(at.client, at.sample) + at.channel * out.height * out.width;
     T sum{0};
-    for (std::int64_t oy = 0; oy < out_height; ++oy) {
-      const Range down = rows[oy];
+    for (std::int64_t oy = 0; oy < out.height; ++oy) {
+      const Covered down = parts.rows[oy];
       if (at.row < down.first || down.last <= at.row) continue;
-      for (std::int64_t ox = 0; ox < out_width; ++ox) {
-        const Range across = columns[ox];
+      for (std::int64_t ox = 0; ox < out.width; ++ox) {
+        const Covered across = parts.columns[ox];
         if (at.column < across.first || across.last <= at.column) continue;
-        sum += share_of<T>(down, across) * gradient[oy * out_width + ox];
+        sum += share_of<T>(down, across) * gradient[oy * out.width + ox];
       }
     }
     dx(at.client, at.sample)[(at.channel * in.height + at.row) * in.width + at.column] = sum;

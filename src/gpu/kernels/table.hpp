@@ -151,8 +151,8 @@ class KernelTable : public AllKernels {
   }
 
   void unfold(const DeviceUnfold& of) override {
-    const std::int64_t count = samples_of(of.x) * of.in.channels * of.window.size * of.window.size *
-                               of.out.height * of.out.width;
+    const std::int64_t count =
+        samples_of(of.x) * of.in.channels * of.window.size.product() * of.out.height * of.out.width;
     if (count == 0) return;
     of_type(of.type, [&]<typename T>(T) {
       const bool wide = of.out.width % kernels::kPack<T> == 0 && kernels::is_aligned<T>(of.columns);
@@ -164,7 +164,14 @@ class KernelTable : public AllKernels {
   void fold(const DeviceUnfold& of) override {
     const std::int64_t count = samples_of(of.x) * of.in.channels * of.in.height * of.in.width;
     if (count == 0) return;
-    of_type(of.type, [&]<typename T>(T) { launcher_.each(count, kernels::Fold<T>(of)); });
+    const bool dilated = of.window.dilation.height > 1 || of.window.dilation.width > 1;
+    of_type(of.type, [&]<typename T>(T) {
+      if (dilated) {
+        launcher_.each(count, kernels::Fold<T, true>(of));
+      } else {
+        launcher_.each(count, kernels::Fold<T, false>(of));
+      }
+    });
   }
 
   void turn_to(const DeviceTurn& of) override {
@@ -185,18 +192,29 @@ class KernelTable : public AllKernels {
   void max_pool(const DeviceMaxPool& of) override {
     const std::int64_t count = samples_of(of.x) * of.in.channels * of.out.height * of.out.width;
     if (count == 0) return;
-    of_type(of.type, [&]<typename T>(T) { launcher_.each(count, kernels::MaxPoolForward<T>(of)); });
+    of_type(of.type, [&]<typename T>(T) {
+      if (of.parts.rows != nullptr) {
+        launcher_.each(count, kernels::MaxPoolForward<T, kernels::ByParts>(of));
+      } else {
+        launcher_.each(count, kernels::MaxPoolForward<T, kernels::ByWindows>(of));
+      }
+    });
   }
 
   void max_pool_gradient(const DeviceMaxPool& of) override {
     const std::int64_t count = samples_of(of.x) * of.in.channels * of.in.height * of.in.width;
     if (count == 0) return;
-    of_type(of.type,
-            [&]<typename T>(T) { launcher_.each(count, kernels::MaxPoolBackward<T>(of)); });
+    of_type(of.type, [&]<typename T>(T) {
+      if (of.parts.rows != nullptr) {
+        launcher_.each(count, kernels::MaxPoolBackward<T, kernels::ByParts>(of));
+      } else {
+        launcher_.each(count, kernels::MaxPoolBackward<T, kernels::ByWindows>(of));
+      }
+    });
   }
 
   void average_pool(const DeviceAveragePool& of) override {
-    const std::int64_t count = samples_of(of.x) * of.in.channels * of.out_height * of.out_width;
+    const std::int64_t count = samples_of(of.x) * of.in.channels * of.out.height * of.out.width;
     if (count == 0) return;
     of_type(of.type,
             [&]<typename T>(T) { launcher_.each(count, kernels::AveragePoolForward<T>(of)); });

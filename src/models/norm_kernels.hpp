@@ -2,8 +2,10 @@
 
 #include <cstdint>
 
-// Passes over one channel of one client's batch. The channel's B planes of H x W values are read
-// again while they are in the cache.
+#include "fedhpc/models/layer.hpp"
+
+// Passes over one channel of one client's batch (batch norm) or of one sample (group norm). The
+// channel's planes of H x W values are read again while they are in the cache.
 
 namespace fedhpc {
 
@@ -84,6 +86,13 @@ struct Affine {
   T operator()(T x) const { return scale * x + shift; }
 };
 
+/// gamma (x - mean) inverse_deviation + beta as one multiplication and addition.
+template <typename T>
+Affine<T> affine_of(T gamma, T beta, double mean, double inverse_deviation) {
+  const double scale = static_cast<double>(gamma) * inverse_deviation;
+  return {static_cast<T>(scale), static_cast<T>(static_cast<double>(beta) - scale * mean)};
+}
+
 /// y = max(affine(x), 0)
 template <typename T>
 void normalise_relu(const T* __restrict x, Affine<T> affine, std::int64_t places, T* __restrict y) {
@@ -145,5 +154,53 @@ struct InputGradient {
   T slope;
   T offset;
 };
+
+/// What backward needs to know of one channel of one client: x and the gradient g of
+/// ReLU(affine(x)), or of affine(x) itself.
+template <typename T>
+struct ChannelGradient {
+  Planes<const T> x;
+  Planes<const T> g;
+  Affine<T> affine;
+  T mean;
+
+  template <bool kRelu>
+  T masked(T x_value, T gradient) const {
+    return !kRelu || affine(x_value) > T{0} ? gradient : T{0};
+  }
+
+  /// The sums of g and g (x - mean), after ReLU's way back.
+  template <bool kRelu>
+  TwoSums sums() const {
+    TwoSums total;
+    for (std::int64_t b = 0; b < x.batch; ++b) {
+      const T* plane = x[b];
+      const T* gradient = g[b];
+      const auto one = [&](std::int64_t i) { return masked<kRelu>(plane[i], gradient[i]); };
+      add_sums<T>(
+          x.places, one, [&](std::int64_t i) { return one(i) * (plane[i] - mean); }, total);
+    }
+    return total;
+  }
+
+  template <bool kRelu>
+  void input_gradient(const InputGradient<T>& rule, const Planes<T>& dx) const {
+    for (std::int64_t b = 0; b < x.batch; ++b) {
+      const T* __restrict plane = x[b];
+      const T* __restrict gradient = g[b];
+      T* __restrict out = dx[b];
+      for (std::int64_t i = 0; i < x.places; ++i) {
+        const T value = gradient[i];
+        out[i] = rule.scale * masked<kRelu>(plane[i], value) + rule.slope * plane[i] + rule.offset;
+      }
+    }
+  }
+};
+
+template <typename T>
+void sink_value(double gradient, const GradientSink& sink, T& out) {
+  const double kept = sink.keep == 0 ? 0 : sink.keep * static_cast<double>(out);
+  out = static_cast<T>(kept + sink.scale * gradient);
+}
 
 }  // namespace fedhpc
