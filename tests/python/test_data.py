@@ -166,15 +166,28 @@ class Refusals(Folder):
     def test_labels(self):
         x = np.ones((6, 2))
         self.refused(DataError, "one label for each", x, np.zeros(5))
-        self.refused(DataError, "y.ravel", x, np.zeros((6, 1)))
         self.refused(DataError, "-1 at entry 2", x, [0, 1, -1, 0, 1, 0])
-        self.refused(DataError, "0.5 at entry 1", x, [0, 0.5, 1, 0, 1, 0])
         self.refused(DataError, "at entry 5", x, [0, 1, 1, 0, 1, 2**31])
         self.refused(DataError, "nan at entry 0", x, [np.nan, 1, 1, 0, 1, 0])
         self.refused(DataError, "number the classes", x, list("ababab"))
         self.refused(DataError, "at least two classes", x, np.zeros(6, int))
         self.refused(DataError, "largest label is 70000", x, [0, 1, 1, 0, 1, 70000])
         self.refused(DataError, "name classes 0 to 1", x, [0, 1] * 3, classes=["a", "b", "c"])
+
+    def test_targets(self):
+        x = np.ones((6, 2))
+        numbers = np.linspace(0, 1, 6)
+        self.refused(DataError, r"\(6, 0\)", x, np.zeros((6, 0)))
+        self.refused(DataError, "inf at entry 4", x, [[0.0], [1], [2], [3], [np.inf], [5]])
+        self.refused(DataError, "beyond 2147483647", x, np.full((6, 2), 2**31))
+        self.refused(DataError, "whole numbers or floats", x, np.full((6, 2), "a"))
+        self.refused(DataError, "labels has shape", x, numbers, labels=np.zeros((6, 1), int))
+        self.refused(DataError, "labels has shape", x, numbers, labels=[0] * 7)
+        self.refused(ConfigError, "labels and test_labels", x, numbers, labels=[0] * 6, test=(x, numbers))
+        self.refused(ConfigError, "labels and test_labels", x, numbers, test_labels=[0] * 6, test=(x, numbers))
+        self.refused(ConfigError, "without any", x, numbers, classes=["a"])
+        self.refused(DataError, "bring all to one shape", x, np.ones((6, 2)), test=(x, np.ones((6, 3))))
+        self.refused(DataError, "one kind", x, np.ones((6, 2)), test=(x, np.ones((6, 2), int)))
 
     def test_clients_and_tests(self):
         x, y = np.ones((6, 2)), [0, 1] * 3

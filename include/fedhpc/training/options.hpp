@@ -4,6 +4,7 @@
 
 #include "fedhpc/core/device_kernels.hpp"
 #include "fedhpc/core/options.hpp"
+#include "fedhpc/training/loss.hpp"
 #include "fedhpc/training/row_optimizer.hpp"
 
 namespace fedhpc {
@@ -32,6 +33,7 @@ struct TrainOptions {
   double momentum = 0;
   bool nesterov = false;
   double weight_decay = 0;
+  LossOptions loss = {};
   BufferPlace buffers = BufferPlace::Average;
   bool decay_biases = true;
   std::int64_t block = 0;                 ///< clients trained together; 0: by the size of caches
