@@ -58,6 +58,10 @@ void PFedGP::declare(OptionSet& options) {
   options.add("algorithm.clip", clip_length_, at_least(0.0),
               "longest gradient of a step; 0: any length");
   averaging_.declare(options);
+  options.add_check([](const OptionSet& given) {
+    given.refuse_unless_default("train.label_smoothing",
+                                "algorithm.name = pfedgp, whose loss is another one");
+  });
 }
 
 void PFedGP::initialise(const Setup& setup) {

@@ -3,10 +3,8 @@
 #include <cstdlib>
 #include <functional>
 #include <numeric>
-#include <set>
 
 #include "data/datasets.hpp"
-#include "data/described_dataset.hpp"
 
 namespace fedhpc {
 
@@ -17,23 +15,6 @@ std::int64_t Dataset::features() const {
 
 bool Targets::is_binary() const {
   return kind == Kind::Whole && values.front() >= 0 && values.back() <= 1;
-}
-
-Targets targets_of(const Tensor& targets) {
-  if (!targets.defined()) return {};
-  Targets of{.count = targets.size(1)};
-  if (targets.scalar_type() == at::kDouble) {
-    of.kind = Targets::Kind::Numbers;
-    const auto* values = targets.const_data_ptr<double>();
-    of.mean_square = std::inner_product(values, values + targets.numel(), values, 0.0) /
-                     static_cast<double>(targets.numel());
-    return of;
-  }
-  of.kind = Targets::Kind::Whole;
-  const auto* values = targets.const_data_ptr<std::int64_t>();
-  const std::set<std::int64_t> different(values, values + targets.numel());
-  of.values.assign(different.begin(), different.end());
-  return of;
 }
 
 Registry<std::unique_ptr<Dataset>(const DataOptions&)>& dataset_registry() {

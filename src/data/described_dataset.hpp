@@ -3,9 +3,6 @@
 #include <memory>
 #include <utility>
 
-#include <ATen/ops/index_select.h>
-#include <ATen/ops/tensor.h>
-
 #include "fedhpc/data/dataset.hpp"
 
 namespace fedhpc {
@@ -35,14 +32,7 @@ class DescribedDataset : public Dataset {
   std::int64_t num_test() const override { return data_->num_test(); }
   std::vector<std::int64_t> labels() const override { return data_->labels(); }
   Targets targets() const override { return targets_; }
-  Samples read(std::span<const std::int64_t> ids) const override {
-    Samples samples = data_->read(ids);
-    if (description_.targets.defined()) {
-      const Tensor rows = at::tensor(at::ArrayRef<std::int64_t>(ids.data(), ids.size()), at::kLong);
-      samples.targets = at::index_select(description_.targets, 0, rows);
-    }
-    return samples;
-  }
+  Samples read(std::span<const std::int64_t> ids) const override;
   std::vector<std::int64_t> natural_clients() const override { return description_.clients; }
   std::vector<std::string> class_names() const override { return description_.class_names; }
   std::vector<std::string> client_names() const override { return description_.client_names; }
