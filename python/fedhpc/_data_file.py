@@ -9,66 +9,12 @@ from pathlib import Path
 import h5py
 import numpy as np
 
+from ._data_values import as_array, is_labels, labels_of, samples_of, targets_of
 from .errors import ConfigError, DataError, Error
 
 CHUNK_BYTES = 1 << 20
-LARGEST_WHOLE = 2**53  # float64, in which the engine reads numbers, holds every integer up to here
-LARGEST_LABEL = 2**31 - 1
 PLAUSIBLE_LABELS = 65536  # as in the engine: in a file with fewer samples
 CHANNELS = ((1, 3), (4,))  # lengths of an axis of channels, the likely ones first
-
-
-def as_array(values, name):
-    """Anything that numpy can take, as an array."""
-    try:
-        array = np.asarray(values)
-    except (ValueError, TypeError, RuntimeError) as error:
-        raise DataError(f"{name} cannot become one array ({error}); give samples of one shape, as numbers") from error
-    return array
-
-
-def samples_of(values, name, offset=0):
-    """A block of samples as numbers that the engine reads: uint8, other whole numbers, float32 or float64."""
-    x = as_array(values, name)
-    if x.ndim < 2 or x.ndim > 4 or 0 in x.shape[1:]:
-        raise DataError(f"{name} has shape {x.shape}; give [samples, features], [samples, height, width] or images "
-                        "with channels")
-    if x.dtype == bool or x.dtype == np.float16:
-        x = x.astype(np.float32)
-    if x.dtype == np.uint8:
-        return x
-    if x.dtype.kind in "iu":
-        if x.ndim > 2:
-            raise DataError(f"{name} holds images as {x.dtype}; say astype(numpy.uint8) for pixels from 0 to 255, "
-                            "or astype(numpy.float32) for numbers that stay as they are")
-        if x.size and max(abs(int(x.min())), abs(int(x.max()))) > LARGEST_WHOLE:
-            raise DataError(f"{name} holds {x.dtype} beyond 2^53, which float64 cannot hold; give smaller numbers")
-        return x
-    if x.dtype.kind != "f":
-        raise DataError(f"{name} is of type {x.dtype}; give whole numbers or floats")
-    beyond = ~(np.abs(x) <= np.finfo(np.float32).max)
-    if beyond.any():
-        place = np.unravel_index(int(beyond.argmax()), x.shape)
-        raise DataError(f"{name} holds {x[place]} in sample {offset + int(place[0])}; give finite numbers within the "
-                        "range of float32")
-    return x if x.dtype == np.float32 else x.astype(np.float64)
-
-
-def labels_of(values, name, count, offset=0):
-    """A block of labels as int32."""
-    y = as_array(values, name)
-    if y.shape != (count,):
-        raise DataError(f"{name} has shape {y.shape}, expected ({count},), one label for each sample; give y.ravel(), "
-                        "or y.argmax(1) of rows with a one")
-    if y.dtype.kind not in "biuf":
-        raise DataError(f"{name} is of type {y.dtype}; number the classes from 0, with "
-                        "numpy.unique(y, return_inverse=True)[1] for instance")
-    wrong = ~((y >= 0) & (y <= LARGEST_LABEL) & (y == np.floor(y)))
-    if wrong.any():
-        place = int(wrong.argmax())
-        raise DataError(f"{name} holds {y[place]} at entry {offset + place}; give whole numbers from 0 to "
-                        f"{LARGEST_LABEL}")
-    return y.astype(np.int32)
 
 
 @dataclasses.dataclass
@@ -160,7 +106,7 @@ class Writer:
             raise ConfigError(f"channels cannot be {channels!r}; allowed: 'auto', 'first', 'last'")
         self.path, self.channels = Path(path), channels
         self.whole = written_whole(self.path)
-        self.x, self.y = {}, {"train": [], "test": []}
+        self.x, self.y, self.labels = {}, {"train": [], "test": []}, {"train": [], "test": []}
         self.clients, self.of_client = {"train": [], "test": []}, {}  # numbers of clients in order of appearance
 
     def __enter__(self):
@@ -185,16 +131,25 @@ class Writer:
             self.channels = "first" if first else "last"
         return x if self.channels == "first" else np.moveaxis(x, 3, 1)
 
-    def append(self, part, x, y, clients=None):
-        """Adds samples [n, ...] and labels [n] to part "train" or "test"; clients: [n] ids, or one OneClient."""
+    def append(self, part, x, y, clients=None, labels=None):
+        """Adds samples [n, ...] and labels [n] or targets [n, ...] to part "train" or "test".
+
+        clients: [n] ids, or one OneClient. labels: [n], beside targets.
+        """
         before = self.x[part].count if part in self.x else 0
         x = self._channels_first(samples_of(x, f"x_{part}", before), f"x_{part}")
-        y = labels_of(y, f"y_{part}", len(x), before)
+        y = targets_of(y, f"y_{part}", len(x), before)
+        first = next((block for blocks in self.y.values() for block in blocks), y)
+        if y.shape[1:] != first.shape[1:]:
+            raise DataError(f"y_{part} has targets of shape {y.shape[1:]} from entry {before} on, and those before are "
+                            f"of shape {first.shape[1:]}; bring all to one shape")
         if part not in self.x:
             self.x[part] = _Samples(self.file, f"x_{part}", x)
         with self._writing():
             self.x[part].append(x)
         self.y[part].append(y)
+        if labels is not None:
+            self.labels[part].append(labels_of(labels, f"labels of y_{part}", len(x), before))
         if clients is not None:
             self.clients[part].append(self._numbers_of(clients, len(x)))
 
@@ -213,7 +168,10 @@ class Writer:
             raise DataError(f"clients holds what cannot name one ({error}); give an id for each sample") from error
 
     def largest_label(self):
-        return max((int(y.max()) for part in self.y.values() for y in part if len(y)), default=0)
+        """That of the labels beside targets or, where targets alone are given, of labels; 0 without any."""
+        given = any(map(len, self.labels.values()))
+        blocks = [y for part in (self.labels if given else self.y).values() for y in part if len(y)]
+        return max((int(y.max()) for y in blocks), default=0) if all(map(is_labels, blocks)) else 0
 
     def finish(self, edges=None, classes=None):
         """Checks the whole and writes all but the samples."""
@@ -224,10 +182,23 @@ class Writer:
         if "test" in self.x and self.x["test"].count == 0:
             raise DataError("there are no samples to test on; give at least one, or leave test out")
         self._check_parts()
-        labels = {part: np.concatenate(self.y[part]) for part in self.x}
-        largest, count = self.largest_label(), sum(map(len, labels.values()))
-        if largest == 0:
-            raise DataError("all labels are 0; give at least two classes")
+        targets = {part: np.concatenate(self.y[part]) for part in self.x}
+        labels = {part: np.concatenate(self.labels[part]) for part in self.x if self.labels[part]}
+        if 0 < len(labels) < len(self.x):
+            raise DataError("labels are given of a part of the samples; give them of those to train on and to test on")
+        kinds = {y.dtype.kind for y in targets.values()}
+        if len(kinds) > 1 and (labels or next(iter(targets.values())).ndim > 1):
+            raise DataError("y holds whole numbers of some samples and floats of others; give one kind")
+        largest, count = self.largest_label(), sum(map(len, targets.values()))
+        are_labels = not labels and all(map(is_labels, targets.values()))
+        if are_labels:
+            targets = {part: y.astype(np.int32) for part, y in targets.items()}
+            if largest == 0:
+                raise DataError("all labels are 0; give at least two classes")
+        elif not labels and classes is not None:
+            raise ConfigError("classes names labels, and y holds targets without any; give labels too, or leave it out")
+        elif not labels and "f" in kinds:
+            targets = {part: y.astype(np.float64) for part, y in targets.items()}
         if largest >= max(count, PLAUSIBLE_LABELS):
             raise DataError(f"the largest label is {largest}, among {count} samples; number the classes from 0")
         names = None if classes is None else [str(one) for one in classes]
@@ -237,7 +208,9 @@ class Writer:
         with self._writing():
             for part, array in self.x.items():
                 array.write(last=True)
-                self.file[f"y_{part}"] = labels[part]
+                self.file[f"y_{part}"] = targets[part]
+                if labels:
+                    self.file[f"label_{part}"] = labels[part]
             if names is not None:
                 self.file["names/classes"] = np.array(names, object)
             if self.of_client:

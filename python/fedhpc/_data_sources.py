@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from ._data_file import as_array
+from ._data_values import as_array
 from .errors import ConfigError, DataError
 
 ROWS = 256  # of a block whose samples have an unknown size

@@ -3,9 +3,10 @@
     keys = fedhpc.write_dataset("mine.h5", x, y, clients=hospital)
     fedhpc.run(keys | {"model.name": "mlr", "run.rounds": 20})
 
-The file holds /x_train, /y_train, /x_test, /y_test, /client_train and /client_test. Where clients and test samples are
-given, /partition says which samples each client trains on and is tested on. /names has the names of clients, edges and
-classes in order of their numbers. A file that is being written has another name until it is whole.
+The file holds /x_train, /y_train, /x_test, /y_test, /label_train, /label_test, /client_train and /client_test. Where
+clients and test samples are given, /partition says which samples each client trains on and is tested on. /names has the
+names of clients, edges and classes in order of their numbers. A file that is being written has another name until it is
+whole.
 """
 
 from collections.abc import Mapping
@@ -15,8 +16,9 @@ import h5py
 import numpy as np
 
 from . import _data_formats
-from ._data_file import OneClient, Writer, as_array
+from ._data_file import OneClient, Writer
 from ._data_sources import blocks, class_names, is_table
+from ._data_values import as_array
 from .errors import ConfigError, DataError
 
 __all__ = ["from_pflib", "from_tff", "keys", "write_dataset"]
@@ -51,8 +53,8 @@ def keys(path):
         raise DataError(f"{path} cannot be read: {error}") from error
 
 
-def write_dataset(path, x, y=None, *, clients=None, test=None, test_clients=None, edges=None, classes=None,
-                  columns=None, channels="auto"):
+def write_dataset(path, x, y=None, *, labels=None, clients=None, test=None, test_labels=None, test_clients=None,
+                  edges=None, classes=None, columns=None, channels="auto"):
     """Writes samples and labels to the file `path`; returns the keys of a configuration that runs on it.
 
     x: array [samples, features], [samples, height, width] or [samples, channels, height, width]; also [samples,
@@ -60,12 +62,16 @@ def write_dataset(path, x, y=None, *, clients=None, test=None, test_clients=None
         divides by 255; floats and other whole numbers stay as they are. An array on disk (numpy.memmap, h5py) is
         read in parts. Or, without y, a data set: of torchvision or others with pairs (image, label), a Dataset or
         DatasetDict of Hugging Face, a FederatedDataset of flwr-datasets, whose partitions become clients.
-    y: [samples], whole numbers from 0; the largest plus 1 is the number of classes.
+    y: [samples], whole numbers from 0; the largest plus 1 is the number of classes. Or targets: whole numbers
+        [samples, T], which are several labels where all are 0 or 1 and else the classes of a sequence's T places; or
+        floats [samples] or [samples, T], the numbers of a regression. Floats that are all whole numbers from 0 are
+        labels where they are [samples], without `labels`.
+    labels: [samples], whole numbers from 0 beside such targets: what partitions and histograms count.
     clients: [samples], the id of each sample's client, numbers or words, or the name of a column. Clients are numbered
         in sorted order; /names/clients of the file keeps the ids.
     test: a pair (x, y) or a data set as x, or a mask [samples] of bools, true for what is tested on. Test samples
         without test_clients are the server's; with a mask clients keep theirs.
-    test_clients: as clients, of the test samples.
+    test_labels, test_clients: as labels and clients, of the test samples.
     edges: the edge of each client, a dict {client: edge} or [clients] in sorted order of clients; needs test.
     classes: names of the classes 0 to K - 1; Hugging Face's and torchvision's are taken from the data set.
     columns: (column of samples, column of labels) of a Hugging Face data set, where they cannot be guessed.
@@ -81,13 +87,14 @@ def write_dataset(path, x, y=None, *, clients=None, test=None, test_clients=None
         x, test = x["train"], x.get("test") if test is None else test
     source = x if y is None else (x, y)
     _check_arguments(clients, test, test_clients, federated)
+    _check_labels(labels, test, test_labels, federated)
     with Writer(path, channels) as file:
         if federated:
             source = _append_partitions(file, x, columns)
         else:
-            _append(file, "train", source, columns, clients, mask=_mask_of(test))
+            _append(file, "train", source, columns, clients, labels, mask=_mask_of(test))
         if test is not None and _mask_of(test) is None:
-            _append(file, "test", test, columns, test_clients)
+            _append(file, "test", test, columns, test_clients, test_labels)
         if classes is None:
             classes = class_names(source, columns, file.largest_label())
         file.finish(edges, classes)
@@ -101,6 +108,14 @@ def _check_arguments(clients, test, test_clients, federated):
         raise ConfigError("clients are the partitions of a FederatedDataset; leave clients out, and give no mask")
 
 
+def _check_labels(labels, test, test_labels, federated):
+    if labels is not None and federated:
+        raise ConfigError("labels beside targets are not for a FederatedDataset; leave them out")
+    apart = test is not None and _mask_of(test) is None
+    if (labels is not None and apart) != (test_labels is not None):
+        raise ConfigError("labels and test_labels go together where test samples are given apart; give both or neither")
+
+
 def _mask_of(test):
     """The mask that `test` is, or None where it is data or not given."""
     if test is None or isinstance(test, (tuple, Mapping, str)) or is_table(test):
@@ -112,29 +127,34 @@ def _mask_of(test):
     return None
 
 
-def _append(file, part, source, columns, clients, mask=None):
+def _append(file, part, source, columns, clients, labels=None, mask=None):
     """Adds a source of samples; those of the mask are test samples of the same clients."""
     column = clients if isinstance(clients, str) else None
     ids = None if clients is None or column else as_array(clients, "clients")
     if ids is not None and ids.ndim != 1:
         raise DataError(f"clients has shape {ids.shape}; give one id for each sample")
+    labels = None if labels is None else as_array(labels, "labels")
+    if labels is not None and labels.ndim != 1:
+        raise DataError(f"labels has shape {labels.shape}; give one for each sample")
     first = 0
     for x, y, of_column in blocks(source, columns, column):
         end = first + len(y)
         mine = of_column if column else None if ids is None else ids[first:end]
+        own = None if labels is None else labels[first:end]
         if mask is None:
-            file.append(part, x, y, mine)
+            file.append(part, x, y, mine, own)
         else:
             x, y, tested = as_array(x, "x"), as_array(y, "y"), mask[first:end]
             if tested.shape != (len(y),):
                 raise DataError(f"the mask test has shape {mask.shape}; give one entry for each sample")
             mine = None if mine is None else as_array(mine, "clients")
             for name, chosen in (("train", ~tested), ("test", tested)):
-                file.append(name, x[chosen], y[chosen], None if mine is None else mine[chosen])
+                file.append(name, x[chosen], y[chosen], None if mine is None else mine[chosen],
+                            None if own is None else own[chosen])
         first = end
     if first == 0:
         raise DataError(f"there are no samples to {part} on; give at least one")
-    for name, values in (("clients", ids), ("the mask test", mask)):
+    for name, values in (("clients", ids), ("labels", labels), ("the mask test", mask)):
         if values is not None and values.shape != (first,):
             raise DataError(f"{name} has shape {values.shape}, expected ({first},), one entry for each sample")
 

@@ -45,6 +45,7 @@ class Followers:
         """`record`: the figures of a round."""
         if self._bar is not None:
             shown = {"accuracy": record.get("personal_accuracy", record.get("global_accuracy")),
+                     "rmse": record.get("personal_rmse", record.get("global_rmse")),
                      "loss": record.get("train_loss")}
             self._bar.set_postfix({name: f"{value:.4g}" for name, value in shown.items() if value is not None},
                                   refresh=False)

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from .tools.client_data import load_clients, load_last_accuracy, load_samples
+from .tools.client_data import load_clients, load_last, load_samples
 from .tools.follower import Follower
 from .tools.model_data import load_model
 from .tools.panels import WHOSE
@@ -80,16 +80,16 @@ class Results:
         """DataFrame [N, ...] indexed by client.
 
         accuracy and best_accuracy (fractions, after round `clients.attrs["round"]` and at best; NaN without test
-        samples), train_samples, test_samples and, where some are set aside, validation_samples (numbers of samples),
+        samples; rmse and best_rmse of a regression), train_samples, test_samples and, where some are set aside, validation_samples (numbers of samples),
         labels (how many different ones its samples have), edge where there are edges.
         """
-        table, last = load_clients(self.path), load_last_accuracy(self.path)
+        table, last = load_clients(self.path), load_last(self.path)
         columns = {"train_samples": table.train_samples, "test_samples": table.test_samples,
                    "labels": (table.label_histogram > 0).sum(axis=1), **table.others}
         if (table.edge >= 0).any():
             columns["edge"] = table.edge
         if last is not None:
-            columns = {"accuracy": last[1], **columns}
+            columns = {last[1]: last[2], **columns}
         frame = pd.DataFrame(columns, index=pd.RangeIndex(len(table.edge), name="client"))
         frame.attrs = {"round": last and last[0]}
         return frame
@@ -98,14 +98,15 @@ class Results:
     def edges(self):
         """DataFrame [E, ...] indexed by edge; without edges it is empty.
 
-        clients, train_samples and test_samples (numbers of them), accuracy (mean of those of its clients, a fraction).
+        clients, train_samples and test_samples (numbers of them), accuracy (a fraction) or rmse (mean of those of its
+        clients).
         """
         clients = self.clients
         if "edge" not in clients:
             return pd.DataFrame(index=pd.RangeIndex(0, name="edge"))
         groups = clients.groupby("edge")
         sums = groups[["train_samples", "test_samples"]].sum()
-        means = groups[[name for name in ("accuracy",) if name in clients]].mean()
+        means = groups[[name for name in ("accuracy", "rmse") if name in clients]].mean()
         return pd.concat([groups.size().rename("clients"), sums, means], axis=1)
 
     def model(self, state="final"):

@@ -148,7 +148,7 @@ Onlooker onlooker(const nb::object& begin, const nb::object& round, const nb::ob
       call_python([&] {
         nb::dict record;
         record["round"] = report.round;
-        const std::vector<double> values = report.metrics.values();
+        const std::vector<double> values = report.metrics.values(experiment.parts().loss);
         const std::vector<Metric> series = experiment.series();
         for (std::size_t i = 0; i < values.size(); ++i) {
           if (!std::isnan(values[i])) record[series[i].name.c_str()] = values[i];

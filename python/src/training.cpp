@@ -225,7 +225,8 @@ void bind_step(nb::module_& core) {
             return self.step->loss_so_far(client_of(self, c));
           },
           nb::arg("c"),
-          "The sum, over the pass's steps so far, of that client's batch loss times its size.")
+          "The sum, over the pass's steps so far, of that client's batch loss times its size: "
+          "samples or, of sequences, places that count.")
       .def(
           "each_rate",
           [](const PyStep& self) {

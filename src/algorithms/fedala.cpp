@@ -182,6 +182,7 @@ double FedALA::learn_(Block& block, const Mixture& mixture, std::int64_t pass) c
   const bool watched = start_rule_ == StartRule::Losses && block.count() == 1;
   double loss = 0;
   double before = 0;  // sum over batches of loss times size
+  double counted_before = 0;
   const auto take = [&](LocalStep& step) {
     mix_(mixture);
     const Rows gradient = top_.of({step.gradient(mixture.model, {}, 0, moved_), global_.layout});
@@ -193,8 +194,10 @@ double FedALA::learn_(Block& block, const Mixture& mixture, std::int64_t pass) c
     weights.clamp_(0, 1);
     if (!watched) return;
     const double sum = step.loss_so_far(0);
-    loss = (sum - before) / static_cast<double>(step.samples(0));
+    const double counted = step.counted_so_far(0);
+    loss = counted > counted_before ? (sum - before) / (counted - counted_before) : 0;
     before = sum;
+    counted_before = counted;
   };
   block.each_batch(share_, pass, take, sampled_);
   return loss;

@@ -59,6 +59,10 @@ void PFedGP::declare(OptionSet& options) {
               "longest gradient of a step; 0: any length");
   options.acts("train.clip_norm", unless("algorithm.name", "pfedgp"));  // it has that of its own
   averaging_.declare(options);
+  options.add_check([](const OptionSet& given) {
+    given.refuse_unless_default("train.label_smoothing",
+                                "algorithm.name = pfedgp, whose loss is another one");
+  });
 }
 
 void PFedGP::initialise(const Setup& setup) {

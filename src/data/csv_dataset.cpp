@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include <ATen/ops/tensor.h>
+
 #include "fedhpc/core/error.hpp"
 #include "fedhpc/core/options.hpp"
 
@@ -69,6 +71,18 @@ Numbered numbered(const CsvTable& train, const CsvTable& test, CsvColumn CsvTabl
   return result;
 }
 
+/// The label columns of both files as the numbers of a regression, [S, 1].
+Tensor numbers_of(const CsvTable& train, const CsvTable& test) {
+  for (const CsvTable* table : {&train, &test}) {
+    if (table->labels.words.empty()) continue;
+    throw DataError(concat("csv file '", table->path, "', column ", *table->labels.place,
+                           ": found words, expected numbers with data.label_kind = number"));
+  }
+  std::vector<double> numbers = train.labels.numbers;
+  numbers.insert(numbers.end(), test.labels.numbers.begin(), test.labels.numbers.end());
+  return at::tensor(numbers, at::kDouble).unsqueeze(1);
+}
+
 }  // namespace
 
 std::unique_ptr<Dataset> open_csv(const DataOptions& options) {
@@ -88,18 +102,26 @@ std::unique_ptr<Dataset> open_csv(const DataOptions& options) {
   if (!options.test_file.empty()) {
     test = parse_csv(read_bytes(options.test_file), options.test_file, format, &train);
   }
-  Numbered labels = numbered(train, test, &CsvTable::labels);
-  if (labels.names.size() < 2) {
+  Description description;
+  Numbered labels;
+  if (options.label_kind == LabelKind::Number) {
+    description.targets = numbers_of(train, test);
+    labels = {
+        .rows = std::vector<std::int64_t>(static_cast<std::size_t>(description.targets.size(0)), 0),
+        .names = {}};
+  } else {
+    labels = numbered(train, test, &CsvTable::labels);
+  }
+  if (options.label_kind == LabelKind::Class && labels.names.size() < 2) {
     throw DataError(concat("csv file '", options.file, "': found the label ", labels.names.front(),
                            " only, expected at least two different labels"));
   }
-  Description description;
   if (train.clients.place) {
     Numbered clients = numbered(train, test, &CsvTable::clients);
     description.clients = std::move(clients.rows);
     description.client_names = std::move(clients.names);
   }
-  const auto classes = static_cast<std::int64_t>(labels.names.size());
+  const auto classes = std::max<std::int64_t>(std::ssize(labels.names), 1);
   description.class_names = std::move(labels.names);
   const std::vector<std::int64_t> shape = {static_cast<std::int64_t>(train.features)};
   const std::int64_t num_train = train.rows();
@@ -126,7 +148,7 @@ std::unique_ptr<Dataset> open_covtype(const DataOptions& options) {
     throw DataError(concat("Covertype file '", path, "', line ", table.lines[row],
                            ", column 54: found label ", label, ", expected 1 to 7"));
   };
-  if (!table.labels.words.empty()) fail(0, quoted(table.labels.words.front()));
+  if (!table.labels.words.empty()) fail(0, fedhpc::quoted(table.labels.words.front()));
   std::vector<std::int64_t> labels;
   for (const double label : table.labels.numbers) {
     const bool known = label >= 1 && label <= kClasses && label == static_cast<int>(label);

@@ -13,6 +13,10 @@ std::int64_t Dataset::features() const {
   return std::accumulate(sizes.begin(), sizes.end(), std::int64_t{1}, std::multiplies<>());
 }
 
+bool Targets::is_binary() const {
+  return kind == Kind::Whole && values.front() >= 0 && values.back() <= 1;
+}
+
 Registry<std::unique_ptr<Dataset>(const DataOptions&)>& dataset_registry() {
   static Registry<std::unique_ptr<Dataset>(const DataOptions&)> registry({
 #define FEDHPC_DATASET(name, sentence) {#name, sentence, open_##name},

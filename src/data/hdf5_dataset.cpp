@@ -2,72 +2,26 @@
 //
 //   /x_train [S, D], [S, H, W] or [S, C, H, W]   unsigned bytes: pixels; other numbers: float64
 //   /y_train [S]                                 labels 0..K-1
-//   /x_test, /y_test                             the official test set, optional
+//         or [S, ...]                            whole numbers: T of each sample
+//         or [S], [S, ...] of floats             numbers of a regression
+//   /label_train [S]                             labels 0..K-1 beside such targets, optional
+//   /x_test, /y_test, /label_test                the official test set, optional
 //   /client_train, /client_test                  the natural client of every sample, optional
 //
-// K is the largest label plus 1. [S, H, W] is one channel.
+// K is the largest label plus 1. [S, H, W] is one channel. Floats [S] that are all whole numbers
+// from 0 are labels, unless there is /label_train.
 
 #include <algorithm>
 #include <cmath>
 
-#include "fedhpc/io/hdf5.hpp"
-
 #include "data/block_dataset.hpp"
 #include "data/datasets.hpp"
 #include "data/described_dataset.hpp"
+#include "data/hdf5_input.hpp"
 
 namespace fedhpc {
 
 namespace {
-
-constexpr std::int64_t kPlausibleLabels = 65536;  // in a file with fewer samples
-
-/// The open file and its name for messages.
-struct Input {
-  h5::Handle file;
-  std::string path;
-
-  bool has(const std::string& name) const { return h5::exists(file, name); }
-  std::vector<hsize_t> shape(const std::string& name) const {
-    return h5::shape_of(h5::open_dataset(file, name));
-  }
-  template <typename... Parts>
-  [[noreturn]] void fail(const std::string& name, const Parts&... parts) const {
-    throw DataError(concat("HDF5 file '", path, "', data set '/", name, "': ", parts...));
-  }
-};
-
-/// Throws DataError unless all numbers of a data set are there and fit into memory, each as a T.
-template <typename T>
-void check_values(const Input& input, const std::string& name) {
-  try {
-    const h5::Handle dataset = h5::open_dataset(input.file, name);
-    h5::check_numbers(dataset, sizeof(T));
-    h5::check_written(dataset);
-  } catch (const Error& error) {
-    input.fail(name, error.what());
-  }
-}
-
-/// A data set of `count` whole numbers from 0.
-std::vector<std::int64_t> read_counts(const Input& input, const std::string& name,
-                                      std::int64_t count, const std::string& of) {
-  constexpr double kLargest = 2147483647;
-  check_values<double>(input, name);
-  const std::vector<double> numbers = h5::read_vector<double>(input.file, name);
-  if (static_cast<std::int64_t>(numbers.size()) != count) {
-    input.fail(name, "found ", numbers.size(), " entries, expected ", count, ", one for each of /",
-               of);
-  }
-  std::vector<std::int64_t> counts;
-  for (std::size_t i = 0; i < numbers.size(); ++i) {
-    if (!(numbers[i] >= 0 && numbers[i] <= kLargest && numbers[i] == std::floor(numbers[i]))) {
-      input.fail(name, "found ", numbers[i], " at entry ", i, ", expected a whole number from 0");
-    }
-    counts.push_back(static_cast<std::int64_t>(numbers[i]));
-  }
-  return counts;
-}
 
 /// The shape of one sample, from that of the array.
 std::vector<std::int64_t> sample_shape(const Input& input, const std::string& name) {
@@ -100,30 +54,16 @@ RowBlock<T> read_block(const Input& input, const std::string& name) {
   return block;
 }
 
+/// The samples with their labels, which are moved out of `answers`.
 template <typename T>
-std::unique_ptr<Dataset> read_samples(const Input& input, bool tested) {
+std::unique_ptr<Dataset> read_samples(const Input& input, bool tested, Answers& answers) {
   std::vector<RowBlock<T>> blocks;
   blocks.push_back(read_block<T>(input, "x_train"));
   const std::int64_t num_train = blocks.front().count;
-  std::vector<std::int64_t> labels = read_counts(input, "y_train", num_train, "x_train");
-  if (tested) {
-    blocks.push_back(read_block<T>(input, "x_test"));
-    const auto more = read_counts(input, "y_test", blocks.back().count, "x_test");
-    labels.insert(labels.end(), more.begin(), more.end());
-  }
-  const auto largest = std::max_element(labels.begin(), labels.end());
-  const std::int64_t classes = *largest + 1;
-  // A damaged label would ask for a layer of millions of outputs.
-  if (*largest >= std::max<std::int64_t>(std::ssize(labels), kPlausibleLabels)) {
-    const std::int64_t place = largest - labels.begin();
-    const bool tests = place >= num_train;
-    input.fail(tests ? "y_test" : "y_train", "found label ", *largest, " at entry ",
-               tests ? place - num_train : place, " among ", labels.size(),
-               " samples, expected labels 0 to K - 1; number the classes from 0");
-  }
-  if (classes < 2) input.fail("y_train", "found the label 0 only, expected at least two labels");
-  return std::make_unique<BlockDataset<T>>(sample_shape(input, "x_train"), classes, num_train,
-                                           std::move(blocks), std::move(labels));
+  if (tested) blocks.push_back(read_block<T>(input, "x_test"));
+  answers = read_answers(input, num_train, tested ? blocks.back().count : 0);
+  return std::make_unique<BlockDataset<T>>(sample_shape(input, "x_train"), answers.classes,
+                                           num_train, std::move(blocks), std::move(answers.labels));
 }
 
 std::unique_ptr<Dataset> read_file(const Input& input) {
@@ -148,19 +88,24 @@ std::unique_ptr<Dataset> read_file(const Input& input) {
                  "in none");
     }
   }
-  auto data =
-      pixels ? read_samples<std::uint8_t>(input, tested) : read_samples<double>(input, tested);
-  if (!input.has("client_train") && !input.has("client_test")) return data;
-
-  check_pair("client_train", "client_test");
-  auto clients = read_counts(input, "client_train", data->num_train(), "x_train");
-  if (tested) {
-    check_pair("client_test", "client_train");
-    const auto more = read_counts(input, "client_test", data->num_test(), "x_test");
-    clients.insert(clients.end(), more.begin(), more.end());
+  check_pair("label_train", "label_test");
+  if (tested) check_pair("label_test", "label_train");
+  Answers answers;
+  auto data = pixels ? read_samples<std::uint8_t>(input, tested, answers)
+                     : read_samples<double>(input, tested, answers);
+  Description description{.targets = std::move(answers.targets)};
+  if (input.has("client_train") || input.has("client_test")) {
+    check_pair("client_train", "client_test");
+    description.clients = read_counts(input, "client_train", data->num_train(), "x_train");
+    if (tested) {
+      check_pair("client_test", "client_train");
+      const auto more = read_counts(input, "client_test", data->num_test(), "x_test");
+      description.clients.insert(description.clients.end(), more.begin(), more.end());
+    }
+  } else if (!description.targets.defined()) {
+    return data;
   }
-  return std::make_unique<DescribedDataset>(std::move(data),
-                                            Description{.clients = std::move(clients)});
+  return std::make_unique<DescribedDataset>(std::move(data), std::move(description));
 }
 
 }  // namespace

@@ -40,6 +40,12 @@ void declare_source(DataOptions& data, OptionSet& options) {
            "last, a name of the file's first row, or a column number from 0")
       .acts(of_dataset({"csv"}));
   options
+      .add("data.label_kind", data.label_kind,
+           {{"class", LabelKind::Class}, {"number", LabelKind::Number}},
+           "What the label column of a csv file holds: the class of each row, or a number that a "
+           "regression is to tell")
+      .acts(of_dataset({"csv"}));
+  options
       .add("data.client_column", data.client_column,
            "Which column of a csv file is the client of each row, for data.partition=natural; "
            "unset: none. Neither label nor client is a feature",

@@ -1,6 +1,7 @@
 #include "fedhpc/data/partition.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <utility>
 
@@ -39,6 +40,14 @@ void check_options(const DataOptions& options, const Dataset& dataset) {
     throw ConfigError(
         "data.train_per_class and data.test_per_class count the samples of each of a client's "
         "labels; they need data.partition = labels and data.split = client");
+  }
+  constexpr std::array kByLabel = {"dirichlet", "labels", "shards", "pfedme"};
+  const bool by_label = std::ranges::find(kByLabel, options.partition) != kByLabel.end();
+  if (by_label && dataset.classes() < 2) {
+    throw ConfigError(concat("data.partition = ", options.partition,
+                             " deals samples by their labels, and ", options.name,
+                             " has none beside its targets; give it labels, or use ",
+                             "iid, natural or file"));
   }
   if (options.split == DataSplit::Official && dataset.num_test() == 0) {
     throw ConfigError(concat("data.split = official needs a data set with a test set, and ",

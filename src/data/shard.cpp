@@ -61,7 +61,8 @@ std::vector<std::int64_t> stacked(const SampleLists& lists, std::span<const std:
 }
 
 std::int64_t bytes_of(const Samples& samples) {
-  return static_cast<std::int64_t>(samples.features.nbytes() + samples.labels.nbytes());
+  const std::size_t targets = samples.targets.defined() ? samples.targets.nbytes() : 0;
+  return static_cast<std::int64_t>(samples.features.nbytes() + samples.labels.nbytes() + targets);
 }
 
 void check_ascending(const std::vector<std::int64_t>& clients) {
@@ -78,6 +79,7 @@ Shard::Shard(const Dataset& dataset, const Preparation& preparation, DType dtype
       features_(dataset.features()),
       image_(image_shape(dataset)),
       classes_(dataset.classes()),
+      targets_(dataset.targets()),
       formula_(pixel_formula(preparation.rule)) {
   const bool by_column = preparation.rule == Standardize::Scalar ||
                          preparation.rule == Standardize::Channel ||
@@ -134,6 +136,11 @@ Samples Shard::load(const Dataset& dataset, std::span<const std::int64_t> ids) c
   require(samples.features.is_contiguous() && samples.features.dim() == 2 &&
               samples.features.size(1) == features_,
           "a data set gives contiguous features [S, D]");
+  require(samples.targets.defined() == (targets_.kind != Targets::Kind::Label),
+          "a data set gives the targets it names");
+  if (targets_.kind == Targets::Kind::Numbers) {
+    samples.targets = samples.targets.to(scalar_type(dtype_));
+  }
   if (samples.features.scalar_type() == at::kByte) return samples;
   const Standardize rule = preparation_.rule;
   if (rule == Standardize::Half || rule == Standardize::Scalar || rule == Standardize::Channel) {

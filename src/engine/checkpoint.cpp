@@ -80,9 +80,11 @@ void check_records(const h5::Handle& file, const Resumption& from, const Experim
     const std::string path = "/rounds/" + name;
     if (look(path, {}) != from.round) refuse(path, concat("has not ", from.round, " entries"));
   }
-  look("/clients/accuracy", {clients});
+  const std::string measure = measure_of(experiment.parts().loss);
+  look("/clients/" + measure, {clients});
   look("/clients/evaluated_rounds", {});
-  for (const std::string name : {"edge", "train_samples", "test_samples", "best_accuracy"}) {
+  for (const std::string& name : {std::string("edge"), std::string("train_samples"),
+                                  std::string("test_samples"), "best_" + measure}) {
     const std::string path = "/clients/" + name;
     if (!h5::exists(file, path)) refuse(path, "is missing");
     if (h5::shape_of(h5::open_dataset(file, path)) != std::vector<hsize_t>{clients}) {

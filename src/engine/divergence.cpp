@@ -11,8 +11,7 @@ constexpr double kLosses = 1e4;  // of a model that guesses
 
 }  // namespace
 
-Divergence::Divergence(std::int64_t classes)
-    : limit_(kLosses * std::log(static_cast<double>(std::max<std::int64_t>(classes, 2)))) {}
+Divergence::Divergence(double guessing) : limit_(kLosses * guessing) {}
 
 void Divergence::look_at(std::int64_t round, std::span<const double> losses, bool evaluated) {
   // Not a number is not below the limit.

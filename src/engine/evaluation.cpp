@@ -225,18 +225,20 @@ void PersonalCollector::each_block(const std::function<void(EvaluationBlock&)>& 
 }
 
 std::vector<Score> gather_scores(Communicator& comm, const std::vector<Score>& mine) {
-  Tensor packed = at::empty({static_cast<std::int64_t>(mine.size()), 3}, at::kDouble);
+  constexpr std::int64_t kNumbers = 5;
+  Tensor packed = at::empty({static_cast<std::int64_t>(mine.size()), kNumbers}, at::kDouble);
   auto* values = packed.data_ptr<double>();
   for (const Score& score : mine) {
-    *values++ = score.samples;
-    *values++ = score.correct;
-    *values++ = score.loss;
+    for (const double number :
+         {score.samples, score.correct, score.loss, score.hits, score.positives}) {
+      *values++ = number;
+    }
   }
   const Tensor all = comm.gather(packed, 0);
   std::vector<Score> scores;
   for (std::int64_t c = 0; c < all.size(0); ++c) {
-    const auto* row = all.const_data_ptr<double>() + 3 * c;
-    scores.push_back({row[0], row[1], row[2]});
+    const auto* row = all.const_data_ptr<double>() + kNumbers * c;
+    scores.push_back({row[0], row[1], row[2], row[3], row[4]});
   }
   return scores;
 }
@@ -250,18 +252,18 @@ std::vector<std::int64_t> gathered_places(const Placement& placement) {
   return places;
 }
 
-double mean_edge_accuracy(const std::vector<Score>& scores, const Placement& placement) {
+double mean_over_edges(const std::vector<Score>& scores, const Placement& placement,
+                       double Measured::*measure) {
   double sum = 0;
   double edges = 0;
   for (std::int64_t edge = 0; edge < placement.edges(); ++edge) {
-    double correct = 0;
-    double samples = 0;
+    std::vector<Score> of_edge;
     for (const std::int64_t client : placement.clients_of_edge(edge)) {
-      correct += scores[static_cast<std::size_t>(client)].correct;
-      samples += scores[static_cast<std::size_t>(client)].samples;
+      of_edge.push_back(scores[static_cast<std::size_t>(client)]);
     }
-    if (samples == 0) continue;
-    sum += correct / samples;
+    const Score all = sum_of(of_edge);
+    if (all.samples == 0) continue;
+    sum += Measured(all).*measure;
     edges += 1;
   }
   return edges > 0 ? sum / edges : std::numeric_limits<double>::quiet_NaN();

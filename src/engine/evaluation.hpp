@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "fedhpc/algorithms/algorithm.hpp"
+#include "fedhpc/engine/metrics.hpp"
 #include "fedhpc/engine/model_record.hpp"
 #include "fedhpc/rounds/own_buffers.hpp"
 #include "fedhpc/rounds/topology.hpp"
@@ -104,8 +105,9 @@ std::vector<Score> gather_scores(Communicator& comm, const std::vector<Score>& m
 /// Returns the place of every client, [N], in values gathered rank by rank.
 std::vector<std::int64_t> gathered_places(const Placement& placement);
 
-/// Returns the mean over edges of the accuracy of the edge's model on its clients' test samples;
-/// NaN when no edge has any. `scores` [N] are in order of client.
-double mean_edge_accuracy(const std::vector<Score>& scores, const Placement& placement);
+/// Returns the mean over edges of what a measure says of the edge's model on its clients' test
+/// samples; NaN when no edge has any. `scores` [N] are in order of client.
+double mean_over_edges(const std::vector<Score>& scores, const Placement& placement,
+                       double Measured::*measure);
 
 }  // namespace fedhpc

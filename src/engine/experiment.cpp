@@ -9,8 +9,8 @@
 namespace fedhpc {
 
 Experiment::Experiment(Config& config, Communicator& comm, const Resumption* from)
-    : parts_(config, comm, from), personal_(parts_.partition.clients()) {
-  divergence_.emplace(parts_.model->classes());
+    : parts_(config, comm, from), personal_(parts_.partition.clients(), parts_.loss) {
+  divergence_.emplace(parts_.loss.of_guessing());
   first_record_ = current_model();
   initial_record_ = first_record_;
   if (!has_global(parts_.method().traits().models)) initial_record_.global = parts_.initial;

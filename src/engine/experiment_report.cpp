@@ -58,21 +58,6 @@ ModelRecord Experiment::current_model() const {
   return evaluation.record();
 }
 
-namespace {
-
-/// All samples of these scores together.
-Score sum_of(const std::vector<Score>& scores) {
-  Score all;
-  for (const Score& score : scores) {
-    all.samples += score.samples;
-    all.correct += score.correct;
-    all.loss += score.loss;
-  }
-  return all;
-}
-
-}  // namespace
-
 void Experiment::evaluate(RoundReport& report) {
   const Timed timed(parts_.books.evaluate_watch);
   const AtTask evaluation_of_round(parts_.comm.place(), Place::Task::Evaluation);
@@ -93,8 +78,7 @@ void Experiment::evaluate(RoundReport& report) {
   const std::vector<Score> official = gather_scores(parts_.comm, evaluation.official());
   if (evaluation.has_edges()) {
     const std::vector<Score> edge = gather_by_client(evaluation.edge());
-    if (parts_.comm.rank() == 0)
-      report.metrics.edge_accuracy = mean_edge_accuracy(edge, parts_.placement());
+    if (parts_.comm.rank() == 0) note_edges(edge, report.metrics);
   }
   if (parts_.validation_shard) {
     const auto [validated, validated_own] = gather(evaluation.on_validation());
@@ -102,22 +86,39 @@ void Experiment::evaluate(RoundReport& report) {
   }
   if (parts_.comm.rank() != 0) return;
   personal_.update(own, *report.cohort, report.metrics);
+  report.personal_scored = sum_of(own).samples > 0;
   if (!evaluated_.global.values.defined()) return;
-  const Score all = sum_of(parts_.server_shard ? official : global);
-  if (all.samples > 0) {
-    report.metrics.global_accuracy = all.correct / all.samples;
-    report.metrics.global_loss = all.loss / all.samples;
-  }
+  const Score scored = sum_of(parts_.server_shard ? official : global);
+  const Measured all(scored);
+  report.global_scored = scored.samples > 0;
+  report.metrics.global_accuracy = all.accuracy;
+  report.metrics.global_loss = all.loss;
+  report.metrics.global_perplexity = all.perplexity;
+  report.metrics.global_f1 = all.f1;
+  report.metrics.global_rmse = all.rmse;
+}
+
+void Experiment::note_edges(const std::vector<Score>& scores, RoundMetrics& metrics) const {
+  const auto mean = [&](double Measured::*measure) {
+    return mean_over_edges(scores, parts_.placement(), measure);
+  };
+  metrics.edge_accuracy = mean(&Measured::accuracy);
+  metrics.edge_rmse = mean(&Measured::rmse);
 }
 
 void Experiment::note_validation(const Score& global, const std::vector<Score>& own,
                                  RoundMetrics& metrics) const {
-  const MeanScore mean = mean_over_clients(own);
+  const Measured mean = mean_over_clients(own);
   metrics.validation_personal_accuracy = mean.accuracy;
   metrics.validation_personal_loss = mean.loss;
-  if (!evaluated_.global.values.defined() || global.samples == 0) return;
-  metrics.validation_global_accuracy = global.correct / global.samples;
-  metrics.validation_global_loss = global.loss / global.samples;
+  metrics.validation_personal_f1 = mean.f1;
+  metrics.validation_personal_rmse = mean.rmse;
+  if (!evaluated_.global.values.defined()) return;
+  const Measured all(global);
+  metrics.validation_global_accuracy = all.accuracy;
+  metrics.validation_global_loss = all.loss;
+  metrics.validation_global_f1 = all.f1;
+  metrics.validation_global_rmse = all.rmse;
 }
 
 std::vector<Score> Experiment::gather_by_client(const std::vector<Score>& mine) {
@@ -175,9 +176,9 @@ void Experiment::look_for_divergence(const RoundReport& report) {
   const RoundMetrics& metrics = report.metrics;
   std::vector<double> losses;
   if (report.train_samples > 0) losses.push_back(metrics.train_loss);
-  // A loss is known where the accuracy is: it may be no number itself.
-  if (!std::isnan(metrics.global_accuracy)) losses.push_back(metrics.global_loss);
-  if (!std::isnan(metrics.personal_accuracy)) losses.push_back(metrics.personal_loss);
+  // A loss is known where there were test samples: it may be no number itself.
+  if (report.global_scored) losses.push_back(metrics.global_loss);
+  if (report.personal_scored) losses.push_back(metrics.personal_loss);
   if (report.evaluated && evaluated_.global.values.defined() &&
       !at::isfinite(evaluated_.global.values).all().item<bool>()) {
     losses.push_back(std::numeric_limits<double>::infinity());
@@ -186,7 +187,7 @@ void Experiment::look_for_divergence(const RoundReport& report) {
 }
 
 std::vector<Metric> Experiment::series() const {
-  std::vector<Metric> series = metric_table();
+  std::vector<Metric> series = metrics_of(parts_.loss);
   series.insert(series.end(), own_metrics().begin(), own_metrics().end());
   return series;
 }

@@ -82,7 +82,8 @@ Parts::Parts(Config& options, Communicator& ranks, const Resumption* from)
   });
   fail_together(comm, [&] { within_memory("the data on the device", [&] { move_to_device(); }); });
   trainer = std::make_unique<LocalTrainer>(*model, *shard, config.train, context);
-  evaluator = std::make_unique<Evaluator>(*model, context, [this] { comm.progress(); });
+  evaluator = std::make_unique<Evaluator>(
+      *model, context, [this] { comm.progress(); }, loss);
   open_store();
   method().initialise(Setup({.context = context,
                              .initial = initial,
@@ -92,6 +93,11 @@ Parts::Parts(Config& options, Communicator& ranks, const Resumption* from)
                              .factor_map = factor_map.get(),
                              .factors = initial_factors,
                              .metrics = own_metrics}));
+  if (loss.kind() == LossKind::MeanSquaredError) {
+    std::erase_if(own_metrics, [](const Metric& metric) {
+      return metric.name.find("accuracy") != std::string::npos;
+    });
+  }
   block_width = chosen_block_width(from);
 }
 
@@ -179,7 +185,15 @@ Placement Parts::open_data() {
 }
 
 void Parts::open_model(const Resumption* from) {
-  model = make_model(config.model, dataset->shape(), dataset->classes());
+  loss = Loss(config.train.loss, dataset->targets(), dataset->classes());
+  if (method().traits().reads_labels && !loss.of_labels()) {
+    throw ConfigError(
+        concat("algorithm.name = ", config.algorithm_name,
+               " reads one class label of each sample, and data.name = ", config.data.name,
+               " with this train.loss has none; use another method"));
+  }
+  model = make_model(config.model, dataset->shape(), loss.outputs());
+  loss = loss.of_outputs(model->classes());
   const LayoutPtr& layout = model->layout();
   open_weights(from);
   if (!config.factorisation.factorises()) return;
@@ -233,11 +247,12 @@ Adaptation Parts::adaptation_after(std::int64_t round) const {
 }
 
 Tensor Parts::label_histogram(std::int64_t first, std::int64_t count) const {
-  Tensor counts = at::zeros({count, model->classes()}, at::kLong);
+  const std::int64_t classes = dataset->classes();
+  Tensor counts = at::zeros({count, classes}, at::kLong);
   const std::vector<std::int64_t>& mine = shard->clients();
   auto client = std::lower_bound(mine.begin(), mine.end(), first);
   for (; client != mine.end() && *client < first + count; ++client) {
-    auto* row = counts.data_ptr<std::int64_t>() + (*client - first) * model->classes();
+    auto* row = counts.data_ptr<std::int64_t>() + (*client - first) * classes;
     for (const Shard* part : {shard.get(), validation_shard.get()}) {
       if (part == nullptr) continue;
       const std::vector<std::int64_t> own = part->label_histogram(*client);

@@ -68,6 +68,7 @@ Progress::Progress(ProgressKind kind, std::int64_t rounds, std::int64_t done, do
       rounds_(rounds),
       done_(done),
       accuracy_(std::nan("")),
+      rmse_(std::nan("")),
       loss_(std::nan("")),
       bytes_(bytes) {
   if (kind_ == ProgressKind::Auto) {
@@ -84,6 +85,7 @@ std::string Progress::line(const RoundReport& report, double seconds) const {
   if (!std::isnan(accuracy_)) {
     text << std::setprecision(2) << "  accuracy " << 100 * accuracy_ << " %";
   }
+  if (!std::isnan(rmse_)) text << "  rmse " << rmse_;
   text << "  " << readable_bytes(bytes_) << std::setprecision(1) << "  " << rate << " rounds/s"
        << "  " << readable_seconds(left) << " left";
   return text.str();
@@ -99,8 +101,11 @@ void Progress::show(const RoundReport& report) {
     if (!std::isnan(booked)) bytes_ += booked;
   }
   if (report.evaluated) {
-    accuracy_ =
-        std::isnan(metrics.global_accuracy) ? metrics.personal_accuracy : metrics.global_accuracy;
+    const auto shown = [](double global, double personal) {
+      return std::isnan(global) ? personal : global;
+    };
+    accuracy_ = shown(metrics.global_accuracy, metrics.personal_accuracy);
+    if (std::isnan(accuracy_)) rmse_ = shown(metrics.global_rmse, metrics.personal_rmse);
   }
   const bool last = report.round == rounds_;
   const auto now = Clock::now();

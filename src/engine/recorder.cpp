@@ -144,7 +144,8 @@ ClientTable Recorder::clients() const {
     if (partition.validation.size() == 0) continue;
     table.validation_samples.push_back(partition.validation.count(client));
   }
-  table.classes = experiment_.parts().model->classes();
+  table.classes = experiment_.parts().dataset->classes();
+  table.measure = measure_of(experiment_.parts().loss);
   return table;
 }
 
@@ -189,11 +190,10 @@ void Recorder::record(const RoundReport& report) {
       if (!draws.empty()) writer_->append_draws(draws);
     }
     if (report.evaluated) {
-      writer_->append_client_accuracy(report.round, report.personal->accuracy(),
-                                      report.personal->best());
+      writer_->append_client_scores(report.round, report.personal->now(), report.personal->best());
     }
     if (report.round == run.rounds) write_parts(experiment_.last_evaluated());
-    writer_->append_round(report.round, metrics.values());
+    writer_->append_round(report.round, metrics.values(experiment_.parts().loss));
   });
 }
 

@@ -130,6 +130,11 @@ bool holds_numbers(const Handle& dataset) {
   return kind == H5T_INTEGER || kind == H5T_FLOAT;
 }
 
+bool holds_floats(const Handle& dataset) {
+  const Handle type = own(H5Dget_type(dataset.id()), H5Tclose, "data type");
+  return H5Tget_class(type.id()) == H5T_FLOAT;
+}
+
 bool extendible(const Handle& dataset) {
   const Handle properties = own(H5Dget_create_plist(dataset.id()), H5Pclose, "data set properties");
   const Handle space = own(H5Dget_space(dataset.id()), H5Sclose, "data space");

@@ -7,14 +7,14 @@
 
 namespace fedhpc {
 
-void ResultsWriter::append_client_accuracy(std::int64_t round, const std::vector<double>& accuracy,
-                                           const std::vector<double>& best) {
-  h5::append(client_accuracy_, h5::type_of<double>(), accuracy.data());
+void ResultsWriter::append_client_scores(std::int64_t round, const std::vector<double>& now,
+                                         const std::vector<double>& best) {
+  h5::append(client_scores_, h5::type_of<double>(), now.data());
   h5::append(evaluated_rounds_, h5::type_of<std::int64_t>(), &round);
-  h5::write_all(best_accuracy_, h5::type_of<double>(), best.data());
-  h5::flush(client_accuracy_);
+  h5::write_all(best_scores_, h5::type_of<double>(), best.data());
+  h5::flush(client_scores_);
   h5::flush(evaluated_rounds_);
-  h5::flush(best_accuracy_);
+  h5::flush(best_scores_);
 }
 
 void ResultsWriter::append_cohort(const std::vector<std::int64_t>& cohort) {

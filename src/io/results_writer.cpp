@@ -140,7 +140,7 @@ void ResultsWriter::write_clients(const ClientTable& clients) {
   label_histogram_ =
       h5::create_dataset(file_, "/clients/label_histogram", h5::type_of<std::int64_t>(),
                          {count, static_cast<hsize_t>(clients.classes)});
-  h5::write_vector(file_, "/clients/best_accuracy",
+  h5::write_vector(file_, "/clients/best_" + clients.measure,
                    std::vector<double>(count, std::numeric_limits<double>::quiet_NaN()));
 }
 
@@ -150,14 +150,16 @@ void ResultsWriter::write_label_histogram(std::int64_t first, const Tensor& coun
 }
 
 void ResultsWriter::open_clients(hsize_t count) {
-  const bool fresh = !h5::exists(file_, "/clients/accuracy");
-  best_accuracy_ = h5::open_dataset(file_, "/clients/best_accuracy");
-  client_accuracy_ = open_or_create(file_, "/clients/accuracy", h5::type_of<double>(), {count},
-                                    /*chunk_rows=*/1, /*deflate=*/1);
+  const std::string measure = h5::exists(file_, "/clients/best_rmse") ? "rmse" : "accuracy";
+  const bool fresh = !h5::exists(file_, "/clients/" + measure);
+  best_scores_ = h5::open_dataset(file_, "/clients/best_" + measure);
+  client_scores_ = open_or_create(file_, "/clients/" + measure, h5::type_of<double>(), {count},
+                                  /*chunk_rows=*/1, /*deflate=*/1);
   if (fresh) {
-    h5::write_attribute(client_accuracy_, "meaning",
-                        "accuracy of each client's current model on its own test samples, "
-                        "[evaluations, clients]; NaN without test samples");
+    h5::write_attribute(client_scores_, "meaning",
+                        measure +
+                            " of each client's current model on its own test samples, "
+                            "[evaluations, clients]; NaN without test samples");
   }
   evaluated_rounds_ = open_or_create(file_, "/clients/evaluated_rounds",
                                      h5::type_of<std::int64_t>(), {}, kSeriesChunk);

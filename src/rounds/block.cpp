@@ -80,8 +80,8 @@ Tensor Block::samples_of(std::int64_t client) const {
   std::vector<std::int64_t> positions(static_cast<std::size_t>(count));
   std::iota(positions.begin(), positions.end(), 0);
   const Tensor features = at::empty({1, count, shard.features()}, scalar_type(shard.dtype()));
-  const Tensor labels = at::empty({1, count}, at::kLong);
-  if (count > 0) shard.gather_train(client, positions, 0, features, labels);
+  const Tensor targets = at::empty({1, count, shard.targets().count}, shard.target_type());
+  if (count > 0) shard.gather_train(client, positions, 0, features, targets);
   return features[0].to(at::kDouble);
 }
 
@@ -171,10 +171,11 @@ std::vector<double> Block::evaluate(const Rows& models) {
   std::vector<double> accuracies(clients_.size(), std::numeric_limits<double>::quiet_NaN());
   if (state_.evaluated == RoundState::Evaluated::No) return accuracies;
   const Timed timed(state_.services.books.evaluate_watch);
+  const bool classified = state_.services.evaluator.loss().kind() != LossKind::MeanSquaredError;
   const std::vector<Score> scores =
       state_.services.evaluator.each_own(models, state_.services.shard, clients_);
   for (std::size_t c = 0; c < clients_.size(); ++c) {
-    if (scores[c].samples > 0) accuracies[c] = scores[c].correct / scores[c].samples;
+    if (scores[c].samples > 0 && classified) accuracies[c] = scores[c].correct / scores[c].samples;
   }
   return accuracies;
 }

@@ -128,7 +128,9 @@ void walk(Walker& walker, TrainStatistics& statistics) {
   double loss = statistics.loss;
   walker.number(loss);
   statistics.loss = loss;
-  walker.number(statistics.samples);
+  double samples = statistics.samples;
+  walker.number(samples);
+  statistics.samples = samples;
   walker.number(statistics.gradient_values);
   walker.integer(statistics.gradients);
 }

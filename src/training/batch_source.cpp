@@ -120,7 +120,7 @@ void BatchSource::begin(std::span<const std::int64_t> clients, const Pass& pass,
   pass_ = pass;
   samples_ = &samples_of(clients);
   inputs_ = workspace.activations.input();
-  labels_ = workspace.labels;
+  targets_ = workspace.targets;
   steps_ = 0;
   for (const std::int64_t client : clients) steps_ = std::max(steps_, steps_of(client, pass));
   draws_.clear();
@@ -148,7 +148,7 @@ void BatchSource::open(std::int64_t draw) {
 std::vector<BatchRun> BatchSource::gather(std::int64_t step, std::int64_t draw) {
   open(draw);
   if (!context_.device.is_cpu()) {
-    planned_.gather(*samples_, draw, inputs_, labels_);
+    planned_.gather(*samples_, draw, inputs_, targets_);
     return planned_.runs(draw, step);
   }
   Draw& of = draws_[static_cast<std::size_t>(draw)];
@@ -157,7 +157,7 @@ std::vector<BatchRun> BatchSource::gather(std::int64_t step, std::int64_t draw) 
     const auto row = static_cast<std::int64_t>(c);
     const Batch batch = next_batch(of.clients[c], of.pass, step);
     if (batch.positions.empty()) continue;
-    samples_->gather_train(clients_[c], batch.positions, row, inputs_, labels_, batch.crops);
+    samples_->gather_train(clients_[c], batch.positions, row, inputs_, targets_, batch.crops);
     append(runs, row, batch);
   }
   return runs;

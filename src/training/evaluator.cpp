@@ -11,42 +11,53 @@
 
 namespace fedhpc {
 
-namespace {
-
-Score sum_of(const double* correct, const double* loss, std::int64_t count) {
-  return {.samples = static_cast<double>(count),
-          .correct = std::accumulate(correct, correct + count, 0.0),
-          .loss = std::accumulate(loss, loss + count, 0.0)};
-}
-
-}  // namespace
-
 Score score_of(const Tensor& logits, const Tensor& labels) {
   const std::int64_t count = logits.size(0);
   std::vector<double> correct(static_cast<std::size_t>(count));
   std::vector<double> loss(correct.size());
   score_samples(logits, labels.const_data_ptr<std::int64_t>(), correct.data(), loss.data());
-  return sum_of(correct.data(), loss.data(), count);
+  return {.samples = static_cast<double>(count),
+          .correct = std::accumulate(correct.begin(), correct.end(), 0.0),
+          .loss = std::accumulate(loss.begin(), loss.end(), 0.0)};
 }
 
-namespace {
+Score sum_of(std::span<const Score> scores) {
+  Score all;
+  for (const Score& score : scores) {
+    all.samples += score.samples;
+    all.correct += score.correct;
+    all.loss += score.loss;
+    all.hits += score.hits;
+    all.positives += score.positives;
+  }
+  return all;
+}
 
-/// Scores of clients whose samples lie one after the other in `scores` [2, samples].
-std::vector<Score> sums_of(const Tensor& scores, const Shard& shard,
-                           std::span<const std::int64_t> clients) {
+Score Evaluator::sum_of(const Tensor& scores, std::int64_t first, std::int64_t count) const {
+  const auto sum = [&](std::int64_t measure) {
+    const double* of = scores.const_data_ptr<double>() + measure * scores.size(1) + first;
+    return std::accumulate(of, of + count, 0.0);
+  };
+  Score score{.samples = static_cast<double>(count), .correct = sum(0), .loss = sum(1)};
+  if (loss_.of_sequences()) score.samples = sum(2);
+  if (loss_.kind() == LossKind::BinaryCrossEntropy) {
+    score.hits = sum(2);
+    score.positives = sum(3);
+  }
+  return score;
+}
+
+std::vector<Score> Evaluator::sums_of(const Tensor& scores, const Shard& shard,
+                                      std::span<const std::int64_t> clients) const {
   std::vector<Score> sums;
-  const auto* correct = scores.const_data_ptr<double>();
-  const double* loss = correct + scores.size(1);
+  std::int64_t done = 0;
   for (const std::int64_t client : clients) {
     const std::int64_t count = shard.test_count(client);
-    sums.push_back(sum_of(correct, loss, count));
-    correct += count;
-    loss += count;
+    sums.push_back(sum_of(scores, done, count));
+    done += count;
   }
   return sums;
 }
-
-}  // namespace
 
 std::vector<Evaluator::Stretch> Evaluator::stretches_of(
     const Shard& shard, std::span<const std::int64_t> clients) const {
@@ -64,12 +75,13 @@ std::vector<Evaluator::Stretch> Evaluator::stretches_of(
   return stretches;
 }
 
-Evaluator::Evaluator(const Model& model, const Context& context, std::function<void()> on_chunk)
+Evaluator::Evaluator(const Model& model, const Context& context, std::function<void()> on_chunk,
+                     const Loss& loss)
     : model_(model),
       context_(context),
       // 256 samples: activations of the DNNs then stay in a CPU's cache.
       activations_(room_for(1)),
-      labels_(at::empty({1, kChunk}, context.options().dtype(at::kLong))),
+      loss_(loss),
       on_chunk_(std::move(on_chunk)) {}
 
 Activations Evaluator::room_for(std::int64_t lanes) const {
@@ -77,12 +89,22 @@ Activations Evaluator::room_for(std::int64_t lanes) const {
                                  {.summation = context_.summation});
 }
 
+void Evaluator::reserve_targets(const Shard& shard, std::int64_t lanes) {
+  const std::int64_t count = shard.targets().count;
+  const at::ScalarType type = shard.target_type();
+  const bool fits = targets_.defined() && targets_.size(0) >= lanes && targets_.size(2) == count &&
+                    targets_.scalar_type() == type;
+  if (!fits) targets_ = at::empty({lanes, kChunk, count}, context_.options().dtype(type));
+}
+
 void Evaluator::score_chunk(const Rows& row, const Shard& shard, std::int64_t first,
-                            std::int64_t length, double* correct, double* loss) {
+                            std::int64_t length, const Tensor& scores, std::int64_t to) {
   const Activations part = length == kChunk ? activations_ : activations_.narrow(0, 1, length);
-  shard.gather_test(first, first + length, part.input(), labels_[0]);
+  reserve_targets(shard, 1);
+  shard.gather_test(first, first + length, part.input(), targets_[0]);
   model_.forward(row.values, part);
-  score_samples(part.logits().squeeze(0), labels_.const_data_ptr<std::int64_t>(), correct, loss);
+  loss_.score(part.logits().squeeze(0), targets_[0], scores.data_ptr<double>() + to,
+              scores.size(1));
   on_chunk_();
 }
 
@@ -92,25 +114,19 @@ std::vector<Score> Evaluator::each_client(const Rows& row, const Shard& shard,
   if (on_device(row.values)) {
     return sums_of(score_on_device(row, shard, stretches_of(shard, clients)), shard, clients);
   }
-  std::vector<double> correct;
-  std::vector<double> loss;
-  for (const Stretch& stretch : stretches_of(shard, clients)) {
+  const std::vector<Stretch> stretches = stretches_of(shard, clients);
+  std::int64_t count = 0;
+  for (const Stretch& stretch : stretches) count += stretch.end - stretch.begin;
+  const Tensor scores = at::empty({loss_.measures(), count}, at::kDouble);
+  std::int64_t done = 0;
+  for (const Stretch& stretch : stretches) {
     for (std::int64_t first = stretch.begin; first < stretch.end; first += kChunk) {
       const std::int64_t length = std::min(kChunk, stretch.end - first);
-      const std::size_t done = correct.size();
-      correct.resize(done + static_cast<std::size_t>(length));
-      loss.resize(correct.size());
-      score_chunk(row, shard, first, length, correct.data() + done, loss.data() + done);
+      score_chunk(row, shard, first, length, scores, done);
+      done += length;
     }
   }
-  std::vector<Score> scores;
-  std::int64_t done = 0;
-  for (const std::int64_t client : clients) {
-    const std::int64_t count = shard.test_count(client);
-    scores.push_back(sum_of(correct.data() + done, loss.data() + done, count));
-    done += count;
-  }
-  return scores;
+  return sums_of(scores, shard, clients);
 }
 
 std::vector<Score> Evaluator::each_own(const Rows& rows, const Shard& shard,
@@ -136,6 +152,11 @@ Embedded Evaluator::embed(
     const Rows& row, std::int64_t count,
     const std::function<void(std::int64_t, const Tensor&, const Tensor&)>& gather) {
   require(row.count() == 1, "one model embeds samples");
+  if (!loss_.of_labels()) {
+    throw ConfigError(
+        "embeddings are given with one class label of each sample, which is not what these data "
+        "and train.loss have; give data of classes");
+  }
   const Embedded all{at::empty({count, model_.embedding_size()}, at::kDouble),
                      at::empty({count}, at::kLong)};
   for (std::int64_t first = 0; first < count; first += kChunk) {
@@ -180,19 +201,17 @@ std::vector<Score> Evaluator::each_chunk(const Rows& row, const Shard& shard) {
   if (on_device(row.values)) {
     if (shard.test_rows() == 0) return scores;
     const Tensor of_samples = score_on_device(row, shard, {{0, shard.test_rows()}});
-    const auto* correct = of_samples.const_data_ptr<double>();
     for (std::int64_t first = 0; first < shard.test_rows(); first += kChunk) {
       const std::int64_t length = std::min(kChunk, shard.test_rows() - first);
-      scores.push_back(sum_of(correct + first, correct + of_samples.size(1) + first, length));
+      scores.push_back(sum_of(of_samples, first, length));
     }
     return scores;
   }
-  std::vector<double> correct(kChunk);
-  std::vector<double> loss(kChunk);
+  const Tensor of_samples = at::empty({loss_.measures(), kChunk}, at::kDouble);
   for (std::int64_t first = 0; first < shard.test_rows(); first += kChunk) {
     const std::int64_t length = std::min(kChunk, shard.test_rows() - first);
-    score_chunk(row, shard, first, length, correct.data(), loss.data());
-    scores.push_back(sum_of(correct.data(), loss.data(), length));
+    score_chunk(row, shard, first, length, of_samples, 0);
+    scores.push_back(sum_of(of_samples, 0, length));
   }
   return scores;
 }

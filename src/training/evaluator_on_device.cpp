@@ -7,7 +7,6 @@
 #include "fedhpc/core/device.hpp"
 #include "fedhpc/core/error.hpp"
 #include "fedhpc/training/evaluator.hpp"
-#include "fedhpc/training/loss.hpp"
 
 namespace fedhpc {
 
@@ -35,16 +34,15 @@ Tensor Evaluator::score_on_device(const Rows& rows, const Shard& shard,
       lanes.push_back({first, std::min(first + kChunk, stretch.end)});
     }
   }
-  if (lanes.empty()) return at::empty({2, 0}, at::kDouble);
-  const Tensor scores = at::empty({2, samples}, context_.options().dtype(at::kDouble));
+  if (lanes.empty()) return at::empty({loss_.measures(), 0}, at::kDouble);
+  const Tensor scores =
+      at::empty({loss_.measures(), samples}, context_.options().dtype(at::kDouble));
   const std::int64_t of_lane =
       std::max<std::int64_t>(1, activations_.bytes()) / activations_.input().size(0);
   const std::int64_t width = std::clamp<std::int64_t>(
       kBytes / of_lane, 1, std::min<std::int64_t>(kMostLanes, std::ssize(lanes)));
-  if (activations_.input().size(0) < width) {
-    activations_ = room_for(width);
-    labels_ = at::empty({width, kChunk}, context_.options().dtype(at::kLong));
-  }
+  if (activations_.input().size(0) < width) activations_ = room_for(width);
+  reserve_targets(shard, width);
   std::int64_t begin_of_group = 0;  // in the scores
   for (std::int64_t first = 0; first < std::ssize(lanes); first += width) {
     const std::int64_t count = std::min<std::int64_t>(width, std::ssize(lanes) - first);
@@ -67,12 +65,12 @@ Tensor Evaluator::score_on_device(const Rows& rows, const Shard& shard,
         }
       };
       each_lane([&](std::int64_t c, std::int64_t begin, std::int64_t length, std::int64_t) {
-        shard.gather_test(begin, begin + length, part.input()[c].narrow(0, 0, length), labels_[c]);
+        shard.gather_test(begin, begin + length, part.input()[c].narrow(0, 0, length), targets_[c]);
       });
       model_.forward(weights, part);  // what is beyond a lane's end is not read again
       each_lane([&](std::int64_t c, std::int64_t, std::int64_t length, std::int64_t place) {
-        score_samples(part.logits()[c].narrow(0, 0, length), labels_[c],
-                      scores[0].narrow(0, place, length), scores[1].narrow(0, place, length));
+        loss_.score(part.logits()[c].narrow(0, 0, length), targets_[c].narrow(0, 0, length),
+                    scores.narrow(1, place, length));
       });
       on_chunk_();
     }

@@ -81,6 +81,13 @@ double LocalStep::loss_so_far(std::int64_t c) const {
                              : static_cast<double>(statistics_[static_cast<std::size_t>(c)].loss);
 }
 
+double LocalStep::counted_so_far(std::int64_t c) const {
+  const Tensor& on_device = workspace_.counts;
+  return on_device.defined()
+             ? on_device[c].item<double>()
+             : static_cast<double>(statistics_[static_cast<std::size_t>(c)].samples);
+}
+
 std::int64_t LocalStep::samples(std::int64_t c) const {
   for (const BatchRun& run : runs_) {
     if (run.first <= c && c < run.first + run.count) return run.batch;
@@ -130,29 +137,41 @@ void LocalStep::fetch(std::int64_t draw) {
 }
 
 void LocalStep::take_loss(const BatchRun& run, const Activations& stack) {
-  const Tensor& all = workspace_.labels;
+  const Tensor& all = workspace_.targets;
   const bool whole = run.count == all.size(0) && run.batch == all.size(1);
-  const Tensor labels = whole ? all : all.narrow(0, run.first, run.count).narrow(1, 0, run.batch);
+  const Tensor targets = whole ? all : all.narrow(0, run.first, run.count).narrow(1, 0, run.batch);
   if (on_device(stack.logits())) {
     const Tensor& sums = counted_ ? workspace_.other_losses : workspace_.losses;
-    softmax_cross_entropy(stack.logits(), labels, stack.logit_gradient(),
-                          sums.narrow(0, run.first, run.count));
+    const Tensor& counts = counted_ ? workspace_.other_counts : workspace_.counts;
+    workspace_.loss.take(stack.logits(), targets, stack.logit_gradient(),
+                         sums.narrow(0, run.first, run.count),
+                         counts.defined() ? counts.narrow(0, run.first, run.count) : counts);
     return;
   }
-  std::fill_n(workspace_.loss.begin(), run.count, 0.0);
-  softmax_cross_entropy(stack.logits(), labels, stack.logit_gradient(), workspace_.loss.data());
+  std::fill_n(workspace_.run_losses.begin(), run.count, 0.0);
+  std::fill_n(workspace_.run_counts.begin(), run.count, 0.0);
+  workspace_.loss.take(stack.logits(), targets, stack.logit_gradient(),
+                       workspace_.run_losses.data(), workspace_.run_counts.data());
   if (counted_) return;
   for (std::int64_t c = 0; c < run.count; ++c) {
-    statistics_[static_cast<std::size_t>(run.first + c)].loss +=
-        workspace_.loss[static_cast<std::size_t>(c)];
+    TrainStatistics& of_client = statistics_[static_cast<std::size_t>(run.first + c)];
+    of_client.loss += workspace_.run_losses[static_cast<std::size_t>(c)];
+    if (workspace_.loss.of_sequences()) {
+      of_client.samples += workspace_.run_counts[static_cast<std::size_t>(c)];
+    }
   }
 }
 
 void LocalStep::take_loss(const BatchRun& run, const Activations& stack,
                           const EmbeddingLoss& loss) {
+  if (!workspace_.loss.of_labels()) {
+    throw ConfigError(
+        "a loss of embeddings reads one class label of each sample, which is not what these data "
+        "and train.loss have; give data of classes");
+  }
   const Tensor embedded = on_host(model_.embedding(stack)).to(at::kDouble).contiguous();
   const Tensor labels =
-      on_host(workspace_.labels.narrow(0, run.first, run.count).narrow(1, 0, run.batch))
+      on_host(workspace_.targets.narrow(0, run.first, run.count).narrow(1, 0, run.batch))
           .contiguous();
   const Tensor gradients = at::empty_like(embedded);
   const Tensor losses = at::empty({run.count}, at::kDouble);
@@ -182,7 +201,10 @@ void LocalStep::count(const BatchRun& run, const Columns& columns) {
     TrainStatistics& of_client = statistics_[static_cast<std::size_t>(c)];
     of_client.gradient_values += values;
     ++of_client.gradients;
-    if (!counted_) of_client.samples += static_cast<double>(run.batch);
+    // Of sequences the loss counts.
+    if (!counted_ && !workspace_.loss.of_sequences()) {
+      of_client.samples += static_cast<double>(run.batch);
+    }
   }
 }
 

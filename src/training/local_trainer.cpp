@@ -43,6 +43,8 @@ LocalTrainer::LocalTrainer(const Model& model, const Shard& shard, const TrainOp
       batches_(*model.layout(), shard, options, context),
       optimizer_(options.step_rule(), model.layout()),
       taker_(context.device) {
+  workspace_.loss =
+      Loss(options.loss, shard.targets(), shard.classes()).of_outputs(model.classes());
   require(context.device == shard.device(), "a shard lies where its clients are trained");
 }
 
@@ -56,18 +58,25 @@ std::int64_t LocalTrainer::workspace_bytes(std::int64_t clients) const {
 }
 
 void LocalTrainer::reserve(std::int64_t clients) {
-  if (workspace_.labels.defined() && workspace_.labels.size(0) >= clients) return;
+  if (workspace_.targets.defined() && workspace_.targets.size(0) >= clients) return;
   const std::int64_t batch = batches_.capacity();
   const at::TensorOptions options = context_.options();
   workspace_.activations =
       model_.make_activations(clients, batch, options, Use::Training,
                               {.precision = options_.precision, .summation = context_.summation});
-  workspace_.labels = at::empty({clients, batch}, options.dtype(at::kLong));
-  workspace_.loss.resize(static_cast<std::size_t>(clients));
+  const Targets& targets = shard_.targets();
+  std::vector<std::int64_t> shape{clients, batch};
+  if (targets.kind != Targets::Kind::Label) shape.push_back(targets.count);
+  workspace_.targets = at::empty(shape, options.dtype(shard_.target_type()));
+  workspace_.run_losses.resize(static_cast<std::size_t>(clients));
+  workspace_.run_counts.resize(static_cast<std::size_t>(clients));
   if (context_.device.is_cpu()) return;
   taker_.forget();
   workspace_.losses = at::zeros({clients}, options.dtype(at::kDouble));
   workspace_.other_losses = at::zeros_like(workspace_.losses);
+  if (!workspace_.loss.of_sequences()) return;
+  workspace_.counts = at::zeros_like(workspace_.losses);
+  workspace_.other_counts = at::zeros_like(workspace_.losses);
 }
 
 std::vector<TrainStatistics> LocalTrainer::each_step(std::span<const std::int64_t> clients,
@@ -82,6 +91,9 @@ std::vector<TrainStatistics> LocalTrainer::each_step(std::span<const std::int64_
   taker_.stay_near_device();
   reserve(count);
   const Tensor losses = device ? workspace_.losses.narrow(0, 0, count).zero_() : Tensor();
+  const Tensor counts = device && workspace_.loss.of_sequences()
+                            ? workspace_.counts.narrow(0, 0, count).zero_()
+                            : Tensor();
   batches_.begin(clients, pass, workspace_);
   if (repeated && batches_.steps() > 0) {
     repeated->addresses.push_back(address(batches_.planned().buffer()));
@@ -101,7 +113,7 @@ std::vector<TrainStatistics> LocalTrainer::each_step(std::span<const std::int64_
   };
   std::vector<TrainStatistics> statistics(clients.size());
   for (; draws.step < batches_.steps(); ++draws.step) taker_.take(draws.step, call, statistics);
-  taker_.end(losses, statistics);
+  taker_.end(losses, counts, statistics);
   return statistics;
 }
 

@@ -103,6 +103,24 @@ void TrainOptions::declare(OptionSet& options) {
               "the longest gradient of a batch's loss, by its L2 norm over what is trained: longer "
               "ones are shortened to it, as by clip_grad_norm_; weight decay and a method's "
               "penalties come after; 0: none");
+  options.add("train.loss", loss.kind,
+              {{"auto", LossKind::Auto},
+               {"cross_entropy", LossKind::CrossEntropy},
+               {"binary_cross_entropy", LossKind::BinaryCrossEntropy},
+               {"mean_squared_error", LossKind::MeanSquaredError}},
+              "what training makes small; auto: cross_entropy of labels and of sequences of them, "
+              "binary_cross_entropy of several targets that are all 0 or 1, mean_squared_error of "
+              "real numbers");
+  const Condition classes = where("train.loss", {"auto", "cross_entropy"});
+  options
+      .add("train.label_smoothing", loss.label_smoothing, {.low = 0, .high = 1},
+           "share of cross entropy's target that all classes have in equal parts; tests do without")
+      .acts(classes);
+  options
+      .add("train.ignored_label", loss.ignored_label,
+           between<std::int64_t>(-kLargestCount, kLargestCount),
+           "label of a sequence's places that do not count, in training and in tests")
+      .acts(classes);
   options
       .add("train.buffers", buffers,
            {{"average", BufferPlace::Average}, {"local", BufferPlace::Local}},

@@ -81,13 +81,13 @@ void PlannedBatches::plan(const Shard& shard, const Next& next) {
 }
 
 void PlannedBatches::gather(const Shard& shard, std::int64_t draw, const Tensor& inputs,
-                            const Tensor& labels) const {
+                            const Tensor& targets) const {
   const auto count = static_cast<std::int64_t>(clients_.size());
   constexpr std::int64_t kWords = sizeof(DevicePick) / sizeof(std::int64_t);
   const Tensor picks = buffers_[static_cast<std::size_t>(draw)]
                            .narrow(0, 0, steps_ * count * batch_ * kWords)
                            .view({steps_, count, batch_, kWords});
-  shard.gather_planned(picks, step_, inputs.narrow(0, 0, count), labels.narrow(0, 0, count));
+  shard.gather_planned(picks, step_, inputs.narrow(0, 0, count), targets.narrow(0, 0, count));
 }
 
 void PlannedBatches::advance() const {

@@ -56,11 +56,16 @@ void StepTaker::take(std::int64_t number, const StepGraphs::Call& call,
   }
 }
 
-void StepTaker::end(const Tensor& losses, std::vector<TrainStatistics>& statistics) {
+void StepTaker::end(const Tensor& losses, const Tensor& counts,
+                    std::vector<TrainStatistics>& statistics) {
   if (!on_device_) return;
   of_pass_.clear();
   const auto deferred = std::make_shared<DeferredNumbers>(losses);
   for (std::size_t c = 0; c < statistics.size(); ++c) statistics[c].loss = {deferred, c};
+  if (counts.defined()) {
+    const auto counted = std::make_shared<DeferredNumbers>(counts);
+    for (std::size_t c = 0; c < statistics.size(); ++c) statistics[c].samples = {counted, c};
+  }
   ahead_.push_back(deferred);
 }
 

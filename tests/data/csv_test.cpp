@@ -93,6 +93,26 @@ TEST_F(CsvDatasetTest, LabelsOfBothFilesAreNumberedInSortedOrder) {
   EXPECT_EQ(samples.labels.data_ptr<std::int64_t>()[0], 1);
 }
 
+TEST_F(CsvDatasetTest, NumbersOfARegression) {
+  write("u,v,y\n1,2,1.5\n3,4,-1\n");
+  options.test_file = folder.path("b.csv");
+  options.label_kind = LabelKind::Number;
+  write_bytes(options.test_file, bytes_of("5,6,2.5\n"));
+  const auto data = open_dataset(options);
+  EXPECT_EQ(data->targets().kind, Targets::Kind::Numbers);
+  EXPECT_EQ(data->targets().count, 1);
+  EXPECT_EQ(data->classes(), 1);
+  EXPECT_TRUE(data->class_names().empty());
+  const std::vector<std::int64_t> ids = {2, 1};
+  const Samples samples = data->read(ids);
+  EXPECT_EQ(samples.targets[0][0].item<double>(), 2.5);
+  EXPECT_EQ(samples.targets[1][0].item<double>(), -1);
+  EXPECT_EQ(samples.labels[0].item<std::int64_t>(), 0);
+  write_bytes(options.test_file, bytes_of("5,6,flu\n"));
+  expect_in("b.csv', column 2: found words, expected numbers with data.label_kind = number",
+            message_of<DataError>([&] { open_dataset(options); }));
+}
+
 TEST_F(CsvDatasetTest, TheLabelColumnHasANameOrANumber) {
   write("y,u,v\n0,2,3\n1,5,6\n");
   const std::vector<std::int64_t> ids = {1};

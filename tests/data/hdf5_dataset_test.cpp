@@ -1,6 +1,7 @@
 #include <cmath>
 #include <functional>
 
+#include <ATen/ops/tensor.h>
 #include <gtest/gtest.h>
 
 #include "fedhpc/data/dataset.hpp"
@@ -164,6 +165,92 @@ TEST_F(Hdf5DatasetTest, LabelsFarBeyondTheSamplesAreRefused) {
   };
   expect_in("'/y_test': found label 65536 at entry 1 among 4 samples, expected labels 0 to K - 1",
             message(65536));
+}
+
+TEST_F(Hdf5DatasetTest, TargetsOfASample) {
+  const auto targets_of = [&](const auto& fill) {
+    write([&](const h5::Handle& file) {
+      put<double>(file, "x_train", {3, 1}, {1, 2, 3});
+      fill(file);
+    });
+    return open_dataset(options);
+  };
+  const Ints ids = {2, 0};
+  // Whole numbers of two dimensions and more.
+  auto data = targets_of([](const h5::Handle& file) {
+    put<std::int32_t>(file, "y_train", {3, 2}, {0, 1, 2, -100, 1, 2});
+  });
+  EXPECT_EQ(data->targets().kind, Targets::Kind::Whole);
+  EXPECT_EQ(data->targets().count, 2);
+  EXPECT_EQ(data->targets().values, (Ints{-100, 0, 1, 2}));
+  EXPECT_FALSE(data->targets().is_binary());
+  EXPECT_EQ(data->classes(), 1);
+  EXPECT_EQ(data->labels(), (Ints{0, 0, 0}));
+  EXPECT_TRUE(data->read(ids).targets.equal(at::tensor({1, 2, 0, 1}).to(at::kLong).view({2, 2})));
+  data = targets_of([](const h5::Handle& file) {
+    put<std::uint8_t>(file, "y_train", {3, 1, 2}, {0, 1, 1, 1, 0, 0});
+    put<std::int64_t>(file, "label_train", {3}, {1, 0, 2});
+  });
+  EXPECT_TRUE(data->targets().is_binary());
+  EXPECT_EQ(data->classes(), 3);
+  EXPECT_EQ(data->labels(), (Ints{1, 0, 2}));
+  // Floats of one dimension that are no labels, and of several.
+  data = targets_of([](const h5::Handle& file) { put<float>(file, "y_train", {3}, {1, -.5, 2}); });
+  EXPECT_EQ(data->targets().kind, Targets::Kind::Numbers);
+  EXPECT_EQ(data->targets().mean_square, 5.25 / 3);
+  EXPECT_TRUE(data->read(ids).targets.equal(at::tensor({2.0, 1.0}).view({2, 1})));
+  data = targets_of([](const h5::Handle& file) {
+    put<double>(file, "y_train", {3}, {0, 1, 2});
+    put<std::int64_t>(file, "label_train", {3}, {0, 0, 0});
+  });
+  EXPECT_EQ(data->targets().kind, Targets::Kind::Numbers);
+  EXPECT_EQ(data->classes(), 1);
+  data = targets_of([](const h5::Handle& file) { put<double>(file, "y_train", {3}, {0, 1, 2}); });
+  EXPECT_EQ(data->targets().kind, Targets::Kind::Label);
+  EXPECT_EQ(data->classes(), 3);
+
+  options.partition = "shards";
+  data = targets_of([](const h5::Handle& file) { put<float>(file, "y_train", {3}, {1, .5, 2}); });
+  expect_in("data.partition = shards deals samples by their labels, and hdf5 has none",
+            message_of<ConfigError>([&] { make_partition(options, *data); }));
+}
+
+TEST_F(Hdf5DatasetTest, TargetsThatDoNotFitAreRefused) {
+  const auto message = [&](const auto& fill) {
+    return refusal([&](const h5::Handle& file) {
+      put<double>(file, "x_train", {2, 1}, {1, 2});
+      fill(file);
+    });
+  };
+  expect_in("'/y_train': found 3 entries, expected 2", message([](const h5::Handle& file) {
+              put<double>(file, "y_train", {3, 1}, {1, 2, 3});
+            }));
+  expect_in("found inf in sample 1, place 0, expected a finite number",
+            message([](const h5::Handle& file) {
+              put<double>(file, "y_train", {2, 2}, {1, 2, HUGE_VAL, 3});
+            }));
+  expect_in("found 2147483648 in sample 0, place 1, expected a whole number within 2^31",
+            message([](const h5::Handle& file) {
+              put<std::int64_t>(file, "y_train", {2, 2}, {1, 2147483648, 2, 3});
+            }));
+  const auto tested = [&](const auto& fill) {
+    return message([&](const h5::Handle& file) {
+      put<double>(file, "y_train", {2, 2}, {1, 2, 4, 3});
+      put<double>(file, "x_test", {1, 1}, {1});
+      fill(file);
+    });
+  };
+  expect_in("'/y_test': found targets of another shape", tested([](const h5::Handle& file) {
+              put<double>(file, "y_test", {1, 3}, {1, 2, 3});
+            }));
+  expect_in("'/y_test': found another kind of numbers", tested([](const h5::Handle& file) {
+              put<std::int32_t>(file, "y_test", {1, 2}, {1, 2});
+            }));
+  expect_in("'/label_test': not found, expected because there is /label_train",
+            tested([](const h5::Handle& file) {
+              put<double>(file, "y_test", {1, 2}, {1, 2});
+              put<std::int32_t>(file, "label_train", {2}, {1, 2});
+            }));
 }
 
 TEST_F(Hdf5DatasetTest, AFileThatIsNoHdf5OrMissingIsNamed) {

@@ -1,5 +1,6 @@
 #include "fedhpc/engine/divergence.hpp"
 
+#include <cmath>
 #include <limits>
 #include <vector>
 
@@ -13,7 +14,7 @@ constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
 TEST(Divergence, IsALossBeyondTenThousandTimesThatOfGuessing) {
   for (const double loss : {23026.0, 2e30, kInfinity, kNan}) {
-    Divergence divergence(10);
+    Divergence divergence(std::log(10));
     divergence.look_at(1, std::vector{23025.0, 0.0}, true);
     EXPECT_EQ(divergence.since(), 0);
     divergence.look_at(2, std::vector{2.3, loss}, true);
@@ -23,7 +24,7 @@ TEST(Divergence, IsALossBeyondTenThousandTimesThatOfGuessing) {
 }
 
 TEST(Divergence, EndsWithASoundEvaluation) {
-  Divergence divergence(2);
+  Divergence divergence(std::log(2));
   divergence.look_at(4, std::vector{kNan}, false);
   divergence.look_at(5, std::vector{0.5}, false);
   EXPECT_EQ(divergence.since(), 4) << "of models nothing is known";

@@ -240,7 +240,7 @@ TEST_P(Gathers, PixelsAreCroppedMirroredAndStandardised) {
               {.type = real(),
                .pixels = true,
                .source = pixels.data_ptr(),
-               .source_labels = known_labels.const_data_ptr<std::int64_t>(),
+               .source_targets = known_labels.const_data_ptr(),
                .picks = static_cast<const DevicePick*>(device_picks.data_ptr()),
                .pick_clients = kClients,
                .pick_batch = kBatch,
@@ -252,8 +252,9 @@ TEST_P(Gathers, PixelsAreCroppedMirroredAndStandardised) {
                .height = size.height,
                .image_width = size.width,
                .inputs = inputs.stack(),
-               .labels = static_cast<std::int64_t*>(to.columns().data),
-               .label_stride = to.columns().stride});
+               .targets = to.columns().data,
+               .target_words = 2,
+               .target_stride = 2 * to.columns().stride});
           EXPECT_TRUE(inputs.values().equal(expected)) << "values to the last bit";
           EXPECT_TRUE(to.values().equal(labels));
         }
@@ -265,17 +266,18 @@ TEST_P(Gathers, PixelsAreCroppedMirroredAndStandardised) {
 TEST_P(Gathers, NumbersAreCopied) {
   const std::int64_t width = 11;
   const Tensor source = random({kSamples, width});
-  const Tensor known = at::arange(kSamples, at::kLong);
+  const Tensor known = random({kSamples, 3});  // targets of a regression
   const Tensor values = placed(source);
   const Tensor known_labels = placed(known);
   const Placed inputs = place(at::full({1, kBatch, width}, 9, type()), Gaps::Odd);
-  const Tensor to = placed(at::zeros({kBatch}, at::kLong));
+  const Tensor to = placed(at::zeros({kBatch, 3}, type()));
   kernels().gather({.type = real(),
                     .source = values.data_ptr(),
-                    .source_labels = known_labels.const_data_ptr<std::int64_t>(),
+                    .source_targets = known_labels.const_data_ptr(),
                     .first = 3,
                     .inputs = inputs.stack(),
-                    .labels = static_cast<std::int64_t*>(to.data_ptr())});
+                    .targets = to.data_ptr(),
+                    .target_words = 3 * static_cast<std::int64_t>(to.itemsize()) / 4});
   EXPECT_TRUE(inputs.values()[0].equal(source.narrow(0, 3, kBatch)));
   EXPECT_TRUE(to.cpu().equal(known.narrow(0, 3, kBatch)));
 }

@@ -139,6 +139,28 @@ class Layout(Folder):
             self.assertNotIn("client_train", file)  # the engine wants clients of all samples or of none
 
 
+    def test_targets(self):
+        x, labels, tested = DRAW.normal(size=(30, 4)), np.arange(30) % 3, np.arange(30) % 5 == 0
+        for y, written in ((x[:, :2] > 0, np.int32), (DRAW.integers(-1, 5, (30, 2, 3)), np.int32),
+                           (x[:, 0], np.float64), (x.astype(np.float32), np.float32)):
+            write_dataset(self.path, x, y, labels=labels, test=tested, classes=["a", "b", "c"])
+            for part, chosen in (("train", ~tested), ("test", tested)):
+                targets, own = read(self.path, f"y_{part}", f"label_{part}")
+                np.testing.assert_array_equal(targets, y[chosen])
+                self.assertEqual(targets.dtype, written)
+                np.testing.assert_array_equal(own, labels[chosen])
+            self.assertEqual(read(self.path, "names/classes"), ["a", "b", "c"])
+        # Floats of one dimension are labels where all are, unless there are others.
+        write_dataset(self.path, x, labels.astype(float))
+        self.assertEqual(read(self.path, "y_train").dtype, np.int32)
+        write_dataset(self.path, x, labels.astype(float), labels=labels)
+        self.assertEqual(read(self.path, "y_train").dtype, np.float64)
+        write_dataset(self.path, x, labels.astype(float), test=(x, x[:, 0]))
+        self.assertEqual([one.dtype for one in read(self.path, "y_train", "y_test")], [np.float64] * 2)
+        write_dataset(self.path, x, x, labels=labels, test=(x[:5], x[:5]), test_labels=labels[:5])
+        np.testing.assert_array_equal(read(self.path, "label_test"), labels[:5])
+
+
 class Refusals(Folder):
     def test_samples(self):
         y = np.arange(6) % 2
@@ -166,15 +188,28 @@ class Refusals(Folder):
     def test_labels(self):
         x = np.ones((6, 2))
         self.refused(DataError, "one label for each", x, np.zeros(5))
-        self.refused(DataError, "y.ravel", x, np.zeros((6, 1)))
         self.refused(DataError, "-1 at entry 2", x, [0, 1, -1, 0, 1, 0])
-        self.refused(DataError, "0.5 at entry 1", x, [0, 0.5, 1, 0, 1, 0])
         self.refused(DataError, "at entry 5", x, [0, 1, 1, 0, 1, 2**31])
         self.refused(DataError, "nan at entry 0", x, [np.nan, 1, 1, 0, 1, 0])
         self.refused(DataError, "number the classes", x, list("ababab"))
         self.refused(DataError, "at least two classes", x, np.zeros(6, int))
         self.refused(DataError, "largest label is 70000", x, [0, 1, 1, 0, 1, 70000])
         self.refused(DataError, "name classes 0 to 1", x, [0, 1] * 3, classes=["a", "b", "c"])
+
+    def test_targets(self):
+        x = np.ones((6, 2))
+        numbers = np.linspace(0, 1, 6)
+        self.refused(DataError, r"\(6, 0\)", x, np.zeros((6, 0)))
+        self.refused(DataError, "inf at entry 4", x, [[0.0], [1], [2], [3], [np.inf], [5]])
+        self.refused(DataError, "beyond 2147483647", x, np.full((6, 2), 2**31))
+        self.refused(DataError, "whole numbers or floats", x, np.full((6, 2), "a"))
+        self.refused(DataError, "labels has shape", x, numbers, labels=np.zeros((6, 1), int))
+        self.refused(DataError, "labels has shape", x, numbers, labels=[0] * 7)
+        self.refused(ConfigError, "labels and test_labels", x, numbers, labels=[0] * 6, test=(x, numbers))
+        self.refused(ConfigError, "labels and test_labels", x, numbers, test_labels=[0] * 6, test=(x, numbers))
+        self.refused(ConfigError, "without any", x, numbers, classes=["a"])
+        self.refused(DataError, "bring all to one shape", x, np.ones((6, 2)), test=(x, np.ones((6, 3))))
+        self.refused(DataError, "one kind", x, np.ones((6, 2)), test=(x, np.ones((6, 2), int)))
 
     def test_clients_and_tests(self):
         x, y = np.ones((6, 2)), [0, 1] * 3
@@ -255,6 +290,21 @@ class Program(Folder):
         sizes = read(output, "clients/train_samples") + read(output, "clients/test_samples")
         np.testing.assert_array_equal(sizes, np.bincount(clients // 10))
 
+    def test_targets(self):
+        x = DRAW.normal(size=(60, 4))
+        for y, measures in ((x[:, 0], {"rmse"}), (x > 0, {"accuracy", "f1"}),
+                            (DRAW.integers(0, 3, (60, 5)), {"accuracy", "perplexity"})):
+            output = self.run_program(write_dataset(self.path, x, y, labels=np.arange(60) % 3),
+                                      "--data.partition=labels", "--data.clients=3", "--data.labels_per_client=1")
+            results = fedhpc.Results(output)
+            found = {one for one in ("accuracy", "f1", "perplexity", "rmse") if f"global_{one}" in results.rounds}
+            self.assertEqual(found, measures)
+            self.assertEqual(results.clients["labels"].tolist(), [1, 1, 1])
+            compared = "rmse" if "rmse" in measures else "accuracy"
+            best = results.clients[f"best_{compared}"] - results.clients[compared]
+            self.assertTrue((best <= 0 if compared == "rmse" else best >= 0).all())
+            results.plot()
+
     def test_test_samples_of_the_server(self):
         x, y = DRAW.normal(size=(60, 4)), np.arange(60) % 3
         found = write_dataset(self.path, x, y, clients=np.arange(60) // 20, test=(x[:15], y[:15]))
@@ -290,6 +340,21 @@ class Example(Folder):
             self.assertAlmostEqual(100 * accuracy, float(share), delta=0.051)
             self.assertGreater(accuracy, 0.8)  # a third by chance
             self.assertEqual(len(list((self.folder / "logs" / method).iterdir())), 1)
+
+
+    def test_targets(self):
+        environment = {**os.environ, "PYTHONPATH": str(ROOT / "python")}
+        module = subprocess.run([sys.executable, "-c", "import fedhpc._core"], env=environment, capture_output=True)
+        if module.returncode:
+            self.skipTest("the compiled module is not built")
+        done = subprocess.run([sys.executable, ROOT / "examples/targets.py", "--rounds=10", f"--folder={self.folder}"],
+                              env=environment, capture_output=True, text=True)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        told = dict(line.split(" ", 1) for line in done.stdout.splitlines())
+        self.assertEqual(list(told), ["sequences", "several_labels", "regression"])
+        self.assertGreater(float(re.search(r"accuracy (\S+)", told["sequences"])[1]), 0.7)  # a third by chance
+        self.assertGreater(float(re.search(r"f1 (\S+)", told["several_labels"])[1]), 0.8)
+        self.assertLess(float(re.search(r"rmse (\S+)", told["regression"])[1]), 0.1)
 
 
 class Table:

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
 
@@ -292,6 +293,90 @@ TEST_F(TrainingOnADevice, DrawsOfAStepAreThoseOfTheHost) {
   }
   EXPECT_GT(sums[0].norm().item<double>(), 0);
   EXPECT_LT(sums[1].sub(sums[0]).norm().item<double>(), 1e-12 * sums[0].norm().item<double>());
+}
+
+/// Glyphs with targets of a kind, made of their labels.
+class Targeted : public Dataset {
+ public:
+  Targeted(std::unique_ptr<Dataset> data, Tensor targets)
+      : data_(std::move(data)), targets_(std::move(targets)) {}
+
+  std::vector<std::int64_t> shape() const override { return data_->shape(); }
+  std::int64_t classes() const override { return data_->classes(); }
+  std::int64_t num_train() const override { return data_->num_train(); }
+  std::int64_t num_test() const override { return data_->num_test(); }
+  std::vector<std::int64_t> labels() const override { return data_->labels(); }
+  Targets targets() const override {
+    if (targets_.is_floating_point()) {
+      return {.kind = Targets::Kind::Numbers, .count = targets_.size(1)};
+    }
+    std::vector<std::int64_t> values;
+    for (std::int64_t value = -100; value < 100; ++value) {
+      if (targets_.eq(value).any().item<bool>()) values.push_back(value);
+    }
+    return {.kind = Targets::Kind::Whole, .count = targets_.size(1), .values = values};
+  }
+  Samples read(std::span<const std::int64_t> ids) const override {
+    Samples samples = data_->read(ids);
+    samples.targets = targets_.index_select(0, samples.labels);
+    return samples;
+  }
+
+ private:
+  std::unique_ptr<Dataset> data_;
+  Tensor targets_;  // [K, T], of each label
+};
+
+TEST_F(TrainingOnADevice, EveryLossIsThatOfTheHost) {
+  const Tensor places = at::tensor({0, 1, 2, 2, -100, 0, -100, -100, -100, 1, 1, 0,    2, 0, 1,
+                                    0, 0, 0, 1, -100, 1, 2,    1,    2,    0, 2, -100, 2, 1, 1})
+                            .to(at::kLong)
+                            .view({10, 3});
+  const std::vector<std::pair<Tensor, LossOptions>> cases = {
+      {places, {.label_smoothing = .1}},
+      {places.ge(1).to(at::kLong), {}},
+      {places.to(at::kDouble).mul_(.1), {}},
+  };
+  for (const auto& [targets, loss] : cases) {
+    for (const DType dtype : {DType::Float64, DType::Float32}) {
+      Problem problem("glyphs", "mlr", dtype);
+      problem.dataset = std::make_unique<Targeted>(std::move(problem.dataset), targets);
+      const Loss of(loss, problem.dataset->targets(), 10);
+      problem.shard = std::make_unique<Shard>(
+          *problem.dataset, problem.partition, std::vector<std::int64_t>{0, 1, 2, 3, 4, 5},
+          make_preparation(problem.data, *problem.dataset), dtype);
+      ModelOptions of_model;
+      of_model.name = "mlr";
+      problem.model = make_model(of_model, problem.dataset->shape(), of.outputs());
+      problem.start = {initial_row(*problem.model->layout(), 3, problem.type).repeat({6, 1}),
+                       problem.model->layout()};
+      const double bound = dtype == DType::Float64 ? 1e-12 : 1e-5;
+      for (const std::int64_t batch : {1, 4}) {
+        TrainOptions options{.batch_size = batch, .local_epochs = 2, .lr = 0.05};
+        options.loss = loss;
+        const Trained host = train(problem, options, {}, at::kCPU);
+        expect_near(train(problem, options, {}, device()), host, bound, "loss");
+        EXPECT_GT(host.statistics[0].samples, 0);
+      }
+      const std::vector<std::int64_t> clients{0, 1, 2, 3, 4, 5};
+      const Loss fitted = of.of_outputs(problem.model->classes());
+      Evaluator here(
+          *problem.model, problem.context(at::kCPU), [] {}, fitted);
+      Evaluator there(
+          *problem.model, problem.context(device()), [] {}, fitted);
+      const std::vector<Score> expected = here.each_own(problem.start, *problem.shard, clients);
+      problem.shard->use_device_(device());
+      const std::vector<Score> actual = there.each_own(
+          {problem.start.values.to(device()), problem.start.layout}, *problem.shard, clients);
+      for (std::size_t c = 0; c < expected.size(); ++c) {
+        EXPECT_EQ(actual[c].samples, expected[c].samples);
+        EXPECT_EQ(actual[c].correct, expected[c].correct);
+        EXPECT_EQ(actual[c].hits, expected[c].hits);
+        EXPECT_EQ(actual[c].positives, expected[c].positives);
+        EXPECT_NEAR(actual[c].loss, expected[c].loss, 1e2 * bound * (1 + expected[c].loss));
+      }
+    }
+  }
 }
 
 TEST_F(TrainingOnADevice, ScoresAreThoseOfTheHost) {

@@ -92,6 +92,7 @@ struct Traits {
   /// act on rows and numbers of their own clients in the store, on means and notes of the round,
   /// and on nothing else. Outside of blocks the round leaves the store alone.
   bool can_leave_rounds = true;
+  bool reads_labels = false;  ///< it computes with one class label of each sample
 };
 
 /// A classifier that replaces a model's head: it maps what the head would see of n samples, [n, E]

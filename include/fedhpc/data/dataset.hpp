@@ -14,8 +14,28 @@ namespace fedhpc {
 
 /// Samples in memory, one row each.
 struct Samples {
-  Tensor features;  // [S, D] uint8 (raw pixels) or float64
-  Tensor labels;    // [S] int64, 0..K-1
+  Tensor features;   // [S, D] uint8 (raw pixels) or float64
+  Tensor labels;     // [S] int64, 0..K-1
+  Tensor targets{};  // [S, T] int64 or float64; undefined where the label is the target
+
+  /// What a model is trained to tell: targets, or labels where there are none.
+  const Tensor& told() const { return targets.defined() ? targets : labels; }
+};
+
+/// What a model is trained to tell of a sample.
+struct Targets {
+  enum class Kind {
+    Label,    ///< the sample's label
+    Whole,    ///< T whole numbers: classes of a sequence's places, or several yes or no
+    Numbers,  ///< T numbers, of a regression
+  };
+  Kind kind = Kind::Label;
+  std::int64_t count = 1;                 ///< T
+  std::vector<std::int64_t> values = {};  ///< of whole numbers, the different ones, ascending
+  double mean_square = 0;                 ///< of numbers, over all samples
+
+  /// True where all values are 0 or 1.
+  bool is_binary() const;
 };
 
 /// A source of samples, counted from 0: the official training set followed by the official test
@@ -25,12 +45,14 @@ class Dataset {
   virtual ~Dataset() = default;
 
   virtual std::vector<std::int64_t> shape() const = 0;  ///< of one sample, e.g. {1, 28, 28}
-  virtual std::int64_t classes() const = 0;             ///< K
+  virtual std::int64_t classes() const = 0;             ///< K; 1 where samples have no label
   virtual std::int64_t num_train() const = 0;           ///< official training samples
   virtual std::int64_t num_test() const = 0;  ///< official test samples, 0 when there are none
   /// True if samples are made when they are read, at little cost and from nothing kept. Nobody then
   /// has to hold them: see Shard.
   virtual bool on_demand() const { return false; }
+  /// What a model is trained to tell. Where it is not the label, read() gives targets.
+  virtual Targets targets() const { return {}; }
   /// Returns the label of every sample, training then test: [num_train + num_test].
   virtual std::vector<std::int64_t> labels() const = 0;
   /// Returns the samples `ids`, in that order (ids may repeat). Throws DataError naming file and

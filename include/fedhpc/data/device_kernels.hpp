@@ -19,12 +19,12 @@ struct DevicePick {
 };
 
 /// Gathers batches: sample b of client c of the stack becomes picks[(step clients + c) batch + b]
-/// of the source, standardised, with its label.
+/// of the source, standardised, with its label or targets.
 struct DeviceGather {
   DType type;
-  bool pixels = false;                          ///< the source is [S, width] uint8, else of `type`
-  const void* source = nullptr;                 ///< [S, width]
-  const std::int64_t* source_labels = nullptr;  ///< [S]
+  bool pixels = false;                   ///< the source is [S, width] uint8, else of `type`
+  const void* source = nullptr;          ///< [S, width]
+  const void* source_targets = nullptr;  ///< [S, target_words] of 4 bytes, or null
   /// [steps, pick_clients, pick_batch]; null: sample b of client 0 is row first + b, whole
   const DevicePick* picks = nullptr;
   std::int64_t pick_clients = 0;
@@ -39,8 +39,9 @@ struct DeviceGather {
   std::int64_t height = 0;
   std::int64_t image_width = 0;
   DeviceStack inputs;
-  std::int64_t* labels = nullptr;  ///< [C, B]
-  std::int64_t label_stride = 0;
+  void* targets = nullptr;         ///< [C, B, target_words]
+  std::int64_t target_words = 0;   ///< of a sample's labels or targets
+  std::int64_t target_stride = 0;  ///< of a client, in words
 };
 
 /// What puts batches together on a device.

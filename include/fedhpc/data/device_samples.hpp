@@ -20,19 +20,21 @@ class DeviceSamples {
   DeviceSamples(const Samples& samples, const Preparation& preparation,
                 const std::array<double, 256>& table, const ImageShape& image, at::Device device);
 
-  /// features[c, b] and labels[c, b] become sample picks[*step, c, b].
-  void gather(const Tensor& picks,          // [S, >= C, >= B, 3] int64: DevicePick, contiguous
-              const Tensor& step,           // [1] int64
-              const Tensor& features,       // [C, B, D]
-              const Tensor& labels) const;  // [C, B] int64
-  /// features[0, b] and labels[b] become sample first + b.
-  void gather(std::int64_t first, const Tensor& features, const Tensor& labels) const;
+  /// features[c, b] and targets[c, b] become sample picks[*step, c, b].
+  void gather(const Tensor& picks,           // [S, >= C, >= B, 3] int64: DevicePick, contiguous
+              const Tensor& step,            // [1] int64
+              const Tensor& features,        // [C, B, D]
+              const Tensor& targets) const;  // [C, B] or [C, B, T]
+  /// features[0, b] and targets[b] become sample first + b.
+  void gather(std::int64_t first, const Tensor& features, const Tensor& targets) const;
 
   std::int64_t bytes() const;
 
  private:
+  std::int64_t target_words() const;  // of a sample
+
   Tensor features_;  // [S, D]
-  Tensor labels_;    // [S]
+  Tensor targets_;   // [S] or [S, T]
   Tensor table_;     // [256] float64
   Tensor mean_;      // [D] float64, or undefined
   Tensor factor_;    // [D] float64, or undefined

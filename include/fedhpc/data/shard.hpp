@@ -62,6 +62,12 @@ class Shard {
   }
   std::int64_t features() const { return features_; }  ///< D
   DType dtype() const { return dtype_; }
+  const Targets& targets() const { return targets_; }
+  std::int64_t classes() const { return classes_; }  ///< of the labels
+  /// The targets of a sample as batches carry them: int64, or the dtype where they are numbers.
+  at::ScalarType target_type() const {
+    return targets_.kind == Targets::Kind::Numbers ? scalar_type(dtype_) : at::kLong;
+  }
   /// The change a trainer makes to the images of its batches (by way of `crops` below).
   Augment augment() const { return preparation_.augment; }
 
@@ -87,27 +93,27 @@ class Shard {
   void use_device_(at::Device device);
   at::Device device() const { return device_; }
 
-  /// Gathers a whole block's batches on the device. features[c, b] and labels[c, b] become the
+  /// Gathers a whole block's batches on the device. features[c, b] and targets[c, b] become the
   /// training sample that `picks` names for step `*step`; see DeviceGather. Enqueued. Precondition:
   /// use_device_().
-  void gather_planned(const Tensor& picks,          // [S, C', B', 3] int64: DevicePick
-                      const Tensor& step,           // [1] int64
-                      const Tensor& features,       // [C, B, D] of the dtype
-                      const Tensor& labels) const;  // [C, B] int64
+  void gather_planned(const Tensor& picks,           // [S, C', B', 3] int64: DevicePick
+                      const Tensor& step,            // [1] int64
+                      const Tensor& features,        // [C, B, D] of the dtype
+                      const Tensor& targets) const;  // [C, B] or [C, B, T] of target_type()
 
   /// Gathers row c of a block: features[c, b] = the standardised training sample at position b of
-  /// `positions` in the client's list, labels[c, b] its label. Costs one pass over B x D numbers,
-  /// no allocation. With `crops`, one for each position, the raw image is cropped first
-  /// (precondition: images in pixels). Not for a shard on demand.
+  /// `positions` in the client's list, targets[c, b] its label or targets. Costs one pass over
+  /// B x D numbers, no allocation. With `crops`, one for each position, the raw image is cropped
+  /// first (precondition: images in pixels). Not for a shard on demand.
   void gather_train(std::int64_t client, std::span<const std::int64_t> positions, std::int64_t c,
                     const Tensor& features,  // [C, >= B, D] of the dtype
-                    const Tensor& labels,    // [C, >= B] int64
+                    const Tensor& targets,   // [C, >= B] or [C, >= B, T] of target_type()
                     std::span<const Crop> crops = {}) const;
   /// Gathers rows row_begin to row_end - 1 of the stacked test samples: standardised into features
-  /// [..., D], labels into labels [>= row_end - row_begin] int64, contiguous. Both are in host
-  /// memory or both on the device. On demand it costs making them.
+  /// [..., D], labels or targets into targets [>= row_end - row_begin, ...] of target_type(),
+  /// contiguous. Both are in host memory or both on the device. On demand it costs making them.
   void gather_test(std::int64_t row_begin, std::int64_t row_end, const Tensor& features,
-                   const Tensor& labels) const;
+                   const Tensor& targets) const;
 
  private:
   /// Makes a shard without samples yet.
@@ -122,6 +128,8 @@ class Shard {
   std::size_t index(std::int64_t client) const;
   Samples load(const Dataset& dataset, std::span<const std::int64_t> ids) const;
   std::shared_ptr<const DeviceSamples> on_device(const Samples& samples) const;
+  /// Checks that batches' targets fit these tensors.
+  void check_targets(const Tensor& targets) const;
   template <typename T>
   void standardise(const std::uint8_t* pixels, T* out) const;
   template <typename T>
@@ -132,6 +140,7 @@ class Shard {
   std::int64_t features_;
   ImageShape image_;  // zeros for samples that are no images
   std::int64_t classes_;
+  Targets targets_;
   std::vector<std::int64_t> clients_;           // ids, ascending
   std::vector<std::int64_t> train_offsets_{0};  // [clients + 1]
   std::vector<std::int64_t> test_offsets_{0};   // [clients + 1]

@@ -5,11 +5,11 @@
 
 namespace fedhpc {
 
-/// Decides whether a run has diverged: a loss is not finite or above 10^4 ln(classes), ten thousand
-/// times that of guessing. Divergence ends with a later evaluation all of whose losses are below.
+/// Decides whether a run has diverged: a loss is not finite or above ten thousand times that of
+/// guessing, which is ln(classes) for cross entropy. Divergence ends with a later evaluation all of whose losses are below.
 class Divergence {
  public:
-  explicit Divergence(std::int64_t classes);
+  explicit Divergence(double guessing);
 
   /// Looks at the losses of a round; `evaluated`: those of an evaluation are among them.
   void look_at(std::int64_t round, std::span<const double> losses, bool evaluated);

@@ -34,6 +34,8 @@ struct RoundReport {
   RoundMetrics metrics{};
   const std::vector<std::int64_t>* cohort = nullptr;
   const PersonalMetrics* personal = nullptr;
+  bool global_scored = false;    ///< on samples: global_loss is one, if only NaN
+  bool personal_scored = false;  ///< the same of personal_loss
 };
 
 /// One run: its parts, and the loop over its rounds. Every rank makes one.
@@ -88,6 +90,8 @@ class Experiment {
   /// Visits all that the next round depends on but for what lies with the clients.
   void visit_common_state(StateVisitor& state);
   void evaluate(RoundReport& report);
+  /// Fills the edge_* metrics from the scores of the clients' edge models, [N].
+  void note_edges(const std::vector<Score>& scores, RoundMetrics& metrics) const;
   /// Fills the validation_* metrics from the global model's score, if there is such a model, and
   /// from every client's score of its own [N].
   void note_validation(const Score& global, const std::vector<Score>& own,

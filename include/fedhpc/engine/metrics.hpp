@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <limits>
+#include <string>
 #include <vector>
 
 #include "fedhpc/core/metric.hpp"
@@ -19,38 +20,51 @@ struct RoundMetrics {
 
   std::vector<double> own;  ///< of the method's own series, in their order
 
-  std::vector<double> values() const;  ///< in order of metrics.def, then own
+  /// Those of a run with this loss, in order of metrics.def, then own.
+  std::vector<double> values(const Loss& loss = {}) const;
 };
 
 /// The lines of metrics.def.
 const std::vector<Metric>& metric_table();
+/// Those that a run with this loss has: the accuracy of what has classes, the perplexity of
+/// sequences, F1 of binary cross entropy, the rmse of numbers.
+std::vector<Metric> metrics_of(const Loss& loss);
+/// What clients are compared by: accuracy, or rmse where there is none.
+std::string measure_of(const Loss& loss);
+
+/// What a score says by each measure; NaN without samples.
+struct Measured {
+  explicit Measured(const Score& score);
+
+  double accuracy;
+  double loss;
+  double perplexity;
+  double f1;  ///< 2 TP / (2 TP + FP + FN); 1 where nothing is positive and nothing predicted
+  double rmse;
+};
 
 /// Plain means over the clients that have samples; NaN where none has.
-struct MeanScore {
-  double accuracy = std::numeric_limits<double>::quiet_NaN();
-  double loss = std::numeric_limits<double>::quiet_NaN();
-};
-MeanScore mean_over_clients(const std::vector<Score>& scores);
+Measured mean_over_clients(const std::vector<Score>& scores);
 
-/// Keeps the best accuracy of every client so far, and derives metrics from all clients' scores of
-/// one evaluation.
+/// Keeps the best accuracy (the lowest rmse where there is none) of every client so far, and
+/// derives metrics from all clients' scores of one evaluation.
 class PersonalMetrics {
  public:
-  explicit PersonalMetrics(std::int64_t num_clients);
+  explicit PersonalMetrics(std::int64_t num_clients, const Loss& loss = {});
 
-  /// Fills the personal_* metrics, participant_accuracy and best_personal_accuracy from every
-  /// client's score [N]. `participants` are the ids of the round's cohort.
+  /// Fills the personal_* metrics, participant_accuracy and best_personal_* from every client's
+  /// score [N]. `participants` are the ids of the round's cohort.
   void update(const std::vector<Score>& scores, const std::vector<std::int64_t>& participants,
               RoundMetrics& metrics);
 
-  const std::vector<double>& accuracy() const {
-    return accuracy_;
-  }                                                          ///< [N], NaN without test samples
-  const std::vector<double>& best() const { return best_; }  ///< [N]
+  /// Of each client, [N]: accuracy or rmse now, NaN without test samples, and at best.
+  const std::vector<double>& now() const { return now_; }
+  const std::vector<double>& best() const { return best_; }
   void visit_state(StateVisitor& state);
 
  private:
-  std::vector<double> accuracy_;
+  bool lowest_;  // is best
+  std::vector<double> now_;
   std::vector<double> best_;
 };
 

@@ -62,6 +62,7 @@ struct Parts {
   std::unique_ptr<Shard> server_shard;      ///< this rank's part of the official test set, or null
   Partition validation;                     ///< the samples set aside, as test samples
   std::unique_ptr<Shard> validation_shard;  ///< this rank's clients' part of them, or null
+  Loss loss;                                ///< what models are trained on and scored by
   std::unique_ptr<Model> model;
   Rows initial;                           ///< [1, P]
   std::unique_ptr<FactorMap> factor_map;  ///< null: weights in full

@@ -33,6 +33,7 @@ class Progress {
   Clock::time_point begin_ = Clock::now();
   Clock::time_point drawn_{};
   double accuracy_;
+  double rmse_;  // NaN where there is an accuracy
   double loss_;
   double bytes_;
 };

@@ -91,6 +91,7 @@ std::vector<hsize_t> shape_of(const Handle& dataset);
 bool holds(const Handle& dataset, Type type);
 bool holds_bytes(const Handle& dataset);  ///< true: its numbers are unsigned bytes
 bool holds_numbers(const Handle& dataset);
+bool holds_floats(const Handle& dataset);
 /// Throws Error unless a data set holds numbers and the machine has the memory for all of them,
 /// with `bytes_each`.
 void check_numbers(const Handle& dataset, std::size_t bytes_each);

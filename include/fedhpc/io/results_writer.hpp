@@ -39,6 +39,7 @@ struct ClientTable {
   std::vector<std::int64_t> test_samples;          // [N]
   std::vector<std::int64_t> validation_samples{};  // [N], or empty when no samples are set aside
   std::int64_t classes = 0;                        // K
+  std::string measure = "accuracy";                // what clients are compared by
 };
 
 /// Writes one result file from one rank. The file grows under the name PATH.tmp until `start()`
@@ -77,10 +78,10 @@ class ResultsWriter {
   /// Puts the file in its place and lets readers in. Nothing can be created after this.
   void start();
 
-  /// Appends accuracies of all clients after `round`, [N], NaN without test samples, and each
+  /// Appends the measure of all clients after `round`, [N], NaN without test samples, and each
   /// client's best.
-  void append_client_accuracy(std::int64_t round, const std::vector<double>& accuracy,
-                              const std::vector<double>& best);
+  void append_client_scores(std::int64_t round, const std::vector<double>& now,
+                            const std::vector<double>& best);
   void append_cohort(const std::vector<std::int64_t>& cohort);
   /// Appends one row to each of them.
   void append_draws(const std::vector<NamedTensor>& draws);
@@ -111,9 +112,9 @@ class ResultsWriter {
   h5::Handle round_;
   std::vector<h5::Handle> series_;
   h5::Handle label_histogram_;
-  h5::Handle client_accuracy_;
+  h5::Handle client_scores_;
   h5::Handle evaluated_rounds_;
-  h5::Handle best_accuracy_;
+  h5::Handle best_scores_;
   h5::Handle cohorts_;
   std::vector<h5::Handle> draws_;
   std::int64_t cohort_size_ = 0;

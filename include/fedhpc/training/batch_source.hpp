@@ -121,8 +121,8 @@ class BatchSource {
   std::vector<std::int64_t> clients_;
   Pass pass_;
   const Shard* samples_ = nullptr;
-  Tensor inputs_;  // [C, B, D]
-  Tensor labels_;  // [C, B]
+  Tensor inputs_;   // [C, B, D]
+  Tensor targets_;  // [C, B] or [C, B, T]
   std::int64_t steps_ = 0;
   std::vector<Draw> draws_;  // as far as they have been asked for
   PlannedBatches planned_;   // on a device

@@ -9,14 +9,17 @@
 #include "fedhpc/core/device.hpp"
 #include "fedhpc/data/shard.hpp"
 #include "fedhpc/models/model.hpp"
+#include "fedhpc/training/loss.hpp"
 
 namespace fedhpc {
 
 /// The score of one model on one client's (or the server's) test samples.
 struct Score {
-  double samples = 0;
-  double correct = 0;
-  double loss = 0;  ///< summed over the samples
+  double samples = 0;    ///< or, of sequences, places that count
+  double correct = 0;    ///< of them; 0 of numbers
+  double loss = 0;       ///< summed over them
+  double hits = 0;       ///< true positives, of binary cross entropy
+  double positives = 0;  ///< predicted plus true ones
 };
 
 /// Embeddings that the head sees of some samples, and their labels; in host memory.
@@ -27,6 +30,8 @@ struct Embedded {
 
 /// Scores logits [n, K] on these labels [n].
 Score score_of(const Tensor& logits, const Tensor& labels);
+/// All of these together.
+Score sum_of(std::span<const Score> scores);
 
 /// Scores models on test samples in chunks of bounded memory. Chunks hold samples of several
 /// clients, unless summation is reproducible: a product's kernel may round its last rows
@@ -35,9 +40,13 @@ class Evaluator {
  public:
   static constexpr std::int64_t kChunk = 256;  ///< samples
 
-  /// `on_chunk` is called after every chunk, in the course of long work.
+  /// `on_chunk` is called after every chunk, in the course of long work. `loss` fits the model and
+  /// the shards that it is scored on.
   Evaluator(
-      const Model& model, const Context& context, std::function<void()> on_chunk = [] {});
+      const Model& model, const Context& context, std::function<void()> on_chunk = [] {},
+      const Loss& loss = {});
+
+  const Loss& loss() const { return loss_; }
 
   /// Scores one model `row` [1, P] on the test samples of some clients of the shard (ascending
   /// ids): one Score per client.
@@ -68,8 +77,8 @@ class Evaluator {
   /// The clients' samples as stretches: neighbours in the stack joined, or one per client.
   std::vector<Stretch> stretches_of(const Shard& shard,
                                     std::span<const std::int64_t> clients) const;
-  /// Scores the samples of all stretches in order, [2, samples] float64 in host memory: correct or
-  /// not, and loss. Row s of `rows` scores stretch s, or a single row all of them.
+  /// Scores the samples of all stretches in order, [M, samples] float64 in host memory, as
+  /// Loss::score has them. Row s of `rows` scores stretch s, or a single row all of them.
   Tensor score_on_device(const Rows& rows, const Shard& shard,
                          const std::vector<Stretch>& stretches);
   /// Returns what the head sees of `count` samples. `gather` puts those from a number on into a
@@ -77,14 +86,23 @@ class Evaluator {
   Embedded embed(const Rows& row, std::int64_t count,
                  const std::function<void(std::int64_t first, const Tensor& features,
                                           const Tensor& labels)>& gather);
-  /// Scores stacked test samples first to first + length - 1.
+  /// Scores stacked test samples first to first + length - 1 into columns of the scores [M, n],
+  /// from `to` on.
   void score_chunk(const Rows& row, const Shard& shard, std::int64_t first, std::int64_t length,
-                   double* correct, double* loss);
+                   const Tensor& scores, std::int64_t to);
+  /// Sees to room for the targets of so many chunks of the shard's samples.
+  void reserve_targets(const Shard& shard, std::int64_t lanes);
+  /// The score of samples first to first + count - 1 of the scores [M, n].
+  Score sum_of(const Tensor& scores, std::int64_t first, std::int64_t count) const;
+  /// Scores of clients whose samples lie one after the other in `scores`.
+  std::vector<Score> sums_of(const Tensor& scores, const Shard& shard,
+                             std::span<const std::int64_t> clients) const;
 
   const Model& model_;
   Context context_;
   Activations activations_;
-  Tensor labels_;  // [B] int64 of a chunk
+  Loss loss_;
+  Tensor targets_;  // [lanes, B, T] of chunks, undefined until they are needed
   std::function<void()> on_chunk_;
 };
 

@@ -8,14 +8,17 @@
 #include "fedhpc/models/model.hpp"
 #include "fedhpc/training/deferred_number.hpp"
 #include "fedhpc/training/local_work.hpp"
+#include "fedhpc/training/loss.hpp"
 #include "fedhpc/training/row_optimizer.hpp"
 
 namespace fedhpc {
 
 /// Sums over the local steps of one client: train_loss is loss / samples over all clients.
 struct TrainStatistics {
-  DeferredNumber loss{};  ///< sum of batch loss x batch size, where the gradient was taken first
-  double samples = 0;     ///< sum of batch sizes
+  /// Sum of batch loss x what it is the mean of, where the gradient was taken first.
+  DeferredNumber loss{};
+  /// Sum of what those losses are means of: samples or, of sequences, places that count.
+  DeferredNumber samples{};
   std::int64_t gradients = 0;  ///< of batches, of all calls: a simulated clock counts them
   /// Gradient values computed, one of each sample: of all calls, in the columns that moved.
   double gradient_values = 0;
@@ -42,12 +45,17 @@ enum class Steps { Any, Alike };
 /// samples.
 struct StepWorkspace {
   Activations activations;
-  Tensor labels;             // [C, B] int64
-  Tensor arena;              // [C, P] gradients, undefined until one is asked for
-  std::vector<double> loss;  // [C] of one run, on the host
-  // On a device, [C] float64: sums over a pass, and losses that do not count.
+  Loss loss;
+  Tensor targets;  // [C, B] labels, or [C, B, T]
+  Tensor arena;    // [C, P] gradients, undefined until one is asked for
+  // Of one run, on the host: [C]
+  std::vector<double> run_losses;
+  std::vector<double> run_counts;
+  // On a device, [C] float64: sums over a pass, and those that do not count.
   Tensor losses;
   Tensor other_losses;
+  Tensor counts;  // of sequences' places, else undefined
+  Tensor other_counts;
   DeviceConstants constants;
   // Steps through a map use these, undefined until one is taken:
   Tensor models;            // [C, P] weights that the rows stand for
@@ -94,9 +102,11 @@ class LocalStep {
 
   /// The number of clients with a batch. Precondition: they are the block's first, as in a Block.
   std::int64_t active() const;
-  /// The sum, over the steps of the pass so far, of client c's batch loss times its size. On a
-  /// device the host waits.
+  /// The sum, over the steps of the pass so far, of client c's batch loss times what it is the mean
+  /// of. On a device the host waits.
   double loss_so_far(std::int64_t c) const;
+  /// The sum of what those losses are means of: samples or, of sequences, places that count.
+  double counted_so_far(std::int64_t c) const;
   std::int64_t samples(std::int64_t c) const;  ///< in client c's batch
   /// Views the rows of those clients in the same memory; [A, P] of [C, P].
   Rows active(const Rows& rows) const;

@@ -5,6 +5,7 @@
 
 #include "fedhpc/core/device_kernels.hpp"
 #include "fedhpc/core/options.hpp"
+#include "fedhpc/training/loss.hpp"
 #include "fedhpc/training/row_optimizer.hpp"
 
 namespace fedhpc {
@@ -39,6 +40,7 @@ struct TrainOptions {
   double momentum = 0;
   bool nesterov = false;
   double weight_decay = 0;
+  LossOptions loss = {};
   BufferPlace buffers = BufferPlace::Average;
   bool decay_biases = true;
   double clip_norm = 0;                   ///< 0: gradients of any length

@@ -43,9 +43,9 @@ class PlannedBatches {
   const std::vector<BatchRun>& runs(std::int64_t draw, std::int64_t step) const {
     return runs_[static_cast<std::size_t>(draw)][static_cast<std::size_t>(step)];
   }
-  /// Puts the batches of the current step into the inputs [C, B, D] and labels [C, B]. Enqueued.
+  /// Puts the batches of the current step into the inputs [C, B, D] and the targets. Enqueued.
   void gather(const Shard& shard, std::int64_t draw, const Tensor& inputs,
-              const Tensor& labels) const;
+              const Tensor& targets) const;
   /// Goes on to the next step. Enqueued.
   void advance() const;
   /// The memory of the first draw's plan: the same as long as no larger one is made.

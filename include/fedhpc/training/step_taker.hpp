@@ -27,8 +27,9 @@ class StepTaker {
   /// Takes step `number`, which `call` makes; adds what it counts.
   void take(std::int64_t number, const StepGraphs::Call& call,
             std::vector<TrainStatistics>& statistics);
-  /// Ends the pass. On a device its losses are those of `losses` [C], once they are asked for.
-  void end(const Tensor& losses, std::vector<TrainStatistics>& statistics);
+  /// Ends the pass. On a device its losses are those of `losses` [C], once they are asked for, and
+  /// what they are sums of is in `counts` [C] where that is defined.
+  void end(const Tensor& losses, const Tensor& counts, std::vector<TrainStatistics>& statistics);
 
   /// Rows as repeated steps find them: on a device a copy, in memory that stays where it is from
   /// one block to the next; on the host themselves.

@@ -1,4 +1,4 @@
-"""Reads what a result file knows of each client, a row of /clients/accuracy at a time.
+"""Reads what a result file knows of each client, a row of /clients/accuracy at a time (of regressions, /clients/rmse).
 
 A run of 10,000 clients evaluated 1,000 times has 10,000,000 accuracies; nothing here holds more than one
 evaluation of them, and a figure reads no more evaluations than it can show.
@@ -51,10 +51,15 @@ def load_clients(path, timeout=PROBE_SECONDS):
     return table
 
 
+def measure_of(file):
+    """What clients are compared by: "accuracy", or "rmse" in a file of a regression."""
+    return "rmse" if "clients/rmse" in file else "accuracy"
+
+
 def evaluated_rounds(file, path):
     """[E] the rounds after which the clients were evaluated, without what may be half written."""
     committed = len(file["rounds/round"])  # read first
-    accuracy, evaluated = file["clients/accuracy"], file["clients/evaluated_rounds"]
+    accuracy, evaluated = file[f"clients/{measure_of(file)}"], file["clients/evaluated_rounds"]
     if accuracy.ndim != 2 or evaluated.ndim != 1:
         raise ResultError(f"{path}: damaged (the data sets of /clients have other dimensions)")
     rounds = evaluated[()]
@@ -68,16 +73,19 @@ def read_row(data, index, path):
     try:
         return data[index]
     except (OSError, RuntimeError) as error:
-        raise ResultError(f"{path}: damaged in row {index} of /clients/accuracy ({error})") from None
+        raise ResultError(f"{path}: damaged in row {index} of {data.name} ({error})") from None
 
 
-def load_last_accuracy(path, timeout=PROBE_SECONDS):
-    """(round, accuracies [N] after it) of the last evaluation; None without one."""
+def load_last(path, timeout=PROBE_SECONDS):
+    """(round, "accuracy" or "rmse", values [N] after it) of the last evaluation; None without one."""
     with open_run(path, timeout) as file, reading(path):
-        if "clients/accuracy" not in file or "clients/evaluated_rounds" not in file:
+        measure = measure_of(file)
+        if f"clients/{measure}" not in file or "clients/evaluated_rounds" not in file:
             return None
         rounds = evaluated_rounds(file, path)
-        return (int(rounds[-1]), read_row(file["clients/accuracy"], len(rounds) - 1, path)) if len(rounds) else None
+        if not len(rounds):
+            return None
+        return int(rounds[-1]), measure, read_row(file[f"clients/{measure}"], len(rounds) - 1, path)
 
 
 def load_samples(path, kind, client, timeout=PROBE_SECONDS):

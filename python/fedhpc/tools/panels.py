@@ -16,9 +16,12 @@ WHOSE = {"global_accuracy": "of the global model", "personal_accuracy": "of own 
 ACCURACY = "test accuracy [%]"
 # The series of every run (include/fedhpc/engine/metrics.def); all others are an algorithm's own.
 OF_EVERY_RUN = {
-    "train_loss", "global_accuracy", "global_loss", "edge_accuracy", "personal_accuracy", "personal_accuracy_weighted",
-    "personal_accuracy_std", "personal_accuracy_p10", "personal_loss", "participant_accuracy", "best_personal_accuracy",
-    "validation_global_accuracy", "validation_global_loss", "validation_personal_accuracy", "validation_personal_loss",
+    "train_loss", "global_accuracy", "global_loss", "global_perplexity", "global_f1", "global_rmse", "edge_accuracy",
+    "edge_rmse", "personal_accuracy", "personal_accuracy_weighted", "personal_accuracy_std", "personal_accuracy_p10",
+    "personal_loss", "personal_perplexity", "personal_f1", "personal_rmse", "participant_accuracy",
+    "best_personal_accuracy", "best_personal_rmse", "validation_global_accuracy", "validation_global_loss",
+    "validation_global_f1", "validation_global_rmse", "validation_personal_accuracy", "validation_personal_loss",
+    "validation_personal_f1", "validation_personal_rmse",
     "participants", "bytes_up_client_edge", "bytes_down_client_edge", "bytes_up_edge_cloud", "bytes_down_edge_cloud",
     "bytes_up_client_cloud", "bytes_down_client_cloud", "simulated_seconds", "wall_seconds", "seconds_train",
     "seconds_aggregate", "seconds_evaluate", "seconds_io"}
@@ -49,23 +52,30 @@ def accuracy_axis(metrics):
     return f"test accuracy {WHOSE[metric]} [%]" if metric in WHOSE else f"{name_of(metric)} [%]"
 
 
+def compared(runs, measure):
+    """The series of a measure, accuracy or rmse, that the standard figure shows."""
+    names = [f"global_{measure}"]
+    for run in runs:
+        both = run.rounds.reindex(columns=[f"global_{measure}", f"personal_{measure}"]).dropna()
+        personal = run.evaluated(f"personal_{measure}")
+        if len(personal) and (both.empty or (both.diff(axis=1).iloc[:, 1].abs() > 0.01).any()):
+            names = [f"global_{measure}", f"personal_{measure}"]
+    return evaluated_by_any(runs, [*names, f"edge_{measure}"])
+
+
 def default_panels(runs):
     """The two panels of the standard figure, accuracy and loss: a list of (vertical label, metrics).
 
-    Accuracy is the global model's, the personal models' where it differs, and the edge models'. Loss is that of the
-    global model, the clients' own where there is none, and of training.
+    Accuracy is the global model's, the personal models' where it differs, and the edge models'; where no run has one,
+    it is the rmse. Loss is that of the global model, the clients' own where there is none, and of training.
     """
-    accuracy = ["global_accuracy"]
-    for run in runs:
-        both = run.rounds.reindex(columns=["global_accuracy", "personal_accuracy"]).dropna()
-        personal = run.evaluated("personal_accuracy")
-        if len(personal) and (both.empty or (both.diff(axis=1).iloc[:, 1].abs() > 0.01).any()):
-            accuracy = ["global_accuracy", "personal_accuracy"]
-    accuracy = evaluated_by_any(runs, [*accuracy, "edge_accuracy"])
+    accuracy = compared(runs, "accuracy") or compared(runs, "rmse")
     loss = evaluated_by_any(runs, ["global_loss", "train_loss"])
     if "global_loss" not in loss:
         loss = evaluated_by_any(runs, ["personal_loss", "train_loss"])
-    return [(accuracy_axis(accuracy), accuracy), (axis_name(loss, "cross-entropy loss"), loss)]
+    by_rmse = any(name.endswith("_rmse") for name in accuracy)
+    axis = axis_name(accuracy, "test rmse") if by_rmse else accuracy_axis(accuracy)
+    return [(axis, accuracy), (axis_name(loss, "loss" if by_rmse else "cross-entropy loss"), loss)]
 
 
 def unit_of(runs, metric):
@@ -148,6 +158,7 @@ def evaluated_rounds(run, metric):
     here = run.rounds[metric].notna().to_numpy()
     if metric not in OF_EVERY_RUN:
         return here
-    tests = [name for name in run.rounds if name.endswith("_accuracy") or name in ("global_loss", "personal_loss")]
+    tests = [name for name in run.rounds if name.endswith(("_accuracy", "_rmse")) or
+             name in ("global_loss", "personal_loss")]
     evaluated = run.rounds[tests].notna().any(axis=1).to_numpy()
     return here & evaluated if evaluated.any() else here

@@ -62,13 +62,18 @@ class Run:
         return float(self.rounds[metric].loc[chosen])
 
     def summary(self):
-        """One line: rounds done, status, last and best accuracy in %."""
+        """One line: rounds done, status, last and best accuracy in %, or rmse."""
         parts = [f"{len(self.rounds)} rounds", self.status]
         for metric in ("global_accuracy", "personal_accuracy"):
             values = self.evaluated(metric)
             if not values.empty:
                 parts.append(f"{metric.replace('_', ' ')} {100 * values.iloc[-1]:.2f} % last, "
                              f"{100 * values.max():.2f} % best (round {values.idxmax()})")
+        for metric in ("global_rmse", "personal_rmse"):
+            values = self.evaluated(metric)
+            if not values.empty:
+                parts.append(f"{metric.replace('_', ' ')} {values.iloc[-1]:.4g} last, "
+                             f"{values.min():.4g} best (round {values.idxmin()})")
         return f"{self.path.name}: " + ", ".join(parts)
 
 

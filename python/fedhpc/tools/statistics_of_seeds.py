@@ -8,7 +8,7 @@ import numpy as np
 from .axes import carried, horizontal
 from .style import PlotError
 
-SMALLER_IS_BETTER = ("loss", "error", "residual", "gap", "distortion", "seconds", "bytes")
+SMALLER_IS_BETTER = ("loss", "perplexity", "rmse", "error", "residual", "gap", "distortion", "seconds", "bytes")
 TARGET_AXES = ("rounds", "bytes", "seconds", "wall")
 
 

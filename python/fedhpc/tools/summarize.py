@@ -31,11 +31,11 @@ from .axes import unit_prefix
 from .labels import SEEDS, differing_keys, groups_of_seeds, labels_of, listed, settings, title_of
 from .results import DIVERGED, VALIDATION, ResultError, load
 from .scaling import draw_scaling, scaling_table
-from .statistics_of_seeds import TARGET_AXES, best_and_last, to_target, traffic
+from .statistics_of_seeds import TARGET_AXES, best_and_last, smaller_is_better, to_target, traffic
 from .style import PlotError, add_force
 from .tables import FORMATS, Best
 
-METRICS = ("global_accuracy", "personal_accuracy")
+METRICS = ("global_accuracy", "personal_accuracy", "global_rmse", "personal_rmse")
 TARGET_HEADERS = {"rounds": "rounds", "bytes": "traffic [B]", "seconds": "simulated [s]", "wall": "wall [s]"}
 
 
@@ -120,7 +120,7 @@ def status_text(runs):
 
 
 def default_metric(groups):
-    """The accuracy that most groups have evaluated."""
+    """The accuracy, or else the rmse, that most groups have evaluated."""
     return max(METRICS, key=lambda metric: sum(any(len(run.evaluated(metric)) for run in group) for group in groups))
 
 
@@ -142,10 +142,10 @@ def scaled_column(header, samples):
 
 def columns_for_people(groups, labels, metric, target, by):
     """Columns [header, cell, ...] with units in the headers."""
-    percent = "accuracy" in metric or "density" in metric
+    percent = "accuracy" in metric or "density" in metric or metric.endswith("_f1")
     factor, digits, unit = (100.0, 2, " [%]") if percent else (1.0, 4, "")
     ends = [best_and_last(group, metric, by) for group in groups]
-    least = "loss" in metric
+    least = smaller_is_better(metric)
     compete = [not any(run.status == DIVERGED for run in group) for group in groups]
     columns = [["configuration", *labels], ["seeds", *map(seeds_text, groups)],
                ["n", *(str(len(group)) for group in groups)], ["status", *map(status_text, groups)],
@@ -263,7 +263,7 @@ def target_of(text):
 def parse_arguments(arguments):
     parser = argparse.ArgumentParser(description="Tables of fedhpc runs: mean and spread over seeds, or scaling.")
     parser.add_argument("places", nargs="+", metavar="RUN.h5|DIR", type=Path, help="result files, or folders of them")
-    parser.add_argument("--metric", metavar="NAME", help="a /rounds data set [global_accuracy or personal_accuracy]")
+    parser.add_argument("--metric", metavar="NAME", help="a /rounds data set [an accuracy, or an rmse]")
     parser.add_argument("--select", choices=("test", "validation"), default="test",
                         help="what chooses the best round of a run [test: the metric itself]")
     parser.add_argument("--target", type=target_of, metavar="VALUE",

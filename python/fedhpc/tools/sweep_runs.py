@@ -10,6 +10,7 @@ from .configuration import parse_config, read_config, without_rivals
 from .method_keys import acting, method_of, of_one_method
 from .paper_table import Job, figure_text, job_state
 from .results import DIVERGED, VALIDATION, ResultError
+from .statistics_of_seeds import smaller_is_better
 
 OWN_KEYS = ("base", "seeds", "metric", "select", "rule", "aim", "output")
 OWN_SETTINGS = ("run.seed", "run.output")  # of every run, set by the sweep
@@ -80,7 +81,7 @@ def read_sweep(path, output=None, select=None):
     if _one_of(path, own, "select", ("test", "validation")) == "validation":
         chosen_by = _validated(path, metric, {**_configuration(base), **grid})
     return Sweep(path, base, seeds, metric, chosen_by, _one_of(path, own, "rule", ("best", "last")),
-                 _one_of(path, own, "aim", ("min", "max") if "loss" in metric else ("max", "min")), folder,
+                 _one_of(path, own, "aim", ("min", "max") if smaller_is_better(metric) else ("max", "min")), folder,
                  _points(path, base, {key: _values(path, key, text) for key, text in grid.items()}, seeds, folder))
 
 

@@ -31,7 +31,8 @@ from .text_chart import chart
 RATE_ROUNDS = 20  # the rate is that of so many last rounds
 CLEAR = "\x1b[H\x1b[J"  # to the upper left corner, and nothing below
 ACCURACIES = ("global_accuracy", "personal_accuracy", "edge_accuracy")
-LOSSES = ("train_loss", "global_loss", "personal_loss")
+F1S = ("global_f1", "personal_f1")
+LOSSES = ("global_rmse", "personal_rmse", "train_loss", "global_loss", "personal_loss", "global_perplexity")
 
 
 def last_finite(run, metric):
@@ -96,9 +97,9 @@ def plain_line(run):
     parts = [round_text(run)]
     loss = last_finite(run, "train_loss")
     parts += [f"loss {loss:.4f}"] if loss is not None else []
-    for metric in ACCURACIES[:2]:
+    for metric in (*ACCURACIES[:2], *LOSSES[:2]):
         value = last_finite(run, metric)
-        parts += [f"{metric.replace('_', ' ')} {100 * value:.2f} %"] if value is not None else []
+        parts += [f"{metric.replace('_', ' ')} {value_text(metric, value)}"] if value is not None else []
     parts += [traffic_text(run).split(" (")[0], pace_text(run), "" if run.status == RUNNING else run.status]
     return "  ".join(part for part in parts if part)
 
@@ -116,7 +117,7 @@ def view(run, metric, width):
     lines.append("  ".join(part for part in (round_text(run) + share, pace_text(run)) if part))
     if len(run.rounds) and "wall_seconds" in run.rounds:
         lines.append(f"wall time {seconds_text(np.nansum(run.rounds['wall_seconds']))}")
-    for name in (*ACCURACIES, *LOSSES):
+    for name in (*ACCURACIES, *F1S, *LOSSES):
         values = run.evaluated(name)
         if len(values):
             best = values.idxmin() if name in LOSSES else values.idxmax()

@@ -27,8 +27,11 @@ struct Gather {
     const Split at = batch(g);
     const DevicePick pick = pick_of(at.quotient, at.rest);
     if (pick.row < 0) return;
-    if (group.rank() == 0) {
-      of.labels[at.quotient * of.label_stride + at.rest] = of.source_labels[pick.row];
+    const auto* told = static_cast<const std::int32_t*>(of.source_targets);
+    auto* targets = static_cast<std::int32_t*>(of.targets) + at.quotient * of.target_stride +
+                    at.rest * of.target_words;
+    for (std::int64_t i = group.rank(); i < of.target_words; i += group.size()) {
+      targets[i] = told[pick.row * of.target_words + i];
     }
     T* out = inputs(at.quotient, at.rest);
     const std::int64_t features = of.inputs.width;
