@@ -23,7 +23,7 @@ struct ExponentialOf<float> {
   static constexpr int kMantissa = 23;
   static constexpr Bits kBias = 127;
   static constexpr int kTerms = 7;
-  static constexpr float kLeast = -87;  // below, the result is taken for that of kLeast, or for 0
+  static constexpr float kLeast = -86;  // what lies below is taken for it, or its result for 0
   static constexpr float kMost = 88;
   static constexpr float kLog2High = 0x1.62e4p-1F;  // so short that multiples of it are exact
   static constexpr float kLog2Low = 0x1.7f7d1cf79abcap-20F;
@@ -36,7 +36,7 @@ struct ExponentialOf<double> {
   static constexpr int kMantissa = 52;
   static constexpr Bits kBias = 1023;
   static constexpr int kTerms = 13;
-  static constexpr double kLeast = -708;
+  static constexpr double kLeast = -707;
   static constexpr double kMost = 709;
   static constexpr double kLog2High = 0x1.62e42fefa38p-1;
   static constexpr double kLog2Low = 0x1.ef35793c7673p-45;
@@ -65,7 +65,7 @@ struct Exponential {
   T rest;
 };
 
-/// exp(x), and 0 where that is below the smallest normal numbers.
+/// exp(x), and 0 where that is next to the smallest normal number.
 template <typename T>
 FEDHPC_INLINE T exp_of(T x) {
   const Exponential<T> e(x);

@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <limits>
-#include <optional>
 
 #include <ATen/ops/_softmax.h>
 #include <ATen/ops/_softmax_backward_data.h>
@@ -9,6 +8,7 @@
 #include <ATen/ops/ones.h>
 
 #include "fedhpc/core/device.hpp"
+#include "fedhpc/core/to_device.hpp"
 #include "fedhpc/math/products.hpp"
 #include "fedhpc/models/sequence_layers.hpp"
 
@@ -69,9 +69,9 @@ double Attention::forward_flops() const {
 
 Saved Attention::make_saved(std::int64_t clients, std::int64_t batch,
                             const at::TensorOptions& options, Use use) const {
-  // The weights; after dropout; a device's factors of dropout.
+  // The weights; with dropout also what is left of them, and its factors.
   const bool device = options.device().is_cuda();
-  const int kept = use == Use::Evaluation || !draws() ? 1 : device ? 3 : 2;
+  const int kept = use == Use::Training && draws() ? 3 : 1;
   Saved saved;
   for (int i = 0; i < kept; ++i) {
     saved.per_sample.push_back(at::empty({clients, batch, scores()}, options));
@@ -100,49 +100,49 @@ void Attention::weigh(const Tensor& scores, const Tensor& mask, const Saved& sav
   if (mask.defined()) each.masked_fill_(blind, 0);
 }
 
-/// On a device the factors of dropout are drawn by the host.
+/// The factors of dropout. The host draws them for a device, too.
 void Attention::draw_factors(const Pass& pass) const {
   const Tensor& factors = pass.saved.per_sample[2];
-  const Tensor host = at::empty(factors.sizes(), factors.options().device(at::kCPU));
-  with_type(host.scalar_type(), [&]<typename T>() {
-    for (std::int64_t c = 0; c < host.size(0); ++c) {
-      DropoutFactors of_client(pass.draws.key(c, settings_.number), settings_.dropout);
-      of_client.apply<T>(nullptr, host[c].data_ptr<T>(), host[c].numel());
-    }
-  });
-  factors.copy_(host);
+  const Tensor host =
+      on_device(factors) ? at::empty(factors.sizes(), factors.options().device(at::kCPU)) : factors;
+  for (std::int64_t c = 0; c < host.size(0); ++c) {
+    draw_dropout_factors(pass.draws.key(c, settings_.number), settings_.dropout, host[c]);
+  }
+  if (on_device(factors)) factors.copy_(to_device(host, factors.device()));
+}
+
+/// to = scale a b^T. The host's kernels are fast where the second factor is not transposed.
+void Attention::multiply_transposed(const Pass& pass, double scale, const Tensor& a,
+                                    const Tensor& b, std::int64_t inner, const Tensor& to) const {
+  const std::int64_t count = to.size(0) * sizes_.heads;
+  const MatrixStack left = matrices(a, sizes_.queries, inner);
+  const MatrixStack result = matrices(to, sizes_.queries, sizes_.keys);
+  if (on_device(to)) {
+    return batched_product(to.scalar_type(), count, scale, left, Transpose::No,
+                           matrices(b, sizes_.keys, inner), Transpose::Yes, 0, result,
+                           pass.arithmetic);
+  }
+  const Tensor transposed = at::empty(b.sizes(), b.options());
+  transpose_matrices(b, sizes_.keys, inner, transposed);
+  batched_product(to.scalar_type(), count, scale, left, Transpose::No,
+                  matrices(transposed, inner, sizes_.keys), Transpose::No, 0, result,
+                  pass.arithmetic);
 }
 
 void Attention::forward(const Pass& pass, Stacks inputs, const Tensor& output) const {
   const Sizes& of = sizes_;
-  const at::ScalarType type = output.scalar_type();
   const std::vector<Tensor>& saved = pass.saved.per_sample;
   const bool dropping = drops(pass);
-  if (dropping && on_device(output)) draw_factors(pass);
-  std::optional<DropoutFactors> factors;
+  if (dropping) draw_factors(pass);
   for_blocks(output, inputs, scores(), [&](const Samples& some) {
     const Tensor weights = some.of(saved[0]);
-    const std::int64_t count = weights.size(0) * of.heads;
-    batched_product(type, count, settings_.scale,
-                    matrices(some.of(inputs[0]), of.queries, of.width), Transpose::No,
-                    matrices(some.of(inputs[1]), of.keys, of.width), Transpose::Yes, 0,
-                    matrices(weights, of.queries, of.keys), pass.arithmetic);
+    multiply_transposed(pass, settings_.scale, some.of(inputs[0]), some.of(inputs[1]), of.width,
+                        weights);
     weigh(weights, inputs.size() == 4 ? some.of(inputs[3]) : Tensor(), pass.saved);
-    Tensor dropped = weights;
-    if (dropping) {
-      dropped = some.of(saved[1]);
-      if (on_device(output)) {
-        at::mul_out(dropped, weights, some.of(saved[2]));
-      } else {
-        if (some.first == 0) {
-          factors.emplace(pass.draws.key(some.client, settings_.number), settings_.dropout);
-        }
-        with_type(type, [&]<typename T>() {
-          factors->apply<T>(weights.const_data_ptr<T>(), dropped.data_ptr<T>(), weights.numel());
-        });
-      }
-    }
-    batched_product(type, count, 1, matrices(dropped, of.queries, of.keys), Transpose::No,
+    Tensor dropped = dropping ? some.of(saved[1]) : weights;
+    if (dropping) at::mul_out(dropped, weights, some.of(saved[2]));
+    batched_product(output.scalar_type(), weights.size(0) * of.heads, 1,
+                    matrices(dropped, of.queries, of.keys), Transpose::No,
                     matrices(some.of(inputs[2]), of.keys, of.values), Transpose::No, 0,
                     matrices(some.of(output), of.queries, of.values), pass.arithmetic);
   });
@@ -185,10 +185,8 @@ void Attention::backward(const Pass& pass, Stacks inputs, const Tensor& output,
       product(1, matrices(dropped, of.queries, of.keys), Transpose::Yes, dy, Transpose::No,
               matrices(some.of(input_gradients[2]), of.keys, of.values));
     }
-    product(1, dy, Transpose::No, matrices(some.of(inputs[2]), of.keys, of.values), Transpose::Yes,
-            of_scores);
-    weigh_back(weights, dropped, dropping && on_device(output) ? some.of(saved[2]) : Tensor(),
-               gradient);
+    multiply_transposed(pass, 1, some.of(output_gradient), some.of(inputs[2]), of.values, gradient);
+    weigh_back(weights, dropped, dropping ? some.of(saved[2]) : Tensor(), gradient);
     if (input_gradients[0].defined()) {
       product(settings_.scale, of_scores, Transpose::No,
               matrices(some.of(inputs[1]), of.keys, of.width), Transpose::No,

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <limits>
-#include <vector>
 
 #include "math/exponential.hpp"
 
@@ -11,155 +11,244 @@ namespace fedhpc {
 
 namespace {
 
-constexpr std::int64_t kLanes = 16;  // of numbers that are added, or compared, together
-
-/// The softmax of the row's first `visible` scores; the others become 0. `padded` has room for
-/// them in whole lanes.
+/// V values of T that are added and compared together, at any address.
+template <typename T, int V>
+struct Lanes {
+  typedef T Type __attribute__((vector_size(V * sizeof(T)), aligned(alignof(T)), may_alias));
+};
 template <typename T>
-FEDHPC_INLINE void softmax_row(T* row, const T* mask, std::int64_t visible, std::int64_t keys,
-                               T* __restrict padded) {
+struct Lanes<T, 1> {
+  using Type = T;
+};
+
+/// The vectors of a row of `keys` >= V numbers: the last one ends with the row and so repeats
+/// numbers of the one before it, unless the vectors fit.
+template <typename T, int V>
+class RowVectors {
+ public:
+  using Vector = typename Lanes<T, V>::Type;
+
+  FEDHPC_INLINE explicit RowVectors(std::int64_t keys) : last_(keys - V), whole_((keys - 1) / V) {
+    T fresh[V];
+    T places[V];
+    for (int i = 0; i < V; ++i) {
+      fresh[i] = last_ + i < whole_ * V ? T{0} : T{1};
+      places[i] = static_cast<T>(i);
+    }
+    std::memcpy(&fresh_, fresh, sizeof fresh);
+    std::memcpy(&places_, places, sizeof places);
+  }
+
+  /// The largest of the first `end` numbers.
+  FEDHPC_INLINE T largest(const T* row, std::int64_t end) const {
+    Vector most;
+    see(row, last_, end, most);
+    for (std::int64_t v = 0; v < whole_; ++v) {
+      Vector x;
+      see(row, v * V, end, x);
+      most = x > most ? x : most;
+    }
+    return folded<V>(most, [](auto& a, const auto& b) { a = b > a ? b : a; });
+  }
+
+  FEDHPC_INLINE T sum(const T* row) const {
+    return total([&](std::int64_t begin, Vector& to) { to = at(row, begin); });
+  }
+
+  /// The sum of a[s] b[s].
+  FEDHPC_INLINE T inner_product(const T* a, const T* b) const {
+    return total([&](std::int64_t begin, Vector& to) { to = at(a, begin) * at(b, begin); });
+  }
+
+  /// number(begin, to) gives every vector of the row from the old numbers.
+  template <typename Number>
+  FEDHPC_INLINE void change(T* row, Number&& number) const {
+    Vector last;
+    number(last_, last);
+    for (std::int64_t v = 0; v < whole_; ++v) number(v * V, at(row, v * V));
+    at(row, last_) = last;
+  }
+
+  /// A vector of the row with -infinity from place `end` on.
+  FEDHPC_INLINE void see(const T* row, std::int64_t begin, std::int64_t end, Vector& to) const {
+    const Vector nothing = Vector{} - std::numeric_limits<T>::infinity();
+    to = places_ < static_cast<T>(end - begin) ? at(row, begin) : nothing;
+  }
+
+  FEDHPC_INLINE static Vector& at(T* row, std::int64_t begin) {
+    return *static_cast<Vector*>(static_cast<void*>(row + begin));
+  }
+  FEDHPC_INLINE static const Vector& at(const T* row, std::int64_t begin) {
+    return *static_cast<const Vector*>(static_cast<const void*>(row + begin));
+  }
+
+ private:
+  template <typename Number>
+  FEDHPC_INLINE T total(Number&& number) const {
+    Vector sum;
+    number(last_, sum);
+    sum *= fresh_;
+    for (std::int64_t v = 0; v < whole_; ++v) {
+      Vector next;
+      number(v * V, next);
+      sum += next;
+    }
+    return folded<V>(sum, [](auto& a, const auto& b) { a += b; });
+  }
+
+  /// All lanes, half onto half.
+  template <int W, typename Both>
+  FEDHPC_INLINE static T folded(const typename Lanes<T, W>::Type& lanes, Both&& both) {
+    if constexpr (W == 1) {
+      return lanes;
+    } else {
+      struct {
+        typename Lanes<T, W / 2>::Type low, high;
+      } halves;
+      std::memcpy(&halves, &lanes, sizeof halves);
+      both(halves.low, halves.high);
+      return folded<W / 2>(halves.low, both);
+    }
+  }
+
+  std::int64_t last_;
+  std::int64_t whole_;
+  Vector fresh_;   // 1 where the last vector has a number of its own
+  Vector places_;  // 0, 1, 2, ...
+};
+
+template <typename T>
+FEDHPC_INLINE void exp_all(T* __restrict values, std::int64_t count) {
+  for (std::int64_t i = 0; i < count; ++i) values[i] = exp_of(values[i]);
+}
+
+/// The rows of one head: a matrix [queries, keys] that stays in the nearest cache.
+template <typename T, int V>
+FEDHPC_INLINE void softmax_head(const ScoreRows& of, T* scores, const T* mask) {
+  using Rows = RowVectors<T, V>;
+  using Vector = typename Rows::Vector;
   constexpr T kNothing = -std::numeric_limits<T>::infinity();
-  const std::int64_t whole = (visible + kLanes - 1) / kLanes * kLanes;
-  for (std::int64_t s = whole - kLanes; s < whole; ++s) padded[s] = kNothing;
-  for (std::int64_t s = 0; s < visible; ++s) padded[s] = row[s];
-  if (mask != nullptr) {
-    for (std::int64_t s = 0; s < visible; ++s) padded[s] += mask[s];
-  }
-  T lanes[kLanes];
-  for (std::int64_t i = 0; i < kLanes; ++i) lanes[i] = padded[i];
-  for (std::int64_t s = kLanes; s < whole; s += kLanes) {
-    for (std::int64_t i = 0; i < kLanes; ++i) {
-      lanes[i] = padded[s + i] > lanes[i] ? padded[s + i] : lanes[i];
+  const Rows rows(of.keys);
+  for (std::int64_t l = 0; l < of.queries; ++l) {
+    T* row = scores + l * of.keys;
+    if (mask != nullptr) {
+      for (std::int64_t s = 0; s < of.keys; ++s) row[s] += mask[l * of.keys + s];
     }
+    const std::int64_t seen = of.causal ? std::min(l + 1, of.keys) : of.keys;
+    const T largest = rows.largest(row, seen);
+    const T shift = largest == kNothing ? T{0} : largest;
+    rows.change(row, [&](std::int64_t s, Vector& to) {
+      rows.see(row, s, seen, to);
+      to -= shift;
+    });
   }
-  for (std::int64_t width = kLanes / 2; width > 0; width /= 2) {
-    for (std::int64_t i = 0; i < width; ++i) {
-      lanes[i] = lanes[i + width] > lanes[i] ? lanes[i + width] : lanes[i];
-    }
-  }
-  const T largest = lanes[0] == kNothing ? T{0} : lanes[0];
-  for (T& lane : lanes) lane = 0;
-  for (std::int64_t s = 0; s < whole; s += kLanes) {
-    for (std::int64_t i = 0; i < kLanes; ++i) {
-      padded[s + i] = exp_of(padded[s + i] - largest);
-      lanes[i] += padded[s + i];
-    }
-  }
-  for (std::int64_t width = kLanes / 2; width > 0; width /= 2) {
-    for (std::int64_t i = 0; i < width; ++i) lanes[i] += lanes[i + width];
-  }
-  const T factor = lanes[0] == 0 ? T{0} : 1 / lanes[0];
-  for (std::int64_t s = 0; s < visible; ++s) row[s] = padded[s] * factor;
-  for (std::int64_t s = visible; s < keys; ++s) row[s] = 0;
-}
-
-template <typename T>
-FEDHPC_INLINE void softmax_row_back(const T* weights, const T* dropped, T* __restrict gradient,
-                                    std::int64_t visible, std::int64_t keys) {
-  T lanes[kLanes] = {};
-  std::int64_t s = 0;
-  for (; s + kLanes <= visible; s += kLanes) {
-    for (std::int64_t i = 0; i < kLanes; ++i) lanes[i] += dropped[s + i] * gradient[s + i];
-  }
-  for (std::int64_t i = 0; s < visible; ++s, ++i) lanes[i] += dropped[s] * gradient[s];
-  for (std::int64_t width = kLanes / 2; width > 0; width /= 2) {
-    for (std::int64_t i = 0; i < width; ++i) lanes[i] += lanes[i + width];
-  }
-  const T sum = lanes[0];
-  for (s = 0; s < visible; ++s) gradient[s] = dropped[s] * gradient[s] - weights[s] * sum;
-  for (; s < keys; ++s) gradient[s] = 0;
-}
-
-/// Calls work(offset of the row, number of the sample, of the head and of the query, keys that it
-/// sees).
-template <typename Work>
-FEDHPC_INLINE void for_each_row(const ScoreRows& rows, Work&& work) {
-  std::int64_t offset = 0;
-  for (std::int64_t b = 0; b < rows.values.size(0); ++b) {
-    for (std::int64_t h = 0; h < rows.heads; ++h) {
-      for (std::int64_t l = 0; l < rows.queries; ++l, offset += rows.keys) {
-        work(offset, b, h, l, rows.causal ? std::min(l + 1, rows.keys) : rows.keys);
-      }
-    }
+  exp_all(scores, of.queries * of.keys);
+  for (std::int64_t l = 0; l < of.queries; ++l) {
+    T* row = scores + l * of.keys;
+    const T sum = rows.sum(row);
+    const T factor = sum == 0 ? T{0} : 1 / sum;
+    rows.change(row, [&](std::int64_t s, Vector& to) { to = Rows::at(row, s) * factor; });
   }
 }
 
-template <typename T>
-FEDHPC_INLINE void softmax_all(const ScoreRows& scores, const Tensor& mask, T* padded) {
-  T* values = static_cast<T*>(scores.values.data_ptr());
+template <typename T, int V>
+FEDHPC_INLINE void softmax_with(const ScoreRows& of, const Tensor& mask) {
+  T* scores = static_cast<T*>(of.values.data_ptr());
   const T* added = mask.defined() ? static_cast<const T*>(mask.const_data_ptr()) : nullptr;
-  const std::int64_t of_head = scores.queries * scores.keys;
-  const std::int64_t of_sample = mask.defined() ? mask.size(1) : 0;
-  const bool each_head = of_sample > of_head;
-  for_each_row(
-      scores, [&](std::int64_t offset, std::int64_t b, std::int64_t h, std::int64_t l,
-                  std::int64_t visible) __attribute__((always_inline)) {
-        const T* of_row = added == nullptr ? nullptr
-                                           : added + b * of_sample + (each_head ? h * of_head : 0) +
-                                                 l * scores.keys;
-        softmax_row(values + offset, of_row, visible, scores.keys, padded);
-      });
+  const std::int64_t of_head = of.queries * of.keys;
+  const std::int64_t matrices = of.values.size(0) * of.heads;
+  // A mask of all heads serves the matrices of a sample.
+  const std::int64_t share = mask.defined() && mask.size(1) == of_head ? of.heads : 1;
+  for (std::int64_t m = 0; m < matrices; ++m) {
+    const T* of_matrix = added == nullptr ? nullptr : added + m / share * of_head;
+    softmax_head<T, V>(of, scores + m * of_head, of_matrix);
+  }
+}
+
+template <typename T, int V>
+FEDHPC_INLINE void softmax_back_with(const ScoreRows& of, const T* dropped, T* gradient) {
+  using Rows = RowVectors<T, V>;
+  using Vector = typename Rows::Vector;
+  const T* weights = static_cast<const T*>(of.values.const_data_ptr());
+  const Rows rows(of.keys);
+  const std::int64_t count = of.values.size(0) * of.heads * of.queries;
+  for (std::int64_t r = 0; r < count; ++r) {
+    const T* w = weights + r * of.keys;
+    const T* d = dropped + r * of.keys;
+    T* g = gradient + r * of.keys;
+    const T sum = rows.inner_product(d, g);
+    rows.change(g, [&](std::int64_t s, Vector& to) {
+      to = Rows::at(d, s) * Rows::at(g, s) - Rows::at(w, s) * sum;
+    });
+  }
 }
 
 template <typename T>
-FEDHPC_INLINE void softmax_all_back(const ScoreRows& weights, const Tensor& dropped,
-                                    const Tensor& gradient) {
-  const T* w = static_cast<const T*>(weights.values.const_data_ptr());
-  const T* d = static_cast<const T*>(dropped.const_data_ptr());
-  T* g = static_cast<T*>(gradient.data_ptr());
-  for_each_row(
-      weights, [&](std::int64_t offset, std::int64_t, std::int64_t, std::int64_t,
-                   std::int64_t visible) __attribute__((always_inline)) {
-        softmax_row_back(w + offset, d + offset, g + offset, visible, weights.keys);
-      });
+FEDHPC_INLINE void softmax_all(const ScoreRows& of, const Tensor& mask) {
+  if (of.keys >= 16) return softmax_with<T, 16>(of, mask);
+  if (of.keys >= 4) return softmax_with<T, 4>(of, mask);
+  softmax_with<T, 1>(of, mask);
 }
 
 template <typename T>
-FEDHPC_WIDE void wide_softmax_all(const ScoreRows& scores, const Tensor& mask, T* padded) {
-  softmax_all(scores, mask, padded);
+FEDHPC_INLINE void softmax_all_back(const ScoreRows& of, const T* dropped, T* gradient) {
+  if (of.keys >= 16) return softmax_back_with<T, 16>(of, dropped, gradient);
+  if (of.keys >= 4) return softmax_back_with<T, 4>(of, dropped, gradient);
+  softmax_back_with<T, 1>(of, dropped, gradient);
 }
 
 template <typename T>
-FEDHPC_WIDE void wide_softmax_all_back(const ScoreRows& weights, const Tensor& dropped,
-                                       const Tensor& gradient) {
-  softmax_all_back<T>(weights, dropped, gradient);
+FEDHPC_WIDE void wide_softmax_all(const ScoreRows& of, const Tensor& mask) {
+  softmax_all<T>(of, mask);
+}
+
+template <typename T>
+FEDHPC_WIDE void wide_softmax_all_back(const ScoreRows& of, const T* dropped, T* gradient) {
+  softmax_all_back(of, dropped, gradient);
 }
 
 }  // namespace
 
 void softmax_rows(const ScoreRows& scores, const Tensor& mask) {
   with_type(scores.values.scalar_type(), [&]<typename T>() {
-    std::vector<T> padded(static_cast<std::size_t>(scores.keys + kLanes));
     const auto run = has_wide_vectors() ? wide_softmax_all<T> : softmax_all<T>;
-    run(scores, mask, padded.data());
+    run(scores, mask);
   });
 }
 
 void softmax_rows_back(const ScoreRows& weights, const Tensor& dropped, const Tensor& gradient) {
   with_type(gradient.scalar_type(), [&]<typename T>() {
     const auto run = has_wide_vectors() ? wide_softmax_all_back<T> : softmax_all_back<T>;
-    run(weights, dropped, gradient);
+    run(weights, dropped.const_data_ptr<T>(), gradient.data_ptr<T>());
   });
 }
 
-DropoutFactors::DropoutFactors(const DrawKey& key, double p)
-    : draws_(key),
-      factor_(1 / (1 - p)),
-      limit_(static_cast<std::uint64_t>(std::llround(std::ldexp(p, 32)))) {}
-
-template <typename T>
-void DropoutFactors::apply(const T* of, T* to, std::int64_t count) {
-  const T factor = static_cast<T>(factor_);
-  for (std::int64_t i = 0; i < count; ++i) {
-    if (!half_) word_ = draws_.raw();
-    const std::uint64_t number = half_ ? word_ >> 32 : word_ & 0xffffffffU;
-    half_ = !half_;
-    const T kept = number < limit_ ? T{0} : factor;
-    to[i] = of == nullptr ? kept : kept * of[i];
-  }
+void transpose_matrices(const Tensor& from, std::int64_t rows, std::int64_t columns,
+                        const Tensor& to) {
+  with_type(from.scalar_type(), [&]<typename T>() {
+    const T* a = from.const_data_ptr<T>();
+    T* __restrict b = to.data_ptr<T>();
+    for (const T* end = a + from.numel(); a != end; a += rows * columns, b += rows * columns) {
+      for (std::int64_t c = 0; c < columns; ++c) {
+        for (std::int64_t r = 0; r < rows; ++r) b[c * rows + r] = a[r * columns + c];
+      }
+    }
+  });
 }
 
-template void DropoutFactors::apply(const float*, float*, std::int64_t);
-template void DropoutFactors::apply(const double*, double*, std::int64_t);
+void draw_dropout_factors(const DrawKey& key, double p, const Tensor& to) {
+  const auto limit = static_cast<std::uint64_t>(std::llround(std::ldexp(p, 32)));
+  Draws draws(key);
+  with_type(to.scalar_type(), [&]<typename T>() {
+    const T kept = p < 1 ? static_cast<T>(1 / (1 - p)) : T{0};
+    T* factors = to.data_ptr<T>();
+    const std::int64_t count = to.numel();
+    for (std::int64_t j = 0; j < count; j += 2) {
+      const std::uint64_t word = draws.raw();
+      factors[j] = (word & 0xffffffffU) < limit ? T{0} : kept;
+      if (j + 1 < count) factors[j + 1] = word >> 32 < limit ? T{0} : kept;
+    }
+  });
+}
 
 }  // namespace fedhpc

@@ -24,23 +24,13 @@ void softmax_rows(const ScoreRows& scores, const Tensor& mask);
 /// gradient). `dropped` are the weights after dropout, whose gradient `gradient` is at first.
 void softmax_rows_back(const ScoreRows& weights, const Tensor& dropped, const Tensor& gradient);
 
-/// The factors of dropout, in order: 0 with probability p, else 1 / (1 - p). Number j of a key is
-/// the low half of the key's word j / 2 for an even j, else the high half; below p 2^32 the factor
-/// is 0.
-class DropoutFactors {
- public:
-  DropoutFactors(const DrawKey& key, double p);
+/// The transposes [columns, rows] of the matrices [rows, columns] that lie one after the other.
+void transpose_matrices(const Tensor& from, std::int64_t rows, std::int64_t columns,
+                        const Tensor& to);
 
-  /// to[i] = factor of[i], one after the other; `of` null: the factors themselves.
-  template <typename T>
-  void apply(const T* of, T* to, std::int64_t count);
-
- private:
-  Draws draws_;
-  double factor_;
-  std::uint64_t limit_;
-  std::uint64_t word_ = 0;
-  bool half_ = false;  // of the word is left
-};
+/// The factors of dropout for one client's `to`, in order: 0 with probability p, else 1 / (1 - p).
+/// Factor j is of the low half of the key's word j / 2 for an even j, else of its high half: 0
+/// where that is below p 2^32.
+void draw_dropout_factors(const DrawKey& key, double p, const Tensor& to);
 
 }  // namespace fedhpc

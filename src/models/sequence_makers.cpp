@@ -55,8 +55,8 @@ MadeLayer make_attention_layer(const LineReader& line) {
   settings.causal = line.flag_or("causal", false);
   settings.dropout = line.number_or("dropout", 0);
   settings.number = line.number();
-  line.check(0 <= settings.dropout && settings.dropout < 1,
-             concat("'dropout' is ", settings.dropout, "; allowed: from 0 to below 1"));
+  line.check(0 <= settings.dropout && settings.dropout <= 1,
+             concat("'dropout' is ", settings.dropout, "; allowed: numbers from 0 to 1"));
   if (inputs.size() == 4) {
     Shape each = leading(q);
     each.insert(each.end(), {sizes.queries, sizes.keys});

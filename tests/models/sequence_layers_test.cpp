@@ -480,7 +480,7 @@ TEST(SequenceDescriptions, BadOnesAreOneSentence) {
   fails({"input shape=6", "attention inputs=0,0,0"}, "it needs 2 dimensions or more");
   fails({input, "reshape shape=6,5 inputs=0", "attention inputs=0,1,0"}, "which are no q, k and v");
   fails({input, "attention causal=2 inputs=0,0,0"}, "'causal' is 2");
-  fails({input, "attention dropout=1 inputs=0,0,0"}, "'dropout' is 1");
+  fails({input, "attention dropout=1.5 inputs=0,0,0"}, "'dropout' is 1.5");
   fails({input, "attention inputs=0,0,0,0"}, "its mask has the shape [5, 6], it needs [5, 5]");
   fails({"input shape=40000,1,40000", "reshape shape=40000,40000,1 inputs=0",
          "attention inputs=1,1,1"},

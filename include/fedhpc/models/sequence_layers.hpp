@@ -103,6 +103,8 @@ class Attention final : public Layer {
   void weigh_back(const Tensor& weights, const Tensor& dropped, const Tensor& factors,
                   const Tensor& gradient) const;
   void draw_factors(const Pass& pass) const;
+  void multiply_transposed(const Pass& pass, double scale, const Tensor& a, const Tensor& b,
+                           std::int64_t inner, const Tensor& to) const;
   std::int64_t scores() const { return sizes_.heads * sizes_.queries * sizes_.keys; }
 
   Sizes sizes_;
