@@ -1,6 +1,5 @@
 #pragma once
 
-#include <initializer_list>
 #include <string>
 #include <utility>
 #include <vector>
@@ -28,7 +27,9 @@ class DescriptionWriter {
   Line add(const std::string& op, Numbers numbers, std::vector<Line> inputs);
   /// A layer whose parameters are NAME.what for each of these.
   Line add(const std::string& name, const std::string& op, Numbers numbers,
-           std::initializer_list<const char*> parameters, std::vector<Line> inputs);
+           const std::vector<std::string>& parameters, std::vector<Line> inputs);
+  /// Numbers that are the same for every sample, float64.
+  Line constant(const std::string& name, const Tensor& values);
   Line linear(const std::string& name, std::int64_t out, Bias bias);
   Line reshape(const Shape& shape);
 

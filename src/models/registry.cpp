@@ -11,6 +11,7 @@ namespace fedhpc {
 namespace {
 
 constexpr std::int64_t kWidest = std::int64_t{1} << 24;  // of a hidden layer
+constexpr std::int64_t kDeepest = 1000;                  // layers
 
 std::int64_t product(const std::vector<std::int64_t>& shape) {
   return std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());
@@ -59,10 +60,57 @@ std::unique_ptr<Model> make_model(const ModelOptions& options,
 Condition of_image_model() {
   std::vector<std::string> names;
   for (const std::string& name : model_registry().names()) {
-    if (name != "mlr" && name != "dnn" && name != "file") names.push_back(name);
+    const bool other = name == "mlr" || name == "dnn" || name == "lstm_leaf" ||
+                       name == "transformer" || name == "file";
+    if (!other) names.push_back(name);
   }
   return where("model.name", names);
 }
+
+namespace {
+
+void declare_sequence_models(OptionSet& options, ModelOptions& of) {
+  const auto acts_for = [](std::vector<std::string> names) {
+    return where_or_added(model_registry(), "model.name", std::move(names));
+  };
+  const Condition sequences = acts_for({"lstm_leaf", "transformer"});
+  const auto size = between<std::int64_t>(1, kWidest);
+  options
+      .add_or_auto("model.vocabulary", of.vocabulary, size,
+                   "sequence models: rows of the embedding; auto: the number of classes")
+      .acts(sequences);
+  options
+      .add_or_auto("model.embedding", of.embedding, size,
+                   "sequence models: columns of the embedding; auto: lstm_leaf 8, transformer 96")
+      .acts(sequences);
+  options
+      .add_or_auto("model.padding", of.padding, between<std::int64_t>(-1, kWidest),
+                   "sequence models: the number without meaning, whose row of the embedding has no "
+                   "gradient, -1 for none; auto: lstm_leaf -1, transformer 0")
+      .acts(sequences);
+  options
+      .add_or_auto("model.layers", of.layers, between<std::int64_t>(1, kDeepest),
+                   "sequence models: number of layers; auto: lstm_leaf 2, transformer 3")
+      .acts(sequences);
+  options.add("model.units", of.units, size, "lstm_leaf: hidden values of each layer")
+      .acts(acts_for({"lstm_leaf"}));
+  options
+      .add("model.places", of.places, Names<Places>{{"last", Places::Last}, {"all", Places::All}},
+           "lstm_leaf: a prediction after the last place of a sample, or after each of its places")
+      .acts(acts_for({"lstm_leaf"}));
+  options.add("model.heads", of.heads, size, "transformer: heads, which divide the embedding")
+      .acts(acts_for({"transformer"}));
+  options
+      .add("model.feed_forward", of.feed_forward, size,
+           "transformer: hidden values of the feed-forward part of each layer")
+      .acts(acts_for({"transformer"}));
+  options
+      .add("model.dropout", of.dropout, between(0.0, 1.0),
+           "transformer: probability of dropout, behind the positions, in attention and in layers")
+      .acts(acts_for({"transformer"}));
+}
+
+}  // namespace
 
 void ModelOptions::declare(OptionSet& options) {
   options.add_choice("model.name", name, model_registry().names(),
@@ -111,6 +159,7 @@ void ModelOptions::declare(OptionSet& options) {
       .acts(where_or_added(model_registry(), "model.name", {"resnet18"}));
   options.add("model.width", width, above(0.0), "image models: factor of every number of channels")
       .acts(of_image_model());
+  declare_sequence_models(options, *this);
   options
       .add("model.file", file, "model file of model.name = file; fedhpc.export_model makes one",
            "the path of an HDF5 file")

@@ -1,5 +1,7 @@
+#include <array>
 #include <cmath>
 
+#include <ATen/ops/ones.h>
 #include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
 
@@ -38,6 +40,73 @@ TEST(Families, CountParametersOfLinearOnes) {
   EXPECT_EQ(count("mlr", {}), 7850);
   EXPECT_EQ(count("dnn", {100}), 79510);
   EXPECT_EQ(count("dnn", {500, 200}), 494710);
+}
+
+TEST(Families, CountParametersOfThoseOfSequences) {
+  ModelOptions options = named("lstm_leaf");
+  // An embedding of 80 x 8, LSTM layers of 8 and 256 to 256 with two biases each, 256 to 80.
+  const std::int64_t cells = 1024 * (8 + 256 + 2) + 1024 * (256 + 256 + 2);
+  EXPECT_EQ(trainable(options, {80}, 80), 80 * 8 + cells + 257 * 80);
+  options.vocabulary = 90;
+  options.places = Places::All;
+  const auto all = make_model(options, {80}, 80);
+  EXPECT_EQ(all->layout()->size(), 90 * 8 + cells + 257 * 80);
+  EXPECT_EQ(all->classes(), 80 * 80);
+  EXPECT_FALSE(all->draws());
+
+  options = named("transformer");
+  const std::int64_t attention = 4 * (96 * 96 + 96);
+  const std::int64_t feed_forward = 96 * 1536 * 2 + 1536 + 96;
+  EXPECT_EQ(trainable(options, {20}, 10004),
+            2 * 10004 * 96 + 3 * (attention + feed_forward + 4 * 96));
+  const auto model = make_model(options, {20}, 50);
+  EXPECT_EQ(model->classes(), 20 * 50);
+  EXPECT_TRUE(model->draws());
+  EXPECT_EQ(model->layout()->count(Tag::Head), 50 * 96);
+  EXPECT_EQ(model->layout()->field("layers.2.self_attn.in_proj_weight").shape, (Shape{288, 96}));
+  options.dropout = 0;
+  EXPECT_FALSE(make_model(options, {20}, 50)->draws());
+}
+
+TEST(Families, OfSequencesDropAtRandomWhenTheyTrain) {
+  ModelOptions options = named("transformer");
+  options.embedding = 8;
+  options.heads = 2;
+  options.feed_forward = 9;
+  const auto model = make_model(options, {6}, 5);
+  const Tensor rows = initial_row(*model->layout(), 1, at::kDouble).repeat({2, 1});
+  constexpr std::array<std::int64_t, 2> kIds{3, 8};
+  const auto outputs = [&](Use use, std::int64_t round) {
+    Activations activations = model->make_activations(2, 3, at::kDouble, use);
+    activations.draws = {.seed = 1, .round = round, .clients = kIds};
+    activations.input().copy_(at::ones({2, 3, 6}));
+    model->forward(rows, activations);
+    return activations.logits().clone();
+  };
+  const Tensor first = outputs(Use::Training, 1);
+  EXPECT_TRUE(outputs(Use::Training, 1).equal(first));
+  EXPECT_FALSE(outputs(Use::Training, 2).equal(first));
+  EXPECT_FALSE(first[0].equal(first[1]));  // equal rows and samples, other clients
+  const Tensor scored = outputs(Use::Evaluation, 1);
+  EXPECT_TRUE(scored[0].equal(scored[1]));
+}
+
+TEST(Families, OfSequencesRefuseWhatDoesNotFit) {
+  const auto message = [](const ModelOptions& options, const Shape& shape) -> std::string {
+    try {
+      make_model(options, shape, 5);
+    } catch (const ConfigError& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_NE(message(named("lstm_leaf"), kGrey).find("one row of whole numbers"), std::string::npos);
+  ModelOptions options = named("transformer");
+  options.heads = 7;
+  EXPECT_NE(message(options, {20}).find("model.heads is 7"), std::string::npos);
+  options = named("lstm_leaf");
+  options.padding = 5;
+  EXPECT_NE(message(options, {20}).find("model.padding is 5"), std::string::npos);
 }
 
 TEST(Families, UsePyTorchNamesInOrder) {

@@ -31,6 +31,10 @@ struct Case {
   std::vector<std::int64_t> shape;
 };
 
+bool is_sequence_model(const std::string& name) {
+  return name == "lstm_leaf" || name == "transformer";
+}
+
 std::vector<Case> cases() {
   std::vector<Case> all;
   for (const std::string& name : model_registry().names()) {
@@ -42,6 +46,27 @@ std::vector<Case> cases() {
     if (name == "cnn2") one.shape = {2, 9, 8};
     if (name == "cnn4" || name == "cnn8") one.shape = {2, 16, 17};
     if (name == "resnet9" || name == "resnet18") one.shape = {2, 8, 8};
+    if (is_sequence_model(name)) one.shape = {6};
+    if (name == "lstm_leaf") {
+      one.options.embedding = 3;
+      one.options.units = 5;
+      one.title = "lstm_leaf_all_places";
+      one.options.places = Places::All;
+      one.options.vocabulary = 7;
+      one.options.padding = 0;
+      all.push_back(one);
+      one.title = name;
+      one.options.places = Places::Last;
+      one.options.vocabulary = std::nullopt;
+      one.options.padding = std::nullopt;
+    }
+    if (name == "transformer") {
+      one.options.embedding = 6;
+      one.options.heads = 2;
+      one.options.layers = 2;
+      one.options.feed_forward = 7;
+      one.options.dropout = 0;  // which autograd would draw otherwise
+    }
     all.push_back(one);
     if (one.shape.back() < 8) continue;
     one.title += "_plain";  // without norm, with biases: other layers take over
@@ -79,6 +104,9 @@ class EveryModel : public ::testing::TestWithParam<Case> {
       if (field.initial == Initial::One) part.copy_(part.abs().add(0.5));
     }
     input_ = at::randn({kClients, kBatch, model_->features()}, at::kDouble);
+    if (is_sequence_model(GetParam().options.name)) {  // none is 0, which may have no gradient
+      input_ = at::randint(1, kClasses, input_.sizes(), at::kDouble);
+    }
     labels_ = at::randint(kClasses, {kClients, kBatch}, at::kLong);
   }
 

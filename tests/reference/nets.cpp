@@ -1,14 +1,24 @@
 #include "reference/nets.hpp"
 
 #include <algorithm>
+#include <cmath>
 
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/adaptive_avg_pool2d.h>
+#include <ATen/ops/arange.h>
 #include <ATen/ops/batch_norm.h>
 #include <ATen/ops/conv2d.h>
+#include <ATen/ops/embedding.h>
 #include <ATen/ops/group_norm.h>
+#include <ATen/ops/layer_norm.h>
 #include <ATen/ops/linear.h>
+#include <ATen/ops/lstm.h>
 #include <ATen/ops/max_pool2d.h>
+#include <ATen/ops/pow.h>
 #include <ATen/ops/relu.h>
+#include <ATen/ops/scaled_dot_product_attention.h>
+#include <ATen/ops/stack.h>
+#include <ATen/ops/zeros.h>
 
 namespace fedhpc::testing {
 
@@ -89,6 +99,54 @@ Tensor resnet9(const Net& net, Tensor x) {
   return net.linear(x.amax({2, 3}), "fc");
 }
 
+Tensor lstm_leaf(const Net& net, const ModelOptions& options, const Tensor& tokens) {
+  Tensor x = at::embedding(net.at("embedding.weight"), tokens, options.padding.value_or(-1));
+  std::vector<Tensor> parameters;
+  std::int64_t layers = 0;
+  for (; net.has(concat("lstm.weight_ih_l", layers)); ++layers) {
+    for (const char* what : {"weight_ih_l", "weight_hh_l", "bias_ih_l", "bias_hh_l"}) {
+      parameters.push_back(net.at(concat("lstm.", what, layers)));
+    }
+  }
+  const Tensor zeros = at::zeros({layers, x.size(0), options.units}, x.options());
+  x = std::get<0>(at::lstm(x, {zeros, zeros}, parameters, true, layers, 0, false, false, true));
+  if (options.places == Places::Last) x = x.select(1, -1);
+  return net.linear(x, "fc").flatten(1);
+}
+
+Tensor transformer(const Net& net, const ModelOptions& options, const Tensor& tokens) {
+  const Tensor table = net.at("embedding.weight");
+  const std::int64_t width = table.size(1);
+  const std::int64_t places = tokens.size(1);
+  const Tensor even = at::arange(0, width, 2, at::kDouble);
+  const Tensor angles = at::arange(places, at::kDouble)
+                            .unsqueeze(1)
+                            .div(at::pow(10000.0, even.div(static_cast<double>(width))));
+  const Tensor positions = at::stack({angles.sin(), angles.cos()}, 2).flatten(1);
+  Tensor x = at::embedding(table, tokens, options.padding.value_or(0))
+                 .mul(std::sqrt(static_cast<double>(width)))
+                 .add(positions);
+  const auto norm = [&](const Tensor& of, const std::string& name) {
+    return at::layer_norm(of, {width}, net.at(name + ".weight"), net.at(name + ".bias"), 1e-5);
+  };
+  for (int i = 0; net.has(concat("layers.", i, ".norm1.weight")); ++i) {
+    const std::string name = concat("layers.", i, ".");
+    const auto parts = at::linear(x, net.at(name + "self_attn.in_proj_weight"),
+                                  net.at(name + "self_attn.in_proj_bias"))
+                           .chunk(3, 2);
+    const auto heads = [&](const Tensor& of) {
+      return of.unflatten(2, {options.heads, width / options.heads}).transpose(1, 2);
+    };
+    const Tensor attended = at::scaled_dot_product_attention(heads(parts[0]), heads(parts[1]),
+                                                             heads(parts[2]), {}, 0, true);
+    x = norm(x.add(net.linear(attended.transpose(1, 2).flatten(2), name + "self_attn.out_proj")),
+             name + "norm1");
+    const Tensor wide = at::relu(net.linear(x, name + "linear1"));
+    x = norm(x.add(net.linear(wide, name + "linear2")), name + "norm2");
+  }
+  return net.linear(x, "fc").flatten(1);
+}
+
 }  // namespace
 
 Tensor reference_logits(const ModelOptions& options, const Layout& layout, const Tensor& row,
@@ -96,6 +154,8 @@ Tensor reference_logits(const ModelOptions& options, const Layout& layout, const
   const Net net{layout, row, use, moved, options.groups};
   if (options.name == "resnet18") return resnet18(net, options, samples);
   if (options.name == "resnet9") return resnet9(net, samples);
+  if (options.name == "lstm_leaf") return lstm_leaf(net, options, samples.to(at::kLong));
+  if (options.name == "transformer") return transformer(net, options, samples.to(at::kLong));
   const std::size_t pool_every = options.name == "cnn8" || options.name == "cnn10" ? 2 : 1;
   Tensor x = samples;
   for (std::size_t i = 1; net.has(concat("conv", i, ".weight")); ++i) {

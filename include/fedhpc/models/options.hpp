@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,7 @@ enum class InitRule {
 enum class NormChoice { Auto, None, Batch, Group };  ///< Auto: the family's own
 enum class BiasChoice { Auto, True, False };         ///< Auto: the family's own
 enum class Stem { Cifar, Imagenet };
+enum class Places { Last, All };  ///< of a sequence, after which a class is predicted
 
 /// Holds where the model's name is one of a model of images.
 Condition of_image_model();
@@ -35,7 +37,16 @@ struct ModelOptions {
   std::int64_t groups = 2;  ///< of channels, for group norm
   BiasChoice bias = BiasChoice::Auto;
   Stem stem = Stem::Cifar;
-  double width = 1;       ///< factor on every number of channels
+  double width = 1;                        ///< factor on every number of channels
+  std::optional<std::int64_t> vocabulary;  ///< rows of an embedding; none: the classes
+  std::optional<std::int64_t> embedding;   ///< its columns; none: the family's own, as those below
+  std::optional<std::int64_t> padding;     ///< its row without a gradient; -1: there is none
+  std::optional<std::int64_t> layers;
+  std::int64_t units = 256;
+  Places places = Places::Last;
+  std::int64_t heads = 8;
+  std::int64_t feed_forward = 1536;
+  double dropout = 0.1;
   std::string file;       ///< of model.name = file
   std::string init_file;  ///< empty: drawn, or those of `file`
 
