@@ -55,6 +55,21 @@ std::uint64_t Draws::raw() {
   return words_[static_cast<std::size_t>(used_++)];
 }
 
+void Draws::raw(std::span<std::uint64_t> words) {
+  // Blocks side by side: a processor multiplies for one while another waits for its products.
+  constexpr std::size_t kBlocks = 4;
+  std::size_t w = 0;
+  for (; used_ != 4 && w < words.size(); ++w) words[w] = raw();
+  for (; w + 4 * kBlocks <= words.size(); w += 4 * kBlocks) {
+    for (std::size_t b = 0; b < kBlocks; ++b) {
+      ++counter_[0];
+      const auto block = philox4x64(counter_, key_);
+      std::copy(block.begin(), block.end(), words.begin() + static_cast<std::ptrdiff_t>(w + 4 * b));
+    }
+  }
+  for (; w < words.size(); ++w) words[w] = raw();
+}
+
 double Draws::uniform() { return static_cast<double>(raw() >> 11) * 0x1.0p-53; }
 
 double Draws::normal() {

@@ -38,7 +38,8 @@ FactorMap::FactorMap(const FactorisationOptions& options, LayoutPtr full, Summat
   for (const Field& field : full_->fields()) {
     if (std::find(fields.begin(), fields.end(), &field) == fields.end()) {
       passed_.push_back({field.offset, factors->size(), field.size, field.tags});
-      factors->add(field.name, field.shape, field.fan_in, field.tags, field.initial);
+      factors->add(field.name, field.shape, field.fan_in, field.tags, field.initial,
+                   field.zero_row);
       continue;
     }
     const WeightShape shape{.sizes = field.shape, .fan_in = field.fan_in};

@@ -13,6 +13,7 @@
 #include "fedhpc/models/sequence_layers.hpp"
 
 #include "models/attention_rows.hpp"
+#include "models/dropout_mask.hpp"
 
 namespace fedhpc {
 
@@ -105,9 +106,14 @@ void Attention::draw_factors(const Pass& pass) const {
   const Tensor& factors = pass.saved.per_sample[2];
   const Tensor host =
       on_device(factors) ? at::empty(factors.sizes(), factors.options().device(at::kCPU)) : factors;
-  for (std::int64_t c = 0; c < host.size(0); ++c) {
-    draw_dropout_factors(pass.draws.key(c, settings_.number), settings_.dropout, host[c]);
-  }
+  const double p = settings_.dropout;
+  with_type(host.scalar_type(), [&]<typename T>() {
+    const T kept = p < 1 ? static_cast<T>(1 / (1 - p)) : T{0};
+    for (std::int64_t c = 0; c < host.size(0); ++c) {
+      T* of_client = host.data_ptr<T>() + c * host.stride(0);
+      draw_mask(pass.draws.key(c, settings_.number), p, kept, of_client, host.size(1) * scores());
+    }
+  });
   if (on_device(factors)) factors.copy_(to_device(host, factors.device()));
 }
 

@@ -1,7 +1,6 @@
 #include "models/attention_rows.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 #include <limits>
 
@@ -232,21 +231,6 @@ void transpose_matrices(const Tensor& from, std::int64_t rows, std::int64_t colu
       for (std::int64_t c = 0; c < columns; ++c) {
         for (std::int64_t r = 0; r < rows; ++r) b[c * rows + r] = a[r * columns + c];
       }
-    }
-  });
-}
-
-void draw_dropout_factors(const DrawKey& key, double p, const Tensor& to) {
-  const auto limit = static_cast<std::uint64_t>(std::llround(std::ldexp(p, 32)));
-  Draws draws(key);
-  with_type(to.scalar_type(), [&]<typename T>() {
-    const T kept = p < 1 ? static_cast<T>(1 / (1 - p)) : T{0};
-    T* factors = to.data_ptr<T>();
-    const std::int64_t count = to.numel();
-    for (std::int64_t j = 0; j < count; j += 2) {
-      const std::uint64_t word = draws.raw();
-      factors[j] = (word & 0xffffffffU) < limit ? T{0} : kept;
-      if (j + 1 < count) factors[j + 1] = word >> 32 < limit ? T{0} : kept;
     }
   });
 }

@@ -1,6 +1,5 @@
 #pragma once
 
-#include "fedhpc/core/rng.hpp"
 #include "fedhpc/core/tensor.hpp"
 
 // What attention does with rows of scores [samples, heads, queries, keys] in host memory.
@@ -27,10 +26,5 @@ void softmax_rows_back(const ScoreRows& weights, const Tensor& dropped, const Te
 /// The transposes [columns, rows] of the matrices [rows, columns] that lie one after the other.
 void transpose_matrices(const Tensor& from, std::int64_t rows, std::int64_t columns,
                         const Tensor& to);
-
-/// The factors of dropout for one client's `to`, in order: 0 with probability p, else 1 / (1 - p).
-/// Factor j is of the low half of the key's word j / 2 for an even j, else of its high half: 0
-/// where that is below p 2^32.
-void draw_dropout_factors(const DrawKey& key, double p, const Tensor& to);
 
 }  // namespace fedhpc

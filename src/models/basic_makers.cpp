@@ -18,13 +18,6 @@ MadeLayer make_relu_layer(const LineReader& line) {
   return {std::make_unique<Relu>(values_of(shape)), shape};
 }
 
-MadeLayer make_add_layer(const LineReader& line) {
-  const std::vector<Shape>& inputs = line.inputs(2, 2);
-  line.check(inputs[0] == inputs[1], concat("it adds values of shapes ", at::IntArrayRef(inputs[0]),
-                                            " and ", at::IntArrayRef(inputs[1])));
-  return {std::make_unique<Sum>(values_of(inputs[0])), inputs[0]};
-}
-
 MadeLayer make_reshape_layer(const LineReader& line) {
   const Shape shape = line.shape("shape");
   line.check(values_of(shape) == values_of(line.input()),

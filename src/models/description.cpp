@@ -124,10 +124,13 @@ LayerLine line_of(std::string_view text) {
   return line;
 }
 
-void LineReader::fail(const std::string& what) const {
+std::string LineReader::place() const {
   const std::string module = line_.name.empty() ? "" : concat(" '", line_.name, "'");
-  throw DataError(
-      concat(place_.source, ", layer ", place_.line, " (", line_.op, module, "): ", what));
+  return concat(place_.source, ", layer ", place_.line, " (", line_.op, module, ")");
+}
+
+void LineReader::fail(const std::string& what) const {
+  throw DataError(concat(place(), ": ", what));
 }
 
 const std::vector<Shape>& LineReader::inputs(std::size_t least, std::size_t most) const {

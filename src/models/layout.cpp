@@ -33,12 +33,13 @@ bool are_neighbours(std::span<const std::int64_t> places) {
 }  // namespace
 
 std::size_t Layout::add(std::string name, std::vector<std::int64_t> shape, std::int64_t fan_in,
-                        Tag tags, Initial initial) {
+                        Tag tags, Initial initial, std::int64_t zero_row) {
   require(name.find('/') == std::string::npos, "a parameter's name holds no '/'");
   require(!contains(name), "a parameter's name is unique");
   std::int64_t size = 1;
   for (const std::int64_t length : shape) size = checked_product(kWeights, {size, length});
-  fields_.push_back({std::move(name), std::move(shape), size_, size, fan_in, tags, initial});
+  fields_.push_back(
+      {std::move(name), std::move(shape), size_, size, fan_in, tags, initial, zero_row});
   size_ = checked_sum(kWeights, {size_, size});
   return fields_.size() - 1;
 }
@@ -94,7 +95,7 @@ RowPart::RowPart(LayoutPtr whole, std::size_t first, const Columns& columns)
     } else {
       stretches_.push_back({field.offset, part->size(), field.size});
     }
-    part->add(field.name, field.shape, field.fan_in, field.tags, field.initial);
+    part->add(field.name, field.shape, field.fan_in, field.tags, field.initial, field.zero_row);
   }
   layout_ = std::move(part);
 }

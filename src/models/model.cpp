@@ -78,6 +78,14 @@ void draw(const Field& field, InitRule rule, Draws& draws, double* values) {
   make_orthogonal(field.shape.front(), field.size / field.shape.front(), values);
 }
 
+/// Normals as in PyTorch, whatever the fans are.
+void draw_embedding(const Field& field, InitRule rule, Draws& draws, double* values) {
+  const double deviation = rule == InitRule::Normal01 ? 0.01 : 1;
+  for (std::int64_t i = 0; i < field.size; ++i) values[i] = deviation * draws.normal();
+  const std::int64_t columns = field.shape[1];
+  if (field.zero_row >= 0) std::fill_n(values + field.zero_row * columns, columns, 0.0);
+}
+
 }  // namespace
 
 Tensor initial_row(const Layout& layout, std::uint64_t seed, at::ScalarType type, InitRule rule) {
@@ -86,9 +94,13 @@ Tensor initial_row(const Layout& layout, std::uint64_t seed, at::ScalarType type
     const Field& field = layout.fields()[index];
     double* values = row.data_ptr<double>() + field.offset;
     if (field.initial == Initial::One) std::fill_n(values, field.size, 1.0);
-    if (field.initial != Initial::Drawn) continue;
+    if (field.initial == Initial::Zero || field.initial == Initial::One) continue;
     Draws draws({.seed = seed, .purpose = Purpose::Init, .client = index});
-    draw(field, rule, draws, values);
+    if (field.initial == Initial::Embedding) {
+      draw_embedding(field, rule, draws, values);
+    } else {
+      draw(field, rule, draws, values);
+    }
   }
   return row.to(type);
 }

@@ -43,6 +43,18 @@ TEST(DrawsTest, GivesTheWordsOfNumpy) {
   }
 }
 
+TEST(DrawsTest, ManyWordsAreTheSameAsOneByOne) {
+  const DrawKey key{.seed = 3, .purpose = Purpose::Layers, .client = 8};
+  Draws many(key);
+  Draws one(key);
+  for (const std::size_t count : {3UL, 16UL, 1UL, 0UL, 37UL, 64UL, 2UL}) {
+    std::vector<std::uint64_t> words(count);
+    many.raw(words);
+    for (const std::uint64_t word : words) EXPECT_EQ(word, one.raw());
+  }
+  EXPECT_EQ(many.raw(), one.raw());
+}
+
 TEST(DrawsTest, UniformsAndNormalsFollowTheirFormulas) {
   const DrawKey key{.seed = 42, .purpose = Purpose::Partition, .pass = 1, .client = 99, .round = 1};
   Draws uniforms(key);

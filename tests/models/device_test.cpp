@@ -10,8 +10,10 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
+#include <ATen/ops/ones.h>
 #include <ATen/ops/randint.h>
 #include <ATen/ops/randn.h>
+#include <ATen/ops/tensor.h>
 #include <gtest/gtest.h>
 
 #include "fedhpc/math/device_kernels.hpp"
@@ -22,6 +24,8 @@
 #include "fedhpc/models/sample_norm.hpp"
 #include "fedhpc/models/sequence_layers.hpp"
 
+#include "fixtures/layer_cases.hpp"
+
 // Layers, models and rows on a device against the same on the host.
 namespace fedhpc {
 namespace {
@@ -29,6 +33,7 @@ namespace {
 constexpr std::int64_t kClients = 3;
 constexpr std::int64_t kBatch = 4;
 constexpr double kUntouched = 1234.56789;
+constexpr std::array<std::int64_t, kClients> kIds{4, 0, 9};
 
 /// Makes every convolution take one way.
 class ForcedWay {
@@ -99,8 +104,7 @@ Outcome run(const Model& model, const Start& start, const Setting& setting, at::
 
   Activations whole =
       model.make_activations(kClients, kBatch, options, setting.use, setting.arithmetic);
-  constexpr std::array<std::int64_t, kClients> kIds{4, 7, 2};
-  whole.draws = {.seed = 1, .round = 2, .clients = kIds};
+  whole.draws = {.seed = 1, .clients = kIds};
   const Activations part = whole.narrow(first, count, batch);
   part.input().copy_(part_of(start.input).to(device));
   const Tensor rows = weights.narrow(0, first, count);
@@ -201,12 +205,15 @@ Model model_of(std::int64_t features, Layers... layers) {
   return Model(std::move(graph));
 }
 
-void expect_equal_in_all_settings(const Model& model) {
-  const Start start = start_of(model);
+void expect_equal_in_all_settings(const Model& model, const Start& start) {
   for (const Setting& setting : settings()) {
     SCOPED_TRACE(title(setting));
     expect_equal_runs(model, start, setting);
   }
+}
+
+void expect_equal_in_all_settings(const Model& model) {
+  expect_equal_in_all_settings(model, start_of(model));
 }
 
 using DeviceLayers = testing::DeviceTest;
@@ -366,6 +373,34 @@ TEST_F(DeviceLayers, AttentionIsAsOnTheHost) {
       }
     }
   }
+}
+
+TEST_F(DeviceLayers, DescribedOnesAreAsOnTheHost) {
+  std::vector<testing::LayerCase> cases = testing::layer_cases();
+  for (const char* line : {"dropout p=0.3 inputs=1", "dropout p=0.3 channels=1 inputs=1"}) {
+    cases.push_back(testing::after_probe(line, "3,4", {line}, {}));
+  }
+  for (const testing::LayerCase& one : cases) {
+    SCOPED_TRACE(one.name);
+    const auto model = one.model();
+    Start start = start_of(*model);
+    start.input = one.input(kClients, kBatch);
+    expect_equal_in_all_settings(*model, start);
+  }
+}
+
+TEST_F(DeviceLayers, WhatNamesNoRowOfATableBecomesNaN) {
+  const auto model =
+      testing::LayerCase{
+          .name = "embedding",
+          .lines = {"input shape=4", "embedding rows=3 columns=2 inputs=0 parameters=table"}}
+          .model();
+  const auto options = at::TensorOptions().dtype(at::kFloat).device(at::kCUDA);
+  const Activations a = model->make_activations(1, 1, options, Use::Evaluation);
+  a.input().copy_(at::tensor({2.0F, 3.0F, -1.0F, 0.5F}).view({1, 1, 4}));
+  model->forward(at::ones({1, 6}, options), a);
+  const Tensor wrong = a.logits().cpu().isnan().view({4, 2});
+  EXPECT_TRUE(wrong.equal(at::tensor({0, 1, 1, 1}).to(at::kBool).view({4, 1}).expand({4, 2})));
 }
 
 TEST_F(DeviceLayers, FactorsHaveThePrecisionOfTheHost) {

@@ -49,6 +49,8 @@ class Draws {
   explicit Draws(const DrawKey& key);
 
   std::uint64_t raw();
+  /// The next words; many at a time cost less.
+  void raw(std::span<std::uint64_t> words);
   /// Draws a uniform number in [0, 1): (raw >> 11) * 2^-53.
   double uniform();
   /// Draws a standard normal by Box-Muller: of two uniforms u, v first sqrt(-2 ln(1-u))

@@ -57,7 +57,9 @@ class LineReader {
   LineReader(const LayerLine& line, std::vector<Shape> inputs, Place place)
       : line_(line), inputs_(std::move(inputs)), place_(std::move(place)) {}
 
-  /// Throws DataError that names the source, the line and its place in the module.
+  /// Names the source, the line and its place in the module, as messages begin.
+  std::string place() const;
+  /// Throws DataError that begins with place().
   [[noreturn]] void fail(const std::string& what) const;
   /// fail(), unless `holds`.
   void check(bool holds, const std::string& what) const {

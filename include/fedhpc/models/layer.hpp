@@ -129,6 +129,8 @@ enum class Bias { None, Use };
 constexpr Tag kWeightTags = Tag::Trainable;
 constexpr Tag kBiasTags = Tag::Trainable | Tag::Uncompressed | Tag::Bias;
 constexpr Tag kScaleTags = Tag::Trainable | Tag::Norm | Tag::Uncompressed;
+/// Those of numbers that are no factor of a product: embeddings, parameters that stand alone.
+constexpr Tag kTableTags = Tag::Trainable | Tag::Uncompressed;
 
 /// y = x W^T + b with W [out, in], b [out] (PyTorch's Linear), at each of `places` places of a
 /// sample [places, in]: parameters weight and, unless there is none, bias.

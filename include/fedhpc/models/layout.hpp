@@ -44,8 +44,9 @@ struct Columns {
   }
 };
 
-/// The initial value of a field in a row: a draw by model.init, or a constant.
-enum class Initial { Drawn, Zero, One };
+/// The initial value of a field in a row: a draw by model.init, or a constant. Embedding is a draw of
+/// numbers of deviation 1, where model.init does not fix the deviation.
+enum class Initial { Drawn, Zero, One, Embedding };
 
 /// One parameter or buffer, with its columns in a row.
 struct Field {
@@ -56,6 +57,7 @@ struct Field {
   std::int64_t fan_in = 0;          ///< inputs of one output unit, for the initialiser
   Tag tags = Tag::Trainable;
   Initial initial = Initial::Drawn;
+  std::int64_t zero_row = -1;  ///< of an embedding, the row that starts at 0; -1: none
 };
 
 /// Names every column of a row [P]: the parameters and buffers of one model, in PyTorch's order.
@@ -63,7 +65,7 @@ class Layout {
  public:
   /// Appends a field and returns its index. Names are unique and hold no '/'.
   std::size_t add(std::string name, std::vector<std::int64_t> shape, std::int64_t fan_in, Tag tags,
-                  Initial initial = Initial::Drawn);
+                  Initial initial = Initial::Drawn, std::int64_t zero_row = -1);
 
   const std::vector<Field>& fields() const { return fields_; }
   const Field& field(const std::string& name) const;
