@@ -4,7 +4,8 @@
     fedhpc run configs/benchmarks/femnist_flute.ini
 
 DIR keeps what is fetched from the publishers; data.dir is DIR, too. LEAF publishes scripts in place of files: give the
-folder with train and test that they have made, --leaf data/femnist/data. What is made has the configuration's name.
+folder with train and test that they have made, --leaf data/femnist/data. What is made is called as the configuration,
+with _data, _clients or _model behind it.
 """
 
 import argparse
@@ -18,7 +19,7 @@ from fedhpc.tools import authors_partition
 def leaf(name, options, **more):
     if options.leaf is None:
         raise fedhpc.ConfigError(f"{name} needs --leaf FOLDER, which LEAF's preprocess.sh has made")
-    fedhpc.from_leaf(f"{name}.h5", options.leaf, **more)
+    fedhpc.from_leaf(f"{name}_data.h5", options.leaf, **more)
 
 
 def federated(name, options, published, train, test, **more):
@@ -26,15 +27,16 @@ def federated(name, options, published, train, test, **more):
     folder = fedhpc.fetch(published, options.data)
     if "vocabulary" in more:
         more["vocabulary"] = folder / more["vocabulary"]
-    fedhpc.data.from_tff(f"{name}.h5", folder / train, folder / test, **more)
+    fedhpc.data.from_tff(f"{name}_data.h5", folder / train, folder / test, **more)
 
 
 def clients_of(name, options, program, dataset, rule, *more):
     """A partition, image by image, of an authors' program."""
     fedhpc.fetch(dataset, options.data)
-    arguments = [program, "--data", str(options.data), "--dataset", dataset, "--rule", rule, "--output", f"{name}.h5"]
+    output = f"{name}_clients.h5"
+    arguments = [program, "--data", str(options.data), "--dataset", dataset, "--rule", rule, "--output", output]
     if authors_partition.main([*arguments, *more]):
-        raise fedhpc.DataError(f"{name}.h5 is not made")
+        raise fedhpc.DataError(f"{output} is not made")
 
 
 def with_sigmoid(name, features, classes):
@@ -64,16 +66,16 @@ def recurrent(name):
 
 def synthetic_fedprox(name, options):
     folder = fedhpc.fetch("fedprox_synthetic", options.data)
-    fedhpc.from_leaf(f"{name}.h5", folder / "synthetic_1_1_train.json", folder / "synthetic_1_1_test.json")
+    fedhpc.from_leaf(f"{name}_data.h5", folder / "synthetic_1_1_train.json", folder / "synthetic_1_1_test.json")
 
 
 def synthetic_leaf(name, options):
-    fedhpc.data.synthetic(f"{name}.h5", "leaf")
+    fedhpc.data.synthetic(f"{name}_data.h5", "leaf")
     with_sigmoid(name, 60, 5)
 
 
 def mnist_flute(name, options):
-    fedhpc.from_leaf(f"{name}.h5", fedhpc.fetch("fedml_mnist", options.data))
+    fedhpc.from_leaf(f"{name}_data.h5", fedhpc.fetch("fedml_mnist", options.data))
     with_sigmoid(name, 784, 10)
 
 
