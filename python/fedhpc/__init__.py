@@ -27,7 +27,7 @@ for _module, _names in {
                 "Setup", "State", "StoredRows", "UpdateMap", "algorithm", "codec", "largest_codec", "sign_codec",
                 "unless", "where"),
     "results": ("Results", "load"),
-    "data": ("write_dataset",),
+    "data": ("fetch", "from_leaf", "write_dataset"),
     "models": ("export_model", "load_weights"),
     "tools.project": ("configs",),
 }.items():

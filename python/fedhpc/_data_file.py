@@ -9,7 +9,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 
-from ._data_values import as_array, is_labels, labels_of, samples_of, targets_of
+from ._data_values import as_array, is_labels, labels_of, places_of, samples_of, targets_of
 from .errors import ConfigError, DataError, Error
 
 CHUNK_BYTES = 1 << 20
@@ -30,7 +30,7 @@ class _Samples:
     def __init__(self, file, name, block):
         self.file, self.name, self.shape, self.dtype = file, name, block.shape[1:], block.dtype
         self.rows = max(1, CHUNK_BYTES // (block.dtype.itemsize * max(1, int(np.prod(self.shape)))))
-        self.count, self.waiting, self.dataset = 0, [], None
+        self.count, self.waiting, self.pending, self.dataset = 0, [], 0, None
 
     def append(self, block):
         if block.shape[1:] != self.shape:
@@ -44,7 +44,8 @@ class _Samples:
         # A copy: a caller may use its block again.
         self.waiting.append(block.astype(self.dtype))
         self.count += len(block)
-        if sum(map(len, self.waiting)) >= self.rows:
+        self.pending += len(block)
+        if self.pending >= self.rows:
             self.write()
 
     def write(self, last=False):
@@ -59,7 +60,7 @@ class _Samples:
         end = len(self.dataset)
         self.dataset.resize(end + rows, axis=0)
         self.dataset[end:] = values[:rows]
-        self.waiting = [values[rows:]]
+        self.waiting, self.pending = [values[rows:]], len(values) - rows
 
 
 @contextlib.contextmanager
@@ -99,14 +100,17 @@ class Writer:
 
     channels: "first" for samples [channels, height, width], "last" for [height, width, channels], "auto" to look at
     the lengths of the axes.
+    classes: how many there are, where labels do not show all of them.
+    places: y are the labels of as many places of a sequence, which go to the file block by block; None: they are not.
     """
 
-    def __init__(self, path, channels="auto"):
+    def __init__(self, path, channels="auto", classes=None, places=None):
         if channels not in ("auto", "first", "last"):
             raise ConfigError(f"channels cannot be {channels!r}; allowed: 'auto', 'first', 'last'")
-        self.path, self.channels = Path(path), channels
+        self.path, self.channels, self.classes, self.places = Path(path), channels, classes, places
         self.whole = written_whole(self.path)
         self.x, self.y, self.labels = {}, {"train": [], "test": []}, {"train": [], "test": []}
+        self.sequences = {}
         self.clients, self.of_client = {"train": [], "test": []}, {}  # numbers of clients in order of appearance
 
     def __enter__(self):
@@ -138,16 +142,22 @@ class Writer:
         """
         before = self.x[part].count if part in self.x else 0
         x = self._channels_first(samples_of(x, f"x_{part}", before), f"x_{part}")
-        y = targets_of(y, f"y_{part}", len(x), before)
+        y = (targets_of(y, f"y_{part}", len(x), before) if self.places is None else
+             places_of(y, f"y_{part}", (len(x), self.places)))
         first = next((block for blocks in self.y.values() for block in blocks), y)
         if y.shape[1:] != first.shape[1:]:
             raise DataError(f"y_{part} has targets of shape {y.shape[1:]} from entry {before} on, and those before are "
                             f"of shape {first.shape[1:]}; bring all to one shape")
         if part not in self.x:
             self.x[part] = _Samples(self.file, f"x_{part}", x)
+            if self.places is not None:
+                self.sequences[part] = _Samples(self.file, f"y_{part}", y)
         with self._writing():
             self.x[part].append(x)
-        self.y[part].append(y)
+            if self.places is not None:
+                self.sequences[part].append(y)
+        if self.places is None:
+            self.y[part].append(y)
         if labels is not None:
             self.labels[part].append(labels_of(labels, f"labels of y_{part}", len(x), before))
         if clients is not None:
@@ -182,6 +192,18 @@ class Writer:
         if "test" in self.x and self.x["test"].count == 0:
             raise DataError("there are no samples to test on; give at least one, or leave test out")
         self._check_parts()
+        if self.places is None:
+            self._write_targets(classes)
+        with self._writing():
+            for array in (*self.x.values(), *self.sequences.values()):
+                array.write(last=True)
+            if self.classes is not None:
+                self.file["y_train"].attrs["classes"] = self.classes
+            if self.of_client:
+                self._write_clients(edges)
+
+    def _write_targets(self, classes):
+        """Checks and writes all of y, labels and the names of classes."""
         targets = {part: np.concatenate(self.y[part]) for part in self.x}
         labels = {part: np.concatenate(self.labels[part]) for part in self.x if self.labels[part]}
         if 0 < len(labels) < len(self.x):
@@ -199,6 +221,8 @@ class Writer:
             raise ConfigError("classes names labels, and y holds targets without any; give labels too, or leave it out")
         elif not labels and "f" in kinds:
             targets = {part: y.astype(np.float64) for part, y in targets.items()}
+        if self.classes is not None and largest >= self.classes:
+            raise DataError(f"the largest label is {largest}, but there are {self.classes} classes; number them from 0")
         if largest >= max(count, PLAUSIBLE_LABELS):
             raise DataError(f"the largest label is {largest}, among {count} samples; number the classes from 0")
         names = None if classes is None else [str(one) for one in classes]
@@ -206,15 +230,12 @@ class Writer:
             raise DataError(f"classes has {len(names)} names, and the largest label is {largest}; name classes 0 to "
                             f"{largest}, because the largest label says how many classes there are")
         with self._writing():
-            for part, array in self.x.items():
-                array.write(last=True)
-                self.file[f"y_{part}"] = targets[part]
+            for part, values in targets.items():
+                self.file[f"y_{part}"] = values
                 if labels:
                     self.file[f"label_{part}"] = labels[part]
             if names is not None:
                 self.file["names/classes"] = np.array(names, object)
-            if self.of_client:
-                self._write_clients(edges)
 
     def _check_parts(self):
         if "test" not in self.x:

@@ -60,6 +60,14 @@ def labels_of(values, name, count, offset=0):
     return y.astype(np.int32)
 
 
+def places_of(values, name, shape):
+    """A block of labels [n, places] of sequences, whole numbers from 0, in their own type."""
+    y = as_array(values, name)
+    if y.shape != shape or y.dtype.kind != "i" or y.min(initial=0) < 0:
+        raise DataError(f"{name} has shape {y.shape} and type {y.dtype}; give whole numbers from 0 of shape {shape}")
+    return y
+
+
 def is_labels(y):
     """Whether the engine reads an array of y_train as labels, where there are no others: whole numbers [n] from 0."""
     return y.ndim == 1 and (y.dtype.kind != "f" or bool(((y >= 0) & (y == np.floor(y))).all()))

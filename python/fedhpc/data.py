@@ -15,13 +15,13 @@ from pathlib import Path
 import h5py
 import numpy as np
 
-from . import _data_formats
+from . import _data_leaf, _data_pflib, _data_synthetic, _data_tff
 from ._data_file import OneClient, Writer
 from ._data_sources import blocks, class_names, is_table
 from ._data_values import as_array
 from .errors import ConfigError, DataError
 
-__all__ = ["from_pflib", "from_tff", "keys", "write_dataset"]
+__all__ = ["fetch", "from_leaf", "from_pflib", "from_tff", "keys", "synthetic", "write_dataset"]
 
 
 def keys(path):
@@ -176,24 +176,94 @@ def _append_partitions(file, federated, columns):
     return one
 
 
-def from_tff(path, train, test=None, *, window=10):
-    """Writes a data set of TensorFlow Federated's HDF5 files, client by client; returns the keys as write_dataset does.
+def from_tff(path, train, test=None, *, splits=None, window=10, length=None, vocabulary=None, words=10000,
+             sentences=None, test_clients=None):
+    """Writes a data set of TensorFlow Federated, client by client; returns the keys as write_dataset does.
 
-    train, test: files such as fed_emnist_train.h5 and fed_emnist_test.h5.
+    train, test: HDF5 files such as fed_emnist_train.h5 and fed_emnist_test.h5; or train is an SQLite database.
+    splits: the names of one or two splits of that database, such as ("train", "test").
 
     FEMNIST: images [28, 28], 62 or 10 classes. Pixels that are multiples of 1/255 are written as uint8, which the
     engine divides by 255 again. The background stays 1.
     CIFAR-100: images [3, 32, 32], 100 fine labels. The test clients are others than the training clients, so the server
     has their samples.
-    Shakespeare: every character of a snippet is a sample. Its class is its place among the 86 characters of the
-    published vocabulary; its features are the `window` characters before it, each as 86 pixels of which one is 255. A
-    character outside the vocabulary, or before the snippet, is 86 zeros, and is no sample. Networks with memory, with
-    which published numbers were made, are not among the engine's models.
+    Shakespeare: with `length`, samples and labels are sequences [length] of characters, as Reddi et al. (2021) cut a
+    snippet; else every character is a sample. Its class is its place among the 86 characters of the published
+    vocabulary; its features are the `window` characters before it, each as 86 pixels of which one is 255. A character
+    outside the vocabulary, or before the snippet, is 86 zeros, and is no sample.
+    Stack Overflow: samples and labels are sequences of words; one of a sentence, which is cut at `length` (20). The
+    server has the test samples.
+
+    Sequences are whole numbers. The label of a place is the sample's next character or word. 0 fills up and is no
+    label; V characters or words have 1 to V; V + 1 is any other, V + 2 the beginning, V + 3 the end.
+
+    vocabulary: of Stack Overflow, the file stackoverflow.word_count or a list of words, of which the first `words` are
+        known.
+    sentences: the most of each training client of Stack Overflow, the first ones. test_clients: how many clients the
+        test samples are of, the first ones; None: all.
 
     Clients of FEMNIST and Shakespeare are tested on their own samples. Raises DataError for a file of another kind.
     """
-    _data_formats.write_tff(Path(path), train, test, window)
+    options = {"window": window, "length": length, "vocabulary": vocabulary, "words": words, "sentences": sentences,
+               "test_clients": test_clients}
+    _data_tff.write_tff(Path(path), train, test, splits, options)
     return keys(path)
+
+
+def from_leaf(path, train, test=None, *, kind="auto", classes=None):
+    """Writes a data set in LEAF's JSON files, one file at a time; returns the keys as write_dataset does.
+
+    train, test: folders of *.json or single files; or train is a folder with the folders train and test. Without test
+        samples, of all_data_*.json for instance, clients split their own samples. Where no client of test is among
+        those of train, the server has the test samples.
+    kind: "images", lists of pixels from 0 to 1, as FEMNIST's 784, are written as uint8 [28, 28]; "text", such as
+        Shakespeare, as numbers [characters] of LEAF's 80 characters, with the next character as label; "numbers", such
+        as Synthetic, as float32 [features]. "auto" looks at the first client.
+    classes: how many there are, where the labels may not show all of them; a text has 80.
+
+    Raises DataError for files of another layout.
+    """
+    _data_leaf.write_leaf(Path(path), train, test, kind, classes)
+    return keys(path)
+
+
+def synthetic(path, rule, *, clients=None, classes=None, features=60, alpha=1.0, beta=1.0, train_fraction=None,
+              seed=None, split_seed=None):
+    """Writes a synthetic data set in its published law, client by client; returns the keys as write_dataset does.
+
+    rule: "fedprox", Synthetic(alpha, beta) of Li et al. (2020), section 5.1, with 30 clients, 10 classes and
+        floor(exp(4 + 2 N(0, 1))) + 50 samples of a client: data.name=synthetic with numbers of samples as published.
+        "leaf", LEAF's (Caldas et al. 2018, appendix), with 1000 clients, 5 classes and
+        min(floor(exp(3 + 2 N(0, 1))) + 5, 1000) samples: y = argmax(W x + N(0, 0.1)), W = Q u_k, u_k ~ N(mu, 0.1).
+    alpha, beta: of "fedprox", deviations of the clients' models and means.
+    train_fraction: share of its samples that a client trains on; as published, 0.9 and 0.6.
+    seed, split_seed: of numpy's legacy generator, in the order of the published programs, and of Python's for the
+        split. As published: 931231 of "leaf"; else 0.
+
+    Raises ConfigError for other rules.
+    """
+    _data_synthetic.write_synthetic(Path(path), rule, {
+        "clients": clients, "classes": classes, "features": features, "alpha": alpha, "beta": beta,
+        "train_fraction": train_fraction, "seed": seed, "split_seed": split_seed})
+    return keys(path)
+
+
+def fetch(name, folder="data", *, origin=None):
+    """Brings a published data set below `folder`, checks it, and returns the folder of its files.
+
+    name: what `tools/fetch_data.py --help` lists, "fed_emnist" for instance. origin: a folder or an address that has
+    the published files, in place of the publisher's. What came of an interrupted download is gone on with. Raises
+    DataError where the files cannot be had or are not the published ones.
+    """
+    from .tools import fetch_data  # brings what a run does not need
+
+    if name not in fetch_data.COLLECTIONS:
+        raise DataError(f"no data set {name!r}; there are {', '.join(fetch_data.COLLECTIONS)}")
+    try:
+        fetch_data.fetch(name, Path(folder), origin, fetch_data.COLLECTIONS)
+    except (fetch_data.FetchError, OSError) as error:
+        raise DataError(str(error)) from error
+    return Path(folder) / fetch_data.COLLECTIONS[name].folder
 
 
 def from_pflib(path, folder):
@@ -202,5 +272,5 @@ def from_pflib(path, folder):
     folder: the one with train/0.npz, test/0.npz and config.json. Clients are tested on their own samples. The files are
     pickles, of which numbers and arrays alone are read: no code in them runs. Raises DataError for anything else.
     """
-    _data_formats.write_pflib(Path(path), Path(folder))
+    _data_pflib.write_pflib(Path(path), Path(folder))
     return keys(path)

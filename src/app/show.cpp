@@ -10,6 +10,7 @@
 #include "fedhpc/engine/config.hpp"
 #include "fedhpc/io/hdf5.hpp"
 #include "fedhpc/models/model_file.hpp"
+#include "fedhpc/training/loss.hpp"
 
 #include "app/configuration.hpp"
 
@@ -50,7 +51,8 @@ std::unique_ptr<Model> model_of(const Arguments& arguments) {
   }
   const std::unique_ptr<Config> config = configuration_of(given_by(arguments, "show model"));
   const std::unique_ptr<Dataset> dataset = open_dataset(config->data);
-  return make_model(config->model, dataset->shape(), dataset->classes());
+  const Loss loss(config->train.loss, dataset->targets(), dataset->classes());
+  return make_model(config->model, dataset->shape(), loss.outputs());
 }
 
 /// Its layers line by line, or its parameters where it was made of no description.

@@ -139,6 +139,20 @@ std::vector<std::int64_t> read_labels(const Input& input, const std::string& nam
   return labels;
 }
 
+/// K of labels in NAME_train: a file may say that there are more than its labels show.
+std::int64_t classes_of(const Input& input, const std::string& name,
+                        const std::vector<std::int64_t>& labels) {
+  const std::int64_t least = *std::max_element(labels.begin(), labels.end()) + 1;
+  const h5::Handle dataset = h5::open_dataset(input.file, name);
+  if (!h5::has_attribute(dataset, "classes")) return least;
+  const std::int64_t classes = h5::read_integer_attribute(dataset, "classes");
+  if (classes < least || classes > std::max(least, kPlausibleLabels)) {
+    input.fail(name, "its attribute 'classes' is ", classes, " and its largest label ", least - 1,
+               ", expected more classes than that, up to ", kPlausibleLabels);
+  }
+  return classes;
+}
+
 }  // namespace
 
 Answers read_answers(const Input& input, std::int64_t num_train, std::int64_t num_test) {
@@ -146,7 +160,7 @@ Answers read_answers(const Input& input, std::int64_t num_train, std::int64_t nu
   Answers answers;
   if (!form.targets) {
     answers.labels = read_labels(input, "y", num_train, num_test);
-    answers.classes = *std::max_element(answers.labels.begin(), answers.labels.end()) + 1;
+    answers.classes = classes_of(input, "y_train", answers.labels);
     if (answers.classes < 2) {
       input.fail("y_train", "found the label 0 only, expected at least two labels");
     }
@@ -159,7 +173,7 @@ Answers read_answers(const Input& input, std::int64_t num_train, std::int64_t nu
     return answers;
   }
   answers.labels = read_labels(input, "label", num_train, num_test);
-  answers.classes = *std::max_element(answers.labels.begin(), answers.labels.end()) + 1;
+  answers.classes = classes_of(input, "label_train", answers.labels);
   return answers;
 }
 

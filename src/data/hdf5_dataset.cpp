@@ -8,8 +8,9 @@
 //   /x_test, /y_test, /label_test                the official test set, optional
 //   /client_train, /client_test                  the natural client of every sample, optional
 //
-// K is the largest label plus 1. [S, H, W] is one channel. Floats [S] that are all whole numbers
-// from 0 are labels, unless there is /label_train.
+// K is the attribute `classes` of the labels of training where it is there, else the largest label
+// plus 1. [S, H, W] is one channel. Floats [S] that are all whole numbers from 0 are labels, unless
+// there is /label_train.
 
 #include <algorithm>
 #include <cmath>

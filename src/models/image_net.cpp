@@ -97,6 +97,8 @@ void ImageNet::norm(const std::string& name) {
 
 void ImageNet::relu() { writer_.add("relu"); }
 
+void ImageNet::dropout(double p) { writer_.add("dropout", {{"p", {p}}}); }
+
 void ImageNet::max_pool(Window window) {
   check_window(window, "a pooling window");
   DescriptionWriter::Numbers numbers = numbers_of(window);

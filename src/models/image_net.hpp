@@ -43,6 +43,7 @@ class ImageNet {
   void conv(const std::string& name, const std::string& norm_name, std::int64_t channels,
             Window window, Then then);
   void relu();
+  void dropout(double p);
   void max_pool(Window window);
   void average_all();  ///< each channel's mean
   void max_all();      ///< each channel's maximum

@@ -1,5 +1,3 @@
-#include <numeric>
-
 #include "fedhpc/models/model.hpp"
 
 #include "core/or_added.hpp"
@@ -13,15 +11,11 @@ namespace {
 constexpr std::int64_t kWidest = std::int64_t{1} << 24;  // of a hidden layer
 constexpr std::int64_t kDeepest = 1000;                  // layers
 
-std::int64_t product(const std::vector<std::int64_t>& shape) {
-  return std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());
-}
-
 /// fc1 ... fcn with ReLU between them.
 std::unique_ptr<Model> fully_connected(const std::vector<std::int64_t>& shape,
                                        std::vector<std::int64_t> outputs) {
   DescriptionWriter net(shape);
-  if (shape.size() != 1) net.reshape({product(shape)});
+  if (shape.size() != 1) net.reshape({values_of(shape)});
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     net.linear(concat("fc", i + 1), outputs[i], Bias::Use);
     if (i + 1 < outputs.size()) net.add("relu");
@@ -34,6 +28,15 @@ std::unique_ptr<Model> fully_connected(const std::vector<std::int64_t>& shape,
 std::unique_ptr<Model> make_mlr(const ModelOptions&, const std::vector<std::int64_t>& shape,
                                 std::int64_t classes) {
   return fully_connected(shape, {classes});
+}
+
+std::unique_ptr<Model> make_mlr_sigmoid(const ModelOptions&, const std::vector<std::int64_t>& shape,
+                                        std::int64_t classes) {
+  DescriptionWriter net(shape);
+  if (shape.size() != 1) net.reshape({values_of(shape)});
+  net.linear("fc1", classes, Bias::Use);
+  net.add("sigmoid");
+  return net.build();
 }
 
 std::unique_ptr<Model> make_dnn(const ModelOptions& options, const std::vector<std::int64_t>& shape,
@@ -58,13 +61,13 @@ std::unique_ptr<Model> make_model(const ModelOptions& options,
 }
 
 Condition of_image_model() {
-  std::vector<std::string> names;
-  for (const std::string& name : model_registry().names()) {
-    const bool other = name == "mlr" || name == "dnn" || name == "lstm_leaf" ||
-                       name == "transformer" || name == "file";
-    if (!other) names.push_back(name);
-  }
-  return where("model.name", names);
+  return where_or_added(model_registry(), "model.name",
+                        {
+#define FEDHPC_MODEL(name, sentence)
+#define FEDHPC_IMAGE_MODEL(name, sentence) #name,
+#include "models/models.def"
+#undef FEDHPC_MODEL
+                        });
 }
 
 namespace {
@@ -138,7 +141,7 @@ void ModelOptions::declare(OptionSet& options) {
                              {"none", NormChoice::None},
                              {"batch", NormChoice::Batch},
                              {"group", NormChoice::Group}},
-           "image models: normalisation after each convolution; auto: the family's own (batch)")
+           "image models: normalisation after each convolution; auto: the family's own")
       .acts(of_image_model());
   options
       .add("model.groups", groups, at_least<std::int64_t>(1),

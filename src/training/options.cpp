@@ -242,7 +242,7 @@ StepRule TrainOptions::step_rule() const {
 }
 
 double TrainOptions::lr_factor(std::int64_t units) const {
-  if (units < lr_warmup) {
+  if (lr_warmup > 0 && units < lr_warmup) {
     return lr_warmup_start +
            (1 - lr_warmup_start) * static_cast<double>(units) / static_cast<double>(lr_warmup);
   }

@@ -253,6 +253,22 @@ TEST_F(Hdf5DatasetTest, TargetsThatDoNotFitAreRefused) {
             }));
 }
 
+TEST_F(Hdf5DatasetTest, AFileMayHaveMoreClassesThanItsLabelsShow) {
+  const auto fill = [](std::int64_t classes) {
+    return [=](const h5::Handle& file) {
+      put<double>(file, "x_train", {2, 1}, {1, 2});
+      put<std::int64_t>(file, "y_train", {2}, {0, 7});
+      h5::write_attribute(h5::open_dataset(file, "y_train"), "classes", classes);
+    };
+  };
+  write(fill(80));
+  EXPECT_EQ(open_dataset(options)->classes(), 80);
+  write(fill(8));
+  EXPECT_EQ(open_dataset(options)->classes(), 8);
+  expect_in("'/y_train': its attribute 'classes' is 7 and its largest label 7", refusal(fill(7)));
+  expect_in("'/y_train': its attribute 'classes' is 65537", refusal(fill(65537)));
+}
+
 TEST_F(Hdf5DatasetTest, AFileThatIsNoHdf5OrMissingIsNamed) {
   const auto message = [&] { return message_of<DataError>([&] { open_dataset(options); }); };
   expect_in("d.h5' cannot be read: there is no such file", message());

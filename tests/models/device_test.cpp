@@ -25,6 +25,7 @@
 #include "fedhpc/models/sequence_layers.hpp"
 
 #include "fixtures/layer_cases.hpp"
+#include "reference/nets.hpp"
 
 // Layers, models and rows on a device against the same on the host.
 namespace fedhpc {
@@ -499,7 +500,7 @@ class DeviceModels : public testing::DeviceTest,
                      public ::testing::WithParamInterface<std::string> {};
 
 std::vector<std::int64_t> samples_for(const std::string& name) {
-  if (name == "mlr" || name == "dnn") return {1, 2, 4};
+  if (name == "mlr" || name == "mlr_sigmoid" || name == "dnn") return {1, 2, 4};
   if (name == "cnn2") return {2, 9, 8};
   if (name == "cnn4" || name == "cnn8") return {2, 16, 17};
   if (name == "resnet9" || name == "resnet18") return {2, 8, 8};
@@ -540,7 +541,8 @@ TEST_P(DeviceModels, AreAsOnTheHost) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Registry, DeviceModels, ::testing::ValuesIn(model_registry().names()),
+INSTANTIATE_TEST_SUITE_P(Registry, DeviceModels,
+                         ::testing::ValuesIn(testing::families_with_reference()),
                          [](const auto& one) { return one.param; });
 
 class DeviceRows : public testing::DeviceTest {

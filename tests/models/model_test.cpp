@@ -37,12 +37,13 @@ bool is_sequence_model(const std::string& name) {
 
 std::vector<Case> cases() {
   std::vector<Case> all;
-  for (const std::string& name : model_registry().names()) {
+  for (const std::string& name : testing::families_with_reference()) {
     Case one{name, {}, {2, 32, 32}};
     one.options.name = name;
     one.options.hidden = {6, 5};
     one.options.width = 0.0625;
-    if (name == "mlr" || name == "dnn") one.shape = {1, 2, 4};
+    if (name == "mlr" || name == "mlr_sigmoid" || name == "dnn") one.shape = {1, 2, 4};
+    if (name == "cnn_leaf" || name == "cnn_fedavg") one.shape = {2, 16, 17};
     if (name == "cnn2") one.shape = {2, 9, 8};
     if (name == "cnn4" || name == "cnn8") one.shape = {2, 16, 17};
     if (name == "resnet9" || name == "resnet18") one.shape = {2, 8, 8};

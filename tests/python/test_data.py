@@ -585,7 +585,7 @@ class Formats(Folder):
         source = self.tff("train.h5", {"THE_PLAY_HAMLET": {"snippets": [b"to be", "é!".encode()]},
                                        "THE_PLAY_LEAR": {"snippets": [b"no"]}})
         found = from_tff(self.path, source, source, window=3)
-        vocabulary = fedhpc.data._data_formats.CHARACTERS
+        vocabulary = fedhpc.data._data_tff.CHARACTERS
         self.assertEqual((len(vocabulary), len(set(vocabulary))), (86, 86))
         x, y = read(self.path, "x_train", "y_train")
         self.assertEqual("".join(vocabulary[label] for label in y), "to be!no")
@@ -597,7 +597,7 @@ class Formats(Folder):
 
     def test_tff_refused(self):
         whole = self.tff("whole.h5", {"a": {"pixels": np.zeros((2, 28, 28), np.float32), "label": [0, 1]}})
-        for words, name, content in (("no clients", "a.h5", {}), ("has tokens", "b.h5", {"a": {"tokens": [b"x"]}}),
+        for words, name, content in (("no clients", "a.h5", {}), ("has title", "b.h5", {"a": {"title": [b"x"]}}),
                                      ("has no label", "c.h5", {"a": {"pixels": np.zeros((2, 28, 28))}})):
             with self.assertRaisesRegex(DataError, words):
                 from_tff(self.path, self.tff(name, content))
@@ -640,7 +640,7 @@ class Formats(Folder):
             path = self.folder / "one.npz"
             with zipfile.ZipFile(path, "w") as archive:
                 archive.writestr("data.npy", buffer.getvalue())
-            x, y = fedhpc.data._data_formats._pickled(path)
+            x, y = fedhpc.data._data_pflib._pickled(path)
             self.assertEqual((x.tolist(), y.tolist()), (np.ones((2, 3)).tolist(), [0, 1]))
 
     def test_code_in_a_pickle_does_not_run(self):

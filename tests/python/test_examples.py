@@ -44,7 +44,7 @@ class Scripts(InFolder):
         return done.stdout
 
     def test_methods(self):
-        for name in ("fedavg", "server_momentum", "scaffold"):
+        for name in ("fedadam", "fedavg", "server_momentum", "scaffold"):
             self.assertIn("global_accuracy", self.script(f"{name}.py"))
 
     def test_own_data(self):

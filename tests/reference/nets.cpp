@@ -17,6 +17,7 @@
 #include <ATen/ops/pow.h>
 #include <ATen/ops/relu.h>
 #include <ATen/ops/scaled_dot_product_attention.h>
+#include <ATen/ops/sigmoid.h>
 #include <ATen/ops/stack.h>
 #include <ATen/ops/zeros.h>
 
@@ -30,6 +31,7 @@ struct Net {
   Use use;
   const Tensor& moved;  // [P], or undefined
   std::int64_t groups;
+  bool valid;  // convolutions without padding
 
   bool has(const std::string& name) const {
     return std::any_of(layout.fields().begin(), layout.fields().end(),
@@ -45,7 +47,7 @@ struct Net {
   }
   Tensor conv(const Tensor& x, const std::string& name, std::int64_t stride = 1) const {
     const Tensor weight = at(name + ".weight");
-    const std::int64_t padding = weight.size(2) / 2;
+    const std::int64_t padding = valid ? 0 : weight.size(2) / 2;
     return at::conv2d(x, weight, at(name + ".bias"), {stride, stride}, {padding, padding});
   }
   Tensor norm(const Tensor& x, const std::string& name) const {
@@ -151,7 +153,7 @@ Tensor transformer(const Net& net, const ModelOptions& options, const Tensor& to
 
 Tensor reference_logits(const ModelOptions& options, const Layout& layout, const Tensor& row,
                         const Tensor& samples, Use use, const Tensor& moved) {
-  const Net net{layout, row, use, moved, options.groups};
+  const Net net{layout, row, use, moved, options.groups, options.name == "cnn_fedavg"};
   if (options.name == "resnet18") return resnet18(net, options, samples);
   if (options.name == "resnet9") return resnet9(net, samples);
   if (options.name == "lstm_leaf") return lstm_leaf(net, options, samples.to(at::kLong));
@@ -167,7 +169,15 @@ Tensor reference_logits(const ModelOptions& options, const Layout& layout, const
     if (i > 1) x = at::relu(x);
     x = net.linear(x, concat("fc", i));
   }
-  return x;
+  return options.name == "mlr_sigmoid" ? at::sigmoid(x) : x;
+}
+
+std::vector<std::string> families_with_reference() {
+  std::vector<std::string> names = model_registry().names();
+  std::erase_if(names, [](const std::string& name) {
+    return name == "file" || name == "cnn_dropout";  // somebody's own, and one that draws
+  });
+  return names;
 }
 
 }  // namespace fedhpc::testing

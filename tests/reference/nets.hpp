@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "fedhpc/models/model.hpp"
 
@@ -13,5 +14,8 @@ namespace fedhpc::testing {
 Tensor reference_logits(const ModelOptions& options, const Layout& layout, const Tensor& row,
                         const Tensor& samples,  // [B, channels, height, width] or [B, D]
                         Use use, const Tensor& moved = {});
+
+/// The families that reference_logits knows: all but model files and those that always draw.
+std::vector<std::string> families_with_reference();
 
 }  // namespace fedhpc::testing

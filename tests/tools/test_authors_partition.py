@@ -94,10 +94,69 @@ class AuthorsPartition(Folder):
             self.assertGreaterEqual(min(map(len, found)), 10)
             (self.folder / "parts.h5").unlink()
 
+    def test_pfl_users_draw_their_labels(self):
+        labels = np.random.default_rng(2).integers(0, 4, 230)
+        write_labels(self.folder, labels.tolist(), [0])
+        found, tests = self.make("pfl", "--rule", "dirichlet", "--share", "0.3", "--samples", "20", "--seed", "7")
+        np.random.seed(7)  # the program's own generator
+        order = np.random.permutation(230)
+        left = {label: [place for place in range(230) if labels[order[place]] == label] for label in range(4)}
+        users = []
+        while True:
+            chances = np.random.dirichlet([0.3] * 4)
+            if sum(len(places) for places in left.values()) < 20:
+                break
+            limits, mine, drawn = np.cumsum(chances), [], 0
+            limits[-1] = 1.0
+            while len(mine) < 20:
+                label = int(np.argmax(np.random.uniform() < limits))
+                drawn += 1
+                if left[label]:
+                    mine.append(int(order[left[label].pop()]))
+                if drawn % 400 == 0:
+                    chances = chances + 0.02
+                    chances = chances / sum(chances)
+                    limits = np.cumsum(chances)
+                    chances[-1] = 1.0
+            users.append(mine)
+        self.assertEqual((found, tests), (users, [[]] * 11))
+        self.assertEqual(len(set(chain(*found))), 220)
+        self.assertGreater(max(np.bincount(labels[mine]).max() for mine in found), 15, "users have few labels")
+
+    def test_pfl_users_without_labels_of_their_own(self):
+        write_labels(self.folder, [s % 10 for s in range(60)], [0])
+        found, _ = self.make("pfl", "--rule", "iid", "--samples", "20")
+        np.random.seed(0)
+        self.assertEqual(found, np.random.permutation(60).reshape(3, 20).tolist())
+
+    def test_pflib_clients_have_blocks_of_labels(self):
+        write_labels(self.folder, [s % 10 for s in range(1500)], [s % 10 for s in range(500)])
+        train, test = self.make("pflib", "--rule", "pat", "--clients", "10", "--labels", "2")
+        for client, (mine, others) in enumerate(zip(train, test)):
+            self.assertEqual({s % 10 for s in mine + others}, {client // 2 * 2, client // 2 * 2 + 1})
+            self.assertEqual(len(mine), int(0.75 * len(mine + others)))
+        self.assertEqual(sorted(chain(*train, *test)), list(range(2000)))
+        np.random.seed(1)
+        counts = [np.random.randint(10, 100, 1)[0] for _ in range(10)]  # of the first owner of each label
+        first = [sum(s % 10 == label for s in train[label // 2 * 2] + test[label // 2 * 2]) for label in range(10)]
+        self.assertEqual(first, counts)
+        # The first client has the first samples of its labels, in an order of its own.
+        mine = sorted(s for s in train[0] + test[0] if s % 10 == 0)
+        self.assertEqual(mine, list(range(0, 10 * counts[0], 10)))
+        self.assertNotEqual(train[0], sorted(train[0]))
+
+    def test_pflib_clients_have_shares_of_labels(self):
+        write_labels(self.folder, [s % 10 for s in range(1500)], [s % 10 for s in range(500)])
+        train, test = self.make("pflib", "--rule", "dir", "--clients", "6", "--share", "0.5")
+        self.assertEqual(sorted(chain(*train, *test)), list(range(2000)))
+        self.assertGreaterEqual(min(len(a) + len(b) for a, b in zip(train, test)), 40)
+        self.assertEqual([len(a) for a in train], [int(0.75 * (len(a) + len(b))) for a, b in zip(train, test)])
+
     def test_refusals(self):
         write_labels(self.folder, [0, 1], [1])
         path = self.folder / "parts.h5"
         for arguments, words in ((["pfedme", "--data", self.folder], "too few samples"),
+                                 (["pflib", "--rule", "pat", "--data", self.folder], "too few"),
                                  (["pfedme", "--data", "nowhere"], "no mnist/train-labels-idx1-ubyte below nowhere")):
             code, _, err = call(authors_partition, *arguments, "--output", path, "--dataset", "mnist")
             self.assertEqual(code, 2)

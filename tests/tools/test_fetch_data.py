@@ -38,6 +38,17 @@ def tar_bytes() -> bytes:
     return stream.getvalue()
 
 
+def bz2_bytes() -> bytes:
+    """The members behind something else, with sums that nobody publishes."""
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w:bz2") as tar:
+        for name, data in (("readme", b"no"), *reversed(MEMBERS.items())):
+            entry = tarfile.TarInfo(name)
+            entry.size = len(data)
+            tar.addfile(entry, io.BytesIO(data))
+    return stream.getvalue()
+
+
 def zip_bytes() -> bytes:
     stream = io.BytesIO()
     with zipfile.ZipFile(stream, "w") as file:
@@ -102,7 +113,39 @@ class FetchTest(unittest.TestCase):
                 members=(("one.bin", md5(MEMBERS["one.bin"])), ("two.bin", 300))),)),
             "tree": collection("tree", (source(self.url + "tree.zip", md5(tree),
                                                counts=(("train/*.JPEG", 2),)),)),
+            "gone": collection("gone", (source(self.url + "x.gz", None, "sha256"),)),
         }
+
+    def test_members_whose_sums_nobody_publishes(self):
+        packed = bz2_bytes()
+        (self.origin / "set.tar.bz2").write_bytes(packed)
+        digest = hashlib.sha256(packed).hexdigest()
+        source = functools.partial(fetch_data.Source, self.url + "set.tar.bz2", digest, "sha256")
+        members = tuple((name, None) for name in MEMBERS)
+        self.collections["unknown"] = fetch_data.Collection("unknown", (source(members=members),))
+        self.assertEqual(self.run_tool("unknown"), (0, ""))
+        for name, data in MEMBERS.items():
+            self.assertEqual((self.root / "unknown" / name).read_bytes(), data)
+        self.assertEqual(self.run_tool("unknown"), (0, ""))
+        self.assertEqual(len(Handler.asked), 1)
+        self.collections["unknown"] = fetch_data.Collection("other", (source(members=(*members, ("three.bin", None))),))
+        self.check_refusal("holds no three.bin", "unknown")
+
+    def test_gits_sums_and_files_without_one(self):
+        blob = hashlib.sha1(b"blob %d\0" % len(PLAIN) + PLAIN).hexdigest()
+        source = functools.partial(fetch_data.Source, self.url + "plain.gz")
+        self.collections["git"] = fetch_data.Collection("git", (source(blob, "git", saved_as="mine.gz"),))
+        self.collections["none"] = fetch_data.Collection("none", (source(None, "sha256"),))
+        self.assertEqual(self.run_tool("git"), (0, ""))
+        self.assertEqual((self.root / "git/mine.gz").read_bytes(), PLAIN)
+        said = io.StringIO()
+        with contextlib.redirect_stdout(said):
+            self.assertEqual(fetch_data.main(["none", "--to", str(self.root)], self.collections), 0)
+        self.assertIn(f"gives no sum; this one has sha256 {hashlib.sha256(PLAIN).hexdigest()}", said.getvalue())
+        (self.origin / "plain.gz").write_bytes(b"other")
+        (self.root / "git/mine.gz").unlink()
+        self.check_refusal(f"expected {blob}; removed", "git")
+        self.check_refusal("holds no x.gz with no published sum", "gone", "--from", str(self.origin))
 
     def run_tool(self, *arguments):
         """Exit code and the lines on standard error."""

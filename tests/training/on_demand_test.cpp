@@ -44,7 +44,7 @@ class OnDemandTest : public ::testing::Test {
     std::vector<Tensor> all;
     for (const Ids& clients : {Ids{3, 0}, Ids{3, 0}, Ids{4, 1, 4}, Ids{2}}) {
       Rows rows = initial.replicate(static_cast<std::int64_t>(clients.size()));
-      trainer.train_(rows, clients, /*round=*/static_cast<std::int64_t>(all.size()), LocalWork{});
+      trainer.train_(rows, clients, /*round=*/std::ssize(all) + 1, LocalWork{});
       all.push_back(rows.values);
     }
     Rows rows = initial.replicate(3);

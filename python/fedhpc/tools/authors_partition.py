@@ -3,6 +3,10 @@
     authors_partition.py pfedme --data DIR --output PARTS.h5 [--dataset mnist] [--clients 20] [--labels 2] [--seed 1]
     authors_partition.py fedmud --data DIR --output PARTS.h5 --rule iid|labeldir|labelcnt [--dataset cifar100]
                          [--share 0.1] [--clients 100] [--seed 1234] [--ties scalar|numpy]
+    authors_partition.py pfl    --data DIR --output PARTS.h5 --rule iid|dirichlet [--dataset cifar10]
+                         [--share 0.1] [--samples 50] [--seed 0]
+    authors_partition.py pflib  --data DIR --output PARTS.h5 --rule dir|pat [--dataset fmnist]
+                         [--share 0.1] [--labels 2] [--clients 20] [--seed 1]
 
 pfedme: the users of pFedMe's script for MNIST. A user takes the next samples of each of its labels in the order of
 the files, training set first; Python's random shuffles them, and the first three quarters of them train. How many
@@ -13,6 +17,14 @@ labelcnt the share of all labels that a client has: those that are least in use,
 quicksort leaves equal ones. With 10 labels these follow each other in a circle, with 100 they are blocks of labels
 that are always together. From version 1.25 on numpy sorts with a CPU's vector units, which leave equal values in
 another order: --ties numpy takes what this machine's numpy gives. Training samples only: for data.split=official.
+
+pfl: the users of pfl-research's CIFAR-10, --samples each. dirichlet: each user draws the labels of its samples from a
+Dirichlet distribution of its own with concentration --share (Hsu et al. 2019). Where labels are used up and draws are
+in vain, the distribution is evened out, as in the program. Training samples only: for data.split=official.
+
+pflib: the clients of PFLlib. dir: shares of each label from a Dirichlet distribution with concentration --share. pat:
+--labels labels each, in blocks, with unequal numbers of samples in the order of the files. Three quarters of a client's
+samples train. For data.split=client.
 
 The files of the data set are looked for where the simulator looks: DIR/FOLDER/FILE and DIR/FILE, packed or not.
 Exit code 2: a file is missing, or there are not enough samples.
@@ -32,6 +44,8 @@ from .data_files import names
 
 INSERTION = 15  # numpy leaves a range of one more values to insertion
 SMALLEST = 10  # samples of a client by labeldir
+SMALLEST_PFLIB = 40  # a batch of 10 to test on
+EVENED_AFTER, EVENED_BY = 20, 0.02  # draws for each sample of a pfl user; what each label's probability gains
 # Bytes before an image, bytes of an image, place of its class before it.
 CIFAR = {"cifar10": (1, 3072, 0), "cifar100": (2, 3072, 1)}
 DATASETS = ("mnist", "fmnist", *CIFAR)
@@ -157,7 +171,7 @@ def by_label_count(labels, sets, draws):
     return owned
 
 
-def by_dirichlet(labels, classes, clients, concentration, draws):
+def by_dirichlet(labels, classes, clients, concentration, draws, smallest=SMALLEST):
     most = len(labels) / clients  # who has as many gets no more
     while True:
         owned = [[] for _ in range(clients)]
@@ -169,11 +183,8 @@ def by_dirichlet(labels, classes, clients, concentration, draws):
             ends = (np.cumsum(shares / shares.sum()) * len(samples)).astype(int)[:-1]
             for mine, part in zip(owned, np.split(samples, ends)):
                 mine += part.tolist()
-        if min(map(len, owned)) >= SMALLEST:
-            break
-    for mine in owned:
-        draws.shuffle(mine)
-    return owned
+        if min(map(len, owned)) >= smallest:
+            return owned
 
 
 def fedmud(labels, rule, share, clients, seed, ties="scalar"):
@@ -186,7 +197,85 @@ def fedmud(labels, rule, share, clients, seed, ties="scalar"):
         return [part.tolist() for part in np.array_split(draws.permutation(len(labels)), clients)]
     if rule == "labelcnt":
         return by_label_count(labels, label_sets(classes, clients, int(share * classes), ORDERS[ties]), draws)
-    return by_dirichlet(labels, classes, clients, share, draws)
+    owned = by_dirichlet(labels, classes, clients, share, draws)
+    for mine in owned:
+        draws.shuffle(mine)
+    return owned
+
+
+def pfl_user(draws, left, chances, samples):
+    """The samples of one user, taken from the ends of the lists `left` of each label's samples."""
+    sums = np.cumsum(chances)
+    sums[-1] = 1.0
+    mine, drawn = [], 0
+    while len(mine) < samples:
+        label = int(np.argmax(draws.uniform() < sums))
+        if left[label]:
+            mine.append(left[label].pop())
+        drawn += 1
+        if drawn % (samples * EVENED_AFTER) == 0:
+            chances = (chances + EVENED_BY) / (chances + EVENED_BY).sum()
+            sums = np.cumsum(chances)
+            chances[-1] = 1.0  # as in the program, which means the last sum
+    return mine
+
+
+def pfl(labels, rule, share, samples, seed):
+    """The training samples of each user."""
+    draws = np.random.RandomState(seed)
+    order = draws.permutation(len(labels))
+    if rule == "iid":
+        return [order[first:first + samples].tolist() for first in range(0, len(labels), samples)]
+    classes = int(labels.max()) + 1
+    left = [np.flatnonzero(labels[order] == label).tolist() for label in range(classes)]
+    users = []
+    while True:
+        chances = draws.dirichlet(np.full(classes, share))
+        if samples > sum(map(len, left)):
+            return users
+        users.append(order[pfl_user(draws, left, chances, samples)].tolist())
+
+
+def by_blocks(labels, classes, clients, labels_per_client, draws):
+    """PFLlib's pathological clients: a label's owners are the first clients that still lack labels."""
+    owned, lacking = [[] for _ in range(clients)], [labels_per_client] * clients
+    smallest = int(min(SMALLEST_PFLIB, len(labels) / clients / 2))
+    for label in range(classes):
+        owners = [client for client in range(clients) if lacking[client] > 0]
+        owners = owners[:int(np.ceil(clients / classes * labels_per_client))]
+        if not owners:
+            break
+        samples = np.flatnonzero(labels == label)
+        mean = len(samples) / len(owners)
+        low = max(mean / 10, smallest / classes)
+        if int(low) >= int(mean):
+            raise PartitionError(f"too few samples of label {label} for {clients} clients")
+        counts = draws.randint(int(low), int(mean), len(owners) - 1).tolist()
+        ends = np.cumsum([0, *counts, len(samples) - sum(counts)])
+        for client, first, end in zip(owners, ends, ends[1:]):
+            owned[client] += samples[first:end].tolist()
+            lacking[client] -= 1
+    if not all(owned):
+        raise PartitionError(f"{classes} labels are too few for {clients} clients with {labels_per_client} each")
+    return owned
+
+
+def pflib(labels, rule, share, clients, labels_per_client, seed):
+    """(training samples, test samples) of each client."""
+    draws = np.random.RandomState(seed)
+    classes = int(labels.max()) + 1
+    if rule == "pat":
+        owned = by_blocks(labels, classes, clients, labels_per_client, draws)
+    else:
+        smallest = int(min(SMALLEST_PFLIB, len(labels) / clients / 2))
+        owned = by_dirichlet(labels, classes, clients, share, draws, smallest)
+    train, test = [], []
+    for mine in owned:
+        order = np.asarray(mine)[draws.permutation(len(mine))].tolist()
+        tested = len(mine) - int(0.75 * len(mine))
+        train.append(order[tested:])
+        test.append(order[:tested])
+    return train, test
 
 
 def write_partition(path, **lists):
@@ -197,33 +286,55 @@ def write_partition(path, **lists):
             file[f"{name}_samples"] = np.concatenate([np.asarray(mine, np.int64) for mine in of_clients])
 
 
-def main(arguments):
+# program: (data set, seed, rules)
+PROGRAMS = {"pfedme": ("mnist", 1, ()), "fedmud": ("cifar100", 1234, ("iid", "labeldir", "labelcnt")),
+            "pfl": ("cifar10", 0, ("iid", "dirichlet")), "pflib": ("fmnist", 1, ("dir", "pat"))}
+CLIENTS = {"pfedme": 20, "fedmud": 100, "pflib": 20}
+
+
+def parser_of_programs():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     programs = parser.add_subparsers(dest="program", required=True)
-    for program, dataset, clients, seed in (("pfedme", "mnist", 20, 1), ("fedmud", "cifar100", 100, 1234)):
+    for program, (dataset, seed, rules) in PROGRAMS.items():
         one = programs.add_parser(program)
         one.add_argument("--data", required=True, metavar="DIR", help="folder of the data sets, as data.dir")
         one.add_argument("--output", required=True, type=Path, metavar="PARTS.h5", help="a new file")
         one.add_argument("--dataset", choices=DATASETS, default=dataset, help=f"[{dataset}]")
-        one.add_argument("--clients", type=int, default=clients, help=f"[{clients}]")
-        one.add_argument("--seed", type=int, default=seed, help=f"of both generators [{seed}]")
-        if program == "pfedme":
+        one.add_argument("--seed", type=int, default=seed, help=f"of all generators [{seed}]")
+        if rules:
+            one.add_argument("--rule", choices=rules, required=True)
+            one.add_argument("--share", type=float, default=0.1, help="of the rule [0.1]")
+        if program in CLIENTS:
+            one.add_argument("--clients", type=int, default=CLIENTS[program], help=f"[{CLIENTS[program]}]")
+        if program in ("pfedme", "pflib"):
             one.add_argument("--labels", type=int, default=2, help="labels of a client [2]")
-        else:
-            one.add_argument("--rule", choices=("iid", "labeldir", "labelcnt"), required=True)
-            one.add_argument("--share", type=float, default=0.1, help="of labeldir and labelcnt [0.1]")
+        if program == "fedmud":
             one.add_argument("--ties", choices=ORDERS, default="scalar", help="of labelcnt: equal values [scalar]")
-    options = parser.parse_args(arguments)
+        if program == "pfl":
+            one.add_argument("--samples", type=int, default=50, help="of a user [50]")
+    return parser
+
+
+def partition_of(options, train, test):
+    """(training samples, test samples) of each client, from the labels of the data set."""
+    everything = np.concatenate([train, test])
+    if options.program == "pfedme":
+        return pfedme(everything, options.clients, options.labels, options.seed)
+    if options.program == "pflib":
+        return pflib(everything, options.rule, options.share, options.clients, options.labels, options.seed)
+    if options.program == "pfl":
+        parts = pfl(train, options.rule, options.share, options.samples, options.seed)
+    else:
+        parts = fedmud(train, options.rule, options.share, options.clients, options.seed, options.ties)
+    return parts, [[] for _ in parts]
+
+
+def main(arguments):
+    options = parser_of_programs().parse_args(arguments)
     try:
         if options.output.exists():
             raise PartitionError(f"{options.output} exists; name a new file")
-        train, test = labels_of(options.dataset, options.data)
-        if options.program == "pfedme":
-            parts, tests = pfedme(np.concatenate([train, test]), options.clients, options.labels, options.seed)
-        else:
-            parts = fedmud(train, options.rule, options.share, options.clients, options.seed,
-                           options.ties)
-            tests = [[] for _ in parts]
+        parts, tests = partition_of(options, *labels_of(options.dataset, options.data))
         write_partition(options.output, train=parts, test=tests)
     except (PartitionError, OSError) as error:
         print(f"authors_partition: {error}", file=sys.stderr)

@@ -2,11 +2,13 @@
 
 usage: tools/fetch_data.py NAME... [--to DIR] [--from DIR|URL]
 
-NAME is one of mnist, fmnist, cifar10, cifar100, svhn, tinyimagenet, covtype. DIR defaults to $FEDHPC_DATA,
-else ./data. Files that are there and right are left alone; a download that was interrupted is taken up
-again. --from takes the published files from a folder (flat or laid out as below DIR) or from below
-another address. Every file is checked against the sum its authors or the common libraries publish:
-md5 for all but covtype, sha256 for that. Exit code 2 with one line on failure.
+NAME is one of mnist, fmnist, cifar10, cifar100, svhn, tinyimagenet, covtype, which data.name reads, or of
+fed_emnist, fed_cifar100, fed_shakespeare, fed_stackoverflow (TensorFlow Federated's), fedprox_synthetic and
+fedml_mnist, which fedhpc.data makes files of (docs/how-to/benchmarks.md). DIR defaults to $FEDHPC_DATA, else
+./data. Files that are there and right are left alone; a download that was interrupted is taken up again. --from
+takes the published files from a folder (flat or laid out as below DIR) or from below another address. Every file
+is checked against the sum its authors or the common libraries publish: md5, sha256 or git's. Where nobody
+publishes one, its sha256 is said. Exit code 2 with one line on failure.
 """
 
 import argparse
@@ -38,14 +40,19 @@ class Source:
     """One published file: address, sum, and what is unpacked from it (nothing: it stays as it is)."""
 
     url: str
-    digest: str
-    algorithm: str = "md5"
-    members: tuple = ()  # (name, md5 or size) of the files taken out of a .tar.gz
+    digest: str  # None: its publisher gives none
+    algorithm: str = "md5"  # of hashlib, or git: of a file's blob in a commit
+    members: tuple = ()  # (name, md5 or size, or None where neither is known) of the files taken out of a .tar
     counts: tuple = ()  # (pattern, number) of the files a .zip leaves in the folder
+    saved_as: str = ""  # the last part of the address unless given
 
     @property
     def name(self) -> str:
-        return self.url.rsplit("/", 1)[1]
+        return self.saved_as or self.url.rsplit("/", 1)[1]
+
+    @property
+    def sum(self) -> str:
+        return f"{self.algorithm} {self.digest}" if self.digest else "no published sum"
 
 
 @dataclass(frozen=True)
@@ -54,6 +61,28 @@ class Collection:
 
     folder: str
     sources: tuple
+
+
+TFF = "https://storage.googleapis.com/tff-datasets-public/"
+FEDPROX = "https://raw.githubusercontent.com/litian96/FedProx/d2a4501f319f1594b732d88315c5ca1a72855f50/data/"
+# git's sums of the files for training and testing in that commit.
+FEDPROX_BLOBS = {
+    "synthetic_iid": ("ba2af903301f9adbf44c6851712a3a94144fcb1a", "e2330350cf308e3083b09bf3df6fb5f3801e3458"),
+    "synthetic_0_0": ("0d3db5f6a30e608d804ff4724aaf2d7b1de86e15", "a862f70b760859528ed832cc77701551ab90dbb7"),
+    "synthetic_0.5_0.5": ("ada1be0a78bbe5220af457d9373721dd80b5b2df", "62a5dae1eaf3f4fdebae11c7f9cfc0a7e72ea2cd"),
+    "synthetic_1_1": ("537d644f6e0f4e59cacf54a7217c38fd3c3a539b", "d66fb030578092dff8487247fffe66b96115c789"),
+}
+
+
+def federated(name: str, digest: str, *members: str) -> Source:
+    """An archive of TensorFlow Federated with the sum that its loaders have."""
+    return Source(f"{TFF}{name}.tar.bz2", digest, "sha256", members=tuple((member, None) for member in members))
+
+
+def fedprox(name: str) -> tuple:
+    train, test = FEDPROX_BLOBS[name]
+    return (Source(f"{FEDPROX}{name}/data/train/mytrain.json", train, "git", saved_as=f"{name}_train.json"),
+            Source(f"{FEDPROX}{name}/data/test/mytest.json", test, "git", saved_as=f"{name}_test.json"))
 
 
 def sources(base: str, *names_and_sums: tuple) -> tuple:
@@ -99,6 +128,26 @@ COLLECTIONS = {
     "covtype": Collection("covtype", (
         Source("https://archive.ics.uci.edu/ml/machine-learning-databases/covtype/covtype.data.gz",
                "614360d0257557dd1792834a85a1cdebfadc3c4f30b011d56afee7ffb5b15771", "sha256"),)),
+    "fed_emnist": Collection("fed_emnist", (federated(
+        "fed_emnist", "fe1ed5a502cea3a952eb105920bff8cffb32836b5173cb18a57a32c3606f3ea0",
+        "fed_emnist_train.h5", "fed_emnist_test.h5"),)),
+    "fed_cifar100": Collection("fed_cifar100", (federated(
+        "fed_cifar100", "e8575e22c038ecef1ce6c7d492d7abee7da13b1e1ba9b70a7fc18531ba7590de",
+        "fed_cifar100_train.h5", "fed_cifar100_test.h5"),)),
+    "fed_shakespeare": Collection("fed_shakespeare", (federated(
+        "shakespeare", "0285be9906cb5f268092eee4edeeacfc2af4574f2941f7cc2f08a321d7f5c707",
+        "shakespeare_train.h5", "shakespeare_test.h5"),)),
+    "fed_stackoverflow": Collection("fed_stackoverflow", (federated(
+        "stackoverflow.word_count", "1dc00256d6e527c54b9756d968118378ae14e6692c0b3b6cad470cdd3f0c519c",
+        "stackoverflow.word_count"), federated(
+        "stackoverflow", "99eca2f8b8327a09e5fc123979df2d237acbc5e52322f6d86bf523ee47b961a2",
+        "stackoverflow_train.h5", "stackoverflow_held_out.h5", "stackoverflow_test.h5"))),
+    "fedprox_synthetic": Collection("fedprox_synthetic", tuple(
+        source for name in FEDPROX_BLOBS for source in fedprox(name))),
+    # FedML gives no sum.
+    "fedml_mnist": Collection("MNIST", (
+        Source("https://fedcv.s3.us-west-1.amazonaws.com/MNIST.zip", None, "sha256",
+               counts=(("train/*.json", 1), ("test/*.json", 1))),)),
 }
 
 
@@ -113,22 +162,26 @@ def unpacked(path: pathlib.Path):
 
 
 def digest_of(file, algorithm: str) -> str:
-    state = hashlib.new(algorithm)
+    state = hashlib.new("sha1" if algorithm == "git" else algorithm)
+    if algorithm == "git":
+        state.update(b"blob %d\0" % os.fstat(file.fileno()).st_size)
     while block := file.read(BLOCK):
         state.update(block)
     return state.hexdigest()
 
 
 def is_published(path: pathlib.Path, source: Source) -> bool:
-    """Whether a file is, byte for byte, what was published."""
-    if not path.is_file():
-        return False
+    """Whether a file is, byte for byte, what was published; without a published sum, whether it is there."""
+    if not path.is_file() or source.digest is None:
+        return path.is_file()
     with open(path, "rb") as file:
         return digest_of(file, source.algorithm) == source.digest
 
 
 def is_member(path: pathlib.Path, wanted) -> bool:
-    """Whether a file, maybe packed, holds a member with this md5 or size."""
+    """Whether a file, maybe packed, holds a member with this md5 or size; None: whether it is there."""
+    if wanted is None:  # it got its name when it was whole, out of an archive that was right
+        return path.is_file()
     try:
         with unpacked(path) as file:
             if isinstance(wanted, str):
@@ -191,6 +244,10 @@ def obtain(source: Source, url: str, folder: pathlib.Path) -> pathlib.Path:
             found = digest_of(file, source.algorithm)
         part.unlink()
         raise FetchError(f"{url}: {source.algorithm} {found}, expected {source.digest}; removed")
+    if source.digest is None:
+        with open(part, "rb") as file:
+            say(f"{source.name}: its publisher gives no sum; this one has {source.algorithm} "
+                f"{digest_of(file, source.algorithm)}")
     return part
 
 
@@ -206,15 +263,18 @@ def unpack(source: Source, archive: pathlib.Path, folder: pathlib.Path) -> None:
         if source.counts:
             unpack_folder(archive, folder)
             return
+        wanted = {name for name, _ in source.members}
         with tarfile.open(archive) as tar:
-            inside = {pathlib.PurePosixPath(entry.name).name: entry for entry in tar if entry.isfile()}
-            for name, _ in source.members:
-                if name not in inside:
-                    raise FetchError(f"{archive}: holds no {name}")
-                part = folder / (name + ".part")
-                with tar.extractfile(inside[name]) as file, open(part, "wb") as out:
-                    shutil.copyfileobj(file, out, BLOCK)
-                os.replace(part, folder / name)
+            for entry in tar:  # once from front to end: going back unpacks all that is before it again
+                name = pathlib.PurePosixPath(entry.name).name
+                if name in wanted and entry.isfile():
+                    part = folder / (name + ".part")
+                    with tar.extractfile(entry) as file, open(part, "wb") as out:
+                        shutil.copyfileobj(file, out, BLOCK)
+                    os.replace(part, folder / name)
+                    wanted.remove(name)
+        if wanted:
+            raise FetchError(f"{archive}: holds no {min(wanted)}")
     except (tarfile.TarError, zipfile.BadZipFile, EOFError, zlib.error) as error:
         raise FetchError(f"{archive}: cannot be unpacked: {error}") from error
 
@@ -247,7 +307,7 @@ def take_from_folder(source: Source, origin: list, folder: pathlib.Path) -> None
             return
     found = [find_member(origin, name, wanted) for name, wanted in source.members]
     if not found or None in found:
-        raise FetchError(f"{origin[0]}: holds no {source.name} with {source.algorithm} {source.digest}"
+        raise FetchError(f"{origin[0]}: holds no {source.name} with {source.sum}"
                          + (", nor what it contains" if source.members else ""))
     for path in found:
         say(f"copying {path}")
