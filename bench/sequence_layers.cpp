@@ -16,8 +16,8 @@
 #include "timing.hpp"
 
 // Whole-run driver: forward and backward of recurrent layers and of attention against their matrix
-// products alone, by the same calls in the same order, taking turns in one process. Usage:
-// sequence_layers [repetitions]
+// products alone, taking turns in one process: recurrent ones by the same calls in the same order,
+// those of attention by at::bmm. Usage: sequence_layers [repetitions]
 
 namespace {
 
@@ -150,11 +150,10 @@ class RecurrentProducts {
   std::vector<Client> clients_;
 };
 
-/// Those of attention, by the project's products or by at::bmm.
+/// Those of attention by at::bmm, client after client.
 class AttentionProducts {
  public:
-  AttentionProducts(std::int64_t clients, std::int64_t batch, const Attention::Sizes& of, bool bmm)
-      : bmm_(bmm) {
+  AttentionProducts(std::int64_t clients, std::int64_t batch, const Attention::Sizes& of) {
     constexpr auto kNo = Transpose::No;
     constexpr auto kYes = Transpose::Yes;
     const std::int64_t count = batch * of.heads;
@@ -176,17 +175,12 @@ class AttentionProducts {
     };
     for (const Product& one : products_) {
       Tensor result = one.result;
-      if (bmm_) {
-        at::bmm_out(result, op(one.a, one.transpose_a), op(one.b, one.transpose_b));
-      } else {
-        one();
-      }
+      at::bmm_out(result, op(one.a, one.transpose_a), op(one.b, one.transpose_b));
     }
     return products_.front().result.const_data_ptr<float>()[0];
   }
 
  private:
-  bool bmm_;
   std::vector<Product> products_;
 };
 
@@ -215,14 +209,14 @@ void compare_recurrent(const char* title, std::int64_t clients, std::int64_t bat
 }
 
 void compare_attention(const char* title, std::int64_t clients, std::int64_t batch,
-                       const Attention::Sizes& of, const Attention::Settings& settings, bool bmm,
+                       const Attention::Sizes& of, const Attention::Settings& settings,
                        int repetitions) {
   const std::int64_t q = of.heads * of.queries * of.width;
   const std::int64_t k = of.heads * of.keys * of.width;
   compare(title, clients,
           LayerSteps(std::make_unique<Attention>(of, settings), clients, batch,
                      {q, k, of.heads * of.keys * of.values}),
-          AttentionProducts(clients, batch, of, bmm), repetitions);
+          AttentionProducts(clients, batch, of), repetitions);
 }
 
 }  // namespace
@@ -238,16 +232,14 @@ int main(int argc, char** argv) {
     compare_recurrent("lstm 10 x 80, 256 to 256", clients, 10, Cell::Lstm, {80, 256, 256},
                       repetitions);
     compare_recurrent("gru 10 x 80, 8 to 256", clients, 10, Cell::Gru, {80, 8, 256}, repetitions);
-    compare_attention("attention 16 x 8 x 20 x 12", clients, 16, words, {.scale = 0.3}, false,
+    compare_attention("attention 16 x 8 x 20 x 12", clients, 16, words, {.scale = 0.3},
                       repetitions);
-    compare_attention("attention, products by at::bmm", clients, 16, words, {.scale = 0.3}, true,
+    compare_attention("the same, causal", clients, 16, words, {.scale = 0.3, .causal = true},
                       repetitions);
-    compare_attention("attention, causal", clients, 16, words, {.scale = 0.3, .causal = true},
-                      false, repetitions);
-    compare_attention("attention, causal and dropout", clients, 16, words,
-                      {.scale = 0.3, .causal = true, .dropout = 0.1}, false, repetitions);
+    compare_attention("the same, causal, dropout", clients, 16, words,
+                      {.scale = 0.3, .causal = true, .dropout = 0.1}, repetitions);
     compare_attention("attention 10 x 8 x 80 x 32, causal", clients, 10, letters,
-                      {.scale = 0.2, .causal = true}, false, repetitions);
+                      {.scale = 0.2, .causal = true}, repetitions);
   }
   return 0;
 }
