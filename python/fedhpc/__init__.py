@@ -29,6 +29,7 @@ for _module, _names in {
     "results": ("Results", "load"),
     "data": ("fetch", "from_leaf", "write_dataset"),
     "models": ("export_model", "load_weights"),
+    "_script_model": ("script_model",),
     "tools.project": ("configs",),
 }.items():
     _HOMES |= dict.fromkeys(_names, _module)

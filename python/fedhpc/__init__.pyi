@@ -1,6 +1,7 @@
 # What __init__.py imports when it is first used.
 from . import callbacks as callbacks, data as data, errors as errors, methods as methods, models as models
 from . import results as results, running as running, testing as testing, tools as tools
+from ._script_model import script_model as script_model
 from .data import fetch as fetch, from_leaf as from_leaf, write_dataset as write_dataset
 from .errors import ConfigError as ConfigError, DataError as DataError, Error as Error, Interrupted as Interrupted
 from .methods import (

@@ -188,6 +188,9 @@ void Config::resolve(const std::string& name) {
     throw ConfigError(concat("algorithm.name = ", algorithm_name,
                              " needs edges; set topology.edges to 1 or more"));
   }
+  if (run.device == DeviceKind::Cuda && model.by_autograd()) {
+    options_.refuse("run.device", "model.backend = autograd, which trains on the CPU; use cpu");
+  }
   if (run.device == DeviceKind::Cuda) {
     const std::string reason = why_not_cuda();
     if (reason.empty()) return;

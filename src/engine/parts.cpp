@@ -194,6 +194,14 @@ void Parts::open_model(const Resumption* from) {
   }
   model = make_model(config.model, dataset->shape(), loss.outputs());
   loss = loss.of_outputs(model->classes());
+  if (method().traits().reads_embeddings && !model->has_embedding()) {
+    throw ConfigError(concat("algorithm.name = ", config.algorithm_name,
+                             " works on what the head of a model sees, "
+                             "which cannot be told in model.name = ",
+                             config.model.name,
+                             config.model.by_autograd() ? " with model.backend = autograd" : "",
+                             "; take another model or method"));
+  }
   const LayoutPtr& layout = model->layout();
   open_weights(from);
   if (!config.factorisation.factorises()) return;
@@ -223,6 +231,10 @@ void Parts::open_weights(const Resumption* from) {
     return;
   }
   const std::string& file = config.model.file_of_weights();
+  if (model->weights_of_file().defined() && config.model.init_file.empty()) {
+    initial = {model->weights_of_file().to(context.type), layout};
+    return;
+  }
   initial = file.empty()
                 ? Rows{initial_row(*layout, context.seed, context.type, config.model.init), layout}
                 : read_initial_model(config.model.key_of_weights(), file, layout, context.type);

@@ -5,6 +5,7 @@
 #include <ATen/ops/empty.h>
 
 #include "fedhpc/io/hdf5.hpp"
+#include "fedhpc/models/script_model.hpp"
 
 #include "models/families.hpp"
 
@@ -80,6 +81,7 @@ std::unique_ptr<Model> make_file(const ModelOptions& options, const Shape& shape
     throw ConfigError(
         "model.name = file needs model.file, a file that fedhpc.export_model has made");
   }
+  if (options.by_autograd()) return load_script_model(options.file, shape, classes);
   std::unique_ptr<Model> model =
       build_model(read_model_file(options.file), concat("model.file '", options.file, "'"));
   const Shape wanted = true_dimensions(model->layers().front().shape);

@@ -115,6 +115,10 @@ void declare_sequence_models(OptionSet& options, ModelOptions& of) {
 
 }  // namespace
 
+Condition of_model_with_buffers() {
+  return either(of_image_model(), where("model.name", {"file"}));
+}
+
 void ModelOptions::declare(OptionSet& options) {
   options.add_choice("model.name", name, model_registry().names(),
                      "model family (fedhpc list models)");
@@ -134,7 +138,8 @@ void ModelOptions::declare(OptionSet& options) {
            "initial weights: those of model.file, else uniform in 1/sqrt(fan_in) (torch); normal "
            "of deviation 0.01 without biases; normal of variance 2/fan_out; uniform in "
            "sqrt(6/(fan_in + fan_out)), with drawn biases (xavier) or none (keras); orthogonal")
-      .acts(where("model.init_file", {""}));
+      .acts(where("model.init_file", {""}))
+      .acts(unless("model.backend", "autograd"));
   options
       .add("model.norm", norm,
            Names<NormChoice>{{"auto", NormChoice::Auto},
@@ -165,7 +170,14 @@ void ModelOptions::declare(OptionSet& options) {
   declare_sequence_models(options, *this);
   options
       .add("model.file", file, "model file of model.name = file; fedhpc.export_model makes one",
-           "the path of an HDF5 file")
+           "the path of a file")
+      .acts(where("model.name", {"file"}));
+  options
+      .add(
+          "model.backend", backend,
+          Names<Backend>{{"batched", Backend::Batched}, {"autograd", Backend::Autograd}},
+          "how model.file trains. batched: many clients at a time; autograd: any TorchScript file, "
+          "such as fedhpc.script_model makes, one client after the other, on the CPU")
       .acts(where("model.name", {"file"}));
   options.add("model.init_file", init_file,
               "result file whose /model/init (else /model/global) holds the initial weights",

@@ -128,7 +128,7 @@ void TrainOptions::declare(OptionSet& options) {
            "local: they stay with the client, in a model that it receives its own take their "
            "place, and a global or an edge's model is scored with those of the client whose test "
            "samples they are")
-      .acts(of_image_model())
+      .acts(of_model_with_buffers())
       .acts(where("model.norm", {"auto", "batch"}))
       .acts(where("data.split", {"client"}));
   options.add_or_auto("train.block", block,
@@ -140,7 +140,8 @@ void TrainOptions::declare(OptionSet& options) {
            "what the factors of products and convolutions are rounded to in training: fp32: "
            "nothing; tf32: 10 bits of fraction; bf16: 7; sums, weights and all else are float32 "
            "(a GPU's matrix units are faster so, a CPU is slower)")
-      .acts(where("run.dtype", {"float32"}));
+      .acts(where("run.dtype", {"float32"}))
+      .acts(unless("model.backend", "autograd"));
 }
 
 void TrainOptions::resolve_length(const OptionSet& options) {

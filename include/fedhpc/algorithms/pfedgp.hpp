@@ -53,7 +53,9 @@ namespace fedhpc {
 /// - Omega hangs on (round, client, step, node, chain) alone. Every evaluation draws anew.
 class PFedGP final : public Algorithm {
  public:
-  Traits traits() const override { return {.models = Models::Shared, .reads_labels = true}; }
+  Traits traits() const override {
+    return {.models = Models::Shared, .reads_labels = true, .reads_embeddings = true};
+  }
   void declare(OptionSet& options) override;
   void initialise(const Setup& setup) override;
   void round(Round& round) override;

@@ -30,9 +30,10 @@ class ConvolutionTrials;
 /// A layer keeps these from forward to backward, or works in them: for C clients and batches of up
 /// to B samples.
 struct Saved {
-  std::vector<Tensor> per_client{};  // each [C, ...]
-  std::vector<Tensor> per_sample{};  // each [C, B, ...]
-  std::vector<Tensor> shared{};      // the same for every part: small tables on a device
+  std::vector<Tensor> per_client{};          // each [C, ...]
+  std::vector<Tensor> per_sample{};          // each [C, B, ...]
+  std::vector<Tensor> shared{};              // the same for every part: small tables on a device
+  std::vector<std::shared_ptr<void>> own{};  // [C] in a form of the layer's own
 
   /// Views clients [first, first + count) and the first `batch` samples of each.
   Saved narrow(std::int64_t first, std::int64_t count, std::int64_t batch) const;
@@ -85,6 +86,8 @@ class Layer {
   virtual bool reads_output() const { return false; }
   /// True for a sum of the inputs: each input's gradient is the output's. Nobody calls backward.
   virtual bool is_sum() const { return false; }
+  /// True for a network in one piece, within which nobody else can tell the head from the rest.
+  virtual bool is_whole_network() const { return false; }
   /// True if the layer draws random numbers when training.
   virtual bool draws() const { return false; }
   /// The multiplications and additions of one forward pass for one sample.

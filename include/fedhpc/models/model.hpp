@@ -53,11 +53,17 @@ class Model {
     graph_.backward(weights, activations, sink);
   }
 
+  /// The weights that the model's file holds, [1, P] float64; undefined for a model that is drawn.
+  const Tensor& weights_of_file() const { return weights_of_file_; }
+  void set_weights_of_file(Tensor row) { weights_of_file_ = std::move(row); }
+
   /// Whether layers draw random numbers when they train.
   bool draws() const { return graph_.draws(); }
 
   /// Whether the head sees the values of one layer, and nothing goes around it.
-  bool has_embedding() const { return graph_.is_cut(head_); }
+  bool has_embedding() const {
+    return graph_.is_cut(head_) && !graph_.layer(head_).is_whole_network();
+  }
   /// E, the values of a sample that the head sees. Precondition: has_embedding().
   std::int64_t embedding_size() const { return graph_.width_of(below_head()); }
   /// The values that the head sees after a forward pass, [C, B, E].
@@ -82,6 +88,7 @@ class Model {
   LayoutPtr layout_;
   std::shared_ptr<ConvolutionTrials> convolutions_;  // of all its layers
   std::size_t head_ = 0;                             // the node
+  Tensor weights_of_file_;
 };
 
 /// Builds `model.name` for samples of `shape` and K classes. Throws ConfigError for a model that

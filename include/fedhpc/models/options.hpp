@@ -24,9 +24,14 @@ enum class NormChoice { Auto, None, Batch, Group };  ///< Auto: the family's own
 enum class BiasChoice { Auto, True, False };         ///< Auto: the family's own
 enum class Stem { Cifar, Imagenet };
 enum class Places { Last, All };  ///< of a sequence, after which a class is predicted
+/// The way a model of a file trains: many clients at a time by layers of ours, or one after the
+/// other by LibTorch's autograd.
+enum class Backend { Batched, Autograd };
 
 /// Holds where the model's name is one of a model of images.
 Condition of_image_model();
+/// Holds where it is one that may have batch norm.
+Condition of_model_with_buffers();
 
 /// The `model.*` keys.
 struct ModelOptions {
@@ -47,10 +52,12 @@ struct ModelOptions {
   std::int64_t heads = 8;
   std::int64_t feed_forward = 1536;
   double dropout = 0.1;
-  std::string file;       ///< of model.name = file
+  std::string file;  ///< of model.name = file
+  Backend backend = Backend::Batched;
   std::string init_file;  ///< empty: drawn, or those of `file`
 
   void declare(OptionSet& options);
+  bool by_autograd() const { return name == "file" && backend == Backend::Autograd; }
   /// The file with the initial weights, and its key; empty: they are drawn.
   const std::string& file_of_weights() const {
     return init_file.empty() && init == InitRule::Auto ? file : init_file;

@@ -1,0 +1,96 @@
+"""fedhpc.script_model: from a module of PyTorch to a TorchScript file, for model.backend = autograd."""
+
+import copy
+import warnings
+from pathlib import Path
+
+from .errors import ConfigError, DataError
+
+__all__ = ["script_model"]
+
+
+def script_model(module, example_input, path):
+    """Writes a torch.nn.Module to the TorchScript file `path`; returns the keys of a configuration that trains it.
+
+    module: takes one tensor [batch, ...], returns one tensor [batch, K]; it stays as it is. torch.jit.script compiles
+        it; where that cannot be, torch.jit.trace follows one call.
+    example_input: a tensor [batch, ...] as the module takes it.
+
+    What the file computes is compared with the module, in train() and in eval(), for batches of two sizes. Raises
+    ConfigError where they differ, which a trace does if a module has dropout or batch norm, or where neither way
+    works; DataError where the file cannot be written.
+
+    fedhpc.export_model is the way to models that train many clients at a time; this one takes any module that
+    autograd differentiates, one client after the other, on the CPU.
+    """
+    import torch
+
+    path = Path(path).resolve()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch.jit tells of its successors
+        return _write(torch, module, example_input, path)
+
+
+def _write(torch, module, example_input, path):
+    scripted, way = _compiled(torch, module, example_input)
+    try:
+        torch.jit.save(scripted, str(path))
+    except RuntimeError as error:
+        raise DataError(f"'{path}' cannot be written: {_first_line(error)}") from None
+    try:
+        _compare(torch, module, torch.jit.load(str(path), map_location="cpu"), example_input, way)
+    except ConfigError:
+        path.unlink()
+        raise
+    return {"model.name": "file", "model.file": str(path), "model.backend": "autograd"}
+
+
+def _compiled(torch, module, example_input):
+    """A ScriptModule on the CPU, and how it was made."""
+    if isinstance(module, torch.jit.ScriptModule):
+        return module, "torch.jit.save"
+    own = copy.deepcopy(module).cpu().train()
+    try:
+        return torch.jit.script(own), "torch.jit.script"
+    except Exception as not_scripted:  # what it throws has many types
+        try:
+            return torch.jit.trace(own, example_input.cpu(), check_trace=False), "torch.jit.trace"
+        except Exception as not_traced:
+            raise ConfigError(f"{type(module).__name__} is neither scripted ({_first_line(not_scripted)}) nor "
+                              f"traced ({_first_line(not_traced)}); change its forward") from None
+
+
+def _compare(torch, module, loaded, example_input, way):
+    state = torch.get_rng_state()
+    try:
+        for training in (True, False):
+            for count in (3, 5):
+                x = torch.cat([example_input.detach().cpu()] * count)[:count]
+                if x.is_floating_point():
+                    x = x + torch.randn_like(x)
+                results = []
+                for one in (module, loaded):
+                    torch.manual_seed(1)
+                    own = copy.deepcopy(one).cpu().train(training)
+                    results.append(own(x.clone()))
+                expected, found = results
+                if not isinstance(found, torch.Tensor) or found.dim() != 2 or len(found) != count:
+                    raise ConfigError(f"{type(module).__name__} has to return one tensor [batch, K]; put what picks "
+                                      "or reshapes it into its forward")
+                if found.shape != expected.shape or not torch.allclose(found, expected, rtol=1e-4, atol=1e-5):
+                    raise ConfigError(f"{way} of {type(module).__name__} computes something else than the module in "
+                                      f"{'train' if training else 'eval'}() with {count} samples; write its forward "
+                                      "so that torch.jit.script takes it")
+    except ConfigError:
+        raise
+    except Exception as error:
+        raise ConfigError(f"{way} of {type(module).__name__} cannot be called with batches of other sizes: "
+                          f"{_first_line(error)}") from None
+    finally:
+        torch.set_rng_state(state)
+
+
+def _first_line(error):
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    ends = [line for line in lines if "Error: " in line]
+    return (ends[-1] if ends else lines[0] if lines else type(error).__name__).rstrip(".:")

@@ -1,0 +1,145 @@
+"""fedhpc.script_model: any module of PyTorch trains by model.backend = autograd as torch trains it."""
+
+import importlib.util
+import unittest
+
+import h5py
+import numpy as np
+
+import fedhpc
+from python_support import InFolder, python, same_numbers
+
+if importlib.util.find_spec("torch") is None or importlib.util.find_spec("torch.nn") is None:
+    raise unittest.SkipTest("this Python has no torch")
+
+import torch  # noqa: E402
+from torch import nn  # noqa: E402
+
+
+class Odd(nn.Module):
+    """What no file of layers holds: a loop over the data's values, a parameter in two places, dropout."""
+
+    def __init__(self, p: float = 0.0):
+        super().__init__()
+        self.first = nn.Linear(6, 6)
+        self.norm = nn.BatchNorm1d(6)
+        self.head = nn.Linear(6, 4)
+        self.p = p
+
+    def forward(self, x):
+        for _ in range(3):
+            x = torch.tanh(self.first(x)) if bool(x.abs().max() > 1) else self.first(x)
+        x = nn.functional.dropout(self.norm(x), self.p, self.training)
+        return self.head(x)
+
+
+KEYS = {"algorithm.name": "fedavg", "run.dtype": "float64", "run.output": "run.h5", "run.checkpoint_every": 0,
+        "run.save": ["init", "partition"]}
+
+
+class Trained(InFolder):
+    def setUp(self):
+        super().setUp()
+        torch.manual_seed(2)
+        draw = np.random.default_rng(3)
+        self.x, self.y = draw.normal(size=(90, 6)), draw.integers(0, 4, 90)
+        self.data = fedhpc.write_dataset("mine.h5", self.x, self.y, clients=np.arange(90) % 3)
+
+    def test_ten_steps_are_those_of_torch(self):
+        net = Odd().double()
+        keys = fedhpc.script_model(net, torch.zeros(2, 6, dtype=torch.float64), "net.pt")
+        fedhpc.run({**KEYS, **self.data, **keys, "run.rounds": 1, "train.batch_size": 0, "train.local_epochs": 10,
+                    "train.lr": 0.1, "train.momentum": 0.9, "algorithm.weighting": "uniform"}, progress=False)
+        with h5py.File("run.h5") as file:
+            offsets, samples = (file[f"partition/train_{name}"][()] for name in ("offsets", "samples"))
+            found = {name: values[()] for name, values in file["model/global"].items()}
+            initial = {name: values[()] for name, values in file["model/init/global"].items()}
+        mean = {}
+        state = {name: values.clone() for name, values in net.state_dict().items()}
+        for k in range(3):
+            net.load_state_dict(state)
+            optimizer = torch.optim.SGD(net.train().parameters(), lr=0.1, momentum=0.9)
+            of_client = samples[offsets[k]:offsets[k + 1]]
+            x, y = torch.from_numpy(self.x[of_client]), torch.from_numpy(self.y[of_client])
+            for _ in range(10):
+                optimizer.zero_grad()
+                nn.functional.cross_entropy(net(x), y).backward()
+                optimizer.step()
+            for name, values in net.state_dict().items():
+                mean[name] = mean.get(name, 0) + values.numpy() / 3
+        self.assertEqual(set(found), set(mean) - {"norm.num_batches_tracked"})
+        for name, values in found.items():
+            np.testing.assert_allclose(values, mean[name], rtol=0, atol=1e-9, err_msg=name)
+            np.testing.assert_array_equal(initial[name], state[name].numpy(), err_msg=name)
+            self.assertGreater(np.abs(values - initial[name]).max(), 1e-3)
+
+    def test_same_bits_on_ranks(self):
+        keys = {**KEYS, **self.data, **fedhpc.script_model(Odd(0.3), torch.zeros(2, 6), "net.pt"), "run.rounds": 3,
+                "run.dtype": "float32", "run.reproducible": True, "train.batch_size": 7}
+        fedhpc.run({**keys, "run.output": "one.h5", "train.block": 1}, progress=False)
+        fedhpc.run({**keys, "run.output": "wide.h5", "train.block": 3}, progress=False)
+        same_numbers(self, "wide.h5", "one.h5")
+        keys["run.save"] = "init,partition"
+        done = python(f"import fedhpc\nfedhpc.run({ {**keys, 'run.output': 'two.h5'} !r}, progress=False)\n", ranks=2)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        same_numbers(self, "two.h5", "one.h5")
+
+    def test_what_cannot_be_written_is_refused(self):
+        class TwoOutputs(Odd):
+            def forward(self, x):
+                return self.first(x), x
+
+        class FixedBatch(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.fc = nn.Linear(6, 4)
+
+            def forward(self, x):
+                return self.fc(x.reshape(2, 6))
+
+        class Untraced(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.fc = nn.Linear(6, 4)
+                self.drop = nn.Dropout(0.5)
+
+            def forward(self, x, **ignored):  # torch.jit.script takes no **
+                return self.fc(self.drop(x))
+
+        for module, words in ((TwoOutputs(), "return one tensor"), (FixedBatch(), "other sizes"),
+                              (Untraced(), "something else than the module")):
+            with self.subTest(words):
+                with self.assertRaisesRegex(fedhpc.ConfigError, words) as caught:
+                    fedhpc.script_model(module, torch.zeros(2, 6), "net.pt")
+                self.assertNotIn("\n", str(caught.exception))
+                self.assertFalse((self.folder / "net.pt").exists())
+
+    def test_other_files_are_refused(self):
+        net = nn.Linear(6, 4)
+        torch.save(net, "pickle.pt")
+        torch.export.save(torch.export.export(net, (torch.zeros(2, 6),)), "net.pt2")
+        library = torch.library.Library("mine", "DEF")
+        library.define("twice(Tensor x) -> Tensor")
+        library.impl("twice", lambda x: 2 * x, "CompositeImplicitAutograd")
+
+        class Own(nn.Linear):
+            def forward(self, x):
+                return torch.ops.mine.twice(super().forward(x))
+
+        class OnCuda(nn.Linear):
+            def forward(self, x):
+                return super().forward(x.cuda())
+
+        torch.jit.save(torch.jit.trace(Own(6, 4), torch.zeros(2, 6)), "own.pt")
+        torch.jit.save(torch.jit.script(OnCuda(6, 4)), "cuda.pt")
+        for name, words in (("pickle.pt", "no TorchScript file"), ("net.pt2", "no TorchScript file"),
+                            ("own.pt", "mine::twice"), ("cuda.pt", "cannot be run")):
+            with self.subTest(name):
+                with self.assertRaisesRegex(fedhpc.DataError, words) as caught:
+                    fedhpc.run({**KEYS, **self.data, "model.name": "file", "model.file": name,
+                                "model.backend": "autograd"}, progress=False)
+                self.assertNotIn("\n", str(caught.exception))
+
+
+if __name__ == "__main__":
+    unittest.main()
