@@ -3,11 +3,13 @@
 #
 #   tools/setup.sh          Debian 12 or Ubuntu 24.04: packages, LibTorch and a Python environment
 #   tools/setup.sh --cuda   also the libraries that LibTorch's CUDA part needs, where the toolkit lacks them
+#   tools/setup.sh --torch  also `import torch` for the Python in .deps/venv, which some tests want, and with it what --cuda
+#                           fetches; without network for it everything else is set up
 #   tools/setup.sh --no-packages   no system packages: a cluster's modules stand for them (docs/install.md)
 #
 # System packages need root or sudo; without either, the script says which are missing. Everything else
 # goes to .deps/ in the project:
-#   .deps/site/torch   LibTorch, taken from the PyPI wheel (530 MB; headers and libraries only)
+#   .deps/site/torch   LibTorch, taken from the PyPI wheel (530 MB; headers and libraries, the rest only with --torch)
 #   .deps/venv         Python with numpy, h5py, pandas, matplotlib for tools/ and tests, what the Python package is built
 #                      and tested with, and Sphinx for tools/docs.sh
 # FEDHPC_TORCH=PREFIX uses the LibTorch below PREFIX instead (a wheel's torch folder, or /usr).
@@ -15,6 +17,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 torch_version=2.11.0
+python_version=3.11      # any that has a wheel: LibTorch's libraries do not depend on it
 cupti_version=13.0.85    # the versions the wheel was built against
 cudart_version=13.0.96
 packages=(g++ cmake ninja-build ccache git
@@ -84,9 +87,9 @@ unpack() (  # in a shell of its own, whose trap tidies up also when the download
   folder=
   trap 'rm -rf "$folder"' EXIT
   folder=$(mktemp -d .deps/download.XXXXXX)
-  # LibTorch's libraries do not depend on the Python version; one is named so that a wheel is found.
   .deps/venv/bin/python -m pip download -q --disable-pip-version-check --no-deps -d "$folder" \
-    --only-binary=:all: --python-version 3.11 --implementation cp --abi cp311 --abi abi3 --abi none \
+    --only-binary=:all: --python-version "$python_version" --implementation cp --abi "cp${python_version/./}" \
+    --abi abi3 --abi none \
     --platform "manylinux_2_28_$(uname -m)" --platform "manylinux_2_27_$(uname -m)" \
     --platform "manylinux_2_25_$(uname -m)" --platform "manylinux_2_18_$(uname -m)" \
     --platform "manylinux_2_17_$(uname -m)" --platform "manylinux2014_$(uname -m)" "$name==$version"
@@ -101,11 +104,13 @@ libtorch() {
   fi
   local stamp=.deps/site/torch-$torch_version.complete
   if [ ! -e "$stamp" ]; then
-    say "fetching LibTorch $torch_version (530 MB)"
-    unpack torch "$torch_version" 'torch/lib/*' 'torch/include/*' 'torch/version.py' '*/licenses/*'
+    if ! compgen -G "$stamp-python*" >/dev/null; then
+      say "fetching LibTorch $torch_version (530 MB)"
+      unpack torch "$torch_version" 'torch/lib/*' 'torch/include/*' 'torch/version.py' '*/licenses/*' || return
+    fi
     # libtorch_cpu itself loads these two, also on machines without a GPU
-    unpack nvidia-cuda-cupti "$cupti_version" 'nvidia/*'
-    unpack nvidia-cuda-runtime "$cudart_version" 'nvidia/*'
+    unpack nvidia-cuda-cupti "$cupti_version" 'nvidia/*' || return
+    unpack nvidia-cuda-runtime "$cudart_version" 'nvidia/*' || return
     touch "$stamp"
   fi
 }
@@ -125,10 +130,11 @@ libnvJitLink.so.13 nvidia-nvjitlink 13.0.88
 libnvrtc.so.13 nvidia-cuda-nvrtc 13.0.88
 libnvshmem_host.so.3 nvidia-nvshmem-cu13 3.4.5'
 
+toolkit=${CUDA_HOME:-/usr/local/cuda}
+! nvcc=$(command -v nvcc) || toolkit=$(dirname "$(dirname "$(readlink -f "$nvcc")")")
+
 # has_library NAME: the toolkit, the loader or an earlier call of this script has it, and NCCL's header
 has_library() {
-  local nvcc toolkit=${CUDA_HOME:-/usr/local/cuda}
-  nvcc=$(command -v nvcc) && toolkit=$(dirname "$(dirname "$(readlink -f "$nvcc")")")
   if [ "$1" = libnccl.so.2 ]; then
     compgen -G "$toolkit/include/nccl.h" >/dev/null || compgen -G '/usr/include/nccl.h' >/dev/null ||
       compgen -G '.deps/site/nvidia/nccl/include/nccl.h' >/dev/null || return 1
@@ -140,23 +146,57 @@ has_library() {
 libtorch_cuda() {
   [ -z "${FEDHPC_TORCH:-}" ] || return 0  # that one has its own
   local library package version
+  find .deps/site/nvidia -xtype l -delete  # links to a toolkit that has gone
   while read -r library package version; do
     [ -n "$library" ] && ! has_library "$library" || continue
     say "fetching $package"
-    unpack "$package" "$version" 'nvidia/*'
+    unpack "$package" "$version" 'nvidia/*' || return
   done <<<"$cuda_libraries"
 }
 
-cuda= python=/usr/bin/python3  # the system's own: another one may be first in PATH and lack the venv module
+# The rest of the wheel that LibTorch is from, and what it imports. False where something cannot be fetched.
+torch_for_python() {
+  local site=../../../../site stamp library part packages there=() python_version
+  if [ -n "${FEDHPC_TORCH:-}" ]; then
+    site=$(cd "$FEDHPC_TORCH/.." && pwd)
+    [ -e "$FEDHPC_TORCH/__init__.py" ] || return
+  else
+    python_version=$(.deps/venv/bin/python -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+    stamp=.deps/site/torch-$torch_version.complete
+    [ ! -e "$stamp" ] || there=(-x 'torch/lib/libc10*' 'torch/lib/libtorch_c*' 'torch/include/*')
+    if [ ! -e "$stamp-python$python_version" ]; then
+      say "fetching PyTorch $torch_version for Python $python_version (530 MB)"
+      unpack torch "$torch_version" 'torch/*' 'torchgen/*' 'functorch/*' '*/licenses/*' '*/METADATA' "${there[@]}" || return
+      touch "$stamp-python$python_version"
+    fi
+    libtorch && libtorch_cuda || return
+    # PyTorch's libraries look in .deps/site, and the loader does not know every toolkit.
+    while read -r library _; do
+      for part in "$toolkit"/lib*/"${library%.so*}"*.so.*; do  # libcublas loads libcublasLt
+        [ ! -e "$part" ] || compgen -G ".deps/site/nvidia/*/lib/${part##*/}" >/dev/null ||
+          ln -s "$part" .deps/site/nvidia/cu13/lib/
+      done
+    done <<<"${cuda_libraries#?}"
+  fi
+  packages=('sympy>=1.13.3' networkx jinja2 fsspec filelock 'typing_extensions>=4.10' 'setuptools<82')
+  has_modules sympy networkx jinja2 fsspec filelock typing_extensions setuptools ||
+    .deps/venv/bin/python -m pip install -q --disable-pip-version-check "${packages[@]}" || return
+  .deps/venv/bin/python -c 'import sys, sysconfig
+print(sys.argv[1], file=open(sysconfig.get_path("purelib") + "/torch.pth", "w"))' "$site"
+}
+
+cuda= torch= python=/usr/bin/python3  # the system's own: another one may be first in PATH and lack the venv module
 for option in "$@"; do
   case $option in
     --cuda) cuda=--cuda ;;
+    --torch) torch=--torch ;;
     --no-packages) python=python3 packages=() ;;
-    *) echo "setup: unknown option '$option'; usage: tools/setup.sh [--cuda] [--no-packages]" >&2; exit 2 ;;
+    *) echo "setup: unknown option '$option'; usage: tools/setup.sh [--cuda] [--torch] [--no-packages]" >&2; exit 2 ;;
   esac
 done
 install_packages
 python_environment
+[ -z "$torch" ] || torch_for_python || say "no \`import torch\`; some tests want it and are skipped, nothing else does" >&2
 libtorch
 [ -z "$cuda" ] || libtorch_cuda
 say "ready"
