@@ -145,7 +145,7 @@ TEST_F(IoTest, ResultsCanBeReadWhileTheyGrow) {
   out.declare_model("global", model);
   out.start();
   for (std::int64_t round = 1; round <= 3; ++round) {
-    out.append_client_accuracy(round, {0.5, 1.0}, {0.5, 1.0});
+    out.append_client_scores(round, {0.5, 1.0}, {0.5, 1.0});
     out.append_round(round, {0.25 * static_cast<double>(round)});
     const h5::Handle reader = h5::open_file(path_, h5::Mode::ReadSwmr);
     EXPECT_EQ(h5::read_vector<std::int64_t>(reader, "/rounds/round").size(),
@@ -184,7 +184,7 @@ TEST_F(IoTest, FlushedResultsOpenForAnyReaderAtAnyTime) {
   ResultsWriter out = writer("[run]\nseed = 3\n", LiveMode::Flush);
   out.start();
   for (std::int64_t round = 1; round <= 3; ++round) {
-    out.append_client_accuracy(round, {0.5, 1.0}, {0.5, 1.0});
+    out.append_client_scores(round, {0.5, 1.0}, {0.5, 1.0});
     out.append_round(round, {0.25 * static_cast<double>(round)});
     // What a kill would leave behind.
     fs::copy_file(path_, copy_, fs::copy_options::overwrite_existing);
@@ -212,7 +212,7 @@ TEST_F(IoTest, AFileGoesOnWhereAnotherEnds) {
   first.start();
   for (std::int64_t round = 1; round <= 3; ++round) {
     first.append_cohort({round, round + 1});
-    first.append_client_accuracy(round, {0.5, 0.25}, {0.5, 1.0});
+    first.append_client_scores(round, {0.5, 0.25}, {0.5, 1.0});
     first.append_round(round, {1.0 / static_cast<double>(round)});
   }
   // The first file is still being written; its copy has a format, a series and a place of its own.

@@ -353,7 +353,7 @@ class Example(Folder):
         told = dict(line.split(" ", 1) for line in done.stdout.splitlines())
         self.assertEqual(list(told), ["sequences", "several_labels", "regression"])
         self.assertGreater(float(re.search(r"accuracy (\S+)", told["sequences"])[1]), 0.7)  # a third by chance
-        self.assertGreater(float(re.search(r"f1 (\S+)", told["several_labels"])[1]), 0.8)
+        self.assertGreater(float(re.search(r"f1 (\S+)", told["several_labels"])[1]), 0.65)
         self.assertLess(float(re.search(r"rmse (\S+)", told["regression"])[1]), 0.1)
 
 
