@@ -75,8 +75,9 @@ ModelDescription read_model_file(const std::string& path) {
   }
 }
 
-// What the outputs have to be is the loss's business (training/loss.hpp).
-std::unique_ptr<Model> make_file(const ModelOptions& options, const Shape& shape, std::int64_t) {
+// Whether the outputs fit is the loss's business (training/loss.hpp).
+std::unique_ptr<Model> make_file(const ModelOptions& options, const Shape& shape,
+                                 std::int64_t classes) {
   if (options.file.empty()) {
     throw ConfigError(
         "model.name = file needs model.file, a file that fedhpc.export_model has made");

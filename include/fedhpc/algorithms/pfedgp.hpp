@@ -54,7 +54,7 @@ namespace fedhpc {
 class PFedGP final : public Algorithm {
  public:
   Traits traits() const override {
-    return {.models = Models::Shared, .reads_labels = true, .reads_embeddings = true};
+    return {.models = Models::Shared, .reads_embeddings = true, .reads_labels = true};
   }
   void declare(OptionSet& options) override;
   void initialise(const Setup& setup) override;
