@@ -78,8 +78,8 @@ bool is_norm(const jit::Module& module) {
 /// Computes a whole network by a script, client by client.
 class ScriptNetwork final : public Layer {
  public:
-  ScriptNetwork(const std::string& path, jit::Module module, std::int64_t outputs)
-      : source_(concat("model.file '", path, "'")), module_(std::move(module)), outputs_(outputs) {
+  ScriptNetwork(const std::string& path, jit::Module module)
+      : source_(concat("model.file '", path, "'")), module_(std::move(module)) {
     collect(module_, "");
     const auto head = std::find_if(variables_.rbegin(), variables_.rend(), [](const Variable& one) {
       return one.trains() && one.initial.dim() > 1;
@@ -99,7 +99,7 @@ class ScriptNetwork final : public Layer {
     }
   }
 
-  /// Throws DataError unless the script makes [2, K] of two samples, and a gradient.
+  /// Throws DataError unless the script makes [2, ...] of two samples, and a gradient.
   void try_out(const Shape& shape) {
     shape_ = shape;
     const Tensor row = initial_row_of_file().to(at::kFloat).squeeze(0);
@@ -113,12 +113,9 @@ class ScriptNetwork final : public Layer {
                              " on the CPU: ", reason_of(error)));
     }
     const Tensor& output = tape.output;
-    const bool fits = output.dim() > 1 && output.size(0) == 2 && output.is_floating_point() &&
-                      (output.dim() > 2 || output.size(1) == outputs_);
-    if (!fits) {
-      throw DataError(concat(source_, " makes ", output.sizes(),
-                             " of 2 samples, and the data need [2, ", outputs_,
-                             "]; change what the module returns"));
+    if (output.dim() == 0 || output.size(0) != 2 || !output.is_floating_point()) {
+      throw DataError(concat(source_, " makes a tensor ", output.sizes(),
+                             " of 2 samples; it has to return real numbers of each of them"));
     }
     outputs_ = output.numel() / 2;
     if (!output.requires_grad()) {
@@ -276,12 +273,12 @@ class ScriptNetwork final : public Layer {
     return tags;
   }
 
-  /// Runs the script on a client's samples [B, D] by its row [P]. In training the row's buffers move.
+  /// Runs the script on a client's samples [B, D] by its row [P]. In training its buffers move.
   Tape call(const Tensor& row, const Tensor& samples, Use use) const {
     const bool training = use == Use::Training;
     const at::AutoGradMode with_gradient(training);
-    const jit::GraphOptimizerEnabledGuard as_written(
-        false);  // else calls would differ by their number
+    // As it is written: what the optimizer makes of it depends on how often it has been called.
+    const jit::GraphOptimizerEnabledGuard optimized(false);
     module_.train(training);
     Tape tape;
     tape.leaves.resize(variables_.size());
@@ -317,7 +314,7 @@ class ScriptNetwork final : public Layer {
 
   std::string source_;
   mutable jit::Module module_;
-  std::int64_t outputs_;
+  std::int64_t outputs_ = 0;
   Shape shape_;
   std::set<const void*> seen_;  // modules
   std::vector<Variable> variables_;
@@ -337,11 +334,10 @@ jit::Module load(const std::string& path) {
 
 }  // namespace
 
-std::unique_ptr<Model> load_script_model(const std::string& path, const Shape& shape,
-                                         std::int64_t classes) {
+std::unique_ptr<Model> load_script_model(const std::string& path, const Shape& shape) {
   std::int64_t features = 1;
   for (const std::int64_t length : shape) features *= length;
-  auto network = std::make_unique<ScriptNetwork>(path, load(path), classes);
+  auto network = std::make_unique<ScriptNetwork>(path, load(path));
   network->try_out(shape);
   const Tensor initial = network->initial_row_of_file();
   Graph graph(features);

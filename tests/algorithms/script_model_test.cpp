@@ -85,7 +85,7 @@ std::string saved(const char* forward, const Rows& row) {
 std::unique_ptr<Model> family() {
   ModelOptions dnn;
   dnn.hidden = {6};
-  return make_model(dnn, {8}, 4);
+  return make_model(dnn, {8});
 }
 
 Rows initial_rows(const Model& model) {
@@ -124,7 +124,7 @@ Computed compute(const Model& model, const Tensor& rows, const GradientSink& lik
 TEST(ScriptModel, ComputesWhatTheFamilyComputes) {
   const std::unique_ptr<Model> dnn = family();
   const Rows initial = initial_rows(*dnn);
-  const std::unique_ptr<Model> script = load_script_model(saved(kPlain, initial), {8}, 4);
+  const std::unique_ptr<Model> script = load_script_model(saved(kPlain, initial), {8});
   ASSERT_EQ(script->layout()->size(), dnn->layout()->size());
   for (std::size_t f = 0; f < dnn->layout()->fields().size(); ++f) {
     const Field& one = script->layout()->fields()[f];
@@ -153,8 +153,7 @@ TEST(ScriptModel, ComputesWhatTheFamilyComputes) {
 
 TEST(ScriptModel, AParameterInTwoPlacesIsOneFieldAndItsGradientsAreAdded) {
   const std::unique_ptr<Model> dnn = family();
-  const std::unique_ptr<Model> script =
-      load_script_model(saved(kShared, initial_rows(*dnn)), {8}, 4);
+  const std::unique_ptr<Model> script = load_script_model(saved(kShared, initial_rows(*dnn)), {8});
   EXPECT_EQ(script->layout()->size(), 48 + 6 + 24 + 4);
   const Tensor rows = script->weights_of_file().repeat({3, 1});
   const Tensor gradients = compute(*script, rows, {.rows = {}, .scale = 1, .keep = 0}).sink;
@@ -178,7 +177,7 @@ TEST(ScriptModel, AParameterInTwoPlacesIsOneFieldAndItsGradientsAreAdded) {
 TEST(ScriptModel, BuffersMoveInTrainingAlone) {
   const std::unique_ptr<Model> dnn = family();
   const std::unique_ptr<Model> script =
-      load_script_model(saved(kWithState, initial_rows(*dnn)), {8}, 4);
+      load_script_model(saved(kWithState, initial_rows(*dnn)), {8});
   EXPECT_EQ(script->layout()->count(Tag::Buffer), 6) << "the count of batches is no field";
   for (const Use use : {Use::Evaluation, Use::Training}) {
     const Tensor rows = script->weights_of_file().repeat({2, 1});
@@ -232,19 +231,17 @@ TEST(ScriptModel, SameBitsOnAnyRanksInAnyBlocksAndWhenResumed) {
 
 TEST(ScriptModel, OtherFilesAreRefusedInOneSentence) {
   const std::string path = saved(kPlain, initial_rows(*family()));
-  const auto refusal = [&](const std::string& file, const Shape& shape, std::int64_t classes) {
+  const auto refusal = [&](const std::string& file, const Shape& shape) {
     try {
-      load_script_model(file, shape, classes);
+      load_script_model(file, shape);
     } catch (const DataError& error) {
       return std::string(error.what());
     }
     return std::string("no error");
   };
-  EXPECT_NE(refusal(path, {8}, 5).find("makes [2, 4] of 2 samples, and the data need [2, 5]"),
-            std::string::npos);
-  EXPECT_NE(refusal(path, {7}, 4).find("cannot be run on samples of [7]"), std::string::npos);
-  EXPECT_NE(refusal("/dev/null", {8}, 4).find("is no TorchScript file"), std::string::npos);
-  for (const std::string& text : {refusal(path, {7}, 4), refusal("/dev/null", {8}, 4)}) {
+  EXPECT_NE(refusal(path, {7}).find("cannot be run on samples of [7]"), std::string::npos);
+  EXPECT_NE(refusal("/dev/null", {8}).find("is no TorchScript file"), std::string::npos);
+  for (const std::string& text : {refusal(path, {7}), refusal("/dev/null", {8})}) {
     EXPECT_EQ(text.find('\n'), std::string::npos) << text;
   }
 }

@@ -12,6 +12,7 @@ KEYS = "one key after the other"
 LONG_FILES = {
     "src/algorithms/simnet.cpp": "a method, its keys and its two problems",
     "src/gpu/kernels/table.hpp": "one entry after the other of one table",
+    "src/models/script_model.cpp": "the only file with the headers of LibTorch's interpreter",
     "src/training/local_step.cpp": "a step of every kind of trainer",
 }
 LONG_FUNCTIONS = {
@@ -22,6 +23,8 @@ LONG_FUNCTIONS = {
     "src/rounds/weighted_sum_on_device.cpp: exact_total_on_device": "one chain of tensors, each made of the last",
     "src/training/evaluator_on_device.cpp: score_on_device": "two loops over one set of buffers",
     "src/engine/config.cpp: declare": KEYS,
+    "src/models/registry.cpp: declare": KEYS,
+    "src/training/options.cpp: declare": KEYS,
 }
 # Comments and literals, in which braces mean nothing; lines stay.
 NO_CODE = re.compile(r'//[^\n]*|/\*.*?\*/|R"(\w*)\(.*?\)\1"|"(?:\\.|[^"\\\n])*"|(?<!\w)\'(?:\\.|[^\'\\\n])+\'', re.DOTALL)
