@@ -13,6 +13,8 @@
 #include <gtest/gtest.h>
 #include <torch/script.h>
 
+#include "fedhpc/comm/session.hpp"
+
 #include "fixtures/resumed_run.hpp"
 #include "fixtures/tiny_run.hpp"
 
@@ -51,7 +53,7 @@ jit::Module module_of(const std::string& name) {
   return module;
 }
 
-jit::Module linear(const Tensor& weight, const Tensor& bias) {
+jit::Module linear_module(const Tensor& weight, const Tensor& bias) {
   jit::Module module = module_of("Linear");
   module.register_parameter("weight", weight, /*is_buffer=*/false);
   module.register_parameter("bias", bias, /*is_buffer=*/false);
@@ -66,8 +68,8 @@ std::string saved(const char* forward, const Rows& row) {
   };
   jit::Module module = module_of("Net");
   const Tensor weight = forward == kShared ? at::randn({8, 6}, at::kDouble) : value("fc1.weight");
-  module.register_module("fc1", linear(weight, value("fc1.bias")));
-  module.register_module("fc2", linear(value("fc2.weight"), value("fc2.bias")));
+  module.register_module("fc1", linear_module(weight, value("fc1.bias")));
+  module.register_module("fc2", linear_module(value("fc2.weight"), value("fc2.bias")));
   if (forward == kShared) module.register_parameter("again", weight, /*is_buffer=*/false);
   if (forward == kWithState) {
     module.register_buffer("mean", at::zeros({6}, at::kDouble));
@@ -85,7 +87,7 @@ std::string saved(const char* forward, const Rows& row) {
 std::unique_ptr<Model> family() {
   ModelOptions dnn;
   dnn.hidden = {6};
-  return make_model(dnn, {8});
+  return make_model(dnn, {8}, 4);
 }
 
 Rows initial_rows(const Model& model) {
