@@ -1,9 +1,13 @@
 #include "fedhpc/models/script_model.hpp"
 
+#include <array>
+#include <cmath>
 #include <filesystem>
 #include <functional>
 #include <memory>
 #include <string>
+#include <unistd.h>
+#include <vector>
 
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
@@ -60,6 +64,25 @@ jit::Module linear_module(const Tensor& weight, const Tensor& bias) {
   return module;
 }
 
+/// Names of files that go with the process.
+class Files {
+ public:
+  Files() = default;
+  ~Files() {
+    for (const std::string& path : paths_) std::filesystem::remove(path);
+  }
+  Files(const Files&) = delete;
+  Files& operator=(const Files&) = delete;
+
+  std::string next() {
+    const std::string name = concat("fedhpc_script_", ::getpid(), "_", paths_.size(), ".pt");
+    return paths_.emplace_back((std::filesystem::temp_directory_path() / name).string());
+  }
+
+ private:
+  std::vector<std::string> paths_;
+};
+
 /// A network 8-6-4 with the weights of the row, saved.
 std::string saved(const char* forward, const Rows& row) {
   const auto value = [&](const std::string& name) {
@@ -76,10 +99,8 @@ std::string saved(const char* forward, const Rows& row) {
     module.register_buffer("count", at::zeros({}, at::kLong));
   }
   module.define(forward);
-  static int number = 0;
-  const std::string path = (std::filesystem::temp_directory_path() /
-                            concat("fedhpc_script_", ::getpid(), "_", number++, ".pt"))
-                               .string();
+  static Files files;
+  const std::string path = files.next();
   module.save(path);
   return path;
 }
@@ -108,7 +129,9 @@ struct Computed {
 };
 
 Computed compute(const Model& model, const Tensor& rows, const GradientSink& like) {
-  const Activations stack = model.make_activations(3, 5, rows.options(), Use::Training);
+  static constexpr std::array<std::int64_t, 3> kClients{0, 1, 2};
+  Activations stack = model.make_activations(3, 5, rows.options(), Use::Training);
+  stack.draws.clients = kClients;
   const auto numbers = [](const Tensor& of, double step) {
     const Tensor flat = of.view({-1});
     for (std::int64_t i = 0; i < flat.numel(); ++i)
@@ -163,7 +186,6 @@ TEST(ScriptModel, AParameterInTwoPlacesIsOneFieldAndItsGradientsAreAdded) {
   const auto sum = [&](double by) {
     const Tensor moved = rows.clone();
     moved.select(1, 0).add_(by);
-    const Activations stack = script->make_activations(3, 5, rows.options(), Use::Training);
     const Computed at = compute(*script, moved, {.rows = {}, .scale = 1, .keep = 0});
     Tensor weights = at::empty_like(at.logits);
     const Tensor flat = weights.view({-1});
