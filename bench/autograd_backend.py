@@ -2,9 +2,9 @@
 
     OMP_NUM_THREADS=1 PYTHONPATH=python python3 bench/autograd_backend.py [--model dnn] [--turns 5]
 
-Networks: dnn (784-100-10) and cnn (2 convolutions with batch norm, that of model.name = cnn2). 100 clients of 60 samples,
-3 batches of 20 a client and round. The two run in turns, each alone; a time is the median over a run's rounds, and what
-is said the median ratio over turns. Needs torch, to write the script.
+Networks: dnn (784-100-10) and cnn (2 convolutions with batch norm, that of model.name = cnn2). 100 clients of 60
+samples, 3 batches of 20 a client and round. The two run in turns, each alone; a time is the median over a run's rounds,
+and what is said the median ratio over turns. Needs torch, to write the script.
 """
 
 import argparse
@@ -28,7 +28,8 @@ def network(name):
         return nn.Sequential(nn.Linear(784, 100), nn.ReLU(), nn.Linear(100, 10)), torch.zeros(1, 784)
     layers = []
     for before, after in ((1, 8), (8, 16)):
-        layers += [nn.Conv2d(before, after, 3, padding=1, bias=False), nn.BatchNorm2d(after), nn.ReLU(), nn.MaxPool2d(2)]
+        layers += [nn.Conv2d(before, after, 3, padding=1, bias=False), nn.BatchNorm2d(after), nn.ReLU(),
+                   nn.MaxPool2d(2)]
     return nn.Sequential(*layers, nn.Flatten(), nn.Linear(16 * 7 * 7, 10)), torch.zeros(1, 1, 28, 28)
 
 

@@ -133,12 +133,17 @@ class Trained(InFolder):
         torch.jit.save(torch.jit.trace(Own(6, 4), torch.zeros(2, 6)), "own.pt")
         torch.jit.save(torch.jit.script(OnCuda(6, 4)), "cuda.pt")
         for name, words in (("pickle.pt", "no TorchScript file"), ("net.pt2", "no TorchScript file"),
-                            ("own.pt", "mine::twice"), ("cuda.pt", "cannot be run")):
+                            ("cuda.pt", "cannot be run")):
             with self.subTest(name):
                 with self.assertRaisesRegex(fedhpc.DataError, words) as caught:
-                    fedhpc.run({**KEYS, **self.data, "model.name": "file", "model.file": name,
-                                "model.backend": "autograd"}, progress=False)
+                    fedhpc.run(self.keys_of(name), progress=False)
                 self.assertNotIn("\n", str(caught.exception))
+        # This process knows the operation; another does not.
+        done = python(f"import fedhpc\nfedhpc.run({self.keys_of('own.pt')!r}, progress=False)\n")
+        self.assertRegex(done.stderr, "DataError: model.file .*Unknown builtin op: mine::twice.*torch.export\n")
+
+    def keys_of(self, name):
+        return {**KEYS, **self.data, "model.name": "file", "model.file": name, "model.backend": "autograd"}
 
 
 if __name__ == "__main__":
