@@ -44,12 +44,12 @@ void check_room(const LineReader& line, const Window& window, const ImageShape& 
                     " does not fit into an image of ", in.height, " x ", in.width));
 }
 
-/// As PyTorch asks for it: so every window has a place inside the image, unless it is dilated.
+/// As PyTorch asks for it. Every window has a place inside the image then, unless it is dilated.
 void check_padding(const LineReader& line, const Window& window, const ImageShape& in) {
   for (const WindowSide& side : {window.down(), window.across()}) {
-    line.check(2 * side.padding <= side.span(),
-               concat("'padding' is ", side.padding, "; allowed: at most half of the window, ",
-                      side.span() / 2));
+    line.check(2 * side.padding <= side.size,
+               concat("'padding' is ", side.padding, "; allowed: at most half of 'kernel', ",
+                      side.size / 2));
   }
   const auto reaches = [](const WindowSide& side, std::int64_t length) {
     for (const Covered& one : side.covered(length, false)) {

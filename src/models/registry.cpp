@@ -113,6 +113,37 @@ void declare_sequence_models(OptionSet& options, ModelOptions& of) {
       .acts(acts_for({"transformer"}));
 }
 
+void declare_image_models(OptionSet& options, ModelOptions& of) {
+  options
+      .add("model.norm", of.norm,
+           Names<NormChoice>{{"auto", NormChoice::Auto},
+                             {"none", NormChoice::None},
+                             {"batch", NormChoice::Batch},
+                             {"group", NormChoice::Group}},
+           "image models: normalisation after each convolution; auto: the family's own")
+      .acts(of_image_model());
+  options
+      .add("model.groups", of.groups, at_least<std::int64_t>(1),
+           "groups of channels that group norm normalises each on its own (as many as there are "
+           "channels: instance norm); they divide every number of channels")
+      .acts(of_image_model())
+      .acts(where("model.norm", {"group"}));
+  options
+      .add(
+          "model.bias", of.bias,
+          Names<BiasChoice>{
+              {"auto", BiasChoice::Auto}, {"true", BiasChoice::True}, {"false", BiasChoice::False}},
+          "image models: biases of the convolutions (cnn: and of fc1); auto: the family's own")
+      .acts(of_image_model());
+  options
+      .add("model.stem", of.stem, Names<Stem>{{"cifar", Stem::Cifar}, {"imagenet", Stem::Imagenet}},
+           "resnet18: 3x3 convolution, or 7x7 of stride 2 and pooling")
+      .acts(where_or_added(model_registry(), "model.name", {"resnet18"}));
+  options
+      .add("model.width", of.width, above(0.0), "image models: factor of every number of channels")
+      .acts(of_image_model());
+}
+
 }  // namespace
 
 Condition of_model_with_buffers() {
@@ -140,33 +171,7 @@ void ModelOptions::declare(OptionSet& options) {
            "sqrt(6/(fan_in + fan_out)), with drawn biases (xavier) or none (keras); orthogonal")
       .acts(where("model.init_file", {""}))
       .acts(unless("model.backend", "autograd"));
-  options
-      .add("model.norm", norm,
-           Names<NormChoice>{{"auto", NormChoice::Auto},
-                             {"none", NormChoice::None},
-                             {"batch", NormChoice::Batch},
-                             {"group", NormChoice::Group}},
-           "image models: normalisation after each convolution; auto: the family's own")
-      .acts(of_image_model());
-  options
-      .add("model.groups", groups, at_least<std::int64_t>(1),
-           "groups of channels that group norm normalises each on its own (as many as there are "
-           "channels: instance norm); they divide every number of channels")
-      .acts(of_image_model())
-      .acts(where("model.norm", {"group"}));
-  options
-      .add(
-          "model.bias", bias,
-          Names<BiasChoice>{
-              {"auto", BiasChoice::Auto}, {"true", BiasChoice::True}, {"false", BiasChoice::False}},
-          "image models: biases of the convolutions (cnn: and of fc1); auto: the family's own")
-      .acts(of_image_model());
-  options
-      .add("model.stem", stem, Names<Stem>{{"cifar", Stem::Cifar}, {"imagenet", Stem::Imagenet}},
-           "resnet18: 3x3 convolution, or 7x7 of stride 2 and pooling")
-      .acts(where_or_added(model_registry(), "model.name", {"resnet18"}));
-  options.add("model.width", width, above(0.0), "image models: factor of every number of channels")
-      .acts(of_image_model());
+  declare_image_models(options, *this);
   declare_sequence_models(options, *this);
   options
       .add("model.file", file, "model file of model.name = file; fedhpc.export_model makes one",

@@ -129,7 +129,7 @@ TEST_P(ImageKernels, MaxPoolingTakesTheFirstOfEqualOnesAndNan) {
   for (const WindowCase& of : kWindows) {
     const WindowSide down = of.window.down();
     const WindowSide across = of.window.across();
-    if (2 * down.padding > down.span() || 2 * across.padding > across.span()) continue;
+    if (2 * down.padding > down.size || 2 * across.padding > across.size) continue;
     for (const Gaps gaps : kAllGaps) {
       const DeviceImage out = of.out();
       // Few different values: ties.
