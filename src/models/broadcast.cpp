@@ -37,7 +37,7 @@ void sum_to(const Tensor& from, const Tensor& to) {
     return;
   }
   Tensor sum = to;
-  at::sum_out(sum, from, dimensions, true);
+  at::sum_out(sum, from, at::IntArrayRef(dimensions), true);
 }
 
 namespace {

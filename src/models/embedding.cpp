@@ -126,7 +126,7 @@ class Embedding final : public Layer {
     Tensor terms = output_gradient.reshape({table.size(0), -1, table_.columns}).mul(scale);
     terms = terms.masked_fill(numbers.eq(table_.padding).unsqueeze(2), 0);
     Tensor into = table;
-    into.index_put_({clients, numbers}, terms, true);
+    into.index_put_(c10::List<std::optional<Tensor>>({clients, numbers}), terms, true);
   }
 
   ParameterNames names_;

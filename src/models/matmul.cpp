@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "fedhpc/math/products.hpp"
 
 #include "models/layer_makers.hpp"

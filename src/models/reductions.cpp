@@ -34,9 +34,9 @@ class Reduction final : public Layer {
     Tensor reduced = shaped(output, kept_);
     const Tensor input = shaped(inputs[0], in_);
     if (kind_ == Kind::Mean) {
-      at::mean_out(reduced, input, dimensions_, true);
+      at::mean_out(reduced, input, at::IntArrayRef(dimensions_), true);
     } else {
-      at::sum_out(reduced, input, dimensions_, true);
+      at::sum_out(reduced, input, at::IntArrayRef(dimensions_), true);
     }
   }
   void backward(const Pass&, Stacks, const Tensor&, const Tensor& output_gradient,

@@ -22,15 +22,15 @@ struct Line {
   std::int64_t stride;
 };
 
-/// What one place of a line is combined with: of a vector of neighbouring lines.
+/// Joins term(place) over all places of lines that lie side by side in a vector.
 template <typename T, typename Term, typename Join>
-Vector<T> join_all(Line line, Term&& term, Join&& join) {
+Vector<T> join_all(const Line& line, Term&& term, Join&& join) {
   Vector<T> all = term(0);
   for (std::int64_t i = 1; i < line.length; ++i) all = join(all, term(i * line.stride));
   return all;
 }
 
-/// Softmax over `length` numbers or its logarithm. Places of the same line lie `stride` apart.
+/// Softmax along lines, or its logarithm.
 template <typename T>
 struct Lines {
   using V = Vector<T>;
@@ -39,13 +39,14 @@ struct Lines {
 
   /// Lines that lie side by side, `count` of them.
   void value_beside(const T* x, T* y, std::int64_t count) const {
-    const auto at = [&](std::int64_t i) { return V::loadu(x + i, count); };
-    const V most = join_all<T>(line, at, [](V a, V b) { return at::vec::maximum(a, b); });
+    const auto number = [&](std::int64_t i) { return V::loadu(x + i, count); };
+    const V most = join_all<T>(line, number, [](V a, V b) { return at::vec::maximum(a, b); });
     const V sum = join_all<T>(
-        line, [&](std::int64_t i) { return (at(i) - most).exp(); }, [](V a, V b) { return a + b; });
+        line, [&](std::int64_t i) { return (number(i) - most).exp(); },
+        [](V a, V b) { return a + b; });
     const V log_sum = sum.log();
     for (std::int64_t n = 0; n < line.length; ++n) {
-      const V centred = at(n * line.stride) - most;
+      const V centred = number(n * line.stride) - most;
       const V result = logarithm ? centred - log_sum : centred.exp() / sum;
       result.store(y + n * line.stride, static_cast<int>(count));
     }

@@ -1,4 +1,5 @@
-#include <ATen/ops/arange.h>
+#include <cmath>
+
 #include <ATen/ops/ones.h>
 #include <ATen/ops/tensor.h>
 #include <gtest/gtest.h>
@@ -18,7 +19,8 @@ std::unique_ptr<Model> built(const std::vector<std::string>& lines) {
 /// The message about line 2, which stands after a linear layer with a value of shape 4,6.
 std::string refusal(const std::string& line) {
   try {
-    built({"input shape=4,6", "linear out=6 inputs=0 parameters=w", line + " name=m"});
+    built({"input shape=4,6", "linear out=6 inputs=0 parameters=w", line + " name=m",
+           "add inputs=1,2"});
   } catch (const DataError& error) {
     const std::string message = error.what();
     const std::string begin =
