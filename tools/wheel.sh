@@ -11,7 +11,7 @@ raw=$(mktemp -d)
 trap 'rm -rf "$raw"' EXIT
 python -m pip wheel . -q --disable-pip-version-check --no-deps --no-build-isolation -w "$raw"
 # Modules for GPUs take CUDA and its libraries from the Python package torch.
-if ! auditwheel repair --exclude 'libmpi*' --exclude 'libtorch_cuda*' --exclude 'libc10_cuda*' --exclude 'libcublas*' \
+if ! python -m auditwheel repair --exclude 'libmpi*' --exclude 'libtorch_cuda*' --exclude 'libc10_cuda*' --exclude 'libcublas*' \
   --exclude 'libnccl*' -w "$folder" "$raw"/fedhpc-*.whl >"$raw/log" 2>&1; then
   cat "$raw/log" >&2
   exit 1

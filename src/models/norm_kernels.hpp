@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 
 #include "fedhpc/models/layer.hpp"
@@ -191,7 +192,9 @@ struct ChannelGradient {
       T* __restrict out = dx[b];
       for (std::int64_t i = 0; i < x.places; ++i) {
         const T value = gradient[i];
-        out[i] = rule.scale * masked<kRelu>(plane[i], value) + rule.slope * plane[i] + rule.offset;
+        // Spelled out, since a compiler may contract either product.
+        out[i] = std::fma(rule.scale, masked<kRelu>(plane[i], value), rule.slope * plane[i]) +
+                 rule.offset;
       }
     }
   }

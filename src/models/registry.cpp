@@ -123,7 +123,7 @@ void declare_image_models(OptionSet& options, ModelOptions& of) {
            "image models: normalisation after each convolution; auto: the family's own")
       .acts(of_image_model());
   options
-      .add("model.groups", of.groups, at_least<std::int64_t>(1),
+      .add("model.groups", of.groups, between<std::int64_t>(1, kWidest),
            "groups of channels that group norm normalises each on its own (as many as there are "
            "channels: instance norm); they divide every number of channels")
       .acts(of_image_model())

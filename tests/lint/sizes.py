@@ -23,7 +23,6 @@ LONG_FUNCTIONS = {
     "src/rounds/weighted_sum_on_device.cpp: exact_total_on_device": "one chain of tensors, each made of the last",
     "src/training/evaluator_on_device.cpp: score_on_device": "two loops over one set of buffers",
     "src/engine/config.cpp: declare": KEYS,
-    "src/models/registry.cpp: declare": KEYS,
     "src/training/options.cpp: declare": KEYS,
 }
 # Comments and literals, in which braces mean nothing; lines stay.

@@ -52,7 +52,22 @@ class Product final : public Layer {
   }
 };
 
-enum class Kind { Linear, Relu, Sigmoid, Sum, Product };
+/// x - y in the memory of x.
+class Difference final : public Layer {
+ public:
+  std::int64_t output_features() const override { return kWidth; }
+  bool in_place() const override { return true; }
+  void forward(const Pass&, Stacks inputs, const Tensor& output) const override {
+    output.copy_(inputs[0].sub(inputs[1]));
+  }
+  void backward(const Pass&, Stacks, const Tensor&, const Tensor& output_gradient,
+                Stacks input_gradients, const GradientSink&) const override {
+    if (input_gradients[1].defined()) input_gradients[1].copy_(output_gradient.neg());
+    if (input_gradients[0].defined()) input_gradients[0].copy_(output_gradient);
+  }
+};
+
+enum class Kind { Linear, Relu, Sigmoid, Sum, Product, Difference };
 
 struct Drawn {
   Kind kind;
@@ -77,9 +92,10 @@ std::vector<Drawn> drawn(std::mt19937& random) {
     nodes.push_back({kind, std::move(inputs)});
   };
   for (std::size_t n = 0; n < count; ++n) {
-    const auto kind = static_cast<Kind>(below(5));
+    const auto kind = static_cast<Kind>(below(6));
     std::vector<std::size_t> inputs{pick()};
-    if (kind == Kind::Sum || kind == Kind::Product) inputs.push_back(pick());
+    if (kind == Kind::Sum || kind == Kind::Product || kind == Kind::Difference)
+      inputs.push_back(pick());
     if (kind == Kind::Sum && below(3) == 0) inputs.push_back(pick());
     append(kind, inputs);
   }
@@ -110,6 +126,9 @@ Model model_of(const std::vector<Drawn>& nodes) {
         break;
       case Kind::Product:
         layer = std::make_unique<Product>();
+        break;
+      case Kind::Difference:
+        layer = std::make_unique<Difference>();
         break;
     }
     graph.add(std::move(layer), nodes[n].inputs);
@@ -147,6 +166,9 @@ Tensor expected(const std::vector<Drawn>& nodes, const Layout& layout, const Ten
       }
       case Kind::Product:
         values.push_back(x.mul(values[nodes[n].inputs[1]]));
+        break;
+      case Kind::Difference:
+        values.push_back(x.sub(values[nodes[n].inputs[1]]));
         break;
     }
   }
