@@ -306,7 +306,7 @@ void Graph::make_gradients(Buffers& buffers, Activations& activations) const {
       if (node.ways[k] == Way::Shared) {
         places[input] = places[n];
         buffers.share(places[n]);
-      } else if (node.ways[k] == Way::Written && node.in_place && !node.layer->is_sum()) {
+      } else if (node.ways[k] == Way::Written && node.in_place && k == 0 && !node.layer->is_sum()) {
         places[input] = places[n];
         goes_on = true;
       } else if (node.ways[k] == Way::Written) {
