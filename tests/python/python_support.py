@@ -1,5 +1,6 @@
 """What the tests of the Python package share."""
 
+import importlib.util
 import os
 import subprocess
 import sys
@@ -12,6 +13,12 @@ import h5py
 SOURCE = Path(os.environ.get("FEDHPC_SOURCE_DIR", Path(__file__).resolve().parents[2]))
 TINY = {"run.rounds": 3, "run.seed": 7, "data.clients": 5, "data.samples_per_client": 60, "model.hidden": 12,
         "train.lr": 0.1, "run.reproducible": True}
+
+
+def skip_without_torch():
+    """Skips the module of tests that calls it where `import torch` cannot be meant."""
+    if importlib.util.find_spec("torch") is None or importlib.util.find_spec("torch.nn") is None:
+        raise unittest.SkipTest("this Python has no torch; tools/setup.sh --torch fetches it")
 
 
 class InFolder(unittest.TestCase):

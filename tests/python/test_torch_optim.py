@@ -1,6 +1,5 @@
 """Local training is what torch.optim does: clipped steps, and schedules of the learning rate."""
 
-import importlib.util
 import sys
 import unittest
 import warnings
@@ -9,10 +8,9 @@ import h5py
 import numpy as np
 
 import fedhpc
-from python_support import SOURCE, InFolder
+from python_support import SOURCE, InFolder, skip_without_torch
 
-if importlib.util.find_spec("torch") is None or importlib.util.find_spec("torch.nn") is None:
-    raise unittest.SkipTest("this Python has no torch")
+skip_without_torch()
 
 import torch  # noqa: E402
 from torch.optim import lr_scheduler  # noqa: E402
