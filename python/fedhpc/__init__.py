@@ -12,6 +12,8 @@ import importlib
 import os
 from pathlib import Path
 
+# The same bits in a block of any width (src/math/products.cpp): a torch that has been imported may be the first to compute.
+os.environ.setdefault("MKL_CBWR", "AUTO")
 # In the project's own folder the compiled module lies in a build.
 __path__.append(os.environ.get("FEDHPC_MODULE")
                 or str(Path(__file__).parents[2] / "build" / "release" / "python" / "fedhpc"))

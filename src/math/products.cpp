@@ -1,5 +1,6 @@
 #include "fedhpc/math/products.hpp"
 
+#include <cstdlib>
 #include <vector>
 
 #include <ATen/ops/empty.h>
@@ -33,6 +34,10 @@ void gemm(char ta, char tb, int m, int n, int k, double alpha, const double* a, 
           const double* b, int ldb, double beta, double* c, int ldc) {
   dgemm_(&ta, &tb, &m, &n, &k, &alpha, a, &lda, b, &ldb, &beta, c, &ldc);
 }
+
+/// MKL, which LibTorch's convolutions call too, takes sums in an order that hangs on where the factors
+/// lie in memory, and so on the block, unless it is told otherwise before its first product.
+[[maybe_unused]] const int kOneOrderOfSums = setenv("MKL_CBWR", "AUTO", /*overwrite=*/0);
 
 constexpr std::int64_t kSmallBatch = 64;
 constexpr std::int64_t kNarrow = 640;  // columns
