@@ -21,7 +21,8 @@ Tensor uploaded(std::span<const T> numbers, at::Device device) {
 
 Tensor to_device(const Tensor& values, at::Device device) {
   if (device.is_cpu()) return values;
-  if (values.numel() == 0) return at::empty(values.sizes(), values.options().device(device));
+  if (values.numel() == 0 || device.is_meta())
+    return at::empty(values.sizes(), values.options().device(device));
   const Tensor pinned = at::empty(values.sizes(), values.options().pinned_memory(true));
   pinned.copy_(values);
   return pinned.to(device, /*non_blocking=*/true);

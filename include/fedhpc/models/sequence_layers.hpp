@@ -28,6 +28,7 @@ class Recurrent final : public Layer {
             Tag tags = Tag::None);
 
   std::int64_t output_features() const override { return sizes_.places * sizes_.hidden; }
+  bool reads_output() const override { return true; }
   void declare(Layout& layout) override;
   double forward_flops() const override;
   Saved make_saved(std::int64_t clients, std::int64_t batch, const at::TensorOptions& options,
