@@ -59,7 +59,17 @@ class Masks:
         def dropout2d(x, p=0.5, training=True, inplace=False):
             return self.drop(x, p, x.shape[1]) if training else x
 
-        with mock.patch.multiple(F, dropout=dropout, dropout2d=dropout2d):
+        def attention(q, k, v, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None):
+            if dropout_p == 0:
+                return of_torch(q, k, v, attn_mask, 0.0, is_causal, scale=scale)
+            scores = q @ k.transpose(-2, -1) * (q.shape[-1]**-0.5 if scale is None else scale)
+            if is_causal:
+                attn_mask = torch.full(scores.shape[-2:], float("-inf")).triu(1)
+            weights = (scores if attn_mask is None else scores + attn_mask).softmax(-1)
+            return dropout(weights, dropout_p) @ v
+
+        of_torch = F.scaled_dot_product_attention
+        with mock.patch.multiple(F, dropout=dropout, dropout2d=dropout2d, scaled_dot_product_attention=attention):
             yield
 
 
