@@ -33,11 +33,11 @@ KEYS = {"run.rounds": 2, "run.seed": 11, "run.dtype": "float64", "run.reproducib
 class CNN(nn.Module):
     """Two convolutions, dropout and two linear layers, as benchmarks of federated learning have it."""
 
-    def __init__(self, dropout=True):
+    def __init__(self):
         super().__init__()
         self.conv1, self.conv2 = nn.Conv2d(1, 6, 3), nn.Conv2d(6, 8, 3)
         self.fc1, self.fc2 = nn.Linear(8 * 4 * 4, 16), nn.Linear(16, 5)
-        self.drop1, self.drop2 = (nn.Dropout(0.25), nn.Dropout(0.5)) if dropout else (nn.Identity(), nn.Identity())
+        self.drop1, self.drop2 = nn.Dropout2d(0.25), nn.Dropout(0.5)
 
     def forward(self, x):
         x = F.max_pool2d(F.relu(self.conv2(F.relu(self.conv1(x)))), 2)
@@ -58,12 +58,25 @@ class Net(nn.Module):
         return self.fc(self.last(torch.flatten(self.pool(x + F.relu(self.conv(x))), 1)))
 
 
+def without_dropout_between(make):
+    """Makes a module whose recurrent layers have no dropout between them, which PyTorch draws out of sight."""
+    def made():
+        module = make()
+        for one in module.modules():
+            if isinstance(one, nn.RNNBase):
+                one.dropout = 0.0
+        return module
+    return made
+
+
 # name -> what makes it, shape of a sample, whole numbers below which the input is, or None
+OTHERS = {name: (without_dropout_between(make), *rest) for name, make, *rest in others.MODELS}
 MODELS = {
-    "CNN": (lambda: CNN(dropout=False), (1, 12, 12), None),
+    "CNN": (CNN, (1, 12, 12), None),
     "batch norm": (Net, (1, 12, 12), None),
-    "ResNet18 with group norm": (lambda: others.ResNet18(lambda width: nn.GroupNorm(2, width), width=4), (3, 16, 16),
-                                 None),
+    "ResNet18": (lambda: others.ResNet18(lambda width: nn.GroupNorm(2, width), width=4), (3, 16, 16), None),
+    "GPT": OTHERS["GPT"],
+    "LSTM": OTHERS["LSTM, every character"],
 }
 
 
@@ -78,7 +91,7 @@ class Imported(InFolder):
 
     def prepare(self, name):
         """Makes a model and its data; returns the module, x, y and the keys of a run."""
-        make, shape, words = MODELS[name]
+        make, shape, words = (MODELS.get(name) or OTHERS[name])
         module, numbers = make(), np.random.default_rng(3)
         # Clients of several sizes, so that their last batches have, too.
         count, clients = 23 * CLIENTS, np.sort(numbers.integers(0, CLIENTS, 23 * CLIENTS))
@@ -107,9 +120,10 @@ class Trains(Imported):
         model, losses = training.run(keys)
         ours = results.model()
         self.assertEqual(sorted(ours), sorted(model))
+        moved = sum(not torch.equal(values, training.initial[name]) for name, values in model.items())
+        self.assertGreater(moved, len(model) / 2)
         apart = 0
         for name, values in model.items():
-            self.assertFalse(torch.equal(values, training.initial[name]), name)
             distance = float((torch.from_numpy(ours[name]) - values).norm())
             # Rounding grows where batch norm divides by a small deviation.
             self.assertLessEqual(distance, 1e-8 * float(values.norm()), name)
@@ -122,7 +136,7 @@ class Trains(Imported):
         self.assertLessEqual(abs(results.rounds["global_loss"].iloc[-1] - loss), 1e-9 * loss)
 
     def test_as_in_torch(self):
-        for name in MODELS:
+        for name in MODELS if SHORT else {**MODELS, **OTHERS}:
             with self.subTest(name):
                 self.check(*self.prepare(name))
 
@@ -138,8 +152,8 @@ class SameBits(Imported):
     def test_ranks_and_blocks(self):
         for name in MODELS:
             keys = self.prepare(name)[-1]
-            self.run_model(keys, **{"run.output": "one.h5"})
-            for ranks, block in ((1, 1), (1, 3), (1, CLIENTS), (2, 2), (4, 1)):
+            self.run_model(keys, **{"run.output": "one.h5", "train.block": CLIENTS})
+            for ranks, block in ((1, 1), (4, 1)) if SHORT else ((1, 1), (1, 3), (2, "auto"), (4, 1)):
                 with self.subTest(name, ranks=ranks, block=block):
                     fedhpc.run({**keys, "train.block": block, "run.output": "other.h5"}, ranks=ranks, progress=False,
                                force=True)
@@ -157,6 +171,120 @@ class SameBits(Imported):
         self.assertEqual((resumed.status, len(resumed.rounds)), ("complete", 6))
         self.run_model(keys)
         same_numbers(self, "killed.h5", "run.h5")
+
+
+class Methods(Imported):
+    REFUSED = {("GPT", "pfedgp"): "pfedgp reads one class label of each sample"}
+    FACTORISED = {
+        ("CNN", "tdpfed"): ["conv1", "conv2", "fc1", "fc2"],
+        ("CNN", "fedmud"): ["conv1", "conv2", "fc1"],  # all but the last layer
+        ("GPT", "tdpfed"): [*(f"h.{block}.{layer}" for block in (0, 1)
+                              for layer in ("attn.c_attn", "attn.c_proj", "mlp.0", "mlp.2")), "lm_head"],
+        ("GPT", "fedmud"): [f"h.{block}.{layer}" for block in (0, 1)
+                            for layer in ("attn.c_attn", "attn.c_proj", "mlp.0", "mlp.2")],
+    }
+
+    def keys_of(self, name):
+        """What a configuration of a method leaves open."""
+        keys = self.prepare(name)[-1]
+        own = {key: value for key, value in keys.items() if key.startswith(("data.", "model.", "run."))}
+        return {**own, "train.batch_size": 6, "train.local_epochs": 1, "run.save": None}
+
+    def test_two_rounds_of_all(self):
+        configurations = sorted((SOURCE / "configs" / "algorithms").glob("*.ini"))
+        self.assertEqual({one.stem for one in configurations}, set(fedhpc.list("algorithms")))
+        for name in ("CNN", "GPT"):
+            keys = self.keys_of(name)
+            for one in configurations:
+                with self.subTest(name, method=one.stem):
+                    if (name, one.stem) in self.REFUSED:
+                        with self.assertRaisesRegex(fedhpc.ConfigError, self.REFUSED[name, one.stem]):
+                            fedhpc.run(one, progress=False, force=True, **keys)
+                        continue
+                    results = fedhpc.run(one, progress=False, force=True, **keys)
+                    self.assertEqual((results.status, len(results.rounds)), ("complete", 2))
+                    self.assertTrue(np.isfinite(results.rounds["train_loss"]).all())
+
+    def test_factorised_layers(self):
+        for (name, method), layers in self.FACTORISED.items():
+            with self.subTest(name, method=method):
+                plan = fedhpc.plan(SOURCE / "configs" / "algorithms" / f"{method}.ini", **self.keys_of(name))
+                found = [key.removeprefix("factors.") for key in plan if key.startswith("factors.")]
+                self.assertEqual(found, layers)
+
+
+class DoNotFit(Imported):
+    def refused(self, keys, words, **changes):
+        """The program ends with exit code 2 and one line that has these words."""
+        Path("run.ini").touch()
+        texts = {key: str(value).lower() if isinstance(value, bool) else value for key, value in
+                 {**keys, **changes}.items() if value is not None}
+        done = subprocess.run([PROGRAM, "run", "run.ini", *(f"--{key}={value}" for key, value in texts.items())],
+                              capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 2, done.stderr)
+        lines = done.stderr.splitlines()
+        self.assertEqual(len(lines), 1, done.stderr)
+        self.assertRegex(lines[0], "^fedhpc: error: .*" + words)
+        self.assertFalse(Path("run.h5").exists())
+
+    def test_other_data(self):
+        keys = self.prepare("CNN")[-1]
+        x, y = np.zeros((40, 1, 12, 12)), np.arange(40)
+        other = {**keys, **fedhpc.write_dataset("classes.h5", x, y % 9, channels="first"), "data.partition": "iid"}
+        self.refused(other, "5.*9 classes|9 classes.*5")
+        other |= fedhpc.write_dataset("shape.h5", x[:, :, :11], y % 5, channels="first")
+        self.refused(other, r"samples of shape \[1, 12, 12\], those of data.name are \[1, 11, 12\]")
+
+    def test_keys(self):
+        keys = self.prepare("CNN")[-1]
+        self.refused(keys, "'model.file': no such file as 'nothing.h5'", **{"model.file": "nothing.h5"})
+        self.refused(keys, "model.name = file needs model.file", **{"model.file": None})
+        self.refused(keys, "'model.file'.*model.name = file", **{"model.name": "mlr"})
+
+    def test_other_files(self):
+        keys = self.prepare("CNN")[-1]
+        whole = Path("net.h5").read_bytes()
+        self.refused(keys, "data.h5' is no model file", **{"model.file": "data.h5"})
+        for length in (0, 100, len(whole) // 2, len(whole) - 1):
+            Path("cut.h5").write_bytes(whole[:length])
+            self.refused(keys, "model.file '.*cut.h5' cannot be read", **{"model.file": "cut.h5"})
+        Path("text.h5").write_text("a network", encoding="utf-8")
+        self.refused(keys, "model.file '.*text.h5' cannot be read", **{"model.file": "text.h5"})
+
+    def test_changed_files(self):
+        def without_weight(file):
+            del file["model/global/fc1.weight"]
+
+        def of_another_shape(file):
+            del file["model/global/fc1.bias"]
+            file["model/global/fc1.bias"] = np.zeros(17)
+
+        def with_one_more(file):
+            file["model/global/fc3.bias"] = np.zeros(3)
+
+        def of_another_version(file):
+            file.attrs["fedhpc_model"] = 2
+
+        def line(before, after):
+            def change(file):
+                lines = [one.replace(before, after) for one in file["layers"][()].tolist()]
+                self.assertNotEqual(lines, file["layers"][()].tolist())
+                del file["layers"]
+                file["layers"] = np.array(lines)
+            return change
+
+        keys, whole = self.prepare("CNN")[-1], Path("net.h5").read_bytes()
+        for change, words in ((without_weight, "fc1.weight"), (of_another_shape, "fc1.bias"),
+                              (with_one_more, "fc3.bias"), (of_another_version, "format 2"),
+                              (line(b"relu", b"erlu"), "'?erlu"), (line(b"kernel=3,3", b"kernel=99,99"), "layer 1"),
+                              (line(b"kernel=3,3", b"kernel=3"), "kernel"), (line(b"kernel=3,3", b"kern=3,3"), "kern"),
+                              (line(b"out=16", b"out=0"), "out"), (line(b"relu inputs=1", b"relu inputs=7"), "layer 2"),
+                              (line(b"p=0.25", b"p=25"), "'p' is 25")):
+            with self.subTest(words):
+                Path("changed.h5").write_bytes(whole)
+                with h5py.File("changed.h5", "a") as file:
+                    change(file)
+                self.refused(keys, "changed.h5.*" + words, **{"model.file": "changed.h5"})
 
 
 class OneLibTorch(InFolder):
