@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Sets up, builds and tests: tools/test.sh [--all] [ARGUMENTS OF CTEST]
 #   (nothing)       the short suite, what a change can break: ten minutes on two cores once all is built
-#   --all           every test, every setting on every number of ranks, and a minute of each campaign
+#   --all           every test, every setting on every number of ranks, and a minute of each campaign; with
+#                   PyTorch for the tests that compare with it, which the short suite takes only where it is there
 #   -R fedavg, ...  these tests, with all their settings
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -14,6 +15,7 @@ if [ $# = 0 ]; then
   select=(-LE long)
 elif [ "$1" = --all ]; then
   select=("${@:2}")
+  tools/setup.sh --torch
 fi
 tools/build.sh "$preset"
 . tools/mpi_environment.sh

@@ -180,6 +180,14 @@ TEST_P(DescribedLayers, TakeOneRowForAllClients) {
   }
 }
 
+TEST_P(DescribedLayers, AreMeasuredWithoutMemory) {
+  const Trial trial(GetParam());
+  const auto bytes = [&](const at::TensorOptions& options) {
+    return trial.model->make_activations(kClients, kBatch, options, Use::Training).bytes();
+  };
+  EXPECT_EQ(bytes(at::TensorOptions(at::kDouble).device(at::kMeta)), bytes(at::kDouble));
+}
+
 INSTANTIATE_TEST_SUITE_P(Cases, DescribedLayers, ::testing::ValuesIn(testing::layer_cases()),
                          [](const auto& one) { return one.param.name; });
 

@@ -242,7 +242,7 @@ class Verbs(InFolder):
         except ImportError:
             torch = None
         if not hasattr(torch, "from_dlpack"):
-            self.skipTest("this Python has no torch")
+            self.skipTest("this Python has no torch; tools/setup.sh --torch fetches it")
 
         def look(method, block):
             rows = block.download(method.model)

@@ -1,16 +1,14 @@
 """fedhpc.script_model: any module of PyTorch trains by model.backend = autograd as torch trains it."""
 
-import importlib.util
 import unittest
 
 import h5py
 import numpy as np
 
 import fedhpc
-from python_support import InFolder, python, same_numbers
+from python_support import InFolder, python, same_numbers, skip_without_torch
 
-if importlib.util.find_spec("torch") is None or importlib.util.find_spec("torch.nn") is None:
-    raise unittest.SkipTest("this Python has no torch")
+skip_without_torch()
 
 import torch  # noqa: E402
 from torch import nn  # noqa: E402
