@@ -92,7 +92,7 @@ unpack() (  # in a shell of its own, whose trap tidies up also when the download
     --abi abi3 --abi none \
     --platform "manylinux_2_28_$(uname -m)" --platform "manylinux_2_27_$(uname -m)" \
     --platform "manylinux_2_25_$(uname -m)" --platform "manylinux_2_18_$(uname -m)" \
-    --platform "manylinux_2_17_$(uname -m)" --platform "manylinux2014_$(uname -m)" "$name==$version"
+    --platform "manylinux_2_17_$(uname -m)" --platform "manylinux2014_$(uname -m)" "$name==$version" || exit
   mkdir -p .deps/site
   unzip -q -o "$folder"/*.whl "$@" -d .deps/site
 )
