@@ -72,6 +72,14 @@ void with_init_file(const std::string& source, const std::string& path,
 
 }  // namespace
 
+bool holds_weights(const std::string& path) {
+  bool held = false;
+  with_init_file(concat("model.file '", path, "'"), path, [&](const h5::Handle& file) {
+    held = h5::exists(file, "/model/init/global") || h5::exists(file, "/model/global");
+  });
+  return held;
+}
+
 Rows read_initial_model(const std::string& key, const std::string& path, const LayoutPtr& layout,
                         at::ScalarType type) {
   const std::string source = concat(key, " '", path, "'");

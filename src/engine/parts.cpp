@@ -230,11 +230,12 @@ void Parts::open_weights(const Resumption* from) {
     initial = read_initial_model("checkpoint", from->checkpoint, layout, context.type);
     return;
   }
-  const std::string& file = config.model.file_of_weights();
+  std::string file = config.model.file_of_weights();
   if (model->weights_of_file().defined() && config.model.init_file.empty()) {
     initial = {model->weights_of_file().to(context.type), layout};
     return;
   }
+  if (config.model.init_file.empty() && !file.empty() && !holds_weights(file)) file.clear();
   initial = file.empty()
                 ? Rows{initial_row(*layout, context.seed, context.type, config.model.init), layout}
                 : read_initial_model(config.model.key_of_weights(), file, layout, context.type);

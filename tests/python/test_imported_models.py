@@ -148,6 +148,14 @@ class Trains(Imported):
                     self.check(*self.prepare(name), **{"train.optimizer": optimizer, "train.lr": rate})
 
 
+    def test_weights_that_are_left_out_are_drawn(self):
+        module, x, _, keys = self.prepare("CNN")
+        drawn = self.run_model({**keys, "model.init": "torch"}).model()
+        fedhpc.export_model(module, x[:1], "net.h5", weights=False)
+        for name, values in self.run_model(keys).model().items():
+            np.testing.assert_array_equal(values, drawn[name])
+
+
 class SameBits(Imported):
     def test_ranks_and_blocks(self):
         for name in MODELS:

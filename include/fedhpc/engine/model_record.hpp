@@ -27,6 +27,9 @@ struct ModelRecord {
   std::int64_t bytes() const;
 };
 
+/// Whether a model file has weights: without them it says what the network is, and they are drawn.
+bool holds_weights(const std::string& path);
+
 /// Reads the file of `key`: /model/init/global, else /model/global. Throws DataError naming the file
 /// and the parameter that is missing, superfluous or of another shape.
 Rows read_initial_model(const std::string& key, const std::string& path, const LayoutPtr& layout,
