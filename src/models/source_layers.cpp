@@ -1,6 +1,5 @@
 #include <ATen/ops/ones.h>
 
-#include "fedhpc/core/to_device.hpp"
 #include "fedhpc/math/products.hpp"
 
 #include "models/layer_makers.hpp"
@@ -56,8 +55,7 @@ class Constant final : public Layer {
   std::int64_t output_features() const override { return values_.numel(); }
   Saved make_saved(std::int64_t, std::int64_t, const at::TensorOptions& options,
                    Use) const override {
-    const at::ScalarType type = c10::typeMetaToScalarType(options.dtype());
-    return {.shared = {to_device(values_.to(type), options.device())}};
+    return {.shared = {values_.to(options)}};
   }
   void forward(const Pass& pass, Stacks, const Tensor& output) const override {
     output.copy_(pass.saved.shared[0]);
