@@ -40,7 +40,7 @@ class Killed(InFolder):
     def kill(self, process, ranks):
         """Kills one rank, which ends the others, once the run has a checkpoint."""
         deadline = time.monotonic() + 60
-        while not any(name.startswith("killed.ckpt") for name in os.listdir(".")):
+        while not any(name.startswith("killed.ckpt") and name.endswith(".h5") for name in os.listdir(".")):
             self.assertIsNone(process.poll(), "it ended before it could be killed")
             self.assertLess(time.monotonic(), deadline)
             time.sleep(0.01)
