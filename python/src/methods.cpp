@@ -284,26 +284,28 @@ class PythonMethod final : public Algorithm {
   MethodSessionPtr session_ = std::make_shared<MethodSession>();
 };
 
-void raise_as(const char* kind, const char* sentence) {
-  PyErr_SetString(errors().attr(kind).ptr(), sentence);
-}
-
 /// Gives the engine's errors in verbs the package's exceptions.
 void translate(const std::exception_ptr& thrown, void* /*unused*/) {
   try {
     std::rethrow_exception(thrown);
   } catch (const ConfigError& error) {
-    raise_as("ConfigError", error.what());
+    set_error("ConfigError", error.what());
   } catch (const DataError& error) {
-    raise_as("DataError", error.what());
+    set_error("DataError", error.what());
   } catch (const Error& error) {
-    raise_as("Error", error.what());
+    set_error("Error", error.what());
   } catch (const c10::Error& error) {
-    raise_as("Error", error.what_without_backtrace());
+    set_error("Error", error.what_without_backtrace());
   }
 }
 
 }  // namespace
+
+void set_error(const char* kind, const std::string& sentence) {
+  const auto text = nb::steal<nb::object>(PyUnicode_DecodeUTF8(
+      sentence.data(), static_cast<Py_ssize_t>(sentence.size()), "replace"));
+  if (text.is_valid()) PyErr_SetObject(errors().attr(kind).ptr(), text.ptr());
+}
 
 void throw_as_own(const nb::python_error& raised) {
   const auto sentence = [&] { return nb::cast<std::string>(nb::str(raised.value())); };

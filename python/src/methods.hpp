@@ -9,6 +9,9 @@
 
 namespace fedhpc::python {
 
+/// Sets an error of Python: fedhpc.errors.KIND with this sentence, which may quote any bytes.
+void set_error(const char* kind, const std::string& sentence);
+
 /// Throws ConfigError or DataError for fedhpc's own exceptions in Python, with their sentences.
 void throw_as_own(const nb::python_error& raised);
 

@@ -18,6 +18,7 @@
 
 #include "bindings.hpp"
 #include "engine_calls.hpp"
+#include "methods.hpp"
 
 namespace fedhpc::python {
 
@@ -39,7 +40,7 @@ const Session& session_for(const StartOptions& start) {
 }
 
 [[noreturn]] void raise(const char* kind, const std::string& sentence) {
-  PyErr_SetString(nb::module_::import_("fedhpc.errors").attr(kind).ptr(), sentence.c_str());
+  set_error(kind, sentence);
   throw nb::python_error();
 }
 

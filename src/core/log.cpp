@@ -1,6 +1,5 @@
 #include "fedhpc/core/log.hpp"
 
-#include <cctype>
 #include <cerrno>
 #include <unistd.h>
 
@@ -41,11 +40,7 @@ void Log::of_rank(LogLevel level, const std::string& sentence) const {
 
 void Log::write(LogLevel level, const std::string& sentence) const {
   if (!shows(level)) return;
-  std::string line = concat("fedhpc: ", name(level), ": ", sentence);
-  for (char& letter : line) {  // a value quoted may hold several lines
-    if (std::iscntrl(static_cast<unsigned char>(letter)) != 0) letter = ' ';
-  }
-  line += '\n';
+  const std::string line = one_line(concat("fedhpc: ", name(level), ": ", sentence)) + '\n';
   const char* next = line.data();
   const char* const end = next + line.size();
   while (next < end) {

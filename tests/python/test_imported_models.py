@@ -294,6 +294,15 @@ class DoNotFit(Imported):
                     change(file)
                 self.refused(keys, "changed.h5.*" + words, **{"model.file": "changed.h5"})
 
+    def test_odd_bytes_are_quoted_on_one_line(self):
+        keys = self.prepare("CNN")[-1]
+        with h5py.File("net.h5", "a") as file:
+            lines = [one.replace(b"out=16", b"\xff\n16") for one in file["layers"][()].tolist()]
+            del file["layers"]
+            file["layers"] = np.array(lines)
+        with self.assertRaisesRegex(fedhpc.DataError, "'\N{REPLACEMENT CHARACTER} 16' is not of the form key=value"):
+            self.run_model(keys)
+
 
 class OneLibTorch(InFolder):
     def test_imports_in_either_order(self):

@@ -3,13 +3,17 @@
 #include <sstream>
 #include <stdexcept>
 #include <string>
+#include <utility>
 
 namespace fedhpc {
 
-/// Base of all errors a user can meet; `what()` is one complete sentence.
+/// The text with spaces for control characters, as a value quoted from a file may hold them.
+std::string one_line(std::string text);
+
+/// Base of all errors a user can meet; `what()` is one complete sentence, on one line.
 class Error : public std::runtime_error {
  public:
-  using std::runtime_error::runtime_error;
+  explicit Error(std::string sentence) : std::runtime_error(one_line(std::move(sentence))) {}
 };
 
 /// A configuration that cannot be run: names key, value, what is allowed. Same on all ranks;
