@@ -43,14 +43,15 @@ FactorisedModel::FactorisedModel(const Problem& problem, const FactorisationSett
 }
 
 double FactorisedModel::share_at(const FactorisationSettings& settings, double ratio) const {
-  auto trainable = static_cast<double>(layout_->count(Tag::Trainable));
-  const double total = trainable;
+  const auto total = static_cast<double>(layout_->count(Tag::Trainable));
+  auto trained = static_cast<double>(layout_->count(Tag::Trainable, passed_));
   for (const std::size_t place : places_) {
     const Field& weight = layout_->fields()[place];
     const FactorisedLayer layer(settings, place, weight, size_for(settings, weight, ratio));
-    trainable += static_cast<double>(layer.factor_size() - weight.size);
+    const std::int64_t replaced = passed_.hold(weight.tags) ? weight.size : 0;
+    trained += static_cast<double>(layer.factor_size() - replaced);
   }
-  return trainable / total;
+  return trained / total;
 }
 
 const FactorisedLayer* FactorisedModel::layer_at(std::size_t place) const {
