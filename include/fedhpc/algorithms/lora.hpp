@@ -32,8 +32,8 @@ namespace fedhpc {
 /// The mean of products is not the product of means: aggregation_gap. With ffa_lora it is, as the
 /// adapters are linear in B.
 ///
-/// Limit case: with A square and orthogonal, B A can be any matrix; what is averaged then are
-/// updates of rank r at most. Statistics of batch norm stay the base's unless rest = all.
+/// Limit case: with train.lr = 0 the model stays the base. Deviation: statistics of batch norm stay
+/// the base's unless rest = all.
 class LoRA final : public FactorAveraging {
  public:
   LoRA() : FactorAveraging({"lora", "ffa_lora"}) {}
