@@ -6,7 +6,7 @@
 #include "fedhpc/core/image_shape.hpp"
 #include "fedhpc/models/window.hpp"
 
-#include "models/convolution_tiles.hpp"
+#include "models/places_alike.hpp"
 
 namespace fedhpc {
 
@@ -16,14 +16,6 @@ struct Images {
   T* data = nullptr;
   std::int64_t stride = 0;  // from one image to the next
   std::int64_t batch = 0;
-};
-
-/// The places of an image that see the same taps of a window, in the same order and distance. What
-/// lies outside the image is not seen, so zeros around it cost nothing.
-struct PlacesAlike {
-  std::vector<Run> runs;             // in the other image, its channels side by side
-  std::vector<std::int32_t> places;  // [n], row by row
-  std::vector<std::int32_t> pixels;  // [n] where the runs begin in the other image
 };
 
 /// The three products of a convolution on the host, y[o] = sum over i of W[o, i] * x[i] + b[o] with
@@ -55,8 +47,8 @@ class HostConvolution {
   ImageShape in_;
   ImageShape out_;
   std::int64_t taps_;
-  std::vector<PlacesAlike> outputs_;  // which see inputs, the first tap first
-  std::vector<PlacesAlike> inputs_;   // which see outputs, the last tap first
+  std::vector<PlacesAlike> outputs_;
+  std::vector<PlacesAlike> inputs_;
 };
 
 }  // namespace fedhpc
