@@ -103,10 +103,8 @@ HostConvolution::HostConvolution(const ImageShape& in, const ImageShape& out, co
     : in_(in),
       out_(out),
       taps_(window.size.product()),
-      outputs_(joined(seen_forward(window.down(), in.height, out.height),
-                      seen_forward(window.across(), in.width, out.width), window.size.width, in)),
-      inputs_(joined(seen_backward(window.down(), in.height, out.height),
-                     seen_backward(window.across(), in.width, out.width), window.size.width, out)) {
+      outputs_(outputs_alike(in, out, window)),
+      inputs_(inputs_alike(in, out, window)) {
   require(std::max(in.values(), out.values()) <= std::numeric_limits<std::int32_t>::max(),
           "an image has less than 2^31 values");
 }
