@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <type_traits>
+#include <utility>
 
 #include "math/wide.hpp"
 
@@ -168,42 +169,41 @@ FEDHPC_INLINE void sums_all(const T* image, std::span<const std::int32_t> pixels
   }
 }
 
-/// The i-th of S values of a row in a square of which rows `step` apart are exchanged: of the upper
-/// row's values those without the bit `step` stay, of the lower row's those with it.
-template <typename V, typename I, int step, bool upper>
-FEDHPC_INLINE I exchange() {
-  constexpr int kSize = sizeof(V) / sizeof(I{}[0]);
-  I mask{};
-  for (int i = 0; i < kSize; ++i) {
-    if (upper) mask[i] = (i & step) == 0 ? i : kSize + i - step;
-    if (!upper) mask[i] = (i & step) == 0 ? i + step : kSize + i;
-  }
-  return mask;
+/// One of two rows after an exchange of values: of the upper row those without the bit `step` in
+/// their number stay, of the lower row those with it.
+template <typename T, int step, bool upper, int... i>
+FEDHPC_INLINE Vector<T, CommonVectors> exchanged(const Vector<T, CommonVectors>& first,
+                                                 const Vector<T, CommonVectors>& second,
+                                                 std::integer_sequence<int, i...>) {
+  constexpr int kSize = sizeof...(i);
+  return __builtin_shufflevector(
+      first, second,
+      (((i & step) == 0) ? (upper ? i : i + step) : kSize + (upper ? i - step : i))...);
 }
 
 /// A square of values, one vector a side.
-template <typename T, typename Index>
+template <typename T>
 FEDHPC_INLINE void transpose_square(const T* from, std::int64_t from_stride, T* to,
                                     std::int64_t to_stride) {
   using V = Vector<T, CommonVectors>;
-  typedef Index I __attribute__((vector_size(CommonVectors::kBytes)));
   constexpr int kSize = kLanes<T, CommonVectors>;
+  constexpr auto kEach = std::make_integer_sequence<int, kSize>();
   V row[kSize];
   for (int r = 0; r < kSize; ++r) row[r] = vector_at<const V>(from + r * from_stride);
-  const auto exchanged = [&]<int step>(std::integral_constant<int, step>) {
+  const auto exchange = [&]<int step>(std::integral_constant<int, step>) {
     if constexpr (step < kSize) {
       for (int r = 0; r < kSize; ++r) {
         if ((r & step) != 0) continue;
-        const V upper = row[r];
-        const V lower = row[r + step];
-        row[r] = __builtin_shuffle(upper, lower, exchange<V, I, step, true>());
-        row[r + step] = __builtin_shuffle(upper, lower, exchange<V, I, step, false>());
+        const V first = row[r];
+        const V second = row[r + step];
+        row[r] = exchanged<T, step, true>(first, second, kEach);
+        row[r + step] = exchanged<T, step, false>(first, second, kEach);
       }
     }
   };
-  exchanged(std::integral_constant<int, 4>());
-  exchanged(std::integral_constant<int, 2>());
-  exchanged(std::integral_constant<int, 1>());
+  exchange(std::integral_constant<int, 4>());
+  exchange(std::integral_constant<int, 2>());
+  exchange(std::integral_constant<int, 1>());
   for (int r = 0; r < kSize; ++r) vector_at<V>(to + r * to_stride) = row[r];
 }
 
@@ -245,14 +245,13 @@ void windows_sums(const T* image, std::span<const std::int32_t> pixels, std::spa
 template <typename T>
 void transpose(const T* from, std::int64_t from_stride, std::int64_t rows, std::int64_t columns,
                T* to, std::int64_t to_stride) {
-  using Index = std::conditional_t<sizeof(T) == 4, std::int32_t, std::int64_t>;
   constexpr std::int64_t kSize = kLanes<T, CommonVectors>;
   const std::int64_t whole_rows = rows / kSize * kSize;
   const std::int64_t whole_columns = columns / kSize * kSize;
   for (std::int64_t r = 0; r < whole_rows; r += kSize) {
     for (std::int64_t c = 0; c < whole_columns; c += kSize) {
-      transpose_square<T, Index>(from + r * from_stride + c, from_stride, to + c * to_stride + r,
-                                 to_stride);
+      transpose_square<T>(from + r * from_stride + c, from_stride, to + c * to_stride + r,
+                          to_stride);
     }
   }
   for (std::int64_t r = 0; r < rows; ++r) {
