@@ -28,7 +28,8 @@ ENVIRONMENTS = {
     "torch": ["torch==2.11.0", "numpy==2.4.6"],
     "pfl": ["pfl==0.6.0", "numpy==2.4.6"],
     "flower": ["flwr[simulation]==1.41.0", "ray==2.55.1", "numpy==2.4.6"],
-    "fedjax": ["fedjax==0.0.17", "jax==0.10.2", "jaxlib==0.10.2", "dm-haiku==0.0.17", "numpy==2.4.6"],
+    # FedJAX calls jax.tree_map, which JAX 0.6 no longer has: it imports there and fails at its first round.
+    "fedjax": ["fedjax==0.0.17", "jax==0.4.30", "jaxlib==0.4.30", "dm-haiku==0.0.12", "numpy==1.26.4"],
 }
 ON_TORCH = ("pfl", "flower")  # these look for PyTorch in its environment
 PEERS = {"fedhpc": None, "pytorch": "torch", "vmap": "torch", "pfl": "pfl", "flower": "flower", "fedjax": "fedjax"}

@@ -25,7 +25,7 @@ def forward(problem):
         return hk.nets.MLP([100, problem.classes] if problem.model == "mlp" else [problem.classes])(x)
 
     of = cnn if problem.model == "cnn" else full
-    return hk.transform(lambda batch, is_train: of(batch["x"], is_train))
+    return hk.transform(lambda batch, is_train=True: of(batch["x"], is_train))
 
 
 def images_last(x):

@@ -12,6 +12,7 @@ from flwr.app import ArrayRecord, Context, Message, MetricRecord, RecordDict  # 
 from flwr.clientapp import ClientApp  # noqa: E402
 from flwr.serverapp import Grid, ServerApp  # noqa: E402
 from flwr.serverapp.strategy import FedAvg  # noqa: E402
+from flwr.serverapp.strategy.strategy_utils import aggregate_metricrecords  # noqa: E402
 from flwr.simulation import run_simulation  # noqa: E402
 from networks import accuracy, epoch, network, samples  # noqa: E402
 
@@ -50,12 +51,22 @@ def server_app(problem, report):
             net.load_state_dict(arrays.to_torch_state_dict())
             report(round_, accuracy(net, problem))
 
+    def told(replies, weighting):
+        """Flower goes on without clients that failed; here all have to answer."""
+        if len(replies) != problem.cohort:
+            raise RuntimeError(f"{len(replies)} of {problem.cohort} clients have answered")
+        metrics = aggregate_metricrecords(replies, weighting)
+        report.losses.append(metrics["loss"])
+        return metrics
+
     @app.main()
     def main(grid: Grid, context: Context):
         clients = len(problem.clients)
         strategy = FedAvg(fraction_train=(problem.cohort + 0.5) / clients if problem.cohort < clients else 1.0,
-                          fraction_evaluate=0.0, min_available_nodes=clients)
+                          fraction_evaluate=0.0, min_train_nodes=problem.cohort, min_available_nodes=clients, train_metrics_aggr_fn=told)
         strategy.start(grid, ArrayRecord(network(problem).state_dict()), report.rounds, evaluate_fn=evaluate)
+        if len(report.losses) != report.rounds:
+            raise RuntimeError("no client has answered")
 
     return app
 
@@ -66,4 +77,6 @@ def train(problem, report):
 
 
 if __name__ == "__main__":
-    problems.main(train)
+    import peer_flower  # whose functions Ray's actors find by name
+
+    problems.main(peer_flower.train)
