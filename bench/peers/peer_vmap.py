@@ -24,15 +24,16 @@ def train(problem, report):
         cohort = problem.cohort_of(round_)
         steps = zip(*(problem.batches_of(client, round_) for client in cohort), strict=True)
         own = {name: value.expand(len(cohort), *value.shape).clone() for name, value in model.items()}
-        losses = []
+        loss, count = 0.0, 0
         for batches in steps:
             chosen = torch.from_numpy(np.stack(batches))  # [C, B]
-            gradient, loss = gradients(own, x[chosen], y[chosen])
+            gradient, of_client = gradients(own, x[chosen], y[chosen])
             for name, value in own.items():
                 value.sub_(gradient[name], alpha=problem.lr)
-            losses.append(loss.mean().item())
+            loss += of_client.sum().item() * chosen.shape[1]
+            count += chosen.numel()
         model = {name: value.mean(0) for name, value in own.items()}
-        report.losses.append(float(np.mean(losses)))
+        report.losses.append(loss / count)
         if report.due(round_):
             net.load_state_dict(model)
             report(round_, accuracy(net, problem))
