@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """The same problems in fedhpc and in other simulators of federated learning, each alone on one core: one table.
 
     bench/peers/compare.py --data DIR                                      # everything: environments, problems, table
@@ -71,7 +72,8 @@ class Measured:
     def run(self, rounds, every=0):
         """The Cost of so many rounds."""
         if self.python:
-            command = [self.python, HERE / f"peer_{self.peer}.py", self.problem_folder, "--rounds", rounds, "--every", every]
+            command = [self.python, HERE / f"peer_{self.peer}.py", self.problem_folder, "--rounds", rounds,
+                       "--every", every]
         else:
             command = [self.fedhpc, "run", *self.of_fedhpc, f"--run.rounds={rounds}",
                        f"--run.eval_every={every or rounds}", "--run.checkpoint_every=0", "--run.progress=none",

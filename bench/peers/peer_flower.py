@@ -1,4 +1,4 @@
-"""FedAvg by Flower: its strategy over its simulation, a ServerApp and a ClientApp, and Ray with one actor on one core."""
+"""FedAvg by Flower: its strategy over its simulation, a ServerApp and a ClientApp, with Ray and one actor."""
 
 import functools
 import os
@@ -62,8 +62,8 @@ def server_app(problem, report):
     @app.main()
     def main(grid: Grid, context: Context):
         clients = len(problem.clients)
-        strategy = FedAvg(fraction_train=(problem.cohort + 0.5) / clients if problem.cohort < clients else 1.0,
-                          fraction_evaluate=0.0, min_train_nodes=problem.cohort, min_available_nodes=clients, train_metrics_aggr_fn=told)
+        strategy = FedAvg(fraction_train=min(1.0, (problem.cohort + 0.5) / clients), fraction_evaluate=0.0,
+                          min_train_nodes=problem.cohort, min_available_nodes=clients, train_metrics_aggr_fn=told)
         strategy.start(grid, ArrayRecord(network(problem).state_dict()), report.rounds, evaluate_fn=evaluate)
         if len(report.losses) != report.rounds:
             raise RuntimeError("no client has answered")

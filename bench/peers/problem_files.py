@@ -44,7 +44,7 @@ def cifar10(folder):
     of_channel = {"axis": (0, 2, 3), "dtype": np.float64, "keepdims": True}
     mean, deviation = arrays["train_x"].mean(**of_channel), arrays["train_x"].std(**of_channel)
     for part in ("train_x", "test_x"):
-        arrays[part] = ((arrays[part] - mean) / deviation).astype(np.float32)[...]
+        arrays[part] = ((arrays[part] - mean) / deviation).astype(np.float32)
     return arrays
 
 
@@ -61,7 +61,8 @@ def configuration(name, problem, folder, data):
     """fedhpc's arguments for a problem, and the arrays of its samples."""
     keys = {"run.seed": SEED, "train.lr": LR} | problem["keys"]
     if "config" in problem:
-        return [problem["config"], *(f"--{key}={value}" for key, value in (keys | {"data.dir": data}).items())], cifar10(data)
+        keys |= {"data.dir": data}
+        return [problem["config"], *(f"--{key}={value}" for key, value in keys.items())], cifar10(data)
     arrays = generated(problem["samples"], problem["features"])
     with h5py.File(folder / "samples.h5", "w") as file:
         for part in ("train", "test"):
@@ -73,7 +74,7 @@ def configuration(name, problem, folder, data):
         section, _, rest = key.partition(".")
         sections.setdefault(section, []).append(f"{rest} = {value}")
     config = folder / f"{name}.ini"
-    config.write_text("\n".join(line for section, lines in sections.items() for line in (f"[{section}]", *lines)) + "\n")
+    config.write_text("".join(f"[{section}]\n" + "\n".join(lines) + "\n" for section, lines in sections.items()))
     return [config], arrays
 
 

@@ -36,8 +36,8 @@ class SameLosses(InFolder):
         """Writes the problem and runs it; returns its losses [rounds] and its last accuracy."""
         fedhpc = os.environ["FEDHPC"]
         arguments = problem_files.make(name, SMALL[name], self.folder / name, fedhpc)
-        subprocess.run([fedhpc, "run", *arguments, f"--run.rounds={ROUNDS}", "--run.output=run.h5", "--run.progress=none"],
-                       check=True)
+        subprocess.run([fedhpc, "run", *arguments, f"--run.rounds={ROUNDS}", "--run.output=run.h5",
+                        "--run.progress=none"], check=True)
         with h5py.File("run.h5") as file:
             return file["rounds/train_loss"][...], file["rounds/global_accuracy"][-1]
 
