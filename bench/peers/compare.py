@@ -68,6 +68,7 @@ class Measured:
         self.python = environment(PEERS[peer], arguments.envs) if PEERS[peer] else None
         self.fedhpc, self.seconds = arguments.fedhpc, arguments.seconds
         self.rounds, self.turns, self.error = 0, [], ""  # turns: (CPU, wall, memory)
+        self.label = f"{peer} ({ENVIRONMENTS[PEERS[peer]][0]})" if PEERS[peer] else peer
 
     def run(self, rounds, every=0):
         """The Cost of so many rounds."""
@@ -120,13 +121,13 @@ def table_of_times(measured):
             for one in measured if one.peer == "fedhpc" and one.turns}
     for one in measured:
         if one.error:
-            yield f"| {one.problem} | {one.peer} | {one.error} | | | | |"
+            yield f"| {one.problem} | {one.label} | {one.error} | | | | |"
             continue
         cpu, wall, memory = ([turn[i] for turn in one.turns] for i in range(3))
         middle = statistics.median(cpu)
         ratio = f"{middle / base[one.problem]:.2f}" if one.problem in base else "-"
         each = 1000 * middle / problem_files.PROBLEMS[one.problem]["cohort"]
-        yield (f"| {one.problem} | {one.peer} | {middle:.4g} ({min(cpu):.4g} to {max(cpu):.4g}) | {ratio} | "
+        yield (f"| {one.problem} | {one.label} | {middle:.4g} ({min(cpu):.4g} to {max(cpu):.4g}) | {ratio} | "
                f"{statistics.median(wall):.4g} | {each:.3g} | {statistics.median(memory):.0f} |")
 
 

@@ -35,6 +35,7 @@ def images_last(x):
 def train(problem, report):
     problem.train_x, problem.test_x = images_last(problem.train_x), images_last(problem.test_x)
     examples = [dict(zip("xy", problem.of_client(client))) for client in range(len(problem.clients))]
+    problem.train_x = None  # clients have copies
     data = fedjax.InMemoryFederatedData(dict(enumerate(examples)))
     model = fedjax.create_model_from_haiku(
         forward(problem), {key: value[:1] for key, value in examples[0].items()},

@@ -50,6 +50,7 @@ def train(problem, report):
     net.loss, net.metrics = types.MethodType(loss, net), types.MethodType(metrics, net)
     x, y = samples(problem)
     users = {user: (x[mine], y[mine]) for user, mine in enumerate(map(torch.from_numpy, problem.clients))}
+    x = problem.train_x = None  # users have copies
     data = FederatedDataset.from_slices(users, get_user_sampler("random", range(len(users))))
     FederatedAveraging().run(
         NNAlgorithmParams(central_num_iterations=report.rounds, evaluation_frequency=NEVER,
