@@ -74,7 +74,8 @@ Conv2d::Conv2d(ParameterNames names, ImageShape in, std::int64_t out_channels, W
   require(window.fits(in), "a convolution's window fits into its image");
   require(in.channels % groups == 0 && out_channels % groups == 0,
           "the groups of a convolution are equally large");
-  if (groups == 1) host_ = std::make_shared<HostConvolution>(in_, out_, window_);
+  if (groups == 1 && HostConvolution::takes(in_, out_))
+    host_ = std::make_shared<HostConvolution>(in_, out_, window_);
 }
 
 std::int64_t Conv2d::output_features() const { return out_.values(); }

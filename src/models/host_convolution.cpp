@@ -13,6 +13,9 @@ namespace {
 /// Copies of so many bytes stay in the second cache.
 constexpr std::int64_t kBytesAtOnce = 256 << 10;
 
+/// A plan keeps numbers of every place.
+constexpr std::int64_t kMostPlaces = 1 << 22;
+
 std::int64_t rounded_up(std::int64_t number, std::int64_t unit) {
   return (number + unit - 1) / unit * unit;
 }
@@ -99,14 +102,18 @@ void apply(const std::vector<PlacesAlike>& parts, const T* copy, const ImageShap
 
 }  // namespace
 
+bool HostConvolution::takes(const ImageShape& in, const ImageShape& out) {
+  return std::max(in.values(), out.values()) <= std::numeric_limits<std::int32_t>::max() &&
+         std::max(in.places(), out.places()) <= kMostPlaces;
+}
+
 HostConvolution::HostConvolution(const ImageShape& in, const ImageShape& out, const Window& window)
     : in_(in),
       out_(out),
       taps_(window.size.product()),
       outputs_(outputs_alike(in, out, window)),
       inputs_(inputs_alike(in, out, window)) {
-  require(std::max(in.values(), out.values()) <= std::numeric_limits<std::int32_t>::max(),
-          "an image has less than 2^31 values");
+  require(takes(in, out), "images are of a size that the host's own kernels take");
 }
 
 template <typename T>

@@ -24,6 +24,9 @@ struct Images {
 /// others.
 class HostConvolution {
  public:
+  /// False for images so large that LibTorch's kernels have to do.
+  static bool takes(const ImageShape& in, const ImageShape& out);
+
   HostConvolution(const ImageShape& in, const ImageShape& out, const Window& window);
 
   /// `bias` [out] may be null.

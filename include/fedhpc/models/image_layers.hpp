@@ -52,7 +52,7 @@ class Conv2d final : public Layer {
   Tag tags_;
   std::int64_t groups_;
   std::int64_t dimensions_;
-  std::shared_ptr<const HostConvolution> host_;  // of one group
+  std::shared_ptr<const HostConvolution> host_;  // of one group, unless an image is huge
   std::int64_t weight_column_ = 0;
   std::int64_t bias_column_ = 0;
 };
