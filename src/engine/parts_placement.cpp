@@ -31,21 +31,26 @@ std::vector<ClientLoad> Parts::loads() const {
   return loads;
 }
 
+MovingRange Parts::moving_range(const Placement& placed) const {
+  // Where ranks host several edges, a method without edges' models needs no rank of a client's.
+  const bool within =
+      placed.edges() > 0 && (has_edge_models() || placed.edges() <= placed.ranks());
+  return within ? MovingRange::WithinEdges : MovingRange::Everywhere;
+}
+
 bool Parts::moves_clients(const Placement& placed) const {
   if (config.topology.placement == Training::Home || !context.device.is_cpu() ||
       !method().traits().can_leave_rounds) {
     return false;
   }
-  return placed.ranks() > 1 &&
-         (moving_rules(placed).range == MovingRange::Everywhere || placed.edges() < placed.ranks());
+  return placed.ranks() > 1 && (moving_range(placed) == MovingRange::Everywhere ||
+                                placed.edges() < placed.ranks());
 }
 
 MovingRules Parts::moving_rules(const Placement& placed) const {
-  // Where ranks host several edges, a method without edges' models needs no rank of a client's.
-  const bool within = placed.edges() > 0 && (has_edge_models() || placed.edges() <= placed.ranks());
-  constexpr double kGradient = 3;                                            // forward passes
+  constexpr double kGradient = 3;  // forward passes
   const double of_dense = 2 * static_cast<double>(model->layout()->size());  // at least
-  return {.range = within ? MovingRange::WithinEdges : MovingRange::Everywhere,
+  return {.range = moving_range(placed),
           .count_costs = config.topology.placement == Training::Auto,
           .flops_of_sample = kGradient * std::max(model->forward_flops(), of_dense)};
 }

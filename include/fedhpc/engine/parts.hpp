@@ -87,7 +87,9 @@ struct Parts {
   Placement placed_on(int ranks) const;
   /// Whether participants may be trained away from home, on the ranks of `placed`.
   bool moves_clients(const Placement& placed) const;
-  MovingRules moving_rules(const Placement& placed) const;
+  /// The ranks of `placed` between which they move.
+  MovingRange moving_range(const Placement& placed) const;
+  MovingRules moving_rules(const Placement& placed) const;  ///< once there is a model
 
  private:
   Placement open_data();
