@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <exception>
 #include <map>
 
@@ -77,8 +78,8 @@ std::unique_ptr<SharedMemory> MpiCommunicator::share(std::int64_t bytes) {
     MPI_Info_set(hints, "alloc_shared_noncontig", "true");  // each rank's memory near to its core
     void* own = nullptr;
     MPI_Comm_set_errhandler(host->handle(), MPI_ERRORS_RETURN);
-    status =
-        MPI_Win_allocate_shared(bytes, 1, hints, host->handle(), static_cast<void*>(&own), &window);
+    status = MPI_Win_allocate_shared(std::max<MPI_Aint>(bytes, 1), 1, hints, host->handle(),
+                                     static_cast<void*>(&own), &window);
     MPI_Info_free(&hints);
   }
   Tensor failed = one(status == MPI_SUCCESS ? 0 : 1);
