@@ -42,7 +42,8 @@ lr = 0.05
 block = 2
 """
 # Clients with rows of their own, some of which are trained away from home in every round.
-AWAY = CONFIG.replace("[topology]\n", "[topology]\nplacement = balanced\n") + "[algorithm]\nname = ditto\n"
+AWAY = (CONFIG.replace("participation = 0.6", "participation = 0.4\nplacement = balanced")
+        + "[algorithm]\nname = ditto\n")
 LAUNCHER_PATIENCE = 10.0  # s for which a launcher without ranks may live on
 kills = 4 if SHORT else 12
 
@@ -80,7 +81,7 @@ class KillAndResume(AppCase):
         cls.seconds[ranks] = time.monotonic() - began
         if ranks == "away":
             with h5py.File(folder / "run.h5") as file:
-                assert file["rounds/bytes_moved"][...].min() > 0
+                assert (file["rounds/bytes_moved"][...] > 0).mean() > 0.3, "clients move in many rounds"
         return contents(folder / "run.h5")
 
     def equal(self, path, expected):
