@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "fedhpc/comm/session.hpp"
+#include "fedhpc/core/error.hpp"
 #include "fedhpc/data/options.hpp"
 
 namespace fedhpc {
@@ -16,9 +17,12 @@ constexpr std::int64_t kClients = 12;
 constexpr std::int64_t kColumns = 5;
 
 LayoutPtr layout() {
-  auto layout = std::make_shared<Layout>();
-  layout->add("w", {kColumns}, kColumns, Tag::Trainable);
-  return layout;
+  static const LayoutPtr of_all = [] {
+    auto layout = std::make_shared<Layout>();
+    layout->add("w", {kColumns}, kColumns, Tag::Trainable);
+    return layout;
+  }();
+  return of_all;
 }
 
 /// Pixels that tell their sample, labels that do.
@@ -201,6 +205,29 @@ TEST_P(ClientMovesTest, OnlyWhatIsNotSharedIsSent) {
     EXPECT_GE(values[0], kept + values[1]);
     EXPECT_LE(values[0], kept + values[1] + values[2] * 2 * 64);
   }
+}
+
+TEST_P(ClientMovesTest, ARankThatIsLostInAMoveIsNoticed) {
+  if (world_->size() == 1) GTEST_SKIP() << "nobody to wait for";
+  const auto hasty = world_communicator(1);
+  ClientMoves moves({*hasty, placement_, partition_, training_, shard_, store_, shared_.get()},
+                    MovingRules{.count_costs = false});
+  if (hasty->rank() == 0) {  // it has the least work, and gets guests
+    std::vector<std::int64_t> cohort(kClients);
+    std::iota(cohort.begin(), cohort.end(), 0);
+    hasty->place() = {.task = Place::Task::Training, .round = 17};
+    moves.begin(cohort, Shard::Packed::Training);
+    ASSERT_FALSE(moves.guests().empty());
+    try {
+      moves.arrive();
+      ADD_FAILURE() << "guests came from ranks that have sent nobody";
+    } catch (const Error& error) {
+      const std::string text = error.what();
+      EXPECT_NE(text.find("no progress in a move of clients for 1 s"), std::string::npos) << text;
+      EXPECT_NE(text.find("moving clients between ranks in round 17"), std::string::npos) << text;
+    }
+  }
+  world_->barrier();
 }
 
 INSTANTIATE_TEST_SUITE_P(Ways, ClientMovesTest,
