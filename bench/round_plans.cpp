@@ -26,9 +26,8 @@ enum class Sizes { Equal, LogNormal };
 std::vector<double> work_of(std::int64_t clients, Sizes sizes, std::int64_t round) {
   std::vector<double> work(static_cast<std::size_t>(clients), 1);
   if (sizes == Sizes::Equal) return work;
-  Draws draws({.seed = 1,
-               .purpose = Purpose::Generator,
-               .round = static_cast<std::uint64_t>(round)});
+  Draws draws(
+      {.seed = 1, .purpose = Purpose::Generator, .round = static_cast<std::uint64_t>(round)});
   for (double& one : work) one = std::exp(draws.normal());
   return work;
 }

@@ -33,8 +33,7 @@ std::vector<ClientLoad> Parts::loads() const {
 
 MovingRange Parts::moving_range(const Placement& placed) const {
   // Where ranks host several edges, a method without edges' models needs no rank of a client's.
-  const bool within =
-      placed.edges() > 0 && (has_edge_models() || placed.edges() <= placed.ranks());
+  const bool within = placed.edges() > 0 && (has_edge_models() || placed.edges() <= placed.ranks());
   return within ? MovingRange::WithinEdges : MovingRange::Everywhere;
 }
 
@@ -43,12 +42,12 @@ bool Parts::moves_clients(const Placement& placed) const {
       !method().traits().can_leave_rounds) {
     return false;
   }
-  return placed.ranks() > 1 && (moving_range(placed) == MovingRange::Everywhere ||
-                                placed.edges() < placed.ranks());
+  return placed.ranks() > 1 &&
+         (moving_range(placed) == MovingRange::Everywhere || placed.edges() < placed.ranks());
 }
 
 MovingRules Parts::moving_rules(const Placement& placed) const {
-  constexpr double kGradient = 3;  // forward passes
+  constexpr double kGradient = 3;                                            // forward passes
   const double of_dense = 2 * static_cast<double>(model->layout()->size());  // at least
   return {.range = moving_range(placed),
           .count_costs = config.topology.placement == Training::Auto,
