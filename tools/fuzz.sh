@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Feeds random bytes to every byte-level reader with the address and undefined-behaviour sanitizers on.
 #
-#   tools/fuzz.sh [SECONDS] [READER...]   SECONDS [60] for each of: idx cifar mat csv libsvm jpeg gzip xz codecs
+#   tools/fuzz.sh [SECONDS] [READER...]   SECONDS [60] for each of: idx cifar mat csv libsvm jpeg gzip xz codecs model
 #
 # Needs clang with libFuzzer (Debian: clang-14 and libclang-rt-14-dev). FEDHPC_CLANG names another compiler.
 # Inputs that reached new code stay in build/fuzz/corpus and are where the next run starts; an input that
@@ -16,7 +16,7 @@ if ! [[ $seconds =~ ^[1-9][0-9]*$ ]]; then
 fi
 shift || true
 readers=("$@")
-[ ${#readers[@]} -gt 0 ] || readers=(idx cifar mat csv libsvm jpeg gzip xz codecs)
+[ ${#readers[@]} -gt 0 ] || readers=(idx cifar mat csv libsvm jpeg gzip xz codecs model)
 longest=4096  # bytes of an input; packed data may grow a thousandfold
 
 compiler=${FEDHPC_CLANG:-}

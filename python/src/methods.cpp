@@ -302,8 +302,8 @@ void translate(const std::exception_ptr& thrown, void* /*unused*/) {
 }  // namespace
 
 void set_error(const char* kind, const std::string& sentence) {
-  const auto text = nb::steal<nb::object>(PyUnicode_DecodeUTF8(
-      sentence.data(), static_cast<Py_ssize_t>(sentence.size()), "replace"));
+  const auto text = nb::steal<nb::object>(
+      PyUnicode_DecodeUTF8(sentence.data(), static_cast<Py_ssize_t>(sentence.size()), "replace"));
   if (text.is_valid()) PyErr_SetObject(errors().attr(kind).ptr(), text.ptr());
 }
 

@@ -19,7 +19,7 @@ Condition of_partitioner(std::vector<std::string> names) {
 }
 
 /// The samples are made, not read.
-Condition generated() { return of_dataset({"glyphs", "covtype_like", "synthetic"}); }
+Condition generated() { return of_dataset({"glyphs", "covtype_like", "synthetic", "words"}); }
 
 void declare_source(DataOptions& data, OptionSet& options) {
   options.add_choice("data.name", data.name, dataset_registry().names(),
@@ -158,12 +158,20 @@ void declare_partition(DataOptions& data, OptionSet& options) {
 void declare_generators(DataOptions& data, OptionSet& options) {
   options
       .add("data.samples_per_client", data.samples_per_client, count_from(1),
-           "Samples generated per client by glyphs, covtype_like and synthetic")
+           "Samples generated per client by glyphs, covtype_like, synthetic and words")
       .acts(generated());
-  options.add("data.features", data.features, count_from(1), "Features of a synthetic sample")
-      .acts(of_dataset({"synthetic"}));
-  options.add("data.classes", data.classes, count_from(2), "Classes of synthetic")
-      .acts(of_dataset({"synthetic"}));
+  options
+      .add("data.features", data.features, count_from(1),
+           "Features of a synthetic sample; words in one of words")
+      .acts(of_dataset({"synthetic", "words"}));
+  options
+      .add("data.classes", data.classes, count_from(2),
+           "Classes of synthetic; different words of words")
+      .acts(of_dataset({"synthetic", "words"}));
+  options
+      .add("data.own_words", data.own_words, between(0.0, 1.0),
+           "Share of words that a client of data.name=words follows up in a way of its own")
+      .acts(of_dataset({"words"}));
   options
       .add("data.synthetic_alpha", data.synthetic_alpha, at_least(0.0),
            "Synthetic(alpha, beta): how much the clients' models differ")

@@ -25,13 +25,13 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 
 #include <ATen/ops/empty.h>
 
 #include "fedhpc/core/rng.hpp"
 
 #include "data/datasets.hpp"
+#include "data/samples_of_clients.hpp"
 
 namespace fedhpc {
 
@@ -48,11 +48,7 @@ struct ClientModel {
 
 class Synthetic : public Dataset {
  public:
-  explicit Synthetic(const DataOptions& options)
-      : options_(options),
-        train_each_(options.samples_per_client),
-        test_each_(options.split == DataSplit::Official ? std::max<std::int64_t>(1, train_each_ / 5)
-                                                        : 0) {
+  explicit Synthetic(const DataOptions& options) : options_(options), samples_(options) {
     for (std::int64_t j = 1; j <= options.features; ++j) {
       deviation_.push_back(std::pow(static_cast<double>(j), -0.6));
     }
@@ -60,8 +56,8 @@ class Synthetic : public Dataset {
 
   std::vector<std::int64_t> shape() const override { return {options_.features}; }
   std::int64_t classes() const override { return options_.classes; }
-  std::int64_t num_train() const override { return options_.clients * train_each_; }
-  std::int64_t num_test() const override { return options_.clients * test_each_; }
+  std::int64_t num_train() const override { return samples_.num_train(); }
+  std::int64_t num_test() const override { return samples_.num_test(); }
   bool on_demand() const override { return true; }
 
   std::vector<std::int64_t> labels() const override {
@@ -81,42 +77,17 @@ class Synthetic : public Dataset {
                     at::empty({count}, at::kLong)};
     auto* features = samples.features.data_ptr<double>();
     auto* labels = samples.labels.data_ptr<std::int64_t>();
-    // Samples of one owner one after the other: its model is drawn once.
-    std::vector<std::int64_t> order(ids.size());
-    std::iota(order.begin(), order.end(), 0);
-    const auto owner = [&](std::int64_t i) { return owner_of(place_of(ids[i]).client); };
-    std::stable_sort(order.begin(), order.end(),
-                     [&](std::int64_t a, std::int64_t b) { return owner(a) < owner(b); });
+    const auto owner = [&](std::int64_t client) { return owner_of(client); };
     ClientModel model;
-    for (const std::int64_t i : order) {
+    for (const std::int64_t i : samples_.by_client(ids, owner)) {
       labels[i] = generate(ids[i], model, features + i * options_.features);
     }
     return samples;
   }
 
-  std::vector<std::int64_t> natural_clients() const override {
-    std::vector<std::int64_t> clients;
-    clients.reserve(static_cast<std::size_t>(num_train() + num_test()));
-    for (std::int64_t id = 0; id < num_train() + num_test(); ++id) {
-      clients.push_back(place_of(id).client);
-    }
-    return clients;
-  }
+  std::vector<std::int64_t> natural_clients() const override { return samples_.clients(); }
 
  private:
-  /// A sample's client and its number among all of the client's samples, training first.
-  struct Place {
-    std::int64_t client;
-    std::int64_t number;
-  };
-
-  Place place_of(std::int64_t id) const {
-    require(0 <= id && id < num_train() + num_test(), "a sample id lies in the data set");
-    if (id < num_train()) return {id / train_each_, id % train_each_};
-    const std::int64_t test = id - num_train();
-    return {test / test_each_, train_each_ + test % test_each_};
-  }
-
   DrawKey key(std::int64_t client) const {
     return {.seed = static_cast<std::uint64_t>(options_.seed),
             .purpose = Purpose::Generator,
@@ -149,12 +120,12 @@ class Synthetic : public Dataset {
   /// Writes the features of a sample and returns its label. `model` is that of the sample before
   /// and is drawn again only when the client or cluster changes.
   std::int64_t generate(std::int64_t id, ClientModel& model, double* features) const {
-    const Place place = place_of(id);
-    const std::int64_t owner = owner_of(place.client);
+    const auto [client, number] = samples_.place_of(id);
+    const std::int64_t owner = owner_of(client);
     if (owner != model.owner) model = draw_model(owner);
-    DrawKey sample = key(place.client);
+    DrawKey sample = key(client);
     sample.pass = 1;
-    sample.epoch = static_cast<std::uint64_t>(place.number);
+    sample.epoch = static_cast<std::uint64_t>(number);
     Draws draws(sample);
     for (std::size_t j = 0; j < deviation_.size(); ++j) {
       features[j] = model.mean[j] + deviation_[j] * draws.normal();
@@ -169,8 +140,7 @@ class Synthetic : public Dataset {
   }
 
   DataOptions options_;
-  std::int64_t train_each_;
-  std::int64_t test_each_;
+  SamplesOfClients samples_;
   std::vector<double> deviation_;  // [D]
 };
 

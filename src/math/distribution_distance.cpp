@@ -90,14 +90,19 @@ bool comes_before(const Tensor& a, const Tensor& b) {
   return std::memcmp(a.const_data_ptr(), b.const_data_ptr(), a.nbytes()) < 0;
 }
 
-/// Sum of exp(-d^2 / (2 h^2)) over the pairs of a tile, d^2 = ||x||^2 + ||y||^2 - 2 <x, y>.
-double kernel_sum(const Tensor& products, const double* x_norms, const double* y_norms, double h) {
+/// Sum of exp(-d^2 / (2 h^2)) over the pairs of a tile, d^2 = ||x||^2 + ||y||^2 - 2 <x, y>. What
+/// the sums of so many features may round d^2 by counts as 0: a sample is at no distance to itself.
+double kernel_sum(const Tensor& products, const double* x_norms, const double* y_norms,
+                  std::int64_t features, double h) {
+  const double rounding =
+      static_cast<double>(features + 2) * std::numeric_limits<double>::epsilon();
   auto* entry = products.data_ptr<double>();
   const double scale = -1 / (2 * h * h);
   for (std::int64_t i = 0; i < products.size(0); ++i) {
     for (std::int64_t j = 0; j < products.size(1); ++j, ++entry) {
-      // In this order min() hands a NaN on.
-      *entry = std::min(scale * (x_norms[i] + y_norms[j] - 2 * *entry), 0.0);
+      const double norms = x_norms[i] + y_norms[j];
+      const double squared = norms - 2 * *entry;
+      *entry = squared <= rounding * norms ? 0 : scale * squared;  // a NaN is handed on
     }
   }
   products.exp_();
@@ -159,7 +164,8 @@ double kernel_mean(const Tensor& x, const Tensor& y, double h) {
   double sum = 0;
   each_tile(a, kTileRows, [&](const Tensor& a_rows, std::int64_t i) {
     each_tile(b, kTileColumns, [&](const Tensor& b_rows, std::int64_t j) {
-      sum += kernel_sum(product(a_rows, b_rows), a_norms.data() + i, b_norms.data() + j, h);
+      sum +=
+          kernel_sum(product(a_rows, b_rows), a_norms.data() + i, b_norms.data() + j, a.size(1), h);
     });
   });
   return sum / static_cast<double>(a.size(0)) / static_cast<double>(b.size(0));

@@ -9,7 +9,7 @@
 #include "fedhpc/core/rounded_factors.hpp"
 #include "fedhpc/math/device_kernels.hpp"
 
-#include "math/wide_products.hpp"
+#include "math/small_products.hpp"
 
 // BLAS, column-major. LibTorch's library carries it or links one that does.
 extern "C" {
@@ -44,10 +44,9 @@ constexpr std::int64_t kNarrow = 640;  // columns
 
 /// Own kernels take the products of a local step: a batch of up to 64 rows against one client's
 /// weights is over before BLAS has packed its factors; and narrow ones, where rows of B come again
-/// from the cache (factors of a decomposition). Without 512-bit vectors they gain nothing.
+/// from the cache (factors of a decomposition).
 bool by_own_kernel(Transpose transpose_a, Transpose transpose_b, std::int64_t inner,
                    const MatrixStack& result) {
-  if (!has_wide_vectors()) return false;
   const bool narrow = result.columns <= kNarrow && transpose_b == Transpose::No;
   if (narrow) return true;
   if (transpose_a == Transpose::Yes) return transpose_b == Transpose::No && inner <= kSmallBatch;
@@ -58,11 +57,11 @@ template <typename T>
 void own_product(const Target<T>& c, const T* a, std::int64_t a_stride, Transpose transpose_a,
                  const T* b, std::int64_t b_stride, Transpose transpose_b, std::int64_t inner) {
   if (transpose_b == Transpose::Yes) {
-    wide_product_transposed(a, a_stride, b, b_stride, inner, c);
+    small_product_transposed(a, a_stride, b, b_stride, inner, c);
   } else if (transpose_a == Transpose::Yes) {
-    wide_product(Factor<T>{a, 1, a_stride}, b, b_stride, inner, c);
+    small_product(Factor<T>{a, 1, a_stride}, b, b_stride, inner, c);
   } else {
-    wide_product(Factor<T>{a, a_stride, 1}, b, b_stride, inner, c);
+    small_product(Factor<T>{a, a_stride, 1}, b, b_stride, inner, c);
   }
 }
 

@@ -11,7 +11,7 @@
 
 namespace fedhpc {
 
-/// True where such functions can run.
+/// True where such functions can run, unless FEDHPC_CPU=avx2 says that none shall.
 bool has_wide_vectors();
 
 }  // namespace fedhpc

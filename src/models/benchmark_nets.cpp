@@ -26,7 +26,7 @@ std::unique_ptr<Model> two_convolutions(const ModelOptions& options, const Shape
 }  // namespace
 
 std::unique_ptr<Model> make_cnn_dropout(const ModelOptions& options, const Shape& shape,
-                                        std::int64_t classes) {
+                                        const Outputs& outputs) {
   ImageNet net(options, shape, kPlain);
   net.conv("conv1", "bn1", net.scaled(32), {.size = 3}, Then::Relu);
   net.conv("conv2", "bn2", net.scaled(64), {.size = 3}, Then::ReluMaxPool);
@@ -34,18 +34,18 @@ std::unique_ptr<Model> make_cnn_dropout(const ModelOptions& options, const Shape
   net.linear("fc1", net.scaled(128), Bias::Use);
   net.relu();
   net.dropout(0.5);
-  net.linear("fc2", classes, Bias::Use);
+  net.linear("fc2", outputs, Bias::Use);
   return net.finish();
 }
 
 std::unique_ptr<Model> make_cnn_leaf(const ModelOptions& options, const Shape& shape,
-                                     std::int64_t classes) {
-  return two_convolutions(options, shape, classes, {.size = 5, .padding = 2}, 2048);
+                                     const Outputs& outputs) {
+  return two_convolutions(options, shape, outputs, {.size = 5, .padding = 2}, 2048);
 }
 
 std::unique_ptr<Model> make_cnn_fedavg(const ModelOptions& options, const Shape& shape,
-                                       std::int64_t classes) {
-  return two_convolutions(options, shape, classes, {.size = 5}, 512);
+                                       const Outputs& outputs) {
+  return two_convolutions(options, shape, outputs, {.size = 5}, 512);
 }
 
 }  // namespace fedhpc

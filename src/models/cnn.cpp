@@ -44,34 +44,34 @@ std::unique_ptr<Model> plain_vgg(const ModelOptions& options,
 }  // namespace
 
 std::unique_ptr<Model> make_cnn2(const ModelOptions& options,
-                                 const std::vector<std::int64_t>& shape, std::int64_t classes) {
-  return plain_cnn(options, shape, classes, {8, 16}, 1);
+                                 const std::vector<std::int64_t>& shape, const Outputs& outputs) {
+  return plain_cnn(options, shape, outputs, {8, 16}, 1);
 }
 
 std::unique_ptr<Model> make_cnn4(const ModelOptions& options,
-                                 const std::vector<std::int64_t>& shape, std::int64_t classes) {
-  return plain_cnn(options, shape, classes, {32, 64, 128, 256}, 1);
+                                 const std::vector<std::int64_t>& shape, const Outputs& outputs) {
+  return plain_cnn(options, shape, outputs, {32, 64, 128, 256}, 1);
 }
 
 std::unique_ptr<Model> make_cnn8(const ModelOptions& options,
-                                 const std::vector<std::int64_t>& shape, std::int64_t classes) {
-  return plain_cnn(options, shape, classes, {32, 32, 64, 64, 128, 128, 256, 256}, 2);
+                                 const std::vector<std::int64_t>& shape, const Outputs& outputs) {
+  return plain_cnn(options, shape, outputs, {32, 32, 64, 64, 128, 128, 256, 256}, 2);
 }
 
 std::unique_ptr<Model> make_cnn10(const ModelOptions& options,
-                                  const std::vector<std::int64_t>& shape, std::int64_t classes) {
-  return plain_cnn(options, shape, classes, {32, 32, 64, 64, 128, 128, 256, 256, 512, 512}, 2);
+                                  const std::vector<std::int64_t>& shape, const Outputs& outputs) {
+  return plain_cnn(options, shape, outputs, {32, 32, 64, 64, 128, 128, 256, 256, 512, 512}, 2);
 }
 
 std::unique_ptr<Model> make_vgg8(const ModelOptions& options,
-                                 const std::vector<std::int64_t>& shape, std::int64_t classes) {
-  return plain_vgg(options, shape, classes, {32, 64, 128, 256, 256});
+                                 const std::vector<std::int64_t>& shape, const Outputs& outputs) {
+  return plain_vgg(options, shape, outputs, {32, 64, 128, 256, 256});
 }
 
 std::unique_ptr<Model> make_vgg_sfedhp(const ModelOptions& options,
                                        const std::vector<std::int64_t>& shape,
-                                       std::int64_t classes) {
-  return plain_vgg(options, shape, classes, {16, 32, 64, 128, 128});
+                                       const Outputs& outputs) {
+  return plain_vgg(options, shape, outputs, {16, 32, 64, 128, 128});
 }
 
 }  // namespace fedhpc

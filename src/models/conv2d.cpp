@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <array>
+#include <numeric>
 
 #include <ATen/ops/convolution.h>
 #include <ATen/ops/convolution_backward.h>
@@ -9,38 +11,17 @@
 
 #include "models/device_convolution.hpp"
 #include "models/device_image.hpp"
+#include "models/host_convolution.hpp"
 
 namespace fedhpc {
 
 namespace {
 
-constexpr std::int64_t kFewValues = 32;  // in a window: up to there unfolding beats ATen's kernels
-
-/// columns[(i, ky, kx), (y, x)] = image[i, y stride + ky dilation - padding, the same of x], 0
-/// outside the image.
+/// Client c's batch in a stack [C, B, features].
 template <typename T>
-void unfold(const T* image, const ImageShape& in, const ImageShape& out, const Window& window,
-            T* columns) {
-  for (std::int64_t i = 0; i < in.channels; ++i, image += in.places()) {
-    for (std::int64_t k = 0; k < window.size.product(); ++k) {
-      const std::int64_t down =
-          k / window.size.width * window.dilation.height - window.padding.height;
-      const std::int64_t shift =
-          k % window.size.width * window.dilation.width - window.padding.width;
-      for (std::int64_t oy = 0; oy < out.height; ++oy, columns += out.width) {
-        const std::int64_t y = oy * window.stride.height + down;
-        if (y < 0 || y >= in.height) {
-          std::fill_n(columns, out.width, T{0});
-          continue;
-        }
-        const T* row = image + y * in.width;
-        for (std::int64_t ox = 0; ox < out.width; ++ox) {
-          const std::int64_t x = ox * window.stride.width + shift;
-          columns[ox] = x < 0 || x >= in.width ? T{0} : row[x];
-        }
-      }
-    }
-  }
+Images<T> images_of(const Tensor& stack, std::int64_t c) {
+  if (!stack.defined()) return {};
+  return {static_cast<T*>(stack.data_ptr()) + c * stack.stride(0), stack.stride(1), stack.size(1)};
 }
 
 /// out = keep out + scale values, not reading out with keep = 0.
@@ -59,11 +40,19 @@ void accumulate(const T* values, std::int64_t length, double scale, double keep,
 template <typename T>
 std::vector<T> channel_sums(const T* dy, std::int64_t stride, std::int64_t batch,
                             const ImageShape& shape) {
+  constexpr std::int64_t kLanes = 64 / sizeof(T);  // sums that grow side by side
   std::vector<T> sums(static_cast<std::size_t>(shape.channels), T{0});
   for (std::int64_t b = 0; b < batch; ++b) {
     const T* plane = dy + b * stride;
     for (T& sum : sums) {
-      for (std::int64_t p = 0; p < shape.places(); ++p) sum += plane[p];
+      std::array<T, kLanes> lanes{};
+      std::int64_t p = 0;
+      for (; p + kLanes <= shape.places(); p += kLanes) {
+        for (std::int64_t l = 0; l < kLanes; ++l)
+          lanes[static_cast<std::size_t>(l)] += plane[p + l];
+      }
+      for (; p < shape.places(); ++p) sum += plane[p];
+      sum += std::accumulate(lanes.begin(), lanes.end(), T{0});
       plane += shape.places();
     }
   }
@@ -85,6 +74,8 @@ Conv2d::Conv2d(ParameterNames names, ImageShape in, std::int64_t out_channels, W
   require(window.fits(in), "a convolution's window fits into its image");
   require(in.channels % groups == 0 && out_channels % groups == 0,
           "the groups of a convolution are equally large");
+  if (groups == 1 && HostConvolution::takes(in_, out_))
+    host_ = std::make_shared<HostConvolution>(in_, out_, window_);
 }
 
 std::int64_t Conv2d::output_features() const { return out_.values(); }
@@ -129,49 +120,27 @@ void Conv2d::forward(const Pass& pass, Stacks inputs, const Tensor& output) cons
     return DeviceConvolution(in_, out_, window_, groups_, pass)
         .forward(weights_in(pass.weights), biases_in(pass.weights), input, output);
   }
-  if (groups_ == 1 && inner() <= kFewValues) {
-    return forward_unfolded(pass, input, output);
-  }
   const Tensor x = as_factors(input, pass.arithmetic.precision);
   const Tensor weights = as_factors(weights_in(pass.weights), pass.arithmetic.precision);
+  const Tensor biases = biases_in(pass.weights);
   for (std::int64_t c = 0; c < input.size(0); ++c) {
-    std::optional<Tensor> bias;
-    if (bias_ == Bias::Use) {
-      bias = biases_in(pass.weights).select(0, c);
+    if (host_) {
+      with_type(input.scalar_type(), [&]<typename T>() {
+        const T* bias =
+            biases.defined() ? biases.const_data_ptr<T>() + c * biases.stride(0) : nullptr;
+        host_->forward<T>(images_of<const T>(x, c),
+                          weights.const_data_ptr<T>() + c * weights.stride(0), bias,
+                          images_of<T>(output, c));
+      });
+      continue;
     }
+    std::optional<Tensor> bias;
+    if (biases.defined()) bias = biases.select(0, c);
     images(output, c, out_)
         .copy_(at::convolution(images(x, c, in_), kernels_of(weights, c), bias,
                                window_.stride.pair(), window_.padding.pair(),
                                window_.dilation.pair(), /*transposed=*/false, {0, 0}, groups_));
   }
-}
-
-void Conv2d::forward_unfolded(const Pass& pass, const Tensor& input, const Tensor& output) const {
-  const std::int64_t inner = this->inner();
-  const Tensor images = as_factors(input, pass.arithmetic.precision);
-  const Tensor weights = as_factors(weights_in(pass.weights), pass.arithmetic.precision);
-  with_type(input.scalar_type(), [&]<typename T>() {
-    std::vector<T> columns(static_cast<std::size_t>(inner * out_.places()));
-    for (std::int64_t c = 0; c < input.size(0); ++c) {
-      T* kernels = weights.data_ptr<T>() + c * weights.stride(0);
-      const T* row = pass.weights.const_data_ptr<T>() + c * pass.weights.stride(0);
-      for (std::int64_t b = 0; b < input.size(1); ++b) {
-        unfold(images.const_data_ptr<T>() + c * images.stride(0) + b * images.stride(1), in_, out_,
-               window_, columns.data());
-        T* y = output.data_ptr<T>() + c * output.stride(0) + b * output.stride(1);
-        // Y = b 1^T + W columns
-        if (bias_ == Bias::Use) {
-          for (std::int64_t o = 0; o < out_.channels; ++o) {
-            std::fill_n(y + o * out_.places(), out_.places(), row[bias_column_ + o]);
-          }
-        }
-        batched_product(input.scalar_type(), 1, 1, {kernels, 0, out_.channels, inner, inner},
-                        Transpose::No, {columns.data(), 0, inner, out_.places(), out_.places()},
-                        Transpose::No, bias_ == Bias::Use ? 1 : 0,
-                        {y, 0, out_.channels, out_.places(), out_.places()});
-      }
-    }
-  });
 }
 
 void Conv2d::backward(const Pass& pass, Stacks inputs, const Tensor&, const Tensor& output_gradient,
@@ -201,17 +170,29 @@ void Conv2d::backward(const Pass& pass, Stacks inputs, const Tensor&, const Tens
   const Tensor dy = as_factors(output_gradient, pass.arithmetic.precision);
   const Tensor weights = as_factors(weights_in(pass.weights), pass.arithmetic.precision);
   with_type(input.scalar_type(), [&]<typename T>() {
+    std::vector<T> own(host_ && moves_weight ? static_cast<std::size_t>(out_.channels * inner())
+                                             : 0);
     for (std::int64_t c = 0; c < input.size(0); ++c) {
-      const auto [dx, dw, unused] = at::convolution_backward(
-          images(dy, c, out_), images(x, c, in_), kernels_of(weights, c), std::nullopt,
-          window_.stride.pair(), window_.padding.pair(), window_.dilation.pair(),
-          /*transposed=*/false, {0, 0}, groups_, {input_gradient.defined(), moves_weight, false});
-      if (input_gradient.defined()) images(input_gradient, c, in_).copy_(dx);
+      const T* gradient = own.data();
+      Tensor gradients;
+      if (host_) {
+        host_->backward<T>(images_of<const T>(x, c), images_of<const T>(dy, c),
+                           weights.const_data_ptr<T>() + c * weights.stride(0),
+                           images_of<T>(input_gradient, c), moves_weight ? own.data() : nullptr);
+      } else {
+        const auto [dx, dw, unused] = at::convolution_backward(
+            images(dy, c, out_), images(x, c, in_), kernels_of(weights, c), std::nullopt,
+            window_.stride.pair(), window_.padding.pair(), window_.dilation.pair(),
+            /*transposed=*/false, {0, 0}, groups_, {input_gradient.defined(), moves_weight, false});
+        if (input_gradient.defined()) images(input_gradient, c, in_).copy_(dx);
+        if (moves_weight) {
+          gradients = dw.contiguous();
+          gradient = gradients.const_data_ptr<T>();
+        }
+      }
       T* row = sink.rows.data_ptr<T>() + c * sink.rows.stride(0);
       if (moves_weight) {
-        const Tensor gradient = dw.contiguous();
-        accumulate(gradient.const_data_ptr<T>(), gradient.numel(), sink.scale, sink.keep,
-                   row + weight_column_);
+        accumulate(gradient, out_.channels * inner(), sink.scale, sink.keep, row + weight_column_);
       }
       if (!moves_bias) continue;
       const std::vector<T> db =

@@ -76,7 +76,7 @@ ModelDescription read_model_file(const std::string& path) {
 }
 
 // Whether the outputs fit is the loss's business (training/loss.hpp).
-std::unique_ptr<Model> make_file(const ModelOptions& options, const Shape& shape, std::int64_t) {
+std::unique_ptr<Model> make_file(const ModelOptions& options, const Shape& shape, const Outputs&) {
   if (options.file.empty()) {
     throw ConfigError(
         "model.name = file needs model.file, a file that fedhpc.export_model has made");

@@ -26,24 +26,24 @@ std::unique_ptr<Model> fully_connected(const std::vector<std::int64_t>& shape,
 }  // namespace
 
 std::unique_ptr<Model> make_mlr(const ModelOptions&, const std::vector<std::int64_t>& shape,
-                                std::int64_t classes) {
-  return fully_connected(shape, {classes});
+                                const Outputs& outputs) {
+  return fully_connected(shape, {outputs});
 }
 
 std::unique_ptr<Model> make_mlr_sigmoid(const ModelOptions&, const std::vector<std::int64_t>& shape,
-                                        std::int64_t classes) {
+                                        const Outputs& outputs) {
   DescriptionWriter net(shape);
   if (shape.size() != 1) net.reshape({values_of(shape)});
-  net.linear("fc1", classes, Bias::Use);
+  net.linear("fc1", outputs, Bias::Use);
   net.add("sigmoid");
   return net.build();
 }
 
 std::unique_ptr<Model> make_dnn(const ModelOptions& options, const std::vector<std::int64_t>& shape,
-                                std::int64_t classes) {
-  std::vector<std::int64_t> outputs = options.hidden;
-  outputs.push_back(classes);
-  return fully_connected(shape, std::move(outputs));
+                                const Outputs& outputs) {
+  std::vector<std::int64_t> widths = options.hidden;
+  widths.push_back(outputs);
+  return fully_connected(shape, std::move(widths));
 }
 
 Registry<MakeModel>& model_registry() {
@@ -56,8 +56,8 @@ Registry<MakeModel>& model_registry() {
 }
 
 std::unique_ptr<Model> make_model(const ModelOptions& options,
-                                  const std::vector<std::int64_t>& shape, std::int64_t classes) {
-  return model_registry().find(options.name, "model.name")(options, shape, classes);
+                                  const std::vector<std::int64_t>& shape, const Outputs& outputs) {
+  return model_registry().find(options.name, "model.name")(options, shape, outputs);
 }
 
 Condition of_image_model() {

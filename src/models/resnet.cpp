@@ -40,7 +40,8 @@ void inner_block(ImageNet& net, const std::string& name) {
 }  // namespace
 
 std::unique_ptr<Model> make_resnet9(const ModelOptions& options,
-                                    const std::vector<std::int64_t>& shape, std::int64_t classes) {
+                                    const std::vector<std::int64_t>& shape,
+                                    const Outputs& outputs) {
   ImageNet net(options, shape, {.norm = NormChoice::Batch, .bias = BiasChoice::True});
   net.conv("conv1", "bn1", net.scaled(64), kSame, Then::Relu);
   net.conv("conv2", "bn2", net.scaled(128), kSame, Then::ReluMaxPool);
@@ -49,12 +50,13 @@ std::unique_ptr<Model> make_resnet9(const ModelOptions& options,
   net.conv("conv4", "bn4", net.scaled(512), kSame, Then::ReluMaxPool);
   inner_block(net, "res2");
   net.max_all();
-  net.linear("fc", classes, Bias::Use);
+  net.linear("fc", outputs, Bias::Use);
   return net.finish();
 }
 
 std::unique_ptr<Model> make_resnet18(const ModelOptions& options,
-                                     const std::vector<std::int64_t>& shape, std::int64_t classes) {
+                                     const std::vector<std::int64_t>& shape,
+                                     const Outputs& outputs) {
   ImageNet net(options, shape, {});
   if (options.stem == Stem::Imagenet) {
     net.conv("conv1", "bn1", net.scaled(64), {.size = 7, .stride = 2, .padding = 3}, Then::Relu);
@@ -68,7 +70,7 @@ std::unique_ptr<Model> make_resnet18(const ModelOptions& options,
     basic_block(net, concat("layer", stage, ".1"), channels, 1);
   }
   net.average_all();
-  net.linear("fc", classes, Bias::Use);
+  net.linear("fc", outputs, Bias::Use);
   return net.finish();
 }
 

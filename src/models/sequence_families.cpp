@@ -36,6 +36,15 @@ DescriptionWriter embedded(const ModelOptions& options, const Shape& shape, std:
   return net;
 }
 
+/// Throws unless the data ask for something at so many places as the network tells it at.
+void check_places(const ModelOptions& options, const Outputs& outputs, std::int64_t places) {
+  if (outputs.places == places) return;
+  throw ConfigError(concat("model.name = ", options.name, " tells something at ", places,
+                           places == 1 ? " place" : " places",
+                           " of a sample, the data's targets ask for ", outputs.places,
+                           "; choose another model, model.places or other data"));
+}
+
 /// sin(t / 10000^(2i / E)) in the even columns 2i of place t, the cosine beside it (Vaswani et al.,
 /// "Attention is all you need", 2017, 3.5).
 Tensor sinusoids(std::int64_t places, std::int64_t columns) {
@@ -124,20 +133,21 @@ class Encoder {
 /// LEAF's Shakespeare network: a next letter after the last one, or after every one.
 std::unique_ptr<Model> make_lstm_leaf(const ModelOptions& options,
                                       const std::vector<std::int64_t>& shape,
-                                      std::int64_t classes) {
+                                      const Outputs& outputs) {
   DescriptionWriter net =
-      embedded(options, shape, classes, options.embedding.value_or(8), /*padding=*/-1);
+      embedded(options, shape, outputs.classes, options.embedding.value_or(8), /*padding=*/-1);
   for (std::int64_t i = 0; i < options.layers.value_or(2); ++i) {
     net.add("lstm", "lstm", {{"hidden", number(options.units)}},
             {concat("weight_ih_l", i), concat("weight_hh_l", i), concat("bias_ih_l", i),
              concat("bias_hh_l", i)},
             {net.last()});
   }
+  check_places(options, outputs, options.places == Places::Last ? 1 : shape[0]);
   if (options.places == Places::Last) {
     net.add("slice", {{"dim", {0}}, {"start", number(shape[0] - 1)}, {"end", number(shape[0])}});
     net.reshape({options.units});
   }
-  net.linear("fc", classes, Bias::Use);
+  net.linear("fc", outputs.classes, Bias::Use);
   return net.build();
 }
 
@@ -145,9 +155,10 @@ std::unique_ptr<Model> make_lstm_leaf(const ModelOptions& options,
 /// with its defaults.
 std::unique_ptr<Model> make_transformer(const ModelOptions& options,
                                         const std::vector<std::int64_t>& shape,
-                                        std::int64_t classes) {
+                                        const Outputs& outputs) {
   const std::int64_t width = options.embedding.value_or(96);
-  DescriptionWriter net = embedded(options, shape, classes, width, /*padding=*/0);
+  DescriptionWriter net = embedded(options, shape, outputs.classes, width, /*padding=*/0);
+  check_places(options, outputs, shape[0]);
   Encoder encoder(net, options, shape[0], width);
   const DescriptionWriter::Line rows =
       net.add("affine", {{"factor", {std::sqrt(static_cast<double>(width))}}});
@@ -155,7 +166,7 @@ std::unique_ptr<Model> make_transformer(const ModelOptions& options,
   net.add("add", {}, {rows, positions});
   encoder.drop();
   for (std::int64_t i = 0; i < options.layers.value_or(3); ++i) encoder.add(concat("layers.", i));
-  net.linear("fc", classes, Bias::None);
+  net.linear("fc", outputs.classes, Bias::None);
   return net.build();
 }
 

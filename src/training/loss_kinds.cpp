@@ -82,9 +82,7 @@ Loss::Loss(const LossOptions& options, const Targets& targets, std::int64_t clas
   }
 }
 
-std::int64_t Loss::outputs() const {
-  return kind_ == LossKind::CrossEntropy ? places_ * classes_ : places_;
-}
+Outputs Loss::outputs() const { return {kind_ == LossKind::CrossEntropy ? classes_ : 1, places_}; }
 
 Loss Loss::of_outputs(std::int64_t outputs) const {
   const bool classes = kind_ == LossKind::CrossEntropy;

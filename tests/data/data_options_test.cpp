@@ -21,7 +21,7 @@ TEST(DataOptionsTest, EveryNameOfTheRegistriesIsAllowed) {
     EXPECT_EQ(data.name, name);
     EXPECT_FALSE(sentence.empty());
   }
-  EXPECT_EQ(dataset_registry().size(), 13U);
+  EXPECT_EQ(dataset_registry().size(), 14U);
   for (const std::string& name : partitioner_registry().names()) {
     options.assign("data.partition", name, origin);
     EXPECT_EQ(options.entry("data.partition").print(), name);

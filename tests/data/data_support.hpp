@@ -137,15 +137,17 @@ inline TableDataset balanced(std::int64_t classes, std::int64_t each) {
 /// Samples gathered from a shard.
 struct Batch {
   Tensor features;  // [1, B, D] of training samples, [B, D] of test samples
-  Tensor labels;    // [1, B] or [B]
+  Tensor labels;    // [1, B] or [B], or targets [1, B, T]
 };
 
 /// A client's training samples at these positions, in tensors of their own.
 inline Batch gather(const Shard& shard, std::int64_t client,
                     const std::vector<std::int64_t>& positions) {
   const auto size = static_cast<std::int64_t>(positions.size());
+  const std::int64_t targets = shard.targets().count;
   Batch batch{at::empty({1, size, shard.features()}, scalar_type(shard.dtype())),
               at::empty({1, size}, at::kLong)};
+  if (targets > 1) batch.labels = at::empty({1, size, targets}, at::kLong);
   shard.gather_train(client, positions, 0, batch.features, batch.labels);
   return batch;
 }

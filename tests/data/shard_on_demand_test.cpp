@@ -37,7 +37,7 @@ Batch train_of(const Shard& shard, std::int64_t client) {
 
 Batch test_of(const Shard& shard, std::int64_t begin, std::int64_t end) {
   Batch batch{at::empty({end - begin, shard.features()}, scalar_type(shard.dtype())),
-              at::empty({end - begin}, at::kLong)};
+              at::empty({end - begin, shard.targets().count}, at::kLong)};
   shard.gather_test(begin, end, batch.features, batch.labels);
   return batch;
 }
@@ -110,7 +110,8 @@ TEST_P(Generators, GiveTheSameSamplesOnDemand) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Data, Generators, ::testing::Values("synthetic", "glyphs", "covtype_like"),
+INSTANTIATE_TEST_SUITE_P(Data, Generators,
+                         ::testing::Values("synthetic", "glyphs", "covtype_like", "words"),
                          [](const auto& one) { return one.param; });
 
 /// Five clients; the first and the last have no test sample, the second and the third none to train

@@ -22,8 +22,8 @@ ModelOptions named(const std::string& name) {
 }
 
 std::int64_t trainable(const ModelOptions& options, const std::vector<std::int64_t>& shape,
-                       std::int64_t classes) {
-  return make_model(options, shape, classes)->layout()->count(Tag::Trainable);
+                       const Outputs& outputs) {
+  return make_model(options, shape, outputs)->layout()->count(Tag::Trainable);
 }
 
 std::int64_t buffers(const ModelOptions& options, const std::vector<std::int64_t>& shape) {
@@ -49,7 +49,7 @@ TEST(Families, CountParametersOfThoseOfSequences) {
   EXPECT_EQ(trainable(options, {80}, 80), 80 * 8 + cells + 257 * 80);
   options.vocabulary = 90;
   options.places = Places::All;
-  const auto all = make_model(options, {80}, 80);
+  const auto all = make_model(options, {80}, {80, 80});
   EXPECT_EQ(all->layout()->size(), 90 * 8 + cells + 257 * 80);
   EXPECT_EQ(all->classes(), 80 * 80);
   EXPECT_FALSE(all->draws());
@@ -57,15 +57,15 @@ TEST(Families, CountParametersOfThoseOfSequences) {
   options = named("transformer");
   const std::int64_t attention = 4 * (96 * 96 + 96);
   const std::int64_t feed_forward = 96 * 1536 * 2 + 1536 + 96;
-  EXPECT_EQ(trainable(options, {20}, 10004),
+  EXPECT_EQ(trainable(options, {20}, {10004, 20}),
             2 * 10004 * 96 + 3 * (attention + feed_forward + 4 * 96));
-  const auto model = make_model(options, {20}, 50);
+  const auto model = make_model(options, {20}, {50, 20});
   EXPECT_EQ(model->classes(), 20 * 50);
   EXPECT_TRUE(model->draws());
   EXPECT_EQ(model->layout()->count(Tag::Head), 50 * 96);
   EXPECT_EQ(model->layout()->field("layers.2.self_attn.in_proj_weight").shape, (Shape{288, 96}));
   options.dropout = 0;
-  EXPECT_FALSE(make_model(options, {20}, 50)->draws());
+  EXPECT_FALSE(make_model(options, {20}, {50, 20})->draws());
 }
 
 TEST(Families, OfSequencesDropAtRandomWhenTheyTrain) {
@@ -73,7 +73,7 @@ TEST(Families, OfSequencesDropAtRandomWhenTheyTrain) {
   options.embedding = 8;
   options.heads = 2;
   options.feed_forward = 9;
-  const auto model = make_model(options, {6}, 5);
+  const auto model = make_model(options, {6}, {5, 6});
   const Tensor rows = initial_row(*model->layout(), 1, at::kDouble).repeat({2, 1});
   constexpr std::array<std::int64_t, 2> kIds{3, 8};
   const auto outputs = [&](Use use, std::int64_t round) {
@@ -92,9 +92,10 @@ TEST(Families, OfSequencesDropAtRandomWhenTheyTrain) {
 }
 
 TEST(Families, OfSequencesRefuseWhatDoesNotFit) {
-  const auto message = [](const ModelOptions& options, const Shape& shape) -> std::string {
+  const auto message = [](const ModelOptions& options, const Shape& shape,
+                          const Outputs& outputs = 5) -> std::string {
     try {
-      make_model(options, shape, 5);
+      make_model(options, shape, outputs);
     } catch (const ConfigError& error) {
       return error.what();
     }
@@ -103,10 +104,16 @@ TEST(Families, OfSequencesRefuseWhatDoesNotFit) {
   EXPECT_NE(message(named("lstm_leaf"), kGrey).find("one row of whole numbers"), std::string::npos);
   ModelOptions options = named("transformer");
   options.heads = 7;
-  EXPECT_NE(message(options, {20}).find("model.heads is 7"), std::string::npos);
+  EXPECT_NE(message(options, {20}, {5, 20}).find("model.heads is 7"), std::string::npos);
+  EXPECT_NE(message(options, {20}).find("at 20 places of a sample, the data's targets ask for 1"),
+            std::string::npos);
   options = named("lstm_leaf");
   options.padding = 5;
   EXPECT_NE(message(options, {20}).find("model.padding is 5"), std::string::npos);
+  options.padding = 1;
+  EXPECT_NE(message(options, {20}, {5, 20}).find("at 1 place of a sample"), std::string::npos);
+  options.places = Places::All;
+  EXPECT_NE(message(options, {20}, {5, 19}).find("at 20 places"), std::string::npos);
 }
 
 TEST(Families, UsePyTorchNamesInOrder) {

@@ -198,6 +198,11 @@ class Methods(Imported):
         """What a configuration of a method leaves open."""
         keys = self.prepare(name)[-1]
         own = {key: value for key, value in keys.items() if key.startswith(("data.", "model.", "run."))}
+        _, (length, *_), words = MODELS[name]
+        if words:
+            own = {key: value for key, value in own.items() if not key.startswith("data.")}
+            own |= {"data.name": "words", "data.partition": "natural", "data.clients": CLIENTS,
+                    "data.samples_per_client": 23, "data.features": length, "data.classes": words}
         return {**own, "train.batch_size": 6, "train.local_epochs": 1, "run.save": None}
 
     def test_two_rounds_of_all(self):

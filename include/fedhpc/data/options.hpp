@@ -50,6 +50,7 @@ struct DataOptions {
   std::int64_t classes = 10;
   double synthetic_alpha = 0.5;
   double synthetic_beta = 0.5;
+  double own_words = 0.3;
   std::int64_t synthetic_clusters = 0;  ///< 0: every client is one of its own
 
   void declare(OptionSet& options);

@@ -33,7 +33,7 @@ enum class Transpose { No, Yes };
 Tensor as_factors(const Tensor& values, Precision precision);
 
 /// result[c] = alpha op(a[c]) op(b[c]) + beta result[c] for c in 0..count-1. One product per
-/// client, by BLAS or, for small batches on a CPU with 512-bit vectors, by own kernels: what a
+/// client, by BLAS or, for small batches, by own kernels: what a
 /// client gets does not depend on the others. `type` is float32 or float64 and that of all three,
 /// which lie all in host memory or all on the device. With beta = 0 the old contents of result are
 /// not read. On a device a library chooses a product's kernel by the whole call, and with it the

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "fedhpc/core/image_shape.hpp"
@@ -14,12 +15,14 @@
 
 namespace fedhpc {
 
+class HostConvolution;
+
 /// y[o] = sum over i of W[o, i] * x[i] (cross-correlation, as in PyTorch) + b[o], with W
 /// [out, in / groups, kh, kw] and b [out]: parameters weight and, unless there is none, bias. The
 /// output channels of a group see the input channels of that group. With `dimensions` 1 the image
-/// is a row of height 1, and W is [out, in / groups, kw]. The host makes one call per client:
-/// ATen's kernels, or unfold and product where a window holds few values. A device takes the way
-/// that was measured to be fastest.
+/// is a row of height 1, and W is [out, in / groups, kw]. The host has kernels of its own for one
+/// group and ATen's for several, client by client. A device takes the way that was measured to be
+/// fastest.
 class Conv2d final : public Layer {
  public:
   Conv2d(ParameterNames names, ImageShape in, std::int64_t out_channels, Window window, Bias bias,
@@ -40,7 +43,6 @@ class Conv2d final : public Layer {
   Tensor weights_in(const Tensor& rows) const;
   Tensor kernels_of(const Tensor& weights, std::int64_t c) const;
   Tensor biases_in(const Tensor& rows) const;
-  void forward_unfolded(const Pass& pass, const Tensor& input, const Tensor& output) const;
 
   ParameterNames names_;
   ImageShape in_;
@@ -50,6 +52,7 @@ class Conv2d final : public Layer {
   Tag tags_;
   std::int64_t groups_;
   std::int64_t dimensions_;
+  std::shared_ptr<const HostConvolution> host_;  // of one group, unless an image is huge
   std::int64_t weight_column_ = 0;
   std::int64_t bias_column_ = 0;
 };

@@ -91,15 +91,26 @@ class Model {
   Tensor weights_of_file_;
 };
 
-/// Builds `model.name` for samples of `shape` and K classes. Throws ConfigError for a model that
-/// does not fit the data.
+/// What a model tells of a sample: values for K classes at each of some places. Most have one place,
+/// and one model has as many outputs as all values together.
+struct Outputs {
+  Outputs(std::int64_t of_classes, std::int64_t at_places = 1)  // NOLINT
+      : classes(of_classes), places(at_places) {}
+  operator std::int64_t() const { return classes * places; }  // NOLINT
+
+  std::int64_t classes;
+  std::int64_t places;
+};
+
+/// Builds `model.name` for samples of `shape`. Throws ConfigError for a model that does not fit the
+/// data.
 std::unique_ptr<Model> make_model(const ModelOptions& options,
-                                  const std::vector<std::int64_t>& shape, std::int64_t classes);
+                                  const std::vector<std::int64_t>& shape, const Outputs& outputs);
 
 /// Every model family: model.name.
 using MakeModel = std::unique_ptr<Model>(const ModelOptions& options,
                                          const std::vector<std::int64_t>& shape,
-                                         std::int64_t classes);
+                                         const Outputs& outputs);
 Registry<MakeModel>& model_registry();
 
 /// Draws initial weights [1, P] by `rule` (see InitRule). Each field is drawn in float64 with key

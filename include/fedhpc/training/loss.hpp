@@ -4,6 +4,7 @@
 
 #include "fedhpc/core/tensor.hpp"
 #include "fedhpc/data/dataset.hpp"
+#include "fedhpc/models/model.hpp"
 
 namespace fedhpc {
 
@@ -36,7 +37,7 @@ class Loss {
   Loss of_outputs(std::int64_t outputs) const;
 
   LossKind kind() const { return kind_; }
-  std::int64_t outputs() const;  ///< V, at least
+  Outputs outputs() const;  ///< V in all, at least
   bool of_sequences() const { return sequences_; }
   /// True of cross entropy on the sample's label.
   bool of_labels() const { return kind_ == LossKind::CrossEntropy && !sequences_; }

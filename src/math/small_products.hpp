@@ -28,16 +28,13 @@ struct Target {
 
 /// C = alpha op(A) B + beta C, where row k of B [inner, columns] starts at b + k * b_stride: weight
 /// gradients (op(A) = dY^T) and input gradients. Reads and writes nothing else, packs nothing.
-/// Precondition of both: has_wide_vectors().
-void wide_product(const Factor<float>& a, const float* b, std::int64_t b_stride, std::int64_t inner,
-                  const Target<float>& c);
-void wide_product(const Factor<double>& a, const double* b, std::int64_t b_stride,
-                  std::int64_t inner, const Target<double>& c);
+template <typename T>
+void small_product(const Factor<T>& a, const T* b, std::int64_t b_stride, std::int64_t inner,
+                   const Target<T>& c);
 
 /// C = alpha A B^T + beta C, rows of A [rows, inner] and of B [columns, inner] contiguous: forward.
-void wide_product_transposed(const float* a, std::int64_t a_stride, const float* b,
-                             std::int64_t b_stride, std::int64_t inner, const Target<float>& c);
-void wide_product_transposed(const double* a, std::int64_t a_stride, const double* b,
-                             std::int64_t b_stride, std::int64_t inner, const Target<double>& c);
+template <typename T>
+void small_product_transposed(const T* a, std::int64_t a_stride, const T* b, std::int64_t b_stride,
+                              std::int64_t inner, const Target<T>& c);
 
 }  // namespace fedhpc

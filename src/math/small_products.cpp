@@ -1,11 +1,12 @@
-#include "math/wide_products.hpp"
+#include "math/small_products.hpp"
 
 #include <cstring>
 
 #include "math/wide.hpp"
 
 // Register-blocked products of small batches: the tile of the result stays in registers, both
-// factors are read where they lie. The templates are inlined into functions for wide vectors.
+// factors are read where they lie. The templates are inlined into functions for wide vectors and
+// for those that every CPU has.
 
 namespace fedhpc {
 
@@ -17,9 +18,21 @@ struct Lanes {
   typedef T Type __attribute__((vector_size(V * sizeof(T)), aligned(alignof(T)), may_alias));
 };
 
-template <typename T>
-constexpr int kWide = 64 / static_cast<int>(sizeof(T));
-constexpr int kTile = 4;  // rows, and columns in vectors: 16 of the 32 registers accumulate
+/// The vectors of a CPU: bytes of one, and the sums that the registers hold beside factors: rows, and
+/// columns in vectors, of a tile.
+struct WideVectors {
+  static constexpr int kBytes = 64;
+  static constexpr int kRows = 4;
+  static constexpr int kColumns = 4;
+};
+struct CommonVectors {
+  static constexpr int kBytes = 32;
+  static constexpr int kRows = 3;
+  static constexpr int kColumns = 4;
+};
+
+template <typename T, typename Vectors>
+constexpr int kLanesOf = Vectors::kBytes / static_cast<int>(sizeof(T));
 
 template <typename T, int V>
 FEDHPC_INLINE T sum(const typename Lanes<T, V>::Type& lanes) {
@@ -78,13 +91,13 @@ FEDHPC_INLINE void outer_tile(const Factor<T>& a, std::int64_t row, const T* b,
 }
 
 /// All rows of N vectors of columns.
-template <typename T, int V, int N>
+template <typename T, int V, int R, int N>
 FEDHPC_INLINE void outer_rows(const Factor<T>& a, const T* b, std::int64_t b_stride,
                               std::int64_t inner, const Target<T>& c, std::int64_t column,
                               std::int64_t last, std::int64_t fresh) {
   std::int64_t row = 0;
-  for (; row + kTile <= c.rows; row += kTile) {
-    outer_tile<T, V, kTile, N>(a, row, b, b_stride, inner, c, column, last, fresh);
+  for (; row + R <= c.rows; row += R) {
+    outer_tile<T, V, R, N>(a, row, b, b_stride, inner, c, column, last, fresh);
   }
   for (; row < c.rows; ++row) {
     outer_tile<T, V, 1, N>(a, row, b, b_stride, inner, c, column, last, fresh);
@@ -92,43 +105,48 @@ FEDHPC_INLINE void outer_rows(const Factor<T>& a, const T* b, std::int64_t b_str
 }
 
 /// All rows of as many whole column groups of N vectors as fit; returns the first column left.
-template <typename T, int V, int N>
+template <typename T, int V, int R, int N>
 FEDHPC_INLINE std::int64_t outer_columns(const Factor<T>& a, const T* b, std::int64_t b_stride,
                                          std::int64_t inner, const Target<T>& c,
                                          std::int64_t column) {
   for (; column + V * N <= c.columns; column += V * N) {
-    outer_rows<T, V, N>(a, b, b_stride, inner, c, column, column + V * (N - 1), V);
+    outer_rows<T, V, R, N>(a, b, b_stride, inner, c, column, column + V * (N - 1), V);
   }
   return column;
 }
 
-template <typename T>
+template <typename T, typename Vectors>
 FEDHPC_INLINE void outer_all(const Factor<T>& a, const T* b, std::int64_t b_stride,
                              std::int64_t inner, const Target<T>& c) {
-  constexpr int kLanes = kWide<T>;
-  std::int64_t column = outer_columns<T, kLanes, kTile>(a, b, b_stride, inner, c, 0);
+  constexpr int kLanes = kLanesOf<T, Vectors>;
+  constexpr int kRows = Vectors::kRows;
+  std::int64_t column =
+      outer_columns<T, kLanes, kRows, Vectors::kColumns>(a, b, b_stride, inner, c, 0);
   const std::int64_t left = c.columns - column;
   if (left > 0 && c.columns >= kLanes) {
     // The rest in vectors of full width, the last of which computes some columns again.
     const std::int64_t last = c.columns - kLanes;
     const std::int64_t vectors = (left + kLanes - 1) / kLanes;
     const std::int64_t fresh = left - (vectors - 1) * kLanes;
-    if (vectors == 4) outer_rows<T, kLanes, 4>(a, b, b_stride, inner, c, column, last, fresh);
-    if (vectors == 3) outer_rows<T, kLanes, 3>(a, b, b_stride, inner, c, column, last, fresh);
-    if (vectors == 2) outer_rows<T, kLanes, 2>(a, b, b_stride, inner, c, column, last, fresh);
-    if (vectors == 1) outer_rows<T, kLanes, 1>(a, b, b_stride, inner, c, column, last, fresh);
+    if (vectors == 4)
+      outer_rows<T, kLanes, kRows, 4>(a, b, b_stride, inner, c, column, last, fresh);
+    if (vectors == 3)
+      outer_rows<T, kLanes, kRows, 3>(a, b, b_stride, inner, c, column, last, fresh);
+    if (vectors == 2)
+      outer_rows<T, kLanes, kRows, 2>(a, b, b_stride, inner, c, column, last, fresh);
+    if (vectors == 1)
+      outer_rows<T, kLanes, kRows, 1>(a, b, b_stride, inner, c, column, last, fresh);
     return;
   }
-  column = outer_columns<T, kLanes, 1>(a, b, b_stride, inner, c, column);
-  column = outer_columns<T, kLanes / 4, 1>(a, b, b_stride, inner, c, column);
-  outer_columns<T, 1, 1>(a, b, b_stride, inner, c, column);
+  column = outer_columns<T, kLanes, kRows, 1>(a, b, b_stride, inner, c, column);
+  column = outer_columns<T, kLanes / 4, kRows, 1>(a, b, b_stride, inner, c, column);
+  outer_columns<T, 1, kRows, 1>(a, b, b_stride, inner, c, column);
 }
 
 /// M rows and N columns of C = alpha A B^T + beta C: sums along the contiguous inner dimension.
-template <typename T, int M, int N>
+template <typename T, int kLanes, int M, int N>
 FEDHPC_INLINE void inner_tile(const T* a, std::int64_t a_stride, const T* b, std::int64_t b_stride,
                               std::int64_t inner, T* c, const Target<T>& target) {
-  constexpr int kLanes = kWide<T>;
   using Vector = typename Lanes<T, kLanes>::Type;
   Vector total[M][N] = {};
   std::int64_t k = 0;
@@ -149,55 +167,73 @@ FEDHPC_INLINE void inner_tile(const T* a, std::int64_t a_stride, const T* b, std
   }
 }
 
-template <typename T, int N>
+template <typename T, typename Vectors, int N>
 FEDHPC_INLINE void inner_rows(const T* a, std::int64_t a_stride, const T* b, std::int64_t b_stride,
                               std::int64_t inner, T* c, const Target<T>& target) {
+  constexpr int kLanes = kLanesOf<T, Vectors>;
+  constexpr int kRows = Vectors::kRows;
   std::int64_t row = 0;
-  for (; row + kTile <= target.rows; row += kTile) {
-    inner_tile<T, kTile, N>(a + row * a_stride, a_stride, b, b_stride, inner,
-                            c + row * target.row_stride, target);
+  for (; row + kRows <= target.rows; row += kRows) {
+    inner_tile<T, kLanes, kRows, N>(a + row * a_stride, a_stride, b, b_stride, inner,
+                                    c + row * target.row_stride, target);
   }
   for (; row < target.rows; ++row) {
-    inner_tile<T, 1, N>(a + row * a_stride, a_stride, b, b_stride, inner,
-                        c + row * target.row_stride, target);
+    inner_tile<T, kLanes, 1, N>(a + row * a_stride, a_stride, b, b_stride, inner,
+                                c + row * target.row_stride, target);
   }
 }
 
-template <typename T>
+template <typename T, typename Vectors>
 FEDHPC_INLINE void inner_all(const T* a, std::int64_t a_stride, const T* b, std::int64_t b_stride,
                              std::int64_t inner, const Target<T>& c) {
   // Rows of B are the weights: each is read once, the batch comes again from the cache.
   std::int64_t column = 0;
-  for (; column + kTile <= c.columns; column += kTile) {
-    inner_rows<T, kTile>(a, a_stride, b + column * b_stride, b_stride, inner, c.data + column, c);
+  constexpr int kColumns = Vectors::kColumns;
+  for (; column + kColumns <= c.columns; column += kColumns) {
+    inner_rows<T, Vectors, kColumns>(a, a_stride, b + column * b_stride, b_stride, inner,
+                                     c.data + column, c);
   }
   for (; column < c.columns; ++column) {
-    inner_rows<T, 1>(a, a_stride, b + column * b_stride, b_stride, inner, c.data + column, c);
+    inner_rows<T, Vectors, 1>(a, a_stride, b + column * b_stride, b_stride, inner, c.data + column,
+                              c);
   }
+}
+
+template <typename T>
+FEDHPC_WIDE void wide_outer(const Factor<T>& a, const T* b, std::int64_t b_stride,
+                            std::int64_t inner, const Target<T>& c) {
+  outer_all<T, WideVectors>(a, b, b_stride, inner, c);
+}
+
+template <typename T>
+FEDHPC_WIDE void wide_inner(const T* a, std::int64_t a_stride, const T* b, std::int64_t b_stride,
+                            std::int64_t inner, const Target<T>& c) {
+  inner_all<T, WideVectors>(a, a_stride, b, b_stride, inner, c);
 }
 
 }  // namespace
 
-FEDHPC_WIDE void wide_product(const Factor<float>& a, const float* b, std::int64_t b_stride,
-                              std::int64_t inner, const Target<float>& c) {
-  outer_all(a, b, b_stride, inner, c);
+template <typename T>
+void small_product(const Factor<T>& a, const T* b, std::int64_t b_stride, std::int64_t inner,
+                   const Target<T>& c) {
+  if (has_wide_vectors()) return wide_outer(a, b, b_stride, inner, c);
+  outer_all<T, CommonVectors>(a, b, b_stride, inner, c);
 }
 
-FEDHPC_WIDE void wide_product(const Factor<double>& a, const double* b, std::int64_t b_stride,
-                              std::int64_t inner, const Target<double>& c) {
-  outer_all(a, b, b_stride, inner, c);
+template <typename T>
+void small_product_transposed(const T* a, std::int64_t a_stride, const T* b, std::int64_t b_stride,
+                              std::int64_t inner, const Target<T>& c) {
+  if (has_wide_vectors()) return wide_inner(a, a_stride, b, b_stride, inner, c);
+  inner_all<T, CommonVectors>(a, a_stride, b, b_stride, inner, c);
 }
 
-FEDHPC_WIDE void wide_product_transposed(const float* a, std::int64_t a_stride, const float* b,
-                                         std::int64_t b_stride, std::int64_t inner,
-                                         const Target<float>& c) {
-  inner_all(a, a_stride, b, b_stride, inner, c);
-}
-
-FEDHPC_WIDE void wide_product_transposed(const double* a, std::int64_t a_stride, const double* b,
-                                         std::int64_t b_stride, std::int64_t inner,
-                                         const Target<double>& c) {
-  inner_all(a, a_stride, b, b_stride, inner, c);
-}
+template void small_product(const Factor<float>&, const float*, std::int64_t, std::int64_t,
+                            const Target<float>&);
+template void small_product(const Factor<double>&, const double*, std::int64_t, std::int64_t,
+                            const Target<double>&);
+template void small_product_transposed(const float*, std::int64_t, const float*, std::int64_t,
+                                       std::int64_t, const Target<float>&);
+template void small_product_transposed(const double*, std::int64_t, const double*, std::int64_t,
+                                       std::int64_t, const Target<double>&);
 
 }  // namespace fedhpc
