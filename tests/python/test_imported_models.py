@@ -314,7 +314,7 @@ class Adapters(Imported):
     def test_example(self):
         rng = np.random.default_rng(4)
         Path("mnist").mkdir()
-        for name, count in (("train", 300), ("t10k", 100)):
+        for name, count in (("train", 1200), ("t10k", 100)):
             for kind, head, values in (("images-idx3", 16, rng.integers(0, 256, (count, 28, 28))),
                                        ("labels-idx1", 8, rng.integers(0, 10, count))):
                 whole = bytes(head) + values.astype(np.uint8).tobytes()
