@@ -115,8 +115,8 @@ void FedALA::round(Round& round) {
       block.keep(*local_, top_.of(start));  // Theta_i <- hat_i
     });
   }
-  server_.step_(global_,
-                update.reduce());  // Theta^t <- Theta^{t-1} + sum_i p_i (Theta_i^t - Theta^{t-1})
+  // Theta^t <- Theta^{t-1} + sum_i p_i (Theta_i^t - Theta^{t-1})
+  server_.step_(global_, update.reduce());
 }
 
 Rows FedALA::aggregated(Block& block, const Rows& received) {

@@ -148,8 +148,8 @@ void PFedGP::round(Round& round) {
     update.add(block.weights(averaging_.weighting),
                block.upload(shared_of(trained, points) - received, *codec_));
   });
-  server_.step_(shared_,
-                update.reduce());  // theta <- theta + sum_k p_k (theta_k - theta), and X-bar
+  // theta <- theta + sum_k p_k (theta_k - theta), and X-bar
+  server_.step_(shared_, update.reduce());
 }
 
 void PFedGP::clip_(const Rows& gradients, std::int64_t count) const {
