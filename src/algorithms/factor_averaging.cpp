@@ -3,7 +3,7 @@
 namespace fedhpc {
 
 Traits FactorAveraging::traits() const {
-  return {.factorisations = {.names = {factorisation_}, .exclude = {"first", "last"}},
+  return {.factorisations = {.names = factorisations_, .exclude = {"first", "last"}},
           .factor_draw = {.range = init_range_}};
 }
 
@@ -16,7 +16,7 @@ void FactorAveraging::declare(OptionSet& options) {
 
 void FactorAveraging::initialise(const Setup& setup) {
   map_ = &setup.factor_map();
-  factors_ = setup.initial_factors();
+  begin(setup.initial_factors(), *map_);
   codec_ = averaging_.make_upload_codec();
   record_ = AggregationRecord(setup);
 }
@@ -26,8 +26,8 @@ void FactorAveraging::round(Round& round) {
   Mean products = record_.products(round);
   const Rows model = map_->expand(factors_);
   round.each_block([&](Block& block) {
-    const Rows start = block.download(factors_);             // [C, Q]  u
-    const Rows trained = block.train(start, {.map = map_});  // [C, Q]  u_k
+    const Rows start = block.download(factors_);               // [C, Q]  u
+    const Rows trained = block.train(start, {.map = model_});  // [C, Q]  u_k
     block.keep_buffers(trained);
     const Rows sent = block.upload(trained - start, *codec_);
     const std::span<const double> weights = block.weights(averaging_.weighting);
@@ -40,7 +40,7 @@ void FactorAveraging::round(Round& round) {
 }
 
 void FactorAveraging::evaluate(Evaluation& evaluation) {
-  evaluation.global(map_->expand(factors_));
+  evaluation.global(model_->expand(factors_));
   evaluation.factors(factors_);
 }
 

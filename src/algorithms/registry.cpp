@@ -18,6 +18,7 @@
 #include "fedhpc/algorithms/heurfedamp.hpp"
 #include "fedhpc/algorithms/hierfavg.hpp"
 #include "fedhpc/algorithms/localonly.hpp"
+#include "fedhpc/algorithms/lora.hpp"
 #include "fedhpc/algorithms/perfedavg.hpp"
 #include "fedhpc/algorithms/pfedgp.hpp"
 #include "fedhpc/algorithms/pfedme.hpp"

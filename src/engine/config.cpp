@@ -165,7 +165,7 @@ void Config::declare_methods_of_keys() {
       methods([](const Algorithm& one) { return !one.traits().factorisations.names.empty(); });
   for (const char* key :
        {"model.factorisation", "model.rank", "model.compression", "model.compression_scope",
-        "model.exclude", "model.conv_view", "model.block_layout"}) {
+        "model.exclude", "model.conv_view", "model.block_layout", "model.lora_alpha"}) {
     options_.acts(key, factorising);
   }
 }

@@ -70,6 +70,12 @@ void with_init_file(const std::string& source, const std::string& path,
   }
 }
 
+/// The group of a result file's first model, where it is wanted and there, else of its last.
+std::string group_of(const h5::Handle& file, const std::string& name, InitState state) {
+  const std::string first = "/model/init/" + name;
+  return state == InitState::Initial && h5::exists(file, first) ? first : "/model/" + name;
+}
+
 }  // namespace
 
 bool holds_weights(const std::string& path) {
@@ -81,15 +87,16 @@ bool holds_weights(const std::string& path) {
 }
 
 Rows read_initial_model(const std::string& key, const std::string& path, const LayoutPtr& layout,
-                        at::ScalarType type) {
+                        at::ScalarType type, InitState state) {
   const std::string source = concat(key, " '", path, "'");
   Tensor row = at::empty({1, layout->size()}, at::kDouble);
   with_init_file(source, path, [&](const h5::Handle& file) {
-    const bool initial = h5::exists(file, "/model/init/global");
-    if (!initial && !h5::exists(file, "/model/global")) {
-      throw DataError(concat(source, " holds neither /model/init/global nor /model/global"));
+    const std::string group = group_of(file, "global", state);
+    if (!h5::exists(file, group)) {
+      throw DataError(concat(source, state == InitState::Initial
+                                         ? " holds neither /model/init/global nor /model/global"
+                                         : " does not hold /model/global"));
     }
-    const std::string group = initial ? "/model/init/global" : "/model/global";
     std::vector<std::string> found = h5::names_in(file, group);
     for (const Field& field : layout->fields()) {
       if (std::erase(found, field.name) == 0) {
@@ -106,11 +113,10 @@ Rows read_initial_model(const std::string& key, const std::string& path, const L
   return {row.to(type), layout};
 }
 
-void read_initial_factors_(const std::string& path, const Rows& row) {
+void read_initial_factors_(const std::string& path, const Rows& row, InitState state) {
   const std::string source = concat("model.init_file '", path, "'");
   with_init_file(source, path, [&](const h5::Handle& file) {
-    const std::string group =
-        h5::exists(file, "/model/init/factors") ? "/model/init/factors" : "/model/factors";
+    const std::string group = group_of(file, "factors", state);
     if (!h5::exists(file, group)) return;
     for (const Field& field : row.layout->fields()) {
       if (!h5::exists(file, group + "/" + field.name)) continue;

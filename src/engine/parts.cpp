@@ -197,7 +197,8 @@ void Parts::open_model(const Resumption* from) {
   factor_map = std::make_unique<FactorMap>(config.factorisation, layout, context.summation);
   initial_factors = factor_map->initial(initial, context.seed, method().traits().factor_draw);
   const std::string& file = from != nullptr ? from->checkpoint : config.model.init_file;
-  if (!file.empty()) read_initial_factors_(file, initial_factors);
+  const InitState state = from != nullptr ? InitState::Initial : config.model.init_state;
+  if (!file.empty()) read_initial_factors_(file, initial_factors, state);
 }
 
 void Parts::move_to_device() {
@@ -227,7 +228,8 @@ void Parts::open_weights(const Resumption* from) {
   if (config.model.init_file.empty() && !file.empty() && !holds_weights(file)) file.clear();
   initial = file.empty()
                 ? Rows{initial_row(*layout, context.seed, context.type, config.model.init), layout}
-                : read_initial_model(config.model.key_of_weights(), file, layout, context.type);
+                : read_initial_model(config.model.key_of_weights(), file, layout, context.type,
+                                     config.model.init_state);
 }
 
 RoundServices Parts::services(LocalTrainer& of_round) {

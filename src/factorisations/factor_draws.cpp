@@ -12,16 +12,18 @@
 
 namespace fedhpc {
 
-Tensor FactorMap::uniform(const Layer& layer, std::size_t place, std::int64_t count,
+Tensor FactorMap::uniform(const Layer& layer, std::size_t place, const FactorShape& shape,
                           std::uint64_t seed, const FactorDraw& draw) const {
-  Tensor values = at::empty({count}, at::kDouble);
+  const double of_layer = draw.like_layers ? std::sqrt(static_cast<double>(shape.fan_in)) : 1;
+  const double range = *draw.range / of_layer;
+  Tensor values = at::empty({shape.count()}, at::kDouble);
   auto* value = values.data_ptr<double>();
   Draws draws({.seed = seed,
                .purpose = Purpose::Factors,
                .pass = place,
                .client = layer.field,
                .round = draw.round});
-  for (std::int64_t i = 0; i < count; ++i) value[i] = *draw.range * (2 * draws.uniform() - 1);
+  for (std::int64_t i = 0; i < shape.count(); ++i) value[i] = range * (2 * draws.uniform() - 1);
   return values;
 }
 
@@ -54,7 +56,7 @@ Rows FactorMap::initial(const Rows& model, std::uint64_t seed, const FactorDraw&
       const Tensor place = initial.values[0].narrow(0, column, shapes[f].count());
       column += shapes[f].count();
       if (draw.zero && shapes[f].zero_for_zero) continue;
-      place.copy_(draw.range ? uniform(layer, constants + f, shapes[f].count(), seed, draw)
+      place.copy_(draw.range ? uniform(layer, constants + f, shapes[f], seed, draw)
                              : normals(layer, f, seed, draw));
     }
   }
@@ -68,7 +70,7 @@ void FactorMap::draw_constants(std::uint64_t seed, const FactorDraw& draw,
     const std::vector<FactorShape>& shapes = layer.factorisation->constants();
     std::vector<Tensor> values;
     for (std::size_t i = 0; i < shapes.size(); ++i) {
-      values.push_back(uniform(layer, i, shapes[i].count(), seed, draw));
+      values.push_back(uniform(layer, i, shapes[i], seed, draw));
     }
     set_constants(layer, values, options);
   }

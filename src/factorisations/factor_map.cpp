@@ -37,6 +37,10 @@ FactorMap::FactorMap(const FactorisationOptions& options, LayoutPtr full, Summat
   auto factors = std::make_shared<Layout>();
   for (const Field& field : full_->fields()) {
     if (std::find(fields.begin(), fields.end(), &field) == fields.end()) {
+      if (!options.passed.hold(field.tags)) {
+        left_out_.push_back({field.offset, field.offset + field.size});
+        continue;
+      }
       passed_.push_back({field.offset, factors->size(), field.size, field.tags});
       factors->add(field.name, field.shape, field.fan_in, field.tags, field.initial,
                    field.zero_row);
@@ -114,8 +118,8 @@ std::vector<NamedTensor> FactorMap::drawn(const Rows& factors) const {
   return drawn;
 }
 
-ColumnRanges FactorMap::factorised_columns() const {
-  ColumnRanges columns;
+ColumnRanges FactorMap::other_columns() const {
+  ColumnRanges columns = left_out_;
   for (const Layer& layer : layers_) {
     columns.push_back({layer.weights, layer.weights + layer.weight_count});
   }
@@ -176,6 +180,7 @@ void FactorMap::expand_(const Rows& u, const Rows& w) {
   for (const Layer& layer : layers_) {
     layer.factorisation->expand_(factors_of(layer, u.values), weights_of(layer, w.values));
   }
+  for (const auto& [begin, end] : left_out_) w.values.narrow(1, begin, end - begin).zero_();
   copy_passed_(u, w, Tag::None);
 }
 

@@ -1,6 +1,7 @@
 #include "factorisations/factor_sizes.hpp"
 
 #include <algorithm>
+#include <fnmatch.h>
 
 #include "fedhpc/core/error.hpp"
 
@@ -31,6 +32,17 @@ bool is_shortcut(const std::string& layer) {
   return layer.find(".downsample.") != std::string::npos;
 }
 
+/// The layers of this name, or of names like h.*.mlp.?, as a shell has it.
+std::vector<std::string> matching(const std::string& pattern,
+                                  const std::vector<std::string>& layers) {
+  std::vector<std::string> found;
+  std::copy_if(layers.begin(), layers.end(), std::back_inserter(found),
+               [&](const std::string& layer) {
+                 return fnmatch(pattern.c_str(), layer.c_str(), FNM_NOESCAPE) == 0;
+               });
+  return found;
+}
+
 std::vector<std::string> excluded_layers(const std::vector<std::string>& words,
                                          const std::vector<std::string>& layers) {
   std::vector<std::string> excluded;
@@ -40,8 +52,8 @@ std::vector<std::string> excluded_layers(const std::vector<std::string>& words,
       if (!layers.empty()) excluded.push_back(word == "first" ? layers.front() : layers.back());
     } else if (word == "shortcuts") {
       std::copy_if(layers.begin(), layers.end(), std::back_inserter(excluded), is_shortcut);
-    } else if (std::find(layers.begin(), layers.end(), word) != layers.end()) {
-      excluded.push_back(word);
+    } else if (const auto found = matching(word, layers); !found.empty()) {
+      excluded.insert(excluded.end(), found.begin(), found.end());
     } else {
       throw ConfigError(concat("model.exclude names a layer '", word,
                                "' that the model does not have; allowed: first, last, shortcuts, ",
@@ -72,8 +84,10 @@ double rate_of_layers(const FactorisationOptions& options, const std::vector<con
   constexpr double kStep = 0.001;
   const double goal = 1 / options.compression;
   const auto all = static_cast<double>(layout.count(Tag::Trainable));
-  double others = all;
-  for (const Field* field : fields) others -= static_cast<double>(field->size);
+  auto others = static_cast<double>(layout.count(Tag::Trainable, options.passed));
+  for (const Field* field : fields) {
+    if (options.passed.hold(field->tags)) others -= static_cast<double>(field->size);
+  }
   if (others / all - goal > kStep) {
     throw ConfigError(concat(
         "model.compression = ", options.compression,

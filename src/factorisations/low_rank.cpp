@@ -1,8 +1,5 @@
 #include "fedhpc/factorisations/low_rank.hpp"
 
-#include <algorithm>
-#include <cmath>
-
 #include <ATen/ops/cat.h>
 
 #include "fedhpc/core/error.hpp"
@@ -18,11 +15,7 @@ LowRankProduct::LowRankProduct(const MatrixView& view, std::int64_t rank, Summat
 
 std::int64_t LowRankProduct::rank_of(const MatrixView& view, CompressionRate rate,
                                      Trained trained) {
-  const auto rows = static_cast<double>(view.rows());
-  const auto columns = static_cast<double>(view.columns());
-  const double of_rank = trained == Trained::Right ? columns : rows + columns;
-  const double rank = std::ceil(1 / rate.value * rows * columns / of_rank);
-  return std::max<std::int64_t>(1, std::llround(rank));
+  return rank_within(view, rate, view.columns() + (trained == Trained::Right ? 0 : view.rows()));
 }
 
 void LowRankProduct::multiply_(const Tensor& u, const Tensor& v, const Tensor& m, Write write) {

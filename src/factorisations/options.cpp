@@ -49,9 +49,10 @@ void FactorisationOptions::declare(OptionSet& options) {
       .acts(unless("model.factorisation", "none"))
       .acts(where("model.rank", {""}));
   options
-      .add_words("model.exclude", exclude,
-                 "layers that are not factorised: their names, first, last, shortcuts, or none; "
-                 "auto: as the method has it")
+      .add_words(
+          "model.exclude", exclude,
+          "layers that are not factorised: their names or patterns of them (*.mlp.*), first, "
+          "last, shortcuts, or none; auto: as the method has it")
       .acts(unless("model.factorisation", "none"));
   options
       .add("model.conv_view", view,
@@ -59,13 +60,17 @@ void FactorisationOptions::declare(OptionSet& options) {
                {kAuto, {}}, {"raw", ConvView::Raw}, {"permuted", ConvView::Permuted}},
            "kernels [out, in, y, x] as a matrix [out y, in x]: the same numbers in the same "
            "order, or each where it belongs; auto: as the method has it")
-      .acts(where("model.factorisation", kinds({"low_rank", "kronecker"})))
+      .acts(where("model.factorisation", kinds({"low_rank", "kronecker", "lora", "ffa_lora"})))
       .acts(of_image_model());
   options
       .add("model.block_layout", blocks,
            Names<BlockLayout>{{"stacked", BlockLayout::Stacked}, {"grid", BlockLayout::Grid}},
            "blocks of a Kronecker decomposition: one below the other, or k by k")
       .acts(where("model.factorisation", kinds({"kronecker"})));
+  options
+      .add_or_auto("model.lora_alpha", lora_alpha, above(0.0),
+                   "alpha of an adapter (alpha / r) B A; auto: the rank r")
+      .acts(where("model.factorisation", kinds({"lora", "ffa_lora"})));
   options
       .add("model.rank_bound", bound,
            Names<RankBound>{{"none", RankBound::None}, {"full", RankBound::Full}},
@@ -96,6 +101,7 @@ void FactorisationOptions::resolve(const OptionSet& options, const std::string& 
     exclude = use.exclude.empty() ? std::vector<std::string>{kNone} : use.exclude;
   }
   if (!view) view = use.view;
+  passed = use.passed;
   const OptionSet::Entry& rank = options.entry("model.rank");
   const OptionSet::Entry& rate = options.entry("model.compression");
   if (ranks.empty()) return;

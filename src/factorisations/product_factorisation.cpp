@@ -1,5 +1,6 @@
 #include "fedhpc/factorisations/product_factorisation.hpp"
 
+#include <algorithm>
 #include <cmath>
 
 #include <ATen/ops/empty.h>
@@ -12,17 +13,26 @@
 
 namespace fedhpc {
 
+std::int64_t rank_within(const MatrixView& view, CompressionRate rate, std::int64_t of_rank) {
+  const auto rows = static_cast<double>(view.rows());
+  const auto columns = static_cast<double>(view.columns());
+  const double rank = std::ceil(1 / rate.value * rows * columns / static_cast<double>(of_rank));
+  return std::max<std::int64_t>(1, std::llround(rank));
+}
+
 ProductFactorisation::ProductFactorisation(std::unique_ptr<FactorProduct> product, Trained trained,
                                            const WeightShape& shape, const MatrixView& view)
     : product_(std::move(product)), trained_(trained), shape_(shape), view_(view) {
   const std::vector<std::int64_t> left = product_->left_sizes();
   const std::vector<std::int64_t> right = product_->right_sizes();
-  if (trained_ != Trained::Both) constants_.push_back({"U_fixed", left});
-  if (trained_ == Trained::Decoupled) constants_.push_back({"V_fixed", right});
+  const std::string u = product_->left_name();
+  const std::string v = product_->right_name();
+  if (trained_ != Trained::Both) constants_.push_back({u + "_fixed", left, false, left.back()});
+  if (trained_ == Trained::Decoupled) constants_.push_back({v + "_fixed", right});
   if (trained_ != Trained::Right) {
-    factors_.push_back({"U", left, /*zero_for_zero=*/trained_ == Trained::Decoupled});
+    factors_.push_back({u, left, /*zero_for_zero=*/trained_ == Trained::Decoupled, left.back()});
   }
-  factors_.push_back({"V", right, /*zero_for_zero=*/true});
+  factors_.push_back({v, right, /*zero_for_zero=*/true});
 }
 
 void ProductFactorisation::set_constants(const Tensor& values) {

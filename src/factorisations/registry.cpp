@@ -4,6 +4,7 @@
 #include "fedhpc/factorisations/cp.hpp"
 #include "fedhpc/factorisations/hadamard.hpp"
 #include "fedhpc/factorisations/kronecker.hpp"
+#include "fedhpc/factorisations/lora.hpp"
 #include "fedhpc/factorisations/low_rank.hpp"
 
 namespace fedhpc {

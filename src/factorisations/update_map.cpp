@@ -6,7 +6,7 @@ namespace fedhpc {
 
 UpdateMap::UpdateMap(FactorMap& updates, const at::TensorOptions& options)
     : updates_(updates),
-      columns_(updates.factorised_columns()),
+      columns_(updates.other_columns()),
       frozen_{at::zeros({1, updates.full()->size()}, options), updates.full()} {}
 
 void UpdateMap::expand_(const Rows& u, const Rows& w) {

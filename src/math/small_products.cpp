@@ -12,12 +12,6 @@ namespace fedhpc {
 
 namespace {
 
-/// V values of T that are added and multiplied together, at any address.
-template <typename T, int V>
-struct Lanes {
-  typedef T Type __attribute__((vector_size(V * sizeof(T)), aligned(alignof(T)), may_alias));
-};
-
 /// The vectors of a CPU: bytes of one, and the sums that the registers hold beside factors: rows, and
 /// columns in vectors, of a tile.
 struct WideVectors {
@@ -31,9 +25,6 @@ struct CommonVectors {
   static constexpr int kColumns = 4;
 };
 
-template <typename T, typename Vectors>
-constexpr int kLanesOf = Vectors::kBytes / static_cast<int>(sizeof(T));
-
 template <typename T, int V>
 FEDHPC_INLINE T sum(const typename Lanes<T, V>::Type& lanes) {
   if constexpr (V == 1) {
@@ -46,11 +37,6 @@ FEDHPC_INLINE T sum(const typename Lanes<T, V>::Type& lanes) {
     const typename Lanes<T, V / 2>::Type both = halves.low + halves.high;
     return sum<T, V / 2>(both);
   }
-}
-
-template <typename V>
-FEDHPC_INLINE const V& load(const void* address) {
-  return *static_cast<const V*>(address);
 }
 
 /// M rows and N vectors of V columns of C = alpha op(A) B + beta C: the columns from `column` on,
@@ -67,7 +53,7 @@ FEDHPC_INLINE void outer_tile(const Factor<T>& a, std::int64_t row, const T* b,
     for (int m = 0; m < M; ++m) {
       const T factor = left[m * a.row_stride + k * a.step];
       for (int n = 0; n < N; ++n) {
-        total[m][n] += factor * load<Vector>(b + k * b_stride + begin(n));
+        total[m][n] += factor * vector_at<const Vector>(b + k * b_stride + begin(n));
       }
     }
   }
@@ -80,7 +66,7 @@ FEDHPC_INLINE void outer_tile(const Factor<T>& a, std::int64_t row, const T* b,
         }
         continue;
       }
-      auto& result = *static_cast<Vector*>(static_cast<void*>(out));
+      auto& result = vector_at<Vector>(out);
       if (c.beta == T{0}) {
         result = c.alpha * total[m][n];
       } else {
@@ -118,48 +104,49 @@ FEDHPC_INLINE std::int64_t outer_columns(const Factor<T>& a, const T* b, std::in
 template <typename T, typename Vectors>
 FEDHPC_INLINE void outer_all(const Factor<T>& a, const T* b, std::int64_t b_stride,
                              std::int64_t inner, const Target<T>& c) {
-  constexpr int kLanes = kLanesOf<T, Vectors>;
+  constexpr int kWidth = kLanes<T, Vectors>;
   constexpr int kRows = Vectors::kRows;
   std::int64_t column =
-      outer_columns<T, kLanes, kRows, Vectors::kColumns>(a, b, b_stride, inner, c, 0);
+      outer_columns<T, kWidth, kRows, Vectors::kColumns>(a, b, b_stride, inner, c, 0);
   const std::int64_t left = c.columns - column;
-  if (left > 0 && c.columns >= kLanes) {
+  if (left > 0 && c.columns >= kWidth) {
     // The rest in vectors of full width, the last of which computes some columns again.
-    const std::int64_t last = c.columns - kLanes;
-    const std::int64_t vectors = (left + kLanes - 1) / kLanes;
-    const std::int64_t fresh = left - (vectors - 1) * kLanes;
+    const std::int64_t last = c.columns - kWidth;
+    const std::int64_t vectors = (left + kWidth - 1) / kWidth;
+    const std::int64_t fresh = left - (vectors - 1) * kWidth;
     if (vectors == 4)
-      outer_rows<T, kLanes, kRows, 4>(a, b, b_stride, inner, c, column, last, fresh);
+      outer_rows<T, kWidth, kRows, 4>(a, b, b_stride, inner, c, column, last, fresh);
     if (vectors == 3)
-      outer_rows<T, kLanes, kRows, 3>(a, b, b_stride, inner, c, column, last, fresh);
+      outer_rows<T, kWidth, kRows, 3>(a, b, b_stride, inner, c, column, last, fresh);
     if (vectors == 2)
-      outer_rows<T, kLanes, kRows, 2>(a, b, b_stride, inner, c, column, last, fresh);
+      outer_rows<T, kWidth, kRows, 2>(a, b, b_stride, inner, c, column, last, fresh);
     if (vectors == 1)
-      outer_rows<T, kLanes, kRows, 1>(a, b, b_stride, inner, c, column, last, fresh);
+      outer_rows<T, kWidth, kRows, 1>(a, b, b_stride, inner, c, column, last, fresh);
     return;
   }
-  column = outer_columns<T, kLanes, kRows, 1>(a, b, b_stride, inner, c, column);
-  column = outer_columns<T, kLanes / 4, kRows, 1>(a, b, b_stride, inner, c, column);
+  column = outer_columns<T, kWidth, kRows, 1>(a, b, b_stride, inner, c, column);
+  column = outer_columns<T, kWidth / 4, kRows, 1>(a, b, b_stride, inner, c, column);
   outer_columns<T, 1, kRows, 1>(a, b, b_stride, inner, c, column);
 }
 
 /// M rows and N columns of C = alpha A B^T + beta C: sums along the contiguous inner dimension.
-template <typename T, int kLanes, int M, int N>
+template <typename T, int V, int M, int N>
 FEDHPC_INLINE void inner_tile(const T* a, std::int64_t a_stride, const T* b, std::int64_t b_stride,
                               std::int64_t inner, T* c, const Target<T>& target) {
-  using Vector = typename Lanes<T, kLanes>::Type;
+  using Vector = typename Lanes<T, V>::Type;
   Vector total[M][N] = {};
   std::int64_t k = 0;
-  for (; k + kLanes <= inner; k += kLanes) {
+  for (; k + V <= inner; k += V) {
     for (int m = 0; m < M; ++m) {
       for (int n = 0; n < N; ++n) {
-        total[m][n] += load<Vector>(a + m * a_stride + k) * load<Vector>(b + n * b_stride + k);
+        total[m][n] += vector_at<const Vector>(a + m * a_stride + k) *
+                       vector_at<const Vector>(b + n * b_stride + k);
       }
     }
   }
   for (int m = 0; m < M; ++m) {
     for (int n = 0; n < N; ++n) {
-      T value = sum<T, kLanes>(total[m][n]);
+      T value = sum<T, V>(total[m][n]);
       for (std::int64_t i = k; i < inner; ++i) value += a[m * a_stride + i] * b[n * b_stride + i];
       T& out = c[m * target.row_stride + n];
       out = target.alpha * value + (target.beta == T{0} ? T{0} : target.beta * out);
@@ -170,15 +157,15 @@ FEDHPC_INLINE void inner_tile(const T* a, std::int64_t a_stride, const T* b, std
 template <typename T, typename Vectors, int N>
 FEDHPC_INLINE void inner_rows(const T* a, std::int64_t a_stride, const T* b, std::int64_t b_stride,
                               std::int64_t inner, T* c, const Target<T>& target) {
-  constexpr int kLanes = kLanesOf<T, Vectors>;
+  constexpr int kWidth = kLanes<T, Vectors>;
   constexpr int kRows = Vectors::kRows;
   std::int64_t row = 0;
   for (; row + kRows <= target.rows; row += kRows) {
-    inner_tile<T, kLanes, kRows, N>(a + row * a_stride, a_stride, b, b_stride, inner,
+    inner_tile<T, kWidth, kRows, N>(a + row * a_stride, a_stride, b, b_stride, inner,
                                     c + row * target.row_stride, target);
   }
   for (; row < target.rows; ++row) {
-    inner_tile<T, kLanes, 1, N>(a + row * a_stride, a_stride, b, b_stride, inner,
+    inner_tile<T, kWidth, 1, N>(a + row * a_stride, a_stride, b, b_stride, inner,
                                 c + row * target.row_stride, target);
   }
 }

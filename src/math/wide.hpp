@@ -14,4 +14,20 @@ namespace fedhpc {
 /// True where such functions can run, unless FEDHPC_CPU=avx2 says that none shall.
 bool has_wide_vectors();
 
+/// V values of T that are added and multiplied together, at any address.
+template <typename T, int V>
+struct Lanes {
+  typedef T Type __attribute__((vector_size(V * sizeof(T)), aligned(alignof(T)), may_alias));
+};
+
+/// Of kernels that are compiled twice: how many values a vector of so many bytes has.
+template <typename T, typename Vectors>
+constexpr int kLanes = Vectors::kBytes / static_cast<int>(sizeof(T));
+
+/// The vector, which may be const, at an address.
+template <typename Vector>
+FEDHPC_INLINE Vector& vector_at(const void* address) {
+  return *static_cast<Vector*>(const_cast<void*>(address));
+}
+
 }  // namespace fedhpc

@@ -25,20 +25,7 @@ struct CommonVectors {
 };
 
 template <typename T, typename Vectors>
-constexpr int kLanes = Vectors::kBytes / static_cast<int>(sizeof(T));
-
-/// Values that are added and multiplied together, at any address.
-template <typename T, int bytes>
-struct Lanes {
-  typedef T Type __attribute__((vector_size(bytes), aligned(alignof(T)), may_alias));
-};
-template <typename T, typename Vectors>
-using Vector = typename Lanes<T, Vectors::kBytes>::Type;
-
-template <typename V>
-FEDHPC_INLINE V& vector_at(const void* address) {
-  return *static_cast<V*>(const_cast<void*>(address));
-}
+using Vector = typename Lanes<T, kLanes<T, Vectors>>::Type;
 
 /// M rows and N vectors of windows_product.
 template <typename T, typename Vectors, int M, int N>

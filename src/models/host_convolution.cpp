@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <limits>
+#include <optional>
 #include <span>
+#include <utility>
 
 #include "fedhpc/core/error.hpp"
 
@@ -20,15 +22,32 @@ std::int64_t rounded_up(std::int64_t number, std::int64_t unit) {
   return (number + unit - 1) / unit * unit;
 }
 
-/// The offsets in several images that lie one after the other.
-std::vector<std::int32_t> in_images(std::span<const std::int32_t> offsets, std::int64_t factor,
-                                    std::int64_t images, std::int64_t values) {
-  std::vector<std::int32_t> all;
-  all.reserve(offsets.size() * static_cast<std::size_t>(images));
-  for (std::int64_t b = 0; b < images; ++b) {
-    for (const std::int32_t offset : offsets) {
-      all.push_back(static_cast<std::int32_t>(b * values + offset * factor));
+/// The offsets of places alike in several images that lie one after the other: those of fewer
+/// images come first.
+struct InImages {
+  const PlacesAlike& part;
+  std::vector<std::int32_t> pixels;
+  std::vector<std::int32_t> places;
+
+  std::span<const std::int32_t> first(const std::vector<std::int32_t>& offsets,
+                                      std::int64_t images) const {
+    return std::span(offsets).first(static_cast<std::size_t>(images) * part.places.size());
+  }
+};
+
+/// Images that are seen have `seen` values; others have rows of `row` values, one for each place.
+std::vector<InImages> in_images(const std::vector<PlacesAlike>& parts, std::int64_t images,
+                                std::int64_t seen, std::int64_t row, std::int64_t places) {
+  std::vector<InImages> all;
+  for (const PlacesAlike& part : parts) {
+    InImages of{.part = part, .pixels = {}, .places = {}};
+    for (std::int64_t b = 0; b < images; ++b) {
+      for (std::size_t n = 0; n < part.places.size(); ++n) {
+        of.pixels.push_back(static_cast<std::int32_t>(b * seen + part.pixels[n]));
+        of.places.push_back(static_cast<std::int32_t>((b * places + part.places[n]) * row));
+      }
     }
+    all.push_back(std::move(of));
   }
   return all;
 }
@@ -48,7 +67,6 @@ void copy_images(const Images<const T>& images, const ImageShape& shape, T* copy
 
 template <typename T>
 Images<T> some(const Images<T>& images, std::int64_t first, std::int64_t count) {
-  if (images.data == nullptr) return {};
   return {images.data + first * images.stride, images.stride, count};
 }
 
@@ -73,29 +91,57 @@ std::vector<T> packed(const T* weights, std::int64_t taps, std::int64_t inner,
   return all;
 }
 
-/// y [batch, shape] = what the places of all parts see of `copy` times the weights, plus the bias.
+/// y [batch, shape] = what its places see of other images times the weights, plus the bias, for up
+/// to `images` images at a time.
 template <typename T>
-void apply(const std::vector<PlacesAlike>& parts, const T* copy, const ImageShape& seen,
-           const std::vector<T>& weights, const T* bias, const ImageShape& shape,
-           const Images<T>& y) {
-  const std::int64_t stride = std::ssize(weights) / rounded_up(shape.channels, kTileChannels<T>);
-  const std::int64_t values = shape.places() * kTileChannels<T>;
-  std::vector<T> block(static_cast<std::size_t>(y.batch * values));  // [batch, places, channels]
-  for (std::int64_t first = 0; first < shape.channels; first += kTileChannels<T>) {
-    const std::int64_t width = std::min(kTileChannels<T>, shape.channels - first);
-    for (const PlacesAlike& part : parts) {
-      windows_product<T>(copy, in_images(part.pixels, 1, y.batch, seen.values()), part.runs,
-                         weights.data() + first * stride, width, block.data(),
-                         in_images(part.places, kTileChannels<T>, y.batch, values));
-    }
-    for (std::int64_t b = 0; b < y.batch; ++b) {
-      T* planes = y.data + b * y.stride + first * shape.places();
-      transpose(block.data() + b * values, kTileChannels<T>, shape.places(), width, planes,
-                shape.places());
-      for (std::int64_t o = 0; bias != nullptr && o < width; ++o) {
-        T* plane = planes + o * shape.places();
-        for (std::int64_t p = 0; p < shape.places(); ++p) plane[p] += bias[first + o];
+class Product {
+ public:
+  Product(const std::vector<PlacesAlike>& parts, const ImageShape& seen, const ImageShape& shape,
+          std::vector<T> weights, std::int64_t images)
+      : parts_(in_images(parts, images, seen.values(), kTileChannels<T>, shape.places())),
+        shape_(shape),
+        weights_(std::move(weights)),
+        block_(static_cast<std::size_t>(images * shape.places() * kTileChannels<T>)) {}
+
+  void make(const T* copy, const T* bias, const Images<T>& y) {
+    const std::int64_t of_channel =
+        std::ssize(weights_) / rounded_up(shape_.channels, kTileChannels<T>);
+    for (std::int64_t first = 0; first < shape_.channels; first += kTileChannels<T>) {
+      const std::int64_t width = std::min(kTileChannels<T>, shape_.channels - first);
+      for (const InImages& of : parts_) {
+        windows_product<T>(copy, of.first(of.pixels, y.batch), of.part.runs,
+                           weights_.data() + first * of_channel, width, block_.data(),
+                           of.first(of.places, y.batch));
       }
+      for (std::int64_t b = 0; b < y.batch; ++b) {
+        T* planes = y.data + b * y.stride + first * shape_.places();
+        transpose(block_.data() + b * shape_.places() * kTileChannels<T>, kTileChannels<T>,
+                  shape_.places(), width, planes, shape_.places());
+        for (std::int64_t o = 0; bias != nullptr && o < width; ++o) {
+          T* plane = planes + o * shape_.places();
+          for (std::int64_t p = 0; p < shape_.places(); ++p) plane[p] += bias[first + o];
+        }
+      }
+    }
+  }
+
+ private:
+  std::vector<InImages> parts_;
+  ImageShape shape_;
+  std::vector<T> weights_;
+  std::vector<T> block_;  // [images, places, kTileChannels]
+};
+
+/// sums[block of output channels, tap, i, o] += the products of input channel i and output channel
+/// o over all places of `images` images.
+template <typename T>
+void add_sums(const std::vector<InImages>& parts, const T* inputs, const T* outputs,
+              std::int64_t images, std::int64_t channels, std::int64_t of_channel, T* sums) {
+  for (const InImages& of : parts) {
+    for (std::int64_t first = 0; first < channels; first += kTileChannels<T>) {
+      windows_sums<T>(inputs, of.first(of.pixels, images), of.part.runs, outputs + first,
+                      of.first(of.places, images), std::min(kTileChannels<T>, channels - first),
+                      sums + first * of_channel);
     }
   }
 }
@@ -127,30 +173,15 @@ template <typename T>
 void HostConvolution::forward(const Images<const T>& x, const T* weights, const T* bias,
                               const Images<T>& y) const {
   const std::int64_t at_once = images_at_once<T>(x.batch);
-  const std::vector<T> packed_weights =
-      packed(weights, taps_, in_.channels, taps_, out_.channels, in_.channels * taps_,
-             /*last_tap_first=*/false);
+  Product<T> product(outputs_, in_, out_,
+                     packed(weights, taps_, in_.channels, taps_, out_.channels,
+                            in_.channels * taps_, /*last_tap_first=*/false),
+                     at_once);
   std::vector<T> copy(static_cast<std::size_t>(at_once * in_.values()));
   for (std::int64_t first = 0; first < x.batch; first += at_once) {
     const std::int64_t count = std::min(at_once, x.batch - first);
     copy_images(some(x, first, count), in_, copy.data());
-    apply(outputs_, copy.data(), in_, packed_weights, bias, out_, some(y, first, count));
-  }
-}
-
-/// sums[block of output channels, tap, i, o] += the products of input channel i and output channel
-/// o over all places.
-template <typename T>
-void HostConvolution::add_sums(const T* inputs, const T* outputs, std::int64_t images,
-                               T* sums) const {
-  for (const PlacesAlike& part : outputs_) {
-    const auto pixels = in_images(part.pixels, 1, images, in_.values());
-    const auto own = in_images(part.places, out_.channels, images, out_.values());
-    for (std::int64_t first = 0; first < out_.channels; first += kTileChannels<T>) {
-      windows_sums<T>(inputs, pixels, part.runs, outputs + first, own,
-                      std::min(kTileChannels<T>, out_.channels - first),
-                      sums + first * taps_ * in_.channels);
-    }
+    product.make(copy.data(), bias, some(y, first, count));
   }
 }
 
@@ -173,29 +204,31 @@ void HostConvolution::backward(const Images<const T>& x, const Images<const T>& 
   const std::int64_t at_once = images_at_once<T>(dy.batch);
   // Behind the last place, whole vectors are read.
   std::vector<T> gradients(static_cast<std::size_t>(at_once * out_.values() + kTileChannels<T>));
+  std::optional<Product<T>> product;
+  if (dx.data != nullptr) {
+    product.emplace(inputs_, out_, in_,
+                    packed(weights, taps_, out_.channels, in_.channels * taps_, in_.channels, taps_,
+                           /*last_tap_first=*/true),
+                    at_once);
+  }
+  std::vector<InImages> parts;
   std::vector<T> inputs;
   std::vector<T> sums;
-  std::vector<T> packed_weights;
   if (weight_gradient != nullptr) {
+    parts = in_images(outputs_, at_once, in_.values(), out_.channels, out_.places());
     inputs.resize(static_cast<std::size_t>(at_once * in_.values()));
     sums.resize(static_cast<std::size_t>(rounded_up(out_.channels, kTileChannels<T>) * taps_ *
                                          in_.channels));
-  }
-  if (dx.data != nullptr) {
-    packed_weights = packed(weights, taps_, out_.channels, in_.channels * taps_, in_.channels,
-                            taps_, /*last_tap_first=*/true);
   }
   for (std::int64_t first = 0; first < dy.batch; first += at_once) {
     const std::int64_t count = std::min(at_once, dy.batch - first);
     copy_images(some(dy, first, count), out_, gradients.data());
     if (weight_gradient != nullptr) {
       copy_images(some(x, first, count), in_, inputs.data());
-      add_sums(inputs.data(), gradients.data(), count, sums.data());
+      add_sums(parts, inputs.data(), gradients.data(), count, out_.channels, taps_ * in_.channels,
+               sums.data());
     }
-    if (dx.data != nullptr) {
-      apply<T>(inputs_, gradients.data(), out_, packed_weights, nullptr, in_,
-               some(dx, first, count));
-    }
+    if (product) product->make(gradients.data(), nullptr, some(dx, first, count));
   }
   if (weight_gradient != nullptr) give_sums(sums.data(), weight_gradient);
 }

@@ -43,8 +43,6 @@ class HostConvolution {
   template <typename T>
   std::int64_t images_at_once(std::int64_t batch) const;
   template <typename T>
-  void add_sums(const T* inputs, const T* outputs, std::int64_t images, T* sums) const;
-  template <typename T>
   void give_sums(const T* sums, T* weight_gradient) const;
 
   ImageShape in_;

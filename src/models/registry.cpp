@@ -187,6 +187,12 @@ void ModelOptions::declare(OptionSet& options) {
   options.add("model.init_file", init_file,
               "result file whose /model/init (else /model/global) holds the initial weights",
               "the path of an HDF5 file");
+  options
+      .add("model.init_state", init_state,
+           Names<InitState>{{"initial", InitState::Initial}, {"final", InitState::Final}},
+           "what of model.init_file is taken: what its run began with, or what it ended with "
+           "(/model/global)")
+      .acts(unless("model.init_file", ""));
 }
 
 }  // namespace fedhpc

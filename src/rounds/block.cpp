@@ -163,7 +163,8 @@ void Block::keep(StoredRows& store, const Rows& rows) {
 
 void Block::keep_buffers(const Rows& rows) {
   OwnBuffers* buffers = state_.services.buffers;
-  if (buffers != nullptr) keep(buffers->stored(), buffers->of(rows));
+  if (buffers == nullptr || buffers->travelling(rows.layout).is_whole()) return;
+  keep(buffers->stored(), buffers->of(rows));
 }
 
 std::vector<double> Block::evaluate(const Rows& models) {

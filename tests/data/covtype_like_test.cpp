@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <numeric>
 
 #include <gtest/gtest.h>
 
@@ -9,6 +8,8 @@
 
 namespace fedhpc {
 namespace {
+
+using testing_support::all_of;
 
 constexpr std::int64_t kFeatures = 54;
 
@@ -20,12 +21,6 @@ DataOptions options_for(std::int64_t samples, DataSplit split = DataSplit::Clien
   options.split = split;
   options.seed = 5;
   return options;
-}
-
-Samples all_of(const Dataset& data) {
-  std::vector<std::int64_t> ids(static_cast<std::size_t>(data.num_train() + data.num_test()));
-  std::iota(ids.begin(), ids.end(), 0);
-  return data.read(ids);
 }
 
 TEST(CovtypeLikeTest, SizesFollowTheOptions) {

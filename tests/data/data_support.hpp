@@ -3,6 +3,7 @@
 #include <atomic>
 #include <filesystem>
 #include <fstream>
+#include <numeric>
 #include <string>
 #include <unistd.h>
 #include <utility>
@@ -139,6 +140,13 @@ struct Batch {
   Tensor features;  // [1, B, D] of training samples, [B, D] of test samples
   Tensor labels;    // [1, B] or [B], or targets [1, B, T]
 };
+
+/// All samples of a data set, in their order.
+inline Samples all_of(const Dataset& data) {
+  std::vector<std::int64_t> ids(static_cast<std::size_t>(data.num_train() + data.num_test()));
+  std::iota(ids.begin(), ids.end(), 0);
+  return data.read(ids);
+}
 
 /// A client's training samples at these positions, in tensors of their own.
 inline Batch gather(const Shard& shard, std::int64_t client,

@@ -14,6 +14,8 @@
 namespace fedhpc {
 namespace {
 
+using testing_support::all_of;
+
 constexpr std::int64_t kClients = 3;
 constexpr std::int64_t kLength = 12;
 constexpr std::int64_t kWords = 20;
@@ -29,12 +31,6 @@ DataOptions options_for(std::int64_t samples, double own, DataSplit split = Data
   options.split = split;
   options.seed = 5;
   return options;
-}
-
-Samples all_of(const Dataset& data) {
-  std::vector<std::int64_t> ids(static_cast<std::size_t>(data.num_train() + data.num_test()));
-  std::iota(ids.begin(), ids.end(), 0);
-  return data.read(ids);
 }
 
 /// How often each pair of client and word was followed by each word.

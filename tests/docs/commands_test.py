@@ -48,6 +48,7 @@ NOT_RUN = [
     (r"python3 -m venv .*|\.deps/venv/bin/pip .*", "changes the project's Python, and needs the network"),
     (r"tools/fetch_data\.py .*", "needs the network"),
     (r"python3 examples/benchmarks\.py .*", "needs the network"),
+    (r"python3 examples/lora\.py .*", "needs PyTorch; tests/python/test_imported_models.py runs a short one"),
     (r"fedhpc run configs/benchmarks/.*", "needs fetched data; tests/python/test_problems.py has small ones"),
     (r"mpirun .* --run\.device=cuda .*", "needs GPUs"),
     (r".*--dataset cifar100 .*", "needs CIFAR-100, which is not among the data sets that tests look for"),

@@ -39,6 +39,10 @@ std::vector<Case> cases() {
                         {"hadamard", {6, 4, 3, 3}, 2},
                         {"hadamard", {4, 3, 1, 1}, 1},
                         {"hadamard", {4, 3, 2, 3}, 3}};
+  for (const std::string name : {"lora", "ffa_lora"}) {
+    all.push_back({name, {7, 5}, 3, {.lora_alpha = 2}});
+    all.push_back({name, {6, 4, 3, 3}, 4, raw});
+  }
   for (const std::string of_trained : {"", "_f", "_aad"}) {
     for (const Case& one :
          {Case{"low_rank", {7, 5}, 3}, Case{"low_rank", {6, 4, 3, 3}, 4},

@@ -60,6 +60,47 @@ TEST(FactorMap, CountsOfTableI) {
   EXPECT_EQ(FactorMap(cp({}, 2), normed).layers(), 8);
 }
 
+TEST(FactorMap, LeavesOutWhatDoesNotPass) {
+  const LayoutPtr full = layout_of("cnn2", {1, 8, 8}, NormChoice::Batch);
+  FactorisationOptions options = cp({2});
+  options.exclude = {"last"};
+  options.passed = {.with = Tag::Head};
+  FactorMap map(options, full);
+  std::int64_t passed = 0;
+  for (const Field& field : map.factors()->fields()) {
+    passed += full->contains(field.name) ? 1 : 0;
+    EXPECT_TRUE(!full->contains(field.name) || has(field.tags, Tag::Head)) << field.name;
+  }
+  EXPECT_EQ(passed, 1) << "the head has no bias";
+  std::int64_t others = 0;
+  for (const auto& [begin, end] : map.other_columns()) others += end - begin;
+  EXPECT_EQ(others, full->size() - full->count(Tag::Head));
+  const Rows u = random_rows(3, map.factors());
+  const Rows w{at::full({3, full->size()}, 7.0, at::kDouble), full};
+  map.expand_(u, w);
+  for (const Field& field : full->fields()) {
+    const Tensor columns = w.values.narrow(1, field.offset, field.size);
+    const bool given = field.shape.size() >= 2 || has(field.tags, Tag::Head);
+    EXPECT_EQ(columns.abs().max().item<double>() == 0, !given) << field.name;
+  }
+}
+
+TEST(FactorMap, ExcludesLayersByPatterns) {
+  const LayoutPtr full = layout_of("vgg8", {3, 32, 32}, NormChoice::None);
+  const auto layers = [&](const std::vector<std::string>& exclude) {
+    FactorisationOptions options = cp({1});
+    options.exclude = exclude;
+    const FactorMap map(options, full);
+    std::vector<std::string> names;
+    for (std::int64_t l = 0; l < map.layers(); ++l) names.push_back(map.layer_name(l));
+    return names;
+  };
+  EXPECT_EQ(layers({"conv[!12]", "fc2"}),
+            (std::vector<std::string>{"conv1", "conv2", "fc1", "fc3"}));
+  EXPECT_THROW(layers({"conv*", "fc?"}), ConfigError) << "nothing is left";
+  EXPECT_THROW(layers({"convolution*"}), ConfigError) << "no such layer";
+}
+
 TEST(FactorMap, PutsFactorsInThePlaceOfWeights) {
   const LayoutPtr full = layout_of("dnn", {28, 28}, NormChoice::Auto);
   const FactorMap map(cp({44, 5}), full);

@@ -45,7 +45,8 @@ class Layer {
         mine_(make_factorisation(of.name, shape_, Rank{of.rank}, of.form)),
         definition_({.name = of.name,
                      .permuted = of.form.view == ConvView::Permuted,
-                     .grid = of.form.blocks == BlockLayout::Grid},
+                     .grid = of.form.blocks == BlockLayout::Grid,
+                     .alpha = of.form.lora_alpha.value_or(0)},
                     0, field(of), of.rank) {
     if (mine_->constants().empty()) return;
     constants_ = random({count_of(mine_->constants())});
@@ -168,6 +169,10 @@ const std::vector<Case> kCases{
     {"kronecker_f", "kronecker_f", {5, 4, 3, 3}, 3, {.view = ConvView::Raw}},
     {"kronecker_aad", "kronecker_aad", {5, 4, 3, 3}, 3, {.view = ConvView::Raw}},
     {"kronecker_aad_grid", "kronecker_aad", {7, 5}, 4, {.blocks = BlockLayout::Grid}},
+    {"lora_matrix", "lora", {7, 5}, 3},
+    {"lora_raw", "lora", {4, 3, 3, 2}, 2, {.view = ConvView::Raw, .lora_alpha = 5}},
+    {"lora_permuted", "lora", {4, 3, 3, 2}, 3, {.lora_alpha = 1}},
+    {"ffa_lora", "ffa_lora", {4, 3, 3, 3}, 5, {.view = ConvView::Raw, .lora_alpha = 2}},
     {"hadamard_matrix", "hadamard", {7, 5}, 2},
     {"hadamard_kernels", "hadamard", {5, 4, 3, 2}, 2}};
 
@@ -231,10 +236,12 @@ double gap(const std::string& name) {
 }
 
 TEST(Decoupling, MakesTheMeanOfProductsTheProductOfMeans) {
-  for (const char* name : {"low_rank_f", "low_rank_aad", "kronecker_f", "kronecker_aad"}) {
+  for (const char* name :
+       {"low_rank_f", "low_rank_aad", "kronecker_f", "kronecker_aad", "ffa_lora"}) {
     EXPECT_LT(gap(name), 1e-12) << name;
   }
-  for (const char* name : {"low_rank", "kronecker", "hadamard"}) EXPECT_GT(gap(name), 0.1) << name;
+  for (const char* name : {"low_rank", "kronecker", "hadamard", "lora"})
+    EXPECT_GT(gap(name), 0.1) << name;
 }
 
 }  // namespace

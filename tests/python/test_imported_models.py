@@ -1,5 +1,6 @@
 """Models made by export_model train as PyTorch trains them, on any ranks, with every method; files that do not fit."""
 
+import gzip
 import os
 import signal
 import subprocess
@@ -18,6 +19,7 @@ skip_without_torch()
 import torch  # noqa: E402
 import torch.nn.functional as F  # noqa: E402
 from torch import nn  # noqa: E402
+from torch.nn.utils import parametrize  # noqa: E402
 
 import models_of_others as others  # noqa: E402
 from torch_training import Training  # noqa: E402
@@ -224,6 +226,107 @@ class Methods(Imported):
                 plan = fedhpc.plan(SOURCE / "configs" / "algorithms" / f"{method}.ini", **self.keys_of(name))
                 found = [key.removeprefix("factors.") for key in plan if key.startswith("factors.")]
                 self.assertEqual(found, layers)
+
+
+class Adapter(nn.Module):
+    """W -> W + scale B A for a layer's frozen weights W."""
+
+    def __init__(self, a, b, scale):
+        super().__init__()
+        self.lora_A, self.lora_B, self.scale = nn.Parameter(a), nn.Parameter(b), scale
+
+    def forward(self, weight):
+        return weight + self.scale * (self.lora_B @ self.lora_A).reshape(weight.shape)
+
+
+class AdapterTraining(Training):
+    """Trains adapters as a run with algorithm.name = lora has begun with them."""
+
+    def __init__(self, run, model_file, module, x, y, keys):
+        super().__init__(run, model_file, module, x, y)
+        module.load_state_dict(self.initial, strict=False)
+        module.requires_grad_(False)
+        rank, self.layers = keys["model.rank"], []
+        frozen = keys["model.factorisation"] == "ffa_lora"
+        with h5py.File(run) as file:
+            for name, values in file["draws/factors"].items():
+                layer, factor = name.rsplit(".", 1)
+                self.layers.append(layer)
+                place = module.get_submodule(layer)
+                a, rows = torch.from_numpy(values[0]), len(place.weight)
+                b = torch.zeros(rows * place.weight[0].numel() // a.shape[1], rank)
+                parametrize.register_parametrization(place, "weight", Adapter(a, b, keys["model.lora_alpha"] / rank))
+                place.parametrizations["weight"][0].lora_A.requires_grad_(not frozen)
+                assert factor == ("lora_A_fixed" if frozen else "lora_A"), factor
+        self.head = [name for name in self.initial if name.startswith(keys["head"] + ".")]
+        for name in self.head:
+            module.get_parameter(name).requires_grad_(True)
+        # Running statistics are the base's.
+        self.initial = {name: values.clone() for name, values in module.state_dict().items()}
+
+    def local(self, model, client, round_, keys):
+        trained, losses, places = super().local(model, client, round_, keys)
+        buffers = {name for name, _ in self.module.named_buffers()}
+        return {name: model[name] if name in buffers else values for name, values in trained.items()}, losses, places
+
+
+class Adapters(Imported):
+    HEADS = {"CNN": "fc2", "batch norm": "fc", "GPT": "lm_head", "ViT": "head"}
+
+    def check(self, name, **changes):
+        """The run is what PyTorch's autograd makes of adapters; what is frozen is the file's, to the last bit."""
+        module, x, y, keys = self.prepare(name)
+        base = {name: values.clone() for name, values in module.state_dict().items()}
+        keys |= {"algorithm.name": "lora", "model.rank": 3, "model.lora_alpha": 5, "run.save": "init,partition,draws",
+                 **changes}
+        results = self.run_model(keys)
+        training = AdapterTraining("run.h5", "net.h5", module, x, y, {**keys, "head": self.HEADS[name]})
+        module.load_state_dict(training.run(keys)[0])
+        ours = results.model()
+        for name, before in base.items():
+            if name not in ours:
+                continue  # of PyTorch alone
+            layer, _, kind = name.rpartition(".")
+            if kind == "weight" and layer in training.layers:
+                after = module.get_submodule(layer).weight.detach()
+                self.assertLessEqual(float((torch.from_numpy(ours[name]) - after).norm()), 1e-9 * float(after.norm()), name)
+                self.assertGreater(float((after - before).norm()), 1e-6, name)
+            elif name in training.head:
+                after = module.get_parameter(name).detach()
+                self.assertLessEqual(float((torch.from_numpy(ours[name]) - after).norm()), 1e-9 * float(after.norm()), name)
+            else:
+                np.testing.assert_array_equal(ours[name], before.numpy(), name)
+        sent = 8 * sum(values.numel() for values in module.parameters() if values.requires_grad)
+        self.assertEqual(results.rounds["bytes_up_client_cloud"].iloc[0], sent * results.rounds["participants"].iloc[0])
+
+    def test_as_in_torch(self):
+        for name in self.HEADS:
+            for kind in ("lora", "ffa_lora"):
+                with self.subTest(name, kind=kind):
+                    self.check(name, **{"model.factorisation": kind})
+
+    def test_optimizers(self):
+        for optimizer in ("momentum", "adam"):
+            with self.subTest(optimizer):
+                changes = {"train.momentum": 0.9} if optimizer == "momentum" else {"train.lr": 0.003}
+                self.check("GPT", **{"model.factorisation": "lora", "train.optimizer": optimizer, **changes})
+
+    def test_example(self):
+        rng = np.random.default_rng(4)
+        Path("mnist").mkdir()
+        for name, count in (("train", 1200), ("t10k", 100)):
+            for kind, head, values in (("images-idx3", 16, rng.integers(0, 256, (count, 28, 28))),
+                                       ("labels-idx1", 8, rng.integers(0, 10, count))):
+                whole = bytes(head) + values.astype(np.uint8).tobytes()
+                Path(f"mnist/{name}-{kind}-ubyte.gz").write_bytes(gzip.compress(whole))
+        done = subprocess.run([sys.executable, SOURCE / "examples" / "lora.py", "--data", ".", "--seeds", "1",
+                               "--rounds", "1"], capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        rows = [line.split("|")[1:-1] for line in done.stdout.splitlines() if line.startswith("|")]
+        sent = {way.strip(): float(kilobytes) for way, _, _, kilobytes, _, _ in rows[1:]}
+        self.assertEqual(list(sent), ["all weights", "LoRA", "FFA-LoRA"])
+        self.assertGreater(sent["all weights"] / 5, sent["LoRA"])
+        self.assertGreater(sent["LoRA"], sent["FFA-LoRA"])
 
 
 class DoNotFit(Imported):

@@ -75,7 +75,8 @@ std::int64_t size_for(const FactorisationSettings& settings, const Field& weight
   const auto o = static_cast<double>(view.o);
   const auto i = static_cast<double>(view.i);
   if (settings.name == "low_rank_f") return at_least_one(std::ceil(ratio * o));
-  if (settings.name.starts_with("low_rank")) {
+  if (settings.name == "ffa_lora") return at_least_one(std::ceil(ratio * i));
+  if (settings.name.starts_with("low_rank") || settings.name == "lora") {
     return at_least_one(std::ceil(ratio * o * i / (o + i)));
   }
   const double factors = settings.name == "kronecker_f" ? 1 : 2;  // trained ones of a block
@@ -105,8 +106,9 @@ FactorisedLayer::FactorisedLayer(const FactorisationSettings& settings, std::siz
     const std::int64_t z = block_side(weight.size, size);
     u = v = {size, z, z};
   }
-  shapes_ = {u, v};  // U~ and V of _f
-  if (ends_with(settings.name, "_f")) constants_ = 1;
+  shapes_ = {u, v};                                           // U~ and V of _f
+  if (is_lora()) shapes_ = {{size, view.i}, {view.o, size}};  // A, B
+  if (ends_with(settings.name, "_f") || settings.name == "ffa_lora") constants_ = 1;
   if (ends_with(settings.name, "_aad")) {
     constants_ = 2;
     shapes_ = {u, v, u, v};
@@ -114,6 +116,8 @@ FactorisedLayer::FactorisedLayer(const FactorisationSettings& settings, std::siz
 }
 
 bool FactorisedLayer::is_kronecker() const { return settings_.name.starts_with("kronecker"); }
+
+bool FactorisedLayer::is_lora() const { return ends_with(settings_.name, "lora"); }
 
 std::string FactorisedLayer::name() const {
   return weight_.name.substr(0, weight_.name.rfind('.'));
@@ -137,6 +141,10 @@ Tensor FactorisedLayer::expand(const Parameters& constants, const Parameters& fa
 }
 
 Tensor FactorisedLayer::product(const Tensor& u, const Tensor& v) const {
+  if (is_lora()) {
+    const double scale = settings_.alpha == 0 ? 1 : settings_.alpha / static_cast<double>(size_);
+    return at::matmul(v, u).mul(scale);
+  }
   if (!is_kronecker()) return at::matmul(u, v.t());
   const MatrixView view = view_of(weight_);
   std::int64_t side = 1;  // blocks next to each other

@@ -10,7 +10,8 @@
 namespace fedhpc::reference {
 
 struct FactorisationSettings {
-  std::string name;  ///< low_rank, low_rank_f, low_rank_aad, kronecker, ..., hadamard
+  std::string
+      name;  ///< low_rank, low_rank_f, low_rank_aad, kronecker, ..., hadamard, lora, ffa_lora
   std::vector<std::int64_t> ranks = {};  ///< one, or one per factorised layer; none: by compression
   double compression = 2;
   bool whole_model = false;  ///< compression is that of all trainable numbers, not of each layer
@@ -19,6 +20,8 @@ struct FactorisationSettings {
   bool grid = false;         ///< Kronecker blocks side by side, too, not only one below the other
   bool full_rank = false;    ///< hadamard: ranks of the authors' program
   bool like_layers = false;  ///< hadamard: first factors of the authors' program
+  double alpha = 0;          ///< lora: alpha, 0: the rank
+  Columns passed = {};       ///< of layers in full, those that are trained and travel
 };
 
 /// The rank or number of blocks of a layer that shall have the share `ratio` of its weights.
@@ -55,6 +58,7 @@ class FactorisedLayer {
   Tensor kernel(const Tensor& matrix) const;
   Tensor hadamard(const Parameters& factors) const;
   bool is_kronecker() const;
+  bool is_lora() const;
 
   FactorisationSettings settings_;
   std::size_t place_;

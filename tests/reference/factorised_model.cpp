@@ -8,7 +8,7 @@
 namespace fedhpc::reference {
 
 FactorisedModel::FactorisedModel(const Problem& problem, const FactorisationSettings& settings)
-    : layout_(problem.layout) {
+    : layout_(problem.layout), passed_(settings.passed) {
   std::vector<std::size_t> weights;
   for (std::size_t i = 0; i < layout_->fields().size(); ++i) {
     if (layout_->fields()[i].shape.size() >= 2) weights.push_back(i);
@@ -43,14 +43,15 @@ FactorisedModel::FactorisedModel(const Problem& problem, const FactorisationSett
 }
 
 double FactorisedModel::share_at(const FactorisationSettings& settings, double ratio) const {
-  auto trainable = static_cast<double>(layout_->count(Tag::Trainable));
-  const double total = trainable;
+  const auto total = static_cast<double>(layout_->count(Tag::Trainable));
+  auto trained = static_cast<double>(layout_->count(Tag::Trainable, passed_));
   for (const std::size_t place : places_) {
     const Field& weight = layout_->fields()[place];
     const FactorisedLayer layer(settings, place, weight, size_for(settings, weight, ratio));
-    trainable += static_cast<double>(layer.factor_size() - weight.size);
+    const std::int64_t replaced = passed_.hold(weight.tags) ? weight.size : 0;
+    trained += static_cast<double>(layer.factor_size() - replaced);
   }
-  return trainable / total;
+  return trained / total;
 }
 
 const FactorisedLayer* FactorisedModel::layer_at(std::size_t place) const {
@@ -107,8 +108,10 @@ std::vector<std::size_t> FactorisedModel::moving() const {
   for (std::size_t place = 0; place < layout_->fields().size(); ++place) {
     const FactorisedLayer* const layer = layer_at(place);
     const std::int64_t tensors = layer == nullptr ? 1 : layer->factors();
+    const Tag tags = layout_->fields()[place].tags;
+    const bool moves = has(tags, Tag::Trainable) && (layer != nullptr || passed_.hold(tags));
     for (std::int64_t i = 0; i < tensors; ++i, ++next) {
-      if (has(layout_->fields()[place].tags, Tag::Trainable)) places.push_back(next);
+      if (moves) places.push_back(next);
     }
   }
   return places;
@@ -118,7 +121,8 @@ void FactorisedModel::take_buffers_(Parameters& u, const Parameters& model) cons
   std::size_t next = 0;
   for (std::size_t place = 0; place < model.size(); ++place) {
     const FactorisedLayer* const layer = layer_at(place);
-    if (has(layout_->fields()[place].tags, Tag::Buffer)) u[next] = model[place];
+    const Tag tags = layout_->fields()[place].tags;
+    if (has(tags, Tag::Buffer) && passed_.hold(tags)) u[next] = model[place];
     next += layer == nullptr ? 1 : static_cast<std::size_t>(layer->factors());
   }
 }
@@ -152,7 +156,12 @@ std::vector<Parameters> FactorisedModel::normal_factors(std::uint64_t seed) cons
 }
 
 std::int64_t FactorisedModel::row_size() const {
-  return layout_->size() + factor_size() - weights_factored();
+  std::int64_t size = factor_size();
+  for (std::size_t place = 0; place < layout_->fields().size(); ++place) {
+    const Field& field = layout_->fields()[place];
+    if (layer_at(place) == nullptr && passed_.hold(field.tags)) size += field.size;
+  }
+  return size;
 }
 
 std::int64_t FactorisedModel::factor_size() const {

@@ -28,7 +28,7 @@ class FactorisedModel {
   /// Factors of independent normals, a key for each place of the row.
   std::vector<Parameters> normal_factors(std::uint64_t seed) const;
 
-  std::int64_t row_size() const;          ///< Q, running statistics included
+  std::int64_t row_size() const;          ///< Q, of what is trained and running statistics
   std::int64_t factor_size() const;       ///< F: of factorised layers
   std::int64_t weights_factored() const;  ///< D: what these stand for
 
@@ -38,6 +38,7 @@ class FactorisedModel {
   double share_at(const FactorisationSettings& settings, double ratio) const;
 
   LayoutPtr layout_;
+  Columns passed_;
   std::vector<std::size_t> places_;  // of the weights to be factorised
   std::vector<FactorisedLayer> layers_;
 };

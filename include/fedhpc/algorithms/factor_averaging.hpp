@@ -11,15 +11,17 @@
 
 namespace fedhpc {
 
-/// Federated averaging of the factors u of a model that is factorised from the beginning:
+/// Federated averaging of the factors u of a model that is factorised from the beginning, or of an
+/// update of a frozen one:
 ///
 ///   w_k = expand(u_k),   u <- sum_k p_k u_k
 ///
-/// FedLMT and FedPara share it.
+/// FedLMT, FedPara and LoRA share it.
 class FactorAveraging : public Algorithm {
  public:
-  /// The method works with `factorisation`.
-  explicit FactorAveraging(std::string factorisation) : factorisation_(std::move(factorisation)) {}
+  /// The method works with these factorisations.
+  explicit FactorAveraging(std::vector<std::string> factorisations)
+      : factorisations_(std::move(factorisations)) {}
 
   Traits traits() const override;
   void declare(OptionSet& options) override;
@@ -28,13 +30,25 @@ class FactorAveraging : public Algorithm {
   void evaluate(Evaluation& evaluation) override;
   void visit_state(StateVisitor& state) override;
 
+ protected:
+  const std::vector<std::string>& factorisations() const { return factorisations_; }
+  AveragingOptions& averaging() { return averaging_; }
+  FactorMap& updates() const { return *map_; }
+  /// Clients train factors that begin at `first` [1, Q] and stand for models by `model`, which
+  /// outlives the rounds.
+  void begin(Rows first, RowMap& model) {
+    factors_ = std::move(first);
+    model_ = &model;
+  }
+
  private:
-  std::string factorisation_;
+  std::vector<std::string> factorisations_;
   std::optional<double> init_range_;
   AveragingOptions averaging_;
   std::unique_ptr<Codec> codec_;  // of uploads
-  FactorMap* map_ = nullptr;
-  Rows factors_;  // [1, Q]  u
+  FactorMap* map_ = nullptr;      // u -> the factorised weights, or their updates
+  RowMap* model_ = nullptr;       // u -> w
+  Rows factors_;                  // [1, Q]  u
   AggregationRecord record_;
 };
 

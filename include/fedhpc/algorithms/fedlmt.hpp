@@ -15,7 +15,7 @@ namespace fedhpc {
 /// the latter is train.lr_schedule = exponential (configs/authors/fedlmt.ini).
 class FedLMT final : public FactorAveraging {
  public:
-  FedLMT() : FactorAveraging("low_rank") {}
+  FedLMT() : FactorAveraging({"low_rank"}) {}
 };
 
 }  // namespace fedhpc

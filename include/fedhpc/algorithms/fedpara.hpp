@@ -14,7 +14,7 @@ namespace fedhpc {
 /// (algorithm.init = factors), which makes first weights a hundred times smaller.
 class FedPara final : public FactorAveraging {
  public:
-  FedPara() : FactorAveraging("hadamard") {}
+  FedPara() : FactorAveraging({"hadamard"}) {}
 
   Traits traits() const override {
     Traits traits = FactorAveraging::traits();

@@ -9,6 +9,7 @@
 
 #include "fedhpc/io/results_writer.hpp"
 #include "fedhpc/models/layout.hpp"
+#include "fedhpc/models/options.hpp"
 
 namespace fedhpc {
 
@@ -30,14 +31,15 @@ struct ModelRecord {
 /// Whether a model file has weights: without them it says what the network is, and they are drawn.
 bool holds_weights(const std::string& path);
 
-/// Reads the file of `key`: /model/init/global, else /model/global. Throws DataError naming the file
-/// and the parameter that is missing, superfluous or of another shape.
+/// Reads the file of `key`: /model/init/global, else or where `state` is Final /model/global. Throws
+/// DataError naming the file and the parameter that is missing, superfluous or of another shape.
 Rows read_initial_model(const std::string& key, const std::string& path, const LayoutPtr& layout,
-                        at::ScalarType type);
+                        at::ScalarType type, InitState state = InitState::Initial);
 
 /// Replaces the factors in `row` [1, Q] by those of model.init_file: /model/init/factors, else
-/// /model/factors. Throws DataError for one of another shape.
-void read_initial_factors_(const std::string& path, const Rows& row);
+/// likewise /model/factors. Throws DataError for one of another shape.
+void read_initial_factors_(const std::string& path, const Rows& row,
+                           InitState state = InitState::Initial);
 
 /// Returns the parameters of a row [1, P] as tensors in their own shapes.
 std::vector<NamedTensor> parameters_of(const Rows& row);

@@ -18,16 +18,17 @@ namespace fedhpc {
 /// The way factors and constants are drawn.
 struct FactorDraw {
   std::optional<double> range;  ///< uniform in (-range, range); unset: independent normals that
-                                ///< give weights the variance 2 / fan_in, or
-  bool like_layers = false;     ///< normals of variance 2 / fan_in of each factor, as if it were a
-                                ///< layer (FactorShape::fan_in)
+                                ///< give weights the variance 2 / fan_in
+  bool like_layers = false;     ///< each factor as if it were a layer (FactorShape::fan_in):
+                                ///< (-range, range) / sqrt(fan_in), normals of variance 2 / fan_in
   bool zero = false;            ///< true: factors that make the weights 0 are 0 (see zero_for_zero)
   std::uint64_t round = 0;      ///< rounds done before
 };
 
 /// Maps rows of factors [C, Q] to whole models, rows of weights [C, P], and back. The factors of a
-/// factorised layer stand in the place of its weights, named LAYER.FACTOR. All other columns
-/// (biases, batch norm, layers left full) pass through.
+/// factorised layer stand in the place of its weights, named LAYER.FACTOR. The other columns
+/// (biases, batch norm, layers left full) pass through, or only options.passed of them: the models
+/// are then 0 in those left out.
 class FactorMap final : public RowMap {
  public:
   /// For models of this layout. Throws ConfigError for ranks or layer names that do not fit it.
@@ -69,8 +70,8 @@ class FactorMap final : public RowMap {
   const std::string& layer_name(std::int64_t l) const { return layers_[l].name; }
   /// The number of factors that stand for the weights of factorised layer `l`.
   std::int64_t factors_of_layer(std::int64_t l) const { return layers_[l].factorisation->count(); }
-  /// The columns of the factorised weights in full rows.
-  ColumnRanges factorised_columns() const;
+  /// The columns of full rows that do not pass through: factorised weights and those left out.
+  ColumnRanges other_columns() const;
   /// ||w||^2 of the factorised weights w of `model` [1, P], summed in float64.
   double squared_length(const Rows& model) const;
   /// The numbers of weights and of factors of all factorised layers.
@@ -112,8 +113,8 @@ class FactorMap final : public RowMap {
   void set_constants(Layer& layer, const std::vector<Tensor>& values,
                      const at::TensorOptions& options);
   /// Draws uniform numbers for the constant or factor in this place of a layer; float64.
-  Tensor uniform(const Layer& layer, std::size_t place, std::int64_t count, std::uint64_t seed,
-                 const FactorDraw& draw) const;
+  Tensor uniform(const Layer& layer, std::size_t place, const FactorShape& shape,
+                 std::uint64_t seed, const FactorDraw& draw) const;
   Tensor normals(const Layer& layer, std::size_t factor, std::uint64_t seed,
                  const FactorDraw& draw) const;
   Tensor factors_of(const Layer& layer, const Tensor& rows) const;
@@ -123,6 +124,7 @@ class FactorMap final : public RowMap {
   LayoutPtr factors_;
   std::vector<Layer> layers_;
   std::vector<CopiedColumns> passed_;
+  ColumnRanges left_out_;  // of full rows
 };
 
 }  // namespace fedhpc

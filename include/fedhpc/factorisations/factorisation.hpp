@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <variant>
@@ -54,6 +55,7 @@ struct FactorForm {
   ConvView view = ConvView::Permuted;
   BlockLayout blocks = BlockLayout::Stacked;
   RankBound bound = RankBound::None;
+  std::optional<double> lora_alpha{};     ///< of adapters alpha; unset: the rank
   Summation summation = Summation::Fast;  ///< of products on a device
 };
 

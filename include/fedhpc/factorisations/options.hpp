@@ -7,6 +7,7 @@
 
 #include "fedhpc/core/options.hpp"
 #include "fedhpc/factorisations/factorisation.hpp"
+#include "fedhpc/models/layout.hpp"
 
 namespace fedhpc {
 
@@ -19,6 +20,7 @@ struct FactorisationUse {
   std::vector<std::string>
       exclude{};  ///< layers that stay full unless model.exclude says otherwise
   ConvView view = ConvView::Permuted;
+  Columns passed{};  ///< of layers that stay full, those in rows of factors
 };
 
 /// The `model.*` keys of factorised layers.
@@ -30,11 +32,13 @@ struct FactorisationOptions {
   std::vector<std::int64_t> ranks;  ///< one for all factorised layers, or one each; empty: rate
   double compression = 2;           ///< full size over compressed size
   CompressionScope scope = CompressionScope::Layer;
-  std::vector<std::string> exclude{kAuto};  ///< layers that stay full: names, or first and last;
-                                            ///< auto, before it is resolved: none
+  std::vector<std::string> exclude{kAuto};  ///< layers that stay full: names, patterns, or first
+                                            ///< and last; auto, before it is resolved: none
   std::optional<ConvView> view;             ///< unset: the method's own
   BlockLayout blocks = BlockLayout::Stacked;
   RankBound bound = RankBound::None;
+  std::optional<double> lora_alpha;  ///< unset: the rank
+  Columns passed{};                  ///< of layers that stay full, those in rows of factors
 
   void declare(OptionSet& options);
 
@@ -44,7 +48,10 @@ struct FactorisationOptions {
   void resolve(const OptionSet& options, const std::string& method, const FactorisationUse& use);
   bool factorises() const { return name != kNone; }
   FactorForm form() const {
-    return {.view = view.value_or(ConvView::Permuted), .blocks = blocks, .bound = bound};
+    return {.view = view.value_or(ConvView::Permuted),
+            .blocks = blocks,
+            .bound = bound,
+            .lora_alpha = lora_alpha};
   }
 };
 

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "fedhpc/factorisations/factorisation.hpp"
@@ -16,6 +17,8 @@ class FactorProduct {
   virtual ~FactorProduct() = default;
   virtual std::vector<std::int64_t> left_sizes() const = 0;   ///< of U
   virtual std::vector<std::int64_t> right_sizes() const = 0;  ///< of V
+  virtual std::string left_name() const { return "U"; }
+  virtual std::string right_name() const { return "V"; }
 
   /// m <- U * V, or m += U * V.
   enum class Write { Replace, Add };
@@ -35,6 +38,10 @@ class FactorProduct {
   /// The variance of an entry of U * V over sigma^4, for independent entries of variance sigma^2.
   virtual double variance() const = 0;
 };
+
+/// The largest rank of a matrix [O, I] with `of_rank` numbers a rank for 1 / rate of its numbers,
+/// rounded up, at least 1.
+std::int64_t rank_within(const MatrixView& view, CompressionRate rate, std::int64_t of_rank);
 
 /// The trained factors of a product (FedMUD, Sections 3.3 and 5.3).
 enum class Trained {

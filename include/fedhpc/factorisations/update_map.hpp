@@ -8,14 +8,14 @@
 
 namespace fedhpc {
 
-/// Maps updates of frozen models: w = W + expand(u) on the factorised columns, where W is the same
-/// for all clients. The other columns pass through.
+/// Maps updates of frozen models: w = W + expand(u), where W is the same for all clients, but for the
+/// columns that pass through.
 class UpdateMap final : public RowMap {
  public:
   /// `updates` outlives it. W is 0 at first, of the type and on the device of these options.
   UpdateMap(FactorMap& updates, const at::TensorOptions& options);
 
-  /// W on the factorised columns, [1, P]; its other columns are not read.
+  /// W, [1, P]; its columns that pass through are not read.
   const Rows& frozen() const { return frozen_; }
   Rows& frozen() { return frozen_; }
   /// W <- W + expand(u), u [1, Q].

@@ -33,9 +33,9 @@ enum class Transpose { No, Yes };
 Tensor as_factors(const Tensor& values, Precision precision);
 
 /// result[c] = alpha op(a[c]) op(b[c]) + beta result[c] for c in 0..count-1. One product per
-/// client, by BLAS or, for small batches, by own kernels: what a
-/// client gets does not depend on the others. `type` is float32 or float64 and that of all three,
-/// which lie all in host memory or all on the device. With beta = 0 the old contents of result are
+/// client, by BLAS or, for small batches, by own kernels: what a client gets does not depend on the
+/// others. `type` is float32 or float64 and that of all three, which lie all in host memory or all on
+/// the device. With beta = 0 the old contents of result are
 /// not read. On a device a library chooses a product's kernel by the whole call, and with it the
 /// order of sums: another number of clients, other bits. Reproducible products are taken by an own
 /// kernel, in the order of their inner index.

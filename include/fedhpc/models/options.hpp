@@ -33,6 +33,10 @@ Condition of_image_model();
 /// Holds where it is one that may have batch norm.
 Condition of_model_with_buffers();
 
+/// The model that is taken from a result file: the one its run began with, where the file has it, or
+/// the one it ended with.
+enum class InitState { Initial, Final };
+
 /// The `model.*` keys.
 struct ModelOptions {
   std::string name = "dnn";
@@ -55,6 +59,7 @@ struct ModelOptions {
   std::string file;  ///< of model.name = file
   Backend backend = Backend::Batched;
   std::string init_file;  ///< empty: drawn, or those of `file`
+  InitState init_state = InitState::Initial;
 
   void declare(OptionSet& options);
   bool by_autograd() const { return name == "file" && backend == Backend::Autograd; }
