@@ -16,8 +16,9 @@ Placement Parts::placed_on(int ranks) const {
 }
 
 std::vector<ClientLoad> Parts::loads() const {
-  // What has a gradient costs three times as much as what is only scored.
-  const double of_test = 1.0 / 3.0 / static_cast<double>(config.run.eval_every);
+  // What has a gradient costs three times as much as what is only scored. Of no key that may change
+  // when a run is resumed: sums depend on homes.
+  constexpr double kOfTest = 1.0 / 3.0;
   std::vector<ClientLoad> loads;
   loads.reserve(static_cast<std::size_t>(partition.clients()));
   for (std::int64_t client = 0; client < partition.clients(); ++client) {
@@ -25,7 +26,7 @@ std::vector<ClientLoad> Parts::loads() const {
     const std::int64_t tests = partition.test.count(client);
     loads.push_back({.work = config.topology.participation *
                                  static_cast<double>(sample_visits(config.train, samples)) +
-                             of_test * static_cast<double>(tests),
+                             kOfTest * static_cast<double>(tests),
                      .samples = samples + tests});
   }
   return loads;

@@ -1,6 +1,9 @@
 #include "fedhpc/rounds/round_state.hpp"
 
+#include <algorithm>
 #include <stdexcept>
+
+#include "fedhpc/core/error.hpp"
 
 namespace fedhpc {
 
@@ -71,6 +74,13 @@ void RoundState::save(PartialRound& partial) const {
 }
 
 void RoundState::restore(const PartialRound& partial) {
+  const std::vector<std::int64_t> trained = here();
+  for (const std::int64_t client : partial.done) {
+    if (std::ranges::find(trained, client) != trained.end()) continue;
+    throw Error(concat("round ", number, " was left with client ", client,
+                       " trained on a rank that it is not trained on now; go on with the "
+                       "run.device it was left with, or from a checkpoint before it"));
+  }
   wire.ledger() = partial.ledger;
   wire.clock().go_on_from(partial.times);
   statistics = partial.statistics;
