@@ -5,7 +5,7 @@
 namespace fedhpc {
 
 void FedAvg::declare(OptionSet& options) {
-  averaging_.declare(options);
+  averaging_.declare_both(options);
   options.add("algorithm.transmit_fraction", transmit_fraction_, above_up_to(0.0, 1.0),
               "share of the trainable columns that travel in each direction, chosen at random");
   options
@@ -18,14 +18,16 @@ void FedAvg::declare(OptionSet& options) {
   // Of single columns the statistics are among those that travel.
   options.acts("train.buffers", where("algorithm.transmit_fraction", {"1"}));
   // Single columns travel as they are.
-  for (const char* key : {"algorithm.codec", "algorithm.k"}) {
+  for (const char* key : {"algorithm.codec", "algorithm.k", "algorithm.codec_fraction",
+                          "algorithm.codec_levels", "algorithm.downlink_codec",
+                          "algorithm.error_feedback"}) {
     options.acts(key, where("algorithm.transmit_fraction", {"1"}));
   }
 }
 
 void FedAvg::initialise(const Setup& setup) {
   global_ = setup.initial_model();
-  codec_ = averaging_.make_upload_codec();
+  codec_ = averaging_.make_upload_codec(setup, global_);
   if (!is_sparse()) return;
   columns_.emplace(setup.seed(), transmit_fraction_, global_.layout);
   if (unsent_ == Unsent::Keep) last_ = &setup.store().rows("last", global_);

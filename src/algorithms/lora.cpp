@@ -20,7 +20,7 @@ void LoRA::declare(OptionSet& options) {
               Names<Rest>{{"frozen", Rest::Frozen}, {"head", Rest::Head}, {"all", Rest::All}},
               "what is trained in full of layers without an adapter, and of biases and norms: "
               "nothing, what belongs to the head, or all");
-  averaging().declare(options);
+  averaging().declare_both(options);
 }
 
 void LoRA::initialise(const Setup& setup) {

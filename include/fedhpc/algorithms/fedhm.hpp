@@ -20,7 +20,9 @@ class FedHM final : public Algorithm {
   Traits traits() const override {
     return {.factorisations = {.names = {"low_rank"}, .exclude = {"first", "last"}}};
   }
-  void declare(OptionSet& options) override { averaging_.declare(options); }
+  void declare(OptionSet& options) override {
+    averaging_.declare(options, AveragingOptions::kOfUploads, AveragingOptions::Exchange::Models);
+  }
   void initialise(const Setup& setup) override;
   void round(Round& round) override;
   void evaluate(Evaluation& evaluation) override;

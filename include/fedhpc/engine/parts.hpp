@@ -72,6 +72,7 @@ struct Parts {
   std::optional<DeviceRowMemory> device_memory;  ///< of the store, where there is a device
   std::optional<PinnedRowMemory> pinned_memory;
   std::unique_ptr<ClientStore> store;
+  std::unique_ptr<LinkMemory> links;    ///< of the method's payloads
   std::vector<Metric> own_metrics;      ///< series of the method's own
   std::unique_ptr<OwnBuffers> buffers;  ///< of this rank's clients; null: they travel
   NetworkModel network;
