@@ -122,8 +122,7 @@ using Qsgd = Levels<TensorNorm::Euclidean>;
 /// Levels of the largest magnitude, of which no key says how many there are.
 template <std::int64_t s>
 struct OfLargest : Levels<TensorNorm::Largest> {
-  OfLargest() { this->Levels<TensorNorm::Largest>::levels = s; }
-  static constexpr std::int64_t kLevels = s;
+  OfLargest() { this->levels = s; }
 };
 
 using TernGrad = OfLargest<1>;

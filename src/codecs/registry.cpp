@@ -1,5 +1,7 @@
 #include "fedhpc/codecs/codec.hpp"
 
+#include <type_traits>
+
 #include "codecs/bitmap.hpp"
 #include "codecs/chosen.hpp"
 #include "codecs/drive.hpp"
@@ -22,7 +24,7 @@ std::unique_ptr<Codec> make(const CodecChoice& choice) {
   Format format;
   if constexpr (requires { &Format::k; }) format.k = choice.k;
   if constexpr (requires { &Format::fraction; }) format.fraction = choice.fraction;
-  if constexpr (requires { &Format::levels; }) format.levels = choice.levels;
+  if constexpr (std::is_same_v<Format, Qsgd>) format.levels = choice.levels;
   if constexpr (requires { &Format::contracts; }) {
     format.contracts = choice.feedback != ErrorFeedback::None;
   }

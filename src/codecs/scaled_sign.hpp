@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cmath>
+#include <limits>
 
 #include "codecs/compressor.hpp"
 #include "codecs/signs.hpp"
@@ -40,8 +41,10 @@ struct ScaledSign : Compressor {
     for (const Range& range : tensors.ranges()) {
       double sum = 0;
       for (const T value : of_range(row, range)) sum += std::abs(static_cast<double>(value));
-      // NaN without a sign, as decoders want it.
-      const auto mean = std::abs(static_cast<T>(sum / static_cast<double>(range.size())));
+      // One NaN without a sign: decoders want that, and sums keep any of several.
+      const double exact = sum / static_cast<double>(range.size());
+      const T mean = std::isnan(exact) ? std::numeric_limits<T>::quiet_NaN()
+                                       : static_cast<T>(exact);
       for (T& value : of_range(row, range)) value = std::copysign(mean, value);
     }
   }
