@@ -18,9 +18,9 @@ void FedAvg::declare(OptionSet& options) {
   // Of single columns the statistics are among those that travel.
   options.acts("train.buffers", where("algorithm.transmit_fraction", {"1"}));
   // Single columns travel as they are.
-  for (const char* key : {"algorithm.codec", "algorithm.k", "algorithm.codec_fraction",
-                          "algorithm.codec_levels", "algorithm.downlink_codec",
-                          "algorithm.error_feedback"}) {
+  for (const char* key :
+       {"algorithm.codec", "algorithm.k", "algorithm.codec_fraction", "algorithm.codec_levels",
+        "algorithm.downlink_codec", "algorithm.error_feedback"}) {
     options.acts(key, where("algorithm.transmit_fraction", {"1"}));
   }
 }

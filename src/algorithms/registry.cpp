@@ -69,10 +69,9 @@ void AveragingOptions::declare(OptionSet& options, const std::string& codec_help
     options.add_choice("algorithm.downlink_codec", downlink.name, codec_registry().names(),
                        "what downloads become on the wire: changes of what the receiver has");
   }
-  codec.declare(
-      options, "algorithm", codec_help,
-      exchange == Exchange::Models ? CodecChoice::Of::Models : CodecChoice::Of::Changes,
-      both ? "algorithm.downlink_codec" : "");
+  codec.declare(options, "algorithm", codec_help,
+                exchange == Exchange::Models ? CodecChoice::Of::Models : CodecChoice::Of::Changes,
+                both ? "algorithm.downlink_codec" : "");
   if (both) codec.declare_feedback(options, "algorithm");
 }
 

@@ -66,8 +66,9 @@ struct RandK : Chosen {
   void encode(std::span<const T> row, BitWriter& writer) const {
     const SplitRow inside = columns(row.size());
     if (inside.count() > 0) writer.append(fit.seed);
-    each_chosen(inside, fit.seed,
-                [&](std::size_t i) { writer.append(bits_of(row[i])); }, [](std::size_t) {});
+    each_chosen(
+        inside, fit.seed, [&](std::size_t i) { writer.append(bits_of(row[i])); },
+        [](std::size_t) {});
     append_others(inside, row, writer);
   }
 

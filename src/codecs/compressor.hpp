@@ -35,9 +35,7 @@ struct Compressor {
     if (size == 0) return SplitRow({});
     return SplitRow({{0, static_cast<std::int64_t>(size)}});
   }
-  Draws draws(std::uint64_t seed) const {
-    return Draws({.seed = seed, .purpose = Purpose::Codec});
-  }
+  Draws draws(std::uint64_t seed) const { return Draws({.seed = seed, .purpose = Purpose::Codec}); }
   double shrinkage(double omega) const { return contracts ? 1 / (1 + omega) : 1; }
 };
 
@@ -73,8 +71,7 @@ std::int64_t transmit_by_bytes_(const Format& format, std::span<T> row) {
 /// The columns of tensor `range`, in a row.
 template <typename T>
 std::span<T> of_range(std::span<T> row, const Range& range) {
-  return row.subspan(static_cast<std::size_t>(range.first),
-                     static_cast<std::size_t>(range.size()));
+  return row.subspan(static_cast<std::size_t>(range.first), static_cast<std::size_t>(range.size()));
 }
 
 }  // namespace fedhpc

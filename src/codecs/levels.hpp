@@ -69,8 +69,8 @@ struct Levels : Compressor {
     for (const Range& range : tensors.ranges()) {
       const T m = std::bit_cast<T>(reader.take<BitsOf<T>>());
       if (std::signbit(m)) reader.fail("a norm is negative");
-      const double unit = shrinkage(omega(range.size())) * static_cast<double>(m) /
-                          static_cast<double>(levels);
+      const double unit =
+          shrinkage(omega(range.size())) * static_cast<double>(m) / static_cast<double>(levels);
       for (T& value : of_range(row, range)) {
         value = static_cast<T>(unit * static_cast<double>(value));
       }

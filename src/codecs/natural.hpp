@@ -28,7 +28,7 @@ struct Natural : Compressor {
     Draws uniforms = draws(fit.seed);
     tensors.each_inside([&](std::size_t i) {
       const BitsOf<T> bits = bits_of(row[i]);
-      const std::uint64_t fraction = bits & ((BitsOf<T>{1} << kFraction<T>) - 1);
+      const std::uint64_t fraction = bits & ((BitsOf<T>{1} << kFraction<T>)-1);
       std::uint64_t top = bits >> kFraction<T>;
       const bool finite = (top & kInfinite<T>) != kInfinite<T>;
       const double share =
@@ -64,7 +64,7 @@ struct Natural : Compressor {
   template <typename T>
   static constexpr int kExponent = 8 * static_cast<int>(sizeof(T)) - 1 - kFraction<T>;
   template <typename T>
-  static constexpr std::uint64_t kInfinite = (std::uint64_t{1} << kExponent<T>) - 1;
+  static constexpr std::uint64_t kInfinite = (std::uint64_t{1} << kExponent<T>)-1;
 };
 
 }  // namespace fedhpc

@@ -1,6 +1,6 @@
-#include "fedhpc/codecs/codec.hpp"
-
 #include <type_traits>
+
+#include "fedhpc/codecs/codec.hpp"
 
 #include "codecs/bitmap.hpp"
 #include "codecs/chosen.hpp"

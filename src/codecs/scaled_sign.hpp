@@ -43,8 +43,8 @@ struct ScaledSign : Compressor {
       for (const T value : of_range(row, range)) sum += std::abs(static_cast<double>(value));
       // One NaN without a sign: decoders want that, and sums keep any of several.
       const double exact = sum / static_cast<double>(range.size());
-      const T mean = std::isnan(exact) ? std::numeric_limits<T>::quiet_NaN()
-                                       : static_cast<T>(exact);
+      const T mean =
+          std::isnan(exact) ? std::numeric_limits<T>::quiet_NaN() : static_cast<T>(exact);
       for (T& value : of_range(row, range)) value = std::copysign(mean, value);
     }
   }

@@ -21,8 +21,8 @@ constexpr std::string_view kSection = "algorithm.";
 
 /// Keys that mean the same in every method that has them.
 constexpr std::array<std::string_view, 7> kOfAllMethods{
-    "algorithm.codec",          "algorithm.k",        "algorithm.codec_fraction",
-    "algorithm.codec_levels",   "algorithm.weighting", "algorithm.downlink_codec",
+    "algorithm.codec",         "algorithm.k",         "algorithm.codec_fraction",
+    "algorithm.codec_levels",  "algorithm.weighting", "algorithm.downlink_codec",
     "algorithm.error_feedback"};
 
 /// The keys that methods declare. Made when asked for.

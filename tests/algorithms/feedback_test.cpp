@@ -33,13 +33,14 @@ TEST_P(FeedbackReference, EqualsPlainLoop) {
   const std::string feedback = keys.at("algorithm.error_feedback");
   const double fraction = std::stod(keys.at("algorithm.codec_fraction"));
   const auto k = static_cast<std::int64_t>(std::floor(fraction * kColumns + 0.5));
-  expect_equals_reference(keys,
-                          reference::top_k_fedavg(reference::make_problem(keys), k,
-                                                  feedback == "none"   ? reference::Feedback::None
-                                                  : feedback == "ef14" ? reference::Feedback::Ef14
-                                                                       : reference::Feedback::Ef21,
-                                                  keys.contains("algorithm.downlink_codec") ? k : 0),
-                          GetParam().single_bound);
+  expect_equals_reference(
+      keys,
+      reference::top_k_fedavg(reference::make_problem(keys), k,
+                              feedback == "none"   ? reference::Feedback::None
+                              : feedback == "ef14" ? reference::Feedback::Ef14
+                                                   : reference::Feedback::Ef21,
+                              keys.contains("algorithm.downlink_codec") ? k : 0),
+      GetParam().single_bound);
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -48,17 +49,16 @@ INSTANTIATE_TEST_SUITE_P(
         ReferenceCase{"none", top_k("0.1", "none")}, ReferenceCase{"ef14", top_k("0.1", "ef14")},
         ReferenceCase{"ef21", top_k("0.1", "ef21")},
         ReferenceCase{"ef14_wide_blocks", top_k("0.3", "ef14", {{"train.block", "4"}})},
-        ReferenceCase{"ef21_all_clients",
-                      top_k("0.05", "ef21", {{"topology.participation", "1"}})},
+        ReferenceCase{"ef21_all_clients", top_k("0.05", "ef21", {{"topology.participation", "1"}})},
         ReferenceCase{"both_directions",
                       top_k("0.2", "ef21", {{"algorithm.downlink_codec", "top_k"}})},
-        ReferenceCase{"both_directions_ef14",
-                      top_k("0.3", "ef14",
-                            {{"algorithm.downlink_codec", "top_k"}, {"train.block", "3"}})}),
+        ReferenceCase{
+            "both_directions_ef14",
+            top_k("0.3", "ef14", {{"algorithm.downlink_codec", "top_k"}, {"train.block", "3"}})}),
     name_of);
 
-const std::vector<std::string> kCodecs{"top_k",  "rand_k", "sign", "qsgd",   "terngrad",
-                                       "int8",   "int4",   "natural", "drive", "bf16"};
+const std::vector<std::string> kCodecs{"top_k", "rand_k", "sign",    "qsgd",  "terngrad",
+                                       "int8",  "int4",   "natural", "drive", "bf16"};
 
 TEST(Feedback, IsTheSameOnAnyRanksToTheLastBit) {
   const std::unique_ptr<Communicator> world = world_communicator(60);
@@ -66,13 +66,13 @@ TEST(Feedback, IsTheSameOnAnyRanksToTheLastBit) {
   std::size_t turn = 0;
   for (const std::string& codec : kCodecs) {
     for (const std::string method : {"fedavg", "hierfavg"}) {
-      Keys keys = tiny_keys_of(method, {{"algorithm.codec", codec},
-                                        {"algorithm.downlink_codec", codec},
-                                        {"algorithm.error_feedback",
-                                         turn % 2 == 0 ? "ef14" : "ef21"},
-                                        {"topology.participation", "0.6"},
-                                        {"run.rounds", "4"},
-                                        {"run.reproducible", "true"}});
+      Keys keys =
+          tiny_keys_of(method, {{"algorithm.codec", codec},
+                                {"algorithm.downlink_codec", codec},
+                                {"algorithm.error_feedback", turn % 2 == 0 ? "ef14" : "ef21"},
+                                {"topology.participation", "0.6"},
+                                {"run.rounds", "4"},
+                                {"run.reproducible", "true"}});
       const TinyResult one = run(keys, *alone);
       keys["train.block"] = turn++ % 2 == 0 ? "3" : "1";
       const TinyResult all = run(keys, *world);

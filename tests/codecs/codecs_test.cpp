@@ -113,23 +113,23 @@ std::int64_t expected_bytes(const std::string& codec, const std::vector<T>& row)
   const auto to_bytes = [](double bits) { return 8 * std::ceil(bits / 8); };
   double blocks = 0;
   for (auto left = row.size(); left > 0; left &= left - 1) ++blocks;
-  const std::map<std::string, double> bits{{"dense", n * width},
-                                           {"dense32", n * 32},
-                                           {"fp16", n * 16},
-                                           {"bf16", n * 16},
-                                           {"bitmap", n + sent * width},
-                                           {"index_value", sent * (index + width)},
-                                           {"run_length", plateaus * (index + width)},
-                                           {"top_k", to_bytes(chosen < n ? chosen * index : 0) +
-                                                         chosen * width},
-                                           {"rand_k", 64 * some + chosen * width},
-                                           {"sign", to_bytes(n) + some * width},
-                                           {"qsgd", to_bytes(4 * n) + some * width},
-                                           {"terngrad", to_bytes(2 * n) + some * width},
-                                           {"int8", to_bytes(8 * n) + some * width},
-                                           {"int4", to_bytes(4 * n) + some * width},
-                                           {"natural", to_bytes((width == 32 ? 9 : 12) * n)},
-                                           {"drive", 64 * some + to_bytes(n) + blocks * width}};
+  const std::map<std::string, double> bits{
+      {"dense", n * width},
+      {"dense32", n * 32},
+      {"fp16", n * 16},
+      {"bf16", n * 16},
+      {"bitmap", n + sent * width},
+      {"index_value", sent * (index + width)},
+      {"run_length", plateaus * (index + width)},
+      {"top_k", to_bytes(chosen < n ? chosen * index : 0) + chosen * width},
+      {"rand_k", 64 * some + chosen * width},
+      {"sign", to_bytes(n) + some * width},
+      {"qsgd", to_bytes(4 * n) + some * width},
+      {"terngrad", to_bytes(2 * n) + some * width},
+      {"int8", to_bytes(8 * n) + some * width},
+      {"int4", to_bytes(4 * n) + some * width},
+      {"natural", to_bytes((width == 32 ? 9 : 12) * n)},
+      {"drive", 64 * some + to_bytes(n) + blocks * width}};
   return static_cast<std::int64_t>(std::ceil(bits.at(codec) / 8));
 }
 

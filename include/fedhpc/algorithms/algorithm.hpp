@@ -61,7 +61,8 @@ class Setup {
   /// The method keeps rows and numbers of this rank's clients here between rounds.
   ClientStore& store() const { return parts_.store; }
   /// Opens the links of a method that sends changes of `model` [1, P] up and such models down.
-  void open_links(const Rows& model, ErrorFeedback feedback, std::unique_ptr<Codec> downlink) const {
+  void open_links(const Rows& model, ErrorFeedback feedback,
+                  std::unique_ptr<Codec> downlink) const {
     const Range edges = parts_.edge_models ? parts_.topology.edges() : Range{};
     parts_.links.open(model, feedback, std::move(downlink), edges);
   }

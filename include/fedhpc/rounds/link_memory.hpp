@@ -42,7 +42,8 @@ class LinkMemory {
 
   /// Opens what these codecs need, for uploads of changes of `model` [1, P] and downloads of such
   /// models, which clients know. `edges` of this rank, empty where they have no models.
-  void open(const Rows& model, ErrorFeedback feedback, std::unique_ptr<Codec> downlink, Range edges);
+  void open(const Rows& model, ErrorFeedback feedback, std::unique_ptr<Codec> downlink,
+            Range edges);
 
   const Codec* downlink() const { return downlink_.get(); }  ///< null: dense
   StoredRows& uploads() { return store_.rows("upload_feedback"); }
