@@ -31,6 +31,10 @@ std::unique_ptr<Codec> make(const CodecChoice& choice) {
   return std::make_unique<FormatCodec<Format>>(choice.name, format);
 }
 
+bool compresses_changes(const std::string& name) {
+  return CodecChoice{.name = name}.make()->fitted({}) != nullptr;
+}
+
 constexpr std::int64_t kMostClusters = 65536;
 constexpr std::int64_t kMostLevels = 32767;
 
@@ -48,14 +52,19 @@ Registry<std::unique_ptr<Codec>(const CodecChoice&)>& codec_registry() {
 void CodecChoice::declare(OptionSet& options, const std::string& section, std::string help,
                           Of payloads, const std::string& also) {
   const std::string key = section + ".codec";
-  options.add_choice(key, name, codec_registry().names(), std::move(help));
-  const auto of = [&](const std::vector<std::string>& names) {
-    const Condition up = where_or_added(codec_registry(), key, names);
-    return also.empty() ? up : either(up, where_or_added(codec_registry(), also, names));
+  std::vector<std::string> names = codec_registry().names();
+  if (payloads == Of::Models) {
+    std::erase_if(names, [](const std::string& one) { return compresses_changes(one); });
+  }
+  options.add_choice(key, name, std::move(names), std::move(help));
+  const auto of = [&](const std::vector<std::string>& some) {
+    const Condition up = where_or_added(codec_registry(), key, some);
+    return also.empty() ? up : either(up, where_or_added(codec_registry(), also, some));
   };
   options
       .add(section + ".k", k, between<std::int64_t>(1, kMostClusters), "clusters of codec kmeans")
       .acts(of({"kmeans"}));
+  if (payloads == Of::Models) return;
   options
       .add(section + ".codec_fraction", fraction, above_up_to(0.0, 1.0),
            "share of the columns that codecs top_k and rand_k send, at least one")
@@ -64,12 +73,6 @@ void CodecChoice::declare(OptionSet& options, const std::string& section, std::s
       .add(section + ".codec_levels", levels, between<std::int64_t>(1, kMostLevels),
            "s, levels of codec qsgd beside 0")
       .acts(of({"qsgd"}));
-  if (payloads == Of::Changes) return;
-  options.add_check([this, key](const OptionSet& given) {
-    if (make()->fitted({}) == nullptr) return;
-    given.refuse(key, concat("algorithm.name = ", given.entry("algorithm.name").print(),
-                             ", which sends whole models: '", name, "' is for changes"));
-  });
 }
 
 void CodecChoice::declare_feedback(OptionSet& options, const std::string& section) {

@@ -108,7 +108,7 @@ struct CodecChoice {
   };
 
   /// Declares SECTION.codec, with `help`, and the keys of single codecs; the members hold the
-  /// defaults. Compressors of changes are refused for Of::Models. `also` is a second key that names
+  /// defaults. Of::Models has no compressors of changes. `also` is a second key that names
   /// a codec with the same keys.
   void declare(OptionSet& options, const std::string& section, std::string help,
                Of payloads = Of::Changes, const std::string& also = {});
