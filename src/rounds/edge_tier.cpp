@@ -73,8 +73,10 @@ void EdgeTier::download_(const Rows& model, EdgeRows& edges) { receive_(model, e
 
 void EdgeTier::receive_(const Rows& model, EdgeRows& edges, const Codec* codec) {
   const Timed timed(state_.services.books.aggregate_watch);
+  const bool alike = codec != nullptr && codec->fitted({}) == nullptr;  // encoded once
+  Received arrival;
   for (const std::int64_t edge : drawn()) {
-    const Received arrival = state_.wire.to_edge(model, edge, codec);
+    if (!alike || arrival.bytes.empty()) arrival = state_.wire.to_edge(model, edge, codec);
     edges.rows.values[edge - edges.first].copy_(arrival.rows.values[0]);
     if (!state_.services.topology.leads()) continue;  // the edge's other ranks hold the same row
     state_.wire.book_edge(Direction::Down, edge, arrival.bytes.front());
