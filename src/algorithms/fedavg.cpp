@@ -5,7 +5,7 @@
 namespace fedhpc {
 
 void FedAvg::declare(OptionSet& options) {
-  averaging_.declare(options);
+  averaging_.declare_both(options);
   server_.declare(options);
   options.add("algorithm.transmit_fraction", transmit_fraction_, above_up_to(0.0, 1.0),
               "share of the trainable columns that travel in each direction, chosen at random");
@@ -19,15 +19,17 @@ void FedAvg::declare(OptionSet& options) {
   // Of single columns the statistics are among those that travel.
   options.acts("train.buffers", where("algorithm.transmit_fraction", {"1"}));
   // Single columns travel as they are, and what they become at the server is no mean update.
-  for (const char* key : {"algorithm.codec", "algorithm.k", "server.optimizer", "server.lr",
-                          "server.momentum", "server.beta1", "server.beta2", "server.eps"}) {
+  for (const char* key :
+       {"algorithm.codec", "algorithm.k", "algorithm.codec_fraction", "algorithm.codec_levels",
+        "algorithm.downlink_codec", "algorithm.error_feedback", "server.optimizer", "server.lr",
+        "server.momentum", "server.beta1", "server.beta2", "server.eps"}) {
     options.acts(key, where("algorithm.transmit_fraction", {"1"}));
   }
 }
 
 void FedAvg::initialise(const Setup& setup) {
   global_ = setup.initial_model();
-  codec_ = averaging_.make_upload_codec();
+  codec_ = averaging_.make_upload_codec(setup, global_);
   server_.start(global_);
   if (!is_sparse()) return;
   columns_.emplace(setup.seed(), transmit_fraction_, global_.layout);

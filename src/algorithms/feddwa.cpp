@@ -33,7 +33,8 @@ void FedDWA::declare(OptionSet& options) {
   options.add("algorithm.top_k", top_k_, count_from(1),
               "models that are mixed into a client's own: those nearest to its guidance model");
   upload_.declare(options, "algorithm",
-                  "what uploads become on the wire (fedhpc list codecs); downloads are dense");
+                  "what uploads become on the wire (fedhpc list codecs); downloads are dense",
+                  CodecChoice::Of::Models);
 }
 
 void FedDWA::initialise(const Setup& setup) {

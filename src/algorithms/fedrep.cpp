@@ -21,7 +21,7 @@ void FedRep::declare(OptionSet& options) {
            "head pass goes on with its momentum")
       .acts(unless("algorithm.head_passes", "1"))
       .acts(either(unless("train.optimizer", "sgd"), unless("train.momentum", "0")));
-  averaging_.declare(options);
+  averaging_.declare_both(options);
   server_.declare(options);
 }
 
@@ -32,7 +32,7 @@ void FedRep::initialise(const Setup& setup) {
   head_part_ = RowPart(layout_, kHead);
   body_ = body_part_.of(initial);
   heads_ = &setup.store().rows("head", head_part_.of(initial));
-  codec_ = averaging_.make_upload_codec();
+  codec_ = averaging_.make_upload_codec(setup, body_);
   server_.start(body_);
 }
 

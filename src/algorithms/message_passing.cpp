@@ -8,7 +8,8 @@ void MessagePassing::declare(OptionSet& options) {
   options.add("algorithm.lambda", lambda_, at_least(0.0),
               "weight of the proximal term lambda/2 ||w - u_i||^2 of local training");
   upload_.declare(options, "algorithm",
-                  "what uploads become on the wire (fedhpc list codecs); downloads are dense");
+                  "what uploads become on the wire (fedhpc list codecs); downloads are dense",
+                  CodecChoice::Of::Models);
 }
 
 void MessagePassing::initialise(const Setup& setup) {

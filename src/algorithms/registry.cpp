@@ -64,9 +64,35 @@ void declare_weighting(OptionSet& options, Weighting& weighting) {
               "the same for all");
 }
 
-void AveragingOptions::declare(OptionSet& options, const std::string& codec_help) {
+void AveragingOptions::declare(OptionSet& options, const std::string& codec_help,
+                               Exchange exchange) {
   declare_weighting(options, weighting);
-  codec.declare(options, "algorithm", codec_help);
+  const bool both = exchange == Exchange::Both;
+  if (both) {
+    options.add_choice("algorithm.downlink_codec", downlink.name, codec_registry().names(),
+                       "what downloads become on the wire: changes of what the receiver has");
+  }
+  codec.declare(options, "algorithm", codec_help,
+                exchange == Exchange::Models ? CodecChoice::Of::Models : CodecChoice::Of::Changes,
+                both ? "algorithm.downlink_codec" : "");
+  if (both) codec.declare_feedback(options, "algorithm");
+}
+
+void AveragingOptions::declare_both(OptionSet& options) {
+  declare(options, "what uploads become on the wire (fedhpc list codecs)", Exchange::Both);
+}
+
+std::unique_ptr<Codec> AveragingOptions::make_upload_codec(const Setup& setup,
+                                                           const Rows& model) const {
+  std::unique_ptr<Codec> down;
+  if (downlink.name != "dense") {
+    CodecChoice choice = codec;
+    choice.name = downlink.name;
+    choice.feedback = ErrorFeedback::Ef21;  // what both ends know of the model
+    down = choice.make();
+  }
+  setup.open_links(model, codec.feedback, std::move(down));
+  return codec.make();
 }
 
 }  // namespace fedhpc

@@ -85,7 +85,8 @@ void SFedHP::declare(OptionSet& options) {
               "step from the old global model to the mean of the edges'; 1: the mean");
   averaging_.declare(options,
                      "what models become on the wire in both directions, between clients and edges "
-                     "and edges and cloud (fedhpc list codecs)");
+                     "and edges and cloud (fedhpc list codecs)",
+                     AveragingOptions::Exchange::Models);
 }
 
 void SFedHP::initialise(const Setup& setup) {

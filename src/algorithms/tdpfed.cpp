@@ -65,7 +65,7 @@ void TDPFed::declare(OptionSet& options) {
       .acts(
           either(where("algorithm.factor_solver", {"fit"}), where("algorithm.aggregate", {"act"})))
       .acts(of_image_model());
-  averaging_.declare(options);
+  averaging_.declare(options, AveragingOptions::kOfUploads, AveragingOptions::Exchange::Models);
 }
 
 void TDPFed::initialise(const Setup& setup) {

@@ -25,6 +25,15 @@ class FormatCodec final : public Codec {
   bool linear(at::ScalarType type) const override {
     return with_type(type, []<typename T>() { return Format::template kLinear<T>; });
   }
+  std::unique_ptr<Codec> fitted(const PayloadFit& fit) const override {
+    if constexpr (requires { format_.fit; }) {
+      auto codec = std::make_unique<FormatCodec>(name_, format_);
+      codec->format_.fit = fit;
+      return codec;
+    } else {
+      return nullptr;
+    }
+  }
 
  private:
   template <typename T>

@@ -1,11 +1,18 @@
+#include <type_traits>
+
 #include "fedhpc/codecs/codec.hpp"
 
 #include "codecs/bitmap.hpp"
+#include "codecs/chosen.hpp"
+#include "codecs/drive.hpp"
 #include "codecs/format_codec.hpp"
 #include "codecs/index_value.hpp"
 #include "codecs/kmeans.hpp"
+#include "codecs/levels.hpp"
+#include "codecs/natural.hpp"
 #include "codecs/per_value.hpp"
 #include "codecs/run_length.hpp"
+#include "codecs/scaled_sign.hpp"
 #include "core/or_added.hpp"
 
 namespace fedhpc {
@@ -16,10 +23,20 @@ template <typename Format>
 std::unique_ptr<Codec> make(const CodecChoice& choice) {
   Format format;
   if constexpr (requires { &Format::k; }) format.k = choice.k;
+  if constexpr (requires { &Format::fraction; }) format.fraction = choice.fraction;
+  if constexpr (std::is_same_v<Format, Qsgd>) format.levels = choice.levels;
+  if constexpr (requires { &Format::contracts; }) {
+    format.contracts = choice.feedback != ErrorFeedback::None;
+  }
   return std::make_unique<FormatCodec<Format>>(choice.name, format);
 }
 
+bool compresses_changes(const std::string& name) {
+  return CodecChoice{.name = name}.make()->fitted({}) != nullptr;
+}
+
 constexpr std::int64_t kMostClusters = 65536;
+constexpr std::int64_t kMostLevels = 32767;
 
 }  // namespace
 
@@ -32,16 +49,48 @@ Registry<std::unique_ptr<Codec>(const CodecChoice&)>& codec_registry() {
   return registry;
 }
 
-void CodecChoice::declare(OptionSet& options, const std::string& section, std::string help) {
-  options.add_choice(section + ".codec", name, codec_registry().names(), std::move(help));
+void CodecChoice::declare(OptionSet& options, const std::string& section, std::string help,
+                          Of payloads, const std::string& also) {
+  const std::string key = section + ".codec";
+  std::vector<std::string> names = codec_registry().names();
+  if (payloads == Of::Models) {
+    std::erase_if(names, [](const std::string& one) { return compresses_changes(one); });
+  }
+  options.add_choice(key, name, std::move(names), std::move(help));
+  const auto of = [&](const std::vector<std::string>& some) {
+    const Condition up = where_or_added(codec_registry(), key, some);
+    return also.empty() ? up : either(up, where_or_added(codec_registry(), also, some));
+  };
   options
       .add(section + ".k", k, between<std::int64_t>(1, kMostClusters), "clusters of codec kmeans")
-      .acts(where_or_added(codec_registry(), section + ".codec", {"kmeans"}));
+      .acts(of({"kmeans"}));
+  if (payloads == Of::Models) return;
+  options
+      .add(section + ".codec_fraction", fraction, above_up_to(0.0, 1.0),
+           "share of the columns that codecs top_k and rand_k send, at least one")
+      .acts(of({"top_k", "rand_k"}));
+  options
+      .add(section + ".codec_levels", levels, between<std::int64_t>(1, kMostLevels),
+           "s, levels of codec qsgd beside 0")
+      .acts(of({"qsgd"}));
+}
+
+void CodecChoice::declare_feedback(OptionSet& options, const std::string& section) {
+  options
+      .add(section + ".error_feedback", feedback,
+           Names<ErrorFeedback>{{"none", ErrorFeedback::None},
+                                {"ef14", ErrorFeedback::Ef14},
+                                {"ef21", ErrorFeedback::Ef21}},
+           "what a sender does about what the upload's codec loses: nothing; send it later (Seide "
+           "et al. 2014); or send changes of what the receiver has read (Richtarik et al. 2021)")
+      .acts(unless(section + ".codec", "dense"));
 }
 
 std::unique_ptr<Codec> CodecChoice::make() const {
   require(k >= 1 && k <= kMostClusters, "a codec has 1 to 65536 clusters");
-  return codec_registry().find(name, "algorithm.codec")(*this);
+  std::unique_ptr<Codec> codec = codec_registry().find(name, "algorithm.codec")(*this);
+  codec->set_feedback(feedback);
+  return codec;
 }
 
 const Codec& dense_codec() {

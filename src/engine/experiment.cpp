@@ -97,6 +97,7 @@ void Experiment::visit_state(StateVisitor& state) {
 
 void Experiment::visit_common_state(StateVisitor& state) {
   personal_.visit_state(state);
+  parts_.links->visit_state(state);
   parts_.method().visit_state(state);
 }
 

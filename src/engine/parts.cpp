@@ -97,6 +97,8 @@ Parts::Parts(Config& options, Communicator& ranks, const Resumption* from)
                              .training = config.train,
                              .topology = *topology,
                              .store = *store,
+                             .links = *links,
+                             .edge_models = has_edge_models(),
                              .factor_map = factor_map.get(),
                              .factors = initial_factors,
                              .metrics = own_metrics}));
@@ -119,6 +121,7 @@ void Parts::open_store() {
     store = std::make_unique<ClientStore>(shard->clients(), config.store, &*device_memory,
                                           *pinned_memory);
   }
+  links = std::make_unique<LinkMemory>(*store);
   const bool has_buffers = model->layout()->count(Tag::Buffer) > 0;
   if (has_buffers && config.train.buffers == BufferPlace::Local) {
     buffers = std::make_unique<OwnBuffers>(*store, initial);
@@ -243,6 +246,7 @@ RoundServices Parts::services(LocalTrainer& of_round) {
           .network = network,
           .books = books,
           .block_width = block_width,
+          .links = links.get(),
           .buffers = buffers.get()};
 }
 

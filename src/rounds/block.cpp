@@ -32,29 +32,44 @@ std::span<const std::int64_t> Block::edges() {
   return edges_;
 }
 
+Rows Block::of_clients(const Rows& models) const {
+  require(models.count() == 1 || models.count() == count(), "one model, or one per client");
+  return models.count() == 1 ? models.replicate(count()) : models;
+}
+
 Rows Block::download(const Rows& models, const Codec& codec, std::int64_t beside) {
   const Timed timed(state_.services.books.aggregate_watch);
-  require(models.count() == 1 || models.count() == count(), "one model, or one per client");
-  const Rows sent = models.count() == 1 ? models.replicate(count()) : models;
-  return state_.wire.to_clients(sent, clients_, codec, beside);
+  return state_.wire.to_clients(of_clients(models), clients_, codec, beside);
 }
 
 Rows Block::download(const EdgeRows& models, const Codec& codec) {
   const Timed timed(state_.services.books.aggregate_watch);
+  return state_.wire.to_clients(of_clients(models), clients_, codec);
+}
+
+Rows Block::download(const Rows& models) {
+  const Timed timed(state_.services.books.aggregate_watch);
+  return state_.wire.models_to_clients(of_clients(models), clients_);
+}
+
+Rows Block::download(const EdgeRows& models) {
+  const Timed timed(state_.services.books.aggregate_watch);
+  return state_.wire.models_to_clients(of_clients(models), clients_);
+}
+
+Rows Block::of_clients(const EdgeRows& models) {
   const std::span<const std::int64_t> of_client = edges();
   if (on_device(models.rows.values)) {
     std::vector<std::int64_t> places;
     for (const std::int64_t edge : of_client) places.push_back(edge - models.first);
     const Tensor& edge_rows = models.rows.values;
-    return state_.wire.to_clients(
-        {edge_rows.index_select(0, to_device(places, edge_rows.device())), models.rows.layout},
-        clients_, codec);
+    return {edge_rows.index_select(0, to_device(places, edge_rows.device())), models.rows.layout};
   }
   Tensor rows = at::empty({count(), models.rows.layout->size()}, models.rows.values.options());
   for (std::int64_t c = 0; c < count(); ++c) {
     rows[c].copy_(models.rows.values[of_client[c] - models.first]);
   }
-  return state_.wire.to_clients({rows, models.rows.layout}, clients_, codec);
+  return {rows, models.rows.layout};
 }
 
 Rows Block::upload(const Rows& rows, const Codec& codec) {

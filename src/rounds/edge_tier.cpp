@@ -66,9 +66,17 @@ void EdgeTier::draw_participants(std::uint64_t seed) {
 }
 
 void EdgeTier::download_(const Rows& model, EdgeRows& edges, const Codec& codec) {
+  receive_(model, edges, &codec);
+}
+
+void EdgeTier::download_(const Rows& model, EdgeRows& edges) { receive_(model, edges, nullptr); }
+
+void EdgeTier::receive_(const Rows& model, EdgeRows& edges, const Codec* codec) {
   const Timed timed(state_.services.books.aggregate_watch);
-  const Received arrival = state_.wire.encode(model, codec);
+  const bool alike = codec != nullptr && codec->fitted({}) == nullptr;  // encoded once
+  Received arrival;
   for (const std::int64_t edge : drawn()) {
+    if (!alike || arrival.bytes.empty()) arrival = state_.wire.to_edge(model, edge, codec);
     edges.rows.values[edge - edges.first].copy_(arrival.rows.values[0]);
     if (!state_.services.topology.leads()) continue;  // the edge's other ranks hold the same row
     state_.wire.book_edge(Direction::Down, edge, arrival.bytes.front());
@@ -106,12 +114,17 @@ Tensor EdgeTier::mean_at_cloud(const EdgeRows& edges, std::span<const double> we
   Topology& topology = state_.services.topology;
   WeightedSum sum(1, edges.rows.layout->size(), state_.services.context.summation,
                   state_.services.context.device);
+  // An edge that was not drawn sends nothing and weighs nothing.
+  const Rows arrived = edges.rows.clone();
+  for (const std::int64_t edge : drawn()) {
+    // The edge's other ranks hold the same memory of what it has sent.
+    if (!topology.leads() && codec.feedback() == ErrorFeedback::None) continue;
+    const Received arrival = state_.wire.from_edge(edges.of(edge), edge, codec);
+    arrived.values[edge - edges.first].copy_(arrival.rows.values[0]);
+    if (topology.leads()) state_.wire.book_edge(Direction::Up, edge, arrival.bytes.front());
+  }
   if (topology.leads()) {
-    const Received arrival = state_.wire.encode(edges.rows, codec);
-    sum.add(std::vector<std::int64_t>(weights.size(), 0), weights, arrival.rows.values);
-    for (const std::int64_t edge : drawn()) {
-      state_.wire.book_edge(Direction::Up, edge, arrival.bytes[edge - edges.first]);
-    }
+    sum.add(std::vector<std::int64_t>(weights.size(), 0), weights, arrived.values);
   }
   Tensor mean = quotients(sum.total(topology, Among::EdgeLeaders), state_.services.context.type,
                           otherwise.values);

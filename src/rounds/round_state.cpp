@@ -37,7 +37,8 @@ RoundState::RoundState(RoundServices& rank, std::int64_t t, Cohort drawn, Evalua
       cohort(sent_off(rank, std::move(drawn), scored)),
       evaluated(scored),
       wire(services.books.ledger, services.network, services.shard, clients_here(rank),
-           services.topology.placement().edges(), services.buffers),
+           services.topology.placement().edges(), services.buffers,
+           {.seed = services.context.seed, .round = t, .edge_round = &edge_round}, services.links),
       log(services.leaving, std::move(from),
           {.save = [this](PartialRound& partial) { save(partial); },
            .restore = [this](const PartialRound& partial) { restore(partial); }}) {}

@@ -1,30 +1,85 @@
 #include "fedhpc/rounds/wire.hpp"
 
+#include <array>
+
 namespace fedhpc {
 
 namespace {
 
-/// Sends `values` [C, n], which become what arrives; gives the bytes of each row.
-std::vector<std::int64_t> send_(Tensor& values, const Codec& codec) {
-  if (!codec.lossless(values.scalar_type())) values = values.clone();
-  return codec.transmit_(values);
+/// What a compressor works on: weights, and neither statistics nor norms, of which a few lost
+/// numbers would spoil a whole model. They arrive as they are.
+ColumnRanges compressed_tensors(const Layout& layout) {
+  ColumnRanges tensors;
+  for (const Field& field : layout.fields()) {
+    if (!has(field.tags, Tag::Trainable) || has(field.tags, Tag::Norm) || field.size == 0) continue;
+    tensors.push_back({field.offset, field.offset + field.size});
+  }
+  return tensors;
 }
+
+/// Wraps the edge of a rank's only payload.
+std::array<std::int64_t, 1> end_of(std::int64_t edge) { return {kFirstEdgeEnd + edge}; }
 
 }  // namespace
 
 Wire::Wire(Ledger& ledger, const NetworkModel& network, const Shard& shard,
-           std::int64_t num_clients, std::int64_t num_edges, OwnBuffers* buffers)
-    : ledger_(ledger), shard_(shard), buffers_(buffers), clock_(network, num_clients, num_edges) {}
+           std::int64_t num_clients, std::int64_t num_edges, OwnBuffers* buffers,
+           const LinkDraws& draws, LinkMemory* memory)
+    : ledger_(ledger),
+      shard_(shard),
+      buffers_(buffers),
+      draws_(draws),
+      memory_(memory),
+      clock_(network, num_clients, num_edges) {}
 
-Received Wire::encode(const Rows& rows, const Codec& codec) const {
+std::vector<std::int64_t> Wire::send_(Tensor& values, const LayoutPtr& layout, const Codec& codec,
+                                      Direction direction,
+                                      std::span<const std::int64_t> ends) const {
+  if (!codec.lossless(values.scalar_type())) values = values.clone();
+  if (codec.fitted({}) == nullptr) return codec.transmit_(values);
+  PayloadFit fit{.tensors = compressed_tensors(*layout)};
+  std::vector<std::int64_t> bytes;
+  for (std::size_t c = 0; c < ends.size(); ++c) {
+    fit.seed = draws_.of(direction, ends[c]);
+    const Tensor row = values.narrow(0, static_cast<std::int64_t>(c), 1);
+    bytes.push_back(codec.fitted(fit)->transmit_(row).front());
+  }
+  return bytes;
+}
+
+Received Wire::encode(const Rows& rows, const Codec& codec, Direction direction,
+                      std::span<const std::int64_t> ends) const {
   const RowPart* part = buffers_ == nullptr ? nullptr : &buffers_->travelling(rows.layout);
   const bool whole = part == nullptr || part->is_whole();
   Tensor values = whole ? rows.values : part->of(rows).values;
-  std::vector<std::int64_t> bytes = send_(values, codec);
+  std::vector<std::int64_t> bytes =
+      send_(values, whole ? rows.layout : part->layout(), codec, direction, ends);
   if (whole) return {{values, rows.layout}, std::move(bytes)};
   Rows arrived = rows.clone();
   part->put_(arrived, {values, part->layout()});
   return {std::move(arrived), std::move(bytes)};
+}
+
+Received Wire::with_feedback(const Rows& rows, Rows& kept, const Codec& codec,
+                             std::span<const std::int64_t> ends) const {
+  if (codec.feedback() == ErrorFeedback::Ef21) {
+    Received arrival = encode(rows - kept, codec, Direction::Up, ends);
+    arrival.rows += kept;  // g <- g + C(x - g)
+    kept = arrival.rows;
+    return arrival;
+  }
+  const Rows wanted = rows + kept;
+  Received arrival = encode(wanted, codec, Direction::Up, ends);
+  kept = wanted - arrival.rows;  // e <- e + x - C(e + x)
+  return arrival;
+}
+
+Received Wire::as_changes(const Rows& models, Rows& known, const Codec& codec,
+                          std::span<const std::int64_t> ends) const {
+  Received arrival = encode(models - known, codec, Direction::Down, ends);
+  arrival.rows += known;  // w <- w + C(x - w)
+  known = arrival.rows;
+  return arrival;
 }
 
 void Wire::book(Direction direction, std::int64_t bytes, std::span<const std::int64_t> clients) {
@@ -34,9 +89,8 @@ void Wire::book(Direction direction, std::int64_t bytes, std::span<const std::in
   }
 }
 
-Rows Wire::to_clients(const Rows& rows, std::span<const std::int64_t> clients, const Codec& codec,
-                      std::int64_t beside) {
-  Received arrival = encode(rows, codec);
+Rows Wire::booked_at_clients(Received arrival, std::span<const std::int64_t> clients,
+                             std::int64_t beside) {
   for (std::size_t c = 0; c < clients.size(); ++c) {
     book(Direction::Down, arrival.bytes[c] + beside, clients.subspan(c, 1));
   }
@@ -44,13 +98,60 @@ Rows Wire::to_clients(const Rows& rows, std::span<const std::int64_t> clients, c
   return arrival.rows;
 }
 
+Rows Wire::to_clients(const Rows& rows, std::span<const std::int64_t> clients, const Codec& codec,
+                      std::int64_t beside) {
+  return booked_at_clients(encode(rows, codec, Direction::Down, clients), clients, beside);
+}
+
+Rows Wire::models_to_clients(const Rows& models, std::span<const std::int64_t> clients) {
+  const Codec* codec = memory_ == nullptr ? nullptr : memory_->downlink();
+  if (codec == nullptr) return to_clients(models, clients, dense_codec());
+  if (codec->lossless(models.values.scalar_type())) return to_clients(models, clients, *codec);
+  Rows known = memory_->downloads().read(clients);
+  const Received arrival = as_changes(models, known, *codec, clients);
+  memory_->downloads().write(clients, known);
+  return booked_at_clients(arrival, clients, 0);
+}
+
 Rows Wire::from_clients(const Rows& rows, std::span<const std::int64_t> clients,
                         const Codec& codec) {
-  Received arrival = encode(rows, codec);
+  Received arrival;
+  if (codec.feedback() == ErrorFeedback::None) {
+    arrival = encode(rows, codec, Direction::Up, clients);
+  } else {
+    require(memory_ != nullptr, "error feedback has a memory");
+    Rows kept = memory_->uploads().read(clients);
+    arrival = with_feedback(rows, kept, codec, clients);
+    memory_->uploads().write(clients, kept);
+  }
   for (std::size_t c = 0; c < clients.size(); ++c) {
     book(Direction::Up, arrival.bytes[c], clients.subspan(c, 1));
   }
   return arrival.rows;
+}
+
+Received Wire::from_edge(const Rows& row, std::int64_t edge, const Codec& codec) {
+  const std::array<std::int64_t, 1> ends = end_of(edge);
+  if (codec.feedback() == ErrorFeedback::None) return encode(row, codec, Direction::Up, ends);
+  const Rows place = memory_->edge_uploads().of(edge);
+  Rows kept = place.clone();
+  Received arrival = with_feedback(row, kept, codec, ends);
+  place.values.copy_(kept.values);
+  return arrival;
+}
+
+Received Wire::to_edge(const Rows& model, std::int64_t edge, const Codec* codec) {
+  const std::array<std::int64_t, 1> ends = end_of(edge);
+  if (codec != nullptr) return encode(model, *codec, Direction::Down, ends);
+  codec = memory_ == nullptr ? nullptr : memory_->downlink();
+  if (codec == nullptr) return encode(model, dense_codec(), Direction::Down, ends);
+  if (codec->lossless(model.values.scalar_type()))
+    return encode(model, *codec, Direction::Down, ends);
+  const Rows place = memory_->edge_downloads().of(edge);
+  Rows known = place.clone();
+  Received arrival = as_changes(model, known, *codec, ends);
+  place.values.copy_(known.values);
+  return arrival;
 }
 
 void Wire::book_edge(Direction direction, std::int64_t edge, std::int64_t bytes) {

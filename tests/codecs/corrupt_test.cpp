@@ -169,6 +169,7 @@ TEST(Corrupt, RandomBytesAreRefusedOrUnderstood) {
         continue;
       }
       ++understood;
+      if (codec->fitted({}) != nullptr) continue;  // compressors draw, or measure anew
       EXPECT_EQ(codec->encode(row), bytes) << name << ": a row has one encoding";
     }
     EXPECT_GT(understood, 50) << name;

@@ -1,10 +1,15 @@
 #include <vector>
 
 #include "codecs/bitmap.hpp"
+#include "codecs/chosen.hpp"
+#include "codecs/drive.hpp"
 #include "codecs/index_value.hpp"
 #include "codecs/kmeans.hpp"
+#include "codecs/levels.hpp"
+#include "codecs/natural.hpp"
 #include "codecs/per_value.hpp"
 #include "codecs/run_length.hpp"
+#include "codecs/scaled_sign.hpp"
 #include "fuzz/harness.hpp"
 
 namespace fedhpc::fuzz {

@@ -15,6 +15,7 @@
 #include "fedhpc/factorisations/factor_map.hpp"
 #include "fedhpc/models/layout.hpp"
 #include "fedhpc/rounds/client_store.hpp"
+#include "fedhpc/rounds/link_memory.hpp"
 #include "fedhpc/rounds/round.hpp"
 #include "fedhpc/rounds/state_visitor.hpp"
 
@@ -29,6 +30,8 @@ class Setup {
     const TrainOptions& training;
     const Topology& topology;
     ClientStore& store;
+    LinkMemory& links;
+    bool edge_models = false;
     FactorMap* factor_map;  // null: weights in full
     Rows factors;           // [1, Q]
     std::vector<Metric>& metrics;
@@ -57,6 +60,12 @@ class Setup {
   }  ///< the first word of every draw's key
   /// The method keeps rows and numbers of this rank's clients here between rounds.
   ClientStore& store() const { return parts_.store; }
+  /// Opens the links of a method that sends changes of `model` [1, P] up and such models down.
+  void open_links(const Rows& model, ErrorFeedback feedback,
+                  std::unique_ptr<Codec> downlink) const {
+    const Range edges = parts_.edge_models ? parts_.topology.edges() : Range{};
+    parts_.links.open(model, feedback, std::move(downlink), edges);
+  }
   /// More series of the method's own, which its rounds note().
   void add_metrics(const std::vector<Metric>& metrics) const {
     parts_.metrics.insert(parts_.metrics.end(), metrics.begin(), metrics.end());
@@ -183,15 +192,30 @@ std::unique_ptr<Algorithm> make_algorithm(const std::string& name, const std::st
 
 /// The keys of methods whose server averages what its clients upload.
 struct AveragingOptions {
+  /// What travels, and so what may become of it.
+  enum class Exchange {
+    Both,     ///< changes of a model up, that model down
+    Changes,  ///< changes up
+    Models    ///< whole models up
+  };
+
+  static constexpr const char* kOfUploads =
+      "what uploads become on the wire (fedhpc list codecs); downloads are dense";
+
   Weighting weighting = Weighting::Samples;
   CodecChoice codec = {};
+  CodecChoice downlink = {};
 
   /// Declares algorithm.weighting, algorithm.codec and its algorithm.k; `codec_help` says what the
   /// codec holds for.
-  void declare(OptionSet& options, const std::string& codec_help =
-                                       "what uploads become on the wire (fedhpc list codecs); "
-                                       "downloads are dense");
+  void declare(OptionSet& options, const std::string& codec_help = kOfUploads,
+               Exchange exchange = Exchange::Changes);
+  /// Declares, for a method that sends changes up and the model down, also algorithm.downlink_codec
+  /// and algorithm.error_feedback.
+  void declare_both(OptionSet& options);
   std::unique_ptr<Codec> make_upload_codec() const { return codec.make(); }
+  /// The same for a method with declare_both(), whose links it opens.
+  std::unique_ptr<Codec> make_upload_codec(const Setup& setup, const Rows& model) const;
 };
 
 }  // namespace fedhpc

@@ -3,15 +3,28 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "fedhpc/core/range.hpp"
 #include "fedhpc/core/registry.hpp"
 #include "fedhpc/core/tensor.hpp"
 
 namespace fedhpc {
+
+/// What a compressor has to know of a payload beside its numbers.
+struct PayloadFit {
+  /// The columns of each tensor that is compressed, rising; all others arrive as they are. None: the
+  /// whole row is one tensor.
+  std::optional<ColumnRanges> tensors = {};
+  std::uint64_t seed = 0;  ///< the first word of the keys of its draws
+};
+
+/// What a sender does about what a codec loses (docs/codecs.md).
+enum class ErrorFeedback { None, Ef14, Ef21 };
 
 /// Encodes payloads for the simulated wire. A payload is a row of n numbers of the run's type
 /// (float32 or float64). Both ends know n and the type, so neither is sent. An encoding has no
@@ -52,7 +65,15 @@ class Codec {
   /// may be summed as they are.
   virtual bool linear(at::ScalarType type) const = 0;
 
+  /// Returns the codec for one payload, or null where nothing of `fit` matters to it.
+  virtual std::unique_ptr<Codec> fitted(const PayloadFit& /*fit*/) const { return nullptr; }
+
+  ErrorFeedback feedback() const { return feedback_; }
+  void set_feedback(ErrorFeedback feedback) { feedback_ = feedback; }
+
  private:
+  ErrorFeedback feedback_ = ErrorFeedback::None;
+
   // One row. `previous` is empty or as long as the row.
   virtual std::int64_t row_bytes(std::span<const float> row,
                                  std::span<const float> previous) const = 0;
@@ -75,10 +96,24 @@ class Codec {
 /// The registry name of a codec, and its option.
 struct CodecChoice {
   std::string name = "dense";
-  std::int64_t k = 16;  ///< clusters of codec kmeans, 1 to 65536; others ignore it
+  std::int64_t k = 16;      ///< clusters of codec kmeans, 1 to 65536; others ignore it
+  double fraction = 0.01;   ///< share of the columns that top_k and rand_k send
+  std::int64_t levels = 7;  ///< s of codec qsgd, 1 to 32767
+  ErrorFeedback feedback = ErrorFeedback::None;
 
-  /// Declares SECTION.codec, with `help`, and SECTION.k; the members hold the defaults.
-  void declare(OptionSet& options, const std::string& section, std::string help);
+  /// What the payloads hold that a method sends with the codec.
+  enum class Of {
+    Changes,  ///< changes of a model
+    Models    ///< whole models, which compressors would not leave standing
+  };
+
+  /// Declares SECTION.codec, with `help`, and the keys of single codecs; the members hold the
+  /// defaults. Of::Models has no compressors of changes. `also` is a second key that names
+  /// a codec with the same keys.
+  void declare(OptionSet& options, const std::string& section, std::string help,
+               Of payloads = Of::Changes, const std::string& also = {});
+  /// Declares SECTION.error_feedback.
+  void declare_feedback(OptionSet& options, const std::string& section);
 
   /// Throws ConfigError naming the nearest codec for an unknown name.
   std::unique_ptr<Codec> make() const;

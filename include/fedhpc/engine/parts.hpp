@@ -77,6 +77,7 @@ struct Parts {
   std::optional<PinnedRowMemory> pinned_memory;
   std::unique_ptr<ClientStore> store;
   std::unique_ptr<ClientMoves> moves;   ///< null: every participant is trained at home
+  std::unique_ptr<LinkMemory> links;    ///< of the method's payloads
   std::vector<Metric> own_metrics;      ///< series of the method's own
   std::unique_ptr<OwnBuffers> buffers;  ///< of this rank's clients; null: they travel
   NetworkModel network;

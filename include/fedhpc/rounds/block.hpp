@@ -32,8 +32,11 @@ class Block {
   /// Sends a model to every client and returns what they receive, [C, P]. All get one model [1, P],
   /// or client c gets row c of [C, P], or the model of its edge. Books one payload per client: the
   /// model and `beside` more bytes.
-  Rows download(const Rows& models, const Codec& codec = dense_codec(), std::int64_t beside = 0);
-  Rows download(const EdgeRows& models, const Codec& codec = dense_codec());
+  Rows download(const Rows& models, const Codec& codec, std::int64_t beside = 0);
+  Rows download(const EdgeRows& models, const Codec& codec);
+  /// Sends it as algorithm.downlink_codec says: by default as it is.
+  Rows download(const Rows& models);
+  Rows download(const EdgeRows& models);
 
   /// Trains every client locally from its row of `start` [C, P] and returns the trained rows.
   /// `work` names the pass whose batches are used and adds a penalty. Counts into train_loss.
@@ -95,6 +98,9 @@ class Block {
   void note(const std::string& metric, std::span<const double> values);
 
  private:
+  /// One row for each client.
+  Rows of_clients(const Rows& models) const;
+  Rows of_clients(const EdgeRows& models);
   /// Counts the steps and losses of a local training.
   void book_training(const std::vector<TrainStatistics>& trained);
   /// Tells the clock how many gradients each client has taken.

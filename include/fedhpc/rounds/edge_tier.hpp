@@ -21,8 +21,9 @@ class EdgeTier {
   explicit EdgeTier(RoundState& state) : state_(state) {}
 
   /// Sends the cloud's `model` [1, P] to the drawn edges; the others keep their row. Books one
-  /// payload per drawn edge.
-  void download_(const Rows& model, EdgeRows& edges, const Codec& codec = dense_codec());
+  /// payload per drawn edge. Without a codec as algorithm.downlink_codec says.
+  void download_(const Rows& model, EdgeRows& edges, const Codec& codec);
+  void download_(const Rows& model, EdgeRows& edges);
 
   /// Runs `count` edge rounds. In each, clients exchange payloads with their edge. Training sees
   /// batches of a pass of its own, numbered like the edge round from 0.
@@ -61,6 +62,7 @@ class EdgeTier {
  private:
   /// The drawn edges of this rank.
   std::vector<std::int64_t> drawn() const;
+  void receive_(const Rows& model, EdgeRows& edges, const Codec* codec);
   Tensor mean_at_cloud(const EdgeRows& edges, std::span<const double> weights, const Codec& codec,
                        const Rows& otherwise);
 

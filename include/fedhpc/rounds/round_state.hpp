@@ -39,6 +39,7 @@ struct RoundServices {
   const NetworkModel& network;
   Books& books;
   std::int64_t block_width;
+  LinkMemory* links = nullptr;            ///< of a method that opened it
   OwnBuffers* buffers = nullptr;          ///< null: they travel with the models
   bool absent_idle = false;               ///< of a plan, which looks at participants alone
   const LeavingRules* leaving = nullptr;  ///< null: rounds are never left

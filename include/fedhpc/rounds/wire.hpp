@@ -9,6 +9,7 @@
 #include "fedhpc/data/shard.hpp"
 #include "fedhpc/models/layout.hpp"
 #include "fedhpc/rounds/ledger.hpp"
+#include "fedhpc/rounds/link_memory.hpp"
 #include "fedhpc/rounds/network.hpp"
 #include "fedhpc/rounds/own_buffers.hpp"
 
@@ -28,9 +29,10 @@ class Wire {
   Link client_link = Link::ClientCloud;
 
   /// `shard` holds this rank's `num_clients` clients and guests, `num_edges` counts those of all
-  /// ranks. `buffers` do not travel; null for none. All of them outlive the wire.
+  /// ranks. `buffers` do not travel; null for none. `draws` name the payloads of the round, `memory`
+  /// is what both ends of a link know of earlier ones. All of them outlive the wire.
   Wire(Ledger& ledger, const NetworkModel& network, const Shard& shard, std::int64_t num_clients,
-       std::int64_t num_edges, OwnBuffers* buffers);
+       std::int64_t num_edges, OwnBuffers* buffers, const LinkDraws& draws, LinkMemory* memory);
 
   /// Returns what each client receives of its row of `rows` [C, n]. Books one payload per client:
   /// the row and `beside` more bytes.
@@ -38,11 +40,15 @@ class Wire {
                   std::int64_t beside = 0);
   /// Returns what arrives of each client's row. Books one payload per client.
   Rows from_clients(const Rows& rows, std::span<const std::int64_t> clients, const Codec& codec);
+  /// The same of a model that a server sends in its usual way: algorithm.downlink_codec.
+  Rows models_to_clients(const Rows& models, std::span<const std::int64_t> clients);
   /// Books one payload of `bytes` for each of these clients.
   void book(Direction direction, std::int64_t bytes, std::span<const std::int64_t> clients);
 
-  /// Returns what arrives of rows between edges and cloud, which are booked edge by edge.
-  Received encode(const Rows& rows, const Codec& codec) const;
+  /// Returns what arrives of a row [1, P] from an edge at the cloud. Books nothing.
+  Received from_edge(const Rows& row, std::int64_t edge, const Codec& codec);
+  /// The same of a model [1, P] from the cloud at an edge; null: as algorithm.downlink_codec says.
+  Received to_edge(const Rows& model, std::int64_t edge, const Codec* codec);
   void book_edge(Direction direction, std::int64_t edge, std::int64_t bytes);
 
   /// Tells the clock how many gradients each of these clients has taken, [C]: one a batch and time.
@@ -54,9 +60,25 @@ class Wire {
   const RoundClock& clock() const { return clock_; }
 
  private:
+  /// What arrives of rows whose senders or receivers below the server are `ends`. Books nothing.
+  Received encode(const Rows& rows, const Codec& codec, Direction direction,
+                  std::span<const std::int64_t> ends) const;
+  std::vector<std::int64_t> send_(Tensor& values, const LayoutPtr& layout, const Codec& codec,
+                                  Direction direction, std::span<const std::int64_t> ends) const;
+  /// What arrives of models, as changes of what the receivers have in `known`, which it updates.
+  Received as_changes(const Rows& models, Rows& known, const Codec& codec,
+                      std::span<const std::int64_t> ends) const;
+  /// What the server reads of rows with this feedback; `kept` is what it leaves at the ends.
+  Received with_feedback(const Rows& rows, Rows& kept, const Codec& codec,
+                         std::span<const std::int64_t> ends) const;
+  Rows booked_at_clients(Received arrival, std::span<const std::int64_t> clients,
+                         std::int64_t beside);
+
   Ledger& ledger_;
   const Shard& shard_;
   OwnBuffers* buffers_;
+  LinkDraws draws_;
+  LinkMemory* memory_;
   RoundClock clock_;
 };
 

@@ -1,0 +1,63 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+
+#include "fedhpc/codecs/codec.hpp"
+#include "fedhpc/core/rng.hpp"
+#include "fedhpc/rounds/client_store.hpp"
+#include "fedhpc/rounds/edge_rows.hpp"
+#include "fedhpc/rounds/ledger.hpp"
+#include "fedhpc/rounds/state_visitor.hpp"
+
+namespace fedhpc {
+
+/// Seeds of what codecs draw: the first word of (run.seed, Purpose::Codec, pass 2 of uploads and 3
+/// of downloads, epoch: the edge round, client, or 2^32 + edge, round).
+struct LinkDraws {
+  std::uint64_t seed = 0;
+  std::int64_t round = 0;
+  const std::int64_t* edge_round = nullptr;
+
+  std::uint64_t of(Direction direction, std::int64_t end) const;
+};
+
+/// The first `end` of an edge in LinkDraws.
+constexpr std::int64_t kFirstEdgeEnd = std::int64_t{1} << 32;
+
+/// What the two ends of each link know of its earlier payloads: a row per client in the store, one
+/// per edge here. A client that does not take part keeps its row.
+///
+///   up, ef14   e   <- e + x - C(e + x); the server reads C(e + x)
+///   up, ef21   g   <- g + C(x - g); the server reads g
+///   down       w_i <- w_i + C(x - w_i); client i reads w_i
+///
+/// x: what is sent. ef14: Seide et al., INTERSPEECH 2014; Stich, Cordonnier, Jaggi, NeurIPS 2018.
+/// ef21: Richtarik, Sokolov, Fatkhullin, NeurIPS 2021. With the changes of a model for x, ef14 is
+/// ef21 of the model: e = x - w. Downloads therefore have one rule.
+class LinkMemory {
+ public:
+  explicit LinkMemory(ClientStore& store) : store_(store) {}
+
+  /// Opens what these codecs need, for uploads of changes of `model` [1, P] and downloads of such
+  /// models, which clients know. `edges` of this rank, empty where they have no models.
+  void open(const Rows& model, ErrorFeedback feedback, std::unique_ptr<Codec> downlink,
+            Range edges);
+
+  const Codec* downlink() const { return downlink_.get(); }  ///< null: dense
+  StoredRows& uploads() { return store_.rows("upload_feedback"); }
+  StoredRows& downloads() { return store_.rows("downlink"); }
+  EdgeRows& edge_uploads() { return *edge_uploads_; }
+  EdgeRows& edge_downloads() { return *edge_downloads_; }
+
+  void visit_state(StateVisitor& state);
+
+ private:
+  ClientStore& store_;
+  std::unique_ptr<Codec> downlink_;
+  std::optional<EdgeRows> edge_uploads_;    // e or g of each edge
+  std::optional<EdgeRows> edge_downloads_;  // w of each edge
+};
+
+}  // namespace fedhpc

@@ -1,0 +1,36 @@
+#include "fedhpc/rounds/link_memory.hpp"
+
+#include <ATen/ops/zeros_like.h>
+
+namespace fedhpc {
+
+std::uint64_t LinkDraws::of(Direction direction, std::int64_t end) const {
+  Draws draws({.seed = seed,
+               .purpose = Purpose::Codec,
+               .pass = direction == Direction::Up ? 2U : 3U,
+               .epoch = edge_round == nullptr ? 0 : static_cast<std::uint64_t>(*edge_round),
+               .client = static_cast<std::uint64_t>(end),
+               .round = static_cast<std::uint64_t>(round)});
+  return draws.raw();
+}
+
+void LinkMemory::open(const Rows& model, ErrorFeedback feedback, std::unique_ptr<Codec> downlink,
+                      Range edges) {
+  if (feedback != ErrorFeedback::None) {
+    const Rows nothing{at::zeros_like(model.values), model.layout};
+    store_.rows("upload_feedback", nothing);
+    if (edges.size() > 0) edge_uploads_ = EdgeRows{nothing.replicate(edges.size()), edges.first};
+  }
+  if (downlink == nullptr) return;
+  downlink_ = std::move(downlink);
+  if (downlink_->lossless(model.values.scalar_type())) return;
+  store_.rows("downlink", model);
+  if (edges.size() > 0) edge_downloads_ = EdgeRows{model.replicate(edges.size()), edges.first};
+}
+
+void LinkMemory::visit_state(StateVisitor& state) {
+  if (edge_uploads_) state.edges("upload_feedback_of_edges", *edge_uploads_);
+  if (edge_downloads_) state.edges("downlink_of_edges", *edge_downloads_);
+}
+
+}  // namespace fedhpc

@@ -1,0 +1,14 @@
+#pragma once
+
+#include "reference/averaging.hpp"
+
+namespace fedhpc::reference {
+
+enum class Feedback { None, Ef14, Ef21 };
+
+/// Federated averaging whose clients send the k largest of their changes, with error feedback; with
+/// `k_down` above 0 clients receive the k_down largest changes of what they have.
+Outcome top_k_fedavg(const Problem& problem, std::int64_t k, Feedback feedback,
+                     std::int64_t k_down = 0);
+
+}  // namespace fedhpc::reference
