@@ -22,14 +22,15 @@ std::array<std::int64_t, 1> end_of(std::int64_t edge) { return {kFirstEdgeEnd + 
 
 }  // namespace
 
-Wire::Wire(Ledger& ledger, const NetworkModel& network, const Shard& shard, std::int64_t num_edges,
-           OwnBuffers* buffers, const LinkDraws& draws, LinkMemory* memory)
+Wire::Wire(Ledger& ledger, const NetworkModel& network, const Shard& shard,
+           std::int64_t num_clients, std::int64_t num_edges, OwnBuffers* buffers,
+           const LinkDraws& draws, LinkMemory* memory)
     : ledger_(ledger),
       shard_(shard),
       buffers_(buffers),
       draws_(draws),
       memory_(memory),
-      clock_(network, static_cast<std::int64_t>(shard.clients().size()), num_edges) {}
+      clock_(network, num_clients, num_edges) {}
 
 std::vector<std::int64_t> Wire::send_(Tensor& values, const LayoutPtr& layout, const Codec& codec,
                                       Direction direction,
