@@ -24,7 +24,7 @@ void LinkMemory::open(const Rows& model, ErrorFeedback feedback, std::unique_ptr
   if (downlink == nullptr) return;
   downlink_ = std::move(downlink);
   if (downlink_->lossless(model.values.scalar_type())) return;
-  store_.rows("downlink", model);
+  store_.rows("downlink", model.clone());  // the method goes on from the same memory
   if (edges.size() > 0) edge_downloads_ = EdgeRows{model.replicate(edges.size()), edges.first};
 }
 
