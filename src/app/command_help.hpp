@@ -37,10 +37,11 @@ constexpr CommandHelp kCommandHelp[] = {
   itself otherwise.
   Keys that may change:
 )"},
-    {"plan", R"(fedhpc plan CONFIG.ini [--json] [--section.key=value ...]
+    {"plan", R"(fedhpc plan CONFIG.ini [--json] [--ranks N] [--section.key=value ...]
   Trains nothing but a step to be timed: clients and memory of a rank, bytes of a participant
   (and of an edge) in a round, seconds of a round, values of sample gradients. Under mpirun it
-  plans for as many ranks.
+  plans for as many ranks, with --ranks for those of a machine that is not there: how even their
+  work would be (balance: mean over maximum, without and with moves), and their memory.
 )"},
     {"list", R"(fedhpc list [algorithms|models|datasets|partitioners|factorisations|codecs]
             [--run.plugin=FILE,...]

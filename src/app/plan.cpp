@@ -1,6 +1,7 @@
 #include "fedhpc/engine/plan.hpp"
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <cstdio>
 #include <iomanip>
@@ -10,6 +11,7 @@
 #include "fedhpc/app/library.hpp"
 #include "fedhpc/comm/session.hpp"
 #include "fedhpc/core/log.hpp"
+#include "fedhpc/training/local_steps.hpp"
 
 #include "app/carry_out.hpp"
 #include "app/configuration.hpp"
@@ -19,35 +21,25 @@ namespace fedhpc {
 
 namespace {
 
-/// Seconds of training the slowest rank needs for a round of average cohort.
-double seconds_per_round(const Parts& parts, double seconds_per_step, int ranks) {
-  const Config& config = parts.config;
-  double largest = 0;
-  for (int rank = 0; rank < ranks; ++rank) {
-    double steps = 0;
-    for (const std::int64_t client : parts.placement().clients_of_rank(rank)) {
-      steps += static_cast<double>(parts.steps_of(client));
-    }
-    largest = std::max(largest, steps * config.topology.participation);
+/// Seconds of training a round of average cohort takes, until the last rank is done.
+double seconds_per_round(const Parts& parts, double seconds_per_step,
+                         const PlannedMachine& machine) {
+  double steps = 0;
+  for (std::int64_t client = 0; client < parts.partition.clients(); ++client) {
+    steps += static_cast<double>(parts.steps_of(client));
   }
-  return largest * seconds_per_step;
+  return steps * parts.config.topology.participation * seconds_per_step /
+         (machine.ranks * machine.balance);
 }
 
 /// Values of sample gradients that a participant takes in a round, mean over clients.
 double gradient_values(const Parts& parts, double per_sample) {
-  const TrainOptions& train = parts.config.train;
   const Partition& partition = parts.partition;
   double visited = 0;
   for (std::int64_t client = 0; client < partition.clients(); ++client) {
-    const std::int64_t samples = partition.train.count(client);
     if (parts.steps_of(client) == 0) continue;
-    if (train.local_epochs > 0) {
-      visited += static_cast<double>(samples * train.local_epochs);
-    } else {
-      const std::int64_t batch =
-          train.batch_size == 0 ? samples : std::min(train.batch_size, samples);
-      visited += static_cast<double>(batch * train.local_steps);
-    }
+    visited +=
+        static_cast<double>(sample_visits(parts.config.train, partition.train.count(client)));
   }
   return per_sample * visited / static_cast<double>(partition.clients());
 }
@@ -61,10 +53,26 @@ void add_factors(std::vector<std::pair<std::string, std::string>>& lines, const 
   }
 }
 
+/// Takes --ranks N off the arguments; none where it is not there.
+std::optional<int> ranks_asked_for(Arguments& arguments) {
+  const auto word = std::ranges::find(arguments, "--ranks");
+  if (word == arguments.end()) return std::nullopt;
+  const std::string number = word + 1 == arguments.end() ? "" : *(word + 1);
+  int ranks = 0;
+  const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), ranks);
+  if (error != std::errc() || end != number.data() + number.size() || ranks < 1) {
+    throw ConfigError(
+        concat("--ranks = '", number, "': give a whole number of at least 1, as in --ranks 64"));
+  }
+  arguments.erase(word, word + 2);
+  return ranks;
+}
+
 }  // namespace
 
 std::vector<std::pair<std::string, std::string>> plan(const std::function<Given()>& read,
-                                                      const StartOptions& start) {
+                                                      const StartOptions& start,
+                                                      std::optional<int> ranks) {
   const OneThread one_thread;
   std::unique_ptr<Communicator> comm = world_communicator(start.timeout);
   std::unique_ptr<Config> config;
@@ -76,23 +84,28 @@ std::vector<std::pair<std::string, std::string>> plan(const std::function<Given(
   if (comm->rank() == 0) notice.emplace("preparing the data and the model");
   Parts parts(*config, *comm, nullptr);
   const PlannedRun planned = plan_run(parts);
+  const PlannedMachine machine = plan_machine(parts, planned, ranks.value_or(comm->size()));
   notice.reset();
 
   const std::int64_t clients = parts.partition.clients();
   std::vector<std::pair<std::string, std::string>> lines = {
-      {"ranks", concat(comm->size())},
-      {"clients_per_rank", concat((clients + comm->size() - 1) / comm->size())},
+      {"ranks", concat(machine.ranks)},
+      {"clients_per_rank", concat(machine.clients)},
       {"bytes_up_per_client", concat(planned.up_per_client)},
       {"bytes_down_per_client", concat(planned.down_per_client)},
-      {"memory_per_rank_bytes", concat(planned.memory_bytes)},
+      {"memory_per_rank_bytes", concat(machine.memory_bytes)},
       {"block", concat(parts.block_width)},
       {"seconds_per_round",
-       concat(seconds_per_round(parts, planned.seconds_per_step, comm->size()) +
-              planned.seconds_of_evaluation / static_cast<double>(config->run.eval_every))},
+       concat(seconds_per_round(parts, planned.seconds_per_step, machine) +
+              planned.seconds_of_evaluation * comm->size() /
+                  static_cast<double>(machine.ranks * config->run.eval_every))},
       {"gradient_values_per_client",
        concat(std::llround(gradient_values(parts, planned.gradient_values_per_sample)))},
       {"clients", concat(clients)},
       {"rounds", concat(config->run.rounds)},
+      {"balance", concat(machine.balance)},
+      {"balance_at_home", concat(machine.balance_at_home)},
+      {"moved_per_round", concat(machine.moved)},
   };
   if (parts.has_edge_models()) {
     lines.emplace_back("bytes_up_per_edge", concat(planned.up_per_edge));
@@ -107,8 +120,10 @@ int plan_command(const Arguments& arguments) {
   const auto json_at = std::find(rest.begin(), rest.end(), "--json");
   const bool json = json_at != rest.end();
   if (json) rest.erase(json_at);
+  const std::optional<int> ranks = ranks_asked_for(rest);
   std::string text;
-  const auto lines = plan([&] { return given_by(rest, "plan"); }, start_options("plan", rest));
+  const auto lines =
+      plan([&] { return given_by(rest, "plan"); }, start_options("plan", rest), ranks);
   if (run_log().rank() != 0) return 0;
   for (const auto& [key, value] : lines) {
     text += json ? concat(text.empty() ? "{" : ", ", "\"", key, "\": ", value)

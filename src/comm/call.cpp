@@ -22,6 +22,8 @@ const char* name(Call call) {
       return "an exchange of texts";
     case Call::Barrier:
       return "a barrier";
+    case Call::Delivery:
+      return "a move of clients";
     case Call::SplitOfNccl:
       return "a split of NCCL's communicator";
     case Call::StartOfNccl:

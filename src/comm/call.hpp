@@ -15,6 +15,7 @@ enum class Call : std::int32_t {
   AllToAll,
   Texts,
   Barrier,
+  Delivery,
   SplitOfNccl,
   StartOfNccl,
 };

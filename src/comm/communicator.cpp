@@ -6,6 +6,12 @@ namespace fedhpc {
 
 namespace {
 
+class NothingToDeliver final : public Delivery {
+ public:
+  bool advance() override { return true; }
+  std::vector<Tensor> finish() override { return {}; }
+};
+
 class LocalCommunicator final : public Communicator {
  public:
   int rank() const override { return 0; }
@@ -28,6 +34,13 @@ class LocalCommunicator final : public Communicator {
   }
   std::vector<std::string> all_texts(const std::string& text) override { return {text}; }
   void barrier() override {}
+  std::unique_ptr<Delivery> deliver(std::vector<Parcel> outgoing,
+                                    std::vector<int> senders) override {
+    require(outgoing.empty() && senders.empty(), "a process alone sends nothing to others");
+    return std::make_unique<NothingToDeliver>();
+  }
+  std::unique_ptr<SharedMemory> share(std::int64_t) override { return nullptr; }
+  std::vector<int> hosts() override { return {0}; }
   std::unique_ptr<Communicator> split(int) override {
     auto part = std::make_unique<LocalCommunicator>();
     part->place_ = place_;

@@ -43,6 +43,9 @@ class Heartbeat {
     own().call = call;
     own().number = number;
   }
+  /// Adds a wait that is over to this rank's.
+  void add_wait(std::chrono::duration<double> wait) { seconds_waited_ += wait.count(); }
+  double seconds_waited() const { return seconds_waited_; }
   /// Lists the ranks silent for half the time-out, then all others: "rank 2 on n7 gives no sign of
   /// life (last heard of: training client 41 in round 17); rank 0 on n5 waits in a sum over ranks
   /// (collective 311), taking a mean in round 17".
@@ -91,6 +94,7 @@ class Heartbeat {
   std::vector<Clock::time_point> seen_;  // [N] when the last new sign of life arrived
   Clock::time_point last_progress_;
   Clock::time_point sent_;
+  double seconds_waited_ = 0;
 };
 
 }  // namespace fedhpc

@@ -14,14 +14,18 @@ MpiCommunicator::MpiCommunicator(CommHandle comm, TimedWait wait)
   check_mpi(MPI_Comm_set_errhandler(comm_.handle(), MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
   check_mpi(MPI_Comm_rank(comm_.handle(), &rank_), "MPI_Comm_rank");
   check_mpi(MPI_Comm_size(comm_.handle(), &size_), "MPI_Comm_size");
+  const CommHandle on_this_host = neighbours();
+  int count = 0;
+  check_mpi(MPI_Comm_size(on_this_host.handle(), &count), "MPI_Comm_size");
+  spans_hosts_ = count < size_;
+}
+
+CommHandle MpiCommunicator::neighbours() const {
   MPI_Comm neighbours = MPI_COMM_NULL;
   check_mpi(
       MPI_Comm_split_type(comm_.handle(), MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &neighbours),
       "MPI_Comm_split_type");
-  const CommHandle on_this_host(neighbours);
-  int count = 0;
-  check_mpi(MPI_Comm_size(on_this_host.handle(), &count), "MPI_Comm_size");
-  spans_hosts_ = count < size_;
+  return CommHandle(neighbours);
 }
 
 void MpiCommunicator::wait(MPI_Request request, Call what) const {

@@ -31,12 +31,18 @@ class MpiCommunicator final : public Communicator {
   std::vector<Tensor> all_to_all(const std::vector<Tensor>& parts) override;
   std::vector<std::string> all_texts(const std::string& text) override;
   void barrier() override;
+  std::unique_ptr<Delivery> deliver(std::vector<Parcel> outgoing,
+                                    std::vector<int> senders) override;
+  std::unique_ptr<SharedMemory> share(std::int64_t bytes) override;
+  std::vector<int> hosts() override;
   void progress() override { wait_.progress(); }
   Place& place() override { return wait_.place(); }
+  double seconds_waited() const override { return wait_.seconds_waited(); }
   std::unique_ptr<Communicator> split(int colour) override;
 
   std::unique_ptr<MpiCommunicator> part(int colour);
   const TimedWait& timed_wait() const { return wait_; }
+  MPI_Comm handle() const { return comm_.handle(); }
 
  private:
   /// Begins one non-blocking collective on (data, count, type).
@@ -62,6 +68,8 @@ class MpiCommunicator final : public Communicator {
                                     Call what) const;
 
   void wait(MPI_Request request, Call what) const;
+  /// The ranks of this one's host. Collective.
+  CommHandle neighbours() const;
 
   CommHandle comm_;
   TimedWait wait_;

@@ -18,6 +18,8 @@ std::string text(const Place& place) {
       return concat("training client ", place.client,
                     place.clients > 1 ? concat(" and ", place.clients - 1, " more") : "", " ",
                     of_round);
+    case Place::Task::Moving:
+      return concat("moving clients between ranks ", of_round);
     case Place::Task::Mean:
       return concat("taking a mean ", of_round);
     case Place::Task::Evaluation:

@@ -29,9 +29,16 @@ class StagedCommunicator final : public Communicator {
     return host_->all_texts(text);
   }
   void barrier() override { host_->barrier(); }
+  std::unique_ptr<Delivery> deliver(std::vector<Parcel> outgoing,
+                                    std::vector<int> senders) override {
+    return host_->deliver(std::move(outgoing), std::move(senders));
+  }
+  std::unique_ptr<SharedMemory> share(std::int64_t bytes) override { return host_->share(bytes); }
+  std::vector<int> hosts() override { return host_->hosts(); }
   std::unique_ptr<Communicator> split(int colour) override;
   void progress() override { host_->progress(); }
   Place& place() override { return host_->place(); }
+  double seconds_waited() const override { return host_->seconds_waited(); }
 
  private:
   /// Runs a collective of `host_` that replaces values.

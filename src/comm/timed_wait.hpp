@@ -24,12 +24,14 @@ class TimedWait {
     heartbeat_->waits(what, number);
     while (!ended()) between_looks(wait, what);
     heartbeat_->waits(Call::None, number);
+    heartbeat_->add_wait(Heartbeat::Clock::now() - wait.begin);
     progress();
   }
 
   double timeout_seconds() const { return timeout_seconds_; }
   void progress() const { heartbeat_->progress(); }  ///< this rank has made progress
   Place& place() const { return heartbeat_->place(); }
+  double seconds_waited() const { return heartbeat_->seconds_waited(); }
 
  private:
   struct Wait {

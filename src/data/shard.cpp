@@ -97,19 +97,36 @@ Shard::Shard(const Dataset& dataset, const Preparation& preparation, DType dtype
 }
 
 Shard::Shard(const Dataset& dataset, const Partition& partition, std::vector<std::int64_t> clients,
-             const Preparation& preparation, DType dtype, std::int64_t held_bytes)
+             const Preparation& preparation, DType dtype, std::int64_t held_bytes, Load load)
     : Shard(dataset, preparation, dtype) {
   check_ascending(clients);
   clients_ = std::move(clients);
+  partition_ = &partition;
+  for (std::int64_t client = 0; client < partition.clients(); ++client) {
+    largest_client_ = std::max(largest_client_, partition.train.count(client));
+  }
   train_offsets_ = offsets_of(partition.train, clients_);
   test_offsets_ = offsets_of(partition.test, clients_);
-  if (dataset.on_demand() && exceeds(train_rows() + test_rows(), held_bytes)) {
-    source_ = &dataset;
-    partition_ = &partition;
+  if (dataset.on_demand() && exceeds(train_rows() + test_rows(), held_bytes)) source_ = &dataset;
+  if (load == Load::Now) load_(dataset);
+}
+
+void Shard::load_(const Dataset& dataset, void* memory) {
+  if (on_demand()) return;
+  const std::vector<std::int64_t> train = stacked(partition_->train, clients_);
+  const std::vector<std::int64_t> test = stacked(partition_->test, clients_);
+  if (memory == nullptr) {
+    train_ = load(dataset, train);
+    test_ = load(dataset, test);
     return;
   }
-  train_ = load(dataset, stacked(partition.train, clients_));
-  test_ = load(dataset, stacked(partition.test, clients_));
+  const Stacks places = stacks(train_rows(), test_rows());
+  Samples in_place = at(memory, places.train_targets, places.train_features, train_rows());
+  load_into(dataset, train, in_place);
+  train_ = in_place;
+  in_place = at(memory, places.test_targets, places.test_features, test_rows());
+  load_into(dataset, test, in_place);
+  test_ = in_place;
 }
 
 Shard Shard::server(const Dataset& dataset, std::int64_t first, std::int64_t last,
@@ -182,10 +199,12 @@ std::size_t Shard::index(std::int64_t client) const {
 }
 
 std::int64_t Shard::train_count(std::int64_t client) const {
+  if (const Shard* other = guest(client)) return other->train_count(client);
   return train_offsets_[index(client) + 1] - train_offsets_[index(client)];
 }
 
 std::int64_t Shard::test_count(std::int64_t client) const {
+  if (const Shard* other = guest(client)) return other->test_count(client);
   return test_offsets_[index(client) + 1] - test_offsets_[index(client)];
 }
 
@@ -240,7 +259,8 @@ Shard Shard::in_hand(std::vector<std::int64_t> clients) const {
   require(on_demand() && partition_ != nullptr, "clients' samples are made by a shard on demand");
   check_ascending(clients);
   for (const std::int64_t client : clients) {
-    require(holds(client), "a shard is asked for its own clients only");
+    require(holds(client) || guest(client) != nullptr,
+            "a shard is asked for its own clients and its guests only");
   }
   Shard part(*source_, preparation_, dtype_);
   part.clients_ = std::move(clients);

@@ -56,6 +56,10 @@ void Shard::check_targets(const Tensor& targets) const {
 void Shard::gather_train(std::int64_t client, std::span<const std::int64_t> positions,
                          std::int64_t c, const Tensor& features, const Tensor& targets,
                          std::span<const Crop> crops) const {
+  if (const Shard* other = guest(client)) {
+    other->gather_train(client, positions, c, features, targets, crops);
+    return;
+  }
   check_stack(features, c, static_cast<std::int64_t>(positions.size()));
   check_stack(targets, c, static_cast<std::int64_t>(positions.size()));
   require(features.scalar_type() == scalar_type(dtype_) && features.dim() == 3 &&

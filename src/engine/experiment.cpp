@@ -41,6 +41,8 @@ void Experiment::run(const std::function<void(const RoundReport&)>& observe,
                      const std::function<bool()>& stop_asked) {
   prepare();
   RoundServices in_round = parts_.services(*parts_.trainer);
+  in_round.moves = parts_.moves.get();
+  seconds_waited_ = parts_.comm.seconds_waited();
   LeavingRules leaving{.asked = stop_asked, .grace_seconds = parts_.config.run.grace_seconds};
   bool stop = false;
   for (std::int64_t t = rounds_done_ + 1; t <= parts_.config.run.rounds && !stop; ++t) {
@@ -62,6 +64,7 @@ void Experiment::run(const std::function<void(const RoundReport&)>& observe,
                      std::move(partial_));
     Round round(state);
     parts_.method().round(round);
+    state.go_home();
     if (state.is_left()) {
       before.put_back();
       visit_common_state(before);

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <utility>
 
 #include <ATen/ops/all.h>
 #include <ATen/ops/empty.h>
@@ -34,19 +35,35 @@ class GlobalModel final : public Evaluation {
 
 }  // namespace
 
-std::array<std::int64_t, Ledger::kEntries> Experiment::booked(RoundRequest& request) {
-  Tensor sums = at::empty({Ledger::kEntries + 4}, at::kLong);
+std::array<std::int64_t, Ledger::kEntries> Experiment::booked(RoundRequest& request,
+                                                              RoundMetrics& metrics) {
+  constexpr std::int64_t kWishes = 4;
+  constexpr std::int64_t kOfMachine = 2;
+  constexpr double kMicro = 1e-6;
+  const auto in_micro = [](double seconds) { return static_cast<std::int64_t>(seconds / kMicro); };
+  const int ranks = parts_.comm.size();
+  metrics.seconds_train = parts_.books.train_watch.lap();
+  const double waited = parts_.comm.seconds_waited();
+  Tensor sums = at::zeros({Ledger::kEntries + kWishes + kOfMachine + ranks}, at::kLong);
   auto* values = sums.data_ptr<std::int64_t>();
   std::copy(parts_.books.ledger.entries().begin(), parts_.books.ledger.entries().end(), values);
   auto* wishes = values + Ledger::kEntries;
   wishes[0] = request.stop ? 1 : 0;
   wishes[1] = request.checkpoint ? 1 : 0;
-  wishes[2] = parts_.comm.rank() == 0 ? static_cast<std::int64_t>(1e6 * last_round_seconds_) : 0;
+  wishes[2] = parts_.comm.rank() == 0 ? in_micro(last_round_seconds_) : 0;
   wishes[3] = parts_.comm.rank() == 0 ? divergence_->since() : 0;
+  auto* of_machine = wishes + kWishes;
+  of_machine[0] = in_micro(waited - std::exchange(seconds_waited_, waited));
+  of_machine[1] = parts_.moves ? parts_.moves->lap_bytes() : 0;
+  auto* of_ranks = of_machine + kOfMachine;
+  of_ranks[parts_.comm.rank()] = in_micro(metrics.seconds_train);
   parts_.comm.sum_(sums);
   request = {.stop = wishes[0] > 0, .checkpoint = wishes[1] > 0};
-  last_round_seconds_ = 1e-6 * static_cast<double>(wishes[2]);
+  last_round_seconds_ = kMicro * static_cast<double>(wishes[2]);
   diverged_since_ = wishes[3];
+  metrics.seconds_wait = kMicro * static_cast<double>(of_machine[0]) / ranks;
+  metrics.bytes_moved = static_cast<double>(of_machine[1]);
+  metrics.balance = balance_of(std::vector<double>(of_ranks, of_ranks + ranks));
   std::array<std::int64_t, Ledger::kEntries> entries{};
   std::copy_n(values, entries.size(), entries.begin());
   return entries;
@@ -149,7 +166,7 @@ void Experiment::total(RoundState& round, const RoundRequest& request, RoundRepo
   if (values[1] > 0) metrics.train_loss = values[0] / values[1];
   if (parts_.comm.rank() == 0) look_for_divergence(report);
   report.agreed = request;
-  const auto entries = booked(report.agreed);
+  const auto entries = booked(report.agreed, metrics);
   report.diverged_since = diverged_since_;
 
   metrics.participants = static_cast<double>(round.cohort.clients.size());
@@ -167,7 +184,6 @@ void Experiment::total(RoundState& round, const RoundRequest& request, RoundRepo
   }
   metrics.own = noted_by(round);
   metrics.simulated_seconds = round.simulated_seconds();
-  metrics.seconds_train = parts_.books.train_watch.lap();
   metrics.seconds_aggregate = parts_.books.aggregate_watch.lap();
   metrics.seconds_evaluate = parts_.books.evaluate_watch.lap();
 }

@@ -71,12 +71,19 @@ Context context_of(const RunOptions& run) {
 Parts::Parts(Config& options, Communicator& ranks, const Resumption* from)
     : config(options), comm(ranks), context(context_of(options.run)), network(options.network) {
   std::optional<Placement> placed;
-  fail_together(comm, [&] {
-    within_memory(concat("the data of data.name = ", config.data.name,
-                         " with data.clients = ", config.data.clients),
-                  [&] { placed = open_data(); });
-  });
+  const auto with_data = [this](const std::function<void()>& build) {
+    fail_together(comm, [&] {
+      within_memory(concat("the data of data.name = ", config.data.name,
+                           " with data.clients = ", config.data.clients),
+                    build);
+    });
+  };
+  with_data([&] { placed = open_data(); });
   topology = std::make_unique<Topology>(comm, *std::move(placed));
+  with_data([&] { shard = own_shard(Shard::kHeldBytes); });
+  share_samples();
+  with_data([&] { load_samples(); });
+  if (shared) shared->written();
   fail_together(comm, [&] {
     within_memory(concat("the model model.name = ", config.model.name), [&] { open_model(from); });
   });
@@ -99,6 +106,7 @@ Parts::Parts(Config& options, Communicator& ranks, const Resumption* from)
     });
   }
   block_width = chosen_block_width(from);
+  start_moves();
 }
 
 void Parts::open_store() {
@@ -161,27 +169,8 @@ Placement Parts::open_data() {
   dataset = open_dataset(data);
   partition = make_partition(data, *dataset);
   check_sizes(data, *dataset, partition);
-  const std::int64_t edges = config.topology.edges;
-  Placement placed(edges_of_clients(partition.clients(), edges, partition.edge_of_client), edges,
-                   comm.size());
-  const Preparation preparation = make_preparation(data, *dataset);
-  shard = std::make_unique<Shard>(*dataset, partition, placed.clients_of_rank(comm.rank()),
-                                  preparation, config.run.dtype);
-  if (partition.validation.size() > 0) {
-    validation = tested_on_validation(partition);
-    validation_shard = std::make_unique<Shard>(
-        *dataset, validation, placed.clients_of_rank(comm.rank()), preparation, config.run.dtype);
-  }
-  if (config.data.split == DataSplit::Official) {
-    // Whole chunks: a sample is scored beside the same others on any number of ranks.
-    constexpr std::int64_t kChunk = Evaluator::kChunk;
-    const std::int64_t tests = dataset->num_test();
-    const Range chunks = part_of((tests + kChunk - 1) / kChunk, comm.rank(), comm.size());
-    server_shard = std::make_unique<Shard>(
-        Shard::server(*dataset, std::min(chunks.first * kChunk, tests),
-                      std::min(chunks.last * kChunk, tests), preparation, config.run.dtype));
-  }
-  return placed;
+  preparation = make_preparation(data, *dataset);
+  return placed_on(comm.size());
 }
 
 void Parts::open_model(const Resumption* from) {

@@ -1,5 +1,8 @@
 #include "fedhpc/rounds/client_store.hpp"
 
+#include <algorithm>
+#include <cstring>
+
 namespace fedhpc {
 
 void StoreOptions::declare(OptionSet& options) {
@@ -25,8 +28,8 @@ std::vector<double> ScalarColumn::read(std::span<const std::int64_t> clients) co
 void ScalarColumn::write(std::int64_t client, double value) {
   const std::size_t position = clients_.position(client);
   if (values_.empty()) {
-    values_.assign(clients_.ids().size(), initial_);
-    written_.assign(clients_.ids().size(), false);
+    values_.assign(static_cast<std::size_t>(clients_.with_guests()), initial_);
+    written_.assign(values_.size(), false);
   }
   values_[position] = value;
   written_[position] = true;
@@ -44,10 +47,29 @@ bool ScalarColumn::written(std::int64_t client) const {
 
 std::vector<std::int64_t> ScalarColumn::written_clients() const {
   std::vector<std::int64_t> clients;
-  for (std::size_t i = 0; i < written_.size(); ++i) {
+  for (std::size_t i = 0; i < std::min(written_.size(), clients_.ids().size()); ++i) {
     if (written_[i]) clients.push_back(clients_.ids()[i]);
   }
   return clients;
+}
+
+void ScalarColumn::seat_guests() {
+  if (values_.empty()) return;
+  for (auto count : {clients_.count(), clients_.with_guests()}) {
+    values_.resize(static_cast<std::size_t>(count), initial_);
+    written_.resize(static_cast<std::size_t>(count), false);
+  }
+}
+
+void ScalarColumn::copy_out(std::int64_t client, void* to) const {
+  const double value = read(client);
+  std::memcpy(to, &value, sizeof value);
+}
+
+void ScalarColumn::copy_in(std::int64_t client, const void* from) {
+  double value = 0;
+  std::memcpy(&value, from, sizeof value);
+  write(client, value);
 }
 
 void ScalarColumn::clear() {

@@ -55,13 +55,13 @@ void EdgeTier::draw_participants(std::uint64_t seed) {
   const auto samples = [&](std::int64_t client) {
     return state_.weight_of(client, Weighting::Samples);
   };
-  state_.cohort.clients =
+  state_.replace_cohort(
       draw_by_samples({.seed = seed,
                        .purpose = Purpose::Cohort,
                        .pass = kFirstEdgeRoundPass + static_cast<std::uint64_t>(state_.edge_round),
                        .round = static_cast<std::uint64_t>(state_.number)},
                       {.clients = of_round_, .edges = state_.cohort.edges},
-                      state_.services.topology.placement(), samples);
+                      state_.services.topology.placement(), samples));
   of_edge_rounds_.insert(state_.cohort.clients.begin(), state_.cohort.clients.end());
 }
 

@@ -94,6 +94,12 @@ void RoundClock::edge_transfer(std::int64_t edge, std::int64_t bytes) {
   entry(times_.edges, edge) += model_.payload_seconds(Link::EdgeCloud, bytes);
 }
 
+void RoundClock::cover(std::int64_t num_clients) {
+  if (!model_.on()) return;
+  require(!times_.edge_round_open, "clients change between edge rounds");
+  times_.clients.assign(static_cast<std::size_t>(num_clients), 0);
+}
+
 void RoundClock::finish_edge_round() {
   if (!model_.on()) return;
   times_.slowest.push_back(largest(times_.clients));

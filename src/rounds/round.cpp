@@ -7,13 +7,16 @@ namespace fedhpc {
 
 Blocks::Blocks(RoundState& state, std::vector<std::int64_t> clients, Work work)
     : state_(state), clients_(std::move(clients)) {
-  const Shard& shard = state_.services.shard;
+  const Partition& partition = state_.services.partition;
+  const auto is_own = [&](std::int64_t client) { return state_.services.shard.holds(client); };
   // Clients of like size side by side: long runs of equal batches, few idle rows in a block's last
   // steps.
   std::stable_sort(clients_.begin(), clients_.end(), [&](std::int64_t a, std::int64_t b) {
-    return shard.train_count(a) > shard.train_count(b);
+    return partition.train.count(a) > partition.train.count(b);
   });
   over_ = work == Work::None || !state_.log.begin_pass(clients_);
+  own_ = static_cast<std::size_t>(std::stable_partition(clients_.begin(), clients_.end(), is_own) -
+                                  clients_.begin());
   if (!over_) training_.emplace(state_.services.topology.world().place(), Place::Task::Training);
 }
 
@@ -27,13 +30,15 @@ Block* Blocks::next() {
   const auto width = static_cast<std::size_t>(state_.services.block_width);
   const std::size_t left = clients_.size() - first_;
   world.progress();
+  if (state_.services.moves != nullptr) state_.services.moves->advance();
   if (left == 0 || state_.log.leaves((left + width - 1) / width)) {
     if (left == 0) state_.log.end_pass();
     training_.reset();
     over_ = true;
     return nullptr;
   }
-  const std::size_t count = std::min(width, left);
+  if (first_ == own_) state_.services.moves->arrive();
+  const std::size_t count = std::min(width, first_ < own_ ? own_ - first_ : left);
   block_.emplace(state_, std::span(clients_).subspan(first_, count));
   world.place().client = clients_[first_];
   world.place().clients = static_cast<std::int32_t>(count);
@@ -41,13 +46,7 @@ Block* Blocks::next() {
   return &*block_;
 }
 
-Blocks Round::blocks() {
-  std::vector<std::int64_t> mine;
-  for (const std::int64_t client : state_.cohort.clients) {
-    if (state_.services.shard.holds(client)) mine.push_back(client);
-  }
-  return {state_, std::move(mine)};
-}
+Blocks Round::blocks() { return {state_, state_.here()}; }
 
 Blocks Round::absent_blocks() {
   std::vector<std::int64_t> absent;

@@ -1,20 +1,70 @@
 #include "fedhpc/rounds/round_state.hpp"
 
+#include <algorithm>
 #include <stdexcept>
 
+#include "fedhpc/core/error.hpp"
+
 namespace fedhpc {
+
+namespace {
+
+/// Clients that a rank trains or has work for: its own and guests.
+std::int64_t clients_here(const RoundServices& rank) {
+  const std::size_t guests = rank.moves == nullptr ? 0 : rank.moves->guests().size();
+  return static_cast<std::int64_t>(rank.shard.clients().size() + guests);
+}
+
+/// Sends participants off to where they are trained; what is read of them hangs on `scored`.
+void send_off(RoundServices& rank, const std::vector<std::int64_t>& clients,
+              RoundState::Evaluated scored) {
+  if (rank.moves == nullptr) return;
+  rank.moves->begin(
+      clients, scored == RoundState::Evaluated::Yes ? Shard::Packed::All : Shard::Packed::Training);
+}
+
+Cohort sent_off(RoundServices& rank, Cohort drawn, RoundState::Evaluated scored) {
+  send_off(rank, drawn.clients, scored);
+  return drawn;
+}
+
+}  // namespace
 
 RoundState::RoundState(RoundServices& rank, std::int64_t t, Cohort drawn, Evaluated scored,
                        std::unique_ptr<PartialRound> from)
     : services(rank),
       number(t),
-      cohort(std::move(drawn)),
+      cohort(sent_off(rank, std::move(drawn), scored)),
       evaluated(scored),
-      wire(services.books.ledger, services.network, services.shard,
+      wire(services.books.ledger, services.network, services.shard, clients_here(rank),
            services.topology.placement().edges(), services.buffers),
       log(services.leaving, std::move(from),
           {.save = [this](PartialRound& partial) { save(partial); },
            .restore = [this](const PartialRound& partial) { restore(partial); }}) {}
+
+std::vector<std::int64_t> RoundState::here() const {
+  const ClientMoves* moves = services.moves;
+  std::vector<std::int64_t> clients;
+  for (const std::int64_t client : cohort.clients) {
+    if (!services.shard.holds(client) || (moves != nullptr && moves->is_away(client))) continue;
+    clients.push_back(client);
+  }
+  if (moves != nullptr) {
+    clients.insert(clients.end(), moves->guests().begin(), moves->guests().end());
+  }
+  return clients;
+}
+
+void RoundState::replace_cohort(std::vector<std::int64_t> clients) {
+  go_home();
+  cohort.clients = std::move(clients);
+  send_off(services, cohort.clients, evaluated);
+  wire.clock().cover(clients_here(services));
+}
+
+void RoundState::go_home() {
+  if (services.moves != nullptr) services.moves->go_home();
+}
 
 void RoundState::save(PartialRound& partial) const {
   partial.ledger = wire.ledger();
@@ -24,6 +74,13 @@ void RoundState::save(PartialRound& partial) const {
 }
 
 void RoundState::restore(const PartialRound& partial) {
+  const std::vector<std::int64_t> trained = here();
+  for (const std::int64_t client : partial.done) {
+    if (std::ranges::find(trained, client) != trained.end()) continue;
+    throw Error(concat("round ", number, " was left with client ", client,
+                       " trained on a rank that it is not trained on now; go on with the "
+                       "run.device it was left with, or from a checkpoint before it"));
+  }
   wire.ledger() = partial.ledger;
   wire.clock().go_on_from(partial.times);
   statistics = partial.statistics;

@@ -26,8 +26,17 @@ OwnClients::OwnClients(std::vector<std::int64_t> ids) : ids_(std::move(ids)) {
 
 std::size_t OwnClients::position(std::int64_t client) const {
   const auto found = std::lower_bound(ids_.begin(), ids_.end(), client);
-  require(found != ids_.end() && *found == client, "the client belongs to this rank");
-  return static_cast<std::size_t>(found - ids_.begin());
+  if (found != ids_.end() && *found == client) {
+    return static_cast<std::size_t>(found - ids_.begin());
+  }
+  const auto guest = std::lower_bound(guests_.begin(), guests_.end(), client);
+  require(guest != guests_.end() && *guest == client, "the client belongs to this rank");
+  return ids_.size() + static_cast<std::size_t>(guest - guests_.begin());
+}
+
+void OwnClients::set_guests(std::vector<std::int64_t> guests) {
+  require(std::ranges::is_sorted(guests), "guests are ascending");
+  guests_ = std::move(guests);
 }
 
 StoredRows::StoredRows(const OwnClients& clients, RowPlacement& placement, Rows initial)
@@ -49,7 +58,7 @@ StoredRows::Place StoredRows::place_of(std::int64_t slot) const {
 
 void StoredRows::grow() {
   const std::int64_t wanted =
-      std::min({std::max<std::int64_t>(1, capacity_ / kGrowth), clients_.count() - capacity_,
+      std::min({std::max<std::int64_t>(1, capacity_ / kGrowth), clients_.with_guests() - capacity_,
                 std::max<std::int64_t>(1, kPieceBytes / row_bytes_)});
   pieces_.push_back(placement_.place(wanted, row_bytes_));
   first_slots_.push_back(capacity_);
@@ -61,6 +70,12 @@ std::int64_t StoredRows::slot_for(std::int64_t client) {
   const auto next = static_cast<std::int64_t>(slots_.size());
   const auto found = slots_.find(client);
   if (found != slots_.end()) return found->second;
+  if (!free_slots_.empty()) {
+    const std::int64_t slot = free_slots_.back();
+    free_slots_.pop_back();
+    slots_.emplace(client, slot);
+    return slot;
+  }
   if (next == capacity_) grow();
   slots_.emplace(client, next);
   return next;
@@ -210,7 +225,25 @@ void StoredRows::clear() {
   pieces_.clear();
   first_slots_.clear();
   slots_.clear();
+  free_slots_.clear();
   capacity_ = 0;
+}
+
+void StoredRows::forget(std::int64_t client) {
+  const auto found = slots_.find(client);
+  if (found == slots_.end()) return;
+  free_slots_.push_back(found->second);
+  slots_.erase(found);
+}
+
+void StoredRows::copy_out(std::int64_t client, void* to) const {
+  const Place place = place_of(slots_.at(client));
+  pieces_[place.piece].block.copy_out(place.offset, to, row_bytes_);
+}
+
+void StoredRows::copy_in(std::int64_t client, const void* from) {
+  const Place place = place_of(slot_for(client));
+  pieces_[place.piece].block.copy_in(place.offset, from, row_bytes_);
 }
 
 StoreBytes StoredRows::memory_bytes() const {

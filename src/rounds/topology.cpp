@@ -1,6 +1,10 @@
 #include "fedhpc/rounds/topology.hpp"
 
 #include <algorithm>
+#include <functional>
+#include <numeric>
+#include <queue>
+#include <tuple>
 
 #include "fedhpc/core/error.hpp"
 
@@ -14,6 +18,15 @@ void TopologyOptions::declare(OptionSet& options) {
               "edge's clients)");
   options.add("topology.edge_participation", edge_participation, above_up_to(0.0, 1.0),
               "fraction of the edges drawn into every round by a method with edge models");
+  options
+      .add(
+          "topology.placement", placement,
+          Names<Training>{
+              {"auto", Training::Auto}, {"home", Training::Home}, {"balanced", Training::Balanced}},
+          "on which rank a participant is trained: the one that keeps its samples and its state "
+          "(home), or the one that evens out the ranks' work of the round (balanced); auto: the "
+          "latter where it is worth what has to move, on a CPU and for a method whose clients can")
+      .acts(where("run.device", {"cpu", "auto"}));
 }
 
 Range part_of(std::int64_t n, std::int64_t i, std::int64_t parts) {
@@ -45,15 +58,73 @@ std::vector<std::int32_t> edges_of_clients(std::int64_t num_clients, std::int64_
   return edges;
 }
 
+namespace {
+
+/// The part, of so many, of each of these clients: the one of the least work so far.
+std::vector<std::int32_t> homes_by_load(const std::vector<std::int64_t>& clients,
+                                        std::int64_t parts, const std::vector<ClientLoad>& loads) {
+  std::vector<std::size_t> order(clients.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  const auto load = [&](std::size_t place) -> const ClientLoad& { return loads[clients[place]]; };
+  std::ranges::stable_sort(order, std::greater<>(), [&](auto place) { return load(place).work; });
+  std::int64_t samples = 0;
+  for (std::size_t place = 0; place < clients.size(); ++place) samples += load(place).samples;
+  constexpr double kRoom = 1.25;
+  const auto limit = [&](std::int64_t all) {
+    return kRoom * static_cast<double>(all) / static_cast<double>(parts);
+  };
+  struct Part {
+    double work = 0;
+    std::int32_t number = 0;
+    std::int64_t samples = 0;
+    std::int64_t clients = 0;
+  };
+  const auto later = [](const Part& a, const Part& b) {
+    return std::tie(a.work, a.number) > std::tie(b.work, b.number);
+  };
+  std::priority_queue<Part, std::vector<Part>, decltype(later)> open(later);
+  for (std::int32_t part = 0; part < parts; ++part) open.push({.number = part});
+  std::vector<std::int32_t> homes(clients.size());
+  for (const std::size_t place : order) {
+    Part part = open.top();
+    open.pop();
+    homes[place] = part.number;
+    part.work += load(place).work;
+    part.samples += load(place).samples;
+    ++part.clients;
+    const bool full =
+        static_cast<double>(part.samples) >= limit(samples) ||
+        static_cast<double>(part.clients) >= limit(static_cast<std::int64_t>(clients.size()));
+    if (!full || open.empty()) open.push(part);
+  }
+  return homes;
+}
+
+}  // namespace
+
 Placement::Placement(std::vector<std::int32_t> edge_of_client, std::int64_t num_edges,
-                     int num_ranks)
+                     int num_ranks, const std::vector<ClientLoad>& loads)
     : edge_of_client_(std::move(edge_of_client)),
       clients_of_edge_(static_cast<std::size_t>(num_edges)),
+      home_of_client_(edge_of_client_.size()),
+      clients_of_rank_(static_cast<std::size_t>(num_ranks)),
       num_edges_(num_edges),
       num_ranks_(num_ranks) {
-  if (num_edges == 0) return;
+  require(loads.empty() || loads.size() == edge_of_client_.size(), "every client has a load");
+  if (num_edges == 0) {
+    std::vector<std::int64_t> all(edge_of_client_.size());
+    std::iota(all.begin(), all.end(), 0);
+    settle(all, {0, num_ranks}, loads);
+  } else {
+    for (std::int64_t client = 0; client < clients(); ++client) {
+      clients_of_edge_.at(static_cast<std::size_t>(edge_of(client))).push_back(client);
+    }
+    for (std::int64_t edge = 0; edge < num_edges; ++edge) {
+      settle(clients_of_edge(edge), ranks_of_edge(edge), loads);
+    }
+  }
   for (std::int64_t client = 0; client < clients(); ++client) {
-    clients_of_edge_.at(static_cast<std::size_t>(edge_of(client))).push_back(client);
+    clients_of_rank_[home_of(client)].push_back(client);
   }
 }
 
@@ -62,29 +133,36 @@ const std::vector<std::int64_t>& Placement::clients_of_edge(std::int64_t edge) c
   return clients_of_edge_[static_cast<std::size_t>(edge)];
 }
 
-std::vector<std::int64_t> Placement::clients_of_rank(int rank) const {
-  std::vector<std::int64_t> clients;
-  if (num_edges_ == 0) {
-    const Range range = part_of(this->clients(), rank, num_ranks_);
-    for (std::int64_t client = range.first; client < range.last; ++client) {
-      clients.push_back(client);
+const std::vector<std::int64_t>& Placement::clients_of_rank(int rank) const {
+  return clients_of_rank_.at(static_cast<std::size_t>(rank));
+}
+
+void Placement::settle(const std::vector<std::int64_t>& clients, const Range& ranks,
+                       const std::vector<ClientLoad>& loads) {
+  const auto count = static_cast<std::int64_t>(clients.size());
+  for (std::int64_t part = 0; part < ranks.size(); ++part) {
+    const Range mine = part_of(count, part, ranks.size());
+    for (std::int64_t place = mine.first; place < mine.last; ++place) {
+      home_of_client_[clients[place]] = static_cast<std::int32_t>(ranks.first + part);
     }
-    return clients;
   }
-  const Range edges = edges_of_rank(rank);
-  if (edges.size() > 1) {
-    for (std::int64_t edge = edges.first; edge < edges.last; ++edge) {
-      const std::vector<std::int64_t>& members = clients_of_edge(edge);
-      clients.insert(clients.end(), members.begin(), members.end());
+  if (loads.empty() || ranks.size() == 1) return;
+  const std::vector<std::int32_t> by_load = homes_by_load(clients, ranks.size(), loads);
+  const auto most = [&](const auto& part_of_place) {
+    std::vector<double> work(static_cast<std::size_t>(ranks.size()), 0);
+    for (std::int64_t place = 0; place < count; ++place) {
+      work[part_of_place(place)] += loads[clients[place]].work;
     }
-    std::sort(clients.begin(), clients.end());
-    return clients;
+    return *std::ranges::max_element(work);
+  };
+  constexpr double kGain = 0.98;  // less is not worth that neighbours part
+  if (most([&](auto place) { return by_load[place]; }) >
+      kGain * most([&](auto place) { return home_of_client_[clients[place]] - ranks.first; })) {
+    return;
   }
-  const std::vector<std::int64_t>& shared = clients_of_edge(edges.first);
-  const Range ranks = ranks_of_edge(edges.first);
-  const Range mine =
-      part_of(static_cast<std::int64_t>(shared.size()), rank - ranks.first, ranks.size());
-  return {shared.begin() + mine.first, shared.begin() + mine.last};
+  for (std::int64_t place = 0; place < count; ++place) {
+    home_of_client_[clients[place]] = static_cast<std::int32_t>(ranks.first) + by_load[place];
+  }
 }
 
 Range Placement::edges_of_rank(int rank) const {

@@ -12,12 +12,9 @@ std::vector<std::int64_t> send_(Tensor& values, const Codec& codec) {
 
 }  // namespace
 
-Wire::Wire(Ledger& ledger, const NetworkModel& network, const Shard& shard, std::int64_t num_edges,
-           OwnBuffers* buffers)
-    : ledger_(ledger),
-      shard_(shard),
-      buffers_(buffers),
-      clock_(network, static_cast<std::int64_t>(shard.clients().size()), num_edges) {}
+Wire::Wire(Ledger& ledger, const NetworkModel& network, const Shard& shard,
+           std::int64_t num_clients, std::int64_t num_edges, OwnBuffers* buffers)
+    : ledger_(ledger), shard_(shard), buffers_(buffers), clock_(network, num_clients, num_edges) {}
 
 Received Wire::encode(const Rows& rows, const Codec& codec) const {
   const RowPart* part = buffers_ == nullptr ? nullptr : &buffers_->travelling(rows.layout);

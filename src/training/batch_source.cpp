@@ -10,15 +10,6 @@ namespace fedhpc {
 
 namespace {
 
-/// The most training samples of a client; 1 where there are none.
-std::int64_t largest_client(const Shard& shard) {
-  std::int64_t largest = 1;
-  for (const std::int64_t client : shard.clients()) {
-    largest = std::max(largest, shard.train_count(client));
-  }
-  return largest;
-}
-
 BatchSource::Pass pass_of_draw(const BatchSource::Pass& pass, std::int64_t draw) {
   constexpr std::int64_t kPasses = LocalStep::kPassesPerDraw;
   require(draw == 0 || (0 < draw && draw < kPasses / 2 && pass.number < kPasses),
@@ -37,7 +28,7 @@ BatchSource::BatchSource(const Layout& model, const Shard& shard, const TrainOpt
       options_(options),
       context_(context),
       singles_(single_batches(model)),
-      largest_client_(largest_client(shard)) {}
+      largest_client_(shard.largest_client()) {}
 
 std::int64_t BatchSource::steps_for(std::int64_t samples) const {
   return local_steps(options_, model_, samples);

@@ -143,7 +143,7 @@ std::vector<Score> Evaluator::each_own(const Rows& rows, const Shard& shard,
   std::vector<Score> scores;
   for (std::size_t c = 0; c < clients.size(); ++c) {
     const Rows row{rows.values.narrow(0, static_cast<std::int64_t>(c), 1), rows.layout};
-    scores.push_back(each_client(row, shard, clients.subspan(c, 1)).front());
+    scores.push_back(each_client(row, shard.of(clients[c]), clients.subspan(c, 1)).front());
   }
   return scores;
 }

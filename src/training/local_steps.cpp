@@ -1,5 +1,7 @@
 #include "fedhpc/training/local_steps.hpp"
 
+#include <algorithm>
+
 #include "fedhpc/core/checked.hpp"
 
 namespace fedhpc {
@@ -15,6 +17,14 @@ std::int64_t local_steps(const TrainOptions& options, const Layout& model, std::
   return options.local_steps > 0
              ? options.local_steps
              : checked_product("the local steps of a client", {options.local_epochs, in_epoch});
+}
+
+std::int64_t sample_visits(const TrainOptions& options, std::int64_t samples) {
+  constexpr const char* kWhat = "the samples of a client's local steps";
+  if (options.local_steps == 0) return checked_product(kWhat, {options.local_epochs, samples});
+  const std::int64_t batch =
+      options.batch_size == 0 ? samples : std::min(options.batch_size, samples);
+  return checked_product(kWhat, {options.local_steps, batch});
 }
 
 }  // namespace fedhpc

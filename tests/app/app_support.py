@@ -178,12 +178,13 @@ def rounds_in(path):
 
 
 def contents(path):
-    """What equal runs have in common, by name: data sets' shapes, types and bytes, without times and hosts."""
+    """What equal runs have in common, by name: data sets' shapes, types and bytes, without what is the machine's."""
+    of_machine = ("wall_", "seconds_", "hostnames", "balance", "bytes_moved")
     held = {}
     with h5py.File(path) as file:
         def keep(name, item):
             last = name.split("/")[-1]
-            if isinstance(item, h5py.Dataset) and not last.startswith(("wall_", "seconds_", "hostnames")):
+            if isinstance(item, h5py.Dataset) and not last.startswith(of_machine):
                 held[name] = (item.shape, item.dtype, item[...].tobytes())
         file.visititems(keep)
     return held

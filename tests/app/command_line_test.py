@@ -9,12 +9,13 @@ import subprocess
 
 import h5py
 import numpy as np
-from app_support import AppCase, environment, main, options
+from app_support import AppCase, environment, fedhpc, main, options
 
 KINDS = {"algorithms": "fedavg", "models": "dnn", "datasets": "glyphs", "partitioners": "dirichlet",
          "codecs": "run_length"}
 PLAN_KEYS = ["ranks", "clients_per_rank", "bytes_up_per_client", "bytes_down_per_client",
-             "memory_per_rank_bytes", "block", "seconds_per_round", "gradient_values_per_client", "clients", "rounds"]
+             "memory_per_rank_bytes", "block", "seconds_per_round", "gradient_values_per_client", "clients", "rounds",
+             "balance", "balance_at_home", "moved_per_round"]
 NOBODY_TRAINED = (r"\Afedhpc: warning: no sample trained in round \d+, its loss is NaN: "
                   r"the clients drawn have no training samples\n\Z")
 SMALL = """[run]
@@ -147,6 +148,26 @@ class Plan(AppCase):
         two = self.plan(ranks=2)
         self.assertEqual((two["ranks"], two["clients_per_rank"]), (2, 3))
         self.assertEqual(os.listdir(self.folder), ["config.ini"], "a plan writes nothing")
+
+    def test_a_machine_that_is_not_there(self):
+        many = ["--data.clients=60", "--data.samples_per_client=400", "--topology.participation=0.2", "--run.rounds=50"]
+        here = self.plan(*many, "--ranks", "8")
+        self.assertEqual(here["ranks"], 8)
+        self.assertEqual(here["clients_per_rank"], 8)
+        self.assertLess(here["balance_at_home"], 0.6)
+        self.assertEqual(here["balance"], 0.75, "12 equal clients on 8 ranks")
+        self.assertGreater(here["moved_per_round"], 1)
+        home = self.plan(*many, "--topology.placement=home", "--ranks", "8")
+        self.assertEqual((home["balance"], home["moved_per_round"]), (home["balance_at_home"], 0))
+        self.assertEqual(home["balance_at_home"], here["balance_at_home"])
+        one = self.plan(*many)
+        self.assertEqual((one["balance"], one["moved_per_round"]), (1, 0))
+        samples = 60 * 400 * (784 + 8)  # bytes, of which a rank holds an eighth and a half
+        self.assertGreater(one["memory_per_rank_bytes"] - here["memory_per_rank_bytes"], 0.7 * samples)
+        for wrong in (["--ranks"], ["--ranks", "0"], ["--ranks", "many"], ["--ranks", "2x"]):
+            done = fedhpc("plan", self.ini(SMALL), *wrong, cwd=self.folder)
+            self.assertEqual(done.returncode, 2)
+            self.assertIn("--ranks = '", done.stderr)
 
     def test_a_block_wider_than_the_clients_costs_what_they_cost(self):
         wide = self.plan("--train.block=1000000000")

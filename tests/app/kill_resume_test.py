@@ -41,6 +41,9 @@ local_epochs = 2
 lr = 0.05
 block = 2
 """
+# Clients with rows of their own, some of which are trained away from home in every round.
+AWAY = (CONFIG.replace("participation = 0.6", "participation = 0.4\nplacement = balanced")
+        + "[algorithm]\nname = ditto\n")
 LAUNCHER_PATIENCE = 10.0  # s for which a launcher without ranks may live on
 kills = 4 if SHORT else 12
 
@@ -54,17 +57,32 @@ class KillAndResume(AppCase):
     def setUpClass(cls):
         super().setUpClass()
         (cls.shared / "run.ini").write_text(CONFIG.format(rounds=ROUNDS))
+        (cls.shared / "away").mkdir()
+        (cls.shared / "away" / "run.ini").write_text(AWAY.format(rounds=ROUNDS))
         cls.straight = {}
         cls.seconds = {}
-        for ranks in (0, 2, 3):
-            folder = cls.shared / f"straight{ranks}"
-            folder.mkdir()
-            began = time.monotonic()
-            done = fedhpc("run", cls.shared / "run.ini", ranks=ranks, cwd=folder)
-            assert done.returncode == 0, done.stderr
-            cls.seconds[ranks] = time.monotonic() - began
-            cls.straight[ranks] = contents(folder / "run.h5")
+        for ranks in (0, 2, 3, "away"):
+            cls.straight[ranks] = cls.run_straight(ranks)
         cls.random = random.Random(20250131)
+
+    @classmethod
+    def ini(cls, ranks):
+        """The configuration of a case: a number of ranks, or 3 of them whose clients move."""
+        return cls.shared / ("away" if ranks == "away" else "") / "run.ini"
+
+    @classmethod
+    def run_straight(cls, ranks):
+        """What a run nobody disturbs has written."""
+        folder = cls.shared / f"straight{ranks}"
+        folder.mkdir()
+        began = time.monotonic()
+        done = fedhpc("run", cls.ini(ranks), ranks=3 if ranks == "away" else ranks, cwd=folder)
+        assert done.returncode == 0, done.stderr
+        cls.seconds[ranks] = time.monotonic() - began
+        if ranks == "away":
+            with h5py.File(folder / "run.h5") as file:
+                assert (file["rounds/bytes_moved"][...] > 0).mean() > 0.3, "clients move in many rounds"
+        return contents(folder / "run.h5")
 
     def equal(self, path, expected):
         actual = contents(path)
@@ -115,8 +133,8 @@ class KillAndResume(AppCase):
         for attempt in range(100):
             rounds = checkpoint_rounds(self.folder)
             self.assertLessEqual(len(rounds), 3)
-            words = ["resume", "run.h5"] if rounds else ["run", self.shared / "run.ini"]
-            process = start(*words, ranks=ranks, cwd=self.folder)
+            words = ["resume", "run.h5"] if rounds else ["run", self.ini(ranks)]
+            process = start(*words, ranks=3 if ranks == "away" else ranks, cwd=self.folder)
             if attempt < again:
                 self.kill_at(process, self.random.uniform(0, 1) * self.seconds[ranks])
                 self.every_file_opens()
@@ -129,11 +147,11 @@ class KillAndResume(AppCase):
     def test_kills(self):
         killed = 0
         for number in range(kills):
-            ranks = self.random.choice([0, 2, 2, 3])
+            ranks = "away" if number % 2 == 1 else self.random.choice([0, 2, 2, 3])
             with self.subTest(number=number, ranks=ranks):
                 for path in self.folder.iterdir():
                     path.unlink()
-                process = start("run", self.shared / "run.ini", ranks=ranks, cwd=self.folder)
+                process = start("run", self.ini(ranks), ranks=3 if ranks == "away" else ranks, cwd=self.folder)
                 moment = self.random.uniform(0.2, 1) * self.seconds[ranks]
                 killed += self.kill_at(process, moment)
                 self.every_file_opens()

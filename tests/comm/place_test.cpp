@@ -17,6 +17,7 @@ TEST(Place, ReadsAsAPartOfASentence) {
             "training client 41 in round 17");
   EXPECT_EQ(text({.task = Task::Training, .clients = 16, .round = 17, .client = 41}),
             "training client 41 and 15 more in round 17");
+  EXPECT_EQ(text({.task = Task::Moving, .round = 17}), "moving clients between ranks in round 17");
   EXPECT_EQ(text({.task = Task::Mean, .round = 17}), "taking a mean in round 17");
   EXPECT_EQ(text({.task = Task::Checkpoint, .round = 2}), "writing a checkpoint in round 2");
 }

@@ -206,5 +206,59 @@ TEST(ShardTest, WrongPlacesAndOutputsAreOurOwnBugs) {
                std::logic_error);
 }
 
+TEST(ShardTest, GuestsAreReadWhereTheirSamplesLie) {
+  const TableDataset data = balanced(10, 10);
+  const Partition partition = sample();
+  const Shard home(data, partition, {1, 2, 3}, Standardize::Half, DType::Float32);
+  Shard other(data, partition, {0}, Standardize::Half, DType::Float32);
+  const Ids guests = {1, 2, 3};
+  for (const auto what : {Shard::Packed::All, Shard::Packed::Training}) {
+    const bool all = what == Shard::Packed::All;
+    // Stacks of targets and features, of 4 training and 4 test samples, in lines of 64 bytes.
+    ASSERT_EQ(home.packed_bytes(guests, what), all ? 4 * 64 : 2 * 64);
+    const Tensor memory = at::empty({home.packed_bytes(guests, what)}, at::kByte);
+    home.pack(guests, memory.data_ptr(), what);
+    const auto there =
+        std::make_shared<const Shard>(other.reading(guests, memory.const_data_ptr(), what));
+    other.take_in_({{2, there}, {3, there}});
+    EXPECT_EQ(other.train_count(2), 3);
+    EXPECT_EQ(other.test_count(3), all ? 2 : 0);
+    EXPECT_FALSE(other.holds(2));
+    EXPECT_EQ(other.position(0), 0);
+    EXPECT_EQ(other.position(3), 2) << "behind its own and the guest before";
+    EXPECT_EQ(&other.of(3), there.get());
+    EXPECT_EQ(&other.of(0), &other);
+    const Batch batch = gather(other, 2, Ids{2, 0, 1});
+    expect_rows<float>(batch.features[0], {21, 39, 5}, Standardize::Half);
+    expect_rows<float>(gather(other, 3, Ids{0}).features[0], {8}, Standardize::Half);
+    expect_rows<float>(gather(other, 0, Ids{1}).features[0], {3}, Standardize::Half);
+    if (all) {
+      const Batch test = gather_rows(*there, there->test_begin(3), there->test_begin(3) + 2);
+      expect_rows<float>(test.features, {9, 2}, Standardize::Half);
+    }
+    EXPECT_THROW(other.train_count(1), std::logic_error) << "no guest";
+    EXPECT_THROW(other.take_in_({{1, std::make_shared<const Shard>(other)}}), std::logic_error);
+    other.take_in_({});
+    EXPECT_THROW(other.train_count(2), std::logic_error);
+  }
+}
+
+TEST(ShardTest, LoadsIntoMemoryOfOthers) {
+  const TableDataset data = balanced(10, 10);
+  const Partition partition = sample();
+  const Shard plain(data, partition, {0, 1, 2, 3}, Standardize::Unit, DType::Float64);
+  Shard shard(data, partition, {0, 1, 2, 3}, Standardize::Unit, DType::Float64, Shard::kHeldBytes,
+              Shard::Load::Later);
+  const Tensor memory = at::full({shard.packed_bytes(shard.clients())}, 0xff, at::kByte);
+  shard.load_(data, memory.data_ptr());
+  const Tensor packed = at::full({plain.packed_bytes(plain.clients())}, 0xff, at::kByte);
+  plain.pack(plain.clients(), packed.data_ptr());
+  EXPECT_TRUE(memory.equal(packed)) << "the one place of packed samples";
+  expect_rows<double>(gather(shard, 2, Ids{2, 0, 1}).features[0], {21, 39, 5}, Standardize::Unit);
+  expect_rows<double>(gather_rows(shard, 1, 4).features, {40, 7, 9}, Standardize::Unit);
+  EXPECT_EQ(shard.label_histogram(2), plain.label_histogram(2));
+  EXPECT_EQ(shard.largest_client(), 3);
+}
+
 }  // namespace
 }  // namespace fedhpc

@@ -64,5 +64,40 @@ TEST(Experiment, AnInfiniteLossIsRecordedAsItIs) {
   EXPECT_FALSE(std::isfinite(result.metrics.back().train_loss));
 }
 
+TEST(Experiment, ARoundDoesNotGoOnWithClientsThatAreTrainedElsewhere) {
+  const auto world = world_communicator(60);
+  Config config(assignments_of(tiny_keys({{"topology.placement", "home"}})), "tiny.ini");
+  Experiment experiment(config, *world);
+  auto left = std::make_unique<PartialRound>();
+  const Placement& homes = experiment.parts().placement();
+  const int other = (world->rank() + 1) % world->size();
+  left->done = {other == world->rank() ? homes.clients() : homes.clients_of_rank(other).front()};
+  experiment.go_on_inside(std::move(left));
+  try {
+    experiment.run([](const RoundReport&) {});
+    ADD_FAILURE() << "a client would be trained twice";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("round 1 was left with client"), std::string::npos)
+        << error.what();
+  }
+}
+
+TEST(Experiment, HomesAreThoseOfEveryKeyThatMayChange) {
+  const auto world = world_communicator(60);
+  const auto homes = [&](const Keys& changes) {
+    Config config(assignments_of(tiny_keys(changes)), "tiny.ini");
+    const Experiment experiment(config, *world);
+    std::vector<int> of_clients;
+    const Placement placed = experiment.parts().placed_on(3);
+    for (std::int64_t client = 0; client < placed.clients(); ++client) {
+      of_clients.push_back(placed.home_of(client));
+    }
+    return of_clients;
+  };
+  EXPECT_EQ(homes({{"run.eval_every", "50"}}), homes({}));
+  EXPECT_NE(homes({{"topology.participation", "0.1"}, {"train.local_epochs", "1"}}), homes({}))
+      << "loads differ where tests weigh more";
+}
+
 }  // namespace
 }  // namespace fedhpc::testing

@@ -28,6 +28,10 @@ RUNS = {
     "an edge on every host": ["--algorithm.name=hierfavg", "--algorithm.edge_rounds=2", "--topology.edges=4"],
     "two hosts share an edge": ["--algorithm.name=hierfavg", "--algorithm.edge_rounds=2", "--topology.edges=2"],
     "two edges on every host": ["--algorithm.name=hierfavg", "--algorithm.edge_rounds=2", "--topology.edges=8"],
+    "clients move with samples": ["--algorithm.name=fedavg", "--topology.participation=0.5",
+                                  "--topology.placement=balanced"],
+    "and with rows": ["--algorithm.name=ditto", "--topology.participation=0.5", "--topology.placement=balanced",
+                      "--run.save=init,personal"],
     "fedamp": ["--algorithm.name=fedamp", "--run.save=init,personal"],
     "simnet": ["--algorithm.name=simnet", "--run.save=init,personal"],
 }
@@ -46,6 +50,7 @@ class SameResults(HostsCase):
                 for data, value in one.items():
                     self.assertEqual(four[data], value, data)
                 with h5py.File(self.folder / "four.h5") as file:
+                    self.assertEqual(file["rounds/bytes_moved"][...].max() > 0, "--topology.placement=balanced" in keys)
                     self.assertEqual([host.decode() for host in file["hostnames"][...]], self.hosts.names)
 
     def test_a_refusal_is_said_once(self):

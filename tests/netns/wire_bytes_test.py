@@ -108,6 +108,15 @@ class WireBytes(HostsCase):
         self.compare(sent, expected, again, "sent")
         self.compare(received, expected, [sum(again)] * P, "received")
 
+    def test_clients_that_move_go_once_each_way(self):
+        """A parcel passes the wire once: rows of clients there and back, samples there."""
+        counted, sent, received, again, _ = self.rounds(
+            "--algorithm.name=ditto", "--data.clients=16", "--topology.participation=0.5", "--topology.placement=balanced")
+        row = 4 * (784 * 500 + 500 + 500 * 10 + 10)
+        self.assertGreater(sum(one["parcels"] for one in counted), row)
+        self.compare(sent, [RING * one["world"] + one["parcels"] for one in counted], again, "sent")
+        self.assertLess(abs(sum(received) - sum(sent)), OVERHEAD * sum(sent) + sum(again))
+
 
 if __name__ == "__main__":
     main()

@@ -28,7 +28,8 @@ using namespace fedhpc;
 constexpr double kTimeout = 60;  // s
 
 struct RankTraffic {
-  std::int64_t world = 0;
+  std::int64_t world = 0;  // in collectives
+  std::int64_t parcels = 0;
   std::int64_t edge = 0;
   std::int64_t leaders = 0;
 };
@@ -62,14 +63,16 @@ RankTraffic run(Communicator& comm, const std::vector<std::string>& arguments) {
   Config config(assignments, arguments.front());
   Experiment experiment(config, comm);
   experiment.run([](const RoundReport&) {});
-  return {.world = comm.traffic().bytes,
+  return {.world = comm.traffic().bytes - comm.traffic().parcels,
+          .parcels = comm.traffic().parcels,
           .edge = experiment.parts().topology->edge_traffic().bytes,
           .leaders = experiment.parts().topology->leader_traffic().bytes};
 }
 
 void print(Communicator& comm, const RankTraffic& mine) {
-  const std::vector<std::string> all = comm.all_texts(concat(
-      "{\"world\": ", mine.world, ", \"edge\": ", mine.edge, ", \"leaders\": ", mine.leaders, "}"));
+  const std::vector<std::string> all =
+      comm.all_texts(concat("{\"world\": ", mine.world, ", \"parcels\": ", mine.parcels,
+                            ", \"edge\": ", mine.edge, ", \"leaders\": ", mine.leaders, "}"));
   if (comm.rank() == 0) std::printf("[%s]\n", join(all, ",\n ").c_str());
 }
 

@@ -343,5 +343,57 @@ TEST(MemoryBlock, IsEmptyWhenNothingIsLeft) {
   EXPECT_EQ(block.bytes(), 0);
 }
 
+TEST(ClientStore, GuestsBringTheirStateAndLeaveNoTrace) {
+  const LayoutPtr layout = layout_of(kColumns);
+  ClientStore home({1, 4, 6});
+  ClientStore other({2, 3});
+  for (ClientStore* store : {&home, &other}) {
+    store->rows("model", initial_row(layout, at::kFloat));
+    store->rows("unused", initial_row(layout, at::kDouble));
+    store->scalars("number", 5);
+  }
+  const auto row = [&](double value) {
+    return Rows{at::full({1, kColumns}, value, at::kFloat), layout};
+  };
+  using Ids = std::vector<std::int64_t>;
+  home.rows("model").write(Ids{4}, row(40));
+  home.scalars("number").write(6, 60);
+  EXPECT_EQ(home.bytes_of_client(), kColumns * (4 + 8) + 8);
+  const Ids guests{4, 6};
+  const Tensor packed = home.pack(guests);
+  EXPECT_EQ(packed.numel(), 6 + 4 * kColumns + 8) << "who has what, a row and a number";
+  other.take_in(guests);
+  other.unpack(guests, packed.const_data_ptr());
+  EXPECT_TRUE(other.rows("model").view(4).values.equal(row(40).values));
+  EXPECT_FALSE(other.rows("model").written(6));
+  EXPECT_EQ(other.scalars("number").read(Ids{4, 6}), (std::vector<double>{5, 60}));
+  EXPECT_THROW(other.rows("model").read(Ids{1}), std::logic_error) << "neither its own nor a guest";
+  other.rows("model").write(Ids{6, 2}, {at::full({2, kColumns}, 7, at::kFloat), layout});
+  other.scalars("number").write(4, 44);
+  const Tensor back = other.pack(guests);
+  other.take_in({});
+  home.unpack(guests, back.const_data_ptr());
+  EXPECT_TRUE(home.rows("model").view(6).values.equal(row(7).values));
+  EXPECT_EQ(home.scalars("number").read(Ids{1, 4, 6}), (std::vector<double>{5, 44, 60}));
+  EXPECT_EQ(other.rows("model").written_clients(), Ids{2});
+  EXPECT_TRUE(other.scalars("number").written_clients().empty());
+  // Memory of those who left is taken by the next ones.
+  const std::int64_t bytes = other.memory_bytes().host;
+  for (std::int64_t guest = 10; guest < 30; guest += 2) {
+    other.take_in({guest, guest + 1});
+    EXPECT_FALSE(other.rows("model").written(guest));
+    EXPECT_EQ(other.scalars("number").read(guest), 5);
+    other.rows("model").write(Ids{guest, guest + 1},
+                              {at::full({2, kColumns}, 9, at::kFloat), layout});
+    other.scalars("number").write(guest, 9);
+    EXPECT_LE(other.memory_bytes().host, bytes + kColumns * 4);
+  }
+  other.take_in({});
+  EXPECT_TRUE(other.rows("model").view(2).values.equal(row(7).values));
+  other.rows("model").write(Ids{3}, row(3));
+  EXPECT_TRUE(other.rows("model").view(2).values.equal(row(7).values));
+  EXPECT_THROW(other.take_in({3}), std::logic_error) << "its own";
+}
+
 }  // namespace
 }  // namespace fedhpc

@@ -82,6 +82,61 @@ TEST(Placement, WithoutEdgesDealsOutClients) {
   EXPECT_EQ(placement.edges_of_rank(1).size(), 0);
 }
 
+double most_work(const Placement& placement, const std::vector<ClientLoad>& loads) {
+  double most = 0;
+  for (int rank = 0; rank < placement.ranks(); ++rank) {
+    double work = 0;
+    for (const std::int64_t client : placement.clients_of_rank(rank)) {
+      work += loads[static_cast<std::size_t>(client)].work;
+    }
+    most = std::max(most, work);
+  }
+  return most;
+}
+
+TEST(Placement, HomesAreGivenByLoad) {
+  std::vector<ClientLoad> loads;
+  for (std::int64_t client = 0; client < 40; ++client) {
+    loads.push_back({.work = 1000.0 / static_cast<double>(1 + client), .samples = 10});
+  }
+  for (const std::int64_t edges : {0, 2, 3}) {
+    const std::vector<std::int32_t> edge_of_client = edges_of_clients(40, edges, {});
+    const Placement by_number(edge_of_client, edges, 6);
+    const Placement by_load(edge_of_client, edges, 6, loads);
+    if (edges > 0) expect_consistent(by_load);
+    EXPECT_LT(most_work(by_load, loads), 0.8 * most_work(by_number, loads));
+    for (std::int64_t client = 0; client < 40; ++client) {
+      EXPECT_TRUE(
+          std::ranges::binary_search(by_load.clients_of_rank(by_load.home_of(client)), client));
+    }
+  }
+  for (ClientLoad& load : loads) load.work = 7;
+  const Placement equal(edges_of_clients(40, 0, {}), 0, 6, loads);
+  for (int rank = 0; rank < 6; ++rank) {
+    EXPECT_EQ(equal.clients_of_rank(rank),
+              Placement(edges_of_clients(40, 0, {}), 0, 6).clients_of_rank(rank))
+        << "neighbours stay together where loads are equal";
+  }
+}
+
+TEST(Placement, NoRankHoldsMuchMoreThanOthers) {
+  // Ten with all the work, of ten samples each; many that hold the samples and hardly work.
+  std::vector<ClientLoad> loads(1000, {.work = 0.001, .samples = 100});
+  for (std::size_t client = 0; client < 10; ++client) {
+    loads[100 * client] = {.work = static_cast<double>(1 << client), .samples = 10};
+  }
+  const Placement placement(edges_of_clients(1000, 0, {}), 0, 4, loads);
+  EXPECT_LT(most_work(placement, loads), 513) << "the largest has a rank almost for itself";
+  for (int rank = 0; rank < 4; ++rank) {
+    std::int64_t samples = 0;
+    for (const std::int64_t client : placement.clients_of_rank(rank)) {
+      samples += loads[static_cast<std::size_t>(client)].samples;
+    }
+    EXPECT_LE(samples, 1.25 * 99100 / 4 + 100);
+    EXPECT_LE(placement.clients_of_rank(rank).size(), 313U);
+  }
+}
+
 /// Clients as many as edges, so that the sums below are known.
 Topology topology_of(Communicator& world, std::int64_t edges) {
   const std::int64_t clients = std::max<std::int64_t>(edges, 1);

@@ -91,7 +91,8 @@ struct Traits {
   std::int64_t cohorts_in_round = 1;     ///< a round draws so many, one after the other
   /// true: a round may be left between two blocks, and another process goes on with it. Blocks then
   /// act on rows and numbers of their own clients in the store, on means and notes of the round,
-  /// and on nothing else. Outside of blocks the round leaves the store alone.
+  /// and on nothing else. Outside of blocks the round leaves the store alone. For the same reason
+  /// its participants may be trained on any rank (topology.placement).
   bool can_leave_rounds = true;
   bool reads_labels = false;  ///< it computes with one class label of each sample
 };

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -47,9 +48,11 @@ RunEnd run(const std::function<Given()>& read, const StartOptions& start, bool f
 /// and changes alone.
 RunEnd resume(const std::string& path, const std::function<Given()>& read,
               const StartOptions& start, const Host& host);
-/// Names and values, in their order, on every rank.
+/// Names and values, in their order, on every rank. `ranks`: those of a machine that is not there;
+/// none: of this one.
 std::vector<std::pair<std::string, std::string>> plan(const std::function<Given()>& read,
-                                                      const StartOptions& start);
+                                                      const StartOptions& start,
+                                                      std::optional<int> ranks = {});
 
 /// A registry as readers see it.
 struct Kind {

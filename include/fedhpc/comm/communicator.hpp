@@ -15,13 +15,44 @@ namespace fedhpc {
 struct Traffic {
   std::int64_t collectives = 0;
   std::int64_t bytes = 0;
+  std::int64_t parcels = 0;  ///< bytes of them that were delivered to other ranks one by one
+};
+
+/// Bytes for one other rank: [n] uint8, contiguous, in host memory.
+struct Parcel {
+  int rank = 0;
+  Tensor bytes;
+};
+
+/// Parcels on their way between pairs of ranks, which work meanwhile. It is finished before its end,
+/// unless an exception ends the run.
+class Delivery {
+ public:
+  virtual ~Delivery() = default;
+  /// Lets messages get on, at the cost of a look at each; true once all have arrived.
+  virtual bool advance() = 0;
+  /// Waits for all of them, as a collective waits, and returns the bytes received, [n] uint8, in the
+  /// order of the senders.
+  virtual std::vector<Tensor> finish() = 0;
+};
+
+/// Memory of this rank that the other ranks of its host read in place. Its end is collective among
+/// them, unless an exception ends the run.
+class SharedMemory {
+ public:
+  virtual ~SharedMemory() = default;
+  virtual void* own() const = 0;
+  /// The memory of another rank; null where that is on another host.
+  virtual const void* of(int rank) const = 0;
+  /// Waits until all ranks of the host have written what the others are to read. Collective.
+  virtual void written() = 0;
 };
 
 /// The ranks of the real machine that work together (not the simulated network). The local
 /// implementation is one process alone: every collective is the identity. Tensors are contiguous,
 /// of float32, float64 or int64, in host memory. Where the ranks talk between devices
 /// (device_communicator.hpp) they may lie on the device; each call is for one kind on all ranks.
-/// All calls but `progress` and `place` are collective. A waiting rank throws Error once no rank
+/// All calls but `deliver`, `progress`, `place` and `seconds_waited` are collective. A waiting rank throws Error once no rank
 /// anywhere has made progress for the length of the time-out.
 class Communicator {
  public:
@@ -45,6 +76,15 @@ class Communicator {
   /// Sends every rank's text to every rank.
   virtual std::vector<std::string> all_texts(const std::string& text) = 0;
   virtual void barrier() = 0;
+  /// Sends parcels to other ranks and receives one from each of `senders`, who each send one. Not
+  /// collective; of two deliveries between the same ranks one ends before the next begins.
+  virtual std::unique_ptr<Delivery> deliver(std::vector<Parcel> outgoing,
+                                            std::vector<int> senders) = 0;
+  /// Makes `bytes` of memory that the ranks of this host share; null on all ranks of a host that has
+  /// one alone, or not the memory.
+  virtual std::unique_ptr<SharedMemory> share(std::int64_t bytes) = 0;
+  /// The host of every rank, named by its first rank.
+  virtual std::vector<int> hosts() = 0;
   /// The ranks with the same colour form a new communicator, ordered by their rank here.
   virtual std::unique_ptr<Communicator> split(int colour) = 0;
   /// Tells waiting ranks that this one makes progress. Long work calls it often (it costs a look at
@@ -53,6 +93,8 @@ class Communicator {
   /// The place of this rank in its work, shared by a communicator and all its parts. Other ranks
   /// name it when they have waited too long.
   virtual Place& place() = 0;
+  /// Seconds that this rank has waited for others, in a communicator and all its parts.
+  virtual double seconds_waited() const { return 0; }
 
   const Traffic& traffic() const { return traffic_; }
 

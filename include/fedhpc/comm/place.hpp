@@ -7,7 +7,16 @@ namespace fedhpc {
 
 /// The place of a rank in its work. Messages on a hang or an error name it.
 struct Place {
-  enum class Task : std::int32_t { Start, Round, Training, Mean, Evaluation, Report, Checkpoint };
+  enum class Task : std::int32_t {
+    Start,
+    Round,
+    Training,
+    Moving,
+    Mean,
+    Evaluation,
+    Report,
+    Checkpoint
+  };
 
   Task task = Task::Start;
   std::int32_t clients = 0;  ///< trained together

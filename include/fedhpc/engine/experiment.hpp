@@ -86,7 +86,7 @@ class Experiment {
  private:
   /// Sums the ledger's entries over all ranks; this rank's request becomes what all have agreed on.
   /// Collective.
-  std::array<std::int64_t, Ledger::kEntries> booked(RoundRequest& request);
+  std::array<std::int64_t, Ledger::kEntries> booked(RoundRequest& request, RoundMetrics& metrics);
   /// Visits all that the next round depends on but for what lies with the clients.
   void visit_common_state(StateVisitor& state);
   void evaluate(RoundReport& report);
@@ -110,6 +110,7 @@ class Experiment {
   ModelRecord evaluated_;
   std::int64_t rounds_done_ = 0;
   bool prepared_ = false;
+  double seconds_waited_ = 0;              // for other ranks, until the last report
   double last_round_seconds_ = 0;          // on rank 0, known to all; 0 before the first round
   std::optional<Divergence> divergence_;   // on rank 0
   std::int64_t diverged_since_ = 0;        // on rank 0, known to all

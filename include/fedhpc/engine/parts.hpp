@@ -10,9 +10,11 @@
 #include "fedhpc/comm/communicator.hpp"
 #include "fedhpc/core/context.hpp"
 #include "fedhpc/data/partition.hpp"
+#include "fedhpc/data/preparation.hpp"
 #include "fedhpc/data/shard.hpp"
 #include "fedhpc/engine/config.hpp"
 #include "fedhpc/models/model.hpp"
+#include "fedhpc/rounds/client_moves.hpp"
 #include "fedhpc/rounds/cohort.hpp"
 #include "fedhpc/rounds/device_row_memory.hpp"
 #include "fedhpc/rounds/round.hpp"
@@ -58,6 +60,8 @@ struct Parts {
   std::unique_ptr<Dataset> dataset;
   Partition partition;
   std::unique_ptr<Topology> topology;
+  Preparation preparation = Standardize::None;  ///< of the samples
+  std::unique_ptr<SharedMemory> shared;     ///< of the host's ranks, with their samples; or null
   std::unique_ptr<Shard> shard;             ///< this rank's clients
   std::unique_ptr<Shard> server_shard;      ///< this rank's part of the official test set, or null
   Partition validation;                     ///< the samples set aside, as test samples
@@ -72,14 +76,30 @@ struct Parts {
   std::optional<DeviceRowMemory> device_memory;  ///< of the store, where there is a device
   std::optional<PinnedRowMemory> pinned_memory;
   std::unique_ptr<ClientStore> store;
+  std::unique_ptr<ClientMoves> moves;   ///< null: every participant is trained at home
   std::vector<Metric> own_metrics;      ///< series of the method's own
   std::unique_ptr<OwnBuffers> buffers;  ///< of this rank's clients; null: they travel
   NetworkModel network;
   std::int64_t block_width = 1;
   Books books;  ///< of the round in hand
 
+  /// Places the clients on so many ranks.
+  Placement placed_on(int ranks) const;
+  /// Whether participants may be trained away from home, on the ranks of `placed`.
+  bool moves_clients(const Placement& placed) const;
+  /// The ranks of `placed` between which they move.
+  MovingRange moving_range(const Placement& placed) const;
+  MovingRules moving_rules(const Placement& placed) const;  ///< once there is a model
+
  private:
   Placement open_data();
+  std::unique_ptr<Shard> own_shard(std::int64_t held_bytes) const;
+  /// The mean work of each client in a round, and what its home holds of it.
+  std::vector<ClientLoad> loads() const;
+  /// Makes memory for samples that the ranks of a host share, where clients move. Collective.
+  void share_samples();
+  void load_samples();
+  void start_moves();
   void open_model(const Resumption* from);
   void open_weights(const Resumption* from);
   /// Data and initial rows go where clients train.

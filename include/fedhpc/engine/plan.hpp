@@ -24,4 +24,18 @@ struct PlannedRun {
 /// method's state, so that no run may follow. Collective.
 PlannedRun plan_run(Parts& parts);
 
+/// What a run means to the ranks of a machine, which need not be there.
+struct PlannedMachine {
+  int ranks = 1;
+  double balance = 1;          ///< mean over maximum of the ranks' work, mean over rounds
+  double balance_at_home = 1;  ///< the same without moves
+  double moved = 0;            ///< participants trained away from home, of a round
+  std::int64_t clients = 0;    ///< at home on the rank with the most
+  std::int64_t memory_bytes = 0;
+};
+
+/// Plans rounds of a run on `ranks` ranks of one host. Memory is what has been measured here, with
+/// the samples and the clients' state of the fullest rank there. Collective.
+PlannedMachine plan_machine(const Parts& parts, const PlannedRun& run, int ranks);
+
 }  // namespace fedhpc

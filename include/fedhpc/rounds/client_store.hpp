@@ -22,18 +22,24 @@ struct StoreOptions {
   void declare(OptionSet& options);
 };
 
-/// The ids of the clients whose state one rank keeps; any ids, ascending.
+/// The ids of the clients whose state one rank keeps; any ids, ascending. Guests, clients of other
+/// ranks, may be among them for a while.
 class OwnClients {
  public:
   explicit OwnClients(std::vector<std::int64_t> ids);
 
   const std::vector<std::int64_t>& ids() const { return ids_; }
+  const std::vector<std::int64_t>& guests() const { return guests_; }
   std::int64_t count() const { return static_cast<std::int64_t>(ids_.size()); }
-  /// Returns a client's position in ids(), which must hold it.
+  /// Clients and guests.
+  std::int64_t with_guests() const { return count() + static_cast<std::int64_t>(guests_.size()); }
+  /// Returns a client's position in ids(), behind which guests follow. It must be one of them.
   std::size_t position(std::int64_t client) const;
+  void set_guests(std::vector<std::int64_t> guests);  ///< ascending
 
  private:
   std::vector<std::int64_t> ids_;
+  std::vector<std::int64_t> guests_;
 };
 
 /// Stores one row per client of this rank: personalized models, last updates, control variates.
@@ -69,6 +75,15 @@ class StoredRows {
   std::vector<std::int64_t> unwritten(std::span<const std::int64_t> clients) const;
   /// Gives every client the initial row again, and the memory back.
   void clear();
+  /// Gives one client the initial row again; the next one to be written takes its place.
+  void forget(std::int64_t client);
+
+  std::int64_t row_bytes() const { return row_bytes_; }
+  /// Copies the row of a written client to `to`, row_bytes() of host memory at any address. Not on a
+  /// device.
+  void copy_out(std::int64_t client, void* to) const;
+  /// Stores a client's row from such memory.
+  void copy_in(std::int64_t client, const void* from);
 
   const Rows& initial() const { return initial_; }  ///< [1, P]
   const LayoutPtr& layout() const { return initial_.layout; }
@@ -103,6 +118,7 @@ class StoredRows {
   std::vector<RowPlacement::Piece> pieces_;
   std::vector<std::int64_t> first_slots_;  // of the pieces
   std::int64_t capacity_ = 0;              // slots
+  std::vector<std::int64_t> free_slots_;   // of clients that were forgotten
 };
 
 /// One float64 number per client of this rank, in host memory. Takes none before the first write.
@@ -117,6 +133,11 @@ class ScalarColumn {
   bool written(std::int64_t client) const;
   std::vector<std::int64_t> written_clients() const;  ///< ascending
   void clear();                                       ///< gives every client the initial number
+  /// Makes places for the guests there are now, who have the initial number.
+  void seat_guests();
+  /// Copies a client's number to any address and back.
+  void copy_out(std::int64_t client, void* to) const;
+  void copy_in(std::int64_t client, const void* from);
 
   double initial() const { return initial_; }
   StoreBytes memory_bytes() const;
@@ -154,6 +175,18 @@ class ClientStore {
   std::vector<std::string> row_names() const;     ///< in alphabetical order
   std::vector<std::string> scalar_names() const;  ///< in alphabetical order
   const std::vector<std::int64_t>& clients() const { return clients_.ids(); }
+
+  /// Whether anything is kept for clients.
+  bool keeps_state() const { return !rows_.empty() || !scalars_.empty(); }
+  /// The bytes of a client's rows and numbers, once written.
+  std::int64_t bytes_of_client() const;
+  /// Packs what is kept of some clients or guests, [n] uint8: which of it is written, and that. In
+  /// host memory only, as the other calls on guests.
+  Tensor pack(std::span<const std::int64_t> clients) const;
+  /// Stores what pack() made of these clients, here or on another rank.
+  void unpack(std::span<const std::int64_t> clients, const void* packed);
+  /// Makes places for guests, ascending ids, in the place of those before, whose state is forgotten.
+  void take_in(std::vector<std::int64_t> guests);
 
   StoreBytes memory_bytes() const;  ///< now
   /// The bytes of both kinds of memory together once every client is written.

@@ -67,6 +67,8 @@ class RoundClock {
   /// all payloads of an edge in a round.
   void edge_transfer(std::int64_t edge, std::int64_t bytes);
 
+  /// Covers so many clients from the next edge round on.
+  void cover(std::int64_t num_clients);
   /// Ends an edge round, on every rank alike, also on those without participants.
   void finish_edge_round();
 

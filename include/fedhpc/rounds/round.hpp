@@ -21,7 +21,8 @@ class Blocks {
  public:
   enum class Work { All, None };
 
-  /// `state` outlives it. Work::None: there is nothing to be done for these clients here.
+  /// `state` outlives it. Work::None: there is nothing to be done for these clients here. Guests
+  /// come last, when they have arrived, and share no block with others.
   Blocks(RoundState& state, std::vector<std::int64_t> clients, Work work = Work::All);
   Blocks(const Blocks&) = delete;
   Blocks& operator=(const Blocks&) = delete;
@@ -36,6 +37,7 @@ class Blocks {
   RoundState& state_;
   std::vector<std::int64_t> clients_;
   std::size_t first_ = 0;  // of those to come
+  std::size_t own_ = 0;    // so many are no guests
   std::optional<AtTask> training_;
   std::optional<Block> block_;
   bool over_ = false;

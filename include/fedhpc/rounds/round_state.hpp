@@ -7,6 +7,7 @@
 #include "fedhpc/core/stopwatch.hpp"
 #include "fedhpc/data/partition.hpp"
 #include "fedhpc/data/shard.hpp"
+#include "fedhpc/rounds/client_moves.hpp"
 #include "fedhpc/rounds/cohort.hpp"
 #include "fedhpc/rounds/mean.hpp"
 #include "fedhpc/rounds/round_log.hpp"
@@ -41,6 +42,7 @@ struct RoundServices {
   OwnBuffers* buffers = nullptr;          ///< null: they travel with the models
   bool absent_idle = false;               ///< of a plan, which looks at participants alone
   const LeavingRules* leaving = nullptr;  ///< null: rounds are never left
+  ClientMoves* moves = nullptr;           ///< null: everybody is trained at home
 };
 
 /// What is known of a round on this rank while it runs, and what came out of it. The engine makes
@@ -67,6 +69,14 @@ class RoundState {
   std::vector<TrainStatistics> statistics;
   RoundNotes notes;
   RoundLog log;
+
+  /// The participants trained on this rank: its own, then guests.
+  std::vector<std::int64_t> here() const;
+  /// Puts others in the place of the participants, between two edge rounds: those that are away go
+  /// home, and the new ones where they are trained.
+  void replace_cohort(std::vector<std::int64_t> clients);
+  /// Brings everybody home, once the method is done. Ranks wait for those that had their clients.
+  void go_home();
 
   /// What a client weighs.
   double weight_of(std::int64_t client, Weighting weighting) const;

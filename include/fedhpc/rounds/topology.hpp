@@ -10,11 +10,19 @@
 
 namespace fedhpc {
 
+/// Where a participant of a round is trained.
+enum class Training {
+  Home,      ///< on the rank that keeps its samples and its rows
+  Balanced,  ///< on the rank that evens out the ranks' work
+  Auto       ///< Balanced where that is worth the moves, Home where clients cannot move
+};
+
 /// The `topology.*` keys.
 struct TopologyOptions {
   std::int64_t edges = 0;
   double participation = 1;
   double edge_participation = 1;
+  Training placement = Training::Auto;
 
   void declare(OptionSet& options);
 };
@@ -28,13 +36,23 @@ Range part_of(std::int64_t n, std::int64_t i, std::int64_t parts);
 std::vector<std::int32_t> edges_of_clients(std::int64_t num_clients, std::int64_t num_edges,
                                            const std::vector<std::int32_t>& from_partition);
 
-/// Places clients and edges on ranks. With at least as many ranks as edges, an edge is a contiguous
-/// block of ranks, which share its clients. With more edges than ranks, a rank hosts several whole
-/// edges. Without edges, ranks get contiguous parts of the clients. Every rank knows all of it.
+/// What a client means to the rank that is its home.
+struct ClientLoad {
+  double work = 0;           ///< of a round on average, in any unit
+  std::int64_t samples = 0;  ///< held in memory
+};
+
+/// Places clients and edges on ranks: every client has a home. With at least as many ranks as
+/// edges, an edge is a contiguous block of ranks, which share its clients. With more edges than
+/// ranks, a rank hosts several whole edges. Ranks that share clients get contiguous parts of them.
+/// Where their loads are known and those parts' differ, clients go to the rank with the least so
+/// far instead, those of the most work first; a rank that holds a quarter more samples or clients
+/// than the average gets no more. Every rank knows all of it.
 class Placement {
  public:
-  /// `edge_of_client` [N] as given by edges_of_clients().
-  Placement(std::vector<std::int32_t> edge_of_client, std::int64_t num_edges, int num_ranks);
+  /// `edge_of_client` [N] as given by edges_of_clients(); `loads` [N], or none.
+  Placement(std::vector<std::int32_t> edge_of_client, std::int64_t num_edges, int num_ranks,
+            const std::vector<ClientLoad>& loads = {});
 
   std::int64_t clients() const { return static_cast<std::int64_t>(edge_of_client_.size()); }
   std::int64_t edges() const { return num_edges_; }
@@ -44,14 +62,21 @@ class Placement {
   std::int32_t edge_of(std::int64_t client) const { return edge_of_client_[client]; }
   const std::vector<std::int32_t>& edge_of_client() const { return edge_of_client_; }
   const std::vector<std::int64_t>& clients_of_edge(std::int64_t edge) const;  ///< ascending
-  std::vector<std::int64_t> clients_of_rank(int rank) const;                  ///< ascending
+  const std::vector<std::int64_t>& clients_of_rank(int rank) const;           ///< ascending
+  int home_of(std::int64_t client) const { return home_of_client_[client]; }
   /// Returns the edges a rank takes part in: exactly one, possibly shared, unless it hosts several.
   Range edges_of_rank(int rank) const;
   Range ranks_of_edge(std::int64_t edge) const;
 
  private:
+  /// Gives these clients a home among these ranks.
+  void settle(const std::vector<std::int64_t>& clients, const Range& ranks,
+              const std::vector<ClientLoad>& loads);
+
   std::vector<std::int32_t> edge_of_client_;                // [N]
   std::vector<std::vector<std::int64_t>> clients_of_edge_;  // [E]
+  std::vector<std::int32_t> home_of_client_;                // [N]
+  std::vector<std::vector<std::int64_t>> clients_of_rank_;  // [ranks]
   std::int64_t num_edges_;
   int num_ranks_;
 };

@@ -27,10 +27,10 @@ class Wire {
   /// The link that clients' payloads take now.
   Link client_link = Link::ClientCloud;
 
-  /// `shard` holds this rank's clients, `num_edges` counts those of all ranks. `buffers` do not
-  /// travel; null for none. All of them outlive the wire.
-  Wire(Ledger& ledger, const NetworkModel& network, const Shard& shard, std::int64_t num_edges,
-       OwnBuffers* buffers);
+  /// `shard` holds this rank's `num_clients` clients and guests, `num_edges` counts those of all
+  /// ranks. `buffers` do not travel; null for none. All of them outlive the wire.
+  Wire(Ledger& ledger, const NetworkModel& network, const Shard& shard, std::int64_t num_clients,
+       std::int64_t num_edges, OwnBuffers* buffers);
 
   /// Returns what each client receives of its row of `rows` [C, n]. Books one payload per client:
   /// the row and `beside` more bytes.

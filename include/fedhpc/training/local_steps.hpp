@@ -14,4 +14,8 @@ SingleBatches single_batches(const Layout& model);
 /// Returns a client's local steps in one round by its training samples; 0 where it cannot train.
 std::int64_t local_steps(const TrainOptions& options, const Layout& model, std::int64_t samples);
 
+/// Returns the samples that a client's local steps of one round go through, steps x samples a step.
+/// A batch of one counts, whatever the model does with it.
+std::int64_t sample_visits(const TrainOptions& options, std::int64_t samples);
+
 }  // namespace fedhpc

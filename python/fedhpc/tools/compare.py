@@ -4,7 +4,7 @@
 
 Equal are two runs of as many rounds whose series and whose final models are; without --tolerance bit for bit (a
 NaN equals a NaN). With it a value may differ by T times the larger of the two, and a parameter of the model, as a
-vector, by T times its norm. Series of the wall clock (wall_seconds, seconds_*) and keys of the configuration are
+vector, by T times its norm. Series of the machine (wall_seconds, seconds_*, balance, bytes_moved) and keys of the configuration are
 shown and do not count. --clients: the accuracies of each client count as well.
 Runs in other blocks or on other ranks may differ by rounding; where they do by no more, a line says so.
 Exit code 0: equal; 1: different; 2: a file is missing, damaged or no result file.
@@ -42,7 +42,7 @@ class Difference:
 
 
 def is_wall_clock(name):
-    return name == "wall_seconds" or name.startswith("seconds_")
+    return name in ("wall_seconds", "balance", "bytes_moved") or name.startswith("seconds_")
 
 
 def difference(a, b):
