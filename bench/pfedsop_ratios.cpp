@@ -95,9 +95,9 @@ class AlgorithmOne {
 };
 
 /// The local training of every client, one after the other.
-class Training {
+class LocalTraining {
  public:
-  explicit Training(const Setting& setting)
+  explicit LocalTraining(const Setting& setting)
       : options_{.batch_size = kBatch, .local_epochs = 1, .lr = 0.01},
         trainer_(*setting.model, *setting.shard, options_, Context{.seed = 1}),
         start_(setting.initial) {}
@@ -152,7 +152,7 @@ int main(int argc, char** argv) {
   at::set_num_threads(1);
   const Setting setting;
   AlgorithmOne algorithm(setting);
-  Training training(setting);
+  LocalTraining training(setting);
   Copies copies(setting);
   Series of_algorithm;
   Series of_training;
