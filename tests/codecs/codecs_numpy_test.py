@@ -338,6 +338,8 @@ CODECS = {one.__name__: one for one in (dense, dense32, fp16, bf16, bitmap, inde
                                         qsgd, terngrad, int8, int4, natural, drive)}
 # Of these a NaN's bits depend on the order in which a processor takes the operands of a sum.
 SUMS = ("drive",)
+# These end with so many numbers made of sums of squares, which a processor may fuse: their last bit is its own.
+OF_SQUARES = {"qsgd": lambda n: min(n, 1), "drive": lambda n: n.bit_count()}
 
 
 def rows(dtype):
@@ -379,7 +381,11 @@ class ByTheText(unittest.TestCase):
                         continue
                     with self.subTest(name, dtype=dtype.__name__, row=number), \
                             np.errstate(over="ignore", invalid="ignore"):
-                        self.assertEqual(payload.hex(), encode(row, 16).hex())
+                        ours, tail = encode(row, 16), row.itemsize * OF_SQUARES.get(name, lambda _: 0)(len(row))
+                        at = len(ours) - tail
+                        self.assertEqual((len(payload), payload[:at].hex()), (len(ours), ours[:at].hex()))
+                        np.testing.assert_allclose(*(np.frombuffer(one[at:], row.dtype) for one in (payload, ours)),
+                                                   rtol=4 * np.finfo(row.dtype).eps)
 
     def test_clusters(self):
         for dtype in (np.float32, np.float64):
