@@ -7,11 +7,13 @@ void Ditto::declare(OptionSet& options) {
               "weight of the term mu/2 ||v - w_t||^2 between personal and global model (lambda of "
               "the paper); 0 leaves every client alone");
   averaging_.declare(options);
+  server_.declare(options);
 }
 
 void Ditto::initialise(const Setup& setup) {
   global_ = setup.initial_model();
   codec_ = averaging_.make_upload_codec();
+  server_.start(global_);
   personal_ = &setup.store().rows("personal", global_);
 }
 
@@ -25,7 +27,7 @@ void Ditto::round(Round& round) {
     block.keep(*personal_,
                block.train(personal, {.pass = 0, .penalty = {.mu = mu_, .centre = start}}));
   });
-  global_ += update.reduce();  // w^{t+1} <- w^t + sum_k p_k (w_k^t - w^t)
+  server_.step_(global_, update.reduce());  // w^{t+1} <- w^t + sum_k p_k (w_k^t - w^t)
 }
 
 Rows Ditto::common_update(Block& block, const Rows& start) const {
@@ -40,6 +42,9 @@ void Ditto::evaluate(Evaluation& evaluation) {
       [&](EvaluationBlock& block) { block.evaluate(personal_->read(block.clients())); });
 }
 
-void Ditto::visit_state(StateVisitor& state) { state.rows("global", global_); }
+void Ditto::visit_state(StateVisitor& state) {
+  state.rows("global", global_);
+  server_.visit_state(state);
+}
 
 }  // namespace fedhpc

@@ -12,12 +12,14 @@ void FactorAveraging::declare(OptionSet& options) {
                       "a of the uniform distribution U(-a, a) of the first factors; auto: normals "
                       "that give weights the variance 2 / fan_in");
   averaging_.declare(options);
+  server_.declare(options);
 }
 
 void FactorAveraging::initialise(const Setup& setup) {
   map_ = &setup.factor_map();
   begin(setup.initial_factors(), *map_);
   codec_ = averaging_.make_upload_codec();
+  server_.start(factors_);
   record_ = AggregationRecord(setup);
 }
 
@@ -35,7 +37,7 @@ void FactorAveraging::round(Round& round) {
     record_.add(products, weights, factors_ + sent, model);
   });
   const Rows before = factors_.clone();
-  factors_ += update.reduce();  // u <- u + sum_k p_k (u_k - u)
+  server_.step_(factors_, update.reduce());  // u <- u + sum_k p_k (u_k - u)
   record_.note(round, products, before, factors_);
 }
 
@@ -44,6 +46,9 @@ void FactorAveraging::evaluate(Evaluation& evaluation) {
   evaluation.factors(factors_);
 }
 
-void FactorAveraging::visit_state(StateVisitor& state) { state.rows("factors", factors_); }
+void FactorAveraging::visit_state(StateVisitor& state) {
+  state.rows("factors", factors_);
+  server_.visit_state(state);
+}
 
 }  // namespace fedhpc

@@ -61,6 +61,7 @@ void FedALA::declare(OptionSet& options) {
            "what algorithm.start_rule compares with: up to there weights have converged")
       .acts(unless("algorithm.weight_lr", "0"));
   averaging_.declare(options);
+  server_.declare(options);
 }
 
 std::size_t FedALA::first_field(const Layout& layout, std::int64_t layers) {
@@ -86,6 +87,7 @@ void FedALA::initialise(const Setup& setup) {
         "mean over clients that learn weights for the first time of the passes made"}});
   global_ = setup.initial_model();
   codec_ = averaging_.make_upload_codec();
+  server_.start(global_);
   plain_ = setup.training().step_rule().is_plain();
   const std::size_t first = first_field(*global_.layout, layers_);
   top_ = RowPart(global_.layout, first, {.with = Tag::Trainable});
@@ -113,7 +115,8 @@ void FedALA::round(Round& round) {
       block.keep(*local_, top_.of(start));  // Theta_i <- hat_i
     });
   }
-  global_ += update.reduce();  // Theta^t <- Theta^{t-1} + sum_i p_i (Theta_i^t - Theta^{t-1})
+  // Theta^t <- Theta^{t-1} + sum_i p_i (Theta_i^t - Theta^{t-1})
+  server_.step_(global_, update.reduce());
 }
 
 Rows FedALA::aggregated(Block& block, const Rows& received) {
@@ -239,6 +242,9 @@ void FedALA::evaluate(Evaluation& evaluation) {
   });
 }
 
-void FedALA::visit_state(StateVisitor& state) { state.rows("global", global_); }
+void FedALA::visit_state(StateVisitor& state) {
+  state.rows("global", global_);
+  server_.visit_state(state);
+}
 
 }  // namespace fedhpc

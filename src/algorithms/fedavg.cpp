@@ -6,6 +6,7 @@ namespace fedhpc {
 
 void FedAvg::declare(OptionSet& options) {
   averaging_.declare(options);
+  server_.declare(options);
   options.add("algorithm.transmit_fraction", transmit_fraction_, above_up_to(0.0, 1.0),
               "share of the trainable columns that travel in each direction, chosen at random");
   options
@@ -17,8 +18,9 @@ void FedAvg::declare(OptionSet& options) {
       .acts(unless("algorithm.transmit_fraction", "1"));
   // Of single columns the statistics are among those that travel.
   options.acts("train.buffers", where("algorithm.transmit_fraction", {"1"}));
-  // Single columns travel as they are.
-  for (const char* key : {"algorithm.codec", "algorithm.k"}) {
+  // Single columns travel as they are, and what they become at the server is no mean update.
+  for (const char* key : {"algorithm.codec", "algorithm.k", "server.optimizer", "server.lr",
+                          "server.momentum", "server.beta1", "server.beta2", "server.eps"}) {
     options.acts(key, where("algorithm.transmit_fraction", {"1"}));
   }
 }
@@ -26,6 +28,7 @@ void FedAvg::declare(OptionSet& options) {
 void FedAvg::initialise(const Setup& setup) {
   global_ = setup.initial_model();
   codec_ = averaging_.make_upload_codec();
+  server_.start(global_);
   if (!is_sparse()) return;
   columns_.emplace(setup.seed(), transmit_fraction_, global_.layout);
   if (unsent_ == Unsent::Keep) last_ = &setup.store().rows("last", global_);
@@ -43,7 +46,7 @@ void FedAvg::round(Round& round) {
     block.keep_buffers(trained);
     update.add(block.weights(averaging_.weighting), block.upload(trained - start, *codec_));
   });
-  global_ += update.reduce();  // w_{t+1} <- w_t + sum_k n_k/n (w_k - w_t)
+  server_.step_(global_, update.reduce());  // w_{t+1} <- w_t + sum_k n_k/n (w_k - w_t)
 }
 
 void FedAvg::sparse_round(Round& round) {
@@ -81,6 +84,9 @@ void FedAvg::sparse_round_with_zeros(Round& round) {
 
 void FedAvg::evaluate(Evaluation& evaluation) { evaluation.global(global_); }
 
-void FedAvg::visit_state(StateVisitor& state) { state.rows("global", global_); }
+void FedAvg::visit_state(StateVisitor& state) {
+  state.rows("global", global_);
+  server_.visit_state(state);
+}
 
 }  // namespace fedhpc

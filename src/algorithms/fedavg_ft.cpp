@@ -14,6 +14,7 @@ void FedAvgFT::declare(OptionSet& options) {
               "where a client's local training starts: at the model it has fine-tuned, or at the "
               "one it has received");
   averaging_.declare(options);
+  server_.declare(options);
 }
 
 void FedAvgFT::initialise(const Setup& setup) {
@@ -23,6 +24,7 @@ void FedAvgFT::initialise(const Setup& setup) {
         "before local training"}});
   global_ = setup.initial_model();
   codec_ = averaging_.make_upload_codec();
+  server_.start(global_);
 }
 
 void FedAvgFT::round(Round& round) {
@@ -36,7 +38,7 @@ void FedAvgFT::round(Round& round) {
     block.keep_buffers(trained);
     update.add(block.weights(averaging_.weighting), block.upload(trained - received, *codec_));
   });
-  global_ += update.reduce();  // w^{t+1} <- w^t + sum_k p_k (w_k - w^t)
+  server_.step_(global_, update.reduce());  // w^{t+1} <- w^t + sum_k p_k (w_k - w^t)
 }
 
 void FedAvgFT::evaluate(Evaluation& evaluation) {
@@ -44,6 +46,9 @@ void FedAvgFT::evaluate(Evaluation& evaluation) {
   evaluation.each_block([&](EvaluationBlock& block) { block.evaluate(block.adapt(global_)); });
 }
 
-void FedAvgFT::visit_state(StateVisitor& state) { state.rows("global", global_); }
+void FedAvgFT::visit_state(StateVisitor& state) {
+  state.rows("global", global_);
+  server_.visit_state(state);
+}
 
 }  // namespace fedhpc

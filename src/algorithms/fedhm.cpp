@@ -19,6 +19,7 @@ void FedHM::initialise(const Setup& setup) {
   model_ = setup.initial_model();
   factors_ = map_->fit(model_, setup.initial_factors(), /*sweeps=*/1);
   codec_ = averaging_.make_upload_codec();
+  server_.start(model_);
 }
 
 void FedHM::round(Round& round) {
@@ -30,7 +31,7 @@ void FedHM::round(Round& round) {
     const Rows recovered = map_->expand(block.upload_models(trained, *codec_));  // [C, P] U_k V_k^T
     update.add(block.weights(averaging_.weighting), recovered - model_);
   });
-  model_ += update.reduce();  // W <- sum_k p_k U_k V_k^T
+  server_.step_(model_, update.reduce());  // W <- sum_k p_k U_k V_k^T
   factors_ = fit_on_server(round, *map_, model_, factors_, /*sweeps=*/1);  // U_{t+1}, V_{t+1}
   note_truncation(round);
 }
@@ -49,6 +50,7 @@ void FedHM::evaluate(Evaluation& evaluation) {
 void FedHM::visit_state(StateVisitor& state) {
   state.rows("model", model_);
   state.rows("factors", factors_);
+  server_.visit_state(state);
 }
 
 }  // namespace fedhpc

@@ -38,6 +38,7 @@ void FedMUD::declare(OptionSet& options) {
            "with full rank the method is federated averaging)")
       .acts(where("model.factorisation", {"low_rank_f", "low_rank_aad"}));
   averaging_.declare(options);
+  server_.declare(options);
 }
 
 FactorDraw FedMUD::draw(std::int64_t rounds) const {
@@ -59,6 +60,7 @@ void FedMUD::initialise(const Setup& setup) {
   codec_ = averaging_.make_upload_codec();
   updates_ = &setup.factor_map();
   factors_ = setup.initial_factors();
+  server_.start(factors_);
   record_ = AggregationRecord(setup);
   catch_up_ = CatchUp(setup);
   set_constants();
@@ -84,7 +86,7 @@ void FedMUD::round(Round& round) {
     record_.add(products, weights, factors_ + sent, before);
   });
   const Rows factors = factors_.clone();
-  factors_ += update.reduce();  // (4)
+  server_.step_(factors_, update.reduce());  // (4)
   record_.note(round, products, factors, factors_);
 }
 
@@ -92,6 +94,7 @@ void FedMUD::reset(std::int64_t rounds) {
   model_->merge_(factors_);  // W <- W + U V^T (5)
   drawn_after_ = rounds;
   factors_ = updates_->initial(model_->frozen(), seed_, draw(rounds));  // U <- U(-a, a), V <- 0
+  server_.start(factors_);  // means of updates of other factors say nothing
   set_constants();
 }
 
@@ -123,6 +126,7 @@ void FedMUD::visit_state(StateVisitor& state) {
   state.rows("frozen", model_->frozen());
   state.rows("factors", factors_);
   state.integer("drawn_after", drawn_after_);
+  server_.visit_state(state);
   if (state.restores()) set_constants();
 }
 

@@ -6,11 +6,13 @@ void FedProx::declare(OptionSet& options) {
   options.add("algorithm.mu", mu_, at_least(0.0),
               "weight of the proximal term mu/2 ||w - w_t||^2; 0 is FedAvg");
   averaging_.declare(options);
+  server_.declare(options);
 }
 
 void FedProx::initialise(const Setup& setup) {
   global_ = setup.initial_model();
   codec_ = averaging_.make_upload_codec();
+  server_.start(global_);
 }
 
 void FedProx::round(Round& round) {
@@ -22,11 +24,14 @@ void FedProx::round(Round& round) {
     block.keep_buffers(trained);
     update.add(block.weights(averaging_.weighting), block.upload(trained - start, *codec_));
   });
-  global_ += update.reduce();  // w_{t+1} <- w_t + sum_k n_k/n (w_k - w_t)
+  server_.step_(global_, update.reduce());  // w_{t+1} <- w_t + sum_k n_k/n (w_k - w_t)
 }
 
 void FedProx::evaluate(Evaluation& evaluation) { evaluation.global(global_); }
 
-void FedProx::visit_state(StateVisitor& state) { state.rows("global", global_); }
+void FedProx::visit_state(StateVisitor& state) {
+  state.rows("global", global_);
+  server_.visit_state(state);
+}
 
 }  // namespace fedhpc

@@ -22,6 +22,7 @@ void FedRep::declare(OptionSet& options) {
       .acts(unless("algorithm.head_passes", "1"))
       .acts(either(unless("train.optimizer", "sgd"), unless("train.momentum", "0")));
   averaging_.declare(options);
+  server_.declare(options);
 }
 
 void FedRep::initialise(const Setup& setup) {
@@ -32,6 +33,7 @@ void FedRep::initialise(const Setup& setup) {
   body_ = body_part_.of(initial);
   heads_ = &setup.store().rows("head", head_part_.of(initial));
   codec_ = averaging_.make_upload_codec();
+  server_.start(body_);
 }
 
 void FedRep::round(Round& round) {
@@ -50,7 +52,7 @@ void FedRep::round(Round& round) {
     update.add(block.weights(averaging_.weighting),
                block.upload(body_part_.of(model) - received, *codec_));
   });
-  body_ += update.reduce();  // phi^{t+1} <- phi^t + sum_i p_i (phi_i - phi^t)
+  server_.step_(body_, update.reduce());  // phi^{t+1} <- phi^t + sum_i p_i (phi_i - phi^t)
 }
 
 Rows FedRep::joined(const Rows& bodies, const Rows& heads) const {
@@ -67,6 +69,9 @@ void FedRep::evaluate(Evaluation& evaluation) {
   });
 }
 
-void FedRep::visit_state(StateVisitor& state) { state.rows("body", body_); }
+void FedRep::visit_state(StateVisitor& state) {
+  state.rows("body", body_);
+  server_.visit_state(state);
+}
 
 }  // namespace fedhpc

@@ -14,11 +14,13 @@ void HierFAVG::declare(OptionSet& options) {
            "the authors' program")
       .acts(unless("topology.participation", "1"));
   averaging_.declare(options);
+  server_.declare(options);
 }
 
 void HierFAVG::initialise(const Setup& setup) {
   global_ = setup.initial_model();
   codec_ = averaging_.make_upload_codec();
+  server_.start(global_);
   edges_ = setup.initial_edges();
   seed_ = setup.seed();
 }
@@ -41,7 +43,8 @@ void HierFAVG::round(Round& round) {
   });
   const std::vector<double> weights = anew ? edges.weights_of_clients(averaging_.weighting)
                                            : edges.weights_of_participants(averaging_.weighting);
-  global_ += edges.upload_mean(edges_ - global_, weights, *codec_);  // w <- sum_l |D^l| w^l / |D|
+  // w <- sum_l |D^l| w^l / |D|
+  server_.step_(global_, edges.upload_mean(edges_ - global_, weights, *codec_));
 }
 
 void HierFAVG::evaluate(Evaluation& evaluation) {
@@ -52,6 +55,7 @@ void HierFAVG::evaluate(Evaluation& evaluation) {
 void HierFAVG::visit_state(StateVisitor& state) {
   state.rows("global", global_);
   state.edges("edges", edges_);
+  server_.visit_state(state);
 }
 
 }  // namespace fedhpc

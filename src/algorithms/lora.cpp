@@ -20,6 +20,7 @@ void LoRA::declare(OptionSet& options) {
               Names<Rest>{{"frozen", Rest::Frozen}, {"head", Rest::Head}, {"all", Rest::All}},
               "what is trained in full of layers without an adapter, and of biases and norms: "
               "nothing, what belongs to the head, or all");
+  options.acts("train.buffers", where("algorithm.rest", {"all"}));  // others' stay the base's
   averaging().declare(options);
 }
 

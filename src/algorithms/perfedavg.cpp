@@ -26,11 +26,13 @@ void PerFedAvg::declare(OptionSet& options) {
            "length of the difference step of hf over 1 + ||w||")
       .acts(where("algorithm.variant", {"hf"}));
   averaging_.declare(options);
+  server_.declare(options);
 }
 
 void PerFedAvg::initialise(const Setup& setup) {
   global_ = setup.initial_model();
   codec_ = averaging_.make_upload_codec();
+  server_.start(global_);
   inner_ = std::make_unique<RowOptimizer>(StepRule{.kind = OptimizerKind::Sgd, .lr = inner_lr_},
                                           global_.layout);
   outer_ = std::make_unique<RowOptimizer>(setup.training().step_rule(), global_.layout);
@@ -44,7 +46,7 @@ void PerFedAvg::round(Round& round) {
     block.keep_buffers(trained);
     update.add(block.weights(averaging_.weighting), block.upload(trained - start, *codec_));
   });
-  global_ += update.reduce();  // w_{k+1} <- w_k + sum_i p_i (w_{k+1,tau} - w_k)
+  server_.step_(global_, update.reduce());  // w_{k+1} <- w_k + sum_i p_i (w_{k+1,tau} - w_k)
 }
 
 Rows PerFedAvg::client_update(Block& block, const Rows& start) {
@@ -98,6 +100,9 @@ void PerFedAvg::evaluate(Evaluation& evaluation) {
       [&](EvaluationBlock& block) { block.evaluate(block.adapt(global_, 1, *inner_)); });
 }
 
-void PerFedAvg::visit_state(StateVisitor& state) { state.rows("global", global_); }
+void PerFedAvg::visit_state(StateVisitor& state) {
+  state.rows("global", global_);
+  server_.visit_state(state);
+}
 
 }  // namespace fedhpc

@@ -59,6 +59,7 @@ void PFedGP::declare(OptionSet& options) {
               "longest gradient of a step; 0: any length");
   options.acts("train.clip_norm", unless("algorithm.name", "pfedgp"));  // it has that of its own
   averaging_.declare(options);
+  server_.declare(options);
   options.add_check([](const OptionSet& given) {
     given.refuse_unless_default("train.label_smoothing",
                                 "algorithm.name = pfedgp, whose loss is another one");
@@ -81,6 +82,7 @@ void PFedGP::initialise(const Setup& setup) {
   optimizer_ = std::make_unique<RowOptimizer>(setup.training().step_rule(), initial_.layout);
   points_optimizer_ = std::make_unique<RowOptimizer>(setup.training().step_rule(), points_layout_);
   codec_ = averaging_.make_upload_codec();
+  server_.start(shared_);
 }
 
 void PFedGP::add_inducing_points_() {
@@ -146,7 +148,8 @@ void PFedGP::round(Round& round) {
     update.add(block.weights(averaging_.weighting),
                block.upload(shared_of(trained, points) - received, *codec_));
   });
-  shared_ += update.reduce();  // theta <- theta + sum_k p_k (theta_k - theta), and X-bar
+  // theta <- theta + sum_k p_k (theta_k - theta), and X-bar
+  server_.step_(shared_, update.reduce());
 }
 
 void PFedGP::clip_(const Rows& gradients, std::int64_t count) const {
@@ -209,6 +212,9 @@ void PFedGP::evaluate(Evaluation& evaluation) {
   });
 }
 
-void PFedGP::visit_state(StateVisitor& state) { state.rows("body", shared_); }
+void PFedGP::visit_state(StateVisitor& state) {
+  state.rows("body", shared_);
+  server_.visit_state(state);
+}
 
 }  // namespace fedhpc

@@ -36,7 +36,8 @@ struct KnownKey {
 };
 
 bool own_of_method(const OptionSet::Entry& entry) {
-  return entry.key.starts_with("algorithm.") && entry.key != "algorithm.name";
+  return (entry.key.starts_with("algorithm.") && entry.key != "algorithm.name") ||
+         entry.key.starts_with("server.");
 }
 
 /// Every key there is, section by section: those of all runs, then those of the methods, each

@@ -19,15 +19,26 @@ namespace {
 
 constexpr std::string_view kSection = "algorithm.";
 
-/// Keys that mean the same in every method that has them.
+/// Keys below `algorithm` that mean the same in every method that has them.
 constexpr std::array<std::string_view, 3> kOfAllMethods{"algorithm.codec", "algorithm.k",
                                                         "algorithm.weighting"};
+
+/// A key that methods declare: below `algorithm`, or of the server's optimizer.
+bool is_of_methods(std::string_view key) {
+  return (key.starts_with(kSection) && key != "algorithm.name") || key.starts_with("server.");
+}
+
+/// A key that means the same in every method that has it.
+bool is_shared(std::string_view key) {
+  return key.starts_with("server.") ||
+         std::find(kOfAllMethods.begin(), kOfAllMethods.end(), key) != kOfAllMethods.end();
+}
 
 /// The keys that methods declare. Made when asked for.
 class MethodTables {
  public:
   bool has(const std::string& method, const std::string& key) {
-    return key.starts_with(kSection) && of(method).contains(key);
+    return is_of_methods(key) && of(method).contains(key);
   }
 
   void check(const std::string& method, const Assignment& one) {
@@ -172,13 +183,11 @@ ActingAssignments acting_assignments(const std::vector<Assignment>& given,
       if (of_one->first == method) of_method.push_back(std::move(own));
       continue;
     }
-    if (one.key.starts_with(kSection) && one.key != "algorithm.name") {
+    if (is_of_methods(one.key)) {
       const std::string& owner = owner_of(one.origin.level, named, method);
       require_own(one, owner, tables);
-      const bool shared =
-          std::find(kOfAllMethods.begin(), kOfAllMethods.end(), one.key) != kOfAllMethods.end();
       if (owner != method && tables.has(owner, one.key) &&
-          !(shared && tables.has(method, one.key))) {
+          !(is_shared(one.key) && tables.has(method, one.key))) {
         tables.check(owner, one);
         left_out[one.origin.level].push_back(one.key);
         files[one.origin.level] = one.origin.file;

@@ -91,32 +91,47 @@ std::vector<T> packed(const T* weights, std::int64_t taps, std::int64_t inner,
   return all;
 }
 
+/// The weights of a product, and how far apart those of its channels are.
+template <typename T>
+struct WeightsOf {
+  const T* data;
+  std::int64_t taps;
+  std::int64_t inner_stride;
+  std::int64_t outer_stride;
+  bool last_tap_first;
+};
+
 /// y [batch, shape] = what its places see of other images times the weights, plus the bias, for up
 /// to `images` images at a time.
 template <typename T>
 class Product {
  public:
-  Product(const std::vector<PlacesAlike>& parts, const ImageShape& seen, const ImageShape& shape,
-          std::vector<T> weights, std::int64_t images)
-      : parts_(in_images(parts, images, seen.values(), kTileChannels<T>, shape.places())),
+  Product(const std::vector<PlacesAlike>& parts, const std::optional<Winograd>& fast,
+          const ImageShape& seen, const ImageShape& shape, const WeightsOf<T>& of,
+          std::int64_t images)
+      : fast_(fast),
         shape_(shape),
-        weights_(std::move(weights)),
-        block_(static_cast<std::size_t>(images * shape.places() * kTileChannels<T>)) {}
+        row_(fast ? shape.channels : kTileChannels<T>),
+        block_(static_cast<std::size_t>(images * shape.places() * row_)) {
+    if (fast) {
+      weights_ = fast->weights(of.data, of.inner_stride, of.outer_stride, of.last_tap_first);
+      return;
+    }
+    parts_ = in_images(parts, images, seen.values(), row_, shape.places());
+    weights_ = packed(of.data, of.taps, seen.channels, of.inner_stride, shape.channels,
+                      of.outer_stride, of.last_tap_first);
+  }
 
   void make(const T* copy, const T* bias, const Images<T>& y) {
-    const std::int64_t of_channel =
-        std::ssize(weights_) / rounded_up(shape_.channels, kTileChannels<T>);
+    if (fast_) fast_->product(copy, y.batch, weights_, block_.data());
     for (std::int64_t first = 0; first < shape_.channels; first += kTileChannels<T>) {
       const std::int64_t width = std::min(kTileChannels<T>, shape_.channels - first);
-      for (const InImages& of : parts_) {
-        windows_product<T>(copy, of.first(of.pixels, y.batch), of.part.runs,
-                           weights_.data() + first * of_channel, width, block_.data(),
-                           of.first(of.places, y.batch));
-      }
+      if (!fast_) make_block(copy, first, width, y.batch);
+      const T* made = block_.data() + (fast_ ? first : 0);
       for (std::int64_t b = 0; b < y.batch; ++b) {
         T* planes = y.data + b * y.stride + first * shape_.places();
-        transpose(block_.data() + b * shape_.places() * kTileChannels<T>, kTileChannels<T>,
-                  shape_.places(), width, planes, shape_.places());
+        transpose(made + b * shape_.places() * row_, row_, shape_.places(), width, planes,
+                  shape_.places());
         for (std::int64_t o = 0; bias != nullptr && o < width; ++o) {
           T* plane = planes + o * shape_.places();
           for (std::int64_t p = 0; p < shape_.places(); ++p) plane[p] += bias[first + o];
@@ -126,11 +141,32 @@ class Product {
   }
 
  private:
-  std::vector<InImages> parts_;
+  void make_block(const T* copy, std::int64_t first, std::int64_t width, std::int64_t images) {
+    const std::int64_t of_channel =
+        std::ssize(weights_) / rounded_up(shape_.channels, kTileChannels<T>);
+    for (const InImages& of : parts_) {
+      windows_product<T>(copy, of.first(of.pixels, images), of.part.runs,
+                         weights_.data() + first * of_channel, width, block_.data(),
+                         of.first(of.places, images));
+    }
+  }
+
+  const std::optional<Winograd>& fast_;
   ImageShape shape_;
+  std::int64_t row_;  // of a place in the block
+  std::vector<InImages> parts_;
   std::vector<T> weights_;
-  std::vector<T> block_;  // [images, places, kTileChannels]
+  std::vector<T> block_;  // [images, places, row]
 };
+
+/// The products of one input channel with one output channel.
+std::int64_t products_of(const std::vector<PlacesAlike>& parts, const ImageShape& seen) {
+  std::int64_t products = 0;
+  for (const PlacesAlike& part : parts) {
+    for (const Run& run : part.runs) products += std::ssize(part.places) * run.length;
+  }
+  return products / seen.channels;
+}
 
 /// sums[block of output channels, tap, i, o] += the products of input channel i and output channel
 /// o over all places of `images` images.
@@ -160,6 +196,9 @@ HostConvolution::HostConvolution(const ImageShape& in, const ImageShape& out, co
       outputs_(outputs_alike(in, out, window)),
       inputs_(inputs_alike(in, out, window)) {
   require(takes(in, out), "images are of a size that the host's own kernels take");
+  if (!Winograd::pays(in, out, window, products_of(outputs_, in))) return;
+  fast_outputs_.emplace(in, out, window.padding);
+  fast_inputs_.emplace(out, in, Sides(2 - window.padding.height, 2 - window.padding.width));
 }
 
 template <typename T>
@@ -173,9 +212,8 @@ template <typename T>
 void HostConvolution::forward(const Images<const T>& x, const T* weights, const T* bias,
                               const Images<T>& y) const {
   const std::int64_t at_once = images_at_once<T>(x.batch);
-  Product<T> product(outputs_, in_, out_,
-                     packed(weights, taps_, in_.channels, taps_, out_.channels,
-                            in_.channels * taps_, /*last_tap_first=*/false),
+  Product<T> product(outputs_, fast_outputs_, in_, out_,
+                     {weights, taps_, taps_, in_.channels * taps_, /*last_tap_first=*/false},
                      at_once);
   std::vector<T> copy(static_cast<std::size_t>(at_once * in_.values()));
   for (std::int64_t first = 0; first < x.batch; first += at_once) {
@@ -206,31 +244,38 @@ void HostConvolution::backward(const Images<const T>& x, const Images<const T>& 
   std::vector<T> gradients(static_cast<std::size_t>(at_once * out_.values() + kTileChannels<T>));
   std::optional<Product<T>> product;
   if (dx.data != nullptr) {
-    product.emplace(inputs_, out_, in_,
-                    packed(weights, taps_, out_.channels, in_.channels * taps_, in_.channels, taps_,
-                           /*last_tap_first=*/true),
-                    at_once);
+    const WeightsOf<T> of{weights, taps_, in_.channels * taps_, taps_, /*last_tap_first=*/true};
+    product.emplace(inputs_, fast_inputs_, out_, in_, of, at_once);
   }
   std::vector<InImages> parts;
   std::vector<T> inputs;
   std::vector<T> sums;
   if (weight_gradient != nullptr) {
-    parts = in_images(outputs_, at_once, in_.values(), out_.channels, out_.places());
+    if (!fast_outputs_) {
+      parts = in_images(outputs_, at_once, in_.values(), out_.channels, out_.places());
+    }
     inputs.resize(static_cast<std::size_t>(at_once * in_.values()));
-    sums.resize(static_cast<std::size_t>(rounded_up(out_.channels, kTileChannels<T>) * taps_ *
-                                         in_.channels));
+    sums.resize(static_cast<std::size_t>(
+        fast_outputs_ ? fast_outputs_->sums<T>()
+                      : rounded_up(out_.channels, kTileChannels<T>) * taps_ * in_.channels));
   }
   for (std::int64_t first = 0; first < dy.batch; first += at_once) {
     const std::int64_t count = std::min(at_once, dy.batch - first);
     copy_images(some(dy, first, count), out_, gradients.data());
     if (weight_gradient != nullptr) {
       copy_images(some(x, first, count), in_, inputs.data());
-      add_sums(parts, inputs.data(), gradients.data(), count, out_.channels, taps_ * in_.channels,
-               sums.data());
+      if (fast_outputs_) {
+        fast_outputs_->add_sums(inputs.data(), gradients.data(), count, sums.data());
+      } else {
+        add_sums(parts, inputs.data(), gradients.data(), count, out_.channels, taps_ * in_.channels,
+                 sums.data());
+      }
     }
     if (product) product->make(gradients.data(), nullptr, some(dx, first, count));
   }
-  if (weight_gradient != nullptr) give_sums(sums.data(), weight_gradient);
+  if (weight_gradient == nullptr) return;
+  fast_outputs_ ? fast_outputs_->give_sums(sums.data(), weight_gradient)
+                : give_sums(sums.data(), weight_gradient);
 }
 
 template void HostConvolution::forward(const Images<const float>&, const float*, const float*,

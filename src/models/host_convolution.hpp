@@ -1,12 +1,14 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "fedhpc/core/image_shape.hpp"
 #include "fedhpc/models/window.hpp"
 
 #include "models/places_alike.hpp"
+#include "models/winograd.hpp"
 
 namespace fedhpc {
 
@@ -50,6 +52,8 @@ class HostConvolution {
   std::int64_t taps_;
   std::vector<PlacesAlike> outputs_;
   std::vector<PlacesAlike> inputs_;
+  std::optional<Winograd> fast_outputs_;  // where that pays
+  std::optional<Winograd> fast_inputs_;
 };
 
 }  // namespace fedhpc

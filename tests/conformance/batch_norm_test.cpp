@@ -29,6 +29,7 @@ class EveryAlgorithmWithBatchNorm : public ::testing::TestWithParam<std::string>
       all.erase(other);
     }
     if (has_edge_models(GetParam())) all["topology.edges"] = "3";
+    if (has_key(GetParam(), "algorithm.rest")) all["algorithm.rest"] = "all";  // statistics, too
     for (const auto& [key, value] : changes) all[key] = value;
     return all;
   }

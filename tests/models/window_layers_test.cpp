@@ -181,6 +181,28 @@ TEST(Convolutions, OfAnyWindowEqualAutograd) {
   }
 }
 
+TEST(Convolutions, OfManyChannelsEqualAutograd) {
+  // 3x3 windows one place apart go tile by tile; the smallest images do not.
+  struct Case {
+    std::vector<std::int64_t> padding;
+    Shape image;
+    std::int64_t outputs;
+  };
+  const std::vector<Case> cases{{{1, 1}, {8, 9, 8}, 40},  {{0, 0}, {40, 4, 13}, 8},
+                                {{2, 2}, {16, 7, 6}, 24}, {{1, 0}, {24, 30, 5}, 16},
+                                {{2, 1}, {64, 4, 4}, 72}, {{1, 1}, {8, 3, 3}, 8}};
+  for (const bool bias : {false, true}) {
+    for (const Case& of : cases) {
+      compare(concat("convolution out=", of.outputs, " kernel=3,3 padding=", of.padding[0], ",",
+                     of.padding[1], " parameters=w", bias ? ",b" : ""),
+              of.image, [&](const Tensor& x, const std::vector<Tensor>& parameters) {
+                return at::conv2d(x, parameters[0], bias ? parameters[1] : Tensor(), {1, 1},
+                                  of.padding);
+              });
+    }
+  }
+}
+
 TEST(Convolutions, CountTheirWorkByGroups) {
   const MadeLayer whole = make("convolution out=8 kernel=3,3 padding=1,1 parameters=w", {4, 6, 5});
   const MadeLayer depthwise =

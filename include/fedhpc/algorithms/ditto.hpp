@@ -1,6 +1,7 @@
 #pragma once
 
 #include "fedhpc/algorithms/algorithm.hpp"
+#include "fedhpc/algorithms/server_optimizer.hpp"
 
 namespace fedhpc {
 
@@ -38,6 +39,7 @@ class Ditto final : public Algorithm {
 
   double mu_ = 0.1;
   AveragingOptions averaging_;
+  ServerOptimizer server_;
   std::unique_ptr<Codec> codec_;    // of uploads
   Rows global_;                     // [1, P]
   StoredRows* personal_ = nullptr;  // [clients of this rank, P]

@@ -8,6 +8,7 @@
 
 #include "fedhpc/algorithms/aggregation_record.hpp"
 #include "fedhpc/algorithms/algorithm.hpp"
+#include "fedhpc/algorithms/server_optimizer.hpp"
 
 namespace fedhpc {
 
@@ -45,6 +46,7 @@ class FactorAveraging : public Algorithm {
   std::vector<std::string> factorisations_;
   std::optional<double> init_range_;
   AveragingOptions averaging_;
+  ServerOptimizer server_;
   std::unique_ptr<Codec> codec_;  // of uploads
   FactorMap* map_ = nullptr;      // u -> the factorised weights, or their updates
   RowMap* model_ = nullptr;       // u -> w

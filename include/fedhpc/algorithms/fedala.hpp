@@ -1,6 +1,7 @@
 #pragma once
 
 #include "fedhpc/algorithms/algorithm.hpp"
+#include "fedhpc/algorithms/server_optimizer.hpp"
 
 namespace fedhpc {
 
@@ -98,6 +99,7 @@ class FedALA final : public Algorithm {
   std::int64_t start_passes_ = 20;
   double tolerance_ = 0.001;
   AveragingOptions averaging_;
+  ServerOptimizer server_;
   bool plain_ = true;             // steps that need no memory for gradients
   std::unique_ptr<Codec> codec_;  // of uploads
   RowPart top_;

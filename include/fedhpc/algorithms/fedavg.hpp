@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "fedhpc/algorithms/algorithm.hpp"
+#include "fedhpc/algorithms/server_optimizer.hpp"
 #include "fedhpc/rounds/random_columns.hpp"
 
 namespace fedhpc {
@@ -46,6 +47,7 @@ class FedAvg final : public Algorithm {
   void sparse_round_with_zeros(Round& round);
 
   AveragingOptions averaging_;
+  ServerOptimizer server_;
   double transmit_fraction_ = 1;
   Unsent unsent_ = Unsent::Keep;
   std::unique_ptr<Codec> codec_;          // of uploads

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "fedhpc/algorithms/algorithm.hpp"
+#include "fedhpc/algorithms/server_optimizer.hpp"
 
 namespace fedhpc {
 
@@ -43,6 +44,7 @@ class FedAvgFT : public Algorithm {
 
   Start start_ = Start::FineTuned;
   AveragingOptions averaging_;
+  ServerOptimizer server_;
   std::unique_ptr<Codec> codec_;  // of uploads
   Rows global_;                   // [1, P]
 };

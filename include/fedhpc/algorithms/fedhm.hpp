@@ -1,6 +1,7 @@
 #pragma once
 
 #include "fedhpc/algorithms/algorithm.hpp"
+#include "fedhpc/algorithms/server_optimizer.hpp"
 
 namespace fedhpc {
 
@@ -20,7 +21,10 @@ class FedHM final : public Algorithm {
   Traits traits() const override {
     return {.factorisations = {.names = {"low_rank"}, .exclude = {"first", "last"}}};
   }
-  void declare(OptionSet& options) override { averaging_.declare(options); }
+  void declare(OptionSet& options) override {
+    averaging_.declare(options);
+    server_.declare(options);
+  }
   void initialise(const Setup& setup) override;
   void round(Round& round) override;
   void evaluate(Evaluation& evaluation) override;
@@ -31,6 +35,7 @@ class FedHM final : public Algorithm {
   void note_truncation(Round& round) const;
 
   AveragingOptions averaging_;
+  ServerOptimizer server_;
   std::unique_ptr<Codec> codec_;  // of uploads
   FactorMap* map_ = nullptr;
   Rows model_;    // [1, P]  W_t

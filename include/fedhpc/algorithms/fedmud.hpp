@@ -4,6 +4,7 @@
 
 #include "fedhpc/algorithms/aggregation_record.hpp"
 #include "fedhpc/algorithms/catch_up.hpp"
+#include "fedhpc/algorithms/server_optimizer.hpp"
 #include "fedhpc/factorisations/update_map.hpp"
 
 namespace fedhpc {
@@ -65,6 +66,7 @@ class FedMUD final : public Algorithm {
   Start start_ = Start::Update;
   Constants constants_ = Constants::Uniform;
   AveragingOptions averaging_;
+  ServerOptimizer server_;
 
   std::uint64_t seed_ = 0;
   std::unique_ptr<Codec> codec_;    // of uploads

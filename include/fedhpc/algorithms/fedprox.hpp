@@ -1,6 +1,7 @@
 #pragma once
 
 #include "fedhpc/algorithms/algorithm.hpp"
+#include "fedhpc/algorithms/server_optimizer.hpp"
 
 namespace fedhpc {
 
@@ -32,6 +33,7 @@ class FedProx final : public Algorithm {
  private:
   double mu_ = 0.01;
   AveragingOptions averaging_;
+  ServerOptimizer server_;
   std::unique_ptr<Codec> codec_;  // of uploads
   Rows global_;                   // [1, P]
 };

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "fedhpc/algorithms/algorithm.hpp"
+#include "fedhpc/algorithms/server_optimizer.hpp"
 
 namespace fedhpc {
 
@@ -47,6 +48,7 @@ class FedRep final : public Algorithm {
   std::int64_t head_passes_ = 1;
   Optimizer optimizer_ = Optimizer::Pass;
   AveragingOptions averaging_;
+  ServerOptimizer server_;
   std::unique_ptr<Codec> codec_;  // of uploads
   LayoutPtr layout_;              // of whole models
   RowPart body_part_;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "fedhpc/algorithms/algorithm.hpp"
+#include "fedhpc/algorithms/server_optimizer.hpp"
 
 namespace fedhpc {
 
@@ -45,6 +46,7 @@ class HierFAVG final : public Algorithm {
   std::int64_t edge_rounds_ = 4;
   CohortOf cohort_of_ = CohortOf::Round;
   AveragingOptions averaging_;
+  ServerOptimizer server_;  // the cloud's
   std::uint64_t seed_ = 0;
   std::unique_ptr<Codec> codec_;  // of uploads
   Rows global_;                   // [1, P]

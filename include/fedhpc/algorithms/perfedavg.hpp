@@ -1,6 +1,7 @@
 #pragma once
 
 #include "fedhpc/algorithms/algorithm.hpp"
+#include "fedhpc/algorithms/server_optimizer.hpp"
 
 namespace fedhpc {
 
@@ -69,6 +70,7 @@ class PerFedAvg final : public Algorithm {
   Variant variant_ = Variant::FirstOrder;
   double delta_ = 1e-3;
   AveragingOptions averaging_;
+  ServerOptimizer server_;
 
   std::unique_ptr<RowOptimizer> inner_;  // steps of size alpha
   std::unique_ptr<RowOptimizer> outer_;  // steps of size beta

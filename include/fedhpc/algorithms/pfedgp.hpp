@@ -1,6 +1,7 @@
 #pragma once
 
 #include "fedhpc/algorithms/algorithm.hpp"
+#include "fedhpc/algorithms/server_optimizer.hpp"
 #include "fedhpc/math/gp_tree.hpp"
 
 namespace fedhpc {
@@ -83,6 +84,7 @@ class PFedGP final : public Algorithm {
   GibbsChains test_chains_{.draws = 30, .steps = 5};
   double clip_length_ = 50;
   AveragingOptions averaging_;
+  ServerOptimizer server_;
 
   std::uint64_t seed_ = 0;
   std::unique_ptr<RowOptimizer> optimizer_;

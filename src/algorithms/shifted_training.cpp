@@ -1,0 +1,41 @@
+#include "fedhpc/algorithms/shifted_training.hpp"
+
+#include <ATen/ops/zeros_like.h>
+
+#include "fedhpc/models/row_measures.hpp"
+
+namespace fedhpc {
+
+ShiftedTraining::ShiftedTraining(const StepRule& rule, const Rows& model, double mu)
+    : part_(model.layout, {.with = Tag::Trainable}),
+      rule_(rule),
+      clip_norm_(rule.clip_norm),
+      mu_(mu) {
+  rule_.clip_norm = 0;  // the loss's gradient is clipped here, before the terms come to it
+}
+
+Rows ShiftedTraining::train(Block& block, const Rows& start, const Rows& shift) const {
+  const Layout& layout = *start.layout;
+  const Rows local = start.clone();  // [C, P]
+  Rows term = shift;                 // [C, P]  what every gradient is moved by
+  if (!part_.is_whole()) {
+    term = {at::zeros_like(start.values), start.layout};
+    part_.put_(term, shift);
+  }
+  RowOptimizer optimizer(rule_, start.layout);
+  optimizer.reset(block.count(), local.values.options());
+  block.each_step(Steps::Any, [&](LocalStep& step) {
+    const Rows gradient{step.gradient(local), start.layout};
+    const Rows moved = step.active(gradient);
+    if (clip_norm_ > 0) clip_(moved, clip_norm_);
+    add_columns_(moved.values, step.active(term).values, 1, layout, Tag::Trainable);
+    if (mu_ != 0) {
+      add_difference_(moved.values, step.active(local).values, step.active(start).values, mu_,
+                      layout, Tag::Trainable);
+    }
+    step.step_(local.values, gradient.values, optimizer);
+  });
+  return local;
+}
+
+}  // namespace fedhpc
