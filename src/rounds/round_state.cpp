@@ -43,12 +43,16 @@ RoundState::RoundState(RoundServices& rank, std::int64_t t, Cohort drawn, Evalua
           {.save = [this](PartialRound& partial) { save(partial); },
            .restore = [this](const PartialRound& partial) { restore(partial); }}) {}
 
+bool RoundState::stays(std::int64_t client) const {
+  return services.shard.holds(client) &&
+         (services.moves == nullptr || !services.moves->is_away(client));
+}
+
 std::vector<std::int64_t> RoundState::here() const {
   const ClientMoves* moves = services.moves;
   std::vector<std::int64_t> clients;
   for (const std::int64_t client : cohort.clients) {
-    if (!services.shard.holds(client) || (moves != nullptr && moves->is_away(client))) continue;
-    clients.push_back(client);
+    if (stays(client)) clients.push_back(client);
   }
   if (moves != nullptr) {
     clients.insert(clients.end(), moves->guests().begin(), moves->guests().end());
@@ -77,7 +81,8 @@ void RoundState::save(PartialRound& partial) const {
 void RoundState::restore(const PartialRound& partial) {
   const std::vector<std::int64_t> trained = here();
   for (const std::int64_t client : partial.done) {
-    if (std::ranges::find(trained, client) != trained.end()) continue;
+    // Absent clients may have had their turn as well, at home.
+    if (stays(client) || std::ranges::find(trained, client) != trained.end()) continue;
     throw Error(concat("round ", number, " was left with client ", client,
                        " trained on a rank that it is not trained on now; go on with the "
                        "run.device it was left with, or from a checkpoint before it"));

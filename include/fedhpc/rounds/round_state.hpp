@@ -73,6 +73,8 @@ class RoundState {
 
   /// The participants trained on this rank: its own, then guests.
   std::vector<std::int64_t> here() const;
+  /// Whether a client's home is here and it is not away.
+  bool stays(std::int64_t client) const;
   /// Puts others in the place of the participants, between two edge rounds: those that are away go
   /// home, and the new ones where they are trained.
   void replace_cohort(std::vector<std::int64_t> clients);
