@@ -14,8 +14,9 @@ void ServerOptimizer::declare(OptionSet& options) {
                           {"yogi", Kind::Yogi}},
               "the server's step along the clients' mean update: as it is, or as FedAvgM, "
               "FedAdagrad, FedAdam and FedYogi take it");
-  options.add("server.lr", lr_, at_least(0.0),
-              "rate eta of the server's step; with sgd 1 is the mean of the models");
+  options.add_or_auto("server.lr", lr_, at_least(0.0),
+                      "rate eta of the server's step; auto: 1, which with sgd is the mean of the "
+                      "models, and 0.01 with adagrad, adam and yogi");
   options
       .add("server.momentum", momentum_, from_below(0.0, 1.0),
            "share beta of the last step that goes on")
@@ -42,7 +43,7 @@ void ServerOptimizer::start(const Rows& model) {
 }
 
 void ServerOptimizer::step_(Rows& model, const Rows& update) {
-  if (kind_ == Kind::Sgd && lr_ == 1) {
+  if (kind_ == Kind::Sgd && rate() == 1) {
     model += update;
     return;
   }
@@ -55,7 +56,7 @@ void ServerOptimizer::step_(Rows& model, const Rows& update) {
   if (kind_ == Kind::Adam) v.mul_(beta2_).add_(square.mul(1 - beta2_));
   if (kind_ == Kind::Yogi) v.sub_(v.sub(square).sign_().mul_(square).mul_(1 - beta2_));
   const Rows step = direction(update);
-  scale_columns_(step, lr_, Tag::Trainable);
+  scale_columns_(step, rate(), Tag::Trainable);
   copy_columns_(step, update, Tag::Buffer);
   model += step;
 }

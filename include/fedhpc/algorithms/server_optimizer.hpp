@@ -1,5 +1,7 @@
 #pragma once
 
+#include <optional>
+
 #include "fedhpc/core/options.hpp"
 #include "fedhpc/models/layout.hpp"
 #include "fedhpc/rounds/state_visitor.hpp"
@@ -21,7 +23,9 @@ namespace fedhpc {
 /// McMahan, "Adaptive Federated Optimization", ICLR 2021, Algorithm 2, without bias correction.
 ///
 ///   paper      key                    meaning
-///   eta        server.lr              1 with sgd: w + Delta to the last bit, without another pass
+///   eta        server.lr              auto: 1, and 0.01 with a rule that adapts, whose steps are
+///                                     nearly as long as eta in each column; 1 with sgd is w + Delta
+///                                     to the last bit, without another pass
 ///   beta       server.momentum        0: sgd
 ///   beta1      server.beta1           the paper's FedAdagrad has 0
 ///   beta2      server.beta2
@@ -45,11 +49,12 @@ class ServerOptimizer {
   enum class Kind { Sgd, Momentum, Adagrad, Adam, Yogi };
 
   bool adapts() const { return kind_ != Kind::Sgd && kind_ != Kind::Momentum; }
+  double rate() const { return lr_.value_or(adapts() ? 0.01 : 1); }
   /// The rule's step at rate 1, [1, P].
   Rows direction(const Rows& update) const;
 
   Kind kind_ = Kind::Sgd;
-  double lr_ = 1;
+  std::optional<double> lr_;
   double momentum_ = 0.9;
   double beta1_ = 0.9;
   double beta2_ = 0.99;
