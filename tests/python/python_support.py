@@ -46,7 +46,8 @@ def numbers(path):
     with h5py.File(path, "r") as file:
         def visit(name, item):
             of_clock = "seconds" in name and "simulated" not in name
-            if isinstance(item, h5py.Dataset) and name.startswith(("model", "rounds", "clients")) and not of_clock:
+            of_machine = of_clock or name in ("rounds/balance", "rounds/bytes_moved")
+            if isinstance(item, h5py.Dataset) and name.startswith(("model", "rounds", "clients")) and not of_machine:
                 found[name] = item[()]
         file.visititems(visit)
     return found
