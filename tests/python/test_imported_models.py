@@ -207,7 +207,7 @@ class Methods(Imported):
 
     def test_two_rounds_of_all(self):
         configurations = sorted((SOURCE / "configs" / "algorithms").glob("*.ini"))
-        self.assertEqual({one.stem for one in configurations}, set(fedhpc.list("algorithms")))
+        self.assertLessEqual(set(fedhpc.list("algorithms")), {one.stem for one in configurations})
         for name in ("CNN", "GPT"):
             keys = self.keys_of(name)
             for one in configurations:

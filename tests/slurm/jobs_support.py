@@ -30,7 +30,8 @@ WRAPPER = """#!/bin/bash
 [ -z "${SLURM_STEP_ID:-}" ] || echo "$SLURMD_NODENAME ${CUDA_VISIBLE_DEVICES:--}" >> ranks.log
 exec "%s" "$@"
 """
-OF_THIS_MACHINE = {"wall_seconds", "seconds_train", "seconds_aggregate", "seconds_evaluate", "seconds_io"}
+OF_THIS_MACHINE = {"wall_seconds", "seconds_train", "seconds_wait", "balance", "bytes_moved", "seconds_aggregate",
+                   "seconds_evaluate", "seconds_io"}
 
 
 class JobCase(unittest.TestCase):
