@@ -25,11 +25,12 @@ import fedhpc
 BATCH, STEPS, CLASSES, RATE = 64, 6, 10, 1e-4
 
 
-def plain(channels, widths, sides, head):
+def plain(channels, widths, head):
+    """A convolution, batch norm, ReLU and pooling for each width, down to one place."""
     layers = []
     for before, after in zip((channels, *widths), widths):
         layers += convolution(before, after, True, True)
-    return nn.Sequential(*layers, nn.Flatten(), *head(widths[-1] * sides * sides))
+    return nn.Sequential(*layers, nn.Flatten(), *head(widths[-1]))
 
 
 def vgg_head(width):
@@ -43,8 +44,8 @@ def resnet18(widths):
     return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(widths[-1], CLASSES))
 
 
-MODELS = {"cnn4": ((1, 28, 28), lambda: plain(1, (32, 64, 128, 256), 1, lambda width: (nn.Linear(width, CLASSES),))),
-          "vgg8": ((3, 32, 32), lambda: plain(3, (32, 64, 128, 256, 256), 1, vgg_head)),
+MODELS = {"cnn4": ((1, 28, 28), lambda: plain(1, (32, 64, 128, 256), lambda width: (nn.Linear(width, CLASSES),))),
+          "vgg8": ((3, 32, 32), lambda: plain(3, (32, 64, 128, 256, 256), vgg_head)),
           "resnet18": ((3, 32, 32), lambda: resnet18((16, 32, 64, 128)))}
 
 
@@ -54,7 +55,14 @@ def seconds_of(work):
     return time.perf_counter() - begin
 
 
-class Loop:
+class InSteps:
+    """What has a step() to be timed."""
+
+    def turn(self):
+        return statistics.median(seconds_of(self.step) for _ in range(STEPS))
+
+
+class Loop(InSteps):
     """forward, backward and SGD's step of a module."""
 
     def __init__(self, make, shape, layout):
@@ -68,11 +76,8 @@ class Loop:
         functional.cross_entropy(self.net(self.x), self.y).backward()
         self.optimizer.step()
 
-    def turn(self):
-        return statistics.median(seconds_of(self.step) for _ in range(STEPS))
 
-
-class Convolutions:
+class Convolutions(InSteps):
     """A module's convolutions, forward and backward, and nothing else."""
 
     def __init__(self, make, shape):
@@ -96,9 +101,6 @@ class Convolutions:
             torch.ops.aten.convolution_backward(
                 dy, x, module.weight, [module.out_channels], module.stride, module.padding, module.dilation, False,
                 [0, 0], module.groups, wanted)
-
-    def turn(self):
-        return statistics.median(seconds_of(self.step) for _ in range(STEPS))
 
 
 class Fedhpc:

@@ -190,13 +190,13 @@ bool HostConvolution::takes(const ImageShape& in, const ImageShape& out) {
 }
 
 HostConvolution::HostConvolution(const ImageShape& in, const ImageShape& out, const Window& window)
-    : in_(in),
-      out_(out),
-      taps_(window.size.product()),
-      outputs_(outputs_alike(in, out, window)),
-      inputs_(inputs_alike(in, out, window)) {
+    : in_(in), out_(out), taps_(window.size.product()), outputs_(outputs_alike(in, out, window)) {
   require(takes(in, out), "images are of a size that the host's own kernels take");
-  if (!Winograd::pays(in, out, window, products_of(outputs_, in))) return;
+  if (!Winograd::pays(in, out, window, products_of(outputs_, in))) {
+    inputs_ = inputs_alike(in, out, window);
+    return;
+  }
+  outputs_.clear();  // tiles need no places alike
   fast_outputs_.emplace(in, out, window.padding);
   fast_inputs_.emplace(out, in, Sides(2 - window.padding.height, 2 - window.padding.width));
 }

@@ -50,9 +50,9 @@ class HostConvolution {
   ImageShape in_;
   ImageShape out_;
   std::int64_t taps_;
-  std::vector<PlacesAlike> outputs_;
+  std::vector<PlacesAlike> outputs_;  // both empty where tiles pay
   std::vector<PlacesAlike> inputs_;
-  std::optional<Winograd> fast_outputs_;  // where that pays
+  std::optional<Winograd> fast_outputs_;  // where tiles pay
   std::optional<Winograd> fast_inputs_;
 };
 

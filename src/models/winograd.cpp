@@ -14,10 +14,6 @@ namespace {
 constexpr std::int64_t kNumbers = 16;  // of a tile, 4x4
 constexpr std::int64_t kTaps = 9;
 
-std::int64_t blocks_of(std::int64_t channels, std::int64_t width) {
-  return (channels + width - 1) / width;
-}
-
 /// 0, step, 2 step, ...
 std::vector<std::int32_t> rows_of(std::int64_t count, std::int64_t step) {
   std::vector<std::int32_t> rows(static_cast<std::size_t>(count));
@@ -193,7 +189,8 @@ void Winograd::product(const T* x, std::int64_t images, const std::vector<T>& we
 
 template <typename T>
 std::int64_t Winograd::sums() const {
-  return blocks_of(out_.channels, kTileChannels<T>) * kNumbers * in_.channels * kTileChannels<T>;
+  constexpr std::int64_t kWidth = kTileChannels<T>;
+  return (out_.channels + kWidth - 1) / kWidth * kWidth * kNumbers * in_.channels;
 }
 
 template <typename T>
