@@ -124,11 +124,10 @@ FedBAT::Steps FedBAT::steps_of(Block& block, std::int64_t round) const {
   Steps steps;
   steps.clients = block.clients();
   steps.round = round;
-  for (const double samples : block.weights(Weighting::Samples)) {
-    steps.counts.push_back(
-        local_steps(training_, *global_.layout, static_cast<std::int64_t>(samples)));
+  steps.counts = local_steps(training_, *global_.layout, block.weights(Weighting::Samples));
+  for (const std::int64_t count : steps.counts) {
     steps.warm_up.push_back(
-        static_cast<std::int64_t>(std::floor(warm_up_ * static_cast<double>(steps.counts.back()))));
+        static_cast<std::int64_t>(std::floor(warm_up_ * static_cast<double>(count))));
   }
   steps.alpha_0 = at::zeros({block.count(), binary_.count()}, at::kDouble);
   steps.a = at::zeros_like(steps.alpha_0);

@@ -90,9 +90,8 @@ double FedNova::length_of(const StepRule& rule, double eta, double mu, std::int6
 
 std::vector<double> FedNova::lengths_of(Block& block, double eta) const {
   std::vector<double> lengths;
-  for (const double samples : block.weights(Weighting::Samples)) {
-    const std::int64_t steps =
-        local_steps(training_, *global_.layout, static_cast<std::int64_t>(samples));
+  for (const std::int64_t steps :
+       local_steps(training_, *global_.layout, block.weights(Weighting::Samples))) {
     lengths.push_back(length_of(training_.step_rule(), eta, mu_, steps));
   }
   return lengths;

@@ -28,6 +28,7 @@ void Scaffold::initialise(const Setup& setup) {
   clients_ = setup.clients();
   codec_ = averaging_.make_upload_codec();
   server_.start(global_);
+  if (kind_ == Control::None) return;
   training_ = ShiftedTraining(setup.training().step_rule(), global_, /*mu=*/0);
   const Rows part = training_.part().of(global_);
   control_ = {at::zeros_like(part.values), part.layout};
@@ -76,9 +77,8 @@ Rows Scaffold::change_of(Block& block, const Rows& start, const Rows& trained, c
   const Rows change{at::zeros_like(own.values), own.layout};
   std::vector<double> steps;   // 1 / (K eta_l)
   std::vector<double> trains;  // 1, or 0 for a client that takes no step
-  for (const double samples : block.weights(Weighting::Samples)) {
-    const std::int64_t count =
-        local_steps(training_options_, *start.layout, static_cast<std::int64_t>(samples));
+  for (const std::int64_t count :
+       local_steps(training_options_, *start.layout, block.weights(Weighting::Samples))) {
     steps.push_back(count > 0 ? 1 / (static_cast<double>(count) * eta) : 0);
     trains.push_back(count > 0 ? 1 : 0);
   }
@@ -97,8 +97,8 @@ Rows Scaffold::change_of(Block& block, const Rows& start, const Rows& trained, c
 
 Rows Scaffold::gradient_on_all(Block& block, const Rows& at) const {
   const Rows sum{at::zeros_like(at.values), at.layout};  // [C, P]
-  std::vector<double> samples;
-  for (const double count : block.weights(Weighting::Samples)) samples.push_back(count);
+  const std::span<const double> counts = block.weights(Weighting::Samples);
+  const std::vector<double> samples(counts.begin(), counts.end());
   const Rows model = at.clone();  // whose statistics may move
   block.each_batch(1, /*pass=*/1, [&](LocalStep& step) {
     const Rows gradient = step.active({step.gradient(model), at.layout});
@@ -115,7 +115,7 @@ void Scaffold::evaluate(Evaluation& evaluation) { evaluation.global(global_); }
 
 void Scaffold::visit_state(StateVisitor& state) {
   state.rows("global", global_);
-  state.rows("control", control_);
+  if (kind_ != Control::None) state.rows("control", control_);
   server_.visit_state(state);
 }
 
