@@ -24,7 +24,7 @@ Rows ShiftedTraining::train(Block& block, const Rows& start, const Rows& shift) 
   }
   RowOptimizer optimizer(rule_, start.layout);
   optimizer.reset(block.count(), local.values.options());
-  block.each_step(Steps::Any, [&](LocalStep& step) {
+  block.each_step(Steps::Alike, [&](LocalStep& step) {
     const Rows gradient{step.gradient(local), start.layout};
     const Rows moved = step.active(gradient);
     if (clip_norm_ > 0) clip_(moved, clip_norm_);

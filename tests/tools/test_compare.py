@@ -49,7 +49,7 @@ class Compare(Folder):
         code, out = self.compared(a, b)
         self.assertEqual(code, 0)
         self.assertIn("equal bit for bit", out)
-        self.assertIn("wall clock", out)
+        self.assertIn("of the machine", out)
         self.assertRegex(out, r"run\.output +a\.h5 +b\.h5")
 
     def test_first_and_largest_difference(self):
@@ -69,7 +69,7 @@ class Compare(Folder):
         for tolerance, expected in ((0, 1), (1e-7, 1), (9e-6, 0), (1e-4, 0)):
             code, out = self.compared(a, b, "--tolerance", tolerance)
             self.assertEqual(code, expected, (tolerance, out))
-            self.assertNotIn("rounds, without the wall clock's: equal bit for bit", out)
+            self.assertNotIn("rounds, without the machine's: equal bit for bit", out)
 
     def test_nan_equals_nan_and_no_number(self):
         self.assertEqual(compare.difference([1.0, np.nan], [1.0, np.nan]).first, -1)
@@ -108,7 +108,7 @@ class Compare(Folder):
         shorter = self.run_with("c.h5", rounds=30)
         code, out = self.compared(a, shorter)
         self.assertEqual(code, 1)
-        self.assertIn("series of 30 rounds, without the wall clock's: different (A has 40, B 30)", out)
+        self.assertIn("series of 30 rounds, without the machine's: different (A has 40, B 30)", out)
 
     def test_a_series_of_one_run_only(self):
         a, b = self.run_with("a.h5"), self.run_with("b.h5", density=np.full(40, 0.5))

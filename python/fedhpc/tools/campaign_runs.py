@@ -10,6 +10,8 @@ from pathlib import Path
 
 import h5py
 
+from .result_file import is_of_the_machine
+
 LIMIT = 30.0  # s, after which a command hangs
 ENVIRONMENT = {"OMP_NUM_THREADS": "1", "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
                "OMPI_MCA_mpi_yield_when_idle": "1", "OMPI_MCA_rmaps_base_oversubscribe": "1",
@@ -92,13 +94,13 @@ def ranks_of(process):
 
 
 def contents(path):
-    """What equal runs have in common, by name: shapes, types and bytes of data sets, without times and hosts."""
+    """What equal runs have in common, by name: shapes, types and bytes of data sets, without what is of the machine."""
     held = {}
     try:
         with h5py.File(path) as file:
             def keep(name, item):
                 last = name.rsplit("/", 1)[-1]
-                if isinstance(item, h5py.Dataset) and not last.startswith(("wall_", "seconds_", "hostnames")):
+                if isinstance(item, h5py.Dataset) and not is_of_the_machine(last):
                     held[name] = (item.shape, item.dtype.str, item[...].tobytes())
             file.visititems(keep)
             held["status"] = file.attrs["status"]

@@ -20,7 +20,7 @@ import numpy as np
 
 from .labels import NOT_IN_LEGEND
 from .model_data import WITH_MODEL
-from .result_file import ResultError, open_run
+from .result_file import ResultError, is_of_the_machine, open_run
 from .results import read_run
 from .tables import as_text
 
@@ -39,10 +39,6 @@ class Difference:
 
     def within(self, tolerance):
         return self.first < 0 or (tolerance > 0 and self.relative <= tolerance)
-
-
-def is_wall_clock(name):
-    return name in ("wall_seconds", "balance", "bytes_moved") or name.startswith("seconds_")
 
 
 def difference(a, b):
@@ -79,9 +75,9 @@ def compare_series(a, b, tolerance):
         found = difference(*columns)
         if found.first < 0:
             continue
-        if not is_wall_clock(name) and not found.within(tolerance):
+        if not is_of_the_machine(name) and not found.within(tolerance):
             different.append(name)
-        note = "wall clock" if is_wall_clock(name) else "" if name in different else "within the tolerance"
+        note = "of the machine" if is_of_the_machine(name) else "" if name in different else "within the tolerance"
         lines.append([name, f"{found.absolute:.6g}", f"{found.relative:.3g}", str(found.first + 1), note])
     return lines, different
 
@@ -182,8 +178,8 @@ def compare(paths, files, tolerance, clients):
     lines, names = compare_series(a, b, tolerance)
     report.append(section("series that differ", ["series", "absolute", "relative", "first round", ""], lines))
     different = bool(names) or len(a.rounds) != len(b.rounds)
-    bitwise = not any(not is_wall_clock(line[0]) for line in lines) and len(a.rounds) == len(b.rounds)
-    report.append(f"series of {min(len(a.rounds), len(b.rounds))} rounds, without the wall clock's: "
+    bitwise = not any(not is_of_the_machine(line[0]) for line in lines) and len(a.rounds) == len(b.rounds)
+    report.append(f"series of {min(len(a.rounds), len(b.rounds))} rounds, without the machine's: "
                   + ("equal bit for bit" if bitwise else "different" if different else "equal within the tolerance")
                   + ("\n" if len(a.rounds) == len(b.rounds) else f" (A has {len(a.rounds)}, B {len(b.rounds)})\n"))
     if a.status in WITH_MODEL and b.status in WITH_MODEL:

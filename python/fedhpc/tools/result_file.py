@@ -22,6 +22,11 @@ MODES = {"plain": {}, "swmr": {"swmr": True, "libver": "latest"}, "unlocked": {"
 RESTORE = "take it from where it came from again, or `fedhpc resume` its last checkpoint RUN.ckpt.<round>.h5"
 
 
+def is_of_the_machine(name):
+    """Whether a series or data set tells of the machine that ran, so that equal runs may differ in it."""
+    return name in ("wall_seconds", "balance", "bytes_moved", "hostnames") or name.startswith("seconds_")
+
+
 class ResultError(DataError):
     """The file cannot be used as a result file; the message is one sentence."""
 
