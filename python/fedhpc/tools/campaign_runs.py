@@ -94,7 +94,7 @@ def ranks_of(process):
 
 
 def contents(path):
-    """What equal runs have in common, by name: shapes, types and bytes of data sets, without what is of the machine."""
+    """What equal runs have in common, by name: shapes, types and bytes of data sets, without the machine's."""
     held = {}
     try:
         with h5py.File(path) as file:
