@@ -18,6 +18,7 @@
 #include "fedhpc/core/error.hpp"
 #include "fedhpc/math/device_kernels.hpp"
 
+#include "gpu/blas_product.hpp"
 #include "gpu/cuda_table.hpp"
 
 namespace fedhpc {
@@ -43,14 +44,8 @@ cublasComputeType_t compute_type(const DeviceProduct& of) {
   return CUBLAS_COMPUTE_32F;
 }
 
-cublasOperation_t operation(const DeviceMatrices& of) {
+cublasOperation_t operation(const BlasProduct::Factor& of) {
   return of.transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
-}
-
-/// The step between the rows of a stored matrix of `rows` rows; that of a single one is as good as
-/// any that cuBLAS allows.
-std::int64_t leading_dimension(const DeviceMatrices& of, std::int64_t rows, std::int64_t columns) {
-  return rows > 1 ? of.row_stride : std::max<std::int64_t>({of.row_stride, columns, 1});
 }
 
 /// Where all graphs of a process are captured. They are replayed one after the other on one stream,
@@ -124,29 +119,24 @@ class LinkedLibraries final : public CudaLibraries {
  public:
   void* stream() override { return c10::cuda::getCurrentCUDAStream().stream(); }
 
-  // A row-major matrix is the transpose of a column-major one, cuBLAS's: result^T = op(b)^T
-  // op(a)^T.
   void product(const DeviceProduct& of) override {
     if (of.count == 0 || of.rows == 0 || of.columns == 0) return;
     const bool wide = of.type == DType::Float64;
     const cudaDataType_t type = wide ? CUDA_R_64F : CUDA_R_32F;
     const float alpha = static_cast<float>(of.alpha);
     const float beta = static_cast<float>(of.beta);
-    const std::int64_t a_rows = of.a.transposed ? of.inner : of.rows;
-    const std::int64_t b_rows = of.b.transposed ? of.columns : of.inner;
-    const std::int64_t a_columns = of.a.transposed ? of.rows : of.inner;
-    const std::int64_t b_columns = of.b.transposed ? of.inner : of.columns;
+    const BlasProduct product(of);
     cublasHandle_t handle = at::cuda::getCurrentCUDABlasHandle();
     // The precision is the product's own, whatever LibTorch's is.
     check(cublasSetMathMode(handle, CUBLAS_DEFAULT_MATH), "a choice of cuBLAS's precision");
     check(cublasGemmStridedBatchedEx_64(
-              handle, operation(of.b), operation(of.a), of.columns, of.rows, of.inner,
-              wide ? static_cast<const void*>(&of.alpha) : &alpha, of.b.data, type,
-              leading_dimension(of.b, b_rows, b_columns), of.b.stack_stride, of.a.data, type,
-              leading_dimension(of.a, a_rows, a_columns), of.a.stack_stride,
-              wide ? static_cast<const void*>(&of.beta) : &beta, of.result.data, type,
-              leading_dimension(of.result, of.rows, of.columns), of.result.stack_stride, of.count,
-              compute_type(of), CUBLAS_GEMM_DEFAULT),
+              handle, operation(product.first), operation(product.second), product.m, product.n,
+              product.k, wide ? static_cast<const void*>(&of.alpha) : &alpha, product.first.data,
+              type, product.first.leading, product.first.stack_stride, product.second.data, type,
+              product.second.leading, product.second.stack_stride,
+              wide ? static_cast<const void*>(&of.beta) : &beta, product.result, type,
+              product.result_leading, product.result_stack_stride, product.count, compute_type(of),
+              CUBLAS_GEMM_DEFAULT),
           "a matrix product on a CUDA device");
   }
 

@@ -1,5 +1,6 @@
 #include "models/convolution_choice.hpp"
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cstdlib>
@@ -17,7 +18,9 @@ namespace fedhpc {
 
 namespace {
 
-constexpr int kRepetitions = 3;
+constexpr std::size_t kRepetitions = 3;
+constexpr double kNoTime = std::numeric_limits<double>::infinity();
+constexpr int kRunsOfARestedDevice = 100;  ///< its clocks are slow at first
 
 /// As FEDHPC_CONVOLUTION has it.
 const char* name_of(ConvolutionWay way) {
@@ -58,40 +61,57 @@ bool worth_a_trial(const ConvolutionCase& of, ConvolutionWay way) {
   return !(grouped && of.clients == 1) && !(last && of.type == DType::Float64);
 }
 
-/// Milliseconds of device time of a few runs, replayed from a capture: that is how steps run, and
-/// it leaves out what the host takes to enqueue the work.
-double time_of(at::Device device, const std::function<void()>& run) {
-  run();  // libraries choose their kernels and memory is allocated
-  const auto graph = device_kernels().capture(run);
-  graph->replay();
+/// How a way did: milliseconds of device time of a run, or why there are none.
+struct Trial {
+  ConvolutionWay way;
+  double milliseconds;
+  std::string failure;
+};
+
+std::string text(const Trial& trial) {
+  return trial.failure.empty() ? concat(name_of(trial.way), " ", trial.milliseconds, " ms")
+                               : concat(name_of(trial.way), " failed (", trial.failure, ")");
+}
+
+/// Milliseconds of device time that `work` takes.
+double time_of(at::Device device, const std::function<void()>& work) {
   const c10::Stream stream = c10::impl::VirtualGuardImpl(device.type()).getStream(device);
   c10::Event begin(device.type(), c10::EventFlag::BACKEND_DEFAULT);
   c10::Event end(device.type(), c10::EventFlag::BACKEND_DEFAULT);
   begin.record(stream);
-  for (int i = 0; i < kRepetitions; ++i) graph->replay();
+  work();
   end.record(stream);
   end.synchronize();
   return begin.elapsedTime(end);
 }
 
-ConvolutionWay measured(const ConvolutionCase& of, at::Device device,
-                        const std::function<void(ConvolutionWay)>& run) {
-  ConvolutionWay best = ConvolutionWay::Unfolded;
-  double least = std::numeric_limits<double>::infinity();
-  for (const ConvolutionWay way : kConvolutionWays) {
-    if (!worth_a_trial(of, way)) continue;
-    double time = least;
-    try {
-      time = time_of(device, [&] { run(way); });
-    } catch (const std::exception&) {
-      continue;  // for example beyond the device's memory: another way is taken
-    }
-    if (time < least) {
-      least = time;
-      best = way;
-    }
+/// The time of a run in the middle of a few, replayed from a capture: that is how steps run, and it
+/// leaves out what the host takes to enqueue the work. It comes after `before` others. One run
+/// alone, where that takes more than twice `least`.
+double time_of_run(at::Device device, const std::function<void()>& run, double least, int before) {
+  run();  // libraries choose their kernels and memory is allocated
+  const auto graph = device_kernels().capture(run);
+  for (int i = 0; i < before; ++i) graph->replay();
+  std::array<double, kRepetitions> times{};
+  for (double& time : times) {
+    time = time_of(device, [&] { graph->replay(); });
+    if (time > 2 * least) return time;
   }
-  return best;
+  std::sort(times.begin(), times.end());
+  return times[times.size() / 2];
+}
+
+Trial trial_of(ConvolutionWay way, at::Device device,
+               const std::function<void(ConvolutionWay)>& run, double least, int before) {
+  Trial trial{way, kNoTime, {}};
+  try {
+    trial.milliseconds = time_of_run(
+        device, [&] { run(way); }, least, before);
+  } catch (const std::exception& error) {  // for example beyond the device's memory
+    const std::string_view message = error.what();
+    trial.failure = message.substr(0, message.find('\n'));
+  }
+  return trial;
 }
 
 }  // namespace
@@ -112,10 +132,19 @@ ConvolutionWay ConvolutionTrials::fastest(const ConvolutionCase& of, at::Device 
   const ConvolutionCase key = rounded(of);
   const auto found = known_.find(key);
   if (found != known_.end()) return found->second;
-  const ConvolutionWay way = measured(of, device, run);
-  known_.emplace(key, way);
-  run_log().debug("convolutions: ", text(key), ": ", name_of(way));
-  return way;
+  int before = known_.empty() ? kRunsOfARestedDevice : 1;
+  Trial best{ConvolutionWay::Unfolded, kNoTime, {}};
+  std::string report;
+  for (const ConvolutionWay way : kConvolutionWays) {
+    if (!worth_a_trial(of, way)) continue;
+    const Trial trial = trial_of(way, device, run, best.milliseconds, before);
+    before = 1;
+    report += concat(report.empty() ? "" : ", ", text(trial));
+    if (trial.milliseconds < best.milliseconds) best = trial;
+  }
+  known_.emplace(key, best.way);
+  run_log().debug("convolutions: ", text(key), ": ", report, ": ", name_of(best.way));
+  return best.way;
 }
 
 }  // namespace fedhpc

@@ -5,6 +5,8 @@
 
 #include "fedhpc/math/device_kernels.hpp"
 
+#include "gpu/blas_product.hpp"
+
 // BLAS, column-major. LibTorch's library carries it or links one that does.
 extern "C" {
 void sgemm_(const char* transpose_a, const char* transpose_b, const int* m, const int* n,
@@ -97,7 +99,8 @@ void product(const DeviceProduct& of) {
 }  // namespace
 
 void product_on_host(const DeviceProduct& of) {
-  if (of.rows == 0 || of.columns == 0) return;
+  if (of.count == 0 || of.rows == 0 || of.columns == 0) return;
+  BlasProduct(of).check();
   of.type == DType::Float32 ? product<float>(of) : product<double>(of);
 }
 

@@ -27,7 +27,7 @@ class Bundle(unittest.TestCase):
         self.build.mkdir()
 
     def bundle(self, *options):
-        return subprocess.run([PROJECT / "tools/bundle.py", self.build, self.folder / "out.tar.xz", "--no-mpi", *options],
+        return subprocess.run([PROJECT / "tools/bundle.py", self.build, self.folder / "out.tar.gz", "--no-mpi", *options],
                               capture_output=True, text=True, check=False)
 
     def test_what_is_packed_runs_elsewhere(self):
@@ -37,7 +37,7 @@ class Bundle(unittest.TestCase):
         told = self.bundle()
         self.assertEqual(told.returncode, 0, told.stderr)
         self.assertIn("tests/device_test is not built: left out", told.stdout)
-        with tarfile.open(self.folder / "out.tar.xz") as archive:
+        with tarfile.open(self.folder / "out.tar.gz") as archive:
             archive.extractall(self.folder)
         unpacked = self.folder / "fedhpc"
         self.assertTrue((unpacked / "lib/liblzma.so.5").exists())
@@ -64,24 +64,48 @@ class Bundle(unittest.TestCase):
         self.assertEqual(told.returncode, 1)
         self.assertIn("more than 0.001 MB", told.stderr)
 
-    def test_a_card_s_parts_have_verdicts_of_their_own(self):
+    def on_a_card(self, parts, **environment):
+        """The command of these parts of a card's script, with scripts in place of programs, and its environment."""
         for name, text in SCRIPTS.items():
             script = self.build / name
             script.parent.mkdir(exist_ok=True)
             script.write_text("#!/bin/sh\n" + text + "\n", encoding="utf-8")
             script.chmod(0o755)
-        environment = {"PATH": "/usr/bin:/bin", "FEDHPC_TORCH": "/nowhere", "CUDA_HOME": "/nowhere",
-                       "FEDHPC_BENCH_SECONDS": "1"}
-        parts = ["kernels_test", "device_test", "nccl", "memcheck_kernels", "device_training", "run"]
-        told = subprocess.run([PROJECT / "bench/on_a_card.sh", self.build, self.folder / "out", *parts],
-                              capture_output=True, text=True, check=False, env=environment)
+        return {"args": [PROJECT / "bench/on_a_card.sh", self.build, self.folder / "out", *parts],
+                "env": {"PATH": "/usr/bin:/bin", "FEDHPC_TORCH": "/nowhere", "CUDA_HOME": "/nowhere", **environment}}
+
+    def came_back(self):
+        """{name: text} of what is in the archive."""
+        with tarfile.open(self.folder / "out.tar.gz") as archive:
+            return {Path(member.name).name: archive.extractfile(member).read().decode()
+                    for member in archive if member.isfile()}
+
+    def test_a_card_s_parts_have_verdicts_of_their_own(self):
+        parts = ["smoke", "kernels_test", "device_test", "nccl", "memcheck_kernels"]
+        told = subprocess.run(**self.on_a_card(parts, FEDHPC_SHARDS="2"), capture_output=True, text=True, check=False)
         self.assertEqual(told.returncode, 1, told.stdout + told.stderr)
-        table = (self.folder / "out/table.txt").read_text(encoding="utf-8").splitlines()
+        files = self.came_back()
+        table = files["table.txt"].splitlines()
         self.assertEqual([line.split()[0] for line in table], parts)
-        for part, verdict in zip(parts, ["PASS", "FAIL", "NOT RUN", "NOT RUN", "FAIL", "PASS"]):
+        for part, verdict in zip(parts, ["PASS", "PASS", "FAIL", "NOT RUN", "NOT RUN"]):
             self.assertIn(f" {verdict} ", next(line for line in table if line.startswith(part)))
         self.assertIn("no card here", told.stdout)
-        self.assertIn("more than 1 s", told.stdout)
+        self.assertEqual(files["kernels_test.log"].count("PASSED"), 2)  # by both processes
+
+    def test_a_card_s_time_is_kept(self):
+        told = subprocess.run(**self.on_a_card(["device_training", "smoke"], FEDHPC_CARD_SECONDS="2"), capture_output=True,
+                              text=True, check=False, timeout=50)
+        self.assertEqual(told.returncode, 1, told.stdout + told.stderr)
+        self.assertRegex(self.came_back()["table.txt"], "device_training +FAIL +more than [12] s")
+
+    def test_what_a_card_has_shown_comes_back_from_a_script_that_is_stopped(self):
+        with subprocess.Popen(**self.on_a_card(["smoke", "device_training"]), stdout=subprocess.PIPE, text=True) as script:
+            for line in script.stdout:
+                if line.startswith("smoke "):
+                    break
+            script.terminate()
+            script.communicate(timeout=30)
+        self.assertIn("PASS", self.came_back()["table.txt"])
 
 
 if __name__ == "__main__":
