@@ -9,6 +9,7 @@
 #include <ATen/core/CachingHostAllocator.h>
 #include <ATen/cuda/CUDAContextLight.h>
 #include <ATen/cuda/CUDAEvent.h>
+#include <ATen/cuda/CUDAGeneratorImpl.h>
 #include <ATen/cuda/CUDAGraph.h>
 #include <ATen/cuda/MemPool.h>
 #include <c10/cuda/CUDACachingAllocator.h>
@@ -55,6 +56,14 @@ cublasOperation_t operation(const BlasProduct::Factor& of) {
 struct CapturePlace {
   c10::cuda::CUDAStream stream = c10::cuda::getStreamFromPool(/*isHighPriority=*/false);
   at::cuda::MemPool memory;
+
+  CapturePlace() {
+    // The memory on the card belongs to the pool. That of the host belongs to the graphs that use
+    // it, and once the last of them is gone LibTorch takes no other: this use of it has no end.
+    at::HostAllocator* host = at::getHostAllocator(at::kCUDA);
+    host->begin_allocate_to_pool(memory.id(), [](c10::Stream) { return false; });
+    host->end_allocate_to_pool(memory.id());
+  }
 
   /// Never destroyed: CUDA may have ended before the process does.
   static CapturePlace& of_process() {
@@ -110,6 +119,18 @@ class CudaGraph final : public DeviceGraph {
       at::getHostAllocator(at::kCUDA)->end_allocate_to_pool(pool);
       at::getHostAllocator(at::kCUDA)->release_pool(pool);
     });
+    renew_generator();
+  }
+
+  /// LibTorch's generator would wait for the end of the capture: another goes on from where it is.
+  static void renew_generator() {
+    const at::Generator& generator = at::cuda::detail::getDefaultCUDAGenerator();
+    auto* own = generator.get<at::CUDAGeneratorImpl>();
+    at::Generator fresh = at::cuda::detail::createCUDAGenerator();
+    fresh.set_current_seed(own->current_seed());
+    fresh.get<at::CUDAGeneratorImpl>()->set_philox_offset_per_thread(
+        own->philox_offset_per_thread());
+    own->graphsafe_set_state(fresh.get<at::CUDAGeneratorImpl>()->graphsafe_get_state());
   }
 
   at::cuda::CUDAGraph graph_{/*keep_graph=*/true};

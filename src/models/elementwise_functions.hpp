@@ -12,6 +12,7 @@
 #include <ATen/ops/hardtanh_backward.h>
 #include <ATen/ops/leaky_relu.h>
 #include <ATen/ops/leaky_relu_backward.h>
+#include <ATen/ops/mul.h>
 #include <ATen/ops/pow.h>
 #include <ATen/ops/sigmoid.h>
 #include <ATen/ops/sigmoid_backward.h>
@@ -97,9 +98,21 @@ struct Hardswish {
     const V between = dy * (x / three + all_of<V>(0.5));
     return V::blendv(V::blendv(between, dy, x >= three), all_of<V>(0), x <= three.neg());
   }
-  void value(const Tensor& x, Tensor y) const { at::hardswish_out(y, x); }
+  // LibTorch's kernels for cards take 1/6 and 1/3 of float32 for float64 as well.
+  void value(const Tensor& x, Tensor y) const {
+    if (x.scalar_type() != at::kDouble) {
+      at::hardswish_out(y, x);
+      return;
+    }
+    y.copy_(x).add_(3).clamp_(0, 6).mul_(x).div_(6);
+  }
   void gradient(const Tensor& dy, const Tensor& x, Tensor dx) const {
-    at::hardswish_backward_out(dx, dy, x);
+    if (x.scalar_type() != at::kDouble) {
+      at::hardswish_backward_out(dx, dy, x);
+      return;
+    }
+    const Tensor slope = x.div(3).add_(0.5);
+    at::mul_out(dx, dy, slope.masked_fill_(x.ge(3), 1).masked_fill_(x.le(-3), 0));
   }
 };
 

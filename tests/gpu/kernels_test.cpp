@@ -349,6 +349,18 @@ TEST_P(Kernels, WorkThatWaitsCannotBeCaptured) {
       kernels().capture([&] { kernels().relu({.type = real(), .x = stack, .y = stack}); });
   graph->replay();
   EXPECT_EQ(x.cpu()[0].item<double>(), 0);
+  EXPECT_NO_THROW(x.uniform_());  // LibTorch's generator as well
+}
+
+TEST_P(Kernels, CapturesBeginAgainAfterTheLastGraphHasGone) {
+  if (!on_device()) GTEST_SKIP() << "the host captures nothing";
+  const Tensor counters = longs({0});
+  for (int i = 1; i <= 3; ++i) {
+    const auto graph = kernels().capture(
+        [&] { kernels().advance(static_cast<std::int64_t*>(counters.data_ptr()), 1); });
+    graph->replay();
+    EXPECT_EQ(counters.cpu()[0].item<std::int64_t>(), i);
+  }
 }
 
 TEST_P(Kernels, WaitingIsForbiddenAndAllowedAgain) {
