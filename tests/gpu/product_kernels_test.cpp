@@ -33,6 +33,8 @@ class ProductKernels : public KernelTest {
     const Placed at = place(stored(a, turn_a), gaps);
     const Placed bt = place(stored(b, turn_b), gaps);
     const Placed result = place(old, gaps);
+    const Placed room = place(at::full(
+        {a.size(0), DeviceProduct::parts_of(a.size(2)), a.size(1), b.size(2)}, kNan, type()));
     take(order, {.type = real(),
                  .count = a.size(0),
                  .rows = a.size(1),
@@ -42,7 +44,8 @@ class ProductKernels : public KernelTest {
                  .beta = beta,
                  .a = at.matrices(turn_a),
                  .b = bt.matrices(turn_b),
-                 .result = result.matrices()});
+                 .result = result.matrices(),
+                 .parts = room.matrices().data});
     return result.values();
   }
 
@@ -133,32 +136,34 @@ TEST_P(ProductKernels, OfRoundedFactorsAreAsPreciseAsTheirNames) {
 }
 
 TEST_P(ProductKernels, InOrderAnEntryIsItsRowsAndColumnsAlone) {
-  const Tensor a = random({5, 41, 150});
-  const Tensor b = random({5, 150, 90});
-  const Tensor all = in_order(a, b);
-  expect_close(all, 1.5 * a.matmul(b), 8);
-  for (const Gaps gaps : kAllGaps) EXPECT_TRUE(in_order(a, b, gaps).equal(all));
-  for (const std::int64_t c : {0, 4}) {
-    EXPECT_TRUE(in_order(a.narrow(0, c, 1), b.narrow(0, c, 1)).equal(all.narrow(0, c, 1)));
+  for (const std::int64_t inner : {150, 1024, 2500}) {
+    const Tensor a = random({5, 41, inner});
+    const Tensor b = random({5, inner, 90});
+    const Tensor all = in_order(a, b);
+    expect_close(all, 1.5 * a.matmul(b), inner > 150 ? 32 : 8);
+    for (const Gaps gaps : kAllGaps) EXPECT_TRUE(in_order(a, b, gaps).equal(all));
+    for (const std::int64_t c : {0, 4}) {
+      EXPECT_TRUE(in_order(a.narrow(0, c, 1), b.narrow(0, c, 1)).equal(all.narrow(0, c, 1)));
+    }
+    const auto part = [](const Tensor& x, std::int64_t dimension, std::int64_t first,
+                         std::int64_t count) {
+      return x.narrow(dimension, first, count).contiguous();
+    };
+    EXPECT_TRUE(
+        in_order(part(a, 1, 7, 34), part(b, 2, 3, 70)).equal(all.narrow(1, 7, 34).narrow(2, 3, 70)))
+        << "another tile";
+    const auto turned = [&](bool turn_a, bool turn_b) {
+      return multiply(Order::Inner, a, b, all, Gaps::None, turn_a, turn_b);
+    };
+    EXPECT_TRUE(turned(true, false).equal(all));
+    EXPECT_TRUE(turned(false, true).equal(all));
+    Tensor with_nan = a.clone();
+    with_nan[2][40].fill_(kNan);
+    const Tensor beside = in_order(with_nan, b);
+    EXPECT_TRUE(beside[2][40].isnan().all().item<bool>());
+    EXPECT_TRUE(beside[2].narrow(0, 0, 40).equal(all[2].narrow(0, 0, 40)));
+    EXPECT_TRUE(beside.narrow(0, 3, 2).equal(all.narrow(0, 3, 2)));
   }
-  const auto part = [](const Tensor& x, std::int64_t dimension, std::int64_t first,
-                       std::int64_t count) {
-    return x.narrow(dimension, first, count).contiguous();
-  };
-  EXPECT_TRUE(
-      in_order(part(a, 1, 7, 34), part(b, 2, 3, 70)).equal(all.narrow(1, 7, 34).narrow(2, 3, 70)))
-      << "another tile";
-  const auto turned = [&](bool turn_a, bool turn_b) {
-    return multiply(Order::Inner, a, b, all, Gaps::None, turn_a, turn_b);
-  };
-  EXPECT_TRUE(turned(true, false).equal(all));
-  EXPECT_TRUE(turned(false, true).equal(all));
-  Tensor with_nan = a.clone();
-  with_nan[2][40].fill_(kNan);
-  const Tensor beside = in_order(with_nan, b);
-  EXPECT_TRUE(beside[2][40].isnan().all().item<bool>());
-  EXPECT_TRUE(beside[2].narrow(0, 0, 40).equal(all[2].narrow(0, 0, 40)));
-  EXPECT_TRUE(beside.narrow(0, 3, 2).equal(all.narrow(0, 3, 2)));
 }
 
 TEST_P(ProductKernels, ContractionsOverEitherDimension) {

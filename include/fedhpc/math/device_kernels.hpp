@@ -19,6 +19,10 @@ struct DeviceMatrices {
 /// result[c] = alpha op(a[c]) op(b[c]) + beta result[c], [rows, columns], over `inner`. With beta =
 /// 0 the old result is not read.
 struct DeviceProduct {
+  /// A product in order adds so many terms of the inner index, then these sums.
+  static constexpr std::int64_t kPart = 1024;
+  static constexpr std::int64_t parts_of(std::int64_t inner) { return (inner + kPart - 1) / kPart; }
+
   DType type;
   Precision precision = Precision::Fp32;
   std::int64_t count = 0;
@@ -30,6 +34,7 @@ struct DeviceProduct {
   DeviceMatrices a;
   DeviceMatrices b;
   DeviceMatrices result;
+  void* parts = nullptr;  ///< room in order for [count, parts_of(inner), rows, columns] if several
 };
 
 /// <x_c, x_c> and, unless y.data is null, <x_c, y_c> of columns of rows, in float64, piece by piece
@@ -64,8 +69,9 @@ class MathKernels {
   virtual ~MathKernels() = default;
 
   virtual void product(const DeviceProduct&) = 0;
-  /// product() with every sum in the order of the inner index: an entry of the result depends, to
-  /// the last bit, on its row and column of the factors and not on what is computed beside it.
+  /// product() with every sum in the order of the inner index, part by part: an entry of the result
+  /// depends, to the last bit, on its row and column of the factors and not on what is computed
+  /// beside it.
   virtual void product_in_order(const DeviceProduct&) = 0;
   virtual void row_products(const DeviceRowProducts&) = 0;
   virtual void add_pieces(const DevicePieces&) = 0;

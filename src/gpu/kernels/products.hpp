@@ -5,7 +5,8 @@
 #include "gpu/kernels/kernel.hpp"
 
 // Products whose every sum is taken in the order of the inner index: an entry depends on its row
-// and its column of the factors, not on what else is computed beside it.
+// and its column of the factors, not on what else is computed beside it. Parts of a long inner index
+// are summed beside each other, for a weight's gradient has few entries and many terms.
 
 namespace fedhpc::kernels {
 
@@ -38,8 +39,8 @@ struct Matrices {
   }
 };
 
-/// One tile [kRows, kColumns] of one client's product, by a group of kThreads threads. Pieces of
-/// the factors, kDepth of the inner index at a time, go through memory that the group shares; a
+/// One tile [kRows, kColumns] of one part of one client's product, by a group of kThreads threads.
+/// Pieces of the factors, kDepth of the inner index at a time, go through memory that the group shares; a
 /// thread keeps the sums of small tiles [kSide, kSide].
 template <typename T, int kGroup>
 struct TileProduct {
@@ -69,39 +70,55 @@ struct TileProduct {
   Matrices<const T> a;
   Matrices<const T> b;
   Matrices<T> result;
-  Divisor tiles;         // of a client
+  Divisor tiles;         // of a part
+  Divisor parts;         // of a client
   Divisor tiles_across;  // columns
 
   explicit TileProduct(const DeviceProduct& of)
       : rows(of.rows),
         columns(of.columns),
         inner(of.inner),
-        alpha(static_cast<T>(of.alpha)),
-        beta(static_cast<T>(of.beta)),
+        alpha(is_whole(of) ? static_cast<T>(of.alpha) : T{1}),
+        beta(is_whole(of) ? static_cast<T>(of.beta) : T{0}),
         bits(missing_bits(of.precision)),
-        wide(reinterpret_cast<std::uintptr_t>(of.result.data) % sizeof(Pack<T, kSide>) == 0 &&
-             of.result.row_stride % kSide == 0 && of.result.stack_stride % kSide == 0),
         a(of.a),
         b(of.b),
-        result(of.result),
+        result(is_whole(of) ? of.result : parts_of(of)),
         tiles(tiles_of(of)),
-        tiles_across((of.columns + kColumns - 1) / kColumns) {}
+        parts(is_whole(of) ? 1 : DeviceProduct::parts_of(of.inner)),
+        tiles_across((of.columns + kColumns - 1) / kColumns) {
+    wide = reinterpret_cast<std::uintptr_t>(result.data) % sizeof(Pack<T, kSide>) == 0 &&
+           result.row_stride % kSide == 0 && result.stack_stride % kSide == 0;
+  }
 
+  static bool is_whole(const DeviceProduct& of) { return DeviceProduct::parts_of(of.inner) < 2; }
+  /// Groups of a product.
+  static std::int64_t groups_of(const DeviceProduct& of) {
+    return of.count * (is_whole(of) ? 1 : DeviceProduct::parts_of(of.inner)) * tiles_of(of);
+  }
   static std::int64_t tiles_of(const DeviceProduct& of) {
     return (of.rows + kRows - 1) / kRows * ((of.columns + kColumns - 1) / kColumns);
   }
 
+  /// The parts' sums as a stack of results.
+  static DeviceMatrices parts_of(const DeviceProduct& of) {
+    return {.data = of.parts, .stack_stride = of.rows * of.columns, .row_stride = of.columns};
+  }
+
   template <typename Group>
   FEDHPC_KERNEL void operator()(Group& group, std::int64_t g, Shared& shared) const {
-    const Split client = tiles(g);
-    const Split tile = tiles_across(client.rest);
+    const Split piece = tiles(g);
+    const Split client = parts(piece.quotient);
+    const Split tile = tiles_across(piece.rest);
+    const std::int64_t begin = client.rest * DeviceProduct::kPart;
+    const std::int64_t end = smaller(begin + DeviceProduct::kPart, inner);
     const std::int64_t row = tile.quotient * kRows;
     const std::int64_t column = tile.rest * kColumns;
     T sums[kOwn][kSide][kSide] = {};
-    for (std::int64_t first = 0; first < inner; first += kDepth) {
-      fetch<kRows>(group, shared.a, first, row, rows, !a.transposed,
+    for (std::int64_t first = begin; first < end; first += kDepth) {
+      fetch<kRows>(group, shared.a, first, end, row, rows, !a.transposed,
                    [&](std::int64_t k, std::int64_t i) { return *a(client.quotient, i, k); });
-      fetch<kColumns>(group, shared.b, first, column, columns, b.transposed,
+      fetch<kColumns>(group, shared.b, first, end, column, columns, b.transposed,
                       [&](std::int64_t k, std::int64_t j) { return *b(client.quotient, k, j); });
       group.sync();  // all has been fetched
       add(group, shared, rows - row, columns - column, sums);
@@ -115,7 +132,7 @@ struct TileProduct {
       FEDHPC_UNROLL_ALL
       for (int i = 0; i < kSide; ++i) {
         if (at_row + i < rows && at_column < columns) {
-          write(sums[own][i], result(client.quotient, at_row + i, at_column), columns - at_column);
+          write(sums[own][i], result(piece.quotient, at_row + i, at_column), columns - at_column);
         }
       }
     }
@@ -126,7 +143,7 @@ struct TileProduct {
   /// fetched by neighbours in the group: `along` says whether they differ in k.
   template <int kWidth, typename Group, typename Value>
   FEDHPC_KERNEL void fetch(Group& group, T (&piece)[kDepth][kWidth + kSide], std::int64_t first,
-                           std::int64_t begin, std::int64_t end, bool along,
+                           std::int64_t last, std::int64_t begin, std::int64_t end, bool along,
                            const Value& value) const {
     constexpr int kTurns = kDepth * kWidth / kThreads;
     T fetched[kTurns];
@@ -136,7 +153,7 @@ struct TileProduct {
       const int number = static_cast<int>(group.rank()) + turn * kThreads;
       const int k = along ? number % kDepth : number / kWidth;
       const int i = along ? number / kDepth : number % kWidth;
-      const bool within = first + k < inner && begin + i < end;
+      const bool within = first + k < last && begin + i < end;
       fetched[turn] = within ? value(first + k, begin + i) : T{0};
       at[turn] = k * (kWidth + kSide) + i;
     }
@@ -186,6 +203,41 @@ struct TileProduct {
     }
   }
   FEDHPC_KERNEL void write(T sum, T& out) const {
+    out = beta == T{0} ? alpha * sum : beta * out + alpha * sum;
+  }
+};
+
+/// One entry of a result: its parts added in their order.
+template <typename T>
+struct AddParts {
+  std::int64_t count;  // of parts
+  std::int64_t entries;
+  const T* parts;
+  T alpha;
+  T beta;
+  Matrices<T> result;
+  Divisor of_client;  // entries
+  Divisor of_row;     // columns
+
+  explicit AddParts(const DeviceProduct& of)
+      : count(DeviceProduct::parts_of(of.inner)),
+        entries(of.rows * of.columns),
+        parts(static_cast<const T*>(of.parts)),
+        alpha(static_cast<T>(of.alpha)),
+        beta(static_cast<T>(of.beta)),
+        result(of.result),
+        of_client(entries),
+        of_row(of.columns) {}
+
+  FEDHPC_KERNEL void operator()(std::int64_t i) const {
+    const Split client = of_client(i);
+    const Split at = of_row(client.rest);
+    T sum{0};
+    FEDHPC_UNROLL
+    for (std::int64_t part = 0; part < count; ++part) {
+      sum += parts[(client.quotient * count + part) * entries + client.rest];
+    }
+    T& out = *result(client.quotient, at.quotient, at.rest);
     out = beta == T{0} ? alpha * sum : beta * out + alpha * sum;
   }
 };

@@ -47,7 +47,10 @@ class KernelTable : public AllKernels {
     if (of.count == 0 || of.rows == 0 || of.columns == 0) return;
     of_type(of.type, [&]<typename T>(T) {
       using Kernel = kernels::TileProduct<T, Launcher::kTileThreads>;
-      launcher_.tiles(of.count * Kernel::tiles_of(of), Kernel(of));
+      launcher_.tiles(Kernel::groups_of(of), Kernel(of));
+      if (!Kernel::is_whole(of)) {
+        launcher_.each(of.count * of.rows * of.columns, kernels::AddParts<T>(of));
+      }
     });
   }
 
