@@ -205,6 +205,8 @@ checked_part memcheck_kernels memcheck tests/kernels_test "$kernels"
 PYTORCH_NO_CUDA_MEMORY_CACHING=1 checked_part memcheck_tensors memcheck tests/kernels_test "$kernels"
 checked_part synccheck_kernels synccheck tests/kernels_test "$kernels" "${own[@]}"
 checked_part racecheck_kernels racecheck tests/kernels_test "$kernels" "${own[@]}"
+# A single test each: a process without one would end before the sanitizer has seen anything.
+shards=1
 checked_part memcheck_training memcheck tests/device_test 'TrainingOnADevice.EqualsTheHostByEveryRule'
 checked_part racecheck_training racecheck tests/device_test 'TrainingOnADevice.MovesOnlyTheColumnsItIsToldTo' "${own[@]}"
 

@@ -40,8 +40,6 @@ if [ -n "$prefix" ]; then
     if [ -x "$mpi/bin/orterun" ]; then
       export OPAL_PREFIX=$mpi PATH=$mpi/bin:$PATH
       export PMIX_INSTALL_PREFIX=$mpi/lib/x86_64-linux-gnu/pmix2
-      # PMIx looks for its components where it was built for; its own prefix moves texts alone.
-      export PMIX_MCA_mca_base_component_path=$PMIX_INSTALL_PREFIX/lib/pmix
       break
     fi
   done
