@@ -21,8 +21,9 @@ void FedAvg::declare(OptionSet& options) {
   // Single columns travel as they are, and what they become at the server is no mean update.
   for (const char* key :
        {"algorithm.codec", "algorithm.k", "algorithm.codec_fraction", "algorithm.codec_levels",
-        "algorithm.downlink_codec", "algorithm.error_feedback", "server.optimizer", "server.lr",
-        "server.momentum", "server.beta1", "server.beta2", "server.eps"}) {
+        "algorithm.codec_rank", "algorithm.downlink_codec", "algorithm.error_feedback",
+        "server.optimizer", "server.lr", "server.momentum", "server.beta1", "server.beta2",
+        "server.eps"}) {
     options.acts(key, where("algorithm.transmit_fraction", {"1"}));
   }
 }

@@ -9,6 +9,7 @@
 #include "codecs/index_value.hpp"
 #include "codecs/kmeans.hpp"
 #include "codecs/levels.hpp"
+#include "codecs/low_rank.hpp"
 #include "codecs/natural.hpp"
 #include "codecs/per_value.hpp"
 #include "codecs/run_length.hpp"
@@ -25,6 +26,7 @@ std::unique_ptr<Codec> make(const CodecChoice& choice) {
   if constexpr (requires { &Format::k; }) format.k = choice.k;
   if constexpr (requires { &Format::fraction; }) format.fraction = choice.fraction;
   if constexpr (std::is_same_v<Format, Qsgd>) format.levels = choice.levels;
+  if constexpr (requires { &Format::rank; }) format.rank = choice.rank;
   if constexpr (requires { &Format::contracts; }) {
     format.contracts = choice.feedback != ErrorFeedback::None;
   }
@@ -73,6 +75,10 @@ void CodecChoice::declare(OptionSet& options, const std::string& section, std::s
       .add(section + ".codec_levels", levels, between<std::int64_t>(1, kMostLevels),
            "s, levels of codec qsgd beside 0")
       .acts(of({"qsgd"}));
+  options
+      .add(section + ".codec_rank", rank, count_from(1),
+           "r, rank of the products that codec power_sgd sends for a tensor")
+      .acts(of({"power_sgd"}));
 }
 
 void CodecChoice::declare_feedback(OptionSet& options, const std::string& section) {

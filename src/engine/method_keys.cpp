@@ -20,10 +20,10 @@ namespace {
 constexpr std::string_view kSection = "algorithm.";
 
 /// Keys below `algorithm` that mean the same in every method that has them.
-constexpr std::array<std::string_view, 7> kOfAllMethods{
-    "algorithm.codec",         "algorithm.k",         "algorithm.codec_fraction",
-    "algorithm.codec_levels",  "algorithm.weighting", "algorithm.downlink_codec",
-    "algorithm.error_feedback"};
+constexpr std::array<std::string_view, 8> kOfAllMethods{
+    "algorithm.codec",          "algorithm.k",         "algorithm.codec_fraction",
+    "algorithm.codec_levels",   "algorithm.weighting", "algorithm.downlink_codec",
+    "algorithm.error_feedback", "algorithm.codec_rank"};
 
 /// A key that methods declare: below `algorithm`, or of the server's optimizer.
 bool is_of_methods(std::string_view key) {

@@ -8,13 +8,15 @@ namespace {
 
 /// What a compressor works on: weights, and neither statistics nor norms, of which a few lost
 /// numbers would spoil a whole model. They arrive as they are.
-ColumnRanges compressed_tensors(const Layout& layout) {
+PayloadFit compressed_tensors(const Layout& layout) {
   ColumnRanges tensors;
+  std::vector<std::int64_t> heights;
   for (const Field& field : layout.fields()) {
     if (!has(field.tags, Tag::Trainable) || has(field.tags, Tag::Norm) || field.size == 0) continue;
     tensors.push_back({field.offset, field.offset + field.size});
+    heights.push_back(field.shape.size() < 2 ? 1 : field.shape.front());
   }
-  return tensors;
+  return {.tensors = std::move(tensors), .heights = std::move(heights)};
 }
 
 /// Wraps the edge of a rank's only payload.
@@ -37,7 +39,7 @@ std::vector<std::int64_t> Wire::send_(Tensor& values, const LayoutPtr& layout, c
                                       std::span<const std::int64_t> ends) const {
   if (!codec.lossless(values.scalar_type())) values = values.clone();
   if (codec.fitted({}) == nullptr) return codec.transmit_(values);
-  PayloadFit fit{.tensors = compressed_tensors(*layout)};
+  PayloadFit fit = compressed_tensors(*layout);
   std::vector<std::int64_t> bytes;
   for (std::size_t c = 0; c < ends.size(); ++c) {
     fit.seed = draws_.of(direction, ends[c]);

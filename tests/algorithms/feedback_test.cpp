@@ -57,8 +57,8 @@ INSTANTIATE_TEST_SUITE_P(
             top_k("0.3", "ef14", {{"algorithm.downlink_codec", "top_k"}, {"train.block", "3"}})}),
     name_of);
 
-const std::vector<std::string> kCodecs{"top_k", "rand_k", "sign",    "qsgd",  "terngrad",
-                                       "int8",  "int4",   "natural", "drive", "bf16"};
+const std::vector<std::string> kCodecs{"top_k", "rand_k",  "sign",  "qsgd",      "terngrad", "int8",
+                                       "int4",  "natural", "drive", "power_sgd", "bf16"};
 
 TEST(Feedback, IsTheSameOnAnyRanksToTheLastBit) {
   const std::unique_ptr<Communicator> world = world_communicator(60);

@@ -28,9 +28,10 @@ double squared(const Tensor& x) { return x.square().sum().item<double>(); }
 
 /// What arrives of x with these draws.
 Tensor arrived(const Codec& codec, const Tensor& x, std::uint64_t seed,
-               const std::optional<ColumnRanges>& tensors = {}) {
+               const std::optional<ColumnRanges>& tensors = {},
+               const std::vector<std::int64_t>& heights = {}) {
   const Tensor row = x.clone().unsqueeze(0);
-  codec.fitted({.tensors = tensors, .seed = seed})->transmit_(row);
+  codec.fitted({.tensors = tensors, .heights = heights, .seed = seed})->transmit_(row);
   return row[0];
 }
 
@@ -121,25 +122,63 @@ TEST(ChangeCodecs, DriveKeepsTheInnerProduct) {
               0.05);
 }
 
+/// What arrives of a matrix by power_sgd.
+Tensor low_rank_of(const Tensor& matrix, std::int64_t rank, std::uint64_t seed) {
+  const std::unique_ptr<Codec> codec = CodecChoice{.name = "power_sgd", .rank = rank}.make();
+  const Tensor row = matrix.reshape({1, -1}).clone();
+  const PayloadFit fit{
+      .tensors = ColumnRanges{{0, row.size(1)}}, .heights = {matrix.size(0)}, .seed = seed};
+  const std::int64_t bytes = codec->fitted(fit)->transmit_(row).front();
+  EXPECT_EQ(bytes, rank * (matrix.size(0) + matrix.size(1)) * 8);
+  return row.view(matrix.sizes());
+}
+
+TEST(ChangeCodecs, PowerSgdProjectsOntoFewDirections) {
+  const Tensor x = change(20 * 30).view({20, 30});
+  for (const std::int64_t rank : {1, 2, 5}) {
+    double error = 0;
+    constexpr int kDraws = 400;
+    for (std::uint64_t seed = 0; seed < kDraws; ++seed) {
+      const Tensor c = low_rank_of(x, rank, seed);
+      EXPECT_NEAR(squared(c - x), squared(x) - squared(c), 1e-12 * squared(x)) << "a projection";
+      error += squared(c - x) / kDraws;
+    }
+    EXPECT_LT(error, (1 - static_cast<double>(rank) / 30) * squared(x));
+    const Tensor values = at::linalg_svdvals(low_rank_of(x, rank, 1));
+    EXPECT_LT(values[rank].item<double>(), 1e-12 * values[0].item<double>()) << "of that rank";
+    EXPECT_GT(values[rank - 1].item<double>(), 1e-3 * values[0].item<double>());
+  }
+}
+
+TEST(ChangeCodecs, PowerSgdSendsMatricesOfItsRankAsTheyAre) {
+  const Tensor three = change(20 * 3).view({20, 3}).matmul(change(3 * 30, 2).view({3, 30}));
+  for (const std::int64_t rank : {3, 4, 6}) {  // what is left over is no direction
+    EXPECT_LT(squared(low_rank_of(three, rank, 4) - three), 1e-20 * squared(three)) << rank;
+  }
+  EXPECT_TRUE(low_rank_of(at::zeros({20, 30}, at::kDouble), 2, 4).eq(0).all().item<bool>());
+}
+
 TEST(ChangeCodecs, OtherColumnsArriveAsTheyAre) {
-  const Tensor x = change(40);
-  const ColumnRanges tensors{{2, 10}, {12, 33}};
+  const Tensor x = change(60);
+  const ColumnRanges tensors{{2, 10}, {12, 48}};
+  const std::vector<std::int64_t> heights{1, 6};
   for (const std::string& name : codec_registry().names()) {
     const std::unique_ptr<Codec> codec = make(name);
     if (codec->fitted({}) == nullptr) continue;
-    const Tensor c = arrived(*codec, x, 9, tensors);
-    for (const auto& [first, last] : ColumnRanges{{0, 2}, {10, 12}, {33, 40}}) {
+    const Tensor c = arrived(*codec, x, 9, tensors, heights);
+    for (const auto& [first, last] : ColumnRanges{{0, 2}, {10, 12}, {48, 60}}) {
       EXPECT_TRUE(c.narrow(0, first, last - first).equal(x.narrow(0, first, last - first))) << name;
     }
     EXPECT_FALSE(c.equal(x)) << name;
     // The bytes alone bring it back.
-    const std::unique_ptr<Codec> sender = codec->fitted({.tensors = tensors, .seed = 9});
+    const std::unique_ptr<Codec> sender =
+        codec->fitted({.tensors = tensors, .heights = heights, .seed = 9});
     const std::vector<std::byte> bytes = sender->encode(x);
     EXPECT_EQ(static_cast<std::int64_t>(bytes.size()),
               sender->encoded_bytes(x.unsqueeze(0)).front())
         << name;
     const Tensor decoded = at::zeros_like(x);
-    codec->fitted({.tensors = tensors, .seed = 0})->decode(bytes, decoded);
+    codec->fitted({.tensors = tensors, .heights = heights, .seed = 0})->decode(bytes, decoded);
     EXPECT_TRUE(decoded.equal(c)) << name;
     // With nothing to compress there is nothing else.
     const Tensor same = arrived(*codec, x, 9, ColumnRanges{});

@@ -334,8 +334,12 @@ def drive(row, _):
             + np.abs(np.array(scales, dtype=row.dtype)).tobytes())
 
 
+def power_sgd(row, _):
+    return row.tobytes()  # of one row as a matrix nothing is saved
+
+
 CODECS = {one.__name__: one for one in (dense, dense32, fp16, bf16, bitmap, index_value, run_length, top_k, rand_k, sign,
-                                        qsgd, terngrad, int8, int4, natural, drive)}
+                                        qsgd, terngrad, int8, int4, natural, drive, power_sgd)}
 # Of these a NaN's bits depend on the order in which a processor takes the operands of a sum.
 SUMS = ("drive",)
 # These end with so many numbers made of sums of squares, which a processor may fuse: their last bit is its own.

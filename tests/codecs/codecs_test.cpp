@@ -129,7 +129,8 @@ std::int64_t expected_bytes(const std::string& codec, const std::vector<T>& row)
       {"int8", to_bytes(8 * n) + some * width},
       {"int4", to_bytes(4 * n) + some * width},
       {"natural", to_bytes((width == 32 ? 9 : 12) * n)},
-      {"drive", 64 * some + to_bytes(n) + blocks * width}};
+      {"drive", 64 * some + to_bytes(n) + blocks * width},
+      {"power_sgd", n * width}};
   return static_cast<std::int64_t>(std::ceil(bits.at(codec) / 8));
 }
 
@@ -247,7 +248,7 @@ TEST(Codecs, AnUnknownNameNamesTheNearest) {
                  "key 'algorithm.codec' cannot be 'bitmp'; allowed: one of: dense, dense32, fp16, "
                  "bf16, bitmap, "
                  "index_value, run_length, kmeans, top_k, rand_k, sign, qsgd, terngrad, int8, "
-                 "int4, natural, drive; did you mean 'bitmap'?");
+                 "int4, natural, drive, power_sgd; did you mean 'bitmap'?");
   }
 }
 

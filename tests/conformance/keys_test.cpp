@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <sstream>
 #include <string>
 
 #include <gtest/gtest.h>
@@ -73,12 +74,40 @@ class EveryKeyOf : public ::testing::TestWithParam<std::string> {
     if (keys["train.lr"] == "0.1") keys["train.lr"] = "0.02";  // with momentum, too
     return keys;
   }
-  static const std::vector<Keys>& rows() {
+  /// Found by the first rank, which asks the option table some ten thousand times.
+  const std::vector<Keys>& rows() const {
     static std::map<std::string, std::vector<Keys>> of_methods;
     std::vector<Keys>& rows = of_methods[GetParam()];
     if (rows.empty()) {
-      rows =
-          pairwise(key_values(GetParam()), [](const Keys& row) { return !refuses(keys_of(row)); });
+      std::string text;
+      if (world_->rank() == 0) {
+        text = text_of(pairwise(key_values(GetParam()),
+                                [](const Keys& row) { return !refuses(keys_of(row)); }));
+      }
+      rows = rows_of(world_->all_texts(text).front());
+    }
+    return rows;
+  }
+
+  /// A line for each row, "key=value" and a tab for each of its keys.
+  static std::string text_of(const std::vector<Keys>& rows) {
+    std::string text;
+    for (const Keys& row : rows) {
+      for (const auto& [key, value] : row) text += key + '=' + value + '\t';
+      text += '\n';
+    }
+    return text;
+  }
+  static std::vector<Keys> rows_of(const std::string& text) {
+    std::vector<Keys> rows;
+    std::istringstream lines(text);
+    for (std::string line; std::getline(lines, line);) {
+      Keys& row = rows.emplace_back();
+      std::istringstream words(line);
+      for (std::string word; std::getline(words, word, '\t');) {
+        const std::size_t equals = word.find('=');
+        row[word.substr(0, equals)] = word.substr(equals + 1);
+      }
     }
     return rows;
   }
@@ -87,7 +116,7 @@ class EveryKeyOf : public ::testing::TestWithParam<std::string> {
   std::unique_ptr<Communicator> alone_ = local_communicator();
 };
 
-std::string text_of(const Keys& row) {
+std::string options_of(const Keys& row) {
   std::string text;
   for (const auto& [key, value] : row) text += " --" + key + "=" + value;
   return text;
@@ -145,7 +174,7 @@ void expect_same(const TinyResult& actual, const TinyResult& expected, const Key
 TEST_P(EveryKeyOf, IsSameOnAnyRanksAndInAnyBlockWidth) {
   for (const Keys& row : rows()) {
     const Keys these = keys_of(row);
-    SCOPED_TRACE(text_of(row));
+    SCOPED_TRACE(options_of(row));
     const bool leads = world_->rank() == 0;
     TinyResult expected;
     if (leads) expected = run(these, *alone_);

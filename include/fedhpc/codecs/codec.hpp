@@ -20,6 +20,8 @@ struct PayloadFit {
   /// The columns of each tensor that is compressed, rising; all others arrive as they are. None: the
   /// whole row is one tensor.
   std::optional<ColumnRanges> tensors = {};
+  std::vector<std::int64_t> heights =
+      {};                  ///< of each tensor as a matrix [height, rest]; none: rows
   std::uint64_t seed = 0;  ///< the first word of the keys of its draws
 };
 
@@ -99,6 +101,7 @@ struct CodecChoice {
   std::int64_t k = 16;      ///< clusters of codec kmeans, 1 to 65536; others ignore it
   double fraction = 0.01;   ///< share of the columns that top_k and rand_k send
   std::int64_t levels = 7;  ///< s of codec qsgd, 1 to 32767
+  std::int64_t rank = 2;    ///< r of codec power_sgd
   ErrorFeedback feedback = ErrorFeedback::None;
 
   /// What the payloads hold that a method sends with the codec.

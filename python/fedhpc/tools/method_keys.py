@@ -3,7 +3,7 @@
 NAME = "algorithm.name"
 SECTION = "algorithm."
 OF_ALL_METHODS = {"algorithm.codec", "algorithm.k", "algorithm.codec_fraction", "algorithm.codec_levels",
-                  "algorithm.weighting", "algorithm.downlink_codec",
+                  "algorithm.codec_rank", "algorithm.weighting", "algorithm.downlink_codec",
                   "algorithm.error_feedback"}  # those of methods that have them
 DEFAULT_METHOD = "fedavg"
 
