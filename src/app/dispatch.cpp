@@ -58,7 +58,7 @@ int dispatch(const Arguments& arguments, const std::string& command_line) {
   if (command == "show") return show_command(rest);
   if (command == "help" && !rest.empty()) return help_command(rest);
   if (command == "export") return export_command(rest);
-  if (command == "--version") return version_command();
+  if (command == "--version" || command == "-v" || command == "-V") return version_command();
   if (command == "help" || command == "--help" || command == "-h") {
     std::fputs(kUsage, stdout);
     return 0;

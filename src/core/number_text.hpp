@@ -23,6 +23,7 @@ T parse_number(const std::string& text, const Bounds<T>& bounds) {
   if (text.starts_with("+-")) throw std::invalid_argument("two signs");
   const char* begin = text.data() + (text.starts_with('+') ? 1 : 0);
   const auto [end, error] = std::from_chars(begin, text.data() + text.size(), value);
+  if (error == std::errc::result_out_of_range) throw std::out_of_range("too large, or too small");
   if (error != std::errc{} || end != text.data() + text.size()) {
     throw std::invalid_argument("not a number");
   }

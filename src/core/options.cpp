@@ -13,21 +13,49 @@ namespace fedhpc {
 
 namespace {
 
-/// The value a person most likely meant: a near name, or the whole number that 1e3 stands for.
-std::string likely_value(const OptionSet::Entry& entry, const std::string& text) {
-  if (!entry.choices.empty()) return nearest(text, entry.choices);
+bool allows(const OptionSet::Entry& entry, const std::string& text) {
+  const std::string before = entry.print();
+  try {
+    entry.parse(text);
+    entry.parse(before);
+    return true;
+  } catch (const std::logic_error&) {
+    return false;
+  }
+}
+
+/// The whole number that 1e3 stands for.
+std::string as_whole(const std::string& text) {
   constexpr double kExact = 9007199254740992;  // 2^53: up to here a double is the number written
   try {
     const auto number = parse_number<double>(text, between(-kExact, kExact));
-    if (number != std::trunc(number)) return {};
-    std::string whole = print_number(static_cast<std::int64_t>(number));
-    const std::string before = entry.print();
-    entry.parse(whole);  // or it is not allowed either
-    entry.parse(before);
-    return whole;
-  } catch (const std::invalid_argument&) {
+    return number == std::trunc(number) ? print_number(static_cast<std::int64_t>(number)) : "";
+  } catch (const std::logic_error&) {
     return {};
   }
+}
+
+/// The value without what some file formats take for a comment behind it.
+std::string without_comment(const std::string& text) {
+  const std::size_t mark = text.find_first_of(";#");
+  if (mark == std::string::npos) return {};
+  const std::size_t last = text.substr(0, mark).find_last_not_of(" \t");
+  return last == std::string::npos ? "" : text.substr(0, last + 1);
+}
+
+/// 0.1 for 0,1.
+std::string with_point(std::string text) {
+  if (text.find_first_not_of("0123456789+-eE,") != std::string::npos) return {};
+  std::replace(text.begin(), text.end(), ',', '.');
+  return text;
+}
+
+/// The value a person most likely meant: a near name, or what a repair makes of the text.
+std::string likely_value(const OptionSet::Entry& entry, const std::string& text) {
+  for (const std::string& value : {without_comment(text), with_point(text), as_whole(text)}) {
+    if (!value.empty() && value != text && allows(entry, value)) return value;
+  }
+  return nearest(text, entry.choices);
 }
 
 }  // namespace
@@ -68,11 +96,16 @@ void OptionSet::assign(const std::string& key, const std::string& text, const Or
         concat(origin.place, ": key '", key, "' has an empty value; allowed: ", entry.allowed));
   }
   if (origin.level < entry.origin.level) return;
+  const auto refuse = [&](const std::string& because) {
+    return ConfigError(concat(origin.place, ": key '", key, "' cannot be '", text,
+                              "'; allowed: ", entry.allowed, because));
+  };
   try {
     entry.parse(text);
+  } catch (const std::out_of_range&) {
+    throw refuse(", in 64 bits");
   } catch (const std::invalid_argument&) {
-    throw ConfigError(concat(origin.place, ": key '", key, "' cannot be '", text,
-                             "'; allowed: ", entry.allowed, suggestion(likely_value(entry, text))));
+    throw refuse(suggestion(likely_value(entry, text)));
   }
   entry.origin = origin;
 }

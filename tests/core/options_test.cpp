@@ -122,6 +122,23 @@ TEST_F(OptionSetTest, RefusesValuesAndKeepsTheOldOne) {
   EXPECT_EQ(sample_.sizes, (std::vector<std::int64_t>{500, 200}));
 }
 
+TEST_F(OptionSetTest, SaysWhatWasMeant) {
+  const auto expect = [&](const std::string& key, const std::string& text, const std::string& end) {
+    const std::string message = refusal(key, text);
+    EXPECT_TRUE(message.ends_with(end)) << message;
+  };
+  expect("one.rate", "0,1", "did you mean '0.1'?");
+  expect("one.rate", "0.1 ; slow", "did you mean '0.1'?");
+  expect("one.count", "3 # three", "did you mean '3'?");
+  expect("one.count", "1e3", "did you mean '1000'?");
+  expect("one.flag", "true ; always", "did you mean 'true'?");
+  expect("one.count", "99999999999999999999", "a whole number of at least 1, in 64 bits");
+  expect("one.rate", "1,5", "of at most 1");  // as 1.5 it is not allowed either
+  expect("two.sizes", "5,0", "separated by commas");
+  EXPECT_EQ(sample_.count, 3);
+  EXPECT_EQ(sample_.rate, 0.1);
+}
+
 TEST_F(OptionSetTest, SaysWhatIsAllowed) {
   EXPECT_EQ(options_.entry("one.count").allowed, "a whole number of at least 1");
   EXPECT_EQ(options_.entry("one.rate").allowed, "a number above 0 and of at most 1");
