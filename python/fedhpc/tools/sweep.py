@@ -169,7 +169,7 @@ def array_job(sweep, options, program):
 
 def _on(sweep, rung):
     """Where halving is; "" without it."""
-    return f" of rung {rung.number} of {len(sweep.rungs)}, {rung.rounds} rounds," if rung.rounds else ""
+    return f" of rung {rung.number} of {len(sweep.rungs)} (to round {rung.rounds})" if rung.rounds else ""
 
 
 def prepared_folder(sweep):
