@@ -369,6 +369,11 @@ class Running(Case):
         self.assertEqual(sorted(path.name for path in self.folder.iterdir()),
                          ["bin", "calls.log", "run.ini", "sweep.ini"])
 
+    def test_a_misspelt_key_of_a_run_is_named_with_its_line(self):
+        self.ini("[sweep]\nbase = run.ini\nrun.rounds = 5, 6\ntrain.lrr = 0.1\n")
+        self.assertIn("sweep: sweep.ini:4: run.rounds=5: unknown key 'train.lrr', refused",
+                      self.tool("sweep", "sweep.ini", "--local", code=2))
+
     def test_the_script_starts_the_tool(self):
         for name in ("sweep", "submit"):
             done = subprocess.run([sys.executable, ROOT / "tools" / f"{name}.py", "--help"], text=True,

@@ -119,8 +119,8 @@ class Halving(Case):
     def test_rungs(self):
         for rounds, least, eta, expected in ((81, 3, 3, (3, 9, 27, 81)), (100, 10, 3, (11, 33, 100)),
                                              (100, 1, 10, (1, 10, 100)), (5, 2, 2, (2, 5))):
-            text = HALVING.replace("rounds = 9", f"rounds = {rounds}").replace("least_rounds = 1", f"least_rounds = {least}")
-            self.assertEqual(self.read(f"{text}eta = {eta}\n").rungs, expected)
+            text = f"{BASE}run.rounds = {rounds}\nleast_rounds = {least}\neta = {eta}\n"
+            self.assertEqual(self.read(text).rungs, expected)
 
     def test_the_best_go_on_from_their_checkpoints(self):
         text = HALVING + "train.lr = 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9\n"
@@ -244,6 +244,9 @@ class Halving(Case):
         self.assertFalse([text for text in other.overrides if "period" in text])
         one, _ = self.read(text + "train.lr_period = 5\n").jobs
         self.assertIn("train.lr_period=5", one.overrides)
+        for unchanged in ("train.lr_warmup = 9\n", "train.lr_unit = epoch\n"):
+            one, _ = self.read(text.replace("train.lr_warmup = 2\n", unchanged)).jobs
+            self.assertFalse([text for text in one.overrides if "period" in text])
 
 
 if __name__ == "__main__":

@@ -27,11 +27,11 @@ With `least_rounds` all points run to run.rounds / eta^k rounds, the smallest nu
 goes on from its checkpoint to eta times as many, up to run.rounds. A run that diverges or fails is cut.
 
 Every combination is checked by `fedhpc plan` before the first run starts: a misspelt key or a value out of range
-ends the sweep with exit code 2 (with `trials`, where all of them are refused). Without --local, --submit or --report, the array job's script is printed: a task is
-a run, a line of DIR/runs.tsv, which is written. With --submit it goes to sbatch. Runs that are finished are left
-out, those that were interrupted go on from their checkpoint, and a complete result of other settings is kept as
-NAME.old1.h5; so the same command may be given until nothing is left, but not while its tasks still wait or run.
-With halving an array is one rung: the command is given once for each.
+ends the sweep with exit code 2 (with `trials`, where all of them are refused). Without --local, --submit or --report,
+the array job's script is printed: a task is a run, a line of DIR/runs.tsv, which is written. With --submit it goes to
+sbatch. Runs that are finished are left out, those that were interrupted go on from their checkpoint, and a complete
+result of other settings is kept as NAME.old1.h5; so the same command may be given until nothing is left, but not while
+its tasks still wait or run. With halving an array is one rung: the command is given once for each.
 
 --local runs what is left here, one run after the other or N at a time. The output of a run is in NAME.log. A rank is one
 thread; without --ranks, the runs share this machine's cores evenly. Ctrl-C or SIGTERM asks the runs that are at work
@@ -56,7 +56,7 @@ from .submit import (SubmitError, add_cluster_options, directives_of, fill, read
                      template_of, variables_for)
 from .sweep_report import report
 from .sweep_rungs import standing, state_at
-from .sweep_runs import SweepError, jobs_of, read_sweep, states_of
+from .sweep_runs import SweepError, jobs_of, place_of, read_sweep, states_of
 
 WAIT_SECONDS = 0.2  # between looks at a run of another process
 MOST_TASKS = 1001  # of an array, where the cluster has not set MaxArraySize
@@ -102,7 +102,9 @@ def check(sweep, rung, program, ranks, most_ranks):
         try:
             plans.append(make_plan(program, sweep.base, arguments, ranks, settings, most_ranks))
         except PlanError as error:
-            refused.append(PlanError(f"{sweep.path}: {point.text}: {error}"))
+            named = next((argument[2:].split("=")[0] for argument in arguments
+                          if f"'{argument[2:].split('=')[0]}'" in str(error)), "")
+            refused.append(PlanError(f"{place_of(sweep.path, named)}: {point.text}: {error}"))
             if not sweep.trials:
                 break
     if refused and not (sweep.trials and plans):

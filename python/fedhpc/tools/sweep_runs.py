@@ -100,12 +100,15 @@ def read_sweep(path, output=None, select=None):
     return replace(sweep, points=_points(sweep, spaces, _draw_seed(path, own, spaces)))
 
 
-def _refused(path, key, message):
-    """A SweepError that says in which line of the file the key stands, where it stands there."""
+def place_of(path, key):
+    """The file and the line in which a key stands; the file alone where it does not stand there."""
     lines = [line.split("#", 1)[0].split("=", 1)[0].strip() for line in path.read_text(encoding="utf-8").split("\n")]
-    place = next((f":{number}" for number, name in reversed(list(enumerate(lines, 1)))
-                  if name and (name == key or key.endswith(f".{name}"))), "")
-    return SweepError(f"{path}{place}: {message}")
+    numbers = [number for number, name in enumerate(lines, 1) if name and (name == key or key.endswith(f".{name}"))]
+    return f"{path}:{numbers[-1]}" if numbers else str(path)
+
+
+def _refused(path, key, message):
+    return SweepError(f"{place_of(path, key)}: {message}")
 
 
 def _near(name):
@@ -257,10 +260,11 @@ def _points(sweep, spaces, draw_seed):
 
 def _whole_cosine(settings, rounds):
     """The period of a cosine that goes to the last round, which a run of fewer rounds would take for its own."""
-    if settings.get("train.lr_schedule") != "cosine" or settings.get("train.lr_period", "auto") != "auto" \
-            or settings.get("train.lr_unit") == "epoch":
-        return {}
-    return {"train.lr_period": str(max(1, rounds - int(settings.get("train.lr_warmup", "0"))))}
+    cosine = settings.get("train.lr_schedule") == "cosine" and settings.get("train.lr_unit") != "epoch"
+    warmup = settings.get("train.lr_warmup", "0")
+    if not cosine or settings.get("train.lr_period", "auto") != "auto" or not warmup.isdigit() or int(warmup) >= rounds:
+        return {}  # the last is for the program to refuse
+    return {"train.lr_period": str(rounds - int(warmup))}
 
 
 def _combinations(sweep, varying, base, fixed, draw_seed):
