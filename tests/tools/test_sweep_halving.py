@@ -8,11 +8,14 @@ import threading
 import time
 from unittest import main
 
+import pandas as pd
 from jobs_case import ROOT
 from test_sweep import Case
 
 from fedhpc.tools import sweep_runs  # noqa: E402
-from fedhpc.tools.results import load  # noqa: E402
+from fedhpc.tools.paper_table import JobState  # noqa: E402
+from fedhpc.tools.results import Run, load  # noqa: E402
+from fedhpc.tools.sweep_rungs import standing  # noqa: E402
 from fedhpc.tools.sweep_spaces import Space, draw, read_space  # noqa: E402
 
 BASE = "[sweep]\nbase = run.ini\n"
@@ -121,6 +124,15 @@ class Halving(Case):
                                              (100, 1, 10, (1, 10, 100)), (5, 2, 2, (2, 5))):
             text = f"{BASE}run.rounds = {rounds}\nleast_rounds = {least}\neta = {eta}\n"
             self.assertEqual(self.read(text).rungs, expected)
+
+    def test_a_rung_is_decided_by_its_own_rounds(self):
+        given = self.read(HALVING + "rule = last\ntrain.lr = 1, 2, 3\n")
+        curves = {"lr1_seed1": [.5, .1, .1], "lr2_seed1": [.4], "lr3_seed1": [.3]}
+        states = {job.name: JobState("finished", Run(job.output, {"status": "complete"}, {}, pd.DataFrame(
+            {"global_accuracy": curves[job.name]}, index=range(1, len(curves[job.name]) + 1)), {})) for job in given.jobs}
+        rungs = standing(given, states)
+        self.assertEqual([[point.name for point in rung.points] for rung in rungs], [["lr1", "lr2", "lr3"]] + [["lr1"]] * 2)
+        self.assertEqual([job.name for job in rungs[-1].due], ["lr1_seed1"])
 
     def test_the_best_go_on_from_their_checkpoints(self):
         text = HALVING + "train.lr = 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9\n"
