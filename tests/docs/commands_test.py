@@ -70,7 +70,7 @@ case " $* " in
 esac
 case $command in
   run) exec PROGRAM "$@" $few ;;
-  resume) exec PROGRAM "$@" --run.rounds=3 ;;
+  resume) exec PROGRAM "$@" ${few:+--run.rounds=3} ;;
   *) exec PROGRAM "$@" ;;
 esac
 """

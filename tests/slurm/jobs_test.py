@@ -4,9 +4,10 @@
 """
 
 import re
+import subprocess
 import unittest
 
-from jobs_support import JobCase, main
+from jobs_support import JobCase, app_support, main
 
 
 class Jobs(JobCase):
@@ -94,6 +95,20 @@ class Jobs(JobCase):
         self.ended(said.split()[2].rstrip(":"))
         self.assertIn("best (highest global_accuracy, best evaluated round, mean over 2 seeds): --train.lr=0.2 (",
                       self.tool("sweep", "sweep.ini", "--report"))
+
+    def test_a_rung_is_an_array(self):
+        (self.folder / "sweep.ini").write_text("[sweep]\nbase = run.ini\ntrain.lr = 0.001, 0.2, 1e9\nrun.rounds = 8\n"
+                                               "least_rounds = 2\neta = 2\n")
+        for tasks, number, rounds in ((3, 1, 2), (1, 2, 4), (1, 3, 8)):
+            said = self.tool("sweep", "sweep.ini", "--submit")
+            self.assertIn(f": {tasks} of {tasks} runs of rung {number} of 3 (to round {rounds}) (", said)
+            self.ended(said.split()[2].rstrip(":"))
+        self.tool("sweep", "sweep.ini", "--submit")
+        self.assertRegex(self.tool("sweep", "sweep.ini", "--report"), r"\| 0.2 +\| 3 +\| 8 .* best")
+        subprocess.run([app_support.options.fedhpc, "run", "run.ini", "--train.lr=0.2", "--run.seed=1",
+                        "--run.output=straight.h5"], cwd=self.folder, env=app_support.environment(), check=True,
+                       stdout=subprocess.DEVNULL)
+        self.assert_same_run("straight.h5", "results/sweeps/sweep/lr0.2_seed1.h5")
 
 
 if __name__ == "__main__":

@@ -2,7 +2,8 @@
 
 algorithm.name decides what it does: good; fail (exit code 1 with a message); typo (exit code 2, nothing
 written); slow (0.1 s a round, checkpoints on SIGUSR1); stubborn (like slow, dies on SIGUSR1); killed (killed
-after round 5 and its checkpoint, unless it is resumed); hungry (killed at every start). The accuracy after
+after round 5 and its checkpoint, unless it is resumed); hungry (killed at every start); rated (accuracy lr - lr/2t,
+evaluated in every round, with a checkpoint at its end; fails where lr is 4, diverges in round 2 from 5 on). The accuracy after
 round t is 0.9 + seed/1000 - 0.1/t; a round is recorded to take 2 s (fedavg) or 3 s and its evaluation, in every
 fifth, 1 s more. Every call is appended to $FAKE_LOG.
 """
@@ -33,7 +34,9 @@ def write(path, config, rounds, status):
         file.attrs["fedhpc_version"], file.attrs["git_commit"] = "0.0.1", "c0ffee"
         file["rounds/round"] = t
         accuracy = 0.9 + int(config["run.seed"]) / 1000 - 0.1 / t
-        file["rounds/global_accuracy"] = np.where(t % 5 == 0, accuracy, np.nan)
+        lr = float(config["train.lr"])
+        file["rounds/global_accuracy"] = (lr - lr / (2 * t) if config["algorithm.name"] == "rated" else
+                                          np.where(t % 5 == 0, accuracy, np.nan))
         evaluate = np.where(t % 5 == 0, 1.0, 0.0)
         file["rounds/seconds_evaluate"] = evaluate
         file["rounds/wall_seconds"] = evaluate + (2.0 if config["algorithm.name"] == "fedavg" else 3.0)
@@ -57,10 +60,13 @@ def main():
     else:
         with open(target, encoding="utf-8") as file:
             config, start = parse_config(file.read()), 0
-    config.update(item.removeprefix("--").split("=", 1) for item in overrides)
+    config.update(item.removeprefix("--").split("=", 1) for item in overrides if item.startswith("--"))
     output = target if command == "resume" else config["run.output"]
     config["train.lr"] = f"{float(config['train.lr']):.17g}"
     kind = config["algorithm.name"]
+    lr, rounds = float(config["train.lr"]), int(config["run.rounds"])
+    if kind == "rated" and lr == 4:
+        kind = "fail"
     if kind in ("fail", "typo"):
         print(f"fedhpc: error: {kind} on purpose", file=sys.stderr, flush=True)
         if kind == "fail":
@@ -73,7 +79,6 @@ def main():
     asked = []
     if kind == "slow":
         signal.signal(signal.SIGUSR1, lambda *_: asked.append(True))
-    rounds = int(config["run.rounds"])
     if kind in ("slow", "stubborn"):
         write(output, config, start, "running")
         for t in range(start + 1, rounds + 1):
@@ -82,7 +87,10 @@ def main():
                 write(output, config, t, "interrupted")
                 checkpoint(output, t)
                 return 75
-    write(output, config, rounds, "complete")
+    diverged = kind == "rated" and lr >= 5 and rounds >= 2
+    write(output, config, 2 if diverged else rounds, "diverged" if diverged else "complete")
+    if kind == "rated":
+        checkpoint(output, rounds)
     return 0
 
 

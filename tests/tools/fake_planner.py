@@ -17,7 +17,8 @@ def plan(arguments):
     with open(os.environ["FAKE_LOG"], "a", encoding="utf-8") as log:
         print("plan", ranks, *arguments, file=log)
     if "train.lrr" in given or float(given.get("train.lr", 1)) >= 9:
-        print("fedhpc: error: refused on purpose", file=sys.stderr)
+        unknown = "unknown key 'train.lrr', " if "train.lrr" in given else ""
+        print(f"fedhpc: error: {unknown}refused on purpose", file=sys.stderr)
         return 2
     clients = int(given.get("data.clients", 24))
     print(json.dumps({"ranks": ranks, "clients_per_rank": -(-clients // ranks), "seconds_per_round": 2.0 / ranks,

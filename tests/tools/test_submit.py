@@ -92,7 +92,7 @@ class Submit(FakeCluster):
 
     def test_refusals(self):
         cases = [
-            (["--train.lrr=1", "--submit"], "submit: refused on purpose\n"),
+            (["--train.lrr=1", "--submit"], "submit: unknown key 'train.lrr', refused on purpose\n"),
             (["--ranks", "3", "--nodes", "2"], "submit: 3 ranks cannot be shared evenly by 2 nodes; take a multiple"),
             (["--ranks", "3", "--gpus", "2"], "submit: --gpus 2 with --ranks 3: a rank has one GPU"),
             (["--ranks", "0"], "submit: --ranks 0: must be at least 1"),

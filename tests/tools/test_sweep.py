@@ -16,9 +16,10 @@ import pandas as pd
 
 from jobs_case import ROOT, FakeCluster, directives
 
-from fedhpc.tools import launch, paper_table, sweep, sweep_runs  # noqa: E402
+from fedhpc.tools import launch, paper_table, sweep, sweep_report, sweep_runs  # noqa: E402
 from fedhpc.tools.paper_table import JobState  # noqa: E402
 from fedhpc.tools.results import Run  # noqa: E402
+from fedhpc.tools.sweep_rungs import standing  # noqa: E402
 
 # The stand-in's accuracy after the last round is 0.9 + seed/1000 - 0.1/rounds.
 SWEEP = "[sweep]\nbase = run.ini\nrun.rounds = 5, 20, 10\ntrain.lr = 0.25\nseeds = 1-2\n"
@@ -82,7 +83,7 @@ class Reading(Case):
         self.assertEqual(paper_table.differences(own[0], {"algorithm.name": "fedavg"}), "")
         self.assertIn("mu", paper_table.differences(own[1], {"algorithm.name": "fedprox"}))
         states = {job.name: JobState("missing") for job in given.jobs}
-        self.assertIn("| fedavg         | -  ", sweep_runs.report(given, states))
+        self.assertIn("| fedavg         | -  ", sweep_report.report(given, states))
 
     def test_names_are_different_files(self):
         long = "; ".join(str(value) * 120 for value in (1, 2))
@@ -115,7 +116,7 @@ class Reading(Case):
         cases = [
             ("[sweep]\ntrain.lr = 1\n", "no key 'base' in [sweep]"),
             ("[sweep]\nbase = none.ini\n", "base = none.ini: no such file here or beside the sweep"),
-            (base + "sedes = 1\n", "unknown key 'sedes'; [sweep] takes base, seeds, metric"),
+            (base + "sedes = 1\n", "sweep.ini:3: unknown key 'sedes' (did you mean 'seeds'?); [sweep] takes base, seeds, trials"),
             (base + "[train]\nlr = 1\n", "unknown key 'train.lr'; [sweep] takes"),
             (base + "train.lr =\n", "key 'train.lr' is empty"),
             (base + "train.lr = 1, 1\n", "train.lr = 1, 1: a value stands there twice"),
@@ -152,8 +153,8 @@ class Best(Case):
     def best(self, extra, results):
         given = self.read(f"[sweep]\nbase = run.ini\ntrain.lr = 1, 2\nseeds = 1-2\n{extra}")
         states = self.states(given, results)
-        best = sweep_runs.best_of(given, states)
-        return (best and (best.text, *sweep_runs.result_of(given, best, states)[:2])), sweep_runs.report(given, states)
+        best = sweep_report.best_of(given, standing(given, states))
+        return (best and (best.text, *sweep_runs.result_of(given, best, states)[:2])), sweep_report.report(given, states)
 
     def test_mean_over_seeds_of_the_best_or_the_last_round(self):
         results = {"lr1_seed1": [.5, .9, .2], "lr1_seed2": [.1, .7, None], "lr2_seed1": [.4, .5, .6], "lr2_seed2": [.8]}
@@ -367,6 +368,11 @@ class Running(Case):
         self.assertEqual(self.calls("run "), [])
         self.assertEqual(sorted(path.name for path in self.folder.iterdir()),
                          ["bin", "calls.log", "run.ini", "sweep.ini"])
+
+    def test_a_misspelt_key_of_a_run_is_named_with_its_line(self):
+        self.ini("[sweep]\nbase = run.ini\nrun.rounds = 5, 6\ntrain.lrr = 0.1\n")
+        self.assertIn("sweep: sweep.ini:4: run.rounds=5: unknown key 'train.lrr', refused",
+                      self.tool("sweep", "sweep.ini", "--local", code=2))
 
     def test_the_script_starts_the_tool(self):
         for name in ("sweep", "submit"):

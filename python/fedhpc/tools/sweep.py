@@ -1,4 +1,4 @@
-"""Runs a grid of settings and seeds, as an array of jobs or one after the other, and names the best.
+"""Runs a grid of settings, or random ones, as an array of jobs or one after the other, and names the best.
 
 usage: tools/sweep.py SWEEP.ini [--local [N] | --submit | --report] [--select test|validation] [--output DIR]
                       [--ranks N] [--at-once N] [--time LIMIT] [--partition NAME] [--account NAME] ...
@@ -10,19 +10,30 @@ usage: tools/sweep.py SWEEP.ini [--local [N] | --submit | --report] [--select te
     algorithm.fedprox.mu = 0.1, 1           # a key of one method varies where that method is chosen
     run.rounds = 200
     seeds = 1-3                             # [1]
+    trials = 20                             # so many random combinations [all of them: the grid]
+    draw_seed = 1                           # of these draws [1]
+    least_rounds = 20                       # halving: rounds after which points are cut for the first time [none are]
+    eta = 3                                 # of halving: one of so many points goes on [3]
     metric = global_accuracy                # a series of /rounds [global_accuracy]
     select = validation                     # choose rounds and points by validation_METRIC [test: by the metric itself]
     rule = best                             # of a run: its best or its last evaluated round [best]
     aim = max                               # [max; min where the metric is a loss]
     output = results/sweeps/prox            # [results/sweeps/NAME of this file]
 
-Every combination is checked by `fedhpc plan` before the first run starts: a misspelt key or a value out of range
-ends the sweep with exit code 2. Without --local, --submit or --report, the array job's script is printed: a task is
-a run, a line of DIR/runs.tsv, which is written. With --submit it goes to sbatch. Runs that are finished are left
-out, those that were interrupted go on from their checkpoint, and a complete result of other settings is kept as
-NAME.old1.h5; so the same command may be given until nothing is left, but not while its tasks still wait or run.
+With `trials` a key may have a space, uniform(LOW, HIGH), log_uniform(LOW, HIGH) or integer(LOW, HIGH), or a list, of
+which one value is drawn. Trial n is the same however many there are; one that repeats an earlier one is left out.
 
---local runs what is left here, one run after the other or N at a time, each with its output in NAME.log. A rank is one
+With `least_rounds` all points run to run.rounds / eta^k rounds, the smallest number that is not below it. One of eta
+goes on from its checkpoint to eta times as many, up to run.rounds. A run that diverges or fails is cut.
+
+Every combination is checked by `fedhpc plan` before the first run starts: a misspelt key or a value out of range
+ends the sweep with exit code 2 (with `trials`, where all of them are refused). Without --local, --submit or --report,
+the array job's script is printed: a task is a run, a line of DIR/runs.tsv, which is written. With --submit it goes to
+sbatch. Runs that are finished are left out, those that were interrupted go on from their checkpoint, and a complete
+result of other settings is kept as NAME.old1.h5; so the same command may be given until nothing is left, but not while
+its tasks still wait or run. With halving an array is one rung: the command is given once for each.
+
+--local runs what is left here, one run after the other or N at a time. The output of a run is in NAME.log. A rank is one
 thread; without --ranks, the runs share this machine's cores evenly. Ctrl-C or SIGTERM asks the runs that are at work
 for a checkpoint and ends the sweep. --report prints a table with mean and spread over seeds and the
 best point, and writes it to DIR/table.md; so does --local at its end. Exit code 0; 1: a run failed; 2: unusable input.
@@ -32,6 +43,7 @@ import argparse
 import shutil
 import signal
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import replace
 from pathlib import Path
@@ -39,11 +51,14 @@ from pathlib import Path
 from . import launch, work_folder
 from .paper_table import PaperError, differences, job_state
 from .plan import PlanError, make_plan
-from .reproduction import find_program, set_aside
+from .reproduction import find_program, is_written, set_aside
 from .submit import (SubmitError, add_cluster_options, directives_of, fill, read_settings, shape_of, submit,
                      template_of, variables_for)
-from .sweep_runs import SweepError, read_sweep, report, states_of
+from .sweep_report import report
+from .sweep_rungs import standing, state_at
+from .sweep_runs import SweepError, jobs_of, place_of, read_sweep, states_of
 
+WAIT_SECONDS = 0.2  # between looks at a run of another process
 MOST_TASKS = 1001  # of an array, where the cluster has not set MaxArraySize
 
 
@@ -69,21 +84,31 @@ def parse_arguments(arguments):
     return options
 
 
-def arguments_of(job):
-    """The run's own arguments on the command line."""
-    return [*(f"--{override}" for override in job.overrides), f"--run.output={job.output}"]
+def arguments_of(job, rounds=None):
+    """The run's own arguments on the command line; `rounds`: those of its rung, if there is one."""
+    overrides = (*job.overrides, *([f"run.rounds={rounds}"] if rounds else []))
+    return [*(f"--{override}" for override in overrides), f"--run.output={job.output}"]
 
 
-def check(sweep, program, ranks, most_ranks):
-    """The largest Plan of all points; PlanError names the point that the program refuses."""
+def check(sweep, rung, program, ranks, most_ranks):
+    """The largest Plan of a rung's points; PlanError names the point that the program refuses.
+
+    Of random trials some may be refused: each says why when it is run.
+    """
     settings = read_settings(sweep.base)
-    plans = []
-    for point in sweep.points:
-        overrides = [f"--{override}" for override in point.jobs[0].overrides]
+    plans, refused = [], []
+    for point in rung.points:
+        arguments = arguments_of(point.jobs[0], rung.rounds)[:-1]
         try:
-            plans.append(make_plan(program, sweep.base, overrides, ranks, settings, most_ranks))
+            plans.append(make_plan(program, sweep.base, arguments, ranks, settings, most_ranks))
         except PlanError as error:
-            raise PlanError(f"{sweep.path}: {point.text}: {error}") from None
+            named = next((argument[2:].split("=")[0] for argument in arguments
+                          if f"'{argument[2:].split('=')[0]}'" in str(error)), "")
+            refused.append(PlanError(f"{place_of(sweep.path, named)}: {point.text}: {error}"))
+            if not sweep.trials:
+                break
+    if refused and not (sweep.trials and plans):
+        raise refused[0] from None
     slowest = max(plans, key=lambda plan: plan.rounds * plan.seconds_per_round)
     return replace(slowest, memory_per_rank=max(plan.memory_per_rank for plan in plans))
 
@@ -94,9 +119,9 @@ def prepare(job, state):
         set_aside(job)
 
 
-def write_index(sweep, path):
+def write_index(jobs, rounds, path):
     """The file that the array's tasks read: a line per run with name, configuration and arguments."""
-    lines = ["\t".join([job.name, str(job.config), *arguments_of(job)]) for job in sweep.jobs]
+    lines = ["\t".join([job.name, str(job.config), *arguments_of(job, rounds)]) for job in jobs]
     path.write_text("".join(line + "\n" for line in lines), encoding="utf-8")
 
 
@@ -113,13 +138,15 @@ def numbers(indices, at_once=None):
 
 
 def array_job(sweep, options, program):
-    """Prints or submits the array of the runs that are left."""
+    """Prints or submits the array of the runs that are left, with halving of those of a rung."""
     shape = shape_of(options)
-    plan = check(sweep, program, shape.ranks, options.plan_ranks)
     states = states_of(sweep)
-    left = [index for index, job in enumerate(sweep.jobs) if states[job.name].kind != "finished"]
+    rung = standing(sweep, states)[-1]
+    jobs = jobs_of(rung.points)
+    plan = check(sweep, rung, program, shape.ranks, options.plan_ranks)
+    left = [index for index, job in enumerate(jobs) if job in rung.due]
     if not left:
-        print(f"nothing is left of {len(sweep.jobs)} runs; --report names the best")
+        print(f"nothing is left of {len(jobs)} runs{_on(sweep, rung)}; --report names the best")
         return 0
     if len(left) > MOST_TASKS:
         print(f"sweep: {len(left)} tasks; a cluster takes {MOST_TASKS} unless its MaxArraySize says more",
@@ -130,14 +157,21 @@ def array_job(sweep, options, program):
     index = sweep.folder / "runs.tsv"
     script = fill(template_of("sweep"), directives, variables_for(program), [index])
     with prepared_folder(sweep):
-        write_index(sweep, index)
+        write_index(jobs, rung.rounds, index)
         if not options.submit:
             print(script, end="")
             return 0
-        for job in sweep.jobs:
+        for job in jobs:
             prepare(job, states[job.name])
-        print(f"submitted job {submit(script)}: {len(left)} of {len(sweep.jobs)} runs ({index})")
+        print(f"submitted job {submit(script)}: {len(left)} of {len(jobs)} runs{_on(sweep, rung)} ({index})")
+        if rung.number < len(sweep.rungs):
+            print("the same command submits the next rung, when these have ended")
     return 0
+
+
+def _on(sweep, rung):
+    """Where halving is; "" without it."""
+    return f" of rung {rung.number} of {len(sweep.rungs)} (to round {rung.rounds})" if rung.rounds else ""
 
 
 def prepared_folder(sweep):
@@ -152,45 +186,65 @@ class LocalRuns:
     def __init__(self, sweep, program, ranks, at_once):
         self.sweep, self.program, self.ranks, self.at_once = sweep, program, ranks, at_once
         self.stop = False
-        self.failed = []  # names
+        self.failed, self.interrupted = set(), set()  # names
 
     def run_all(self):
-        states = states_of(self.sweep)
-        left = [job for job in self.sweep.jobs if states[job.name].kind != "finished"]
-        print(f"{len(left)} of {len(self.sweep.jobs)} runs are left", flush=True)
-        begun = 0
+        """Runs what is left, with halving rung after rung until one is left undecided."""
+        said = None
+        while not self.stop and not self.interrupted:
+            states = states_of(self.sweep)
+            rung = standing(self.sweep, states, self.failed)[-1]
+            if rung.due or said is None:
+                all_of_it = len(rung.points) * len(self.sweep.seeds)
+                said = f"{len(rung.due)} of {all_of_it} runs{_on(self.sweep, rung)} are left"
+                print(said, flush=True)
+            if not rung.due:
+                return
+            self._run_each(rung, states)
+
+    def _run_each(self, rung, states):
+        begun, left = 0, len(rung.due)
         with ThreadPoolExecutor(self.at_once) as pool:
-            futures = {pool.submit(self._run, job, states[job.name]): job for job in left}
+            futures = {pool.submit(self._run, job, states[job.name], rung.rounds): job for job in rung.due}
             try:
                 for future in as_completed(futures):
                     said = future.result()
                     if said is None:
                         continue
                     begun += 1
-                    print(f"[{begun}/{len(left)}] {futures[future].name}: {said}", flush=True)
+                    print(f"[{begun}/{left}] {futures[future].name}: {said}", flush=True)
             except BaseException:
                 self.stop = True  # the runs at work; leaving the pool waits for them
                 raise
-        if begun < len(left):
-            print(f"stopped: {len(left) - begun} runs are left")
+        if begun < left:
+            print(f"stopped: {left - begun} runs are left")
 
-    def _run(self, job, state):
+    def _run(self, job, state, rounds):
         """Resumes or starts one run and says in a few words how it ended; None where none is started any more."""
         if self.stop:
             return None
+        if is_written(job.output):
+            print(f"{job.name}: waits for the run that is writing it", flush=True)
+            while is_written(job.output) and not self.stop:  # a killed sweep leaves it at work
+                time.sleep(WAIT_SECONDS)
+            state = job_state(job)
+            if self.stop or state_at(job, state, rounds).kind == "finished":
+                return None if self.stop else "finished by an earlier call"
         prepare(job, state)
         outcome = None
+        arguments = arguments_of(job, rounds)
         if list(job.output.parent.glob(f"{job.output.stem}.ckpt.*.h5")):
-            outcome = self._launch(job, ["resume", str(job.output), *arguments_of(job)])
+            outcome = self._launch(job, ["resume", str(job.output), *arguments])
         if outcome is None or (outcome.code == launch.REFUSED and not outcome.stopped):
             # The program sets aside what could not be resumed, unless another run is writing it.
-            outcome = self._launch(job, ["run", str(job.config), *arguments_of(job)])
-        state = job_state(job)
+            outcome = self._launch(job, ["run", str(job.config), *arguments])
+        state = state_at(job, job_state(job), rounds)
         if outcome.code == 0 and state.kind == "finished":
             return f"finished in {outcome.seconds:.0f} s"
         if outcome.stopped or outcome.code == launch.INTERRUPTED:
+            self.interrupted.add(job.name)
             return "interrupted, the same command goes on"
-        self.failed.append(job.name)
+        self.failed.add(job.name)
         return f"failed: {outcome.message or state.detail or 'no result file'} ({job.name}.log)"
 
     def _launch(self, job, arguments):
@@ -209,22 +263,22 @@ def run_here(sweep, options, program):
                          f"{cores}, the cores of this machine")
     if ranks > 1 and not shutil.which("mpirun"):
         raise SweepError("no mpirun on the PATH; install it or use --ranks 1")
-    check(sweep, program, 1, 1)
+    check(sweep, standing(sweep, states_of(sweep))[-1], program, 1, 1)
     with prepared_folder(sweep):
         runs = LocalRuns(sweep, program, ranks, at_once)
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_: setattr(runs, "stop", True))
         runs.run_all()
-        show(sweep)
+        show(sweep, runs.failed)
     if runs.failed:
         print(f"{len(runs.failed)} of {len(sweep.jobs)} runs failed: {', '.join(sorted(runs.failed))}; each has its reason "
               f"in {sweep.folder}/NAME.log")
     return 1 if runs.failed else 0
 
 
-def show(sweep):
+def show(sweep, failed=frozenset()):
     """Prints the table and writes it into the sweep's folder."""
-    text = report(sweep, states_of(sweep))
+    text = report(sweep, states_of(sweep), failed)
     path = sweep.folder / "table.md"
     path.write_text(text, encoding="utf-8")
     print(f"{text}{path}")

@@ -1,19 +1,22 @@
-"""A sweep: its INI file, the runs it stands for, what is finished of them, and the comparison as Markdown."""
+"""A sweep: its INI file, the runs it stands for, and what they have reached."""
 
+import difflib
 import itertools
 import re
 import statistics
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from .configuration import parse_config, read_config, without_rivals
 from .method_keys import acting, method_of, of_one_method
-from .paper_table import Job, figure_text, job_state
+from .paper_table import Job, job_state
 from .results import DIVERGED, VALIDATION, ResultError
 from .statistics_of_seeds import smaller_is_better
+from .sweep_spaces import FORMS, Space, draw, read_space
 
-OWN_KEYS = ("base", "seeds", "metric", "select", "rule", "aim", "output")
+OWN_KEYS = ("base", "seeds", "trials", "draw_seed", "least_rounds", "eta", "metric", "select", "rule", "aim", "output")
 OWN_SETTINGS = ("run.seed", "run.output")  # of every run, set by the sweep
+ETA = 3
 LONGEST_NAME = 100  # characters of a run's name; a longer one is cut and numbered
 
 
@@ -25,6 +28,7 @@ class SweepError(Exception):
 class Point:
     """One combination of the values that vary, with a run for every seed."""
 
+    name: str  # what the names of its runs begin with
     values: dict  # "section.key" -> text, of the keys that vary
     jobs: tuple  # of paper_table.Job, in the order of the seeds
 
@@ -46,11 +50,18 @@ class Sweep:
     aim: str  # max | min
     folder: Path
     points: tuple
+    trials: int = None  # random points; None: all combinations
+    rungs: tuple = (None,)  # of halving: rounds of each; None: as many as the configuration says
+    eta: int = None  # of halving: one of so many points stays after a rung
 
     @property
     def jobs(self):
-        """All runs: the first seed of every point, then the second, ..."""
-        return [job for of_seed in zip(*(point.jobs for point in self.points)) for job in of_seed]
+        return jobs_of(self.points)
+
+
+def jobs_of(points):
+    """The runs of all points: the first seed of every point, then the second, ..."""
+    return [job for of_seed in zip(*(point.jobs for point in points)) for job in of_seed]
 
 
 def read_sweep(path, output=None, select=None):
@@ -61,28 +72,94 @@ def read_sweep(path, output=None, select=None):
     for key, value in settings.items():
         name = key.removeprefix("sweep.")
         if not key.startswith("sweep.") or ("." not in name and name not in OWN_KEYS):
-            raise SweepError(f"{path}: unknown key '{name if key.startswith('sweep.') else key}'; [sweep] takes "
-                             f"{', '.join(OWN_KEYS)} and keys of a run, such as train.lr")
+            raise _refused(path, key, f"unknown key '{name if key.startswith('sweep.') else key}'{_near(name)}; [sweep] "
+                                      f"takes {', '.join(OWN_KEYS)} and keys of a run, such as train.lr")
         if not value:
-            raise SweepError(f"{path}: key '{name}' is empty; give it a value or take it out")
+            raise _refused(path, name, f"key '{name}' is empty; give it a value or take it out")
         (grid if "." in name else own)[name] = value
     if "base" not in own:
         raise SweepError(f"{path}: no key 'base' in [sweep]; it names the configuration that the runs start from")
     for name in OWN_SETTINGS:
         if name in grid:
-            raise SweepError(f"{path}: the sweep sets {name} of every run itself; use seeds= and output=")
+            raise _refused(path, name, f"the sweep sets {name} of every run itself; use seeds= and output=")
     base = _base(path, own["base"])
     metric = own.get("metric", "global_accuracy")
     folder = Path(output or own.get("output") or Path("results") / "sweeps" / path.stem)
-    seeds = _seeds(path, own.get("seeds", "1"))
     if select:
         own["select"] = select
     chosen_by = metric
     if _one_of(path, own, "select", ("test", "validation")) == "validation":
         chosen_by = _validated(path, metric, {**_configuration(base), **grid})
-    return Sweep(path, base, seeds, metric, chosen_by, _one_of(path, own, "rule", ("best", "last")),
-                 _one_of(path, own, "aim", ("min", "max") if smaller_is_better(metric) else ("max", "min")), folder,
-                 _points(path, base, {key: _values(path, key, text) for key, text in grid.items()}, seeds, folder))
+    spaces = {key: _values(path, key, text) for key, text in grid.items()}
+    trials, eta = _whole(path, own, "trials", 1), _whole(path, own, "eta", 2)
+    rungs = _rungs(path, own, eta or ETA, {**_configuration(base), **grid})
+    sweep = Sweep(path, base, _seeds(path, own.get("seeds", "1")), metric, chosen_by,
+                  _one_of(path, own, "rule", ("best", "last")),
+                  _one_of(path, own, "aim", ("min", "max") if smaller_is_better(metric) else ("max", "min")), folder,
+                  (), trials, rungs, eta or ETA)
+    return replace(sweep, points=_points(sweep, spaces, _draw_seed(path, own, spaces)))
+
+
+def place_of(path, key):
+    """The file and the line in which a key stands; the file alone where it does not stand there."""
+    lines = [line.split("#", 1)[0].split("=", 1)[0].strip() for line in path.read_text(encoding="utf-8").split("\n")]
+    numbers = [number for number, name in enumerate(lines, 1) if name and (name == key or key.endswith(f".{name}"))]
+    return f"{path}:{numbers[-1]}" if numbers else str(path)
+
+
+def _refused(path, key, message):
+    return SweepError(f"{place_of(path, key)}: {message}")
+
+
+def _near(name):
+    """A guess at which of the sweep's own keys was meant."""
+    near = difflib.get_close_matches(name, OWN_KEYS, 1)
+    return f" (did you mean '{near[0]}'?)" if near else ""
+
+
+def _whole(path, own, name, least, default=None):
+    """A whole number among the sweep's own keys; `default` where it is not there."""
+    text = own.get(name)
+    if text is None:
+        return default
+    if not re.fullmatch(r"\d+", text) or int(text) < least:
+        raise _refused(path, name, f"{name} = {text}: must be a whole number of at least {least}")
+    return int(text)
+
+
+def _draw_seed(path, own, spaces):
+    """The seed of what is drawn; SweepError where keys of random trials and of a grid do not go together."""
+    if "trials" not in own:
+        for key, values in spaces.items():
+            if isinstance(values, Space):
+                raise _refused(path, key, f"{key} is a space to draw from; say how often by trials = N")
+        if "draw_seed" in own:
+            raise _refused(path, "draw_seed", "draw_seed is for random trials; give trials = N or take it out")
+    elif all(not isinstance(values, Space) and len(values) == 1 for values in spaces.values()):
+        raise _refused(path, "trials", f"trials = {own['trials']}: no key varies; give one {FORMS}")
+    return _whole(path, own, "draw_seed", 0, 1)
+
+
+def _rungs(path, own, eta, settings):
+    """The rounds of each rung: run.rounds / eta^k, rounded down, from least_rounds on."""
+    least = _whole(path, own, "least_rounds", 1)
+    if least is None:
+        if "eta" in own:
+            raise _refused(path, "eta", "eta is for halving; give least_rounds = N or take it out")
+        return (None,)
+    most = settings.get("run.rounds", "")
+    if not re.fullmatch(r"\d+", most):
+        raise _refused(path, "run.rounds" if most else "least_rounds",
+                       f"least_rounds = {least}: halving needs one run.rounds, those of the trials that stay to the end")
+    if settings.get("run.checkpoint_every") == "0":
+        raise _refused(path, "run.checkpoint_every", "run.checkpoint_every = 0 leaves nothing to go on from after a rung")
+    rungs = [int(most)]
+    while rungs[0] // eta >= least:
+        rungs.insert(0, int(most) // eta ** len(rungs))
+    if len(rungs) == 1:
+        raise _refused(path, "least_rounds", f"least_rounds = {least}: no rung below run.rounds = {most} with eta = {eta}; "
+                                             f"allowed: at most {int(most) // eta}")
+    return tuple(rungs)
 
 
 def _settings(path):
@@ -104,11 +181,12 @@ def _configuration(path):
 def _validated(path, metric, settings):
     """The series of the metric on validation samples; SweepError where no run has any."""
     if metric.startswith(VALIDATION):
-        raise SweepError(f"{path}: select = validation chooses by validation_METRIC; {metric} is one of them already")
+        raise _refused(path, "metric",
+                       f"select = validation chooses by validation_METRIC; {metric} is one of them already")
     fractions = settings.get("data.validation_fraction", "0").split(";")
     if settings.get("data.partition") != "file" and all(text.strip() in ("", "0", "0.0") for text in fractions):
-        raise SweepError(f"{path}: select = validation needs samples that clients set aside; "
-                         "set data.validation_fraction")
+        raise _refused(path, "select", "select = validation needs samples that clients set aside; "
+                                       "set data.validation_fraction")
     return VALIDATION + metric
 
 
@@ -117,22 +195,27 @@ def _base(path, text):
     for candidate in (Path(text), path.parent / text):
         if candidate.is_file():
             return candidate
-    raise SweepError(f"{path}: base = {text}: no such file here or beside the sweep; name a configuration")
+    raise _refused(path, "base", f"base = {text}: no such file here or beside the sweep; name a configuration")
 
 
 def _one_of(path, own, name, allowed):
     value = own.get(name, allowed[0])
     if value not in allowed:
-        raise SweepError(f"{path}: {name} = {value}: must be {' or '.join(allowed)}")
+        raise _refused(path, name, f"{name} = {value}: must be {' or '.join(allowed)}")
     return value
 
 
 def _values(path, key, text):
-    """The values of a key: between semicolons where there is one, so that a value may hold commas, else commas."""
+    """A Space, or values: between semicolons where there is one, so that a value may hold commas, else commas."""
+    try:
+        if space := read_space(text):
+            return space
+    except ValueError as error:
+        raise _refused(path, key, f"{key} = {text}: {error}") from None
     values = [item.strip() for item in text.split(";" if ";" in text else ",")]
     values = [value for value in values if value]
     if len(set(values)) != len(values) or not values:
-        raise SweepError(f"{path}: {key} = {text}: a value stands there twice, or none; take it out")
+        raise _refused(path, key, f"{key} = {text}: a value stands there twice, or none; take it out")
     return values
 
 
@@ -142,44 +225,63 @@ def _seeds(path, text):
     for item in text.split(","):
         match = re.fullmatch(r"\s*(\d+)\s*(?:-\s*(\d+)\s*)?", item)
         if not match or int(match[2] or match[1]) < int(match[1]):
-            raise SweepError(f"{path}: seeds = {text}: not a list such as 1-3,7")
+            raise _refused(path, "seeds", f"seeds = {text}: not a list such as 1-3,7")
         seeds += range(int(match[1]), int(match[2] or match[1]) + 1)
     if len(set(seeds)) != len(seeds):
-        raise SweepError(f"{path}: seeds = {text}: a seed stands there twice; take it out")
+        raise _refused(path, "seeds", f"seeds = {text}: a seed stands there twice; take it out")
     return tuple(seeds)
 
 
-def _points(path, base, grid, seeds, folder):
-    """The grid's points, the last key's values changing fastest."""
-    varying = {key: values for key, values in grid.items() if len(values) > 1}
-    fixed = {key: values[0] for key, values in grid.items() if len(values) == 1}
-    base_settings = _configuration(base)
+def _points(sweep, spaces, draw_seed):
+    """The points: the grid's, the last key's values changing fastest, or one for every trial."""
+    fixed = {key: values[0] for key, values in spaces.items() if not isinstance(values, Space) and len(values) == 1}
+    varying = {key: values for key, values in spaces.items() if key not in fixed}
+    base_settings = _configuration(sweep.base)
     points, taken = [], set()
-    for number, values in enumerate(_combinations(varying, base_settings, fixed)):
-        name = _name(varying, values)
+    for number, values in _combinations(sweep, varying, base_settings, fixed, draw_seed):
+        name = f"trial{number}" if sweep.trials else _name(varying, values)
         if not name or len(name) > LONGEST_NAME or name in taken:
-            name = f"{(name or base.stem)[:LONGEST_NAME]}_{number}" if varying else base.stem
+            name = f"{(name or sweep.base.stem)[:LONGEST_NAME]}_{number}" if varying else sweep.base.stem
         taken.add(name)
+        settings = {**fixed, **values}
+        expected = acting(without_rivals(base_settings, settings), settings)
+        if sweep.rungs[-1]:  # the rung says how many rounds
+            cosine = _whole_cosine(expected, sweep.rungs[-1])
+            settings, expected = ({key: value for key, value in {**some, **cosine}.items() if key != "run.rounds"}
+                                  for some in (settings, expected))
         jobs = []
-        for seed in seeds:
-            settings = {**fixed, **values, "run.seed": str(seed)}
-            output = folder / f"{name}_seed{seed}.h5"
-            jobs.append(Job(f"{name}_seed{seed}", base, tuple(f"{key}={value}" for key, value in settings.items()),
-                            acting(without_rivals(base_settings, settings), settings), output))
-        points.append(Point(values, tuple(jobs)))
+        for seed in sweep.seeds:
+            seeded = {**settings, "run.seed": str(seed)}
+            jobs.append(Job(f"{name}_seed{seed}", sweep.base, tuple(f"{key}={value}" for key, value in seeded.items()),
+                            {**expected, "run.seed": str(seed)}, sweep.folder / f"{name}_seed{seed}.h5"))
+        points.append(Point(name, values, tuple(jobs)))
     return tuple(points)
 
 
-def _combinations(varying, base, fixed):
-    """The values of every point; a key of one method varies where that method is chosen."""
+def _whole_cosine(settings, rounds):
+    """The period of a cosine that goes to the last round, which a run of fewer rounds would take for its own."""
+    cosine = settings.get("train.lr_schedule") == "cosine" and settings.get("train.lr_unit") != "epoch"
+    warmup = settings.get("train.lr_warmup", "0")
+    if not cosine or settings.get("train.lr_period", "auto") != "auto" or not warmup.isdigit() or int(warmup) >= rounds:
+        return {}  # the last is for the program to refuse
+    return {"train.lr_period": str(rounds - int(warmup))}
+
+
+def _combinations(sweep, varying, base, fixed, draw_seed):
+    """(number, values) of every point, equal ones once; a key of one method varies where that method is chosen."""
+    if sweep.trials:
+        combinations = ([draw(space, draw_seed, trial, key) for key, space in varying.items()]
+                        for trial in range(1, sweep.trials + 1))
+    else:
+        combinations = itertools.product(*varying.values())
     points = []
-    for combination in itertools.product(*varying.values()):
+    for trial, combination in enumerate(combinations, 1):
         values = dict(zip(varying, combination))
         method = method_of(base, {**fixed, **values})
         acts = {key: value for key, value in values.items()
                 if (of_one_method(key) or (method,))[0] == method}
-        if acts not in points:
-            points.append(acts)
+        if acts not in [earlier for _, earlier in points]:
+            points.append((trial if sweep.trials else len(points), acts))
     return points
 
 
@@ -217,69 +319,10 @@ def states_of(sweep):
     return {job.name: job_state(job) for job in sweep.jobs}
 
 
-def best_of(sweep, states):
-    """The point that the mean of `chosen_by` prefers, of those whose seeds are all finished; None without one."""
-    results = [(point, *result_of(sweep, point, states, sweep.chosen_by)) for point in sweep.points]
+def ranked(sweep, points, states):
+    """The points whose seeds are all finished, best mean of `chosen_by` first, and of equal ones the earlier; each with
+    its mean."""
+    results = [(point, *result_of(sweep, point, states, sweep.chosen_by)) for point in points]
     complete = [(point, mean) for point, mean, _, finished in results
                 if mean is not None and finished == len(sweep.seeds)]
-    pick = max if sweep.aim == "max" else min
-    return pick(complete, key=lambda entry: entry[1])[0] if complete else None
-
-
-def report(sweep, states):
-    """The table of all points as Markdown, and the best one in a line."""
-    best = best_of(sweep, states)
-    keys = list(dict.fromkeys(key for point in sweep.points for key in point.values))
-    metrics = list(dict.fromkeys((sweep.chosen_by, sweep.metric)))
-    lines = [[*keys, *(metric + _unit(metric) for metric in metrics), "seeds", ""]]
-    for point in sweep.points:
-        results = [result_of(sweep, point, states, metric) for metric in metrics]
-        note = "best" if point is best else _note(point, states)
-        lines.append([*(point.values.get(key, "-") for key in keys),
-                      *(_cell(metric, mean, spread) for metric, (mean, spread, _) in zip(metrics, results)),
-                      f"{results[0][2]} of {len(sweep.seeds)}", note])
-    widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
-    text = ["| " + " | ".join(cell.ljust(width) for cell, width in zip(line, widths)) + " |" for line in lines]
-    text.insert(1, "|" + "|".join("-" * (width + 2) for width in widths) + "|")
-    return "\n".join([*text, "", _conclusion(sweep, states, best)]) + "\n"
-
-
-def _unit(metric):
-    return " [%]" if "accuracy" in metric else ""
-
-
-def _cell(metric, mean, spread):
-    if _unit(metric) or mean is None:
-        return figure_text(mean, spread)
-    # A loss has no natural number of decimals.
-    return f"{mean:.4g}" + (f" ± {spread:.2g}" if spread is not None else "")
-
-
-def _note(point, states):
-    """Why a point is not complete."""
-    kinds = [states[job.name] for job in point.jobs if states[job.name].kind != "finished"]
-    return "; ".join(dict.fromkeys(f"{state.kind} {state.detail}".strip().replace("|", "/") for state in kinds))
-
-
-def _conclusion(sweep, states, best):
-    pending = sum(state.kind != "finished" for state in states.values())
-    left = f"; {pending} of {len(states)} runs are not finished" if pending else ""
-    runs = [state.run for state in states.values() if state.kind == "finished"]
-    for metric in (sweep.chosen_by, sweep.metric):
-        if runs and all(run.evaluated(metric).empty for run in runs):
-            return (f"metric {metric} was never evaluated; the runs have "
-                    f"{', '.join(name for name in runs[0].rounds if len(runs[0].evaluated(name)))}{left}")
-    if best is None:
-        return f"no point is complete{left}"
-    rule = {"best": "best evaluated round", "last": "last evaluated round"}[sweep.rule]
-    aim = {"max": "highest", "min": "lowest"}[sweep.aim]
-    overrides = " ".join(f"--{key}={value}" for key, value in best.values.items())
-    over = f", mean over {len(sweep.seeds)} seeds" if len(sweep.seeds) > 1 else ""
-    figures = []
-    for metric in dict.fromkeys((sweep.chosen_by, sweep.metric)):
-        mean, spread, _ = result_of(sweep, best, states, metric)
-        name = f"{metric} " if figures else ""
-        figures.append("-" if mean is None else
-                       f"{name}{mean:.4g}" + (f" ± {spread:.2g}" if spread is not None else ""))
-    return (f"best ({aim} {sweep.chosen_by}, {rule}{over}): {overrides or sweep.base.name} "
-            f"({'; '.join(figures)}){left}")
+    return sorted(complete, key=lambda entry: entry[1] if sweep.aim == "min" else -entry[1])

@@ -1,0 +1,78 @@
+"""Successive halving (Jamieson, Talwalkar, 2016): which runs of a sweep are due, and which points are cut.
+
+All points go to the rounds of the first rung. The best of them, one of eta, go on from their checkpoints to the rounds
+of the next, and so on. What a rung decides follows from the result files up to its rounds, however far they have gone
+since, so that nothing else is kept. A sweep without halving has one rung, on which nothing is cut.
+"""
+
+import re
+from dataclasses import dataclass, replace
+
+from .paper_table import JobState
+from .results import DIVERGED
+from .sweep_runs import jobs_of, ranked
+
+
+@dataclass(frozen=True)
+class Rung:
+    """A rung that has begun."""
+
+    number: int  # from 1
+    rounds: int  # None: as many as the configuration says
+    points: tuple  # that have come so far
+    states: dict  # paper_table.JobState by the run's name; `failed` as well, with the program's own words
+    due: tuple  # runs that are to be run before the rung is decided
+
+
+def standing(sweep, states, tried=frozenset()):
+    """The rungs that have begun, the last of them undecided or the end.
+
+    `states` are those of the outputs, `tried` the names of runs that have failed and are not tried again.
+    """
+    points, rungs = sweep.points, []
+    for number, rounds in enumerate(sweep.rungs, 1):
+        here = {job.name: state_at(job, states[job.name], rounds) for job in jobs_of(points)}
+        rungs.append(Rung(number, rounds, points, here, _due(points, here, rounds, tried)))
+        points = kept(sweep, rungs[-1])
+        if rungs[-1].due or not points:
+            break
+    return rungs
+
+
+def kept(sweep, rung):
+    """The points that go on from a rung: one of eta, at least one, of those with a result; the earlier where two tie."""
+    best = [point.name for point, _ in ranked(sweep, rung.points, rung.states)]
+    names = best[:max(1, len(rung.points) // sweep.eta)]
+    return tuple(point for point in rung.points if point.name in names)
+
+
+def state_at(job, state, rounds):
+    """The state of a run whose aim are so many rounds; its Run holds no more of them."""
+    if rounds and state.kind in ("finished", "interrupted"):
+        run, done = state.run, len(state.run.rounds)
+        if done > rounds:
+            run = replace(run, rounds=run.rounds.loc[:rounds], attributes={**run.attributes, "status": "complete"})
+        if done >= rounds or run.status == DIVERGED:
+            return JobState("finished", run)
+        state = JobState("interrupted", run, f"after round {done}")
+    if state.kind != "finished" and (reason := _last_words(job)):
+        return JobState("failed", state.run, reason)
+    return state
+
+
+def _last_words(job):
+    """The program's own words on why a run has failed, in the log of its last start; "" without any."""
+    try:
+        text = job.output.with_suffix(".log").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+    found = re.search(r"^fedhpc: error: *(.+)$", text, re.MULTILINE)
+    return found[1].strip() if found else ""
+
+
+def _due(points, states, rounds, tried):
+    """Unfinished runs. A rung does not wait for those that have failed, unless nothing else has come of it."""
+    due = [job for job in jobs_of(points) if states[job.name].kind != "finished" and job.name not in tried]
+    if rounds and any(state.kind == "finished" for state in states.values()):
+        due = [job for job in due if states[job.name].kind != "failed"]
+    return tuple(due)
