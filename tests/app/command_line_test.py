@@ -38,6 +38,8 @@ class SmallCommands(AppCase):
             out = self.run_ok("--version", ranks=ranks).stdout
             self.assertRegex(out, r"\Afedhpc \d+\.\d+\.\d+ \([0-9a-z.+-]+, torch-\d\S*, \S*MPI\S*-\d\S*, "
                                   r"HDF5-\d+\.\d+\.\d+, (nccl\S*|no nccl)\)\r?\n\Z")
+        for short in ("-v", "-V"):
+            self.assertEqual(self.run_ok(short).stdout, self.run_ok("--version").stdout)
 
     def test_list(self):
         for kind, member in KINDS.items():
