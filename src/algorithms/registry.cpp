@@ -6,6 +6,7 @@
 #include "fedhpc/algorithms/fedamp.hpp"
 #include "fedhpc/algorithms/fedavg.hpp"
 #include "fedhpc/algorithms/fedavg_ft.hpp"
+#include "fedhpc/algorithms/fedbabu.hpp"
 #include "fedhpc/algorithms/fedbat.hpp"
 #include "fedhpc/algorithms/fedbn.hpp"
 #include "fedhpc/algorithms/feddwa.hpp"

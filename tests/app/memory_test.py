@@ -132,6 +132,7 @@ local_steps = 2
             "fedper": [],
             "lg_fedavg": [],
             "fedbn": [],
+            "fedbabu": [],
             "pfedgp": ["--algorithm.draws=4", "--algorithm.test_draws=4"],
             "fedala": [],
             "feddwa": [],

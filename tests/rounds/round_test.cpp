@@ -123,6 +123,7 @@ const std::map<std::string, Work>& work_of_methods() {
       {"fedamp", {}},
       {"fedavg", {}},
       {"fedavg_ft", {.gradients = 5 + 5}},  // fine-tuning and training
+      {"fedbabu", {}},
       {"fedbat", {}},
       {"fedbn", {}},
       {"feddwa", {.gradients = 5 + 5, .payloads = 3}},  // of a guidance model, sent as well
