@@ -1,4 +1,5 @@
 #include "fedhpc/algorithms/algorithm.hpp"
+#include "fedhpc/algorithms/apfl.hpp"
 #include "fedhpc/algorithms/ditto.hpp"
 #include "fedhpc/algorithms/dsgd.hpp"
 #include "fedhpc/algorithms/ef21p.hpp"

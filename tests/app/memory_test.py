@@ -133,6 +133,7 @@ local_steps = 2
             "lg_fedavg": [],
             "fedbn": [],
             "fedbabu": [],
+            "apfl": [],
             "pfedgp": ["--algorithm.draws=4", "--algorithm.test_draws=4"],
             "fedala": [],
             "feddwa": [],

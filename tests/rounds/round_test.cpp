@@ -117,6 +117,7 @@ struct Work {
 const std::map<std::string, Work>& work_of_methods() {
   static const std::map<std::string, Work> work{
       {"dsgd", {}},
+      {"apfl", {.gradients = 5 + 5}},   // of w_i and of the mixture
       {"ditto", {.gradients = 5 + 5}},  // of the global and of the personal model
       {"ef21p", {}},
       {"fedala", {}},  // weights are learned from the second time on
