@@ -64,17 +64,6 @@ void FedALA::declare(OptionSet& options) {
   server_.declare(options);
 }
 
-std::size_t FedALA::first_field(const Layout& layout, std::int64_t layers) {
-  const std::vector<Field>& fields = layout.fields();
-  std::size_t first = fields.size();
-  for (std::int64_t found = 0; first > 0 && found < layers;) {
-    --first;
-    // What has one index is a bias or belongs to batch norm: it follows the kernel of its layer.
-    if (fields[first].shape.size() > 1) ++found;
-  }
-  return first;
-}
-
 void FedALA::initialise(const Setup& setup) {
   setup.add_metrics(
       {{kReceptionAccuracy, "fraction",
@@ -89,7 +78,7 @@ void FedALA::initialise(const Setup& setup) {
   codec_ = averaging_.make_upload_codec(setup, global_);
   server_.start(global_);
   plain_ = setup.training().step_rule().is_plain();
-  const std::size_t first = first_field(*global_.layout, layers_);
+  const std::size_t first = first_of_top(*global_.layout, layers_);
   top_ = RowPart(global_.layout, first, {.with = Tag::Trainable});
   moved_ = {.with = layers_ == 1 ? Tag::Head : Tag::Trainable};
   const Rows part = top_.of(global_);

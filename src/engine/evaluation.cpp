@@ -39,9 +39,9 @@ class AdaptingBlock : public EvaluationBlock {
     return adapted;
   }
 
-  Rows adapt(const Rows& models) override {
+  Rows adapt(const Rows& models, const Columns& columns) override {
     const Rows adapted = one_each(models);
-    adaptation_.trainer.adapt_(adapted, clients_, adaptation_.round);
+    adaptation_.trainer.adapt_(adapted, clients_, adaptation_.round, columns);
     return adapted;
   }
 

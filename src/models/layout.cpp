@@ -2,14 +2,10 @@
 
 #include <algorithm>
 
-#include <ATen/ops/empty.h>
-
 #include "fedhpc/core/checked.hpp"
 #include "fedhpc/core/device.hpp"
 #include "fedhpc/core/to_device.hpp"
-#include "fedhpc/math/vector_passes.hpp"
 #include "fedhpc/models/device_kernels.hpp"
-#include "fedhpc/models/row_numbers.hpp"
 
 namespace fedhpc {
 
@@ -73,88 +69,6 @@ std::int64_t Layout::count(Tag tag, const Columns& among) const {
   std::int64_t columns = 0;
   for (const auto& [begin, end] : ranges(tag, among)) columns += end - begin;
   return columns;
-}
-
-RowPart::RowPart(LayoutPtr whole, const Columns& columns) : RowPart(std::move(whole), 0, columns) {}
-
-RowPart::RowPart(LayoutPtr whole, std::size_t first, const Columns& columns)
-    : whole_(std::move(whole)), layout_(whole_) {
-  const std::span<const Field> fields = std::span(whole_->fields()).subspan(first);
-  if (first == 0 && std::all_of(fields.begin(), fields.end(),
-                                [&](const Field& field) { return columns.hold(field.tags); })) {
-    stretches_.push_back({0, 0, whole_->size()});
-    return;
-  }
-  auto part = std::make_shared<Layout>();
-  for (const Field& field : fields) {
-    if (!columns.hold(field.tags)) continue;
-    const bool joins = !stretches_.empty() &&
-                       stretches_.back().in_whole + stretches_.back().columns == field.offset;
-    if (joins) {
-      stretches_.back().columns += field.size;
-    } else {
-      stretches_.push_back({field.offset, part->size(), field.size});
-    }
-    part->add(field.name, field.shape, field.fan_in, field.tags, field.initial, field.zero_row);
-  }
-  layout_ = std::move(part);
-}
-
-Rows RowPart::of(const Rows& rows) const {
-  require(rows.layout == whole_, "a part of rows of its own layout");
-  if (is_whole()) return rows;
-  const Rows part{at::empty({rows.count(), layout_->size()}, rows.values.options()), layout_};
-  for (const Stretch& at : stretches_) {
-    part.values.narrow(1, at.in_part, at.columns)
-        .copy_(rows.values.narrow(1, at.in_whole, at.columns));
-  }
-  return part;
-}
-
-void RowPart::put_(const Rows& rows, const Rows& part) const {
-  require(rows.layout == whole_ && part.layout == layout_, "a part goes where it is from");
-  for (const Stretch& at : stretches_) {
-    rows.values.narrow(1, at.in_whole, at.columns)
-        .copy_(part.values.narrow(1, at.in_part, at.columns));
-  }
-}
-
-void RowPart::add_two(const Rows& to, const Rows& from, const RowNumbers& fa, const Rows& a,
-                      const RowNumbers& fb, const Rows& b) const {
-  require(to.layout == whole_ && from.layout == whole_, "whole rows");
-  require(a.layout == layout_ && b.layout == layout_, "rows of the part");
-  const std::int64_t count = to.count();
-  require(from.count() == count && a.count() == count && b.count() == count, "equally many rows");
-  require(fa.count() == count && fb.count() == count, "two factors of each row");
-  if (on_device(to.values)) {
-    const Tensor of_a = fa.column(a.values);
-    const Tensor of_b = fb.column(b.values);
-    if (!to.values.is_same(from.values)) to.values.copy_(from.values);
-    for (const Stretch& at : stretches_) {
-      const Tensor moves = a.values.narrow(1, at.in_part, at.columns)
-                               .mul(of_a)
-                               .add_(b.values.narrow(1, at.in_part, at.columns).mul(of_b));
-      to.values.narrow(1, at.in_whole, at.columns).add_(moves);
-    }
-    return;
-  }
-  with_type(to.values.scalar_type(), [&]<typename T>() {
-    for (std::int64_t c = 0; c < count; ++c) {
-      const auto row = static_cast<std::size_t>(c);
-      const T* of_a = row_of<T>(a.values, c);
-      const T* of_b = row_of<T>(b.values, c);
-      const T* x = row_of<T>(from.values, c);
-      T* out = to.values.data_ptr<T>() + c * to.values.stride(0);
-      std::int64_t copied = 0;
-      for (const Stretch& at : stretches_) {
-        std::copy(x + copied, x + at.in_whole, out + copied);
-        fedhpc::add_two(out + at.in_whole, x + at.in_whole, fa.values()[row], of_a + at.in_part,
-                        fb.values()[row], of_b + at.in_part, at.columns);
-        copied = at.in_whole + at.columns;
-      }
-      std::copy(x + copied, x + whole_->size(), out + copied);
-    }
-  });
 }
 
 Rows Rows::clone() const { return {values.clone(), layout}; }

@@ -185,14 +185,15 @@ std::vector<TrainStatistics> LocalTrainer::train_(Rows& rows, std::span<const st
 }
 
 void LocalTrainer::adapt_(const Rows& rows, std::span<const std::int64_t> clients,
-                          std::int64_t round) {
-  adapt_(rows, clients, round, 0, optimizer_);
+                          std::int64_t round, const Columns& columns) {
+  adapt_(rows, clients, round, 0, optimizer_, columns);
 }
 
 void LocalTrainer::adapt_(const Rows& rows, std::span<const std::int64_t> clients,
-                          std::int64_t round, std::int64_t steps, RowOptimizer& optimizer) {
+                          std::int64_t round, std::int64_t steps, RowOptimizer& optimizer,
+                          const Columns& columns) {
   require(steps >= 0, "a number of steps is not negative");
-  optimizer.reset(rows.count(), rows.values.options());
+  optimizer.reset(rows.count(), rows.values.options(), columns);
   each_step(
       clients, {.round = round, .purpose = Purpose::Evaluate, .steps = steps},
       [&](LocalStep& step) { step.descend_(rows, optimizer); }, Steps::Alike);

@@ -230,7 +230,7 @@ TEST(FedALA, CountsALayerWithItsBiasAndBatchNorm) {
     options.name = model;
     const std::unique_ptr<Model> made = make_model(options, {3, 32, 32}, 10);
     const Layout& layout = *made->layout();
-    const std::size_t first = FedALA::first_field(layout, layers);
+    const std::size_t first = first_of_top(layout, layers);
     const RowPart top(made->layout(), first, {.with = Tag::Trainable});
     if (layers == 1) {  // gradients are then taken of the columns of the classifier
       EXPECT_EQ(top.layout()->size(), layout.count(Tag::Head)) << model;

@@ -43,6 +43,22 @@ TEST(RowPart, TakesAndPutsTheColumnsItIsMadeOf) {
   EXPECT_TRUE(trainable.of(target).values.equal(part.values));
 }
 
+TEST(RowPart, TheRestIsAllOtherColumns) {
+  const LayoutPtr layout = layout_of_four();
+  const Rows rows = counted(layout, 2);
+  for (const RowPart& part :
+       {RowPart(layout, {.with = Tag::Norm | Tag::Buffer}), RowPart(layout, 2, Columns{}),
+        RowPart(layout, 4, Columns{}), RowPart(layout, Columns{})}) {
+    const RowPart rest = part.rest();
+    EXPECT_EQ(rest.layout()->size(), layout->size() - part.layout()->size());
+    const Rows joined{at::full_like(rows.values, -1), layout};
+    part.put_(joined, part.of(rows));
+    rest.put_(joined, rest.of(rows));
+    EXPECT_TRUE(joined.values.equal(rows.values));
+    EXPECT_EQ(rest.rest().layout()->size(), part.layout()->size());
+  }
+}
+
 TEST(RowPart, OfTheLastFields) {
   const LayoutPtr layout = layout_of_four();
   const Rows rows = counted(layout, 2);
@@ -80,7 +96,7 @@ TEST(RowPart, TwoPartsMakeTheWhole) {
 TEST(RowPart, OfAllColumnsIsTheRowsThemselves) {
   const LayoutPtr layout = layout_of_four();
   const Rows rows = counted(layout, 2);
-  const RowPart all(layout, {});
+  const RowPart all(layout, Columns{});
   EXPECT_TRUE(all.is_whole());
   EXPECT_EQ(all.layout(), layout);
   EXPECT_EQ(all.of(rows).values.const_data_ptr(), rows.values.const_data_ptr());

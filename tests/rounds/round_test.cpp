@@ -117,13 +117,16 @@ struct Work {
 const std::map<std::string, Work>& work_of_methods() {
   static const std::map<std::string, Work> work{
       {"dsgd", {}},
+      {"apfl", {.gradients = 5 + 5}},   // of w_i and of the mixture
       {"ditto", {.gradients = 5 + 5}},  // of the global and of the personal model
       {"ef21p", {}},
       {"fedala", {}},  // weights are learned from the second time on
       {"fedamp", {}},
       {"fedavg", {}},
       {"fedavg_ft", {.gradients = 5 + 5}},  // fine-tuning and training
+      {"fedbabu", {}},
       {"fedbat", {}},
+      {"fedbn", {}},
       {"feddwa", {.gradients = 5 + 5, .payloads = 3}},  // of a guidance model, sent as well
       {"feddyn", {}},
       {"fedhm", {}},
@@ -131,11 +134,13 @@ const std::map<std::string, Work>& work_of_methods() {
       {"fedmud", {}},                // the seed travels with the factors
       {"fednova", {.payloads = 3}},  // the number of its steps travels as well
       {"fedpara", {}},
+      {"fedper", {}},
       {"fedprox", {}},
       {"fedprox_ft", {.gradients = 5 + 5}},
       {"fedrep", {.gradients = 2 * 5 + 5}},  // of the head, twice, and of the body
       {"heurfedamp", {}},
       {"hierfavg", {.gradients = 3 * 5, .payloads = 3 * 2 + 2}},  // edge rounds, then the cloud
+      {"lg_fedavg", {}},
       {"localonly", {.payloads = 0}},
       {"lora", {}},
       {"perfedavg", {.gradients = 5 * 4}},  // w, w_hat, and two for the curvature

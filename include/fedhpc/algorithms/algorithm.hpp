@@ -121,8 +121,9 @@ class EvaluationBlock {
   /// of its training samples. The batches are those of this round's evaluation, no training sees
   /// them. A client that cannot train stays where it is. Counts nowhere.
   virtual Rows adapt(const Rows& models, std::int64_t steps, RowOptimizer& optimizer) = 0;
-  /// Adapts by a whole local training, as train.* say.
-  virtual Rows adapt(const Rows& models) = 0;
+  /// Adapts these columns by a whole local training, as train.* say; the others stay.
+  virtual Rows adapt(const Rows& models, const Columns& columns) = 0;
+  Rows adapt(const Rows& models) { return adapt(models, Columns{}); }
   /// Returns models [C, P] as the clients receive them: with the clients' own statistics where
   /// those do not travel.
   virtual Rows as_received(const Rows& models) const = 0;

@@ -60,9 +60,6 @@ class FedALA final : public Algorithm {
   void evaluate(Evaluation& evaluation) override;
   void visit_state(StateVisitor& state) override;
 
-  /// The fields of the `layers` top layers begin with this one.
-  static std::size_t first_field(const Layout& layout, std::int64_t layers);
-
  private:
   /// Some clients, mixed between their own models and the one they have received.
   struct Mixture {

@@ -1,7 +1,6 @@
 #pragma once
 
-#include "fedhpc/algorithms/algorithm.hpp"
-#include "fedhpc/algorithms/server_optimizer.hpp"
+#include "fedhpc/algorithms/part_averaging.hpp"
 
 namespace fedhpc {
 
@@ -11,8 +10,8 @@ namespace fedhpc {
 /// Federated Learning", ICML 2021, Algorithm 1.
 ///
 ///   paper     code                     meaning
-///   phi^t     body_                    body after round t: all but the classifier
-///   h_i       heads_                   head of client i, which starts as the initial model's
+///   phi^t     shared_                  body after round t: all but the classifier
+///   h_i       own_                     head of client i, which starts as the initial model's
 ///   tau_h     algorithm.head_passes    trainings (train.local_epochs or local_steps) of the head
 ///                                      before that of the body
 ///   alpha     train.lr                 of both
@@ -30,31 +29,18 @@ namespace fedhpc {
 /// body's begins at 0, and a frozen head stays (with PyTorch below 2.0 the program's coasts on).
 ///
 /// Deviation: clients are averaged by algorithm.weighting (the paper's are of equal size).
-class FedRep final : public Algorithm {
+class FedRep final : public PartAveraging {
  public:
-  Traits traits() const override { return {.models = Models::Shared}; }
   void declare(OptionSet& options) override;
-  void initialise(const Setup& setup) override;
-  void round(Round& round) override;
-  void evaluate(Evaluation& evaluation) override;
-  void visit_state(StateVisitor& state) override;
 
  private:
-  /// Joins whole models of some clients [C, P]: a body of each or one for all, and the heads.
-  Rows joined(const Rows& bodies, const Rows& heads) const;
+  RowPart own_part(const LayoutPtr& model) const override;
+  Rows train(Block& block, const Rows& start) const override;
 
   enum class Optimizer { Pass, Round };
 
   std::int64_t head_passes_ = 1;
   Optimizer optimizer_ = Optimizer::Pass;
-  AveragingOptions averaging_;
-  ServerOptimizer server_;
-  std::unique_ptr<Codec> codec_;  // of uploads
-  LayoutPtr layout_;              // of whole models
-  RowPart body_part_;
-  RowPart head_part_;
-  Rows body_;                    // [1, d - d_head]
-  StoredRows* heads_ = nullptr;  // [clients of this rank, d_head]
 };
 
 }  // namespace fedhpc

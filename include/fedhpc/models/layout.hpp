@@ -83,6 +83,10 @@ class Layout {
 
 using LayoutPtr = std::shared_ptr<const Layout>;
 
+/// The number of the field with which the `layers` top layers begin. A layer is a convolution or
+/// linear layer with its bias and the batch norm behind it.
+std::size_t first_of_top(const Layout& layout, std::int64_t layers);
+
 /// Matrix [C, P] whose columns a Layout names. Copies share memory, as tensors do.
 struct Rows {
   Tensor values;  // [C, P]
@@ -113,6 +117,8 @@ class RowPart {
   RowPart(LayoutPtr whole, const Columns& columns);
   /// Takes the fields from number `first` on that hold `columns`.
   RowPart(LayoutPtr whole, std::size_t first, const Columns& columns);
+  /// Returns the part of all other columns.
+  RowPart rest() const;
 
   const LayoutPtr& layout() const { return layout_; }  ///< of Q columns
   bool is_whole() const { return layout_ == whole_; }
@@ -133,8 +139,12 @@ class RowPart {
     std::int64_t columns;
   };
 
+  /// Takes these fields, by their numbers.
+  RowPart(LayoutPtr whole, std::vector<bool> taken);
+
   LayoutPtr whole_;
   LayoutPtr layout_;
+  std::vector<bool> taken_;  // of the whole's fields
   std::vector<Stretch> stretches_;
 };
 

@@ -68,13 +68,14 @@ class LocalTrainer {
   void stop_passes_after(std::int64_t batches) { batches_.stop_passes_after(batches); }
 
   /// Takes `steps` steps (0: as a local training) of `optimizer`, started afresh, from row c of
-  /// `rows` [C, P] on the training samples of clients[c], in place, for the evaluation after a
-  /// round: batches of Purpose::Evaluate and crops of pass 2^31, so that no training sees them. A
+  /// `rows` [C, P] on the training samples of clients[c], in place and in these columns, for the
+  /// evaluation after a round: batches of Purpose::Evaluate and crops of pass 2^31, so that no training sees them. A
   /// client that cannot train stays.
   void adapt_(const Rows& rows, std::span<const std::int64_t> clients, std::int64_t round,
-              std::int64_t steps, RowOptimizer& optimizer);
-  /// The same by as many steps as a local training takes, with its optimizer.
-  void adapt_(const Rows& rows, std::span<const std::int64_t> clients, std::int64_t round);
+              std::int64_t steps, RowOptimizer& optimizer, const Columns& columns = {});
+  /// The same by as many steps as a local training takes, with its optimizer, in these columns.
+  void adapt_(const Rows& rows, std::span<const std::int64_t> clients, std::int64_t round,
+              const Columns& columns = {});
 
   /// What train.lr is multiplied with in a round, by a schedule that counts rounds.
   double lr_factor(std::int64_t round) const { return options_.lr_factor(round - 1); }

@@ -1,0 +1,48 @@
+#pragma once
+
+#include "fedhpc/algorithms/algorithm.hpp"
+#include "fedhpc/algorithms/server_optimizer.hpp"
+
+namespace fedhpc {
+
+/// FedBABU: the body is trained and averaged under a head that nobody ever trains; clients fine-tune
+/// the outcome.
+///
+/// Oh, Kim, Yun: "FedBABU: Toward Enhanced Representation for Federated Image Classification", ICLR
+/// 2022, Algorithm 1.
+///
+///   paper        code                     meaning
+///   theta_ext    global_, its body        averaged after every round
+///   theta_cls    global_, its head        the initial model's, in all rounds and clients
+///   tau          train.local_epochs       (or local_steps)
+///
+/// Only the body travels, batch norm with it. The global model, body and initial head, is scored
+/// beside each client's own: the global one after fine-tuning of algorithm.fine_tune's columns, for
+/// as long as a local training, on batches of the evaluation. Nobody keeps it. The paper fine-tunes
+/// the whole model, and compares that with the body or the head alone.
+///
+/// A model that is nothing but a head stays the initial one; nothing travels.
+///
+/// Deviation: the paper's number of fine-tuning epochs is one of its own; here it is a local
+/// training's.
+class FedBABU final : public Algorithm {
+ public:
+  Traits traits() const override { return {.models = Models::Both}; }
+  void declare(OptionSet& options) override;
+  void initialise(const Setup& setup) override;
+  void round(Round& round) override;
+  void evaluate(Evaluation& evaluation) override;
+  void visit_state(StateVisitor& state) override;
+
+ private:
+  enum class FineTune { All, Head, Body };
+
+  FineTune fine_tune_ = FineTune::All;
+  AveragingOptions averaging_;
+  ServerOptimizer server_;
+  std::unique_ptr<Codec> codec_;  // of uploads
+  RowPart body_;
+  Rows global_;  // [1, P]
+};
+
+}  // namespace fedhpc
