@@ -16,6 +16,7 @@ std::uint64_t LinkDraws::of(Direction direction, std::int64_t end) const {
 
 void LinkMemory::open(const Rows& model, ErrorFeedback feedback, std::unique_ptr<Codec> downlink,
                       Range edges) {
+  if (model.layout->size() == 0) return;  // nothing travels
   if (feedback != ErrorFeedback::None) {
     const Rows nothing{at::zeros_like(model.values), model.layout};
     store_.rows("upload_feedback", nothing);

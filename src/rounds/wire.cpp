@@ -118,7 +118,7 @@ Rows Wire::models_to_clients(const Rows& models, std::span<const std::int64_t> c
 Rows Wire::from_clients(const Rows& rows, std::span<const std::int64_t> clients,
                         const Codec& codec) {
   Received arrival;
-  if (codec.feedback() == ErrorFeedback::None) {
+  if (codec.feedback() == ErrorFeedback::None || rows.layout->size() == 0) {
     arrival = encode(rows, codec, Direction::Up, clients);
   } else {
     require(memory_ != nullptr, "error feedback has a memory");
