@@ -104,6 +104,20 @@ DeviceMatrices device_matrices(const MatrixStack& stack, Transpose transpose) {
           .transposed = transpose == Transpose::Yes};
 }
 
+void product_on_device(DeviceProduct product, Summation summation) {
+  if (summation != Summation::Reproducible) {
+    return device_kernels<MathKernels>().product(product);
+  }
+  const std::int64_t parts = DeviceProduct::parts_of(product.inner);
+  Tensor room;
+  if (parts > 1) {
+    room = at::empty({product.count, parts, product.rows, product.columns},
+                     at::TensorOptions(scalar_type(product.type)).device(current_cuda_device()));
+    product.parts = room.data_ptr();
+  }
+  device_kernels<MathKernels>().product_in_order(product);
+}
+
 }  // namespace
 
 Tensor as_factors(const Tensor& values, Precision precision) {
@@ -151,28 +165,18 @@ void batched_product(at::ScalarType type, std::int64_t count, double alpha, cons
   require(a.on_device == result.on_device && b.on_device == result.on_device,
           "product: factors and result lie in the same memory");
   if (result.on_device) {
-    DeviceProduct product{.type = type == at::kDouble ? DType::Float64 : DType::Float32,
-                          .precision = precision,
-                          .count = count,
-                          .rows = result.rows,
-                          .columns = result.columns,
-                          .inner = inner,
-                          .alpha = alpha,
-                          .beta = beta,
-                          .a = device_matrices(a, transpose_a),
-                          .b = device_matrices(b, transpose_b),
-                          .result = device_matrices(result, Transpose::No)};
-    if (arithmetic.summation != Summation::Reproducible) {
-      return device_kernels<MathKernels>().product(product);
-    }
-    const std::int64_t parts = DeviceProduct::parts_of(inner);
-    Tensor room;
-    if (parts > 1) {
-      room = at::empty({count, parts, result.rows, result.columns},
-                       at::TensorOptions(type).device(current_cuda_device()));
-      product.parts = room.data_ptr();
-    }
-    return device_kernels<MathKernels>().product_in_order(product);
+    return product_on_device({.type = type == at::kDouble ? DType::Float64 : DType::Float32,
+                              .precision = precision,
+                              .count = count,
+                              .rows = result.rows,
+                              .columns = result.columns,
+                              .inner = inner,
+                              .alpha = alpha,
+                              .beta = beta,
+                              .a = device_matrices(a, transpose_a),
+                              .b = device_matrices(b, transpose_b),
+                              .result = device_matrices(result, Transpose::No)},
+                             arithmetic.summation);
   }
   if (precision != Precision::Fp32 && type == at::kFloat) {
     return product_of_rounded(count, alpha, a, transpose_a, b, transpose_b, beta, result,

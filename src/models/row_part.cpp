@@ -35,9 +35,9 @@ std::vector<bool> fields_of(const Layout& whole, std::size_t first, const Column
 RowPart::RowPart(LayoutPtr whole, const Columns& columns) : RowPart(std::move(whole), 0, columns) {}
 
 RowPart::RowPart(LayoutPtr whole, std::size_t first, const Columns& columns)
-    : RowPart(whole, fields_of(*whole, first, columns)) {}
+    : RowPart(fields_of(*whole, first, columns), whole) {}
 
-RowPart::RowPart(LayoutPtr whole, std::vector<bool> taken)
+RowPart::RowPart(std::vector<bool> taken, LayoutPtr whole)
     : whole_(std::move(whole)), layout_(whole_), taken_(std::move(taken)) {
   if (std::ranges::find(taken_, false) == taken_.end()) {
     stretches_.push_back({0, 0, whole_->size()});
@@ -62,7 +62,7 @@ RowPart::RowPart(LayoutPtr whole, std::vector<bool> taken)
 RowPart RowPart::rest() const {
   std::vector<bool> others = taken_;
   others.flip();
-  return {whole_, std::move(others)};
+  return {std::move(others), whole_};
 }
 
 Rows RowPart::of(const Rows& rows) const {

@@ -47,8 +47,8 @@ TEST(RowPart, TheRestIsAllOtherColumns) {
   const LayoutPtr layout = layout_of_four();
   const Rows rows = counted(layout, 2);
   for (const RowPart& part :
-       {RowPart(layout, {.with = Tag::Norm | Tag::Buffer}), RowPart(layout, 2, Columns{}),
-        RowPart(layout, 4, Columns{}), RowPart(layout, Columns{})}) {
+       {RowPart(layout, {.with = Tag::Norm | Tag::Buffer}), RowPart(layout, 2, {}),
+        RowPart(layout, 4, {}), RowPart(layout, {})}) {
     const RowPart rest = part.rest();
     EXPECT_EQ(rest.layout()->size(), layout->size() - part.layout()->size());
     const Rows joined{at::full_like(rows.values, -1), layout};

@@ -21,11 +21,13 @@ PayloadFit fit_of(std::int64_t client) {
   options.name = "dnn";
   options.hidden = {6};
   ColumnRanges tensors;
+  std::vector<std::int64_t> heights;
   for (const Field& field : make_model(options, {8}, 4)->layout()->fields()) {
     tensors.push_back({field.offset, field.offset + field.size});
+    heights.push_back(field.shape.size() == 2 ? field.shape[0] : 1);
   }
   const LinkDraws draws{.seed = std::stoull(tiny_keys().at("run.seed")), .round = 1};
-  return {.tensors = tensors, .seed = draws.of(Direction::Up, client)};
+  return {.tensors = tensors, .heights = heights, .seed = draws.of(Direction::Up, client)};
 }
 
 class EveryCodec : public ::testing::TestWithParam<std::string> {};

@@ -140,7 +140,7 @@ class RowPart {
   };
 
   /// Takes these fields, by their numbers.
-  RowPart(LayoutPtr whole, std::vector<bool> taken);
+  RowPart(std::vector<bool> taken, LayoutPtr whole);
 
   LayoutPtr whole_;
   LayoutPtr layout_;
