@@ -22,7 +22,8 @@ PayloadFit fit_of(std::int64_t client) {
   options.hidden = {6};
   ColumnRanges tensors;
   std::vector<std::int64_t> heights;
-  for (const Field& field : make_model(options, {8}, 4)->layout()->fields()) {
+  const LayoutPtr layout = make_model(options, {8}, 4)->layout();
+  for (const Field& field : layout->fields()) {
     tensors.push_back({field.offset, field.offset + field.size});
     heights.push_back(field.shape.size() == 2 ? field.shape[0] : 1);
   }
