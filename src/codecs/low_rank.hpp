@@ -45,12 +45,12 @@ struct LowRank : Compressor {
       }
       Factor start(static_cast<std::size_t>(shape.width * rank));
       for (double& value : start) value = normals.normal();
-      Factor p = product(values, shape, start);
+      Factor p = product(Of::Matrix, values, shape, start);
       make_orthonormal_(p);
       // The receiver's P is rounded, and Q is right for that one.
       for (double& value : p) value = static_cast<double>(static_cast<T>(value));
       for (const double value : p) put(value);
-      for (const double value : transposed_product(values, shape, p)) put(value);
+      for (const double value : product(Of::Transpose, values, shape, p)) put(value);
     });
     append_others(columns(row.size()), row, writer);
   }
@@ -112,30 +112,18 @@ struct LowRank : Compressor {
     }
   }
 
-  /// M X [h, r].
-  template <typename T>
-  Factor product(std::span<const T> matrix, const Shape& shape, const Factor& x) const {
-    Factor result(static_cast<std::size_t>(shape.height * rank));
-    const T* value = matrix.data();
-    for (std::int64_t i = 0; i < shape.height; ++i) {
-      for (std::int64_t j = 0; j < shape.width; ++j, ++value) {
-        for (std::int64_t k = 0; k < rank; ++k) {
-          at(result, i, k) += static_cast<double>(*value) * at(x, j, k);
-        }
-      }
-    }
-    return result;
-  }
+  enum class Of { Matrix, Transpose };
 
-  /// M^T X [w, r].
+  /// M X [h, r], or M^T X [w, r].
   template <typename T>
-  Factor transposed_product(std::span<const T> matrix, const Shape& shape, const Factor& x) const {
-    Factor result(static_cast<std::size_t>(shape.width * rank));
+  Factor product(Of of, std::span<const T> matrix, const Shape& shape, const Factor& x) const {
+    const bool turned = of == Of::Transpose;
+    Factor result(static_cast<std::size_t>((turned ? shape.width : shape.height) * rank));
     const T* value = matrix.data();
     for (std::int64_t i = 0; i < shape.height; ++i) {
       for (std::int64_t j = 0; j < shape.width; ++j, ++value) {
         for (std::int64_t k = 0; k < rank; ++k) {
-          at(result, j, k) += static_cast<double>(*value) * at(x, i, k);
+          at(result, turned ? j : i, k) += static_cast<double>(*value) * at(x, turned ? i : j, k);
         }
       }
     }
