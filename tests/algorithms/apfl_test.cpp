@@ -43,21 +43,9 @@ INSTANTIATE_TEST_SUITE_P(Settings, APFLReference, ::testing::ValuesIn(all_cases(
 INSTANTIATE_TEST_SUITE_P(FallingRate, APFLReference, ::testing::ValuesIn(falling_lr_cases()),
                          name_of);
 
-/// Settings of a limit case. At home: where a client is trained depends on what a method keeps of
-/// it, and sums on that.
-std::vector<Keys> collapses() {
-  return {{{"topology.placement", "home"}},
-          {{"topology.placement", "home"},
-           {"run.dtype", "float32"},
-           {"topology.participation", "0.4"},
-           {"run.rounds", "5"},
-           {"train.momentum", "0.5"},
-           {"train.block", "4"}}};
-}
-
 TEST(APFL, TheGlobalModelIsFedAvgsBitForBit) {
   const auto world = world_communicator(60);
-  std::vector<Keys> settings = collapses();
+  std::vector<Keys> settings = limit_settings();
   settings.push_back(with_batch_norm({{"topology.placement", "home"}, {"train.block", "3"}}));
   for (const Keys& setting : settings) {
     const TinyResult fedavg = run(tiny_keys(setting), *world);
@@ -73,7 +61,7 @@ TEST(APFL, TheGlobalModelIsFedAvgsBitForBit) {
 
 TEST(APFL, WithAlphaZeroItIsFedAvgBitForBit) {
   const auto world = world_communicator(60);
-  for (const Keys& setting : collapses()) {
+  for (const Keys& setting : limit_settings()) {
     const TinyResult fedavg = run(tiny_keys(setting), *world);
     EXPECT_TRUE(run(with_apfl(setting, "0"), *world).personal.equal(fedavg.global.repeat({7})));
   }
@@ -81,7 +69,7 @@ TEST(APFL, WithAlphaZeroItIsFedAvgBitForBit) {
 
 TEST(APFL, WithAlphaOneItIsLocalOnly) {
   const auto world = world_communicator(60);
-  for (Keys setting : collapses()) {
+  for (Keys setting : limit_settings()) {
     const TinyResult result = run(with_apfl(setting, "1"), *world);
     setting.erase("topology.placement");
     setting["algorithm.name"] = "localonly";

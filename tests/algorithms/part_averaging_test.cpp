@@ -78,21 +78,9 @@ TEST_P(FedBNReference, EqualsPlainLoop) { expect_equals_plain_loop("fedbn", GetP
 INSTANTIATE_TEST_SUITE_P(Settings, FedBNReference, ::testing::ValuesIn(cases_with_batch_norm()),
                          name_of);
 
-/// Settings of a limit case. At home: where a client is trained depends on what a method keeps of
-/// it, and sums on that.
-std::vector<Keys> collapses() {
-  return {{{"topology.placement", "home"}},
-          {{"topology.placement", "home"},
-           {"run.dtype", "float32"},
-           {"topology.participation", "0.4"},
-           {"run.rounds", "5"},
-           {"train.momentum", "0.5"},
-           {"train.block", "4"}}};
-}
-
 TEST(PartAveraging, OfNothingOfTheClientsOwnItIsFedAvgBitForBit) {
   const auto world = world_communicator(60);
-  for (const Keys& setting : collapses()) {
+  for (const Keys& setting : limit_settings()) {
     for (const auto& [algorithm, layers] :
          {std::pair{"fedper", "0"}, std::pair{"lg_fedavg", "9"}, std::pair{"fedbn", ""}}) {
       Keys keys = setting;
@@ -110,7 +98,7 @@ TEST(PartAveraging, OfNothingOfTheClientsOwnItIsFedAvgBitForBit) {
 
 TEST(PartAveraging, OfNothingSharedItIsLocalOnlyBitForBit) {
   const auto world = world_communicator(60);
-  std::vector<Keys> settings = collapses();
+  std::vector<Keys> settings = limit_settings();
   settings.push_back(with_batch_norm({{"topology.participation", "0.6"}, {"train.block", "3"}}));
   for (Keys setting : settings) {
     setting.erase("topology.placement");
