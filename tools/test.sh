@@ -1,19 +1,20 @@
 #!/usr/bin/env bash
 # Sets up, builds and tests: tools/test.sh [--all] [ARGUMENTS OF CTEST]
 #   (nothing)       the short suite, what a change can break: ten minutes on two cores once all is built
-#   --all           every test, every setting on every number of ranks, and a minute of each campaign; with
+#   --all           every test, each on one rank and on one number of several, and a minute of each campaign; with
 #                   PyTorch for the tests that compare with it, which the short suite takes only where it is there
-#   -R fedavg, ...  these tests, with all their settings
+#   -R fedavg, ...  these tests, each on every number of ranks
 set -euo pipefail
 cd "$(dirname "$0")/.."
 preset=${FEDHPC_PRESET:-release}
 jobs=$(nproc)  # before OMP_NUM_THREADS is set, which it would print
-export FEDHPC_TESTS=all
+export FEDHPC_TESTS=every
 select=("$@")
 if [ $# = 0 ]; then
   FEDHPC_TESTS=short
   select=(-LE long)
 elif [ "$1" = --all ]; then
+  FEDHPC_TESTS=all
   select=("${@:2}")
   tools/setup.sh --torch
 fi
@@ -25,4 +26,7 @@ if [ "$FEDHPC_TESTS" = short ]; then
   long=$(ctest --preset "$preset" -N -L long | sed -n 's/.*Test *#[0-9]*: //p' | paste -sd ' ')
   echo "Left out: $long; tests of algorithms, conformance and devices ran on one number of ranks each, some on none." \
        "tools/test.sh --all runs all."
+elif [ "$FEDHPC_TESTS" = all ]; then
+  echo "Left out: tests of algorithms, conformance and devices on more than one number of several ranks;" \
+       "tools/test.sh -R 'algorithms|conformance|device_test' runs each on every one."
 fi

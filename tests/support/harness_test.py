@@ -213,11 +213,15 @@ class ExitCodes(HarnessCase):
 
         turns = {"FEDHPC_TEST_TURNS": "1 1 2"}
         every = names(1)
-        self.assertEqual(names(1, **turns), every, "the short suite alone takes turns")
+        self.assertEqual(names(1, **turns), every, "without a suite nothing takes turns")
         on_one, on_two = (names(ranks, FEDHPC_TESTS="short", **turns) for ranks in (1, 2))
         self.assertEqual(sorted(on_one + on_two), sorted(every))
         self.assertGreater(len(on_one), len(on_two))
         self.assertTrue(on_two)
+        whole = {ranks: names(ranks, FEDHPC_TESTS="all", FEDHPC_TEST_TURNS="0 1 2 3") for ranks in (1, 2, 3)}
+        self.assertEqual(sorted(whole[2] + whole[3]), sorted(every), "each on one number of several ranks")
+        self.assertEqual(whole[1], [name for name in every if "Ranks" not in name])
+        self.assertTrue(whole[2] and whole[3])
 
     def test_turns_that_are_no_numbers_are_an_error(self):
         for turns in ("one", "1 two", "1,2"):

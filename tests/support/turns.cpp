@@ -26,11 +26,18 @@ std::vector<int> numbers_of(const std::string& text) {
   return numbers;
 }
 
+bool speaks_of_ranks(const std::string& test) { return test.find("Ranks") != std::string::npos; }
+
+std::vector<int> of_several(std::vector<int> turns) {
+  std::erase_if(turns, [](int ranks) { return ranks < 2; });
+  return turns;
+}
+
 }  // namespace
 
 int turn_of(const std::string& test, std::vector<int> turns) {
-  if (test.find("Ranks") != std::string::npos) {
-    std::erase_if(turns, [](int ranks) { return ranks < 2; });
+  if (speaks_of_ranks(test)) {
+    turns = of_several(turns);
     if (turns.empty()) return 1;
   }
   std::uint64_t hash = 14695981039346656037U;  // FNV-1a: the same on every machine
@@ -41,16 +48,20 @@ int turn_of(const std::string& test, std::vector<int> turns) {
 
 void take_turns(int ranks) {
   const std::string listed = environment("FEDHPC_TEST_TURNS");
-  if (environment("FEDHPC_TESTS") != "short" || listed.empty()) return;
+  const std::string suite = environment("FEDHPC_TESTS");
+  const bool whole = suite == "all";
+  if (listed.empty() || (suite != "short" && !whole)) return;
   if (GTEST_FLAG_GET(filter) != "*") return;
-  const std::vector<int> turns = numbers_of(listed);
+  std::vector<int> turns = numbers_of(listed);
+  if (whole) turns = of_several(turns);
   std::string filter;
   const ::testing::UnitTest& program = *::testing::UnitTest::GetInstance();
   for (int s = 0; s < program.total_test_suite_count(); ++s) {
-    const ::testing::TestSuite& suite = *program.GetTestSuite(s);
-    for (int t = 0; t < suite.total_test_count(); ++t) {
-      const std::string name = std::string(suite.name()) + "." + suite.GetTestInfo(t)->name();
-      if (turn_of(name, turns) == ranks) filter += name + ":";
+    const ::testing::TestSuite& tests = *program.GetTestSuite(s);
+    for (int t = 0; t < tests.total_test_count(); ++t) {
+      const std::string name = std::string(tests.name()) + "." + tests.GetTestInfo(t)->name();
+      const bool alone = whole && ranks == 1 && !speaks_of_ranks(name);
+      if (alone || turn_of(name, turns) == ranks) filter += name + ":";
     }
   }
   GTEST_FLAG_SET(filter, filter);

@@ -5,15 +5,15 @@
 
 namespace fedhpc::testing {
 
-// The number of ranks on which a test runs in the short suite: one of `turns` by a hash of its
-// name. A number that stands there twice is drawn twice as often. A test whose name speaks of ranks
-// runs on several.
+// One of `turns`, numbers of ranks, by a hash of a test's name. A number that stands there twice is
+// drawn twice as often. A test whose name speaks of ranks runs on several.
 int turn_of(const std::string& test, std::vector<int> turns);
 
-// In the short suite (FEDHPC_TESTS=short) leaves only those tests of this binary whose turn it is
-// on `ranks` ranks, where FEDHPC_TEST_TURNS ("1 1 2 4") lists numbers of ranks. Else changes
-// nothing. A filter on the command line wins. Throws std::invalid_argument where the list holds no
-// numbers.
+// Leaves only those tests of this binary whose turn it is on `ranks` ranks, where FEDHPC_TEST_TURNS
+// ("0 1 1 2 4", 0 for none) lists numbers of ranks: in the short suite (FEDHPC_TESTS=short) each on
+// one of them, in the whole one (FEDHPC_TESTS=all) each on one rank and on one number of several.
+// Else each runs on every number. A filter on the command line wins. Throws std::invalid_argument
+// where the list holds no numbers.
 void take_turns(int ranks);
 
 }  // namespace fedhpc::testing
