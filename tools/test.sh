@@ -7,7 +7,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 preset=${FEDHPC_PRESET:-release}
-jobs=$(nproc)  # before OMP_NUM_THREADS is set, which it would print
+jobs=$(env -u OMP_NUM_THREADS nproc)  # which would print that
 export FEDHPC_TESTS=every
 select=("$@")
 if [ $# = 0 ]; then

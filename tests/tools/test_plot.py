@@ -96,7 +96,7 @@ class Plot(Folder):
             code, _, _ = self.call(*runs, "--metric", ",".join(metrics), "--labels", "FedAvg, TDPFed (x2)")
         self.assertEqual(code, 0)
         drawn = [call.args[1:] for call in draw_legend.call_args_list]
-        both = list(zip(["FedAvg", "TDPFed (x2)"], plot.COLOURS))
+        both = [("FedAvg", 0), ("TDPFed (x2)", 1)]
         self.assertEqual(drawn, [(both, [metric]) for metric in metrics])
 
     def test_a_panel_names_the_runs_it_shows(self):
@@ -105,8 +105,12 @@ class Plot(Folder):
         with unittest.mock.patch.object(plot, "draw_legend") as draw_legend:
             self.assertEqual(self.call(plain, sparse, "--metric", "train_loss,density_global", "--labels", "a,b")[0], 0)
         first, second = (call.args[1] for call in draw_legend.call_args_list)
-        self.assertEqual(first, [("a", plot.COLOURS[0]), ("b", plot.COLOURS[1])])
-        self.assertEqual(second, [("b", plot.COLOURS[1])])
+        self.assertEqual(first, [("a", 0), ("b", 1)])
+        self.assertEqual(second, [("b", 1)])
+
+    def test_as_many_curves_as_one_looks_at_differ(self):
+        keys = [plot.key_of(index) for index in range(20)]
+        self.assertEqual(len({(key.get_color(), key.get_marker()) for key in keys}), 20)
 
     def test_bytes_are_those_of_all_links_and_directions(self):
         links = {"bytes_up_client_edge": 1.0, "bytes_down_client_edge": 20.0, "bytes_up_edge_cloud": 300.0,

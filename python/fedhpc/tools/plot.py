@@ -38,7 +38,7 @@ from .client_panels import clients_painters, labels_painters
 from .labels import SEEDS, groups_of_seeds, labels_of, listed, title_of
 from .panels import are_quantiles, default_panels, evaluated_rounds, name_of, own_panels, panels_of
 from .results import DIVERGED, ResultError, load
-from .style import COLOURS, STYLES, PlotError, add_force, marker_of, small_title, tidy, write_figure
+from .style import COLOURS, MARKERS_UP_TO, STYLES, PlotError, add_force, marker_of, small_title, tidy, write_figure
 
 DEFAULT = ("accuracy", "loss")
 PANELS = (*DEFAULT, "clients", "labels", "own")
@@ -84,7 +84,7 @@ def draw_panel(axes, groups, labels, metrics, against, vertical, scale):
             axes.plot(x / divisor, y, color=colour, linewidth=0.6, alpha=0.6)
             continue
         axes.plot(x / divisor, y, "-" if quantiles else STYLES[style % len(STYLES)], color=colour, linewidth=1.6,
-                  marker=marker_of(len(x)), markersize=3.5)
+                  marker=marker_of(len(x), index), markersize=3.5, markevery=max(1, len(x) // MARKERS_UP_TO))
         if quantiles:  # they are recorded together, in the same rounds
             ends = [ys for at, other, _, ys, _ in curves if at == index and other != MEDIAN and len(ys) == len(x)]
             if len(ends) == 2:
@@ -97,7 +97,7 @@ def draw_panel(axes, groups, labels, metrics, against, vertical, scale):
     tidy(axes)
     if curves:
         drawn = sorted({index for index, *_ in curves})
-        entries = [(labels[index], COLOURS[index % len(COLOURS)]) for index in drawn] if labels else None
+        entries = [(labels[index], index) for index in drawn] if labels else None
         draw_legend(axes, entries if len(groups) > 1 else [], metrics[MEDIAN:MEDIAN + 1] if quantiles else metrics)
         if quantiles:
             small_title(axes, "median, 10 % to 90 % of clients")
@@ -107,24 +107,29 @@ def draw_panel(axes, groups, labels, metrics, against, vertical, scale):
 
 
 def draw_legend(axes, runs, metrics):
-    """Colours for the runs of the panel [(label, colour)], then dashes for the metrics; a single curve needs no legend.
+    """Colours for the runs of the panel [(label, index)], then dashes for the metrics; a single curve needs no legend.
 
     runs: empty in a figure of one run, None where the figure names them elsewhere.
     """
     if not runs and len(metrics) == 1:
         return
-    entries = [(colour, "-", label) for label, colour in runs or ()]
+    entries = [(key_of(index), label) for label, index in runs or ()]
     if len(metrics) > 1:
-        entries += [(COLOURS[i % len(COLOURS)] if runs == [] else "#555555", STYLES[i % len(STYLES)], name_of(metric))
-                    for i, metric in enumerate(metrics)]
-    handles = [Line2D([], [], color=colour, linestyle=style, linewidth=1.6) for colour, style, _ in entries]
-    axes.legend(handles, [text for _, _, text in entries], frameon=False, fontsize=8 if len(entries) <= 8 else 6,
+        entries += [(Line2D([], [], color=COLOURS[i % len(COLOURS)] if runs == [] else "#555555", linewidth=1.6,
+                            linestyle=STYLES[i % len(STYLES)]), name_of(metric)) for i, metric in enumerate(metrics)]
+    axes.legend(*zip(*entries), frameon=False, fontsize=8 if len(entries) <= 8 else 6,
                 handlelength=2.6, ncols=1 if len(entries) <= 10 else 2)
+
+
+def key_of(index):
+    """The legend's line for the runs of curve `index`."""
+    return Line2D([], [], color=COLOURS[index % len(COLOURS)], marker=marker_of(MARKERS_UP_TO + 1, index), markersize=3.5,
+                  linewidth=1.6)
 
 
 def draw_shared_legend(figure, labels):
     """Names the runs below the panels, where there is room for long names."""
-    handles = [Line2D([], [], color=COLOURS[i % len(COLOURS)], linewidth=1.6) for i in range(len(labels))]
+    handles = [key_of(index) for index in range(len(labels))]
     columns = max(1, int(figure.get_figwidth() / (0.5 + 0.075 * max(map(len, labels)))))
     figure.legend(handles, labels, loc="outside lower center", ncols=min(columns, len(labels)), frameon=False,
                   fontsize=8)

@@ -10,6 +10,7 @@ from ..errors import Error
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#B8A800")
 STYLES = ("-", "--", ":", "-.")
 MARKERS_UP_TO = 25  # points of a curve
+MARKERS = ("o", "s", "^", "D")  # of the first curves of a colour, the second ones and so on
 DOTS_PER_INCH = 150
 
 
@@ -53,6 +54,7 @@ def write_figure(figure, output, force=False, dots_per_inch=DOTS_PER_INCH):
     output.write_bytes(drawn.getvalue())
 
 
-def marker_of(points):
-    """The marker of a curve of so many points: none where they would run together."""
-    return "o" if points <= MARKERS_UP_TO else None
+def marker_of(points, index=0):
+    """The marker of curve `index` with so many points: none where they would run together and the colour says enough."""
+    again = index // len(COLOURS)
+    return MARKERS[again % len(MARKERS)] if again or points <= MARKERS_UP_TO else None
