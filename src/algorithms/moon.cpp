@@ -49,9 +49,9 @@ void MOON::initialise(const Setup& setup) {
 void MOON::round(Round& round) {
   Mean update = round.mean();
   round.each_block([&](Block& block) {
-    const Rows received = block.download(global_);                             // [C, P]  w^t
-    const Rows previous = previous_->read(block.clients(), received);          // w_i^(t-1)
-    const Rows local = client_update(block, received, previous);               // w_i^t
+    const Rows received = block.download(global_);                     // [C, P]  w^t
+    const Rows previous = previous_->read(block.clients(), received);  // w_i^(t-1)
+    const Rows local = client_update(block, received, previous);       // w_i^t
     block.keep(*previous_, local);
     block.keep_buffers(local);
     update.add(block.weights(averaging_.weighting), block.upload(local - received, *codec_));

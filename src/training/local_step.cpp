@@ -235,6 +235,17 @@ void LocalStep::differentiate(const Tensor& rows, const BatchRun& run, const Gra
   count(run, sink.columns);
 }
 
+namespace {
+
+/// Throws ConfigError unless it is known what the model's head sees.
+void require_embedding(const Model& model) {
+  if (model.has_embedding()) return;
+  throw ConfigError(
+      "what the head of this model sees cannot be told; take another model or method");
+}
+
+}  // namespace
+
 void LocalStep::backward(const Tensor& weights, const BatchRun& run, const Activations& stack,
                          const GradientSink& sink) const {
   if (term_ == nullptr) return model_.backward(weights, stack, sink);
@@ -246,6 +257,7 @@ void LocalStep::backward(const Tensor& weights, const BatchRun& run, const Activ
 
 Tensor LocalStep::embedding(const Rows& at) {
   require(at.count() == clients_, "one row per client");
+  require_embedding(model_);
   fetch(0);
   const Activations& training = workspace_.activations;
   Activations& all = workspace_.evaluation;
@@ -287,6 +299,7 @@ Tensor LocalStep::gradient(const Rows& at, const Penalty& penalty, std::int64_t 
 
 Tensor LocalStep::gradient_below_head(const Rows& at, const EmbeddingLoss& loss) {
   require(at.count() == clients_, "one row per client");
+  require_embedding(model_);
   fetch(0);
   const Tensor gradients = workspace_.gradients(clients_, at.layout->size(), at.values.options());
   for (const BatchRun& run : runs_) {
@@ -355,6 +368,7 @@ void LocalStep::descend_(const Rows& rows, RowOptimizer& optimizer, const Penalt
 
 void LocalStep::descend_(const Rows& rows, RowOptimizer& optimizer, const EmbeddingTerm& term) {
   require(optimizer.columns().all(), "a term is of whole rows");
+  require_embedding(model_);
   term_ = &term;
   descend_(rows, optimizer, Penalty{});
   term_ = nullptr;

@@ -14,9 +14,8 @@ namespace fedhpc::testing {
 namespace {
 
 Keys with_moon(Keys changes, const std::string& mu, const std::string& temperature = "0.5") {
-  changes.insert({{"algorithm.name", "moon"},
-                  {"algorithm.mu", mu},
-                  {"algorithm.temperature", temperature}});
+  changes.insert(
+      {{"algorithm.name", "moon"}, {"algorithm.mu", mu}, {"algorithm.temperature", temperature}});
   return tiny_keys(changes);
 }
 
@@ -57,8 +56,8 @@ TEST(MOON, AFirstParticipationIsFedAvgsBitForBit) {
   const auto world = world_communicator(60);
   for (Keys setting : limit_settings()) {
     setting["run.rounds"] = "1";
-    EXPECT_TRUE(run(with_moon(setting, "5"), *world)
-                    .global.equal(run(tiny_keys(setting), *world).global));
+    EXPECT_TRUE(
+        run(with_moon(setting, "5"), *world).global.equal(run(tiny_keys(setting), *world).global));
   }
 }
 

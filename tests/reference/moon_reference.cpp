@@ -8,7 +8,8 @@ namespace fedhpc::reference {
 
 MOONOutcome moon(const Problem& problem, double mu, double tau) {
   MOONOutcome result;
-  std::vector<Parameters> previous(problem.clients.size());  // none before a client's first training
+  std::vector<Parameters> previous(
+      problem.clients.size());  // none before a client's first training
   Parameters w = problem.initial;
   for (std::int64_t t = 1; t <= problem.rounds; ++t) {
     Average next;

@@ -80,7 +80,7 @@ LossAndGradient training_loss_(const Problem& problem, Parameters& parameters, c
                                statistics == Statistics::Move ? moved : Tensor());
   const Tensor loss = at::cross_entropy_loss(scores, client.labels.index_select(0, index));
   const Tensor whole =
-      term ? loss + term(embedding(problem, row, features, Use::Training), features) : loss;
+      term ? loss.add(term(embedding(problem, row, features, Use::Training), features)) : loss;
   whole.backward();
   if (statistics == Statistics::Move) parameters = unflatten(moved, parameters);
   return {.loss = loss.item<double>(), .gradient = unflatten(row.grad(), parameters)};

@@ -431,7 +431,8 @@ TEST_F(LocalStepTest, ATermOfWhatTheHeadSeesIsPartOfTheLoss) {
                   [&](const BatchRun& run, const Tensor& embedding, const Tensor& gradient) {
                     EXPECT_EQ(embedding.size(0), run.count);
                     EXPECT_EQ(embedding.size(1), run.batch);
-                    for (std::int64_t c = 0; c < run.count; ++c) samples[run.first + c] += run.batch;
+                    for (std::int64_t c = 0; c < run.count; ++c)
+                      samples[run.first + c] += run.batch;
                     gradient.add_(embedding.matmul(a).unsqueeze(2) * a / run.batch);
                   });
     const Tensor below = step.gradient_below_head(
@@ -441,16 +442,15 @@ TEST_F(LocalStepTest, ATermOfWhatTheHeadSeesIsPartOfTheLoss) {
           return 0.0;
         });
     const std::int64_t head = model_->layout()->field("fc1.weight").offset;
-    for (const auto& [begin, end] : model_->layout()->ranges(Tag::Trainable, {.without = Tag::Head})) {
+    for (const auto& [begin, end] :
+         model_->layout()->ranges(Tag::Trainable, {.without = Tag::Head})) {
       const auto part = [&](const Tensor& rows) {
         return rows.narrow(0, 0, step.active()).narrow(1, begin, end - begin);
       };
       EXPECT_GT(part(below).abs().max().item<double>(), 1e-6);
-      EXPECT_LT((part(without.values) - part(with.values) - kLr * part(below))
-                    .abs()
-                    .max()
-                    .item<double>(),
-                1e-12);
+      EXPECT_LT(
+          (part(without.values) - part(with.values) - kLr * part(below)).abs().max().item<double>(),
+          1e-12);
     }
     const auto of_head = [&](const Rows& rows) {
       return rows.values.narrow(1, head, rows.values.size(1) - head);

@@ -74,10 +74,9 @@ using EmbeddingLoss =
 
 /// A term of the loss beside that of the outputs, a function of what the head sees. For the clients
 /// of a run it adds the gradient of each batch's mean term to `gradient`. Both lie where the rows do.
-using EmbeddingTerm =
-    std::function<void(const BatchRun& run,
-                       const Tensor& embedding,          // [n, B, E]
-                       const Tensor& gradient)>;         // [n, B, E]
+using EmbeddingTerm = std::function<void(const BatchRun& run,
+                                         const Tensor& embedding,   // [n, B, E]
+                                         const Tensor& gradient)>;  // [n, B, E]
 
 /// A solve on one batch ends after these.
 struct InnerSolve {
