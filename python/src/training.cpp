@@ -7,6 +7,10 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <ATen/ops/zeros_like.h>
+
+#include "fedhpc/core/device.hpp"
+
 #include "bindings.hpp"
 #include "engine_calls.hpp"
 
@@ -148,8 +152,26 @@ void wanted_optimizer(const std::string& verb, const PyOptimizer& optimizer,
          concat("one of ", own->size(), " columns of another layout"));
 }
 
+NumpyArray embedding(PyStep& self, const PyRows& at) {
+  const Rows models = wanted_models("step.embedding", at, self.clients);
+  return to_numpy(on_host(self.anew().embedding(models)).to(at::kDouble));
+}
+
+/// A term that reads and writes float64 numbers of one client at a time, in host memory.
+EmbeddingTerm to_term(const nb::callable& term) {
+  return [&term](const BatchRun& run, const Tensor& embedding, const Tensor& gradient) {
+    const Tensor seen = on_host(embedding).to(at::kDouble).clone();
+    const Tensor added = at::zeros_like(seen);
+    for (std::int64_t c = 0; c < run.count; ++c) {
+      term(run.first + c, to_numpy(seen[c]), to_numpy(added[c]));
+    }
+    gradient.add_(added.to(gradient.options()));
+  };
+}
+
 void descend(PyStep& self, const PyRows& rows, PyOptimizer& optimizer, const PyRowMap* map,
-             double mu, const PyRows* centre, double gamma, double rho) {
+             double mu, const PyRows* centre, double gamma, double rho,
+             const std::optional<nb::callable>& term) {
   const Rows moved = map == nullptr
                          ? wanted_models("step.descend", rows, self.clients)
                          : wanted("step.descend", rows, self.clients, map->get().factors());
@@ -158,8 +180,13 @@ void descend(PyStep& self, const PyRows& rows, PyOptimizer& optimizer, const PyR
   require_reset("step.descend", optimizer, self.clients);
   const Penalty penalty =
       penalty_of("step.descend", mu, centre, gamma, rho, self.clients, moved.layout);
+  if (term && (map != nullptr || penalty.any())) {
+    throw nb::value_error("step.descend takes a term without a map and without a penalty");
+  }
   LocalStep& step = self.anew();
-  if (map == nullptr) {
+  if (term) {
+    step.descend_(moved, *optimizer.optimizer, to_term(*term));
+  } else if (map == nullptr) {
     step.descend_(moved, *optimizer.optimizer, penalty);
   } else if (penalty.any()) {
     throw nb::value_error("step.descend takes no penalty through a map");
@@ -248,11 +275,16 @@ void bind_step(nb::module_& core) {
            "The gradients [C, P] of a loss that replaces the head: loss(c, embedding, labels, "
            "gradient) gets what the head would see [B, E] float64 and labels [B], fills gradient "
            "[B, E] and returns the batch's mean loss. The head's columns are undefined.")
+      .def("embedding", &embedding, nb::arg("at"),
+           "What the heads of rows `at` [C, P] see of this batch in evaluation, [C, B, E] float64; "
+           "undefined for clients without a batch and beyond a client's samples.")
       .def("descend", &descend, nb::arg("rows"), nb::arg("optimizer"), nb::arg("map") = nb::none(),
            nb::arg("mu") = 0.0, nb::arg("centre") = nb::none(), nb::arg("gamma") = 0.0,
-           nb::arg("rho") = 1.0,
+           nb::arg("rho") = 1.0, nb::arg("term") = nb::none(),
            "Moves rows [C, P] one step of the optimizer on the batch's gradient, in place. With a "
-           "map they are factors [C, Q]. The optimizer is reset before the first step.")
+           "map they are factors [C, Q]. term(c, embedding, gradient) adds to the loss a term of "
+           "what the head sees [B, E] float64: it adds that term's gradient to gradient [B, E]. "
+           "The optimizer is reset before the first step.")
       .def("step", &take_step, nb::arg("rows"), nb::arg("gradients"), nb::arg("optimizer"),
            "Moves the rows [C, P] of clients with a batch one step on these gradients [C, P], in "
            "place. The optimizer is reset before the first step.")

@@ -26,6 +26,7 @@
 #include "fedhpc/algorithms/lg_fedavg.hpp"
 #include "fedhpc/algorithms/localonly.hpp"
 #include "fedhpc/algorithms/lora.hpp"
+#include "fedhpc/algorithms/moon.hpp"
 #include "fedhpc/algorithms/perfedavg.hpp"
 #include "fedhpc/algorithms/pfedgp.hpp"
 #include "fedhpc/algorithms/pfedme.hpp"

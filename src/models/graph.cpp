@@ -185,10 +185,10 @@ void Graph::hand_on(std::size_t n, const Activations& activations,
 }
 
 void Graph::backward(const Tensor& weights, const Activations& activations,
-                     const GradientSink& sink, std::size_t top) const {
+                     const GradientSink& sink, std::size_t top, std::size_t bottom) const {
   const std::vector<bool> needed = needed_for(sink.columns);
   std::vector<Tensor> into;
-  for (std::size_t n = top; n-- > 1;) {
+  for (std::size_t n = top; n-- > bottom;) {
     const Node& node = nodes_[n];
     if (!needed[n]) continue;
     if (node.layer->is_sum()) {

@@ -65,6 +65,10 @@ RowNumbers operator/(double x, const RowNumbers& numbers) {
   return RowNumbers::each(numbers, [&](const auto& number) { return x / number; });
 }
 
+RowNumbers operator*(const RowNumbers& a, const RowNumbers& b) {
+  return RowNumbers::each(a, b, [](const auto& x, const auto& y) { return x * y; });
+}
+
 RowNumbers operator/(const RowNumbers& a, const RowNumbers& b) {
   return RowNumbers::each(a, b, [](const auto& x, const auto& y) { return x / y; });
 }
@@ -72,6 +76,11 @@ RowNumbers operator/(const RowNumbers& a, const RowNumbers& b) {
 RowNumbers sqrt(const RowNumbers& numbers) {
   using std::sqrt;
   return RowNumbers::each(numbers, [](const auto& number) { return sqrt(number); });
+}
+
+RowNumbers exp(const RowNumbers& numbers) {
+  using std::exp;
+  return RowNumbers::each(numbers, [](const auto& number) { return exp(number); });
 }
 
 RowNumbers at_most(const RowNumbers& numbers, double most) {

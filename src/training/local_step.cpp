@@ -208,11 +208,14 @@ void LocalStep::count(const BatchRun& run, const Columns& columns) {
   }
 }
 
+Activations LocalStep::of_run(const Activations& all, const BatchRun& run) {
+  const bool whole = run.count == all.input().size(0) && run.batch == all.input().size(1);
+  return whole ? all : all.narrow(run.first, run.count, run.batch);
+}
+
 void LocalStep::differentiate(const Tensor& rows, const BatchRun& run, const GradientSink& sink,
                               const EmbeddingLoss* loss) {
-  const Activations& all = workspace_.activations;
-  const bool whole = run.count == all.input().size(0) && run.batch == all.input().size(1);
-  Activations stack = whole ? all : all.narrow(run.first, run.count, run.batch);
+  Activations stack = of_run(workspace_.activations, run);
   stack.draws = draws_.of_clients(run.first, run.count);
   stack.draws.pass += kPassesPerDraw * draw_;
   const Tensor weights = rows.narrow(0, run.first, run.count);
@@ -224,12 +227,54 @@ void LocalStep::differentiate(const Tensor& rows, const BatchRun& run, const Gra
   }
   if (loss == nullptr) {
     take_loss(run, stack);
-    model_.backward(weights, stack, sink);
+    backward(weights, run, stack, sink);
   } else {
     take_loss(run, stack, *loss);
     model_.backward_below_head(weights, stack, sink);
   }
   count(run, sink.columns);
+}
+
+namespace {
+
+/// Throws ConfigError unless it is known what the model's head sees.
+void require_embedding(const Model& model) {
+  if (model.has_embedding()) return;
+  throw ConfigError(
+      "what the head of this model sees cannot be told; take another model or method");
+}
+
+}  // namespace
+
+void LocalStep::backward(const Tensor& weights, const BatchRun& run, const Activations& stack,
+                         const GradientSink& sink) const {
+  if (term_ == nullptr) return model_.backward(weights, stack, sink);
+  model_.backward_head(weights, stack, sink);
+  const Tensor& gradient = model_.embedding_gradient(stack);
+  if (gradient.defined()) (*term_)(run, model_.embedding(stack), gradient);
+  model_.backward_below_head(weights, stack, sink);
+}
+
+Tensor LocalStep::embedding(const Rows& at) {
+  require(at.count() == clients_, "one row per client");
+  require_embedding(model_);
+  fetch(0);
+  const Activations& training = workspace_.activations;
+  Activations& all = workspace_.evaluation;
+  if (all.values.empty()) {
+    const Tensor& input = training.input();
+    all = model_.make_activations(input.size(0), input.size(1), input.options(), Use::Evaluation,
+                                  training.arithmetic);
+    all.values.front() = input;
+  }
+  const Tensor& values = model_.embedding(all);
+  const Tensor result = at::empty({clients_, values.size(1), values.size(2)}, values.options());
+  for (const BatchRun& run : runs_) {
+    const Activations stack = of_run(all, run);
+    model_.forward(at.values.narrow(0, run.first, run.count), stack);
+    result.narrow(0, run.first, run.count).narrow(1, 0, run.batch).copy_(model_.embedding(stack));
+  }
+  return result;
 }
 
 Tensor LocalStep::gradient(const Rows& at, const Penalty& penalty, std::int64_t draw) {
@@ -254,6 +299,7 @@ Tensor LocalStep::gradient(const Rows& at, const Penalty& penalty, std::int64_t 
 
 Tensor LocalStep::gradient_below_head(const Rows& at, const EmbeddingLoss& loss) {
   require(at.count() == clients_, "one row per client");
+  require_embedding(model_);
   fetch(0);
   const Tensor gradients = workspace_.gradients(clients_, at.layout->size(), at.values.options());
   for (const BatchRun& run : runs_) {
@@ -318,6 +364,14 @@ void LocalStep::descend_(const Rows& rows, RowOptimizer& optimizer, const Penalt
       optimizer.step_(rows.values, gradients, run.first, run.count, rate_of(optimizer, run.rate));
     }
   }
+}
+
+void LocalStep::descend_(const Rows& rows, RowOptimizer& optimizer, const EmbeddingTerm& term) {
+  require(optimizer.columns().all(), "a term is of whole rows");
+  require_embedding(model_);
+  term_ = &term;
+  descend_(rows, optimizer, Penalty{});
+  term_ = nullptr;
 }
 
 void LocalStep::descend_(const Rows& u, RowMap& map, RowOptimizer& optimizer) {

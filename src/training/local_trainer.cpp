@@ -61,6 +61,7 @@ void LocalTrainer::reserve(std::int64_t clients) {
   if (workspace_.targets.defined() && workspace_.targets.size(0) >= clients) return;
   const std::int64_t batch = batches_.capacity();
   const at::TensorOptions options = context_.options();
+  workspace_.evaluation = {};  // it shares the input
   workspace_.activations =
       model_.make_activations(clients, batch, options, Use::Training,
                               {.precision = options_.precision, .summation = context_.summation});

@@ -129,6 +129,7 @@ local_steps = 2
             "scaffold": ["--algorithm.control=gradient"],
             "fednova": ["--train.optimizer=nesterov"],
             "feddyn": [],
+            "moon": [],
             "fedrep": [],
             "fedper": [],
             "lg_fedavg": [],

@@ -81,6 +81,54 @@ class SameBits(InFolder):
                 run("python.h5", "ditto_py", **OWN, **BATCH_NORM, **{"train.buffers": buffers})
                 self.assert_same("python.h5", "cpp.h5")
 
+    def test_a_term_of_what_the_head_sees(self):
+        """MOON, its contrastive term in numpy."""
+        def unit(rows):
+            return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+
+        def round(self, round):
+            update = round.mean()
+            for block in round.blocks():
+                received = block.download(self.model)
+                previous = self.previous.read(block.clients, received)
+                local = received.clone()
+                self.sgd.reset(local)
+
+                def take(step):
+                    others = step.embedding(received), step.embedding(previous)
+
+                    def term(c, z, gradient):
+                        near, far = (unit(other[c, :len(z)]) for other in others)
+                        apart = far - near
+                        ahead = (unit(z) * apart).sum(axis=1, keepdims=True)
+                        slope = 3 / (0.4 * len(z) * (1 + np.exp(-ahead / 0.4))) / np.linalg.norm(z, axis=1, keepdims=True)
+                        gradient += slope * (apart - ahead * unit(z))
+
+                    step.descend(local, self.sgd, term=term)
+
+                block.each_step(take)
+                block.keep(self.previous, local)
+                update.add(block.weights(self.weighting), block.upload(local - received, self.codec))
+            self.model += update.reduce()
+
+        def initialise(self, setup):
+            fedavg.FedAvg.initialise(self, setup)
+            self.previous = setup.store.rows("previous", self.model)
+            self.sgd = setup.optimizer(self.model)
+
+        method({"round": round, "initialise": initialise})
+        keys = {"run.dtype": "float64", "run.rounds": 3}
+        run("python.h5", "changed", **keys)
+        run("cpp.h5", "moon", **keys, **{"algorithm.mu": 3, "algorithm.temperature": 0.4})
+        run("fedavg.h5", "fedavg", **keys)
+        of_python, of_cpp, of_fedavg = (numbers(f"{name}.h5") for name in ("python", "cpp", "fedavg"))
+        moved = 0
+        for name in of_cpp:
+            if name.startswith("model/global"):
+                np.testing.assert_allclose(of_python[name], of_cpp[name], rtol=0, atol=1e-12)
+                moved = max(moved, abs(of_cpp[name] - of_fedavg[name]).max())
+        self.assertGreater(moved, 1e-4)
+
     def test_on_any_number_of_ranks(self):
         script = (f"import sys; sys.path[:0] = {FOLDERS!r}\n"
                   "import json, fedhpc, ditto, fedavg, sfedhp, tdpfed\n"
@@ -362,6 +410,7 @@ class Verbs(InFolder):
                 of_wide.reset(wide)
                 for verb, call in (("gradient", lambda rows: step.gradient(rows)),
                                    ("gradient_below_head", lambda rows: step.gradient_below_head(rows, lambda *_: 0)),
+                                   ("embedding", step.embedding),
                                    ("descend", lambda rows: step.descend(rows, of_wide)),
                                    ("minimise", lambda rows: step.minimise(rows, of_wide)),
                                    ("step", lambda rows: step.step(rows, rows, sgd))):

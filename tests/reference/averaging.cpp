@@ -48,7 +48,7 @@ Trained train(const Problem& problem, std::int64_t k, std::int64_t round, const 
   std::size_t steps = 0;
   for (const auto& batch : batches(problem, k, round, training.pass, training.purpose)) {
     const LossAndGradient step =
-        training_loss_(problem, result.parameters, client, batch, statistics);
+        training_loss_(problem, result.parameters, client, batch, statistics, training.term);
     result.count(step.loss, batch.size());
     Parameters parameters = chosen(result.parameters, moving);
     const Parameters gradient = problem.optimizer.clipped(chosen(step.gradient, moving));

@@ -31,6 +31,7 @@ struct Training {
   const Parameters* centre = nullptr;  ///< null: where the training starts
   Optimizer* optimizer = nullptr;      ///< null: a fresh one
   Part part = Part::All;               ///< the head's training leaves running statistics alone
+  EmbeddingTerm term{};                ///< added to every batch's loss
 };
 
 /// Trains client k from `start` with a fresh optimizer.

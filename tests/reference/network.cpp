@@ -1,6 +1,8 @@
 #include "reference/network.hpp"
 
+#include <ATen/ops/cat.h>
 #include <ATen/ops/cross_entropy_loss.h>
+#include <ATen/ops/eye.h>
 #include <ATen/ops/tensor.h>
 
 #include "reference/nets.hpp"
@@ -19,6 +21,43 @@ Tensor logits(const Problem& problem, const Tensor& row, const Tensor& features,
 
 }  // namespace
 
+Tensor embedding(const Problem& problem, const Tensor& row, const Tensor& features, Use use,
+                 const Tensor& moved) {
+  Layout layout;
+  const auto without_head = [&](const Tensor& whole) {
+    std::vector<Tensor> parts;
+    for (const Field& field : problem.layout->fields()) {
+      if (!has(field.tags, Tag::Head)) parts.push_back(whole.narrow(0, field.offset, field.size));
+    }
+    return parts;
+  };
+  std::vector<Tensor> parts = without_head(row);
+  for (const Field& field : problem.layout->fields()) {
+    if (!has(field.tags, Tag::Head)) {
+      layout.add(field.name, field.shape, field.fan_in, field.tags);
+    } else if (field.shape.size() == 2) {
+      const std::int64_t width = field.shape[1];
+      layout.add(field.name, {width, width}, width, field.tags);
+      parts.push_back(at::eye(width, at::kDouble).flatten());
+    }
+  }
+  std::vector<std::int64_t> shape = problem.shape;
+  shape.insert(shape.begin(), features.size(0));
+  if (!moved.defined()) {
+    return testing::reference_logits(problem.model, layout, at::cat(parts), features.view(shape),
+                                     use);
+  }
+  const Tensor to_move = at::cat(without_head(moved));
+  const Tensor embedded = testing::reference_logits(problem.model, layout, at::cat(parts),
+                                                    features.view(shape), use, to_move);
+  std::int64_t begin = 0;
+  for (const Tensor& part : without_head(moved)) {
+    part.copy_(to_move.narrow(0, begin, part.size(0)));
+    begin += part.size(0);
+  }
+  return embedded;
+}
+
 std::vector<std::size_t> trainable(const Problem& problem, Part part) {
   std::vector<std::size_t> places;
   for (std::size_t i = 0; i < problem.layout->fields().size(); ++i) {
@@ -31,14 +70,18 @@ std::vector<std::size_t> trainable(const Problem& problem, Part part) {
 }
 
 LossAndGradient training_loss_(const Problem& problem, Parameters& parameters, const Client& client,
-                               const std::vector<std::int64_t>& positions, Statistics statistics) {
+                               const std::vector<std::int64_t>& positions, Statistics statistics,
+                               const EmbeddingTerm& term) {
   const Tensor index = at::tensor(positions, at::kLong);
+  const Tensor features = client.features.index_select(0, index);
   const Tensor row = flatten(parameters).requires_grad_(true);
   const Tensor moved = flatten(parameters);
-  const Tensor scores = logits(problem, row, client.features.index_select(0, index), Use::Training,
+  const Tensor scores = logits(problem, row, features, Use::Training,
                                statistics == Statistics::Move ? moved : Tensor());
   const Tensor loss = at::cross_entropy_loss(scores, client.labels.index_select(0, index));
-  loss.backward();
+  const Tensor whole =
+      term ? loss.add(term(embedding(problem, row, features, Use::Training), features)) : loss;
+  whole.backward();
   if (statistics == Statistics::Move) parameters = unflatten(moved, parameters);
   return {.loss = loss.item<double>(), .gradient = unflatten(row.grad(), parameters)};
 }

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <functional>
+
 #include "reference/problem.hpp"
 
 /// Any network of the registry, with convolutions and batch norm too.
@@ -15,10 +17,20 @@ std::vector<std::size_t> trainable(const Problem& problem, Part part = Part::All
 /// What becomes of running statistics in training.
 enum class Statistics { Stay, Move };
 
+/// What the head sees of some samples, [n, E]: the logits of a network whose head passes its input
+/// on. `row` and `moved` as of reference_logits.
+Tensor embedding(const Problem& problem, const Tensor& row, const Tensor& features, Use use,
+                 const Tensor& moved = {});
+
+/// A term of a batch's loss that follows from what the head sees [n, E] of its features [n, D].
+using EmbeddingTerm = std::function<Tensor(const Tensor& embedding, const Tensor& features)>;
+
 /// Mean cross-entropy on some samples, normalised by their own statistics, with its gradient by
-/// autograd. Running statistics have none; `statistics` says whether those of `parameters` move.
+/// autograd, and that of a term that it does not count. Running statistics have none; `statistics`
+/// says whether those of `parameters` move.
 LossAndGradient training_loss_(const Problem& problem, Parameters& parameters, const Client& client,
-                               const std::vector<std::int64_t>& positions, Statistics statistics);
+                               const std::vector<std::int64_t>& positions, Statistics statistics,
+                               const EmbeddingTerm& term = {});
 
 /// How many of these samples the network puts into the right class.
 double correct(const Problem& problem, const Parameters& parameters, const Client& samples);

@@ -23,49 +23,11 @@
 #include "fedhpc/math/class_tree.hpp"
 #include "fedhpc/math/polya_gamma.hpp"
 
-#include "reference/nets.hpp"
+#include "reference/network.hpp"
 
 namespace fedhpc::reference {
 
 namespace {
-
-/// What the head sees, [n, E]: the logits of a network whose head passes its input on.
-Tensor embedding(const Problem& problem, const Tensor& row, const Tensor& features, Use use,
-                 const Tensor& moved = {}) {
-  Layout layout;
-  const auto without_head = [&](const Tensor& whole) {
-    std::vector<Tensor> parts;
-    for (const Field& field : problem.layout->fields()) {
-      if (!has(field.tags, Tag::Head)) parts.push_back(whole.narrow(0, field.offset, field.size));
-    }
-    return parts;
-  };
-  std::vector<Tensor> parts = without_head(row);
-  for (const Field& field : problem.layout->fields()) {
-    if (!has(field.tags, Tag::Head)) {
-      layout.add(field.name, field.shape, field.fan_in, field.tags);
-    } else if (field.shape.size() == 2) {
-      const std::int64_t width = field.shape[1];
-      layout.add(field.name, {width, width}, width, field.tags);
-      parts.push_back(at::eye(width, at::kDouble).flatten());
-    }
-  }
-  std::vector<std::int64_t> shape = problem.shape;
-  shape.insert(shape.begin(), features.size(0));
-  if (!moved.defined()) {
-    return testing::reference_logits(problem.model, layout, at::cat(parts), features.view(shape),
-                                     use);
-  }
-  const Tensor to_move = at::cat(without_head(moved));
-  const Tensor embedded = testing::reference_logits(problem.model, layout, at::cat(parts),
-                                                    features.view(shape), use, to_move);
-  std::int64_t begin = 0;
-  for (const Tensor& part : without_head(moved)) {
-    part.copy_(to_move.narrow(0, begin, part.size(0)));
-    begin += part.size(0);
-  }
-  return embedded;
-}
 
 /// Rows of length 1; rows of zeros stay and have no gradient.
 Tensor units_of(const Tensor& values) {

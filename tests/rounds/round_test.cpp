@@ -146,6 +146,7 @@ const std::map<std::string, Work>& work_of_methods() {
       {"lg_fedavg", {}},
       {"localonly", {.payloads = 0}},
       {"lora", {}},
+      {"moon", {}},                         // its further passes are forward alone
       {"perfedavg", {.gradients = 5 * 4}},  // w, w_hat, and two for the curvature
       {"pfedgp", {}},
       {"pfedme", {.gradients = 5 * 6}},  // K on every batch

@@ -3,12 +3,16 @@
 #include <cmath>
 #include <functional>
 #include <memory>
+#include <numeric>
 #include <set>
 #include <stdexcept>
 #include <utility>
 #include <vector>
 
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
+#include <ATen/ops/empty.h>
 #include <gtest/gtest.h>
 
 #include "fedhpc/training/local_trainer.hpp"
@@ -409,6 +413,83 @@ TEST_F(LocalStepTest, ALossBelowTheHeadMayStandInForIt) {
     EXPECT_EQ(below[c].samples, usual[c].samples);
     EXPECT_EQ(below[c].gradient_values, usual[c].gradient_values);
   }
+}
+
+TEST_F(LocalStepTest, ATermOfWhatTheHeadSeesIsPartOfTheLoss) {
+  // mean <z, a>^2 / 2 over a batch, once as a term and once as a loss in the head's place
+  const Tensor a = at::arange(1, 1 + model_->embedding_size(), at::kDouble).reciprocal();
+  constexpr double kLr = 0.05;
+  RowOptimizer sgd({.kind = OptimizerKind::Sgd, .lr = kLr}, model_->layout());
+  const Rows still = start();
+  std::vector<std::int64_t> samples(3, 0);
+  const std::vector<TrainStatistics> counted = each_step([&](LocalStep& step) {
+    const Rows without = start();
+    sgd.reset(3, without.values.options());
+    step.descend_(without, sgd);
+    const Rows with = start();
+    step.descend_(with, sgd,
+                  [&](const BatchRun& run, const Tensor& embedding, const Tensor& gradient) {
+                    EXPECT_EQ(embedding.size(0), run.count);
+                    EXPECT_EQ(embedding.size(1), run.batch);
+                    for (std::int64_t c = 0; c < run.count; ++c)
+                      samples[run.first + c] += run.batch;
+                    gradient.add_(embedding.matmul(a).unsqueeze(2) * a / run.batch);
+                  });
+    const Tensor below = step.gradient_below_head(
+        start(), [&](std::int64_t, const Tensor& embedding, std::span<const std::int64_t> labels,
+                     const Tensor& gradient) {
+          gradient.copy_(embedding.matmul(a).unsqueeze(1) * a / std::ssize(labels));
+          return 0.0;
+        });
+    const std::int64_t head = model_->layout()->field("fc1.weight").offset;
+    for (const auto& [begin, end] :
+         model_->layout()->ranges(Tag::Trainable, {.without = Tag::Head})) {
+      const auto part = [&](const Tensor& rows) {
+        return rows.narrow(0, 0, step.active()).narrow(1, begin, end - begin);
+      };
+      EXPECT_GT(part(below).abs().max().item<double>(), 1e-6);
+      EXPECT_LT(
+          (part(without.values) - part(with.values) - kLr * part(below)).abs().max().item<double>(),
+          1e-12);
+    }
+    const auto of_head = [&](const Rows& rows) {
+      return rows.values.narrow(1, head, rows.values.size(1) - head);
+    };
+    EXPECT_TRUE(of_head(with).equal(of_head(without)));
+  });
+  for (std::size_t c = 0; c < counted.size(); ++c) {
+    EXPECT_EQ(counted[c].samples, static_cast<double>(samples[c]));
+  }
+}
+
+TEST_F(LocalStepTest, AnEmbeddingIsWhatTheHeadSeesInEvaluation) {
+  options_.batch_size = 0;  // all samples in their order
+  reopen();
+  const Rows rows = start();
+  for (const auto& [begin, end] : rows.layout->ranges(Tag::Buffer)) {
+    rows.values.narrow(1, begin, end - begin).add_(0.3);  // statistics that no batch has
+  }
+  const Tensor before = rows.values.clone();
+  std::int64_t seen = 0;
+  const std::vector<TrainStatistics> counted = each_step([&](LocalStep& step) {
+    const Tensor embedded = step.embedding(rows);
+    for (std::int64_t c = 0; c < step.active(); ++c) {
+      const std::int64_t batch = step.samples(c);
+      const Activations alone =
+          model_->make_activations(1, batch, rows.values.options(), Use::Evaluation);
+      std::vector<std::int64_t> positions(static_cast<std::size_t>(batch));
+      std::iota(positions.begin(), positions.end(), 0);
+      const Tensor targets = at::empty({1, batch, 1}, shard_->target_type());
+      shard_->gather_train(clients_[static_cast<std::size_t>(c)], positions, 0, alone.input(),
+                           targets);
+      model_->forward(rows.narrow(c).values, alone);
+      EXPECT_TRUE(embedded[c].narrow(0, 0, batch).equal(model_->embedding(alone)[0]));
+      seen += batch;
+    }
+  });
+  EXPECT_TRUE(rows.values.equal(before));
+  EXPECT_EQ(seen, 18);
+  for (const TrainStatistics& of_client : counted) EXPECT_EQ(of_client.gradients, 0);
 }
 
 }  // namespace

@@ -96,7 +96,7 @@ struct Traits {
   Models models = Models::Global;
   FactorisationUse factorisations = {};  ///< the method works with these; none: weights in full
   FactorDraw factor_draw = {};           ///< the way its first factors are drawn
-  bool reads_embeddings = false;         ///< it puts something in the place of the head
+  bool reads_embeddings = false;         ///< it works on what the head sees
   std::int64_t cohorts_in_round = 1;     ///< a round draws so many, one after the other
   /// true: a round may be left between two blocks, and another process goes on with it. Blocks then
   /// act on rows and numbers of their own clients in the store, on means and notes of the round,

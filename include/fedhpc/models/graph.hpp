@@ -62,9 +62,12 @@ class Graph {
                 const GradientSink& sink) const {
     backward(weights, activations, sink, nodes_.size());
   }
-  /// Goes down from the node before `top`. Precondition: is_cut(top).
+  /// Goes down from the node before `top` to node `bottom`. Precondition: is_cut() of both, but for
+  /// the ends of the graph.
   void backward(const Tensor& weights, const Activations& activations, const GradientSink& sink,
-                std::size_t top) const;
+                std::size_t top, std::size_t bottom = 1) const;
+  /// The number of nodes, the input among them.
+  std::size_t size() const { return nodes_.size(); }
 
   /// Returns the first node that has a trainable column of these; the number of nodes if none has.
   /// The graph must be declared.

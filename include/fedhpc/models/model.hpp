@@ -74,6 +74,12 @@ class Model {
   const Tensor& embedding_gradient(const Activations& activations) const {
     return activations.gradients[below_head()];
   }
+  /// Goes from activations.logit_gradient() to embedding_gradient() and what the sink takes of the
+  /// head. With backward_below_head() behind it that is backward(), to the last bit.
+  void backward_head(const Tensor& weights, const Activations& activations,
+                     const GradientSink& sink) const {
+    graph_.backward(weights, activations, sink, graph_.size(), head_);
+  }
   /// Goes from embedding_gradient() to the sink, which takes nothing of the head.
   void backward_below_head(const Tensor& weights, const Activations& activations,
                            const GradientSink& sink) const {

@@ -29,8 +29,10 @@ class RowNumbers {
   friend RowNumbers operator+(double x, const RowNumbers& numbers);
   friend RowNumbers operator*(double x, const RowNumbers& numbers);
   friend RowNumbers operator/(double x, const RowNumbers& numbers);
+  friend RowNumbers operator*(const RowNumbers& a, const RowNumbers& b);
   friend RowNumbers operator/(const RowNumbers& a, const RowNumbers& b);
   friend RowNumbers sqrt(const RowNumbers& numbers);
+  friend RowNumbers exp(const RowNumbers& numbers);
   /// The numbers below `most`, and `most` in the place of others.
   friend RowNumbers at_most(const RowNumbers& numbers, double most);
   /// The numbers where those of `of` are above 0, else 0.

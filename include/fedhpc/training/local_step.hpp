@@ -45,6 +45,7 @@ enum class Steps { Any, Alike };
 /// samples.
 struct StepWorkspace {
   Activations activations;
+  Activations evaluation;  // of embeddings, undefined until one is asked for
   Loss loss;
   Tensor targets;  // [C, B] labels, or [C, B, T]
   Tensor arena;    // [C, P] gradients, undefined until one is asked for
@@ -70,6 +71,12 @@ struct StepWorkspace {
 using EmbeddingLoss =
     std::function<double(std::int64_t c, const Tensor& embedding,
                          std::span<const std::int64_t> labels, const Tensor& gradient)>;
+
+/// A term of the loss beside that of the outputs, a function of what the head sees. For the clients
+/// of a run it adds the gradient of each batch's mean term to `gradient`. Both lie where the rows do.
+using EmbeddingTerm = std::function<void(const BatchRun& run,
+                                         const Tensor& embedding,   // [n, B, E]
+                                         const Tensor& gradient)>;  // [n, B, E]
 
 /// A solve on one batch ends after these.
 struct InnerSolve {
@@ -122,12 +129,20 @@ class LocalStep {
   /// undefined. On a device the host waits for what the loss reads.
   Tensor gradient_below_head(const Rows& at, const EmbeddingLoss& loss);
 
+  /// Returns what the heads of `at` [C, P] see of this batch where models are evaluated: without
+  /// dropout, by running statistics. It is [C, B, E], undefined for clients without a batch and
+  /// beyond a client's samples. Counts nowhere.
+  Tensor embedding(const Rows& at);
+
   /// Moves `rows` [C, P] one step by the optimizer's rule on that gradient, in the columns it
   /// moves. Where the rule clips, that is the loss's part of it alone. The penalty is for rows that
   /// move as a whole. Plain SGD is fused into the gradient
   /// products and needs no memory for gradients, unless the penalty shrinks. Then its step and the
   /// penalty's are one pass.
   void descend_(const Rows& rows, RowOptimizer& optimizer, const Penalty& penalty = {});
+  /// The same with a term of the loss that is not counted. Nothing is asked of a model whose head
+  /// sees the samples themselves.
+  void descend_(const Rows& rows, RowOptimizer& optimizer, const EmbeddingTerm& term);
   /// Whether such a step is fused.
   static bool is_fused(const StepRule& rule, const Penalty& penalty);
 
@@ -157,10 +172,15 @@ class LocalStep {
   void take_loss(const BatchRun& run, const Activations& stack, const EmbeddingLoss& loss);
   /// Counts a gradient of these columns.
   void count(const BatchRun& run, const Columns& columns);
+  /// The part of `all` that is of one run.
+  static Activations of_run(const Activations& all, const BatchRun& run);
   /// Runs one run forward and backward and counts the loss of the first call of the step. `loss`
   /// replaces the head where it is given.
   void differentiate(const Tensor& rows, const BatchRun& run, const GradientSink& sink,
                      const EmbeddingLoss* loss = nullptr);
+  /// Goes backward from the outputs' gradient, and adds that of the term where there is one.
+  void backward(const Tensor& weights, const BatchRun& run, const Activations& stack,
+                const GradientSink& sink) const;
   /// Returns what the rule steps on: the loss's gradient, clipped as the rule says, and then the
   /// penalty's.
   Tensor direction(const Rows& at, const RowOptimizer& optimizer, const Penalty& penalty);
@@ -180,6 +200,7 @@ class LocalStep {
   const std::function<void(std::int64_t)>& gather_;
   std::int64_t draw_ = 0;  // in the workspace
   bool counted_ = false;
+  const EmbeddingTerm* term_ = nullptr;  // of the step in hand
   std::vector<bool> solved_;  // [C] while a problem is solved to an accuracy: who is done
 };
 
