@@ -42,6 +42,7 @@ NOT_RUN = [
     (r"FEDHPC_RUN=.* qsub .*|flux batch .*", "needs a cluster; tests/tools has stand-ins"),
     (r"tools/submit\.py .* --submit", "needs a cluster; tests/slurm has one"),
     (r"tools/sweep\.py .* --submit .*", "needs a cluster; tests/slurm has one"),
+    (r"FEDHPC_DATA=DIR tools/sweep\.py configs/sweeps/compressors\.ini .*", "ninety runs; tests/tools has sweeps"),
     (r"tools/reproduce\.py .* (--quick|--background|--slurm) .*", "hours of training; tests/tools has it with a toy"),
     (r"apptainer .*", "needs Apptainer"),
     (r"pip install .*|tools/wheel\.sh .*", "builds; tests/install has a wheel"),
