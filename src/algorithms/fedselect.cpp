@@ -4,10 +4,12 @@
 #include <bit>
 #include <cmath>
 
+#include <ATen/ops/cat.h>
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros_like.h>
 
 #include "fedhpc/algorithms/weighting.hpp"
+#include "fedhpc/codecs/compressors.hpp"
 #include "fedhpc/models/row_numbers.hpp"
 
 namespace fedhpc {
@@ -19,6 +21,48 @@ constexpr const char* kPersonalShare = "personal_share";
 /// What may become personal: weights, a norm's scale among them.
 bool is_selectable(const Field& field) {
   return has(field.tags, Tag::Trainable) && !has(field.tags, Tag::Bias);
+}
+
+/// The columns where a mask [1, P] is not 0.
+ColumnRanges ranges_of(const Rows& mask) {
+  const Tensor numbers = float64_values(mask);
+  const std::span<const double> row(numbers.const_data_ptr<double>(),
+                                    static_cast<std::size_t>(numbers.size(1)));
+  ColumnRanges ranges;
+  for (std::size_t i = 0; i < row.size(); ++i) {
+    if (row[i] == 0) continue;
+    const auto column = static_cast<std::int64_t>(i);
+    if (i > 0 && row[i - 1] != 0) {
+      ranges.back().last = column + 1;
+    } else {
+      ranges.push_back({column, column + 1});
+    }
+  }
+  return ranges;
+}
+
+/// For each client, columns as they are but for those of its mask in `masks` [C, P], which do not
+/// travel: 0 arrives there.
+std::vector<std::unique_ptr<Codec>> codecs_of(const Rows& masks) {
+  std::vector<std::unique_ptr<Codec>> codecs;
+  for (std::int64_t c = 0; c < masks.count(); ++c) {
+    codecs.push_back(make_largest_codec(ranges_of(masks.narrow(c)), 0));
+  }
+  return codecs;
+}
+
+/// What send(block of one client, its place) gives for each client, [C, P].
+template <typename Send>
+Rows each_client(Block& block, const Send& send) {
+  std::vector<Tensor> rows;
+  LayoutPtr layout;
+  for (std::int64_t c = 0; c < block.count(); ++c) {
+    Block one = block.only(block.clients().subspan(static_cast<std::size_t>(c), 1));
+    const Rows row = send(one, c);
+    rows.push_back(row.values);
+    layout = row.layout;
+  }
+  return {at::cat(rows), layout};
 }
 
 std::int64_t share_of(double share, std::int64_t columns) {
@@ -57,8 +101,8 @@ void FedSelect::declare(OptionSet& options) {
               "how often a round goes through those trainings");
   declare_weighting(options, weighting_);
   options.add_check([](const OptionSet& given) {
-    given.refuse_unless_default("train.buffers",
-                                "algorithm.name = fedselect, whose statistics are shared columns");
+    given.refuse_unless_default(
+        "train.buffers", "algorithm.name = fedselect, whose payloads hold all shared columns");
   });
 }
 
@@ -71,27 +115,29 @@ void FedSelect::initialise(const Setup& setup) {
   masks_ = &setup.store().rows("mask", {at::zeros_like(global_.values), global_.layout});
   counts_ = &setup.store().scalars("count", 0);
   turns_ = &setup.store().scalars("turns", 0);
+  trainable_ = RowPart(global_.layout, {.with = Tag::Trainable});
+  bits_ = make_sign_codec({{0, trainable_.layout()->size()}});
   optimizer_ = std::make_unique<RowOptimizer>(setup.training().step_rule(), global_.layout);
 }
 
 void FedSelect::round(Round& round) {
-  const std::int64_t bytes_of_mask = (global_.layout->count(Tag::Trainable) + 7) / 8;
   ColumnMean update = round.column_mean();
   round.each_block([&](Block& block) {
     const Rows masks = masks_->read(block.clients());             // [C, P]  m_k
     std::vector<double> counts = counts_->read(block.clients());  // [C]
     const Tensor personal = masks.values.ne(0);
-    const Tensor shared = personal.logical_not();
-    std::vector<std::int64_t> sent;  // [C] columns
-    for (const double count : counts) {
-      sent.push_back(global_.layout->size() - static_cast<std::int64_t>(count));
-    }
-    block.send(Direction::Down, sent);
-    const Rows start = joined(personal, block.clients());            // (1 - m_k) theta_g + m_k v_k
+    const std::vector<std::unique_ptr<Codec>> codecs = codecs_of(masks);
+    const Rows received = each_client(block, [&](Block& one, std::int64_t c) {
+      return one.download(global_, *codecs[static_cast<std::size_t>(c)]);
+    });
+    // (1 - m_k) theta_g + m_k v_k
+    const Rows start = joined(personal, block.clients(), received);
     const Rows trained = local_alt(block, start, personal, counts);  // [C, P]
     const Rows change = trained - start;
-    block.send(Direction::Up, sent, bytes_of_mask);
-    update.add(block.weights(weighting_), change, shared);
+    const Rows arrived = each_client(block, [&](Block& one, std::int64_t c) {
+      return one.upload(change.narrow(c), *codecs[static_cast<std::size_t>(c)]);
+    });
+    update.add(block.weights(weighting_), arrived, personal.logical_not());
     block.keep(*personal_, trained);  // v_k
     grad_select(block, masks, change, counts);
     note(block, counts);
@@ -100,8 +146,9 @@ void FedSelect::round(Round& round) {
   global_ += update.reduce({at::zeros_like(global_.values), global_.layout});
 }
 
-Rows FedSelect::joined(const Tensor& personal, std::span<const std::int64_t> clients) const {
-  return {at::where(personal, personal_->read(clients).values, global_.values), global_.layout};
+Rows FedSelect::joined(const Tensor& personal, std::span<const std::int64_t> clients,
+                       const Rows& global) const {
+  return {at::where(personal, personal_->read(clients).values, global.values), global.layout};
 }
 
 Rows FedSelect::local_alt(Block& block, const Rows& start, const Tensor& personal,
@@ -151,7 +198,11 @@ void FedSelect::grad_select(Block& block, const Rows& masks, const Rows& change,
         select_({selected.data_ptr<double>() + t * columns, columns},
                 {moved.const_data_ptr<double>() + t * columns, columns});
   }
-  masks_->write(block.clients_at(places), {beside(masks, selected), masks.layout});
+  const Rows next{beside(masks, selected), masks.layout};  // [T, P]
+  const std::vector<std::int64_t> clients = block.clients_at(places);
+  const Rows bits = trainable_.of(next);
+  block.only(clients).upload({bits.values.mul(2).sub(1), bits.layout}, *bits_);
+  masks_->write(clients, next);
   counts_->write(block.clients(), counts);
 }
 
@@ -195,7 +246,7 @@ void FedSelect::evaluate(Evaluation& evaluation) {
   evaluation.global(global_);
   evaluation.each_block([&](EvaluationBlock& block) {
     const Tensor personal = masks_->read(block.clients()).values.ne(0);
-    block.evaluate(joined(personal, block.clients()));
+    block.evaluate(joined(personal, block.clients(), global_));
   });
 }
 

@@ -112,14 +112,6 @@ Tensor Block::send(Direction direction, const RandomColumns& columns) {
                    state_.services.context.device);
 }
 
-void Block::send(Direction direction, std::span<const std::int64_t> columns, std::int64_t beside) {
-  require(std::ssize(columns) == count(), "a number of columns for each client");
-  const auto bytes = static_cast<std::int64_t>(c10::elementSize(state_.services.context.type));
-  for (std::size_t c = 0; c < columns.size(); ++c) {
-    state_.wire.book(direction, columns[c] * bytes + beside, clients_.subspan(c, 1));
-  }
-}
-
 void Block::book_gradients(const std::vector<TrainStatistics>& taken) {
   std::vector<std::int64_t> counts;
   for (const TrainStatistics& of_client : taken) counts.push_back(of_client.gradients);

@@ -36,8 +36,8 @@ namespace fedhpc {
 /// left out while a client has none. Batch norm's statistics are shared: the training of personal
 /// columns leaves them alone.
 ///
-/// Both ends know m_k, so that shared columns travel as they are, without places. With an upload goes
-/// a bit for every trainable column: m_k of the next round.
+/// Both ends know m_k, so that shared columns travel as they are, without places. After a selection
+/// a client also sends m_k of the next round, a bit for every trainable column.
 ///
 /// A client's own model is what it would start from next. The global model is scored beside it.
 ///
@@ -55,14 +55,17 @@ class FedSelect final : public Algorithm {
   void visit_state(StateVisitor& state) override;
 
  private:
-  /// Joins what clients start from, [C, P], where `personal` [C, P] says what is their own.
-  Rows joined(const Tensor& personal, std::span<const std::int64_t> clients) const;
+  /// Joins what clients start from, [C, P], of their own where `personal` [C, P], of `global`
+  /// elsewhere: a row of each, or one for all.
+  Rows joined(const Tensor& personal, std::span<const std::int64_t> clients,
+              const Rows& global) const;
   /// Trains personal and shared columns in turn from `start` [C, P]; `counts` [C] are those personal.
   Rows local_alt(Block& block, const Rows& start, const Tensor& personal,
                  const std::vector<double>& counts) const;
   /// Trains `model` [C, P] once on the batches of `pass`; the columns in `frozen` [C, P] stay.
   void train_(Block& block, const Rows& model, const Tensor& frozen, std::int64_t pass) const;
-  /// Selects for the clients whose turn it is, by the magnitudes of `change` [C, P].
+  /// Selects for the clients whose turn it is, by the magnitudes of `change` [C, P], and tells the
+  /// server.
   void grad_select(Block& block, const Rows& masks, const Rows& change,
                    std::vector<double>& counts) const;
   /// Counts a training of each client that trains. Returns the places of those that select now.
@@ -79,6 +82,8 @@ class FedSelect final : public Algorithm {
   Weighting weighting_ = Weighting::Samples;
 
   std::unique_ptr<RowOptimizer> optimizer_;
+  RowPart trainable_;
+  std::unique_ptr<Codec> bits_;     // of masks
   Rows global_;                     // [1, P]
   StoredRows* personal_ = nullptr;  // [clients of this rank, P]
   StoredRows* masks_ = nullptr;     // [the same, P], numbers 0 and 1

@@ -75,9 +75,6 @@ class Block {
   /// Draws the columns of a model that travel for each client, [C, P] of type bool. Books one
   /// payload of them per client.
   Tensor send(Direction direction, const RandomColumns& columns);
-  /// Sends columns that both ends know as they are, so many of each client's row, [C]. Books one
-  /// payload per client: its numbers and `beside` more bytes.
-  void send(Direction direction, std::span<const std::int64_t> columns, std::int64_t beside = 0);
 
   /// Returns one client's training samples as training sees them but for augmentation: features
   /// [n, D] float64. A client may tell the server about its data from them. Costs n D numbers.
