@@ -188,21 +188,18 @@ void FedSelect::train_(Block& block, const Rows& model, const Tensor& frozen,
 
 void FedSelect::grad_select(Block& block, const Rows& masks, const Rows& change,
                             std::vector<double>& counts) const {
-  const std::vector<std::int64_t> places = take_turns(block);
-  if (places.empty()) return;
-  const Tensor selected = float64_values(masks.at(places)).clone();  // [T, P]
-  const Tensor moved = float64_values(change.at(places));            // [T, P]
-  const auto columns = static_cast<std::size_t>(global_.layout->size());
-  for (std::size_t t = 0; t < places.size(); ++t) {
-    counts[static_cast<std::size_t>(places[t])] +=
-        select_({selected.data_ptr<double>() + t * columns, columns},
-                {moved.const_data_ptr<double>() + t * columns, columns});
+  for (const std::int64_t place : take_turns(block)) {
+    const auto c = static_cast<std::size_t>(place);
+    const Tensor mask = float64_values(masks.narrow(place)).clone();  // [1, P]
+    const double selected = select_(mask, float64_values(change.narrow(place)));
+    if (selected == 0) continue;
+    counts[c] += selected;
+    const std::span<const std::int64_t> client = block.clients().subspan(c, 1);
+    const Rows next{beside(masks, mask), masks.layout};
+    const Rows bits = trainable_.of(next);
+    block.only(client).upload({bits.values.mul(2).sub(1), bits.layout}, *bits_);
+    masks_->write(client, next);
   }
-  const Rows next{beside(masks, selected), masks.layout};  // [T, P]
-  const std::vector<std::int64_t> clients = block.clients_at(places);
-  const Rows bits = trainable_.of(next);
-  block.only(clients).upload({bits.values.mul(2).sub(1), bits.layout}, *bits_);
-  masks_->write(clients, next);
   counts_->write(block.clients(), counts);
 }
 
@@ -220,17 +217,16 @@ std::vector<std::int64_t> FedSelect::take_turns(Block& block) const {
   return places;
 }
 
-double FedSelect::select_(std::span<double> mask, std::span<const double> change) const {
+double FedSelect::select_(const Tensor& mask, const Tensor& change) const {
   std::int64_t selected = 0;
   for (const Field& field : global_.layout->fields()) {
     if (!is_selectable(field)) continue;
-    const auto first = static_cast<std::size_t>(field.offset);
     const auto size = static_cast<std::size_t>(field.size);
-    const std::span<double> of_tensor = mask.subspan(first, size);
+    const std::span<double> of_tensor(mask.data_ptr<double>() + field.offset, size);
     const std::int64_t personal = std::count(of_tensor.begin(), of_tensor.end(), 1.0);
     const std::int64_t room = std::max<std::int64_t>(share_of(limit_, field.size) - personal, 0);
     const std::int64_t chosen = std::min(room, share_of(rate_, field.size - personal));
-    take_largest_(of_tensor, change.subspan(first, size), chosen);
+    take_largest_(of_tensor, {change.const_data_ptr<double>() + field.offset, size}, chosen);
     selected += chosen;
   }
   return static_cast<double>(selected);

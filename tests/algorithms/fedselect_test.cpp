@@ -88,6 +88,8 @@ TEST(FedSelect, WithNothingPersonalItIsFedAvgBitForBit) {
       EXPECT_TRUE(result.personal.equal(fedavg.global.repeat({7}))) << key;
       if (world->rank() != 0) continue;
       EXPECT_EQ(result.metrics.back().train_loss, fedavg.metrics.back().train_loss);
+      EXPECT_EQ(bytes_up(result.metrics.back()), bytes_up(fedavg.metrics.back()));
+      EXPECT_EQ(bytes_down(result.metrics.back()), bytes_down(fedavg.metrics.back()));
     }
   }
 }

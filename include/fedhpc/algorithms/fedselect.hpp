@@ -36,8 +36,8 @@ namespace fedhpc {
 /// left out while a client has none. Batch norm's statistics are shared: the training of personal
 /// columns leaves them alone.
 ///
-/// Both ends know m_k, so that shared columns travel as they are, without places. After a selection
-/// a client also sends m_k of the next round, a bit for every trainable column.
+/// Both ends know m_k, so that shared columns travel as they are, without places. A client that
+/// has selected also sends its new m_k, a bit for every trainable column.
 ///
 /// A client's own model is what it would start from next. The global model is scored beside it.
 ///
@@ -70,8 +70,9 @@ class FedSelect final : public Algorithm {
                    std::vector<double>& counts) const;
   /// Counts a training of each client that trains. Returns the places of those that select now.
   std::vector<std::int64_t> take_turns(Block& block) const;
-  /// Selects in the mask [P] of one client, tensor by tensor. Returns how many columns.
-  double select_(std::span<double> mask, std::span<const double> change) const;
+  /// Selects in the mask [1, P] of one client, tensor by tensor, both float64 in host memory.
+  /// Returns how many columns.
+  double select_(const Tensor& mask, const Tensor& change) const;
   void note(Block& block, std::vector<double> counts) const;
 
   double rate_ = 0.25;  // p
