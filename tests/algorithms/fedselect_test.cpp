@@ -121,7 +121,8 @@ TEST(FedSelect, BooksSharedColumnsAndMasks) {
   const auto world = world_communicator(60);
   for (const Keys& changes : {Keys{}, with_batch_norm()}) {
     Keys keys = with_fedselect(changes);
-    keys.insert({{"algorithm.select_rate", "0.5"}, {"run.rounds", "4"}});
+    keys.insert({{"algorithm.select_rate", "0.5"}, {"algorithm.select_limit", "1"}});
+    keys["run.rounds"] = "4";
     keys["run.dtype"] = "float32";
     const reference::Problem problem = reference::make_problem(keys);
     const TinyResult result = run(keys, *world);
