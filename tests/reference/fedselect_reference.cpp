@@ -4,6 +4,7 @@
 #include <cmath>
 #include <numeric>
 
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/ones_like.h>
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros_like.h>
