@@ -21,6 +21,7 @@
 #include "fedhpc/algorithms/fedprox.hpp"
 #include "fedhpc/algorithms/fedprox_ft.hpp"
 #include "fedhpc/algorithms/fedrep.hpp"
+#include "fedhpc/algorithms/fedselect.hpp"
 #include "fedhpc/algorithms/heurfedamp.hpp"
 #include "fedhpc/algorithms/hierfavg.hpp"
 #include "fedhpc/algorithms/lg_fedavg.hpp"

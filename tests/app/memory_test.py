@@ -136,6 +136,7 @@ local_steps = 2
             "fedbn": [],
             "fedbabu": [],
             "apfl": [],
+            "fedselect": [],
             "pfedgp": ["--algorithm.draws=4", "--algorithm.test_draws=4"],
             "fedala": [],
             "feddwa": [],

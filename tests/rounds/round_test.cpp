@@ -141,6 +141,7 @@ const std::map<std::string, Work>& work_of_methods() {
       {"fedprox", {}},
       {"fedprox_ft", {.gradients = 5 + 5}},
       {"fedrep", {.gradients = 2 * 5 + 5}},  // of the head, twice, and of the body
+      {"fedselect", {.payloads = 3}},        // the mask travels as well; nothing is personal yet
       {"heurfedamp", {}},
       {"hierfavg", {.gradients = 3 * 5, .payloads = 3 * 2 + 2}},  // edge rounds, then the cloud
       {"lg_fedavg", {}},
