@@ -84,7 +84,10 @@ void FedComLoc::round(Round& round) {
 }
 
 std::int64_t FedComLoc::draw_steps(std::int64_t round) const {
-  Draws coin({.seed = seed_, .purpose = Purpose::Coin, .round = static_cast<std::uint64_t>(round)});
+  Draws coin({.seed = seed_,
+              .purpose = Purpose::Cohort,
+              .pass = 2,
+              .round = static_cast<std::uint64_t>(round)});
   std::int64_t steps = 1;
   while (coin.uniform() >= probability_) ++steps;
   return steps;

@@ -77,7 +77,7 @@ FedComLocOutcome fedcomloc(const Problem& problem, const FedComLocSettings& sett
   for (std::int64_t t = 1; t <= problem.rounds; ++t) {
     const auto round = static_cast<std::uint64_t>(t);
     const double gamma = problem.optimizer.lr * rate_of(problem, 0, t, 0, 0);
-    Draws coin({.seed = problem.seed, .purpose = Purpose::Coin, .round = round});
+    Draws coin({.seed = problem.seed, .purpose = Purpose::Cohort, .pass = 2, .round = round});
     Problem of_round = problem;
     of_round.local_epochs = 0;
     of_round.local_steps = 1;

@@ -24,7 +24,6 @@ enum class Purpose : std::uint64_t {
   Gibbs = 13,     ///< chains of Gaussian-process classifiers (math/gp_tree), and their scores
   Binarise = 14,  ///< signs of updates that are right in expectation
   Layers = 15,    ///< what layers draw when training: dropout
-  Coin = 16,      ///< whether a local step is the last of its round
 };
 
 /// Names one sequence of draws. Two equal keys give the same numbers on any rank, at any time.
