@@ -33,8 +33,8 @@ namespace fedhpc {
 ///   S          topology.participation   the clients that communicate when the coin says so
 ///
 /// K is geometric with mean 1/p: the round ends with the first coin that shows 1. All clients have
-/// the same coins, those of (seed, Purpose::Cohort, pass 2, round). train.local_steps and local_epochs do
-/// not act.
+/// the same coins, those of (seed, Purpose::Cohort, pass 2, round). train.local_steps and
+/// local_epochs do not act.
 ///
 /// A participant needs x+ twice: for its h_i, and to start from where it takes part again. It
 /// receives it once, when the next round begins, whether it takes part in that or not. The h_i in
