@@ -10,6 +10,7 @@
 #include "fedhpc/algorithms/fedbabu.hpp"
 #include "fedhpc/algorithms/fedbat.hpp"
 #include "fedhpc/algorithms/fedbn.hpp"
+#include "fedhpc/algorithms/fedcomloc.hpp"
 #include "fedhpc/algorithms/feddwa.hpp"
 #include "fedhpc/algorithms/feddyn.hpp"
 #include "fedhpc/algorithms/fedhm.hpp"

@@ -14,7 +14,8 @@ ShiftedTraining::ShiftedTraining(const StepRule& rule, const Rows& model, double
   rule_.clip_norm = 0;  // the loss's gradient is clipped here, before the terms come to it
 }
 
-Rows ShiftedTraining::train(Block& block, const Rows& start, const Rows& shift) const {
+Rows ShiftedTraining::train(Block& block, const Rows& start, const Rows& shift, std::int64_t count,
+                            const Codec* codec) const {
   const Layout& layout = *start.layout;
   const Rows local = start.clone();  // [C, P]
   Rows term = shift;                 // [C, P]  what every gradient is moved by
@@ -24,8 +25,10 @@ Rows ShiftedTraining::train(Block& block, const Rows& start, const Rows& shift) 
   }
   RowOptimizer optimizer(rule_, start.layout);
   optimizer.reset(block.count(), local.values.options());
-  block.each_step(Steps::Alike, [&](LocalStep& step) {
-    const Rows gradient{step.gradient(local), start.layout};
+  const auto take = [&](LocalStep& step) {
+    const Rows seen = codec == nullptr ? local : block.compressed(local, *codec, step.number());
+    const Rows gradient{step.gradient(seen), start.layout};
+    if (codec != nullptr) copy_columns_(step.active(local), step.active(seen), Tag::Buffer);
     const Rows moved = step.active(gradient);
     if (clip_norm_ > 0) clip_(moved, clip_norm_);
     add_columns_(moved.values, step.active(term).values, 1, layout, Tag::Trainable);
@@ -34,7 +37,8 @@ Rows ShiftedTraining::train(Block& block, const Rows& start, const Rows& shift) 
                       layout, Tag::Trainable);
     }
     step.step_(local.values, gradient.values, optimizer);
-  });
+  };
+  block.each_step(codec == nullptr ? Steps::Alike : Steps::Any, take, {}, count);
   return local;
 }
 

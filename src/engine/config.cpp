@@ -1,6 +1,7 @@
 #include "fedhpc/engine/config.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 
 #include "fedhpc/comm/gpu_library.hpp"
@@ -176,6 +177,10 @@ void Config::resolve(const std::string& name) {
   // What was auto once more is settled as before.
   factorisation.resolve(options_, algorithm_name, algorithm->traits().factorisations);
   train.resolve(options_, run.rounds);
+  if (const double steps = algorithm->traits().mean_steps; steps > 0) {
+    train.local_steps = std::max<std::int64_t>(1, std::llround(steps));
+    train.local_epochs = 0;
+  }
   options_.run_checks();
   if (options_.origin("data.seed").level == Level::Default) data.seed = run.seed;
   if (run.output.empty()) {

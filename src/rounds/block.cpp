@@ -57,6 +57,11 @@ Rows Block::download(const EdgeRows& models) {
   return state_.wire.models_to_clients(of_clients(models), clients_);
 }
 
+Rows Block::download(const Received& message) {
+  const Timed timed(state_.services.books.aggregate_watch);
+  return state_.wire.to_clients(message, clients_);
+}
+
 Rows Block::of_clients(const EdgeRows& models) {
   const std::span<const std::int64_t> of_client = edges();
   if (on_device(models.rows.values)) {
@@ -133,10 +138,15 @@ Rows Block::train(const Rows& start, const LocalWork& work) {
 }
 
 void Block::each_step(Steps steps, const std::function<void(LocalStep&)>& take,
-                      std::optional<std::int64_t> pass) {
+                      std::optional<std::int64_t> pass, std::int64_t count) {
   const Timed timed(state_.services.books.train_watch);
-  book_training(state_.services.trainer.each_step(clients_, state_.number,
-                                                  pass.value_or(state_.edge_round), take, steps));
+  const std::int64_t number = pass.value_or(state_.edge_round);
+  book_training(
+      state_.services.trainer.each_step(clients_, state_.number, number, take, steps, count));
+}
+
+Rows Block::compressed(const Rows& rows, const Codec& codec, std::int64_t step) const {
+  return state_.wire.compressed(rows, clients_, codec, step);
 }
 
 void Block::each_batch(double share, std::int64_t pass, const std::function<void(LocalStep&)>& take,

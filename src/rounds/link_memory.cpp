@@ -14,6 +14,16 @@ std::uint64_t LinkDraws::of(Direction direction, std::int64_t end) const {
   return draws.raw();
 }
 
+std::uint64_t LinkDraws::of_step(std::int64_t step, std::int64_t client) const {
+  Draws draws({.seed = seed,
+               .purpose = Purpose::Codec,
+               .pass = 4,
+               .epoch = static_cast<std::uint64_t>(step),
+               .client = static_cast<std::uint64_t>(client),
+               .round = static_cast<std::uint64_t>(round)});
+  return draws.raw();
+}
+
 void LinkMemory::open(const Rows& model, ErrorFeedback feedback, std::unique_ptr<Codec> downlink,
                       Range edges) {
   if (model.layout->size() == 0) return;  // nothing travels

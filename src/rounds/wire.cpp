@@ -35,14 +35,13 @@ Wire::Wire(Ledger& ledger, const NetworkModel& network, const Shard& shard,
       clock_(network, num_clients, num_edges) {}
 
 std::vector<std::int64_t> Wire::send_(Tensor& values, const LayoutPtr& layout, const Codec& codec,
-                                      Direction direction,
-                                      std::span<const std::int64_t> ends) const {
+                                      std::span<const std::uint64_t> seeds) {
   if (!codec.lossless(values.scalar_type())) values = values.clone();
   if (codec.fitted({}) == nullptr) return codec.transmit_(values);
   PayloadFit fit = compressed_tensors(*layout);
   std::vector<std::int64_t> bytes;
-  for (std::size_t c = 0; c < ends.size(); ++c) {
-    fit.seed = draws_.of(direction, ends[c]);
+  for (std::size_t c = 0; c < seeds.size(); ++c) {
+    fit.seed = seeds[c];
     const Tensor row = values.narrow(0, static_cast<std::int64_t>(c), 1);
     bytes.push_back(codec.fitted(fit)->transmit_(row).front());
   }
@@ -51,11 +50,18 @@ std::vector<std::int64_t> Wire::send_(Tensor& values, const LayoutPtr& layout, c
 
 Received Wire::encode(const Rows& rows, const Codec& codec, Direction direction,
                       std::span<const std::int64_t> ends) const {
+  std::vector<std::uint64_t> seeds;
+  for (const std::int64_t end : ends) seeds.push_back(draws_.of(direction, end));
+  return encode(rows, codec, seeds);
+}
+
+Received Wire::encode(const Rows& rows, const Codec& codec,
+                      std::span<const std::uint64_t> seeds) const {
   const RowPart* part = buffers_ == nullptr ? nullptr : &buffers_->travelling(rows.layout);
   const bool whole = part == nullptr || part->is_whole();
   Tensor values = whole ? rows.values : part->of(rows).values;
   std::vector<std::int64_t> bytes =
-      send_(values, whole ? rows.layout : part->layout(), codec, direction, ends);
+      send_(values, whole ? rows.layout : part->layout(), codec, seeds);
   if (whole) return {{values, rows.layout}, std::move(bytes)};
   Rows arrived = rows.clone();
   part->put_(arrived, {values, part->layout()});
@@ -103,6 +109,23 @@ Rows Wire::booked_at_clients(Received arrival, std::span<const std::int64_t> cli
 Rows Wire::to_clients(const Rows& rows, std::span<const std::int64_t> clients, const Codec& codec,
                       std::int64_t beside) {
   return booked_at_clients(encode(rows, codec, Direction::Down, clients), clients, beside);
+}
+
+Received Wire::for_everybody(const Rows& row, const Codec& codec) const {
+  return encode(row, codec, Direction::Down, std::array{kEverybody});
+}
+
+Rows Wire::to_clients(const Received& message, std::span<const std::int64_t> clients) {
+  return booked_at_clients({message.rows.replicate(std::ssize(clients)),
+                            std::vector(clients.size(), message.bytes.front())},
+                           clients, 0);
+}
+
+Rows Wire::compressed(const Rows& rows, std::span<const std::int64_t> clients, const Codec& codec,
+                      std::int64_t step) const {
+  std::vector<std::uint64_t> seeds;
+  for (const std::int64_t client : clients) seeds.push_back(draws_.of_step(step, client));
+  return encode(rows, codec, seeds).rows;
 }
 
 Rows Wire::models_to_clients(const Rows& models, std::span<const std::int64_t> clients) {

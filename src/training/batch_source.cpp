@@ -55,7 +55,7 @@ std::int64_t BatchSource::batches(std::int64_t client, Share share) const {
 std::int64_t BatchSource::steps_of(std::int64_t client, const Pass& pass) const {
   if (pass.share.of > 0) return batches(client, pass.share);
   const std::int64_t trained = steps_for(shard_.train_count(client));
-  return trained > 0 && pass.steps > 0 ? pass.steps : trained;
+  return trained > 0 && pass.steps > 0 ? std::min(most_batches_, pass.steps) : trained;
 }
 
 double BatchSource::rate_of(std::int64_t client, const Pass& pass, std::int64_t step) const {

@@ -121,8 +121,8 @@ std::vector<TrainStatistics> LocalTrainer::each_step(std::span<const std::int64_
 std::vector<TrainStatistics> LocalTrainer::each_step(std::span<const std::int64_t> clients,
                                                      std::int64_t round, std::int64_t pass,
                                                      const std::function<void(LocalStep&)>& take,
-                                                     Steps steps) {
-  return each_step(clients, {.round = round, .number = pass}, take, steps);
+                                                     Steps steps, std::int64_t count) {
+  return each_step(clients, {.round = round, .number = pass, .steps = count}, take, steps);
 }
 
 std::vector<TrainStatistics> LocalTrainer::each_batch(std::span<const std::int64_t> clients,

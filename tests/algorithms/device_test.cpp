@@ -40,6 +40,7 @@ std::vector<Variant> variants() {
       {"pfedsop", "beta", {{"algorithm.beta_override", "0.3"}, {"algorithm.personal_lr", "0.5"}}},
       {"ef21p", "top_k", {{"algorithm.upload", "top_k"}, {"algorithm.server_lr", "2"}}},
       {"ef21p", "scaled", {{"algorithm.scale", "true"}, {"algorithm.fraction", "0.5"}}},
+      {"fedcomloc", "local", {{"algorithm.compress", "local"}, {"algorithm.codec", "bf16"}}},
       {"fedbat", "binary", {{"algorithm.download", "binary"}, {"train.block", "3"}}},
       {"pfedgp", "log", {{"algorithm.averaging", "log"}, {"algorithm.clip", "0.1"}}},
       {"pfedgp",

@@ -141,6 +141,7 @@ local_steps = 2
             "fedala": [],
             "feddwa": [],
             "ef21p": [],
+            "fedcomloc": ["--algorithm.codec=top_k"],
             "fedbat": ["--algorithm.download=binary"],
             "pfedsop": ["--train.lr=0.05"],
             "fedmud": ["--model.factorisation=low_rank_aad", "--model.exclude=last", "--model.compression=8"],

@@ -130,6 +130,7 @@ const std::map<std::string, Work>& work_of_methods() {
       {"fedbabu", {}},
       {"fedbat", {}},
       {"fedbn", {}},
+      {"fedcomloc", {.gradients = 1}},                  // p = 1
       {"feddwa", {.gradients = 5 + 5, .payloads = 3}},  // of a guidance model, sent as well
       {"feddyn", {}},
       {"fedhm", {}},
@@ -173,6 +174,7 @@ TEST_P(SimulatedSecondsOf, CountEveryGradientOfABatchAndEveryPayload) {
                                         {"network.step_seconds", "0.25"}});
   const Keys settings{{"algorithm.edge_rounds", "3"},
                       {"algorithm.head_passes", "2"},
+                      {"algorithm.probability", "1"},
                       {"algorithm.inner_steps", "6"},
                       {"algorithm.variant", "hf"}};
   for (const auto& [key, value] : settings) {

@@ -104,6 +104,9 @@ struct Traits {
   /// its participants may be trained on any rank (topology.placement).
   bool can_leave_rounds = true;
   bool reads_labels = false;  ///< it computes with one class label of each sample
+  /// Local steps that a client takes in a round on average, where the method draws their number; 0:
+  /// as train.* say.
+  double mean_steps = 0;
 };
 
 /// A classifier that replaces a model's head: it maps what the head would see of n samples, [n, E]

@@ -17,8 +17,11 @@ class ShiftedTraining {
   /// The trainable columns, in which a shift has its numbers: Q of P.
   const RowPart& part() const { return part_; }
   /// Trains every client from its row of `start` [C, P] with its row of `shift` [C, Q]; returns the
-  /// trained rows [C, P]. Costs a pass over the gradients more than local training without shift.
-  Rows train(Block& block, const Rows& start, const Rows& shift) const;
+  /// trained rows [C, P]. Takes `count` steps, or with 0 as many as train.* say. With `codec` every
+  /// gradient is that at what the codec leaves of the model. Costs a pass over the gradients more
+  /// than local training without shift.
+  Rows train(Block& block, const Rows& start, const Rows& shift, std::int64_t count = 0,
+             const Codec* codec = nullptr) const;
 
  private:
   RowPart part_;

@@ -37,15 +37,21 @@ class Block {
   /// Sends it as algorithm.downlink_codec says: by default as it is.
   Rows download(const Rows& models);
   Rows download(const EdgeRows& models);
+  /// Sends to every client what Round::for_everybody has encoded once.
+  Rows download(const Received& message);
 
   /// Trains every client locally from its row of `start` [C, P] and returns the trained rows.
   /// `work` names the pass whose batches are used and adds a penalty. Counts into train_loss.
   Rows train(const Rows& start, const LocalWork& work = {});
 
   /// Runs local training step by step: `take` makes each step from its batch, `steps` tells what is
-  /// known of them. `pass` names the batches as in LocalWork. Counts into train_loss.
+  /// known of them. `pass` names the batches as in LocalWork. Every client that can train takes
+  /// `count` steps, or with 0 as many as train.* say. Counts into train_loss.
   void each_step(Steps steps, const std::function<void(LocalStep&)>& take,
-                 std::optional<std::int64_t> pass = {});
+                 std::optional<std::int64_t> pass = {}, std::int64_t count = 0);
+  /// Returns what `codec` leaves of every client's row of [C, P] in local step `step`. Nothing
+  /// travels.
+  Rows compressed(const Rows& rows, const Codec& codec, std::int64_t step) const;
 
   /// Goes once through a share of every client's training samples, for what a method measures
   /// beside local training. `sampled` says how the share is chosen. Counts into the round's

@@ -14,17 +14,21 @@
 namespace fedhpc {
 
 /// Seeds of what codecs draw: the first word of (run.seed, Purpose::Codec, pass 2 of uploads and 3
-/// of downloads, epoch: the edge round, client, or 2^32 + edge, round).
+/// of downloads, epoch: the edge round, client, or 2^32 + edge, or 2^33 of what all receive, round).
 struct LinkDraws {
   std::uint64_t seed = 0;
   std::int64_t round = 0;
   const std::int64_t* edge_round = nullptr;
 
   std::uint64_t of(Direction direction, std::int64_t end) const;
+  /// Of what a client compresses for its local step `step`: pass 4, epoch: the step.
+  std::uint64_t of_step(std::int64_t step, std::int64_t client) const;
 };
 
 /// The first `end` of an edge in LinkDraws.
 constexpr std::int64_t kFirstEdgeEnd = std::int64_t{1} << 32;
+/// That of all clients together.
+constexpr std::int64_t kEverybody = std::int64_t{1} << 33;
 
 /// What the two ends of each link know of its earlier payloads: a row per client in the store, one
 /// per edge here. A client that does not take part keeps its row.

@@ -64,6 +64,11 @@ class Round {
   /// The weights of all participants, of all ranks, summed.
   double total_weight(Weighting weighting) const;
 
+  /// Encodes a row [1, P] once, for all clients, who receive it by Block::download. Books nothing.
+  Received for_everybody(const Rows& row, const Codec& codec) const {
+    return state_.wire.for_everybody(row, codec);
+  }
+
   /// Goes through this rank's participants in blocks. Their order and the blocks' width change
   /// nothing but speed and rounding.
   void each_block(const std::function<void(Block&)>& work);

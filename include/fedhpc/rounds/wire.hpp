@@ -38,6 +38,13 @@ class Wire {
   /// the row and `beside` more bytes.
   Rows to_clients(const Rows& rows, std::span<const std::int64_t> clients, const Codec& codec,
                   std::int64_t beside = 0);
+  /// Encodes a row [1, n] once, for all clients. Books nothing.
+  Received for_everybody(const Rows& row, const Codec& codec) const;
+  /// Returns such a row as each client receives it. Books one payload per client.
+  Rows to_clients(const Received& message, std::span<const std::int64_t> clients);
+  /// Returns what `codec` leaves of each client's row in its local step `step`. Nothing travels.
+  Rows compressed(const Rows& rows, std::span<const std::int64_t> clients, const Codec& codec,
+                  std::int64_t step) const;
   /// Returns what arrives of each client's row. Books one payload per client.
   Rows from_clients(const Rows& rows, std::span<const std::int64_t> clients, const Codec& codec);
   /// The same of a model that a server sends in its usual way: algorithm.downlink_codec.
@@ -63,8 +70,10 @@ class Wire {
   /// What arrives of rows whose senders or receivers below the server are `ends`. Books nothing.
   Received encode(const Rows& rows, const Codec& codec, Direction direction,
                   std::span<const std::int64_t> ends) const;
-  std::vector<std::int64_t> send_(Tensor& values, const LayoutPtr& layout, const Codec& codec,
-                                  Direction direction, std::span<const std::int64_t> ends) const;
+  /// The same with a seed of draws for each row.
+  Received encode(const Rows& rows, const Codec& codec, std::span<const std::uint64_t> seeds) const;
+  static std::vector<std::int64_t> send_(Tensor& values, const LayoutPtr& layout,
+                                         const Codec& codec, std::span<const std::uint64_t> seeds);
   /// What arrives of models, as changes of what the receivers have in `known`, which it updates.
   Received as_changes(const Rows& models, Rows& known, const Codec& codec,
                       std::span<const std::int64_t> ends) const;

@@ -54,7 +54,7 @@ class BatchSource {
   std::int64_t capacity() const;
   /// Batches of that share of client `client`.
   std::int64_t batches(std::int64_t client, Share share) const;
-  /// From now on a share has no more batches than so many.
+  /// From now on passes of a share or of a given number of steps have no more than so many.
   void stop_passes_after(std::int64_t batches) { most_batches_ = batches; }
   /// Clients are at this training of so many that follow one another in a round.
   void at_training(std::int64_t number, std::int64_t of) {

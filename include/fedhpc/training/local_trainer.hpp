@@ -49,11 +49,12 @@ class LocalTrainer {
                                       std::int64_t round, const LocalWork& work);
 
   /// Goes through the local steps of these clients, `take` making each; `pass` names their batches
-  /// as in train_. What `take` moves is its own business. Gives the statistics of each client, [C].
+  /// as in train_, and `count` how many they are; 0: as train.* say. What `take` moves is its own
+  /// business. Gives the statistics of each client, [C].
   std::vector<TrainStatistics> each_step(std::span<const std::int64_t> clients, std::int64_t round,
                                          std::int64_t pass,
                                          const std::function<void(LocalStep&)>& take,
-                                         Steps steps = Steps::Any);
+                                         Steps steps = Steps::Any, std::int64_t count = 0);
 
   /// Goes through a share of these clients' training samples once, `take` making something of each
   /// batch. Gives the statistics of each client, [C].
