@@ -30,7 +30,9 @@ TEST_P(ClientsWithoutSamples, TravelAndMoveNothing) {
     keys["topology.edges"] = "7";
     keys["topology.edge_participation"] = "0.01";
   }
-  const Keys plain{{"algorithm.zero_threshold", "0"}, {"algorithm.personal_start", "initial"}};
+  const Keys plain{{"algorithm.zero_threshold", "0"},
+                   {"algorithm.personal_start", "initial"},
+                   {"algorithm.select_limit", "0"}};
   for (const auto& [key, value] : plain) {
     if (has_key(GetParam(), key)) keys[key] = value;
   }
