@@ -147,6 +147,8 @@ TEST_P(EveryAlgorithmOnADevice, EqualsTheHostOnImages) {
                        {"train.local_epochs", "1"},
                        {"train.block", "4"}});
     these.erase("data.partition_file");
+    // Rounding alone tells the weights of pixels apart that are always equal.
+    if (has_key(GetParam(), "algorithm.select_limit")) these["algorithm.select_limit"] = "0";
     expect_same(these, 1e-9, std::string(rule) + " " + augment);
   }
 }
