@@ -87,7 +87,7 @@ TEST(FedComLoc, OneStepARoundIsGradientDescent) {
 
 TEST(FedComLoc, FirstRoundIsFedAvg) {
   const std::unique_ptr<Communicator> comm = world_communicator(60);
-  Keys changes{{"run.rounds", "1"}, {"run.seed", "6"}, {"algorithm.weighting", "samples"}};
+  Keys changes{{"run.rounds", "1"}, {"run.seed", "8"}, {"algorithm.weighting", "samples"}};
   const Keys keys = with_fedcomloc(changes);
   const std::int64_t steps = fedcomloc_of(keys).steps.front();
   ASSERT_GT(steps, 1);
