@@ -96,7 +96,7 @@ TEST(FedSelect, WithNothingPersonalItIsFedAvgBitForBit) {
 
 TEST(FedSelect, WithEverythingPersonalClientsTrainAlone) {
   const auto world = world_communicator(60);
-  for (const Keys& more : {Keys{}, Keys{{"topology.participation", "0.6"}, {"train.block", "4"}}}) {
+  for (const Keys& more : {Keys{}, Keys{{"train.block", "4"}}}) {
     // Full batches: personal columns see others than shared ones elsewhere. And no biases.
     Keys setting = with_batch_norm({{"model.norm", "none"},
                                     {"model.bias", "false"},
@@ -109,9 +109,15 @@ TEST(FedSelect, WithEverythingPersonalClientsTrainAlone) {
     const Keys keys = with_fedselect(setting);
     const TinyResult result = run(keys, *world);
     ASSERT_EQ(reference::make_problem(keys).layout->count(Tag::Bias), 0) << "they stay shared";
-    // The order of a batch, which sums follow, is that of the pass.
-    EXPECT_LT(distance(result.personal, run(tiny_keys(alone), *world).personal), 1e-12);
     EXPECT_GT(distance(result.personal, result.initial.repeat({7})), 1e-2);
+    const Tensor own = result.personal.view({7, -1});
+    const Tensor expected = run(tiny_keys(alone), *world).personal.view({7, -1});
+    for (std::int64_t k = 0; k < own.size(0); ++k) {
+      // One that has never trained has the model of its start: here that of the server.
+      const bool trained = distance(expected[k], result.initial.view(-1)) > 0;
+      // The order of a batch, which sums follow, is that of the pass.
+      EXPECT_LT(distance(own[k], trained ? expected[k] : result.global.view(-1)), 1e-12) << k;
+    }
   }
 }
 

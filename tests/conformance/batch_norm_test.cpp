@@ -134,7 +134,7 @@ TEST_P(EveryAlgorithmWithBatchNorm, KeepsStatisticsWithTheClients) {
       return models.reshape({-1, model->layout()->size()}).narrow(1, field.offset, field.size);
     };
     if (!has(field.tags, Tag::Buffer)) {
-      if (GetParam() == "pfedgp") continue;
+      if (GetParam() == "pfedgp" || GetParam() == "moon") continue;
       EXPECT_LT(distance(part(local.global), part(average.global)), 1e-12) << field.name;
       if (local.personal.numel() == 0) continue;
       EXPECT_LT(distance(part(local.personal), part(average.personal)), 1e-12) << field.name;
