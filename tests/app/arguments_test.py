@@ -123,7 +123,7 @@ class Arguments(AppCase):
         self.assertTrue(all(key.startswith("train.") for key in keys))
         self.assertTrue(self.run_ok("help", "run.").stdout.startswith("[run]\nrun.seed\n"))
         of_mu = re.findall(r"^  methods: (.*)$", self.run_ok("help", "algorithm.mu").stdout, re.M)
-        self.assertEqual(of_mu, ["fedprox", "fednova", "fedprox_ft", "ditto"])
+        self.assertEqual(of_mu, ["fedprox", "fednova", "moon", "fedprox_ft", "ditto"])
         self.assertIn("  methods: fedavg, ", self.run_ok("help", "k").stdout)
 
     def test_all_keys_by_section(self):

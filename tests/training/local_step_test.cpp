@@ -442,10 +442,9 @@ TEST_F(LocalStepTest, ATermOfWhatTheHeadSeesIsPartOfTheLoss) {
           return 0.0;
         });
     const std::int64_t head = model_->layout()->field("fc1.weight").offset;
-    for (const auto& [begin, end] :
-         model_->layout()->ranges(Tag::Trainable, {.without = Tag::Head})) {
+    for (const Range& range : model_->layout()->ranges(Tag::Trainable, {.without = Tag::Head})) {
       const auto part = [&](const Tensor& rows) {
-        return rows.narrow(0, 0, step.active()).narrow(1, begin, end - begin);
+        return rows.narrow(0, 0, step.active()).narrow(1, range.first, range.size());
       };
       EXPECT_GT(part(below).abs().max().item<double>(), 1e-6);
       EXPECT_LT(
