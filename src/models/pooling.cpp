@@ -18,19 +18,59 @@ T* sample(const Tensor& stack, std::int64_t c, std::int64_t b) {
   return stack.data_ptr<T>() + c * stack.stride(0) + b * stack.stride(1);
 }
 
-/// Largest value of a plane among what an output covers, NaN if there is one; its place is the
-/// result.
+/// Writes the largest values of a plane among what a row of outputs covers to `y`, NaN where there
+/// is one, and to `places` where they lie.
 template <typename T>
-std::int32_t place_of_maximum(const T* plane, std::int64_t width, const Covered& down,
-                              const Covered& across, const Sides& step) {
-  std::int64_t best = down.first * width + across.first;
-  for (std::int64_t y = down.first; y < down.last; y += step.height) {
-    for (std::int64_t x = across.first; x < across.last; x += step.width) {
-      const T value = plane[y * width + x];
-      if (value > plane[best] || value != value) best = y * width + x;
+void maxima_of_windows(const T* plane, std::int64_t width, const Covered& down,
+                       const std::vector<Covered>& columns, const Sides& step, T* y,
+                       std::int32_t* places) {
+  for (const Covered& across : columns) {
+    std::int64_t best = down.first * width + across.first;
+    for (std::int64_t row = down.first; row < down.last; row += step.height) {
+      for (std::int64_t x = across.first; x < across.last; x += step.width) {
+        const T value = plane[row * width + x];
+        if (value > plane[best] || value != value) best = row * width + x;
+      }
+    }
+    *y++ = plane[best];
+    *places++ = static_cast<std::int32_t>(best);
+  }
+}
+
+/// The same of windows of the first one's size that lie `stride` apart: without a branch, which no
+/// processor would guess, and many outputs at once.
+template <typename T>
+void maxima_of_row(const T* plane, std::int64_t width, const Covered& down, const Covered& first,
+                   std::int64_t stride, std::int64_t outputs, const Sides& step, T* __restrict y,
+                   std::int32_t* __restrict places) {
+  const auto start = static_cast<std::int32_t>(down.first * width + first.first);
+  for (std::int64_t o = 0; o < outputs; ++o) {
+    places[o] = start + static_cast<std::int32_t>(o * stride);
+    y[o] = plane[places[o]];
+  }
+  for (std::int64_t row = down.first; row < down.last; row += step.height) {
+    for (std::int64_t x = first.first; x < first.last; x += step.width) {
+      const T* values = plane + row * width + x;
+      const auto place = static_cast<std::int32_t>(row * width + x);
+      for (std::int64_t o = 0; o < outputs; ++o) {
+        const T value = values[o * stride];
+        const bool larger = static_cast<int>(value > y[o]) | static_cast<int>(value != value);
+        y[o] = larger ? value : y[o];
+        places[o] = larger ? place + static_cast<std::int32_t>(o * stride) : places[o];
+      }
     }
   }
-  return static_cast<std::int32_t>(best);
+}
+
+/// How far these windows lie apart if all have one size and distance, else 0.
+std::int64_t stride_of(const std::vector<Covered>& columns) {
+  const std::int64_t stride = columns.size() < 2 ? 1 : columns[1].first - columns[0].first;
+  for (std::size_t o = 0; o < columns.size(); ++o) {
+    const std::int64_t shift = static_cast<std::int64_t>(o) * stride;
+    if (columns[o].first != columns[0].first + shift || columns[o].last != columns[0].last + shift)
+      return 0;
+  }
+  return stride;
 }
 
 Pooled covered_by(const ImageShape& in, const Window& window, bool count_padding) {
@@ -107,22 +147,28 @@ void MaxPool2d::forward(const Pass& pass, Stacks inputs, const Tensor& output) c
   const Tensor& input = inputs[0];
   if (on_device(input))
     return device_kernels<ModelKernels>().max_pool(on_device_as(pass, input, output));
+  const auto columns = static_cast<std::int64_t>(pooled_.columns.size());
+  const std::int64_t stride = stride_of(pooled_.columns);
+  std::vector<std::int32_t> unkept(pooled_.columns.size());
   with_type(input.scalar_type(), [&]<typename T>() {
     for (std::int64_t c = 0; c < input.size(0); ++c) {
       for (std::int64_t b = 0; b < input.size(1); ++b) {
         const T* plane = sample<T>(input, c, b);
         T* y = sample<T>(output, c, b);
-        std::int32_t* place = pass.use == Use::Training
-                                  ? sample<std::int32_t>(pass.saved.per_sample[0], c, b)
-                                  : nullptr;
+        const bool keeps = pass.use == Use::Training;
+        std::int32_t* places =
+            keeps ? sample<std::int32_t>(pass.saved.per_sample[0], c, b) : unkept.data();
         for (std::int64_t i = 0; i < in_.channels; ++i, plane += in_.places()) {
           for (const Covered& down : pooled_.rows) {
-            for (const Covered& across : pooled_.columns) {
-              const std::int32_t best =
-                  place_of_maximum(plane, in_.width, down, across, window_.dilation);
-              *y++ = plane[best];
-              if (place != nullptr) *place++ = best;
+            if (stride > 0) {
+              maxima_of_row(plane, in_.width, down, pooled_.columns.front(), stride, columns,
+                            window_.dilation, y, places);
+            } else {
+              maxima_of_windows(plane, in_.width, down, pooled_.columns, window_.dilation, y,
+                                places);
             }
+            y += columns;
+            if (keeps) places += columns;
           }
         }
       }
