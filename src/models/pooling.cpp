@@ -18,27 +18,9 @@ T* sample(const Tensor& stack, std::int64_t c, std::int64_t b) {
   return stack.data_ptr<T>() + c * stack.stride(0) + b * stack.stride(1);
 }
 
-/// Writes the largest values of a plane among what a row of outputs covers to `y`, NaN where there
-/// is one, and to `places` where they lie.
-template <typename T>
-void maxima_of_windows(const T* plane, std::int64_t width, const Covered& down,
-                       const std::vector<Covered>& columns, const Sides& step, T* y,
-                       std::int32_t* places) {
-  for (const Covered& across : columns) {
-    std::int64_t best = down.first * width + across.first;
-    for (std::int64_t row = down.first; row < down.last; row += step.height) {
-      for (std::int64_t x = across.first; x < across.last; x += step.width) {
-        const T value = plane[row * width + x];
-        if (value > plane[best] || value != value) best = row * width + x;
-      }
-    }
-    *y++ = plane[best];
-    *places++ = static_cast<std::int32_t>(best);
-  }
-}
-
-/// The same of windows of the first one's size that lie `stride` apart: without a branch, which no
-/// processor would guess, and many outputs at once.
+/// Writes the largest values of a plane among what `outputs` windows of a row cover to `y`, NaN where
+/// there is one, and to `places` where they lie. The windows have the first one's size and lie
+/// `stride` apart. There is no branch, which no processor would guess, and many outputs at once.
 template <typename T>
 void maxima_of_row(const T* plane, std::int64_t width, const Covered& down, const Covered& first,
                    std::int64_t stride, std::int64_t outputs, const Sides& step, T* __restrict y,
@@ -164,8 +146,11 @@ void MaxPool2d::forward(const Pass& pass, Stacks inputs, const Tensor& output) c
               maxima_of_row(plane, in_.width, down, pooled_.columns.front(), stride, columns,
                             window_.dilation, y, places);
             } else {
-              maxima_of_windows(plane, in_.width, down, pooled_.columns, window_.dilation, y,
-                                places);
+              for (std::int64_t o = 0; o < columns; ++o) {
+                const Covered& across = pooled_.columns[static_cast<std::size_t>(o)];
+                maxima_of_row(plane, in_.width, down, across, 1, 1, window_.dilation, y + o,
+                              places + o);
+              }
             }
             y += columns;
             if (keeps) places += columns;
