@@ -7,7 +7,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 preset=${FEDHPC_PRESET:-release}
-jobs=$(env -u OMP_NUM_THREADS nproc)  # which would print that
+jobs=$(env -u OMP_NUM_THREADS nproc)  # nproc prints that variable where it is set
 export FEDHPC_TESTS=every
 select=("$@")
 if [ $# = 0 ]; then

@@ -222,6 +222,7 @@ class ExitCodes(HarnessCase):
         self.assertEqual(sorted(whole[2] + whole[3]), sorted(every), "each on one number of several ranks")
         self.assertEqual(whole[1], [name for name in every if "Ranks" not in name])
         self.assertTrue(whole[2] and whole[3])
+        self.assertEqual(names(1, FEDHPC_TESTS="all", FEDHPC_TEST_TURNS="0 1"), every, "of one rank alone")
 
     def test_turns_that_are_no_numbers_are_an_error(self):
         for turns in ("one", "1 two", "1,2"):

@@ -36,10 +36,8 @@ std::vector<int> of_several(std::vector<int> turns) {
 }  // namespace
 
 int turn_of(const std::string& test, std::vector<int> turns) {
-  if (speaks_of_ranks(test)) {
-    turns = of_several(turns);
-    if (turns.empty()) return 1;
-  }
+  if (speaks_of_ranks(test)) turns = of_several(turns);
+  if (turns.empty()) return 1;
   std::uint64_t hash = 14695981039346656037U;  // FNV-1a: the same on every machine
   for (const char letter : test)
     hash = (hash ^ static_cast<unsigned char>(letter)) * 1099511628211U;
