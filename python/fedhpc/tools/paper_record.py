@@ -2,11 +2,8 @@
 
 A record is one figure: a row of tools/papers/PAPER.csv, or a variant of one, at a number of rounds and over
 some seeds. reproduce.py writes all rows of its runs to DIR/PAPER/table.csv. results/papers/PAPER.csv keeps
-the figures that the repository carries, also when their result files are gone, and docs/reproduction.md
-shows them between the lines
-
-    <!-- table PAPER begin -->
-    <!-- table PAPER end -->
+the figures that the repository carries, also when their result files are gone, and a page of
+docs/reproduction shows them (paper_page.py).
 """
 
 import csv
@@ -184,20 +181,3 @@ def table(records):
                  " ".join(map(str, record.seeds)), record.version, record.state]
         lines.append("| " + " | ".join(cell.replace("|", "/") for cell in cells) + " |")
     return "\n".join(lines) + "\n"
-
-
-def markers(paper):
-    return f"<!-- table {paper} begin -->", f"<!-- table {paper} end -->"
-
-
-def documented(text, paper, records, rows):
-    """`text` with the records' table between the markers of the paper; all else as it was."""
-    begin, end = markers(paper)
-    if text.count(begin) != 1 or text.count(end) != 1 or text.index(begin) > text.index(end):
-        raise PaperError(f"docs/reproduction.md: the lines {begin} and {end} must stand there once each")
-    named = {(record.table, record.row, record.metric) for record in records}
-    known = sum((row.table, row.run_name, row.measured) in named for row in rows)
-    head = (f"{known} of {len(rows)} rows have a figure; configurations and overrides stand in "
-            f"`results/papers/{paper}.csv`.")
-    before, after = text[: text.index(begin) + len(begin)], text[text.index(end):]
-    return f"{before}\n\n{head}\n\n{table(records)}\n{after}"

@@ -5,7 +5,7 @@
     reproduce.py --list [PAPER | all]           every row with its configuration and state
     reproduce.py --status [PAPER | all]         who is at work on what, and what is done
     reproduce.py --stop PAPER                   asks the one at work for a checkpoint and its end
-    reproduce.py --write-docs [PAPER | all]     results/papers/PAPER.csv and the tables of docs/reproduction.md
+    reproduce.py --write-docs [PAPER | all]     results/papers/PAPER.csv and docs/reproduction
 
 Rows come from tools/papers/PAPER.csv, configurations from configs/papers/PAPER/. A row is finished when the
 result file of each of its seeds is complete and its configuration is what would be run; such runs are
@@ -40,7 +40,7 @@ import signal
 import sys
 from pathlib import Path
 
-from . import launch, paper_record, paper_state, paper_table, results, slurm_array, work_folder
+from . import launch, paper_page, paper_record, paper_state, paper_table, results, slurm_array, work_folder
 from .paper_table import PaperError
 from .project import ROOT
 from .reproduction import Reproduction, find_program, paper_names, rows_of
@@ -66,7 +66,7 @@ def parse_arguments(arguments):
     action.add_argument("--status", action="store_true", help="show who is at work on what, and what is done")
     action.add_argument("--stop", action="store_true", help="ask the one at work to write a checkpoint and end")
     action.add_argument("--write-docs", action="store_true",
-                        help="bring finished runs into results/papers/PAPER.csv and docs/reproduction.md")
+                        help="bring finished runs into results/papers/PAPER.csv and docs/reproduction")
     action.add_argument("--slurm", action="store_true",
                         help="print a SLURM array job with one task for each pending run (row and seed)")
     action.add_argument("--task", metavar="RUN", help="run or resume one run, as a task of that job does")
@@ -261,24 +261,44 @@ def rounds_of(folder, name):
 
 
 def write_docs(options):
-    """Brings finished runs into results/papers/PAPER.csv and its table into docs/reproduction.md."""
-    path = ROOT / "docs" / "reproduction.md"
-    before = text = path.read_text(encoding="utf-8")
-    records = {}
-    for paper in paper_names() if options.paper == "all" else [options.paper]:
-        rows = rows_of(paper)
-        kept = ROOT / "results" / "papers" / f"{paper}.csv"
+    """Brings finished runs into results/papers/PAPER.csv, and the pages of docs/reproduction up to date with these."""
+    folder, records, texts, groups = ROOT / "docs" / "reproduction", {}, {}, {}
+    for paper in paper_names():
+        rows, kept = rows_of(paper), ROOT / "results" / "papers" / f"{paper}.csv"
         known = paper_record.read(kept)
-        for quick in (True, False):
-            settings = {**vars(options), "paper": paper, "quick": quick, "output_dir": options.papers_dir / paper}
-            work = Reproduction(argparse.Namespace(**settings), rows, rows)
-            known = paper_record.merged(known, paper_record.of_rows(work), rows)
-        records[kept] = known
-        text = paper_record.documented(text, paper, known, rows)
+        if options.paper in ("all", paper):
+            known = records[kept] = with_finished(known, options, paper, rows)
+        groups[paper] = paper_page.comparisons(rows, known, FULL_SEEDS)
+        path = folder / f"{paper}.md"
+        texts[path] = paper_page.page(page_text(path), paper, known, rows, groups[paper])
+    first = folder / "README.md"
+    texts[first] = paper_page.first_page(page_text(first), groups)
     for kept, known in records.items():
         paper_record.write(kept, known)
         print(f"{kept}: {len(known)} figures")
-    if text != before:
-        path.write_text(text, encoding="utf-8")
-    print(f"{path}: {'written' if text != before else 'unchanged'}")
+    for path, text in texts.items():
+        changed = text != page_text(path)
+        if changed:
+            path.write_text(text, encoding="utf-8")
+        print(f"{path}: {'written' if changed else 'unchanged'}")
+    for paper, compared in groups.items():
+        path = folder.parent / "images" / f"reproduction_{paper}.png"
+        if any(group.drawn for group in compared) and paper_page.shown_by(path) != paper_page.digest(compared):
+            paper_page.draw(compared, path)
+            print(f"{path}: drawn")
     return 0
+
+
+def with_finished(known, options, paper, rows):
+    """A paper's records with those of the runs that are finished."""
+    for quick in (True, False):
+        settings = {**vars(options), "paper": paper, "quick": quick, "output_dir": options.papers_dir / paper}
+        work = Reproduction(argparse.Namespace(**settings), rows, rows)
+        known = paper_record.merged(known, paper_record.of_rows(work), rows)
+    return known
+
+
+def page_text(path):
+    if not path.is_file():
+        raise PaperError(f"{path}: no such page")
+    return path.read_text(encoding="utf-8")
