@@ -101,13 +101,13 @@ class Pages(unittest.TestCase):
                 self.assertEqual(paper_page.shown_by(path), paper_page.digest(groups))
 
     def test_the_documentation_shows_what_the_repository_carries(self):
-        folder, groups = ROOT / "docs" / "reproduction", {}
+        folder, groups, hours = ROOT / "docs" / "reproduction", {}, {}
         writes = "tools/reproduce.py --write-docs writes it"
         for paper in PAPERS:
             records = paper_record.read(ROOT / "results" / "papers" / f"{paper}.csv")
             rows = paper_table.read_rows(TOOLS / "papers" / f"{paper}.csv")
             self.assertTrue(records, paper)
-            groups[paper] = paper_page.comparisons(rows, records, 3)
+            groups[paper], hours[paper] = paper_page.comparisons(rows, records, 3), paper_record.total_hours(records)
             text = (folder / f"{paper}.md").read_text(encoding="utf-8")
             self.assertEqual(paper_page.page(text, paper, records, rows, groups[paper]), text, f"{paper}: {writes}")
             self.assertEqual(paper_page.shown_by(ROOT / "docs" / "images" / f"reproduction_{paper}.png"),
@@ -115,7 +115,7 @@ class Pages(unittest.TestCase):
             self.assertEqual(paper_record.merged(records, [], rows), records)
             self.assertEqual(len({(r.key, r.seeds) for r in records}), len(records))
         text = (folder / "README.md").read_text(encoding="utf-8")
-        self.assertEqual(paper_page.first_page(text, groups), text, writes)
+        self.assertEqual(paper_page.first_page(text, groups, hours), text, writes)
 
 
 class WrittenPages(ReproduceCase):
@@ -145,7 +145,7 @@ class WrittenPages(ReproduceCase):
         self.assertIn("1 of 2 rows have a figure", text)
         self.assertIn("| I | good | global_accuracy | 88.00 ± 0.10 | 90.07 ± 0.07 | +2.07 | 120 | 1 2 |", text)
         self.assertIn("| I | toy s | 2 | 0 | 1 | 0 | 1 | 1 | - | +2.07 | +2.07 |", text)
-        self.assertIn("| [toy](toy.md) | 2 | 0 | 1 | 0 | 1 | 0 % |", self.first.read_text())
+        self.assertIn("| [toy](toy.md) | 2 | 0 | 1 | 0 | 1 | 0 % | 0.3 |", self.first.read_text())
         kept = self.kept.read_text()
         self.assertNotIn(": written", self.of_all("--write-docs").stdout)
         self.assertEqual((self.page.read_text(), self.kept.read_text()), (text, kept))

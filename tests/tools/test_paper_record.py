@@ -116,7 +116,8 @@ class DataFiles(unittest.TestCase):
 class Records(unittest.TestCase):
     def test_writing_and_reading(self):
         records = [record(), record("fail", (1, 2, 3), ours=89.65, spread=0.07),
-                   record("x", (), 0, None, version="a, b"), record("y", paper=None, paper_spread=None)]
+                   record("x", (), 0, None, version="a, b"), record("y", paper=None, paper_spread=None),
+                   record("z", (1, 2), bits=("0123456789ab", "0123456789ac"), core_hours=1.25)]
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "new" / "toy.csv"
             paper_record.write(path, records)
@@ -130,6 +131,7 @@ class Records(unittest.TestCase):
                              ("1.65", "3", "fail.ini; 0.0.1 c0ffee; seeds 1 2 3", "0.07"))
             for old, new, message in (("seeds 1 2 3", "seeds 1 2", "3 seeds, but the protocol names 2"),
                                       ("89.65", "many", "not a record"), ("; seeds", " seeds", "not a record"),
+                                      ("0123456789ac", "", "bits of 1 runs, but 2 seeds"),
                                       ("protocol_rounds", "rest", "the columns must be")):
                 path.write_text(text.replace(old, new))
                 with self.assertRaisesRegex(PaperError, message):
@@ -200,6 +202,28 @@ class WrittenRecords(ReproduceCase):
         good = paper_record.read(self.results / "table.csv")[0]
         self.assertEqual((good.ours, good.spread, good.seeds, good.rounds, good.state, good.config),
                          (90.07, 0.07, (1, 2), 120, "done", "good.ini"))
+        self.assertEqual(good.core_hours, round(2 * (120 * 3 + 24) / 3600, 2))
+        self.assertEqual(len(set(good.bits)), 2)
+
+    def test_recorded_rows_are_run_again(self):
+        self.paper("good", "slow", rounds=20)
+        self.call("--seeds", "2", "--only", "good")
+        (good,) = (r for r in paper_record.read(self.results / "table.csv") if r.row == "good")
+        kept = self.folder / "results" / "papers" / "toy.csv"
+        paper_record.write(kept, [good])
+        calls = len(self.calls())
+        done = self.call("--again")
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        for seed in (1, 2):
+            self.assertIn(f"good_seed{seed}: the recorded bits\n", done.stdout)
+        self.assertEqual(len(self.calls()), calls + 2)  # no third seed, and nothing that is not recorded
+        self.assertTrue((self.results / "again" / "good_seed1.h5").exists())
+        paper_record.write(kept, [dataclasses.replace(good, bits=(good.bits[0], "0123456789ab"))])
+        done = self.call("--again")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn(f"good_seed1: the recorded bits\ngood_seed2: recorded 0123456789ab, now {good.bits[1]}\n",
+                      done.stdout)
+        self.assertIn("of no selected row the bits are recorded", self.call("--again", "--only", "slow").stderr)
 
 
 if __name__ == "__main__":

@@ -126,13 +126,17 @@ def opening(paper, groups):
     return text
 
 
-def first_page(text, papers):
-    """The first page `text` with the table of all papers' rows by their state; `papers`: name -> comparisons."""
-    lines = ["| paper | rows | " + " | ".join(KINDS) + " | share done |", "| --- |" + " ---: |" * (len(KINDS) + 2)]
+def first_page(text, papers, hours):
+    """The first page `text` with the table of all papers: how far their rows are, and what that took.
+
+    `papers`: name -> comparisons; `hours`: name -> core hours of the runs.
+    """
+    lines = ["| paper | rows | " + " | ".join(KINDS) + " | share done | core hours |",
+             "| --- |" + " ---: |" * (len(KINDS) + 3)]
     for paper, groups in papers.items():
         counts = counts_of(groups)
         lines.append(f"| [{paper}]({paper}.md) | {sum(counts)} | " + " | ".join(map(str, counts))
-                     + f" | {100 * counts[0] / max(sum(counts), 1):.0f} % |")
+                     + f" | {100 * counts[0] / max(sum(counts), 1):.0f} % | {hours[paper]:.1f} |")
     return between(text, "shares", "\n".join(lines) + "\n")
 
 

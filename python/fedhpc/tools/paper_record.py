@@ -10,11 +10,11 @@ import csv
 from dataclasses import dataclass
 from pathlib import Path
 
-from . import paper_table
+from . import bits, paper_table
 from .paper_table import PaperError
 
 COLUMNS = ("table", "row", "metric", "paper", "paper_spread", "ours", "spread", "seeds", "difference", "protocol",
-           "rounds", "protocol_rounds", "state")
+           "rounds", "protocol_rounds", "state", "bits", "core_hours")
 SEPARATOR = "; "  # between the parts of a protocol
 UNKNOWN = "version unknown"
 
@@ -36,6 +36,8 @@ class Record:
     rounds: int  # that the runs have reached
     protocol_rounds: int
     state: str
+    bits: tuple = ()  # bits.of_run() of each seed's run, where it is known
+    core_hours: float = None  # of the rounds of all seeds, times ranks
 
     @property
     def difference(self):
@@ -70,8 +72,18 @@ def _of_row(work, row):
     shorter = [item for item in (jobs[0].overrides if jobs else ()) if item.startswith("run.rounds=")]
     config = " ".join([row.config, *dict.fromkeys([*row.overrides, *shorter])])
     state = _state(work, row, len(seeds), rounds, protocol)
+    names = tuple(bits.of_run(job.output) for job, _ in finished)
     return Record(row.table, row.run_name, row.measured, row.paper, row.spread, mean, spread, seeds, config,
-                  _version([run for _, run in finished]), rounds, protocol, state)
+                  _version([run for _, run in finished]), rounds, protocol, state, names,
+                  _core_hours([run for _, run in finished]))
+
+
+def _core_hours(runs):
+    """Hours of all rounds of the runs, times ranks; None where nothing says so."""
+    if not runs or any("wall_seconds" not in run.rounds for run in runs):
+        return None
+    seconds = sum(float(run.rounds["wall_seconds"].sum()) * int(run.attributes.get("ranks", 1)) for run in runs)
+    return round(seconds / 3600, 2)
 
 
 def _version(runs):
@@ -97,6 +109,11 @@ def _state(work, row, done, rounds, protocol):
     return "needs a GPU" if row.state == "gpu" and not work.options.gpu_rows else "pending"
 
 
+def total_hours(records):
+    """Core hours of the runs behind the records, each run once: several records may be of one."""
+    return sum({(record.row, record.rounds, record.seeds): record.core_hours or 0.0 for record in records}.values())
+
+
 def write(path, records):
     """Writes the records as CSV; figures with two digits, as in the tables."""
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -107,7 +124,8 @@ def write(path, records):
         for record in records:
             out.writerow([record.table, record.row, record.metric, _number(record.paper), _number(record.paper_spread),
                           _number(record.ours), _number(record.spread), len(record.seeds), _number(record.difference),
-                          record.protocol, record.rounds, _number(record.protocol_rounds), record.state])
+                          record.protocol, record.rounds, _number(record.protocol_rounds), record.state,
+                          " ".join(record.bits), _number(record.core_hours)])
     draft.replace(path)
 
 
@@ -130,17 +148,19 @@ def read(path):
 def _record(values, where):
     try:
         figures = {name: float(values[name]) if values[name] else None
-                   for name in ("paper", "paper_spread", "ours", "spread")}
+                   for name in ("paper", "paper_spread", "ours", "spread", "core_hours")}
         config, version, seeds = values["protocol"].split(SEPARATOR)
         record = Record(values["table"], values["row"], values["metric"], **figures,
                         seeds=tuple(map(int, seeds.removeprefix("seeds").split())), config=config, version=version,
                         rounds=int(values["rounds"]), protocol_rounds=int(values["protocol_rounds"] or 0) or None,
-                        state=values["state"])
+                        state=values["state"], bits=tuple(values["bits"].split()))
     except (ValueError, AttributeError, TypeError):
         raise PaperError(f'{where}: not a record: numbers, and "CONFIGURATION; VERSION; seeds 1 2 3" as the protocol, '
                          "are expected") from None
     if str(len(record.seeds)) != values["seeds"]:
         raise PaperError(f"{where}: {values['seeds']} seeds, but the protocol names {len(record.seeds)}")
+    if record.bits and len(record.bits) != len(record.seeds):
+        raise PaperError(f"{where}: bits of {len(record.bits)} runs, but {len(record.seeds)} seeds")
     return record
 
 
