@@ -90,8 +90,8 @@ void AveragingOptions::declare_both(OptionSet& options) {
   declare(options, "what uploads become on the wire (fedhpc list codecs)", Exchange::Both);
 }
 
-std::unique_ptr<Codec> AveragingOptions::make_upload_codec(const Setup& setup,
-                                                           const Rows& model) const {
+std::unique_ptr<Codec> AveragingOptions::make_upload_codec(const Setup& setup, const Rows& model,
+                                                           std::int64_t channel) const {
   std::unique_ptr<Codec> down;
   if (downlink.name != "dense") {
     CodecChoice choice = codec;
@@ -99,8 +99,10 @@ std::unique_ptr<Codec> AveragingOptions::make_upload_codec(const Setup& setup,
     choice.feedback = ErrorFeedback::Ef21;  // what both ends know of the model
     down = choice.make();
   }
-  setup.open_links(model, codec.feedback, std::move(down));
-  return codec.make();
+  setup.open_links(model, codec.feedback, std::move(down), channel);
+  std::unique_ptr<Codec> up = codec.make();
+  up->set_channel(channel);
+  return up;
 }
 
 }  // namespace fedhpc

@@ -10,6 +10,12 @@
 
 namespace fedhpc {
 
+namespace {
+
+constexpr std::int64_t kControls = 1;  // the channel of control variates
+
+}  // namespace
+
 void Scaffold::declare(OptionSet& options) {
   options.add(
       "algorithm.control", kind_,
@@ -17,7 +23,7 @@ void Scaffold::declare(OptionSet& options) {
           {"gradient", Control::Gradient}, {"steps", Control::Steps}, {"none", Control::None}},
       "a client's new control variate: the gradient at the received model on all samples "
       "(option I), the mean of its local steps (option II), or none, which is fedavg");
-  averaging_.declare(options);
+  averaging_.declare_both(options);
   server_.declare(options);
   require_plain_gradients(options, "scaffold");
 }
@@ -26,13 +32,14 @@ void Scaffold::initialise(const Setup& setup) {
   global_ = setup.initial_model();
   training_options_ = setup.training();
   clients_ = setup.clients();
-  codec_ = averaging_.make_upload_codec();
+  codec_ = averaging_.make_upload_codec(setup, global_);
   server_.start(global_);
   if (kind_ == Control::None) return;
   training_ = ShiftedTraining(setup.training().step_rule(), global_, /*mu=*/0);
   const Rows part = training_.part().of(global_);
   control_ = {at::zeros_like(part.values), part.layout};
   controls_ = &setup.store().rows("control", control_);
+  control_codec_ = averaging_.make_upload_codec(setup, control_, kControls);
 }
 
 void Scaffold::round(Round& round) {
@@ -45,7 +52,7 @@ void Scaffold::round(Round& round) {
   Mean drift = round.mean(training_.part().layout());
   round.each_block([&](Block& block) {
     const Rows start = block.download(global_);                              // [C, P]  x
-    const Rows common = block.download(control_);                            // [C, Q]  c
+    const Rows common = block.download(control_, kControls);                 // [C, Q]  c
     const Rows own = controls_->read(block.clients());                       // [C, Q]  c_i
     const Rows trained = training_.train(block, start, common - own);        // [C, P]  y_i
     const Rows change = change_of(block, start, trained, own, common, eta);  // c_i+ - c_i
@@ -53,7 +60,7 @@ void Scaffold::round(Round& round) {
     block.keep(*controls_, own + change);
     const std::span<const double> weights = block.weights(averaging_.weighting);
     update.add(weights, block.upload(trained - start, *codec_));
-    drift.add(weights, block.upload(change, *codec_));
+    drift.add(weights, block.upload(change, *control_codec_));
   });
   server_.step_(global_, update.reduce());  // x <- x + eta_g mean(y_i - x)
   const auto share =

@@ -15,7 +15,7 @@ namespace {
 /// Of the squared length of the first gradient: below it a system counts as solved.
 constexpr double kSolved = 1e-26;
 
-double square(const Tensor& vector) { return vector.dot(vector).item<double>(); }
+double squared_length(const Tensor& vector) { return vector.dot(vector).item<double>(); }
 
 /// min over x of ||w - expand(u with x in columns [begin, end))||^2, from what stands there.
 void solve_group_(Factorisation& factorisation, const Tensor& u, const Tensor& w, Range group) {
@@ -30,18 +30,18 @@ void solve_group_(Factorisation& factorisation, const Tensor& u, const Tensor& w
   residual_pullback_(factorisation, u, w, -1, gradient);  // A^T (w - A x)
   Tensor r = part(gradient).clone();
   Tensor p = r.clone();
-  double length = square(r);
+  double length = squared_length(r);
   const double enough = kSolved * length;
   for (std::int64_t i = 0; i < 2 * (end - begin) && length > enough; ++i) {
     part(at).copy_(p);
     factorisation.expand_(at, image);  // A p
-    const double curvature = square(image[0]);
+    const double curvature = squared_length(image[0]);
     if (curvature == 0) return;
     const double step = length / curvature;
     x.add_(p, step);
     factorisation.pullback_(u, image, gradient);  // A^T A p
     r.sub_(part(gradient), step);
-    const double next = square(r);
+    const double next = squared_length(r);
     p.mul_(next / length).add_(r);
     length = next;
   }

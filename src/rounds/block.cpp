@@ -47,14 +47,14 @@ Rows Block::download(const EdgeRows& models, const Codec& codec) {
   return state_.wire.to_clients(of_clients(models), clients_, codec);
 }
 
-Rows Block::download(const Rows& models) {
+Rows Block::download(const Rows& models, std::int64_t channel) {
   const Timed timed(state_.services.books.aggregate_watch);
-  return state_.wire.models_to_clients(of_clients(models), clients_);
+  return state_.wire.models_to_clients(of_clients(models), clients_, channel);
 }
 
 Rows Block::download(const EdgeRows& models) {
   const Timed timed(state_.services.books.aggregate_watch);
-  return state_.wire.models_to_clients(of_clients(models), clients_);
+  return state_.wire.models_to_clients(of_clients(models), clients_, /*channel=*/0);
 }
 
 Rows Block::download(const Received& message) {

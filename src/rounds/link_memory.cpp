@@ -1,13 +1,29 @@
 #include "fedhpc/rounds/link_memory.hpp"
 
+#include <string>
+
 #include <ATen/ops/zeros_like.h>
+
+#include "fedhpc/core/error.hpp"
 
 namespace fedhpc {
 
-std::uint64_t LinkDraws::of(Direction direction, std::int64_t end) const {
+namespace {
+
+constexpr std::uint32_t kPassesOfChannel = 8;
+
+/// The name of a channel's rows: that of the first has no number.
+std::string name_of(const char* rows, std::int64_t channel) {
+  return channel == 0 ? rows : concat(rows, "_", channel);
+}
+
+}  // namespace
+
+std::uint64_t LinkDraws::of(Direction direction, std::int64_t end, std::int64_t channel) const {
   Draws draws({.seed = seed,
                .purpose = Purpose::Codec,
-               .pass = direction == Direction::Up ? 2U : 3U,
+               .pass = (direction == Direction::Up ? 2U : 3U) +
+                       kPassesOfChannel * static_cast<std::uint32_t>(channel),
                .epoch = edge_round == nullptr ? 0 : static_cast<std::uint64_t>(*edge_round),
                .client = static_cast<std::uint64_t>(end),
                .round = static_cast<std::uint64_t>(round)});
@@ -24,18 +40,28 @@ std::uint64_t LinkDraws::of_step(std::int64_t step, std::int64_t client) const {
   return draws.raw();
 }
 
+StoredRows& LinkMemory::uploads(std::int64_t channel) {
+  return store_.rows(name_of("upload_feedback", channel));
+}
+
+StoredRows& LinkMemory::downloads(std::int64_t channel) {
+  return store_.rows(name_of("downlink", channel));
+}
+
 void LinkMemory::open(const Rows& model, ErrorFeedback feedback, std::unique_ptr<Codec> downlink,
-                      Range edges) {
+                      Range edges, std::int64_t channel) {
+  require(channel == 0 || edges.size() == 0, "edges have one payload a round");
   if (model.layout->size() == 0) return;  // nothing travels
   if (feedback != ErrorFeedback::None) {
     const Rows nothing{at::zeros_like(model.values), model.layout};
-    store_.rows("upload_feedback", nothing);
+    store_.rows(name_of("upload_feedback", channel), nothing);
     if (edges.size() > 0) edge_uploads_ = EdgeRows{nothing.replicate(edges.size()), edges.first};
   }
   if (downlink == nullptr) return;
   downlink_ = std::move(downlink);
   if (downlink_->lossless(model.values.scalar_type())) return;
-  store_.rows("downlink", model.clone());  // the method goes on from the same memory
+  store_.rows(name_of("downlink", channel),
+              model.clone());  // the method goes on from the same memory
   if (edges.size() > 0) edge_downloads_ = EdgeRows{model.replicate(edges.size()), edges.first};
 }
 

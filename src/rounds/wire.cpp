@@ -49,9 +49,9 @@ std::vector<std::int64_t> Wire::send_(Tensor& values, const LayoutPtr& layout, c
 }
 
 Received Wire::encode(const Rows& rows, const Codec& codec, Direction direction,
-                      std::span<const std::int64_t> ends) const {
+                      std::span<const std::int64_t> ends, std::int64_t channel) const {
   std::vector<std::uint64_t> seeds;
-  for (const std::int64_t end : ends) seeds.push_back(draws_.of(direction, end));
+  for (const std::int64_t end : ends) seeds.push_back(draws_.of(direction, end, channel));
   return encode(rows, codec, seeds);
 }
 
@@ -83,8 +83,8 @@ Received Wire::with_feedback(const Rows& rows, Rows& kept, const Codec& codec,
 }
 
 Received Wire::as_changes(const Rows& models, Rows& known, const Codec& codec,
-                          std::span<const std::int64_t> ends) const {
-  Received arrival = encode(models - known, codec, Direction::Down, ends);
+                          std::span<const std::int64_t> ends, std::int64_t channel) const {
+  Received arrival = encode(models - known, codec, Direction::Down, ends, channel);
   arrival.rows += known;  // w <- w + C(x - w)
   known = arrival.rows;
   return arrival;
@@ -128,13 +128,15 @@ Rows Wire::compressed(const Rows& rows, std::span<const std::int64_t> clients, c
   return encode(rows, codec, seeds).rows;
 }
 
-Rows Wire::models_to_clients(const Rows& models, std::span<const std::int64_t> clients) {
+Rows Wire::models_to_clients(const Rows& models, std::span<const std::int64_t> clients,
+                             std::int64_t channel) {
   const Codec* codec = memory_ == nullptr ? nullptr : memory_->downlink();
   if (codec == nullptr) return to_clients(models, clients, dense_codec());
   if (codec->lossless(models.values.scalar_type())) return to_clients(models, clients, *codec);
-  Rows known = memory_->downloads().read(clients);
-  const Received arrival = as_changes(models, known, *codec, clients);
-  memory_->downloads().write(clients, known);
+  StoredRows& at_clients = memory_->downloads(channel);
+  Rows known = at_clients.read(clients);
+  const Received arrival = as_changes(models, known, *codec, clients, channel);
+  at_clients.write(clients, known);
   return booked_at_clients(arrival, clients, 0);
 }
 
@@ -145,9 +147,10 @@ Rows Wire::from_clients(const Rows& rows, std::span<const std::int64_t> clients,
     arrival = encode(rows, codec, Direction::Up, clients);
   } else {
     require(memory_ != nullptr, "error feedback has a memory");
-    Rows kept = memory_->uploads().read(clients);
+    StoredRows& at_clients = memory_->uploads(codec.channel());
+    Rows kept = at_clients.read(clients);
     arrival = with_feedback(rows, kept, codec, clients);
-    memory_->uploads().write(clients, kept);
+    at_clients.write(clients, kept);
   }
   for (std::size_t c = 0; c < clients.size(); ++c) {
     book(Direction::Up, arrival.bytes[c], clients.subspan(c, 1));
@@ -174,7 +177,7 @@ Received Wire::to_edge(const Rows& model, std::int64_t edge, const Codec* codec)
     return encode(model, *codec, Direction::Down, ends);
   const Rows place = memory_->edge_downloads().of(edge);
   Rows known = place.clone();
-  Received arrival = as_changes(model, known, *codec, ends);
+  Received arrival = as_changes(model, known, *codec, ends, /*channel=*/0);
   place.values.copy_(known.values);
   return arrival;
 }

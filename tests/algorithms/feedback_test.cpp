@@ -28,19 +28,25 @@ Keys top_k(const std::string& fraction, const std::string& feedback, Keys change
   return changes;
 }
 
+Keys scaffold(const std::string& fraction, const std::string& feedback, Keys changes = {}) {
+  changes.insert({{"algorithm.name", "scaffold"}, {"algorithm.control", "steps"}});
+  return top_k(fraction, feedback, changes);
+}
+
 TEST_P(FeedbackReference, EqualsPlainLoop) {
   const Keys keys = tiny_keys(GetParam().changes);
   const std::string feedback = keys.at("algorithm.error_feedback");
   const double fraction = std::stod(keys.at("algorithm.codec_fraction"));
   const auto k = static_cast<std::int64_t>(std::floor(fraction * kColumns + 0.5));
-  expect_equals_reference(
-      keys,
-      reference::top_k_fedavg(reference::make_problem(keys), k,
-                              feedback == "none"   ? reference::Feedback::None
-                              : feedback == "ef14" ? reference::Feedback::Ef14
-                                                   : reference::Feedback::Ef21,
-                              keys.contains("algorithm.downlink_codec") ? k : 0),
-      GetParam().single_bound);
+  const bool is_scaffold = keys.contains("algorithm.control");
+  const auto reference = is_scaffold ? reference::top_k_scaffold : reference::top_k_fedavg;
+  expect_equals_reference(keys,
+                          reference(reference::make_problem(keys), k,
+                                    feedback == "none"   ? reference::Feedback::None
+                                    : feedback == "ef14" ? reference::Feedback::Ef14
+                                                         : reference::Feedback::Ef21,
+                                    keys.contains("algorithm.downlink_codec") ? k : 0),
+                          GetParam().single_bound);
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -54,7 +60,11 @@ INSTANTIATE_TEST_SUITE_P(
                       top_k("0.2", "ef21", {{"algorithm.downlink_codec", "top_k"}})},
         ReferenceCase{
             "both_directions_ef14",
-            top_k("0.3", "ef14", {{"algorithm.downlink_codec", "top_k"}, {"train.block", "3"}})}),
+            top_k("0.3", "ef14", {{"algorithm.downlink_codec", "top_k"}, {"train.block", "3"}})},
+        ReferenceCase{"scaffold", scaffold("0.3", "none")},
+        ReferenceCase{"scaffold_ef14", scaffold("0.2", "ef14", {{"train.block", "3"}})},
+        ReferenceCase{"scaffold_both_directions",
+                      scaffold("0.3", "ef21", {{"algorithm.downlink_codec", "top_k"}})}),
     name_of);
 
 const std::vector<std::string> kCodecs{"top_k", "rand_k",  "sign",  "qsgd",      "terngrad", "int8",
@@ -65,7 +75,7 @@ TEST(Feedback, IsTheSameOnAnyRanksToTheLastBit) {
   const std::unique_ptr<Communicator> alone = local_communicator();
   std::size_t turn = 0;
   for (const std::string& codec : kCodecs) {
-    for (const std::string method : {"fedavg", "hierfavg"}) {
+    for (const std::string method : {"fedavg", "hierfavg", "scaffold"}) {
       Keys keys =
           tiny_keys_of(method, {{"algorithm.codec", codec},
                                 {"algorithm.downlink_codec", codec},
@@ -89,7 +99,8 @@ TEST(Feedback, IsTheSameOnAnyRanksToTheLastBit) {
 
 TEST(Feedback, GoesOnFromACheckpoint) {
   const std::unique_ptr<Communicator> world = world_communicator(60);
-  for (const std::string method : {"fedavg", "hierfavg", "fedlmt", "fedrep"}) {
+  for (const std::string method :
+       {"fedavg", "hierfavg", "fedlmt", "fedrep", "scaffold", "pfedgp"}) {
     for (const std::string feedback : {"ef14", "ef21"}) {
       const Keys keys = tiny_keys_of(method, {{"algorithm.codec", "drive"},
                                               {"algorithm.downlink_codec", "int4"},
@@ -105,7 +116,7 @@ TEST(Feedback, GoesOnFromACheckpoint) {
 
 TEST(Feedback, GoesOnInsideARound) {
   const std::unique_ptr<Communicator> world = world_communicator(60);
-  for (const std::string method : {"fedavg", "hierfavg"}) {
+  for (const std::string method : {"fedavg", "hierfavg", "scaffold"}) {
     const Keys keys = tiny_keys_of(method, {{"algorithm.codec", "qsgd"},
                                             {"algorithm.downlink_codec", "natural"},
                                             {"algorithm.error_feedback", "ef21"},

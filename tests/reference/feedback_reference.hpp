@@ -11,4 +11,8 @@ enum class Feedback { None, Ef14, Ef21 };
 Outcome top_k_fedavg(const Problem& problem, std::int64_t k, Feedback feedback,
                      std::int64_t k_down = 0);
 
+/// SCAFFOLD, option II, both of whose payloads travel so, each with feedback of its own.
+Outcome top_k_scaffold(const Problem& problem, std::int64_t k, Feedback feedback,
+                       std::int64_t k_down = 0);
+
 }  // namespace fedhpc::reference

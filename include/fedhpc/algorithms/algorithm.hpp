@@ -60,11 +60,12 @@ class Setup {
   }  ///< the first word of every draw's key
   /// The method keeps rows and numbers of this rank's clients here between rounds.
   ClientStore& store() const { return parts_.store; }
-  /// Opens the links of a method that sends changes of `model` [1, P] up and such models down.
-  void open_links(const Rows& model, ErrorFeedback feedback,
-                  std::unique_ptr<Codec> downlink) const {
+  /// Opens the links of a method that sends changes of `model` [1, P] up and such models down;
+  /// `channel`: the number of this payload, where a round has several.
+  void open_links(const Rows& model, ErrorFeedback feedback, std::unique_ptr<Codec> downlink,
+                  std::int64_t channel) const {
     const Range edges = parts_.edge_models ? parts_.topology.edges() : Range{};
-    parts_.links.open(model, feedback, std::move(downlink), edges);
+    parts_.links.open(model, feedback, std::move(downlink), edges, channel);
   }
   /// More series of the method's own, which its rounds note().
   void add_metrics(const std::vector<Metric>& metrics) const {
@@ -218,8 +219,9 @@ struct AveragingOptions {
   /// and algorithm.error_feedback.
   void declare_both(OptionSet& options);
   std::unique_ptr<Codec> make_upload_codec() const { return codec.make(); }
-  /// The same for a method with declare_both(), whose links it opens.
-  std::unique_ptr<Codec> make_upload_codec(const Setup& setup, const Rows& model) const;
+  /// The same for a method with declare_both(), whose links it opens, of each channel's payload.
+  std::unique_ptr<Codec> make_upload_codec(const Setup& setup, const Rows& model,
+                                           std::int64_t channel = 0) const;
 };
 
 }  // namespace fedhpc

@@ -61,12 +61,13 @@ class Scaffold final : public Algorithm {
   AveragingOptions averaging_{.weighting = Weighting::Uniform};
   ServerOptimizer server_;
   TrainOptions training_options_;
-  std::int64_t clients_ = 0;        // N
-  std::unique_ptr<Codec> codec_;    // of uploads
-  ShiftedTraining training_;        // Q of P columns
-  Rows global_;                     // [1, P]  x
-  Rows control_;                    // [1, Q]  c
-  StoredRows* controls_ = nullptr;  // c_i
+  std::int64_t clients_ = 0;              // N
+  std::unique_ptr<Codec> codec_;          // of uploads of y_i - x
+  std::unique_ptr<Codec> control_codec_;  // and of c_i+ - c_i
+  ShiftedTraining training_;              // Q of P columns
+  Rows global_;                           // [1, P]  x
+  Rows control_;                          // [1, Q]  c
+  StoredRows* controls_ = nullptr;        // c_i
 };
 
 }  // namespace fedhpc

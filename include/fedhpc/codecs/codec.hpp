@@ -73,8 +73,14 @@ class Codec {
   ErrorFeedback feedback() const { return feedback_; }
   void set_feedback(ErrorFeedback feedback) { feedback_ = feedback; }
 
+  /// Which of a round's payloads the codec is of, where a method sends several on one link: each
+  /// has draws and feedback of its own.
+  std::int64_t channel() const { return channel_; }
+  void set_channel(std::int64_t channel) { channel_ = channel; }
+
  private:
   ErrorFeedback feedback_ = ErrorFeedback::None;
+  std::int64_t channel_ = 0;
 
   // One row. `previous` is empty or as long as the row.
   virtual std::int64_t row_bytes(std::span<const float> row,

@@ -14,13 +14,14 @@
 namespace fedhpc {
 
 /// Seeds of what codecs draw: the first word of (run.seed, Purpose::Codec, pass 2 of uploads and 3
-/// of downloads, epoch: the edge round, client, or 2^32 + edge, or 2^33 of what all receive, round).
+/// of downloads, 8 more for each channel, epoch: the edge round, client, or 2^32 + edge, or 2^33 of
+/// what all receive, round).
 struct LinkDraws {
   std::uint64_t seed = 0;
   std::int64_t round = 0;
   const std::int64_t* edge_round = nullptr;
 
-  std::uint64_t of(Direction direction, std::int64_t end) const;
+  std::uint64_t of(Direction direction, std::int64_t end, std::int64_t channel) const;
   /// Of what a client compresses for its local step `step`: pass 4, epoch: the step.
   std::uint64_t of_step(std::int64_t step, std::int64_t client) const;
 };
@@ -45,13 +46,14 @@ class LinkMemory {
   explicit LinkMemory(ClientStore& store) : store_(store) {}
 
   /// Opens what these codecs need, for uploads of changes of `model` [1, P] and downloads of such
-  /// models, which clients know. `edges` of this rank, empty where they have no models.
-  void open(const Rows& model, ErrorFeedback feedback, std::unique_ptr<Codec> downlink,
-            Range edges);
+  /// models, which clients know. `edges` of this rank, empty where they have no models, and where
+  /// `channel`, the number of the payload in a round, is above 0.
+  void open(const Rows& model, ErrorFeedback feedback, std::unique_ptr<Codec> downlink, Range edges,
+            std::int64_t channel);
 
   const Codec* downlink() const { return downlink_.get(); }  ///< null: dense
-  StoredRows& uploads() { return store_.rows("upload_feedback"); }
-  StoredRows& downloads() { return store_.rows("downlink"); }
+  StoredRows& uploads(std::int64_t channel);
+  StoredRows& downloads(std::int64_t channel);
   EdgeRows& edge_uploads() { return *edge_uploads_; }
   EdgeRows& edge_downloads() { return *edge_downloads_; }
 

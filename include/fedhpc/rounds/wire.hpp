@@ -47,8 +47,10 @@ class Wire {
                   std::int64_t step) const;
   /// Returns what arrives of each client's row. Books one payload per client.
   Rows from_clients(const Rows& rows, std::span<const std::int64_t> clients, const Codec& codec);
-  /// The same of a model that a server sends in its usual way: algorithm.downlink_codec.
-  Rows models_to_clients(const Rows& models, std::span<const std::int64_t> clients);
+  /// The same of models that a server sends in its usual way, algorithm.downlink_codec; `channel`
+  /// as of a codec.
+  Rows models_to_clients(const Rows& models, std::span<const std::int64_t> clients,
+                         std::int64_t channel);
   /// Books one payload of `bytes` for each of these clients.
   void book(Direction direction, std::int64_t bytes, std::span<const std::int64_t> clients);
 
@@ -69,14 +71,18 @@ class Wire {
  private:
   /// What arrives of rows whose senders or receivers below the server are `ends`. Books nothing.
   Received encode(const Rows& rows, const Codec& codec, Direction direction,
-                  std::span<const std::int64_t> ends) const;
+                  std::span<const std::int64_t> ends) const {
+    return encode(rows, codec, direction, ends, codec.channel());
+  }
+  Received encode(const Rows& rows, const Codec& codec, Direction direction,
+                  std::span<const std::int64_t> ends, std::int64_t channel) const;
   /// The same with a seed of draws for each row.
   Received encode(const Rows& rows, const Codec& codec, std::span<const std::uint64_t> seeds) const;
   static std::vector<std::int64_t> send_(Tensor& values, const LayoutPtr& layout,
                                          const Codec& codec, std::span<const std::uint64_t> seeds);
   /// What arrives of models, as changes of what the receivers have in `known`, which it updates.
   Received as_changes(const Rows& models, Rows& known, const Codec& codec,
-                      std::span<const std::int64_t> ends) const;
+                      std::span<const std::int64_t> ends, std::int64_t channel) const;
   /// What the server reads of rows with this feedback; `kept` is what it leaves at the ends.
   Received with_feedback(const Rows& rows, Rows& kept, const Codec& codec,
                          std::span<const std::int64_t> ends) const;
