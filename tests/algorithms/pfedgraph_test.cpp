@@ -50,7 +50,17 @@ TEST_P(PFedGraphReference, EqualsPlainLoop) {
   expect_series(keys, result, "collaborators", expected.collaborators, 1e-12);
 }
 
-INSTANTIATE_TEST_SUITE_P(Settings, PFedGraphReference, ::testing::ValuesIn(all_cases()), name_of);
+/// Where a column has no gradient but the term's, that is rounding at first, and in float32 Adam
+/// takes full steps along it.
+std::vector<ReferenceCase> settings() {
+  std::vector<ReferenceCase> cases = all_cases();
+  for (ReferenceCase& one : cases) {
+    if (one.name == "adam") one.single_bound = 0.1;
+  }
+  return cases;
+}
+
+INSTANTIATE_TEST_SUITE_P(Settings, PFedGraphReference, ::testing::ValuesIn(settings()), name_of);
 INSTANTIATE_TEST_SUITE_P(FallingRate, PFedGraphReference, ::testing::ValuesIn(falling_lr_cases()),
                          name_of);
 INSTANTIATE_TEST_SUITE_P(

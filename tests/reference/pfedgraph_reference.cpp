@@ -76,6 +76,7 @@ PFedGraphOutcome pfedgraph(const Problem& problem, const PFedGraphSettings& sett
     result.collaborators.push_back(0);
     std::vector<double> p;
     for (const Sender& sender : senders) p.push_back(sender.size / sizes);
+    const auto count = static_cast<double>(senders.size());
     for (std::size_t i = 0; i < senders.size(); ++i) {
       const Tensor moved = moving_part(problem, senders[i].model) - initial;
       std::vector<double> cosines;
@@ -91,9 +92,9 @@ PFedGraphOutcome pfedgraph(const Problem& problem, const PFedGraphSettings& sett
       Average cloud;
       for (std::size_t j = 0; j < senders.size(); ++j) {
         cloud.add(senders[j].model, w[j]);
-        if (i != j && w[j] > 0) result.collaborators.back() += 1.0 / std::ssize(senders);
+        if (i != j && w[j] > 0) result.collaborators.back() += 1 / count;
       }
-      result.own_weight.back() += w[i] / std::ssize(senders);
+      result.own_weight.back() += w[i] / count;
       const auto place = static_cast<std::size_t>(senders[i].client);
       result.clouds[place] = cloud.mean_or(problem.initial);
       has_cloud[place] = true;
