@@ -12,7 +12,7 @@ namespace {
 
 constexpr const char* kOwnWeight = "own_weight";
 constexpr const char* kCollaborators = "collaborators";
-constexpr const char* kTrainedAccuracy = "trained_accuracy";
+constexpr const char* kReceptionAccuracy = "reception_accuracy";
 
 }  // namespace
 
@@ -26,6 +26,9 @@ void PFedGraph::declare(OptionSet& options) {
               "(authors' program) it takes from it");
   options.add("algorithm.alike", alike_, between(-1.0, 1.0),
               "models whose cosine is above this count as alike as can be (authors' program: 0.9)");
+  options.add("algorithm.evaluate", evaluated_,
+              Names<Evaluated>{{"trained", Evaluated::Trained}, {"received", Evaluated::Received}},
+              "a client's own model: as it was trained last, or as it would be received next");
   averaging_.declare(options, AveragingOptions::kOfUploads, AveragingOptions::Exchange::Models);
 }
 
@@ -34,11 +37,14 @@ void PFedGraph::initialise(const Setup& setup) {
       {{kOwnWeight, "1",
         "mean over participants of the weight of their own model in what they get"},
        {kCollaborators, "clients", "mean over participants of how many others' models it mixes"},
-       {kTrainedAccuracy, "fraction",
-        "mean over participants of the accuracy of the locally trained model on own test "
-        "samples"}});
+       {kReceptionAccuracy, "fraction",
+        "mean over participants of the accuracy of the received model on own test samples, before "
+        "local training"}});
   codec_ = averaging_.make_upload_codec();
   clouds_ = &setup.store().rows("cloud", setup.initial_model());
+  if (evaluated_ == Evaluated::Trained) {
+    personal_ = &setup.store().rows("personal", clouds_->initial());
+  }
   optimizer_ = std::make_unique<RowOptimizer>(setup.training().step_rule(), clouds_->layout());
 }
 
@@ -47,8 +53,9 @@ void PFedGraph::round(Round& round) {
   round.each_block([&](Block& block) {
     const Rows received = block.download(clouds_->read(block.clients()));  // [C, P]  u_i
     const Rows trained = client_update(block, received);                   // [C, P]  theta_i
-    block.note(kTrainedAccuracy, block.evaluate(trained));
+    block.note(kReceptionAccuracy, block.evaluate(received));
     block.keep_buffers(trained);
+    if (personal_ != nullptr) block.keep(*personal_, trained);
     sent.add(block, block.weights(averaging_.weighting), block.upload_models(trained, *codec_));
   });
   const Coupling server = round.coupling(sent.clients());
@@ -112,7 +119,8 @@ void PFedGraph::note(Round& round, const Tensor& graph) const {
 
 void PFedGraph::evaluate(Evaluation& evaluation) {
   evaluation.each_block([&](EvaluationBlock& block) {
-    block.evaluate(block.as_received(clouds_->read(block.clients())));
+    block.evaluate(personal_ != nullptr ? personal_->read(block.clients())
+                                        : block.as_received(clouds_->read(block.clients())));
   });
 }
 

@@ -38,14 +38,19 @@ TEST_P(PFedGraphReference, EqualsPlainLoop) {
   const reference::PFedGraphOutcome expected = expected_of(keys);
   ASSERT_LT(expected.own_weight.back(), 0.98) << "models meet";
   ASSERT_GT(expected.nearest_to_alike, 1e-3) << "rounding decides nothing";
-  const Tensor clouds = flatten_all(expected.clouds);
+  const Tensor models = flatten_all(expected.models);
   Keys without = keys;
   without["algorithm.lambda"] = "0";
-  ASSERT_GT(distance(clouds, flatten_all(expected_of(without).clouds)), 1e-4) << "the term acts";
+  ASSERT_GT(distance(models, flatten_all(expected_of(without).models)), 1e-4) << "the term acts";
   const TinyResult result = expect_equals_reference(
-      keys, {.global = clouds, .train_loss = expected.train_loss}, GetParam().single_bound);
+      keys, {.global = models, .train_loss = expected.train_loss}, GetParam().single_bound);
+  Keys received = keys;
+  received["algorithm.evaluate"] = "received";
+  const TinyResult next = run(received, *world_communicator(60));
+  EXPECT_LT(distance(next.personal, flatten_all(expected.clouds)), 1e-9);
   if (world_communicator(60)->rank() != 0) return;
-  EXPECT_NEAR(result.metrics.back().personal_accuracy, mean_accuracy(keys, expected.clouds), 1e-12);
+  EXPECT_NEAR(result.metrics.back().personal_accuracy, mean_accuracy(keys, expected.models), 1e-12);
+  EXPECT_NEAR(next.metrics.back().personal_accuracy, mean_accuracy(keys, expected.clouds), 1e-12);
   expect_series(keys, result, "own_weight", expected.own_weight, 1e-9);
   expect_series(keys, result, "collaborators", expected.collaborators, 1e-12);
 }
@@ -118,6 +123,7 @@ TEST(PFedGraph, FarFromTheCosinesItIsFedAvg) {
        {Keys{}, with_batch_norm(), Keys{{"algorithm.weighting", "uniform"}}}) {
     Keys keys = with_pfedgraph(setting);
     keys["algorithm.alpha"] = "1e15";
+    keys["algorithm.evaluate"] = "received";
     keys["algorithm.lambda"] = "0";
     const Tensor fedavg = run(tiny_keys(setting), *world).global;
     const Tensor models = of_trained(run(keys, *world));

@@ -49,6 +49,7 @@ std::vector<double> graph_row(const std::vector<double>& cosines, const std::vec
 PFedGraphOutcome pfedgraph(const Problem& problem, const PFedGraphSettings& settings) {
   PFedGraphOutcome result;
   const std::size_t n = problem.clients.size();
+  result.models.assign(n, problem.initial);
   result.clouds.assign(n, problem.initial);
   std::vector<bool> has_cloud(n, false);
   const Tensor initial = moving_part(problem, problem.initial);
@@ -66,6 +67,7 @@ PFedGraphOutcome pfedgraph(const Problem& problem, const PFedGraphSettings& sett
       if (has_cloud[place]) training.parameter_term = term;
       const Trained theta = train(problem, k, t, training, result.clouds[place]);
       loss.add(theta);
+      if (theta.samples > 0) result.models[place] = theta.parameters;
       const double size = weight_of(problem, k);
       if (size == 0) continue;
       senders.push_back({k, size, theta.parameters});

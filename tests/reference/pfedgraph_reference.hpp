@@ -12,6 +12,7 @@ struct PFedGraphSettings {
 
 /// What pFedGraph leaves.
 struct PFedGraphOutcome {
+  std::vector<Parameters> models;     // [N] theta_i
   std::vector<Parameters> clouds;     // [N] u_i
   std::vector<double> train_loss;     // per round
   std::vector<double> own_weight;     // per round, mean over participants

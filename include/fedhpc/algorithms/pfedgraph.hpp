@@ -20,6 +20,7 @@ namespace fedhpc {
 /// point's projection to the simplex, found exactly.
 ///
 ///   paper     code                meaning; limit case
+///   theta_i   personal_           the client's own model, as it was trained last
 ///   u_i       clouds_             what client i starts from next; theta^0, the initial model, at
 ///                                 first
 ///   w         graph_of            the collaboration graph, [S, S]
@@ -27,12 +28,12 @@ namespace fedhpc {
 ///                                 0: w_i holds the most alike alone, as a rule client i itself
 ///   lambda    algorithm.lambda    0: u_i is only where local training starts
 ///
-/// The server keeps u_i and sends it when client i takes part again; a client's own model, which is
-/// scored, is u_i as it would be received. What it becomes by local training is the series
-/// trained_accuracy. Cosines and lengths are over the trainable columns; batch-norm statistics are
-/// mixed like parameters. A model that has not moved is like itself alone (cosine 0 to others), and
-/// so is one that is not finite (-1). Clients without training samples do not count and keep
-/// their u_i. train_loss is without the term; train.clip_norm takes the length of both gradients.
+/// The server keeps u_i and sends it when client i takes part again. Scored is theta_i, by
+/// algorithm.evaluate = received u_i as it would be received; what u_i of participants scored before
+/// they trained is the series reception_accuracy. Cosines and lengths are over the trainable columns;
+/// batch-norm statistics are mixed like parameters. The cosine of a model that has not moved is 0,
+/// that of one that is not finite -1. Clients without training samples do not count and keep their
+/// u_i. train_loss is without the term; train.clip_norm takes the length of both gradients.
 ///
 /// Readings, and the authors' program (docs/methods/pfedgraph.md):
 /// - The term draws theta towards u_i. The program adds its cosine to the loss, which drives them
@@ -60,13 +61,17 @@ class PFedGraph final : public Algorithm {
   void add_term(const Rows& gradient, const Rows& model, const Rows& direction) const;
   void note(Round& round, const Tensor& graph) const;
 
+  enum class Evaluated { Trained, Received };
+
   double alpha_ = 0.8;
   double lambda_ = 0.01;
   double alike_ = 1;
+  Evaluated evaluated_ = Evaluated::Trained;
   AveragingOptions averaging_;
   std::unique_ptr<Codec> codec_;  // of uploads
   std::unique_ptr<RowOptimizer> optimizer_;
-  StoredRows* clouds_ = nullptr;  // [clients of this rank, P]
+  StoredRows* clouds_ = nullptr;    // [clients of this rank, P]
+  StoredRows* personal_ = nullptr;  // [the same]; null: nobody asks for it
 };
 
 }  // namespace fedhpc
