@@ -2,32 +2,12 @@
 
 #include <algorithm>
 #include <numeric>
-#include <utility>
 
-#include <ATen/ops/cat.h>
-#include <ATen/ops/empty.h>
 #include <ATen/ops/zeros_like.h>
 
+#include "fedhpc/algorithms/sent_rows.hpp"
+
 namespace fedhpc {
-
-namespace {
-
-/// What the server has received from this rank's participants, in the order of arrival.
-struct Sent {
-  std::vector<std::int64_t> clients;
-  std::vector<Tensor> models;  // w_j, each [1, P]
-  std::vector<Tensor> guides;  // w'_k, each [1, P]
-};
-
-/// One below the other, [S_r, P]; what they were in goes.
-Rows stacked(std::vector<Tensor> rows, const StoredRows& like) {
-  const LayoutPtr& layout = like.layout();
-  if (rows.empty())
-    return {at::empty({0, layout->size()}, like.initial().values.options()), layout};
-  return {at::cat(rows), layout};
-}
-
-}  // namespace
 
 void FedDWA::declare(OptionSet& options) {
   options.add("algorithm.top_k", top_k_, count_from(1),
@@ -43,28 +23,24 @@ void FedDWA::initialise(const Setup& setup) {
 }
 
 void FedDWA::round(Round& round) {
-  Sent sent;
+  SentRows models_sent;  // w_j
+  SentRows guides_sent;  // w'_k
   round.each_block([&](Block& block) {
     const Rows received = block.download(clouds_->read(block.clients()));  // [C, P]  u_k
     const Rows trained = block.train(received, {.pass = 0});               // [C, P]  w_k
     const Rows guide = block.train(trained, {.pass = 1});                  // [C, P]  w'_k
     block.keep_buffers(trained);
-    const Rows models = block.upload_models(trained, *codec_);
-    const Rows guides = block.upload_models(guide, *codec_);
     const std::span<const double> weights = block.weights(Weighting::Uniform);
-    for (std::int64_t c = 0; c < block.count(); ++c) {
-      if (weights[static_cast<std::size_t>(c)] == 0) continue;
-      sent.clients.push_back(block.clients()[static_cast<std::size_t>(c)]);
-      sent.models.push_back(models.values.narrow(0, c, 1));
-      sent.guides.push_back(guides.values.narrow(0, c, 1));
-    }
+    models_sent.add(block, weights, block.upload_models(trained, *codec_));
+    guides_sent.add(block, weights, block.upload_models(guide, *codec_));
   });
-  const Coupling server = round.coupling(sent.clients);
-  const Rows models = stacked(std::move(sent.models), *clouds_);
-  const Rows guides = stacked(std::move(sent.guides), *clouds_);
+  const std::vector<std::int64_t>& clients = models_sent.clients();
+  const Coupling server = round.coupling(clients);
+  const Rows models = models_sent.take(clouds_->initial());
+  const Rows guides = guides_sent.take(clouds_->initial());
   const Tensor weights = weights_of(  // [S, S]  p
       server.squared_distances(guides, models, clouds_->layout()->ranges(Tag::Trainable)), top_k_);
-  clouds_->write(sent.clients, server.approach(weights, models));  // u_k <- sum_j p_kj w_j
+  clouds_->write(clients, server.approach(weights, models));  // u_k <- sum_j p_kj w_j
 }
 
 Tensor FedDWA::weights_of(const Tensor& squared_distances, std::int64_t top_k) {

@@ -10,7 +10,7 @@
 
 #include "fedhpc/algorithms/weighting.hpp"
 #include "fedhpc/codecs/compressors.hpp"
-#include "fedhpc/models/row_numbers.hpp"
+#include "fedhpc/models/row_measures.hpp"
 
 namespace fedhpc {
 
@@ -113,7 +113,6 @@ void FedSelect::initialise(const Setup& setup) {
   global_ = setup.initial_model();
   personal_ = &setup.store().rows("personal", global_);
   masks_ = &setup.store().rows("mask", {at::zeros_like(global_.values), global_.layout});
-  counts_ = &setup.store().scalars("count", 0);
   turns_ = &setup.store().scalars("turns", 0);
   trainable_ = RowPart(global_.layout, {.with = Tag::Trainable});
   bits_ = make_sign_codec({{0, trainable_.layout()->size()}});
@@ -123,8 +122,8 @@ void FedSelect::initialise(const Setup& setup) {
 void FedSelect::round(Round& round) {
   ColumnMean update = round.column_mean();
   round.each_block([&](Block& block) {
-    const Rows masks = masks_->read(block.clients());             // [C, P]  m_k
-    std::vector<double> counts = counts_->read(block.clients());  // [C]
+    const Rows masks = masks_->read(block.clients());         // [C, P]  m_k
+    std::vector<std::int64_t> counts = count_nonzero(masks);  // [C]
     const Tensor personal = masks.values.ne(0);
     const std::vector<std::unique_ptr<Codec>> codecs = codecs_of(masks);
     const Rows received = each_client(block, [&](Block& one, std::int64_t c) {
@@ -152,7 +151,7 @@ Rows FedSelect::joined(const Tensor& personal, std::span<const std::int64_t> cli
 }
 
 Rows FedSelect::local_alt(Block& block, const Rows& start, const Tensor& personal,
-                          const std::vector<double>& counts) const {
+                          const std::vector<std::int64_t>& counts) const {
   const Rows model = start.clone();
   const Rows shared{personal.logical_not(), start.layout};
   std::vector<std::int64_t> places;  // of clients with something personal
@@ -187,11 +186,11 @@ void FedSelect::train_(Block& block, const Rows& model, const Tensor& frozen,
 }
 
 void FedSelect::grad_select(Block& block, const Rows& masks, const Rows& change,
-                            std::vector<double>& counts) const {
+                            std::vector<std::int64_t>& counts) const {
   for (const std::int64_t place : take_turns(block)) {
     const auto c = static_cast<std::size_t>(place);
     const Tensor mask = float64_values(masks.narrow(place)).clone();  // [1, P]
-    const double selected = select_(mask, float64_values(change.narrow(place)));
+    const std::int64_t selected = select_(mask, float64_values(change.narrow(place)));
     if (selected == 0) continue;
     counts[c] += selected;
     const std::span<const std::int64_t> client = block.clients().subspan(c, 1);
@@ -200,7 +199,6 @@ void FedSelect::grad_select(Block& block, const Rows& masks, const Rows& change,
     block.only(client).upload({bits.values.mul(2).sub(1), bits.layout}, *bits_);
     masks_->write(client, next);
   }
-  counts_->write(block.clients(), counts);
 }
 
 std::vector<std::int64_t> FedSelect::take_turns(Block& block) const {
@@ -217,7 +215,7 @@ std::vector<std::int64_t> FedSelect::take_turns(Block& block) const {
   return places;
 }
 
-double FedSelect::select_(const Tensor& mask, const Tensor& change) const {
+std::int64_t FedSelect::select_(const Tensor& mask, const Tensor& change) const {
   std::int64_t selected = 0;
   for (const Field& field : global_.layout->fields()) {
     if (!is_selectable(field)) continue;
@@ -229,13 +227,14 @@ double FedSelect::select_(const Tensor& mask, const Tensor& change) const {
     take_largest_(of_tensor, {change.const_data_ptr<double>() + field.offset, size}, chosen);
     selected += chosen;
   }
-  return static_cast<double>(selected);
+  return selected;
 }
 
-void FedSelect::note(Block& block, std::vector<double> counts) const {
+void FedSelect::note(Block& block, const std::vector<std::int64_t>& counts) const {
   const auto all = static_cast<double>(global_.layout->count(Tag::Trainable));
-  for (double& count : counts) count /= all;
-  block.note(kPersonalShare, counts);
+  std::vector<double> shares;
+  for (const std::int64_t count : counts) shares.push_back(static_cast<double>(count) / all);
+  block.note(kPersonalShare, shares);
 }
 
 void FedSelect::evaluate(Evaluation& evaluation) {

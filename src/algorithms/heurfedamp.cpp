@@ -4,17 +4,6 @@
 
 namespace fedhpc {
 
-namespace {
-
-/// <w_i, w_j> / (||w_i|| ||w_j||) from all inner products, [N, N]; 0 where a norm is.
-Tensor cosines(const Tensor& dots) {
-  const Tensor norms = dots.diagonal().sqrt();                       // [N]
-  const Tensor scales = norms.unsqueeze(1).mul(norms.unsqueeze(0));  // [N, N]
-  return dots.div(scales.masked_fill(scales.eq(0), 1));
-}
-
-}  // namespace
-
 void HeurFedAMP::declare(OptionSet& options) {
   options
       .add("algorithm.sigma", sigma_, at_least(0.0),
@@ -28,7 +17,7 @@ void HeurFedAMP::declare(OptionSet& options) {
 void HeurFedAMP::round(Round& round) {
   passing_.round(round, [&](const Coupling& clients, const Rows& models) {
     const Tensor weights =  // [N, N]
-        cosines(clients.dots(models, models, models.layout->ranges(Tag::Trainable))).mul_(sigma_);
+        clients.cosines(models, models.layout->ranges(Tag::Trainable)).mul_(sigma_);
     if (clients.count() == 1) return weights.zero_();  // nobody else
     // xi_ij = (1 - alpha) exp(sigma cos(w_i, w_j)) / sum_{h != i} exp(sigma cos(w_i, w_h))
     weights.diagonal().fill_(-std::numeric_limits<double>::infinity());

@@ -9,12 +9,6 @@ namespace fedhpc {
 
 namespace {
 
-/// 1 / ||row||; 0 for a row of zeros.
-RowNumbers inverse_lengths(const Rows& rows) {
-  const RowNumbers squares = squared_lengths(rows);
-  return where_positive(squares, 1 / sqrt(squares));
-}
-
 /// row / ||row||; a row of zeros stays.
 Rows directions(const Rows& rows) {
   const Rows scaled = rows.clone();

@@ -119,6 +119,11 @@ RowNumbers squared_lengths(const Rows& rows, const Columns& among) {
   return RowNumbers(std::move(lengths));
 }
 
+RowNumbers inverse_lengths(const Rows& rows) {
+  const RowNumbers squares = squared_lengths(rows);
+  return where_positive(squares, 1 / sqrt(squares));
+}
+
 void clip_(const Rows& rows, double most, const Columns& among) {
   constexpr double kLeast = 1e-6;  // PyTorch's, on the length
   const RowNumbers lengths = sqrt(squared_lengths(rows, among));

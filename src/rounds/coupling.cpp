@@ -233,6 +233,13 @@ Tensor Coupling::dots(const Rows& a, const Rows& b, const ColumnRanges& columns,
   return sum_over_pairs(PairTerm::Product, a, b, columns, reference);
 }
 
+Tensor Coupling::cosines(const Rows& a, const ColumnRanges& columns, const Rows& reference) const {
+  const Tensor products = dots(a, a, columns, reference);
+  const Tensor lengths = products.diagonal().sqrt();                     // [N]
+  const Tensor scales = lengths.unsqueeze(1).mul(lengths.unsqueeze(0));  // [N, N]
+  return products.div(scales.masked_fill(scales.eq(0), 1));
+}
+
 Rows Coupling::mix(const Tensor& coefficients, const Rows& rows) const {
   return combine(MixTerm::Row, coefficients, rows);
 }

@@ -161,8 +161,11 @@ std::vector<TrainStatistics> LocalTrainer::train_(Rows& rows, std::span<const st
     if (!of_factors_ || of_factors_->layout() != rows.layout) {
       of_factors_.emplace(options_.step_rule(), rows.layout);
     }
-    require(!work.goes_on, "an optimizer of factors starts afresh");
-    of_factors_->reset(count, options);
+    if (work.goes_on) {
+      of_factors_->go_on(count, {});
+    } else {
+      of_factors_->reset(count, options);
+    }
     const auto descend = [&](LocalStep& step) { step.descend_(rows, *work.map, *of_factors_); };
     return each_step(clients, pass, descend, Steps::Alike);
   }

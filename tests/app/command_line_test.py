@@ -112,7 +112,7 @@ class Plan(AppCase):
         size = (784 + 1) * 6 + (6 + 1) * 10
         factors = {"fedavg": 1, "fedprox": 1, "fedavg_ft": 2, "fedprox_ft": 2, "ditto": 2, "fedrep": 1,
                    "fedper": 1, "lg_fedavg": 1, "apfl": 2, "moon": 1, "fedselect": 2, "pfedsop": 1, "pfedme": 5,
-                   "perfedavg": 2}
+                   "pfedgraph": 1, "perfedavg": 2}
         for method, factor in factors.items():
             with self.subTest(method):
                 for keys, visited in ((["--train.batch_size=0"], 15),

@@ -202,6 +202,7 @@ class Methods(Imported):
     FACTORISED = {
         ("CNN", "tdpfed"): ["conv1", "conv2", "fc1", "fc2"],
         ("CNN", "fedmud"): ["conv1", "conv2", "fc1"],  # all but the last layer
+        ("CNN", "feddecomp"): ["conv1", "conv2", "fc1", "fc2"],
         ("GPT", "tdpfed"): [*(f"h.{block}.{layer}" for block in (0, 1)
                               for layer in ("attn.c_attn", "attn.c_proj", "mlp.0", "mlp.2")), "lm_head"],
         ("GPT", "fedmud"): [f"h.{block}.{layer}" for block in (0, 1)

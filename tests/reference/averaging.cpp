@@ -4,6 +4,8 @@
 #include <cmath>
 #include <set>
 
+#include <ATen/TensorOperators.h>
+
 namespace fedhpc::reference {
 
 void Trained::count(double batch_loss, std::size_t batch_size) {
@@ -32,6 +34,18 @@ std::set<std::size_t> undecayed_of(const Problem& problem, const std::vector<std
   return undecayed;
 }
 
+/// The gradient of the loss and that of the term at `parameters`.
+Parameters with_term(const Parameters& gradient, const Parameters& parameters,
+                     const ParameterTerm& term) {
+  if (!term) return gradient;
+  const Tensor at = flatten(parameters).clone().requires_grad_(true);
+  term(at).backward();
+  const Parameters of_term = unflatten(at.grad(), parameters);
+  Parameters sum;
+  for (std::size_t i = 0; i < gradient.size(); ++i) sum.push_back(gradient[i] + of_term[i]);
+  return sum;
+}
+
 }  // namespace
 
 Trained train(const Problem& problem, std::int64_t k, std::int64_t round, const Training& training,
@@ -51,7 +65,8 @@ Trained train(const Problem& problem, std::int64_t k, std::int64_t round, const 
         training_loss_(problem, result.parameters, client, batch, statistics, training.term);
     result.count(step.loss, batch.size());
     Parameters parameters = chosen(result.parameters, moving);
-    const Parameters gradient = problem.optimizer.clipped(chosen(step.gradient, moving));
+    const Parameters gradient = problem.optimizer.clipped(
+        with_term(chosen(step.gradient, moving), parameters, training.parameter_term));
     optimizer.step_(parameters, pulled(gradient, parameters, centre, training.mu),
                     rate_of(problem, k, round, training.pass, steps++), undecayed);
     for (std::size_t i = 0; i < moving.size(); ++i) result.parameters[moving[i]] = parameters[i];

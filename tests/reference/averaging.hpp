@@ -1,5 +1,7 @@
 #pragma once
 
+#include <functional>
+
 #include "reference/network.hpp"
 
 namespace fedhpc::reference {
@@ -23,6 +25,9 @@ struct Trained {
 Parameters pulled(const Parameters& gradient, const Parameters& parameters,
                   const Parameters& centre, double lambda);
 
+/// A term of the loss that follows from what gradients move, one after the other: [n] -> a number.
+using ParameterTerm = std::function<Tensor(const Tensor& moving)>;
+
 /// A local training, but for whose it is and where it starts.
 struct Training {
   std::int64_t pass = 0;
@@ -32,6 +37,7 @@ struct Training {
   Optimizer* optimizer = nullptr;      ///< null: a fresh one
   Part part = Part::All;               ///< the head's training leaves running statistics alone
   EmbeddingTerm term{};                ///< added to every batch's loss
+  ParameterTerm parameter_term{};      ///< the same
 };
 
 /// Trains client k from `start` with a fresh optimizer.

@@ -26,20 +26,24 @@ Parameters pulled_back(const FactorPoint& point, const Parameters& u, const Para
 }  // namespace
 
 Trained train_factors(const Problem& problem, std::int64_t k, std::int64_t round,
-                      const FactorPoint& point, const Parameters& start) {
+                      const FactorPoint& point, const Parameters& start, std::int64_t pass,
+                      Optimizer* optimizer) {
   const Client& client = problem.clients[static_cast<std::size_t>(k)];
   const std::vector<std::size_t> moving = point.model.moving();
   Trained result{.parameters = start};
   Parameters& u = result.parameters;
-  Optimizer optimizer(problem.optimizer);
-  for (const auto& batch : batches(problem, k, round, /*pass=*/0)) {
+  Optimizer fresh(problem.optimizer);
+  std::size_t steps = 0;
+  for (const auto& batch : batches(problem, k, round, pass)) {
     Parameters w = point.at(u);
     const LossAndGradient step = training_loss_(problem, w, client, batch, Statistics::Move);
     result.count(step.loss, batch.size());
     const Parameters du = pulled_back(point, u, step.gradient);
     point.model.take_buffers_(u, w);
     Parameters parameters = chosen(u, moving);
-    optimizer.step_(parameters, problem.optimizer.clipped(chosen(du, moving)));
+    (optimizer != nullptr ? *optimizer : fresh)
+        .step_(parameters, problem.optimizer.clipped(chosen(du, moving)),
+               rate_of(problem, k, round, pass, steps++));
     for (std::size_t i = 0; i < moving.size(); ++i) u[moving[i]] = parameters[i];
   }
   return result;

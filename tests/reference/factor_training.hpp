@@ -29,9 +29,11 @@ struct FactorPoint {
   Parameters at(const Parameters& u) const { return model.compose(frozen, constants, u); }
 };
 
-/// Trains client k's factors from `start` with a fresh optimizer.
+/// Trains client k's factors from `start` on the batches of a pass, with a fresh optimizer or with
+/// `optimizer`, which goes on.
 Trained train_factors(const Problem& problem, std::int64_t k, std::int64_t round,
-                      const FactorPoint& point, const Parameters& start);
+                      const FactorPoint& point, const Parameters& start, std::int64_t pass = 0,
+                      Optimizer* optimizer = nullptr);
 
 /// A round of all clients drawn, from u: gives sum_k p_k u_k, and appends the round's loss, gap and
 /// effective ranks.

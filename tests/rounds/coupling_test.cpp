@@ -181,6 +181,25 @@ TEST_P(CouplingTest, MultipliesRows) {
   }
 }
 
+TEST_P(CouplingTest, TakesCosines) {
+  const Rows a = rows(normals(kClients, kColumns, 5));
+  const Rows centre = rows(normals(1, kColumns, 7));
+  a.values[4].copy_(centre.values[0]);  // no direction
+  const Tensor found = coupling_.cosines(mine(a), some_columns_, centre);
+  const Tensor squares = plain_distances(a, a, some_columns_);
+  const Tensor lengths = plain_distances(a, centre, some_columns_);  // [N, 1], squared
+  for (std::int64_t i = 0; i < kClients; ++i) {
+    for (std::int64_t j = 0; j < kClients; ++j) {
+      const double one = lengths[i][0].item<double>();
+      const double other = lengths[j][0].item<double>();
+      const double expected = i == 4 || j == 4 ? 0
+                                               : (one + other - squares[i][j].item<double>()) /
+                                                     (2 * std::sqrt(one * other));
+      EXPECT_NEAR(found[i][j].item<double>(), expected, 1e-5) << i << ' ' << j;
+    }
+  }
+}
+
 TEST_P(CouplingTest, GivesAllClientsRowsOfAnyShape) {
   for (const std::vector<std::int64_t>& shape :
        {std::vector<std::int64_t>{kClients, 12}, std::vector<std::int64_t>{kClients, 3, 4}}) {

@@ -131,6 +131,7 @@ const std::map<std::string, Work>& work_of_methods() {
       {"fedbat", {}},
       {"fedbn", {}},
       {"fedcomloc", {.gradients = 1}},                  // p = 1
+      {"feddecomp", {.gradients = 2 * 5 + 3 * 5}},      // of the own part and of the shared one
       {"feddwa", {.gradients = 5 + 5, .payloads = 3}},  // of a guidance model, sent as well
       {"feddyn", {}},
       {"fedhm", {}},
@@ -151,6 +152,7 @@ const std::map<std::string, Work>& work_of_methods() {
       {"moon", {}},                         // its further passes are forward alone
       {"perfedavg", {.gradients = 5 * 4}},  // w, w_hat, and two for the curvature
       {"pfedgp", {}},
+      {"pfedgraph", {}},
       {"pfedme", {.gradients = 5 * 6}},  // K on every batch
       {"pfedsop", {}},
       {"scaffold", {.payloads = 4}},  // models and control variates

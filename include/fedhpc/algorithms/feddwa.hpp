@@ -18,8 +18,8 @@ namespace fedhpc {
 ///
 ///   paper     code               meaning
 ///   u_k       clouds_            what client k starts from next time; the initial model at first
-///   w_j       Sent::models       models of the round's participants
-///   w'_k      Sent::guides       by passes 0 and 1: the guidance training sees new batches
+///   w_j       models             of the round's participants
+///   w'_k      guides             by passes 0 and 1: the guidance training sees new batches
 ///   K         algorithm.top_k    1: only the nearest one, as a rule the client's own
 ///
 /// The server keeps u_k and sends it when client k takes part again; a client's own model, which is

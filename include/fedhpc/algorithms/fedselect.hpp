@@ -61,19 +61,19 @@ class FedSelect final : public Algorithm {
               const Rows& global) const;
   /// Trains personal and shared columns in turn from `start` [C, P]; `counts` [C] are those personal.
   Rows local_alt(Block& block, const Rows& start, const Tensor& personal,
-                 const std::vector<double>& counts) const;
+                 const std::vector<std::int64_t>& counts) const;
   /// Trains `model` [C, P] once on the batches of `pass`; the columns in `frozen` [C, P] stay.
   void train_(Block& block, const Rows& model, const Tensor& frozen, std::int64_t pass) const;
   /// Selects for the clients whose turn it is, by the magnitudes of `change` [C, P], and tells the
   /// server.
   void grad_select(Block& block, const Rows& masks, const Rows& change,
-                   std::vector<double>& counts) const;
+                   std::vector<std::int64_t>& counts) const;
   /// Counts a training of each client that trains. Returns the places of those that select now.
   std::vector<std::int64_t> take_turns(Block& block) const;
   /// Selects in the mask [1, P] of one client, tensor by tensor, both float64 in host memory.
   /// Returns how many columns.
-  double select_(const Tensor& mask, const Tensor& change) const;
-  void note(Block& block, std::vector<double> counts) const;
+  std::int64_t select_(const Tensor& mask, const Tensor& change) const;
+  void note(Block& block, const std::vector<std::int64_t>& counts) const;
 
   double rate_ = 0.25;  // p
   double limit_ = 0.8;  // alpha
@@ -88,7 +88,6 @@ class FedSelect final : public Algorithm {
   Rows global_;                     // [1, P]
   StoredRows* personal_ = nullptr;  // [clients of this rank, P]
   StoredRows* masks_ = nullptr;     // [the same, P], numbers 0 and 1
-  ScalarColumn* counts_ = nullptr;  // of the same clients: columns that are personal
   ScalarColumn* turns_ = nullptr;   // and the trainings they have had
 };
 

@@ -35,6 +35,9 @@ Tensor inner_products(const Rows& a, const Rows& b, const ColumnRanges& ranges);
 /// ||row||^2 over the trainable entries among some, summed in float64 without a copy in it.
 RowNumbers squared_lengths(const Rows& rows, const Columns& among = {});
 
+/// 1 / ||row|| over the trainable entries; 0 for a row of zeros.
+RowNumbers inverse_lengths(const Rows& rows);
+
 /// Shortens rows that are longer than `most` over these entries, as torch.nn.utils.clip_grad_norm_
 /// does: row <- row min(1, most / (||row|| + 1e-6)). A row's result depends on it alone, to the last
 /// bit. The host does not wait for a device. Precondition: `most` is above 0.

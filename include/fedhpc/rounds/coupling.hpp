@@ -51,6 +51,9 @@ class Coupling {
   Tensor dots(const Rows& a, const Rows& b, const ColumnRanges& columns,
               const Rows& reference = {}) const;
 
+  /// The cosine of a_i - reference and a_j - reference, as dots; 0 where one of them is 0.
+  Tensor cosines(const Rows& a, const ColumnRanges& columns, const Rows& reference = {}) const;
+
   /// out_i = sum_j coefficients_ij rows_j for this rank's clients i, [N_r, P] in the type of
   /// `rows`, rounded once. `coefficients` is [N, N] float64, clients ascending; only the rows of
   /// this rank's clients are read. A coefficient of 0 adds nothing even where a row holds NaN.
