@@ -27,6 +27,11 @@ int Device::cards() {
   return cards;
 }
 
+bool Device::computes() {
+  static const bool dry = std::getenv("FEDHPC_STANDIN_DRY") != nullptr;
+  return !dry;
+}
+
 c10::Device Device::current() const { return {c10::DeviceType::CUDA, current_card}; }
 
 void Device::use_(c10::DeviceIndex card) {
@@ -64,12 +69,14 @@ std::shared_ptr<Recording> Device::capture(const std::function<void()>& work) {
     Device& device;
     ~End() {
       DeviceMemory::get().use_pool(nullptr);
+      device.meter_.count_in(nullptr);
       device.recording_ = nullptr;
     }
   } const end{*this};
   const auto recording = std::make_shared<Recording>();
   recording_ = recording;
   DeviceMemory::get().use_pool(recording->pool);
+  meter_.count_in(recording->costs.get());
   work();
   return recording;
 }

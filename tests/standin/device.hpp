@@ -10,6 +10,7 @@
 #include <c10/core/Device.h>
 
 #include "standin/device_memory.hpp"
+#include "standin/meter.hpp"
 
 namespace fedhpc::standin {
 
@@ -17,6 +18,7 @@ namespace fedhpc::standin {
 struct Recording {
   std::shared_ptr<BlockPool> pool = std::make_shared<BlockPool>();
   std::vector<std::function<void()>> works;
+  std::shared_ptr<Meter::Table> costs = std::make_shared<Meter::Table>();
 };
 
 /// The device of this process: every operation, whether LibTorch's or a kernel of the table, is
@@ -31,6 +33,12 @@ class Device {
   /// The calling thread's, as LibTorch names it.
   c10::Device current() const;
   void use_(c10::DeviceIndex card);
+
+  /// Whether work is done. Where FEDHPC_STANDIN_DRY is set it is counted alone, but for copies
+  /// between the host and the device, so that sizes cost no time.
+  static bool computes();
+  /// Counts what is enqueued.
+  Meter& meter() { return meter_; }
 
   bool is_capturing() const { return recording_ != nullptr; }
   /// Does the work, or records it; `what` says what it is.
@@ -51,6 +59,7 @@ class Device {
 
  private:
   std::function<void()> get_on_;
+  Meter meter_;
   std::shared_ptr<Recording> recording_;
   std::atomic<std::int64_t> waits_ = 0;
   std::atomic<bool> waiting_is_forbidden_ = false;

@@ -80,7 +80,7 @@ void* DeviceMemory::allocate(std::size_t bytes) {
   if (!list.empty()) {
     block = list.back();
     list.pop_back();
-    if (!is_free(reach(block), size)) {
+    if (Device::computes() && !is_free(reach(block), size)) {
       std::fputs(
           "an operation of the stand-in device has written to memory that was free; "
           "FEDHPC_STANDIN_CHECK=1 tells which\n",
@@ -91,7 +91,7 @@ void* DeviceMemory::allocate(std::size_t bytes) {
     if (size > kCapacity - used_) throw Error("the stand-in device is out of memory");
     block = device_ + used_;
     used_ += size;
-    std::memset(reach(block), kFree, size);
+    if (Device::computes()) std::memset(reach(block), kFree, size);
   }
   blocks_[block] = {bytes, size, pool_};
   return block;
@@ -103,15 +103,15 @@ void DeviceMemory::free(void* block) noexcept {
   const auto found = blocks_.find(block);
   const Block freed = std::move(found->second);
   blocks_.erase(found);
-  if (!is_intact(block, freed)) {
+  if (Device::computes() && !is_intact(block, freed)) {
     std::fputs(
         "an operation of the stand-in device has written behind a block of its memory; "
         "FEDHPC_STANDIN_CHECK=1 tells which\n",
         stderr);
     std::abort();
   }
-  std::memset(reach(block), kFree, freed.bytes);
-  if (freed.pool != nullptr) {
+  if (Device::computes()) std::memset(reach(block), kFree, freed.bytes);
+  if (freed.pool != nullptr && Device::computes()) {
     freed.pool->keep(block, freed.size);
     pool = freed.pool;
   } else {
@@ -140,7 +140,9 @@ void DeviceMemory::check_blocks(const char* what) {
 }
 
 void DeviceMemory::give_back(void* block, std::size_t size) {
-  std::memset(reach(block), kFree, size);  // the recording has used it after it was freed
+  if (Device::computes()) {
+    std::memset(reach(block), kFree, size);  // the recording has used it after it was freed
+  }
   const std::lock_guard lock(mutex_);
   free_[size].push_back(block);
 }

@@ -15,7 +15,9 @@ class HostCall {
   enum class Kind {
     Real,
     /// On zeros in the place of all arguments: nothing is computed, but the results are made.
-    Shapes
+    Shapes,
+    /// On tensors without memory: the same, whatever the sizes.
+    Meta
   };
   HostCall(Kind kind, c10::Device device) : kind_(kind), device_(device) {}
 
@@ -33,6 +35,9 @@ class HostCall {
     at::Tensor host;
   };
 
+  c10::DispatchKey key() const {
+    return kind_ == Kind::Meta ? c10::DispatchKey::Meta : c10::DispatchKey::CPU;
+  }
   c10::IValue to_host(const c10::IValue& argument);
   at::Tensor to_host(const at::Tensor& given);
   const c10::Storage& host_storage(const c10::Storage& device);

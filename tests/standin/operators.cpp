@@ -14,6 +14,7 @@
 
 #include "standin/device.hpp"
 #include "standin/host_call.hpp"
+#include "standin/operator_cost.hpp"
 
 namespace fedhpc::standin {
 
@@ -134,6 +135,31 @@ void call_again(const c10::OperatorHandle& op, c10::Device device, const Stack& 
   }
 }
 
+/// An operator that is counted alone. Copies between the host and the device are made.
+Stack counted(const c10::OperatorHandle& op, c10::Device card, const Stack& arguments) {
+  Device& device = Device::get();
+  const std::string& name = op.schema().name();
+  bool has_host = false;
+  for (const c10::IValue& argument : arguments) {
+    each_tensor(argument,
+                [&](const at::Tensor& tensor) { has_host |= tensor.is_cpu() && tensor.dim() > 0; });
+  }
+  Stack results = uncomputed(op, arguments);
+  if (has_host && !device.is_capturing()) {
+    results = HostCall(HostCall::Kind::Real, card)(op, arguments);
+  } else if (results.empty()) {
+    try {
+      results = HostCall(HostCall::Kind::Meta, card)(op, arguments);
+    } catch (const c10::NotImplementedError&) {  // LibTorch tells no shapes without numbers
+      results = HostCall(HostCall::Kind::Shapes, card)(op, arguments);
+    }
+  }
+  if (const std::optional<Cost> cost = cost_of(op, arguments, results)) {
+    device.meter().add(name, *cost);
+  }
+  return results;
+}
+
 void call(const c10::OperatorHandle& op, Stack* stack) {
   Device& device = Device::get();
   const std::string& name = op.schema().name();
@@ -142,7 +168,9 @@ void call(const c10::OperatorHandle& op, Stack* stack) {
   check(name, arguments);
   const c10::Device card = device_of(arguments);
   Stack results;
-  if (device.is_capturing()) {
+  if (!Device::computes()) {
+    results = counted(op, card, arguments);
+  } else if (device.is_capturing()) {
     // Before the call: that of a result which is resized has its old size.
     Stack before = kept(arguments);
     results = HostCall(HostCall::Kind::Shapes, card)(op, arguments);
@@ -222,8 +250,9 @@ TORCH_LIBRARY_IMPL(aten, CUDA, library) {
   library.impl("_local_scalar_dense", &local_scalar);
   library.impl("record_stream", &record_stream);
   // These are made of others elsewhere, which copy_ needs here and convolutions, which choose by
-  // device, would not find on the CPU.
-  for (const char* name : {"copy_", "convolution", "convolution_backward", "_convolution"}) {
+  // device, would not find on the CPU; a norm is one kernel on a device.
+  for (const char* name :
+       {"copy_", "convolution", "convolution_backward", "_convolution", "native_layer_norm"}) {
     library.impl(name, torch::CppFunction::makeFromBoxedFunction<&fallback>());
   }
 }

@@ -15,4 +15,9 @@ int fedhpc_standin_ranges();
 int fedhpc_standin_open_ranges();
 /// The last Precision that use_precision() was told.
 int fedhpc_standin_precision();
+/// Gives the costs of each kernel and operator, by name: of one replay of the graph that was
+/// replayed last (of_step = 1), or of all outside of graphs since this was asked last (0).
+using FedhpcStandinCost = void (*)(void* to, const char* name, std::int64_t launches,
+                                   std::int64_t bytes, double operations);
+void fedhpc_standin_costs(int of_step, FedhpcStandinCost take, void* to);
 }
