@@ -39,32 +39,70 @@ void Device::use_(c10::DeviceIndex card) {
   current_card = card;
 }
 
-void Device::enqueue(const std::string& what, std::function<void()> work) {
-  static const bool checks = std::getenv("FEDHPC_STANDIN_CHECK") != nullptr;
-  if (checks) {
-    work = [what, work = std::move(work)] {
-      work();
-      DeviceMemory::get().check_blocks(what.c_str());
-    };
-  }
-  if (recording_ != nullptr) {
-    recording_->works.push_back(std::move(work));
-    return;
-  }
-  get_on();
-  work();
+Device::Device() {
+  const char* seed = std::getenv("FEDHPC_STANDIN_LATE");
+  if (seed != nullptr) late_ = std::make_unique<LateStreams>(std::strtoull(seed, nullptr, 10));
 }
 
-void Device::wait(const std::string& what) {
+c10::StreamId& Device::stream_of(c10::DeviceIndex card) {
+  thread_local std::vector<c10::StreamId> streams;
+  streams.resize(static_cast<std::size_t>(cards()), 0);
+  return streams.at(static_cast<std::size_t>(card));
+}
+
+void Device::do_now(const std::string& what, const std::function<void()>& work) {
+  static const bool checks = std::getenv("FEDHPC_STANDIN_CHECK") != nullptr;
+  work();
+  if (checks) DeviceMemory::get().check_blocks(what.c_str());
+}
+
+void Device::enqueue(const std::string& what, std::function<void()> work) {
+  std::function<void()> checked = [what, work = std::move(work)] { do_now(what, work); };
+  if (recording_ != nullptr) {
+    recording_->works.push_back(std::move(checked));
+  } else if (is_late()) {
+    late_->enqueue(stream(), std::move(checked));
+  } else {
+    checked();
+  }
+}
+
+void Device::enqueue(StreamKey stream, std::function<void()> work) {
+  late_ ? late_->enqueue(stream, std::move(work)) : work();
+}
+
+std::shared_ptr<Mark> Device::mark(StreamKey stream) {
+  if (late_) return late_->mark(stream);
+  return std::make_shared<Mark>(Mark{stream, true, std::chrono::steady_clock::now()});
+}
+
+void Device::wait(StreamKey stream, const std::shared_ptr<Mark>& mark) {
+  if (late_) late_->wait(stream, mark);
+}
+
+void Device::count_wait(const std::string& what) {
   if (is_capturing()) throw Error(concat(what, " cannot be captured: the host waits for it"));
   if (waiting_is_forbidden_) throw Error(concat(what, " makes the host wait for the device"));
   ++waits_;
-  get_on();
+}
+
+void Device::wait(const std::string& what, StreamKey stream) {
+  count_wait(what);
+  if (is_late()) late_->run(stream);
+}
+
+void Device::wait(const std::string& what, const Mark& mark) {
+  count_wait(what);
+  if (is_late()) late_->run_until(mark);
+}
+
+void Device::wait_for_all(const std::string& what) {
+  count_wait(what);
+  if (is_late()) late_->run_all();
 }
 
 std::shared_ptr<Recording> Device::capture(const std::function<void()>& work) {
   if (is_capturing()) throw Error("a capture within a capture");
-  get_on();
   struct End {
     Device& device;
     ~End() {

@@ -93,11 +93,33 @@ void* DeviceMemory::allocate(std::size_t bytes) {
     used_ += size;
     if (Device::computes()) std::memset(reach(block), kFree, size);
   }
-  blocks_[block] = {bytes, size, pool_};
+  blocks_[block] = {bytes, size, pool_, Device::get().stream()};
   return block;
 }
 
+void DeviceMemory::used_by(void* block, StreamKey stream) {
+  const std::lock_guard lock(mutex_);
+  const auto found = blocks_.find(block);  // none of no bytes
+  if (found != blocks_.end()) found->second.users.insert(stream);
+}
+
 void DeviceMemory::free(void* block) noexcept {
+  Device& device = Device::get();
+  Block freed;
+  {
+    const std::lock_guard lock(mutex_);
+    freed = blocks_.at(block);
+  }
+  StreamKey stream = freed.stream;
+  if (!freed.users.empty()) {  // no stream waits for that
+    stream = LateStreams::of_frees(freed.stream);
+    device.wait(stream, device.mark(freed.stream));
+    for (const StreamKey& user : freed.users) device.wait(stream, device.mark(user));
+  }
+  device.enqueue(stream, [this, block] { release(block); });
+}
+
+void DeviceMemory::release(void* block) noexcept {
   std::shared_ptr<BlockPool> pool;  // ends after the lock
   const std::lock_guard lock(mutex_);
   const auto found = blocks_.find(block);

@@ -152,7 +152,7 @@ void HostCall::resize_as_host() {
   for (StoragePair& pair : storages_) {
     if (pair.host.data() == pair.start) continue;
     c10::StorageImpl& device = *pair.device.unsafeGetStorageImpl();
-    device.set_data_ptr_noswap(device_allocator().allocate(pair.host.nbytes()));
+    left_.push_back(device.set_data_ptr(device_allocator().allocate(pair.host.nbytes())));
     device.set_nbytes(pair.host.nbytes());
     if (kind_ == Kind::Real) {
       std::memcpy(DeviceMemory::get().reach(device.mutable_data_ptr().get()), pair.host.data(),

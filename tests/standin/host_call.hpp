@@ -9,7 +9,8 @@
 namespace fedhpc::standin {
 
 /// One call of an operator of LibTorch on the host: in the place of the device's tensors stand
-/// tensors of the host on the same bytes, and what it results in goes back to the device.
+/// tensors of the host on the same bytes, and what it results in goes back to the device. What it
+/// leaves is free when this ends.
 class HostCall {
  public:
   enum class Kind {
@@ -49,6 +50,7 @@ class HostCall {
   c10::Device device_;
   std::vector<StoragePair> storages_;
   std::vector<TensorPair> tensors_;
+  std::vector<c10::DataPtr> left_;  // what a resized tensor had before, until this ends
 };
 
 /// Calls `visit` with each tensor in a value, also of lists; undefined ones are left out.

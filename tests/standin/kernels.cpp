@@ -99,7 +99,10 @@ struct Launcher {
 class Graph final : public DeviceGraph {
  public:
   explicit Graph(std::shared_ptr<Recording> recording) : recording_(std::move(recording)) {}
-  ~Graph() override { recording_->works.clear(); }
+  ~Graph() override {
+    Device& device = Device::get();
+    device.enqueue(device.stream(), [recording = recording_] { recording->works.clear(); });
+  }
 
   void replay() override {
     ++replays;
