@@ -23,7 +23,6 @@ FRAMES = {
     "BatchNormForward": "a mean and a deviation, while a channel's values are gone through",
     "BatchNormBackward": "two sums, while a channel's values are gone through",
     "Fold<float, true>": "dilated windows are rare",
-    "Step<double, 1, (fedhpc::DeviceStep::Rule)3>": "Adam in float64 on rows that lie apart",
 }
 # Kernels in packs whose reads are no packs: bytes of pixels, columns that a window cuts.
 NARROW_READS = ("Gather", "Unfold")

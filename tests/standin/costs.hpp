@@ -104,6 +104,10 @@ Cost of(const DeviceStep& step, const Reach& reach) {
   return {cost.bytes + penalty.bytes, cost.operations + penalty.operations};
 }
 
+inline Cost of(const DeviceAdamCount& of) {
+  return {of.rows * 4 * 8, static_cast<double>(of.rows) * (2 * kOfFunction + 5)};
+}
+
 template <typename Reach>
 Cost of(const DevicePenaltyGradient& gradient, const Reach& reach) {
   const std::int64_t moved = in_ranges(gradient.rows, gradient.ranges, gradient.range_count, reach);

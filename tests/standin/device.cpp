@@ -121,4 +121,7 @@ std::shared_ptr<Recording> Device::capture(const std::function<void()>& work) {
 
 }  // namespace fedhpc::standin
 
+std::int64_t fedhpc_standin_bytes_to_host() {
+  return fedhpc::standin::Device::get().bytes_to_host();
+}
 std::int64_t fedhpc_standin_waits() { return fedhpc::standin::Device::get().waits(); }

@@ -66,6 +66,8 @@ class Device {
   void wait(const std::string& what, const Mark& mark);
   void wait_for_all(const std::string& what);
   std::int64_t waits() const { return waits_; }
+  void note_copy_to_host(std::size_t bytes) { to_host_ += static_cast<std::int64_t>(bytes); }
+  std::int64_t bytes_to_host() const { return to_host_; }
   void forbid_waiting(bool forbidden) { waiting_is_forbidden_ = forbidden; }
 
   /// Records what `work` enqueues, none of which is done.
@@ -79,6 +81,7 @@ class Device {
   Meter meter_;
   std::shared_ptr<Recording> recording_;
   std::atomic<std::int64_t> waits_ = 0;
+  std::atomic<std::int64_t> to_host_ = 0;
   std::atomic<bool> waiting_is_forbidden_ = false;
 };
 

@@ -35,6 +35,9 @@ class MeteredTable : public KernelTable<Launcher> {
   void step(const DeviceStep& of) override {
     metered("step", moved(of), [&] { Base::step(of); });
   }
+  void count_adam(const DeviceAdamCount& of) override {
+    metered("count_adam", costs::of(of), [&] { Base::count_adam(of); });
+  }
   void add_penalty_gradient(const DevicePenaltyGradient& of) override {
     metered("add_penalty_gradient", moved(of), [&] { Base::add_penalty_gradient(of); });
   }

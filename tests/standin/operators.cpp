@@ -82,7 +82,10 @@ void check(const std::string& name, const Stack& arguments) {
     const at::Tensor to = arguments[0].toTensor();
     const at::Tensor from = arguments[1].toTensor();
     const bool non_blocking = arguments[2].toBool();
-    if (to.is_cpu()) check_copy(to, non_blocking, "a copy between the device");
+    if (to.is_cpu()) {
+      check_copy(to, non_blocking, "a copy between the device");
+      Device::get().note_copy_to_host(to.nbytes());
+    }
     if (from.is_cpu()) check_copy(from, non_blocking, "a copy between the device");
     return;
   }

@@ -8,6 +8,8 @@ extern "C" {
 /// How often the host has waited for the device: for a number of it, a copy between its memory and
 /// the host's that is not pinned or that blocks, a stream, an event.
 std::int64_t fedhpc_standin_waits();
+/// Bytes of tensors copied from the device to the host so far.
+std::int64_t fedhpc_standin_bytes_to_host();
 /// How often captured work has been repeated.
 std::int64_t fedhpc_standin_replays();
 /// Ranges of the profiler begun so far, and those not ended.
