@@ -108,6 +108,7 @@ std::shared_ptr<Recording> Device::capture(const std::function<void()>& work) {
     ~End() {
       DeviceMemory::get().use_pool(nullptr);
       device.meter_.count_in(nullptr);
+      if (device.late_) device.late_->hold(false);
       device.recording_ = nullptr;
     }
   } const end{*this};
@@ -115,6 +116,7 @@ std::shared_ptr<Recording> Device::capture(const std::function<void()>& work) {
   recording_ = recording;
   DeviceMemory::get().use_pool(recording->pool);
   meter_.count_in(recording->costs.get());
+  if (late_) late_->hold(true);
   work();
   return recording;
 }

@@ -72,7 +72,7 @@ void LateStreams::run_able(const Wanted& wanted) {
 
 /// Does what the seed wants done already.
 void LateStreams::choose() {
-  if (running_) return;
+  if (running_ || held_) return;
   run_able([](StreamKey stream) { return stream.second == kFrees; });
   if (seed_ == 0) return;
   if (seed_ == 1) return run_able([](StreamKey stream) { return stream.second != 0; });

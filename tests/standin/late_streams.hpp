@@ -47,6 +47,9 @@ class LateStreams {
   /// Lets some stream get on by one, if one can; a host that polls comes to an end.
   void get_on();
 
+  /// While it is held nothing gets on by itself: what runs would be recorded by a capture.
+  void hold(bool held) { held_ = held; }
+
   /// Whether work is being done: what it enqueues is part of it.
   bool is_running() const { return running_; }
 
@@ -71,6 +74,7 @@ class LateStreams {
   std::map<StreamKey, std::deque<Work>> streams_;
   StreamKey left_behind_{-1, 0};
   bool running_ = false;
+  bool held_ = false;
 };
 
 }  // namespace fedhpc::standin
