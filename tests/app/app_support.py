@@ -24,7 +24,8 @@ from pathlib import Path
 import h5py
 import numpy as np
 
-SHORT = os.environ.get("FEDHPC_TESTS") == "short"  # the suite of tools/test.sh without --all
+SUITE = os.environ.get("FEDHPC_TESTS", "every")  # short, all or every, as tools/test.sh has it
+SHORT = SUITE == "short"
 HANG = 60.0  # s, after which a command is given up as hung
 options = argparse.Namespace(fedhpc="fedhpc", mpiexec="mpirun")
 LAUNCHER_OPTIONS = ["--oversubscribe", "--bind-to", "none"]
@@ -126,9 +127,9 @@ class ProgramServer:
 
 @functools.cache
 def program_server():
-    """The server of the short suite; None where programs are started as users start them."""
+    """The server of whole suites; None where each program is started as users start it."""
     path = os.environ.get("FEDHPC_PROGRAM_SERVER")
-    return ProgramServer(path) if path and SHORT else None
+    return ProgramServer(path) if path and SUITE != "every" else None
 
 
 def fedhpc(*arguments, ranks=0, cwd=None, env=None, **popen):
