@@ -201,9 +201,8 @@ void SimNet::round(Round& round) {
   round.each_block([&](Block& block) {
     // y^(n) = M x_t + N z_t^(n)
     const Rows y = block.download(joined(personal_rows(block.clients())));  // [C, P]
-    Rows nabla = local_gradient(block, y, eta, clip_norm_);                 // g^(n)
-    const Rows gradients = nabla.clone();
-    draw_together_(nabla, round.number());  // nabla^(n)
+    const Rows gradients = local_gradient(block, y, eta, clip_norm_);       // g^(n)
+    const Rows nabla = drawn_together(gradients, round.number());           // nabla^(n)
     const Rows sent = block.upload(nabla, *codec_);
     note_sent(block, gradients, nabla, sent);
     mean.add(block.weights(Weighting::Uniform), shared_.of(sent));
@@ -219,10 +218,13 @@ void SimNet::round(Round& round) {
   round.note(kGraphBytes, round.number() == 1 ? graph_bytes_ : 0);
 }
 
-void SimNet::draw_together_(const Rows& gradients, std::int64_t t) {
-  const Rows coordinates = trainable_.of(gradients);
+Rows SimNet::drawn_together(const Rows& gradients, std::int64_t t) {
+  if (gamma_ == 0) return gradients;
+  const Rows drawn = gradients.clone();
+  const Rows coordinates = trainable_.of(drawn);
   fused_lasso_.prox_(coordinates.values, gamma_of(t));
-  if (!trainable_.is_whole()) trainable_.put_(gradients, coordinates);
+  if (!trainable_.is_whole()) trainable_.put_(drawn, coordinates);
+  return drawn;
 }
 
 void SimNet::update_personal_(Round& round, const Rows& z, const Rows& target) {
@@ -244,8 +246,14 @@ void SimNet::update_personal_(Round& round, const Rows& z, const Rows& target) {
 
 void SimNet::note_sent(Block& block, const Rows& gradients, const Rows& nabla,
                        const Rows& sent) const {
-  block.note(kShrinkage, relative_distances(nabla, gradients));
-  block.note(kDistortion, relative_distances(sent, nabla));
+  // Nothing is computed, and no device waited for, where nothing has moved.
+  const auto moved = [&](const Rows& rows, const Rows& before) {
+    return rows.values.is_same(before.values)
+               ? std::vector<double>(static_cast<std::size_t>(block.count()), 0)
+               : relative_distances(rows, before);
+  };
+  block.note(kShrinkage, moved(nabla, gradients));
+  block.note(kDistortion, moved(sent, nabla));
   const std::vector<std::int64_t> plateaus = count_plateaus(sent);
   block.note(kPlateaus, std::vector<double>(plateaus.begin(), plateaus.end()));
 }

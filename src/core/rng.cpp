@@ -1,8 +1,10 @@
 #include "fedhpc/core/rng.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <numbers>
+#include <utility>
 
 #include "fedhpc/core/error.hpp"
 
@@ -106,23 +108,48 @@ std::int64_t Draws::below(std::int64_t n) {
   return static_cast<std::int64_t>(uniform() * static_cast<double>(n));
 }
 
+namespace {
+
+/// A word drawn for an entry, and the entry's number.
+struct Drawn {
+  std::uint64_t word;
+  std::int64_t index;
+};
+
+/// Puts entries that lie near their places in order of their words; equal ones stay as they are.
+void insert_in_order(std::vector<Drawn>& entries) {
+  for (std::size_t i = 1; i < entries.size(); ++i) {
+    const Drawn entry = entries[i];
+    std::size_t to = i;
+    for (; to > 0 && entry.word < entries[to - 1].word; --to) entries[to] = entries[to - 1];
+    entries[to] = entry;
+  }
+}
+
+}  // namespace
+
 std::vector<std::int64_t> permutation_prefix(const DrawKey& key, std::int64_t n,
                                              std::int64_t length) {
   require(0 <= length && length <= n, "a permutation's prefix is not longer than it");
-  struct Entry {
-    std::uint64_t word;
-    std::int64_t index;
-    // The index breaks ties, which makes the order that of a stable sort.
-    bool operator<(const Entry& other) const {
-      return word != other.word ? word < other.word : index < other.index;
-    }
-  };
-  std::vector<Entry> entries(static_cast<std::size_t>(n));
-  Draws draws(key);
-  for (std::int64_t i = 0; i < n; ++i) entries[static_cast<std::size_t>(i)] = {draws.raw(), i};
-  const auto middle = entries.begin() + length;
-  if (length < n) std::nth_element(entries.begin(), middle, entries.end());
-  std::sort(entries.begin(), middle);
+  std::vector<std::uint64_t> words(static_cast<std::size_t>(n));
+  Draws(key).raw(words);
+  // Words are uniform: by their first bits they fall into buckets of an entry or two.
+  constexpr int kMostBits = 20;
+  const int bits = std::clamp(static_cast<int>(std::bit_width(words.size())), 1, kMostBits);
+  const auto bucket_of = [shift = 64 - bits](std::uint64_t word) { return word >> shift; };
+  std::vector<std::int64_t> ends(std::size_t{1} << bits, 0);
+  for (const std::uint64_t word : words) ++ends[bucket_of(word)];
+  std::int64_t held = 0;  // by the buckets that the prefix needs
+  std::size_t buckets = 0;
+  for (; held < length; ++buckets) held += std::exchange(ends[buckets], held);
+  std::vector<Drawn> entries(static_cast<std::size_t>(held));
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    const std::uint64_t bucket = bucket_of(words[i]);
+    if (bucket >= buckets) continue;
+    const auto place = static_cast<std::size_t>(ends[bucket]++);
+    entries[place] = {words[i], static_cast<std::int64_t>(i)};
+  }
+  insert_in_order(entries);
   std::vector<std::int64_t> order(static_cast<std::size_t>(length));
   for (std::size_t i = 0; i < order.size(); ++i) order[i] = entries[i].index;
   return order;

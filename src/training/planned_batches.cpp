@@ -1,5 +1,7 @@
 #include "fedhpc/training/planned_batches.hpp"
 
+#include <algorithm>
+
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
 
@@ -55,16 +57,16 @@ void PlannedBatches::plan(const Shard& shard, const Next& next) {
   }
   for (std::int64_t step = 0; step < steps_; ++step) {
     for (std::int64_t c = 0; c < count; ++c, pick += batch_) {
-      std::fill_n(pick, batch_, DevicePick{-1, 0, 0, 0, 0});
       const Batch batch = next(c, step);
+      std::fill(pick + std::ssize(batch.positions), pick + batch_, DevicePick{-1, 0, 0, 0, 0});
       if (batch.positions.empty()) continue;
       append(runs_[draw][static_cast<std::size_t>(step)], c, batch);
+      const auto [least, largest] = std::ranges::minmax(batch.positions);
+      require(0 <= least && largest < counts[static_cast<std::size_t>(c)],
+              "a position lies in the client's training list");
       for (std::size_t b = 0; b < batch.positions.size(); ++b) {
         const Crop crop = batch.crops.empty() ? Crop{} : batch.crops[b];
-        const std::int64_t position = batch.positions[b];
-        require(0 <= position && position < counts[static_cast<std::size_t>(c)],
-                "a position lies in the client's training list");
-        pick[b] = {.row = first_rows[static_cast<std::size_t>(c)] + position,
+        pick[b] = {.row = first_rows[static_cast<std::size_t>(c)] + batch.positions[b],
                    .crop_row = static_cast<std::int32_t>(crop.row),
                    .crop_column = static_cast<std::int32_t>(crop.column),
                    .flip = crop.flip ? 1 : 0,

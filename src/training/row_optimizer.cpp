@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
 
 #include "fedhpc/core/device.hpp"
@@ -45,16 +46,26 @@ void nesterov(const Stretch<T>& at, T mu, T* __restrict v) {
   }
 }
 
+/// Adam's corrections of its means, which begin at 0.
+struct Corrections {
+  static Corrections of_step(std::int64_t number) {
+    const auto t = static_cast<double>(number);
+    return {1 - std::pow(RowOptimizer::kBeta1, t),
+            1 / std::sqrt(1 - std::pow(RowOptimizer::kBeta2, t))};
+  }
+
+  double first = 1;
+  double root = 1;
+};
+
 template <typename T>
-void adam(const Stretch<T>& at, std::int64_t t, T* __restrict m, T* __restrict s) {
+void adam(const Stretch<T>& at, const Corrections& of, T* __restrict m, T* __restrict s) {
   constexpr T kBeta1 = static_cast<T>(RowOptimizer::kBeta1);
   constexpr T kBeta2 = static_cast<T>(RowOptimizer::kBeta2);
   constexpr T kRest1 = static_cast<T>(1 - RowOptimizer::kBeta1);
   constexpr T kRest2 = static_cast<T>(1 - RowOptimizer::kBeta2);
-  const auto steps = static_cast<double>(t);
-  const T rate =
-      static_cast<T>(static_cast<double>(at.lr) / (1 - std::pow(RowOptimizer::kBeta1, steps)));
-  const T root = static_cast<T>(1 / std::sqrt(1 - std::pow(RowOptimizer::kBeta2, steps)));
+  const T rate = static_cast<T>(static_cast<double>(at.lr) / of.first);
+  const T root = static_cast<T>(of.root);
   const T epsilon = static_cast<T>(RowOptimizer::kEpsilon);
   for (std::int64_t i = 0; i < at.count; ++i) {
     const T d = at.g[i] + at.decay * at.w[i];
@@ -104,11 +115,19 @@ void RowOptimizer::reset(std::int64_t count, const at::TensorOptions& options,
     state_ = at::zeros({rule_.state_rows(), count, layout_->size()}, options);
   }
   if (rule_.kind != OptimizerKind::Adam || !on_device(state_)) return;
-  if (fits) {
-    steps_on_device_.zero_();
-  } else {
-    steps_on_device_ = at::zeros({count}, options.dtype(at::kLong));
+  if (!fits) {
+    steps_on_device_ = at::empty({count}, options.dtype(at::kLong));
+    corrections_ = at::empty({count, 2}, options.dtype(at::kDouble));
   }
+  steps_on_device_.fill_(-1);  // none, once that is counted
+  count_adam(0, count);
+}
+
+void RowOptimizer::count_adam(std::int64_t first, std::int64_t count) const {
+  device_kernels<TrainingKernels>().count_adam(
+      {.rows = count,
+       .steps = steps_on_device_.data_ptr<std::int64_t>() + first,
+       .corrections = corrections_.data_ptr<double>() + 2 * first});
 }
 
 void RowOptimizer::go_on(std::int64_t count, const Columns& columns) const {
@@ -122,7 +141,9 @@ std::vector<const void*> RowOptimizer::memory() const {
   for (std::int64_t k = 0; k < rule_.state_rows(); ++k) {
     addresses.push_back(state_[k].const_data_ptr());
   }
-  if (steps_on_device_.defined()) addresses.push_back(steps_on_device_.const_data_ptr());
+  for (const Tensor& counted : {steps_on_device_, corrections_}) {
+    if (counted.defined()) addresses.push_back(counted.const_data_ptr());
+  }
   return addresses;
 }
 
@@ -157,22 +178,23 @@ void RowOptimizer::step_on_device(const Tensor& rows, const Tensor& gradients, s
   for (std::int64_t k = 0; k < rule_.state_rows(); ++k) {
     step.states[k] = device_columns(state_[k].narrow(0, first, count));
   }
-  if (rule_.kind == OptimizerKind::Adam) {
-    step.steps = steps_on_device_.data_ptr<std::int64_t>() + first;
-  }
+  const bool adam = rule_.kind == OptimizerKind::Adam;
+  if (adam) step.corrections = corrections_.const_data_ptr<double>() + 2 * first;
   for (const Decayed& part : moving_) {
     step.ranges = constants_.ranges(part.ranges, rows.device());
     step.range_count = std::ssize(part.ranges);
     step.weight_decay = part.weight_decay;
     device_kernels<TrainingKernels>().step(step);
   }
-  if (step.steps != nullptr) device_kernels().advance(step.steps, count);
+  if (adam) count_adam(first, count);
 }
 
 template <typename T>
 void RowOptimizer::step_row(std::int64_t c, const Tensor& rows, const Tensor& gradients,
                             double lr) {
   const std::int64_t t = ++steps_[static_cast<std::size_t>(c)];
+  const Corrections corrections =
+      rule_.kind == OptimizerKind::Adam ? Corrections::of_step(t) : Corrections{};
   const auto state = [&](std::int64_t k, std::int64_t column) {
     return state_.data_ptr<T>() + k * state_.stride(0) + c * state_.stride(1) + column;
   };
@@ -194,7 +216,7 @@ void RowOptimizer::step_row(std::int64_t c, const Tensor& rows, const Tensor& gr
         nesterov(at, mu, state(0, begin));
         break;
       case OptimizerKind::Adam:
-        adam(at, t, state(0, begin), state(1, begin));
+        adam(at, corrections, state(0, begin), state(1, begin));
         break;
     }
   };

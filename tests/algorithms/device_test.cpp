@@ -160,6 +160,30 @@ TEST_P(VariantOnADevice, SameBitsWhenReproducible) {
   }
 }
 
+class GradientsOnADevice : public DeviceTest {};
+
+TEST_F(GradientsOnADevice, AreNotFetchedWhereNothingDrawsThemTogether) {
+  if (bytes_to_host() < 0) GTEST_SKIP() << "copies are not counted";
+  const std::unique_ptr<Communicator> alone = one_device();
+  std::int64_t of_all = 0;  // bytes of all clients' models, which are all they have
+  const auto fetched = [&](const std::string& gamma, const std::string& rounds) {
+    Keys keys = tiny_keys_of("simnet", {{"algorithm.gamma", gamma}, {"algorithm.neighbours", "0"}});
+    keys["run.device"] = "cuda";
+    keys["run.rounds"] = rounds;
+    keys["run.eval_every"] = "100";
+    const std::int64_t before = bytes_to_host();
+    of_all = static_cast<std::int64_t>(run(keys, *alone).global.nbytes());
+    return bytes_to_host() - before;
+  };
+  const auto of_a_round = [&](const std::string& gamma) {
+    return (fetched(gamma, "6") - fetched(gamma, "2")) / 4;
+  };
+  const std::int64_t plain = of_a_round("0");
+  EXPECT_LT(plain, of_all / 10);
+  const std::int64_t drawn_together = of_a_round("0.05");
+  EXPECT_GE(drawn_together, of_all);
+}
+
 class StepsOnADevice : public VariantOnADevice {};
 
 TEST_P(StepsOnADevice, DoNotWaitForTheDevice) {

@@ -75,13 +75,16 @@ class FakeGpuLibrary : public GpuLibrary {
   void abort(Comm comm) noexcept override;
   void destroy(Comm comm) noexcept override;
 
- private:
+ protected:
   /// One thing in a stream's queue: begun once what is before it has ended.
   struct Work {
     std::function<void()> begin = [] {};
     std::function<bool()> has_ended = [] { return true; };
     bool begun = false;
   };
+  void add(Stream stream, Work work);
+
+ private:
   struct Queue {
     std::deque<Work> works;
     std::int64_t added = 0;
@@ -97,7 +100,6 @@ class FakeGpuLibrary : public GpuLibrary {
     std::function<void()> when_ready = [] {};
   };
 
-  void add(Stream stream, Work work);
   /// Lets a queue get on; events of other streams that it waits for as well.
   void get_on(Queue& queue);
   bool passed(const Mark& mark);

@@ -80,7 +80,12 @@ TEST_P(RowKernels, StepsOfEveryRuleMoveTheRangesAlone) {
         const Placed middle = place(centre, gaps);
         const Tensor ranges = placed_ranges(kRanges);
         const Tensor lr = doubles({.05});
-        const Tensor steps = longs({0, 3});  // the rows are not of one age
+        const Tensor steps = longs({-1, 2});  // the rows are not of one age
+        const Tensor corrections = doubles({0, 0, 0, 0});
+        const DeviceAdamCount age{.rows = rows,
+                                  .steps = static_cast<std::int64_t*>(steps.data_ptr()),
+                                  .corrections = static_cast<double*>(corrections.data_ptr())};
+        kernels().count_adam(age);  // 0 and 3
         std::vector<Weight> known;
         const Tensor start64 = start.to(at::kDouble);
         for (std::int64_t i = 0; i < rows * kColumns; ++i) {
@@ -97,7 +102,7 @@ TEST_P(RowKernels, StepsOfEveryRuleMoveTheRangesAlone) {
                         .lr = static_cast<const double*>(lr.data_ptr()),
                         .momentum = .9,
                         .weight_decay = .01,
-                        .steps = static_cast<std::int64_t*>(steps.data_ptr())};
+                        .corrections = age.corrections};
         if (penalised) {
           step.penalty = {.mu = .3, .gamma = .2, .rho = .5, .centre = middle.columns()};
         }
@@ -107,7 +112,7 @@ TEST_P(RowKernels, StepsOfEveryRuleMoveTheRangesAlone) {
           const Placed g = place(gradients, gaps);
           step.g = has_gradients ? g.columns() : DeviceColumns{};
           kernels().step(step);
-          kernels().advance(step.steps, rows);
+          kernels().count_adam(age);
           const Tensor g64 = gradients.to(at::kDouble);
           const Tensor c64 = centre.to(at::kDouble);
           for (std::int64_t i = 0; i < rows * kColumns; ++i) {

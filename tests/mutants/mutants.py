@@ -51,6 +51,8 @@ MUTANTS = [
            "rounds"),
     Mutant("rounds_ledger", "src/rounds/ledger.cpp", "direction)] += bytes", "direction)] = bytes",
            "rounds|conformance_test.ranks_1|app_result"),
+    Mutant("rounds_wait", "src/rounds/side_stream.hpp", "passed.block(waiting);", "static_cast<void>(waiting);",
+           "device_late"),
     Mutant("rounds_latency", "src/rounds/network.cpp", "return latency_ + static_cast<double>(bytes)",
            "return static_cast<double>(bytes)", "rounds"),
     Mutant("algorithms_fedprox", "src/algorithms/fedprox.cpp", "{.mu = mu_,", "{.mu = mu_ / 2,",

@@ -13,17 +13,9 @@ namespace {
 
 constexpr int kPoolStreams = 8;
 
-/// An event of LibTorch: work is done at once, so all that is left of it is its time.
-struct Event {
-  std::chrono::steady_clock::time_point time;
-};
+using Event = std::shared_ptr<Mark>;
 
-thread_local std::vector<c10::StreamId> current_streams;
-
-c10::StreamId& current_stream(c10::DeviceIndex card) {
-  current_streams.resize(static_cast<std::size_t>(Device::cards()), 0);
-  return current_streams.at(static_cast<std::size_t>(card));
-}
+StreamKey key_of(const c10::Stream& stream) { return {stream.device_index(), stream.id()}; }
 
 c10::Device with_index(c10::Device device) {
   return device.has_index() ? device : Device::get().current();
@@ -50,7 +42,7 @@ class GuardImpl final : public c10::impl::DeviceGuardImplInterface {
 
   c10::Stream getStream(c10::Device device) const override {
     const c10::Device card = with_index(device);
-    return c10::Stream(c10::Stream::UNSAFE, card, current_stream(card.index()));
+    return c10::Stream(c10::Stream::UNSAFE, card, Device::stream_of(card.index()));
   }
   c10::Stream getDefaultStream(c10::Device device) const override {
     return c10::Stream(c10::Stream::UNSAFE, with_index(device), 0);
@@ -65,38 +57,43 @@ class GuardImpl final : public c10::impl::DeviceGuardImplInterface {
   c10::Stream exchangeStream(c10::Stream stream) const override {
     const c10::Device card = with_index(stream.device());
     const c10::Stream previous = getStream(card);
-    current_stream(card.index()) = stream.id();
+    Device::stream_of(card.index()) = stream.id();
     return previous;
   }
-  bool queryStream(const c10::Stream& /*stream*/) const override {
-    Device::get().get_on();
-    return true;
+  bool queryStream(const c10::Stream& stream) const override {
+    return has_passed(*Device::get().mark(key_of(stream)));
   }
-  void synchronizeStream(const c10::Stream& /*stream*/) const override {
-    Device::get().wait("the synchronisation of a stream");
+  void synchronizeStream(const c10::Stream& stream) const override {
+    Device::get().wait("the synchronisation of a stream", key_of(stream));
   }
   void synchronizeDevice(c10::DeviceIndex /*card*/) const override {
-    Device::get().wait("the synchronisation of a device");
+    Device::get().wait_for_all("the synchronisation of a device");
   }
 
-  void record(void** event, const c10::Stream& /*stream*/, c10::DeviceIndex /*card*/,
+  void record(void** event, const c10::Stream& stream, c10::DeviceIndex /*card*/,
               c10::EventFlag /*flag*/) const override {
-    Device::get().get_on();
     if (*event == nullptr) *event = new Event;
-    static_cast<Event*>(*event)->time = std::chrono::steady_clock::now();
+    of(*event) = Device::get().mark(key_of(stream));
   }
   void destroyEvent(void* event, c10::DeviceIndex /*card*/) const noexcept override {
     delete static_cast<Event*>(event);
   }
-  void block(void* /*event*/, const c10::Stream& /*stream*/) const override {}
-  bool queryEvent(void* /*event*/) const override { return true; }
-  void synchronizeEvent(void* /*event*/) const override {
-    Device::get().wait("the synchronisation of an event");
+  void block(void* event, const c10::Stream& stream) const override {
+    Device::get().wait(key_of(stream), of(event));
+  }
+  bool queryEvent(void* event) const override { return has_passed(*of(event)); }
+  void synchronizeEvent(void* event) const override {
+    Device::get().wait("the synchronisation of an event", *of(event));
   }
   double elapsedTime(void* first, void* second, c10::DeviceIndex /*card*/) const override {
-    return std::chrono::duration<double, std::milli>(static_cast<Event*>(second)->time -
-                                                     static_cast<Event*>(first)->time)
-        .count();
+    return std::chrono::duration<double, std::milli>(of(second)->time - of(first)->time).count();
+  }
+
+ private:
+  static Event& of(void* event) { return *static_cast<Event*>(event); }
+  static bool has_passed(const Mark& mark) {
+    Device::get().get_on();
+    return mark.passed;
   }
 };
 
@@ -131,7 +128,7 @@ struct Hooks final : at::CUDAHooksInterface {
     return at::globalContext().defaultGenerator(c10::Device(c10::DeviceType::CPU));
   }
   void deviceSynchronize(c10::DeviceIndex /*card*/) const override {
-    Device::get().wait("the synchronisation of a device");
+    Device::get().wait_for_all("the synchronisation of a device");
   }
 };
 

@@ -80,7 +80,7 @@ void* DeviceMemory::allocate(std::size_t bytes) {
   if (!list.empty()) {
     block = list.back();
     list.pop_back();
-    if (!is_free(reach(block), size)) {
+    if (Device::computes() && !is_free(reach(block), size)) {
       std::fputs(
           "an operation of the stand-in device has written to memory that was free; "
           "FEDHPC_STANDIN_CHECK=1 tells which\n",
@@ -91,27 +91,49 @@ void* DeviceMemory::allocate(std::size_t bytes) {
     if (size > kCapacity - used_) throw Error("the stand-in device is out of memory");
     block = device_ + used_;
     used_ += size;
-    std::memset(reach(block), kFree, size);
+    if (Device::computes()) std::memset(reach(block), kFree, size);
   }
-  blocks_[block] = {bytes, size, pool_};
+  blocks_[block] = {bytes, size, pool_, Device::get().stream()};
   return block;
 }
 
+void DeviceMemory::used_by(void* block, StreamKey stream) {
+  const std::lock_guard lock(mutex_);
+  const auto found = blocks_.find(block);  // none of no bytes
+  if (found != blocks_.end()) found->second.users.insert(stream);
+}
+
 void DeviceMemory::free(void* block) noexcept {
+  Device& device = Device::get();
+  Block freed;
+  {
+    const std::lock_guard lock(mutex_);
+    freed = blocks_.at(block);
+  }
+  StreamKey stream = freed.stream;
+  if (!freed.users.empty()) {  // no stream waits for that
+    stream = LateStreams::of_frees(freed.stream);
+    device.wait(stream, device.mark(freed.stream));
+    for (const StreamKey& user : freed.users) device.wait(stream, device.mark(user));
+  }
+  device.enqueue(stream, [this, block] { release(block); });
+}
+
+void DeviceMemory::release(void* block) noexcept {
   std::shared_ptr<BlockPool> pool;  // ends after the lock
   const std::lock_guard lock(mutex_);
   const auto found = blocks_.find(block);
   const Block freed = std::move(found->second);
   blocks_.erase(found);
-  if (!is_intact(block, freed)) {
+  if (Device::computes() && !is_intact(block, freed)) {
     std::fputs(
         "an operation of the stand-in device has written behind a block of its memory; "
         "FEDHPC_STANDIN_CHECK=1 tells which\n",
         stderr);
     std::abort();
   }
-  std::memset(reach(block), kFree, freed.bytes);
-  if (freed.pool != nullptr) {
+  if (Device::computes()) std::memset(reach(block), kFree, freed.bytes);
+  if (freed.pool != nullptr && Device::computes()) {
     freed.pool->keep(block, freed.size);
     pool = freed.pool;
   } else {
@@ -140,7 +162,9 @@ void DeviceMemory::check_blocks(const char* what) {
 }
 
 void DeviceMemory::give_back(void* block, std::size_t size) {
-  std::memset(reach(block), kFree, size);  // the recording has used it after it was freed
+  if (Device::computes()) {
+    std::memset(reach(block), kFree, size);  // the recording has used it after it was freed
+  }
   const std::lock_guard lock(mutex_);
   free_[size].push_back(block);
 }

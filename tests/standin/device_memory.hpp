@@ -5,10 +5,13 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <unordered_map>
 #include <vector>
 
 #include <c10/core/Allocator.h>
+
+#include "standin/late_streams.hpp"
 
 namespace fedhpc::standin {
 
@@ -31,8 +34,12 @@ class DeviceMemory {
  public:
   static DeviceMemory& get();
 
+  /// Memory of the current stream.
   void* allocate(std::size_t bytes);
+  /// The memory is free once its stream has come to this, and the others that use it.
   void free(void* block) noexcept;
+  /// Work on another stream uses a block.
+  void used_by(void* block, StreamKey stream);
   /// Ends the process if something has written behind a block: `what` did if nothing had before.
   void check_blocks(const char* what);
 
@@ -58,6 +65,8 @@ class DeviceMemory {
     std::size_t bytes;
     std::size_t size;
     std::shared_ptr<BlockPool> pool;
+    StreamKey stream;
+    std::set<StreamKey> users{};
   };
 
   static constexpr std::size_t kCapacity = std::size_t{1} << 36;
@@ -65,6 +74,7 @@ class DeviceMemory {
 
   DeviceMemory();
   bool is_intact(void* address, const Block& block) const;
+  void release(void* block) noexcept;
   void give_back(void* block, std::size_t size);
 
   char* device_ = nullptr;

@@ -33,6 +33,12 @@ c10::Storage zeros(std::size_t bytes) {
           c10::GetDefaultCPUAllocator(), /*resizable=*/true};
 }
 
+c10::Storage nowhere(std::size_t bytes) {
+  return {c10::Storage::use_byte_size_t(), bytes,
+          c10::DataPtr(nullptr, c10::Device(c10::DeviceType::Meta)),
+          c10::GetAllocator(c10::DeviceType::Meta), /*resizable=*/true};
+}
+
 /// LibTorch's sums on a device go in an order that depends on the tensor's shape: here, backwards
 /// where its first size is even.
 void order_by_shape(const std::string& name, Stack& arguments) {
@@ -91,9 +97,12 @@ const c10::Storage& HostCall::host_storage(const c10::Storage& device) {
     if (pair.device.is_alias_of(device)) return pair.host;
   }
   void* start = DeviceMemory::get().reach(device.unsafeGetStorageImpl()->mutable_data_ptr().get());
-  storages_.push_back(
-      {device, kind_ == Kind::Real ? on_host_bytes(start, device.nbytes()) : zeros(device.nbytes()),
-       nullptr});
+  const std::size_t bytes = device.nbytes();
+  storages_.push_back({device,
+                       kind_ == Kind::Real     ? on_host_bytes(start, bytes)
+                       : kind_ == Kind::Shapes ? zeros(bytes)
+                                               : nowhere(bytes),
+                       nullptr});
   storages_.back().start = storages_.back().host.data();
   return storages_.back().host;
 }
@@ -104,13 +113,14 @@ at::Tensor HostCall::to_host(const at::Tensor& given) {
   for (const TensorPair& pair : tensors_) {
     if (pair.given.is_same(given)) return pair.host;
   }
-  tensors_.push_back(
-      {given, on_storage(host_storage(given.storage()), c10::DispatchKey::CPU, given)});
+  tensors_.push_back({given, on_storage(host_storage(given.storage()), key(), given)});
   return tensors_.back().host;
 }
 
 c10::IValue HostCall::to_host(const c10::IValue& argument) {
-  if (argument.isDevice()) return c10::Device(c10::DeviceType::CPU);
+  if (argument.isDevice()) {
+    return c10::Device(kind_ == Kind::Meta ? c10::DeviceType::Meta : c10::DeviceType::CPU);
+  }
   return with_tensors(argument, [this](const at::Tensor& given) { return to_host(given); });
 }
 
@@ -142,7 +152,7 @@ void HostCall::resize_as_host() {
   for (StoragePair& pair : storages_) {
     if (pair.host.data() == pair.start) continue;
     c10::StorageImpl& device = *pair.device.unsafeGetStorageImpl();
-    device.set_data_ptr_noswap(device_allocator().allocate(pair.host.nbytes()));
+    left_.push_back(device.set_data_ptr(device_allocator().allocate(pair.host.nbytes())));
     device.set_nbytes(pair.host.nbytes());
     if (kind_ == Kind::Real) {
       std::memcpy(DeviceMemory::get().reach(device.mutable_data_ptr().get()), pair.host.data(),
@@ -166,7 +176,7 @@ Stack HostCall::operator()(const c10::OperatorHandle& op, const Stack& arguments
   for (const c10::IValue& argument : arguments) stack.push_back(to_host(argument));
   if (kind_ == Kind::Real) order_by_shape(op.schema().name(), stack);
   // A tensor that stood for itself comes back as itself.
-  op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &stack);
+  op.redispatchBoxed(c10::DispatchKeySet(key()), &stack);
   resize_as_host();
   Stack results;
   for (const c10::IValue& result : stack) {

@@ -9,13 +9,16 @@
 namespace fedhpc::standin {
 
 /// One call of an operator of LibTorch on the host: in the place of the device's tensors stand
-/// tensors of the host on the same bytes, and what it results in goes back to the device.
+/// tensors of the host on the same bytes, and what it results in goes back to the device. What it
+/// leaves is free when this ends.
 class HostCall {
  public:
   enum class Kind {
     Real,
     /// On zeros in the place of all arguments: nothing is computed, but the results are made.
-    Shapes
+    Shapes,
+    /// On tensors without memory: the same, whatever the sizes.
+    Meta
   };
   HostCall(Kind kind, c10::Device device) : kind_(kind), device_(device) {}
 
@@ -33,6 +36,9 @@ class HostCall {
     at::Tensor host;
   };
 
+  c10::DispatchKey key() const {
+    return kind_ == Kind::Meta ? c10::DispatchKey::Meta : c10::DispatchKey::CPU;
+  }
   c10::IValue to_host(const c10::IValue& argument);
   at::Tensor to_host(const at::Tensor& given);
   const c10::Storage& host_storage(const c10::Storage& device);
@@ -44,6 +50,7 @@ class HostCall {
   c10::Device device_;
   std::vector<StoragePair> storages_;
   std::vector<TensorPair> tensors_;
+  std::vector<c10::DataPtr> left_;  // what a resized tensor had before, until this ends
 };
 
 /// Calls `visit` with each tensor in a value, also of lists; undefined ones are left out.

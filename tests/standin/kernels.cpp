@@ -8,8 +8,8 @@
 #include "fedhpc/math/device_kernels.hpp"
 
 #include "gpu/kernels/host_launcher.hpp"
-#include "gpu/kernels/table.hpp"
 #include "standin/device.hpp"
+#include "standin/metered_table.hpp"
 #include "standin/products.hpp"
 #include "standin/standin.hpp"
 
@@ -21,6 +21,7 @@ std::atomic<int> ranges = 0;
 std::atomic<std::int64_t> replays = 0;
 std::atomic<int> open_ranges = 0;
 std::atomic<int> chosen_precision = 0;
+std::shared_ptr<const Meter::Table> costs_of_replay;
 
 /// Whether a number can only be an address of the host that a GPU does not reach.
 bool is_of_host(std::uintptr_t number) {
@@ -72,31 +73,40 @@ struct Launcher {
 
   template <typename Kernel>
   void each(std::int64_t count, const Kernel& kernel) const {
-    Device::get().enqueue(typeid(Kernel).name(), [count, kernel = reachable(kernel)] {
-      kernels::HostLauncher{}.each(count, kernel);
-    });
+    launch(kernel, [count](const Kernel& there) { kernels::HostLauncher{}.each(count, there); });
   }
   template <typename Kernel>
   void groups(std::int64_t count, int threads, const Kernel& kernel) const {
-    Device::get().enqueue(typeid(Kernel).name(), [count, threads, kernel = reachable(kernel)] {
-      kernels::HostLauncher{}.groups(count, threads, kernel);
+    launch(kernel, [count, threads](const Kernel& there) {
+      kernels::HostLauncher{}.groups(count, threads, there);
     });
   }
   template <typename Kernel>
   void tiles(std::int64_t count, const Kernel& kernel) const {
-    Device::get().enqueue(typeid(Kernel).name(), [count, kernel = reachable(kernel)] {
-      kernels::HostLauncher{}.tiles(count, kernel);
-    });
+    launch(kernel, [count](const Kernel& there) { kernels::HostLauncher{}.tiles(count, there); });
+  }
+
+ private:
+  template <typename Kernel, typename Run>
+  static void launch(const Kernel& kernel, const Run& run) {
+    Device& device = Device::get();
+    const char* name = typeid(Kernel).name();
+    if (!Device::computes()) return device.meter().launch(name);
+    device.enqueue(name, [run, there = reachable(kernel)] { run(there); });
   }
 };
 
 class Graph final : public DeviceGraph {
  public:
   explicit Graph(std::shared_ptr<Recording> recording) : recording_(std::move(recording)) {}
-  ~Graph() override { recording_->works.clear(); }
+  ~Graph() override {
+    Device& device = Device::get();
+    device.enqueue(device.stream(), [recording = recording_] { recording->works.clear(); });
+  }
 
   void replay() override {
     ++replays;
+    costs_of_replay = recording_->costs;
     Device::get().enqueue("a graph", [recording = recording_] {
       for (const auto& work : recording->works) work();
     });
@@ -106,10 +116,11 @@ class Graph final : public DeviceGraph {
   std::shared_ptr<Recording> recording_;
 };
 
-class Table final : public KernelTable<Launcher> {
+class Table final : public MeteredTable<Launcher> {
  public:
-  void product(const DeviceProduct& of) override {
+  void multiply(const DeviceProduct& of) override {
     if (of.count == 0) return;
+    if (!Device::computes()) return Device::get().meter().launch("product");
     Device::get().enqueue("a product", [product = reachable(of)] { product_on_host(product); });
   }
 
@@ -143,3 +154,12 @@ std::int64_t fedhpc_standin_replays() { return fedhpc::standin::replays; }
 int fedhpc_standin_ranges() { return fedhpc::standin::ranges; }
 int fedhpc_standin_open_ranges() { return fedhpc::standin::open_ranges; }
 int fedhpc_standin_precision() { return fedhpc::standin::chosen_precision; }
+
+void fedhpc_standin_costs(int of_step, FedhpcStandinCost take, void* to) {
+  using namespace fedhpc::standin;
+  Meter::Table& outside = Device::get().meter().outside();
+  for (const auto& [name, spent] : of_step != 0 ? *costs_of_replay : outside) {
+    take(to, name.c_str(), spent.launches, spent.cost.bytes, spent.cost.operations);
+  }
+  if (of_step == 0) outside.clear();
+}

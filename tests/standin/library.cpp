@@ -1,5 +1,6 @@
 // The CUDA runtime and NCCL of the stand-in: those of the tests of communicators.
 #include <cstdlib>
+#include <cstring>
 #include <unistd.h>
 
 #include <ATen/ops/from_blob.h>
@@ -20,7 +21,6 @@ class Library final : public FakeGpuLibrary {
     for (int i = 0; i < Device::cards(); ++i) {
       cards.push_back(concat("stand-in ", shared ? 0 : getpid(), ".", i));
     }
-    Device::get().get_on_by([this] { FakeGpuLibrary::finish(tensor_stream()); });
   }
 
   void use_(int chosen) override {
@@ -36,18 +36,36 @@ class Library final : public FakeGpuLibrary {
         [](void* block) { PinnedMemory::get().free(block); }, at::TensorOptions(type));
   }
 
+  // The stream of tensors is the device's default one.
+  void record(Event event, Stream stream) override {
+    if (stream == tensor_stream()) {
+      add(stream, {.has_ended = [mark = Device::get().mark(default_stream())] {
+            if (!mark->passed) Device::get().get_on();
+            return mark->passed;
+          }});
+    }
+    FakeGpuLibrary::record(event, stream);
+  }
   bool has_passed(Event event) override {
     not_captured("a look at an event");
     return FakeGpuLibrary::has_passed(event);
   }
   void finish(Stream stream) override {
+    if (stream == tensor_stream()) {
+      return Device::get().wait("the end of a stream", default_stream());
+    }
     Device::get().wait("the end of a stream");
     FakeGpuLibrary::finish(stream);
   }
 
   void copy(void* to, const void* from, std::size_t bytes, Stream stream) override {
     not_captured("a copy of communicators");
-    FakeGpuLibrary::copy(reach(to), reach(from), bytes, stream);
+    if (stream != tensor_stream()) {
+      return FakeGpuLibrary::copy(reach(to), reach(from), bytes, stream);
+    }
+    Device::get().enqueue(default_stream(), [to = reach(to), from = reach(from), bytes] {
+      if (bytes > 0) std::memcpy(to, from, bytes);
+    });
   }
   Status all_reduce(void* values, std::size_t count, Type type, Reduction reduction, Comm comm,
                     Stream stream) override {
@@ -71,6 +89,7 @@ class Library final : public FakeGpuLibrary {
   }
 
  private:
+  StreamKey default_stream() const { return {static_cast<c10::DeviceIndex>(device), 0}; }
   template <typename T>
   static T* reach(T* address) {
     return DeviceMemory::get().reach(address);

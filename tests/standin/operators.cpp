@@ -14,6 +14,7 @@
 
 #include "standin/device.hpp"
 #include "standin/host_call.hpp"
+#include "standin/operator_cost.hpp"
 
 namespace fedhpc::standin {
 
@@ -81,7 +82,10 @@ void check(const std::string& name, const Stack& arguments) {
     const at::Tensor to = arguments[0].toTensor();
     const at::Tensor from = arguments[1].toTensor();
     const bool non_blocking = arguments[2].toBool();
-    if (to.is_cpu()) check_copy(to, non_blocking, "a copy between the device");
+    if (to.is_cpu()) {
+      check_copy(to, non_blocking, "a copy between the device");
+      Device::get().note_copy_to_host(to.nbytes());
+    }
     if (from.is_cpu()) check_copy(from, non_blocking, "a copy between the device");
     return;
   }
@@ -97,11 +101,20 @@ void check(const std::string& name, const Stack& arguments) {
   }
 }
 
-/// An argument or result as a recording keeps it: what it is now, whatever becomes of the tensor.
+/// The storage of a tensor as what comes later has it. A recording's memory is its own until it is
+/// gone; work that is late does not keep memory, as it does not on a device.
+c10::Storage bytes_of(const at::Tensor& tensor) {
+  if (Device::get().is_capturing()) return tensor.storage();
+  void* first = tensor.storage().unsafeGetStorageImpl()->mutable_data_ptr().get();
+  return {c10::Storage::use_byte_size_t(), tensor.storage().nbytes(),
+          c10::DataPtr(first, tensor.device()), &device_allocator(), /*resizable=*/true};
+}
+
+/// An argument or result as it is kept for later: what it is now, whatever becomes of the tensor.
 c10::IValue kept(const c10::IValue& value) {
   return with_tensors(value, [](const at::Tensor& tensor) -> at::Tensor {
     if (!tensor.defined()) return tensor;
-    if (tensor.is_cuda()) return on_storage(tensor.storage(), c10::DispatchKey::CUDA, tensor);
+    if (tensor.is_cuda()) return on_storage(bytes_of(tensor), c10::DispatchKey::CUDA, tensor);
     return tensor.dim() == 0 && !PinnedMemory::get().holds(tensor.const_data_ptr()) ? tensor.clone()
                                                                                     : tensor;
   });
@@ -130,8 +143,35 @@ void call_again(const c10::OperatorHandle& op, c10::Device device, const Stack& 
   if (made.size() != wanted.size())
     throw Error(op.schema().name() + " gives another number of tensors");
   for (std::size_t i = 0; i < made.size(); ++i) {
-    if (!made[i].storage().is_alias_of(wanted[i].storage())) wanted[i].copy_(made[i], true);
+    const bool there = made[i].storage().unsafeGetStorageImpl()->mutable_data_ptr().get() ==
+                       wanted[i].storage().unsafeGetStorageImpl()->mutable_data_ptr().get();
+    if (!there) wanted[i].copy_(made[i], true);
   }
+}
+
+/// An operator that is counted alone. Copies between the host and the device are made.
+Stack counted(const c10::OperatorHandle& op, c10::Device card, const Stack& arguments) {
+  Device& device = Device::get();
+  const std::string& name = op.schema().name();
+  bool has_host = false;
+  for (const c10::IValue& argument : arguments) {
+    each_tensor(argument,
+                [&](const at::Tensor& tensor) { has_host |= tensor.is_cpu() && tensor.dim() > 0; });
+  }
+  Stack results = uncomputed(op, arguments);
+  if (has_host && !device.is_capturing()) {
+    results = HostCall(HostCall::Kind::Real, card)(op, arguments);
+  } else if (results.empty()) {
+    try {
+      results = HostCall(HostCall::Kind::Meta, card)(op, arguments);
+    } catch (const c10::NotImplementedError&) {  // LibTorch tells no shapes without numbers
+      results = HostCall(HostCall::Kind::Shapes, card)(op, arguments);
+    }
+  }
+  if (const std::optional<Cost> cost = cost_of(op, arguments, results)) {
+    device.meter().add(name, *cost);
+  }
+  return results;
 }
 
 void call(const c10::OperatorHandle& op, Stack* stack) {
@@ -139,18 +179,23 @@ void call(const c10::OperatorHandle& op, Stack* stack) {
   const std::string& name = op.schema().name();
   const std::size_t count = op.schema().arguments().size();
   const Stack arguments(stack->end() - static_cast<std::ptrdiff_t>(count), stack->end());
+  const std::int64_t waits = device.waits();
   check(name, arguments);
+  const bool has_waited = device.waits() > waits;  // all before is done
   const c10::Device card = device_of(arguments);
   Stack results;
-  if (device.is_capturing()) {
+  if (!Device::computes()) {
+    results = counted(op, card, arguments);
+  } else if (device.is_capturing() || (device.is_late() && !has_waited)) {
     // Before the call: that of a result which is resized has its old size.
     Stack before = kept(arguments);
-    results = HostCall(HostCall::Kind::Shapes, card)(op, arguments);
+    HostCall shapes(HostCall::Kind::Shapes, card);
+    results = shapes(op, arguments);
     device.enqueue(name, [op, card, given = std::move(before), promised = kept(results)] {
       call_again(op, card, given, promised);
     });
   } else {
-    device.enqueue(name, [&] { results = HostCall(HostCall::Kind::Real, card)(op, arguments); });
+    device.do_now(name, [&] { results = HostCall(HostCall::Kind::Real, card)(op, arguments); });
   }
   torch::jit::drop(*stack, count);
   for (c10::IValue& result : results) stack->push_back(std::move(result));
@@ -203,7 +248,10 @@ at::Scalar local_scalar(const at::Tensor& self) {
   return at::_local_scalar_dense(on_storage(storage, c10::DispatchKey::CPU, self));
 }
 
-void record_stream(at::Tensor& /*self*/, c10::Stream /*stream*/) {}
+void record_stream(at::Tensor& self, c10::Stream stream) {
+  DeviceMemory::get().used_by(self.storage().unsafeGetStorageImpl()->mutable_data_ptr().get(),
+                              {stream.device_index(), stream.id()});
+}
 
 }  // namespace
 
@@ -222,8 +270,9 @@ TORCH_LIBRARY_IMPL(aten, CUDA, library) {
   library.impl("_local_scalar_dense", &local_scalar);
   library.impl("record_stream", &record_stream);
   // These are made of others elsewhere, which copy_ needs here and convolutions, which choose by
-  // device, would not find on the CPU.
-  for (const char* name : {"copy_", "convolution", "convolution_backward", "_convolution"}) {
+  // device, would not find on the CPU; a norm is one kernel on a device.
+  for (const char* name :
+       {"copy_", "convolution", "convolution_backward", "_convolution", "native_layer_norm"}) {
     library.impl(name, torch::CppFunction::makeFromBoxedFunction<&fallback>());
   }
 }

@@ -404,6 +404,7 @@ TEST_F(StandinTest, WaitingCanBeForbidden) {
               "");
     pinned.copy_(ones.add(1), true);
   }
+  c10::impl::VirtualGuardImpl(at::kCUDA).synchronizeDevice(0);
   EXPECT_EQ(pinned.sum().item<float>(), 8);
   EXPECT_EQ(ones.sum().item<float>(), 4);
 }
@@ -424,11 +425,11 @@ TEST_F(StandinTest, StreamsAndEvents) {
     end.record(second);
   }
   EXPECT_EQ(device.getStream({at::kCUDA, 0}), first);
-  EXPECT_TRUE(end.query());
   const std::int64_t before = standin_.waits();
   end.synchronize();
   second.synchronize();
   EXPECT_EQ(standin_.waits() - before, 2);
+  EXPECT_TRUE(end.query());
   EXPECT_GE(begin.elapsedTime(end), 0);
 }
 
@@ -521,6 +522,7 @@ TEST_F(StandinTest, PinnedMemoryIsCopiedAtReplay) {
   EXPECT_TRUE(to.equal(at::zeros({4})));
   from.fill_(5);
   graph->replay();
+  c10::impl::VirtualGuardImpl(at::kCUDA).synchronizeDevice(0);
   EXPECT_TRUE(to.equal(at::full({4}, 6.F)));
 }
 

@@ -66,8 +66,9 @@ class SimNet final : public Algorithm {
   Rows personal_rows(std::span<const std::int64_t> clients) const;
   /// Returns y = M x + N z of these personal coordinates [C, d_2]: [C, P].
   Rows joined(const Rows& z) const;
-  /// Turns each gradient into nabla, argmin_u 1/2 ||u - g||^2 + gamma_t ||Lambda u||_1.
-  void draw_together_(const Rows& gradients, std::int64_t t);
+  /// Returns nabla of each gradient, argmin_u 1/2 ||u - g||^2 + gamma_t ||Lambda u||_1: with gamma =
+  /// 0 the gradients themselves, which stay where they are.
+  Rows drawn_together(const Rows& gradients, std::int64_t t);
   /// Z <- argmin <N^T nabla, Z> / N + lambda ||Z Q||_{1,p} + ||Z - Z_t||^2 / (2 eta), where
   /// `target` [N_r, d_2] is Z_t - eta N^T nabla / N.
   void update_personal_(Round& round, const Rows& z, const Rows& target);

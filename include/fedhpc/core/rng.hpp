@@ -71,7 +71,7 @@ class Draws {
 };
 
 /// Returns the first `length` entries of a permutation of 0..n-1: stable argsort of n raw words.
-/// Costs O(n + length log length). 0 <= length <= n.
+/// Costs O(n) on average. 0 <= length <= n.
 std::vector<std::int64_t> permutation_prefix(const DrawKey& key, std::int64_t n,
                                              std::int64_t length);
 

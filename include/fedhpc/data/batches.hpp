@@ -40,7 +40,7 @@ class BatchCursor {
   explicit BatchCursor(const BatchPlan& plan);
 
   /// Returns the next batch as positions in the client's training list; valid until the next call.
-  /// Costs nothing but at the start of an epoch. That draws n words and sorts as many as
+  /// Costs nothing but at the start of an epoch. That draws n words and orders as many as
   /// max_batches can use. Precondition: an epoch has a batch, and at most max_batches are asked
   /// for.
   std::span<const std::int64_t> next();

@@ -53,7 +53,16 @@ struct DeviceStep {
   double momentum = 0;
   double weight_decay = 0;
   DevicePenalty penalty{};
-  std::int64_t* steps = nullptr;  ///< [C] of Adam: taken before this one; advance() counts on
+  /// [C, 2] of Adam, see DeviceAdamCount
+  const double* corrections = nullptr;
+};
+
+/// Counts a step of Adam for each row: steps[c] += 1, and corrections[c] become those of the step
+/// to come, t = steps[c] + 1: 1 - beta1^t and 1 / sqrt(1 - beta2^t).
+struct DeviceAdamCount {
+  std::int64_t rows = 0;
+  std::int64_t* steps = nullptr;  ///< [C]
+  double* corrections = nullptr;  ///< [C, 2]
 };
 
 /// g += the penalty's gradient at w.
@@ -76,6 +85,7 @@ class TrainingKernels {
   virtual void cross_entropy(const DeviceCrossEntropy&) = 0;
   virtual void score(const DeviceScore&) = 0;
   virtual void step(const DeviceStep&) = 0;
+  virtual void count_adam(const DeviceAdamCount&) = 0;
   virtual void add_penalty_gradient(const DevicePenaltyGradient&) = 0;
 };
 

@@ -88,6 +88,8 @@ class RowOptimizer {
   void step_row(std::int64_t c, const Tensor& rows, const Tensor& gradients, double lr);
   void step_on_device(const Tensor& rows, const Tensor& gradients, std::int64_t first,
                       std::int64_t count, double lr);
+  /// Counts a step of some rows on a device.
+  void count_adam(std::int64_t first, std::int64_t count) const;
 
   StepRule rule_;
   LayoutPtr layout_;
@@ -101,6 +103,7 @@ class RowOptimizer {
   Tensor state_;                     // [state rows, C, P], undefined without state
   std::vector<std::int64_t> steps_;  // [C] steps each row has taken
   Tensor steps_on_device_;           // [C] int64: the same of Adam on a device
+  Tensor corrections_;               // [C, 2] float64, for the step to come: DeviceAdamCount
   DeviceConstants constants_;
 };
 

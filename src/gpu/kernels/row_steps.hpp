@@ -106,6 +106,23 @@ struct Stretches {
   }
 };
 
+struct Adam {  // as RowOptimizer has it
+  static constexpr double kBeta1 = 0.9;
+  static constexpr double kBeta2 = 0.999;
+  static constexpr double kEpsilon = 1e-8;
+};
+
+struct CountAdam {
+  std::int64_t* steps;
+  double* corrections;
+
+  FEDHPC_KERNEL void operator()(std::int64_t c) const {
+    const auto next = static_cast<double>(++steps[c] + 1);
+    corrections[2 * c] = 1 - std::pow(Adam::kBeta1, next);
+    corrections[2 * c + 1] = 1 / std::sqrt(1 - std::pow(Adam::kBeta2, next));
+  }
+};
+
 template <typename T, int N, DeviceStep::Rule kRule>
 struct Step {
   Stretches stretches;
@@ -117,7 +134,7 @@ struct Step {
   T momentum;
   T decay;
   PenaltyTerms<T> penalty;
-  const std::int64_t* steps;
+  const double* corrections;
 
   Step(const DeviceStep& of, std::int64_t first_place)
       : stretches(of.ranges, of.range_count, of.columns, first_place, of.w.stride),
@@ -129,9 +146,9 @@ struct Step {
         momentum(static_cast<T>(of.momentum)),
         decay(static_cast<T>(of.weight_decay)),
         penalty(of.penalty),
-        steps(of.steps) {}
+        corrections(of.corrections) {}
 
-  /// The learning rate, and for Adam what the number of steps makes of it.
+  /// The learning rate, and for Adam the corrections for the number of steps.
   struct Rates {
     T rate;
     T root;
@@ -140,7 +157,7 @@ struct Step {
   template <typename Group>
   FEDHPC_KERNEL void operator()(Group& group, std::int64_t i) const {
     const Split at = stretches.per_row(i);
-    const Rates rates = rates_of(group, at.quotient);
+    const Rates rates = rates_of(at.quotient);
     const auto& of = *this;
     const std::int64_t c = at.quotient;
     stretches.each<N>(
@@ -150,22 +167,11 @@ struct Step {
   }
 
  private:
-  static constexpr double kBeta1 = 0.9;  // of RowOptimizer
-  static constexpr double kBeta2 = 0.999;
-  static constexpr double kEpsilon = 1e-8;
-
-  template <typename Group>
-  FEDHPC_KERNEL Rates rates_of(Group& group, std::int64_t c) const {
+  FEDHPC_KERNEL Rates rates_of(std::int64_t c) const {
     const T rate = static_cast<T>(*lr);
     if constexpr (kRule != DeviceStep::Rule::Adam) return {rate, T{1}};
-    TwoSums factors;  // of one thread; the sum hands them to all
-    if (group.rank() == 0) {
-      const auto t = static_cast<double>(steps[c] + 1);
-      factors.first = static_cast<double>(rate) / (1 - std::pow(kBeta1, t));
-      factors.second = 1 / std::sqrt(1 - std::pow(kBeta2, t));
-    }
-    factors = group.sum(factors);
-    return {static_cast<T>(factors.first), static_cast<T>(factors.second)};
+    const double* of_row = corrections + 2 * c;
+    return {static_cast<T>(static_cast<double>(rate) / of_row[0]), static_cast<T>(of_row[1])};
   }
 
   template <int M>
@@ -198,17 +204,17 @@ struct Step {
   template <int M>
   FEDHPC_KERNEL void adam(std::int64_t c, std::int64_t i, const Rates& rates, const Pack<T, M>& d,
                           Pack<T, M>& weights) const {
-    constexpr T kFirst = static_cast<T>(kBeta1);
-    constexpr T kSecond = static_cast<T>(kBeta2);
-    constexpr T kFirstRest = static_cast<T>(1 - kBeta1);
-    constexpr T kSecondRest = static_cast<T>(1 - kBeta2);
+    constexpr T kFirst = static_cast<T>(Adam::kBeta1);
+    constexpr T kSecond = static_cast<T>(Adam::kBeta2);
+    constexpr T kFirstRest = static_cast<T>(1 - Adam::kBeta1);
+    constexpr T kSecondRest = static_cast<T>(1 - Adam::kBeta2);
     Pack<T, M> m = load<T, M>(first_state(c) + i);
     Pack<T, M> s = load<T, M>(second_state(c) + i);
     for (int k = 0; k < M; ++k) {
       m.value[k] = kFirst * m.value[k] + kFirstRest * d.value[k];
       s.value[k] = kSecond * s.value[k] + kSecondRest * d.value[k] * d.value[k];
-      weights.value[k] -=
-          rates.rate * m.value[k] / (std::sqrt(s.value[k]) * rates.root + static_cast<T>(kEpsilon));
+      weights.value[k] -= rates.rate * m.value[k] /
+                          (std::sqrt(s.value[k]) * rates.root + static_cast<T>(Adam::kEpsilon));
     }
     store(first_state(c) + i, m);
     store(second_state(c) + i, s);

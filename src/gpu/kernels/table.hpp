@@ -291,6 +291,10 @@ class KernelTable : public AllKernels {
     });
   }
 
+  void count_adam(const DeviceAdamCount& of) override {
+    if (of.rows > 0) launcher_.each(of.rows, kernels::CountAdam{of.steps, of.corrections});
+  }
+
   void add_penalty_gradient(const DevicePenaltyGradient& of) override {
     const std::int64_t count = of.rows * kernels::Stretches::count_of(of.columns);
     if (count == 0 || of.range_count == 0) return;

@@ -1,0 +1,191 @@
+#pragma once
+
+#include <algorithm>
+
+#include "gpu/kernels/all_kernels.hpp"
+
+// What a kernel of the table has to move and to compute: every value that it needs or gives once,
+// as if a device had room for it in between. Operations are additions, multiplications, divisions
+// and comparisons of values; functions such as exp count as some.
+
+namespace fedhpc::standin {
+
+struct Cost {
+  std::int64_t bytes = 0;
+  double operations = 0;
+};
+
+namespace costs {
+
+constexpr int kOfFunction = 8;  // operations of exp, tanh, log
+
+inline std::int64_t size_of(DType type) { return type == DType::Float32 ? 4 : 8; }
+inline std::int64_t values(const DeviceStack& of) { return of.clients * of.batch * of.width; }
+
+/// A kernel that moves so many values of a type and computes `each` operations for each of some.
+inline Cost moving(DType type, std::int64_t moved, std::int64_t computed = 0, int each = 1) {
+  return {moved * size_of(type), static_cast<double>(computed) * each};
+}
+
+inline Cost of(const DeviceProduct& of) {
+  const auto matrices = [&](const DeviceMatrices& one) {
+    return one.stack_stride == 0 ? 1 : of.count;
+  };
+  const std::int64_t result = of.count * of.rows * of.columns;
+  const std::int64_t factors =
+      matrices(of.a) * of.rows * of.inner + matrices(of.b) * of.inner * of.columns;
+  return moving(of.type, factors + result * (of.beta == 0 ? 1 : 2), result * of.inner, 2);
+}
+
+/// The sums of parts are written and read.
+inline Cost in_order(const DeviceProduct& product) {
+  Cost cost = of(product);
+  const std::int64_t parts = DeviceProduct::parts_of(product.inner);
+  if (parts > 1) {
+    cost.bytes +=
+        2 * parts * product.count * product.rows * product.columns * size_of(product.type);
+  }
+  return cost;
+}
+
+inline Cost of(const DeviceRowProducts& of) {
+  const int read = of.y.data == nullptr ? 1 : 2;
+  return moving(of.type, read * of.rows * of.columns, read * of.rows * of.columns, 2);
+}
+inline Cost of(const DevicePieces& of) {
+  return moving(DType::Float64, of.rows * (of.pieces + 1), of.rows * of.pieces);
+}
+
+inline Cost of(const DeviceGather& of) {
+  const std::int64_t samples = of.inputs.clients * of.inputs.batch;
+  Cost cost = moving(of.type, values(of.inputs), values(of.inputs), 2);
+  cost.bytes += values(of.inputs) * (of.pixels ? 1 : size_of(of.type));
+  cost.bytes += samples * (2 * 4 * of.target_words + static_cast<std::int64_t>(sizeof(DevicePick)));
+  return cost;
+}
+
+inline Cost of(const DeviceCrossEntropy& of) {
+  const int moved = of.gradient.data == nullptr ? 1 : 2;
+  Cost cost = moving(of.type, moved * values(of.logits), values(of.logits), kOfFunction + 4);
+  cost.bytes += of.logits.clients * (of.logits.batch + 2) * 8;
+  return cost;
+}
+inline Cost of(const DeviceScore& of) {
+  Cost cost = moving(of.type, values(of.logits), values(of.logits), kOfFunction + 4);
+  cost.bytes += of.logits.batch * 3 * 8;
+  return cost;
+}
+
+/// Values of rows in ranges, which lie in the device's memory: `reach` gives their address here.
+template <typename Reach>
+std::int64_t in_ranges(std::int64_t rows, const Range* ranges, std::int64_t count,
+                       const Reach& reach) {
+  std::int64_t columns = 0;
+  const Range* first = reach(ranges);
+  for (std::int64_t r = 0; r < count; ++r) columns += first[r].last - first[r].first;
+  return rows * columns;
+}
+
+inline Cost of(const DevicePenalty& of, DType type, std::int64_t moved) {
+  const Cost near = of.mu == 0 ? Cost{} : moving(type, moved, moved, 3);
+  const int smooth = of.gamma == 0 ? 0 : kOfFunction + 3;
+  return {near.bytes, near.operations + static_cast<double>(moved) * smooth};
+}
+
+template <typename Reach>
+Cost of(const DeviceStep& step, const Reach& reach) {
+  const std::int64_t moved = in_ranges(step.rows, step.ranges, step.range_count, reach);
+  const bool adam = step.rule == DeviceStep::Rule::Adam;
+  int streams = 2 + (step.g.data == nullptr ? 0 : 1);  // w is read and written
+  for (const DeviceColumns& state : step.states) streams += state.data == nullptr ? 0 : 2;
+  const int each = adam ? 14 : step.states[0].data == nullptr ? 4 : 6;
+  Cost cost = moving(step.type, streams * moved, moved, each);
+  const Cost penalty = of(step.penalty, step.type, moved);
+  return {cost.bytes + penalty.bytes, cost.operations + penalty.operations};
+}
+
+inline Cost of(const DeviceAdamCount& of) {
+  return {of.rows * 4 * 8, static_cast<double>(of.rows) * (2 * kOfFunction + 5)};
+}
+
+template <typename Reach>
+Cost of(const DevicePenaltyGradient& gradient, const Reach& reach) {
+  const std::int64_t moved = in_ranges(gradient.rows, gradient.ranges, gradient.range_count, reach);
+  Cost cost = of(gradient.penalty, gradient.type, moved);
+  cost.bytes += 3 * moved * size_of(gradient.type);
+  return cost;
+}
+
+inline Cost of(const DeviceWeightedSum& of) {
+  Cost cost = moving(of.type, of.rows * of.columns, of.rows * of.columns, 2);
+  cost.bytes += (2 * of.segment_count * (of.columns + 1) + 2 * of.rows) * 8;
+  return cost;
+}
+
+inline Cost of(const DeviceContraction& of) {
+  const std::int64_t terms = values(of.out) * of.factor.batch;
+  return moving(of.type, terms + values(of.factor) + values(of.out), terms, 2);
+}
+
+inline Cost of(const DeviceRelu& of) {
+  return moving(of.type, values(of.x) + values(of.y), values(of.y));
+}
+inline Cost of(const DeviceReluGradient& of) {
+  return moving(of.type, 3 * values(of.dx), values(of.dx));
+}
+inline Cost of(const DeviceBias& of) {
+  return moving(of.type, 2 * values(of.y) + of.y.clients * of.y.width / of.places, values(of.y));
+}
+
+inline std::int64_t sunk(const DeviceSink& sink, std::int64_t count) {
+  return sink.out.data == nullptr ? 0 : (sink.keep == 0 ? 1 : 2) * count;
+}
+inline Cost of(const DeviceBiasGradient& of) {
+  const std::int64_t channels = of.dy.clients * of.dy.width / of.places;
+  return moving(of.type, values(of.dy) + sunk(of.sink, channels), values(of.dy));
+}
+inline Cost of(const DeviceAccumulate& of) {
+  const std::int64_t moved = of.rows * of.columns;
+  return moving(of.type, moved + sunk(of.sink, moved), moved, 2);
+}
+
+inline std::int64_t unfolded(const DeviceUnfold& of) {
+  return of.x.clients * of.x.batch * of.in.channels * of.window.size.product() * of.out.height *
+         of.out.width;
+}
+inline Cost of(const DeviceUnfold& of, bool sums) {
+  return moving(of.type, values(of.x) + unfolded(of), sums ? unfolded(of) : 0);
+}
+inline Cost of(const DeviceTurn& of) {
+  const bool adds = of.bias.data != nullptr;
+  const std::int64_t bias = adds ? of.stack.clients * of.stack.width / of.places : 0;
+  return moving(of.type, 2 * values(of.stack) + bias, adds ? values(of.stack) : 0);
+}
+
+inline Cost of(const DeviceMaxPool& of) {
+  Cost cost = moving(of.type, values(of.x) + values(of.y), values(of.x));
+  if (of.places.data != nullptr) cost.bytes += 4 * values(of.y);
+  return cost;
+}
+inline Cost of(const DeviceAveragePool& of) {
+  return moving(of.type, values(of.x) + values(of.y), values(of.x));
+}
+
+/// Sums over a channel need x, its values need it again: that counts once.
+inline Cost of(const DeviceBatchNorm& of) {
+  return moving(of.type, values(of.x) + values(of.y) + 6 * of.x.clients * of.in.channels,
+                values(of.x), of.training ? 7 : 3);
+}
+inline Cost of(const DeviceBatchNormGradient& of) {
+  const DeviceBatchNorm& norm = of.norm;
+  const std::int64_t written = of.dx.data == nullptr ? 0 : values(of.dx);
+  const std::int64_t channels = norm.x.clients * norm.in.channels;
+  return moving(
+      norm.type,
+      values(norm.x) + values(norm.y) + written + sunk(of.sink, 2 * channels) + 6 * channels,
+      values(norm.x), 12);
+}
+
+}  // namespace costs
+
+}  // namespace fedhpc::standin
