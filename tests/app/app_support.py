@@ -24,16 +24,13 @@ from pathlib import Path
 import h5py
 import numpy as np
 
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent / "python"))
+from fedhpc.tools.campaign_runs import ranks_of  # noqa: E402, F401: for the tests
+from fedhpc.tools.launch import environment_of_ranks  # noqa: E402
+
 SHORT = os.environ.get("FEDHPC_TESTS") == "short"  # the suite of tools/test.sh without --all
 HANG = 60.0  # s, after which a command is given up as hung
 options = argparse.Namespace(fedhpc="fedhpc", mpiexec="mpirun")
-LAUNCHER_OPTIONS = ["--oversubscribe", "--bind-to", "none"]
-ENVIRONMENT = {
-    "OMP_NUM_THREADS": "1",
-    "OMPI_ALLOW_RUN_AS_ROOT": "1",
-    "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
-    "OMPI_MCA_mpi_yield_when_idle": "1",
-}
 # The end of a configuration whose rounds take milliseconds; more keys of [train] may follow.
 SMALL_RUN = """[data]
 name = synthetic
@@ -58,13 +55,13 @@ def main():
 
 def command(arguments, ranks=0):
     """The program's command line; with ranks above 0 under the launcher."""
-    launcher = [options.mpiexec, *LAUNCHER_OPTIONS, "-n", str(ranks)] if ranks else []
+    launcher = [options.mpiexec, "-n", str(ranks)] if ranks else []
     return [*launcher, options.fedhpc, *map(str, arguments)]
 
 
 def environment(**changes):
     """The environment of a command; a change to None removes a variable."""
-    merged = {**os.environ, **ENVIRONMENT, **changes}
+    merged = {**environment_of_ranks(), **changes}
     return {name: value for name, value in merged.items() if value is not None}
 
 
@@ -138,26 +135,6 @@ def fedhpc(*arguments, ranks=0, cwd=None, env=None, **popen):
     if ranks == 0 and not popen and late and program_server():
         return program_server().run(command(arguments), cwd, environment(**(env or {})))
     return finish(start(*arguments, ranks=ranks, cwd=cwd, env=env, **popen))
-
-
-def ranks_of(process):
-    """Process ids of a started command's ranks, in rank order."""
-    def rank(pid):
-        for entry in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
-            if entry.startswith(b"OMPI_COMM_WORLD_RANK="):
-                return int(entry.split(b"=")[1])
-        return 0
-
-    found = {}
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            if (folder / "comm").read_text().strip() == Path(options.fedhpc).name:
-                parent = int((folder / "stat").read_text().rsplit(")", 1)[1].split()[1])
-                if process.pid in (parent, int(folder.name)):
-                    found[int(folder.name)] = rank(folder.name)
-        except (OSError, IndexError):
-            pass  # gone meanwhile
-    return sorted(found, key=found.get)
 
 
 def is_gone(pid):
