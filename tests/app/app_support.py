@@ -65,6 +65,13 @@ def environment(**changes):
     return {name: value for name, value in merged.items() if value is not None}
 
 
+@functools.cache
+def open_mpi():
+    """The version of the launcher's Open MPI as text; empty where it is another MPI's."""
+    said = subprocess.run([options.mpiexec, "--version"], capture_output=True, text=True, check=True, env=environment())
+    return said.stdout.partition("(Open MPI) ")[2].split("\n")[0]
+
+
 def start(*arguments, ranks=0, cwd=None, env=None, **popen):
     return subprocess.Popen(command(arguments, ranks), cwd=cwd, text=True, start_new_session=True,
                             stdout=subprocess.PIPE, stderr=subprocess.PIPE,
