@@ -44,8 +44,9 @@ while [[ ${1:-} == --* ]]; do
 done
 [ $# -gt 0 ] || set -- tools/test.sh
 case $compiler in
-  gcc*) cxx=g++${compiler#gcc} package=g++${compiler#gcc} ;;
-  *) cxx=clang++${compiler#clang} package=$compiler ;;
+  gcc) cc=cc cxx=c++ package=g++ ;;
+  gcc*) cc=$compiler cxx=g++${compiler#gcc} package=$cxx ;;
+  *) cc=$compiler cxx=clang++${compiler#clang} package=$cc ;;
 esac
 torch=${FEDHPC_TORCH:-$PWD/.deps/site/torch}
 [ -e "$torch" ] || fail "no LibTorch in $torch; tools/setup.sh fetches it"
@@ -98,7 +99,7 @@ fi
 inside() {
   chroot "$root" env -i -C /fedhpc PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LANG=C.UTF-8 TERM="${TERM:-dumb}" \
     XDG_CACHE_HOME=/cache ${FEDHPC_TORCH:+FEDHPC_TORCH=/torch} FEDHPC_SETUP_MPI="$mpi" FEDHPC_SETUP_HDF5="${hdf5#serial}" \
-    PIP_CERT=/etc/ssl/host.crt PIP_ROOT_USER_ACTION=ignore DEBIAN_FRONTEND=noninteractive CC="$compiler" CXX="$cxx" "$@"
+    PIP_CERT=/etc/ssl/host.crt PIP_ROOT_USER_ACTION=ignore DEBIAN_FRONTEND=noninteractive CC="$cc" CXX="$cxx" "$@"
 }
 inside tools/setup.sh >&2
 inside dpkg-query -s "$package" >/dev/null 2>&1 || inside apt-get install -y -qq --no-install-recommends "$package" >/dev/null

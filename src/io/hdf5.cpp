@@ -94,9 +94,9 @@ Handle open_file(const std::string& path, Mode mode, std::size_t user_block) {
   const Handle access = own(H5Pcreate(H5P_FILE_ACCESS), H5Pclose, "file access properties");
   // What is written can be read by HDF5 1.10, whichever version writes it.
   const bool reads = mode == Mode::Read || mode == Mode::ReadSwmr;
-  check(H5Pset_libver_bounds(
-            access.id(), mode == Mode::CreatePortable ? H5F_LIBVER_EARLIEST : H5F_LIBVER_V110,
-            reads ? H5F_LIBVER_LATEST : H5F_LIBVER_V110),
+  check(H5Pset_libver_bounds(access.id(),
+                             mode == Mode::CreatePortable ? H5F_LIBVER_EARLIEST : H5F_LIBVER_V110,
+                             reads ? H5F_LIBVER_LATEST : H5F_LIBVER_V110),
         "file format");
   if (mode == Mode::Create || mode == Mode::CreatePortable) {
     // Names are listed in order of creation: the order of parameters in a row.
