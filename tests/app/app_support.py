@@ -72,6 +72,11 @@ def open_mpi():
     return said.stdout.partition("(Open MPI) ")[2].split("\n")[0]
 
 
+def killed_code():
+    """The exit code of the launcher where a rank was killed: Open MPI's is a shell's, MPICH's the signal."""
+    return (128 if open_mpi() else 0) + signal.SIGKILL
+
+
 def start(*arguments, ranks=0, cwd=None, env=None, **popen):
     return subprocess.Popen(command(arguments, ranks), cwd=cwd, text=True, start_new_session=True,
                             stdout=subprocess.PIPE, stderr=subprocess.PIPE,

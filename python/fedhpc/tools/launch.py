@@ -65,6 +65,8 @@ def run(command, environment, log, deadline, stop_asked):
             if process.poll() is None:
                 _end(process)
     code = process.returncode if process.returncode >= 0 else 128 - process.returncode
+    if code in (signal.SIGKILL, signal.SIGUSR1, signal.SIGTERM):  # MPICH's mpiexec gives the number itself
+        code += 128
     return Outcome(code, time.monotonic() - start, stopped, error_message(log, code) if code else "")
 
 
