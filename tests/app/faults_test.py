@@ -47,7 +47,7 @@ class FaultCase(AppCase):
 
     def one_line(self, done, *words):
         # On the small file system there is a warning of it before the first round.
-        lines = [line for line in done.stderr.splitlines() if "fedhpc:" in line and "checkpoints may take" not in line]
+        lines = [line.strip("\0") for line in done.stderr.splitlines() if "fedhpc:" in line and "checkpoints may take" not in line]
         self.assertEqual(len(lines), 1, done.stderr)
         self.assertRegex(lines[0], r"^fedhpc: error: rank \d+ on \S+: [a-z]+, .*\bin round \d+: ")
         for word in words:

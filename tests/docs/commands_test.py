@@ -31,7 +31,7 @@ OTHER_LANGUAGES = ("text", "ini", "csv", "cpp", "math", "cmake", "bibtex", "json
 
 # Pattern of a whole command, and why it is not run.
 NOT_RUN = [
-    (r"tools/(quickstart|test|setup|build|docs)\.sh( .*)?", "installs packages and builds"),
+    (r"tools/(quickstart|test|try_on|setup|build|docs)\.sh( .*)?", "installs packages and builds"),
     (r"FEDHPC_PRESET=\w+ tools/test\.sh", "installs packages and builds"),
     (r"(cmake|ctest|cpack) .*", "builds, or runs this test"),
     (r"PREFIX/.*", "tests/install has an installation"),

@@ -90,7 +90,8 @@ def _end(process):
 
 def error_message(log, code):
     """The first line in which the program itself names an error, else its first words, else the last line of all."""
-    lines = [line.strip() for line in Path(log).read_text(encoding="utf-8", errors="replace").splitlines()]
+    # Open MPI 5 writes a zero byte ahead of some lines.
+    lines = [line.strip("\0").strip() for line in Path(log).read_text(encoding="utf-8", errors="replace").splitlines()]
     for begin in ("fedhpc: error:", "fedhpc:"):  # notes and warnings may come before the error
         for line in lines:
             if line.startswith(begin):
