@@ -30,6 +30,16 @@ function(fedhpc_add_test)
   endforeach()
 endfunction()
 
+# What takes a minute or more, the longest first: ctest starts it before all else, so that nothing long is left at the
+# end. Tests of one cluster or network follow one another.
+set(FEDHPC_LONG_TESTS lint.naming slurm_requeue slurm_signals slurm_jobs app_memory docs.commands conformance_test.ranks_1
+    algorithms_test.ranks_1 device_test.ranks_4 lint.headers netns_hosts netns_same_results netns_wire_bytes netns_cut_link
+    app_same_bits algorithms_test.ranks_4 device_test.ranks_1 harness install_wheel python_imported_models
+    python_mutated_models app_kill_resume python_killed tools_reproduce tools_sweep_halving app_command_line app_faults
+    algorithms_test.ranks_2 conformance_test.ranks_3 conformance_test.ranks_4 conformance_test.ranks_2 python_models
+    device_test.ranks_2 python_methods tools_reproduce_slurm app_signals campaign_kills campaign_races campaign_signals
+    campaign_configs campaign_files)
+
 # fedhpc_register(NAME <name> COMMAND <command>... [RANKS <n>] [LABELS <labels>...] [TIMEOUT <s>])
 # Registers any command as a test, under the launcher when RANKS is above 1. The label "long" keeps it out of the
 # short suite (tools/test.sh).
@@ -50,4 +60,9 @@ function(fedhpc_register)
   set_tests_properties(${arg_NAME} PROPERTIES
     LABELS "ranks_${arg_RANKS};${arg_LABELS}" TIMEOUT ${arg_TIMEOUT} PROCESSORS ${arg_RANKS}
     SKIP_RETURN_CODE 77 ENVIRONMENT "${FEDHPC_TEST_ENVIRONMENT}")
+  list(FIND FEDHPC_LONG_TESTS ${arg_NAME} _place)
+  if(_place GREATER -1)
+    math(EXPR _cost "10000 - ${_place}")  # seconds measured before count for all others
+    set_tests_properties(${arg_NAME} PROPERTIES COST ${_cost})
+  endif()
 endfunction()

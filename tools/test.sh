@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
 # Sets up, builds and tests: tools/test.sh [--all] [ARGUMENTS OF CTEST]
 #   (nothing)       the short suite, what a change can break: ten minutes on two cores once all is built
-#   --all           every test, each on one rank and on one number of several, and a minute of each campaign; with
+#   --all           every test, each on one rank and on one number of several, and half a minute of each campaign; with
 #                   PyTorch for the tests that compare with it, which the short suite takes only where it is there
 #   -R fedavg, ...  these tests, each on every number of ranks
 set -euo pipefail
 cd "$(dirname "$0")/.."
 preset=${FEDHPC_PRESET:-release}
-jobs=$(env -u OMP_NUM_THREADS nproc)  # nproc prints that variable where it is set
+cores=$(env -u OMP_NUM_THREADS nproc)  # nproc prints that variable where it is set
+jobs=$((cores + (cores + 1) / 2))      # a third of the tests' time is waiting
 export FEDHPC_TESTS=every
 select=("$@")
 if [ $# = 0 ]; then

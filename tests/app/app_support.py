@@ -28,7 +28,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent / "python")
 from fedhpc.tools.campaign_runs import ranks_of  # noqa: E402, F401: for the tests
 from fedhpc.tools.launch import environment_of_ranks  # noqa: E402
 
-SHORT = os.environ.get("FEDHPC_TESTS") == "short"  # the suite of tools/test.sh without --all
+SUITE = os.environ.get("FEDHPC_TESTS", "every")  # short, all or every, as tools/test.sh has it
+SHORT = SUITE == "short"
 HANG = 60.0  # s, after which a command is given up as hung
 options = argparse.Namespace(fedhpc="fedhpc", mpiexec="mpirun")
 # The end of a configuration whose rounds take milliseconds; more keys of [train] may follow.
@@ -135,9 +136,9 @@ class ProgramServer:
 
 @functools.cache
 def program_server():
-    """The server of the short suite; None where programs are started as users start them."""
+    """The server of whole suites; None where each program is started as users start it."""
     path = os.environ.get("FEDHPC_PROGRAM_SERVER")
-    return ProgramServer(path) if path and SHORT else None
+    return ProgramServer(path) if path and SUITE != "every" else None
 
 
 def fedhpc(*arguments, ranks=0, cwd=None, env=None, **popen):

@@ -1,5 +1,7 @@
 """Models made by export_model train as PyTorch trains them, on any ranks, with every method; files that do not fit."""
 
+import copy
+import functools
 import gzip
 import os
 import signal
@@ -82,6 +84,27 @@ MODELS = {
 }
 
 
+@functools.cache
+def exported(name):
+    """A model and data for it: module, x, y, the keys of a run and {key: bytes} of the files that they name."""
+    make, shape, words = (MODELS.get(name) or OTHERS[name])
+    torch.manual_seed(5)
+    module, numbers = make(), np.random.default_rng(3)
+    # Clients of several sizes, so that their last batches have, too.
+    count, clients = 23 * CLIENTS, np.sort(numbers.integers(0, CLIENTS, 23 * CLIENTS))
+    if words:
+        x = numbers.integers(0, words, (count, *shape))
+    else:
+        x = numbers.standard_normal((count, *shape))
+    outputs = module(torch.from_numpy(x[:2])).shape[1:]
+    y = numbers.integers(0, outputs[-1], (count, *outputs[:-1]))
+    y.flat[0] = outputs[-1] - 1
+    keys = fedhpc.write_dataset("data.h5", x, y, clients=clients, channels="first")
+    keys |= fedhpc.export_model(module, torch.from_numpy(x[:1]), "net.h5")
+    files = {key: Path(keys[key]).read_bytes() for key in ("data.file", "model.file")}
+    return module, torch.from_numpy(x), torch.from_numpy(y), {**KEYS, **keys}, files
+
+
 class Imported(InFolder):
     """A test with a module, its file and data for it."""
 
@@ -89,24 +112,15 @@ class Imported(InFolder):
         super().setUp()
         self.addCleanup(torch.set_default_dtype, torch.get_default_dtype())
         torch.set_default_dtype(torch.float64)
-        torch.manual_seed(5)
 
     def prepare(self, name):
-        """Makes a model and its data; returns the module, x, y and the keys of a run."""
-        make, shape, words = (MODELS.get(name) or OTHERS[name])
-        module, numbers = make(), np.random.default_rng(3)
-        # Clients of several sizes, so that their last batches have, too.
-        count, clients = 23 * CLIENTS, np.sort(numbers.integers(0, CLIENTS, 23 * CLIENTS))
-        if words:
-            x = numbers.integers(0, words, (count, *shape))
-        else:
-            x = numbers.standard_normal((count, *shape))
-        outputs = module(torch.from_numpy(x[:2])).shape[1:]
-        y = numbers.integers(0, outputs[-1], (count, *outputs[:-1]))
-        y.flat[0] = outputs[-1] - 1
-        keys = fedhpc.write_dataset("data.h5", x, y, clients=clients, channels="first")
-        keys |= fedhpc.export_model(module, torch.from_numpy(x[:1]), "net.h5")
-        return module, torch.from_numpy(x), torch.from_numpy(y), {**KEYS, **keys}
+        """Writes a model and its data; returns the module, x, y and the keys of a run."""
+        module, x, y, keys, files = exported(name)
+        own = {}
+        for key, whole in files.items():
+            own[key] = str(Path(Path(keys[key]).name).resolve())
+            Path(own[key]).write_bytes(whole)
+        return copy.deepcopy(module), x, y, {**keys, **own}
 
     def run_model(self, keys, **others):
         return fedhpc.run({**keys, **others}, progress=False, force=True)

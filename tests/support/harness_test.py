@@ -20,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent / "python")
 from fedhpc.tools.launch import environment_of_ranks  # noqa: E402
 
 WATCHDOG = 2.0  # s, of the runs that hang
-SLACK = 8.0  # s, for start-up and end of a job on a loaded machine
+SLACK = 20.0  # s, for start-up and end of a job on a loaded machine
 HANG = 60.0  # s, after which a run is given up as hung
 
 options = argparse.Namespace(victims=os.environ.get("FEDHPC_HARNESS_VICTIMS"), mpiexec="mpirun")

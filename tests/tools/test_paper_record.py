@@ -1,4 +1,4 @@
-"""Tests of what is known of the tables: listings of all papers, records as CSV, tables in the documentation."""
+"""Tests of what is known of the tables: listings of all papers, and records as CSV."""
 
 import csv
 import dataclasses
@@ -17,7 +17,6 @@ from fedhpc.tools.paper_table import PaperError  # noqa: E402
 
 ROOT = TOOLS.parent
 PAPERS = sorted(path.stem for path in (TOOLS / "papers").glob("*.csv"))
-MARKS = "<!-- table toy begin -->\n<!-- table toy end -->"
 
 
 def record(row="good", seeds=(1,), rounds=20, ours=90.0, table="I", **more):
@@ -45,11 +44,12 @@ class Listing(ReproduceCase):
             ("a", "slow"): "needs a GPU", ("a", "fail"): "needs a GPU", ("b", "good"): "pending",
             ("c", "typo"): "later (not in the simulator yet)",
             ("d", "good"): "needs data (svhn: no folder of data, set --data or FEDHPC_DATA; and a GPU)"},
-            ["a: 2 rows: 2 needs a GPU", "b: 1 rows: 1 pending", "c: 1 rows: 1 later", "d: 1 rows: 1 needs data"]))
+            ["a: 2 rows, 0 % done: 2 needs a GPU", "b: 1 rows, 0 % done: 1 pending", "c: 1 rows, 0 % done: 1 later",
+             "d: 1 rows, 0 % done: 1 needs data"]))
         self.assertEqual(self.listed(), self.listed())
         states, summary = self.listed("--gpu-rows", "--only", "slow")
         self.assertEqual(states, {("a", "slow"): "pending"})
-        self.assertEqual(summary[0], "a: 2 rows: 2 pending")
+        self.assertEqual(summary[0], "a: 2 rows, 0 % done: 2 pending")
         named = self.command("--list")
         named[2] = "all"
         self.assertEqual(self.of_all("--list").stdout, self.run_command(named).stdout)
@@ -61,7 +61,7 @@ class Listing(ReproduceCase):
         self.call("--seeds", "1")
         self.assertEqual(self.listed("--seeds", "2")[0], {("toy", "good"): "pending (1 of 2 seeds)"})
         self.assertEqual(self.listed("--seeds", "1")[0], {("toy", "good"): "done (1 of 1 seeds)"})
-        self.assertEqual(self.call("--list", "--seeds", "1").stdout.splitlines()[-1], "toy: 1 rows: 1 done")
+        self.assertEqual(self.call("--list", "--seeds", "1").stdout.splitlines()[-1], "toy: 1 rows, 100 % done: 1 done")
         self.paper("good", rounds=130)
         self.assertIn("outdated: the result has run.rounds=120, not 130", self.listed("--seeds", "1")[0]["toy", "good"])
 
@@ -72,7 +72,7 @@ class Listing(ReproduceCase):
         self.assertEqual(self.listed()[0], {("toy", "good"): "done (recorded, 3 seeds)",
                                             ("toy", "fail"): "quick (recorded, 7 of 20 rounds)"})
         self.assertEqual(self.listed("--seeds", "4")[0]["toy", "good"], "pending (recorded, 3 of 4 seeds)")
-        self.assertEqual(self.listed()[1], ["toy: 2 rows: 1 done, 1 quick; 2 of them known from records only"])
+        self.assertEqual(self.listed()[1], ["toy: 2 rows, 50 % done: 1 done, 1 quick; 2 of them known from records only"])
         self.assertIn("pending (0 of 3 seeds)", self.call("--list").stdout)  # that they ran makes no result file
 
     def test_rows_whose_data_is_missing_are_left_out(self):
@@ -116,7 +116,8 @@ class DataFiles(unittest.TestCase):
 class Records(unittest.TestCase):
     def test_writing_and_reading(self):
         records = [record(), record("fail", (1, 2, 3), ours=89.65, spread=0.07),
-                   record("x", (), 0, None, version="a, b"), record("y", paper=None, paper_spread=None)]
+                   record("x", (), 0, None, version="a, b"), record("y", paper=None, paper_spread=None),
+                   record("z", (1, 2), bits=("0123456789ab", "0123456789ac"), core_hours=1.25)]
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "new" / "toy.csv"
             paper_record.write(path, records)
@@ -130,6 +131,7 @@ class Records(unittest.TestCase):
                              ("1.65", "3", "fail.ini; 0.0.1 c0ffee; seeds 1 2 3", "0.07"))
             for old, new, message in (("seeds 1 2 3", "seeds 1 2", "3 seeds, but the protocol names 2"),
                                       ("89.65", "many", "not a record"), ("; seeds", " seeds", "not a record"),
+                                      ("0123456789ac", "", "bits of 1 runs, but 2 seeds"),
                                       ("protocol_rounds", "rest", "the columns must be")):
                 path.write_text(text.replace(old, new))
                 with self.assertRaisesRegex(PaperError, message):
@@ -156,30 +158,6 @@ class Records(unittest.TestCase):
         self.assertEqual(tables, sorted(tables))
         first = [r for r in merged if r.table == "II"]
         self.assertEqual(first, [*(r for r in records if r.table == "II"), variant])
-
-    def test_table_between_its_marks(self):
-        text = f"# Page\n\nby hand\n{MARKS}\nby hand too | {{}}\n"
-        once = paper_record.documented(text, "toy", [record(rounds=7)], [])
-        self.assertIn("| I | good | global_accuracy | 88.00 ± 0.10 | 90.00 | +2.00 | 7 of 20 | 1 | 0.0.1 c0ffee "
-                      "| done |\n", once)
-        self.assertEqual(paper_record.documented(once, "toy", [record(rounds=7)], []), once)
-        self.assertEqual(paper_record.documented(once, "toy", [record()], []),
-                         paper_record.documented(text, "toy", [record()], []))
-        self.assertTrue(once.startswith("# Page\n\nby hand\n<!-- ") and once.endswith("-->\nby hand too | {}\n"))
-        for bad in ("", MARKS + MARKS, "<!-- table toy end --><!-- table toy begin -->"):
-            with self.assertRaisesRegex(PaperError, "must stand there once each"):
-                paper_record.documented(bad, "toy", [], [])
-
-    def test_the_documentation_shows_what_the_repository_carries(self):
-        text = (ROOT / "docs" / "reproduction.md").read_text(encoding="utf-8")
-        for paper in PAPERS:
-            path = ROOT / "results" / "papers" / f"{paper}.csv"
-            records, rows = paper_record.read(path), paper_table.read_rows(TOOLS / "papers" / f"{paper}.csv")
-            self.assertTrue(records, paper)
-            self.assertEqual(paper_record.documented(text, paper, records, rows), text,
-                             f"{paper}: tools/reproduce.py --write-docs writes it")
-            self.assertEqual(paper_record.merged(records, [], rows), records)
-            self.assertEqual(len({(r.key, r.seeds) for r in records}), len(records))
 
     def test_recorded_rows_are_the_papers(self):
         """A record of a paper's row has its figure and its configuration; the others are variants of a run."""
@@ -211,12 +189,6 @@ class Records(unittest.TestCase):
 
 
 class WrittenRecords(ReproduceCase):
-    def setUp(self):
-        super().setUp()
-        (self.folder / "docs").mkdir()
-        self.page = self.folder / "docs" / "reproduction.md"
-        self.kept = self.folder / "results" / "papers" / "toy.csv"
-
     def test_table_csv_of_all_rows(self):
         self.paper("good", "fail", rounds=120)
         self.call("--quick")
@@ -230,35 +202,28 @@ class WrittenRecords(ReproduceCase):
         good = paper_record.read(self.results / "table.csv")[0]
         self.assertEqual((good.ours, good.spread, good.seeds, good.rounds, good.state, good.config),
                          (90.07, 0.07, (1, 2), 120, "done", "good.ini"))
+        self.assertEqual(good.core_hours, round(2 * (120 * 3 + 24) / 3600, 2))
+        self.assertEqual(len(set(good.bits)), 2)
 
-    def test_finished_runs_go_into_the_records_and_the_page(self):
-        self.paper("good", "slow", rounds=120)
-        self.page.write_text(f"by hand\n\n{MARKS}\n")
-        paper_record.write(self.kept, [record("gone", rounds=20),
-                                       record("good", rounds=100, ours=1.0, protocol_rounds=120)])
-        self.call("--quick", "--only", "good")
+    def test_recorded_rows_are_run_again(self):
+        self.paper("good", "slow", rounds=20)
         self.call("--seeds", "2", "--only", "good")
-        done = self.of_all("--write-docs")
-        self.assertEqual(done.returncode, 0, done.stderr)
-        records = paper_record.read(self.kept)
-        self.assertEqual([(r.row, r.rounds, r.seeds, r.ours, r.state) for r in records],
-                         [("good", 100, (1,), 90.0, "quick"), ("good", 120, (1, 2), 90.07, "pending (2 of 3 seeds)"),
-                          ("gone", 20, (1,), 90.0, "done")])
-        page = self.page.read_text()
-        self.assertIn("1 of 2 rows have a figure", page)
-        self.assertIn("| I | good | global_accuracy | 88.00 ± 0.10 | 90.07 ± 0.07 | +2.07 | 120 | 1 2 |", page)
-        kept = self.kept.read_text()
-        self.assertIn("unchanged", self.of_all("--write-docs").stdout)
-        self.assertEqual((self.page.read_text(), self.kept.read_text()), (page, kept))
-
-    def test_without_marks_nothing_is_written(self):
-        self.paper("good")
-        self.page.write_text("by hand\n")
-        self.call("--seeds", "1")
-        done = self.of_all("--write-docs")
-        self.assertEqual(done.returncode, 2)
-        self.assertIn("<!-- table toy begin -->", done.stderr)
-        self.assertEqual((self.page.read_text(), self.kept.exists()), ("by hand\n", False))
+        (good,) = (r for r in paper_record.read(self.results / "table.csv") if r.row == "good")
+        kept = self.folder / "results" / "papers" / "toy.csv"
+        paper_record.write(kept, [good])
+        calls = len(self.calls())
+        done = self.call("--again")
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        for seed in (1, 2):
+            self.assertIn(f"good_seed{seed}: the recorded bits\n", done.stdout)
+        self.assertEqual(len(self.calls()), calls + 2)  # no third seed, and nothing that is not recorded
+        self.assertTrue((self.results / "again" / "good_seed1.h5").exists())
+        paper_record.write(kept, [dataclasses.replace(good, bits=(good.bits[0], "0123456789ab"))])
+        done = self.call("--again")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn(f"good_seed1: the recorded bits\ngood_seed2: recorded 0123456789ab, now {good.bits[1]}\n",
+                      done.stdout)
+        self.assertIn("of no selected row the bits are recorded", self.call("--again", "--only", "slow").stderr)
 
 
 if __name__ == "__main__":

@@ -62,7 +62,7 @@ class Reproduce(ReproduceCase):
         kept = self.folder / "results" / "papers" / "toy.csv"
         kept.parent.mkdir(parents=True)
         head = ",".join(paper_record.COLUMNS)
-        record = "I,good,global_accuracy,88.00,0.10,{ours},,1,1.00,good.ini; v; seeds {seed},{rounds},200,quick\n"
+        record = "I,good,global_accuracy,88.00,0.10,{ours},,1,1.00,good.ini; v; seeds {seed},{rounds},200,quick,,\n"
         for ours, seed, rounds, expected in ((89.5, 1, 100, "89.50 (+0.50) "), (90.25, 3, 100, "90.25 (-0.25), seeds 3 "),
                                              (90.5, 1, 200, "90.50 after 200 rounds ")):
             kept.write_text(f"{head}\n" + record.format(ours=ours, seed=seed, rounds=rounds))

@@ -44,7 +44,7 @@ class Background(ReproduceCase):
         status = self.call("--status").stdout
         self.assertRegex(status, rf"at work since \S+, process {pid} on \S+")
         self.assertRegex(status, r"run 1 of 2: slow_seed1 round \d+ of 600")
-        self.assertIn("toy: 2 rows: 2 pending (seeds: 1)", status)
+        self.assertIn("toy: 2 rows, 0 % done: 2 pending (seeds: 1)", status)
         for second in (self.call("--seeds", "1", "--background"), self.call("--seeds", "1")):
             self.assertEqual(second.returncode, 2)
             self.assertIn("another reproduce.py is at work there; --status tells what it does", second.stderr)
@@ -87,8 +87,8 @@ class Background(ReproduceCase):
         self.assertEqual(len(self.calls()), 1)
         status = self.call("--status").stdout
         self.assertIn("nothing was left to do", status)
-        self.assertIn("toy: 1 rows: 1 done (seeds: 1)", status)
-        self.assertIn("toy: 1 rows: 1 pending (seeds: 2)", self.call("--status", "--seeds", "2").stdout)
+        self.assertIn("toy: 1 rows, 100 % done: 1 done (seeds: 1)", status)
+        self.assertIn("toy: 1 rows, 0 % done: 1 pending (seeds: 2)", self.call("--status", "--seeds", "2").stdout)
 
     def test_a_killed_reproduce_is_no_obstacle(self):
         """Its lock goes with it; a process id that stays behind is nobody's."""

@@ -2,22 +2,19 @@
 
 A record is one figure: a row of tools/papers/PAPER.csv, or a variant of one, at a number of rounds and over
 some seeds. reproduce.py writes all rows of its runs to DIR/PAPER/table.csv. results/papers/PAPER.csv keeps
-the figures that the repository carries, also when their result files are gone, and docs/reproduction.md
-shows them between the lines
-
-    <!-- table PAPER begin -->
-    <!-- table PAPER end -->
+the figures that the repository carries, also when their result files are gone, and a page of
+docs/reproduction shows them (paper_page.py).
 """
 
 import csv
 from dataclasses import dataclass
 from pathlib import Path
 
-from . import paper_table
+from . import bits, paper_table
 from .paper_table import PaperError
 
 COLUMNS = ("table", "row", "metric", "paper", "paper_spread", "ours", "spread", "seeds", "difference", "protocol",
-           "rounds", "protocol_rounds", "state")
+           "rounds", "protocol_rounds", "state", "bits", "core_hours")
 SEPARATOR = "; "  # between the parts of a protocol
 UNKNOWN = "version unknown"
 
@@ -39,6 +36,8 @@ class Record:
     rounds: int  # that the runs have reached
     protocol_rounds: int
     state: str
+    bits: tuple = ()  # bits.of_run() of each seed's run, where it is known
+    core_hours: float = None  # of the rounds of all seeds, times ranks
 
     @property
     def difference(self):
@@ -73,8 +72,18 @@ def _of_row(work, row):
     shorter = [item for item in (jobs[0].overrides if jobs else ()) if item.startswith("run.rounds=")]
     config = " ".join([row.config, *dict.fromkeys([*row.overrides, *shorter])])
     state = _state(work, row, len(seeds), rounds, protocol)
+    names = tuple(bits.of_run(job.output) for job, _ in finished)
     return Record(row.table, row.run_name, row.measured, row.paper, row.spread, mean, spread, seeds, config,
-                  _version([run for _, run in finished]), rounds, protocol, state)
+                  _version([run for _, run in finished]), rounds, protocol, state, names,
+                  _core_hours([run for _, run in finished]))
+
+
+def _core_hours(runs):
+    """Hours of all rounds of the runs, times ranks; None where nothing says so."""
+    if not runs or any("wall_seconds" not in run.rounds for run in runs):
+        return None
+    seconds = sum(float(run.rounds["wall_seconds"].sum()) * int(run.attributes.get("ranks", 1)) for run in runs)
+    return round(seconds / 3600, 2)
 
 
 def _version(runs):
@@ -100,6 +109,11 @@ def _state(work, row, done, rounds, protocol):
     return "needs a GPU" if row.state == "gpu" and not work.options.gpu_rows else "pending"
 
 
+def total_hours(records):
+    """Core hours of the runs behind the records, each run once: several records may be of one."""
+    return sum({(record.row, record.rounds, record.seeds): record.core_hours or 0.0 for record in records}.values())
+
+
 def write(path, records):
     """Writes the records as CSV; figures with two digits, as in the tables."""
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -110,7 +124,8 @@ def write(path, records):
         for record in records:
             out.writerow([record.table, record.row, record.metric, _number(record.paper), _number(record.paper_spread),
                           _number(record.ours), _number(record.spread), len(record.seeds), _number(record.difference),
-                          record.protocol, record.rounds, _number(record.protocol_rounds), record.state])
+                          record.protocol, record.rounds, _number(record.protocol_rounds), record.state,
+                          " ".join(record.bits), _number(record.core_hours)])
     draft.replace(path)
 
 
@@ -133,17 +148,19 @@ def read(path):
 def _record(values, where):
     try:
         figures = {name: float(values[name]) if values[name] else None
-                   for name in ("paper", "paper_spread", "ours", "spread")}
+                   for name in ("paper", "paper_spread", "ours", "spread", "core_hours")}
         config, version, seeds = values["protocol"].split(SEPARATOR)
         record = Record(values["table"], values["row"], values["metric"], **figures,
                         seeds=tuple(map(int, seeds.removeprefix("seeds").split())), config=config, version=version,
                         rounds=int(values["rounds"]), protocol_rounds=int(values["protocol_rounds"] or 0) or None,
-                        state=values["state"])
+                        state=values["state"], bits=tuple(values["bits"].split()))
     except (ValueError, AttributeError, TypeError):
         raise PaperError(f'{where}: not a record: numbers, and "CONFIGURATION; VERSION; seeds 1 2 3" as the protocol, '
                          "are expected") from None
     if str(len(record.seeds)) != values["seeds"]:
         raise PaperError(f"{where}: {values['seeds']} seeds, but the protocol names {len(record.seeds)}")
+    if record.bits and len(record.bits) != len(record.seeds):
+        raise PaperError(f"{where}: bits of {len(record.bits)} runs, but {len(record.seeds)} seeds")
     return record
 
 
@@ -184,20 +201,3 @@ def table(records):
                  " ".join(map(str, record.seeds)), record.version, record.state]
         lines.append("| " + " | ".join(cell.replace("|", "/") for cell in cells) + " |")
     return "\n".join(lines) + "\n"
-
-
-def markers(paper):
-    return f"<!-- table {paper} begin -->", f"<!-- table {paper} end -->"
-
-
-def documented(text, paper, records, rows):
-    """`text` with the records' table between the markers of the paper; all else as it was."""
-    begin, end = markers(paper)
-    if text.count(begin) != 1 or text.count(end) != 1 or text.index(begin) > text.index(end):
-        raise PaperError(f"docs/reproduction.md: the lines {begin} and {end} must stand there once each")
-    named = {(record.table, record.row, record.metric) for record in records}
-    known = sum((row.table, row.run_name, row.measured) in named for row in rows)
-    head = (f"{known} of {len(rows)} rows have a figure; configurations and overrides stand in "
-            f"`results/papers/{paper}.csv`.")
-    before, after = text[: text.index(begin) + len(begin)], text[text.index(end):]
-    return f"{before}\n\n{head}\n\n{table(records)}\n{after}"

@@ -79,7 +79,8 @@ class PaperState:
         of_rows = [self.of(row) for row in self.rows]
         counts = Counter(state for state, _ in of_rows)
         recorded = sum(note.startswith("recorded") for _, note in of_rows)
-        return f"{self.paper}: {len(self.rows)} rows: " + ", ".join(
+        share = 100 * counts["done"] / max(len(self.rows), 1)
+        return f"{self.paper}: {len(self.rows)} rows, {share:.0f} % done: " + ", ".join(
             f"{counts[state]} {state}" for state in STATES if counts[state]) + (
                 f"; {recorded} of them known from records only" if recorded else "")
 

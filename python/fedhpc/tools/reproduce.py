@@ -5,7 +5,8 @@
     reproduce.py --list [PAPER | all]           every row with its configuration and state
     reproduce.py --status [PAPER | all]         who is at work on what, and what is done
     reproduce.py --stop PAPER                   asks the one at work for a checkpoint and its end
-    reproduce.py --write-docs [PAPER | all]     results/papers/PAPER.csv and the tables of docs/reproduction.md
+    reproduce.py PAPER --again [--seeds N] ...  runs recorded rows anew and tells whether they have the recorded bits
+    reproduce.py --write-docs [PAPER | all]     results/papers/PAPER.csv and docs/reproduction
 
 Rows come from tools/papers/PAPER.csv, configurations from configs/papers/PAPER/. A row is finished when the
 result file of each of its seeds is complete and its configuration is what would be run; such runs are
@@ -40,7 +41,7 @@ import signal
 import sys
 from pathlib import Path
 
-from . import launch, paper_record, paper_state, paper_table, results, slurm_array, work_folder
+from . import bits, launch, paper_page, paper_record, paper_state, paper_table, results, slurm_array, work_folder
 from .paper_table import PaperError
 from .project import ROOT
 from .reproduction import Reproduction, find_program, paper_names, rows_of
@@ -66,7 +67,9 @@ def parse_arguments(arguments):
     action.add_argument("--status", action="store_true", help="show who is at work on what, and what is done")
     action.add_argument("--stop", action="store_true", help="ask the one at work to write a checkpoint and end")
     action.add_argument("--write-docs", action="store_true",
-                        help="bring finished runs into results/papers/PAPER.csv and docs/reproduction.md")
+                        help="bring finished runs into results/papers/PAPER.csv and docs/reproduction")
+    action.add_argument("--again", action="store_true",
+                        help="run recorded rows anew in DIR/PAPER/again: have they the recorded bits?")
     action.add_argument("--slurm", action="store_true",
                         help="print a SLURM array job with one task for each pending run (row and seed)")
     action.add_argument("--task", metavar="RUN", help="run or resume one run, as a task of that job does")
@@ -147,15 +150,44 @@ def of_one_paper(options, arguments):
         return make_array(options, rows, selected)
     if options.task:
         return run_task(options, rows, selected)
-    return run_rows(options, rows, selected, arguments)
+    if options.again:
+        return run_again(options, rows, selected, arguments)
+    work = run_rows(options, rows, selected, arguments)
+    return 1 if any(row.run_name in work.problems for row in selected) else 0
 
 
-def run_rows(options, rows, selected, arguments):
-    """Runs what is pending of the selected rows and writes the tables."""
+def run_again(options, rows, selected, arguments):
+    """Runs those selected rows anew whose bits are recorded, and compares these; 1 if a run has others or none."""
+    recorded = {(record.row, record.rounds, seed): name
+                for record in paper_record.read(ROOT / "results" / "papers" / f"{options.paper}.csv")
+                for seed, name in zip(record.seeds, record.bits)}
+    options.output_dir = options.output_dir / "again"
+    rounds = {key: int(job.expected.get("run.rounds", 0))
+              for key, job in Reproduction(options, rows, selected).jobs.items()}
+    known = {(name, seed): recorded[name, count, seed] for (name, seed), count in rounds.items()
+             if (name, count, seed) in recorded}
+    selected = [row for row in selected if any(name == row.run_name for name, _ in known)]
+    if not selected:
+        raise PaperError("--again: of no selected row the bits are recorded with these rounds and seeds")
+    work = run_rows(options, rows, selected, arguments, known)
+    same = True
+    for key, then in known.items():
+        job = work.jobs[key]
+        kind = work.states[job.name].kind
+        now = bits.of_run(job.output) if kind == "finished" else kind
+        same &= now == then
+        print(f"{job.name}: " + ("the recorded bits" if now == then else f"recorded {then}, now {now}"))
+    return 0 if same else 1
+
+
+def run_rows(options, rows, selected, arguments, known=None):
+    """Runs what is pending of the selected rows and writes the tables; with `known` only its (run name, seed)."""
     options.output_dir.mkdir(parents=True, exist_ok=True)
     with work_folder.at_work(options.output_dir):
         notice = work_folder.Notice(options.output_dir, shlex.join(["reproduce.py", *arguments]), options.seeds)
         work = Reproduction(options, rows, selected)
+        if known is not None:
+            work.jobs = {key: job for key, job in work.jobs.items() if key in known}
         work.note = notice.note
         stop_on_signals(work)
         try:
@@ -170,7 +202,7 @@ def run_rows(options, rows, selected, arguments):
         finally:
             notice.note(ended=work_folder.now(), outcome=work.outcome)
         print(f"\n{work.table(selected)}\n{path}")
-    return 1 if any(row.run_name in work.problems for row in selected) else 0
+    return work
 
 
 def stop_on_signals(work):
@@ -261,24 +293,44 @@ def rounds_of(folder, name):
 
 
 def write_docs(options):
-    """Brings finished runs into results/papers/PAPER.csv and its table into docs/reproduction.md."""
-    path = ROOT / "docs" / "reproduction.md"
-    before = text = path.read_text(encoding="utf-8")
-    records = {}
-    for paper in paper_names() if options.paper == "all" else [options.paper]:
-        rows = rows_of(paper)
-        kept = ROOT / "results" / "papers" / f"{paper}.csv"
+    """Brings finished runs into results/papers/PAPER.csv, and the pages of docs/reproduction up to date with these."""
+    folder, records, texts, groups, hours = ROOT / "docs" / "reproduction", {}, {}, {}, {}
+    for paper in paper_names():
+        rows, kept = rows_of(paper), ROOT / "results" / "papers" / f"{paper}.csv"
         known = paper_record.read(kept)
-        for quick in (True, False):
-            settings = {**vars(options), "paper": paper, "quick": quick, "output_dir": options.papers_dir / paper}
-            work = Reproduction(argparse.Namespace(**settings), rows, rows)
-            known = paper_record.merged(known, paper_record.of_rows(work), rows)
-        records[kept] = known
-        text = paper_record.documented(text, paper, known, rows)
+        if options.paper in ("all", paper):
+            known = records[kept] = with_finished(known, options, paper, rows)
+        groups[paper], hours[paper] = paper_page.comparisons(rows, known, FULL_SEEDS), paper_record.total_hours(known)
+        path = folder / f"{paper}.md"
+        texts[path] = paper_page.page(page_text(path), paper, known, rows, groups[paper])
+    first = folder / "README.md"
+    texts[first] = paper_page.first_page(page_text(first), groups, hours)
     for kept, known in records.items():
         paper_record.write(kept, known)
         print(f"{kept}: {len(known)} figures")
-    if text != before:
-        path.write_text(text, encoding="utf-8")
-    print(f"{path}: {'written' if text != before else 'unchanged'}")
+    for path, text in texts.items():
+        changed = text != page_text(path)
+        if changed:
+            path.write_text(text, encoding="utf-8")
+        print(f"{path}: {'written' if changed else 'unchanged'}")
+    for paper, compared in groups.items():
+        path = folder.parent / "images" / f"reproduction_{paper}.png"
+        if any(group.drawn for group in compared) and paper_page.shown_by(path) != paper_page.digest(compared):
+            paper_page.draw(compared, path)
+            print(f"{path}: drawn")
     return 0
+
+
+def with_finished(known, options, paper, rows):
+    """A paper's records with those of the runs that are finished."""
+    for quick in (True, False):
+        settings = {**vars(options), "paper": paper, "quick": quick, "output_dir": options.papers_dir / paper}
+        work = Reproduction(argparse.Namespace(**settings), rows, rows)
+        known = paper_record.merged(known, paper_record.of_rows(work), rows)
+    return known
+
+
+def page_text(path):
+    if not path.is_file():
+        raise PaperError(f"{path}: no such page")
+    return path.read_text(encoding="utf-8")
