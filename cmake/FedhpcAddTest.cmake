@@ -53,7 +53,7 @@ function(fedhpc_register)
   endif()
   set(_launcher "")
   if(arg_RANKS GREATER 1)
-    set(_launcher "${MPIEXEC_EXECUTABLE}" ${MPIEXEC_NUMPROC_FLAG} ${arg_RANKS} --oversubscribe --bind-to none)
+    set(_launcher "${MPIEXEC_EXECUTABLE}" ${MPIEXEC_NUMPROC_FLAG} ${arg_RANKS})
   endif()
   add_test(NAME ${arg_NAME} COMMAND ${_launcher} ${arg_COMMAND}
            WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}")

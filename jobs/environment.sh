@@ -152,7 +152,7 @@ signal_launched() { kill -USR1 "$launched" 2>/dev/null || true; }
 # their end; the exit code is theirs, 75 where the signal was faster. The array launch_options goes to the launcher.
 launch_options=()
 launch() {
-  local pause=0.05 looks=0
+  local pause=0.05 looks=0 code=0
   [ "$asked_to_stop" = no ] || return 75
   # In the background: bash runs no trap while it waits for a command in the foreground.
   start "$@"
@@ -163,7 +163,10 @@ launch() {
     sleep "$pause"
     [ $((looks += 1)) -lt 20 ] || pause=0.5
   done
-  wait "$launched" || return
+  wait "$launched" || code=$?
+  # MPICH's mpiexec gives the number of the signal itself.
+  case $code in 9 | 10 | 15) code=$((128 + code)) ;; esac
+  [ "$code" = 0 ] || return "$code"
   ! taken_back || return 137
 }
 

@@ -13,15 +13,21 @@
 #   .deps/venv         Python with numpy, h5py, pandas, matplotlib for tools/ and tests, what the Python package is built
 #                      and tested with, and Sphinx for tools/docs.sh
 # FEDHPC_TORCH=PREFIX uses the LibTorch below PREFIX instead (a wheel's torch folder, or /usr).
+# FEDHPC_SETUP_MPI=mpich and FEDHPC_SETUP_HDF5=mpich|openmpi install another MPI, and an HDF5 built for one.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 torch_version=2.11.0
+case ${FEDHPC_SETUP_MPI:-openmpi} in
+  openmpi) mpi=(libopenmpi-dev openmpi-bin) ;;
+  *) mpi=("lib$FEDHPC_SETUP_MPI-dev" "$FEDHPC_SETUP_MPI") ;;
+esac
+hdf5=libhdf5-${FEDHPC_SETUP_HDF5:+$FEDHPC_SETUP_HDF5-}dev
 python_version=3.11      # any that has a wheel: LibTorch's libraries do not depend on it
 cupti_version=13.0.85    # the versions the wheel was built against
 cudart_version=13.0.96
 packages=(g++ cmake ninja-build ccache git
-          libopenmpi-dev openmpi-bin libhdf5-dev libboost-program-options-dev
+          "${mpi[@]}" "$hdf5" libboost-program-options-dev
           libeigen3-dev libgtest-dev libgmock-dev libbenchmark-dev zlib1g-dev liblzma-dev libjpeg-dev
           clang-format clang-tidy doxygen python3 python3-dev python3-venv unzip)
 

@@ -17,13 +17,9 @@ from multiprocessing.connection import Client, Listener
 import cloudpickle
 
 from .errors import Error
-from .tools.launch import one_thread_each
+from .tools.launch import environment_of_ranks
 
 _ADDRESS, _KEY = "FEDHPC_ASKED_BY", "FEDHPC_ASKED_WITH"
-_SHARED_CORES = {  # as tools/mpi_environment.sh
-    "OMPI_MCA_mpi_yield_when_idle": "1", "OMPI_MCA_rmaps_base_oversubscribe": "1",
-    "OMPI_MCA_hwloc_base_binding_policy": "none", "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
-    "PRTE_MCA_hwloc_default_binding_policy": "none"}
 _END_SECONDS = 10.0  # given to mpirun after rank 0 has answered
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 _NO_RANK = -1  # says who tells that mpirun has ended
@@ -74,7 +70,7 @@ def _may_be_remote():
 
 
 def _environment(address, key):
-    return {**_SHARED_CORES, **one_thread_each(), _ADDRESS: address, _KEY: key.hex(),
+    return {**environment_of_ranks(), _ADDRESS: address, _KEY: key.hex(),
             "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
 
 

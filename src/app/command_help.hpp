@@ -12,7 +12,7 @@ constexpr CommandHelp kCommandHelp[] = {
     {"run", R"(fedhpc run CONFIG.ini [--force] [--section.key=value ...]
   Trains as the configuration says and writes the result file run.output; the command line
   wins over the file, and where it gives a key twice, the last counts. Under mpirun it runs
-  on several ranks: mpirun -n 4 fedhpc run CONFIG.ini (--oversubscribe: more than cores).
+  on several ranks: mpirun -n 4 fedhpc run CONFIG.ini (tools/mpi_environment.sh: more than cores).
   A line base = OTHER.ini ahead of the first section takes over the keys of that file, over
   which the file's own win; its path is relative to the file that has the line.
   Keys of one method may stand in [algorithm.METHOD] or be given as --algorithm.METHOD.key=value;

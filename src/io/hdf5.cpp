@@ -92,9 +92,12 @@ std::string library_version() {
 Handle open_file(const std::string& path, Mode mode, std::size_t user_block) {
   silence();
   const Handle access = own(H5Pcreate(H5P_FILE_ACCESS), H5Pclose, "file access properties");
-  const H5F_libver_t format =
-      mode == Mode::CreatePortable ? H5F_LIBVER_EARLIEST : H5F_LIBVER_LATEST;
-  check(H5Pset_libver_bounds(access.id(), format, H5F_LIBVER_LATEST), "file format");
+  // What is written can be read by HDF5 1.10, whichever version writes it.
+  const bool reads = mode == Mode::Read || mode == Mode::ReadSwmr;
+  check(H5Pset_libver_bounds(access.id(),
+                             mode == Mode::CreatePortable ? H5F_LIBVER_EARLIEST : H5F_LIBVER_V110,
+                             reads ? H5F_LIBVER_LATEST : H5F_LIBVER_V110),
+        "file format");
   if (mode == Mode::Create || mode == Mode::CreatePortable) {
     // Names are listed in order of creation: the order of parameters in a row.
     const Handle creation = own(H5Pcreate(H5P_FILE_CREATE), H5Pclose, "file properties");

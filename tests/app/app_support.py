@@ -24,17 +24,14 @@ from pathlib import Path
 import h5py
 import numpy as np
 
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent / "python"))
+from fedhpc.tools.campaign_runs import ranks_of  # noqa: E402, F401: for the tests
+from fedhpc.tools.launch import environment_of_ranks  # noqa: E402
+
 SUITE = os.environ.get("FEDHPC_TESTS", "every")  # short, all or every, as tools/test.sh has it
 SHORT = SUITE == "short"
 HANG = 60.0  # s, after which a command is given up as hung
 options = argparse.Namespace(fedhpc="fedhpc", mpiexec="mpirun")
-LAUNCHER_OPTIONS = ["--oversubscribe", "--bind-to", "none"]
-ENVIRONMENT = {
-    "OMP_NUM_THREADS": "1",
-    "OMPI_ALLOW_RUN_AS_ROOT": "1",
-    "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
-    "OMPI_MCA_mpi_yield_when_idle": "1",
-}
 # The end of a configuration whose rounds take milliseconds; more keys of [train] may follow.
 SMALL_RUN = """[data]
 name = synthetic
@@ -59,14 +56,26 @@ def main():
 
 def command(arguments, ranks=0):
     """The program's command line; with ranks above 0 under the launcher."""
-    launcher = [options.mpiexec, *LAUNCHER_OPTIONS, "-n", str(ranks)] if ranks else []
+    launcher = [options.mpiexec, "-n", str(ranks)] if ranks else []
     return [*launcher, options.fedhpc, *map(str, arguments)]
 
 
 def environment(**changes):
     """The environment of a command; a change to None removes a variable."""
-    merged = {**os.environ, **ENVIRONMENT, **changes}
+    merged = {**environment_of_ranks(), **changes}
     return {name: value for name, value in merged.items() if value is not None}
+
+
+@functools.cache
+def open_mpi():
+    """The version of the launcher's Open MPI as text; empty where it is another MPI's."""
+    said = subprocess.run([options.mpiexec, "--version"], capture_output=True, text=True, check=True, env=environment())
+    return said.stdout.partition("(Open MPI) ")[2].split("\n")[0]
+
+
+def killed_code():
+    """The exit code of the launcher where a rank was killed: Open MPI's is a shell's, MPICH's the signal."""
+    return (128 if open_mpi() else 0) + signal.SIGKILL
 
 
 def start(*arguments, ranks=0, cwd=None, env=None, **popen):
@@ -139,26 +148,6 @@ def fedhpc(*arguments, ranks=0, cwd=None, env=None, **popen):
     if ranks == 0 and not popen and late and program_server():
         return program_server().run(command(arguments), cwd, environment(**(env or {})))
     return finish(start(*arguments, ranks=ranks, cwd=cwd, env=env, **popen))
-
-
-def ranks_of(process):
-    """Process ids of a started command's ranks, in rank order."""
-    def rank(pid):
-        for entry in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
-            if entry.startswith(b"OMPI_COMM_WORLD_RANK="):
-                return int(entry.split(b"=")[1])
-        return 0
-
-    found = {}
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            if (folder / "comm").read_text().strip() == Path(options.fedhpc).name:
-                parent = int((folder / "stat").read_text().rsplit(")", 1)[1].split()[1])
-                if process.pid in (parent, int(folder.name)):
-                    found[int(folder.name)] = rank(folder.name)
-        except (OSError, IndexError):
-            pass  # gone meanwhile
-    return sorted(found, key=found.get)
 
 
 def is_gone(pid):

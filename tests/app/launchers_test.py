@@ -10,6 +10,7 @@ from app_support import SMALL_RUN, AppCase, environment, finish, main, options, 
 
 CONFIG = "[run]\nrounds = 2\n" + SMALL_RUN
 TASKS = 3
+MPI = r"(OpenMPI|MPICH)-[\d.]+"  # as the program names it
 # What numbers a process, and what says how many there are; {0}: its number, {1}: that of all.
 LAUNCHERS = {
     "mpirun": {"OMPI_COMM_WORLD_RANK": "{0}", "OMPI_COMM_WORLD_SIZE": "{1}"},
@@ -45,8 +46,8 @@ class Launchers(AppCase):
             with self.subTest(name):
                 done = self.together(variables)
                 self.assertEqual([one.returncode for one in done], [2] * TASKS, [one.stderr for one in done])
-                self.assertRegex(done[0].stderr, rf"\Afedhpc: error: {name} has started {TASKS} tasks, but MPI \(OpenMPI-"
-                                                 r"\S+\) knows of 1 rank: [^\n]*--run\.mpi=off[^\n]*\n\Z")
+                self.assertRegex(done[0].stderr, rf"\Afedhpc: error: {name} has started {TASKS} tasks, but MPI \({MPI}\) "
+                                                 r"knows of 1 rank: [^\n]*--run\.mpi=off[^\n]*\n\Z")
                 self.assertEqual([one.stderr for one in done[1:]], [""] * (TASKS - 1), "one speaks for all")
                 self.assertEqual(self.written(), [])
         self.assertIn("srun --mpi=pmix", done[0].stderr)
@@ -85,7 +86,7 @@ class Launchers(AppCase):
     def test_on_starts_mpi_without_a_launcher(self):
         config = self.ini(CONFIG + "[run]\nmpi = on\n", "run.ini")
         out = self.run_ok("run", config, env=OTHERS).stdout
-        self.assertRegex(out, r"\n1 rank \(OpenMPI-\S+\), blocks of ")
+        self.assertRegex(out, rf"\n1 rank \({MPI}\), blocks of ")
         out = self.run_ok("resume", "run.h5", "--run.rounds=3", env=OTHERS).stdout
         self.assertIn("1 rank (", out)
         out = self.run_ok("resume", "run.h5", "--run.rounds=4", "--run.mpi=off", env=OTHERS).stdout
@@ -93,7 +94,7 @@ class Launchers(AppCase):
 
     def test_mpirun_starts_ranks_and_is_named(self):
         done = self.run_ok("run", self.ini(CONFIG, "run.ini"), ranks=2, env=OTHERS)
-        self.assertRegex(done.stdout, r"(?m)^2 ranks \(mpirun, OpenMPI-\S+\), blocks of ")
+        self.assertRegex(done.stdout, rf"(?m)^2 ranks \((mpirun|mpiexec), {MPI}\), blocks of ")
         with h5py.File(self.folder / "run.h5") as file:
             self.assertEqual(len(file["hostnames"]), 2)
 

@@ -23,7 +23,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 sys.path.insert(1, str(Path(__file__).resolve().parents[1] / "app"))
-from app_support import write_mnist  # noqa: E402
+from app_support import environment_of_ranks, write_mnist  # noqa: E402
 from pages import ROOT, all_pages  # noqa: E402
 
 program = None
@@ -31,7 +31,7 @@ OTHER_LANGUAGES = ("text", "ini", "csv", "cpp", "math", "cmake", "bibtex", "json
 
 # Pattern of a whole command, and why it is not run.
 NOT_RUN = [
-    (r"tools/(quickstart|test|setup|build|docs)\.sh( .*)?", "installs packages and builds"),
+    (r"tools/(quickstart|test|try_on|setup|build|docs)\.sh( .*)?", "installs packages and builds"),
     (r"FEDHPC_PRESET=\w+ tools/test\.sh", "installs packages and builds"),
     (r"(cmake|ctest|cpack) .*", "builds, or runs this test"),
     (r"PREFIX/.*", "tests/install has an installation"),
@@ -130,14 +130,12 @@ class Commands(unittest.TestCase):
         python.write_text(f"#!/usr/bin/env bash\nexec '{sys.executable}' \"$@\"\n")
         python.chmod(0o755)
         write_mnist(cls.folder / "DIR/mnist", train=6000, test=1000, side=(28, 28))
-        cls.environment = {name: value for name, value in os.environ.items()
-                           if not name.startswith(("OMPI_", "PRTE_", "FEDHPC_")) or name == "FEDHPC_CACHE"}
-        cls.environment |= {"OMP_NUM_THREADS": "1", "PATH": f"{cls.folder}/bin:{os.environ['PATH']}",
+        cls.environment = environment_of_ranks({
+            name: value for name, value in os.environ.items()
+            if not name.startswith(("OMPI_", "PRTE_", "FEDHPC_")) or name == "FEDHPC_CACHE"})
+        cls.environment |= {"PATH": f"{cls.folder}/bin:{os.environ['PATH']}",
                             "PYTHONPATH": str(cls.folder / "python"),
-                            "FEDHPC_MODULE": str(Path(program).resolve().parent / "python/fedhpc"),
-                            "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
-                            "OMPI_MCA_rmaps_base_oversubscribe": "1", "OMPI_MCA_mpi_yield_when_idle": "1",
-                            "OMPI_MCA_hwloc_base_binding_policy": "none"}
+                            "FEDHPC_MODULE": str(Path(program).resolve().parent / "python/fedhpc")}
         # What pages call RUN.h5, CONFIG.ini, A.h5 and B.h5, and what the quick start leaves.
         shutil.copy(ROOT / "configs/quickstart.ini", cls.folder / "CONFIG.ini")
         for name in ("RUN", "A", "results/quickstart"):

@@ -21,10 +21,13 @@ options = argparse.Namespace(wire_traffic="wire_traffic")
 def main():
     parser = argparse.ArgumentParser(add_help=False)
     parser.add_argument("--wire-traffic", default=options.wire_traffic)
+    parser.add_argument("--mpiexec", default=app_support.options.mpiexec)
     _, rest = parser.parse_known_args(namespace=options)
     options.wire_traffic = str(Path(options.wire_traffic).resolve())
-    if missing():
-        print(f"skipped: {missing()}")
+    app_support.options.mpiexec = options.mpiexec
+    reason = missing() or ("" if app_support.open_mpi().startswith("4.") else "hosts are named as Open MPI 4 wants it")
+    if reason:
+        print(f"skipped: {reason}")
         sys.exit(SKIPPED)
     sys.argv[1:] = rest
     app_support.main()

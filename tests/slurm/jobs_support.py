@@ -17,7 +17,7 @@ from slurm_support import Cluster, missing
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "app"))
 import app_support  # noqa: E402
-from app_support import ENVIRONMENT, SMALL_RUN  # noqa: E402
+from app_support import SMALL_RUN, environment  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[2]
 SKIPPED = 77  # exit code
@@ -130,7 +130,7 @@ def main(case, **cluster):
     """Runs the tests of a script on a cluster of their own; skips them, saying why, where there can be none."""
     if missing():
         _skip(missing())
-    os.environ.update(ENVIRONMENT)
+    os.environ.update(environment())
     with Cluster(**cluster) as case.cluster:
         if not case.cluster.has_mpi("pmix"):
             _skip("cannot start MPI programs: srun --mpi=list does not name pmix")

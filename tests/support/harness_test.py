@@ -14,8 +14,11 @@ import sys
 import tempfile
 import time
 import unittest
+from pathlib import Path
 
-LAUNCHER_OPTIONS = ["--oversubscribe", "--bind-to", "none"]
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent / "python"))
+from fedhpc.tools.launch import environment_of_ranks  # noqa: E402
+
 WATCHDOG = 2.0  # s, of the runs that hang
 SLACK = 20.0  # s, for start-up and end of a job on a loaded machine
 HANG = 60.0  # s, after which a run is given up as hung
@@ -32,9 +35,7 @@ class Run:
             command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
             start_new_session=True,
             env={
-                **os.environ,
-                "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
-                "OMPI_MCA_mpi_yield_when_idle": "1",
+                **environment_of_ranks(),
                 "GTEST_COLOR": "no",  # the launcher gives rank 0 a terminal
                 **environment,
             },
@@ -53,14 +54,14 @@ class Run:
 
 
 def launcher(ranks):
-    return [options.mpiexec, *LAUNCHER_OPTIONS, "-n", str(ranks)]
+    return [options.mpiexec, "-n", str(ranks)]
 
 
 def run_apart(*arguments_by_rank):
     """One job whose ranks get different arguments."""
     parts = (["-n", "1", options.victims, *arguments, ":"] for arguments in arguments_by_rank)
     command = [word for part in parts for word in part]
-    return Run([options.mpiexec, *LAUNCHER_OPTIONS, *command[:-1]])
+    return Run([options.mpiexec, *command[:-1]])
 
 
 def run(ranks, gtest_filter, *flags, **environment):
@@ -189,7 +190,7 @@ class ExitCodes(HarnessCase):
                              ("Victim.SkipsOnRankOne", 1), ("Victim.NoSuchTest", 1)):
             with self.subTest(victim=victim):
                 # The shell ends with 0, so that the launcher does not stop the other ranks.
-                script = '"$0" "$@"; echo "code <$OMPI_COMM_WORLD_RANK $?>"'
+                script = '"$0" "$@"; echo "code <${OMPI_COMM_WORLD_RANK:-$PMI_RANK} $?>"'
                 job = Run([*launcher(3), "sh", "-c", script, options.victims,
                            f"--gtest_filter={victim}"])
                 codes = sorted(re.findall(r"code <(\d) (\d+)>", job.output))

@@ -10,8 +10,8 @@ import sys
 
 
 def plan(arguments):
-    ranks = int(os.environ.get("OMPI_COMM_WORLD_SIZE", "1"))
-    if os.environ.get("OMPI_COMM_WORLD_RANK", "0") != "0":
+    ranks = int(os.environ.get("OMPI_COMM_WORLD_SIZE", os.environ.get("PMI_SIZE", "1")))
+    if os.environ.get("OMPI_COMM_WORLD_RANK", os.environ.get("PMI_RANK", "0")) != "0":
         return 0
     given = dict(argument.removeprefix("--").split("=", 1) for argument in arguments if "=" in argument)
     with open(os.environ["FAKE_LOG"], "a", encoding="utf-8") as log:

@@ -6,6 +6,10 @@
 #include <utility>
 #include <vector>
 
+// The calls of HDF5 1.10 and what they give, in newer versions too.
+#ifndef H5_USE_110_API
+#define H5_USE_110_API
+#endif
 #include <hdf5.h>
 
 #include "fedhpc/core/error.hpp"

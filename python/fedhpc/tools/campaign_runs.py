@@ -10,12 +10,10 @@ from pathlib import Path
 
 import h5py
 
+from .launch import environment_of_ranks
 from .result_file import is_of_the_machine
 
 LIMIT = 30.0  # s, after which a command hangs
-ENVIRONMENT = {"OMP_NUM_THREADS": "1", "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
-               "OMPI_MCA_mpi_yield_when_idle": "1", "OMPI_MCA_rmaps_base_oversubscribe": "1",
-               "OMPI_MCA_hwloc_base_binding_policy": "none"}
 
 
 class Failure(Exception):
@@ -45,7 +43,7 @@ class Runs:
         launcher = [self.mpiexec, "-n", str(ranks)] if ranks else []
         return subprocess.Popen([*launcher, self.program, *map(str, arguments)], cwd=folder, text=True, errors="replace",
                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
-                                env={**os.environ, **ENVIRONMENT})
+                                env=environment_of_ranks())
 
     def finish(self, process, limit=LIMIT):
         try:
@@ -72,7 +70,7 @@ class Runs:
             if self._keys is None:
                 self._keys = {}
                 text = subprocess.run([self.program, "help", "keys"], capture_output=True, text=True, check=True,
-                                      env={**os.environ, **ENVIRONMENT}).stdout
+                                      env=environment_of_ranks()).stdout
                 for name, allowed, rest in re.findall(
                         r"^(\w+\.\w+)\n.*\n  allowed: (.*)\n((?:  .*\n)*)", text, re.MULTILINE):
                     methods = re.search(r"  methods: (.*)", rest)
@@ -80,17 +78,26 @@ class Runs:
             return self._keys
 
 
+# What numbers a rank: Open MPI's mpirun, and MPICH's.
+_RANK = re.compile(rb"(?:^|\0)(?:OMPI_COMM_WORLD_RANK|PMI_RANK)=(\d+)")
+
+
 def ranks_of(process):
-    """Process ids of a started command's ranks."""
-    found = []
+    """Process ids of a started command's ranks, in their order."""
+    parents, found = {}, {}
     for folder in Path("/proc").glob("[0-9]*"):
         try:
-            parent = int((folder / "stat").read_text().rsplit(")", 1)[1].split()[1])
-            if (folder / "comm").read_text().strip() == "fedhpc" and process.pid in (parent, int(folder.name)):
-                found.append(int(folder.name))
-        except (OSError, IndexError, ValueError):
+            parents[int(folder.name)] = int((folder / "stat").read_text().rsplit(")", 1)[1].split()[1])
+            if (folder / "comm").read_text().strip() == "fedhpc":
+                rank = _RANK.search((folder / "environ").read_bytes())
+                found[int(folder.name)] = int(rank[1]) if rank else 0
+        except (OSError, IndexError):
             pass  # gone meanwhile
-    return sorted(found)
+
+    def belongs(pid):  # mpirun may have servers between itself and its ranks
+        return pid == process.pid or pid in parents and belongs(parents[pid])
+
+    return sorted(filter(belongs, found), key=found.get)
 
 
 def contents(path):

@@ -11,6 +11,12 @@ INTERRUPTED = 75  # exit code of a run that wrote a checkpoint and can be resume
 REFUSED = 2  # of one that does not start: its configuration, data or checkpoint cannot be used
 CHECKPOINT_SECONDS = 60.0  # given to finish a round and write a checkpoint
 TERMINATE_SECONDS = 10.0  # given to mpirun to end its ranks
+# As tools/mpi_environment.sh. Variables, as each MPI's mpirun has options of its own. Slots are counted in physical
+# cores; binding would put two programs on the same ones.
+_SHARED_CORES = {
+    "OMPI_MCA_mpi_yield_when_idle": "1", "OMPI_MCA_rmaps_base_oversubscribe": "1",
+    "OMPI_MCA_hwloc_base_binding_policy": "none", "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
+    "PRTE_MCA_hwloc_default_binding_policy": "none"}
 
 
 @dataclass(frozen=True)
@@ -26,9 +32,9 @@ def cores():
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
 
 
-def one_thread_each():
-    """This process's environment for ranks of one thread each, which root may start too."""
-    environment = dict(os.environ, OMP_NUM_THREADS="1")
+def environment_of_ranks(given=os.environ):
+    """The environment `given` for ranks of one thread each, which may share cores and be started by root."""
+    environment = {**_SHARED_CORES, **given, "OMP_NUM_THREADS": "1"}
     if hasattr(os, "geteuid") and os.geteuid() == 0:
         environment.update({f"{launcher}_ALLOW_RUN_AS_ROOT{confirm}": "1"
                             for launcher in ("OMPI", "PRTE") for confirm in ("", "_CONFIRM")})
@@ -37,10 +43,7 @@ def one_thread_each():
 
 def mpi_command(program, ranks, arguments):
     """The command line and environment for `ranks` ranks of one thread each."""
-    environment = one_thread_each()
-    # Slots are counted in physical cores; binding would put two programs on the same ones.
-    launcher = ["mpirun", "-n", str(ranks), "--oversubscribe", "--bind-to", "none"]
-    return launcher + [str(program), *arguments], environment
+    return ["mpirun", "-n", str(ranks), str(program), *arguments], environment_of_ranks()
 
 
 def run(command, environment, log, deadline, stop_asked):
@@ -62,6 +65,8 @@ def run(command, environment, log, deadline, stop_asked):
             if process.poll() is None:
                 _end(process)
     code = process.returncode if process.returncode >= 0 else 128 - process.returncode
+    if code in (signal.SIGKILL, signal.SIGUSR1, signal.SIGTERM):  # MPICH's mpiexec gives the number itself
+        code += 128
     return Outcome(code, time.monotonic() - start, stopped, error_message(log, code) if code else "")
 
 
@@ -85,7 +90,8 @@ def _end(process):
 
 def error_message(log, code):
     """The first line in which the program itself names an error, else its first words, else the last line of all."""
-    lines = [line.strip() for line in Path(log).read_text(encoding="utf-8", errors="replace").splitlines()]
+    # Open MPI 5 writes a zero byte ahead of some lines.
+    lines = [line.strip("\0").strip() for line in Path(log).read_text(encoding="utf-8", errors="replace").splitlines()]
     for begin in ("fedhpc: error:", "fedhpc:"):  # notes and warnings may come before the error
         for line in lines:
             if line.startswith(begin):
