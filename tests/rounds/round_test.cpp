@@ -28,7 +28,7 @@ PayloadFit fit_of(std::int64_t client) {
     heights.push_back(field.shape.size() == 2 ? field.shape[0] : 1);
   }
   const LinkDraws draws{.seed = std::stoull(tiny_keys().at("run.seed")), .round = 1};
-  return {.tensors = tensors, .heights = heights, .seed = draws.of(Direction::Up, client)};
+  return {.tensors = tensors, .heights = heights, .seed = draws.of(Direction::Up, client, 0)};
 }
 
 class EveryCodec : public ::testing::TestWithParam<std::string> {};
