@@ -40,8 +40,10 @@ TEST_P(FeedbackReference, EqualsPlainLoop) {
   const auto k = static_cast<std::int64_t>(std::floor(fraction * kColumns + 0.5));
   const bool is_scaffold = keys.contains("algorithm.control");
   const auto reference = is_scaffold ? reference::top_k_scaffold : reference::top_k_fedavg;
+  reference::Problem problem = reference::make_problem(keys);
+  problem.uniform = is_scaffold;
   expect_equals_reference(keys,
-                          reference(reference::make_problem(keys), k,
+                          reference(problem, k,
                                     feedback == "none"   ? reference::Feedback::None
                                     : feedback == "ef14" ? reference::Feedback::Ef14
                                                          : reference::Feedback::Ef21,

@@ -11,6 +11,7 @@ import contextlib
 import functools
 import gzip
 import os
+import re
 import shutil
 import signal
 import socket
@@ -70,7 +71,8 @@ def environment(**changes):
 def open_mpi():
     """The version of the launcher's Open MPI as text; empty where it is another MPI's."""
     said = subprocess.run([options.mpiexec, "--version"], capture_output=True, text=True, check=True, env=environment())
-    return said.stdout.partition("(Open MPI) ")[2].split("\n")[0]
+    found = re.search(r"\((?:Open MPI|OpenRTE)\) (.*)", said.stdout)  # mpirun's and, in version 4, mpiexec's name
+    return found[1] if found else ""
 
 
 def killed_code():
