@@ -106,8 +106,8 @@ void take_columns(const CsvRows& rows, const CsvFormat& format, bool header, con
                 like->path, "'");
     }
     if (header && !like->header.empty() && table.header != like->header) {
-      rows.fail(": found the columns ", quoted(join(table.header)), ", expected ",
-                quoted(join(like->header)), " as in '", like->path, "'");
+      rows.fail(": found the columns ", in_quotes(join(table.header)), ", expected ",
+                in_quotes(join(like->header)), " as in '", like->path, "'");
     }
     table.labels.place = like->labels.place;
     table.clients.place = like->clients.place;
@@ -120,7 +120,7 @@ double finite_number(const CsvRows& rows, std::size_t column) {
   const std::optional<double> number = parse_number(field);
   if (number && std::isfinite(*number)) return *number;
   const bool comma = field.find(',') != std::string_view::npos;
-  rows.fail(", column ", column, ": found ", quoted(field), ", expected a finite number",
+  rows.fail(", column ", column, ": found ", in_quotes(field), ", expected a finite number",
             comma ? " with a point, not a comma" : "", "; remove or repair the row");
 }
 
@@ -129,7 +129,7 @@ void take_word(const CsvRows& rows, std::size_t column, const CsvTable& table, C
   const std::string_view word = without_spaces(rows.fields()[column]);
   const bool number = parse_number(word).has_value();
   if (number && !words.words.empty()) {
-    rows.fail(", column ", column, ": found the number ", quoted(word), ", expected a word as in ",
+    rows.fail(", column ", column, ": found the number ", in_quotes(word), ", expected a word as in ",
               "line ", table.lines.front());
   }
   if (number || word.empty() || !words.numbers.empty()) {
@@ -162,7 +162,7 @@ void check_first_label(const CsvTable& table) {
   const std::vector<std::string>& labels = table.labels.words;
   if (labels.size() < 2 || std::count(labels.begin(), labels.end(), labels.front()) > 1) return;
   throw DataError(concat("csv file '", table.path, "', line ", table.lines.front(), ": the label ",
-                         quoted(labels.front()), " is in no other row; set data.header = yes if ",
+                         in_quotes(labels.front()), " is in no other row; set data.header = yes if ",
                          "the row names the columns, else data.header = no"));
 }
 

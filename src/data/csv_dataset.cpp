@@ -148,7 +148,7 @@ std::unique_ptr<Dataset> open_covtype(const DataOptions& options) {
     throw DataError(concat("Covertype file '", path, "', line ", table.lines[row],
                            ", column 54: found label ", label, ", expected 1 to 7"));
   };
-  if (!table.labels.words.empty()) fail(0, fedhpc::quoted(table.labels.words.front()));
+  if (!table.labels.words.empty()) fail(0, in_quotes(table.labels.words.front()));
   std::vector<std::int64_t> labels;
   for (const double label : table.labels.numbers) {
     const bool known = label >= 1 && label <= kClasses && label == static_cast<int>(label);

@@ -73,7 +73,7 @@ std::string_view CsvRows::quoted_field() {
     field += '"';  // a doubled quote stands for one
   }
   if (position_ < text_.size() && text_[position_] != separator_ && !at_line_end()) {
-    fail(", column ", fields_.size(), ": found ", quoted(text_.substr(position_, 1)),
+    fail(", column ", fields_.size(), ": found ", in_quotes(text_.substr(position_, 1)),
          " behind a quoted field, expected ", separator_name(separator_),
          " or the end of the line");
   }

@@ -54,7 +54,7 @@ class Parser {
  private:
   double finite(std::string_view text, const char* expected) const {
     const std::optional<double> number = parse_number(text);
-    if (!number || !std::isfinite(*number)) fail(quoted(text), expected);
+    if (!number || !std::isfinite(*number)) fail(in_quotes(text), expected);
     return *number;
   }
 
@@ -66,7 +66,7 @@ class Parser {
     const auto [stop, error] = std::from_chars(word.data(), end, index);
     if (colon == std::string_view::npos || error != std::errc() || stop != end || index < 1 ||
         index > std::numeric_limits<std::int32_t>::max()) {
-      fail(quoted(word), "index:value with an index from 1 to 2147483647");
+      fail(in_quotes(word), "index:value with an index from 1 to 2147483647");
     }
     if (index <= last) {
       fail(concat("index ", index, " after ", last), "ascending indices");

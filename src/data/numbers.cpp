@@ -25,7 +25,7 @@ std::string text_of(double number) {
   return {text, std::to_chars(text, text + sizeof text, number).ptr};
 }
 
-std::string quoted(std::string_view text) {
+std::string in_quotes(std::string_view text) {
   constexpr std::size_t kLongest = 40;
   std::string shown(text.substr(0, kLongest));
   for (char& letter : shown) {

@@ -16,7 +16,7 @@ std::optional<double> parse_number(std::string_view text);
 std::string text_of(double number);
 
 /// Quotes a text from a file, short enough for a message and free of control characters.
-std::string quoted(std::string_view text);
+std::string in_quotes(std::string_view text);
 
 /// Returns the different labels of two files in ascending order.
 std::vector<double> distinct_labels(const std::vector<double>& train,
