@@ -129,8 +129,8 @@ void take_word(const CsvRows& rows, std::size_t column, const CsvTable& table, C
   const std::string_view word = without_spaces(rows.fields()[column]);
   const bool number = parse_number(word).has_value();
   if (number && !words.words.empty()) {
-    rows.fail(", column ", column, ": found the number ", in_quotes(word), ", expected a word as in ",
-              "line ", table.lines.front());
+    rows.fail(", column ", column, ": found the number ", in_quotes(word),
+              ", expected a word as in ", "line ", table.lines.front());
   }
   if (number || word.empty() || !words.numbers.empty()) {
     words.numbers.push_back(finite_number(rows, column));
@@ -162,7 +162,8 @@ void check_first_label(const CsvTable& table) {
   const std::vector<std::string>& labels = table.labels.words;
   if (labels.size() < 2 || std::count(labels.begin(), labels.end(), labels.front()) > 1) return;
   throw DataError(concat("csv file '", table.path, "', line ", table.lines.front(), ": the label ",
-                         in_quotes(labels.front()), " is in no other row; set data.header = yes if ",
+                         in_quotes(labels.front()),
+                         " is in no other row; set data.header = yes if ",
                          "the row names the columns, else data.header = no"));
 }
 
