@@ -9,12 +9,11 @@ Rows of one table on the same data are compared. A row's figure is that of its l
 """
 
 import hashlib
-import io
 from dataclasses import dataclass
 
 from . import paper_record
 from .paper_table import PaperError
-from .style import COLOURS, DOTS_PER_INCH, tidy
+from .style import COLOURS, tidy, write_figure
 
 KINDS = ("done", "fewer seeds", "fewer rounds", "no figure")
 FEWEST = 3  # rows that have an order
@@ -52,7 +51,8 @@ class Comparison:
 
     @property
     def drawn(self):
-        """Accuracies of the figure: those that the paper has too; where it has none of them, all of ours. None if one."""
+        """Accuracies of the figure: those that the paper has too; where it has none of them, all of ours. One alone
+        says nothing."""
         known = [point for point in self.points if point.ours is not None and "accuracy" in point.metric]
         known = [point for point in known if point.paper is not None] or known
         return known if len(known) > 1 else []
@@ -199,10 +199,8 @@ def draw(groups, path):
     handles = [plt.Line2D([], [], linestyle="", marker=mark, markerfacecolor=face, color=edge, label=label)
                for mark, face, edge, label, there in marks if there]
     figure.legend(handles=handles, loc="outside upper center", ncols=len(handles), frameon=False, fontsize=8)
-    drawn = io.BytesIO()
-    figure.savefig(drawn, format="png", dpi=DOTS_PER_INCH, metadata={"Description": digest(groups)})
+    write_figure(figure, path, force=True, metadata={"Description": digest(groups)})
     plt.close(figure)
-    path.write_bytes(drawn.getvalue())
 
 
 def _panel(axes, group):

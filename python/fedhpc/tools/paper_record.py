@@ -7,6 +7,7 @@ docs/reproduction shows them (paper_page.py).
 """
 
 import csv
+import functools
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -55,10 +56,11 @@ class Record:
 
 def of_rows(work):
     """The records of all rows of a Reproduction, with a figure or without."""
-    return [_of_row(work, row) for row in work.rows]
+    bits_of = functools.cache(bits.of_run)  # rows may share runs
+    return [_of_row(work, row, bits_of) for row in work.rows]
 
 
-def _of_row(work, row):
+def _of_row(work, row, bits_of):
     jobs = [job for seed in range(1, work.options.seeds + 1) if (job := work.jobs.get((row.run_name, seed)))]
     states = [work.states[job.name] for job in jobs]
     finished = [(job, state.run) for job, state in zip(jobs, states) if state.kind == "finished"]
@@ -72,7 +74,7 @@ def _of_row(work, row):
     shorter = [item for item in (jobs[0].overrides if jobs else ()) if item.startswith("run.rounds=")]
     config = " ".join([row.config, *dict.fromkeys([*row.overrides, *shorter])])
     state = _state(work, row, len(seeds), rounds, protocol)
-    names = tuple(bits.of_run(job.output) for job, _ in finished)
+    names = tuple(bits_of(job.output) for job, _ in finished)
     return Record(row.table, row.run_name, row.measured, row.paper, row.spread, mean, spread, seeds, config,
                   _version([run for _, run in finished]), rounds, protocol, state, names,
                   _core_hours([run for _, run in finished]))

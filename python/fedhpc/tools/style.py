@@ -36,8 +36,10 @@ def add_force(parser):
                         help="replace an earlier figure; without, it gets the name FIGURE.old1.png or the next number")
 
 
-def write_figure(figure, output, force=False, dots_per_inch=DOTS_PER_INCH):
+def write_figure(figure, output, force=False, dots_per_inch=DOTS_PER_INCH, metadata=None):
     """Writes a figure to the path `output`, whose ending says how, and sets an earlier one aside unless `force`.
+
+    `metadata`: names and texts that the file carries beside the picture.
 
     Letters in PDF and PS are TrueType (Type 42), which publishers take; Type 3 many refuse.
     """
@@ -45,7 +47,7 @@ def write_figure(figure, output, force=False, dots_per_inch=DOTS_PER_INCH):
 
     drawn = io.BytesIO()
     with matplotlib.rc_context({"pdf.fonttype": 42, "ps.fonttype": 42}):
-        figure.savefig(drawn, format=output.suffix[1:] or "png", dpi=dots_per_inch)
+        figure.savefig(drawn, format=output.suffix[1:] or "png", dpi=dots_per_inch, metadata=metadata)
     if output.is_file() and not force:
         aside = next(output.with_name(f"{output.stem}.old{n}{output.suffix}") for n in itertools.count(1)
                      if not any(output.parent.glob(f"{glob.escape(output.stem)}.old{n}.*")))
