@@ -27,7 +27,7 @@ class ServerMomentum final : public Algorithm {
   void initialise(const Setup& setup) override {
     global_ = setup.initial_model();
     velocity_ = 0 * global_;
-    codec_ = averaging_.make_upload_codec();
+    codec_ = averaging_.links.open(setup, global_);
   }
 
   void round(Round& round) override {

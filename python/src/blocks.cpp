@@ -49,11 +49,14 @@ Rows wanted_travelling(const std::string& verb, const PyRows& rows, std::int64_t
   return sent;
 }
 
-PyRows download(PyBlock& self, const PyRows& models, nb::handle codec, std::int64_t beside) {
+PyRows download(PyBlock& self, const PyRows& models, nb::handle codec, std::int64_t beside,
+                std::int64_t channel) {
   Block& block = self.get();
   std::shared_ptr<const Codec> made;
   const Rows sent = wanted_travelling("block.download", models, block.count(), /*or_one=*/true);
   if (beside < 0) refuse("block.download", "bytes beside from 0 on", concat(beside));
+  if (channel < 0) refuse("block.download", "a channel from 0 on", concat(channel));
+  if (codec.is_none() && beside == 0) return {block.download(models.owned(sent), channel)};
   return {
       block.download(models.owned(sent), to_codec("block.download", codec, sent, made), beside)};
 }
@@ -61,6 +64,7 @@ PyRows download(PyBlock& self, const PyRows& models, nb::handle codec, std::int6
 PyRows download_of_edges(PyBlock& self, const PyEdgeRows& models, nb::handle codec) {
   std::shared_ptr<const Codec> made;
   const EdgeRows sent = wanted_edges("block.download", models);
+  if (codec.is_none()) return {self.get().download(sent)};
   return {self.get().download(sent, to_codec("block.download", codec, sent.rows, made))};
 }
 
@@ -178,10 +182,12 @@ void require_client(const char* verb, const Block& block, std::int64_t client) {
 void bind_travel(nb::class_<PyBlock>& bound) {
   bound
       .def("download", &download, nb::arg("models"), nb::arg("codec") = nb::none(),
-           nb::arg("beside") = 0,
+           nb::arg("beside") = 0, nb::arg("channel") = 0,
            "Sends a model to every client and returns what they receive, [C, P]. All get rows "
            "[1, P], or client c gets row c of [C, P]. Books one payload per client: the model and "
-           "`beside` more bytes. `codec`: a name, a Codec, or None for dense.")
+           "`beside` more bytes. `codec`: a name, a Codec, or None: as algorithm.downlink_codec "
+           "says "
+           "of this channel of setup.open_links(), and dense without.")
       .def("download", &download_of_edges, nb::arg("models"), nb::arg("codec") = nb::none(),
            "Every client gets the model of its edge.")
       .def(

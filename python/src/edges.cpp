@@ -92,11 +92,15 @@ void bind_edges(nb::module_& core) {
             std::shared_ptr<const Codec> made;
             const Rows sent = wanted("edges.download", model, 1, edges.edges.rows.layout);
             wanted_edges("edges.download", edges);
+            if (codec.is_none()) {
+              self.get().download_(sent, edges.edges);
+              return;
+            }
             self.get().download_(sent, edges.edges, to_codec("edges.download", codec, sent, made));
           },
           nb::arg("model"), nb::arg("edges"), nb::arg("codec") = nb::none(),
           "Sends the cloud's model [1, P] to the drawn edges, whose rows of `edges` become it. "
-          "Books one payload per drawn edge.")
+          "Books one payload per drawn edge. codec: as in block.download.")
       .def("rounds", &edge_rounds, nb::arg("count"), nb::arg("edge_round"),
            "Calls edge_round() `count` times; there clients exchange payloads with their edge, "
            "and training sees batches of a pass of its own.")

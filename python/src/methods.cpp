@@ -187,7 +187,7 @@ class PythonMethod final : public Algorithm {
           time_of("this setup is over: it can be used only while initialise() runs");
       const During during(time);
       options_.set_averaging();
-      of("initialise")(PySetup{{setup, time}, session_});
+      of("initialise")(PySetup{{setup, time}, session_, &options_});
     });
   }
 

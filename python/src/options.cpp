@@ -197,17 +197,28 @@ void add(PyOptions& self, const std::string& name, nb::handle value, const std::
   };
 }
 
-void averaging(PyOptions& self, const std::string& weighting, const std::string& codec_help) {
+LinkOptions::Payloads to_payloads(const std::string& name) {
+  using Payloads = LinkOptions::Payloads;
+  if (name == "changes") return Payloads::Changes;
+  if (name == "models") return Payloads::Models;
+  if (name == "changes_up") return Payloads::ChangesUp;
+  if (name == "models_up") return Payloads::ModelsUp;
+  throw nb::value_error(
+      concat("payloads is 'changes', 'models', 'changes_up' or 'models_up', not '", name, "'")
+          .c_str());
+}
+
+void averaging(PyOptions& self, const std::string& weighting, const std::string& codec_help,
+               const std::string& payloads) {
   if (self.own == nullptr) throw std::runtime_error("keys are declared in declare() alone");
+  const LinkOptions::Payloads travelling = to_payloads(payloads);
   for (const char* name : {"weighting", "codec", "k"}) require_name(self, name);
   for (const char* name : {"weighting", "codec"}) require_free_attribute(self, name);
   AveragingOptions& averaging =
       self.own->averaging.emplace(AveragingOptions{.weighting = to_weighting(weighting)});
-  if (codec_help.empty()) {
-    averaging.declare(*self.table);
-  } else {
-    averaging.declare(*self.table, codec_help);
-  }
+  averaging.declare(*self.table, travelling, codec_help);
+  self.own->opens_links =
+      travelling == LinkOptions::Payloads::Changes || travelling == LinkOptions::Payloads::Models;
   self.own->set_averaging();
 }
 
@@ -277,7 +288,8 @@ void MethodOptions::set_averaging() const {
   if (!averaging) return;
   const char* names[] = {"samples", "batches", "uniform"};
   nb::setattr(method, "weighting", nb::cast(names[static_cast<int>(averaging->weighting)]));
-  nb::setattr(method, "codec", nb::cast(PyCodec{averaging->make_upload_codec()}));
+  if (opens_links) return;
+  nb::setattr(method, "codec", nb::cast(PyCodec{averaging->links.upload_codec()}));
 }
 
 void bind_options(nb::module_& core) {
@@ -296,9 +308,12 @@ void bind_options(nb::module_& core) {
            "int or of str; None with kind=int or float is 'auto'. help: one sentence. Bounds are "
            "for numbers, choices for texts. acts: where() it acts.")
       .def("averaging", &averaging, nb::arg("weighting") = "samples", nb::arg("codec_help") = "",
+           nb::arg("payloads") = "changes_up",
            "Declares algorithm.weighting, algorithm.codec and algorithm.k; from initialise() on "
            "the method has them as self.weighting (for block.weights) and self.codec (for "
-           "uploads).")
+           "uploads). payloads: 'changes_up' of models, or whole 'models_up'. With 'changes' or "
+           "'models', which travel both ways, also algorithm.downlink_codec and "
+           "algorithm.error_feedback, and setup.open_links() gives the codec.")
       .def(
           "acts",
           [](PyOptions& self, const std::string& key, const Condition& condition) {

@@ -25,6 +25,8 @@ struct MethodOptions {
   std::deque<OptionValue> values = {};
   std::optional<AveragingOptions> averaging = {};
 
+  bool opens_links = false;  // uploads have a codec once it does
+
   /// Gives the method what averaging() has declared: its weighting and its codec.
   void set_averaging() const;
 };

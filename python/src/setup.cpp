@@ -75,6 +75,25 @@ void require_factors(const std::string& verb, const PySetup& self) {
           .c_str());
 }
 
+PyCodec open_links(const PySetup& self, const PyRows& model, std::int64_t channel,
+                   const std::string& ways) {
+  if (!self.options->opens_links) {
+    throw nb::value_error(
+        "setup.open_links is for methods with options.averaging(payloads='changes' or 'models')");
+  }
+  if (channel < 0) refuse("setup.open_links", "a channel from 0 on", concat(channel));
+  using Ways = LinkOptions::Ways;
+  if (ways != "both" && ways != "up" && ways != "down") {
+    refuse("setup.open_links", "ways 'both', 'up' or 'down'", concat("'", ways, "'"));
+  }
+  const Rows start = model.owned(wanted("setup.open_links", model, 1));
+  std::unique_ptr<Codec> codec = self.options->averaging->links.open(*self.setup, start, channel,
+                                                                     ways == "both" ? Ways::Both
+                                                                     : ways == "up" ? Ways::Up
+                                                                                    : Ways::Down);
+  return {std::move(codec)};
+}
+
 PyOptimizer optimizer_of(const PySetup& self, nb::handle layout, std::optional<double> lr) {
   StepRule rule = self.setup->training().step_rule();
   if (lr) {
@@ -224,6 +243,12 @@ void bind_setup(nb::module_& core) {
       .def("optimizer", &optimizer_of, nb::arg("layout"), nb::arg("lr") = nb::none(),
            "An Optimizer of train.*'s rule for rows of a layout (or of rows that have it); with "
            "`lr` in the place of train.lr, which no schedule changes.")
+      .def("open_links", &open_links, nb::arg("model"), nb::arg("channel") = 0,
+           nb::arg("ways") = "both",
+           "Opens the links of a payload, of a method with options.averaging(payloads='changes' or "
+           "'models'), and returns the Codec of its uploads. model: rows [1, P] that clients know "
+           "at the start. channel: the payload's number, where a round has several. ways: 'both', "
+           "'up' or 'down'.")
       .def_prop_ro(
           "clients", [](const PySetup& self) { return self.setup->clients(); },
           "N, the clients of all ranks.")

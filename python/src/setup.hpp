@@ -5,6 +5,7 @@
 #include <string>
 
 #include "methods.hpp"
+#include "options.hpp"
 
 namespace fedhpc::python {
 
@@ -12,6 +13,7 @@ namespace fedhpc::python {
 struct PySetup {
   Held<const Setup> setup;
   MethodSessionPtr session;
+  const MethodOptions* options;
 };
 
 /// A walk over a method's state, in its time.

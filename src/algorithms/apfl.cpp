@@ -28,7 +28,7 @@ void APFL::declare(OptionSet& options) {
   options.add("algorithm.alpha_rule", alpha_rule_,
               Names<AlphaRule>{{"fixed", AlphaRule::Fixed}, {"adaptive", AlphaRule::Adaptive}},
               "whether that weight stays, or is moved once a round by its gradient");
-  averaging_.declare_both(options);
+  averaging_.declare(options);
   server_.declare(options);
 }
 
@@ -36,7 +36,7 @@ void APFL::initialise(const Setup& setup) {
   setup.add_metrics({{kAlpha, "1", "mean over participants of the weight alpha after the round"}});
   global_ = setup.initial_model();
   trainable_ = RowPart(global_.layout, {.with = Tag::Trainable});
-  codec_ = averaging_.make_upload_codec(setup, global_);
+  codec_ = averaging_.links.open(setup, global_);
   server_.start(global_);
   personal_ = &setup.store().rows("personal", global_);
   alphas_ = &setup.store().scalars("alpha", alpha_);

@@ -6,13 +6,13 @@ void Ditto::declare(OptionSet& options) {
   options.add("algorithm.mu", mu_, at_least(0.0),
               "weight of the term mu/2 ||v - w_t||^2 between personal and global model (lambda of "
               "the paper); 0 leaves every client alone");
-  averaging_.declare_both(options);
+  averaging_.declare(options);
   server_.declare(options);
 }
 
 void Ditto::initialise(const Setup& setup) {
   global_ = setup.initial_model();
-  codec_ = averaging_.make_upload_codec(setup, global_);
+  codec_ = averaging_.links.open(setup, global_);
   server_.start(global_);
   personal_ = &setup.store().rows("personal", global_);
 }

@@ -5,7 +5,7 @@
 namespace fedhpc {
 
 void Dsgd::declare(OptionSet& options) {
-  averaging_.declare_both(options);
+  averaging_.declare(options);
   require_plain_gradients(options, "dsgd");
 }
 
@@ -13,7 +13,7 @@ void Dsgd::initialise(const Setup& setup) {
   x_ = setup.initial_model();
   eta_ = setup.training().lr;
   clip_norm_ = setup.training().clip_norm;
-  codec_ = averaging_.make_upload_codec(setup, x_);
+  codec_ = averaging_.links.open(setup, x_);
 }
 
 void Dsgd::round(Round& round) {

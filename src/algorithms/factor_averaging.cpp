@@ -11,14 +11,14 @@ void FactorAveraging::declare(OptionSet& options) {
   options.add_or_auto("algorithm.init_range", init_range_, above(0.0),
                       "a of the uniform distribution U(-a, a) of the first factors; auto: normals "
                       "that give weights the variance 2 / fan_in");
-  averaging_.declare_both(options);
+  averaging_.declare(options);
   server_.declare(options);
 }
 
 void FactorAveraging::initialise(const Setup& setup) {
   map_ = &setup.factor_map();
   begin(setup.initial_factors(), *map_);
-  codec_ = averaging_.make_upload_codec(setup, factors_);
+  codec_ = averaging_.links.open(setup, factors_);
   server_.start(factors_);
   record_ = AggregationRecord(setup);
 }

@@ -60,7 +60,7 @@ void FedALA::declare(OptionSet& options) {
       .add("algorithm.tolerance", tolerance_, at_least(0.0),
            "what algorithm.start_rule compares with: up to there weights have converged")
       .acts(unless("algorithm.weight_lr", "0"));
-  averaging_.declare_both(options);
+  averaging_.declare(options);
   server_.declare(options);
 }
 
@@ -75,7 +75,7 @@ void FedALA::initialise(const Setup& setup) {
        {kStartPasses, "1",
         "mean over clients that learn weights for the first time of the passes made"}});
   global_ = setup.initial_model();
-  codec_ = averaging_.make_upload_codec(setup, global_);
+  codec_ = averaging_.links.open(setup, global_);
   server_.start(global_);
   plain_ = setup.training().step_rule().is_plain();
   const std::size_t first = first_of_top(*global_.layout, layers_);

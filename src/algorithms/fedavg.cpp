@@ -5,7 +5,7 @@
 namespace fedhpc {
 
 void FedAvg::declare(OptionSet& options) {
-  averaging_.declare_both(options);
+  averaging_.declare(options);
   server_.declare(options);
   options.add("algorithm.transmit_fraction", transmit_fraction_, above_up_to(0.0, 1.0),
               "share of the trainable columns that travel in each direction, chosen at random");
@@ -30,7 +30,7 @@ void FedAvg::declare(OptionSet& options) {
 
 void FedAvg::initialise(const Setup& setup) {
   global_ = setup.initial_model();
-  codec_ = averaging_.make_upload_codec(setup, global_);
+  codec_ = averaging_.links.open(setup, global_);
   server_.start(global_);
   if (!is_sparse()) return;
   columns_.emplace(setup.seed(), transmit_fraction_, global_.layout);

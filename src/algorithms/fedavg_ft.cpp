@@ -13,7 +13,7 @@ void FedAvgFT::declare(OptionSet& options) {
               Names<Start>{{"fine_tuned", Start::FineTuned}, {"received", Start::Received}},
               "where a client's local training starts: at the model it has fine-tuned, or at the "
               "one it has received");
-  averaging_.declare_both(options);
+  averaging_.declare(options);
   server_.declare(options);
 }
 
@@ -23,7 +23,7 @@ void FedAvgFT::initialise(const Setup& setup) {
         "mean over participants of the accuracy of the fine-tuned model on own test samples, "
         "before local training"}});
   global_ = setup.initial_model();
-  codec_ = averaging_.make_upload_codec(setup, global_);
+  codec_ = averaging_.links.open(setup, global_);
   server_.start(global_);
 }
 

@@ -14,7 +14,7 @@ void FedBABU::declare(OptionSet& options) {
       "algorithm.fine_tune", fine_tune_,
       Names<FineTune>{{"all", FineTune::All}, {"head", FineTune::Head}, {"body", FineTune::Body}},
       "what a client tunes of the global model to its own before it is evaluated");
-  averaging_.declare_both(options);
+  averaging_.declare(options);
   server_.declare(options);
 }
 
@@ -22,7 +22,7 @@ void FedBABU::initialise(const Setup& setup) {
   global_ = setup.initial_model();
   body_ = RowPart(global_.layout, kBody);
   const Rows body = body_.of(global_);
-  codec_ = averaging_.make_upload_codec(setup, body);
+  codec_ = averaging_.links.open(setup, body);
   server_.start(body);
 }
 

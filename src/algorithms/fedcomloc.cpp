@@ -30,7 +30,7 @@ void FedComLoc::declare(OptionSet& options) {
            "what algorithm.codec compresses: the models that clients send (com), those that "
            "gradients are taken at (local), or the model that the server sends (global)")
       .acts(unless("algorithm.codec", "dense"));
-  averaging_.declare(options,
+  averaging_.declare(options, LinkOptions::Payloads::ChangesUp,
                      "what the models that algorithm.compress names become (fedhpc list codecs)");
   require_plain_gradients(options, "fedcomloc");
 }
@@ -40,7 +40,7 @@ void FedComLoc::initialise(const Setup& setup) {
   global_ = setup.initial_model();
   seed_ = setup.seed();
   lr_ = setup.training().lr;
-  codec_ = averaging_.make_upload_codec();
+  codec_ = averaging_.links.upload_codec();
   training_ = ShiftedTraining(setup.training().step_rule(), global_, /*mu=*/0);
   const Rows part = training_.part().of(global_);
   moved_ = {at::zeros_like(part.values), part.layout};

@@ -19,13 +19,13 @@ void FedDecomp::declare(OptionSet& options) {
       .add("algorithm.init_range", range_, above(0.0),
            "a of the uniform distribution U(-a, a) / sqrt(inputs) of A; B starts at 0")
       .acts(unless("algorithm.personal_passes", "0"));
-  averaging_.declare_both(options);
+  averaging_.declare(options);
   server_.declare(options);
 }
 
 void FedDecomp::initialise(const Setup& setup) {
   global_ = setup.initial_model();
-  codec_ = averaging_.make_upload_codec(setup, global_);
+  codec_ = averaging_.links.open(setup, global_);
   server_.start(global_);
   own_parts_ = &setup.factor_map();
   models_.emplace(*own_parts_, global_.values.options());

@@ -9,16 +9,21 @@
 
 namespace fedhpc {
 
+namespace {
+
+constexpr std::int64_t kGuides = 1;  // the channel of guidance models
+
+}  // namespace
+
 void FedDWA::declare(OptionSet& options) {
   options.add("algorithm.top_k", top_k_, count_from(1),
               "models that are mixed into a client's own: those nearest to its guidance model");
-  upload_.declare(options, "algorithm",
-                  "what uploads become on the wire (fedhpc list codecs); downloads are dense",
-                  CodecChoice::Of::Models);
+  links_.declare(options, LinkOptions::Payloads::Models);
 }
 
 void FedDWA::initialise(const Setup& setup) {
-  codec_ = upload_.make();
+  codec_ = links_.open(setup, setup.initial_model());
+  guide_codec_ = links_.open(setup, setup.initial_model(), kGuides, LinkOptions::Ways::Up);
   clouds_ = &setup.store().rows("cloud", setup.initial_model());
 }
 
@@ -32,7 +37,7 @@ void FedDWA::round(Round& round) {
     block.keep_buffers(trained);
     const std::span<const double> weights = block.weights(Weighting::Uniform);
     models_sent.add(block, weights, block.upload_models(trained, *codec_));
-    guides_sent.add(block, weights, block.upload_models(guide, *codec_));
+    guides_sent.add(block, weights, block.upload_models(guide, *guide_codec_));
   });
   const std::vector<std::int64_t>& clients = models_sent.clients();
   const Coupling server = round.coupling(clients);

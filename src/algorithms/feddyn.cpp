@@ -7,13 +7,13 @@ namespace fedhpc {
 void FedDyn::declare(OptionSet& options) {
   options.add("algorithm.alpha", alpha_, above(0.0),
               "weight of the term alpha/2 ||w - w_t||^2, and of what it leaves for later rounds");
-  averaging_.declare_both(options);
+  averaging_.declare(options);
 }
 
 void FedDyn::initialise(const Setup& setup) {
   global_ = setup.initial_model();
   clients_ = setup.clients();
-  codec_ = averaging_.make_upload_codec(setup, global_);
+  codec_ = averaging_.links.open(setup, global_);
   training_ = ShiftedTraining(setup.training().step_rule(), global_, alpha_);
   const Rows part = training_.part().of(global_);
   state_ = {at::zeros_like(part.values), part.layout};

@@ -18,7 +18,7 @@ void FedHM::initialise(const Setup& setup) {
   map_ = &setup.factor_map();
   model_ = setup.initial_model();
   factors_ = map_->fit(model_, setup.initial_factors(), /*sweeps=*/1);
-  codec_ = averaging_.make_upload_codec();
+  codec_ = averaging_.links.upload_codec();
   server_.start(model_);
 }
 

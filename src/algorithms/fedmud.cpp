@@ -37,7 +37,7 @@ void FedMUD::declare(OptionSet& options) {
            "that "
            "with full rank the method is federated averaging)")
       .acts(where("model.factorisation", {"low_rank_f", "low_rank_aad"}));
-  averaging_.declare(options);
+  averaging_.declare(options, LinkOptions::Payloads::ChangesUp);
   server_.declare(options);
 }
 
@@ -57,7 +57,7 @@ void FedMUD::set_constants() {
 
 void FedMUD::initialise(const Setup& setup) {
   seed_ = setup.seed();
-  codec_ = averaging_.make_upload_codec();
+  codec_ = averaging_.links.upload_codec();
   updates_ = &setup.factor_map();
   factors_ = setup.initial_factors();
   server_.start(factors_);

@@ -25,7 +25,7 @@ RowNumbers inverse(const std::vector<double>& numbers) {
 void FedNova::declare(OptionSet& options) {
   options.add("algorithm.mu", mu_, at_least(0.0),
               "weight of the proximal term mu/2 ||w - w_t||^2; 0: none");
-  averaging_.declare_both(options);
+  averaging_.declare(options);
   server_.declare(options);
   options.add_check([this](const OptionSet& given) {
     const std::string name = "algorithm.name = fednova, which counts local steps ";
@@ -44,7 +44,7 @@ void FedNova::initialise(const Setup& setup) {
   setup.add_metrics({{kEffectiveSteps, "1", "tau_eff, the weighted mean of clients' ||a||_1"}});
   global_ = setup.initial_model();
   training_ = setup.training();
-  codec_ = averaging_.make_upload_codec(setup, global_);
+  codec_ = averaging_.links.open(setup, global_);
   server_.start(global_);
   auto layout = std::make_shared<Layout>();
   layout->add(kEffectiveSteps, {1}, 1, Tag::Trainable);

@@ -5,13 +5,13 @@ namespace fedhpc {
 void FedProx::declare(OptionSet& options) {
   options.add("algorithm.mu", mu_, at_least(0.0),
               "weight of the proximal term mu/2 ||w - w_t||^2; 0 is FedAvg");
-  averaging_.declare_both(options);
+  averaging_.declare(options);
   server_.declare(options);
 }
 
 void FedProx::initialise(const Setup& setup) {
   global_ = setup.initial_model();
-  codec_ = averaging_.make_upload_codec(setup, global_);
+  codec_ = averaging_.links.open(setup, global_);
   server_.start(global_);
 }
 

@@ -13,13 +13,13 @@ void HierFAVG::declare(OptionSet& options) {
            "probabilities by samples, and the cloud weighs drawn edges by all their clients, as in "
            "the authors' program")
       .acts(unless("topology.participation", "1"));
-  averaging_.declare_both(options);
+  averaging_.declare(options);
   server_.declare(options);
 }
 
 void HierFAVG::initialise(const Setup& setup) {
   global_ = setup.initial_model();
-  codec_ = averaging_.make_upload_codec(setup, global_);
+  codec_ = averaging_.links.open(setup, global_);
   server_.start(global_);
   edges_ = setup.initial_edges();
   seed_ = setup.seed();

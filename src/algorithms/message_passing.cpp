@@ -7,13 +7,11 @@ namespace fedhpc {
 void MessagePassing::declare(OptionSet& options) {
   options.add("algorithm.lambda", lambda_, at_least(0.0),
               "weight of the proximal term lambda/2 ||w - u_i||^2 of local training");
-  upload_.declare(options, "algorithm",
-                  "what uploads become on the wire (fedhpc list codecs); downloads are dense",
-                  CodecChoice::Of::Models);
+  links_.declare(options, LinkOptions::Payloads::Models);
 }
 
 void MessagePassing::initialise(const Setup& setup) {
-  codec_ = upload_.make();
+  codec_ = links_.open(setup, setup.initial_model());
   clients_ = setup.store().clients();
   models_ = &setup.store().rows("personal", setup.initial_model());
 }

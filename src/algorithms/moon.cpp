@@ -28,13 +28,13 @@ void MOON::declare(OptionSet& options) {
               "weight of the contrastive term beside the loss; 0 is FedAvg");
   options.add("algorithm.temperature", temperature_, above(0.0),
               "what similarities are divided by in the contrastive term (tau)");
-  averaging_.declare_both(options);
+  averaging_.declare(options);
   server_.declare(options);
 }
 
 void MOON::initialise(const Setup& setup) {
   global_ = setup.initial_model();
-  codec_ = averaging_.make_upload_codec(setup, global_);
+  codec_ = averaging_.links.open(setup, global_);
   server_.start(global_);
   previous_ = &setup.store().rows("previous", global_);
   optimizer_ = std::make_unique<RowOptimizer>(setup.training().step_rule(), global_.layout);

@@ -5,7 +5,7 @@
 namespace fedhpc {
 
 void PartAveraging::declare(OptionSet& options) {
-  averaging_.declare_both(options);
+  averaging_.declare(options);
   server_.declare(options);
 }
 
@@ -17,7 +17,7 @@ void PartAveraging::initialise(const Setup& setup) {
   shared_ = shared_part_.of(initial);
   const Rows own = own_part_.of(initial);
   if (own.layout->size() > 0) own_ = &setup.store().rows("own", own);
-  codec_ = averaging_.make_upload_codec(setup, shared_);
+  codec_ = averaging_.links.open(setup, shared_);
   server_.start(shared_);
 }
 

@@ -25,13 +25,13 @@ void PerFedAvg::declare(OptionSet& options) {
       .add("algorithm.delta", delta_, above(0.0),
            "length of the difference step of hf over 1 + ||w||")
       .acts(where("algorithm.variant", {"hf"}));
-  averaging_.declare_both(options);
+  averaging_.declare(options);
   server_.declare(options);
 }
 
 void PerFedAvg::initialise(const Setup& setup) {
   global_ = setup.initial_model();
-  codec_ = averaging_.make_upload_codec(setup, global_);
+  codec_ = averaging_.links.open(setup, global_);
   server_.start(global_);
   inner_ = std::make_unique<RowOptimizer>(StepRule{.kind = OptimizerKind::Sgd, .lr = inner_lr_},
                                           global_.layout);

@@ -58,7 +58,7 @@ void PFedGP::declare(OptionSet& options) {
   options.add("algorithm.clip", clip_length_, at_least(0.0),
               "longest gradient of a step; 0: any length");
   options.acts("train.clip_norm", unless("algorithm.name", "pfedgp"));  // it has that of its own
-  averaging_.declare_both(options);
+  averaging_.declare(options);
   server_.declare(options);
   options.add_check([](const OptionSet& given) {
     given.refuse_unless_default("train.label_smoothing",
@@ -81,7 +81,7 @@ void PFedGP::initialise(const Setup& setup) {
   if (points_per_class_ > 0) add_inducing_points_();
   optimizer_ = std::make_unique<RowOptimizer>(setup.training().step_rule(), initial_.layout);
   points_optimizer_ = std::make_unique<RowOptimizer>(setup.training().step_rule(), points_layout_);
-  codec_ = averaging_.make_upload_codec(setup, shared_);
+  codec_ = averaging_.links.open(setup, shared_);
   server_.start(shared_);
 }
 

@@ -29,7 +29,7 @@ void PFedGraph::declare(OptionSet& options) {
   options.add("algorithm.evaluate", evaluated_,
               Names<Evaluated>{{"trained", Evaluated::Trained}, {"received", Evaluated::Received}},
               "a client's own model: as it was trained last, or as it would be received next");
-  averaging_.declare(options, AveragingOptions::kOfUploads, AveragingOptions::Exchange::Models);
+  averaging_.declare(options, LinkOptions::Payloads::Models);
 }
 
 void PFedGraph::initialise(const Setup& setup) {
@@ -40,7 +40,7 @@ void PFedGraph::initialise(const Setup& setup) {
        {kReceptionAccuracy, "fraction",
         "mean over participants of the accuracy of the received model on own test samples, before "
         "local training"}});
-  codec_ = averaging_.make_upload_codec();
+  codec_ = averaging_.links.open(setup, setup.initial_model());
   clouds_ = &setup.store().rows("cloud", setup.initial_model());
   if (evaluated_ == Evaluated::Trained) {
     personal_ = &setup.store().rows("personal", clouds_->initial());

@@ -24,12 +24,12 @@ void PFedMe::declare(OptionSet& options) {
            "who receives the global model and trains in a round: those that are drawn, or all "
            "clients, as in the authors' program; those that are drawn alone are averaged")
       .acts(unless("topology.participation", "1"));
-  averaging_.declare_both(options);
+  averaging_.declare(options);
 }
 
 void PFedMe::initialise(const Setup& setup) {
   global_ = setup.initial_model();
-  codec_ = averaging_.make_upload_codec(setup, global_);
+  codec_ = averaging_.links.open(setup, global_);
   personal_ = &setup.store().rows("personal", global_);
   outer_lr_ = setup.training().lr;
   StepRule rule = setup.training().step_rule();

@@ -83,7 +83,7 @@ void PFedSOP::declare(OptionSet& options) {
                    "weight of the global update in place of the one that follows from the angle "
                    "(0: own update alone, 1: global one alone)")
       .acts(where("algorithm.personalise", {"true"}));
-  averaging_.declare(options);
+  averaging_.declare(options, LinkOptions::Payloads::ChangesUp);
   require_plain_gradients(options, "pfedsop");
 }
 
@@ -92,7 +92,7 @@ void PFedSOP::initialise(const Setup& setup) {
   setup.add_metrics(quantiles_of(kBeta, "1", "weight of the global update"));
   setup.add_metrics(quantiles_of(kStepNorm, "1", "length of the second-order step"));
   lr_ = setup.training().lr;
-  codec_ = averaging_.make_upload_codec();
+  codec_ = averaging_.links.upload_codec();
   initial_ = setup.initial_model();
   trainable_ = RowPart(initial_.layout, {.with = Tag::Trainable});
   const Rows part = trainable_.of(initial_);

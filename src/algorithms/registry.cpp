@@ -74,37 +74,55 @@ void declare_weighting(OptionSet& options, Weighting& weighting) {
               "the same for all");
 }
 
-void AveragingOptions::declare(OptionSet& options, const std::string& codec_help,
-                               Exchange exchange) {
-  declare_weighting(options, weighting);
-  const bool both = exchange == Exchange::Both;
+void LinkOptions::declare(OptionSet& options, Payloads payloads, std::string help) {
+  payloads_ = payloads;
+  const bool both = payloads == Payloads::Changes || payloads == Payloads::Models;
   if (both) {
     options.add_choice("algorithm.downlink_codec", downlink.name, codec_registry().names(),
                        "what downloads become on the wire: changes of what the receiver has");
   }
-  codec.declare(options, "algorithm", codec_help,
-                exchange == Exchange::Models ? CodecChoice::Of::Models : CodecChoice::Of::Changes,
-                both ? "algorithm.downlink_codec" : "");
-  if (both) codec.declare_feedback(options, "algorithm");
+  if (help.empty()) {
+    help = both ? "what uploads become on the wire (fedhpc list codecs)"
+                : "what uploads become on the wire (fedhpc list codecs); downloads are dense";
+  }
+  uplink.declare(
+      options, "algorithm", std::move(help),
+      payloads == Payloads::ModelsUp ? CodecChoice::Of::Models : CodecChoice::Of::Changes,
+      both ? "algorithm.downlink_codec" : "");
+  if (!both) return;
+  const bool models = payloads == Payloads::Models;
+  uplink.declare_feedback(options, "algorithm",
+                          models ? CodecChoice::Of::Models : CodecChoice::Of::Changes);
+  if (!models) return;
+  options.add_check([this](const OptionSet& set) {
+    if (uplink.compresses_changes() && uplink.feedback == ErrorFeedback::None) {
+      set.refuse("algorithm.codec",
+                 "algorithm.error_feedback = none: clients send whole models here, and changes of "
+                 "them with ef21");
+    }
+  });
 }
 
-void AveragingOptions::declare_both(OptionSet& options) {
-  declare(options, "what uploads become on the wire (fedhpc list codecs)", Exchange::Both);
-}
-
-std::unique_ptr<Codec> AveragingOptions::make_upload_codec(const Setup& setup, const Rows& model,
-                                                           std::int64_t channel) const {
-  std::unique_ptr<Codec> down;
-  if (downlink.name != "dense") {
-    CodecChoice choice = codec;
+std::unique_ptr<Codec> LinkOptions::open(const Setup& setup, const Rows& model,
+                                         std::int64_t channel, Ways ways) const {
+  LinkMemory::Payload payload{.model = model, .models_up = payloads_ == Payloads::Models};
+  if (ways != Ways::Down) payload.feedback = uplink.feedback;
+  if (ways != Ways::Up && downlink.name != "dense") {
+    CodecChoice choice = uplink;
     choice.name = downlink.name;
     choice.feedback = ErrorFeedback::Ef21;  // what both ends know of the model
-    down = choice.make();
+    payload.downlink = choice.make();
   }
-  setup.open_links(model, codec.feedback, std::move(down), channel);
-  std::unique_ptr<Codec> up = codec.make();
+  setup.open_links(std::move(payload), channel);
+  std::unique_ptr<Codec> up = uplink.make();
   up->set_channel(channel);
   return up;
+}
+
+void AveragingOptions::declare(OptionSet& options, LinkOptions::Payloads payloads,
+                               std::string help) {
+  declare_weighting(options, weighting);
+  links.declare(options, payloads, std::move(help));
 }
 
 }  // namespace fedhpc

@@ -23,7 +23,7 @@ void Scaffold::declare(OptionSet& options) {
           {"gradient", Control::Gradient}, {"steps", Control::Steps}, {"none", Control::None}},
       "a client's new control variate: the gradient at the received model on all samples "
       "(option I), the mean of its local steps (option II), or none, which is fedavg");
-  averaging_.declare_both(options);
+  averaging_.declare(options);
   server_.declare(options);
   require_plain_gradients(options, "scaffold");
 }
@@ -32,14 +32,14 @@ void Scaffold::initialise(const Setup& setup) {
   global_ = setup.initial_model();
   training_options_ = setup.training();
   clients_ = setup.clients();
-  codec_ = averaging_.make_upload_codec(setup, global_);
+  codec_ = averaging_.links.open(setup, global_);
   server_.start(global_);
   if (kind_ == Control::None) return;
   training_ = ShiftedTraining(setup.training().step_rule(), global_, /*mu=*/0);
   const Rows part = training_.part().of(global_);
   control_ = {at::zeros_like(part.values), part.layout};
   controls_ = &setup.store().rows("control", control_);
-  control_codec_ = averaging_.make_upload_codec(setup, control_, kControls);
+  control_codec_ = averaging_.links.open(setup, control_, kControls);
 }
 
 void Scaffold::round(Round& round) {

@@ -83,10 +83,9 @@ void SFedHP::declare(OptionSet& options) {
   options.acts("train.lr_unit", unless("algorithm.name", "sfedhp"));
   options.add("algorithm.beta", beta_, at_least(0.0),
               "step from the old global model to the mean of the edges'; 1: the mean");
-  averaging_.declare(options,
+  averaging_.declare(options, LinkOptions::Payloads::ModelsUp,
                      "what models become on the wire in both directions, between clients and edges "
-                     "and edges and cloud (fedhpc list codecs)",
-                     AveragingOptions::Exchange::Models);
+                     "and edges and cloud (fedhpc list codecs)");
 }
 
 void SFedHP::initialise(const Setup& setup) {
@@ -104,7 +103,7 @@ void SFedHP::initialise(const Setup& setup) {
   });
   global_ = setup.initial_model();
   edges_ = setup.initial_edges();
-  codec_ = averaging_.make_upload_codec();
+  codec_ = averaging_.links.upload_codec();
   personal_ = &setup.store().rows("personal", global_);
   edge_lr_ = setup.training().lr;
   StepRule rule = setup.training().step_rule();

@@ -139,9 +139,7 @@ void SimNet::declare(OptionSet& options) {
                                 {"inverse", GammaSchedule::Inverse}},
            "gamma of round t: constant, gamma / sqrt(t), gamma / t")
       .acts(unless("algorithm.gamma", "0"));
-  codec_choice_.declare(
-      options, "algorithm",
-      "what uploads become on the wire (fedhpc list codecs); downloads are dense");
+  links_.declare(options, LinkOptions::Payloads::Changes);
   require_plain_gradients(options, "simnet");
 }
 
@@ -166,7 +164,7 @@ void SimNet::initialise(const Setup& setup) {
   seed_ = setup.seed();
   eta_ = setup.training().lr;
   clip_norm_ = setup.training().clip_norm;
-  codec_ = codec_choice_.make();
+  codec_ = links_.open(setup, initial_);
   own_ = setup.store().clients();
   const auto [personal, rest] = columns_of(personal_tag_);
   personal_ = RowPart(layout_, personal);

@@ -12,6 +12,7 @@ namespace fedhpc {
 namespace {
 
 constexpr const char* kCompositionError = "composition_error";
+constexpr std::int64_t kTensor = 1;  // the channel of the composed tensor
 
 std::string norm_of(const Field& field) { return "factor_norm." + field.name; }
 
@@ -65,7 +66,7 @@ void TDPFed::declare(OptionSet& options) {
       .acts(
           either(where("algorithm.factor_solver", {"fit"}), where("algorithm.aggregate", {"act"})))
       .acts(of_image_model());
-  averaging_.declare(options, AveragingOptions::kOfUploads, AveragingOptions::Exchange::Models);
+  averaging_.declare(options, LinkOptions::Payloads::Models);
 }
 
 void TDPFed::initialise(const Setup& setup) {
@@ -78,7 +79,10 @@ void TDPFed::initialise(const Setup& setup) {
   }
   factors_ = setup.initial_factors();
   tensor_ = map_->expand(factors_);
-  codec_ = averaging_.make_upload_codec();
+  codec_ = averaging_.links.open(setup, factors_);
+  if (broadcast_ == Broadcast::Tensor) {
+    averaging_.links.open(setup, tensor_, kTensor, LinkOptions::Ways::Down);
+  }
   personal_ = &setup.store().rows("personal", tensor_);
   const OptimizerKind kind = momentum_ > 0 ? OptimizerKind::Nesterov : OptimizerKind::Sgd;
   nesterov_ = std::make_unique<RowOptimizer>(
@@ -118,7 +122,7 @@ Rows TDPFed::client_update(Block& block) {
   Clients all;
   all.factors = block.download(factors_);    // A_k <- A_t
   all.composed = map_->expand(all.factors);  // [[A_k]]
-  all.personal = broadcast_ == Broadcast::Tensor ? block.download(tensor_)
+  all.personal = broadcast_ == Broadcast::Tensor ? block.download(tensor_, kTensor)
                                                  : all.composed.clone();  // theta_k <- [[A_t]]
   all.gradient = {at::empty_like(all.factors.values), map_->factors()};
   adam_->reset(block.count(), all.factors.values.options());

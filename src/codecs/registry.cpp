@@ -33,10 +33,6 @@ std::unique_ptr<Codec> make(const CodecChoice& choice) {
   return std::make_unique<FormatCodec<Format>>(choice.name, format);
 }
 
-bool compresses_changes(const std::string& name) {
-  return CodecChoice{.name = name}.make()->fitted({}) != nullptr;
-}
-
 constexpr std::int64_t kMostClusters = 65536;
 constexpr std::int64_t kMostLevels = 32767;
 
@@ -56,7 +52,9 @@ void CodecChoice::declare(OptionSet& options, const std::string& section, std::s
   const std::string key = section + ".codec";
   std::vector<std::string> names = codec_registry().names();
   if (payloads == Of::Models) {
-    std::erase_if(names, [](const std::string& one) { return compresses_changes(one); });
+    std::erase_if(names, [](const std::string& one) {
+      return CodecChoice{.name = one}.compresses_changes();
+    });
   }
   options.add_choice(key, name, std::move(names), std::move(help));
   const auto of = [&](const std::vector<std::string>& some) {
@@ -81,16 +79,17 @@ void CodecChoice::declare(OptionSet& options, const std::string& section, std::s
       .acts(of({"power_sgd"}));
 }
 
-void CodecChoice::declare_feedback(OptionSet& options, const std::string& section) {
+void CodecChoice::declare_feedback(OptionSet& options, const std::string& section, Of payloads) {
+  Names<ErrorFeedback> names{{"none", ErrorFeedback::None}, {"ef21", ErrorFeedback::Ef21}};
+  if (payloads == Of::Changes) names.insert(names.begin() + 1, {"ef14", ErrorFeedback::Ef14});
   options
-      .add(section + ".error_feedback", feedback,
-           Names<ErrorFeedback>{{"none", ErrorFeedback::None},
-                                {"ef14", ErrorFeedback::Ef14},
-                                {"ef21", ErrorFeedback::Ef21}},
+      .add(section + ".error_feedback", feedback, std::move(names),
            "what a sender does about what the upload's codec loses: nothing; send it later (Seide "
            "et al. 2014); or send changes of what the receiver has read (Richtarik et al. 2021)")
       .acts(unless(section + ".codec", "dense"));
 }
+
+bool CodecChoice::compresses_changes() const { return make()->fitted({}) != nullptr; }
 
 std::unique_ptr<Codec> CodecChoice::make() const {
   require(k >= 1 && k <= kMostClusters, "a codec has 1 to 65536 clusters");

@@ -48,17 +48,18 @@ StoredRows& LinkMemory::downloads(std::int64_t channel) {
   return store_.rows(name_of("downlink", channel));
 }
 
-void LinkMemory::open(const Rows& model, ErrorFeedback feedback, std::unique_ptr<Codec> downlink,
-                      Range edges, std::int64_t channel) {
+void LinkMemory::open(Payload payload, Range edges, std::int64_t channel) {
   require(channel == 0 || edges.size() == 0, "edges have one payload a round");
+  const Rows& model = payload.model;
   if (model.layout->size() == 0) return;  // nothing travels
-  if (feedback != ErrorFeedback::None) {
-    const Rows nothing{at::zeros_like(model.values), model.layout};
-    store_.rows(name_of("upload_feedback", channel), nothing);
-    if (edges.size() > 0) edge_uploads_ = EdgeRows{nothing.replicate(edges.size()), edges.first};
+  if (payload.feedback != ErrorFeedback::None) {
+    const Rows known =
+        payload.models_up ? model.clone() : Rows{at::zeros_like(model.values), model.layout};
+    store_.rows(name_of("upload_feedback", channel), known);
+    if (edges.size() > 0) edge_uploads_ = EdgeRows{known.replicate(edges.size()), edges.first};
   }
-  if (downlink == nullptr) return;
-  downlink_ = std::move(downlink);
+  if (payload.downlink == nullptr) return;
+  downlink_ = std::move(payload.downlink);
   if (downlink_->lossless(model.values.scalar_type())) return;
   store_.rows(name_of("downlink", channel),
               model.clone());  // the method goes on from the same memory

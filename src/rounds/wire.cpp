@@ -135,6 +135,8 @@ Rows Wire::models_to_clients(const Rows& models, std::span<const std::int64_t> c
   if (codec->lossless(models.values.scalar_type())) return to_clients(models, clients, *codec);
   StoredRows& at_clients = memory_->downloads(channel);
   Rows known = at_clients.read(clients);
+  require(known.layout->size() == models.layout->size(),
+          "a payload travels by the channel that was opened for its columns");
   const Received arrival = as_changes(models, known, *codec, clients, channel);
   at_clients.write(clients, known);
   return booked_at_clients(arrival, clients, 0);
@@ -149,6 +151,8 @@ Rows Wire::from_clients(const Rows& rows, std::span<const std::int64_t> clients,
     require(memory_ != nullptr, "error feedback has a memory");
     StoredRows& at_clients = memory_->uploads(codec.channel());
     Rows kept = at_clients.read(clients);
+    require(kept.layout->size() == rows.layout->size(),
+            "a payload travels by the channel that was opened for its columns");
     arrival = with_feedback(rows, kept, codec, clients);
     at_clients.write(clients, kept);
   }

@@ -8,6 +8,8 @@
 
 #include "fixtures/reference_case.hpp"
 #include "fixtures/resumed_run.hpp"
+#include "reference/fedamp_reference.hpp"
+#include "reference/feddwa_reference.hpp"
 #include "reference/feedback_reference.hpp"
 
 // Compressors, error feedback and compressed downloads, of methods that have them.
@@ -33,15 +35,25 @@ Keys scaffold(const std::string& fraction, const std::string& feedback, Keys cha
   return top_k(fraction, feedback, changes);
 }
 
+/// Without anything personal SimNet is federated averaging of equal clients, who send gradients.
+Keys simnet(const std::string& fraction, const std::string& feedback, Keys changes = {}) {
+  changes.insert({{"algorithm.name", "simnet"}, {"algorithm.personal", "none"}});
+  return top_k(fraction, feedback, changes);
+}
+
+std::int64_t count_of(const Keys& keys) {
+  const double fraction = std::stod(keys.at("algorithm.codec_fraction"));
+  return static_cast<std::int64_t>(std::floor(fraction * kColumns + 0.5));
+}
+
 TEST_P(FeedbackReference, EqualsPlainLoop) {
   const Keys keys = tiny_keys(GetParam().changes);
   const std::string feedback = keys.at("algorithm.error_feedback");
-  const double fraction = std::stod(keys.at("algorithm.codec_fraction"));
-  const auto k = static_cast<std::int64_t>(std::floor(fraction * kColumns + 0.5));
+  const std::int64_t k = count_of(keys);
   const bool is_scaffold = keys.contains("algorithm.control");
   const auto reference = is_scaffold ? reference::top_k_scaffold : reference::top_k_fedavg;
   reference::Problem problem = reference::make_problem(keys);
-  problem.uniform = is_scaffold;
+  problem.uniform = is_scaffold || keys.contains("algorithm.personal");
   expect_equals_reference(keys,
                           reference(problem, k,
                                     feedback == "none"   ? reference::Feedback::None
@@ -63,10 +75,65 @@ INSTANTIATE_TEST_SUITE_P(
         ReferenceCase{
             "both_directions_ef14",
             top_k("0.3", "ef14", {{"algorithm.downlink_codec", "top_k"}, {"train.block", "3"}})},
+        ReferenceCase{"simnet", simnet("0.2", "none")},
+        ReferenceCase{"simnet_ef14", simnet("0.1", "ef14", {{"train.block", "3"}})},
+        ReferenceCase{"simnet_both_directions",
+                      simnet("0.2", "ef21", {{"algorithm.downlink_codec", "top_k"}})},
         ReferenceCase{"scaffold", scaffold("0.3", "none")},
         ReferenceCase{"scaffold_ef14", scaffold("0.2", "ef14", {{"train.block", "3"}})},
         ReferenceCase{"scaffold_both_directions",
                       scaffold("0.3", "ef21", {{"algorithm.downlink_codec", "top_k"}})}),
+    name_of);
+
+class ModelsReference : public ::testing::TestWithParam<ReferenceCase> {};
+
+reference::Link link_of(const reference::Problem& problem, const Keys& keys) {
+  const std::int64_t k = count_of(keys);
+  return {problem,
+          reference::flatten(problem.initial),
+          {.k = k,
+           .feedback = reference::Feedback::Ef21,
+           .k_down = keys.contains("algorithm.downlink_codec") ? k : 0,
+           .models = true}};
+}
+
+TEST_P(ModelsReference, TravelAsChangesOfWhatIsKnown) {
+  const Keys keys = tiny_keys(top_k("0.2", "ef21", GetParam().changes));
+  const reference::Problem problem = reference::make_problem(keys);
+  reference::Link models = link_of(problem, keys);
+  reference::Link guides = link_of(problem, keys);
+  reference::Outcome expected;
+  if (keys.at("algorithm.name") == "fedamp") {
+    reference::MessagesOutcome outcome =
+        reference::fedamp(problem, {.sigma = 2, .alpha_k = 0.3, .lambda = 0.7}, &models);
+    expected = {.global = flatten_all(outcome.models), .train_loss = outcome.train_loss};
+  } else {
+    reference::FedDWAOutcome outcome = reference::feddwa(problem, /*top_k=*/3, &models, &guides);
+    expected = {.global = flatten_all(outcome.clouds), .train_loss = outcome.train_loss};
+  }
+  expect_equals_reference(keys, expected, GetParam().single_bound);
+}
+
+const Keys kFedAMP{{"algorithm.name", "fedamp"},
+                   {"algorithm.sigma", "2"},
+                   {"algorithm.alpha_k", "0.3"},
+                   {"algorithm.lambda", "0.7"}};
+const Keys kFedDWA{{"algorithm.name", "feddwa"}, {"algorithm.top_k", "3"}};
+
+Keys with(Keys keys, const Keys& more) {
+  keys.insert(more.begin(), more.end());
+  return keys;
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Settings, ModelsReference,
+    ::testing::Values(ReferenceCase{"fedamp", kFedAMP},
+                      ReferenceCase{"fedamp_wide_blocks", with(kFedAMP, {{"train.block", "4"}})},
+                      ReferenceCase{"fedamp_both_directions",
+                                    with(kFedAMP, {{"algorithm.downlink_codec", "top_k"}})},
+                      ReferenceCase{"feddwa", kFedDWA},
+                      ReferenceCase{"feddwa_both_directions",
+                                    with(kFedDWA, {{"algorithm.downlink_codec", "top_k"}})}),
     name_of);
 
 const std::vector<std::string> kCodecs{"top_k", "rand_k",  "sign",  "qsgd",      "terngrad", "int8",
@@ -95,6 +162,33 @@ TEST(Feedback, IsTheSameOnAnyRanksToTheLastBit) {
         EXPECT_EQ(bytes_up(all.metrics[t]), bytes_up(one.metrics[t])) << method << ' ' << codec;
         EXPECT_EQ(bytes_down(all.metrics[t]), bytes_down(one.metrics[t])) << codec;
       }
+    }
+  }
+}
+
+// Those that send whole models have ef21 alone.
+const std::vector<std::string> kOfModels{"fedamp", "feddwa", "pfedgraph", "tdpfed"};
+
+Keys both_ways(const std::string& method, const std::string& codec, Keys changes = {}) {
+  changes.insert({{"algorithm.codec", codec},
+                  {"algorithm.downlink_codec", codec},
+                  {"algorithm.error_feedback", "ef21"},
+                  {"topology.participation", "0.6"},
+                  {"run.rounds", "4"}});
+  if (method == "tdpfed") changes.insert({"algorithm.broadcast", "tensor"});
+  return tiny_keys_of(method, changes);
+}
+
+TEST(Feedback, OfOwnModelsIsTheSameOnAnyRanks) {
+  const std::unique_ptr<Communicator> world = world_communicator(60);
+  const std::unique_ptr<Communicator> alone = local_communicator();
+  for (const std::string& codec : kCodecs) {
+    for (const std::string method : {"simnet", "fedamp", "feddwa", "pfedgraph", "tdpfed"}) {
+      Keys keys = both_ways(method, codec, {{"run.reproducible", "true"}});
+      const TinyResult one = run(keys, *alone);
+      keys["train.block"] = "3";
+      const TinyResult all = run(keys, *world);
+      EXPECT_TRUE(all.personal.equal(one.personal)) << method << ' ' << codec;
     }
   }
 }
@@ -153,16 +247,42 @@ TEST(Feedback, Ef14ForgetsNothing) {
   EXPECT_GT(distance(run(keys, *world).global, at_once.global), 1e-3);
 }
 
-TEST(Feedback, MethodsThatSendWholeModelsHaveNoCompressors) {
+TEST(Feedback, OfOwnModelsGoesOnFromACheckpointAndInsideARound) {
   const std::unique_ptr<Communicator> world = world_communicator(60);
-  for (const std::string method : {"fedamp", "feddwa", "fedhm", "tdpfed", "sfedhp"}) {
-    try {
-      run(tiny_keys_of(method, {{"algorithm.codec", "top_k"}}), *world);
-      ADD_FAILURE() << method;
-    } catch (const ConfigError& error) {
-      EXPECT_NE(std::string(error.what()).find("cannot be 'top_k'"), std::string::npos)
-          << error.what();
-    }
+  for (const std::string method : {"simnet", "fedamp", "feddwa", "pfedgraph", "tdpfed"}) {
+    const Keys keys = both_ways(method, "qsgd");
+    EXPECT_TRUE(
+        run_in_two_parts(keys, 2, *world, *world).personal.equal(run(keys, *world).personal))
+        << method;
+    if (method == "simnet") continue;  // its rounds cannot be left
+    const Keys left_early = both_ways(
+        method, "drive", {{"run.grace_seconds", "0"}, {"train.block", "1"}, {"run.rounds", "2"}});
+    int left = 0;
+    const TinyResult parts = run_left_in_rounds(left_early, *world, left);
+    EXPECT_TRUE(parts.personal.equal(run(left_early, *world).personal)) << method;
+    EXPECT_GT(left, 0) << method;
+  }
+}
+
+void expect_refused(const Keys& keys, const std::string& because) {
+  try {
+    run(keys, *world_communicator(60));
+    ADD_FAILURE() << keys.at("algorithm.name");
+  } catch (const ConfigError& error) {
+    EXPECT_NE(std::string(error.what()).find(because), std::string::npos) << error.what();
+  }
+}
+
+TEST(Feedback, WholeModelsAreCompressedAsChangesAlone) {
+  for (const std::string& method : kOfModels) {
+    expect_refused(tiny_keys_of(method, {{"algorithm.codec", "top_k"}}),
+                   "cannot be 'top_k' with algorithm.error_feedback = none");
+    expect_refused(
+        tiny_keys_of(method, {{"algorithm.codec", "top_k"}, {"algorithm.error_feedback", "ef14"}}),
+        "cannot be 'ef14'");
+  }
+  for (const std::string method : {"fedhm", "sfedhp"}) {
+    expect_refused(tiny_keys_of(method, {{"algorithm.codec", "top_k"}}), "cannot be 'top_k'");
   }
 }
 

@@ -26,11 +26,13 @@ std::vector<double> fedamp_weights(std::size_t i, const std::vector<Parameters>&
   return xi;
 }
 
-MessagesOutcome fedamp(const Problem& problem, const FedAMPSettings& settings) {
-  return message_passing(problem, settings.lambda,
-                         [&](std::size_t i, const std::vector<Parameters>& models) {
-                           return fedamp_weights(i, models, settings);
-                         });
+MessagesOutcome fedamp(const Problem& problem, const FedAMPSettings& settings, Link* link) {
+  return message_passing(
+      problem, settings.lambda,
+      [&](std::size_t i, const std::vector<Parameters>& models) {
+        return fedamp_weights(i, models, settings);
+      },
+      link);
 }
 
 }  // namespace fedhpc::reference

@@ -16,7 +16,8 @@ struct FedAMPSettings {
 std::vector<double> fedamp_weights(std::size_t i, const std::vector<Parameters>& models,
                                    const FedAMPSettings& settings);
 
-/// Huang et al. 2021, Algorithm 1.
-MessagesOutcome fedamp(const Problem& problem, const FedAMPSettings& settings);
+/// Huang et al. 2021, Algorithm 1. `link` as in message_passing.
+MessagesOutcome fedamp(const Problem& problem, const FedAMPSettings& settings,
+                       Link* link = nullptr);
 
 }  // namespace fedhpc::reference

@@ -45,20 +45,22 @@ std::vector<double> feddwa_weights(const std::vector<double>& distances, std::si
   return near;
 }
 
-FedDWAOutcome feddwa(const Problem& problem, std::size_t top_k) {
+FedDWAOutcome feddwa(const Problem& problem, std::size_t top_k, Link* models, Link* guides) {
   FedDWAOutcome result;
   result.clouds.assign(problem.clients.size(), problem.initial);
   for (std::int64_t t = 1; t <= problem.rounds; ++t) {
     RoundLoss loss;
     std::vector<Sender> senders;
     for (const std::int64_t k : cohort(problem, t)) {
-      const Parameters& u_k = result.clouds[static_cast<std::size_t>(k)];
+      const Parameters u_k = received(models, k, result.clouds[static_cast<std::size_t>(k)]);
       const Trained w_k = train(problem, k, t, {.pass = 0}, u_k);
       const Trained guidance = train(problem, k, t, {.pass = 1}, w_k.parameters);
       loss.add(w_k);
       loss.add(guidance);
+      const Parameters model = read(models, k, w_k.parameters);
+      const Parameters guide = read(guides, k, guidance.parameters);
       if (problem.clients[static_cast<std::size_t>(k)].labels.size(0) == 0) continue;
-      senders.push_back({k, w_k.parameters, guidance.parameters});
+      senders.push_back({k, model, guide});
     }
     for (std::size_t s = 0; s < senders.size(); ++s) {
       std::vector<double> distances;

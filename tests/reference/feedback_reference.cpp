@@ -2,64 +2,16 @@
 
 #include <ATen/ATen.h>
 
+#include "reference/link.hpp"
 #include "reference/shifted_training.hpp"
 
 namespace fedhpc::reference {
-
-namespace {
-
-Tensor largest(const Tensor& x, std::int64_t k) {
-  const Tensor places = std::get<1>(x.abs().topk(k));
-  return at::zeros_like(x).index_copy(0, places, x.index_select(0, places));
-}
-
-/// What clients and server send each other of one thing, a vector.
-class Link {
- public:
-  Link(const Problem& problem, const Tensor& start, std::int64_t k, Feedback feedback,
-       std::int64_t k_down)
-      : known_(problem.clients.size(), start),
-        kept_(problem.clients.size(), at::zeros_like(start)),
-        k_(k),
-        feedback_(feedback),
-        k_down_(k_down) {}
-
-  /// What client i has after the server has sent it w.
-  Tensor down(std::int64_t i, const Tensor& w) {
-    Tensor& has = known_[static_cast<std::size_t>(i)];
-    has = k_down_ == 0 ? w : has + largest(w - has, k_down_);
-    return has;
-  }
-
-  /// What the server reads of x from client i.
-  Tensor up(std::int64_t i, const Tensor& x) {
-    Tensor& state = kept_[static_cast<std::size_t>(i)];  // e or g
-    Tensor read = largest(x, k_);
-    if (feedback_ == Feedback::Ef14) {
-      read = largest(state + x, k_);
-      state = state + x - read;
-    } else if (feedback_ == Feedback::Ef21) {
-      read = state + largest(x - state, k_);
-      state = read;
-    }
-    return read;
-  }
-
- private:
-  std::vector<Tensor> known_;
-  std::vector<Tensor> kept_;
-  std::int64_t k_;
-  Feedback feedback_;
-  std::int64_t k_down_;
-};
-
-}  // namespace
 
 Outcome top_k_fedavg(const Problem& problem, std::int64_t k, Feedback feedback,
                      std::int64_t k_down) {
   Outcome outcome;
   Tensor w = flatten(problem.initial);
-  Link link(problem, w, k, feedback, k_down);
+  Link link(problem, w, {.k = k, .feedback = feedback, .k_down = k_down});
   for (std::int64_t t = 1; t <= problem.rounds; ++t) {
     Tensor sum = at::zeros_like(w);
     double weight = 0;
@@ -86,8 +38,8 @@ Outcome top_k_scaffold(const Problem& problem, std::int64_t k, Feedback feedback
   Tensor x = flatten(problem.initial);
   Tensor c = at::zeros_like(x);
   std::vector<Tensor> own(problem.clients.size(), c);  // c_i
-  Link models(problem, x, k, feedback, k_down);
-  Link controls(problem, c, k, feedback, k_down);
+  Link models(problem, x, {.k = k, .feedback = feedback, .k_down = k_down});
+  Link controls(problem, c, {.k = k, .feedback = feedback, .k_down = k_down});
   for (std::int64_t t = 1; t <= problem.rounds; ++t) {
     Tensor moves = at::zeros_like(x);
     Tensor changes = at::zeros_like(x);

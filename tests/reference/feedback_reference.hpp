@@ -1,10 +1,8 @@
 #pragma once
 
-#include "reference/averaging.hpp"
+#include "reference/link.hpp"
 
 namespace fedhpc::reference {
-
-enum class Feedback { None, Ef14, Ef21 };
 
 /// Federated averaging whose clients send the k largest of their changes, with error feedback; with
 /// `k_down` above 0 clients receive the k_down largest changes of what they have.

@@ -19,7 +19,8 @@ Parameters weighted_sum(const std::vector<Parameters>& models, const std::vector
 
 }  // namespace
 
-MessagesOutcome message_passing(const Problem& problem, double lambda, const Weights& weights) {
+MessagesOutcome message_passing(const Problem& problem, double lambda, const Weights& weights,
+                                Link* link) {
   MessagesOutcome outcome;
   outcome.models.assign(problem.clients.size(), problem.initial);
   for (std::int64_t t = 1; t <= problem.rounds; ++t) {
@@ -31,9 +32,11 @@ MessagesOutcome message_passing(const Problem& problem, double lambda, const Wei
     }
     RoundLoss loss;
     for (const std::int64_t i : drawn) {
-      const Trained trained = train(problem, i, t, /*pass=*/0, messages[i], lambda);
+      const Parameters start = received(link, i, messages[i]);
+      const Trained trained = train(problem, i, t, /*pass=*/0, start, lambda);
       loss.add(trained);
-      if (trained.samples > 0) outcome.models[static_cast<std::size_t>(i)] = trained.parameters;
+      const Parameters arrived = read(link, i, trained.parameters);
+      if (trained.samples > 0) outcome.models[static_cast<std::size_t>(i)] = arrived;
     }
     outcome.train_loss.push_back(loss.mean());
   }

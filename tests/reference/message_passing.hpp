@@ -2,7 +2,7 @@
 
 #include <functional>
 
-#include "reference/averaging.hpp"
+#include "reference/link.hpp"
 
 namespace fedhpc::reference {
 
@@ -17,8 +17,9 @@ using Weights =
     std::function<std::vector<double>(std::size_t i, const std::vector<Parameters>& models)>;
 
 /// Rounds in which every participant i gets u_i = sum_j xi_ij w_j of the models before the round
-/// and trains from there with the term lambda/2 ||w - u_i||^2.
-MessagesOutcome message_passing(const Problem& problem, double lambda, const Weights& weights);
+/// and trains from there with the term lambda/2 ||w - u_i||^2. Both travel by `link`; null: whole.
+MessagesOutcome message_passing(const Problem& problem, double lambda, const Weights& weights,
+                                Link* link = nullptr);
 
 /// <a, b> over all parameters.
 double inner_product(const Parameters& a, const Parameters& b);

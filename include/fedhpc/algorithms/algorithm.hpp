@@ -60,12 +60,10 @@ class Setup {
   }  ///< the first word of every draw's key
   /// The method keeps rows and numbers of this rank's clients here between rounds.
   ClientStore& store() const { return parts_.store; }
-  /// Opens the links of a method that sends changes of `model` [1, P] up and such models down;
-  /// `channel`: the number of this payload, where a round has several.
-  void open_links(const Rows& model, ErrorFeedback feedback, std::unique_ptr<Codec> downlink,
-                  std::int64_t channel) const {
+  /// Opens the links of a payload of the method's rounds.
+  void open_links(LinkMemory::Payload payload, std::int64_t channel) const {
     const Range edges = parts_.edge_models ? parts_.topology.edges() : Range{};
-    parts_.links.open(model, feedback, std::move(downlink), edges, channel);
+    parts_.links.open(std::move(payload), edges, channel);
   }
   /// More series of the method's own, which its rounds note().
   void add_metrics(const std::vector<Metric>& metrics) const {
@@ -195,33 +193,44 @@ Registry<std::unique_ptr<Algorithm>()>& algorithm_registry();
 /// given.
 std::unique_ptr<Algorithm> make_algorithm(const std::string& name, const std::string& place);
 
-/// The keys of methods whose server averages what its clients upload.
-struct AveragingOptions {
+/// What a method's payloads become on the wire, and its keys.
+struct LinkOptions {
   /// What travels, and so what may become of it.
-  enum class Exchange {
-    Both,     ///< changes of a model up, that model down
-    Changes,  ///< changes up
-    Models    ///< whole models up
+  enum class Payloads {
+    Changes,    ///< changes of a model up, that model down
+    Models,     ///< whole models in both directions
+    ChangesUp,  ///< changes up, which mean something else every round; the rest is the method's
+    ModelsUp    ///< models of that kind
   };
+  /// The directions that one payload of a round has.
+  enum class Ways { Both, Up, Down };
 
-  static constexpr const char* kOfUploads =
-      "what uploads become on the wire (fedhpc list codecs); downloads are dense";
-
-  Weighting weighting = Weighting::Samples;
-  CodecChoice codec = {};
+  CodecChoice uplink = {};
   CodecChoice downlink = {};
 
-  /// Declares algorithm.weighting, algorithm.codec and its algorithm.k; `codec_help` says what the
-  /// codec holds for.
-  void declare(OptionSet& options, const std::string& codec_help = kOfUploads,
-               Exchange exchange = Exchange::Changes);
-  /// Declares, for a method that sends changes up and the model down, also algorithm.downlink_codec
-  /// and algorithm.error_feedback.
-  void declare_both(OptionSet& options);
-  std::unique_ptr<Codec> make_upload_codec() const { return codec.make(); }
-  /// The same for a method with declare_both(), whose links it opens, of each channel's payload.
-  std::unique_ptr<Codec> make_upload_codec(const Setup& setup, const Rows& model,
-                                           std::int64_t channel = 0) const;
+  /// Declares algorithm.codec and the keys of single codecs; of Changes and Models also
+  /// algorithm.downlink_codec and algorithm.error_feedback. `help` says what the codec holds for.
+  void declare(OptionSet& options, Payloads payloads, std::string help = {});
+
+  /// Returns the codec of uploads, of ChangesUp and ModelsUp.
+  std::unique_ptr<Codec> upload_codec() const { return uplink.make(); }
+  /// The same of Changes and Models, whose rows it makes on every rank. `model` [1, P] is what
+  /// clients know at the start; `channel`: the number of this payload, where a round has several.
+  std::unique_ptr<Codec> open(const Setup& setup, const Rows& model, std::int64_t channel = 0,
+                              Ways ways = Ways::Both) const;
+
+ private:
+  Payloads payloads_ = Payloads::Changes;
+};
+
+/// The keys of methods whose server averages what its clients upload.
+struct AveragingOptions {
+  Weighting weighting = Weighting::Samples;
+  LinkOptions links = {};
+
+  /// Declares algorithm.weighting and the keys of links.
+  void declare(OptionSet& options, LinkOptions::Payloads payloads = LinkOptions::Payloads::Changes,
+               std::string help = {});
 };
 
 }  // namespace fedhpc

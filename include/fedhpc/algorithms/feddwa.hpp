@@ -41,9 +41,10 @@ class FedDWA final : public Algorithm {
 
  private:
   std::int64_t top_k_ = 5;
-  CodecChoice upload_;
-  std::unique_ptr<Codec> codec_;  // of uploads
-  StoredRows* clouds_ = nullptr;  // [clients of this rank, P]
+  LinkOptions links_;
+  std::unique_ptr<Codec> codec_;        // of w_k
+  std::unique_ptr<Codec> guide_codec_;  // of w'_k
+  StoredRows* clouds_ = nullptr;        // [clients of this rank, P]
 };
 
 }  // namespace fedhpc

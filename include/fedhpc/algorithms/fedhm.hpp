@@ -22,7 +22,7 @@ class FedHM final : public Algorithm {
     return {.factorisations = {.names = {"low_rank"}, .exclude = {"first", "last"}}};
   }
   void declare(OptionSet& options) override {
-    averaging_.declare(options, AveragingOptions::kOfUploads, AveragingOptions::Exchange::Models);
+    averaging_.declare(options, LinkOptions::Payloads::ModelsUp);
     server_.declare(options);
   }
   void initialise(const Setup& setup) override;

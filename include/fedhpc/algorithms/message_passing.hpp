@@ -35,7 +35,7 @@ class MessagePassing {
   Rows of_clients(const Rows& rows, std::span<const std::int64_t> clients) const;
 
   double lambda_ = 1;
-  CodecChoice upload_;
+  LinkOptions links_;
   std::unique_ptr<Codec> codec_;       // of uploads
   std::vector<std::int64_t> clients_;  // of this rank, ascending
   StoredRows* models_ = nullptr;       // [N_r, P]

@@ -84,7 +84,7 @@ class SimNet final : public Algorithm {
   std::optional<double> personal_lr_;
   NetworkLassoOptions lasso_options_{.lambda = 0.01};
   SimilarityNetwork network_;
-  CodecChoice codec_choice_;
+  LinkOptions links_;
 
   std::unique_ptr<Codec> codec_;  // of uploads
   double eta_ = 0;

@@ -121,8 +121,11 @@ struct CodecChoice {
   /// a codec with the same keys.
   void declare(OptionSet& options, const std::string& section, std::string help,
                Of payloads = Of::Changes, const std::string& also = {});
-  /// Declares SECTION.error_feedback.
-  void declare_feedback(OptionSet& options, const std::string& section);
+  /// Declares SECTION.error_feedback; for models without ef14, which would send sums of them.
+  void declare_feedback(OptionSet& options, const std::string& section, Of payloads = Of::Changes);
+
+  /// True of compressors, of whose payload most may be lost.
+  bool compresses_changes() const;
 
   /// Throws ConfigError naming the nearest codec for an unknown name.
   std::unique_ptr<Codec> make() const;

@@ -35,7 +35,7 @@ constexpr std::int64_t kEverybody = std::int64_t{1} << 33;
 /// per edge here. A client that does not take part keeps its row.
 ///
 ///   up, ef14   e   <- e + x - C(e + x); the server reads C(e + x)
-///   up, ef21   g   <- g + C(x - g); the server reads g
+///   up, ef21   g   <- g + C(x - g); the server reads g; of whole models g starts at the initial one
 ///   down       w_i <- w_i + C(x - w_i); client i reads w_i
 ///
 /// x: what is sent. ef14: Seide et al., INTERSPEECH 2014; Stich, Cordonnier, Jaggi, NeurIPS 2018.
@@ -43,13 +43,19 @@ constexpr std::int64_t kEverybody = std::int64_t{1} << 33;
 /// ef21 of the model: e = x - w. Downloads therefore have one rule.
 class LinkMemory {
  public:
+  /// One thing that travels in every round.
+  struct Payload {
+    Rows model;              ///< [1, P] that both ends know at the start
+    bool models_up = false;  ///< uploads are such models, not changes of them
+    ErrorFeedback feedback = ErrorFeedback::None;
+    std::unique_ptr<Codec> downlink = {};  ///< null: dense
+  };
+
   explicit LinkMemory(ClientStore& store) : store_(store) {}
 
-  /// Opens what these codecs need, for uploads of changes of `model` [1, P] and downloads of such
-  /// models, which clients know. `edges` of this rank, empty where they have no models, and where
-  /// `channel`, the number of the payload in a round, is above 0.
-  void open(const Rows& model, ErrorFeedback feedback, std::unique_ptr<Codec> downlink, Range edges,
-            std::int64_t channel);
+  /// Opens what a payload's codecs need. `edges` of this rank, empty where they have no models, and
+  /// where `channel`, the number of the payload in a round, is above 0.
+  void open(Payload payload, Range edges, std::int64_t channel);
 
   const Codec* downlink() const { return downlink_.get(); }  ///< null: dense
   StoredRows& uploads(std::int64_t channel);

@@ -10,10 +10,11 @@ class Ditto(fedhpc.Algorithm):
 
     def declare(self, options):
         options.add("mu", 0.1, at_least=0, help="weight of the term mu/2 ||v - w_t||^2")
-        options.averaging()
+        options.averaging(payloads="changes")
 
     def initialise(self, setup):
         self.model = setup.initial_model()
+        self.codec = setup.open_links(self.model)
         self.personal = setup.store.rows("personal", self.model)
 
     def round(self, round):

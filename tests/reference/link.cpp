@@ -1,0 +1,48 @@
+#include "reference/link.hpp"
+
+#include <ATen/ATen.h>
+
+namespace fedhpc::reference {
+
+namespace {
+
+Tensor largest(const Tensor& x, std::int64_t k) {
+  const Tensor places = std::get<1>(x.abs().topk(k));
+  return at::zeros_like(x).index_copy(0, places, x.index_select(0, places));
+}
+
+}  // namespace
+
+Link::Link(const Problem& problem, const Tensor& start, const LinkSettings& settings)
+    : settings_(settings),
+      known_(problem.clients.size(), start),
+      kept_(problem.clients.size(), settings.models ? start : at::zeros_like(start)) {}
+
+Tensor Link::down(std::int64_t i, const Tensor& w) {
+  Tensor& has = known_[static_cast<std::size_t>(i)];
+  has = settings_.k_down == 0 ? w : has + largest(w - has, settings_.k_down);
+  return has;
+}
+
+Tensor Link::up(std::int64_t i, const Tensor& x) {
+  Tensor& state = kept_[static_cast<std::size_t>(i)];
+  Tensor read = largest(x, settings_.k);
+  if (settings_.feedback == Feedback::Ef14) {
+    read = largest(state + x, settings_.k);
+    state = state + x - read;
+  } else if (settings_.feedback == Feedback::Ef21) {
+    read = state + largest(x - state, settings_.k);
+    state = read;
+  }
+  return read;
+}
+
+Parameters received(Link* link, std::int64_t client, const Parameters& model) {
+  return link == nullptr ? model : unflatten(link->down(client, flatten(model)), model);
+}
+
+Parameters read(Link* link, std::int64_t client, const Parameters& model) {
+  return link == nullptr ? model : unflatten(link->up(client, flatten(model)), model);
+}
+
+}  // namespace fedhpc::reference
