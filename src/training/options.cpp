@@ -139,7 +139,7 @@ void TrainOptions::declare(OptionSet& options) {
            {{"fp32", Precision::Fp32}, {"tf32", Precision::Tf32}, {"bf16", Precision::Bf16}},
            "what the factors of products and convolutions are rounded to in training: fp32: "
            "nothing; tf32: 10 bits of fraction; bf16: 7; sums, weights and all else are float32 "
-           "(a GPU's matrix units are faster so, a CPU is slower)")
+           "(tf32 is a GPU's fastest; bf16 saves it no memory; a CPU is slower with both)")
       .acts(where("run.dtype", {"float32"}))
       .acts(unless("model.backend", "autograd"));
 }
