@@ -4,6 +4,7 @@
 #include <bit>
 #include <cmath>
 
+#include <ATen/core/IListRef.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros_like.h>

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <functional>
 
+#include <ATen/core/IListRef.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/from_blob.h>
 

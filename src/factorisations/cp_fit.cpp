@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include <ATen/core/IListRef.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/cholesky_solve.h>
 #include <ATen/ops/linalg_cholesky_ex.h>

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include <ATen/Dispatch.h>
+#include <ATen/core/IListRef.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/zeros.h>
 

@@ -1,5 +1,6 @@
 #include "fedhpc/factorisations/low_rank.hpp"
 
+#include <ATen/core/IListRef.h>
 #include <ATen/ops/cat.h>
 
 #include "fedhpc/core/error.hpp"

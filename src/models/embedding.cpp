@@ -2,6 +2,7 @@
 #include <cmath>
 #include <limits>
 
+#include <ATen/core/List.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/gather.h>
 

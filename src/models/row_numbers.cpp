@@ -4,6 +4,8 @@
 #include <type_traits>
 
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/exp.h>
+#include <ATen/ops/sqrt.h>
 
 #include "fedhpc/core/device.hpp"
 #include "fedhpc/core/to_device.hpp"

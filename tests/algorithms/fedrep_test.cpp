@@ -1,6 +1,7 @@
 #include <cmath>
 #include <string>
 
+#include <ATen/core/IListRef.h>
 #include <ATen/ops/cat.h>
 #include <gtest/gtest.h>
 

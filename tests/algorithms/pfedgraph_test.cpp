@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include <ATen/core/IListRef.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
 #include <gtest/gtest.h>

@@ -2,6 +2,7 @@
 #include <cmath>
 #include <string>
 
+#include <ATen/core/IListRef.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/zeros_like.h>
 #include <gtest/gtest.h>

@@ -9,6 +9,7 @@
 #include <unistd.h>
 #include <vector>
 
+#include <ATen/core/IListRef.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>

@@ -1,5 +1,6 @@
 #include <string>
 
+#include <ATen/core/IListRef.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>

@@ -7,6 +7,7 @@
 
 #include <ATen/Functions.h>
 #include <ATen/TensorOperators.h>
+#include <ATen/core/IListRef.h>
 #include <gtest/gtest.h>
 
 namespace fedhpc {

@@ -19,6 +19,7 @@ FOLDERS = [os.fspath(SOURCE / "examples"), os.fspath(SOURCE / "tests" / "python"
 sys.path[:0] = FOLDERS
 import ditto  # noqa: E402, F401
 import fedavg  # noqa: E402, F401
+import pfedsop_start  # noqa: E402, F401
 import scaffold  # noqa: E402, F401
 import server_momentum  # noqa: E402, F401
 import sfedhp  # noqa: E402, F401
@@ -75,6 +76,17 @@ class SameBits(InFolder):
                     run("cpp.h5", name, **keys, **beside)
                     run("python.h5", f"{name}_py", **keys)
                     self.assert_same("python.h5", "cpp.h5")
+
+    def test_pfedsop_starts_from_what_it_is_told(self):
+        keys = {**OWN, "run.rounds": 4, "topology.participation": 0.6, "algorithm.personal_lr": 0.5}
+        run("cpp.h5", "pfedsop", **keys)
+        models = {}
+        for start in ("own", "mixture", "server"):
+            run(f"{start}.h5", "pfedsop_start", **keys, **{"algorithm.start": start})
+            models[start] = numbers(f"{start}.h5")["models/personal/0"]
+        same_numbers(self, "own.h5", "cpp.h5", but=("angle", "beta", "step_norm"))
+        self.assertNotEqual(models["own"].tobytes(), models["mixture"].tobytes())
+        self.assertNotEqual(models["server"].tobytes(), models["mixture"].tobytes())
 
     def test_as_in_cpp_with_batch_norm(self):
         for buffers in ("average", "local"):

@@ -6,6 +6,7 @@
 #include <set>
 
 #include <ATen/TensorOperators.h>
+#include <ATen/core/IListRef.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/linalg_eigh.h>
 

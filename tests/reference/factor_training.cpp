@@ -1,5 +1,6 @@
 #include "reference/factor_training.hpp"
 
+#include <ATen/core/IListRef.h>
 #include <ATen/ops/cat.h>
 
 namespace fedhpc::reference {

@@ -1,5 +1,6 @@
 #include "reference/network.hpp"
 
+#include <ATen/core/IListRef.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/cross_entropy_loss.h>
 #include <ATen/ops/eye.h>

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <numeric>
 
+#include <ATen/core/IListRef.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/cross_entropy_loss.h>
 #include <ATen/ops/linear.h>

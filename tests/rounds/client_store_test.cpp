@@ -3,6 +3,7 @@
 #include <map>
 #include <utility>
 
+#include <ATen/core/IListRef.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/full.h>

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include <ATen/core/IListRef.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/full.h>

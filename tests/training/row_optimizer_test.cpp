@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 
+#include <ATen/core/IListRef.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/norm.h>
 #include <ATen/ops/randn.h>
