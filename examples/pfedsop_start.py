@@ -4,13 +4,13 @@ Sen, Mohan: "pFedSOP: Accelerating Training Of Personalized Federated Learning U
 Algorithms 1 to 3. Its second-order step is eta_1 / (2 sqrt(rho)) long at most, so that a client hardly hears of the
 others. `algorithm.start` changes one line of Algorithm 1, the model that the step is taken from:
 
-    own       x_i(t-1), the client's own: the paper, and the bits of algorithm.name = pfedsop
+    own       x_i(t-1), the client's own: the paper, and algorithm.name = pfedsop but for rounding
     mixture   (1 - beta) x_i(t-1) + beta w, with the paper's weight beta and the server's model w
     server    w = x - eta_2 sum_t Delta_t, which every client can add up from what it receives
 
-    python3 examples/pfedsop_start.py [START ...] [KEY=VALUE ...]
+    python3 examples/pfedsop_start.py configs/papers/pfedsop/fmnist_dir_pfedsop.ini [START ...] [KEY=VALUE ...]
 
-runs Fashion-MNIST as the paper's Dirichlet setting has it, where FEDHPC_DATA names the folder of the data sets.
+runs a configuration with each, where FEDHPC_DATA names the folder of the data sets.
 """
 
 import math
@@ -36,7 +36,7 @@ class PFedSOPStart(fedhpc.Algorithm):
         self.part = fedhpc.RowPart(model, "trainable")
         self.server = self.part.of(model)                      # [1, d]  w
         self.update = self.server.zeros()                      # [1, d]  Delta_t
-        self.models = setup.store.rows("model", model)         # x_i
+        self.kept = setup.store.rows("model", model)         # x_i
         self.updates = setup.store.rows("update", self.update)  # Delta_i
 
     def round(self, round):
@@ -47,14 +47,14 @@ class PFedSOPStart(fedhpc.Algorithm):
             trained = block.train(start)                       # x_it^T
             own = (1 / (self.lr * round.lr_factor)) * (self.part.of(start) - self.part.of(trained))  # (11)
             block.keep(self.updates, own)
-            block.keep(self.models, trained)
+            block.keep(self.kept, trained)
             mean.add(block.weights(self.weighting), block.upload(own, self.codec))
         self.update = mean.reduce()                            # Delta_t (13)
         self.server += -self.lr * round.lr_factor * self.update
 
     def personalised(self, block, received):
         """x_it of every client, [C, P] (Algorithm 1)."""
-        start = self.models.read(block.clients)
+        start = self.kept.read(block.clients)
         if received is None:
             return start
         x, own = self.part.of(start), self.updates.read(block.clients)
@@ -78,29 +78,27 @@ class PFedSOPStart(fedhpc.Algorithm):
         """The weight beta of Delta and the factor of Delta^p, (14) to (18)."""
         norms = math.sqrt(own_square) * math.sqrt(square)
         angle = math.acos(min(1.0, max(-1.0, product / norms))) if norms > 0 else math.pi / 2
-        beta = 1 - math.exp(-math.exp(-getattr(self, "lambda_") * (angle - 1)))
+        beta = 1 - math.exp(-math.exp(-self.lambda_ * (angle - 1)))
         length = max(0.0, (1 - beta) ** 2 * own_square + 2 * (1 - beta) * beta * product + beta ** 2 * square)
         return beta, self.personal_lr / (self.rho + length)
 
     def evaluate(self, evaluation):
-        evaluation.each_block(lambda block: block.evaluate(self.models.read(block.clients)))
+        evaluation.each_block(lambda block: block.evaluate(self.kept.read(block.clients)))
 
     def visit_state(self, state):
         self.update = state.rows("update", self.update)
         self.server = state.rows("server", self.server)
 
 
-PAPER = {"data.name": "fashion_mnist", "data.split": "client", "data.clients": 100, "data.train_fraction": 0.8,
-         "data.standardize": "half", "data.partition": "dirichlet", "data.alpha": 0.07, "data.min_samples": 20,
-         "model.name": "dnn", "model.hidden": 100, "topology.participation": 0.2, "train.batch_size": 50,
-         "train.local_epochs": 1, "train.lr": 0.1, "algorithm.personal_lr": 0.1, "run.rounds": 100, "run.eval_every": 1}
-
-
 def main(arguments):
-    given = dict(one.split("=", 1) for one in arguments if "=" in one)
-    for start in [one for one in arguments if "=" not in one] or ["own", "mixture", "server"]:
-        keys = {**PAPER, **given, "algorithm.name": "pfedsop_start", "algorithm.start": start}
-        results = fedhpc.run({**keys, "run.output": f"pfedsop_start_{start}.h5"}, force=True)
+    config = next((one for one in arguments if one.endswith(".ini")), None)
+    if config is None:
+        sys.exit("pfedsop_start.py CONFIG.ini [START ...] [KEY=VALUE ...]")
+    keys = dict(one.split("=", 1) for one in arguments if "=" in one)
+    starts = [one for one in arguments if "=" not in one and one != config]
+    for start in starts or ["own", "mixture", "server"]:
+        results = fedhpc.run(config, force=True, **{"algorithm.personal_lr": 0.1, **keys, "algorithm.name": "pfedsop_start",
+                                                    "algorithm.start": start, "run.output": f"pfedsop_{start}.h5"})
         print(start, results.rounds["best_personal_accuracy"].iloc[-1])
 
 
