@@ -43,6 +43,7 @@ NOT_RUN = [
     (r"tools/submit\.py .* --submit", "needs a cluster; tests/slurm has one"),
     (r"tools/sweep\.py .* --submit .*", "needs a cluster; tests/slurm has one"),
     (r"FEDHPC_DATA=DIR tools/sweep\.py configs/sweeps/compressors\.ini .*", "ninety runs; tests/tools has sweeps"),
+    (r"FEDHPC_DATA=DIR python3 examples/pfedsop_start\.py .*", "minutes of training; tests/python has its method"),
     (r"tools/reproduce\.py .* (--quick|--background|--slurm) .*", "hours of training; tests/tools has it with a toy"),
     (r"apptainer .*", "needs Apptainer"),
     (r"pip install .*|tools/wheel\.sh .*", "builds; tests/install has a wheel"),
