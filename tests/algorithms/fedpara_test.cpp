@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "fedhpc/comm/session.hpp"
+#include "fedhpc/factorisations/factorisation.hpp"
 
 #include "fixtures/factor_case.hpp"
 #include "reference/fedpara_reference.hpp"

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "fedhpc/comm/session.hpp"
+#include "fedhpc/engine/experiment.hpp"
 
 #include "fixtures/reference_case.hpp"
 #include "fixtures/resumed_run.hpp"

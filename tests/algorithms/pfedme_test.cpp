@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "fedhpc/comm/session.hpp"
+#include "fedhpc/engine/plan.hpp"
 
 #include "fixtures/reference_case.hpp"
 #include "reference/pfedme_reference.hpp"

@@ -18,6 +18,7 @@
 #include <gtest/gtest.h>
 #include <torch/script.h>
 
+#include "fedhpc/algorithms/algorithm.hpp"
 #include "fedhpc/comm/session.hpp"
 
 #include "fixtures/resumed_run.hpp"

@@ -4,6 +4,7 @@
 #include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
 
+#include "fedhpc/codecs/codec.hpp"
 #include "fedhpc/comm/session.hpp"
 
 #include "fixtures/edge_bytes.hpp"

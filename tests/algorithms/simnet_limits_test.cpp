@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "fedhpc/comm/session.hpp"
+#include "fedhpc/engine/experiment.hpp"
 #include "fedhpc/engine/recorder.hpp"
 #include "fedhpc/engine/resume.hpp"
 #include "fedhpc/io/hdf5.hpp"

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "fedhpc/comm/session.hpp"
+#include "fedhpc/engine/plan.hpp"
 #include "fedhpc/factorisations/factor_map.hpp"
 #include "fedhpc/models/model.hpp"
 #include "fedhpc/training/row_optimizer.hpp"

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "fedhpc/comm/session.hpp"
+#include "fedhpc/engine/plan.hpp"
 
 #include "fixtures/in_turn.hpp"
 #include "fixtures/tiny_run.hpp"

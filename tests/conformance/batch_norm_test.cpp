@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "fedhpc/comm/session.hpp"
+#include "fedhpc/engine/experiment.hpp"
 
 #include "fixtures/in_turn.hpp"
 #include "fixtures/tiny_run.hpp"

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "fedhpc/comm/session.hpp"
+#include "fedhpc/engine/plan.hpp"
 
 #include "fixtures/tiny_run.hpp"
 

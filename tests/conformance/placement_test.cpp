@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "fedhpc/algorithms/algorithm.hpp"
 #include "fedhpc/comm/session.hpp"
 
 #include "fixtures/in_turn.hpp"

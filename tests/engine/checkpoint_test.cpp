@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "fedhpc/comm/session.hpp"
+#include "fedhpc/engine/experiment.hpp"
 #include "fedhpc/engine/progress.hpp"
 #include "fedhpc/engine/recorder.hpp"
 #include "fedhpc/io/checkpoint_files.hpp"

@@ -12,6 +12,8 @@
 #include <ATen/ops/tensor.h>
 #include <torch/csrc/autograd/autograd.h>
 
+#include "fedhpc/engine/experiment.hpp"
+
 namespace fedhpc::reference {
 
 namespace {
