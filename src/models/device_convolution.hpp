@@ -13,7 +13,7 @@ namespace fedhpc {
 
 /// Computes the convolutions of one layer on a device, each in the fastest way. Each of C clients
 /// has weights of its own, rows [C, out (in / groups) kh kw] of any stride. Images are stacks
-/// [C, B, channels height width].
+/// [C, B, channels height width], or by channels [C, B, channels, places].
 class DeviceConvolution {
  public:
   DeviceConvolution(const ImageShape& in, const ImageShape& out, const Window& window,
@@ -45,7 +45,7 @@ class DeviceConvolution {
   std::int64_t inner() const { return all_inner() / groups_; }
   Way choose(ConvolutionDirection direction, const Tensor& stack,
              const std::function<void(Way)>& run) const;
-  Tensor in_order(const Tensor& values, Way way) const;
+  Tensor rounded(const Tensor& values) const;
   Tensor images(const Tensor& stack, const ImageShape& shape, Way way) const;
   Tensor kernels(const Tensor& rows, Way way) const;
   /// Weights [C, n] whose groups lie one after the other: of one group the rows themselves.
@@ -59,14 +59,20 @@ class DeviceConvolution {
   MatrixStack of_groups(const Tensor& all, std::int64_t rows) const {
     return matrices_of(all.view({all.size(0) * groups_, rows, all.size(2)}));
   }
+  /// Outputs by channels [C, B, channels, places] as one matrix [channels of a group, B places] for
+  /// every group.
+  MatrixStack outputs_of_groups(const Tensor& images) const;
+  Tensor by_channels(const Tensor& stack) const;
   Tensor of_client(const Tensor& all, std::int64_t c, std::int64_t count) const;
   void each_slice(const Tensor& stack,
                   const std::function<void(std::int64_t, std::int64_t)>& work) const;
   DeviceUnfold unfolding(const Tensor& stack, const Tensor& columns) const;
-  DeviceTurn turning(const Tensor& stack, const Tensor& channel_major) const;
+  DeviceTurn turning(const Tensor& stack, const Tensor& images) const;
+  Tensor turned(const Tensor& stack) const;
 
   void forward(const Tensor& weights, const Tensor& bias, const Tensor& x, const Tensor& y,
                Way way) const;
+  void add_bias(const Tensor& bias, const Tensor& y) const;
   void forward_unfolded(const Tensor& weights, const Tensor& bias, const Tensor& x,
                         const Tensor& y) const;
   void weight_gradient(const Tensor& x, const Tensor& dy, const Target& target, Way way) const;

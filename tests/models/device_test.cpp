@@ -333,6 +333,49 @@ TEST_F(DeviceLayers, ResidualSumsAreAsOnTheHost) {
   }
 }
 
+/// Whether the values of every node from the second on lie by channels.
+std::vector<bool> by_channels(const Model& model, at::Device device, Use use) {
+  const Activations all = model.make_activations(
+      kClients, kBatch, at::TensorOptions().dtype(at::kFloat).device(device), use);
+  std::vector<bool> lie;
+  for (std::size_t n = 1; n < all.values.size(); ++n) {
+    lie.push_back(all.values[n].dim() == 4);
+    if (use == Use::Training) {
+      EXPECT_EQ(all.gradients[n].strides(), all.values[n].strides());
+    }
+  }
+  return lie;
+}
+
+TEST_F(DeviceLayers, ImagesLieByChannelsBetweenLayersThatTakeThemSo) {
+  const ImageShape in{3, 8, 8};
+  const ImageShape half{3, 4, 4};
+  const auto convolution = [](const char* name, const ImageShape& of) {
+    return std::make_unique<Conv2d>(name, of, 3, Window{3, 1, 1}, Bias::Use);
+  };
+  Graph graph(in.values());
+  graph.add(convolution("a", in));
+  const std::size_t norm =
+      graph.add(std::make_unique<BatchNorm>("bn", in, BatchNorm::Then::ReluMaxPool));
+  graph.add(convolution("b", half));
+  graph.add(std::make_unique<Sum>(half.values()), {graph.last(), norm});
+  graph.add(std::make_unique<Relu>(half.values()));
+  graph.add(std::make_unique<MaxPool2d>(half, Window{2, 2, 0}));
+  graph.add(std::make_unique<Linear>("middle", 12, 48, Tag::None));
+  graph.add(std::make_unique<Relu>(48));
+  graph.add(convolution("c", half));
+  graph.add(std::make_unique<Relu>(48));
+  graph.add(std::make_unique<Linear>("fc", 48, 3, Tag::Head));
+  const Model model(std::move(graph));
+  const std::vector<bool> lie{true,  true,  true,  true,  true, false,
+                              false, false, false, false, false};
+  for (const Use use : {Use::Training, Use::Evaluation}) {
+    EXPECT_EQ(by_channels(model, at::kCUDA, use), lie);
+    EXPECT_EQ(by_channels(model, at::kCPU, use), std::vector<bool>(lie.size(), false));
+  }
+  expect_equal_in_all_settings(model);
+}
+
 TEST_F(DeviceLayers, RecurrentLayersAreAsOnTheHost) {
   for (const Cell cell : {Cell::Lstm, Cell::Gru}) {
     for (const Direction direction : {Direction::Forward, Direction::Reverse}) {

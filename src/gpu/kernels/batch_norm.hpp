@@ -22,7 +22,7 @@ struct Affine {
 template <typename T, int N>
 struct NormShape {
   DeviceBatchNorm norm;
-  Samples<const T> x;
+  Images<const T> x;
   Columns<T> parameters;
   Divisor channels;
   Divisor packs;    // of a plane
@@ -31,7 +31,7 @@ struct NormShape {
 
   explicit NormShape(const DeviceBatchNorm& of)
       : norm(of),
-        x(of.x),
+        x(of.x, of.in.height * of.in.width),
         parameters(of.parameters),
         channels(of.in.channels),
         packs(of.in.height * of.in.width / N),
@@ -40,6 +40,11 @@ struct NormShape {
 
   FEDHPC_KERNEL std::int64_t places() const { return norm.in.height * norm.in.width; }
   FEDHPC_KERNEL double values() const { return static_cast<double>(norm.x.batch * places()); }
+  /// Of a channel of what follows.
+  static std::int64_t places_after(const DeviceBatchNorm& of) {
+    const bool pools = of.then == DeviceBatchNorm::Then::ReluMaxPool;
+    return pools ? (of.in.height / 2) * (of.in.width / 2) : of.in.height * of.in.width;
+  }
   FEDHPC_KERNEL bool relu() const { return norm.then == DeviceBatchNorm::Then::Relu; }
   FEDHPC_KERNEL bool pools() const { return norm.then == DeviceBatchNorm::Then::ReluMaxPool; }
 
@@ -81,9 +86,10 @@ struct NormShape {
 template <typename T, int N>
 struct BatchNormForward {
   NormShape<T, N> shape;
-  Samples<T> y;
+  Images<T> y;
 
-  explicit BatchNormForward(const DeviceBatchNorm& of) : shape(of), y(of.y) {}
+  explicit BatchNormForward(const DeviceBatchNorm& of)
+      : shape(of), y(of.y, NormShape<T, N>::places_after(of)) {}
 
   template <typename Group>
   FEDHPC_KERNEL void operator()(Group& group, std::int64_t g) const {
@@ -92,11 +98,10 @@ struct BatchNormForward {
     const std::int64_t c = at.quotient;
     const std::int64_t k = norm.in.channels;
     T* row = shape.parameters(c) + at.rest;
-    const std::int64_t first = at.rest * shape.places();
     double mean = 0;
     double variance = 0;
     if (norm.training) {
-      moments(group, c, first, mean, variance);
+      moments(group, c, at.rest, mean, variance);
     } else {
       mean = static_cast<double>(row[2 * k]);
       variance = static_cast<double>(row[3 * k]);
@@ -115,7 +120,7 @@ struct BatchNormForward {
     if (shape.pools()) {
       pool(group, c, at.rest, affine);
     } else {
-      normalise(group, c, first, affine);
+      normalise(group, c, at.rest, affine);
     }
   }
 
@@ -126,12 +131,12 @@ struct BatchNormForward {
   }
 
   template <typename Group>
-  FEDHPC_KERNEL void moments(Group& group, std::int64_t c, std::int64_t first, double& mean,
+  FEDHPC_KERNEL void moments(Group& group, std::int64_t c, std::int64_t channel, double& mean,
                              double& variance) const {
     const auto& x = shape.x;
     double part = 0;
     shape.each_pack(group, [&](std::int64_t b, std::int64_t place) {
-      const Pack<T, N> pack = load<T, N>(x(c, b) + first + place);
+      const Pack<T, N> pack = load<T, N>(x(c, b, channel) + place);
       T sum = pack.value[0];
       for (int i = 1; i < N; ++i) sum += pack.value[i];
       part += static_cast<double>(sum);
@@ -140,7 +145,7 @@ struct BatchNormForward {
     const T shift = static_cast<T>(mean);
     TwoSums parts;
     shape.each_pack(group, [&](std::int64_t b, std::int64_t place) {
-      const Pack<T, N> pack = load<T, N>(x(c, b) + first + place);
+      const Pack<T, N> pack = load<T, N>(x(c, b, channel) + place);
       T squares{0};
       T sum{0};
       for (const T value : pack.value) {
@@ -157,18 +162,18 @@ struct BatchNormForward {
   }
 
   template <typename Group>
-  FEDHPC_KERNEL void normalise(Group& group, std::int64_t c, std::int64_t first,
+  FEDHPC_KERNEL void normalise(Group& group, std::int64_t c, std::int64_t channel,
                                const Affine<T>& affine) const {
     const auto& x = shape.x;
     const auto& out = y;
     const bool relu = shape.relu();
     shape.each_pack(group, [&](std::int64_t b, std::int64_t place) {
-      Pack<T, N> pack = load<T, N>(x(c, b) + first + place);
+      Pack<T, N> pack = load<T, N>(x(c, b, channel) + place);
       for (T& value : pack.value) {
         value = affine(value);
         if (relu) value = value < T{0} ? T{0} : value;
       }
-      store(out(c, b) + first + place, pack);
+      store(out(c, b, channel) + place, pack);
     });
   }
 
@@ -177,19 +182,17 @@ struct BatchNormForward {
                           const Affine<T>& affine) const {
     const std::int64_t width = shape.norm.in.width;
     const std::int64_t half = width / 2;
-    const std::int64_t first = channel * shape.places();
-    const std::int64_t first_out = channel * half * (shape.norm.in.height / 2);
     const auto& of = shape;
     const auto& out = y;
     shape.each_window(group, [&](std::int64_t b, std::int64_t row, std::int64_t column) {
       if (!of.is_whole(row, column)) return;
-      const T* top = of.x(c, b) + first + 2 * row * width + 2 * column;
+      const T* top = of.x(c, b, channel) + 2 * row * width + 2 * column;
       // NaN stays: a diverged model must show.
       T value = affine(top[0]);
       value = larger_or_nan(value, affine(top[1]));
       value = larger_or_nan(value, affine(top[width]));
       value = larger_or_nan(value, affine(top[width + 1]));
-      out(c, b)[first_out + row * half + column] = value < T{0} ? T{0} : value;
+      out(c, b, channel)[row * half + column] = value < T{0} ? T{0} : value;
     });
   }
 

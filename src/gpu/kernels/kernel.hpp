@@ -126,6 +126,26 @@ struct Samples {
   }
 };
 
+/// Images of a stack, by channels or not: the places of channel k of sample b of client c, typed.
+template <typename T>
+struct Images {
+  T* data = nullptr;
+  std::int64_t client_stride = 0;
+  std::int64_t sample_stride = 0;
+  std::int64_t channel_stride = 0;
+
+  Images() = default;
+  Images(const DeviceStack& stack, std::int64_t places)
+      : data(static_cast<T*>(stack.data)),
+        client_stride(stack.client_stride),
+        sample_stride(stack.sample_stride),
+        channel_stride(stack.channel_stride == 0 ? places : stack.channel_stride) {}
+
+  FEDHPC_KERNEL T* operator()(std::int64_t c, std::int64_t b, std::int64_t k) const {
+    return data + c * client_stride + b * sample_stride + k * channel_stride;
+  }
+};
+
 /// Columns of rows [C, P], typed.
 template <typename T>
 struct Columns {

@@ -125,12 +125,13 @@ class KernelTable : public AllKernels {
 
   void add_bias(const DeviceBias& of) override {
     if (is_empty(of.y)) return;
+    const DeviceStack y = kernels::in_rows(of.y);
     of_type(of.type, [&]<typename T>(T) {
-      kernels::with_pack<T>(of_packs<T>(of.y.width, {of.y}), [&](auto pack) {
-        launcher_.each(values_of(of.y) / pack,
-                       kernels::AddBias<T, pack>{index_of(of.y, pack), kernels::Divisor(of.places),
-                                                 kernels::Samples<T>(of.y),
-                                                 kernels::Columns<const T>(of.bias)});
+      kernels::with_pack<T>(of_packs<T>(y.width, {y}), [&](auto pack) {
+        launcher_.each(values_of(y) / pack,
+                       kernels::AddBias<T, pack>{
+                           index_of(y, pack), kernels::Divisor(of.places), kernels::Samples<T>(y),
+                           kernels::Columns<const T>(of.bias), of.y.channel_stride != 0});
       });
     });
   }
@@ -140,15 +141,16 @@ class KernelTable : public AllKernels {
     const std::int64_t channels = of.dy.width / of.places;
     const std::int64_t count = of.dy.clients * channels;
     of_type(of.type, [&]<typename T>(T) {
-      const kernels::Samples<const T> dy(of.dy);
       const kernels::Sink<T> sink(of.sink);
       const kernels::Divisor by_channel(channels);
       if (of.places == 1) {
-        launcher_.each(count, kernels::SumOverBatch<T>{by_channel, of.dy.batch, dy, sink});
+        launcher_.each(count, kernels::SumOverBatch<T>{by_channel, of.dy.batch,
+                                                       kernels::Images<const T>(of.dy, 1), sink});
       } else {
-        launcher_.groups(count, kernels::threads_for(of.dy.batch * of.places / 4, 512),
-                         kernels::SumOverPlaces<T>{by_channel, kernels::Divisor(of.places),
-                                                   of.dy.batch, of.places, dy, sink});
+        launcher_.groups(
+            count, kernels::threads_for(of.dy.batch * of.places / 4, 512),
+            kernels::SumOverPlaces<T>{by_channel, kernels::Divisor(of.places), of.dy.batch,
+                                      of.places, kernels::Images<const T>(of.dy, of.places), sink});
       }
     });
   }
