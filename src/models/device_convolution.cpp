@@ -16,8 +16,6 @@ namespace {
 
 using Way = ConvolutionWay;
 
-constexpr std::int64_t kScratchBytes = std::int64_t{1} << 30;
-
 bool is_grouped(Way way) { return way == Way::Grouped || way == Way::GroupedChannelsLast; }
 
 at::MemoryFormat order_of(Way way) {
@@ -85,28 +83,53 @@ void accumulate(const Tensor& values, const Tensor& rows, std::int64_t first, st
 
 }  // namespace
 
+ConvolutionCase DeviceConvolution::case_of(ConvolutionDirection direction,
+                                           const Tensor& stack) const {
+  return {.direction = direction,
+          .in_channels = in_.channels,
+          .in_height = in_.height,
+          .in_width = in_.width,
+          .out_channels = out_.channels,
+          .window = window_,
+          .groups = groups_,
+          .clients = stack.size(0),
+          .batch = stack.size(1),
+          .type = real_of(stack),
+          .precision = arithmetic_.precision};
+}
+
+/// The way of every case, where that is not to be measured.
+std::optional<Way> DeviceConvolution::told() const {
+  if (const auto forced = forced_convolution()) return forced;
+  if (trials_ == nullptr || arithmetic_.summation == Summation::Reproducible) return Way::Unfolded;
+  return std::nullopt;
+}
+
 Way DeviceConvolution::choose(ConvolutionDirection direction, const Tensor& stack,
                               const std::function<void(Way)>& run) const {
-  if (const auto forced = forced_convolution()) return *forced;
-  if (trials_ == nullptr || arithmetic_.summation == Summation::Reproducible) return Way::Unfolded;
-  return trials_->fastest({.direction = direction,
-                           .in_channels = in_.channels,
-                           .in_height = in_.height,
-                           .in_width = in_.width,
-                           .out_channels = out_.channels,
-                           .window = window_,
-                           .groups = groups_,
-                           .clients = stack.size(0),
-                           .batch = stack.size(1),
-                           .type = real_of(stack),
-                           .precision = arithmetic_.precision},
-                          stack.device(), run);
+  if (const auto way = told()) return *way;
+  return trials_->fastest(case_of(direction, stack), stack.device(), run);
+}
+
+/// Memory for the columns of x where the weights' gradient will read them, as far as is known.
+Tensor DeviceConvolution::columns_to_keep(const Tensor& x) const {
+  if (kept_ == nullptr) return {};
+  std::optional<Way> way = told();
+  if (!way) way = trials_->known(case_of(ConvolutionDirection::WeightGradient, x));
+  if (way.value_or(Way::Unfolded) != Way::Unfolded) return {};
+  return kept_->make(x, shape_of_columns(x), trials_->kept_bytes());
+}
+
+Tensor DeviceConvolution::kept_columns(const Tensor& x) const {
+  return kept_ == nullptr ? Tensor() : kept_->of(x, shape_of_columns(x));
 }
 
 void DeviceConvolution::forward(const Tensor& weights, const Tensor& bias, const Tensor& x,
                                 const Tensor& y) const {
-  const auto run = [&](Way way) { forward(weights, bias, x, y, way); };
-  run(choose(ConvolutionDirection::Forward, x, run));
+  const Way way = choose(ConvolutionDirection::Forward, x,
+                         [&](Way tried) { forward(weights, bias, x, y, tried); });
+  const Tensor kept = way == Way::Unfolded ? columns_to_keep(x) : Tensor();
+  forward(weights, bias, x, y, way, kept);
 }
 
 void DeviceConvolution::weight_gradient(const Tensor& x, const Tensor& dy, const Tensor& target,
@@ -155,8 +178,8 @@ Tensor DeviceConvolution::of_client(const Tensor& all, std::int64_t c, std::int6
 }
 
 void DeviceConvolution::forward(const Tensor& weights, const Tensor& bias, const Tensor& x,
-                                const Tensor& y, Way way) const {
-  if (way == Way::Unfolded) return forward_unfolded(weights, bias, x, y);
+                                const Tensor& y, Way way, const Tensor& kept) const {
+  if (way == Way::Unfolded) return forward_unfolded(weights, bias, x, y, kept);
   // One model for all: their batches are one.
   const std::int64_t models = weights.stride(0) == 0 ? 1 : x.size(0);
   if (models == 1) way = ungrouped(way);
@@ -247,6 +270,14 @@ DeviceUnfold DeviceConvolution::unfolding(const Tensor& stack, const Tensor& col
           .columns = columns.data_ptr()};
 }
 
+/// The columns of a stack, in this memory or in new one.
+Tensor DeviceConvolution::unfolded(const Tensor& stack, const Tensor& memory) const {
+  const Tensor columns =
+      memory.defined() ? memory : at::empty(shape_of_columns(stack), stack.options());
+  device_kernels<ModelKernels>().unfold(unfolding(stack, columns));
+  return columns;
+}
+
 DeviceTurn DeviceConvolution::turning(const Tensor& stack, const Tensor& images) const {
   return {.type = real_of(stack),
           .stack = device_stack(stack),
@@ -280,13 +311,12 @@ Tensor DeviceConvolution::turned(const Tensor& stack) const {
 }
 
 void DeviceConvolution::forward_unfolded(const Tensor& weights, const Tensor& bias, const Tensor& x,
-                                         const Tensor& y) const {
-  const std::int64_t places = x.size(1) * out_.places();
+                                         const Tensor& y, const Tensor& kept) const {
   each_slice(x, [&](std::int64_t first, std::int64_t count) {
-    const Tensor columns = at::empty({count, all_inner(), places}, x.options());
     const Tensor of_slice = y.narrow(0, first, count);
     const Tensor result = by_channels(of_slice);
-    device_kernels<ModelKernels>().unfold(unfolding(x.narrow(0, first, count), columns));
+    const Tensor columns = unfolded(
+        x.narrow(0, first, count), kept.defined() ? kept.narrow(0, first, count) : Tensor());
     const Tensor own = one_by_one(weights.narrow(0, first, count));
     batched_product(x.scalar_type(), count * groups_, 1, weights_of_groups(own), Transpose::No,
                     of_groups(columns, inner()), Transpose::No, 0, outputs_of_groups(result),
@@ -301,10 +331,10 @@ void DeviceConvolution::forward_unfolded(const Tensor& weights, const Tensor& bi
 
 void DeviceConvolution::weight_gradient_unfolded(const Tensor& x, const Tensor& dy,
                                                  const Target& target) const {
-  const std::int64_t places = x.size(1) * out_.places();
+  const Tensor kept = kept_columns(x);
   each_slice(x, [&](std::int64_t first, std::int64_t count) {
-    const Tensor columns = at::empty({count, all_inner(), places}, x.options());
-    device_kernels<ModelKernels>().unfold(unfolding(x.narrow(0, first, count), columns));
+    const Tensor columns = kept.defined() ? kept.narrow(0, first, count)
+                                          : unfolded(x.narrow(0, first, count));
     const Tensor outputs = turned(dy.narrow(0, first, count));
     const bool direct = groups_ == 1;  // products of groups do not go into rows that lie apart
     const Tensor rows = direct ? target.rows.narrow(0, first, count)
@@ -318,15 +348,15 @@ void DeviceConvolution::weight_gradient_unfolded(const Tensor& x, const Tensor& 
 
 void DeviceConvolution::input_gradient_unfolded(const Tensor& weights, const Tensor& dy,
                                                 const Tensor& dx) const {
-  const std::int64_t places = dx.size(1) * out_.places();
   each_slice(dx, [&](std::int64_t first, std::int64_t count) {
-    const Tensor columns = at::empty({count, all_inner(), places}, dx.options());
+    const Tensor of_slice = dx.narrow(0, first, count);
+    const Tensor columns = at::empty(shape_of_columns(of_slice), dx.options());
     const Tensor outputs = turned(dy.narrow(0, first, count));
     const Tensor own = one_by_one(weights.narrow(0, first, count));
     batched_product(dx.scalar_type(), count * groups_, 1, weights_of_groups(own), Transpose::Yes,
                     outputs_of_groups(outputs), Transpose::No, 0, of_groups(columns, inner()),
                     arithmetic_);
-    device_kernels<ModelKernels>().fold(unfolding(dx.narrow(0, first, count), columns));
+    device_kernels<ModelKernels>().fold(unfolding(of_slice, columns));
   });
 }
 

@@ -23,14 +23,20 @@ class DeviceConvolution {
         window_(window),
         groups_(groups),
         arithmetic_(pass.arithmetic),
-        trials_(pass.convolutions) {}
+        trials_(pass.convolutions),
+        kept_(trials_ == nullptr ? nullptr
+                                 : static_cast<KeptColumns*>(pass.saved.of_part.get())) {}
 
-  /// `bias` [C, out] may be undefined.
+  /// `bias` [C, out] may be undefined. When training, columns are kept for the weights' gradient.
   void forward(const Tensor& weights, const Tensor& bias, const Tensor& x, const Tensor& y) const;
   /// target [C, out (in / groups) kh kw] = keep target + scale dW
   void weight_gradient(const Tensor& x, const Tensor& dy, const Tensor& target, double scale,
                        double keep) const;
   void input_gradient(const Tensor& weights, const Tensor& dy, const Tensor& dx) const;
+  /// Lets the columns go that forward has kept.
+  void drop_columns() const {
+    if (kept_ != nullptr) kept_->drop();
+  }
 
  private:
   using Way = ConvolutionWay;
@@ -43,8 +49,15 @@ class DeviceConvolution {
   /// The values of a window in all groups, and in one.
   std::int64_t all_inner() const { return in_.channels * window_.size.product(); }
   std::int64_t inner() const { return all_inner() / groups_; }
+  ConvolutionCase case_of(ConvolutionDirection direction, const Tensor& stack) const;
+  std::optional<Way> told() const;
   Way choose(ConvolutionDirection direction, const Tensor& stack,
              const std::function<void(Way)>& run) const;
+  Shape shape_of_columns(const Tensor& stack) const {
+    return {stack.size(0), all_inner(), stack.size(1) * out_.places()};
+  }
+  Tensor columns_to_keep(const Tensor& x) const;
+  Tensor kept_columns(const Tensor& x) const;
   Tensor rounded(const Tensor& values) const;
   Tensor images(const Tensor& stack, const ImageShape& shape, Way way) const;
   Tensor kernels(const Tensor& rows, Way way) const;
@@ -67,14 +80,16 @@ class DeviceConvolution {
   void each_slice(const Tensor& stack,
                   const std::function<void(std::int64_t, std::int64_t)>& work) const;
   DeviceUnfold unfolding(const Tensor& stack, const Tensor& columns) const;
+  Tensor unfolded(const Tensor& stack, const Tensor& memory = {}) const;
   DeviceTurn turning(const Tensor& stack, const Tensor& images) const;
   Tensor turned(const Tensor& stack) const;
 
-  void forward(const Tensor& weights, const Tensor& bias, const Tensor& x, const Tensor& y,
-               Way way) const;
+  /// `kept` is for the columns, or undefined.
+  void forward(const Tensor& weights, const Tensor& bias, const Tensor& x, const Tensor& y, Way way,
+               const Tensor& kept = {}) const;
   void add_bias(const Tensor& bias, const Tensor& y) const;
-  void forward_unfolded(const Tensor& weights, const Tensor& bias, const Tensor& x,
-                        const Tensor& y) const;
+  void forward_unfolded(const Tensor& weights, const Tensor& bias, const Tensor& x, const Tensor& y,
+                        const Tensor& kept) const;
   void weight_gradient(const Tensor& x, const Tensor& dy, const Target& target, Way way) const;
   void weight_gradient_unfolded(const Tensor& x, const Tensor& dy, const Target& target) const;
   void input_gradient(const Tensor& weights, const Tensor& dy, const Tensor& dx, Way way) const;
@@ -86,6 +101,7 @@ class DeviceConvolution {
   std::int64_t groups_;
   Arithmetic arithmetic_;
   ConvolutionTrials* trials_;
+  KeptColumns* kept_;
 };
 
 }  // namespace fedhpc

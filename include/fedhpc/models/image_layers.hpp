@@ -32,6 +32,8 @@ class Conv2d final : public Layer {
   ByChannels by_channels() const override { return {in_.channels, out_.channels}; }
   void declare(Layout& layout) override;
   double forward_flops() const override;
+  Saved make_saved(std::int64_t clients, std::int64_t batch, const at::TensorOptions& options,
+                   Use use) const override;
   void forward(const Pass& pass, Stacks inputs, const Tensor& output) const override;
   void backward(const Pass& pass, Stacks inputs, const Tensor& output,
                 const Tensor& output_gradient, Stacks input_gradients,

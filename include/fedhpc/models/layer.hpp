@@ -34,6 +34,7 @@ struct Saved {
   std::vector<Tensor> per_sample{};          // each [C, B, ...]
   std::vector<Tensor> shared{};              // the same for every part: small tables on a device
   std::vector<std::shared_ptr<void>> own{};  // [C] in a form of the layer's own
+  std::shared_ptr<void> of_part{};           // likewise, of the part that is between both
 
   /// Views clients [first, first + count) and the first `batch` samples of each.
   Saved narrow(std::int64_t first, std::int64_t count, std::int64_t batch) const;
