@@ -316,6 +316,7 @@ TEST_P(Kernels, NothingToDoIsDone) {
   kernels().average_pool(none(DeviceAveragePool{}));
   kernels().average_pool_gradient(none(DeviceAveragePool{}));
   kernels().batch_norm(none(DeviceBatchNorm{}));
+  kernels().sample_norm(none(DeviceSampleNorm{}));
   kernels().accumulate(none(DeviceAccumulate{}));
   kernels().step(none(DeviceStep{}));
   kernels().add_penalty_gradient(none(DevicePenaltyGradient{}));
@@ -323,6 +324,9 @@ TEST_P(Kernels, NothingToDoIsDone) {
   DeviceBatchNormGradient back{};
   back.norm.type = real();
   kernels().batch_norm_gradient(back);
+  DeviceSampleNormGradient part_back{};
+  part_back.norm.type = real();
+  kernels().sample_norm_gradient(part_back);
   kernels().advance(nullptr, 0);
 }
 

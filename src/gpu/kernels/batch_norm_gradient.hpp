@@ -13,15 +13,13 @@ struct BatchNormBackward {
   NormShape<T, N> shape;
   Images<const T> dy;
   Images<T> dx;
-  Sink<double> sink;
-  Columns<T> parameter_gradient;
+  SumSink<T> sink;
 
   explicit BatchNormBackward(const DeviceBatchNormGradient& of)
       : shape(of.norm),
         dy(of.norm.y, NormShape<T, N>::places_after(of.norm)),
         dx(of.dx, of.norm.in.height * of.norm.in.width),
-        sink(of.sink),
-        parameter_gradient(of.sink.out) {}
+        sink(of.sink) {}
 
   /// dx = scale g + slope x + offset
   struct Rule {
@@ -55,18 +53,12 @@ struct BatchNormBackward {
       shape.pools() ? pooled_gradient(group, c, at.rest, affine, rule)
                     : plain_gradient(group, c, at.rest, affine, rule);
     }
-    if (parameter_gradient.data == nullptr || group.rank() > 0) return;
-    T* out = parameter_gradient(c) + at.rest;
-    write(dgamma, out[0]);
-    write(dbeta, out[k]);
+    if (group.rank() > 0) return;
+    sink.write(dgamma, c, at.rest);
+    sink.write(dbeta, c, at.rest + k);
   }
 
  private:
-  FEDHPC_KERNEL void write(double gradient, T& out) const {
-    const double kept = sink.keep == 0 ? 0 : sink.keep * static_cast<double>(out);
-    out = static_cast<T>(kept + sink.scale * gradient);
-  }
-
   /// The gradient before ReLU's way back.
   FEDHPC_KERNEL T masked(const Affine<T>& affine, T x, T gradient) const {
     return !shape.relu() || affine(x) > T{0} ? gradient : T{0};

@@ -174,6 +174,23 @@ struct Sink {
   }
 };
 
+/// The same with x and what is kept in float64; nothing where there is nowhere to write.
+template <typename T>
+struct SumSink {
+  Columns<T> out;
+  double scale;
+  double keep;
+
+  explicit SumSink(const DeviceSink& sink) : out(sink.out), scale(sink.scale), keep(sink.keep) {}
+
+  FEDHPC_KERNEL void write(double x, std::int64_t c, std::int64_t column) const {
+    if (out.data == nullptr) return;
+    T& to = out(c)[column];
+    const double kept = keep == 0 ? 0 : keep * static_cast<double>(to);
+    to = static_cast<T>(kept + scale * x);
+  }
+};
+
 /// Element i of [clients, batch, width].
 struct StackIndex {
   Divisor batch;

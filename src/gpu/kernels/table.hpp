@@ -15,6 +15,7 @@
 #include "gpu/kernels/pooling.hpp"
 #include "gpu/kernels/products.hpp"
 #include "gpu/kernels/row_steps.hpp"
+#include "gpu/kernels/sample_norm.hpp"
 #include "gpu/kernels/sums.hpp"
 
 namespace fedhpc {
@@ -258,6 +259,42 @@ class KernelTable : public AllKernels {
     });
   }
 
+  void sample_norm(const DeviceSampleNorm& of) override {
+    if (is_empty(of.x)) return;
+    of_type(of.type, [&]<typename T>(T) {
+      kernels::with_pack<T>(of_packs<T>(of.places, {of.x, of.y}), [&](auto pack) {
+        launcher_.groups(samples_of(of.x) * of.groups, part_threads(of, pack),
+                         kernels::SampleNormForward<T, pack>(of));
+      });
+    });
+  }
+
+  void sample_norm_gradient(const DeviceSampleNormGradient& of) override {
+    const DeviceSampleNorm& norm = of.norm;
+    if (norm.x.clients == 0 || norm.x.width == 0) return;
+    of_type(norm.type, [&]<typename T>(T) {
+      const bool wide = of_packs<T>(norm.places, {norm.x, norm.y});
+      if (of.dx.data != nullptr && norm.x.batch > 0) {
+        kernels::with_pack<T>(wide && kernels::packs<T>(of.dx), [&](auto pack) {
+          launcher_.groups(samples_of(norm.x) * norm.groups, part_threads(norm, pack),
+                           kernels::SampleNormBackward<T, pack>(of));
+        });
+      }
+      // Behind the input's gradient: the sink may be the parameters.
+      if (of.weight.out.data == nullptr && of.bias.out.data == nullptr) return;
+      if (norm.places == 1) {
+        using Kernel = kernels::NormParametersByValues<T, Launcher::kTileThreads>;
+        return launcher_.tiles(norm.x.clients * Kernel::blocks_of(of), Kernel(of));
+      }
+      kernels::with_pack<T>(wide, [&](auto pack) {
+        const std::int64_t values = samples_of(norm.x) / norm.x.clients * norm.x.width;
+        launcher_.groups(norm.x.clients * norm.width(),
+                         kernels::threads_for(values / norm.width() / pack / 4, 512),
+                         kernels::NormParametersByPlaces<T, pack>(of));
+      });
+    });
+  }
+
   void accumulate(const DeviceAccumulate& of) override {
     if (of.rows == 0 || of.columns == 0) return;
     of_type(of.type, [&]<typename T>(T) {
@@ -392,6 +429,10 @@ class KernelTable : public AllKernels {
 
   static int norm_threads(const DeviceBatchNorm& of, int pack) {
     return kernels::threads_for(of.x.batch * of.in.height * of.in.width / pack / 2, 512);
+  }
+
+  static int part_threads(const DeviceSampleNorm& of, int pack) {
+    return kernels::threads_for(of.channels * of.places / pack / 2, 512);
   }
 
   template <typename T, int N, DeviceStep::Rule kRule>
