@@ -157,8 +157,7 @@ class KernelTable : public AllKernels {
   }
 
   void unfold(const DeviceUnfold& of) override {
-    const std::int64_t count =
-        samples_of(of.x) * of.in.channels * of.window.size.product() * of.out.height * of.out.width;
+    const std::int64_t count = samples_of(of.x) * of.in.channels * of.out.height * of.out.width;
     if (count == 0) return;
     of_type(of.type, [&]<typename T>(T) {
       const bool wide = of.out.width % kernels::kPack<T> == 0 && kernels::is_aligned<T>(of.columns);
