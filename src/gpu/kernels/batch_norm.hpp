@@ -2,7 +2,7 @@
 
 #include "fedhpc/models/device_kernels.hpp"
 
-#include "gpu/kernels/kernel.hpp"
+#include "gpu/kernels/moments.hpp"
 
 // Batch norm, and ReLU and 2x2 max pooling after it, as models/batch_norm.cpp computes it: a group
 // takes one channel of one client's batch. The way back is in batch_norm_gradient.hpp.
@@ -98,25 +98,20 @@ struct BatchNormForward {
     const std::int64_t c = at.quotient;
     const std::int64_t k = norm.in.channels;
     T* row = shape.parameters(c) + at.rest;
-    double mean = 0;
-    double variance = 0;
-    if (norm.training) {
-      moments(group, c, at.rest, mean, variance);
-    } else {
-      mean = static_cast<double>(row[2 * k]);
-      variance = static_cast<double>(row[3 * k]);
-    }
-    const double inverse = 1 / std::sqrt(variance + norm.epsilon);
+    const Moments of =
+        norm.training ? moments(group, c, at.rest)
+                      : Moments{static_cast<double>(row[2 * k]), static_cast<double>(row[3 * k])};
+    const double inverse = 1 / std::sqrt(of.variance + norm.epsilon);
     if (norm.training && group.rank() == 0) {
       const double n = shape.values();
-      row[2 * k] = moved(row[2 * k], mean);
-      row[3 * k] = moved(row[3 * k], variance * n / (n - 1));
+      row[2 * k] = moved(row[2 * k], of.mean);
+      row[3 * k] = moved(row[3 * k], of.variance * n / (n - 1));
       if (norm.saved != nullptr) {
-        norm.saved[c * 2 * k + at.rest] = mean;
+        norm.saved[c * 2 * k + at.rest] = of.mean;
         norm.saved[(c * 2 + 1) * k + at.rest] = inverse;
       }
     }
-    const Affine<T> affine = NormShape<T, N>::affine(row[0], row[k], mean, inverse);
+    const Affine<T> affine = NormShape<T, N>::affine(row[0], row[k], of.mean, inverse);
     if (shape.pools()) {
       pool(group, c, at.rest, affine);
     } else {
@@ -131,34 +126,13 @@ struct BatchNormForward {
   }
 
   template <typename Group>
-  FEDHPC_KERNEL void moments(Group& group, std::int64_t c, std::int64_t channel, double& mean,
-                             double& variance) const {
-    const auto& x = shape.x;
-    double part = 0;
-    shape.each_pack(group, [&](std::int64_t b, std::int64_t place) {
-      const Pack<T, N> pack = load<T, N>(x(c, b, channel) + place);
-      T sum = pack.value[0];
-      for (int i = 1; i < N; ++i) sum += pack.value[i];
-      part += static_cast<double>(sum);
-    });
-    mean = group.sum(part) / shape.values();
-    const T shift = static_cast<T>(mean);
-    TwoSums parts;
-    shape.each_pack(group, [&](std::int64_t b, std::int64_t place) {
-      const Pack<T, N> pack = load<T, N>(x(c, b, channel) + place);
-      T squares{0};
-      T sum{0};
-      for (const T value : pack.value) {
-        squares += (value - shift) * (value - shift);
-        sum += value - shift;
-      }
-      parts.first += static_cast<double>(squares);
-      parts.second += static_cast<double>(sum);
-    });
-    const TwoSums sums = group.sum(parts);
-    // The second sum is what rounding the mean to T has left.
-    const double rest = sums.second / shape.values();
-    variance = sums.first / shape.values() - rest * rest;
+  FEDHPC_KERNEL Moments moments(Group& group, std::int64_t c, std::int64_t channel) const {
+    const auto& of = shape;
+    return moments_of<T, N>(group, of.norm.x.batch * (of.places() / N),
+                            [&of, c, channel](std::int64_t i) {
+                              const Split at = of.packs(i);
+                              return load<T, N>(of.x(c, at.quotient, channel) + at.rest * N);
+                            });
   }
 
   template <typename Group>
