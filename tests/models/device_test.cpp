@@ -14,6 +14,7 @@
 #include <ATen/ops/randint.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros_like.h>
 #include <gtest/gtest.h>
 
 #include "fedhpc/math/device_kernels.hpp"
@@ -331,6 +332,32 @@ TEST_F(DeviceLayers, ResidualSumsAreAsOnTheHost) {
     graph.add(std::make_unique<Relu>(in.values()));
     expect_equal_in_all_settings(Model(std::move(graph)));
   }
+}
+
+TEST_F(DeviceLayers, ColumnsThatAreKeptAreThoseOfTheirImages) {
+  const ForcedWay forced("unfolded");
+  const ImageShape in{2, 5, 4};
+  const Model model =
+      model_of(in.values(), std::make_unique<Conv2d>("conv", in, 3, Window{3, 1, 1}, Bias::None));
+  const Start start = start_of(model);
+  const auto gradients = [&](at::Device device) {
+    const Tensor weights = start.weights.to(device);
+    const Tensor arena = at::zeros_like(weights);
+    const Activations whole =
+        model.make_activations(kClients, kBatch, weights.options(), Use::Training);
+    whole.input().copy_(start.input.to(device));
+    whole.logit_gradient().copy_(start.gradient.to(device));
+    // All parts go forward before one goes back.
+    for (std::int64_t c = 0; c < kClients; ++c) {
+      model.forward(weights.narrow(0, c, 1), whole.narrow(c, 1, kBatch));
+    }
+    for (std::int64_t c = 0; c < kClients; ++c) {
+      model.backward(weights.narrow(0, c, 1), whole.narrow(c, 1, kBatch),
+                     {.rows = arena.narrow(0, c, 1)});
+    }
+    return arena.cpu();
+  };
+  expect_near(gradients(at::kCUDA), gradients(at::kCPU), 1e-12, "gradients");
 }
 
 /// Whether the values of every node from the second on lie by channels.
