@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 
 #include "fedhpc/math/products.hpp"
 #include "fedhpc/models/device_kernels.hpp"

@@ -135,7 +135,7 @@ struct SampleNormBackward {
     const double mean = parts.mean(at.client, at.sample)[at.number];
     const double inverse = parts.inverse(at.client, at.sample)[at.number];
     TwoSums own;  // of w g, and of w g (x - mean)
-    each_pack(group, at,
+    each_pack(group, at, mean, inverse,
               [&](const NormRule<T>& rule, const Pack<T, N>& x, Pack<T, N>& gradient, std::int64_t,
                   std::int64_t) {
                 T sum{0};
@@ -156,7 +156,7 @@ struct SampleNormBackward {
     const double rest = mean - static_cast<double>(static_cast<T>(mean));
     const T slope = static_cast<T>(by_distance);
     const T offset = static_cast<T>(-inverse * sums.first / n - by_distance * rest);
-    each_pack(group, at,
+    each_pack(group, at, mean, inverse,
               [&](const NormRule<T>& rule, const Pack<T, N>& x, Pack<T, N>& gradient,
                   std::int64_t channel, std::int64_t place) {
                 for (int k = 0; k < N; ++k) {
@@ -171,15 +171,16 @@ struct SampleNormBackward {
  private:
   /// Calls work(rule, x, dy, channel of the sample, place) for every pack that is this thread's.
   template <typename Group, typename Work>
-  FEDHPC_KERNEL void each_pack(Group& group, const typename PartShape<T, N>::Part& at,
-                               Work&& work) const {
+  FEDHPC_KERNEL void each_pack(Group& group, const typename PartShape<T, N>::Part& at, double mean,
+                               double inverse, Work&& work) const {
     FEDHPC_UNROLL
     for (std::int64_t i = group.rank(); i < parts.count(); i += group.size()) {
       const Split plane = parts.packs(i);
       const std::int64_t channel = at.number * parts.norm.channels + plane.quotient;
       const std::int64_t place = plane.rest * N;
       Pack<T, N> gradient = load<T, N>(dy(at.client, at.sample, channel) + place);
-      work(parts.saved_rule(at, parts.parameter(at.number, plane.quotient)),
+      const std::int64_t parameter = parts.parameter(at.number, plane.quotient);
+      work(parts.rule(at.client, parameter, mean, inverse),
            load<T, N>(parts.x(at.client, at.sample, channel) + place), gradient, channel, place);
     }
   }
@@ -269,7 +270,8 @@ struct NormParametersByValues {
   Divisor blocks;
 
   struct Shared {
-    TwoSums sums[kThreads];
+    double first[kThreads];
+    double second[kThreads];
   };
 
   explicit NormParametersByValues(const DeviceSampleNormGradient& gradient)
@@ -294,12 +296,13 @@ struct NormParametersByValues {
       }
     }
     group.sync();  // the last sums have been read
-    shared.sums[group.rank()] = own;
+    shared.first[group.rank()] = own.first;
+    shared.second[group.rank()] = own.second;
     group.sync();
     if (!inside || group.rank() >= kColumns) return;
     for (int i = 1; i < kThreads / kColumns; ++i) {
-      own.first += shared.sums[i * kColumns + column].first;
-      own.second += shared.sums[i * kColumns + column].second;
+      own.first += shared.first[i * kColumns + column];
+      own.second += shared.second[i * kColumns + column];
     }
     of.write(c, k, own);
   }
