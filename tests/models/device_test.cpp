@@ -272,6 +272,24 @@ TEST_F(DeviceLayers, EveryWayTakesAnyWindowAndGroups) {
   }
 }
 
+TEST_F(DeviceLayers, EveryWayTakesImagesByChannels) {
+  const ImageShape in{4, 7, 6};
+  const ImageShape less{4, 4, 3};
+  for (const char* way : kWays) {
+    const ForcedWay forced(way);
+    for (const std::int64_t groups : {1, 2}) {
+      SCOPED_TRACE(concat(way, ", groups ", groups));
+      const auto convolution = [groups](const char* name, const ImageShape& of, Window window) {
+        return std::make_unique<Conv2d>(name, of, 4, window, Bias::Use, Tag::None, groups);
+      };
+      expect_equal_in_all_settings(
+          model_of(in.values(), convolution("a", in, {3, 1, 1}), std::make_unique<Relu>(168),
+                   convolution("b", in, {3, 2, 1}), std::make_unique<Relu>(48),
+                   convolution("c", less, {1, 1, 0})));
+    }
+  }
+}
+
 TEST_F(DeviceLayers, SampleNormIsAsOnTheHost) {
   using Then = SampleNorm::Then;
   for (const Then then : {Then::Nothing, Then::Relu}) {
