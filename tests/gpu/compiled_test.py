@@ -20,7 +20,6 @@ THREADS = {"run_each": 256, "run_groups": 512, "run_tiles": 128}  # of a block, 
 FRAME = 32
 MEASURED = ("sm_90",)
 FRAMES = {
-    "BatchNormForward": "a mean and a deviation, while a channel's values are gone through",
     "BatchNormBackward": "two sums, while a channel's values are gone through",
     "Fold<float, true>": "dilated windows are rare",
 }

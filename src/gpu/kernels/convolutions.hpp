@@ -48,6 +48,7 @@ struct Unfold {
       const std::int64_t y = top + ky * window.dilation.height;
       const bool inside = 0 <= y && y < in.height;
       const T* from = image + (inside ? y : 0) * in.width;
+      FEDHPC_NO_UNROLL
       for (std::int64_t kx = 0; kx < window.size.width; ++kx, to += tap) {
         const std::int64_t first = left + kx * window.dilation.width;
         Pack<T, N> pack;

@@ -30,13 +30,16 @@
 
 #define FEDHPC_KERNEL FEDHPC_HOST_DEVICE
 // Before a loop whose reads do not depend on each other: some turns' are on their way at a time;
-// and before one whose number of turns is known, so that arrays it indexes stay in registers.
+// before one whose number of turns is known, so that arrays it indexes stay in registers; and before
+// one whose turns have work enough each, so that registers are there for more threads.
 #if defined(__CUDA_ARCH__)
 #define FEDHPC_UNROLL _Pragma("unroll 4")
 #define FEDHPC_UNROLL_ALL _Pragma("unroll")
+#define FEDHPC_NO_UNROLL _Pragma("unroll 1")
 #else
 #define FEDHPC_UNROLL
 #define FEDHPC_UNROLL_ALL
+#define FEDHPC_NO_UNROLL
 #endif
 
 namespace fedhpc::kernels {

@@ -193,6 +193,7 @@ struct NormParameterGradients {
   Images<const T> dy;
   SumSink<T> weight;
   SumSink<T> bias;
+  std::int64_t parameters;
   Divisor width;      // parameters
   Divisor sharing;    // parts of a sample that have them
   Divisor of_a_part;  // channels
@@ -202,6 +203,7 @@ struct NormParameterGradients {
         dy(of.norm.y, of.norm.places),
         weight(of.weight),
         bias(of.bias),
+        parameters(of.norm.width()),
         width(of.norm.width()),
         sharing(of.norm.shared ? of.norm.groups : 1),
         of_a_part(of.norm.channels) {}
@@ -287,7 +289,7 @@ struct NormParametersByValues {
     const std::int64_t c = at.quotient;
     const std::int64_t column = group.rank() % kColumns;
     const std::int64_t k = at.rest * kColumns + column;
-    const bool inside = k < of.parts.norm.width();
+    const bool inside = k < of.parameters;
     TwoSums own;
     if (inside) {
       FEDHPC_UNROLL
