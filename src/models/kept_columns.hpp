@@ -44,7 +44,7 @@ class KeptColumns {
   }
   void drop() {
     if (columns_.defined()) *total_ -= static_cast<std::int64_t>(columns_.nbytes());
-    columns_ = {};
+    columns_ = Tensor();
   }
 
  private:
