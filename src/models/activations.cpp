@@ -52,6 +52,7 @@ Saved Saved::narrow(std::int64_t first, std::int64_t count, std::int64_t batch) 
   Saved part;
   for (const Tensor& tensor : per_client) part.per_client.push_back(tensor.narrow(0, first, count));
   part.shared = shared;
+  part.of_part = of_part;
   if (!own.empty()) part.own.assign(own.begin() + first, own.begin() + first + count);
   part.per_sample = narrow_all(per_sample, first, count, batch);
   return part;

@@ -12,6 +12,7 @@
 #include "models/device_convolution.hpp"
 #include "models/device_image.hpp"
 #include "models/host_convolution.hpp"
+#include "models/kept_columns.hpp"
 
 namespace fedhpc {
 
@@ -92,6 +93,12 @@ void Conv2d::declare(Layout& layout) {
   layout.add(names_.of(1, "bias"), {out_.channels}, fan_in, tags_ | kBiasTags);
 }
 
+Saved Conv2d::make_saved(std::int64_t, std::int64_t, const at::TensorOptions& options,
+                         Use use) const {
+  if (use == Use::Evaluation || !options.device().is_cuda()) return {};
+  return {.of_part = std::make_shared<KeptColumns>()};
+}
+
 double Conv2d::forward_flops() const { return 2.0 * static_cast<double>(out_.values() * inner()); }
 
 /// Client c's batch [B, channels, height, width], a view.
@@ -159,6 +166,7 @@ void Conv2d::backward(const Pass& pass, Stacks inputs, const Tensor&, const Tens
       convolution.weight_gradient(input, output_gradient, weights_in(sink.rows), sink.scale,
                                   sink.keep);
     }
+    convolution.drop_columns();
     if (!moves_bias) return;
     return device_kernels<ModelKernels>().bias_gradient(
         {.type = real_of(output_gradient),

@@ -127,11 +127,16 @@ std::optional<ConvolutionWay> forced_convolution() {
                      "grouped_channels_last"));
 }
 
+std::optional<ConvolutionWay> ConvolutionTrials::known(const ConvolutionCase& of) const {
+  const auto found = known_.find(rounded(of));
+  if (found == known_.end()) return std::nullopt;
+  return found->second;
+}
+
 ConvolutionWay ConvolutionTrials::fastest(const ConvolutionCase& of, at::Device device,
                                           const std::function<void(ConvolutionWay)>& run) {
+  if (const auto way = known(of)) return *way;
   const ConvolutionCase key = rounded(of);
-  const auto found = known_.find(key);
-  if (found != known_.end()) return found->second;
   int before = known_.empty() ? kRunsOfARestedDevice : 1;
   Trial best{ConvolutionWay::Unfolded, kNoTime, {}};
   std::string report;

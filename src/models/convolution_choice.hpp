@@ -11,6 +11,8 @@
 #include "fedhpc/core/device_kernels.hpp"
 #include "fedhpc/models/window.hpp"
 
+#include "models/kept_columns.hpp"
+
 // Computes the convolutions of many clients on a device in the fastest way. That depends on the
 // shape, on the number of clients and on the libraries' versions, so it is measured.
 
@@ -46,7 +48,8 @@ struct ConvolutionCase {
 /// loop_channels_last, grouped, grouped_channels_last.
 std::optional<ConvolutionWay> forced_convolution();
 
-/// The ways that were measured. One belongs to a model and ends with it.
+/// What the convolutions of a model share on a device: the ways that were measured, and the room for
+/// columns. One belongs to a model and ends with it.
 class ConvolutionTrials {
  public:
   /// The fastest way of a case, measured by `run` at its first use, for all clients and batches up
@@ -54,9 +57,13 @@ class ConvolutionTrials {
   /// any number of times.
   ConvolutionWay fastest(const ConvolutionCase& of, at::Device device,
                          const std::function<void(ConvolutionWay)>& run);
+  /// The fastest way of a case that has been measured.
+  std::optional<ConvolutionWay> known(const ConvolutionCase& of) const;
+  const KeptColumns::Total& kept_bytes() const { return kept_bytes_; }
 
  private:
   std::map<ConvolutionCase, ConvolutionWay> known_;
+  KeptColumns::Total kept_bytes_ = std::make_shared<std::int64_t>(0);
 };
 
 }  // namespace fedhpc

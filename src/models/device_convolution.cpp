@@ -16,8 +16,6 @@ namespace {
 
 using Way = ConvolutionWay;
 
-constexpr std::int64_t kScratchBytes = std::int64_t{1} << 30;
-
 bool is_grouped(Way way) { return way == Way::Grouped || way == Way::GroupedChannelsLast; }
 
 at::MemoryFormat order_of(Way way) {
@@ -26,17 +24,33 @@ at::MemoryFormat order_of(Way way) {
              : at::MemoryFormat::Contiguous;
 }
 
-/// A stack [C, B, values] as [C, B, channels, height, width], a view.
+bool lies_by_channels(const Tensor& stack) { return stack.dim() == 4; }
+
+/// A stack as [C, B, channels, height, width], a view.
 Tensor planes(const Tensor& stack, const ImageShape& shape) {
+  if (lies_by_channels(stack)) return stack.unflatten(3, {shape.height, shape.width});
   return stack.view({stack.size(0), stack.size(1), shape.channels, shape.height, shape.width});
 }
 
-/// Stack = what LibTorch made of it: for each client, or as channels of one batch.
-void put(const Tensor& result, const Tensor& stack, const ImageShape& shape) {
-  planes(stack, shape)
-      .transpose(0, 1)
-      .copy_(
-          result.view({stack.size(1), stack.size(0), shape.channels, shape.height, shape.width}));
+/// What LibTorch takes or makes, of clients one after the other or as channels of one batch, as
+/// [C, B, channels, height, width], a view.
+Tensor clients_of(const Tensor& images, const Tensor& stack, const ImageShape& shape, Way way) {
+  if (is_grouped(way)) return images.unflatten(1, {stack.size(0), shape.channels}).transpose(0, 1);
+  return images.unflatten(0, {stack.size(0), stack.size(1)});
+}
+
+/// Memory for images as LibTorch has them.
+Tensor room_for(const Tensor& stack, const ImageShape& shape, Way way) {
+  const std::int64_t clients = stack.size(0);
+  const bool grouped = is_grouped(way);
+  return at::empty({grouped ? stack.size(1) : clients * stack.size(1),
+                    grouped ? clients * shape.channels : shape.channels, shape.height, shape.width},
+                   stack.options(), order_of(way));
+}
+
+/// The same order of memory, of clients one after the other.
+Way ungrouped(Way way) {
+  return way == Way::GroupedChannelsLast ? Way::LoopChannelsLast : Way::Loop;
 }
 
 Tensor convolve(const Tensor& x, const Tensor& kernels, const Window& window, std::int64_t groups) {
@@ -69,28 +83,53 @@ void accumulate(const Tensor& values, const Tensor& rows, std::int64_t first, st
 
 }  // namespace
 
+ConvolutionCase DeviceConvolution::case_of(ConvolutionDirection direction,
+                                           const Tensor& stack) const {
+  return {.direction = direction,
+          .in_channels = in_.channels,
+          .in_height = in_.height,
+          .in_width = in_.width,
+          .out_channels = out_.channels,
+          .window = window_,
+          .groups = groups_,
+          .clients = stack.size(0),
+          .batch = stack.size(1),
+          .type = real_of(stack),
+          .precision = arithmetic_.precision};
+}
+
+/// The way of every case, where that is not to be measured.
+std::optional<Way> DeviceConvolution::told() const {
+  if (const auto forced = forced_convolution()) return forced;
+  if (trials_ == nullptr || arithmetic_.summation == Summation::Reproducible) return Way::Unfolded;
+  return std::nullopt;
+}
+
 Way DeviceConvolution::choose(ConvolutionDirection direction, const Tensor& stack,
                               const std::function<void(Way)>& run) const {
-  if (const auto forced = forced_convolution()) return *forced;
-  if (trials_ == nullptr || arithmetic_.summation == Summation::Reproducible) return Way::Unfolded;
-  return trials_->fastest({.direction = direction,
-                           .in_channels = in_.channels,
-                           .in_height = in_.height,
-                           .in_width = in_.width,
-                           .out_channels = out_.channels,
-                           .window = window_,
-                           .groups = groups_,
-                           .clients = stack.size(0),
-                           .batch = stack.size(1),
-                           .type = real_of(stack),
-                           .precision = arithmetic_.precision},
-                          stack.device(), run);
+  if (const auto way = told()) return *way;
+  return trials_->fastest(case_of(direction, stack), stack.device(), run);
+}
+
+/// Memory for the columns of x where the weights' gradient will read them, as far as is known.
+Tensor DeviceConvolution::columns_to_keep(const Tensor& x) const {
+  if (kept_ == nullptr) return {};
+  std::optional<Way> way = told();
+  if (!way) way = trials_->known(case_of(ConvolutionDirection::WeightGradient, x));
+  if (way.value_or(Way::Unfolded) != Way::Unfolded) return {};
+  return kept_->make(x, shape_of_columns(x), trials_->kept_bytes());
+}
+
+Tensor DeviceConvolution::kept_columns(const Tensor& x) const {
+  return kept_ == nullptr ? Tensor() : kept_->of(x, shape_of_columns(x));
 }
 
 void DeviceConvolution::forward(const Tensor& weights, const Tensor& bias, const Tensor& x,
                                 const Tensor& y) const {
-  const auto run = [&](Way way) { forward(weights, bias, x, y, way); };
-  run(choose(ConvolutionDirection::Forward, x, run));
+  const Way way = choose(ConvolutionDirection::Forward, x,
+                         [&](Way tried) { forward(weights, bias, x, y, tried); });
+  const Tensor kept = way == Way::Unfolded ? columns_to_keep(x) : Tensor();
+  forward(weights, bias, x, y, way, kept);
 }
 
 void DeviceConvolution::weight_gradient(const Tensor& x, const Tensor& dy, const Tensor& target,
@@ -110,24 +149,26 @@ void DeviceConvolution::input_gradient(const Tensor& weights, const Tensor& dy,
 
 /// Factors for LibTorch, float32 by the precision set for all. What is rounded to bfloat16 is
 /// float32 again: of factors of that type LibTorch would round the results as well.
-Tensor DeviceConvolution::in_order(const Tensor& values, Way way) const {
+Tensor DeviceConvolution::rounded(const Tensor& values) const {
   const bool shorter =
       arithmetic_.precision == Precision::Bf16 && values.scalar_type() == at::kFloat;
-  return (shorter ? values.to(at::kBFloat16).to(at::kFloat) : values).contiguous(order_of(way));
+  return shorter ? values.to(at::kBFloat16).to(at::kFloat) : values;
 }
 
 /// A stack as images of LibTorch: of client after client, or clients as channels of one batch.
 Tensor DeviceConvolution::images(const Tensor& stack, const ImageShape& shape, Way way) const {
-  const Tensor all = planes(stack, shape);
-  const Tensor in_line = is_grouped(way) ? all.transpose(0, 1).flatten(1, 2) : all.flatten(0, 1);
-  return in_order(in_line, way);
+  const Tensor all = rounded(planes(stack, shape));
+  if (way == Way::Loop && all.is_contiguous()) return all.flatten(0, 1);
+  const Tensor made = room_for(stack, shape, way);
+  clients_of(made, stack, shape, way).copy_(all);
+  return made;
 }
 
 /// Weights of all clients, one client's outputs after the other's.
 Tensor DeviceConvolution::kernels(const Tensor& rows, Way way) const {
   const Tensor in_line = rows.reshape({rows.size(0) * out_.channels, in_.channels / groups_,
                                        window_.size.height, window_.size.width});
-  return in_order(in_line, way);
+  return rounded(in_line).contiguous(order_of(way));
 }
 
 /// Client c's part of what has one client after the other, `count` in all.
@@ -137,25 +178,28 @@ Tensor DeviceConvolution::of_client(const Tensor& all, std::int64_t c, std::int6
 }
 
 void DeviceConvolution::forward(const Tensor& weights, const Tensor& bias, const Tensor& x,
-                                const Tensor& y, Way way) const {
-  if (way == Way::Unfolded) return forward_unfolded(weights, bias, x, y);
-  const std::int64_t clients = x.size(0);
-  if (clients > 1 && weights.stride(0) == 0 && x.is_contiguous() && y.is_contiguous()) {
-    // One model for all: their batches are one.
-    return forward(weights.narrow(0, 0, 1), bias.defined() ? bias.narrow(0, 0, 1) : bias,
-                   x.flatten(0, 1).unsqueeze(0), y.flatten(0, 1).unsqueeze(0), way);
-  }
+                                const Tensor& y, Way way, const Tensor& kept) const {
+  if (way == Way::Unfolded) return forward_unfolded(weights, bias, x, y, kept);
+  // One model for all: their batches are one.
+  const std::int64_t models = weights.stride(0) == 0 ? 1 : x.size(0);
+  if (models == 1) way = ungrouped(way);
   const Tensor input = images(x, in_, way);
-  const Tensor filters = kernels(weights, way);
+  const Tensor filters = kernels(weights.narrow(0, 0, models), way);
   if (is_grouped(way)) {
-    put(convolve(input, filters, window_, clients * groups_), y, out_);
+    const Tensor result = convolve(input, filters, window_, models * groups_);
+    planes(y, out_).copy_(clients_of(result, y, out_, way));
   } else {
-    for (std::int64_t c = 0; c < clients; ++c) {
-      put(convolve(of_client(input, c, clients), of_client(filters, c, clients), window_, groups_),
-          y.narrow(0, c, 1), out_);
+    for (std::int64_t m = 0; m < models; ++m) {
+      const Tensor own = models == 1 ? y : y.narrow(0, m, 1);
+      const Tensor result =
+          convolve(of_client(input, m, models), of_client(filters, m, models), window_, groups_);
+      planes(own, out_).copy_(clients_of(result, own, out_, way));
     }
   }
-  if (!bias.defined()) return;
+  if (bias.defined()) add_bias(bias, y);
+}
+
+void DeviceConvolution::add_bias(const Tensor& bias, const Tensor& y) const {
   device_kernels<ModelKernels>().add_bias({.type = real_of(y),
                                            .y = device_stack(y),
                                            .bias = device_columns(bias),
@@ -189,22 +233,20 @@ void DeviceConvolution::input_gradient(const Tensor& weights, const Tensor& dy, 
                                        Way way) const {
   if (way == Way::Unfolded) return input_gradient_unfolded(weights, dy, dx);
   const std::int64_t clients = dx.size(0);
-  const std::int64_t batch = dx.size(1);
   const Tensor output = images(dy, out_, way);
   const Tensor filters = kernels(weights, way);
-  const bool grouped = is_grouped(way);
-  const Tensor input =
-      at::empty({grouped ? batch : clients * batch, grouped ? clients * in_.channels : in_.channels,
-                 in_.height, in_.width},
-                output.options(), order_of(way));
-  if (grouped) {
-    put(gradient(Gradient::Input, output, input, filters, window_, clients * groups_), dx, in_);
+  const Tensor input = room_for(dx, in_, way);
+  const auto put = [&](const Tensor& result, const Tensor& stack) {
+    planes(stack, in_).copy_(clients_of(result, stack, in_, way));
+  };
+  if (is_grouped(way)) {
+    put(gradient(Gradient::Input, output, input, filters, window_, clients * groups_), dx);
     return;
   }
   for (std::int64_t c = 0; c < clients; ++c) {
     put(gradient(Gradient::Input, of_client(output, c, clients), of_client(input, c, clients),
                  of_client(filters, c, clients), window_, groups_),
-        dx.narrow(0, c, 1), in_);
+        dx.narrow(0, c, 1));
   }
 }
 
@@ -228,45 +270,77 @@ DeviceUnfold DeviceConvolution::unfolding(const Tensor& stack, const Tensor& col
           .columns = columns.data_ptr()};
 }
 
-DeviceTurn DeviceConvolution::turning(const Tensor& stack, const Tensor& channel_major) const {
+/// The columns of a stack, in this memory or in new one.
+Tensor DeviceConvolution::unfolded(const Tensor& stack, const Tensor& memory) const {
+  const Tensor columns =
+      memory.defined() ? memory : at::empty(shape_of_columns(stack), stack.options());
+  device_kernels<ModelKernels>().unfold(unfolding(stack, columns));
+  return columns;
+}
+
+DeviceTurn DeviceConvolution::turning(const Tensor& stack, const Tensor& images) const {
   return {.type = real_of(stack),
           .stack = device_stack(stack),
           .places = out_.places(),
-          .channel_major = channel_major.data_ptr()};
+          .channel_major = images.data_ptr()};
+}
+
+MatrixStack DeviceConvolution::outputs_of_groups(const Tensor& images) const {
+  const std::int64_t channels = out_.channels / groups_;
+  return {.data = images.data_ptr(),
+          .stack_stride = groups_ == 1 ? images.stride(0) : channels * images.stride(2),
+          .rows = channels,
+          .columns = images.size(1) * images.size(3),
+          .row_stride = images.stride(2),
+          .on_device = true};
+}
+
+/// A stack of outputs itself where it lies by channels, else memory for them.
+Tensor DeviceConvolution::by_channels(const Tensor& stack) const {
+  if (lies_by_channels(stack)) return stack;
+  const std::int64_t clients = stack.size(0);
+  return at::empty({clients, out_.channels, stack.size(1), out_.places()}, stack.options())
+      .transpose(1, 2);
+}
+
+/// Outputs by channels.
+Tensor DeviceConvolution::turned(const Tensor& stack) const {
+  const Tensor images = by_channels(stack);
+  if (!lies_by_channels(stack)) device_kernels<ModelKernels>().turn_to(turning(stack, images));
+  return images;
 }
 
 void DeviceConvolution::forward_unfolded(const Tensor& weights, const Tensor& bias, const Tensor& x,
-                                         const Tensor& y) const {
-  const std::int64_t places = x.size(1) * out_.places();
-  const std::int64_t outputs = out_.channels / groups_;
+                                         const Tensor& y, const Tensor& kept) const {
   each_slice(x, [&](std::int64_t first, std::int64_t count) {
-    const Tensor columns = at::empty({count, all_inner(), places}, x.options());
-    const Tensor result = at::empty({count, out_.channels, places}, x.options());
-    device_kernels<ModelKernels>().unfold(unfolding(x.narrow(0, first, count), columns));
+    const Tensor of_slice = y.narrow(0, first, count);
+    const Tensor result = by_channels(of_slice);
+    const Tensor columns = unfolded(
+        x.narrow(0, first, count), kept.defined() ? kept.narrow(0, first, count) : Tensor());
     const Tensor own = one_by_one(weights.narrow(0, first, count));
     batched_product(x.scalar_type(), count * groups_, 1, weights_of_groups(own), Transpose::No,
-                    of_groups(columns, inner()), Transpose::No, 0, of_groups(result, outputs),
+                    of_groups(columns, inner()), Transpose::No, 0, outputs_of_groups(result),
                     arithmetic_);
-    DeviceTurn turn = turning(y.narrow(0, first, count), result);
+    if (lies_by_channels(y)) return;
+    DeviceTurn turn = turning(of_slice, result);
     if (bias.defined()) turn.bias = device_columns(bias.narrow(0, first, count));
     device_kernels<ModelKernels>().turn_from(turn);
   });
+  if (bias.defined() && lies_by_channels(y)) add_bias(bias, y);
 }
 
 void DeviceConvolution::weight_gradient_unfolded(const Tensor& x, const Tensor& dy,
                                                  const Target& target) const {
-  const std::int64_t places = x.size(1) * out_.places();
-  const std::int64_t outputs = out_.channels / groups_;
+  const Tensor kept = kept_columns(x);
   each_slice(x, [&](std::int64_t first, std::int64_t count) {
-    const Tensor columns = at::empty({count, all_inner(), places}, x.options());
-    const Tensor turned = at::empty({count, out_.channels, places}, x.options());
-    device_kernels<ModelKernels>().unfold(unfolding(x.narrow(0, first, count), columns));
-    device_kernels<ModelKernels>().turn_to(turning(dy.narrow(0, first, count), turned));
+    const Tensor columns = kept.defined() ? kept.narrow(0, first, count)
+                                          : unfolded(x.narrow(0, first, count));
+    const Tensor outputs = turned(dy.narrow(0, first, count));
     const bool direct = groups_ == 1;  // products of groups do not go into rows that lie apart
     const Tensor rows = direct ? target.rows.narrow(0, first, count)
                                : at::empty({count, target.rows.size(1)}, x.options());
     batched_product(x.scalar_type(), count * groups_, direct ? target.scale : 1,
-                    of_groups(turned, outputs), Transpose::No, of_groups(columns, inner()),
+                    outputs_of_groups(outputs), Transpose::No, of_groups(columns, inner()),
                     Transpose::Yes, direct ? target.keep : 0, weights_of_groups(rows), arithmetic_);
     if (!direct) accumulate(rows, target.rows, first, count, target.scale, target.keep);
   });
@@ -274,17 +348,15 @@ void DeviceConvolution::weight_gradient_unfolded(const Tensor& x, const Tensor& 
 
 void DeviceConvolution::input_gradient_unfolded(const Tensor& weights, const Tensor& dy,
                                                 const Tensor& dx) const {
-  const std::int64_t places = dx.size(1) * out_.places();
-  const std::int64_t outputs = out_.channels / groups_;
   each_slice(dx, [&](std::int64_t first, std::int64_t count) {
-    const Tensor columns = at::empty({count, all_inner(), places}, dx.options());
-    const Tensor turned = at::empty({count, out_.channels, places}, dx.options());
-    device_kernels<ModelKernels>().turn_to(turning(dy.narrow(0, first, count), turned));
+    const Tensor of_slice = dx.narrow(0, first, count);
+    const Tensor columns = at::empty(shape_of_columns(of_slice), dx.options());
+    const Tensor outputs = turned(dy.narrow(0, first, count));
     const Tensor own = one_by_one(weights.narrow(0, first, count));
     batched_product(dx.scalar_type(), count * groups_, 1, weights_of_groups(own), Transpose::Yes,
-                    of_groups(turned, outputs), Transpose::No, 0, of_groups(columns, inner()),
+                    outputs_of_groups(outputs), Transpose::No, 0, of_groups(columns, inner()),
                     arithmetic_);
-    device_kernels<ModelKernels>().fold(unfolding(dx.narrow(0, first, count), columns));
+    device_kernels<ModelKernels>().fold(unfolding(of_slice, columns));
   });
 }
 

@@ -17,6 +17,7 @@ class Elementwise final : public Layer {
   std::int64_t output_features() const override { return features_; }
   bool in_place() const override { return Function::kReads != Reads::Input; }
   bool reads_output() const override { return Function::kReads == Reads::Output; }
+  bool is_elementwise() const override { return true; }
 
   void forward(const Pass&, Stacks inputs, const Tensor& output) const override {
     const Tensor& input = inputs[0];

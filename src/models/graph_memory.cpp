@@ -11,8 +11,10 @@ namespace fedhpc {
 /// in the order of the work, then the memory is made.
 class Graph::Buffers {
  public:
-  Buffers(std::int64_t clients, std::int64_t batch, const at::TensorOptions& options)
-      : clients_(clients), batch_(batch), options_(options) {}
+  /// `channels` of every node, see Graph::by_channels.
+  Buffers(std::int64_t clients, std::int64_t batch, const at::TensorOptions& options,
+          std::vector<std::int64_t> channels)
+      : clients_(clients), batch_(batch), options_(options), channels_(std::move(channels)) {}
 
   /// Takes a buffer: the smallest free one that is wide enough, else the widest free one.
   std::size_t take(std::int64_t width) {
@@ -36,35 +38,69 @@ class Graph::Buffers {
   void share(std::size_t buffer) { ++users_[buffer]; }
   void give_back(std::size_t buffer) { --users_[buffer]; }
 
-  Tensor fresh(std::int64_t width) const { return at::empty({clients_, batch_, width}, options_); }
+  Tensor fresh(std::size_t node, std::int64_t width) const {
+    return shaped(at::empty({clients_ * batch_ * width}, options_), node, width);
+  }
   /// The memory of all buffers that have been taken.
   void make() {
     for (const std::int64_t size : sizes_) {
       memory_.push_back(at::empty({clients_ * batch_ * size}, options_));
     }
   }
-  Tensor view(std::size_t buffer, std::int64_t width) const {
-    return memory_[buffer].narrow(0, 0, clients_ * batch_ * width).view({clients_, batch_, width});
+  Tensor view(std::size_t buffer, std::size_t node, std::int64_t width) const {
+    return shaped(memory_[buffer].narrow(0, 0, clients_ * batch_ * width), node, width);
   }
-  const at::TensorOptions& options() const { return options_; }
-  std::int64_t clients() const { return clients_; }
-  std::int64_t batch() const { return batch_; }
 
  private:
+  /// Memory as the values of a node.
+  Tensor shaped(const Tensor& memory, std::size_t node, std::int64_t width) const {
+    const std::int64_t channels = channels_[node];
+    if (channels == 0) return memory.view({clients_, batch_, width});
+    return memory.view({clients_, channels, batch_, width / channels}).transpose(1, 2);
+  }
+
   std::int64_t clients_;
   std::int64_t batch_;
   at::TensorOptions options_;
+  std::vector<std::int64_t> channels_;
   std::vector<std::int64_t> sizes_;  // values per sample
   std::vector<int> users_;
   std::vector<Tensor> memory_;
 };
 
+std::vector<std::int64_t> Graph::by_channels(std::size_t kept) const {
+  std::vector<std::int64_t> channels(nodes_.size(), 0);
+  for (std::size_t n = 1; n < nodes_.size(); ++n) {
+    const Layer& layer = *nodes_[n].layer;
+    channels[n] =
+        layer.is_elementwise() ? channels[nodes_[n].inputs.front()] : layer.by_channels().given;
+  }
+  channels[kept] = channels[last()] = 0;
+  for (bool settled = false; !settled;) {
+    settled = true;
+    const auto agree = [&](std::size_t node, bool possible) {
+      if (possible || channels[node] == 0) return;
+      channels[node] = 0;
+      settled = false;
+    };
+    for (std::size_t n = 1; n < nodes_.size(); ++n) {
+      const Layer& layer = *nodes_[n].layer;
+      const bool alike = layer.is_elementwise();
+      for (const std::size_t input : nodes_[n].inputs) {
+        agree(input, channels[input] == (alike ? channels[n] : layer.by_channels().taken));
+        if (alike) agree(n, channels[n] == channels[input]);
+      }
+    }
+  }
+  return channels;
+}
+
 std::vector<Tensor> Graph::make_values(Buffers& buffers, Use use, std::size_t kept) const {
-  std::vector<Tensor> values{buffers.fresh(width_of(0))};
+  std::vector<Tensor> values{buffers.fresh(0, width_of(0))};
   if (use == Use::Training) {
     for (std::size_t n = 1; n < nodes_.size(); ++n) {
       values.push_back(nodes_[n].in_place ? values[nodes_[n].inputs.front()]
-                                          : buffers.fresh(width_of(n)));
+                                          : buffers.fresh(n, width_of(n)));
     }
     return values;
   }
@@ -84,14 +120,14 @@ std::vector<Tensor> Graph::make_values(Buffers& buffers, Use use, std::size_t ke
   }
   buffers.make();
   for (std::size_t n = 1; n < nodes_.size(); ++n) {
-    values.push_back(buffers.view(places[n], width_of(n)));
+    values.push_back(buffers.view(places[n], n, width_of(n)));
   }
   return values;
 }
 
 void Graph::make_gradients(Buffers& buffers, Activations& activations) const {
   std::vector<std::size_t> places(nodes_.size());
-  std::vector<std::pair<std::size_t, std::int64_t>> parts;  // of every Added gradient: its buffer
+  std::vector<std::pair<std::size_t, std::size_t>> parts;  // every Added gradient: buffer and node
   places[last()] = buffers.take(width_of(last()));
   for (std::size_t n = last(); n > 0; --n) {
     const Node& node = nodes_[n];
@@ -109,7 +145,7 @@ void Graph::make_gradients(Buffers& buffers, Activations& activations) const {
         places[input] = buffers.take(width_of(input));
       } else if (node.ways[k] == Way::Added && !node.layer->is_sum()) {
         for_this_step.push_back(buffers.take(width_of(input)));
-        parts.emplace_back(for_this_step.back(), width_of(input));
+        parts.emplace_back(for_this_step.back(), input);
       }
     }
     for (const std::size_t buffer : for_this_step) buffers.give_back(buffer);
@@ -118,10 +154,10 @@ void Graph::make_gradients(Buffers& buffers, Activations& activations) const {
   buffers.make();
   activations.gradients.resize(nodes_.size());
   for (std::size_t n = 1; n < nodes_.size(); ++n) {
-    activations.gradients[n] = buffers.view(places[n], width_of(n));
+    activations.gradients[n] = buffers.view(places[n], n, width_of(n));
   }
-  for (const auto& [buffer, width] : parts) {
-    activations.parts.push_back(buffers.view(buffer, width));
+  for (const auto& [buffer, node] : parts) {
+    activations.parts.push_back(buffers.view(buffer, node, width_of(node)));
   }
 }
 
@@ -130,7 +166,9 @@ Activations Graph::make_activations(std::int64_t clients, std::int64_t batch,
                                     std::size_t kept) const {
   Activations activations;
   activations.use = use;
-  Buffers of_values(clients, batch, options);
+  const std::vector<std::int64_t> channels =
+      options.device().is_cuda() ? by_channels(kept) : std::vector<std::int64_t>(nodes_.size(), 0);
+  Buffers of_values(clients, batch, options, channels);
   activations.values = make_values(of_values, use, kept);
   activations.gradients.resize(nodes_.size());
   for (const Node& node : nodes_) {
@@ -138,7 +176,7 @@ Activations Graph::make_activations(std::int64_t clients, std::int64_t batch,
         node.layer == nullptr ? Saved{} : node.layer->make_saved(clients, batch, options, use));
   }
   if (use == Use::Evaluation) return activations;
-  Buffers of_gradients(clients, batch, options);
+  Buffers of_gradients(clients, batch, options, channels);
   make_gradients(of_gradients, activations);
   return activations;
 }

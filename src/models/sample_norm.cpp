@@ -67,14 +67,35 @@ Saved SampleNorm::make_saved(std::int64_t clients, std::int64_t batch,
                              const at::TensorOptions& options, Use use) const {
   if (use == Use::Evaluation) return {};
   // Mean and 1 / sqrt(variance + epsilon) of each part.
-  const auto type = options.device().is_cuda() ? options : options.dtype(at::kDouble);
+  const auto type = options.dtype(at::kDouble);
   return {.per_sample = {at::empty({clients, batch, parts_.groups}, type),
                          at::empty({clients, batch, parts_.groups}, type)}};
 }
 
+DeviceSampleNorm SampleNorm::on_device_as(const Pass& pass, const Tensor& x,
+                                          const Tensor& y) const {
+  DeviceSampleNorm norm{.type = real_of(x),
+                        .relu = then_ == Then::Relu,
+                        .groups = parts_.groups,
+                        .channels = parts_.channels,
+                        .places = parts_.places,
+                        .shared = shared_,
+                        .epsilon = epsilon_,
+                        .x = device_stack(x),
+                        .y = device_stack(y)};
+  if (parameters_ > 0) norm.weight = device_columns(pass.weights, column_);
+  if (parameters_ > 1) norm.bias = device_columns(pass.weights, column_ + width());
+  if (pass.use == Use::Training) {
+    norm.mean = device_stack(pass.saved.per_sample[0]);
+    norm.inverse = device_stack(pass.saved.per_sample[1]);
+  }
+  return norm;
+}
+
 void SampleNorm::forward(const Pass& pass, Stacks inputs, const Tensor& output) const {
   const Tensor& input = inputs[0];
-  if (on_device(input)) return forward_on_device(pass, input, output);
+  if (on_device(input))
+    return device_kernels<ModelKernels>().sample_norm(on_device_as(pass, input, output));
   const bool training = pass.use == Use::Training;
   with_type(input.scalar_type(), [&]<typename T>() {
     for (std::int64_t c = 0; c < input.size(0); ++c) {
@@ -106,11 +127,18 @@ void SampleNorm::backward(const Pass& pass, Stacks inputs, const Tensor&,
                           const GradientSink& sink) const {
   const Tensor& input = inputs[0];
   const Tensor& input_gradient = input_gradients[0];
-  if (on_device(input)) {
-    return backward_on_device(pass, input, output_gradient, input_gradient, sink);
-  }
   const bool moves_weight = parameters_ > 0 && sink.columns.hold(kScaleTags);
   const bool moves_bias = parameters_ > 1 && sink.columns.hold(kScaleTags | Tag::Bias);
+  if (on_device(input)) {
+    DeviceSampleNormGradient gradient{.norm = on_device_as(pass, input, output_gradient)};
+    if (input_gradient.defined()) gradient.dx = device_stack(input_gradient);
+    const auto sink_from = [&](std::int64_t column) {
+      return DeviceSink{device_columns(sink.rows, column), sink.scale, sink.keep};
+    };
+    if (moves_weight) gradient.weight = sink_from(column_);
+    if (moves_bias) gradient.bias = sink_from(column_ + width());
+    return device_kernels<ModelKernels>().sample_norm_gradient(gradient);
+  }
   with_type(input.scalar_type(), [&]<typename T>() {
     std::vector<double> sums(static_cast<std::size_t>(2 * width()));
     double* dw = sums.data();

@@ -11,8 +11,8 @@ constexpr std::int64_t kBatch = 4;
 
 class ImageKernels : public KernelTest {
  protected:
-  Placed place(const Tensor& values, Gaps gaps = Gaps::None) const {
-    return {values, gaps, place_of(on_device())};
+  Placed place(const Tensor& values, Gaps gaps = Gaps::None, std::int64_t channels = 0) const {
+    return {values, gaps, place_of(on_device()), channels};
   }
   Tensor placed_parts(const std::vector<Covered>& parts) const {
     std::vector<std::int64_t> numbers;
@@ -47,6 +47,16 @@ const std::vector<WindowCase> kWindows{{{2, 8, 8}, {3, 1, 1}},
                                        {{2, 9, 8}, {3, 1, 1, 2}},
                                        {{2, 9, 12}, {{2, 3}, {2, 1}, {1, 2}, {3, 2}}}};
 
+/// How images lie: with gaps between samples, or by channels with gaps between these.
+struct Lie {
+  Gaps gaps;
+  bool by_channels;
+
+  std::int64_t channels(const DeviceImage& of) const { return by_channels ? of.channels : 0; }
+};
+const std::vector<Lie> kAllLies{{Gaps::None, false}, {Gaps::Even, false}, {Gaps::Odd, false},
+                                {Gaps::None, true},  {Gaps::Even, true},  {Gaps::Odd, true}};
+
 std::int64_t values_of(const DeviceImage& image) {
   return image.channels * image.height * image.width;
 }
@@ -58,7 +68,7 @@ Tensor as_images(const Tensor& stack, const DeviceImage& image) {
 
 TEST_P(ImageKernels, UnfoldedAndFoldedLikeLibTorchs) {
   for (const WindowCase& of : kWindows) {
-    for (const Gaps gaps : kAllGaps) {
+    for (const Lie lie : kAllLies) {
       const DeviceImage out = of.out();
       const std::int64_t places = out.height * out.width;
       const std::int64_t inner = of.in.channels * of.window.size.product();
@@ -71,7 +81,7 @@ TEST_P(ImageKernels, UnfoldedAndFoldedLikeLibTorchs) {
       const Tensor known = at::im2col(as_images(images, of.in), size, dilation, padding, stride)
                                .view({kClients, kBatch, inner, places})
                                .transpose(1, 2);
-      const Placed x = place(images, gaps);
+      const Placed x = place(images, lie.gaps, lie.channels(of.in));
       const Tensor columns = placed(at::full({kClients, inner, kBatch, places}, kNan, type()));
       DeviceUnfold unfold{.type = real(),
                           .x = x.stack(),
@@ -130,8 +140,11 @@ TEST_P(ImageKernels, MaxPoolingTakesTheFirstOfEqualOnesAndNan) {
     const WindowSide down = of.window.down();
     const WindowSide across = of.window.across();
     if (2 * down.padding > down.size || 2 * across.padding > across.size) continue;
-    for (const Gaps gaps : kAllGaps) {
+    for (const Lie lie : kAllLies) {
       const DeviceImage out = of.out();
+      const auto place_images = [&](const Tensor& values) {
+        return place(values, lie.gaps, lie.channels(of.in));
+      };
       // Few different values: ties.
       Tensor images = at::randint(4, {kClients, kBatch, values_of(of.in)}, at::kLong).to(type());
       images[1][1][3] = kNan;
@@ -142,10 +155,10 @@ TEST_P(ImageKernels, MaxPoolingTakesTheFirstOfEqualOnesAndNan) {
       const auto dilation = of.window.dilation.pair();
       const auto [known, known_places] =
           at::max_pool2d_with_indices(input, size, stride, padding, dilation);
-      const Placed x = place(images, gaps);
+      const Placed x = place_images(images);
       const std::vector<std::int64_t> shape{kClients, kBatch, values_of(out)};
-      const Placed y = place(at::zeros(shape, type()), gaps);
-      const Placed places = place(at::zeros(shape, at::kInt), gaps);
+      const Placed y = place_images(at::zeros(shape, type()));
+      const Placed places = place(at::zeros(shape, at::kInt), lie.gaps);
       DeviceMaxPool pool{.type = real(),
                          .x = x.stack(),
                          .y = y.stack(),
@@ -157,7 +170,7 @@ TEST_P(ImageKernels, MaxPoolingTakesTheFirstOfEqualOnesAndNan) {
       expect_close(y.values(), known.reshape(shape));
       EXPECT_TRUE(places.values().to(at::kLong).equal(known_places.reshape(shape)));
       DeviceMaxPool without = pool;
-      const Placed again = place(at::zeros(shape, type()), gaps);
+      const Placed again = place_images(at::zeros(shape, type()));
       without.y = again.stack();
       without.places = {};
       kernels().max_pool(without);
@@ -168,8 +181,8 @@ TEST_P(ImageKernels, MaxPoolingTakesTheFirstOfEqualOnesAndNan) {
           at::max_pool2d_with_indices_backward(as_images(gradient, out), input, size, stride,
                                                padding, dilation, false, known_places)
               .reshape(images.sizes());
-      const Placed dy = place(gradient, gaps);
-      const Placed dx = place(at::full_like(images, kNan), gaps);
+      const Placed dy = place_images(gradient);
+      const Placed dx = place_images(at::full_like(images, kNan));
       pool.x = dx.stack();
       pool.y = dy.stack();
       kernels().max_pool_gradient(pool);
@@ -219,7 +232,10 @@ TEST_P(ImageKernels, AveragePoolingByRectangles) {
   const std::vector<Covered> rows{{0, 3, 3}, {2, 5, 3}, {4, 7, 3}};  // adaptive: they overlap
   const std::vector<Covered> columns{{0, 3, 5}, {3, 6, 5}};          // with padding that counts
   const std::int64_t outputs = in.channels * 6;
-  for (const Gaps gaps : kAllGaps) {
+  for (const Lie lie : kAllLies) {
+    const auto place_images = [&](const Tensor& values) {
+      return place(values, lie.gaps, lie.channels(in));
+    };
     const Tensor images = random({kClients, kBatch, values_of(in)});
     const Tensor gradient = random({kClients, kBatch, outputs});
     const Tensor input = images.view({kClients, kBatch, 2, 7, 6});
@@ -234,8 +250,8 @@ TEST_P(ImageKernels, AveragePoolingByRectangles) {
         part(back).add_(gradient.view_as(known).narrow(3, i, 1).narrow(4, j, 1) / 15);
       }
     }
-    const Placed x = place(images, gaps);
-    const Placed y = place(at::full_like(gradient, kNan), gaps);
+    const Placed x = place_images(images);
+    const Placed y = place_images(at::full_like(gradient, kNan));
     const Tensor device_rows = placed_parts(rows);
     const Tensor device_columns = placed_parts(columns);
     DeviceAveragePool pool{.type = real(),
@@ -246,8 +262,8 @@ TEST_P(ImageKernels, AveragePoolingByRectangles) {
                            .parts = pooled(device_rows, device_columns)};
     kernels().average_pool(pool);
     expect_close(y.values(), known.view_as(gradient));
-    const Placed dy = place(gradient, gaps);
-    const Placed dx = place(at::full_like(images, kNan), gaps);
+    const Placed dy = place_images(gradient);
+    const Placed dx = place_images(at::full_like(images, kNan));
     pool.x = dx.stack();
     pool.y = dy.stack();
     kernels().average_pool_gradient(pool);
@@ -304,7 +320,10 @@ TEST_P(ImageKernels, BatchNormAndWhatFollows) {
   for (const DeviceImage in :
        {DeviceImage{3, 4, 4}, DeviceImage{2, 5, 7}, DeviceImage{1, 16, 16}}) {
     for (const Then then : {Then::Nothing, Then::Relu, Then::ReluMaxPool}) {
-      for (const Gaps gaps : kAllGaps) {
+      for (const Lie lie : kAllLies) {
+        const auto place_images = [&](const Tensor& values) {
+          return place(values, lie.gaps, lie.channels(in));
+        };
         for (const bool training : {true, false}) {
           const std::int64_t k = in.channels;
           const bool pools = then == Then::ReluMaxPool;
@@ -343,9 +362,9 @@ TEST_P(ImageKernels, BatchNormAndWhatFollows) {
           }
           known.inverse = 1 / (variance + kEpsilon).sqrt();
 
-          const Placed x = place(images, gaps);
-          const Placed y = place(at::full({kClients, kBatch, outputs}, kNan, type()), gaps);
-          const Placed row = place(parameters, gaps);
+          const Placed x = place_images(images);
+          const Placed y = place_images(at::full({kClients, kBatch, outputs}, kNan, type()));
+          const Placed row = place(parameters, lie.gaps);
           const Tensor saved = placed(at::full({kClients, 2, k}, kNan, at::kDouble));
           DeviceBatchNorm norm{
               .type = real(),
@@ -371,8 +390,8 @@ TEST_P(ImageKernels, BatchNormAndWhatFollows) {
           const Tensor dgamma = (g * known.normalised()).sum(per_channel, true);
           const Tensor dx =
               known.gamma * known.inverse * (g - dbeta / n - known.normalised() * dgamma / n);
-          const Placed dy = place(gradient, gaps);
-          const Placed back = place(at::full_like(images, kNan), gaps);
+          const Placed dy = place_images(gradient);
+          const Placed back = place_images(at::full_like(images, kNan));
           norm.y = dy.stack();
           // The sink is the row itself, as plain gradient steps have it.
           kernels().batch_norm_gradient({.norm = norm,
@@ -385,8 +404,8 @@ TEST_P(ImageKernels, BatchNormAndWhatFollows) {
           expect_close(row.values(), after, 50);
           // with neither of them, and one that is not read
           kernels().batch_norm_gradient({.norm = norm});
-          const Placed fresh = place(at::full({kClients, 2 * k}, kNan, type()), gaps);
-          const Placed again = place(parameters, gaps);
+          const Placed fresh = place(at::full({kClients, 2 * k}, kNan, type()), lie.gaps);
+          const Placed again = place(parameters, lie.gaps);
           norm.parameters = again.columns();
           kernels().batch_norm_gradient({.norm = norm, .sink = {.out = fresh.columns()}});
           expect_close(fresh.values().narrow(1, 0, k), dgamma.view({kClients, k}), 50);

@@ -76,8 +76,12 @@ void KernelTest::expect_close(const Tensor& actual, const Tensor& expected, doub
       << expected;
 }
 
-Placed::Placed(const Tensor& values, Gaps gaps, at::Device device)
-    : sizes_(values.sizes().begin(), values.sizes().end()), strides_(sizes_.size(), 1) {
+Placed::Placed(const Tensor& all, Gaps gaps, at::Device device, std::int64_t channels)
+    : batch_(channels > 0 ? all.size(1) : 0) {
+  const Tensor values =
+      channels > 0 ? all.unflatten(2, {channels, -1}).transpose(1, 2).flatten(2) : all;
+  sizes_ = values.sizes().vec();
+  strides_.assign(sizes_.size(), 1);
   const std::int64_t gap = gaps == Gaps::None ? 0 : gaps == Gaps::Even ? 8 : 3;
   // With gaps that keep the alignment the distance of rows is a multiple of it as well.
   const auto room = [&](std::int64_t length) {
@@ -99,7 +103,8 @@ Tensor Placed::values() const {
   Tensor values = within(memory).clone();
   within(memory).fill_(kUntouched);
   EXPECT_TRUE(memory.eq(kUntouched).all().item<bool>()) << "a gap was written to";
-  return values;
+  if (batch_ == 0) return values;
+  return values.unflatten(2, {batch_, -1}).transpose(1, 2).flatten(2);
 }
 
 std::string kernel_case_name(const ::testing::TestParamInfo<KernelTest::ParamType>& info) {

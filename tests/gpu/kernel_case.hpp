@@ -62,12 +62,22 @@ class KernelTest : public ::testing::TestWithParam<std::tuple<Machine, at::Scala
   AllKernels* kernels_ = nullptr;
 };
 
-/// Values [C, B, width] or [C, P] in memory of the kernels, with gaps.
+/// Values [C, B, width] or [C, P] in memory of the kernels, with gaps. Images of so many channels
+/// lie by channels, with gaps between these.
 class Placed {
  public:
-  Placed(const Tensor& values, Gaps gaps, at::Device device);
+  Placed(const Tensor& values, Gaps gaps, at::Device device, std::int64_t channels = 0);
 
   DeviceStack stack() const {
+    if (batch_ > 0) {
+      return {.data = start(),
+              .clients = sizes_[0],
+              .batch = batch_,
+              .width = sizes_[1] * sizes_[2] / batch_,
+              .client_stride = strides_[0],
+              .sample_stride = sizes_[2] / batch_,
+              .channel_stride = strides_[1]};
+    }
     return {.data = start(),
             .clients = sizes_[0],
             .batch = sizes_[1],
@@ -90,8 +100,9 @@ class Placed {
   }
   Tensor within(const Tensor& memory) const { return memory.as_strided(sizes_, strides_, first_); }
 
-  std::vector<std::int64_t> sizes_;
+  std::vector<std::int64_t> sizes_;  // by channels: [C, channels, B places]
   std::vector<std::int64_t> strides_;
+  std::int64_t batch_ = 0;  // by channels: B
   std::int64_t first_ = 0;
   Tensor memory_;
 };

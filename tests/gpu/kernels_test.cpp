@@ -11,8 +11,8 @@ namespace {
 
 class Kernels : public KernelTest {
  protected:
-  Placed place(const Tensor& values, Gaps gaps = Gaps::None) const {
-    return {values, gaps, place_of(on_device())};
+  Placed place(const Tensor& values, Gaps gaps = Gaps::None, std::int64_t channels = 0) const {
+    return {values, gaps, place_of(on_device()), channels};
   }
 };
 
@@ -110,20 +110,24 @@ TEST_P(Kernels, ScoresLikeTheHosts) {
 }
 
 TEST_P(Kernels, ReluAndItsWayBackKeepNan) {
-  for (const std::int64_t width : {1, 8, 30}) {
+  struct Case {
+    std::int64_t width;
+    std::int64_t channels;  // by channels, else 0
+  };
+  for (const auto& [width, channels] : {Case{1, 0}, {8, 0}, {30, 0}, {8, 4}, {30, 5}}) {
     for (const Gaps gaps : kAllGaps) {
       Tensor x = random({3, 4, width});
       x[1][2][0] = kNan;
       x[0][0][0] = -0.0;
       const Tensor dy = random({3, 4, width});
-      const Placed in = place(x, gaps);
-      const Placed out = place(at::zeros_like(x), gaps);
+      const Placed in = place(x, gaps, channels);
+      const Placed out = place(at::zeros_like(x), gaps, channels);
       kernels().relu({.type = real(), .x = in.stack(), .y = out.stack()});
       const Tensor y = at::where(x.lt(0), at::zeros_like(x), x);
       EXPECT_TRUE(at::where(y.isnan(), at::full_like(y, 5), y)
                       .equal(at::where(out.values().isnan(), at::full_like(y, 5), out.values())));
-      const Placed gradient = place(dy, gaps);
-      const Placed back = place(at::full_like(x, kNan), Gaps::Odd);  // another layout
+      const Placed gradient = place(dy, gaps, channels);
+      const Placed back = place(at::full_like(x, kNan), Gaps::Odd, channels);  // other gaps
       kernels().relu_gradient(
           {.type = real(), .y = out.stack(), .dy = gradient.stack(), .dx = back.stack()});
       EXPECT_TRUE(back.values().equal(at::where(y.gt(0), dy, at::zeros_like(dy))));
@@ -134,12 +138,14 @@ TEST_P(Kernels, ReluAndItsWayBackKeepNan) {
 }
 
 TEST_P(Kernels, BiasesAndTheirGradients) {
-  for (const std::int64_t places : {1, 4, 9, 256}) {
+  const std::int64_t channels = 8;
+  for (const auto& [places, by_channels] : std::vector<std::pair<std::int64_t, bool>>{
+           {1, false}, {4, false}, {9, false}, {256, false}, {4, true}, {9, true}}) {
+    const std::int64_t lie = by_channels ? channels : 0;
     for (const Gaps gaps : kAllGaps) {
-      const std::int64_t channels = 8;
       const Tensor y = random({3, 5, channels * places});
       const Tensor bias = random({3, channels});
-      const Placed out = place(y, gaps);
+      const Placed out = place(y, gaps, lie);
       const Placed from = place(bias, gaps);
       kernels().add_bias(
           {.type = real(), .y = out.stack(), .bias = from.columns(), .places = places});
@@ -149,7 +155,7 @@ TEST_P(Kernels, BiasesAndTheirGradients) {
       for (const double keep : {0.0, 0.25}) {
         const Tensor old = keep == 0 ? at::full_like(sums, kNan) : random({3, channels});
         const Placed sink = place(old, gaps);
-        const Placed dy = place(y, gaps);
+        const Placed dy = place(y, gaps, lie);
         kernels().bias_gradient({.type = real(),
                                  .dy = dy.stack(),
                                  .places = places,
@@ -310,6 +316,7 @@ TEST_P(Kernels, NothingToDoIsDone) {
   kernels().average_pool(none(DeviceAveragePool{}));
   kernels().average_pool_gradient(none(DeviceAveragePool{}));
   kernels().batch_norm(none(DeviceBatchNorm{}));
+  kernels().sample_norm(none(DeviceSampleNorm{}));
   kernels().accumulate(none(DeviceAccumulate{}));
   kernels().step(none(DeviceStep{}));
   kernels().add_penalty_gradient(none(DevicePenaltyGradient{}));
@@ -317,6 +324,9 @@ TEST_P(Kernels, NothingToDoIsDone) {
   DeviceBatchNormGradient back{};
   back.norm.type = real();
   kernels().batch_norm_gradient(back);
+  DeviceSampleNormGradient part_back{};
+  part_back.norm.type = real();
+  kernels().sample_norm_gradient(part_back);
   kernels().advance(nullptr, 0);
 }
 

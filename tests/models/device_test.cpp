@@ -14,6 +14,7 @@
 #include <ATen/ops/randint.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros_like.h>
 #include <gtest/gtest.h>
 
 #include "fedhpc/math/device_kernels.hpp"
@@ -271,6 +272,24 @@ TEST_F(DeviceLayers, EveryWayTakesAnyWindowAndGroups) {
   }
 }
 
+TEST_F(DeviceLayers, EveryWayTakesImagesByChannels) {
+  const ImageShape in{4, 7, 6};
+  const ImageShape less{4, 4, 3};
+  for (const char* way : kWays) {
+    const ForcedWay forced(way);
+    for (const std::int64_t groups : {1, 2}) {
+      SCOPED_TRACE(concat(way, ", groups ", groups));
+      const auto convolution = [groups](const char* name, const ImageShape& of, Window window) {
+        return std::make_unique<Conv2d>(name, of, 4, window, Bias::Use, Tag::None, groups);
+      };
+      expect_equal_in_all_settings(
+          model_of(in.values(), convolution("a", in, {3, 1, 1}), std::make_unique<Relu>(168),
+                   convolution("b", in, {3, 2, 1}), std::make_unique<Relu>(48),
+                   convolution("c", less, {1, 1, 0})));
+    }
+  }
+}
+
 TEST_F(DeviceLayers, SampleNormIsAsOnTheHost) {
   using Then = SampleNorm::Then;
   for (const Then then : {Then::Nothing, Then::Relu}) {
@@ -330,6 +349,80 @@ TEST_F(DeviceLayers, ResidualSumsAreAsOnTheHost) {
     graph.add(std::make_unique<Sum>(in.values()), {body, other});
     graph.add(std::make_unique<Relu>(in.values()));
     expect_equal_in_all_settings(Model(std::move(graph)));
+  }
+}
+
+TEST_F(DeviceLayers, ColumnsThatAreKeptAreThoseOfTheirImages) {
+  const ForcedWay forced("unfolded");
+  const ImageShape in{2, 5, 4};
+  const Model model =
+      model_of(in.values(), std::make_unique<Conv2d>("conv", in, 3, Window{3, 1, 1}, Bias::None));
+  const Start start = start_of(model);
+  const auto gradients = [&](at::Device device) {
+    const Tensor weights = start.weights.to(device);
+    const Tensor arena = at::zeros_like(weights);
+    const Activations whole =
+        model.make_activations(kClients, kBatch, weights.options(), Use::Training);
+    whole.input().copy_(start.input.to(device));
+    whole.logit_gradient().copy_(start.gradient.to(device));
+    // All parts go forward before one goes back.
+    for (std::int64_t c = 0; c < kClients; ++c) {
+      model.forward(weights.narrow(0, c, 1), whole.narrow(c, 1, kBatch));
+    }
+    for (std::int64_t c = 0; c < kClients; ++c) {
+      model.backward(weights.narrow(0, c, 1), whole.narrow(c, 1, kBatch),
+                     {.rows = arena.narrow(0, c, 1)});
+    }
+    return arena.cpu();
+  };
+  expect_near(gradients(at::kCUDA), gradients(at::kCPU), 1e-12, "gradients");
+}
+
+/// Whether the values of every node from the second on lie by channels.
+std::vector<bool> by_channels(const Model& model, at::Device device, Use use) {
+  const Activations all = model.make_activations(
+      kClients, kBatch, at::TensorOptions().dtype(at::kFloat).device(device), use);
+  std::vector<bool> lie;
+  for (std::size_t n = 1; n < all.values.size(); ++n) {
+    lie.push_back(all.values[n].dim() == 4);
+    if (use == Use::Training) {
+      EXPECT_EQ(all.gradients[n].strides(), all.values[n].strides());
+    }
+  }
+  return lie;
+}
+
+TEST_F(DeviceLayers, ImagesLieByChannelsBetweenLayersThatTakeThemSo) {
+  const ImageShape in{3, 8, 8};
+  const ImageShape half{3, 4, 4};
+  const auto convolution = [](const char* name, const ImageShape& of) {
+    return std::make_unique<Conv2d>(name, of, 3, Window{3, 1, 1}, Bias::Use);
+  };
+  Graph graph(in.values());
+  graph.add(convolution("a", in));
+  const std::size_t norm =
+      graph.add(std::make_unique<BatchNorm>("bn", in, BatchNorm::Then::ReluMaxPool));
+  graph.add(convolution("b", half));
+  graph.add(std::make_unique<Sum>(half.values()), {graph.last(), norm});
+  graph.add(std::make_unique<Relu>(half.values()));
+  graph.add(std::make_unique<MaxPool2d>(half, Window{2, 2, 0}));
+  graph.add(std::make_unique<Linear>("middle", 12, 48, Tag::None));
+  graph.add(std::make_unique<Relu>(48));
+  graph.add(convolution("c", half));
+  graph.add(std::make_unique<Relu>(48));
+  graph.add(std::make_unique<Linear>("fc", 48, 3, Tag::Head));
+  const Model model(std::move(graph));
+  const std::vector<bool> lie{true,  true,  true,  true,  true, false,
+                              false, false, false, false, false};
+  for (const Use use : {Use::Training, Use::Evaluation}) {
+    EXPECT_EQ(by_channels(model, at::kCUDA, use), lie);
+    EXPECT_EQ(by_channels(model, at::kCPU, use), std::vector<bool>(lie.size(), false));
+  }
+  const Start start = start_of(model);
+  for (const Setting& setting : settings()) {
+    SCOPED_TRACE(title(setting));
+    // Of batch norm over few values float32's rounding makes much.
+    if (setting.type == at::kDouble) expect_equal_runs(model, start, setting, 1e-9);
   }
 }
 

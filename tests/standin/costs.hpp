@@ -186,6 +186,29 @@ inline Cost of(const DeviceBatchNormGradient& of) {
       values(norm.x), 12);
 }
 
+inline Cost of(const DeviceSampleNorm& of) {
+  const std::int64_t parts = of.x.clients * of.x.batch * of.groups;
+  Cost cost =
+      moving(of.type, values(of.x) + values(of.y) + 2 * of.x.clients * of.width(), values(of.x), 8);
+  cost.bytes += of.mean.data == nullptr ? 0 : 2 * 8 * parts;
+  return cost;
+}
+/// Two kernels: the input's gradient, then the parameters', for which x and dy are read again.
+inline Cost of(const DeviceSampleNormGradient& of) {
+  const DeviceSampleNorm& norm = of.norm;
+  const std::int64_t parameters = norm.x.clients * norm.width();
+  const std::int64_t sunk_values = sunk(of.weight, parameters) + sunk(of.bias, parameters);
+  Cost cost{};
+  for (const std::int64_t written : {of.dx.data == nullptr ? 0 : values(of.dx), sunk_values}) {
+    if (written == 0) continue;
+    const Cost one = moving(norm.type, values(norm.x) + values(norm.y) + written + 2 * parameters,
+                            values(norm.x), 9);
+    cost.bytes += one.bytes + 2 * 8 * norm.x.clients * norm.x.batch * norm.groups;
+    cost.operations += one.operations;
+  }
+  return cost;
+}
+
 }  // namespace costs
 
 }  // namespace fedhpc::standin

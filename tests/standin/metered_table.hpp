@@ -89,6 +89,12 @@ class MeteredTable : public KernelTable<Launcher> {
   void batch_norm_gradient(const DeviceBatchNormGradient& of) override {
     metered("batch_norm_gradient", costs::of(of), [&] { Base::batch_norm_gradient(of); });
   }
+  void sample_norm(const DeviceSampleNorm& of) override {
+    metered("sample_norm", costs::of(of), [&] { Base::sample_norm(of); });
+  }
+  void sample_norm_gradient(const DeviceSampleNormGradient& of) override {
+    metered("sample_norm_gradient", costs::of(of), [&] { Base::sample_norm_gradient(of); });
+  }
   void accumulate(const DeviceAccumulate& of) override {
     metered("accumulate", costs::of(of), [&] { Base::accumulate(of); });
   }

@@ -113,18 +113,6 @@ at::Tensor image_of(const Stack& arguments) {
 Stack uncomputed(const c10::OperatorHandle& op, const Stack& arguments) {
   const std::string& name = op.schema().name();
   if (name == "aten::convolution") return {image_of(arguments)};
-  if (name == "aten::native_layer_norm") {
-    const at::Tensor input = arguments[0].toTensor();
-    std::vector<std::int64_t> shape = input.sizes().vec();
-    for (std::size_t d = shape.size() - arguments[1].toIntVector().size(); d < shape.size(); ++d) {
-      shape[d] = 1;
-    }
-    return {at::empty_like(input), at::empty(shape, input.options()),
-            at::empty(shape, input.options())};
-  }
-  if (name == "aten::native_layer_norm_backward") {
-    return {at::empty_like(arguments[1].toTensor()), at::Tensor(), at::Tensor()};
-  }
   if (name == "aten::convolution_backward") {
     const auto wanted = arguments.back().toBoolList();
     const at::Tensor input = arguments[1].toTensor();

@@ -270,9 +270,8 @@ TORCH_LIBRARY_IMPL(aten, CUDA, library) {
   library.impl("_local_scalar_dense", &local_scalar);
   library.impl("record_stream", &record_stream);
   // These are made of others elsewhere, which copy_ needs here and convolutions, which choose by
-  // device, would not find on the CPU; a norm is one kernel on a device.
-  for (const char* name :
-       {"copy_", "convolution", "convolution_backward", "_convolution", "native_layer_norm"}) {
+  // device, would not find on the CPU.
+  for (const char* name : {"copy_", "convolution", "convolution_backward", "_convolution"}) {
     library.impl(name, torch::CppFunction::makeFromBoxedFunction<&fallback>());
   }
 }

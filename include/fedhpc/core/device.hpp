@@ -38,14 +38,17 @@ inline DType real_of(const Tensor& values) {
   return values.scalar_type() == at::kDouble ? DType::Float64 : DType::Float32;
 }
 
-/// Describes a stack [C, B, width] to kernels; its last dimension is contiguous.
+/// Describes a stack [C, B, width] to kernels, or images by channels [C, B, channels, places]; the
+/// last dimension is contiguous.
 inline DeviceStack device_stack(const Tensor& stack) {
+  const bool by_channels = stack.dim() == 4;
   return {.data = stack.data_ptr(),
           .clients = stack.size(0),
           .batch = stack.size(1),
-          .width = stack.size(2),
+          .width = by_channels ? stack.size(2) * stack.size(3) : stack.size(2),
           .client_stride = stack.stride(0),
-          .sample_stride = stack.stride(1)};
+          .sample_stride = stack.stride(1),
+          .channel_stride = by_channels ? stack.stride(2) : 0};
 }
 
 /// Describes the columns from `column` on of rows [C, P] to kernels.

@@ -26,7 +26,8 @@ enum class Precision {
 };
 
 /// Activations [C, B, width]: values of sample b of client c start at c client_stride + b
-/// sample_stride.
+/// sample_stride. Those of images by channels do not follow each other: channel k's places start k
+/// channel_stride later, and a channel's samples follow each other.
 struct DeviceStack {
   void* data = nullptr;
   std::int64_t clients = 0;
@@ -34,6 +35,7 @@ struct DeviceStack {
   std::int64_t width = 0;
   std::int64_t client_stride = 0;
   std::int64_t sample_stride = 0;
+  std::int64_t channel_stride = 0;  ///< of images by channels, else 0
 };
 
 /// Columns that belong to one client of rows [C, P]: they start at data + c stride.

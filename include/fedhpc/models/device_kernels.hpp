@@ -118,6 +118,32 @@ struct DeviceBatchNormGradient {
   DeviceSink sink{};     ///< of gamma and beta; out.data null: not wanted
 };
 
+/// A norm of parts of each sample and a ReLU that may follow, as models/sample_norm.hpp has it.
+struct DeviceSampleNorm {
+  DType type;
+  bool relu = false;
+  std::int64_t groups = 1;    ///< parts of a sample
+  std::int64_t channels = 1;  ///< of a part
+  std::int64_t places = 1;    ///< of a channel
+  bool shared = false;        ///< all parts of a sample have the same parameters
+  double epsilon = 0;
+  DeviceStack x;
+  DeviceStack y;  ///< or, on the way back, its gradient
+  DeviceColumns weight{};
+  DeviceColumns bias{};   ///< data null, here and of the weight: there are none
+  DeviceStack mean{};     ///< of every part, float64; data null: not wanted
+  DeviceStack inverse{};  ///< 1 / deviation
+
+  std::int64_t width() const { return shared ? channels : groups * channels; }
+};
+
+struct DeviceSampleNormGradient {
+  DeviceSampleNorm norm;  ///< y: the gradient
+  DeviceStack dx{};       ///< data null, here and below: not wanted
+  DeviceSink weight{};
+  DeviceSink bias{};
+};
+
 /// out[c] = keep out[c] + scale values[c] for [rows, columns] columns.
 struct DeviceAccumulate {
   DType type;
@@ -146,6 +172,8 @@ class ModelKernels {
   virtual void average_pool_gradient(const DeviceAveragePool&) = 0;
   virtual void batch_norm(const DeviceBatchNorm&) = 0;
   virtual void batch_norm_gradient(const DeviceBatchNormGradient&) = 0;
+  virtual void sample_norm(const DeviceSampleNorm&) = 0;
+  virtual void sample_norm_gradient(const DeviceSampleNormGradient&) = 0;
   virtual void accumulate(const DeviceAccumulate&) = 0;
 };
 

@@ -11,7 +11,7 @@ namespace fedhpc {
 /// Values and gradients of a graph for C clients and batches of up to B samples. Element n of each
 /// is that of node n; node 0 is the input, the last one the output (logits). A layer that works in
 /// place shares memory with its input. Gradients (in evaluation values, too) share buffers where
-/// they are not alive at once.
+/// they are not alive at once. Images that lie by channels are [C, B, channels, places].
 struct Activations {
   std::vector<Tensor> values;     // each [C, B, width]
   std::vector<Tensor> gradients;  // each [C, B, width]; undefined for the input and in evaluation
@@ -53,7 +53,8 @@ class Graph {
   bool draws() const;
 
   /// `options` gives number type and device. The values of node `kept` stay until the next pass, as
-  /// the output's do.
+  /// the output's do. On a device images lie by channels wherever all layers around take them so;
+  /// those of the input, of node `kept` and of the output never do.
   Activations make_activations(std::int64_t clients, std::int64_t batch,
                                const at::TensorOptions& options, Use use, std::size_t kept) const;
   void forward(const Tensor& weights, const Activations& activations) const;
@@ -96,6 +97,8 @@ class Graph {
   };
   class Buffers;
 
+  /// The channels of every node whose images lie by channels on a device, else 0.
+  std::vector<std::int64_t> by_channels(std::size_t kept) const;
   bool may_share(const Node& node) const;
   void plan_gradients();
   void share_gradient(std::size_t sum);

@@ -10,8 +10,8 @@
 #include "fedhpc/models/window.hpp"
 
 // Layers over images. A sample lies in a row of an activation as [channels, height, width]
-// (PyTorch's order), so flattening costs no work. n is the samples of a batch times the places of
-// an image.
+// (PyTorch's order), so flattening costs no work; between these layers a device has images by
+// channels. n is the samples of a batch times the places of an image.
 
 namespace fedhpc {
 
@@ -29,8 +29,11 @@ class Conv2d final : public Layer {
          Tag tags = Tag::None, std::int64_t groups = 1, std::int64_t dimensions = 2);
 
   std::int64_t output_features() const override;
+  ByChannels by_channels() const override { return {in_.channels, out_.channels}; }
   void declare(Layout& layout) override;
   double forward_flops() const override;
+  Saved make_saved(std::int64_t clients, std::int64_t batch, const at::TensorOptions& options,
+                   Use use) const override;
   void forward(const Pass& pass, Stacks inputs, const Tensor& output) const override;
   void backward(const Pass& pass, Stacks inputs, const Tensor& output,
                 const Tensor& output_gradient, Stacks input_gradients,
@@ -72,6 +75,7 @@ class BatchNorm final : public Layer {
             double momentum = 0.1);
 
   std::int64_t output_features() const override;
+  ByChannels by_channels() const override { return {in_.channels, in_.channels}; }
   void declare(Layout& layout) override;
   Saved make_saved(std::int64_t clients, std::int64_t batch, const at::TensorOptions& options,
                    Use use) const override;
@@ -111,6 +115,7 @@ class MaxPool2d final : public Layer {
   MaxPool2d(ImageShape in, std::int64_t height, std::int64_t width);
 
   std::int64_t output_features() const override { return in_.channels * pooled_.places(); }
+  ByChannels by_channels() const override { return {in_.channels, in_.channels}; }
   Saved make_saved(std::int64_t clients, std::int64_t batch, const at::TensorOptions& options,
                    Use use) const override;
   void forward(const Pass& pass, Stacks inputs, const Tensor& output) const override;
@@ -137,6 +142,7 @@ class AveragePool2d final : public Layer {
   AveragePool2d(ImageShape in, std::int64_t height, std::int64_t width);
 
   std::int64_t output_features() const override { return in_.channels * pooled_.places(); }
+  ByChannels by_channels() const override { return {in_.channels, in_.channels}; }
   double forward_flops() const override { return static_cast<double>(in_.values()); }
   Saved make_saved(std::int64_t clients, std::int64_t batch, const at::TensorOptions& options,
                    Use use) const override;

@@ -34,6 +34,7 @@ struct Saved {
   std::vector<Tensor> per_sample{};          // each [C, B, ...]
   std::vector<Tensor> shared{};              // the same for every part: small tables on a device
   std::vector<std::shared_ptr<void>> own{};  // [C] in a form of the layer's own
+  std::shared_ptr<void> of_part{};           // likewise, of the part that is between both
 
   /// Views clients [first, first + count) and the first `batch` samples of each.
   Saved narrow(std::int64_t first, std::int64_t count, std::int64_t batch) const;
@@ -68,10 +69,19 @@ struct Pass {
 /// Stacks, one for each input of a layer.
 using Stacks = std::span<const Tensor>;
 
+/// The channels of the images that a layer takes and gives by channels, where a device has them: as
+/// views [C, B, channels, places] of memory [C, channels, B, places], the order of a convolution's
+/// products. 0: sample after sample only.
+struct ByChannels {
+  std::int64_t taken = 0;
+  std::int64_t given = 0;
+};
+
 /// Computes a function of stacked weights and stacked inputs with explicit forward and backward. A
 /// layer reads its parameters from its own columns of the rows [C, P] (a stride of 0 gives every
 /// client the same row). It keeps no state between calls but in `Saved`. The last dimension of
-/// every tensor is contiguous, and samples of a client lie one after the other without a gap.
+/// every tensor is contiguous, and samples of a client lie one after the other without a gap,
+/// unless the tensor is one of images by channels.
 class Layer {
  public:
   virtual ~Layer() = default;
@@ -88,6 +98,10 @@ class Layer {
   virtual bool is_sum() const { return false; }
   /// True for a network in one piece, within which nobody else can tell the head from the rest.
   virtual bool is_whole_network() const { return false; }
+  /// The images that may lie by channels; the others, and those that may, may lie sample by sample.
+  virtual ByChannels by_channels() const { return {}; }
+  /// True if a value depends on the inputs' values in its place alone, in whatever order all lie.
+  virtual bool is_elementwise() const { return false; }
   /// True if the layer draws random numbers when training.
   virtual bool draws() const { return false; }
   /// The multiplications and additions of one forward pass for one sample.
@@ -171,6 +185,7 @@ class Relu final : public Layer {
   std::int64_t output_features() const override { return features_; }
   bool in_place() const override { return true; }
   bool reads_output() const override { return true; }
+  bool is_elementwise() const override { return true; }
   void forward(const Pass& pass, Stacks inputs, const Tensor& output) const override;
   void backward(const Pass& pass, Stacks inputs, const Tensor& output,
                 const Tensor& output_gradient, Stacks input_gradients,
@@ -188,6 +203,7 @@ class Sum final : public Layer {
   std::int64_t output_features() const override { return features_; }
   bool in_place() const override { return true; }
   bool is_sum() const override { return true; }
+  bool is_elementwise() const override { return true; }
   double forward_flops() const override { return static_cast<double>(features_); }
   void forward(const Pass& pass, Stacks inputs, const Tensor& output) const override;
   void backward(const Pass&, Stacks, const Tensor&, const Tensor&, Stacks,

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 
+#include "fedhpc/models/device_kernels.hpp"
 #include "fedhpc/models/layer.hpp"
 
 namespace fedhpc {
@@ -30,6 +31,11 @@ class SampleNorm final : public Layer {
              double epsilon = 1e-5, Then then = Then::Nothing);
 
   std::int64_t output_features() const override { return parts_.groups * parts_.values(); }
+  /// Of a norm of one number a channel nobody can tell images from other values.
+  ByChannels by_channels() const override {
+    const std::int64_t channels = parts_.places > 1 ? parts_.groups * parts_.channels : 0;
+    return {channels, channels};
+  }
   void declare(Layout& layout) override;
   Saved make_saved(std::int64_t clients, std::int64_t batch, const at::TensorOptions& options,
                    Use use) const override;
@@ -44,11 +50,8 @@ class SampleNorm final : public Layer {
 
   /// The values of w, and of b.
   std::int64_t width() const { return shared_ ? parts_.channels : parts_.groups * parts_.channels; }
-  Tensor by_part(const Tensor& stack) const;
-  Tensor parameters_in(const Tensor& rows, std::size_t number) const;
-  void forward_on_device(const Pass& pass, const Tensor& input, const Tensor& output) const;
-  void backward_on_device(const Pass& pass, const Tensor& input, const Tensor& output_gradient,
-                          const Tensor& input_gradient, const GradientSink& sink) const;
+  /// `y` is the output or its gradient.
+  DeviceSampleNorm on_device_as(const Pass& pass, const Tensor& x, const Tensor& y) const;
 
   ParameterNames names_;
   NormedParts parts_;

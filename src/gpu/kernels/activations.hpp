@@ -41,15 +41,18 @@ template <typename T, int N>
 struct AddBias {
   StackIndex index;
   Divisor places;
-  Samples<T> y;
+  Samples<T> y;  // or the rows that images by channels are
   Columns<const T> bias;
+  bool by_channels;
 
   FEDHPC_KERNEL void operator()(std::int64_t i) const {
     const auto at = index(i);
     T* values = y(at.client, at.sample) + at.value * N;
     const T* of = bias(at.client);
     Pack<T, N> pack = load<T, N>(values);
-    for (int k = 0; k < N; ++k) pack.value[k] += of[places(at.value * N + k).quotient];
+    for (int k = 0; k < N; ++k) {
+      pack.value[k] += of[by_channels ? at.sample : places(at.value * N + k).quotient];
+    }
     store(values, pack);
   }
 };
@@ -60,13 +63,13 @@ template <typename T>
 struct SumOverBatch {
   Divisor channels;
   std::int64_t batch;
-  Samples<const T> dy;
+  Images<const T> dy;
   Sink<T> sink;
 
   FEDHPC_KERNEL void operator()(std::int64_t i) const {
     const Split at = channels(i);
     T sum{0};
-    for (std::int64_t b = 0; b < batch; ++b) sum += dy(at.quotient, b)[at.rest];
+    for (std::int64_t b = 0; b < batch; ++b) sum += *dy(at.quotient, b, at.rest);
     sink.write(sum, sink.out(at.quotient)[at.rest]);
   }
 };
@@ -78,7 +81,7 @@ struct SumOverPlaces {
   Divisor places;
   std::int64_t batch;
   std::int64_t count;  // places
-  Samples<const T> dy;
+  Images<const T> dy;
   Sink<T> sink;
 
   template <typename Group>
@@ -87,7 +90,7 @@ struct SumOverPlaces {
     double part = 0;
     for (std::int64_t i = group.rank(); i < batch * count; i += group.size()) {
       const Split place = places(i);
-      part += static_cast<double>(dy(at.quotient, place.quotient)[at.rest * count + place.rest]);
+      part += static_cast<double>(dy(at.quotient, place.quotient, at.rest)[place.rest]);
     }
     const double sum = group.sum(part);
     if (group.rank() == 0) sink.write(static_cast<T>(sum), sink.out(at.quotient)[at.rest]);

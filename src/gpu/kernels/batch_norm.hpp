@@ -2,7 +2,7 @@
 
 #include "fedhpc/models/device_kernels.hpp"
 
-#include "gpu/kernels/kernel.hpp"
+#include "gpu/kernels/moments.hpp"
 
 // Batch norm, and ReLU and 2x2 max pooling after it, as models/batch_norm.cpp computes it: a group
 // takes one channel of one client's batch. The way back is in batch_norm_gradient.hpp.
@@ -22,7 +22,7 @@ struct Affine {
 template <typename T, int N>
 struct NormShape {
   DeviceBatchNorm norm;
-  Samples<const T> x;
+  Images<const T> x;
   Columns<T> parameters;
   Divisor channels;
   Divisor packs;    // of a plane
@@ -31,7 +31,7 @@ struct NormShape {
 
   explicit NormShape(const DeviceBatchNorm& of)
       : norm(of),
-        x(of.x),
+        x(of.x, of.in.height * of.in.width),
         parameters(of.parameters),
         channels(of.in.channels),
         packs(of.in.height * of.in.width / N),
@@ -40,6 +40,11 @@ struct NormShape {
 
   FEDHPC_KERNEL std::int64_t places() const { return norm.in.height * norm.in.width; }
   FEDHPC_KERNEL double values() const { return static_cast<double>(norm.x.batch * places()); }
+  /// Of a channel of what follows.
+  static std::int64_t places_after(const DeviceBatchNorm& of) {
+    const bool pools = of.then == DeviceBatchNorm::Then::ReluMaxPool;
+    return pools ? (of.in.height / 2) * (of.in.width / 2) : of.in.height * of.in.width;
+  }
   FEDHPC_KERNEL bool relu() const { return norm.then == DeviceBatchNorm::Then::Relu; }
   FEDHPC_KERNEL bool pools() const { return norm.then == DeviceBatchNorm::Then::ReluMaxPool; }
 
@@ -81,9 +86,10 @@ struct NormShape {
 template <typename T, int N>
 struct BatchNormForward {
   NormShape<T, N> shape;
-  Samples<T> y;
+  Images<T> y;
 
-  explicit BatchNormForward(const DeviceBatchNorm& of) : shape(of), y(of.y) {}
+  explicit BatchNormForward(const DeviceBatchNorm& of)
+      : shape(of), y(of.y, NormShape<T, N>::places_after(of)) {}
 
   template <typename Group>
   FEDHPC_KERNEL void operator()(Group& group, std::int64_t g) const {
@@ -92,30 +98,24 @@ struct BatchNormForward {
     const std::int64_t c = at.quotient;
     const std::int64_t k = norm.in.channels;
     T* row = shape.parameters(c) + at.rest;
-    const std::int64_t first = at.rest * shape.places();
-    double mean = 0;
-    double variance = 0;
-    if (norm.training) {
-      moments(group, c, first, mean, variance);
-    } else {
-      mean = static_cast<double>(row[2 * k]);
-      variance = static_cast<double>(row[3 * k]);
-    }
-    const double inverse = 1 / std::sqrt(variance + norm.epsilon);
+    const Moments of =
+        norm.training ? moments(group, c, at.rest)
+                      : Moments{static_cast<double>(row[2 * k]), static_cast<double>(row[3 * k])};
+    const double inverse = 1 / std::sqrt(of.variance + norm.epsilon);
     if (norm.training && group.rank() == 0) {
       const double n = shape.values();
-      row[2 * k] = moved(row[2 * k], mean);
-      row[3 * k] = moved(row[3 * k], variance * n / (n - 1));
+      row[2 * k] = moved(row[2 * k], of.mean);
+      row[3 * k] = moved(row[3 * k], of.variance * n / (n - 1));
       if (norm.saved != nullptr) {
-        norm.saved[c * 2 * k + at.rest] = mean;
+        norm.saved[c * 2 * k + at.rest] = of.mean;
         norm.saved[(c * 2 + 1) * k + at.rest] = inverse;
       }
     }
-    const Affine<T> affine = NormShape<T, N>::affine(row[0], row[k], mean, inverse);
+    const Affine<T> affine = NormShape<T, N>::affine(row[0], row[k], of.mean, inverse);
     if (shape.pools()) {
       pool(group, c, at.rest, affine);
     } else {
-      normalise(group, c, first, affine);
+      normalise(group, c, at.rest, affine);
     }
   }
 
@@ -126,49 +126,28 @@ struct BatchNormForward {
   }
 
   template <typename Group>
-  FEDHPC_KERNEL void moments(Group& group, std::int64_t c, std::int64_t first, double& mean,
-                             double& variance) const {
-    const auto& x = shape.x;
-    double part = 0;
-    shape.each_pack(group, [&](std::int64_t b, std::int64_t place) {
-      const Pack<T, N> pack = load<T, N>(x(c, b) + first + place);
-      T sum = pack.value[0];
-      for (int i = 1; i < N; ++i) sum += pack.value[i];
-      part += static_cast<double>(sum);
-    });
-    mean = group.sum(part) / shape.values();
-    const T shift = static_cast<T>(mean);
-    TwoSums parts;
-    shape.each_pack(group, [&](std::int64_t b, std::int64_t place) {
-      const Pack<T, N> pack = load<T, N>(x(c, b) + first + place);
-      T squares{0};
-      T sum{0};
-      for (const T value : pack.value) {
-        squares += (value - shift) * (value - shift);
-        sum += value - shift;
-      }
-      parts.first += static_cast<double>(squares);
-      parts.second += static_cast<double>(sum);
-    });
-    const TwoSums sums = group.sum(parts);
-    // The second sum is what rounding the mean to T has left.
-    const double rest = sums.second / shape.values();
-    variance = sums.first / shape.values() - rest * rest;
+  FEDHPC_KERNEL Moments moments(Group& group, std::int64_t c, std::int64_t channel) const {
+    const auto& of = shape;
+    return moments_of<T, N>(group, of.norm.x.batch * (of.places() / N),
+                            [&of, c, channel](std::int64_t i) {
+                              const Split at = of.packs(i);
+                              return load<T, N>(of.x(c, at.quotient, channel) + at.rest * N);
+                            });
   }
 
   template <typename Group>
-  FEDHPC_KERNEL void normalise(Group& group, std::int64_t c, std::int64_t first,
+  FEDHPC_KERNEL void normalise(Group& group, std::int64_t c, std::int64_t channel,
                                const Affine<T>& affine) const {
     const auto& x = shape.x;
     const auto& out = y;
     const bool relu = shape.relu();
     shape.each_pack(group, [&](std::int64_t b, std::int64_t place) {
-      Pack<T, N> pack = load<T, N>(x(c, b) + first + place);
+      Pack<T, N> pack = load<T, N>(x(c, b, channel) + place);
       for (T& value : pack.value) {
         value = affine(value);
         if (relu) value = value < T{0} ? T{0} : value;
       }
-      store(out(c, b) + first + place, pack);
+      store(out(c, b, channel) + place, pack);
     });
   }
 
@@ -177,19 +156,17 @@ struct BatchNormForward {
                           const Affine<T>& affine) const {
     const std::int64_t width = shape.norm.in.width;
     const std::int64_t half = width / 2;
-    const std::int64_t first = channel * shape.places();
-    const std::int64_t first_out = channel * half * (shape.norm.in.height / 2);
     const auto& of = shape;
     const auto& out = y;
     shape.each_window(group, [&](std::int64_t b, std::int64_t row, std::int64_t column) {
       if (!of.is_whole(row, column)) return;
-      const T* top = of.x(c, b) + first + 2 * row * width + 2 * column;
+      const T* top = of.x(c, b, channel) + 2 * row * width + 2 * column;
       // NaN stays: a diverged model must show.
       T value = affine(top[0]);
       value = larger_or_nan(value, affine(top[1]));
       value = larger_or_nan(value, affine(top[width]));
       value = larger_or_nan(value, affine(top[width + 1]));
-      out(c, b)[first_out + row * half + column] = value < T{0} ? T{0} : value;
+      out(c, b, channel)[row * half + column] = value < T{0} ? T{0} : value;
     });
   }
 

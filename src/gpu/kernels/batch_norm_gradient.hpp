@@ -11,13 +11,15 @@ namespace fedhpc::kernels {
 template <typename T, int N>
 struct BatchNormBackward {
   NormShape<T, N> shape;
-  Samples<const T> dy;
-  Samples<T> dx;
-  Sink<double> sink;
-  Columns<T> parameter_gradient;
+  Images<const T> dy;
+  Images<T> dx;
+  SumSink<T> sink;
 
   explicit BatchNormBackward(const DeviceBatchNormGradient& of)
-      : shape(of.norm), dy(of.norm.y), dx(of.dx), sink(of.sink), parameter_gradient(of.sink.out) {}
+      : shape(of.norm),
+        dy(of.norm.y, NormShape<T, N>::places_after(of.norm)),
+        dx(of.dx, of.norm.in.height * of.norm.in.width),
+        sink(of.sink) {}
 
   /// dx = scale g + slope x + offset
   struct Rule {
@@ -51,18 +53,12 @@ struct BatchNormBackward {
       shape.pools() ? pooled_gradient(group, c, at.rest, affine, rule)
                     : plain_gradient(group, c, at.rest, affine, rule);
     }
-    if (parameter_gradient.data == nullptr || group.rank() > 0) return;
-    T* out = parameter_gradient(c) + at.rest;
-    write(dgamma, out[0]);
-    write(dbeta, out[k]);
+    if (group.rank() > 0) return;
+    sink.write(dgamma, c, at.rest);
+    sink.write(dbeta, c, at.rest + k);
   }
 
  private:
-  FEDHPC_KERNEL void write(double gradient, T& out) const {
-    const double kept = sink.keep == 0 ? 0 : sink.keep * static_cast<double>(out);
-    out = static_cast<T>(kept + sink.scale * gradient);
-  }
-
   /// The gradient before ReLU's way back.
   FEDHPC_KERNEL T masked(const Affine<T>& affine, T x, T gradient) const {
     return !shape.relu() || affine(x) > T{0} ? gradient : T{0};
@@ -71,12 +67,11 @@ struct BatchNormBackward {
   template <typename Group>
   FEDHPC_KERNEL TwoSums plain_sums(Group& group, std::int64_t c, std::int64_t channel,
                                    const Affine<T>& affine, T mean) const {
-    const std::int64_t first = channel * shape.places();
     const auto& of = *this;
     TwoSums parts;
     shape.each_pack(group, [&](std::int64_t b, std::int64_t place) {
-      const Pack<T, N> x = load<T, N>(of.shape.x(c, b) + first + place);
-      const Pack<T, N> gradient = load<T, N>(of.dy(c, b) + first + place);
+      const Pack<T, N> x = load<T, N>(of.shape.x(c, b, channel) + place);
+      const Pack<T, N> gradient = load<T, N>(of.dy(c, b, channel) + place);
       T sum{0};
       T with_x{0};
       for (int i = 0; i < N; ++i) {
@@ -93,16 +88,15 @@ struct BatchNormBackward {
   template <typename Group>
   FEDHPC_KERNEL void plain_gradient(Group& group, std::int64_t c, std::int64_t channel,
                                     const Affine<T>& affine, const Rule& rule) const {
-    const std::int64_t first = channel * shape.places();
     const auto& of = *this;
     shape.each_pack(group, [&](std::int64_t b, std::int64_t place) {
-      const Pack<T, N> x = load<T, N>(of.shape.x(c, b) + first + place);
-      Pack<T, N> g = load<T, N>(of.dy(c, b) + first + place);
+      const Pack<T, N> x = load<T, N>(of.shape.x(c, b, channel) + place);
+      Pack<T, N> g = load<T, N>(of.dy(c, b, channel) + place);
       for (int i = 0; i < N; ++i) {
         g.value[i] = rule.scale * of.masked(affine, x.value[i], g.value[i]) +
                      rule.slope * x.value[i] + rule.offset;
       }
-      store(of.dx(c, b) + first + place, g);
+      store(of.dx(c, b, channel) + place, g);
     });
   }
 
@@ -131,19 +125,18 @@ struct BatchNormBackward {
   FEDHPC_KERNEL T pooled(std::int64_t c, std::int64_t b, std::int64_t channel, std::int64_t row,
                          std::int64_t column) const {
     const std::int64_t half = shape.norm.in.width / 2;
-    return dy(c, b)[(channel * (shape.norm.in.height / 2) + row) * half + column];
+    return dy(c, b, channel)[row * half + column];
   }
 
   template <typename Group>
   FEDHPC_KERNEL TwoSums pooled_sums(Group& group, std::int64_t c, std::int64_t channel,
                                     const Affine<T>& affine, T mean) const {
     const std::int64_t width = shape.norm.in.width;
-    const std::int64_t first = channel * shape.places();
     const auto& of = *this;
     TwoSums parts;
     shape.each_window(group, [&](std::int64_t b, std::int64_t row, std::int64_t column) {
       if (!of.shape.is_whole(row, column)) return;
-      const T* top = of.shape.x(c, b) + first + 2 * row * width + 2 * column;
+      const T* top = of.shape.x(c, b, channel) + 2 * row * width + 2 * column;
       const Window g = unpooled(affine, top, width, of.pooled(c, b, channel, row, column));
       T sum{0};
       T with_x{0};
@@ -162,12 +155,11 @@ struct BatchNormBackward {
                                      const Affine<T>& affine, const Rule& rule) const {
     const std::int64_t height = shape.norm.in.height;
     const std::int64_t width = shape.norm.in.width;
-    const std::int64_t first = channel * shape.places();
     const auto& of = *this;
     shape.each_window(group, [&](std::int64_t b, std::int64_t row, std::int64_t column) {
-      const std::int64_t place = first + 2 * row * width + 2 * column;
-      const T* top = of.shape.x(c, b) + place;
-      T* out = of.dx(c, b) + place;
+      const std::int64_t place = 2 * row * width + 2 * column;
+      const T* top = of.shape.x(c, b, channel) + place;
+      T* out = of.dx(c, b, channel) + place;
       const bool whole = of.shape.is_whole(row, column);
       const Window g =
           whole ? unpooled(affine, top, width, of.pooled(c, b, channel, row, column)) : Window{};

@@ -8,54 +8,57 @@
 
 namespace fedhpc::kernels {
 
-/// N values beside each other of the columns [C, (i, ky, kx), (b, oy, ox)]; N divides out.width.
+/// What N places beside each other of an output see of one channel, at all taps of the window: values
+/// of the columns [C, (i, ky, kx), (b, oy, ox)]; N divides out.width.
 template <typename T, int N>
 struct Unfold {
   DeviceImage in;
   Window window;
-  std::int64_t out_height;
-  Samples<const T> x;
+  std::int64_t tap;  // B places: from one tap to the next
+  Images<const T> x;
   T* columns;
   Divisor out_width;  // in packs
   Divisor out_rows;
   Divisor batch;
-  Divisor taps;  // places of a window
-  Divisor size;
   Divisor channels;
 
   explicit Unfold(const DeviceUnfold& of)
       : in(of.in),
         window(of.window),
-        out_height(of.out.height),
-        x(of.x),
+        tap(of.x.batch * places_of(of.out)),
+        x(of.x, places_of(of.in)),
         columns(static_cast<T*>(of.columns)),
         out_width(of.out.width / N),
         out_rows(of.out.height),
         batch(of.x.batch),
-        taps(of.window.size.height * of.window.size.width),
-        size(of.window.size.width),
         channels(of.in.channels) {}
 
   FEDHPC_KERNEL void operator()(std::int64_t i) const {
     const Split column = out_width(i);
     const Split row = out_rows(column.quotient);
     const Split sample = batch(row.quotient);
-    const Split tap = taps(sample.quotient);
-    const Split channel = channels(tap.quotient);
-    const Split within = size(tap.rest);  // ky, kx
-    const std::int64_t y = row.rest * window.stride.height +
-                           within.quotient * window.dilation.height - window.padding.height;
-    const std::int64_t first = column.rest * N * window.stride.width +
-                               within.rest * window.dilation.width - window.padding.width;
-    const bool inside = 0 <= y && y < in.height;
-    const T* from =
-        x(channel.quotient, sample.rest) + (channel.rest * in.height + (inside ? y : 0)) * in.width;
-    Pack<T, N> pack;
-    for (int k = 0; k < N; ++k) {
-      const std::int64_t at = first + k * window.stride.width;
-      pack.value[k] = inside && 0 <= at && at < in.width ? from[at] : T{0};
+    const Split channel = channels(sample.quotient);
+    const T* image = x(channel.quotient, sample.rest, channel.rest);
+    const std::int64_t taps = window.size.height * window.size.width;
+    const std::int64_t top = row.rest * window.stride.height - window.padding.height;
+    const std::int64_t left = column.rest * N * window.stride.width - window.padding.width;
+    // i N is the place among those of all channels, each of which has `taps` rows.
+    T* to = columns + i * N + sample.quotient * (taps - 1) * tap;
+    for (std::int64_t ky = 0; ky < window.size.height; ++ky) {
+      const std::int64_t y = top + ky * window.dilation.height;
+      const bool inside = 0 <= y && y < in.height;
+      const T* from = image + (inside ? y : 0) * in.width;
+      FEDHPC_NO_UNROLL
+      for (std::int64_t kx = 0; kx < window.size.width; ++kx, to += tap) {
+        const std::int64_t first = left + kx * window.dilation.width;
+        Pack<T, N> pack;
+        for (int k = 0; k < N; ++k) {
+          const std::int64_t at = first + k * window.stride.width;
+          pack.value[k] = inside && 0 <= at && at < in.width ? from[at] : T{0};
+        }
+        store(to, pack);
+      }
     }
-    store(columns + i * N, pack);
   }
 };
 
@@ -66,12 +69,9 @@ struct Fold {
   DeviceImage out;
   Window window;
   std::int64_t samples;  // B
-  Samples<T> x;
+  Images<T> x;
   const T* columns;
-  Divisor in_width;
-  Divisor in_height;
-  Divisor channels;
-  Divisor batch;
+  ImageIndex index;
   HoldersOf down;
   HoldersOf across;
   Divisor row_dilation;
@@ -82,30 +82,24 @@ struct Fold {
         out(of.out),
         window(of.window),
         samples(of.x.batch),
-        x(of.x),
+        x(of.x, places_of(of.in)),
         columns(static_cast<const T*>(of.columns)),
-        in_width(of.in.width),
-        in_height(of.in.height),
-        channels(of.in.channels),
-        batch(of.x.batch),
+        index(of.x, of.in),
         down(of.window.down(), of.out.height),
         across(of.window.across(), of.out.width),
         row_dilation(of.window.dilation.height),
         column_dilation(of.window.dilation.width) {}
 
   FEDHPC_KERNEL void operator()(std::int64_t i) const {
-    const Split column = in_width(i);
-    const Split row = in_height(column.quotient);
-    const Split channel = channels(row.quotient);
-    const Split sample = batch(channel.quotient);
-    const Holders rows = down(row.rest);
-    const Holders places = across(column.rest);
+    const auto at = index(i);
+    const Holders rows = down(at.row);
+    const Holders places = across(at.column);
     const std::int64_t taps = window.size.height * window.size.width;
     const std::int64_t tap = samples * out.height * out.width;  // from one place of a window on
-    const T* of_channel = columns + (sample.quotient * in.channels + channel.rest) * taps * tap +
-                          sample.rest * out.height * out.width;
-    const std::int64_t top = row.rest + window.padding.height;
-    const std::int64_t left = column.rest + window.padding.width;
+    const T* of_channel = columns + (at.client * in.channels + at.channel) * taps * tap +
+                          at.sample * out.height * out.width;
+    const std::int64_t top = at.row + window.padding.height;
+    const std::int64_t left = at.column + window.padding.width;
     T sum{0};
     if constexpr (kDilated) {
       for (std::int64_t oy = rows.first; oy <= rows.last; ++oy) {
@@ -133,8 +127,7 @@ struct Fold {
         }
       }
     }
-    T* image = x(sample.quotient, sample.rest);
-    image[(channel.rest * in.height + row.rest) * in.width + column.rest] = sum;
+    x(at.client, at.sample, at.channel)[at.row * in.width + at.column] = sum;
   }
 };
 

@@ -30,13 +30,16 @@
 
 #define FEDHPC_KERNEL FEDHPC_HOST_DEVICE
 // Before a loop whose reads do not depend on each other: some turns' are on their way at a time;
-// and before one whose number of turns is known, so that arrays it indexes stay in registers.
+// before one whose number of turns is known, so that arrays it indexes stay in registers; and before
+// one whose turns have work enough each, so that registers are there for more threads.
 #if defined(__CUDA_ARCH__)
 #define FEDHPC_UNROLL _Pragma("unroll 4")
 #define FEDHPC_UNROLL_ALL _Pragma("unroll")
+#define FEDHPC_NO_UNROLL _Pragma("unroll 1")
 #else
 #define FEDHPC_UNROLL
 #define FEDHPC_UNROLL_ALL
+#define FEDHPC_NO_UNROLL
 #endif
 
 namespace fedhpc::kernels {
@@ -126,6 +129,26 @@ struct Samples {
   }
 };
 
+/// Images of a stack, by channels or not: the places of channel k of sample b of client c, typed.
+template <typename T>
+struct Images {
+  T* data = nullptr;
+  std::int64_t client_stride = 0;
+  std::int64_t sample_stride = 0;
+  std::int64_t channel_stride = 0;
+
+  Images() = default;
+  Images(const DeviceStack& stack, std::int64_t places)
+      : data(static_cast<T*>(stack.data)),
+        client_stride(stack.client_stride),
+        sample_stride(stack.sample_stride),
+        channel_stride(stack.channel_stride == 0 ? places : stack.channel_stride) {}
+
+  FEDHPC_KERNEL T* operator()(std::int64_t c, std::int64_t b, std::int64_t k) const {
+    return data + c * client_stride + b * sample_stride + k * channel_stride;
+  }
+};
+
 /// Columns of rows [C, P], typed.
 template <typename T>
 struct Columns {
@@ -151,6 +174,23 @@ struct Sink {
 
   FEDHPC_KERNEL void write(T x, T& to) const {
     to = keep == T{0} ? scale * x : keep * to + scale * x;
+  }
+};
+
+/// The same with x and what is kept in float64; nothing where there is nowhere to write.
+template <typename T>
+struct SumSink {
+  Columns<T> out;
+  double scale;
+  double keep;
+
+  explicit SumSink(const DeviceSink& sink) : out(sink.out), scale(sink.scale), keep(sink.keep) {}
+
+  FEDHPC_KERNEL void write(double x, std::int64_t c, std::int64_t column) const {
+    if (out.data == nullptr) return;
+    T& to = out(c)[column];
+    const double kept = keep == 0 ? 0 : keep * static_cast<double>(to);
+    to = static_cast<T>(kept + scale * x);
   }
 };
 

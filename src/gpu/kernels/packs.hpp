@@ -23,7 +23,8 @@ bool is_aligned(const void* data) {
 template <typename T>
 bool packs(const DeviceStack& stack) {
   return is_aligned<T>(stack.data) && (stack.clients <= 1 || stack.client_stride % kPack<T> == 0) &&
-         (stack.batch <= 1 || stack.sample_stride % kPack<T> == 0);
+         (stack.batch <= 1 || stack.sample_stride % kPack<T> == 0) &&
+         stack.channel_stride % kPack<T> == 0;
 }
 template <typename T>
 bool packs(const DeviceColumns& columns) {
@@ -63,9 +64,22 @@ inline bool is_empty(const DeviceStack& stack) {
 inline std::int64_t samples_of(const DeviceStack& stack) { return stack.clients * stack.batch; }
 inline std::int64_t values_of(const DeviceStack& stack) { return samples_of(stack) * stack.width; }
 
+/// A stack whose samples are the channels of images by channels, each with its values of all samples.
+inline DeviceStack in_rows(const DeviceStack& stack) {
+  if (stack.channel_stride == 0) return stack;
+  const std::int64_t places = stack.sample_stride;
+  return {.data = stack.data,
+          .clients = stack.clients,
+          .batch = stack.width / places,
+          .width = stack.batch * places,
+          .client_stride = stack.client_stride,
+          .sample_stride = stack.channel_stride};
+}
+
 /// Stacks whose samples and clients follow each other without gaps become one long sample: there is
 /// less to compute per value.
 inline void flatten(std::initializer_list<DeviceStack*> stacks) {
+  for (DeviceStack* stack : stacks) *stack = in_rows(*stack);
   for (const DeviceStack* stack : stacks) {
     if (stack->batch > 1 && stack->sample_stride != stack->width) return;
     if (stack->clients > 1 && stack->client_stride != stack->batch * stack->width) return;

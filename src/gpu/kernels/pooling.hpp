@@ -6,32 +6,6 @@
 
 namespace fedhpc::kernels {
 
-/// Value i of [C, B, channels, height, width].
-struct ImageIndex {
-  Divisor width;
-  Divisor height;
-  Divisor channels;
-  Divisor batch;
-
-  ImageIndex(std::int64_t samples, std::int64_t planes, std::int64_t rows, std::int64_t columns)
-      : width(columns), height(rows), channels(planes), batch(samples) {}
-
-  struct At {
-    std::int64_t client;
-    std::int64_t sample;
-    std::int64_t channel;
-    std::int64_t row;
-    std::int64_t column;
-  };
-  FEDHPC_KERNEL At operator()(std::int64_t i) const {
-    const Split by_column = width(i);
-    const Split by_row = height(by_column.quotient);
-    const Split by_channel = channels(by_row.quotient);
-    const Split by_sample = batch(by_channel.quotient);
-    return {by_sample.quotient, by_sample.rest, by_channel.rest, by_row.rest, by_column.rest};
-  }
-};
-
 /// What an output covers of its plane: rows and columns from the first on, a step apart.
 struct CoveredPlaces {
   Covered down;
@@ -107,23 +81,23 @@ struct MaxPoolForward {
   DeviceImage in;
   DeviceImage out;
   By by;
-  Samples<const T> x;
-  Samples<T> y;
-  Samples<std::int32_t> places;
+  Images<const T> x;
+  Images<T> y;
+  Images<std::int32_t> places;
   ImageIndex index;
 
   explicit MaxPoolForward(const DeviceMaxPool& of)
       : in(of.in),
         out(of.out),
         by(of),
-        x(of.x),
-        y(of.y),
-        places(of.places),
-        index(of.x.batch, of.in.channels, of.out.height, of.out.width) {}
+        x(of.x, places_of(of.in)),
+        y(of.y, places_of(of.out)),
+        places(of.places, places_of(of.out)),
+        index(of.y, of.out) {}
 
   FEDHPC_KERNEL void operator()(std::int64_t i) const {
     const auto at = index(i);
-    const T* plane = x(at.client, at.sample) + at.channel * in.height * in.width;
+    const T* plane = x(at.client, at.sample, at.channel);
     const CoveredPlaces covered = by(at.row, at.column);
     std::int64_t best = covered.down.first * in.width + covered.across.first;
     T largest = plane[best];
@@ -137,10 +111,10 @@ struct MaxPoolForward {
         }
       }
     }
-    const std::int64_t to = (at.channel * out.height + at.row) * out.width + at.column;
-    y(at.client, at.sample)[to] = largest;
+    const std::int64_t to = at.row * out.width + at.column;
+    y(at.client, at.sample, at.channel)[to] = largest;
     if (places.data != nullptr) {
-      places(at.client, at.sample)[to] = static_cast<std::int32_t>(best);
+      places(at.client, at.sample, at.channel)[to] = static_cast<std::int32_t>(best);
     }
   }
 };
@@ -151,25 +125,24 @@ struct MaxPoolBackward {
   DeviceImage in;
   DeviceImage out;
   By by;
-  Samples<T> dx;
-  Samples<const T> dy;
-  Samples<const std::int32_t> places;
+  Images<T> dx;
+  Images<const T> dy;
+  Images<const std::int32_t> places;
   ImageIndex index;
 
   explicit MaxPoolBackward(const DeviceMaxPool& of)
       : in(of.in),
         out(of.out),
         by(of),
-        dx(of.x),
-        dy(of.y),
-        places(of.places),
-        index(of.x.batch, of.in.channels, of.in.height, of.in.width) {}
+        dx(of.x, places_of(of.in)),
+        dy(of.y, places_of(of.out)),
+        places(of.places, places_of(of.out)),
+        index(of.x, of.in) {}
 
   FEDHPC_KERNEL void operator()(std::int64_t i) const {
     const auto at = index(i);
-    const std::int64_t plane = at.channel * out.height * out.width;
-    const T* gradient = dy(at.client, at.sample) + plane;
-    const std::int32_t* chosen = places(at.client, at.sample) + plane;
+    const T* gradient = dy(at.client, at.sample, at.channel);
+    const std::int32_t* chosen = places(at.client, at.sample, at.channel);
     const std::int64_t own = at.row * in.width + at.column;
     const Holders rows = by.rows_with(at.row);
     const Holders columns = by.columns_with(at.column);
@@ -180,7 +153,7 @@ struct MaxPoolBackward {
         if (chosen[o] == own) sum += gradient[o];
       }
     }
-    dx(at.client, at.sample)[at.channel * in.height * in.width + own] = sum;
+    dx(at.client, at.sample, at.channel)[own] = sum;
   }
 };
 
@@ -194,21 +167,21 @@ struct AveragePoolForward {
   DeviceImage in;
   DeviceImage out;
   DevicePooled parts;
-  Samples<const T> x;
-  Samples<T> y;
+  Images<const T> x;
+  Images<T> y;
   ImageIndex index;
 
   explicit AveragePoolForward(const DeviceAveragePool& of)
       : in(of.in),
         out(of.out),
         parts(of.parts),
-        x(of.x),
-        y(of.y),
-        index(of.x.batch, of.in.channels, of.out.height, of.out.width) {}
+        x(of.x, places_of(of.in)),
+        y(of.y, places_of(of.out)),
+        index(of.y, of.out) {}
 
   FEDHPC_KERNEL void operator()(std::int64_t i) const {
     const auto at = index(i);
-    const T* plane = x(at.client, at.sample) + at.channel * in.height * in.width;
+    const T* plane = x(at.client, at.sample, at.channel);
     const Covered down = parts.rows[at.row];
     const Covered across = parts.columns[at.column];
     const T share = share_of<T>(down, across);
@@ -218,7 +191,7 @@ struct AveragePoolForward {
         sum += share * plane[row * in.width + column];
       }
     }
-    y(at.client, at.sample)[(at.channel * out.height + at.row) * out.width + at.column] = sum;
+    y(at.client, at.sample, at.channel)[at.row * out.width + at.column] = sum;
   }
 };
 
@@ -227,21 +200,21 @@ struct AveragePoolBackward {
   DeviceImage in;
   DeviceImage out;
   DevicePooled parts;
-  Samples<T> dx;
-  Samples<const T> dy;
+  Images<T> dx;
+  Images<const T> dy;
   ImageIndex index;
 
   explicit AveragePoolBackward(const DeviceAveragePool& of)
       : in(of.in),
         out(of.out),
         parts(of.parts),
-        dx(of.x),
-        dy(of.y),
-        index(of.x.batch, of.in.channels, of.in.height, of.in.width) {}
+        dx(of.x, places_of(of.in)),
+        dy(of.y, places_of(of.out)),
+        index(of.x, of.in) {}
 
   FEDHPC_KERNEL void operator()(std::int64_t i) const {
     const auto at = index(i);
-    const T* gradient = dy(at.client, at.sample) + at.channel * out.height * out.width;
+    const T* gradient = dy(at.client, at.sample, at.channel);
     T sum{0};
     for (std::int64_t oy = 0; oy < out.height; ++oy) {
       const Covered down = parts.rows[oy];
@@ -252,7 +225,7 @@ struct AveragePoolBackward {
         sum += share_of<T>(down, across) * gradient[oy * out.width + ox];
       }
     }
-    dx(at.client, at.sample)[(at.channel * in.height + at.row) * in.width + at.column] = sum;
+    dx(at.client, at.sample, at.channel)[at.row * in.width + at.column] = sum;
   }
 };
 

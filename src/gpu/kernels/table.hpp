@@ -15,6 +15,7 @@
 #include "gpu/kernels/pooling.hpp"
 #include "gpu/kernels/products.hpp"
 #include "gpu/kernels/row_steps.hpp"
+#include "gpu/kernels/sample_norm.hpp"
 #include "gpu/kernels/sums.hpp"
 
 namespace fedhpc {
@@ -125,12 +126,13 @@ class KernelTable : public AllKernels {
 
   void add_bias(const DeviceBias& of) override {
     if (is_empty(of.y)) return;
+    const DeviceStack y = kernels::in_rows(of.y);
     of_type(of.type, [&]<typename T>(T) {
-      kernels::with_pack<T>(of_packs<T>(of.y.width, {of.y}), [&](auto pack) {
-        launcher_.each(values_of(of.y) / pack,
-                       kernels::AddBias<T, pack>{index_of(of.y, pack), kernels::Divisor(of.places),
-                                                 kernels::Samples<T>(of.y),
-                                                 kernels::Columns<const T>(of.bias)});
+      kernels::with_pack<T>(of_packs<T>(y.width, {y}), [&](auto pack) {
+        launcher_.each(values_of(y) / pack,
+                       kernels::AddBias<T, pack>{
+                           index_of(y, pack), kernels::Divisor(of.places), kernels::Samples<T>(y),
+                           kernels::Columns<const T>(of.bias), of.y.channel_stride != 0});
       });
     });
   }
@@ -140,22 +142,22 @@ class KernelTable : public AllKernels {
     const std::int64_t channels = of.dy.width / of.places;
     const std::int64_t count = of.dy.clients * channels;
     of_type(of.type, [&]<typename T>(T) {
-      const kernels::Samples<const T> dy(of.dy);
       const kernels::Sink<T> sink(of.sink);
       const kernels::Divisor by_channel(channels);
       if (of.places == 1) {
-        launcher_.each(count, kernels::SumOverBatch<T>{by_channel, of.dy.batch, dy, sink});
+        launcher_.each(count, kernels::SumOverBatch<T>{by_channel, of.dy.batch,
+                                                       kernels::Images<const T>(of.dy, 1), sink});
       } else {
-        launcher_.groups(count, kernels::threads_for(of.dy.batch * of.places / 4, 512),
-                         kernels::SumOverPlaces<T>{by_channel, kernels::Divisor(of.places),
-                                                   of.dy.batch, of.places, dy, sink});
+        launcher_.groups(
+            count, kernels::threads_for(of.dy.batch * of.places / 4, 512),
+            kernels::SumOverPlaces<T>{by_channel, kernels::Divisor(of.places), of.dy.batch,
+                                      of.places, kernels::Images<const T>(of.dy, of.places), sink});
       }
     });
   }
 
   void unfold(const DeviceUnfold& of) override {
-    const std::int64_t count =
-        samples_of(of.x) * of.in.channels * of.window.size.product() * of.out.height * of.out.width;
+    const std::int64_t count = samples_of(of.x) * of.in.channels * of.out.height * of.out.width;
     if (count == 0) return;
     of_type(of.type, [&]<typename T>(T) {
       const bool wide = of.out.width % kernels::kPack<T> == 0 && kernels::is_aligned<T>(of.columns);
@@ -252,6 +254,42 @@ class KernelTable : public AllKernels {
       kernels::with_pack<T>(wide, [&](auto pack) {
         launcher_.groups(count, norm_threads(of.norm, pack),
                          kernels::BatchNormBackward<T, pack>(of));
+      });
+    });
+  }
+
+  void sample_norm(const DeviceSampleNorm& of) override {
+    if (is_empty(of.x)) return;
+    of_type(of.type, [&]<typename T>(T) {
+      kernels::with_pack<T>(of_packs<T>(of.places, {of.x, of.y}), [&](auto pack) {
+        launcher_.groups(samples_of(of.x) * of.groups, part_threads(of, pack),
+                         kernels::SampleNormForward<T, pack>(of));
+      });
+    });
+  }
+
+  void sample_norm_gradient(const DeviceSampleNormGradient& of) override {
+    const DeviceSampleNorm& norm = of.norm;
+    if (norm.x.clients == 0 || norm.x.width == 0) return;
+    of_type(norm.type, [&]<typename T>(T) {
+      const bool wide = of_packs<T>(norm.places, {norm.x, norm.y});
+      if (of.dx.data != nullptr && norm.x.batch > 0) {
+        kernels::with_pack<T>(wide && kernels::packs<T>(of.dx), [&](auto pack) {
+          launcher_.groups(samples_of(norm.x) * norm.groups, part_threads(norm, pack),
+                           kernels::SampleNormBackward<T, pack>(of));
+        });
+      }
+      // Behind the input's gradient: the sink may be the parameters.
+      if (of.weight.out.data == nullptr && of.bias.out.data == nullptr) return;
+      if (norm.places == 1) {
+        using Kernel = kernels::NormParametersByValues<T, Launcher::kTileThreads>;
+        return launcher_.tiles(norm.x.clients * Kernel::blocks_of(of), Kernel(of));
+      }
+      kernels::with_pack<T>(wide, [&](auto pack) {
+        const std::int64_t values = samples_of(norm.x) / norm.x.clients * norm.x.width;
+        launcher_.groups(norm.x.clients * norm.width(),
+                         kernels::threads_for(values / norm.width() / pack / 4, 512),
+                         kernels::NormParametersByPlaces<T, pack>(of));
       });
     });
   }
@@ -390,6 +428,10 @@ class KernelTable : public AllKernels {
 
   static int norm_threads(const DeviceBatchNorm& of, int pack) {
     return kernels::threads_for(of.x.batch * of.in.height * of.in.width / pack / 2, 512);
+  }
+
+  static int part_threads(const DeviceSampleNorm& of, int pack) {
+    return kernels::threads_for(of.channels * of.places / pack / 2, 512);
   }
 
   template <typename T, int N, DeviceStep::Rule kRule>
