@@ -47,9 +47,13 @@ class KernelTable : public AllKernels {
   void product_in_order(const DeviceProduct& of) override {
     if (of.count == 0 || of.rows == 0 || of.columns == 0) return;
     of_type(of.type, [&]<typename T>(T) {
-      using Kernel = kernels::TileProduct<T, Launcher::kTileThreads>;
-      launcher_.tiles(Kernel::groups_of(of), Kernel(of));
-      if (!Kernel::is_whole(of)) {
+      kernels::with_constant(of.a.transposed, [&](auto turn_a) {
+        kernels::with_constant(of.b.transposed, [&](auto turn_b) {
+          using Kernel = kernels::TileProduct<T, turn_a, turn_b, Launcher::kTileThreads>;
+          launcher_.tiles(Kernel::groups_of(of), Kernel(of));
+        });
+      });
+      if (DeviceProduct::parts_of(of.inner) > 1) {
         launcher_.each(of.count * of.rows * of.columns, kernels::AddParts<T>(of));
       }
     });
