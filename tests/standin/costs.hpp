@@ -149,6 +149,13 @@ inline Cost of(const DeviceContraction& of) {
   return moving(of.type, terms + values(of.factor) + values(of.out), terms, 2);
 }
 
+/// The residual is made once, and stays in the device's nearest memory.
+inline Cost of(const DeviceResidualProduct& of) {
+  const std::int64_t weights = of.count * of.rows * of.columns;
+  const std::int64_t factors = of.count * (2 * of.rows + of.columns) * of.rank;
+  return moving(of.type, weights + factors, weights * of.rank, 4);
+}
+
 inline Cost of(const DeviceRelu& of) {
   return moving(of.type, values(of.x) + values(of.y), values(of.y));
 }

@@ -56,6 +56,9 @@ class MeteredTable : public KernelTable<Launcher> {
   void contract(const DeviceContraction& of) override {
     metered("contract", costs::of(of), [&] { Base::contract(of); });
   }
+  void residual_product(const DeviceResidualProduct& of) override {
+    metered("residual_product", costs::of(of), [&] { Base::residual_product(of); });
+  }
   void relu(const DeviceRelu& of) override {
     metered("relu", costs::of(of), [&] { Base::relu(of); });
   }

@@ -15,6 +15,7 @@
 #include "gpu/kernels/packs.hpp"
 #include "gpu/kernels/pooling.hpp"
 #include "gpu/kernels/products.hpp"
+#include "gpu/kernels/residual_products.hpp"
 #include "gpu/kernels/row_steps.hpp"
 #include "gpu/kernels/sums.hpp"
 
@@ -359,6 +360,16 @@ class KernelTable : public AllKernels {
     if (kernels::is_empty(of.out)) return;
     of_type(of.type, [&]<typename T>(T) {
       launcher_.each(kernels::values_of(of.out), kernels::Contract<T>(of));
+    });
+  }
+
+  void residual_product(const DeviceResidualProduct& of) override {
+    if (of.count == 0 || of.rows == 0 || of.columns == 0) return;
+    of_type(of.type, [&]<typename T>(T) {
+      kernels::with_constant(of.w.transposed, [&](auto turn) {
+        using Kernel = kernels::ResidualProduct<T, turn, Launcher::kTileThreads>;
+        launcher_.tiles(of.count * Kernel::tiles_of(of), Kernel(of));
+      });
     });
   }
 
