@@ -9,8 +9,6 @@
 #include "fedhpc/factorisations/device_kernels.hpp"
 #include "fedhpc/math/products.hpp"
 
-#include "factorisations/least_squares.hpp"
-
 namespace fedhpc {
 
 namespace {
@@ -22,6 +20,10 @@ void contract_over(std::int64_t over, const Tensor& g, const Tensor& factor, con
                                             .inner_stride = g.stride(over),
                                             .factor = device_stack(factor),
                                             .out = device_stack(out)});
+}
+
+DeviceMatrices matrices_on_device(const Tensor& stack) {
+  return {.data = stack.data_ptr(), .stack_stride = stack.stride(0), .row_stride = stack.stride(1)};
 }
 
 }  // namespace
@@ -60,21 +62,20 @@ void Cp::contract_on_device_(const Group& group, const std::vector<Tensor>& prod
   }
 }
 
+template <typename Multiply>
 void Cp::pull_on_device_(const std::vector<Tensor>& left, const std::vector<Tensor>& right,
-                         const Tensor& u, const Tensor& e, double scale, const Tensor& du) const {
-  const MatrixStack matrices = matrices_in(e, 0, length(left_), length(right_));
+                         const Tensor& u, const Tensor& du, const Multiply& multiply) const {
   const auto pull = [&](const Group& group, const std::vector<Tensor>& products,
-                        Transpose transpose, const Tensor& other) {
+                        const Tensor& other, Transpose transpose) {
     // A group of one dimension needs no contraction: its product is the factor's gradient.
     const bool single = group.dimensions.size() == 1;
     const Tensor gradient = single ? factor_in(du, group.dimensions.front())
                                    : at::empty({u.size(0), length(group), rank_}, u.options());
-    batched_product(u.scalar_type(), u.size(0), scale, matrices, transpose, matrices_of(other),
-                    Transpose::No, 0, matrices_of(gradient), arithmetic_);
+    multiply(products.back(), other, transpose, gradient);
     if (!single) contract_on_device_(group, products, gradient, u, du);
   };
-  pull(left_, left, Transpose::No, right.back());
-  pull(right_, right, Transpose::Yes, left.back());
+  pull(left_, left, right.back(), Transpose::No);
+  pull(right_, right, left.back(), Transpose::Yes);
 }
 
 void Cp::compose_on_device_(const Tensor& left, const Tensor& right, const Tensor& w) const {
@@ -91,19 +92,37 @@ void Cp::expand_on_device_(const Tensor& u, const Tensor& w) const {
 }
 
 void Cp::pullback_on_device_(const Tensor& u, const Tensor& dw, const Tensor& du) const {
-  pull_on_device_(khatri_rao_on_device(left_, u), khatri_rao_on_device(right_, u), u, dw, 1, du);
+  pull_on_device_(
+      khatri_rao_on_device(left_, u), khatri_rao_on_device(right_, u), u, du,
+      [&](const Tensor& /*own*/, const Tensor& other, Transpose transpose, const Tensor& gradient) {
+        batched_product(u.scalar_type(), u.size(0), 1,
+                        matrices_in(dw, 0, length(left_), length(right_)), transpose,
+                        matrices_of(other), Transpose::No, 0, matrices_of(gradient), arithmetic_);
+      });
 }
 
 void Cp::distance_gradient_on_device_(const Tensor& u, const Tensor& w, double scale,
                                       const Tensor& du) const {
-  const std::vector<Tensor> left = khatri_rao_on_device(left_, u);
-  const std::vector<Tensor> right = khatri_rao_on_device(right_, u);
   // [[A]] is rounded as by expand_(): where w is what that has given, the residual is 0, and Adam
   // makes no steps of rounding errors.
-  const Tensor residual = room_for_residuals(w);
-  compose_on_device_(left.back(), right.back(), residual);
-  residual.sub_(w);
-  pull_on_device_(left, right, u, residual, scale, du);
+  pull_on_device_(
+      khatri_rao_on_device(left_, u), khatri_rao_on_device(right_, u), u, du,
+      [&](const Tensor& own, const Tensor& other, Transpose transpose, const Tensor& gradient) {
+        device_kernels<FactorKernels>().residual_product(
+            {.type = real_of(u),
+             .count = u.size(0),
+             .rows = own.size(1),
+             .columns = other.size(1),
+             .rank = rank_,
+             .scale = scale,
+             .own = matrices_on_device(own),
+             .other = matrices_on_device(other),
+             .w = {.data = w.data_ptr(),
+                   .stack_stride = w.stride(0),
+                   .row_stride = length(right_),
+                   .transposed = transpose == Transpose::Yes},
+             .out = matrices_on_device(gradient)});
+      });
 }
 
 }  // namespace fedhpc

@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
-#include <limits>
 #include <numeric>
 #include <vector>
 
 #include "fedhpc/math/similarity_graph.hpp"
 #include "fedhpc/math/vector_norm.hpp"
 
+#include "math/network_solver.hpp"
 #include "math/tile_row.hpp"
 
 // One step of the network lasso's ADMM on a tile, some columns of Z and A. Included where sums over
@@ -19,8 +19,7 @@ namespace fedhpc {
 
 /// The squares that make up the residuals, in float64.
 struct Squares {
-  enum Term { Primal, W, Zq, Dual, Pull, OmegaQ, Terms };
-  std::array<double, Terms> of{};
+  std::array<double, kSquareTerms> of{};
 };
 
 /// Returns W of A, coordinate by coordinate, by one number of the edge. It is the threshold
@@ -30,20 +29,6 @@ TileRow<T> shrunk(const TileRow<T>& a, T number) {
   if constexpr (norm == VectorNorm::One) return a - clipped(a, number);
   if constexpr (norm == VectorNorm::Two) return number * a;
   if constexpr (norm == VectorNorm::Infinity) return clipped(a, number);
-}
-
-/// Returns the number with which W = A.
-template <typename T>
-T neutral(VectorNorm norm) {
-  switch (norm) {
-    case VectorNorm::One:
-      return 0;
-    case VectorNorm::Two:
-      return 1;
-    case VectorNorm::Infinity:
-      return std::numeric_limits<T>::infinity();
-  }
-  return 0;
 }
 
 /// Holds Z, V [N, w] and A [E, w] of this rank's columns in tiles of kTileColumns. W and Omega
@@ -150,9 +135,9 @@ class NetworkTiles {
         const Row of_edge = Row::load(a + m * kWidth);
         const Row w = shrunk<norm>(of_edge, numbers[static_cast<std::size_t>(m)]);
         const Row zq = own - Row::load(z + j);
-        squares.of[Squares::Primal] += static_cast<double>(sum((w - zq) * (w - zq)));
-        squares.of[Squares::W] += static_cast<double>(sum(w * w));
-        squares.of[Squares::Zq] += static_cast<double>(sum(zq * zq));
+        squares.of[kPrimal] += static_cast<double>(sum((w - zq) * (w - zq)));
+        squares.of[kW] += static_cast<double>(sum(w * w));
+        squares.of[kZq] += static_cast<double>(sum(zq * zq));
         of_node += w - of_edge;
         (Row::load(pull + j) - (w - of_edge)).store(pull + j);
       }
@@ -160,9 +145,9 @@ class NetworkTiles {
       for (std::int64_t k = 0; k < kWidth; ++k) {
         const double g = static_cast<double>(gradient[k]) / eta;
         const double dual = rho * static_cast<double>(of_node[k]);
-        squares.of[Squares::Dual] += (g - dual) * (g - dual);
-        squares.of[Squares::Pull] += g * g;
-        squares.of[Squares::OmegaQ] += dual * dual;
+        squares.of[kDual] += (g - dual) * (g - dual);
+        squares.of[kPull] += g * g;
+        squares.of[kOmegaQ] += dual * dual;
       }
     }
   }

@@ -1,13 +1,14 @@
 #include <algorithm>
-#include <numeric>
+#include <span>
 
 #include <ATen/TensorOperators.h>
 #include <ATen/core/IListRef.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/index_select.h>
 #include <ATen/ops/zeros.h>
 
-#include "fedhpc/core/device.hpp"
+#include "fedhpc/core/to_device.hpp"
 #include "fedhpc/rounds/coupling.hpp"
 
 namespace fedhpc {
@@ -31,14 +32,16 @@ Range Coupling::own_columns(std::int64_t columns, std::int64_t multiple) const {
 
 Tensor Coupling::to_columns(const Rows& rows, std::int64_t multiple) const {
   check(rows);
-  const Tensor values = on_host(rows.values);
-  std::vector<Tensor> parts;  // of every rank: [N_r, its columns], then [its clients, own columns]
+  const Tensor& values = rows.values;
+  // As plain numbers: every rank has clients and columns of its own number.
+  std::vector<Tensor> parts;
   for (int rank = 0; rank < comm_.size(); ++rank) {
     const auto [begin, end] = columns_of_rank(values.size(1), multiple, rank, comm_.size());
-    parts.push_back(values.slice(1, begin, end).contiguous());
+    parts.push_back(values.slice(1, begin, end).reshape({-1}));
   }
   parts = comm_.all_to_all(parts);
-  const Tensor gathered = at::cat(parts);
+  const Tensor gathered =
+      at::cat(parts).view({count(), own_columns(values.size(1), multiple).size()});
   parts.clear();
   return in_client_order(gathered);
 }
@@ -49,15 +52,12 @@ void Coupling::from_columns_(const Rows& rows, const Tensor& columns, std::int64
   const auto [first, last] = own_columns(values.size(1), multiple);
   require(columns.size(0) == count() && columns.size(1) == last - first,
           "columns as to_columns has given them");
-  // In the order of ranks, as plain numbers: every rank has columns of its own width.
-  std::vector<Tensor> parts;
-  std::int64_t next = 0;
+  std::vector<Tensor> parts;  // in the order of ranks, as plain numbers
+  std::size_t next = 0;
   for (const std::int64_t clients : counts_) {
-    Tensor part = at::empty({clients, last - first}, columns.options());
-    for (std::int64_t c = 0; c < clients; ++c) {
-      part[c].copy_(columns[positions_[static_cast<std::size_t>(next++)]]);
-    }
-    parts.push_back(part.reshape({-1}));
+    const auto positions = std::span(positions_).subspan(next, static_cast<std::size_t>(clients));
+    parts.push_back(columns.index_select(0, to_device(positions, columns.device())).reshape({-1}));
+    next += positions.size();
   }
   parts = comm_.all_to_all(parts);
   for (int rank = 0; rank < comm_.size(); ++rank) {

@@ -175,9 +175,11 @@ std::vector<TrainStatistics> LocalTrainer::train_(Rows& rows, std::span<const st
     optimizer_.reset(count, options, work.columns);
   }
   reserve(count);
-  const Rows moved = taker_.held(rows);
+  const bool alone = LocalStep::is_fused(optimizer_.rule(), work.penalty);
+  const StepTaker::Lines lines = alone ? StepTaker::Lines::Whole : StepTaker::Lines::Dense;
+  const Rows moved = taker_.held(rows, lines);
   Penalty penalty = work.penalty;
-  if (penalty.mu != 0) penalty.centre = taker_.held_centres(penalty.centre);
+  if (penalty.mu != 0) penalty.centre = taker_.held_centres(penalty.centre, lines);
   // Samples on demand lie somewhere else for every block.
   const bool repeated = !context_.device.is_cpu() && !shard_.on_demand();
   const auto descend = [&](LocalStep& step) { step.descend_(moved, optimizer_, penalty); };

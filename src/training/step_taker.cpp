@@ -1,12 +1,13 @@
 #include "fedhpc/training/step_taker.hpp"
 
-#include <ATen/ops/empty_like.h>
+#include <ATen/ops/empty.h>
 
 namespace fedhpc {
 
 namespace {
 
 constexpr std::int64_t kWorthACapture = 4;  // steps: one is called, one captured
+constexpr std::int64_t kLine = 32;          // values that a whole line is a multiple of
 
 }  // namespace
 
@@ -17,13 +18,17 @@ void StepTaker::stay_near_device() {
   }
 }
 
-Rows StepTaker::held(Rows& memory, const Rows& rows) {
+Rows StepTaker::held(Rows& memory, const Rows& rows, Lines lines) {
   if (!on_device_) return rows;
+  const std::int64_t columns = rows.layout->size();
+  const std::int64_t stride =
+      lines == Lines::Whole ? (columns + kLine - 1) / kLine * kLine : columns;
   const bool fits = memory.values.defined() && memory.count() >= rows.count() &&
-                    memory.layout == rows.layout &&
+                    memory.layout == rows.layout && memory.values.stride(0) == stride &&
                     memory.values.scalar_type() == rows.values.scalar_type();
   if (!fits) {
-    memory = {at::empty_like(rows.values), rows.layout};
+    memory = {at::empty({rows.count(), stride}, rows.values.options()).narrow(1, 0, columns),
+              rows.layout};
     forget();
   }
   const Rows part = memory.narrow(0, rows.count());

@@ -68,6 +68,15 @@ std::vector<Variant> variants() {
       {"sfedhp", "bitmap", {{"algorithm.codec", "bitmap"}}},
       {"simnet", "drawn_together", {{"algorithm.gamma", "0.05"}, {"algorithm.personal", "all"}}},
       {"simnet", "over_all", {{"algorithm.shared", "all"}, {"algorithm.p", "1"}}},
+      {"simnet",
+       "largest",
+       {{"algorithm.personal", "all"}, {"algorithm.p", "infinity"}, {"algorithm.lambda", "0.05"}}},
+      {"simnet",
+       "tolerance",
+       {{"algorithm.personal", "all"},
+        {"algorithm.lambda", "0.05"},
+        {"algorithm.admm_steps", "30"},
+        {"algorithm.admm_tolerance", "0.01"}}},
       {"fedmud",
        "identity",
        {{"model.factorisation", "low_rank_aad"},
@@ -166,8 +175,8 @@ TEST_F(GradientsOnADevice, AreNotFetchedWhereNothingDrawsThemTogether) {
   if (bytes_to_host() < 0) GTEST_SKIP() << "copies are not counted";
   const std::unique_ptr<Communicator> alone = one_device();
   std::int64_t of_all = 0;  // bytes of all clients' models, which are all they have
-  const auto fetched = [&](const std::string& gamma, const std::string& rounds) {
-    Keys keys = tiny_keys_of("simnet", {{"algorithm.gamma", gamma}, {"algorithm.neighbours", "0"}});
+  const auto fetched = [&](const Keys& changes, const std::string& rounds) {
+    Keys keys = tiny_keys_of("simnet", changes);
     keys["run.device"] = "cuda";
     keys["run.rounds"] = rounds;
     keys["run.eval_every"] = "100";
@@ -175,13 +184,18 @@ TEST_F(GradientsOnADevice, AreNotFetchedWhereNothingDrawsThemTogether) {
     of_all = static_cast<std::int64_t>(run(keys, *alone).global.nbytes());
     return bytes_to_host() - before;
   };
-  const auto of_a_round = [&](const std::string& gamma) {
-    return (fetched(gamma, "6") - fetched(gamma, "2")) / 4;
+  const auto of_a_round = [&](const Keys& changes) {
+    return (fetched(changes, "6") - fetched(changes, "2")) / 4;
   };
-  const std::int64_t plain = of_a_round("0");
-  EXPECT_LT(plain, of_all / 10);
-  const std::int64_t drawn_together = of_a_round("0.05");
-  EXPECT_GE(drawn_together, of_all);
+  // Neighbours' models are drawn together where they lie.
+  for (const std::string neighbours : {"0", "2"}) {
+    const std::int64_t plain = of_a_round({{"algorithm.gamma", "0"},
+                                           {"algorithm.neighbours", neighbours},
+                                           {"algorithm.personal", "all"},
+                                           {"algorithm.p", "1"}});
+    EXPECT_LT(plain, of_all / 10) << neighbours << " neighbours";
+  }
+  EXPECT_GE(of_a_round({{"algorithm.gamma", "0.05"}, {"algorithm.neighbours", "0"}}), of_all);
 }
 
 class StepsOnADevice : public VariantOnADevice {};

@@ -26,10 +26,10 @@ class ProductKernels : public KernelTest {
     order == Order::Any ? kernels().product(product) : kernels().product_in_order(product);
   }
 
-  /// 1.5 a b + beta old [C, rows, columns], of factors that may be stored as their transposes.
+  /// alpha a b + beta old [C, rows, columns], of factors that may be stored as their transposes.
   Tensor multiply(Order order, const Tensor& a, const Tensor& b, const Tensor& old,
-                  Gaps gaps = Gaps::None, bool turn_a = false, bool turn_b = false,
-                  double beta = 0) const {
+                  Gaps gaps = Gaps::None, bool turn_a = false, bool turn_b = false, double beta = 0,
+                  double alpha = 1.5) const {
     const Placed at = place(stored(a, turn_a), gaps);
     const Placed bt = place(stored(b, turn_b), gaps);
     const Placed result = place(old, gaps);
@@ -40,7 +40,7 @@ class ProductKernels : public KernelTest {
                  .rows = a.size(1),
                  .columns = b.size(2),
                  .inner = a.size(2),
-                 .alpha = 1.5,
+                 .alpha = alpha,
                  .beta = beta,
                  .a = at.matrices(turn_a),
                  .b = bt.matrices(turn_b),
@@ -187,6 +187,47 @@ TEST_P(ProductKernels, ContractionsOverEitherDimension) {
                             .factor = from.stack(),
                             .out = out.stack()});
         expect_close(out.values(), g.mul(factor.unsqueeze(3 - over)).sum(over), 4);
+      }
+    }
+  }
+}
+
+TEST_P(ProductKernels, OfResiduals) {
+  // count, rows, columns and the rank of the factors
+  for (const auto& [count, rows, columns, rank] :
+       {Shape{1, 1, 1, 1}, Shape{3, 5, 70, 3}, Shape{2, 33, 64, 20}, Shape{1, 40, 130, 70},
+        Shape{2, 8, 12, 200}}) {
+    const Tensor own = random({count, rows, rank});
+    const Tensor other = random({count, columns, rank});
+    const Tensor w = random({count, rows, columns});
+    const double deviation = std::sqrt(static_cast<double>(rank * columns));
+    for (const Gaps gaps : kAllGaps) {
+      for (const bool turned : {false, true}) {
+        const auto gradient = [&](const Tensor& weights) {
+          const Placed own_there = place(own, gaps);
+          const Placed other_there = place(other, gaps);
+          const Placed w_there = place(stored(weights, turned), gaps);
+          const Placed out = place(at::full({count, rows, rank}, kNan, type()), gaps);
+          kernels().residual_product({.type = real(),
+                                      .count = count,
+                                      .rows = rows,
+                                      .columns = columns,
+                                      .rank = rank,
+                                      .scale = 0.5,
+                                      .own = own_there.matrices(),
+                                      .other = other_there.matrices(),
+                                      .w = w_there.matrices(turned),
+                                      .out = out.matrices()});
+          return out.values();
+        };
+        const auto wide = [](const Tensor& x) { return x.to(at::kDouble); };
+        const Tensor residual = wide(own).matmul(wide(other).transpose(1, 2)) - wide(w);
+        expect_close(gradient(w), 0.5 * residual.matmul(wide(other)), 4 * deviation);
+        // What a product in order has made of the factors leaves nothing.
+        const Tensor composed =
+            multiply(Order::Inner, own, other.transpose(1, 2).contiguous(), at::full_like(w, kNan),
+                     gaps, false, /*turn_b=*/true, 0, /*alpha=*/1);
+        EXPECT_EQ(gradient(composed).abs().max().item<double>(), 0);
       }
     }
   }

@@ -99,7 +99,10 @@ struct ThreadLauncher {
     static_assert(Kernel::kThreads == kTileThreads);
     typename Kernel::Shared shared;
     beside_each_other([&](ThreadGroup& group) {
-      for (std::int64_t g = count; g-- > 0;) kernel(group, g, shared);
+      for (std::int64_t g = count; g-- > 0;) {
+        kernel(group, g, shared);
+        group.sync();  // the next group's memory is another one on a device
+      }
     });
   }
 

@@ -38,7 +38,7 @@ MAY_INCLUDE = {
     "cuda_runtime_api.h": {"gpu"},
     "core/device.hpp": {"core", "io", "data", "math", "models", "factorisations", "codecs", "training", "rounds",
                         "engine"},
-    "core/to_device.hpp": {"core", "models", "training", "rounds"},
+    "core/to_device.hpp": {"core", "math", "models", "training", "rounds"},
     "core/device_kernels.hpp": {"core", "gpu", "data", "math", "models", "factorisations", "training", "rounds",
                                 "engine"},
     "comm/gpu_library.hpp": {"comm", "gpu", "training", "rounds", "engine"},

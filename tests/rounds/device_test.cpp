@@ -357,9 +357,11 @@ TEST_F(RoundsOnADevice, AlgebraBetweenClientsEqualsTheHosts) {
     const Rows approached = device.approach(coefficients.div(10), moved);
     EXPECT_TRUE(on_device(approached.values));
     EXPECT_LT(distance(approached.values, host.approach(coefficients.div(10), rows).values), bound);
-    EXPECT_TRUE(on_host(device.to_columns(moved)).equal(host.to_columns(rows)));
+    const Tensor turned = device.to_columns(moved);
+    EXPECT_TRUE(on_device(turned));
+    EXPECT_TRUE(on_host(turned).equal(host.to_columns(rows)));
     const Rows back{at::zeros_like(moved.values), layout};
-    device.from_columns_(back, device.to_columns(moved));
+    device.from_columns_(back, turned);
     EXPECT_TRUE(on_host(back.values).equal(rows.values));
     EXPECT_TRUE(on_host(device.all_rows(moved.values)).equal(all));
     // What a coefficient of 0 leaves out may be anything.

@@ -56,6 +56,28 @@ inline Cost of(const DevicePieces& of) {
   return moving(DType::Float64, of.rows * (of.pieces + 1), of.rows * of.pieces);
 }
 
+/// What passes over some rows of the nodes and some of the edges move; graph and numbers as well.
+inline Cost over(const DeviceNetwork& of, int of_nodes, int of_edges) {
+  const std::int64_t rows = of_nodes * of.nodes + of_edges * of.edges;
+  Cost cost = moving(of.type, rows * of.stripes * DeviceNetwork::kStripe + of.edges);
+  cost.bytes += (6 * of.edges + of.nodes + 1) * 4;
+  return cost;
+}
+inline double of_edges(const DeviceNetwork& of, int each) {
+  return static_cast<double>(of.edges * of.stripes * DeviceNetwork::kStripe) * each;
+}
+inline Cost of(const DeviceNetworkResiduals& of) {
+  return {over(of.of, 3, 1).bytes, of_edges(of.of, 12)};
+}
+inline Cost of(const DeviceNetworkDifferences& of) {
+  const int terms = of.of.norm == VectorNorm::One ? 0 : of.of.norm == VectorNorm::Two ? 1 : 2;
+  const Cost cost = of.stays ? over(of.of, 0, 1) : over(of.of, 1, 2);
+  return {cost.bytes + terms * of.of.stripes * of.of.edges * 8, of_edges(of.of, 6)};
+}
+inline Cost of(const DeviceNetworkSquares& of) {
+  return {over(of.of, 2, 1).bytes + of.of.stripes * 6 * 8, of_edges(of.of, 14)};
+}
+
 inline Cost of(const DeviceGather& of) {
   const std::int64_t samples = of.inputs.clients * of.inputs.batch;
   Cost cost = moving(of.type, values(of.inputs), values(of.inputs), 2);
@@ -125,6 +147,13 @@ inline Cost of(const DeviceWeightedSum& of) {
 inline Cost of(const DeviceContraction& of) {
   const std::int64_t terms = values(of.out) * of.factor.batch;
   return moving(of.type, terms + values(of.factor) + values(of.out), terms, 2);
+}
+
+/// The residual is made once, and stays in the device's nearest memory.
+inline Cost of(const DeviceResidualProduct& of) {
+  const std::int64_t weights = of.count * of.rows * of.columns;
+  const std::int64_t factors = of.count * (2 * of.rows + of.columns) * of.rank;
+  return moving(of.type, weights + factors, weights * of.rank, 4);
 }
 
 inline Cost of(const DeviceRelu& of) {

@@ -23,6 +23,15 @@ class MeteredTable : public KernelTable<Launcher> {
   void add_pieces(const DevicePieces& of) override {
     metered("add_pieces", costs::of(of), [&] { Base::add_pieces(of); });
   }
+  void network_residuals(const DeviceNetworkResiduals& of) override {
+    metered("network_residuals", costs::of(of), [&] { Base::network_residuals(of); });
+  }
+  void network_differences(const DeviceNetworkDifferences& of) override {
+    metered("network_differences", costs::of(of), [&] { Base::network_differences(of); });
+  }
+  void network_squares(const DeviceNetworkSquares& of) override {
+    metered("network_squares", costs::of(of), [&] { Base::network_squares(of); });
+  }
   void gather(const DeviceGather& of) override {
     metered("gather", costs::of(of), [&] { Base::gather(of); });
   }
@@ -46,6 +55,9 @@ class MeteredTable : public KernelTable<Launcher> {
   }
   void contract(const DeviceContraction& of) override {
     metered("contract", costs::of(of), [&] { Base::contract(of); });
+  }
+  void residual_product(const DeviceResidualProduct& of) override {
+    metered("residual_product", costs::of(of), [&] { Base::residual_product(of); });
   }
   void relu(const DeviceRelu& of) override {
     metered("relu", costs::of(of), [&] { Base::relu(of); });

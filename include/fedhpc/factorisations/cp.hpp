@@ -75,9 +75,11 @@ class Cp final : public Factorisation {
   std::vector<Tensor> khatri_rao_on_device(const Group& group, const Tensor& u) const;
   /// Views the factor of a dimension in rows u or du, [C, I, R].
   Tensor factor_in(const Tensor& rows, std::size_t dimension) const;
-  /// Computes the gradients from `scale` E, given the groups' products.
+  /// Computes the gradients from the groups' products: multiply(own, other, transpose, gradient) takes
+  /// the unfolded tensor, transposed or not, times the other group's product.
+  template <typename Multiply>
   void pull_on_device_(const std::vector<Tensor>& left, const std::vector<Tensor>& right,
-                       const Tensor& u, const Tensor& e, double scale, const Tensor& du) const;
+                       const Tensor& u, const Tensor& du, const Multiply& multiply) const;
   void contract_on_device_(const Group& group, const std::vector<Tensor>& products,
                            const Tensor& gradient, const Tensor& u, const Tensor& du) const;
   /// w = [[A]], from the products of both groups.

@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "fedhpc/core/device_kernels.hpp"
+#include "fedhpc/math/device_kernels.hpp"
 
 // The kernels of this room on a device; fedhpc/core/device_kernels.hpp says what all keep.
 
@@ -18,12 +19,29 @@ struct DeviceContraction {
   DeviceStack out;     ///< [C, O, R]
 };
 
+/// out[c] = scale (own[c] other[c]^T - w[c]) other[c], [rows, rank], of own [rows, rank], other [columns,
+/// rank] and w [rows, columns], which may be transposed. own other^T is rounded as a product in order is,
+/// and what it leaves of w is never in the device's memory. Sums go in the order of the columns.
+struct DeviceResidualProduct {
+  DType type;
+  std::int64_t count = 0;
+  std::int64_t rows = 0;
+  std::int64_t columns = 0;
+  std::int64_t rank = 0;
+  double scale = 1;
+  DeviceMatrices own;
+  DeviceMatrices other;
+  DeviceMatrices w;
+  DeviceMatrices out;
+};
+
 /// What composes factors on a device.
 class FactorKernels {
  public:
   virtual ~FactorKernels() = default;
 
   virtual void contract(const DeviceContraction&) = 0;
+  virtual void residual_product(const DeviceResidualProduct&) = 0;
 };
 
 }  // namespace fedhpc

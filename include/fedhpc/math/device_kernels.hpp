@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "fedhpc/core/device_kernels.hpp"
+#include "fedhpc/math/p_norm.hpp"
 
 // The kernels of this room on a device; fedhpc/core/device_kernels.hpp says what all keep.
 
@@ -63,7 +64,55 @@ struct DevicePieces {
   double* sums = nullptr;
 };
 
-/// Products and sums over columns of rows.
+/// The network lasso's Z, V [N, columns] and A [E, columns] (math/network_lasso.hpp), all of so many
+/// whole stripes of columns, row by row from an address that is a multiple of 16. W follows from A and
+/// one number of each edge.
+struct DeviceNetwork {
+  static constexpr std::int64_t kStripe = 64;  ///< columns that are summed together
+
+  DType type;
+  VectorNorm norm = VectorNorm::Two;
+  std::int64_t nodes = 0;
+  std::int64_t edges = 0;
+  std::int64_t stripes = 0;
+  const std::int32_t* ends = nullptr;  ///< [E, 2]
+  /// The edges of node i, [2 E, 2] from starts[i] on: the edge's number, or -1 - it where the node is
+  /// its second end, and the node at the other end.
+  const std::int32_t* joined = nullptr;
+  const std::int32_t* starts = nullptr;  ///< [N + 1]
+  const void* numbers = nullptr;         ///< [E]: thresholds, shares or levels
+  void* z = nullptr;
+  const void* v = nullptr;
+  void* a = nullptr;
+};
+
+/// residuals [N, columns] = V + eta (Omega + rho W) Q^T - Z (I + eta rho Q Q^T).
+struct DeviceNetworkResiduals {
+  DeviceNetwork of;
+  double eta_rho = 0;
+  void* residuals = nullptr;
+};
+
+/// A <- Z Q - Omega / rho unless it stays; then each edge's numbers in each stripe: for p = 2 the
+/// square [stripes, E], for p = infinity the sum of (|a| - level)_+ and the count of |a| above it
+/// [stripes, E, 2].
+struct DeviceNetworkDifferences {
+  DeviceNetwork of;
+  bool stays = false;
+  const double* levels = nullptr;  ///< [E] of p = infinity
+  double* sums = nullptr;          ///< null for p = 1
+};
+
+/// sums [stripes, 6]: squares of W - Z Q, W, Z Q, (Z - V) / eta - Omega Q^T, (Z - V) / eta and
+/// Omega Q^T.
+struct DeviceNetworkSquares {
+  DeviceNetwork of;
+  double eta = 0;
+  double rho = 0;
+  double* sums = nullptr;
+};
+
+/// Products, sums over columns of rows, and the steps of the network lasso.
 class MathKernels {
  public:
   virtual ~MathKernels() = default;
@@ -77,6 +126,9 @@ class MathKernels {
   virtual void add_pieces(const DevicePieces&) = 0;
   /// How LibTorch's own products and convolutions on the device take float32 factors.
   virtual void use_precision(Precision precision) = 0;
+  virtual void network_residuals(const DeviceNetworkResiduals&) = 0;
+  virtual void network_differences(const DeviceNetworkDifferences&) = 0;
+  virtual void network_squares(const DeviceNetworkSquares&) = 0;
 };
 
 }  // namespace fedhpc

@@ -48,6 +48,10 @@ struct NetworkLassoReport {
 /// = 2, nothing for p = 1. For p = infinity they exchange one in every Newton step on the
 /// threshold. Sums are order_free_sum: the same bits on any number of ranks whose columns start at
 /// multiples of kStripe.
+///
+/// Columns on a device are solved there, by kernels and a product with the linear systems' inverse.
+/// For p = 1 the host then waits for none of a fixed number of steps. Graphs of more than 1,024 nodes
+/// have no such inverse: their columns are solved in host memory.
 class NetworkLasso {
  public:
   /// Columns of one rank that are summed in order.
@@ -60,13 +64,17 @@ class NetworkLasso {
 
   /// Turns Z [N, w] into the solution for `target` V [N, w] of the same type, float32 or float64. Z
   /// holds this rank's columns of the start (W = Z Q, Omega = 0). Without edges or coupling Z = V.
-  /// Collective; a rank may have no columns.
+  /// Both lie in host memory or on a device. Collective; a rank may have no columns.
   NetworkLassoReport solve_(Communicator& comm, const Tensor& z, const Tensor& target, double eta);
 
  private:
   class Solver;
-  template <typename T>
+  template <typename Columns>
   class SolverOf;
+
+  bool fits_on_device() const;
+  template <typename T>
+  std::unique_ptr<Solver> solver_on_device(double eta) const;
 
   SimilarityGraph graph_;
   NetworkLassoOptions options_;

@@ -4,11 +4,9 @@
 
 #include "fedhpc/core/notation.hpp"
 #include "fedhpc/core/tensor.hpp"
+#include "fedhpc/math/p_norm.hpp"
 
 namespace fedhpc {
-
-/// p of a vector's p-norm.
-enum class VectorNorm { One, Two, Infinity };
 
 /// Returns ||a||_p of a vector [n] of float64.
 double norm_of(const Tensor& a, VectorNorm norm);

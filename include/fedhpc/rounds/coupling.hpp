@@ -22,7 +22,7 @@ enum class MixTerm;
 ///
 /// All calls are collective. Rows have one layout and type on all ranks, in the order of the ids
 /// given at the start; a rank may have none. Rows on a device are worked on there and give rows
-/// there. Columns of all clients, and numbers of pairs of clients, are always in host memory.
+/// there, and so are columns of all clients. Numbers of pairs of clients are always in host memory.
 class Coupling {
  public:
   /// The bytes a slab of columns takes at most, unless one tile of columns is more.

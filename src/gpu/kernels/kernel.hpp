@@ -6,6 +6,10 @@
 #include "fedhpc/core/device_kernels.hpp"
 #include "fedhpc/core/rounded_factors.hpp"
 
+#if defined(__CUDACC__)
+#include <cuda_pipeline_primitives.h>
+#endif
+
 // What the kernels of this folder share. They are written once: nvcc makes device code of them, any
 // other compiler plain functions. There are two shapes:
 //
@@ -105,6 +109,29 @@ FEDHPC_KERNEL void store(T* to, const Pack<T, N>& pack) {
   }
 #endif
   *reinterpret_cast<Pack<T, N>*>(to) = pack;
+}
+
+/// Begins to copy N values, 16 bytes at most, to memory that the group shares; zeros if they do not
+/// exist. They are there for this thread behind wait_for_copies(), for the group behind its next sync().
+template <typename T, int N>
+FEDHPC_KERNEL void begin_copy(T* to, const T* from, bool exists) {
+#if defined(__CUDA_ARCH__)
+  constexpr std::size_t kBytes = N * sizeof(T);
+  __pipeline_memcpy_async(to, from, kBytes, exists ? 0 : kBytes);
+#else
+  for (int k = 0; k < N; ++k) to[k] = exists ? from[k] : T{0};
+#endif
+}
+/// Ends a set of copies that this thread has begun.
+FEDHPC_KERNEL void commit_copies() {
+#if defined(__CUDA_ARCH__)
+  __pipeline_commit();
+#endif
+}
+FEDHPC_KERNEL void wait_for_copies() {
+#if defined(__CUDA_ARCH__)
+  __pipeline_wait_prior(0);
+#endif
 }
 
 /// How many values of T make the widest access of a device.

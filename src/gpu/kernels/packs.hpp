@@ -58,6 +58,12 @@ void with_pack(bool wide, Work&& work) {
   }
 }
 
+/// Calls work with a constant: true or false.
+template <typename Work>
+void with_constant(bool value, Work&& work) {
+  value ? work(std::true_type{}) : work(std::false_type{});
+}
+
 inline bool is_empty(const DeviceStack& stack) {
   return stack.clients == 0 || stack.batch == 0 || stack.width == 0;
 }

@@ -11,9 +11,11 @@
 #include "gpu/kernels/contractions.hpp"
 #include "gpu/kernels/convolutions.hpp"
 #include "gpu/kernels/losses.hpp"
+#include "gpu/kernels/networks.hpp"
 #include "gpu/kernels/packs.hpp"
 #include "gpu/kernels/pooling.hpp"
 #include "gpu/kernels/products.hpp"
+#include "gpu/kernels/residual_products.hpp"
 #include "gpu/kernels/row_steps.hpp"
 #include "gpu/kernels/sample_norm.hpp"
 #include "gpu/kernels/sums.hpp"
@@ -47,9 +49,13 @@ class KernelTable : public AllKernels {
   void product_in_order(const DeviceProduct& of) override {
     if (of.count == 0 || of.rows == 0 || of.columns == 0) return;
     of_type(of.type, [&]<typename T>(T) {
-      using Kernel = kernels::TileProduct<T, Launcher::kTileThreads>;
-      launcher_.tiles(Kernel::groups_of(of), Kernel(of));
-      if (!Kernel::is_whole(of)) {
+      kernels::with_constant(of.a.transposed, [&](auto turn_a) {
+        kernels::with_constant(of.b.transposed, [&](auto turn_b) {
+          using Kernel = kernels::TileProduct<T, turn_a, turn_b, Launcher::kTileThreads>;
+          launcher_.tiles(Kernel::groups_of(of), Kernel(of));
+        });
+      });
+      if (DeviceProduct::parts_of(of.inner) > 1) {
         launcher_.each(of.count * of.rows * of.columns, kernels::AddParts<T>(of));
       }
     });
@@ -366,10 +372,42 @@ class KernelTable : public AllKernels {
                      kernels::AddPieces{of.pieces, of.of_pieces, of.sums});
   }
 
+  void network_residuals(const DeviceNetworkResiduals& of) override {
+    of_network(of.of, [&]<typename T, VectorNorm kNorm>() {
+      constexpr int kPack = kernels::kPack<T>;
+      launcher_.each(of.of.nodes * of.of.stripes * DeviceNetwork::kStripe / kPack,
+                     kernels::NetworkResiduals<T, kPack, kNorm>(of));
+    });
+  }
+
+  void network_differences(const DeviceNetworkDifferences& of) override {
+    of_network(of.of, [&]<typename T, VectorNorm kNorm>() {
+      using Kernel = kernels::NetworkDifferences<T, kNorm>;
+      launcher_.groups(Kernel::groups_of(of.of), 32 * Kernel::kItems, Kernel(of));
+    });
+  }
+
+  void network_squares(const DeviceNetworkSquares& of) override {
+    of_network(of.of, [&]<typename T, VectorNorm kNorm>() {
+      using Kernel = kernels::NetworkSquares<T, kNorm>;
+      launcher_.groups(of.of.stripes, Kernel::kThreads, Kernel(of));
+    });
+  }
+
   void contract(const DeviceContraction& of) override {
     if (kernels::is_empty(of.out)) return;
     of_type(of.type, [&]<typename T>(T) {
       launcher_.each(kernels::values_of(of.out), kernels::Contract<T>(of));
+    });
+  }
+
+  void residual_product(const DeviceResidualProduct& of) override {
+    if (of.count == 0 || of.rows == 0 || of.columns == 0) return;
+    of_type(of.type, [&]<typename T>(T) {
+      kernels::with_constant(of.w.transposed, [&](auto turn) {
+        using Kernel = kernels::ResidualProduct<T, turn, Launcher::kTileThreads>;
+        launcher_.tiles(of.count * Kernel::tiles_of(of), Kernel(of));
+      });
     });
   }
 
@@ -390,6 +428,22 @@ class KernelTable : public AllKernels {
   template <typename Work>
   static void of_type(DType type, Work&& work) {
     kernels::with_real(type, std::forward<Work>(work));
+  }
+
+  /// Calls work with the number type and the norm of a network that has edges and columns.
+  template <typename Work>
+  static void of_network(const DeviceNetwork& of, const Work& work) {
+    if (of.edges == 0 || of.stripes == 0) return;
+    of_type(of.type, [&]<typename T>(T) {
+      switch (of.norm) {
+        case VectorNorm::One:
+          return work.template operator()<T, VectorNorm::One>();
+        case VectorNorm::Two:
+          return work.template operator()<T, VectorNorm::Two>();
+        case VectorNorm::Infinity:
+          return work.template operator()<T, VectorNorm::Infinity>();
+      }
+    });
   }
 
   /// Samples of so many values that can be read and written in packs.
