@@ -11,6 +11,7 @@
 #include "gpu/kernels/contractions.hpp"
 #include "gpu/kernels/convolutions.hpp"
 #include "gpu/kernels/losses.hpp"
+#include "gpu/kernels/norm_parameters.hpp"
 #include "gpu/kernels/packs.hpp"
 #include "gpu/kernels/pooling.hpp"
 #include "gpu/kernels/products.hpp"
