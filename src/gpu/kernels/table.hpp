@@ -12,6 +12,7 @@
 #include "gpu/kernels/convolutions.hpp"
 #include "gpu/kernels/losses.hpp"
 #include "gpu/kernels/networks.hpp"
+#include "gpu/kernels/norm_parameters.hpp"
 #include "gpu/kernels/packs.hpp"
 #include "gpu/kernels/pooling.hpp"
 #include "gpu/kernels/products.hpp"
