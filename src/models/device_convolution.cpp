@@ -65,9 +65,10 @@ Tensor gradient(Gradient of, const Tensor& dy, const Tensor& x, const Tensor& ke
   return of == Gradient::Input ? std::get<0>(all) : std::get<1>(all);
 }
 
-/// rows [C, n] of `count` clients from number `first` on = keep rows + scale values
-void accumulate(const Tensor& values, const Tensor& rows, std::int64_t first, std::int64_t count,
-                double scale, double keep) {
+}  // namespace
+
+void DeviceConvolution::Target::add(const Tensor& values, std::int64_t first,
+                                    std::int64_t count) const {
   const Tensor exact = values.to(rows.scalar_type()).contiguous();
   device_kernels<ModelKernels>().accumulate(
       {.type = real_of(rows),
@@ -76,8 +77,6 @@ void accumulate(const Tensor& values, const Tensor& rows, std::int64_t first, st
        .values = {exact.data_ptr(), rows.size(1)},
        .sink = {device_columns(rows.narrow(0, first, count)), scale, keep}});
 }
-
-}  // namespace
 
 ConvolutionCase DeviceConvolution::case_of(ConvolutionDirection direction,
                                            const Tensor& stack) const {
@@ -213,15 +212,15 @@ void DeviceConvolution::weight_gradient(const Tensor& x, const Tensor& dy, const
       {clients * out_.channels, in_.channels / groups_, window_.size.height, window_.size.width},
       input.options());
   if (is_grouped(way)) {
-    accumulate(gradient(Gradient::Weight, output, input, filters, window_, clients * groups_),
-               target.rows, 0, clients, target.scale, target.keep);
+    target.add(gradient(Gradient::Weight, output, input, filters, window_, clients * groups_), 0,
+               clients);
     return;
   }
   for (std::int64_t c = 0; c < clients; ++c) {
-    accumulate(
+    target.add(
         gradient(Gradient::Weight, of_client(output, c, clients), of_client(input, c, clients),
                  of_client(filters, c, clients), window_, groups_),
-        target.rows, c, 1, target.scale, target.keep);
+        c, 1);
   }
 }
 

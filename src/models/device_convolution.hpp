@@ -25,8 +25,7 @@ class DeviceConvolution {
         groups_(groups),
         arithmetic_(pass.arithmetic),
         trials_(pass.convolutions),
-        kept_(trials_ == nullptr ? nullptr
-                                 : static_cast<KeptColumns*>(pass.saved.of_part.get())) {}
+        kept_(trials_ == nullptr ? nullptr : static_cast<KeptColumns*>(pass.saved.of_part.get())) {}
 
   /// `bias` [C, out] may be undefined. When training, columns are kept for the weights' gradient.
   void forward(const Tensor& weights, const Tensor& bias, const Tensor& x, const Tensor& y) const;
@@ -45,6 +44,9 @@ class DeviceConvolution {
     const Tensor& rows;
     double scale;
     double keep;
+
+    /// keep rows + scale values [C, n], for `count` clients from number `first` on.
+    void add(const Tensor& values, std::int64_t first, std::int64_t count) const;
   };
 
   /// The values of a window in all groups, and in one.

@@ -103,7 +103,7 @@ void DeviceConvolution::weight_gradient_unfolded(const Tensor& x, const Tensor& 
     batched_product(x.scalar_type(), count * groups_, direct ? target.scale : 1,
                     outputs_of_groups(outputs), Transpose::No, of_groups(columns, inner()),
                     Transpose::Yes, direct ? target.keep : 0, weights_of_groups(rows), arithmetic_);
-    if (!direct) accumulate(rows, target.rows, first, count, target.scale, target.keep);
+    if (!direct) target.add(rows, first, count);
   });
 }
 
