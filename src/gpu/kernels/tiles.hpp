@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cmath>
+
 #include "fedhpc/math/device_kernels.hpp"
 
 #include "gpu/kernels/kernel.hpp"
@@ -10,11 +12,14 @@
 
 namespace fedhpc::kernels {
 
-/// x y + z, in one instruction where there is one.
+/// x y + z, rounded once wherever the processor can: a compiler that chose would choose anew in every
+/// loop that it unrolls, and sums of the same terms would differ.
 template <typename T>
 FEDHPC_KERNEL T multiply_add(T x, T y, T z) {
 #if defined(__CUDA_ARCH__)
   return fma(x, y, z);
+#elif defined(__FP_FAST_FMA) && defined(__FP_FAST_FMAF)
+  return std::fma(x, y, z);
 #else
   return x * y + z;
 #endif
