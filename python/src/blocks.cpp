@@ -186,8 +186,7 @@ void bind_travel(nb::class_<PyBlock>& bound) {
            "Sends a model to every client and returns what they receive, [C, P]. All get rows "
            "[1, P], or client c gets row c of [C, P]. Books one payload per client: the model and "
            "`beside` more bytes. `codec`: a name, a Codec, or None: as algorithm.downlink_codec "
-           "says "
-           "of this channel of setup.open_links(), and dense without.")
+           "says of this channel of setup.open_links(), and dense without.")
       .def("download", &download_of_edges, nb::arg("models"), nb::arg("codec") = nb::none(),
            "Every client gets the model of its edge.")
       .def(

@@ -19,6 +19,13 @@ PayloadFit compressed_tensors(const Layout& layout) {
   return {.tensors = std::move(tensors), .heights = std::move(heights)};
 }
 
+/// What both ends of a link hold of these clients, for such rows.
+Rows held_for(const Rows& rows, const StoredRows& stored, std::span<const std::int64_t> clients) {
+  require(stored.layout()->size() == rows.layout->size(),
+          "a payload travels by the channel that was opened for its columns");
+  return stored.read(clients);
+}
+
 /// Wraps the edge of a rank's only payload.
 std::array<std::int64_t, 1> end_of(std::int64_t edge) { return {kFirstEdgeEnd + edge}; }
 
@@ -134,9 +141,7 @@ Rows Wire::models_to_clients(const Rows& models, std::span<const std::int64_t> c
   if (codec == nullptr) return to_clients(models, clients, dense_codec());
   if (codec->lossless(models.values.scalar_type())) return to_clients(models, clients, *codec);
   StoredRows& at_clients = memory_->downloads(channel);
-  Rows known = at_clients.read(clients);
-  require(known.layout->size() == models.layout->size(),
-          "a payload travels by the channel that was opened for its columns");
+  Rows known = held_for(models, at_clients, clients);
   const Received arrival = as_changes(models, known, *codec, clients, channel);
   at_clients.write(clients, known);
   return booked_at_clients(arrival, clients, 0);
@@ -150,9 +155,7 @@ Rows Wire::from_clients(const Rows& rows, std::span<const std::int64_t> clients,
   } else {
     require(memory_ != nullptr, "error feedback has a memory");
     StoredRows& at_clients = memory_->uploads(codec.channel());
-    Rows kept = at_clients.read(clients);
-    require(kept.layout->size() == rows.layout->size(),
-            "a payload travels by the channel that was opened for its columns");
+    Rows kept = held_for(rows, at_clients, clients);
     arrival = with_feedback(rows, kept, codec, clients);
     at_clients.write(clients, kept);
   }
