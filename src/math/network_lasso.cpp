@@ -117,7 +117,7 @@ class ColumnsInTiles {
 
   static Tensor together(const std::vector<Squares>& squares) {
     const Tensor parts =
-        at::empty({static_cast<std::int64_t>(squares.size()), kSquareTerms}, at::kDouble);
+        at::empty({static_cast<std::int64_t>(squares.size()), Square::Terms}, at::kDouble);
     double* next = parts.data_ptr<double>();
     for (const Squares& of_stripe : squares)
       next = std::copy(of_stripe.of.begin(), of_stripe.of.end(), next);

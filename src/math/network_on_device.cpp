@@ -197,7 +197,7 @@ class ColumnsOnDevice {
 
   template <VectorNorm norm>
   Tensor squares_by(const Tensor& numbers) const {
-    const Tensor parts = at::empty({stripes_, kSquareTerms}, sums_.options());
+    const Tensor parts = at::empty({stripes_, Square::Terms}, sums_.options());
     device_kernels<MathKernels>().network_squares(
         {.of = network<norm>(numbers), .eta = eta_, .rho = rho_, .sums = parts.data_ptr<double>()});
     return parts;

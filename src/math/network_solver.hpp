@@ -20,7 +20,9 @@ namespace fedhpc {
 constexpr double kReduction = 0.25;
 
 /// The order of the squares that make up the residuals.
-enum SquareTerm { kPrimal, kW, kZq, kDual, kPull, kOmegaQ, kSquareTerms };
+struct Square {
+  enum Term { Primal, W, Zq, Dual, Pull, OmegaQ, Terms };
+};
 
 /// The numbers of an edge that are summed over all columns for its next one.
 constexpr std::int64_t terms_of(VectorNorm norm) {
@@ -56,7 +58,7 @@ class NetworkLasso::Solver {
 ///   give(z)
 ///   step_<norm>(numbers, levels, watched)
 ///                                Z, then A, for W of A by `numbers`. If watched it first returns the
-///                                squares of what was there, parts [m, kSquareTerms]
+///                                squares of what was there, parts [m, Square::Terms]
 ///   steps_of_one_(numbers, count)  that often for p = 1, first with neutral numbers
 ///   squares<norm>(numbers)
 ///   sums()                       parts [m, E terms] of what the last step, or excess_(), has summed
@@ -194,8 +196,8 @@ class NetworkLasso::SolverOf final : public Solver {
       const double scale = std::max(a, b);
       return of == 0 ? 0 : std::sqrt(of / scale);
     };
-    return {.primal = quotient(sum[kPrimal], sum[kW], sum[kZq]),
-            .dual = quotient(sum[kDual], sum[kPull], sum[kOmegaQ])};
+    return {.primal = quotient(sum[Square::Primal], sum[Square::W], sum[Square::Zq]),
+            .dual = quotient(sum[Square::Dual], sum[Square::Pull], sum[Square::OmegaQ])};
   }
 
   const SimilarityGraph& graph_;

@@ -19,7 +19,7 @@ namespace fedhpc {
 
 /// The squares that make up the residuals, in float64.
 struct Squares {
-  std::array<double, kSquareTerms> of{};
+  std::array<double, Square::Terms> of{};
 };
 
 /// Returns W of A, coordinate by coordinate, by one number of the edge. It is the threshold
@@ -135,9 +135,9 @@ class NetworkTiles {
         const Row of_edge = Row::load(a + m * kWidth);
         const Row w = shrunk<norm>(of_edge, numbers[static_cast<std::size_t>(m)]);
         const Row zq = own - Row::load(z + j);
-        squares.of[kPrimal] += static_cast<double>(sum((w - zq) * (w - zq)));
-        squares.of[kW] += static_cast<double>(sum(w * w));
-        squares.of[kZq] += static_cast<double>(sum(zq * zq));
+        squares.of[Square::Primal] += static_cast<double>(sum((w - zq) * (w - zq)));
+        squares.of[Square::W] += static_cast<double>(sum(w * w));
+        squares.of[Square::Zq] += static_cast<double>(sum(zq * zq));
         of_node += w - of_edge;
         (Row::load(pull + j) - (w - of_edge)).store(pull + j);
       }
@@ -145,9 +145,9 @@ class NetworkTiles {
       for (std::int64_t k = 0; k < kWidth; ++k) {
         const double g = static_cast<double>(gradient[k]) / eta;
         const double dual = rho * static_cast<double>(of_node[k]);
-        squares.of[kDual] += (g - dual) * (g - dual);
-        squares.of[kPull] += g * g;
-        squares.of[kOmegaQ] += dual * dual;
+        squares.of[Square::Dual] += (g - dual) * (g - dual);
+        squares.of[Square::Pull] += g * g;
+        squares.of[Square::OmegaQ] += dual * dual;
       }
     }
   }

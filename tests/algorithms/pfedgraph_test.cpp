@@ -5,6 +5,7 @@
 #include <vector>
 
 #include <ATen/core/IListRef.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
 #include <gtest/gtest.h>
