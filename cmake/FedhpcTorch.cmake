@@ -37,7 +37,7 @@ set_target_properties(fedhpc_torch_cpu PROPERTIES IMPORTED_LOCATION "${FEDHPC_TO
 add_library(fedhpc_torch INTERFACE)
 add_library(fedhpc::torch ALIAS fedhpc_torch)
 target_include_directories(fedhpc_torch SYSTEM INTERFACE
-  "${PROJECT_SOURCE_DIR}/cmake/lean" "${FEDHPC_TORCH}/include" "${FEDHPC_TORCH}/include/torch/csrc/api/include")
+  "${FEDHPC_TORCH}/include" "${FEDHPC_TORCH}/include/torch/csrc/api/include")
 target_link_libraries(fedhpc_torch INTERFACE fedhpc_torch_cpu fedhpc_c10)
 target_link_options(fedhpc_torch INTERFACE "LINKER:--allow-shlib-undefined")
 

