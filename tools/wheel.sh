@@ -5,7 +5,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 folder=${1:-build}
-tools/setup.sh >&2
+tools/setup.sh --develop >&2
 PATH=$PWD/.deps/venv/bin:$PATH
 raw=$(mktemp -d)
 trap 'rm -rf "$raw"' EXIT
