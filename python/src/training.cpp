@@ -99,7 +99,7 @@ void bind_optimizer(nb::module_& core) {
           "reset",
           [](PyOptimizer& self, const PyRows& rows, nb::handle columns) {
             const Rows like = wanted("optimizer.reset", rows, -1, self.optimizer->layout());
-            self.optimizer->reset(like.count(), like.values.options(), to_columns(columns));
+            self.optimizer->reset(like.values, to_columns(columns));
             self.count = like.count();
           },
           nb::arg("rows"), nb::arg("columns") = nb::none(),

@@ -64,8 +64,8 @@ Rows APFL::client_update(Block& block, const Rows& received) {
   std::vector<double> alphas = alphas_->read(block.clients());
   const Tensor alpha = RowNumbers(alphas).column(local.values);  // [C, 1]
   const bool adaptive = alpha_rule_ == AlphaRule::Adaptive;
-  of_local_->reset(block.count(), local.values.options());
-  of_personal_->reset(block.count(), local.values.options());
+  of_local_->reset(local.values);
+  of_personal_->reset(personal.values);
   block.each_step(adaptive ? Steps::Any : Steps::Alike, [&](LocalStep& step) {
     const bool adapts = adaptive && step.number() == 0;
     mixture.values.copy_(mixed(alpha, personal, local));

@@ -108,8 +108,8 @@ Rows FedBAT::train(Block& block, const Rows& start, std::int64_t round) {
   if (warm_up_ == 1) return block.upload(block.train(start) - start);
   const Rows local = start.clone();  // [C, P]  W + m
   Steps steps = steps_of(block, round);
-  of_models_->reset(block.count(), local.values.options());
-  of_steps_->reset(block.count(), steps.a.options());
+  of_models_->reset(local.values);
+  of_steps_->reset(steps.a);
   block.each_step(fedhpc::Steps::Any,
                   [&](LocalStep& step) { take_step(step, start, local, steps); });
   const Rows update = local - start;

@@ -176,7 +176,7 @@ Rows FedSelect::local_alt(Block& block, const Rows& start, const Tensor& persona
 void FedSelect::train_(Block& block, const Rows& model, const Tensor& frozen,
                        std::int64_t pass) const {
   const Tensor before = model.values.clone();
-  optimizer_->reset(block.count(), model.values.options());
+  optimizer_->reset(model.values);
   block.each_step(
       Steps::Alike,
       [&](LocalStep& step) {

@@ -55,7 +55,7 @@ void MOON::round(Round& round) {
 
 Rows MOON::client_update(Block& block, const Rows& received, const Rows& previous) {
   const Rows local = received.clone();
-  optimizer_->reset(block.count(), local.values.options());
+  optimizer_->reset(local.values);
   block.each_step(Steps::Alike, [&](LocalStep& step) {
     const Tensor of_global = step.embedding(received);    // [C, B, E]  z_glob
     const Tensor of_previous = step.embedding(previous);  // z_prev

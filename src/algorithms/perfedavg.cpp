@@ -56,7 +56,7 @@ Rows PerFedAvg::client_update(Block& block, const Rows& start) {
                     .adapted = rows(),
                     .direction = curved ? rows() : Rows{},
                     .ahead = curved ? rows() : Rows{}};
-  outer_->reset(block.count(), start.values.options());
+  outer_->reset(start.values);
   block.each_step(Steps::Alike, [&](LocalStep& step) {  // t = 1..tau
     // w_hat <- w - alpha grad f(w; D)
     const Tensor first = step.gradient(all.local);

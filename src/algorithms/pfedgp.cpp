@@ -120,8 +120,8 @@ void PFedGP::round(Round& round) {
       const Embedded embedded = block.embed(model, block.clients()[static_cast<std::size_t>(c)]);
       trees.push_back(class_tree(embedded.values, samples_of(embedded).labels));
     }
-    optimizer_->reset(block.count(), trained.values.options(), kBody);
-    points_optimizer_->reset(block.count(), points.values.options());
+    optimizer_->reset(trained.values, kBody);
+    points_optimizer_->reset(points.values);
     block.each_step(Steps::Any, [&](LocalStep& step) {
       const Tensor at = float64_values(points);
       const Tensor of_points = at::zeros_like(at);

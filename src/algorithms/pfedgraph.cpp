@@ -72,7 +72,7 @@ Rows PFedGraph::client_update(Block& block, const Rows& received) {
   if (lambda_ == 0) return block.train(received);
   const Rows local = received.clone();
   const Rows directions = directions_of(block.clients());
-  optimizer_->reset(block.count(), local.values.options());
+  optimizer_->reset(local.values);
   block.each_step(Steps::Alike, [&](LocalStep& step) {
     // theta <- theta - eta grad (F_i(theta) - lambda cos(theta, u_i))
     const Tensor gradient = step.gradient(local);

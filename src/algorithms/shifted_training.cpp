@@ -24,7 +24,7 @@ Rows ShiftedTraining::train(Block& block, const Rows& start, const Rows& shift, 
     part_.put_(term, shift);
   }
   RowOptimizer optimizer(rule_, start.layout);
-  optimizer.reset(block.count(), local.values.options());
+  optimizer.reset(local.values);
   const auto take = [&](LocalStep& step) {
     const Rows seen = codec == nullptr ? local : block.compressed(local, *codec, step.number());
     const Rows gradient{step.gradient(seen), start.layout};

@@ -125,7 +125,7 @@ Rows TDPFed::client_update(Block& block) {
   all.personal = broadcast_ == Broadcast::Tensor ? block.download(tensor_, kTensor)
                                                  : all.composed.clone();  // theta_k <- [[A_t]]
   all.gradient = {at::empty_like(all.factors.values), map_->factors()};
-  adam_->reset(block.count(), all.factors.values.options());
+  adam_->reset(all.factors.values);
   const Steps steps = solver_ == FactorSolver::Fit ? Steps::Any : Steps::Alike;
   block.each_step(steps, [&](LocalStep& step) {  // t' = 1..tau, a batch B_k each
     train_personal_(step, all);

@@ -12,6 +12,8 @@
 #include "fedhpc/models/row_measures.hpp"
 #include "fedhpc/training/loss.hpp"
 
+#include "training/row_memory.hpp"
+
 namespace fedhpc {
 
 namespace {
@@ -39,20 +41,24 @@ class KeptBuffers {
   std::vector<Tensor> values_;
 };
 
-/// The first `count` rows of a buffer of this width and type, made of zeros when there was none.
-Tensor room_for(Tensor& buffer, std::int64_t count, std::int64_t columns,
+/// The first `count` rows of a buffer of this width, stride and type, made of zeros when there was
+/// none.
+Tensor room_for(Tensor& buffer, std::int64_t count, std::int64_t columns, std::int64_t stride,
                 const at::TensorOptions& options) {
   const bool fits = buffer.defined() && buffer.size(0) >= count && buffer.size(1) == columns &&
-                    buffer.dtype() == options.dtype();
-  if (!fits) buffer = at::zeros({count, columns}, options);
+                    buffer.stride(0) == stride && buffer.dtype() == options.dtype();
+  if (!fits) buffer = at::zeros({count, stride}, options).narrow(1, 0, columns);
   return buffer.narrow(0, 0, count);
+}
+
+Tensor room_beside(Tensor& buffer, const Tensor& rows) {
+  return room_for(buffer, rows.size(0), rows.size(1), stride_beside(rows), rows.options());
 }
 
 }  // namespace
 
-Tensor StepWorkspace::gradients(std::int64_t count, std::int64_t columns,
-                                const at::TensorOptions& options) {
-  return room_for(arena, count, columns, options);  // zeros: buffers have no gradient
+Tensor StepWorkspace::gradients(const Tensor& rows) {
+  return room_beside(arena, rows);  // zeros: buffers have no gradient
 }
 
 LocalStep::LocalStep(const Model& model, const LayerDraws& draws, std::vector<BatchRun> runs,
@@ -285,7 +291,7 @@ Tensor LocalStep::gradient(const Rows& at, const Penalty& penalty, std::int64_t 
                            const Columns& columns) {
   require(at.count() == clients_, "one row per client");
   fetch(draw);
-  const Tensor gradients = workspace_.gradients(clients_, at.layout->size(), at.values.options());
+  const Tensor gradients = workspace_.gradients(at.values);
   for (const BatchRun& run : runs_) {
     const Tensor of_run = gradients.narrow(0, run.first, run.count);
     differentiate(at.values, run, {.rows = of_run, .scale = 1, .keep = 0, .columns = columns});
@@ -301,7 +307,7 @@ Tensor LocalStep::gradient_below_head(const Rows& at, const EmbeddingLoss& loss)
   require(at.count() == clients_, "one row per client");
   require_embedding(model_);
   fetch(0);
-  const Tensor gradients = workspace_.gradients(clients_, at.layout->size(), at.values.options());
+  const Tensor gradients = workspace_.gradients(at.values);
   for (const BatchRun& run : runs_) {
     const Tensor of_run = gradients.narrow(0, run.first, run.count);
     differentiate(at.values, run,
@@ -376,10 +382,10 @@ void LocalStep::descend_(const Rows& rows, RowOptimizer& optimizer, const Embedd
 
 void LocalStep::descend_(const Rows& u, RowMap& map, RowOptimizer& optimizer) {
   require(u.count() == clients_ && u.layout == map.factors(), "one row of factors per client");
-  const at::TensorOptions options = u.values.options();
-  const Rows models{room_for(workspace_.models, clients_, map.full()->size(), options), map.full()};
-  const Rows gradients{room_for(workspace_.factor_gradients, clients_, u.layout->size(), options),
-                       u.layout};
+  const std::int64_t columns = map.full()->size();
+  const Rows models{room_for(workspace_.models, clients_, columns, columns, u.values.options()),
+                    map.full()};
+  const Rows gradients{room_beside(workspace_.factor_gradients, u.values), u.layout};
   const auto of_run = [](const Rows& rows, const BatchRun& run) {
     return Rows{rows.values.narrow(0, run.first, run.count), rows.layout};
   };
@@ -414,7 +420,7 @@ bool LocalStep::approach_minimum_(const Rows& rows, RowOptimizer& optimizer, con
 
 void LocalStep::minimise_(const Rows& rows, RowOptimizer& optimizer, const Penalty& penalty,
                           const InnerSolve& inner) {
-  optimizer.reset(rows.count(), rows.values.options());
+  optimizer.reset(rows.values);
   if (inner.accuracy > 0) solved_.assign(static_cast<std::size_t>(clients_), false);
   for (std::int64_t k = 0; k < inner.steps; ++k) {
     if (inner.accuracy == 0) {

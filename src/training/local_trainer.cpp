@@ -144,15 +144,13 @@ StepGraphs::Key LocalTrainer::key_of(const Rows& rows, const Penalty& penalty) {
                                 static_cast<std::int64_t>(columns.without)},
                       .addresses = optimizer_.memory()};
   if (!LocalStep::is_fused(rule, penalty)) {
-    key.addresses.push_back(
-        address(workspace_.gradients(rows.count(), rows.layout->size(), rows.values.options())));
+    key.addresses.push_back(address(workspace_.gradients(rows.values)));
   }
   return key;
 }
 
 std::vector<TrainStatistics> LocalTrainer::train_(Rows& rows, std::span<const std::int64_t> clients,
                                                   std::int64_t round, const LocalWork& work) {
-  const at::TensorOptions options = rows.values.options();
   const auto count = static_cast<std::int64_t>(clients.size());
   require(rows.values.scalar_type() == context_.type, "rows are of the run's number type");
   const BatchSource::Pass pass{.round = round, .number = work.pass.value_or(0)};
@@ -164,22 +162,20 @@ std::vector<TrainStatistics> LocalTrainer::train_(Rows& rows, std::span<const st
     if (work.goes_on) {
       of_factors_->go_on(count, {});
     } else {
-      of_factors_->reset(count, options);
+      of_factors_->reset(rows.values);
     }
     const auto descend = [&](LocalStep& step) { step.descend_(rows, *work.map, *of_factors_); };
     return each_step(clients, pass, descend, Steps::Alike);
   }
+  reserve(count);
+  const Rows moved = taker_.held(rows);
   if (work.goes_on) {
     optimizer_.go_on(count, work.columns);
   } else {
-    optimizer_.reset(count, options, work.columns);
+    optimizer_.reset(moved.values, work.columns);
   }
-  reserve(count);
-  const bool alone = LocalStep::is_fused(optimizer_.rule(), work.penalty);
-  const StepTaker::Lines lines = alone ? StepTaker::Lines::Whole : StepTaker::Lines::Dense;
-  const Rows moved = taker_.held(rows, lines);
   Penalty penalty = work.penalty;
-  if (penalty.mu != 0) penalty.centre = taker_.held_centres(penalty.centre, lines);
+  if (penalty.mu != 0) penalty.centre = taker_.held_centres(penalty.centre);
   // Samples on demand lie somewhere else for every block.
   const bool repeated = !context_.device.is_cpu() && !shard_.on_demand();
   const auto descend = [&](LocalStep& step) { step.descend_(moved, optimizer_, penalty); };
@@ -199,10 +195,12 @@ void LocalTrainer::adapt_(const Rows& rows, std::span<const std::int64_t> client
                           std::int64_t round, std::int64_t steps, RowOptimizer& optimizer,
                           const Columns& columns) {
   require(steps >= 0, "a number of steps is not negative");
-  optimizer.reset(rows.count(), rows.values.options(), columns);
+  const Rows moved = taker_.held(rows);
+  optimizer.reset(moved.values, columns);
   each_step(
       clients, {.round = round, .purpose = Purpose::Evaluate, .steps = steps},
-      [&](LocalStep& step) { step.descend_(rows, optimizer); }, Steps::Alike);
+      [&](LocalStep& step) { step.descend_(moved, optimizer); }, Steps::Alike);
+  if (!moved.values.is_same(rows.values)) rows.values.copy_(moved.values);
 }
 
 }  // namespace fedhpc

@@ -10,6 +10,8 @@
 #include "fedhpc/models/row_measures.hpp"
 #include "fedhpc/training/device_kernels.hpp"
 
+#include "training/row_memory.hpp"
+
 namespace fedhpc {
 
 namespace {
@@ -93,9 +95,10 @@ std::int64_t StepRule::state_rows() const {
 RowOptimizer::RowOptimizer(const StepRule& rule, LayoutPtr layout)
     : rule_(rule), layout_(std::move(layout)) {}
 
-void RowOptimizer::reset(std::int64_t count, const at::TensorOptions& options,
-                         const Columns& columns) {
-  require(count >= 0, "a number of rows is not negative");
+void RowOptimizer::reset(const Tensor& rows, const Columns& columns) {
+  require(rows.dim() == 2 && rows.size(1) == layout_->size(),
+          "an optimizer is reset for rows of its own layout");
+  const std::int64_t count = rows.size(0);
   columns_ = columns;
   if (rule_.decay_biases) {
     moving_ = {{layout_->ranges(Tag::Trainable, columns), rule_.weight_decay}};
@@ -107,17 +110,19 @@ void RowOptimizer::reset(std::int64_t count, const at::TensorOptions& options,
   }
   steps_.assign(static_cast<std::size_t>(count), 0);
   if (rule_.state_rows() == 0) return;
-  const bool fits =
-      state_.defined() && state_.size(1) >= count && state_.dtype() == options.dtype();
+  const std::int64_t stride = stride_beside(rows);
+  const bool fits = state_.defined() && state_.size(1) >= count && state_.stride(1) == stride &&
+                    state_.scalar_type() == rows.scalar_type();
   if (fits) {
     state_.narrow(1, 0, count).zero_();
   } else {
-    state_ = at::zeros({rule_.state_rows(), count, layout_->size()}, options);
+    state_ = at::zeros({rule_.state_rows(), count, stride}, rows.options())
+                 .narrow(2, 0, layout_->size());
   }
   if (rule_.kind != OptimizerKind::Adam || !on_device(state_)) return;
   if (!fits) {
-    steps_on_device_ = at::empty({count}, options.dtype(at::kLong));
-    corrections_ = at::empty({count, 2}, options.dtype(at::kDouble));
+    steps_on_device_ = at::empty({count}, rows.options().dtype(at::kLong));
+    corrections_ = at::empty({count, 2}, rows.options().dtype(at::kDouble));
   }
   steps_on_device_.fill_(-1);  // none, once that is counted
   count_adam(0, count);

@@ -1,13 +1,12 @@
 #include "fedhpc/training/step_taker.hpp"
 
-#include <ATen/ops/empty.h>
+#include "training/row_memory.hpp"
 
 namespace fedhpc {
 
 namespace {
 
 constexpr std::int64_t kWorthACapture = 4;  // steps: one is called, one captured
-constexpr std::int64_t kLine = 32;          // values that a whole line is a multiple of
 
 }  // namespace
 
@@ -18,16 +17,13 @@ void StepTaker::stay_near_device() {
   }
 }
 
-Rows StepTaker::held(Rows& memory, const Rows& rows, Lines lines) {
+Rows StepTaker::held(Rows& memory, const Rows& rows) {
   if (!on_device_) return rows;
-  const std::int64_t columns = rows.layout->size();
-  const std::int64_t stride =
-      lines == Lines::Whole ? (columns + kLine - 1) / kLine * kLine : columns;
   const bool fits = memory.values.defined() && memory.count() >= rows.count() &&
-                    memory.layout == rows.layout && memory.values.stride(0) == stride &&
+                    memory.layout == rows.layout &&
                     memory.values.scalar_type() == rows.values.scalar_type();
   if (!fits) {
-    memory = {at::empty({rows.count(), stride}, rows.values.options()).narrow(1, 0, columns),
+    memory = {rows_in_whole_lines(rows.count(), rows.layout->size(), rows.values.options()),
               rows.layout};
     forget();
   }

@@ -139,7 +139,7 @@ TEST(TDPFed, FactorsOfAFixedTensorDoNotDependOnLambda) {
     const Rows factors = start.clone();
     const Rows gradient = start.clone();
     RowOptimizer adam({.kind = OptimizerKind::Adam, .lr = 8e-4}, map.factors());
-    adam.reset(1, at::kDouble);
+    adam.reset(factors.values);
     for (int i = 0; i < 23 * 17; ++i) {
       map.pullback_(factors, lambda * (map.expand(factors) - theta), gradient);
       adam.step_(factors.values, gradient.values);

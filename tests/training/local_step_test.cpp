@@ -181,7 +181,7 @@ TEST_F(LocalStepTest, ABatchMovesBuffersAndCountsItsLossOnce) {
   const Rows often = start();
   RowOptimizer rule({.kind = OptimizerKind::Momentum, .lr = 0.05, .momentum = 0.5},
                     model_->layout());
-  rule.reset(3, at::kDouble);
+  rule.reset(often.values);
   const auto of_one = each_step([&](LocalStep& step) { step.gradient(once); });
   const auto of_many = each_step([&](LocalStep& step) {
     const Tensor first = step.gradient(often).clone();
@@ -425,7 +425,7 @@ TEST_F(LocalStepTest, ATermOfWhatTheHeadSeesIsPartOfTheLoss) {
   std::vector<std::int64_t> samples(3, 0);
   const std::vector<TrainStatistics> counted = each_step([&](LocalStep& step) {
     const Rows without = start();
-    sgd.reset(3, without.values.options());
+    sgd.reset(without.values);
     step.descend_(without, sgd);
     const Rows with = start();
     step.descend_(with, sgd,

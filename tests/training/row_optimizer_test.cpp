@@ -6,6 +6,7 @@
 
 #include <ATen/core/IListRef.h>
 #include <ATen/ops/cat.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/norm.h>
 #include <ATen/ops/randn.h>
 #include <gtest/gtest.h>
@@ -67,7 +68,7 @@ TEST_P(EveryRule, RowsMoveAsTheirOwnPyTorchOptimizersWould) {
     const Tensor gradients = at::randn({4, 3, 19}, type);  // [steps, C, P]
     const Tensor rows = start.clone();
     RowOptimizer optimizer(rule_of(GetParam()), layout_with_buffer());
-    optimizer.reset(3, type);
+    optimizer.reset(rows);
     for (std::int64_t s = 0; s < 4; ++s) optimizer.step_(rows, gradients.select(0, s));
     for (std::int64_t c = 0; c < 3; ++c) {
       const Tensor expected = reference_row(GetParam(), start[c], gradients.select(1, c), 4);
@@ -84,7 +85,7 @@ TEST_P(EveryRule, RowsThatRunOutKeepModelStateAndStepNumber) {
   const Tensor gradients = at::randn({4, 3, 19}, at::kDouble);
   const Tensor rows = start.clone();
   RowOptimizer optimizer(rule_of(GetParam()), layout_with_buffer());
-  optimizer.reset(3, at::kDouble);
+  optimizer.reset(rows);
   for (std::int64_t s = 0; s < 4; ++s) {
     if (s == 0 || s == 3) {
       optimizer.step_(rows, gradients.select(0, s));
@@ -109,12 +110,27 @@ TEST_P(EveryRule, ResetForgets) {
     for (std::int64_t s = 0; s < 3; ++s) optimizer.step_(rows, gradients.select(0, s));
     return rows;
   };
-  optimizer.reset(2, at::kDouble);
+  optimizer.reset(start);
   const Tensor fresh = trained();
   const Tensor used = trained();
   EXPECT_EQ(used.equal(fresh), GetParam() == "sgd") << "states and step numbers go on";
-  optimizer.reset(2, at::kDouble);
+  optimizer.reset(start);
   EXPECT_TRUE(trained().equal(fresh));
+}
+
+TEST_P(EveryRule, RowsWithGapsBetweenThemMoveAsDenseOnes) {
+  const Tensor start = at::randn({3, 19}, at::kDouble);
+  const Tensor gradients = at::randn({3, 3, 19}, at::kDouble);
+  const Tensor dense = start.clone();
+  const Tensor lines = at::full({3, 32}, 7.0, at::kDouble);
+  const Tensor rows = lines.narrow(1, 0, 19).copy_(start);
+  RowOptimizer optimizer(rule_of(GetParam()), layout_with_buffer());
+  for (const Tensor& moved : {dense, rows, dense, rows}) {
+    optimizer.reset(moved);
+    for (std::int64_t s = 0; s < 3; ++s) optimizer.step_(moved, gradients.select(0, s));
+  }
+  EXPECT_TRUE(rows.equal(dense));
+  EXPECT_EQ(lines.narrow(1, 19, 13).sub(7).abs().max().item<double>(), 0);
 }
 
 TEST_P(EveryRule, LongGradientsAreShortened) {
@@ -128,7 +144,7 @@ TEST_P(EveryRule, LongGradientsAreShortened) {
     rule.clip_norm = length;
     const Tensor rows = start.clone();
     RowOptimizer optimizer(rule, layout_with_buffer());
-    optimizer.reset(3, at::kDouble);
+    optimizer.reset(rows);
     for (std::int64_t s = 0; s < 4; ++s) optimizer.step_(rows, by.select(0, s));
     return rows;
   };
@@ -150,7 +166,7 @@ TEST(RowOptimizerTest, MovesOnlyRowsItWasResetFor) {
   RowOptimizer optimizer(rule_of("adam"), layout_with_buffer());
   const Tensor rows = at::randn({3, 19}, at::kDouble);
   EXPECT_THROW(optimizer.step_(rows, rows), std::logic_error);
-  optimizer.reset(2, at::kDouble);
+  optimizer.reset(rows.narrow(0, 0, 2));
   EXPECT_THROW(optimizer.step_(rows, rows), std::logic_error);
   EXPECT_NO_THROW(optimizer.step_(rows, rows.clone(), 0, 2));
   EXPECT_THROW(optimizer.step_(rows.to(at::kFloat), rows.to(at::kFloat), 0, 2), std::logic_error);

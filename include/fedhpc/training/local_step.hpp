@@ -62,8 +62,8 @@ struct StepWorkspace {
   Tensor models;            // [C, P] weights that the rows stand for
   Tensor factor_gradients;  // [C, Q]
 
-  /// Returns room for gradients of `count` rows of P columns; allocates it where there is none.
-  Tensor gradients(std::int64_t count, std::int64_t columns, const at::TensorOptions& options);
+  /// Room for the gradients of rows [C, P], which follow each other as these do; 0 at first.
+  Tensor gradients(const Tensor& rows);
 };
 
 /// The mean loss of the batch of the block's client c as a function of its embedding, [B, E]

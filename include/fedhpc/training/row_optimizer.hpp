@@ -53,10 +53,10 @@ class RowOptimizer {
   RowOptimizer(RowOptimizer&&) = default;
   RowOptimizer& operator=(RowOptimizer&&) = default;
 
-  /// Forgets everything and makes room for rows 0 to count - 1 of this number type and device. It
-  /// will move only these columns. Costs a pass over the states, and an allocation only when there
-  /// were fewer rows before.
-  void reset(std::int64_t count, const at::TensorOptions& options, const Columns& columns = {});
+  /// Forgets everything and makes room for as many rows as these, [C, P], of their number type and
+  /// device, whose states follow each other as they do. It will move only these columns. Costs a
+  /// pass over the states, and an allocation only when there were fewer rows before or others.
+  void reset(const Tensor& rows, const Columns& columns = {});
   /// Checks that it goes on from the last steps with as many rows and the same columns.
   void go_on(std::int64_t count, const Columns& columns) const;
 

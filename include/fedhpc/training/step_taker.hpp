@@ -31,15 +31,11 @@ class StepTaker {
   /// what they are sums of is in `counts` [C] where that is defined.
   void end(const Tensor& losses, const Tensor& counts, std::vector<TrainStatistics>& statistics);
 
-  /// How rows follow each other. In whole lines each begins at a multiple of 128 bytes, as products
-  /// and accesses of 16 bytes like it. Gradients and states of an optimizer are dense, and go
-  /// together in packs with dense rows alone.
-  enum class Lines { Dense, Whole };
-
   /// Rows as repeated steps find them: on a device a copy, in memory that stays where it is from
-  /// one block to the next; on the host themselves.
-  Rows held(const Rows& rows, Lines lines) { return held(rows_, rows, lines); }
-  Rows held_centres(const Rows& rows, Lines lines) { return held(centres_, rows, lines); }
+  /// one block to the next and where each row begins at a multiple of 128 bytes; on the host
+  /// themselves.
+  Rows held(const Rows& rows) { return held(rows_, rows); }
+  Rows held_centres(const Rows& rows) { return held(centres_, rows); }
   /// Forgets all steps: what they work on has moved.
   void forget() { repeated_.clear(); }
 
@@ -49,7 +45,7 @@ class StepTaker {
  private:
   static constexpr std::int64_t kPassesAhead = 2;
 
-  Rows held(Rows& memory, const Rows& rows, Lines lines);
+  Rows held(Rows& memory, const Rows& rows);
 
   bool on_device_;
   bool wanted_ = true;
