@@ -131,7 +131,7 @@ ranks_part() {
   shift 2
   if ! "$run" bash -c 'command -v mpirun' >/dev/null 2>&1; then no "$name" "no mpirun"; return; fi
   if [ ! -x "$1" ]; then no "$name" "$1 is not built"; return; fi
-  part "$name" "$run" mpirun -n "$ranks" --oversubscribe --bind-to none "$@"
+  part "$name" "$run" mpirun -n "$ranks" "$@"
 }
 
 # What there is.
