@@ -2,13 +2,29 @@
 
 #include <algorithm>
 #include <array>
-#include <barrier>
+#include <pthread.h>
 #include <thread>
 #include <vector>
 
 #include "gpu/kernels/kernel.hpp"
 
 namespace fedhpc::test {
+
+/// Who waits sleeps: std::barrier's spin first, which takes minutes where cores are shared.
+class Barrier {
+ public:
+  explicit Barrier(int threads) {
+    pthread_barrier_init(&barrier_, nullptr, static_cast<unsigned>(threads));
+  }
+  ~Barrier() { pthread_barrier_destroy(&barrier_); }
+  Barrier(const Barrier&) = delete;
+  Barrier& operator=(const Barrier&) = delete;
+
+  void arrive_and_wait() { pthread_barrier_wait(&barrier_); }
+
+ private:
+  pthread_barrier_t barrier_;
+};
 
 /// Groups of threads that really go beside each other, as a device's do: two teams of four.
 class ThreadGroup {
@@ -19,8 +35,8 @@ class ThreadGroup {
 
   /// What the threads of a group share.
   struct Shared {
-    std::barrier<> everyone{kSize};
-    std::array<std::barrier<>, kTeams> team{std::barrier<>(kLanes), std::barrier<>(kLanes)};
+    Barrier everyone{kSize};
+    std::array<Barrier, kTeams> team{Barrier(kLanes), Barrier(kLanes)};
     std::array<kernels::TwoSums, kSize> sums;
     std::array<double, kSize> values{};
   };
