@@ -12,6 +12,7 @@ import sqlite3
 import struct
 import subprocess
 import sys
+import tarfile
 import tracemalloc
 import unittest
 from importlib.util import find_spec
@@ -380,7 +381,9 @@ class Fetched(InFolder):
         Path("origin/words.txt").write_text("the 9\n")
         with h5py.File("origin/one_train.h5", "w"):
             pass
-        subprocess.run(["tar", "-cjf", "one.tar.bz2", "words.txt", "one_train.h5"], cwd="origin", check=True)
+        with tarfile.open("origin/one.tar.bz2", "w:bz2") as archive:
+            for member in ("words.txt", "one_train.h5"):
+                archive.add(f"origin/{member}", member)
         with open("origin/one.tar.bz2", "rb") as file:
             digest = fetch_data.digest_of(file, "sha256")
         source = fetch_data.Source("http://127.0.0.1:9/one.tar.bz2", digest, "sha256",
