@@ -81,7 +81,7 @@ bind "$folder/cache/apt" var/cache/apt/archives
 bind "$root.build-$compiler" fedhpc/build
 data=${FEDHPC_DATA:-$PWD/../shared/data}
 [ ! -e "$data" ] || bind "$data" shared/data
-cp -L /etc/resolv.conf "$root/etc/"
+cp -L /etc/resolv.conf /etc/hosts "$root/etc/"  # without its own name in a file, Open MPI looks for it for 5 s
 [ ! -e /etc/pip.conf ] || cp /etc/pip.conf "$root/etc/"
 certificates=/etc/ssl/certs/ca-certificates.crt
 [ ! -e $certificates ] || cp $certificates "$root/etc/ssl/host.crt"
