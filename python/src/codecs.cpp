@@ -22,12 +22,12 @@ const Tensor& fitting(const std::string& verb, const PyCodec& codec, const Rows&
 
 }  // namespace
 
-const Codec& to_codec(const std::string& verb, nb::handle value, const Rows& rows,
+const Codec& to_codec(std::string_view verb, nb::handle value, const Rows& rows,
                       std::shared_ptr<const Codec>& made) {
   if (value.is_none()) return dense_codec();
   PyCodec* codec = nullptr;
   if (nb::try_cast(value, codec) && codec != nullptr) {
-    fitting(verb, *codec, rows);
+    fitting(std::string(verb), *codec, rows);
     return *codec->codec;
   }
   std::string name;

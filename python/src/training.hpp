@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string_view>
 
 #include "fedhpc/algorithms/algorithm.hpp"
 #include "fedhpc/factorisations/update_map.hpp"
@@ -21,7 +22,7 @@ struct PyCodec {
 
 /// The codec of an argument, for these rows: None is dense, a name makes one. `made` keeps that
 /// alive.
-const Codec& to_codec(const std::string& verb, nb::handle value, const Rows& rows,
+const Codec& to_codec(std::string_view verb, nb::handle value, const Rows& rows,
                       std::shared_ptr<const Codec>& made);
 
 /// A row optimizer, and how many rows it has been reset for; -1: none yet.

@@ -92,7 +92,7 @@ class PFedSOP {
   Tensor trainable_of(const Parameters& model) const { return flatten(chosen(model, places_)); }
 
   static void append_(std::vector<double>& all, const std::vector<double>& more) {
-    all.insert(all.end(), more.begin(), more.end());
+    for (const double one : more) all.push_back(one);  // GCC 14 misreads insert()
   }
 
   const Problem& problem_;

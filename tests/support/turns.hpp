@@ -16,4 +16,8 @@ int turn_of(const std::string& test, std::vector<int> turns);
 // where the list holds no numbers.
 void take_turns(int ranks);
 
+// Whether a case of a test with many runs: in the short suite one of `of`, by a hash of its name, in
+// any other suite all. They are named by their settings, so that all ranks choose the same ones.
+bool takes_case(const std::string& name, int of);
+
 }  // namespace fedhpc::testing

@@ -2,11 +2,12 @@
 
 import fcntl
 import math
+import os
 import subprocess
 import sys
 import threading
 import time
-from unittest import main
+from unittest import main, skipIf
 
 import pandas as pd
 from jobs_case import ROOT
@@ -17,6 +18,8 @@ from fedhpc.tools.paper_table import JobState  # noqa: E402
 from fedhpc.tools.results import Run, load  # noqa: E402
 from fedhpc.tools.sweep_rungs import standing  # noqa: E402
 from fedhpc.tools.sweep_spaces import Space, draw, read_space  # noqa: E402
+
+SHORT = os.environ.get("FEDHPC_TESTS") == "short"
 
 BASE = "[sweep]\nbase = run.ini\n"
 RANDOM = BASE + "train.lr = log_uniform(0.001, 1)\ntrain.momentum = uniform(0, 0.5)\ntrain.batch_size = integer(1, 3)\n" \
@@ -154,6 +157,7 @@ class Halving(Case):
         self.assertEqual((len(self.calls("run ")), len(self.calls("resume"))), (9, 4))
         self.assertEqual(self.tool("sweep", "sweep.ini", "--report"), "|" + said.split("\n|", 1)[1])
 
+    @skipIf(SHORT, "half a minute; in the whole suite")
     def test_trials_may_be_random(self):
         said = self.run_sweep(HALVING + "train.lr = uniform(0.1, 1)\ntrials = 9\nseeds = 1-2\n")
         given = self.read(HALVING + "train.lr = uniform(0.1, 1)\ntrials = 9\n")
@@ -223,6 +227,7 @@ class Halving(Case):
         self.assertEqual((len(self.calls("run ")), len(self.calls("resume"))), (9, 5))
         self.assertEqual(self.rows(said)["0.9"], ("4", "27", "best"))
 
+    @skipIf(SHORT, "half a minute; in the whole suite")
     def test_an_array_is_a_rung(self):
         text = HALVING + "train.lr = 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 4\n"
         self.script("srun", '#!/bin/bash\nif [ "$1" = --mpi=list ]; then echo pmix; exit 0; fi\n'
