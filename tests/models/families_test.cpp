@@ -75,7 +75,7 @@ TEST(Families, OfSequencesDropAtRandomWhenTheyTrain) {
   options.feed_forward = 9;
   const auto model = make_model(options, {6}, {5, 6});
   const Tensor rows = initial_row(*model->layout(), 1, at::kDouble).repeat({2, 1});
-  constexpr std::array<std::int64_t, 2> kIds{3, 8};
+  static constexpr std::array<std::int64_t, 2> kIds{3, 8};
   const auto outputs = [&](Use use, std::int64_t round) {
     Activations activations = model->make_activations(2, 3, at::kDouble, use);
     activations.draws = {.seed = 1, .round = round, .clients = kIds};
