@@ -26,8 +26,8 @@ export FEDHPC_DATA=${FEDHPC_DATA:-$PWD/../shared/data}
 ctest --preset "$preset" -j "$jobs" "${select[@]}"
 if [ "$FEDHPC_TESTS" = short ]; then
   long=$(ctest --preset "$preset" -N -L long | sed -n 's/.*Test *#[0-9]*: //p' | paste -sd ' ')
-  echo "Left out: $long; tests of algorithms, conformance and devices ran on one number of ranks each, some on none." \
-       "tools/test.sh --all runs all."
+  echo "Left out: $long; tests of algorithms, conformance, devices and the engine ran on one number of ranks each," \
+       "some on none. tools/test.sh --all runs all."
 elif [ "$FEDHPC_TESTS" = all ]; then
   echo "Left out: tests of algorithms, conformance and devices on more than one number of several ranks;" \
        "tools/test.sh -R 'algorithms|conformance|device_test' runs each on every one."
