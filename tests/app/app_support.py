@@ -25,7 +25,9 @@ from pathlib import Path
 import h5py
 import numpy as np
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent / "python"))
+PROJECT = Path(__file__).resolve().parent.parent.parent
+sys.path[:0] = [str(PROJECT / "python"), str(PROJECT / "tests" / "support")]
+from apart import apart  # noqa: E402, F401: for the tests
 from fedhpc.tools.campaign_runs import ranks_of  # noqa: E402, F401: for the tests
 from fedhpc.tools.launch import environment_of_ranks  # noqa: E402
 

@@ -14,7 +14,7 @@ import unittest
 from pathlib import Path
 
 import h5py
-from app_support import (SMALL_RUN, AppCase, contents, environment, fedhpc, main, options, ranks_of,
+from app_support import (SMALL_RUN, AppCase, apart, contents, environment, fedhpc, main, options, ranks_of,
                          rounds_in, start, wait_until)
 
 PLUGINS = Path(os.environ.get("FEDHPC_TEST_PLUGINS", "build/release/tests")).resolve()
@@ -224,8 +224,7 @@ class Plugins(AppCase):
             (self.folder / name).mkdir()
             self.ini(CONFIG.format(plugin="libmine.so"), f"{name}/run.ini")
         shutil.copy(MOMENTUM, self.folder / "here/libmine.so")
-        rank = ["-n", "1", options.fedhpc, "run"]
-        command = [options.mpiexec, *rank, "here/run.ini", ":", *rank, "there/run.ini"]
+        command = apart(options.mpiexec, options.fedhpc, ["run", "here/run.ini"], ["run", "there/run.ini"])
         done = subprocess.run(command, cwd=self.folder, env=environment(), capture_output=True, text=True, timeout=60,
                               check=False)
         self.assertEqual(done.returncode, 2, done.stderr)

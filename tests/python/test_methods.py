@@ -30,7 +30,7 @@ EDGES = {"topology.edges": 3, "algorithm.edge_rounds": 2, "train.local_steps": 1
          "algorithm.lambda1": 2, "algorithm.lambda2": 3}
 OWN = {"run.save": ["init", "personal"]}
 BATCH_NORM = {"data.name": "glyphs", "data.samples_per_client": 12, "model.name": "resnet9", "model.hidden": None,
-              "run.rounds": 1, "train.batch_size": 4}
+              "model.width": 0.25, "run.rounds": 1, "train.batch_size": 4}
 # method -> its settings, and what the method in C++ gets beside them
 SETTINGS = {
     "fedavg": [({}, {}),

@@ -555,7 +555,8 @@ class Configurations(InFolder):
                     os.chdir("..")
 
     def check(self, path, keys):
-        arguments = [*self.make(path.stem), "--run.rounds=1", "--run.eval_every=1", "--train.local_epochs=1"]
+        arguments = [*self.make(path.stem), "--run.rounds=1", "--run.eval_every=1", "--train.local_epochs=1",
+                     *(["--model.width=0.25"] if keys["model.name"] == "resnet18" else [])]
         for verb in ("plan", "run"):
             done = subprocess.run([sys.executable, "-m", "fedhpc", verb, path, *arguments], capture_output=True,
                                   text=True, check=False)

@@ -16,6 +16,8 @@ import time
 import unittest
 from pathlib import Path
 
+from apart import apart
+
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent / "python"))
 from fedhpc.tools.launch import environment_of_ranks  # noqa: E402
 
@@ -59,9 +61,7 @@ def launcher(ranks):
 
 def run_apart(*arguments_by_rank):
     """One job whose ranks get different arguments."""
-    parts = (["-n", "1", options.victims, *arguments, ":"] for arguments in arguments_by_rank)
-    command = [word for part in parts for word in part]
-    return Run([options.mpiexec, *command[:-1]])
+    return Run(apart(options.mpiexec, options.victims, *arguments_by_rank))
 
 
 def run(ranks, gtest_filter, *flags, **environment):
