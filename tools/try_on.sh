@@ -81,6 +81,7 @@ bind "$folder/cache/apt" var/cache/apt/archives
 bind "$root.build-$compiler" fedhpc/build
 data=${FEDHPC_DATA:-$PWD/../shared/data}
 [ ! -e "$data" ] || bind "$data" shared/data
+rm -rf "$root"/tmp/*  # launchers leave folders named by process numbers, which begin anew
 cp -L /etc/resolv.conf /etc/hosts "$root/etc/"  # without its own name in a file, Open MPI looks for it for 5 s
 [ ! -e /etc/pip.conf ] || cp /etc/pip.conf "$root/etc/"
 certificates=/etc/ssl/certs/ca-certificates.crt

@@ -213,8 +213,8 @@ class ExitCodes(HarnessCase):
             return [line for line in job.output.splitlines() if line.startswith("  ")]
 
         turns = {"FEDHPC_TEST_TURNS": "1 1 2"}
-        every = names(1)
-        self.assertEqual(names(1, **turns), every, "without a suite nothing takes turns")
+        every = names(1, FEDHPC_TESTS="every")
+        self.assertEqual(names(1, FEDHPC_TESTS="every", **turns), every, "without a suite nothing takes turns")
         on_one, on_two = (names(ranks, FEDHPC_TESTS="short", **turns) for ranks in (1, 2))
         self.assertEqual(sorted(on_one + on_two), sorted(every))
         self.assertGreater(len(on_one), len(on_two))
