@@ -20,7 +20,7 @@ if [ "${1:-}" != --within ]; then  # mounts and processes of its own
   [ "$(id -u)" -eq 0 ] || fail "no root rights: mounts and chroot need them"
   PATH=$PATH:/usr/sbin:/sbin
   command -v debootstrap >/dev/null || fail "no debootstrap; the package debootstrap has it"
-  setpriv --pdeathsig KILL unshare --mount --pid --fork --kill-child --propagation private "$0" --within "$@" <&0 &
+  setpriv --pdeathsig KILL unshare --mount --pid --fork --kill-child --propagation private tools/try_on.sh --within "$@" <&0 &
   trap 'kill -KILL $!' INT TERM
   wait $!
   exit

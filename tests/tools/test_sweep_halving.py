@@ -5,7 +5,6 @@ import math
 import os
 import subprocess
 import sys
-import threading
 import time
 from unittest import main, skipIf
 
@@ -214,8 +213,14 @@ class Halving(Case):
         folder.mkdir(parents=True)
         with open(folder / "lr0.2_seed1.lock", "w", encoding="utf-8") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            threading.Timer(1.5, lambda: fcntl.flock(lock, fcntl.LOCK_UN)).start()
-            said = self.run_sweep(text)
+            self.ini(text)
+            said = ""
+            with subprocess.Popen([sys.executable, ROOT / "tools/sweep.py", "sweep.ini", "--local", "--ranks", "1"],
+                                  cwd=self.folder, env=self.environment(), stdout=subprocess.PIPE, text=True) as process:
+                for line in process.stdout:
+                    said += line
+                    if "waits for" in line:
+                        fcntl.flock(lock, fcntl.LOCK_UN)
         self.assertEqual(said.count("lr0.2_seed1: waits for the run that is writing it\n"), 1)
         self.assertIn("[2/3] lr0.2_seed1: finished", said)
         self.assertEqual(self.rows(said)["0.3"], ("3", "9", "best"))

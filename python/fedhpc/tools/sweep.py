@@ -46,6 +46,7 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import replace
+from glob import escape
 from pathlib import Path
 
 from . import launch, work_folder
@@ -233,7 +234,7 @@ class LocalRuns:
         prepare(job, state)
         outcome = None
         arguments = arguments_of(job, rounds)
-        if list(job.output.parent.glob(f"{job.output.stem}.ckpt.*.h5")):
+        if list(job.output.parent.glob(f"{escape(job.output.stem)}.ckpt.*.h5")):
             outcome = self._launch(job, ["resume", str(job.output), *arguments])
         if outcome is None or (outcome.code == launch.REFUSED and not outcome.stopped):
             # The program sets aside what could not be resumed, unless another run is writing it.
