@@ -56,7 +56,7 @@ PyRows download(PyBlock& self, const PyRows& models, nb::handle codec, std::int6
   const Rows sent = wanted_travelling("block.download", models, block.count(), /*or_one=*/true);
   if (beside < 0) refuse("block.download", "bytes beside from 0 on", concat(beside));
   if (channel < 0) refuse("block.download", "a channel from 0 on", concat(channel));
-  if (codec.is_none() && beside == 0) return {block.download(models.owned(sent), channel)};
+  if (codec.is_none()) return {block.download(models.owned(sent), channel, beside)};
   return {
       block.download(models.owned(sent), to_codec("block.download", codec, sent, made), beside)};
 }

@@ -214,7 +214,8 @@ void bind_edge_rows(nb::module_& core) {
       .def(
           "__sub__",
           [](const PyEdgeRows& a, const PyRows& b) {
-            return PyEdgeRows{a.edges - wanted("edges - rows", b, 1, a.edges.rows.layout)};
+            const Rows one = wanted("edges - rows", b, 1, a.edges.rows.layout);
+            return PyEdgeRows{EdgeRows{a.edges.rows - one, a.edges.first}};
           },
           nb::is_operator())
       .def(

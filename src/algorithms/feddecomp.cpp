@@ -28,7 +28,6 @@ void FedDecomp::initialise(const Setup& setup) {
   codec_ = averaging_.links.open(setup, global_);
   server_.start(global_);
   own_parts_ = &setup.factor_map();
-  models_.emplace(*own_parts_, global_.values.options());
   own_ = &setup.store().rows("own", own_parts_->initial(global_, setup.seed(), draw()));
 }
 
@@ -38,11 +37,10 @@ std::vector<NamedTensor> FedDecomp::drawn_in(std::int64_t round) const {
 }
 
 void FedDecomp::round(Round& round) {
-  models_->frozen() = global_;
   Mean update = round.mean();
   round.each_block([&](Block& block) {
     const Rows received = block.download(global_);          // [C, P]  sigma
-    const Rows own = train_personal(block);                 // [C, Q]  A_k, B_k
+    const Rows own = train_personal(block, received);       // [C, Q]  A_k, B_k
     const Rows start = received + own_parts_->expand(own);  // sigma + tau_k
     const Rows trained = train_shared(block, start);        // [C, P]  sigma_k + tau_k
     block.keep(*own_, own);
@@ -52,10 +50,10 @@ void FedDecomp::round(Round& round) {
   server_.step_(global_, update.reduce());  // sigma <- sigma + sum_k p_k (sigma_k - sigma)
 }
 
-Rows FedDecomp::train_personal(Block& block) {
+Rows FedDecomp::train_personal(Block& block, const Rows& shared) const {
   Rows own = own_->read(block.clients());
   for (std::int64_t pass = 0; pass < personal_passes_; ++pass) {
-    own = block.train(own, {.pass = pass, .map = &*models_, .goes_on = pass > 0});
+    own = block.train(own, {.pass = pass, .map = own_parts_, .base = shared, .goes_on = pass > 0});
   }
   return own;
 }
@@ -70,9 +68,8 @@ Rows FedDecomp::train_shared(Block& block, const Rows& start) const {
 
 void FedDecomp::evaluate(Evaluation& evaluation) {
   evaluation.global(global_);
-  models_->frozen() = global_;
   evaluation.each_block([&](EvaluationBlock& block) {
-    block.evaluate(block.as_received(models_->expand(own_->read(block.clients()))));
+    block.evaluate(block.as_received(own_parts_->expand(own_->read(block.clients())) + global_));
   });
 }
 

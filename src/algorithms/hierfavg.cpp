@@ -28,6 +28,7 @@ void HierFAVG::initialise(const Setup& setup) {
 void HierFAVG::round(Round& round) {
   EdgeTier& edges = round.edges();
   edges.download_(global_, edges_);  // w^l <- w
+  const EdgeRows received = edges_.clone();
   const bool anew = cohort_of_ == CohortOf::EdgeRound;
   edges.rounds(edge_rounds_, [&] {
     if (anew) edges.draw_participants(seed_);
@@ -44,7 +45,7 @@ void HierFAVG::round(Round& round) {
   const std::vector<double> weights = anew ? edges.weights_of_clients(averaging_.weighting)
                                            : edges.weights_of_participants(averaging_.weighting);
   // w <- sum_l |D^l| w^l / |D|
-  server_.step_(global_, edges.upload_mean(edges_ - global_, weights, *codec_));
+  server_.step_(global_, edges.upload_mean(edges_ - received, weights, *codec_));
 }
 
 void HierFAVG::evaluate(Evaluation& evaluation) {

@@ -1,7 +1,5 @@
 #include "fedhpc/algorithms/pfedgraph.hpp"
 
-#include <ATen/ops/zeros_like.h>
-
 #include "fedhpc/algorithms/sent_rows.hpp"
 #include "fedhpc/math/simplex.hpp"
 #include "fedhpc/models/row_measures.hpp"
@@ -71,7 +69,7 @@ void PFedGraph::round(Round& round) {
 Rows PFedGraph::client_update(Block& block, const Rows& received) {
   if (lambda_ == 0) return block.train(received);
   const Rows local = received.clone();
-  const Rows directions = directions_of(block.clients());
+  const Rows directions = directions_of(received, block.clients());
   optimizer_->reset(local.values);
   block.each_step(Steps::Alike, [&](LocalStep& step) {
     // theta <- theta - eta grad (F_i(theta) - lambda cos(theta, u_i))
@@ -83,9 +81,11 @@ Rows PFedGraph::client_update(Block& block, const Rows& received) {
   return local;
 }
 
-Rows PFedGraph::directions_of(std::span<const std::int64_t> clients) const {
-  const Rows& initial = clouds_->initial();
-  const Rows rows = clouds_->read(clients, {at::zeros_like(initial.values), initial.layout});
+Rows PFedGraph::directions_of(const Rows& received, std::span<const std::int64_t> clients) const {
+  const Rows rows = received.clone();
+  for (std::size_t c = 0; c < clients.size(); ++c) {
+    if (!clouds_->written(clients[c])) rows.values[static_cast<std::int64_t>(c)].zero_();
+  }
   scale_columns_(rows, 0, Tag::Buffer);
   scale_(rows, inverse_lengths(rows));
   return rows;

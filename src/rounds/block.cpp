@@ -47,9 +47,9 @@ Rows Block::download(const EdgeRows& models, const Codec& codec) {
   return state_.wire.to_clients(of_clients(models), clients_, codec);
 }
 
-Rows Block::download(const Rows& models, std::int64_t channel) {
+Rows Block::download(const Rows& models, std::int64_t channel, std::int64_t beside) {
   const Timed timed(state_.services.books.aggregate_watch);
-  return state_.wire.models_to_clients(of_clients(models), clients_, channel);
+  return state_.wire.models_to_clients(of_clients(models), clients_, channel, beside);
 }
 
 Rows Block::download(const EdgeRows& models) {

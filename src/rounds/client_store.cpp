@@ -91,13 +91,10 @@ ClientStore::ClientStore(std::vector<std::int64_t> clients, const StoreOptions& 
     : clients_(std::move(clients)), placement_(device, host, options.device_budget) {}
 
 StoredRows& ClientStore::rows(const std::string& name, const Rows& initial) {
-  if (!has_rows(name)) {
-    rows_.emplace(name, std::make_unique<StoredRows>(clients_, placement_, initial));
-  }
-  StoredRows& stored = rows(name);
-  require(stored.layout() == initial.layout && stored.type() == initial.values.scalar_type(),
-          "stored rows of one name have one layout and one type");
-  return stored;
+  require(!has_rows(name),
+          "rows of a store are made once: by a method, or by its links or buffers");
+  return *rows_.emplace(name, std::make_unique<StoredRows>(clients_, placement_, initial))
+              .first->second;
 }
 
 StoredRows& ClientStore::rows(const std::string& name) {

@@ -14,11 +14,6 @@ EdgeRows operator+(const EdgeRows& a, const EdgeRows& b) {
   return {a.rows + b.rows, a.first};
 }
 
-EdgeRows operator-(const EdgeRows& a, const Rows& b) {
-  require(b.count() == 1, "one model is taken from all edges' rows");
-  return {a.rows - b, a.first};
-}
-
 EdgeRows& operator+=(EdgeRows& a, const EdgeRows& b) {
   require(a.first == b.first, "rows of the same edges");
   a.rows += b.rows;

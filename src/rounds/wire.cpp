@@ -136,15 +136,17 @@ Rows Wire::compressed(const Rows& rows, std::span<const std::int64_t> clients, c
 }
 
 Rows Wire::models_to_clients(const Rows& models, std::span<const std::int64_t> clients,
-                             std::int64_t channel) {
+                             std::int64_t channel, std::int64_t beside) {
   const Codec* codec = memory_ == nullptr ? nullptr : memory_->downlink();
-  if (codec == nullptr) return to_clients(models, clients, dense_codec());
-  if (codec->lossless(models.values.scalar_type())) return to_clients(models, clients, *codec);
+  if (codec == nullptr) codec = &dense_codec();
+  if (codec->lossless(models.values.scalar_type())) {
+    return to_clients(models, clients, *codec, beside);
+  }
   StoredRows& at_clients = memory_->downloads(channel);
   Rows known = held_for(models, at_clients, clients);
   const Received arrival = as_changes(models, known, *codec, clients, channel);
   at_clients.write(clients, known);
-  return booked_at_clients(arrival, clients, 0);
+  return booked_at_clients(arrival, clients, beside);
 }
 
 Rows Wire::from_clients(const Rows& rows, std::span<const std::int64_t> clients,

@@ -375,13 +375,17 @@ void LocalStep::descend_(const Rows& rows, RowOptimizer& optimizer, const Penalt
 void LocalStep::descend_(const Rows& rows, RowOptimizer& optimizer, const EmbeddingTerm& term) {
   require(optimizer.columns().all(), "a term is of whole rows");
   require_embedding(model_);
-  term_ = &term;
+  struct Lent {  // until the end, also that by an exception of the term
+    const EmbeddingTerm*& place;
+    ~Lent() { place = nullptr; }
+  } const lent{term_ = &term};
   descend_(rows, optimizer, Penalty{});
-  term_ = nullptr;
 }
 
-void LocalStep::descend_(const Rows& u, RowMap& map, RowOptimizer& optimizer) {
+void LocalStep::descend_(const Rows& u, RowMap& map, RowOptimizer& optimizer, const Rows& base) {
   require(u.count() == clients_ && u.layout == map.factors(), "one row of factors per client");
+  const bool moved_from = base.values.defined();
+  require(!moved_from || base.count() == clients_, "one model per client to add factors to");
   const std::int64_t columns = map.full()->size();
   const Rows models{room_for(workspace_.models, clients_, columns, columns, u.values.options()),
                     map.full()};
@@ -389,7 +393,15 @@ void LocalStep::descend_(const Rows& u, RowMap& map, RowOptimizer& optimizer) {
   const auto of_run = [](const Rows& rows, const BatchRun& run) {
     return Rows{rows.values.narrow(0, run.first, run.count), rows.layout};
   };
-  for (const BatchRun& run : runs_) map.expand_(of_run(u, run), of_run(models, run));
+  const ColumnRanges added = moved_from ? map.other_columns() : ColumnRanges{};
+  for (const BatchRun& run : runs_) {
+    const Rows made = of_run(models, run);
+    map.expand_(of_run(u, run), made);
+    for (const auto& [begin, end] : added) {
+      made.values.narrow(1, begin, end - begin)
+          .add_(of_run(base, run).values.narrow(1, begin, end - begin));
+    }
+  }
   const Rows of_weights{gradient(models), models.layout};
   for (const BatchRun& run : runs_) {
     const Rows moved = of_run(u, run);

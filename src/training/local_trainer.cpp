@@ -164,7 +164,9 @@ std::vector<TrainStatistics> LocalTrainer::train_(Rows& rows, std::span<const st
     } else {
       of_factors_->reset(rows.values);
     }
-    const auto descend = [&](LocalStep& step) { step.descend_(rows, *work.map, *of_factors_); };
+    const auto descend = [&](LocalStep& step) {
+      step.descend_(rows, *work.map, *of_factors_, work.base);
+    };
     return each_step(clients, pass, descend, Steps::Alike);
   }
   reserve(count);

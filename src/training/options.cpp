@@ -102,7 +102,7 @@ void TrainOptions::declare(OptionSet& options) {
   options.add("train.clip_norm", clip_norm, at_least(0.0),
               "the longest gradient of a batch's loss, by its L2 norm over what is trained: longer "
               "ones are shortened to it, as by clip_grad_norm_; weight decay and a method's "
-              "penalties come after; 0: none");
+              "penalties come after, terms of the loss (MOON, pFedGraph) before; 0: none");
   options.add("train.loss", loss.kind,
               {{"auto", LossKind::Auto},
                {"cross_entropy", LossKind::CrossEntropy},

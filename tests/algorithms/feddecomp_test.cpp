@@ -18,7 +18,7 @@ Keys with_feddecomp(Keys changes = {}) {
   return with_factors("feddecomp", changes);
 }
 
-reference::FedDecompOutcome expected_of(const Keys& keys) {
+reference::FedDecompOutcome expected_of(const Keys& keys, reference::Link* link = nullptr) {
   Keys all = keys;
   all.insert({"model.exclude", "none"});
   reference::FactorisationSettings factorisation = factorisation_of(all, "lora", "raw");
@@ -28,7 +28,8 @@ reference::FedDecompOutcome expected_of(const Keys& keys) {
       {.factorisation = factorisation,
        .range = std::stod(own_value(keys, "init_range", "1")),
        .personal_passes = std::stoll(own_value(keys, "personal_passes", "2")),
-       .shared_passes = std::stoll(own_value(keys, "shared_passes", "3"))});
+       .shared_passes = std::stoll(own_value(keys, "shared_passes", "3"))},
+      link);
 }
 
 /// Models [N, P] less the shared one [P].
@@ -73,6 +74,23 @@ INSTANTIATE_TEST_SUITE_P(
                       with_batch_norm({{"model.conv_view", "permuted"}, {"model.rank", "2"}}),
                       kBatchNormBound}),
     name_of);
+
+TEST(FedDecomp, TrainsWithTheSharedPartThatHasArrived) {
+  const Keys keys = with_feddecomp({{"algorithm.codec", "top_k"},
+                                    {"algorithm.downlink_codec", "top_k"},
+                                    {"algorithm.codec_fraction", "0.25"},
+                                    {"algorithm.error_feedback", "ef21"},
+                                    {"topology.participation", "0.6"},
+                                    {"run.rounds", "6"}});
+  const reference::Problem problem = reference::make_problem(keys);
+  const Tensor initial = reference::flatten(problem.initial);
+  const std::int64_t k = (initial.numel() + 2) / 4;
+  reference::Link link(problem, initial,
+                       {.k = k, .feedback = reference::Feedback::Ef21, .k_down = k});
+  const reference::FedDecompOutcome expected = expected_of(keys, &link);
+  const TinyResult result = expect_equals_reference(keys, expected.outcome, 1e-5);
+  EXPECT_LT(distance(result.personal, flatten_all(expected.personal)), 1e-9);
+}
 
 TEST(FedDecomp, WithNothingOfTheirOwnItIsFedAvgBitForBit) {
   const auto world = world_communicator(60);

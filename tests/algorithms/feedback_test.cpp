@@ -11,6 +11,7 @@
 #include "reference/fedamp_reference.hpp"
 #include "reference/feddwa_reference.hpp"
 #include "reference/feedback_reference.hpp"
+#include "reference/pfedgraph_reference.hpp"
 
 // Compressors, error feedback and compressed downloads, of methods that have them.
 namespace fedhpc::testing {
@@ -41,24 +42,38 @@ Keys simnet(const std::string& fraction, const std::string& feedback, Keys chang
   return top_k(fraction, feedback, changes);
 }
 
+Keys hierfavg(const std::string& fraction, const std::string& feedback, Keys changes = {}) {
+  changes.insert({{"algorithm.name", "hierfavg"},
+                  {"algorithm.edge_rounds", "2"},
+                  {"topology.edges", "3"},
+                  {"algorithm.downlink_codec", "top_k"}});
+  return top_k(fraction, feedback, changes);
+}
+
 std::int64_t count_of(const Keys& keys) {
   const double fraction = std::stod(keys.at("algorithm.codec_fraction"));
   return static_cast<std::int64_t>(std::floor(fraction * kColumns + 0.5));
 }
 
+reference::Feedback feedback_of(const Keys& keys) {
+  const std::string name = keys.at("algorithm.error_feedback");
+  return name == "none"   ? reference::Feedback::None
+         : name == "ef14" ? reference::Feedback::Ef14
+                          : reference::Feedback::Ef21;
+}
+
 TEST_P(FeedbackReference, EqualsPlainLoop) {
   const Keys keys = tiny_keys(GetParam().changes);
-  const std::string feedback = keys.at("algorithm.error_feedback");
   const std::int64_t k = count_of(keys);
+  const std::int64_t k_down = keys.contains("algorithm.downlink_codec") ? k : 0;
   const bool is_scaffold = keys.contains("algorithm.control");
-  const auto reference = is_scaffold ? reference::top_k_scaffold : reference::top_k_fedavg;
+  const reference::Feedback feedback = feedback_of(keys);
   reference::Problem problem = reference::make_problem(keys);
   problem.uniform = is_scaffold || keys.contains("algorithm.personal");
-  reference::Outcome expected = reference(problem, k,
-                                          feedback == "none"   ? reference::Feedback::None
-                                          : feedback == "ef14" ? reference::Feedback::Ef14
-                                                               : reference::Feedback::Ef21,
-                                          keys.contains("algorithm.downlink_codec") ? k : 0);
+  reference::Outcome expected = is_scaffold ? top_k_scaffold(problem, k, feedback, k_down)
+                                : keys.contains("algorithm.edge_rounds")
+                                    ? top_k_hierfavg(problem, 2, k, feedback, k_down)
+                                    : top_k_fedavg(problem, k, feedback, k_down);
   if (keys.contains("algorithm.personal")) {  // simnet: every client's own is the common model
     expected.global = expected.global.repeat({std::ssize(problem.clients)});
   }
@@ -84,7 +99,9 @@ INSTANTIATE_TEST_SUITE_P(
         ReferenceCase{"scaffold", scaffold("0.3", "none")},
         ReferenceCase{"scaffold_ef14", scaffold("0.2", "ef14", {{"train.block", "3"}})},
         ReferenceCase{"scaffold_both_directions",
-                      scaffold("0.3", "ef21", {{"algorithm.downlink_codec", "top_k"}})}),
+                      scaffold("0.3", "ef21", {{"algorithm.downlink_codec", "top_k"}})},
+        ReferenceCase{"hierfavg_both_directions", hierfavg("0.3", "none")},
+        ReferenceCase{"hierfavg_both_directions_ef21", hierfavg("0.2", "ef21")}),
     name_of);
 
 class ModelsReference : public ::testing::TestWithParam<ReferenceCase> {};
@@ -105,7 +122,10 @@ TEST_P(ModelsReference, TravelAsChangesOfWhatIsKnown) {
   reference::Link models = link_of(problem, keys);
   reference::Link guides = link_of(problem, keys);
   reference::Outcome expected;
-  if (keys.at("algorithm.name") == "fedamp") {
+  if (keys.at("algorithm.name") == "pfedgraph") {
+    reference::PFedGraphOutcome outcome = reference::pfedgraph(problem, {.lambda = 5}, &models);
+    expected = {.global = flatten_all(outcome.models), .train_loss = outcome.train_loss};
+  } else if (keys.at("algorithm.name") == "fedamp") {
     reference::MessagesOutcome outcome =
         reference::fedamp(problem, {.sigma = 2, .alpha_k = 0.3, .lambda = 0.7}, &models);
     expected = {.global = flatten_all(outcome.models), .train_loss = outcome.train_loss};
@@ -120,6 +140,7 @@ const Keys kFedAMP{{"algorithm.name", "fedamp"},
                    {"algorithm.sigma", "2"},
                    {"algorithm.alpha_k", "0.3"},
                    {"algorithm.lambda", "0.7"}};
+const Keys kPFedGraph{{"algorithm.name", "pfedgraph"}, {"algorithm.lambda", "5"}};
 const Keys kFedDWA{{"algorithm.name", "feddwa"}, {"algorithm.top_k", "3"}};
 
 Keys with(Keys keys, const Keys& more) {
@@ -133,6 +154,8 @@ INSTANTIATE_TEST_SUITE_P(
                       ReferenceCase{"fedamp_wide_blocks", with(kFedAMP, {{"train.block", "4"}})},
                       ReferenceCase{"fedamp_both_directions",
                                     with(kFedAMP, {{"algorithm.downlink_codec", "top_k"}})},
+                      ReferenceCase{"pfedgraph_both_directions",
+                                    with(kPFedGraph, {{"algorithm.downlink_codec", "top_k"}})},
                       ReferenceCase{"feddwa", kFedDWA},
                       ReferenceCase{"feddwa_both_directions",
                                     with(kFedDWA, {{"algorithm.downlink_codec", "top_k"}})}),

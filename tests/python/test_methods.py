@@ -319,6 +319,56 @@ class Verbs(InFolder):
 
         self.inside(look)
 
+    def test_a_term_that_raises_is_over(self):
+        def initialise(self, setup):
+            fedavg.FedAvg.initialise(self, setup)
+            self.sgd = setup.optimizer(self.model)
+
+        def round(method, round):
+            def term(*_):
+                raise LookupError("no such term")
+
+            for block in round.blocks():
+                rows = block.download(method.model)
+                method.sgd.reset(rows)
+
+                def take(step):
+                    with self.assertRaisesRegex(LookupError, "no such term"):
+                        step.descend(rows, method.sgd, term=term)
+                    self.assertTrue(np.isfinite(np.array(step.gradient(rows))).all())
+
+                block.each_step(take)
+
+        method({"round": round, "initialise": initialise})
+        run("run.h5", "changed", **{"run.rounds": 1})
+
+    def test_bytes_beside_a_download_leave_it_compressed(self):
+        def round_with(beside):
+            def round(method, round):
+                update = round.mean()
+                for block in round.blocks():
+                    start = block.download(method.model, beside=beside)
+                    update.add(block.weights(), block.upload(block.train(start) - start))
+                method.model += update.reduce()
+            return round
+
+        def declare(self, options):
+            options.averaging(payloads="changes")
+
+        def initialise(self, setup):
+            self.model = setup.initial_model()
+            self.codec = setup.open_links(self.model)
+
+        found = {}
+        for beside in (0, 5):
+            method({"round": round_with(beside), "declare": declare, "initialise": initialise})
+            run(f"{beside}.h5", "changed", **{"algorithm.downlink_codec": "int4"})
+            found[beside] = numbers(f"{beside}.h5")
+        without, beside = found[0], found[5]
+        np.testing.assert_array_equal(beside["rounds/train_loss"], without["rounds/train_loss"])
+        more = beside["rounds/bytes_down_client_cloud"] - without["rounds/bytes_down_client_cloud"]
+        np.testing.assert_array_equal(more, 5 * without["rounds/participants"])
+
     def test_arrays_of_rows_are_what_numpy_says(self):
         layout = fedhpc.Layout([("a", [3])])
         rows = fedhpc.Rows(layout, np.arange(6.0).reshape(2, 3))

@@ -22,11 +22,16 @@ Own first_own(const Problem& problem, const FactorisedModel& model, double range
   return own;
 }
 
-/// a + b - c, tensor by tensor.
-Parameters moved(const Parameters& a, const Parameters& b, const Parameters& c) {
+Parameters plus(const Parameters& a, const Parameters& b) {
   Parameters sum;
-  for (std::size_t i = 0; i < a.size(); ++i) sum.push_back(a[i] + (b[i] - c[i]));
+  for (std::size_t i = 0; i < a.size(); ++i) sum.push_back(a[i] + b[i]);
   return sum;
+}
+
+Parameters minus(const Parameters& a, const Parameters& b) {
+  Parameters difference;
+  for (std::size_t i = 0; i < a.size(); ++i) difference.push_back(a[i] - b[i]);
+  return difference;
 }
 
 /// Both trainings of a client.
@@ -65,15 +70,16 @@ struct ClientTraining {
 
 }  // namespace
 
-FedDecompOutcome feddecomp(const Problem& problem, const FedDecompSettings& settings) {
+FedDecompOutcome feddecomp(const Problem& problem, const FedDecompSettings& settings, Link* link) {
   FactorisationSettings factorisation = settings.factorisation;
   factorisation.passed = {.without = Tag::Trainable | Tag::Buffer};
   const FactorisedModel model(problem, factorisation);
   FedDecompOutcome result;
   Parameters sigma = problem.initial;
   std::vector<Own> own(problem.clients.size(), first_own(problem, model, settings.range));
-  const auto model_of = [&](const Own& factors) {
-    return model.compose(sigma, std::vector<Parameters>(factors.size()), model.row(factors, sigma));
+  const auto model_of = [&](const Parameters& shared, const Own& factors) {
+    return model.compose(shared, std::vector<Parameters>(factors.size()),
+                         model.row(factors, shared));
   };
   for (std::int64_t t = 1; t <= problem.rounds; ++t) {
     Average next;
@@ -81,15 +87,17 @@ FedDecompOutcome feddecomp(const Problem& problem, const FedDecompSettings& sett
     for (const std::int64_t k : cohort(problem, t)) {
       const ClientTraining client{problem, settings, model, k, t, loss};
       Own& own_k = own[static_cast<std::size_t>(k)];
-      client.personal_(sigma, own_k);
-      const Parameters start = model_of(own_k);
-      next.add(moved(sigma, client.shared(start), start), weight_of(problem, k));
+      const Parameters has = received(link, k, sigma);
+      client.personal_(has, own_k);
+      const Parameters start = model_of(has, own_k);
+      const Parameters change = read(link, k, minus(client.shared(start), start));
+      next.add(plus(sigma, change), weight_of(problem, k));
     }
     sigma = next.mean_or(sigma);
     result.outcome.train_loss.push_back(loss.mean());
   }
   result.outcome.global = flatten(sigma);
-  for (const Own& own_k : own) result.personal.push_back(model_of(own_k));
+  for (const Own& own_k : own) result.personal.push_back(model_of(sigma, own_k));
   return result;
 }
 

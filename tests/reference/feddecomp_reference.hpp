@@ -1,6 +1,7 @@
 #pragma once
 
 #include "reference/factor_training.hpp"
+#include "reference/link.hpp"
 
 namespace fedhpc::reference {
 
@@ -17,7 +18,8 @@ struct FedDecompOutcome {
   std::vector<Parameters> personal;  // [N] sigma + tau_k
 };
 
-/// Wu et al., ACM MM 2024, one client after the other.
-FedDecompOutcome feddecomp(const Problem& problem, const FedDecompSettings& settings);
+/// Wu et al., ACM MM 2024, one client after the other. sigma and its changes travel by `link`.
+FedDecompOutcome feddecomp(const Problem& problem, const FedDecompSettings& settings,
+                           Link* link = nullptr);
 
 }  // namespace fedhpc::reference

@@ -32,6 +32,45 @@ Outcome top_k_fedavg(const Problem& problem, std::int64_t k, Feedback feedback,
   return outcome;
 }
 
+Outcome top_k_hierfavg(const Problem& problem, std::int64_t kappa_2, std::int64_t k,
+                       Feedback feedback, std::int64_t k_down) {
+  Outcome outcome;
+  Tensor w = flatten(problem.initial);
+  const LinkSettings settings{.k = k, .feedback = feedback, .k_down = k_down};
+  Link of_clients(problem, w, settings);
+  Link of_edges(problem, w, settings);
+  for (std::int64_t t = 1; t <= problem.rounds; ++t) {
+    Tensor sum = at::zeros_like(w);
+    double all = 0;
+    RoundLoss loss;
+    for (const EdgeCohort& drawn : edge_cohorts(problem, t)) {
+      const Tensor has = of_edges.down(drawn.edge, w);
+      Tensor of_edge = has;
+      double weight = 0;
+      for (std::int64_t r = 0; r < kappa_2; ++r) {
+        Tensor moves = at::zeros_like(w);
+        weight = 0;
+        for (const std::int64_t i : drawn.clients) {
+          const Tensor start = of_clients.down(i, of_edge);
+          const Trained trained =
+              train(problem, i, t, /*pass=*/r, unflatten(start, problem.initial), /*mu=*/0);
+          const double p = weight_of(problem, i);
+          moves = moves + p * of_clients.up(i, flatten(trained.parameters) - start);
+          weight += p;
+          loss.add(trained);
+        }
+        if (weight > 0) of_edge = of_edge + moves / weight;
+      }
+      sum = sum + weight * of_edges.up(drawn.edge, of_edge - has);
+      all += weight;
+    }
+    if (all > 0) w = w + sum / all;
+    outcome.train_loss.push_back(loss.mean());
+  }
+  outcome.global = w;
+  return outcome;
+}
+
 Outcome top_k_scaffold(const Problem& problem, std::int64_t k, Feedback feedback,
                        std::int64_t k_down) {
   Outcome outcome;

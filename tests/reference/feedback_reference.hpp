@@ -9,6 +9,10 @@ namespace fedhpc::reference {
 Outcome top_k_fedavg(const Problem& problem, std::int64_t k, Feedback feedback,
                      std::int64_t k_down = 0);
 
+/// Hierarchical averaging, whose edges send so as well.
+Outcome top_k_hierfavg(const Problem& problem, std::int64_t kappa_2, std::int64_t k,
+                       Feedback feedback, std::int64_t k_down = 0);
+
 /// SCAFFOLD, option II, both of whose payloads travel so, each with feedback of its own.
 Outcome top_k_scaffold(const Problem& problem, std::int64_t k, Feedback feedback,
                        std::int64_t k_down = 0);

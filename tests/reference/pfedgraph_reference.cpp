@@ -46,7 +46,7 @@ std::vector<double> graph_row(const std::vector<double>& cosines, const std::vec
   return row;
 }
 
-PFedGraphOutcome pfedgraph(const Problem& problem, const PFedGraphSettings& settings) {
+PFedGraphOutcome pfedgraph(const Problem& problem, const PFedGraphSettings& settings, Link* link) {
   PFedGraphOutcome result;
   const std::size_t n = problem.clients.size();
   result.models.assign(n, problem.initial);
@@ -59,18 +59,19 @@ PFedGraphOutcome pfedgraph(const Problem& problem, const PFedGraphSettings& sett
     double sizes = 0;
     for (const std::int64_t k : cohort(problem, t)) {
       const auto place = static_cast<std::size_t>(k);
-      const Tensor cloud = moving_part(problem, result.clouds[place]);
+      const Parameters has = received(link, k, result.clouds[place]);
+      const Tensor cloud = moving_part(problem, has);
       const ParameterTerm term = [&](const Tensor& theta) {
         return -settings.lambda * theta.dot(cloud) / (theta.norm() * cloud.norm());
       };
       Training training;
       if (has_cloud[place]) training.parameter_term = term;
-      const Trained theta = train(problem, k, t, training, result.clouds[place]);
+      const Trained theta = train(problem, k, t, training, has);
       loss.add(theta);
       if (theta.samples > 0) result.models[place] = theta.parameters;
       const double size = weight_of(problem, k);
       if (size == 0) continue;
-      senders.push_back({k, size, theta.parameters});
+      senders.push_back({k, size, read(link, k, theta.parameters)});
       sizes += size;
     }
     result.train_loss.push_back(loss.mean());

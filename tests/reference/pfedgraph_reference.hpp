@@ -1,6 +1,6 @@
 #pragma once
 
-#include "reference/averaging.hpp"
+#include "reference/link.hpp"
 
 namespace fedhpc::reference {
 
@@ -20,8 +20,9 @@ struct PFedGraphOutcome {
   double nearest_to_alike = 2;        // over all pairs: how far a cosine was from settings.alike
 };
 
-/// Ye et al., ICML 2023, one client after the other.
-PFedGraphOutcome pfedgraph(const Problem& problem, const PFedGraphSettings& settings);
+/// Ye et al., ICML 2023, one client after the other. Models travel by `link`.
+PFedGraphOutcome pfedgraph(const Problem& problem, const PFedGraphSettings& settings,
+                           Link* link = nullptr);
 
 /// argmin over w >= 0 with sum w = 1 of alpha ||w - sizes||^2 - sum_j w_j cosines_j, by bisection for
 /// the multiplier of the sum.

@@ -1,10 +1,8 @@
 #pragma once
 
-#include <optional>
-
 #include "fedhpc/algorithms/algorithm.hpp"
 #include "fedhpc/algorithms/server_optimizer.hpp"
-#include "fedhpc/factorisations/update_map.hpp"
+#include "fedhpc/factorisations/factor_map.hpp"
 
 namespace fedhpc {
 
@@ -47,8 +45,8 @@ class FedDecomp final : public Algorithm {
 
  private:
   FactorDraw draw() const { return {.range = range_, .like_layers = true, .zero = true}; }
-  /// Trains A_k and B_k [C, Q] with sigma frozen.
-  Rows train_personal(Block& block);
+  /// Trains A_k and B_k [C, Q] with sigma, as `shared` [C, P] has it, frozen.
+  Rows train_personal(Block& block, const Rows& shared) const;
   /// Trains w_k from `start` [C, P] in all columns, of which sigma_k moves.
   Rows train_shared(Block& block, const Rows& start) const;
 
@@ -57,11 +55,10 @@ class FedDecomp final : public Algorithm {
   double range_ = 1;
   AveragingOptions averaging_;
   ServerOptimizer server_;
-  std::unique_ptr<Codec> codec_;     // of uploads
-  FactorMap* own_parts_ = nullptr;   // A_k, B_k -> tau_k
-  std::optional<UpdateMap> models_;  // A_k, B_k -> sigma + tau_k
-  Rows global_;                      // [1, P]
-  StoredRows* own_ = nullptr;        // [clients of this rank, Q]
+  std::unique_ptr<Codec> codec_;    // of uploads
+  FactorMap* own_parts_ = nullptr;  // A_k, B_k -> tau_k
+  Rows global_;                     // [1, P]
+  StoredRows* own_ = nullptr;       // [clients of this rank, Q]
 };
 
 }  // namespace fedhpc

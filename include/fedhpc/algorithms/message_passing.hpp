@@ -23,7 +23,7 @@ class MessagePassing {
   /// other, in ascending order of the clients; the diagonal says nothing.
   using Attention = std::function<Tensor(const Coupling& clients, const Rows& models)>;
 
-  /// Declares algorithm.lambda, algorithm.codec and its algorithm.k.
+  /// Declares algorithm.lambda and the keys of both links.
   void declare(OptionSet& options);
   void initialise(const Setup& setup);
   void round(Round& round, const Attention& attention);

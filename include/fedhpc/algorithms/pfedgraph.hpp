@@ -55,8 +55,9 @@ class PFedGraph final : public Algorithm {
  private:
   /// Trains theta_i from u_i, `received` [C, P].
   Rows client_update(Block& block, const Rows& received);
-  /// u_i / ||u_i||, [C, P]; 0 for clients that have no u_i of their own yet.
-  Rows directions_of(std::span<const std::int64_t> clients) const;
+  /// u_i / ||u_i|| of the u_i that are `received`, [C, P]; 0 for clients that have none of their
+  /// own yet.
+  Rows directions_of(const Rows& received, std::span<const std::int64_t> clients) const;
   /// Adds the gradient of -lambda cos(theta, u_i); rows of clients with a batch.
   void add_term(const Rows& gradient, const Rows& model, const Rows& direction) const;
   void note(Round& round, const Tensor& graph) const;

@@ -70,8 +70,7 @@ class FactorMap final : public RowMap {
   const std::string& layer_name(std::int64_t l) const { return layers_[l].name; }
   /// The number of factors that stand for the weights of factorised layer `l`.
   std::int64_t factors_of_layer(std::int64_t l) const { return layers_[l].factorisation->count(); }
-  /// The columns of full rows that do not pass through: factorised weights and those left out.
-  ColumnRanges other_columns() const;
+  ColumnRanges other_columns() const override;  ///< factorised weights and those left out
   /// ||w||^2 of the factorised weights w of `model` [1, P], summed in float64.
   double squared_length(const Rows& model) const;
   /// The numbers of weights and of factors of all factorised layers.

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "fedhpc/core/range.hpp"
 #include "fedhpc/models/layout.hpp"
 
 namespace fedhpc {
@@ -12,6 +13,8 @@ class RowMap {
 
   virtual const LayoutPtr& full() const = 0;     ///< P columns
   virtual const LayoutPtr& factors() const = 0;  ///< Q columns
+  /// The columns of full rows that do not pass through.
+  virtual ColumnRanges other_columns() const = 0;
 
   /// w <- the models that u stands for.
   virtual void expand_(const Rows& u,       // [C, Q]

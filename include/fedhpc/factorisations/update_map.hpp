@@ -23,6 +23,7 @@ class UpdateMap final : public RowMap {
 
   const LayoutPtr& full() const override { return updates_.full(); }
   const LayoutPtr& factors() const override { return updates_.factors(); }
+  ColumnRanges other_columns() const override { return columns_; }
   void expand_(const Rows& u, const Rows& w) override;
   void pullback_(const Rows& u, const Rows& dw, const Rows& du) override;
   void copy_passed_(const Rows& from, const Rows& to, Tag tag) const override;

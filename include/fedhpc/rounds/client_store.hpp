@@ -162,8 +162,8 @@ class ClientStore {
   explicit ClientStore(std::vector<std::int64_t> clients, const StoreOptions& options = {},
                        RowMemory* device = nullptr, RowMemory& host = host_memory());
 
-  /// Returns the rows called `name`. The first call makes them with the layout and type of
-  /// `initial` [1, P]. Later calls must agree in both; the first initial row stays.
+  /// Makes the rows called `name`, of the layout and type of `initial` [1, P]. There must be none of
+  /// that name yet: what links and buffers keep beside a method's rows is not the method's.
   StoredRows& rows(const std::string& name, const Rows& initial);
   StoredRows& rows(const std::string& name);  ///< must exist
   /// Returns the scalar column called `name`. The first call makes it; its initial number stays.

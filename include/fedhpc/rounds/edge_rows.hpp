@@ -21,8 +21,6 @@ struct EdgeRows {
 /// Subtract and add edge by edge.
 EdgeRows operator-(const EdgeRows& a, const EdgeRows& b);
 EdgeRows operator+(const EdgeRows& a, const EdgeRows& b);
-/// Subtracts one model [1, P] from every edge's row.
-EdgeRows operator-(const EdgeRows& a, const Rows& b);
 EdgeRows& operator+=(EdgeRows& a, const EdgeRows& b);
 
 }  // namespace fedhpc

@@ -48,9 +48,9 @@ class Wire {
   /// Returns what arrives of each client's row. Books one payload per client.
   Rows from_clients(const Rows& rows, std::span<const std::int64_t> clients, const Codec& codec);
   /// The same of models that a server sends in its usual way, algorithm.downlink_codec; `channel`
-  /// as of a codec.
+  /// as of a codec. Books the model and `beside` more bytes.
   Rows models_to_clients(const Rows& models, std::span<const std::int64_t> clients,
-                         std::int64_t channel);
+                         std::int64_t channel, std::int64_t beside = 0);
   /// Books one payload of `bytes` for each of these clients.
   void book(Direction direction, std::int64_t bytes, std::span<const std::int64_t> clients);
 

@@ -154,9 +154,9 @@ class LocalStep {
   void each_rate(const std::function<void(std::int64_t, std::int64_t, double)>& work) const;
 
   /// Moves `u` [C, Q] one step by the optimizer's rule on the loss's gradient through the map, at
-  /// the models that u stands for. A rule that clips takes the length of the gradient of u.
-  /// Batch-norm statistics come back to u.
-  void descend_(const Rows& u, RowMap& map, RowOptimizer& optimizer);
+  /// the models that u stands for, plus those of `base` [C, P] where columns do not pass through. A
+  /// rule that clips takes the length of the gradient of u. Batch-norm statistics come back to u.
+  void descend_(const Rows& u, RowMap& map, RowOptimizer& optimizer, const Rows& base = {});
 
   /// Solves  rows ~ argmin loss of the batch + penalty  from where the rows are, by steps of a
   /// fresh optimizer.

@@ -19,6 +19,9 @@ struct LocalWork {
   Penalty penalty{};
   /// Factors, rows [C, Q], move in the place of the weights. Without penalty, and all columns.
   RowMap* map = nullptr;
+  /// Models [C, P] that stand still, to which those of the factors are added where columns do not
+  /// pass through; none: 0.
+  Rows base{};
   /// true: the optimizer goes on from the block's last training, which moved the same columns.
   /// Otherwise it starts afresh.
   bool goes_on = false;
