@@ -178,7 +178,7 @@ void expect_same(const TinyResult& actual, const TinyResult& expected, const Key
 
 TEST_P(EveryKeyOf, ActsAndIsSameOnAnyRanksAndInAnyBlockWidth) {
   for (const Keys& row : rows()) {
-    if (!row.empty() && !takes_case(options_of(row), 3)) continue;
+    if (!row.empty() && !takes_case(options_of(row), 6)) continue;
     const Keys these = keys_of(row);
     SCOPED_TRACE(options_of(row));
     const bool leads = world_->rank() == 0;

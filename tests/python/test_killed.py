@@ -21,7 +21,7 @@ import fedhpc
 fedhpc.run(json.loads(sys.argv[2]), progress=False, force=True)
 """
 FOLDERS = [os.fspath(SOURCE / "examples"), os.fspath(SOURCE / "tests" / "python" / "methods")]
-METHODS = {"fedavg": {}, "ditto": {}, "tdpfed": {"model.rank": 3},
+METHODS = {"ditto": {}, "fedavg": {}, "tdpfed": {"model.rank": 3},
            "sfedhp": {"topology.edges": 3, "algorithm.edge_rounds": 2, "train.local_steps": 1}}
 ROUNDS = 150
 sys.path[:0] = FOLDERS
@@ -54,7 +54,7 @@ class Killed(InFolder):
 
     def test_goes_on_with_the_same_bits(self):
         for ranks in (2,) if SHORT else (1, 2, 4):
-            for name, own in METHODS.items():
+            for name, own in list(METHODS.items())[:1 if SHORT else None]:
                 keys = {**TINY, **own, "run.rounds": ROUNDS, "run.eval_every": 50, "run.checkpoint_every": 5}
                 with self.subTest(name, ranks=ranks):
                     process = self.start(ranks, {**keys, "algorithm.name": f"{name}_py", "run.output": "killed.h5"})
