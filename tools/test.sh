@@ -13,7 +13,7 @@ export FEDHPC_TESTS=every
 select=("$@") torch=
 if [ $# = 0 ]; then
   FEDHPC_TESTS=short
-  jobs=$((2 * cores))  # of what is left, half
+  jobs=$((2 * cores))  # half of the short suite's
   select=(-LE long)
 elif [ "$1" = --all ]; then
   FEDHPC_TESTS=all

@@ -10,4 +10,10 @@ Rows RowMap::expand(const Rows& u) {
   return w;
 }
 
+void RowMap::add_(const Rows& base, const Rows& w) const {
+  for (const auto& [begin, end] : other_columns()) {
+    w.values.narrow(1, begin, end - begin).add_(base.values.narrow(1, begin, end - begin));
+  }
+}
+
 }  // namespace fedhpc

@@ -5,15 +5,11 @@
 namespace fedhpc {
 
 UpdateMap::UpdateMap(FactorMap& updates, const at::TensorOptions& options)
-    : updates_(updates),
-      columns_(updates.other_columns()),
-      frozen_{at::zeros({1, updates.full()->size()}, options), updates.full()} {}
+    : updates_(updates), frozen_{at::zeros({1, updates.full()->size()}, options), updates.full()} {}
 
 void UpdateMap::expand_(const Rows& u, const Rows& w) {
   updates_.expand_(u, w);
-  for (const auto& [begin, end] : columns_) {
-    w.values.narrow(1, begin, end - begin).add_(frozen_.values.narrow(1, begin, end - begin));
-  }
+  add_(frozen_, w);
 }
 
 void UpdateMap::merge_(const Rows& u) { frozen_ = expand(u); }

@@ -384,8 +384,8 @@ void LocalStep::descend_(const Rows& rows, RowOptimizer& optimizer, const Embedd
 
 void LocalStep::descend_(const Rows& u, RowMap& map, RowOptimizer& optimizer, const Rows& base) {
   require(u.count() == clients_ && u.layout == map.factors(), "one row of factors per client");
-  const bool moved_from = base.values.defined();
-  require(!moved_from || base.count() == clients_, "one model per client to add factors to");
+  const bool has_base = base.values.defined();
+  require(!has_base || base.count() == clients_, "one model per client to add factors to");
   const std::int64_t columns = map.full()->size();
   const Rows models{room_for(workspace_.models, clients_, columns, columns, u.values.options()),
                     map.full()};
@@ -393,14 +393,9 @@ void LocalStep::descend_(const Rows& u, RowMap& map, RowOptimizer& optimizer, co
   const auto of_run = [](const Rows& rows, const BatchRun& run) {
     return Rows{rows.values.narrow(0, run.first, run.count), rows.layout};
   };
-  const ColumnRanges added = moved_from ? map.other_columns() : ColumnRanges{};
   for (const BatchRun& run : runs_) {
-    const Rows made = of_run(models, run);
-    map.expand_(of_run(u, run), made);
-    for (const auto& [begin, end] : added) {
-      made.values.narrow(1, begin, end - begin)
-          .add_(of_run(base, run).values.narrow(1, begin, end - begin));
-    }
+    map.expand_(of_run(u, run), of_run(models, run));
+    if (has_base) map.add_(of_run(base, run), of_run(models, run));
   }
   const Rows of_weights{gradient(models), models.layout};
   for (const BatchRun& run : runs_) {

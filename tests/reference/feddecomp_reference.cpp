@@ -5,6 +5,8 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/zeros.h>
 
+#include "reference/shifted_training.hpp"
+
 namespace fedhpc::reference {
 
 namespace {
@@ -20,18 +22,6 @@ Own first_own(const Problem& problem, const FactorisedModel& model, double range
                    at::zeros(layer.shapes()[1], at::kDouble)});
   }
   return own;
-}
-
-Parameters plus(const Parameters& a, const Parameters& b) {
-  Parameters sum;
-  for (std::size_t i = 0; i < a.size(); ++i) sum.push_back(a[i] + b[i]);
-  return sum;
-}
-
-Parameters minus(const Parameters& a, const Parameters& b) {
-  Parameters difference;
-  for (std::size_t i = 0; i < a.size(); ++i) difference.push_back(a[i] - b[i]);
-  return difference;
 }
 
 /// Both trainings of a client.
@@ -90,8 +80,8 @@ FedDecompOutcome feddecomp(const Problem& problem, const FedDecompSettings& sett
       const Parameters has = received(link, k, sigma);
       client.personal_(has, own_k);
       const Parameters start = model_of(has, own_k);
-      const Parameters change = read(link, k, minus(client.shared(start), start));
-      next.add(plus(sigma, change), weight_of(problem, k));
+      const Parameters change = read(link, k, plus(client.shared(start), -1, start));
+      next.add(plus(sigma, 1, change), weight_of(problem, k));
     }
     sigma = next.mean_or(sigma);
     result.outcome.train_loss.push_back(loss.mean());

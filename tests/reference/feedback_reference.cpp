@@ -7,25 +7,39 @@
 
 namespace fedhpc::reference {
 
+namespace {
+
+/// The mean of what arrives of these clients' training from w; 0 where nobody weighs anything.
+struct Move {
+  Tensor mean;
+  double weight = 0;
+};
+
+Move move_of(const Problem& problem, const std::vector<std::int64_t>& clients, std::int64_t t,
+             std::int64_t pass, const Tensor& w, Link& link, RoundLoss& loss) {
+  Move move{at::zeros_like(w)};
+  for (const std::int64_t i : clients) {
+    const Tensor start = link.down(i, w);
+    const Trained trained = train(problem, i, t, pass, unflatten(start, problem.initial), /*mu=*/0);
+    const double p = weight_of(problem, i);
+    move.mean = move.mean + p * link.up(i, flatten(trained.parameters) - start);
+    move.weight += p;
+    loss.add(trained);
+  }
+  if (move.weight > 0) move.mean = move.mean / move.weight;
+  return move;
+}
+
+}  // namespace
+
 Outcome top_k_fedavg(const Problem& problem, std::int64_t k, Feedback feedback,
                      std::int64_t k_down) {
   Outcome outcome;
   Tensor w = flatten(problem.initial);
   Link link(problem, w, {.k = k, .feedback = feedback, .k_down = k_down});
   for (std::int64_t t = 1; t <= problem.rounds; ++t) {
-    Tensor sum = at::zeros_like(w);
-    double weight = 0;
     RoundLoss loss;
-    for (const std::int64_t i : cohort(problem, t)) {
-      const Tensor start = link.down(i, w);
-      const Trained trained =
-          train(problem, i, t, /*pass=*/0, unflatten(start, problem.initial), /*mu=*/0);
-      const double p = weight_of(problem, i);
-      sum = sum + p * link.up(i, flatten(trained.parameters) - start);
-      weight += p;
-      loss.add(trained);
-    }
-    if (weight > 0) w = w + sum / weight;
+    w = w + move_of(problem, cohort(problem, t), t, /*pass=*/0, w, link, loss).mean;
     outcome.train_loss.push_back(loss.mean());
   }
   outcome.global = w;
@@ -48,18 +62,9 @@ Outcome top_k_hierfavg(const Problem& problem, std::int64_t kappa_2, std::int64_
       Tensor of_edge = has;
       double weight = 0;
       for (std::int64_t r = 0; r < kappa_2; ++r) {
-        Tensor moves = at::zeros_like(w);
-        weight = 0;
-        for (const std::int64_t i : drawn.clients) {
-          const Tensor start = of_clients.down(i, of_edge);
-          const Trained trained =
-              train(problem, i, t, /*pass=*/r, unflatten(start, problem.initial), /*mu=*/0);
-          const double p = weight_of(problem, i);
-          moves = moves + p * of_clients.up(i, flatten(trained.parameters) - start);
-          weight += p;
-          loss.add(trained);
-        }
-        if (weight > 0) of_edge = of_edge + moves / weight;
+        const Move move = move_of(problem, drawn.clients, t, r, of_edge, of_clients, loss);
+        of_edge = of_edge + move.mean;
+        weight = move.weight;
       }
       sum = sum + weight * of_edges.up(drawn.edge, of_edge - has);
       all += weight;

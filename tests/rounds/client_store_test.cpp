@@ -254,6 +254,7 @@ TEST_P(ClientStoreTest, RefusesStrangersAndOtherShapes) {
   EXPECT_THROW(rows.write(two, initial_), std::logic_error);
   EXPECT_THROW(rows.write(two, initial_row(layout_of(kColumns), GetParam()).replicate(2)),
                std::logic_error);
+  EXPECT_THROW(store.rows("v", initial_row(layout_of(3), GetParam())), std::logic_error);
   EXPECT_THROW(store.rows("v", initial_), std::logic_error) << "two owners of one memory";
   EXPECT_THROW(store.rows("w"), std::logic_error);
   EXPECT_THROW(store.scalars("w"), std::logic_error);

@@ -221,6 +221,7 @@ class Halving(Case):
                     said += line
                     if "waits for" in line:
                         fcntl.flock(lock, fcntl.LOCK_UN)
+        self.assertEqual(process.returncode, 0, said)
         self.assertEqual(said.count("lr0.2_seed1: waits for the run that is writing it\n"), 1)
         self.assertIn("[2/3] lr0.2_seed1: finished", said)
         self.assertEqual(self.rows(said)["0.3"], ("3", "9", "best"))

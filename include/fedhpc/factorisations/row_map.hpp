@@ -20,6 +20,9 @@ class RowMap {
   virtual void expand_(const Rows& u,       // [C, Q]
                        const Rows& w) = 0;  // [C, P]
   Rows expand(const Rows& u);               // [C, Q] -> [C, P]
+  /// w <- w + base where columns do not pass through.
+  void add_(const Rows& base,      // [C, P] or [1, P]
+            const Rows& w) const;  // [C, P]
   /// du <- the gradients with respect to u, from those with respect to the weights, dw.
   virtual void pullback_(const Rows& u,        // [C, Q]
                          const Rows& dw,       // [C, P]

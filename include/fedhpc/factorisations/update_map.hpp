@@ -23,14 +23,13 @@ class UpdateMap final : public RowMap {
 
   const LayoutPtr& full() const override { return updates_.full(); }
   const LayoutPtr& factors() const override { return updates_.factors(); }
-  ColumnRanges other_columns() const override { return columns_; }
+  ColumnRanges other_columns() const override { return updates_.other_columns(); }
   void expand_(const Rows& u, const Rows& w) override;
   void pullback_(const Rows& u, const Rows& dw, const Rows& du) override;
   void copy_passed_(const Rows& from, const Rows& to, Tag tag) const override;
 
  private:
   FactorMap& updates_;
-  ColumnRanges columns_;
   Rows frozen_;
 };
 

@@ -35,7 +35,7 @@ class Block {
   Rows download(const Rows& models, const Codec& codec, std::int64_t beside = 0);
   Rows download(const EdgeRows& models, const Codec& codec);
   /// Sends it as algorithm.downlink_codec says: by default as it is. `channel`: the number of this
-  /// payload, where a round sends several so.
+  /// payload, where a round sends several so. Books `beside` more bytes as well.
   Rows download(const Rows& models, std::int64_t channel = 0, std::int64_t beside = 0);
   Rows download(const EdgeRows& models);
   /// Sends to every client what Round::for_everybody has encoded once.
