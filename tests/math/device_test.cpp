@@ -11,10 +11,12 @@
 
 #include "fedhpc/math/network_lasso.hpp"
 #include "fedhpc/math/order_free_sum.hpp"
+#include "fedhpc/math/products.hpp"
 
+#include "fixtures/device_passes.hpp"
 #include "fixtures/standin.hpp"
 
-// The network lasso and sums over ranks on a device equal those on the host.
+// The network lasso, sums over ranks and products on a device equal those on the host.
 namespace fedhpc::testing {
 namespace {
 
@@ -150,6 +152,36 @@ TEST_F(NetworkLassoOnADevice, SumsHaveTheBitsOfTheHost) {
     const Tensor with_bad = parts.clone();
     if (host_->rank() == 0) with_bad[4][2].fill_(bad);
     EXPECT_TRUE(sums(with_bad).isnan().all().item<bool>());
+  }
+}
+
+using DeviceProducts = DeviceTest;
+
+TEST_F(DeviceProducts, EqualThoseOfTheHost) {
+  for (const at::ScalarType type : {at::kDouble, at::kFloat}) {
+    for (const Precision precision : {Precision::Fp32, Precision::Tf32, Precision::Bf16}) {
+      for (const Transpose ta : {Transpose::No, Transpose::Yes}) {
+        for (const Transpose tb : {Transpose::No, Transpose::Yes}) {
+          const bool flip_a = ta == Transpose::Yes;
+          const bool flip_b = tb == Transpose::Yes;
+          // Of wider rows, so that rows and stacks have gaps.
+          const Tensor a = at::randn({3, 30, 30}, type).narrow(1, 0, flip_a ? 20 : 9);
+          const Tensor b = at::randn({3, 30, 30}, type).narrow(1, 0, flip_b ? 7 : 20);
+          const Tensor left = a.narrow(2, 0, flip_a ? 9 : 20);
+          const Tensor right = b.narrow(2, 0, flip_b ? 20 : 7);
+          const Tensor result = at::randn({3, 9, 11}, type);
+          const Tensor moved = result.clone().to(at::kCUDA);
+          const Tensor far_left = a.contiguous().to(at::kCUDA).narrow(2, 0, left.size(2));
+          const Tensor far_right = b.contiguous().to(at::kCUDA).narrow(2, 0, right.size(2));
+          batched_product(type, 3, -0.5, matrices_of(left), ta, matrices_of(right), tb, 0.25,
+                          matrices_of(result.narrow(2, 2, 7)), {precision});
+          batched_product(type, 3, -0.5, matrices_of(far_left), ta, matrices_of(far_right), tb,
+                          0.25, matrices_of(moved.narrow(2, 2, 7)), {precision});
+          const double coarse = precision == Precision::Fp32 || !is_real_device() ? 1e-6 : 1e-2;
+          expect_near(moved.cpu(), result, type == at::kDouble ? 1e-14 : coarse, "product");
+        }
+      }
+    }
   }
 }
 
