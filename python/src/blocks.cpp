@@ -212,7 +212,8 @@ void bind_training_of_blocks(nb::class_<PyBlock>& bound) {
            "returns the trained rows [C, P]. Adds mu/2 ||w - centre||^2 + gamma rho sum log "
            "cosh(w / rho) to the loss. pass_: equal passes of a round see equal batches. columns: "
            "those that move ('head', 'body'). map: rows are factors [C, Q]. goes_on: the "
-           "optimizer goes on from the block's last training. Counts into train_loss.")
+           "optimizer goes on from the last training, which was the block's in this round. Counts "
+           "into train_loss.")
       .def("each_step", &each_step, nb::arg("take"), nb::kw_only(), nb::arg("alike") = false,
            nb::arg("pass_") = nb::none(),
            "Runs local training step by step: take(step) makes each, a LocalStep. alike: steps "

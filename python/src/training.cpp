@@ -50,8 +50,9 @@ PyOptimizer make_optimizer(const std::string& rule, nb::handle layout, double lr
                 .decay_biases = decay_biases,
                 .clip_norm = clip_norm,
                 .scheduled = scheduled};
+  if (momentum >= 1) refuse("Optimizer", "momentum below 1", concat(momentum));
   if (rule == "sgd") {
-    step.kind = OptimizerKind::Sgd;
+    step.kind = momentum > 0 ? OptimizerKind::Momentum : OptimizerKind::Sgd;
   } else if (rule == "momentum") {
     step.kind = OptimizerKind::Momentum;
   } else if (rule == "nesterov") {
@@ -60,6 +61,10 @@ PyOptimizer make_optimizer(const std::string& rule, nb::handle layout, double lr
     step.kind = OptimizerKind::Adam;
   } else {
     refuse("Optimizer", "sgd, momentum, nesterov or adam", "'" + rule + "'");
+  }
+  if (rule != "sgd" && (rule == "adam") == (momentum > 0)) {
+    refuse("Optimizer", rule == "adam" ? "no momentum with adam" : "momentum above 0 with " + rule,
+           concat(momentum));
   }
   return {std::make_shared<RowOptimizer>(step, to_layout(layout))};
 }
@@ -89,7 +94,8 @@ void bind_optimizer(nb::module_& core) {
           nb::arg("rule"), nb::arg("layout"), nb::arg("lr"), nb::arg("momentum") = 0.0,
           nb::arg("weight_decay") = 0.0, nb::arg("decay_biases") = true,
           nb::arg("scheduled") = false, nb::arg("clip_norm") = 0.0,
-          "rule: sgd, momentum, nesterov or adam. layout: of the rows it moves, or rows that "
+          "rule: sgd (with momentum above 0 the same as momentum), momentum, nesterov or adam. "
+          "layout: of the rows it moves, or rows that "
           "have it. scheduled: lr is train.lr, which follows train.lr_schedule. clip_norm: the "
           "longest gradient of a row (0: any), as by torch.nn.utils.clip_grad_norm_.")
       .def_prop_ro(

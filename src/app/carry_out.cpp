@@ -196,7 +196,9 @@ int run_experiment(Config& config, Communicator& comm, const Host& host, const R
     const bool early = report.round < config.run.rounds;
     const bool stopped = report.diverged_since > 0 && config.run.stop_on_divergence;
     interrupted = report.agreed.stop && early && !stopped;
-    if (interrupted || (stopped && early)) recorder.write_model(experiment.current_model());
+    if (interrupted || (stopped && early)) {
+      recorder.write_models(experiment.current_model(), !report.left);
+    }
     // Checkpoints from before it diverged are worth more than one from after.
     if (interrupted || (report.agreed.checkpoint && !stopped)) {
       checkpointer.write(report.round, recorder.file());

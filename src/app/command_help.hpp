@@ -17,7 +17,8 @@ constexpr CommandHelp kCommandHelp[] = {
   which the file's own win; its path is relative to the file that has the line.
   Keys of one method may stand in [algorithm.METHOD] or be given as --algorithm.METHOD.key=value;
   they act if that method is chosen. Plain keys algorithm.* of a file that names another method
-  than the command line are left out, but codec, k and weighting.
+  than the command line are left out, but those that mean the same in every method: server.*,
+  codec, codec_fraction, codec_levels, codec_rank, downlink_codec, error_feedback, k, weighting.
   An earlier result RUN.h5 gets the name RUN.old1.h5 (or the next number), its checkpoints
   theirs beside it; with --force the new one takes its place.
   Exit code 0: done; 2: refused before the first round, nothing was written; 1: failed later;
@@ -42,6 +43,7 @@ constexpr CommandHelp kCommandHelp[] = {
   (and of an edge) in a round, seconds of a round, values of sample gradients. Under mpirun it
   plans for as many ranks, with --ranks for those of a machine that is not there: how even their
   work would be (balance: mean over maximum, without and with moves), and their memory.
+  Seconds are of the participants: absent clients that train as well (training or learn = all) come on top.
 )"},
     {"list", R"(fedhpc list [algorithms|models|datasets|partitioners|factorisations|codecs]
             [--run.plugin=FILE,...]

@@ -108,16 +108,18 @@ StartOptions start_options(const std::string& command, const Arguments& argument
   StartOptions start = start_options(std::vector<Assignment>{});
   try {
     const auto is_option = [](const std::string& one) { return one.starts_with("--"); };
-    const auto file = std::find_if_not(arguments.begin(), arguments.end(), is_option);
-    const std::string path = file == arguments.end() ? "" : *file;
+    Arguments paths = arguments;
+    std::erase_if(paths, is_option);
     Arguments keys = arguments;
     std::erase_if(keys, [&](const std::string& one) {
       return !is_option(one) || one.find('=') == std::string::npos;
     });
     std::vector<Assignment> assignments = parse_command_line(keys);
-    std::error_code failed;
-    if (std::filesystem::is_regular_file(path, failed)) {  // a pipe can be read but once
-      // A result file or a checkpoint, of resume, says it with its other attributes.
+    // Of resume: a result file or a checkpoint says it with its other attributes, a configuration
+    // behind it wins.
+    for (const std::string& path : paths) {
+      std::error_code failed;
+      if (!std::filesystem::is_regular_file(path, failed)) continue;  // a pipe can be read but once
       const bool stored = h5::is_hdf5(path) == true;
       for (Assignment& one : stored ? parse_ini(config_in(path), path) : read_ini(path)) {
         assignments.push_back(std::move(one));

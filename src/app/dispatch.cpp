@@ -1,6 +1,8 @@
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 
 #include "fedhpc/app/commands.hpp"
 #include "fedhpc/comm/session.hpp"
@@ -37,20 +39,10 @@ int version_command() {
   return 0;
 }
 
-int dispatch(const Arguments& arguments, const std::string& command_line) {
-  const std::string command = arguments.empty() ? "" : arguments.front();
-  const Arguments rest(arguments.empty() ? arguments.end() : arguments.begin() + 1,
-                       arguments.end());
-  const auto asks_for_help = [](const std::string& word) {
-    return word == "--help" || word == "-h";
-  };
-  const bool is_command = std::any_of(kCommands.begin(), kCommands.end(),
-                                      [&](const char* name) { return command == name; });
-  if (is_command && std::any_of(rest.begin(), rest.end(), asks_for_help)) {
-    return dispatch({"help", command}, command_line);
-  }
-  if (command == "run") return run_command(rest, command_line);
-  if (command == "resume") return resume_command(rest, command_line);
+namespace {
+
+/// Carries out a command whose work is what it prints.
+int print(const std::string& command, const Arguments& rest) {
   if (command == "plan") return plan_command(rest);
   // The small commands speak once, whatever the number of ranks.
   if (launcher().rank != 0) return 0;
@@ -68,6 +60,29 @@ int dispatch(const Arguments& arguments, const std::string& command_line) {
   commands.emplace_back("--version");
   throw ConfigError(concat("unknown command '", command, "'; allowed: ", join(commands),
                            suggestion(nearest(command, commands))));
+}
+
+}  // namespace
+
+int dispatch(const Arguments& arguments, const std::string& command_line) {
+  const std::string command = arguments.empty() ? "" : arguments.front();
+  const Arguments rest(arguments.empty() ? arguments.end() : arguments.begin() + 1,
+                       arguments.end());
+  const auto asks_for_help = [](const std::string& word) {
+    return word == "--help" || word == "-h";
+  };
+  const bool is_command = std::any_of(kCommands.begin(), kCommands.end(),
+                                      [&](const char* name) { return command == name; });
+  if (is_command && std::any_of(rest.begin(), rest.end(), asks_for_help)) {
+    return dispatch({"help", command}, command_line);
+  }
+  if (command == "run") return run_command(rest, command_line);
+  if (command == "resume") return resume_command(rest, command_line);
+  const int exit_code = print(command, rest);
+  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
+    throw Error(concat("standard output cannot be written: ", std::strerror(errno)));
+  }
+  return exit_code;
 }
 
 }  // namespace fedhpc

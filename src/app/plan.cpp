@@ -28,8 +28,9 @@ double seconds_per_round(const Parts& parts, double seconds_per_step,
   for (std::int64_t client = 0; client < parts.partition.clients(); ++client) {
     steps += static_cast<double>(parts.steps_of(client));
   }
-  return steps * parts.config.topology.participation * seconds_per_step /
-         (machine.ranks * machine.balance);
+  const double share =
+      static_cast<double>(parts.cohort_limit()) / static_cast<double>(parts.partition.clients());
+  return steps * share * seconds_per_step / (machine.ranks * machine.balance);
 }
 
 /// Values of sample gradients that a participant takes in a round, mean over clients.

@@ -3,7 +3,10 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstdio>
 #include <utility>
+
+#include <lzma.h>
 
 #include "fedhpc/core/rng.hpp"
 
@@ -120,6 +123,24 @@ Partition make_partition(const DataOptions& options, const Dataset& dataset) {
       partitioner_registry().find(options.partition, "data.partition")(options, dataset);
   set_aside_validation(partition, options);
   return partition;
+}
+
+std::string digest_of(const Partition& partition) {
+  std::uint64_t digest = 0;
+  const auto add = [&]<typename T>(const std::vector<T>& numbers) {
+    const std::uint64_t count = numbers.size();
+    digest = lzma_crc64(reinterpret_cast<const std::uint8_t*>(&count), sizeof count, digest);
+    digest = lzma_crc64(reinterpret_cast<const std::uint8_t*>(numbers.data()), count * sizeof(T),
+                        digest);
+  };
+  for (const SampleLists* lists : {&partition.train, &partition.test, &partition.validation}) {
+    add(lists->offsets);
+    add(lists->samples);
+  }
+  add(partition.edge_of_client);
+  char text[17];
+  std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(digest));
+  return text;
 }
 
 Partition tested_on_validation(const Partition& partition) {

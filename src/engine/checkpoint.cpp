@@ -23,7 +23,8 @@ namespace fedhpc {
 
 namespace {
 
-constexpr std::int64_t kSlack = 256 * 1024;  // bytes: what HDF5 itself takes
+constexpr std::int64_t kSlack = 256 * 1024;      // bytes: what HDF5 itself takes
+constexpr const char* kPartition = "partition";  // attribute of /state: its digest
 constexpr std::size_t kKept = 2;
 constexpr std::chrono::seconds kInterval{60};
 constexpr int kShareOfTime = 20;  // writing takes at most this fraction of a run
@@ -38,6 +39,12 @@ bool newer(const std::string& a, const std::string& b) {
   return numbers(a) > numbers(b);
 }
 
+/// Writes which round a state is of, and whose samples clients have.
+void write_origin(const h5::Handle& state, std::int64_t round, const Partition& partition) {
+  h5::write_attribute(state, "round", round);
+  h5::write_attribute(state, kPartition, digest_of(partition));
+}
+
 /// Throws DataError unless the data at hand are those a checkpoint was made with.
 void check_data(const h5::Handle& file, const std::string& path, const Partition& partition) {
   const auto train = h5::read_vector<std::int64_t>(file, "/clients/train_samples");
@@ -48,11 +55,15 @@ void check_data(const h5::Handle& file, const std::string& path, const Partition
     const auto i = static_cast<std::size_t>(c);
     same = train[i] == partition.train.count(c) && test[i] == partition.test.count(c);
   }
-  if (!same) {
-    throw DataError(concat("checkpoint '", path,
-                           "' was made with other data: its clients have other numbers of samples; "
-                           "give the data of that run"));
-  }
+  const auto refuse_unless = [&](bool as_before, const char* difference) {
+    if (as_before) return;
+    throw DataError(concat("checkpoint '", path, "' was made with other data: its clients have ",
+                           difference, " samples; give the data of that run"));
+  };
+  refuse_unless(same, "other numbers of");
+  const h5::Handle state = h5::open_group(file, "/state");
+  if (!h5::has_attribute(state, kPartition)) return;  // of fedhpc before it had one
+  refuse_unless(h5::read_text_attribute(state, kPartition) == digest_of(partition), "other");
 }
 
 /// Throws DataError unless a checkpoint holds all that the result file goes on with.
@@ -240,7 +251,7 @@ void Checkpointer::write_file(const std::string& path, std::int64_t round,
   for (const auto& [group, parameters] : model.parts()) {
     write_parameters(file, "/model/" + group, parameters);
   }
-  h5::write_attribute(h5::create_group(file, "/state"), "round", round);
+  write_origin(h5::create_group(file, "/state"), round, experiment_.partition());
   StateWriter state(comm_, experiment_.parts().placement(), &file);
   experiment_.visit_state(state);
   write_partial(comm_, &file, experiment_.partial());

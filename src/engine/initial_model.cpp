@@ -52,6 +52,12 @@ void read_field(const h5::Handle& file, const std::string& source, const std::st
                            at::IntArrayRef(shape), ", the model needs ",
                            at::IntArrayRef(field.shape)));
   }
+  try {
+    h5::check_written(dataset);  // a run that has not ended has a place for its model, no model
+  } catch (const Error& error) {
+    throw DataError(concat(source, ": ", kind, " '", field.name, "': ", error.what(),
+                           "; give the file of a run that has ended"));
+  }
   Tensor values = at::empty({1, field.size}, at::kDouble);
   if (field.size > 0) h5::read_all(dataset, h5::type_of<double>(), values.data_ptr());
   row.narrow(1, field.offset, field.size).copy_(values);

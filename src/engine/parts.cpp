@@ -79,6 +79,7 @@ Parts::Parts(Config& options, Communicator& ranks, const Resumption* from)
     });
   };
   with_data([&] { placed = open_data(); });
+  require_one_partition();
   topology = std::make_unique<Topology>(comm, *std::move(placed));
   with_data([&] { shard = own_shard(Shard::kHeldBytes); });
   share_samples();
@@ -174,6 +175,18 @@ Placement Parts::open_data() {
   check_sizes(data, *dataset, partition);
   preparation = make_preparation(data, *dataset);
   return placed_on(comm.size());
+}
+
+void Parts::require_one_partition() const {
+  const std::vector<std::string> digests = comm.all_texts(digest_of(partition));
+  const auto other = std::ranges::find_if(
+      digests, [&](const std::string& digest) { return digest != digests.front(); });
+  if (other == digests.end()) return;
+  throw DataError(concat("rank 0 and rank ", other - digests.begin(),
+                         " have read different data, which assign other samples to the clients; "
+                         "look at the files of data.name = ",
+                         config.data.name, " and data.partition = ", config.data.partition,
+                         " on both hosts"));
 }
 
 void Parts::open_model(const Resumption* from) {

@@ -201,7 +201,8 @@ void Recorder::write_parts(const ModelRecord& model) {
   for (const auto& [group, parameters] : model.parts()) writer_->write_model(group, parameters);
 }
 
-void Recorder::write_model(const ModelRecord& model) {
+void Recorder::write_models(const ModelRecord& model, bool personal) {
+  if (personal && experiment_.config().run.saves("personal")) write_personal_models();
   if (!writer_) return;
   const std::string& output = experiment_.config().run.output;
   naming_file(output, output, [&] { write_parts(model); });

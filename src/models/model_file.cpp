@@ -19,6 +19,7 @@ constexpr std::size_t kMostLines = 100'000;
 Tensor read_constant(const h5::Handle& file, const std::string& path) {
   const h5::Handle dataset = h5::open_dataset(file, path);
   h5::check_numbers(dataset, sizeof(double));
+  h5::check_written(dataset);
   std::vector<std::int64_t> shape;
   for (const hsize_t length : h5::shape_of(dataset)) {
     shape.push_back(static_cast<std::int64_t>(length));

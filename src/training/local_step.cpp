@@ -413,14 +413,16 @@ bool LocalStep::approach_minimum_(const Rows& rows, RowOptimizer& optimizer, con
   const Tensor gradients = direction(rows, optimizer, penalty);
   const std::vector<double> squares = squared_lengths(active({gradients, rows.layout})).values();
   bool moved = false;
-  for (std::int64_t c = 0; c < active(); ++c) {
-    if (squares[static_cast<std::size_t>(c)] <= accuracy) {
-      solved_[static_cast<std::size_t>(c)] =
-          true;  // it stays: the next gradient finds it here again
-      continue;
+  for (const BatchRun& run : runs_) {
+    for (std::int64_t c = run.first; c < run.first + run.count; ++c) {
+      if (squares[static_cast<std::size_t>(c)] <= accuracy) {
+        // It stays: the next gradient finds it here again.
+        solved_[static_cast<std::size_t>(c)] = true;
+        continue;
+      }
+      optimizer.step_(rows.values, gradients, c, 1, rate_of(optimizer, run.rate));
+      moved = true;
     }
-    optimizer.step_(rows.values, gradients, c, 1);
-    moved = true;
   }
   return moved;
 }

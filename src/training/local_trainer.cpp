@@ -154,6 +154,14 @@ std::vector<TrainStatistics> LocalTrainer::train_(Rows& rows, std::span<const st
   const auto count = static_cast<std::int64_t>(clients.size());
   require(rows.values.scalar_type() == context_.type, "rows are of the run's number type");
   const BatchSource::Pass pass{.round = round, .number = work.pass.value_or(0)};
+  const Moved these{.round = round, .clients = {clients.begin(), clients.end()}};
+  Moved& before = work.map != nullptr ? moved_as_factors_ : moved_;
+  if (work.goes_on && before != these) {
+    throw Error(
+        "training goes on with an optimizer that has moved other clients, or the same in another "
+        "round: only a later pass over the same clients in the same round goes on");
+  }
+  before = these;
   if (work.map != nullptr) {
     require(!work.penalty.any() && work.columns.all(), "factors move as a whole, without penalty");
     if (!of_factors_ || of_factors_->layout() != rows.layout) {
@@ -190,6 +198,7 @@ std::vector<TrainStatistics> LocalTrainer::train_(Rows& rows, std::span<const st
 
 void LocalTrainer::adapt_(const Rows& rows, std::span<const std::int64_t> clients,
                           std::int64_t round, const Columns& columns) {
+  moved_ = {};
   adapt_(rows, clients, round, 0, optimizer_, columns);
 }
 

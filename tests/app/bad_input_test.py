@@ -6,12 +6,13 @@ import fcntl
 import gzip
 import os
 import shutil
+import subprocess
 import unittest
 from pathlib import Path
 
 import h5py
 import numpy as np
-from app_support import IDX_FILES, AppCase, edited, fedhpc, main, read_idx, write_idx
+from app_support import IDX_FILES, AppCase, apart, edited, environment, fedhpc, main, options, read_idx, write_idx
 
 BASE = """[run]
 rounds = 1
@@ -367,6 +368,25 @@ class BadInput(AppCase):
                     path.write_bytes(whole)
                     damage()
                     self.refused(["resume", path.name], [path.name, *words], ranks=ranks)
+
+    def test_another_partition(self):
+        """Of as many samples of each client: neither on another rank nor of a run that goes on."""
+        for name, first in (("a.h5", 0), ("b.h5", 40)):
+            with h5py.File(self.folder / name, "w") as file:
+                for part in ("train", "test"):
+                    file[f"{part}_offsets"] = np.arange(0, 41, 10)
+                file["train_samples"] = np.arange(first, first + 40)
+                file["test_samples"] = np.arange(100, 140)
+        run = ["run", "base.ini", "--data.partition=file", "--run.rounds=2", "--run.output=run.h5"]
+        parts = [f"--data.partition_file={name}" for name in ("a.h5", "b.h5")]
+        command = apart(options.mpiexec, options.fedhpc, *([*run, part] for part in parts))
+        done = subprocess.run(command, cwd=self.folder, env=environment(FEDHPC_DATA=None), capture_output=True,
+                              text=True, timeout=60, check=False)
+        self.assertEqual(done.returncode, 2, done.stderr)
+        self.assertIn("rank 0 and rank 1 have read different data", done.stderr)
+        self.assertEqual(done.stderr.count("fedhpc: error"), 1, done.stderr)
+        self.run_ok(*run, parts[0])
+        self.refused(["resume", "run.h5", "--run.rounds=3", parts[1]], ["run.ckpt.2.h5", "other data", "other samples"])
 
     def test_a_result_file_of_another_run(self):
         self.finished_run()

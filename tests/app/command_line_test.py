@@ -33,6 +33,15 @@ block = 2
 
 
 class SmallCommands(AppCase):
+    def test_output_that_does_not_arrive(self):
+        config = self.ini(SMALL, "run.ini")
+        for arguments in (["list"], ["help", "keys"], ["--version"], ["plan", config, "--json"]):
+            with self.subTest(arguments), open("/dev/full", "w") as full:
+                done = subprocess.run([options.fedhpc, *arguments], stdout=full, stderr=subprocess.PIPE, text=True,
+                                      env=environment(), cwd=self.folder, timeout=60, check=False)
+                self.assertEqual(done.returncode, 1, done.stderr)
+                self.assertIn("standard output cannot be written: No space left on device", done.stderr)
+
     def test_version(self):
         for ranks in (0, 2):
             out = self.run_ok("--version", ranks=ranks).stdout

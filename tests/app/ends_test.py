@@ -63,6 +63,18 @@ class Divergence(AppCase):
                 self.assertEqual(status(self.folder / "run.h5"), ("diverged", 1))
                 self.assertIn("diverged since round 1, stopped after round 1: run.h5", done.stdout)
 
+    def test_models_of_clients_are_those_of_the_last_round(self):
+        keys = ("--algorithm.name=ditto", "--run.save=personal", "--train.lr=1e6", "--run.stop_on_divergence=true")
+        for ranks in (0, 2):
+            with self.subTest(ranks=ranks):
+                done = fedhpc("run", self.config, *keys, "--force", ranks=ranks, cwd=self.folder)
+                self.assertEqual(done.returncode, 1, done.stderr)
+                with h5py.File(self.folder / "run.h5") as file:
+                    personal = file["model/personal"]
+                    self.assertGreater(len(personal), 0)
+                    for name, models in personal.items():
+                        self.assertTrue(models[()].reshape(len(models), -1).any(axis=1).all(), name)
+
     def test_is_no_matter_of_a_sound_run(self):
         done = self.run_ok("run", self.config, "--run.stop_on_divergence=true")
         self.assertEqual(status(self.folder / "run.h5"), ("complete", 6))
@@ -148,6 +160,14 @@ class OnTheWay(AppCase):
                          for n in (1, 100000))
         self.assertGreater(every["seconds_per_round"], rarely["seconds_per_round"])
         self.assertEqual(every["block"], rarely["block"])
+
+    def test_a_plan_counts_the_clients_of_drawn_edges(self):
+        config = self.ini(CONFIG, "run.ini")
+        keys = ("--json", "--algorithm.name=hierfavg", "--topology.edges=6", "--run.eval_every=100000",
+                "--train.local_steps=5000")
+        all_edges, one = (json.loads(self.run_ok("plan", config, *keys, f"--topology.edge_participation={share}").stdout)
+                          for share in (1, 0.17))
+        self.assertLess(one["seconds_per_round"], 0.5 * all_edges["seconds_per_round"])
 
 
 if __name__ == "__main__":

@@ -256,6 +256,9 @@ class ResultFile(AppCase):
             self.assertEqual(file.attrs["status"], b"running")
         self.run_ok("export", path, "--csv", "csv")
         self.run_ok(*short, f"--model.init_file={path}", "--run.output=from_killed.h5")
+        final = fedhpc(*short, f"--model.init_file={path}", "--model.init_state=final", "--run.output=f.h5", cwd=self.folder)
+        self.assertEqual(final.returncode, 2, final.stderr)
+        self.assertIn("none of its numbers were written; give the file of a run that has ended", final.stderr)
         with h5py.File(self.folder / "from_running.h5") as a, h5py.File(self.folder / "from_killed.h5") as b:
             self.equal_models(a, b)
         self.run_ok(*short)  # nobody writes it any more: a new run may have it

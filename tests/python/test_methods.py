@@ -569,6 +569,12 @@ class Verbs(InFolder):
                      lambda: block.train(start, mu=np.nan, centre=start)),
                     (ValueError, "Optimizer wants lr of at least 0, got nan",
                      lambda: fedhpc.Optimizer("sgd", start, lr=np.nan)),
+                    (ValueError, "Optimizer wants momentum below 1, got 1.5",
+                     lambda: fedhpc.Optimizer("sgd", start, lr=0.1, momentum=1.5)),
+                    (ValueError, "Optimizer wants no momentum with adam, got 0.9",
+                     lambda: fedhpc.Optimizer("adam", start, lr=0.1, momentum=0.9)),
+                    (ValueError, "Optimizer wants momentum above 0 with nesterov, got 0",
+                     lambda: fedhpc.Optimizer("nesterov", start, lr=0.1)),
                     (ValueError, "rows.replicate wants a count from 0 on, got -1", lambda: model.replicate(-1)),
                     (ValueError, "all different, got 'a' twice", lambda: fedhpc.Layout([("a", (1,)), ("a", (2,))])),
                     (ValueError, "sizes from 0 on, got 'a' [-1]", lambda: fedhpc.Layout([("a", (-1,))])),
@@ -621,6 +627,11 @@ class Verbs(InFolder):
                 with self.assertRaisesRegex(RuntimeError, "these gradients are over"):
                     gradient + gradient
                 self.assertEqual(doubled.shape, start.shape)
+            by_sgd = fedhpc.Optimizer("sgd", start, lr=0.1, momentum=0.9)  # the same, as of train.optimizer
+            again = start.clone()
+            by_sgd.reset(again)
+            block.each_step(lambda step: step.descend(again, by_sgd))
+            self.assertEqual(again.values.tobytes(), trained.values.tobytes())
             head = block.train(start, columns="head")
             moved = (head - start).values.any(axis=0)
             fields = {field.name for field in start.layout.fields

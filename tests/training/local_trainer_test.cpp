@@ -98,6 +98,39 @@ TEST(LocalTrainerTest, MovesTheColumnsItIsToldTo) {
   }
 }
 
+TEST(LocalTrainerTest, GoesOnWithTheOptimizerOfTheSameClientsInTheSameRound) {
+  DataOptions data;
+  data.clients = 4;
+  data.samples_per_client = 12;
+  const auto dataset = open_dataset(data);
+  const Partition partition = make_partition(data, *dataset);
+  const Shard shard(*dataset, partition, {0, 1, 2, 3}, make_preparation(data, *dataset),
+                    DType::Float64);
+  ModelOptions mlr;
+  mlr.name = "mlr";
+  const auto model = make_model(mlr, dataset->shape(), dataset->classes());
+  TrainOptions options{.batch_size = 4, .lr = 0.05, .optimizer = OptimizerKind::Momentum};
+  options.momentum = 0.9;
+  LocalTrainer trainer(*model, shard, options, {.type = at::kDouble, .seed = 1});
+  const std::vector<std::int64_t> these{0, 1};
+  const std::vector<std::int64_t> others{2, 3};
+  Rows rows{initial_row(*model->layout(), 3, at::kDouble).repeat({2, 1}), model->layout()};
+  const auto train = [&](const std::vector<std::int64_t>& clients, std::int64_t round,
+                         bool goes_on) {
+    Rows trained = rows.clone();
+    trainer.train_(trained, clients, round, {.pass = goes_on ? 1 : 0, .goes_on = goes_on});
+    return trained;
+  };
+  EXPECT_THROW(train(these, 1, true), std::exception);  // nobody has trained
+  train(these, 1, false);
+  EXPECT_NO_THROW(train(these, 1, true));
+  EXPECT_NO_THROW(train(these, 1, true));
+  EXPECT_THROW(train(others, 1, true), Error);
+  EXPECT_THROW(train(these, 2, true), Error);
+  trainer.adapt_(rows.clone(), these, 1);
+  EXPECT_THROW(train(these, 1, true), Error);
+}
+
 TEST(LocalTrainerTest, AdaptsOnBatchesThatNoTrainingSees) {
   DataOptions data;
   data.clients = 3;

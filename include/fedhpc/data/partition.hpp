@@ -62,6 +62,9 @@ std::int64_t clients_in_partition_file(const std::string& path);
 /// own, or the group /partition of a result file.
 void write_partition(const h5::Handle& location, const Partition& partition);
 
+/// Returns a text that another partition does not have: a checksum of all its lists.
+std::string digest_of(const Partition& partition);
+
 /// Returns every client's validation samples as its test samples, without training samples.
 Partition tested_on_validation(const Partition& partition);
 

@@ -94,6 +94,8 @@ struct Parts {
 
  private:
   Placement open_data();
+  /// Throws DataError, the same on every rank, where ranks have read different partitions.
+  void require_one_partition() const;
   std::unique_ptr<Shard> own_shard(std::int64_t held_bytes) const;
   /// The mean work of each client in a round, and what its home holds of it.
   std::vector<ClientLoad> loads() const;

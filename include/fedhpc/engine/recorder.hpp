@@ -34,8 +34,9 @@ class Recorder {
 
   /// Records one round, and the model after the last evaluation of a run.
   void record(const RoundReport& report);
-  /// Writes the model of a run that stops before its last round.
-  void write_model(const ModelRecord& model);
+  /// Writes the model of a run that stops before its last round and, where run.save has them, the
+  /// clients' own unless it stops inside a round. Collective.
+  void write_models(const ModelRecord& model, bool personal);
   /// Sets the status "complete", "diverged" or "interrupted".
   void finish(const std::string& status);
   /// Sets the status "failed"; a failure to do so is not reported.

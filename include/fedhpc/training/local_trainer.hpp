@@ -113,9 +113,19 @@ class LocalTrainer {
   Context context_;
   BatchSource batches_;
   StepWorkspace workspace_;
+  /// Whose rows an optimizer has moved last.
+  struct Moved {
+    std::int64_t round = 0;
+    std::vector<std::int64_t> clients;
+
+    friend bool operator==(const Moved&, const Moved&) = default;
+  };
+
   RowOptimizer optimizer_;
+  Moved moved_;
   std::optional<RowOptimizer> of_factors_;  // of the map trained through last
-  StepTaker taker_;                         // last: what it has captured works on the others
+  Moved moved_as_factors_;
+  StepTaker taker_;  // last: what it has captured works on the others
 };
 
 }  // namespace fedhpc

@@ -22,8 +22,8 @@ struct LocalWork {
   /// Models [C, P] that stand still, to which those of the factors are added where columns do not
   /// pass through; none: 0.
   Rows base{};
-  /// true: the optimizer goes on from the block's last training, which moved the same columns.
-  /// Otherwise it starts afresh.
+  /// true: the optimizer goes on from the last training, which moved the same columns of the same
+  /// clients in the same round; else training throws Error. false: it starts afresh.
   bool goes_on = false;
 };
 

@@ -23,6 +23,8 @@ def load_model(path, part="global", initial=False, client=None, timeout=PROBE_SE
         data = {name: item for name, item in file.get(group, {}).items() if isinstance(item, h5py.Dataset)}
         if not data:
             raise ResultError(f"{path}: {MISSING[part]}")
+        if any(item.size and not item.id.get_storage_size() for item in data.values()):
+            raise ResultError(f"{path}: its {part} models were never written: the run was stopped inside a round")
         if client is None:
             return {name: item[()] for name, item in data.items()}
         one_of(len(next(iter(data.values()))), client, path)
