@@ -25,7 +25,8 @@ def export_model(module, example_input, path, *, weights=True):
         trains, with dropout and batch norm, whatever mode it is in.
     example_input: a tensor [batch, ...] as the module takes it; only its shape and type matter. The batch that a run
         takes may have any size.
-    weights: without them the file says what the model is and not where it begins.
+    weights: without them the file says what the model is and not where it begins. A run draws them by model.init, and
+        refuses a parameter of the module's own (nn.Parameter outside torch's layers), which has no rule of drawing.
 
     Parameters are float32 or float64. Raises ConfigError where the file cannot hold the module, with the operation and
     its place; DataError where the file cannot be written.

@@ -62,6 +62,19 @@ std::optional<std::size_t> placed(const std::string& key, const std::string& wan
                            " (data.file = ", table.path, ")"));
 }
 
+std::string sentence_of_header() {
+  return "; set data.header = yes if the row names the columns, else data.header = no";
+}
+
+/// Whether a row is 0, 1, 2 and so on: the names that pandas gives columns without any.
+bool counts_columns(const Fields& fields) {
+  if (fields.size() < 2) return false;
+  for (std::size_t column = 0; column < fields.size(); ++column) {
+    if (without_spaces(fields[column]) != std::to_string(column)) return false;
+  }
+  return true;
+}
+
 /// Whether the first row of a file names its columns; `rows` stands before it.
 bool begins_with_header(CsvRows rows, const CsvFormat& format, const CsvTable* like) {
   if (format.header != Header::Auto) return format.header == Header::Yes;
@@ -78,6 +91,10 @@ bool begins_with_header(CsvRows rows, const CsvFormat& format, const CsvTable* l
   for (std::size_t column = 0; column < first.size(); ++column) {
     const bool feature = std::find(words.begin(), words.end(), column) == words.end();
     if (feature && !parse_number(first[column])) return true;
+  }
+  if (counts_columns(rows.fields())) {
+    rows.fail(": the numbers 0 to ", first.size() - 1, " may be data or names",
+              sentence_of_header());
   }
   // A word above a number is a name.
   if (!rows.next() || rows.fields().size() != first.size()) return false;
@@ -158,13 +175,21 @@ void take_row(const CsvRows& rows, CsvTable& table) {
 
 /// A class of one sample in the first row: more likely the name of the column over features whose
 /// names are numbers.
-void check_first_label(const CsvTable& table) {
-  const std::vector<std::string>& labels = table.labels.words;
-  if (labels.size() < 2 || std::count(labels.begin(), labels.end(), labels.front()) > 1) return;
+void check_first_label(const CsvTable& table, bool classes) {
+  const auto once = [](const auto& labels) {
+    return labels.size() > 1 && std::count(labels.begin(), labels.end(), labels.front()) == 1;
+  };
+  const CsvColumn& labels = table.labels;
+  std::string name;
+  if (once(labels.words)) {
+    name = in_quotes(labels.words.front());
+  } else if (classes && once(labels.numbers)) {
+    name = text_of(labels.numbers.front());
+  } else {
+    return;
+  }
   throw DataError(concat("csv file '", table.path, "', line ", table.lines.front(), ": the label ",
-                         in_quotes(labels.front()),
-                         " is in no other row; set data.header = yes if ",
-                         "the row names the columns, else data.header = no"));
+                         name, " is in no other row", sentence_of_header()));
 }
 
 }  // namespace
@@ -184,7 +209,9 @@ CsvTable parse_csv(std::span<const std::uint8_t> bytes, const std::string& path,
     take_row(rows, table);
   }
   if (table.lines.empty()) rows.fail(": found the end of the file, expected a row of numbers");
-  if (!header && format.header == Header::Auto && like == nullptr) check_first_label(table);
+  if (!header && format.header == Header::Auto && like == nullptr) {
+    check_first_label(table, format.classes);
+  }
   return table;
 }
 

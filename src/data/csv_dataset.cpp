@@ -89,7 +89,8 @@ std::unique_ptr<Dataset> open_csv(const DataOptions& options) {
   const CsvFormat format{.separator = options.separator,
                          .header = options.header,
                          .label_column = options.label_column,
-                         .client_column = options.client_column};
+                         .client_column = options.client_column,
+                         .classes = options.label_kind == LabelKind::Class};
   CsvTable train = parse_csv(read_bytes(data_file(options)), options.file, format);
   if (train.features == 0) {
     throw DataError(

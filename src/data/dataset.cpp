@@ -14,7 +14,7 @@ std::int64_t Dataset::features() const {
 }
 
 bool Targets::is_binary() const {
-  return kind == Kind::Whole && values.front() >= 0 && values.back() <= 1;
+  return kind == Kind::Whole && classes <= 2 && values.front() >= 0 && values.back() <= 1;
 }
 
 Registry<std::unique_ptr<Dataset>(const DataOptions&)>& dataset_registry() {

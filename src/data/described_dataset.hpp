@@ -13,6 +13,7 @@ struct Description {
   std::vector<std::string> class_names = {};   // [K]
   std::vector<std::string> client_names = {};  // [N]
   Tensor targets = {};                         // [S, T] int64 or float64, or undefined
+  std::int64_t target_classes = 0;             // of whole numbers, where their source says it
 };
 
 /// Describes targets [S, T]; an undefined tensor: the labels are the targets.
@@ -24,7 +25,9 @@ class DescribedDataset : public Dataset {
   DescribedDataset(std::unique_ptr<Dataset> data, Description description)
       : data_(std::move(data)),
         description_(std::move(description)),
-        targets_(targets_of(description_.targets)) {}
+        targets_(targets_of(description_.targets)) {
+    targets_.classes = description_.target_classes;
+  }
 
   std::vector<std::int64_t> shape() const override { return data_->shape(); }
   std::int64_t classes() const override { return data_->classes(); }

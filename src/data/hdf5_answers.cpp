@@ -4,6 +4,7 @@
 #include <cmath>
 #include <functional>
 #include <numeric>
+#include <optional>
 
 #include <ATen/ops/empty.h>
 
@@ -139,18 +140,25 @@ std::vector<std::int64_t> read_labels(const Input& input, const std::string& nam
   return labels;
 }
 
-/// K of labels in NAME_train: a file may say that there are more than its labels show.
-std::int64_t classes_of(const Input& input, const std::string& name,
-                        const std::vector<std::int64_t>& labels) {
-  const std::int64_t least = *std::max_element(labels.begin(), labels.end()) + 1;
+/// The attribute `classes` of a data set, which has more of them than `largest`; none where it has
+/// none. A file may say that there are more classes than its labels show.
+std::optional<std::int64_t> said_classes(const Input& input, const std::string& name,
+                                         std::int64_t largest) {
   const h5::Handle dataset = h5::open_dataset(input.file, name);
-  if (!h5::has_attribute(dataset, "classes")) return least;
+  if (!h5::has_attribute(dataset, "classes")) return std::nullopt;
   const std::int64_t classes = h5::read_integer_attribute(dataset, "classes");
-  if (classes < least || classes > std::max(least, kPlausibleLabels)) {
-    input.fail(name, "its attribute 'classes' is ", classes, " and its largest label ", least - 1,
-               ", expected more classes than that, up to ", kPlausibleLabels);
+  if (classes <= largest || classes > std::max(largest + 1, kPlausibleLabels)) {
+    input.fail(name, "its attribute 'classes' is ", classes, ", expected ", largest + 1, " to ",
+               std::max(largest + 1, kPlausibleLabels));
   }
   return classes;
+}
+
+/// K of labels in NAME_train.
+std::int64_t classes_of(const Input& input, const std::string& name,
+                        const std::vector<std::int64_t>& labels) {
+  const std::int64_t largest = *std::max_element(labels.begin(), labels.end());
+  return said_classes(input, name, largest).value_or(largest + 1);
 }
 
 }  // namespace
@@ -168,6 +176,8 @@ Answers read_answers(const Input& input, std::int64_t num_train, std::int64_t nu
   }
   answers.targets = form.floats ? read_all_targets<double>(input, form, num_train, num_test)
                                 : read_all_targets<std::int64_t>(input, form, num_train, num_test);
+  // One of the targets may be train.ignored_label: what they hold is compared by the loss.
+  if (!form.floats) answers.target_classes = said_classes(input, "y_train", 0).value_or(0);
   if (!input.has("label_train")) {
     answers.labels.assign(static_cast<std::size_t>(num_train + num_test), 0);
     return answers;

@@ -94,7 +94,8 @@ std::unique_ptr<Dataset> read_file(const Input& input) {
   Answers answers;
   auto data = pixels ? read_samples<std::uint8_t>(input, tested, answers)
                      : read_samples<double>(input, tested, answers);
-  Description description{.targets = std::move(answers.targets)};
+  Description description{.targets = std::move(answers.targets),
+                          .target_classes = answers.target_classes};
   if (input.has("client_train") || input.has("client_test")) {
     check_pair("client_train", "client_test");
     description.clients = read_counts(input, "client_train", data->num_train(), "x_train");

@@ -45,6 +45,7 @@ struct Answers {
   std::vector<std::int64_t> labels;  // [S]
   std::int64_t classes = 1;          // K of the labels
   Tensor targets{};                  // [S, T] int64 or float64; undefined: the labels
+  std::int64_t target_classes = 0;   // of whole numbers, where the file says it
 };
 
 /// Reads labels and targets of so many training and test samples.

@@ -21,6 +21,9 @@ Condition of_partitioner(std::vector<std::string> names) {
 /// The samples are made, not read.
 Condition generated() { return of_dataset({"glyphs", "covtype_like", "synthetic", "words"}); }
 
+/// The seed draws the validation samples, whatever deals the others.
+Condition validated() { return unless("data.validation_fraction", "0"); }
+
 void declare_source(DataOptions& data, OptionSet& options) {
   options.add_choice("data.name", data.name, dataset_registry().names(),
                      "Data set; 'fedhpc list datasets' explains");
@@ -68,10 +71,10 @@ void declare_source(DataOptions& data, OptionSet& options) {
       .acts(of_dataset({"csv"}));
   options
       .add("data.seed", data.seed, at_least(kZero),
-           "Seed of partition, split and generators; unset: run.seed")
-      .acts(either(generated(), unless("data.partition", "file")))
-      .acts(either(generated(),
-                   either(where("data.split", {"client"}), unless("data.partition", "natural"))));
+           "Seed of partition, split, validation samples and generators; unset: run.seed")
+      .acts(either(either(generated(), unless("data.partition", "file")), validated()))
+      .acts(either(either(generated(), unless("data.partition", "natural")),
+                   either(where("data.split", {"client"}), validated())));
   options.add("data.standardize", data.standardize,
               {{"none", Standardize::None},
                {"unit", Standardize::Unit},

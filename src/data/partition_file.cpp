@@ -1,6 +1,8 @@
 // The partition as a file (docs/semantics.md, 2): read, check, write.
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 
 #include "fedhpc/io/hdf5.hpp"
 
@@ -10,12 +12,51 @@ namespace fedhpc {
 
 namespace {
 
+/// A data set of whole numbers, all of them written. Floats will do where they are whole.
+std::vector<std::int64_t> read_whole(const h5::Handle& file, const std::string& path,
+                                     const std::string& name) {
+  constexpr double kExact = 9007199254740992;  // 2^53: floats beyond skip numbers
+  const auto fail = [&](const auto&... what) {
+    throw DataError(concat("partition file '", path, "', data set '", name, "': ", what...));
+  };
+  const h5::Handle dataset = h5::open_dataset(file, name);
+  try {
+    h5::check_written(dataset);
+  } catch (const Error& error) {
+    fail(error.what());
+  }
+  if (!h5::holds_floats(dataset)) return h5::read_vector<std::int64_t>(file, name);
+  std::vector<std::int64_t> whole;
+  for (const double number : h5::read_vector<double>(file, name)) {
+    if (!(std::abs(number) <= kExact && number == std::floor(number))) {
+      fail("found ", number, " at entry ", whole.size(), ", expected a whole number");
+    }
+    whole.push_back(static_cast<std::int64_t>(number));
+  }
+  return whole;
+}
+
+/// The edge of each client; whether there are as many is for check_agreement.
+std::vector<std::int32_t> read_edges(const h5::Handle& file, const std::string& path,
+                                     const std::string& name) {
+  constexpr std::int64_t kLast = std::numeric_limits<std::int32_t>::max();
+  std::vector<std::int32_t> edges;
+  for (const std::int64_t edge : read_whole(file, path, name)) {
+    if (edge < 0 || edge > kLast) {
+      throw DataError(concat("partition file '", path, "', data set '", name, "': found edge ",
+                             edge, ", expected ", edge < 0 ? "0 or above" : "less than 2^31"));
+    }
+    edges.push_back(static_cast<std::int32_t>(edge));
+  }
+  return edges;
+}
+
 /// One pair of data sets NAME_offsets and NAME_samples, checked.
 SampleLists read_lists(const h5::Handle& file, const std::string& path, const std::string& name,
                        std::int64_t num_samples) {
   SampleLists lists;
-  lists.offsets = h5::read_vector<std::int64_t>(file, name + "_offsets");
-  lists.samples = h5::read_vector<std::int64_t>(file, name + "_samples");
+  lists.offsets = read_whole(file, path, name + "_offsets");
+  lists.samples = read_whole(file, path, name + "_samples");
   const auto fail = [&](const std::string& dataset, const auto&... what) {
     throw DataError(
         concat("partition file '", path, "', data set '", name, dataset, "': ", what...));
@@ -54,14 +95,9 @@ void check_agreement(const Partition& partition, const std::string& path,
   check(partition.test, "test");
   if (partition.validation.size() > 0) check(partition.validation, "validation");
   const std::vector<std::int32_t>& edges = partition.edge_of_client;
-  if (edges.empty()) return;
-  const std::string place =
-      concat("partition file '", path, "', data set '", prefix, "edge_of_client': found ");
-  if (static_cast<std::int64_t>(edges.size()) != clients) {
-    throw DataError(concat(place, edges.size(), " clients, expected ", clients));
-  }
-  const std::int32_t lowest = *std::min_element(edges.begin(), edges.end());
-  if (lowest < 0) throw DataError(concat(place, "edge ", lowest, ", expected 0 or above"));
+  if (edges.empty() || std::ssize(edges) == clients) return;
+  throw DataError(concat("partition file '", path, "', data set '", prefix,
+                         "edge_of_client': found ", edges.size(), " clients, expected ", clients));
 }
 
 /// What `read` returns for the open file and the prefix of its data sets; HDF5's complaints (no
@@ -90,7 +126,7 @@ Partition read_partition(const std::string& path, std::int64_t num_samples) {
       partition.validation = read_lists(file, path, prefix + "validation", num_samples);
     }
     if (h5::exists(file, prefix + "edge_of_client")) {
-      partition.edge_of_client = h5::read_vector<std::int32_t>(file, prefix + "edge_of_client");
+      partition.edge_of_client = read_edges(file, path, prefix + "edge_of_client");
     }
     check_agreement(partition, path, prefix);
     return partition;

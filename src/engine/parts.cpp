@@ -230,6 +230,21 @@ void Parts::move_to_device() {
   if (factor_map) initial_factors.values = initial_factors.values.to(context.device);
 }
 
+namespace {
+
+/// A model file's own parameters are in no layer whose kind says how to draw them. Left at 0, two of
+/// them that are multiplied would never learn.
+void check_drawable(const Layout& layout, const std::string& file) {
+  for (const Field& field : layout.fields()) {
+    if (field.initial != Initial::Given) continue;
+    throw ConfigError(concat("parameter '", field.name, "' of model.file '", file,
+                             "' has no rule of drawing; export the model with its weights, or set ",
+                             "model.init_file"));
+  }
+}
+
+}  // namespace
+
 void Parts::open_weights(const Resumption* from) {
   const LayoutPtr& layout = model->layout();
   if (from != nullptr && from->holds_initial_model) {
@@ -242,6 +257,7 @@ void Parts::open_weights(const Resumption* from) {
     return;
   }
   if (config.model.init_file.empty() && !file.empty() && !holds_weights(file)) file.clear();
+  if (file.empty() && from == nullptr) check_drawable(*layout, config.model.file);
   initial = file.empty()
                 ? Rows{initial_row(*layout, context.seed, context.type, config.model.init), layout}
                 : read_initial_model(config.model.key_of_weights(), file, layout, context.type,

@@ -94,7 +94,7 @@ Tensor initial_row(const Layout& layout, std::uint64_t seed, at::ScalarType type
     const Field& field = layout.fields()[index];
     double* values = row.data_ptr<double>() + field.offset;
     if (field.initial == Initial::One) std::fill_n(values, field.size, 1.0);
-    if (field.initial == Initial::Zero || field.initial == Initial::One) continue;
+    if (field.initial != Initial::Drawn && field.initial != Initial::Embedding) continue;
     Draws draws({.seed = seed, .purpose = Purpose::Init, .client = index});
     if (field.initial == Initial::Embedding) {
       draw_embedding(field, rule, draws, values);

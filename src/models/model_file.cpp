@@ -5,6 +5,7 @@
 #include <ATen/ops/empty.h>
 
 #include "fedhpc/io/hdf5.hpp"
+#include "fedhpc/models/layer.hpp"
 #include "fedhpc/models/script_model.hpp"
 
 #include "models/families.hpp"
@@ -14,7 +15,6 @@ namespace fedhpc {
 namespace {
 
 constexpr std::int64_t kVersion = 1;
-constexpr std::size_t kMostLines = 100'000;
 
 Tensor read_constant(const h5::Handle& file, const std::string& path) {
   const h5::Handle dataset = h5::open_dataset(file, path);
@@ -41,7 +41,10 @@ ModelDescription read_lines(const h5::Handle& file, const std::string& source) {
   }
   ModelDescription description;
   const std::vector<std::string> texts = h5::read_texts(file, "/layers");
-  if (texts.size() > kMostLines) throw DataError(concat(source, " has ", texts.size(), " layers"));
+  if (texts.size() > LayerDraws::kMostLayers) {
+    throw DataError(concat(source, " has ", texts.size(), " layers, expected at most ",
+                           LayerDraws::kMostLayers, ", whose draws are told apart"));
+  }
   for (const std::string& text : texts) {
     try {
       description.add(line_of(text));

@@ -18,7 +18,7 @@ class Parameter final : public Layer {
   std::int64_t output_features() const override { return values_of(shape_); }
   void declare(Layout& layout) override {
     column_ = layout.size();
-    layout.add(names_.of(0, "weight"), shape_, 1, tags_, Initial::Zero);
+    layout.add(names_.of(0, "weight"), shape_, 1, tags_, Initial::Given);
   }
   Saved make_saved(std::int64_t, std::int64_t batch, const at::TensorOptions& options,
                    Use use) const override {

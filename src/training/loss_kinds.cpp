@@ -71,12 +71,16 @@ Loss::Loss(const LossOptions& options, const Targets& targets, std::int64_t clas
   if (kind_ != LossKind::CrossEntropy) return;
   classes_ = classes;
   if (!sequences_) return;
-  classes_ = 2;
+  classes_ = std::max<std::int64_t>(2, targets.classes);
   for (const std::int64_t value : targets.values) {
     if (value == ignored_) continue;
     if (value < 0) {
       refuse(concat("the label ", value,
                     " is below 0; number the classes from 0, or name it by train.ignored_label"));
+    }
+    if (targets.classes > 0 && value >= targets.classes) {
+      refuse(concat("the label ", value, " is none of the ", targets.classes,
+                    " classes that the data name; number them from 0"));
     }
     classes_ = std::max(classes_, value + 1);
   }

@@ -202,8 +202,8 @@ void TrainOptions::resolve_schedule(const OptionSet& options, std::int64_t round
     }
   }
   if (lr_schedule != LrSchedule::Cosine) return;
-  if (lr_unit == LrUnit::Epoch) {
-    if (lr_period > 0) return;
+  const bool by_epoch = lr_unit == LrUnit::Epoch;
+  if (by_epoch && lr_period == 0) {
     options.refuse("train.lr_unit", "train.lr_period = auto; give that a number of epochs");
   }
   if (lr_period == 0) lr_period = rounds - lr_warmup;
@@ -212,13 +212,15 @@ void TrainOptions::resolve_schedule(const OptionSet& options, std::int64_t round
                                              ", which leaves no round to train.lr_schedule = "
                                              "cosine; lower it"));
   }
-  if (lr_final == 0 && lr_warmup + lr_period < rounds) {
+  // Local steps are at least one epoch a round, and edge rounds make more.
+  const std::int64_t units = by_epoch ? rounds * std::max<std::int64_t>(1, local_epochs) : rounds;
+  if (lr_final == 0 && lr_warmup + lr_period < units) {
     const bool given = options.origin("train.lr_period").level > Level::Stored;
     options.refuse(given ? "train.lr_period" : "run.rounds",
                    concat("train.lr_schedule = cosine, whose rate is 0 after ",
-                          lr_warmup + lr_period, " of ", rounds,
-                          " rounds; allowed: no more rounds than that, or a run from its start "
-                          "with train.lr_final above 0"));
+                          lr_warmup + lr_period, " of ", units, by_epoch ? " epochs" : " rounds",
+                          "; allowed: no more ", by_epoch ? "epochs" : "rounds",
+                          " than that, or a run from its start with train.lr_final above 0"));
   }
 }
 

@@ -185,8 +185,8 @@ TEST_F(CsvDatasetTest, LabelsAndClientsMayBeWords) {
 
   options.test_file.clear();
   options.client_column = "0";
-  write("40;1;7\n-2;2;8\n");
-  EXPECT_EQ(open_dataset(options)->natural_clients(), (std::vector<std::int64_t>{1, 0}));
+  write("40;1;7\n-2;2;8\n40;3;7\n");
+  EXPECT_EQ(open_dataset(options)->natural_clients(), (std::vector<std::int64_t>{1, 0, 1}));
   EXPECT_EQ(open_dataset(options)->client_names(), (std::vector<std::string>{"-2", "40"}));
   options.client_column = "last";
   expect_in("data.label_column = last and data.client_column = last are the same column",
@@ -208,6 +208,35 @@ TEST_F(CsvDatasetTest, WordsWithoutAHeader) {
   EXPECT_EQ(open_dataset(options)->class_names(), (std::vector<std::string>{"cat", "dog"}));
   options.header = Header::No;
   EXPECT_EQ(open_dataset(options)->classes(), 3);
+}
+
+TEST_F(CsvDatasetTest, NumbersThatMayBeNames) {
+  const auto message = [&] { return message_of<DataError>([&] { open_dataset(options); }); };
+  const std::string both = "; set data.header = yes if the row names the columns, else ";
+  write("0,1,2\n.5,6,2\n.25,8,2\n7,8,3\n");
+  expect_in("a.csv', line 1: the numbers 0 to 2 may be data or names" + both, message());
+  options.label_kind = LabelKind::Number;
+  expect_in("line 1: the numbers 0 to 2 may be data or names" + both, message());
+  options.header = Header::No;
+  EXPECT_EQ(open_dataset(options)->num_train(), 4);
+  options.header = Header::Yes;
+  EXPECT_EQ(open_dataset(options)->num_train(), 3);
+  options.label_kind = LabelKind::Class;
+  EXPECT_EQ(open_dataset(options)->class_names(), (std::vector<std::string>{"2", "3"}));
+
+  options.header = Header::Auto;
+  write("4,5,784\n.5,6,2\n7,8,3\n");
+  expect_in("a.csv', line 1: the label 784 is in no other row" + both, message());
+  options.label_kind = LabelKind::Number;
+  EXPECT_EQ(open_dataset(options)->num_train(), 3);
+  options.label_kind = LabelKind::Class;
+  options.header = Header::No;
+  EXPECT_EQ(open_dataset(options)->classes(), 3);
+  options.header = Header::Auto;
+  for (const char* text : {"0,1,3\n5,6,3\n7,8,2\n", "0.0,1,2\n5,6,2\n7,8,3\n"}) {
+    write(text);
+    EXPECT_EQ(open_dataset(options)->num_train(), 3) << text;
+  }
 }
 
 TEST_F(CsvDatasetTest, NumbersAndWordsDoNotMix) {

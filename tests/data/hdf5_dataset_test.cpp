@@ -265,8 +265,22 @@ TEST_F(Hdf5DatasetTest, AFileMayHaveMoreClassesThanItsLabelsShow) {
   EXPECT_EQ(open_dataset(options)->classes(), 80);
   write(fill(8));
   EXPECT_EQ(open_dataset(options)->classes(), 8);
-  expect_in("'/y_train': its attribute 'classes' is 7 and its largest label 7", refusal(fill(7)));
+  expect_in("'/y_train': its attribute 'classes' is 7, expected 8 to 65536", refusal(fill(7)));
   expect_in("'/y_train': its attribute 'classes' is 65537", refusal(fill(65537)));
+}
+
+TEST_F(Hdf5DatasetTest, ASequenceMayHaveMoreClassesThanItsPlacesShow) {
+  const auto fill = [](std::int64_t classes) {
+    return [=](const h5::Handle& file) {
+      put<double>(file, "x_train", {2, 1}, {1, 2});
+      put<std::int64_t>(file, "y_train", {2, 2}, {0, -100, 7, 1});
+      h5::write_attribute(h5::open_dataset(file, "y_train"), "classes", classes);
+    };
+  };
+  write(fill(80));
+  EXPECT_EQ(open_dataset(options)->targets().classes, 80);
+  EXPECT_EQ(open_dataset(options)->classes(), 1) << "of labels, which it has not";
+  expect_in("'/y_train': its attribute 'classes' is 0, expected 1 to 65536", refusal(fill(0)));
 }
 
 TEST_F(Hdf5DatasetTest, AFileThatIsNoHdf5OrMissingIsNamed) {

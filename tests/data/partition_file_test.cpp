@@ -1,3 +1,6 @@
+#include <cmath>
+#include <map>
+
 #include <gtest/gtest.h>
 
 #include "fedhpc/data/partition.hpp"
@@ -115,6 +118,51 @@ TEST(PartitionFileTest, ErrorsNameFileAndDataSet) {
     expect_in("partition file '" + path + "', " + spoilt.message,
               message_of<DataError>([&] { read_partition(path, 8); }));
   }
+}
+
+/// A partition of two clients whose data set NAME holds `values` instead, as T; none: never written.
+template <typename T>
+void write_with(const std::string& path, const std::string& name, const std::vector<T>& values,
+                bool written = true) {
+  const h5::Handle file = h5::open_file(path, h5::Mode::Create);
+  const std::map<std::string, Ids> sound = {{"train_offsets", {0, 1, 2}},
+                                            {"train_samples", {2, 0}},
+                                            {"test_offsets", {0, 0, 0}},
+                                            {"test_samples", {}},
+                                            {"edge_of_client", {1, 0}}};
+  for (const auto& [one, numbers] : sound) {
+    if (one != name) h5::write_vector(file, one, numbers);
+  }
+  if (written) {
+    h5::write_vector(file, name, values);
+  } else {
+    h5::create_dataset(file, name, h5::type_of<T>(), {values.size()});
+  }
+}
+
+TEST(PartitionFileTest, NumbersAreWholeAndWritten) {
+  const TemporaryFolder folder;
+  const std::string path = folder.path("p.h5");
+  const auto message = [&] { return message_of<DataError>([&] { read_partition(path, 8); }); };
+  for (const auto& [name, values] :
+       std::map<std::string, std::vector<double>>{{"train_offsets", {0, 1.5, 2}},
+                                                  {"train_samples", {2, .9}},
+                                                  {"edge_of_client", {1, .5}}}) {
+    write_with(path, name, values);
+    expect_in("partition file '" + path + "', data set '" + name + "': found ", message());
+    expect_in(" at entry 1, expected a whole number", message());
+    write_with(path, name, values, false);
+    expect_in("', data set '" + name + "': none of its numbers were written", message());
+  }
+  write_with(path, "train_samples", std::vector<double>{2, std::nan("")});
+  expect_in("'train_samples': found nan at entry 1", message());
+  write_with(path, "edge_of_client", Ids{0, std::int64_t{1} << 32});
+  expect_in("'edge_of_client': found edge 4294967296, expected less than 2^31", message());
+  // numpy makes floats of an empty list, and of whole numbers by arithmetic.
+  write_with(path, "test_samples", std::vector<double>{});
+  EXPECT_EQ(read_partition(path, 8).clients(), 2);
+  write_with(path, "train_samples", std::vector<double>{2, 7});
+  EXPECT_EQ(read_partition(path, 8).train.samples, (Ids{2, 7}));
 }
 
 TEST(PartitionFileTest, AFileThatIsNoneIsNamed) {

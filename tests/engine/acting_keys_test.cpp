@@ -180,6 +180,24 @@ TEST(ActingKeys, AnotherMethodOnTheCommandLinePutsAFilesKeysOutOfAction) {
   EXPECT_EQ(again.to_ini(), config.to_ini());
 }
 
+TEST(ActingKeys, ASeedOfDataHoldsValidationSamples) {
+  const Assignment seed = in_file("data.seed", "3");
+  const Assignment validation = in_file("data.validation_fraction", "0.2");
+  const std::vector<std::vector<Assignment>> dealt = {
+      {in_file("data.name", "mnist"), in_file("data.partition", "file"),
+       in_file("data.partition_file", "parts.h5"), seed},
+      {in_file("data.name", "hdf5"), in_file("data.file", "own.h5"),
+       in_file("data.partition", "natural"), in_file("data.split", "official"), seed}};
+  for (std::vector<Assignment> lines : dealt) {
+    const std::string message = refusal(lines);
+    EXPECT_NE(message.find("key 'data.seed' = '3' has no effect with"), std::string::npos)
+        << message;
+    EXPECT_NE(message.find("data.validation_fraction"), std::string::npos) << message;
+    lines.push_back(validation);
+    EXPECT_EQ(refusal(lines), "accepted");
+  }
+}
+
 TEST(ActingKeys, AllOfThemAreNamedAtOnce) {
   const std::string message =
       refusal({in_file("data.alpha", "0.5"), in_file("algorithm.k", "16"),

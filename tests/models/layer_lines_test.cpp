@@ -4,7 +4,11 @@
 #include <ATen/ops/tensor.h>
 #include <gtest/gtest.h>
 
+#include "fedhpc/io/hdf5.hpp"
 #include "fedhpc/models/description.hpp"
+#include "fedhpc/models/model_file.hpp"
+
+#include "data/data_support.hpp"
 
 // What descriptions of layers are refused, and what drawn rows hold.
 namespace fedhpc {
@@ -101,6 +105,22 @@ TEST(Embedding, RefusesWhatIsNoRow) {
   }
   a.input().copy_(at::tensor({2.0, 0.0}).view({1, 1, 2}));
   model->forward(rows, a);
+}
+
+TEST(ModelFile, HasNoMoreLinesThanDrawsTellApart) {
+  const testing_support::TemporaryFolder folder;
+  const auto refusal_of = [&](std::size_t lines) {
+    const std::string path = folder.path("net.h5");
+    {
+      const h5::Handle file = h5::open_file(path, h5::Mode::Create);
+      h5::write_attribute(file, "fedhpc_model", std::int64_t{1});
+      h5::write_texts(file, "layers", std::vector<std::string>(lines, "none x"));
+    }
+    return testing_support::message_of<DataError>([&] { read_model_file(path); });
+  };
+  const std::string message = " layers, expected at most 65536";
+  EXPECT_NE(refusal_of(65537).find("has 65537" + message), std::string::npos);
+  EXPECT_NE(refusal_of(65536).find("layer 0: 'x' is not of the form"), std::string::npos);
 }
 
 TEST(InitialRow, DrawsTablesAsNormals) {

@@ -171,6 +171,22 @@ class Trains(Imported):
         for name, values in self.run_model(keys).model().items():
             np.testing.assert_array_equal(values, drawn[name])
 
+    def test_a_parameter_without_a_rule_needs_weights(self):
+        class Scaled(torch.nn.Module):
+            def __init__(self, inner):
+                super().__init__()
+                self.inner, self.scale = inner, torch.nn.Parameter(torch.ones(1))
+
+            def forward(self, x):
+                return self.inner(x) * self.scale
+
+        module, x, _, keys = self.prepare("CNN")
+        fedhpc.export_model(Scaled(module), x[:1], "net.h5", weights=False)
+        with self.assertRaisesRegex(fedhpc.ConfigError, "parameter 'scale' of model.file .* has no rule of drawing"):
+            self.run_model(keys)
+        fedhpc.export_model(Scaled(module), x[:1], "net.h5")
+        self.assertEqual(self.run_model(keys).status, "complete")
+
 
 class SameBits(Imported):
     def test_ranks_and_blocks(self):

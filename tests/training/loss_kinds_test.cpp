@@ -251,6 +251,14 @@ TEST(Losses, AreRefusedForOtherTargets) {
             message_of<ConfigError>([] { Loss({}, labels_to(2), 1).of_outputs(9); }));
   expect_in("the model has 5 outputs a sample and the data's targets ask for 4, 4 values",
             message_of<ConfigError>([] { Loss({}, numbers(), 1).of_outputs(5); }));
+  Targets few = whole({-100, 0, 1});
+  few.classes = 80;
+  EXPECT_EQ(Loss({}, few, 1).outputs(), kPlaces * 80) << "more classes than places show";
+  few.values = {0, 1};
+  EXPECT_EQ(Loss({}, few, 1).outputs(), kPlaces * 80) << "not several yes or no";
+  few.values = {0, 80};
+  expect_in("the label 80 is none of the 80 classes that the data name", refusal({}, few));
+  EXPECT_EQ(Loss({.ignored_label = 80}, few, 1).outputs(), kPlaces * 80);
   EXPECT_EQ(Loss({}, labels_to(2), 1).of_outputs(20).outputs(), 20) << "classes without a label";
 }
 

@@ -82,6 +82,8 @@ TEST(TrainOptionsTest, ContradictionsAreRefused) {
       {{{"lr_schedule", "cosine"}, {"lr_warmup", "10"}}, "x.ini:2: key 'train.lr_warmup'"},
       {{{"lr_schedule", "cosine"}, {"lr_unit", "epoch"}}, "x.ini:2: key 'train.lr_unit'"},
       {{{"lr_schedule", "cosine"}, {"lr_period", "9"}}, "x.ini:2: key 'train.lr_period'"},
+      {{{"lr_schedule", "cosine"}, {"lr_unit", "epoch"}, {"lr_period", "9"}},
+       "x.ini:3: key 'train.lr_period'"},
       {{{"optimizer", "nesterov"}, {"nesterov", "false"}}, "x.ini:2: key 'train.nesterov'"},
       {{{"optimizer", "momentum"}, {"nesterov", "true"}}, "x.ini:2: key 'train.nesterov'"},
       {{{"nesterov", "true"}},
@@ -97,6 +99,23 @@ TEST(TrainOptionsTest, ContradictionsAreRefused) {
   }
   EXPECT_THROW(Resolved(Assignments{{"momentum", "1"}}), ConfigError);
   EXPECT_THROW(Resolved(Assignments{{"weight_decay", "-0.1"}}), ConfigError);
+}
+
+TEST(TrainOptionsTest, ACosineByEpochLastsAsLongAsTheRunSurelyDoes) {
+  const auto lines = [](const char* length, const char* count, const char* period) {
+    return Assignments{
+        {"lr_schedule", "cosine"}, {"lr_unit", "epoch"}, {"lr_period", period}, {length, count}};
+  };
+  EXPECT_THROW(Resolved(lines("local_epochs", "3", "29"), 10), ConfigError);
+  EXPECT_EQ(Resolved(lines("local_epochs", "3", "30"), 10).train.lr_period, 30);
+  Assignments floor = lines("local_epochs", "3", "29");
+  floor.emplace_back("lr_final", "0.1");
+  EXPECT_EQ(Resolved(floor, 10).train.lr_period, 29);
+  Assignments steps = lines("local_steps", "7", "9");
+  steps.emplace_back("local_epochs", "0");
+  EXPECT_THROW(Resolved(steps, 10), ConfigError);
+  steps[2].second = "10";
+  EXPECT_EQ(Resolved(steps, 10).train.lr_period, 10);
 }
 
 double factor(const Assignments& lines, std::int64_t units) {

@@ -32,9 +32,10 @@ struct Targets {
   Kind kind = Kind::Label;
   std::int64_t count = 1;                 ///< T
   std::vector<std::int64_t> values = {};  ///< of whole numbers, the different ones, ascending
+  std::int64_t classes = 0;               ///< of whole numbers, at least so many; 0: as they show
   double mean_square = 0;                 ///< of numbers, over all samples
 
-  /// True where all values are 0 or 1.
+  /// True where all values are 0 or 1, and no more classes are said to be.
   bool is_binary() const;
 };
 

@@ -52,7 +52,8 @@ struct LayerDraws {
 
   /// Those of clients [first, first + count).
   LayerDraws of_clients(std::int64_t first, std::int64_t count) const;
-  /// The draws of the stack's client c in layer `layer`, a number below 2^16 and its own.
+  static constexpr std::size_t kMostLayers = std::size_t{1} << 16;
+  /// The draws of the stack's client c in layer `layer`, a number below kMostLayers and its own.
   DrawKey key(std::int64_t c, std::int64_t layer) const;
 };
 

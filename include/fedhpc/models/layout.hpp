@@ -45,8 +45,9 @@ struct Columns {
 };
 
 /// The initial value of a field in a row: a draw by model.init, or a constant. Embedding is a draw of
-/// numbers of deviation 1, where model.init does not fix the deviation.
-enum class Initial { Drawn, Zero, One, Embedding };
+/// numbers of deviation 1, where model.init does not fix the deviation. Given has no rule: weights of a
+/// file give it, and a row that is drawn has zeros.
+enum class Initial { Drawn, Zero, One, Embedding, Given };
 
 /// One parameter or buffer, with its columns in a row.
 struct Field {
