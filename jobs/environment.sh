@@ -86,13 +86,18 @@ stem_of() {
   for argument in "$@"; do
     case $argument in --run.output=*) output=${argument#*=} ;; esac
   done
-  [ -n "$output" ] || output=$(basename "$config" .ini)
+  if [ -z "$output" ]; then
+    base=${config##*/}
+    case $base in ?*.*) base=${base%.*} ;; esac  # any ending goes, but not a whole name that begins with the dot
+    output=$base.h5
+  fi
   printf '%s\n' "${output%.h5}"
 }
 
-# newest_checkpoint STEM: the round of the newest checkpoint, 0 where there is none.
+# newest_checkpoint STEM: the round of the newest checkpoint, -1 where there is none: one of round 0 comes of a run that
+# was interrupted inside its first round.
 newest_checkpoint() {
-  local file round newest=0
+  local file round newest=-1
   for file in "$1".ckpt.*.h5; do
     round=${file%.h5}
     round=${round##*.}
@@ -202,7 +207,7 @@ run_or_resume() {
   stem=$(stem_of "$config" "$@")
   round=$(newest_checkpoint "$stem")
   mkdir -p "$(dirname "$stem")"
-  if [ "$round" -gt 0 ]; then
+  if [ "$round" -ge 0 ]; then
     say "going on with $stem.h5 from its checkpoint of round $round on $ranks ranks"
     launch "$ranks" "$FEDHPC" resume "$stem.h5" "$config" "$@"
   else

@@ -94,10 +94,15 @@ class Environment(JobCase):
                                     (("based.ini",), 'a #3 "b" \\'), (("loop.ini",), "loop"),
                                     (("other.ini", "--run.output=b/c.h5", "--run.seed=1"), "b/c"),
                                     (("run.ini", "--run.output=plain"), "plain"),
-                                    (("quoted.ini",), 'a #3 "b" \\')):
+                                    (("quoted.ini",), 'a #3 "b" \\'),
+                                    (("a.b/run.cfg",), "run"), (("run.a.cfg",), "run.a"), (("run",), "run"),
+                                    (("run.",), "run"), (("run.h5.ini",), "run.h5"), (("a/.hidden",), ".hidden"),
+                                    ((".hidden.ini",), ".hidden")):
             self.assertEqual(self.bash('stem_of "$@"', *arguments), (0, expected + "\n"))
 
     def test_the_newest_checkpoint_is_that_of_the_largest_round(self):
+        self.assertEqual(self.bash("newest_checkpoint run", "run.ini"), (0, "-1\n"))
+        (self.folder / "run.ckpt.0.h5").touch()
         self.assertEqual(self.bash("newest_checkpoint run", "run.ini"), (0, "0\n"))
         for name in ("run.ckpt.9.h5", "run.ckpt.10.h5", "run.ckpt.11.h5.tmp", "run.ckpt.x.h5", "run2.ckpt.30.h5"):
             (self.folder / name).touch()
@@ -110,6 +115,11 @@ class Environment(JobCase):
         self.assertEqual(self.calls("fedhpc"),
                          ["fedhpc run run.ini --train.lr=0.1", "fedhpc resume run.h5 run.ini --train.lr=0.1"])
         self.assertEqual(len([call for call in self.calls("srun") if "--ntasks=3 " in call]), 2)
+
+    def test_a_run_that_was_interrupted_in_its_first_round_goes_on(self):
+        (self.folder / "run.ckpt.0.h5").touch()
+        code, _ = self.to_the_end()
+        self.assertEqual((code, self.calls("fedhpc")), (0, ["fedhpc resume run.h5 run.ini"]))
 
     def test_ranks_have_gpus_where_the_job_has(self):
         for variables, expected in (({}, False), ({"SLURM_GPUS_PER_TASK": "1"}, True), ({"SLURM_GPUS": "4"}, True)):
@@ -194,6 +204,11 @@ class Environment(JobCase):
         self.assertEqual(self.calls("scontrol"), [])
         self.to_the_end(FAKE_CODE="137", SLURM_RESTART_COUNT="3", FAKE_CHECKPOINT="6")
         self.assertEqual(len(self.calls("scontrol")), 1)
+
+    def test_a_first_checkpoint_of_round_0_is_a_step_forward(self):
+        for _ in range(2):  # the second time it is no longer new
+            self.to_the_end(FAKE_CODE="137", SLURM_RESTART_COUNT="3", FAKE_CHECKPOINT="0")
+            self.assertEqual(len(self.calls("scontrol")), 1)
 
     def test_the_signal_reaches_the_run_once(self):
         code, said = self.to_the_end(FAKE_WAIT="1")
