@@ -21,6 +21,8 @@
 # to ask for the number of ranks, and no signal announces the end.
 # shellcheck source=jobs/slurm.sh
 . "$FEDHPC_HOME/jobs/${FEDHPC_SCHEDULER:-slurm}.sh"
+# shellcheck source=jobs/await_end.sh
+. "$FEDHPC_HOME/jobs/await_end.sh"
 
 if [ $# -eq 0 ]; then  # the job script's own arguments
   echo "$job: nothing to run; $how_to_submit" >&2
@@ -157,18 +159,12 @@ signal_launched() { kill -USR1 "$launched" 2>/dev/null || true; }
 # their end; the exit code is theirs, 75 where the signal was faster. The array launch_options goes to the launcher.
 launch_options=()
 launch() {
-  local pause=0.05 looks=0 code=0
+  local code=0
   [ "$asked_to_stop" = no ] || return 75
   # In the background: bash runs no trap while it waits for a command in the foreground.
   start "$@"
   [ "$asked_to_stop" = no ] || pass_on  # a signal that came before $launched was known
-  # No `wait` while the process lives: a signal that comes together with its end makes bash 5.2 leave `wait` with
-  # the code thrown away, and say -1 or 255 from then on. In a `sleep` it keeps the code.
-  while kill -0 "$launched" 2>/dev/null; do
-    sleep "$pause"
-    [ $((looks += 1)) -lt 20 ] || pause=0.5
-  done
-  wait "$launched" || code=$?
+  await_end "$launched" || code=$?
   # MPICH's mpiexec gives the number of the signal itself.
   case $code in 9 | 10 | 15) code=$((128 + code)) ;; esac
   [ "$code" = 0 ] || return "$code"
