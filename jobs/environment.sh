@@ -21,6 +21,8 @@
 # to ask for the number of ranks, and no signal announces the end.
 # shellcheck source=jobs/slurm.sh
 . "$FEDHPC_HOME/jobs/${FEDHPC_SCHEDULER:-slurm}.sh"
+# shellcheck source=jobs/await_end.sh
+. "$FEDHPC_HOME/jobs/await_end.sh"
 
 if [ $# -eq 0 ]; then  # the job script's own arguments
   echo "$job: nothing to run; $how_to_submit" >&2
@@ -86,13 +88,18 @@ stem_of() {
   for argument in "$@"; do
     case $argument in --run.output=*) output=${argument#*=} ;; esac
   done
-  [ -n "$output" ] || output=$(basename "$config" .ini)
+  if [ -z "$output" ]; then
+    base=${config##*/}
+    case $base in ?*.*) base=${base%.*} ;; esac  # any ending goes, but not a whole name that begins with the dot
+    output=$base.h5
+  fi
   printf '%s\n' "${output%.h5}"
 }
 
-# newest_checkpoint STEM: the round of the newest checkpoint, 0 where there is none.
+# newest_checkpoint STEM: the round of the newest checkpoint, -1 where there is none: one of round 0 comes of a run that
+# was interrupted inside its first round.
 newest_checkpoint() {
-  local file round newest=0
+  local file round newest=-1
   for file in "$1".ckpt.*.h5; do
     round=${file%.h5}
     round=${round##*.}
@@ -152,18 +159,12 @@ signal_launched() { kill -USR1 "$launched" 2>/dev/null || true; }
 # their end; the exit code is theirs, 75 where the signal was faster. The array launch_options goes to the launcher.
 launch_options=()
 launch() {
-  local pause=0.05 looks=0 code=0
+  local code=0
   [ "$asked_to_stop" = no ] || return 75
   # In the background: bash runs no trap while it waits for a command in the foreground.
   start "$@"
   [ "$asked_to_stop" = no ] || pass_on  # a signal that came before $launched was known
-  # No `wait` while the process lives: a signal that comes together with its end makes bash 5.2 leave `wait` with
-  # the code thrown away, and say -1 or 255 from then on. In a `sleep` it keeps the code.
-  while kill -0 "$launched" 2>/dev/null; do
-    sleep "$pause"
-    [ $((looks += 1)) -lt 20 ] || pause=0.5
-  done
-  wait "$launched" || code=$?
+  await_end "$launched" || code=$?
   # MPICH's mpiexec gives the number of the signal itself.
   case $code in 9 | 10 | 15) code=$((128 + code)) ;; esac
   [ "$code" = 0 ] || return "$code"
@@ -202,7 +203,7 @@ run_or_resume() {
   stem=$(stem_of "$config" "$@")
   round=$(newest_checkpoint "$stem")
   mkdir -p "$(dirname "$stem")"
-  if [ "$round" -gt 0 ]; then
+  if [ "$round" -ge 0 ]; then
     say "going on with $stem.h5 from its checkpoint of round $round on $ranks ranks"
     launch "$ranks" "$FEDHPC" resume "$stem.h5" "$config" "$@"
   else

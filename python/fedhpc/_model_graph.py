@@ -350,12 +350,24 @@ class Walk:
             self.refuse(f"random numbers by {name}, other than dropout" if drawn else f"the operation {name}")
         result = OPERATIONS[base](self, **{key: torch.fx.node.map_arg(one, self._operand)
                                           for key, one in named.items()})
+        self._check_shape(name, result, meta)
         if written is not None:
             self._written_to(node, written, result)
             return
         of = named.get("self") if base in VIEWS else None
         self.alias[node] = self.alias.get(of, node) if isinstance(of, torch.fx.Node) else node
         self.values[node], self.tensor_of[node] = result, node
+
+    def _check_shape(self, name, result, meta):
+        """Refuses what has not the shape of the tensor that it stands for: the operation was misunderstood."""
+        if isinstance(result, (tuple, list)) and isinstance(meta, (tuple, list)):
+            for one, of in zip(result, meta):
+                self._check_shape(name, one, of)
+        elif isinstance(result, Value) and isinstance(meta, torch.Tensor):
+            fixed = [int(length) if is_fixed(length) else None for length in meta.shape]
+            if len(fixed) != len(result.dims) or any(
+                    length is not None and length != dim for length, dim in zip(fixed, result.dims)):
+                self.refuse(f"this use of {name}, which yields {list(meta.shape)},")
 
     def _check_written(self, node, written, name):
         """Refuses a change in place that somebody sees through another view of the same memory."""

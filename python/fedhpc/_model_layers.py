@@ -154,7 +154,7 @@ def recurrent(walk, input=None, hx=None, params=(), has_biases=True, num_layers=
         value = directions[0] if len(directions) == 1 else cat(walk, directions, 2)
         if layer < num_layers - 1 and train:
             value = drop(walk, value, dropout, False)
-    final = cat(walk, last, 0)
+    final = walk.viewed(cat(walk, last, 0), walk.meta_shape(1))  # its meta function may keep directions apart
     value = value if batch_first else Value(value.line, (value.dims[1], Batch(), value.dims[2]))
     return (value, final, MISSING)[:3 if gates == "lstm" else 2]
 

@@ -257,6 +257,9 @@ def index(walk, self, indices, **_):
         walk.refuse("elements chosen by values of the input, or by several lists")
     at, rows = chosen[0], indices[chosen[0]].tensor
     if rows.dtype == torch.bool:
+        if rows.ndim > 1:
+            walk.refuse(f"elements chosen by a mask of {rows.ndim} dimensions",
+                        "flatten what is chosen from and the mask before")
         rows = rows.nonzero()[:, 0]
     if isinstance(self, Parameter) and at == 0 and len(self.shape) == 2:
         rows = rows % self.shape[0]

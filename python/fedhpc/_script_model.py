@@ -1,6 +1,8 @@
 """fedhpc.script_model: from a module of PyTorch to a TorchScript file, for model.backend = autograd."""
 
 import copy
+import os
+import tempfile
 import warnings
 from pathlib import Path
 
@@ -18,7 +20,7 @@ def script_model(module, example_input, path):
 
     What the file computes is compared with the module, in train() and in eval(), for batches of two sizes. Raises
     ConfigError where they differ, which a trace does if a module has dropout or batch norm, or where neither way
-    works; DataError where the file cannot be written.
+    works; DataError where the file cannot be written. An earlier file at `path` is replaced by a good one only.
 
     fedhpc.export_model is the way to models that train many clients at a time; this one takes any module that
     autograd differentiates, one client after the other, on the CPU.
@@ -34,14 +36,15 @@ def script_model(module, example_input, path):
 def _write(torch, module, example_input, path):
     scripted, way = _compiled(torch, module, example_input)
     try:
-        torch.jit.save(scripted, str(path))
-    except RuntimeError as error:
-        raise DataError(f"'{path}' cannot be written: {_first_line(error)}") from None
-    try:
-        _compare(torch, module, torch.jit.load(str(path), map_location="cpu"), example_input, way)
+        with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as folder:
+            unproved = os.path.join(folder, path.name)  # torch keeps the name inside the file
+            torch.jit.save(scripted, unproved)
+            _compare(torch, module, torch.jit.load(unproved, map_location="cpu"), example_input, way)
+            os.replace(unproved, path)
     except ConfigError:
-        path.unlink()
         raise
+    except (OSError, RuntimeError) as error:
+        raise DataError(f"'{path}' cannot be written: {getattr(error, 'strerror', None) or _first_line(error)}") from None
     return {"model.name": "file", "model.file": str(path), "model.backend": "autograd"}
 
 

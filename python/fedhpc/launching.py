@@ -17,7 +17,7 @@ from multiprocessing.connection import Client, Listener
 import cloudpickle
 
 from .errors import Error
-from .tools.launch import environment_of_ranks
+from .tools.launch import SIGNALS_OF_HYDRA, environment_of_ranks
 
 _ADDRESS, _KEY = "FEDHPC_ASKED_BY", "FEDHPC_ASKED_WITH"
 _END_SECONDS = 10.0  # given to mpirun after rank 0 has answered
@@ -152,7 +152,8 @@ def _listen(ranks, process, followers, interrupted):
             code = process.wait()
             if said and said[0][1] is not None:
                 raise cloudpickle.loads(said[0][1]) from None
-            how = f"a rank was killed by signal {code - 128}" if code > 128 else f"the run ended with exit code {code}"
+            number = _signal_in(code, process.args[0])
+            how = f"a rank was killed by signal {number}" if number else f"the run ended with exit code {code}"
             raise Error(said[0][0] if said else f"{how}; fedhpc.resume goes on from its last checkpoint, if it has "
                         "written one") from None
         if kind == "aborts":
@@ -179,6 +180,16 @@ def _listen(ranks, process, followers, interrupted):
                 ranks[0].send(followers.stop())
             except OSError:
                 pass  # the end of the connection says so
+
+
+def _signal_in(code, launcher):
+    """The signal that killed a rank, by the exit code of what has started it; 0 where none did."""
+    if code > 128:
+        return code - 128
+    if code not in SIGNALS_OF_HYDRA:
+        return 0
+    said = subprocess.run([launcher, "--version"], capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
+    return code if "HYDRA" in said.stdout else 0
 
 
 def _hear_last_words(connection, said):

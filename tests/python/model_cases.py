@@ -25,6 +25,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "python"))
 sys.path.insert(1, str(ROOT / "tests/python"))
 import fedhpc  # noqa: E402
+from fedhpc._model_graph import OPERATIONS, Batch  # noqa: E402
 from python_support import TINY, InFolder  # noqa: E402
 
 PROGRAM = os.environ.get("FEDHPC") or ROOT / "build/release/fedhpc"
@@ -424,6 +425,24 @@ class RefusedTest(ModelCase):
                 ("eq, a choice that depends on values", lambda m, x: m.a(x).masked_fill(x == 0, 0.)),
                 ("control flow or a shape", lambda m, x: m.a(x)[:, :int(x[0, 0])])):
             self.refused(words, Call(function, a=nn.Linear(4, 4)), 4)
+
+    def test_masks_of_several_dimensions(self):
+        mask = torch.tensor([[True, False, True], [False, True, True]])
+        for function in (lambda m, x: m.a(x).unflatten(1, (2, 3))[:, m.mask], lambda m, x: m.a(x) * m.b[m.mask].sum()):
+            self.refused("a mask of 2 dimensions",
+                         Call(function, a=nn.Linear(4, 6), b=weights(2, 3), mask=mask), 4)
+        self.same(Call(lambda m, x: m.a(x)[:, m.mask], a=nn.Linear(4, 3), mask=mask[0]), 4)
+
+    def test_a_wrong_shape_is_refused_aloud(self):
+        def wrong(walk, self, **_):
+            return walk.reshaped(walk.value(self), (Batch(), 2, 3))
+
+        net = nn.Sequential(nn.Linear(4, 6), nn.ReLU())
+        with mock.patch.dict(OPERATIONS, relu=wrong):
+            said = self.refused(r"this use of relu, which yields \[\w+, 6\], in 1 \(ReLU\)", net, 4)
+        self.assertIn("model.backend=autograd", said)
+        with mock.patch.dict(OPERATIONS, relu=lambda walk, self, **_: walk.reshaped(walk.value(self), (6, Batch()))):
+            self.refused("this use of relu", net, 4)
 
     def test_unknown_operations_say_where(self):
         net = nn.Sequential(nn.Linear(4, 4), nn.Sequential(Call(lambda m, x: x.exp()), nn.Linear(4, 2)))

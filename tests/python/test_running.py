@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 
 import fedhpc
+from fedhpc import launching
 from python_support import SOURCE, TINY, InFolder, python, same_numbers
 
 PROGRAM = os.environ.get("FEDHPC", str(SOURCE / "build" / "release" / "fedhpc"))
@@ -218,6 +219,14 @@ class Ranks(InFolder):
 
         with self.assertRaisesRegex(fedhpc.Error, "a rank was killed by signal 9; fedhpc.resume goes on"):
             quietly(TINY, ranks=2, on_round=kills, **{"run.rounds": 10**6})
+
+    def test_exit_codes_of_launchers(self):
+        for said, expected in (("HYDRA build details:", {9: 9, 15: 15, 137: 9, 1: 0, 75: 0}),
+                               ("mpirun (Open MPI) 4.1.4", {9: 0, 15: 0, 137: 9, 1: 0, 75: 0})):
+            Path("mpiexec").write_text(f"#!/bin/sh\n[ \"$1\" = --version ] && echo '{said}'\n", encoding="utf-8")
+            os.chmod("mpiexec", 0o755)
+            found = {code: launching._signal_in(code, str(self.folder / "mpiexec")) for code in expected}
+            self.assertEqual(found, expected, said)
 
     def test_after_a_plug_in_ranks_of_their_own_run(self):
         Path("plug.py").write_text("import fedhpc, fedavg\nfedhpc.algorithm('plugged', 'a plug-in')(fedavg.FedAvg)\n",

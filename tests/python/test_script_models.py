@@ -110,7 +110,21 @@ class Trained(InFolder):
                 with self.assertRaisesRegex(fedhpc.ConfigError, words) as caught:
                     fedhpc.script_model(module, torch.zeros(2, 6), "net.pt")
                 self.assertNotIn("\n", str(caught.exception))
-                self.assertFalse((self.folder / "net.pt").exists())
+                self.assertEqual([path.name for path in self.folder.iterdir()], ["mine.h5"])
+
+    def test_a_refusal_leaves_an_earlier_file(self):
+        class OnlyOneSize(nn.Linear):
+            def forward(self, x):
+                return super().forward(x.reshape(2, 6))
+
+        fedhpc.script_model(nn.Linear(6, 4), torch.zeros(2, 6), "net.pt")
+        before = (self.folder / "net.pt").read_bytes()
+        with self.assertRaisesRegex(fedhpc.ConfigError, "other sizes"):
+            fedhpc.script_model(OnlyOneSize(6, 4), torch.zeros(2, 6), "net.pt")
+        self.assertEqual((self.folder / "net.pt").read_bytes(), before)
+        fedhpc.script_model(nn.Linear(6, 5), torch.zeros(2, 6), "net.pt")
+        self.assertNotEqual((self.folder / "net.pt").read_bytes(), before)
+        self.assertEqual({path.name for path in self.folder.iterdir()}, {"mine.h5", "net.pt"})
 
     def test_other_files_are_refused(self):
         net = nn.Linear(6, 4)

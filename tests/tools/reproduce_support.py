@@ -28,6 +28,7 @@ class ReproduceCase(unittest.TestCase):
         self.configs = self.folder / "configs" / "papers" / "toy"
         self.configs.mkdir(parents=True)
         shutil.copy(TOOLS / "reproduce.py", self.folder / "tools")
+        shutil.copytree(TOOLS.parent / "jobs", self.folder / "jobs")
         shutil.copytree(PYTHON / "fedhpc", self.folder / "python" / "fedhpc",
                         ignore=shutil.ignore_patterns("__pycache__"))
         self.program = self.folder / "fedhpc"

@@ -9,6 +9,9 @@ import tempfile
 import unittest
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+import at_once  # noqa: E402
+
 ROOT = Path(__file__).resolve().parents[2]
 COMMANDS = {
     # Runs the command behind srun's own options, as one rank.
@@ -27,17 +30,6 @@ COMMANDS = {
               'for _ in {1..300}; do sleep 0.1; done; fi\n'
               'exit "${FAKE_CODE:-0}"\n',
 }
-
-
-# Ends with 7 in one breath with SIGTERM to the script, which has waited at a lower priority on the same core.
-AT_ONCE = """import os, signal
-try:
-    os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
-except PermissionError:
-    pass
-os.kill(int(os.environ["BATCH"]), signal.SIGTERM)
-os._exit(7)
-"""
 
 
 class JobCase(unittest.TestCase):
@@ -94,10 +86,15 @@ class Environment(JobCase):
                                     (("based.ini",), 'a #3 "b" \\'), (("loop.ini",), "loop"),
                                     (("other.ini", "--run.output=b/c.h5", "--run.seed=1"), "b/c"),
                                     (("run.ini", "--run.output=plain"), "plain"),
-                                    (("quoted.ini",), 'a #3 "b" \\')):
+                                    (("quoted.ini",), 'a #3 "b" \\'),
+                                    (("a.b/run.cfg",), "run"), (("run.a.cfg",), "run.a"), (("run",), "run"),
+                                    (("run.",), "run"), (("run.h5.ini",), "run.h5"), (("a/.hidden",), ".hidden"),
+                                    ((".hidden.ini",), ".hidden")):
             self.assertEqual(self.bash('stem_of "$@"', *arguments), (0, expected + "\n"))
 
     def test_the_newest_checkpoint_is_that_of_the_largest_round(self):
+        self.assertEqual(self.bash("newest_checkpoint run", "run.ini"), (0, "-1\n"))
+        (self.folder / "run.ckpt.0.h5").touch()
         self.assertEqual(self.bash("newest_checkpoint run", "run.ini"), (0, "0\n"))
         for name in ("run.ckpt.9.h5", "run.ckpt.10.h5", "run.ckpt.11.h5.tmp", "run.ckpt.x.h5", "run2.ckpt.30.h5"):
             (self.folder / name).touch()
@@ -110,6 +107,11 @@ class Environment(JobCase):
         self.assertEqual(self.calls("fedhpc"),
                          ["fedhpc run run.ini --train.lr=0.1", "fedhpc resume run.h5 run.ini --train.lr=0.1"])
         self.assertEqual(len([call for call in self.calls("srun") if "--ntasks=3 " in call]), 2)
+
+    def test_a_run_that_was_interrupted_in_its_first_round_goes_on(self):
+        (self.folder / "run.ckpt.0.h5").touch()
+        code, _ = self.to_the_end()
+        self.assertEqual((code, self.calls("fedhpc")), (0, ["fedhpc resume run.h5 run.ini"]))
 
     def test_ranks_have_gpus_where_the_job_has(self):
         for variables, expected in (({}, False), ({"SLURM_GPUS_PER_TASK": "1"}, True), ({"SLURM_GPUS": "4"}, True)):
@@ -161,15 +163,13 @@ class Environment(JobCase):
             self.assertEqual((code, said.count(": done\n")), (expected, 1 if expected == 0 else 0), (look, said))
             self.assertEqual(self.calls("scontrol"), [])
 
-    @unittest.skipUnless(shutil.which("chrt") and shutil.which("taskset"), "no chrt or no taskset")
+    @at_once.possible
     def test_the_exit_code_outlives_a_signal_that_comes_with_the_end(self):
-        (self.folder / "at_once.py").write_text(AT_ONCE)
+        (self.folder / "at_once.py").write_text(at_once.PROGRAM)
         program = self.folder / "bin" / "fedhpc"
         program.write_text(f'#!/bin/bash\nexec "{sys.executable}" -S at_once.py\n')
-        core = str(min(os.sched_getaffinity(0)))
         for _ in range(3):
-            text = 'chrt -i -p 0 $$ >/dev/null\ntaskset -pc "$1" $$ >/dev/null\nlaunch 1 "$FEDHPC"'
-            code, said = self.bash(text, core)
+            code, said = self.bash(f'{at_once.SHELL}launch 1 "$FEDHPC"', "on")
             self.assertEqual((code, said.count("got SIGTERM")), (7, 1), said)
 
     def test_a_job_that_slurm_is_ending_is_left_alone(self):
@@ -194,6 +194,11 @@ class Environment(JobCase):
         self.assertEqual(self.calls("scontrol"), [])
         self.to_the_end(FAKE_CODE="137", SLURM_RESTART_COUNT="3", FAKE_CHECKPOINT="6")
         self.assertEqual(len(self.calls("scontrol")), 1)
+
+    def test_a_first_checkpoint_of_round_0_is_a_step_forward(self):
+        for _ in range(2):  # the second time it is no longer new
+            self.to_the_end(FAKE_CODE="137", SLURM_RESTART_COUNT="3", FAKE_CHECKPOINT="0")
+            self.assertEqual(len(self.calls("scontrol")), 1)
 
     def test_the_signal_reaches_the_run_once(self):
         code, said = self.to_the_end(FAKE_WAIT="1")
@@ -323,7 +328,7 @@ class Flux(JobCase):
 class Scripts(unittest.TestCase):
     def test_bash_can_read_them(self):
         scripts = sorted((ROOT / "jobs").iterdir())
-        self.assertEqual(len(scripts), 16)
+        self.assertEqual(len(scripts), 17)
         for script in scripts:
             done = subprocess.run(["bash", "-n", script], capture_output=True, text=True, check=False)
             self.assertEqual((done.returncode, done.stderr), (0, ""))
@@ -332,7 +337,7 @@ class Scripts(unittest.TestCase):
     def test_shellcheck_finds_nothing(self):
         jobs = ROOT / "jobs"
         scripts = [one for kind in ("*.sbatch", "*.pbs", "*.flux.sh") for one in sorted(jobs.glob(kind))]
-        schedulers = [jobs / f"{name}.sh" for name in ("slurm", "pbs", "flux")]
+        schedulers = [jobs / f"{name}.sh" for name in ("slurm", "pbs", "flux", "await_end")]
         for options in (["-x", "-s", "bash", "jobs/environment.sh"], schedulers, ["-x", *scripts]):
             done = subprocess.run(["shellcheck", "-P", ROOT, *options], cwd=ROOT, capture_output=True, text=True,
                                   check=False)

@@ -2,6 +2,7 @@
 
 import dataclasses
 import sys
+import tempfile
 import unittest
 from collections import Counter
 from pathlib import Path
@@ -403,6 +404,28 @@ class Tables(unittest.TestCase):
         self.assertEqual(paper_table.time_text(None, 29.85), "-")
         self.assertEqual(paper_table.time_text(106.81, 60.71), "106.81 (1.76)")
         self.assertEqual(paper_table.time_text(0.0551, None), "0.055")
+
+    def test_relative_paths_of_files_are_compared_with_the_programs_whole_ones(self):
+        for key in ("data.file", "data.test_file", "data.partition_file", "model.file", "model.init_file"):
+            for given, stored, same in (("part.h5", "/a/b/part.h5", True), ("./part.h5", "/a/b/part.h5", True),
+                                        ("../d/part.h5", "/a/d/part.h5", True), ("c/../part.h5", "/a/part.h5", True),
+                                        ("d/part.h5", "/a/b/part.h5", False), ("part.h5", "/a/other_part.h5", False),
+                                        ("/b/part.h5", "/a/b/part.h5", False), ("part.h5", "d/part.h5", False)):
+                found = paper_table.differences({key: given}, {key: stored})
+                self.assertEqual(found, "" if same else f"the result has {key}={stored}, not {given}")
+        self.assertIn("train.lr", paper_table.differences({"train.lr": "x"}, {"train.lr": "/a/x"}))
+
+    def test_files_that_are_here_are_compared_themselves(self):
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name)
+            (folder / "a").mkdir()
+            for path in ("part.h5", "a/part.h5"):
+                (folder / path).touch()
+            for given, stored, same in (("part.h5", "part.h5", True), ("part.h5", "a/part.h5", False),
+                                        ("a/part.h5", "a/part.h5", True), ("part.h5", "gone/part.h5", True)):
+                stored = {"data.file": str(folder / stored)}
+                found = paper_table.differences({"data.file": given}, stored, folders=(Path("/none"), folder))
+                self.assertEqual(found == "", same, (given, stored))
 
     def test_comparison_of_configurations(self):
         same = {"train.lr": "0.050000000000000003", "model.hidden": "500, 200", "model.bias": "1", "run.output": "b"}

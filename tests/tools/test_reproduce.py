@@ -15,7 +15,7 @@ import h5py
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 from reproduce_support import ReproduceCase  # noqa: E402
 
-from fedhpc.tools import paper_record, results  # noqa: E402
+from fedhpc.tools import launch, paper_record, results  # noqa: E402
 
 
 class Reproduce(ReproduceCase):
@@ -214,6 +214,7 @@ class Reproduce(ReproduceCase):
             self.assertIn("another reproduce.py is at work", second.stderr)
             process.send_signal(signal.SIGINT)
             out, _ = process.communicate(timeout=60)
+        self.assertEqual(process.returncode, launch.INTERRUPTED)
         self.assertIn("to be resumed by the next call", out)
         self.assertTrue((self.results / "table.md").exists())
 

@@ -7,6 +7,7 @@ import unittest
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
+import at_once  # noqa: E402
 from reproduce_support import ReproduceCase  # noqa: E402
 
 from fedhpc.tools import results, slurm_array  # noqa: E402
@@ -117,6 +118,28 @@ class SlurmArray(ReproduceCase):
         kinds = [call.split()[0] for call in self.calls()]
         self.assertEqual(kinds, ["run", "resume", "run", *["resume"] * slurm_array.MAX_KILLS])
         self.assertEqual(len(results.load(self.results / "killed_seed1.h5").rounds), 20)
+
+    def script_of(self, program):
+        """The script of an array whose task is a program in Python, for `bash -c`: its number is $BATCH."""
+        self.paper("good")
+        text = self.call("--slurm", "--seeds", "1").stdout
+        path = self.folder / "task.py"
+        path.write_text(program)
+        self.variables.update(SLURM_ARRAY_JOB_ID="7", SLURM_ARRAY_TASK_ID="0")
+        return "export BATCH=$$\n" + text.replace(str(self.folder / "tools" / "reproduce.py"), str(path))
+
+    @at_once.possible
+    def test_the_exit_code_outlives_a_signal_that_comes_with_the_end(self):
+        script = self.script_of(at_once.PROGRAM)
+        for _ in range(3):
+            done = self.run_command(["bash", "-c", at_once.SHELL + script])
+            self.assertEqual((done.returncode, done.stdout), (7, "good_seed1: exit code 7, cancelled\n"), done.stderr)
+
+    def test_a_task_that_did_not_listen_yet_goes_back_into_the_queue(self):
+        done = self.run_command(["bash", "-c", self.script_of(
+            "import os, signal, time\nos.kill(int(os.environ['BATCH']), signal.SIGUSR1)\ntime.sleep(60)\n")])
+        self.assertEqual((done.returncode, done.stdout), (0, "good_seed1: exit code 143, the time was up\n"))
+        self.assertTrue((self.folder / "requeued_7_0").exists())
 
     def test_one_task(self):
         self.paper("good", rounds=400)

@@ -245,7 +245,7 @@ class Running(Case):
             time.sleep(0.05)
         process.send_signal(signal.SIGTERM)
         said = process.communicate(timeout=60)[0]
-        self.assertEqual(process.returncode, 0, said)
+        self.assertEqual(process.returncode, launch.INTERRUPTED, said)
         self.assertIn("run_seed1: interrupted, the same command goes on", said)
         self.assertEqual(len(list(output.parent.glob("run_seed1.ckpt.*.h5"))), 1)
         # The stand-in trains 0.1 s a round.
@@ -310,7 +310,7 @@ class Running(Case):
         other = threading.Thread(target=stop_both)
         other.start()
         with mock.patch.object(launch, "cores", lambda: 2):
-            said = self.tool("sweep", "sweep.ini", "--local", "2")
+            said = self.tool("sweep", "sweep.ini", "--local", "2", code=launch.INTERRUPTED)
         other.join()
         self.assertEqual(said.count(": interrupted, the same command goes on\n"), 2)
         self.assertIn("stopped: 1 runs are left\n", said)

@@ -9,6 +9,8 @@ from pathlib import Path
 
 INTERRUPTED = 75  # exit code of a run that wrote a checkpoint and can be resumed
 REFUSED = 2  # of one that does not start: its configuration, data or checkpoint cannot be used
+# MPICH's mpiexec, hydra, ends with the number of the signal that killed a rank, where others add 128.
+SIGNALS_OF_HYDRA = (signal.SIGKILL, signal.SIGUSR1, signal.SIGTERM)
 CHECKPOINT_SECONDS = 60.0  # given to finish a round and write a checkpoint
 TERMINATE_SECONDS = 10.0  # given to mpirun to end its ranks
 # As tools/mpi_environment.sh. Variables, as each MPI's mpirun has options of its own. Slots are counted in physical
@@ -65,7 +67,7 @@ def run(command, environment, log, deadline, stop_asked):
             if process.poll() is None:
                 _end(process)
     code = process.returncode if process.returncode >= 0 else 128 - process.returncode
-    if code in (signal.SIGKILL, signal.SIGUSR1, signal.SIGTERM):  # MPICH's mpiexec gives the number itself
+    if code in SIGNALS_OF_HYDRA:
         code += 128
     return Outcome(code, time.monotonic() - start, stopped, error_message(log, code) if code else "")
 

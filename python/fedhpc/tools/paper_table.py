@@ -16,6 +16,7 @@ The state of a row says when it is run: ready; full (not by --quick, unless --on
 
 import csv
 import glob
+import os
 import statistics
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,6 +36,9 @@ MESSAGE_WIDTH = 70  # of a failure in the table; the whole message is printed an
 NOT_COMPARED = {"run.output", "run.progress", "run.log_level", "run.mpi", "run.device", "run.live",
                 "run.checkpoint_every", "run.save", "run.collective_timeout", "run.plugin", "data.dir", "train.block",
                 "store.device_budget"}
+
+# Keys of files: the program keeps the whole path of what a relative one means.
+FILES = {"data.file", "data.test_file", "data.partition_file", "model.file", "model.init_file"}
 
 
 class PaperError(Exception):
@@ -167,7 +171,7 @@ def job_state(job):
         run = load(job.output)
     except ResultError as error:
         return JobState("missing", None, str(error))
-    other = differences(job.expected, run.config, job.may_be_idle)
+    other = differences_of(job, run)
     if run.status in ENDED:
         return JobState("outdated" if other else "finished", run, other)
     checkpoint = any(job.output.parent.glob(f"{glob.escape(job.output.stem)}.ckpt.*"))
@@ -176,8 +180,13 @@ def job_state(job):
     return JobState("missing", run, f"status {run.status}")
 
 
-def differences(expected, actual, may_be_idle=frozenset()):
-    """One sentence on the first key in which `actual` is not as expected; "" if there is none."""
+def differences_of(job, run):
+    """One sentence on the first key in which a run's configuration is not the job's; "" if there is none."""
+    return differences(job.expected, run.config, job.may_be_idle, (Path(), job.config.parent))
+
+
+def differences(expected, actual, may_be_idle=frozenset(), folders=()):
+    """The same of settings. `folders` are those in which the program looks for files (docs/decisions/0025)."""
     for key, value in expected.items():
         if key in NOT_COMPARED:
             continue
@@ -187,9 +196,23 @@ def differences(expected, actual, may_be_idle=frozenset()):
             if key in may_be_idle:
                 continue
             return f"the result's configuration lacks {key}"
-        if _canonical(value) != _canonical(actual[key]):
+        if _canonical(value) != _canonical(actual[key]) and not (
+                key in FILES and _means(value.strip().strip('"'), Path(actual[key].strip().strip('"')), folders)):
             return f"the result has {key}={actual[key]}, not {value}"
     return ""
+
+
+def _means(text, found, folders):
+    """Whether a relative path means the file `found`. Where both are here these are compared, else, as a result may come
+    from another machine, the end of the path."""
+    path = Path(os.path.normpath(text))
+    if path.is_absolute() or not found.is_absolute():
+        return False
+    here = [folder / path for folder in folders if (folder / path).is_file()]
+    if here and found.is_file():
+        return any(one.samefile(found) for one in here)
+    end = tuple(part for part in path.parts if part != "..")
+    return found.parts[-len(end):] == end
 
 
 def _canonical(text):

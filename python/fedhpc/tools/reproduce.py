@@ -29,8 +29,8 @@ in results/papers/PAPER.csv, or for a run that --quick has shortened that of the
 its result file lies in DIR/PAPER; then it also says within how much the two series agree.
 
 Prints the comparison of the selected rows and writes that of all rows to DIR/PAPER/table.md and table.csv.
-Exit code 0; 1 if a row failed; 2 if the command line, the tables or the program cannot be used; 75 if the
-run of --task was interrupted and can be resumed.
+Exit code 0; 1 if a row failed; 2 if the command line, the tables or the program cannot be used; 75 if a signal has
+left runs for the next call, or the run of --task was interrupted and can be resumed.
 """
 
 import argparse
@@ -153,6 +153,8 @@ def of_one_paper(options, arguments):
     if options.again:
         return run_again(options, rows, selected, arguments)
     work = run_rows(options, rows, selected, arguments)
+    if work.stopped():
+        return launch.INTERRUPTED
     return 1 if any(row.run_name in work.problems for row in selected) else 0
 
 
@@ -177,7 +179,7 @@ def run_again(options, rows, selected, arguments):
         now = bits.of_run(job.output) if kind == "finished" else kind
         same &= now == then
         print(f"{job.name}: " + ("the recorded bits" if now == then else f"recorded {then}, now {now}"))
-    return 0 if same else 1
+    return launch.INTERRUPTED if work.stopped() else 0 if same else 1
 
 
 def run_rows(options, rows, selected, arguments, known=None):

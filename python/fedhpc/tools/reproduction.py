@@ -93,6 +93,10 @@ class Reproduction:
         return [(name, self.jobs[name, seed]) for seed in range(1, self.options.seeds + 1) for name in names
                 if (name, seed) in self.jobs and self.states[self.jobs[name, seed].name].kind != "finished"]
 
+    def stopped(self):
+        """Whether a signal has left runs for the next call."""
+        return self.stop and any(name not in self.problems for name, _ in self.pending())
+
     def run_pending(self, program):
         deadline = time.monotonic() + 60.0 * self.options.budget
         pending = self.pending()

@@ -11,6 +11,8 @@ import shlex
 import sys
 from pathlib import Path
 
+from .project import needed
+
 WARNING_SECONDS = 120  # between the signal and the time limit: a round and its checkpoint have to fit
 MAX_KILLS = 5  # restarts of a task after which a kill (memory, node) is a failure
 
@@ -27,22 +29,26 @@ SCRIPT = """#!/bin/bash
 {directives}
 # The pending runs of {paper}, one a task; `{reproduce} {paper} --status` shows how far they are.
 
+. {await_end} || exit 2
+
 runs=({runs})
 run=${{runs[$SLURM_ARRAY_TASK_ID]}}
 
 # USR1: the time is nearly up. TERM: cancelled or preempted, SLURM itself says what becomes of the task.
-asked= cancelled=
-trap 'asked=1; kill -TERM "$task"' USR1
-trap 'cancelled=1; kill -TERM "$task"' TERM
+asked= cancelled= task= code=0
+stop() {{ [ -z "$task" ] || kill -TERM "$task" 2>/dev/null; }}
+trap 'asked=1; stop' USR1
+trap 'cancelled=1; stop' TERM
 {command} --task "$run" &
 task=$!
-# wait returns when a signal arrives, with the task still at work.
-while kill -0 "$task" 2>/dev/null; do wait "$task"; code=$?; done
+[ -z "$asked$cancelled" ] || stop  # a signal that came before $task was known
+await_end "$task" || code=$?
 
 echo "$run: exit code $code${{asked:+, the time was up}}${{cancelled:+, cancelled}}"
 again=
 case $code in
   75) again=1 ;;
+  143) again=$asked ;;  # the signal came before the task listened
   137) [ "${{SLURM_RESTART_COUNT:-0}}" -lt {kills} ] && again=1 ;;
 esac
 if [ -n "$again" ] && [ -z "$cancelled" ]; then
@@ -66,4 +72,5 @@ def script(options, reproduce, names, program):
         name=f"fedhpc-{options.paper}", last=len(names) - 1, ranks=options.ranks, minutes=options.slurm_minutes,
         throttle=f"%{options.slurm_tasks}" if options.slurm_tasks else "", warning=WARNING_SECONDS, kills=MAX_KILLS,
         folder=options.output_dir.resolve(), directives=directives, paper=options.paper,
-        reproduce=shlex.quote(str(reproduce)), runs=" ".join(map(shlex.quote, names)), command=shlex.join(command))
+        reproduce=shlex.quote(str(reproduce)), runs=" ".join(map(shlex.quote, names)), command=shlex.join(command),
+        await_end=shlex.quote(str(needed("jobs/await_end.sh"))))

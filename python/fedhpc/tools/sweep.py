@@ -36,7 +36,8 @@ its tasks still wait or run. With halving an array is one rung: the command is g
 --local runs what is left here, one run after the other or N at a time. The output of a run is in NAME.log. A rank is one
 thread; without --ranks, the runs share this machine's cores evenly. Ctrl-C or SIGTERM asks the runs that are at work
 for a checkpoint and ends the sweep. --report prints a table with mean and spread over seeds and the
-best point, and writes it to DIR/table.md; so does --local at its end. Exit code 0; 1: a run failed; 2: unusable input.
+best point, and writes it to DIR/table.md; so does --local at its end. Exit code 0; 1: a run failed; 2: unusable input;
+75: stopped with runs left, the same command goes on.
 """
 
 import argparse
@@ -50,7 +51,7 @@ from glob import escape
 from pathlib import Path
 
 from . import launch, work_folder
-from .paper_table import PaperError, differences, job_state
+from .paper_table import PaperError, differences_of, job_state
 from .plan import PlanError, make_plan
 from .reproduction import find_program, is_written, set_aside
 from .submit import (SubmitError, add_cluster_options, directives_of, fill, read_settings, shape_of, submit,
@@ -116,7 +117,7 @@ def check(sweep, rung, program, ranks, most_ranks):
 
 def prepare(job, state):
     """Sets aside what must not be resumed, results of other settings with their checkpoints."""
-    if state.run is not None and differences(job.expected, state.run.config, job.may_be_idle):
+    if state.run is not None and differences_of(job, state.run):
         set_aside(job)
 
 
@@ -203,6 +204,10 @@ class LocalRuns:
                 return
             self._run_each(rung, states)
 
+    def stopped(self):
+        """Whether the same command would go on with runs that were interrupted or not begun."""
+        return bool(self.interrupted or self.stop and standing(self.sweep, states_of(self.sweep), self.failed)[-1].due)
+
     def _run_each(self, rung, states):
         begun, left = 0, len(rung.due)
         with ThreadPoolExecutor(self.at_once) as pool:
@@ -256,7 +261,7 @@ class LocalRuns:
 
 
 def run_here(sweep, options, program):
-    """Runs what is left; 1 where a run failed."""
+    """Runs what is left; 75 where a signal has left runs for the next call, else 1 where a run failed."""
     cores, at_once = launch.cores(), options.local
     ranks = options.ranks or max(1, cores // at_once)
     if ranks < 1 or ranks * at_once > cores:
@@ -274,7 +279,7 @@ def run_here(sweep, options, program):
     if runs.failed:
         print(f"{len(runs.failed)} of {len(sweep.jobs)} runs failed: {', '.join(sorted(runs.failed))}; each has its reason "
               f"in {sweep.folder}/NAME.log")
-    return 1 if runs.failed else 0
+    return launch.INTERRUPTED if runs.stopped() else 1 if runs.failed else 0
 
 
 def show(sweep, failed=frozenset()):
