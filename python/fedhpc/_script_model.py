@@ -44,7 +44,8 @@ def _write(torch, module, example_input, path):
     except ConfigError:
         raise
     except (OSError, RuntimeError) as error:
-        raise DataError(f"'{path}' cannot be written: {getattr(error, 'strerror', None) or _first_line(error)}") from None
+        reason = getattr(error, "strerror", None) or _first_line(error)
+        raise DataError(f"'{path}' cannot be written: {reason}") from None
     return {"model.name": "file", "model.file": str(path), "model.backend": "autograd"}
 
 

@@ -188,8 +188,9 @@ def _signal_in(code, launcher):
         return code - 128
     if code not in SIGNALS_OF_HYDRA:
         return 0
-    said = subprocess.run([launcher, "--version"], capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
-    return code if "HYDRA" in said.stdout else 0
+    about = subprocess.run([launcher, "--version"], capture_output=True, text=True, stdin=subprocess.DEVNULL,
+                           check=False)
+    return code if "HYDRA" in about.stdout else 0
 
 
 def _hear_last_words(connection, said):

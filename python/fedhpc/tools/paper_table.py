@@ -203,8 +203,8 @@ def differences(expected, actual, may_be_idle=frozenset(), folders=()):
 
 
 def _means(text, found, folders):
-    """Whether a relative path means the file `found`. Where both are here these are compared, else, as a result may come
-    from another machine, the end of the path."""
+    """Whether a relative path means the file `found`. Where both are here these are compared, else the end of the path:
+    a result may come from another machine."""
     path = Path(os.path.normpath(text))
     if path.is_absolute() or not found.is_absolute():
         return False
