@@ -15,6 +15,8 @@
 #include "fedhpc/engine/resume.hpp"
 #include "fedhpc/io/hdf5.hpp"
 
+#include "comm/first_to_differ.hpp"
+
 namespace fedhpc {
 
 Given given_by(const Arguments& arguments, const std::string& command) {
@@ -76,10 +78,8 @@ std::string agreed_values(const Config& config) {
 
 void require_one_configuration(const Config& config, Communicator& comm) {
   const std::string mine = agreed_values(config);
-  const std::vector<std::string> digests = comm.all_texts(concat(std::hash<std::string>()(mine)));
-  const auto is_other = [&](const std::string& one) { return one != digests.front(); };
-  const auto other = std::ranges::find_if(digests, is_other) - digests.begin();
-  if (other == std::ssize(digests)) return;
+  const auto other = first_to_differ(comm, concat(std::hash<std::string>()(mine)));
+  if (other == 0) return;
   const std::vector<std::string> all = comm.all_texts(mine);
   std::istringstream here(all.front());
   std::istringstream there(all[other]);

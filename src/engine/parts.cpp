@@ -177,18 +177,6 @@ Placement Parts::open_data() {
   return placed_on(comm.size());
 }
 
-void Parts::require_one_partition() const {
-  const std::vector<std::string> digests = comm.all_texts(digest_of(partition));
-  const auto other = std::ranges::find_if(
-      digests, [&](const std::string& digest) { return digest != digests.front(); });
-  if (other == digests.end()) return;
-  throw DataError(concat("rank 0 and rank ", other - digests.begin(),
-                         " have read different data, which assign other samples to the clients; "
-                         "look at the files of data.name = ",
-                         config.data.name, " and data.partition = ", config.data.partition,
-                         " on both hosts"));
-}
-
 void Parts::open_model(const Resumption* from) {
   loss = Loss(config.train.loss, dataset->targets(), dataset->classes());
   if (method().traits().reads_labels && !loss.of_labels()) {

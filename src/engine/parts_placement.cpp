@@ -7,6 +7,8 @@
 #include "fedhpc/engine/parts.hpp"
 #include "fedhpc/training/local_steps.hpp"
 
+#include "comm/first_to_differ.hpp"
+
 namespace fedhpc {
 
 Placement Parts::placed_on(int ranks) const {
@@ -102,6 +104,16 @@ void Parts::start_moves() {
                                                            .store = *store,
                                                            .shared = shared.get()},
                                         moving_rules(placement()));
+}
+
+void Parts::require_one_partition() const {
+  const auto other = first_to_differ(comm, digest_of(partition));
+  if (other == 0) return;
+  throw DataError(concat("rank 0 and rank ", other,
+                         " have read different data, which assign other samples to the clients; "
+                         "look at the files of data.name = ",
+                         config.data.name, " and data.partition = ", config.data.partition,
+                         " on both hosts"));
 }
 
 }  // namespace fedhpc
