@@ -17,5 +17,5 @@ int main(int argc, char** argv) {
     std::_Exit(exit_code);
   });
   exit_code = fedhpc::program(argc, argv);
-  return exit_code;
+  std::exit(exit_code);
 }

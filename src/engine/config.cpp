@@ -152,10 +152,8 @@ void Config::declare_methods_of_keys() {
                           "network.client_edge_mbps", "network.edge_cloud_mbps"}) {
     options_.acts(key, with_edges);
   }
-  const Condition leaves_rounds =
-      methods([](const Algorithm& one) { return one.traits().can_leave_rounds; });
-  options_.acts("topology.placement", leaves_rounds);
-  options_.acts("run.grace_seconds", leaves_rounds);
+  options_.acts("topology.placement",
+                methods([](const Algorithm& one) { return one.traits().can_leave_rounds; }));
   const Condition exchanges = unless("algorithm.name", "localonly");
   // pFedSOP's clients send what moves trainable columns alone, in any case.
   options_.acts("train.buffers", unless("algorithm.name", "pfedsop"));
