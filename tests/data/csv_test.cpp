@@ -151,7 +151,7 @@ TEST_F(CsvDatasetTest, WhatDoesNotFitIsRefused) {
 
 TEST_F(CsvDatasetTest, OtherSeparators) {
   const std::vector<std::int64_t> ids = {0};
-  for (const char* text : {"u;v;y\n1;2;7\n3;4;8\n", "1\t2\t7\r\n3\t4\t7\r\n",
+  for (const char* text : {"u;v;y\n1;2;7\n3;4;8\n", "1\t2\t7\r\n3\t4\t8\r\n5\t6\t7\r\n",
                            "\"a;b\",v,y\n1,2,7\n3,4,8\n", "\"a;b\";v;y\n1;2;7\n3;4;8\n"}) {
     write(text);
     EXPECT_EQ(row_of(open_dataset(options)->read(ids), 0), (std::vector<double>{1, 2})) << text;
@@ -162,7 +162,7 @@ TEST_F(CsvDatasetTest, OtherSeparators) {
   options.separator = Separator::Comma;
   EXPECT_EQ(open_dataset(options)->num_train(), 2);
   options.separator = Separator::Auto;
-  write("1,5;2;7\n3,5;4;7\n");
+  write("1,5;2;7\n3,5;4;8\n");
   options.header = Header::No;
   expect_in("line 1, column 0: found '1,5', expected a finite number with a point, not a comma",
             message_of<DataError>([&] { open_dataset(options); }));
