@@ -131,7 +131,6 @@ std::string options_of(const Keys& row) {
   return text;
 }
 
-/// A coder's payload may be a byte shorter where a value has gone to another cluster.
 bool has_clusters(const Keys& keys) {
   const auto is = [&](const std::string& key) {
     return keys.contains(key) && keys.at(key) == "kmeans";
@@ -152,6 +151,19 @@ double bound_of(const Keys& keys) {
   return 1e-9;
 }
 
+/// How far apart the bytes of two runs may be, as a share of them.
+double share_of_bytes(const Keys& keys) {
+  // Values that differ by rounding alone have a centre each: of changes that are 0 but for rounding
+  // a payload has one more or none.
+  if (has_clusters(keys) && keys.contains("algorithm.error_feedback")) return 0.2;
+  // A coder's payload may be a byte shorter where a value has gone to another cluster. scaffold reads
+  // gradients off steps: where they are 0 rounding decides what is left, and whether a codec of what
+  // is not 0 sends it.
+  const bool by_rounding =
+      bound_of(keys) > 1e-9 || has_clusters(keys) || keys.at("algorithm.name") == "scaffold";
+  return by_rounding ? 0.02 : 0;
+}
+
 bool both_nan(double a, double b) { return std::isnan(a) && std::isnan(b); }
 
 void expect_same(const TinyResult& actual, const TinyResult& expected, const Keys& keys) {
@@ -163,13 +175,8 @@ void expect_same(const TinyResult& actual, const TinyResult& expected, const Key
   for (std::size_t t = 0; t < expected.metrics.size(); ++t) {
     const RoundMetrics& a = actual.metrics[t];
     const RoundMetrics& b = expected.metrics[t];
-    // scaffold reads gradients off steps: where they are 0 rounding decides what is left, and whether
-    // a codec of what is not 0 sends it.
-    const bool by_rounding =
-        bound_of(keys) > 1e-9 || has_clusters(keys) || keys.at("algorithm.name") == "scaffold";
-    const double bytes = by_rounding ? 0.02 * bytes_up(b) : 0;
-    EXPECT_NEAR(bytes_up(a), bytes_up(b), bytes);
-    EXPECT_NEAR(bytes_down(a), bytes_down(b), bytes);
+    EXPECT_NEAR(bytes_up(a), bytes_up(b), share_of_bytes(keys) * bytes_up(b));
+    EXPECT_NEAR(bytes_down(a), bytes_down(b), share_of_bytes(keys) * bytes_down(b));
     EXPECT_NEAR(a.simulated_seconds, b.simulated_seconds, 1e-9);
     EXPECT_TRUE(both_nan(a.train_loss, b.train_loss) ||
                 std::abs(a.train_loss - b.train_loss) < 1e-7 * (1 + b.train_loss));
