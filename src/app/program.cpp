@@ -9,6 +9,8 @@
 #include "fedhpc/core/log.hpp"
 #include "fedhpc/core/options.hpp"
 
+#include "io/at_exit.hpp"
+
 namespace fedhpc {
 
 namespace {
@@ -24,6 +26,7 @@ int refuse(const Error& error) {
 }  // namespace
 
 int program(int argc, char** argv) {
+  h5::close_nothing_at_exit();
   const Arguments arguments(argv + 1, argv + argc);
   const StartOptions start = start_options(arguments.empty() ? "" : arguments.front(),
                                            {argv + std::min(argc, 2), argv + argc});
