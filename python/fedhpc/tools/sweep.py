@@ -182,6 +182,12 @@ def prepared_folder(sweep):
     return work_folder.hold(sweep.folder / ".lock", sweep.folder, tool="sweep.py")
 
 
+def say(line):
+    """Prints a line as one piece, which print() does not: several threads speak."""
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
 class LocalRuns:
     """The runs of a sweep on this machine, some at a time."""
 
@@ -218,7 +224,7 @@ class LocalRuns:
                     if said is None:
                         continue
                     begun += 1
-                    print(f"[{begun}/{left}] {futures[future].name}: {said}", flush=True)
+                    say(f"[{begun}/{left}] {futures[future].name}: {said}")
             except BaseException:
                 self.stop = True  # the runs at work; leaving the pool waits for them
                 raise
@@ -230,7 +236,7 @@ class LocalRuns:
         if self.stop:
             return None
         if is_written(job.output):
-            print(f"{job.name}: waits for the run that is writing it", flush=True)
+            say(f"{job.name}: waits for the run that is writing it")
             while is_written(job.output) and not self.stop:  # a killed sweep leaves it at work
                 time.sleep(WAIT_SECONDS)
             state = job_state(job)
