@@ -153,9 +153,10 @@ double bound_of(const Keys& keys) {
 
 /// How far apart the bytes of two runs may be, as a share of them.
 double share_of_bytes(const Keys& keys) {
-  // Values that differ by rounding alone have a centre each: of changes that are 0 but for rounding
-  // a payload has one more or none.
-  if (has_clusters(keys) && keys.contains("algorithm.error_feedback")) return 0.2;
+  // Values that differ by rounding alone have a centre each: of ef21's changes, which may be 0 but for
+  // rounding, a payload has one more or none.
+  const auto feedback = keys.find("algorithm.error_feedback");
+  if (has_clusters(keys) && feedback != keys.end() && feedback->second == "ef21") return 0.2;
   // A coder's payload may be a byte shorter where a value has gone to another cluster. scaffold reads
   // gradients off steps: where they are 0 rounding decides what is left, and whether a codec of what
   // is not 0 sends it.

@@ -1,5 +1,10 @@
 #include "fedhpc/training/local_trainer.hpp"
 
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
 #include <ATen/ops/empty.h>
 #include <gtest/gtest.h>
 
@@ -59,17 +64,37 @@ TEST(LocalTrainerTest, AugmentsStepByStepWithTheKeyOfEachBatch) {
   EXPECT_LT(trained.values.sub(expected.values).abs().max().item<double>(), 1e-13);
 }
 
-TEST(LocalTrainerTest, MovesTheColumnsItIsToldTo) {
+/// Clients of 12 samples each, and a model.
+struct Clients {
+  Clients(std::vector<std::int64_t> numbers, const std::string& name)
+      : data{options(std::ssize(numbers))},
+        dataset(open_dataset(data)),
+        partition(make_partition(data, *dataset)),
+        shard(*dataset, partition, std::move(numbers), make_preparation(data, *dataset),
+              DType::Float64) {
+    ModelOptions of_model;
+    of_model.name = name;
+    model = make_model(of_model, dataset->shape(), dataset->classes());
+  }
+  static DataOptions options(std::int64_t clients) {
+    DataOptions data;
+    data.clients = clients;
+    data.samples_per_client = 12;
+    return data;
+  }
+
   DataOptions data;
-  data.clients = 2;
-  data.samples_per_client = 12;
-  const auto dataset = open_dataset(data);
-  const Partition partition = make_partition(data, *dataset);
+  std::unique_ptr<Dataset> dataset;
+  Partition partition;
+  Shard shard;
+  std::unique_ptr<Model> model;
+};
+
+TEST(LocalTrainerTest, MovesTheColumnsItIsToldTo) {
   const std::vector<std::int64_t> clients{0, 1};
-  const Shard shard(*dataset, partition, clients, make_preparation(data, *dataset), DType::Float64);
-  ModelOptions of_model;
-  of_model.name = "cnn2";
-  const auto model = make_model(of_model, dataset->shape(), dataset->classes());
+  const Clients of(clients, "cnn2");
+  const Shard& shard = of.shard;
+  const auto& model = of.model;
   const Layout& layout = *model->layout();
   ASSERT_GT(layout.count(Tag::Buffer), 0);
   const Rows start{initial_row(layout, 3, at::kDouble).repeat({2, 1}), model->layout()};
@@ -99,19 +124,11 @@ TEST(LocalTrainerTest, MovesTheColumnsItIsToldTo) {
 }
 
 TEST(LocalTrainerTest, GoesOnWithTheOptimizerOfTheSameClientsInTheSameRound) {
-  DataOptions data;
-  data.clients = 4;
-  data.samples_per_client = 12;
-  const auto dataset = open_dataset(data);
-  const Partition partition = make_partition(data, *dataset);
-  const Shard shard(*dataset, partition, {0, 1, 2, 3}, make_preparation(data, *dataset),
-                    DType::Float64);
-  ModelOptions mlr;
-  mlr.name = "mlr";
-  const auto model = make_model(mlr, dataset->shape(), dataset->classes());
+  const Clients of({0, 1, 2, 3}, "mlr");
+  const auto& model = of.model;
   TrainOptions options{.batch_size = 4, .lr = 0.05, .optimizer = OptimizerKind::Momentum};
   options.momentum = 0.9;
-  LocalTrainer trainer(*model, shard, options, {.type = at::kDouble, .seed = 1});
+  LocalTrainer trainer(*model, of.shard, options, {.type = at::kDouble, .seed = 1});
   const std::vector<std::int64_t> these{0, 1};
   const std::vector<std::int64_t> others{2, 3};
   Rows rows{initial_row(*model->layout(), 3, at::kDouble).repeat({2, 1}), model->layout()};
