@@ -24,7 +24,16 @@ tools/setup.sh --develop ${torch:+$torch}
 tools/build.sh "$preset"
 . tools/mpi_environment.sh
 export FEDHPC_DATA=${FEDHPC_DATA:-$PWD/../shared/data}
-ctest --preset "$preset" -j "$jobs" "${select[@]}"
+failed=0
+ctest --preset "$preset" -j "$jobs" "${select[@]}" || failed=$?
+if [ $failed != 0 ]; then  # what failed, once more at the end: where GoogleTest says so, and the last words
+  awk '/^[0-9]+\/[0-9]+ Testing: / { name = $3; said = ""; kept = 0 }
+       /: Failure$/ { kept = 5 }
+       kept-- > 0 { said = said $0 "\n" }
+       /^Test Failed/ { print "== " name; printf "%s", said; for (i = 20; i > 0; --i) print last[(NR - i) % 20] }
+       { last[NR % 20] = $0 }' "build/$preset/Testing/Temporary/LastTest.log" || true
+  exit $failed
+fi
 if [ "$FEDHPC_TESTS" = short ]; then
   long=$(ctest --preset "$preset" -N -L long | sed -n 's/.*Test *#[0-9]*: //p' | paste -sd ' ')
   echo "Left out: $long; tests of algorithms, conformance, devices and the engine ran on one number of ranks each," \

@@ -308,8 +308,9 @@ class Deadline(HarnessCase):
             after = resource.getrusage(resource.RUSAGE_CHILDREN)
             return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
-        idle = processor_seconds("Victim.PassesEverywhere")
-        waiting = processor_seconds("Victim.RankZeroIsSlow")  # 2 ranks wait 2 s: 4 s if they spin
+        # 2 ranks wait 2 s: 4 s if they spin. A loaded machine's launcher may take a second by itself.
+        idle, waiting = (min(processor_seconds(victim) for _ in range(3))
+                         for victim in ("Victim.PassesEverywhere", "Victim.RankZeroIsSlow"))
         self.assertLess(waiting - idle, 1.0)
 
 
