@@ -17,11 +17,10 @@ constexpr double kSolved = 1e-26;
 
 double squared_length(const Tensor& vector) { return vector.dot(vector).item<double>(); }
 
-/// min over x of ||w - expand(u with x in columns [begin, end))||^2, from what stands there.
+/// min over x of ||w - expand(u with x in columns of `group`)||^2, from what stands there.
 void solve_group_(Factorisation& factorisation, const Tensor& u, const Tensor& w, Range group) {
-  const auto [begin, end] = group;
-  const auto part = [begin = begin, size = end - begin](const Tensor& row) {
-    return row[0].narrow(0, begin, size);
+  const auto part = [group](const Tensor& row) {
+    return row[0].narrow(0, group.first, group.size());
   };
   Tensor at = u.clone();  // the direction in the group's place
   Tensor image = at::empty_like(w);
@@ -32,7 +31,7 @@ void solve_group_(Factorisation& factorisation, const Tensor& u, const Tensor& w
   Tensor p = r.clone();
   double length = squared_length(r);
   const double enough = kSolved * length;
-  for (std::int64_t i = 0; i < 2 * (end - begin) && length > enough; ++i) {
+  for (std::int64_t i = 0; i < 2 * group.size() && length > enough; ++i) {
     part(at).copy_(p);
     factorisation.expand_(at, image);  // A p
     const double curvature = squared_length(image[0]);

@@ -59,7 +59,7 @@ TEST(ParseIniTest, ErrorsNameFileAndLine) {
        "x.ini:6: key 'a.b' is given twice (first at x.ini:2); keep one"},
   };
   for (const auto& [text, expected] : bad) {
-    const std::string message = refusal([&text = text] { parse_ini(text, "x.ini"); });
+    const std::string message = refusal([&] { parse_ini(text, "x.ini"); });
     EXPECT_NE(message.find(expected), std::string::npos) << message;
   }
 }
@@ -139,8 +139,7 @@ TEST(ParseCommandLineTest, SaysHowAnotherFormIsWritten) {
       {{"-a.b=1"}, "did you mean '--a.b=1'?"},
   };
   for (const auto& [arguments, expected] : cases) {
-    const std::string message =
-        refusal([&arguments = arguments] { parse_command_line(arguments); });
+    const std::string message = refusal([&] { parse_command_line(arguments); });
     EXPECT_NE(message.find(expected), std::string::npos) << message;
   }
   for (const std::vector<std::string>& arguments :

@@ -60,7 +60,7 @@ TEST(CsvTest, ABadFileIsNamedWithItsLine) {
       {"1,\"2\"x\n", "line 1, column 1: found 'x' behind a quoted field, expected a comma"}};
   for (const auto& [text, part] : bad) {
     expect_in("csv file 't.csv', " + part,
-              message_of<DataError>([&, text = text] { parse_csv(bytes_of(text), "t.csv"); }));
+              message_of<DataError>([&] { parse_csv(bytes_of(text), "t.csv"); }));
   }
 }
 

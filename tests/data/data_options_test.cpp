@@ -53,7 +53,7 @@ TEST(DataOptionsTest, RangesAreKept) {
                                                                 {"data.pfedme_seed", "4294967296"},
                                                                 {"data.augment", "crop"}};
   for (const auto& [key, text] : bad) {
-    const std::string message = message_of<ConfigError>([&, key = key, text = text] {
+    const std::string message = message_of<ConfigError>([&] {
       options.assign(key, text, {Level::File, "x.ini:1"});
     });
     expect_in("key '" + key + "' cannot be '" + text + "'; allowed: ", message);

@@ -45,7 +45,7 @@ TEST(LibsvmTest, ABadFileIsNamedWithItsLine) {
       {"\n1 3:1 3:2\n", "line 2: found index 3 after 3, expected ascending indices"}};
   for (const auto& [text, part] : bad) {
     expect_in("libsvm file 't', " + part,
-              message_of<DataError>([&, text = text] { parse_libsvm(bytes_of(text), "t"); }));
+              message_of<DataError>([&] { parse_libsvm(bytes_of(text), "t"); }));
   }
 }
 

@@ -203,8 +203,7 @@ TEST_P(ProductKernels, OfResiduals) {
     const double deviation = std::sqrt(static_cast<double>(rank * columns));
     for (const Gaps gaps : kAllGaps) {
       for (const bool turned : {false, true}) {
-        const auto gradient = [&, count = count, rows = rows, columns = columns,
-                               rank = rank](const Tensor& weights) {
+        const auto gradient = [&](const Tensor& weights) {
           const Placed own_there = place(own, gaps);
           const Placed other_there = place(other, gaps);
           const Placed w_there = place(stored(weights, turned), gaps);

@@ -67,7 +67,7 @@ void expect_masks(const std::string& line, double p, std::int64_t units) {
   for (const auto& [first, some, batch] :
        std::vector<std::array<std::int64_t, 3>>{{0, count, kBatch}, {1, 2, kBatch}, {3, 1, 2}}) {
     const Activations part = whole.narrow(first, some, batch);
-    const auto part_of = [&, first = first, some = some, batch = batch](const Tensor& stack) {
+    const auto part_of = [&](const Tensor& stack) {
       return stack.narrow(0, first, some).narrow(1, 0, batch);
     };
     part.input().copy_(part_of(input));
