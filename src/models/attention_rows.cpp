@@ -105,8 +105,10 @@ class RowVectors {
         typename Lanes<T, W / 2>::Type low, high;
       } halves;
       std::memcpy(&halves, &lanes, sizeof halves);
-      both(halves.low, halves.high);
-      return folded<W / 2>(halves.low, both);
+      auto low = halves.low;  // auto: of a vector's own alignment, which `both` counts on
+      const auto high = halves.high;
+      both(low, high);
+      return folded<W / 2>(low, both);
     }
   }
 

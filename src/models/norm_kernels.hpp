@@ -114,9 +114,9 @@ void normalise_relu_pool(const T* __restrict top, const T* __restrict bottom, Af
     const T d = affine.scale * bottom[2 * o + 1] + affine.shift;
     // NaN stays: a diverged model must show.
     T value = a;
-    value = (b > value) | (b != b) ? b : value;
-    value = (c > value) | (c != c) ? c : value;
-    value = (d > value) | (d != d) ? d : value;
+    value = ((b > value) | (b != b)) ? b : value;
+    value = ((c > value) | (c != c)) ? c : value;
+    value = ((d > value) | (d != d)) ? d : value;
     y[o] = value < T{0} ? T{0} : value;
   }
 }
