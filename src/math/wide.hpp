@@ -18,6 +18,8 @@ bool has_wide_vectors();
 template <typename T, int V>
 struct Lanes {
   typedef T Type __attribute__((vector_size(V * sizeof(T)), aligned(alignof(T)), may_alias));
+  /// Of a variable. Templates deduce this one from both: they may count on its alignment.
+  typedef T Value __attribute__((vector_size(V * sizeof(T))));
 };
 
 /// Of kernels that are compiled twice: how many values a vector of so many bytes has.

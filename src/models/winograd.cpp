@@ -67,7 +67,7 @@ std::vector<T> Winograd::weights(const T* g, std::int64_t input_stride, std::int
       for (int x = 0; x < 3; ++x) widen(tap[x], tap[3 + x], tap[6 + x], half[x]);
       for (int y = 0; y < 4; ++y) {
         widen(half[0][y], half[1][y], half[2][y], row);
-        for (int x = 0; x < 4; ++x, to += in_.channels * kWidth) vector_at<V>(to) = row[x];
+        for (int x = 0; x < 4; ++x, to += in_.channels * kWidth) vector_at<Stored<T>>(to) = row[x];
       }
     }
   }
@@ -118,14 +118,16 @@ void Winograd::outputs_of_tiles(const T* m, std::int64_t first, std::int64_t cou
     T* to = y + (first + n) / tiles() * out_.values() + (top * out_.width + left) * out_.channels +
             channel;
     for (std::int64_t c = 0; c < width; c += kLanes<T, CommonVectors>) {
-      const auto at = [&](int i) { return vector_at<const V>(m + i * kTilesAtOnce * kWidth + c); };
+      const auto at = [&](int i) -> V {
+        return vector_at<const Stored<T>>(m + i * kTilesAtOnce * kWidth + c);
+      };
       V half[4][2];
       V row[2];
       for (int i = 0; i < 4; ++i) reduce(at(i), at(4 + i), at(8 + i), at(12 + i), half[i]);
       for (int i = 0; i < rows; ++i) {
         reduce(half[0][i], half[1][i], half[2][i], half[3][i], row);
         for (int k = 0; k < columns; ++k) {
-          vector_at<V>(to + (i * out_.width + k) * out_.channels + c) = row[k];
+          vector_at<Stored<T>>(to + (i * out_.width + k) * out_.channels + c) = row[k];
         }
       }
     }
@@ -151,13 +153,13 @@ void Winograd::gradients_of_tiles(const T* dy, std::int64_t first, std::int64_t 
       from[i] = inside ? image + (row * out_.width + column) * out_.channels : zeros.data();
     }
     for (std::int64_t c = 0; c < out_.channels; c += kLanes<T, CommonVectors>) {
-      const auto at = [&](int i) { return vector_at<const V>(from[i] + c); };
+      const auto at = [&](int i) -> V { return vector_at<const Stored<T>>(from[i] + c); };
       V half[2][4];
       V row[4];
       for (int i = 0; i < 2; ++i) spread(at(i), at(2 + i), half[i]);
       for (int i = 0; i < 4; ++i) {
         spread(half[0][i], half[1][i], row);
-        for (int k = 0; k < 4; ++k) vector_at<V>(m + (4 * i + k) * of_number + c) = row[k];
+        for (int k = 0; k < 4; ++k) vector_at<Stored<T>>(m + (4 * i + k) * of_number + c) = row[k];
       }
     }
   }
@@ -226,8 +228,8 @@ void Winograd::give_sums(const T* sums, T* dg) const {
   for (std::int64_t o = 0; o < out_.channels; o += kLanes<T, CommonVectors>) {
     for (std::int64_t i = 0; i < in_.channels; ++i) {
       const T* from = sums + (o / kWidth * kNumbers * in_.channels + i) * kWidth + o % kWidth;
-      const auto at = [&](int number) {
-        return vector_at<const V>(from + number * in_.channels * kWidth);
+      const auto at = [&](int number) -> V {
+        return vector_at<const Stored<T>>(from + number * in_.channels * kWidth);
       };
       V half[4][3];
       V tap[3][3];

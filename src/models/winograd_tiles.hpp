@@ -18,7 +18,9 @@ struct CommonVectors {
   static constexpr int kBytes = 32;
 };
 template <typename T, typename Vectors = CommonVectors>
-using Vector = typename Lanes<T, kLanes<T, Vectors>>::Type;
+using Stored = typename Lanes<T, kLanes<T, Vectors>>::Type;
+template <typename T, typename Vectors = CommonVectors>
+using Vector = typename Lanes<T, kLanes<T, Vectors>>::Value;
 
 /// Channels are taken in whole vectors of float32.
 constexpr std::int64_t kChannels = kLanes<float, CommonVectors>;
@@ -83,9 +85,12 @@ FEDHPC_INLINE void see_column(const TilesOfRow<T>& tiles, std::int64_t place, st
     for (int i = 0; i < 4; ++i) column[i] = V{};
     return;
   }
-  const std::int64_t at = place * tiles.channels + c;
-  see(vector_at<const V>(tiles.lines[0] + at), vector_at<const V>(tiles.lines[1] + at),
-      vector_at<const V>(tiles.lines[2] + at), vector_at<const V>(tiles.lines[3] + at), column);
+  V d[4];
+  for (int i = 0; i < 4; ++i) {
+    d[i] = vector_at<const typename Lanes<T, sizeof(V) / sizeof(T)>::Type>(
+        tiles.lines[i] + place * tiles.channels + c);
+  }
+  see(d[0], d[1], d[2], d[3], column);
 }
 
 /// d [16, kTilesAtOnce, channels] = B^T d B. Neighbours share two columns.
@@ -109,7 +114,9 @@ FEDHPC_INLINE void see_tiles(const TilesOfRow<T>& tiles, T* d) {
       for (int i = 0; i < 4; ++i) {
         V row[4];
         see(columns[0][i], columns[1][i], columns[2][i], columns[3][i], row);
-        for (int k = 0; k < 4; ++k) vector_at<V>(to + (4 * i + k) * of_number) = row[k];
+        for (int k = 0; k < 4; ++k) {
+          vector_at<Stored<T, Vectors>>(to + (4 * i + k) * of_number) = row[k];
+        }
       }
     }
   }
