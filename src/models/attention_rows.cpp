@@ -5,20 +5,11 @@
 #include <limits>
 
 #include "math/exponential.hpp"
+#include "math/wide.hpp"
 
 namespace fedhpc {
 
 namespace {
-
-/// V values of T that are added and compared together, at any address.
-template <typename T, int V>
-struct Lanes {
-  typedef T Type __attribute__((vector_size(V * sizeof(T)), aligned(alignof(T)), may_alias));
-};
-template <typename T>
-struct Lanes<T, 1> {
-  using Type = T;
-};
 
 /// The vectors of a row of `keys` >= V numbers: the last one ends with the row and so repeats
 /// numbers of the one before it, unless the vectors fit.
@@ -99,14 +90,14 @@ class RowVectors {
   template <int W, typename Both>
   FEDHPC_INLINE static T folded(const typename Lanes<T, W>::Type& lanes, Both&& both) {
     if constexpr (W == 1) {
-      return lanes;
+      return lanes[0];
     } else {
       struct {
         typename Lanes<T, W / 2>::Type low, high;
       } halves;
       std::memcpy(&halves, &lanes, sizeof halves);
-      auto low = halves.low;  // auto: of a vector's own alignment, which `both` counts on
-      const auto high = halves.high;
+      typename Lanes<T, W / 2>::Value low = halves.low;
+      const typename Lanes<T, W / 2>::Value high = halves.high;
       both(low, high);
       return folded<W / 2>(low, both);
     }
