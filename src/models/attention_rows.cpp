@@ -93,13 +93,11 @@ class RowVectors {
       return lanes[0];
     } else {
       struct {
-        typename Lanes<T, W / 2>::Type low, high;
+        typename Lanes<T, W / 2>::Value low, high;
       } halves;
       std::memcpy(&halves, &lanes, sizeof halves);
-      typename Lanes<T, W / 2>::Value low = halves.low;
-      const typename Lanes<T, W / 2>::Value high = halves.high;
-      both(low, high);
-      return folded<W / 2>(low, both);
+      both(halves.low, halves.high);
+      return folded<W / 2>(halves.low, both);
     }
   }
 

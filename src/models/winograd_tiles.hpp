@@ -17,6 +17,7 @@ struct WideVectors {
 struct CommonVectors {
   static constexpr int kBytes = 32;
 };
+/// A vector in memory, at any address, and one in a variable.
 template <typename T, typename Vectors = CommonVectors>
 using Stored = typename Lanes<T, kLanes<T, Vectors>>::Type;
 template <typename T, typename Vectors = CommonVectors>
@@ -78,18 +79,17 @@ struct TilesOfRow {
 };
 
 /// B^T d of the column at a place, from channel c.
-template <typename T, typename V>
+template <typename Vectors, typename T>
 FEDHPC_INLINE void see_column(const TilesOfRow<T>& tiles, std::int64_t place, std::int64_t c,
-                              V (&column)[4]) {
+                              Vector<T, Vectors> (&column)[4]) {
+  using V = Vector<T, Vectors>;
   if (place < 0 || place >= tiles.width) {
     for (int i = 0; i < 4; ++i) column[i] = V{};
     return;
   }
+  const std::int64_t at = place * tiles.channels + c;
   V d[4];
-  for (int i = 0; i < 4; ++i) {
-    d[i] = vector_at<const typename Lanes<T, sizeof(V) / sizeof(T)>::Type>(
-        tiles.lines[i] + place * tiles.channels + c);
-  }
+  for (int i = 0; i < 4; ++i) d[i] = vector_at<const Stored<T, Vectors>>(tiles.lines[i] + at);
   see(d[0], d[1], d[2], d[3], column);
 }
 
@@ -101,16 +101,16 @@ FEDHPC_INLINE void see_tiles(const TilesOfRow<T>& tiles, T* d) {
   for (std::int64_t c = 0; c < tiles.channels; c += kLanes<T, Vectors>) {
     V columns[4][4] = {};
     std::int64_t place = tiles.left;
-    see_column(tiles, place, c, columns[2]);
-    see_column(tiles, place + 1, c, columns[3]);
+    see_column<Vectors>(tiles, place, c, columns[2]);
+    see_column<Vectors>(tiles, place + 1, c, columns[3]);
     T* to = d + c;
     for (std::int64_t n = 0; n < tiles.count; ++n, place += 2, to += tiles.channels) {
       for (int i = 0; i < 4; ++i) {
         columns[0][i] = columns[2][i];
         columns[1][i] = columns[3][i];
       }
-      see_column(tiles, place + 2, c, columns[2]);
-      see_column(tiles, place + 3, c, columns[3]);
+      see_column<Vectors>(tiles, place + 2, c, columns[2]);
+      see_column<Vectors>(tiles, place + 3, c, columns[3]);
       for (int i = 0; i < 4; ++i) {
         V row[4];
         see(columns[0][i], columns[1][i], columns[2][i], columns[3][i], row);
