@@ -40,6 +40,11 @@ target_include_directories(fedhpc_torch SYSTEM INTERFACE
   "${FEDHPC_TORCH}/include" "${FEDHPC_TORCH}/include/torch/csrc/api/include")
 target_link_libraries(fedhpc_torch INTERFACE fedhpc_torch_cpu fedhpc_c10)
 target_link_options(fedhpc_torch INTERFACE "LINKER:--allow-shlib-undefined")
+# The wheel is made by a GCC that leaves `enable_if` of a template parameter out of a function's symbol. So does Clang
+# to version 17; later ones put it in and would not find at::TensorBase::const_data_ptr.
+if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang" AND CMAKE_CXX_COMPILER_VERSION VERSION_GREATER_EQUAL 18)
+  target_compile_options(fedhpc_torch INTERFACE -fclang-abi-compat=17)
+endif()
 
 # Where what is installed looks for LibTorch, when it does not lie beside it: where it was built with. A wheel goes to
 # other machines; there the modules for GPUs take that of the Python package torch.
