@@ -53,7 +53,7 @@ FEDHPC_INLINE void outer_tile(const Factor<T>& a, std::int64_t row, const T* b,
     for (int m = 0; m < M; ++m) {
       const T factor = left[m * a.row_stride + k * a.step];
       for (int n = 0; n < N; ++n) {
-        total[m][n] += factor * vector_at<const Vector>(b + k * b_stride + begin(n));
+        total[m][n] += factor * vector_at<Vector>(b + k * b_stride + begin(n)).value;
       }
     }
   }
@@ -68,9 +68,9 @@ FEDHPC_INLINE void outer_tile(const Factor<T>& a, std::int64_t row, const T* b,
       }
       auto& result = vector_at<Vector>(out);
       if (c.beta == T{0}) {
-        result = c.alpha * total[m][n];
+        result.value = c.alpha * total[m][n];
       } else {
-        result = c.beta * result + c.alpha * total[m][n];
+        result.value = c.beta * result.value + c.alpha * total[m][n];
       }
     }
   }
@@ -139,8 +139,8 @@ FEDHPC_INLINE void inner_tile(const T* a, std::int64_t a_stride, const T* b, std
   for (; k + V <= inner; k += V) {
     for (int m = 0; m < M; ++m) {
       for (int n = 0; n < N; ++n) {
-        total[m][n] += vector_at<const Vector>(a + m * a_stride + k) *
-                       vector_at<const Vector>(b + n * b_stride + k);
+        total[m][n] += vector_at<Vector>(a + m * a_stride + k).value *
+                       vector_at<Vector>(b + n * b_stride + k).value;
       }
     }
   }

@@ -5,6 +5,8 @@
 #include <new>
 #include <vector>
 
+#include "math/wide.hpp"
+
 namespace fedhpc {
 
 /// Columns solved together, side by side in memory.
@@ -41,10 +43,10 @@ class TileRow {
   }
 
   static TileRow load(const T* from) {
-    return each([&](int v) { return reinterpret_cast<const Vector*>(from)[v]; });
+    return each([&](int v) { return vector_at<Vector>(from + v * kEach).value; });
   }
   void store(T* to) const {
-    for (int v = 0; v < kVectors; ++v) reinterpret_cast<Vector*>(to)[v] = of_[v];
+    for (int v = 0; v < kVectors; ++v) vector_at<Vector>(to + v * kEach).value = of_[v];
   }
 
   T operator[](std::int64_t column) const { return of_[column / kEach][column % kEach]; }
@@ -92,8 +94,7 @@ class TileRow {
   static constexpr std::size_t kBytes = 32;  // of a vector, as x86-64-v3 has them
   static constexpr int kEach = kBytes / sizeof(T);
   static constexpr int kVectors = kTileColumns / kEach;
-  // At any address, and also where numbers of type T are kept.
-  typedef T Vector __attribute__((vector_size(kBytes), aligned(alignof(T)), may_alias));
+  using Vector = typename Lanes<T, kEach>::Type;
 
   template <typename Of>
   static TileRow each(const Of& of) {

@@ -14,22 +14,30 @@ namespace fedhpc {
 /// True where such functions can run, unless FEDHPC_CPU=avx2 says that none shall.
 bool has_wide_vectors();
 
-/// V values of T that are added and multiplied together, at any address.
+/// V values of T that are added and multiplied together.
 template <typename T, int V>
 struct Lanes {
-  typedef T Type __attribute__((vector_size(V * sizeof(T)), aligned(alignof(T)), may_alias));
-  /// Of a variable. Templates deduce this one from both: they may count on its alignment.
-  typedef T Value __attribute__((vector_size(V * sizeof(T))));
+  typedef T Type __attribute__((vector_size(V * sizeof(T))));
+};
+
+/// A vector among numbers. A struct keeps its alignment as a template's argument; a typedef does not.
+template <typename Vector>
+struct __attribute__((packed, may_alias)) Unaligned {
+  Vector value;
 };
 
 /// Of kernels that are compiled twice: how many values a vector of so many bytes has.
 template <typename T, typename Vectors>
 constexpr int kLanes = Vectors::kBytes / static_cast<int>(sizeof(T));
 
-/// The vector, which may be const, at an address.
+/// The vector at any address.
 template <typename Vector>
-FEDHPC_INLINE Vector& vector_at(const void* address) {
-  return *static_cast<Vector*>(const_cast<void*>(address));
+FEDHPC_INLINE Unaligned<Vector>& vector_at(void* address) {
+  return *static_cast<Unaligned<Vector>*>(address);
+}
+template <typename Vector>
+FEDHPC_INLINE const Unaligned<Vector>& vector_at(const void* address) {
+  return *static_cast<const Unaligned<Vector>*>(address);
 }
 
 }  // namespace fedhpc

@@ -42,12 +42,15 @@ class RowVectors {
   }
 
   FEDHPC_INLINE T sum(const T* row) const {
-    return total([&](std::int64_t begin, Vector& to) { to = at(row, begin); });
+    return total(
+        [&](std::int64_t begin, Vector& to) { to = vector_at<Vector>(row + begin).value; });
   }
 
   /// The sum of a[s] b[s].
   FEDHPC_INLINE T inner_product(const T* a, const T* b) const {
-    return total([&](std::int64_t begin, Vector& to) { to = at(a, begin) * at(b, begin); });
+    return total([&](std::int64_t begin, Vector& to) {
+      to = vector_at<Vector>(a + begin).value * vector_at<Vector>(b + begin).value;
+    });
   }
 
   /// number(begin, to) gives every vector of the row from the old numbers.
@@ -55,21 +58,18 @@ class RowVectors {
   FEDHPC_INLINE void change(T* row, Number&& number) const {
     Vector last;
     number(last_, last);
-    for (std::int64_t v = 0; v < whole_; ++v) number(v * V, at(row, v * V));
-    at(row, last_) = last;
+    for (std::int64_t v = 0; v < whole_; ++v) {
+      Vector next;
+      number(v * V, next);
+      vector_at<Vector>(row + v * V).value = next;
+    }
+    vector_at<Vector>(row + last_).value = last;
   }
 
   /// A vector of the row with -infinity from place `end` on.
   FEDHPC_INLINE void see(const T* row, std::int64_t begin, std::int64_t end, Vector& to) const {
     const Vector nothing = Vector{} - std::numeric_limits<T>::infinity();
-    to = places_ < static_cast<T>(end - begin) ? at(row, begin) : nothing;
-  }
-
-  FEDHPC_INLINE static Vector& at(T* row, std::int64_t begin) {
-    return *static_cast<Vector*>(static_cast<void*>(row + begin));
-  }
-  FEDHPC_INLINE static const Vector& at(const T* row, std::int64_t begin) {
-    return *static_cast<const Vector*>(static_cast<const void*>(row + begin));
+    to = places_ < static_cast<T>(end - begin) ? vector_at<Vector>(row + begin).value : nothing;
   }
 
  private:
@@ -93,7 +93,7 @@ class RowVectors {
       return lanes[0];
     } else {
       struct {
-        typename Lanes<T, W / 2>::Value low, high;
+        typename Lanes<T, W / 2>::Type low, high;
       } halves;
       std::memcpy(&halves, &lanes, sizeof halves);
       both(halves.low, halves.high);
@@ -137,7 +137,8 @@ FEDHPC_INLINE void softmax_head(const ScoreRows& of, T* scores, const T* mask) {
     T* row = scores + l * of.keys;
     const T sum = rows.sum(row);
     const T factor = sum == 0 ? T{0} : 1 / sum;
-    rows.change(row, [&](std::int64_t s, Vector& to) { to = Rows::at(row, s) * factor; });
+    rows.change(
+        row, [&](std::int64_t s, Vector& to) { to = vector_at<Vector>(row + s).value * factor; });
   }
 }
 
@@ -168,7 +169,8 @@ FEDHPC_INLINE void softmax_back_with(const ScoreRows& of, const T* dropped, T* g
     T* g = gradient + r * of.keys;
     const T sum = rows.inner_product(d, g);
     rows.change(g, [&](std::int64_t s, Vector& to) {
-      to = Rows::at(d, s) * Rows::at(g, s) - Rows::at(w, s) * sum;
+      to = vector_at<Vector>(d + s).value * vector_at<Vector>(g + s).value -
+           vector_at<Vector>(w + s).value * sum;
     });
   }
 }

@@ -40,7 +40,7 @@ FEDHPC_INLINE void product_tile(const T* image, const std::int32_t* pixels,
     const T* row = weights + run.weight * kTileChannels<T>;
     for (std::int64_t j = 0; j < run.length; ++j) {
       V w[N];
-      for (int n = 0; n < N; ++n) w[n] = vector_at<V>(row + n * kLanes<T, Vectors>);
+      for (int n = 0; n < N; ++n) w[n] = vector_at<V>(row + n * kLanes<T, Vectors>).value;
       for (int m = 0; m < M; ++m) {
         const T x = at[m][j];
         for (int n = 0; n < N; ++n) total[m][n] += x * w[n];
@@ -50,7 +50,7 @@ FEDHPC_INLINE void product_tile(const T* image, const std::int32_t* pixels,
   }
   for (int m = 0; m < M; ++m) {
     for (int n = 0; n < N; ++n) {
-      vector_at<V>(out + rows[m] + n * kLanes<T, Vectors>) = total[m][n];
+      vector_at<V>(out + rows[m] + n * kLanes<T, Vectors>).value = total[m][n];
     }
   }
 }
@@ -93,21 +93,21 @@ FEDHPC_INLINE void sums_tile(const T* image, std::span<const std::int32_t> pixel
   V total[M][N];
   for (int m = 0; m < M; ++m) {
     for (int n = 0; n < N; ++n) {
-      total[m][n] = vector_at<V>(sums + m * kTileChannels<T> + n * kLanes<T, Vectors>);
+      total[m][n] = vector_at<V>(sums + m * kTileChannels<T> + n * kLanes<T, Vectors>).value;
     }
   }
   for (std::size_t p = 0; p < pixels.size(); ++p) {
     const T* x = image + pixels[p];
     const T* other = others + other_pixels[p];
     V w[N];
-    for (int n = 0; n < N; ++n) w[n] = vector_at<V>(other + n * kLanes<T, Vectors>);
+    for (int n = 0; n < N; ++n) w[n] = vector_at<V>(other + n * kLanes<T, Vectors>).value;
     for (int m = 0; m < M; ++m) {
       for (int n = 0; n < N; ++n) total[m][n] += x[m] * w[n];
     }
   }
   for (int m = 0; m < M; ++m) {
     for (int n = 0; n < N; ++n) {
-      vector_at<V>(sums + m * kTileChannels<T> + n * kLanes<T, Vectors>) = total[m][n];
+      vector_at<V>(sums + m * kTileChannels<T> + n * kLanes<T, Vectors>).value = total[m][n];
     }
   }
 }
@@ -176,7 +176,7 @@ FEDHPC_INLINE void transpose_square(const T* from, std::int64_t from_stride, T* 
   constexpr int kSize = kLanes<T, CommonVectors>;
   constexpr auto kEach = std::make_integer_sequence<int, kSize>();
   V row[kSize];
-  for (int r = 0; r < kSize; ++r) row[r] = vector_at<const V>(from + r * from_stride);
+  for (int r = 0; r < kSize; ++r) row[r] = vector_at<V>(from + r * from_stride).value;
   const auto exchange = [&]<int step>(std::integral_constant<int, step>) {
     if constexpr (step < kSize) {
       for (int r = 0; r < kSize; ++r) {
@@ -191,7 +191,7 @@ FEDHPC_INLINE void transpose_square(const T* from, std::int64_t from_stride, T* 
   exchange(std::integral_constant<int, 4>());
   exchange(std::integral_constant<int, 2>());
   exchange(std::integral_constant<int, 1>());
-  for (int r = 0; r < kSize; ++r) vector_at<V>(to + r * to_stride) = row[r];
+  for (int r = 0; r < kSize; ++r) vector_at<V>(to + r * to_stride).value = row[r];
 }
 
 template <typename T>

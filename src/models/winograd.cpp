@@ -67,7 +67,7 @@ std::vector<T> Winograd::weights(const T* g, std::int64_t input_stride, std::int
       for (int x = 0; x < 3; ++x) widen(tap[x], tap[3 + x], tap[6 + x], half[x]);
       for (int y = 0; y < 4; ++y) {
         widen(half[0][y], half[1][y], half[2][y], row);
-        for (int x = 0; x < 4; ++x, to += in_.channels * kWidth) vector_at<Stored<T>>(to) = row[x];
+        for (int x = 0; x < 4; ++x, to += in_.channels * kWidth) vector_at<V>(to).value = row[x];
       }
     }
   }
@@ -119,7 +119,7 @@ void Winograd::outputs_of_tiles(const T* m, std::int64_t first, std::int64_t cou
             channel;
     for (std::int64_t c = 0; c < width; c += kLanes<T, CommonVectors>) {
       const auto at = [&](int i) -> V {
-        return vector_at<const Stored<T>>(m + i * kTilesAtOnce * kWidth + c);
+        return vector_at<V>(m + i * kTilesAtOnce * kWidth + c).value;
       };
       V half[4][2];
       V row[2];
@@ -127,7 +127,7 @@ void Winograd::outputs_of_tiles(const T* m, std::int64_t first, std::int64_t cou
       for (int i = 0; i < rows; ++i) {
         reduce(half[0][i], half[1][i], half[2][i], half[3][i], row);
         for (int k = 0; k < columns; ++k) {
-          vector_at<Stored<T>>(to + (i * out_.width + k) * out_.channels + c) = row[k];
+          vector_at<V>(to + (i * out_.width + k) * out_.channels + c).value = row[k];
         }
       }
     }
@@ -153,13 +153,13 @@ void Winograd::gradients_of_tiles(const T* dy, std::int64_t first, std::int64_t 
       from[i] = inside ? image + (row * out_.width + column) * out_.channels : zeros.data();
     }
     for (std::int64_t c = 0; c < out_.channels; c += kLanes<T, CommonVectors>) {
-      const auto at = [&](int i) -> V { return vector_at<const Stored<T>>(from[i] + c); };
+      const auto at = [&](int i) -> V { return vector_at<V>(from[i] + c).value; };
       V half[2][4];
       V row[4];
       for (int i = 0; i < 2; ++i) spread(at(i), at(2 + i), half[i]);
       for (int i = 0; i < 4; ++i) {
         spread(half[0][i], half[1][i], row);
-        for (int k = 0; k < 4; ++k) vector_at<Stored<T>>(m + (4 * i + k) * of_number + c) = row[k];
+        for (int k = 0; k < 4; ++k) vector_at<V>(m + (4 * i + k) * of_number + c).value = row[k];
       }
     }
   }
@@ -229,7 +229,7 @@ void Winograd::give_sums(const T* sums, T* dg) const {
     for (std::int64_t i = 0; i < in_.channels; ++i) {
       const T* from = sums + (o / kWidth * kNumbers * in_.channels + i) * kWidth + o % kWidth;
       const auto at = [&](int number) -> V {
-        return vector_at<const Stored<T>>(from + number * in_.channels * kWidth);
+        return vector_at<V>(from + number * in_.channels * kWidth).value;
       };
       V half[4][3];
       V tap[3][3];

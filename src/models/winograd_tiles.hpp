@@ -17,11 +17,8 @@ struct WideVectors {
 struct CommonVectors {
   static constexpr int kBytes = 32;
 };
-/// A vector in memory, at any address, and one in a variable.
 template <typename T, typename Vectors = CommonVectors>
-using Stored = typename Lanes<T, kLanes<T, Vectors>>::Type;
-template <typename T, typename Vectors = CommonVectors>
-using Vector = typename Lanes<T, kLanes<T, Vectors>>::Value;
+using Vector = typename Lanes<T, kLanes<T, Vectors>>::Type;
 
 /// Channels are taken in whole vectors of float32.
 constexpr std::int64_t kChannels = kLanes<float, CommonVectors>;
@@ -89,7 +86,7 @@ FEDHPC_INLINE void see_column(const TilesOfRow<T>& tiles, std::int64_t place, st
   }
   const std::int64_t at = place * tiles.channels + c;
   V d[4];
-  for (int i = 0; i < 4; ++i) d[i] = vector_at<const Stored<T, Vectors>>(tiles.lines[i] + at);
+  for (int i = 0; i < 4; ++i) d[i] = vector_at<V>(tiles.lines[i] + at).value;
   see(d[0], d[1], d[2], d[3], column);
 }
 
@@ -115,7 +112,7 @@ FEDHPC_INLINE void see_tiles(const TilesOfRow<T>& tiles, T* d) {
         V row[4];
         see(columns[0][i], columns[1][i], columns[2][i], columns[3][i], row);
         for (int k = 0; k < 4; ++k) {
-          vector_at<Stored<T, Vectors>>(to + (4 * i + k) * of_number) = row[k];
+          vector_at<V>(to + (4 * i + k) * of_number).value = row[k];
         }
       }
     }

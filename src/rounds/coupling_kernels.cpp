@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#define FEDHPC_INLINE inline __attribute__((always_inline))
+#include "math/wide.hpp"
 
 namespace fedhpc {
 
@@ -10,38 +10,32 @@ namespace {
 
 /// Numbers that are added and multiplied together. Their count is part of the result: it says which
 /// partial sums there are.
-constexpr int kLanes = 4;
-typedef double Lanes
-    __attribute__((vector_size(kLanes * sizeof(double)), aligned(alignof(double)), may_alias));
-
-FEDHPC_INLINE Lanes load(const double* from) {
-  return *static_cast<const Lanes*>(static_cast<const void*>(from));
-}
-
-FEDHPC_INLINE Lanes& at_address(double* to) { return *static_cast<Lanes*>(static_cast<void*>(to)); }
+constexpr int kWidth = 4;
+using Vector = Lanes<double, kWidth>::Type;
 
 template <PairTerm term>
-FEDHPC_INLINE Lanes add_term(Lanes total, Lanes a, Lanes b) {
+FEDHPC_INLINE Vector add_term(Vector total, Vector a, Vector b) {
   if constexpr (term == PairTerm::Product) return total + a * b;
-  const Lanes difference = a - b;
+  const Vector difference = a - b;
   return total + difference * difference;
 }
 
 /// M rows of a with N rows of b.
 template <PairTerm term, int M, int N>
 FEDHPC_INLINE void pair_block(const double* a, const double* b, double* sums, std::int64_t stride) {
-  Lanes total[M][N] = {};
-  for (std::int64_t k = 0; k < kPairTile; k += kLanes) {
+  Vector total[M][N] = {};
+  for (std::int64_t k = 0; k < kPairTile; k += kWidth) {
     for (int m = 0; m < M; ++m) {
-      const Lanes left = load(a + m * kPairTile + k);
+      const Vector left = vector_at<Vector>(a + m * kPairTile + k).value;
       for (int n = 0; n < N; ++n) {
-        total[m][n] = add_term<term>(total[m][n], left, load(b + n * kPairTile + k));
+        total[m][n] =
+            add_term<term>(total[m][n], left, vector_at<Vector>(b + n * kPairTile + k).value);
       }
     }
   }
   for (int m = 0; m < M; ++m) {
     for (int n = 0; n < N; ++n) {
-      const Lanes& lanes = total[m][n];
+      const Vector& lanes = total[m][n];
       sums[m * stride + n] += (lanes[0] + lanes[1]) + (lanes[2] + lanes[3]);
     }
   }
@@ -77,7 +71,7 @@ void all_pairs(const double* a, std::int64_t a_count, const double* b, std::int6
 template <MixTerm term>
 void mix_clients(std::span<const MixedClient> clients, const std::vector<double>& tile,
                  std::vector<double>& sums) {
-  constexpr int kVectors = kMixTile / kLanes;
+  constexpr int kVectors = kMixTile / kWidth;
   // So many rows of the tile stay in the nearest cache while the clients take their turn. The sums
   // pass through memory between such groups, which changes no bit.
   constexpr std::int64_t kGroup = 64;
@@ -88,19 +82,20 @@ void mix_clients(std::span<const MixedClient> clients, const std::vector<double>
     for (std::size_t i = 0; i < clients.size(); ++i) {
       const double* own = tile.data() + clients[i].position * kMixTile;
       double* sum = sums.data() + i * kMixTile;
-      Lanes total[kVectors];
-      for (int v = 0; v < kVectors; ++v) total[v] = load(sum + v * kLanes);
+      Vector total[kVectors];
+      for (int v = 0; v < kVectors; ++v) total[v] = vector_at<Vector>(sum + v * kWidth).value;
       for (std::int64_t j = begin; j < end; ++j) {
         const double factor = clients[i].coefficients[j];
         if (factor == 0) continue;
         const double* row = tile.data() + j * kMixTile;
         for (int v = 0; v < kVectors; ++v) {
-          Lanes part = load(row + v * kLanes);
-          if constexpr (term == MixTerm::Difference) part -= load(own + v * kLanes);
+          Vector part = vector_at<Vector>(row + v * kWidth).value;
+          if constexpr (term == MixTerm::Difference)
+            part -= vector_at<Vector>(own + v * kWidth).value;
           total[v] += factor * part;
         }
       }
-      for (int v = 0; v < kVectors; ++v) at_address(sum + v * kLanes) = total[v];
+      for (int v = 0; v < kVectors; ++v) vector_at<Vector>(sum + v * kWidth).value = total[v];
     }
   }
   if constexpr (term == MixTerm::Difference) {
