@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include <ATen/TensorOperators.h>
-#include <ATen/ops/zeros.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/zeros_like.h>
 
 #include "fedhpc/algorithms/weighting.hpp"
@@ -17,6 +17,7 @@ namespace {
 
 constexpr std::uint64_t kOfClients = 0;  // passes of draws
 constexpr std::uint64_t kOfServer = 1;
+constexpr double kFirstStep = 0.01;  // alpha_0 without a warm-up, whose updates would say it
 
 /// Numbers of L tensors as a row that an optimizer moves.
 LayoutPtr layout_of_steps(std::int64_t tensors) {
@@ -129,7 +130,7 @@ FedBAT::Steps FedBAT::steps_of(Block& block, std::int64_t round) const {
     steps.warm_up.push_back(
         static_cast<std::int64_t>(std::floor(warm_up_ * static_cast<double>(count))));
   }
-  steps.alpha_0 = at::zeros({block.count(), binary_.count()}, at::kDouble);
+  steps.alpha_0 = at::full({block.count(), binary_.count()}, kFirstStep, at::kDouble);
   steps.a = at::zeros_like(steps.alpha_0);
   steps.gradient = at::zeros_like(steps.alpha_0);
   return steps;
@@ -177,6 +178,7 @@ void FedBAT::pull_back_(const Rows& gradients, const Binarised& s, std::int64_t 
 
 void FedBAT::start_alpha(const Rows& m, std::int64_t first, std::int64_t number,
                          Steps& steps) const {
+  if (number == 0) return;
   const Tensor means = binary_.mean_magnitudes(m);
   for (std::int64_t c = 0; c < m.count(); ++c) {
     if (steps.warm_up[static_cast<std::size_t>(first + c)] != number) continue;

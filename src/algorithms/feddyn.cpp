@@ -12,7 +12,6 @@ void FedDyn::declare(OptionSet& options) {
 
 void FedDyn::initialise(const Setup& setup) {
   global_ = setup.initial_model();
-  clients_ = setup.clients();
   codec_ = averaging_.links.open(setup, global_);
   training_ = ShiftedTraining(setup.training().step_rule(), global_, alpha_);
   const Rows part = training_.part().of(global_);
@@ -33,8 +32,8 @@ void FedDyn::round(Round& round) {
     update.add(block.weights(averaging_.weighting), block.upload(change, *codec_));
   });
   const Rows mean = update.reduce();
-  const auto share =
-      static_cast<double>(round.cohort().clients.size()) / static_cast<double>(clients_);
+  const double share = round.share_of_clients();  // |P|/m
+  if (share == 0) return;                         // nobody trained
   state_ += (-alpha_ * share) * part.of(mean);
   global_ += mean;
   // theta^t <- mean(theta_k) - h / alpha

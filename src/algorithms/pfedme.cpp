@@ -57,7 +57,9 @@ Rows PFedMe::client_update(Block& block, const Rows& received) {
   Rows local = received.clone();                        // [C, P]  w_k <- w_t
   const Rows personal = received.clone();               // [C, P]  theta
   block.each_step(Steps::Alike, [&](LocalStep& step) {  // r = 0..R-1, a batch D_k each
-    if (restart_ == Restart::Step) step.active(personal).values.copy_(step.active(local).values);
+    if (restart_ == Restart::Step) {
+      copy_columns_(step.active(personal), step.active(local), Tag::Trainable);
+    }
     // theta ~ argmin f(theta; D_k) + lambda/2 ||theta - w_k||^2, K steps
     step.minimise_(personal, *inner_, {.mu = lambda_, .centre = local}, {.steps = inner_steps_});
     // w_k <- w_k - eta lambda (w_k - theta)

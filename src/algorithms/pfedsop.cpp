@@ -112,12 +112,13 @@ void PFedSOP::round(Round& round) {  // Algorithm 3
     // Delta_it <- (x_it^0 - x_it^T) / eta_2 (11)
     const Rows own =
         (1 / (lr_ * round.lr_factor())) * (trainable_.of(start) - trainable_.of(trained));
+    copy_columns_(start, trained, Tag::Buffer);  // statistics are a client's own, of any moment
     block.keep(*updates_, own);
     block.keep(*models_, persist_ == Moment::After ? trained : start);
     if (scored_ != models_) block.keep(*scored_, evaluated_ == Moment::After ? trained : start);
     update.add(block.weights(averaging_.weighting), block.upload(own, *codec_));
   });
-  update_ = update.reduce();  // Delta_t <- 1/K' sum_i Delta_it (13)
+  update_ = update.reduce(update_);  // Delta_t <- 1/K' sum_i Delta_it (13)
 }
 
 Rows PFedSOP::personalised(Block& block, const Rows& received, double square) {

@@ -31,7 +31,6 @@ void Scaffold::declare(OptionSet& options) {
 void Scaffold::initialise(const Setup& setup) {
   global_ = setup.initial_model();
   training_options_ = setup.training();
-  clients_ = setup.clients();
   codec_ = averaging_.links.open(setup, global_);
   server_.start(global_);
   if (kind_ == Control::None) return;
@@ -62,10 +61,8 @@ void Scaffold::round(Round& round) {
     update.add(weights, block.upload(trained - start, *codec_));
     drift.add(weights, block.upload(change, *control_codec_));
   });
-  server_.step_(global_, update.reduce());  // x <- x + eta_g mean(y_i - x)
-  const auto share =
-      static_cast<double>(round.cohort().clients.size()) / static_cast<double>(clients_);
-  control_ += share * drift.reduce();  // c <- c + |S|/N mean(c_i+ - c_i)
+  server_.step_(global_, update.reduce());                // x <- x + eta_g mean(y_i - x)
+  control_ += round.share_of_clients() * drift.reduce();  // c <- c + |S|/N mean(c_i+ - c_i)
 }
 
 void Scaffold::averaged_round(Round& round) {

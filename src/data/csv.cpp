@@ -55,6 +55,17 @@ std::optional<std::size_t> placed(const std::string& key, const std::string& wan
                                   const CsvTable& table) {
   if (wanted.empty()) return std::nullopt;
   const auto place = find_column(wanted, table.header, table.columns);
+  const auto named =
+      !place || table.header.empty()
+          ? 0
+          : std::count(table.header.begin(), table.header.end(), table.header[*place]);
+  if (named > 1 && wanted != std::to_string(*place)) {
+    throw ConfigError(
+        concat("key '", key, "' cannot be '", wanted, "': ", named, " columns of ", table.path,
+               " are called ", in_quotes(table.header[*place]), ", and those that are not the ",
+               key == "data.label_column" ? "label" : "client",
+               " are features; remove them, or give a number from 0 to ", table.columns - 1));
+  }
   if (place) return place;
   throw ConfigError(concat("key '", key, "' cannot be '", wanted,
                            "'; allowed: last, a number from 0 to ", table.columns - 1,

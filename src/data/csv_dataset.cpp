@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include <ATen/ops/tensor.h>
-
 #include "fedhpc/core/error.hpp"
 #include "fedhpc/core/options.hpp"
 
@@ -78,9 +76,7 @@ Tensor numbers_of(const CsvTable& train, const CsvTable& test) {
     throw DataError(concat("csv file '", table->path, "', column ", *table->labels.place,
                            ": found words, expected numbers with data.label_kind = number"));
   }
-  std::vector<double> numbers = train.labels.numbers;
-  numbers.insert(numbers.end(), test.labels.numbers.begin(), test.labels.numbers.end());
-  return at::tensor(numbers, at::kDouble).unsqueeze(1);
+  return numbers_as_targets(train.labels.numbers, test.labels.numbers);
 }
 
 }  // namespace
@@ -112,10 +108,7 @@ std::unique_ptr<Dataset> open_csv(const DataOptions& options) {
         .names = {}};
   } else {
     labels = numbered(train, test, &CsvTable::labels);
-  }
-  if (options.label_kind == LabelKind::Class && labels.names.size() < 2) {
-    throw DataError(concat("csv file '", options.file, "': found the label ", labels.names.front(),
-                           " only, expected at least two different labels"));
+    check_classes(labels.rows, labels.names, options.file);
   }
   if (train.clients.place) {
     Numbered clients = numbered(train, test, &CsvTable::clients);

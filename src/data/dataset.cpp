@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "data/datasets.hpp"
+#include "data/digest.hpp"
 
 namespace fedhpc {
 
@@ -28,6 +29,22 @@ Registry<std::unique_ptr<Dataset>(const DataOptions&)>& dataset_registry() {
 
 std::unique_ptr<Dataset> open_dataset(const DataOptions& options) {
   return dataset_registry().find(options.name, "data.name")(options);
+}
+
+std::string digest_of(const Dataset& dataset) {
+  constexpr std::int64_t kSamples = 64;
+  Digest digest;
+  digest.add(dataset.shape());
+  digest.add(dataset.labels());
+  const std::int64_t count = dataset.num_train() + dataset.num_test();
+  if (dataset.on_demand() || count == 0) return digest.text();
+  std::vector<std::int64_t> ids;
+  for (std::int64_t i = 0; i < kSamples; ++i) ids.push_back(i * (count - 1) / (kSamples - 1));
+  const Samples some = dataset.read(ids);
+  for (const Tensor& values : {some.features.contiguous(), some.told().contiguous()}) {
+    digest.add(values.const_data_ptr(), values.nbytes());
+  }
+  return digest.text();
 }
 
 std::string data_directory(const DataOptions& options) {

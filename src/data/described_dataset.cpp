@@ -8,6 +8,12 @@
 
 namespace fedhpc {
 
+Tensor numbers_as_targets(const std::vector<double>& train, const std::vector<double>& test) {
+  std::vector<double> numbers = train;
+  numbers.insert(numbers.end(), test.begin(), test.end());
+  return at::tensor(numbers, at::kDouble).unsqueeze(1);
+}
+
 Targets targets_of(const Tensor& targets) {
   if (!targets.defined()) return {};
   Targets of{.count = targets.size(1)};

@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include "fedhpc/data/dataset.hpp"
 
@@ -15,6 +16,9 @@ struct Description {
   Tensor targets = {};                         // [S, T] int64 or float64, or undefined
   std::int64_t target_classes = 0;             // of whole numbers, where their source says it
 };
+
+/// The numbers of two files as what a regression is to tell, [S, 1] float64.
+Tensor numbers_as_targets(const std::vector<double>& train, const std::vector<double>& test);
 
 /// Describes targets [S, T]; an undefined tensor: the labels are the targets.
 Targets targets_of(const Tensor& targets);

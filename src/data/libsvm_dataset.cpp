@@ -10,6 +10,7 @@
 
 #include "data/byte_source.hpp"
 #include "data/datasets.hpp"
+#include "data/described_dataset.hpp"
 #include "data/libsvm.hpp"
 #include "data/numbers.hpp"
 
@@ -19,29 +20,20 @@ namespace {
 
 class LibsvmDataset : public Dataset {
  public:
-  LibsvmDataset(LibsvmTable train, LibsvmTable test, const std::string& path)
+  /// `labels` [S], training then test, are below `classes`.
+  LibsvmDataset(LibsvmTable train, LibsvmTable test, std::vector<std::int64_t> labels,
+                std::int64_t classes)
       : train_(std::move(train)),
         test_(std::move(test)),
-        width_(std::max(train_.width, test_.width)) {
-    const std::vector<double> distinct = distinct_labels(train_.labels, test_.labels);
-    check_distinct(distinct, path);
-    if (width_ == 0) {
-      throw DataError(
-          concat("libsvm file '", path, "': found labels only, expected index:value in some line"));
-    }
-    classes_ = static_cast<std::int64_t>(distinct.size());
-    for (const double label : distinct) names_.push_back(text_of(label));
-    labels_ = class_numbers(train_.labels, distinct);
-    const std::vector<std::int64_t> more = class_numbers(test_.labels, distinct);
-    labels_.insert(labels_.end(), more.begin(), more.end());
-  }
+        width_(std::max(train_.width, test_.width)),
+        classes_(classes),
+        labels_(std::move(labels)) {}
 
   std::vector<std::int64_t> shape() const override { return {width_}; }
   std::int64_t classes() const override { return classes_; }
   std::int64_t num_train() const override { return train_.rows(); }
   std::int64_t num_test() const override { return test_.rows(); }
   std::vector<std::int64_t> labels() const override { return labels_; }
-  std::vector<std::string> class_names() const override { return names_; }
 
   Samples read(std::span<const std::int64_t> ids) const override {
     const auto count = static_cast<std::int64_t>(ids.size());
@@ -66,9 +58,8 @@ class LibsvmDataset : public Dataset {
   LibsvmTable train_;
   LibsvmTable test_;
   std::int64_t width_;
-  std::int64_t classes_ = 0;
+  std::int64_t classes_;
   std::vector<std::int64_t> labels_;
-  std::vector<std::string> names_;  // [K]
 };
 
 }  // namespace
@@ -79,7 +70,28 @@ std::unique_ptr<Dataset> open_libsvm(const DataOptions& options) {
   if (!options.test_file.empty()) {
     test = parse_libsvm(read_bytes(options.test_file), options.test_file);
   }
-  return std::make_unique<LibsvmDataset>(std::move(train), std::move(test), options.file);
+  if (train.width == 0 && test.width == 0) {
+    throw DataError(concat("libsvm file '", options.file,
+                           "': found labels only, expected index:value in some line"));
+  }
+  Description description;
+  std::vector<std::int64_t> labels(train.labels.size() + test.labels.size(), 0);
+  std::int64_t classes = 1;
+  if (options.label_kind == LabelKind::Number) {
+    description.targets = numbers_as_targets(train.labels, test.labels);
+  } else {
+    const std::vector<double> distinct = distinct_labels(train.labels, test.labels);
+    labels = class_numbers(train.labels, distinct);
+    const std::vector<std::int64_t> more = class_numbers(test.labels, distinct);
+    labels.insert(labels.end(), more.begin(), more.end());
+    for (const double label : distinct) description.class_names.push_back(text_of(label));
+    classes = std::ssize(distinct);
+    check_classes(labels, description.class_names, options.file);
+  }
+  return std::make_unique<DescribedDataset>(
+      std::make_unique<LibsvmDataset>(std::move(train), std::move(test), std::move(labels),
+                                      classes),
+      std::move(description));
 }
 
 }  // namespace fedhpc

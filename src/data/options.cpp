@@ -45,9 +45,9 @@ void declare_source(DataOptions& data, OptionSet& options) {
   options
       .add("data.label_kind", data.label_kind,
            {{"class", LabelKind::Class}, {"number", LabelKind::Number}},
-           "What the label column of a csv file holds: the class of each row, or a number that a "
-           "regression is to tell")
-      .acts(of_dataset({"csv"}));
+           "What the labels of a csv or libsvm file are: the class of each sample, or a number "
+           "that a regression is to tell")
+      .acts(of_dataset({"csv", "libsvm"}));
   options
       .add("data.client_column", data.client_column,
            "Which column of a csv file is the client of each row, for data.partition=natural; "

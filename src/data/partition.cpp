@@ -3,13 +3,11 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <cstdio>
 #include <utility>
-
-#include <lzma.h>
 
 #include "fedhpc/core/rng.hpp"
 
+#include "data/digest.hpp"
 #include "data/partitioners.hpp"
 
 namespace fedhpc {
@@ -126,21 +124,13 @@ Partition make_partition(const DataOptions& options, const Dataset& dataset) {
 }
 
 std::string digest_of(const Partition& partition) {
-  std::uint64_t digest = 0;
-  const auto add = [&]<typename T>(const std::vector<T>& numbers) {
-    const std::uint64_t count = numbers.size();
-    digest = lzma_crc64(reinterpret_cast<const std::uint8_t*>(&count), sizeof count, digest);
-    digest = lzma_crc64(reinterpret_cast<const std::uint8_t*>(numbers.data()), count * sizeof(T),
-                        digest);
-  };
+  Digest digest;
   for (const SampleLists* lists : {&partition.train, &partition.test, &partition.validation}) {
-    add(lists->offsets);
-    add(lists->samples);
+    digest.add(lists->offsets);
+    digest.add(lists->samples);
   }
-  add(partition.edge_of_client);
-  char text[17];
-  std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(digest));
-  return text;
+  digest.add(partition.edge_of_client);
+  return digest.text();
 }
 
 Partition tested_on_validation(const Partition& partition) {

@@ -25,6 +25,7 @@ namespace {
 
 constexpr std::int64_t kSlack = 256 * 1024;      // bytes: what HDF5 itself takes
 constexpr const char* kPartition = "partition";  // attribute of /state: its digest
+constexpr const char* kData = "data_digest";     // attribute of the file
 constexpr std::size_t kKept = 2;
 constexpr std::chrono::seconds kInterval{60};
 constexpr int kShareOfTime = 20;  // writing takes at most this fraction of a run
@@ -46,7 +47,8 @@ void write_origin(const h5::Handle& state, std::int64_t round, const Partition& 
 }
 
 /// Throws DataError unless the data at hand are those a checkpoint was made with.
-void check_data(const h5::Handle& file, const std::string& path, const Partition& partition) {
+void check_data(const h5::Handle& file, const std::string& path, const Parts& parts) {
+  const Partition& partition = parts.partition;
   const auto train = h5::read_vector<std::int64_t>(file, "/clients/train_samples");
   const auto test = h5::read_vector<std::int64_t>(file, "/clients/test_samples");
   const std::int64_t clients = partition.clients();
@@ -61,6 +63,9 @@ void check_data(const h5::Handle& file, const std::string& path, const Partition
                            difference, " samples; give the data of that run"));
   };
   refuse_unless(same, "other numbers of");
+  refuse_unless(!h5::has_attribute(file, kData) ||  // of fedhpc before it had one
+                    h5::read_text_attribute(file, kData) == parts.data_digest,
+                "other");
   const h5::Handle state = h5::open_group(file, "/state");
   if (!h5::has_attribute(state, kPartition)) return;  // of fedhpc before it had one
   refuse_unless(h5::read_text_attribute(state, kPartition) == digest_of(partition), "other");
@@ -146,7 +151,7 @@ void read_state(const Resumption& from, Communicator& comm, Experiment& experime
     if (comm.rank() != 0) return;
     try {
       file = h5::open_whole(from.checkpoint);
-      check_data(file, from.checkpoint, experiment.partition());
+      check_data(file, from.checkpoint, experiment.parts());
       check_records(file, from, experiment);
       StateCheck check(file, from.checkpoint, experiment.parts().placement());
       experiment.visit_state(check);

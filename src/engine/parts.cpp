@@ -79,7 +79,7 @@ Parts::Parts(Config& options, Communicator& ranks, const Resumption* from)
     });
   };
   with_data([&] { placed = open_data(); });
-  require_one_partition();
+  require_same_data();
   topology = std::make_unique<Topology>(comm, *std::move(placed));
   with_data([&] { shard = own_shard(Shard::kHeldBytes); });
   share_samples();
@@ -171,6 +171,7 @@ Placement Parts::open_data() {
     data.clients = clients;
   }
   dataset = open_dataset(data);
+  data_digest = digest_of(*dataset);
   partition = make_partition(data, *dataset);
   check_sizes(data, *dataset, partition);
   preparation = make_preparation(data, *dataset);

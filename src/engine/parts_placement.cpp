@@ -106,14 +106,12 @@ void Parts::start_moves() {
                                         moving_rules(placement()));
 }
 
-void Parts::require_one_partition() const {
-  const auto other = first_to_differ(comm, digest_of(partition));
+void Parts::require_same_data() const {
+  const auto other = first_to_differ(comm, data_digest + digest_of(partition));
   if (other == 0) return;
-  throw DataError(concat("rank 0 and rank ", other,
-                         " have read different data, which assign other samples to the clients; "
-                         "look at the files of data.name = ",
-                         config.data.name, " and data.partition = ", config.data.partition,
-                         " on both hosts"));
+  throw DataError(concat(
+      "rank 0 and rank ", other, " have read different data; look at the files of data.name = ",
+      config.data.name, " and data.partition = ", config.data.partition, " on both hosts"));
 }
 
 }  // namespace fedhpc

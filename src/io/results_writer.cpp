@@ -28,6 +28,32 @@ h5::Handle open_or_create(const h5::Handle& file, const std::string& path, hid_t
   return h5::create_extendible(file, path, type, tail, chunk_rows, deflate);
 }
 
+std::int64_t rounds_of(const h5::Handle& file) {
+  return static_cast<std::int64_t>(h5::shape_of(h5::open_dataset(file, "/rounds/round")).front());
+}
+
+/// Where a run was started and resumed.
+struct Starts {
+  std::vector<std::int64_t> first_round;
+  std::vector<std::int64_t> ranks;
+};
+
+/// Of a file without /starts its last number of ranks counts for all of it.
+Starts starts_of(const h5::Handle& file) {
+  if (!h5::exists(file, "/starts")) return {{1}, {h5::read_integer_attribute(file, "ranks")}};
+  return {h5::read_vector<std::int64_t>(file, "/starts/first_round"),
+          h5::read_vector<std::int64_t>(file, "/starts/ranks")};
+}
+
+void write_start(const h5::Handle& file, Starts starts, std::int64_t first_round,
+                 std::int64_t ranks) {
+  starts.first_round.push_back(first_round);
+  starts.ranks.push_back(ranks);
+  const h5::Handle group = h5::create_group(file, "/starts");
+  h5::write_vector(group, "first_round", starts.first_round);
+  h5::write_vector(group, "ranks", starts.ranks);
+}
+
 /// The data sets of a group of parameters, made where they are missing; `leading` dimensions come
 /// before each one's own.
 std::vector<std::pair<std::string, h5::Handle>> open_or_create_parameters(
@@ -70,6 +96,7 @@ ResultsWriter::ResultsWriter(const std::string& path, LiveMode live, const RunHe
     : ResultsWriter(path, live) {
   write_header(header);
   h5::replace_attribute(file_, "started", utc_now(), kTimeCapacity);
+  write_start(file_, {}, 1, header.ranks);
   write_clients(clients);
   open_series(series);
   open_clients(clients.edge.size());
@@ -78,7 +105,8 @@ ResultsWriter::ResultsWriter(const std::string& path, LiveMode live, const RunHe
 ResultsWriter::ResultsWriter(const std::string& path, LiveMode live, const RunHeader& header,
                              const std::vector<Metric>& series, const h5::Handle& earlier)
     : ResultsWriter(path, live) {
-  h5::copy_contents(earlier, file_, {"/state", "/hostnames", "/config"});
+  h5::copy_contents(earlier, file_, {"/state", "/hostnames", "/config", "/starts"});
+  write_start(file_, starts_of(earlier), rounds_of(earlier) + 1, header.ranks);
   const std::string commands = h5::read_text_attribute(file_, "command_line");
   write_header(header);
   h5::replace_attribute(file_, "command_line",
@@ -101,6 +129,7 @@ void ResultsWriter::write_header(const RunHeader& header) {
   h5::replace_attribute(file_, "ranks", header.ranks);
   h5::replace_attribute(file_, "device", header.device);
   h5::replace_attribute(file_, "block", header.block);
+  h5::replace_attribute(file_, "data_digest", header.data_digest);
   h5::replace_attribute(file_, "finished", "", kTimeCapacity);
   h5::replace_attribute(file_, "status", "running", kStatusCapacity);
   h5::write_texts(file_, "/hostnames", header.hostnames);

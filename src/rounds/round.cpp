@@ -73,6 +73,14 @@ double Round::total_weight(Weighting weighting) const {
   return total;
 }
 
+double Round::share_of_clients() const {
+  double clients = 0;
+  for (std::int64_t k = 0; k < state_.services.partition.clients(); ++k) {
+    clients += state_.weight_of(k, Weighting::Uniform);
+  }
+  return clients == 0 ? 0 : total_weight(Weighting::Uniform) / clients;
+}
+
 Coupling Round::coupling(std::span<const std::int64_t> ids) {
   return {state_.services.topology.world(), ids};
 }

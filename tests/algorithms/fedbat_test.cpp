@@ -55,6 +55,7 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(
         ReferenceCase{"no_warm_up", {{"algorithm.warm_up", "0"}, {"train.block", "3"}}},
         ReferenceCase{"long_warm_up", {{"algorithm.warm_up", "0.8"}, {"train.block", "8"}}},
+        ReferenceCase{"single_steps", {{"train.local_epochs", "0"}, {"train.local_steps", "1"}}},
         ReferenceCase{"fixed_step", {{"algorithm.step_rate", "0"}}},
         ReferenceCase{"free_step", {{"algorithm.least_step", "0"}, {"algorithm.most_step", "10"}}},
         ReferenceCase{"one_step",

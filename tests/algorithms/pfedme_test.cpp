@@ -58,6 +58,8 @@ INSTANTIATE_TEST_SUITE_P(
         ReferenceCase{"epochs", {}}, ReferenceCase{"wide_blocks", {{"train.block", "4"}}},
         ReferenceCase{"restart", {{"algorithm.restart", "step"}}},
         ReferenceCase{"beta", {{"algorithm.beta", "1.5"}}},
+        ReferenceCase{"restart_batch_norm", with_batch_norm({{"algorithm.restart", "step"}}),
+                      kBatchNormBound},
         ReferenceCase{"steps", {{"train.local_epochs", "0"}, {"train.local_steps", "6"}}},
         ReferenceCase{"full_batch", {{"train.batch_size", "0"}}},
         ReferenceCase{"some_clients_uniform",

@@ -202,6 +202,30 @@ TEST(PFedSOP, BetaChoosesBetweenTheOwnAndTheMeanUpdate) {
   }
 }
 
+TEST(PFedSOP, KeepsTheMeanUpdateThroughARoundOfNobody) {
+  const Keys keys =
+      with_pfedsop({{"data.partition", "file"},
+                    {"data.partition_file",
+                     partition_of("two_have.h5", {9, 0, 0, 0, 0, 0, 8}, {3, 3, 3, 3, 3, 3, 3})},
+                    {"topology.participation", "0.3"},
+                    {"run.rounds", "12"}});
+  const reference::PFedSOPOutcome expected = expected_of(keys);
+  int empty = 0;
+  int angles = 0;  // after such a round
+  for (std::size_t t = 1; t < expected.rounds.size(); ++t) {
+    if (!std::isnan(expected.train_loss[t - 1])) continue;
+    ++empty;
+    for (const double angle : expected.rounds[t].angles) {
+      ++angles;
+      EXPECT_NE(angle, std::acos(0.0)) << "Delta is 0";
+    }
+  }
+  ASSERT_GT(empty, 1);
+  ASSERT_GT(angles, 0) << "take another seed";
+  expect_equals_reference(
+      keys, {.global = flatten_all(expected.personal), .train_loss = expected.train_loss}, 1e-4);
+}
+
 TEST(PFedSOP, WithoutLambdaEveryBetaIsTheSame) {
   const Keys keys = with_pfedsop({{"algorithm.lambda", "0"}});
   const auto world = world_communicator(60);

@@ -1,5 +1,6 @@
 #include <string>
 
+#include <ATen/ops/zeros_like.h>
 #include <gtest/gtest.h>
 
 #include "fedhpc/comm/session.hpp"
@@ -82,6 +83,17 @@ TEST(Scaffold, FirstRoundIsFedAvg) {
   EXPECT_LT(distance(run(with_scaffold(once), *comm).global, run(tiny_keys(once), *comm).global),
             1e-12)
       << "all control variates are 0";
+}
+
+TEST(Scaffold, ControlIsTheMeanOfTheClients) {
+  // Client 3 has no samples: neither of the round's clients nor of all.
+  const Keys keys = with_scaffold(
+      {{"algorithm.weighting", "uniform"}, {"topology.participation", "0.4"}, {"run.rounds", "6"}});
+  const reference::ScaffoldOutcome expected = scaffold_of(keys);
+  Tensor sum = at::zeros_like(reference::flatten(expected.control));
+  for (const reference::Parameters& own : expected.controls) sum += reference::flatten(own);
+  EXPECT_LT(distance(reference::flatten(expected.control), sum.div(6)), 1e-12);
+  expect_equals_reference(keys, expected.outcome, 1e-4);
 }
 
 TEST(Scaffold, SendsTwoModelsEachWay) {

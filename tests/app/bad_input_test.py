@@ -388,6 +388,26 @@ class BadInput(AppCase):
         self.run_ok(*run, parts[0])
         self.refused(["resume", "run.h5", "--run.rounds=3", parts[1]], ["run.ckpt.2.h5", "other data", "other samples"])
 
+    def test_another_file_of_the_same_size(self):
+        """Whose samples are dealt alike: neither on another rank nor of a run that goes on."""
+        numbers = np.random.default_rng(1).normal(size=(80, 3)).round(3)
+        for name, labels, scale in (("a.csv", 2, 1), ("b.csv", 2, -1), ("c.csv", 4, 1)):
+            rows = [f"{a * scale},{b},{c},{i % labels}" for i, (a, b, c) in enumerate(numbers)]
+            (self.folder / name).write_text("\n".join(rows) + "\n")
+        run = ["run", "base.ini", "--data.name=csv", "--data.partition=iid", "--data.clients=4", "--run.rounds=2",
+               "--run.output=run.h5"]
+        files = {name: f"--data.file={name}.csv" for name in "abc"}
+        command = apart(options.mpiexec, options.fedhpc, *([*run, files[name]] for name in "ab"))
+        done = subprocess.run(command, cwd=self.folder, env=environment(FEDHPC_DATA=None), capture_output=True,
+                              text=True, timeout=60, check=False)
+        self.assertEqual(done.returncode, 2, done.stderr)
+        self.assertIn("rank 0 and rank 1 have read different data", done.stderr)
+        self.run_ok(*run, files["a"])
+        for name in "bc":
+            self.refused(["resume", "run.h5", "--run.rounds=3", files[name]], ["run.ckpt.2.h5", "other data", "other samples"])
+        (self.folder / "d.csv").write_bytes((self.folder / "a.csv").read_bytes())
+        self.run_ok("resume", "run.h5", "--run.rounds=3", "--data.file=d.csv")
+
     def test_a_result_file_of_another_run(self):
         self.finished_run()
         with h5py.File(self.folder / "run.h5", "r+") as file:

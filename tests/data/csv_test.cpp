@@ -292,5 +292,40 @@ TEST(CovtypeTest, LabelsAre1To7) {
   expect_in("line 1: found 2 columns, expected 54 features and the label", message("1,2\n"));
 }
 
+TEST_F(CsvDatasetTest, AColumnOfTwoNames) {
+  write("a,x,x\n1,2,0\n3,4,1\n");
+  for (const std::string column : {"x", "last"}) {
+    options.label_column = column;
+    expect_in("2 columns of " + options.file + " are called 'x'",
+              message_of<ConfigError>([&] { open_dataset(options); }));
+  }
+  options.label_column = "2";
+  EXPECT_EQ(open_dataset(options)->shape(), (std::vector<std::int64_t>{2}));
+}
+
+TEST_F(CsvDatasetTest, NumbersOfARegressionAreNoClasses) {
+  std::string text = "a,y\n";
+  for (int i = 0; i < 30; ++i) text += concat(i, ",", i < 20 ? i : 20, "\n");
+  write(text);
+  options.label_column = "y";
+  expect_in("20 of 30 samples have a label that no other one has, expected classes",
+            message_of<DataError>([&] { open_dataset(options); }));
+  options.label_kind = LabelKind::Number;
+  EXPECT_EQ(open_dataset(options)->targets().kind, Targets::Kind::Numbers);
+}
+
+TEST_F(CsvDatasetTest, TheDigestIsOfFeaturesLabelsAndShape) {
+  const auto digest_of_text = [&](const std::string& text) {
+    write(text);
+    return digest_of(*open_dataset(options));
+  };
+  const std::string first = digest_of_text("1,2,0\n3,4,1\n5,6,1\n");
+  EXPECT_EQ(digest_of_text("1.0,2,0\n3,4,1\n5,6,1\n"), first);
+  for (const char* other :
+       {"1,2,0\n3,4,0\n5,6,1\n", "1,2,0\n3,5,1\n5,6,1\n", "1,0\n3,1\n5,1\n", "1,2,0\n3,4,1\n"}) {
+    EXPECT_NE(digest_of_text(other), first) << other;
+  }
+}
+
 }  // namespace
 }  // namespace fedhpc

@@ -79,5 +79,31 @@ TEST(LibsvmDatasetTest, WidthAndLabelsComeFromBothFiles) {
             message_of<ConfigError>([&] { open_dataset(options); }));
 }
 
+TEST(LibsvmDatasetTest, NumbersOfARegressionAreNoClasses) {
+  const TemporaryFolder folder;
+  DataOptions options;
+  options.name = "libsvm";
+  options.file = folder.path("a");
+  std::string text;
+  for (int i = 0; i < 20; ++i) text += concat(i / 4.0, " 1:", i, "\n");
+  write_bytes(options.file, bytes_of(text));
+  expect_in("a': 20 of 20 samples have a label that no other one has, expected classes; for a",
+            message_of<DataError>([&] { open_dataset(options); }));
+  options.label_kind = LabelKind::Number;
+  const auto data = open_dataset(options);
+  EXPECT_EQ(data->classes(), 1);
+  EXPECT_EQ(data->targets().kind, Targets::Kind::Numbers);
+  const std::vector<std::int64_t> ids = {19, 2};
+  const Samples samples = data->read(ids);
+  EXPECT_EQ(samples.targets[0].item<double>(), 4.75);
+  EXPECT_EQ(samples.features[1].item<double>(), 2);
+
+  options.label_kind = LabelKind::Class;
+  text += "0 1:1\n";
+  for (int i = 1; i < 10; ++i) text += concat(i / 4.0, " 1:1\n");  // half of the labels twice
+  write_bytes(options.file, bytes_of(text));
+  EXPECT_EQ(open_dataset(options)->classes(), 20);
+}
+
 }  // namespace
 }  // namespace fedhpc

@@ -13,6 +13,7 @@
 #include <ATen/ops/full.h>
 #include <gtest/gtest.h>
 
+#include "fedhpc/io/durable.hpp"
 #include "fedhpc/io/hdf5.hpp"
 #include "fedhpc/io/results_writer.hpp"
 
@@ -215,6 +216,11 @@ TEST_F(IoTest, AFileGoesOnWhereAnotherEnds) {
     first.append_client_scores(round, {0.5, 0.25}, {0.5, 1.0});
     first.append_round(round, {1.0 / static_cast<double>(round)});
   }
+  // As files were before they knew their starts.
+  const std::string old_path = copy_ + ".old";
+  const Unfinished removed(old_path);
+  const h5::Handle old = h5::open_file(old_path, h5::Mode::CreatePortable);
+  h5::copy_contents(first.file(), old, {"/starts"});
   // The first file is still being written; its copy has a format, a series and a place of its own.
   for (const LiveMode live : {LiveMode::Swmr, LiveMode::Flush}) {
     ResultsWriter second(copy_, live,
@@ -223,7 +229,8 @@ TEST_F(IoTest, AFileGoesOnWhereAnotherEnds) {
                           .ranks = 5,
                           .device = "cpu",
                           .hostnames = {"third"}},
-                         {{"loss", "1", "mean loss"}, {"new", "1", "a new one"}}, first.file());
+                         {{"loss", "1", "mean loss"}, {"new", "1", "a new one"}},
+                         live == LiveMode::Swmr ? first.file() : old);
     second.declare_cohorts(2);
     second.start();
     second.append_cohort({7, 8});
@@ -243,6 +250,10 @@ TEST_F(IoTest, AFileGoesOnWhereAnotherEnds) {
         read_parameters(file, "/model/init/global")[0].values.equal(at::arange(4, at::kDouble)));
     EXPECT_EQ(h5::read_text_attribute(file, "command_line"), "fedhpc run; fedhpc resume");
     EXPECT_EQ(h5::read_integer_attribute(file, "ranks"), 5);
+    EXPECT_EQ(h5::read_vector<std::int64_t>(file, "/starts/first_round"),
+              (std::vector<std::int64_t>{1, 4}));
+    EXPECT_EQ(h5::read_vector<std::int64_t>(file, "/starts/ranks"),
+              (std::vector<std::int64_t>{1, 5}));
     EXPECT_EQ(read_config(file), "[run]\nseed = 4\n");
     EXPECT_EQ(h5::read_text_attribute(file, "started"),
               h5::read_text_attribute(first.file(), "started"));

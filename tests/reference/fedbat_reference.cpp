@@ -60,7 +60,7 @@ class LocalTraining {
         k_(static_cast<std::size_t>(k)),
         batches_(batches(problem, k, round, /*pass=*/0)) {
     for (const Tensor& parameter : frozen) local_.push_back(parameter.clone());
-    alpha_0_.assign(weights_.size(), 0);
+    alpha_0_.assign(weights_.size(), 0.01);
     a_ = {at::zeros({static_cast<std::int64_t>(weights_.size())}, at::kDouble)};
   }
 
@@ -73,7 +73,7 @@ class LocalTraining {
     const auto tau = static_cast<double>(batches_.size());
     const auto warm_up = static_cast<std::size_t>(std::floor(settings_.warm_up * tau));
     for (std::size_t s = 0; s < batches_.size(); ++s) {
-      if (s == warm_up) start_steps();
+      if (s == warm_up && warm_up > 0) start_steps();
       take_step(s, s >= warm_up, of_models, of_steps, trained);
     }
     Parameters update;

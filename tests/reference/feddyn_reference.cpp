@@ -22,13 +22,14 @@ Outcome feddyn(const Problem& problem, double alpha) {
       own = plus(own, -alpha, plus(chosen(local.parameters, moving), -1, chosen(theta, moving)));
       loss.add(local);
     }
+    outcome.train_loss.push_back(loss.mean());
+    if (share_of(problem, drawn) == 0) continue;  // nobody trained
     const Parameters mean = models.mean_or(theta);
     h = plus(h, -alpha * share_of(problem, drawn),
              plus(chosen(mean, moving), -1, chosen(theta, moving)));
     const Parameters next = plus(chosen(mean, moving), -1 / alpha, h);
     theta = mean;
     for (std::size_t i = 0; i < moving.size(); ++i) theta[moving[i]] = next[i];
-    outcome.train_loss.push_back(loss.mean());
   }
   outcome.global = flatten(theta);
   return outcome;

@@ -8,6 +8,8 @@ PersonalOutcome pfedme(const Problem& problem, const PFedMeSettings& settings) {
   PersonalSteps steps{problem.optimizer, settings.lambda, settings.inner_steps};
   steps.optimizer.lr = settings.personal_lr;
   PersonalOutcome result(problem.clients.size());
+  const std::vector<std::size_t> moving = trainable(problem);
+  const std::vector<std::size_t> none;
   Parameters w = problem.initial;
   for (std::int64_t t = 1; t <= problem.rounds; ++t) {
     Average next;
@@ -22,7 +24,7 @@ PersonalOutcome pfedme(const Problem& problem, const PFedMeSettings& settings) {
       Parameters theta = w;
       std::size_t step = 0;
       for (const auto& batch : batches(problem, k, t, /*pass=*/0)) {
-        if (settings.restart_every_step) theta = w_k;
+        for (const std::size_t i : settings.restart_every_step ? moving : none) theta[i] = w_k[i];
         local.count(steps.take_(theta, w_k, problem.clients[place], batch), batch.size());
         const double eta = problem.lr * rate_of(problem, k, t, /*pass=*/0, step++);
         w_k = mixed(w_k, theta, eta * settings.lambda);  // w_k - eta lambda (w_k - theta)

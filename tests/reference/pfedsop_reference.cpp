@@ -49,8 +49,7 @@ class PFedSOP {
     for (const std::int64_t k : cohort(problem_, t)) {
       Kept& kept = kept_[static_cast<std::size_t>(k)];
       PFedSOPRound of_client;
-      const Parameters start =
-          kept.is_new() ? problem_.initial : personalised(kept, of_client);  // x_it
+      Parameters start = kept.is_new() ? problem_.initial : personalised(kept, of_client);  // x_it
       const Trained trained = train(problem_, k, t, {.pass = 0}, start);
       weight += weight_of(problem_, k);
       ++series.participants;
@@ -62,11 +61,14 @@ class PFedSOP {
       append_(series.betas, of_client.betas);
       append_(series.step_norms, of_client.step_norms);
       kept.update = trainable_of(start).sub(trainable_of(trained.parameters)).div(problem_.lr);
+      for (std::size_t i = 0; i < start.size(); ++i) {
+        if (std::ranges::find(places_, i) == places_.end()) start[i] = trained.parameters[i];
+      }
       kept.model = settings_.persist == Moment::After ? trained.parameters : start;
       kept.evaluated = settings_.evaluate == Moment::After ? trained.parameters : start;
       sum = sum.add(kept.update, weight_of(problem_, k));
     }
-    result_.global_update = weight > 0 ? sum.div(weight) : at::zeros_like(sum);
+    if (weight > 0) result_.global_update = sum.div(weight);
     result_.train_loss.push_back(loss.mean());
     result_.rounds.push_back(series);
   }

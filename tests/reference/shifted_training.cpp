@@ -1,5 +1,8 @@
 #include "reference/shifted_training.hpp"
 
+#include <algorithm>
+#include <ranges>
+
 #include <ATen/ops/zeros_like.h>
 
 namespace fedhpc::reference {
@@ -41,7 +44,12 @@ Parameters no_shift(const Problem& problem) {
 }
 
 double share_of(const Problem& problem, const std::vector<std::int64_t>& cohort) {
-  return static_cast<double>(cohort.size()) / static_cast<double>(problem.clients.size());
+  const auto trains = [&](std::int64_t k) {
+    return problem.clients[static_cast<std::size_t>(k)].labels.size(0) > 0;
+  };
+  const auto all = std::views::iota(std::int64_t{0}, std::ssize(problem.clients));
+  return static_cast<double>(std::ranges::count_if(cohort, trains)) /
+         static_cast<double>(std::ranges::count_if(all, trains));
 }
 
 }  // namespace fedhpc::reference

@@ -15,7 +15,7 @@ Parameters plus(const Parameters& a, double factor, const Parameters& b);
 /// Zeros in the shapes of the trainable parameters.
 Parameters no_shift(const Problem& problem);
 
-/// |P| / N of a round.
+/// |P| / N of a round, of clients with training samples.
 double share_of(const Problem& problem, const std::vector<std::int64_t>& cohort);
 
 }  // namespace fedhpc::reference

@@ -43,7 +43,6 @@ class FedDyn final : public Algorithm {
  private:
   double alpha_ = 0.1;
   AveragingOptions averaging_{.weighting = Weighting::Uniform};
-  std::int64_t clients_ = 0;         // m
   std::unique_ptr<Codec> codec_;     // of uploads
   ShiftedTraining training_;         // Q of P columns
   Rows global_;                      // [1, P]  theta

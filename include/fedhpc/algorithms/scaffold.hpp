@@ -61,7 +61,6 @@ class Scaffold final : public Algorithm {
   AveragingOptions averaging_{.weighting = Weighting::Uniform};
   ServerOptimizer server_;
   TrainOptions training_options_;
-  std::int64_t clients_ = 0;              // N
   std::unique_ptr<Codec> codec_;          // of uploads of y_i - x
   std::unique_ptr<Codec> control_codec_;  // and of c_i+ - c_i
   ShiftedTraining training_;              // Q of P columns

@@ -74,6 +74,10 @@ class Dataset {
 /// truncated, corrupt or mismatched file (naming file, offset and remedy).
 std::unique_ptr<Dataset> open_dataset(const DataOptions& options);
 
+/// Returns the digest of a dataset: of its shape, all labels, and 64 samples from the first to the last. Samples made on
+/// demand are left out: keys say what they are, and compilers round them differently.
+std::string digest_of(const Dataset& dataset);
+
 /// The folders into which this process has put unpacked copies of data files, for later runs.
 std::vector<std::string> folders_of_copies();
 

@@ -58,6 +58,7 @@ struct Parts {
   Communicator& comm;
   const Context context;
   std::unique_ptr<Dataset> dataset;
+  std::string data_digest;  ///< of the dataset
   Partition partition;
   std::unique_ptr<Topology> topology;
   Preparation preparation = Standardize::None;  ///< of the samples
@@ -94,8 +95,8 @@ struct Parts {
 
  private:
   Placement open_data();
-  /// Throws DataError, the same on every rank, where ranks have read different partitions.
-  void require_one_partition() const;
+  /// Throws DataError, the same on every rank, where ranks have read different data.
+  void require_same_data() const;
   std::unique_ptr<Shard> own_shard(std::int64_t held_bytes) const;
   /// The mean work of each client in a round, and what its home holds of it.
   std::vector<ClientLoad> loads() const;
