@@ -129,7 +129,9 @@ void ResultsWriter::write_header(const RunHeader& header) {
   h5::replace_attribute(file_, "ranks", header.ranks);
   h5::replace_attribute(file_, "device", header.device);
   h5::replace_attribute(file_, "block", header.block);
-  h5::replace_attribute(file_, "data_digest", header.data_digest);
+  if (!header.data_digest.empty()) {
+    h5::replace_attribute(file_, "data_digest", header.data_digest);
+  }
   h5::replace_attribute(file_, "finished", "", kTimeCapacity);
   h5::replace_attribute(file_, "status", "running", kStatusCapacity);
   h5::write_texts(file_, "/hostnames", header.hostnames);

@@ -222,8 +222,8 @@ TEST(PFedSOP, KeepsTheMeanUpdateThroughARoundOfNobody) {
   }
   ASSERT_GT(empty, 1);
   ASSERT_GT(angles, 0) << "take another seed";
-  expect_equals_reference(
-      keys, {.global = flatten_all(expected.personal), .train_loss = expected.train_loss}, 1e-4);
+  const TinyResult result = run(keys, *world_communicator(60));
+  EXPECT_LT(distance(result.personal, flatten_all(expected.personal)), 1e-9);
 }
 
 TEST(PFedSOP, WithoutLambdaEveryBetaIsTheSame) {

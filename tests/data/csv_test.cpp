@@ -315,6 +315,7 @@ TEST_F(CsvDatasetTest, NumbersOfARegressionAreNoClasses) {
 }
 
 TEST_F(CsvDatasetTest, TheDigestIsOfFeaturesLabelsAndShape) {
+  options.header = Header::No;
   const auto digest_of_text = [&](const std::string& text) {
     write(text);
     return digest_of(*open_dataset(options));

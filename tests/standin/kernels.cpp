@@ -35,16 +35,12 @@ bool is_of_host(std::uintptr_t number) {
 }
 
 // What lies between members may be left of anything, also of an address.
-#if defined(__has_builtin) && __has_builtin(__builtin_clear_padding)
-constexpr bool kClearsPadding = true;
 template <typename T>
-void clear_padding(T* value) {
+void clear_padding([[maybe_unused]] T* value) {
+#if __has_builtin(__builtin_clear_padding)
   __builtin_clear_padding(value);
-}
-#else
-constexpr bool kClearsPadding = false;
-void clear_padding(const void* /*value*/) {}
 #endif
+}
 
 /// A kernel or its arguments with addresses by which the host reaches the device's memory. Both are
 /// plain numbers and addresses; whatever has the value of an address of the device is one, as no
@@ -60,7 +56,7 @@ Kernel reachable(const Kernel& kernel) {
   for (std::size_t i = 0; i < kWords; ++i) {
     if (DeviceMemory::get().holds(reinterpret_cast<const void*>(words[i]))) {
       words[i] += DeviceMemory::get().shift();
-    } else if (kClearsPadding && is_of_host(words[i])) {
+    } else if (kFindsAddressesOfHost && is_of_host(words[i])) {
       throw Error("a kernel of the device is given an address of the host");
     }
   }

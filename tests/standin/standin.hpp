@@ -2,6 +2,14 @@
 
 #include <cstdint>
 
+namespace fedhpc {
+
+/// Whether a kernel that is given an address of the host is refused: not where the compiler cannot
+/// clear what lies between members.
+constexpr bool kFindsAddressesOfHost = __has_builtin(__builtin_clear_padding);
+
+}  // namespace fedhpc
+
 // What a test finds in the module beside the entries of every module (dlsym).
 
 extern "C" {

@@ -583,6 +583,7 @@ TEST_F(StandinTest, ProductsRoundTheirFactors) {
 }
 
 TEST_F(StandinTest, KernelsTakeNoAddressesOfTheHost) {
+  if (!kFindsAddressesOfHost) GTEST_SKIP() << "this compiler clears no padding";
   const Tensor rows = at::ones({1, 8}, gpu_);
   const Tensor host = at::ones({1, 8});
   const Tensor pinned = gpu_library().pinned({1, 8}, at::kFloat);

@@ -58,7 +58,7 @@ struct Parts {
   Communicator& comm;
   const Context context;
   std::unique_ptr<Dataset> dataset;
-  std::string data_digest;  ///< of the dataset
+  std::string data_digest;  ///< of the dataset, or empty
   Partition partition;
   std::unique_ptr<Topology> topology;
   Preparation preparation = Standardize::None;  ///< of the samples

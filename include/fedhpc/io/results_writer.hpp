@@ -29,7 +29,7 @@ struct RunHeader {
   std::int64_t ranks = 1;
   std::string device;
   std::int64_t block = 1;
-  std::string data_digest{};           ///< of the dataset
+  std::string data_digest{};           ///< of the dataset, or empty
   std::vector<std::string> hostnames;  ///< of every rank
 };
 
