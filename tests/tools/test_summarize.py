@@ -176,8 +176,9 @@ class Summarize(Folder):
     def test_other_plug_ins_are_other_lines(self):
         same = [self.with_plugin("/here/liba.so", 1), self.with_plugin("/there/liba.so", 2)]
         other = self.with_plugin("/here/libb.so,/here/liba.so", 1)
-        self.assertEqual(self.labels_of_lines(*same, other), [("plugin = liba.so", "2"), ("plugin = libb.so,liba.so", "1")])
-        methods = self.with_plugin("/here/liba.so", name="one"), self.with_plugin("/here/libb.so", name="two")
+        self.assertEqual(self.labels_of_lines(*same, other),
+                         [("plugin = liba.so", "2"), ("plugin = libb.so,liba.so", "1")])
+        methods = [self.with_plugin(f"/here/lib{name}.so", name=name) for name in ("one", "two")]
         self.assertEqual(self.labels_of_lines(*methods), [("one", "1"), ("two", "1")])
 
     def test_metric_that_most_have(self):
@@ -330,8 +331,8 @@ class Scaling(Folder):
         for more in ([], ["--output", self.folder / "scaling.png"]):
             code, out, error = call(summarize, *paths, "--scaling", "--format", "csv", *more)
             self.assertEqual((code, [line["ranks"] for line in csv.DictReader(io.StringIO(out))]), (0, ["1", "2"]))
-            self.assertEqual(error, f"summarize: left out: {paths[2]}: resumed, and its file does not say on how many ranks "
-                                    "each round was run\n")
+            self.assertEqual(error, f"summarize: left out: {paths[2]}: resumed, and its file does not say on how many "
+                                    "ranks each round was run\n")
 
     def test_figure(self):
         self.run_on(1, 24, 8.0)

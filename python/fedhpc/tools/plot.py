@@ -235,8 +235,8 @@ def main(arguments):
     try:
         runs = load_all(options.runs, tell)
         output = output or runs[0].path.with_suffix(".png")
-        draw(runs, tell, output, options.metric, options.against, options.title, options.labels, options.log, options.panel,
-             options.seeds, force=options.force)
+        draw(runs, tell, output, options.metric, options.against, options.title, options.labels, options.log,
+             options.panel, options.seeds, force=options.force)
     except (ResultError, PlotError) as error:
         print(f"plot: {error}", file=sys.stderr)
         return 2
