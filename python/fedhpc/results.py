@@ -16,10 +16,11 @@ import pandas as pd
 
 from .tools.client_data import load_clients, load_last, load_samples
 from .tools.follower import Follower
+from .tools.labels import seed_of
 from .tools.model_data import load_model
 from .tools.panels import WHOSE
-from .tools.results import ENDED, ResultError
-from .tools.summarize import lines_of, load_all, samples_of, seed_of, seeds_text, status_text
+from .tools.results import ENDED, ResultError, load_all
+from .tools.summarize import lines_of, samples_of, seeds_text, status_text
 
 
 class Results:
@@ -204,7 +205,7 @@ class Runs(Sequence):
     @property
     def rounds(self):
         """DataFrame indexed by (run, seed, round): the series of all runs, NaN where a run has none of that name."""
-        groups, labels, *_ = lines_of(self._now(), tell=_warn)
+        groups, labels, *_ = lines_of(self._now(), _warn)
         parts = {(label, _number(seed_of(run))): run.rounds
                  for label, group in zip(labels, groups) for run in group}
         return pd.concat(parts, names=["run", "seed", "round"])
@@ -218,7 +219,7 @@ class Runs(Sequence):
         target_wall say what it has cost; target_n seeds have reached it. select: "validation" takes the best value
         from the round that was best on the validation samples.
         """
-        groups, labels, metric, by = lines_of(self._now(), metric, select, _warn)
+        groups, labels, metric, by = lines_of(self._now(), _warn, metric, select)
         samples = samples_of(groups, metric, target, by)
         columns = {"seeds": [seeds_text(group) for group in groups], "n": [len(group) for group in groups],
                    "status": [status_text(group) for group in groups],
@@ -246,17 +247,17 @@ class Runs(Sequence):
 def load(files):
     """The Runs in `files`: a pattern ("results/*.h5"), a folder, or a list of result files and folders.
 
-    Checkpoints stay out. Of a pattern or folder, what is no result file or has no round yet is left out with a
+    Checkpoints and earlier versions (RUN.oldN.h5) stay out beside their run. Of a pattern or folder, what is no result file or has no round yet is left out with a
     warning; what a list names has to be one. DataError where nothing is left.
     """
     if not isinstance(files, (str, Path)):
-        return Runs(load_all([Path(one) for one in files], Results, _warn))
+        return Runs(load_all([Path(one) for one in files], _warn, Results))
     if Path(files).exists() or not glob.has_magic(str(files)):
-        return Runs(load_all([Path(files)], Results, _warn))
+        return Runs(load_all([Path(files)], _warn, Results))
     found = [Path(one) for one in sorted(glob.glob(str(files), recursive=True))]
     if not found:
         raise ResultError(f"{files}: no such files")
-    return Runs(load_all(found, Results, _warn, named=False))
+    return Runs(load_all(found, _warn, Results, named=False))
 
 
 def _figure(runs, metrics, against, panels, ax, seeds="each"):
@@ -266,7 +267,7 @@ def _figure(runs, metrics, against, panels, ax, seeds="each"):
 
     figure = ax.figure if ax is not None else plt.figure(layout="constrained")
     try:
-        fill(figure, runs, list(metrics) or None, against, panels=panels, seeds=seeds, axes=ax)
+        fill(figure, runs, _warn, list(metrics) or None, against, panels=panels, seeds=seeds, axes=ax)
     finally:
         if ax is None:
             plt.close(figure)  # pyplot forgets it, so that a notebook shows it once

@@ -6,6 +6,7 @@ With the project's Python: python -m unittest discover -s tests/python
 import contextlib
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -291,6 +292,13 @@ class ManyRuns(ResultsCase):
         runs, _ = self.load(f"{self.folder}/many/0*.h5")
         for seeds, curves in (("band", 2), ("each", 6)):
             self.assertEqual(len(runs.plot("train_loss", seeds=seeds).axes[0].lines), curves)
+        again = shutil.copy(self.folder / "many" / "0.1_2.h5", self.folder / "many" / "once_more.h5")
+        self.addCleanup(os.remove, again)
+        twice = fedhpc.load([*(run.path for run in runs), again])
+        with self.assertWarnsRegex(UserWarning, "left out: .*0.1_2.h5: seed 2 as .*once_more.h5"):
+            legend = twice.plot("train_loss").axes[0].get_legend()
+        self.assertEqual([text.get_text() for text in legend.get_texts()],
+                         ["lr = 0.01 (3 seeds)", "lr = 0.1 (3 seeds)"])
 
 
 class WithoutTheProject(unittest.TestCase):

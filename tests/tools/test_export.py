@@ -142,8 +142,20 @@ class Export(Folder):
             paths.append(write_run(self.folder / name / "run.h5"))
         self.assertEqual(call(export, *paths, "--tensorboard", self.folder / "tb")[0], 0)
         self.assertEqual({path.name for path in (self.folder / "tb").iterdir()}, {"x_run", "y_run"})
-        code, _, error = call(export, paths[0], paths[0], "--tensorboard", self.folder / "tb")
+        (self.folder / "y" / "x").mkdir()
+        third = write_run(self.folder / "y" / "x" / "run.h5")
+        code, _, error = call(export, paths[0], third, "--tensorboard", self.folder / "tb")
         self.assertEqual((code, error.count("\n")), (2, 1))
+
+    def test_a_pattern_is_its_runs(self):
+        for name in ("a", "a.ckpt.40", "a.old1", "a.old1.ckpt.40", "b"):
+            write_run(self.folder / f"{name}.h5")
+        write_run(self.folder / "new.h5", rounds=0)  # a run that has just begun
+        for number, places in enumerate((sorted(self.folder.glob("*.h5")), [self.folder])):
+            board = self.folder / f"tb{number}"
+            code, _, error = call(export, *places, "--tensorboard", board)
+            self.assertEqual((code, error), (0, ""))
+            self.assertEqual({path.name for path in board.iterdir()}, {"a", "b", "new"})
 
     def test_refusals(self):
         good = write_run(self.folder / "run.h5")

@@ -33,10 +33,10 @@ class Plot(Folder):
         self.assertIn("40 rounds, complete, global accuracy 88.75 % last", out)
         self.assertIn(str(self.folder / "run.png"), out)
 
-    def test_a_folder_is_refused(self):
+    def test_a_folder_without_runs_is_refused(self):
         for folder in (self.folder, "."):
             code, _, error = self.call(folder)
-            self.assertEqual((code, error), (2, f"plot: {folder}: a folder, not an HDF5 file; name the RUN.h5 in it\n"))
+            self.assertEqual((code, error), (2, f"plot: {folder}: no result files; give RUN.h5 or a folder of them\n"))
 
     def test_an_earlier_figure_is_kept(self):
         run = write_run(self.folder / "run.h5")
@@ -156,7 +156,7 @@ class Plot(Folder):
         runs = [results.load(write_run(self.folder / f"{n}_{seed}.h5", global_accuracy=np.full(40, level),
                                        config=f"[run]\nseed={seed}\n[algorithm]\nname=fedavg\nlambda={n}\n"))
                 for n, seed, level in ((5, 1, 0.5), (15, 1, 0.8), (5, 2, 0.6), (5, 3, 0.7))]
-        groups = labels.groups_of_seeds(runs)
+        groups = labels.groups_of_seeds(runs, self.fail)
         self.assertEqual([[run.path.stem for run in group] for group in groups], [["5_1", "5_2", "5_3"], ["15_1"]])
         x, y, spread, _ = plot.curve_of(groups[0], "global_accuracy", "bytes")
         np.testing.assert_allclose((x[0], x[-1], len(x)), (100.0, 4000.0, 40))
@@ -168,6 +168,22 @@ class Plot(Folder):
         self.assertEqual((code, out.count("40 rounds")), (0, 4))
         names = [label for label, _ in draw_legend.call_args.args[1]]
         self.assertEqual(names, ["lambda = 5 (3 seeds)", "lambda = 15"])
+
+    def test_a_seed_counts_once_in_a_band(self):
+        """As the shell's *.h5 has them: checkpoints, earlier versions, and the start of a run under another name."""
+        for seed in (1, 2, 3):
+            for ending, rounds in (("", 40), (".ckpt.40", 40), (".old1", 40), (".old1.ckpt.40", 40), ("_start", 20)):
+                write_run(self.folder / f"s{seed}{ending}.h5", rounds=rounds, config=f"[run]\nseed={seed}\n",
+                          attributes={"started": "2026-01-01T12:00:00Z"})
+        write_run(self.folder / "other.h5", config="[run]\nseed=1\n[algorithm]\nname=fedavg\n")
+        files = sorted(self.folder.glob("*.h5"))
+        for places in (files, [self.folder]):
+            with unittest.mock.patch.object(plot, "draw_legend") as draw_legend:
+                code, _, error = self.call(*places, "--seeds", "band", "--metric", "global_accuracy", "--force")
+            names = [label for label, _ in draw_legend.call_args.args[1]]
+            self.assertEqual((code, [name.rpartition(" (")[2] for name in names]), (0, ["other", "3 seeds)"]))
+            self.assertEqual(error.splitlines(), [
+                f"plot: left out: {self.folder}/s{n}_start.h5: seed {n} as {self.folder}/s{n}.h5" for n in (1, 2, 3)])
 
     def test_a_band_is_over_the_rounds_that_all_seeds_have(self):
         runs = [results.load(write_run(self.folder / f"{seed}.h5", rounds=rounds, config=f"[run]\nseed={seed}\n"))
@@ -194,7 +210,9 @@ class Plot(Folder):
         self.assert_picture(self.folder / "out.png")
         code, _, error = self.call(*runs, "--panel", "clients", "--seeds", "band")
         self.assertEqual(code, 0)  # they differ in more than seeds: groups of one
-        code, _, error = self.call(runs[0], runs[0], "--panel", "clients", "--seeds", "band")
+        seeds = [add_clients(write_run(self.folder / f"seed{seed}.h5", config=f"[run]\nseed={seed}\n"),
+                             rng.random((4, 30)), [10, 20, 30, 40], labels=[[1, 5]] * 30) for seed in (1, 2)]
+        code, _, error = self.call(*seeds, "--panel", "clients", "--seeds", "band")
         self.assertEqual((code, error.count("\n")), (2, 1))
         code, _, error = self.call(write_run(self.folder / "none.h5"), "--panel", "clients")
         self.assertEqual(code, 2)
@@ -252,9 +270,11 @@ class Plot(Folder):
             file["x"] = 1
         text = self.folder / "text.h5"
         text.write_text("no")
+        nothing = self.folder / "nothing"
+        nothing.mkdir()
         good = write_run(self.folder / "run.h5")
         empty = write_run(self.folder / "empty.h5", rounds=0)
-        for arguments in ([foreign], [text], [self.folder / "none.h5"], [self.folder], [empty], [good, foreign],
+        for arguments in ([foreign], [text], [self.folder / "none.h5"], [nothing], [empty], [good, foreign],
                           [good, "--metric", "nonsense"], [good, "--labels", "one,two"], [good, "--against", "seconds"],
                           [good, "--output", self.folder / "no" / "such.png"]):
             with self.subTest(arguments):

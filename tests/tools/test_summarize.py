@@ -113,6 +113,74 @@ class Summarize(Folder):
             self.assertEqual((code, line["n"], line["best_mean"]), (0, "1", "0.5"))
             self.assertIn(f"left out: {short}: seed 1 as {first}", error)
 
+    def test_of_as_many_rounds_the_run_that_began_last_counts(self):
+        early, late = (write_run(self.folder / f"{name}.h5", config=config(1), global_accuracy=np.full(40, level),
+                                 attributes={"started": f"2026-01-0{day}T12:00:00Z"})
+                       for name, level, day in (("z", 0.5, 1), ("a", 0.9, 2)))
+        for order in ((early, late), (late, early)):
+            code, out, error = call(summarize, *order, "--format", "csv")
+            line, = csv.DictReader(io.StringIO(out))
+            self.assertEqual((code, line["n"], line["best_mean"]), (0, "1", "0.9"))
+            self.assertIn(f"left out: {early}: seed 1 as {late}", error)
+
+    def test_a_pattern_and_its_folder_give_the_same_table(self):
+        """Earlier versions and checkpoints, also those of earlier versions, have better figures than the runs."""
+        self.seeds((0.5, 0.6), "s")
+        for name in ("s1.old1", "s2.old", "s1.ckpt.40", "s1.old1.ckpt.40", "s2.old7.ckpt.40"):
+            write_run(self.folder / f"{name}.h5", config=config(int(name[1])), global_accuracy=np.full(40, 0.99))
+        of_pattern = call(summarize, *sorted(self.folder.glob("*.h5")))
+        self.assertEqual(of_pattern, call(summarize, self.folder))
+        self.assertEqual((of_pattern[0], of_pattern[2]), (0, ""))
+        self.assertIn("55.00 ± 7.07", of_pattern[1])
+        line, = self.table(self.folder / "s1.old1.h5", self.folder / "s1.old1.ckpt.40.h5")
+        self.assertEqual(line["best_mean"], "0.99")  # without its run it is looked at
+
+    def test_a_key_of_any_codec_makes_lines(self):
+        for seed, clusters in enumerate((2, 64), 1):
+            self.seeds((0.5,), f"k{clusters}", codec="dense", downlink_codec="kmeans", k=clusters)
+        self.assertEqual([line["algorithm.k"] for line in self.table(self.folder)], ["2", "64"])
+
+    def on_data(self, name, digest=None, folder=None, seed=1, data="mnist"):
+        """The path of a run whose file tells of its data."""
+        text = config(seed).replace("name=mnist", f"name={data}") + (f"[data]\ndir={folder}\n" if folder else "")
+        return write_run(self.folder / f"{name}.h5", config=text, attributes={"data_digest": digest} if digest else {})
+
+    def labels_of_lines(self, *paths):
+        """(label, n) of each line of the table for people."""
+        code, out, error = call(summarize, *paths, "--columns", "n,configuration")
+        self.assertEqual((code, error), (0, ""))
+        return [tuple(line.split(maxsplit=1)[::-1]) for line in out.splitlines()[4:]]
+
+    def test_other_data_are_another_line_named_by_their_folder(self):
+        runs = [self.on_data("a", "aaaa", "/x", 1), self.on_data("b", "aaaa", "/other/machine", 2),
+                self.on_data("c", "cccc", "/y", 1)]
+        self.assertEqual(self.labels_of_lines(*runs), [("dir = /x", "2"), ("dir = /y", "1")])
+        self.assertEqual([line["data.digest"] for line in self.table(*runs)], ["aaaa", "cccc"])
+        unset = [self.on_data(name, 10 * name) for name in "de"]  # the environment names the folder
+        self.assertEqual(self.labels_of_lines(*unset), [("digest = dddddddd", "1"), ("digest = eeeeeeee", "1")])
+        changed = [self.on_data("f", "ffff", "/x"), self.on_data("g", "gggg", "/x")]
+        self.assertEqual(self.labels_of_lines(*changed), [("dir = /x (f)", "1"), ("dir = /x (g)", "1")])
+
+    def test_the_folder_names_no_line_where_the_data_sets_do(self):
+        runs = [self.on_data("a", "aaaa", "/x"), self.on_data("b", "bbbb", "/y", data="svhn")]
+        self.assertEqual(self.labels_of_lines(*runs), [("mnist", "1"), ("svhn", "1")])
+
+    def test_without_a_digest_folders_say_nothing(self):
+        line, = self.table(self.on_data("a", folder="/x", seed=1), self.on_data("b", folder="/y", seed=2))
+        self.assertEqual(line["n"], "2")
+
+    def with_plugin(self, plugin, seed=1, name="mine"):
+        stem = f"{len(list(self.folder.iterdir()))}"
+        return write_run(self.folder / f"{stem}.h5", config=config(seed, name=name) + f"[run]\nplugin={plugin}\n")
+
+    def test_other_plug_ins_are_other_lines(self):
+        same = [self.with_plugin("/here/liba.so", 1), self.with_plugin("/there/liba.so", 2)]
+        other = self.with_plugin("/here/libb.so,/here/liba.so", 1)
+        self.assertEqual(self.labels_of_lines(*same, other),
+                         [("plugin = liba.so", "2"), ("plugin = libb.so,liba.so", "1")])
+        methods = [self.with_plugin(f"/here/lib{name}.so", name=name) for name in ("one", "two")]
+        self.assertEqual(self.labels_of_lines(*methods), [("one", "1"), ("two", "1")])
+
     def test_metric_that_most_have(self):
         none = np.full(40, np.nan)
         for n in (1, 2):
@@ -238,9 +306,33 @@ class Scaling(Folder):
         self.assertEqual([line[0] for line in self.lines(*paths)], ["weak", "weak"])
 
     def test_against_the_fewest_ranks_not_one(self):
-        scalings = scaling.scalings_of([results.load(self.run_on(r, 24, s)) for r, s in ((8, 1.0), (2, 2.0))])
+        scalings = scaling.scalings_of([results.load(self.run_on(r, 24, s)) for r, s in ((8, 1.0), (2, 2.0))],
+                                        self.fail)
         one, = scalings
         self.assertEqual([(p.ranks, one.efficiency(p)) for p in one.points], [(2, 1.0), (8, 0.5)])
+
+    def resumed_on(self, ranks, before, series):
+        """A run of 30 rounds of 9 s on `before` ranks that went on with 10 rounds of 2 s on `ranks`, the first of them
+        slow; with or without the series of ranks."""
+        wall, place = np.repeat([9.0, 2.0], (30, 10)), np.repeat([before, ranks], (30, 10))
+        wall[30] = 100.0
+        text = config(2) + "[data]\nclients=24\n[topology]\nedges=0\n"
+        commands = "fedhpc run a.ini --run.output=r.h5; fedhpc resume r.h5"
+        return write_run(self.folder / "resumed.h5", config=text, wall_seconds=wall,
+                         attributes={"ranks": ranks, "command_line": commands}, **({"ranks": place} if series else {}))
+
+    def test_only_rounds_on_the_last_number_of_ranks_count(self):
+        for before in (np.nan, 1):  # NaN: from a checkpoint of a version that did not write the series
+            paths = [self.run_on(1, 24, 8.0), self.resumed_on(4, before, series=True)]
+            self.assertEqual([line[3:] for line in self.lines(*paths)], [["8", "100.0"], ["2", "100.0"]])
+
+    def test_a_resumed_run_without_ranks_of_rounds_is_told_of(self):
+        paths = [self.run_on(1, 24, 8.0), self.run_on(2, 24, 5.0), self.resumed_on(4, 1, series=False)]
+        for more in ([], ["--output", self.folder / "scaling.png"]):
+            code, out, error = call(summarize, *paths, "--scaling", "--format", "csv", *more)
+            self.assertEqual((code, [line["ranks"] for line in csv.DictReader(io.StringIO(out))]), (0, ["1", "2"]))
+            self.assertEqual(error, f"summarize: left out: {paths[2]}: resumed, and its file does not say on how many "
+                                    "ranks each round was run\n")
 
     def test_figure(self):
         self.run_on(1, 24, 8.0)

@@ -1,6 +1,6 @@
 """Writes the series of runs as TensorBoard event files (`fedhpc export RUN.h5 --csv DIR` writes tables).
 
-    export.py RUN.h5 [RUN2.h5 ...] --tensorboard DIR
+    export.py RUN.h5|FOLDER ... --tensorboard DIR
 
 Every run is a folder DIR/RUN with one event file: the scalars of /rounds under their own names, step = round,
 wall time = the run's start plus the durations of its rounds. What was not evaluated in a round is left out.
@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 
 from .event_file import event, first_record, record
-from .results import ResultError, load
+from .results import ResultError, load_all, tells
 
 LARGEST = float(np.finfo(np.float32).max)
 
@@ -86,12 +86,13 @@ def write_run(run, folder):
 
 def main(arguments):
     parser = argparse.ArgumentParser(description="Writes the series of fedhpc runs as TensorBoard event files.")
-    parser.add_argument("runs", nargs="+", metavar="RUN.h5", type=Path, help="result files, also of runs that go on")
+    parser.add_argument("runs", nargs="+", metavar="RUN.h5|FOLDER", type=Path,
+                        help="result files, also of runs that go on, or folders of them")
     parser.add_argument("--tensorboard", metavar="DIR", type=Path, required=True,
                         help="folder of folders, one per run; then `tensorboard --logdir DIR`")
     options = parser.parse_args(arguments)
     try:
-        runs = [load(path) for path in options.runs]
+        runs = load_all(options.runs, tells("export"), least=0)
         for run, name in zip(runs, folders_of(runs)):
             path, count = write_run(run, options.tensorboard / name)
             print(f"{path}: {len(run.rounds)} rounds, {count} scalars")

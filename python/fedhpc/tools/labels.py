@@ -1,28 +1,41 @@
 """Names for runs that are shown side by side, and groups of runs that differ in their seeds only."""
 
+from pathlib import Path
+
 SEEDS = {"run.seed", "data.seed"}
 # Where results go, how they are watched and which machine works: they do not change what comes out.
 NOT_IN_LEGEND = {"run.output", "run.progress", "run.log_level", "run.mpi", "run.save", "run.live",
-                 "run.checkpoint_every", "data.dir", "run.collective_timeout", "run.plugin", "train.block"}
+                 "run.checkpoint_every", "data.dir", "run.collective_timeout", "train.block"}
 LABEL_KEYS = 4  # most settings named in one legend entry
-MEANS_NOTHING = {"algorithm.k": ("algorithm.codec", "kmeans")}  # key -> unless another has this value
+DIGEST = "data.digest"  # of the samples, in the place of data.dir: a path differs between machines
+# What these keys choose has other files as a matter of course.
+CHOSEN_BY = {DIGEST: ("data.name", "data.file", "data.test_file"), "run.plugin": ("algorithm.name",)}
 
 
 def settings(run, ignored=frozenset()):
-    """The configuration of a run without keys that say nothing about its numbers, and without `ignored` ones."""
-    return {key: value for key, value in run.config.items()
-            if key not in NOT_IN_LEGEND and key not in ignored and means_something(run, key)}
+    """The configuration of a run without keys that say nothing about its numbers, and without `ignored` ones; with the
+    digest of its data where the file has one, and plug-ins without their folders."""
+    own = {key: value for key, value in run.config.items() if key not in NOT_IN_LEGEND and key not in ignored}
+    if "run.plugin" in own:
+        own["run.plugin"] = ",".join(Path(plugin).name for plugin in listed(own["run.plugin"]))
+    if "data_digest" in run.attributes:
+        own[DIGEST] = run.attributes["data_digest"]
+    return own
 
 
-def means_something(run, key):
-    other, value = MEANS_NOTHING.get(key, (key, run.config[key]))
-    return run.config.get(other) == value
+def differs(key, configs):
+    """Whether configurations that have the key differ in it, alike in those keys by which it is chosen."""
+    values = {}
+    for config in configs:
+        if key in config:
+            values.setdefault(tuple(map(config.get, CHOSEN_BY.get(key, ()))), set()).add(config[key])
+    return any(len(several) > 1 for several in values.values())
 
 
 def differing_keys(configs):
     """The keys that have more than one value among the configurations that have them; names first."""
     keys = dict.fromkeys(key for config in configs for key in config)
-    differing = [key for key in keys if len({config[key] for config in configs if key in config}) > 1]
+    differing = [key for key in keys if differs(key, configs)]
     return sorted(differing, key=lambda key: (key != "algorithm.name", key != "data.name"))
 
 
@@ -34,8 +47,8 @@ def labels_of(runs, ignored=frozenset(), most=LABEL_KEYS):
     if not differing:
         return stems
     labels = []
-    for config in own:
-        values = [(key, config[key]) for key in differing if key in config][:most]
+    for run, config in zip(runs, own):
+        values = [said(run, key, config[key]) for key in differing if key in config][:most]
         labels.append(", ".join(value if key.endswith(".name") else f"{key.split('.')[1]} = {value}"
                                 for key, value in values))
     if len(set(labels)) < len(runs):
@@ -43,12 +56,33 @@ def labels_of(runs, ignored=frozenset(), most=LABEL_KEYS):
     return labels
 
 
-def groups_of_seeds(runs):
-    """The runs in lists of the same configuration but for seeds and output, in order of appearance."""
+def said(run, key, value):
+    """(key, value) as a label has them: of other data the folder, of data without a folder the digest's beginning."""
+    if key != DIGEST:
+        return key, value
+    return ("data.dir", run.config["data.dir"]) if "data.dir" in run.config else (key, value[:8])
+
+
+def groups_of_seeds(runs, tell):
+    """The runs in lists of the same configuration but for seeds and output, in order of appearance.
+
+    Of several runs of one seed the one with most rounds is in its list, of as many the one that began last; a run
+    counts once in a mean. `tell` is told of the others.
+    """
     groups = {}
     for run in runs:
-        groups.setdefault(frozenset(settings(run, SEEDS).items()), []).append(run)
-    return list(groups.values())
+        group = groups.setdefault(frozenset(settings(run, SEEDS).items()), {})
+        seeds = seed_of(run), run.config.get("data.seed")
+        other = group.get(seeds)
+        if other is not None:
+            out, run = sorted((other, run), key=lambda one: (len(one.rounds), str(one.attributes.get("started", ""))))
+            tell(f"{out.path}: seed {seeds[0]} as {run.path}")
+        group[seeds] = run
+    return [list(group.values()) for group in groups.values()]
+
+
+def seed_of(run):
+    return run.config.get("run.seed", str(run.attributes.get("seed", "?")))
 
 
 def title_of(runs):

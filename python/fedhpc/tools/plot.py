@@ -1,6 +1,6 @@
 """Plots metrics of one or several fedhpc runs against rounds, traffic or time, and what is known of their clients.
 
-    plot.py RUN.h5 [RUN2.h5 ...] [--panel accuracy,loss,clients,labels,own | --metric global_accuracy,...]
+    plot.py RUN.h5|DIR ... [--panel accuracy,loss,clients,labels,own | --metric global_accuracy,...]
             [--against rounds|bytes|cloud|bits|seconds|wall] [--log] [--seeds each|band]
             [--labels TEXT,TEXT,...] [--output FILE.png|.pdf|.svg] [--force] [--title TEXT]
 
@@ -37,7 +37,7 @@ from .axes import AXES, horizontal, unit_prefix
 from .client_panels import clients_painters, labels_painters
 from .labels import SEEDS, groups_of_seeds, labels_of, listed, title_of
 from .panels import are_quantiles, default_panels, evaluated_rounds, name_of, own_panels, panels_of
-from .results import DIVERGED, ResultError, load
+from .results import DIVERGED, ResultError, load_all, tells
 from .style import COLOURS, MARKERS_UP_TO, STYLES, PlotError, add_force, marker_of, small_title, tidy, write_figure
 
 DEFAULT = ("accuracy", "loss")
@@ -152,16 +152,17 @@ def painters_of(groups, labels, names, metrics, against, scale):
     return painters
 
 
-def draw(runs, output, *what, force=False):
-    """Writes the figure of `runs` to `output`; `what`: see fill."""
+def draw(runs, tell, output, *what, force=False):
+    """Writes the figure of `runs` to `output`; `tell`, `what`: see fill."""
     figure = Figure(layout="constrained")
-    fill(figure, runs, *what)
+    fill(figure, runs, tell, *what)
     write_figure(figure, output, force)
 
 
-def fill(figure, runs, metrics=None, against="rounds", title=None, labels=None, scale="linear", panels=None,
+def fill(figure, runs, tell, metrics=None, against="rounds", title=None, labels=None, scale="linear", panels=None,
          seeds="each", axes=None):
-    """Draws the panels of `runs` into an empty figure, or the only one of them into `axes` of a figure."""
+    """Draws the panels of `runs` into an empty figure, or the only one of them into `axes` of a figure. `tell`
+    is told of runs that a band leaves out."""
     for run in runs:
         if run.rounds.empty:
             raise PlotError(f"{run.path}: no round is complete yet")
@@ -170,7 +171,7 @@ def fill(figure, runs, metrics=None, against="rounds", title=None, labels=None, 
             raise PlotError(f"no panel '{name}'; there are {', '.join(PANELS)}")
     if against not in AXES:
         raise PlotError(f"no horizontal axis '{against}'; there are {', '.join(AXES)}")
-    groups = groups_of_seeds(runs) if seeds == "band" else [[run] for run in runs]
+    groups = groups_of_seeds(runs, tell) if seeds == "band" else [[run] for run in runs]
     if labels and len(labels) != len(groups):
         what = "runs" if len(groups) == len(runs) else "groups of runs"
         raise PlotError(f"--labels {','.join(labels)}: {len(labels)} of them for {len(groups)} {what}")
@@ -206,7 +207,8 @@ def fill(figure, runs, metrics=None, against="rounds", title=None, labels=None, 
 
 def parse_arguments(arguments):
     parser = argparse.ArgumentParser(description="Plots metrics of fedhpc runs.")
-    parser.add_argument("runs", nargs="+", metavar="RUN.h5", type=Path, help="result files, also of runs that go on")
+    parser.add_argument("runs", nargs="+", metavar="RUN.h5|DIR", type=Path,
+                        help="result files, also of runs that go on, or folders of them")
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--metric", type=listed, metavar="NAME,...", help="comma-separated names of /rounds data sets")
     what.add_argument("--panel", type=listed, metavar="NAME,...",
@@ -229,17 +231,17 @@ def parse_arguments(arguments):
 
 def main(arguments):
     options = parse_arguments(arguments)
-    first = options.runs[0]
-    output = options.output or first.parent / f"{first.stem}.png"  # of "." as well, which load refuses
+    output, tell = options.output, tells("plot")
     try:
-        runs = [load(path) for path in options.runs]
-        draw(runs, output, options.metric, options.against, options.title, options.labels, options.log, options.panel,
-             options.seeds, force=options.force)
+        runs = load_all(options.runs, tell)
+        output = output or runs[0].path.with_suffix(".png")
+        draw(runs, tell, output, options.metric, options.against, options.title, options.labels, options.log,
+             options.panel, options.seeds, force=options.force)
     except (ResultError, PlotError) as error:
         print(f"plot: {error}", file=sys.stderr)
         return 2
     except (OSError, ValueError) as error:
-        print(f"plot: {output} cannot be written: {error}", file=sys.stderr)
+        print(f"plot: {output or 'the figure'} cannot be written: {error}", file=sys.stderr)
         return 2
     for run in runs:
         print(run.summary())

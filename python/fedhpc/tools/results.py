@@ -9,6 +9,8 @@
 what is known of each client is in client_data.py.
 """
 
+import re
+import sys
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -105,6 +107,57 @@ def load(path, timeout=PROBE_SECONDS):
     """The Run in `path`; ResultError if it is missing, damaged or no result file."""
     with open_run(path, timeout) as file:
         return read_run(file, path)
+
+
+def files_of(places):
+    """[(path, whether it was named)] of files and folders, each file once, without checkpoints and earlier versions of
+    runs: of a folder none of them, and of the files named those whose run is named too, as by *.h5."""
+    found = {}
+    for place in places:
+        if not place.is_dir():
+            found[place] = True
+            continue
+        for path in sorted(place.glob("*.h5")):
+            if run_of(path) is None:
+                found.setdefault(path, False)
+    return [(path, named) for path, named in found.items() if not is_beside_its_run(path, found)]
+
+
+def run_of(path):
+    """What RUN.ckpt.N.h5 is a checkpoint or RUN.oldN.h5 an earlier version of: RUN.h5; None for other files."""
+    match = re.fullmatch(r"(.+)\.(?:ckpt\.\d+|old\d*)\.h5", path.name)
+    return path.with_name(f"{match[1]}.h5") if match else None
+
+
+def is_beside_its_run(path, found):
+    """Whether the file's run is in `found`, or that of which its run is an earlier version."""
+    run = run_of(path)
+    return run is not None and (run in found or is_beside_its_run(run, found))
+
+
+def tells(tool):
+    """The function of a text that says on standard error what `tool` leaves out."""
+    return lambda text: print(f"{tool}: left out: {text}", file=sys.stderr)
+
+
+def load_all(places, tell, read=load, named=True, least=1):
+    """What `read` makes of the runs with at least `least` rounds; a folder's unusable files are told of and left out,
+    and where the places are not `named` by the user, other unusable ones."""
+    runs = []
+    for path, by_user in files_of(places):
+        try:
+            run = read(path)
+            if len(run.rounds) < least:
+                raise ResultError(f"{path}: no round is complete yet")
+        except ResultError as error:
+            if named and by_user:
+                raise
+            tell(error)
+        else:
+            runs.append(run)
+    if not runs:
+        raise ResultError(f"{', '.join(map(str, places))}: no result files; give RUN.h5 or a folder of them")
+    return runs
 
 
 def load_again(path, mode):

@@ -39,18 +39,30 @@ class Scaling:
 
 
 def seconds_of_round(run):
-    """Median duration of a round without the first [s], evaluation included; None for fewer than two rounds."""
+    """Median duration of a round on the run's last number of ranks, without the first there [s], evaluation included;
+    None for fewer than two such rounds."""
     if "wall_seconds" not in run.rounds:
         return None
-    seconds = run.rounds["wall_seconds"].to_numpy()[1:]
+    rounds = run.rounds
+    if "ranks" in rounds:
+        rounds = rounds[rounds["ranks"] == run.attributes["ranks"]]
+    seconds = rounds["wall_seconds"].to_numpy()[1:]
     seconds = seconds[np.isfinite(seconds)]
     return float(np.median(seconds)) if len(seconds) else None
 
 
-def scalings_of(runs):
-    """The Scalings that the runs show; ResultError if there is none."""
-    usable = [run for run in runs
-              if seconds_of_round(run) and "data.clients" in run.config and "ranks" in run.attributes]
+def ranks_are_known(run):
+    """Whether the file says on how many ranks each round was run. The attribute tells of the last command alone;
+    commands that went on with the run stand behind the first one."""
+    return "ranks" in run.attributes and ("ranks" in run.rounds or "; " not in run.attributes.get("command_line", ""))
+
+
+def scalings_of(runs, tell):
+    """The Scalings that the runs show; ResultError if there is none. `tell` is told which runs cannot be placed."""
+    for run in runs:
+        if "ranks" in run.attributes and not ranks_are_known(run):
+            tell(f"{run.path}: resumed, and its file does not say on how many ranks each round was run")
+    usable = [run for run in runs if ranks_are_known(run) and seconds_of_round(run) and "data.clients" in run.config]
     found = []
     for kind, constant in (("strong", same_settings), ("weak", same_share_of_clients),
                            ("weak", same_share_of_clients_and_edges)):
@@ -99,9 +111,8 @@ def points_of(runs):
                  for ranks, same in sorted(by_ranks.items()))
 
 
-def scaling_table(runs, form):
+def scaling_table(scalings, form):
     """The table of all scalings as text."""
-    scalings = scalings_of(runs)
     header = ["scaling", "ranks", "clients", "clients/rank", "runs", "s/round", "efficiency [%]"]
     lines = []
     for one in scalings:
@@ -111,12 +122,11 @@ def scaling_table(runs, form):
     return FORMATS[form](header, lines)
 
 
-def draw_scaling(runs, output, force=False):
+def draw_scaling(scalings, output, force=False):
     """Writes the figure: time of a round with its ideal, and efficiency, both against ranks."""
     from matplotlib.figure import Figure
     from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
-    scalings = scalings_of(runs)
     figure = Figure(figsize=(9.4, 3.7), layout="constrained")
     times, efficiencies = figure.subplots(1, 2)
     for number, one in enumerate(scalings):

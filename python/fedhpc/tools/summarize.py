@@ -18,7 +18,8 @@ Strong: the same configuration on other numbers of ranks; weak: data.clients (an
 ranks. Efficiency is that against the fewest ranks, 100 % for half the time on twice the ranks (strong) or the
 same time for twice the clients (weak). --output draws it.
 
-DIR stands for all result files in it, without checkpoints; unreadable ones among them are named and left out.
+DIR stands for all result files in it, without checkpoints and earlier versions (RUN.oldN.h5), which are left out of
+*.h5 as well where their run is among it. Unreadable files of DIR are named and left out.
 Exit code 2: a named file is missing or is no result file, or there is nothing to put into a table.
 """
 
@@ -28,76 +29,15 @@ import sys
 from pathlib import Path
 
 from .axes import unit_prefix
-from .labels import SEEDS, differing_keys, groups_of_seeds, labels_of, listed, settings, title_of
-from .results import DIVERGED, VALIDATION, ResultError, load
-from .scaling import draw_scaling, scaling_table
+from .labels import SEEDS, differing_keys, groups_of_seeds, labels_of, listed, seed_of, settings, title_of
+from .results import DIVERGED, VALIDATION, ResultError, load_all, tells
+from .scaling import draw_scaling, scaling_table, scalings_of
 from .statistics_of_seeds import TARGET_AXES, best_and_last, smaller_is_better, to_target, traffic
 from .style import PlotError, add_force
 from .tables import FORMATS, Best
 
 METRICS = ("global_accuracy", "personal_accuracy", "global_rmse", "personal_rmse")
 TARGET_HEADERS = {"rounds": "rounds", "bytes": "traffic [B]", "seconds": "simulated [s]", "wall": "wall [s]"}
-
-
-def files_of(places):
-    """[(path, whether it was named)] of files and folders, each file once."""
-    found = {}
-    for place in places:
-        if not place.is_dir():
-            found[place] = True
-            continue
-        for path in sorted(place.glob("*.h5")):
-            if ".ckpt." not in path.name and not re.search(r"\.old\d*\.h5$", path.name):
-                found.setdefault(path, False)
-    # Of the pattern *.h5 the shell makes checkpoints as well: no runs of their own beside their run.
-    return [(path, named) for path, named in found.items() if run_of(path) not in found]
-
-
-def run_of(path):
-    """The result file that RUN.ckpt.N.h5 is a checkpoint of; None for other files."""
-    match = re.fullmatch(r"(.+)\.ckpt\.\d+\.h5", path.name)
-    return path.with_name(f"{match[1]}.h5") if match else None
-
-
-def left_out(text):
-    print(f"summarize: left out: {text}", file=sys.stderr)
-
-
-def load_all(places, read=load, tell=left_out, named=True):
-    """What `read` makes of the runs with at least one round; a folder's unusable files are told of and left out, and
-    where the places are not `named` by the user, other unusable ones."""
-    runs = []
-    for path, by_user in files_of(places):
-        try:
-            run = read(path)
-            if run.rounds.empty:
-                raise ResultError(f"{path}: no round is complete yet")
-        except ResultError as error:
-            if named and by_user:
-                raise
-            tell(error)
-        else:
-            runs.append(run)
-    if not runs:
-        raise ResultError(f"{', '.join(map(str, places))}: no result files; give RUN.h5 or a folder of them")
-    return runs
-
-
-def seed_of(run):
-    return run.config.get("run.seed", str(run.attributes.get("seed", "?")))
-
-
-def one_per_seed(group, tell=left_out):
-    """The runs of a group, of each seed the one with most rounds: a run counts once in a mean."""
-    chosen = {}
-    for run in group:
-        key = (seed_of(run), run.config.get("data.seed"))
-        other = chosen.get(key)
-        if other is not None:
-            out, run = sorted((other, run), key=lambda one: len(one.rounds))
-            tell(f"{out.path}: seed {key[0]} as {run.path}")
-        chosen[key] = run
-    return list(chosen.values())
 
 
 def seeds_text(runs):
@@ -216,9 +156,9 @@ def columns_for_programs(groups, metric, target, by):
     return columns
 
 
-def lines_of(runs, metric=None, select="test", tell=left_out):
+def lines_of(runs, tell, metric=None, select="test"):
     """(groups of runs, their labels, metric, series by which the best round of a run is chosen): a group is a line."""
-    groups = [one_per_seed(group, tell) for group in groups_of_seeds(runs)]
+    groups = groups_of_seeds(runs, tell)
     metric = metric or default_metric(groups)
     if not any(len(run.evaluated(metric)) for run in runs):
         names = [name for name in runs[0].rounds if len(runs[0].evaluated(name))]
@@ -232,9 +172,9 @@ def lines_of(runs, metric=None, select="test", tell=left_out):
     return groups, labels, metric, by
 
 
-def summary(runs, metric, target, form, labels=None, names=None, select="test"):
+def summary(runs, tell, metric, target, form, labels=None, names=None, select="test"):
     """The table of `runs` as text."""
-    groups, own_labels, metric, by = lines_of(runs, metric, select)
+    groups, own_labels, metric, by = lines_of(runs, tell, metric, select)
     if labels and len(labels) != len(groups):
         raise ResultError(f"--labels {','.join(labels)}: {len(labels)} of them for {len(groups)} lines")
     columns = (columns_for_programs(groups, metric, target, by) if form == "csv" else
@@ -287,13 +227,15 @@ def parse_arguments(arguments):
 def main(arguments):
     options = parse_arguments(arguments)
     try:
-        runs = load_all(options.places)
+        tell = tells("summarize")
+        runs = load_all(options.places, tell)
         if options.scaling:
-            print(scaling_table(runs, options.format), end="")
+            scalings = scalings_of(runs, tell)
+            print(scaling_table(scalings, options.format), end="")
             if options.output:
-                draw_scaling(runs, options.output, options.force)
+                draw_scaling(scalings, options.output, options.force)
         else:
-            print(summary(runs, options.metric, options.target, options.format, options.labels, options.columns,
+            print(summary(runs, tell, options.metric, options.target, options.format, options.labels, options.columns,
                           options.select),
                   end="")
     except (ResultError, PlotError) as error:
