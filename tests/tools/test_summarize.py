@@ -10,6 +10,7 @@ import statistics
 import struct
 import unittest
 
+import h5py
 import numpy as np
 from tool_support import Folder, call, write_run
 
@@ -169,6 +170,11 @@ class Summarize(Folder):
         line, = self.table(self.on_data("a", folder="/x", seed=1), self.on_data("b", folder="/y", seed=2))
         self.assertEqual(line["n"], "2")
 
+    def test_files_of_an_earlier_version_are_beside_those_with_one_digest(self):
+        old, new = self.on_data("a", seed=1), self.on_data("b", "bbbb", seed=2)
+        self.assertEqual(self.table(old, new)[0]["n"], "2")
+        self.assertEqual([line["n"] for line in self.table(old, new, self.on_data("c", "cccc", seed=3))], ["1"] * 3)
+
     def with_plugin(self, plugin, seed=1, name="mine"):
         stem = f"{len(list(self.folder.iterdir()))}"
         return write_run(self.folder / f"{stem}.h5", config=config(seed, name=name) + f"[run]\nplugin={plugin}\n")
@@ -311,23 +317,26 @@ class Scaling(Folder):
         one, = scalings
         self.assertEqual([(p.ranks, one.efficiency(p)) for p in one.points], [(2, 1.0), (8, 0.5)])
 
-    def resumed_on(self, ranks, before, series):
+    def resumed_on(self, ranks, before, starts):
         """A run of 30 rounds of 9 s on `before` ranks that went on with 10 rounds of 2 s on `ranks`, the first of them
-        slow; with or without the series of ranks."""
-        wall, place = np.repeat([9.0, 2.0], (30, 10)), np.repeat([before, ranks], (30, 10))
+        slow; with or without /starts."""
+        wall = np.repeat([9.0, 2.0], (30, 10))
         wall[30] = 100.0
         text = config(2) + "[data]\nclients=24\n[topology]\nedges=0\n"
         commands = "fedhpc run a.ini --run.output=r.h5; fedhpc resume r.h5"
-        return write_run(self.folder / "resumed.h5", config=text, wall_seconds=wall,
-                         attributes={"ranks": ranks, "command_line": commands}, **({"ranks": place} if series else {}))
+        path = write_run(self.folder / "resumed.h5", config=text, wall_seconds=wall,
+                         attributes={"ranks": ranks, "command_line": commands})
+        if starts:  # twice without a round on one rank more
+            with h5py.File(path, "r+") as file:
+                file["starts/first_round"], file["starts/ranks"] = [1, 31, 31], [before, ranks + 1, ranks]
+        return path
 
     def test_only_rounds_on_the_last_number_of_ranks_count(self):
-        for before in (np.nan, 1):  # NaN: from a checkpoint of a version that did not write the series
-            paths = [self.run_on(1, 24, 8.0), self.resumed_on(4, before, series=True)]
-            self.assertEqual([line[3:] for line in self.lines(*paths)], [["8", "100.0"], ["2", "100.0"]])
+        paths = [self.run_on(1, 24, 8.0), self.resumed_on(4, 1, starts=True)]
+        self.assertEqual([line[3:] for line in self.lines(*paths)], [["8", "100.0"], ["2", "100.0"]])
 
     def test_a_resumed_run_without_ranks_of_rounds_is_told_of(self):
-        paths = [self.run_on(1, 24, 8.0), self.run_on(2, 24, 5.0), self.resumed_on(4, 1, series=False)]
+        paths = [self.run_on(1, 24, 8.0), self.run_on(2, 24, 5.0), self.resumed_on(4, 1, starts=False)]
         for more in ([], ["--output", self.folder / "scaling.png"]):
             code, out, error = call(summarize, *paths, "--scaling", "--format", "csv", *more)
             self.assertEqual((code, [line["ranks"] for line in csv.DictReader(io.StringIO(out))]), (0, ["1", "2"]))

@@ -67,11 +67,18 @@ def groups_of_seeds(runs, tell):
     """The runs in lists of the same configuration but for seeds and output, in order of appearance.
 
     Of several runs of one seed the one with most rounds is in its list, of as many the one that began last; a run
-    counts once in a mean. `tell` is told of the others.
+    counts once in a mean. `tell` is told of the others. A file without a digest, of an earlier version, is beside those
+    that have one, unless they have several.
     """
+    configs = [settings(run, SEEDS) for run in runs]
+    own = [(config.pop(DIGEST, None), frozenset(config.items())) for config in configs]
+    digests = {}
+    for digest, config in own:
+        digests.setdefault(config, set()).add(digest)
     groups = {}
-    for run in runs:
-        group = groups.setdefault(frozenset(settings(run, SEEDS).items()), {})
+    for run, (digest, config) in zip(runs, own):
+        several = len(digests[config] - {None}) > 1
+        group = groups.setdefault((config, digest if several else None), {})
         seeds = seed_of(run), run.config.get("data.seed")
         other = group.get(seeds)
         if other is not None:

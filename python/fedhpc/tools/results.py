@@ -41,6 +41,7 @@ class Run:
     units: dict  # metric -> unit, for metrics whose data set states one
     meanings: dict = field(default_factory=dict)  # metric -> what it is, in words
     silence: float = 0.0  # [s] from the last write to the moment of reading
+    starts: dict = field(default_factory=dict)  # first round -> ranks, of every start; empty of old files
 
     @property
     def status(self):
@@ -175,7 +176,10 @@ def read_run(file, path):
     attributes, config, series, units, meanings = read_contents(file, path)
     rounds = pd.DataFrame(series).set_index("round")
     silence = max(0.0, time.time() - Path(path).stat().st_mtime)
-    return Run(Path(path), attributes, parse_config(config), rounds, units, meanings, silence)
+    with reading(path):
+        starts = {int(first): int(ranks) for first, ranks in zip(*(file["starts"][name][()] for name in
+                  ("first_round", "ranks")))} if "starts" in file else {}
+    return Run(Path(path), attributes, parse_config(config), rounds, units, meanings, silence, starts)
 
 
 def load_graph(path, timeout=PROBE_SECONDS):

@@ -43,18 +43,22 @@ def seconds_of_round(run):
     None for fewer than two such rounds."""
     if "wall_seconds" not in run.rounds:
         return None
-    rounds = run.rounds
-    if "ranks" in rounds:
-        rounds = rounds[rounds["ranks"] == run.attributes["ranks"]]
-    seconds = rounds["wall_seconds"].to_numpy()[1:]
+    seconds = run.rounds["wall_seconds"].to_numpy()[ranks_of_rounds(run) == run.attributes["ranks"]][1:]
     seconds = seconds[np.isfinite(seconds)]
     return float(np.median(seconds)) if len(seconds) else None
 
 
+def ranks_of_rounds(run):
+    """On how many ranks each round was run, [T]."""
+    starts = sorted((run.starts or {1: run.attributes["ranks"]}).items())
+    first, ranks = np.array(starts).T
+    return ranks[np.searchsorted(first, run.rounds.index, side="right") - 1]
+
+
 def ranks_are_known(run):
-    """Whether the file says on how many ranks each round was run. The attribute tells of the last command alone;
-    commands that went on with the run stand behind the first one."""
-    return "ranks" in run.attributes and ("ranks" in run.rounds or "; " not in run.attributes.get("command_line", ""))
+    """Whether the file says on how many ranks each round was run. Of an old one the attribute tells of the last command
+    alone; commands that went on with the run stand behind the first one."""
+    return "ranks" in run.attributes and bool(run.starts or "; " not in run.attributes.get("command_line", ""))
 
 
 def scalings_of(runs, tell):
