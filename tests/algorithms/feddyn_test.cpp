@@ -36,8 +36,8 @@ INSTANTIATE_TEST_SUITE_P(FallingRate, FedDynReference, ::testing::ValuesIn(falli
 
 TEST(FedDyn, FirstRoundIsALongerStepOfFedProx) {
   const std::unique_ptr<Communicator> comm = world_communicator(60);
-  // 6 clients have samples: 3 of them are drawn.
-  for (const auto& [participation, step] : Keys{{"1", "2"}, {"0.4", "1.5"}}) {
+  // 6 clients have samples: 2 of them are drawn.
+  for (const auto& [participation, step] : Keys{{"1", "2"}, {"0.4", "1.33333333333333333"}}) {
     Keys once{{"run.rounds", "1"},
               {"algorithm.weighting", "uniform"},
               {"topology.participation", participation}};
