@@ -173,7 +173,7 @@ def rounds_in(path):
 
 def contents(path):
     """What equal runs have in common, by name: data sets' shapes, types and bytes, without what is the machine's."""
-    of_machine = ("wall_", "seconds_", "hostnames", "balance", "bytes_moved")
+    of_machine = ("wall_", "seconds_", "hostnames", "balance", "bytes_moved", "first_round", "ranks")
     held = {}
     with h5py.File(path) as file:
         def keep(name, item):

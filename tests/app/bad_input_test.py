@@ -391,8 +391,8 @@ class BadInput(AppCase):
     def test_another_file_of_the_same_size(self):
         """Whose samples are dealt alike: neither on another rank nor of a run that goes on."""
         numbers = np.random.default_rng(1).normal(size=(80, 3)).round(3)
-        for name, labels, scale in (("a.csv", 2, 1), ("b.csv", 2, -1), ("c.csv", 4, 1)):
-            rows = [f"{a * scale},{b},{c},{i % labels}" for i, (a, b, c) in enumerate(numbers)]
+        for name, labels, scale in (("a.csv", 1, 1), ("b.csv", 1, -1), ("c.csv", 2, 1)):
+            rows = [f"{a * scale},{b},{c},{i // labels % 2}" for i, (a, b, c) in enumerate(numbers)]
             (self.folder / name).write_text("\n".join(rows) + "\n")
         run = ["run", "base.ini", "--data.name=csv", "--data.partition=iid", "--data.clients=4", "--run.rounds=2",
                "--run.output=run.h5"]

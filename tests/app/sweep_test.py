@@ -46,7 +46,7 @@ eta = 2
 rule = last
 """
 OF_THIS_MACHINE = {"wall_seconds", "seconds_train", "seconds_wait", "balance", "bytes_moved", "seconds_aggregate",
-                   "seconds_evaluate", "seconds_io"}
+                   "seconds_evaluate", "seconds_io", "hostnames", "config", "first_round", "ranks"}
 
 
 def contents(path):
@@ -54,7 +54,7 @@ def contents(path):
     found = {}
     with h5py.File(path, "r") as file:
         def keep(name, item):
-            if isinstance(item, h5py.Dataset) and name.rsplit("/", 1)[-1] not in OF_THIS_MACHINE | {"hostnames", "config"}:
+            if isinstance(item, h5py.Dataset) and name.rsplit("/", 1)[-1] not in OF_THIS_MACHINE:
                 found[name] = np.asarray(item).tobytes()
         file.visititems(keep)
     return found
