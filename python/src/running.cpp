@@ -165,7 +165,7 @@ Onlooker onlooker(const nb::object& begin, const nb::object& round, const nb::ob
 }
 
 nb::tuple as_tuple(const RunEnd& end) {
-  return nb::make_tuple(end.exit_code, end.output, end.signal);
+  return nb::make_tuple(end.status, end.output, end.signal);
 }
 
 }  // namespace

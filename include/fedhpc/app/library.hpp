@@ -36,7 +36,8 @@ struct Host {
 
 struct RunEnd {
   int exit_code = 0;   ///< as of the command
-  std::string output;  ///< the result file
+  std::string status;  ///< in the result file; empty: no round was left
+  std::string output;  ///< its path
   int signal = 0;      ///< to stop, which a rank has caught meanwhile; 0: none has
 };
 
