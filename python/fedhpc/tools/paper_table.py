@@ -103,7 +103,8 @@ class Job:
     def may_be_idle(self):
         """Keys of the INI file that an override may put out of action: a result's configuration lacks those."""
         overridden = {override.split("=", 1)[0] for override in self.overrides}
-        return set(self.expected) - overridden if overridden - {"run.seed", "run.rounds"} else set()
+        idle = set(self.expected) - overridden if overridden - {"run.seed", "run.rounds"} else set()
+        return idle - set(self.resolved or ())
 
 
 @dataclass(frozen=True)
