@@ -146,11 +146,9 @@ int plan_command(const Arguments& arguments) {
   const Plan planned =
       plan([&] { return given_by(rest, "plan"); }, start_options("plan", rest), ranks);
   if (run_log().rank() != 0) return 0;
-  std::string text = json ? in_json(planned) : "";
-  for (const auto& [key, value] : planned.needs) {
-    if (!json) text += concat(key, ": ", value, "\n");
-  }
-  std::fputs(text.c_str(), stdout);
+  std::string text;
+  for (const auto& [key, value] : planned.needs) text += concat(key, ": ", value, "\n");
+  std::fputs((json ? in_json(planned) : text).c_str(), stdout);
   return 0;
 }
 

@@ -139,8 +139,8 @@ def _resolved(job, plan, halved):
 
 
 def largest(rung, plans):
-    """The Plan that has room for each of a rung's points."""
-    plans = [plans[point.name] for point in rung.points if point.name in plans]
+    """The Plan that has room for each of a rung's points, as far as the program takes them."""
+    plans = [plans[point.name] for point in rung.points if point.name in plans] or [*plans.values()]
     if rung.rounds:
         plans = [replace(plan, rounds=rung.rounds) for plan in plans]
     slowest = max(plans, key=lambda plan: plan.rounds * plan.seconds_per_round)
