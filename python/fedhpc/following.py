@@ -57,9 +57,8 @@ class Followers:
         """Whether on_round has asked for the end."""
         return self._stop
 
-    def end(self, code):
-        """`code`: what the run ended with; None: it has failed. Those hear of the end who have heard of the begin."""
-        status = {None: "failed", 0: "complete", 75: "interrupted"}.get(code, "diverged")
+    def end(self, status):
+        """`status`: that of the result file. Those hear of the end who have heard of the begin."""
         if self._begun and hasattr(self._on_round, "end"):
             self._on_round.end(status)
         self._begun = False
@@ -76,4 +75,4 @@ class Followers:
     def __exit__(self, kind, error, trace):
         self.close()
         if kind is not None:
-            self.end(None)
+            self.end("failed")

@@ -28,7 +28,7 @@ _NO_RANK = -1  # says who tells that mpirun has ended
 def on_ranks(count, verb, arguments, followers=None):
     """Calls `verb` of the engine on `count` ranks and returns what rank 0 returns.
 
-    run and resume: (exit code, result file, the signal that stopped the run or 0). Errors are raised here.
+    run and resume: (status, result file, the signal that stopped the run or 0). Errors are raised here.
     """
     program = shutil.which("mpirun") or shutil.which("mpiexec")
     if program is None:
@@ -49,7 +49,7 @@ def on_ranks(count, verb, arguments, followers=None):
                 return _listen(ranks, process, followers, interrupted)
         except BaseException:
             if followers is not None:
-                followers.end(None)
+                followers.end("failed")
             raise
         finally:
             if followers is not None:
@@ -163,9 +163,9 @@ def _listen(ranks, process, followers, interrupted):
         elif kind == "returned":
             if followers is None:
                 return what[0]
-            code, output, number = what[0]
-            followers.end(code)
-            return code, output, signal.SIGINT if interrupted else number
+            status, output, number = what[0]
+            followers.end(status)
+            return status, output, signal.SIGINT if interrupted else number
         else:
             try:
                 getattr(followers, kind)(*what)

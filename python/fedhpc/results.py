@@ -5,6 +5,7 @@
     fedhpc.load("results/*.h5").table("personal_accuracy")
 """
 
+import contextlib
 import glob
 import warnings
 from collections.abc import Sequence
@@ -28,26 +29,51 @@ class Results:
 
     What is asked for is read from the file, again at each access while the run goes on. A file that is missing,
     damaged or of another kind is a DataError. Clients count from 0, rounds from 1.
+
+    The run stays the same one: where a later run has taken its file's name, it is read under the name NAME.old1.h5 (or
+    the next number) that its file has got, and where that file has been replaced, this is a DataError.
     """
 
     def __init__(self, path):
-        self.path = Path(path)  #: of the file
-        self._follower = Follower(self.path)
-        self._ended = None  # (state of the file, Run) of a run that has ended
+        self._given = Path(path).absolute()
+        self._follower = Follower(self._given)
+        self._run = self._seen = None  # the Run as it was last read, and the state and the place of its file then
         self._now()
 
     def _now(self):
         """The Run as it is now."""
         try:
-            state = self.path.stat()
-            seen = (state.st_ino, state.st_mtime_ns, state.st_size)
-            if self._ended is not None and self._ended[0] == seen:
-                return self._ended[1]
+            path = self._place()
+            state = path.stat()
+            seen = (state.st_ino, state.st_dev, state.st_mtime_ns, state.st_size, path)
+            if self._seen == seen and self._run.status in ENDED:
+                return self._run
+            if path != self._follower.path:
+                self._follower = Follower(path)
             run = self._follower.read()
         except OSError as error:
-            raise ResultError(f"{self.path}: {(error.strerror or str(error)).lower()}") from None
-        self._ended = (seen, run) if run.status in ENDED else None
+            raise ResultError(f"{self._given}: {(error.strerror or str(error)).lower()}") from None
+        if self._run is not None and not _is_same(self._run, run):
+            raise ResultError(f"{path}: another run has replaced the file of these results; read it anew by "
+                              "fedhpc.Results, and give each run a run.output of its own to keep both")
+        self._run, self._seen = run, seen
         return run
+
+    def _place(self):
+        """Where the file that was read before is now; where it was, if it is nowhere."""
+        if self._seen is not None:
+            stem = glob.escape(str(self._given.resolve()).removesuffix(".h5"))  # a link stays when its file is renamed
+            for path in (self._given, *map(Path, glob.iglob(f"{stem}.old*"))):
+                with contextlib.suppress(OSError):
+                    state = path.stat()
+                    if (state.st_ino, state.st_dev) == self._seen[:2]:
+                        return path
+        return self._follower.path
+
+    @property
+    def path(self):
+        """Where the file of the run is now: an absolute Path."""
+        return self._now().path
 
     @property
     def status(self):
@@ -84,7 +110,8 @@ class Results:
         samples; rmse and best_rmse of a regression), train_samples, test_samples and, where some are set aside, validation_samples (numbers of samples),
         labels (how many different ones its samples have), edge where there are edges.
         """
-        table, last = load_clients(self.path), load_last(self.path)
+        path = self.path
+        table, last = load_clients(path), load_last(path)
         columns = {"train_samples": table.train_samples, "test_samples": table.test_samples,
                    "labels": (table.label_histogram > 0).sum(axis=1), **table.others}
         if (table.edge >= 0).any():
@@ -140,7 +167,7 @@ class Results:
         """The Partition: who has how many samples, of which labels, and which ones."""
         table = load_clients(self.path)
         histogram = pd.DataFrame(table.label_histogram, index=pd.RangeIndex(len(table.edge), name="client"))
-        return Partition(self.path, table.train_samples, table.test_samples, histogram.rename_axis(columns="label"))
+        return Partition(self, table.train_samples, table.test_samples, histogram.rename_axis(columns="label"))
 
     def plot(self, *metrics, against="rounds", panels=None, ax=None):
         """The figure of these series; without any, that of accuracy and loss. As tools/plot.py draws it.
@@ -166,22 +193,32 @@ class Results:
         return pd.DataFrame({run.path.name: lines}).to_html()
 
 
+def _is_same(before, now):
+    """Whether two Runs are one that goes on: they began at the same moment, with the same first round."""
+    if before.attributes.get("started") != now.attributes.get("started"):
+        return False
+    if before.rounds.empty or now.rounds.empty:
+        return True
+    series = before.rounds.columns.intersection(now.rounds.columns)
+    return before.rounds[series].iloc[0].equals(now.rounds[series].iloc[0])  # to the nanosecond of its wall_seconds
+
+
 @dataclass(frozen=True)
 class Partition:
     """The samples of N clients."""
 
-    path: Path
+    results: Results  #: of whose run they are
     train_samples: np.ndarray  #: [N] number of training samples
     test_samples: np.ndarray  #: [N] number of test samples
     histogram: pd.DataFrame  #: [N, K] all samples of a client, by label
 
     def train(self, client):
         """[n] the training samples of a client, counted from 0 through the training set; needs run.save = partition."""
-        return load_samples(self.path, "train", client)
+        return load_samples(self.results.path, "train", client)
 
     def test(self, client):
         """[n] the test samples of a client; they count on from the training set. Needs run.save = partition."""
-        return load_samples(self.path, "test", client)
+        return load_samples(self.results.path, "test", client)
 
 
 class Runs(Sequence):

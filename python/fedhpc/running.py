@@ -190,12 +190,12 @@ def _carry_out(verb, arguments, ranks, followers):
     if _elsewhere(ranks):
         from . import launching
 
-        code, output, number = launching.on_ranks(ranks, verb, arguments, followers)
+        _, output, number = launching.on_ranks(ranks, verb, arguments, followers)
     else:
         line = shlex.join([sys.executable, *sys.orig_argv[1:]] if hasattr(sys, "orig_argv") else sys.argv)
         with followers:
-            code, output, number = getattr(_core, verb)(*arguments, line, *followers.functions())
-        followers.end(code)
+            status, output, number = getattr(_core, verb)(*arguments, line, *followers.functions())
+        followers.end(status)
     if number == signal.SIGINT:
         raise Interrupted(output)  # also where it came in the last round
     if number:

@@ -164,9 +164,7 @@ Onlooker onlooker(const nb::object& begin, const nb::object& round, const nb::ob
   return all;
 }
 
-nb::tuple as_tuple(const RunEnd& end) {
-  return nb::make_tuple(end.exit_code, end.output, end.signal);
-}
+nb::tuple as_tuple(const RunEnd& end) { return nb::make_tuple(end.status, end.output, end.signal); }
 
 }  // namespace
 
@@ -239,12 +237,12 @@ void bind_running(nb::module_& core) {
       },
       nb::arg("results"), nb::arg("path").none(), nb::arg("keywords"), nb::arg("command_line"),
       nb::arg("begin").none(), nb::arg("round").none(), nb::arg("stop").none());
-  core.def("plan",
-           [](const std::optional<std::string>& path, const Texts& values, const Texts& keywords) {
-             const Source source{path, values, keywords};
-             const StartOptions start = source.start();
-             return in_engine(start, [&] { return plan([&] { return source.given(); }, start); });
-           });
+  core.def("plan", [](const std::optional<std::string>& path, const Texts& values,
+                      const Texts& keywords) {
+    const Source source{path, values, keywords};
+    const StartOptions start = source.start();
+    return in_engine(start, [&] { return plan([&] { return source.given(); }, start).needs; });
+  });
   core.def("listing", [] {
     std::vector<std::pair<std::string, Texts>> all;
     for (const Kind& kind : kinds()) all.emplace_back(kind.name, kind.listing);

@@ -169,9 +169,9 @@ class Speaker {
   RoundWarnings warnings_;
 };
 
-/// carry_out, whose errors do not yet say where they come from.
-int run_experiment(Config& config, Communicator& comm, const Host& host, const Resumption* from,
-                   Earlier earlier) {
+/// carry_out, whose errors do not yet say where they come from, nor its end of signals.
+RunEnd run_experiment(Config& config, Communicator& comm, const Host& host, const Resumption* from,
+                      Earlier earlier) {
   const bool speaks = comm.rank() == 0;
   std::optional<StillAtWork> notice;
   if (speaks && config.run.progress != ProgressKind::None) {
@@ -190,6 +190,7 @@ int run_experiment(Config& config, Communicator& comm, const Host& host, const R
   Speaker speaker(experiment, host, from == nullptr ? 0 : from->round, recorder.bytes_before());
   bool interrupted = false;
   RoundReport last;
+  std::string status;
   const auto observe = [&](const RoundReport& report) {
     if (!report.left) recorder.record(report);
     last = report;
@@ -213,9 +214,8 @@ int run_experiment(Config& config, Communicator& comm, const Host& host, const R
   try {
     if (speaks) speaker.begin();
     experiment.run(observe, ask, [] { return caught_signal() != 0; });
-    recorder.finish(interrupted               ? "interrupted"
-                    : last.diverged_since > 0 ? "diverged"
-                                              : "complete");
+    status = interrupted ? "interrupted" : last.diverged_since > 0 ? "diverged" : "complete";
+    recorder.finish(status);
     ignore_stop_signals();
     if (last.round == config.run.rounds) checkpointer.keep_newest();
     comm.barrier();  // MPI's own end has no deadline
@@ -224,8 +224,8 @@ int run_experiment(Config& config, Communicator& comm, const Host& host, const R
     recorder.fail();
     throw;
   }
-  if (interrupted) return kInterrupted;
-  return last.diverged_since > 0 && config.run.stop_on_divergence ? kDiverged : 0;
+  const bool in_vain = last.diverged_since > 0 && config.run.stop_on_divergence;
+  return {interrupted ? kInterrupted : in_vain ? kDiverged : 0, status, config.run.output};
 }
 
 }  // namespace
@@ -246,10 +246,11 @@ RunEnd carry_out(Config& config, Communicator& comm, const Host& host, const Res
   const auto place = [&] { return concat(config.algorithm_name, ", ", text(comm.place())); };
   const Log::Where where(run_log(), place);
   try {
-    const int exit_code = run_experiment(config, comm, host, from, earlier);
+    RunEnd end = run_experiment(config, comm, host, from, earlier);
     Tensor signal = at::full({1}, caught_signal(), at::kLong);  // of all ranks, which stop together
     comm.max_(signal);
-    return {exit_code, config.run.output, static_cast<int>(signal.item<std::int64_t>())};
+    end.signal = static_cast<int>(signal.item<std::int64_t>());
+    return end;
   } catch (...) {
     throw_with(place());
   }

@@ -54,6 +54,29 @@ void add_factors(std::vector<std::pair<std::string, std::string>>& lines, const 
   }
 }
 
+/// A text as JSON has it.
+std::string quoted(const std::string& text) {
+  std::string all = "\"";
+  for (const char letter : text) {
+    char code[8];
+    std::snprintf(code, sizeof code, "\\u%04x", static_cast<unsigned char>(letter));
+    const bool plain = static_cast<unsigned char>(letter) >= ' ' && letter != '"' && letter != '\\';
+    all += plain ? std::string(1, letter) : code;
+  }
+  return all + "\"";
+}
+
+std::string in_json(const Plan& plan) {
+  std::vector<std::string> needs, config, series;
+  for (const auto& [name, value] : plan.needs) needs.push_back(concat(quoted(name), ": ", value));
+  for (const Assignment& one : plan.config) {
+    config.push_back(concat(quoted(one.key), ": ", quoted(one.value)));
+  }
+  for (const Metric& one : plan.series) series.push_back(quoted(one.name));
+  return concat("{", join(needs), ", \"config\": {", join(config), "}, \"metrics\": [",
+                join(series), "]}\n");
+}
+
 /// Takes --ranks N off the arguments; none where it is not there.
 std::optional<int> ranks_asked_for(Arguments& arguments) {
   const auto word = std::ranges::find(arguments, "--ranks");
@@ -71,9 +94,7 @@ std::optional<int> ranks_asked_for(Arguments& arguments) {
 
 }  // namespace
 
-std::vector<std::pair<std::string, std::string>> plan(const std::function<Given()>& read,
-                                                      const StartOptions& start,
-                                                      std::optional<int> ranks) {
+Plan plan(const std::function<Given()>& read, const StartOptions& start, std::optional<int> ranks) {
   const OneThread one_thread;
   std::unique_ptr<Communicator> comm = world_communicator(start.timeout);
   std::unique_ptr<Config> config;
@@ -113,7 +134,7 @@ std::vector<std::pair<std::string, std::string>> plan(const std::function<Given(
     lines.emplace_back("bytes_down_per_edge", concat(planned.down_per_edge));
   }
   if (parts.factor_map) add_factors(lines, *parts.factor_map);
-  return lines;
+  return {lines, parse_ini(config->to_ini(), "the configuration"), parts.series()};
 }
 
 int plan_command(const Arguments& arguments) {
@@ -122,16 +143,12 @@ int plan_command(const Arguments& arguments) {
   const bool json = json_at != rest.end();
   if (json) rest.erase(json_at);
   const std::optional<int> ranks = ranks_asked_for(rest);
-  std::string text;
-  const auto lines =
+  const Plan planned =
       plan([&] { return given_by(rest, "plan"); }, start_options("plan", rest), ranks);
   if (run_log().rank() != 0) return 0;
-  for (const auto& [key, value] : lines) {
-    text += json ? concat(text.empty() ? "{" : ", ", "\"", key, "\": ", value)
-                 : concat(key, ": ", value, "\n");
-  }
-  if (json && !text.empty()) text += "}\n";
-  std::fputs(text.c_str(), stdout);
+  std::string text;
+  for (const auto& [key, value] : planned.needs) text += concat(key, ": ", value, "\n");
+  std::fputs((json ? in_json(planned) : text).c_str(), stdout);
   return 0;
 }
 

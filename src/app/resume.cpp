@@ -65,7 +65,7 @@ RunEnd resume(const std::string& path, const std::function<Given()>& read,
   const std::string left = earlier ? "rounds" : "nothing";  // as rank 0 has found it
   if (comm->all_texts(left).front() == "nothing") {
     say_complete(*config, comm->rank());
-    return {0, config->run.output};
+    return {0, "", config->run.output};
   }
   comm = run_communicator(*config);
   return carry_out(*config, *comm, host, &point.from, *earlier);

@@ -202,12 +202,6 @@ void Experiment::look_for_divergence(const RoundReport& report) {
   divergence_->look_at(report.round, losses, report.evaluated);
 }
 
-std::vector<Metric> Experiment::series() const {
-  std::vector<Metric> series = metrics_of(parts_.loss);
-  series.insert(series.end(), own_metrics().begin(), own_metrics().end());
-  return series;
-}
-
 std::vector<double> Experiment::noted_by(RoundState& round) const {
   std::vector<std::string> names;
   for (const Metric& metric : own_metrics()) {

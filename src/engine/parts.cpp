@@ -112,6 +112,12 @@ Parts::Parts(Config& options, Communicator& ranks, const Resumption* from)
   start_moves();
 }
 
+std::vector<Metric> Parts::series() const {
+  std::vector<Metric> series = metrics_of(loss);
+  series.insert(series.end(), own_metrics.begin(), own_metrics.end());
+  return series;
+}
+
 void Parts::open_store() {
   if (context.device.is_cpu()) {
     store = std::make_unique<ClientStore>(shard->clients(), config.store);

@@ -10,6 +10,8 @@ import subprocess
 import h5py
 import numpy as np
 from app_support import AppCase, environment, fedhpc, main, options
+from fedhpc.tools.configuration import parse_config
+from fedhpc.tools.result_file import text_of
 
 KINDS = {"algorithms": "fedavg", "models": "dnn", "datasets": "glyphs", "partitioners": "dirichlet",
          "codecs": "run_length"}
@@ -111,10 +113,21 @@ class Plan(AppCase):
         keys = [*PLAN_KEYS, *more]
         self.assertEqual(list(lines), keys)
         packed = json.loads(self.run_ok("plan", ini, "--json", *arguments, ranks=ranks).stdout)
-        self.assertEqual(list(packed), keys)
+        self.assertEqual(list(packed), [*keys, "config", "metrics"])
         for key in set(keys) - {"seconds_per_round", "memory_per_rank_bytes"}:
             self.assertEqual(float(lines[key]), packed[key])
         return packed
+
+    def test_the_configuration_and_the_series_are_those_of_the_run(self):
+        names = 'cl"a\\ss=#1 \u00e9'
+        for more in (["--algorithm.name=fedprox", "--algorithm.mu=0.3", "--run.seed=4"],
+                     ["--algorithm.name=tdpfed", "--data.validation_fraction=0.2"]):
+            arguments = [self.ini(SMALL), f"--run.output={self.folder}/{names}.h5", *more]
+            told = json.loads(self.run_ok("plan", *arguments, "--json", ranks=2).stdout)
+            self.run_ok("run", *arguments, "--force")
+            with h5py.File(self.folder / f"{names}.h5") as file:
+                self.assertEqual(told["config"], parse_config(text_of(file.attrs["config"])))
+                self.assertEqual(sorted([*told["metrics"], "round"]), sorted(file["rounds"]))
 
     def test_gradients_of_methods(self):
         """Sample gradients of a round, in values: twice a model's where a client trains twice."""

@@ -45,6 +45,15 @@ least_rounds = 3
 eta = 2
 rule = last
 """
+GRID = """[sweep]
+base = run.ini
+algorithm.name = fedavg, fedprox
+train.lr_schedule = constant, cosine
+data.validation_fraction = 0.2
+run.rounds = 2
+seeds = 1-2
+select = validation
+"""
 OF_THIS_MACHINE = {"wall_seconds", "seconds_train", "seconds_wait", "balance", "bytes_moved", "seconds_aggregate",
                    "seconds_evaluate", "seconds_io", "hostnames", "config", "first_round", "ranks"}
 
@@ -89,6 +98,21 @@ class Halving(AppCase):
             self.assertIn("model/global/fc1.weight", found)
             self.assertEqual(set(found), set(expected))
             self.assertEqual([name for name, value in expected.items() if found[name] != value], [], f"trial {trial}")
+
+    def test_nothing_is_left_but_where_settings_differ(self):
+        self.sweep("here")
+        self.assertRegex(self.sweep("here"), r"\A0 of \d runs of rung 3 of 3 \(to round 12\) are left\n")
+        for taken, left in (("", 0), ("train.weight_decay = 0.5\n", 8), ("data.seed = 3\n", 8),
+                            ("algorithm.fedprox.mu = 0.5\n", 4)):
+            self.ini(GRID + taken, "sweep.ini")
+            self.sweep("grid")
+            self.assertIn("0 of 8 runs are left\n", self.sweep("grid"))
+            self.ini(GRID, "sweep.ini")
+            self.assertIn(f"{left} of 8 runs are left\n", self.sweep("grid"), taken)
+        self.ini(GRID + "metric = global_acuracy\n", "sweep.ini")
+        done = subprocess.run([*self.command, "misspelt"], check=False, **self.how)
+        self.assertEqual((done.returncode, (self.folder / "misspelt").exists()), (2, False), done.stdout)
+        self.assertIn("(did you mean 'global_accuracy'?)", done.stdout)
 
     def test_a_killed_sweep_ends_as_one_that_was_not(self):
         whole = self.sweep("whole")

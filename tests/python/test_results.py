@@ -201,10 +201,45 @@ class OneRun(ResultsCase):
         with unittest.mock.patch("h5py.File", side_effect=AssertionError):
             self.assertEqual(len(run.rounds), 2)  # it has ended: nothing is read again
         path.unlink()
-        carry_out(path, run_rounds=3)
-        self.assertEqual(len(run.rounds), 3)
-        path.unlink()
         self.refused("no such file", lambda: run.rounds)
+        carry_out(path, run_rounds=3)
+        self.refused("another run has replaced the file of these results; read it anew by fedhpc.Results",
+                     lambda: run.rounds)
+        self.refused("another run has replaced", run.model)
+        self.assertEqual(len(fedhpc.Results(path).rounds), 3)
+
+    def test_a_later_run_takes_the_name(self):
+        path, link = self.folder / "named.h5", self.folder / "link.h5"
+        saved = {"run_save": "init,personal,partition", "algorithm_name": "ditto"}
+        carry_out(path, train_lr=0.2, run_rounds=3, **saved)
+        link.symlink_to(path.name)
+        first, linked = fedhpc.Results(path), fedhpc.Results(link)
+        self.addCleanup(os.chdir, os.getcwd())
+        os.chdir(self.folder)
+        near = fedhpc.Results("named.h5")
+        os.chdir("/")
+        rounds, model, personal = first.rounds, first.model(), first.personal(0)
+        clients, partition, train = first.clients, first.partition, first.partition.train(0)
+        for seed in (8, 9):
+            carry_out(path, train_lr=0.001, run_rounds=2, run_seed=seed, **saved)
+            for old in (first, near, linked):
+                self.assertEqual((old.config["train.lr"], len(old.rounds)), ("0.2", 3))
+                self.assertEqual(old.path, self.folder / "named.old1.h5")
+                np.testing.assert_array_equal(old.rounds, rounds)
+                np.testing.assert_array_equal(old.clients, clients)
+                for found, before in ((old.model(), model), (old.personal(0), personal)):
+                    np.testing.assert_array_equal(found["fc1.weight"], before["fc1.weight"])
+                np.testing.assert_array_equal(old.partition.train(0), train)
+            np.testing.assert_array_equal(partition.train(0), train)
+        self.assertEqual(fedhpc.Results(path).config["train.lr"], "0.001")
+
+    def test_a_run_that_is_gone_on_with(self):
+        path = carry_out(self.folder / "further.h5", run_rounds=2, run_checkpoint_every=1)
+        run = fedhpc.Results(path)
+        subprocess.run([find_program(None), "resume", path, "--run.rounds=4"], check=True, capture_output=True,
+                       cwd=self.folder)
+        self.assertEqual((len(run.rounds), run.config["run.rounds"], run.path), (4, "4", path))
+        self.assertFalse((self.folder / "further.old1.h5").exists())
 
     def test_in_words(self):
         run = fedhpc.Results(self.own)

@@ -77,6 +77,16 @@ class Run(InFolder):
         quietly(TINY, force=True)
         self.assertFalse(Path("run.old2.h5").exists())
 
+    def test_a_result_stays_that_of_its_run(self):
+        first = quietly(TINY)
+        second = quietly({**TINY, "train.lr": 0.2})
+        self.assertEqual([(one.config["train.lr"], one.path.name) for one in (first, second)],
+                         [("0.1", "run.old1.h5"), ("0.2", "run.h5")])
+        quietly({**TINY, "train.lr": 0.3}, force=True)
+        for read in (second.model, lambda: second.config):
+            with self.assertRaisesRegex(fedhpc.DataError, "another run has replaced the file of these results"):
+                read()
+
     def test_signals_go_back_to_whose_they_were(self):
         before = signal.getsignal(signal.SIGINT)
         quietly(TINY)
@@ -158,6 +168,21 @@ class OnRound(InFolder):
             follower = Follower()
             quietly(TINY, on_round=follower, ranks=ranks, force=True)
             self.assertEqual(Follower.heard, ["0.1", 1, 2, 3, "complete"])
+
+    def test_followers_hear_that_a_run_has_diverged(self):
+        class Follower:
+            def __call__(self, record):
+                pass
+
+            def end(self, status):
+                self.heard = status
+
+        for ranks in (None, 2):
+            for stops in (False, True):
+                follower = Follower()
+                results = quietly({**TINY, "train.lr": 1e6, "run.stop_on_divergence": stops}, on_round=follower,
+                                  ranks=ranks, force=True)
+                self.assertEqual((follower.heard, results.status), ("diverged", "diverged"))
 
     def test_a_bar_is_drawn_where_it_is_wanted(self):
         text = io.StringIO()

@@ -1,15 +1,20 @@
-"""Stands in for the fedhpc program where runs are planned: plan and help are answered here, runs by fake_fedhpc.
+"""Stands in for the fedhpc program where runs are planned: plan is answered here, runs by fake_fedhpc.
 
-plan says $FAKE_MEMORY bytes per rank and 2 s per round for 24 clients on one rank, and refuses the key train.lrr and
-learning rates of 9 and above. Every plan is appended to $FAKE_LOG with its number of ranks.
+plan says $FAKE_MEMORY bytes per rank and 2 s per round for 24 clients on one rank, 100 rounds where nothing sets them
+and $FAKE_DIGEST of the data, and refuses the key train.lrr and learning rates of 9 and above. Every plan is appended to
+$FAKE_LOG with its number of ranks.
 """
 
+import configparser
 import json
 import os
 import sys
 
 
-def plan(arguments):
+METRICS = ["train_loss", "global_accuracy", "global_loss", "validation_global_accuracy"]
+
+
+def plan(target, arguments):
     ranks = int(os.environ.get("OMPI_COMM_WORLD_SIZE", os.environ.get("PMI_SIZE", "1")))
     if os.environ.get("OMPI_COMM_WORLD_RANK", os.environ.get("PMI_RANK", "0")) != "0":
         return 0
@@ -20,18 +25,23 @@ def plan(arguments):
         unknown = "unknown key 'train.lrr', " if "train.lrr" in given else ""
         print(f"fedhpc: error: {unknown}refused on purpose", file=sys.stderr)
         return 2
+    ini = configparser.ConfigParser(interpolation=None, strict=False)
+    if not ini.read(target):
+        print(f"fedhpc: error: {target}: No such file or directory", file=sys.stderr)
+        return 2
+    config = {"run.rounds": "100", **{f"{name}.{key}": value for name, section in ini.items()
+                                      for key, value in section.items()}, **given}
     clients = int(given.get("data.clients", 24))
     print(json.dumps({"ranks": ranks, "clients_per_rank": -(-clients // ranks), "seconds_per_round": 2.0 / ranks,
-                      "memory_per_rank_bytes": int(os.environ["FAKE_MEMORY"])}))
+                      "memory_per_rank_bytes": int(os.environ["FAKE_MEMORY"]), "rounds": int(config["run.rounds"]),
+                      "config": config, "metrics": METRICS,
+                      **({"data_digest": os.environ["FAKE_DIGEST"]} if "FAKE_DIGEST" in os.environ else {})}))
     return 0
 
 
 if __name__ == "__main__":
     if sys.argv[1] == "plan":
-        sys.exit(plan(sys.argv[3:]))
-    if sys.argv[1] == "help":
-        print("run.rounds\n  global rounds\n  allowed: a whole number of at least 1\n  default: 100")
-        sys.exit(0)
+        sys.exit(plan(sys.argv[2], sys.argv[3:]))
     import fake_fedhpc  # and h5py, which takes longer than all that a plan does
 
     sys.exit(fake_fedhpc.main())

@@ -12,13 +12,14 @@ import unittest
 from pathlib import Path
 from unittest import mock
 
+import h5py
 import pandas as pd
 
-from jobs_case import ROOT, FakeCluster, directives
+from jobs_case import CONFIG, ROOT, FakeCluster, directives
 
 from fedhpc.tools import launch, paper_table, sweep, sweep_report, sweep_runs  # noqa: E402
 from fedhpc.tools.paper_table import JobState  # noqa: E402
-from fedhpc.tools.results import Run  # noqa: E402
+from fedhpc.tools.results import Run, load  # noqa: E402
 from fedhpc.tools.sweep_rungs import standing  # noqa: E402
 
 # The stand-in's accuracy after the last round is 0.9 + seed/1000 - 0.1/rounds.
@@ -260,6 +261,77 @@ class Running(Case):
         self.ini(SWEEP.replace("0.25", "0.5"))
         self.assertIn("6 of 6 runs are left", self.tool("sweep", "sweep.ini", "--local", "--ranks", "1"))
         self.assertEqual(len(list((self.folder / "results/sweeps/sweep").glob("*.old1.h5"))), 6)
+
+    def test_a_setting_taken_out_is_another_setting(self):
+        how = ("sweep", "sweep.ini", "--local", "--ranks", "1")
+        self.ini(SWEEP + "train.weight_decay = 0.5\n")
+        self.tool(*how)
+        self.assertIn("0 of 6 runs are left", self.tool(*how))
+        self.ini(SWEEP)
+        self.assertIn("6 of 6 runs are left", self.tool(*how))
+        aside = [load(path) for path in (self.folder / "results/sweeps/sweep").glob("*.old1.h5")]
+        self.assertEqual([run.config["train.weight_decay"] for run in aside], ["0.5"] * 6)
+        self.assertIn("0 of 6 runs are left", self.tool(*how))
+        with open(self.folder / "run.ini", "a", encoding="utf-8") as file:  # the base has a key more, then less
+            file.write("[server]\nlr = 2\n")
+        self.assertIn("6 of 6 runs are left", self.tool(*how))
+        (self.folder / "run.ini").write_text(CONFIG)
+        self.assertTrue(self.tool("sweep", "sweep.ini", "--submit").startswith("submitted job 42: 6 of 6 runs"))
+
+    def test_an_interrupted_run_of_a_setting_taken_out_begins_anew(self):
+        folder = self.folder / "results/sweeps/sweep"
+        self.ini("[sweep]\nbase = run.ini\nalgorithm.name = killed\ntrain.weight_decay = 0.5\n")
+        with mock.patch.object(sweep.LocalRuns, "run_all", lambda runs: runs._launch(
+                runs.sweep.jobs[0], ["run", "run.ini", *sweep.arguments_of(runs.sweep.jobs[0])])):
+            self.tool("sweep", "sweep.ini", "--local", "--ranks", "1")
+        self.assertTrue((folder / "run_seed1.ckpt.5.h5").exists())
+        self.ini("[sweep]\nbase = run.ini\nalgorithm.name = good\n")
+        (folder / "run_seed1.h5").rename(folder / "kept")
+        with h5py.File(folder / "kept", "r+") as file:
+            file.attrs["config"] = file.attrs["config"].replace("name=killed", "name=good")
+        (folder / "kept").rename(folder / "run_seed1.h5")
+        self.tool("sweep", "sweep.ini", "--local", "--ranks", "1")
+        self.assertEqual(self.calls("resume"), [])
+        self.assertNotIn("train.weight_decay", load(folder / "run_seed1.h5").config)
+        self.assertTrue((folder / "run_seed1.old1.ckpt.5.h5").exists())
+
+    def test_results_of_other_data(self):
+        self.ini(SWEEP)
+        how = ("sweep", "sweep.ini", "--local", "--ranks", "1")
+        self.tool(*how)
+        for digest, left in (("aa", 0), ("bb", 0)):  # the results do not say what data they are of
+            self.assertIn(f"{left} of 6 runs are left", self.tool(*how, FAKE_DIGEST=digest))
+        for path in (self.folder / "results/sweeps/sweep").glob("*.h5"):
+            path.unlink()
+        for digest, left in (("aa", 6), ("aa", 0), ("bb", 6)):
+            self.assertIn(f"{left} of 6 runs are left", self.tool(*how, FAKE_DIGEST=digest))
+        self.assertIn("0 of 6 runs are left", self.tool(*how))
+
+    def test_a_metric_that_no_run_has_ends_the_sweep_before_anything_runs(self):
+        validated = "data.validation_fraction = 0.1\nselect = validation\n"
+        for more, expected in (
+                ("metric = global_acuracy\n", "sweep: sweep.ini:6: no run will have a series 'global_acuracy' (did you "
+                 "mean 'global_accuracy'?); there are train_loss, global_accuracy"),
+                (validated + "metric = global_loss\n", "sweep: sweep.ini:7: no run will have a series "
+                 "'validation_global_loss' (did you mean 'validation_global_accuracy'?); there are train_loss")):
+            self.ini(SWEEP + more)
+            for how in ((), ("--submit",), ("--local", "--ranks", "1")):
+                self.assertIn(expected, self.tool("sweep", "sweep.ini", *how, code=2))
+        self.assertEqual(self.calls("run "), [])
+        self.ini(SWEEP + validated)
+        self.assertIn("#SBATCH --array=0-5", self.tool("sweep", "sweep.ini"))
+
+    def test_runs_of_which_none_can_be_ranked_are_a_failure(self):
+        said = "no point can be ranked: every one has diverged or has no global_accuracy of all its seeds"
+        self.ini("[sweep]\nbase = run.ini\nalgorithm.name = rated\nrun.rounds = 3\ntrain.lr = 5, 6\n")
+        for _ in range(2):
+            self.assertIn(said, self.tool("sweep", "sweep.ini", "--local", "--ranks", "1", code=1))
+        self.assertIn(said, self.tool("sweep", "sweep.ini", "--report", code=1))
+        self.ini("[sweep]\nbase = run.ini\nrun.rounds = 3\n")  # the stand-in evaluates every fifth round
+        self.assertIn("metric global_accuracy was never evaluated",
+                      self.tool("sweep", "sweep.ini", "--local", "--ranks", "1", code=1))
+        self.ini("[sweep]\nbase = run.ini\nalgorithm.name = rated\nrun.rounds = 3\ntrain.lr = 0.5, 6\n")
+        self.assertIn("best (", self.tool("sweep", "sweep.ini", "--local", "--ranks", "1"))
 
     def test_a_failed_run_is_named_and_the_others_go_on(self):
         self.ini("[sweep]\nbase = run.ini\nalgorithm.name = fail, good\n")

@@ -36,7 +36,8 @@ struct Host {
 
 struct RunEnd {
   int exit_code = 0;   ///< as of the command
-  std::string output;  ///< the result file
+  std::string status;  ///< in the result file; empty: no round was left
+  std::string output;  ///< its path
   int signal = 0;      ///< to stop, which a rank has caught meanwhile; 0: none has
 };
 
@@ -48,11 +49,16 @@ RunEnd run(const std::function<Given()>& read, const StartOptions& start, bool f
 /// and changes alone.
 RunEnd resume(const std::string& path, const std::function<Given()>& read,
               const StartOptions& start, const Host& host);
-/// Names and values, in their order, on every rank. `ranks`: those of a machine that is not there;
-/// none: of this one.
-std::vector<std::pair<std::string, std::string>> plan(const std::function<Given()>& read,
-                                                      const StartOptions& start,
-                                                      std::optional<int> ranks = {});
+/// What a run would be.
+struct Plan {
+  std::vector<std::pair<std::string, std::string>> needs;  ///< names and numbers, in their order
+  std::vector<Assignment> config;                          ///< as its result file would have it
+  std::vector<Metric> series;                              ///< of /rounds
+};
+
+/// On every rank. `ranks`: those of a machine that is not there; none: of this one.
+Plan plan(const std::function<Given()>& read, const StartOptions& start,
+          std::optional<int> ranks = {});
 
 /// A registry as readers see it.
 struct Kind {

@@ -78,7 +78,7 @@ class Experiment {
   /// Series of the method's own, in the order of RoundMetrics::own.
   const std::vector<Metric>& own_metrics() const { return parts_.own_metrics; }
   /// All series of the run, in the order of RoundMetrics::values().
-  std::vector<Metric> series() const;
+  std::vector<Metric> series() const { return parts_.series(); }
   /// Hands all clients' personal models to `visit` on rank 0, some at a time, in no particular
   /// order. Hands over nothing where the method has none. Collective.
   void gather_personal_models(const VisitModels& visit) const;

@@ -85,6 +85,8 @@ struct Parts {
   std::int64_t block_width = 1;
   Books books;  ///< of the round in hand
 
+  /// All series of the run: those of its loss, then the method's own.
+  std::vector<Metric> series() const;
   /// Places the clients on so many ranks.
   Placement placed_on(int ranks) const;
   /// Whether participants may be trained away from home, on the ranks of `placed`.

@@ -34,8 +34,8 @@ QUICK_ROUNDS = 100
 MESSAGE_WIDTH = 70  # of a failure in the table; the whole message is printed and stands in the run's log
 # Keys without influence on the numbers beyond rounding: a result may differ in them and still be the row's.
 NOT_COMPARED = {"run.output", "run.progress", "run.log_level", "run.mpi", "run.device", "run.live",
-                "run.checkpoint_every", "run.save", "run.collective_timeout", "run.plugin", "data.dir", "train.block",
-                "store.device_budget"}
+                "run.checkpoint_every", "run.save", "run.collective_timeout", "run.grace_seconds", "run.plugin",
+                "data.dir", "train.block", "store.device_budget"}
 
 # Keys of files: the program keeps the whole path of what a relative one means.
 FILES = {"data.file", "data.test_file", "data.partition_file", "model.file", "model.init_file"}
@@ -96,12 +96,15 @@ class Job:
     expected: dict  # "section.key" -> value, all that the INI file and the overrides set
     output: Path
     protocol_rounds: int = None  # of the configuration, whatever --quick makes of it; None where it has none
+    resolved: dict = None  # the whole configuration, with None for a key that may have any value; None: not known
+    data_digest: str = None  # of the data as they are now; None: not known
 
     @property
     def may_be_idle(self):
         """Keys of the INI file that an override may put out of action: a result's configuration lacks those."""
         overridden = {override.split("=", 1)[0] for override in self.overrides}
-        return set(self.expected) - overridden if overridden - {"run.seed", "run.rounds"} else set()
+        idle = set(self.expected) - overridden if overridden - {"run.seed", "run.rounds"} else set()
+        return idle - set(self.resolved or ())
 
 
 @dataclass(frozen=True)
@@ -182,7 +185,22 @@ def job_state(job):
 
 def differences_of(job, run):
     """One sentence on the first key in which a run's configuration is not the job's; "" if there is none."""
-    return differences(job.expected, run.config, job.may_be_idle, (Path(), job.config.parent))
+    return (differences(job.expected, run.config, job.may_be_idle, (Path(), job.config.parent))
+            or (_differences_unset(job, run) if job.resolved else ""))
+
+
+def _differences_unset(job, run):
+    """The same of keys that the job leaves as they are, and of the data. A result may lack a key: an earlier program has
+    written it."""
+    for key, value in run.config.items():
+        if key in NOT_COMPARED or key in job.expected or job.resolved.get(key, "") is None:
+            continue
+        if key not in job.resolved:
+            return f"the result has {key}={value}, which is no longer set"
+        if _canonical(value) != _canonical(job.resolved[key]):
+            return f"the result has {key}={value}, not {job.resolved[key]}"
+    digest = run.attributes.get("data_digest")
+    return "the result is of other data" if job.data_digest and digest and digest != job.data_digest else ""
 
 
 def differences(expected, actual, may_be_idle=frozenset(), folders=()):

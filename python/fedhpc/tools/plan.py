@@ -22,6 +22,9 @@ class Plan:
     memory_per_rank: float  # B held by a rank for data, models and state
     seconds_per_round: float  # training and evaluation, on the machine that planned; an estimate
     rounds: int
+    config: dict  # "section.key" -> text, whole, as the run's result file would have it
+    metrics: tuple  # names of the series of /rounds
+    data_digest: str = None  # of the data; None where the program does not say
 
 
 def key_of(argument):
@@ -30,12 +33,12 @@ def key_of(argument):
     return match and match[1]
 
 
-def make_plan(program, config, arguments, ranks, settings, most_ranks=None):
+def make_plan(program, config, arguments, ranks, most_ranks=None):
     """The Plan of `fedhpc run CONFIG ARGUMENTS` on `ranks` ranks.
 
-    `settings` is what the INI file says, {"section.key": text}. At most `most_ranks` ranks [this machine's cores]
-    are started to plan: a run on more of them needs no more memory per rank, so that the plan is an upper bound
-    there, and the time of its slowest rank is taken to go with its number of clients.
+    At most `most_ranks` ranks [this machine's cores] are started to plan: a run on more of them needs no more memory
+    per rank, so that the plan is an upper bound there, and the time of its slowest rank is taken to go with its number
+    of clients.
     """
     planned = min(ranks, most_ranks or launch.cores())
     told = _ask(program, ["plan", str(config), *arguments, "--json"], planned)
@@ -43,10 +46,8 @@ def make_plan(program, config, arguments, ranks, settings, most_ranks=None):
         plan = json.loads(told)
         clients = plan["clients_per_rank"]
         fewer = -(-clients * planned // ranks)
-        rounds = settings.get("run.rounds") or _default(program, "run.rounds")
-        rounds = dict(argument[2:].split("=", 1) for argument in arguments).get("run.rounds", rounds)
         return Plan(ranks, float(plan["memory_per_rank_bytes"]), plan["seconds_per_round"] * fewer / max(clients, 1),
-                    int(rounds))
+                    plan["rounds"], plan["config"], tuple(plan["metrics"]), plan.get("data_digest"))
     except (ValueError, KeyError, TypeError) as error:
         raise PlanError(f"{program}: plan gave no usable answer ({error!r}); is it this version's program?") from None
 
@@ -68,10 +69,3 @@ def _ask(program, arguments, ranks=1):
         said = next((line for line in lines if line.startswith("fedhpc: error:")), lines[0])
         raise PlanError(said.removeprefix("fedhpc: error:").strip())
     return done.stdout
-
-
-def _default(program, key):
-    match = re.search(r"^ *default: (\S+)$", _ask(program, ["help", key]), re.MULTILINE)
-    if not match:
-        raise PlanError(f"{program}: help {key} names no default; set {key}")
-    return match[1]

@@ -32,8 +32,6 @@ from .paper_table import PaperError
 from .plan import PlanError, key_of, make_plan
 from .project import ROOT, needed
 from .reproduction import find_program
-from .configuration import read_config
-from .results import ResultError
 
 CLIENTS_PER_RANK = 8  # of weak_scaling
 JOBS = ("single_node", "multi_node", "preemptible", "array_seeds", "weak_scaling")
@@ -174,14 +172,6 @@ def shape_of(options):
     return Shape(ranks, options.nodes, 1 if options.gpus else 0, directives=directives)
 
 
-def read_settings(config):
-    """What an INI file and its bases say, {"section.key": text}."""
-    try:
-        return read_config(config)
-    except ResultError as error:
-        raise SubmitError(f"{error}; give a configuration") from None
-
-
 def template_of(job):
     return needed(f"jobs/{job}.sbatch").read_text(encoding="utf-8")
 
@@ -225,8 +215,7 @@ def script_of(options, run_arguments):
         shape = replace(shape, runs=1 + (shape.ranks - 1).bit_length())  # on 1, 2, 4, ... ranks
     if options.seeds is not None:
         shape.directives["array"] = options.seeds
-    plan = make_plan(program, options.config, planned, shape.ranks, read_settings(options.config),
-                     options.plan_ranks)
+    plan = make_plan(program, options.config, planned, shape.ranks, options.plan_ranks)
     return fill(template_of(options.job), directives_of(plan, shape, options.node_memory), variables,
                 [options.config, *run_arguments])
 

@@ -26,21 +26,23 @@ which one value is drawn. Trial n is the same however many there are; one that r
 With `least_rounds` all points run to run.rounds / eta^k rounds, the smallest number that is not below it. One of eta
 goes on from its checkpoint to eta times as many, up to run.rounds. A run that diverges or fails is cut.
 
-Every combination is checked by `fedhpc plan` before the first run starts: a misspelt key or a value out of range
-ends the sweep with exit code 2 (with `trials`, where all of them are refused). Without --local, --submit or --report,
-the array job's script is printed: a task is a run, a line of DIR/runs.tsv, which is written. With --submit it goes to
-sbatch. Runs that are finished are left out, those that were interrupted go on from their checkpoint, and a complete
-result of other settings is kept as NAME.old1.h5; so the same command may be given until nothing is left, but not while
-its tasks still wait or run. With halving an array is one rung: the command is given once for each.
+Every combination is checked by `fedhpc plan` before the first run starts: a misspelt key or a value out of range (with
+`trials`, where all of them are refused) or a metric that no run will have ends the sweep with exit code 2. Without
+--local, --submit or --report, the array job's script is printed: a task is a run, a line of DIR/runs.tsv, which is
+written. With --submit it goes to sbatch. Runs that are finished are left out, those that were interrupted go on from
+their checkpoint, and a result of other settings, or with a key that is no longer set, is kept as NAME.old1.h5; so the
+same command may be given until nothing is left, but not while its tasks still wait or run. With halving an array is one
+rung: the command is given once for each.
 
 --local runs what is left here, one run after the other or N at a time. The output of a run is in NAME.log. A rank is one
 thread; without --ranks, the runs share this machine's cores evenly. Ctrl-C or SIGTERM asks the runs that are at work
 for a checkpoint and ends the sweep. --report prints a table with mean and spread over seeds and the
-best point, and writes it to DIR/table.md; so does --local at its end. Exit code 0; 1: a run failed; 2: unusable input;
-75: stopped with runs left, the same command goes on.
+best point, and writes it to DIR/table.md; so does --local at its end. Exit code 0; 1: a run failed, or all are
+finished and no point can be ranked; 2: unusable input; 75: stopped with runs left, the same command goes on.
 """
 
 import argparse
+import difflib
 import shutil
 import signal
 import sys
@@ -54,9 +56,9 @@ from . import launch, work_folder
 from .paper_table import PaperError, differences_of, job_state
 from .plan import PlanError, make_plan
 from .reproduction import find_program, is_written, set_aside
-from .submit import (SubmitError, add_cluster_options, directives_of, fill, read_settings, shape_of, submit,
-                     template_of, variables_for)
-from .sweep_report import report
+from .submit import (SubmitError, add_cluster_options, directives_of, fill, shape_of, submit, template_of,
+                     variables_for)
+from .sweep_report import in_vain, report
 from .sweep_rungs import standing, state_at
 from .sweep_runs import SweepError, jobs_of, place_of, read_sweep, states_of
 
@@ -92,17 +94,17 @@ def arguments_of(job, rounds=None):
     return [*(f"--{override}" for override in overrides), f"--run.output={job.output}"]
 
 
-def check(sweep, rung, program, ranks, most_ranks):
-    """The largest Plan of a rung's points; PlanError names the point that the program refuses.
+def check(sweep, program, ranks, most_ranks):
+    """The Plan of every point by its name, on the first rung; PlanError names the point that the program refuses, and
+    the metric that no run will have.
 
     Of random trials some may be refused: each says why when it is run.
     """
-    settings = read_settings(sweep.base)
-    plans, refused = [], []
-    for point in rung.points:
-        arguments = arguments_of(point.jobs[0], rung.rounds)[:-1]
+    plans, refused = {}, []
+    for point in sweep.points:
+        arguments = arguments_of(point.jobs[0], sweep.rungs[0])[:-1]
         try:
-            plans.append(make_plan(program, sweep.base, arguments, ranks, settings, most_ranks))
+            plans[point.name] = make_plan(program, sweep.base, arguments, ranks, most_ranks)
         except PlanError as error:
             named = next((argument[2:].split("=")[0] for argument in arguments
                           if f"'{argument[2:].split('=')[0]}'" in str(error)), "")
@@ -111,6 +113,36 @@ def check(sweep, rung, program, ranks, most_ranks):
                 break
     if refused and not (sweep.trials and plans):
         raise refused[0] from None
+    known = dict.fromkeys(name for plan in plans.values() for name in plan.metrics)
+    for key, metric in (("metric", sweep.metric), ("select", sweep.chosen_by)):
+        if metric not in known:
+            near = difflib.get_close_matches(metric, known, 1)
+            guess = f" (did you mean '{near[0]}'?)" if near else ""
+            raise PlanError(f"{place_of(sweep.path, key)}: no run will have a series '{metric}'{guess}; there are "
+                            f"{', '.join(known)}")
+    return plans
+
+
+def resolved(sweep, plans):
+    """The sweep whose jobs know their whole configurations."""
+    return replace(sweep, points=tuple(
+        replace(point, jobs=tuple(_resolved(job, plans[point.name], sweep.rungs[-1]) for job in point.jobs))
+        if point.name in plans else point for point in sweep.points))
+
+
+def _resolved(job, plan, halved):
+    """The plan is of another seed, which data.seed follows where nothing sets it, and of another rung's rounds."""
+    config = {**plan.config, **({"run.rounds": None} if halved else {})}
+    if "data.seed" in config:
+        config["data.seed"] = job.expected["run.seed"]
+    return replace(job, resolved=config, data_digest=plan.data_digest)
+
+
+def largest(rung, plans):
+    """The Plan that has room for each of a rung's points, as far as the program takes them."""
+    plans = [plans[point.name] for point in rung.points if point.name in plans] or [*plans.values()]
+    if rung.rounds:
+        plans = [replace(plan, rounds=rung.rounds) for plan in plans]
     slowest = max(plans, key=lambda plan: plan.rounds * plan.seconds_per_round)
     return replace(slowest, memory_per_rank=max(plan.memory_per_rank for plan in plans))
 
@@ -142,10 +174,11 @@ def numbers(indices, at_once=None):
 def array_job(sweep, options, program):
     """Prints or submits the array of the runs that are left, with halving of those of a rung."""
     shape = shape_of(options)
+    plans = check(sweep, program, shape.ranks, options.plan_ranks)
+    sweep = resolved(sweep, plans)
     states = states_of(sweep)
     rung = standing(sweep, states)[-1]
     jobs = jobs_of(rung.points)
-    plan = check(sweep, rung, program, shape.ranks, options.plan_ranks)
     left = [index for index, job in enumerate(jobs) if job in rung.due]
     if not left:
         print(f"nothing is left of {len(jobs)} runs{_on(sweep, rung)}; --report names the best")
@@ -153,7 +186,7 @@ def array_job(sweep, options, program):
     if len(left) > MOST_TASKS:
         print(f"sweep: {len(left)} tasks; a cluster takes {MOST_TASKS} unless its MaxArraySize says more",
               file=sys.stderr)
-    directives = directives_of(plan, shape, options.node_memory)
+    directives = directives_of(largest(rung, plans), shape, options.node_memory)
     directives["array"] = numbers(left, options.at_once)
     directives.setdefault("output", sweep.folder / "%A_%a.out")
     index = sweep.folder / "runs.tsv"
@@ -275,25 +308,27 @@ def run_here(sweep, options, program):
                          f"{cores}, the cores of this machine")
     if ranks > 1 and not shutil.which("mpirun"):
         raise SweepError("no mpirun on the PATH; install it or use --ranks 1")
-    check(sweep, standing(sweep, states_of(sweep))[-1], program, 1, 1)
+    sweep = resolved(sweep, check(sweep, program, 1, 1))
     with prepared_folder(sweep):
         runs = LocalRuns(sweep, program, ranks, at_once)
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_: setattr(runs, "stop", True))
         runs.run_all()
-        show(sweep, runs.failed)
+        vain = show(sweep, runs.failed)
     if runs.failed:
         print(f"{len(runs.failed)} of {len(sweep.jobs)} runs failed: {', '.join(sorted(runs.failed))}; each has its reason "
               f"in {sweep.folder}/NAME.log")
-    return launch.INTERRUPTED if runs.stopped() else 1 if runs.failed else 0
+    return launch.INTERRUPTED if runs.stopped() else int(bool(runs.failed) or vain)
 
 
 def show(sweep, failed=frozenset()):
-    """Prints the table and writes it into the sweep's folder."""
-    text = report(sweep, states_of(sweep), failed)
+    """Prints the table and writes it into the sweep's folder; whether all is finished and nothing is best."""
+    states = states_of(sweep)
+    text = report(sweep, states, failed)
     path = sweep.folder / "table.md"
     path.write_text(text, encoding="utf-8")
     print(f"{text}{path}")
+    return in_vain(sweep, states, failed)
 
 
 def main(arguments):
@@ -304,8 +339,7 @@ def main(arguments):
             if not sweep.folder.is_dir():
                 raise SweepError(f"{sweep.folder}: no such folder; nothing of this sweep has run, or --output is "
                                  "another")
-            show(sweep)
-            return 0
+            return int(show(sweep))
         program = find_program(options.fedhpc)
         return run_here(sweep, options, program) if options.local else array_job(sweep, options, program)
     except (SweepError, SubmitError, PlanError, PaperError, OSError) as error:

@@ -12,6 +12,12 @@ def best_of(sweep, rungs):
     return best[0][0] if best else None
 
 
+def in_vain(sweep, states, tried=frozenset()):
+    """Whether all runs are finished and there is no best point all the same."""
+    rungs = standing(sweep, states, tried)
+    return best_of(sweep, rungs) is None and all(state.kind == "finished" for state in rungs[-1].states.values())
+
+
 def report(sweep, states, tried=frozenset()):
     """The table of all points, each where it has come to, and the best one in a line."""
     rungs = standing(sweep, states, tried)
@@ -72,7 +78,8 @@ def _conclusion(sweep, rungs, best):
             return (f"metric {metric} was never evaluated; the runs have "
                     f"{', '.join(name for name in runs[0].rounds if len(runs[0].evaluated(name)))}{left}")
     if best is None:
-        return f"no point is complete{left}"
+        return f"no point is complete{left}" if pending else (
+            f"no point can be ranked: every one has diverged or has no {sweep.chosen_by} of all its seeds")
     rule = {"best": "best evaluated round", "last": "last evaluated round"}[sweep.rule]
     rule += f" of {rung.rounds}" if rung.rounds else ""
     aim = {"max": "highest", "min": "lowest"}[sweep.aim]
