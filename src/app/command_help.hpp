@@ -44,8 +44,8 @@ constexpr CommandHelp kCommandHelp[] = {
   plans for as many ranks, with --ranks for those of a machine that is not there: how even their
   work would be (balance: mean over maximum, without and with moves), and their memory.
   Seconds are of the participants: absent clients that train as well (training or learn = all) come on top.
-  With --json also config, the whole configuration as the result file would have it, and metrics,
-  the names of its series.
+  With --json also config, the whole configuration as the result file would have it, metrics, the
+  names of its series, and data_digest, that of the data (docs/semantics.md).
 )"},
     {"list", R"(fedhpc list [algorithms|models|datasets|partitioners|factorisations|codecs]
             [--run.plugin=FILE,...]

@@ -74,7 +74,7 @@ std::string in_json(const Plan& plan) {
   }
   for (const Metric& one : plan.series) series.push_back(quoted(one.name));
   return concat("{", join(needs), ", \"config\": {", join(config), "}, \"metrics\": [",
-                join(series), "]}\n");
+                join(series), "], \"data_digest\": ", quoted(plan.data_digest), "}\n");
 }
 
 /// Takes --ranks N off the arguments; none where it is not there.
@@ -134,7 +134,7 @@ Plan plan(const std::function<Given()>& read, const StartOptions& start, std::op
     lines.emplace_back("bytes_down_per_edge", concat(planned.down_per_edge));
   }
   if (parts.factor_map) add_factors(lines, *parts.factor_map);
-  return {lines, parse_ini(config->to_ini(), "the configuration"), parts.series()};
+  return {lines, parse_ini(config->to_ini(), "the configuration"), parts.series(), parts.data_digest};
 }
 
 int plan_command(const Arguments& arguments) {

@@ -113,7 +113,7 @@ class Plan(AppCase):
         keys = [*PLAN_KEYS, *more]
         self.assertEqual(list(lines), keys)
         packed = json.loads(self.run_ok("plan", ini, "--json", *arguments, ranks=ranks).stdout)
-        self.assertEqual(list(packed), [*keys, "config", "metrics"])
+        self.assertEqual(list(packed), [*keys, "config", "metrics", "data_digest"])
         for key in set(keys) - {"seconds_per_round", "memory_per_rank_bytes"}:
             self.assertEqual(float(lines[key]), packed[key])
         return packed
@@ -128,6 +128,7 @@ class Plan(AppCase):
             with h5py.File(self.folder / f"{names}.h5") as file:
                 self.assertEqual(told["config"], parse_config(text_of(file.attrs["config"])))
                 self.assertEqual(sorted([*told["metrics"], "round"]), sorted(file["rounds"]))
+                self.assertEqual(told["data_digest"], file.attrs.get("data_digest", b"").decode())
 
     def test_gradients_of_methods(self):
         """Sample gradients of a round, in values: twice a model's where a client trains twice."""

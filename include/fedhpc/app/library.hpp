@@ -54,6 +54,7 @@ struct Plan {
   std::vector<std::pair<std::string, std::string>> needs;  ///< names and numbers, in their order
   std::vector<Assignment> config;                          ///< as its result file would have it
   std::vector<Metric> series;                              ///< of /rounds
+  std::string data_digest;                                 ///< of the dataset, or empty
 };
 
 /// On every rank. `ranks`: those of a machine that is not there; none: of this one.

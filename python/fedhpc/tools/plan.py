@@ -24,7 +24,7 @@ class Plan:
     rounds: int
     config: dict  # "section.key" -> text, whole, as the run's result file would have it
     metrics: tuple  # names of the series of /rounds
-    data_digest: str = None  # of the data; None where the program does not say
+    data_digest: str  # of data that are read from files; empty of others
 
 
 def key_of(argument):
@@ -47,7 +47,7 @@ def make_plan(program, config, arguments, ranks, most_ranks=None):
         clients = plan["clients_per_rank"]
         fewer = -(-clients * planned // ranks)
         return Plan(ranks, float(plan["memory_per_rank_bytes"]), plan["seconds_per_round"] * fewer / max(clients, 1),
-                    plan["rounds"], plan["config"], tuple(plan["metrics"]), plan.get("data_digest"))
+                    plan["rounds"], plan["config"], tuple(plan["metrics"]), plan["data_digest"])
     except (ValueError, KeyError, TypeError) as error:
         raise PlanError(f"{program}: plan gave no usable answer ({error!r}); is it this version's program?") from None
 
