@@ -42,22 +42,23 @@ class Results:
 
     def _now(self):
         """The Run as it is now."""
-        try:
-            path = self._place()
-            state = path.stat()
-            seen = (state.st_ino, state.st_dev, state.st_mtime_ns, state.st_size, path)
-            if self._seen == seen and self._run.status in ENDED:
-                return self._run
-            if path != self._follower.path:
-                self._follower = Follower(path)
-            run = self._follower.read()
-        except OSError as error:
-            raise ResultError(f"{self._given}: {(error.strerror or str(error)).lower()}") from None
-        if self._run is not None and not _is_same(self._run, run):
-            raise ResultError(f"{path}: another run has replaced the file of these results; read it anew by "
-                              "fedhpc.Results, and give each run a run.output of its own to keep both")
-        self._run, self._seen = run, seen
-        return run
+        for _ in range(2):  # once more where a later run takes the name just now
+            try:
+                path = self._place()
+                state = path.stat()
+                seen = (state.st_ino, state.st_dev, state.st_mtime_ns, state.st_size, path)
+                if self._seen == seen and self._run.status in ENDED:
+                    return self._run
+                if path != self._follower.path:
+                    self._follower = Follower(path)
+                run = self._follower.read()
+            except OSError as error:
+                raise ResultError(f"{error.filename or path}: {(error.strerror or str(error)).lower()}") from None
+            if self._run is None or _is_same(self._run, run):
+                self._run, self._seen = run, seen
+                return run
+        raise ResultError(f"{path}: another run has replaced the file of these results; read it anew by "
+                          "fedhpc.Results, and give each run a run.output of its own to keep both")
 
     def _place(self):
         """Where the file that was read before is now; where it was, if it is nowhere."""
@@ -284,8 +285,9 @@ class Runs(Sequence):
 def load(files):
     """The Runs in `files`: a pattern ("results/*.h5"), a folder, or a list of result files and folders.
 
-    Checkpoints and earlier versions (RUN.oldN.h5) stay out beside their run. Of a pattern or folder, what is no result file or has no round yet is left out with a
-    warning; what a list names has to be one. DataError where nothing is left.
+    Checkpoints and earlier versions (RUN.oldN.h5) stay out beside their run. Of a pattern or folder, what is no result
+    file or has no round yet is left out with a warning; what a list names has to be one. DataError where nothing is
+    left.
     """
     if not isinstance(files, (str, Path)):
         return Runs(load_all([Path(one) for one in files], _warn, Results))

@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::uint64_t kOfClients = 0;  // passes of draws
 constexpr std::uint64_t kOfServer = 1;
-constexpr double kFirstStep = 0.01;  // alpha_0 without a warm-up, whose updates would say it
+constexpr double kFirstStep = 0.01;  // alpha_0 where no warm-up gives it from its updates
 
 /// Numbers of L tensors as a row that an optimizer moves.
 LayoutPtr layout_of_steps(std::int64_t tensors) {
@@ -130,7 +130,8 @@ FedBAT::Steps FedBAT::steps_of(Block& block, std::int64_t round) const {
     steps.warm_up.push_back(
         static_cast<std::int64_t>(std::floor(warm_up_ * static_cast<double>(count))));
   }
-  steps.alpha_0 = at::full({block.count(), binary_.count()}, kFirstStep, at::kDouble);
+  steps.alpha_0 = at::full({block.count(), binary_.count()},
+                           std::clamp(kFirstStep, least_step_, most_step_), at::kDouble);
   steps.a = at::zeros_like(steps.alpha_0);
   steps.gradient = at::zeros_like(steps.alpha_0);
   return steps;

@@ -86,7 +86,7 @@ std::unique_ptr<Dataset> open_csv(const DataOptions& options) {
                          .header = options.header,
                          .label_column = options.label_column,
                          .client_column = options.client_column,
-                         .classes = options.label_kind == LabelKind::Class};
+                         .classes = options.label_kind != LabelKind::Number};
   CsvTable train = parse_csv(read_bytes(data_file(options)), options.file, format);
   if (train.features == 0) {
     throw DataError(
@@ -108,7 +108,10 @@ std::unique_ptr<Dataset> open_csv(const DataOptions& options) {
         .names = {}};
   } else {
     labels = numbered(train, test, &CsvTable::labels);
-    check_classes(labels.rows, labels.names, options.file);
+    check_distinct(labels.names, options.file);
+    if (options.label_kind == LabelKind::Auto && train.labels.words.empty()) {
+      check_classes(labels.rows, std::ssize(labels.names), options.file);
+    }
   }
   if (train.clients.place) {
     Numbered clients = numbered(train, test, &CsvTable::clients);

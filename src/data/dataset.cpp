@@ -37,6 +37,8 @@ std::string digest_of(const Dataset& dataset) {
   Digest digest;
   digest.add(dataset.shape());
   digest.add(dataset.labels());
+  const Targets targets = dataset.targets();
+  digest.add(std::vector<double>{targets.mean_square, static_cast<double>(dataset.num_train())});
   const std::int64_t count = dataset.num_train() + dataset.num_test();
   std::vector<std::int64_t> ids;
   for (std::int64_t i = 0; i < kSamples; ++i) ids.push_back(i * (count - 1) / (kSamples - 1));

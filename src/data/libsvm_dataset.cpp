@@ -86,7 +86,8 @@ std::unique_ptr<Dataset> open_libsvm(const DataOptions& options) {
     labels.insert(labels.end(), more.begin(), more.end());
     for (const double label : distinct) description.class_names.push_back(text_of(label));
     classes = std::ssize(distinct);
-    check_classes(labels, description.class_names, options.file);
+    check_distinct(description.class_names, options.file);
+    if (options.label_kind == LabelKind::Auto) check_classes(labels, classes, options.file);
   }
   return std::make_unique<DescribedDataset>(
       std::make_unique<LibsvmDataset>(std::move(train), std::move(test), std::move(labels),

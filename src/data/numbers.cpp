@@ -43,19 +43,21 @@ std::vector<double> distinct_labels(const std::vector<double>& train,
   return all;
 }
 
-void check_classes(const std::vector<std::int64_t>& labels, const std::vector<std::string>& names,
+void check_distinct(const std::vector<std::string>& names, const std::string& path) {
+  if (names.size() >= 2) return;
+  throw DataError(concat("data file '", path, "': found the label ", names.front(),
+                         " only, expected at least two different labels"));
+}
+
+void check_classes(const std::vector<std::int64_t>& places, std::int64_t different,
                    const std::string& path) {
-  if (names.size() < 2) {
-    throw DataError(concat("data file '", path, "': found the label ", names.front(),
-                           " only, expected at least two different labels"));
-  }
-  std::vector<std::int64_t> samples(names.size());
-  for (const std::int64_t label : labels) ++samples[static_cast<std::size_t>(label)];
+  std::vector<std::int64_t> samples(static_cast<std::size_t>(different));
+  for (const std::int64_t place : places) ++samples[static_cast<std::size_t>(place)];
   const auto alone = std::count(samples.begin(), samples.end(), 1);
-  if (labels.size() < 20 || 2 * alone <= std::ssize(labels)) return;
-  throw DataError(concat("data file '", path, "': ", alone, " of ", labels.size(),
-                         " samples have a label that no other one has, expected classes; for a "
-                         "regression of numbers set data.label_kind = number"));
+  if (places.size() < 20 || 2 * alone <= std::ssize(places)) return;
+  throw DataError(concat("data file '", path, "': ", alone, " of ", places.size(),
+                         " samples have a label that no other one has; set data.label_kind = "
+                         "number for a regression, or class"));
 }
 
 std::vector<std::int64_t> class_numbers(const std::vector<double>& labels,

@@ -22,9 +22,12 @@ std::string in_quotes(std::string_view text);
 std::vector<double> distinct_labels(const std::vector<double>& train,
                                     const std::vector<double>& test);
 
-/// Throws DataError naming the file unless the labels of samples [S], places among `names`, can be classes: there are
-/// two or more, and most of 20 samples or more share theirs with another one.
-void check_classes(const std::vector<std::int64_t>& labels, const std::vector<std::string>& names,
+/// Throws DataError naming the file unless there are at least two different labels.
+void check_distinct(const std::vector<std::string>& names, const std::string& path);
+
+/// Throws DataError naming the file where most of 20 numbers or more, places among the different
+/// ones, are there once: they look like those of a regression.
+void check_classes(const std::vector<std::int64_t>& places, std::int64_t different,
                    const std::string& path);
 
 /// Returns the place of each label among `distinct`, which holds it: 0..K-1.

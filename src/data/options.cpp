@@ -44,9 +44,10 @@ void declare_source(DataOptions& data, OptionSet& options) {
       .acts(of_dataset({"csv"}));
   options
       .add("data.label_kind", data.label_kind,
-           {{"class", LabelKind::Class}, {"number", LabelKind::Number}},
+           {{"auto", LabelKind::Auto}, {"class", LabelKind::Class}, {"number", LabelKind::Number}},
            "What the labels of a csv or libsvm file are: the class of each sample, or a number "
-           "that a regression is to tell")
+           "that a regression is to tell; auto: classes, unless most samples have a number for "
+           "themselves, which is refused")
       .acts(of_dataset({"csv", "libsvm"}));
   options
       .add("data.client_column", data.client_column,

@@ -38,9 +38,12 @@ struct Starts {
   std::vector<std::int64_t> ranks;
 };
 
-/// Of a file without /starts its last number of ranks counts for all of it.
+/// A file without /starts tells of its last command alone; those that went on stand behind a "; ".
 Starts starts_of(const h5::Handle& file) {
-  if (!h5::exists(file, "/starts")) return {{1}, {h5::read_integer_attribute(file, "ranks")}};
+  if (!h5::exists(file, "/starts")) {
+    if (h5::read_text_attribute(file, "command_line").find("; ") != std::string::npos) return {};
+    return {{1}, {h5::read_integer_attribute(file, "ranks")}};
+  }
   return {h5::read_vector<std::int64_t>(file, "/starts/first_round"),
           h5::read_vector<std::int64_t>(file, "/starts/ranks")};
 }

@@ -20,7 +20,7 @@ struct Lanes {
   typedef T Type __attribute__((vector_size(V * sizeof(T))));
 };
 
-/// A vector among numbers. A struct keeps its alignment as a template's argument; a typedef does not.
+/// A vector among numbers. A struct keeps its alignment as a template argument; a typedef does not.
 template <typename Vector>
 struct __attribute__((packed, may_alias)) Unaligned {
   Vector value;

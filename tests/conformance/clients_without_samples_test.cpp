@@ -80,6 +80,9 @@ TEST_P(ClientsWithoutSamples, MoveNoModelAfterARoundOfOthers) {
   keys["run.rounds"] = "1";
   const TinyResult before = run(keys, *world_);
   EXPECT_LT(distance(after.global, before.global), 1e-13);
+  if (has_personal(models_evaluated_by(GetParam()))) {
+    EXPECT_LT(distance(after.personal, before.personal), 1e-13);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Registry, ClientsWithoutSamples, ::testing::ValuesIn(algorithm_names()),

@@ -308,10 +308,16 @@ TEST_F(CsvDatasetTest, NumbersOfARegressionAreNoClasses) {
   for (int i = 0; i < 30; ++i) text += concat(i, ",", i < 20 ? i : 20, "\n");
   write(text);
   options.label_column = "y";
-  expect_in("20 of 30 samples have a label that no other one has, expected classes",
+  expect_in("20 of 30 samples have a label that no other one has; set data.label_kind = number",
             message_of<DataError>([&] { open_dataset(options); }));
   options.label_kind = LabelKind::Number;
   EXPECT_EQ(open_dataset(options)->targets().kind, Targets::Kind::Numbers);
+
+  options.label_kind = LabelKind::Auto;
+  text = "a,y\n";
+  for (int i = 0; i < 30; ++i) text += concat(i, ",name", i, "\n");
+  write(text);
+  EXPECT_EQ(open_dataset(options)->classes(), 30) << "words are no numbers";
 }
 
 TEST_F(CsvDatasetTest, TheDigestIsOfFeaturesLabelsAndShape) {
@@ -326,6 +332,22 @@ TEST_F(CsvDatasetTest, TheDigestIsOfFeaturesLabelsAndShape) {
        {"1,2,0\n3,4,0\n5,6,1\n", "1,2,0\n3,5,1\n5,6,1\n", "1,0\n3,1\n5,1\n", "1,2,0\n3,4,1\n"}) {
     EXPECT_NE(digest_of_text(other), first) << other;
   }
+  // Of many samples all labels and numbers count, and how many are for training.
+  const auto many = [](int at, const char* row) {
+    std::string text;
+    for (int i = 0; i < 200; ++i) text += i == at ? row : concat(i, ",", i % 7, "\n");
+    return text;
+  };
+  const std::string label = digest_of_text(many(-1, ""));
+  EXPECT_NE(digest_of_text(many(101, "101,5\n")), label);
+  options.label_kind = LabelKind::Number;
+  const std::string number = digest_of_text(many(-1, ""));
+  EXPECT_NE(digest_of_text(many(101, "101,5\n")), number);
+  EXPECT_NE(number, label);
+  options.test_file = options.file + ".test";
+  write_bytes(options.test_file, bytes_of("199,3\n"));
+  std::string fewer = many(199, "");
+  EXPECT_NE(digest_of_text(fewer), number) << "of the same samples";
 }
 
 }  // namespace

@@ -87,7 +87,7 @@ TEST(LibsvmDatasetTest, NumbersOfARegressionAreNoClasses) {
   std::string text;
   for (int i = 0; i < 20; ++i) text += concat(i / 4.0, " 1:", i, "\n");
   write_bytes(options.file, bytes_of(text));
-  expect_in("a': 20 of 20 samples have a label that no other one has, expected classes; for a",
+  expect_in("a': 20 of 20 samples have a label that no other one has; set data.label_kind = number",
             message_of<DataError>([&] { open_dataset(options); }));
   options.label_kind = LabelKind::Number;
   const auto data = open_dataset(options);
@@ -99,6 +99,8 @@ TEST(LibsvmDatasetTest, NumbersOfARegressionAreNoClasses) {
   EXPECT_EQ(samples.features[1].item<double>(), 2);
 
   options.label_kind = LabelKind::Class;
+  EXPECT_EQ(open_dataset(options)->classes(), 20);
+  options.label_kind = LabelKind::Auto;
   text += "0 1:1\n";
   for (int i = 1; i < 10; ++i) text += concat(i / 4.0, " 1:1\n");  // half of the labels twice
   write_bytes(options.file, bytes_of(text));

@@ -60,7 +60,7 @@ class LocalTraining {
         k_(static_cast<std::size_t>(k)),
         batches_(batches(problem, k, round, /*pass=*/0)) {
     for (const Tensor& parameter : frozen) local_.push_back(parameter.clone());
-    alpha_0_.assign(weights_.size(), 0.01);
+    alpha_0_.assign(weights_.size(), std::clamp(0.01, settings.least_step, settings.most_step));
     a_ = {at::zeros({static_cast<std::int64_t>(weights_.size())}, at::kDouble)};
   }
 

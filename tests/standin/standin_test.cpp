@@ -14,6 +14,7 @@
 #include "fedhpc/core/device.hpp"
 #include "fedhpc/math/device_kernels.hpp"
 #include "fedhpc/models/device_kernels.hpp"
+
 #include "standin/standin.hpp"
 
 namespace fedhpc {

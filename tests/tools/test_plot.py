@@ -182,7 +182,7 @@ class Plot(Folder):
                 code, _, error = self.call(*places, "--seeds", "band", "--metric", "global_accuracy", "--force")
             names = [label for label, _ in draw_legend.call_args.args[1]]
             self.assertEqual((code, [name.rpartition(" (")[2] for name in names]), (0, ["other", "3 seeds)"]))
-            self.assertEqual(error.splitlines(), [
+            self.assertEqual([line for line in error.splitlines() if "later version" not in line], [
                 f"plot: left out: {self.folder}/s{n}_start.h5: seed {n} as {self.folder}/s{n}.h5" for n in (1, 2, 3)])
 
     def test_a_band_is_over_the_rounds_that_all_seeds_have(self):

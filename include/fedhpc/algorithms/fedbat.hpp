@@ -22,7 +22,7 @@ namespace fedhpc {
 ///   paper          here
 ///   phi            algorithm.warm_up: the first floor(phi tau) of a client's tau local steps train
 ///                  W + m in full; then alpha_0 is the mean of |m|, of every tensor its own; .01
-///                  where floor(phi tau) = 0
+///                  within the bounds where floor(phi tau) = 0
 ///   rho            algorithm.step_rate
 ///   eta, E, B      train.lr, of m and a; train.local_epochs, train.batch_size
 ///

@@ -74,8 +74,9 @@ class Dataset {
 /// truncated, corrupt or mismatched file (naming file, offset and remedy).
 std::unique_ptr<Dataset> open_dataset(const DataOptions& options);
 
-/// Returns the digest of a dataset's shape, all labels, and 64 samples from the first to the last.
-/// It is empty for samples made on demand: keys say what they are.
+/// Returns the digest of a dataset's shape and sizes, all labels, the mean square of all numbers
+/// that a regression tells, and 64 samples from the first to the last. It is empty for samples made
+/// on demand: keys say what they are.
 std::string digest_of(const Dataset& dataset);
 
 /// The folders into which this process has put unpacked copies of data files, for later runs.

@@ -13,7 +13,7 @@ enum class Standardize { None, Unit, Half, Scalar, Channel, Pixel };
 enum class Augment { None, CropFlip };
 enum class Separator { Auto, Comma, Semicolon, Tab };
 enum class Header { Auto, Yes, No };
-enum class LabelKind { Class, Number };
+enum class LabelKind { Auto, Class, Number };
 
 /// The `data.*` keys.
 struct DataOptions {
@@ -22,7 +22,7 @@ struct DataOptions {
   std::string file;
   std::string test_file;
   std::string label_column = "last";
-  LabelKind label_kind = LabelKind::Class;
+  LabelKind label_kind = LabelKind::Auto;
   std::string client_column;
   Separator separator = Separator::Auto;
   Header header = Header::Auto;

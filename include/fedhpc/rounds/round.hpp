@@ -63,7 +63,8 @@ class Round {
 
   /// The weights of all participants, of all ranks, summed.
   double total_weight(Weighting weighting) const;
-  /// |S|/N: the participants' share of the clients, both without those that have no training samples.
+  /// |S|/N: the participants' share of the clients, both without those that have no training
+  /// samples.
   double share_of_clients() const;
 
   /// Encodes a row [1, P] once, for all clients, who receive it by Block::download. Books nothing.

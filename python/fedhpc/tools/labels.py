@@ -5,7 +5,8 @@ from pathlib import Path
 SEEDS = {"run.seed", "data.seed"}
 # Where results go, how they are watched and which machine works: they do not change what comes out.
 NOT_IN_LEGEND = {"run.output", "run.progress", "run.log_level", "run.mpi", "run.save", "run.live",
-                 "run.checkpoint_every", "data.dir", "run.collective_timeout", "train.block"}
+                 "run.checkpoint_every", "run.collective_timeout", "run.grace_seconds", "data.dir", "train.block",
+                 "store.device_budget"}
 LABEL_KEYS = 4  # most settings named in one legend entry
 DIGEST = "data.digest"  # of the samples, in the place of data.dir: a path differs between machines
 # What these keys choose has other files as a matter of course.
@@ -14,12 +15,13 @@ CHOSEN_BY = {DIGEST: ("data.name", "data.file", "data.test_file"), "run.plugin":
 
 def settings(run, ignored=frozenset()):
     """The configuration of a run without keys that say nothing about its numbers, and without `ignored` ones; with the
-    digest of its data where the file has one, and plug-ins without their folders."""
+    digest of its data where the file has one, and then the data's files, as plug-ins always, without their folders."""
     own = {key: value for key, value in run.config.items() if key not in NOT_IN_LEGEND and key not in ignored}
     if "run.plugin" in own:
         own["run.plugin"] = ",".join(Path(plugin).name for plugin in listed(own["run.plugin"]))
     if "data_digest" in run.attributes:
         own[DIGEST] = run.attributes["data_digest"]
+        own.update({key: Path(own[key]).name for key in ("data.file", "data.test_file") if key in own})
     return own
 
 
@@ -47,10 +49,10 @@ def labels_of(runs, ignored=frozenset(), most=LABEL_KEYS):
     if not differing:
         return stems
     labels = []
-    for run, config in zip(runs, own):
+    for run, config, stem in zip(runs, own, stems):
         values = [said(run, key, config[key]) for key in differing if key in config][:most]
         labels.append(", ".join(value if key.endswith(".name") else f"{key.split('.')[1]} = {value}"
-                                for key, value in values))
+                                for key, value in values) or stem)
     if len(set(labels)) < len(runs):
         labels = [f"{label} ({stem})" for label, stem in zip(labels, stems)]
     return labels

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .configuration import read_config
+from .labels import NOT_IN_LEGEND
 from .method_keys import OF_ALL_METHODS, acting
 from .results import ENDED, ResultError, load
 
@@ -33,9 +34,7 @@ STATES = ("ready", "full", "gpu", "waiting")
 QUICK_ROUNDS = 100
 MESSAGE_WIDTH = 70  # of a failure in the table; the whole message is printed and stands in the run's log
 # Keys without influence on the numbers beyond rounding: a result may differ in them and still be the row's.
-NOT_COMPARED = {"run.output", "run.progress", "run.log_level", "run.mpi", "run.device", "run.live",
-                "run.checkpoint_every", "run.save", "run.collective_timeout", "run.grace_seconds", "run.plugin",
-                "data.dir", "train.block", "store.device_budget"}
+NOT_COMPARED = NOT_IN_LEGEND | {"run.device", "run.plugin"}
 
 # Keys of files: the program keeps the whole path of what a relative one means.
 FILES = {"data.file", "data.test_file", "data.partition_file", "model.file", "model.init_file"}

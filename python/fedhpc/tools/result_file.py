@@ -24,7 +24,8 @@ RESTORE = "take it from where it came from again, or `fedhpc resume` its last ch
 
 def is_of_the_machine(name):
     """Whether a series or data set tells of the machine that ran, so that equal runs may differ in it."""
-    return name in ("wall_seconds", "balance", "bytes_moved", "ranks", "first_round", "hostnames") or name.startswith("seconds_")
+    return name.startswith("seconds_") or name in ("wall_seconds", "balance", "bytes_moved", "hostnames", "ranks",
+                                                   "first_round")
 
 
 class ResultError(DataError):

@@ -145,7 +145,12 @@ def load_all(places, tell, read=load, named=True, least=1):
     """What `read` makes of the runs with at least `least` rounds; a folder's unusable files are told of and left out,
     and where the places are not `named` by the user, other unusable ones."""
     runs = []
-    for path, by_user in files_of(places):
+    files = files_of(places)
+    earlier = [place.name for place in places
+               if not place.is_dir() and place not in dict(files) and ".ckpt." not in place.name]
+    if named and earlier:
+        tell(f"beside its later version: {', '.join(earlier)}")
+    for path, by_user in files:
         try:
             run = read(path)
             if len(run.rounds) < least:

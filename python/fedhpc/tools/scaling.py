@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .labels import SEEDS, labels_of, settings
+from .labels import DIGEST, SEEDS, labels_of, settings
 from .results import ResultError
 from .style import COLOURS, tidy, write_figure
 from .tables import FORMATS
@@ -49,8 +49,8 @@ def seconds_of_round(run):
 
 
 def ranks_of_rounds(run):
-    """On how many ranks each round was run, [T]."""
-    starts = sorted((run.starts or {1: run.attributes["ranks"]}).items())
+    """On how many ranks each round was run, [T]; 0 where nothing tells."""
+    starts = sorted({0: 0, **(run.starts or {1: run.attributes["ranks"]})}.items())
     first, ranks = np.array(starts).T
     return ranks[np.searchsorted(first, run.rounds.index, side="right") - 1]
 
@@ -86,18 +86,23 @@ def scalings_of(runs, tell):
     return [Scaling(kind, "" if shared else label, points_of(members)) for (kind, members), label in zip(found, labels)]
 
 
+def timed_settings(run):
+    """The configuration without what says nothing about times: seeds, and what the samples are."""
+    return {key: value for key, value in settings(run, SEEDS).items() if key != DIGEST}
+
+
 def same_settings(run):
-    return frozenset(settings(run, SEEDS).items())
+    return frozenset(timed_settings(run).items())
 
 
 def same_share_of_clients(run):
     """Everything but the number of clients, and that per rank."""
-    config = settings(run, SEEDS)
+    config = timed_settings(run)
     return frozenset({**config, "data.clients": share(run, "data.clients")}.items())
 
 
 def same_share_of_clients_and_edges(run):
-    config = settings(run, SEEDS)
+    config = timed_settings(run)
     return frozenset({**config, **{key: share(run, key) for key in GROWING if key in config}}.items())
 
 

@@ -193,11 +193,11 @@ def array_job(sweep, options, program):
     script = fill(template_of("sweep"), directives, variables_for(program), [index])
     with prepared_folder(sweep):
         write_index(jobs, rung.rounds, index)
+        for job in jobs:
+            prepare(job, states[job.name])
         if not options.submit:
             print(script, end="")
             return 0
-        for job in jobs:
-            prepare(job, states[job.name])
         print(f"submitted job {submit(script)}: {len(left)} of {len(jobs)} runs{_on(sweep, rung)} ({index})")
         if rung.number < len(sweep.rungs):
             print("the same command submits the next rung, when these have ended")
