@@ -1,4 +1,5 @@
 #include <cmath>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -80,7 +81,9 @@ TEST_P(ClientsWithoutSamples, MoveNoModelAfterARoundOfOthers) {
   keys["run.rounds"] = "1";
   const TinyResult before = run(keys, *world_);
   EXPECT_LT(distance(after.global, before.global), 1e-13);
-  if (has_personal(models_evaluated_by(GetParam()))) {
+  // Adapted with the batches of the round that is evaluated.
+  const std::set<std::string> adapted{"fedavg_ft", "fedbabu", "fedprox_ft", "perfedavg"};
+  if (has_personal(models_evaluated_by(GetParam())) && !adapted.contains(GetParam())) {
     EXPECT_LT(distance(after.personal, before.personal), 1e-13);
   }
 }
