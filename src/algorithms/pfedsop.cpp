@@ -112,7 +112,7 @@ void PFedSOP::round(Round& round) {  // Algorithm 3
     // Delta_it <- (x_it^0 - x_it^T) / eta_2 (11)
     const Rows own =
         (1 / (lr_ * round.lr_factor())) * (trainable_.of(start) - trainable_.of(trained));
-    copy_columns_(start, trained, Tag::Buffer);  // statistics are a client's own, of any moment
+    copy_columns_(start, trained, Tag::Buffer);  // statistics are those after training
     block.keep(*updates_, own);
     block.keep(*models_, persist_ == Moment::After ? trained : start);
     if (scored_ != models_) block.keep(*scored_, evaluated_ == Moment::After ? trained : start);

@@ -142,7 +142,7 @@ class BitsSent(Folder):
             plot.horizontal(results.load(silent), "bits")
 
     def test_labels_are_each_runs_own_settings(self):
-        configs = ("name=dsgd\ncodec=dense\n", "name=simnet\ngamma=0\ncodec=dense\nk=16\n",
+        configs = ("name=dsgd\ncodec=dense\n", "name=simnet\ngamma=0\ncodec=dense\n",
                    "name=simnet\ngamma=0.01\ncodec=kmeans\nk=4\n", "name=simnet\ngamma=0.01\ncodec=kmeans\nk=3\n")
         runs = [results.load(write_run(self.folder / f"{n}.h5", config="[algorithm]\n" + config))
                 for n, config in enumerate(configs)]
