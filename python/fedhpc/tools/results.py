@@ -111,7 +111,7 @@ def load(path, timeout=PROBE_SECONDS):
 
 
 def files_of(places):
-    """[(path, whether it was named)] of files and folders, each file once, without checkpoints and earlier versions of
+    """{path: whether it was named} of files and folders, each file once, without checkpoints and earlier versions of
     runs: of a folder none of them, and of the files named those whose run is named too, as by *.h5."""
     found = {}
     for place in places:
@@ -121,7 +121,7 @@ def files_of(places):
         for path in sorted(place.glob("*.h5")):
             if run_of(path) is None:
                 found.setdefault(path, False)
-    return [(path, named) for path, named in found.items() if not is_beside_its_run(path, found)]
+    return {path: named for path, named in found.items() if not is_beside_its_run(path, found)}
 
 
 def run_of(path):
@@ -147,10 +147,10 @@ def load_all(places, tell, read=load, named=True, least=1):
     runs = []
     files = files_of(places)
     earlier = [place.name for place in places
-               if not place.is_dir() and place not in dict(files) and ".ckpt." not in place.name]
+               if not place.is_dir() and place not in files and ".ckpt." not in place.name]
     if named and earlier:
         tell(f"beside its later version: {', '.join(earlier)}")
-    for path, by_user in files:
+    for path, by_user in files.items():
         try:
             run = read(path)
             if len(run.rounds) < least:
@@ -182,8 +182,8 @@ def read_run(file, path):
     rounds = pd.DataFrame(series).set_index("round")
     silence = max(0.0, time.time() - Path(path).stat().st_mtime)
     with reading(path):
-        starts = {int(first): int(ranks) for first, ranks in zip(*(file["starts"][name][()] for name in
-                  ("first_round", "ranks")))} if "starts" in file else {}
+        starts = dict(zip(*(file["starts"][name][()].tolist() for name in ("first_round", "ranks")))
+                      if "starts" in file else ())
     return Run(Path(path), attributes, parse_config(config), rounds, units, meanings, silence, starts)
 
 
