@@ -25,7 +25,7 @@ if [ "${1:-}" = --shards ]; then
   logs=$(mktemp -d)
   # shellcheck disable=SC2154
   trap 'kill $(jobs -p) 2>/dev/null; cat "$logs"/* 2>/dev/null; rm -rf "$logs"' EXIT
-  trap 'exit 124' TERM INT
+  trap 'trap "" TERM INT; exit 124' TERM INT  # timeout sends it twice
   for ((GTEST_SHARD_INDEX = 0; GTEST_SHARD_INDEX < GTEST_TOTAL_SHARDS; ++GTEST_SHARD_INDEX)); do
     "$@" >"$logs/$(printf %03d "$GTEST_SHARD_INDEX")" 2>&1 </dev/null &
   done
@@ -59,7 +59,7 @@ run=$here/run
 
 pack() { tar -czf "$out.tar.gz" -C "$(dirname "$out")" "$(basename "$out")"; }
 trap pack EXIT
-trap 'exit 124' TERM INT HUP
+trap 'trap "" TERM INT HUP; exit 124' TERM INT HUP  # timeout sends it twice
 
 names=() verdicts=() remarks=()
 note() {

@@ -116,6 +116,19 @@ def version(build):
     return told.strip() or "fedhpc unknown"
 
 
+def check_age(build):
+    """Ends where the program is of another commit than the sources: its figures would be told as theirs."""
+    made_of = re.search(r"\(([0-9a-f]{12})(-modified)?,", version(build))
+    head = subprocess.run(["git", "-C", ROOT, "rev-parse", "HEAD"], capture_output=True, text=True, check=False).stdout
+    if not made_of or not head:
+        return
+    if not head.startswith(made_of[1]):
+        sys.exit(f"bundle: error: the program in {build} is of {made_of[1]}, the sources are at {head[:12]}: build first, "
+                 "or --older")
+    if made_of[2]:
+        say(f"the program has changes that are not in {made_of[1]}")
+
+
 def fill(folder, build, programs, launcher):
     needed = {}
     for name in programs:
@@ -153,12 +166,15 @@ def main():
     parser.add_argument("--program", action="append", default=[], help="another one of the build, e.g. tests/models_test")
     parser.add_argument("--standin", action="store_true", help="also the stand-in for a GPU that tests use")
     parser.add_argument("--no-mpi", action="store_true", help="without mpirun: one process at a time")
+    parser.add_argument("--older", action="store_true", help="also a build of another commit than the sources")
     parser.add_argument("--most", type=float, default=60, metavar="MB", help="fail when larger (default 60)")
     options = parser.parse_args()
     if options.output.suffix not in (".gz", ".xz"):
         parser.error(f"{options.output} ends neither in .gz nor in .xz")
     if not options.build.is_dir():
         parser.error(f"{options.build} is no folder")
+    if not options.older:
+        check_age(options.build.resolve())
     with tempfile.TemporaryDirectory() as scratch:
         folder = pathlib.Path(scratch) / "fedhpc"
         fill(folder, options.build.resolve(), PROGRAMS + options.program + [STANDIN] * options.standin,

@@ -94,8 +94,19 @@ modules_to_develop() {
 sys.exit(any(version(name) != wanted for name, wanted in (one.split("==") for one in sys.argv[1:])))' \
     "${checks[@]}" 2>/dev/null || install_modules "${checks[@]}" ||
     say "no ${checks[*]}; the checks of the sources take the system's, or are left out" >&2
+  [ ! -x "$toolkit/bin/nvcc" ] || kernels_reader
   has_modules sphinx myst_parser latex2mathml || install_modules sphinx myst-parser latex2mathml ||
     say "no Sphinx; tools/docs.sh needs it" >&2
+}
+
+# What nvcc has made of the kernels is read by cuobjdump; the wheels have both programs without their mode.
+kernels_reader() {
+  [ ! -x "$toolkit/bin/cuobjdump" ] || return 0
+  local programs=(.deps/venv/lib/python*/site-packages/nvidia/cu13/bin/{cuobjdump,nvdisasm})
+  [ -x "${programs[0]}" ] && [ -x "${programs[-1]}" ] && return
+  install_modules 'nvidia-cuda-cuobjdump~=13.5' 'nvidia-cuda-nvdisasm~=13.5' &&
+    chmod +x .deps/venv/lib/python*/site-packages/nvidia/cu13/bin/{cuobjdump,nvdisasm} ||
+    say "no cuobjdump; the test of compiled kernels is left out" >&2
 }
 
 # unpack NAME VERSION PATTERN...: downloads a wheel and unpacks what matches into .deps/site

@@ -91,6 +91,13 @@ class Device(AppCase):
         self.assertRegex(plan, r"memory_per_rank_bytes: \d+")
         self.assertRegex(self.run_ok("run", ini, ON_DEVICE, "--train.block=auto").stdout, "device +cuda")
 
+    def test_a_round_is_one_block_where_it_fits(self):
+        ini = self.ini(CONFIG.format(rounds=1, progress="plain"))
+        for participation, ranks, width in ((1, 1, 6), (0.7, 1, 4), (1, 2, 3)):
+            done = self.run_ok("run", ini, ON_DEVICE, "--train.block=auto", f"--topology.participation={participation}",
+                               ranks=ranks, env={"FEDHPC_STANDIN_CARDS": "2"})
+            self.assertRegex(done.stdout, rf"(?m)^{ranks} rank.*, blocks of {width} clients$")
+
     def test_precision(self):
         exact = self.run_file("exact", ON_DEVICE)
         for precision, tolerance in (("tf32", 0.05), ("bf16", 0.2)):

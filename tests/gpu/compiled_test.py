@@ -3,7 +3,7 @@
 usage: compiled_test.py MODULE [CUOBJDUMP]
 
 MODULE is libfedhpc_kernels.so. cuobjdump (with nvdisasm beside it) is looked for in FEDHPC_CUOBJDUMP, the
-argument, the toolkit and PATH. Exit code 77: there is none.
+argument, the toolkit, this Python's packages and PATH. Exit code 77: there is none.
 """
 
 import os
@@ -12,6 +12,7 @@ import re
 import shutil
 import subprocess
 import sys
+import sysconfig
 
 REGISTERS = 65536  # of a multiprocessor
 THREADS = {"run_each": 256, "run_groups": 512, "run_tiles": 128}  # of a block, at most: src/gpu/cuda_table.cu
@@ -31,7 +32,9 @@ NARROW_WRITES = ("NormParametersByPlaces",)
 
 def find_cuobjdump() -> str | None:
     """The first of the places named above."""
-    named = [os.environ.get("FEDHPC_CUOBJDUMP"), *sys.argv[2:], "/usr/local/cuda/bin/cuobjdump", "cuobjdump"]
+    packages = pathlib.Path(sysconfig.get_path("purelib"), "nvidia/cu13/bin/cuobjdump")
+    named = [os.environ.get("FEDHPC_CUOBJDUMP"), *sys.argv[2:], "/usr/local/cuda/bin/cuobjdump", str(packages),
+             "cuobjdump"]
     return next((path for name in named if name and (path := shutil.which(name))), None)
 
 

@@ -64,6 +64,24 @@ class Bundle(unittest.TestCase):
         self.assertEqual(told.returncode, 1)
         self.assertIn("more than 0.001 MB", told.stderr)
 
+    def test_a_build_of_other_sources_is_refused(self):
+        program = self.build / "fedhpc"
+        head = subprocess.run(["git", "-C", PROJECT, "rev-parse", "HEAD"], capture_output=True, text=True,
+                              check=False).stdout
+        if not head:
+            self.skipTest("no repository")
+        shutil.copy(shutil.which("git"), self.build / "libfedhpc.so")
+        for commit, refused in ((head[:12], False), ("0123456789ab", True)):
+            program.write_text(f"#!/bin/sh\necho 'fedhpc 0.1.0 ({commit}-modified, torch-2.11.0)'\n", encoding="utf-8")
+            program.chmod(0o755)
+            told = self.bundle()
+            self.assertEqual(told.returncode, int(refused), told.stderr)
+            if refused:
+                self.assertIn(f"is of 0123456789ab, the sources are at {head[:12]}: build first", told.stderr)
+                self.assertEqual(self.bundle("--older").returncode, 0)
+            else:
+                self.assertIn(f"has changes that are not in {commit}", told.stdout)
+
     def on_a_card(self, parts, **environment):
         """The command of these parts of a card's script, with scripts in place of programs, and its environment."""
         for name, text in SCRIPTS.items():
@@ -97,6 +115,12 @@ class Bundle(unittest.TestCase):
                               text=True, check=False, timeout=50)
         self.assertEqual(told.returncode, 1, told.stdout + told.stderr)
         self.assertRegex(self.came_back()["table.txt"], "device_training +FAIL +more than [12] s")
+
+    def test_logs_of_shards_come_back_when_their_time_is_over(self):
+        """timeout sends its signal twice, to the script and to all that it has started."""
+        one = ["timeout", "2", PROJECT / "bench/on_a_card.sh", "--shards", "2", "sh", "-c", "echo begun; sleep 60"]
+        scripts = [subprocess.Popen(one, stdout=subprocess.PIPE, text=True) for _ in range(10)]
+        self.assertEqual([script.communicate(timeout=50)[0] for script in scripts], ["begun\nbegun\n"] * 10)
 
     def test_what_a_card_has_shown_comes_back_from_a_script_that_is_stopped(self):
         with subprocess.Popen(**self.on_a_card(["smoke", "device_training"]), stdout=subprocess.PIPE, text=True) as script:

@@ -205,6 +205,13 @@ class WrittenRecords(ReproduceCase):
         self.assertEqual(good.core_hours, round(2 * (120 * 3 + 24) / 3600, 2))
         self.assertEqual(len(set(good.bits)), 2)
 
+    def test_a_record_says_where_it_was_not_a_cpu(self):
+        self.paper("good", rounds=20)
+        config = self.folder / "configs/papers/toy/good.ini"
+        config.write_text(config.read_text().replace("[run]\n", "[run]\ndevice=cuda\n"))
+        self.call("--seeds", "1")
+        self.assertEqual(paper_record.read(self.results / "table.csv")[0].version, "0.0.1 c0ffee on cuda")
+
     def test_recorded_rows_are_run_again(self):
         self.paper("good", "slow", rounds=20)
         self.call("--seeds", "2", "--only", "good")

@@ -123,8 +123,8 @@ struct BlockNeeds {
   std::int64_t free_device_bytes = 0;  ///< that this rank may take; of a device only
 };
 
-/// The width of a block that suits the machine: on a CPU the widest one whose rows and activations
-/// fit into a core's own cache, on a device the widest that its memory holds; a function of sizes
+/// The width of a block that suits the machine: on a CPU the widest one whose rows and activations fit into a
+/// core's own cache, on a device that of the fewest equal blocks which its memory holds; a function of sizes
 /// alone, and the same on every rank. Collective.
 std::int64_t choose_block_width(Communicator& comm, const LocalTrainer& trainer,
                                 const Rows& initial, const BlockNeeds& needs);

@@ -33,7 +33,7 @@ class Record:
     spread: float  # sample standard deviation over seeds, None below two
     seeds: tuple  # of int
     config: str  # with its overrides
-    version: str  # of the program, and the commit
+    version: str  # of the program, the commit, the device
     rounds: int  # that the runs have reached
     protocol_rounds: int
     state: str
@@ -89,9 +89,10 @@ def _core_hours(runs):
 
 
 def _version(runs):
-    """Version and commit of the program behind the runs, each once."""
+    """Version and commit of the program behind the runs, and where it was no CPU its device, each once."""
     names = ("fedhpc_version", "git_commit")
-    known = [" ".join(str(run.attributes[name]) for name in names if name in run.attributes) for run in runs]
+    known = [" ".join(str(run.attributes[name]) for name in names if name in run.attributes)
+             + (" on " + device if (device := run.attributes.get("device", "cpu")) != "cpu" else "") for run in runs]
     return " + ".join(dict.fromkeys(name for name in known if name)) or UNKNOWN
 
 

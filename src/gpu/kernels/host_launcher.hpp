@@ -44,6 +44,7 @@ struct HostLauncher {
     static_assert(Kernel::kThreads == kTileThreads);
     HostGroup group;
     typename Kernel::Shared shared;
+    const SharedMemory memory(shared);
     for (std::int64_t g = 0; g < count; ++g) kernel(group, g, shared);
   }
 };

@@ -6,9 +6,7 @@
 #include "fedhpc/core/device_kernels.hpp"
 #include "fedhpc/core/rounded_factors.hpp"
 
-#if defined(__CUDACC__)
-#include <cuda_pipeline_primitives.h>
-#endif
+#include "gpu/kernels/memory.hpp"
 
 // What the kernels of this folder share. They are written once: nvcc makes device code of them, any
 // other compiler plain functions. There are two shapes:
@@ -32,7 +30,6 @@
 //   team_sync(), sync()       what the team, the group, has read and written before comes before
 //                             what follows
 
-#define FEDHPC_KERNEL FEDHPC_HOST_DEVICE
 // Before a loop whose reads do not depend on each other: some turns' are on their way at a time;
 // before one whose number of turns is known, so that arrays it indexes stay in registers; and before
 // one whose turns have work enough each, so that registers are there for more threads.
@@ -84,55 +81,6 @@ class Divisor {
   std::uint32_t factor_ = 0;
   std::uint32_t shift_ = 0;
 };
-
-/// N values that are read and written at once; their address is a multiple of their size.
-template <typename T, int N>
-struct alignas(N * sizeof(T)) Pack {
-  T value[N];
-};
-
-template <typename T, int N>
-FEDHPC_KERNEL Pack<T, N> load(const T* from) {
-  return *reinterpret_cast<const Pack<T, N>*>(from);
-}
-template <typename T, int N>
-FEDHPC_KERNEL void store(T* to, const Pack<T, N>& pack) {
-#if defined(__CUDA_ARCH__)
-  // nvcc makes N stores of the assignment below.
-  if constexpr (N == 4 && sizeof(T) == 4) {
-    __stwb(reinterpret_cast<float4*>(to),
-           make_float4(pack.value[0], pack.value[1], pack.value[2], pack.value[3]));
-    return;
-  } else if constexpr (N == 2 && sizeof(T) == 8) {
-    __stwb(reinterpret_cast<double2*>(to), make_double2(pack.value[0], pack.value[1]));
-    return;
-  }
-#endif
-  *reinterpret_cast<Pack<T, N>*>(to) = pack;
-}
-
-/// Begins to copy N values, 16 bytes at most, to memory that the group shares; zeros if they do not
-/// exist. They are there for this thread behind wait_for_copies(), for the group behind its next sync().
-template <typename T, int N>
-FEDHPC_KERNEL void begin_copy(T* to, const T* from, bool exists) {
-#if defined(__CUDA_ARCH__)
-  constexpr std::size_t kBytes = N * sizeof(T);
-  __pipeline_memcpy_async(to, from, kBytes, exists ? 0 : kBytes);
-#else
-  for (int k = 0; k < N; ++k) to[k] = exists ? from[k] : T{0};
-#endif
-}
-/// Ends a set of copies that this thread has begun.
-FEDHPC_KERNEL void commit_copies() {
-#if defined(__CUDA_ARCH__)
-  __pipeline_commit();
-#endif
-}
-FEDHPC_KERNEL void wait_for_copies() {
-#if defined(__CUDA_ARCH__)
-  __pipeline_wait_prior(0);
-#endif
-}
 
 /// How many values of T make the widest access of a device.
 template <typename T>

@@ -112,7 +112,7 @@ struct ResidualProduct {
                             exists ? of[k][l] - weight(c, row + i + k, column + j + l) : T{0};
                       }
                       Residual& piece = shared.residual[(j + l) / tile::kDepth];
-                      store(piece.values + Residual::place((j + l) % tile::kDepth, i), side);
+                      store_shared(piece.values + Residual::place((j + l) % tile::kDepth, i), side);
                     }
                   });
     group.sync();  // the residual is there, the buffers have been read
