@@ -99,14 +99,10 @@ struct RandK : Chosen {
   void each_chosen(const SplitRow& inside, std::uint64_t seed, const Visit& visit,
                    const Skip& skip) const {
     if (inside.count() == 0) return;
-    std::vector<bool> is_chosen(static_cast<std::size_t>(inside.count()));
-    const DrawKey key{.seed = seed, .purpose = Purpose::Codec};
-    for (const std::int64_t place :
-         permutation_prefix(key, inside.count(), chosen_of(inside.count()))) {
-      is_chosen[static_cast<std::size_t>(place)] = true;
-    }
+    const std::vector<std::uint8_t> is_chosen = random_subset(
+        {.seed = seed, .purpose = Purpose::Codec}, inside.count(), chosen_of(inside.count()));
     std::size_t place = 0;
-    inside.each_inside([&](std::size_t i) { is_chosen[place++] ? visit(i) : skip(i); });
+    inside.each_inside([&](std::size_t i) { is_chosen[place++] != 0 ? visit(i) : skip(i); });
   }
 };
 

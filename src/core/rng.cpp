@@ -155,6 +155,33 @@ std::vector<std::int64_t> permutation_prefix(const DrawKey& key, std::int64_t n,
   return order;
 }
 
+std::vector<std::uint8_t> random_subset(const DrawKey& key, std::int64_t n, std::int64_t count) {
+  require(0 <= count && count <= n, "a subset is not larger than the whole");
+  std::vector<std::uint8_t> chosen(static_cast<std::size_t>(n), count == n ? 1 : 0);
+  if (count == 0 || count == n) return chosen;
+  std::vector<std::uint64_t> words(chosen.size());
+  Draws(key).raw(words);
+  // The bucket, by the first bits, in which the last word of the subset lies: only this one is put in order.
+  constexpr int kMostBits = 11;
+  const int bits = std::clamp(static_cast<int>(std::bit_width(words.size())), 1, kMostBits);
+  const auto bucket_of = [shift = 64 - bits](std::uint64_t word) { return word >> shift; };
+  std::vector<std::int64_t> held(std::size_t{1} << bits, 0);
+  for (const std::uint64_t word : words) ++held[bucket_of(word)];
+  std::uint64_t last = 0;
+  std::int64_t before = 0;
+  while (before + held[last] < count) before += held[last++];
+  std::vector<Drawn> entries;
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    if (bucket_of(words[i]) == last) entries.push_back({words[i], static_cast<std::int64_t>(i)});
+  }
+  std::stable_sort(entries.begin(), entries.end(),
+                   [](const Drawn& a, const Drawn& b) { return a.word < b.word; });
+  for (std::size_t i = 0; i < words.size(); ++i) chosen[i] = bucket_of(words[i]) < last ? 1 : 0;
+  entries.resize(static_cast<std::size_t>(count - before));
+  for (const Drawn& entry : entries) chosen[static_cast<std::size_t>(entry.index)] = 1;
+  return chosen;
+}
+
 std::vector<std::int64_t> permutation(const DrawKey& key, std::int64_t n) {
   return permutation_prefix(key, n, n);
 }

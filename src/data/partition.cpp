@@ -90,7 +90,6 @@ void set_aside_validation(Partition& partition, const DataOptions& options) {
                              " names validation samples itself; drop the key"));
   }
   const SampleLists all = std::exchange(partition.train, {});
-  std::vector<bool> set_aside;
   std::vector<std::int64_t> train;
   std::vector<std::int64_t> validation;
   for (std::int64_t k = 0; k < all.size(); ++k) {
@@ -101,12 +100,11 @@ void set_aside_validation(Partition& partition, const DataOptions& options) {
     const DrawKey key{.seed = static_cast<std::uint64_t>(options.seed),
                       .purpose = Purpose::Validation,
                       .client = static_cast<std::uint64_t>(k)};
-    set_aside.assign(ids.size(), false);
-    for (const std::int64_t i : permutation_prefix(key, n, count)) set_aside[i] = true;
+    const std::vector<std::uint8_t> set_aside = random_subset(key, n, count);
     train.clear();
     validation.clear();
     for (std::size_t i = 0; i < ids.size(); ++i) {
-      (set_aside[i] ? validation : train).push_back(ids[i]);
+      (set_aside[i] != 0 ? validation : train).push_back(ids[i]);
     }
     partition.train.append(train);
     partition.validation.append(validation);
@@ -219,7 +217,6 @@ Partition split_clients(SampleLists owned, const DataOptions& options, Rounding 
   partition.train.reserve(owned.size(), total_train);
   partition.test.reserve(owned.size(),
                          static_cast<std::int64_t>(owned.samples.size()) - total_train);
-  std::vector<bool> trains;
   std::vector<std::int64_t> train;
   std::vector<std::int64_t> test;
   for (std::int64_t k = 0; k < owned.size(); ++k) {
@@ -228,11 +225,10 @@ Partition split_clients(SampleLists owned, const DataOptions& options, Rounding 
     const DrawKey key{.seed = static_cast<std::uint64_t>(options.seed),
                       .purpose = Purpose::Split,
                       .client = static_cast<std::uint64_t>(k)};
-    trains.assign(ids.size(), false);
-    for (const std::int64_t i : permutation_prefix(key, n, num_train(n))) trains[i] = true;
+    const std::vector<std::uint8_t> trains = random_subset(key, n, num_train(n));
     train.clear();
     test.clear();
-    for (std::size_t i = 0; i < ids.size(); ++i) (trains[i] ? train : test).push_back(ids[i]);
+    for (std::size_t i = 0; i < ids.size(); ++i) (trains[i] != 0 ? train : test).push_back(ids[i]);
     partition.train.append(train);
     partition.test.append(test);
   }

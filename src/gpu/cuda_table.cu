@@ -24,31 +24,15 @@ __device__ T warp_sum(T x) {
   return x;
 }
 
-/// A thread block, as the kernels see it.
-class BlockGroup {
+/// A thread block, as kernels with memory of their own see it.
+class TileGroup {
  public:
-  __device__ explicit BlockGroup(kernels::TwoSums* shared) : shared_(shared) {}
-
   __device__ std::int64_t rank() const { return threadIdx.x; }
   __device__ std::int64_t size() const { return blockDim.x; }
   __device__ std::int64_t lane() const { return threadIdx.x % kWarp; }
   __device__ std::int64_t lanes() const { return kWarp; }
   __device__ std::int64_t team() const { return threadIdx.x / kWarp; }
   __device__ std::int64_t teams() const { return blockDim.x / kWarp; }
-
-  __device__ kernels::TwoSums sum(const kernels::TwoSums& x) const {
-    const kernels::TwoSums own{warp_sum(x.first), warp_sum(x.second)};
-    __syncthreads();  // the last sum has been read
-    if (lane() == 0) shared_[team()] = own;
-    __syncthreads();
-    kernels::TwoSums total;
-    for (int i = 0; i < teams(); ++i) {
-      total.first += shared_[i].first;
-      total.second += shared_[i].second;
-    }
-    return total;
-  }
-  __device__ double sum(double x) const { return sum(kernels::TwoSums{x, 0}).first; }
 
   template <typename T>
   __device__ T team_sum(T x) const {
@@ -64,6 +48,26 @@ class BlockGroup {
   }
   __device__ void team_sync() const { __syncwarp(); }
   __device__ void sync() const { __syncthreads(); }
+};
+
+/// A thread block that can sum, as the others see it.
+class BlockGroup : public TileGroup {
+ public:
+  __device__ explicit BlockGroup(kernels::TwoSums* shared) : shared_(shared) {}
+
+  __device__ kernels::TwoSums sum(const kernels::TwoSums& x) const {
+    const kernels::TwoSums own{warp_sum(x.first), warp_sum(x.second)};
+    __syncthreads();  // the last sum has been read
+    if (lane() == 0) shared_[team()] = own;
+    __syncthreads();
+    kernels::TwoSums total;
+    for (int i = 0; i < teams(); ++i) {
+      total.first += shared_[i].first;
+      total.second += shared_[i].second;
+    }
+    return total;
+  }
+  __device__ double sum(double x) const { return sum(kernels::TwoSums{x, 0}).first; }
 
  private:
   kernels::TwoSums* shared_;
@@ -90,7 +94,7 @@ template <typename Kernel>
 __global__ void __launch_bounds__(Kernel::kThreads)
     run_tiles(const __grid_constant__ Kernel kernel) {
   __shared__ typename Kernel::Shared shared;
-  BlockGroup group(nullptr);
+  TileGroup group;
   kernel(group, blockIdx.x, shared);
 }
 

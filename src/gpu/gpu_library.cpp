@@ -16,7 +16,9 @@ namespace fedhpc {
 namespace {
 
 void check(cudaError_t status, const char* what) {
-  if (status != cudaSuccess) throw Error(concat(what, " failed: ", cudaGetErrorString(status)));
+  if (status == cudaSuccess) return;
+  cudaGetLastError();  // or the next kernel would be told that it has failed
+  throw Error(concat(what, " failed: ", cudaGetErrorString(status)));
 }
 
 ncclComm_t nccl(GpuLibrary::Comm comm) { return static_cast<ncclComm_t>(comm); }

@@ -19,6 +19,13 @@ std::string name_of(const Handle& object) {
   return name;
 }
 
+/// Throws Error with `what`, the data set's name and the reason unless `status` is success.
+void check(herr_t status, const std::string& what, const Handle& dataset) {
+  if (status >= 0) return;
+  const std::string reason = last_reason();  // the question for the name clears it
+  throw Error(concat("HDF5: ", what, " '", name_of(dataset), "': ", reason));
+}
+
 Handle create(const Handle& location, const std::string& path, Type type, const Handle& space,
               const Handle& properties) {
   const Handle links = link_properties();
@@ -40,7 +47,7 @@ struct Selection {
     size.front() = count;
     check(
         H5Sselect_hyperslab(file.id(), H5S_SELECT_SET, start.data(), nullptr, size.data(), nullptr),
-        "rows of '" + name_of(dataset) + "'");
+        "rows of", dataset);
     memory = own(H5Screate_simple(static_cast<int>(size.size()), size.data(), nullptr), H5Sclose,
                  "data space");
   }
@@ -147,7 +154,7 @@ bool extendible(const Handle& dataset) {
 
 void write_all(const Handle& dataset, Type type, const void* values) {
   check(H5Dwrite(dataset.id(), type, H5S_ALL, H5S_ALL, H5P_DEFAULT, values),
-        "cannot write data set '" + name_of(dataset) + "'");
+        "cannot write data set", dataset);
 }
 
 void write_rows(const Handle& dataset, Type type, hsize_t first, hsize_t count,
@@ -155,26 +162,26 @@ void write_rows(const Handle& dataset, Type type, hsize_t first, hsize_t count,
   if (count == 0) return;
   const Selection rows(dataset, first, count);
   check(H5Dwrite(dataset.id(), type, rows.memory.id(), rows.file.id(), H5P_DEFAULT, values),
-        "cannot write data set '" + name_of(dataset) + "'");
+        "cannot write data set", dataset);
 }
 
 void read_all(const Handle& dataset, Type type, void* values) {
-  check(H5Dread(dataset.id(), type, H5S_ALL, H5S_ALL, H5P_DEFAULT, values),
-        "cannot read data set '" + name_of(dataset) + "'");
+  check(H5Dread(dataset.id(), type, H5S_ALL, H5S_ALL, H5P_DEFAULT, values), "cannot read data set",
+        dataset);
 }
 
 void read_rows(const Handle& dataset, Type type, hsize_t first, hsize_t count, void* values) {
   if (count == 0) return;
   const Selection rows(dataset, first, count);
   check(H5Dread(dataset.id(), type, rows.memory.id(), rows.file.id(), H5P_DEFAULT, values),
-        "cannot read data set '" + name_of(dataset) + "'");
+        "cannot read data set", dataset);
 }
 
 void append_rows(const Handle& dataset, Type type, hsize_t count, const void* values) {
   std::vector<hsize_t> shape = shape_of(dataset);
   const hsize_t first = shape.front();
   shape.front() += count;
-  check(H5Dset_extent(dataset.id(), shape.data()), "cannot extend '" + name_of(dataset) + "'");
+  check(H5Dset_extent(dataset.id(), shape.data()), "cannot extend", dataset);
   write_rows(dataset, type, first, count, values);
 }
 
@@ -182,8 +189,6 @@ void append(const Handle& dataset, Type type, const void* values) {
   append_rows(dataset, type, 1, values);
 }
 
-void flush(const Handle& dataset) {
-  check(H5Dflush(dataset.id()), "cannot flush '" + name_of(dataset) + "'");
-}
+void flush(const Handle& dataset) { check(H5Dflush(dataset.id()), "cannot flush", dataset); }
 
 }  // namespace fedhpc::h5

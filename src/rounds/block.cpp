@@ -215,11 +215,13 @@ void Block::note(const std::string& metric, std::span<const double> values) {
 }
 
 std::span<const double> Block::weights(Weighting weighting) {
-  weights_.clear();
-  for (const std::int64_t client : clients_) {
-    weights_.push_back(state_.weight_of(client, weighting));
+  std::vector<double>& weights = weights_[weighting];
+  if (weights.empty()) {
+    for (const std::int64_t client : clients_) {
+      weights.push_back(state_.weight_of(client, weighting));
+    }
   }
-  return weights_;
+  return weights;
 }
 
 }  // namespace fedhpc

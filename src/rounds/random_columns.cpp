@@ -38,7 +38,8 @@ Tensor RandomColumns::draw(std::span<const std::int64_t> clients, std::int64_t r
                       .client = static_cast<std::uint64_t>(client),
                       .round = static_cast<std::uint64_t>(round)};
     const auto all = static_cast<std::int64_t>(trainable_.size());
-    for (const std::int64_t i : permutation_prefix(key, all, chosen_)) row[trainable_[i]] = true;
+    const std::vector<std::uint8_t> travels = random_subset(key, all, chosen_);
+    for (std::size_t i = 0; i < travels.size(); ++i) row[trainable_[i]] = travels[i] != 0;
     row += layout_->size();
   }
   return sent;

@@ -24,6 +24,7 @@ class LogCase(AppCase):
         done = self.run_ok(command, *arguments, **how)
         found = {}
         for line in done.stderr.splitlines():
+            line = line.strip("\0")  # Open MPI 5 puts one ahead of some
             level, sentence = re.fullmatch(r"fedhpc: (error|warning|note|debug): (.+)", line).groups()
             found.setdefault(level, []).append(sentence)
         return found

@@ -126,5 +126,18 @@ TEST(PermutationTest, APrefixIsTheStartOfTheWhole) {
   EXPECT_THROW(permutation_prefix({}, 3, 4), std::logic_error);
 }
 
+TEST(PermutationTest, ASubsetHasWhatThePrefixHas) {
+  for (const std::int64_t n : {0, 1, 2, 7, 40, 3000, 20000}) {
+    const DrawKey key{.seed = 5, .purpose = Purpose::Codec, .round = static_cast<std::uint64_t>(n)};
+    for (const std::int64_t count : {n / 1000, n / 3, n / 2, n - n / 7, n}) {
+      std::vector<std::uint8_t> expected(static_cast<std::size_t>(n), 0);
+      for (const std::int64_t i : permutation_prefix(key, n, count)) expected.at(i) = 1;
+      EXPECT_EQ(random_subset(key, n, count), expected) << count << " of " << n;
+    }
+  }
+  EXPECT_THROW(random_subset({}, 3, 4), std::logic_error);
+  EXPECT_THROW(random_subset({}, 3, -1), std::logic_error);
+}
+
 }  // namespace
 }  // namespace fedhpc

@@ -115,8 +115,10 @@ struct ThreadLauncher {
     static_assert(Kernel::kThreads == kTileThreads);
     typename Kernel::Shared shared;
     beside_each_other([&](ThreadGroup& group) {
-      const kernels::SharedMemory memory(shared);
+      kernels::SharedMemory memory(shared);
       for (std::int64_t g = count; g-- > 0;) {
+        if (group.rank() == 0) kernels::SharedMemory::forget(shared);
+        group.sync();
         kernel(group, g, shared);
         group.sync();  // the next group's memory is another one on a device
       }

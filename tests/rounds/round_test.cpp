@@ -1,9 +1,13 @@
 #include <cmath>
 #include <map>
+#include <memory>
+#include <span>
 #include <string>
+#include <vector>
 
 #include <gtest/gtest.h>
 
+#include "fedhpc/algorithms/algorithm.hpp"
 #include "fedhpc/codecs/codec.hpp"
 #include "fedhpc/comm/session.hpp"
 #include "fedhpc/models/model.hpp"
@@ -78,6 +82,32 @@ TEST_P(EveryCodec, IsBookedWithTheBytesItEncodes) {
 
 INSTANTIATE_TEST_SUITE_P(Registry, EveryCodec, ::testing::ValuesIn(codec_registry().names()),
                          [](const auto& one) { return one.param; });
+
+/// A method that asks a block for weights of one kind while it holds those of another.
+class AsksTwice final : public Algorithm {
+ public:
+  void declare(OptionSet&) override {}
+  void initialise(const Setup& setup) override { global_ = setup.initial_model(); }
+  void round(Round& round) override {
+    round.each_block([](Block& block) {
+      const std::span<const double> uniform = block.weights(Weighting::Uniform);
+      const std::vector<double> before(uniform.begin(), uniform.end());
+      block.weights(Weighting::Samples);
+      EXPECT_EQ(std::vector<double>(uniform.begin(), uniform.end()), before);
+    });
+  }
+  void evaluate(Evaluation& evaluation) override { evaluation.global(global_); }
+  void visit_state(StateVisitor& state) override { state.rows("global", global_); }
+
+ private:
+  Rows global_;
+};
+
+TEST(Weights, OfOneKindStayWhenAnotherIsAskedFor) {
+  algorithm_registry().add("asks_twice", "a method of this test",
+                           [] { return std::make_unique<AsksTwice>(); });
+  run(tiny_keys({{"algorithm.name", "asks_twice"}, {"train.block", "4"}}), *world_communicator(60));
+}
 
 TEST(SimulatedSeconds, OfAFlatRoundAreItsSlowestParticipants) {
   const auto world = world_communicator(60);

@@ -75,6 +75,10 @@ class Draws {
 std::vector<std::int64_t> permutation_prefix(const DrawKey& key, std::int64_t n,
                                              std::int64_t length);
 
+/// Returns for each of 0..n-1 whether it is among the first `count` of the permutation: 1 or 0, [n]. Cheaper than the
+/// prefix, which has an order. 0 <= count <= n.
+std::vector<std::uint8_t> random_subset(const DrawKey& key, std::int64_t n, std::int64_t count);
+
 /// Returns the whole permutation of 0..n-1.
 std::vector<std::int64_t> permutation(const DrawKey& key, std::int64_t n);
 

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -92,7 +93,7 @@ class Block {
   Embedded embed(const Rows& model, std::int64_t client) const;
 
   /// The weight of each client, [C]: its training samples, the batches of one epoch of them, or 1
-  /// (0 without training samples).
+  /// (0 without training samples). They stay as long as the block.
   std::span<const double> weights(Weighting weighting);
 
   /// Scores models that the round does not keep: the accuracy of row c of `models` [C, P] on the
@@ -116,7 +117,7 @@ class Block {
   RoundState& state_;
   std::span<const std::int64_t> clients_;
   std::vector<std::int64_t> edges_;
-  std::vector<double> weights_;
+  std::map<Weighting, std::vector<double>> weights_;  // a kind's stay where they are
 };
 
 }  // namespace fedhpc

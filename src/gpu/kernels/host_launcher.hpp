@@ -44,8 +44,11 @@ struct HostLauncher {
     static_assert(Kernel::kThreads == kTileThreads);
     HostGroup group;
     typename Kernel::Shared shared;
-    const SharedMemory memory(shared);
-    for (std::int64_t g = 0; g < count; ++g) kernel(group, g, shared);
+    SharedMemory memory(shared);
+    for (std::int64_t g = 0; g < count; ++g) {
+      SharedMemory::forget(shared);
+      kernel(group, g, shared);
+    }
   }
 };
 

@@ -1,7 +1,10 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <cstring>
 #include <stdexcept>
+#include <vector>
 
 #include "fedhpc/core/rounded_factors.hpp"
 
@@ -16,8 +19,9 @@
 namespace fedhpc::kernels {
 
 #if !defined(__CUDA_ARCH__)
-/// What a group shares, for a thread of the host that runs its kernels, as long as this lives. A device has
-/// instructions that are of one kind of memory alone; here an address of the other kind is refused.
+/// What a group shares, for a thread of the host that runs its kernels, as long as this lives. A host forgives what ends
+/// a kernel on a device, or gives it other numbers; here it is refused or seen: an address of the other kind of
+/// memory, one that is no multiple of a pack, memory read before it is written or before a copy is waited for.
 class SharedMemory {
  public:
   template <typename Shared>
@@ -29,6 +33,18 @@ class SharedMemory {
   SharedMemory(const SharedMemory&) = delete;
   SharedMemory& operator=(const SharedMemory&) = delete;
 
+  /// What a group finds in memory that nobody has written: numbers that are none.
+  template <typename Shared>
+  static void forget(Shared& shared) {
+    std::memset(static_cast<void*>(&shared), kUnwritten, sizeof shared);
+  }
+
+  /// Throws std::logic_error unless `place` is a multiple of `size` bytes.
+  static void expect_multiple(const void* place, std::size_t size) {
+    if (reinterpret_cast<std::uintptr_t>(place) % size != 0) {
+      throw std::logic_error("a kernel has a pack at an address that is no multiple of its size");
+    }
+  }
   /// Throws std::logic_error unless `place` is in what this thread's group shares, or is not.
   static void expect(bool shared, const void* place) {
     const auto* byte = static_cast<const std::byte*>(place);
@@ -37,14 +53,40 @@ class SharedMemory {
     if (is != shared) throw std::logic_error("a kernel has an address of the other kind of memory");
   }
 
+  static void begin_copy(void* to, const void* from, std::size_t bytes) {
+    expect(true, to);
+    std::memset(to, kUnwritten, bytes);
+    current()->begun_.push_back({to, from, bytes});
+  }
+  static void commit_copies() {
+    SharedMemory& own = *current();
+    own.committed_.insert(own.committed_.end(), own.begun_.begin(), own.begun_.end());
+    own.begun_.clear();
+  }
+  static void wait_for_copies() {
+    for (const auto& [to, from, bytes] : current()->committed_) {
+      from == nullptr ? std::memset(to, 0, bytes) : std::memcpy(to, from, bytes);
+    }
+    current()->committed_.clear();
+  }
+
  private:
-  static const SharedMemory*& current() {
-    thread_local const SharedMemory* one = nullptr;
+  struct Copy {
+    void* to;
+    const void* from;  // none: zeros
+    std::size_t bytes;
+  };
+  static constexpr int kUnwritten = 0xFF;
+
+  static SharedMemory*& current() {
+    thread_local SharedMemory* one = nullptr;
     return one;
   }
 
   const std::byte* begin_;
   const std::byte* end_;
+  std::vector<Copy> begun_;
+  std::vector<Copy> committed_;
 };
 #endif
 
@@ -56,6 +98,9 @@ struct alignas(N * sizeof(T)) Pack {
 
 template <typename T, int N>
 FEDHPC_KERNEL Pack<T, N> load(const T* from) {
+#if !defined(__CUDA_ARCH__)
+  SharedMemory::expect_multiple(from, sizeof(Pack<T, N>));
+#endif
   return *reinterpret_cast<const Pack<T, N>*>(from);
 }
 /// To memory of the device, not to what a group shares: nvcc makes N stores of an assignment, and its function for
@@ -73,6 +118,7 @@ FEDHPC_KERNEL void store(T* to, const Pack<T, N>& pack) {
   }
 #else
   SharedMemory::expect(false, to);
+  SharedMemory::expect_multiple(to, sizeof pack);
 #endif
   *reinterpret_cast<Pack<T, N>*>(to) = pack;
 }
@@ -81,6 +127,7 @@ template <typename T, int N>
 FEDHPC_KERNEL void store_shared(T* to, const Pack<T, N>& pack) {
 #if !defined(__CUDA_ARCH__)
   SharedMemory::expect(true, to);
+  SharedMemory::expect_multiple(to, sizeof pack);
 #endif
   *reinterpret_cast<Pack<T, N>*>(to) = pack;
 }
@@ -93,20 +140,25 @@ FEDHPC_KERNEL void begin_copy(T* to, const T* from, bool exists) {
   constexpr std::size_t kBytes = N * sizeof(T);
   __pipeline_memcpy_async(to, from, kBytes, exists ? 0 : kBytes);
 #else
-  SharedMemory::expect(true, to);
   SharedMemory::expect(false, from);
-  for (int k = 0; k < N; ++k) to[k] = exists ? from[k] : T{0};
+  SharedMemory::expect_multiple(to, N * sizeof(T));
+  if (exists) SharedMemory::expect_multiple(from, N * sizeof(T));
+  SharedMemory::begin_copy(to, exists ? from : nullptr, N * sizeof(T));
 #endif
 }
 /// Ends a set of copies that this thread has begun.
 FEDHPC_KERNEL void commit_copies() {
 #if defined(__CUDA_ARCH__)
   __pipeline_commit();
+#else
+  SharedMemory::commit_copies();
 #endif
 }
 FEDHPC_KERNEL void wait_for_copies() {
 #if defined(__CUDA_ARCH__)
   __pipeline_wait_prior(0);
+#else
+  SharedMemory::wait_for_copies();
 #endif
 }
 
