@@ -118,9 +118,11 @@ def version(build):
 
 def check_age(build):
     """Ends where the program is of another commit than the sources: its figures would be told as theirs."""
-    made_of = re.search(r"\(([0-9a-f]{12})(-modified)?,", version(build))
+    made_of = re.search(r"\(([0-9a-f]{12,})(-modified)?,", version(build))
+    if not made_of or not shutil.which("git"):
+        return
     head = subprocess.run(["git", "-C", ROOT, "rev-parse", "HEAD"], capture_output=True, text=True, check=False).stdout
-    if not made_of or not head:
+    if not head:
         return
     if not head.startswith(made_of[1]):
         sys.exit(f"bundle: error: the program in {build} is of {made_of[1]}, the sources are at {head[:12]}: build first, "

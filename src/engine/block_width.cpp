@@ -28,7 +28,7 @@ std::int64_t width_on_device(const LocalTrainer& trainer, const Rows& initial,
   constexpr std::int64_t kPasses = 2;
   constexpr std::int64_t kRows = 6;  // of a client in hand; few methods hold more at a time
   const auto row = static_cast<std::int64_t>(initial.values.nbytes());
-  std::int64_t widest = 1;
+  std::int64_t widest = 1;  // bytes grow with the width
   std::int64_t too_wide = kWidestOnDevice + 1;
   while (too_wide - widest > 1) {
     const std::int64_t width = (widest + too_wide) / 2;
@@ -65,11 +65,11 @@ std::int64_t choose_block_width(Communicator& comm, const LocalTrainer& trainer,
                                 const Rows& initial, const BlockNeeds& needs) {
   // A rank is not expected to get more clients of a cohort than its share.
   const std::int64_t ranks = comm.size();
+  const std::int64_t clients = std::max<std::int64_t>(1, needs.participants);
   return least(comm,
                on_device(initial.values)
-                   ? width_on_device(trainer, initial, needs, divided_up(needs.participants, ranks))
-                   : width_in_cache(trainer, initial,
-                                    std::max<std::int64_t>(1, needs.participants / ranks)));
+                   ? width_on_device(trainer, initial, needs, divided_up(clients, ranks))
+                   : width_in_cache(trainer, initial, std::max<std::int64_t>(1, clients / ranks)));
 }
 
 }  // namespace fedhpc

@@ -1,9 +1,14 @@
 // Kernels of activations, losses and batches against the library's functions for the host.
 
+#include <cmath>
+#include <stdexcept>
+#include <vector>
+
 #include "fedhpc/data/augment.hpp"
 #include "fedhpc/training/loss.hpp"
 
 #include "gpu/kernel_case.hpp"
+#include "gpu/kernels/host_launcher.hpp"
 
 namespace fedhpc::test {
 
@@ -380,6 +385,74 @@ TEST_P(Kernels, WaitingIsForbiddenAndAllowedAgain) {
   EXPECT_ANY_THROW(x.cpu());
   kernels().forbid_waiting(false);
   EXPECT_EQ(x.cpu()[0].item<double>(), 3);
+}
+
+using kernels::Pack;
+
+/// A kernel of one thread that does what `work` says with eight numbers that it shares.
+template <typename Work>
+struct Tile {
+  static constexpr int kThreads = 1;
+  struct Shared {
+    alignas(16) float values[8];
+  };
+  Work work;
+
+  template <typename Group>
+  void operator()(Group&, std::int64_t, Shared& shared) const {
+    work(static_cast<float*>(shared.values));
+  }
+};
+template <typename Work>
+void run_tile(const Work& work) {
+  kernels::HostLauncher{}.tiles(1, Tile<Work>{work});
+}
+
+TEST(KernelsOnHosts, RefuseWhatEndsAKernelOnADevice) {
+  alignas(16) float there[8]{};
+  float* global = static_cast<float*>(there);
+  const Pack<float, 4> pack{};
+  EXPECT_NO_THROW(run_tile([&](float* shared) {
+    kernels::store_shared(shared + 4, pack);
+    kernels::store(global + 4, kernels::load<float, 4>(shared));
+    kernels::begin_copy<float, 4>(shared, global, true);
+  }));
+  EXPECT_THROW(run_tile([&](float* shared) { kernels::store(shared, pack); }), std::logic_error);
+  EXPECT_THROW(run_tile([&](float*) { kernels::store_shared(global, pack); }), std::logic_error);
+  EXPECT_THROW(run_tile([&](float* shared) { kernels::store_shared(shared + 8, pack); }),
+               std::logic_error);
+  EXPECT_THROW(run_tile([&](float*) { kernels::store(global + 1, pack); }), std::logic_error);
+  EXPECT_THROW(run_tile([&](float* shared) { kernels::load<float, 2>(shared + 1); }),
+               std::logic_error);
+  EXPECT_THROW(
+      run_tile([&](float* shared) { kernels::begin_copy<float, 4>(shared, shared + 4, true); }),
+      std::logic_error);
+  EXPECT_THROW(
+      run_tile([&](float* shared) { kernels::begin_copy<float, 4>(shared, global + 1, true); }),
+      std::logic_error);
+  EXPECT_THROW(run_tile([&](float*) { kernels::begin_copy<float, 4>(global, global + 4, true); }),
+               std::logic_error);
+}
+
+TEST(KernelsOnHosts, FindNoNumbersWhereNothingIsWrittenOrWaitedFor) {
+  alignas(16) float there[4]{1, 2, 3, 4};
+  std::vector<float> seen;
+  run_tile([&](float* shared) {
+    seen.push_back(shared[1]);
+    kernels::begin_copy<float, 4>(shared, static_cast<float*>(there), true);
+    kernels::begin_copy<float, 4>(shared + 4, static_cast<float*>(there), false);
+    kernels::wait_for_copies();
+    seen.push_back(shared[1]);  // not committed
+    kernels::commit_copies();
+    seen.push_back(shared[1]);
+    kernels::wait_for_copies();
+    seen.push_back(shared[1]);
+    seen.push_back(shared[5]);
+  });
+  ASSERT_EQ(seen.size(), 5);
+  for (int i = 0; i < 3; ++i) EXPECT_TRUE(std::isnan(seen[i])) << i;
+  EXPECT_EQ(seen[3], 2);
+  EXPECT_EQ(seen[4], 0);
 }
 
 FEDHPC_KERNEL_TESTS(Kernels);

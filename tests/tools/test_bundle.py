@@ -1,11 +1,13 @@
 """bundle.py packs a build that its `run` starts elsewhere; on_a_card.sh goes on after failures and says what was what."""
 
+import importlib.util
 import shutil
 import subprocess
 import tarfile
 import tempfile
 import unittest
 from pathlib import Path
+from unittest import mock
 
 PROJECT = Path(__file__).resolve().parent.parent.parent
 
@@ -82,6 +84,16 @@ class Bundle(unittest.TestCase):
             else:
                 self.assertIn(f"has changes that are not in {commit}", told.stdout)
 
+    def test_where_there_is_no_git_no_commit_is_asked_for(self):
+        program = self.build / "fedhpc"
+        program.write_text("#!/bin/sh\necho 'fedhpc 0.1.0 (0123456789ab, torch-2.11.0)'\n", encoding="utf-8")
+        program.chmod(0o755)
+        spec = importlib.util.spec_from_file_location("bundle", PROJECT / "tools/bundle.py")
+        bundle = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(bundle)
+        with mock.patch.dict("os.environ", {"PATH": "/nowhere"}):
+            bundle.check_age(self.build)
+
     def on_a_card(self, parts, **environment):
         """The command of these parts of a card's script, with scripts in place of programs, and its environment."""
         for name, text in SCRIPTS.items():
@@ -118,7 +130,7 @@ class Bundle(unittest.TestCase):
 
     def test_logs_of_shards_come_back_when_their_time_is_over(self):
         """timeout sends its signal twice, to the script and to all that it has started."""
-        one = ["timeout", "2", PROJECT / "bench/on_a_card.sh", "--shards", "2", "sh", "-c", "echo begun; sleep 60"]
+        one = ["timeout", "6", PROJECT / "bench/on_a_card.sh", "--shards", "2", "sh", "-c", "echo begun; sleep 60"]
         scripts = [subprocess.Popen(one, stdout=subprocess.PIPE, text=True) for _ in range(10)]
         self.assertEqual([script.communicate(timeout=50)[0] for script in scripts], ["begun\nbegun\n"] * 10)
 

@@ -210,7 +210,8 @@ class WrittenRecords(ReproduceCase):
         config = self.folder / "configs/papers/toy/good.ini"
         config.write_text(config.read_text().replace("[run]\n", "[run]\ndevice=cuda\n"))
         self.call("--seeds", "1")
-        self.assertEqual(paper_record.read(self.results / "table.csv")[0].version, "0.0.1 c0ffee on cuda")
+        record = paper_record.read(self.results / "table.csv")[0]
+        self.assertEqual((record.version, record.bits), ("0.0.1 c0ffee on cuda", ()))
 
     def test_recorded_rows_are_run_again(self):
         self.paper("good", "slow", rounds=20)

@@ -74,7 +74,9 @@ def _of_row(work, row, bits_of):
     shorter = [item for item in (jobs[0].overrides if jobs else ()) if item.startswith("run.rounds=")]
     config = " ".join([row.config, *dict.fromkeys([*row.overrides, *shorter])])
     state = _state(work, row, len(seeds), rounds, protocol)
-    names = tuple(bits_of(job.output) for job, _ in finished)
+    # A GPU's bits are those of its libraries and of what ran beside it: nobody can have them again.
+    on_cpu = all(run.attributes.get("device", "cpu") == "cpu" for _, run in finished)
+    names = tuple(bits_of(job.output) for job, _ in finished) if on_cpu else ()
     return Record(row.table, row.run_name, row.measured, row.paper, row.spread, mean, spread, seeds, config,
                   _version([run for _, run in finished]), rounds, protocol, state, names,
                   _core_hours([run for _, run in finished]))

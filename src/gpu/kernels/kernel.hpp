@@ -15,7 +15,7 @@
 //   void operator()(Group& group, std::int64_t g) const            one piece of work for a group
 //
 // and the second one with memory that the group shares, Kernel::Shared, as a third argument, for a
-// group of just Kernel::kThreads threads.
+// group of just Kernel::kThreads threads, which has no sum().
 //
 // A group is one thread block on a device and one thread on a host. It is cut into teams (warps) of
 // threads that go in step. Its sums are taken in an order that depends on nothing but its size, so

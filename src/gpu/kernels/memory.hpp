@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <cstring>
 #include <stdexcept>
+#include <type_traits>
 #include <vector>
 
 #include "fedhpc/core/rounded_factors.hpp"
@@ -36,6 +37,7 @@ class SharedMemory {
   /// What a group finds in memory that nobody has written: numbers that are none.
   template <typename Shared>
   static void forget(Shared& shared) {
+    static_assert(std::is_trivially_copyable_v<Shared>);
     std::memset(static_cast<void*>(&shared), kUnwritten, sizeof shared);
   }
 
@@ -45,29 +47,32 @@ class SharedMemory {
       throw std::logic_error("a kernel has a pack at an address that is no multiple of its size");
     }
   }
-  /// Throws std::logic_error unless `place` is in what this thread's group shares, or is not.
-  static void expect(bool shared, const void* place) {
-    const auto* byte = static_cast<const std::byte*>(place);
-    const SharedMemory* shares = current();
-    const bool is = shares != nullptr && byte >= shares->begin_ && byte < shares->end_;
-    if (is != shared) throw std::logic_error("a kernel has an address of the other kind of memory");
+  /// Throws std::logic_error unless all of `size` bytes from `place` on are in what this thread's group shares, or none.
+  static void expect(bool shared, const void* place, std::size_t size) {
+    const auto* first = static_cast<const std::byte*>(place);
+    const SharedMemory* one = current();
+    const bool is = one != nullptr && first < one->end_ && first + size > one->begin_;
+    const bool whole = is && first >= one->begin_ && first + size <= one->end_;
+    if (is != shared || whole != is) {
+      throw std::logic_error("a kernel has an address of the other kind of memory");
+    }
   }
 
   static void begin_copy(void* to, const void* from, std::size_t bytes) {
-    expect(true, to);
+    expect(true, to, bytes);
     std::memset(to, kUnwritten, bytes);
-    current()->begun_.push_back({to, from, bytes});
+    own().begun_.push_back({to, from, bytes});
   }
   static void commit_copies() {
-    SharedMemory& own = *current();
-    own.committed_.insert(own.committed_.end(), own.begun_.begin(), own.begun_.end());
-    own.begun_.clear();
+    std::vector<Copy>& committed = own().committed_;
+    committed.insert(committed.end(), own().begun_.begin(), own().begun_.end());
+    own().begun_.clear();
   }
   static void wait_for_copies() {
-    for (const auto& [to, from, bytes] : current()->committed_) {
+    for (const auto& [to, from, bytes] : own().committed_) {
       from == nullptr ? std::memset(to, 0, bytes) : std::memcpy(to, from, bytes);
     }
-    current()->committed_.clear();
+    own().committed_.clear();
   }
 
  private:
@@ -81,6 +86,11 @@ class SharedMemory {
   static SharedMemory*& current() {
     thread_local SharedMemory* one = nullptr;
     return one;
+  }
+  static SharedMemory& own() {
+    if (current() == nullptr)
+      throw std::logic_error("a kernel copies to memory that it does not share");
+    return *current();
   }
 
   const std::byte* begin_;
@@ -103,8 +113,8 @@ FEDHPC_KERNEL Pack<T, N> load(const T* from) {
 #endif
   return *reinterpret_cast<const Pack<T, N>*>(from);
 }
-/// To memory of the device, not to what a group shares: nvcc makes N stores of an assignment, and its function for
-/// a single one knows no other memory.
+/// To memory of the device, not to what a group shares: to the first, nvcc makes N stores of an assignment, and its
+/// function for a single one knows no other memory.
 template <typename T, int N>
 FEDHPC_KERNEL void store(T* to, const Pack<T, N>& pack) {
 #if defined(__CUDA_ARCH__)
@@ -117,7 +127,7 @@ FEDHPC_KERNEL void store(T* to, const Pack<T, N>& pack) {
     return;
   }
 #else
-  SharedMemory::expect(false, to);
+  SharedMemory::expect(false, to, sizeof pack);
   SharedMemory::expect_multiple(to, sizeof pack);
 #endif
   *reinterpret_cast<Pack<T, N>*>(to) = pack;
@@ -126,7 +136,7 @@ FEDHPC_KERNEL void store(T* to, const Pack<T, N>& pack) {
 template <typename T, int N>
 FEDHPC_KERNEL void store_shared(T* to, const Pack<T, N>& pack) {
 #if !defined(__CUDA_ARCH__)
-  SharedMemory::expect(true, to);
+  SharedMemory::expect(true, to, sizeof pack);
   SharedMemory::expect_multiple(to, sizeof pack);
 #endif
   *reinterpret_cast<Pack<T, N>*>(to) = pack;
@@ -140,7 +150,7 @@ FEDHPC_KERNEL void begin_copy(T* to, const T* from, bool exists) {
   constexpr std::size_t kBytes = N * sizeof(T);
   __pipeline_memcpy_async(to, from, kBytes, exists ? 0 : kBytes);
 #else
-  SharedMemory::expect(false, from);
+  SharedMemory::expect(false, from, exists ? N * sizeof(T) : 0);
   SharedMemory::expect_multiple(to, N * sizeof(T));
   if (exists) SharedMemory::expect_multiple(from, N * sizeof(T));
   SharedMemory::begin_copy(to, exists ? from : nullptr, N * sizeof(T));
