@@ -28,7 +28,8 @@ Penalty penalty_of(const std::string& verb, double mu, const PyRows* centre, dou
   require_not_negative(verb, "mu", mu);
   require_not_negative(verb, "gamma", gamma);
   if (centre != nullptr) {
-    penalty.centre = wanted(verb + "'s centre", *centre, count, layout);
+    // A step's own gradients would be overwritten while they are the centre of others.
+    penalty.centre = centre->owned(wanted(verb + "'s centre", *centre, count, layout));
   } else if (mu != 0) {
     throw nb::value_error(concat(verb, " wants a centre where mu is not 0").c_str());
   }
@@ -126,7 +127,7 @@ void bind_optimizer(nb::module_& core) {
 
 PyRows gradient(PyStep& self, const PyRows& at, double mu, const PyRows* centre, double gamma,
                 double rho, std::int64_t draw, nb::handle columns) {
-  const Rows models = wanted_models("step.gradient", at, self.clients);
+  const Rows models = at.owned(wanted_models("step.gradient", at, self.clients));
   const Penalty penalty =
       penalty_of("step.gradient", mu, centre, gamma, rho, self.clients, models.layout);
   if (draw < 0) refuse("step.gradient", "a draw from 0 on", concat(draw));
@@ -139,7 +140,7 @@ PyRows gradient(PyStep& self, const PyRows& at, double mu, const PyRows* centre,
 }
 
 PyRows gradient_below_head(PyStep& self, const PyRows& at, const nb::callable& loss) {
-  const Rows models = wanted_models("step.gradient_below_head", at, self.clients);
+  const Rows models = at.owned(wanted_models("step.gradient_below_head", at, self.clients));
   LocalStep& step = self.anew();
   const EmbeddingLoss of_batch = [&](std::int64_t c, const Tensor& embedding,
                                      std::span<const std::int64_t> labels, const Tensor& gradient) {

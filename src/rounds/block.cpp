@@ -26,9 +26,10 @@ std::vector<std::int64_t> Block::clients_at(std::span<const std::int64_t> places
 }
 
 std::span<const std::int64_t> Block::edges() {
-  edges_.clear();
-  const Placement& placement = state_.services.topology.placement();
-  for (const std::int64_t client : clients_) edges_.push_back(placement.edge_of(client));
+  if (edges_.empty()) {
+    const Placement& placement = state_.services.topology.placement();
+    for (const std::int64_t client : clients_) edges_.push_back(placement.edge_of(client));
+  }
   return edges_;
 }
 

@@ -614,6 +614,9 @@ class Verbs(InFolder):
                     with self.assertRaisesRegex(RuntimeError, "these gradients are over"):
                         gradient.values
                     self.assertEqual(other.values.tobytes(), early.tobytes())
+                    to_a_copy = step.gradient(start, mu=0.1, centre=other.clone()).values
+                    to_itself = step.gradient(start, mu=0.1, centre=step.gradient(start)).values
+                    self.assertEqual(to_itself.tobytes(), to_a_copy.tobytes())
                 self.assertEqual(step.each_rate()[0][2], 1.0)
                 self.assertGreater(step.samples(0), 0)
                 self.assertGreater(step.loss_so_far(0), 0)
