@@ -75,7 +75,7 @@ def _of_row(work, row, bits_of):
     config = " ".join([row.config, *dict.fromkeys([*row.overrides, *shorter])])
     state = _state(work, row, len(seeds), rounds, protocol)
     # A GPU's bits are those of its libraries and of what ran beside it: nobody can have them again.
-    on_cpu = all(run.attributes.get("device", "cpu") == "cpu" for _, run in finished)
+    on_cpu = all(_device(run) == "cpu" for _, run in finished)
     names = tuple(bits_of(job.output) for job, _ in finished) if on_cpu else ()
     return Record(row.table, row.run_name, row.measured, row.paper, row.spread, mean, spread, seeds, config,
                   _version([run for _, run in finished]), rounds, protocol, state, names,
@@ -90,11 +90,15 @@ def _core_hours(runs):
     return round(seconds / 3600, 2)
 
 
+def _device(run):
+    return run.attributes.get("device", "cpu")
+
+
 def _version(runs):
     """Version and commit of the program behind the runs, and where it was no CPU its device, each once."""
     names = ("fedhpc_version", "git_commit")
     known = [" ".join(str(run.attributes[name]) for name in names if name in run.attributes)
-             + (" on " + device if (device := run.attributes.get("device", "cpu")) != "cpu" else "") for run in runs]
+             + (f" on {_device(run)}" if _device(run) != "cpu" else "") for run in runs]
     return " + ".join(dict.fromkeys(name for name in known if name)) or UNKNOWN
 
 
