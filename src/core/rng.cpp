@@ -126,6 +126,18 @@ void insert_in_order(std::vector<Drawn>& entries) {
   }
 }
 
+/// Uniform words fall by their first bits into buckets: of n words an entry or two into each, or 2^`most` buckets.
+class Buckets {
+ public:
+  Buckets(std::size_t n, int most)
+      : bits_(std::clamp(static_cast<int>(std::bit_width(n)), 1, most)) {}
+  std::size_t count() const { return std::size_t{1} << bits_; }
+  std::uint64_t operator()(std::uint64_t word) const { return word >> (64 - bits_); }
+
+ private:
+  int bits_;
+};
+
 }  // namespace
 
 std::vector<std::int64_t> permutation_prefix(const DrawKey& key, std::int64_t n,
@@ -133,11 +145,8 @@ std::vector<std::int64_t> permutation_prefix(const DrawKey& key, std::int64_t n,
   require(0 <= length && length <= n, "a permutation's prefix is not longer than it");
   std::vector<std::uint64_t> words(static_cast<std::size_t>(n));
   Draws(key).raw(words);
-  // Words are uniform: by their first bits they fall into buckets of an entry or two.
-  constexpr int kMostBits = 20;
-  const int bits = std::clamp(static_cast<int>(std::bit_width(words.size())), 1, kMostBits);
-  const auto bucket_of = [shift = 64 - bits](std::uint64_t word) { return word >> shift; };
-  std::vector<std::int64_t> ends(std::size_t{1} << bits, 0);
+  const Buckets bucket_of(words.size(), 20);
+  std::vector<std::int64_t> ends(bucket_of.count(), 0);
   for (const std::uint64_t word : words) ++ends[bucket_of(word)];
   std::int64_t held = 0;  // by the buckets that the prefix needs
   std::size_t buckets = 0;
@@ -161,11 +170,9 @@ std::vector<std::uint8_t> random_subset(const DrawKey& key, std::int64_t n, std:
   if (count == 0 || count == n) return chosen;
   std::vector<std::uint64_t> words(chosen.size());
   Draws(key).raw(words);
-  // The bucket, by the first bits, in which the last word of the subset lies: only this one is put in order.
-  constexpr int kMostBits = 11;
-  const int bits = std::clamp(static_cast<int>(std::bit_width(words.size())), 1, kMostBits);
-  const auto bucket_of = [shift = 64 - bits](std::uint64_t word) { return word >> shift; };
-  std::vector<std::int64_t> held(std::size_t{1} << bits, 0);
+  // Only the bucket in which the last word of the subset lies is put in order.
+  const Buckets bucket_of(words.size(), 11);
+  std::vector<std::int64_t> held(bucket_of.count(), 0);
   for (const std::uint64_t word : words) ++held[bucket_of(word)];
   std::uint64_t last = 0;
   std::int64_t before = 0;
