@@ -3,6 +3,7 @@
 #include <cublas_v2.h>
 #include <cuda_runtime_api.h>
 #include <exception>
+#include <iterator>
 #include <nvtx3/nvToolsExt.h>
 
 #include <ATen/Context.h>
@@ -72,6 +73,22 @@ struct CapturePlace {
   }
 };
 
+/// LibTorch's graph, which may be destroyed where it found no memory to begin with.
+class RecordedGraph final : public at::cuda::CUDAGraph {
+ public:
+  RecordedGraph() : CUDAGraph(/*keep_graph=*/true) {}
+
+  /// LibTorch notes a generator before the generator knows the graph; its destructor, which may not
+  /// throw, would find that missing and end the process.
+  void forget_strangers() {
+    for (auto noted = captured_generator_states_.begin();
+         noted != captured_generator_states_.end();) {
+      const bool known = noted->first->registered_graphs_.contains(this);
+      noted = known ? std::next(noted) : captured_generator_states_.erase(noted);
+    }
+  }
+};
+
 class CudaGraph final : public DeviceGraph {
  public:
   explicit CudaGraph(const std::function<void()>& work) {
@@ -88,6 +105,7 @@ class CudaGraph final : public DeviceGraph {
     } catch (...) {
       const std::exception_ptr reason = std::current_exception();
       give_up(place);
+      graph_.forget_strangers();
       std::rethrow_exception(reason);
     }
     // LibTorch's graph frees what it holds itself once its capture has ended.
@@ -133,7 +151,7 @@ class CudaGraph final : public DeviceGraph {
     own->graphsafe_set_state(fresh.get<at::CUDAGeneratorImpl>()->graphsafe_get_state());
   }
 
-  at::cuda::CUDAGraph graph_{/*keep_graph=*/true};
+  RecordedGraph graph_;
 };
 
 class LinkedLibraries final : public CudaLibraries {

@@ -112,7 +112,7 @@ class Pages(unittest.TestCase):
             self.assertEqual(paper_page.page(text, paper, records, rows, groups[paper]), text, f"{paper}: {writes}")
             self.assertEqual(paper_page.shown_by(ROOT / "docs" / "images" / f"reproduction_{paper}.png"),
                              paper_page.digest(groups[paper]), f"{paper}: {writes}")
-            self.assertEqual(paper_record.merged(records, [], rows), records)
+            self.assertEqual(paper_record.merged(records, [], rows, 3), records)
             self.assertEqual(len({(r.key, r.seeds) for r in records}), len(records))
         text = (folder / "README.md").read_text(encoding="utf-8")
         self.assertEqual(paper_page.first_page(text, groups, hours), text, writes)

@@ -2,6 +2,7 @@
 
 import csv
 import dataclasses
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -140,20 +141,40 @@ class Records(unittest.TestCase):
 
     def test_new_figures_take_the_place_of_old_ones(self):
         def seeds(old, new):
-            return [(r.seeds, r.ours) for r in paper_record.merged(old, new, [])]
+            return [(r.seeds, r.ours) for r in paper_record.merged(old, new, [], 3)]
         one, other, three = record(ours=1.0), record(ours=2.0), record(seeds=(1, 2, 3), ours=3.0)
         self.assertEqual(seeds([one], [other]), [((1,), 2.0)])
         self.assertEqual(seeds([one], [three]), [((1, 2, 3), 3.0)])
         self.assertEqual(seeds([three], [one]), [((1, 2, 3), 3.0)])
-        self.assertEqual(seeds([record(seeds=(0,), ours=0.0)], [one]), [((0,), 0.0), ((1,), 1.0)])
         self.assertEqual(seeds([one], [record(ours=None, seeds=())]), [((1,), 1.0)])
         self.assertEqual(seeds([one], [record(rounds=7, ours=7.0)]), [((1,), 1.0), ((1,), 7.0)])
+
+    def test_figures_of_other_seeds_are_joined(self):
+        """As one call over all seeds would have them: the others' result files may be on another machine."""
+        accuracies, bits = {1: 90.0, 2: 91.0, 3: 95.0}, {1: "aaaa", 2: "bbbb", 3: "cccc"}
+
+        def of(*seeds, **more):
+            figures = [accuracies[seed] for seed in seeds]
+            spread = round(statistics.stdev(figures), 2) if len(seeds) > 1 else None
+            return record(seeds=seeds, ours=round(statistics.fmean(figures), 2), spread=spread, core_hours=float(len(seeds)),
+                          **{"bits": tuple(bits[seed] for seed in seeds), "version": f"of {seeds[0]}",
+                             "state": f"pending ({len(seeds)} of 3 seeds)", **more})
+
+        def joined(old, new):
+            return paper_record.merged([old], [new], [], 3)
+        self.assertEqual(joined(of(2), of(1, 3)), [of(1, 2, 3, version="of 2 + of 1", state="done")])
+        self.assertEqual(joined(of(1), of(3)), [of(1, 3, version="of 1 + of 3")])
+        self.assertEqual(joined(of(1, bits=()), of(3))[0].bits, ())
+        self.assertEqual(joined(of(1, rounds=7), of(3, rounds=7))[0].state, "quick")
+        apart = (of(1), of(3, rounds=7)), (of(1), of(3, config="other.ini")), (of(1, 2), of(2, 3))
+        for old, new in apart:
+            self.assertCountEqual(joined(old, new), [old, new])
 
     def test_order_is_that_of_the_papers_rows(self):
         rows = paper_table.read_rows(TOOLS / "papers" / "tdpfed.csv")
         records = [record(row.run_name, metric=row.measured, table=row.table) for row in rows]
         variant = dataclasses.replace(records[0], row=records[0].row + "_other")
-        merged = paper_record.merged([variant, *reversed(records)], [], rows)
+        merged = paper_record.merged([variant, *reversed(records)], [], rows, 3)
         tables = [r.table for r in merged]
         self.assertEqual(tables, sorted(tables))
         first = [r for r in merged if r.table == "II"]

@@ -8,7 +8,8 @@ docs/reproduction shows them (paper_page.py).
 
 import csv
 import functools
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from . import bits, paper_table
@@ -107,15 +108,18 @@ def _state(work, row, done, rounds, protocol):
         return "later"
     if row.run_name in work.problems:
         return "failed"
-    if done and protocol and rounds < protocol:
-        return "quick"
-    if done >= work.options.seeds:
-        return "done"
     if done:
-        return f"pending ({done} of {work.options.seeds} seeds)"
+        return _reached(done, work.options.seeds, rounds, protocol)
     if work.missing_data(row):
         return "needs data"
     return "needs a GPU" if row.state == "gpu" and not work.options.gpu_rows else "pending"
+
+
+def _reached(done, wanted, rounds, protocol):
+    """The state of a figure over `done` of `wanted` seeds."""
+    if protocol and rounds < protocol:
+        return "quick"
+    return "done" if done >= wanted else f"pending ({done} of {wanted} seeds)"
 
 
 def total_hours(records):
@@ -173,12 +177,13 @@ def _record(values, where):
     return record
 
 
-def merged(old, new, rows):
+def merged(old, new, rows, wanted):
     """The records of `old` with those of `new` that have figures: in the order of the paper's rows.
 
-    Of records of the same thing, one whose seeds another has too goes; of two with the same seeds, the old one.
+    Of records of the same thing, one whose seeds another has too goes; of two with the same seeds, the old one. Two
+    without a common seed become one, whose state tells how many of `wanted` seeds it has.
     """
-    new = [record for record in new if record.ours is not None]
+    new = [_joined(record, old, wanted) for record in new if record.ours is not None]
     kept = [record for record in old
             if not any(record.key == other.key and set(record.seeds) <= set(other.seeds) for other in new)]
     added = [record for record in new
@@ -194,6 +199,28 @@ def merged(old, new, rows):
         return tables.index(record.table), own, stood, record.rounds, record.seeds
 
     return sorted([*kept, *added], key=place)
+
+
+def _joined(record, others, wanted):
+    """The record over its own seeds and those of others of the same thing that have none of them."""
+    for other in others:
+        if ((other.key, other.config) != (record.key, record.config) or other.ours is None
+                or set(other.seeds) & set(record.seeds)):
+            continue
+        parts = [other, record]
+        seeds = tuple(sorted(other.seeds + record.seeds))
+        count = len(seeds)
+        mean = sum(len(part.seeds) * part.ours for part in parts) / count
+        squares = sum((len(part.seeds) - 1) * (part.spread or 0.0)**2 + len(part.seeds) * (part.ours - mean)**2
+                      for part in parts)
+        known = {seed: name for part in parts for seed, name in zip(part.seeds, part.bits)}
+        hours = [part.core_hours for part in parts]
+        record = replace(record, ours=round(mean, 2), spread=round(math.sqrt(squares / (count - 1)), 2), seeds=seeds,
+                         version=" + ".join(dict.fromkeys(name for part in parts for name in part.version.split(" + "))),
+                         state=_reached(count, wanted, record.rounds, record.protocol_rounds),
+                         bits=tuple(known[seed] for seed in seeds) if len(known) == count else (),
+                         core_hours=None if None in hours else round(sum(hours), 2))
+    return record
 
 
 def table(records):

@@ -328,7 +328,7 @@ def with_finished(known, options, paper, rows):
     for quick in (True, False):
         settings = {**vars(options), "paper": paper, "quick": quick, "output_dir": options.papers_dir / paper}
         work = Reproduction(argparse.Namespace(**settings), rows, rows)
-        known = paper_record.merged(known, paper_record.of_rows(work), rows)
+        known = paper_record.merged(known, paper_record.of_rows(work), rows, FULL_SEEDS)
     return known
 
 
