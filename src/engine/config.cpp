@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <filesystem>
 
 #include "fedhpc/comm/gpu_library.hpp"
@@ -24,6 +25,13 @@ std::string why_not_cuda() {
   return {};
 }
 
+/// The GPUs that a scheduler has given the job; empty if none.
+std::string granted_gpus() {
+  const char* named = std::getenv("CUDA_VISIBLE_DEVICES");
+  const std::string gpus = named == nullptr ? "" : named;
+  return gpus == "-1" || gpus == "NoDevFiles" ? "" : gpus;
+}
+
 }  // namespace
 
 void RunOptions::declare(OptionSet& options) {
@@ -34,10 +42,12 @@ void RunOptions::declare(OptionSet& options) {
               "result file; an earlier one there is renamed (fedhpc help run); default: the "
               "configuration's name with .h5, in the current folder",
               "the path of a file in an existing folder");
-  options.add("run.device", device,
-              Names<DeviceKind>{
-                  {"auto", DeviceKind::Auto}, {"cpu", DeviceKind::Cpu}, {"cuda", DeviceKind::Cuda}},
-              "where clients are trained; auto: on the CPU; cuda: each rank on a GPU of its host");
+  options.add(
+      "run.device", device,
+      Names<DeviceKind>{
+          {"auto", DeviceKind::Auto}, {"cpu", DeviceKind::Cpu}, {"cuda", DeviceKind::Cuda}},
+      "where clients are trained; auto: on the CPU, and a note where the job has GPUs; cuda: each "
+      "rank on a GPU of its host");
   options.add(
       "run.reproducible", reproducible,
       "sum exactly: the same bits on any number of ranks and in any block width, on CPUs or GPUs "
@@ -195,15 +205,29 @@ void Config::resolve(const std::string& name) {
     throw ConfigError(concat("algorithm.name = ", algorithm_name,
                              " needs edges; set topology.edges to 1 or more"));
   }
-  if (run.device == DeviceKind::Cuda && model.by_autograd()) {
-    options_.refuse("run.device", "model.backend = autograd, which trains on the CPU; use cpu");
+  check_device();
+}
+
+void Config::check_device() {
+  if (run.device == DeviceKind::Cpu) return;
+  const bool cuda = run.device == DeviceKind::Cuda;
+  if (model.by_autograd()) {
+    if (cuda) {
+      options_.refuse("run.device", "model.backend = autograd, which trains on the CPU; use cpu");
+    }
+    return;
   }
-  if (run.device == DeviceKind::Cuda) {
-    const std::string reason = why_not_cuda();
-    if (reason.empty()) return;
+  const std::string gpus = granted_gpus();
+  if (!cuda && gpus.empty()) return;
+  const std::string reason = why_not_cuda();
+  if (cuda && !reason.empty()) {
     throw ConfigError(concat(options_.origin("run.device").place,
                              ": key 'run.device' cannot be 'cuda': ", reason,
                              "; allowed: auto, cpu"));
+  }
+  if (!cuda && reason.empty()) {
+    notes_.push_back(concat("the job has GPUs (CUDA_VISIBLE_DEVICES = ", gpus,
+                            ") and trains on the CPU; run.device = cuda uses them, cpu is silent"));
   }
 }
 

@@ -126,6 +126,18 @@ class Device(AppCase):
             time.sleep(0.1)
         self.assertTrue(all(map(is_gone, ranks)), "a rank lives on")
 
+    def test_a_job_whose_gpus_lie_idle_is_told(self):
+        ini = self.ini(CONFIG.format(rounds=1, progress="none"))
+        given = {"CUDA_VISIBLE_DEVICES": "0,3"}
+        done = self.run_ok("run", ini, ranks=2, env=given)
+        self.assertEqual(done.stderr.count("note: the job has GPUs (CUDA_VISIBLE_DEVICES = 0,3) and trains on the CPU"), 1)
+        without = [(("--run.device=cpu",), given), ((ON_DEVICE,), given),
+                   ((), {"CUDA_VISIBLE_DEVICES": ""}), ((), {"CUDA_VISIBLE_DEVICES": "-1"}),
+                   ((), {**given, "FEDHPC_GPU_MODULE": "/none/module.so"}), ((), {**given, "FEDHPC_STANDIN_CARDS": "0"})]
+        for arguments, environment in without:
+            with self.subTest(arguments=arguments, environment=environment):
+                self.assertNotIn("GPU", self.run_ok("run", ini, *arguments, env=environment).stderr)
+
     def test_a_module_that_is_not_there(self):
         ini = self.ini(CONFIG.format(rounds=2, progress="none"))
         refused = fedhpc("run", ini, ON_DEVICE, cwd=self.folder, env={"FEDHPC_GPU_MODULE": "/none/module.so"})
