@@ -6,7 +6,7 @@
 #
 # BUILD: a built tree (build/release), or `build` in an unpacked bundle of tools/bundle.py. OUT: a folder for
 # one log a part, table.txt and the figures. OUT.tar.gz holds it all, whenever and however this script ends.
-# PART: some of the parts below alone, e.g. smoke, which comes first.
+# PART: some of the parts below alone. `smoke` stands for all that begin so, and comes first.
 #
 # It needs a GPU with its driver, and LibTorch with CUDA of the build's version: FEDHPC_TORCH=FOLDER, or the
 # `torch` that python3 imports. Where MPI, HDF5 and Boost are unpacked somewhere: FEDHPC_PREFIX=FOLDER
@@ -57,7 +57,14 @@ shards=${FEDHPC_SHARDS:-$((cores < 12 ? cores : 12))}
 run=$here/run
 [ -x "$run" ] || run=$here/tools/with_libraries.sh
 
-pack() { tar -czf "$out.tar.gz" -C "$(dirname "$out")" "$(basename "$out")"; }
+# Archives travel: a file above 4 MiB stays, and is named.
+pack() (
+  name=$(basename "$out")
+  cd "$(dirname "$out")" || exit
+  find "$name" -type f -size +4M >"$name/left_out.txt"
+  [ -s "$name/left_out.txt" ] || rm "$name/left_out.txt"
+  find "$name" -type f ! -size +4M -print0 | tar -czf "$name.tar.gz" --null -T -
+)
 trap pack EXIT
 trap 'trap "" TERM INT HUP; exit 124' TERM INT HUP  # timeout sends it twice
 
@@ -67,7 +74,7 @@ note() {
   printf '%-28s %-8s %s\n' "$1" "$2" "$3" | tee -a "$out/table.txt"
 }
 : >"$out/table.txt"
-is_wanted() { [ "$wanted" = "  " ] || [[ "$wanted" == *" $1 "* ]]; }
+is_wanted() { [ "$wanted" = "  " ] || [[ "$wanted" == *" $1 "* || ($1 == smoke_* && "$wanted" == *" smoke "*) ]]; }
 
 # skip_reason LOG: what the first skipped test says
 skip_reason() { grep -aA1 'Skipped$' "$1" | sed -n 2p | cut -c1-100; }
@@ -159,11 +166,14 @@ if [ -x "$build/fedhpc" ]; then
       missing=$(ldd "$file" | grep "not found") && { echo "$file: error: $missing"; failed=1; }
     done
     exit ${failed:-0}' bash "$build"/{fedhpc,libfedhpc.so,libfedhpc_gpu.so,libfedhpc_kernels.so}
-  part smoke "$run" "${quick[@]}"
+  part smoke_run "$run" "${quick[@]}"
+  if [ -x "$build/bench/device_training" ]; then
+    part smoke_step "$run" "$build/bench/device_training" --models dnn --clients 10 --precision fp32 --seconds 0.1 --loop_clients 1
+  fi
   # What every way of computing a convolution takes.
   part convolutions "$run" "${quick[@]}" --run.rounds=1 --model.name=cnn4 --run.log_level=debug
 else
-  no smoke "the program is not built"
+  no smoke_run "the program is not built"
 fi
 
 # Tests on the card.

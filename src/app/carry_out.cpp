@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <optional>
 
 #include <ATen/ops/full.h>
@@ -228,11 +229,28 @@ RunEnd run_experiment(Config& config, Communicator& comm, const Host& host, cons
   return {interrupted ? kInterrupted : in_vain ? kDiverged : 0, status, config.run.output};
 }
 
+/// A scheduler has given the job GPUs, the run could use them, and nobody has said that it shall not.
+void tell_of_idle_gpus(const Config& config) {
+  const char* named = std::getenv("CUDA_VISIBLE_DEVICES");
+  if (named == nullptr || *named == '\0' || config.model.by_autograd()) return;
+  try {
+    if (gpu_library().devices() == 0) return;
+  } catch (const Error&) {  // this build or this host has no CUDA
+    return;
+  }
+  run_log().of_run(LogLevel::Note,
+                   concat("the job has GPUs (CUDA_VISIBLE_DEVICES = ", named,
+                          ") and trains on the CPU; run.device = cuda uses them, cpu is silent"));
+}
+
 }  // namespace
 
 std::unique_ptr<Communicator> run_communicator(const Config& config) {
   std::unique_ptr<Communicator> world = world_communicator(config.run.collective_timeout);
-  if (config.run.device != DeviceKind::Cuda) return world;
+  if (config.run.device != DeviceKind::Cuda) {
+    if (config.run.device == DeviceKind::Auto && world->rank() == 0) tell_of_idle_gpus(config);
+    return world;
+  }
   return device_communicator(std::move(world), gpu_library());
 }
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <filesystem>
 
 #include "fedhpc/comm/gpu_library.hpp"
@@ -23,13 +22,6 @@ std::string why_not_cuda() {
     return error.what();
   }
   return {};
-}
-
-/// The GPUs that a scheduler has given the job; empty if none.
-std::string granted_gpus() {
-  const char* named = std::getenv("CUDA_VISIBLE_DEVICES");
-  const std::string gpus = named == nullptr ? "" : named;
-  return gpus == "-1" || gpus == "NoDevFiles" ? "" : gpus;
 }
 
 }  // namespace
@@ -205,29 +197,15 @@ void Config::resolve(const std::string& name) {
     throw ConfigError(concat("algorithm.name = ", algorithm_name,
                              " needs edges; set topology.edges to 1 or more"));
   }
-  check_device();
-}
-
-void Config::check_device() {
-  if (run.device == DeviceKind::Cpu) return;
-  const bool cuda = run.device == DeviceKind::Cuda;
-  if (model.by_autograd()) {
-    if (cuda) {
-      options_.refuse("run.device", "model.backend = autograd, which trains on the CPU; use cpu");
-    }
-    return;
+  if (run.device == DeviceKind::Cuda && model.by_autograd()) {
+    options_.refuse("run.device", "model.backend = autograd, which trains on the CPU; use cpu");
   }
-  const std::string gpus = granted_gpus();
-  if (!cuda && gpus.empty()) return;
-  const std::string reason = why_not_cuda();
-  if (cuda && !reason.empty()) {
+  if (run.device == DeviceKind::Cuda) {
+    const std::string reason = why_not_cuda();
+    if (reason.empty()) return;
     throw ConfigError(concat(options_.origin("run.device").place,
                              ": key 'run.device' cannot be 'cuda': ", reason,
                              "; allowed: auto, cpu"));
-  }
-  if (!cuda && reason.empty()) {
-    notes_.push_back(concat("the job has GPUs (CUDA_VISIBLE_DEVICES = ", gpus,
-                            ") and trains on the CPU; run.device = cuda uses them, cpu is silent"));
   }
 }
 

@@ -104,8 +104,8 @@ class CudaGraph final : public DeviceGraph {
       graph_.capture_end();
     } catch (...) {
       const std::exception_ptr reason = std::current_exception();
-      give_up(place);
       graph_.forget_strangers();
+      give_up(place);
       std::rethrow_exception(reason);
     }
     // LibTorch's graph frees what it holds itself once its capture has ended.

@@ -65,7 +65,7 @@ def command(arguments, ranks=0):
 
 def environment(**changes):
     """The environment of a command; a change to None removes a variable."""
-    merged = {**environment_of_ranks(), **changes}
+    merged = {**environment_of_ranks(), "CUDA_VISIBLE_DEVICES": None, **changes}  # a job's GPUs make a note
     return {name: value for name, value in merged.items() if value is not None}
 
 

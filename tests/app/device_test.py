@@ -131,8 +131,11 @@ class Device(AppCase):
         given = {"CUDA_VISIBLE_DEVICES": "0,3"}
         done = self.run_ok("run", ini, ranks=2, env=given)
         self.assertEqual(done.stderr.count("note: the job has GPUs (CUDA_VISIBLE_DEVICES = 0,3) and trains on the CPU"), 1)
+        resumed = self.run_ok("resume", "config.h5", "--run.rounds=2", env=given)
+        self.assertIn("note: the job has GPUs", resumed.stderr)
+        self.assertIn("note: the job has GPUs", self.run_ok("plan", ini, env=given).stderr)
         without = [(("--run.device=cpu",), given), ((ON_DEVICE,), given),
-                   ((), {"CUDA_VISIBLE_DEVICES": ""}), ((), {"CUDA_VISIBLE_DEVICES": "-1"}),
+                   ((), {"CUDA_VISIBLE_DEVICES": ""}), ((), {"CUDA_VISIBLE_DEVICES": None}),
                    ((), {**given, "FEDHPC_GPU_MODULE": "/none/module.so"}), ((), {**given, "FEDHPC_STANDIN_CARDS": "0"})]
         for arguments, environment in without:
             with self.subTest(arguments=arguments, environment=environment):

@@ -15,7 +15,7 @@ import shlex
 import subprocess
 import sys
 
-from sources import Sources
+from sources import NOT_OURS, Sources
 
 sources = Sources(sys.argv[1], "headers")
 build = pathlib.Path(sys.argv[2]).resolve() / "headers"
@@ -28,8 +28,7 @@ def command() -> list[str]:
     """The compiler and its flags for a source of the library."""
     entries = json.loads((build.parent / "compile_commands.json").read_text())
     entry = next(one for one in entries if one["file"] == str(sources.root / "src/rounds/mean.cpp"))
-    not_ours = r"^.*?ccache |-include \S*cmake_pch\.hxx|-Winvalid-pch| -o \S+| -c \S+"
-    return shlex.split(re.sub(not_ours, "", entry["command"]))
+    return shlex.split(re.sub(rf"{NOT_OURS}| -o \S+| -c \S+", "", entry["command"]))
 
 
 def precompiled(compiler: list[str]) -> pathlib.Path:

@@ -17,7 +17,7 @@ import shlex
 import subprocess
 import sys
 
-from sources import Sources
+from sources import NOT_OURS, Sources
 
 sources = Sources(sys.argv[1], "naming")
 source, build, tidy = (sources.root, pathlib.Path(sys.argv[2]).resolve(), sys.argv[3])
@@ -28,7 +28,7 @@ def flags_by_file() -> dict[pathlib.Path, str]:
     """The compiler's flags of every source, without what clang does not know: gcc's warnings and precompiled header."""
     flags = {}
     for entry in json.loads((build / "compile_commands.json").read_text()):
-        without = re.sub(r"-include \S*cmake_pch\.hxx|-Winvalid-pch|-Werror|^.*?ccache ", "", entry["command"])
+        without = re.sub(rf"{NOT_OURS}|-Werror", "", entry["command"])
         compiler_and_files = r"^\S+| -o \S+| -c \S+"
         flags[pathlib.Path(entry["file"])] = re.sub(compiler_and_files, "", without) + " -Wno-everything"
     return flags

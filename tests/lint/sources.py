@@ -10,6 +10,10 @@ import os
 import pathlib
 import re
 
+# In a command of the compilation database: a launcher, and a header that the database's compiler has precompiled, as GCC and
+# as Clang name it. Other compilers, and checks of what a file includes itself, want neither.
+NOT_OURS = r"^.*?ccache |-Winvalid-pch|(?:-Xclang )?-include(?:-pch)? (?:-Xclang )?\S*cmake_pch\.hxx(?:\.pch)?"
+
 
 class Sources:
     """The sources of a checkout; `check` names the folder of its stamps."""

@@ -36,6 +36,8 @@ class Bundle(unittest.TestCase):
         shutil.copy(shutil.which("git"), self.build / "fedhpc")  # a program with a library of the system
         for name in ("libfedhpc.so", "libfedhpc_gpu.so"):
             shutil.copy(shutil.which("git"), self.build / name)
+        subprocess.run(["cc", "-shared", "-Wl,-rpath,/opt/elsewhere:", "-o", self.build / "libfedhpc_kernels.so", "-x", "c",
+                        "-"], input="", text=True, check=True)
         told = self.bundle()
         self.assertEqual(told.returncode, 0, told.stderr)
         self.assertIn("tests/device_test is not built: left out", told.stdout)
@@ -46,6 +48,9 @@ class Bundle(unittest.TestCase):
         self.assertEqual([file.name for file in (unpacked / "lib").glob("lib*.so*") if file.name.startswith("libc.")], [])
         for program in ("build/fedhpc", "build/libfedhpc.so", "build/libfedhpc_gpu.so", "bench/on_a_card.sh"):
             self.assertTrue((unpacked / program).exists(), program)
+        kernels = [path / "libfedhpc_kernels.so" for path in (self.build, unpacked / "build")]
+        sections = [subprocess.run(["readelf", "-d", path], capture_output=True, text=True, check=True).stdout for path in kernels]
+        self.assertEqual(["/opt/elsewhere" in text for text in sections], [True, False])
         environment = {"PATH": "/usr/bin:/bin", "FEDHPC_TORCH": "/nowhere"}
         used = subprocess.run([unpacked / "run", "ldd", unpacked / "build/fedhpc"], capture_output=True, text=True,
                               check=True, env=environment).stdout
@@ -111,7 +116,7 @@ class Bundle(unittest.TestCase):
                     for member in archive if member.isfile()}
 
     def test_a_card_s_parts_have_verdicts_of_their_own(self):
-        parts = ["smoke", "kernels_test", "device_test", "nccl", "memcheck_kernels"]
+        parts = ["smoke_run", "kernels_test", "device_test", "nccl", "memcheck_kernels"]
         told = subprocess.run(**self.on_a_card(parts, FEDHPC_SHARDS="2"), capture_output=True, text=True, check=False)
         self.assertEqual(told.returncode, 1, told.stdout + told.stderr)
         files = self.came_back()
@@ -122,8 +127,19 @@ class Bundle(unittest.TestCase):
         self.assertIn("no card here", told.stdout)
         self.assertEqual(files["kernels_test.log"].count("PASSED"), 2)  # by both processes
 
+    def test_smoke_comes_first_and_is_all_that_begins_so(self):
+        how = self.on_a_card(["nccl", "smoke"])
+        (self.build / "bench/device_training").write_text("#!/bin/sh\nhead -c 5000000 /dev/zero > \"$OUT/large\"; exit 0\n")
+        told = subprocess.run(**{**how, "env": {**how["env"], "OUT": str(self.folder / "out")}}, capture_output=True, text=True,
+                              check=False)
+        self.assertEqual(told.returncode, 0, told.stdout + told.stderr)
+        files = self.came_back()
+        self.assertEqual([line.split()[0] for line in files["table.txt"].splitlines()],
+                         ["smoke_libraries", "smoke_run", "smoke_step", "nccl"])
+        self.assertEqual((files["left_out.txt"], "large" in files), ("out/large\n", False))
+
     def test_a_card_s_time_is_kept(self):
-        told = subprocess.run(**self.on_a_card(["device_training", "smoke"], FEDHPC_CARD_SECONDS="2"), capture_output=True,
+        told = subprocess.run(**self.on_a_card(["device_training", "smoke_run"], FEDHPC_CARD_SECONDS="2"), capture_output=True,
                               text=True, check=False, timeout=50)
         self.assertEqual(told.returncode, 1, told.stdout + told.stderr)
         self.assertRegex(self.came_back()["table.txt"], "device_training +FAIL +more than [12] s")
@@ -135,9 +151,9 @@ class Bundle(unittest.TestCase):
         self.assertEqual([script.communicate(timeout=50)[0] for script in scripts], ["begun\nbegun\n"] * 10)
 
     def test_what_a_card_has_shown_comes_back_from_a_script_that_is_stopped(self):
-        with subprocess.Popen(**self.on_a_card(["smoke", "device_training"]), stdout=subprocess.PIPE, text=True) as script:
+        with subprocess.Popen(**self.on_a_card(["smoke_run", "device_training"]), stdout=subprocess.PIPE, text=True) as script:
             for line in script.stdout:
-                if line.startswith("smoke "):
+                if line.startswith("smoke_run "):
                     break
             script.terminate()
             script.communicate(timeout=30)

@@ -156,17 +156,24 @@ class Records(unittest.TestCase):
         def of(*seeds, **more):
             figures = [accuracies[seed] for seed in seeds]
             spread = round(statistics.stdev(figures), 2) if len(seeds) > 1 else None
-            return record(seeds=seeds, ours=round(statistics.fmean(figures), 2), spread=spread, core_hours=float(len(seeds)),
-                          **{"bits": tuple(bits[seed] for seed in seeds), "version": f"of {seeds[0]}",
-                             "state": f"pending ({len(seeds)} of 3 seeds)", **more})
+            return record(seeds=seeds, ours=round(statistics.fmean(figures), 2), spread=spread,
+                          **{"core_hours": float(len(seeds)), "bits": tuple(bits[seed] for seed in seeds),
+                             "version": f"of {seeds[0]}", "state": f"pending ({len(seeds)} of 3 seeds)", **more})
 
         def joined(old, new):
             return paper_record.merged([old], [new], [], 3)
         self.assertEqual(joined(of(2), of(1, 3)), [of(1, 2, 3, version="of 2 + of 1", state="done")])
         self.assertEqual(joined(of(1), of(3)), [of(1, 3, version="of 1 + of 3")])
-        self.assertEqual(joined(of(1, bits=()), of(3))[0].bits, ())
+        self.assertEqual(joined(of(1, bits=()), of(3))[0].bits, ("-", "cccc"))
+        self.assertEqual(joined(of(1, bits=()), of(3, bits=()))[0].bits, ())
+        hours = [joined(of(1, core_hours=own), of(3, core_hours=None))[0].core_hours for own in (None, 2.0)]
+        self.assertEqual(hours, [None, 2.0])
+        self.assertEqual(joined(of(1), of(3, state="failed"))[0].state, "failed")
+        every = paper_record.merged([of(1), of(2)], [of(3)], [], 3)
+        self.assertEqual([(r.seeds, r.ours, r.spread, r.state) for r in every], [((1, 2, 3), 92.0, 2.65, "done")])
         self.assertEqual(joined(of(1, rounds=7), of(3, rounds=7))[0].state, "quick")
-        apart = (of(1), of(3, rounds=7)), (of(1), of(3, config="other.ini")), (of(1, 2), of(2, 3))
+        apart = (of(1), of(3, version="stated in c0ffee")), (of(1, version=paper_record.UNKNOWN), of(3)), \
+            (of(1), of(3, rounds=7)), (of(1), of(3, config="other.ini")), (of(1, 2), of(2, 3))
         for old, new in apart:
             self.assertCountEqual(joined(old, new), [old, new])
 

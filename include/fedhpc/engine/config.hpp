@@ -78,7 +78,7 @@ class Config {
   std::unique_ptr<Algorithm> algorithm;
 
   const OptionSet& options() const { return options_; }
-  /// Sentences for the user on assignments that do not act, and on GPUs that lie idle.
+  /// Sentences for the user on assignments that do not act.
   const std::vector<std::string>& notes() const { return notes_; }
   /// All keys that act with their values in force, as an INI file that repeats the run.
   std::string to_ini() const { return options_.to_ini(); }
@@ -97,7 +97,6 @@ class Config {
   /// Declares the conditions that only the methods know: who has edges, who factorises.
   void declare_methods_of_keys();
   void resolve(const std::string& name);
-  void check_device();
 
   std::string folder_;  // of the configuration
   OptionSet options_;

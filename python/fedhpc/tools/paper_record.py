@@ -19,6 +19,7 @@ COLUMNS = ("table", "row", "metric", "paper", "paper_spread", "ours", "spread", 
            "rounds", "protocol_rounds", "state", "bits", "core_hours")
 SEPARATOR = "; "  # between the parts of a protocol
 UNKNOWN = "version unknown"
+NO_BITS = "-"  # of a run whose bits are not recorded, beside others
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,7 @@ class Record:
     rounds: int  # that the runs have reached
     protocol_rounds: int
     state: str
-    bits: tuple = ()  # bits.of_run() of each seed's run, where it is known
+    bits: tuple = ()  # bits.of_run() of each seed's run, or NO_BITS; empty where none is known
     core_hours: float = None  # of the rounds of all seeds, times ranks
 
     @property
@@ -76,8 +77,8 @@ def _of_row(work, row, bits_of):
     config = " ".join([row.config, *dict.fromkeys([*row.overrides, *shorter])])
     state = _state(work, row, len(seeds), rounds, protocol)
     # A GPU's bits are those of its libraries and of what ran beside it: nobody can have them again.
-    on_cpu = all(_device(run) == "cpu" for _, run in finished)
-    names = tuple(bits_of(job.output) for job, _ in finished) if on_cpu else ()
+    names = tuple(bits_of(job.output) if _device(run) == "cpu" else NO_BITS for job, run in finished)
+    names = names if set(names) != {NO_BITS} else ()
     return Record(row.table, row.run_name, row.measured, row.paper, row.spread, mean, spread, seeds, config,
                   _version([run for _, run in finished]), rounds, protocol, state, names,
                   _core_hours([run for _, run in finished]))
@@ -202,10 +203,14 @@ def merged(old, new, rows, wanted):
 
 
 def _joined(record, others, wanted):
-    """The record over its own seeds and those of others of the same thing that have none of them."""
+    """The record over its own seeds and those of others of the same thing that have none of them.
+
+    Figures have two digits, so that a mean may be off by .01. Where nothing says by what program a figure was made, its
+    configuration may have been another one: it is left alone.
+    """
     for other in others:
         if ((other.key, other.config) != (record.key, record.config) or other.ours is None
-                or set(other.seeds) & set(record.seeds)):
+                or set(other.seeds) & set(record.seeds) or not (_says_program(other) and _says_program(record))):
             continue
         parts = [other, record]
         seeds = tuple(sorted(other.seeds + record.seeds))
@@ -214,13 +219,18 @@ def _joined(record, others, wanted):
         squares = sum((len(part.seeds) - 1) * (part.spread or 0.0)**2 + len(part.seeds) * (part.ours - mean)**2
                       for part in parts)
         known = {seed: name for part in parts for seed, name in zip(part.seeds, part.bits)}
-        hours = [part.core_hours for part in parts]
+        hours = [part.core_hours for part in parts if part.core_hours is not None]
+        versions = dict.fromkeys(name for part in parts for name in part.version.split(" + "))
+        state = _reached(count, wanted, record.rounds, record.protocol_rounds)
         record = replace(record, ours=round(mean, 2), spread=round(math.sqrt(squares / (count - 1)), 2), seeds=seeds,
-                         version=" + ".join(dict.fromkeys(name for part in parts for name in part.version.split(" + "))),
-                         state=_reached(count, wanted, record.rounds, record.protocol_rounds),
-                         bits=tuple(known[seed] for seed in seeds) if len(known) == count else (),
-                         core_hours=None if None in hours else round(sum(hours), 2))
+                         version=" + ".join(versions), state=record.state if record.state == "failed" else state,
+                         bits=tuple(known.get(seed, NO_BITS) for seed in seeds) if known else (),
+                         core_hours=round(sum(hours), 2) if hours else None)
     return record
+
+
+def _says_program(record):
+    return record.version != UNKNOWN and not record.version.startswith("stated in ")
 
 
 def table(records):

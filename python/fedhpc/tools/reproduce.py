@@ -162,7 +162,7 @@ def run_again(options, rows, selected, arguments):
     """Runs those selected rows anew whose bits are recorded, and compares these; 1 if a run has others or none."""
     recorded = {(record.row, record.rounds, seed): name
                 for record in paper_record.read(ROOT / "results" / "papers" / f"{options.paper}.csv")
-                for seed, name in zip(record.seeds, record.bits)}
+                for seed, name in zip(record.seeds, record.bits) if name != paper_record.NO_BITS}
     options.output_dir = options.output_dir / "again"
     rounds = {key: int(job.expected.get("run.rounds", 0))
               for key, job in Reproduction(options, rows, selected).jobs.items()}
