@@ -56,9 +56,10 @@ std::unique_ptr<Communicator> device_communicator(std::unique_ptr<Communicator> 
     failure = concat("rank ", world->rank(), " on ", *own, ": ", error.what());
   }
   fail_together(*world, failure);
+  if (world->size() == 1) return local_communicator();
   const std::vector<std::string> cards = world->all_texts(card);
   auto* mpi = dynamic_cast<MpiCommunicator*>(world.get());
-  if (mpi == nullptr) return world;
+  require(mpi != nullptr, "ranks beside each other talk by MPI");
   const auto [first, second] = sharing(cards);
   if (first < 0) {
     world.release();

@@ -14,6 +14,7 @@
 #include "fedhpc/core/log.hpp"
 
 #include "comm/fake_gpu_library.hpp"
+#include "comm/nccl_alone.hpp"
 
 namespace fedhpc {
 namespace {
@@ -29,8 +30,12 @@ class DeviceCommunicatorTest : public ::testing::Test {
     for (int r = 0; r < size_; ++r) library_.cards.push_back(concat("card ", r));
   }
 
+  /// As the program has it; but a rank alone has NCCL too.
   std::unique_ptr<Communicator> make(double timeout_seconds = 60) {
-    return device_communicator(world_communicator(timeout_seconds), library_);
+    std::unique_ptr<Communicator> made =
+        device_communicator(world_communicator(timeout_seconds), library_);
+    if (size_ > 1) return made;
+    return nccl_alone(world_communicator(timeout_seconds), library_);
   }
 
   /// The message with which `work` ends.
@@ -65,6 +70,18 @@ TEST_F(DeviceCommunicatorTest, GivesEveryRankItsDevice) {
   EXPECT_EQ(library_.open_events, 0);
 }
 
+TEST_F(DeviceCommunicatorTest, OneRankAloneNeedsNoNccl) {
+  if (size_ > 1) GTEST_SKIP() << "there are others";
+  library_.device = -1;
+  const auto world = device_communicator(world_communicator(60), library_);
+  EXPECT_EQ(library_.device, 0);
+  EXPECT_EQ(library_.open_comms, 0);
+  library_.hangs = true;
+  Tensor values = at::full({3}, 1, at::kFloat);
+  world->sum_(values);
+  EXPECT_TRUE(values.equal(at::full({3}, 1, at::kFloat)));
+}
+
 TEST_F(DeviceCommunicatorTest, TakesTheOneDeviceALauncherLeaves) {
   library_.cards = {concat("card ", rank_)};
   const auto world = make();
@@ -89,7 +106,7 @@ TEST_F(DeviceCommunicatorTest, GoesByTheHostWhereRanksShareACard) {
 
 TEST_F(DeviceCommunicatorTest, EveryRankLearnsOfOneWithoutADevice) {
   if (rank_ == size_ - 1) library_.cards.clear();
-  const std::string text = error_of([&] { make(); });
+  const std::string text = error_of([&] { device_communicator(world_communicator(60), library_); });
   EXPECT_EQ(text, concat("rank ", size_ - 1, " on ", host_name(), ": no CUDA device"));
 }
 

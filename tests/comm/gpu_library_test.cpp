@@ -15,6 +15,7 @@
 #include "fedhpc/comm/session.hpp"
 #include "fedhpc/core/build_info.hpp"
 
+#include "comm/nccl_alone.hpp"
 #include "comm/nccl_communicator.hpp"
 
 namespace fedhpc {
@@ -59,7 +60,9 @@ class NcclOnACard : public ::testing::Test {
   }
 
   static std::unique_ptr<Communicator> make(double timeout_seconds) {
-    return device_communicator(world_communicator(timeout_seconds), gpu_library());
+    std::unique_ptr<Communicator> world = world_communicator(timeout_seconds);
+    if (world->size() == 1) return nccl_alone(std::move(world), gpu_library());
+    return device_communicator(std::move(world), gpu_library());
   }
 };
 

@@ -28,6 +28,9 @@ FRAMES = {
 NARROW_READS = ("Gather", "Unfold")
 # And those that write sums alone.
 NARROW_WRITES = ("NormParametersByPlaces",)
+# What products by tiles do in 16 bytes: copies to shared memory beside the sums, reads of it, and the stores of a product, or
+# of the residual that the next product reads.
+TILES = {"TileProduct": ("LDGSTS", "LDS", "STG"), "ResidualProduct": ("LDGSTS", "LDS", "STS")}
 
 
 def find_cuobjdump() -> str | None:
@@ -76,7 +79,7 @@ def instructions(tool: str, module: str) -> list[tuple[str, str, set[str]]]:
         if named := re.match(r"(?:arch = |code for )(\w+)", part):
             arch = named[1]
         elif named := re.match(r"Function : (\S+)", part):
-            found.append((arch, named[1], set(re.findall(r"\b(?:LD|ST)[GL][.\w]*", part))))
+            found.append((arch, named[1], set(re.findall(r"\b(?:LDGSTS|(?:LD|ST)[GSL])\b[.\w]*", part))))
     names = demangled([one[1] for one in found])
     return [(one[0], name[1], one[2]) for one, name in zip(found, names, strict=True)]
 
@@ -99,7 +102,10 @@ def problems(tool: str, module: str) -> tuple[list[str], int]:
             found.append(f"{arch} {kernel}: {stack} bytes of stack, {local} of local memory; allowed: "
                          f"{allowed_frame(arch, kernel)} (FRAMES in {pathlib.Path(__file__).name})")
     for arch, kernel, accesses in instructions(tool, module):
-        wide = {access[:3] for access in accesses if ".128" in access}
+        wide = {access.split(".")[0] for access in accesses if ".128" in access or ".256" in access}
+        for kind in TILES.get(kernel.split("<")[0], ()):
+            if kind not in wide:
+                found.append(f"{arch} {kernel}: no {kind} of 16 bytes")
         packs = re.match(r"\w+<(?:float, 4|double, 2)\b", kernel)
         if packs and "STG" not in wide and not kernel.startswith(NARROW_WRITES):
             found.append(f"{arch} {kernel}: no store of 16 bytes")

@@ -1,5 +1,9 @@
 // Products, a device's own and those in order, against LibTorch's; contractions and row products.
 
+#include <functional>
+#include <stdexcept>
+
+#include "gpu/blas_product.hpp"
 #include "gpu/kernel_case.hpp"
 
 namespace fedhpc::test {
@@ -104,6 +108,32 @@ TEST_P(ProductKernels, OverNothingKeepTheirShare) {
     expect_close(multiply(order, none, none.reshape({2, 0, 5}), old, Gaps::None, false, false, 2),
                  2 * old);
   }
+}
+
+TEST(BlasProductTest, RefusesWhatCuBlasWould) {
+  double memory[64]{};
+  const DeviceMatrices matrix{.data = memory, .stack_stride = 16, .row_stride = 4};
+  const DeviceProduct sound{.type = DType::Float64,
+                            .count = 2,
+                            .rows = 4,
+                            .columns = 4,
+                            .inner = 4,
+                            .a = matrix,
+                            .b = matrix,
+                            .result = matrix};
+  EXPECT_NO_THROW(BlasProduct(sound).check());
+  const auto refused = [&](const std::function<void(BlasProduct&)>& spoil) {
+    BlasProduct product(sound);
+    spoil(product);
+    EXPECT_THROW(product.check(), std::logic_error);
+  };
+  refused([](BlasProduct& p) { p.count = -1; });
+  refused([](BlasProduct& p) { p.first.leading = 3; });
+  refused([](BlasProduct& p) { p.second.leading = 0; });
+  refused([](BlasProduct& p) { p.result_leading = 3; });
+  refused([](BlasProduct& p) { p.result_stack_stride = 15; });
+  refused([](BlasProduct& p) { p.first.data = nullptr; });
+  refused([](BlasProduct& p) { p.result = nullptr; });
 }
 
 TEST_P(ProductKernels, OfRoundedFactorsAreAsPreciseAsTheirNames) {

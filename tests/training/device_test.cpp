@@ -1,6 +1,7 @@
 #include "fixtures/device.hpp"
 
 #include <algorithm>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -10,6 +11,7 @@
 
 #include "fedhpc/training/evaluator.hpp"
 #include "fedhpc/training/local_trainer.hpp"
+#include "fedhpc/training/step_taker.hpp"
 
 // Local training and scoring on a device equal those on the host.
 namespace fedhpc::testing {
@@ -206,6 +208,26 @@ TEST_F(TrainingOnADevice, WaitsForLossesWhenTheyAreAskedForAndForThePassBeforeTh
     EXPECT_EQ(waits_of(ask), 0);
     EXPECT_GT(sum, 0);
   }
+}
+
+TEST_F(TrainingOnADevice, RowsAndWhatIsKeptBesideThemBeginAtWholeLines) {
+  Problem problem("synthetic", "dnn", DType::Float32);
+  ASSERT_NE(problem.start.layout->size() % 32, 0) << "rows of this length would lie so anyway";
+  problem.shard->use_device_(device());
+  const Rows given{problem.start.values.to(device()), problem.start.layout};
+  StepTaker taker(device());
+  const Rows held = taker.held(given);
+  EXPECT_TRUE(held.values.cpu().equal(given.values.cpu()));
+  const TrainOptions options{.batch_size = 4, .local_epochs = 1};
+  LocalTrainer trainer(*problem.model, *problem.shard, options, problem.context(device()));
+  Tensor gradients;
+  trainer.each_step(problem.clients, 1, 0,
+                    [&](LocalStep& step) { gradients = step.gradient(step.active(held)); });
+  for (const Tensor& rows : {held.values, gradients}) {
+    EXPECT_EQ(rows.stride(0) % 32, 0);
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(rows.const_data_ptr()) % 128, 0);
+  }
+  problem.shard->use_device_(at::kCPU);
 }
 
 TEST_F(TrainingOnADevice, CapturesStepsThatComeAgainAndNotTooMany) {

@@ -11,7 +11,7 @@ namespace fedhpc {
 /// A communicator for tensors on GPUs from `world`. Ranks of a host take its devices in turn, which
 /// is one each where a launcher gave every rank its own. With a card for every rank that is NCCL;
 /// where ranks share one, which NCCL refuses, sums go through host memory by MPI, and a warning says
-/// what to do about it. One process alone needs neither. Collective; throws
+/// what to do about it. One rank alone needs neither. Collective; throws
 /// Error on every rank if one of them has no device. `library` outlives the communicator.
 std::unique_ptr<Communicator> device_communicator(std::unique_ptr<Communicator> world,
                                                   GpuLibrary& library);
