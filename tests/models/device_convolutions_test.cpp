@@ -1,13 +1,19 @@
+#include <stdexcept>
+#include <string>
+
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/ones.h>
 #include <ATen/ops/zeros_like.h>
 #include <gtest/gtest.h>
 
+#include "fedhpc/core/log.hpp"
 #include "fedhpc/math/device_kernels.hpp"
 #include "fedhpc/models/image_layers.hpp"
 #include "fedhpc/models/sample_norm.hpp"
 
 #include "fixtures/device.hpp"
 #include "fixtures/device_passes.hpp"
+#include "models/convolution_choice.hpp"
 
 // Convolutions on a device, by every way, against those of the host.
 namespace fedhpc::testing {
@@ -197,6 +203,42 @@ TEST_F(DeviceConvolutions, ConvolutionsOfAShapeAreTriedOnce) {
   const std::int64_t first = waits_of(setting);
   EXPECT_TRUE(is_real_device() || first > untried) << first;
   EXPECT_EQ(waits_of(setting), untried);
+}
+
+TEST_F(DeviceConvolutions, WaysThatFailOrAreSlowAreToldAndNotTaken) {
+  ConvolutionTrials trials;
+  const ConvolutionCase of{.direction = ConvolutionDirection::Forward,
+                           .in_channels = 2,
+                           .in_height = 5,
+                           .in_width = 5,
+                           .out_channels = 3,
+                           .window = {3, 1, 1},
+                           .groups = 1,
+                           .clients = 3,
+                           .batch = 4,
+                           .type = DType::Float32,
+                           .precision = Precision::Fp32};
+  Tensor values = at::ones({64}, at::TensorOptions(at::kFloat).device(current_cuda_device()));
+  int runs = 0;
+  const auto run = [&](ConvolutionWay way) {
+    ++runs;
+    if (way == ConvolutionWay::Unfolded) throw std::runtime_error("beyond memory\nand where");
+    const int operations = way == ConvolutionWay::LoopChannelsLast ? 1 : 2000;
+    for (int i = 0; i < operations; ++i) values.mul_(1);
+  };
+  run_log().show(LogLevel::Debug);
+  ::testing::internal::CaptureStderr();
+  const ConvolutionWay way = trials.fastest(of, current_cuda_device(), run);
+  const std::string told = ::testing::internal::GetCapturedStderr();
+  run_log().show(LogLevel::Note);
+  EXPECT_EQ(way, ConvolutionWay::LoopChannelsLast) << told;
+  EXPECT_NE(told.find("unfolded failed (beyond memory), loop "), std::string::npos) << told;
+  EXPECT_NE(told.find(" ms: loop_channels_last\n"), std::string::npos) << told;
+  const int before = runs;
+  ConvolutionCase ragged = of;
+  ragged.batch = 3;
+  EXPECT_EQ(trials.fastest(ragged, current_cuda_device(), run), way);
+  EXPECT_EQ(runs, before) << "batches up to the same power of two share their trials";
 }
 
 TEST_F(DeviceConvolutions, PassesCanBeCaptured) {
