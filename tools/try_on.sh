@@ -87,10 +87,18 @@ cp -L /etc/resolv.conf /etc/hosts "$root/etc/"  # without its own name in a file
 certificates=/etc/ssl/certs/ca-certificates.crt
 [ ! -e $certificates ] || cp $certificates "$root/etc/ssl/host.crt"
 
-# Files keep their times: what has not changed is not built again.
-find "$root/fedhpc" -mindepth 1 -maxdepth 1 ! -name build ! -name .deps -exec rm -rf {} +
+# What has not changed keeps its time and is not built again; what has gets this one, as objects may be newer than the change.
+copy=$root/fedhpc.new
+rm -rf "$copy"
+mkdir -p "$copy" "$root/fedhpc"
 git ls-files -z --cached --others --exclude-standard |
-  tar -c --null --files-from=- --ignore-failed-read --warning=no-failed-read | tar -x -C "$root/fedhpc"
+  tar -c --null --files-from=- --ignore-failed-read --warning=no-failed-read | tar -xm -C "$copy"
+(cd "$copy" && find . -type f -print0) | while IFS= read -r -d '' file; do
+  if cmp -s "$copy/$file" "$root/fedhpc/$file"; then touch -r "$root/fedhpc/$file" "$copy/$file"; fi
+done
+find "$root/fedhpc" -mindepth 1 -maxdepth 1 ! -name build ! -name .deps -exec rm -rf {} +
+find "$copy" -mindepth 1 -maxdepth 1 -exec mv -t "$root/fedhpc" {} +
+rmdir "$copy"
 if [ -n "${FEDHPC_TORCH:-}" ]; then
   bind "$torch" torch
 else
