@@ -50,10 +50,14 @@ export OMP_NUM_THREADS=1
 # A cut link. MPI itself never reports one: the program gives up when no rank has got on for
 # run.collective_timeout seconds (600 unless given) and ends with 1, which does not requeue. SLURM knows a lost node
 # after its SlurmdTimeout (300 s by default) and requeues the job by itself: keep the former the longer one. mpirun
-# would notice after 300 + 9 x 20 s of silence on its own connections; this makes it 30 + 3 x 10 s.
+# would notice after 300 + 9 x 20 s of silence on its own connections; this makes it 30 + 3 x 10 s. Open MPI 5's mpirun is
+# PRRTE's, which reads its own variables.
 export OMPI_MCA_oob_tcp_keepalive_time=${OMPI_MCA_oob_tcp_keepalive_time:-30}
 export OMPI_MCA_oob_tcp_keepalive_intvl=${OMPI_MCA_oob_tcp_keepalive_intvl:-10}
 export OMPI_MCA_oob_tcp_keepalive_probes=${OMPI_MCA_oob_tcp_keepalive_probes:-3}
+export PRTE_MCA_oob_tcp_keepalive_time=${PRTE_MCA_oob_tcp_keepalive_time:-$OMPI_MCA_oob_tcp_keepalive_time}
+export PRTE_MCA_oob_tcp_keepalive_intvl=${PRTE_MCA_oob_tcp_keepalive_intvl:-$OMPI_MCA_oob_tcp_keepalive_intvl}
+export PRTE_MCA_oob_tcp_keepalive_probes=${PRTE_MCA_oob_tcp_keepalive_probes:-$OMPI_MCA_oob_tcp_keepalive_probes}
 
 FEDHPC_LAUNCHER=${FEDHPC_LAUNCHER:-$(own_launcher)}
 

@@ -177,13 +177,14 @@ def _elsewhere(ranks):
         return False
     if not isinstance(ranks, int) or isinstance(ranks, bool) or ranks < 1:
         raise ConfigError(f"ranks cannot be {ranks!r}; give a whole number from 1 on")
-    here = _core.launched_ranks()
-    if here > 1:
-        if ranks != here:
-            raise ConfigError(f"ranks={ranks}, but a launcher has started {here} processes, which share this run; "
-                              "leave ranks out")
-        return False
-    return ranks > 1
+    launched = _core.launched_ranks()
+    if launched == 1:
+        return ranks > 1
+    here = launched or _core.ranks()  # MPI counts what the launcher does not
+    if ranks != here:
+        known = f"{here} processes, which share this run" if here > 1 else "this process, and MPI knows of no other"
+        raise ConfigError(f"ranks={ranks}, but a launcher has started {known}; leave ranks out")
+    return False
 
 
 def _carry_out(verb, arguments, ranks, followers):
@@ -219,5 +220,5 @@ def _end_all_ranks(show):
 
 
 atexit.register(_core.end)
-if _core.launched_ranks() > 1:
+if _core.launched_ranks() != 1:
     sys.excepthook = _end_all_ranks(sys.excepthook)

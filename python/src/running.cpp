@@ -200,7 +200,8 @@ void bind_running(nb::module_& core) {
   });
   core.def("on_abort", [](const nb::object& told) { on_abort = told; });
   core.def("launched_rank", [] { return launcher().rank; });
-  core.def("launched_ranks", [] { return std::max(launcher().tasks, 1); });
+  // 0: a launcher that does not count them.
+  core.def("launched_ranks", [] { return launcher().name.empty() ? 1 : launcher().tasks; });
   core.def("rank", [] { return session_for(start_options(std::vector<Assignment>{})).rank(); });
   core.def("ranks", [] { return session_for(start_options(std::vector<Assignment>{})).size(); });
   core.def(

@@ -20,13 +20,14 @@ struct Kind {
   std::array<const char*, 2> tasks;  // the first one there is counts
   const char* needs;                 // another one of its variables
   const char* advice;
+  bool gives_terminals = false;
 };
 
 // Those first that run inside another's tasks: mpirun's and mpiexec's servers are started by srun,
 // and a Flux of one's own by any of them. A batch script of SLURM has SLURM_PROCID and SLURM_NTASKS,
 // but no step.
 constexpr Kind kKinds[] = {
-    {"mpirun", "OMPI_COMM_WORLD_RANK", {"OMPI_COMM_WORLD_SIZE"}, nullptr, kOwnLauncher},
+    {"mpirun", "OMPI_COMM_WORLD_RANK", {"OMPI_COMM_WORLD_SIZE"}, nullptr, kOwnLauncher, true},
     {"mpirun_rsh", "MV2_COMM_WORLD_RANK", {"MV2_COMM_WORLD_SIZE"}, nullptr, kOwnLauncher},
     {"PALS", "PALS_RANKID", {"PMI_SIZE", "PALS_LOCAL_SIZE"}, nullptr, kOwnLauncher},
     {"flux run",
@@ -37,7 +38,7 @@ constexpr Kind kKinds[] = {
     {"jsrun", "JSM_NAMESPACE_RANK", {"JSM_NAMESPACE_SIZE"}, nullptr, kOwnLauncher},
     {"mpiexec", "PMI_RANK", {"PMI_SIZE"}, nullptr, kOwnLauncher},
     {"srun", "SLURM_PROCID", {"SLURM_STEP_NUM_TASKS"}, "SLURM_STEP_ID", kSrunsOwn},
-    {"PMIx", "PMIX_RANK", {}, nullptr, kOwnLauncher},
+    {"PMIx", "PMIX_RANK", {}, nullptr, kOwnLauncher, true},  // PRRTE, mpirun of Open MPI 5, alone
 };
 
 int number(const char* name) {
@@ -54,7 +55,10 @@ Launcher find_launcher() {
     return given(one.rank) && given(one.needs);
   });
   if (kind == std::end(kKinds)) return {};
-  Launcher found{.name = kind->name, .advice = kind->advice, .rank = number(kind->rank)};
+  Launcher found{.name = kind->name,
+                 .advice = kind->advice,
+                 .rank = number(kind->rank),
+                 .gives_terminals = kind->gives_terminals};
   for (const char* tasks : kind->tasks) {
     if (found.tasks == 0) found.tasks = number(tasks);
   }

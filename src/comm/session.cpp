@@ -56,12 +56,7 @@ void Session::check() const {
                ") knows of 1 rank: each task would be a run of its own; ", started.advice,
                "; --run.mpi=off is for one process alone"));
   }
-  if (active_ && threads_ < MPI_THREAD_FUNNELED) {
-    throw ConfigError(concat("MPI (", mpi_version(),
-                             ") was built without threads: it gives MPI_THREAD_SINGLE where "
-                             "MPI_THREAD_FUNNELED is needed; take another MPI, or --run.mpi=off "
-                             "for one process"));
-  }
+  if (active_) require_threads(threads_);
 }
 
 Session::~Session() {
@@ -92,6 +87,14 @@ std::string host_name() {
   char name[256] = "";
   gethostname(name, sizeof name - 1);
   return name;
+}
+
+void require_threads(int provided) {
+  if (provided >= MPI_THREAD_FUNNELED) return;
+  throw ConfigError(concat("MPI (", mpi_version(),
+                           ") was built without threads: it gives MPI_THREAD_SINGLE where "
+                           "MPI_THREAD_FUNNELED is needed; take another MPI, or --run.mpi=off "
+                           "for one process"));
 }
 
 std::string mpi_version() {

@@ -6,10 +6,13 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <iomanip>
+#include <iterator>
 #include <sstream>
 #include <unistd.h>
 
+#include "fedhpc/comm/launcher.hpp"
 #include "fedhpc/comm/session.hpp"
 #include "fedhpc/core/build_info.hpp"
 
@@ -50,15 +53,34 @@ std::string readable_seconds(double seconds) {
 
 namespace {
 
-/// mpirun puts a terminal of its own between a rank and wherever its output really goes, so the
-/// rank's parent is asked, where there is one on this host.
+/// Where a process of this host writes; empty where that is not told.
+std::string output_of(pid_t process) {
+  std::error_code failed;
+  return std::filesystem::read_symlink(concat("/proc/", process, "/fd/1"), failed).string();
+}
+
+/// 0 where that is not told.
+pid_t parent_of(pid_t process) {
+  std::ifstream file(concat("/proc/", process, "/stat"));
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  const std::size_t name_ends = text.rfind(')');  // then its state and its parent
+  return name_ends == std::string::npos
+             ? 0
+             : std::atoi(text.c_str() + std::min(name_ends + 4, text.size()));
+}
+
+/// Some launchers put a terminal of their own between a rank and wherever its output really goes.
+/// So the launcher is asked, where it is on this host: the first process above that has another
+/// output. Scripts between the two write where the rank does.
 bool shown_on_terminal() {
   if (isatty(STDOUT_FILENO) == 0) return false;
-  if (std::getenv("OMPI_COMM_WORLD_RANK") == nullptr) return true;
-  std::error_code failed;
-  const auto target =
-      std::filesystem::read_symlink(concat("/proc/", getppid(), "/fd/1"), failed).string();
-  return !failed && (target.starts_with("/dev/pts/") || target.starts_with("/dev/tty"));
+  if (!launcher().gives_terminals) return true;
+  const std::string own = output_of(getpid());
+  std::string target = own;
+  for (pid_t above = getppid(); above > 0 && target == own; above = parent_of(above)) {
+    target = output_of(above);
+  }
+  return target != own && (target.starts_with("/dev/pts/") || target.starts_with("/dev/tty"));
 }
 
 }  // namespace

@@ -3,7 +3,9 @@
 Several processes at once, with one output: they are the ranks of one run, or they are refused; never so many runs.
 """
 
+import os
 import subprocess
+import threading
 
 import h5py
 from app_support import SMALL_RUN, AppCase, environment, finish, main, options, start
@@ -28,6 +30,14 @@ OTHERS = {name: None for variables in LAUNCHERS.values() for name in variables} 
 
 def one_of(launcher, rank, tasks=TASKS):
     return OTHERS | {name: text.format(rank, tasks) for name, text in launcher.items()}
+
+
+def read_all(terminal, into):
+    try:
+        while part := os.read(terminal, 4096):
+            into.append(part)
+    except OSError:  # Linux's end of a terminal that nobody has open
+        pass
 
 
 class Launchers(AppCase):
@@ -57,12 +67,16 @@ class Launchers(AppCase):
         self.assertEqual(done.returncode, 2)
 
     def test_a_number_tells_of_others_where_nobody_counts(self):
-        """PALS tells the tasks of a host alone: with one on each, the second one knows that there is a first."""
-        alone = {"PALS_RANKID": "{0}", "PALS_LOCAL_SIZE": "1"}
-        done = self.together(alone, tasks=2)
-        self.assertEqual([one.returncode for one in done], [0, 2])
-        self.assertIn("PALS has started 2 or more tasks", done[1].stderr)
-        self.assertEqual(self.written(), ["run.ckpt.2.h5", "run.h5"])
+        """PALS tells the tasks of a host alone: with one on each, the second one knows that there is a first. PMIx's
+        variables tell of no others at all."""
+        for name, alone in (("PALS", {"PALS_RANKID": "{0}", "PALS_LOCAL_SIZE": "1"}), ("PMIx", {"PMIX_RANK": "{0}"})):
+            with self.subTest(name):
+                done = self.together(alone, "--force", tasks=TASKS)
+                self.assertEqual([one.returncode for one in done], [0, 2, 2], [one.stderr for one in done])
+                for number in range(1, TASKS):
+                    self.assertRegex(done[number].stderr, rf"\Afedhpc: error: {name} has started {number + 1} or more "
+                                                          rf"tasks, but MPI \({MPI}\) knows of 1 rank: [^\n]*\n\Z")
+                self.assertEqual(self.written(), ["run.ckpt.2.h5", "run.h5"])
 
     def test_one_task_is_one_run(self):
         batch = {"SLURM_JOB_ID": "7", "SLURM_PROCID": "0", "SLURM_NTASKS": "8", "SLURM_NPROCS": "8"}
@@ -97,6 +111,40 @@ class Launchers(AppCase):
         self.assertRegex(done.stdout, rf"(?m)^2 ranks \((mpirun|mpiexec), {MPI}\), blocks of ")
         with h5py.File(self.folder / "run.h5") as file:
             self.assertEqual(len(file["hostnames"]), 2)
+
+    def shows(self, variables, *more, above=()):
+        """"bar" or "plain": what a run shows on a terminal that a process has given it whose own output is none."""
+        config = self.ini(CONFIG, "run.ini")
+        leader, terminal = os.openpty()
+        shown = []
+        reader = threading.Thread(target=read_all, args=(leader, shown))  # a terminal holds but a few lines
+        reader.start()
+        command = [options.fedhpc, "run", str(config), "--force", *more]
+        # `exit` keeps bash from becoming the command.
+        done = subprocess.run(["bash", "-c", '"$@" > "$0"; exit $?', os.ttyname(terminal), *above, *command],
+                              cwd=self.folder, env=environment(**OTHERS | variables), stdout=subprocess.DEVNULL,
+                              stderr=subprocess.PIPE, text=True, timeout=60)
+        os.close(terminal)
+        reader.join()
+        os.close(leader)
+        text = b"".join(shown).decode()
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("round 2/2", text)
+        return "bar" if "\r[####" in text else "plain"
+
+    def test_a_bar_is_for_who_looks_at_it(self):
+        """Some launchers give their tasks terminals, whatever their own output is; others where they are asked to."""
+        pmix = {"PMIX_RANK": "{0}"}
+        script = ["bash", "-c", '"$0" "$@"; exit $?']
+        for name, variables, mpi, above, expected in (
+                ("none", {}, "off", (), "bar"),
+                ("mpirun", LAUNCHERS["mpirun"], "off", (), "plain"),
+                ("a script below mpirun", LAUNCHERS["mpirun"], "off", script, "plain"),
+                ("PRRTE", pmix, "off", (), "plain"),
+                ("srun --pty", {**LAUNCHERS["srun"], **pmix}, "off", (), "bar"),
+                ("none, where MPI sets the variables of its own", {}, "on", (), "bar")):
+            with self.subTest(name):
+                self.assertEqual(self.shows(one_of(variables, 0), f"--run.mpi={mpi}", above=above), expected)
 
     def test_commands_that_do_not_train_need_no_mpi(self):
         for rank, expected in ((0, True), (1, False)):

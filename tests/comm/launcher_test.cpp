@@ -5,8 +5,10 @@
 #include <optional>
 
 #include <gtest/gtest.h>
+#include <mpi.h>
 
 #include "fedhpc/comm/session.hpp"
+#include "fedhpc/core/error.hpp"
 
 namespace fedhpc {
 namespace {
@@ -91,6 +93,31 @@ TEST(Launcher, StartsMpiUnlessThereIsOneTaskAlone) {
   EXPECT_TRUE(in({{"FLUX_TASK_RANK", "0"}, {"FLUX_JOB_SIZE", "2"}}).wants_mpi());
   EXPECT_TRUE(in({{"PALS_RANKID", "0"}}).wants_mpi()) << "nobody says how many";
   EXPECT_EQ(in({{"PALS_RANKID", "1"}, {"PMI_SIZE", "6"}, {"PALS_LOCAL_SIZE", "3"}}).tasks, 6);
+}
+
+TEST(Launcher, GivesATerminalUnaskedOrNot) {
+  EXPECT_FALSE(in({}).gives_terminals);
+  EXPECT_TRUE(in({{"OMPI_COMM_WORLD_RANK", "0"}}).gives_terminals);
+  EXPECT_TRUE(in({{"PMIX_RANK", "0"}}).gives_terminals) << "PRRTE";
+  const Variables pty{{"SLURM_PROCID", "0"}, {"SLURM_STEP_ID", "0"}, {"PMIX_RANK", "0"}};
+  EXPECT_FALSE(in(pty).gives_terminals) << "srun --pty is one that was asked for";
+  EXPECT_FALSE(in({{"PMI_RANK", "0"}}).gives_terminals) << "pipes";
+  EXPECT_FALSE(in({{"FLUX_TASK_RANK", "0"}}).gives_terminals);
+}
+
+TEST(Threads, AreRefusedToAnMpiWithoutThem) {
+  for (const int enough : {MPI_THREAD_FUNNELED, MPI_THREAD_SERIALIZED, MPI_THREAD_MULTIPLE}) {
+    EXPECT_NO_THROW(require_threads(enough)) << enough;
+  }
+  try {
+    require_threads(MPI_THREAD_SINGLE);
+    FAIL() << "MPI_THREAD_SINGLE is not enough";
+  } catch (const ConfigError& error) {
+    const std::string said = error.what();
+    EXPECT_TRUE(said.starts_with(concat("MPI (", mpi_version(), ") was built without threads: ")))
+        << said;
+    EXPECT_NE(said.find("--run.mpi=off"), std::string::npos) << said;
+  }
 }
 
 TEST(MpiWord, NamesLibrariesByWhatTheySay) {

@@ -30,22 +30,22 @@ MUTANTS = [
     Mutant("core_generator", "src/core/rng.cpp", "constexpr int kRounds = 10;", "constexpr int kRounds = 9;", "core"),
     Mutant("io_seal", "src/io/seal.cpp", "stream.seekg(kSealBytes);\n  const Block block",
            "stream.seekg(0);\n  const Block block", "io|app_damage|app_kill"),
-    Mutant("comm_maximum", "src/comm/mpi_communicator.cpp", "MPI_MAX, \"a maximum", "MPI_SUM, \"a maximum", "comm"),
+    Mutant("comm_maximum", "src/comm/mpi_communicator.cpp", "MPI_MAX, Call::Maximum", "MPI_SUM, Call::Maximum",
+           "comm"),
     Mutant("data_labels", "src/data/partition_labels.cpp", "chosen{client % classes}", "chosen{0}", "data"),
     Mutant("data_epochs", "src/data/batches.cpp", "static_cast<std::uint64_t>(done_ / batches_per_epoch_)", "0",
            "data|algorithms_test.ranks_1"),
-    Mutant("math_exact_sum", "src/math/order_free_sum.cpp", "low[i] += rounded(scaled.rest * rest).whole;", "",
-           "math"),
-    Mutant("models_statistics", "src/models/batch_norm.cpp", "kMomentum = 0.1", "kMomentum = 0.2", "models"),
-    Mutant("factorisations_rank", "src/factorisations/low_rank.cpp", "std::ceil(1 / rate.value",
-           "std::floor(1 / rate.value",
-           "factorisations"),
+    Mutant("math_exact_sum", "src/math/order_free_sum.cpp", "rounded(scaled.rest * scale.rest).whole",
+           "rounded(scaled.rest).whole", "math"),
+    Mutant("models_statistics", "src/models/norm_makers.cpp", "number_or(\"momentum\", 0.1)",
+           "number_or(\"momentum\", 0.2)", "models"),
+    Mutant("factorisations_rank", "src/factorisations/product_factorisation.cpp", "std::ceil(1 / rate.value",
+           "std::floor(1 / rate.value", "factorisations"),
     Mutant("codecs_bytes", "src/codecs/bits.hpp", "return (bits + 7) / 8;", "return bits / 8;", "codecs"),
     Mutant("training_nesterov", "src/training/row_optimizer.cpp", "at.lr * (d + mu * v[i])",
            "at.lr * (at.g[i] + mu * v[i])",
            "training|algorithms_test.ranks_1"),
-    Mutant("training_schedule", "src/training/options.cpp", "static_cast<double>(units));",
-           "static_cast<double>(units + 1));",
+    Mutant("training_schedule", "src/training/options.cpp", "return after(t);", "return after(t + 1);",
            "training|algorithms_test.ranks_1"),
     Mutant("rounds_cohort", "src/rounds/cohort.cpp", "static_cast<double>(n) + 0.5)", "static_cast<double>(n))",
            "rounds"),
@@ -67,14 +67,20 @@ MUTANTS = [
            "conformance"),
     Mutant("engine_last_evaluation", "src/engine/experiment.cpp", "|| t == parts_.config.run.rounds;", ";",
            "engine|app_result|conformance_test.ranks_1"),
-    Mutant("app_exit_code", "src/app/main.cpp", "constexpr int kRefused = 2;", "constexpr int kRefused = 1;",
+    Mutant("app_exit_code", "src/app/program.cpp", "constexpr int kRefused = 2;", "constexpr int kRefused = 1;",
            "app_bad_input"),
     Mutant("gpu_penalty", "src/gpu/kernels/row_steps.hpp", "mu * (w.value[k] - at.value[k])",
            "mu * (at.value[k] - w.value[k])",
            "kernels|device"),
+    Mutant("python_centre", "python/src/training.cpp", "centre->owned(wanted(verb", "(wanted(verb", "python_methods"),
     Mutant("tools_best", "python/fedhpc/tools/statistics_of_seeds.py",
            "\"least\" if smaller_is_better(metric) else \"best\"", "\"best\"", "tools"),
 ]
+
+
+def places(mutant):
+    """How often a mutant's file has the text that it changes."""
+    return (SOURCE / mutant.file).read_text().count(mutant.right)
 
 
 def run(*command, **environment):
@@ -85,8 +91,8 @@ def verdict(mutant):
     """What became of a mutant, and whether a test has caught it."""
     file = SOURCE / mutant.file
     text = file.read_text()
-    if text.count(mutant.right) != 1:
-        return f"{mutant.file} has {text.count(mutant.right)} places for it", False
+    if places(mutant) != 1:
+        return f"{mutant.file} has {places(mutant)} places for it", False
     try:
         file.write_text(text.replace(mutant.right, mutant.wrong))
         built = run("cmake", "--build", "--preset", "release")

@@ -614,9 +614,13 @@ class Verbs(InFolder):
                     with self.assertRaisesRegex(RuntimeError, "these gradients are over"):
                         gradient.values
                     self.assertEqual(other.values.tobytes(), early.tobytes())
-                    to_a_copy = step.gradient(start, mu=0.1, centre=other.clone()).values
-                    to_itself = step.gradient(start, mu=0.1, centre=step.gradient(start)).values
+                    far = 2 * start  # whose gradients are others than those that take their memory
+                    to_a_copy = step.gradient(start, mu=0.1, centre=step.gradient(far).clone()).values
+                    to_itself = step.gradient(start, mu=0.1, centre=step.gradient(far)).values
                     self.assertEqual(to_itself.tobytes(), to_a_copy.tobytes())
+                    at_a_copy = step.gradient(step.gradient(far).clone()).values
+                    at_itself = step.gradient(step.gradient(far)).values
+                    self.assertEqual(at_itself.tobytes(), at_a_copy.tobytes())
                 self.assertEqual(step.each_rate()[0][2], 1.0)
                 self.assertGreater(step.samples(0), 0)
                 self.assertGreater(step.loss_so_far(0), 0)

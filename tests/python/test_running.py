@@ -274,6 +274,32 @@ class Ranks(InFolder):
         with self.assertRaisesRegex(fedhpc.Error, "gone cannot go to other processes: .*No module named 'gone'"):
             quietly(TINY, ranks=2, force=True, **{"algorithm.name": "gone"})
 
+    def test_tasks_that_mpi_does_not_join_are_refused(self):
+        """Processes of one launcher that know nothing of each other make no run, and start none on ranks of their own."""
+        counted = {"SLURM_PROCID": "{0}", "SLURM_STEP_ID": "0", "SLURM_STEP_NUM_TASKS": "2"}
+        others = {name: value for name, value in os.environ.items()
+                  if not name.startswith(("OMPI_COMM_", "SLURM_", "PMI", "PALS_", "FLUX_"))}
+        for name, variables, first in (("srun", counted, 2), ("PMIx", {"PMIX_RANK": "{0}"}, None)):
+            for ranks in (None, 2):
+                with self.subTest(name, ranks=ranks):
+                    script = ("import fedhpc\n"
+                              f"try:\n    fedhpc.run({TINY!r}, ranks={ranks}, progress=False)\n"
+                              "except fedhpc.ConfigError as error:\n    print(error)\n")
+                    Path("script.py").write_text(script, encoding="utf-8")
+                    for path in self.folder.glob("*.h5"):
+                        path.unlink()
+                    done = [subprocess.run([sys.executable, "script.py"], capture_output=True, text=True, timeout=120,
+                                           env={**others, **{key: text.format(rank) for key, text in variables.items()}},
+                                           check=False) for rank in (0, 1)]
+                    self.assertEqual([one.returncode for one in done], [0, 0], [one.stderr for one in done])
+                    self.assertIn(f"{name} has started 2 ", done[1].stdout)
+                    if first == 2:
+                        self.assertIn("srun has started 2 tasks, but MPI", done[0].stdout)
+                    elif ranks:
+                        self.assertIn("ranks=2, but a launcher has started this process, and MPI", done[0].stdout)
+                    written = sorted(path.name for path in self.folder.glob("*.h5"))
+                    self.assertEqual(written, [] if first == 2 or ranks else ["run.ckpt.3.h5", "run.h5"])
+
     def test_other_numbers_of_ranks_than_the_launchers_are_refused(self):
         done = python("import fedhpc\ntry:\n    fedhpc.run(ranks=3)\nexcept fedhpc.ConfigError as error:\n"
                       "    print(error)\n", ranks=2)

@@ -132,6 +132,18 @@ class Environment(JobCase):
             self.bash('run_or_resume 2 "$@"', "run.ini", **variables)
             self.assertIn(f"srun --mpi={expected} --ntasks=2 ", self.calls("srun")[-1])
 
+    def test_mpirun_notices_a_lost_host_before_the_ranks_give_up(self):
+        """By settings of Open MPI 4's mpirun and of Open MPI 5's, which a user's own ones replace."""
+        def keepalive(**given):
+            names = [f"{of}_MCA_oob_tcp_keepalive_{what}" for of in ("OMPI", "PRTE") for what in ("time", "intvl", "probes")]
+            code, said = self.bash(f"printenv {' '.join(names)}", "run.ini", **given)
+            self.assertEqual(code, 0, "all are there, and exported")
+            return [int(line) for line in said.split()]
+
+        self.assertEqual(keepalive(), [30, 10, 3] * 2)
+        self.assertEqual(keepalive(OMPI_MCA_oob_tcp_keepalive_time="60"), [60, 10, 3] * 2)
+        self.assertEqual(keepalive(PRTE_MCA_oob_tcp_keepalive_probes="5"), [30, 10, 3, 30, 10, 5])
+
     def test_another_mpis_launcher(self):
         self.bash('run_or_resume 2 "$@"', "run.ini", FEDHPC_LAUNCHER="mpiexec")
         self.assertIn("mpiexec -n 2 ", self.calls("mpiexec")[0])

@@ -123,6 +123,9 @@ double factor(const Assignments& lines, std::int64_t units) {
 }
 
 TEST(TrainOptionsTest, TheRateFollowsItsSchedule) {
+  const Assignments falling{{"lr_schedule", "exponential"}, {"lr_decay", "0.5"}};
+  EXPECT_EQ(factor(falling, 0), 1);
+  EXPECT_EQ(factor(falling, 3), 0.125);
   const Assignments steps{{"lr_schedule", "step"}, {"lr_every", "3"}, {"lr_decay", "0.5"}};
   const Assignments milestones{
       {"lr_schedule", "milestones"}, {"lr_milestones", "2,7"}, {"lr_decay", "0.5"}};

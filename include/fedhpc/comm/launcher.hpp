@@ -15,6 +15,9 @@ struct Launcher {
   int rank = 0;               ///< of this process
   int tasks = 0;              ///< 0: not told
   bool offers_ranks = false;  ///< a library of MPI is told where it finds the others
+  /// Puts a terminal of its own between a task and wherever its output goes, unasked. The others
+  /// have pipes, or a terminal that was asked for (srun --pty, flux run -o pty).
+  bool gives_terminals = false;
 
   bool wants_mpi() const { return !name.empty() && (offers_ranks || tasks != 1 || rank > 0); }
 };

@@ -50,6 +50,10 @@ std::unique_ptr<Communicator> world_communicator(double timeout_seconds);
 /// The name of this host.
 std::string host_name();
 
+/// Throws ConfigError where what MPI_Init_thread has provided is not enough: this process has
+/// threads, of which one speaks to MPI.
+void require_threads(int provided);
+
 /// The version of the MPI library in one word, e.g. "OpenMPI-4.1.4".
 std::string mpi_version();
 /// The same of what MPI_Get_library_version says; "MPI" where that has no name.
