@@ -11,9 +11,9 @@ namespace fedhpc {
 
 namespace {
 
-constexpr int kWarp = 32;
+using kernels::kMostThreads;
+using kernels::kWarp;
 constexpr unsigned kAllLanes = 0xffffffff;
-constexpr int kMostThreads = 512;            // of a group
 constexpr int kElementThreads = 256;         // of a block
 constexpr std::int64_t kMostBlocks = 16384;  // beyond, threads take several elements
 
@@ -100,7 +100,7 @@ __global__ void __launch_bounds__(Kernel::kThreads)
 
 class CudaLauncher {
  public:
-  static constexpr int kTileThreads = 128;
+  static constexpr int kTileThreads = kernels::kTileThreads;
 
   explicit CudaLauncher(CudaLibraries& libraries) : libraries_(&libraries) {}
 

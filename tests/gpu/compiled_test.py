@@ -15,7 +15,7 @@ import sys
 import sysconfig
 
 REGISTERS = 65536  # of a multiprocessor
-THREADS = {"run_each": 256, "run_groups": 512, "run_tiles": 128}  # of a block, at most: src/gpu/cuda_table.cu
+THREADS = {"run_each": 256, "run_groups": 512, "run_tiles": 128}  # of a block, at most: src/gpu/cuda_table.cu, kernels/packs.hpp
 # Bytes of stack that a kernel may have. ptxas keeps some numbers there that a thread needs rarely, where more threads find
 # room for it. On the cards that have been measured it may do so in these kernels alone.
 FRAME = 32

@@ -56,8 +56,9 @@ AllKernels* host_kernels() {
 
 void KernelTest::SetUp() {
   if (!on_device()) {
-    kernels_ = std::get<0>(GetParam()) == Machine::Host ? host_kernels<kernels::HostLauncher>()
-                                                        : host_kernels<ThreadLauncher>();
+    kernels_ = std::get<0>(GetParam()) == Machine::Host
+                   ? host_kernels<kernels::HostLauncher>()
+                   : host_kernels<ThreadLauncher<kFewThreads>>();
     return;
   }
   try {

@@ -13,6 +13,11 @@
 
 namespace fedhpc::kernels {
 
+// Threads on a card.
+constexpr int kWarp = 32;          // of a team
+constexpr int kMostThreads = 512;  // of a group
+constexpr int kTileThreads = 128;  // of a group with memory
+
 template <typename T>
 bool is_aligned(const void* data) {
   return reinterpret_cast<std::uintptr_t>(data) % (kPack<T> * sizeof(T)) == 0;
