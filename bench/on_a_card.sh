@@ -5,7 +5,7 @@
 #   bench/on_a_card.sh BUILD OUT [PART...]
 #
 # BUILD: a built tree (build/release), or `build` in an unpacked bundle of tools/bundle.py. OUT: a folder for
-# one log a part, table.txt and the figures. OUT.tar.gz holds it all, whenever and however this script ends.
+# one log a part, table.txt and the figures. OUT.tar.gz holds it all but what is large, whenever and however this script ends.
 # PART: some of the parts below alone. `smoke` stands for all that begin so, and comes first.
 #
 # It needs a GPU with its driver, and LibTorch with CUDA of the build's version: FEDHPC_TORCH=FOLDER, or the
@@ -57,10 +57,11 @@ shards=${FEDHPC_SHARDS:-$((cores < 12 ? cores : 12))}
 run=$here/run
 [ -x "$run" ] || run=$here/tools/with_libraries.sh
 
-# Archives travel: a file above 4 MiB stays, and is named.
+# Archives travel: what is above 4 MiB stays and is named, but for logs, whose ends come along.
 pack() (
   name=$(basename "$out")
   cd "$(dirname "$out")" || exit
+  find "$name" -name '*.log' -size +4M | while read -r log; do tail -c 1M "$log" >"$log.end"; done
   find "$name" -type f -size +4M >"$name/left_out.txt"
   [ -s "$name/left_out.txt" ] || rm "$name/left_out.txt"
   find "$name" -type f ! -size +4M -print0 | tar -czf "$name.tar.gz" --null -T -
@@ -169,10 +170,13 @@ if [ -x "$build/fedhpc" ]; then
   part smoke_run "$run" "${quick[@]}"
   if [ -x "$build/bench/device_training" ]; then
     part smoke_step "$run" "$build/bench/device_training" --models dnn --clients 10 --precision fp32 --seconds 0.1 --loop_clients 1
+  else
+    no smoke_step "it is not built"
   fi
   # What every way of computing a convolution takes.
   part convolutions "$run" "${quick[@]}" --run.rounds=1 --model.name=cnn4 --run.log_level=debug
 else
+  no smoke_libraries "the program is not built"
   no smoke_run "the program is not built"
 fi
 
@@ -180,7 +184,7 @@ fi
 test_part kernels_test tests/kernels_test --gtest_filter='*/device_*'
 test_part device_test tests/device_test
 shards=1 test_part nccl tests/comm_test --gtest_filter='NcclOnACard.*'
-# One rank that a launcher has started talks to itself by NCCL.
+# One rank that a launcher has started: by NCCL, of which the program makes none for it.
 ranks_part comm_test_1_rank 1 "$build/tests/comm_test" --gtest_filter='NcclOnACard.*'
 # Two ranks on one card cannot talk by NCCL: their messages go through pinned memory.
 ranks_part comm_test_2_ranks 2 "$build/tests/comm_test" --gtest_filter='NcclOnACard.*'

@@ -171,14 +171,21 @@ def _split(config):
     raise ConfigError(f"a configuration is the path of an INI file or a dictionary, not {config!r}")
 
 
+def _launched():
+    """The processes of this one's launcher, 1 without one, 0 where it does not count them."""
+    launched = _core.launched_ranks()
+    # An MPI that somebody (mpi4py) started before without a launcher leaves its variable in C's environment alone.
+    return 1 if launched == 0 and "PMIX_RANK" not in os.environ else launched
+
+
 def _elsewhere(ranks):
     """Whether a run goes to ranks of its own."""
     if ranks is None:
         return False
     if not isinstance(ranks, int) or isinstance(ranks, bool) or ranks < 1:
         raise ConfigError(f"ranks cannot be {ranks!r}; give a whole number from 1 on")
-    launched = _core.launched_ranks()
-    if launched == 1:
+    launched = _launched()
+    if launched == 1 or (launched == 0 and ranks == 1):
         return ranks > 1
     here = launched or _core.ranks()  # MPI counts what the launcher does not
     if ranks != here:
@@ -220,5 +227,5 @@ def _end_all_ranks(show):
 
 
 atexit.register(_core.end)
-if _core.launched_ranks() != 1:
+if _launched() != 1:
     sys.excepthook = _end_all_ranks(sys.excepthook)

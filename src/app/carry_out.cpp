@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <optional>
+#include <string_view>
 
 #include <ATen/ops/full.h>
 
@@ -232,14 +233,15 @@ RunEnd run_experiment(Config& config, Communicator& comm, const Host& host, cons
 /// A scheduler has given the job GPUs, the run could use them, and nobody has said that it shall not.
 void tell_of_idle_gpus(const Config& config) {
   const char* named = std::getenv("CUDA_VISIBLE_DEVICES");
-  if (named == nullptr || *named == '\0' || config.model.by_autograd()) return;
+  const std::string_view gpus = named == nullptr ? "" : named;
+  if (gpus.empty() || gpus == "-1" || gpus == "NoDevFiles" || config.model.by_autograd()) return;
   try {
     if (gpu_library().devices() == 0) return;
   } catch (const Error&) {  // this build or this host has no CUDA
     return;
   }
   run_log().of_run(LogLevel::Note,
-                   concat("the job has GPUs (CUDA_VISIBLE_DEVICES = ", named,
+                   concat("the job has GPUs (CUDA_VISIBLE_DEVICES = ", gpus,
                           ") and trains on the CPU; run.device = cuda uses them, cpu is silent"));
 }
 

@@ -136,6 +136,7 @@ class Device(AppCase):
         self.assertIn("note: the job has GPUs", self.run_ok("plan", ini, env=given).stderr)
         without = [(("--run.device=cpu",), given), ((ON_DEVICE,), given),
                    ((), {"CUDA_VISIBLE_DEVICES": ""}), ((), {"CUDA_VISIBLE_DEVICES": None}),
+                   ((), {"CUDA_VISIBLE_DEVICES": "-1"}), ((), {"CUDA_VISIBLE_DEVICES": "NoDevFiles"}),
                    ((), {**given, "FEDHPC_GPU_MODULE": "/none/module.so"}), ((), {**given, "FEDHPC_STANDIN_CARDS": "0"})]
         for arguments, environment in without:
             with self.subTest(arguments=arguments, environment=environment):

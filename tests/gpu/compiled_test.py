@@ -101,6 +101,8 @@ def problems(tool: str, module: str) -> tuple[list[str], int]:
         if stack > allowed_frame(arch, kernel) or local > 0:
             found.append(f"{arch} {kernel}: {stack} bytes of stack, {local} of local memory; allowed: "
                          f"{allowed_frame(arch, kernel)} (FRAMES in {pathlib.Path(__file__).name})")
+    seen = {kernel.split("<")[0] for _, _, kernel, *_ in used}
+    found += [f"there is no kernel {name}, which TILES names" for name in TILES if name not in seen]
     for arch, kernel, accesses in instructions(tool, module):
         wide = {access.split(".")[0] for access in accesses if ".128" in access or ".256" in access}
         for kind in TILES.get(kernel.split("<")[0], ()):

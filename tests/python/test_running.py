@@ -12,6 +12,7 @@ import time
 import unittest
 from pathlib import Path
 
+import h5py
 import numpy as np
 
 import fedhpc
@@ -299,6 +300,13 @@ class Ranks(InFolder):
                         self.assertIn("ranks=2, but a launcher has started this process, and MPI", done[0].stdout)
                     written = sorted(path.name for path in self.folder.glob("*.h5"))
                     self.assertEqual(written, [] if first == 2 or ranks else ["run.ckpt.3.h5", "run.h5"])
+
+    def test_an_mpi_that_was_there_before_is_no_launcher(self):
+        """Open MPI, started by another module without a launcher, sets PMIX_RANK in C's environment."""
+        python("import ctypes\nctypes.CDLL(None).setenv(b'PMIX_RANK', b'0', 1)\nimport fedhpc\n"
+               f"fedhpc.run({TINY!r}, ranks=2, progress=False)\n")
+        with h5py.File("run.h5") as file:
+            self.assertEqual(file.attrs["ranks"], 2)
 
     def test_other_numbers_of_ranks_than_the_launchers_are_refused(self):
         done = python("import fedhpc\ntry:\n    fedhpc.run(ranks=3)\nexcept fedhpc.ConfigError as error:\n"

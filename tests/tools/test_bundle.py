@@ -1,6 +1,7 @@
 """bundle.py packs a build that its `run` starts elsewhere; on_a_card.sh goes on after failures and says what was what."""
 
 import importlib.util
+import os
 import shutil
 import subprocess
 import tarfile
@@ -36,8 +37,8 @@ class Bundle(unittest.TestCase):
         shutil.copy(shutil.which("git"), self.build / "fedhpc")  # a program with a library of the system
         for name in ("libfedhpc.so", "libfedhpc_gpu.so"):
             shutil.copy(shutil.which("git"), self.build / name)
-        subprocess.run(["cc", "-shared", "-Wl,-rpath,/opt/elsewhere:", "-o", self.build / "libfedhpc_kernels.so", "-x", "c",
-                        "-"], input="", text=True, check=True)
+        with_rpath = [os.environ.get("CC", "cc"), "-shared", "-Wl,-rpath,/opt/elsewhere:", "-x", "c", "-"]
+        subprocess.run([*with_rpath, "-o", self.build / "libfedhpc_kernels.so"], input="", text=True, check=True)
         told = self.bundle()
         self.assertEqual(told.returncode, 0, told.stderr)
         self.assertIn("tests/device_test is not built: left out", told.stdout)

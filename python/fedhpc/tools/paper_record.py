@@ -99,9 +99,9 @@ def _device(run):
 def _version(runs):
     """Version and commit of the program behind the runs, and where it was no CPU its device, each once."""
     names = ("fedhpc_version", "git_commit")
-    known = [" ".join(str(run.attributes[name]) for name in names if name in run.attributes)
-             + (f" on {_device(run)}" if _device(run) != "cpu" else "") for run in runs]
-    return " + ".join(dict.fromkeys(name for name in known if name)) or UNKNOWN
+    known = [(" ".join(str(run.attributes[name]) for name in names if name in run.attributes), _device(run)) for run in runs]
+    told = [name + (f" on {device}" if device != "cpu" else "") for name, device in known if name]
+    return " + ".join(dict.fromkeys(told)) or UNKNOWN
 
 
 def _state(work, row, done, rounds, protocol):
