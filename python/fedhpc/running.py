@@ -185,8 +185,10 @@ def _elsewhere(ranks):
     if not isinstance(ranks, int) or isinstance(ranks, bool) or ranks < 1:
         raise ConfigError(f"ranks cannot be {ranks!r}; give a whole number from 1 on")
     launched = _launched()
-    if launched == 1 or (launched == 0 and ranks == 1):
+    if launched == 1:
         return ranks > 1
+    if launched == 0 and ranks == 1:  # the run itself asks MPI, unless it says run.mpi=off
+        return False
     here = launched or _core.ranks()  # MPI counts what the launcher does not
     if ranks != here:
         known = f"{here} processes, which share this run" if here > 1 else "this process, and MPI knows of no other"

@@ -11,8 +11,8 @@
 namespace fedhpc {
 
 /// Lists the functions of the CUDA runtime and of NCCL that communicators call, one by one, without
-/// logic of its own. The real one is a module that is loaded when a GPU is asked for or a job has one, so that a run
-/// on CPUs needs neither library. Tests have another one on host memory.
+/// logic of its own. The real one is a module that is loaded when a GPU is asked for or a job has
+/// one, so that a run on CPUs needs neither library. Tests have another one on host memory.
 class GpuLibrary {
  public:
   using Stream = void*;
