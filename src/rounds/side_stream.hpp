@@ -1,5 +1,7 @@
 #pragma once
 
+#include <initializer_list>
+
 #include <c10/core/Event.h>
 #include <c10/core/StreamGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
@@ -15,12 +17,12 @@ class SideStream {
   explicit SideStream(at::Device device)
       : guard_(device.type()), stream_(guard_.getStreamFromGlobalPool(device)) {}
 
-  /// Enqueues what `work` does behind what is on the current stream so far. It reads the tensor
-  /// `reads` of that stream, whose memory is kept from others until it has.
+  /// Enqueues what `work` does behind what is on the current stream so far. The memory of the
+  /// tensors it uses, which are that stream's, is kept from others until it is done.
   template <typename Work>
-  void run(const Tensor& reads, const Work& work) {
+  void run(std::initializer_list<Tensor> used, const Work& work) {
     wait_for(/*waiting=*/stream_, /*other=*/current());
-    reads.record_stream(stream_);
+    for (Tensor tensor : used) tensor.record_stream(stream_);
     const c10::StreamGuard here(stream_);
     work();
   }

@@ -97,6 +97,7 @@ std::shared_ptr<SumContents> SumContents::copy() const {
 
 void SumContents::assign(const SumContents& other) {
   require(sums.defined() == other.sums.defined(), "the other sum is taken in the same way");
+  if (side) side->join();
   if (sums.defined()) sums.copy_(other.sums);
   addends = other.addends;
   for (Addend& addend : addends) addend.rows = addend.rows.to(device);

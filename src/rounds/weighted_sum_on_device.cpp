@@ -67,7 +67,7 @@ void add_to_segments_(const Tensor& sums, const Tensor& segments, const Tensor& 
 
 void WeightedSum::add_on_device(std::span<const std::int64_t> segments,
                                 std::span<const double> weights, const Tensor& rows) {
-  contents_->side->run(rows, [&] {
+  contents_->side->run({rows, contents_->sums}, [&] {
     const Tensor of_rows = to_device(segments, device_);
     const Tensor factors = to_device(weights, device_);
     device_kernels<RoundKernels>().add_weighted({.type = real_of(rows),

@@ -7,6 +7,7 @@
 
 #include <ATen/Functions.h>
 #include <ATen/TensorOperators.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <gtest/gtest.h>
 
 #include "fedhpc/codecs/codec.hpp"
@@ -147,6 +148,36 @@ TEST_F(SumOnADevice, DoesNotWaitForTheDevice) {
   const std::int64_t before = waits_for_device();
   sum.add(segments, weights, rows);
   EXPECT_EQ(waits_for_device(), before);
+}
+
+TEST_F(SumOnADevice, ThatIsGivenUpDoesNotWriteToMemoryOfTheNext) {
+  const Tensor rows = at::ones({3, 64}, at::TensorOptions(at::kFloat).device(device_));
+  const std::vector<std::int64_t> segments(3, 0);
+  const std::vector<double> weights{1, 2, 3};
+  Topology ranks = topology(*device_ranks_);
+  for (int pass = 0; pass < 4; ++pass) {  // what is left then, the next may get
+    const auto given_up = std::make_unique<WeightedSum>(1, 64, Summation::Fast, device_);
+    given_up->add(segments, weights, rows);
+  }
+  on_host(rows);  // all that the main stream has freed is free
+  WeightedSum sum(1, 64, Summation::Fast, device_);
+  const Tensor total = sum.total(ranks, Among::All);
+  c10::impl::VirtualGuardImpl(device_.type()).synchronizeDevice(device_.index());
+  EXPECT_TRUE(on_host(total).equal(at::zeros({1, 65}, at::kDouble)));
+}
+
+TEST_F(SumOnADevice, TakesOverAnotherBehindWhatWasAdded) {
+  const Tensor rows = at::ones({1, 64}, at::TensorOptions(at::kFloat).device(device_));
+  const std::vector<std::int64_t> segments{0};
+  Topology ranks = topology(*device_ranks_);
+  WeightedSum sum(1, 64, Summation::Fast, device_);
+  sum.add(segments, std::vector<double>{2}, rows);
+  const std::shared_ptr<SumContents> two = sum.contents()->copy();
+  sum.add(segments, std::vector<double>{5}, rows);
+  sum.contents()->assign(*two);
+  const double expected = 2.0 * device_ranks_->size();
+  EXPECT_TRUE(
+      on_host(sum.total(ranks, Among::All)).equal(at::full({1, 65}, expected, at::kDouble)));
 }
 
 TEST_F(RoundsOnADevice, MeansEqualTheHosts) {
