@@ -8,12 +8,11 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 preset=${FEDHPC_PRESET:-release}
 cores=$(env -u OMP_NUM_THREADS nproc)  # nproc prints that variable where it is set
-jobs=$((cores + (cores + 1) / 2))      # a third of the tests' time is waiting
+jobs=$((2 * cores))                    # half of the tests' time is waiting
 export FEDHPC_TESTS=every
 select=("$@") torch=
 if [ $# = 0 ]; then
   FEDHPC_TESTS=short
-  jobs=$((2 * cores))  # half of the short suite's
   select=(-LE long)
 elif [ "$1" = --all ]; then
   FEDHPC_TESTS=all

@@ -14,6 +14,11 @@ class NothingToDeliver final : public Delivery {
 
 class LocalCommunicator final : public Communicator {
  public:
+  LocalCommunicator() = default;
+  explicit LocalCommunicator(std::unique_ptr<Communicator> part) : part_(std::move(part)) {
+    require(part_->size() == 1, "a rank alone");
+  }
+
   int rank() const override { return 0; }
   int size() const override { return 1; }
   void sum_(Tensor& values) override { count(values); }
@@ -41,14 +46,20 @@ class LocalCommunicator final : public Communicator {
   }
   std::unique_ptr<SharedMemory> share(std::int64_t) override { return nullptr; }
   std::vector<int> hosts() override { return {0}; }
-  std::unique_ptr<Communicator> split(int) override {
+  std::unique_ptr<Communicator> split(int colour) override {
+    if (part_) return alone_in(part_->split(colour));
     auto part = std::make_unique<LocalCommunicator>();
     part->place_ = place_;
     return part;
   }
-  Place& place() override { return *place_; }
+  void progress() override {
+    if (part_) part_->progress();
+  }
+  Place& place() override { return part_ ? part_->place() : *place_; }
+  double seconds_waited() const override { return part_ ? part_->seconds_waited() : 0; }
 
  private:
+  std::unique_ptr<Communicator> part_;
   std::shared_ptr<Place> place_ = std::make_shared<Place>();
 };
 
@@ -65,6 +76,10 @@ void Communicator::count(const std::vector<Tensor>& parts) {
 }
 
 std::unique_ptr<Communicator> local_communicator() { return std::make_unique<LocalCommunicator>(); }
+
+std::unique_ptr<Communicator> alone_in(std::unique_ptr<Communicator> part) {
+  return std::make_unique<LocalCommunicator>(std::move(part));
+}
 
 void fail_together(Communicator& comm, const std::function<void()>& work) {
   // The first character says which type of error to throw again; an empty text means success.

@@ -276,9 +276,11 @@ std::unique_ptr<Communicator> NcclCommunicator::split(int colour) {
   if (comm_ == nullptr)
     throw Error(concat(name(kWhat), " failed: NCCL was given up after an error"));
   std::unique_ptr<MpiCommunicator> host = host_->part(colour);
+  const bool alone = host->size() == 1;
   GpuLibrary::Comm part = nullptr;
-  check(library_.split(part, comm_, colour, rank()), kWhat);
+  check(library_.split(part, comm_, alone ? GpuLibrary::kNoPart : colour, rank()), kWhat);
   settle(kWhat);  // `part` has its value only now
+  if (alone) return alone_in(std::move(host));
   return std::unique_ptr<Communicator>(new NcclCommunicator(std::move(host), library_, part));
 }
 

@@ -165,6 +165,7 @@ class CudaLibrary final : public GpuLibrary {
 
   Status split(Comm& part, Comm comm, int colour, int key) override {
     part = nullptr;
+    static_assert(kNoPart == NCCL_SPLIT_NOCOLOR);
     return seen(ncclCommSplit(nccl(comm), colour, key, nccl(&part), nullptr));
   }
 

@@ -108,20 +108,7 @@ std::vector<Variant> variants() {
   return all;
 }
 
-class VariantOnADevice : public DeviceTest, public ::testing::WithParamInterface<Variant> {
- protected:
-  void SetUp() override {
-    DeviceTest::SetUp();
-    if (IsSkipped()) return;
-    host_ = world_communicator(60);
-    device_ = device_world();
-    alone_ = one_device();
-  }
-
-  std::unique_ptr<Communicator> host_;
-  std::unique_ptr<Communicator> device_;
-  std::unique_ptr<Communicator> alone_;
-};
+class VariantOnADevice : public DeviceRanksTest, public ::testing::WithParamInterface<Variant> {};
 
 TEST_P(VariantOnADevice, EqualsTheHost) {
   Keys keys = tiny_keys_of(GetParam().algorithm, GetParam().changes);
@@ -129,7 +116,7 @@ TEST_P(VariantOnADevice, EqualsTheHost) {
   keys.insert({"network.step_seconds", "0.5"});
   const TinyResult expected = run(keys, *host_);
   keys["run.device"] = "cuda";
-  const TinyResult actual = run(keys, *device_);
+  const TinyResult actual = run(keys, *device_ranks_);
   // A value near the middle between two of a coarse codec may go to either.
   const bool coarse = keys.contains("algorithm.codec") && keys["algorithm.codec"] != "bitmap" &&
                       keys["algorithm.codec"] != "index_value" &&
@@ -165,15 +152,14 @@ TEST_P(VariantOnADevice, SameBitsWhenReproducible) {
   const TinyResult expected = run(keys, *alone_);
   for (const std::string width : {"2", "3"}) {
     keys["train.block"] = width;
-    expect_same_bits(run(keys, *device_), expected, *device_);
+    expect_same_bits(run(keys, *device_ranks_), expected, *device_ranks_);
   }
 }
 
-class GradientsOnADevice : public DeviceTest {};
+class GradientsOnADevice : public DeviceRanksTest {};
 
 TEST_F(GradientsOnADevice, AreNotFetchedWhereNothingDrawsThemTogether) {
   if (bytes_to_host() < 0) GTEST_SKIP() << "copies are not counted";
-  const std::unique_ptr<Communicator> alone = one_device();
   std::int64_t of_all = 0;  // bytes of all clients' models, which are all they have
   const auto fetched = [&](const Keys& changes, const std::string& rounds) {
     Keys keys = tiny_keys_of("simnet", changes);
@@ -181,7 +167,7 @@ TEST_F(GradientsOnADevice, AreNotFetchedWhereNothingDrawsThemTogether) {
     keys["run.rounds"] = rounds;
     keys["run.eval_every"] = "100";
     const std::int64_t before = bytes_to_host();
-    of_all = static_cast<std::int64_t>(run(keys, *alone).global.nbytes());
+    of_all = static_cast<std::int64_t>(run(keys, *alone_).global.nbytes());
     return bytes_to_host() - before;
   };
   const auto of_a_round = [&](const Keys& changes) {
@@ -209,7 +195,7 @@ TEST_P(StepsOnADevice, DoNotWaitForTheDevice) {
     keys["train.block"] = "4";
     keys["run.device"] = "cuda";
     const std::int64_t before = waits_for_device();
-    run(keys, *device_);
+    run(keys, *device_ranks_);
     return waits_for_device() - before;
   };
   EXPECT_EQ(waits("9"), waits("3"));
@@ -223,7 +209,7 @@ TEST_P(StepsOnADevice, AreRepeatedAndMoveAsOnTheHost) {
   const TinyResult expected = run(keys, *host_);
   keys["run.device"] = "cuda";
   const std::int64_t before = replays_on_device();
-  const TinyResult actual = run(keys, *device_);
+  const TinyResult actual = run(keys, *device_ranks_);
   EXPECT_LT(distance(actual.global, expected.global), 1e-8);
   EXPECT_LT(distance(actual.personal, expected.personal), 1e-8);
   if (before < 0) return;

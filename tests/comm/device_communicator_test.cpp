@@ -136,7 +136,8 @@ TEST_F(DeviceCommunicatorTest, SplitsAsOftenAsAsked) {
   {
     const auto part = world->split(rank_ % 2);
     const auto alone = part->split(rank_);
-    EXPECT_EQ(library_.open_comms, 3);
+    EXPECT_EQ(library_.open_comms, part->size() > 1 ? 2 : 1);  // a rank alone needs none
+    EXPECT_EQ(&alone->place(), &world->place());
     Tensor values = at::full({2}, rank_, at::kLong);
     alone->sum_(values);
     EXPECT_EQ(values[1].item<std::int64_t>(), rank_);

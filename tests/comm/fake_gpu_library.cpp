@@ -132,11 +132,12 @@ GpuLibrary::Status FakeGpuLibrary::init(Comm& comm, int ranks, const Id& id, int
 }
 
 GpuLibrary::Status FakeGpuLibrary::split(Comm& part, Comm comm, int colour, int key) {
-  auto* made = new FakeComm;
-  MPI_Comm_split(static_cast<FakeComm*>(comm)->comm, colour, key, &made->comm);
-  part = nullptr;
-  ++open_comms;
   auto& whole = *static_cast<FakeComm*>(comm);
+  MPI_Comm half = MPI_COMM_NULL;
+  MPI_Comm_split(whole.comm, colour == kNoPart ? MPI_UNDEFINED : colour, key, &half);
+  part = nullptr;
+  FakeComm* made = half == MPI_COMM_NULL ? nullptr : new FakeComm{.comm = half};
+  if (made != nullptr) ++open_comms;
   whole.looks_until_ready = 2;
   whole.when_ready = [&part, made] { part = made; };
   return Status::InProgress;

@@ -14,22 +14,14 @@
 namespace fedhpc::testing {
 namespace {
 
-class EveryAlgorithmOnADevice : public DeviceTest,
+class EveryAlgorithmOnADevice : public DeviceRanksTest,
                                 public ::testing::WithParamInterface<std::string> {
  protected:
-  void SetUp() override {
-    DeviceTest::SetUp();
-    if (IsSkipped()) return;
-    host_ = world_communicator(60);
-    device_ = device_world();
-    alone_ = one_device();
-  }
-
   Keys keys(const Keys& changes = {}) const { return tiny_keys_of(GetParam(), changes); }
 
   TinyResult on_device(Keys these) {
     these["run.device"] = "cuda";
-    return run(these, *device_);
+    return run(these, *device_ranks_);
   }
 
   void expect_same(const Keys& these, double bound, const std::string& what) {
@@ -56,10 +48,6 @@ class EveryAlgorithmOnADevice : public DeviceTest,
       near(a.personal_accuracy, b.personal_accuracy, 0.03);
     }
   }
-
-  std::unique_ptr<Communicator> host_;
-  std::unique_ptr<Communicator> device_;
-  std::unique_ptr<Communicator> alone_;
 };
 
 TEST_P(EveryAlgorithmOnADevice, EqualsTheHost) {
@@ -104,7 +92,7 @@ TEST_P(EveryAlgorithmOnADevice, SameBitsWhenReproducible) {
       const TinyResult expected = run(these, *alone_);
       for (const std::string width : {"1", "2", "3", "8"}) {
         these["train.block"] = width;
-        expect_same_bits(run(these, *device_), expected, *device_);
+        expect_same_bits(run(these, *device_ranks_), expected, *device_ranks_);
       }
     }
   }
@@ -123,7 +111,7 @@ TEST_P(EveryAlgorithmOnADevice, SameBitsOfConvolutionsWhenReproducible) {
     const TinyResult expected = run(these, *alone_);
     for (const std::string width : {"2", "3"}) {
       these["train.block"] = width;
-      expect_same_bits(run(these, *device_), expected, *device_);
+      expect_same_bits(run(these, *device_ranks_), expected, *device_ranks_);
     }
   }
 }
@@ -135,7 +123,7 @@ TEST_P(EveryAlgorithmOnADevice, SameBitsWhenResumedOnOneRank) {
                            {"run.reproducible", "true"},
                            {"topology.participation", "0.5"}});
   const TinyResult straight = run(these, *alone_);
-  expect_same_bits(run_in_two_parts(these, 3, *device_, *alone_), straight, *device_);
+  expect_same_bits(run_in_two_parts(these, 3, *device_ranks_, *alone_), straight, *device_ranks_);
 }
 
 TEST_P(EveryAlgorithmOnADevice, EqualsTheHostOnImages) {

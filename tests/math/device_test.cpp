@@ -35,17 +35,14 @@ SimilarityGraph ring(std::int64_t nodes, std::int64_t chord) {
   return graph;
 }
 
-class NetworkLassoOnADevice : public DeviceTest {
+class NetworkLassoOnADevice : public DeviceRanksTest {
  protected:
   static constexpr std::int64_t kStripes = 5;
   static constexpr std::int64_t kColumns = NetworkLasso::kStripe * (kStripes - 1) + 13;
 
   void SetUp() override {
-    DeviceTest::SetUp();
-    if (IsSkipped()) return;
-    host_ = world_communicator(60);
-    device_ranks_ = device_world();
-    device_ = current_cuda_device();
+    DeviceRanksTest::SetUp();
+    if (!IsSkipped()) device_ = current_cuda_device();
   }
 
   /// This rank's columns: whole stripes, the last ones of which may be nobody's.
@@ -57,8 +54,6 @@ class NetworkLassoOnADevice : public DeviceTest {
                      host_->rank() + 1 == host_->size() ? kColumns : first(host_->rank() + 1));
   }
 
-  std::unique_ptr<Communicator> host_;
-  std::unique_ptr<Communicator> device_ranks_;
   at::Device device_ = at::kCPU;
 };
 
@@ -94,14 +89,13 @@ TEST_F(NetworkLassoOnADevice, EqualsTheHost) {
 }
 
 TEST_F(NetworkLassoOnADevice, HasTheSameBitsOnAnyNumberOfRanks) {
-  const std::unique_ptr<Communicator> alone = one_device();
   for (const VectorNorm norm : kNorms) {
     at::manual_seed(9);
     const Tensor start = at::randn({9, kColumns}, at::kFloat);
     const Tensor target = at::randn({9, kColumns}, at::kFloat);
     NetworkLasso lasso(ring(9, 4), {.norm = norm, .lambda = 2, .steps = 12});
     const Tensor all = start.to(device_);
-    lasso.solve_(*alone, all, target.to(device_), 0.6);
+    lasso.solve_(*alone_, all, target.to(device_), 0.6);
     const Tensor z = own(start).to(device_);
     lasso.solve_(*device_ranks_, z, own(target).to(device_), 0.6);
     EXPECT_TRUE(z.cpu().equal(own(all.cpu())));

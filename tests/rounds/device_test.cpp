@@ -45,14 +45,11 @@ double distance(const Tensor& a, const Tensor& b) {
   return x.sub(y).abs().max().item<double>() / (1 + y.abs().max().item<double>());
 }
 
-class RoundsOnADevice : public DeviceTest {
+class RoundsOnADevice : public DeviceRanksTest {
  protected:
   void SetUp() override {
-    DeviceTest::SetUp();
-    if (IsSkipped()) return;
-    host_ = world_communicator(60);
-    device_ranks_ = device_world();
-    device_ = current_cuda_device();
+    DeviceRanksTest::SetUp();
+    if (!IsSkipped()) device_ = current_cuda_device();
   }
 
   Topology topology(Communicator& comm, std::int64_t edges = 0) const {
@@ -60,8 +57,6 @@ class RoundsOnADevice : public DeviceTest {
     return {comm, Placement(edges_of_clients(clients, edges, {}), edges, comm.size())};
   }
 
-  std::unique_ptr<Communicator> host_;
-  std::unique_ptr<Communicator> device_ranks_;
   at::Device device_ = at::kCPU;
 };
 

@@ -108,6 +108,10 @@ class Communicator {
 /// One process alone: rank 0 of 1.
 std::unique_ptr<Communicator> local_communicator();
 
+/// The same for a rank that is alone in `part` of others: its place, its signs of life and the time
+/// that it has waited are those of `part`.
+std::unique_ptr<Communicator> alone_in(std::unique_ptr<Communicator> part);
+
 /// Runs `work` on every rank and lets none go on alone. If it throws ConfigError or DataError
 /// anywhere, all ranks throw the error of the lowest rank that failed. Other exceptions pass
 /// through.
