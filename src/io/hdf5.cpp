@@ -1,5 +1,6 @@
 #include "fedhpc/io/hdf5.hpp"
 
+#include <exception>
 #include <filesystem>
 #include <sys/file.h>
 #include <unistd.h>
@@ -39,6 +40,29 @@ Handle own(hid_t id, Handle::Close close, const std::string& what) {
 
 void check(herr_t status, const std::string& what) {
   if (status < 0) throw Error(concat("HDF5: ", what, ": ", last_reason()));
+}
+
+void each_attribute(const Handle& object, const std::string& path,
+                    const std::function<void(const Handle&, const char*)>& visit) {
+  struct Visit {
+    const std::function<void(const Handle&, const char*)>& visit;
+    const std::string what;
+    std::exception_ptr thrown{};  // it cannot pass through HDF5
+  } now{visit, "attributes of '" + path + "'"};
+  const auto next = [](hid_t of, const char* name, const H5A_info_t*, void* data) -> herr_t {
+    auto& current = *static_cast<Visit*>(data);
+    try {
+      current.visit(own(H5Aopen(of, name, H5P_DEFAULT), H5Aclose, current.what), name);
+      return 0;
+    } catch (...) {
+      current.thrown = std::current_exception();
+      return -1;
+    }
+  };
+  hsize_t first = 0;
+  const herr_t status = H5Aiterate2(object.id(), H5_INDEX_NAME, H5_ITER_INC, &first, next, &now);
+  if (now.thrown) std::rethrow_exception(now.thrown);
+  check(status, now.what);
 }
 
 Handle link_properties() {

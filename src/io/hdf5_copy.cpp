@@ -20,23 +20,16 @@ hsize_t rows_of_block(const Handle& properties, std::size_t rank, hsize_t row_by
 }
 
 void copy_attributes(const Handle& from, const Handle& to, const std::string& path) {
-  const auto copy = [](hid_t object, const char* name, const H5A_info_t*, void* data) -> herr_t {
-    const auto& target = *static_cast<const Handle*>(data);
-    const Handle attribute(H5Aopen(object, name, H5P_DEFAULT), H5Aclose);
-    const Handle type(H5Aget_type(attribute.id()), H5Tclose);
-    const Handle space(H5Aget_space(attribute.id()), H5Sclose);
-    if (!attribute || !type || !space) return -1;
+  each_attribute(from, path, [&](const Handle& attribute, const char* name) {
+    const std::string what = concat("cannot copy attribute '", name, "' of '", path, "'");
+    const Handle type = own(H5Aget_type(attribute.id()), H5Tclose, what);
+    const Handle space = own(H5Aget_space(attribute.id()), H5Sclose, what);
     std::string value(H5Aget_storage_size(attribute.id()), '\0');
-    const Handle made(
-        H5Acreate2(target.id(), name, type.id(), space.id(), H5P_DEFAULT, H5P_DEFAULT), H5Aclose);
-    if (!made || H5Aread(attribute.id(), type.id(), value.data()) < 0) return -1;
-    return H5Awrite(made.id(), type.id(), value.data()) < 0 ? -1 : 0;
-  };
-  hsize_t first = 0;
-  const Handle* target = &to;
-  check(
-      H5Aiterate2(from.id(), H5_INDEX_NAME, H5_ITER_INC, &first, copy, const_cast<Handle*>(target)),
-      "cannot copy the attributes of '" + path + "'");
+    check(H5Aread(attribute.id(), type.id(), value.data()), what);
+    const Handle made = own(
+        H5Acreate2(to.id(), name, type.id(), space.id(), H5P_DEFAULT, H5P_DEFAULT), H5Aclose, what);
+    check(H5Awrite(made.id(), type.id(), value.data()), what);
+  });
 }
 
 void copy_dataset(const Handle& from, const Handle& to, const std::string& path) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <string>
 
 #include "fedhpc/io/hdf5.hpp"
@@ -20,5 +21,9 @@ Handle link_properties();
 
 /// Throws Error with `what` and the reason unless `status` is success.
 void check(herr_t status, const std::string& what);
+
+/// Calls visit(attribute, name) for each attribute of the object at `path`. What it throws ends it.
+void each_attribute(const Handle& object, const std::string& path,
+                    const std::function<void(const Handle&, const char*)>& visit);
 
 }  // namespace fedhpc::h5

@@ -71,15 +71,11 @@ void check_dataset(const Handle& file, const std::string& path, FileSize& size) 
 }
 
 void check_attributes(const Handle& object, const std::string& path) {
-  const auto look = [](hid_t of, const char* name, const H5A_info_t*, void*) -> herr_t {
-    const Handle attribute(H5Aopen(of, name, H5P_DEFAULT), H5Aclose);
-    const Handle type(attribute ? H5Aget_type(attribute.id()) : -1, H5Tclose);
-    const Handle space(attribute ? H5Aget_space(attribute.id()) : -1, H5Sclose);
-    return attribute && type && space ? 0 : -1;
-  };
-  hsize_t first = 0;
-  check(H5Aiterate2(object.id(), H5_INDEX_NAME, H5_ITER_INC, &first, look, nullptr),
-        "attributes of '" + path + "'");
+  each_attribute(object, path, [&path](const Handle& attribute, const char* name) {
+    const std::string what = concat("attribute '", name, "' of '", path, "'");
+    own(H5Aget_type(attribute.id()), H5Tclose, what);
+    own(H5Aget_space(attribute.id()), H5Sclose, what);
+  });
 }
 
 void check_group(const Handle& file, const std::string& group, FileSize& size) {

@@ -8,9 +8,11 @@ MadeLayer make_linear_layer(const LineReader& line) {
   const std::int64_t in = shape.back();
   const std::int64_t places = values_of(shape) / in;
   shape.back() = line.integer("out", 1);
-  return {std::make_unique<Linear>(line.parameters(1, 2), in, shape.back(), line.tags(),
-                                   line.bias(), places),
-          shape};
+  return {
+      std::make_unique<Linear>(
+          line.parameters(1, 2), in, shape.back(), line.tags(), line.bias(), places,
+          line.then() == LineReader::Then::Nothing ? Linear::Then::Nothing : Linear::Then::Relu),
+      shape};
 }
 
 MadeLayer make_relu_layer(const LineReader& line) {

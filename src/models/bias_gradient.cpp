@@ -3,6 +3,8 @@
 #include "fedhpc/core/device.hpp"
 #include "fedhpc/models/device_kernels.hpp"
 
+#include "models/rectify.hpp"
+
 namespace fedhpc {
 
 namespace {
@@ -31,13 +33,16 @@ void sum_rows(const T* dy, std::int64_t stride, std::int64_t batch, std::int64_t
 
 }  // namespace
 
-void bias_gradient(const Tensor& output_gradient, std::int64_t column, const GradientSink& sink) {
+void bias_gradient(const Tensor& output_gradient, std::int64_t column, const GradientSink& sink,
+                   const Tensor& rectified) {
   if (on_device(output_gradient)) {
     return device_kernels<ModelKernels>().bias_gradient(
         {.type = real_of(output_gradient),
          .dy = device_stack(output_gradient),
-         .sink = {device_columns(sink.rows, column), sink.scale, sink.keep}});
+         .sink = {device_columns(sink.rows, column), sink.scale, sink.keep},
+         .rectified = rectified.defined() ? device_stack(rectified) : DeviceStack{}});
   }
+  if (rectified.defined()) rectify_gradient(rectified, output_gradient, output_gradient);
   with_type(output_gradient.scalar_type(), [&]<typename T>() {
     for (std::int64_t c = 0; c < output_gradient.size(0); ++c) {
       const T* dy = output_gradient.const_data_ptr<T>() + c * output_gradient.stride(0);

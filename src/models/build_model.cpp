@@ -88,18 +88,19 @@ class Builder {
     return line.op == op && bare ? consumers_[l].front() : 0;
   }
 
-  /// What can be computed with the norm of line l; those lines become part of it.
+  /// What can be computed with the norm or the product of line l; those lines become part of it.
   Then fuse(std::size_t l) {
-    const Shape& shape = shapes_[lines_[l].inputs.front()];
     const std::size_t relu = only(l, "relu");
     if (relu == 0 || !lines_[relu].numbers.empty()) return Then::Nothing;
-    fused_.emplace(relu, shape);
+    fused_.emplace(relu, Then::Relu);
+    if (lines_[l].op == "linear") return Then::Relu;
+    const Shape& shape = shapes_[lines_[l].inputs.front()];
     const std::size_t pool = lines_[l].op == "batch_norm" ? only(relu, "max_pool") : 0;
     if (pool == 0 || !pools_in_halves(lines_[pool]) || shape.size() != 3 || shape[1] < 2 ||
         shape[2] < 2) {
       return Then::Relu;
     }
-    fused_.emplace(pool, Shape{shape[0], shape[1] / 2, shape[2] / 2});
+    fused_.emplace(pool, Then::ReluMaxPool);
     return Then::ReluMaxPool;
   }
 
@@ -125,17 +126,19 @@ class Builder {
       from.push_back(nodes_[input]);
     }
     if (const auto fused = fused_.find(l); fused != fused_.end()) {
-      shapes_.push_back(fused->second);
+      Shape& shape = inputs.front();
+      if (fused->second == Then::ReluMaxPool) shape = {shape[0], shape[1] / 2, shape[2] / 2};
+      shapes_.push_back(shape);
       nodes_.push_back(from.front());
-      return fused->second;
+      return shape;
     }
     LineReader::Place place{.source = source_,
                             .line = l,
                             .tags = l == head_ ? Tag::Head : Tag::None,
                             .then = Then::Nothing};
     if (!line.constant.empty()) place.constant = &description_.constants.at(line.constant);
-    const bool norm = line.op == "batch_norm" || line.op == "group_norm";
-    if (norm && inputs.size() == 1) place.then = fuse(l);
+    const bool goes_on = line.op == "batch_norm" || line.op == "group_norm" || line.op == "linear";
+    if (goes_on && inputs.size() == 1) place.then = fuse(l);
     const LineReader reader(line, std::move(inputs), std::move(place));
     const auto entry = std::find_if(layer_registry().begin(), layer_registry().end(),
                                     [&](const auto& one) { return one.name == line.op; });
@@ -159,7 +162,7 @@ class Builder {
   std::vector<Shape> shapes_;                        // of every line's value
   std::vector<std::size_t> nodes_;                   // that hold it
   std::vector<std::vector<std::size_t>> consumers_;  // lines
-  std::map<std::size_t, Shape> fused_;               // lines that a norm computes
+  std::map<std::size_t, Then> fused_;                // lines that another computes, as its last
   std::size_t head_ = 0;
 };
 

@@ -62,9 +62,10 @@ void Graph::plan_gradients() {
 }
 
 std::size_t Graph::first_change(std::size_t node, std::size_t from) const {
-  // A layer in place, and a sum that shares on, change it at their own step.
+  // A layer in place, a sum that shares on, and one that says so, change it at their own step.
   const Layer& layer = *nodes_[node].layer;
-  std::size_t first = nodes_[node].in_place || layer.is_sum() ? node : 0;
+  const bool changes = nodes_[node].in_place || layer.is_sum() || layer.changes_output_gradient();
+  std::size_t first = changes ? node : 0;
   for (const std::size_t consumer : nodes_[node].consumers) {
     if (consumer < from) first = std::max(first, consumer);
   }

@@ -6,12 +6,19 @@
 #include "fedhpc/models/layer.hpp"
 
 #include "models/bias_gradient.hpp"
+#include "models/rectify.hpp"
 
 namespace fedhpc {
 
 Linear::Linear(ParameterNames names, std::int64_t in, std::int64_t out, Tag tags, Bias bias,
-               std::int64_t places)
-    : names_(std::move(names)), in_(in), out_(out), tags_(tags), bias_(bias), places_(places) {}
+               std::int64_t places, Then then)
+    : names_(std::move(names)),
+      in_(in),
+      out_(out),
+      tags_(tags),
+      bias_(bias),
+      places_(places),
+      then_(then) {}
 
 void Linear::declare(Layout& layout) {
   weight_column_ = layout.size();
@@ -48,13 +55,17 @@ void Linear::forward(const Pass& pass, Stacks inputs, const Tensor& stack) const
   batched_product(weights.scalar_type(), clients, 1, matrices_of(input), Transpose::No,
                   matrices_in(weights, weight_column_, out_, in_), Transpose::Yes,
                   biased && !device ? 1 : 0, matrices_of(output), pass.arithmetic);
-  if (!biased || !device) return;
-  device_kernels<ModelKernels>().add_bias({.type = real_of(output),
-                                           .y = device_stack(output),
-                                           .bias = device_columns(weights, bias_column_)});
+  if (biased && device) {
+    device_kernels<ModelKernels>().add_bias({.type = real_of(output),
+                                             .y = device_stack(output),
+                                             .bias = device_columns(weights, bias_column_),
+                                             .relu = then_ == Then::Relu});
+  } else if (then_ == Then::Relu) {
+    rectify(output, output);
+  }
 }
 
-void Linear::backward(const Pass& pass, Stacks inputs, const Tensor&, const Tensor& gradient,
+void Linear::backward(const Pass& pass, Stacks inputs, const Tensor& stack, const Tensor& gradient,
                       Stacks input_gradients, const GradientSink& sink) const {
   const Tensor input = at_places(inputs[0], in_);
   const Tensor output_gradient = at_places(gradient, out_);
@@ -63,6 +74,13 @@ void Linear::backward(const Pass& pass, Stacks inputs, const Tensor&, const Tens
   const Tensor& weights = pass.weights;
   const at::ScalarType type = weights.scalar_type();
   const std::int64_t clients = input.size(0);
+  // db, and dY as it is before a ReLU
+  const Tensor rectified = then_ == Then::Relu ? at_places(stack, out_) : Tensor();
+  if (bias_ == Bias::Use && sink.columns.hold(tags_ | kBiasTags)) {
+    bias_gradient(output_gradient, bias_column_, sink, rectified);
+  } else if (rectified.defined()) {
+    rectify_gradient(rectified, output_gradient, output_gradient);
+  }
   // dX = dY W, before the sink may change W
   if (input_gradient.defined()) {
     batched_product(type, clients, 1, matrices_of(output_gradient), Transpose::No,
@@ -75,8 +93,6 @@ void Linear::backward(const Pass& pass, Stacks inputs, const Tensor&, const Tens
                     matrices_of(input), Transpose::No, sink.keep,
                     matrices_in(sink.rows, weight_column_, out_, in_), pass.arithmetic);
   }
-  if (bias_ == Bias::None || !sink.columns.hold(tags_ | kBiasTags)) return;
-  bias_gradient(output_gradient, bias_column_, sink);
 }
 
 }  // namespace fedhpc

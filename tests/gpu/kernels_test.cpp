@@ -171,6 +171,41 @@ TEST_P(Kernels, BiasesAndTheirGradients) {
   }
 }
 
+TEST_P(Kernels, BiasesAndTheirGradientsWhereAReluFollows) {
+  for (const std::int64_t batch : {1, 8, 20}) {  // less, as many and more than are read at once
+    for (const std::int64_t places : {1, 4}) {
+      for (const Gaps gaps : kAllGaps) {
+        Tensor x = random({3, batch, 6 * places});
+        x[0][0][0] = kNan;
+        const Tensor bias = random({3, 6});
+        const Placed out = place(x, gaps);
+        kernels().add_bias({.type = real(),
+                            .y = out.stack(),
+                            .bias = place(bias, gaps).columns(),
+                            .places = places,
+                            .relu = true});
+        const Tensor y =
+            (x.view({3, batch, 6, places}) + bias.view({3, 1, 6, 1})).clamp_min(0).view_as(x);
+        EXPECT_TRUE(out.values().isnan().equal(y.isnan()));
+        expect_close(out.values().nan_to_num(), y.nan_to_num());
+
+        const Tensor dy = random({3, batch, 6 * places});
+        const Placed gradient = place(dy, gaps);
+        const Placed sink = place(bias, gaps);
+        kernels().bias_gradient({.type = real(),
+                                 .dy = gradient.stack(),
+                                 .places = places,
+                                 .sink = {.out = sink.columns(), .scale = -2, .keep = 0.5},
+                                 .rectified = out.stack()});
+        const Tensor dx = dy.masked_fill(y.gt(0).logical_not(), 0);
+        EXPECT_TRUE(gradient.values().equal(dx));
+        expect_close(sink.values(), 0.5 * bias - 2 * dx.view({3, batch, 6, places}).sum({1, 3}),
+                     10);
+      }
+    }
+  }
+}
+
 class Gathers : public Kernels {
  protected:
   static constexpr std::int64_t kClients = 3;

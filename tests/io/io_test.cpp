@@ -307,5 +307,22 @@ TEST_F(IoTest, ACopyNeedsNoMoreMemoryForManySmallChunks) {
   EXPECT_EQ(copied, values);
 }
 
+TEST_F(IoTest, ACopyThatFailsAtAnAttributeSaysWhy) {
+  {
+    const h5::Handle file = h5::open_file(path_, h5::Mode::Create);
+    h5::write_attribute(file, "seed", std::int64_t{3});
+  }
+  h5::open_file(copy_, h5::Mode::Create);
+  const h5::Handle from = h5::open_file(path_, h5::Mode::Read);
+  const h5::Handle to = h5::open_file(copy_, h5::Mode::Read);
+  try {
+    h5::copy_contents(from, to, {});
+    FAIL() << "it cannot be written to";
+  } catch (const Error& error) {
+    EXPECT_EQ(std::string(error.what()),
+              "HDF5: cannot copy attribute 'seed' of '/': no write intent on file");
+  }
+}
+
 }  // namespace
 }  // namespace fedhpc

@@ -67,7 +67,7 @@ class Difference final : public Layer {
   }
 };
 
-enum class Kind { Linear, Relu, Sigmoid, Sum, Product, Difference };
+enum class Kind { Linear, LinearRelu, Relu, Sigmoid, Sum, Product, Difference };
 
 struct Drawn {
   Kind kind;
@@ -92,7 +92,7 @@ std::vector<Drawn> drawn(std::mt19937& random) {
     nodes.push_back({kind, std::move(inputs)});
   };
   for (std::size_t n = 0; n < count; ++n) {
-    const auto kind = static_cast<Kind>(below(6));
+    const auto kind = static_cast<Kind>(below(7));
     std::vector<std::size_t> inputs{pick()};
     if (kind == Kind::Sum || kind == Kind::Product || kind == Kind::Difference)
       inputs.push_back(pick());
@@ -114,6 +114,11 @@ Model model_of(const std::vector<Drawn>& nodes) {
       case Kind::Linear:
         layer = std::make_unique<Linear>(name_of(n), kWidth, kWidth,
                                          n + 1 == nodes.size() ? Tag::Head : Tag::None);
+        break;
+      case Kind::LinearRelu:
+        layer =
+            std::make_unique<Linear>(name_of(n), kWidth, kWidth, Tag::None,
+                                     n % 2 == 0 ? Bias::Use : Bias::None, 1, Linear::Then::Relu);
         break;
       case Kind::Relu:
         layer = std::make_unique<Relu>(kWidth);
@@ -150,6 +155,11 @@ Tensor expected(const std::vector<Drawn>& nodes, const Layout& layout, const Ten
       case Kind::Linear:
         values.push_back(at::linear(x, field(name_of(n) + ".weight"), field(name_of(n) + ".bias")));
         break;
+      case Kind::LinearRelu: {
+        const Tensor product = at::linear(x, field(name_of(n) + ".weight"));
+        values.push_back(at::relu(n % 2 == 0 ? product.add(field(name_of(n) + ".bias")) : product));
+        break;
+      }
       case Kind::Relu:
         values.push_back(at::relu(x));
         break;

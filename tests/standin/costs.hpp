@@ -163,7 +163,8 @@ inline Cost of(const DeviceReluGradient& of) {
   return moving(of.type, 3 * values(of.dx), values(of.dx));
 }
 inline Cost of(const DeviceBias& of) {
-  return moving(of.type, 2 * values(of.y) + of.y.clients * of.y.width / of.places, values(of.y));
+  return moving(of.type, 2 * values(of.y) + of.y.clients * of.y.width / of.places, values(of.y),
+                of.relu ? 2 : 1);
 }
 
 inline std::int64_t sunk(const DeviceSink& sink, std::int64_t count) {
@@ -171,7 +172,9 @@ inline std::int64_t sunk(const DeviceSink& sink, std::int64_t count) {
 }
 inline Cost of(const DeviceBiasGradient& of) {
   const std::int64_t channels = of.dy.clients * of.dy.width / of.places;
-  return moving(of.type, values(of.dy) + sunk(of.sink, channels), values(of.dy));
+  const bool rectified = of.rectified.data != nullptr;
+  return moving(of.type, (rectified ? 3 : 1) * values(of.dy) + sunk(of.sink, channels),
+                values(of.dy), rectified ? 2 : 1);
 }
 inline Cost of(const DeviceAccumulate& of) {
   const std::int64_t moved = of.rows * of.columns;

@@ -37,20 +37,21 @@ std::string text_of(const LayerLine& line);
 LayerLine line_of(std::string_view text);
 
 /// Makes the layers of a description. Batch norm, ReLU and 2x2 max pooling in a row become one
-/// layer, and so do group norm and ReLU. The head is the last linear layer or convolution. `source` begins the message where a
-/// line does not fit: "model.file 'net.h5'". Throws DataError.
+/// layer; so do group norm and ReLU, and a linear layer and ReLU. The head is the last linear layer
+/// or convolution. `source` begins the message where a line does not fit: "model.file 'net.h5'".
+/// Throws DataError.
 std::unique_ptr<Model> build_model(const ModelDescription& description, const std::string& source);
 
 /// What a layer's builder knows of its line; it answers with messages that name the line.
 class LineReader {
  public:
-  /// What a norm computes beside itself.
+  /// What a norm or a product computes beside itself.
   enum class Then { Nothing, Relu, ReluMaxPool };
   struct Place {
     std::string source;                // of the description
     std::size_t line = 0;              // its number
     Tag tags = Tag::None;              // Head, or none
-    Then then = Then::Nothing;         // what a norm computes beside itself
+    Then then = Then::Nothing;         // what it computes beside itself
     const Tensor* constant = nullptr;  // the line's numbers, where it names some
   };
 

@@ -23,12 +23,13 @@ struct DeviceReluGradient {
   DeviceStack dx;
 };
 
-/// y[c, b, k places + p] += bias[c, k]
+/// y[c, b, k places + p] += bias[c, k], and where a ReLU follows, y = max(y, 0)
 struct DeviceBias {
   DType type;
   DeviceStack y;
   DeviceColumns bias;
   std::int64_t places = 1;
+  bool relu = false;
 };
 
 /// The sums of dy over batch and places of each channel into the sink.
@@ -37,6 +38,7 @@ struct DeviceBiasGradient {
   DeviceStack dy;
   std::int64_t places = 1;
   DeviceSink sink;
+  DeviceStack rectified{};  ///< y of a ReLU: dy becomes 0 first where y is; data null: none
 };
 
 /// [channels, height, width] of one sample.

@@ -95,6 +95,8 @@ class Layer {
   virtual bool in_place() const { return false; }
   /// True if backward reads the output, or what the memory of a layer in place holds.
   virtual bool reads_output() const { return false; }
+  /// True if backward changes output_gradient, though the layer does not work in place.
+  virtual bool changes_output_gradient() const { return false; }
   /// True for a sum of the inputs: each input's gradient is the output's. Nobody calls backward.
   virtual bool is_sum() const { return false; }
   /// True for a network in one piece, within which nobody else can tell the head from the rest.
@@ -120,7 +122,8 @@ class Layer {
 
   /// Writes the gradients of the inputs. One is undefined where nobody needs it; two inputs that
   /// are one value have each their own. Reads the weights before it writes the sink, which may be
-  /// the weights themselves. Leaves output_gradient as it is unless the layer works in place.
+  /// the weights themselves. Leaves output_gradient as it is unless the layer works in place or
+  /// says otherwise.
   virtual void backward(const Pass& pass, Stacks inputs, const Tensor& output,
                         const Tensor& output_gradient, Stacks input_gradients,
                         const GradientSink& sink) const = 0;
@@ -151,13 +154,18 @@ constexpr Tag kScaleTags = Tag::Trainable | Tag::Norm | Tag::Uncompressed;
 constexpr Tag kTableTags = Tag::Trainable | Tag::Uncompressed;
 
 /// y = x W^T + b with W [out, in], b [out] (PyTorch's Linear), at each of `places` places of a
-/// sample [places, in]: parameters weight and, unless there is none, bias.
+/// sample [places, in]: parameters weight and, unless there is none, bias. A ReLU that follows may
+/// be part of it: on a device one kernel adds the bias and takes the maximum, one goes back.
 class Linear final : public Layer {
  public:
+  enum class Then { Nothing, Relu };
+
   Linear(ParameterNames names, std::int64_t in, std::int64_t out, Tag tags, Bias bias = Bias::Use,
-         std::int64_t places = 1);
+         std::int64_t places = 1, Then then = Then::Nothing);
 
   std::int64_t output_features() const override { return places_ * out_; }
+  bool reads_output() const override { return then_ == Then::Relu; }
+  bool changes_output_gradient() const override { return then_ == Then::Relu; }
   void declare(Layout& layout) override;
   double forward_flops() const override { return 2.0 * static_cast<double>(places_ * in_ * out_); }
   void forward(const Pass& pass, Stacks inputs, const Tensor& output) const override;
@@ -174,6 +182,7 @@ class Linear final : public Layer {
   Tag tags_;
   Bias bias_;
   std::int64_t places_;
+  Then then_;
   std::int64_t weight_column_ = 0;
   std::int64_t bias_column_ = 0;
 };

@@ -44,6 +44,7 @@ struct AddBias {
   Samples<T> y;  // or the rows that images by channels are
   Columns<const T> bias;
   bool by_channels;
+  bool relu;
 
   FEDHPC_KERNEL void operator()(std::int64_t i) const {
     const auto at = index(i);
@@ -51,7 +52,9 @@ struct AddBias {
     const T* of = bias(at.client);
     Pack<T, N> pack = load<T, N>(values);
     for (int k = 0; k < N; ++k) {
-      pack.value[k] += of[by_channels ? at.sample : places(at.value * N + k).quotient];
+      T& value = pack.value[k];
+      value += of[by_channels ? at.sample : places(at.value * N + k).quotient];
+      if (relu) value = value < T{0} ? T{0} : value;
     }
     store(values, pack);
   }
@@ -70,6 +73,40 @@ struct SumOverBatch {
     const Split at = channels(i);
     T sum{0};
     for (std::int64_t b = 0; b < batch; ++b) sum += *dy(at.quotient, b, at.rest);
+    sink.write(sum, sink.out(at.quotient)[at.rest]);
+  }
+};
+
+/// The same after a ReLU, whose gradient takes the place of dy.
+template <typename T>
+struct RectifiedSumOverBatch {
+  Divisor channels;
+  std::int64_t batch;
+  Images<const T> y;
+  Images<T> dy;
+  Sink<T> sink;
+
+  FEDHPC_KERNEL void operator()(std::int64_t i) const {
+    constexpr int kAtOnce =
+        8;  // read together, ahead of the writes that might be to the same place
+    const Split at = channels(i);
+    T sum{0};
+    for (std::int64_t first = 0; first < batch; first += kAtOnce) {
+      const auto count = static_cast<int>(batch - first < kAtOnce ? batch - first : kAtOnce);
+      T gradient[kAtOnce];
+      for (int k = 0; k < kAtOnce; ++k) {
+        if (k < count) {
+          const bool passes = *y(at.quotient, first + k, at.rest) > T{0};
+          gradient[k] = passes ? *dy(at.quotient, first + k, at.rest) : T{0};
+        }
+      }
+      for (int k = 0; k < kAtOnce; ++k) {
+        if (k < count) {
+          *dy(at.quotient, first + k, at.rest) = gradient[k];
+          sum += gradient[k];
+        }
+      }
+    }
     sink.write(sum, sink.out(at.quotient)[at.rest]);
   }
 };

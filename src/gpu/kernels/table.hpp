@@ -139,19 +139,28 @@ class KernelTable : public AllKernels {
         launcher_.each(values_of(y) / pack,
                        kernels::AddBias<T, pack>{
                            index_of(y, pack), kernels::Divisor(of.places), kernels::Samples<T>(y),
-                           kernels::Columns<const T>(of.bias), of.y.channel_stride != 0});
+                           kernels::Columns<const T>(of.bias), of.y.channel_stride != 0, of.relu});
       });
     });
   }
 
   void bias_gradient(const DeviceBiasGradient& of) override {
     if (of.dy.clients == 0 || of.dy.width == 0) return;
+    const bool rectified = of.rectified.data != nullptr;
+    if (rectified && of.places != 1) {
+      relu_gradient({.type = of.type, .y = of.rectified, .dy = of.dy, .dx = of.dy});
+    }
     const std::int64_t channels = of.dy.width / of.places;
     const std::int64_t count = of.dy.clients * channels;
     of_type(of.type, [&]<typename T>(T) {
       const kernels::Sink<T> sink(of.sink);
       const kernels::Divisor by_channel(channels);
-      if (of.places == 1) {
+      if (of.places == 1 && rectified) {
+        launcher_.each(count,
+                       kernels::RectifiedSumOverBatch<T>{by_channel, of.dy.batch,
+                                                         kernels::Images<const T>(of.rectified, 1),
+                                                         kernels::Images<T>(of.dy, 1), sink});
+      } else if (of.places == 1) {
         launcher_.each(count, kernels::SumOverBatch<T>{by_channel, of.dy.batch,
                                                        kernels::Images<const T>(of.dy, 1), sink});
       } else {

@@ -31,11 +31,16 @@ void activations(AllKernels& kernels, Memory& memory) {
       const DeviceStack dy = images(memory, image, by_channels);
       kernels.relu_gradient({.type = type, .y = x, .dy = dy, .dx = dy});
       const DeviceColumns bias = memory.columns(kClients, 3);
-      kernels.add_bias({.type = type, .y = x, .bias = bias, .places = places});
+      kernels.add_bias({.type = type, .y = x, .bias = bias, .places = places, .relu = true});
       kernels.bias_gradient({.type = type,
                              .dy = dy,
                              .places = places,
                              .sink = {.out = bias, .scale = -.1, .keep = 1}});
+      kernels.bias_gradient({.type = type,
+                             .dy = dy,
+                             .places = places,
+                             .sink = {.out = bias, .scale = -.1, .keep = 1},
+                             .rectified = x});
     }
   }
 }
