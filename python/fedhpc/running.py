@@ -173,9 +173,10 @@ def _split(config):
 
 def _launched():
     """The processes of this one's launcher, 1 without one, 0 where it does not count them."""
-    launched = _core.launched_ranks()
     # An MPI that somebody (mpi4py) started before without a launcher leaves its variable in C's environment alone.
-    return 1 if launched == 0 and "PMIX_RANK" not in os.environ else launched
+    if _core.launcher() == "PMIx" and "PMIX_RANK" not in os.environ:
+        return 1
+    return _core.launched_ranks()
 
 
 def _elsewhere(ranks):

@@ -199,6 +199,7 @@ void bind_running(nb::module_& core) {
     if (session) session->abort(sentence);
   });
   core.def("on_abort", [](const nb::object& told) { on_abort = told; });
+  core.def("launcher", [] { return launcher().name; });
   core.def("launched_rank", [] { return launcher().rank; });
   // 0: a launcher that does not count them.
   core.def("launched_ranks", [] { return launcher().name.empty() ? 1 : launcher().tasks; });

@@ -280,7 +280,8 @@ class Ranks(InFolder):
         counted = {"SLURM_PROCID": "{0}", "SLURM_STEP_ID": "0", "SLURM_STEP_NUM_TASKS": "2"}
         others = {name: value for name, value in os.environ.items()
                   if not name.startswith(("OMPI_COMM_", "SLURM_", "PMI", "PALS_", "FLUX_"))}
-        for name, variables, first in (("srun", counted, 2), ("PMIx", {"PMIX_RANK": "{0}"}, None)):
+        a_host = {"PALS_RANKID": "{0}", "PALS_LOCAL_SIZE": "1"}
+        for name, variables, first in (("srun", counted, 2), ("PMIx", {"PMIX_RANK": "{0}"}, None), ("PALS", a_host, None)):
             for ranks in (None, 2):
                 with self.subTest(name, ranks=ranks):
                     script = ("import fedhpc\n"

@@ -191,7 +191,10 @@ std::vector<std::string> lines_of(std::istream& text) {
 TEST_F(Roofline, StepsDoWhatIsRecorded) {
   const std::vector<std::int64_t> colour{3, 32, 32};
   const TrainingCase cnn4{"cnn4", colour, 64, 2, 2};
-  take("dnn x 100", {"dnn", {1, 28, 28}, 20, 10, 2}, 100);
+  const TrainingCase dnn{"dnn", {1, 28, 28}, 20, 10, 2};
+  take("dnn x 1", dnn, 1);
+  take("dnn x 100", dnn, 100);
+  take("cnn4 x 1", cnn4, 1);
   take("cnn4 x 10", cnn4, 10);
   take("cnn4 x 100", cnn4, 100);
   take("cnn4 x 10 by LibTorch", cnn4, 10, "loop");
