@@ -32,10 +32,10 @@ endfunction()
 
 # What takes a minute or more, the longest first: ctest starts it before all else, so that nothing long is left at the
 # end. Tests of one cluster or network follow one another.
-set(FEDHPC_LONG_TESTS lint.naming slurm_requeue slurm_signals slurm_jobs app_memory docs.commands conformance_test.ranks_1
+set(FEDHPC_LONG_TESTS app_faults lint.naming slurm_requeue slurm_signals slurm_jobs app_memory docs.commands conformance_test.ranks_1
     algorithms_test.ranks_1 device_test.ranks_4 device_late.ranks_2 lint.headers netns_hosts netns_same_results netns_wire_bytes netns_cut_link
     app_same_bits algorithms_test.ranks_4 device_test.ranks_1 harness install_wheel python_imported_models
-    python_mutated_models app_kill_resume python_killed tools_reproduce tools_sweep_halving app_command_line app_faults
+    python_mutated_models app_kill_resume python_killed tools_reproduce tools_sweep_halving app_command_line
     algorithms_test.ranks_2 conformance_test.ranks_3 conformance_test.ranks_4 conformance_test.ranks_2 python_models
     device_test.ranks_2 python_methods tools_reproduce_slurm app_signals campaign_kills campaign_races campaign_signals
     campaign_configs campaign_files)
