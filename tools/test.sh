@@ -26,10 +26,10 @@ export FEDHPC_DATA=${FEDHPC_DATA:-$PWD/../shared/data}
 failed=0
 ctest --preset "$preset" -j "$jobs" "${select[@]}" || failed=$?
 if [ $failed != 0 ]; then  # what failed, once more at the end: where GoogleTest says so, and the last words
-  awk '/^[0-9]+\/[0-9]+ Testing: / { name = $3; said = ""; kept = 0 }
+  awk '/^[0-9]+\/[0-9]+ Testing: / { name = $3; said = ""; kept = 0; split("", last) }
        /: Failure$/ { kept = 5 }
        kept-- > 0 { said = said $0 "\n" }
-       /^Test Failed/ { print "== " name; printf "%s", said; for (i = 20; i > 0; --i) print last[(NR - i) % 20] }
+       /^Test Failed/ { print "== " name; printf "%s", said; for (i = 20; i > 0; --i) if ((NR - i) % 20 in last) print last[(NR - i) % 20] }
        { last[NR % 20] = $0 }' "build/$preset/Testing/Temporary/LastTest.log" || true
   exit $failed
 fi
