@@ -93,7 +93,7 @@ struct RectifiedSumOverBatch {
     T sum{0};
     for (std::int64_t first = 0; first < batch; first += kAtOnce) {
       const auto count = static_cast<int>(batch - first < kAtOnce ? batch - first : kAtOnce);
-      T gradient[kAtOnce];
+      T gradient[kAtOnce] = {};
       for (int k = 0; k < kAtOnce; ++k) {
         if (k < count) {
           const bool passes = *y(at.quotient, first + k, at.rest) > T{0};
