@@ -79,11 +79,8 @@ int dispatch(const Arguments& arguments, const std::string& command_line) {
   if (command == "run") return run_command(rest, command_line);
   if (command == "resume") return resume_command(rest, command_line);
   const int exit_code = print(command, rest);
-  if (std::fflush(stdout) != 0) {
+  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
     throw Error(concat("standard output cannot be written: ", std::strerror(errno)));
-  }
-  if (std::ferror(stdout) != 0) {  // of an earlier write, whose reason is lost
-    throw Error("standard output cannot be written");
   }
   return exit_code;
 }

@@ -172,7 +172,8 @@ TEST_P(Kernels, BiasesAndTheirGradients) {
 }
 
 TEST_P(Kernels, BiasesAndTheirGradientsWhereAReluFollows) {
-  for (const std::int64_t batch : {1, 8, 20}) {  // less, as many and more than are read at once
+  // Less, as many and more than are read at once, and more than a thread takes.
+  for (const std::int64_t batch : {1, 8, 20, 70}) {
     for (const std::int64_t places : {1, 4}) {
       for (const Gaps gaps : kAllGaps) {
         Tensor x = random({3, batch, 6 * places});

@@ -87,6 +87,21 @@ TEST(LayerLines, OfTwoShapesThatDoNotFitAreRefused) {
   }
 }
 
+TEST(LayerLines, OfALinearLayerAndItsReluAreOneLayer) {
+  const auto nodes_of = [](const std::string& relu, const std::string& next) {
+    std::vector<std::size_t> nodes;
+    const auto model = built({"input shape=6", "linear out=6 inputs=0 parameters=w,b", relu, next,
+                              "linear out=2 inputs=3 parameters=h"});
+    for (const LayerSummary& layer : model->layers()) nodes.push_back(layer.node);
+    return nodes;
+  };
+  using Nodes = std::vector<std::size_t>;
+  EXPECT_EQ(nodes_of("relu inputs=1", "silu inputs=2"), (Nodes{0, 1, 0, 2, 3}));
+  // Somebody else reads what the ReLU is given.
+  EXPECT_EQ(nodes_of("relu inputs=1", "add inputs=1,2"), (Nodes{0, 1, 2, 3, 4}));
+  EXPECT_EQ(nodes_of("tanh inputs=1", "silu inputs=2"), (Nodes{0, 1, 2, 3, 4}));
+}
+
 TEST(Embedding, RefusesWhatIsNoRow) {
   const auto model =
       built({"input shape=2", "embedding rows=3 columns=2 inputs=0 parameters=t name=words"});

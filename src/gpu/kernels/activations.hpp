@@ -96,8 +96,9 @@ struct RectifiedSumOverBatch {
       T gradient[kAtOnce] = {};
       for (int k = 0; k < kAtOnce; ++k) {
         if (k < count) {
-          const bool passes = *y(at.quotient, first + k, at.rest) > T{0};
-          gradient[k] = passes ? *dy(at.quotient, first + k, at.rest) : T{0};
+          const T value = *y(at.quotient, first + k, at.rest);
+          const T given = *dy(at.quotient, first + k, at.rest);
+          gradient[k] = value > T{0} ? given : T{0};
         }
       }
       for (int k = 0; k < kAtOnce; ++k) {

@@ -146,16 +146,18 @@ class KernelTable : public AllKernels {
 
   void bias_gradient(const DeviceBiasGradient& of) override {
     if (of.dy.clients == 0 || of.dy.width == 0) return;
+    constexpr std::int64_t kOfAThread = 64;  // rows; more of them take threads of their own
     const bool rectified = of.rectified.data != nullptr;
-    if (rectified && of.places != 1) {
-      relu_gradient({.type = of.type, .y = of.rectified, .dy = of.dy, .dx = of.dy});
+    const bool at_once = rectified && of.places == 1 && of.dy.batch <= kOfAThread;
+    if (rectified && !at_once) {
+      KernelTable::relu_gradient({.type = of.type, .y = of.rectified, .dy = of.dy, .dx = of.dy});
     }
     const std::int64_t channels = of.dy.width / of.places;
     const std::int64_t count = of.dy.clients * channels;
     of_type(of.type, [&]<typename T>(T) {
       const kernels::Sink<T> sink(of.sink);
       const kernels::Divisor by_channel(channels);
-      if (of.places == 1 && rectified) {
+      if (at_once) {
         launcher_.each(count,
                        kernels::RectifiedSumOverBatch<T>{by_channel, of.dy.batch,
                                                          kernels::Images<const T>(of.rectified, 1),
