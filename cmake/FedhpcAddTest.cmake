@@ -30,8 +30,8 @@ function(fedhpc_add_test)
   endforeach()
 endfunction()
 
-# What takes a minute or more, the longest first but for one that needs room: ctest starts it before all else, so that nothing long is left at the
-# end. Tests of one cluster or network follow one another.
+# What takes a minute or more, the longest first but for one that needs room. ctest starts it before all else, so that
+# nothing long is left at the end. Tests of one cluster or network follow one another.
 set(FEDHPC_LONG_TESTS app_faults lint.naming slurm_requeue slurm_signals slurm_jobs app_memory docs.commands conformance_test.ranks_1
     algorithms_test.ranks_1 device_test.ranks_4 device_late.ranks_2 lint.headers netns_hosts netns_same_results netns_wire_bytes netns_cut_link
     app_same_bits algorithms_test.ranks_4 device_test.ranks_1 harness install_wheel python_imported_models

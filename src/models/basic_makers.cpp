@@ -8,11 +8,9 @@ MadeLayer make_linear_layer(const LineReader& line) {
   const std::int64_t in = shape.back();
   const std::int64_t places = values_of(shape) / in;
   shape.back() = line.integer("out", 1);
-  return {
-      std::make_unique<Linear>(
-          line.parameters(1, 2), in, shape.back(), line.tags(), line.bias(), places,
-          line.then() == LineReader::Then::Nothing ? Linear::Then::Nothing : Linear::Then::Relu),
-      shape};
+  return {std::make_unique<Linear>(line.parameters(1, 2), in, shape.back(), line.tags(),
+                                   line.bias(), places, line.then()),
+          shape};
 }
 
 MadeLayer make_relu_layer(const LineReader& line) {

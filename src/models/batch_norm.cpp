@@ -28,14 +28,14 @@ void move(T& running, double batch, double momentum) {
 
 /// y = what follows the norm, of affine(x).
 template <typename T>
-void normalise(const Planes<const T>& x, const ImageShape& in, BatchNorm::Then then,
-               const Affine<T>& affine, const Planes<T>& y) {
+void normalise(const Planes<const T>& x, const ImageShape& in, Then then, const Affine<T>& affine,
+               const Planes<T>& y) {
   for (std::int64_t b = 0; b < x.batch; ++b) {
     const T* plane = x[b];
     T* out = y[b];
-    if (then == BatchNorm::Then::Nothing) {
+    if (then == Then::Nothing) {
       for (std::int64_t i = 0; i < x.places; ++i) out[i] = affine(plane[i]);
-    } else if (then == BatchNorm::Then::Relu) {
+    } else if (then == Then::Relu) {
       normalise_relu(plane, affine, x.places, out);
     } else {
       for (std::int64_t row = 0; row < in.height / 2; ++row) {
@@ -98,9 +98,7 @@ Saved BatchNorm::make_saved(std::int64_t clients, std::int64_t, const at::Tensor
 DeviceBatchNorm BatchNorm::on_device_as(const Pass& pass, const Tensor& x, const Tensor& y) const {
   const bool training = pass.use == Use::Training;
   return {.type = real_of(x),
-          .then = then_ == Then::Nothing ? DeviceBatchNorm::Then::Nothing
-                  : then_ == Then::Relu  ? DeviceBatchNorm::Then::Relu
-                                         : DeviceBatchNorm::Then::ReluMaxPool,
+          .then = then_,
           .training = training,
           .in = device_image(in_),
           .epsilon = epsilon_,

@@ -7,8 +7,6 @@ namespace fedhpc {
 
 namespace {
 
-using Then = ImageNet::Then;
-
 constexpr FamilyDefaults kPlain{.norm = NormChoice::None, .bias = BiasChoice::True};
 
 /// Two convolutions with ReLU and 2x2 pooling, a hidden linear layer.

@@ -7,8 +7,6 @@ namespace fedhpc {
 
 namespace {
 
-using Then = LineReader::Then;
-
 /// Builds the layers of a description, line by line.
 class Builder {
  public:

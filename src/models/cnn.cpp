@@ -16,7 +16,7 @@ std::unique_ptr<Model> plain_cnn(const ModelOptions& options,
   ImageNet net(options, shape, {});
   for (std::size_t i = 1; i <= channels.size(); ++i) {
     net.conv(concat("conv", i), concat("bn", i), net.scaled(channels[i - 1]), kSame,
-             i % pool_every == 0 ? ImageNet::Then::ReluMaxPool : ImageNet::Then::Relu);
+             i % pool_every == 0 ? Then::ReluMaxPool : Then::Relu);
   }
   net.linear("fc1", classes, net.bias());
   return net.finish();
@@ -30,7 +30,7 @@ std::unique_ptr<Model> plain_vgg(const ModelOptions& options,
   ImageNet net(options, shape, {.norm = NormChoice::Batch, .bias = BiasChoice::True});
   for (std::size_t i = 1; i <= channels.size(); ++i) {
     net.conv(concat("conv", i), concat("bn", i), net.scaled(channels[i - 1]), kSame,
-             ImageNet::Then::ReluMaxPool);
+             Then::ReluMaxPool);
   }
   const std::int64_t hidden = net.scaled(channels.back());
   for (const std::string name : {"fc1", "fc2"}) {

@@ -35,8 +35,6 @@ class ImageNet {
   const ImageShape& shape() const { return shape_; }
   Bias bias() const { return bias_; }
 
-  enum class Then { Nothing, Relu, ReluMaxPool };
-
   /// Adds a convolution to `channels` (as they are), the norm if there is one, and what
   /// follows; pooling: 2x2 windows, stride 2. Throws ConfigError for an image too small to pool, or
   /// channels that do not make equal groups.

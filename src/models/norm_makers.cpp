@@ -26,13 +26,10 @@ double epsilon_of(const LineReader& line) {
 }  // namespace
 
 MadeLayer make_batch_norm_layer(const LineReader& line) {
-  const auto then = line.then() == LineReader::Then::Nothing ? BatchNorm::Then::Nothing
-                    : line.then() == LineReader::Then::Relu  ? BatchNorm::Then::Relu
-                                                             : BatchNorm::Then::ReluMaxPool;
   const double momentum = line.number_or("momentum", 0.1);
   line.check(0 <= momentum && momentum <= 1,
              concat("'momentum' is ", momentum, "; allowed: from 0 to 1"));
-  return {std::make_unique<BatchNorm>(line.parameters(4, 4), channels_of(line), then,
+  return {std::make_unique<BatchNorm>(line.parameters(4, 4), channels_of(line), line.then(),
                                       epsilon_of(line), momentum),
           line.input()};
 }
@@ -43,11 +40,9 @@ MadeLayer make_group_norm_layer(const LineReader& line) {
   line.check(in.channels % groups == 0,
              concat("its ", in.channels, " channels do not make ", groups, " equal groups"));
   line.check(line.parameter_count() != 1, "it names 1 parameter, it needs 0 or 2");
-  const auto then =
-      line.then() == LineReader::Then::Nothing ? SampleNorm::Then::Nothing : SampleNorm::Then::Relu;
   return {std::make_unique<SampleNorm>(
               line.parameters(0, 2), NormedParts{groups, in.channels / groups, in.places()},
-              Shape{in.channels}, line.parameter_count(), epsilon_of(line), then),
+              Shape{in.channels}, line.parameter_count(), epsilon_of(line), line.then()),
           line.input()};
 }
 

@@ -5,8 +5,6 @@ namespace fedhpc {
 
 namespace {
 
-using Then = ImageNet::Then;
-
 constexpr Window kSame{.size = 3, .stride = 1, .padding = 1};
 
 /// torchvision's BasicBlock: conv1 bn1 ReLU conv2 bn2, plus the input or, where the shape changes,

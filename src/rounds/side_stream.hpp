@@ -22,7 +22,7 @@ class SideStream {
   template <typename Work>
   void run(std::initializer_list<Tensor> used, const Work& work) {
     wait_for(/*waiting=*/stream_, /*other=*/current());
-    for (Tensor tensor : used) tensor.record_stream(stream_);
+    for (const Tensor& tensor : used) tensor.record_stream(stream_);
     const c10::StreamGuard here(stream_);
     work();
   }

@@ -271,8 +271,6 @@ TEST_P(ImageKernels, AveragePoolingByRectangles) {
   }
 }
 
-using Then = DeviceBatchNorm::Then;
-
 /// Batch norm and what follows in float64, forward and back.
 struct NormReference {
   DeviceImage in;

@@ -131,8 +131,7 @@ TEST_F(DeviceConvolutions, ImagesLieByChannelsBetweenLayersThatTakeThemSo) {
   };
   Graph graph(in.values());
   graph.add(convolution("a", in));
-  const std::size_t norm =
-      graph.add(std::make_unique<BatchNorm>("bn", in, BatchNorm::Then::ReluMaxPool));
+  const std::size_t norm = graph.add(std::make_unique<BatchNorm>("bn", in, Then::ReluMaxPool));
   graph.add(convolution("b", half));
   graph.add(std::make_unique<Sum>(half.values()), {graph.last(), norm});
   graph.add(std::make_unique<Relu>(half.values()));
@@ -243,14 +242,13 @@ TEST_F(DeviceConvolutions, WaysThatFailOrAreSlowAreToldAndNotTaken) {
 
 TEST_F(DeviceConvolutions, PassesCanBeCaptured) {
   const ImageShape in{3, 8, 8};
-  const Model model =
-      model_of(in.values(), std::make_unique<Conv2d>("conv", in, 4, Window{3, 1, 1}, Bias::Use),
-               std::make_unique<BatchNorm>("bn", ImageShape{4, 8, 8}, BatchNorm::Then::Relu),
-               std::make_unique<MaxPool2d>(ImageShape{4, 8, 8}, Window{2, 2, 0}),
-               std::make_unique<SampleNorm>("gn", NormedParts{2, 2, 16}, Shape{4}, 2, 1e-5,
-                                            SampleNorm::Then::Relu),
-               std::make_unique<AveragePool2d>(ImageShape{4, 4, 4}, 1, 1),
-               std::make_unique<Linear>("fc", 4, 3, Tag::Head));
+  const Model model = model_of(
+      in.values(), std::make_unique<Conv2d>("conv", in, 4, Window{3, 1, 1}, Bias::Use),
+      std::make_unique<BatchNorm>("bn", ImageShape{4, 8, 8}, Then::Relu),
+      std::make_unique<MaxPool2d>(ImageShape{4, 8, 8}, Window{2, 2, 0}),
+      std::make_unique<SampleNorm>("gn", NormedParts{2, 2, 16}, Shape{4}, 2, 1e-5, Then::Relu),
+      std::make_unique<AveragePool2d>(ImageShape{4, 4, 4}, 1, 1),
+      std::make_unique<Linear>("fc", 4, 3, Tag::Head));
   const PassStart start = start_of(model);
   const auto expect_same = [&](const char* way, at::ScalarType type) {
     SCOPED_TRACE(way);

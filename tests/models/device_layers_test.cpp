@@ -26,7 +26,6 @@ TEST_F(DeviceLayers, LinearAndReluAreAsOnTheHost) {
 }
 
 TEST_F(DeviceLayers, SampleNormIsAsOnTheHost) {
-  using Then = SampleNorm::Then;
   for (const Then then : {Then::Nothing, Then::Relu}) {
     for (const std::size_t parameters : {0, 1, 2}) {
       for (const NormedParts parts : {NormedParts{2, 3, 35}, {3, 9, 1}, {1, 6, 8}}) {
@@ -42,7 +41,6 @@ TEST_F(DeviceLayers, SampleNormIsAsOnTheHost) {
 }
 
 TEST_F(DeviceLayers, BatchNormIsAsOnTheHost) {
-  using Then = BatchNorm::Then;
   for (const ImageShape in : {ImageShape{3, 5, 7}, ImageShape{2, 4, 8}}) {
     for (const Then then : {Then::Nothing, Then::Relu, Then::ReluMaxPool}) {
       expect_equal_passes_in_all_settings(

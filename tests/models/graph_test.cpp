@@ -116,9 +116,8 @@ Model model_of(const std::vector<Drawn>& nodes) {
                                          n + 1 == nodes.size() ? Tag::Head : Tag::None);
         break;
       case Kind::LinearRelu:
-        layer =
-            std::make_unique<Linear>(name_of(n), kWidth, kWidth, Tag::None,
-                                     n % 2 == 0 ? Bias::Use : Bias::None, 1, Linear::Then::Relu);
+        layer = std::make_unique<Linear>(name_of(n), kWidth, kWidth, Tag::None,
+                                         n % 2 == 0 ? Bias::Use : Bias::None, 1, Then::Relu);
         break;
       case Kind::Relu:
         layer = std::make_unique<Relu>(kWidth);

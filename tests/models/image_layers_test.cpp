@@ -136,8 +136,7 @@ TEST(Conv2d, TakesFactorsOfItsPrecision) {
 
 TEST(BatchNorm, EqualsAutograd) {
   for (const ImageShape in : {ImageShape{3, 5, 7}, ImageShape{4, 8, 8}, ImageShape{2, 3, 2}}) {
-    for (const auto then :
-         {BatchNorm::Then::Nothing, BatchNorm::Then::Relu, BatchNorm::Then::ReluMaxPool}) {
+    for (const auto then : {Then::Nothing, Then::Relu, Then::ReluMaxPool}) {
       BatchNorm layer("bn", in, then);
       Trial trial(layer, in);
       trial.rows.narrow(1, 0, 1).neg_();  // a negative scale turns the order of values around
@@ -145,8 +144,8 @@ TEST(BatchNorm, EqualsAutograd) {
         const Tensor y =
             at::batch_norm(x, trial.field(row, "bn.weight"), trial.field(row, "bn.bias"), {}, {},
                            true, 0.1, 1e-5, false);
-        if (then == BatchNorm::Then::Nothing) return y;
-        return then == BatchNorm::Then::Relu ? at::relu(y) : at::max_pool2d(at::relu(y), {2, 2});
+        if (then == Then::Nothing) return y;
+        return then == Then::Relu ? at::relu(y) : at::max_pool2d(at::relu(y), {2, 2});
       });
       EXPECT_EQ(trial.arena.narrow(1, 2 * in.channels, 2 * in.channels).abs().sum().item<double>(),
                 0);
@@ -156,7 +155,7 @@ TEST(BatchNorm, EqualsAutograd) {
 
 TEST(BatchNorm, MovesItsBuffersAndEvaluatesByThem) {
   const ImageShape in{3, 4, 5};
-  BatchNorm layer("bn", in, BatchNorm::Then::Nothing);
+  BatchNorm layer("bn", in, Then::Nothing);
   Trial trial(layer, in);
   trial.run();
   for (std::int64_t c = 0; c < kClients; ++c) {
@@ -184,7 +183,7 @@ TEST(BatchNorm, MovesItsBuffersAndEvaluatesByThem) {
 TEST(BatchNorm, IsAccurateFarFromZero) {
   // Squares of values around 1000 would lose the variance in float32.
   const ImageShape in{1, 6, 6};
-  BatchNorm layer("bn", in, BatchNorm::Then::Nothing);
+  BatchNorm layer("bn", in, Then::Nothing);
   Layout layout;
   layer.declare(layout);
   const Tensor rows = at::full({1, 4}, 1.0, at::kFloat);

@@ -151,8 +151,8 @@ TEST_F(SumOnADevice, ThatIsGivenUpDoesNotWriteToMemoryOfTheNext) {
   const std::vector<double> weights{1, 2, 3};
   Topology ranks = topology(*device_ranks_);
   for (int pass = 0; pass < 4; ++pass) {  // what is left then, the next may get
-    const auto given_up = std::make_unique<WeightedSum>(1, 64, Summation::Fast, device_);
-    given_up->add(segments, weights, rows);
+    WeightedSum given_up(1, 64, Summation::Fast, device_);
+    given_up.add(segments, weights, rows);
   }
   on_host(rows);  // all that the main stream has freed is free
   WeightedSum sum(1, 64, Summation::Fast, device_);

@@ -45,8 +45,6 @@ std::unique_ptr<Model> build_model(const ModelDescription& description, const st
 /// What a layer's builder knows of its line; it answers with messages that name the line.
 class LineReader {
  public:
-  /// What a norm or a product computes beside itself.
-  enum class Then { Nothing, Relu, ReluMaxPool };
   struct Place {
     std::string source;                // of the description
     std::size_t line = 0;              // its number

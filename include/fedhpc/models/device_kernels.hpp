@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "fedhpc/core/device_kernels.hpp"
+#include "fedhpc/models/then.hpp"
 #include "fedhpc/models/window.hpp"
 
 // The kernels of this room on a device; fedhpc/core/device_kernels.hpp says what all keep.
@@ -101,7 +102,6 @@ struct DeviceAveragePool {
 /// Batch norm and what follows it, as models/image_layers.hpp has it. Parameters lie one after the
 /// other in a client's columns: gamma, beta, running mean, running variance.
 struct DeviceBatchNorm {
-  enum class Then { Nothing, Relu, ReluMaxPool };
   DType type;
   Then then = Then::Nothing;
   bool training = false;

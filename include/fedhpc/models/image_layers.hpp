@@ -69,8 +69,6 @@ class Conv2d final : public Layer {
 /// Needs n > 1 when training.
 class BatchNorm final : public Layer {
  public:
-  enum class Then { Nothing, Relu, ReluMaxPool };  ///< pooling: 2x2 windows, stride 2
-
   BatchNorm(ParameterNames names, ImageShape in, Then then, double epsilon = 1e-5,
             double momentum = 0.1);
 

@@ -10,6 +10,7 @@
 #include "fedhpc/core/context.hpp"
 #include "fedhpc/core/rng.hpp"
 #include "fedhpc/models/layout.hpp"
+#include "fedhpc/models/then.hpp"
 
 namespace fedhpc {
 
@@ -158,8 +159,6 @@ constexpr Tag kTableTags = Tag::Trainable | Tag::Uncompressed;
 /// be part of it: on a device one kernel adds the bias and takes the maximum, one goes back.
 class Linear final : public Layer {
  public:
-  enum class Then { Nothing, Relu };
-
   Linear(ParameterNames names, std::int64_t in, std::int64_t out, Tag tags, Bias bias = Bias::Use,
          std::int64_t places = 1, Then then = Then::Nothing);
 

@@ -24,8 +24,6 @@ struct NormedParts {
 /// with as many groups as channels) or for each channel of a part (LayerNorm).
 class SampleNorm final : public Layer {
  public:
-  enum class Then { Nothing, Relu };
-
   /// `shape` is that of the parameters, of which there are so many (0 to 2).
   SampleNorm(ParameterNames names, NormedParts parts, Shape shape, std::size_t parameters,
              double epsilon = 1e-5, Then then = Then::Nothing);

@@ -42,11 +42,11 @@ struct NormShape {
   FEDHPC_KERNEL double values() const { return static_cast<double>(norm.x.batch * places()); }
   /// Of a channel of what follows.
   static std::int64_t places_after(const DeviceBatchNorm& of) {
-    const bool pools = of.then == DeviceBatchNorm::Then::ReluMaxPool;
+    const bool pools = of.then == Then::ReluMaxPool;
     return pools ? (of.in.height / 2) * (of.in.width / 2) : of.in.height * of.in.width;
   }
-  FEDHPC_KERNEL bool relu() const { return norm.then == DeviceBatchNorm::Then::Relu; }
-  FEDHPC_KERNEL bool pools() const { return norm.then == DeviceBatchNorm::Then::ReluMaxPool; }
+  FEDHPC_KERNEL bool relu() const { return norm.then == Then::Relu; }
+  FEDHPC_KERNEL bool pools() const { return norm.then == Then::ReluMaxPool; }
 
   /// Calls work(b, place) for every pack of the channel that is this thread's.
   template <typename Group, typename Work>

@@ -254,7 +254,7 @@ class KernelTable : public AllKernels {
     const std::int64_t count = of.x.clients * of.in.channels;
     if (count == 0 || of.x.batch == 0) return;
     of_type(of.type, [&]<typename T>(T) {
-      const bool pools = of.then == DeviceBatchNorm::Then::ReluMaxPool;
+      const bool pools = of.then == Then::ReluMaxPool;
       const bool wide = norm_packs<T>(of) && (pools || kernels::packs<T>(of.y));
       kernels::with_pack<T>(wide, [&](auto pack) {
         launcher_.groups(count, norm_threads(of, pack), kernels::BatchNormForward<T, pack>(of));
@@ -266,7 +266,7 @@ class KernelTable : public AllKernels {
     const std::int64_t count = of.norm.x.clients * of.norm.in.channels;
     if (count == 0 || of.norm.x.batch == 0) return;
     of_type(of.norm.type, [&]<typename T>(T) {
-      const bool pools = of.norm.then == DeviceBatchNorm::Then::ReluMaxPool;
+      const bool pools = of.norm.then == Then::ReluMaxPool;
       const bool wide = !pools && norm_packs<T>(of.norm) && kernels::packs<T>(of.norm.y) &&
                         (of.dx.data == nullptr || kernels::packs<T>(of.dx));
       kernels::with_pack<T>(wide, [&](auto pack) {

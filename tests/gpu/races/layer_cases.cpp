@@ -115,7 +115,6 @@ void parts(AllKernels& kernels, Memory& memory) {
 }
 
 void batch_norms(AllKernels& kernels, Memory& memory) {
-  using Then = DeviceBatchNorm::Then;
   for (const Then then : {Then::Nothing, Then::Relu, Then::ReluMaxPool}) {
     for (const DeviceImage& in : {DeviceImage{3, 15, 13}, DeviceImage{2, 16, 8}}) {
       for (const bool by_channels : {false, true}) {
