@@ -33,9 +33,9 @@ constexpr std::array kCommands{"run", "resume", "plan", "list", "show", "help", 
 
 int version_command() {
   const BuildInfo build = build_info();
-  std::printf("fedhpc %s (%s, torch-%s, %s, HDF5-%s, %s)\n", build.version.c_str(),
+  std::printf("fedhpc %s (%s, torch-%s, %s, HDF5-%s, %s, %s)\n", build.version.c_str(),
               build.commit.c_str(), build.torch.c_str(), mpi_version().c_str(),
-              h5::library_version().c_str(), build.nccl.c_str());
+              h5::library_version().c_str(), build.nccl.c_str(), build.compiler.c_str());
   return 0;
 }
 

@@ -48,7 +48,7 @@ class SmallCommands(AppCase):
         for ranks in (0, 2):
             out = self.run_ok("--version", ranks=ranks).stdout
             self.assertRegex(out, r"\Afedhpc \d+\.\d+\.\d+ \([0-9a-z.+-]+, torch-\d\S*, \S*MPI\S*-\d\S*, "
-                                  r"HDF5-\d+\.\d+\.\d+, (nccl\S*|no nccl)\)\r?\n\Z")
+                                  r"HDF5-\d+\.\d+\.\d+, (nccl\S*|no nccl), \w+ \d\S* \w+ -march=\S+\)\r?\n\Z")
         for short in ("-v", "-V"):
             self.assertEqual(self.run_ok(short).stdout, self.run_ok("--version").stdout)
 

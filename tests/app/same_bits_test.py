@@ -5,9 +5,10 @@ paper, with run.reproducible, on 1 and 3 ranks. A change that is meant to alter 
 
     python3 same_bits_test.py --fedhpc build/release/fedhpc --record
 
-Numbers depend on the processor, whose vector instructions LibTorch and BLAS choose by, and on the libraries. The record
-has an entry for each machine it was made on; on others there is nothing to compare, and --record adds one. A configuration
-must be recorded on some machine; one that is not on this one is left out here.
+Numbers depend on the processor, whose vector instructions LibTorch and BLAS choose by, on LibTorch and on the compiler.
+They depend on no MPI, HDF5 or release of the system, so that a test on another of them compares with the same entry. The
+record has an entry for each machine it was made on; on others there is nothing to compare, and --record adds one. A
+configuration must be recorded on some machine; one that is not on this one is left out here.
 """
 
 import hashlib
@@ -41,8 +42,9 @@ def machine():
     """What the bits depend on beside the sources."""
     cpu = Path("/proc/cpuinfo").read_text()
     name, flags = (re.search(rf"^{key}\s*: (.*)$", cpu, re.MULTILINE) for key in ("model name", "flags"))
-    libraries = fedhpc("--version").stdout.split(", ", 1)[1].strip().rstrip(")")  # after the commit
-    return {"processor": name[1] if name else "unknown", "libraries": libraries,
+    _commit, torch, *_libraries, compiler = fedhpc("--version").stdout.strip().rstrip(")").split(", ")
+    return {"processor": name[1] if name else "unknown", "torch": torch,
+            "compiler": re.sub(r" (\d+)\.\S*", r" \1", compiler),  # without its minor version
             "instructions": hashlib.sha256(flags[1].encode()).hexdigest()[:16] if flags else "unknown"}
 
 
