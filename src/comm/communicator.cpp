@@ -47,6 +47,7 @@ class LocalCommunicator final : public Communicator {
   std::unique_ptr<SharedMemory> share(std::int64_t) override { return nullptr; }
   std::vector<int> hosts() override { return {0}; }
   std::unique_ptr<Communicator> split(int colour) override {
+    if (colour == kNoPart) return nullptr;
     if (part_) return alone_in(part_->split(colour));
     auto part = std::make_unique<LocalCommunicator>();
     part->place_ = place_;

@@ -78,35 +78,6 @@ void MpiCommunicator::broadcast_(Tensor& values, int root) {
             });
 }
 
-Tensor MpiCommunicator::gather(const Tensor& rows, int root) {
-  const MPI_Datatype type = datatype(rows);
-  count(rows);
-  const int mine = to_count(rows.numel());
-  std::vector<int> counts(static_cast<std::size_t>(size_));
-  MPI_Request request = MPI_REQUEST_NULL;
-  check_mpi(
-      MPI_Igather(&mine, 1, MPI_INT, counts.data(), 1, MPI_INT, root, comm_.handle(), &request),
-      Call::Gather);
-  wait(request, Call::Gather);
-  std::vector<int> offsets(counts.size(), 0);
-  std::vector<std::int64_t> shape = rows.sizes().vec();
-  shape.front() = 0;
-  if (rank_ == root) {
-    const std::int64_t total = std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
-    to_count(total);
-    std::partial_sum(counts.begin(), counts.end() - 1, offsets.begin() + 1);
-    std::int64_t width = 1;
-    for (std::size_t d = 1; d < shape.size(); ++d) width *= shape[d];
-    shape.front() = width == 0 ? 0 : total / width;
-  }
-  Tensor all = at::empty(shape, rows.options());
-  check_mpi(MPI_Igatherv(rows.data_ptr(), mine, type, all.data_ptr(), counts.data(), offsets.data(),
-                         type, root, comm_.handle(), &request),
-            Call::Gather);
-  wait(request, Call::Gather);
-  return all;
-}
-
 std::vector<std::string> MpiCommunicator::all_texts(const std::string& text) {
   const int length = to_count(static_cast<std::int64_t>(text.size()));
   std::vector<int> lengths(static_cast<std::size_t>(size_));
@@ -142,7 +113,9 @@ std::unique_ptr<MpiCommunicator> MpiCommunicator::part(int colour) {
   barrier();  // MPI_Comm_split has no deadline: it begins once everybody is there
   const Deadline deadline(wait_.timeout_seconds(), "MPI_Comm_split");
   MPI_Comm part = MPI_COMM_NULL;
-  check_mpi(MPI_Comm_split(comm_.handle(), colour, rank_, &part), "MPI_Comm_split");
+  const int mpi_colour = colour == kNoPart ? MPI_UNDEFINED : colour;
+  check_mpi(MPI_Comm_split(comm_.handle(), mpi_colour, rank_, &part), "MPI_Comm_split");
+  if (part == MPI_COMM_NULL) return nullptr;
   return std::make_unique<MpiCommunicator>(CommHandle(part), wait_);
 }
 

@@ -40,7 +40,7 @@ class MpiCommunicator final : public Communicator {
   double seconds_waited() const override { return wait_.seconds_waited(); }
   std::unique_ptr<Communicator> split(int colour) override;
 
-  std::unique_ptr<MpiCommunicator> part(int colour);
+  std::unique_ptr<MpiCommunicator> part(int colour);  ///< as split
   const TimedWait& timed_wait() const { return wait_; }
   MPI_Comm handle() const { return comm_.handle(); }
 
@@ -66,6 +66,9 @@ class MpiCommunicator final : public Communicator {
   std::vector<Tensor> exchange_rows(const std::vector<Message>& outgoing,
                                     const std::vector<int>& senders, const Tensor& like,
                                     Call what) const;
+
+  /// Sends this rank's rows to the ranks that receive, and puts together what it receives itself.
+  Tensor gather_rows(const Tensor& rows, const std::function<bool(int)>& receives, Call what);
 
   void wait(MPI_Request request, Call what) const;
   /// The ranks of this one's host. Collective.

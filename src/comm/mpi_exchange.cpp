@@ -59,10 +59,20 @@ std::vector<Tensor> MpiCommunicator::exchange_rows(const std::vector<Message>& o
   return received;
 }
 
+Tensor MpiCommunicator::gather(const Tensor& rows, int root) {
+  return gather_rows(
+      rows, [root](int rank) { return rank == root; }, Call::Gather);
+}
+
 Tensor MpiCommunicator::all_gather(const Tensor& rows) {
+  return gather_rows(
+      rows, [](int) { return true; }, Call::GatherOnAll);
+}
+
+Tensor MpiCommunicator::gather_rows(const Tensor& rows, const std::function<bool(int)>& receives,
+                                    Call what) {
   datatype(rows);
   count(rows);
-  constexpr Call kWhat = Call::GatherOnAll;
   struct Size {
     std::int64_t rows;
     std::int64_t values;
@@ -72,17 +82,21 @@ Tensor MpiCommunicator::all_gather(const Tensor& rows) {
   MPI_Request request = MPI_REQUEST_NULL;
   check_mpi(
       MPI_Iallgather(&mine, 2, MPI_INT64_T, sizes.data(), 2, MPI_INT64_T, comm_.handle(), &request),
-      kWhat);
-  wait(request, kWhat);
+      what);
+  wait(request, what);
   std::vector<std::int64_t> shape = rows.sizes().vec();
   shape.front() = 0;
-  for (const Size& size : sizes) shape.front() += size.rows;
+  if (receives(rank_)) {
+    for (const Size& size : sizes) shape.front() += size.rows;
+  }
   Tensor all = at::empty(shape, rows.options());
-  // Received where they belong. The counts of MPI's own collective end at 2^31 values in all.
+  // Received where they belong. The counts of MPI's own collectives end at 2^31 values in all.
   std::vector<Message> outgoing;
   std::vector<Message> incoming;
   std::int64_t first = 0;
   for (int r = 0; r < size_; ++r) {
+    if (r != rank_ && receives(r)) outgoing.push_back({r, rows});
+    if (!receives(rank_)) continue;
     const Size& size = sizes[static_cast<std::size_t>(r)];
     const Tensor place = all.narrow(0, first, size.rows);
     require(place.numel() == size.values, "ranks exchange rows of one shape");
@@ -90,11 +104,10 @@ Tensor MpiCommunicator::all_gather(const Tensor& rows) {
     if (r == rank_) {
       place.copy_(rows);
     } else {
-      outgoing.push_back({r, rows});
       incoming.push_back({r, place});
     }
   }
-  exchange(outgoing, incoming, kWhat);
+  exchange(outgoing, incoming, what);
   return all;
 }
 

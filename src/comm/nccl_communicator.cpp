@@ -276,11 +276,12 @@ std::unique_ptr<Communicator> NcclCommunicator::split(int colour) {
   if (comm_ == nullptr)
     throw Error(concat(name(kWhat), " failed: NCCL was given up after an error"));
   std::unique_ptr<MpiCommunicator> host = host_->part(colour);
-  const bool alone = host->size() == 1;
+  const bool together = host && host->size() > 1;
   GpuLibrary::Comm part = nullptr;
-  check(library_.split(part, comm_, alone ? GpuLibrary::kNoPart : colour, rank()), kWhat);
+  check(library_.split(part, comm_, together ? colour : GpuLibrary::kNoPart, rank()), kWhat);
   settle(kWhat);  // `part` has its value only now
-  if (alone) return alone_in(std::move(host));
+  if (!host) return nullptr;
+  if (!together) return alone_in(std::move(host));
   return std::unique_ptr<Communicator>(new NcclCommunicator(std::move(host), library_, part));
 }
 

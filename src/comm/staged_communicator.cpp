@@ -69,7 +69,9 @@ std::vector<Tensor> StagedCommunicator::all_to_all(const std::vector<Tensor>& pa
 }
 
 std::unique_ptr<Communicator> StagedCommunicator::split(int colour) {
-  return std::make_unique<StagedCommunicator>(host_->split(colour), library_);
+  std::unique_ptr<Communicator> part = host_->split(colour);
+  if (!part) return nullptr;
+  return std::make_unique<StagedCommunicator>(std::move(part), library_);
 }
 
 }  // namespace fedhpc

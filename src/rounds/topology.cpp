@@ -188,8 +188,7 @@ Topology::Topology(Communicator& world, Placement placement)
   const std::int64_t first_rank = placement_.ranks_of_edge(edges_.first).first;
   leads_ = world.rank() == first_rank;
   edge_ = world.split(static_cast<int>(first_rank));
-  std::unique_ptr<Communicator> alike = world.split(leads_ ? 1 : 0);
-  if (leads_) leaders_ = std::move(alike);
+  leaders_ = world.split(leads_ ? 0 : Communicator::kNoPart);
 }
 
 void Topology::reduce_(Among ranks, Tensor& values, Collective collective) {

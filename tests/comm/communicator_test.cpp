@@ -89,6 +89,15 @@ TEST(Communicator, SplitsByColour) {
   EXPECT_EQ(part->traffic().collectives, 1);
 }
 
+TEST(Communicator, LeavesRanksOutOfAllParts) {
+  const auto world = world_communicator(60);
+  const bool inside = world->rank() > 0;
+  const auto part = world->split(inside ? 0 : Communicator::kNoPart);
+  EXPECT_EQ(part != nullptr, inside);
+  if (inside) EXPECT_EQ(part->size(), world->size() - 1);
+  EXPECT_EQ(local_communicator()->split(Communicator::kNoPart), nullptr);
+}
+
 TEST(Communicator, CountsItsOwnBytes) {
   const auto world = world_communicator(60);
   Tensor values = at::full({10}, 1, at::kDouble);

@@ -152,6 +152,14 @@ TEST_F(DeviceCommunicatorTest, SplitsAsOftenAsAsked) {
   EXPECT_EQ(library_.open_comms, 1);
 }
 
+TEST_F(DeviceCommunicatorTest, LeavesRanksOutOfAllParts) {
+  const auto world = make();
+  const bool inside = rank_ < 2;
+  const auto part = world->split(inside ? 0 : Communicator::kNoPart);
+  ASSERT_EQ(part != nullptr, inside);
+  EXPECT_EQ(library_.open_comms, inside && part->size() > 1 ? 2 : 1);
+}
+
 TEST_F(DeviceCommunicatorTest, AbortsOnAnAsynchronousError) {
   const auto world = make();
   library_.hangs = true;
