@@ -191,7 +191,8 @@ RunEnd run_experiment(Config& config, Communicator& comm, const Host& host, cons
 
   Speaker speaker(experiment, host, from == nullptr ? 0 : from->round, recorder.bytes_before());
   bool interrupted = false;
-  RoundReport last;
+  RoundReport last{.round = from == nullptr ? 0 : from->round,
+                   .diverged_since = experiment.diverged_since()};
   std::string status;
   const auto observe = [&](const RoundReport& report) {
     if (!report.left) recorder.record(report);

@@ -28,6 +28,12 @@ CommHandle MpiCommunicator::neighbours() const {
   return CommHandle(neighbours);
 }
 
+CommHandle MpiCommunicator::neighbours_in_time() {
+  barrier();
+  const Deadline deadline(wait_.timeout_seconds(), "MPI_Comm_split_type");
+  return neighbours();
+}
+
 void MpiCommunicator::wait(MPI_Request request, Call what) const {
   wait_.wait_until(
       [&] {

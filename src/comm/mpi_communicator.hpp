@@ -73,6 +73,8 @@ class MpiCommunicator final : public Communicator {
   void wait(MPI_Request request, Call what) const;
   /// The ranks of this one's host. Collective.
   CommHandle neighbours() const;
+  /// The same once everybody is there: MPI_Comm_split_type has no deadline.
+  CommHandle neighbours_in_time();
 
   CommHandle comm_;
   TimedWait wait_;

@@ -66,7 +66,7 @@ Tensor one(std::int64_t number) { return at::full({1}, number, at::kLong); }
 }  // namespace
 
 std::unique_ptr<SharedMemory> MpiCommunicator::share(std::int64_t bytes) {
-  auto host = std::make_unique<MpiCommunicator>(neighbours(), wait_);
+  auto host = std::make_unique<MpiCommunicator>(neighbours_in_time(), wait_);
   if (host->size() == 1) return nullptr;
   const Tensor ranks = host->all_gather(one(rank_));
   MPI_Win window = MPI_WIN_NULL;
@@ -91,7 +91,7 @@ std::unique_ptr<SharedMemory> MpiCommunicator::share(std::int64_t bytes) {
 }
 
 std::vector<int> MpiCommunicator::hosts() {
-  MpiCommunicator host(neighbours(), wait_);
+  MpiCommunicator host(neighbours_in_time(), wait_);
   Tensor first = one(rank_);
   host.broadcast_(first, 0);
   const Tensor all = all_gather(first);

@@ -23,9 +23,10 @@ namespace fedhpc {
 
 namespace {
 
-constexpr std::int64_t kSlack = 256 * 1024;      // bytes: what HDF5 itself takes
-constexpr const char* kPartition = "partition";  // attribute of /state: its digest
-constexpr const char* kData = "data_digest";     // attribute of the file
+constexpr std::int64_t kSlack = 256 * 1024;               // bytes: what HDF5 itself takes
+constexpr const char* kPartition = "partition";           // attribute of /state: its digest
+constexpr const char* kDivergedSince = "diverged_since";  // attribute of /state
+constexpr const char* kData = "data_digest";              // attribute of the file
 constexpr std::size_t kKept = 2;
 constexpr std::chrono::seconds kInterval{60};
 constexpr int kShareOfTime = 20;  // writing takes at most this fraction of a run
@@ -41,8 +42,10 @@ bool newer(const std::string& a, const std::string& b) {
 }
 
 /// Writes which round a state is of, and whose samples clients have.
-void write_origin(const h5::Handle& state, std::int64_t round, const Partition& partition) {
+void write_origin(const h5::Handle& state, std::int64_t round, std::int64_t diverged_since,
+                  const Partition& partition) {
   h5::write_attribute(state, "round", round);
+  h5::write_attribute(state, kDivergedSince, diverged_since);
   h5::write_attribute(state, kPartition, digest_of(partition));
 }
 
@@ -115,14 +118,14 @@ void check_records(const h5::Handle& file, const Resumption& from, const Experim
 
 }  // namespace
 
-Resumption read_resumption(const std::string& path) {
+Resumption read_resumption(const std::string& path, const Tick& tick) {
   const auto refuse = [&](const std::string& reason) -> DataError {
     return DataError(concat("checkpoint '", path, "' cannot be used: ", reason,
                             "; give RUN.ckpt.N.h5 as fedhpc run wrote it"));
   };
   try {
     // Before anything is taken from it: a byte that has changed may be a number of the model.
-    const h5::Handle file = h5::open_whole(path);
+    const h5::Handle file = h5::open_whole(path, tick);
     if (!h5::exists(file, "/state") || !h5::exists(file, "/rounds/round")) {
       throw refuse("it is not a checkpoint of fedhpc");
     }
@@ -132,11 +135,16 @@ Resumption read_resumption(const std::string& path) {
                              ", this is ", build_info().version,
                              "; use that version or a newer one"));
     }
+    const h5::Handle state = h5::open_group(file, "/state");
+    const bool tells = h5::has_attribute(state, kDivergedSince);  // older versions did not
+    const std::int64_t diverged_since =
+        tells ? h5::read_integer_attribute(state, kDivergedSince) : 0;
     return {.checkpoint = path,
             .config = read_config(file),
             .started = h5::read_text_attribute(file, "started"),
-            .round = h5::read_integer_attribute(h5::open_group(file, "/state"), "round"),
+            .round = h5::read_integer_attribute(state, "round"),
             .block = h5::read_integer_attribute(file, "block"),
+            .diverged_since = diverged_since,
             .holds_initial_model = h5::exists(file, "/model/init/global")};
   } catch (const DataError&) {
     throw;
@@ -150,7 +158,7 @@ void read_state(const Resumption& from, Communicator& comm, Experiment& experime
   fail_together(comm, [&] {
     if (comm.rank() != 0) return;
     try {
-      file = h5::open_whole(from.checkpoint);
+      file = h5::open_whole(from.checkpoint, [&] { comm.progress(); });
       check_data(file, from.checkpoint, experiment.parts());
       check_records(file, from, experiment);
       StateCheck check(file, from.checkpoint, experiment.parts().placement());
@@ -167,9 +175,10 @@ void read_state(const Resumption& from, Communicator& comm, Experiment& experime
   experiment.go_on_inside(read_partial(comm, open, from.checkpoint));
 }
 
-void check_checkpoint(const std::string& path, std::int64_t round, Experiment& experiment) {
+void check_checkpoint(const std::string& path, std::int64_t round, Experiment& experiment,
+                      const Tick& tick) {
   try {
-    if (read_resumption(path).round != round) throw Error("it is of another round");
+    if (read_resumption(path, tick).round != round) throw Error("it is of another round");
     const h5::Handle file = h5::open_file(path, h5::Mode::Read);
     StateCheck check(file, path, experiment.parts().placement());
     experiment.visit_state(check);
@@ -256,14 +265,17 @@ void Checkpointer::write_file(const std::string& path, std::int64_t round,
   for (const auto& [group, parameters] : model.parts()) {
     write_parameters(file, "/model/" + group, parameters);
   }
-  write_origin(h5::create_group(file, "/state"), round, experiment_.partition());
+  write_origin(h5::create_group(file, "/state"), round, experiment_.diverged_since(),
+               experiment_.partition());
   StateWriter state(comm_, experiment_.parts().placement(), &file);
   experiment_.visit_state(state);
   write_partial(comm_, &file, experiment_.partial());
   h5::flush_file(file);
   file.reset();
-  seal(unfinished.path());
-  check_checkpoint(unfinished.path(), round, experiment_);  // older ones go once this one is there
+  const Tick tick = [this] { comm_.progress(); };
+  seal(unfinished.path(), tick);
+  // Older ones go once this one is there.
+  check_checkpoint(unfinished.path(), round, experiment_, tick);
   unfinished.finish(path);
 }
 

@@ -11,7 +11,8 @@ constexpr double kLosses = 1e4;  // of a model that guesses
 
 }  // namespace
 
-Divergence::Divergence(double guessing) : limit_(kLosses * guessing) {}
+Divergence::Divergence(double guessing, std::int64_t since)
+    : limit_(kLosses * guessing), since_(since) {}
 
 void Divergence::look_at(std::int64_t round, std::span<const double> losses, bool evaluated) {
   // Not a number is not below the limit.

@@ -10,7 +10,8 @@ namespace fedhpc {
 
 Experiment::Experiment(Config& config, Communicator& comm, const Resumption* from)
     : parts_(config, comm, from), personal_(parts_.partition.clients(), parts_.loss) {
-  divergence_.emplace(parts_.loss.of_guessing());
+  if (from != nullptr) diverged_since_ = from->diverged_since;
+  divergence_.emplace(parts_.loss.of_guessing(), diverged_since_);
   first_record_ = current_model();
   initial_record_ = first_record_;
   if (!has_global(parts_.method().traits().models)) initial_record_.global = parts_.initial;

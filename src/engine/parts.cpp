@@ -207,8 +207,10 @@ void Parts::open_model(const Resumption* from) {
   if (!config.factorisation.factorises()) return;
   factor_map = std::make_unique<FactorMap>(config.factorisation, layout, context.summation);
   initial_factors = factor_map->initial(initial, context.seed, method().traits().factor_draw);
-  const std::string& file = from != nullptr ? from->checkpoint : config.model.init_file;
-  const InitState state = from != nullptr ? InitState::Initial : config.model.init_state;
+  // A checkpoint that does not hold the initial factors holds those of its round.
+  const bool saved = from != nullptr && from->holds_initial_model;
+  const std::string& file = saved ? from->checkpoint : config.model.init_file;
+  const InitState state = saved ? InitState::Initial : config.model.init_state;
   if (!file.empty()) read_initial_factors_(file, initial_factors, state);
 }
 

@@ -55,7 +55,7 @@ Recorder::Recorder(Experiment& experiment, Communicator& comm, const std::string
       }
     });
   };
-  on_writer([&] { create(command_line, from); });
+  on_writer([&] { create(command_line, from, [&] { comm.progress(); }); });
   const std::int64_t clients = from == nullptr ? experiment.partition().clients() : 0;
   for (std::int64_t first = 0; first < clients; first += kHistogramPart) {
     const Tensor counts =
@@ -90,12 +90,15 @@ void Recorder::start(const Resumption* from, Earlier earlier) {
   if (from == nullptr) remove_checkpoints(results, {});
 }
 
-void Recorder::create(const std::string& command_line, const Resumption* from) {
+void Recorder::create(const std::string& command_line, const Resumption* from, const Tick& tick) {
   const RunOptions& run = experiment_.config().run;
   const RunHeader about = header(command_line);
   if (from != nullptr) {
+    // Models are those of the last round. Until then there are none, whatever stops the run.
+    std::vector<std::string> to_come;
+    if (from->round < run.rounds) to_come = {"/model/global", "/model/factors", "/model/personal"};
     writer_ = std::make_unique<ResultsWriter>(run.output, run.live, about, experiment_.series(),
-                                              h5::open_whole(from->checkpoint));
+                                              h5::open_whole(from->checkpoint, tick), to_come);
     bytes_before_ = booked_bytes(writer_->file());
   } else {
     writer_ = std::make_unique<ResultsWriter>(run.output, run.live, about, experiment_.series(),

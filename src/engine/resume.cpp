@@ -85,10 +85,10 @@ std::string results_beside(const std::string& checkpoint, const std::string& giv
   return same ? (folder / output).string() : named.path;
 }
 
-ResumePoint from_checkpoint(const std::string& path) {
+ResumePoint from_checkpoint(const std::string& path, const Tick& tick) {
   ResumePoint point;
   point.chosen = true;
-  point.from = read_resumption(path);
+  point.from = read_resumption(path, tick);
   point.results =
       results_beside(path, lookup(parse_ini(point.from.config, path), "run.output", "run.h5"));
   return point;
@@ -110,7 +110,7 @@ DataError nothing_found(const std::string& results, const std::optional<Found>& 
                           "or one of them", killed ? ", or start the run anew" : ""));
 }
 
-ResumePoint beside_results(const std::string& results) {
+ResumePoint beside_results(const std::string& results, const Tick& tick) {
   ResumePoint point;
   point.results = results;
   std::error_code failed;
@@ -121,7 +121,7 @@ ResumePoint beside_results(const std::string& results) {
   std::optional<DataError> refused;
   for (const CheckpointFile& file : checkpoints_of(results)) {
     try {
-      point.from = read_resumption(file.path);
+      point.from = read_resumption(file.path, tick);
       if (!run || run->started == point.from.started) return point;
       check_same_run(results, run->started, point.from);  // an earlier run of the same name left it
     } catch (const DataError& error) {
@@ -191,16 +191,16 @@ std::string config_in(const std::string& path) {
 
 std::span<const std::string_view> keys_to_change_on_resume() { return kChangeable; }
 
-ResumePoint find_resume_point(const std::string& path) {
+ResumePoint find_resume_point(const std::string& path, const Tick& tick) {
   const std::string target = link_target(path);
   const bool checkpoint = !results_of_checkpoint(target).path.empty();
-  return checkpoint ? from_checkpoint(target) : beside_results(target);
+  return checkpoint ? from_checkpoint(target, tick) : beside_results(target, tick);
 }
 
 ResumePoint find_resume_point(const std::string& path, Communicator& comm) {
   ResumePoint point;
   fail_together(comm, [&] {
-    if (comm.rank() == 0) point = find_resume_point(path);
+    if (comm.rank() == 0) point = find_resume_point(path, [&] { comm.progress(); });
   });
   // What rank 0 has found, on every rank.
   const auto share = [&](std::string& text) { text = comm.all_texts(text).front(); };
@@ -208,11 +208,11 @@ ResumePoint find_resume_point(const std::string& path, Communicator& comm) {
   share(point.from.checkpoint);
   share(point.from.config);
   share(point.from.started);
-  std::string numbers =
-      concat(point.from.round, ' ', point.from.block, ' ', point.from.holds_initial_model);
+  std::string numbers = concat(point.from.round, ' ', point.from.block, ' ',
+                               point.from.diverged_since, ' ', point.from.holds_initial_model);
   share(numbers);
   std::istringstream(numbers) >> point.from.round >> point.from.block >>
-      point.from.holds_initial_model;
+      point.from.diverged_since >> point.from.holds_initial_model;
   return point;
 }
 

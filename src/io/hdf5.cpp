@@ -141,9 +141,9 @@ Handle open_file(const std::string& path, Mode mode, std::size_t user_block) {
   return own(H5Fopen(path.c_str(), flags, access.id()), H5Fclose, "cannot open '" + path + "'");
 }
 
-Handle open_whole(const std::string& path) {
+Handle open_whole(const std::string& path, const Tick& tick) {
   check_input(path);
-  switch (check_seal(path)) {
+  switch (check_seal(path, tick)) {
     case Seal::Whole:
       break;
     case Seal::Broken:

@@ -106,9 +106,12 @@ ResultsWriter::ResultsWriter(const std::string& path, LiveMode live, const RunHe
 }
 
 ResultsWriter::ResultsWriter(const std::string& path, LiveMode live, const RunHeader& header,
-                             const std::vector<Metric>& series, const h5::Handle& earlier)
+                             const std::vector<Metric>& series, const h5::Handle& earlier,
+                             const std::vector<std::string>& but)
     : ResultsWriter(path, live) {
-  h5::copy_contents(earlier, file_, {"/state", "/hostnames", "/config", "/starts"});
+  std::vector<std::string> except{"/state", "/hostnames", "/config", "/starts"};
+  except.insert(except.end(), but.begin(), but.end());
+  h5::copy_contents(earlier, file_, except);
   write_start(file_, starts_of(earlier), rounds_of(earlier) + 1, header.ranks);
   const std::string commands = h5::read_text_attribute(file_, "command_line");
   write_header(header);

@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <iterator>
+#include <limits>
+
+#include <ATen/ops/full.h>
 
 namespace fedhpc {
 
@@ -91,8 +94,17 @@ std::vector<Tensor> Round::on_server(std::int64_t n,
 }
 
 double Round::noted(const std::string& metric) {
-  return state_.notes.means({metric}, state_.services.topology, state_.services.context.summation)
-      .front();
+  const auto one = [](double value) { return at::full({1}, value, at::kDouble); };
+  Topology& topology = state_.services.topology;
+  // Logged as a mean is: the notes of passes that a resumed round skips come back later.
+  const Tensor mean = state_.log.take(
+      state_.log.open(nullptr), topology, Among::All,
+      [&] {
+        const Summation summation = state_.services.context.summation;
+        return one(state_.notes.means({metric}, topology, summation).front());
+      },
+      [&] { return one(std::numeric_limits<double>::quiet_NaN()); });
+  return mean.item<double>();
 }
 
 }  // namespace fedhpc

@@ -63,6 +63,20 @@ class Divergence(AppCase):
                 self.assertEqual(status(self.folder / "run.h5"), ("diverged", 1))
                 self.assertIn("diverged since round 1, stopped after round 1: run.h5", done.stdout)
 
+    def test_is_known_where_nothing_is_left_to_do(self):
+        keys = ("--train.lr=1e6", "--run.eval_every=3", "--run.checkpoint_every=6", "--force")
+        for ranks in (0, 2):
+            with self.subTest(ranks=ranks):
+                self.run_ok("run", self.config, *keys, ranks=ranks)
+                done = self.run_ok("resume", "run.ckpt.6.h5", "--run.output=copy.h5", ranks=ranks)
+                self.assertIn("diverged since round 1, at its end after round 6: copy.h5", done.stdout)
+                self.assertEqual(status(self.folder / "copy.h5"), ("diverged", 6))
+
+    def test_since_when_is_known_after_a_resume(self):
+        self.run_ok("run", self.config, "--train.lr=1e6", "--run.rounds=4")
+        done = self.run_ok("resume", "run.h5", "--run.rounds=6")
+        self.assertIn("diverged since round 1, at its end after round 6", done.stdout)
+
     def test_models_of_clients_are_those_of_the_last_round(self):
         keys = ("--algorithm.name=ditto", "--run.save=personal", "--train.lr=1e6", "--run.stop_on_divergence=true")
         for ranks in (0, 2):
@@ -134,6 +148,22 @@ class Ends(AppCase):
             self.assertEqual(done.returncode, 1, done.stderr)
             self.assertIn("'place/run.h5' cannot be written: the file or its folder was removed or renamed",
                           done.stderr)
+
+
+    def test_a_resumed_run_has_no_models_until_it_ends(self):
+        config = self.ini(CONFIG, "run.ini")
+        keys = ("--algorithm.name=ditto", "--run.save=personal", "--run.checkpoint_every=2")
+        self.run_ok("run", config, *keys)
+        process = start("resume", "run.h5", "--run.rounds=1000000", cwd=self.folder)
+        self.addCleanup(lambda: (process.kill(), process.communicate()))
+        wait_until(process, lambda: rounds_in(self.folder / "run.h5") > 20)
+        process.kill()
+        process.wait()
+        newest = max(self.folder.glob("run.ckpt.*.h5"), key=lambda path: int(path.name.split(".")[2]))
+        with h5py.File(self.folder / "run.h5", "r", libver="latest", swmr=True) as file, h5py.File(newest) as checkpoint:
+            for group in (file["model/global"], file["model/personal"], checkpoint["model/personal"]):
+                self.assertEqual({item.id.get_storage_size() for item in group.values()}, {0}, group)
+            self.assertTrue(all(item.id.get_storage_size() for item in checkpoint["model/global"].values()))
 
 
 class OnTheWay(AppCase):

@@ -307,6 +307,16 @@ TEST_F(IoTest, ACopyNeedsNoMoreMemoryForManySmallChunks) {
   EXPECT_EQ(copied, values);
 }
 
+TEST_F(IoTest, ACopyDoesNotWriteWhatWasNeverWritten) {
+  const h5::Handle from = h5::open_file(path_, h5::Mode::Create);
+  h5::create_dataset(from, "/reserved", h5::type_of<float>(), {1000});
+  const h5::Handle to = h5::open_file(copy_, h5::Mode::Create);
+  h5::copy_contents(from, to, {});
+  const h5::Handle copied = h5::open_dataset(to, "/reserved");
+  EXPECT_EQ(h5::shape_of(copied), std::vector<hsize_t>{1000});
+  EXPECT_EQ(H5Dget_storage_size(copied.id()), 0);
+}
+
 TEST_F(IoTest, ACopyThatFailsAtAnAttributeSaysWhy) {
   {
     const h5::Handle file = h5::open_file(path_, h5::Mode::Create);

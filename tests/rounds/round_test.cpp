@@ -13,6 +13,7 @@
 #include "fedhpc/models/model.hpp"
 #include "fedhpc/rounds/link_memory.hpp"
 
+#include "fixtures/resumed_run.hpp"
 #include "fixtures/tiny_run.hpp"
 
 // What a round books on the simulated network, through whole runs.
@@ -107,6 +108,47 @@ TEST(Weights, OfOneKindStayWhenAnotherIsAskedFor) {
   algorithm_registry().add("asks_twice", "a method of this test",
                            [] { return std::make_unique<AsksTwice>(); });
   run(tiny_keys({{"algorithm.name", "asks_twice"}, {"train.block", "4"}}), *world_communicator(60));
+}
+
+/// A method whose second pass through a round uses what its first one has noted.
+class NotesFirst final : public Algorithm {
+ public:
+  void declare(OptionSet&) override {}
+  void initialise(const Setup& setup) override {
+    global_ = setup.initial_model();
+    setup.add_metrics({{"number", "1", "of a client"}});
+  }
+  void round(Round& round) override {
+    round.each_block([](Block& block) {
+      block.note("number", std::vector<double>(block.clients().begin(), block.clients().end()));
+    });
+    const double mean = round.noted("number");
+    Mean second = round.mean(global_.layout);
+    round.each_block([&](Block& block) {
+      second.add(block.weights(Weighting::Uniform), block.download(global_));
+    });
+    global_.values.mul_(0.5).add_(second.reduce().values, 0.25).add_(mean);
+  }
+  void evaluate(Evaluation& evaluation) override { evaluation.global(global_); }
+  void visit_state(StateVisitor& state) override { state.rows("global", global_); }
+
+ private:
+  Rows global_;
+};
+
+TEST(Notes, AreKnownInARoundThatGoesOn) {
+  algorithm_registry().add("notes_first", "a method of this test",
+                           [] { return std::make_unique<NotesFirst>(); });
+  const auto world = world_communicator(60);
+  const Keys keys = tiny_keys({{"algorithm.name", "notes_first"},
+                               {"topology.participation", "1"},
+                               {"run.rounds", "2"},
+                               {"run.grace_seconds", "0"},
+                               {"train.block", "1"}});
+  int left = 0;
+  const TinyResult parts = run_left_in_rounds(keys, *world, left);
+  EXPECT_TRUE(parts.global.equal(run(keys, *world).global));
+  EXPECT_GT(left, 2);
 }
 
 TEST(SimulatedSeconds, OfAFlatRoundAreItsSlowestParticipants) {

@@ -16,17 +16,18 @@ namespace fedhpc {
 
 /// A run goes on from this; it stands in a checkpoint. The same on every rank.
 struct Resumption {
-  std::string checkpoint;  ///< path
-  std::string config;      ///< resolved INI of the run
-  std::string started;     ///< start of the run: tells it from others of the same name
-  std::int64_t round = 0;  ///< rounds done
-  std::int64_t block = 1;  ///< clients trained together
+  std::string checkpoint;           ///< path
+  std::string config;               ///< resolved INI of the run
+  std::string started;              ///< start of the run: tells it from others of the same name
+  std::int64_t round = 0;           ///< rounds done
+  std::int64_t block = 1;           ///< clients trained together
+  std::int64_t diverged_since = 0;  ///< the round in which it began to diverge; 0: none
   bool holds_initial_model = false;
 };
 
 /// Reads the resumption of a run from a checkpoint. Throws DataError for a file that is not a whole
 /// checkpoint, or one of a newer version.
-Resumption read_resumption(const std::string& path);
+Resumption read_resumption(const std::string& path, const Tick& tick = {});
 
 /// Puts an experiment into the state of a checkpoint: rank 0 reads, every rank gets what it needs.
 /// Collective. Throws DataError, the same on every rank, for a checkpoint of another model or other
@@ -35,7 +36,8 @@ void read_state(const Resumption& from, Communicator& comm, Experiment& experime
 
 /// Throws Error unless a file holds a whole checkpoint of this experiment after `round`. One rank
 /// calls it.
-void check_checkpoint(const std::string& path, std::int64_t round, Experiment& experiment);
+void check_checkpoint(const std::string& path, std::int64_t round, Experiment& experiment,
+                      const Tick& tick = {});
 
 /// Returns the bytes of an experiment's state in a checkpoint. Collective.
 StateBytes state_bytes(Experiment& experiment, Communicator& comm);

@@ -9,7 +9,8 @@ namespace fedhpc {
 /// guessing, which is ln(classes) for cross entropy. Divergence ends with a later evaluation all of whose losses are below.
 class Divergence {
  public:
-  explicit Divergence(double guessing);
+  /// `since`: the first diverged round of a run that goes on; 0: none.
+  explicit Divergence(double guessing, std::int64_t since = 0);
 
   /// Looks at the losses of a round; `evaluated`: those of an evaluation are among them.
   void look_at(std::int64_t round, std::span<const double> losses, bool evaluated);

@@ -75,6 +75,8 @@ class Experiment {
   const ModelRecord& first_record() const { return first_record_; }
   /// The model that global_accuracy evaluates, as of the last evaluation; undefined before.
   const ModelRecord& last_evaluated() const { return evaluated_; }
+  /// The round in which the run began to diverge; 0: it does not.
+  std::int64_t diverged_since() const { return diverged_since_; }
   /// Series of the method's own, in the order of RoundMetrics::own.
   const std::vector<Metric>& own_metrics() const { return parts_.own_metrics; }
   /// All series of the run, in the order of RoundMetrics::values().

@@ -52,7 +52,7 @@ class Recorder {
   RunHeader header(const std::string& command_line) const;
   ClientTable clients() const;
   /// Makes the file and everything in it.
-  void create(const std::string& command_line, const Resumption* from);
+  void create(const std::string& command_line, const Resumption* from, const Tick& tick);
   void check_room(const StateBytes& state, const Resumption* from, Earlier earlier);
   void start(const Resumption* from, Earlier earlier);
 

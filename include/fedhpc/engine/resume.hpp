@@ -30,7 +30,7 @@ struct ResumePoint {
 
 /// Finds the point from which a run goes on: the checkpoint `path`, or the newest usable one beside
 /// the result file `path`. One rank calls it. Throws DataError if there is none.
-ResumePoint find_resume_point(const std::string& path);
+ResumePoint find_resume_point(const std::string& path, const Tick& tick = {});
 
 /// Finds it for every rank. Collective; errors as on rank 0.
 ResumePoint find_resume_point(const std::string& path, Communicator& comm);

@@ -13,6 +13,7 @@
 #include <hdf5.h>
 
 #include "fedhpc/core/error.hpp"
+#include "fedhpc/io/seal.hpp"
 
 /// HDF5 handles with one owner each, and the few calls the project needs. Private to code that
 /// reads or writes files. Every failure becomes an Error that names the file or object. Not
@@ -69,7 +70,7 @@ Handle open_input(const std::string& path);
 
 /// Opens a file that nobody writes any more. Unlike open_input, it refuses a file cut off anywhere,
 /// and compares all bytes of a sealed one (seal.hpp) with its seal.
-Handle open_whole(const std::string& path);
+Handle open_whole(const std::string& path, const Tick& tick = {});
 
 /// Whether a file is one of HDF5's; none where it cannot be read.
 std::optional<bool> is_hdf5(const std::string& path);

@@ -53,9 +53,11 @@ class ResultsWriter {
   ResultsWriter(const std::string& path, LiveMode live, const RunHeader& header,
                 const std::vector<Metric>& series, const ClientTable& clients);
   /// Makes a file that goes on where `earlier`, a result file or a checkpoint, ends: all of it but
-  /// /state, and the attributes of `header`. A series that `earlier` lacks is NaN in its rounds.
+  /// /state, the groups `but` and the attributes of `header`. A series that `earlier` lacks is NaN
+  /// in its rounds.
   ResultsWriter(const std::string& path, LiveMode live, const RunHeader& header,
-                const std::vector<Metric>& series, const h5::Handle& earlier);
+                const std::vector<Metric>& series, const h5::Handle& earlier,
+                const std::vector<std::string>& but = {});
   ResultsWriter(const ResultsWriter&) = delete;
   ResultsWriter& operator=(const ResultsWriter&) = delete;
 

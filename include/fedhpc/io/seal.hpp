@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <string>
 
 namespace fedhpc {
@@ -15,10 +16,14 @@ enum class Seal {
   Broken  ///< they are not
 };
 
+/// Called now and then while the bytes of a file are read: a rank tells the others that wait for it
+/// that it gets on.
+using Tick = std::function<void()>;
+
 /// Seals a closed file that was made with a user block. Throws Error if it cannot be written.
-void seal(const std::string& path);
+void seal(const std::string& path, const Tick& tick = {});
 
 /// Compares all bytes of a file with its seal. Throws Error if it cannot be read.
-Seal check_seal(const std::string& path);
+Seal check_seal(const std::string& path, const Tick& tick = {});
 
 }  // namespace fedhpc
