@@ -55,6 +55,9 @@ constexpr CommandHelp kCommandHelp[] = {
     {"show", R"(fedhpc show model CONFIG.ini|MODEL.h5 [--section.key=value ...]
   The layers of a configuration's model, or of a model file: the values of a sample behind each,
   its parameters, and the multiplications and additions of a forward pass for one sample.
+
+fedhpc show run RUN.h5
+  How a run has ended, or that it has not, its rounds, its start and its newest checkpoint.
 )"},
     {"help", R"(fedhpc help COMMAND|NAME|KEY|SECTION|keys [--run.plugin=FILE,...]
   A command, an algorithm (with its keys), a model, a data set, a key (train.lr, or lr), the

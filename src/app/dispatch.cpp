@@ -22,6 +22,7 @@ constexpr const char* kUsage =
     "       fedhpc list [algorithms|models|datasets|partitioners|factorisations|codecs]\n"
     "                   [--run.plugin=FILE,...]\n"
     "       fedhpc show model CONFIG.ini|MODEL.h5 [--section.key=value ...]\n"
+    "       fedhpc show run RUN.h5\n"
     "       fedhpc help COMMAND|NAME|KEY|SECTION|keys [--run.plugin=FILE,...]\n"
     "       fedhpc export RUN.h5 --csv DIR\n"
     "       fedhpc --version\n"

@@ -1,13 +1,18 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <filesystem>
 #include <iomanip>
+#include <optional>
 #include <sstream>
 
 #include "fedhpc/app/commands.hpp"
 #include "fedhpc/core/error.hpp"
 #include "fedhpc/data/dataset.hpp"
 #include "fedhpc/engine/config.hpp"
+#include "fedhpc/engine/resume.hpp"
+#include "fedhpc/io/checkpoint_files.hpp"
+#include "fedhpc/io/durable.hpp"
 #include "fedhpc/io/hdf5.hpp"
 #include "fedhpc/models/model_file.hpp"
 #include "fedhpc/training/loss.hpp"
@@ -75,14 +80,42 @@ std::string model_table(const Model& model) {
   return aligned(lines);
 }
 
+/// How far the run of a result file has come, line by line: a name and what it is.
+std::string run_table(const Arguments& arguments) {
+  if (arguments.size() != 1) throw ConfigError("fedhpc show run takes one result file: RUN.h5");
+  const std::string& path = arguments.front();
+  const auto refuse = [&](const std::string& reason) -> DataError {
+    return DataError(
+        concat("'", path, "' cannot be shown: ", reason, "; give a result file RUN.h5"));
+  };
+  std::error_code failed;
+  if (!std::filesystem::exists(path, failed)) throw refuse("there is no such file");
+  if (h5::is_hdf5(path) != true) throw refuse("it is not an HDF5 file");
+  const std::optional<RunStatus> run = status_of_run(path);
+  if (!run) throw refuse("it is damaged");
+  if (run->started == RunStatus::kForeign) throw refuse("fedhpc has not written it");
+  std::ostringstream lines;
+  // Who writes it now cannot be told from who was killed as it did.
+  lines << "status " << (run->closed ? run->status : "running or killed") << '\n'
+        << "rounds " << run->rounds << '\n'
+        << "started " << run->started << '\n';
+  const std::vector<CheckpointFile> checkpoints = checkpoints_of(link_target(path));
+  if (!checkpoints.empty()) lines << "checkpoint " << checkpoints.front().path << '\n';
+  return lines.str();
+}
+
 }  // namespace
 
 int show_command(const Arguments& arguments) {
-  if (arguments.empty() || arguments.front() != "model") {
+  const std::string what = arguments.empty() ? "" : arguments.front();
+  const Arguments rest(arguments.empty() ? arguments.end() : arguments.begin() + 1,
+                       arguments.end());
+  if (what != "model" && what != "run") {
     throw ConfigError(
-        "fedhpc show takes what to show: fedhpc show model CONFIG.ini, or a model file");
+        "fedhpc show takes what to show: fedhpc show model CONFIG.ini, or a model file; "
+        "fedhpc show run RUN.h5");
   }
-  std::fputs(model_table(*model_of({arguments.begin() + 1, arguments.end()})).c_str(), stdout);
+  std::fputs((what == "run" ? run_table(rest) : model_table(*model_of(rest))).c_str(), stdout);
   return 0;
 }
 

@@ -18,7 +18,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr double kReadingLimit = 20;  // s, for attributes of a result file
-constexpr const char* kForeign = "not a result file";
+constexpr const char* kForeign = RunStatus::kForeign;
 
 // How a run goes on and where things lie. All other keys say what its rounds mean.
 constexpr auto kChangeable = std::to_array<std::string_view>(
@@ -29,39 +29,6 @@ constexpr auto kChangeable = std::to_array<std::string_view>(
 
 bool changeable(const std::string& key) {
   return std::find(kChangeable.begin(), kChangeable.end(), key) != kChangeable.end();
-}
-
-/// What a result file says of its run.
-struct Found {
-  std::string started;  // or kForeign
-  std::string status;
-  std::int64_t rounds = 0;
-  bool closed = false;
-};
-
-/// Whether there is nothing to go on with, but for more rounds. A run that was killed after its
-/// last words leaves a file that most readers refuse: it has not ended.
-bool has_ended(const Found& run) {
-  return run.closed && (run.status == "complete" || run.status == "diverged");
-}
-
-/// The file may be damaged, or one that was being written when its run was killed.
-std::optional<Found> look_into(const std::string& results) {
-  const auto lines = within_time(kReadingLimit, [&]() -> std::string {
-    const h5::Handle file = h5::open_input(results);
-    if (!h5::has_attribute(file, "started") || !h5::exists(file, "/rounds")) return kForeign;
-    return concat(h5::read_text_attribute(file, "started"), '\n',
-                  h5::read_text_attribute(file, "status"), '\n',
-                  h5::shape_of(h5::open_dataset(file, "/rounds/round")).at(0), ' ',
-                  h5::was_closed(file));
-  });
-  if (!lines) return std::nullopt;
-  std::istringstream stream(*lines);
-  Found found;
-  std::getline(stream, found.started);
-  std::getline(stream, found.status);
-  stream >> found.rounds >> found.closed;
-  return found;
 }
 
 /// Throws DataError unless a result file whose run started at `run` is that of a checkpoint.
@@ -95,16 +62,16 @@ ResumePoint from_checkpoint(const std::string& path, const Tick& tick) {
 }
 
 /// Why nothing beside a result file can be gone on from; `run`: what it says, where it can be read.
-DataError nothing_found(const std::string& results, const std::optional<Found>& run) {
+DataError nothing_found(const std::string& results, const std::optional<RunStatus>& run) {
   std::error_code failed;
   const std::string problem = !fs::exists(results, failed)            ? "there is no such file"
                               : !fs::is_regular_file(results, failed) ? "it is not a file"
                               : h5::is_hdf5(results) != true          ? "it is not an HDF5 file"
-                              : run && has_ended(*run)
+                              : run && run->has_ended()
                                   ? concat("it is ", run->status, " with ", run->rounds,
                                            " rounds, and for more there is no checkpoint beside it")
                                   : "there is no checkpoint of it beside it";
-  const bool killed = run && run->started != kForeign && !has_ended(*run);
+  const bool killed = run && run->started != kForeign && !run->has_ended();
   return DataError(concat("'", results, "' cannot be resumed: ", problem,
                           "; give RUN.h5 with its checkpoints RUN.ckpt.N.h5 in the same folder, ",
                           "or one of them", killed ? ", or start the run anew" : ""));
@@ -114,9 +81,9 @@ ResumePoint beside_results(const std::string& results, const Tick& tick) {
   ResumePoint point;
   point.results = results;
   std::error_code failed;
-  std::optional<Found> run;
+  std::optional<RunStatus> run;
   if (fs::is_regular_file(results, failed) && h5::is_hdf5(results) == true) {
-    run = look_into(results);
+    run = status_of_run(results);
   }
   std::optional<DataError> refused;
   for (const CheckpointFile& file : checkpoints_of(results)) {
@@ -191,6 +158,24 @@ std::string config_in(const std::string& path) {
 
 std::span<const std::string_view> keys_to_change_on_resume() { return kChangeable; }
 
+std::optional<RunStatus> status_of_run(const std::string& results) {
+  const auto lines = within_time(kReadingLimit, [&]() -> std::string {
+    const h5::Handle file = h5::open_input(results);
+    if (!h5::has_attribute(file, "started") || !h5::exists(file, "/rounds")) return kForeign;
+    return concat(h5::read_text_attribute(file, "started"), '\n',
+                  h5::read_text_attribute(file, "status"), '\n',
+                  h5::shape_of(h5::open_dataset(file, "/rounds/round")).at(0), ' ',
+                  h5::was_closed(file));
+  });
+  if (!lines) return std::nullopt;
+  std::istringstream stream(*lines);
+  RunStatus found;
+  std::getline(stream, found.started);
+  std::getline(stream, found.status);
+  stream >> found.rounds >> found.closed;
+  return found;
+}
+
 ResumePoint find_resume_point(const std::string& path, const Tick& tick) {
   const std::string target = link_target(path);
   const bool checkpoint = !results_of_checkpoint(target).path.empty();
@@ -229,14 +214,14 @@ std::optional<Earlier> check_results(ResumePoint& point, const Config& config) {
   if (!fs::is_regular_file(results, failed) || h5::is_hdf5(results) == false) {
     check_same_run(results, kForeign, point.from);
   }
-  const std::optional<Found> run = look_into(results);
+  const std::optional<RunStatus> run = status_of_run(results);
   if (!run) {
     point.warnings.push_back(concat("'", results, "' is damaged; all rounds up to ", round,
                                     " are taken from checkpoint '", point.from.checkpoint, "'"));
     return otherwise;
   }
   check_same_run(results, run->started, point.from);
-  if (!has_ended(*run)) return otherwise;
+  if (!run->has_ended()) return otherwise;
   const bool asked_for = run->rounds == config.run.rounds;
   if (asked_for && (!point.chosen || run->rounds == round)) return std::nullopt;
   return run->rounds > round ? Earlier::SetAside : otherwise;

@@ -20,6 +20,24 @@ std::string config_in(const std::string& path);
 /// Keys that tell how a run goes on and where things lie. All others say what its rounds mean.
 std::span<const std::string_view> keys_to_change_on_resume();
 
+/// What a result file says of its run.
+struct RunStatus {
+  static constexpr const char* kForeign = "not a result file";
+
+  std::string started;      ///< when, or kForeign
+  std::string status;       ///< "complete", "diverged", "interrupted", "failed"; "running" before
+  std::int64_t rounds = 0;  ///< done
+  bool closed = false;      ///< whether its writer has closed it
+
+  /// Whether there is nothing to go on with, but for more rounds. A run that was killed after its
+  /// last words leaves a file that most readers refuse: it has not ended.
+  bool has_ended() const { return closed && (status == "complete" || status == "diverged"); }
+};
+
+/// Reads it; nothing for a file that is damaged, which one that was being written when its run was
+/// killed may be.
+std::optional<RunStatus> status_of_run(const std::string& results);
+
 /// `fedhpc resume PATH` goes on from this point.
 struct ResumePoint {
   Resumption from;
