@@ -232,9 +232,36 @@ class Environment(JobCase):
         code, said = self.bash("echo on", "run.ini", FEDHPC=str(self.folder / "none"))
         self.assertEqual(code, 2)
         self.assertIn("build it (tools/build.sh) or set FEDHPC to it", said)
+        self.assertNotIn(" in ", said, "nobody looked elsewhere")
         code, said = self.bash("echo on")
         self.assertEqual(code, 2)
         self.assertIn("nothing to run; sbatch jobs/NAME.sbatch CONFIG.ini", said)
+
+    def test_the_program_is_looked_for(self):
+        """In the folders of both presets, best first, in the same installation and on the PATH."""
+        home = self.folder / "prefix/share/fedhpc"
+        shutil.copytree(ROOT / "jobs", home / "jobs")
+        bare = {"FEDHPC": "", "FEDHPC_HOME": str(home), "PATH": os.environ["PATH"]}
+        code, said = self.bash("echo on", "run.ini", **bare)
+        self.assertEqual(code, 2)
+        self.assertIn(f"no program 'fedhpc' in {home}/build/release, {home}/build/cpu, {home}/../../bin and on the PATH; "
+                      "build it", said)
+        program = self.folder / "bin/fedhpc"
+        bare["PATH"] = f"{program.parent}:{bare['PATH']}"
+        self.assertEqual(self.bash('echo "$FEDHPC"', "run.ini", **bare), (0, f"{program}\n"))
+        for name in ("../../bin", "build/cpu", "build/release"):
+            (home / name).mkdir(parents=True)
+            shutil.copy(program, home / name)
+            self.assertEqual(self.bash('echo "$FEDHPC"', "run.ini", **bare), (0, f"{home}/{name}/fedhpc\n"))
+
+    def test_modules_that_cannot_be_loaded_end_the_job(self):
+        for status in (0, 1):
+            (self.folder / "bin/module").write_text(f'#!/bin/bash\necho "module $*"\nexit {status}\n')
+            (self.folder / "bin/module").chmod(0o755)
+            code, said = self.bash("echo goes on", "run.ini", FEDHPC_MODULES="gcc/12 openmpi")
+            first, last = said.splitlines()
+            self.assertEqual((code, first), (2 if status else 0, "module load gcc/12 openmpi"))
+            self.assertIn("cannot load the modules 'gcc/12 openmpi' (FEDHPC_MODULES)" if status else "goes on", last)
 
 
 FEDHPC = COMMANDS["fedhpc"]
