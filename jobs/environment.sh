@@ -121,12 +121,18 @@ newest_checkpoint() {
 # which passes it on, once: the second one would end the program without a checkpoint. TERM comes to the ranks as well;
 # the shell only has to live on.
 asked_to_stop=no
+passed_on=no
 launched=
+pass_on_once() {
+  [ "$passed_on" = no ] || return 0  # the signal came as $launched was set: both callers have seen it
+  passed_on=yes
+  pass_on
+}
 stop_asked() {
   [ "$asked_to_stop" = no ] || return 0
   asked_to_stop=yes
   say "asked to stop; the run ends its round and writes a checkpoint"
-  [ -z "$launched" ] || pass_on
+  [ -z "$launched" ] || pass_on_once
 }
 trap stop_asked USR1
 got_term=no
@@ -171,7 +177,7 @@ launch() {
   [ "$asked_to_stop" = no ] || return 75
   # In the background: bash runs no trap while it waits for a command in the foreground.
   start "$@"
-  [ "$asked_to_stop" = no ] || pass_on  # a signal that came before $launched was known
+  [ "$asked_to_stop" = no ] || pass_on_once  # a signal that came before $launched was known
   await_end "$launched" || code=$?
   # MPICH's mpiexec gives the number of the signal itself.
   case $code in 9 | 10 | 15) code=$((128 + code)) ;; esac
