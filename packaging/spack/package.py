@@ -1,6 +1,6 @@
-# A recipe for Spack 1.0, which builds a clone where it lies:
+# A recipe for Spack 1.0 and newer, which builds a clone where it lies:
 #
-#   spack repo create ~/spack-fedhpc fedhpc                      # prints the folder of the new repository
+#   spack repo create ~/spack-fedhpc fedhpc                      # in its last line, FOLDER: ~/spack-fedhpc/spack_repo/fedhpc
 #   mkdir FOLDER/packages/fedhpc && cp packaging/spack/package.py FOLDER/packages/fedhpc/
 #   spack repo add FOLDER
 #   spack dev-build fedhpc@0.1.0 +cuda cuda_arch=90              # in the clone
