@@ -86,6 +86,14 @@ function(fedhpc_install_torch component folder)
     endforeach()" COMPONENT ${component} EXCLUDE_FROM_ALL)
 endfunction()
 fedhpc_install_torch(torch ${CMAKE_INSTALL_LIBDIR}/fedhpc/torch)
+cmake_path(IS_PREFIX PROJECT_SOURCE_DIR "${FEDHPC_TORCH_LIBRARY_DIR}" NORMALIZE _torch_goes_with_the_sources)
+if(_torch_goes_with_the_sources)
+  install(CODE "
+    if(NOT EXISTS \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_LIBDIR}/fedhpc/torch\")
+      message(STATUS \"The program takes LibTorch from ${FEDHPC_TORCH_LIBRARY_DIR}. Before this folder goes or moves: \"
+                     \"cmake --install ${PROJECT_BINARY_DIR} --prefix \${CMAKE_INSTALL_PREFIX} --component torch\")
+    endif()" COMPONENT program)
+endif()
 
 # The component `python`, for a wheel, or for a folder on PYTHONPATH: the package with an installation of its own inside.
 # A wheel brings LibTorch along, and scikit-build-core puts the Python sources into it.

@@ -1,8 +1,8 @@
 # Sourced by the job scripts: where the program is, MPI's settings, how ranks are started, and a run that is
 # taken up where it was. What a cluster may need to change, all by variables of the environment:
 #
-#   FEDHPC               the program [$FEDHPC_HOME/build/release/fedhpc, that of the same installation, else
-#                        fedhpc on the PATH]
+#   FEDHPC               the program [$FEDHPC_HOME/build/release/fedhpc, that of build/cpu, that of the same
+#                        installation, else fedhpc on the PATH]
 #   FEDHPC_HOME          the project's folder, or PREFIX/share/fedhpc [the folder the job was submitted in]
 #   FEDHPC_MODULES       modules to load, such as "gcc openmpi" [none]
 #   FEDHPC_LAUNCHER      srun, flux, mpirun, or mpiexec of another MPI [the scheduler's own where it can start MPI
@@ -31,16 +31,20 @@ fi
 
 if [ -n "${FEDHPC_MODULES:-}" ]; then
   read -r -a modules <<<"$FEDHPC_MODULES"
-  module load "${modules[@]}"
+  if ! module load "${modules[@]}"; then
+    echo "$job: cannot load the modules '$FEDHPC_MODULES' (FEDHPC_MODULES); nothing is run without them" >&2
+    exit 2
+  fi
 fi
 
 if [ -z "${FEDHPC:-}" ]; then
-  FEDHPC=$FEDHPC_HOME/build/release/fedhpc
-  [ -x "$FEDHPC" ] || FEDHPC=$FEDHPC_HOME/../../bin/fedhpc
-  [ -x "$FEDHPC" ] || FEDHPC=$(command -v fedhpc || true)
+  places="$FEDHPC_HOME/build/release, $FEDHPC_HOME/build/cpu, $FEDHPC_HOME/../../bin and on the PATH"
+  for FEDHPC in "$FEDHPC_HOME"/build/{release,cpu}/fedhpc "$FEDHPC_HOME/../../bin/fedhpc" "$(command -v fedhpc || true)"; do
+    [ ! -x "$FEDHPC" ] || break
+  done
 fi
-if [ ! -x "${FEDHPC:-}" ]; then
-  echo "$job: no program '$FEDHPC'; build it (tools/build.sh) or set FEDHPC to it" >&2
+if [ ! -x "$FEDHPC" ]; then
+  echo "$job: no program '${FEDHPC:-fedhpc}'${places:+ in $places}; build it (tools/build.sh) or set FEDHPC to it" >&2
   exit 2
 fi
 
@@ -117,12 +121,18 @@ newest_checkpoint() {
 # which passes it on, once: the second one would end the program without a checkpoint. TERM comes to the ranks as well;
 # the shell only has to live on.
 asked_to_stop=no
+passed_on=no
 launched=
+pass_on_once() {
+  [ "$passed_on" = no ] || return 0  # the signal came as $launched was set: both callers have seen it
+  passed_on=yes
+  pass_on
+}
 stop_asked() {
   [ "$asked_to_stop" = no ] || return 0
   asked_to_stop=yes
   say "asked to stop; the run ends its round and writes a checkpoint"
-  [ -z "$launched" ] || pass_on
+  [ -z "$launched" ] || pass_on_once
 }
 trap stop_asked USR1
 got_term=no
@@ -167,7 +177,7 @@ launch() {
   [ "$asked_to_stop" = no ] || return 75
   # In the background: bash runs no trap while it waits for a command in the foreground.
   start "$@"
-  [ "$asked_to_stop" = no ] || pass_on  # a signal that came before $launched was known
+  [ "$asked_to_stop" = no ] || pass_on_once  # a signal that came before $launched was known
   await_end "$launched" || code=$?
   # MPICH's mpiexec gives the number of the signal itself.
   case $code in 9 | 10 | 15) code=$((128 + code)) ;; esac

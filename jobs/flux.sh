@@ -7,18 +7,33 @@ how_to_submit='flux batch jobs/NAME.flux.sh CONFIG.ini [--section.key=value ...]
 restarts=${FEDHPC_RESTARTS:-0}
 flux_job=
 
-ranks_of_job() { flux resource list -s all -no '{ncores}'; }
+# asked_for TYPE: how many slots or GPUs the job was submitted for; nothing where the parent does not say. The instance may
+# have more: all cores of its nodes, where a site gives whole nodes.
+asked_for() {
+  flux --parent job info --original "$FLUX_ENCLOSING_ID" jobspec 2>/dev/null | flux python -c '
+import json, sys
+def count(resources):
+    return sum(one["count"] * ((one["type"] == sys.argv[1]) + count(one.get("with", []))) for one in resources)
+print(count(json.load(sys.stdin)["resources"]))' "$1" 2>/dev/null
+}
+
+ranks_of_job() {
+  local slots
+  slots=$(asked_for slot)
+  printf '%s\n' "${slots:-$(flux resource list -s all -no '{ncores}')}"
+}
 
 own_launcher() { echo flux; }
 
 start() {
-  local ranks=$1 gpus=()
+  local ranks=$1 gpus
   if [ "$FEDHPC_LAUNCHER" != flux ]; then
     by_mpi "$@"
     return
   fi
   shift
-  [ "$(flux resource list -s all -no '{ngpus}')" = 0 ] || gpus=(-g 1 -o gpu-affinity=per-task)
+  gpus=$(asked_for gpu)
+  if [ "${gpus:-$(flux resource list -s all -no '{ngpus}')}" = 0 ]; then gpus=(); else gpus=(-g 1 -o gpu-affinity=per-task); fi
   flux_job=$(flux submit -n "$ranks" -c 1 -o cpu-affinity=per-task ${gpus[@]+"${gpus[@]}"} \
     ${FEDHPC_MPI:+-o "pmi=$FEDHPC_MPI"} \
     ${launch_options[@]+"${launch_options[@]}"} "$@")

@@ -22,11 +22,9 @@ start() {
 
 pass_on() { signal_launched; }
 
-# attribute NAME: what PBS says of this job; long values go on in lines that begin with a tab.
-attribute() {
-  qstat -f "$PBS_JOBID" 2>/dev/null | sed -e ':next' -e '$!{N;b next' -e '}' -e 's/\n\t//g' |
-    sed -n "s/^ *$1 = //p"
-}
+# What PBS says of this job; long values go on in lines that begin with a tab.
+attributes() { qstat -f "$PBS_JOBID" 2>/dev/null | sed -e ':next' -e '$!{N;b next' -e '}' -e 's/\n\t//g'; }
+attribute() { attributes | sed -n "s/^ *$1 = //p"; }
 
 job_state() {
   case $(attribute job_state) in
@@ -47,14 +45,17 @@ seconds_left() {
 
 # put_back: the same job once more. qrerun is for operators; a new job has the resources and the names of this one.
 put_back() {
-  local options=() name value
-  for name in select place walltime; do
-    value=$(attribute "Resource_List.$name")
-    [ -z "$value" ] || options+=(-l "$name=$value")
+  local options=() name value chunks
+  chunks=+$(attribute Resource_List.select)
+  for name in $(attributes | sed -n 's/^ *Resource_List\.\([^ ]*\) = .*/\1/p'); do
+    # Sums over the chunks, which PBS lists as well and refuses beside select.
+    case $name in ncpus | nodect | mpiprocs | mem | ngpus | nodes) continue ;; esac
+    case $chunks in *[:+]"$name="*) continue ;; esac
+    options+=(-l "$name=$(attribute "Resource_List.$name")")
   done
-  for name in queue:-q Account_Name:-A; do
+  for name in queue:-q Account_Name:-A project:-P; do
     value=$(attribute "${name%:*}")
-    [ -z "$value" ] || options+=("${name#*:}" "$value")
+    case $value in '' | _pbs_project_default) ;; *) options+=("${name#*:}" "$value") ;; esac
   done
   export FEDHPC_RUN FEDHPC_RESTARTS=$((restarts + 1))
   (cd "$PBS_O_WORKDIR" && qsub -N "$job" ${options[@]+"${options[@]}"} -v "$(compgen -e FEDHPC | paste -sd, -)" "$FEDHPC_HOME/jobs/preemptible.pbs")

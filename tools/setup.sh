@@ -6,7 +6,8 @@
 #   tools/setup.sh --cuda   also the libraries that LibTorch's CUDA part needs, where the toolkit lacks them
 #   tools/setup.sh --torch  also `import torch` for the Python in .deps/venv, which some tests want, and with it what --cuda
 #                           fetches; without network for it everything else is set up
-#   tools/setup.sh --no-packages   no system packages: a cluster's modules stand for them (docs/install.md)
+#   tools/setup.sh --no-packages   no system packages: a cluster's modules stand for them (docs/install.md). So it is
+#                           with FEDHPC_NO_PACKAGES=1, which scripts that call this one hand on, and where dpkg is missing
 #
 # System packages need root or sudo; without either, the script says which are missing. Everything else
 # goes to .deps/ in the project:
@@ -47,6 +48,10 @@ packages_to_develop() {
 
 install_packages() {
   local missing=() package
+  if [ -n "$no_packages" ]; then
+    say "$no_packages, so modules stand for the system's packages (docs/install.md, On a cluster with modules)"
+    return
+  fi
   for package in "${packages[@]}"; do
     dpkg-query -W -f='${Status}' "$package" 2>/dev/null | grep -q 'install ok installed' ||
       missing+=("$package")
@@ -214,17 +219,20 @@ torch_for_python() {
 print(sys.argv[1], file=open(sysconfig.get_path("purelib") + "/torch.pth", "w"))' "$site"
 }
 
-develop= cuda= torch= python=/usr/bin/python3  # the system's own: another one may be first in PATH and lack the venv module
+develop= cuda= torch= no_packages= python=/usr/bin/python3  # the system's own: another one may be first in PATH and lack the venv module
 for option in "$@"; do
   case $option in
     --develop) develop=--develop ;;
     --cuda) cuda=--cuda ;;
     --torch) torch=--torch ;;
-    --no-packages) python=python3 packages=() ;;
+    --no-packages) no_packages='--no-packages is given' ;;
     *) echo "setup: unknown option '$option'; usage: tools/setup.sh [--develop] [--cuda] [--torch] [--no-packages]" >&2; exit 2 ;;
   esac
 done
-[ -z "$develop" ] || [ ${#packages[@]} -eq 0 ] || packages_to_develop
+[ -z "${FEDHPC_NO_PACKAGES:-}" ] || no_packages="FEDHPC_NO_PACKAGES is set"
+command -v dpkg-query >/dev/null || no_packages="no dpkg here"
+[ -z "$no_packages" ] || python=python3
+[ -z "$develop" ] || [ -n "$no_packages" ] || packages_to_develop
 install_packages
 python_environment
 [ -z "$develop" ] || modules_to_develop

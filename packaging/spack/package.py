@@ -1,6 +1,6 @@
-# A recipe for Spack 1.0, which builds a clone where it lies:
+# A recipe for Spack 1.0 and newer, which builds a clone where it lies:
 #
-#   spack repo create ~/spack-fedhpc fedhpc                      # prints the folder of the new repository
+#   spack repo create ~/spack-fedhpc fedhpc                      # in its last line, FOLDER: ~/spack-fedhpc/spack_repo/fedhpc
 #   mkdir FOLDER/packages/fedhpc && cp packaging/spack/package.py FOLDER/packages/fedhpc/
 #   spack repo add FOLDER
 #   spack dev-build fedhpc@0.1.0 +cuda cuda_arch=90              # in the clone
@@ -33,7 +33,7 @@ class Fedhpc(CMakePackage, CudaPackage):
     depends_on("mpi@3:")
     depends_on("hdf5@1.10:~mpi")
     depends_on("boost@1.74:+program_options")
-    depends_on("eigen@3.4:", type="build")
+    depends_on("eigen@3.4:5", type="build")
     depends_on("zlib-api")
     depends_on("xz")
     depends_on("jpeg")
@@ -60,8 +60,8 @@ class Fedhpc(CMakePackage, CudaPackage):
     generator("ninja")
 
     def torch(self):
-        python = f"python{self.spec['python'].version.up_to(2)}"
-        return os.path.join(self.spec["py-torch"].prefix, "lib", python, "site-packages", "torch")
+        # lib64, or dist-packages, where an outside Python has it so
+        return os.path.join(self.spec["py-torch"].prefix, self.spec["python"].package.platlib, "torch")
 
     def cmake_args(self):
         args = [

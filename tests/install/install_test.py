@@ -31,6 +31,8 @@ def installed(folder):
 
 
 def serves_a_project_by_cmake(prefix, folder):
+    targets = next(prefix.glob("**/fedhpcTargets.cmake")).read_text()
+    check("hdf5" not in targets.lower(), f"names the build machine's HDF5: {targets}")
     run(cmake, "-S", pathlib.Path(source, "tests", "install"), "-B", folder, "-G", "Ninja",
         f"-DCMAKE_PREFIX_PATH={prefix}", "-DCMAKE_BUILD_TYPE=Release")
     run(cmake, "--build", folder)

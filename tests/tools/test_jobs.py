@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -224,6 +225,12 @@ class Environment(JobCase):
         self.assertEqual(self.calls("srun"), [])
         self.assertEqual(self.calls("scontrol"), ["scontrol requeue 7"])
 
+    def test_a_signal_as_the_run_starts_reaches_it_once(self):
+        """Both the trap, which knows $launched by then, and the start itself would pass it on."""
+        code, said = self.bash('start() { launched=1; kill -USR1 $$; }\npass_on() { echo passed; }\nawait_end() { return 75; }\n'
+                               'launch 1 x', "run.ini")
+        self.assertEqual((code, said.count("passed")), (75, 1), said)
+
     def test_a_run_that_did_not_listen_yet_is_requeued(self):
         self.bash('run_or_resume() { kill -USR1 $$; return 138; }\nrun_to_the_end 1 "$@"', "run.ini")
         self.assertEqual(self.calls("scontrol"), ["scontrol requeue 7"])
@@ -232,9 +239,36 @@ class Environment(JobCase):
         code, said = self.bash("echo on", "run.ini", FEDHPC=str(self.folder / "none"))
         self.assertEqual(code, 2)
         self.assertIn("build it (tools/build.sh) or set FEDHPC to it", said)
+        self.assertNotIn(" in ", said, "nobody looked elsewhere")
         code, said = self.bash("echo on")
         self.assertEqual(code, 2)
         self.assertIn("nothing to run; sbatch jobs/NAME.sbatch CONFIG.ini", said)
+
+    def test_the_program_is_looked_for(self):
+        """In the folders of both presets, best first, in the same installation and on the PATH."""
+        home = self.folder / "prefix/share/fedhpc"
+        shutil.copytree(ROOT / "jobs", home / "jobs")
+        bare = {"FEDHPC": "", "FEDHPC_HOME": str(home), "PATH": os.environ["PATH"]}
+        code, said = self.bash("echo on", "run.ini", **bare)
+        self.assertEqual(code, 2)
+        self.assertIn(f"no program 'fedhpc' in {home}/build/release, {home}/build/cpu, {home}/../../bin and on the PATH; "
+                      "build it", said)
+        program = self.folder / "bin/fedhpc"
+        bare["PATH"] = f"{program.parent}:{bare['PATH']}"
+        self.assertEqual(self.bash('echo "$FEDHPC"', "run.ini", **bare), (0, f"{program}\n"))
+        for name in ("../../bin", "build/cpu", "build/release"):
+            (home / name).mkdir(parents=True)
+            shutil.copy(program, home / name)
+            self.assertEqual(self.bash('echo "$FEDHPC"', "run.ini", **bare), (0, f"{home}/{name}/fedhpc\n"))
+
+    def test_modules_that_cannot_be_loaded_end_the_job(self):
+        for status in (0, 1):
+            (self.folder / "bin/module").write_text(f'#!/bin/bash\necho "module $*"\nexit {status}\n')
+            (self.folder / "bin/module").chmod(0o755)
+            code, said = self.bash("echo goes on", "run.ini", FEDHPC_MODULES="gcc/12 openmpi")
+            first, last = said.splitlines()
+            self.assertEqual((code, first), (2 if status else 0, "module load gcc/12 openmpi"))
+            self.assertIn("cannot load the modules 'gcc/12 openmpi' (FEDHPC_MODULES)" if status else "goes on", last)
 
 
 FEDHPC = COMMANDS["fedhpc"]
@@ -248,7 +282,11 @@ class Pbs(JobCase):
         "mpiexec": f'echo "mpiexec $*" >> calls.log\n{ONE_RANK}',
         "qsub": 'echo "qsub $* FEDHPC_RESTARTS=$FEDHPC_RESTARTS" >> calls.log\n',
         "qstat": 'cat <<END\nJob Id: 7.host\n    Job_Name = fedhpc\n    job_state = ${FAKE_STATE-R}\n    queue = workq\n'
-                 '    Resource_List.select = 2:ncpus=2:\n\tmpiprocs=2\n    Resource_List.walltime = ${FAKE_LIMIT-04:00:00}\n'
+                 '    project = ${FAKE_PROJECT-_pbs_project_default}\n    Resource_List.filesystems = home:eagle\n'
+                 '    Resource_List.mem = 8gb\n    Resource_List.mpiprocs = 4\n    Resource_List.nacc = 2\n'
+                 '    Resource_List.ncpus = 4\n    Resource_List.nodect = 2\n    Resource_List.place = scatter\n'
+                 '    Resource_List.select = 2:ncpus=2:\n\tmpiprocs=2:nacc=1\n    Resource_List.storage = scratch/ab12\n'
+                 '    Resource_List.walltime = ${FAKE_LIMIT-04:00:00}\n'
                  '    resources_used.walltime = 00:30:00\nEND\n',
     }
 
@@ -275,10 +313,17 @@ class Pbs(JobCase):
             self.assertIn("asked to stop", said)
             self.assertEqual(len(self.calls("qsub")), submitted)
         call, = self.calls("qsub")
-        for part in ("-N fedhpc", "-l select=2:ncpus=2:mpiprocs=2", "-l walltime=00:30:03", "-q workq",
-                     "jobs/preemptible.pbs", "FEDHPC_RESTARTS=4", "FEDHPC_RUN"):
+        for part in ("-N fedhpc", "-q workq", "jobs/preemptible.pbs", "FEDHPC_RESTARTS=4", "FEDHPC_RUN"):
             self.assertIn(part, call)
-        self.assertNotIn(" -A ", call)
+        self.assertEqual(re.findall(r"-l (\S+)", call), [
+            "filesystems=home:eagle", "place=scatter", "select=2:ncpus=2:mpiprocs=2:nacc=1", "storage=scratch/ab12",
+            "walltime=00:30:03"], "sums over chunks follow from select")
+        for option in (" -A ", " -P "):
+            self.assertNotIn(option, call)
+
+    def test_the_next_job_is_the_same_projects(self):
+        self.job(FAKE_CODE="75", FAKE_PROJECT="climate")
+        self.assertIn(" -P climate ", self.calls("qsub")[0])
 
     def test_others_are_not_submitted_again(self):
         for variables, code in (({"FAKE_CODE": "2"}, 2), ({"FAKE_CODE": "75", "FAKE_STATE": "E"}, 75),
@@ -297,15 +342,21 @@ class Flux(JobCase):
         "fedhpc": FEDHPC,
         "flux": 'echo "flux $*" >> calls.log\n'
                 'case $* in\n'
-                '*"resource list"*ncores*) echo 4 ;;\n*"resource list"*ngpus*) echo "${FAKE_GPUS:-0}" ;;\n'
+                '*"resource list"*ncores*) echo 16 ;;\n*"resource list"*ngpus*) echo 2 ;;\n'
                 '"job timeleft") echo "${FAKE_LEFT:-4294967295}" ;;\n'
                 f'submit*) shift; printf "%s\\n" "$@" > submitted; echo f7 ;;\n'
                 '"job attach f7") mapfile -t words < submitted; set -- "${words[@]}"\n'
                 'while [ "${1#/}" = "$1" ]; do shift; done; "$@" & echo $! > pid; wait $!; code=$?\n'
                 'while kill -0 "$(cat pid)" 2>/dev/null; do wait "$(cat pid)"; code=$?; done; exit $code ;;\n'
-                '"job kill"*) kill -USR1 "$(cat pid)" ;;\n'
+                '"job kill"*) kill -USR1 "$(cat pid)" && echo USR1 >> taken ;;\n'
                 '"--parent jobs"*) echo "${FAKE_STATE-RUN}" ;;\n'
-                '"--parent job info"*) echo \'{"environment": {"FEDHPC_RESTARTS": "3", "A": "b"}, "x": 1}\' ;;\n'
+                f'python*) shift; exec "{sys.executable}" "$@" ;;\n'
+                '"--parent job info"*) [ -z "${FAKE_LONER:-}" ] || exit 1\n'
+                'case ${FAKE_SHAPE:-slots} in nodes) echo \'{"resources": [{"type": "node", "count": 2, "exclusive": true,\'\n'
+                'echo \'"with": [{"type": "slot", "count": 3, "label": "task", "with": [{"type": "core", "count": 2},\'\n'
+                'echo \'{"type": "gpu", "count": 1}]}]}]}\' ;;\n'
+                '*) echo \'{"resources": [{"type": "slot", "count": 4, "with": [{"type": "core", "count": 1}], "label": "task"}],\'\n'
+                'echo \'"environment": {"FEDHPC_RESTARTS": "3", "A": "b"}, "x": 1}\' ;;\nesac ;;\n'
                 '"--parent job submit") cat >> resubmitted ;;\nesac\n',
     }
 
@@ -313,23 +364,31 @@ class Flux(JobCase):
         return self.script(f"{name}.flux.sh", *(arguments or ("run.ini", "--train.lr=0.1")), FLUX_ENCLOSING_ID="f1",
                            **variables)
 
-    def test_ranks_are_the_cores_of_the_job(self):
+    def test_ranks_are_the_slots_that_were_asked_for(self):
         for name in ("single_node", "multi_node", "preemptible"):
             code, said = self.job(name)
             self.assertEqual(code, 0, said)
         self.assertIn("flux submit -n 4 -c 1 -o cpu-affinity=per-task ", self.calls("flux submit")[0])
         self.assertEqual(set(self.calls("fedhpc")), {"fedhpc run run.ini --train.lr=0.1"})
-        self.job("single_node", FAKE_GPUS="4")
-        self.assertIn(" -g 1 -o gpu-affinity=per-task ", self.calls("flux submit")[-1])
+        self.assertNotIn(" -g ", self.calls("flux submit")[0], "whole nodes come with GPUs that nobody asked for")
+        self.job("multi_node", FAKE_SHAPE="nodes")
+        self.assertIn("flux submit -n 6 -c 1 -o cpu-affinity=per-task -g 1 -o gpu-affinity=per-task ", self.calls("flux submit")[-1])
+
+    def test_ranks_are_the_cores_where_the_parent_does_not_say(self):
+        code, said = self.job("single_node", FAKE_LONER="1")
+        self.assertEqual(code, 0, said)
+        self.assertIn("flux submit -n 16 -c 1 -o cpu-affinity=per-task -g 1 ", self.calls("flux submit")[-1])
 
     def test_it_is_asked_to_stop_in_time_and_submits_itself(self):
         (self.folder / "bin/fedhpc").write_text('#!/bin/bash\ntrap "exit 75" USR1\nfor _ in {1..300}; do sleep 0.1; done\n')
         code, said = self.job(FAKE_LEFT="3", FEDHPC_WARNING="2", FEDHPC_RESTARTS="3")
         self.assertEqual(code, 75, said)
         self.assertIn("asked to stop", said)
-        self.assertEqual(self.calls("flux job kill"), ["flux job kill --signal=SIGUSR1 f7"])
+        self.assertEqual(set(self.calls("flux job kill")), {"flux job kill --signal=SIGUSR1 f7"})
+        self.assertEqual((self.folder / "taken").read_text(), "USR1\n", "called again until the run is there, taken once")
         self.assertEqual(json.loads((self.folder / "resubmitted").read_text()),
-                         {"environment": {"FEDHPC_RESTARTS": "4", "A": "b"}, "x": 1})
+                         {"environment": {"FEDHPC_RESTARTS": "4", "A": "b"}, "x": 1, "resources": [
+                             {"type": "slot", "count": 4, "with": [{"type": "core", "count": 1}], "label": "task"}]})
 
     def test_others_are_not_submitted_again(self):
         for variables, code in (({"FAKE_CODE": "1"}, 1), ({"FAKE_CODE": "75", "FAKE_STATE": "CLEANUP"}, 75)):

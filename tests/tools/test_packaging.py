@@ -1,8 +1,10 @@
 """The recipes of packaging/: of this version, in their languages, and with options and files that there are."""
 
 import ast
+import os
 import re
 import subprocess
+import types
 import unittest
 from pathlib import Path
 
@@ -21,6 +23,7 @@ class Spack(unittest.TestCase):
     def setUp(self):
         self.text = SPACK.read_text()
         package, = (node for node in ast.parse(self.text).body if isinstance(node, ast.ClassDef))
+        self.package = package
         self.bases = [base.id for base in package.bases]
         self.calls = [(call.func.id, call.args[0].value) for call in ast.walk(package)
                       if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.args
@@ -32,6 +35,23 @@ class Spack(unittest.TestCase):
         self.assertIn(("variant", "tests"), self.calls)
         needed = {value.split("@")[0].split("+")[0].split("~")[0] for name, value in self.calls if name == "depends_on"}
         self.assertLessEqual({"mpi", "hdf5", "boost", "eigen", "zlib-api", "xz", "jpeg", "py-torch", "cuda", "nccl"}, needed)
+
+    def test_cmake_takes_every_eigen_that_it_takes(self):
+        """Eigen's own CMake files refuse a request for another major version, and 5 came after 3."""
+        eigen, = (value for name, value in self.calls if name == "depends_on" and value.startswith("eigen"))
+        lowest, highest = re.fullmatch(r"eigen@([\d.]+):(\d+)", eigen).groups()
+        asked = re.findall(r"find_package\(Eigen3 ([\d.]+) ", (PROJECT / "CMakeLists.txt").read_text())
+        self.assertIn(lowest, asked)
+        self.assertEqual({lowest.split(".")[0], highest}, {version.split(".")[0] for version in asked})
+
+    def test_libtorch_is_where_the_python_has_its_modules(self):
+        function, = (node for node in self.package.body if isinstance(node, ast.FunctionDef) and node.name == "torch")
+        known = {"os": os}
+        exec(compile(ast.Module([function], []), SPACK, "exec"), known)
+        for platlib in ("lib/python3.12/site-packages", "lib64/python3.11/site-packages"):
+            python = types.SimpleNamespace(package=types.SimpleNamespace(platlib=platlib))
+            recipe = types.SimpleNamespace(spec={"py-torch": types.SimpleNamespace(prefix="/torch"), "python": python})
+            self.assertEqual(known["torch"](recipe), f"/torch/{platlib}/torch")
 
     def test_its_options_are_cmakes(self):
         self.assertLessEqual(set(re.findall(r'"(FEDHPC_[A-Z_]+)"', self.text)) - {"FEDHPC_HOME"}, options_of_cmake())
