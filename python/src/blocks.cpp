@@ -40,7 +40,7 @@ class Training {
 Rows wanted_travelling(const std::string& verb, const PyRows& rows, std::int64_t count,
                        bool or_one = false) {
   Rows sent = wanted(verb, rows, {.count = count, .or_one = or_one});
-  const RunRows& run = *run_in_hand();
+  const RunRows& run = the_run();
   const std::int64_t buffers = sent.layout->count(Tag::Buffer);
   if (run.own_buffers && buffers != 0 && buffers != run.model->count(Tag::Buffer)) {
     refuse(verb, "rows with all of the model's batch-norm statistics, or none",
@@ -301,7 +301,7 @@ void bind_blocks(nb::module_& core) {
           "keep_buffers",
           [](PyBlock& self, const PyRows& rows) {
             Block& block = self.get();
-            const LayoutPtr& factors = run_in_hand()->factors;
+            const LayoutPtr& factors = the_run().factors;
             const bool of_factors = factors && same_fields(rows.get().layout, factors);
             block.keep_buffers(of_factors
                                    ? wanted("block.keep_buffers", rows, block.count(), factors)

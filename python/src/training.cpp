@@ -17,7 +17,7 @@
 namespace fedhpc::python {
 
 void wanted_full(const std::string& verb, const PyRowMap& map) {
-  if (same_fields(map.get().full(), run_in_hand()->model)) return;
+  if (same_fields(map.get().full(), the_run().model)) return;
   refuse(verb, "a map to the run's models", "one to another layout");
 }
 
