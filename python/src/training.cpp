@@ -147,6 +147,7 @@ PyRows gradient_below_head(PyStep& self, const PyRows& at, const nb::callable& l
     return to_number("what the loss of step.gradient_below_head returns",
                      loss(c, to_numpy(embedding.clone()), to_numpy(labels), to_numpy(gradient)));
   };
+  const CallOfStep calling(self);
   return {{step.gradient_below_head(models, of_batch), models.layout}, self.gradients};
 }
 
@@ -161,7 +162,9 @@ void wanted_optimizer(const std::string& verb, const PyOptimizer& optimizer,
 
 NumpyArray embedding(PyStep& self, const PyRows& at) {
   const Rows models = wanted_models("step.embedding", at, self.clients);
-  return to_numpy(on_host(self.anew().embedding(models)).to(at::kDouble));
+  LocalStep& step = *self.step;
+  self.end_gradients();
+  return to_numpy(on_host(step.embedding(models)).to(at::kDouble));
 }
 
 /// A term that reads and writes float64 numbers of one client at a time, in host memory.
@@ -192,6 +195,7 @@ void descend(PyStep& self, const PyRows& rows, PyOptimizer& optimizer, const PyR
   }
   LocalStep& step = self.anew();
   if (term) {
+    const CallOfStep calling(self);
     step.descend_(moved, *optimizer.optimizer, to_term(*term));
   } else if (map == nullptr) {
     step.descend_(moved, *optimizer.optimizer, penalty);
@@ -220,7 +224,7 @@ void take_step(PyStep& self, const PyRows& rows, const PyRows& gradients, PyOpti
   const Rows moved = wanted("step.step", rows, self.clients, layout);
   const Rows against = wanted("step.step", gradients, self.clients, layout);
   require_reset("step.step", optimizer, self.clients);
-  self.step->step_(moved.values, against.values, *optimizer.optimizer);
+  self.between_verbs().step_(moved.values, against.values, *optimizer.optimizer);
 }
 
 std::int64_t client_of(const PyStep& self, std::int64_t c) {
@@ -281,7 +285,8 @@ void bind_step(nb::module_& core) {
       .def("gradient_below_head", &gradient_below_head, nb::arg("at"), nb::arg("loss"),
            "The gradients [C, P] of a loss that replaces the head: loss(c, embedding, labels, "
            "gradient) gets what the head would see [B, E] float64 and labels [B], fills gradient "
-           "[B, E] and returns the batch's mean loss. The head's columns are undefined.")
+           "[B, E] and returns the batch's mean loss. The head's columns are undefined. The step "
+           "itself can be asked for its embedding alone in there.")
       .def("embedding", &embedding, nb::arg("at"),
            "What the heads of rows `at` [C, P] see of this batch in evaluation, [C, B, E] float64; "
            "undefined for clients without a batch and beyond a client's samples.")
