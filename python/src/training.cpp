@@ -179,6 +179,15 @@ EmbeddingTerm to_term(const nb::callable& term) {
   };
 }
 
+/// The penalty with a centre that stays where it is while `moved` moves.
+Penalty with_still_centre(Penalty penalty, const Rows& moved) {
+  const Tensor& centre = penalty.centre.values;
+  if (centre.defined() && centre.is_alias_of(moved.values)) {
+    penalty.centre = penalty.centre.clone();
+  }
+  return penalty;
+}
+
 void descend(PyStep& self, const PyRows& rows, PyOptimizer& optimizer, const PyRowMap* map,
              double mu, const PyRows* centre, double gamma, double rho,
              const std::optional<nb::callable>& term) {
@@ -188,8 +197,8 @@ void descend(PyStep& self, const PyRows& rows, PyOptimizer& optimizer, const PyR
   if (map != nullptr) wanted_full("step.descend", *map);
   wanted_optimizer("step.descend", optimizer, moved.layout);
   require_reset("step.descend", optimizer, self.clients);
-  const Penalty penalty =
-      penalty_of("step.descend", mu, centre, gamma, rho, self.clients, moved.layout);
+  const Penalty penalty = with_still_centre(
+      penalty_of("step.descend", mu, centre, gamma, rho, self.clients, moved.layout), moved);
   if (term && (map != nullptr || penalty.any())) {
     throw nb::value_error("step.descend takes a term without a map and without a penalty");
   }
@@ -211,8 +220,8 @@ void minimise(PyStep& self, const PyRows& rows, PyOptimizer& optimizer, std::int
   const Rows moved = wanted_models("step.minimise", rows, self.clients);
   wanted_optimizer("step.minimise", optimizer, moved.layout);
   require_not_negative("step.minimise", "accuracy", accuracy);
-  const Penalty penalty =
-      penalty_of("step.minimise", mu, centre, gamma, rho, self.clients, moved.layout);
+  const Penalty penalty = with_still_centre(
+      penalty_of("step.minimise", mu, centre, gamma, rho, self.clients, moved.layout), moved);
   if (steps < 1) refuse("step.minimise", "steps of at least 1", concat(steps));
   self.anew().minimise_(moved, *optimizer.optimizer, penalty,
                         {.steps = steps, .accuracy = accuracy});
