@@ -179,6 +179,15 @@ EmbeddingTerm to_term(const nb::callable& term) {
   };
 }
 
+/// Throws ValueError where an optimizer moves some columns of rows to whose whole something is added.
+void require_whole(const std::string& verb, const PyOptimizer& optimizer, bool adds) {
+  if (!adds || optimizer.optimizer->columns().all()) return;
+  throw nb::value_error(
+      concat(verb, " takes a penalty or a term only where whole models move; reset the optimizer ",
+             "without columns")
+          .c_str());
+}
+
 /// The penalty with a centre that stays where it is while `moved` moves.
 Penalty with_still_centre(Penalty penalty, const Rows& moved) {
   const Tensor& centre = penalty.centre.values;
@@ -199,6 +208,7 @@ void descend(PyStep& self, const PyRows& rows, PyOptimizer& optimizer, const PyR
   require_reset("step.descend", optimizer, self.clients);
   const Penalty penalty = with_still_centre(
       penalty_of("step.descend", mu, centre, gamma, rho, self.clients, moved.layout), moved);
+  require_whole("step.descend", optimizer, penalty.any() || term);
   if (term && (map != nullptr || penalty.any())) {
     throw nb::value_error("step.descend takes a term without a map and without a penalty");
   }
@@ -222,6 +232,7 @@ void minimise(PyStep& self, const PyRows& rows, PyOptimizer& optimizer, std::int
   require_not_negative("step.minimise", "accuracy", accuracy);
   const Penalty penalty = with_still_centre(
       penalty_of("step.minimise", mu, centre, gamma, rho, self.clients, moved.layout), moved);
+  require_whole("step.minimise", optimizer, penalty.any());
   if (steps < 1) refuse("step.minimise", "steps of at least 1", concat(steps));
   self.anew().minimise_(moved, *optimizer.optimizer, penalty,
                         {.steps = steps, .accuracy = accuracy});
@@ -313,8 +324,9 @@ void bind_step(nb::module_& core) {
            nb::arg("steps") = 1, nb::arg("accuracy") = 0.0, nb::arg("mu") = 0.0,
            nb::arg("centre") = nb::none(), nb::arg("gamma") = 0.0, nb::arg("rho") = 1.0,
            "rows [C, P] ~ argmin of the batch's loss and the penalty, from where they are, by up "
-           "to `steps` steps of the optimizer, which starts afresh. A client stops at "
-           "||gradient||^2 <= accuracy; 0: only after the steps.");
+           "to `steps` steps of the optimizer, which starts afresh and moves the columns of its "
+           "last reset. A client stops at ||gradient||^2 <= accuracy, over these columns; 0: only "
+           "after the steps.");
 }
 
 }  // namespace

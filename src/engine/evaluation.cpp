@@ -35,7 +35,8 @@ class AdaptingBlock : public EvaluationBlock {
   Rows adapt(const Rows& models, std::int64_t steps, RowOptimizer& optimizer) override {
     require(steps >= 1, "an adaptation takes a step");
     const Rows adapted = one_each(models);
-    adaptation_.trainer.adapt_(adapted, clients_, adaptation_.round, steps, optimizer);
+    adaptation_.trainer.adapt_(adapted, clients_, adaptation_.round, steps, optimizer,
+                               optimizer.columns());
     return adapted;
   }
 

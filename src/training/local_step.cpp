@@ -411,7 +411,8 @@ void LocalStep::descend_(const Rows& u, RowMap& map, RowOptimizer& optimizer, co
 bool LocalStep::approach_minimum_(const Rows& rows, RowOptimizer& optimizer, const Penalty& penalty,
                                   double accuracy) {
   const Tensor gradients = direction(rows, optimizer, penalty);
-  const std::vector<double> squares = squared_lengths(active({gradients, rows.layout})).values();
+  const std::vector<double> squares =
+      squared_lengths(active({gradients, rows.layout}), optimizer.columns()).values();
   bool moved = false;
   for (const BatchRun& run : runs_) {
     for (std::int64_t c = run.first; c < run.first + run.count; ++c) {
@@ -429,7 +430,8 @@ bool LocalStep::approach_minimum_(const Rows& rows, RowOptimizer& optimizer, con
 
 void LocalStep::minimise_(const Rows& rows, RowOptimizer& optimizer, const Penalty& penalty,
                           const InnerSolve& inner) {
-  optimizer.reset(rows.values);
+  require(!penalty.any() || optimizer.columns().all(), "a penalty is of whole rows");
+  optimizer.reset(rows.values, optimizer.columns());
   if (inner.accuracy > 0) solved_.assign(static_cast<std::size_t>(clients_), false);
   for (std::int64_t k = 0; k < inner.steps; ++k) {
     if (inner.accuracy == 0) {
