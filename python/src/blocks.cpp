@@ -56,9 +56,12 @@ PyRows download(PyBlock& self, const PyRows& models, nb::handle codec, std::int6
   const Rows sent = wanted_travelling("block.download", models, block.count(), /*or_one=*/true);
   if (beside < 0) refuse("block.download", "bytes beside from 0 on", concat(beside));
   if (channel < 0) refuse("block.download", "a channel from 0 on", concat(channel));
-  if (codec.is_none()) return {block.download(models.owned(sent), channel, beside)};
-  return {
-      block.download(models.owned(sent), to_codec("block.download", codec, sent, made), beside)};
+  const Rows from = models.owned(sent);
+  const Rows received =
+      codec.is_none() ? block.download(from, channel, beside)
+                      : block.download(from, to_codec("block.download", codec, sent, made), beside);
+  // Clients train in place what they received, and the server's rows stay.
+  return {received.values.is_alias_of(sent.values) ? received.clone() : received};
 }
 
 PyRows download_of_edges(PyBlock& self, const PyEdgeRows& models, nb::handle codec) {
