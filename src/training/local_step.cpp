@@ -4,8 +4,8 @@
 #include <exception>
 
 #include <ATen/ops/empty.h>
-#include <ATen/ops/empty_like.h>
 #include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
 
 #include "fedhpc/core/device.hpp"
 #include "fedhpc/core/error.hpp"
@@ -179,7 +179,7 @@ void LocalStep::take_loss(const BatchRun& run, const Activations& stack,
   const Tensor labels =
       on_host(workspace_.targets.narrow(0, run.first, run.count).narrow(1, 0, run.batch))
           .contiguous();
-  const Tensor gradients = at::empty_like(embedded);
+  const Tensor gradients = at::zeros_like(embedded);  // what a loss does not fill is no gradient
   const Tensor losses = at::empty({run.count}, at::kDouble);
   for (std::int64_t c = 0; c < run.count; ++c) {
     const std::span<const std::int64_t> of_client(
