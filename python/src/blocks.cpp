@@ -56,6 +56,10 @@ PyRows download(PyBlock& self, const PyRows& models, nb::handle codec, std::int6
   const Rows sent = wanted_travelling("block.download", models, block.count(), /*or_one=*/true);
   if (beside < 0) refuse("block.download", "bytes beside from 0 on", concat(beside));
   if (channel < 0) refuse("block.download", "a channel from 0 on", concat(channel));
+  if (!codec.is_none() && channel != 0) {
+    throw nb::value_error(
+        "block.download takes a codec, or the channel of links that have one, and not both");
+  }
   const Rows from = models.owned(sent);
   const Rows received =
       codec.is_none() ? block.download(from, channel, beside)
