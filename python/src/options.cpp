@@ -203,12 +203,13 @@ void add(PyOptions& self, const std::string& name, nb::handle value, const std::
   require_default(entry, name);
   if (acts != nullptr) entry.acts(*acts);
   const std::string attribute = attribute_of(name);
-  set_attribute(self.own->method, attribute, stored);
   entry.parse = [read = entry.parse, method = self.own->method, attribute,
                  &stored](const std::string& text) {
     read(text);
     in_method([&] { set_attribute(method, attribute, stored); });
   };
+  // Last: a method's own __setattr__ may add keys, and the table then moves its entries.
+  set_attribute(self.own->method, attribute, stored);
 }
 
 LinkOptions::Payloads to_payloads(const std::string& name) {
