@@ -71,6 +71,23 @@ class Results:
                         return path
         return self._follower.path
 
+    def _read(self, read):
+        """What read(path) makes of the run's file."""
+        path = self.path
+        for _ in range(2):  # once more where a later run takes the name just now
+            before = path
+            try:
+                values = read(before)
+            except ResultError:
+                path = self.path
+                if path == before:
+                    raise
+                continue
+            path = self.path
+            if path == before:
+                return values
+        raise ResultError(f"{before}: later runs keep taking the name of the file of these results; ask once more")
+
     @property
     def path(self):
         """Where the file of the run is now: an absolute Path."""
@@ -111,8 +128,7 @@ class Results:
         samples; rmse and best_rmse of a regression), train_samples, test_samples and, where some are set aside, validation_samples (numbers of samples),
         labels (how many different ones its samples have), edge where there are edges.
         """
-        path = self.path
-        table, last = load_clients(path), load_last(path)
+        table, last = self._read(lambda path: (load_clients(path), load_last(path)))
         columns = {"train_samples": table.train_samples, "test_samples": table.test_samples,
                    "labels": (table.label_histogram > 0).sum(axis=1), **table.others}
         if (table.edge >= 0).any():
@@ -156,17 +172,17 @@ class Results:
 
         DataError without run.save = personal.
         """
-        return load_model(self.path, "personal", client=client)
+        return self._read(lambda path: load_model(path, "personal", client=client))
 
     def _model(self, part, state):
         if state not in ("final", "initial"):
             raise ResultError(f"no state '{state}' of a model; there are final and initial")
-        return load_model(self.path, part, state == "initial")
+        return self._read(lambda path: load_model(path, part, state == "initial"))
 
     @property
     def partition(self):
         """The Partition: who has how many samples, of which labels, and which ones."""
-        table = load_clients(self.path)
+        table = self._read(load_clients)
         histogram = pd.DataFrame(table.label_histogram, index=pd.RangeIndex(len(table.edge), name="client"))
         return Partition(self, table.train_samples, table.test_samples, histogram.rename_axis(columns="label"))
 
@@ -215,11 +231,11 @@ class Partition:
 
     def train(self, client):
         """[n] the training samples of a client, counted from 0 through the training set; needs run.save = partition."""
-        return load_samples(self.results.path, "train", client)
+        return self.results._read(lambda path: load_samples(path, "train", client))
 
     def test(self, client):
         """[n] the test samples of a client; they count on from the training set. Needs run.save = partition."""
-        return load_samples(self.results.path, "test", client)
+        return self.results._read(lambda path: load_samples(path, "test", client))
 
 
 class Runs(Sequence):

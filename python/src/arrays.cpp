@@ -7,6 +7,7 @@
 #include <nanobind/stl/vector.h>
 #include <optional>
 #include <sstream>
+#include <stdexcept>
 #include <string_view>
 
 #include <ATen/ops/empty.h>
@@ -45,6 +46,11 @@ const char* type_name(at::ScalarType type) { return type == at::kDouble ? "float
 }  // namespace
 
 const RunRows* run_in_hand() { return current_run(); }
+
+const RunRows& the_run() {
+  if (const RunRows* run = run_in_hand()) return *run;
+  throw std::runtime_error("this can be used only while a verb of a method runs");
+}
 
 RunInHand::RunInHand(const RunRows& run) : before_(current_run()) { current_run() = &run; }
 RunInHand::~RunInHand() { current_run() = before_; }
@@ -107,7 +113,7 @@ Rows wanted_or_one(const std::string& verb, const PyRows& rows, std::int64_t cou
 Rows wanted_models(const std::string& verb, const PyRows& rows, std::int64_t count, bool or_one) {
   return wanted(
       verb, rows,
-      {.count = count, .layout = run_in_hand()->model, .or_one = or_one, .of = " of the model"});
+      {.count = count, .layout = the_run().model, .or_one = or_one, .of = " of the model"});
 }
 
 Rows wanted_like(const std::string& verb, const PyRows& rows, const PyRows& others, bool or_one) {

@@ -40,7 +40,7 @@ class Training {
 Rows wanted_travelling(const std::string& verb, const PyRows& rows, std::int64_t count,
                        bool or_one = false) {
   Rows sent = wanted(verb, rows, {.count = count, .or_one = or_one});
-  const RunRows& run = *run_in_hand();
+  const RunRows& run = the_run();
   const std::int64_t buffers = sent.layout->count(Tag::Buffer);
   if (run.own_buffers && buffers != 0 && buffers != run.model->count(Tag::Buffer)) {
     refuse(verb, "rows with all of the model's batch-norm statistics, or none",
@@ -56,9 +56,16 @@ PyRows download(PyBlock& self, const PyRows& models, nb::handle codec, std::int6
   const Rows sent = wanted_travelling("block.download", models, block.count(), /*or_one=*/true);
   if (beside < 0) refuse("block.download", "bytes beside from 0 on", concat(beside));
   if (channel < 0) refuse("block.download", "a channel from 0 on", concat(channel));
-  if (codec.is_none()) return {block.download(models.owned(sent), channel, beside)};
-  return {
-      block.download(models.owned(sent), to_codec("block.download", codec, sent, made), beside)};
+  if (!codec.is_none() && channel != 0) {
+    throw nb::value_error(
+        "block.download takes a codec, or the channel of links that have one, and not both");
+  }
+  const Rows from = models.owned(sent);
+  const Rows received =
+      codec.is_none() ? block.download(from, channel, beside)
+                      : block.download(from, to_codec("block.download", codec, sent, made), beside);
+  // Clients train in place what they received, and the server's rows stay.
+  return {received.values.is_alias_of(sent.values) ? received.clone() : received};
 }
 
 PyRows download_of_edges(PyBlock& self, const PyEdgeRows& models, nb::handle codec) {
@@ -301,7 +308,7 @@ void bind_blocks(nb::module_& core) {
           "keep_buffers",
           [](PyBlock& self, const PyRows& rows) {
             Block& block = self.get();
-            const LayoutPtr& factors = run_in_hand()->factors;
+            const LayoutPtr& factors = the_run().factors;
             const bool of_factors = factors && same_fields(rows.get().layout, factors);
             block.keep_buffers(of_factors
                                    ? wanted("block.keep_buffers", rows, block.count(), factors)

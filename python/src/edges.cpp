@@ -35,10 +35,19 @@ NumpyArray doubles(const std::vector<double>& values) {
 }
 
 void edge_rounds(const PyEdges& self, std::int64_t count, const nb::callable& edge_round) {
-  self.session->require_no_loop("edges.rounds");
-  self.get().rounds(count, [&] {
+  RoundSession& session = *self.session;
+  session.require_no_loop("edges.rounds");
+  EdgeTier& tier = self.get();
+  if (session.in_edge_rounds) {
+    throw std::runtime_error("edges.rounds was called from inside of an edge round");
+  }
+  struct Inside {  // until the end, also that by an exception
+    bool& flag;
+    ~Inside() { flag = false; }
+  } const inside{session.in_edge_rounds = true};
+  tier.rounds(count, [&] {
     edge_round();
-    self.session->require_not_left();
+    session.require_not_left();
   });
 }
 

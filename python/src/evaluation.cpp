@@ -144,7 +144,7 @@ void bind_evaluation(nb::module_& core) {
       .def(
           "factors",
           [](const PyEvaluation& self, const PyRows& factors) {
-            const LayoutPtr& layout = run_in_hand()->factors;
+            const LayoutPtr& layout = the_run().factors;
             if (!layout) {
               throw nb::value_error("evaluation.factors is for methods that name factorisations");
             }

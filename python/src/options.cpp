@@ -33,6 +33,8 @@ T bound(nb::handle value) {
 struct Limits {
   nb::handle at_least, above, at_most, below;
 
+  /// Throws ValueError where two keywords bound one side.
+  void require_one_a_side(const std::string& name) const;
   bool any() const {
     return !(at_least.is_none() && above.is_none() && at_most.is_none() && below.is_none());
   }
@@ -56,6 +58,11 @@ struct Limits {
 
 [[noreturn]] void refuse_option(const std::string& name, const std::string& because) {
   throw nb::value_error(concat("options.add('", name, "', ...): ", because).c_str());
+}
+
+void Limits::require_one_a_side(const std::string& name) const {
+  if (!at_least.is_none() && !above.is_none()) refuse_option(name, "give at_least or above");
+  if (!at_most.is_none() && !below.is_none()) refuse_option(name, "give at_most or below");
 }
 
 /// "; did you mean 'train.lr'?", or nothing.
@@ -94,20 +101,26 @@ void set_attribute(nb::handle method, const std::string& attribute, const Option
   std::visit([&](const auto& x) { nb::setattr(method, attribute.c_str(), nb::cast(x)); }, value);
 }
 
-/// The kind of a key is that of its default.
+bool is_type(nb::handle kind, const PyTypeObject& type) {
+  return kind.ptr() == reinterpret_cast<const PyObject*>(&type);
+}
+
+/// The kind of a key is that of its default, or the one that is told.
 OptionValue value_of(const std::string& name, nb::handle value, nb::handle kind) {
   if (nb::isinstance<nb::bool_>(value)) return nb::cast<bool>(value);
   if (value.is_none()) {
-    if (kind.is(nb::handle(reinterpret_cast<PyObject*>(&PyLong_Type)))) {
-      return std::optional<std::int64_t>();
-    }
-    if (kind.is(nb::handle(reinterpret_cast<PyObject*>(&PyFloat_Type)))) {
-      return std::optional<double>();
-    }
+    if (is_type(kind, PyLong_Type)) return std::optional<std::int64_t>();
+    if (is_type(kind, PyFloat_Type)) return std::optional<double>();
     refuse_option(name, "the default None (auto) wants kind=int or kind=float");
   }
-  if (nb::isinstance<nb::int_>(value)) return nb::cast<std::int64_t>(value);
-  if (nb::isinstance<nb::float_>(value)) return nb::cast<double>(value);
+  if (nb::isinstance<nb::int_>(value)) {
+    if (is_type(kind, PyFloat_Type)) return nb::cast<double>(value);
+    return nb::cast<std::int64_t>(value);
+  }
+  if (nb::isinstance<nb::float_>(value)) {
+    if (is_type(kind, PyLong_Type)) refuse_option(name, "kind=int wants a whole number");
+    return nb::cast<double>(value);
+  }
   if (nb::isinstance<nb::str>(value)) return nb::cast<std::string>(value);
   std::vector<std::int64_t> numbers;
   std::vector<std::string> words;
@@ -184,17 +197,19 @@ void add(PyOptions& self, const std::string& name, nb::handle value, const std::
   require_free_attribute(self, name);
   if (help.empty()) refuse_option(name, "a key has a help: one sentence of what it means");
   OptionValue& stored = self.own->values.emplace_back(value_of(name, value, kind));
-  OptionSet::Entry& entry =
-      entry_for(table, name, stored, {at_least, above, at_most, below}, choices, help);
+  const Limits limits{at_least, above, at_most, below};
+  limits.require_one_a_side(name);
+  OptionSet::Entry& entry = entry_for(table, name, stored, limits, choices, help);
   require_default(entry, name);
   if (acts != nullptr) entry.acts(*acts);
   const std::string attribute = attribute_of(name);
-  set_attribute(self.own->method, attribute, stored);
   entry.parse = [read = entry.parse, method = self.own->method, attribute,
                  &stored](const std::string& text) {
     read(text);
     in_method([&] { set_attribute(method, attribute, stored); });
   };
+  // Last: a method's own __setattr__ may add keys, and the table then moves its entries.
+  set_attribute(self.own->method, attribute, stored);
 }
 
 LinkOptions::Payloads to_payloads(const std::string& name) {
@@ -305,7 +320,9 @@ void bind_options(nb::module_& core) {
            nb::arg("acts") = nb::none(),
            "Declares the key algorithm.NAME, whose value is the method's attribute NAME (NAME_ "
            "where Python reserves it). The default says the kind: bool, int, float, str, list of "
-           "int or of str; None with kind=int or float is 'auto'. help: one sentence. Bounds are "
+           "int or of str; with kind=float a whole number is a float, and None with kind=int or "
+           "float "
+           "is 'auto'. help: one sentence. Bounds are "
            "for numbers, choices for texts. acts: where() it acts.")
       .def("averaging", &averaging, nb::arg("weighting") = "samples", nb::arg("codec_help") = "",
            nb::arg("payloads") = "changes_up",

@@ -67,6 +67,10 @@ struct PyBlocks {
     session->time()->check();
     const std::shared_ptr<OpenBlocks> loop = open.lock();
     if (!loop) throw nb::stop_iteration();
+    if (session->trains) {
+      throw std::runtime_error(
+          concat("the next block of ", loop->name, " was asked for from inside of a training"));
+    }
     loop->turn->end();
     Block* block = loop->blocks.next();
     if (block == nullptr) throw nb::stop_iteration();

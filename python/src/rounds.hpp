@@ -61,6 +61,8 @@ class RoundSession {
   void end();
   /// Training, which is not entered a second time from its own steps.
   bool trains = false;
+  /// Edge rounds, which are not begun a second time from one of them.
+  bool in_edge_rounds = false;
 
  private:
   Held<Round> round_;

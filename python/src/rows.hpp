@@ -57,6 +57,8 @@ struct RunRows {
 };
 /// Null outside of a method's verbs.
 const RunRows* run_in_hand();
+/// The same; throws RuntimeError where it is null, as for a verb of something kept from a run.
+const RunRows& the_run();
 /// Has a run in hand while Python code of its method is called.
 class RunInHand {
  public:

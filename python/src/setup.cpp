@@ -77,6 +77,7 @@ void require_factors(const std::string& verb, const PySetup& self) {
 
 PyCodec open_links(const PySetup& self, const PyRows& model, std::int64_t channel,
                    const std::string& ways) {
+  const Setup& setup = *self.setup;  // the options are the method's, which may be gone after it
   if (!self.options->opens_links) {
     throw nb::value_error(
         "setup.open_links is for methods with options.averaging(payloads='changes' or 'models')");
@@ -87,7 +88,7 @@ PyCodec open_links(const PySetup& self, const PyRows& model, std::int64_t channe
     refuse("setup.open_links", "ways 'both', 'up' or 'down'", concat("'", ways, "'"));
   }
   const Rows start = model.owned(wanted("setup.open_links", model, 1));
-  std::unique_ptr<Codec> codec = self.options->averaging->links.open(*self.setup, start, channel,
+  std::unique_ptr<Codec> codec = self.options->averaging->links.open(setup, start, channel,
                                                                      ways == "both" ? Ways::Both
                                                                      : ways == "up" ? Ways::Up
                                                                                     : Ways::Down);

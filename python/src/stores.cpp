@@ -40,16 +40,15 @@ PyRows read(const PyStoredRows& self, nb::handle clients, const PyRows* otherwis
 }
 
 void write(const PyStoredRows& self, nb::handle clients, const PyRows& rows) {
+  StoredRows& stored = self.get();
   const std::vector<std::int64_t> ids = own("rows.write", *self.store, clients);
-  const Rows written =
-      wanted("rows.write", rows, static_cast<std::int64_t>(ids.size()), self.get().layout());
-  self.get().write(ids, written);
+  stored.write(ids,
+               wanted("rows.write", rows, static_cast<std::int64_t>(ids.size()), stored.layout()));
 }
 
 /// Makes a name of the store known in initialise() alone, where a checkpoint finds it again.
 void require_in_time(const PyStore& self, const std::string& verb, const std::string& name,
                      bool known) {
-  self.time->check();
   require_word(verb, name);
   if (self.setup->is_over() ? known : !known) return;
   throw nb::value_error(
@@ -153,6 +152,7 @@ void bind_stores(nb::module_& core) {
       .def(
           "rows",
           [](const PyStore& self, const std::string& name, const PyRows& initial) {
+            self.time->check();
             require_in_time(self, "store.rows", name, self.store->has_rows(name));
             const Rows first = wanted("store.rows", initial, 1);
             if (self.store->has_rows(name) &&
@@ -171,6 +171,7 @@ void bind_stores(nb::module_& core) {
       .def(
           "scalars",
           [](const PyStore& self, const std::string& name, double initial) {
+            self.time->check();
             require_in_time(self, "store.scalars", name, self.store->has_scalars(name));
             return PyScalars{&self.store->scalars(name, initial), self.store, self.time};
           },

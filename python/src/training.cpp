@@ -17,7 +17,7 @@
 namespace fedhpc::python {
 
 void wanted_full(const std::string& verb, const PyRowMap& map) {
-  if (same_fields(map.get().full(), run_in_hand()->model)) return;
+  if (same_fields(map.get().full(), the_run().model)) return;
   refuse(verb, "a map to the run's models", "one to another layout");
 }
 
@@ -147,6 +147,7 @@ PyRows gradient_below_head(PyStep& self, const PyRows& at, const nb::callable& l
     return to_number("what the loss of step.gradient_below_head returns",
                      loss(c, to_numpy(embedding.clone()), to_numpy(labels), to_numpy(gradient)));
   };
+  const CallOfStep calling(self);
   return {{step.gradient_below_head(models, of_batch), models.layout}, self.gradients};
 }
 
@@ -161,7 +162,9 @@ void wanted_optimizer(const std::string& verb, const PyOptimizer& optimizer,
 
 NumpyArray embedding(PyStep& self, const PyRows& at) {
   const Rows models = wanted_models("step.embedding", at, self.clients);
-  return to_numpy(on_host(self.anew().embedding(models)).to(at::kDouble));
+  LocalStep& step = *self.step;
+  self.end_gradients();
+  return to_numpy(on_host(step.embedding(models)).to(at::kDouble));
 }
 
 /// A term that reads and writes float64 numbers of one client at a time, in host memory.
@@ -176,6 +179,24 @@ EmbeddingTerm to_term(const nb::callable& term) {
   };
 }
 
+/// Throws ValueError where an optimizer moves some columns of rows to whose whole something is added.
+void require_whole(const std::string& verb, const PyOptimizer& optimizer, bool adds) {
+  if (!adds || optimizer.optimizer->columns().all()) return;
+  throw nb::value_error(
+      concat(verb, " takes a penalty or a term only where whole models move; reset the optimizer ",
+             "without columns")
+          .c_str());
+}
+
+/// The penalty with a centre that stays where it is while `moved` moves.
+Penalty with_still_centre(Penalty penalty, const Rows& moved) {
+  const Tensor& centre = penalty.centre.values;
+  if (centre.defined() && centre.is_alias_of(moved.values)) {
+    penalty.centre = penalty.centre.clone();
+  }
+  return penalty;
+}
+
 void descend(PyStep& self, const PyRows& rows, PyOptimizer& optimizer, const PyRowMap* map,
              double mu, const PyRows* centre, double gamma, double rho,
              const std::optional<nb::callable>& term) {
@@ -185,13 +206,15 @@ void descend(PyStep& self, const PyRows& rows, PyOptimizer& optimizer, const PyR
   if (map != nullptr) wanted_full("step.descend", *map);
   wanted_optimizer("step.descend", optimizer, moved.layout);
   require_reset("step.descend", optimizer, self.clients);
-  const Penalty penalty =
-      penalty_of("step.descend", mu, centre, gamma, rho, self.clients, moved.layout);
+  const Penalty penalty = with_still_centre(
+      penalty_of("step.descend", mu, centre, gamma, rho, self.clients, moved.layout), moved);
+  require_whole("step.descend", optimizer, penalty.any() || term);
   if (term && (map != nullptr || penalty.any())) {
     throw nb::value_error("step.descend takes a term without a map and without a penalty");
   }
   LocalStep& step = self.anew();
   if (term) {
+    const CallOfStep calling(self);
     step.descend_(moved, *optimizer.optimizer, to_term(*term));
   } else if (map == nullptr) {
     step.descend_(moved, *optimizer.optimizer, penalty);
@@ -207,8 +230,9 @@ void minimise(PyStep& self, const PyRows& rows, PyOptimizer& optimizer, std::int
   const Rows moved = wanted_models("step.minimise", rows, self.clients);
   wanted_optimizer("step.minimise", optimizer, moved.layout);
   require_not_negative("step.minimise", "accuracy", accuracy);
-  const Penalty penalty =
-      penalty_of("step.minimise", mu, centre, gamma, rho, self.clients, moved.layout);
+  const Penalty penalty = with_still_centre(
+      penalty_of("step.minimise", mu, centre, gamma, rho, self.clients, moved.layout), moved);
+  require_whole("step.minimise", optimizer, penalty.any());
   if (steps < 1) refuse("step.minimise", "steps of at least 1", concat(steps));
   self.anew().minimise_(moved, *optimizer.optimizer, penalty,
                         {.steps = steps, .accuracy = accuracy});
@@ -220,7 +244,7 @@ void take_step(PyStep& self, const PyRows& rows, const PyRows& gradients, PyOpti
   const Rows moved = wanted("step.step", rows, self.clients, layout);
   const Rows against = wanted("step.step", gradients, self.clients, layout);
   require_reset("step.step", optimizer, self.clients);
-  self.step->step_(moved.values, against.values, *optimizer.optimizer);
+  self.between_verbs().step_(moved.values, against.values, *optimizer.optimizer);
 }
 
 std::int64_t client_of(const PyStep& self, std::int64_t c) {
@@ -281,7 +305,8 @@ void bind_step(nb::module_& core) {
       .def("gradient_below_head", &gradient_below_head, nb::arg("at"), nb::arg("loss"),
            "The gradients [C, P] of a loss that replaces the head: loss(c, embedding, labels, "
            "gradient) gets what the head would see [B, E] float64 and labels [B], fills gradient "
-           "[B, E] and returns the batch's mean loss. The head's columns are undefined.")
+           "[B, E] and returns the batch's mean loss. The head's columns are undefined. The step "
+           "itself can be asked for its embedding alone in there.")
       .def("embedding", &embedding, nb::arg("at"),
            "What the heads of rows `at` [C, P] see of this batch in evaluation, [C, B, E] float64; "
            "undefined for clients without a batch and beyond a client's samples.")
@@ -299,8 +324,9 @@ void bind_step(nb::module_& core) {
            nb::arg("steps") = 1, nb::arg("accuracy") = 0.0, nb::arg("mu") = 0.0,
            nb::arg("centre") = nb::none(), nb::arg("gamma") = 0.0, nb::arg("rho") = 1.0,
            "rows [C, P] ~ argmin of the batch's loss and the penalty, from where they are, by up "
-           "to `steps` steps of the optimizer, which starts afresh. A client stops at "
-           "||gradient||^2 <= accuracy; 0: only after the steps.");
+           "to `steps` steps of the optimizer, which starts afresh and moves the columns of its "
+           "last reset. A client stops at ||gradient||^2 <= accuracy, over these columns; 0: only "
+           "after the steps.");
 }
 
 }  // namespace

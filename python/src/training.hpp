@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <stdexcept>
 #include <string_view>
 
 #include "fedhpc/algorithms/algorithm.hpp"
@@ -59,17 +60,42 @@ Penalty penalty_of(const std::string& verb, double mu, const PyRows* centre, dou
 struct PyStep {
   Held<LocalStep> step;
   std::int64_t clients;
+  bool calls_python = false;  // a verb of it calls a loss or a term of Python
   TimePtr gradients = time_of(
       "these gradients are over: they last until the step's next verb; clone() keeps a copy");
 
+  /// Throws from inside of a loss or a term: the verb that calls it is between two passes there.
+  LocalStep& between_verbs() const {
+    if (calls_python) {
+      throw std::runtime_error(
+          "a step was asked for another verb from inside of the loss or the term of one; only "
+          "step.embedding can be asked there");
+    }
+    return *step;
+  }
   /// What works with gradients ends those of before.
   LocalStep& anew() {
-    LocalStep& here = *step;
+    LocalStep& here = between_verbs();
+    end_gradients();
+    return here;
+  }
+  void end_gradients() {
     gradients->end();
     gradients = std::make_shared<Time>(
         "these gradients are over: they last until the step's next verb; clone() keeps a copy");
-    return here;
   }
+};
+
+/// While a verb of a step calls Python code.
+class CallOfStep {
+ public:
+  explicit CallOfStep(PyStep& step) : step_(step) { step_.calls_python = true; }
+  ~CallOfStep() { step_.calls_python = false; }
+  CallOfStep(const CallOfStep&) = delete;
+  CallOfStep& operator=(const CallOfStep&) = delete;
+
+ private:
+  PyStep& step_;
 };
 
 }  // namespace fedhpc::python

@@ -35,7 +35,8 @@ class AdaptingBlock : public EvaluationBlock {
   Rows adapt(const Rows& models, std::int64_t steps, RowOptimizer& optimizer) override {
     require(steps >= 1, "an adaptation takes a step");
     const Rows adapted = one_each(models);
-    adaptation_.trainer.adapt_(adapted, clients_, adaptation_.round, steps, optimizer);
+    adaptation_.trainer.adapt_(adapted, clients_, adaptation_.round, steps, optimizer,
+                               optimizer.columns());
     return adapted;
   }
 
@@ -107,14 +108,21 @@ class ScoringBlock final : public AdaptingBlock {
 class CollectingBlock final : public AdaptingBlock {
  public:
   using AdaptingBlock::AdaptingBlock;
-  void evaluate(const Rows& models) override { models_ = models; }
+  void evaluate(const Rows& models) override { keep(models); }
   void evaluate(const Rows& models,
                 const std::function<Classifier(std::int64_t, const Embedded&)>&) override {
-    models_ = models;
+    keep(models);
   }
+  /// In host memory.
   const Rows& models() const { return models_; }
 
  private:
+  /// A copy: the method may go on with its rows in the same function.
+  void keep(const Rows& models) {
+    const bool away = on_device(models.values);
+    models_ = {away ? on_host(models.values) : models.values.clone(), models.layout};
+  }
+
   Rows models_;
 };
 
@@ -214,8 +222,8 @@ void PersonalCollector::each_block(const std::function<void(EvaluationBlock&)>& 
     Tensor ids = at::empty({static_cast<std::int64_t>(count)}, at::kLong);
     std::copy_n(clients.begin() + static_cast<std::ptrdiff_t>(first), count,
                 ids.data_ptr<std::int64_t>());
-    const Tensor rows = count > 0 ? on_host(block.models().values).contiguous()
-                                  : at::empty({0, layout_->size()}, type_);
+    const Tensor rows =
+        count > 0 ? block.models().values.contiguous() : at::empty({0, layout_->size()}, type_);
     const Tensor all_ids = comm_.gather(ids, 0);
     const Tensor all_rows = comm_.gather(rows, 0);
     if (comm_.rank() != 0 || all_ids.numel() == 0) continue;

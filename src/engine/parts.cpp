@@ -93,16 +93,18 @@ Parts::Parts(Config& options, Communicator& ranks, const Resumption* from)
   evaluator = std::make_unique<Evaluator>(
       *model, context, [this] { comm.progress(); }, loss);
   open_store();
-  method().initialise(Setup({.context = context,
-                             .initial = initial,
-                             .training = config.train,
-                             .topology = *topology,
-                             .store = *store,
-                             .links = *links,
-                             .edge_models = has_edge_models(),
-                             .factor_map = factor_map.get(),
-                             .factors = initial_factors,
-                             .metrics = own_metrics}));
+  const Setup setup({.context = context,
+                     .initial = initial,
+                     .training = config.train,
+                     .topology = *topology,
+                     .store = *store,
+                     .links = *links,
+                     .edge_models = has_edge_models(),
+                     .factor_map = factor_map.get(),
+                     .factors = initial_factors,
+                     .metrics = own_metrics});
+  // A method of a plug-in may refuse on one rank alone.
+  fail_together(comm, [&] { method().initialise(setup); });
   if (loss.kind() == LossKind::MeanSquaredError) {
     std::erase_if(own_metrics, [](const Metric& metric) {
       return metric.name.find("accuracy") != std::string::npos;

@@ -4,8 +4,8 @@
 #include <exception>
 
 #include <ATen/ops/empty.h>
-#include <ATen/ops/empty_like.h>
 #include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
 
 #include "fedhpc/core/device.hpp"
 #include "fedhpc/core/error.hpp"
@@ -179,7 +179,7 @@ void LocalStep::take_loss(const BatchRun& run, const Activations& stack,
   const Tensor labels =
       on_host(workspace_.targets.narrow(0, run.first, run.count).narrow(1, 0, run.batch))
           .contiguous();
-  const Tensor gradients = at::empty_like(embedded);
+  const Tensor gradients = at::zeros_like(embedded);  // what a loss does not fill is no gradient
   const Tensor losses = at::empty({run.count}, at::kDouble);
   for (std::int64_t c = 0; c < run.count; ++c) {
     const std::span<const std::int64_t> of_client(
@@ -411,7 +411,8 @@ void LocalStep::descend_(const Rows& u, RowMap& map, RowOptimizer& optimizer, co
 bool LocalStep::approach_minimum_(const Rows& rows, RowOptimizer& optimizer, const Penalty& penalty,
                                   double accuracy) {
   const Tensor gradients = direction(rows, optimizer, penalty);
-  const std::vector<double> squares = squared_lengths(active({gradients, rows.layout})).values();
+  const std::vector<double> squares =
+      squared_lengths(active({gradients, rows.layout}), optimizer.columns()).values();
   bool moved = false;
   for (const BatchRun& run : runs_) {
     for (std::int64_t c = run.first; c < run.first + run.count; ++c) {
@@ -429,7 +430,8 @@ bool LocalStep::approach_minimum_(const Rows& rows, RowOptimizer& optimizer, con
 
 void LocalStep::minimise_(const Rows& rows, RowOptimizer& optimizer, const Penalty& penalty,
                           const InnerSolve& inner) {
-  optimizer.reset(rows.values);
+  require(!penalty.any() || optimizer.columns().all(), "a penalty is of whole rows");
+  optimizer.reset(rows.values, optimizer.columns());
   if (inner.accuracy > 0) solved_.assign(static_cast<std::size_t>(clients_), false);
   for (std::int64_t k = 0; k < inner.steps; ++k) {
     if (inner.accuracy == 0) {

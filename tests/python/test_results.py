@@ -233,6 +233,27 @@ class OneRun(ResultsCase):
             np.testing.assert_array_equal(partition.train(0), train)
         self.assertEqual(fedhpc.Results(path).config["train.lr"], "0.001")
 
+    def test_a_later_run_takes_the_name_before_the_file_is_read(self):
+        saved = {"run_save": "init,personal,partition", "algorithm_name": "ditto"}
+        for number, (reads, ask) in enumerate((
+                ("load_model", lambda run: run.model()["fc1.weight"]),
+                ("load_model", lambda run: run.personal(0)["fc1.weight"]),
+                ("load_clients", lambda run: run.clients),
+                ("load_samples", lambda run: run.partition.train(0)))):
+            path = carry_out(self.folder / f"between{number}.h5", train_lr=0.2, run_rounds=3, **saved)
+            run = fedhpc.Results(path)
+            before = ask(run)
+            taken = []
+
+            def late(where, *arguments, read=getattr(fedhpc.results, reads), path=path, taken=taken, **keys):
+                if not taken:
+                    taken.append(carry_out(path, train_lr=0.001, run_rounds=2, run_seed=8, **saved))
+                return read(where, *arguments, **keys)
+
+            with self.subTest(reads), unittest.mock.patch.object(fedhpc.results, reads, late):
+                np.testing.assert_array_equal(ask(run), before)
+                self.assertEqual((taken, run.path.name), ([path], f"between{number}.old1.h5"))
+
     def test_a_run_that_is_gone_on_with(self):
         path = carry_out(self.folder / "further.h5", run_rounds=2, run_checkpoint_every=1)
         run = fedhpc.Results(path)
