@@ -219,11 +219,23 @@ run_or_resume() {
   mkdir -p "$(dirname "$stem")"
   if [ "$round" -ge 0 ]; then
     say "going on with $stem.h5 from its checkpoint of round $round on $ranks ranks"
-    launch "$ranks" "$FEDHPC" resume "$stem.h5" "$config" "$@"
+    launch "$ranks" "$FEDHPC" resume "$stem.h5" "$config" "$@" || return
   else
     say "beginning $stem.h5 on $ranks ranks"
-    launch "$ranks" "$FEDHPC" run "$config" "$@"
+    launch "$ranks" "$FEDHPC" run "$config" "$@" || return
   fi
+  ended "$stem.h5"
+}
+
+# ended RESULTS: whether a run whose launcher has said 0 is over, as its result file says. MPICH's mpiexec says 0 now and
+# then though a rank was killed.
+ended() {
+  local status
+  status=$("$FEDHPC" show run "$1" | sed -n 's/^status //p')
+  case $status in
+    complete | diverged) ;;
+    *) say "the launcher says 0, but $1 is ${status:-not to be read}; taken as a killed rank"; return 137 ;;
+  esac
 }
 
 # said_in_the_end CODE: what an exit code asks for, in the job's output.

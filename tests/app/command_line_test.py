@@ -9,7 +9,7 @@ import subprocess
 
 import h5py
 import numpy as np
-from app_support import AppCase, environment, fedhpc, main, options
+from app_support import AppCase, environment, fedhpc, finish, main, options, rounds_in, start, wait_until
 from fedhpc.tools.configuration import parse_config
 from fedhpc.tools.result_file import text_of
 
@@ -62,6 +62,24 @@ class SmallCommands(AppCase):
                     names = [name for name, _ in entries]
                     self.assertIn(member, names)
                     self.assertEqual(len(set(names)), len(names), "each once")
+
+    def test_show_run(self):
+        ini = self.ini(SMALL)
+        self.run_ok("run", ini, "--run.output=run.h5")
+        lines = dict(line.split(" ", 1) for line in self.run_ok("show", "run", "run.h5", ranks=2).stdout.splitlines())
+        self.assertEqual((lines["status"], lines["rounds"]), ("complete", "3"))
+        self.assertEqual(lines["checkpoint"], str(self.folder / "run.ckpt.3.h5"))
+        process = start("run", ini, "--run.output=killed.h5", "--run.rounds=1000000", cwd=self.folder)
+        wait_until(process, lambda: rounds_in(self.folder / "killed.h5") > 2)
+        process.kill()
+        finish(process)
+        self.assertIn("status running or killed\n", self.run_ok("show", "run", "killed.h5").stdout)
+        (self.folder / "text.h5").write_text("no HDF5")
+        for path, reason in (("none.h5", "there is no such file"), ("text.h5", "it is not an HDF5 file"), ("", "RUN.h5"),
+                             ("run.ckpt.3.h5", "")):
+            done = fedhpc("show", "run", *([path] if path else []), cwd=self.folder)
+            self.assertEqual(done.returncode, 2 if reason else 0, done.stderr)
+            self.assertIn(reason, done.stderr)
 
     def test_help_on_every_name(self):
         for kind in KINDS:

@@ -25,7 +25,8 @@ COMMANDS = {
               'echo PENDING; else echo "${FAKE_STATE-RUNNING}"; fi\n',
     "scontrol": 'echo "scontrol $*" >> calls.log\n',
     # Ends as it is told to; with FAKE_CHECKPOINT it leaves one of that round first.
-    "fedhpc": 'echo "fedhpc $*" >> calls.log\n[ -z "${FAKE_CHECKPOINT:-}" ] || touch "run.ckpt.$FAKE_CHECKPOINT.h5"\n'
+    "fedhpc": 'if [ "$1" = show ]; then echo "status ${FAKE_STATUS-complete}"; exit 0; fi\n'
+              'echo "fedhpc $*" >> calls.log\n[ -z "${FAKE_CHECKPOINT:-}" ] || touch "run.ckpt.$FAKE_CHECKPOINT.h5"\n'
               '[ -z "${FAKE_TERM:-}" ] || kill -TERM "$BATCH"\n'
               'if [ -n "${FAKE_WAIT:-}" ]; then trap "exit 75" USR1; kill -USR1 "$BATCH"\n'
               'for _ in {1..300}; do sleep 0.1; done; fi\n'
@@ -149,6 +150,12 @@ class Environment(JobCase):
         self.bash('run_or_resume 2 "$@"', "run.ini", FEDHPC_LAUNCHER="mpiexec")
         self.assertIn("mpiexec -n 2 ", self.calls("mpiexec")[0])
         self.assertNotIn("--bind-to", self.calls("mpiexec")[0])
+
+    def test_a_launcher_that_says_0_is_not_believed(self):
+        for status, expected in (("complete", 0), ("diverged", 0), ("running or killed", 137), ("failed", 137), ("", 137)):
+            code, said = self.bash('run_or_resume 2 "$@"', "run.ini", FEDHPC_LAUNCHER="mpiexec", FAKE_STATUS=status)
+            self.assertEqual(code, expected, said)
+            self.assertEqual("the launcher says 0, but run.h5 is" in said, expected == 137, said)
 
     def test_interrupted_and_killed_runs_are_requeued_and_others_are_not(self):
         for ended in (0, 1, 2, 75, 9, 137, 138, 143):
