@@ -94,7 +94,7 @@ std::vector<Tensor> Round::on_server(std::int64_t n,
 }
 
 double Round::noted(const std::string& metric) {
-  const auto one = [](double value) { return at::full({1}, value, at::kDouble); };
+  const auto one = [](double value) { return at::full({1, 1}, value, at::kDouble); };
   Topology& topology = state_.services.topology;
   // Logged as a mean is: the notes of passes that a resumed round skips come back later.
   const Tensor mean = state_.log.take(

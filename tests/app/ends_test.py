@@ -68,9 +68,9 @@ class Divergence(AppCase):
         for ranks in (0, 2):
             with self.subTest(ranks=ranks):
                 self.run_ok("run", self.config, *keys, ranks=ranks)
-                done = self.run_ok("resume", "run.ckpt.6.h5", "--run.output=copy.h5", ranks=ranks)
-                self.assertIn("diverged since round 1, at its end after round 6: copy.h5", done.stdout)
-                self.assertEqual(status(self.folder / "copy.h5"), ("diverged", 6))
+                done = self.run_ok("resume", "run.ckpt.6.h5", f"--run.output=copy{ranks}.h5", ranks=ranks)
+                self.assertIn(f"diverged since round 1, at its end after round 6: copy{ranks}.h5", done.stdout)
+                self.assertEqual(status(self.folder / f"copy{ranks}.h5"), ("diverged", 6))
 
     def test_since_when_is_known_after_a_resume(self):
         self.run_ok("run", self.config, "--train.lr=1e6", "--run.rounds=4")
