@@ -22,7 +22,8 @@ class Misuse(InFolder):
     """Each test runs FedAvg with verbs of its own."""
 
     def run_with(self, keys=None, attributes=None, **verbs):
-        fedhpc.algorithm("misused", "FedAvg with changes")(type("Misused", (fedavg.FedAvg,), {**(attributes or {}), **verbs}))
+        misused = type("Misused", (fedavg.FedAvg,), {**(attributes or {}), **verbs})
+        fedhpc.algorithm("misused", "FedAvg with changes")(misused)
         return fedhpc.run({**TINY, "algorithm.name": "misused", "run.output": "run.h5", "run.checkpoint_every": 0,
                            "run.rounds": 1, **(keys or {})}, progress=False, force=True)
 
