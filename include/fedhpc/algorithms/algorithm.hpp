@@ -119,8 +119,8 @@ class EvaluationBlock {
   virtual std::span<const std::int64_t> clients() const = 0;  ///< ids, [C]
   virtual std::int64_t round() const = 0;                     ///< they are evaluated after it
   /// Hands each client its row of `models` [C, P], or the one of all [1, P], and returns the
-  /// adapted models [C, P]. Each client takes `steps` steps of a fresh optimizer, each on a batch
-  /// of its training samples. The batches are those of this round's evaluation, no training sees
+  /// adapted models [C, P]. Each client takes `steps` steps of the optimizer, started afresh in
+  /// the columns of its last reset, each on a batch of its training samples. The batches are those of this round's evaluation, no training sees
   /// them. A client that cannot train stays where it is. Counts nowhere.
   virtual Rows adapt(const Rows& models, std::int64_t steps, RowOptimizer& optimizer) = 0;
   /// Adapts these columns by a whole local training, as train.* say; the others stay.

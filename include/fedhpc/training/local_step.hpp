@@ -158,8 +158,8 @@ class LocalStep {
   /// rule that clips takes the length of the gradient of u. Batch-norm statistics come back to u.
   void descend_(const Rows& u, RowMap& map, RowOptimizer& optimizer, const Rows& base = {});
 
-  /// Solves  rows ~ argmin loss of the batch + penalty  from where the rows are, by steps of a
-  /// fresh optimizer.
+  /// Solves  rows ~ argmin loss of the batch + penalty  from where the rows are, by steps of the
+  /// optimizer, which starts afresh in the columns of its last reset: all of them with a penalty.
   void minimise_(const Rows& rows, RowOptimizer& optimizer, const Penalty& penalty,
                  const InnerSolve& inner);
 
