@@ -40,6 +40,7 @@ class Fedhpc(CMakePackage, CudaPackage):
     depends_on("py-torch@2.6:", type=("build", "link", "run"))
     for arch in CudaPackage.cuda_arch_values:
         depends_on(f"py-torch+cuda cuda_arch={arch}", when=f"+cuda cuda_arch={arch}")
+        depends_on(f"nccl+cuda cuda_arch={arch}", when=f"+cuda cuda_arch={arch}")
     depends_on("py-torch~cuda", when="~cuda")
     depends_on("cuda@12:", when="+cuda")
     depends_on("nccl@2.18:", when="+cuda")

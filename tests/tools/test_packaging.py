@@ -53,6 +53,11 @@ class Spack(unittest.TestCase):
             recipe = types.SimpleNamespace(spec={"py-torch": types.SimpleNamespace(prefix="/torch"), "python": python})
             self.assertEqual(known["torch"](recipe), f"/torch/{platlib}/torch")
 
+    def test_what_wants_the_kind_of_gpu_is_told_it(self):
+        """Spack finds no solution where one of them is not."""
+        for name in ("py-torch", "nccl"):
+            self.assertIn(f'depends_on(f"{name}+cuda cuda_arch={{arch}}", when=f"+cuda cuda_arch={{arch}}")', self.text)
+
     def test_its_options_are_cmakes(self):
         self.assertLessEqual(set(re.findall(r'"(FEDHPC_[A-Z_]+)"', self.text)) - {"FEDHPC_HOME"}, options_of_cmake())
 
