@@ -16,8 +16,13 @@ void FactorAveraging::declare(OptionSet& options) {
 }
 
 void FactorAveraging::initialise(const Setup& setup) {
+  begin(setup, setup.initial_factors(), setup.factor_map());
+}
+
+void FactorAveraging::begin(const Setup& setup, Rows first, RowMap& model) {
   map_ = &setup.factor_map();
-  begin(setup.initial_factors(), *map_);
+  factors_ = std::move(first);
+  model_ = &model;
   codec_ = averaging_.links.open(setup, factors_);
   server_.start(factors_);
   record_ = AggregationRecord(setup);

@@ -25,13 +25,13 @@ void LoRA::declare(OptionSet& options) {
 }
 
 void LoRA::initialise(const Setup& setup) {
-  FactorAveraging::initialise(setup);
   seed_ = setup.seed();
-  const Rows base = setup.initial_model();
-  updates().draw_constants(seed_, draw(), base.values.options());
-  adapted_.emplace(updates(), base.values.options());
+  const Rows base = setup.initial_model();  // also where it is a file's
+  FactorMap& updates = setup.factor_map();
+  updates.draw_constants(seed_, draw(), base.values.options());
+  adapted_.emplace(updates, base.values.options());
   adapted_->frozen() = base;
-  begin(updates().initial(base, seed_, draw()), *adapted_);  // a file's model is the base
+  begin(setup, updates.initial(base, seed_, draw()), *adapted_);
 }
 
 std::vector<NamedTensor> LoRA::drawn_in(std::int64_t round) const {

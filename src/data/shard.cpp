@@ -134,7 +134,7 @@ Shard Shard::server(const Dataset& dataset, std::int64_t first, std::int64_t las
   require(0 <= first && first <= last && last <= dataset.num_test(),
           "the test set has these samples");
   Shard shard(dataset, preparation, dtype);
-  shard.clients_ = {0};
+  shard.clients_.assign(1, 0);  // not "= {0}", of which GCC 12.4 warns
   shard.train_offsets_ = {0, 0};
   shard.test_offsets_ = {0, last - first};
   shard.first_test_ = dataset.num_train() + first;

@@ -186,36 +186,6 @@ Placement Parts::open_data() {
   return placed_on(comm.size());
 }
 
-void Parts::open_model(const Resumption* from) {
-  loss = Loss(config.train.loss, dataset->targets(), dataset->classes());
-  if (method().traits().reads_labels && !loss.of_labels()) {
-    throw ConfigError(
-        concat("algorithm.name = ", config.algorithm_name,
-               " reads one class label of each sample, and data.name = ", config.data.name,
-               " with this train.loss has none; use another method"));
-  }
-  model = make_model(config.model, dataset->shape(), loss.outputs());
-  loss = loss.of_outputs(model->classes());
-  if (method().traits().reads_embeddings && !model->has_embedding()) {
-    throw ConfigError(concat("algorithm.name = ", config.algorithm_name,
-                             " works on what the head of a model sees, "
-                             "which cannot be told in model.name = ",
-                             config.model.name,
-                             config.model.by_autograd() ? " with model.backend = autograd" : "",
-                             "; take another model or method"));
-  }
-  const LayoutPtr& layout = model->layout();
-  open_weights(from);
-  if (!config.factorisation.factorises()) return;
-  factor_map = std::make_unique<FactorMap>(config.factorisation, layout, context.summation);
-  initial_factors = factor_map->initial(initial, context.seed, method().traits().factor_draw);
-  // A checkpoint that does not hold the initial factors holds those of its round.
-  const bool saved = from != nullptr && from->holds_initial_model;
-  const std::string& file = saved ? from->checkpoint : config.model.init_file;
-  const InitState state = saved ? InitState::Initial : config.model.init_state;
-  if (!file.empty()) read_initial_factors_(file, initial_factors, state);
-}
-
 void Parts::move_to_device() {
   if (context.device.is_cpu()) return;
   for (Stopwatch* watch : {&books.train_watch, &books.aggregate_watch, &books.evaluate_watch}) {
@@ -227,40 +197,6 @@ void Parts::move_to_device() {
   }
   initial.values = initial.values.to(context.device);
   if (factor_map) initial_factors.values = initial_factors.values.to(context.device);
-}
-
-namespace {
-
-/// A model file's own parameters are in no layer whose kind says how to draw them. Left at 0, two of
-/// them that are multiplied would never learn.
-void check_drawable(const Layout& layout, const std::string& file) {
-  for (const Field& field : layout.fields()) {
-    if (field.initial != Initial::Given) continue;
-    throw ConfigError(concat("parameter '", field.name, "' of model.file '", file,
-                             "' has no rule of drawing; export the model with its weights, or set ",
-                             "model.init_file"));
-  }
-}
-
-}  // namespace
-
-void Parts::open_weights(const Resumption* from) {
-  const LayoutPtr& layout = model->layout();
-  if (from != nullptr && from->holds_initial_model) {
-    initial = read_initial_model("checkpoint", from->checkpoint, layout, context.type);
-    return;
-  }
-  std::string file = config.model.file_of_weights();
-  if (model->weights_of_file().defined() && config.model.init_file.empty()) {
-    initial = {model->weights_of_file().to(context.type), layout};
-    return;
-  }
-  if (config.model.init_file.empty() && !file.empty() && !holds_weights(file)) file.clear();
-  if (file.empty() && from == nullptr) check_drawable(*layout, config.model.file);
-  initial = file.empty()
-                ? Rows{initial_row(*layout, context.seed, context.type, config.model.init), layout}
-                : read_initial_model(config.model.key_of_weights(), file, layout, context.type,
-                                     config.model.init_state);
 }
 
 RoundServices Parts::services(LocalTrainer& of_round) {

@@ -2,9 +2,13 @@
 
 #include <ATen/core/IListRef.h>
 #include <ATen/ops/cat.h>
+#include <ATen/ops/full.h>
 #include <gtest/gtest.h>
 
 #include "fedhpc/comm/session.hpp"
+#include "fedhpc/engine/experiment.hpp"
+#include "fedhpc/engine/model_record.hpp"
+#include "fedhpc/io/hdf5.hpp"
 
 #include "fixtures/factor_case.hpp"
 #include "fixtures/resumed_run.hpp"
@@ -173,6 +177,28 @@ TEST(LoRA, OwnStatisticsTravelNowhere) {
   EXPECT_GT(distance(result.global, result.initial), 1e-3);
   keys["algorithm.rest"] = "head";
   EXPECT_TRUE(refuses_on_command_line(keys)) << "they stay the base's";
+}
+
+TEST(LoRA, TakesTheModelOfAFileAndNothingOfItsFactors) {
+  const std::unique_ptr<Communicator> world = world_communicator(60);
+  Keys keys =
+      with_lora({{"algorithm.downlink_codec", "top_k"}, {"algorithm.codec_fraction", "0.1"}});
+  const Tensor base = run(keys, *world).global;
+  keys["model.init_file"] = model_file(base, tiny_keys());
+  const TinyResult expected = run(keys, *world);
+  {
+    // Factors of another run, and of another rank.
+    const h5::Handle file = h5::open_file(keys["model.init_file"], h5::Mode::ReadWrite);
+    const reference::Problem problem = reference::make_problem(keys);
+    Config config(assignments_of(keys), "tiny.ini");
+    const Experiment experiment(config, *local_communicator());
+    const LayoutPtr& factors = experiment.parts().factor_map->factors();
+    const Rows other{at::full({1, factors->size()}, 3, at::kDouble), factors};
+    write_parameters(file, "/model/factors", parameters_of(other));
+  }
+  expect_same_bits(run(keys, *world), expected, *world);
+  keys["model.rank"] = "1";
+  EXPECT_FALSE(refuses_to_run(keys));
 }
 
 TEST(LoRA, RefusesWhatDoesNotFit) {

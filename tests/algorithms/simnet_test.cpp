@@ -242,6 +242,21 @@ TEST(SimNet, JoinsTheNearestClients) {
   }
 }
 
+TEST(SimNet, ComparesModelsTrainedAtTheRateOfRound1) {
+  const auto world = world_communicator(60);
+  Keys keys = with_simnet({{"algorithm.graph", "model"}, {"algorithm.edge_weights", "gaussian"}});
+  const auto [edges, weights] = graph_of(keys, *world);
+  for (const Keys& schedule : std::vector<Keys>{
+           {{"train.lr_schedule", "exponential"}, {"train.lr_decay", "0.5"}},
+           {{"train.lr_warmup", "3"}, {"train.lr_warmup_start", "1"}, {"train.lr_decay", "0.5"}}}) {
+    Keys scheduled = keys;
+    scheduled.insert(schedule.begin(), schedule.end());
+    const auto [same_edges, same_weights] = graph_of(scheduled, *world);
+    EXPECT_TRUE(same_edges.equal(edges));
+    EXPECT_TRUE(same_weights.equal(weights));
+  }
+}
+
 TEST(SimNet, BooksWhatItsUploadsTake) {
   const auto world = world_communicator(60);
   const Keys keys = with_simnet({{"algorithm.gamma", "0.05"}});

@@ -5,7 +5,7 @@ written); slow (0.1 s a round, checkpoints on SIGUSR1); stubborn (like slow, die
 after round 5 and its checkpoint, unless it is resumed); hungry (killed at every start); rated (accuracy lr - lr/2t,
 evaluated in every round, with a checkpoint at its end; fails where lr is 4, diverges in round 2 from 5 on). The accuracy after
 round t is 0.9 + seed/1000 - 0.1/t; a round is recorded to take 2 s (fedavg) or 3 s and its evaluation, in every
-fifth, 1 s more. Every call is appended to $FAKE_LOG.
+fifth, 1 s more. Every call but `show run` is appended to $FAKE_LOG.
 """
 
 import os
@@ -52,6 +52,10 @@ def checkpoint(output, t):
 
 def main():
     if os.environ.get("OMPI_COMM_WORLD_RANK", os.environ.get("PMI_RANK", "0")) != "0":
+        return 0
+    if sys.argv[1:3] == ["show", "run"]:
+        with h5py.File(sys.argv[3], "r") as file:
+            print("status", file.attrs["status"])
         return 0
     with open(os.environ["FAKE_LOG"], "a", encoding="utf-8") as log:
         print(*sys.argv[1:], file=log)

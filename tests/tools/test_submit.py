@@ -71,11 +71,11 @@ class Submit(FakeCluster):
         script = self.tool("submit", "run.ini", "--ranks", "2", "--plan-ranks", "1", "--run.output=out 1/a.h5",
                            "--data.file=it's", FEDHPC_DATA="/data sets")
         self.script("srun", '#!/bin/bash\nif [ "$1" = --mpi=list ]; then echo pmix; exit 0; fi\n'
-                            'printf "%s\\n" "$FEDHPC_DATA" "$@" > srun.txt\n')
+                            'printf "%s\\n" "$FEDHPC_DATA" "$@" > srun.txt\nexit 3\n')
         (self.folder / "job.sh").write_text(script)
         done = subprocess.run(["bash", "job.sh"], cwd=self.folder, text=True, capture_output=True, check=False,
                               env={"PATH": f"{self.folder / 'bin'}:{os.environ['PATH']}", "SLURM_NTASKS": "2"})
-        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(done.returncode, 3, done.stderr)
         said = (self.folder / "srun.txt").read_text().splitlines()
         self.assertEqual(said[0], "/data sets")
         self.assertIn("--ntasks=2", said)

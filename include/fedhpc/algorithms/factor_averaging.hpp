@@ -37,10 +37,7 @@ class FactorAveraging : public Algorithm {
   FactorMap& updates() const { return *map_; }
   /// Clients train factors that begin at `first` [1, Q] and stand for models by `model`, which
   /// outlives the rounds.
-  void begin(Rows first, RowMap& model) {
-    factors_ = std::move(first);
-    model_ = &model;
-  }
+  void begin(const Setup& setup, Rows first, RowMap& model);
 
  private:
   std::vector<std::string> factorisations_;

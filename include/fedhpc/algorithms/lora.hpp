@@ -47,7 +47,9 @@ class LoRA final : public FactorAveraging {
  private:
   enum class Rest { Frozen, Head, All };
 
-  FactorDraw draw() const { return {.range = range_, .like_layers = true, .zero = true}; }
+  FactorDraw draw() const {
+    return {.range = range_, .like_layers = true, .zero = true, .always = true};
+  }
 
   double range_ = 1;
   Rest rest_ = Rest::Head;

@@ -23,6 +23,7 @@ struct FactorDraw {
                                 ///< (-range, range) / sqrt(fan_in), normals of variance 2 / fan_in
   bool zero = false;            ///< true: factors that make the weights 0 are 0 (see zero_for_zero)
   std::uint64_t round = 0;      ///< rounds done before
+  bool always = false;          ///< true: factors of model.init_file do not take their place
 };
 
 /// Maps rows of factors [C, Q] to whole models, rows of weights [C, P], and back. The factors of a
