@@ -184,7 +184,7 @@ TEST(LoRA, TakesTheModelOfAFileAndNothingOfItsFactors) {
   Keys keys =
       with_lora({{"algorithm.downlink_codec", "top_k"}, {"algorithm.codec_fraction", "0.1"}});
   const Tensor base = run(keys, *world).global;
-  keys["model.init_file"] = model_file(base, tiny_keys());
+  keys["model.init_file"] = model_file(base, with_lora());
   const TinyResult expected = run(keys, *world);
   {
     // Factors of another run, and of another rank.
