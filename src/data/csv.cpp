@@ -152,8 +152,10 @@ double finite_number(const CsvRows& rows, std::size_t column) {
             comma ? " with a point, not a comma" : "", "; remove or repair the row");
 }
 
-/// Takes a label or a client: numbers in all rows, or words in all.
-void take_word(const CsvRows& rows, std::size_t column, const CsvTable& table, CsvColumn& words) {
+/// Takes a label or a client: numbers in all rows, or words in all. Numbers that are `names` tell
+/// classes or clients apart.
+void take_word(const CsvRows& rows, std::size_t column, const CsvTable& table, bool names,
+               CsvColumn& words) {
   const std::string_view word = without_spaces(rows.fields()[column]);
   const bool number = parse_number(word).has_value();
   if (number && !words.words.empty()) {
@@ -162,21 +164,27 @@ void take_word(const CsvRows& rows, std::size_t column, const CsvTable& table, C
   }
   if (number || word.empty() || !words.numbers.empty()) {
     words.numbers.push_back(finite_number(rows, column));
+    if (names && may_merge(words.numbers.back())) {
+      rows.fail(", column ", column, ": found ", in_quotes(word),
+                ", expected a number within 2^53, beyond which numbers merge; write words in this "
+                "column, such as ",
+                in_quotes(concat("u", word)));
+    }
   } else {
     words.words.emplace_back(word);
   }
 }
 
-void take_row(const CsvRows& rows, CsvTable& table) {
+void take_row(const CsvRows& rows, bool classes, CsvTable& table) {
   if (rows.fields().size() != table.columns) {
     rows.fail(": found ", columns_text(rows.fields().size()), ", expected ", table.columns,
               " as in the first row");
   }
   for (std::size_t column = 0; column < table.columns; ++column) {
     if (column == table.labels.place) {
-      take_word(rows, column, table, table.labels);
+      take_word(rows, column, table, classes, table.labels);
     } else if (column == table.clients.place) {
-      take_word(rows, column, table, table.clients);
+      take_word(rows, column, table, true, table.clients);
     } else {
       table.cells.push_back(finite_number(rows, column));
     }
@@ -217,7 +225,7 @@ CsvTable parse_csv(std::span<const std::uint8_t> bytes, const std::string& path,
       take_columns(rows, format, header, like, table);
       if (header) continue;
     }
-    take_row(rows, table);
+    take_row(rows, format.classes, table);
   }
   if (table.lines.empty()) rows.fail(": found the end of the file, expected a row of numbers");
   if (!header && format.header == Header::Auto && like == nullptr) {
