@@ -80,5 +80,60 @@ TEST_F(DoubtfulCsvTest, ClassesOfLibsvmThatWouldMerge) {
   EXPECT_EQ(open_dataset(options)->num_train(), 3);
 }
 
+TEST_F(DoubtfulCsvTest, AFirstSampleWithAMissingNumber) {
+  for (const std::string missing : {"", "NA", "?"}) {
+    const std::string row = "5.1," + missing + ",1.4,0.2,0\n";
+    write(row + "4.9,3,1.4,0.2,1\n4.7,3.2,1.3,0.2,0\n5,3,1.5,.2,1\n");
+    options.header = Header::Auto;
+    expect_in("a.csv', line 1, column 1: found '" + missing +
+                  "' in a first row with 4 numbers; set data.header = yes if the row names",
+              message());
+    options.header = Header::No;
+    expect_in("line 1, column 1: found '" + missing + "', expected a finite number", message());
+    options.header = Header::Yes;
+    EXPECT_EQ(open_dataset(options)->num_train(), 3);
+  }
+  options.header = Header::Auto;
+  expect_in("column 1: found '' in a first row with 1 number; set", message("5.1,,cat\n4,3,dog\n"));
+  write("2019,age,size,y\n1,2,3,0\n4,5,6,1\n");
+  EXPECT_EQ(open_dataset(options)->num_train(), 2) << "more names than numbers";
+}
+
+TEST_F(DoubtfulCsvTest, NamesInTheTestFileAlone) {
+  write("1,2,0\n3,4,1\n5,6,0\n7,8,1\n");
+  for (const std::string names : {"u,v,y", "1,2,kind"}) {
+    write_test(names + "\n5,6,1\n");
+    std::string listed = names;
+    for (std::size_t at = 0; (at = listed.find(',', at)) != std::string::npos; at += 2) {
+      listed.replace(at, 1, ", ");
+    }
+    expect_in("b.csv', line 1: found the names of columns '" + listed +
+                  "', expected a row of data, as '" + options.file + "' begins with; set",
+              message());
+  }
+  write_test("5,NA,1\n5,6,1\n");
+  expect_in("b.csv', line 1, column 1: found 'NA', expected a finite number", message());
+  write("u,v,y\n1,2,0\n3,4,1\n");
+  expect_in("b.csv', line 1, column 1: found 'NA', expected a finite number", message());
+}
+
+TEST_F(DoubtfulCsvTest, RowNumbersWithoutAName) {
+  for (const std::string text :
+       {",x,y\n0,5,7\n1,6,8\n2,5,7\n", "\"\",x,y\n1,5,7\n2,6,8\n3,5,7\n"}) {
+    expect_in(
+        "a.csv', column 0: it has no name and counts the rows, as pandas writes its index; "
+        "write the file with index=False",
+        message(text));
+  }
+  for (const std::string text :
+       {"i,x,y\n0,5,7\n1,6,8\n", ",x,y\n0,5,7\n2,6,8\n", ",x,y\n2,5,7\n3,6,8\n"}) {
+    write(text);
+    EXPECT_EQ(open_dataset(options)->shape(), (std::vector<std::int64_t>{2})) << text;
+  }
+  write(",x,y\n0,5,7\n1,6,8\n");
+  options.client_column = "0";
+  EXPECT_EQ(open_dataset(options)->shape(), (std::vector<std::int64_t>{1})) << "a client's number";
+}
+
 }  // namespace
 }  // namespace fedhpc
