@@ -9,7 +9,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 
-from ._data_values import as_array, is_labels, labels_of, places_of, samples_of, targets_of
+from ._data_values import LARGEST_WHOLE, as_array, is_labels, labels_of, places_of, samples_of, targets_of
 from .errors import ConfigError, DataError, Error
 
 CHUNK_BYTES = 1 << 20
@@ -167,11 +167,19 @@ class Writer:
         """The numbers, by order of appearance, of the clients of a block of samples."""
         if isinstance(clients, OneClient):
             return np.full(count, self.of_client.setdefault(clients.id, len(self.of_client)), np.int64)
-        ids = clients if isinstance(clients, list) else as_array(clients, "clients").tolist()
+        exact = LARGEST_WHOLE  # from where on ids merge in floats
+        if not isinstance(clients, list):
+            clients = as_array(clients, "clients")
+            exact = 2 ** (np.finfo(clients.dtype).nmant + 1) if clients.dtype.kind == "f" else exact
+            clients = clients.tolist()
+        ids = clients
         if not isinstance(ids, list) or len(ids) != count:
             raise DataError("clients has another length than the samples; give one id for each sample")
         if any(one is None or one != one for one in ids):
             raise DataError("clients holds an entry without a client; give every sample one, or leave it out")
+        merged = next((one for one in ids if isinstance(one, float) and abs(one) >= exact), None)
+        if merged is not None:
+            raise DataError(f"clients holds the float {merged!r}, beyond which ids merge; give whole numbers or words")
         try:
             return np.array([self.of_client.setdefault(one, len(self.of_client)) for one in ids], np.int64)
         except TypeError as error:

@@ -9,6 +9,7 @@ import numpy as np
 from ._data_file import OneClient, Writer
 from ._data_text import LEAF_CHARACTERS, leaf_numbers
 from ._data_tff import as_pixels, in_steps
+from ._data_values import id_of
 from .errors import ConfigError, DataError
 
 KINDS = ("auto", "images", "text", "numbers")
@@ -92,7 +93,7 @@ def write_leaf(path, train, test, kind, classes):
                     elif of_server and user in of_train:
                         raise DataError(f"{file}: client {user} has samples to train on, and others before it have "
                                         "not; give test samples of the training clients, or of none of them")
-                    client = int(user) if user.isdecimal() else user
+                    client = id_of(user)
                     writer.append(part, *_arrays(kind, x, y, f"{file}, client {user}"),
                                   None if part == "test" and of_server else OneClient(client))
         writer.classes = len(LEAF_CHARACTERS) if kind == "text" else classes

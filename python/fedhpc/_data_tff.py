@@ -9,6 +9,7 @@ import numpy as np
 
 from ._data_file import OneClient, Writer
 from ._data_text import CHARACTERS, SPECIAL, WORD_PLACES, Words, character_sequences
+from ._data_values import id_of
 from .errors import ConfigError, DataError
 
 NEARLY = 1e-3  # of a step of 1/255; float32 is within 1e-4
@@ -247,7 +248,7 @@ def write_tff(path, train, test, splits, options):
                     of_server = part == "test" and kind in ("image", "tokens")
                     for client in file.clients[:options["test_clients"] if part == "test" else None]:
                         x, y = reader.samples(file, client, part)
-                        client = int(client) if client.isdecimal() else client
+                        client = id_of(client)
                         writer.append(part, x, y, None if of_server else OneClient(client))
                 writer.finish()
         except OSError as error:

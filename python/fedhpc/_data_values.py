@@ -17,6 +17,11 @@ def as_array(values, name):
     return array
 
 
+def id_of(name):
+    """A client's name as a whole number where it is written as one, so that 10 comes behind 9; 007 is not 7."""
+    return int(name) if name.isdecimal() and str(int(name)) == name else name
+
+
 def samples_of(values, name, offset=0):
     """A block of samples as numbers that the engine reads: uint8, other whole numbers, float32 or float64."""
     x = as_array(values, name)

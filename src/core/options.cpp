@@ -7,6 +7,7 @@
 #include "fedhpc/core/configuration_source.hpp"
 #include "fedhpc/core/error.hpp"
 
+#include "core/exact_numbers.hpp"
 #include "core/number_text.hpp"
 
 namespace fedhpc {
@@ -26,9 +27,8 @@ bool allows(const OptionSet::Entry& entry, const std::string& text) {
 
 /// The whole number that 1e3 stands for.
 std::string as_whole(const std::string& text) {
-  constexpr double kExact = 9007199254740992;  // 2^53: up to here a double is the number written
   try {
-    const auto number = parse_number<double>(text, between(-kExact, kExact));
+    const auto number = parse_number<double>(text, between(-kLargestExact, kLargestExact));
     return number == std::trunc(number) ? print_number(static_cast<std::int64_t>(number)) : "";
   } catch (const std::logic_error&) {
     return {};

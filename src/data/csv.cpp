@@ -86,6 +86,25 @@ bool counts_columns(const Fields& fields) {
   return true;
 }
 
+/// Whether the features in a first row are names. Where no fewer of its cells are numbers, one that is
+/// none may be a missing number; `words` are the columns that may hold words.
+bool names_features(const CsvRows& rows, const std::vector<std::size_t>& words, bool first_file) {
+  std::size_t numbers = 0;
+  std::vector<std::size_t> others;
+  for (std::size_t column = 0; column < rows.fields().size(); ++column) {
+    if (parse_number(rows.fields()[column])) {
+      ++numbers;
+    } else if (std::find(words.begin(), words.end(), column) == words.end()) {
+      others.push_back(column);
+    }
+  }
+  if (others.empty() || numbers < others.size()) return !others.empty();
+  if (!first_file) return false;  // as a row of data it is refused with its column
+  rows.fail(", column ", others.front(), ": found ", in_quotes(rows.fields()[others.front()]),
+            " in a first row with ", numbers, numbers == 1 ? " number" : " numbers",
+            sentence_of_header());
+}
+
 /// Whether the first row of a file names its columns; `rows` stands before it.
 bool begins_with_header(CsvRows rows, const CsvFormat& format, const CsvTable* like) {
   if (format.header != Header::Auto) return format.header == Header::Yes;
@@ -99,10 +118,7 @@ bool begins_with_header(CsvRows rows, const CsvFormat& format, const CsvTable* l
     if (!place && std::find(first.begin(), first.end(), wanted) != first.end()) return true;
     if (place) words.push_back(*place);
   }
-  for (std::size_t column = 0; column < first.size(); ++column) {
-    const bool feature = std::find(words.begin(), words.end(), column) == words.end();
-    if (feature && !parse_number(first[column])) return true;
-  }
+  if (names_features(rows, words, like == nullptr)) return true;
   if (counts_columns(rows.fields())) {
     rows.fail(": the numbers 0 to ", first.size() - 1, " may be data or names",
               sentence_of_header());
@@ -133,7 +149,12 @@ void take_columns(const CsvRows& rows, const CsvFormat& format, bool header, con
       rows.fail(": found ", columns_text(table.columns), ", expected ", like->columns, " as in '",
                 like->path, "'");
     }
-    if (header && !like->header.empty() && table.header != like->header) {
+    if (header && like->header.empty()) {
+      rows.fail(": found the names of columns ", in_quotes(join(table.header)),
+                ", expected a row of data, as '", like->path, "' begins with",
+                sentence_of_header());
+    }
+    if (header && table.header != like->header) {
       rows.fail(": found the columns ", in_quotes(join(table.header)), ", expected ",
                 in_quotes(join(like->header)), " as in '", like->path, "'");
     }
@@ -152,8 +173,10 @@ double finite_number(const CsvRows& rows, std::size_t column) {
             comma ? " with a point, not a comma" : "", "; remove or repair the row");
 }
 
-/// Takes a label or a client: numbers in all rows, or words in all.
-void take_word(const CsvRows& rows, std::size_t column, const CsvTable& table, CsvColumn& words) {
+/// Takes a label or a client: numbers in all rows, or words in all. Numbers that are `names` tell
+/// classes or clients apart.
+void take_word(const CsvRows& rows, std::size_t column, const CsvTable& table, bool names,
+               CsvColumn& words) {
   const std::string_view word = without_spaces(rows.fields()[column]);
   const bool number = parse_number(word).has_value();
   if (number && !words.words.empty()) {
@@ -162,21 +185,27 @@ void take_word(const CsvRows& rows, std::size_t column, const CsvTable& table, C
   }
   if (number || word.empty() || !words.numbers.empty()) {
     words.numbers.push_back(finite_number(rows, column));
+    if (names && may_merge(words.numbers.back())) {
+      rows.fail(", column ", column, ": found ", in_quotes(word),
+                ", expected a number within 2^53, beyond which numbers merge; write words in this "
+                "column, such as ",
+                in_quotes(concat("u", word)));
+    }
   } else {
     words.words.emplace_back(word);
   }
 }
 
-void take_row(const CsvRows& rows, CsvTable& table) {
+void take_row(const CsvRows& rows, bool classes, CsvTable& table) {
   if (rows.fields().size() != table.columns) {
     rows.fail(": found ", columns_text(rows.fields().size()), ", expected ", table.columns,
               " as in the first row");
   }
   for (std::size_t column = 0; column < table.columns; ++column) {
     if (column == table.labels.place) {
-      take_word(rows, column, table, table.labels);
+      take_word(rows, column, table, classes, table.labels);
     } else if (column == table.clients.place) {
-      take_word(rows, column, table, table.clients);
+      take_word(rows, column, table, true, table.clients);
     } else {
       table.cells.push_back(finite_number(rows, column));
     }
@@ -203,6 +232,24 @@ void check_first_label(const CsvTable& table, bool classes) {
                          name, " is in no other row", sentence_of_header()));
 }
 
+/// Refuses row numbers as a feature: pandas and R write them in front, without a name.
+void check_first_column(const CsvTable& table) {
+  const bool feature = table.labels.place != 0U && table.clients.place != 0U;
+  if (table.header.empty() || !feature || table.rows() < 2 ||
+      !without_spaces(table.header.front()).empty()) {
+    return;
+  }
+  const double first = table.cells.front();
+  if (first != 0 && first != 1) return;
+  for (std::size_t row = 0; row < table.lines.size(); ++row) {
+    if (table.cells[row * table.features] != first + static_cast<double>(row)) return;
+  }
+  throw DataError(concat("csv file '", table.path,
+                         "', column 0: it has no name and counts the rows, as pandas writes its "
+                         "index; write the file with index=False (in R with row.names=FALSE), or "
+                         "name the column"));
+}
+
 }  // namespace
 
 CsvTable parse_csv(std::span<const std::uint8_t> bytes, const std::string& path,
@@ -217,12 +264,13 @@ CsvTable parse_csv(std::span<const std::uint8_t> bytes, const std::string& path,
       take_columns(rows, format, header, like, table);
       if (header) continue;
     }
-    take_row(rows, table);
+    take_row(rows, format.classes, table);
   }
   if (table.lines.empty()) rows.fail(": found the end of the file, expected a row of numbers");
   if (!header && format.header == Header::Auto && like == nullptr) {
     check_first_label(table, format.classes);
   }
+  if (like == nullptr) check_first_column(table);
   return table;
 }
 

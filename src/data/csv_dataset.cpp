@@ -135,11 +135,11 @@ std::unique_ptr<Dataset> open_covtype(const DataOptions& options) {
   constexpr std::int64_t kFeatures = 54;
   constexpr std::int64_t kClasses = 7;
   const std::string path = locate(data_directory(options), "covtype", "covtype.data", options.name);
-  CsvTable table = parse_csv(read_bytes(path), path, {.label_column = "last"});
-  if (!table.header.empty() || table.columns != kFeatures + 1) {
+  CsvTable table =
+      parse_csv(read_bytes(path), path, {.header = Header::No, .label_column = "last"});
+  if (table.columns != kFeatures + 1) {
     throw DataError(concat("Covertype file '", path, "', line 1: found ", table.columns,
-                           table.header.empty() ? " columns" : " columns with names",
-                           ", expected 54 features and the label"));
+                           " columns, expected 54 features and the label"));
   }
   const auto fail = [&](std::size_t row, const auto& label) {
     throw DataError(concat("Covertype file '", path, "', line ", table.lines[row],

@@ -81,6 +81,7 @@ std::unique_ptr<Dataset> open_libsvm(const DataOptions& options) {
     description.targets = numbers_as_targets(train.labels, test.labels);
   } else {
     const std::vector<double> distinct = distinct_labels(train.labels, test.labels);
+    check_exact(distinct, options.file);
     labels = class_numbers(train.labels, distinct);
     const std::vector<std::int64_t> more = class_numbers(test.labels, distinct);
     labels.insert(labels.end(), more.begin(), more.end());

@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 
 #include "fedhpc/core/error.hpp"
+
+#include "core/exact_numbers.hpp"
 
 namespace fedhpc {
 
@@ -24,6 +27,8 @@ std::string text_of(double number) {
   char text[32];
   return {text, std::to_chars(text, text + sizeof text, number).ptr};
 }
+
+bool may_merge(double number) { return std::abs(number) >= kLargestExact; }
 
 std::string in_quotes(std::string_view text) {
   constexpr std::size_t kLongest = 40;
@@ -47,6 +52,14 @@ void check_distinct(const std::vector<std::string>& names, const std::string& pa
   if (names.size() >= 2) return;
   throw DataError(concat("data file '", path, "': found the label ", names.front(),
                          " only, expected at least two different labels"));
+}
+
+void check_exact(const std::vector<double>& labels, const std::string& path) {
+  const auto found = std::find_if(labels.begin(), labels.end(), may_merge);
+  if (found == labels.end()) return;
+  throw DataError(concat("data file '", path, "': found the label ", text_of(*found),
+                         ", expected classes within 2^53, beyond which labels merge; number the "
+                         "classes from 0, or set data.label_kind = number for a regression"));
 }
 
 void check_classes(const std::vector<std::int64_t>& places, std::int64_t different,

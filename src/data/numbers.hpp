@@ -15,6 +15,10 @@ std::optional<double> parse_number(std::string_view text);
 /// Returns the shortest text that reads back as this number.
 std::string text_of(double number);
 
+/// Whether a label or an id that was read as this number may have been another one: 2^53 + 1 reads as
+/// 2^53.
+bool may_merge(double number);
+
 /// Quotes a text from a file, short enough for a message and free of control characters.
 std::string in_quotes(std::string_view text);
 
@@ -24,6 +28,9 @@ std::vector<double> distinct_labels(const std::vector<double>& train,
 
 /// Throws DataError naming the file unless there are at least two different labels.
 void check_distinct(const std::vector<std::string>& names, const std::string& path);
+
+/// Throws DataError naming the file where a label may have been another one.
+void check_exact(const std::vector<double>& labels, const std::string& path);
 
 /// Throws DataError naming the file where most of 20 numbers or more, places among the different
 /// ones, are there once: they look like those of a regression.

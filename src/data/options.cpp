@@ -65,10 +65,11 @@ void declare_source(DataOptions& data, OptionSet& options) {
            "row has one, else a tab where it has one and no comma, else a comma")
       .acts(of_dataset({"csv"}));
   options
-      .add("data.header", data.header,
-           {{"auto", Header::Auto}, {"yes", Header::Yes}, {"no", Header::No}},
-           "Whether the first row of a csv file names the columns; auto: where a feature in it "
-           "is no number")
+      .add(
+          "data.header", data.header,
+          {{"auto", Header::Auto}, {"yes", Header::Yes}, {"no", Header::No}},
+          "Whether the first row of a csv file names the columns; auto: where more of it are words "
+          "than numbers, and what may be either is refused")
       .acts(of_dataset({"csv"}));
   options
       .add("data.seed", data.seed, at_least(kZero),

@@ -6,6 +6,7 @@
 
 #include "fedhpc/io/hdf5.hpp"
 
+#include "core/exact_numbers.hpp"
 #include "data/partitioners.hpp"
 
 namespace fedhpc {
@@ -15,7 +16,6 @@ namespace {
 /// A data set of whole numbers, all of them written. Floats will do where they are whole.
 std::vector<std::int64_t> read_whole(const h5::Handle& file, const std::string& path,
                                      const std::string& name) {
-  constexpr double kExact = 9007199254740992;  // 2^53: floats beyond skip numbers
   const auto fail = [&](const auto&... what) {
     throw DataError(concat("partition file '", path, "', data set '", name, "': ", what...));
   };
@@ -28,7 +28,7 @@ std::vector<std::int64_t> read_whole(const h5::Handle& file, const std::string& 
   if (!h5::holds_floats(dataset)) return h5::read_vector<std::int64_t>(file, name);
   std::vector<std::int64_t> whole;
   for (const double number : h5::read_vector<double>(file, name)) {
-    if (!(std::abs(number) <= kExact && number == std::floor(number))) {
+    if (!(std::abs(number) <= kLargestExact && number == std::floor(number))) {
       fail("found ", number, " at entry ", whole.size(), ", expected a whole number");
     }
     whole.push_back(static_cast<std::int64_t>(number));

@@ -216,6 +216,8 @@ class Refusals(Folder):
         for clients in (np.zeros(5), np.zeros(7), np.zeros((6, 1)), 3):
             self.refused(DataError, "clients", x, y, clients=clients)
         self.refused(DataError, "without a client", x, y, clients=[1, 2, np.nan, 4, 5, 6])
+        for merging in (np.full(6, 2.0**53), np.full(6, 2**24, np.float32), [2**53 + 1, 0.5, 1, 2, 3, 4]):
+            self.refused(DataError, "beyond which ids merge", x, y, clients=merging)
         self.refused(DataError, "without a client", x, y, clients=np.array(["a", None] * 3, object))
         self.refused(ConfigError, "names a column", x, y, clients="hospital")
         self.refused(DataError, "mask", x, y, test=[True, False])

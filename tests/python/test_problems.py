@@ -112,6 +112,9 @@ class Leaf(InFolder):
         self.assertEqual(found["data.split"], "official")
         self.assertEqual(read("numbers.h5", "names/clients"), [str(k) for k in range(11)])  # not 0, 1, 10, 2
         np.testing.assert_array_equal(read("numbers.h5", "x_test"), np.float32(data["11"][0]))
+        # 07 is another user than 7.
+        leaf_file("zeros.json", {name: data["1"] for name in ("7", "07")})
+        self.assertEqual(from_leaf("zeros.h5", "zeros.json")["data.clients"], 2)
         # Standardised pixels are numbers.
         leaf_file("mnist.json", {"f_0": (DRAW.normal(size=(4, 784)).tolist(), [0, 1, 0, 1])})
         from_leaf("mnist.h5", "mnist.json")
