@@ -15,7 +15,7 @@ from collections import Counter
 
 from . import paper_record, paper_table
 from .project import ROOT
-from .reproduction import Reproduction, rows_of
+from .reproduction import Reproduction, program_if_any, rows_of
 
 STATES = ("done", "quick", "pending", "needs data", "needs a GPU", "later", "unusable")
 
@@ -34,6 +34,9 @@ class PaperState:
         self.full = Reproduction(type(options)(**{**settings, "quick": False}), rows, rows)
         sound = [row for row in rows if row.run_name not in self.full.problems]
         self.quick = Reproduction(type(options)(**{**settings, "quick": True}), sound, sound)
+        program = program_if_any(options.fedhpc)
+        self.full.compare_whole(program)
+        self.quick.compare_whole(program)
         self.recorded = {}  # by (run name, metric): its records
         for record in paper_record.read(ROOT / "results" / "papers" / f"{paper}.csv"):
             self.recorded.setdefault((record.row, record.metric), []).append(record)

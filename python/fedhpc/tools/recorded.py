@@ -39,6 +39,8 @@ def whole_run(work, row, seed, rounds):
     if job.output == short.output:
         return None
     state = paper_table.job_state(job)
+    if state.kind in ("finished", "interrupted"):
+        state = paper_table.job_state(work.whole(job))
     if state.kind not in ("finished", "interrupted") or len(state.run.rounds) < rounds:
         return None
     return replace(state.run, rounds=state.run.rounds.loc[:rounds])
