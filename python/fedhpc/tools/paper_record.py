@@ -48,8 +48,14 @@ class Record:
 
     @property
     def key(self):
-        """Records with one key are of the same thing, and differ in seeds at most."""
+        """Records with one key are of the same row at the same round: of other seeds, or of another configuration."""
         return self.table, self.row, self.metric, self.rounds
+
+    def is_of(self, row):
+        """Whether the figure is of the row's present configuration. Behind the row's own overrides there may be keys of
+        run: how it was run, as in run.rounds=100 or run.device=cuda."""
+        words, own = self.config.split(), [row.config, *row.overrides]
+        return words[:len(own)] == own and all(word.startswith("run.") for word in words[len(own):])
 
     @property
     def protocol(self):
@@ -178,17 +184,34 @@ def _record(values, where):
     return record
 
 
-def merged(old, new, rows, wanted):
+def merged(old, new, rows, wanted, tell=lambda sentence: None):
     """The records of `old` with those of `new` that have figures: in the order of the paper's rows.
 
-    Of records of the same thing, one whose seeds another has too goes; of two with the same seeds, the old one. Two
-    without a common seed become one, whose state tells how many of `wanted` seeds it has.
+    Where a new figure is of the row's present configuration, older ones of another go. Of records of one configuration,
+    one whose seeds another has too goes; of two with the same seeds, the old one. Two without a common seed become one,
+    whose state tells how many of `wanted` seeds it has. `tell` is told in a sentence what goes and is in no other record.
     """
+    present = {(row.table, row.run_name, row.measured): row for row in rows}
+
+    def is_present(record):
+        row = present.get((record.table, record.row, record.metric))
+        return row is not None and record.is_of(row)
+
     new = [_joined(record, old, wanted) for record in new if record.ours is not None]
-    kept = [record for record in old
-            if not any(record.key == other.key and set(record.seeds) <= set(other.seeds) for other in new)]
-    added = [record for record in new
-             if not any(record.key == other.key and set(record.seeds) < set(other.seeds) for other in kept)]
+    outdated = [record for record in old if not is_present(record)
+                and any(record.key == other.key and is_present(other) for other in new)]
+    for record in outdated:
+        tell(f"{_named(record)} is dropped: it is of {record.config}, which is not the row's configuration any more")
+    kept = [record for record in old if record not in outdated
+            and not any(_same(record, other) and set(record.seeds) <= set(other.seeds) for other in new)]
+    added = []
+    for record in new:
+        whole = next((one for one in kept if _same(record, one) and set(record.seeds) < set(one.seeds)), None)
+        if whole is None:
+            added.append(record)
+        elif not _is_part(record, whole):
+            tell(f"{_named(record)}, run anew by {record.version}, is dropped: the record of seeds "
+                 f"{' '.join(map(str, whole.seeds))} has it already")
     order = {(row.table, row.run_name, row.measured): place for place, row in enumerate(rows)}
     tables = list(dict.fromkeys([*(row.table for row in rows), *(record.table for record in old)]))
     before = {(record.key, record.seeds): place for place, record in enumerate(old)}
@@ -200,6 +223,25 @@ def merged(old, new, rows, wanted):
         return tables.index(record.table), own, stood, record.rounds, record.seeds
 
     return sorted([*kept, *added], key=place)
+
+
+def _same(record, other):
+    """Whether two records are of the same row, rounds and configuration, however they were run."""
+    first, second = ([word for word in one.config.split() if not word.startswith("run.")] for one in (record, other))
+    return record.key == other.key and first == second
+
+
+def _is_part(record, whole):
+    """Whether the runs of a record are those that another of more seeds has: the same program's, with the same bits."""
+    bits_of = dict(zip(whole.seeds, whole.bits))
+    return (set(record.version.split(" + ")) <= set(whole.version.split(" + "))
+            and all(NO_BITS in (name, bits_of.get(seed, NO_BITS)) or name == bits_of[seed]
+                    for seed, name in zip(record.seeds, record.bits)))
+
+
+def _named(record):
+    seeds = f"seed{'s' if len(record.seeds) > 1 else ''} {' '.join(map(str, record.seeds))}"
+    return f"{record.table} {record.row} {record.metric} at round {record.rounds}, {seeds}"
 
 
 def _joined(record, others, wanted):

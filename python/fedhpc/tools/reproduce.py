@@ -336,7 +336,8 @@ def with_finished(known, options, paper, rows):
         settings = {**vars(options), "paper": paper, "quick": quick, "output_dir": options.papers_dir / paper}
         work = Reproduction(argparse.Namespace(**settings), rows, rows)
         work.compare_whole(program_if_any(options.fedhpc))
-        known = paper_record.merged(known, paper_record.of_rows(work), rows, FULL_SEEDS)
+        known = paper_record.merged(known, paper_record.of_rows(work), rows, FULL_SEEDS,
+                                    lambda sentence: print(f"reproduce: {paper}: {sentence}"))
     return known
 
 
