@@ -9,6 +9,8 @@ import tempfile
 import unittest
 from pathlib import Path
 
+import h5py
+
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 from reproduce_support import TOOLS, ReproduceCase  # noqa: E402
 
@@ -252,6 +254,32 @@ class Records(unittest.TestCase):
 
 
 class WrittenRecords(ReproduceCase):
+    def test_runs_that_have_diverged_are_told_of_and_ranks_of_each_round_count(self):
+        self.paper("good", rounds=20)
+        self.call("--seeds", "2")
+        first, second = (self.results / f"good_seed{seed}.h5" for seed in (1, 2))
+        with h5py.File(first, "r+") as file:
+            file.attrs["status"] = "diverged"
+            for name in [*file["rounds"]]:
+                values = file["rounds"][name][:10]
+                del file["rounds"][name]
+                file["rounds"][name] = values
+        with h5py.File(second, "r+") as file:  # 15 rounds on 4 ranks, the last 5 on one
+            file["starts/first_round"], file["starts/ranks"] = [1, 16], [4, 1]
+        done = self.call("--seeds", "2").stdout
+        self.assertIn("| finished (2 seeds); 1 of 2 diverged |", done)
+        good = paper_record.read(self.results / "table.csv")[0]
+        self.assertEqual((good.state, good.rounds, good.seeds), ("done; 1 of 2 diverged", 20, (1, 2)))
+        self.assertEqual(good.core_hours, round((10 * 3 + 2 + 4 * (15 * 3 + 3) + 5 * 3 + 1) / 3600, 2))
+        self.assertIn("done (2 of 2 seeds; 1 of 2 diverged)", self.of_all("--list", "--seeds", "2").stdout)
+        other = dataclasses.replace(good, seeds=(3,), bits=good.bits[:1], state="done")
+        self.assertEqual(paper_record.merged([good], [other], [], 3)[0].state, "done; 1 of 3 diverged")
+        with h5py.File(second, "r+") as file:
+            del file["starts"]
+            file.attrs["command_line"] = "fedhpc run a.ini; fedhpc resume a.h5"
+        self.call("--seeds", "2")
+        self.assertIsNone(paper_record.read(self.results / "table.csv")[0].core_hours)
+
     def test_table_csv_of_all_rows(self):
         self.paper("good", "fail", rounds=120)
         self.call("--quick")

@@ -9,11 +9,14 @@ docs/reproduction shows them (paper_page.py).
 import csv
 import functools
 import math
+import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from . import bits, paper_table
 from .paper_table import PaperError
+from .results import DIVERGED
+from .scaling import ranks_are_known, ranks_of_rounds
 
 COLUMNS = ("table", "row", "metric", "paper", "paper_spread", "ours", "spread", "seeds", "difference", "protocol",
            "rounds", "protocol_rounds", "state", "bits", "core_hours")
@@ -75,13 +78,14 @@ def _of_row(work, row, bits_of):
     # As in the CSV file: what is written, read and written again must not change.
     mean, spread = (None if value is None else round(value, 2) for value in paper_table.row_result(row, states)[:2])
     seeds = tuple(int(job.expected["run.seed"]) for job, _ in finished)
-    rounds = min((len(run.rounds) for _, run in finished), default=max(
+    rounds = min((_rounds_of(run) for _, run in finished), default=max(
         (len(state.run.rounds) for state in states if state.kind == "interrupted"), default=0))
     protocol = jobs[0].protocol_rounds if jobs else None
     # What the configuration was changed in: the row's own, and the rounds of --quick.
     shorter = [item for item in (jobs[0].overrides if jobs else ()) if item.startswith("run.rounds=")]
     config = " ".join([row.config, *dict.fromkeys([*row.overrides, *shorter])])
     state = _state(work, row, len(seeds), rounds, protocol)
+    state += paper_table.diverged_text(sum(map(paper_table.has_diverged, states)), len(seeds))
     # A GPU's bits are those of its libraries and of what ran beside it: nobody can have them again.
     names = tuple(bits_of(job.output) if _device(run) == "cpu" else NO_BITS for job, run in finished)
     names = names if set(names) != {NO_BITS} else ()
@@ -90,11 +94,23 @@ def _of_row(work, row, bits_of):
                   _core_hours([run for _, run in finished]))
 
 
+def _rounds_of(run):
+    """The rounds that a run has reached; all of them where it has diverged, since more would change nothing."""
+    return int(run.config.get("run.rounds", len(run.rounds))) if run.status == DIVERGED else len(run.rounds)
+
+
+def _diverged(record):
+    """How many of its runs have diverged, as its state says."""
+    found = re.search(r"; (\d+) of \d+ diverged$", record.state)
+    return int(found[1]) if found else 0
+
+
 def _core_hours(runs):
-    """Hours of all rounds of the runs, times ranks; None where nothing says so."""
-    if not runs or any("wall_seconds" not in run.rounds for run in runs):
+    """Hours of all rounds of the runs, times the ranks of each round; None where a file does not say these."""
+    if not runs or any("wall_seconds" not in run.rounds or not ranks_are_known(run) or not ranks_of_rounds(run).all()
+                       for run in runs):
         return None
-    seconds = sum(float(run.rounds["wall_seconds"].sum()) * int(run.attributes.get("ranks", 1)) for run in runs)
+    seconds = sum(float((run.rounds["wall_seconds"] * ranks_of_rounds(run)).sum()) for run in runs)
     return round(seconds / 3600, 2)
 
 
@@ -264,8 +280,9 @@ def _joined(record, others, wanted):
         hours = [part.core_hours for part in parts if part.core_hours is not None]
         versions = dict.fromkeys(name for part in parts for name in part.version.split(" + "))
         state = _reached(count, wanted, record.rounds, record.protocol_rounds)
+        state += paper_table.diverged_text(_diverged(other) + _diverged(record), count)
         record = replace(record, ours=round(mean, 2), spread=round(math.sqrt(squares / (count - 1)), 2), seeds=seeds,
-                         version=" + ".join(versions), state=record.state if record.state == "failed" else state,
+                         version=" + ".join(versions), state=record.state if record.state.startswith("failed") else state,
                          bits=tuple(known.get(seed, NO_BITS) for seed in seeds) if known else (),
                          core_hours=round(sum(hours), 2) if hours else None)
     return record

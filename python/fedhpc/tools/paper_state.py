@@ -50,7 +50,8 @@ class PaperState:
         states = self.full.row_states(row)
         done = sum(state.kind == "finished" for state in states)
         if done == len(states):
-            return "done", seeds_text(done, self.seeds)
+            diverged = paper_table.diverged_text(sum(map(paper_table.has_diverged, states)), done)
+            return "done", seeds_text(done, self.seeds) + diverged
         notes = [seeds_text(done, self.seeds)] if done else []
         notes += [f"interrupted {state.detail}" for state in states if state.kind == "interrupted"][:1]
         notes += [f"{state.kind}: {state.detail}" for state in states if state.kind == "outdated"][:1]
