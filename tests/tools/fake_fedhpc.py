@@ -33,6 +33,7 @@ def write(path, config, rounds, status):
         file.attrs["config"] = text
         if "FAKE_DIGEST" in os.environ:
             file.attrs["data_digest"] = os.environ["FAKE_DIGEST"]
+        file.attrs["ranks"] = 1
         file.attrs["device"] = config.get("run.device", "cpu")
         file.attrs["fedhpc_version"], file.attrs["git_commit"] = "0.0.1", "c0ffee"
         file["rounds/round"] = t

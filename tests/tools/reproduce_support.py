@@ -32,9 +32,10 @@ class ReproduceCase(unittest.TestCase):
         shutil.copytree(PYTHON / "fedhpc", self.folder / "python" / "fedhpc",
                         ignore=shutil.ignore_patterns("__pycache__"))
         self.program = self.folder / "fedhpc"
-        self.program.write_text(f"#!/bin/sh\nexec '{sys.executable}' '{HERE / 'fake_fedhpc.py'}' \"$@\"\n")
+        self.program.write_text(f"#!/bin/sh\nexec '{sys.executable}' '{HERE / 'fake_planner.py'}' \"$@\"\n")
         self.program.chmod(0o755)
         self.results = self.folder / "out" / "toy"
+        self.variables = {}  # more of the environment of the next calls
 
     def paper(self, *kinds, rounds=20, state="ready", value="88.00", spread="0.10", prefix="", optional=None,
               name="toy", data=""):
@@ -58,7 +59,8 @@ class ReproduceCase(unittest.TestCase):
 
     def environment(self):
         kept = {name: value for name, value in os.environ.items() if name != "FEDHPC_DATA"}
-        return dict(kept, FAKE_LOG=str(self.folder / "calls"), FAKE_PYTHON=str(PYTHON))
+        return dict(kept, FAKE_LOG=str(self.folder / "calls"), FAKE_PYTHON=str(PYTHON), FAKE_MEMORY="1000",
+                    **self.variables)
 
     def call(self, *arguments):
         return self.run_command(self.command(*arguments))
@@ -77,6 +79,13 @@ class ReproduceCase(unittest.TestCase):
             self.assertLess(time.monotonic(), deadline, f"{what}: not within {seconds} s")
             time.sleep(0.05)
 
-    def calls(self):
+    def logged(self):
         log = self.folder / "calls"
         return log.read_text().splitlines() if log.exists() else []
+
+    def calls(self):
+        """Calls that run or resume."""
+        return [line for line in self.logged() if not line.startswith("plan ")]
+
+    def plans(self):
+        return [line for line in self.logged() if line.startswith("plan ")]

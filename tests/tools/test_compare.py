@@ -139,6 +139,20 @@ class Compare(Folder):
         self.assertEqual(code, 0)
         self.assertIn("not compared", out)
 
+    def test_a_model_that_was_never_written_is_not_compared(self):
+        a, b = (write_run(self.folder / name) for name in ("a.h5", "b.h5"))
+        none = "final model: not compared: neither file has a model"
+        self.assertIn(none, self.compared(a, b)[1])
+        for path in (a, b):
+            with h5py.File(path, "a") as file:
+                file.create_dataset("model/global/fc1.bias", (2,), np.float32)  # room alone
+        code, out = self.compared(a, b)
+        self.assertEqual((code, none in out, "||A - B||" in out), (0, True, False))
+        with h5py.File(b, "a") as file:
+            file["model/global/fc1.bias"][...] = 0
+        code, out = self.compared(a, b)
+        self.assertEqual((code, "only in B" in out), (1, True))
+
     def test_refusals(self):
         good, text = self.run_with("a.h5"), self.folder / "text.h5"
         text.write_text("no", encoding="utf-8")

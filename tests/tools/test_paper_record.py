@@ -9,6 +9,8 @@ import tempfile
 import unittest
 from pathlib import Path
 
+import h5py
+
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 from reproduce_support import TOOLS, ReproduceCase  # noqa: E402
 
@@ -74,6 +76,11 @@ class Listing(ReproduceCase):
                                             ("toy", "fail"): "quick (recorded, 7 of 20 rounds)"})
         self.assertEqual(self.listed("--seeds", "4")[0]["toy", "good"], "pending (recorded, 3 of 4 seeds)")
         self.assertEqual(self.listed()[1], ["toy: 2 rows, 50 % done: 1 done, 1 quick; 2 of them known from records only"])
+        paper_record.write(path, [record(seeds=(1, 2, 3), config="good.ini train.lr=1")])
+        self.assertEqual(self.listed()[0]["toy", "good"], "pending (a record is of another configuration)")
+        self.assertNotIn("90.00", self.call("--list").stdout)
+        paper_record.write(path, [record(seeds=(1, 2, 3))])
+        self.assertIn("90.00", self.call("--list").stdout)
         self.assertIn("pending (0 of 3 seeds)", self.call("--list").stdout)  # that they ran makes no result file
 
     def test_rows_whose_data_is_missing_are_left_out(self):
@@ -149,6 +156,36 @@ class Records(unittest.TestCase):
         self.assertEqual(seeds([one], [record(ours=None, seeds=())]), [((1,), 1.0)])
         self.assertEqual(seeds([one], [record(rounds=7, ours=7.0)]), [((1,), 1.0), ((1,), 7.0)])
 
+    def test_the_rows_present_configuration_wins_over_more_seeds_of_another(self):
+        row = paper_table.read_rows(TOOLS / "papers" / "tdpfed.csv")[0]
+        row = dataclasses.replace(row, config="good.ini", overrides=("train.lr=2",), variant="")
+        named = {"row": row.run_name, "metric": row.measured, "table": row.table}
+        was = record(seeds=(1, 2, 3), config="good.ini train.lr=1", **named)
+        now = record(config="good.ini train.lr=2 run.device=cuda", **named)
+        said = []
+        self.assertEqual(paper_record.merged([was], [now], [row], 3, said.append), [now])
+        self.assertEqual(said, [f"{row.table} good {row.measured} at round 20, seeds 1 2 3 is dropped: it is of good.ini "
+                                "train.lr=1, which is not the row's configuration any more"])
+        shorter = dataclasses.replace(was, rounds=7)
+        self.assertCountEqual(paper_record.merged([shorter], [now], [row], 3), [shorter, now])
+        self.assertEqual(paper_record.merged([was], [], [row], 3), [was])
+        more = dataclasses.replace(was, config="good.ini train.lr=2 algorithm.mu=1")
+        self.assertEqual([one.is_of(row) for one in (now, was, more)], [True, False, False])
+
+    def test_a_seed_that_was_run_anew_beside_more_is_told_of(self):
+        whole = record(seeds=(1, 2, 3), bits=("aaaa", "bbbb", "cccc"))
+        said = []
+
+        def merged(new):
+            said.clear()
+            return paper_record.merged([whole], [new], [], 3, said.append)
+        self.assertEqual((merged(record(bits=("aaaa",))), said), ([whole], []))
+        self.assertEqual((merged(record()), said), ([whole], []))
+        for new, version in ((record(bits=("dddd",)), "0.0.1 c0ffee"), (record(version="0.0.2 beef"), "0.0.2 beef")):
+            self.assertEqual((merged(new), said), ([whole], [
+                f"I good global_accuracy at round 20, seed 1, run anew by {version}, is dropped: the record of seeds 1 2 3 "
+                "has it already"]))
+
     def test_figures_of_other_seeds_are_joined(self):
         """As one call over all seeds would have them: the others' result files may be on another machine."""
         accuracies, bits = {1: 90.0, 2: 91.0, 3: 95.0}, {1: "aaaa", 2: "bbbb", 3: "cccc"}
@@ -217,6 +254,32 @@ class Records(unittest.TestCase):
 
 
 class WrittenRecords(ReproduceCase):
+    def test_runs_that_have_diverged_are_told_of_and_ranks_of_each_round_count(self):
+        self.paper("good", rounds=20)
+        self.call("--seeds", "2")
+        first, second = (self.results / f"good_seed{seed}.h5" for seed in (1, 2))
+        with h5py.File(first, "r+") as file:
+            file.attrs["status"] = "diverged"
+            for name in [*file["rounds"]]:
+                values = file["rounds"][name][:10]
+                del file["rounds"][name]
+                file["rounds"][name] = values
+        with h5py.File(second, "r+") as file:  # 15 rounds on 4 ranks, the last 5 on one
+            file["starts/first_round"], file["starts/ranks"] = [1, 16], [4, 1]
+        done = self.call("--seeds", "2").stdout
+        self.assertIn("| finished (2 seeds); 1 of 2 diverged |", done)
+        good = paper_record.read(self.results / "table.csv")[0]
+        self.assertEqual((good.state, good.rounds, good.seeds), ("done; 1 of 2 diverged", 20, (1, 2)))
+        self.assertEqual(good.core_hours, round((10 * 3 + 2 + 4 * (15 * 3 + 3) + 5 * 3 + 1) / 3600, 2))
+        self.assertIn("done (2 of 2 seeds; 1 of 2 diverged)", self.of_all("--list", "--seeds", "2").stdout)
+        other = dataclasses.replace(good, seeds=(3,), bits=good.bits[:1], state="done")
+        self.assertEqual(paper_record.merged([good], [other], [], 3)[0].state, "done; 1 of 3 diverged")
+        with h5py.File(second, "r+") as file:
+            del file["starts"]
+            file.attrs["command_line"] = "fedhpc run a.ini; fedhpc resume a.h5"
+        self.call("--seeds", "2")
+        self.assertIsNone(paper_record.read(self.results / "table.csv")[0].core_hours)
+
     def test_table_csv_of_all_rows(self):
         self.paper("good", "fail", rounds=120)
         self.call("--quick")

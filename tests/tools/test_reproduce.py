@@ -43,6 +43,65 @@ class Reproduce(ReproduceCase):
         self.assertEqual(len(results.load(self.results / "good_seed1.h5").rounds), 30)
         self.assertEqual(len(results.load(self.results / "good_seed1.old1.h5").rounds), 20)
 
+    def set_in(self, kind, section, text):
+        """Appends lines to a section of the configuration of a kind of run."""
+        path = self.configs / f"{kind}.ini"
+        path.write_text(path.read_text().replace(f"[{section}]\n", f"[{section}]\n{text}"))
+
+    def test_a_key_that_is_set_no_more_makes_another_configuration(self):
+        self.paper("good", "fedavg")
+        self.set_in("good", "train", "momentum=0.9\n")
+        self.assertEqual(self.call("--seeds", "1").returncode, 0)
+        self.paper("good", "fedavg")
+        reason = "the result has train.momentum=0.9, which is no longer set"
+        for arguments in (("--list",), ("--list", "--quick")):
+            line = next(line for line in self.call("--seeds", "1", *arguments).stdout.splitlines() if "| good " in line)
+            self.assertIn(f"pending (0 of 1 seeds); outdated: {reason}", line)
+        self.assertIn(reason, self.of_all("--list", "--seeds", "1").stdout)
+        self.assertIn("runs=(good_seed1)", self.call("--slurm", "--seeds", "1").stdout)
+        known, plans = len(self.calls()), len(self.plans())
+        self.assertRegex(self.call("--task", "good_seed1", "--seeds", "1").stdout, r"good_seed1: finished in \d+ s")
+        self.assertTrue((self.results / "good_seed1.old1.h5").exists())
+        self.assertEqual((len(self.calls()), len(self.plans())), (known + 1, plans + 1))
+        self.set_in("fedavg", "run", "dtype=float64\n")
+        self.call("--seeds", "1")
+        self.paper("good", "fedavg")
+        self.assertIn("[1/1] fedavg_seed1\n", self.call("--seeds", "1").stdout)
+        self.assertNotIn("no longer set", self.call("--seeds", "1").stdout)
+
+    def test_a_result_of_other_data_is_outdated(self):
+        self.paper("good")
+        self.variables["FAKE_DIGEST"] = "first"
+        self.call("--seeds", "1")
+        self.assertIn("finished", self.call("--list", "--seeds", "1", "--data", "/elsewhere").stdout)
+        self.assertIn(" --data.dir=/elsewhere ", self.plans()[-1] + " ")
+        self.variables["FAKE_DIGEST"] = "second"
+        self.assertIn("outdated: the result is of other data", self.call("--list", "--seeds", "1").stdout)
+        self.call("--seeds", "1")
+        self.assertEqual(len(self.calls()), 2)
+
+    def test_a_shortened_run_beside_a_whole_one_of_another_configuration(self):
+        self.paper("good", rounds=200)
+        self.set_in("good", "train", "momentum=0.9\n")
+        self.call("--seeds", "1")
+        self.paper("good", rounds=200)
+        self.call("--quick")
+        self.assertNotIn("series to round", self.call("--quick").stdout)
+
+    def test_without_a_plan_only_keys_that_are_set_are_compared_which_is_said(self):
+        self.paper("good")
+        self.set_in("good", "train", "momentum=0.9\n")
+        self.call("--seeds", "1")
+        self.paper("good")
+        without = self.call("--list", "--seeds", "1", "--fedhpc", "none")
+        self.assertIn("finished", without.stdout)
+        self.assertEqual(without.stderr.count("reproduce: toy: no fedhpc program is found; results are compared in the keys "
+                                              "that are set only"), 1)
+        self.program.write_text("#!/bin/sh\necho 'fedhpc: error: no plan today' >&2\nexit 2\n")
+        refused = self.call("--seeds", "1")
+        self.assertEqual((refused.returncode, "finished" in refused.stdout), (0, True))
+        self.assertIn("reproduce: toy: no plan of good (no plan today); results are compared in the keys that", refused.stderr)
+
     def test_quick_and_list_and_only(self):
         self.paper("good", "fail", rounds=400)
         listing = self.call("--list", "--quick")

@@ -15,6 +15,7 @@ def of_run(path):
     state = hashlib.sha256()
     with open_run(path) as file:
         series = [f"rounds/{name}" for name in sorted(file["rounds"]) if not is_of_the_machine(name)]
+        # With those that were never written: recorded names have them, as zeros.
         for name in [*series, *sorted(parameters_of(file))]:
             data = file[name]
             state.update(f"{name} {data.shape} {data.dtype} ".encode())

@@ -91,6 +91,11 @@ def parameters_of(file, group="model"):
     return found
 
 
+def written_parameters(file):
+    """Those that a run has written: of one without personal models, or that did not save its model, the rest is room."""
+    return [name for name in parameters_of(file) if not file[name].size or file[name].id.get_storage_size()]
+
+
 def slabs(data):
     """Slices along the first dimension, of SLAB_BYTES at most."""
     if not data.shape:
@@ -115,7 +120,7 @@ def distance(a, b):
 
 def compare_models(files, tolerance):
     """(lines of a table, whether they differ, ||a - b||, ||b||) of the data sets of the final models."""
-    names = [parameters_of(file) for file in files]
+    names = [written_parameters(file) for file in files]
     lines, different, squares = [], False, np.zeros(2)
     for name in dict.fromkeys([*names[0], *names[1]]):
         if name not in names[0] or name not in names[1]:
@@ -182,15 +187,17 @@ def compare(paths, files, tolerance, clients):
     report.append(f"series of {min(len(a.rounds), len(b.rounds))} rounds, without the machine's: "
                   + ("equal bit for bit" if bitwise else "different" if different else "equal within the tolerance")
                   + ("\n" if len(a.rounds) == len(b.rounds) else f" (A has {len(a.rounds)}, B {len(b.rounds)})\n"))
-    if a.status in WITH_MODEL and b.status in WITH_MODEL:
+    if not {a.status, b.status} <= set(WITH_MODEL):
+        report.append("final model: not compared, a run has not ended\n")
+    elif not any(map(written_parameters, files)):
+        report.append("final model: not compared: neither file has a model\n")
+    else:
         lines, models_differ, apart, norm = compare_models(files, tolerance)
         different |= models_differ
         report.append(section("parameters that differ", ["parameter", "||A - B||", "relative", ""], lines))
         share = f", {apart / norm:.3g} of ||B||" if norm > 0 else ""
         report.append(f"final model: ||A - B|| = {apart:.6g}{share}"
                       + (", equal bit for bit\n" if not lines else "\n"))
-    else:
-        report.append("final model: not compared, a run has not ended\n")
     if clients:
         sentence, clients_differ = compare_clients(files, tolerance)
         different |= clients_differ

@@ -5,7 +5,8 @@
 
 and of that folder's first page, <!-- shares begin -->, <!-- shares end -->: how far all papers are.
 
-Rows of one table on the same data are compared. A row's figure is that of its longest runs: most rounds, then most seeds.
+Rows of one table on the same data are compared. A row's figure is that of its longest runs: most rounds, then most seeds,
+of its present configuration; the table of all figures has the others as well.
 """
 
 import hashlib
@@ -65,8 +66,11 @@ class Comparison:
 
 def comparisons(rows, records, seeds):
     """The comparisons of a paper, in its order; `seeds`: how many a row is done with."""
-    longest = {}
+    longest, of_key = {}, {(row.table, row.run_name, row.measured): row for row in rows}
     for record in sorted(records, key=lambda record: (record.rounds, len(record.seeds))):
+        row = of_key.get((record.table, record.row, record.metric))
+        if row is not None and not record.is_of(row):
+            continue  # the row's configuration has changed since
         longest[record.table, record.row, record.metric] = record
     groups = {}
     for row in rows:

@@ -9,11 +9,14 @@ docs/reproduction shows them (paper_page.py).
 import csv
 import functools
 import math
+import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from . import bits, paper_table
 from .paper_table import PaperError
+from .results import DIVERGED
+from .scaling import ranks_are_known, ranks_of_rounds
 
 COLUMNS = ("table", "row", "metric", "paper", "paper_spread", "ours", "spread", "seeds", "difference", "protocol",
            "rounds", "protocol_rounds", "state", "bits", "core_hours")
@@ -48,8 +51,14 @@ class Record:
 
     @property
     def key(self):
-        """Records with one key are of the same thing, and differ in seeds at most."""
+        """Records with one key are of the same row at the same round: of other seeds, or of another configuration."""
         return self.table, self.row, self.metric, self.rounds
+
+    def is_of(self, row):
+        """Whether the figure is of the row's present configuration. Behind the row's own overrides there may be keys of
+        run: how it was run, as in run.rounds=100 or run.device=cuda."""
+        words, own = self.config.split(), [row.config, *row.overrides]
+        return words[:len(own)] == own and all(word.startswith("run.") for word in words[len(own):])
 
     @property
     def protocol(self):
@@ -69,13 +78,14 @@ def _of_row(work, row, bits_of):
     # As in the CSV file: what is written, read and written again must not change.
     mean, spread = (None if value is None else round(value, 2) for value in paper_table.row_result(row, states)[:2])
     seeds = tuple(int(job.expected["run.seed"]) for job, _ in finished)
-    rounds = min((len(run.rounds) for _, run in finished), default=max(
+    rounds = min((_rounds_of(run) for _, run in finished), default=max(
         (len(state.run.rounds) for state in states if state.kind == "interrupted"), default=0))
     protocol = jobs[0].protocol_rounds if jobs else None
     # What the configuration was changed in: the row's own, and the rounds of --quick.
     shorter = [item for item in (jobs[0].overrides if jobs else ()) if item.startswith("run.rounds=")]
     config = " ".join([row.config, *dict.fromkeys([*row.overrides, *shorter])])
     state = _state(work, row, len(seeds), rounds, protocol)
+    state += paper_table.diverged_text(sum(map(paper_table.has_diverged, states)), len(seeds))
     # A GPU's bits are those of its libraries and of what ran beside it: nobody can have them again.
     names = tuple(bits_of(job.output) if _device(run) == "cpu" else NO_BITS for job, run in finished)
     names = names if set(names) != {NO_BITS} else ()
@@ -84,11 +94,23 @@ def _of_row(work, row, bits_of):
                   _core_hours([run for _, run in finished]))
 
 
+def _rounds_of(run):
+    """The rounds that a run has reached; all of them where it has diverged, since more would change nothing."""
+    return int(run.config.get("run.rounds", len(run.rounds))) if run.status == DIVERGED else len(run.rounds)
+
+
+def _diverged(record):
+    """How many of its runs have diverged, as its state says."""
+    found = re.search(r"; (\d+) of \d+ diverged$", record.state)
+    return int(found[1]) if found else 0
+
+
 def _core_hours(runs):
-    """Hours of all rounds of the runs, times ranks; None where nothing says so."""
-    if not runs or any("wall_seconds" not in run.rounds for run in runs):
+    """Hours of all rounds of the runs, times the ranks of each round; None where a file does not say these."""
+    if not runs or any("wall_seconds" not in run.rounds or not ranks_are_known(run) or not ranks_of_rounds(run).all()
+                       for run in runs):
         return None
-    seconds = sum(float(run.rounds["wall_seconds"].sum()) * int(run.attributes.get("ranks", 1)) for run in runs)
+    seconds = sum(float((run.rounds["wall_seconds"] * ranks_of_rounds(run)).sum()) for run in runs)
     return round(seconds / 3600, 2)
 
 
@@ -178,17 +200,34 @@ def _record(values, where):
     return record
 
 
-def merged(old, new, rows, wanted):
+def merged(old, new, rows, wanted, tell=lambda sentence: None):
     """The records of `old` with those of `new` that have figures: in the order of the paper's rows.
 
-    Of records of the same thing, one whose seeds another has too goes; of two with the same seeds, the old one. Two
-    without a common seed become one, whose state tells how many of `wanted` seeds it has.
+    Where a new figure is of the row's present configuration, older ones of another go. Of records of one configuration,
+    one whose seeds another has too goes; of two with the same seeds, the old one. Two without a common seed become one,
+    whose state tells how many of `wanted` seeds it has. `tell` is told in a sentence what goes and is in no other record.
     """
+    present = {(row.table, row.run_name, row.measured): row for row in rows}
+
+    def is_present(record):
+        row = present.get((record.table, record.row, record.metric))
+        return row is not None and record.is_of(row)
+
     new = [_joined(record, old, wanted) for record in new if record.ours is not None]
-    kept = [record for record in old
-            if not any(record.key == other.key and set(record.seeds) <= set(other.seeds) for other in new)]
-    added = [record for record in new
-             if not any(record.key == other.key and set(record.seeds) < set(other.seeds) for other in kept)]
+    outdated = [record for record in old if not is_present(record)
+                and any(record.key == other.key and is_present(other) for other in new)]
+    for record in outdated:
+        tell(f"{_named(record)} is dropped: it is of {record.config}, which is not the row's configuration any more")
+    kept = [record for record in old if record not in outdated
+            and not any(_same(record, other) and set(record.seeds) <= set(other.seeds) for other in new)]
+    added = []
+    for record in new:
+        whole = next((one for one in kept if _same(record, one) and set(record.seeds) < set(one.seeds)), None)
+        if whole is None:
+            added.append(record)
+        elif not _is_part(record, whole):
+            tell(f"{_named(record)}, run anew by {record.version}, is dropped: the record of seeds "
+                 f"{' '.join(map(str, whole.seeds))} has it already")
     order = {(row.table, row.run_name, row.measured): place for place, row in enumerate(rows)}
     tables = list(dict.fromkeys([*(row.table for row in rows), *(record.table for record in old)]))
     before = {(record.key, record.seeds): place for place, record in enumerate(old)}
@@ -200,6 +239,25 @@ def merged(old, new, rows, wanted):
         return tables.index(record.table), own, stood, record.rounds, record.seeds
 
     return sorted([*kept, *added], key=place)
+
+
+def _same(record, other):
+    """Whether two records are of the same row, rounds and configuration, however they were run."""
+    first, second = ([word for word in one.config.split() if not word.startswith("run.")] for one in (record, other))
+    return record.key == other.key and first == second
+
+
+def _is_part(record, whole):
+    """Whether the runs of a record are those that another of more seeds has: the same program's, with the same bits."""
+    bits_of = dict(zip(whole.seeds, whole.bits))
+    return (set(record.version.split(" + ")) <= set(whole.version.split(" + "))
+            and all(NO_BITS in (name, bits_of.get(seed, NO_BITS)) or name == bits_of[seed]
+                    for seed, name in zip(record.seeds, record.bits)))
+
+
+def _named(record):
+    seeds = f"seed{'s' if len(record.seeds) > 1 else ''} {' '.join(map(str, record.seeds))}"
+    return f"{record.table} {record.row} {record.metric} at round {record.rounds}, {seeds}"
 
 
 def _joined(record, others, wanted):
@@ -222,8 +280,9 @@ def _joined(record, others, wanted):
         hours = [part.core_hours for part in parts if part.core_hours is not None]
         versions = dict.fromkeys(name for part in parts for name in part.version.split(" + "))
         state = _reached(count, wanted, record.rounds, record.protocol_rounds)
+        state += paper_table.diverged_text(_diverged(other) + _diverged(record), count)
         record = replace(record, ours=round(mean, 2), spread=round(math.sqrt(squares / (count - 1)), 2), seeds=seeds,
-                         version=" + ".join(versions), state=record.state if record.state == "failed" else state,
+                         version=" + ".join(versions), state=record.state if record.state.startswith("failed") else state,
                          bits=tuple(known.get(seed, NO_BITS) for seed in seeds) if known else (),
                          core_hours=round(sum(hours), 2) if hours else None)
     return record

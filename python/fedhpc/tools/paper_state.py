@@ -47,11 +47,15 @@ class PaperState:
         states = self.full.row_states(row)
         done = sum(state.kind == "finished" for state in states)
         if done == len(states):
-            return "done", seeds_text(done, self.seeds)
+            diverged = paper_table.diverged_text(sum(map(paper_table.has_diverged, states)), done)
+            return "done", seeds_text(done, self.seeds) + diverged
         notes = [seeds_text(done, self.seeds)] if done else []
         notes += [f"interrupted {state.detail}" for state in states if state.kind == "interrupted"][:1]
         notes += [f"{state.kind}: {state.detail}" for state in states if state.kind == "outdated"][:1]
-        records = self.recorded.get((row.run_name, row.measured), [])
+        known = self.recorded.get((row.run_name, row.measured), [])
+        records = [record for record in known if record.is_of(row)]
+        if len(records) < len(known):
+            notes.append("a record is of another configuration")
         most = max((len(record.seeds) for record in records if record.rounds >= record.protocol_rounds), default=0)
         if most >= self.seeds:
             return "done", "; ".join([f"recorded, {most} seeds", *notes])

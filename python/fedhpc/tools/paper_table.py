@@ -24,7 +24,7 @@ from pathlib import Path
 from .configuration import read_config
 from .labels import NOT_IN_LEGEND
 from .method_keys import OF_ALL_METHODS, acting
-from .results import ENDED, ResultError, load
+from .results import DIVERGED, ENDED, ResultError, load
 
 COLUMNS = ("table", "dataset", "setting", "method", "variant", "config", "overrides", "metric", "paper", "spread",
            "pick", "state")
@@ -281,6 +281,16 @@ def time_text(seconds, fedavg):
     return text + (f" ({seconds / fedavg:.2f})" if fedavg else "")
 
 
+def has_diverged(state):
+    """Whether a run has ended before its last round: its loss was none any more. It is finished all the same."""
+    return state.kind == "finished" and state.run.status == DIVERGED
+
+
+def diverged_text(diverged, finished):
+    """What a state says behind all else where finished runs have diverged, as in "; 1 of 3 diverged"."""
+    return f"; {diverged} of {finished} diverged" if diverged else ""
+
+
 def state_text(row, states, problem, left_out=""):
     """The state column: waiting, failed, how many of the row's seeds are finished, why no more are run."""
     if row.state == "waiting":
@@ -288,11 +298,12 @@ def state_text(row, states, problem, left_out=""):
     if problem:
         return "failed: " + (problem if len(problem) <= MESSAGE_WIDTH else problem[:MESSAGE_WIDTH] + "...")
     done = sum(state.kind == "finished" for state in states)
+    diverged = diverged_text(sum(has_diverged(s) for s in states), done)
     if done == len(states):
-        return "finished" if len(states) == 1 else f"finished ({done} seeds)"
+        return ("finished" if len(states) == 1 else f"finished ({done} seeds)") + diverged
     if left_out and all(s.kind == "missing" for s in states):
         return left_out
-    text = f"pending ({done} of {len(states)} seeds)"
+    text = f"pending ({done} of {len(states)} seeds)" + diverged
     notes = [f"{s.kind}: {s.detail}" if s.kind == "outdated" else f"interrupted {s.detail}"
              for s in states if s.kind in ("outdated", "interrupted")]
     return "; ".join([text, *notes[:1], *([left_out] if left_out else [])])

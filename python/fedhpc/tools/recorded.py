@@ -39,6 +39,8 @@ def whole_run(work, row, seed, rounds):
     if job.output == short.output:
         return None
     state = paper_table.job_state(job)
+    if state.kind in ("finished", "interrupted"):
+        state = paper_table.job_state(work.whole(job))
     if state.kind not in ("finished", "interrupted") or len(state.run.rounds) < rounds:
         return None
     return replace(state.run, rounds=state.run.rounds.loc[:rounds])
@@ -47,7 +49,7 @@ def whole_run(work, row, seed, rounds):
 def of_figures(work, row, jobs, runs):
     """The figure of the repository at the same round, or else at the last one that it has."""
     known = [record for record in work.records if record.ours is not None and
-             (record.table, record.row, record.metric) == (row.table, row.run_name, row.measured)]
+             (record.table, record.row, record.metric) == (row.table, row.run_name, row.measured) and record.is_of(row)]
     if not known or not jobs:
         return "-"
     rounds = min((len(run.rounds) for run in runs.values()), default=int(jobs[0].expected.get("run.rounds", 0)))

@@ -9,8 +9,9 @@
     reproduce.py --write-docs [PAPER | all]     results/papers/PAPER.csv and docs/reproduction
 
 Rows come from tools/papers/PAPER.csv, configurations from configs/papers/PAPER/. A row is finished when the
-result file of each of its seeds is complete and its configuration is what would be run; such runs are
-skipped, so the command may be repeated until nothing is pending. One seed of all rows comes before the next
+result file of each of its seeds is complete and its configuration is what would be run, as `fedhpc plan` says, with
+the data as they are (without a program only the keys that are set are compared, which a line says; so it is in counts
+and in --status, which make no plans). Such runs are skipped, so the command may be repeated until nothing is pending. One seed of all rows comes before the next
 seed. Every run's output is kept beside its result as NAME.log.
 
 Rows that would take days without a GPU are listed as such and run with --gpu-rows only, rows whose data set
@@ -44,7 +45,7 @@ from pathlib import Path
 from . import bits, launch, paper_page, paper_record, paper_state, paper_table, results, slurm_array, work_folder
 from .paper_table import PaperError
 from .project import ROOT
-from .reproduction import Reproduction, find_program, paper_names, rows_of
+from .reproduction import Reproduction, find_program, paper_names, program_if_any, rows_of
 from .submit import SubmitError, submit
 
 QUICK_SEEDS, FULL_SEEDS = 1, 3
@@ -133,7 +134,9 @@ def of_one_paper(options, arguments):
     if not selected:
         raise PaperError(f"--only {options.only}: no row contains this; --list shows the rows")
     if options.list:
-        print(Reproduction(options, rows, selected).table(selected))
+        work = Reproduction(options, rows, selected)
+        work.compare_whole(program_if_any(options.fedhpc))
+        print(work.table(selected))
         print(paper_state.PaperState(options, options.paper).summary())
         return 0
     if options.stop:
@@ -193,6 +196,7 @@ def run_rows(options, rows, selected, arguments, known=None):
         work.note = notice.note
         stop_on_signals(work)
         try:
+            work.compare_whole(program_if_any(options.fedhpc))
             if work.pending():
                 if not shutil.which("mpirun"):
                     raise PaperError("no mpirun on the PATH")
@@ -233,7 +237,9 @@ def write_tables(work):
 
 def make_array(options, rows, selected):
     """Prints the SLURM job of what is pending, or submits it."""
-    names = [job.name for _, job in Reproduction(options, rows, selected).pending()]
+    work = Reproduction(options, rows, selected)
+    work.compare_whole(program_if_any(options.fedhpc))
+    names = [job.name for _, job in work.pending()]
     if not names:
         print("nothing is pending")
         return 0
@@ -255,6 +261,7 @@ def run_task(options, rows, selected):
     options.output_dir.mkdir(parents=True, exist_ok=True)
     with work_folder.task_at_work(options.output_dir, job.name):
         work.states[job.name] = paper_table.job_state(job)  # another task may have finished it meanwhile
+        work.compare_whole(program_if_any(options.fedhpc), job.name)
         if work.states[job.name].kind == "finished":
             print(f"{job.name}: finished before")
             return 0
@@ -328,7 +335,9 @@ def with_finished(known, options, paper, rows):
     for quick in (True, False):
         settings = {**vars(options), "paper": paper, "quick": quick, "output_dir": options.papers_dir / paper}
         work = Reproduction(argparse.Namespace(**settings), rows, rows)
-        known = paper_record.merged(known, paper_record.of_rows(work), rows, FULL_SEEDS)
+        work.compare_whole(program_if_any(options.fedhpc))
+        known = paper_record.merged(known, paper_record.of_rows(work), rows, FULL_SEEDS,
+                                    lambda sentence: print(f"reproduce: {paper}: {sentence}"))
     return known
 
 

@@ -1,6 +1,7 @@
 """The rows of one paper, the runs behind them, what became of each, and running what is pending."""
 
 import fcntl
+import functools
 import glob
 import itertools
 import os
@@ -8,9 +9,13 @@ import sys
 import time
 from pathlib import Path
 
-from . import data_files, launch, paper_record, paper_table, recorded
+from . import data_files, launch, paper_plans, paper_record, paper_table, recorded
 from .paper_table import PaperError
+from .plan import PlanError
 from .project import ROOT, needed, programs
+
+
+KEPT = ("finished", "interrupted")  # states of what is not run from the start
 
 
 def paper_names():
@@ -37,6 +42,20 @@ def find_program(given):
                      "use --fedhpc")
 
 
+@functools.cache
+def _tell_once(sentence):
+    """On standard error; a call may look at the same runs several times."""
+    print(sentence, file=sys.stderr)
+
+
+def program_if_any(given):
+    """The same, or None where there is none."""
+    try:
+        return find_program(given)
+    except PaperError:
+        return None
+
+
 class Reproduction:
     """The rows of a paper, the jobs behind them and what became of each.
 
@@ -51,6 +70,7 @@ class Reproduction:
         for row in rows:
             for seed in range(1, options.seeds + 1) if row.state != "waiting" else ():
                 self._add(row, seed)
+        self.program = None  # that results have been compared with
         self.stop = False
         self.exit_code = 0  # of the last run
         self.outcome = "nothing was left to do"  # of run_pending, in a few words
@@ -68,6 +88,37 @@ class Reproduction:
             return
         self.jobs[row.run_name, seed] = job
         self.states[job.name] = paper_table.job_state(job)
+
+    def compare_whole(self, program, only=None):
+        """Compares the selected rows' results that would be kept, or those of the job `only`, with all keys of what the
+        program would run and with the data as they are now: before, only the keys that are set have been.
+
+        One line says where this cannot be done, also for want of a program.
+        """
+        self.program = program
+        names = {row.run_name for row in self.selected}
+        kept = [(key, job) for key, job in self.jobs.items() if key[0] in names and only in (None, job.name)
+                and self.states[job.name].kind in KEPT]
+        unplanned = {}
+        for key, job in kept if program else ():
+            try:
+                self.jobs[key] = paper_plans.resolved(job, program, self.options.data)
+            except PlanError as error:
+                unplanned[key[0]] = error
+            else:
+                self.states[job.name] = paper_table.job_state(self.jobs[key])
+        reason = (f"no plan of {', '.join(unplanned)} ({next(iter(unplanned.values()))})" if unplanned else
+                  "no fedhpc program is found" if kept and not program else "")
+        if reason:
+            _tell_once(f"reproduce: {self.options.paper}: {reason}; results are compared in the keys that are set only, not "
+                       "in others nor in their data")
+
+    def whole(self, job):
+        """The job with its whole configuration, where compare_whole has a program and this a plan."""
+        try:
+            return paper_plans.resolved(job, self.program, self.options.data) if self.program else job
+        except PlanError:
+            return job
 
     def left_out(self, row):
         """Why this call does not run the row; "" if it does."""

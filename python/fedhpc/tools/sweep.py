@@ -53,6 +53,7 @@ from glob import escape
 from pathlib import Path
 
 from . import launch, work_folder
+from .paper_plans import of_plan
 from .paper_table import PaperError, differences_of, job_state
 from .plan import PlanError, make_plan
 from .reproduction import find_program, is_written, set_aside
@@ -125,17 +126,10 @@ def check(sweep, program, ranks, most_ranks):
 
 def resolved(sweep, plans):
     """The sweep whose jobs know their whole configurations."""
+    free = ("run.rounds",) if sweep.rungs[-1] else ()  # the plan is of another rung
     return replace(sweep, points=tuple(
-        replace(point, jobs=tuple(_resolved(job, plans[point.name], sweep.rungs[-1]) for job in point.jobs))
+        replace(point, jobs=tuple(of_plan(job, plans[point.name], free) for job in point.jobs))
         if point.name in plans else point for point in sweep.points))
-
-
-def _resolved(job, plan, halved):
-    """The plan is of another seed, which data.seed follows where nothing sets it, and of another rung's rounds."""
-    config = {**plan.config, **({"run.rounds": None} if halved else {})}
-    if "data.seed" in config:
-        config["data.seed"] = job.expected["run.seed"]
-    return replace(job, resolved=config, data_digest=plan.data_digest)
 
 
 def largest(rung, plans):

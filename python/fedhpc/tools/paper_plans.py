@@ -1,0 +1,35 @@
+"""The whole configurations of a paper's runs, as the program plans them: a result in a key that is set no more, or of
+other data, is none of the row's."""
+
+import os
+from dataclasses import replace
+
+from .plan import PlanError, make_plan
+
+_plans = {}  # a plan trains a step: each is made once, also where several tables ask
+
+
+def resolved(job, program, data=None):
+    """The job with its whole configuration and the digest of its data, below `data` where given; PlanError if the
+    program cannot plan it."""
+    # Of any seed, for all seeds of a row are the same but for data.seed below.
+    arguments = [f"--{override}" for override in job.overrides if not override.startswith("run.seed=")]
+    arguments += [f"--data.dir={data}"] if data else []
+    asked = (str(program), str(job.config), *arguments, os.environ.get("FEDHPC_DATA"))
+    if asked not in _plans:
+        try:
+            _plans[asked] = make_plan(program, job.config, arguments, 1)
+        except PlanError as error:
+            _plans[asked] = error
+    if isinstance(_plans[asked], PlanError):
+        raise _plans[asked]
+    return of_plan(job, _plans[asked])
+
+
+def of_plan(job, plan, free=()):
+    """The job with the plan's configuration, in which the `free` keys may have any value. The plan may be of another
+    seed, which data.seed follows where nothing sets it."""
+    config = {**plan.config, **dict.fromkeys(free)}
+    if "data.seed" in config:
+        config["data.seed"] = job.expected["run.seed"]
+    return replace(job, resolved=config, data_digest=plan.data_digest)
