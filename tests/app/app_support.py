@@ -77,9 +77,10 @@ def open_mpi():
     return found[1] if found else ""
 
 
-def killed_code():
-    """The exit code of the launcher where a rank was killed: Open MPI's is a shell's, MPICH's the signal."""
-    return (128 if open_mpi() else 0) + signal.SIGKILL
+def killed_codes():
+    """What the launcher may end with where a rank was killed: Open MPI's says a shell's code, MPICH's the signal, and
+    MPICH 4.2's now and then 0."""
+    return {128 + signal.SIGKILL} if open_mpi() else {int(signal.SIGKILL), 0}
 
 
 def start(*arguments, ranks=0, cwd=None, env=None, **popen):
