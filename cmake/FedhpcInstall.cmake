@@ -88,10 +88,14 @@ endfunction()
 fedhpc_install_torch(torch ${CMAKE_INSTALL_LIBDIR}/fedhpc/torch)
 cmake_path(IS_PREFIX PROJECT_SOURCE_DIR "${FEDHPC_TORCH_LIBRARY_DIR}" NORMALIZE _torch_goes_with_the_sources)
 if(_torch_goes_with_the_sources)
+  set(_torch_stays "cmake --install ${PROJECT_BINARY_DIR} --prefix \${CMAKE_INSTALL_PREFIX} --component torch")
+  if(TARGET fedhpc_gpu)  # its modules load more of LibTorch than the component has
+    set(_torch_stays "make \${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_LIBDIR}/fedhpc/torch a link to a whole LibTorch elsewhere")
+  endif()
   install(CODE "
     if(NOT EXISTS \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_LIBDIR}/fedhpc/torch\")
       message(STATUS \"The program takes LibTorch from ${FEDHPC_TORCH_LIBRARY_DIR}. Before this folder goes or moves: \"
-                     \"cmake --install ${PROJECT_BINARY_DIR} --prefix \${CMAKE_INSTALL_PREFIX} --component torch\")
+                     \"${_torch_stays}\")
     endif()" COMPONENT program)
 endif()
 

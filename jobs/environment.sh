@@ -81,9 +81,9 @@ value_in() {
       print text }' "$1"
 }
 
-# stem_of CONFIG [ARGUMENT...]: the result file's path without .h5. The program's own rule: the command line before
-# [run] output of the configuration or of the file that it starts from, before the configuration's name.
-stem_of() {
+# results_of CONFIG [ARGUMENT...]: the result file's path. The program's own rule: the command line before [run] output
+# of the configuration or of the file that it starts from, before the configuration's name.
+results_of() {
   local config=$1 file=$1 base argument output='' files=0
   shift
   while [ -r "$file" ] && [ "$files" -lt 100 ]; do  # the program refuses a circle
@@ -101,7 +101,14 @@ stem_of() {
     case $base in ?*.*) base=${base%.*} ;; esac  # any ending goes, but not a whole name that begins with the dot
     output=$base.h5
   fi
-  printf '%s\n' "${output%.h5}"
+  printf '%s\n' "$output"
+}
+
+# stem_of CONFIG [ARGUMENT...]: the same without .h5.
+stem_of() {
+  local results
+  results=$(results_of "$@")
+  printf '%s\n' "${results%.h5}"
 }
 
 # newest_checkpoint STEM: the round of the newest checkpoint, -1 where there is none: one of round 0 comes of a run that
@@ -212,29 +219,34 @@ run_once() {
 # The configuration and the arguments are given again on resuming: the program takes what may change and refuses, with
 # the names of the keys, what is not as the run began. Exit code: the program's, 128 + n for a rank killed by signal n.
 run_or_resume() {
-  local ranks=$1 config=$2 stem round
+  local ranks=$1 config=$2 results stem round
   shift 2
-  stem=$(stem_of "$config" "$@")
+  results=$(results_of "$config" "$@")
+  stem=${results%.h5}
   round=$(newest_checkpoint "$stem")
   mkdir -p "$(dirname "$stem")"
   if [ "$round" -ge 0 ]; then
-    say "going on with $stem.h5 from its checkpoint of round $round on $ranks ranks"
-    launch "$ranks" "$FEDHPC" resume "$stem.h5" "$config" "$@" || return
+    say "going on with $results from its checkpoint of round $round on $ranks ranks"
+    launch "$ranks" "$FEDHPC" resume "$results" "$config" "$@" || return
   else
-    say "beginning $stem.h5 on $ranks ranks"
+    say "beginning $results on $ranks ranks"
     launch "$ranks" "$FEDHPC" run "$config" "$@" || return
   fi
-  ended "$stem.h5"
+  ended "$results"
 }
 
 # ended RESULTS: whether a run whose launcher has said 0 is over, as its result file says. MPICH's mpiexec says 0 now and
-# then though a rank was killed.
+# then though a rank was killed. Where the program does not answer, as an older one, the launcher is believed.
 ended() {
-  local status
-  status=$("$FEDHPC" show run "$1" | sed -n 's/^status //p')
+  local status=missing
+  if [ -e "$1" ]; then
+    # Numbers of ranks that this shell has inherited are not those of a command that it calls itself.
+    status=$(env -u PMI_RANK -u PMIX_RANK -u OMPI_COMM_WORLD_RANK "$FEDHPC" show run "$1" | sed -n 's/^status //p')
+  fi
   case $status in
     complete | diverged) ;;
-    *) say "the launcher says 0, but $1 is ${status:-not to be read}; taken as a killed rank"; return 137 ;;
+    '') say "$FEDHPC does not say how $1 has ended; the launcher's code 0 counts" ;;
+    *) say "the launcher says 0, but $1 is $status; taken as a killed rank"; return 137 ;;
   esac
 }
 

@@ -229,7 +229,7 @@ for option in "$@"; do
     *) echo "setup: unknown option '$option'; usage: tools/setup.sh [--develop] [--cuda] [--torch] [--no-packages]" >&2; exit 2 ;;
   esac
 done
-[ -z "${FEDHPC_NO_PACKAGES:-}" ] || no_packages="FEDHPC_NO_PACKAGES is set"
+case ${FEDHPC_NO_PACKAGES:-0} in 0 | no) ;; *) no_packages="FEDHPC_NO_PACKAGES is set" ;; esac
 command -v dpkg-query >/dev/null || no_packages="no dpkg here"
 [ -z "$no_packages" ] || python=python3
 [ -z "$develop" ] || [ -n "$no_packages" ] || packages_to_develop

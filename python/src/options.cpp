@@ -321,9 +321,8 @@ void bind_options(nb::module_& core) {
            "Declares the key algorithm.NAME, whose value is the method's attribute NAME (NAME_ "
            "where Python reserves it). The default says the kind: bool, int, float, str, list of "
            "int or of str; with kind=float a whole number is a float, and None with kind=int or "
-           "float "
-           "is 'auto'. help: one sentence. Bounds are "
-           "for numbers, choices for texts. acts: where() it acts.")
+           "float is 'auto'. help: one sentence. Bounds are for numbers, choices for texts. acts: "
+           "where() it acts.")
       .def("averaging", &averaging, nb::arg("weighting") = "samples", nb::arg("codec_help") = "",
            nb::arg("payloads") = "changes_up",
            "Declares algorithm.weighting, algorithm.codec and algorithm.k; from initialise() on "

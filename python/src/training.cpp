@@ -179,7 +179,7 @@ EmbeddingTerm to_term(const nb::callable& term) {
   };
 }
 
-/// Throws ValueError where an optimizer moves some columns of rows to whose whole something is added.
+/// Throws ValueError where an optimizer moves some columns of rows, and something is added to all.
 void require_whole(const std::string& verb, const PyOptimizer& optimizer, bool adds) {
   if (!adds || optimizer.optimizer->columns().all()) return;
   throw nb::value_error(

@@ -86,8 +86,8 @@ bool counts_columns(const Fields& fields) {
   return true;
 }
 
-/// Whether the features in a first row are names. Where no fewer of its cells are numbers, one that is
-/// none may be a missing number; `words` are the columns that may hold words.
+/// Whether the features in a first row are names. Where no fewer of its cells are numbers, one that
+/// is none may be a missing number; `words` are the columns that may hold words.
 bool names_features(const CsvRows& rows, const std::vector<std::size_t>& words, bool first_file) {
   std::size_t numbers = 0;
   std::vector<std::size_t> others;
@@ -187,7 +187,7 @@ void take_word(const CsvRows& rows, std::size_t column, const CsvTable& table, b
     words.numbers.push_back(finite_number(rows, column));
     if (names && may_merge(words.numbers.back())) {
       rows.fail(", column ", column, ": found ", in_quotes(word),
-                ", expected a number within 2^53, beyond which numbers merge; write words in this "
+                ", expected a number below 2^53, from which on numbers merge; write words in this "
                 "column, such as ",
                 in_quotes(concat("u", word)));
     }

@@ -42,11 +42,15 @@ struct CsvTable {
 
 /// Parses separated text (RFC 4180: fields may be in double quotes; lines end in LF or CR LF; empty
 /// lines are skipped). Unless the format names a separator, the first row decides: a semicolon if
-/// it has one, a tab if it has one and no comma, else a comma. The first row is a header if most of
-/// it is no number, or if it alone has a word as label. The columns are those of `like`
-/// where it is given. Throws DataError naming file, line and column (from 0), what stands there and
-/// what was expected, for a client or a class beyond 2^53, and where the first row may be a header or none: it is 0, 1, 2 and so on, or
-/// its class is in no other row. Throws ConfigError for a column that does not exist.
+/// it has one, a tab if it has one and no comma, else a comma. The first row is a header if its
+/// features have more words than the row has numbers, or if it alone has a word as label. The
+/// columns are those of `like` where it is given.
+///
+/// Throws DataError naming file, line and column (from 0), what stands there and what was expected.
+/// So it does for a client or a class from 2^53 on, and for a first column that counts the rows and
+/// has no name. It does where the first row may be a header or none: it is 0, 1, 2 and so on, its
+/// class is in no other row, a feature among its numbers is a word, or only this file has names.
+/// Throws ConfigError for a column that does not exist.
 CsvTable parse_csv(std::span<const std::uint8_t> bytes, const std::string& path,
                    const CsvFormat& format = {}, const CsvTable* like = nullptr);
 

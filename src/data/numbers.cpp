@@ -58,7 +58,7 @@ void check_exact(const std::vector<double>& labels, const std::string& path) {
   const auto found = std::find_if(labels.begin(), labels.end(), may_merge);
   if (found == labels.end()) return;
   throw DataError(concat("data file '", path, "': found the label ", text_of(*found),
-                         ", expected classes within 2^53, beyond which labels merge; number the "
+                         ", expected classes below 2^53, from which on labels merge; number the "
                          "classes from 0, or set data.label_kind = number for a regression"));
 }
 

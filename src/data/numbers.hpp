@@ -15,8 +15,8 @@ std::optional<double> parse_number(std::string_view text);
 /// Returns the shortest text that reads back as this number.
 std::string text_of(double number);
 
-/// Whether a label or an id that was read as this number may have been another one: 2^53 + 1 reads as
-/// 2^53.
+/// Whether a label or an id that was read as this number may have been another one: 2^53 + 1 reads
+/// as 2^53.
 bool may_merge(double number);
 
 /// Quotes a text from a file, short enough for a message and free of control characters.

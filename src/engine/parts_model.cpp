@@ -8,8 +8,8 @@ namespace fedhpc {
 
 namespace {
 
-/// A model file's own parameters are in no layer whose kind says how to draw them. Left at 0, two of
-/// them that are multiplied would never learn.
+/// A model file's own parameters are in no layer whose kind says how to draw them. Left at 0, two
+/// of them that are multiplied would never learn.
 void check_drawable(const Layout& layout, const std::string& file) {
   for (const Field& field : layout.fields()) {
     if (field.initial != Initial::Given) continue;

@@ -94,7 +94,7 @@ void Recorder::create(const std::string& command_line, const Resumption* from, c
   const RunOptions& run = experiment_.config().run;
   const RunHeader about = header(command_line);
   if (from != nullptr) {
-    // Models are those of the last round. Until then there are none, whatever stops the run.
+    // Models are those of the round that ends the run: one that is killed or fails has none.
     std::vector<std::string> to_come;
     if (from->round < run.rounds) to_come = {"/model/global", "/model/factors", "/model/personal"};
     writer_ = std::make_unique<ResultsWriter>(run.output, run.live, about, experiment_.series(),

@@ -42,7 +42,9 @@ void copy_dataset(const Handle& from, const Handle& to, const std::string& path)
                             H5Dclose, path);
   copy_attributes(source, target, path);
   // What was never written stays so: read, it would be zeros that nobody has computed.
-  if (H5Dget_storage_size(source.id()) == 0) return;
+  H5D_space_status_t written = H5D_SPACE_STATUS_ERROR;
+  check(H5Dget_space_status(source.id(), &written), concat("cannot read data set '", path, "'"));
+  if (written == H5D_SPACE_STATUS_NOT_ALLOCATED) return;
   const std::vector<hsize_t> shape = shape_of(source);
   hsize_t row_bytes = H5Tget_size(type.id());
   for (std::size_t d = 1; d < shape.size(); ++d) row_bytes *= shape[d];

@@ -46,7 +46,7 @@ TEST_F(DoubtfulCsvTest, ClientsThatWouldMerge) {
   for (const std::string id : {"1234567890123456789", "9007199254740993", "-9007199254740993",
                                "9007199254740992", "1e30"}) {
     expect_in("a.csv', line 3, column 0: found '" + id +
-                  "', expected a number within 2^53, beyond which numbers merge; write words in "
+                  "', expected a number below 2^53, from which on numbers merge; write words in "
                   "this column, such as 'u" +
                   id + "'",
               message(first + id + ",2,1\n"));
@@ -61,7 +61,7 @@ TEST_F(DoubtfulCsvTest, ClientsThatWouldMerge) {
 
 TEST_F(DoubtfulCsvTest, ClassesThatWouldMerge) {
   const std::string text = "x,y\n1,1234567890123456789\n2,1234567890123456790\n3,5\n";
-  expect_in("a.csv', line 2, column 1: found '1234567890123456789', expected a number within 2^53",
+  expect_in("a.csv', line 2, column 1: found '1234567890123456789', expected a number below 2^53",
             message(text));
   options.label_kind = LabelKind::Class;
   expect_in("a.csv', line 2, column 1: found '1234567890123456789', expected", message());
@@ -74,7 +74,7 @@ TEST_F(DoubtfulCsvTest, ClassesThatWouldMerge) {
 
 TEST_F(DoubtfulCsvTest, ClassesOfLibsvmThatWouldMerge) {
   options.name = "libsvm";
-  expect_in("a.csv': found the label 9007199254740992, expected classes within 2^53",
+  expect_in("a.csv': found the label 9007199254740992, expected classes below 2^53",
             message("1 1:2\n9007199254740993 1:3\n9007199254740992 1:4\n"));
   options.label_kind = LabelKind::Number;
   EXPECT_EQ(open_dataset(options)->num_train(), 3);

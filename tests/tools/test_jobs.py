@@ -18,15 +18,15 @@ COMMANDS = {
     # Runs the command behind srun's own options, as one rank.
     "srun": 'if [ "$1" = --mpi=list ]; then echo "${FAKE_MPI-pmix}"; exit 0; fi\necho "srun $*" >> calls.log\n'
             'while [ "${1#-}" != "$1" ]; do shift; done\nexec "$@"\n',
-    "mpirun": 'echo "mpirun $*" >> calls.log\nexit 0\n',
-    "mpiexec": 'echo "mpiexec $*" >> calls.log\nexit 0\n',
+    "mpirun": 'echo "mpirun $*" >> calls.log\ntouch run.h5\n',
+    "mpiexec": 'echo "mpiexec $*" >> calls.log\n[ -n "${FAKE_NOTHING:-}" ] || touch run.h5\n',
     # The job's state, or another one from the look of the number FAKE_LOOK on.
     "squeue": 'echo "squeue $*" >> calls.log\nif [ "$(grep -c ^squeue calls.log)" -ge "${FAKE_LOOK:-1000}" ]; then\n'
               'echo PENDING; else echo "${FAKE_STATE-RUNNING}"; fi\n',
     "scontrol": 'echo "scontrol $*" >> calls.log\n',
     # Ends as it is told to; with FAKE_CHECKPOINT it leaves one of that round first.
     "fedhpc": 'if [ "$1" = show ]; then echo "status ${FAKE_STATUS-complete}"; exit 0; fi\n'
-              'echo "fedhpc $*" >> calls.log\n[ -z "${FAKE_CHECKPOINT:-}" ] || touch "run.ckpt.$FAKE_CHECKPOINT.h5"\n'
+              'echo "fedhpc $*" >> calls.log\ntouch run.h5\n[ -z "${FAKE_CHECKPOINT:-}" ] || touch "run.ckpt.$FAKE_CHECKPOINT.h5"\n'
               '[ -z "${FAKE_TERM:-}" ] || kill -TERM "$BATCH"\n'
               'if [ -n "${FAKE_WAIT:-}" ]; then trap "exit 75" USR1; kill -USR1 "$BATCH"\n'
               'for _ in {1..300}; do sleep 0.1; done; fi\n'
@@ -152,10 +152,20 @@ class Environment(JobCase):
         self.assertNotIn("--bind-to", self.calls("mpiexec")[0])
 
     def test_a_launcher_that_says_0_is_not_believed(self):
-        for status, expected in (("complete", 0), ("diverged", 0), ("running or killed", 137), ("failed", 137), ("", 137)):
-            code, said = self.bash('run_or_resume 2 "$@"', "run.ini", FEDHPC_LAUNCHER="mpiexec", FAKE_STATUS=status)
-            self.assertEqual(code, expected, said)
-            self.assertEqual("the launcher says 0, but run.h5 is" in said, expected == 137, said)
+        def ends(status, *arguments):
+            return self.bash('run_or_resume 2 "$@"', "run.ini", *arguments, FEDHPC_LAUNCHER="mpiexec", FAKE_STATUS=status,
+                             FAKE_NOTHING="1")
+
+        for output in ("run.h5", "other.hdf5"):
+            arguments = [f"--run.output={output}"] if output != "run.h5" else []
+            code, said = ends("complete", *arguments)
+            self.assertEqual((code, f"the launcher says 0, but {output} is missing" in said), (137, True), said)
+            (self.folder / output).touch()
+            for status, expected in (("complete", 0), ("diverged", 0), ("running or killed", 137), ("failed", 137)):
+                code, said = ends(status, *arguments)
+                self.assertEqual((code, f"the launcher says 0, but {output} is" in said), (expected, expected == 137), said)
+            code, said = ends("", *arguments)  # an older program
+            self.assertEqual((code, "does not say how" in said), (0, True), said)
 
     def test_interrupted_and_killed_runs_are_requeued_and_others_are_not(self):
         for ended in (0, 1, 2, 75, 9, 137, 138, 143):

@@ -119,9 +119,10 @@ class EvaluationBlock {
   virtual std::span<const std::int64_t> clients() const = 0;  ///< ids, [C]
   virtual std::int64_t round() const = 0;                     ///< they are evaluated after it
   /// Hands each client its row of `models` [C, P], or the one of all [1, P], and returns the
-  /// adapted models [C, P]. Each client takes `steps` steps of the optimizer, started afresh in
-  /// the columns of its last reset, each on a batch of its training samples. The batches are those of this round's evaluation, no training sees
-  /// them. A client that cannot train stays where it is. Counts nowhere.
+  /// adapted models [C, P]. Each client takes `steps` steps of the optimizer, each on a batch of
+  /// its training samples. The optimizer starts afresh in the columns of its last reset. The
+  /// batches are those of this round's evaluation; no training sees them. A client that cannot
+  /// train stays where it is. Counts nowhere.
   virtual Rows adapt(const Rows& models, std::int64_t steps, RowOptimizer& optimizer) = 0;
   /// Adapts these columns by a whole local training, as train.* say; the others stay.
   virtual Rows adapt(const Rows& models, const Columns& columns) = 0;

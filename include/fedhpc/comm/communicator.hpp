@@ -85,9 +85,9 @@ class Communicator {
   virtual std::unique_ptr<SharedMemory> share(std::int64_t bytes) = 0;
   /// The host of every rank, named by its first rank.
   virtual std::vector<int> hosts() = 0;
+  static constexpr int kNoPart = -1;  ///< the colour of a rank in no part
   /// The ranks with the same colour form a new communicator, ordered by their rank here. A rank of
-  /// colour kNoPart is in none and gets null.
-  static constexpr int kNoPart = -1;
+  /// colour kNoPart gets null.
   virtual std::unique_ptr<Communicator> split(int colour) = 0;
   /// Tells waiting ranks that this one makes progress. Long work calls it often (it costs a look at
   /// the clock).

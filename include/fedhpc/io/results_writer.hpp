@@ -52,9 +52,9 @@ class ResultsWriter {
   /// Makes a new file without rounds.
   ResultsWriter(const std::string& path, LiveMode live, const RunHeader& header,
                 const std::vector<Metric>& series, const ClientTable& clients);
-  /// Makes a file that goes on where `earlier`, a result file or a checkpoint, ends: all of it but
-  /// /state, the groups `but` and the attributes of `header`. A series that `earlier` lacks is NaN
-  /// in its rounds.
+  /// Makes a file that goes on where `earlier`, a result file or a checkpoint, ends. It has all of
+  /// it but /state, the groups `but` and the attributes of `header`. What was never written stays
+  /// so. A series that `earlier` lacks is NaN in its rounds.
   ResultsWriter(const std::string& path, LiveMode live, const RunHeader& header,
                 const std::vector<Metric>& series, const h5::Handle& earlier,
                 const std::vector<std::string>& but = {});

@@ -159,7 +159,7 @@ class LocalStep {
   void descend_(const Rows& u, RowMap& map, RowOptimizer& optimizer, const Rows& base = {});
 
   /// Solves  rows ~ argmin loss of the batch + penalty  from where the rows are, by steps of the
-  /// optimizer, which starts afresh in the columns of its last reset: all of them with a penalty.
+  /// optimizer. It starts afresh in the columns of its last reset; with a penalty these are all.
   void minimise_(const Rows& rows, RowOptimizer& optimizer, const Penalty& penalty,
                  const InnerSolve& inner);
 

@@ -55,10 +55,10 @@ class Record:
         return self.table, self.row, self.metric, self.rounds
 
     def is_of(self, row):
-        """Whether the figure is of the row's present configuration. Behind the row's own overrides there may be keys of
+        """Whether the figure is of the row's present configuration. Beside the row's own overrides there may be keys of
         run: how it was run, as in run.rounds=100 or run.device=cuda."""
-        words, own = self.config.split(), [row.config, *row.overrides]
-        return words[:len(own)] == own and all(word.startswith("run.") for word in words[len(own):])
+        words, own = set(self.config.split()), {row.config, *row.overrides}
+        return own <= words and all(word.startswith("run.") for word in words - own)
 
     @property
     def protocol(self):

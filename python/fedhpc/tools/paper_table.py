@@ -34,7 +34,7 @@ STATES = ("ready", "full", "gpu", "waiting")
 QUICK_ROUNDS = 100
 MESSAGE_WIDTH = 70  # of a failure in the table; the whole message is printed and stands in the run's log
 # Keys without influence on the numbers beyond rounding: a result may differ in them and still be the row's.
-NOT_COMPARED = NOT_IN_LEGEND | {"run.device", "run.plugin"}
+NOT_COMPARED = NOT_IN_LEGEND | {"run.device", "run.plugin", "run.reproducible"}
 
 # Keys of files: the program keeps the whole path of what a relative one means.
 FILES = {"data.file", "data.test_file", "data.partition_file", "model.file", "model.init_file"}

@@ -101,6 +101,8 @@ class Reproduction:
                 and self.states[job.name].kind in KEPT]
         unplanned = {}
         for key, job in kept if program else ():
+            if self.stop:
+                return
             try:
                 self.jobs[key] = paper_plans.resolved(job, program, self.options.data)
             except PlanError as error:
@@ -116,7 +118,7 @@ class Reproduction:
     def whole(self, job):
         """The job with its whole configuration, where compare_whole has a program and this a plan."""
         try:
-            return paper_plans.resolved(job, self.program, self.options.data) if self.program else job
+            return paper_plans.resolved(job, self.program, self.options.data) if self.program and not self.stop else job
         except PlanError:
             return job
 
