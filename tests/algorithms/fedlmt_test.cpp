@@ -5,6 +5,7 @@
 #include "fedhpc/comm/session.hpp"
 
 #include "fixtures/factor_case.hpp"
+#include "fixtures/resumed_run.hpp"
 #include "reference/fedlmt_reference.hpp"
 
 namespace fedhpc::testing {
@@ -82,6 +83,17 @@ TEST(FedLMT, RanksOfChangesAreAtMostTwiceTheRank) {
       EXPECT_GE(rank, 1) << layer;
     }
   }
+}
+
+TEST(FedLMT, GoesOnFromItsOwnFirstFactorsThoughNoFileHasThem) {
+  // A client that is drawn for the first time after the checkpoint knows the factors before round 1.
+  const auto world = world_communicator(60);
+  const Keys keys = with_fedlmt({{"run.save", "draws"},
+                                 {"run.rounds", "6"},
+                                 {"topology.participation", "0.3"},
+                                 {"algorithm.downlink_codec", "int4"}});
+  const TinyResult straight = run(keys, *world);
+  EXPECT_TRUE(run_in_two_parts(keys, 2, *world, *world).global.equal(straight.global));
 }
 
 TEST(FedLMT, RefusesWhatDoesNotFit) {
