@@ -17,23 +17,17 @@ namespace {
 /// Training in hand, without the interpreter's lock.
 class Training {
  public:
-  Training(const std::string& verb, RoundSession& session) : session_(session) {
-    if (session_.trains) {
+  Training(const std::string& verb, RoundSession& session) {
+    if (session.trains) {
       throw std::runtime_error(concat(verb, " was called from inside of a training of this block"));
     }
-    session_.trains = true;
+    trains_.emplace(session.trains);
     unlocked_.emplace();
   }
-  ~Training() {
-    unlocked_.reset();
-    session_.trains = false;
-  }
-  Training(const Training&) = delete;
-  Training& operator=(const Training&) = delete;
 
  private:
-  RoundSession& session_;
-  std::optional<nb::gil_scoped_release> unlocked_;
+  std::optional<Flagged> trains_;
+  std::optional<nb::gil_scoped_release> unlocked_;  // ends first
 };
 
 /// Rows that travel, of any layout: with all buffers of the model, or none.

@@ -41,10 +41,7 @@ void edge_rounds(const PyEdges& self, std::int64_t count, const nb::callable& ed
   if (session.in_edge_rounds) {
     throw std::runtime_error("edges.rounds was called from inside of an edge round");
   }
-  struct Inside {  // until the end, also that by an exception
-    bool& flag;
-    ~Inside() { flag = false; }
-  } const inside{session.in_edge_rounds = true};
+  const Flagged inside(session.in_edge_rounds);
   tier.rounds(count, [&] {
     edge_round();
     session.require_not_left();

@@ -28,6 +28,18 @@ using TimePtr = std::shared_ptr<Time>;
 
 inline TimePtr time_of(const char* sentence) { return std::make_shared<Time>(sentence); }
 
+/// Sets a flag until its own end, however that comes.
+class Flagged {
+ public:
+  explicit Flagged(bool& flag) : flag_(flag) { flag_ = true; }
+  ~Flagged() { flag_ = false; }
+  Flagged(const Flagged&) = delete;
+  Flagged& operator=(const Flagged&) = delete;
+
+ private:
+  bool& flag_;
+};
+
 /// Ends a time when a call of Python code is over, however it ends.
 class During {
  public:

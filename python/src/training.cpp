@@ -147,7 +147,7 @@ PyRows gradient_below_head(PyStep& self, const PyRows& at, const nb::callable& l
     return to_number("what the loss of step.gradient_below_head returns",
                      loss(c, to_numpy(embedding.clone()), to_numpy(labels), to_numpy(gradient)));
   };
-  const CallOfStep calling(self);
+  const Flagged calling(self.calls_python);
   return {{step.gradient_below_head(models, of_batch), models.layout}, self.gradients};
 }
 
@@ -214,7 +214,7 @@ void descend(PyStep& self, const PyRows& rows, PyOptimizer& optimizer, const PyR
   }
   LocalStep& step = self.anew();
   if (term) {
-    const CallOfStep calling(self);
+    const Flagged calling(self.calls_python);
     step.descend_(moved, *optimizer.optimizer, to_term(*term));
   } else if (map == nullptr) {
     step.descend_(moved, *optimizer.optimizer, penalty);

@@ -86,16 +86,4 @@ struct PyStep {
   }
 };
 
-/// While a verb of a step calls Python code.
-class CallOfStep {
- public:
-  explicit CallOfStep(PyStep& step) : step_(step) { step_.calls_python = true; }
-  ~CallOfStep() { step_.calls_python = false; }
-  CallOfStep(const CallOfStep&) = delete;
-  CallOfStep& operator=(const CallOfStep&) = delete;
-
- private:
-  PyStep& step_;
-};
-
 }  // namespace fedhpc::python

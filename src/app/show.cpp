@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <filesystem>
 #include <iomanip>
 #include <optional>
 #include <sstream>
@@ -88,9 +87,11 @@ std::string run_table(const Arguments& arguments) {
     return DataError(
         concat("'", path, "' cannot be shown: ", reason, "; give a result file RUN.h5"));
   };
-  std::error_code failed;
-  if (!std::filesystem::exists(path, failed)) throw refuse("there is no such file");
-  if (h5::is_hdf5(path) != true) throw refuse("it is not an HDF5 file");
+  try {
+    h5::check_input(path);
+  } catch (const Error& error) {
+    throw refuse(error.what());
+  }
   const std::optional<RunStatus> run = status_of_run(path);
   if (!run) throw refuse("it is damaged");
   if (run->started == RunStatus::kForeign) throw refuse("fedhpc has not written it");
@@ -108,13 +109,12 @@ std::string run_table(const Arguments& arguments) {
 
 int show_command(const Arguments& arguments) {
   const std::string what = arguments.empty() ? "" : arguments.front();
-  const Arguments rest(arguments.empty() ? arguments.end() : arguments.begin() + 1,
-                       arguments.end());
   if (what != "model" && what != "run") {
     throw ConfigError(
         "fedhpc show takes what to show: fedhpc show model CONFIG.ini, or a model file; "
         "fedhpc show run RUN.h5");
   }
+  const Arguments rest(arguments.begin() + 1, arguments.end());
   std::fputs((what == "run" ? run_table(rest) : model_table(*model_of(rest))).c_str(), stdout);
   return 0;
 }

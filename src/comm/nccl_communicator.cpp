@@ -278,7 +278,7 @@ std::unique_ptr<Communicator> NcclCommunicator::split(int colour) {
   std::unique_ptr<MpiCommunicator> host = host_->part(colour);
   const bool together = host && host->size() > 1;
   GpuLibrary::Comm part = nullptr;
-  check(library_.split(part, comm_, together ? colour : GpuLibrary::kNoPart, rank()), kWhat);
+  check(library_.split(part, comm_, together ? colour : kNoPart, rank()), kWhat);
   settle(kWhat);  // `part` has its value only now
   if (!host) return nullptr;
   if (!together) return alone_in(std::move(host));

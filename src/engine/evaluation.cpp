@@ -119,8 +119,7 @@ class CollectingBlock final : public AdaptingBlock {
  private:
   /// A copy: the method may go on with its rows in the same function.
   void keep(const Rows& models) {
-    const bool away = on_device(models.values);
-    models_ = {away ? on_host(models.values) : models.values.clone(), models.layout};
+    models_ = {models.values.to(at::kCPU, /*non_blocking=*/false, /*copy=*/true), models.layout};
   }
 
   Rows models_;

@@ -11,6 +11,8 @@
 #include <ATen/ops/from_blob.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 
+#include "fedhpc/comm/communicator.hpp"
+
 namespace fedhpc {
 
 namespace {
@@ -165,7 +167,7 @@ class CudaLibrary final : public GpuLibrary {
 
   Status split(Comm& part, Comm comm, int colour, int key) override {
     part = nullptr;
-    static_assert(kNoPart == NCCL_SPLIT_NOCOLOR);
+    static_assert(Communicator::kNoPart == NCCL_SPLIT_NOCOLOR);
     return seen(ncclCommSplit(nccl(comm), colour, key, nccl(&part), nullptr));
   }
 

@@ -82,6 +82,14 @@ void silence() {
 }
 
 /// Throws Error saying what a path is, if not an HDF5 file that can be read.
+
+}  // namespace
+
+void Handle::reset() noexcept {
+  if (id_ >= 0 && close_ != nullptr) close_(id_);
+  id_ = H5I_INVALID_HID;
+}
+
 void check_input(const std::string& path) {
   silence();
   std::error_code failed;
@@ -90,13 +98,6 @@ void check_input(const std::string& path) {
   if (kind != std::filesystem::file_type::regular) throw Error("it is not a file");
   if (access(path.c_str(), R_OK) != 0) throw Error("no permission to read it");
   if (is_hdf5(path) != true) throw Error("it is not an HDF5 file");
-}
-
-}  // namespace
-
-void Handle::reset() noexcept {
-  if (id_ >= 0 && close_ != nullptr) close_(id_);
-  id_ = H5I_INVALID_HID;
 }
 
 std::optional<bool> is_hdf5(const std::string& path) {

@@ -5,6 +5,8 @@
 
 #include <ATen/ops/empty.h>
 
+#include "fedhpc/comm/communicator.hpp"
+
 namespace fedhpc {
 
 namespace {
@@ -134,7 +136,7 @@ GpuLibrary::Status FakeGpuLibrary::init(Comm& comm, int ranks, const Id& id, int
 GpuLibrary::Status FakeGpuLibrary::split(Comm& part, Comm comm, int colour, int key) {
   auto& whole = *static_cast<FakeComm*>(comm);
   MPI_Comm half = MPI_COMM_NULL;
-  MPI_Comm_split(whole.comm, colour == kNoPart ? MPI_UNDEFINED : colour, key, &half);
+  MPI_Comm_split(whole.comm, colour == Communicator::kNoPart ? MPI_UNDEFINED : colour, key, &half);
   part = nullptr;
   FakeComm* made = half == MPI_COMM_NULL ? nullptr : new FakeComm{.comm = half};
   if (made != nullptr) ++open_comms;

@@ -84,11 +84,21 @@ TEST_P(EveryCodec, IsBookedWithTheBytesItEncodes) {
 INSTANTIATE_TEST_SUITE_P(Registry, EveryCodec, ::testing::ValuesIn(codec_registry().names()),
                          [](const auto& one) { return one.param; });
 
-/// A method that asks a block for weights of one kind while it holds those of another.
-class AsksTwice final : public Algorithm {
+/// A method of one global model.
+class OneModel : public Algorithm {
  public:
   void declare(OptionSet&) override {}
   void initialise(const Setup& setup) override { global_ = setup.initial_model(); }
+  void evaluate(Evaluation& evaluation) override { evaluation.global(global_); }
+  void visit_state(StateVisitor& state) override { state.rows("global", global_); }
+
+ protected:
+  Rows global_;
+};
+
+/// A method that asks a block for weights of one kind while it holds those of another.
+class AsksTwice final : public OneModel {
+ public:
   void round(Round& round) override {
     round.each_block([](Block& block) {
       const std::span<const double> uniform = block.weights(Weighting::Uniform);
@@ -97,11 +107,6 @@ class AsksTwice final : public Algorithm {
       EXPECT_EQ(std::vector<double>(uniform.begin(), uniform.end()), before);
     });
   }
-  void evaluate(Evaluation& evaluation) override { evaluation.global(global_); }
-  void visit_state(StateVisitor& state) override { state.rows("global", global_); }
-
- private:
-  Rows global_;
 };
 
 TEST(Weights, OfOneKindStayWhenAnotherIsAskedFor) {
@@ -111,11 +116,10 @@ TEST(Weights, OfOneKindStayWhenAnotherIsAskedFor) {
 }
 
 /// A method whose second pass through a round uses what its first one has noted.
-class NotesFirst final : public Algorithm {
+class NotesFirst final : public OneModel {
  public:
-  void declare(OptionSet&) override {}
   void initialise(const Setup& setup) override {
-    global_ = setup.initial_model();
+    OneModel::initialise(setup);
     setup.add_metrics({{"number", "1", "of a client"}});
   }
   void round(Round& round) override {
@@ -129,11 +133,6 @@ class NotesFirst final : public Algorithm {
     });
     global_.values.mul_(0.5).add_(second.reduce().values, 0.25).add_(mean);
   }
-  void evaluate(Evaluation& evaluation) override { evaluation.global(global_); }
-  void visit_state(StateVisitor& state) override { state.rows("global", global_); }
-
- private:
-  Rows global_;
 };
 
 TEST(Notes, AreKnownInARoundThatGoesOn) {

@@ -55,9 +55,8 @@ class GpuLibrary {
   // communicator (the one that is split) is no longer InProgress.
   virtual Status unique_id(Id& id) = 0;
   virtual Status init(Comm& comm, int ranks, const Id& id, int rank) = 0;
-  /// A rank of colour kNoPart gets none.
+  /// A rank of colour Communicator::kNoPart gets none.
   virtual Status split(Comm& part, Comm comm, int colour, int key) = 0;
-  static constexpr int kNoPart = -1;
   virtual Status all_reduce(void* values, std::size_t count, Type type, Reduction reduction,
                             Comm comm, Stream stream) = 0;
   virtual Status broadcast(void* values, std::size_t count, Type type, int root, Comm comm,

@@ -72,6 +72,9 @@ Handle open_input(const std::string& path);
 /// and compares all bytes of a sealed one (seal.hpp) with its seal.
 Handle open_whole(const std::string& path, const Tick& tick = {});
 
+/// Throws Error saying what a path is instead of an HDF5 file that can be read.
+void check_input(const std::string& path);
+
 /// Whether a file is one of HDF5's; none where it cannot be read.
 std::optional<bool> is_hdf5(const std::string& path);
 std::string library_version();  ///< e.g. "1.10.8"

@@ -45,7 +45,7 @@ from pathlib import Path
 from . import bits, launch, paper_page, paper_record, paper_state, paper_table, results, slurm_array, work_folder
 from .paper_table import PaperError
 from .project import ROOT
-from .reproduction import Reproduction, find_program, paper_names, program_if_any, rows_of
+from .reproduction import Reproduction, find_program, paper_names, rows_of
 from .submit import SubmitError, submit
 
 QUICK_SEEDS, FULL_SEEDS = 1, 3
@@ -135,7 +135,7 @@ def of_one_paper(options, arguments):
         raise PaperError(f"--only {options.only}: no row contains this; --list shows the rows")
     if options.list:
         work = Reproduction(options, rows, selected)
-        work.compare_whole(program_if_any(options.fedhpc))
+        work.compare_whole()
         print(work.table(selected))
         print(paper_state.PaperState(options, options.paper).summary())
         return 0
@@ -196,7 +196,7 @@ def run_rows(options, rows, selected, arguments, known=None):
         work.note = notice.note
         stop_on_signals(work)
         try:
-            work.compare_whole(program_if_any(options.fedhpc))
+            work.compare_whole()
             if work.pending():
                 if not shutil.which("mpirun"):
                     raise PaperError("no mpirun on the PATH")
@@ -238,7 +238,7 @@ def write_tables(work):
 def make_array(options, rows, selected):
     """Prints the SLURM job of what is pending, or submits it."""
     work = Reproduction(options, rows, selected)
-    work.compare_whole(program_if_any(options.fedhpc))
+    work.compare_whole()
     names = [job.name for _, job in work.pending()]
     if not names:
         print("nothing is pending")
@@ -261,7 +261,7 @@ def run_task(options, rows, selected):
     options.output_dir.mkdir(parents=True, exist_ok=True)
     with work_folder.task_at_work(options.output_dir, job.name):
         work.states[job.name] = paper_table.job_state(job)  # another task may have finished it meanwhile
-        work.compare_whole(program_if_any(options.fedhpc), job.name)
+        work.compare_whole(job.name)
         if work.states[job.name].kind == "finished":
             print(f"{job.name}: finished before")
             return 0
@@ -335,7 +335,7 @@ def with_finished(known, options, paper, rows):
     for quick in (True, False):
         settings = {**vars(options), "paper": paper, "quick": quick, "output_dir": options.papers_dir / paper}
         work = Reproduction(argparse.Namespace(**settings), rows, rows)
-        work.compare_whole(program_if_any(options.fedhpc))
+        work.compare_whole()
         known = paper_record.merged(known, paper_record.of_rows(work), rows, FULL_SEEDS,
                                     lambda sentence: print(f"reproduce: {paper}: {sentence}"))
     return known

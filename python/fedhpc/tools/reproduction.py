@@ -89,13 +89,13 @@ class Reproduction:
         self.jobs[row.run_name, seed] = job
         self.states[job.name] = paper_table.job_state(job)
 
-    def compare_whole(self, program, only=None):
+    def compare_whole(self, only=None):
         """Compares the selected rows' results that would be kept, or those of the job `only`, with all keys of what the
         program would run and with the data as they are now: before, only the keys that are set have been.
 
         One line says where this cannot be done, also for want of a program.
         """
-        self.program = program
+        self.program = program = program_if_any(self.options.fedhpc)
         names = {row.run_name for row in self.selected}
         kept = [(key, job) for key, job in self.jobs.items() if key[0] in names and only in (None, job.name)
                 and self.states[job.name].kind in KEPT]
