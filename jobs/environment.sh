@@ -207,6 +207,17 @@ taken_back() {
   return 1
 }
 
+# told_state: the job's state, asked for a few times where the scheduler does not answer; nothing where it never does.
+told_state() {
+  local look state=
+  for look in 1 2 3 4 5; do
+    state=$(job_state)
+    [ -z "$state" ] || break
+    [ "$look" = 5 ] || sleep 1
+  done
+  printf '%s\n' "$state"
+}
+
 # run_once RANKS CONFIG [ARGUMENT...]: run_or_resume; ends the script with the run's exit code.
 run_once() {
   local code=0
@@ -264,7 +275,7 @@ said_in_the_end() {
 # run was interrupted (75) or a rank was killed (137: memory, a lost node, a stale step of one; 138: the signal to
 # stop came before the program listened). Ends the script with the run's exit code.
 run_to_the_end() {
-  local stem before code=0
+  local stem before state code=0
   stem=$(stem_of "${@:2}")
   before=$(newest_checkpoint "$stem")
   run_or_resume "$@" || code=$?
@@ -280,7 +291,9 @@ run_to_the_end() {
     *) said_in_the_end "$code"; exit "$code" ;;
   esac
   # A job that somebody cancelled, or that the scheduler itself takes back, is no longer RUNNING and is left alone.
-  if [ "$(job_state)" != RUNNING ]; then
+  state=$(told_state)
+  [ -n "$state" ] || say "the scheduler does not tell the job's state; taken as RUNNING"
+  if [ "${state:-RUNNING}" != RUNNING ]; then
     say "exit code $code; the job is being ended already, not requeued from here"
   elif [ "$restarts" -ge "${FEDHPC_MAX_RESTARTS:-100}" ]; then
     say "exit code $code after $restarts restarts (FEDHPC_MAX_RESTARTS); not requeued, the same command goes on"

@@ -34,7 +34,7 @@ _fedhpc_options() {
 
 _fedhpc() {
   local program=${COMP_WORDS[0]} command=${COMP_WORDS[1]:-} current=${COMP_WORDS[COMP_CWORD]} key=
-  local -r commands='run resume plan list help export'
+  local -r commands='run resume plan list help show export'
   COMPREPLY=()
   if [ "$COMP_CWORD" -eq 1 ]; then
     _fedhpc_words "$commands --version --help"
@@ -66,6 +66,10 @@ _fedhpc() {
     list) _fedhpc_words "$(awk '{ print $1 }' <<<"$_fedhpc_names")" ;;
     help) _fedhpc_words "$commands keys" "$(awk '{ $1 = ""; print }' <<<"$_fedhpc_names")" \
       "$(awk '{ print $1; sub(/\..*/, "", $1); print $1 }' <<<"$_fedhpc_keys" | sort -u)" ;;
+    show)
+      if [ "$COMP_CWORD" -eq 2 ]; then _fedhpc_words model run
+      elif [ "${COMP_WORDS[2]}" = run ]; then _fedhpc_files h5
+      else _fedhpc_files ini h5; fi ;;
     export)
       if [[ $current == -* ]]; then _fedhpc_words --csv --help
       elif [ "${COMP_WORDS[COMP_CWORD - 1]}" = --csv ]; then mapfile -t COMPREPLY < <(compgen -d -- "$current")

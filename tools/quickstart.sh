@@ -7,6 +7,6 @@ cd "$(dirname "$0")/.."
 tools/build.sh release fedhpc_app
 . tools/mpi_environment.sh
 mpirun -n 4 build/release/fedhpc run configs/quickstart.ini --force --run.output=results/quickstart.h5
-tools/plot.py results/quickstart.h5 --output results/quickstart.png
-tools/plot.py results/quickstart.h5 --against seconds \
+tools/plot.py results/quickstart.h5 --force --output results/quickstart.png
+tools/plot.py results/quickstart.h5 --against seconds --force \
     --output results/quickstart_seconds.png

@@ -258,11 +258,17 @@ class Runs(Sequence):
 
     @property
     def rounds(self):
-        """DataFrame indexed by (run, seed, round): the series of all runs, NaN where a run has none of that name."""
+        """DataFrame indexed by (run, seed, round): the series of all runs, NaN where a run has none of that name.
+
+        seed is run.seed; where runs of a line have it alike, the text RUN.SEED/DATA.SEED.
+        """
         groups, labels, *_ = lines_of(self._now(), _warn)
-        parts = {(label, _number(seed_of(run))): run.rounds
-                 for label, group in zip(labels, groups) for run in group}
-        return pd.concat(parts, names=["run", "seed", "round"])
+        seeds = [(seed_of(run), run.config.get("data.seed")) for group in groups for run in group]
+        both = any(len({seed_of(run) for run in group}) < len(group) for group in groups)
+        names = [f"{run}/{data}" if both else _number(run) for run, data in seeds]
+        lines = [label for label, group in zip(labels, groups) for _ in group]
+        return pd.concat([run.rounds for group in groups for run in group], keys=list(zip(lines, names)),
+                         names=["run", "seed", "round"])
 
     def table(self, metric=None, target=None, select="test"):
         """DataFrame indexed by run: what each line has reached, as tools/summarize.py says it in plain numbers.

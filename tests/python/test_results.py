@@ -331,6 +331,15 @@ class ManyRuns(ResultsCase):
         one = fedhpc.Results(self.folder / "many" / "0.1_2.h5").rounds
         self.assertEqual(rounds.loc["lr = 0.1", 2]["train_loss"].tolist(), one["train_loss"].tolist())
 
+    def test_no_run_is_lost_where_only_the_data_are_drawn_anew(self):
+        paths = [self.folder / f"data_seed{seed}.h5" for seed in (1, 2)]
+        for seed, path in enumerate(paths, 1):
+            carry_out(path, run_seed=1, data_seed=seed)
+            self.addCleanup(os.remove, path)
+        runs, _ = self.load(paths)
+        self.assertEqual((runs.table()["n"].tolist(), len(runs.rounds)), ([2], 8))
+        self.assertEqual(sorted(set(runs.rounds.index.get_level_values("seed"))), ["1/1", "1/2"])
+
     def test_table(self):
         runs, _ = self.load(f"{self.folder}/many/0*.h5")
         table = runs.table("global_accuracy", target=0.01)

@@ -35,6 +35,29 @@ class AuthorsPartition(Folder):
         with h5py.File(path) as file:
             return lists(file, "train"), lists(file, "test")
 
+    def refused(self, words, *arguments):
+        path = self.folder / "refused.h5"
+        code, _, err = call(authors_partition, *arguments, "--data", self.folder, "--output", path, "--dataset", "mnist")
+        self.assertEqual((code, err.count("\n"), path.exists()), (2, 1, False), err)
+        self.assertIn(words, err)
+
+    def test_what_cannot_be_is_refused(self):
+        write_labels(self.folder, [s % 10 for s in range(3000)], [s % 10 for s in range(300)])
+        self.refused("no partition gives each of 300 clients 10 samples in 20 tries", "fedmud", "--rule", "labeldir",
+                     "--share", "0.1", "--clients", "300")
+        self.refused("--share 0.05 is 0 of 10 labels", "fedmud", "--rule", "labelcnt", "--share", "0.05")
+        self.refused("--labels 11: there are 10", "pfedme", "--labels", "11")
+        for program, *option in (("pfedme", "--clients", "0"), ("pflib", "--rule", "dir", "--share", "0"),
+                                 ("pfl", "--rule", "iid", "--samples", "0"), ("pfedme", "--seed", "-1")):
+            self.refused(f"{option[-2]} {option[-1]}", program, *option)
+        self.assertEqual(sorted(path.name for path in self.folder.iterdir()), ["mnist"])
+
+    def test_labels_that_nobody_has_are_named(self):
+        write_labels(self.folder, [s % 10 for s in range(100)], [0])
+        code, _, err = call(authors_partition, "fedmud", "--rule", "labelcnt", "--share", "0.3", "--clients", "2", "--data",
+                            self.folder, "--output", self.folder / "few.h5", "--dataset", "mnist")
+        self.assertEqual((code, err), (0, "authors_partition: no client has label 6, 7, 8, 9\n"))
+
     def test_pfedme_takes_samples_in_file_order_and_shuffles_them(self):
         train, test = [s % 10 for s in range(100)], [s % 10 for s in range(300)]
         write_labels(self.folder, train, test)

@@ -219,6 +219,17 @@ class FetchTest(unittest.TestCase):
         (self.root / "packed/two.bin.gz").unlink()
         self.check_refusal("holds no set.tar.gz with md5", "packed", "--from", str(laid_out.parent))
 
+    def test_two_at_once_do_not_disturb_each_other(self):
+        calls = [threading.Thread(target=lambda: ended.append(fetch_data.main(["plain", "--to", str(self.root)],
+                                                                              self.collections))) for _ in range(4)]
+        ended = []
+        with contextlib.redirect_stdout(io.StringIO()) as said:
+            for one in calls:
+                one.start()
+            for one in calls:
+                one.join()
+        self.assertEqual((ended, len(Handler.asked)), ([0] * 4, 1), said.getvalue())
+
     def test_refusals_are_one_line(self):
         (self.origin / "plain.gz").write_bytes(b"other")
         self.check_refusal(f"md5 {md5(b'other')}, expected {md5(PLAIN)}; removed", "plain")

@@ -20,9 +20,10 @@ COMMANDS = {
             'while [ "${1#-}" != "$1" ]; do shift; done\nexec "$@"\n',
     "mpirun": 'echo "mpirun $*" >> calls.log\ntouch run.h5\n',
     "mpiexec": 'echo "mpiexec $*" >> calls.log\n[ -n "${FAKE_NOTHING:-}" ] || touch run.h5\n',
-    # The job's state, or another one from the look of the number FAKE_LOOK on.
-    "squeue": 'echo "squeue $*" >> calls.log\nif [ "$(grep -c ^squeue calls.log)" -ge "${FAKE_LOOK:-1000}" ]; then\n'
-              'echo PENDING; else echo "${FAKE_STATE-RUNNING}"; fi\n',
+    # The job's state, or another one from the look of the number FAKE_LOOK on; nothing in the first FAKE_SILENT looks.
+    "squeue": 'echo "squeue $*" >> calls.log\nlook=$(grep -c ^squeue calls.log)\n'
+              '[ "$look" -gt "${FAKE_SILENT:-0}" ] || exit 1\n'
+              'if [ "$look" -ge "${FAKE_LOOK:-1000}" ]; then echo PENDING; else echo "${FAKE_STATE-RUNNING}"; fi\n',
     "scontrol": 'echo "scontrol $*" >> calls.log\n',
     # Ends as it is told to; with FAKE_CHECKPOINT it leaves one of that round first.
     "fedhpc": 'if [ "$1" = show ]; then echo "status ${FAKE_STATUS-complete}"; exit 0; fi\n'
@@ -203,11 +204,18 @@ class Environment(JobCase):
             self.assertEqual((code, said.count("got SIGTERM")), (7, 1), said)
 
     def test_a_job_that_slurm_is_ending_is_left_alone(self):
-        for state in ("COMPLETING", "CANCELLED", ""):
+        for state in ("COMPLETING", "CANCELLED"):
             code, said = self.to_the_end(FAKE_CODE="75", FAKE_STATE=state)
             self.assertEqual(code, 75)
             self.assertIn("not requeued from here", said)
         self.assertEqual(self.calls("scontrol"), [])
+
+    def test_a_scheduler_that_does_not_answer_is_asked_again(self):
+        for silent, told in ((2, False), (1000, True)):
+            (self.folder / "calls.log").unlink(missing_ok=True)
+            code, said = self.to_the_end(FAKE_CODE="75", FAKE_SILENT=str(silent))
+            self.assertEqual((code, "does not tell the job's state" in said), (75, told), said)
+            self.assertEqual(self.calls("scontrol"), ["scontrol requeue 7"])
 
     def test_restarts_have_an_end(self):
         for limit in ({"SLURM_RESTART_COUNT": "100"}, {"SLURM_RESTART_COUNT": "2", "FEDHPC_MAX_RESTARTS": "2"}):

@@ -7,12 +7,14 @@ import re
 import struct
 import unittest
 import unittest.mock
+from types import SimpleNamespace
 
 import h5py
+import matplotlib.figure
 import numpy as np
 from tool_support import TOOLS, Folder, add_clients, call, write_run
 
-from fedhpc.tools import labels, panels, plot, results
+from fedhpc.tools import client_panels, labels, panels, plot, results
 
 
 class Plot(Folder):
@@ -54,6 +56,9 @@ class Plot(Folder):
         code, out, _ = self.call(run, "--force")
         self.assertNotIn("earlier", out)
         self.assertEqual(len(list(self.folder.glob("*.png"))), 3)
+        for _ in range(4):  # a name without an ending
+            self.call(run, "--output", self.folder / "bare")
+        self.assertEqual(len(list(self.folder.glob("bare*"))), 4)
         # What cannot be drawn moves nothing.
         self.assertEqual(self.call(run, "--output", run)[0], 2)
         self.assertEqual(sorted(path.name for path in self.folder.glob("*.h5")), ["run.h5"])
@@ -181,7 +186,7 @@ class Plot(Folder):
             with unittest.mock.patch.object(plot, "draw_legend") as draw_legend:
                 code, _, error = self.call(*places, "--seeds", "band", "--metric", "global_accuracy", "--force")
             names = [label for label, _ in draw_legend.call_args.args[1]]
-            self.assertEqual((code, [name.rpartition(" (")[2] for name in names]), (0, ["other", "3 seeds)"]))
+            self.assertEqual((code, [name.rpartition(" (")[2] for name in names]), (0, ["fedavg", "3 seeds)"]))
             self.assertEqual([line for line in error.splitlines() if "later version" not in line], [
                 f"plot: left out: {self.folder}/s{n}_start.h5: seed {n} as {self.folder}/s{n}.h5" for n in (1, 2, 3)])
 
@@ -217,6 +222,12 @@ class Plot(Folder):
         code, _, error = self.call(write_run(self.folder / "none.h5"), "--panel", "clients")
         self.assertEqual(code, 2)
         self.assertIn("no accuracy of clients", error)
+
+    def test_a_histogram_has_all_clients(self):
+        for accuracies in (np.ones(20), np.full(20, 0.995), np.linspace(0.5, 1, 20), np.zeros(20)):
+            axes = matplotlib.figure.Figure().subplots()
+            client_panels.draw_histogram(axes, SimpleNamespace(last=accuracies, rounds=[3]))
+            self.assertEqual(sum(bar.get_height() for bar in axes.patches), 20)
 
     def test_own_series_by_family(self):
         names = ["angle_p10", "angle_p50", "angle_p90", "aggregation_gap", "effective_rank.conv1", "effective_rank.fc1",

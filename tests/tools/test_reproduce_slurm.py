@@ -2,6 +2,7 @@
 
 import os
 import re
+import shlex
 import sys
 import unittest
 from pathlib import Path
@@ -73,11 +74,12 @@ class SlurmArray(ReproduceCase):
         self.assertEqual(self.call("--only", "good", "--seeds", "1").returncode, 0)
         before = sorted(self.results.iterdir())
         done = self.call("--slurm", "--seeds", "2", "--slurm-minutes", "30", "--slurm-tasks", "5",
-                         "--slurm-options=--partition=long --mem=2G", "--data", str(self.folder))
+                         "--slurm-options=--partition=long --mem=2G --comment='a b'", "--data", str(self.folder))
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("runs=(fail_seed1 good_seed2 fail_seed2)\n", done.stdout)  # good_seed1 is finished
         for line in ("--array=0-2%5", "--time=30", "--ntasks=1", "--nodes=1", "--requeue", "--signal=B:USR1@120",
-                     "--partition=long", "--mem=2G"):
+                     "--partition=long", "--mem=2G", "--comment='a b'",
+                     f"--output={shlex.quote(f'{self.results}/slurm-%A_%a.log')}"):
             self.assertIn(f"#SBATCH {line}\n", done.stdout)
         self.assertIn(f"--data {self.folder}", done.stdout)
         self.assertEqual(sorted(self.results.iterdir()), before)

@@ -14,7 +14,7 @@ import h5py
 import numpy as np
 from tool_support import Folder, call, write_run
 
-from fedhpc.tools import results, scaling, summarize, tables
+from fedhpc.tools import labels, results, scaling, summarize, tables
 from fedhpc.tools.statistics_of_seeds import best_and_last, first_at, to_target
 
 
@@ -177,6 +177,26 @@ class Summarize(Folder):
         several = [old, new, self.on_data("c", "cccc", seed=3)]
         self.assertEqual([line["n"] for line in self.table(*several)], ["1"] * 3)
         self.assertIn(("a", "1"), self.labels_of_lines(*several))
+
+    def test_a_key_that_only_some_have_names_the_line(self):
+        runs = [write_run(self.folder / f"{name}.h5", config=config(seed, **keys))
+                for name, seed, keys in (("a", 1, {}), ("b", 2, {}), ("c", 1, {"smoothing": 0}), ("d", 1, {"mu": 1}))]
+        self.assertEqual(self.labels_of_lines(*runs[:3]), [("no smoothing", "2"), ("smoothing = 0", "1")])
+        self.assertEqual(self.labels_of_lines(*runs[2:]), [("smoothing = 0, no mu", "1"), ("no smoothing, mu = 1", "1")])
+
+    def test_files_of_one_name_are_told_apart_by_their_folders(self):
+        paths = []
+        for folder in ("one", "two"):
+            (self.folder / folder).mkdir()
+            paths.append(write_run(self.folder / folder / "run.h5", config=config(1), attributes={"data_digest": folder}))
+        self.assertEqual(self.labels_of_lines(*paths), [("digest = one", "1"), ("digest = two", "1")])
+        runs = [results.load(path) for path in paths]
+        self.assertEqual(labels.labels_of([runs[0], runs[0]]), ["run", "run"])
+        self.assertEqual(labels.names_of_files([run.path for run in runs]), ["one/run", "two/run"])
+
+    def test_a_target_above_what_can_be_reached_is_refused(self):
+        code, _, error = call(summarize, *self.seeds((0.9,)), "--target", "90")
+        self.assertEqual((code, "is at most 1; name 90 % as 0.9 or 90%" in error), (2, True), error)
 
     def test_a_file_is_known_by_its_name_where_there_is_a_digest(self):
         runs = [write_run(self.folder / f"{seed}.h5", config=config(seed) + f"[data]\nfile=/{seed}/x.csv\n",

@@ -262,6 +262,16 @@ class Running(Case):
         self.assertIn("6 of 6 runs are left", self.tool("sweep", "sweep.ini", "--local", "--ranks", "1"))
         self.assertEqual(len(list((self.folder / "results/sweeps/sweep").glob("*.old1.h5"))), 6)
 
+    def test_a_report_of_a_folder_of_somebody_else(self):
+        self.ini(SWEEP)
+        told = self.tool("sweep", "sweep.ini", "--local", "--ranks", "1")
+        table = self.folder / "results/sweeps/sweep/table.md"
+        table.unlink()
+        table.mkdir()  # it cannot be written, not even by root
+        report = self.tool("sweep", "sweep.ini", "--report")
+        self.assertIn("best (highest global_accuracy", report)
+        self.assertTrue(told.endswith(f"{report}{table.relative_to(self.folder)}\n"), (report, told))
+
     def test_a_setting_taken_out_is_another_setting(self):
         how = ("sweep", "sweep.ini", "--local", "--ranks", "1")
         self.ini(SWEEP + "train.weight_decay = 0.5\n")

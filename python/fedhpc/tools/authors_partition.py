@@ -33,6 +33,7 @@ Exit code 2: a file is missing, or there are not enough samples.
 import argparse
 import gzip
 import lzma
+import os
 import random
 import sys
 from pathlib import Path
@@ -45,6 +46,8 @@ from .data_files import names
 INSERTION = 15  # numpy leaves a range of one more values to insertion
 SMALLEST = 10  # samples of a client by labeldir
 SMALLEST_PFLIB = 40  # a batch of 10 to test on
+TRIES = 10000  # of by_dirichlet, at most
+TRIES_TO_JUDGE, HOPELESS = 20, 100  # after so many the best one may leave so many clients with too little
 EVENED_AFTER, EVENED_BY = 20, 0.02  # draws for each sample of a pfl user; what each label's probability gains
 # Bytes before an image, bytes of an image, place of its class before it.
 CIFAR = {"cifar10": (1, 3072, 0), "cifar100": (2, 3072, 1)}
@@ -173,7 +176,8 @@ def by_label_count(labels, sets, draws):
 
 def by_dirichlet(labels, classes, clients, concentration, draws, smallest=SMALLEST):
     most = len(labels) / clients  # who has as many gets no more
-    while True:
+    lacking = clients  # in the best try
+    for tried in range(1, TRIES + 1):
         owned = [[] for _ in range(clients)]
         for label in range(classes):
             samples = np.flatnonzero(labels == label)
@@ -183,8 +187,13 @@ def by_dirichlet(labels, classes, clients, concentration, draws, smallest=SMALLE
             ends = (np.cumsum(shares / shares.sum()) * len(samples)).astype(int)[:-1]
             for mine, part in zip(owned, np.split(samples, ends)):
                 mine += part.tolist()
-        if min(map(len, owned)) >= smallest:
+        lacking = min(lacking, sum(len(mine) < smallest for mine in owned))
+        if lacking == 0:
             return owned
+        if tried == TRIES_TO_JUDGE and lacking > HOPELESS:
+            break
+    raise PartitionError(f"no partition gives each of {clients} clients {smallest} samples in {tried} tries: the best one "
+                         f"left {lacking} with less; take a larger --share or fewer --clients")
 
 
 def fedmud(labels, rule, share, clients, seed, ties="scalar"):
@@ -196,7 +205,13 @@ def fedmud(labels, rule, share, clients, seed, ties="scalar"):
     if rule == "iid":
         return [part.tolist() for part in np.array_split(draws.permutation(len(labels)), clients)]
     if rule == "labelcnt":
-        return by_label_count(labels, label_sets(classes, clients, int(share * classes), ORDERS[ties]), draws)
+        count = int(share * classes)
+        if not 1 <= count <= classes:
+            raise PartitionError(f"--share {share:g} is {count} of {classes} labels; take 1 to {classes} of them")
+        sets = label_sets(classes, clients, count, ORDERS[ties])
+        if unowned := sorted(set(range(classes)).difference(*sets)):
+            print(f"authors_partition: no client has label {', '.join(map(str, unowned))}", file=sys.stderr)
+        return by_label_count(labels, sets, draws)
     owned = by_dirichlet(labels, classes, clients, share, draws)
     for mine in owned:
         draws.shuffle(mine)
@@ -279,7 +294,16 @@ def pflib(labels, rule, share, clients, labels_per_client, seed):
 
 
 def write_partition(path, **lists):
-    """A file for data.partition_file: the samples of every client, to train and to test on."""
+    """A file for data.partition_file, whole or not at all: the samples of every client, to train and to test on."""
+    draft = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        _write(draft, lists)
+        draft.replace(path)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def _write(path, lists):
     with h5py.File(path, "w") as file:
         for name, of_clients in lists.items():
             file[f"{name}_offsets"] = np.cumsum([0] + [len(mine) for mine in of_clients]).astype(np.int64)
@@ -315,9 +339,22 @@ def parser_of_programs():
     return parser
 
 
+def check(options, classes):
+    """PartitionError where a number can mean nothing."""
+    numbers = {name: getattr(options, name) for name in ("clients", "samples", "labels", "share") if hasattr(options, name)}
+    for name, value in numbers.items():
+        if not value > 0:
+            raise PartitionError(f"--{name} {value}: must be above 0")
+    if numbers.get("labels", 1) > classes:
+        raise PartitionError(f"--labels {options.labels}: there are {classes}")
+    if not 0 <= options.seed < 2**32:
+        raise PartitionError(f"--seed {options.seed}: must be from 0 to {2**32 - 1}")
+
+
 def partition_of(options, train, test):
     """(training samples, test samples) of each client, from the labels of the data set."""
     everything = np.concatenate([train, test])
+    check(options, int(everything.max()) + 1)
     if options.program == "pfedme":
         return pfedme(everything, options.clients, options.labels, options.seed)
     if options.program == "pflib":

@@ -42,7 +42,7 @@ def one_case(kind, seed, number, runs):
 
 def campaign(kind, options, runs):
     """Carries out one kind and prints its counts; the number of failures."""
-    numbers = [options.case] if options.case is not None else range(options.count or sys.maxsize)
+    numbers = [options.case] if options.case is not None else range(sys.maxsize if options.count is None else options.count)
     end = time.monotonic() + options.seconds if options.case is None and options.count is None else float("inf")
     ended, failures = Counter(), []
 
@@ -88,6 +88,8 @@ def main(arguments):
     parser.add_argument("--program", default="build/release/fedhpc", metavar="FEDHPC", help="[build/release/fedhpc]")
     parser.add_argument("--mpiexec", default="mpirun", metavar="MPIEXEC", help="[mpirun]")
     options = parser.parse_args(arguments)
+    if options.count is not None and options.count < 1:
+        parser.error(f"--count {options.count}: must be at least 1")
     if not Path(options.program).exists():
         print(f"campaign: no program '{options.program}'; build it or give --program", file=sys.stderr)
         return 2

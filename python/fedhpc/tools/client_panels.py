@@ -53,7 +53,8 @@ def draw_histogram(axes, spread):
     """How many clients have which accuracy at the last evaluation; a bin holds its lower end, the last both ends."""
     values = spread.last + 1e-7  # 0.95 in single precision is a little less
     width = 0.05 if values.min() < 0.8 else 0.01
-    edges = width * np.arange(np.floor(values.min() / width), round(1.0 / width) + 1)
+    bins = round(1.0 / width)
+    edges = width * np.arange(min(np.floor(values.min() / width), bins - 1), bins + 1)
     counts, _ = np.histogram(np.minimum(values, 1.0), edges)
     axes.bar(100 * edges[:-1], counts, width=100 * width, align="edge", color=COLOURS[0], edgecolor="white")
     axes.set(xlabel=f"test accuracy at round {spread.rounds[-1]} [%]", ylabel="clients")

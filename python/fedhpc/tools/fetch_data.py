@@ -12,6 +12,8 @@ publishes one, its sha256 is said. Exit code 2 with one line on failure.
 """
 
 import argparse
+import contextlib
+import fcntl
 import gzip
 import hashlib
 import http.client
@@ -319,6 +321,28 @@ def fetch(name: str, root: pathlib.Path, origin: str, collections: dict) -> None
     collection = collections[name]
     folder = root / collection.folder
     folder.mkdir(parents=True, exist_ok=True)
+    complete = all(is_there(source, folder) for source in collection.sources)
+    with contextlib.nullcontext() if complete else alone_in(folder):  # one may look at a folder of somebody else
+        bring(name, collection, folder, origin)
+    say(f"{name}: ready in {folder}")
+
+
+@contextlib.contextmanager
+def alone_in(folder: pathlib.Path):
+    """Waits until no other call fetches into the folder: two would write the same parts."""
+    with open(folder / ".fetch.lock", "a", encoding="utf-8") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            say(f"{folder}: another fetch_data.py is at work there; waiting for its end")
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        except OSError:
+            pass  # a file system without locks
+        yield
+
+
+def bring(name: str, collection, folder: pathlib.Path, origin: str) -> None:
+    """What fetch() does in a folder that it has for itself."""
     for source in collection.sources:
         if is_there(source, folder):
             say(f"{name}: {source.name} is there")
@@ -336,7 +360,6 @@ def fetch(name: str, root: pathlib.Path, origin: str, collections: dict) -> None
                 os.replace(part, folder / source.name)
         if not is_there(source, folder):
             raise FetchError(f"{folder}: not what {source.name} should give; remove it and try again")
-    say(f"{name}: ready in {folder}")
 
 
 def main(arguments: list = None, collections: dict = None) -> int:

@@ -42,20 +42,50 @@ def differing_keys(configs):
 
 
 def labels_of(runs, ignored=frozenset(), most=LABEL_KEYS):
-    """One entry per run: the settings in which the configurations differ, else the file's name."""
-    stems = [run.path.stem for run in runs]
+    """One entry per run: the settings in which the configurations differ, of runs that have these alike the keys that
+    not all of them have, then the file's name. No two runs have the same entry."""
     own = [settings(run, ignored) for run in runs]
     differing = differing_keys(own)
-    if not differing:
-        return stems
-    labels = []
-    for run, config, stem in zip(runs, own, stems):
-        values = [said(run, key, config[key]) for key in differing if key in config][:most]
-        labels.append(", ".join(value if key.endswith(".name") else f"{key.split('.')[1]} = {value}"
-                                for key, value in values) or stem)
-    if len(set(labels)) < len(runs):
-        labels = [f"{label} ({stem})" for label, stem in zip(labels, stems)]
+    labels = [[words_of(*said(run, key, config[key])) for key in [key for key in differing if key in config][:most]]
+              for run, config in zip(runs, own)]
+    for alike in alike_in(labels):
+        shared = set.intersection(*(set(own[i]) for i in alike))
+        for key in dict.fromkeys(key for i in alike for key in own[i] if key not in shared and key != DIGEST):
+            for i in alike:
+                labels[i] += [words_of(key, own[i][key])] if key in own[i] else absent(key)
+    labels = [", ".join(parts) for parts in labels]
+    if len(set(labels)) < len(runs) or not all(labels):
+        names = names_of_files([run.path for run in runs])
+        twice = len(set(labels)) < len(runs)
+        labels = [f"{label} ({name})" if label and twice else label or name for label, name in zip(labels, names)]
     return labels
+
+
+def words_of(key, value):
+    """A setting in a label: a name speaks for itself."""
+    return value if key.endswith(".name") else f"{key.split('.')[1]} = {value}"
+
+
+def absent(key):
+    return [] if key.endswith(".name") else [f"no {key.split('.')[1]}"]
+
+
+def alike_in(labels):
+    """The lists of places whose labels are the same, of two or more."""
+    places = {}
+    for i, label in enumerate(labels):
+        places.setdefault(tuple(label), []).append(i)
+    return [alike for alike in places.values() if len(alike) > 1]
+
+
+def names_of_files(paths):
+    """What tells files apart, without an ending: their names, with as many of their folders as that takes."""
+    resolved = [path.resolve() for path in paths]
+    for folders in range(max(len(path.parts) for path in resolved)):
+        names = ["/".join((*path.parts[-1 - folders:-1], path.stem)) for path in resolved]
+        if len(set(names)) == len(set(resolved)):
+            break
+    return names
 
 
 def said(run, key, value):

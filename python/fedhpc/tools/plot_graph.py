@@ -2,7 +2,7 @@
 
     plot_graph.py RUN.h5 [--groups labels|modulo:K] [--output FILE.png] [--force] [--title TEXT]
 
-Nodes are clients, coloured by group. --groups labels (default): the label of most of a client's training
+Nodes are clients, coloured by group. --groups labels (default): the label of most of a client's
 samples; modulo:K: client number modulo K, the planted clusters of data.synthetic_clusters=K. Edges within a
 group are grey, others orange, as wide as they weigh. The title has the share of edges within groups beside the
 share of all pairs of clients within groups, what edges at random would have; so has the line that is printed,

@@ -3,7 +3,6 @@
 import fcntl
 import functools
 import glob
-import itertools
 import os
 import sys
 import time
@@ -13,6 +12,7 @@ from . import data_files, launch, paper_plans, paper_record, paper_table, record
 from .paper_table import PaperError
 from .plan import PlanError
 from .project import ROOT, needed, programs
+from .style import number_of_earlier
 
 
 KEPT = ("finished", "interrupted")  # states of what is not run from the start
@@ -231,15 +231,15 @@ def files_beside(output):
 
 def set_aside(job):
     """Gives a job's result and checkpoints the names RUN.old1.h5 and RUN.old1.ckpt.N.h5, or the next number, as
-    `fedhpc run` does; nothing while a run writes them."""
+    `fedhpc run` does; nothing while a run writes them. Whether there was something."""
     present = [path for path in (job.output, *files_beside(job.output)) if path.exists()]
     if not present or is_written(job.output):
-        return
+        return False
     stem = job.output.stem
-    number = next(n for n in itertools.count(1)
-                  if not any(job.output.parent.glob(f"{glob.escape(stem)}.old{n}.*")))
+    number = number_of_earlier(job.output)
     for path in present:
         path.rename(path.with_name(f"{stem}.old{number}{path.name.removeprefix(stem)}"))
+    return True
 
 
 def is_written(output):

@@ -8,6 +8,7 @@ fraction of a second because this module needs h5py and numpy only.
 import contextlib
 import os
 import re
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -70,13 +71,17 @@ def way_to_open(path, timeout=PROBE_SECONDS):
 
 def refuse_what_is_no_hdf5(path):
     """ResultError if there is no file, or if what there is cannot be a result file."""
-    if path.is_dir():
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        raise ResultError(f"{path}: no such file") from None
+    except OSError as error:  # for example a folder that may not be entered
+        raise ResultError(f"{path}: cannot be read: {error.strerror}") from None
+    if stat.S_ISDIR(found.st_mode):
         raise ResultError(f"{path}: a folder, not an HDF5 file; name the RUN.h5 in it")
-    if not path.exists():
-        raise ResultError(f"{path}: no such file")
     if not os.access(path, os.R_OK):
         raise ResultError(f"{path}: no permission to read it")
-    if path.stat().st_size == 0:
+    if found.st_size == 0:
         raise ResultError(f"{path}: an empty file, not an HDF5 file")
     if not h5py.is_hdf5(path):
         raise ResultError(f"{path}: not an HDF5 file")

@@ -9,6 +9,7 @@
 what is known of each client is in client_data.py.
 """
 
+import os
 import re
 import sys
 import time
@@ -115,13 +116,23 @@ def files_of(places):
     runs: of a folder none of them, and of the files named those whose run is named too, as by *.h5."""
     found = {}
     for place in places:
-        if not place.is_dir():
+        if not is_folder(place):
             found[place] = True
             continue
+        if not os.access(place, os.R_OK | os.X_OK):
+            raise ResultError(f"{place}: no permission to read this folder")
         for path in sorted(place.glob("*.h5")):
             if run_of(path) is None:
                 found.setdefault(path, False)
     return {path: named for path, named in found.items() if not is_beside_its_run(path, found)}
+
+
+def is_folder(place):
+    """Whether it is one; not where that cannot be told, which opening it says better."""
+    try:
+        return place.is_dir()
+    except OSError:
+        return False
 
 
 def run_of(path):

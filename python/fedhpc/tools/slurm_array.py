@@ -25,7 +25,7 @@ SCRIPT = """#!/bin/bash
 #SBATCH --signal=B:USR1@{warning}
 #SBATCH --requeue
 #SBATCH --open-mode=append
-#SBATCH --output={folder}/slurm-%A_%a.log
+#SBATCH --output={log}
 {directives}
 # The pending runs of {paper}, one a task; `{reproduce} {paper} --status` shows how far they are.
 
@@ -58,6 +58,12 @@ exit "$code"
 """
 
 
+def quoted(option):
+    """An option of sbatch as a line of a script has it: the value in quotes where it needs them."""
+    name, equals, value = option.partition("=")
+    return name + equals + (shlex.quote(value) if value else "") if equals else shlex.quote(option)
+
+
 def script(options, reproduce, names, program):
     """The text of the job script for the runs `names`; `reproduce` is the path of the script to call."""
     # The Python at hand: it has the libraries, which the nodes' own may lack.
@@ -67,10 +73,10 @@ def script(options, reproduce, names, program):
     command += ["--quick"] if options.quick else []
     data = options.data or os.environ.get("FEDHPC_DATA")
     command += ["--data", str(Path(data).resolve())] if data else []
-    directives = "".join(f"#SBATCH {option}\n" for option in shlex.split(options.slurm_options))
+    directives = "".join(f"#SBATCH {quoted(option)}\n" for option in shlex.split(options.slurm_options))
     return SCRIPT.format(
         name=f"fedhpc-{options.paper}", last=len(names) - 1, ranks=options.ranks, minutes=options.slurm_minutes,
         throttle=f"%{options.slurm_tasks}" if options.slurm_tasks else "", warning=WARNING_SECONDS, kills=MAX_KILLS,
-        folder=options.output_dir.resolve(), directives=directives, paper=options.paper,
+        log=shlex.quote(f"{options.output_dir.resolve()}/slurm-%A_%a.log"), directives=directives, paper=options.paper,
         reproduce=shlex.quote(str(reproduce)), runs=" ".join(map(shlex.quote, names)), command=shlex.join(command),
         await_end=shlex.quote(str(needed("jobs/await_end.sh"))))

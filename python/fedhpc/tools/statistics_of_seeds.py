@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from .axes import carried, horizontal
+from .result_file import ResultError
 from .style import PlotError
 
 SMALLER_IS_BETTER = ("loss", "perplexity", "rmse", "error", "residual", "gap", "distortion", "seconds", "bytes")
@@ -55,6 +56,8 @@ def first_at(run, metric, target):
 
 def to_target(runs, metric, target):
     """{axis: Sample} of rounds, bytes of all links, simulated and wall seconds until the metric was at the target."""
+    if target > 1 and "accuracy" in metric:
+        raise ResultError(f"target {target:g}: {metric} is at most 1; name 90 % as 0.9 or 90%")
     values = {axis: [] for axis in TARGET_AXES}
     for run in runs:
         position = first_at(run, metric, target)

@@ -36,6 +36,12 @@ def add_force(parser):
                         help="replace an earlier figure; without, it gets the name FIGURE.old1.png or the next number")
 
 
+def number_of_earlier(path):
+    """The least n for which no file is called as `path` is, with .oldn behind its stem, whatever its ending."""
+    return next(n for n in itertools.count(1)
+                if not any(any(path.parent.glob(f"{glob.escape(path.stem)}.old{n}{end}")) for end in ("", ".*")))
+
+
 def write_figure(figure, output, force=False, dots_per_inch=DOTS_PER_INCH, metadata=None):
     """Writes a figure to the path `output`, whose ending says how, and sets an earlier one aside unless `force`.
 
@@ -49,8 +55,7 @@ def write_figure(figure, output, force=False, dots_per_inch=DOTS_PER_INCH, metad
     with matplotlib.rc_context({"pdf.fonttype": 42, "ps.fonttype": 42}):
         figure.savefig(drawn, format=output.suffix[1:] or "png", dpi=dots_per_inch, metadata=metadata)
     if output.is_file() and not force:
-        aside = next(output.with_name(f"{output.stem}.old{n}{output.suffix}") for n in itertools.count(1)
-                     if not any(output.parent.glob(f"{glob.escape(output.stem)}.old{n}.*")))
+        aside = output.with_name(f"{output.stem}.old{number_of_earlier(output)}{output.suffix}")
         output.rename(aside)
         print(f"the earlier figure is now {aside}")
     output.write_bytes(drawn.getvalue())

@@ -142,9 +142,10 @@ def largest(rung, plans):
 
 
 def prepare(job, state):
-    """Sets aside what must not be resumed, results of other settings with their checkpoints."""
-    if state.run is not None and differences_of(job, state.run):
-        set_aside(job)
+    """Sets aside what must not be resumed, results of other settings with their checkpoints, and says so."""
+    different = state.run is not None and differences_of(job, state.run)
+    if different and set_aside(job):
+        print(f"sweep: {job.output} is set aside: {different}", file=sys.stderr)
 
 
 def write_index(jobs, rounds, path):
@@ -320,8 +321,12 @@ def show(sweep, failed=frozenset()):
     states = states_of(sweep)
     text = report(sweep, states, failed)
     path = sweep.folder / "table.md"
-    path.write_text(text, encoding="utf-8")
-    print(f"{text}{path}")
+    try:
+        path.write_text(text, encoding="utf-8")
+        print(f"{text}{path}")
+    except OSError as error:  # somebody else's folder
+        print(text, end="")
+        print(f"sweep: {path} is not written: {error.strerror}", file=sys.stderr)
     return in_vain(sweep, states, failed)
 
 
