@@ -33,11 +33,12 @@ void AggregationRecord::add(Mean& products, std::span<const double> weights, con
   products.add(weights, change);
 }
 
-void AggregationRecord::note(Round& round, Mean& products, const Rows& before,
-                             const Rows& after) const {
-  const Rows change = map_->expand(after) - map_->expand(before);
-  const Rows gap = products.reduce() - change;
+void AggregationRecord::note(Round& round, Mean& products, const Step& step) const {
+  const Rows before = map_->expand(step.before);
+  const Rows of_mean = map_->expand(step.before + step.mean) - before;
+  const Rows gap = products.reduce() - of_mean;
   round.note(kGap, std::sqrt(map_->squared_length(gap)));
+  const Rows change = map_->expand(step.after) - before;
   const std::vector<Tensor> ranks = round.on_server(map_->layers(), [&](std::int64_t l) {
     return at::scalar_tensor(effective_rank(map_->matrix_of_layer(l, change)), at::kDouble);
   });

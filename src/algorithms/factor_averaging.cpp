@@ -11,6 +11,10 @@ void FactorAveraging::declare(OptionSet& options) {
   options.add_or_auto("algorithm.init_range", init_range_, above(0.0),
                       "a of the uniform distribution U(-a, a) of the first factors; auto: normals "
                       "that give weights the variance 2 / fan_in");
+  declare_averaging(options);
+}
+
+void FactorAveraging::declare_averaging(OptionSet& options) {
   averaging_.declare(options);
   server_.declare(options);
 }
@@ -42,8 +46,9 @@ void FactorAveraging::round(Round& round) {
     record_.add(products, weights, factors_ + sent, model);
   });
   const Rows before = factors_.clone();
-  server_.step_(factors_, update.reduce());  // u <- u + sum_k p_k (u_k - u)
-  record_.note(round, products, before, factors_);
+  const Rows mean = update.reduce();
+  server_.step_(factors_, mean);  // u <- u + sum_k p_k (u_k - u)
+  record_.note(round, products, {.before = before, .mean = mean, .after = factors_});
 }
 
 void FactorAveraging::evaluate(Evaluation& evaluation) {

@@ -67,8 +67,13 @@ void FedBAT::declare(OptionSet& options) {
     given.refuse_unless_default("train.buffers",
                                 "algorithm.name = fedbat, whose messages hold all of a model");
     if (least_step_ <= most_step_) return;
-    given.refuse("algorithm.least_step",
-                 concat("algorithm.most_step = ", most_step_, ", which is less"));
+    const Level least = given.origin("algorithm.least_step").level;
+    if (least >= given.origin("algorithm.most_step").level) {
+      given.refuse("algorithm.least_step",
+                   concat("algorithm.most_step = ", most_step_, ", which is less"));
+    }
+    given.refuse("algorithm.most_step",
+                 concat("algorithm.least_step = ", least_step_, ", which is more"));
   });
 }
 

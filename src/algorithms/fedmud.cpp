@@ -86,15 +86,16 @@ void FedMUD::round(Round& round) {
     record_.add(products, weights, factors_ + sent, before);
   });
   const Rows factors = factors_.clone();
-  server_.step_(factors_, update.reduce());  // (4)
-  record_.note(round, products, factors, factors_);
+  const Rows mean = update.reduce();
+  server_.step_(factors_, mean);  // (4)
+  record_.note(round, products, {.before = factors, .mean = mean, .after = factors_});
 }
 
 void FedMUD::reset(std::int64_t rounds) {
   model_->merge_(factors_);  // W <- W + U V^T (5)
   drawn_after_ = rounds;
   factors_ = updates_->initial(model_->frozen(), seed_, draw(rounds));  // U <- U(-a, a), V <- 0
-  server_.start(factors_);  // means of updates of other factors say nothing
+  server_.forget_(updates_->factor_fields());  // means of updates of other factors say nothing
   set_constants();
 }
 

@@ -90,14 +90,21 @@ void take_largest_(std::span<double> mask, std::span<const double> change, std::
 }  // namespace
 
 void FedSelect::declare(OptionSet& options) {
-  options.add("algorithm.select_rate", rate_, between(0.0, 1.0),
-              "share of a tensor's shared columns that becomes personal at a selection (p)");
+  const Condition selects = unless("algorithm.select_limit", "0");
+  options
+      .add("algorithm.select_rate", rate_, between(0.0, 1.0),
+           "share of a tensor's shared columns that becomes personal at a selection (p)")
+      .acts(selects);
   options.add("algorithm.select_limit", limit_, between(0.0, 1.0),
               "share of a tensor that becomes personal at most (alpha); 0: nothing does");
-  options.add("algorithm.select_every", every_, count_from(1),
-              "trainings of a client from one selection to the next");
-  options.add("algorithm.personal_passes", personal_passes_, count_from(0),
-              "local trainings of a client's personal columns before the one of its shared ones");
+  options
+      .add("algorithm.select_every", every_, count_from(1),
+           "trainings of a client from one selection to the next")
+      .acts(selects);
+  options
+      .add("algorithm.personal_passes", personal_passes_, count_from(0),
+           "local trainings of a client's personal columns before the one of its shared ones")
+      .acts(selects);
   options.add("algorithm.alternations", alternations_, count_from(1),
               "how often a round goes through those trainings");
   declare_weighting(options, weighting_);

@@ -21,7 +21,7 @@ void LoRA::declare(OptionSet& options) {
               "what is trained in full of layers without an adapter, and of biases and norms: "
               "nothing, what belongs to the head, or all");
   options.acts("train.buffers", where("algorithm.rest", {"all"}));  // others' stay the base's
-  averaging().declare(options);
+  declare_averaging(options);
 }
 
 void LoRA::initialise(const Setup& setup) {

@@ -26,8 +26,10 @@ Rows samples_of(const Tensor& stack, const LayoutPtr& layout) {
 void MOON::declare(OptionSet& options) {
   options.add("algorithm.mu", mu_, at_least(0.0),
               "weight of the contrastive term beside the loss; 0 is FedAvg");
-  options.add("algorithm.temperature", temperature_, above(0.0),
-              "what similarities are divided by in the contrastive term (tau)");
+  options
+      .add("algorithm.temperature", temperature_, above(0.0),
+           "what similarities are divided by in the contrastive term (tau)")
+      .acts(unless("algorithm.mu", "0"));
   averaging_.declare(options);
   server_.declare(options);
 }

@@ -43,14 +43,18 @@ void PFedGP::declare(OptionSet& options) {
               "Gibbs chains of a node's classifier in evaluation");
   options.add("algorithm.test_gibbs_steps", test_chains_.steps, count_from(1),
               "steps of each of them");
-  options.add("algorithm.scored_share", settings_.scored_share,
-              {.low = 0, .high = 1, .low_open = true, .high_open = true},
-              "share of a batch that is scored by a classifier which knows the rest");
+  options
+      .add("algorithm.scored_share", settings_.scored_share,
+           {.low = 0, .high = 1, .low_open = true, .high_open = true},
+           "share of a batch that is scored by a classifier which knows the rest")
+      .acts(where("algorithm.inducing_points", {"0"}));
   options.add("algorithm.inducing_points", points_per_class_, count_from(0),
               "inducing points of each class, embeddings that all clients learn and share; 0: "
               "classifiers know samples alone");
-  options.add("algorithm.inducing_deviation", points_deviation_, above(0.0),
-              "standard deviation of their first values");
+  options
+      .add("algorithm.inducing_deviation", points_deviation_, above(0.0),
+           "standard deviation of their first values")
+      .acts(unless("algorithm.inducing_points", "0"));
   options.add(
       "algorithm.averaging", settings_.averaging,
       Names<Averaging>{{"probability", Averaging::Probability}, {"log", Averaging::LogProbability}},

@@ -42,6 +42,16 @@ void ServerOptimizer::start(const Rows& model) {
   if (adapts()) accumulator_ = {at::full_like(model.values, eps_ * eps_), model.layout};
 }
 
+void ServerOptimizer::forget_(std::span<const Field> fields) {
+  for (const Field& field : fields) {
+    const auto of_field = [&](const Rows& rows) {
+      return rows.values.narrow(1, field.offset, field.size);
+    };
+    if (kind_ != Kind::Sgd) of_field(mean_).zero_();
+    if (adapts()) of_field(accumulator_).fill_(eps_ * eps_);
+  }
+}
+
 void ServerOptimizer::step_(Rows& model, const Rows& update) {
   if (kind_ == Kind::Sgd && rate() == 1) {
     model += update;

@@ -92,6 +92,10 @@ void SimilarityNetwork::declare(OptionSet& options) {
       .acts(unless("algorithm.neighbours", "0"))
       .acts(where("algorithm.graph", {"data"}))
       .acts(where("algorithm.kernel", {"auto", "fourier"}));
+  options.add_check([this](const OptionSet& given) {
+    if (fourier_features_ % 2 == 0) return;
+    given.refuse("algorithm.fourier_features", "an odd number: they come in pairs; add one");
+  });
   options
       .add("algorithm.covariance_distance", covariance_distance_,
            Names<CovarianceDistance>{{"frobenius", CovarianceDistance::Frobenius},

@@ -92,9 +92,11 @@ void SimNet::declare(OptionSet& options) {
                       {"all", Personal::All},
                       {"none", Personal::None}},
       "columns that are a client's own: the classifier, all but it, batch norm's, all, none");
-  options.add("algorithm.shared", shared_tag_,
-              Names<Shared>{{"rest", Shared::Rest}, {"all", Shared::All}},
-              "columns that all share: the others, or all, with the personal ones added to them");
+  options
+      .add("algorithm.shared", shared_tag_,
+           Names<Shared>{{"rest", Shared::Rest}, {"all", Shared::All}},
+           "columns that all share: the others, or all, with the personal ones added to them")
+      .acts(own);
   options
       .add("algorithm.personal_start", start_,
            Names<Start>{{"auto", Start::Auto}, {"zero", Start::Zero}, {"initial", Start::Initial}},
@@ -145,7 +147,9 @@ void SimNet::declare(OptionSet& options) {
 
 Traits SimNet::traits() const {
   const bool all_personal = shared_tag_ == Shared::Rest && personal_tag_ == Personal::All;
-  return {.models = all_personal ? Models::Personal : Models::Shared, .can_leave_rounds = false};
+  return {.models = all_personal ? Models::Personal : Models::Shared,
+          .can_leave_rounds = false,
+          .divides_by_rate = true};
 }
 
 void SimNet::initialise(const Setup& setup) {

@@ -90,10 +90,11 @@ class RoundWarnings {
   explicit RoundWarnings(const Experiment& experiment) : experiment_(experiment) {}
 
   void look_at(const RoundReport& report) {
-    warn_once(diverged_, report.diverged_since > 0,
-              concat("the run diverges since round ", report.diverged_since,
-                     ": a loss is not finite or above 10^4 ln(classes), the training loss is ",
-                     loss_text(report.metrics.train_loss), "; train.lr may be too large"));
+    warn_once(
+        diverged_, report.diverged_since > 0,
+        concat("the run diverges since round ", report.diverged_since,
+               ": a loss is not finite or above 10^4 times that of guessing, the training loss is ",
+               loss_text(report.metrics.train_loss), "; train.lr may be too large"));
     if (idle_ || report.train_samples > 0) return;
     const std::string reason = why_idle(experiment_, *report.cohort);
     warn_once(idle_, !reason.empty(),

@@ -40,30 +40,14 @@ class FormatCodec final : public Codec {
   using Values = std::span<const T>;
   using Bytes = std::span<const std::byte>;
 
-  std::int64_t row_bytes(Values<float> row, Values<float>) const override {
-    return format_.encoded_bytes(row);
-  }
-  std::int64_t row_bytes(Values<double> row, Values<double>) const override {
-    return format_.encoded_bytes(row);
-  }
-  std::int64_t transmit_row_(std::span<float> row, Values<float>) const override {
-    return transmit_(row);
-  }
-  std::int64_t transmit_row_(std::span<double> row, Values<double>) const override {
-    return transmit_(row);
-  }
-  std::vector<std::byte> encode_row(Values<float> row, Values<float>) const override {
-    return encode(row);
-  }
-  std::vector<std::byte> encode_row(Values<double> row, Values<double>) const override {
-    return encode(row);
-  }
-  void decode_row(Bytes bytes, std::span<float> row, Values<float>) const override {
-    decode(bytes, row);
-  }
-  void decode_row(Bytes bytes, std::span<double> row, Values<double>) const override {
-    decode(bytes, row);
-  }
+  std::int64_t row_bytes(Values<float> row) const override { return format_.encoded_bytes(row); }
+  std::int64_t row_bytes(Values<double> row) const override { return format_.encoded_bytes(row); }
+  std::int64_t transmit_row_(std::span<float> row) const override { return transmit_(row); }
+  std::int64_t transmit_row_(std::span<double> row) const override { return transmit_(row); }
+  std::vector<std::byte> encode_row(Values<float> row) const override { return encode(row); }
+  std::vector<std::byte> encode_row(Values<double> row) const override { return encode(row); }
+  void decode_row(Bytes bytes, std::span<float> row) const override { decode(bytes, row); }
+  void decode_row(Bytes bytes, std::span<double> row) const override { decode(bytes, row); }
 
   template <typename T>
   std::int64_t transmit_(std::span<T> row) const {

@@ -20,7 +20,7 @@ Condition where(const std::string& key, std::vector<std::string> values) {
 }
 
 Condition unless(const std::string& key, const std::string& value) {
-  return {.words = key + " other than " + value,
+  return {.words = value.empty() ? key + " set" : key + " other than " + value,
           .keys = {key},
           .holds = [key, value](const OptionSet& options) {
             return options.entry(key).print() != value;

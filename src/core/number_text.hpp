@@ -29,6 +29,7 @@ T parse_number(const std::string& text, const Bounds<T>& bounds) {
   }
   if constexpr (std::is_floating_point_v<T>) {
     if (!std::isfinite(value)) throw std::invalid_argument("not finite");
+    value += T{0};  // -0 is 0: keys are compared by their texts
   }
   const bool too_low = bounds.low_open ? value <= bounds.low : value < bounds.low;
   const bool too_high = bounds.high_open ? value >= bounds.high : value > bounds.high;

@@ -78,7 +78,8 @@ void RunOptions::declare(OptionSet& options) {
       "is left between two blocks of clients and gone on with there by resume");
   options.add("run.stop_on_divergence", stop_on_divergence,
               "end a run after the round in which it diverges, with exit code 1: a loss is not "
-              "finite or above 10^4 ln(classes); otherwise it goes on, and its status tells");
+              "finite or above 10^4 times that of guessing; otherwise it goes on, and its status "
+              "tells");
   options.add("run.collective_timeout", collective_timeout, above(0.0),
               "seconds a rank waits for the others while none of them gets on, before it gives up");
   options.add(
@@ -178,8 +179,13 @@ void Config::resolve(const std::string& name) {
   for (std::string& note : options_.check_acting()) notes_.push_back(std::move(note));
   // What was auto once more is settled as before.
   factorisation.resolve(options_, algorithm_name, algorithm->traits().factorisations);
-  train.resolve(options_, run.rounds);
-  if (const double steps = algorithm->traits().mean_steps; steps > 0) {
+  const Traits traits = algorithm->traits();
+  train.resolve(options_, run.rounds, traits.trainings_in_round);
+  if (traits.divides_by_rate) {
+    train.refuse_lost_rates(options_, run.rounds, run.dtype,
+                            concat("algorithm.name = ", algorithm_name));
+  }
+  if (const double steps = traits.mean_steps; steps > 0) {
     train.local_steps = std::max<std::int64_t>(1, std::llround(steps));
     train.local_epochs = 0;
   }

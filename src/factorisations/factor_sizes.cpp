@@ -4,6 +4,7 @@
 #include <fnmatch.h>
 
 #include "fedhpc/core/error.hpp"
+#include "fedhpc/core/log.hpp"
 
 namespace fedhpc {
 
@@ -95,11 +96,16 @@ double rate_of_layers(const FactorisationOptions& options, const std::vector<con
         "= model) cannot be met: the layers left in full are 1 / ",
         all / others, " of it; lower the compression or leave fewer layers in model.exclude"));
   }
+  const auto of_model = [&](double share) {
+    return (others + static_cast<double>(factor_count(options, fields, 1 / share))) / all;
+  };
   double share = goal;
-  while (share - kStep > 0 &&
-         (others + static_cast<double>(factor_count(options, fields, 1 / share))) / all - goal >
-             kStep) {
-    share -= kStep;
+  while (share - kStep > 0 && of_model(share) - goal > kStep) share -= kStep;
+  if (const double met = of_model(share); met - goal > kStep) {
+    run_log().of_run(LogLevel::Warning,
+                     concat("model.compression = ", options.compression,
+                            " of the whole model is not met: the smallest factors leave 1 / ",
+                            1 / met, " of it"));
   }
   return 1 / share;
 }

@@ -14,11 +14,10 @@
 
 namespace fedhpc {
 
-Hadamard::Hadamard(WeightShape shape, std::int64_t rank, const FactorForm& form)
-    : shape_(std::move(shape)), rank_(rank), arithmetic_{.summation = form.summation} {
+Hadamard::Hadamard(const WeightShape& shape, std::int64_t rank, const FactorForm& form)
+    : shape_(shape.in_two_dimensions()), rank_(rank), arithmetic_{.summation = form.summation} {
   require(rank_ >= 1, "a decomposition has a rank of 1 or more");
   const std::vector<std::int64_t>& sizes = shape_.sizes;
-  require(sizes.size() == 2 || sizes.size() == 4, "a matrix or kernels of two dimensions");
   window_ = of_kernels() ? sizes[2] * sizes[3] : 1;
   if (!of_kernels()) matrix_.emplace(MatrixView(shape_, ConvView::Raw), rank_, form.summation);
   for (const int j : {1, 2}) {
@@ -33,8 +32,9 @@ Hadamard::Hadamard(WeightShape shape, std::int64_t rank, const FactorForm& form)
   }
 }
 
-std::int64_t Hadamard::rank_of(const WeightShape& shape, CompressionRate rate,
+std::int64_t Hadamard::rank_of(const WeightShape& weights, CompressionRate rate,
                                const FactorForm& form) {
+  const WeightShape shape = weights.in_two_dimensions();
   const auto ends = static_cast<double>(shape.sizes[0] + shape.sizes[1]);
   const double numbers = static_cast<double>(shape.count()) / rate.value;
   double rank = numbers / (2 * ends);
@@ -47,7 +47,8 @@ std::int64_t Hadamard::rank_of(const WeightShape& shape, CompressionRate rate,
     const auto longer = static_cast<double>(std::max(shape.sizes[0], shape.sizes[1]));
     return std::llround(std::max(std::ceil(std::sqrt(longer)), std::ceil(rank)));
   }
-  return std::max<std::int64_t>(1, std::llround(std::floor(rank)));
+  // What is a whole number but for rounding is that number.
+  return std::max<std::int64_t>(1, std::llround(std::floor(rank * (1 + 1e-12))));
 }
 
 double Hadamard::initial_deviation() const {

@@ -44,8 +44,8 @@ KroneckerProduct::KroneckerProduct(const MatrixView& view, std::int64_t blocks,
 std::int64_t KroneckerProduct::rank_of(const MatrixView& view, CompressionRate rate,
                                        Trained trained, BlockLayout layout) {
   const auto numbers = static_cast<double>(view.rows() * view.columns());
-  const double share = (trained == Trained::Right ? 2 : 1) / rate.value;
-  const double blocks = share * share * numbers / 4;
+  // One division: a sum that is rounded would make a block, or a row of blocks, more.
+  const double blocks = numbers / ((trained == Trained::Right ? 1 : 4) * rate.value * rate.value);
   if (layout == BlockLayout::Stacked) {
     return std::max<std::int64_t>(1, std::llround(std::ceil(blocks)));
   }

@@ -4,13 +4,14 @@
 
 namespace fedhpc {
 
-MatrixView::MatrixView(const WeightShape& shape, ConvView view)
-    : rows_(shape.sizes[0]), columns_(shape.sizes[1]) {
-  if (shape.sizes.size() == 2) return;
-  require(shape.sizes.size() == 4, "weights are a matrix or kernels of two dimensions");
-  rows_ *= shape.sizes[2];
-  columns_ *= shape.sizes[3];
-  if (view == ConvView::Permuted) kernel_ = shape.sizes;
+MatrixView::MatrixView(const WeightShape& shape, ConvView view) {
+  const std::vector<std::int64_t> sizes = shape.in_two_dimensions().sizes;
+  rows_ = sizes[0];
+  columns_ = sizes[1];
+  if (sizes.size() == 2) return;
+  rows_ *= sizes[2];
+  columns_ *= sizes[3];
+  if (view == ConvView::Permuted) kernel_ = sizes;
 }
 
 Tensor MatrixView::matrices_of(const Tensor& w) const {

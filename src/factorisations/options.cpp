@@ -105,7 +105,7 @@ void FactorisationOptions::resolve(const OptionSet& options, const std::string& 
   const OptionSet::Entry& rank = options.entry("model.rank");
   const OptionSet::Entry& rate = options.entry("model.compression");
   if (ranks.empty()) return;
-  const bool rate_is_set = rate.print() != rate.default_text;
+  const bool rate_is_set = is_given(rate.origin.level) || rate.print() != rate.default_text;
   if (rate_is_set && rate.origin.level == rank.origin.level) {
     throw ConfigError(concat(rate.origin.place, ": model.rank = ", rank.print(),
                              " and model.compression = ", compression,

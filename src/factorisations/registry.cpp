@@ -36,6 +36,16 @@ std::unique_ptr<Factorisation> make(const WeightShape& shape, const FactorSize& 
 
 std::int64_t WeightShape::count() const { return product(sizes); }
 
+WeightShape WeightShape::in_two_dimensions() const {
+  require(sizes.size() >= 2, "weights have outputs and inputs");
+  WeightShape shape{.sizes = {sizes[0], sizes[1]}, .fan_in = fan_in};
+  if (sizes.size() > 2) {
+    shape.sizes.push_back(product({sizes.begin() + 2, sizes.end() - 1}));
+    shape.sizes.push_back(sizes.back());
+  }
+  return shape;
+}
+
 std::int64_t FactorShape::count() const { return product(sizes); }
 
 std::int64_t Factorisation::count() const {

@@ -36,7 +36,7 @@ void NetworkOptions::declare(OptionSet& options) {
   options.add(
       "network.step_seconds", step_seconds, at_least(0.0),
       "seconds that a simulated client takes for the gradient of one batch; a local step of "
-      "pfedme, tdpfed, sfedhp or perfedavg takes several");
+      "pfedme, tdpfed, sfedhp, perfedavg or apfl takes several");
 }
 
 NetworkModel::NetworkModel(const NetworkOptions& options)

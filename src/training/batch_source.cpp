@@ -59,13 +59,12 @@ std::int64_t BatchSource::steps_of(std::int64_t client, const Pass& pass) const 
 }
 
 double BatchSource::rate_of(std::int64_t client, const Pass& pass, std::int64_t step) const {
-  const std::int64_t behind = std::max<std::int64_t>(pass.round, 1) - 1;  // 0 before round 1, too
-  if (options_.lr_unit == LrUnit::Round) return options_.lr_factor(behind);
+  if (options_.lr_unit == LrUnit::Round) return options_.lr_factor_of_round(pass.round);
   const std::int64_t samples = shard_.train_count(client);
   const std::int64_t in_epoch =
       BatchCursor::num_batches_per_epoch(samples, options_.batch_size, singles_);
   const std::int64_t epochs = (steps_for(samples) + in_epoch - 1) / in_epoch;  // of a training
-  const std::int64_t trainings = behind * trainings_ + training_;
+  const std::int64_t trainings = TrainOptions::rounds_behind(pass.round) * trainings_ + training_;
   return options_.lr_factor(trainings * epochs + step / in_epoch);
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <limits>
 #include <numbers>
 #include <stdexcept>
 
@@ -62,7 +63,8 @@ void TrainOptions::declare_schedule(OptionSet& options) {
   options
       .add("train.lr_unit", lr_unit, {{"round", LrUnit::Round}, {"epoch", LrUnit::Epoch}},
            "what train.lr_schedule counts: rounds, or epochs of a client that takes part in every "
-           "round (those of all edge rounds; an epoch that ends early counts)")
+           "round (those of all edge rounds; an epoch that ends early counts; of trainings of "
+           "several parts of a model in a round the first alone)")
       .acts(either(unless("train.lr_schedule", "constant"), unless("train.lr_warmup", "0")));
 }
 
@@ -191,7 +193,8 @@ void TrainOptions::resolve_optimizer(const OptionSet& options) {
   }
 }
 
-void TrainOptions::resolve_schedule(const OptionSet& options, std::int64_t rounds) {
+void TrainOptions::resolve_schedule(const OptionSet& options, std::int64_t rounds,
+                                    std::int64_t trainings) {
   if (lr_schedule == LrSchedule::Milestones) {
     if (lr_milestones.empty()) {
       options.refuse("train.lr_schedule", "no train.lr_milestones; give some, such as 60,80");
@@ -212,8 +215,9 @@ void TrainOptions::resolve_schedule(const OptionSet& options, std::int64_t round
                                              ", which leaves no round to train.lr_schedule = "
                                              "cosine; lower it"));
   }
-  // Local steps are at least one epoch a round, and edge rounds make more.
-  const std::int64_t units = by_epoch ? rounds * std::max<std::int64_t>(1, local_epochs) : rounds;
+  // Local steps are at least one epoch of a training.
+  const std::int64_t epochs = trainings * std::max<std::int64_t>(1, local_epochs);
+  const std::int64_t units = by_epoch ? rounds * epochs : rounds;
   if (lr_final == 0 && lr_warmup + lr_period < units) {
     const bool given = options.origin("train.lr_period").level > Level::Stored;
     options.refuse(given ? "train.lr_period" : "run.rounds",
@@ -224,10 +228,26 @@ void TrainOptions::resolve_schedule(const OptionSet& options, std::int64_t round
   }
 }
 
-void TrainOptions::resolve(OptionSet& options, std::int64_t rounds) {
+void TrainOptions::resolve(OptionSet& options, std::int64_t rounds, std::int64_t trainings) {
   resolve_length(options);
   resolve_optimizer(options);
-  resolve_schedule(options, rounds);
+  resolve_schedule(options, rounds, trainings);
+}
+
+void TrainOptions::refuse_lost_rates(const OptionSet& options, std::int64_t rounds, DType dtype,
+                                     const std::string& because) const {
+  const double least = dtype == DType::Float64 ? std::numeric_limits<double>::min()
+                                               : std::numeric_limits<float>::min();
+  if (lr < least) options.refuse("train.lr", concat(because, ", which divides by it; raise it"));
+  // The factor rises in a warm-up and never again.
+  for (const std::int64_t round : {std::int64_t{1}, rounds}) {
+    const double rate = lr * lr_factor_of_round(round);
+    if (rate >= least) continue;
+    const bool warming_up = round <= lr_warmup;
+    options.refuse(warming_up ? "train.lr_warmup_start" : "train.lr_schedule",
+                   concat(because, ", which divides by the rate: it is ", rate, " in round ", round,
+                          "; let it fall less"));
+  }
 }
 
 StepRule TrainOptions::step_rule() const {

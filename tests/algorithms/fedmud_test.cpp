@@ -224,6 +224,32 @@ TEST(FedMUD, FixedFactorsAreAveragedWithoutGap) {
   }
 }
 
+TEST(FedMUD, TheGapIsOfTheMeanWhateverTheServerMakesOfIt) {
+  const std::unique_ptr<Communicator> comm = world_communicator(60);
+  for (const Keys& server : {Keys{{"server.lr", "0.5"}}, Keys{{"server.optimizer", "adam"}}}) {
+    Keys keys = with_fedmud({{"model.factorisation", "low_rank_aad"}});
+    keys.insert(server.begin(), server.end());
+    const TinyResult result = run(keys, *comm);
+    if (comm->rank() != 0) continue;
+    for (const double gap : own_series(keys, result, "aggregation_gap")) EXPECT_LT(gap, 1e-12);
+  }
+}
+
+TEST(FedMUD, AResetKeepsTheServersMomentumOfWhatIsTrainedInFull) {
+  const std::unique_ptr<Communicator> comm = world_communicator(60);
+  const auto bias_after = [&](const std::string& momentum) {
+    const Keys keys = with_fedmud({{"algorithm.reset_interval", "1"},
+                                   {"run.rounds", "3"},
+                                   {"server.optimizer", "momentum"},
+                                   {"server.momentum", momentum}});
+    return run(keys, *comm).global;
+  };
+  const Tensor much = bias_after("0.9");
+  const Tensor little = bias_after("0.1");
+  if (comm->rank() != 0) return;
+  EXPECT_GT(distance(much, little), 1e-6);
+}
+
 TEST(FedMUD, OneParticipantHasNoGap) {
   const std::unique_ptr<Communicator> comm = world_communicator(60);
   for (const std::string& name : kFactorisations) {

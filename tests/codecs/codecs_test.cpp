@@ -290,9 +290,6 @@ TEST(Codecs, RefuseRowsTheyCannotRead) {
   EXPECT_THROW(codec->encode(at::zeros({1, 4})), std::logic_error);
   EXPECT_THROW(codec->encoded_bytes(at::zeros({1, 4}, at::kLong)), std::logic_error);
   EXPECT_THROW(codec->transmit_(at::zeros({4, 3}).t()), std::logic_error);
-  EXPECT_THROW(codec->transmit_(at::zeros({2, 3}), at::zeros({1, 3})), std::logic_error);
-  EXPECT_THROW(codec->transmit_(at::zeros({2, 3}), at::zeros({2, 3}, at::kDouble)),
-               std::logic_error);
 }
 
 }  // namespace

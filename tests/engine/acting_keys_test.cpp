@@ -100,6 +100,7 @@ void try_everywhere(const std::vector<Assignment>& least, const OptionSet::Entry
     (acts ? seen.acts : seen.idle) = true;
     lines.push_back(in_file(entry.key, value));
     const std::string message = refusal(lines);
+    if (message.find("cannot both count") != std::string::npos) continue;  // two ways to say one
     if (acts) {
       EXPECT_EQ(message.find("has no effect"), std::string::npos) << message;
     } else {

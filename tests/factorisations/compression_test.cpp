@@ -5,6 +5,8 @@
 
 #include "fedhpc/core/error.hpp"
 #include "fedhpc/factorisations/factor_map.hpp"
+#include "fedhpc/factorisations/hadamard.hpp"
+#include "fedhpc/factorisations/kronecker.hpp"
 #include "fedhpc/models/model.hpp"
 
 // How many numbers factors hold: the plans of FedMUD's public code.
@@ -59,6 +61,16 @@ TEST(Compression, OfFashionMnistsNet) {
   EXPECT_EQ(ranks("kronecker_f", layout), (Sizes{9, 34, 134}));
   // What travels: the trained columns and 960 statistics of batch norm.
   EXPECT_EQ(FactorMap(of_model("kronecker_aad"), layout).factors()->size(), 12'008 + 960);
+}
+
+TEST(Compression, RoundingMakesNoBlockMoreAndNoRankLess) {
+  const MatrixView view({.sizes = {100, 784}}, ConvView::Raw);
+  const auto blocks = [&](BlockLayout layout) {
+    return KroneckerProduct::rank_of(view, {10}, Trained::Both, layout);
+  };
+  EXPECT_EQ(blocks(BlockLayout::Stacked), 196);  // 100 * 784 / (4 * 10^2)
+  EXPECT_EQ(blocks(BlockLayout::Grid), 14 * 14);
+  EXPECT_EQ(Hadamard::rank_of({.sizes = {10, 128, 3, 3}}, {5}), 6);
 }
 
 TEST(Compression, OfTheOtherNets) {

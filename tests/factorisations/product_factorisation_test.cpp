@@ -67,7 +67,16 @@ class Layer {
 
  private:
   Field field(const Case& of) const {
-    return {.name = "layer.weight", .shape = of.sizes, .size = weights_, .fan_in = shape_.fan_in};
+    return {.name = "layer.weight",
+            .shape = in_two_dimensions(of.sizes),
+            .size = weights_,
+            .fan_in = shape_.fan_in};
+  }
+  /// The definition knows matrices, and kernels of two dimensions.
+  static Sizes in_two_dimensions(const Sizes& sizes) {
+    if (sizes.size() == 3) return {sizes[0], sizes[1], 1, sizes[2]};
+    if (sizes.size() == 5) return {sizes[0], sizes[1], sizes[2] * sizes[3], sizes[4]};
+    return sizes;
   }
   reference::Parameters parts(const Tensor& numbers, std::size_t begin, std::size_t end) const {
     reference::Parameters parts;
@@ -174,7 +183,12 @@ const std::vector<Case> kCases{
     {"lora_permuted", "lora", {4, 3, 3, 2}, 3, {.lora_alpha = 1}},
     {"ffa_lora", "ffa_lora", {4, 3, 3, 3}, 5, {.view = ConvView::Raw, .lora_alpha = 2}},
     {"hadamard_matrix", "hadamard", {7, 5}, 2},
-    {"hadamard_kernels", "hadamard", {5, 4, 3, 2}, 2}};
+    {"hadamard_kernels", "hadamard", {5, 4, 3, 2}, 2},
+    {"low_rank_of_one_dimension", "low_rank", {6, 4, 3}, 2},
+    {"lora_of_one_dimension", "lora", {6, 4, 3}, 2, {.view = ConvView::Raw}},
+    {"kronecker_of_three_dimensions_cut_off", "kronecker", {4, 3, 2, 2, 3}, 2},
+    {"hadamard_of_one_dimension", "hadamard", {5, 4, 3}, 2},
+    {"hadamard_of_three_dimensions", "hadamard", {5, 4, 2, 2, 3}, 2}};
 
 INSTANTIATE_TEST_SUITE_P(Factorisation, OfLayers, ::testing::ValuesIn(kCases),
                          [](const auto& of) { return of.param.test; });

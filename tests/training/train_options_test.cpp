@@ -15,13 +15,14 @@ using Assignments = std::vector<std::pair<std::string, std::string>>;
 
 /// The options after these lines of a configuration file.
 struct Resolved {
-  explicit Resolved(const Assignments& lines, std::int64_t rounds = 10) {
+  explicit Resolved(const Assignments& lines, std::int64_t rounds = 10,
+                    std::int64_t trainings = 1) {
     train.declare(options);
     int line = 0;
     for (const auto& [key, text] : lines) {
       options.assign("train." + key, text, {Level::File, "x.ini:" + std::to_string(++line)});
     }
-    train.resolve(options, rounds);
+    train.resolve(options, rounds, trainings);
   }
   Resolved(const Resolved&) = delete;
   Resolved& operator=(const Resolved&) = delete;
@@ -116,6 +117,33 @@ TEST(TrainOptionsTest, ACosineByEpochLastsAsLongAsTheRunSurelyDoes) {
   EXPECT_THROW(Resolved(steps, 10), ConfigError);
   steps[2].second = "10";
   EXPECT_EQ(Resolved(steps, 10).train.lr_period, 10);
+  EXPECT_THROW(Resolved(steps, 10, /*trainings=*/4), ConfigError);
+  steps[2].second = "40";
+  EXPECT_EQ(Resolved(steps, 10, /*trainings=*/4).train.lr_period, 40);
+}
+
+std::string why_lost(const Assignments& lines, std::int64_t rounds, DType dtype = DType::Float32) {
+  const Resolved resolved(lines, rounds);
+  try {
+    resolved.train.refuse_lost_rates(resolved.options, rounds, dtype, "algorithm.name = x");
+  } catch (const ConfigError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(TrainOptionsTest, ARateThatIsLostIsRefusedWhereItIsDividedBy) {
+  Assignments falling{{"lr", "0.1"}, {"lr_schedule", "exponential"}, {"lr_decay", "0.1"}};
+  EXPECT_EQ(why_lost(falling, 37), "");
+  EXPECT_NE(why_lost(falling, 60).find("x.ini:2: key 'train.lr_schedule'"), std::string::npos);
+  EXPECT_NE(why_lost(falling, 60).find("in round 60"), std::string::npos);
+  EXPECT_EQ(why_lost(falling, 60, DType::Float64), "");
+  EXPECT_NE(why_lost(falling, 400, DType::Float64), "");
+  for (const char* lr : {"0", "-0", "1e-39"}) {
+    EXPECT_NE(why_lost({{"lr", lr}}, 1).find("x.ini:1: key 'train.lr'"), std::string::npos) << lr;
+  }
+  const Assignments warm{{"lr", "1e-30"}, {"lr_warmup", "3"}, {"lr_warmup_start", "1e-9"}};
+  EXPECT_NE(why_lost(warm, 5).find("key 'train.lr_warmup_start'"), std::string::npos);
 }
 
 double factor(const Assignments& lines, std::int64_t units) {

@@ -15,6 +15,13 @@ class AggregationRecord {
   /// Adds the series aggregation_gap, and effective_rank.LAYER of every factorised layer.
   explicit AggregationRecord(const Setup& setup);
 
+  /// The server's factors [1, Q] before and after its step along the mean of their updates.
+  struct Step {
+    const Rows& before;
+    const Rows& mean;
+    const Rows& after;
+  };
+
   /// Starts a mean over clients of the change of the weights behind their factors.
   Mean products(Round& round) const { return round.mean(map_->full()); }
   /// Adds the weights that these clients' factors [C, Q] stand for, less those of the server's
@@ -22,9 +29,8 @@ class AggregationRecord {
   void add(Mean& products, std::span<const double> weights, const Rows& factors,
            const Rows& before) const;
   /// Notes || mean of the products - product of the means ||, FedMUD's (6) minus (7), and the
-  /// effective rank of each layer's change of weights. `before` and `after` [1, Q] are the server's
-  /// factors. Collective.
-  void note(Round& round, Mean& products, const Rows& before, const Rows& after) const;
+  /// effective rank of each layer's change of weights. Collective.
+  void note(Round& round, Mean& products, const Step& step) const;
 
  private:
   FactorMap* map_ = nullptr;

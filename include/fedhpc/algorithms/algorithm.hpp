@@ -106,6 +106,8 @@ struct Traits {
   /// Local steps that a client takes in a round on average, where the method draws their number; 0:
   /// as train.* say.
   double mean_steps = 0;
+  std::int64_t trainings_in_round = 1;  ///< a participant surely trains so many times in a round
+  bool divides_by_rate = false;         ///< it divides by train.lr as the schedule has it
 };
 
 /// A classifier that replaces a model's head: it maps what the head would see of n samples, [n, E]

@@ -19,6 +19,7 @@ namespace fedhpc {
 /// their local steps: federated averaging of what they add up to.
 class Dsgd final : public Algorithm {
  public:
+  Traits traits() const override { return {.divides_by_rate = true}; }
   void declare(OptionSet& options) override;
   void initialise(const Setup& setup) override;
   void round(Round& round) override;

@@ -33,7 +33,8 @@ class FactorAveraging : public Algorithm {
 
  protected:
   const std::vector<std::string>& factorisations() const { return factorisations_; }
-  AveragingOptions& averaging() { return averaging_; }
+  /// Declares the keys of the mean over clients and of the server's step.
+  void declare_averaging(OptionSet& options);
   FactorMap& updates() const { return *map_; }
   /// Clients train factors that begin at `first` [1, Q] and stand for models by `model`, which
   /// outlives the rounds.

@@ -52,7 +52,9 @@ namespace fedhpc {
 /// server has. -Local leaves x as it is; the model evaluated is x.
 class FedComLoc final : public Algorithm {
  public:
-  Traits traits() const override { return {.mean_steps = 1 / probability_}; }
+  Traits traits() const override {
+    return {.mean_steps = 1 / probability_, .divides_by_rate = true};
+  }
   void declare(OptionSet& options) override;
   void initialise(const Setup& setup) override;
   void round(Round& round) override;

@@ -37,7 +37,7 @@ namespace fedhpc {
 /// columns leaves them alone.
 ///
 /// Both ends know m_k, so that shared columns travel as they are, without places. A client that
-/// has selected also sends its new m_k, a bit for every trainable column.
+/// has selected also sends its new m_k, a bit for every trainable column and one number.
 ///
 /// A client's own model is what it would start from next. The global model is scored beside it.
 ///

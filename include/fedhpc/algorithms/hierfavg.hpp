@@ -31,8 +31,10 @@ namespace fedhpc {
 class HierFAVG final : public Algorithm {
  public:
   Traits traits() const override {
+    const bool drawn_again = cohort_of_ == CohortOf::EdgeRound;
     return {.tiers = Tiers::ClientEdgeCloud,
-            .cohorts_in_round = cohort_of_ == CohortOf::EdgeRound ? edge_rounds_ : 1};
+            .cohorts_in_round = drawn_again ? edge_rounds_ : 1,
+            .trainings_in_round = drawn_again ? 1 : edge_rounds_};
   }
   void declare(OptionSet& options) override;
   void initialise(const Setup& setup) override;

@@ -41,6 +41,7 @@ namespace fedhpc {
 /// and II are FedAvg's, too.
 class Scaffold final : public Algorithm {
  public:
+  Traits traits() const override { return {.divides_by_rate = true}; }
   void declare(OptionSet& options) override;
   void initialise(const Setup& setup) override;
   void round(Round& round) override;

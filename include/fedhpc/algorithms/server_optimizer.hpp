@@ -1,6 +1,7 @@
 #pragma once
 
 #include <optional>
+#include <span>
 
 #include "fedhpc/core/options.hpp"
 #include "fedhpc/models/layout.hpp"
@@ -35,12 +36,15 @@ namespace fedhpc {
 /// take part in nothing else. A round in which nobody trains has Delta = 0: momentum goes on.
 ///
 /// Methods with a server step of their own have no such keys: pfedme and tdpfed (beta), dsgd and
-/// simnet (train.lr), ef21p, fedbat (a change that is compressed), sfedhp, pfedsop.
+/// simnet (train.lr), ef21p, fedbat (a change that is compressed), feddyn, fedselect, fedcomloc,
+/// sfedhp, pfedsop.
 class ServerOptimizer {
  public:
   void declare(OptionSet& options);
   /// Starts at the initial state, for models like `model` [1, P].
   void start(const Rows& model);
+  /// Starts anew in the columns of these fields of the model.
+  void forget_(std::span<const Field> fields);
   /// Moves `model` [1, P] along the mean update [1, P]. Call it once a round.
   void step_(Rows& model, const Rows& update);
   void visit_state(StateVisitor& state);

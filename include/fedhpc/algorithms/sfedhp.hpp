@@ -48,7 +48,9 @@ class SFedHP final : public Algorithm {
   SFedHP() { averaging_.weighting = Weighting::Uniform; }  // objectives (1) and (2)
 
   Traits traits() const override {
-    return {.tiers = Tiers::ClientEdgeCloud, .models = Models::Both};
+    return {.tiers = Tiers::ClientEdgeCloud,
+            .models = Models::Both,
+            .trainings_in_round = edge_rounds_};
   }
   void declare(OptionSet& options) override;
   void initialise(const Setup& setup) override;

@@ -38,27 +38,24 @@ enum class ErrorFeedback { None, Ef14, Ef21 };
 ///
 /// A row's numbers lie side by side, so that rows may be columns of wider ones. Rows may lie
 /// anywhere; what is not in host memory is copied there and back, unless the codec is linear.
-/// `previous`, undefined or of the shape of the rows, is what each receiver held before, for codecs
-/// that send changes; sender and receiver must be given the same.
 class Codec {
  public:
   virtual ~Codec() = default;
 
   /// Returns the bytes on the wire of each row of `rows` [C, n]: [C]. Does not encode: one pass
   /// over the rows, but for kmeans, which sorts them.
-  std::vector<std::int64_t> encoded_bytes(const Tensor& rows, const Tensor& previous = {}) const;
+  std::vector<std::int64_t> encoded_bytes(const Tensor& rows) const;
 
   /// Replaces every row of `rows` [C, n] by what its receiver reads: decode(encode(row)), bit for
   /// bit. Returns the bytes on the wire of each row as it was: [C]. Costs what encoded_bytes costs
   /// where the codec is lossless.
-  std::vector<std::int64_t> transmit_(const Tensor& rows, const Tensor& previous = {}) const;
+  std::vector<std::int64_t> transmit_(const Tensor& rows) const;
 
   /// The bytes on the wire of `row` [n], in host memory.
-  std::vector<std::byte> encode(const Tensor& row, const Tensor& previous = {}) const;
+  std::vector<std::byte> encode(const Tensor& row) const;
 
   /// Fills `row` [n], in host memory, from its encoding. Throws Error for bytes that no row of n numbers becomes.
-  void decode(std::span<const std::byte> bytes, const Tensor& row,
-              const Tensor& previous = {}) const;
+  void decode(std::span<const std::byte> bytes, const Tensor& row) const;
 
   /// True if what arrives is what was sent, bit for bit, -0 and NaN included.
   virtual bool lossless(at::ScalarType type) const = 0;
@@ -82,23 +79,15 @@ class Codec {
   ErrorFeedback feedback_ = ErrorFeedback::None;
   std::int64_t channel_ = 0;
 
-  // One row. `previous` is empty or as long as the row.
-  virtual std::int64_t row_bytes(std::span<const float> row,
-                                 std::span<const float> previous) const = 0;
-  virtual std::int64_t row_bytes(std::span<const double> row,
-                                 std::span<const double> previous) const = 0;
-  virtual std::int64_t transmit_row_(std::span<float> row,
-                                     std::span<const float> previous) const = 0;
-  virtual std::int64_t transmit_row_(std::span<double> row,
-                                     std::span<const double> previous) const = 0;
-  virtual std::vector<std::byte> encode_row(std::span<const float> row,
-                                            std::span<const float> previous) const = 0;
-  virtual std::vector<std::byte> encode_row(std::span<const double> row,
-                                            std::span<const double> previous) const = 0;
-  virtual void decode_row(std::span<const std::byte> bytes, std::span<float> row,
-                          std::span<const float> previous) const = 0;
-  virtual void decode_row(std::span<const std::byte> bytes, std::span<double> row,
-                          std::span<const double> previous) const = 0;
+  // One row.
+  virtual std::int64_t row_bytes(std::span<const float> row) const = 0;
+  virtual std::int64_t row_bytes(std::span<const double> row) const = 0;
+  virtual std::int64_t transmit_row_(std::span<float> row) const = 0;
+  virtual std::int64_t transmit_row_(std::span<double> row) const = 0;
+  virtual std::vector<std::byte> encode_row(std::span<const float> row) const = 0;
+  virtual std::vector<std::byte> encode_row(std::span<const double> row) const = 0;
+  virtual void decode_row(std::span<const std::byte> bytes, std::span<float> row) const = 0;
+  virtual void decode_row(std::span<const std::byte> bytes, std::span<double> row) const = 0;
 };
 
 /// The registry name of a codec, and its option.

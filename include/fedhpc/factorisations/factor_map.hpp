@@ -40,9 +40,10 @@ class FactorMap final : public RowMap {
   const LayoutPtr& factors() const override { return factors_; }
 
   /// Draws a row [1, Q] of factors; columns that pass through come from `model` [1, P]. Draws
-  /// float64 with key (seed, Purpose::Factors, round = draw.round). Normals have client = index of
-  /// the field in the row. Uniform numbers have client = index of the layer's weights in the full
-  /// row. Their pass is the factor's place among the layer's constants and factors.
+  /// float64 with key (seed, Purpose::Factors). Normals have client = index of the field in the
+  /// row, whatever the round. Uniform numbers have round = draw.round and client = index of the
+  /// layer's weights in the full row. Their pass is the factor's place among the layer's constants
+  /// and factors.
   Rows initial(const Rows& model, std::uint64_t seed, const FactorDraw& draw = {}) const;
 
   /// Draws the constants of every layer, uniform in (-draw.range, draw.range), as initial() does.
@@ -57,8 +58,8 @@ class FactorMap final : public RowMap {
   void expand_(const Rows& u, const Rows& w) override;
   void pullback_(const Rows& u, const Rows& dw, const Rows& du) override;
 
-  /// du <- the gradients with respect to u of scale/2 ||w - expand(u)||^2, over all columns but
-  /// buffers (see Factorisation::distance_gradient_).
+  /// du <- the gradients with respect to u of scale/2 ||w - expand(u)||^2, over all columns (see
+  /// Factorisation::distance_gradient_).
   void distance_gradient_(const Rows& u,  // [C, Q]
                           const Rows& w,  // [C, P]
                           double scale,

@@ -25,10 +25,13 @@ using FactorSize = std::variant<Rank, CompressionRate>;
 
 /// The weights of one layer to be factorised.
 struct WeightShape {
-  std::vector<std::int64_t> sizes;  ///< PyTorch's: {out, in} or {out, in, height, width}
+  std::vector<std::int64_t> sizes;  ///< PyTorch's: {out, in} or {out, in, height, width}, or others
   std::int64_t fan_in = 1;          ///< inputs of one output unit
 
   std::int64_t count() const;  ///< p, numbers in full
+  /// The same numbers as a matrix or as kernels of two dimensions: of one dimension they have a
+  /// height of 1; of three and more all but the last are the height.
+  WeightShape in_two_dimensions() const;
 };
 
 /// The way a kernel [out, in, height, width] becomes the matrix [out height, in width] that is

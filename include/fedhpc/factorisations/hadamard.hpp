@@ -17,7 +17,7 @@ namespace fedhpc {
 /// X [out, r], Y [in, r], T [r, r, height, width].
 class Hadamard final : public Factorisation {
  public:
-  Hadamard(WeightShape shape, std::int64_t rank, const FactorForm& form);
+  Hadamard(const WeightShape& shape, std::int64_t rank, const FactorForm& form);
 
   /// r for 1 / rate of the layer's numbers, rounded down, at least 1. RankBound::Full rounds up and
   /// makes r^2 at least both sides: full rank stays possible, and high rates are missed.

@@ -24,8 +24,8 @@ class MatrixView {
                    const Tensor& w) const;    // [C, p]
 
  private:
-  std::int64_t rows_;
-  std::int64_t columns_;
+  std::int64_t rows_ = 0;
+  std::int64_t columns_ = 0;
   std::vector<std::int64_t> kernel_;  // {out, in, height, width} of a permuted one
 };
 

@@ -80,9 +80,7 @@ class LocalTrainer {
 
   /// What train.lr is multiplied with in a round, by a schedule that counts rounds; before round 1
   /// (round 0) as in it.
-  double lr_factor(std::int64_t round) const {
-    return options_.lr_factor(round > 0 ? round - 1 : 0);
-  }
+  double lr_factor(std::int64_t round) const { return options_.lr_factor_of_round(round); }
   /// From now on clients are at the first local training of a round, or at this one of so many that
   /// follow one another: what a schedule that counts epochs has to know.
   void at_training(std::int64_t number = 0, std::int64_t of = 1) {

@@ -5,6 +5,7 @@
 
 #include "fedhpc/core/device_kernels.hpp"
 #include "fedhpc/core/options.hpp"
+#include "fedhpc/core/tensor.hpp"
 #include "fedhpc/training/loss.hpp"
 #include "fedhpc/training/row_optimizer.hpp"
 
@@ -51,8 +52,13 @@ struct TrainOptions {
   /// Keeps the one of local_steps and local_epochs that was set at the higher level. Gives momentum
   /// and nesterov the values that follow from the optimizer, and a cosine the length of a run of so
   /// many rounds. Throws ConfigError when both lengths were set at one level, the one that counts
-  /// is 0, or keys of the optimizer or the schedule contradict each other.
-  void resolve(OptionSet& options, std::int64_t rounds);
+  /// is 0, or keys of the optimizer or the schedule contradict each other. A participant surely
+  /// trains `trainings` times in a round.
+  void resolve(OptionSet& options, std::int64_t rounds, std::int64_t trainings = 1);
+  /// For what divides by the rate of a round: throws ConfigError, with `because`, where it is less
+  /// than a number of `dtype` that can be divided by.
+  void refuse_lost_rates(const OptionSet& options, std::int64_t rounds, DType dtype,
+                         const std::string& because) const;
 
   /// The rule of a local step. sgd with momentum is PyTorch's SGD with momentum: the same as
   /// optimizer = momentum, or nesterov where train.nesterov says so.
@@ -69,12 +75,15 @@ struct TrainOptions {
   ///
   /// but a cosine stays at f after its period.
   double lr_factor(std::int64_t units) const;
+  /// The same in a round, by a schedule that counts rounds; before round 1 (round 0) as in it.
+  double lr_factor_of_round(std::int64_t round) const { return lr_factor(rounds_behind(round)); }
+  static std::int64_t rounds_behind(std::int64_t round) { return round > 0 ? round - 1 : 0; }
 
  private:
   void resolve_length(const OptionSet& options);
   void resolve_optimizer(const OptionSet& options);
   void declare_schedule(OptionSet& options);
-  void resolve_schedule(const OptionSet& options, std::int64_t rounds);
+  void resolve_schedule(const OptionSet& options, std::int64_t rounds, std::int64_t trainings);
 };
 
 }  // namespace fedhpc
