@@ -137,7 +137,7 @@ TEST(ServerOptimizer, StartsAnewWithNewFactorsAndGoesOnWithWhatIsTrainedInFull) 
   };
   // After the second round weights have two steps of factors of their own, biases momentum.
   const Tensor same = fedmud("1", "0.9").eq(fedmud("1", "0"));
-  EXPECT_GT(same.sum().item<double>(), 0.5 * static_cast<double>(same.numel()));
+  EXPECT_GT(same.sum().item<double>(), 0.4 * static_cast<double>(same.numel()));
   EXPECT_FALSE(same.all().item<bool>());
   EXPECT_GT(distance(fedmud("2", "0.9"), fedmud("2", "0")), 1e-4);
 }
