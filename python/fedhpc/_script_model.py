@@ -116,7 +116,7 @@ def _same_gradients(torch, made, results):
 
 
 def _gradients(torch, module, result, direction):
-    """{name: gradient} of result * direction; not by .grad, because parameters of a copied TorchScript are no leaves."""
+    """{name: gradient} of result * direction; without .grad: parameters of a copied TorchScript are no leaves."""
     trained = {name: one for name, one in module.named_parameters() if one.requires_grad}
     if not trained or not result.requires_grad:
         return {name: torch.zeros_like(one) for name, one in trained.items()}
