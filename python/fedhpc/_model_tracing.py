@@ -1,5 +1,6 @@
 """Modules of PyTorch, checked and exported: what torch.export would leave out in silence is refused before."""
 
+import collections
 import contextlib
 import inspect
 import io
@@ -19,7 +20,7 @@ TORCH = os.path.dirname(torch.__file__) + os.sep
 OWN = os.path.dirname(os.path.abspath(__file__)) + os.sep
 NO_NAME = re.compile(r"[\s,=/]")
 KINDS = (torch.float32, torch.float64)
-CONTAINERS = (dict, list, set)
+CONTAINERS = (dict, list, set, collections.deque)
 
 
 def checked_parameters(module):
@@ -135,7 +136,7 @@ def _traceable():
 def _training(module):
     """The module in training form; afterwards every part has the mode and the attributes that it had.
 
-    So have lists, sets and dictionaries: forward may put the tensors of the tracer into them.
+    So have lists, sets, deques and dictionaries: forward may put the tensors of the tracer into them.
     """
     before = {}
     for one in module.modules():
@@ -145,16 +146,22 @@ def _training(module):
         yield
     finally:
         for one, content in before.values():
-            one.clear()
-            (one.extend if isinstance(one, list) else one.update)(content)
+            if list(map(id, _held(one))) != list(map(id, _held(content))):
+                one.clear()
+                (one.update if hasattr(one, "update") else one.extend)(content)
 
 
 def _remember(one, found):
     """Adds what a container holds, and the containers in it, to `found`: {its id: (container, content)}."""
     if isinstance(one, CONTAINERS) and id(one) not in found:
         found[id(one)] = one, next(kind(one) for kind in CONTAINERS if isinstance(one, kind))
-        for held in one.values() if isinstance(one, dict) else one:
+        for held in _held(one):
             _remember(held, found)
+
+
+def _held(one):
+    """What a container holds."""
+    return [*one, *one.values()] if isinstance(one, dict) else list(one)
 
 
 def exported(module, batch):

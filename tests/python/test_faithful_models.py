@@ -1,5 +1,6 @@
 """fedhpc.export_model: what torch.export or the lines of a file would change in silence is kept, or refused."""
 
+import collections
 import math
 import unittest
 
@@ -216,14 +217,15 @@ class ContainersTest(ModelCase):
             model.seen.append(x)
             model.nested["kept"].append(x)
             model.names.add("x")
+            model.queue.append(x)
             model.last = model.a(x) * model.cache["mask"]
             return model.last
         net = Call(forward, a=nn.Linear(4, 4))
-        net.cache, net.seen, net.nested, net.names, one = {}, [], {"kept": [1]}, set(), {"kept": [1]}
+        net.cache, net.seen, net.nested, net.names, net.queue = {}, [], {"kept": [1]}, set(), collections.deque()
         cache = net.cache
         fedhpc.export_model(net, torch.zeros(2, 4), "net.h5")
         self.assertIs(net.cache, cache)
-        self.assertEqual((net.cache, net.seen, net.nested, net.names), ({}, [], one, set()))
+        self.assertEqual((net.cache, net.seen, net.nested, net.names, [*net.queue]), ({}, [], {"kept": [1]}, set(), []))
         x = torch.randn(3, 4)
         self.assertIs(type(net(x)), torch.Tensor)
         self.near(Reader("net.h5")(x), net(x), 1e-9, "output")
