@@ -185,6 +185,10 @@ class Writer:
         except TypeError as error:
             raise DataError(f"clients holds what cannot name one ({error}); give an id for each sample") from error
 
+    def has_labels(self):
+        """Whether what samples were given with are labels, and no targets."""
+        return all(is_labels(y) for part in self.y.values() for y in part)
+
     def largest_label(self):
         """That of the labels beside targets or, where targets alone are given, of labels; 0 without any."""
         given = any(map(len, self.labels.values()))

@@ -34,6 +34,8 @@ def _content(path):
         if len(counts) != len(users):
             raise ValueError(f"users has {len(users)} entries and num_samples {len(counts)}")
         found = [(user, count, data[user]["x"], data[user]["y"]) for user, count in zip(users, counts)]
+        if not all(isinstance(x, list) and isinstance(y, list) for _, _, x, y in found):
+            raise ValueError("x and y of a client are no lists")
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise DataError(f"{path} cannot be read: {error}; give a JSON file of LEAF, with users, num_samples and "
                         "user_data") from error
@@ -47,9 +49,12 @@ def _content(path):
 def _kind_of(x):
     if isinstance(x[0], str):
         return "text"
-    values = np.asarray(x[0], np.float64)
+    try:
+        values, whole = np.asarray(x[0], np.float64), np.asarray(x, np.float64)
+    except (ValueError, TypeError):
+        return "numbers"  # _arrays says what is wrong with them
     square = values.ndim == 1 and len(values) > 1 and isqrt(len(values)) ** 2 == len(values)
-    return "images" if square and in_steps(np.asarray(x, np.float64)) else "numbers"
+    return "images" if square and in_steps(whole) else "numbers"
 
 
 def _arrays(kind, x, y, where):
@@ -61,8 +66,9 @@ def _arrays(kind, x, y, where):
         return x, y[:, 0]
     try:
         x, y = np.asarray(x, np.float32), np.asarray(y)
-    except ValueError as error:
-        raise DataError(f"{where}: samples cannot become one array ({error}); give samples of one length") from error
+    except (ValueError, TypeError) as error:
+        raise DataError(f"{where}: samples cannot become one array ({error}); give samples of one length, all lists of "
+                        "numbers or all texts") from error
     if x.ndim != 2:
         raise DataError(f"{where}: samples have shape {x.shape[1:]}; give lists of numbers")
     if kind == "numbers":

@@ -5,6 +5,7 @@ import random
 import numpy as np
 
 from ._data_file import OneClient, Writer
+from ._data_values import is_count
 from .errors import ConfigError
 
 # What the published programs have unless told otherwise.
@@ -67,13 +68,17 @@ def write_synthetic(path, rule, given):
     options = {**RULES[rule], **{name: value for name, value in given.items() if value is not None}}
     sizes = (options["clients"], options["classes"], options["features"])
     for name, value, least in zip(("clients", "classes", "features"), sizes, (1, 2, 1)):
-        if not isinstance(value, int) or value < least:
+        if not is_count(value, least):
             raise ConfigError(f"{name} cannot be {value!r}; give a whole number of at least {least}")
     if not 0 < options["train_fraction"] < 1:
         raise ConfigError(f"train_fraction cannot be {options['train_fraction']!r}; give a number between 0 and 1")
-    draws, shuffles = np.random.RandomState(options["seed"]), random.Random(options["split_seed"])
+    for name in ("seed", "split_seed"):
+        if not is_count(options[name], 0):
+            raise ConfigError(f"{name} cannot be {options[name]!r}; give a whole number of at least 0")
+    seed, split_seed = int(options["seed"]), int(options["split_seed"])  # Python's generator takes no numpy.int64
+    draws, shuffles = np.random.RandomState(seed), random.Random(split_seed)
     made = (fedprox(draws, *sizes, options["alpha"], options["beta"]) if rule == "fedprox"
-            else leaf(draws, *sizes, options["seed"]))
+            else leaf(draws, *sizes, seed))
     waiting = []
     with Writer(path, classes=options["classes"]) as writer:
         for client, (x, y) in enumerate(made):

@@ -9,7 +9,7 @@ import numpy as np
 
 from ._data_file import OneClient, Writer
 from ._data_text import CHARACTERS, SPECIAL, WORD_PLACES, Words, character_sequences
-from ._data_values import id_of
+from ._data_values import id_of, is_count
 from .errors import ConfigError, DataError
 
 NEARLY = 1e-3  # of a step of 1/255; float32 is within 1e-4
@@ -211,9 +211,8 @@ class _Reader:
 
 def _check_counts(options):
     for name in ("window", "length", "words", "sentences", "test_clients"):
-        value = options[name]
-        if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
-            raise ConfigError(f"{name} cannot be {value!r}; give a whole number of at least 1")
+        if options[name] is not None and not is_count(options[name]):
+            raise ConfigError(f"{name} cannot be {options[name]!r}; give a whole number of at least 1")
 
 
 def _opened(stack, train, test, splits):

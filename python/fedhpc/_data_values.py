@@ -1,5 +1,7 @@
 """Samples, labels and targets as arrays that the engine reads."""
 
+from numbers import Integral
+
 import numpy as np
 
 from .errors import DataError
@@ -15,6 +17,11 @@ def as_array(values, name):
     except (ValueError, TypeError, RuntimeError) as error:
         raise DataError(f"{name} cannot become one array ({error}); give samples of one shape, as numbers") from error
     return array
+
+
+def is_count(value, least=1):
+    """Whether it is a whole number, of Python or of numpy, of at least `least`."""
+    return isinstance(value, Integral) and not isinstance(value, bool) and value >= least
 
 
 def id_of(name):

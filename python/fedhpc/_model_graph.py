@@ -5,39 +5,31 @@ it stands, on a batch of some size, and becomes a constant where a Value needs i
 the batch: a module whose lines differ between them depends on it.
 """
 
-import contextlib
-import inspect
-import io
-import logging
+import math
 import operator
-import os
 import re
-import traceback
-import warnings
 
 import numpy as np
 import torch
 
 from . import _model_layers, _model_shapes  # noqa: F401  they fill OPERATIONS
 from ._model_lines import (
-    MISSING, Batch, Constant, Lines, Noise, Parameter, Value, dims_of, is_fixed, refuse, sample_shape)
-from ._model_operations import EMPTY, IGNORED, OPERATIONS, VIEWS
+    MISSING, Batch, Constant, Lines, Noise, Parameter, Value, dims_of, is_fixed, name_of_kind, refuse,
+    sample_shape)
+from ._model_operations import EMPTY, IGNORED, OPERATIONS, VIEWS, name_of
+from ._model_tracing import OWN, TORCH, checked_parameters, example_of, exported
 from .errors import ConfigError
 
-TORCH = os.path.dirname(torch.__file__) + os.sep
-OWN = os.path.dirname(os.path.abspath(__file__)) + os.sep
 LACKS = "a value that the format lacks, such as the last cell state of an LSTM or the place of a maximum,"
 RANDOM = re.compile("rand|bernoulli|normal|uniform|exponential|poisson|multinomial")
-NO_NAME = re.compile(r"[\s,=/]")
-KINDS = (torch.float32, torch.float64)
 
 
 def trace(module, example):
     """The Lines of a module, and {name: tensor} of its weights: parameters and statistics of batch norm."""
     module = getattr(module, "_orig_mod", module)  # what torch.compile has wrapped
-    parameters = _checked_parameters(module)
+    parameters = checked_parameters(module)
     kind = next(iter(parameters.values())).dtype
-    program, batch = _exported(module, _example(module, example, kind).to(next(iter(parameters.values())).device))
+    program, batch = exported(module, example_of(module, example, kind).to(next(iter(parameters.values())).device))
     one, other = (Walk(program, module, kind, size) for size in (batch, batch + 1))
     for a, b in zip(one.lines.lines, other.lines.lines):
         same = a.text() == b.text() and (a.op != "constant" or np.array_equal(
@@ -54,145 +46,6 @@ def trace(module, example):
     return one.lines, {name: tensor for name, tensor in tensors.items() if name in one.used}
 
 
-def _checked_parameters(module):
-    if not isinstance(module, torch.nn.Module):
-        refuse(f"{type(module).__name__} is no torch.nn.Module", todo="give a module")
-    known, kinds = {}, {}
-    for name, one in module.named_parameters(remove_duplicate=False):
-        if isinstance(one, torch.nn.parameter.UninitializedTensorMixin):
-            refuse(f"parameter {name} has no shape yet", todo="run the module once on a batch before")
-        if id(one) in known:
-            refuse(f"parameters {known[id(one)]} and {name} are one (tied weights)", todo=(
-                "give each layer its own, or train the module one client after the other, as a TorchScript file with "
-                "model.backend=autograd"))
-        if one.dtype not in KINDS:
-            refuse(f"parameter {name} is of type {_word(one.dtype)}", todo="say module.float() or module.double()")
-        if not one.requires_grad:
-            refuse(f"parameter {name} is frozen (requires_grad=False)",
-                   todo="make it a buffer, which becomes a constant, or let it have a gradient")
-        if NO_NAME.search(name) or not name.isprintable():
-            refuse(f"the name of parameter '{name}' has a space, comma, '=' or '/'", todo="rename it")
-        known[id(one)], kinds[one.dtype] = name, name
-    if not known:
-        refuse("the module has no parameters", todo="give one that can be trained")
-    if len(kinds) > 1:
-        refuse(f"parameters {' and '.join(kinds.values())} are of different types",
-               todo="say module.float() or module.double()")
-    for name, one in module.named_modules():
-        if isinstance(one, torch.nn.modules.batchnorm._BatchNorm):
-            if one.momentum is None:
-                refuse(f"batch norm {name} has momentum=None, a mean over all steps", todo="give it a momentum")
-    return dict(module.named_parameters())
-
-
-def _example(module, example, kind):
-    """A batch like the example, of a size that no other dimension has."""
-    needed = [name for name, one in inspect.signature(module.forward).parameters.items()
-              if one.default is one.empty and one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)]
-    if len(needed) > 1:
-        refuse(f"forward has {len(needed)} inputs ({', '.join(needed)})", todo="give it one, with a default for others")
-    if not isinstance(example, torch.Tensor):
-        refuse(f"the example input is a {type(example).__name__}", todo="give one tensor, with the batch first")
-    if example.ndim < 2 or example.numel() == 0:
-        refuse(f"the example input has shape {tuple(example.shape)}", todo="give [batch, ...] with at least one sample")
-    if example.is_complex():
-        refuse("the example input has complex numbers")
-    size = next(size for size in (5, 7, 11, 13, 17, 19, 23) if size not in example.shape[1:])
-    batch = example.detach()[:1].repeat(size, *[1] * (example.ndim - 1))
-    return batch.to(kind) if batch.is_floating_point() else batch
-
-
-class _Shapes:
-    """torch._VF, whose recurrent nets give their last states the shape that they have."""
-
-    def __getattr__(self, name):
-        function = getattr(torch._VF, name)
-        if name not in ("lstm", "gru"):
-            return function
-
-        def called(*arguments):
-            outputs, *states = function(*arguments)
-            return (outputs, *(one.flatten(0, 1) if one.ndim > arguments[0].ndim else one for one in states))
-        return called
-
-
-@contextlib.contextmanager
-def _traceable():
-    """PyTorch without what torch.export stumbles over: shapes of last states, and a look into constant masks."""
-    from torch.nn.modules import rnn, transformer
-
-    before = rnn._VF, transformer._detect_is_causal_mask
-    try:
-        rnn._VF = _Shapes()
-        transformer._detect_is_causal_mask = lambda mask, is_causal=None, size=None: is_causal is True
-        yield
-    finally:
-        rnn._VF, transformer._detect_is_causal_mask = before
-
-
-@contextlib.contextmanager
-def _training(module):
-    """The module in training form; afterwards every part has the mode and the attributes that it had."""
-    before = [(one, dict(vars(one))) for one in module.modules()]
-    try:
-        module.train()
-        yield
-    finally:
-        for one, attributes in before:
-            vars(one).clear()
-            vars(one).update(attributes)
-
-
-def _exported(module, batch):
-    """The exported program, and the size of its batch."""
-    try:
-        with _training(module), _traceable(), warnings.catch_warnings(), _quiet():
-            warnings.simplefilter("ignore")
-            sizes = ({0: torch.export.Dim.DYNAMIC},)
-            first = next(iter(inspect.signature(module.forward).parameters.values()), None)
-            sizes = (sizes,) if first is not None and first.kind is first.VAR_POSITIONAL else sizes
-            program = torch.export.export(module, (batch,), strict=False, dynamic_shapes=sizes)
-        program.graph.eliminate_dead_code()
-        return program, len(batch)
-    except ConfigError:
-        raise
-    except Exception as error:  # whatever forward or the tracer raises
-        text = " ".join(str(error).split())
-        place = _place_of_error(error)
-        if "data-dependent" in text or "GuardOnDataDependent" in type(error).__name__:
-            refuse("control flow or a shape depends on values of tensors", place)
-        if "marked batch as dynamic" in text or "Constraints violated" in text or "specialized" in text:
-            if any(isinstance(one, torch.nn.RNNBase) and not one.batch_first for one in module.modules()):
-                refuse("a recurrent net takes the batch for the time", place, "set batch_first=True")
-            refuse("the module needs a batch of one size", place,
-                   "take the size from the input, as x.shape[0] or -1 and not as len(x)")
-        refuse(f"torch.export refuses it ({type(error).__name__}: {text[:200].rstrip('.')})", place)
-
-
-@contextlib.contextmanager
-def _quiet():
-    """Without what torch logs and prints before it raises."""
-    before = logging.root.manager.disable
-    logging.disable(logging.CRITICAL)
-    try:
-        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
-            yield
-    finally:
-        logging.disable(before)
-
-
-def _place_of_error(error):
-    """The user's line at which forward was when it failed."""
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__)
-              if not frame.filename.startswith((TORCH, OWN, "<"))]
-    inside = [frame for frame in frames if frame.name == "forward"]
-    return f"line {frames[-1].lineno} of {frames[-1].filename}" if inside else ""
-
-
-def _word(kind):
-    return str(kind).removeprefix("torch.")
-
-
 class Walk:
     """One walk through the graph, with a batch of `size` samples."""
 
@@ -202,6 +55,7 @@ class Walk:
         self.values, self.alias, self.tensor_of = {}, {}, {}  # of nodes: what they are; memory and tensor they share
         self.buffers = dict(module.named_buffers(remove_duplicate=False))
         self.rows = {}  # {name: Value} of parameters that are lines
+        self.dropped = set()  # nodes that drew numbers by which samples are dropped
         nodes = list(program.graph.nodes)
         self.order = {node: at for at, node in enumerate(nodes)}
         specs = {spec.arg.name: spec for spec in program.graph_signature.input_specs if hasattr(spec.arg, "name")}
@@ -249,7 +103,7 @@ class Walk:
             return
         arguments = node.all_input_nodes
         traced = any(isinstance(self.values[one], (Value, Parameter, Noise)) for one in arguments)
-        name = getattr(getattr(target, "overloadpacket", target), "__name__", str(target))
+        name = name_of(node)
         if name in IGNORED:
             self.values[node] = None
         elif any(self.values[one] is MISSING for one in arguments):
@@ -285,11 +139,13 @@ class Walk:
 
     def _draw(self, node, name):
         """Random numbers: one of each sample is dropout of whole samples (stochastic depth)."""
-        keep = node.args[1] if name == "bernoulli_" and len(node.args) > 1 else None
+        keep = None
+        if name == "bernoulli_":
+            keep = node.args[1] if len(node.args) > 1 else node.kwargs.get("p", 0.5)
         dims = dims_of(node.meta["val"].shape, self.symbol)
         if not isinstance(keep, float) or dims is None or dims[:1] != (Batch(),) or any(one != 1 for one in dims[1:]):
             self.refuse(f"random numbers by {name}, other than dropout")
-        self._written_to(node, node.args[0], Noise(keep))
+        self._written_to(node, node.args[0], Noise(keep, node))
 
     def _written_to(self, node, written, value):
         """Gives the node, and the tensor that it writes into, the value."""
@@ -328,8 +184,8 @@ class Walk:
             if one.is_complex():
                 self.refuse(f"complex numbers by {name}")
             if one.is_floating_point() and one.dtype != self.kind:
-                self.refuse(f"{name} makes numbers of type {_word(one.dtype)}, and the parameters are "
-                            f"{_word(self.kind)}", "leave out the conversion")
+                self.refuse(f"{name} makes numbers of type {name_of_kind(one.dtype)}, and the parameters are "
+                            f"{name_of_kind(self.kind)}", "leave out the conversion")
         if name == "sym_size":
             self.values[node] = self.concrete_shape(self.values[node.args[0]])[node.args[1]]
             return
@@ -354,7 +210,8 @@ class Walk:
         if written is not None:
             self._written_to(node, written, result)
             return
-        of = named.get("self") if base in VIEWS else None
+        left_out = base in ("dropout", "feature_dropout") and not (named["p"] and named["train"])
+        of = named.get("self", named.get("input")) if base in VIEWS or left_out else None
         self.alias[node] = self.alias.get(of, node) if isinstance(of, torch.fx.Node) else node
         self.values[node], self.tensor_of[node] = result, node
 
@@ -439,6 +296,8 @@ class Walk:
         """A line of values `inputs` whose sample has `shape`; dims: of the tensor [the batch first, then shape]."""
         shape = tuple(int(one) for one in shape) or (1,)
         inputs = tuple(one.line for one in inputs)
+        if not all(math.isfinite(one) for one in keys.values() if isinstance(one, float)):
+            self.refuse("a number that is not finite")
         line = self.lines.add(op, inputs, shape, parameters, self.name(), **keys)
         return Value(line, tuple(dims) if dims is not None else (Batch(), *shape))
 

@@ -31,6 +31,10 @@ def refuse(what, place="", todo=WAY_OUT):
     raise ConfigError(f"the module cannot be exported: {what}{' in ' + place if place else ''}; {todo}")
 
 
+def name_of_kind(kind):
+    return str(kind).removeprefix("torch.")
+
+
 @dataclasses.dataclass(frozen=True)
 class Batch:
     """The dimension of a tensor that holds the batch: row-major of `outer`, the batch and `inner`."""
@@ -103,9 +107,10 @@ class Constant:
 
 @dataclasses.dataclass(frozen=True)
 class Noise:
-    """A random number of each sample: `factor` with probability `keep`, else 0."""
+    """A random number of each sample: `factor` with probability `keep`, else 0. `drawn`: the node that drew it."""
 
     keep: float
+    drawn: object
     factor: float = 1.0
 
 
@@ -205,8 +210,8 @@ class Lines:
         return len(self.lines) - 1
 
     def constant(self, array):
-        """The line of a constant [...]; equal ones share it."""
-        array = np.ascontiguousarray(array)
+        """The line of a constant [...]; equal ones share it. A copy: forward may change its tensor in place later."""
+        array = np.array(array, order="C")
         for at, line in enumerate(self.lines):
             if line.op == "constant" and line.shape == array.shape:
                 known = self.constants[line.keys["constant"]]

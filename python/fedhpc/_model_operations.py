@@ -4,14 +4,18 @@ There is one function an operation, under ATen's name. A function gets the Walk 
 names. It returns a Value, or a tuple of them. Layers and shapes are in modules of their own.
 """
 
+import dataclasses
 import math
 import numbers
 
+import numpy as np
 import torch
 
 from ._model_lines import MISSING, Batch, Constant, Noise, Value, places_of, sample_shape
 
 OPERATIONS = {}
+#: Limits of numbers, also in a run with float32 of a module of float64.
+TINY, LARGEST = torch.finfo(torch.float32).tiny, torch.finfo(torch.float32).max
 #: These hold no value.
 IGNORED = {"_assert_tensor_metadata", "_assert_scalar", "_assert_async", "sym_constrain_range",
            "sym_constrain_range_for_size"}
@@ -29,6 +33,11 @@ def operation(*names):
         OPERATIONS.update(dict.fromkeys(names, function))
         return function
     return keep
+
+
+def name_of(node):
+    """ATen's name of what a node calls."""
+    return getattr(getattr(node.target, "overloadpacket", node.target), "__name__", str(node.target))
 
 
 def scalar(one, rank=0):
@@ -108,6 +117,11 @@ def power(walk, value, exponent):
     return walk.elementwise("power", value, exponent=float(exponent))
 
 
+def root(walk, value):
+    """The square root of squares. Where they are 0 PyTorch's gradient of a norm is 0, and that of a power infinite."""
+    return power(walk, affine(walk, value, 1, TINY), 0.5)
+
+
 def permuted_sample(walk, value, order):
     """The value with the dimensions of a sample in this order; the batch is first."""
     return walk.permuted(value, order, (Batch(), *(value.shape[axis] for axis in order)))
@@ -119,6 +133,12 @@ def batch_free(walk, value, *dims):
     if value.batch in dims:
         walk.refuse("an operation over the batch, so that a sample's result depends on others,")
     return [axis for dim in dims for axis in value.axes(dim)]
+
+
+def dims_among(value, dim):
+    """Dimensions of the tensor as a list; all of them where none is said."""
+    dims = [dim] if isinstance(dim, int) else list(dim) if dim else list(range(len(value.dims)))
+    return [one % len(value.dims) for one in dims]
 
 
 # Arithmetic. A product with random numbers of samples is dropout.
@@ -153,7 +173,7 @@ def mul(walk, self, other, **_):
         if isinstance(factor, Noise):
             return drop_samples(walk, one, factor)
         if isinstance(one, Noise) and scalar(factor) is not None:
-            return Noise(one.keep, one.factor * scalar(factor))
+            return dataclasses.replace(one, factor=one.factor * scalar(factor))
         if scalar(factor, rank_of(one)) is not None:
             return affine(walk, one, scalar(factor, rank_of(one)))
     return elementwise_of_two(walk, "multiply", self, other)
@@ -163,8 +183,10 @@ def mul(walk, self, other, **_):
 def div(walk, self, other, rounding_mode=None, **_):
     if rounding_mode is not None:
         walk.refuse(f"a division that rounds ({rounding_mode})")
+    if scalar(other, rank_of(self)) == 0:
+        walk.refuse("a division by 0")
     if isinstance(self, Noise) and scalar(other) is not None:
-        return Noise(self.keep, self.factor / scalar(other))
+        return dataclasses.replace(self, factor=self.factor / scalar(other))
     if scalar(other, rank_of(self)) is not None:
         return affine(walk, self, 1 / scalar(other, rank_of(self)))
     if isinstance(other, Constant):
@@ -183,10 +205,10 @@ def neg(walk, self, **_):
 @operation("pow")
 def pow_(walk, self, exponent, **_):
     exponent = scalar(exponent)
-    if exponent is None or isinstance(self, numbers.Number):
-        walk.refuse("a power whose exponent is no constant number")
+    if not exponent or isinstance(self, numbers.Number):
+        walk.refuse("a power whose exponent is no constant number other than 0")
     if exponent == 2:
-        return elementwise_of_two(walk, "multiply", self, self)
+        return square(walk, self)
     return affine(walk, self) if exponent == 1 else power(walk, self, exponent)
 
 
@@ -206,7 +228,7 @@ def addcmul(walk, self, tensor1, tensor2, value=1, **_):
 
 @operation("gt", "lt", "ge", "le", "eq", "ne", "isnan", "isinf", "nonzero", "argmax", "sign")
 def choice(walk, **_):
-    walk.refuse(f"{walk.node.target.__name__.partition('.')[0]}, a choice that depends on values of the input")
+    walk.refuse(f"{name_of(walk.node)}, a choice that depends on values of the input")
 
 
 @operation("detach")
@@ -260,6 +282,9 @@ def drop_samples(walk, value, noise):
     value = walk.first(value)
     if not math.isclose(noise.keep * noise.factor, 1):
         walk.refuse("random numbers whose mean is not 1, other than dropout")
+    if noise.drawn in walk.dropped:
+        walk.refuse("random numbers of samples that are used twice", "draw anew for the second use")
+    walk.dropped.add(noise.drawn)
     one = walk.reshaped(value, (Batch(), 1, math.prod(value.shape)))
     return walk.reshaped(drop(walk, one, 1 - noise.keep, True), value.dims)
 
@@ -277,8 +302,13 @@ def absolute(walk, self, **_):
 
 @operation("maximum", "minimum")
 def maximum(walk, self, other, **_):
+    smaller = "min" in name_of(walk.node)
+    for one, bound in ((self, other), (other, self)):
+        number = scalar(bound, rank_of(one))
+        if number is not None:
+            return clamp(walk, one, *((None, number) if smaller else (number, None)))
     above = walk.elementwise("relu", sub(walk, self, other))
-    return sub(walk, self, above) if "min" in walk.node.target.__name__ else add(walk, other, above)
+    return sub(walk, self, above) if smaller else add(walk, other, above)
 
 
 @operation("gelu")
@@ -288,13 +318,16 @@ def gelu(walk, self, approximate="none", **_):
 
 @operation("leaky_relu")
 def leaky_relu(walk, self, negative_slope=0.01, **_):
+    if negative_slope < 0:
+        walk.refuse("leaky_relu with a negative slope")
     return walk.elementwise("leaky_relu", self, slope=float(negative_slope))
 
 
 @operation("elu")
 def elu(walk, self, alpha=1, scale=1, input_scale=1, **_):
-    value = walk.elementwise("elu", affine(walk, self, input_scale), alpha=float(alpha))
-    return affine(walk, value, scale)
+    if alpha < 0 or input_scale != 1:
+        walk.refuse("elu with a negative alpha or a scale of its input")
+    return affine(walk, walk.elementwise("elu", self, alpha=float(alpha)), scale)
 
 
 @operation("selu")
@@ -304,6 +337,8 @@ def selu(walk, self, **_):
 
 @operation("celu")
 def celu(walk, self, alpha=1.0, **_):
+    if alpha < 0:
+        walk.refuse("celu with a negative alpha")
     return affine(walk, elu(walk, affine(walk, self, 1 / alpha)), alpha)
 
 
@@ -322,36 +357,24 @@ def mish(walk, self, **_):
     return elementwise_of_two(walk, "multiply", self, walk.elementwise("tanh", softplus(walk, self)))
 
 
-@operation("hardtanh")
-def hardtanh(walk, self, min_val=-1, max_val=1, **_):
-    if not (math.isfinite(min_val) and math.isfinite(max_val)):
-        return clamp(walk, self, min_val, max_val)
-    return walk.elementwise("hardtanh", self, low=float(min_val), high=float(max_val))
-
-
-@operation("relu6")
-def relu6(walk, self, **_):
-    return hardtanh(walk, self, 0, 6)
-
-
-@operation("hardsigmoid")
-def hardsigmoid(walk, self, **_):
-    return hardtanh(walk, affine(walk, self, 1 / 6, 0.5), 0, 1)
-
-
 @operation("clamp", "clip", "clamp_min", "clamp_max")
 def clamp(walk, self, min=None, max=None, **_):
-    min, max = (None if scalar(one) in (-math.inf, math.inf) else one for one in (min, max))
-    low, high = scalar(min), scalar(max)
-    if (min is not None and low is None) or (max is not None and high is None):
+    bounds = -LARGEST if min is None else scalar(min, math.inf), LARGEST if max is None else scalar(max, math.inf)
+    if None in bounds:
         walk.refuse("a clamp to values that are no constant numbers")
-    if low is not None and high is not None:
-        return hardtanh(walk, self, low, high)
-    if low is None and high is None:
+    low, high = np.clip(bounds, -LARGEST, LARGEST)
+    if not low < high:
+        walk.refuse(f"a clamp from {low} to {high}")
+    if (low, high) == (-LARGEST, LARGEST):
         return affine(walk, self)
-    if low is not None:
-        return affine(walk, walk.elementwise("relu", affine(walk, self, 1, -low)), 1, low)
-    return affine(walk, walk.elementwise("relu", affine(walk, self, -1, high)), -1, high)
+    if (low, high) == (0, LARGEST):
+        return walk.elementwise("relu", self)
+    return walk.elementwise("hardtanh", self, low=float(low), high=float(high))
+
+
+OPERATIONS["hardtanh"] = lambda walk, self, min_val=-1, max_val=1, **_: clamp(walk, self, min_val, max_val)
+OPERATIONS["relu6"] = lambda walk, self, **_: clamp(walk, self, 0, 6)
+OPERATIONS["hardsigmoid"] = lambda walk, self, **_: clamp(walk, affine(walk, self, 1 / 6, 0.5), 0, 1)
 
 
 @operation("prelu", "_prelu_kernel")
@@ -367,7 +390,7 @@ def prelu(walk, self, weight, **_):
 @operation("softmax", "_softmax", "log_softmax", "_log_softmax")
 def softmax(walk, self, dim, **_):
     value = walk.value(self)
-    op = "log_softmax" if "log" in walk.node.target.__name__ else "softmax"
+    op = "log_softmax" if "log" in name_of(walk.node) else "softmax"
     return walk.elementwise(op, value, dim=batch_free(walk, value, dim)[0])
 
 
@@ -376,8 +399,7 @@ def softmax(walk, self, dim, **_):
 
 def reduced(walk, op, self, dim, keepdim):
     value = walk.value(self)
-    dims = [dim] if isinstance(dim, int) else list(dim) if dim else list(range(len(value.dims)))
-    dims = [one % len(value.dims) for one in dims]
+    dims = dims_among(value, dim)
     axes = batch_free(walk, value, *dims)
     kept = tuple(1 if at in dims else one for at, one in enumerate(value.dims))
     left = tuple(one for at, one in enumerate(value.dims) if at not in dims)
@@ -402,30 +424,32 @@ def sum_(walk, self, dim=None, keepdim=False, **_):
 @operation("var", "std")
 def variance(walk, self, dim=None, correction=None, unbiased=True, keepdim=False, **_):
     value = walk.value(self)
-    dims = [dim] if isinstance(dim, int) else list(dim) if dim else list(range(len(value.dims)))
+    dims = dims_among(value, dim)
     correction = (1 if unbiased else 0) if correction is None else correction
     centred = sub(walk, value, mean(walk, value, dims, True))
     count = math.prod(value.shape[axis] for axis in batch_free(walk, value, *dims))
+    if count <= correction:
+        walk.refuse(f"a variance of {count} numbers with correction {correction}")
     result = affine(walk, mean(walk, square(walk, centred), dims, keepdim), count / (count - correction))
-    return power(walk, result, 0.5) if "std" in walk.node.target.__name__ else result
+    return root(walk, result) if "std" in name_of(walk.node) else result
 
 
 @operation("linalg_vector_norm", "norm")
 def norm(walk, self, ord=2, p=2, dim=None, keepdim=False, **_):
     if scalar(ord) != 2 or scalar(p) != 2:
         walk.refuse("a norm other than the Euclidean one")
-    return power(walk, sum_(walk, square(walk, self), dim, keepdim), 0.5)
+    return root(walk, sum_(walk, square(walk, self), dim, keepdim))
 
 
 @operation("amax", "max")
 def amax(walk, self, dim=None, keepdim=False, other=None, **_):
-    value = walk.value(self)
-    dims = [dim] if isinstance(dim, int) else list(dim or ())
     if other is not None:
         return maximum(walk, self, other)
+    value = walk.value(self)
+    dims = dims_among(value, dim)
     if len(dims) != 1:
         walk.refuse("a maximum over several dimensions")
-    at = dims[0] % len(value.dims)
+    at, = dims
     axis, = batch_free(walk, value, at)
     rest = [one for one in range(len(value.shape)) if one != axis]
     left = tuple(one for dim, one in enumerate(value.dims) if dim != at)
@@ -438,4 +462,4 @@ def amax(walk, self, dim=None, keepdim=False, other=None, **_):
     if value.batch is None:
         walk.refuse("a maximum of parameters")
     result = walk.reshaped(result, kept if keepdim else left)
-    return (result, MISSING) if "max" == walk.node.target.__name__.partition(".")[0] else result
+    return (result, MISSING) if name_of(walk.node) == "max" else result

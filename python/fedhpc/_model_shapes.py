@@ -4,8 +4,9 @@ import math
 
 import torch
 
-from ._model_lines import Batch, Constant, Parameter, Value, is_fixed, sample_shape
-from ._model_operations import OPERATIONS, batch_free, elementwise_of_two, operation, widened
+from ._model_lines import Batch, Constant, Parameter, Value, is_fixed, name_of_kind, sample_shape
+from ._model_operations import (
+    EMPTY, IGNORED, OPERATIONS, VIEWS, batch_free, elementwise_of_two, name_of, operation, widened)
 
 
 @operation("view", "reshape", "_unsafe_view", "flatten", "unflatten", "squeeze", "unsqueeze", "view_as", "reshape_as")
@@ -22,9 +23,18 @@ def same(walk, self, **_):
 def to(walk, self, **_):
     value = walk.value(self)
     before, after = walk.node.all_input_nodes[0].meta["val"].dtype, walk.node.meta["val"].dtype
-    if before != after and walk.lines[value.line].op != "input":
-        walk.refuse(f"a conversion to {str(after).removeprefix('torch.')}", "leave it out")
+    whole = after in (torch.int32, torch.int64)
+    # Whole numbers are numbers; the rest of a number is lost unless it is that of a row, which has none.
+    if before != after and not (before != torch.bool and (after.is_floating_point or whole and (
+            not before.is_floating_point or walk.lines[value.line].op == "input" and names_rows(walk.node)))):
+        walk.refuse(f"a conversion to {name_of_kind(after)}", "leave it out")
     return value
+
+
+def names_rows(node):
+    """Whether nothing but embeddings reads the numbers of a node."""
+    unread = {"embedding", "sym_size", *IGNORED, *EMPTY}
+    return all(name_of(user) in unread or name_of(user) in VIEWS and names_rows(user) for user in node.users)
 
 
 @operation("permute")
@@ -44,7 +54,7 @@ def transposed(walk, value, dim0, dim1):
 
 @operation("transpose", "swapaxes", "swapdims", "t", "numpy_T", "mT")
 def transpose(walk, self, **named):
-    value, name = walk.value(self), walk.node.target.__name__.partition(".")[0]
+    value, name = walk.value(self), name_of(walk.node)
     if len(value.dims) < 2:
         return value
     if name == "numpy_T":
@@ -95,8 +105,9 @@ def repeat(walk, self, repeats=None, dims=None, **_):
         if not is_fixed(length):
             walk.refuse("a repetition that mixes samples of the batch")
         value = cat(walk, [value] * (int(length) // before), dim)
-    batch = value.batch
-    if batch is not None and (repeats if repeats is not None else dims)[batch - len(shape)] != 1:
+    counts = list(repeats if repeats is not None else dims)
+    counts = [1] * (len(shape) - len(counts)) + counts
+    if value.batch is not None and counts[value.batch] != 1:
         walk.refuse("a repetition of the batch")
     return expanded(walk, value, shape)
 

@@ -18,9 +18,10 @@ def script_model(module, example_input, path):
         it; where that cannot be, torch.jit.trace follows one call.
     example_input: a tensor [batch, ...] as the module takes it.
 
-    What the file computes is compared with the module, in train() and in eval(), for batches of two sizes. Raises
-    ConfigError where they differ, which a trace does if a module has dropout or batch norm, or where neither way
-    works; DataError where the file cannot be written. An earlier file at `path` is replaced by a good one only.
+    What the file computes is compared with the module, in train() and in eval(), for batches of two sizes; so are
+    gradients. Raises ConfigError where they differ, which a trace does if a module has dropout, batch norm or
+    torch.no_grad, or where neither way works; DataError where the file cannot be written. An earlier file at `path` is
+    replaced by a good one only.
 
     fedhpc.export_model is the way to models that train many clients at a time; this one takes any module that
     autograd differentiates, one client after the other, on the CPU.
@@ -44,6 +45,9 @@ def _write(torch, module, example_input, path):
     except ConfigError:
         raise
     except (OSError, RuntimeError) as error:
+        if "Could not export" in str(error):
+            raise ConfigError(f"{way} of {type(module).__name__} has a part that no file holds, an autograd.Function "
+                              f"for instance ({_first_line(error)}); write it with torch's operations") from None
         reason = getattr(error, "strerror", None) or _first_line(error)
         raise DataError(f"'{path}' cannot be written: {reason}") from None
     return {"model.name": "file", "model.file": str(path), "model.backend": "autograd"}
@@ -53,6 +57,11 @@ def _compiled(torch, module, example_input):
     """A ScriptModule on the CPU, and how it was made."""
     if isinstance(module, torch.jit.ScriptModule):
         return module, "torch.jit.save"
+    from ._model_tracing import has_hooks
+
+    if any(map(has_hooks, module.parameters())):  # a copy has none
+        raise ConfigError(f"a parameter of {type(module).__name__} has a hook of its gradient, which a run would not "
+                          "call; remove it")
     own = copy.deepcopy(module).cpu().train()
     try:
         return torch.jit.script(own), "torch.jit.script"
@@ -72,11 +81,11 @@ def _compare(torch, module, loaded, example_input, way):
                 x = torch.cat([example_input.detach().cpu()] * count)[:count]
                 if x.is_floating_point():
                     x = x + torch.randn_like(x)
-                results = []
+                made, results = [], []
                 for one in (module, loaded):
                     torch.manual_seed(1)
-                    own = copy.deepcopy(one).cpu().train(training)
-                    results.append(own(x.clone()))
+                    made.append(copy.deepcopy(one).cpu().train(training))
+                    results.append(made[-1](x.clone()))
                 expected, found = results
                 if not isinstance(found, torch.Tensor) or found.dim() != 2 or len(found) != count:
                     raise ConfigError(f"{type(module).__name__} has to return one tensor [batch, K]; put what picks "
@@ -85,6 +94,9 @@ def _compare(torch, module, loaded, example_input, way):
                     raise ConfigError(f"{way} of {type(module).__name__} computes something else than the module in "
                                       f"{'train' if training else 'eval'}() with {count} samples; write its forward "
                                       "so that torch.jit.script takes it")
+                if training and not _same_gradients(torch, made, results):
+                    raise ConfigError(f"{way} of {type(module).__name__} has other gradients than the module; leave "
+                                      "out backward hooks, and write its forward so that torch.jit.script takes it")
     except ConfigError:
         raise
     except Exception as error:
@@ -92,6 +104,24 @@ def _compare(torch, module, loaded, example_input, way):
                           f"{_first_line(error)}") from None
     finally:
         torch.set_rng_state(state)
+
+
+def _same_gradients(torch, made, results):
+    """Whether two modules, which have yielded these results, have the same gradients in some direction."""
+    direction = torch.randn_like(results[0])
+    expected, found = (_gradients(torch, one, result, direction) for one, result in zip(made, results))
+    return expected.keys() == found.keys() and all(
+        torch.allclose(found[name], one, rtol=1e-3, atol=1e-4 * max(1.0, float(one.abs().max())))
+        for name, one in expected.items() if one.numel())
+
+
+def _gradients(torch, module, result, direction):
+    """{name: gradient} of result * direction; without .grad: parameters of a copied TorchScript are no leaves."""
+    trained = {name: one for name, one in module.named_parameters() if one.requires_grad}
+    if not trained or not result.requires_grad:
+        return {name: torch.zeros_like(one) for name, one in trained.items()}
+    return dict(zip(trained, torch.autograd.grad((result * direction).sum(), list(trained.values()),
+                                                 materialize_grads=True)))
 
 
 def _first_line(error):

@@ -86,7 +86,7 @@ def write_dataset(path, x, y=None, *, labels=None, clients=None, test=None, test
             raise ConfigError(f"there is no split train among {', '.join(map(str, x))}; give one of them as x")
         x, test = x["train"], x.get("test") if test is None else test
     source = x if y is None else (x, y)
-    _check_arguments(clients, test, test_clients, federated)
+    _check_arguments(clients, test, test_clients, x if federated else None)
     _check_labels(labels, test, test_labels, federated)
     with Writer(path, channels) as file:
         if federated:
@@ -95,7 +95,7 @@ def write_dataset(path, x, y=None, *, labels=None, clients=None, test=None, test
             _append(file, "train", source, columns, clients, labels, mask=_mask_of(test))
         if test is not None and _mask_of(test) is None:
             _append(file, "test", test, columns, test_clients, test_labels)
-        if classes is None:
+        if classes is None and file.has_labels():
             classes = class_names(source, columns, file.largest_label())
         file.finish(edges, classes)
     return keys(path)
@@ -104,8 +104,13 @@ def write_dataset(path, x, y=None, *, labels=None, clients=None, test=None, test
 def _check_arguments(clients, test, test_clients, federated):
     if test_clients is not None and (clients is None or test is None or _mask_of(test) is not None):
         raise ConfigError("test_clients needs clients and test, and no mask; give those, or leave it out")
-    if federated and (clients is not None or _mask_of(test) is not None):
+    if federated is None:
+        return
+    if clients is not None or _mask_of(test) is not None:
         raise ConfigError("clients are the partitions of a FederatedDataset; leave clients out, and give no mask")
+    if test is not None and "test" in federated.partitioners:
+        raise ConfigError("the FederatedDataset has test samples of its clients; leave test out, or its partitioner of "
+                          "the split test")
 
 
 def _check_labels(labels, test, test_labels, federated):

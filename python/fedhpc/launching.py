@@ -211,6 +211,16 @@ def _end(process):
         process.wait()
 
 
+def _packed(error):
+    """An exception for another process; None where it cannot travel, and its sentence has to."""
+    try:
+        packed = cloudpickle.dumps(error)
+        cloudpickle.loads(packed)  # which calls what the exception takes with what it says
+        return packed
+    except Exception:
+        return None
+
+
 def _rank_main():
     """A rank: asks for its work and does it."""
     from . import _core
@@ -231,11 +241,7 @@ def _rank_main():
             missing[name] = error
 
     def last_words(sentence, raised):
-        try:
-            raised = cloudpickle.dumps(raised) if raised is not None else None
-        except Exception:  # of a kind that cannot travel: its sentence does
-            raised = None
-        connection.send(("aborts", sentence, raised))
+        connection.send(("aborts", sentence, None if raised is None else _packed(raised)))
 
     _core.on_abort(last_words)
     arguments = work["arguments"]
@@ -259,7 +265,7 @@ def _rank_main():
         for name, why in missing.items():
             if f"'algorithm.name' cannot be '{name}'" in str(error):
                 error = Error(f"the method {name} cannot go to other processes: {type(why).__name__}: {why}")
-        answer = ("raised", cloudpickle.dumps(error))
+        answer = ("raised", _packed(error) or cloudpickle.dumps(Error(f"{type(error).__name__}: {error}")))
     if rank == 0:
         connection.send(answer)
     _core.end()

@@ -418,6 +418,14 @@ class Libraries(Folder):
         write_dataset(self.path, named, columns=("picture", "kind"))
         np.testing.assert_array_equal(read(self.path, "x_train"), [[1.5, 2], [3, 4]])
 
+    def test_names_of_classes_are_guessed_of_labels_alone(self):
+        targets = Table(["cat", "dog", "eel"], image=list(pixels(30, 6, 5)), label=list(DRAW.normal(size=(30, 2))))
+        labels = np.arange(30) % 3
+        for options in ({}, {"labels": labels}, {"labels": labels, "classes": ["a", "b", "c"]}):
+            write_dataset(self.path, targets, **options)
+            with h5py.File(self.path) as file:
+                self.assertEqual("names" in file, "classes" in options)
+
     def test_tables_refused(self):
         self.refused(ConfigError, "among picture, kind", Table(picture=[[1, 2]], kind=[0]))
         self.refused(ConfigError, "no column writer", self.table(), clients="writer")
@@ -444,6 +452,7 @@ class Libraries(Folder):
         self.path.unlink()
         self.refused(ConfigError, "partitions", Federated(train=parts), clients=[1])
         self.refused(ConfigError, "no mask", Federated(train=parts), test=np.ones(180, bool))
+        self.refused(ConfigError, "leave test out", Federated(train=parts, test=tests), test=tests[0])
         self.refused(ConfigError, "no partitioner", Federated(test=parts))
 
     def test_pairs(self):
@@ -605,8 +614,10 @@ class Formats(Folder):
                 from_tff(self.path, self.tff(name, content))
         with self.assertRaisesRegex(DataError, "cannot be read"):
             from_tff(self.path, whole, self.folder / "none.h5")
-        with self.assertRaisesRegex(ConfigError, "window"):
-            from_tff(self.path, whole, window=0)
+        for window in (0, True, 2.0):
+            with self.assertRaisesRegex(ConfigError, "window"):
+                from_tff(self.path, whole, window=window)
+        from_tff(self.folder / "of_numpy.h5", whole, window=np.int64(3))
         self.assertFalse(list(self.folder.glob("mine*")))
 
     def pflib(self, sizes=(12, 30, 9), **config):

@@ -146,6 +146,10 @@ class Leaf(InFolder):
             ("set kind='numbers'", lambda: leaf_file("g.json", {"u": good, "v": ([[0.123] * 784], [0])}), {}),
             ("samples of one length", lambda: leaf_file("h.json", {"u": ([[1.5, 2], [3]], [0, 1])}),
              {"kind": "numbers"}),
+            ("could not convert string", lambda: leaf_file("j.json", {"u": ([["id", "a text"]], [0])}), {}),
+            ("could not convert string", lambda: leaf_file("k.json", {"u": (["ab"], [0])}), {"kind": "numbers"}),
+            ("all lists of numbers or all texts", lambda: leaf_file("l.json", {"u": ([[1, None], [1]], [0, 1])}), {}),
+            ("no lists", lambda: leaf_file("m.json", {"u": (3, [3])}), {}),
             ("61 classes", lambda: leaf_file("i.json", {"u": (x, [61, *y[1:]])}), {"classes": 61}),
         ]
         for words, make, options in cases:
@@ -367,11 +371,14 @@ class Synthetic(InFolder):
         x, y = read("leaf.h5", "x_train", "y_train")
         np.testing.assert_allclose(x, [row for row, _ in train])
         np.testing.assert_array_equal(y, [label for _, label in train])
-        synthetic("again.h5", "leaf", clients=5, classes=3, features=7, seed=11, train_fraction=0.5)
+        of_numpy = np.array([5, 3, 7, 11, 0])
+        synthetic("again.h5", "leaf", train_fraction=0.5, **dict(zip(
+            ("clients", "classes", "features", "seed", "split_seed"), of_numpy)))
         np.testing.assert_array_equal(read("again.h5", "x_test"), read("leaf.h5", "x_test"))
 
     def test_refused(self):
         for words, options in (("rule cannot be 'x'", {"rule": "x"}), ("clients cannot be 0", {"clients": 0}),
+                               ("clients cannot be True", {"clients": True}), ("seed cannot be 1.5", {"seed": 1.5}),
                                ("classes cannot be 1", {"classes": 1}), ("train_fraction", {"train_fraction": 1.0})):
             with self.assertRaisesRegex(ConfigError, words):
                 synthetic("mine.h5", **{"rule": "leaf", **options})

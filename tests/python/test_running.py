@@ -209,6 +209,28 @@ class Ranks(InFolder):
         with self.assertRaisesRegex(fedhpc.ConfigError, "did you mean 'train.lr'"):
             quietly(ranks=2, **{"train.lrr": 1})
 
+    def test_an_exception_that_cannot_travel_comes_back_as_its_sentence(self):
+        sys.path.insert(0, str(SOURCE / "examples"))
+        self.addCleanup(sys.path.remove, str(SOURCE / "examples"))
+        from fedavg import FedAvg
+
+        class TwoWords(Exception):
+            def __init__(self, one, other):
+                super().__init__(f"{one} and {other}")
+
+        class FailsLate(FedAvg):
+            def round(self, round):
+                raise TwoWords("this", "that")
+
+        class FailsEarly(FedAvg):
+            def declare(self, options):
+                raise TwoWords("this", "that")
+
+        for name, method in (("fails_late", FailsLate), ("fails_early", FailsEarly)):
+            fedhpc.algorithm(name, "a method that fails")(method)
+            with self.subTest(name), self.assertRaisesRegex(fedhpc.Error, "TwoWords: this and that"):
+                quietly(TINY, ranks=2, force=True, **{"algorithm.name": name})
+
     def test_a_script_under_mpirun_shares_one_run(self):
         done = python("import fedhpc, sys\n"
                       f"r = fedhpc.run({TINY!r}, progress=False)\n"

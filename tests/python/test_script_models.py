@@ -112,6 +112,47 @@ class Trained(InFolder):
                 self.assertNotIn("\n", str(caught.exception))
                 self.assertEqual([path.name for path in self.folder.iterdir()], ["mine.h5"])
 
+    def test_gradients_are_compared(self):
+        class Partly(nn.Module):  # torch.jit.script takes no **
+            def __init__(self):
+                super().__init__()
+                self.first, self.fc = nn.Linear(6, 6), nn.Linear(6, 4)
+
+            def forward(self, x, **ignored):
+                with torch.no_grad():
+                    gate = torch.sigmoid(self.first(x))
+                return self.fc(x * gate) + self.first(x)[:, :4]
+
+        class Straight(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, x):
+                return x.sign()
+
+            @staticmethod
+            def backward(ctx, gradient):
+                return gradient
+
+        class Signs(nn.Linear):
+            def forward(self, x):
+                return Straight.apply(super().forward(x))
+
+        hooked = nn.Sequential(nn.Linear(6, 6), nn.Linear(6, 4))
+        hooked[0].register_full_backward_hook(lambda module, inputs, outputs: tuple(
+            None if one is None else 3 * one for one in inputs))
+        hooked[1].register_full_backward_hook(lambda module, inputs, outputs: (3 * inputs[0],))
+        of_parameter = nn.Linear(6, 4)
+        of_parameter.weight.register_hook(lambda gradient: 3 * gradient)
+        for module, words in ((Partly(), "other gradients than the module"), (hooked, "other gradients"),
+                              (of_parameter, "a hook of its gradient"), (Signs(6, 4), "a part that no file holds")):
+            with self.subTest(words):
+                with self.assertRaisesRegex(fedhpc.ConfigError, words) as caught:
+                    fedhpc.script_model(module, torch.zeros(2, 6), "net.pt")
+                self.assertNotIn("\n", str(caught.exception))
+                self.assertEqual([path.name for path in self.folder.iterdir()], ["mine.h5"])
+        frozen = nn.Sequential(nn.Linear(6, 6), nn.Linear(6, 4))
+        frozen[0].requires_grad_(False)
+        self.assertIn("model.file", fedhpc.script_model(frozen, torch.zeros(2, 6), "net.pt"))
+
     def test_a_refusal_leaves_an_earlier_file(self):
         class OnlyOneSize(nn.Linear):
             def forward(self, x):
