@@ -148,6 +148,32 @@ class Modules(InFolder):
         self.assertTrue(np.isfinite(results.rounds["train_loss"].dropna()).all())
         self.assertEqual(set(results.model()), {name for name, _ in net.named_parameters()})
 
+    def test_what_was_held_constant_and_moves_is_an_error(self):
+        class Peak(nn.Linear):
+            def __init__(self, least: float):
+                super().__init__(6, 4)
+                self.register_buffer("peaks", torch.zeros(1))
+                self.teacher = nn.Parameter(torch.zeros(1), requires_grad=least < 0)
+                self.least = least
+
+            def forward(self, x):
+                if self.training and bool(x.max() > self.least):
+                    self.peaks += 1
+                return nn.functional.linear(x, self.weight, self.bias)
+
+        class Teacher(Peak):
+            def forward(self, x):
+                if self.training:
+                    self.teacher += 1
+                return nn.functional.linear(x, self.weight, self.bias)
+
+        with self.assertRaisesRegex(fedhpc.DataError, "training moves 'teacher', which is frozen"):
+            self.run_of(Teacher(1.5), self.x)
+        self.assertFalse(Path("run.h5").exists())
+        with self.assertRaisesRegex(fedhpc.Error, "in round 1.*training moves 'peaks', which"):
+            self.run_of(Peak(1.5), self.x)  # no sample that the script is tried on has such a value
+        self.assertGreater(self.run_of(Peak(0.5), self.x).model()["peaks"][0], 0)
+
     def test_frozen_parameters_stay(self):
         net = Sequence(nn.GRU)
         for parameter in net.rnn.parameters():
