@@ -14,7 +14,7 @@ __all__ = ["script_model"]
 def script_model(module, example_input, path):
     """Writes a torch.nn.Module to the TorchScript file `path`; returns the keys of a configuration that trains it.
 
-    module: takes one tensor [batch, ...], returns one tensor [batch, K]; it stays as it is. torch.jit.script compiles
+    module: takes one tensor [batch, ...], returns one tensor [batch, ..., K]; it stays as it is. torch.jit.script compiles
         it; where that cannot be, torch.jit.trace follows one call.
     example_input: a tensor [batch, ...] as the module takes it.
 
@@ -87,9 +87,9 @@ def _compare(torch, module, loaded, example_input, way):
                     made.append(copy.deepcopy(one).cpu().train(training))
                     results.append(made[-1](x.clone()))
                 expected, found = results
-                if not isinstance(found, torch.Tensor) or found.dim() != 2 or len(found) != count:
-                    raise ConfigError(f"{type(module).__name__} has to return one tensor [batch, K]; put what picks "
-                                      "or reshapes it into its forward")
+                if not isinstance(found, torch.Tensor) or found.dim() < 2 or len(found) != count:
+                    raise ConfigError(f"{type(module).__name__} has to return one tensor [batch, ..., K]; put what "
+                                      "picks or reshapes it into its forward")
                 if found.shape != expected.shape or not torch.allclose(found, expected, rtol=1e-4, atol=1e-5):
                     raise ConfigError(f"{way} of {type(module).__name__} computes something else than the module in "
                                       f"{'train' if training else 'eval'}() with {count} samples; write its forward "

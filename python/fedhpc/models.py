@@ -55,7 +55,7 @@ def load_weights(module, results, client=None):
     results: fedhpc.Results, or the path of a result file.
     client: the number of a client whose personal model it shall be; else the global model.
 
-    Buffers that a run does not train, num_batches_tracked and constants, stay as they are. Raises ConfigError where
+    What a run does not train stays as it is: frozen parameters, constants, num_batches_tracked. Raises ConfigError where
     names or shapes are not those of the module, DataError where the file has no such model.
     """
     import torch
@@ -66,7 +66,8 @@ def load_weights(module, results, client=None):
         results = Results(results)
     inner = getattr(module, "_orig_mod", module)  # what torch.compile has wrapped
     values = results.model() if client is None else results.personal(client)
-    own, parameters = inner.state_dict(keep_vars=True), dict(inner.named_parameters())
+    own = inner.state_dict(keep_vars=True)
+    parameters = [name for name, values in inner.named_parameters() if values.requires_grad]
     statistics = {name for name in own if name.endswith((".running_mean", ".running_var"))}
     for names, where in (([*parameters, *statistics], "the module, but not in the results"), (own, None)):
         missing = [name for name in (names if where else values) if name not in (values if where else own)]

@@ -56,7 +56,9 @@ std::unique_ptr<Model> model_of(const Arguments& arguments) {
   const std::unique_ptr<Config> config = configuration_of(given_by(arguments, "show model"));
   const std::unique_ptr<Dataset> dataset = open_dataset(config->data);
   const Loss loss(config->train.loss, dataset->targets(), dataset->classes());
-  return make_model(config->model, dataset->shape(), loss.outputs());
+  ModelOptions of_rows = config->model;
+  of_rows.type = scalar_type(config->run.dtype);
+  return make_model(of_rows, dataset->shape(), loss.outputs());
 }
 
 /// Its layers line by line, or its parameters where it was made of no description.

@@ -29,7 +29,9 @@ void Parts::open_model(const Resumption* from) {
                " reads one class label of each sample, and data.name = ", config.data.name,
                " with this train.loss has none; use another method"));
   }
-  model = make_model(config.model, dataset->shape(), loss.outputs());
+  ModelOptions of_rows = config.model;
+  of_rows.type = context.type;
+  model = make_model(of_rows, dataset->shape(), loss.outputs());
   loss = loss.of_outputs(model->classes());
   if (method().traits().reads_embeddings && !model->has_embedding()) {
     throw ConfigError(concat("algorithm.name = ", config.algorithm_name,

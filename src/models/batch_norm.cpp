@@ -82,6 +82,7 @@ void BatchNorm::declare(Layout& layout) {
   const std::vector<std::int64_t> shape{in_.channels};
   const Tag buffer = Tag::Buffer | Tag::Uncompressed;
   column_ = layout.size();
+  layout.set_needs_pairs();
   layout.add(names_.of(0, "weight"), shape, in_.channels, kScaleTags, Initial::One);
   layout.add(names_.of(1, "bias"), shape, in_.channels, kScaleTags | Tag::Bias, Initial::Zero);
   layout.add(names_.of(2, "running_mean"), shape, in_.channels, buffer, Initial::Zero);

@@ -35,6 +35,7 @@ void Graph::declare(Layout& layout) {
             "a layer in place keeps the number of values");
     const std::size_t before = layout.fields().size();
     const std::int64_t columns = layout.size();
+    layout.begin_layer();
     node.layer->declare(layout);
     node.columns = layout.size() - columns;
     for (std::size_t f = before; f < layout.fields().size(); ++f) {

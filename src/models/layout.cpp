@@ -35,9 +35,14 @@ std::size_t Layout::add(std::string name, std::vector<std::int64_t> shape, std::
   std::int64_t size = 1;
   for (const std::int64_t length : shape) size = checked_product(kWeights, {size, length});
   fields_.push_back(
-      {std::move(name), std::move(shape), size_, size, fan_in, tags, initial, zero_row});
+      {std::move(name), std::move(shape), size_, size, fan_in, tags, initial, zero_row, layer_});
   size_ = checked_sum(kWeights, {size_, size});
   return fields_.size() - 1;
+}
+
+std::size_t Layout::add_copy(const Field& field) {
+  layer_ = field.layer;
+  return add(field.name, field.shape, field.fan_in, field.tags, field.initial, field.zero_row);
 }
 
 bool Layout::contains(const std::string& name) const {

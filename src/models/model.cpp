@@ -58,7 +58,6 @@ void draw(const Field& field, InitRule rule, Draws& draws, double* values) {
   const bool drops_biases = rule == InitRule::Normal01 || rule == InitRule::Keras;
   if (!weight && drops_biases) return;
   // fan_out of [out, in, kh, kw] is out kh kw: all values over the inputs
-  const double fan_in = static_cast<double>(field.fan_in);
   const double fan_out = weight ? static_cast<double>(field.size / field.shape[1]) : 0;
   const auto uniform = [&](double bound) {
     for (std::int64_t i = 0; i < field.size; ++i) values[i] = bound * (2.0 * draws.uniform() - 1.0);
@@ -67,9 +66,11 @@ void draw(const Field& field, InitRule rule, Draws& draws, double* values) {
     for (std::int64_t i = 0; i < field.size; ++i) values[i] = deviation * draws.normal();
   };
   if (!weight || rule == InitRule::Auto || rule == InitRule::Torch) {
-    return uniform(1.0 / std::sqrt(fan_in));
+    return uniform(1.0 / std::sqrt(static_cast<double>(field.fan_in)));
   }
   if (rule == InitRule::Xavier || rule == InitRule::Keras) {
+    // Not field.fan_in: torch's bound for all weights of a recurrent layer is that of its units.
+    const auto fan_in = static_cast<double>(field.size / field.shape.front());
     return uniform(std::sqrt(6.0 / (fan_in + fan_out)));
   }
   if (rule == InitRule::Normal01) return normal(0.01);

@@ -85,7 +85,7 @@ std::unique_ptr<Model> make_file(const ModelOptions& options, const Shape& shape
     throw ConfigError(
         "model.name = file needs model.file, a file that fedhpc.export_model has made");
   }
-  if (options.by_autograd()) return load_script_model(options.file, shape);
+  if (options.by_autograd()) return load_script_model(options.file, shape, options.type);
   std::unique_ptr<Model> model =
       build_model(read_model_file(options.file), concat("model.file '", options.file, "'"));
   const Shape wanted = true_dimensions(model->layers().front().shape);

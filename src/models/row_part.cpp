@@ -13,9 +13,11 @@ std::size_t first_of_top(const Layout& layout, std::int64_t layers) {
   const std::vector<Field>& fields = layout.fields();
   std::size_t first = fields.size();
   for (std::int64_t found = 0; first > 0 && found < layers;) {
-    --first;
-    // What has one index is a bias or belongs to batch norm: it follows the kernel of its layer.
-    if (fields[first].shape.size() > 1) ++found;
+    const Field& field = fields[--first];
+    // What has one index is a bias: it goes with its layer, as a norm goes with the one before it.
+    if (field.shape.size() < 2 || has(field.tags, Tag::Norm)) continue;
+    ++found;
+    while (first > 0 && fields[first - 1].layer == field.layer) --first;
   }
   return first;
 }
@@ -54,8 +56,9 @@ RowPart::RowPart(std::vector<bool> taken, LayoutPtr whole)
     } else {
       stretches_.push_back({field.offset, part->size(), field.size});
     }
-    part->add(field.name, field.shape, field.fan_in, field.tags, field.initial, field.zero_row);
+    part->add_copy(field);
   }
+  part->set_needs_pairs(whole_->needs_pairs());
   layout_ = std::move(part);
 }
 

@@ -1,53 +1,33 @@
 #include "fedhpc/models/script_model.hpp"
 
 #include <algorithm>
+#include <cstring>
 #include <mutex>
 #include <set>
+#include <stdexcept>
 #include <string_view>
 #include <utility>
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/core/IListRef.h>
+#include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
+#include <ATen/ops/ones_like.h>
 #include <ATen/ops/zeros.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/jit/runtime/graph_executor.h>
 #include <torch/script.h>
 
 #include "fedhpc/core/error.hpp"
+#include "fedhpc/core/log.hpp"
+
+#include "models/script_variables.hpp"
 
 namespace fedhpc {
 
 namespace {
 
 namespace jit = torch::jit;
-
-/// A place in a module that holds a tensor.
-struct Slot {
-  jit::ObjectPtr object;
-  std::size_t index = 0;
-
-  Tensor get() const { return object->getSlot(index).toTensor(); }
-  void set(Tensor tensor) const { object->setSlot(index, std::move(tensor)); }
-};
-
-/// A parameter or a buffer, at one place or at several that share it.
-struct Variable {
-  std::string name;
-  Tensor initial;
-  Tag tags = Tag::None;
-  std::vector<Slot> slots;
-  std::int64_t column = 0;
-
-  bool trains() const { return has(tags, Tag::Trainable); }
-  /// Its part of a row [P], in the same memory; versions are its own, as those of a tensor alone.
-  Tensor of(const Tensor& row) const {
-    return row.narrow(0, column, initial.numel()).view(initial.sizes()).variable_data();
-  }
-  void put(const Tensor& tensor) const {
-    for (const Slot& slot : slots) slot.set(tensor);
-  }
-};
 
 /// What backward needs of a client's forward pass.
 struct Tape {
@@ -71,64 +51,62 @@ std::string reason_of(const std::exception& error) {
   return text;
 }
 
-bool is_norm(const jit::Module& module) {
-  const std::string type = module.type()->name() ? module.type()->name()->name() : "";
-  return type.starts_with("BatchNorm") || type.starts_with("SyncBatchNorm");
+/// Whether two dense tensors of one type hold the same bits, numbers or not.
+bool same_bits(const Tensor& a, const Tensor& b) {
+  if (a.is_same(b)) return true;
+  if (a.sizes() != b.sizes() || a.scalar_type() != b.scalar_type()) return false;
+  const Tensor x = a.contiguous();
+  const Tensor y = b.contiguous();
+  return x.nbytes() == 0 || std::memcmp(x.const_data_ptr(), y.const_data_ptr(), x.nbytes()) == 0;
 }
 
 /// Computes a whole network by a script, client by client.
 class ScriptNetwork final : public Layer {
  public:
   ScriptNetwork(const std::string& path, jit::Module module)
-      : source_(concat("model.file '", path, "'")), module_(std::move(module)) {
-    collect(module_, "");
-    const auto head = std::find_if(variables_.rbegin(), variables_.rend(), [](const Variable& one) {
-      return one.trains() && one.initial.dim() > 1;
-    });
-    if (head == variables_.rend()) {
-      throw DataError(concat(source_, " has no weight of two or more dimensions to train"));
-    }
-    std::int64_t columns = 0;
-    for (Variable& one : variables_) {
-      one.column = columns;
-      columns += one.initial.numel();
+      : source_(concat("model.file '", path, "'")),
+        module_(std::move(module)),
+        variables_(variables_of(module_, source_)) {
+    place_columns();
+    const auto head = std::find_if(variables_.rows.rbegin(), variables_.rows.rend(),
+                                   [](const ScriptVariable& one) { return one.is_weight(); });
+    if (head == variables_.rows.rend()) {
+      throw DataError(concat(source_,
+                             " has no weight of two or more dimensions to train, but for norms, "
+                             "embeddings and frozen parameters"));
     }
     const std::string place = head->name.substr(0, head->name.rfind('.') + 1);
     head->tags = head->tags | Tag::Head;
-    for (Variable& one : variables_) {
-      if (one.name == place + "bias") one.tags = one.tags | Tag::Head;
+    for (ScriptVariable& one : variables_.rows) {
+      if (one.trains() && one.name == place + "bias") one.tags = one.tags | Tag::Head;
     }
   }
 
-  /// Throws DataError unless the script makes [2, ...] of two samples, and a gradient.
-  void try_out(const Shape& shape) {
+  /// Throws DataError unless the script makes [2, ...] of two samples by rows of `type`, and a
+  /// gradient. Buffers that training does not move become constants.
+  void try_out(const Shape& shape, at::ScalarType type) {
     shape_ = shape;
-    const Tensor row = initial_row_of_file().to(at::kFloat).squeeze(0);
-    const Tensor samples = at::zeros({2, values_of_sample()});
-    Tape tape;
-    try {
-      call(row, samples, Use::Evaluation);
-      tape = call(row, samples, Use::Training);
-    } catch (const std::exception& error) {
+    const Tensor row = initial_row_of_file().to(type).squeeze(0);
+    const Tensor zeros = at::zeros({2, values_of_sample()}, type);
+    Trial trial;
+    if (const std::string reason = why_not(row, zeros, trial); !reason.empty()) {
       throw DataError(concat(source_, " cannot be run on samples of ", at::IntArrayRef(shape),
-                             " on the CPU: ", reason_of(error)));
+                             " on the CPU", type == at::kFloat ? "" : " in run.dtype = float64",
+                             ": ", reason));
     }
-    const Tensor& output = tape.output;
-    if (output.dim() == 0 || output.size(0) != 2 || !output.is_floating_point()) {
-      throw DataError(concat(source_, " makes a tensor ", output.sizes(),
-                             " of 2 samples; it has to return real numbers of each of them"));
-    }
-    outputs_ = output.numel() / 2;
-    if (!output.requires_grad()) {
-      throw DataError(concat(source_,
-                             " gives its parameters no gradient; leave out no_grad and "
-                             "detach, and do not freeze the module"));
-    }
+    // Of zeros some statistics are what they were. Samples of other kinds may have no such values.
+    const Tensor count = at::arange(zeros.numel(), zeros.options()).view(zeros.sizes());
+    why_not(row, at::ones_like(zeros), trial);
+    why_not(row, count.sin(), trial);
+    warn_of_unused(trial);
+    hold_constant(trial);
   }
 
   Tensor initial_row_of_file() const {  // [1, P] float64
     std::vector<Tensor> parts;
-    for (const Variable& one : variables_) parts.push_back(one.initial.flatten().to(at::kDouble));
+    for (const ScriptVariable& one : variables_.rows) {
+      parts.push_back(one.initial.flatten().to(at::kDouble));
+    }
     return at::cat(parts).unsqueeze(0);
   }
 
@@ -137,13 +115,19 @@ class ScriptNetwork final : public Layer {
   bool draws() const override { return true; }
   double forward_flops() const override {
     double weights = 0;
-    for (const Variable& one : variables_) weights += static_cast<double>(one.initial.numel());
+    for (const ScriptVariable& one : variables_.rows) {
+      weights += static_cast<double>(one.initial.numel());
+    }
     return 2 * weights;  // as if each were used once
   }
 
   void declare(Layout& layout) override {
     require(layout.size() == 0, "a script is the whole network");
-    for (const Variable& one : variables_) {
+    layout.set_needs_pairs(variables_.has_batch_norm);
+    std::size_t layer = variables_.rows.front().layer;
+    for (const ScriptVariable& one : variables_.rows) {
+      if (one.layer != layer) layout.begin_layer();
+      layer = one.layer;
       const std::int64_t units = one.initial.dim() > 0 ? one.initial.size(0) : 1;
       layout.add(one.name, one.initial.sizes().vec(),
                  std::max<std::int64_t>(1, one.initial.numel() / units), one.tags);
@@ -180,8 +164,8 @@ class ScriptNetwork final : public Layer {
                 Stacks input_gradients, const GradientSink& sink) const override {
     require(!input_gradients.front().defined(), "a script is the whole network");
     std::vector<std::size_t> moved;
-    for (std::size_t v = 0; v < variables_.size(); ++v) {
-      const Variable& one = variables_[v];
+    for (std::size_t v = 0; v < variables_.rows.size(); ++v) {
+      const ScriptVariable& one = variables_.rows[v];
       if (one.trains() && sink.columns.hold(one.tags)) moved.push_back(v);
     }
     for (std::int64_t c = 0; c < output.size(0) && !moved.empty(); ++c) {
@@ -193,12 +177,102 @@ class ScriptNetwork final : public Layer {
           /*retain_graph=*/false,
           /*create_graph=*/false, /*allow_unused=*/true);
       for (std::size_t i = 0; i < moved.size(); ++i) {
-        take(variables_[moved[i]].of(sink.rows[c]), gradients[i], sink);
+        take(variables_.rows[moved[i]].of(sink.rows[c]), gradients[i], sink);
       }
     }
   }
 
  private:
+  /// What is found of the variables of rows, by their numbers, when the script is tried.
+  struct Trial {
+    std::set<std::size_t> moved;  // buffers
+    std::set<std::size_t> used;   // parameters
+  };
+
+  void place_columns() {
+    std::int64_t columns = 0;
+    for (ScriptVariable& one : variables_.rows) {
+      one.column = columns;
+      columns += one.initial.numel();
+    }
+  }
+
+  /// Runs and differentiates the script on samples; returns LibTorch's reason where it cannot.
+  std::string why_not(const Tensor& row, const Tensor& samples, Trial& trial) {
+    try {
+      call(row, samples, Use::Evaluation);
+      try_to_train(row, samples, trial);
+    } catch (const Error& error) {
+      throw DataError(error.what());
+    } catch (const std::exception& error) {
+      return reason_of(error);
+    }
+    return {};
+  }
+
+  void try_to_train(const Tensor& initial, const Tensor& samples, Trial& trial) {
+    const Tensor row = initial.clone();
+    seed({});
+    const Tape tape = call(row, samples, Use::Training);
+    check_output(tape.output);
+    std::vector<Tensor> leaves;
+    for (const Tensor& leaf : tape.leaves) {
+      if (leaf.defined()) leaves.push_back(leaf);
+    }
+    auto gradients = torch::autograd::grad({tape.output}, leaves, {at::ones_like(tape.output)},
+                                           /*retain_graph=*/false, /*create_graph=*/false,
+                                           /*allow_unused=*/true);
+    std::size_t next = 0;
+    for (std::size_t v = 0; v < variables_.rows.size(); ++v) {
+      const ScriptVariable& one = variables_.rows[v];
+      if (one.trains()) {
+        if (gradients[next++].defined()) trial.used.insert(v);
+      } else if (!same_bits(one.of(row), one.of(initial))) {
+        trial.moved.insert(v);
+      }
+    }
+  }
+
+  void check_output(const Tensor& output) {
+    if (output.dim() == 0 || output.size(0) != 2 || !output.is_floating_point()) {
+      throw DataError(concat(source_, " makes a tensor ", output.sizes(),
+                             " of 2 samples; it has to return real numbers of each of them"));
+    }
+    if (outputs_ == 0) outputs_ = output.numel() / 2;
+    if (!output.requires_grad()) {
+      throw DataError(concat(source_,
+                             " gives its parameters no gradient; leave out no_grad and "
+                             "detach, and do not freeze the module"));
+    }
+  }
+
+  /// Masks and positions travel to nobody and are no part of a mean; statistics of norms are.
+  void hold_constant(const Trial& trial) {
+    std::vector<ScriptVariable> moving;
+    for (std::size_t v = 0; v < variables_.rows.size(); ++v) {
+      ScriptVariable& one = variables_.rows[v];
+      const bool stays = !one.trains() && !one.of_norm && !trial.moved.contains(v);
+      (stays ? variables_.constants : moving).push_back(std::move(one));
+    }
+    variables_.rows = std::move(moving);
+    place_columns();
+  }
+
+  void warn_of_unused(const Trial& trial) const {
+    std::size_t unused = 0;
+    std::string first;
+    for (std::size_t v = 0; v < variables_.rows.size(); ++v) {
+      const ScriptVariable& one = variables_.rows[v];
+      if (!one.trains() || trial.used.contains(v)) continue;
+      if (unused++ == 0) first = one.name;
+    }
+    if (unused == 0) return;
+    run_log().of_run(LogLevel::Warning,
+                     concat(source_, ": no gradient came to ", unused,
+                            unused == 1 ? " parameter, '" : " parameters, the first is '", first,
+                            "', when it was tried; what forward does not use stays as it is"));
+  }
+
   /// rows = keep rows + scale gradient, of one variable; undefined: of zeros.
   static void take(const Tensor& rows, const Tensor& gradient, const GradientSink& sink) {
     if (sink.keep == 0) {
@@ -225,55 +299,6 @@ class ScriptNetwork final : public Layer {
     return values;
   }
 
-  /// Takes note of a module's parameters and buffers, and of those of the modules inside.
-  void collect(const jit::Module& module, const std::string& prefix) {
-    if (!seen_.insert(module._ivalue().get()).second) return;
-    const auto& type = module.type();
-    for (const bool parameters : {true, false}) {
-      for (std::size_t i = 0; i < type->numAttributes(); ++i) {
-        const bool wanted = parameters ? type->is_parameter(i) : type->is_buffer(i);
-        const Slot slot{module._ivalue(), i};
-        if (!wanted || !slot.object->getSlot(i).isTensor()) continue;
-        add(prefix + type->getAttributeName(i), slot, parameters, is_norm(module));
-      }
-    }
-    for (const auto& child : module.named_children())
-      collect(child.value, prefix + child.name + ".");
-  }
-
-  void add(const std::string& name, const Slot& slot, bool parameter, bool of_norm) {
-    const Tensor tensor = slot.get().detach();
-    if (!tensor.defined()) return;
-    if (!tensor.is_floating_point()) {
-      if (parameter) throw DataError(concat(source_, ": the parameter '", name, "' is not real"));
-      others_.emplace_back(slot, tensor.clone());
-      return;
-    }
-    if (tensor.layout() != at::kStrided) {
-      throw DataError(concat(source_, ": '", name, "' is not a dense tensor"));
-    }
-    for (Variable& one : variables_) {
-      if (tensor.numel() > 0 && one.slots.front().get().is_alias_of(tensor) &&
-          one.slots.front().get().data_ptr() == tensor.data_ptr() &&
-          one.slots.front().get().sizes() == tensor.sizes()) {
-        one.slots.push_back(slot);
-        return;
-      }
-    }
-    variables_.push_back({name,
-                          tensor.clone(at::MemoryFormat::Contiguous),
-                          tags_of(name, tensor, parameter, of_norm),
-                          {slot}});
-  }
-
-  static Tag tags_of(const std::string& name, const Tensor& tensor, bool parameter, bool of_norm) {
-    if (!parameter) return Tag::Buffer | Tag::Uncompressed;
-    if (tensor.dim() > 1) return kWeightTags;
-    Tag tags = of_norm ? kScaleTags : Tag::Trainable | Tag::Uncompressed;
-    if (name == "bias" || name.ends_with(".bias")) tags = tags | kBiasTags;
-    return tags;
-  }
-
   /// Runs the script on a client's samples [B, D] by its row [P]. In training its buffers move.
   Tape call(const Tensor& row, const Tensor& samples, Use use) const {
     const bool training = use == Use::Training;
@@ -282,9 +307,9 @@ class ScriptNetwork final : public Layer {
     const jit::GraphOptimizerEnabledGuard optimized(false);
     module_.train(training);
     Tape tape;
-    tape.leaves.resize(variables_.size());
-    for (std::size_t v = 0; v < variables_.size(); ++v) {
-      const Variable& one = variables_[v];
+    tape.leaves.resize(variables_.rows.size());
+    for (std::size_t v = 0; v < variables_.rows.size(); ++v) {
+      const ScriptVariable& one = variables_.rows[v];
       Tensor value = one.of(row);
       if (one.trains()) {
         tape.leaves[v] = value.requires_grad_(training);
@@ -293,33 +318,47 @@ class ScriptNetwork final : public Layer {
       }
       one.put(value);
     }
-    for (const auto& [slot, value] : others_) slot.set(value.clone());
+    for (const ScriptVariable& one : variables_.constants) {
+      one.put(constant(one, row.scalar_type()).clone());
+    }
     Shape shape{samples.size(0)};
     shape.insert(shape.end(), shape_.begin(), shape_.end());
     const jit::IValue result = module_.forward({samples.detach().clone().view(shape)});
-    if (!result.isTensor()) throw DataError("its output is not a tensor");
+    if (!result.isTensor()) throw std::runtime_error("its output is not a tensor");
     tape.output = result.toTensor();
     if (training) take_buffers(row);
     return tape;
   }
 
+  /// A constant in the rows' number type.
+  static Tensor constant(const ScriptVariable& one, at::ScalarType type) {
+    return one.initial.is_floating_point() ? one.initial.to(type) : one.initial;
+  }
+
   /// A script may have put new tensors into the places of its buffers.
   void take_buffers(const Tensor& row) const {
-    for (const Variable& one : variables_) {
+    for (const ScriptVariable& one : variables_.rows) {
       if (one.trains()) continue;
       const Tensor there = one.of(row);
       const Tensor now = one.slots.front().get();
       if (now.data_ptr() != there.data_ptr()) there.copy_(now.detach());
     }
+    for (const ScriptVariable& one : variables_.constants) {
+      if (!one.initial.is_floating_point() ||
+          same_bits(one.slots.front().get(), constant(one, row.scalar_type()))) {
+        continue;
+      }
+      throw Error(concat(source_, ": training moves '", one.name,
+                         "', which is frozen, no buffer, or stayed when the script was tried; ",
+                         "make it a buffer that every call in train() moves"));
+    }
   }
 
   std::string source_;
   mutable jit::Module module_;
+  ScriptVariables variables_;
   std::int64_t outputs_ = 0;
   Shape shape_;
-  std::set<const void*> seen_;  // modules
-  std::vector<Variable> variables_;
-  std::vector<std::pair<Slot, Tensor>> others_;  // buffers that are no rows', and their values
 };
 
 jit::Module load(const std::string& path) {
@@ -335,11 +374,12 @@ jit::Module load(const std::string& path) {
 
 }  // namespace
 
-std::unique_ptr<Model> load_script_model(const std::string& path, const Shape& shape) {
+std::unique_ptr<Model> load_script_model(const std::string& path, const Shape& shape,
+                                         at::ScalarType type) {
   std::int64_t features = 1;
   for (const std::int64_t length : shape) features *= length;
   auto network = std::make_unique<ScriptNetwork>(path, load(path));
-  network->try_out(shape);
+  network->try_out(shape, type);
   const Tensor initial = network->initial_row_of_file();
   Graph graph(features);
   graph.add(std::move(network));

@@ -7,7 +7,7 @@
 namespace fedhpc {
 
 SingleBatches single_batches(const Layout& model) {
-  return model.count(Tag::Buffer) > 0 ? SingleBatches::Drop : SingleBatches::Keep;
+  return model.needs_pairs() ? SingleBatches::Drop : SingleBatches::Keep;
 }
 
 std::int64_t local_steps(const TrainOptions& options, const Layout& model, std::int64_t samples) {

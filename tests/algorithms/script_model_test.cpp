@@ -10,16 +10,19 @@
 #include <vector>
 
 #include <ATen/core/IListRef.h>
+#include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
 #include <gtest/gtest.h>
 #include <torch/script.h>
 
 #include "fedhpc/algorithms/algorithm.hpp"
 #include "fedhpc/comm/session.hpp"
+#include "fedhpc/models/description.hpp"
 
 #include "fixtures/resumed_run.hpp"
 #include "fixtures/tiny_run.hpp"
@@ -59,10 +62,13 @@ jit::Module module_of(const std::string& name) {
   return module;
 }
 
+/// As torch.nn.Parameter has it.
+Tensor trainable(Tensor tensor) { return tensor.requires_grad_(true); }
+
 jit::Module linear_module(const Tensor& weight, const Tensor& bias) {
   jit::Module module = module_of("Linear");
-  module.register_parameter("weight", weight, /*is_buffer=*/false);
-  module.register_parameter("bias", bias, /*is_buffer=*/false);
+  module.register_parameter("weight", trainable(weight), /*is_buffer=*/false);
+  module.register_parameter("bias", trainable(bias), /*is_buffer=*/false);
   return module;
 }
 
@@ -85,6 +91,13 @@ class Files {
   std::vector<std::string> paths_;
 };
 
+std::string saved(const jit::Module& module) {
+  static Files files;
+  const std::string path = files.next();
+  module.save(path);
+  return path;
+}
+
 /// A network 8-6-4 with the weights of the row, saved.
 std::string saved(const char* forward, const Rows& row) {
   const auto value = [&](const std::string& name) {
@@ -95,16 +108,47 @@ std::string saved(const char* forward, const Rows& row) {
   const Tensor weight = forward == kShared ? at::randn({8, 6}, at::kDouble) : value("fc1.weight");
   module.register_module("fc1", linear_module(weight, value("fc1.bias")));
   module.register_module("fc2", linear_module(value("fc2.weight"), value("fc2.bias")));
-  if (forward == kShared) module.register_parameter("again", weight, /*is_buffer=*/false);
+  if (forward == kShared)
+    module.register_parameter("again", trainable(weight), /*is_buffer=*/false);
   if (forward == kWithState) {
     module.register_buffer("mean", at::zeros({6}, at::kDouble));
     module.register_buffer("count", at::zeros({}, at::kLong));
   }
   module.define(forward);
-  static Files files;
-  const std::string path = files.next();
-  module.save(path);
-  return path;
+  return saved(module);
+}
+
+/// Eight characters of five kinds: a table, a norm over all of its values, an LSTM whose forward
+/// takes a list of its parameters, as torch's does, and a linear layer.
+std::string saved_sequence_network() {
+  const auto tensor = [](const Shape& shape) { return trainable(at::randn(shape, at::kDouble)); };
+  jit::Module table = module_of("Embedding");
+  table.register_parameter("weight", tensor({5, 8}), /*is_buffer=*/false);
+  jit::Module norm = module_of("LayerNorm");
+  norm.register_parameter("weight", tensor({8, 8}), /*is_buffer=*/false);
+  norm.register_parameter("bias", tensor({8, 8}), /*is_buffer=*/false);
+  jit::Module rnn = module_of("LSTM");
+  c10::List<Tensor> weights;
+  for (const char* name : {"weight_ih_l0", "weight_hh_l0", "bias_ih_l0", "bias_hh_l0"}) {
+    const std::size_t n = weights.size();
+    weights.push_back(tensor(n == 0 ? Shape{24, 8} : n == 1 ? Shape{24, 6} : Shape{24}));
+    rnn.register_parameter(name, weights.get(n), /*is_buffer=*/false);
+  }
+  rnn.register_attribute("_flat_weights", c10::ListType::ofTensors(), weights);
+  jit::Module module = module_of("Net");
+  module.register_module("embed", table);
+  module.register_module("norm", norm);
+  module.register_module("rnn", rnn);
+  module.register_module("fc", linear_module(tensor({4, 48}), tensor({4})));
+  module.define(R"(
+def forward(self, x):
+    h = torch.embedding(self.embed.weight, x.to(4))
+    h = torch.layer_norm(h, [8, 8], self.norm.weight, self.norm.bias, 1e-5, False)
+    z = h.new_zeros([1, x.size(0), 6])
+    h = torch.lstm(h, [z, z], self.rnn._flat_weights, True, 1, 0.0, False, False, True)[0]
+    return torch.matmul(h.flatten(1), self.fc.weight.t()) + self.fc.bias
+)");
+  return saved(module);
 }
 
 std::unique_ptr<Model> family() {
@@ -200,11 +244,59 @@ TEST(ScriptModel, AParameterInTwoPlacesIsOneFieldAndItsGradientsAreAdded) {
   EXPECT_GT(slope.abs().min().item<double>(), 1e-3);
 }
 
+TEST(ScriptModel, OfATableANormAndAnLstmIsWhatTheirDescriptionIs) {
+  ModelDescription description;
+  for (const char* line :
+       {"input shape=8", "embedding rows=5 columns=8 inputs=0 parameters=embed.weight",
+        "layer_norm dims=0,1 inputs=1 parameters=norm.weight,norm.bias",
+        "lstm hidden=6 inputs=2 parameters=rnn.weight_ih_l0,rnn.weight_hh_l0,rnn.bias_ih_l0,"
+        "rnn.bias_hh_l0",
+        "reshape shape=48 inputs=3", "linear out=4 inputs=4 parameters=fc.weight,fc.bias"}) {
+    description.add(line_of(line));
+  }
+  const std::unique_ptr<Model> described = build_model(description, "a test");
+  const std::unique_ptr<Model> script =
+      load_script_model(saved_sequence_network(), {8}, at::kDouble);
+  const Layout& one = *script->layout();
+  const Layout& other = *described->layout();
+  ASSERT_EQ(one.fields().size(), other.fields().size());
+  for (std::size_t f = 0; f < other.fields().size(); ++f) {
+    EXPECT_EQ(one.fields()[f].name, other.fields()[f].name);
+    EXPECT_EQ(one.fields()[f].shape, other.fields()[f].shape);
+    EXPECT_EQ(one.fields()[f].tags, other.fields()[f].tags) << other.fields()[f].name;
+  }
+  for (std::int64_t layers = 0; layers < 5; ++layers) {
+    EXPECT_EQ(first_of_top(one, layers), first_of_top(other, layers)) << layers;
+  }
+  EXPECT_FALSE(one.needs_pairs());
+  // The same numbers, too: eight characters of each of three clients' two samples.
+  static constexpr std::array<std::int64_t, 3> kClients{0, 1, 2};
+  Tensor rows = script->weights_of_file().repeat({3, 1});
+  for (std::int64_t c = 0; c < 3; ++c) rows[c].mul_(1 + 0.2 * static_cast<double>(c));
+  const auto gradients = [&](const Model& model) {
+    Activations stack = model.make_activations(3, 2, rows.options(), Use::Training);
+    stack.draws.clients = kClients;
+    stack.input().copy_(at::arange(48, at::kDouble).view({3, 2, 8}).fmod(5));
+    model.forward(rows, stack);
+    stack.logit_gradient().copy_(stack.logits());
+    const Tensor sink = at::zeros_like(rows);
+    model.backward(rows, stack, {.rows = sink, .scale = 1, .keep = 0});
+    return sink;
+  };
+  const Tensor found = gradients(*script);
+  EXPECT_LT(found.sub(gradients(*described)).abs().max().item<double>(), 1e-10);
+  for (const Field& field : one.fields()) {
+    EXPECT_GT(found.narrow(1, field.offset, field.size).abs().max().item<double>(), 1e-6)
+        << field.name;
+  }
+}
+
 TEST(ScriptModel, BuffersMoveInTrainingAlone) {
   const std::unique_ptr<Model> dnn = family();
   const std::unique_ptr<Model> script =
       load_script_model(saved(kWithState, initial_rows(*dnn)), {8});
   EXPECT_EQ(script->layout()->count(Tag::Buffer), 6) << "the count of batches is no field";
+  EXPECT_FALSE(script->layout()->needs_pairs());
   for (const Use use : {Use::Evaluation, Use::Training}) {
     const Tensor rows = script->weights_of_file().repeat({2, 1});
     const Tensor before = rows.clone();

@@ -12,7 +12,7 @@ KEYS = "one key after the other"
 LONG_FILES = {
     "src/algorithms/simnet.cpp": "a method, its keys and its two problems",
     "src/gpu/kernels/table.hpp": "one entry after the other of one table",
-    "src/models/script_model.cpp": "the only file with the headers of LibTorch's interpreter",
+    "src/models/script_model.cpp": "a network in one piece, how it is tried and how it computes",
     "src/training/local_step.cpp": "a step of every kind of trainer",
 }
 LONG_FUNCTIONS = {

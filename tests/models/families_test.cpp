@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "fedhpc/core/rng.hpp"
+#include "fedhpc/models/description.hpp"
 #include "fedhpc/models/model.hpp"
 
 // Sizes, names, initial weights and refusals of the families.
@@ -249,6 +250,28 @@ TEST(Families, DrawInitialWeightsByEveryRule) {
       EXPECT_TRUE(part(rule, norm + ".running_mean").eq(0).all().item<bool>());
       EXPECT_TRUE(part(rule, norm + ".running_var").eq(1).all().item<bool>());
     }
+  }
+}
+
+TEST(Families, DrawRecurrentLayersByTheFansOfEachMatrix) {
+  ModelDescription description;
+  for (const char* line :
+       {"input shape=28,28", "lstm hidden=256 inputs=0 parameters=w,u,b,c",
+        "reshape shape=7168 inputs=1", "linear out=10 inputs=2 parameters=fc.weight,fc.bias"}) {
+    description.add(line_of(line));
+  }
+  const LayoutPtr layout = build_model(description, "a test")->layout();
+  const auto largest = [&](InitRule rule, const std::string& name) {
+    const Field& field = layout->field(name);
+    const Tensor row = initial_row(*layout, 3, at::kDouble, rule)[0];
+    return row.narrow(0, field.offset, field.size).abs().max().item<double>();
+  };
+  for (const InitRule rule : {InitRule::Xavier, InitRule::Keras}) {
+    EXPECT_NEAR(largest(rule, "w"), std::sqrt(6.0 / (28 + 1024)), 1e-4);   // 0.0755
+    EXPECT_NEAR(largest(rule, "u"), std::sqrt(6.0 / (256 + 1024)), 1e-4);  // 0.0685
+  }
+  for (const char* name : {"w", "u", "b"}) {
+    EXPECT_NEAR(largest(InitRule::Torch, name), 1.0 / 16, 1e-3) << name;
   }
 }
 

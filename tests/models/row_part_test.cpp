@@ -5,6 +5,7 @@
 #include <ATen/ops/tensor.h>
 #include <gtest/gtest.h>
 
+#include "fedhpc/models/description.hpp"
 #include "fedhpc/models/row_numbers.hpp"
 
 namespace fedhpc {
@@ -137,6 +138,51 @@ TEST(RowPart, RefusesRowsOfOtherLayouts) {
   const Rows rows = counted(layout, 1);
   EXPECT_THROW(head.of(head.of(rows)), std::logic_error);
   EXPECT_THROW(head.put_(rows, rows), std::logic_error);
+}
+
+/// The field with which the top layers of a description begin.
+std::string first_of(const std::vector<std::string>& lines, std::int64_t layers) {
+  ModelDescription description;
+  for (const std::string& line : lines) description.add(line_of(line));
+  const LayoutPtr layout = build_model(description, "a test")->layout();
+  return layout->fields().at(first_of_top(*layout, layers)).name;
+}
+
+TEST(FirstOfTop, ARecurrentLayerIsOne) {
+  const std::vector<std::string> lines{
+      "input shape=28,28", "linear out=9 inputs=0 parameters=in.weight,in.bias",
+      "lstm hidden=256 inputs=1 parameters=w,u,b,c", "reshape shape=7168 inputs=2",
+      "linear out=10 inputs=3 parameters=fc.weight,fc.bias"};
+  EXPECT_EQ(first_of(lines, 1), "fc.weight");
+  EXPECT_EQ(first_of(lines, 2), "w");
+  EXPECT_EQ(first_of(lines, 3), "in.weight");
+  EXPECT_EQ(first_of(lines, 4), "in.weight");
+}
+
+TEST(FirstOfTop, NormsOfImagesAreNone) {
+  const std::vector<std::string> lines{"input shape=8,8",
+                                       "layer_norm dims=0,1 inputs=0 parameters=n0.weight,n0.bias",
+                                       "linear out=8 inputs=1 parameters=a.weight,a.bias",
+                                       "layer_norm dims=0,1 inputs=2 parameters=n.weight,n.bias",
+                                       "reshape shape=64 inputs=3",
+                                       "linear out=10 inputs=4 parameters=fc.weight,fc.bias"};
+  EXPECT_EQ(first_of(lines, 1), "fc.weight");
+  EXPECT_EQ(first_of(lines, 2), "a.weight");
+  EXPECT_EQ(first_of(lines, 3), "n0.weight");
+}
+
+TEST(FirstOfTop, APartKeepsTheLayersOfTheWhole) {
+  auto layout = std::make_shared<Layout>();
+  for (const char* layer : {"a", "b"}) {
+    layout->begin_layer();
+    layout->add(concat(layer, ".w"), {2, 3}, 3, Tag::Trainable);
+    layout->add(concat(layer, ".u"), {2, 2}, 2, Tag::Trainable);
+  }
+  layout->set_needs_pairs();
+  const RowPart part(layout, 1, {});
+  EXPECT_EQ(first_of_top(*part.layout(), 1), 1);
+  EXPECT_EQ(first_of_top(*part.layout(), 2), 0);
+  EXPECT_TRUE(part.layout()->needs_pairs());
 }
 
 }  // namespace

@@ -59,6 +59,7 @@ struct Field {
   Tag tags = Tag::Trainable;
   Initial initial = Initial::Drawn;
   std::int64_t zero_row = -1;  ///< of an embedding, the row that starts at 0; -1: none
+  std::size_t layer = 0;       ///< the number of its layer
 };
 
 /// Names every column of a row [P]: the parameters and buffers of one model, in PyTorch's order.
@@ -67,6 +68,13 @@ class Layout {
   /// Appends a field and returns its index. Names are unique and hold no '/'.
   std::size_t add(std::string name, std::vector<std::int64_t> shape, std::int64_t fan_in, Tag tags,
                   Initial initial = Initial::Drawn, std::int64_t zero_row = -1);
+  /// Appends a field of another layout, of the layer that it has there.
+  std::size_t add_copy(const Field& field);
+  /// What is added from now on belongs to the next layer.
+  void begin_layer() { ++layer_; }
+  /// Says that a layer needs batches of two samples or more, as batch norm does.
+  void set_needs_pairs(bool needs = true) { needs_pairs_ = needs; }
+  bool needs_pairs() const { return needs_pairs_; }
 
   const std::vector<Field>& fields() const { return fields_; }
   const Field& field(const std::string& name) const;
@@ -80,12 +88,15 @@ class Layout {
  private:
   std::vector<Field> fields_;
   std::int64_t size_ = 0;
+  std::size_t layer_ = 0;
+  bool needs_pairs_ = false;
 };
 
 using LayoutPtr = std::shared_ptr<const Layout>;
 
-/// The number of the field with which the `layers` top layers begin. A layer is a convolution or
-/// linear layer with its bias and the batch norm behind it.
+/// The number of the field with which the `layers` top layers begin. A layer is one that holds a
+/// matrix and is no norm (convolutions, linear and recurrent layers, embeddings), with its biases
+/// and what follows it without one, as a norm does.
 std::size_t first_of_top(const Layout& layout, std::int64_t layers);
 
 /// Matrix [C, P] whose columns a Layout names. Copies share memory, as tensors do.

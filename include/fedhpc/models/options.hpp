@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "fedhpc/core/options.hpp"
+#include "fedhpc/core/tensor.hpp"
 
 namespace fedhpc {
 
@@ -60,6 +61,7 @@ struct ModelOptions {
   Backend backend = Backend::Batched;
   std::string init_file;  ///< empty: drawn, or those of `file`
   InitState init_state = InitState::Initial;
+  at::ScalarType type = at::kFloat;  ///< of the rows: run.dtype, no key of its own
 
   void declare(OptionSet& options);
   bool by_autograd() const { return name == "file" && backend == Backend::Autograd; }
