@@ -34,11 +34,9 @@ void AggregationRecord::add(Mean& products, std::span<const double> weights, con
 }
 
 void AggregationRecord::note(Round& round, Mean& products, const Step& step) const {
-  const Rows before = map_->expand(step.before);
-  const Rows of_mean = map_->expand(step.before + step.mean) - before;
-  const Rows gap = products.reduce() - of_mean;
+  const Rows gap = products.reduce() - (map_->expand(step.mean) - step.before);
   round.note(kGap, std::sqrt(map_->squared_length(gap)));
-  const Rows change = map_->expand(step.after) - before;
+  const Rows change = map_->expand(step.after) - step.before;
   const std::vector<Tensor> ranks = round.on_server(map_->layers(), [&](std::int64_t l) {
     return at::scalar_tensor(effective_rank(map_->matrix_of_layer(l, change)), at::kDouble);
   });

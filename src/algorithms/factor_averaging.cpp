@@ -45,10 +45,10 @@ void FactorAveraging::round(Round& round) {
     update.add(weights, sent);
     record_.add(products, weights, factors_ + sent, model);
   });
-  const Rows before = factors_.clone();
   const Rows mean = update.reduce();
+  const Rows averaged = factors_ + mean;
   server_.step_(factors_, mean);  // u <- u + sum_k p_k (u_k - u)
-  record_.note(round, products, {.before = before, .mean = mean, .after = factors_});
+  record_.note(round, products, {.before = model, .mean = averaged, .after = factors_});
 }
 
 void FactorAveraging::evaluate(Evaluation& evaluation) {

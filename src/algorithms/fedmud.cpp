@@ -85,10 +85,10 @@ void FedMUD::round(Round& round) {
     update.add(weights, sent);
     record_.add(products, weights, factors_ + sent, before);
   });
-  const Rows factors = factors_.clone();
   const Rows mean = update.reduce();
+  const Rows averaged = factors_ + mean;
   server_.step_(factors_, mean);  // (4)
-  record_.note(round, products, {.before = factors, .mean = mean, .after = factors_});
+  record_.note(round, products, {.before = before, .mean = averaged, .after = factors_});
 }
 
 void FedMUD::reset(std::int64_t rounds) {

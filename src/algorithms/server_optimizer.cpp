@@ -1,7 +1,6 @@
 #include "fedhpc/algorithms/server_optimizer.hpp"
 
-#include <ATen/ops/full_like.h>
-#include <ATen/ops/zeros_like.h>
+#include <ATen/ops/empty_like.h>
 
 namespace fedhpc {
 
@@ -38,17 +37,16 @@ void ServerOptimizer::declare(OptionSet& options) {
 
 void ServerOptimizer::start(const Rows& model) {
   if (kind_ == Kind::Sgd) return;
-  mean_ = {at::zeros_like(model.values), model.layout};
-  if (adapts()) accumulator_ = {at::full_like(model.values, eps_ * eps_), model.layout};
+  mean_ = {at::empty_like(model.values), model.layout};
+  if (adapts()) accumulator_ = {at::empty_like(model.values), model.layout};
+  forget_(model.layout->fields());
 }
 
 void ServerOptimizer::forget_(std::span<const Field> fields) {
+  if (kind_ == Kind::Sgd) return;
   for (const Field& field : fields) {
-    const auto of_field = [&](const Rows& rows) {
-      return rows.values.narrow(1, field.offset, field.size);
-    };
-    if (kind_ != Kind::Sgd) of_field(mean_).zero_();
-    if (adapts()) of_field(accumulator_).fill_(eps_ * eps_);
+    mean_.values.narrow(1, field.offset, field.size).zero_();
+    if (adapts()) accumulator_.values.narrow(1, field.offset, field.size).fill_(eps_ * eps_);
   }
 }
 

@@ -15,11 +15,11 @@ class AggregationRecord {
   /// Adds the series aggregation_gap, and effective_rank.LAYER of every factorised layer.
   explicit AggregationRecord(const Setup& setup);
 
-  /// The server's factors [1, Q] before and after its step along the mean of their updates.
+  /// A round of the server: the weights before [1, P], and factors [1, Q].
   struct Step {
     const Rows& before;
-    const Rows& mean;
-    const Rows& after;
+    const Rows& mean;   ///< of the factors that clients have
+    const Rows& after;  ///< what the server has made of it
   };
 
   /// Starts a mean over clients of the change of the weights behind their factors.

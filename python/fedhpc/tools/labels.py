@@ -43,7 +43,7 @@ def differing_keys(configs):
 
 def labels_of(runs, ignored=frozenset(), most=LABEL_KEYS):
     """One entry per run: the settings in which the configurations differ, of runs that have these alike the keys that
-    not all of them have, then the file's name. No two runs have the same entry."""
+    not all of them have, then the file's name. Runs of two files have two entries."""
     own = [settings(run, ignored) for run in runs]
     differing = differing_keys(own)
     labels = [[words_of(*said(run, key, config[key])) for key in [key for key in differing if key in config][:most]]
@@ -54,11 +54,9 @@ def labels_of(runs, ignored=frozenset(), most=LABEL_KEYS):
             for i in alike:
                 labels[i] += [words_of(key, own[i][key])] if key in own[i] else absent(key)
     labels = [", ".join(parts) for parts in labels]
-    if len(set(labels)) < len(runs) or not all(labels):
-        names = names_of_files([run.path for run in runs])
-        twice = len(set(labels)) < len(runs)
-        labels = [f"{label} ({name})" if label and twice else label or name for label, name in zip(labels, names)]
-    return labels
+    names = names_of_files([run.path for run in runs])
+    twice = len(set(labels)) < len(runs)
+    return [f"{label} ({name})" if label and twice else label or name for label, name in zip(labels, names)]
 
 
 def words_of(key, value):

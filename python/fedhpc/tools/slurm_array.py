@@ -61,7 +61,7 @@ exit "$code"
 def quoted(option):
     """An option of sbatch as a line of a script has it: the value in quotes where it needs them."""
     name, equals, value = option.partition("=")
-    return name + equals + (shlex.quote(value) if value else "") if equals else shlex.quote(option)
+    return f"{name}{equals}{shlex.quote(value) if value else ''}"
 
 
 def script(options, reproduce, names, program):
