@@ -33,11 +33,14 @@ class InFolder(unittest.TestCase):
 
 
 def python(script, *arguments, ranks=None, timeout=120, **environment):
-    """A script's text, carried out by a Python of its own, under mpirun where `ranks` is given."""
+    """A script's text, carried out by a Python of its own, under mpirun where `ranks` is given.
+
+    A printed line is one write, so that lines of two ranks do not mix. PYTHONUNBUFFERED would write it in pieces.
+    """
     Path("script.py").write_text(script, encoding="utf-8")
     launcher = ["mpirun", "-n", str(ranks)] if ranks else []
-    return subprocess.run([*launcher, sys.executable, "script.py", *map(str, arguments)], capture_output=True,
-                          text=True, timeout=timeout, env={**os.environ, **environment}, check=False)
+    return subprocess.run([*launcher, sys.executable, "script.py", *map(str, arguments)], capture_output=True, text=True,
+                          timeout=timeout, env={**os.environ, "PYTHONUNBUFFERED": "", **environment}, check=False)
 
 
 def numbers(path):

@@ -320,7 +320,7 @@ class OnRanks(InFolder):
                   "except fedhpc.ConfigError as error:\n"
                   "    print('refused:', error, flush=True)\n" % (TINY,))
         done = python(script, ranks=2)
-        self.assertEqual((done.returncode, done.stdout.count("refused: this rank lacks client 0")), (0, 2), done.stderr)
+        self.assertEqual((done.returncode, done.stdout.count("refused: this rank lacks client 0")), (0, 2), done.stdout + done.stderr)
 
 
 if __name__ == "__main__":
