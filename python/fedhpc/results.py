@@ -21,7 +21,7 @@ from .tools.labels import seed_of
 from .tools.model_data import load_model
 from .tools.panels import WHOSE
 from .tools.results import ENDED, ResultError, load_all
-from .tools.summarize import lines_of, samples_of, seeds_text, status_text
+from .tools.summarize import ends_of, lines_of, samples_of, seeds_text, status_text, target_of
 
 
 class Results:
@@ -273,17 +273,20 @@ class Runs(Sequence):
     def table(self, metric=None, target=None, select="test"):
         """DataFrame indexed by run: what each line has reached, as tools/summarize.py says it in plain numbers.
 
-        seeds, n (how many of them), status, rounds; NAME_mean and NAME_std (sample standard deviation over the seeds)
+        seeds, n (how many of them), status, rounds (most) and rounds_least of its runs; NAME_mean and NAME_std (sample standard deviation over the seeds)
         of the best and last value of `metric` [the accuracy that most runs have] and of bytes_up and bytes_down, all
-        rounds and links together. target: value for which target_rounds, target_bytes, target_seconds (simulated) and
+        rounds and links together. target: value, 0.9 or "90%", for which target_rounds, target_bytes, target_seconds (simulated) and
         target_wall say what it has cost; target_n seeds have reached it. select: "validation" takes the best value
         from the round that was best on the validation samples.
         """
         groups, labels, metric, by = lines_of(self._now(), _warn, metric, select)
+        if isinstance(target, str):
+            target = target_of(target)
         samples = samples_of(groups, metric, target, by)
         columns = {"seeds": [seeds_text(group) for group in groups], "n": [len(group) for group in groups],
                    "status": [status_text(group) for group in groups],
-                   "rounds": [max(len(run.rounds) for run in group) for group in groups]}
+                   "rounds": [ends_of(group)[1] for group in groups],
+                   "rounds_least": [ends_of(group)[0] for group in groups]}
         if target is not None:
             columns["target_n"] = [len(one.values) for one in samples["target_rounds"]]
         for name, ones in samples.items():

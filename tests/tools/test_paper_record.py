@@ -304,6 +304,23 @@ class WrittenRecords(ReproduceCase):
         record = paper_record.read(self.results / "table.csv")[0]
         self.assertEqual((record.version, record.bits), ("0.0.1 c0ffee on cuda", ()))
 
+    def test_only_what_no_record_has_is_run(self):
+        self.paper("good", "fedavg", rounds=20)
+        self.call("--seeds", "1")
+        kept = self.folder / "results" / "papers" / "toy.csv"
+        known = [r for r in paper_record.read(self.results / "table.csv") if r.row == "good"]
+        paper_record.write(kept, [dataclasses.replace(record, seeds=(2,)) for record in known])
+        for path in self.results.glob("*.h5"):
+            path.unlink()
+        names = self.call("--slurm", "--missing", "--seeds", "2").stdout
+        self.assertIn("runs=(good_seed1 fedavg_seed1 fedavg_seed2)", names)
+        calls = len(self.calls())
+        self.assertEqual(self.call("--missing", "--seeds", "2").returncode, 0)
+        self.assertEqual(len(self.calls()), calls + 3)
+        # A record of fewer rounds is none.
+        paper_record.write(kept, [dataclasses.replace(record, seeds=(2,), rounds=5) for record in known])
+        self.assertIn("runs=(good_seed2)", self.call("--slurm", "--missing", "--seeds", "2").stdout)
+
     def test_recorded_rows_are_run_again(self):
         self.paper("good", "slow", rounds=20)
         self.call("--seeds", "2", "--only", "good")
@@ -317,6 +334,11 @@ class WrittenRecords(ReproduceCase):
             self.assertIn(f"good_seed{seed}: the recorded bits\n", done.stdout)
         self.assertEqual(len(self.calls()), calls + 2)  # no third seed, and nothing that is not recorded
         self.assertTrue((self.results / "again" / "good_seed1.h5").exists())
+        # Of rows that are not asked for nothing is compared.
+        other = dataclasses.replace(good, table="II", row="slow", config="slow.ini")
+        paper_record.write(kept, [good, other])
+        done = self.call("--again", "--only", "good")
+        self.assertEqual((done.returncode, "slow" in done.stdout.partition("\n\n")[0]), (0, False), done.stdout)
         paper_record.write(kept, [dataclasses.replace(good, bits=(good.bits[0], "0123456789ab"))])
         done = self.call("--again")
         self.assertEqual(done.returncode, 1)

@@ -157,6 +157,15 @@ class Plot(Folder):
         run = results.load(write_run(self.folder / "run.h5"))
         self.assertEqual(list(np.flatnonzero(plot.evaluated_rounds(run, "train_loss")) + 1), [10, 20, 30, 40])
 
+    def test_a_metric_that_is_named_is_drawn_in_every_round(self):
+        figure = matplotlib.figure.Figure()
+        runs = [results.load(write_run(self.folder / "run.h5"))]
+        plot.fill(figure, runs, self.fail, ["train_loss"])
+        self.assertEqual(len(figure.axes[0].lines[0].get_xdata()), 40)
+        figure = matplotlib.figure.Figure()
+        plot.fill(figure, runs, self.fail, panels=["loss"])
+        self.assertEqual([len(line.get_xdata()) for line in figure.axes[0].lines], [4, 4])
+
     def test_seeds_are_a_mean_in_a_band(self):
         runs = [results.load(write_run(self.folder / f"{n}_{seed}.h5", global_accuracy=np.full(40, level),
                                        config=f"[run]\nseed={seed}\n[algorithm]\nname=fedavg\nlambda={n}\n"))
@@ -194,6 +203,49 @@ class Plot(Folder):
         runs = [results.load(write_run(self.folder / f"{seed}.h5", rounds=rounds, config=f"[run]\nseed={seed}\n"))
                 for seed, rounds in ((1, 40), (2, 25))]
         np.testing.assert_array_equal(plot.curve_of(runs, "global_accuracy", "rounds")[0], [10, 20])
+        code, _, error = self.call(*(run.path for run in runs), "--seeds", "band")
+        self.assertEqual((code, error), (0, "plot: left out: rounds 26 to 40 of a band: "
+                                         f"{self.folder}/2.h5 has none of them (complete)\n"))
+
+    def test_all_that_is_written_is_in_the_picture(self):
+        """Also a long name beside a panel."""
+        names = [*panels.WHOSE, "staleness_of_the_updates_that_the_server_has_received"]
+        run = results.load(write_run(self.folder / "run.h5", **{name: np.linspace(0.1, 0.9, 40) for name in names}))
+        for metric in names:
+            figure = matplotlib.figure.Figure(layout="constrained")
+            plot.fill(figure, [run], self.fail, [metric])
+            figure.draw_without_rendering()
+            box = figure.axes[0].yaxis.label.get_window_extent()
+            self.assertTrue(figure.bbox.y0 <= box.y0 and box.y1 <= figure.bbox.y1, (metric, box))
+
+    def test_a_logarithmic_axis_has_plain_numbers(self):
+        for rounds, expected in ((20, ["1", "2"]), (60, ["1", "2", "5"]), (20000, ["0.001", "0.01", "0.1", "1"])):
+            run = results.load(write_run(self.folder / f"{rounds}.h5", rounds=rounds))
+            figure = matplotlib.figure.Figure(layout="constrained")
+            plot.fill(figure, [run], self.fail, against="bytes", scale="log")
+            figure.draw_without_rendering()
+            axes = figure.axes[0]
+            shown = [label.get_text() for label in axes.get_xticklabels(which="both")
+                     if axes.bbox.x0 <= np.mean(label.get_window_extent().intervalx) <= axes.bbox.x1]
+            self.assertEqual(shown, expected)
+
+    def test_a_diverged_run_does_not_flatten_the_others(self):
+        loss = np.where(np.arange(40) % 10 == 9, 1e20, np.nan)
+        runs = [write_run(self.folder / "good.h5"), write_run(self.folder / "bad.h5", status="diverged", global_loss=loss)]
+        figure = matplotlib.figure.Figure()
+        plot.fill(figure, [results.load(run) for run in runs], self.fail, ["global_loss"])
+        low, high = figure.axes[0].get_ylim()
+        self.assertTrue(0 < low < 0.03 and 0.1 < high < 0.2, (low, high))
+        alone = matplotlib.figure.Figure()
+        plot.fill(alone, [results.load(runs[1])], self.fail, ["global_loss"])
+        self.assertGreater(alone.axes[0].get_ylim()[1], 1e19)
+
+    def test_two_keys_of_one_name_are_told_apart(self):
+        def runs(*seeds):
+            return [results.load(write_run(self.folder / f"{n}.h5", config=f"[run]\nseed={run}\n[data]\nseed={data}\n"))
+                    for n, (run, data) in enumerate(seeds)]
+        self.assertEqual(labels.labels_of(runs((1, 1), (2, 2))), ["seed = 1", "seed = 2"])
+        self.assertEqual(labels.labels_of(runs((1, 5), (2, 6))), ["run.seed = 1, data.seed = 5", "run.seed = 2, data.seed = 6"])
 
     def test_long_names_stand_below_the_panels(self):
         runs = [write_run(self.folder / f"{n}.h5") for n in range(2)]

@@ -88,6 +88,13 @@ class Summarize(Folder):
         code, out, _ = call(summarize, self.folder, "--target", "0.6")
         self.assertIn("27.0 ± 4.2 (2 of 3)", out)
 
+    def test_seeds_of_unequal_length_are_seen(self):
+        for seed, rounds in ((1, 40), (2, 31)):
+            write_run(self.folder / f"{seed}.h5", rounds=rounds, config=config(seed))
+        line, = self.table(self.folder)
+        self.assertEqual((line["rounds_least"], line["rounds"]), ("31", "40"))
+        self.assertIn(" 31-40 ", call(summarize, self.folder)[1])
+
     def test_no_network_model(self):
         path = write_run(self.folder / "run.h5", config=config(1), simulated_seconds=np.full(40, np.nan))
         line, = self.table(path, "--target", "0.5")

@@ -4,7 +4,7 @@ import numpy as np
 from matplotlib.ticker import MaxNLocator
 
 from .client_data import load_accuracy, load_clients
-from .style import COLOURS, PlotError, marker_of, small_title, tidy
+from .style import COLOURS, PlotError, legend, marker_of, small_title, tidy
 
 LEVELS = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0)
 MEDIAN = 3  # of them
@@ -32,7 +32,7 @@ def draw_bands(axes, spreads, labels):
     if not single:
         small_title(axes, f"median, {BAND_OF_SEVERAL[3]} of clients")
     if single or labels:
-        axes.legend(frameon=False, fontsize=8)
+        legend(axes)
 
 
 def draw_sorted(axes, spreads, labels):
@@ -46,7 +46,7 @@ def draw_sorted(axes, spreads, labels):
     axes.set(xlabel="clients, from the worst to the best [%]", ylabel=f"test accuracy {when} [%]", xlim=(0, 100))
     tidy(axes)
     if len(spreads) > 1 and labels:
-        axes.legend(frameon=False, fontsize=8)
+        legend(axes)
 
 
 def draw_histogram(axes, spread):

@@ -1,5 +1,6 @@
 """Names for runs that are shown side by side, and groups of runs that differ in their seeds only."""
 
+from collections import Counter
 from pathlib import Path
 
 SEEDS = {"run.seed", "data.seed"}
@@ -45,8 +46,11 @@ def labels_of(runs, ignored=frozenset(), most=LABEL_KEYS):
     """One entry per run: the settings in which the configurations differ, of runs that have these alike the keys that
     not all of them have, then the file's name. Runs of two files have two entries."""
     own = [settings(run, ignored) for run in runs]
+    if all(config.get("data.seed") == config.get("run.seed") for config in own):  # as without the key
+        own = [{key: value for key, value in config.items() if key != "data.seed"} for config in own]
     differing = differing_keys(own)
-    labels = [[words_of(*said(run, key, config[key])) for key in [key for key in differing if key in config][:most]]
+    names = Counter(key.split(".")[1] for key in differing)
+    labels = [[words_of(*said(run, key, config[key]), names) for key in [key for key in differing if key in config][:most]]
               for run, config in zip(runs, own)]
     for alike in alike_in(labels):
         shared = set.intersection(*(set(own[i]) for i in alike))
@@ -59,9 +63,10 @@ def labels_of(runs, ignored=frozenset(), most=LABEL_KEYS):
     return [f"{label} ({name})" if label and twice else label or name for label, name in zip(labels, names)]
 
 
-def words_of(key, value):
-    """A setting in a label: a name speaks for itself."""
-    return value if key.endswith(".name") else f"{key.split('.')[1]} = {value}"
+def words_of(key, value, names=Counter()):
+    """A setting in a label: a name speaks for itself; of two keys of one name, counted in `names`, the whole key."""
+    name = key.split(".")[1]
+    return value if key.endswith(".name") else f"{key if names[name] > 1 else name} = {value}"
 
 
 def absent(key):

@@ -151,11 +151,14 @@ def are_quantiles(metrics):
     return len(metrics) == len(QUANTILES) and all(m.endswith(q) for m, q in zip(metrics, QUANTILES))
 
 
+def recorded_rounds(run, metric):
+    """Mask [T]: the round has a value of the metric."""
+    return run.rounds[metric].notna().to_numpy() if metric in run.rounds else np.zeros(len(run.rounds), dtype=bool)
+
+
 def evaluated_rounds(run, metric):
     """Mask [T]: the metric is finite and, for metrics of every round, the round was an evaluated one."""
-    if metric not in run.rounds:
-        return np.zeros(len(run.rounds), dtype=bool)
-    here = run.rounds[metric].notna().to_numpy()
+    here = recorded_rounds(run, metric)
     if metric not in OF_EVERY_RUN:
         return here
     tests = [name for name in run.rounds if name.endswith(("_accuracy", "_rmse")) or

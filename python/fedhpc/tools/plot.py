@@ -28,6 +28,7 @@ import argparse
 import sys
 from functools import partial
 from pathlib import Path
+from textwrap import fill as fill_lines
 
 import numpy as np
 from matplotlib.figure import Figure  # not of pyplot, which would look for a display
@@ -36,26 +37,34 @@ from matplotlib.lines import Line2D
 from .axes import AXES, horizontal, unit_prefix
 from .client_panels import clients_painters, labels_painters
 from .labels import SEEDS, groups_of_seeds, labels_of, listed, title_of
-from .panels import are_quantiles, default_panels, evaluated_rounds, name_of, own_panels, panels_of
+from .panels import are_quantiles, default_panels, evaluated_rounds, name_of, own_panels, panels_of, recorded_rounds
 from .results import DIVERGED, ResultError, load_all, tells
-from .style import COLOURS, MARKERS_UP_TO, STYLES, PlotError, add_force, marker_of, small_title, tidy, write_figure
+from .style import (
+    COLOURS, MARKERS_UP_TO, STYLES, PlotError, add_force, legend, marker_of, number_log_axis, small_title, tidy, write_figure,
+)
 
 DEFAULT = ("accuracy", "loss")
 PANELS = (*DEFAULT, "clients", "labels", "own")
 OF_SINGLE_RUNS = {"clients", "labels"}  # panels that know nothing of groups
 COLUMNS = 3  # panels side by side
 LONGEST_IN_PANEL = 30  # letters of a run's name; longer ones stand below the panels
+LONGEST_LINE = 42  # letters beside a panel
+FLATTENED = 3  # an axis so many times as long as the curves of runs that have not diverged hides them
 MEDIAN = 1  # of the 10th, 50th and 90th percentile
 
 
-def curve_of(group, metric, against):
-    """(x, y, standard deviation or None, axis label): of one run its evaluated rounds, of several those of all."""
+def has_diverged(group):
+    return any(run.status == DIVERGED for run in group)
+
+
+def curve_of(group, metric, against, rounds_of=evaluated_rounds):
+    """(x, y, standard deviation or None, axis label): of one run the rounds of `rounds_of`, of several those of all."""
     if len(group) == 1:
         run = group[0]
         x, label = horizontal(run, against)
-        keep = evaluated_rounds(run, metric)
+        keep = rounds_of(run, metric)
         return x[keep], run.rounds[metric].to_numpy()[keep] if keep.any() else x[keep], None, label
-    shared = set.intersection(*(set(run.rounds.index[evaluated_rounds(run, metric)]) for run in group))
+    shared = set.intersection(*(set(run.rounds.index[rounds_of(run, metric)]) for run in group))
     rounds = np.array(sorted(shared), dtype=int)
     axes = [horizontal(run, against) for run in group]
     values = np.array([run.rounds[metric].to_numpy()[rounds - 1] if len(rounds) else [] for run in group])
@@ -63,7 +72,7 @@ def curve_of(group, metric, against):
     return x, values.mean(axis=0), values.std(axis=0, ddof=1), axes[0][1]
 
 
-def draw_panel(axes, groups, labels, metrics, against, vertical, scale):
+def draw_panel(axes, groups, labels, metrics, against, vertical, scale, rounds_of=evaluated_rounds):
     """Draws every metric of every group of runs that has it: colour = group (a single one: metric), dash = metric.
 
     Percentiles of one quantity are drawn as a line, the median, in a band from the 10th to the 90th.
@@ -73,7 +82,7 @@ def draw_panel(axes, groups, labels, metrics, against, vertical, scale):
     curves, largest, label = [], 0.0, ""
     for index, group in enumerate(groups):
         for style, metric in enumerate(metrics):
-            x, y, spread, label = curve_of(group, metric, against)
+            x, y, spread, label = curve_of(group, metric, against, rounds_of)
             if len(x):
                 curves.append((index, style, x, factor * y, None if spread is None else factor * spread))
                 largest = max(largest, x.max())
@@ -91,9 +100,12 @@ def draw_panel(axes, groups, labels, metrics, against, vertical, scale):
                 axes.fill_between(x / divisor, *ends, color=colour, alpha=0.2, linewidth=0)
         elif spread is not None:
             axes.fill_between(x / divisor, y - spread, y + spread, color=colour, alpha=0.2, linewidth=0)
-    axes.set(xlabel=label, ylabel=vertical, xscale=scale)
-    if against == "rounds" and scale == "linear":
+    axes.set(xlabel=label, ylabel=fill_lines(vertical, LONGEST_LINE), xscale=scale)
+    if scale == "log":
+        number_log_axis(axes.xaxis)
+    elif against == "rounds":
         axes.xaxis.get_major_locator().set_params(integer=True)
+    show_what_has_not_diverged(axes, groups, curves)
     tidy(axes)
     if curves:
         drawn = sorted({index for index, *_ in curves})
@@ -104,6 +116,18 @@ def draw_panel(axes, groups, labels, metrics, against, vertical, scale):
     else:
         axes.text(0.5, 0.5, "not evaluated yet", transform=axes.transAxes, ha="center", color="#777777")
         axes.set(xscale="linear", xticks=[], yticks=[])
+
+
+def show_what_has_not_diverged(axes, groups, curves):
+    """Fits the vertical axis to the curves of groups that have not diverged, where others would flatten them."""
+    kept = [y for index, _, _, y, _ in curves if not has_diverged(groups[index])]
+    if not kept or len(kept) == len(curves):
+        return
+    low, high = min(np.nanmin(y) for y in kept), max(np.nanmax(y) for y in kept)
+    bottom, top = axes.get_ylim()
+    if top - bottom > FLATTENED * (high - low):
+        margin = 0.1 * (high - low) or 0.1 * abs(high) or 1.0
+        axes.set_ylim(low - margin, high + margin)
 
 
 def draw_legend(axes, runs, metrics):
@@ -117,8 +141,8 @@ def draw_legend(axes, runs, metrics):
     if len(metrics) > 1:
         entries += [(Line2D([], [], color=COLOURS[i % len(COLOURS)] if runs == [] else "#555555", linewidth=1.6,
                             linestyle=STYLES[i % len(STYLES)]), name_of(metric)) for i, metric in enumerate(metrics)]
-    axes.legend(*zip(*entries), frameon=False, fontsize=8 if len(entries) <= 8 else 6,
-                handlelength=2.6, ncols=1 if len(entries) <= 10 else 2)
+    legend(axes, *zip(*entries), fontsize=8 if len(entries) <= 8 else 6, handlelength=2.6,
+           ncols=1 if len(entries) <= 10 else 2)
 
 
 def key_of(index):
@@ -147,9 +171,18 @@ def painters_of(groups, labels, names, metrics, against, scale):
             continue
         panels = (panels_of(metrics, runs) if name == "metrics" else own_panels(runs) if name == "own" else
                   [default_panels(runs)[DEFAULT.index(name)]])
-        painters += [partial(draw_panel, groups=groups, labels=labels, metrics=members, against=against,
-                             vertical=vertical, scale=scale) for vertical, members in panels]
+        rounds_of = recorded_rounds if name == "metrics" else evaluated_rounds
+        painters += [partial(draw_panel, groups=groups, labels=labels, metrics=members, against=against, vertical=vertical,
+                             scale=scale, rounds_of=rounds_of) for vertical, members in panels]
     return painters
+
+
+def tell_of_shorter(group, tell):
+    """A band has the rounds that all runs have: tells which it lacks, and for want of which run."""
+    lengths = [len(run.rounds) for run in group]
+    if min(lengths) < max(lengths):
+        run = group[lengths.index(min(lengths))]
+        tell(f"rounds {min(lengths) + 1} to {max(lengths)} of a band: {run.path} has none of them ({run.status})")
 
 
 def draw(runs, tell, output, *what, force=False):
@@ -172,6 +205,8 @@ def fill(figure, runs, tell, metrics=None, against="rounds", title=None, labels=
     if against not in AXES:
         raise PlotError(f"no horizontal axis '{against}'; there are {', '.join(AXES)}")
     groups = groups_of_seeds(runs, tell) if seeds == "band" else [[run] for run in runs]
+    for group in groups:
+        tell_of_shorter(group, tell)
     if labels and len(labels) != len(groups):
         what = "runs" if len(groups) == len(runs) else "groups of runs"
         raise PlotError(f"--labels {','.join(labels)}: {len(labels)} of them for {len(groups)} {what}")
@@ -180,7 +215,7 @@ def fill(figure, runs, tell, metrics=None, against="rounds", title=None, labels=
         if seeds == "band":
             labels = [f"{label} ({len(group)} seeds)" if len(group) > 1 else label
                       for label, group in zip(labels, groups)]
-    diverged = [any(run.status == DIVERGED for run in group) for group in groups]
+    diverged = [has_diverged(group) for group in groups]
     labels = [f"{label} ({DIVERGED})" if one else label for label, one in zip(labels, diverged)]
     apart = axes is None and len(groups) > 1 and max(map(len, labels)) > LONGEST_IN_PANEL
     painters = painters_of(groups, None if apart else labels, ["metrics"] if metrics else panels or DEFAULT, metrics,

@@ -79,6 +79,8 @@ def parse_arguments(arguments):
     parser.add_argument("--slurm-tasks", type=int, metavar="N", help="tasks at work at the same time [all]")
     parser.add_argument("--slurm-options", default="", metavar="TEXT",
                         help='more options of sbatch, as in --slurm-options="--partition=gpu --gres=gpu:1"')
+    parser.add_argument("--missing", action="store_true",
+                        help="only runs (row and seed) of which results/papers has no figure of all rounds")
     parser.add_argument("--gpu-rows", action="store_true",
                         help="run the rows that need a GPU as well; best with --ranks as many as there are GPUs")
     parser.add_argument("--budget", type=float, default=math.inf, metavar="MINUTES", help="wall time for all runs")
@@ -169,8 +171,9 @@ def run_again(options, rows, selected, arguments):
     options.output_dir = options.output_dir / "again"
     rounds = {key: int(job.expected.get("run.rounds", 0))
               for key, job in Reproduction(options, rows, selected).jobs.items()}
+    wanted = {row.run_name for row in selected}
     known = {(name, seed): recorded[name, count, seed] for (name, seed), count in rounds.items()
-             if (name, count, seed) in recorded}
+             if name in wanted and (name, count, seed) in recorded}
     selected = [row for row in selected if any(name == row.run_name for name, _ in known)]
     if not selected:
         raise PaperError("--again: of no selected row the bits are recorded with these rounds and seeds")

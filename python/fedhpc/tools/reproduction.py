@@ -59,7 +59,7 @@ def program_if_any(given):
 class Reproduction:
     """The rows of a paper, the jobs behind them and what became of each.
 
-    `options`: paper, output_dir (of this paper), quick, seeds, only, gpu_rows, data, ranks, budget [min].
+    `options`: paper, output_dir (of this paper), quick, seeds, only, missing, gpu_rows, data, ranks, budget [min].
     """
 
     def __init__(self, options, rows, selected):
@@ -143,8 +143,20 @@ class Reproduction:
     def pending(self):
         """(run name, job) still to run for the selected rows: seed 1 of all rows, then seed 2, ..."""
         names = dict.fromkeys(row.run_name for row in self.selected if not self.left_out(row))
+        known = self.recorded() if self.options.missing else frozenset()
         return [(name, self.jobs[name, seed]) for seed in range(1, self.options.seeds + 1) for name in names
-                if (name, seed) in self.jobs and self.states[self.jobs[name, seed].name].kind != "finished"]
+                if (name, seed) in self.jobs and (name, seed) not in known
+                and self.states[self.jobs[name, seed].name].kind != "finished"]
+
+    def recorded(self):
+        """{(run name, seed)} of which a record has a figure of all rounds for each of the run's rows."""
+        lacking = set()
+        for row in self.rows:
+            records = [record for record in self.records if record.is_of(row) and record.rounds >= record.protocol_rounds
+                       and (record.table, record.row, record.metric) == (row.table, row.run_name, row.measured)]
+            seeds = {seed for record in records for seed in record.seeds}
+            lacking |= {key for key in self.jobs if key[0] == row.run_name and key[1] not in seeds}
+        return set(self.jobs) - lacking
 
     def stopped(self):
         """Whether a signal has left runs for the next call."""

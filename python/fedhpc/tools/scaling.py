@@ -7,7 +7,7 @@ import numpy as np
 
 from .labels import DIGEST, SEEDS, labels_of, settings
 from .results import ResultError
-from .style import COLOURS, tidy, write_figure
+from .style import COLOURS, legend, number_log_axis, tidy, write_figure
 from .tables import FORMATS
 
 GROWING = ("data.clients", "topology.edges")  # with the ranks, in weak scaling
@@ -134,7 +134,6 @@ def scaling_table(scalings, form):
 def draw_scaling(scalings, output, force=False):
     """Writes the figure: time of a round with its ideal, and efficiency, both against ranks."""
     from matplotlib.figure import Figure
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
     figure = Figure(figsize=(9.4, 3.7), layout="constrained")
     times, efficiencies = figure.subplots(1, 2)
@@ -159,9 +158,7 @@ def draw_scaling(scalings, output, force=False):
         axes.minorticks_off()
         tidy(axes)
     if times.get_yscale() == "log":
-        times.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
-        times.yaxis.set_minor_locator(NullLocator())
-    times.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        number_log_axis(times.yaxis)
     efficiencies.axhline(100, color="#777777", linewidth=0.8, linestyle=":")
-    efficiencies.legend(frameon=False, fontsize=8)
+    legend(efficiencies)
     write_figure(figure, output, force)

@@ -27,7 +27,7 @@ SCRIPT = """#!/bin/bash
 #SBATCH --open-mode=append
 #SBATCH --output={log}
 {directives}
-# The pending runs of {paper}, one a task; `{reproduce} {paper} --status` shows how far they are.
+# The pending runs of {paper}, one a task; `{status}` shows how far they are.
 
 . {await_end} || exit 2
 
@@ -78,5 +78,6 @@ def script(options, reproduce, names, program):
         name=f"fedhpc-{options.paper}", last=len(names) - 1, ranks=options.ranks, minutes=options.slurm_minutes,
         throttle=f"%{options.slurm_tasks}" if options.slurm_tasks else "", warning=WARNING_SECONDS, kills=MAX_KILLS,
         log=shlex.quote(f"{options.output_dir.resolve()}/slurm-%A_%a.log"), directives=directives, paper=options.paper,
-        reproduce=shlex.quote(str(reproduce)), runs=" ".join(map(shlex.quote, names)), command=shlex.join(command),
+        status=shlex.join([str(reproduce), options.paper, "--output-dir", str(options.papers_dir.resolve()), "--status"]),
+        runs=" ".join(map(shlex.quote, names)), command=shlex.join(command),
         await_end=shlex.quote(str(needed("jobs/await_end.sh"))))

@@ -59,6 +59,17 @@ def status_text(runs):
     return statuses[0] if len(counts) == 1 else ", ".join(f"{statuses.count(status)} {status}" for status in counts)
 
 
+def ends_of(group):
+    """The fewest and the most rounds of runs."""
+    lengths = [len(run.rounds) for run in group]
+    return min(lengths), max(lengths)
+
+
+def rounds_text(group):
+    """The rounds of runs, 60, or 31-60 where these have fewer and more."""
+    return "-".join(map(str, dict.fromkeys(ends_of(group))))
+
+
 def default_metric(groups):
     """The accuracy, or else the rmse, that most groups have evaluated."""
     return max(METRICS, key=lambda metric: sum(any(len(run.evaluated(metric)) for run in group) for group in groups))
@@ -89,7 +100,7 @@ def columns_for_people(groups, labels, metric, target, by):
     compete = [not any(run.status == DIVERGED for run in group) for group in groups]
     columns = [["configuration", *labels], ["seeds", *map(seeds_text, groups)],
                ["n", *(str(len(group)) for group in groups)], ["status", *map(status_text, groups)],
-               ["rounds", *(str(max(len(run.rounds) for run in group)) for group in groups)],
+               ["rounds", *map(rounds_text, groups)],
                *(best_marked([f"{name}{unit}", *(sample_text(one, digits, factor) for one in ones)], ones, least, compete)
                  for name, ones in zip(("best", "last"), zip(*ends)))]
     if target is not None:
@@ -145,7 +156,8 @@ def columns_for_programs(groups, metric, target, by):
     columns = [[key, *(config.get(key, "") for config in configs)] for key in differing_keys(configs)]
     columns += [["seeds", *map(seeds_text, groups)], ["n", *(str(len(group)) for group in groups)],
                 ["status", *map(status_text, groups)],
-                ["rounds", *(str(max(len(run.rounds) for run in group)) for group in groups)],
+                ["rounds", *(str(ends_of(group)[1]) for group in groups)],
+                ["rounds_least", *(str(ends_of(group)[0]) for group in groups)],
                 ["metric", *(metric for _ in groups)]]
     samples = samples_of(groups, metric, target, by)
     if target is not None:
@@ -197,7 +209,14 @@ def target_of(text):
     try:
         return float(text[:-1]) / 100 if text.endswith("%") else float(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"'{text}' is neither a number, as 0.9, nor a percentage, as 90%") from None
+        raise ResultError(f"target '{text}' is neither a number, as 0.9, nor a percentage, as 90%") from None
+
+
+def target_argument(text):
+    try:
+        return target_of(text)
+    except ResultError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def parse_arguments(arguments):
@@ -206,7 +225,7 @@ def parse_arguments(arguments):
     parser.add_argument("--metric", metavar="NAME", help="a /rounds data set [an accuracy, or an rmse]")
     parser.add_argument("--select", choices=("test", "validation"), default="test",
                         help="what chooses the best round of a run [test: the metric itself]")
-    parser.add_argument("--target", type=target_of, metavar="VALUE",
+    parser.add_argument("--target", type=target_argument, metavar="VALUE",
                         help="cost until the metric is this good: 0.9 or 90%%")
     parser.add_argument("--format", choices=tuple(FORMATS), default="text", help="[text]")
     parser.add_argument("--labels", type=listed, metavar="TEXT,...", help="what the lines are called, one for each")

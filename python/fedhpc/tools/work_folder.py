@@ -173,7 +173,8 @@ def lines_of_status(folder, rounds_of):
     if who == "tasks":
         return ["tasks of SLURM are at work; squeue shows them"]
     if not notice:
-        return ["nothing was ever run here"]
+        tasks = len(list(folder.glob(".?*.lock")))
+        return [f"nobody is at work; tasks of SLURM have had {tasks} runs in hand" if tasks else "nothing was ever run here"]
     command = f"command: {notice['command']}"
     if not who:
         end = f"ended {notice['ended']}: {notice['outcome']}" if "ended" in notice else \
