@@ -84,7 +84,12 @@ std::string why_idle(const Experiment& experiment, const std::vector<std::int64_
              : "the clients drawn have no training samples";
 }
 
-/// Says once that a run diverges, and once that nobody trains.
+bool scores_nothing(const RoundMetrics& metrics) {
+  return std::isnan(metrics.global_loss) && std::isnan(metrics.personal_loss) &&
+         std::isnan(metrics.edge_accuracy) && std::isnan(metrics.edge_rmse);
+}
+
+/// Says once that a run diverges, once that nobody trains, and once that nothing is evaluated.
 class RoundWarnings {
  public:
   explicit RoundWarnings(const Experiment& experiment) : experiment_(experiment) {}
@@ -95,6 +100,10 @@ class RoundWarnings {
         concat("the run diverges since round ", report.diverged_since,
                ": a loss is not finite or above 10^4 times that of guessing, the training loss is ",
                loss_text(report.metrics.train_loss), "; train.lr may be too large"));
+    warn_once(unscored_, report.evaluated && scores_nothing(report.metrics),
+              concat("no model was scored after round ", report.round,
+                     ": those that the method evaluates have no test samples; clients have their "
+                     "own with data.split = client and data.train_fraction below 1"));
     if (idle_ || report.train_samples > 0) return;
     const std::string reason = why_idle(experiment_, *report.cohort);
     warn_once(idle_, !reason.empty(),
@@ -111,6 +120,7 @@ class RoundWarnings {
   const Experiment& experiment_;
   bool diverged_ = false;
   bool idle_ = false;
+  bool unscored_ = false;
 };
 
 /// Throws the error in hand again, in front of it where in its work this rank was.

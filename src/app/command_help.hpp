@@ -33,7 +33,7 @@ constexpr CommandHelp kCommandHelp[] = {
   checkpoint lacks get the names RUN.old1.h5 and RUN.old1.ckpt.N.h5, as with run.
   With CONFIG.ini the run goes on as that file says now; where it differs in a key that may
   not change, all such keys are named and nothing is done. Its run.output does not count.
-  SIGTERM, SIGINT and SIGUSR1 end a run after its round with a checkpoint and exit code 75;
+  SIGTERM, SIGINT, SIGUSR1 and SIGHUP end a run after its round with a checkpoint and exit code 75;
   a second signal ends it at once with 1. run.checkpoint_every says how often a run saves
   itself otherwise.
   Keys that may change:

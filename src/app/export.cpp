@@ -1,4 +1,7 @@
+#include <cerrno>
 #include <cmath>
+#include <cstdio>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iomanip>
@@ -56,9 +59,26 @@ std::vector<double> read_rounds(const h5::Handle& file, const std::string& path)
   return rounds;
 }
 
+/// An earlier table gets the name TABLE.old1.csv, or the next number.
+void set_table_aside(const std::filesystem::path& path) {
+  std::error_code failed;
+  if (!std::filesystem::is_regular_file(path, failed)) return;
+  std::filesystem::path aside;
+  int number = 0;
+  do {
+    aside = path;
+    aside.replace_extension(concat("old", ++number, ".csv"));
+  } while (std::filesystem::exists(aside, failed));
+  std::filesystem::rename(path, aside, failed);
+  if (failed) throw Error(concat("'", path.string(), "' cannot be set aside: ", failed.message()));
+  std::printf("the earlier table is now %s\n", aside.c_str());
+}
+
 /// Writes columns of numbers; all columns have at least `rows` entries.
 void write_csv(const std::filesystem::path& path, const std::vector<std::string>& names,
                const std::vector<std::vector<double>>& columns, std::size_t rows) {
+  set_table_aside(path);
+  errno = 0;
   std::ofstream out(path);
   out << join(names, ",") << '\n' << std::setprecision(17);
   for (std::size_t row = 0; row < rows; ++row) {
@@ -69,7 +89,11 @@ void write_csv(const std::filesystem::path& path, const std::vector<std::string>
     out << '\n';
   }
   out.close();
-  if (!out) throw Error(concat("'", path.string(), "' cannot be written"));
+  if (!out) {
+    throw Error(concat("'", path.string(), "' cannot be written",
+                       errno == 0 ? "" : concat(": ", std::strerror(errno))));
+  }
+  std::printf("%s\n", path.c_str());
 }
 
 }  // namespace

@@ -114,6 +114,10 @@ IniText parse_lines(const std::string& text, const std::string& name) {
     const std::optional<QuotedLine> quoted = quoted_line(line, place);
     const std::string content = without_comment(quoted ? quoted->line : line);
     if (content.empty()) continue;
+    if (content.front() == ';' || (!quoted && content.find(" ;") != std::string::npos)) {
+      throw ConfigError(concat(place, ": '", content, "': comments begin with #; a value that has ",
+                               "' ;' stands in quotes"));
+    }
     if (content.front() == '[') {
       const auto inside = content.find_first_not_of(" \t", 1);
       if (content.back() != ']' || inside == content.size() - 1) {
@@ -194,7 +198,8 @@ std::string ini_value(const std::string& value) {
     return std::isspace(static_cast<unsigned char>(letter)) != 0 || letter == '"';
   };
   const bool plain = !value.empty() && value.find_first_of("#\r\n") == std::string::npos &&
-                     !outer(value.front()) && !outer(value.back());
+                     concat(" ", value).find(" ;") == std::string::npos && !outer(value.front()) &&
+                     !outer(value.back());
   if (plain) return value;
   std::string text = "\"";
   for (const char letter : value) {

@@ -11,7 +11,7 @@ namespace fedhpc {
 
 namespace {
 
-constexpr std::array<int, 3> kSignals{SIGTERM, SIGINT, SIGUSR1};
+constexpr std::array<int, 4> kSignals{SIGTERM, SIGINT, SIGUSR1, SIGHUP};
 
 // A signal handler is called with nothing but the signal's number: what it leaves behind has to be
 // found by name.
@@ -19,6 +19,7 @@ std::atomic<int> caught{0};
 std::atomic<std::int64_t> caught_at{0};  // ns
 std::atomic<bool> over{false};           // all is written
 std::array<struct sigaction, kSignals.size()> before{};
+struct sigaction before_of_pipes {};
 static_assert(std::atomic<int>::is_always_lock_free &&
                   std::atomic<std::int64_t>::is_always_lock_free,
               "a handler must not wait for a lock");
@@ -51,7 +52,11 @@ void handle_with(void (*handler)(int)) {
   action.sa_handler = handler;
   action.sa_flags = SA_RESTART;  // files are read and written to the end all the same
   sigemptyset(&action.sa_mask);
-  for (const int number : kSignals) sigaction(number, &action, nullptr);
+  for (std::size_t i = 0; i < kSignals.size(); ++i) {
+    // nohup's, which outlives the terminal. A shell ignores SIGINT for what it puts behind it.
+    const bool kept = kSignals[i] == SIGHUP && before[i].sa_handler == SIG_IGN;
+    if (!kept) sigaction(kSignals[i], &action, nullptr);
+  }
 }
 
 }  // namespace
@@ -61,11 +66,16 @@ StopSignals::StopSignals(Afterwards afterwards) : afterwards_(afterwards) {
   over = false;
   for (std::size_t i = 0; i < kSignals.size(); ++i) sigaction(kSignals[i], nullptr, &before[i]);
   handle_with(remember_signal);
+  struct sigaction ignored {};
+  ignored.sa_handler = SIG_IGN;  // what nobody reads any more is not shown
+  sigemptyset(&ignored.sa_mask);
+  sigaction(SIGPIPE, &ignored, &before_of_pipes);
 }
 
 StopSignals::~StopSignals() {
   if (afterwards_ == Afterwards::AsBefore) {
     for (std::size_t i = 0; i < kSignals.size(); ++i) sigaction(kSignals[i], &before[i], nullptr);
+    sigaction(SIGPIPE, &before_of_pipes, nullptr);
   } else if (!over) {
     handle_with(SIG_DFL);
   }

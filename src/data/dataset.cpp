@@ -5,7 +5,7 @@
 #include <numeric>
 
 #include "data/datasets.hpp"
-#include "data/digest.hpp"
+#include "core/digest.hpp"
 
 namespace fedhpc {
 

@@ -7,7 +7,7 @@
 
 #include "fedhpc/core/rng.hpp"
 
-#include "data/digest.hpp"
+#include "core/digest.hpp"
 #include "data/partitioners.hpp"
 
 namespace fedhpc {

@@ -27,6 +27,7 @@ constexpr std::int64_t kSlack = 256 * 1024;               // bytes: what HDF5 it
 constexpr const char* kPartition = "partition";           // attribute of /state: its digest
 constexpr const char* kDivergedSince = "diverged_since";  // attribute of /state
 constexpr const char* kData = "data_digest";              // attribute of the file
+constexpr const char* kModel = "model_digest";            // attribute of the file
 constexpr std::size_t kKept = 2;
 constexpr std::chrono::seconds kInterval{60};
 constexpr int kShareOfTime = 20;  // writing takes at most this fraction of a run
@@ -72,6 +73,14 @@ void check_data(const h5::Handle& file, const std::string& path, const Parts& pa
   const h5::Handle state = h5::open_group(file, "/state");
   if (!h5::has_attribute(state, kPartition)) return;  // of fedhpc before it had one
   refuse_unless(h5::read_text_attribute(state, kPartition) == digest_of(partition), "other");
+}
+
+/// Throws DataError unless the model file at hand computes what that of the checkpoint did.
+void check_model(const h5::Handle& file, const std::string& path, const Parts& parts) {
+  if (!h5::has_attribute(file, kModel)) return;  // of another model, or of fedhpc before it had one
+  if (h5::read_text_attribute(file, kModel) == parts.model_digest) return;
+  throw DataError(concat("checkpoint '", path, "' was made with another model: model.file '",
+                         parts.config.model.file, "' had other layers; give the file of that run"));
 }
 
 /// Throws DataError unless a checkpoint holds all that the result file goes on with.
@@ -160,6 +169,7 @@ void read_state(const Resumption& from, Communicator& comm, Experiment& experime
     try {
       file = h5::open_whole(from.checkpoint, [&] { comm.progress(); });
       check_data(file, from.checkpoint, experiment.parts());
+      check_model(file, from.checkpoint, experiment.parts());
       check_records(file, from, experiment);
       StateCheck check(file, from.checkpoint, experiment.parts().placement());
       experiment.visit_state(check);
@@ -222,7 +232,13 @@ void Checkpointer::write(std::int64_t round, const h5::Handle* results) {
   const std::string path = checkpoint_path(results_, round);
   const ModelRecord model = experiment_.current_model();
   const StateBytes state = state_bytes(experiment_, comm_);
-  if (results != nullptr) check_room(path, *results, state.now, model);
+  if (round == experiment_.config().run.rounds && !agree_on_room(path, results, state.now, model)) {
+    return;
+  }
+  if (results != nullptr) {
+    const std::string lacking = lacking_room(path, *results, state.now, model);
+    if (!lacking.empty()) throw Error(concat(lacking, "; make room, then ", way_on(results_)));
+  }
   naming_file(path, results_, [&] { write_file(path, round, results, model); });
   std::erase(kept_, path);
   kept_.push_back(path);
@@ -234,19 +250,32 @@ void Checkpointer::write(std::int64_t round, const h5::Handle* results) {
   if (comm_.rank() == 0) remove_checkpoints(results_, kept_);
 }
 
+bool Checkpointer::agree_on_room(const std::string& path, const h5::Handle* results,
+                                 std::int64_t state_bytes, const ModelRecord& model) const {
+  const std::string lacking =
+      results == nullptr ? "" : lacking_room(path, *results, state_bytes, model);
+  Tensor lacks = at::full({1}, lacking.empty() ? 0.0 : 1.0, at::kDouble);
+  comm_.sum_(lacks);
+  if (lacks.item<double>() == 0) return true;
+  if (results != nullptr) {
+    run_log().of_run(LogLevel::Warning,
+                     concat(lacking, "; without it this run cannot go on to more rounds"));
+  }
+  return false;
+}
+
 void Checkpointer::keep_newest() const {
   if (comm_.rank() == 0 && !kept_.empty()) remove_checkpoints(results_, {kept_.back()});
 }
 
-void Checkpointer::check_room(const std::string& path, const h5::Handle& results,
-                              std::int64_t state_bytes, const ModelRecord& model) const {
+std::string Checkpointer::lacking_room(const std::string& path, const h5::Handle& results,
+                                       std::int64_t state_bytes, const ModelRecord& model) const {
   const std::int64_t needed = h5::bytes_of(results) + state_bytes + model.bytes() + kSlack;
   const std::int64_t left = free_bytes(folder_of(path));
-  if (needed <= left) return;
-  throw Error(concat("no room for checkpoint '", path, "': it needs up to ",
-                     readable_bytes(static_cast<double>(needed)), ", ",
-                     readable_bytes(static_cast<double>(left)), " are free; make room, then ",
-                     way_on(results_)));
+  if (needed <= left) return {};
+  return concat("no room for checkpoint '", path, "': it needs up to ",
+                readable_bytes(static_cast<double>(needed)), ", ",
+                readable_bytes(static_cast<double>(left)), " are free");
 }
 
 void Checkpointer::write_file(const std::string& path, std::int64_t round,

@@ -77,8 +77,8 @@ std::string check_output(const Config& config, const std::string& configuration,
   if (present && locked_after(output, std::chrono::seconds(1))) {
     refuse("another run is writing it or another program has it open; give another name");
   }
-  std::set<std::string> inputs{configuration, config.model.file, config.model.init_file,
-                               config.data.partition_file};
+  std::set<std::string> inputs{configuration,    config.model.file,     config.model.init_file,
+                               config.data.file, config.data.test_file, config.data.partition_file};
   inputs.insert(config.run.plugins.begin(), config.run.plugins.end());
   for (const OptionSet::Entry& entry : config.options().entries()) {
     inputs.insert(entry.origin.file);  // its bases

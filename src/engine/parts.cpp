@@ -88,6 +88,7 @@ Parts::Parts(Config& options, Communicator& ranks, const Resumption* from)
   fail_together(comm, [&] {
     within_memory(concat("the model model.name = ", config.model.name), [&] { open_model(from); });
   });
+  require_same_model();
   fail_together(comm, [&] { within_memory("the data on the device", [&] { move_to_device(); }); });
   trainer = std::make_unique<LocalTrainer>(*model, *shard, config.train, context);
   evaluator = std::make_unique<Evaluator>(

@@ -3,6 +3,7 @@
 #include "fedhpc/engine/checkpoint.hpp"
 #include "fedhpc/engine/model_record.hpp"
 #include "fedhpc/engine/parts.hpp"
+#include "fedhpc/models/model_file.hpp"
 
 namespace fedhpc {
 
@@ -32,6 +33,7 @@ void Parts::open_model(const Resumption* from) {
   ModelOptions of_rows = config.model;
   of_rows.type = context.type;
   model = make_model(of_rows, dataset->shape(), loss.outputs());
+  model_digest = digest_of_model_file(config.model);
   loss = loss.of_outputs(model->classes());
   if (method().traits().reads_embeddings && !model->has_embedding()) {
     throw ConfigError(concat("algorithm.name = ", config.algorithm_name,

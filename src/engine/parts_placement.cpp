@@ -114,4 +114,12 @@ void Parts::require_same_data() const {
       config.data.name, " and data.partition = ", config.data.partition, " on both hosts"));
 }
 
+void Parts::require_same_model() const {
+  const auto other = first_to_differ(comm, model_digest);
+  if (other == 0) return;
+  throw DataError(concat("rank 0 and rank ", other,
+                         " have read different models; look at model.file = ", config.model.file,
+                         " on both hosts"));
+}
+
 }  // namespace fedhpc

@@ -53,6 +53,8 @@ std::string readable_seconds(double seconds) {
 
 namespace {
 
+constexpr double kApart = 0.01;  // accuracies that are shown both
+
 /// Where a process of this host writes; empty where that is not told.
 std::string output_of(pid_t process) {
   std::error_code failed;
@@ -105,7 +107,9 @@ std::string Progress::line(const RoundReport& report, double seconds) const {
   text << "round " << report.round << '/' << rounds_ << std::fixed << std::setprecision(4)
        << "  loss " << loss_;
   if (!std::isnan(accuracy_)) {
-    text << std::setprecision(2) << "  accuracy " << 100 * accuracy_ << " %";
+    text << std::setprecision(2) << (only_personal_ ? "  personal accuracy " : "  accuracy ")
+         << 100 * accuracy_ << " %";
+    if (std::abs(personal_ - accuracy_) > kApart) text << " (personal " << 100 * personal_ << " %)";
   }
   if (!std::isnan(rmse_)) text << "  rmse " << rmse_;
   text << "  " << readable_bytes(bytes_) << std::setprecision(1) << "  " << rate << " rounds/s"
@@ -127,6 +131,8 @@ void Progress::show(const RoundReport& report) {
       return std::isnan(global) ? personal : global;
     };
     accuracy_ = shown(metrics.global_accuracy, metrics.personal_accuracy);
+    personal_ = metrics.personal_accuracy;
+    only_personal_ = std::isnan(metrics.global_accuracy);
     if (std::isnan(accuracy_)) rmse_ = shown(metrics.global_rmse, metrics.personal_rmse);
   }
   const bool last = report.round == rounds_;

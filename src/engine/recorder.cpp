@@ -135,6 +135,7 @@ RunHeader Recorder::header(const std::string& command_line) const {
           .device = experiment_.config().run.device == DeviceKind::Cuda ? "cuda" : "cpu",
           .block = experiment_.parts().block_width,
           .data_digest = experiment_.parts().data_digest,
+          .model_digest = experiment_.parts().model_digest,
           .hostnames = hosts_};
 }
 

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <optional>
 #include <sstream>
+#include <unistd.h>
 
 #include "fedhpc/io/checkpoint_files.hpp"
 #include "fedhpc/io/durable.hpp"
@@ -25,7 +26,7 @@ constexpr auto kChangeable = std::to_array<std::string_view>(
     {"run.rounds", "run.output", "run.plugin", "run.progress", "run.log_level", "run.eval_every",
      "run.live", "run.device", "run.collective_timeout", "run.mpi", "run.checkpoint_every",
      "run.grace_seconds", "run.stop_on_divergence", "data.dir", "data.file", "data.test_file",
-     "data.partition_file", "store.device_budget"});
+     "data.partition_file", "model.file", "store.device_budget"});
 
 bool changeable(const std::string& key) {
   return std::find(kChangeable.begin(), kChangeable.end(), key) != kChangeable.end();
@@ -66,6 +67,7 @@ DataError nothing_found(const std::string& results, const std::optional<RunStatu
   std::error_code failed;
   const std::string problem = !fs::exists(results, failed)            ? "there is no such file"
                               : !fs::is_regular_file(results, failed) ? "it is not a file"
+                              : access(results.c_str(), R_OK) != 0    ? "no permission to read it"
                               : h5::is_hdf5(results) != true          ? "it is not an HDF5 file"
                               : run && run->has_ended()
                                   ? concat("it is ", run->status, " with ", run->rounds,

@@ -65,6 +65,9 @@ class Builder {
     consumers_.resize(lines_.size());
     for (std::size_t l = 1; l < lines_.size(); ++l) {
       for (const std::size_t input : lines_[l].inputs) consumers_[input].push_back(l);
+      const bool needs_none = lines_[l].op == "parameter" || lines_[l].op == "constant";
+      check(needs_none || !lines_[l].inputs.empty(), l,
+            "the key inputs is missing; it has the numbers of the lines whose values it takes");
     }
     for (std::size_t l = 0; l + 1 < lines_.size(); ++l) {
       check(!consumers_[l].empty(), l, "nobody uses its value; only the last layer is the output");

@@ -1,6 +1,8 @@
 #include "fedhpc/models/model_file.hpp"
 
 #include <algorithm>
+#include <fstream>
+#include <iterator>
 
 #include <ATen/ops/empty.h>
 
@@ -8,6 +10,7 @@
 #include "fedhpc/models/layer.hpp"
 #include "fedhpc/models/script_model.hpp"
 
+#include "core/digest.hpp"
 #include "models/families.hpp"
 
 namespace fedhpc {
@@ -77,6 +80,26 @@ ModelDescription read_model_file(const std::string& path) {
     throw DataError(concat(source, " cannot be read: ", error.what(),
                            "; give a file that fedhpc.export_model has made"));
   }
+}
+
+std::string digest_of_model_file(const ModelOptions& options) {
+  if (options.file.empty()) return {};
+  Digest digest;
+  if (options.by_autograd()) {
+    std::ifstream script(options.file, std::ios::binary);
+    digest.add(std::string(std::istreambuf_iterator<char>(script), {}));
+    return digest.text();
+  }
+  const h5::Handle file = h5::open_input(options.file);
+  for (const std::string& line : h5::read_texts(file, "/layers")) digest.add(line);
+  if (!h5::exists(file, "/constants")) return digest.text();
+  for (const std::string& name : h5::names_in(file, "/constants")) {
+    const Tensor values = read_constant(file, "/constants/" + name);
+    digest.add(name);
+    digest.add(values.sizes());
+    digest.add(values.const_data_ptr(), values.nbytes());
+  }
+  return digest.text();
 }
 
 // Whether the outputs fit is the loss's business (training/loss.hpp).

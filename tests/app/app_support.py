@@ -85,8 +85,8 @@ def killed_codes():
 
 def start(*arguments, ranks=0, cwd=None, env=None, **popen):
     return subprocess.Popen(command(arguments, ranks), cwd=cwd, text=True, start_new_session=True,
-                            stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                            env=environment(**(env or {})), **popen)
+                            env=environment(**(env or {})),
+                            **{"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **popen})
 
 
 def finish(process):

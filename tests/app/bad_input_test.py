@@ -420,6 +420,36 @@ class BadInput(AppCase):
         (self.folder / "d.csv").write_bytes((self.folder / "a.csv").read_bytes())
         self.run_ok("resume", "run.h5", "--run.rounds=3", "--data.file=d.csv")
 
+    def test_another_model_of_the_same_parameters(self):
+        """Neither on another rank nor of a run that goes on; where a file lies does not matter, nor do its weights."""
+        for name, activation in (("a.h5", "tanh"), ("b.h5", "relu"), ("c.h5", "tanh")):
+            with h5py.File(self.folder / name, "w") as file:
+                file.attrs["fedhpc_model"] = 1
+                lines = ["input shape=8", "linear out=3 inputs=0 parameters=one.weight,one.bias", f"{activation} inputs=1",
+                         "linear out=2 inputs=2 parameters=two.weight,two.bias"]
+                file["layers"] = np.array(lines, dtype="S")
+                for layer, shape in (("one", (3, 8)), ("two", (2, 3))) if name != "c.h5" else ():
+                    file[f"model/global/{layer}.weight"] = np.full(shape, 0.1, dtype=np.float32)
+                    file[f"model/global/{layer}.bias"] = np.zeros(shape[:1], dtype=np.float32)
+        run = ["run", "base.ini", "--data.name=synthetic", "--data.features=8", "--data.classes=2", "--model.name=file",
+               "--run.rounds=2", "--run.output=run.h5"]
+        command = apart(options.mpiexec, options.fedhpc, *([*run, f"--model.file={name}.h5"] for name in "ab"))
+        done = subprocess.run(command, cwd=self.folder, env=environment(FEDHPC_DATA=None), capture_output=True,
+                              text=True, timeout=60, check=False)
+        self.assertEqual(done.returncode, 2, done.stderr)
+        self.assertIn("rank 0 and rank 1 have read different models", done.stderr)
+        self.run_ok(*run, "--model.file=a.h5")
+        self.refused(["resume", "run.h5", "--run.rounds=3", "--model.file=b.h5"], ["run.ckpt.2.h5", "another model", "/b.h5'"])
+        self.run_ok("resume", "run.h5", "--run.rounds=3", "--model.file=c.h5")
+
+    def test_a_run_does_not_write_where_its_samples_are(self):
+        (self.folder / "a.csv").write_text("".join(f"{i},{i % 3},{i % 2}\n" for i in range(80)))
+        shutil.copy(self.folder / "a.csv", self.folder / "b.csv")
+        run = ["run", "base.ini", "--data.name=csv", "--data.partition=iid", "--run.output=a.csv"]
+        for keys in (["--data.file=a.csv"], ["--data.file=b.csv", "--data.test_file=./a.csv"]):
+            for force in ([], ["--force"]):
+                self.refused([*run, *keys, *force], ["'run.output' cannot be 'a.csv'", "this run reads that file"])
+
     def test_a_result_file_of_another_run(self):
         self.finished_run()
         with h5py.File(self.folder / "run.h5", "r+") as file:

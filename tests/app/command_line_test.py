@@ -253,6 +253,22 @@ class Run(AppCase):
         self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
         self.assertRegex(done.stderr, r"^fedhpc: warning: the run diverges since round \d: .*loss.*train\.lr")
 
+    def test_a_line_says_whose_accuracy_it_is(self):
+        """The global model's, beside it the clients' own where that is another, or theirs alone."""
+        run = ["run", self.ini(SMALL), "--data.name=glyphs", "--data.partition=labels", "--data.labels_per_client=1",
+               "--train.lr=0.02", "--run.eval_every=20"]
+        for method, words in (("fedavg", r" accuracy [0-9.]+ %  [0-9]"), ("fedrep", r"  personal accuracy [0-9.]+ %  [0-9]"),
+                              ("ditto", r"[0-9]  accuracy [0-9.]+ % \(personal [0-9.]+ %\)  [0-9]")):
+            out = self.run_ok(*run, f"--algorithm.name={method}", f"--run.output={method}.h5", "--run.rounds=20").stdout
+            self.assertRegex(out.splitlines()[-2], words)
+
+    def test_a_run_that_scores_no_model_says_so(self):
+        done = self.run_ok("run", self.ini(SMALL), "--data.train_fraction=1", "--run.progress=none")
+        self.assertEqual(done.stderr.count("no model was scored after round"), 1, done.stderr)
+        self.assertIn("data.train_fraction below 1", done.stderr)
+        done = self.run_ok("run", self.ini(SMALL), "--data.split=official", "--run.progress=none")
+        self.assertEqual(done.stderr, "")
+
     def test_few_samples_few_clients_many_ranks(self):
         """Runs that have to work although some rank, client or round has nothing to do."""
         sizes = [0, 1, 7]
@@ -328,6 +344,10 @@ class Export(AppCase):
                         read = [float(row[name] or math.nan) for row in clients]
                         np.testing.assert_array_equal(read, file[f"clients/{name}"][...], name)
                     self.assertEqual([int(row["client"]) for row in clients], list(range(5)))
+        done = self.run_ok("export", "config.h5", "--csv", "csv0/deep")
+        names = sorted(path.name for path in (self.folder / "csv0" / "deep").glob("*.csv"))
+        self.assertEqual(names, ["clients.csv", "clients.old1.csv", "rounds.csv", "rounds.old1.csv"])
+        self.assertIn("the earlier table is now csv0/deep/rounds.old1.csv\ncsv0/deep/rounds.csv\n", done.stdout)
 
 
 if __name__ == "__main__":

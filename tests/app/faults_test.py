@@ -4,6 +4,7 @@ Every rank ends, with one line that says what happened, and the run can be taken
 
 import contextlib
 import os
+import re
 import resource
 import signal
 import subprocess
@@ -12,7 +13,9 @@ from pathlib import Path
 
 import h5py
 import numpy as np
-from app_support import SMALL_RUN, AppCase, finish, is_gone, killed_codes, main, open_mpi, ranks_of, rounds_in, start, wait_until
+from app_support import (
+    SMALL_RUN, AppCase, fedhpc, finish, is_gone, killed_codes, main, open_mpi, ranks_of, rounds_in, start, wait_until,
+)
 
 CONFIG = """[run]
 rounds = 100000
@@ -195,6 +198,29 @@ class FullDisk(FaultCase):
     def test_no_room_for_a_checkpoint(self):
         self.filled(150_000, ["no room for checkpoint 'disk/run.ckpt.600.h5'", "free"],
                     "--run.checkpoint_every=300")
+
+    def test_a_run_is_complete_without_its_last_checkpoint(self):
+        """Clients' rows come with the rounds: there was room for a checkpoint of none of them."""
+        run = ["run", self.ini(CONFIG, "run.ini"), "--algorithm.name=ditto", "--model.hidden=300", "--run.rounds=2",
+               "--run.checkpoint_every=1000", "--run.output=disk/run.h5"]
+        self.fill(150_000)
+        refused = fedhpc(*run, cwd=self.folder)
+        self.assertEqual(refused.returncode, 2, refused.stderr)
+        self.assertIn(" kB are needed", refused.stderr)
+        needed = float(re.search(r"([0-9.]+) kB are needed", refused.stderr)[1])
+        for ranks in (0, 2):
+            with self.subTest(ranks=ranks):
+                (self.disk / "ballast").unlink(missing_ok=True)
+                self.fill(int(1000 * needed) + 200_000)  # beside the result file
+                done = fedhpc(*run, cwd=self.folder, ranks=ranks)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                self.assertIn("no room for checkpoint 'disk/run.ckpt.2.h5'", done.stderr)
+                self.assertIn("without it this run cannot go on to more rounds", done.stderr)
+                with h5py.File(self.disk / "run.h5") as file:
+                    self.assertEqual(file.attrs["status"], b"complete")
+                    self.assertIn("global", file["model"])
+                for path in self.disk.glob("*"):
+                    path.unlink()
 
     def test_no_room_for_a_round(self):
         self.filled(0, ["disk/run.h5", "No space left", "then 'fedhpc resume disk/run.h5' goes on after round"],

@@ -45,13 +45,37 @@ class Signals(AppCase):
         return rounds
 
     def test_every_signal_alone(self):
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP):
             with self.subTest(number.name):
                 process, path = self.begin()
                 process.send_signal(number)
                 self.interrupted(process, path)
                 for file in self.folder.glob("*.h5"):
                     file.unlink()
+
+    def test_nohup_outlives_the_terminal(self):
+        before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # what is started now ignores it, too
+        try:
+            process, path = self.begin()
+        finally:
+            signal.signal(signal.SIGHUP, before)
+        process.send_signal(signal.SIGHUP)
+        time.sleep(0.5)
+        self.assertIsNone(process.poll(), "the run goes on")
+        process.send_signal(signal.SIGTERM)
+        self.interrupted(process, path)
+
+    def test_a_reader_that_has_gone_ends_nothing(self):
+        ini = self.ini(CONFIG, "small.ini")
+        reader, writer = os.pipe()
+        os.close(reader)
+        try:
+            process = start("run", ini, "--run.rounds=3", "--run.progress=plain", "--run.output=small.h5", cwd=self.folder, stdout=writer)
+        finally:
+            os.close(writer)
+        self.assertEqual(finish(process).returncode, 0)
+        with h5py.File(self.folder / "small.h5") as file:
+            self.assertEqual(file.attrs["status"], b"complete")
 
     def test_usr1_to_the_launcher_reaches_every_rank(self):
         process, path = self.begin(ranks=3)

@@ -11,7 +11,7 @@ namespace fedhpc {
 namespace {
 
 TEST(StopSignals, RemembersTheFirst) {
-  for (const int number : {SIGUSR1, SIGTERM, SIGINT}) {
+  for (const int number : {SIGUSR1, SIGTERM, SIGINT, SIGHUP}) {
     const StopSignals signals;
     EXPECT_EQ(caught_signal(), 0);
     std::raise(number);

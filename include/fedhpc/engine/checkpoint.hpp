@@ -63,8 +63,13 @@ class Checkpointer {
 
   void write_file(const std::string& path, std::int64_t round, const h5::Handle* results,
                   const ModelRecord& model);
-  void check_room(const std::string& path, const h5::Handle& results, std::int64_t state_bytes,
-                  const ModelRecord& model) const;
+  /// What a checkpoint lacks, in words; empty where there is room.
+  std::string lacking_room(const std::string& path, const h5::Handle& results,
+                           std::int64_t state_bytes, const ModelRecord& model) const;
+  /// Whether there is room for the checkpoint after the last round, which a run does without.
+  /// Collective; rank 0 warns.
+  bool agree_on_room(const std::string& path, const h5::Handle* results, std::int64_t state_bytes,
+                     const ModelRecord& model) const;
 
   Experiment& experiment_;
   Communicator& comm_;

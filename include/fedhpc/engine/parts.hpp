@@ -58,7 +58,8 @@ struct Parts {
   Communicator& comm;
   const Context context;
   std::unique_ptr<Dataset> dataset;
-  std::string data_digest;  ///< of the dataset, or empty
+  std::string data_digest;   ///< of the dataset, or empty
+  std::string model_digest;  ///< of what model.file computes, or empty
   Partition partition;
   std::unique_ptr<Topology> topology;
   Preparation preparation = Standardize::None;  ///< of the samples
@@ -99,6 +100,7 @@ struct Parts {
   Placement open_data();
   /// Throws DataError, the same on every rank, where ranks have read different data.
   void require_same_data() const;
+  void require_same_model() const;
   std::unique_ptr<Shard> own_shard(std::int64_t held_bytes) const;
   /// The mean work of each client in a round, and what its home holds of it.
   std::vector<ClientLoad> loads() const;

@@ -33,7 +33,9 @@ class Progress {
   Clock::time_point begin_ = Clock::now();
   Clock::time_point drawn_{};
   double accuracy_;
-  double rmse_;  // NaN where there is an accuracy
+  double personal_ = 0;         ///< accuracy of own models
+  bool only_personal_ = false;  ///< `accuracy_` is that, for want of a global model
+  double rmse_;                 // NaN where there is an accuracy
   double loss_;
   double bytes_;
 };

@@ -30,6 +30,7 @@ struct RunHeader {
   std::string device;
   std::int64_t block = 1;
   std::string data_digest{};           ///< of the dataset, or empty
+  std::string model_digest{};          ///< of model.file, or empty
   std::vector<std::string> hostnames;  ///< of every rank
 };
 

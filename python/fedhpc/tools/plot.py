@@ -14,7 +14,7 @@ simulated_seconds (a run with network.* keys); wall: this machine's time, evalua
 logarithmic axis. --seeds band: runs that differ in their seeds only are one curve, their mean, in a band of one
 sample standard deviation up and down, over the rounds that all of them have.
 
-Only evaluated rounds are drawn, of an algorithm's own series all recorded ones. Several runs share the figure,
+Only evaluated rounds are drawn, of --metric and of an algorithm's own series all recorded ones. Several runs share the figure,
 with a legend of --labels, one per curve, or of the settings in which they differ, each run's own. The ending of
 --output says whether pixels or vectors are drawn. An earlier figure there gets the name FIGURE.old1.png, or the next number;
 --force replaces it. Prints a line per run and the path written. Exit code 2: a file
