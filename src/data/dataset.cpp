@@ -4,8 +4,8 @@
 #include <functional>
 #include <numeric>
 
-#include "data/datasets.hpp"
 #include "core/digest.hpp"
+#include "data/datasets.hpp"
 
 namespace fedhpc {
 

@@ -16,6 +16,7 @@
 #include "fedhpc/io/durable.hpp"
 #include "fedhpc/io/seal.hpp"
 
+#include "engine/checkpoint_origin.hpp"
 #include "engine/partial_file.hpp"
 #include "engine/state_file.hpp"
 
@@ -24,10 +25,7 @@ namespace fedhpc {
 namespace {
 
 constexpr std::int64_t kSlack = 256 * 1024;               // bytes: what HDF5 itself takes
-constexpr const char* kPartition = "partition";           // attribute of /state: its digest
 constexpr const char* kDivergedSince = "diverged_since";  // attribute of /state
-constexpr const char* kData = "data_digest";              // attribute of the file
-constexpr const char* kModel = "model_digest";            // attribute of the file
 constexpr std::size_t kKept = 2;
 constexpr std::chrono::seconds kInterval{60};
 constexpr int kShareOfTime = 20;  // writing takes at most this fraction of a run
@@ -47,82 +45,7 @@ void write_origin(const h5::Handle& state, std::int64_t round, std::int64_t dive
                   const Partition& partition) {
   h5::write_attribute(state, "round", round);
   h5::write_attribute(state, kDivergedSince, diverged_since);
-  h5::write_attribute(state, kPartition, digest_of(partition));
-}
-
-/// Throws DataError unless the data at hand are those a checkpoint was made with.
-void check_data(const h5::Handle& file, const std::string& path, const Parts& parts) {
-  const Partition& partition = parts.partition;
-  const auto train = h5::read_vector<std::int64_t>(file, "/clients/train_samples");
-  const auto test = h5::read_vector<std::int64_t>(file, "/clients/test_samples");
-  const std::int64_t clients = partition.clients();
-  bool same = static_cast<std::int64_t>(train.size()) == clients && test.size() == train.size();
-  for (std::int64_t c = 0; same && c < clients; ++c) {
-    const auto i = static_cast<std::size_t>(c);
-    same = train[i] == partition.train.count(c) && test[i] == partition.test.count(c);
-  }
-  const auto refuse_unless = [&](bool as_before, const char* difference) {
-    if (as_before) return;
-    throw DataError(concat("checkpoint '", path, "' was made with other data: its clients have ",
-                           difference, " samples; give the data of that run"));
-  };
-  refuse_unless(same, "other numbers of");
-  refuse_unless(!h5::has_attribute(file, kData) ||  // of fedhpc before it had one
-                    h5::read_text_attribute(file, kData) == parts.data_digest,
-                "other");
-  const h5::Handle state = h5::open_group(file, "/state");
-  if (!h5::has_attribute(state, kPartition)) return;  // of fedhpc before it had one
-  refuse_unless(h5::read_text_attribute(state, kPartition) == digest_of(partition), "other");
-}
-
-/// Throws DataError unless the model file at hand computes what that of the checkpoint did.
-void check_model(const h5::Handle& file, const std::string& path, const Parts& parts) {
-  if (!h5::has_attribute(file, kModel)) return;  // of another model, or of fedhpc before it had one
-  if (h5::read_text_attribute(file, kModel) == parts.model_digest) return;
-  throw DataError(concat("checkpoint '", path, "' was made with another model: model.file '",
-                         parts.config.model.file, "' had other layers; give the file of that run"));
-}
-
-/// Throws DataError unless a checkpoint holds all that the result file goes on with.
-void check_records(const h5::Handle& file, const Resumption& from, const Experiment& experiment) {
-  const auto clients = static_cast<hsize_t>(experiment.partition().clients());
-  const auto refuse = [&](const std::string& name, const std::string& problem) {
-    throw DataError(concat("checkpoint '", from.checkpoint, "' cannot be used: data set '", name,
-                           "' ", problem, "; give RUN.ckpt.N.h5 as fedhpc run wrote it"));
-  };
-  const auto look = [&](const std::string& name, const std::vector<hsize_t>& tail) {
-    if (!h5::exists(file, name)) refuse(name, "is missing");
-    const h5::Handle dataset = h5::open_dataset(file, name);
-    const std::vector<hsize_t> shape = h5::shape_of(dataset);
-    if (!h5::holds_numbers(dataset)) refuse(name, "holds no numbers");
-    if (shape.size() != tail.size() + 1 ||
-        !std::equal(tail.begin(), tail.end(), shape.begin() + 1)) {
-      refuse(name, "has another shape");
-    }
-    if (!h5::extendible(dataset)) refuse(name, "cannot be extended");
-    return static_cast<std::int64_t>(shape.front());
-  };
-  std::vector<std::string> series{"round"};
-  for (const Metric& metric : experiment.series()) series.push_back(metric.name);
-  for (const std::string& name : series) {
-    const std::string path = "/rounds/" + name;
-    if (look(path, {}) != from.round) refuse(path, concat("has not ", from.round, " entries"));
-  }
-  const std::string measure = measure_of(experiment.parts().loss);
-  look("/clients/" + measure, {clients});
-  look("/clients/evaluated_rounds", {});
-  for (const std::string& name : {std::string("edge"), std::string("train_samples"),
-                                  std::string("test_samples"), "best_" + measure}) {
-    const std::string path = "/clients/" + name;
-    if (!h5::exists(file, path)) refuse(path, "is missing");
-    if (h5::shape_of(h5::open_dataset(file, path)) != std::vector<hsize_t>{clients}) {
-      refuse(path, "has another shape");
-    }
-  }
-  const RunOptions& run = experiment.config().run;
-  if (run.saves("init") && !from.holds_initial_model) refuse("/model/init/global", "is missing");
-  if (run.saves("draws") && !h5::exists(file, "/draws/cohort"))
-    refuse("/draws/cohort", "is missing");
+  h5::write_attribute(state, kPartitionDigest, digest_of(partition));
 }
 
 }  // namespace
@@ -168,9 +91,7 @@ void read_state(const Resumption& from, Communicator& comm, Experiment& experime
     if (comm.rank() != 0) return;
     try {
       file = h5::open_whole(from.checkpoint, [&] { comm.progress(); });
-      check_data(file, from.checkpoint, experiment.parts());
-      check_model(file, from.checkpoint, experiment.parts());
-      check_records(file, from, experiment);
+      check_origin(file, from, experiment);
       StateCheck check(file, from.checkpoint, experiment.parts().placement());
       experiment.visit_state(check);
     } catch (const DataError&) {

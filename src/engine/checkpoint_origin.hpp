@@ -1,0 +1,14 @@
+#pragma once
+
+#include "fedhpc/engine/checkpoint.hpp"
+
+namespace fedhpc {
+
+/// Attribute of a checkpoint's /state: the digest of the partition.
+inline constexpr const char* kPartitionDigest = "partition";
+
+/// Throws DataError unless a checkpoint is of the data and of the model at hand, and holds all that
+/// the result file goes on with.
+void check_origin(const h5::Handle& file, const Resumption& from, const Experiment& experiment);
+
+}  // namespace fedhpc
