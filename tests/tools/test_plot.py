@@ -229,6 +229,24 @@ class Plot(Folder):
                      if axes.bbox.x0 <= np.mean(label.get_window_extent().intervalx) <= axes.bbox.x1]
             self.assertEqual(shown, expected)
 
+    def test_many_long_names_leave_the_panels_their_room(self):
+        runs = [results.load(write_run(self.folder / f"{n}.h5")) for n in range(18)]
+        figure = matplotlib.figure.Figure(layout="constrained")
+        plot.fill(figure, runs, self.fail, labels=[f"codec number {n} with settings of its own" for n in range(18)])
+        figure.draw_without_rendering()
+        for axes in figure.axes:
+            self.assertGreater(axes.bbox.height / figure.dpi, 2.2)
+            box = axes.yaxis.label.get_window_extent()
+            self.assertTrue(axes.bbox.y0 <= box.y0 and box.y1 <= axes.bbox.y1, box)
+
+    def test_a_run_that_has_ended_is_not_evaluated_any_more(self):
+        nothing = {name: np.full(40, np.nan) for name in ("global_accuracy", "global_loss", "train_loss")}
+        for status, text in (("complete", "not evaluated"), ("running", "not evaluated yet")):
+            run = results.load(write_run(self.folder / "run.h5", status=status, **nothing))
+            figure = matplotlib.figure.Figure()
+            plot.fill(figure, [run], self.fail)
+            self.assertEqual({axes.texts[0].get_text() for axes in figure.axes}, {text})
+
     def test_a_diverged_run_does_not_flatten_the_others(self):
         loss = np.where(np.arange(40) % 10 == 9, 1e20, np.nan)
         runs = [write_run(self.folder / "good.h5"), write_run(self.folder / "bad.h5", status="diverged", global_loss=loss)]

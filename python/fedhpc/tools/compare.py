@@ -208,9 +208,12 @@ def compare(paths, files, tolerance, clients):
 
 
 def tolerance_of(text):
-    value = float(text)
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
     if not 0 <= value < 1:
-        raise argparse.ArgumentTypeError(f"{text}: must be at least 0 and below 1")
+        raise argparse.ArgumentTypeError(f"'{text}': a number of at least 0 and below 1 is expected, as 1e-6")
     return value
 
 

@@ -38,7 +38,7 @@ from .axes import AXES, horizontal, unit_prefix
 from .client_panels import clients_painters, labels_painters
 from .labels import SEEDS, groups_of_seeds, labels_of, listed, title_of
 from .panels import are_quantiles, default_panels, evaluated_rounds, name_of, own_panels, panels_of, recorded_rounds
-from .results import DIVERGED, ResultError, load_all, tells
+from .results import DIVERGED, ENDED, ResultError, load_all, tells
 from .style import (
     COLOURS, MARKERS_UP_TO, STYLES, PlotError, add_force, legend, marker_of, number_log_axis, small_title, tidy, write_figure,
 )
@@ -48,9 +48,14 @@ PANELS = (*DEFAULT, "clients", "labels", "own")
 OF_SINGLE_RUNS = {"clients", "labels"}  # panels that know nothing of groups
 COLUMNS = 3  # panels side by side
 LONGEST_IN_PANEL = 30  # letters of a run's name; longer ones stand below the panels
+LEGEND_LINE = 0.18  # inches of a line of names below the panels
 LONGEST_LINE = 42  # letters beside a panel
 FLATTENED = 3  # an axis so many times as long as the curves of runs that have not diverged hides them
 MEDIAN = 1  # of the 10th, 50th and 90th percentile
+
+
+def goes_on(groups):
+    return any(run.status not in ENDED for group in groups for run in group)
 
 
 def has_diverged(group):
@@ -114,7 +119,7 @@ def draw_panel(axes, groups, labels, metrics, against, vertical, scale, rounds_o
         if quantiles:
             small_title(axes, "median, 10 % to 90 % of clients")
     else:
-        axes.text(0.5, 0.5, "not evaluated yet", transform=axes.transAxes, ha="center", color="#777777")
+        axes.text(0.5, 0.5, "not evaluated" + (" yet" if goes_on(groups) else ""), transform=axes.transAxes, ha="center", color="#777777")
         axes.set(xscale="linear", xticks=[], yticks=[])
 
 
@@ -151,10 +156,19 @@ def key_of(index):
                   linewidth=1.6)
 
 
+def shared_legend_columns(width, labels):
+    """Of names below panels of so many inches."""
+    return max(1, int(width / (0.5 + 0.075 * max(map(len, labels)))))
+
+
+def shared_legend_lines(width, labels):
+    return -(-len(labels) // shared_legend_columns(width, labels))
+
+
 def draw_shared_legend(figure, labels):
     """Names the runs below the panels, where there is room for long names."""
     handles = [key_of(index) for index in range(len(labels))]
-    columns = max(1, int(figure.get_figwidth() / (0.5 + 0.075 * max(map(len, labels)))))
+    columns = shared_legend_columns(figure.get_figwidth(), labels)
     figure.legend(handles, labels, loc="outside lower center", ncols=min(columns, len(labels)), frameon=False,
                   fontsize=8)
 
@@ -228,7 +242,8 @@ def fill(figure, runs, tell, metrics=None, against="rounds", title=None, labels=
         return
     columns = len(painters) if len(painters) <= COLUMNS else 2 if len(painters) == 4 else COLUMNS
     lines = -(-len(painters) // columns)
-    figure.set_size_inches(max(5.4, 4.7 * columns), 3.7 * lines)
+    width = max(5.4, 4.7 * columns)
+    figure.set_size_inches(width, 3.7 * lines + (LEGEND_LINE * shared_legend_lines(width, labels) if apart else 0))
     places = figure.subplots(lines, columns, squeeze=False).flat
     for place in places[len(painters):]:
         place.remove()

@@ -73,7 +73,11 @@ def write_figure(figure, output, force=False, dots_per_inch=DOTS_PER_INCH, metad
         aside = output.with_name(f"{output.stem}.old{number_of_earlier(output)}{output.suffix}")
         output.rename(aside)
         print(f"the earlier figure is now {aside}")
-    output.write_bytes(drawn.getvalue())
+    try:
+        output.write_bytes(drawn.getvalue())
+    except OSError:
+        output.unlink(missing_ok=True)  # a part of it is no picture
+        raise
 
 
 def marker_of(points, index=0):
