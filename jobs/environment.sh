@@ -23,6 +23,8 @@
 . "$FEDHPC_HOME/jobs/${FEDHPC_SCHEDULER:-slurm}.sh"
 # shellcheck source=jobs/await_end.sh
 . "$FEDHPC_HOME/jobs/await_end.sh"
+# shellcheck source=jobs/earlier.sh
+. "$FEDHPC_HOME/jobs/earlier.sh"
 
 if [ $# -eq 0 ]; then  # the job script's own arguments
   echo "$job: nothing to run; $how_to_submit" >&2
@@ -271,23 +273,21 @@ said_in_the_end() {
   esac
 }
 
+MOST_KILLS=3  # in a row that requeue
+
 # run_to_the_end RANKS CONFIG [ARGUMENT...]: run_or_resume in a job that puts itself back into the queue when the
 # run was interrupted (75) or a rank was killed (137: memory, a lost node, a stale step of one; 138: the signal to
 # stop came before the program listened). Ends the script with the run's exit code.
 run_to_the_end() {
-  local stem before state code=0
+  local stem before newest state stuck=no kills=0 code=0
   stem=$(stem_of "${@:2}")
   before=$(newest_checkpoint "$stem")
   run_or_resume "$@" || code=$?
+  newest=$(newest_checkpoint "$stem")
+  if [ "$code" = 137 ] && [ "$newest" -le "$before" ]; then stuck=yes; else rm -f "$stem.kills"; fi
   case $code in
-    75) ;;
+    75 | 137) ;;
     138) [ "$asked_to_stop" = yes ] || { said_in_the_end "$code"; exit "$code"; } ;;
-    137)
-      # Killed again and again without a step forward: it would go on for ever.
-      if [ "$restarts" -ge 3 ] && [ "$(newest_checkpoint "$stem")" -le "$before" ]; then
-        say "killed (exit code 137) in restart $restarts without a new checkpoint: too little memory? Not requeued"
-        exit "$code"
-      fi ;;
     *) said_in_the_end "$code"; exit "$code" ;;
   esac
   # A job that somebody cancelled, or that the scheduler itself takes back, is no longer RUNNING and is left alone.
@@ -295,6 +295,12 @@ run_to_the_end() {
   [ -n "$state" ] || say "the scheduler does not tell the job's state; taken as RUNNING"
   if [ "${state:-RUNNING}" != RUNNING ]; then
     say "exit code $code; the job is being ended already, not requeued from here"
+    exit "$code"
+  fi
+  [ "$stuck" = no ] || kills=$(kills_in_a_row "$stem" "$newest")
+  if [ "$kills" -gt "$MOST_KILLS" ]; then  # it would go on for ever
+    rm -f "$stem.kills"
+    say "killed (exit code 137) $kills times in a row without a new checkpoint: too little memory? Not requeued"
   elif [ "$restarts" -ge "${FEDHPC_MAX_RESTARTS:-100}" ]; then
     say "exit code $code after $restarts restarts (FEDHPC_MAX_RESTARTS); not requeued, the same command goes on"
   else
