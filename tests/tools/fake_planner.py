@@ -1,7 +1,7 @@
 """Stands in for the fedhpc program where runs are planned: plan is answered here, runs by fake_fedhpc.
 
 plan says $FAKE_MEMORY bytes per rank and 2 s per round for 24 clients on one rank, 100 rounds where nothing sets them
-and $FAKE_DIGEST of the data, and refuses the key train.lrr and learning rates of 9 and above. Every plan is appended to
+and $FAKE_DIGEST of the data, and refuses the key train.lrr and learning rates of $FAKE_LIMIT [9] and above. Every plan is appended to
 $FAKE_LOG with its number of ranks.
 """
 
@@ -11,7 +11,7 @@ import os
 import sys
 
 
-METRICS = ["train_loss", "global_accuracy", "global_loss", "validation_global_accuracy"]
+METRICS = ["train_loss", "global_accuracy", "global_loss", "validation_global_accuracy", "simulated_seconds"]
 
 
 def plan(target, arguments):
@@ -21,7 +21,7 @@ def plan(target, arguments):
     given = dict(argument.removeprefix("--").split("=", 1) for argument in arguments if "=" in argument)
     with open(os.environ["FAKE_LOG"], "a", encoding="utf-8") as log:
         print("plan", ranks, *arguments, file=log)
-    if "train.lrr" in given or float(given.get("train.lr", 1)) >= 9:
+    if "train.lrr" in given or float(given.get("train.lr", 1)) >= float(os.environ.get("FAKE_LIMIT", "9")):
         unknown = "unknown key 'train.lrr', " if "train.lrr" in given else ""
         print(f"fedhpc: error: {unknown}refused on purpose", file=sys.stderr)
         return 2
