@@ -3,11 +3,13 @@
 import json
 import re
 import subprocess
+import sys
 from dataclasses import dataclass
 
 from . import launch
 from .results import VALIDATION
 
+_told = set()  # sentences
 PLAN_SECONDS = 600.0  # for one plan; it reads the data
 
 
@@ -34,23 +36,38 @@ def key_of(argument):
     return match and match[1]
 
 
-def make_plan(program, config, arguments, ranks, most_ranks=None):
+def make_plan(program, config, arguments, ranks, most_ranks=None, elsewhere=False):
     """The Plan of `fedhpc run CONFIG ARGUMENTS` on `ranks` ranks.
 
     At most `most_ranks` ranks [this machine's cores] are started to plan: a run on more of them needs no more memory
     per rank, so that the plan is an upper bound there, and the time of its slowest rank is taken to go with its number
-    of clients.
+    of clients. A run that is for machines `elsewhere` is planned on the CPU where this one has no GPU for it.
     """
     planned = min(ranks, most_ranks or launch.cores())
-    told = _ask(program, ["plan", str(config), *arguments, "--json"], planned)
+    device = {}
+    try:
+        told = _ask(program, ["plan", str(config), *arguments, "--json"], planned)
+    except PlanError as error:
+        if not elsewhere or "key 'run.device' cannot be 'cuda'" not in str(error):
+            raise
+        _tell_once(f"fedhpc: planned on the CPU: {error}")
+        told = _ask(program, ["plan", str(config), *arguments, "--run.device=cpu", "--json"], planned)
+        device = {"run.device": "cuda"}
     try:
         plan = json.loads(told)
         clients = plan["clients_per_rank"]
         fewer = -(-clients * planned // ranks)
         return Plan(ranks, float(plan["memory_per_rank_bytes"]), plan["seconds_per_round"] * fewer / max(clients, 1),
-                    plan["rounds"], plan["config"], _recorded(plan["metrics"], plan["config"]), plan["data_digest"])
+                    plan["rounds"], {**plan["config"], **device}, _recorded(plan["metrics"], plan["config"]), plan["data_digest"])
     except (ValueError, KeyError, TypeError) as error:
         raise PlanError(f"{program}: plan gave no usable answer ({error!r}); is it this version's program?") from None
+
+
+def _tell_once(sentence):
+    """On standard error; the points of a sweep have the same to say."""
+    if sentence not in _told:
+        _told.add(sentence)
+        print(sentence, file=sys.stderr)
 
 
 def needs_of(metric, configs):

@@ -58,8 +58,8 @@ from .paper_plans import of_plan
 from .paper_table import PaperError, differences_of, job_state
 from .plan import PlanError, make_plan, needs_of
 from .reproduction import find_program, is_written, set_aside
-from .submit import (SubmitError, add_cluster_options, directives_of, fill, shape_of, submit, template_of,
-                     variables_for)
+from .submit import (SubmitError, add_cluster_options, directives_of, fill, idle_gpus, shape_of, submit,
+                     template_of, variables_for)
 from .sweep_report import in_vain, report
 from .sweep_rungs import standing, state_at
 from .sweep_runs import SweepError, jobs_of, place_of, read_sweep, states_of
@@ -97,7 +97,7 @@ def arguments_of(job, rounds=None):
     return [*(f"--{override}" for override in overrides), f"--run.output={job.output}"]
 
 
-def check(sweep, program, ranks, most_ranks):
+def check(sweep, program, ranks, most_ranks, elsewhere=False):
     """The Plan of every point by its name, on the first rung, and the PlanError of those that the program refuses; raises
     one that names the point, or the metric that no run will have.
 
@@ -107,7 +107,7 @@ def check(sweep, program, ranks, most_ranks):
     for point in sweep.points:
         arguments = arguments_of(point.jobs[0], sweep.rungs[0])[:-1]
         try:
-            plans[point.name] = make_plan(program, sweep.base, arguments, ranks, most_ranks)
+            plans[point.name] = make_plan(program, sweep.base, arguments, ranks, most_ranks, elsewhere)
         except PlanError as error:
             refused[point.name] = error
             named = next((argument[2:].split("=")[0] for argument in arguments
@@ -199,7 +199,7 @@ def numbers(indices, at_once=None):
 def array_job(sweep, options, program):
     """Prints or submits the array of the runs that are left, with halving of those of a rung."""
     shape = shape_of(options)
-    plans, refused = check(sweep, program, shape.ranks, options.plan_ranks)
+    plans, refused = check(sweep, program, shape.ranks, options.plan_ranks, elsewhere=True)
     sweep = resolved(sweep, plans)
     with prepared_folder(sweep):
         states = states_of(sweep)
@@ -210,6 +210,8 @@ def array_job(sweep, options, program):
         hopeless = [job for job in rung.due if job in of_refused]
         at_work = [job for job in rung.due if job not in hopeless and is_written(job.output)]
         left = [index for index, job in enumerate(jobs) if job in rung.due and job not in hopeless + at_work]
+        if warning := idle_gpus(options, [plan.config for plan in plans.values()], "a run", "run.device = cuda"):
+            print(f"sweep: {warning}", file=sys.stderr)
         tell_left_out(at_work, [point.name for point in sweep.points if point.name in refused])
         if not left:
             but = [f"{len(some)} {what}" for some, what in ((at_work, "at work"), (hopeless, "of refused trials")) if some]
