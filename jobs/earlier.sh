@@ -16,10 +16,12 @@ kills_in_a_row() {
 # complete_before RESULTS CONFIG [ARGUMENT...]: whether the result is complete and of this configuration, keys that nobody
 # sets and data included, but for keys that the program lets change as it resumes. Of another one a run is due.
 complete_before() {
-  local results=$1 plan free digest planned
+  local results=$1 shown plan free digest planned
   shift
-  [ -e "$results" ] && [ "$(status_of "$results" 2>/dev/null)" = complete ] || return 1
-  plan=$(alone plan "$@" --json 2>/dev/null) && [ -n "$plan" ] || return 1
+  [ -e "$results" ] && shown=$(alone show run "$results" 2>/dev/null) || return 1
+  [ "$(sed -n 's/^status //p' <<<"$shown")" = complete ] || return 1
+  plan=$(alone plan "$@" --json 2>/dev/null) || return 1
+  [ "$(sed -n 's/^rounds //p' <<<"$shown")" = "$(sed -n 's/.*"run.rounds": "\([0-9]*\)".*/\1/p' <<<"$plan")" ] || return 1
   free=$(alone help resume | sed -n '/^ *Keys that may change:/,$s/^ *\([a-z_]*\.[a-z_]*\)$/\1/p' | grep -vx run.rounds | tr '\n' ' ')
   digest=$(sed -n 's/.*"data_digest": "\([^"]*\)".*/\1/p' <<<"$plan")
   [ -z "$digest" ] || LC_ALL=C grep -aqF "$digest" "$results" || return 1
@@ -36,7 +38,7 @@ settings_of_result() {
     { inside = 1; sub(/.*\001/, "") }
     /^$/ { next }
     /^\[.*\]$/ { section = substr($0, 2, length($0) - 2); next }
-    !match($0, /^[a-z_.]+ = /) { exit }
+    !match($0, /^[a-z0-9_.]+ = /) { exit }
     {
       key = substr($0, 1, RLENGTH - 3); value = substr($0, RLENGTH + 1)
       if (value ~ /^".*"$/) { value = substr(value, 2, length(value) - 2); gsub(/\\"/, "\"", value) }
