@@ -17,8 +17,8 @@ class ArrayCase(Case):
         super().setUp()
         self.script("srun", SRUN)
 
-    def sweep(self, *arguments, code=0):
-        return self.tool("sweep", "sweep.ini", *arguments, code=code)
+    def sweep(self, *arguments, code=0, **variables):
+        return self.tool("sweep", "sweep.ini", *arguments, code=code, **variables)
 
     def task(self, number, script="submitted.sbatch", **variables):
         variables = {"SLURM_NTASKS": "1", "SLURM_ARRAY_TASK_ID": str(number), "SLURM_JOB_ID": "7",
@@ -107,8 +107,15 @@ class Refused(ArrayCase):
         self.ini("[sweep]\nbase = run.ini\nrun.rounds = 3\nleast_rounds = 1\ntrain.lr = 1, 9\ntrials = 8\n"
                  "algorithm.name = rated\n")
         self.assertIn("1 of 2 runs of rung 1 of 2", self.sweep("--submit"))
-        self.script("fedhpc", self.program.read_text().replace("exec", "export FAKE_LIMIT=20; exec"))
-        self.assertIn("2 of 2 runs of rung 1 of 2", self.sweep("--submit"))
+        self.assertIn("2 of 2 runs of rung 1 of 2", self.sweep("--submit", FAKE_LIMIT="20"))
+
+    def test_a_trial_that_an_array_has_left_out_is_tried_here(self):
+        self.ini("[sweep]\nbase = run.ini\nrun.rounds = 3\nleast_rounds = 1\ntrain.lr = 1, 9\ntrials = 8\n"
+                 "algorithm.name = rated\n")
+        self.sweep("--submit")
+        self.task(directives((self.folder / "submitted.sbatch").read_text())["array"])
+        self.sweep("--local", "--ranks", "1", code=1, FAKE_LIMIT="20")  # it diverges in the next rung
+        self.assertEqual(sum("train.lr=9" in call for call in self.calls("run ")), 1)
 
     def test_a_halved_sweep_does_not_wait_for_a_refused_trial(self):
         self.ini("[sweep]\nbase = run.ini\nrun.rounds = 3\nleast_rounds = 1\ntrain.lr = 1, 9\ntrials = 8\n"

@@ -362,6 +362,7 @@ def run_here(sweep, options, program):
         raise SweepError("no mpirun on the PATH; install it or use --ranks 1")
     sweep = resolved(sweep, check(sweep, program, 1, 1)[0])
     with prepared_folder(sweep):
+        note_refusals(sweep, {}, {})  # here each is tried
         runs = LocalRuns(sweep, program, ranks, at_once)
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_: setattr(runs, "stop", True))
