@@ -23,6 +23,8 @@
 . "$FEDHPC_HOME/jobs/${FEDHPC_SCHEDULER:-slurm}.sh"
 # shellcheck source=jobs/await_end.sh
 . "$FEDHPC_HOME/jobs/await_end.sh"
+# shellcheck source=jobs/earlier.sh
+. "$FEDHPC_HOME/jobs/earlier.sh"
 
 if [ $# -eq 0 ]; then  # the job script's own arguments
   echo "$job: nothing to run; $how_to_submit" >&2
@@ -47,6 +49,12 @@ if [ ! -x "$FEDHPC" ]; then
   echo "$job: no program '${FEDHPC:-fedhpc}'${places:+ in $places}; build it (tools/build.sh) or set FEDHPC to it" >&2
   exit 2
 fi
+
+case ${FEDHPC_MAX_RESTARTS:=100} in
+  *[!0-9]*)
+    echo "$job: FEDHPC_MAX_RESTARTS is '$FEDHPC_MAX_RESTARTS'; it must be a whole number, as 100" >&2
+    exit 2 ;;
+esac
 
 # A rank is one thread: what is parallel are the ranks.
 export OMP_NUM_THREADS=1
@@ -230,30 +238,38 @@ run_once() {
 # The configuration and the arguments are given again on resuming: the program takes what may change and refuses, with
 # the names of the keys, what is not as the run began. Exit code: the program's, 128 + n for a rank killed by signal n.
 run_or_resume() {
-  local ranks=$1 config=$2 results stem round
+  local ranks=$1 config=$2 results stem round on="on $1 ranks"
   shift 2
   results=$(results_of "$config" "$@")
   stem=${results%.h5}
   round=$(newest_checkpoint "$stem")
   mkdir -p "$(dirname "$stem")"
+  [ "$ranks" != 1 ] || on="on 1 rank"
   if [ "$round" -ge 0 ]; then
-    say "going on with $results from its checkpoint of round $round on $ranks ranks"
+    say "going on with $results from its checkpoint of round $round $on"
     launch "$ranks" "$FEDHPC" resume "$results" "$config" "$@" || return
+  elif complete_before "$results" "$config" "$@"; then
+    say "$results is complete, its checkpoint is gone; nothing is left to do"
+    return
   else
-    say "beginning $results on $ranks ranks"
+    say "beginning $results $on"
     launch "$ranks" "$FEDHPC" run "$config" "$@" || return
   fi
   ended "$results"
 }
 
+# alone ARGUMENT...: the program as one process. Numbers of ranks that this shell has inherited are not those of a command
+# that it calls itself.
+alone() { env -u PMI_RANK -u PMIX_RANK -u OMPI_COMM_WORLD_RANK "$FEDHPC" "$@"; }
+
+# status_of RESULTS: how a run has ended, as its result file says; nothing where the program does not answer.
+status_of() { alone show run "$1" | sed -n 's/^status //p'; }
+
 # ended RESULTS: whether a run whose launcher has said 0 is over, as its result file says. MPICH's mpiexec says 0 now and
 # then though a rank was killed. Where the program does not answer, as an older one, the launcher is believed.
 ended() {
   local status=missing
-  if [ -e "$1" ]; then
-    # Numbers of ranks that this shell has inherited are not those of a command that it calls itself.
-    status=$(env -u PMI_RANK -u PMIX_RANK -u OMPI_COMM_WORLD_RANK "$FEDHPC" show run "$1" | sed -n 's/^status //p')
-  fi
+  [ ! -e "$1" ] || status=$(status_of "$1")
   case $status in
     complete | diverged) ;;
     '') say "$FEDHPC does not say how $1 has ended; the launcher's code 0 counts" ;;
@@ -261,33 +277,36 @@ ended() {
   esac
 }
 
-# said_in_the_end CODE: what an exit code asks for, in the job's output.
+# said_in_the_end CODE: what an exit code asks for, in the job's output. Ranks that the scheduler ends have not failed.
 said_in_the_end() {
   case $1 in
     0) say "done" ;;
     75) say "interrupted with a checkpoint (exit code 75); the same command goes on" ;;
     2) say "refused (exit code 2); the message above says what to change" ;;
-    *) say "failed (exit code $1); remove the cause, then the same command goes on where it can" ;;
+    *)
+      if taken_back; then
+        say "exit code $1; the job is being ended already, not requeued from here"
+        return
+      fi
+      say "failed (exit code $1); remove the cause, then the same command goes on where it can" ;;
   esac
 }
+
+MOST_KILLS=3  # in a row that requeue
 
 # run_to_the_end RANKS CONFIG [ARGUMENT...]: run_or_resume in a job that puts itself back into the queue when the
 # run was interrupted (75) or a rank was killed (137: memory, a lost node, a stale step of one; 138: the signal to
 # stop came before the program listened). Ends the script with the run's exit code.
 run_to_the_end() {
-  local stem before state code=0
+  local stem before newest state stuck=no kills=0 code=0
   stem=$(stem_of "${@:2}")
   before=$(newest_checkpoint "$stem")
   run_or_resume "$@" || code=$?
+  newest=$(newest_checkpoint "$stem")
+  if [ "$code" = 137 ] && [ "$newest" -le "$before" ]; then stuck=yes; else rm -f "$stem.kills"; fi
   case $code in
-    75) ;;
+    75 | 137) ;;
     138) [ "$asked_to_stop" = yes ] || { said_in_the_end "$code"; exit "$code"; } ;;
-    137)
-      # Killed again and again without a step forward: it would go on for ever.
-      if [ "$restarts" -ge 3 ] && [ "$(newest_checkpoint "$stem")" -le "$before" ]; then
-        say "killed (exit code 137) in restart $restarts without a new checkpoint: too little memory? Not requeued"
-        exit "$code"
-      fi ;;
     *) said_in_the_end "$code"; exit "$code" ;;
   esac
   # A job that somebody cancelled, or that the scheduler itself takes back, is no longer RUNNING and is left alone.
@@ -295,7 +314,13 @@ run_to_the_end() {
   [ -n "$state" ] || say "the scheduler does not tell the job's state; taken as RUNNING"
   if [ "${state:-RUNNING}" != RUNNING ]; then
     say "exit code $code; the job is being ended already, not requeued from here"
-  elif [ "$restarts" -ge "${FEDHPC_MAX_RESTARTS:-100}" ]; then
+    exit "$code"
+  fi
+  [ "$stuck" = no ] || kills=$(kills_in_a_row "$stem" "$newest")
+  if [ "$kills" -gt "$MOST_KILLS" ]; then  # it would go on for ever
+    rm -f "$stem.kills"
+    say "killed (exit code 137) $kills times in a row without a new checkpoint: too little memory? Not requeued"
+  elif [ "$restarts" -ge "$FEDHPC_MAX_RESTARTS" ]; then
     say "exit code $code after $restarts restarts (FEDHPC_MAX_RESTARTS); not requeued, the same command goes on"
   else
     say "exit code $code; back into the queue after restart $restarts"

@@ -84,7 +84,7 @@ class Jobs(JobCase):
     def test_a_sweep_is_an_array(self):
         (self.folder / "sweep.ini").write_text("[sweep]\nbase = run.ini\ntrain.lr = 0.001, 0.2\nseeds = 1-2\n")
         said = self.tool("sweep", "sweep.ini", "--submit", "--at-once", "3")
-        self.assertRegex(said, r"submitted job \d+: 4 of 4 runs \(results/sweeps/sweep/runs.tsv\)\n")
+        self.assertRegex(said, r"submitted job \d+: 4 of 4 runs \(results/sweeps/sweep/runs.1.tsv\)\n")
         self.ended(said.split()[2].rstrip(":"))
         self.assertEqual(self.tool("sweep", "sweep.ini", "--submit"),
                          "nothing is left of 4 runs; --report names the best\n")

@@ -1,7 +1,8 @@
 """Stands in for the fedhpc program where runs are planned: plan is answered here, runs by fake_fedhpc.
 
 plan says $FAKE_MEMORY bytes per rank and 2 s per round for 24 clients on one rank, 100 rounds where nothing sets them
-and $FAKE_DIGEST of the data, and refuses the key train.lrr and learning rates of 9 and above. Every plan is appended to
+and $FAKE_DIGEST of the data, and refuses the key train.lrr and learning rates of $FAKE_LIMIT [9] and above. With $FAKE_NO_GPU it
+refuses run.device = cuda as well. Every plan is appended to
 $FAKE_LOG with its number of ranks.
 """
 
@@ -11,7 +12,7 @@ import os
 import sys
 
 
-METRICS = ["train_loss", "global_accuracy", "global_loss", "validation_global_accuracy"]
+METRICS = ["train_loss", "global_accuracy", "global_loss", "validation_global_accuracy", "simulated_seconds"]
 
 
 def plan(target, arguments):
@@ -21,7 +22,7 @@ def plan(target, arguments):
     given = dict(argument.removeprefix("--").split("=", 1) for argument in arguments if "=" in argument)
     with open(os.environ["FAKE_LOG"], "a", encoding="utf-8") as log:
         print("plan", ranks, *arguments, file=log)
-    if "train.lrr" in given or float(given.get("train.lr", 1)) >= 9:
+    if "train.lrr" in given or float(given.get("train.lr", 1)) >= float(os.environ.get("FAKE_LIMIT", "9")):
         unknown = "unknown key 'train.lrr', " if "train.lrr" in given else ""
         print(f"fedhpc: error: {unknown}refused on purpose", file=sys.stderr)
         return 2
@@ -31,6 +32,9 @@ def plan(target, arguments):
         return 2
     config = {"run.rounds": "100", **{f"{name}.{key}": value for name, section in ini.items()
                                       for key, value in section.items()}, **given}
+    if "FAKE_NO_GPU" in os.environ and config.get("run.device") == "cuda":
+        print("fedhpc: error: key 'run.device' cannot be 'cuda': no CUDA device; allowed: auto, cpu", file=sys.stderr)
+        return 2
     clients = int(given.get("data.clients", 24))
     print(json.dumps({"ranks": ranks, "clients_per_rank": -(-clients // ranks), "seconds_per_round": 2.0 / ranks,
                       "memory_per_rank_bytes": int(os.environ["FAKE_MEMORY"]), "rounds": int(config["run.rounds"]),

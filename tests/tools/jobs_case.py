@@ -46,7 +46,7 @@ class FakeCluster(unittest.TestCase):
                 "FAKE_MEMORY": str(100 * MIB), **variables}
 
     def tool(self, name, *arguments, code=0, **variables):
-        """Calls a tool in the folder; what it prints, on stderr where it fails."""
+        """Calls a tool in the folder; what it prints, on stderr where it fails. self.warned is all of stderr."""
         out, err = io.StringIO(), io.StringIO()
         handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
         with mock.patch.dict(os.environ, self.environment(**variables)), contextlib.chdir(self.folder), \
@@ -59,6 +59,7 @@ class FakeCluster(unittest.TestCase):
                 for number, handler in handlers.items():
                     signal.signal(number, handler)
         self.assertEqual(ended, code, out.getvalue() + err.getvalue())
+        self.warned = err.getvalue()
         if code == 2:
             self.assertEqual(out.getvalue(), "")
         return err.getvalue() if code == 2 else out.getvalue()

@@ -5,8 +5,11 @@ import shlex
 import shutil
 import subprocess
 import unittest
+from unittest import mock
 
 from jobs_case import MIB, ROOT, FakeCluster, directives
+
+from fedhpc.tools import plan  # noqa: E402
 
 
 class Submit(FakeCluster):
@@ -40,6 +43,48 @@ class Submit(FakeCluster):
         options = directives(self.tool("submit", "run.ini", "--gpus", "4", "--plan-ranks", "1"))
         self.assertEqual((options["ntasks"], options["gpus-per-task"]), ("4", "1"))
         self.assertNotIn("gpus-per-task", directives(self.tool("submit", "run.ini")))
+
+    def test_gpus_that_the_run_would_not_use_are_named(self):
+        said = "submit: --gpus 2 reserves GPUs, but the run would stay on the CPU; add --run.device=cuda\n"
+        for more, warned in (((), said), (("--run.device=cuda",), ""), (("--run.device=cpu",), said)):
+            self.tool("submit", "run.ini", "--gpus", "2", "--plan-ranks", "1", *more)
+            self.assertEqual(self.warned, warned)
+        self.tool("submit", "run.ini", "--gpus", "2", "--plan-ranks", "1", "--submit")
+        self.assertEqual(self.warned, said)
+        self.tool("submit", "run.ini", "--ranks", "2", "--plan-ranks", "1")
+        self.assertEqual(self.warned, "")
+        (self.folder / "gpu.ini").write_text("[run]\ndevice=cuda\n[train]\nlr=0.1\n")
+        self.tool("submit", "gpu.ini", "--gpus", "2", "--plan-ranks", "1")
+        self.assertEqual(self.warned, "")
+
+    def test_a_login_node_has_no_gpus(self):
+        """The program refuses cuda where it is asked for a plan; the nodes are others."""
+        given = ("run.ini", "--gpus", "2", "--plan-ranks", "1", "--run.device=cuda")
+        script = self.tool("submit", *given, FAKE_NO_GPU="1")
+        self.assertIn(" --run.device=cuda\n", script)
+        self.assertEqual(self.warned, "fedhpc: planned on the CPU: key 'run.device' cannot be 'cuda': no CUDA device; allowed: auto, cpu\n")
+        (self.folder / "sweep.ini").write_text("[sweep]\nbase = run.ini\nrun.device = cuda\ntrain.lr = 0.1, 0.2\n")
+        with mock.patch.object(plan, "_told", set()):
+            self.assertIn("#SBATCH --array=0-1\n", self.tool("sweep", "sweep.ini", "--gpus", "1", FAKE_NO_GPU="1"))
+        self.assertEqual(self.warned.count("planned on the CPU"), 1)
+        self.assertNotIn("reserves", self.warned)
+        self.assertIn("cannot be 'cuda'", self.tool("sweep", "sweep.ini", "--local", "--ranks", "1", code=2, FAKE_NO_GPU="1"))
+
+    def test_gpus_of_a_sweep(self):
+        text = "[sweep]\nbase = run.ini\ntrain.lr = 0.1, 0.2\n"
+        for more, warned in (("", True), ("run.device = cuda\n", False), ("run.device = cuda, cpu\n", True)):
+            (self.folder / "sweep.ini").write_text(text + more)
+            self.tool("sweep", "sweep.ini", "--gpus", "1")
+            self.assertEqual("sweep: --gpus 1 reserves GPUs, but a run would stay on the CPU; add run.device = cuda" in self.warned,
+                             warned)
+
+    def test_time_limits_are_slurms(self):
+        for text in ("0", "90", "90:30", "2:00:00", "1-12", "1-12:30", "1-12:30:00", "UNLIMITED", "infinite"):
+            self.assertEqual(directives(self.tool("submit", "run.ini", "--time", text))["time"], text)
+        for text in ("soon", "2h", "1:2:3:4", "-5", "1-", "1.5", "", "1-2:3:4:5"):
+            for tool in (("submit", "run.ini"), ("sweep", "none.ini")):
+                self.assertIn(f"'{text}' is no time limit such as 90 (minutes), 2:30:00 or 1-12:00:00",
+                              self.tool(*tool, f"--time={text}", code=2))
 
     def test_weak_scaling_is_planned_with_all_its_clients(self):
         script = self.tool("submit", "run.ini", "--job", "weak_scaling", "--ranks", "4", "--clients-per-rank", "5",
@@ -98,6 +143,7 @@ class Submit(FakeCluster):
             (["--ranks", "0"], "submit: --ranks 0: must be at least 1"),
             (["--ranks", "4", "--plan-ranks", "1", "--node-memory", "512M"],
              "submit: 4 ranks on a node need 600 MiB and a node has 512 (--node-memory): take more nodes"),
+            (["--node-memory", "100M"], "submit: 1 rank on a node needs 150 MiB and a node has 100 (--node-memory)"),
             (["--node-memory", "much"], "'much' is no size such as 64G or 4000M"),
             (["--job", "array_seeds", "--run.seed=3"], "submit: run.seed cannot be given to this job"),
             (["--job", "weak_scaling", "--data.clients=3"], "submit: data.clients cannot be given to this job"),

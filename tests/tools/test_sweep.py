@@ -118,6 +118,8 @@ class Reading(Case):
             ("[sweep]\ntrain.lr = 1\n", "no key 'base' in [sweep]"),
             ("[sweep]\nbase = none.ini\n", "base = none.ini: no such file here or beside the sweep"),
             (base + "sedes = 1\n", "sweep.ini:3: unknown key 'sedes' (did you mean 'seeds'?); [sweep] takes base, seeds, trials"),
+            ("base = run.ini\ntrain.lr = 1\n", "sweep.ini:1: no line [sweep] ahead of the keys; add it"),
+            ("base = run.ini\n[sweep]\ntrain.lr = 1\n", "sweep.ini:1: key 'base' stands ahead of the line [sweep]; move it below"),
             (base + "[train]\nlr = 1\n", "unknown key 'train.lr'; [sweep] takes"),
             (base + "train.lr =\n", "key 'train.lr' is empty"),
             (base + "train.lr = 1, 1\n", "train.lr = 1, 1: a value stands there twice"),
@@ -180,8 +182,12 @@ class Best(Case):
                    "lr2_seed1": [.4], "lr2_seed2": [.5]}
         (text, _, _), table = self.best("", results)
         self.assertEqual(text, "train.lr=2")
-        self.assertIn("missing status running", table)
+        self.assertIn("| missing; status running |", table)
         self.assertIn("; 1 of 4 runs are not finished", table)
+        results["lr1_seed2"] = JobState("outdated", None, "the result has train.lr=3")
+        self.assertIn("| outdated: the result has train.lr=3 |", self.best("", results)[1])
+        results["lr1_seed2"] = JobState("interrupted", None, "after round 5")
+        self.assertIn("| interrupted after round 5 |", self.best("", results)[1])
         results["lr2_seed1"] = JobState("missing")
         best, table = self.best("", results)
         self.assertIsNone(best)
@@ -410,7 +416,7 @@ class Running(Case):
         script = self.tool("sweep", "sweep.ini", "--at-once", "2", "--partition", "fast")
         self.assertEqual(directives(script)["array"], "0-5%2")
         self.assertEqual(directives(script)["partition"], "fast")
-        index = (self.folder / "results/sweeps/sweep/runs.tsv").read_text().splitlines()
+        index = (self.folder / "results/sweeps/sweep/runs.1.tsv").read_text().splitlines()
         self.assertEqual(index[3].split("\t"), ["rounds5_seed2", "run.ini", "--train.lr=0.25", "--run.rounds=5",
                                                 "--run.seed=2", "--run.output=results/sweeps/sweep/rounds5_seed2.h5"])
         self.tool("sweep", "sweep.ini", "--local", "--ranks", "1")
@@ -419,7 +425,7 @@ class Running(Case):
         for name in ("rounds5_seed1", "rounds10_seed1", "rounds5_seed2", "rounds20_seed2"):
             (self.folder / f"results/sweeps/sweep/{name}.h5").unlink()
         self.assertEqual(self.tool("sweep", "sweep.ini", "--submit"),
-                         "submitted job 42: 4 of 6 runs (results/sweeps/sweep/runs.tsv)\n")
+                         "submitted job 42: 4 of 6 runs (results/sweeps/sweep/runs.2.tsv)\n")
         submitted = directives((self.folder / "submitted.sbatch").read_text())
         self.assertEqual(submitted["array"], "0,2-4")
         # 20 rounds of 2 s are the longest.

@@ -3,10 +3,13 @@
 import json
 import re
 import subprocess
+import sys
 from dataclasses import dataclass
 
 from . import launch
+from .results import VALIDATION
 
+_told = set()  # sentences
 PLAN_SECONDS = 600.0  # for one plan; it reads the data
 
 
@@ -23,7 +26,7 @@ class Plan:
     seconds_per_round: float  # training and evaluation, on the machine that planned; an estimate
     rounds: int
     config: dict  # "section.key" -> text, whole, as the run's result file would have it
-    metrics: tuple  # names of the series of /rounds
+    metrics: tuple  # names of the series of /rounds that the run will have values of, as far as its keys tell
     data_digest: str  # of data that are read from files; empty of others
 
 
@@ -33,23 +36,61 @@ def key_of(argument):
     return match and match[1]
 
 
-def make_plan(program, config, arguments, ranks, most_ranks=None):
+def make_plan(program, config, arguments, ranks, most_ranks=None, elsewhere=False):
     """The Plan of `fedhpc run CONFIG ARGUMENTS` on `ranks` ranks.
 
     At most `most_ranks` ranks [this machine's cores] are started to plan: a run on more of them needs no more memory
     per rank, so that the plan is an upper bound there, and the time of its slowest rank is taken to go with its number
-    of clients.
+    of clients. A run that is for machines `elsewhere` is planned on the CPU where this one has no GPU for it.
     """
     planned = min(ranks, most_ranks or launch.cores())
-    told = _ask(program, ["plan", str(config), *arguments, "--json"], planned)
+    device = {}
+    try:
+        told = _ask(program, ["plan", str(config), *arguments, "--json"], planned)
+    except PlanError as error:
+        if not elsewhere or "key 'run.device' cannot be 'cuda'" not in str(error):
+            raise
+        _tell_once(f"fedhpc: planned on the CPU: {error}")
+        told = _ask(program, ["plan", str(config), *arguments, "--run.device=cpu", "--json"], planned)
+        device = {"run.device": "cuda"}
     try:
         plan = json.loads(told)
         clients = plan["clients_per_rank"]
         fewer = -(-clients * planned // ranks)
         return Plan(ranks, float(plan["memory_per_rank_bytes"]), plan["seconds_per_round"] * fewer / max(clients, 1),
-                    plan["rounds"], plan["config"], tuple(plan["metrics"]), plan["data_digest"])
+                    plan["rounds"], {**plan["config"], **device}, _recorded(plan["metrics"], plan["config"]), plan["data_digest"])
     except (ValueError, KeyError, TypeError) as error:
         raise PlanError(f"{program}: plan gave no usable answer ({error!r}); is it this version's program?") from None
+
+
+def _tell_once(sentence):
+    """On standard error; the points of a sweep have the same to say."""
+    if sentence not in _told:
+        _told.add(sentence)
+        print(sentence, file=sys.stderr)
+
+
+def needs_of(metric, configs):
+    """What to set for a series that stays empty in runs of all these configurations; "" for others."""
+    if metric.startswith(VALIDATION) and not any(map(sets_aside, configs)):
+        return "set data.validation_fraction"
+    return "set a key of network" if metric == "simulated_seconds" and not any(map(_simulated, configs)) else ""
+
+
+def sets_aside(config):
+    """Whether clients of a configuration may have validation samples: a partition's file may say which."""
+    fractions = config.get("data.validation_fraction", "0").split(";")
+    return config.get("data.partition") == "file" or any(text.strip() not in ("", "0", "0.0") for text in fractions)
+
+
+def _simulated(config):
+    """Whether a configuration says anything of the network."""
+    return any(key.startswith("network.") and value not in ("0", "0.0") for key, value in config.items())
+
+
+def _recorded(names, config):
+    """The series without those that stay empty by the configuration; the program lists all that a file has."""
+    return tuple(name for name in names if not needs_of(name, [config]))
 
 
 def _ask(program, arguments, ranks=1):

@@ -12,7 +12,7 @@ first: a configuration that the program refuses is refused here, and what it say
 
 The factors are margins for what a plan does not know: evaluation, MPI's buffers, reading data, slower nodes. The
 plan is made on this machine, on as many ranks as it has cores; --plan-ranks 1 needs no mpirun here. On GPUs --time
-is far too long, as the plan is the CPU's.
+is far too long, as the plan is the CPU's. --gpus reserves them; the run takes them with --run.device=cuda.
 
 The script is printed, and with --submit given to sbatch just so; it holds all it needs but jobs/environment.sh, and
 may be kept and submitted by `sbatch FILE`. Exit code 2: refused, by the program, by sbatch, or since it cannot fit.
@@ -39,6 +39,8 @@ MEMORY_FACTOR = 1.5
 TIME_FACTOR, TIME_OF_START = 1.5, 15  # min; a node may have to come up, the data to be read
 PASSED_ON = ("FEDHPC_DATA", "FEDHPC_MODULES", "FEDHPC_LAUNCHER", "FEDHPC_MPI",
              "FEDHPC_MAX_RESTARTS")  # variables, where set
+# Minutes, minutes:seconds, hours:minutes:seconds, days-hours, days-hours:minutes, days-hours:minutes:seconds.
+TIME_LIMIT = re.compile(r"\d+(:\d+){0,2}|\d+-\d+(:\d+){0,2}|unlimited|infinite", re.IGNORECASE)
 DIRECTIVE = re.compile(r"#SBATCH --([a-z-]+)(?:=(.*))?")
 
 
@@ -76,12 +78,27 @@ def size(text):
     return float(match[1]) * 1024.0 ** ("KMGT".index(match[2].upper() or "M") - 1)
 
 
+def limit(text):
+    """A time limit as sbatch takes it."""
+    if not TIME_LIMIT.fullmatch(text):
+        raise argparse.ArgumentTypeError(f"'{text}' is no time limit such as 90 (minutes), 2:30:00 or 1-12:00:00")
+    return text
+
+
+def idle_gpus(options, configs, run, key):
+    """A warning where GPUs are asked for and a configuration does not take them; "" otherwise."""
+    if not options.gpus or all(config.get("run.device") == "cuda" for config in configs):
+        return ""
+    return f"--gpus {options.gpus} reserves GPUs, but {run} would stay on the CPU; add {key}"
+
+
 def directives_of(plan, shape, node_memory=None):
     """All sbatch options of a job; SubmitError where a node is too small."""
     memory = memory_per_node(plan, shape)
     if node_memory is not None and memory > node_memory:
         per_node = shape.ranks // shape.nodes
-        raise SubmitError(f"{per_node} ranks on a node need {memory} MiB and a node has {node_memory:.0f} "
+        ranks = "1 rank on a node needs" if per_node == 1 else f"{per_node} ranks on a node need"
+        raise SubmitError(f"{ranks} {memory} MiB and a node has {node_memory:.0f} "
                           f"(--node-memory): take more nodes or fewer ranks per node, or a smaller train.block")
     filled = {"nodes": shape.nodes, "ntasks": shape.ranks, "ntasks-per-node": shape.ranks // shape.nodes,
               "mem": f"{memory}M", "time": time_limit(plan, shape.runs)}
@@ -132,7 +149,7 @@ def add_cluster_options(parser):
     parser.add_argument("--ranks", type=int, metavar="N", help="MPI ranks of a run [1 per node, or one per GPU]")
     parser.add_argument("--nodes", type=int, default=1, metavar="N", help="nodes of a run [1]")
     parser.add_argument("--gpus", type=int, default=0, metavar="N", help="GPUs of a run in all, one per rank [none]")
-    parser.add_argument("--time", metavar="LIMIT", help="sbatch's --time [from the plan]")
+    parser.add_argument("--time", type=limit, metavar="LIMIT", help="sbatch's --time [from the plan]")
     parser.add_argument("--mem", metavar="SIZE", help="sbatch's --mem, per node [from the plan]")
     parser.add_argument("--partition", metavar="NAME", help="sbatch's --partition [the cluster's default]")
     parser.add_argument("--account", metavar="NAME", help="sbatch's --account [the user's default]")
@@ -215,7 +232,9 @@ def script_of(options, run_arguments):
         shape = replace(shape, runs=1 + (shape.ranks - 1).bit_length())  # on 1, 2, 4, ... ranks
     if options.seeds is not None:
         shape.directives["array"] = options.seeds
-    plan = make_plan(program, options.config, planned, shape.ranks, options.plan_ranks)
+    plan = make_plan(program, options.config, planned, shape.ranks, options.plan_ranks, elsewhere=True)
+    if warning := idle_gpus(options, [plan.config], "the run", "--run.device=cuda"):
+        print(f"submit: {warning}", file=sys.stderr)
     return fill(template_of(options.job), directives_of(plan, shape, options.node_memory), variables,
                 [options.config, *run_arguments])
 

@@ -28,11 +28,11 @@ goes on from its checkpoint to eta times as many, up to run.rounds. A run that d
 
 Every combination is checked by `fedhpc plan` before the first run starts: a misspelt key or a value out of range (with
 `trials`, where all of them are refused) or a metric that no run will have ends the sweep with exit code 2. Without
---local, --submit or --report, the array job's script is printed: a task is a run, a line of DIR/runs.tsv, which is
-written. With --submit it goes to sbatch. Runs that are finished are left out, those that were interrupted go on from
-their checkpoint, and a result of other settings, or with a key that is no longer set, is kept as NAME.old1.h5; so the
-same command may be given until nothing is left, but not while its tasks still wait or run. With halving an array is one
-rung: the command is given once for each.
+--local, --submit or --report, the array job's script is printed: a task is a run, a line of DIR/runs.N.tsv, which is
+written, a new one each time. With --submit it goes to sbatch. Runs that are finished or at work and trials that are
+refused are left out, those that were interrupted go on from their checkpoint, and a result of other settings, or with a
+key that is no longer set, is kept as NAME.old1.h5 by --submit and --local; so the same command may be given until nothing
+is left, but not while its tasks still wait. With halving an array is one rung: the command is given once for each.
 
 --local runs what is left here, one run after the other or N at a time. The output of a run is in NAME.log. A rank is one
 thread; without --ranks, the runs share this machine's cores evenly. Ctrl-C or SIGTERM asks the runs that are at work
@@ -43,6 +43,7 @@ finished and no point can be ranked; 2: unusable input; 75: stopped with runs le
 
 import argparse
 import difflib
+import itertools
 import shutil
 import signal
 import sys
@@ -55,15 +56,16 @@ from pathlib import Path
 from . import launch, work_folder
 from .paper_plans import of_plan
 from .paper_table import PaperError, differences_of, job_state
-from .plan import PlanError, make_plan
+from .plan import PlanError, make_plan, needs_of
 from .reproduction import find_program, is_written, set_aside
-from .submit import (SubmitError, add_cluster_options, directives_of, fill, shape_of, submit, template_of,
-                     variables_for)
+from .submit import (SubmitError, add_cluster_options, directives_of, fill, idle_gpus, shape_of, submit,
+                     template_of, variables_for)
 from .sweep_report import in_vain, report
 from .sweep_rungs import standing, state_at
 from .sweep_runs import SweepError, jobs_of, place_of, read_sweep, states_of
 
 WAIT_SECONDS = 0.2  # between looks at a run of another process
+REFUSED = "sweep: the program refuses this trial"  # first line of a log that no run has written
 MOST_TASKS = 1001  # of an array, where the cluster has not set MaxArraySize
 
 
@@ -95,33 +97,35 @@ def arguments_of(job, rounds=None):
     return [*(f"--{override}" for override in overrides), f"--run.output={job.output}"]
 
 
-def check(sweep, program, ranks, most_ranks):
-    """The Plan of every point by its name, on the first rung; PlanError names the point that the program refuses, and
-    the metric that no run will have.
+def check(sweep, program, ranks, most_ranks, elsewhere=False):
+    """The Plan of every point by its name, on the first rung, and the PlanError of those that the program refuses; raises
+    one that names the point, or the metric that no run will have.
 
-    Of random trials some may be refused: each says why when it is run.
+    Of random trials some may be refused.
     """
-    plans, refused = {}, []
+    plans, refused, first = {}, {}, None
     for point in sweep.points:
         arguments = arguments_of(point.jobs[0], sweep.rungs[0])[:-1]
         try:
-            plans[point.name] = make_plan(program, sweep.base, arguments, ranks, most_ranks)
+            plans[point.name] = make_plan(program, sweep.base, arguments, ranks, most_ranks, elsewhere)
         except PlanError as error:
+            refused[point.name] = error
             named = next((argument[2:].split("=")[0] for argument in arguments
                           if f"'{argument[2:].split('=')[0]}'" in str(error)), "")
-            refused.append(PlanError(f"{place_of(sweep.path, named)}: {point.text}: {error}"))
+            first = first or PlanError(f"{place_of(sweep.path, named)}: {point.text}: {error}")
             if not sweep.trials:
                 break
-    if refused and not (sweep.trials and plans):
-        raise refused[0] from None
+    if first and not (sweep.trials and plans):
+        raise first from None
     known = dict.fromkeys(name for plan in plans.values() for name in plan.metrics)
     for key, metric in (("metric", sweep.metric), ("select", sweep.chosen_by)):
         if metric not in known:
             near = difflib.get_close_matches(metric, known, 1)
-            guess = f" (did you mean '{near[0]}'?)" if near else ""
+            needed = needs_of(metric, [plan.config for plan in plans.values()])
+            guess = f" ({needed})" if needed else f" (did you mean '{near[0]}'?)" if near else ""
             raise PlanError(f"{place_of(sweep.path, key)}: no run will have a series '{metric}'{guess}; there are "
                             f"{', '.join(known)}")
-    return plans
+    return plans, refused
 
 
 def resolved(sweep, plans):
@@ -143,15 +147,41 @@ def largest(rung, plans):
 
 def prepare(job, state):
     """Sets aside what must not be resumed, results of other settings with their checkpoints, and says so."""
-    different = state.run is not None and differences_of(job, state.run)
+    different = is_different(job, state)
     if different and set_aside(job):
         print(f"sweep: {job.output} is set aside: {different}", file=sys.stderr)
 
 
-def write_index(jobs, rounds, path):
-    """The file that the array's tasks read: a line per run with name, configuration and arguments."""
+def is_different(job, state):
+    """What differs where a result is of other settings; nothing of others."""
+    return state.run is not None and differences_of(job, state.run)
+
+
+def note_refusals(sweep, refused, states):
+    """Says in the logs of refused trials why none of them is run, where --report finds it, and takes it out of the logs
+    of those that are refused no longer."""
+    for point in sweep.points:
+        for job in point.jobs:
+            log = job.output.with_suffix(".log")
+            if point.name in refused:
+                if states[job.name].kind != "finished":
+                    log.write_text(f"{REFUSED}\nfedhpc: error: {refused[point.name]}\n", encoding="utf-8")
+            elif log.exists() and log.read_text(encoding="utf-8", errors="replace").startswith(f"{REFUSED}\n"):
+                log.unlink()
+
+
+def write_index(jobs, rounds, folder):
+    """The file that the array's tasks read: a line per run with name, configuration and arguments. Nothing rewrites it, as
+    tasks of an earlier array may be put back into the queue."""
     lines = ["\t".join([job.name, str(job.config), *arguments_of(job, rounds)]) for job in jobs]
-    path.write_text("".join(line + "\n" for line in lines), encoding="utf-8")
+    for number in itertools.count(1):
+        path = folder / f"runs.{number}.tsv"
+        try:
+            with open(path, "x", encoding="utf-8") as file:
+                file.writelines(line + "\n" for line in lines)
+        except FileExistsError:
+            continue
+        return path
 
 
 def numbers(indices, at_once=None):
@@ -169,34 +199,61 @@ def numbers(indices, at_once=None):
 def array_job(sweep, options, program):
     """Prints or submits the array of the runs that are left, with halving of those of a rung."""
     shape = shape_of(options)
-    plans = check(sweep, program, shape.ranks, options.plan_ranks)
+    plans, refused = check(sweep, program, shape.ranks, options.plan_ranks, elsewhere=True)
     sweep = resolved(sweep, plans)
-    states = states_of(sweep)
-    rung = standing(sweep, states)[-1]
+    with prepared_folder(sweep):
+        states = states_of(sweep)
+        note_refusals(sweep, refused, states)
+        rung = standing(sweep, states)[-1]
+        jobs = jobs_of(rung.points)
+        of_refused = jobs_of([point for point in rung.points if point.name in refused])
+        hopeless = [job for job in rung.due if job in of_refused]
+        at_work = [job for job in rung.due if job not in hopeless and is_written(job.output)]
+        left = [index for index, job in enumerate(jobs) if job in rung.due and job not in hopeless + at_work]
+        if warning := idle_gpus(options, [plan.config for plan in plans.values()], "a run", "run.device = cuda"):
+            print(f"sweep: {warning}", file=sys.stderr)
+        tell_left_out(at_work, [point.name for point in sweep.points if point.name in refused])
+        if not left:
+            but = [f"{len(some)} {what}" for some, what in ((at_work, "at work"), (hopeless, "of refused trials")) if some]
+            print(f"nothing is left of {len(jobs)} runs{_on(sweep, rung)}{' but ' if but else ''}{' and '.join(but)}; "
+                  "--report names the best")
+            return 0
+        return _give_out(sweep, options, program, rung, left,
+                         directives_of(largest(rung, plans), shape, options.node_memory), states)
+
+
+def _give_out(sweep, options, program, rung, left, directives, states):
+    """The same of the runs with these numbers."""
     jobs = jobs_of(rung.points)
-    left = [index for index, job in enumerate(jobs) if job in rung.due]
-    if not left:
-        print(f"nothing is left of {len(jobs)} runs{_on(sweep, rung)}; --report names the best")
-        return 0
     if len(left) > MOST_TASKS:
         print(f"sweep: {len(left)} tasks; a cluster takes {MOST_TASKS} unless its MaxArraySize says more",
               file=sys.stderr)
-    directives = directives_of(largest(rung, plans), shape, options.node_memory)
     directives["array"] = numbers(left, options.at_once)
     directives.setdefault("output", sweep.folder / "%A_%a.out")
-    index = sweep.folder / "runs.tsv"
+    index = write_index(jobs, rung.rounds, sweep.folder)
     script = fill(template_of("sweep"), directives, variables_for(program), [index])
-    with prepared_folder(sweep):
-        write_index(jobs, rung.rounds, index)
-        for job in jobs:
-            prepare(job, states[job.name])
-        if not options.submit:
-            print(script, end="")
-            return 0
-        print(f"submitted job {submit(script)}: {len(left)} of {len(jobs)} runs{_on(sweep, rung)} ({index})")
-        if rung.number < len(sweep.rungs):
-            print("the same command submits the next rung, when these have ended")
+    if not options.submit:
+        other = sum(bool(is_different(jobs[number], states[jobs[number].name])) for number in left)
+        if other:
+            print(f"sweep: {other} results are of other settings; --submit sets them aside", file=sys.stderr)
+        print(script, end="")
+        return 0
+    for number in left:
+        prepare(jobs[number], states[jobs[number].name])
+    print(f"submitted job {submit(script)}: {len(left)} of {len(jobs)} runs{_on(sweep, rung)} ({index})")
+    if rung.number < len(sweep.rungs):
+        print("the same command submits the next rung, when these have ended")
     return 0
+
+
+def tell_left_out(at_work, refused):
+    """Why runs that are not finished are not submitted."""
+    if at_work:
+        print(f"sweep: {len(at_work)} runs are at work and left out: {', '.join(job.name for job in at_work)}",
+              file=sys.stderr)
+    if refused:
+        print(f"sweep: {len(refused)} trials are refused and left out: {', '.join(refused)}; --report says why",
+              file=sys.stderr)
 
 
 def _on(sweep, rung):
@@ -303,8 +360,9 @@ def run_here(sweep, options, program):
                          f"{cores}, the cores of this machine")
     if ranks > 1 and not shutil.which("mpirun"):
         raise SweepError("no mpirun on the PATH; install it or use --ranks 1")
-    sweep = resolved(sweep, check(sweep, program, 1, 1))
+    sweep = resolved(sweep, check(sweep, program, 1, 1)[0])
     with prepared_folder(sweep):
+        note_refusals(sweep, {}, {})  # here each is tried
         runs = LocalRuns(sweep, program, ranks, at_once)
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_: setattr(runs, "stop", True))

@@ -5,6 +5,8 @@ from .results import DIVERGED
 from .sweep_rungs import kept, standing
 from .sweep_runs import ranked, result_of
 
+BEFORE_DETAIL = {"missing": "; ", "interrupted": " "}  # between a kind of state and its detail; else a colon
+
 
 def best_of(sweep, rungs):
     """The best point of those with all seeds and all rounds; None without one."""
@@ -53,7 +55,8 @@ def _cell(metric, mean, spread):
 def _note(sweep, point, rung, rungs):
     """Why a point is not complete, or what has become of it on the last rung it came to."""
     states = [rung.states[job.name] for job in point.jobs]
-    kinds = [f"{state.kind} {state.detail}".strip() for state in states if state.kind != "finished"]
+    kinds = [state.kind + (BEFORE_DETAIL.get(state.kind, ": ") + state.detail if state.detail else "")
+             for state in states if state.kind != "finished"]
     kinds += [f"diverged in round {len(state.run.rounds)}" for state in states
               if state.kind == "finished" and state.run.status == DIVERGED]
     if kinds:

@@ -10,6 +10,7 @@ from pathlib import Path
 from .configuration import parse_config, read_config, without_rivals
 from .method_keys import acting, method_of, of_one_method
 from .paper_table import Job, job_state
+from .plan import sets_aside
 from .results import DIVERGED, VALIDATION, ResultError
 from .statistics_of_seeds import smaller_is_better
 from .sweep_spaces import FORMS, Space, draw, read_space
@@ -69,6 +70,7 @@ def read_sweep(path, output=None, select=None):
     path = Path(path)
     settings = _settings(path)
     own, grid = {}, {}
+    _check_section(path, settings)
     for key, value in settings.items():
         name = key.removeprefix("sweep.")
         if not key.startswith("sweep.") or ("." not in name and name not in OWN_KEYS):
@@ -98,6 +100,15 @@ def read_sweep(path, output=None, select=None):
                   _one_of(path, own, "aim", ("min", "max") if smaller_is_better(metric) else ("max", "min")), folder,
                   (), trials, rungs, eta or ETA)
     return replace(sweep, points=_points(sweep, spaces, _draw_seed(path, own, spaces)))
+
+
+def _check_section(path, settings):
+    """SweepError where a key stands ahead of [sweep]."""
+    first = next(iter(settings), "sweep.")
+    if settings and not any(key.startswith("sweep.") for key in settings):
+        raise _refused(path, first, "no line [sweep] ahead of the keys; add it")
+    if not first.startswith("sweep.") and "." not in first:
+        raise _refused(path, first, f"key '{first}' stands ahead of the line [sweep]; move it below")
 
 
 def place_of(path, key):
@@ -183,8 +194,7 @@ def _validated(path, metric, settings):
     if metric.startswith(VALIDATION):
         raise _refused(path, "metric",
                        f"select = validation chooses by validation_METRIC; {metric} is one of them already")
-    fractions = settings.get("data.validation_fraction", "0").split(";")
-    if settings.get("data.partition") != "file" and all(text.strip() in ("", "0", "0.0") for text in fractions):
+    if not sets_aside(settings):
         raise _refused(path, "select", "select = validation needs samples that clients set aside; "
                                        "set data.validation_fraction")
     return VALIDATION + metric

@@ -1,0 +1,168 @@
+"""Tests of jobs/environment.sh: what becomes of a job whose run was killed, cannot get on, or was complete before."""
+
+import os
+import subprocess
+import unittest
+
+from test_jobs import JobCase
+
+PROGRAM = os.environ.get("FEDHPC", "")
+RUN = """[run]
+rounds = 2
+[data]
+name = synthetic
+clients = 4
+samples_per_client = 20
+[model]
+name = mlr
+[train]
+lr = 0.1
+"""
+
+
+class Killed(JobCase):
+    def killed(self, restart, checkpoint=None, **variables):
+        """A start of a job whose run is killed; whether it went back into the queue, and what it said."""
+        given = {"FAKE_CHECKPOINT": str(checkpoint)} if checkpoint is not None else {}
+        (self.folder / "calls.log").unlink(missing_ok=True)
+        code, said = self.to_the_end(FAKE_CODE="137", SLURM_RESTART_COUNT=str(restart), **given, **variables)
+        self.assertEqual(code, 137)
+        return self.calls("scontrol") == ["scontrol requeue 7"], said
+
+    def test_again_and_again_without_progress_ends_the_job(self):
+        (self.folder / "run.ckpt.5.h5").touch()
+        for restart in range(3):
+            self.assertTrue(self.killed(restart)[0])
+        again, said = self.killed(3)
+        self.assertFalse(again)
+        self.assertIn("killed (exit code 137) 4 times in a row without a new checkpoint: too little memory? Not requeued", said)
+        self.assertEqual(list(self.folder.glob("*kills*")), [], "the same command begins to count anew")
+
+    def test_one_kill_after_many_restarts_is_not_many_kills(self):
+        (self.folder / "run.ckpt.5.h5").touch()
+        for restart in range(7, 10):
+            self.assertTrue(self.killed(restart)[0], restart)
+        self.assertFalse(self.killed(10)[0])
+
+    def test_a_new_checkpoint_begins_the_count_anew(self):
+        for restart in range(3):
+            self.assertTrue(self.killed(restart)[0])
+        self.assertTrue(self.killed(3, checkpoint=0)[0], "that of round 0 is one")
+        for restart in range(4, 7):
+            self.assertTrue(self.killed(restart, checkpoint=0)[0], "it is no longer new")
+        self.assertFalse(self.killed(7)[0])
+        for restart in range(1, 4):
+            self.killed(restart)
+        (self.folder / "run.ckpt.9.h5").touch()  # of a start that did not come to its end
+        self.assertTrue(self.killed(4)[0])
+
+    def test_a_job_that_begins_counts_from_its_own_beginning(self):
+        for _ in range(5):
+            self.assertTrue(self.killed(0)[0])
+
+    def test_a_run_that_ends_otherwise_begins_the_count_anew(self):
+        for restart in range(3):
+            self.killed(restart)
+        self.to_the_end(FAKE_CODE="75", SLURM_RESTART_COUNT="3")
+        self.assertTrue(self.killed(4)[0])
+
+    def test_a_job_that_the_scheduler_takes_back_is_not_short_of_memory(self):
+        for restart in range(6):
+            again, said = self.killed(restart, FAKE_STATE="COMPLETING")
+            self.assertFalse(again)
+            self.assertIn("exit code 137; the job is being ended already, not requeued from here", said)
+            self.assertNotIn("memory", said)
+        self.assertTrue(self.killed(6)[0])
+
+    def test_runs_of_an_array_are_counted_apart(self):
+        for seed in (1, 2):
+            for restart in range(3):
+                again, said = self.bash(f'run_to_the_end 1 "$@" --run.output=run{seed}.h5', "run.ini", FAKE_CODE="137",
+                                        SLURM_RESTART_COUNT=str(restart))
+                self.assertNotIn("in a row", said)
+
+
+class Ended(JobCase):
+    def test_ranks_that_end_with_the_job_have_not_failed(self):
+        """mpirun says 1 where SIGTERM has come to it."""
+        for variables in ({"FAKE_STATE": "COMPLETING"}, {"FAKE_LOOK": "4", "FAKE_TERM": "1"}):
+            for start in ("run_to_the_end", "run_once"):
+                (self.folder / "calls.log").unlink(missing_ok=True)
+                code, said = self.bash(f'{start} 1 "$@"', "run.ini", FAKE_CODE="1", **variables)
+                self.assertEqual((code, self.calls("scontrol")), (1, []))
+                self.assertIn("exit code 1; the job is being ended already, not requeued from here", said)
+                self.assertNotIn("remove the cause", said)
+        self.assertIn("failed (exit code 1); remove the cause", self.to_the_end(FAKE_CODE="1")[1])
+
+    def test_a_number_of_restarts_that_is_none_is_refused(self):
+        for text in ("many", "-1", "1.5", "2 3"):
+            code, said = self.to_the_end(FAKE_CODE="75", FEDHPC_MAX_RESTARTS=text)
+            self.assertEqual((code, said), (2, f"job: FEDHPC_MAX_RESTARTS is '{text}'; it must be a whole number, as 100\n"))
+        self.assertEqual(self.calls("fedhpc"), [])
+        self.assertEqual(self.to_the_end(FEDHPC_MAX_RESTARTS="0")[0], 0)
+        self.assertEqual(self.to_the_end(FEDHPC_MAX_RESTARTS="")[0], 0)
+
+    def test_one_rank_is_one(self):
+        for ranks, expected in (("1", "on 1 rank\n"), ("3", "on 3 ranks\n")):
+            self.assertIn(f"beginning run.h5 {expected}", self.bash(f'run_or_resume {ranks} "$@"', "run.ini")[1])
+        (self.folder / "run.ckpt.5.h5").touch()
+        self.assertIn("checkpoint of round 5 on 1 rank\n", self.to_the_end()[1])
+
+
+@unittest.skipUnless(PROGRAM, "no FEDHPC that names the program")
+class CompleteBefore(JobCase):
+    """The program itself, whose checkpoint somebody has deleted to save space."""
+
+    def setUp(self):
+        super().setUp()
+        (self.folder / "bin/fedhpc").unlink()
+        (self.folder / "bin/fedhpc").symlink_to(PROGRAM)
+        (self.folder / "run.ini").write_text(RUN)
+
+    def run_of(self, *arguments):
+        """Runs it by a job; whether it was trained, and what the job said."""
+        (self.folder / "calls.log").unlink(missing_ok=True)
+        code, said = self.bash('run_to_the_end 1 "$@"', "run.ini", "--run.progress=none", *arguments)
+        self.assertEqual(code, 0, said)
+        for checkpoint in self.folder.glob("run.ckpt.*"):
+            checkpoint.unlink()
+        return bool(self.calls("srun")), said
+
+    def test_it_is_not_trained_again(self):
+        self.assertTrue(self.run_of()[0])
+        trained, said = self.run_of()
+        self.assertFalse(trained)
+        self.assertIn("run.h5 is complete, its checkpoint is gone; nothing is left to do\n", said)
+        self.assertIn(": done\n", said)
+        self.assertFalse(self.run_of("--run.eval_every=2", "--run.log_level=warning")[0], "keys that resume lets change")
+        self.assertEqual(list(self.folder.glob("*.old*")), [])
+
+    def test_with_another_configuration_it_is(self):
+        changes = ["--run.rounds=3", "--train.lr=0.2", "--train.momentum=0.5", "--model.name=dnn", "--run.seed=2"]
+        for change in changes:
+            self.run_of()
+            trained, said = self.run_of(change)
+            self.assertTrue(trained, change)
+            self.assertNotIn("is gone", said)
+        self.assertTrue((self.folder / "run.old1.h5").exists())
+
+    def test_values_with_quotes_and_of_other_data(self):
+        (self.folder / "a #1").mkdir()
+        text = RUN.replace("name = synthetic\nclients = 4\nsamples_per_client = 20",
+                           "name = csv\nfile = \"a #1/d.csv\"\nlabel_column = label\npartition = iid\nclients = 2")
+        (self.folder / "run.ini").write_text(text)
+        rows = ["x,y,label"] + [f"{n % 7},{n % 5},{n % 2}" for n in range(40)]
+        (self.folder / "a #1/d.csv").write_text("\n".join(rows) + "\n")
+        self.assertTrue(self.run_of()[0])
+        self.assertFalse(self.run_of()[0])
+        (self.folder / "a #1/d.csv").write_text("\n".join([*rows, "1,2,0"]) + "\n")
+        self.assertTrue(self.run_of()[0], "the data are others")
+
+    def test_one_that_is_not_complete_is(self):
+        self.run_of("--run.rounds=3")
+        subprocess.run(["truncate", "-s", "-9", "run.h5"], cwd=self.folder, check=True)
+        self.assertTrue(self.run_of()[0])
+
+
+if __name__ == "__main__":
+    unittest.main()
