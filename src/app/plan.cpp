@@ -134,7 +134,7 @@ Plan plan(const std::function<Given()>& read, const StartOptions& start, std::op
     lines.emplace_back("bytes_down_per_edge", concat(planned.down_per_edge));
   }
   if (parts.factor_map) add_factors(lines, *parts.factor_map);
-  return {lines, parse_ini(config->to_ini(), "the configuration"), parts.series(),
+  return {lines, parse_ini(config->to_ini(), "the configuration"), parts.series_to_come(),
           parts.data_digest};
 }
 

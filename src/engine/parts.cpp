@@ -4,6 +4,8 @@
 #include <functional>
 #include <new>
 #include <stdexcept>
+#include <string_view>
+#include <utility>
 
 #include <ATen/ops/zeros.h>
 
@@ -119,6 +121,39 @@ std::vector<Metric> Parts::series() const {
   std::vector<Metric> series = metrics_of(loss);
   series.insert(series.end(), own_metrics.begin(), own_metrics.end());
   return series;
+}
+
+std::vector<Metric> Parts::series_to_come() const {
+  std::int64_t tests = 0;  // of clients
+  for (std::int64_t c = 0; c < partition.clients(); ++c) tests += partition.test.count(c);
+  const bool scored = tests > 0;
+  const bool official = server_shard != nullptr && dataset->num_test() > 0;
+  const bool global = has_global(method().traits().models);
+  const bool edges = has_edge_models();
+  const bool validated = validation_shard != nullptr;
+  const std::pair<std::string_view, bool> beginnings[] = {
+      {"global_", global && (scored || official)},
+      {"personal_", scored},
+      {"participant_", scored},
+      {"best_personal_", scored},
+      {"edge_", edges && scored},
+      {"validation_", validated},
+      {"validation_global_", validated && global},
+      {"bytes_up_client_edge", edges},
+      {"bytes_down_client_edge", edges},
+      {"bytes_up_edge_cloud", edges},
+      {"bytes_down_edge_cloud", edges},
+      {"bytes_up_client_cloud", !edges},
+      {"bytes_down_client_cloud", !edges},
+      {"simulated_seconds", network.on()}};
+  std::vector<Metric> to_come = metrics_of(loss);
+  std::erase_if(to_come, [&](const Metric& metric) {
+    return std::ranges::any_of(beginnings, [&](const auto& one) {
+      return metric.name.starts_with(one.first) && !one.second;
+    });
+  });
+  to_come.insert(to_come.end(), own_metrics.begin(), own_metrics.end());
+  return to_come;
 }
 
 void Parts::open_store() {

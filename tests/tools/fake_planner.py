@@ -15,6 +15,13 @@ import sys
 METRICS = ["train_loss", "global_accuracy", "global_loss", "validation_global_accuracy", "simulated_seconds"]
 
 
+def has(name, config):
+    """Whether the run will have values of a series."""
+    if name.startswith("validation_"):
+        return float(config.get("data.validation_fraction", 0)) > 0 or config.get("data.partition") == "file"
+    return name != "simulated_seconds" or any(key.startswith("network.") for key in config)
+
+
 def plan(target, arguments):
     ranks = int(os.environ.get("OMPI_COMM_WORLD_SIZE", os.environ.get("PMI_SIZE", "1")))
     if os.environ.get("OMPI_COMM_WORLD_RANK", os.environ.get("PMI_RANK", "0")) != "0":
@@ -38,7 +45,7 @@ def plan(target, arguments):
     clients = int(given.get("data.clients", 24))
     print(json.dumps({"ranks": ranks, "clients_per_rank": -(-clients // ranks), "seconds_per_round": 2.0 / ranks,
                       "memory_per_rank_bytes": int(os.environ["FAKE_MEMORY"]), "rounds": int(config["run.rounds"]),
-                      "config": config, "metrics": METRICS,
+                      "config": config, "metrics": [name for name in METRICS if has(name, config)],
                       "data_digest": os.environ.get("FAKE_DIGEST", "")}))
     return 0
 

@@ -80,6 +80,11 @@ class Reading(Case):
                                {"algorithm.name": "fedprox", "algorithm.codec": "bf16", "algorithm.mu": "0.1"},
                                {"algorithm.name": "fedprox", "algorithm.codec": "bf16", "algorithm.mu": "1"},
                                {"algorithm.name": "ditto", "algorithm.codec": "bf16", "algorithm.lambda": "2"}])
+        for name, words in (("dito", r":4: key 'algorithm.dito.lambda' is of the method dito, and the runs have "
+                                     r"fedavg, ditto \(did you mean ditto\?\)"),
+                            ("fedrep", "is of the method fedrep, and the runs have fedavg, ditto$")):
+            with self.assertRaisesRegex(sweep_runs.SweepError, words):
+                self.read(f"[sweep]\nbase = run.ini\nalgorithm.name = fedavg, ditto\nalgorithm.{name}.lambda = 1, 2\n")
         # A method may lack a key that the others share.
         self.assertEqual(paper_table.differences(own[0], {"algorithm.name": "fedavg"}), "")
         self.assertIn("mu", paper_table.differences(own[1], {"algorithm.name": "fedprox"}))

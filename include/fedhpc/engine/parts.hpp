@@ -88,6 +88,8 @@ struct Parts {
 
   /// All series of the run: those of its loss, then the method's own.
   std::vector<Metric> series() const;
+  /// Those that some round will have a value of, as far as configuration, method and data tell.
+  std::vector<Metric> series_to_come() const;
   /// Places the clients on so many ranks.
   Placement placed_on(int ranks) const;
   /// Whether participants may be trained away from home, on the ranks of `placed`.

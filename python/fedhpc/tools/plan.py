@@ -26,7 +26,7 @@ class Plan:
     seconds_per_round: float  # training and evaluation, on the machine that planned; an estimate
     rounds: int
     config: dict  # "section.key" -> text, whole, as the run's result file would have it
-    metrics: tuple  # names of the series of /rounds that the run will have values of, as far as its keys tell
+    metrics: tuple  # names of the series of /rounds that the run will have values of
     data_digest: str  # of data that are read from files; empty of others
 
 
@@ -58,7 +58,7 @@ def make_plan(program, config, arguments, ranks, most_ranks=None, elsewhere=Fals
         clients = plan["clients_per_rank"]
         fewer = -(-clients * planned // ranks)
         return Plan(ranks, float(plan["memory_per_rank_bytes"]), plan["seconds_per_round"] * fewer / max(clients, 1),
-                    plan["rounds"], {**plan["config"], **device}, _recorded(plan["metrics"], plan["config"]), plan["data_digest"])
+                    plan["rounds"], {**plan["config"], **device}, tuple(plan["metrics"]), plan["data_digest"])
     except (ValueError, KeyError, TypeError) as error:
         raise PlanError(f"{program}: plan gave no usable answer ({error!r}); is it this version's program?") from None
 
@@ -86,11 +86,6 @@ def sets_aside(config):
 def _simulated(config):
     """Whether a configuration says anything of the network."""
     return any(key.startswith("network.") and value not in ("0", "0.0") for key, value in config.items())
-
-
-def _recorded(names, config):
-    """The series without those that stay empty by the configuration; the program lists all that a file has."""
-    return tuple(name for name in names if not needs_of(name, [config]))
 
 
 def _ask(program, arguments, ranks=1):

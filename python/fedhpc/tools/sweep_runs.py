@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from .configuration import parse_config, read_config, without_rivals
-from .method_keys import acting, method_of, of_one_method
+from .method_keys import NAME, acting, method_of, of_one_method
 from .paper_table import Job, job_state
 from .plan import sets_aside
 from .results import DIVERGED, VALIDATION, ResultError
@@ -247,6 +247,7 @@ def _points(sweep, spaces, draw_seed):
     fixed = {key: values[0] for key, values in spaces.items() if not isinstance(values, Space) and len(values) == 1}
     varying = {key: values for key, values in spaces.items() if key not in fixed}
     base_settings = _configuration(sweep.base)
+    _refuse_keys_of_no_method(sweep.path, spaces, base_settings)
     points, taken = [], set()
     for number, values in _combinations(sweep, varying, base_settings, fixed, draw_seed):
         name = f"trial{number}" if sweep.trials else _name(varying, values)
@@ -266,6 +267,17 @@ def _points(sweep, spaces, draw_seed):
                             {**expected, "run.seed": str(seed)}, sweep.folder / f"{name}_seed{seed}.h5"))
         points.append(Point(name, values, tuple(jobs)))
     return tuple(points)
+
+
+def _refuse_keys_of_no_method(path, spaces, base):
+    """SweepError for a key algorithm.METHOD.KEY whose method no run has: it would act nowhere."""
+    methods = spaces.get(NAME) or [method_of(base, {})]
+    for key in spaces:
+        method = (of_one_method(key) or (None,))[0]
+        if method is not None and method not in methods:
+            near = difflib.get_close_matches(method, methods, 1)
+            raise _refused(path, key, f"key '{key}' is of the method {method}, and the runs have {', '.join(methods)}"
+                                      + (f" (did you mean {near[0]}?)" if near else ""))
 
 
 def _whole_cosine(settings, rounds):
