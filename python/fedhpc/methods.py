@@ -34,6 +34,7 @@ from . import _core
 from ._core import (Block, CatchUp, Codec, EdgeRows, Evaluation, EvaluationBlock, FactorMap, Layout, LocalStep,
                     Optimizer, RandomColumns, Round, RowNumbers, RowPart, Rows, Setup, State, StoredRows, UpdateMap,
                     codec, largest_codec, sign_codec, unless, where)
+from ._left_out import watched
 
 __all__ = ["Algorithm", "Block", "CatchUp", "Codec", "EdgeRows", "Evaluation", "EvaluationBlock", "FactorMap",
            "Layout", "LocalStep", "Optimizer", "RandomColumns", "Round", "RowNumbers", "RowPart", "Rows", "Setup",
@@ -95,7 +96,11 @@ class Algorithm:
         raise NotImplementedError(f"{type(self).__name__} has no evaluate()")
 
     def visit_state(self, state):
-        """Visits all that a round leaves for later ones but for the store: self.w = state.rows("w", self.w)."""
+        """Visits all that a round leaves for later ones but for the store: self.w = state.rows("w", self.w).
+
+        At the first checkpoint after a round, a warning names attributes of rows and numbers that have changed
+        since initialise() and that this verb does not read. What one round alone needs is a local variable.
+        """
 
     def drawn_in(self, round):
         """{name: array}: what has been drawn, for /draws of the result file."""
@@ -174,4 +179,4 @@ def registered():
 
 def _made(name):
     """A method of this name, for the engine."""
-    return _registered[name][2]()
+    return watched(_registered[name][2](), Algorithm, name)

@@ -8,6 +8,7 @@ import pydoc
 import signal
 import sys
 import unittest
+import warnings
 
 import numpy as np
 
@@ -178,7 +179,6 @@ class SameBits(InFolder):
                 fedhpc.resume("part.h5", progress=False, **{"run.rounds": 4})
                 self.assert_same("part.h5", "straight.h5")
 
-
     def test_left_between_blocks(self):
         """A signal ends a round after its second block; what resume goes on with has the bits of a run straight through."""
         def round(method, round):
@@ -204,6 +204,91 @@ class SameBits(InFolder):
                 fedhpc.resume("part.h5", progress=False)
                 self.assert_same("part.h5", "straight.h5")
         method()
+
+
+class LeftOut(InFolder):
+    """State that a method changes in a round and leaves out of visit_state()."""
+
+    KEYS = {"run.checkpoint_every": 1, "run.rounds": 2}
+
+    def warned(self, verbs, resume=False):
+        """What a run, or one that goes on, warns of, as text."""
+        self.addCleanup(method)
+        method(verbs)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            run("run.h5", "changed", **self.KEYS)
+            if resume:
+                caught.clear()
+                fedhpc.resume("run.h5", progress=False, **{"run.rounds": 3})
+        return [str(one.message) for one in caught]
+
+    def momentum(self, visits=()):
+        def initialise(method, setup):
+            fedavg.FedAvg.initialise(method, setup)
+            method.velocity, method.constant = method.model.zeros(), np.arange(3.0)
+            method.counts, method.pair = {"rounds": 0}, [method.model.zeros(), 1.0]
+
+        def round(method, round):
+            before = method.model.clone()
+            fedavg.FedAvg.round(method, round)
+            method.velocity += method.model - before
+            method.counts["rounds"] += 1
+            method.pair[0] += method.velocity
+            method.assigned = np.float32(round.number)
+
+        def visit_state(method, state):
+            fedavg.FedAvg.visit_state(method, state)
+            if "velocity" in visits:
+                method.velocity = state.rows("velocity", method.velocity)
+            if "numbers" in visits:  # packed together
+                packed = np.array([method.counts["rounds"], getattr(method, "assigned", 0)], np.float64)
+                packed = state.array("numbers", packed)
+                method.counts, method.assigned = {"rounds": int(packed[0])}, packed[1]
+            if "pair" in visits:
+                method.pair = [state.rows("pair", method.pair[0]), 1.0]
+
+        return {"initialise": initialise, "round": round, "visit_state": visit_state}
+
+    def test_is_said_once_with_its_names(self):
+        for resume in (False, True):
+            for visits, names in (((), "assigned, counts, pair, velocity"), (("velocity", "pair"), "assigned, counts"),
+                                  (("numbers", "pair"), "velocity")):
+                with self.subTest(visits=visits, resume=resume):
+                    said = self.warned(self.momentum(visits), resume)
+                    self.assertEqual(len(said), 1, said)
+                    self.assertRegex(said[0], f"^method changed: rounds have changed {names}, which visit_state.. does "
+                                              "not read .* not be there after a resume; add .* to visit_state$")
+            self.assertEqual(self.warned(self.momentum(("velocity", "numbers", "pair")), resume), [])
+
+    def test_of_a_method_without_visit_state(self):
+        self.assertRegex(self.warned({"visit_state": fedhpc.Algorithm.visit_state})[0], "have changed model, which")
+
+    def test_of_draws_in_their_order(self):
+        def round(method, round):
+            method.draws.random()
+            fedavg.FedAvg.round(method, round)
+
+        def initialise(method, setup):
+            fedavg.FedAvg.initialise(method, setup)
+            method.draws = np.random.default_rng(setup.seed)
+
+        self.assertRegex(self.warned({"initialise": initialise, "round": round})[0], "have changed draws, which")
+
+    def test_is_not_said_of_what_stays(self):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            for name, keys in (("scaffold_py", {}), ("sfedhp_py", EDGES), ("fedavgm_py", {}), ("tdpfed_py", {}),
+                               ("ditto_py", {}), ("pfedsop_start", OWN)):
+                run("run.h5", name, **{**keys, **self.KEYS})
+
+    def test_is_said_by_one_rank(self):
+        text = ("import sys; sys.path[:0] = {0!r}\nimport fedavg, fedhpc\n"
+                "@fedhpc.algorithm('forgets', 'FedAvg that forgets')\nclass Forgets(fedavg.FedAvg):\n"
+                "    def visit_state(self, state): pass\n"
+                "fedhpc.run({1!r}, progress=False, **{{'algorithm.name': 'forgets'}})\n")
+        done = python(text.format(FOLDERS, {**TINY, **self.KEYS}), ranks=2)
+        self.assertEqual((done.returncode, done.stderr.count("rounds have changed model")), (0, 1), done.stderr)
 
 
 class Conformance(unittest.TestCase):
