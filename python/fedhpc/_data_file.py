@@ -2,15 +2,13 @@
 
 import contextlib
 import dataclasses
-import os
-import uuid
 from pathlib import Path
 
-import h5py
 import numpy as np
 
 from ._data_values import LARGEST_WHOLE, as_array, is_labels, labels_of, places_of, samples_of, targets_of
-from .errors import ConfigError, DataError, Error
+from ._written import require_room, writing, written_whole
+from .errors import ConfigError, DataError
 
 CHUNK_BYTES = 1 << 20
 PLAUSIBLE_LABELS = 65536  # as in the engine: in a file with fewer samples
@@ -27,8 +25,8 @@ class OneClient:
 class _Samples:
     """An array that grows by blocks and is written in whole chunks."""
 
-    def __init__(self, file, name, block):
-        self.file, self.name, self.shape, self.dtype = file, name, block.shape[1:], block.dtype
+    def __init__(self, file, path, name, block):
+        self.file, self.path, self.name, self.shape, self.dtype = file, path, name, block.shape[1:], block.dtype
         self.rows = max(1, CHUNK_BYTES // (block.dtype.itemsize * max(1, int(np.prod(self.shape)))))
         self.count, self.waiting, self.pending, self.dataset = 0, [], 0, None
 
@@ -50,6 +48,7 @@ class _Samples:
 
     def write(self, last=False):
         values = np.concatenate(self.waiting)
+        require_room(self.file, values.nbytes, self.path)
         if self.dataset is None and last:  # a small array has no chunk to fill
             self.file[self.name] = values
             return
@@ -63,38 +62,6 @@ class _Samples:
         self.waiting, self.pending = [values[rows:]], len(values) - rows
 
 
-@contextlib.contextmanager
-def writing(path):
-    try:
-        yield
-    except (OSError, RuntimeError) as error:  # h5py raises both where the disk is full
-        if isinstance(error, Error):
-            raise
-        raise DataError(f"{path} cannot be written: {error}") from error
-
-
-@contextlib.contextmanager
-def written_whole(path):
-    """An h5py.File that gets the name `path` when the context ends without an error; DataError if it cannot be."""
-    unfinished = path.with_name(f"{path.name}.{uuid.uuid4().hex}.unfinished")
-    try:
-        with writing(path):
-            file = h5py.File(unfinished, "w")
-        try:
-            yield file
-        except BaseException:
-            with contextlib.suppress(OSError, RuntimeError):
-                file.close()
-            raise
-        with writing(path):
-            file.close()
-            with open(unfinished, "rb") as written:
-                os.fsync(written.fileno())
-            os.replace(unfinished, path)
-    finally:
-        unfinished.unlink(missing_ok=True)
-
-
 class Writer:
     """A file in the making; leaving the context gives it its name, an error removes it.
 
@@ -102,13 +69,14 @@ class Writer:
     the lengths of the axes.
     classes: how many there are, where labels do not show all of them.
     places: y are the labels of as many places of a sequence, which go to the file block by block; None: they are not.
+    sources: files that are read meanwhile, which may not be replaced.
     """
 
-    def __init__(self, path, channels="auto", classes=None, places=None):
+    def __init__(self, path, channels="auto", classes=None, places=None, sources=()):
         if channels not in ("auto", "first", "last"):
             raise ConfigError(f"channels cannot be {channels!r}; allowed: 'auto', 'first', 'last'")
         self.path, self.channels, self.classes, self.places = Path(path), channels, classes, places
-        self.whole = written_whole(self.path)
+        self.whole = written_whole(self.path, sources)
         self.x, self.y, self.labels = {}, {"train": [], "test": []}, {"train": [], "test": []}
         self.sequences = {}
         self.clients, self.of_client = {"train": [], "test": []}, {}  # numbers of clients in order of appearance
@@ -149,9 +117,9 @@ class Writer:
             raise DataError(f"y_{part} has targets of shape {y.shape[1:]} from entry {before} on, and those before are "
                             f"of shape {first.shape[1:]}; bring all to one shape")
         if part not in self.x:
-            self.x[part] = _Samples(self.file, f"x_{part}", x)
+            self.x[part] = _Samples(self.file, self.path, f"x_{part}", x)
             if self.places is not None:
-                self.sequences[part] = _Samples(self.file, f"y_{part}", y)
+                self.sequences[part] = _Samples(self.file, self.path, f"y_{part}", y)
         with self._writing():
             self.x[part].append(x)
             if self.places is not None:
@@ -242,6 +210,7 @@ class Writer:
             raise DataError(f"classes has {len(names)} names, and the largest label is {largest}; name classes 0 to "
                             f"{largest}, because the largest label says how many classes there are")
         with self._writing():
+            require_room(self.file, sum(one.nbytes for one in (*targets.values(), *labels.values())), self.path)
             for part, values in targets.items():
                 self.file[f"y_{part}"] = values
                 if labels:
@@ -267,6 +236,7 @@ class Writer:
         place = np.empty(len(ids), np.int64)
         place[[self.of_client[one] for one in ids]] = np.arange(len(ids))
         of = {part: place[np.concatenate(numbers)] for part, numbers in self.clients.items() if numbers}
+        require_room(self.file, sum(map(len, of.values())) * 12 + sum(len(str(one)) + 32 for one in ids), self.path)
         self.file["names/clients"] = np.array([str(one) for one in ids], object)
         if len(of) == len(self.x):
             for part, numbers in of.items():

@@ -64,7 +64,8 @@ def write_pflib(path, folder):
         if wanted is not None and files and sorted(files) != list(range(wanted)):
             raise DataError(f"{folder / part} has files of {len(files)} clients and config.json {wanted}; give a whole "
                             "data set")
-    with Writer(path, "first") as writer:
+    sources = [config, *(file for files in parts.values() for file in files.values())]
+    with Writer(path, "first", sources=sources) as writer:
         for part, files in parts.items():
             for client, file in sorted(files.items()):
                 try:

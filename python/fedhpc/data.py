@@ -19,6 +19,7 @@ from . import _data_leaf, _data_pflib, _data_synthetic, _data_tff
 from ._data_file import OneClient, Writer
 from ._data_sources import blocks, class_names, is_table
 from ._data_values import as_array
+from ._written import sources_of
 from .errors import ConfigError, DataError
 
 __all__ = ["fetch", "from_leaf", "from_pflib", "from_tff", "keys", "synthetic", "write_dataset"]
@@ -88,7 +89,7 @@ def write_dataset(path, x, y=None, *, labels=None, clients=None, test=None, test
     source = x if y is None else (x, y)
     _check_arguments(clients, test, test_clients, x if federated else None)
     _check_labels(labels, test, test_labels, federated)
-    with Writer(path, channels) as file:
+    with Writer(path, channels, sources=sources_of((x, y, labels, test))) as file:
         if federated:
             source = _append_partitions(file, x, columns)
         else:

@@ -246,6 +246,57 @@ class Refusals(Folder):
         with self.assertRaisesRegex(DataError, "cannot be written"):
             write_dataset(self.folder / "no/mine.h5", np.ones((6, 2)), [0, 1] * 3)
 
+    def test_what_a_file_replaces(self):
+        x, y = np.ones((6, 2)), [0, 1] * 3
+        write_dataset(self.path, x, y)
+        write_dataset(self.path, x + 1, y)
+        self.assertEqual(read(self.path, "x_train")[0, 0], 2)
+        with h5py.File(self.path, "a") as file:
+            file.attrs["status"] = "complete"
+        before = self.path.read_bytes()
+        self.assertRaisesRegex(DataError, "mine.h5 is a result file or a checkpoint of a run; give another name",
+                               write_dataset, self.path, x, y)
+        self.assertEqual(self.path.read_bytes(), before)
+        self.assertEqual([one.name for one in self.folder.iterdir()], ["mine.h5"])
+
+    def test_what_is_read_is_not_replaced(self):
+        samples, labels = np.arange(12.0).reshape(6, 2), np.array([0, 1] * 3)
+        sources = {"x.h5": lambda path: h5py.File(path)["x"],
+                   "x.dat": lambda path: np.memmap(path, float, "r")[:12].reshape(6, 2)}
+        with h5py.File(self.folder / "x.h5", "w") as file:
+            file["x"] = samples
+        samples.tofile(self.folder / "x.dat")
+        for name, opened in sources.items():
+            path = self.folder / name
+            before, x = path.read_bytes(), opened(path)
+            for arguments in ((x, labels), ((x, labels), None), (samples, labels, (x, labels))):
+                x, y, test = (*arguments, None)[:3]
+                self.assertRaisesRegex(DataError, f"{name} is one of the files that are read; give another name",
+                                       write_dataset, path, x, y, test=test)
+            self.assertEqual(path.read_bytes(), before)
+
+    def test_names_that_no_file_can_have(self):
+        for path, words in ((".", "is a folder"), (self.folder, "is a folder; give the name of a file"),
+                            (self.folder / "no/mine.h5", "no/mine.h5 cannot be written: there is no folder .*no; make"),
+                            ("/dev/null", "null is no file that can be replaced")):
+            with self.assertRaisesRegex(DataError, words) as caught:
+                write_dataset(path, np.ones((6, 2)), [0, 1] * 3)
+            self.assertNotIn("\n", str(caught.exception))
+        with mock.patch("os.access", return_value=False):
+            self.refused(DataError, "mine.h5 cannot be written: the folder .* does not permit it", np.ones((6, 2)),
+                         [0, 1] * 3)
+
+    def test_a_full_disk_is_seen_before(self):
+        """HDF5 ends the process where a file cannot be finished."""
+        free = SimpleNamespace(free=3 << 20)
+        with mock.patch("shutil.disk_usage", return_value=free):
+            write_dataset(self.path, np.ones((6, 2)), [0, 1] * 3)
+            self.path.unlink()
+            self.refused(DataError, r"mine.h5 cannot be written: 4.\d MB more are needed and 3.1 MB are free; make room",
+                         np.ones((400, 1000)), np.arange(400) % 2)
+            free.free = 1000
+            self.refused(DataError, "MB are free; make room", np.ones((6, 2)), [0, 1] * 3)
+
     def test_keys_of_other_files(self):
         with self.assertRaisesRegex(DataError, "cannot be read"):
             keys(self.path)
@@ -605,6 +656,20 @@ class Formats(Folder):
         self.assertEqual(shown, ["...", "..t", ".to", "to ", "o b", "...", "...", "..n"])
         self.assertEqual(set(np.unique(x)), {0, 255})
         self.assertEqual(read(self.run_program(found), "clients/test_samples").tolist(), [6, 2])
+
+    def test_tff_does_not_replace_what_it_reads(self):
+        image = np.zeros((4, 28, 28), np.float32)
+        examples = {"a": {"pixels": image, "label": np.arange(4)}, "b": {"pixels": image, "label": np.arange(4)}}
+        path = self.folder / "a.h5"
+        with h5py.File(path, "w") as file:
+            for client, arrays in examples.items():
+                for name, values in arrays.items():
+                    file[f"examples/{client}/{name}"] = values
+        before = path.read_bytes()
+        for train, test in ((path, None), (os.fspath(path), path)):
+            with self.assertRaisesRegex(DataError, "a.h5 is one of the files that are read"):
+                from_tff(path, train, test)
+        self.assertEqual(path.read_bytes(), before)
 
     def test_tff_refused(self):
         whole = self.tff("whole.h5", {"a": {"pixels": np.zeros((2, 28, 28), np.float32), "label": [0, 1]}})
