@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -80,6 +81,8 @@ class Writer:
         self.x, self.y, self.labels = {}, {"train": [], "test": []}, {"train": [], "test": []}
         self.sequences = {}
         self.clients, self.of_client = {"train": [], "test": []}, {}  # numbers of clients in order of appearance
+        self.words = None  # whether ids are words, and an example
+        self.told = False  # of clients that lack one part
 
     def __enter__(self):
         self.file = self.whole.__enter__()
@@ -148,10 +151,24 @@ class Writer:
         merged = next((one for one in ids if isinstance(one, float) and abs(one) >= exact), None)
         if merged is not None:
             raise DataError(f"clients holds the float {merged!r}, beyond which ids merge; give whole numbers or words")
+        self._require_one_kind(ids)
         try:
             return np.array([self.of_client.setdefault(one, len(self.of_client)) for one in ids], np.int64)
         except TypeError as error:
             raise DataError(f"clients holds what cannot name one ({error}); give an id for each sample") from error
+
+    def _require_one_kind(self, ids):
+        """The client 3 is another one than the client "3"."""
+        for one in ids:
+            are_words = isinstance(one, (str, bytes))
+            if are_words and not one:
+                raise DataError("clients holds an empty word; give every sample the id of its client")
+            if self.words is None:
+                self.words = (are_words, one)
+            if are_words != self.words[0]:
+                number, word = (self.words[1], one) if are_words else (one, self.words[1])
+                raise DataError(f"ids of clients are numbers ({number!r}) and words ({word!r}), which name different "
+                                "clients; give one kind, in test_clients too")
 
     def has_labels(self):
         """Whether what samples were given with are labels, and no targets."""
@@ -162,6 +179,11 @@ class Writer:
         given = any(map(len, self.labels.values()))
         blocks = [y for part in (self.labels if given else self.y).values() for y in part if len(y)]
         return max((int(y.max()) for y in blocks), default=0) if all(map(is_labels, blocks)) else 0
+
+    def lacks_label_0(self):
+        """Whether there are labels, and none of them is 0."""
+        blocks = [y for part in (self.labels if any(map(len, self.labels.values())) else self.y).values() for y in part]
+        return all(map(is_labels, blocks)) and min((int(y.min()) for y in blocks if len(y)), default=0) > 0
 
     def finish(self, edges=None, classes=None):
         """Checks the whole and writes all but the samples."""
@@ -238,6 +260,7 @@ class Writer:
         of = {part: place[np.concatenate(numbers)] for part, numbers in self.clients.items() if numbers}
         require_room(self.file, sum(map(len, of.values())) * 12 + sum(len(str(one)) + 32 for one in ids), self.path)
         self.file["names/clients"] = np.array([str(one) for one in ids], object)
+        self._tell_of_untrained(ids, of)
         if len(of) == len(self.x):
             for part, numbers in of.items():
                 self.file[f"client_{part}"] = numbers.astype(np.int32)
@@ -257,6 +280,16 @@ class Writer:
             names, numbers = np.unique(_edges_of(edges, ids), return_inverse=True)
             self.file["partition/edge_of_client"] = numbers.astype(np.int32)
             self.file["names/edges"] = np.array([str(one) for one in names], object)
+
+    def _tell_of_untrained(self, ids, of):
+        """Warns of clients with test samples alone: an id may be written in another way."""
+        if self.told or "test" not in of or "train" not in of:
+            return
+        alone = np.setdiff1d(of["test"], of["train"])
+        if len(alone):
+            named = ", ".join(repr(ids[one]) for one in alone[:5]) + (", ..." if len(alone) > 5 else "")
+            warnings.warn(f"{len(alone)} of {len(ids)} clients have test samples and none to train on: {named}",
+                          stacklevel=5)
 
 
 def _edges_of(edges, ids):

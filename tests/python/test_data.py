@@ -15,6 +15,7 @@ import sys
 import tempfile
 import tracemalloc
 import unittest
+import warnings
 import zipfile
 from pathlib import Path
 from types import SimpleNamespace
@@ -219,6 +220,10 @@ class Refusals(Folder):
         for merging in (np.full(6, 2.0**53), np.full(6, 2**24, np.float32), [2**53 + 1, 0.5, 1, 2, 3, 4]):
             self.refused(DataError, "beyond which ids merge", x, y, clients=merging)
         self.refused(DataError, "without a client", x, y, clients=np.array(["a", None] * 3, object))
+        self.refused(DataError, "clients holds an empty word", x, y, clients=["a", ""] * 3)
+        for one, other in ((y, ["0", "1"]), (np.array(["0", "1"] * 3), [0, 1])):
+            self.refused(DataError, r"^ids of clients are numbers \([01]\) and words \('[01]'\), .* in test_clients too$",
+                         x, y, clients=one, test=(x[:2], [0, 1]), test_clients=np.array(other))
         self.refused(ConfigError, "names a column", x, y, clients="hospital")
         self.refused(DataError, "mask", x, y, test=[True, False])
         self.refused(DataError, "mask", x, y, test=np.zeros(9, bool))
@@ -296,6 +301,30 @@ class Refusals(Folder):
                          np.ones((400, 1000)), np.arange(400) % 2)
             free.free = 1000
             self.refused(DataError, "MB are free; make room", np.ones((6, 2)), [0, 1] * 3)
+
+    def warned(self, *arguments, **options):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            write_dataset(self.path, *arguments, **options)
+        return [str(one.message) for one in caught]
+
+    def test_warns_of_clients_that_are_not_trained(self):
+        x, y = np.ones((8, 2)), [0, 1] * 4
+        keys = {"clients": np.arange(8) % 2, "test": (x, y)}
+        self.assertEqual(self.warned(x, y, **keys, test_clients=np.arange(8) % 2), [])
+        self.assertEqual(self.warned(x, y, **keys, test_clients=np.arange(8)),
+                         ["6 of 8 clients have test samples and none to train on: 2, 3, 4, 5, 6, ..."])
+        mask = np.arange(8) > 5
+        self.assertEqual(self.warned(x, y, clients=["a"] * 6 + ["a", "b"], test=mask),
+                         ["1 of 2 clients have test samples and none to train on: 'b'"])
+
+    def test_warns_of_labels_from_1(self):
+        x, y = np.ones((6, 2)), np.arange(6) % 3
+        self.assertEqual(self.warned(x, y), [])
+        self.assertRegex(self.warned(x, y + 1)[0], "no sample has the label 0, .* where labels count from 1, subtract 1")
+        self.assertEqual(self.warned(x, y + 1, test=(x, y)), [])
+        self.assertEqual(len(self.warned(x, y + 0.5, labels=y + 1)), 1)
+        self.assertEqual(self.warned(x, y + 1.5), [])
 
     def test_keys_of_other_files(self):
         with self.assertRaisesRegex(DataError, "cannot be read"):
@@ -735,6 +764,18 @@ class Formats(Folder):
         self.assertFalse(evil.place.exists())
         self.assertFalse(list(self.folder.glob("mine*")))
 
+    def test_pflib_with_missing_files(self):
+        self.pflib(sizes=(12, 30, 9, 9))
+        (self.folder / "set/config.json").unlink()
+        (self.folder / "set/test/2.npz").unlink()
+        (self.folder / "set/train/1.npz").unlink()
+        with self.assertWarnsRegex(UserWarning, "2 of 8 files are missing: train/1.npz, test/2.npz") as caught:
+            from_pflib(self.path, self.folder / "set")
+        self.assertEqual(len(caught.warnings), 1)
+        (self.folder / "set/train/2.npz").unlink()
+        with self.assertRaisesRegex(DataError, "2.npz is missing in .*train, which has 3.npz; give a whole data set"):
+            from_pflib(self.path, self.folder / "set")
+
     def test_pflib_refused(self):
         with self.assertRaisesRegex(DataError, "no train/0.npz"):
             from_pflib(self.path, self.folder)
@@ -748,7 +789,7 @@ class Formats(Folder):
         with self.assertRaisesRegex(DataError, "no dict"):
             from_pflib(self.path, self.folder / "set")
         damaged.unlink()
-        with self.assertRaisesRegex(DataError, "files of 2 clients and config.json 3"):
+        with self.assertRaisesRegex(DataError, "files of 2 clients and config.json 3: 2.npz is missing"):
             from_pflib(self.path, self.folder / "set")
 
 
