@@ -49,7 +49,7 @@ def watched(method, base, name):
 
 
 def _warn(name, changed):
-    if _core.rank() != 0:
+    if _core.launched_rank() > 0:
         return
     it = "it" if len(changed) == 1 else "them"
     warnings.warn(f"method {name}: rounds have changed {', '.join(changed)}, which visit_state() does not read and "

@@ -28,13 +28,16 @@
 """
 
 import inspect
+import os
 import re
+import sys
 
 from . import _core
 from ._core import (Block, CatchUp, Codec, EdgeRows, Evaluation, EvaluationBlock, FactorMap, Layout, LocalStep,
                     Optimizer, RandomColumns, Round, RowNumbers, RowPart, Rows, Setup, State, StoredRows, UpdateMap,
                     codec, largest_codec, sign_codec, unless, where)
 from ._left_out import watched
+from .errors import ConfigError
 
 __all__ = ["Algorithm", "Block", "CatchUp", "Codec", "EdgeRows", "Evaluation", "EvaluationBlock", "FactorMap",
            "Layout", "LocalStep", "Optimizer", "RandomColumns", "Round", "RowNumbers", "RowPart", "Rows", "Setup",
@@ -108,6 +111,8 @@ class Algorithm:
 
 
 _registered = {}
+_files = {}  # of the classes, where they stand in one
+_calls = 0  # of register()
 
 
 def algorithm(name, sentence):
@@ -116,7 +121,7 @@ def algorithm(name, sentence):
     sentence  one sentence for `fedhpc list algorithms`, with its citation
 
     The same name again replaces the method, as in a cell of a notebook that runs twice. ConfigError for a
-    name of fedhpc's own; TypeError for a class without round() or evaluate(), or with verbs that would do
+    name of fedhpc's own, and for one name in two files; TypeError for a class without round() or evaluate(), or with verbs that would do
     nothing; ValueError for attributes that say nothing.
     """
     def add(method):
@@ -167,9 +172,27 @@ def register(name, sentence, method):
         raise TypeError(f"{method.__name__} has initialize(), which nobody calls; the verb is initialise()")
     for verb in _VERBS:
         _check_verb(method, verb)
+    file = _require_one_file(name, method)
     _core.check_attributes(method(), name)  # it needs no argument, or says so here
     _core.add_algorithm(name, sentence)
-    _registered[name] = (name, sentence, method)
+    _registered[name], _files[name] = (name, sentence, method), file
+
+
+def _require_one_file(name, method):
+    """The file of a method; ConfigError where another file has one of this name, of which the last would win."""
+    global _calls
+    _calls += 1
+    file = getattr(sys.modules.get(method.__module__), "__file__", None)
+    file = file and os.path.realpath(file)
+    other = _files.get(name)
+    if file and other and file != other and os.path.exists(other):
+        raise ConfigError(f"method {name!r} stands in two files, {other} and {file}; give one of them another name")
+    return file
+
+
+def calls():
+    """How many methods have been registered, one that is registered anew each time."""
+    return _calls
 
 
 def registered():

@@ -8,6 +8,7 @@ import shlex
 import signal
 import sys
 import traceback
+import warnings
 
 import cloudpickle
 
@@ -112,12 +113,18 @@ def ranks():
 
 
 def load_plugin(path):
-    """Runs a Python file of run.plugin, whose decorators register methods; ConfigError with its line if it fails."""
+    """Runs a Python file of run.plugin, whose decorators register methods; ConfigError with its line if it fails.
+
+    Warns of a file that registers none.
+    """
+    from . import methods
+
     name = "fedhpc_plugin_" + hashlib.sha256(path.encode()).hexdigest()[:12]
     spec = importlib.util.spec_from_file_location(name, path)
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     cloudpickle.register_pickle_by_value(module)  # ranks of their own cannot import it
+    before = methods.calls()
     try:
         spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:
@@ -128,6 +135,11 @@ def load_plugin(path):
             what, lines = error.msg, [error.lineno]
         line = f" (line {lines[-1]})" if lines else ""
         raise ConfigError(f"cannot be loaded: {type(error).__name__}: {what}{line}") from None
+    known = [method for _, _, method in methods.registered()]  # also by a module that was imported before
+    if methods.calls() == before and not any(value in known for value in vars(module).values() if isinstance(value, type)):
+        if _core.launched_rank() <= 0:
+            warnings.warn(f"plug-in {path} registers no method; put @fedhpc.algorithm(NAME, SENTENCE) before its class",
+                          stacklevel=2)
 
 
 def _text(key, value):

@@ -1142,6 +1142,31 @@ class Errors(InFolder):
             with self.assertRaisesRegex(fedhpc.ConfigError, f"plug-in '.*plug.py' cannot be loaded: {sentence}"):
                 run("run.h5", "fedavg", **{"run.plugin": "plug.py"})
 
+    def test_a_name_stands_in_one_file(self):
+        text = ("import fedhpc, fedavg\n@fedhpc.algorithm('twice', 'one of two')\nclass Twice(fedavg.FedAvg):\n"
+                "    models = 'global'\n")
+        for name in ("a.py", "b.py"):
+            self.folder.joinpath(name).write_text(text, encoding="utf-8")
+        sentence = "b.py' cannot be loaded: ConfigError: method 'twice' stands in two files, .*a.py and .*b.py; give one"
+        with self.assertRaisesRegex(fedhpc.ConfigError, sentence):
+            run("run.h5", "twice", **{"run.plugin": ["a.py", "b.py"]})
+        for again in ("a.py", "moved.py"):
+            if again == "moved.py":
+                os.rename("a.py", again)
+            self.folder.joinpath(again).write_text(text + "    tiers = 'client-cloud'\n", encoding="utf-8")
+            run("run.h5", "twice", **{"run.plugin": again})
+
+    def test_a_plugin_without_methods_is_told(self):
+        for text, told in (("import fedhpc\nclass A(fedhpc.Algorithm):\n    pass\n", 1), ("from fedavg import FedAvg\n", 0),
+                           ("import fedhpc\nfrom fedavg import FedAvg\nfedhpc.algorithm('mine', 'mine')(FedAvg)\n", 0)):
+            self.folder.joinpath("plug.py").write_text(text, encoding="utf-8")
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                run("run.h5", "fedavg", **{"run.plugin": "plug.py"})
+            self.assertEqual(len(caught), told)
+            for one in caught:
+                self.assertRegex(str(one.message), "plug-in .*plug.py registers no method; put @fedhpc.algorithm")
+
     def test_again_in_a_cell_replaces(self):
         losses = []
         for factor in (1.0, 0.5):
