@@ -29,7 +29,7 @@ def run(config=None, *, ranks=None, on_round=None, progress=None, force=False, *
     on_round  is called with a dictionary of the round's figures after every round, {"round": 3,
               "train_loss": 0.3, "global_accuracy": 0.9, ...}: those that were evaluated, in the units of
               Results.rounds. It is called on rank 0. If what it returns is true, the run ends after the next
-              round, with a checkpoint. An object may have begin(config) and end(status) beside its call: see
+              round, with a checkpoint; so it does where it raises an exception, which is then raised here. An object may have begin(config) and end(status) beside its call: see
               fedhpc.callbacks.
     progress  None: a bar in notebooks and terminals; True or False: a bar or none. The program's own lines, for the
               log of a job, are the key run.progress = "plain".
@@ -213,12 +213,16 @@ def _carry_out(verb, arguments, ranks, followers):
     if _elsewhere(ranks):
         from . import launching
 
-        _, output, number = launching.on_ranks(ranks, verb, arguments, followers)
+        status, output, number = launching.on_ranks(ranks, verb, arguments, followers)
+        followers.raise_again(status, output)
     else:
         line = shlex.join([sys.executable, *sys.orig_argv[1:]] if hasattr(sys, "orig_argv") else sys.argv)
         with followers:
             status, output, number = getattr(_core, verb)(*arguments, line, *followers.functions())
-        followers.end(status)
+        try:
+            followers.end(status)
+        finally:
+            _raise_on_all(followers, status, output)
     if number == signal.SIGINT:
         raise Interrupted(output)  # also where it came in the last round
     if number:
@@ -226,6 +230,18 @@ def _carry_out(verb, arguments, ranks, followers):
     from .results import Results
 
     return Results(output)
+
+
+def _raise_on_all(followers, status, output):
+    """Raises what on_round has raised; of several ranks this one alone knows of it, and ends all."""
+    try:
+        followers.raise_again(status, output)
+    except Exception as error:
+        if _core.ranks() > 1:
+            traceback.print_exception(type(error), error, error.__traceback__)
+            sys.stderr.flush()
+            _core.abort(f"{type(error).__name__}: {error}")
+        raise
 
 
 def _end_all_ranks(show):
