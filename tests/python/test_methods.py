@@ -327,6 +327,16 @@ class Conformance(unittest.TestCase):
         for title in ("block_width", "reproducible", "resumed", "zero_steps"):
             self.assertIn(f"\n{title}: ", str(refused.exception))
 
+    def test_finds_that_evaluate_changes_the_state(self):
+        class Sees(fedavg.FedAvg):
+            def evaluate(self, evaluation):
+                super().evaluate(evaluation)
+                self.model *= 0.9
+
+        fedhpc.algorithm("sees", "what evaluations change")(Sees)
+        with self.assertRaisesRegex(AssertionError, r"evaluated: evaluate\(\) in every round changes bits of global/"):
+            fedhpc.testing.check("sees", skip=("zero_steps",))
+
 
 class Verbs(InFolder):
     """Each test is carried out inside of a run."""
