@@ -49,12 +49,14 @@ class Algorithm:
     """A federated-learning method. A subclass has round() and evaluate(), and what else it needs.
 
     One object lives through a run. It touches no ranks, files or devices: what the clients of other ranks
-    do comes together in round.mean() and its like. Five rules:
+    do comes together in round.mean() and its like. Six rules:
 
     - A client's result depends on that client alone: blocks have any width, clients any order.
     - A loop over round.blocks() goes to its end. Collective verbs (mean.reduce, round.noted) come after it.
     - What a round leaves for later ones lies in the store or is visited in visit_state().
     - A block, a step and a round are over when their turn is: keep the rows they gave, and not them.
+    - Random numbers come from a generator that is made anew of setup.seed, the client and the round
+      (docs/how-to/python.md has the line), and never from one that lives on.
     - Sums over a row are taken by Rows.squared_lengths and Rows.inner_products, whose bits do not depend on
       the block; elementwise numpy is free.
 

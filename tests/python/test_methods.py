@@ -5,10 +5,12 @@ import gc
 import json
 import os
 import pydoc
+import re
 import signal
 import sys
 import unittest
 import warnings
+from pathlib import Path
 
 import numpy as np
 
@@ -178,6 +180,49 @@ class SameBits(InFolder):
                 run("part.h5", name, **{**keys, **every, "run.rounds": 2})
                 fedhpc.resume("part.h5", progress=False, **{"run.rounds": 4})
                 self.assert_same("part.h5", "straight.h5")
+
+    def test_draws_of_a_key(self):
+        """The line of docs/how-to/python.md, at clients and at the server."""
+        page = (SOURCE / "docs/how-to/python.md").read_text(encoding="utf-8")
+        line = next(block for block in re.findall("```python\n(.*?)```", page, re.DOTALL) if "np.random.Philox" in block)
+        Path("noisy.py").write_text(line + """
+import fedhpc
+from fedavg import FedAvg
+
+@fedhpc.algorithm("noisy", "FedAvg with noise of clients and of the server")
+class Noisy(FedAvg):
+    can_leave_rounds = False
+
+    def initialise(self, setup):
+        super().initialise(setup)
+        self.seed = setup.seed
+
+    def round(self, round):
+        update = round.mean()
+        for block in round.blocks():
+            start = block.download(self.model)
+            noise = [generator(self.seed, 1, client, block.round).normal(size=start.shape[1]) for client in block.clients]
+            change = block.train(start) - start
+            update.add(block.weights(), block.upload(change + change.like(0.01 * np.stack(noise))))
+        noise = generator(self.seed, 2, 0, round.number).normal(size=self.model.shape)
+        self.model += update.reduce() + self.model.like(0.01 * noise)
+""", encoding="utf-8")
+        sys.path.insert(0, os.fspath(self.folder))
+        self.addCleanup(sys.path.remove, os.fspath(self.folder))
+        import noisy  # noqa: F401
+        script = ("import sys, json; sys.path[:0] = json.loads(sys.argv[1])\nimport fedhpc, noisy\n"
+                  "fedhpc.run(json.loads(sys.argv[2]), progress=False)\n")
+        keys = {**TINY, "algorithm.name": "noisy", "topology.participation": 0.6, "train.block": 1}
+        run("one.h5", "noisy", **keys)
+        done = python(script, json.dumps([os.fspath(self.folder), *FOLDERS]), json.dumps(
+            {**keys, "train.block": 3, "run.output": "two.h5"}), ranks=2)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assert_same("two.h5", "one.h5")
+        run("still.h5", "fedavg_py", **{**keys, "algorithm.name": "fedavg_py"})
+        self.assertNotEqual(numbers("still.h5")["rounds/train_loss"].tolist(), numbers("one.h5")["rounds/train_loss"].tolist())
+        run("part.h5", "noisy", **{**keys, "run.rounds": 2, "run.checkpoint_every": 1})
+        fedhpc.resume("part.h5", progress=False, **{"run.rounds": 3})
+        self.assert_same("part.h5", "one.h5")
 
     def test_left_between_blocks(self):
         """A signal ends a round after its second block; what resume goes on with has the bits of a run straight through."""
