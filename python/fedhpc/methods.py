@@ -37,12 +37,15 @@ from ._core import (Block, CatchUp, Codec, EdgeRows, Evaluation, EvaluationBlock
                     Optimizer, RandomColumns, Round, RowNumbers, RowPart, Rows, Setup, State, StoredRows, UpdateMap,
                     codec, largest_codec, sign_codec, unless, where)
 from ._left_out import watched
+from ._rows_and_numpy import hint
 from .errors import ConfigError
 
 __all__ = ["Algorithm", "Block", "CatchUp", "Codec", "EdgeRows", "Evaluation", "EvaluationBlock", "FactorMap",
            "Layout", "LocalStep", "Optimizer", "RandomColumns", "Round", "RowNumbers", "RowPart", "Rows", "Setup",
            "State", "StoredRows", "UpdateMap", "algorithm", "codec", "largest_codec", "register", "registered",
            "sign_codec", "unless", "where"]
+
+hint(Rows)
 
 
 class Algorithm:

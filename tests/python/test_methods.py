@@ -3,6 +3,7 @@
 import copy
 import gc
 import json
+import operator
 import os
 import pydoc
 import re
@@ -404,6 +405,15 @@ class Verbs(InFolder):
             self.assertEqual((rows - method.model).values.tobytes(), (values - method.model.values).tobytes())
             self.assertEqual((0.3 * rows).values.tobytes(), (values * np.float32(0.3)).tobytes())
             self.assertEqual((np.float64(2) * rows).values.tobytes(), (values * 2).tobytes())
+            self.assertEqual((np.int64(2) * rows).values.tobytes(), (values * 2).tobytes())
+            self.assertEqual((rows * np.float32(2)).values.tobytes(), (values * 2).tobytes())
+            for meet in (lambda: rows + values, lambda: values + rows, lambda: rows - values, lambda: values * rows,
+                         lambda: rows * values, lambda: np.sqrt(rows),
+                         lambda: operator.iadd(values, rows), lambda: operator.iadd(rows, values)):
+                with self.assertRaisesRegex(TypeError, r"takes no Rows: rows.like\(array\) makes rows of an array"):
+                    meet()
+            for meet in (lambda: np.float64(1) + rows, lambda: np.float64(1) / rows):
+                self.assertRaises(TypeError, meet)
             self.assertEqual((rows * rows).values.tobytes(), (values * values).tobytes())
             self.assertEqual((-rows).values.tobytes(), (-values).tobytes())
             self.assertEqual((rows / 2).values.tobytes(), (values / 2).tobytes())
