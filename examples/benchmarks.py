@@ -9,11 +9,14 @@ with _data, _clients or _model behind it.
 """
 
 import argparse
+import importlib.util
 import sys
 from pathlib import Path
 
-import fedhpc
-from fedhpc.tools import authors_partition
+if importlib.util.find_spec("fedhpc") is None:  # it is not installed: the one beside this script
+    sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "python"))
+import fedhpc  # noqa: E402
+from fedhpc.tools import authors_partition  # noqa: E402
 
 
 def leaf(name, options, **more):

@@ -2,15 +2,14 @@
 
 import contextlib
 import dataclasses
-import os
-import uuid
+import warnings
 from pathlib import Path
 
-import h5py
 import numpy as np
 
 from ._data_values import LARGEST_WHOLE, as_array, is_labels, labels_of, places_of, samples_of, targets_of
-from .errors import ConfigError, DataError, Error
+from ._written import require_room, writing, written_whole
+from .errors import ConfigError, DataError
 
 CHUNK_BYTES = 1 << 20
 PLAUSIBLE_LABELS = 65536  # as in the engine: in a file with fewer samples
@@ -27,8 +26,8 @@ class OneClient:
 class _Samples:
     """An array that grows by blocks and is written in whole chunks."""
 
-    def __init__(self, file, name, block):
-        self.file, self.name, self.shape, self.dtype = file, name, block.shape[1:], block.dtype
+    def __init__(self, file, path, name, block):
+        self.file, self.path, self.name, self.shape, self.dtype = file, path, name, block.shape[1:], block.dtype
         self.rows = max(1, CHUNK_BYTES // (block.dtype.itemsize * max(1, int(np.prod(self.shape)))))
         self.count, self.waiting, self.pending, self.dataset = 0, [], 0, None
 
@@ -50,6 +49,7 @@ class _Samples:
 
     def write(self, last=False):
         values = np.concatenate(self.waiting)
+        require_room(self.file, values.nbytes, self.path)
         if self.dataset is None and last:  # a small array has no chunk to fill
             self.file[self.name] = values
             return
@@ -63,38 +63,6 @@ class _Samples:
         self.waiting, self.pending = [values[rows:]], len(values) - rows
 
 
-@contextlib.contextmanager
-def writing(path):
-    try:
-        yield
-    except (OSError, RuntimeError) as error:  # h5py raises both where the disk is full
-        if isinstance(error, Error):
-            raise
-        raise DataError(f"{path} cannot be written: {error}") from error
-
-
-@contextlib.contextmanager
-def written_whole(path):
-    """An h5py.File that gets the name `path` when the context ends without an error; DataError if it cannot be."""
-    unfinished = path.with_name(f"{path.name}.{uuid.uuid4().hex}.unfinished")
-    try:
-        with writing(path):
-            file = h5py.File(unfinished, "w")
-        try:
-            yield file
-        except BaseException:
-            with contextlib.suppress(OSError, RuntimeError):
-                file.close()
-            raise
-        with writing(path):
-            file.close()
-            with open(unfinished, "rb") as written:
-                os.fsync(written.fileno())
-            os.replace(unfinished, path)
-    finally:
-        unfinished.unlink(missing_ok=True)
-
-
 class Writer:
     """A file in the making; leaving the context gives it its name, an error removes it.
 
@@ -102,16 +70,19 @@ class Writer:
     the lengths of the axes.
     classes: how many there are, where labels do not show all of them.
     places: y are the labels of as many places of a sequence, which go to the file block by block; None: they are not.
+    sources: files that are read meanwhile, which may not be replaced.
     """
 
-    def __init__(self, path, channels="auto", classes=None, places=None):
+    def __init__(self, path, channels="auto", classes=None, places=None, sources=()):
         if channels not in ("auto", "first", "last"):
             raise ConfigError(f"channels cannot be {channels!r}; allowed: 'auto', 'first', 'last'")
         self.path, self.channels, self.classes, self.places = Path(path), channels, classes, places
-        self.whole = written_whole(self.path)
+        self.whole = written_whole(self.path, sources)
         self.x, self.y, self.labels = {}, {"train": [], "test": []}, {"train": [], "test": []}
         self.sequences = {}
         self.clients, self.of_client = {"train": [], "test": []}, {}  # numbers of clients in order of appearance
+        self.words = None  # whether ids are words, and an example
+        self.told = False  # of clients that lack one part
 
     def __enter__(self):
         self.file = self.whole.__enter__()
@@ -149,9 +120,9 @@ class Writer:
             raise DataError(f"y_{part} has targets of shape {y.shape[1:]} from entry {before} on, and those before are "
                             f"of shape {first.shape[1:]}; bring all to one shape")
         if part not in self.x:
-            self.x[part] = _Samples(self.file, f"x_{part}", x)
+            self.x[part] = _Samples(self.file, self.path, f"x_{part}", x)
             if self.places is not None:
-                self.sequences[part] = _Samples(self.file, f"y_{part}", y)
+                self.sequences[part] = _Samples(self.file, self.path, f"y_{part}", y)
         with self._writing():
             self.x[part].append(x)
             if self.places is not None:
@@ -180,10 +151,24 @@ class Writer:
         merged = next((one for one in ids if isinstance(one, float) and abs(one) >= exact), None)
         if merged is not None:
             raise DataError(f"clients holds the float {merged!r}, beyond which ids merge; give whole numbers or words")
+        self._require_one_kind(ids)
         try:
             return np.array([self.of_client.setdefault(one, len(self.of_client)) for one in ids], np.int64)
         except TypeError as error:
             raise DataError(f"clients holds what cannot name one ({error}); give an id for each sample") from error
+
+    def _require_one_kind(self, ids):
+        """The client 3 is another one than the client "3"."""
+        for one in ids:
+            are_words = isinstance(one, (str, bytes))
+            if are_words and not one:
+                raise DataError("clients holds an empty word; give every sample the id of its client")
+            if self.words is None:
+                self.words = (are_words, one)
+            if are_words != self.words[0]:
+                number, word = (self.words[1], one) if are_words else (one, self.words[1])
+                raise DataError(f"ids of clients are numbers ({number!r}) and words ({word!r}), which name different "
+                                "clients; give one kind, in test_clients too")
 
     def has_labels(self):
         """Whether what samples were given with are labels, and no targets."""
@@ -194,6 +179,11 @@ class Writer:
         given = any(map(len, self.labels.values()))
         blocks = [y for part in (self.labels if given else self.y).values() for y in part if len(y)]
         return max((int(y.max()) for y in blocks), default=0) if all(map(is_labels, blocks)) else 0
+
+    def lacks_label_0(self):
+        """Whether there are labels, and none of them is 0."""
+        blocks = [y for part in (self.labels if any(map(len, self.labels.values())) else self.y).values() for y in part]
+        return all(map(is_labels, blocks)) and min((int(y.min()) for y in blocks if len(y)), default=0) > 0
 
     def finish(self, edges=None, classes=None):
         """Checks the whole and writes all but the samples."""
@@ -242,6 +232,7 @@ class Writer:
             raise DataError(f"classes has {len(names)} names, and the largest label is {largest}; name classes 0 to "
                             f"{largest}, because the largest label says how many classes there are")
         with self._writing():
+            require_room(self.file, sum(one.nbytes for one in (*targets.values(), *labels.values())), self.path)
             for part, values in targets.items():
                 self.file[f"y_{part}"] = values
                 if labels:
@@ -267,7 +258,9 @@ class Writer:
         place = np.empty(len(ids), np.int64)
         place[[self.of_client[one] for one in ids]] = np.arange(len(ids))
         of = {part: place[np.concatenate(numbers)] for part, numbers in self.clients.items() if numbers}
+        require_room(self.file, sum(map(len, of.values())) * 12 + sum(len(str(one)) + 32 for one in ids), self.path)
         self.file["names/clients"] = np.array([str(one) for one in ids], object)
+        self._tell_of_untrained(ids, of)
         if len(of) == len(self.x):
             for part, numbers in of.items():
                 self.file[f"client_{part}"] = numbers.astype(np.int32)
@@ -287,6 +280,16 @@ class Writer:
             names, numbers = np.unique(_edges_of(edges, ids), return_inverse=True)
             self.file["partition/edge_of_client"] = numbers.astype(np.int32)
             self.file["names/edges"] = np.array([str(one) for one in names], object)
+
+    def _tell_of_untrained(self, ids, of):
+        """Warns of clients with test samples alone: an id may be written in another way."""
+        if self.told or "test" not in of or "train" not in of:
+            return
+        alone = np.setdiff1d(of["test"], of["train"])
+        if len(alone):
+            named = ", ".join(repr(ids[one]) for one in alone[:5]) + (", ..." if len(alone) > 5 else "")
+            warnings.warn(f"{len(alone)} of {len(ids)} clients have test samples and none to train on: {named}",
+                          stacklevel=5)
 
 
 def _edges_of(edges, ids):

@@ -87,7 +87,7 @@ def write_leaf(path, train, test, kind, classes):
         train, test = Path(train) / "train", Path(train) / "test"
     parts = {part: _files(source) for part, source in (("train", train), ("test", test)) if source is not None}
     of_train, of_server, writer = set(), None, None
-    with Writer(path, "first") as writer:
+    with Writer(path, "first", sources=[file for files in parts.values() for file in files]) as writer:
         for part, files in parts.items():
             for file in files:
                 for user, x, y in _content(file):

@@ -2,6 +2,7 @@
 
 import json
 import pickle
+import warnings
 import zipfile
 
 import numpy as np
@@ -51,6 +52,20 @@ def _numbered(folder):
     return {int(file.stem): file for file in sorted(folder.glob("*.npz")) if file.stem.isdecimal()}
 
 
+def _check_numbers(folder, parts):
+    """DataError for a client that has no file; warns of those that have one of two."""
+    known = sorted({client for files in parts.values() for client in files})
+    gap = next((number for number, client in enumerate(known) if number != client), None)
+    if gap is not None:
+        raise DataError(f"{gap}.npz is missing in {folder / 'train'}, which has {known[-1]}.npz; give a whole data set")
+    missing = [f"{part}/{client}.npz" for part, files in parts.items() if files
+               for client in known if client not in files]
+    if missing:
+        named = ", ".join(missing[:5]) + (", ..." if len(missing) > 5 else "")
+        warnings.warn(f"{folder}: {len(missing)} of {2 * len(known)} files are missing: {named}; these clients are "
+                      "not trained, or not tested", stacklevel=4)
+
+
 def write_pflib(path, folder):
     parts = {part: _numbered(folder / part) for part in ("train", "test")}
     if not parts["train"]:
@@ -62,9 +77,13 @@ def write_pflib(path, folder):
         raise DataError(f"{config} cannot be read: {error}") from error
     for part, files in parts.items():
         if wanted is not None and files and sorted(files) != list(range(wanted)):
-            raise DataError(f"{folder / part} has files of {len(files)} clients and config.json {wanted}; give a whole "
-                            "data set")
-    with Writer(path, "first") as writer:
+            gone = next((f"{client}.npz is missing" for client in range(wanted) if client not in files), "one is too many")
+            raise DataError(f"{folder / part} has files of {len(files)} clients and config.json {wanted}: {gone}; give a "
+                            "whole data set")
+    _check_numbers(folder, parts)
+    sources = [config, *(file for files in parts.values() for file in files.values())]
+    with Writer(path, "first", sources=sources) as writer:
+        writer.told = True
         for part, files in parts.items():
             for client, file in sorted(files.items()):
                 try:

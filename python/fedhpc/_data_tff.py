@@ -10,6 +10,7 @@ import numpy as np
 from ._data_file import OneClient, Writer
 from ._data_text import CHARACTERS, SPECIAL, WORD_PLACES, Words, character_sequences
 from ._data_values import id_of, is_count
+from ._written import sources_of
 from .errors import ConfigError, DataError
 
 NEARLY = 1e-3  # of a step of 1/255; float32 is within 1e-4
@@ -242,7 +243,8 @@ def write_tff(path, train, test, splits, options):
                 raise DataError(f"{train} has {', '.join(has)} of each client; FEMNIST, CIFAR-100, Shakespeare and "
                                 "Stack Overflow are read, which have pixels, image, snippets or tokens")
             reader = _Reader(kind, options, files.values())
-            with Writer(path, "last", classes=reader.classes, places=reader.places) as writer:
+            sources = sources_of(train, test, options["vocabulary"])
+            with Writer(path, "last", classes=reader.classes, places=reader.places, sources=sources) as writer:
                 for part, file in files.items():
                     of_server = part == "test" and kind in ("image", "tokens")
                     for client in file.clients[:options["test_clients"] if part == "test" else None]:

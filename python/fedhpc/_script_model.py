@@ -1,12 +1,13 @@
 """fedhpc.script_model: from a module of PyTorch to a TorchScript file, for model.backend = autograd."""
 
 import copy
-import os
-import tempfile
+import io
 import warnings
 from pathlib import Path
 
-from .errors import ConfigError, DataError
+from ._written import require_room, unfinished
+from .errors import ConfigError, DataError, Error
+from .models import require_finite
 
 __all__ = ["script_model"]
 
@@ -36,13 +37,16 @@ def script_model(module, example_input, path):
 
 def _write(torch, module, example_input, path):
     scripted, way = _compiled(torch, module, example_input)
+    require_finite({name: one.detach().cpu().double().numpy() for name, one in scripted.named_parameters()})
     try:
-        with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as folder:
-            unproved = os.path.join(folder, path.name)  # torch keeps the name inside the file
-            torch.jit.save(scripted, unproved)
-            _compare(torch, module, torch.jit.load(unproved, map_location="cpu"), example_input, way)
-            os.replace(unproved, path)
-    except ConfigError:
+        with unfinished(path) as other:
+            made = io.BytesIO()  # torch ends the process where the disk is full
+            torch.jit.save(scripted, made)
+            made.seek(0)
+            _compare(torch, module, torch.jit.load(made, map_location="cpu"), example_input, way)
+            require_room(other, len(made.getbuffer()), path)
+            other.write_bytes(made.getbuffer())
+    except Error:
         raise
     except (OSError, RuntimeError) as error:
         if "Could not export" in str(error):

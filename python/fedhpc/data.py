@@ -9,6 +9,7 @@ names of clients, edges and classes in order of their numbers. A file that is be
 whole.
 """
 
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from . import _data_leaf, _data_pflib, _data_synthetic, _data_tff
 from ._data_file import OneClient, Writer
 from ._data_sources import blocks, class_names, is_table
 from ._data_values import as_array
+from ._written import sources_of
 from .errors import ConfigError, DataError
 
 __all__ = ["fetch", "from_leaf", "from_pflib", "from_tff", "keys", "synthetic", "write_dataset"]
@@ -78,7 +80,8 @@ def write_dataset(path, x, y=None, *, labels=None, clients=None, test=None, test
     channels: "first", "last" or "auto": where images have their channels; "auto" looks for a length of 1, 3 or 4.
 
     Raises ConfigError for arguments that do not go together, DataError for samples that the engine cannot use. Then
-    no file is left, and one that was there stays.
+    no file is left, and one that was there stays. Warns where class 0 has no sample, and of test clients without any to
+    train on.
     """
     federated = hasattr(x, "load_partition")
     if isinstance(x, Mapping) and y is None and not is_table(x):
@@ -88,7 +91,7 @@ def write_dataset(path, x, y=None, *, labels=None, clients=None, test=None, test
     source = x if y is None else (x, y)
     _check_arguments(clients, test, test_clients, x if federated else None)
     _check_labels(labels, test, test_labels, federated)
-    with Writer(path, channels) as file:
+    with Writer(path, channels, sources=sources_of((x, y, labels, test))) as file:
         if federated:
             source = _append_partitions(file, x, columns)
         else:
@@ -98,6 +101,9 @@ def write_dataset(path, x, y=None, *, labels=None, clients=None, test=None, test
         if classes is None and file.has_labels():
             classes = class_names(source, columns, file.largest_label())
         file.finish(edges, classes)
+    if classes is None and file.lacks_label_0():
+        warnings.warn("no sample has the label 0, and classes are numbered from 0; where labels count from 1, subtract 1",
+                      stacklevel=2)
     return keys(path)
 
 

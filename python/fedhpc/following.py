@@ -19,6 +19,7 @@ class Followers:
             raise ConfigError(f"on_round cannot be {on_round!r}; give a function of one dictionary")
         self._on_round = on_round
         self._stop = False
+        self._raised = None
         self._bar = None
         self._begun = False
         self._draws = bool(progress if progress is not None else in_notebook() or sys.stderr.isatty())
@@ -50,11 +51,24 @@ class Followers:
             self._bar.set_postfix({name: f"{value:.4g}" for name, value in shown.items() if value is not None},
                                   refresh=False)
             self._bar.update()
-        if self._on_round is not None and self._on_round(record):
-            self._stop = True
+        if self._on_round is None or self._raised is not None:
+            return
+        try:
+            self._stop = bool(self._on_round(record)) or self._stop
+        except Exception as error:  # of a log or a plot: the rounds are not lost
+            self._raised, self._stop = error, True
+
+    def raise_again(self, status, output):
+        """Raises what on_round has raised, after the run that it has ended; `output`: the result file."""
+        if self._raised is None:
+            return
+        error, self._raised = self._raised, None
+        if status == "interrupted" and hasattr(error, "add_note"):  # from Python 3.11 on
+            error.add_note(f"the run has ended with a checkpoint; fedhpc.resume({str(output)!r}) goes on")
+        raise error
 
     def stop(self):
-        """Whether on_round has asked for the end."""
+        """Whether on_round has asked for the end, or has raised an exception."""
         return self._stop
 
     def end(self, status):

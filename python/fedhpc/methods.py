@@ -28,29 +28,38 @@
 """
 
 import inspect
+import os
 import re
+import sys
 
 from . import _core
 from ._core import (Block, CatchUp, Codec, EdgeRows, Evaluation, EvaluationBlock, FactorMap, Layout, LocalStep,
                     Optimizer, RandomColumns, Round, RowNumbers, RowPart, Rows, Setup, State, StoredRows, UpdateMap,
                     codec, largest_codec, sign_codec, unless, where)
+from ._left_out import watched
+from ._rows_and_numpy import hint
+from .errors import ConfigError
 
 __all__ = ["Algorithm", "Block", "CatchUp", "Codec", "EdgeRows", "Evaluation", "EvaluationBlock", "FactorMap",
            "Layout", "LocalStep", "Optimizer", "RandomColumns", "Round", "RowNumbers", "RowPart", "Rows", "Setup",
            "State", "StoredRows", "UpdateMap", "algorithm", "codec", "largest_codec", "register", "registered",
            "sign_codec", "unless", "where"]
 
+hint(Rows)
+
 
 class Algorithm:
     """A federated-learning method. A subclass has round() and evaluate(), and what else it needs.
 
     One object lives through a run. It touches no ranks, files or devices: what the clients of other ranks
-    do comes together in round.mean() and its like. Five rules:
+    do comes together in round.mean() and its like. Six rules:
 
     - A client's result depends on that client alone: blocks have any width, clients any order.
     - A loop over round.blocks() goes to its end. Collective verbs (mean.reduce, round.noted) come after it.
     - What a round leaves for later ones lies in the store or is visited in visit_state().
     - A block, a step and a round are over when their turn is: keep the rows they gave, and not them.
+    - Random numbers come from a generator that is made anew of setup.seed, the client and the round
+      (docs/how-to/python.md has the line), and never from one that lives on.
     - Sums over a row are taken by Rows.squared_lengths and Rows.inner_products, whose bits do not depend on
       the block; elementwise numpy is free.
 
@@ -95,7 +104,11 @@ class Algorithm:
         raise NotImplementedError(f"{type(self).__name__} has no evaluate()")
 
     def visit_state(self, state):
-        """Visits all that a round leaves for later ones but for the store: self.w = state.rows("w", self.w)."""
+        """Visits all that a round leaves for later ones but for the store: self.w = state.rows("w", self.w).
+
+        At the first checkpoint after a round, a warning names attributes of rows and numbers that have changed
+        since initialise() and that this verb does not read. What one round alone needs is a local variable.
+        """
 
     def drawn_in(self, round):
         """{name: array}: what has been drawn, for /draws of the result file."""
@@ -103,6 +116,8 @@ class Algorithm:
 
 
 _registered = {}
+_files = {}  # of the classes, where they stand in one
+_calls = 0  # of register()
 
 
 def algorithm(name, sentence):
@@ -111,7 +126,7 @@ def algorithm(name, sentence):
     sentence  one sentence for `fedhpc list algorithms`, with its citation
 
     The same name again replaces the method, as in a cell of a notebook that runs twice. ConfigError for a
-    name of fedhpc's own; TypeError for a class without round() or evaluate(), or with verbs that would do
+    name of fedhpc's own, and for one name in two files; TypeError for a class without round() or evaluate(), or with verbs that would do
     nothing; ValueError for attributes that say nothing.
     """
     def add(method):
@@ -162,9 +177,27 @@ def register(name, sentence, method):
         raise TypeError(f"{method.__name__} has initialize(), which nobody calls; the verb is initialise()")
     for verb in _VERBS:
         _check_verb(method, verb)
+    file = _require_one_file(name, method)
     _core.check_attributes(method(), name)  # it needs no argument, or says so here
     _core.add_algorithm(name, sentence)
-    _registered[name] = (name, sentence, method)
+    _registered[name], _files[name] = (name, sentence, method), file
+
+
+def _require_one_file(name, method):
+    """The file of a method; ConfigError where another file has one of this name, of which the last would win."""
+    global _calls
+    _calls += 1
+    file = getattr(sys.modules.get(method.__module__), "__file__", None)
+    file = file and os.path.realpath(file)
+    other = _files.get(name)
+    if file and other and file != other and os.path.exists(other):
+        raise ConfigError(f"method {name!r} stands in two files, {other} and {file}; give one of them another name")
+    return file
+
+
+def calls():
+    """How many methods have been registered, one that is registered anew each time."""
+    return _calls
 
 
 def registered():
@@ -174,4 +207,4 @@ def registered():
 
 def _made(name):
     """A method of this name, for the engine."""
-    return _registered[name][2]()
+    return watched(_registered[name][2](), Algorithm, name)

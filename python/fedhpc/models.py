@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ._data_file import writing, written_whole
+from ._written import require_room, writing, written_whole
 from .errors import ConfigError
 
 __all__ = ["export_model", "load_weights"]
@@ -28,8 +28,8 @@ def export_model(module, example_input, path, *, weights=True):
     weights: without them the file says what the model is and not where it begins. A run draws them by model.init, and
         refuses a parameter of the module's own (nn.Parameter outside torch's layers), which has no rule of drawing.
 
-    Parameters are float32 or float64. Raises ConfigError where the file cannot hold the module, with the operation and
-    its place; DataError where the file cannot be written.
+    Parameters are float32 or float64, and finite. Raises ConfigError where the file cannot hold the module, with the
+    operation and its place; DataError where the file cannot be written, or would replace a result file.
     """
     import torch
 
@@ -37,16 +37,27 @@ def export_model(module, example_input, path, *, weights=True):
 
     lines, found = trace(module, example_input)
     path = Path(path).resolve()
+    values = {name: np.atleast_1d(one.detach().cpu().numpy()) for name, one in found.items()} if weights else {}
+    require_finite(values)
+    texts = [line.text().encode() for line in lines.lines]
     with written_whole(path) as file, writing(path):
-        texts = [line.text().encode() for line in lines.lines]
+        require_room(file, sum(map(len, texts)) + sum(np.asarray(one).nbytes for many in (lines.constants, values)
+                                                      for one in many.values()), path)
         file.attrs["fedhpc_model"] = VERSION
         file.attrs["producer"] = f"fedhpc.export_model, torch {torch.__version__}, {type(module).__name__}"
         file.create_dataset("layers", data=np.array(texts, f"S{max(map(len, texts))}"))
         for name, values in lines.constants.items():
             file[f"constants/{name}"] = values
-        for name, values in found.items() if weights else ():
-            file[f"model/global/{name}"] = np.atleast_1d(values.detach().cpu().numpy())
+        for name, array in values.items():
+            file[f"model/global/{name}"] = array
     return {"model.name": "file", "model.file": str(path)}
+
+
+def require_finite(parameters):
+    """ConfigError for {name: array} of which one is NaN or infinite: training begins there."""
+    wrong = next((name for name, values in parameters.items() if not np.isfinite(values).all()), None)
+    if wrong is not None:
+        raise ConfigError(f"{wrong} holds NaN or infinite numbers; give a module whose weights are finite")
 
 
 def load_weights(module, results, client=None):

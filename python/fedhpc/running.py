@@ -8,6 +8,7 @@ import shlex
 import signal
 import sys
 import traceback
+import warnings
 
 import cloudpickle
 
@@ -28,7 +29,7 @@ def run(config=None, *, ranks=None, on_round=None, progress=None, force=False, *
     on_round  is called with a dictionary of the round's figures after every round, {"round": 3,
               "train_loss": 0.3, "global_accuracy": 0.9, ...}: those that were evaluated, in the units of
               Results.rounds. It is called on rank 0. If what it returns is true, the run ends after the next
-              round, with a checkpoint. An object may have begin(config) and end(status) beside its call: see
+              round, with a checkpoint; so it does where it raises an exception, which is then raised here. An object may have begin(config) and end(status) beside its call: see
               fedhpc.callbacks.
     progress  None: a bar in notebooks and terminals; True or False: a bar or none. The program's own lines, for the
               log of a job, are the key run.progress = "plain".
@@ -112,12 +113,18 @@ def ranks():
 
 
 def load_plugin(path):
-    """Runs a Python file of run.plugin, whose decorators register methods; ConfigError with its line if it fails."""
+    """Runs a Python file of run.plugin, whose decorators register methods; ConfigError with its line if it fails.
+
+    Warns of a file that registers none.
+    """
+    from . import methods
+
     name = "fedhpc_plugin_" + hashlib.sha256(path.encode()).hexdigest()[:12]
     spec = importlib.util.spec_from_file_location(name, path)
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     cloudpickle.register_pickle_by_value(module)  # ranks of their own cannot import it
+    before = methods.calls()
     try:
         spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:
@@ -128,6 +135,11 @@ def load_plugin(path):
             what, lines = error.msg, [error.lineno]
         line = f" (line {lines[-1]})" if lines else ""
         raise ConfigError(f"cannot be loaded: {type(error).__name__}: {what}{line}") from None
+    known = [method for _, _, method in methods.registered()]  # also by a module that was imported before
+    if methods.calls() == before and not any(value in known for value in vars(module).values() if isinstance(value, type)):
+        if _core.launched_rank() <= 0:
+            warnings.warn(f"plug-in {path} registers no method; put @fedhpc.algorithm(NAME, SENTENCE) before its class",
+                          stacklevel=2)
 
 
 def _text(key, value):
@@ -201,12 +213,16 @@ def _carry_out(verb, arguments, ranks, followers):
     if _elsewhere(ranks):
         from . import launching
 
-        _, output, number = launching.on_ranks(ranks, verb, arguments, followers)
+        status, output, number = launching.on_ranks(ranks, verb, arguments, followers)
+        followers.raise_again(status, output)
     else:
         line = shlex.join([sys.executable, *sys.orig_argv[1:]] if hasattr(sys, "orig_argv") else sys.argv)
         with followers:
             status, output, number = getattr(_core, verb)(*arguments, line, *followers.functions())
-        followers.end(status)
+        try:
+            followers.end(status)
+        finally:
+            _raise_on_all(followers, status, output)
     if number == signal.SIGINT:
         raise Interrupted(output)  # also where it came in the last round
     if number:
@@ -214,6 +230,18 @@ def _carry_out(verb, arguments, ranks, followers):
     from .results import Results
 
     return Results(output)
+
+
+def _raise_on_all(followers, status, output):
+    """Raises what on_round has raised; of several ranks this one alone knows of it, and ends all."""
+    try:
+        followers.raise_again(status, output)
+    except Exception as error:
+        if _core.ranks() > 1:
+            traceback.print_exception(type(error), error, error.__traceback__)
+            sys.stderr.flush()
+            _core.abort(f"{type(error).__name__}: {error}")
+        raise
 
 
 def _end_all_ranks(show):

@@ -30,6 +30,7 @@ def check(name, *, skip=(), **keys):
     block_width    the same models to 1e-9 in float64 whether 1, 3 or all clients train together
     reproducible   the same bits then, with run.reproducible = true
     resumed        rounds added to a complete run give the bits of a run straight through
+    evaluated      evaluations in every round leave the bits of one in the last round
     zero_steps     with train.lr = 0 the model stays as it is
     planned_bytes  fedhpc.plan says the bytes that a round books
     permuted       with full batches it does not matter which client has which number
@@ -161,6 +162,13 @@ def _resumed(runs):
     return _bits(runs.models(straight), runs.models(runs.resume(part, 5)), "going on after round 2")
 
 
+def _evaluated(runs):
+    keys = {**_personal(runs), "run.reproducible": True, "topology.participation": 0.6}
+    rarely = runs.run(**keys, **{"run.eval_every": runs.keys["run.rounds"]})
+    often = runs.run(**keys, **{"run.eval_every": 1})
+    return _bits(runs.models(rarely), runs.models(often), "evaluate() in every round")
+
+
 def _zero_steps(runs):
     still = runs.run(**{"train.lr": 0, "run.save": "init"})
     initial = runs.models(still, "initial")
@@ -208,4 +216,4 @@ def _finite(runs):
     return failures
 
 
-_CHECKS = (_block_width, _reproducible, _resumed, _zero_steps, _planned_bytes, _permuted, _finite)
+_CHECKS = (_block_width, _reproducible, _resumed, _evaluated, _zero_steps, _planned_bytes, _permuted, _finite)

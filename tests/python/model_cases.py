@@ -643,6 +643,29 @@ class FileTest(ModelCase):
                 fedhpc.export_model(nn.Linear(4, 3), torch.zeros(1, 4), "net.h5")
         self.assertEqual([(one.name, one.read_text()) for one in self.folder.iterdir()], [("net.h5", "mine")])
 
+    def test_what_is_replaced_is_no_result(self):
+        keys = fedhpc.export_model(nn.Linear(4, 3), torch.zeros(1, 4), "net.h5")
+        fedhpc.export_model(nn.Linear(4, 3), torch.zeros(1, 4), "net.h5")
+        with h5py.File(keys["model.file"], "a") as file:
+            file.attrs["status"] = "interrupted"
+        with self.assertRaisesRegex(fedhpc.DataError, "net.h5 is a result file or a checkpoint of a run; give another"):
+            fedhpc.export_model(nn.Linear(4, 3), torch.zeros(1, 4), "net.h5")
+
+    def test_a_full_disk_is_seen_before(self):
+        with mock.patch("shutil.disk_usage", return_value=mock.Mock(free=1000)):
+            with self.assertRaisesRegex(fedhpc.DataError, "net.h5 cannot be written: 1.0 MB more are needed and 0.0 MB"):
+                fedhpc.export_model(nn.Linear(4, 3), torch.zeros(1, 4), "net.h5")
+        self.assertEqual(list(self.folder.iterdir()), [])
+
+    def test_weights_are_finite(self):
+        for number in (float("nan"), float("inf")):
+            net = nn.Sequential(nn.Linear(4, 3), nn.Linear(3, 2))
+            with torch.no_grad():
+                net[1].weight[0, 1] = number
+            with self.assertRaisesRegex(fedhpc.ConfigError, "^1.weight holds NaN or infinite numbers; give a module"):
+                fedhpc.export_model(net, torch.zeros(1, 4), "net.h5")
+            fedhpc.export_model(net, torch.zeros(1, 4), "net.h5", weights=False)
+
     def test_exporting_leaves_the_module_and_draws_alone(self):
         net = others.VGG().eval()
         net.features[1].train()

@@ -15,6 +15,7 @@ import sys
 import tempfile
 import tracemalloc
 import unittest
+import warnings
 import zipfile
 from pathlib import Path
 from types import SimpleNamespace
@@ -219,6 +220,10 @@ class Refusals(Folder):
         for merging in (np.full(6, 2.0**53), np.full(6, 2**24, np.float32), [2**53 + 1, 0.5, 1, 2, 3, 4]):
             self.refused(DataError, "beyond which ids merge", x, y, clients=merging)
         self.refused(DataError, "without a client", x, y, clients=np.array(["a", None] * 3, object))
+        self.refused(DataError, "clients holds an empty word", x, y, clients=["a", ""] * 3)
+        for one, other in ((y, ["0", "1"]), (np.array(["0", "1"] * 3), [0, 1])):
+            self.refused(DataError, r"^ids of clients are numbers \([01]\) and words \('[01]'\), .* in test_clients too$",
+                         x, y, clients=one, test=(x[:2], [0, 1]), test_clients=np.array(other))
         self.refused(ConfigError, "names a column", x, y, clients="hospital")
         self.refused(DataError, "mask", x, y, test=[True, False])
         self.refused(DataError, "mask", x, y, test=np.zeros(9, bool))
@@ -245,6 +250,81 @@ class Refusals(Folder):
             self.assertEqual(self.path.read_bytes(), before)
         with self.assertRaisesRegex(DataError, "cannot be written"):
             write_dataset(self.folder / "no/mine.h5", np.ones((6, 2)), [0, 1] * 3)
+
+    def test_what_a_file_replaces(self):
+        x, y = np.ones((6, 2)), [0, 1] * 3
+        write_dataset(self.path, x, y)
+        write_dataset(self.path, x + 1, y)
+        self.assertEqual(read(self.path, "x_train")[0, 0], 2)
+        with h5py.File(self.path, "a") as file:
+            file.attrs["status"] = "complete"
+        before = self.path.read_bytes()
+        self.assertRaisesRegex(DataError, "mine.h5 is a result file or a checkpoint of a run; give another name",
+                               write_dataset, self.path, x, y)
+        self.assertEqual(self.path.read_bytes(), before)
+        self.assertEqual([one.name for one in self.folder.iterdir()], ["mine.h5"])
+
+    def test_what_is_read_is_not_replaced(self):
+        samples, labels = np.arange(12.0).reshape(6, 2), np.array([0, 1] * 3)
+        sources = {"x.h5": lambda path: h5py.File(path)["x"],
+                   "x.dat": lambda path: np.memmap(path, float, "r")[:12].reshape(6, 2)}
+        with h5py.File(self.folder / "x.h5", "w") as file:
+            file["x"] = samples
+        samples.tofile(self.folder / "x.dat")
+        for name, opened in sources.items():
+            path = self.folder / name
+            before, x = path.read_bytes(), opened(path)
+            for arguments in ((x, labels), ((x, labels), None), (samples, labels, (x, labels))):
+                x, y, test = (*arguments, None)[:3]
+                self.assertRaisesRegex(DataError, f"{name} is one of the files that are read; give another name",
+                                       write_dataset, path, x, y, test=test)
+            self.assertEqual(path.read_bytes(), before)
+
+    def test_names_that_no_file_can_have(self):
+        for path, words in ((".", "is a folder"), (self.folder, "is a folder; give the name of a file"),
+                            (self.folder / "no/mine.h5", "no/mine.h5 cannot be written: there is no folder .*no; make"),
+                            ("/dev/null", "null is no file that can be replaced")):
+            with self.assertRaisesRegex(DataError, words) as caught:
+                write_dataset(path, np.ones((6, 2)), [0, 1] * 3)
+            self.assertNotIn("\n", str(caught.exception))
+        with mock.patch("os.access", return_value=False):
+            self.refused(DataError, "mine.h5 cannot be written: the folder .* does not permit it", np.ones((6, 2)),
+                         [0, 1] * 3)
+
+    def test_a_full_disk_is_seen_before(self):
+        """HDF5 ends the process where a file cannot be finished."""
+        free = SimpleNamespace(free=3 << 20)
+        with mock.patch("shutil.disk_usage", return_value=free):
+            write_dataset(self.path, np.ones((6, 2)), [0, 1] * 3)
+            self.path.unlink()
+            self.refused(DataError, r"mine.h5 cannot be written: 4.\d MB more are needed and 3.1 MB are free; make room",
+                         np.ones((400, 1000)), np.arange(400) % 2)
+            free.free = 1000
+            self.refused(DataError, "MB are free; make room", np.ones((6, 2)), [0, 1] * 3)
+
+    def warned(self, *arguments, **options):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            write_dataset(self.path, *arguments, **options)
+        return [str(one.message) for one in caught]
+
+    def test_warns_of_clients_that_are_not_trained(self):
+        x, y = np.ones((8, 2)), [0, 1] * 4
+        keys = {"clients": np.arange(8) % 2, "test": (x, y)}
+        self.assertEqual(self.warned(x, y, **keys, test_clients=np.arange(8) % 2), [])
+        self.assertEqual(self.warned(x, y, **keys, test_clients=np.arange(8)),
+                         ["6 of 8 clients have test samples and none to train on: 2, 3, 4, 5, 6, ..."])
+        mask = np.arange(8) > 5
+        self.assertEqual(self.warned(x, y, clients=["a"] * 6 + ["a", "b"], test=mask),
+                         ["1 of 2 clients have test samples and none to train on: 'b'"])
+
+    def test_warns_of_labels_from_1(self):
+        x, y = np.ones((6, 2)), np.arange(6) % 3
+        self.assertEqual(self.warned(x, y), [])
+        self.assertRegex(self.warned(x, y + 1)[0], "no sample has the label 0, .* where labels count from 1, subtract 1")
+        self.assertEqual(self.warned(x, y + 1, test=(x, y)), [])
+        self.assertEqual(len(self.warned(x, y + 0.5, labels=y + 1)), 1)
+        self.assertEqual(self.warned(x, y + 1.5), [])
 
     def test_keys_of_other_files(self):
         with self.assertRaisesRegex(DataError, "cannot be read"):
@@ -606,6 +686,20 @@ class Formats(Folder):
         self.assertEqual(set(np.unique(x)), {0, 255})
         self.assertEqual(read(self.run_program(found), "clients/test_samples").tolist(), [6, 2])
 
+    def test_tff_does_not_replace_what_it_reads(self):
+        image = np.zeros((4, 28, 28), np.float32)
+        examples = {"a": {"pixels": image, "label": np.arange(4)}, "b": {"pixels": image, "label": np.arange(4)}}
+        path = self.folder / "a.h5"
+        with h5py.File(path, "w") as file:
+            for client, arrays in examples.items():
+                for name, values in arrays.items():
+                    file[f"examples/{client}/{name}"] = values
+        before = path.read_bytes()
+        for train, test in ((path, None), (os.fspath(path), path)):
+            with self.assertRaisesRegex(DataError, "a.h5 is one of the files that are read"):
+                from_tff(path, train, test)
+        self.assertEqual(path.read_bytes(), before)
+
     def test_tff_refused(self):
         whole = self.tff("whole.h5", {"a": {"pixels": np.zeros((2, 28, 28), np.float32), "label": [0, 1]}})
         for words, name, content in (("no clients", "a.h5", {}), ("has title", "b.h5", {"a": {"title": [b"x"]}}),
@@ -670,6 +764,18 @@ class Formats(Folder):
         self.assertFalse(evil.place.exists())
         self.assertFalse(list(self.folder.glob("mine*")))
 
+    def test_pflib_with_missing_files(self):
+        self.pflib(sizes=(12, 30, 9, 9))
+        (self.folder / "set/config.json").unlink()
+        (self.folder / "set/test/2.npz").unlink()
+        (self.folder / "set/train/1.npz").unlink()
+        with self.assertWarnsRegex(UserWarning, "2 of 8 files are missing: train/1.npz, test/2.npz") as caught:
+            from_pflib(self.path, self.folder / "set")
+        self.assertEqual(len(caught.warnings), 1)
+        (self.folder / "set/train/2.npz").unlink()
+        with self.assertRaisesRegex(DataError, "2.npz is missing in .*train, which has 3.npz; give a whole data set"):
+            from_pflib(self.path, self.folder / "set")
+
     def test_pflib_refused(self):
         with self.assertRaisesRegex(DataError, "no train/0.npz"):
             from_pflib(self.path, self.folder)
@@ -683,7 +789,7 @@ class Formats(Folder):
         with self.assertRaisesRegex(DataError, "no dict"):
             from_pflib(self.path, self.folder / "set")
         damaged.unlink()
-        with self.assertRaisesRegex(DataError, "files of 2 clients and config.json 3"):
+        with self.assertRaisesRegex(DataError, "files of 2 clients and config.json 3: 2.npz is missing"):
             from_pflib(self.path, self.folder / "set")
 
 

@@ -47,6 +47,13 @@ class Scripts(InFolder):
         for name in ("fedadam", "fedavg", "server_momentum", "scaffold"):
             self.assertIn("global_accuracy", self.script(f"{name}.py"))
 
+    def test_benchmarks_without_an_installed_package(self):
+        environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "FEDHPC_MODULE")}
+        done = subprocess.run([sys.executable, EXAMPLES / "benchmarks.py", "--help"], capture_output=True, text=True,
+                              timeout=60, env=environment, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("femnist_flute", done.stdout)
+
     def test_own_data(self):
         self.assertRegex(self.script("own_data.py", "."), r"pfedme +is right about")
 

@@ -3,11 +3,15 @@
 import copy
 import gc
 import json
+import operator
 import os
 import pydoc
+import re
 import signal
 import sys
 import unittest
+import warnings
+from pathlib import Path
 
 import numpy as np
 
@@ -178,6 +182,48 @@ class SameBits(InFolder):
                 fedhpc.resume("part.h5", progress=False, **{"run.rounds": 4})
                 self.assert_same("part.h5", "straight.h5")
 
+    def test_draws_of_a_key(self):
+        """The line of docs/how-to/python.md, at clients and at the server."""
+        page = (SOURCE / "docs/how-to/python.md").read_text(encoding="utf-8")
+        line = next(block for block in re.findall("```python\n(.*?)```", page, re.DOTALL) if "np.random.Philox" in block)
+        Path("noisy.py").write_text(line + """
+import fedhpc
+from fedavg import FedAvg
+
+@fedhpc.algorithm("noisy", "FedAvg with noise of clients and of the server")
+class Noisy(FedAvg):
+    can_leave_rounds = False
+
+    def initialise(self, setup):
+        super().initialise(setup)
+        self.seed = setup.seed
+
+    def round(self, round):
+        update = round.mean()
+        for block in round.blocks():
+            start = block.download(self.model)
+            noise = [generator(self.seed, 1, client, block.round).normal(size=start.shape[1]) for client in block.clients]
+            change = block.train(start) - start
+            update.add(block.weights(), block.upload(change + change.like(0.01 * np.stack(noise))))
+        noise = generator(self.seed, 2, 0, round.number).normal(size=self.model.shape)
+        self.model += update.reduce() + self.model.like(0.01 * noise)
+""", encoding="utf-8")
+        sys.path.insert(0, os.fspath(self.folder))
+        self.addCleanup(sys.path.remove, os.fspath(self.folder))
+        import noisy  # noqa: F401
+        script = ("import sys, json; sys.path[:0] = json.loads(sys.argv[1])\nimport fedhpc, noisy\n"
+                  "fedhpc.run(json.loads(sys.argv[2]), progress=False)\n")
+        keys = {**TINY, "algorithm.name": "noisy", "topology.participation": 0.6, "train.block": 1}
+        run("one.h5", "noisy", **keys)
+        done = python(script, json.dumps([os.fspath(self.folder), *FOLDERS]), json.dumps(
+            {**keys, "train.block": 3, "run.output": "two.h5"}), ranks=2)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assert_same("two.h5", "one.h5")
+        run("still.h5", "fedavg_py", **{**keys, "algorithm.name": "fedavg_py"})
+        self.assertNotEqual(numbers("still.h5")["rounds/train_loss"].tolist(), numbers("one.h5")["rounds/train_loss"].tolist())
+        run("part.h5", "noisy", **{**keys, "run.rounds": 2, "run.checkpoint_every": 1})
+        fedhpc.resume("part.h5", progress=False, **{"run.rounds": 3})
+        self.assert_same("part.h5", "one.h5")
 
     def test_left_between_blocks(self):
         """A signal ends a round after its second block; what resume goes on with has the bits of a run straight through."""
@@ -204,6 +250,91 @@ class SameBits(InFolder):
                 fedhpc.resume("part.h5", progress=False)
                 self.assert_same("part.h5", "straight.h5")
         method()
+
+
+class LeftOut(InFolder):
+    """State that a method changes in a round and leaves out of visit_state()."""
+
+    KEYS = {"run.checkpoint_every": 1, "run.rounds": 2}
+
+    def warned(self, verbs, resume=False):
+        """What a run, or one that goes on, warns of, as text."""
+        self.addCleanup(method)
+        method(verbs)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            run("run.h5", "changed", **self.KEYS)
+            if resume:
+                caught.clear()
+                fedhpc.resume("run.h5", progress=False, **{"run.rounds": 3})
+        return [str(one.message) for one in caught]
+
+    def momentum(self, visits=()):
+        def initialise(method, setup):
+            fedavg.FedAvg.initialise(method, setup)
+            method.velocity, method.constant = method.model.zeros(), np.arange(3.0)
+            method.counts, method.pair = {"rounds": 0}, [method.model.zeros(), 1.0]
+
+        def round(method, round):
+            before = method.model.clone()
+            fedavg.FedAvg.round(method, round)
+            method.velocity += method.model - before
+            method.counts["rounds"] += 1
+            method.pair[0] += method.velocity
+            method.assigned = np.float32(round.number)
+
+        def visit_state(method, state):
+            fedavg.FedAvg.visit_state(method, state)
+            if "velocity" in visits:
+                method.velocity = state.rows("velocity", method.velocity)
+            if "numbers" in visits:  # packed together
+                packed = np.array([method.counts["rounds"], getattr(method, "assigned", 0)], np.float64)
+                packed = state.array("numbers", packed)
+                method.counts, method.assigned = {"rounds": int(packed[0])}, packed[1]
+            if "pair" in visits:
+                method.pair = [state.rows("pair", method.pair[0]), 1.0]
+
+        return {"initialise": initialise, "round": round, "visit_state": visit_state}
+
+    def test_is_said_once_with_its_names(self):
+        for resume in (False, True):
+            for visits, names in (((), "assigned, counts, pair, velocity"), (("velocity", "pair"), "assigned, counts"),
+                                  (("numbers", "pair"), "velocity")):
+                with self.subTest(visits=visits, resume=resume):
+                    said = self.warned(self.momentum(visits), resume)
+                    self.assertEqual(len(said), 1, said)
+                    self.assertRegex(said[0], f"^method changed: rounds have changed {names}, which visit_state.. does "
+                                              "not read .* not be there after a resume; add .* to visit_state$")
+            self.assertEqual(self.warned(self.momentum(("velocity", "numbers", "pair")), resume), [])
+
+    def test_of_a_method_without_visit_state(self):
+        self.assertRegex(self.warned({"visit_state": fedhpc.Algorithm.visit_state})[0], "have changed model, which")
+
+    def test_of_draws_in_their_order(self):
+        def round(method, round):
+            method.draws.random()
+            fedavg.FedAvg.round(method, round)
+
+        def initialise(method, setup):
+            fedavg.FedAvg.initialise(method, setup)
+            method.draws = np.random.default_rng(setup.seed)
+
+        self.assertRegex(self.warned({"initialise": initialise, "round": round})[0], "have changed draws, which")
+
+    def test_is_not_said_of_what_stays(self):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            for name, keys in (("scaffold_py", {}), ("sfedhp_py", EDGES), ("fedavgm_py", {}), ("tdpfed_py", {}),
+                               ("ditto_py", {}), ("pfedsop_start", OWN)):
+                run("run.h5", name, **{**keys, **self.KEYS})
+
+    def test_is_said_by_one_rank(self):
+        text = ("import sys; sys.path[:0] = {0!r}\nimport fedavg, fedhpc\n"
+                "@fedhpc.algorithm('forgets', 'FedAvg that forgets')\nclass Forgets(fedavg.FedAvg):\n"
+                "    def visit_state(self, state): pass\n"
+                "fedhpc.run({1!r}, progress=False, **{{'algorithm.name': 'forgets'}})\n")
+        done = python(text.format(FOLDERS, {**TINY, **self.KEYS}), ranks=2)
+        self.assertEqual((done.returncode, done.stderr.count("rounds have changed model")), (0, 1), done.stderr)
 
 
 class Conformance(unittest.TestCase):
@@ -242,6 +373,16 @@ class Conformance(unittest.TestCase):
         for title in ("block_width", "reproducible", "resumed", "zero_steps"):
             self.assertIn(f"\n{title}: ", str(refused.exception))
 
+    def test_finds_that_evaluate_changes_the_state(self):
+        class Sees(fedavg.FedAvg):
+            def evaluate(self, evaluation):
+                super().evaluate(evaluation)
+                self.model *= 0.9
+
+        fedhpc.algorithm("sees", "what evaluations change")(Sees)
+        with self.assertRaisesRegex(AssertionError, r"evaluated: evaluate\(\) in every round changes bits of global/"):
+            fedhpc.testing.check("sees", skip=("zero_steps",))
+
 
 class Verbs(InFolder):
     """Each test is carried out inside of a run."""
@@ -264,6 +405,15 @@ class Verbs(InFolder):
             self.assertEqual((rows - method.model).values.tobytes(), (values - method.model.values).tobytes())
             self.assertEqual((0.3 * rows).values.tobytes(), (values * np.float32(0.3)).tobytes())
             self.assertEqual((np.float64(2) * rows).values.tobytes(), (values * 2).tobytes())
+            self.assertEqual((np.int64(2) * rows).values.tobytes(), (values * 2).tobytes())
+            self.assertEqual((rows * np.float32(2)).values.tobytes(), (values * 2).tobytes())
+            for meet in (lambda: rows + values, lambda: values + rows, lambda: rows - values, lambda: values * rows,
+                         lambda: rows * values, lambda: np.sqrt(rows),
+                         lambda: operator.iadd(values, rows), lambda: operator.iadd(rows, values)):
+                with self.assertRaisesRegex(TypeError, r"takes no Rows: rows.like\(array\) makes rows of an array"):
+                    meet()
+            for meet in (lambda: np.float64(1) + rows, lambda: np.float64(1) / rows):
+                self.assertRaises(TypeError, meet)
             self.assertEqual((rows * rows).values.tobytes(), (values * values).tobytes())
             self.assertEqual((-rows).values.tobytes(), (-values).tobytes())
             self.assertEqual((rows / 2).values.tobytes(), (values / 2).tobytes())
@@ -1056,6 +1206,31 @@ class Errors(InFolder):
             self.folder.joinpath("plug.py").write_text(text, encoding="utf-8")
             with self.assertRaisesRegex(fedhpc.ConfigError, f"plug-in '.*plug.py' cannot be loaded: {sentence}"):
                 run("run.h5", "fedavg", **{"run.plugin": "plug.py"})
+
+    def test_a_name_stands_in_one_file(self):
+        text = ("import fedhpc, fedavg\n@fedhpc.algorithm('twice', 'one of two')\nclass Twice(fedavg.FedAvg):\n"
+                "    models = 'global'\n")
+        for name in ("a.py", "b.py"):
+            self.folder.joinpath(name).write_text(text, encoding="utf-8")
+        sentence = "b.py' cannot be loaded: ConfigError: method 'twice' stands in two files, .*a.py and .*b.py; give one"
+        with self.assertRaisesRegex(fedhpc.ConfigError, sentence):
+            run("run.h5", "twice", **{"run.plugin": ["a.py", "b.py"]})
+        for again in ("a.py", "moved.py"):
+            if again == "moved.py":
+                os.rename("a.py", again)
+            self.folder.joinpath(again).write_text(text + "    tiers = 'client-cloud'\n", encoding="utf-8")
+            run("run.h5", "twice", **{"run.plugin": again})
+
+    def test_a_plugin_without_methods_is_told(self):
+        for text, told in (("import fedhpc\nclass A(fedhpc.Algorithm):\n    pass\n", 1), ("from fedavg import FedAvg\n", 0),
+                           ("import fedhpc\nfrom fedavg import FedAvg\nfedhpc.algorithm('mine', 'mine')(FedAvg)\n", 0)):
+            self.folder.joinpath("plug.py").write_text(text, encoding="utf-8")
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                run("run.h5", "fedavg", **{"run.plugin": "plug.py"})
+            self.assertEqual(len(caught), told)
+            for one in caught:
+                self.assertRegex(str(one.message), "plug-in .*plug.py registers no method; put @fedhpc.algorithm")
 
     def test_again_in_a_cell_replaces(self):
         losses = []

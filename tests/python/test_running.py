@@ -4,6 +4,7 @@ import contextlib
 import importlib
 import io
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -141,14 +142,28 @@ class OnRound(InFolder):
         class Mine(Exception):
             pass
 
-        def fails(record):
-            raise Mine("said")
+        class Fails:
+            def __call__(self, record):
+                self.heard = [record["round"]]
+                raise Mine("said")
 
+            def end(self, status):
+                self.heard.append(status)
+
+        quietly(TINY, **{"run.output": "straight.h5"})
         for ranks in (None, 2):
-            with self.assertRaisesRegex(Exception, "said") as caught:
+            fails = Fails()
+            with self.assertRaisesRegex(Mine, "^said$") as caught:
                 quietly(TINY, on_round=fails, ranks=ranks, force=True)
-            self.assertEqual(type(caught.exception).__name__, "Mine")
-            self.assertEqual(fedhpc.Results("run.h5").status, "failed")
+            # Nothing is lost: the run has ended after its next round, with a checkpoint.
+            self.assertEqual((fails.heard, fedhpc.Results("run.h5").status), ([1, "interrupted"], "interrupted"))
+            if sys.version_info >= (3, 11):
+                self.assertRegex(caught.exception.__notes__[0], "with a checkpoint; fedhpc.resume.'.*run.h5'. goes on")
+            fedhpc.resume("run.h5", progress=False)
+            same_numbers(self, "run.h5", "straight.h5")
+        with self.assertRaisesRegex(Mine, "said"):
+            quietly({**TINY, "run.rounds": 1}, on_round=Fails(), force=True)
+        self.assertEqual(fedhpc.Results("run.h5").status, "complete")
         self.assertEqual(quietly(TINY, force=True).status, "complete")  # nothing is left behind
 
     def test_followers_hear_begin_and_end(self):
@@ -249,7 +264,7 @@ class Ranks(InFolder):
                        f"fedhpc.run({TINY!r}, progress=False, force=True)\n"):
             done = python(script, ranks=2)
             self.assertEqual(done.returncode, 1, done.stderr)
-            self.assertIn("ValueError: of mine", done.stderr)
+            self.assertEqual(len(re.findall("^ValueError: of mine$", done.stderr, re.MULTILINE)), 1, done.stderr)
             self.assertRegex(done.stderr, r'script.py", line [23]')
 
     def test_ranks_with_other_keys_are_refused(self):

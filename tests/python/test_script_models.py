@@ -1,7 +1,9 @@
 """fedhpc.script_model: any module of PyTorch trains by model.backend = autograd as torch trains it."""
 
 import unittest
+from unittest import mock
 
+import h5py
 import numpy as np
 
 import fedhpc
@@ -138,6 +140,37 @@ class Trained(InFolder):
         fedhpc.script_model(nn.Linear(6, 5), torch.zeros(2, 6), "net.pt")
         self.assertNotEqual((self.folder / "net.pt").read_bytes(), before)
         self.assertEqual({path.name for path in self.folder.iterdir()}, {"mine.h5", "net.pt"})
+
+    def test_what_is_replaced_is_no_result(self):
+        with h5py.File("net.pt", "w") as file:
+            file.attrs["status"] = "complete"
+        with self.assertRaisesRegex(fedhpc.DataError, "net.pt is a result file or a checkpoint of a run; give another"):
+            fedhpc.script_model(Odd(), torch.zeros(1, 6), "net.pt")
+        for name, words in ((".", "is a folder"), ("no/net.pt", "there is no folder .*no; make it first")):
+            with self.assertRaisesRegex(fedhpc.DataError, words):
+                fedhpc.script_model(Odd(), torch.zeros(1, 6), name)
+
+    def test_a_full_disk_is_an_error(self):
+        """A limit of the size of files ends a write as a full disk does, but for the number of the error."""
+        script = ("import os, resource, signal, fedhpc, torch\nsignal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+                  "resource.setrlimit(resource.RLIMIT_FSIZE, (10000, 10000))\n"
+                  "try:\n    fedhpc.script_model(torch.nn.Linear(100, 100), torch.zeros(1, 100), 'net.pt')\n"
+                  "except fedhpc.DataError as error:\n    print(error)\n")
+        before = sorted(self.folder.iterdir())
+        done = python(script)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertRegex(done.stdout, "net.pt. cannot be written: File too large")
+        with mock.patch("shutil.disk_usage", return_value=mock.Mock(free=1000)):
+            with self.assertRaisesRegex(fedhpc.DataError, "net.pt cannot be written: .* MB are free; make room"):
+                fedhpc.script_model(Odd(), torch.zeros(1, 6), "net.pt")
+        self.assertEqual({one.name for one in self.folder.iterdir()} - {one.name for one in before}, {"script.py"})
+
+    def test_weights_are_finite(self):
+        net = Odd()
+        with torch.no_grad():
+            net.head.bias[2] = float("nan")
+        with self.assertRaisesRegex(fedhpc.ConfigError, "^head.bias holds NaN or infinite numbers; give a module"):
+            fedhpc.script_model(net, torch.zeros(1, 6), "net.pt")
 
     def test_other_files_are_refused(self):
         net = nn.Linear(6, 4)

@@ -1,0 +1,105 @@
+"""Tells of what rounds change and visit_state() leaves out: after a resume it is as initialise() has made it."""
+
+import random
+import warnings
+import zlib
+from collections import deque
+from contextlib import contextmanager
+from numbers import Number
+
+import numpy as np
+
+from . import _core
+
+DEPTH = 3  # of lists in lists
+
+
+def watched(method, base, name):
+    """The method, whose verbs now warn of state that its checkpoints lack, once of each; `base`: fedhpc.Algorithm."""
+    initialise, round_, visit_state = method.initialise, method.round, method.visit_state
+    first, told, looks = {}, set(), False
+
+    def initialise_watched(setup):
+        nonlocal looks
+        initialise(setup)
+        first.clear()
+        first.update(_marks(method, ()))
+        looks = False
+
+    def round_watched(round):
+        nonlocal looks
+        looks = True  # a checkpoint walks over the state several times
+        round_(round)
+
+    def visit_state_watched(state):
+        nonlocal looks
+        with _read_of(method, base) as read:
+            visit_state(state)
+        if not looks or state.restores or "__dict__" in read:
+            return
+        looks = False
+        changed = sorted(one for one, mark in _marks(method, read | told).items() if first.get(one) != mark)
+        told.update(changed)
+        if changed:
+            _warn(name, changed)
+
+    # Attributes of the object win over those of its class.
+    vars(method).update(initialise=initialise_watched, round=round_watched, visit_state=visit_state_watched)
+    return method
+
+
+def _warn(name, changed):
+    if _core.launched_rank() > 0:
+        return
+    it = "it" if len(changed) == 1 else "them"
+    warnings.warn(f"method {name}: rounds have changed {', '.join(changed)}, which visit_state() does not read and "
+                  f"which will not be there after a resume; add {it} to visit_state", stacklevel=3)
+
+
+@contextmanager
+def _read_of(method, base):
+    """Yields the set of the names of the method's attributes that are read meanwhile."""
+    names = set()
+
+    def read(self, name):
+        if self is method:
+            names.add(name)
+        return super(base, self).__getattribute__(name)
+
+    base.__getattribute__ = read
+    try:
+        yield names
+    finally:
+        del base.__getattribute__
+
+
+def _marks(method, but):
+    """{attribute: what differs where its value does} of those that may be state."""
+    marks = {one: _mark(value) for one, value in vars(method).items() if one not in but}
+    return {one: mark for one, mark in marks.items() if mark is not None}
+
+
+def _mark(value, depth=DEPTH):
+    """None for what is no state: codecs, functions, texts, what lies in the store, what is over."""
+    try:
+        if isinstance(value, (Number, np.generic)):
+            return repr(value)
+        if isinstance(value, _core.EdgeRows):
+            value = value.rows
+        if hasattr(value, "__array__") and not isinstance(value, type):
+            array = np.asarray(value)
+            return None if array.dtype.hasobject else (str(array.dtype), array.shape,
+                                                       zlib.crc32(np.ascontiguousarray(array).view(np.uint8).data))
+        if isinstance(value, np.random.Generator):
+            return repr(value.bit_generator.state)
+        if isinstance(value, np.random.RandomState):
+            return repr(value.get_state())
+        if isinstance(value, random.Random):
+            return repr(value.getstate())
+        if isinstance(value, dict):
+            value = [*value, *value.values()]
+        if isinstance(value, (list, tuple, set, frozenset, deque)) and depth > 0:
+            return [_mark(one, depth - 1) for one in value]
+    except Exception:  # rows that are over, arrays of others
+        pass
+    return None
