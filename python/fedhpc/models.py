@@ -46,8 +46,8 @@ def export_model(module, example_input, path, *, weights=True):
         file.attrs["fedhpc_model"] = VERSION
         file.attrs["producer"] = f"fedhpc.export_model, torch {torch.__version__}, {type(module).__name__}"
         file.create_dataset("layers", data=np.array(texts, f"S{max(map(len, texts))}"))
-        for name, values in lines.constants.items():
-            file[f"constants/{name}"] = values
+        for name, array in lines.constants.items():
+            file[f"constants/{name}"] = array
         for name, array in values.items():
             file[f"model/global/{name}"] = array
     return {"model.name": "file", "model.file": str(path)}
