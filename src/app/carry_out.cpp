@@ -84,11 +84,6 @@ std::string why_idle(const Experiment& experiment, const std::vector<std::int64_
              : "the clients drawn have no training samples";
 }
 
-bool scores_nothing(const RoundMetrics& metrics) {
-  return std::isnan(metrics.global_loss) && std::isnan(metrics.personal_loss) &&
-         std::isnan(metrics.edge_accuracy) && std::isnan(metrics.edge_rmse);
-}
-
 /// Says once that a run diverges, once that nobody trains, and once that nothing is evaluated.
 class RoundWarnings {
  public:
@@ -100,7 +95,7 @@ class RoundWarnings {
         concat("the run diverges since round ", report.diverged_since,
                ": a loss is not finite or above 10^4 times that of guessing, the training loss is ",
                loss_text(report.metrics.train_loss), "; train.lr may be too large"));
-    warn_once(unscored_, report.evaluated && scores_nothing(report.metrics),
+    warn_once(unscored_, report.evaluated && !report.global_scored && !report.personal_scored,
               concat("no model was scored after round ", report.round,
                      ": those that the method evaluates have no test samples; clients have their "
                      "own with data.split = client and data.train_fraction below 1"));

@@ -1,8 +1,7 @@
 #include "fedhpc/models/model_file.hpp"
 
 #include <algorithm>
-#include <fstream>
-#include <iterator>
+#include <caffe2/serialize/inline_container.h>
 
 #include <ATen/ops/empty.h>
 
@@ -62,6 +61,20 @@ ModelDescription read_lines(const h5::Handle& file, const std::string& source) {
   return description;
 }
 
+/// The code and the numbers of a script, whatever its file is called and wherever its Python code
+/// stood.
+void add_script(Digest& digest, const std::string& path) {
+  caffe2::serialize::PyTorchStreamReader script(path);
+  std::vector<std::string> names = script.getAllRecords();
+  std::ranges::sort(names);
+  for (const std::string& name : names) {
+    if (name.starts_with('.') || name.ends_with(".debug_pkl")) continue;
+    const auto [bytes, size] = script.getRecord(name);
+    digest.add(name);
+    digest.add(bytes.get(), size);
+  }
+}
+
 /// The dimensions that are longer than 1.
 Shape true_dimensions(Shape shape) {
   std::erase(shape, 1);
@@ -86,8 +99,7 @@ std::string digest_of_model_file(const ModelOptions& options) {
   if (options.file.empty()) return {};
   Digest digest;
   if (options.by_autograd()) {
-    std::ifstream script(options.file, std::ios::binary);
-    digest.add(std::string(std::istreambuf_iterator<char>(script), {}));
+    add_script(digest, options.file);
     return digest.text();
   }
   const h5::Handle file = h5::open_input(options.file);
