@@ -126,8 +126,8 @@ def algorithm(name, sentence):
     sentence  one sentence for `fedhpc list algorithms`, with its citation
 
     The same name again replaces the method, as in a cell of a notebook that runs twice. ConfigError for a
-    name of fedhpc's own, and for one name in two files; TypeError for a class without round() or evaluate(), or with verbs that would do
-    nothing; ValueError for attributes that say nothing.
+    name of fedhpc's own, and for one name in two files; TypeError for a class without round() or evaluate(), or
+    with verbs that would do nothing; ValueError for attributes that say nothing.
     """
     def add(method):
         register(name, sentence, method)

@@ -29,8 +29,8 @@ def run(config=None, *, ranks=None, on_round=None, progress=None, force=False, *
     on_round  is called with a dictionary of the round's figures after every round, {"round": 3,
               "train_loss": 0.3, "global_accuracy": 0.9, ...}: those that were evaluated, in the units of
               Results.rounds. It is called on rank 0. If what it returns is true, the run ends after the next
-              round, with a checkpoint; so it does where it raises an exception, which is then raised here. An object may have begin(config) and end(status) beside its call: see
-              fedhpc.callbacks.
+              round, with a checkpoint; so it does where it raises an exception, which is then raised here. An object
+              may have begin(config) and end(status) beside its call: see fedhpc.callbacks.
     progress  None: a bar in notebooks and terminals; True or False: a bar or none. The program's own lines, for the
               log of a job, are the key run.progress = "plain".
     force     replaces an earlier result instead of giving it another name

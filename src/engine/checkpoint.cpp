@@ -153,13 +153,10 @@ void Checkpointer::write(std::int64_t round, const h5::Handle* results) {
   const std::string path = checkpoint_path(results_, round);
   const ModelRecord model = experiment_.current_model();
   const StateBytes state = state_bytes(experiment_, comm_);
-  if (round == experiment_.config().run.rounds && !agree_on_room(path, results, state.now, model)) {
-    return;
-  }
-  if (results != nullptr) {
-    const std::string lacking = lacking_room(path, *results, state.now, model);
-    if (!lacking.empty()) throw Error(concat(lacking, "; make room, then ", way_on(results_)));
-  }
+  const std::string lacking =
+      results == nullptr ? "" : lacking_room(path, *results, state.now, model);
+  if (round == experiment_.config().run.rounds && is_left_out(lacking)) return;
+  if (!lacking.empty()) throw Error(concat(lacking, "; make room, then ", way_on(results_)));
   naming_file(path, results_, [&] { write_file(path, round, results, model); });
   std::erase(kept_, path);
   kept_.push_back(path);
@@ -171,18 +168,14 @@ void Checkpointer::write(std::int64_t round, const h5::Handle* results) {
   if (comm_.rank() == 0) remove_checkpoints(results_, kept_);
 }
 
-bool Checkpointer::agree_on_room(const std::string& path, const h5::Handle* results,
-                                 std::int64_t state_bytes, const ModelRecord& model) const {
-  const std::string lacking =
-      results == nullptr ? "" : lacking_room(path, *results, state_bytes, model);
+bool Checkpointer::is_left_out(const std::string& lacking) const {
   Tensor lacks = at::full({1}, lacking.empty() ? 0.0 : 1.0, at::kDouble);
   comm_.sum_(lacks);
-  if (lacks.item<double>() == 0) return true;
-  if (results != nullptr) {
+  if (!lacking.empty()) {
     run_log().of_run(LogLevel::Warning,
                      concat(lacking, "; without it this run cannot go on to more rounds"));
   }
-  return false;
+  return lacks.item<double>() > 0;
 }
 
 void Checkpointer::keep_newest() const {

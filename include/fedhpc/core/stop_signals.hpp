@@ -3,10 +3,10 @@
 namespace fedhpc {
 
 /// Catches SIGTERM, SIGINT, SIGUSR1 and, unless it is ignored, SIGHUP while it lives; a closed pipe
-/// (SIGPIPE) ends nothing. It remembers the first one, so that work can
-/// stop where it may be taken up again. The second goes to who caught it before, if anybody did, and
-/// else ends the process at once with exit code 1. The same one again within 0.2 s is no second one,
-/// SIGINT apart: SLURM sends SIGTERM twice when a job's time is up.
+/// (SIGPIPE) ends nothing. It remembers the first one, so that work can stop where it may be taken
+/// up again. The second goes to who caught it before, if anybody did, and else ends the process at
+/// once with exit code 1. The same one again within 0.2 s is no second one, SIGINT apart: SLURM
+/// sends SIGTERM twice when a job's time is up.
 class StopSignals {
  public:
   /// What signals do when this one's life is over.

@@ -66,10 +66,9 @@ class Checkpointer {
   /// What a checkpoint lacks, in words; empty where there is room.
   std::string lacking_room(const std::string& path, const h5::Handle& results,
                            std::int64_t state_bytes, const ModelRecord& model) const;
-  /// Whether there is room for the checkpoint after the last round, which a run does without.
-  /// Collective; rank 0 warns.
-  bool agree_on_room(const std::string& path, const h5::Handle* results, std::int64_t state_bytes,
-                     const ModelRecord& model) const;
+  /// Whether the checkpoint after the last round, which a run does without, lacks something on any
+  /// rank, which warns of it. Collective.
+  bool is_left_out(const std::string& lacking) const;
 
   Experiment& experiment_;
   Communicator& comm_;

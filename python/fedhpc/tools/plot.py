@@ -14,8 +14,8 @@ simulated_seconds (a run with network.* keys); wall: this machine's time, evalua
 logarithmic axis. --seeds band: runs that differ in their seeds only are one curve, their mean, in a band of one
 sample standard deviation up and down, over the rounds that all of them have.
 
-Only evaluated rounds are drawn, of --metric and of an algorithm's own series all recorded ones. Several runs share the figure,
-with a legend of --labels, one per curve, or of the settings in which they differ, each run's own. The ending of
+Only evaluated rounds are drawn, of --metric and of an algorithm's own series all recorded ones. Several runs share the
+figure, with a legend of --labels, one per curve, or of the settings in which they differ, each run's own. The ending of
 --output says whether pixels or vectors are drawn. An earlier figure there gets the name FIGURE.old1.png, or the next number;
 --force replaces it. Prints a line per run and the path written. Exit code 2: a file
 is missing or is no result file, or nothing can be drawn as asked.
@@ -119,7 +119,8 @@ def draw_panel(axes, groups, labels, metrics, against, vertical, scale, rounds_o
         if quantiles:
             small_title(axes, "median, 10 % to 90 % of clients")
     else:
-        axes.text(0.5, 0.5, "not evaluated" + (" yet" if goes_on(groups) else ""), transform=axes.transAxes, ha="center", color="#777777")
+        text = "not evaluated yet" if goes_on(groups) else "not evaluated"
+        axes.text(0.5, 0.5, text, transform=axes.transAxes, ha="center", color="#777777")
         axes.set(xscale="linear", xticks=[], yticks=[])
 
 
