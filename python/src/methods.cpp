@@ -156,6 +156,13 @@ class PythonMethod final : public Algorithm {
     });
   }
 
+  std::string code_digest() const override {
+    return in_method([&] {
+      const nb::object digest = nb::module_::import_("fedhpc._code").attr("digest");
+      return nb::cast<std::string>(digest(method_->type()));
+    });
+  }
+
   void declare(OptionSet& options) override {
     in_method([&] {
       declared_ = true;

@@ -46,7 +46,8 @@ constexpr CommandHelp kCommandHelp[] = {
   Seconds are of the participants: absent clients that train as well (training or learn = all) come on top.
   Bytes of a codec whose payload depends on the data are those of the steps that were tried.
   With --json also config, the whole configuration as the result file would have it, metrics, the
-  names of its series that will have values, and data_digest, that of the data (docs/semantics.md).
+  names of its series that will have values, and digests of data, model file and foreign code
+  (docs/semantics.md).
 )"},
     {"list", R"(fedhpc list [algorithms|models|datasets|partitioners|factorisations|codecs]
             [--run.plugin=FILE,...]

@@ -73,8 +73,12 @@ std::string in_json(const Plan& plan) {
     config.push_back(concat(quoted(one.key), ": ", quoted(one.value)));
   }
   for (const Metric& one : plan.series) series.push_back(quoted(one.name));
+  std::string digests;
+  for (const auto& [name, digest] : plan.digests.named()) {
+    digests += concat(", ", quoted(name), ": ", quoted(digest));
+  }
   return concat("{", join(needs), ", \"config\": {", join(config), "}, \"metrics\": [",
-                join(series), "], \"data_digest\": ", quoted(plan.data_digest), "}\n");
+                join(series), "]", digests, "}\n");
 }
 
 /// Takes --ranks N off the arguments; none where it is not there.
@@ -135,7 +139,7 @@ Plan plan(const std::function<Given()>& read, const StartOptions& start, std::op
   }
   if (parts.factor_map) add_factors(lines, *parts.factor_map);
   return {lines, parse_ini(config->to_ini(), "the configuration"), parts.series_to_come(),
-          parts.data_digest};
+          parts.digests};
 }
 
 int plan_command(const Arguments& arguments) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "fedhpc/core/log.hpp"
 #include "fedhpc/engine/recorder.hpp"
 
 namespace fedhpc {
@@ -10,6 +11,7 @@ namespace {
 
 constexpr const char* kData = "data_digest";  // attributes of the file
 constexpr const char* kModel = "model_digest";
+constexpr const char* kCode = "code_digest";
 
 /// Throws DataError unless the data at hand are those a checkpoint was made with.
 void check_data(const h5::Handle& file, const std::string& path, const Parts& parts) {
@@ -29,7 +31,7 @@ void check_data(const h5::Handle& file, const std::string& path, const Parts& pa
   };
   refuse_unless(same, "other numbers of");
   refuse_unless(!h5::has_attribute(file, kData) ||  // of fedhpc before it had one
-                    h5::read_text_attribute(file, kData) == parts.data_digest,
+                    h5::read_text_attribute(file, kData) == parts.digests.data,
                 "other");
   const h5::Handle state = h5::open_group(file, "/state");
   if (!h5::has_attribute(state, kPartitionDigest)) return;  // of fedhpc before it had one
@@ -39,9 +41,19 @@ void check_data(const h5::Handle& file, const std::string& path, const Parts& pa
 /// Throws DataError unless the model file at hand computes what that of the checkpoint did.
 void check_model(const h5::Handle& file, const std::string& path, const Parts& parts) {
   if (!h5::has_attribute(file, kModel)) return;  // of another model, or of fedhpc before it had one
-  if (h5::read_text_attribute(file, kModel) == parts.model_digest) return;
+  if (h5::read_text_attribute(file, kModel) == parts.digests.model) return;
   throw DataError(concat("checkpoint '", path, "' was made with another model: model.file '",
                          parts.config.model.file, "' had other layers; give the file of that run"));
+}
+
+/// A warning where the code of a plug-in or of a method in Python is not that of the checkpoint:
+/// one that failed is mended, and goes on.
+std::string other_code(const h5::Handle& file, const std::string& path, const Parts& parts) {
+  if (!h5::has_attribute(file, kCode)) return {};  // of fedhpc's own, or before it had one
+  if (h5::read_text_attribute(file, kCode) == parts.digests.code) return {};
+  return concat("checkpoint '", path,
+                "' was made with other code of algorithm.name = ", parts.config.algorithm_name,
+                "; the run goes on with this one");
 }
 
 /// Throws DataError unless a checkpoint holds all that the result file goes on with.
@@ -92,6 +104,7 @@ void check_origin(const h5::Handle& file, const Resumption& from, const Experime
   check_data(file, from.checkpoint, experiment.parts());
   check_model(file, from.checkpoint, experiment.parts());
   check_records(file, from, experiment);
+  run_log().of_run(LogLevel::Warning, other_code(file, from.checkpoint, experiment.parts()));
 }
 
 }  // namespace fedhpc

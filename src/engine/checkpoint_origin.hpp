@@ -8,7 +8,7 @@ namespace fedhpc {
 inline constexpr const char* kPartitionDigest = "partition";
 
 /// Throws DataError unless a checkpoint is of the data and of the model at hand, and holds all that
-/// the result file goes on with.
+/// the result file goes on with. Warns where it is of other code.
 void check_origin(const h5::Handle& file, const Resumption& from, const Experiment& experiment);
 
 }  // namespace fedhpc

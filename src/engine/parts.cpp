@@ -91,6 +91,7 @@ Parts::Parts(Config& options, Communicator& ranks, const Resumption* from)
     within_memory(concat("the model model.name = ", config.model.name), [&] { open_model(from); });
   });
   require_same_model();
+  identify_code();
   fail_together(comm, [&] { within_memory("the data on the device", [&] { move_to_device(); }); });
   trainer = std::make_unique<LocalTrainer>(*model, *shard, config.train, context);
   evaluator = std::make_unique<Evaluator>(
@@ -215,7 +216,7 @@ Placement Parts::open_data() {
     data.clients = clients;
   }
   dataset = open_dataset(data);
-  data_digest = digest_of(*dataset);
+  digests.data = digest_of(*dataset);
   partition = make_partition(data, *dataset);
   check_sizes(data, *dataset, partition);
   preparation = make_preparation(data, *dataset);

@@ -33,7 +33,7 @@ void Parts::open_model(const Resumption* from) {
   ModelOptions of_rows = config.model;
   of_rows.type = context.type;
   model = make_model(of_rows, dataset->shape(), loss.outputs());
-  model_digest = digest_of_model_file(config.model);
+  digests.model = digest_of_model_file(config.model);
   loss = loss.of_outputs(model->classes());
   if (method().traits().reads_embeddings && !model->has_embedding()) {
     throw ConfigError(concat("algorithm.name = ", config.algorithm_name,

@@ -5,6 +5,7 @@
 #include <ATen/ops/zeros.h>
 
 #include "fedhpc/engine/parts.hpp"
+#include "fedhpc/engine/plugins.hpp"
 #include "fedhpc/training/local_steps.hpp"
 
 #include "comm/first_to_differ.hpp"
@@ -107,7 +108,7 @@ void Parts::start_moves() {
 }
 
 void Parts::require_same_data() const {
-  const auto other = first_to_differ(comm, data_digest + digest_of(partition));
+  const auto other = first_to_differ(comm, digests.data + digest_of(partition));
   if (other == 0) return;
   throw DataError(concat(
       "rank 0 and rank ", other, " have read different data; look at the files of data.name = ",
@@ -115,11 +116,22 @@ void Parts::require_same_data() const {
 }
 
 void Parts::require_same_model() const {
-  const auto other = first_to_differ(comm, model_digest);
+  const auto other = first_to_differ(comm, digests.model);
   if (other == 0) return;
   throw DataError(concat("rank 0 and rank ", other,
                          " have read different models; look at model.file = ", config.model.file,
                          " on both hosts"));
+}
+
+void Parts::identify_code() {
+  fail_together(comm, [&] {
+    digests.code = method().code_digest() + digest_of_libraries(config.run.plugins);
+  });
+  const auto other = first_to_differ(comm, digests.code);
+  if (other == 0) return;
+  throw DataError(concat(
+      "rank 0 and rank ", other, " have different code of algorithm.name = ", config.algorithm_name,
+      "; look at its files, and at run.plugin = ", join(config.run.plugins), ", on both hosts"));
 }
 
 }  // namespace fedhpc

@@ -18,6 +18,8 @@
 
 #include "fedhpc/plugin.hpp"
 
+#include "core/digest.hpp"
+
 namespace fedhpc {
 
 namespace {
@@ -34,6 +36,7 @@ constexpr const char* kPage = "docs/how-to/add-an-algorithm.md says how to make 
 /// What this process has loaded.
 struct Loaded {
   std::map<std::string, std::string> files;                           // their versions by path
+  std::map<std::string, std::string> digests;                         // of libraries, by path
   std::map<std::pair<std::string, std::string>, std::string> adders;  // by kind and name
   std::map<std::string, std::function<void(const std::string&)>> languages;
 };
@@ -109,8 +112,9 @@ bool is_whole(std::string_view bytes) {
   return true;
 }
 
-/// Throws ConfigError unless the file is a plug-in that was built for this fedhpc.
-void check_stamp(const std::string& path) {
+/// Throws ConfigError unless the file is a plug-in that was built for this fedhpc. Returns its
+/// checksum.
+std::string check_stamp(const std::string& path) {
   const std::string bytes = bytes_of(path);
   if (!bytes.starts_with(kElf)) throw refusal(path, concat("is no shared library; ", kPage));
   const std::optional<std::string> built_for = text_behind_mark(bytes);
@@ -124,6 +128,9 @@ void check_stamp(const std::string& path) {
     throw refusal(path, concat("was built for ", *built_for, ", and this is ", plugins_built_for(),
                                "; build it anew with this fedhpc"));
   }
+  Digest digest;
+  digest.add(bytes);
+  return digest.text();
 }
 
 /// Calls what is not ours. Throws ConfigError for whatever it throws.
@@ -160,7 +167,7 @@ void take(const std::string& path, const Plugin& plugin) {
 }
 
 void load_library(const std::string& path) {
-  check_stamp(path);
+  std::string digest = check_stamp(path);
   void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);  // for good: classes are in use
   if (library == nullptr) {
     throw refusal(path, concat("cannot be loaded: ", dlerror(),
@@ -174,6 +181,7 @@ void load_library(const std::string& path) {
   const auto tell = reinterpret_cast<void (*)(Plugin&)>(address);
   call(path, [&] { tell(plugin); });
   take(path, plugin);
+  loaded().digests[path] = std::move(digest);
 }
 
 /// The language in which a file is written; nothing for a library.
@@ -233,6 +241,18 @@ void load_plugin(const std::string& path) {
 void set_plugin_language(const std::string& ending,
                          std::function<void(const std::string& path)> load) {
   loaded().languages[ending] = std::move(load);
+}
+
+std::string digest_of_libraries(const std::vector<std::string>& paths) {
+  std::string all;
+  for (const std::string& path : paths) {
+    const auto known = loaded().digests.find(fs::weakly_canonical(path).string());
+    if (known != loaded().digests.end()) all += known->second;
+  }
+  if (all.empty()) return {};
+  Digest digest;
+  digest.add(all);
+  return digest.text();
 }
 
 std::optional<std::string> plugin_built_for(const std::string& path) {

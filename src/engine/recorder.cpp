@@ -134,8 +134,7 @@ RunHeader Recorder::header(const std::string& command_line) const {
           .ranks = static_cast<std::int64_t>(hosts_.size()),
           .device = experiment_.config().run.device == DeviceKind::Cuda ? "cuda" : "cpu",
           .block = experiment_.parts().block_width,
-          .data_digest = experiment_.parts().data_digest,
-          .model_digest = experiment_.parts().model_digest,
+          .digests = experiment_.parts().digests,
           .hostnames = hosts_};
 }
 

@@ -135,8 +135,7 @@ void ResultsWriter::write_header(const RunHeader& header) {
   h5::replace_attribute(file_, "ranks", header.ranks);
   h5::replace_attribute(file_, "device", header.device);
   h5::replace_attribute(file_, "block", header.block);
-  for (const auto& [name, digest] : {std::pair{"data_digest", header.data_digest},
-                                     std::pair{"model_digest", header.model_digest}}) {
+  for (const auto& [name, digest] : header.digests.named()) {
     if (!digest.empty()) h5::replace_attribute(file_, name, digest);
   }
   h5::replace_attribute(file_, "finished", "", kTimeCapacity);

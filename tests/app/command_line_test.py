@@ -18,6 +18,7 @@ KINDS = {"algorithms": "fedavg", "models": "dnn", "datasets": "glyphs", "partiti
 PLAN_KEYS = ["ranks", "clients_per_rank", "bytes_up_per_client", "bytes_down_per_client",
              "memory_per_rank_bytes", "block", "seconds_per_round", "gradient_values_per_client", "clients", "rounds",
              "balance", "balance_at_home", "moved_per_round"]
+DIGESTS = ("data_digest", "model_digest", "code_digest")
 NOBODY_TRAINED = (r"\Afedhpc: warning: no sample trained in round \d+, its loss is NaN: "
                   r"the clients drawn have no training samples\n\Z")
 SMALL = """[run]
@@ -131,7 +132,7 @@ class Plan(AppCase):
         keys = [*PLAN_KEYS, *more]
         self.assertEqual(list(lines), keys)
         packed = json.loads(self.run_ok("plan", ini, "--json", *arguments, ranks=ranks).stdout)
-        self.assertEqual(list(packed), [*keys, "config", "metrics", "data_digest"])
+        self.assertEqual(list(packed), [*keys, "config", "metrics", *DIGESTS])
         for key in set(keys) - {"seconds_per_round", "memory_per_rank_bytes"}:
             self.assertEqual(float(lines[key]), packed[key])
         return packed
@@ -150,7 +151,8 @@ class Plan(AppCase):
                 self.assertEqual(told["config"], parse_config(text_of(file.attrs["config"])))
                 values = {name for name in file["rounds"] if np.isfinite(file["rounds"][name][...]).any()}
                 self.assertEqual({*told["metrics"], "round"}, values, more)
-                self.assertEqual(told["data_digest"], file.attrs.get("data_digest", b"").decode())
+                for name in DIGESTS:
+                    self.assertEqual(told[name], file.attrs.get(name, b"").decode())
 
     def test_gradients_of_methods(self):
         """Sample gradients of a round, in values: twice a model's where a client trains twice."""

@@ -111,9 +111,15 @@ class Plugins(AppCase):
                 self.assertEqual(resumed[name], straight[name], name)
         with h5py.File(self.folder / "run.h5") as file:
             self.assertIn(f"plugin = {elsewhere.resolve()}/libmine.so", file.attrs["config"].decode())
+            self.assertRegex(file.attrs["code_digest"].decode(), "^[0-9a-f]{16}$")
         # The configuration as it is now may name it too; the command line need not.
         self.ini(CONFIG.format(plugin="elsewhere/libmine.so"), "again.ini")
-        self.run_ok("resume", "run.h5", "again.ini", *keys[1:], "--run.rounds=401")
+        same = self.run_ok("resume", "run.h5", "again.ini", *keys[1:], "--run.rounds=401")
+        self.assertNotIn("other code", same.stderr)
+        with open(elsewhere / "libmine.so", "ab") as library:
+            library.write(b"another build")
+        other = self.run_ok("resume", "run.h5", "again.ini", *keys[1:], "--run.rounds=402")
+        self.assertIn("was made with other code of algorithm.name = ", other.stderr)
 
     def test_beside_the_file_that_names_it(self):
         (self.folder / "bases").mkdir()

@@ -31,8 +31,9 @@ def write(path, config, rounds, status):
     with h5py.File(part, "w", libver="latest") as file:
         file.attrs["status"] = status
         file.attrs["config"] = text
-        if "FAKE_DIGEST" in os.environ:
-            file.attrs["data_digest"] = os.environ["FAKE_DIGEST"]
+        for variable, name in (("FAKE_DIGEST", "data_digest"), ("FAKE_CODE", "code_digest")):
+            if variable in os.environ:
+                file.attrs[name] = os.environ[variable]
         file.attrs["ranks"] = 1
         file.attrs["device"] = config.get("run.device", "cpu")
         file.attrs["fedhpc_version"], file.attrs["git_commit"] = "0.0.1", "c0ffee"

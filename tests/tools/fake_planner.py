@@ -1,9 +1,9 @@
 """Stands in for the fedhpc program where runs are planned: plan is answered here, runs by fake_fedhpc.
 
 plan says $FAKE_MEMORY bytes per rank and 2 s per round for 24 clients on one rank, 100 rounds where nothing sets them
-and $FAKE_DIGEST of the data, and refuses the key train.lrr and learning rates of $FAKE_LIMIT [9] and above. With $FAKE_NO_GPU it
-refuses run.device = cuda as well. Every plan is appended to
-$FAKE_LOG with its number of ranks.
+and $FAKE_DIGEST of the data and $FAKE_CODE of the code, and refuses the key train.lrr and learning rates of $FAKE_LIMIT
+[9] and above. With $FAKE_NO_GPU it refuses run.device = cuda as well. Every plan is appended to $FAKE_LOG with its
+number of ranks.
 """
 
 import configparser
@@ -46,7 +46,8 @@ def plan(target, arguments):
     print(json.dumps({"ranks": ranks, "clients_per_rank": -(-clients // ranks), "seconds_per_round": 2.0 / ranks,
                       "memory_per_rank_bytes": int(os.environ["FAKE_MEMORY"]), "rounds": int(config["run.rounds"]),
                       "config": config, "metrics": [name for name in METRICS if has(name, config)],
-                      "data_digest": os.environ.get("FAKE_DIGEST", "")}))
+                      "data_digest": os.environ.get("FAKE_DIGEST", ""), "model_digest": "",
+                      "code_digest": os.environ.get("FAKE_CODE", "")}))
     return 0
 
 

@@ -185,6 +185,26 @@ class Summarize(Folder):
         self.assertEqual([line["n"] for line in self.table(*several)], ["1"] * 3)
         self.assertIn(("a", "1"), self.labels_of_lines(*several))
 
+    def of_digest(self, name, seed=1, file="", **digests):
+        text = config(seed) + (f"[model]\nfile={file}\n" if file else "")
+        return write_run(self.folder / f"{name}.h5", config=text, attributes=digests)
+
+    def test_other_models_of_a_file_are_other_lines(self):
+        same = [self.of_digest("a", 1, "/here/net.h5", model_digest="aaaa"),
+                self.of_digest("b", 2, "/there/net.h5", model_digest="aaaa")]
+        self.assertEqual([line["n"] for line in self.table(*same)], ["2"])
+        changed = self.of_digest("c", 1, "/here/net.h5", model_digest="cccc")
+        self.assertEqual(self.labels_of_lines(same[0], changed), [("file = /here/net.h5 (a)", "1"), ("file = /here/net.h5 (c)", "1")])
+        moved = self.of_digest("d", 1, "/elsewhere/net.h5", model_digest="dddd")
+        self.assertEqual(self.labels_of_lines(*same, moved), [("file = /here/net.h5", "2"), ("file = /elsewhere/net.h5", "1")])
+
+    def test_other_code_is_another_line(self):
+        runs = [self.of_digest("a", 1, code_digest="aaaabbbbcc"), self.of_digest("b", 2, code_digest="aaaabbbbcc"),
+                self.of_digest("c", 1, code_digest="ccccddddee")]
+        self.assertEqual(self.labels_of_lines(*runs), [("code = aaaabbbb", "2"), ("code = ccccdddd", "1")])
+        old = self.of_digest("d", 3)
+        self.assertEqual([line["n"] for line in self.table(*runs[:2], old)], ["3"])
+
     def test_a_key_that_only_some_have_names_the_line(self):
         runs = [write_run(self.folder / f"{name}.h5", config=config(seed, **keys))
                 for name, seed, keys in (("a", 1, {}), ("b", 2, {}), ("c", 1, {"smoothing": 0}), ("d", 1, {"mu": 1}))]

@@ -328,6 +328,12 @@ class Running(Case):
             self.assertIn(f"{left} of 6 runs are left", self.tool(*how, FAKE_DIGEST=digest))
         self.assertIn("0 of 6 runs are left", self.tool(*how))
 
+    def test_results_of_other_code(self):
+        self.ini(SWEEP)
+        how = ("sweep", "sweep.ini", "--local", "--ranks", "1")
+        for digest, left in (("aa", 6), ("aa", 0), ("bb", 6)):
+            self.assertIn(f"{left} of 6 runs are left", self.tool(*how, FAKE_CODE=digest))
+
     def test_a_metric_that_no_run_has_ends_the_sweep_before_anything_runs(self):
         validated = "data.validation_fraction = 0.1\nselect = validation\n"
         for more, expected in (

@@ -10,6 +10,7 @@
 #include "fedhpc/core/configuration_source.hpp"
 #include "fedhpc/core/stop_signals.hpp"
 #include "fedhpc/engine/experiment.hpp"
+#include "fedhpc/io/digests.hpp"
 
 namespace fedhpc {
 
@@ -54,7 +55,7 @@ struct Plan {
   std::vector<std::pair<std::string, std::string>> needs;  ///< names and numbers, in their order
   std::vector<Assignment> config;                          ///< as its result file would have it
   std::vector<Metric> series;                              ///< of /rounds
-  std::string data_digest;                                 ///< of the dataset, or empty
+  Digests digests;
 };
 
 /// On every rank. `ranks`: those of a machine that is not there; none: of this one.

@@ -13,6 +13,7 @@
 #include "fedhpc/data/preparation.hpp"
 #include "fedhpc/data/shard.hpp"
 #include "fedhpc/engine/config.hpp"
+#include "fedhpc/io/digests.hpp"
 #include "fedhpc/models/model.hpp"
 #include "fedhpc/rounds/client_moves.hpp"
 #include "fedhpc/rounds/cohort.hpp"
@@ -58,8 +59,7 @@ struct Parts {
   Communicator& comm;
   const Context context;
   std::unique_ptr<Dataset> dataset;
-  std::string data_digest;   ///< of the dataset, or empty
-  std::string model_digest;  ///< of what model.file computes, or empty
+  Digests digests;
   Partition partition;
   std::unique_ptr<Topology> topology;
   Preparation preparation = Standardize::None;  ///< of the samples
@@ -100,9 +100,11 @@ struct Parts {
 
  private:
   Placement open_data();
-  /// Throws DataError, the same on every rank, where ranks have read different data.
+  /// Throw DataError, the same on every rank, where ranks have read different ones.
   void require_same_data() const;
   void require_same_model() const;
+  /// Takes the checksum of the code, and looks at it in the same way.
+  void identify_code();
   std::unique_ptr<Shard> own_shard(std::int64_t held_bytes) const;
   /// The mean work of each client in a round, and what its home holds of it.
   std::vector<ClientLoad> loads() const;

@@ -3,6 +3,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace fedhpc {
 
@@ -17,6 +18,10 @@ void load_plugin(const std::string& path);
 /// path, again where the file has changed. What it throws refuses the plug-in.
 void set_plugin_language(const std::string& ending,
                          std::function<void(const std::string& path)> load);
+
+/// Returns a checksum of the libraries among plug-ins that have been loaded from the files `paths`;
+/// empty where there is none.
+std::string digest_of_libraries(const std::vector<std::string>& paths);
 
 /// Returns what the plug-in in a file was built for, without loading it; nothing where the file is
 /// no plug-in. Throws ConfigError if it cannot be read.

@@ -8,6 +8,7 @@
 
 #include "fedhpc/core/metric.hpp"
 #include "fedhpc/core/named_tensor.hpp"
+#include "fedhpc/io/digests.hpp"
 #include "fedhpc/io/durable.hpp"
 #include "fedhpc/io/file_lock.hpp"
 #include "fedhpc/io/hdf5.hpp"
@@ -29,8 +30,7 @@ struct RunHeader {
   std::int64_t ranks = 1;
   std::string device;
   std::int64_t block = 1;
-  std::string data_digest{};           ///< of the dataset, or empty
-  std::string model_digest{};          ///< of model.file, or empty
+  Digests digests{};
   std::vector<std::string> hostnames;  ///< of every rank
 };
 

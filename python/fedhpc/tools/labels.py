@@ -3,26 +3,32 @@
 from collections import Counter
 from pathlib import Path
 
+from .results import DIGESTS
+
 SEEDS = {"run.seed", "data.seed"}
 # Where results go, how they are watched and which machine works: they do not change what comes out.
 NOT_IN_LEGEND = {"run.output", "run.progress", "run.log_level", "run.mpi", "run.save", "run.live",
                  "run.checkpoint_every", "run.collective_timeout", "run.grace_seconds", "data.dir", "train.block",
                  "store.device_budget"}
 LABEL_KEYS = 4  # most settings named in one legend entry
-DIGEST = "data.digest"  # of the samples, in the place of data.dir: a path differs between machines
+DIGEST, MODEL, CODE = "data.digest", "model.digest", "code.digest"  # in the place of paths, which differ between machines
+OF_ATTRIBUTES = dict(zip(DIGESTS, (DIGEST, MODEL, CODE)))
+FILES = {DIGEST: ("data.file", "data.test_file"), MODEL: ("model.file",), CODE: ()}  # known by their names then
 # What these keys choose has other files as a matter of course.
-CHOSEN_BY = {DIGEST: ("data.name", "data.file", "data.test_file"), "run.plugin": ("algorithm.name",)}
+CHOSEN_BY = {DIGEST: ("data.name", *FILES[DIGEST]), MODEL: ("model.name", *FILES[MODEL]),
+             CODE: ("algorithm.name", "run.plugin"), "run.plugin": ("algorithm.name",)}
 
 
 def settings(run, ignored=frozenset()):
     """The configuration of a run without keys that say nothing about its numbers, and without `ignored` ones; with the
-    digest of its data where the file has one, and then the data's files, as plug-ins always, without their folders."""
+    digests of data, model and code that the file has, and then their files, as plug-ins always, without folders."""
     own = {key: value for key, value in run.config.items() if key not in NOT_IN_LEGEND and key not in ignored}
     if "run.plugin" in own:
         own["run.plugin"] = ",".join(Path(plugin).name for plugin in listed(own["run.plugin"]))
-    if "data_digest" in run.attributes:
-        own[DIGEST] = run.attributes["data_digest"]
-        own.update({key: Path(own[key]).name for key in ("data.file", "data.test_file") if key in own})
+    for attribute, key in OF_ATTRIBUTES.items():
+        if attribute in run.attributes:
+            own[key] = run.attributes[attribute]
+            own.update({file: Path(own[file]).name for file in FILES[key] if file in own})
     return own
 
 
@@ -54,7 +60,7 @@ def labels_of(runs, ignored=frozenset(), most=LABEL_KEYS):
               for run, config in zip(runs, own)]
     for alike in alike_in(labels):
         shared = set.intersection(*(set(own[i]) for i in alike))
-        for key in dict.fromkeys(key for i in alike for key in own[i] if key not in shared and key != DIGEST):
+        for key in dict.fromkeys(key for i in alike for key in own[i] if key not in shared and key not in FILES):
             for i in alike:
                 labels[i] += [words_of(key, own[i][key])] if key in own[i] else absent(key)
     labels = [", ".join(parts) for parts in labels]
@@ -92,28 +98,31 @@ def names_of_files(paths):
 
 
 def said(run, key, value):
-    """(key, value) as a label has them: of other data the folder, of data without a folder the digest's beginning."""
-    if key != DIGEST:
+    """(key, value) as a label has them: of other data and models where they lie, if that is known, of code the
+    beginning of its digest."""
+    if key not in FILES:
         return key, value
-    return ("data.dir", run.config["data.dir"]) if "data.dir" in run.config else (key, value[:8])
+    place = {DIGEST: "data.dir", MODEL: "model.file"}.get(key)
+    return (place, run.config[place]) if place in run.config else ("run.code" if key == CODE else key, value[:8])
 
 
 def groups_of_seeds(runs, tell):
     """The runs in lists of the same configuration but for seeds and output, in order of appearance.
 
     Of several runs of one seed the one with most rounds is in its list, of as many the one that began last; a run
-    counts once in a mean. `tell` is told of the others. A file without a digest, of an earlier version, is beside those
-    that have one, unless they have several.
+    counts once in a mean. `tell` is told of the others. A file that lacks a digest, of an earlier version, is beside
+    those that have it, unless they have several.
     """
     configs = [settings(run, SEEDS) for run in runs]
-    own = [(config.pop(DIGEST, None), frozenset(config.items())) for config in configs]
-    digests = {}
-    for digest, config in own:
-        digests.setdefault(config, set()).add(digest)
+    own = [([config.pop(key, None) for key in FILES], frozenset(config.items())) for config in configs]
+    known = {}  # of each configuration and kind
+    for digests, config in own:
+        for kind, digest in enumerate(digests):
+            known.setdefault((config, kind), set()).add(digest)
     groups = {}
-    for run, (digest, config) in zip(runs, own):
-        several = len(digests[config] - {None}) > 1
-        group = groups.setdefault((config, digest if several else None), {})
+    for run, (digests, config) in zip(runs, own):
+        several = (digest if len(known[config, kind] - {None}) > 1 else None for kind, digest in enumerate(digests))
+        group = groups.setdefault((config, *several), {})
         seeds = seed_of(run), run.config.get("data.seed")
         other = group.get(seeds)
         if other is not None:

@@ -1,5 +1,5 @@
 """The whole configurations of a paper's runs, as the program plans them: a result in a key that is set no more, or of
-other data, is none of the row's."""
+other data, models or code, is none of the row's."""
 
 import os
 from dataclasses import replace
@@ -10,7 +10,7 @@ _plans = {}  # a plan trains a step: each is made once, also where several table
 
 
 def resolved(job, program, data=None):
-    """The job with its whole configuration and the digest of its data, below `data` where given; PlanError if the
+    """The job with its whole configuration and the digests of its data, model and code, data below `data` where given; PlanError if the
     program cannot plan it."""
     # Of any seed, for all seeds of a row are the same but for data.seed below.
     arguments = [f"--{override}" for override in job.overrides if not override.startswith("run.seed=")]
@@ -32,4 +32,4 @@ def of_plan(job, plan, free=()):
     config = {**plan.config, **dict.fromkeys(free)}
     if "data.seed" in config:
         config["data.seed"] = job.expected["run.seed"]
-    return replace(job, resolved=config, data_digest=plan.data_digest)
+    return replace(job, resolved=config, digests=plan.digests)

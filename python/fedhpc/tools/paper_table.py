@@ -24,7 +24,7 @@ from pathlib import Path
 from .configuration import read_config
 from .labels import NOT_IN_LEGEND
 from .method_keys import OF_ALL_METHODS, acting
-from .results import DIVERGED, ENDED, ResultError, load
+from .results import DIGESTS, DIVERGED, ENDED, ResultError, load
 
 COLUMNS = ("table", "dataset", "setting", "method", "variant", "config", "overrides", "metric", "paper", "spread",
            "pick", "state")
@@ -96,7 +96,7 @@ class Job:
     output: Path
     protocol_rounds: int = None  # of the configuration, whatever --quick makes of it; None where it has none
     resolved: dict = None  # the whole configuration, with None for a key that may have any value; None: not known
-    data_digest: str = None  # of the data as they are now; None: not known
+    digests: dict = None  # of data, model and code as they are now, by attribute; None: not known
 
     @property
     def may_be_idle(self):
@@ -189,7 +189,7 @@ def differences_of(job, run):
 
 
 def _differences_unset(job, run):
-    """The same of keys that the job leaves as they are, and of the data. A result may lack a key: an earlier program has
+    """The same of keys that the job leaves as they are, of data, model and code. A result may lack a key: an earlier program has
     written it."""
     for key, value in run.config.items():
         if key in NOT_COMPARED or key in job.expected or job.resolved.get(key, "") is None:
@@ -198,8 +198,11 @@ def _differences_unset(job, run):
             return f"the result has {key}={value}, which is no longer set"
         if _canonical(value) != _canonical(job.resolved[key]):
             return f"the result has {key}={value}, not {job.resolved[key]}"
-    digest = run.attributes.get("data_digest")
-    return "the result is of other data" if job.data_digest and digest and digest != job.data_digest else ""
+    for name, what in DIGESTS.items():
+        digests = run.attributes.get(name), (job.digests or {}).get(name)
+        if all(digests) and len(set(digests)) > 1:
+            return f"the result is of other {what}"
+    return ""
 
 
 def differences(expected, actual, may_be_idle=frozenset(), folders=()):

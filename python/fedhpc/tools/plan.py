@@ -7,7 +7,7 @@ import sys
 from dataclasses import dataclass
 
 from . import launch
-from .results import VALIDATION
+from .results import DIGESTS, VALIDATION
 
 _told = set()  # sentences
 PLAN_SECONDS = 600.0  # for one plan; it reads the data
@@ -27,7 +27,7 @@ class Plan:
     rounds: int
     config: dict  # "section.key" -> text, whole, as the run's result file would have it
     metrics: tuple  # names of the series of /rounds that the run will have values of
-    data_digest: str  # of data that are read from files; empty of others
+    digests: dict  # name of a result file's attribute -> checksum of data, model or code; empty where there is none
 
 
 def key_of(argument):
@@ -58,7 +58,8 @@ def make_plan(program, config, arguments, ranks, most_ranks=None, elsewhere=Fals
         clients = plan["clients_per_rank"]
         fewer = -(-clients * planned // ranks)
         return Plan(ranks, float(plan["memory_per_rank_bytes"]), plan["seconds_per_round"] * fewer / max(clients, 1),
-                    plan["rounds"], {**plan["config"], **device}, tuple(plan["metrics"]), plan["data_digest"])
+                    plan["rounds"], {**plan["config"], **device}, tuple(plan["metrics"]),
+                    {name: plan[name] for name in DIGESTS})
     except (ValueError, KeyError, TypeError) as error:
         raise PlanError(f"{program}: plan gave no usable answer ({error!r}); is it this version's program?") from None
 

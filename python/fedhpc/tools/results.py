@@ -23,6 +23,7 @@ import pandas as pd
 from .configuration import parse_config
 from .result_file import MODES, PROBE_SECONDS, ResultError, open_run, read_contents, reading
 
+DIGESTS = {"data_digest": "data", "model_digest": "models", "code_digest": "code"}  # attributes, and of what they are
 VALIDATION = "validation_"  # begins the names of series on the samples that clients set aside
 SILENT_ROUNDS = 10  # a run that has written nothing for so many median rounds may be dead
 SILENT_SECONDS = 2.0  # and for at least this long: clocks of file systems are coarse

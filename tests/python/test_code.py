@@ -1,0 +1,214 @@
+"""The checksum of a method's code: in result files, at a resume, between ranks."""
+
+import functools
+import subprocess
+import sys
+import textwrap
+import unittest
+import warnings
+from pathlib import Path
+
+import h5py
+from python_support import TINY, InFolder, python
+
+import fedhpc
+from fedhpc._code import digest
+
+PLUGIN = """
+import fedhpc
+STEP = 1.0
+seen, calls = [], 0
+
+def taken(rows):
+    \"\"\"What is taken.\"\"\"
+    return rows * STEP
+
+class Base(fedhpc.Algorithm):
+    options = {"mu": 0.1}
+
+    def round(self, round):
+        global calls
+        calls += 1
+        seen.append(round.number)
+        return [taken(rows) for rows in (1, 2)]
+
+@fedhpc.algorithm("mine", "a method")
+class Mine(Base):
+    @staticmethod
+    def helper():
+        return {3, 1, 2}
+
+    def evaluate(self, evaluation):
+        return self.helper(), (lambda rows, by=2: rows * by)(1)
+"""
+
+
+class Digest(InFolder):
+    def of(self, text, file="mine.py"):
+        """The checksum of the class in a module of this text, by a Python of its own."""
+        path = self.folder / file
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+        done = subprocess.run([sys.executable, "-c", textwrap.dedent(f"""
+            import sys
+            sys.path.insert(0, {str(path.parent)!r})
+            import mine
+            from fedhpc._code import digest
+            first = digest(mine.Mine)
+            mine.seen.append(1)
+            mine.calls += 1
+            print(first if digest(mine.Mine) == first else "it changes by itself")""")],
+            capture_output=True, text=True, check=True)
+        return done.stdout.strip()
+
+    def test_of_all_that_the_method_does(self):
+        whole = self.of(PLUGIN)
+        self.assertRegex(whole, "^[0-9a-f]{16}$")
+        for old, new in (("STEP = 1.0", "STEP = 1.5"), ("rows * STEP", "rows + STEP"), ('"mu": 0.1', '"mu": 0.2'),
+                         ("{3, 1, 2}", "{3, 1, 4}"), ("self.helper(), ", ""), ("by=2", "by=3"), ("calls += 1", "calls += 2"),
+                         ("rows * by", "rows - by"), ("(1, 2)", "(1, 3)"), ("class Mine(Base)", "class Mine(Base, object)")):
+            with self.subTest(new):
+                self.assertIn(old, PLUGIN)
+                (self.assertEqual if "object" in new else self.assertNotEqual)(self.of(PLUGIN.replace(old, new)), whole)
+
+    def test_not_of_how_it_is_written(self):
+        whole = self.of(PLUGIN)
+        for old, new in (("What is taken.", "Other words."), ("class Base", "\n\n# a remark\nclass Base"),
+                         ("seen, calls = [], 0", "seen, calls = [0], 7")):
+            with self.subTest(new):
+                self.assertIn(old, PLUGIN)
+                self.assertEqual(self.of(PLUGIN.replace(old, new)), whole)
+        self.assertEqual(self.of(PLUGIN, "other/mine.py"), whole)
+        self.assertEqual(self.of(PLUGIN, "site-packages/mine.py"), whole)  # its own package is no library
+
+    def test_of_what_wraps_a_function(self):
+        def of(by):
+            @functools.lru_cache
+            def cached(x):
+                return x * by
+
+            def twice(function):
+                @functools.wraps(function)
+                def both(self, x):
+                    return function(self, function(self, x))
+                return both
+
+            class Mine(fedhpc.Algorithm):
+                part = functools.partial(lambda x, y: x + y, y=2)
+
+                @property
+                def value(self):
+                    return cached(1)
+
+                @twice
+                def round(self, x):
+                    return self.part(x)
+
+                @functools.cached_property
+                def kept(self):
+                    return 1
+
+                @classmethod
+                def made(cls):
+                    return cls()
+            return digest(Mine)
+        self.assertEqual(of(2), of(2))
+        self.assertNotEqual(of(2), of(3))
+
+    def test_of_helpers_in_other_modules_but_libraries(self):
+        text = PLUGIN.replace("import fedhpc\n", "import sys\nsys.path.insert(0, 'FOLDER')\nimport fedhpc\nimport its_helper\n"
+                              ).replace("rows * STEP", "its_helper.scaled(rows)")
+        for folder, same in (("project", False), ("site-packages", True)):
+            digests = set()
+            for factor in (1, 20):  # of other lengths: Python may take a compiled file for the newer one
+                Path(folder).mkdir(exist_ok=True)
+                Path(folder, "its_helper.py").write_text(f"def scaled(x):\n    return x * {factor}\n", encoding="utf-8")
+                digests.add(self.of(text.replace("FOLDER", str(self.folder / folder))))
+            self.assertEqual(len(digests) == 1, same, folder)
+
+
+FEDAVG = """
+import fedhpc
+
+@fedhpc.algorithm("mine", "federated averaging")
+class Mine(fedhpc.Algorithm):
+    def declare(self, options):
+        options.averaging()
+
+    def initialise(self, setup):
+        self.model = setup.initial_model()
+
+    def round(self, round):
+        update = round.mean()
+        for block in round.blocks():
+            start = block.download(self.model)
+            update.add(block.weights(self.weighting), block.upload(block.train(start) - start, self.codec))
+        self.model += update.reduce()
+
+    def evaluate(self, evaluation):
+        evaluation.global_model(self.model)
+
+    def visit_state(self, state):
+        self.model = state.rows("model", self.model)
+"""
+KEYS = {**TINY, "algorithm.name": "mine", "run.checkpoint_every": 1, "run.plugin": "mine.py"}
+
+
+class InRuns(InFolder):
+    def run_of(self, text, output):
+        Path("mine.py").write_text(text, encoding="utf-8")
+        lines = []
+        for section, name in (key.split(".") for key in KEYS):
+            lines += [f"[{section}]", f"{name} = {str(KEYS[f'{section}.{name}']).lower()}"]
+        Path("run.ini").write_text("\n".join(lines), encoding="utf-8")
+        done = subprocess.run([sys.executable, "-m", "fedhpc", "run", "run.ini", f"--run.output={output}"],
+                              capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        with h5py.File(output) as file:
+            return file.attrs["code_digest"].decode()
+
+    def resumed(self, output, rounds):
+        return subprocess.run([sys.executable, "-m", "fedhpc", "resume", output, f"--run.rounds={rounds}"],
+                              capture_output=True, text=True, check=False)
+
+    def test_is_in_the_file_on_any_number_of_ranks(self):
+        here = self.run_of(FEDAVG, "run.h5")
+        self.assertRegex(here, "^[0-9a-f]{16}$")
+        self.assertEqual(fedhpc.run({**KEYS, "run.output": "two.h5"}, ranks=2, progress=False).attributes["code_digest"], here)
+        with h5py.File(fedhpc.run({**TINY, "run.output": "own.h5"}, progress=False).path) as file:
+            self.assertNotIn("code_digest", file.attrs)
+
+    def test_a_resume_with_other_code_is_told_of(self):
+        first = self.run_of(FEDAVG, "run.h5")
+        same = self.resumed("run.h5", 4)
+        self.assertEqual((same.returncode, "other code" in same.stderr), (0, False), same.stderr)
+        Path("mine.py").write_text(FEDAVG.replace("+= update.reduce()", "+= 0.5 * update.reduce()"), encoding="utf-8")
+        other = self.resumed("run.h5", 5)
+        self.assertEqual(other.returncode, 0, other.stderr)
+        self.assertRegex(other.stderr, r"warning: checkpoint 'run.ckpt.4.h5' was made with other code of algorithm.name = mine; "
+                                       "the run goes on with this one")
+        with h5py.File("run.h5") as file:
+            self.assertNotEqual(file.attrs["code_digest"].decode(), first)
+
+    def test_ranks_with_other_code_are_refused(self):
+        rank = "import fedhpc\nSTEP = 1.0 + fedhpc.rank()\n"
+        text = FEDAVG.replace("import fedhpc\n", rank).replace("+= update", "+= STEP * update")
+        keys = {key: value for key, value in KEYS.items() if key != "run.plugin"}
+        done = python(f"{text}\ntry:\n    fedhpc.run({keys!r}, progress=False)\nexcept fedhpc.DataError as error:\n"
+                      "    print(error)\n", ranks=2)
+        self.assertEqual(done.stdout.count("rank 0 and rank 1 have different code of algorithm.name = mine; look at its "
+                                           "files"), 2, done.stdout + done.stderr)
+
+    def test_a_cell_that_runs_twice_is_the_same(self):
+        digests = set()
+        for _ in range(2):
+            scope = {"__name__": "__main__"}
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")
+                exec(compile(FEDAVG.replace('"mine"', '"of_a_cell"'), "<cell>", "exec"), scope)
+            digests.add(digest(scope["Mine"]))
+        self.assertEqual(len(digests), 1)
+
+
+if __name__ == "__main__":
+    unittest.main()
