@@ -23,8 +23,6 @@
 . "$FEDHPC_HOME/jobs/${FEDHPC_SCHEDULER:-slurm}.sh"
 # shellcheck source=jobs/await_end.sh
 . "$FEDHPC_HOME/jobs/await_end.sh"
-# shellcheck source=jobs/earlier.sh
-. "$FEDHPC_HOME/jobs/earlier.sh"
 
 if [ $# -eq 0 ]; then  # the job script's own arguments
   echo "$job: nothing to run; $how_to_submit" >&2
@@ -75,47 +73,17 @@ FEDHPC_LAUNCHER=${FEDHPC_LAUNCHER:-$(own_launcher)}
 
 say() { printf '%s %s: %s\n' "$(date '+%F %T')" "$job" "$1"; }
 
-# value_in FILE SECTION KEY: what an INI file says; SECTION may be empty, for what stands before the first.
-value_in() {
-  awk -F= -v wanted="$2" -v key="$3" '
-    /^[[:space:]]*\[/ { section = $0; sub(/#.*/, "", section); gsub(/[][[:space:]]/, "", section) }
-    section == wanted && $1 ~ "^[[:space:]]*" key "[[:space:]]*$" {
-      sub(/^[^=]*=[[:space:]]*/, "")
-      if (!sub(/^"/, "")) { sub(/#.*/, ""); sub(/[[:space:]]+$/, ""); print; next }
-      for (text = ""; $0 != "" && !/^"/; $0 = substr($0, 2)) {  # quoted: a backslash takes the next character
-        if (/^\\/) $0 = substr($0, 2)
-        text = text substr($0, 1, 1)
-      }
-      print text }' "$1"
-}
+# alone ARGUMENT...: the program as one process. Numbers of ranks that this shell has inherited are not those of a command
+# that it calls itself.
+alone() { env -u PMI_RANK -u PMIX_RANK -u OMPI_COMM_WORLD_RANK "$FEDHPC" "$@"; }
 
-# results_of CONFIG [ARGUMENT...]: the result file's path. The program's own rule: the command line before [run] output
-# of the configuration or of the file that it starts from, before the configuration's name.
-results_of() {
-  local config=$1 file=$1 base argument output='' files=0
-  shift
-  while [ -r "$file" ] && [ "$files" -lt 100 ]; do  # the program refuses a circle
-    output=$(value_in "$file" run output)
-    base=$(value_in "$file" "" base)
-    if [ -n "$output" ] || [ -z "$base" ]; then break; fi
-    case $base in /*) file=$base ;; *) file=$(dirname "$file")/$base ;; esac
-    files=$((files + 1))
-  done
-  for argument in "$@"; do
-    case $argument in --run.output=*) output=${argument#*=} ;; esac
-  done
-  if [ -z "$output" ]; then
-    base=${config##*/}
-    case $base in ?*.*) base=${base%.*} ;; esac  # any ending goes, but not a whole name that begins with the dot
-    output=$base.h5
-  fi
-  printf '%s\n' "$output"
-}
+# results_of CONFIG [ARGUMENT...]: the result file's path.
+results_of() { alone show config "$1" run.output "${@:2}"; }
 
-# stem_of CONFIG [ARGUMENT...]: the same without .h5.
+# stem_of CONFIG [ARGUMENT...]: the same without .h5. A configuration that the program refuses ends the script with 2.
 stem_of() {
   local results
-  results=$(results_of "$@")
+  results=$(results_of "$@") || return 2
   printf '%s\n' "${results%.h5}"
 }
 
@@ -234,33 +202,24 @@ run_once() {
   exit "$code"
 }
 
-# run_or_resume RANKS CONFIG [ARGUMENT...]: goes on from the newest checkpoint beside the result file, else begins.
-# The configuration and the arguments are given again on resuming: the program takes what may change and refuses, with
-# the names of the keys, what is not as the run began. Exit code: the program's, 128 + n for a rank killed by signal n.
+# run_or_resume RANKS CONFIG [ARGUMENT...]: goes on from the newest checkpoint beside the result file, else begins, and
+# leaves a complete result as it is. The program takes what may change and refuses, with the names of the keys, what is
+# not as the run began. Exit code: the program's, 128 + n for a rank killed by signal n.
 run_or_resume() {
-  local ranks=$1 config=$2 results stem round on="on $1 ranks"
+  local ranks=$1 config=$2 results round on="on $1 ranks"
   shift 2
-  results=$(results_of "$config" "$@")
-  stem=${results%.h5}
-  round=$(newest_checkpoint "$stem")
-  mkdir -p "$(dirname "$stem")"
+  results=$(results_of "$config" "$@") || return 2
+  round=$(newest_checkpoint "${results%.h5}")
+  mkdir -p "$(dirname "$results")"
   [ "$ranks" != 1 ] || on="on 1 rank"
   if [ "$round" -ge 0 ]; then
     say "going on with $results from its checkpoint of round $round $on"
-    launch "$ranks" "$FEDHPC" resume "$results" "$config" "$@" || return
-  elif complete_before "$results" "$config" "$@"; then
-    say "$results is complete, its checkpoint is gone; nothing is left to do"
-    return
   else
     say "beginning $results $on"
-    launch "$ranks" "$FEDHPC" run "$config" "$@" || return
   fi
+  launch "$ranks" "$FEDHPC" run "$config" --go-on "$@" || return
   ended "$results"
 }
-
-# alone ARGUMENT...: the program as one process. Numbers of ranks that this shell has inherited are not those of a command
-# that it calls itself.
-alone() { env -u PMI_RANK -u PMIX_RANK -u OMPI_COMM_WORLD_RANK "$FEDHPC" "$@"; }
 
 # status_of RESULTS: how a run has ended, as its result file says; nothing where the program does not answer.
 status_of() { alone show run "$1" | sed -n 's/^status //p'; }
@@ -292,6 +251,18 @@ said_in_the_end() {
   esac
 }
 
+# kills_in_a_row STEM ROUND: counts one kill more since the newest checkpoint, of that ROUND, in STEM.kills, and prints how
+# many there are. Those of an earlier job do not count: its memory may have been another.
+kills_in_a_row() {
+  local kills=0 round=
+  [ "$restarts" -eq 0 ] || [ ! -r "$1.kills" ] || read -r kills round <"$1.kills"
+  case $kills in '' | *[!0-9]*) kills=0 ;; esac
+  [ "$round" = "$2" ] || kills=0
+  # Where it cannot be written, FEDHPC_MAX_RESTARTS is the end.
+  printf '%s %s\n' $((kills + 1)) "$2" 2>/dev/null >"$1.kills" || true
+  printf '%s\n' $((kills + 1))
+}
+
 MOST_KILLS=3  # in a row that requeue
 
 # run_to_the_end RANKS CONFIG [ARGUMENT...]: run_or_resume in a job that puts itself back into the queue when the
@@ -299,7 +270,7 @@ MOST_KILLS=3  # in a row that requeue
 # stop came before the program listened). Ends the script with the run's exit code.
 run_to_the_end() {
   local stem before newest state stuck=no kills=0 code=0
-  stem=$(stem_of "${@:2}")
+  stem=$(stem_of "${@:2}") || { said_in_the_end 2; exit 2; }
   before=$(newest_checkpoint "$stem")
   run_or_resume "$@" || code=$?
   newest=$(newest_checkpoint "$stem")

@@ -19,7 +19,7 @@ from .following import Followers
 _INTERRUPTED = 75  # exit code of a run that a signal has stopped
 
 
-def run(config=None, *, ranks=None, on_round=None, progress=None, force=False, **keys):
+def run(config=None, *, ranks=None, on_round=None, progress=None, force=False, go_on=False, **keys):
     """Carries out a run and returns its Results.
 
     config    the path of an INI file, or a dictionary {"train.lr": 0.1} or {"train": {"lr": 0.1}}
@@ -34,15 +34,18 @@ def run(config=None, *, ranks=None, on_round=None, progress=None, force=False, *
     progress  None: a bar in notebooks and terminals; True or False: a bar or none. The program's own lines, for the
               log of a job, are the key run.progress = "plain".
     force     replaces an earlier result instead of giving it another name
+    go_on     the same call begins a run, goes on from its newest checkpoint, or finds it complete
 
     The interpreter's lock is free while the engine computes. Ctrl-C ends the run after its round, or
     between two blocks of clients, with a checkpoint, and raises Interrupted; a second one raises
     KeyboardInterrupt in Python code of the run, if there is any. Raises ConfigError and DataError with the
     sentences of the program, Error for a run that fails, and what a method or a callback raises.
     """
+    if force and go_on:
+        raise ConfigError("force replaces a result and go_on keeps it; give one")
     followers = Followers(on_round, progress)
     shown = [("run.progress", "none")]  # the engine's own display, unless a configuration asks for it
-    return _carry_out("run", (*_split(config), _texts(keys), bool(force), shown), ranks, followers)
+    return _carry_out("run", (*_split(config), _texts(keys), bool(force), bool(go_on), shown), ranks, followers)
 
 
 def resume(path, config=None, *, ranks=None, on_round=None, progress=None, **keys):

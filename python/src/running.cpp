@@ -208,17 +208,20 @@ void bind_running(nb::module_& core) {
   core.def(
       "run",
       [](const std::optional<std::string>& path, const Texts& values, const Texts& keywords,
-         bool force, const Texts& unless_told, const std::string& command_line,
+         bool force, bool go_on, const Texts& unless_told, const std::string& command_line,
          const nb::object& begin, const nb::object& round, const nb::object& stop) {
         const Source source{path, values, keywords, unless_told};
         const StartOptions start = source.start();
         const Host host{command_line, onlooker(begin, round, stop),
                         StopSignals::Afterwards::AsBefore};
+        const Earlier earlier = force   ? Earlier::Replace
+                                : go_on ? Earlier::Keep
+                                        : Earlier::SetAside;
         return as_tuple(in_engine(
-            start, [&] { return run([&] { return source.given(); }, start, force, host); }));
+            start, [&] { return run([&] { return source.given(); }, start, earlier, host); }));
       },
       nb::arg("path").none(), nb::arg("values"), nb::arg("keywords"), nb::arg("force"),
-      nb::arg("unless_told"), nb::arg("command_line"), nb::arg("begin").none(),
+      nb::arg("go_on"), nb::arg("unless_told"), nb::arg("command_line"), nb::arg("begin").none(),
       nb::arg("round").none(), nb::arg("stop").none());
   core.def(
       "resume",
@@ -230,9 +233,8 @@ void bind_running(nb::module_& core) {
         const Host host{command_line, onlooker(begin, round, stop),
                         StopSignals::Afterwards::AsBefore};
         const auto read = [&] {
-          Given given{path.value_or(""), {}};
+          Given given{path.value_or(""), path ? read_ini(*path) : std::vector<Assignment>{}};
           append(given.assignments, keywords, {Level::CommandLine, "keyword"});
-          if (path) read_ini(*path);  // refused before the run is looked for
           return given;
         };
         return as_tuple(in_engine(start, [&] { return resume(results, read, start, host); }));

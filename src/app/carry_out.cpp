@@ -16,6 +16,7 @@
 #include "fedhpc/engine/experiment.hpp"
 #include "fedhpc/engine/progress.hpp"
 #include "fedhpc/engine/recorder.hpp"
+#include "fedhpc/engine/resume.hpp"
 
 #include "app/configuration.hpp"
 #include "app/still_at_work.hpp"
@@ -186,6 +187,11 @@ RunEnd run_experiment(Config& config, Communicator& comm, const Host& host, cons
     notice.emplace("preparing the data and the model");
   }
   Experiment experiment(config, comm, from);
+  if (earlier == Earlier::Keep) {
+    const std::string left = speaks && is_complete(config.run.output, experiment) ? "nothing" : "";
+    if (!comm.all_texts(left).front().empty()) return nothing_to_do(config, comm.rank());
+    earlier = Earlier::SetAside;
+  }
   experiment.prepare();
   notice.reset();
   Recorder recorder(experiment, comm, host.command_line, from, earlier);
@@ -265,6 +271,17 @@ std::unique_ptr<Communicator> run_communicator(const Config& config) {
 
 void tell_notes(const Config& config) {
   for (const std::string& note : config.notes()) run_log().of_run(LogLevel::Note, note);
+}
+
+RunEnd nothing_to_do(const Config& config, int rank) {
+  if (rank == 0 && config.run.progress != ProgressKind::None) {
+    const std::string path = shell_word(config.run.output);
+    std::printf(
+        "nothing to do: %s is complete with %lld rounds; for more of them: fedhpc resume %s "
+        "--run.rounds=N\n",
+        path.c_str(), static_cast<long long>(config.run.rounds), path.c_str());
+  }
+  return {0, "", config.run.output};
 }
 
 RunEnd carry_out(Config& config, Communicator& comm, const Host& host, const Resumption* from,

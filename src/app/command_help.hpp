@@ -9,7 +9,7 @@ struct CommandHelp {
 
 /// `fedhpc help COMMAND` prints these; the keys that may change come behind that of resume.
 constexpr CommandHelp kCommandHelp[] = {
-    {"run", R"(fedhpc run CONFIG.ini [--force] [--section.key=value ...]
+    {"run", R"(fedhpc run CONFIG.ini [--force|--go-on] [--section.key=value ...]
   Trains as the configuration says and writes the result file run.output; the command line
   wins over the file, and where it gives a key twice, the last counts. Under mpirun it runs
   on several ranks: mpirun -n 4 fedhpc run CONFIG.ini (tools/mpi_environment.sh: more than cores).
@@ -20,7 +20,8 @@ constexpr CommandHelp kCommandHelp[] = {
   than the command line are left out, but those that mean the same in every method: server.*,
   codec, codec_fraction, codec_levels, codec_rank, downlink_codec, error_feedback, k, weighting.
   An earlier result RUN.h5 gets the name RUN.old1.h5 (or the next number), its checkpoints
-  theirs beside it; with --force the new one takes its place.
+  theirs beside it; with --force the new one takes its place. With --go-on the same command
+  begins, goes on from the newest checkpoint as resume does, or finds the run complete.
   Exit code 0: done; 2: refused before the first round, nothing was written; 1: failed later;
   75: interrupted by a signal and resumable.
   Its keys run.*: fedhpc help run.
@@ -57,6 +58,10 @@ constexpr CommandHelp kCommandHelp[] = {
     {"show", R"(fedhpc show model CONFIG.ini|MODEL.h5 [--section.key=value ...]
   The layers of a configuration's model, or of a model file: the values of a sample behind each,
   its parameters, and the multiplications and additions of a forward pass for one sample.
+
+fedhpc show config CONFIG.ini [KEY] [--section.key=value ...]
+  The whole configuration, with base files, the command line and defaults, as the result file would
+  have it, or what KEY is in it (run.output).
 
 fedhpc show run RUN.h5
   How a run has ended, or that it has not, its rounds, its start and its newest checkpoint.

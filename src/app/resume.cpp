@@ -23,17 +23,10 @@ namespace {
 std::string output_of(const std::string& path, const std::vector<Assignment>& changes) {
   const std::string target = link_target(path);
   const CheckpointFile checkpoint = results_of_checkpoint(target);
-  return lookup(changes, "run.output", checkpoint.path.empty() ? target : checkpoint.path);
-}
-
-/// Says on rank 0 that a complete run has no rounds left.
-void say_complete(const Config& config, int rank) {
-  if (rank != 0 || config.run.progress == ProgressKind::None) return;
-  const std::string path = shell_word(config.run.output);
-  std::printf(
-      "nothing to do: %s is complete with %lld rounds; for more of them: fedhpc resume %s "
-      "--run.rounds=N\n",
-      path.c_str(), static_cast<long long>(config.run.rounds), path.c_str());
+  std::vector<Assignment> given = changes;
+  std::erase_if(given,
+                [](const Assignment& one) { return one.origin.level != Level::CommandLine; });
+  return lookup(given, "run.output", checkpoint.path.empty() ? target : checkpoint.path);
 }
 
 }  // namespace
@@ -44,7 +37,7 @@ RunEnd resume(const std::string& path, const std::function<Given()>& read,
   LockFile claim;  // on rank 0, to the very end
   const StopSignals signals(host.afterwards);
   std::unique_ptr<Communicator> comm = world_communicator(start.timeout);
-  Given given;  // the run as it is to be now, without a file: as it was, with these changes
+  Given given;  // the run as it is to be now; without a name: as it was, with these changes
   fail_together(*comm, [&] {
     given = read();
     if (comm->rank() == 0) claim = claim_output(output_of(path, given.assignments));
@@ -64,8 +57,7 @@ RunEnd resume(const std::string& path, const std::function<Given()>& read,
   for (const std::string& warning : point.warnings) run_log().of_run(LogLevel::Warning, warning);
   const std::string left = earlier ? "rounds" : "nothing";  // as rank 0 has found it
   if (comm->all_texts(left).front() == "nothing") {
-    say_complete(*config, comm->rank());
-    return {0, "", config->run.output};
+    return nothing_to_do(*config, comm->rank());
   }
   comm = run_communicator(*config);
   return carry_out(*config, *comm, host, &point.from, *earlier);
@@ -81,8 +73,9 @@ int resume_command(const Arguments& arguments, const std::string& command_line) 
     Given given;
     auto next = arguments.begin() + 1;
     if (next != arguments.end() && !next->starts_with("--")) given.name = *next++;
-    given.assignments = parse_command_line({next, arguments.end()});
-    if (!given.name.empty()) read_ini(given.name);  // refused before the run is looked for
+    if (!given.name.empty()) given.assignments = read_ini(given.name);
+    const std::vector<Assignment> changes = parse_command_line({next, arguments.end()});
+    given.assignments.insert(given.assignments.end(), changes.begin(), changes.end());
     return given;
   };
   return resume(arguments.empty() ? "" : arguments.front(), read,

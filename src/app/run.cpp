@@ -1,14 +1,35 @@
 #include "fedhpc/app/library.hpp"
 #include "fedhpc/comm/session.hpp"
 #include "fedhpc/core/log.hpp"
+#include "fedhpc/io/checkpoint_files.hpp"
+#include "fedhpc/io/durable.hpp"
 
 #include "app/carry_out.hpp"
 #include "app/configuration.hpp"
 
 namespace fedhpc {
 
-RunEnd run(const std::function<Given()>& read, const StartOptions& start, bool force,
+namespace {
+
+/// The run's result file if a checkpoint lies beside it; else empty. Collective.
+std::string output_with_checkpoint(const std::function<Given()>& read, const StartOptions& start) {
+  const std::unique_ptr<Communicator> comm = world_communicator(start.timeout);
+  std::string found;
+  fail_together(*comm, [&] {
+    const std::string output = configuration_of(read())->run.output;
+    if (comm->rank() == 0 && !checkpoints_of(link_target(output)).empty()) found = output;
+  });
+  return comm->all_texts(found).front();
+}
+
+}  // namespace
+
+RunEnd run(const std::function<Given()>& read, const StartOptions& start, Earlier earlier,
            const Host& host) {
+  if (earlier == Earlier::Keep) {
+    const std::string output = output_with_checkpoint(read, start);
+    if (!output.empty()) return resume(output, read, start, host);
+  }
   const OneThread one_thread;
   LockFile claim;  // on rank 0, to the very end
   const StopSignals signals(host.afterwards);
@@ -24,14 +45,16 @@ RunEnd run(const std::function<Given()>& read, const StartOptions& start, bool f
   });
   tell_notes(*config);
   comm = run_communicator(*config);
-  const Earlier earlier = force ? Earlier::Replace : Earlier::SetAside;
   return carry_out(*config, *comm, host, nullptr, earlier);
 }
 
 int run_command(const Arguments& given, const std::string& command_line) {
   Arguments arguments = given;
   const bool force = std::erase(arguments, "--force") > 0;
-  return run([&] { return given_by(arguments, "run"); }, start_options("run", arguments), force,
+  const bool go_on = std::erase(arguments, "--go-on") > 0;
+  if (force && go_on) throw ConfigError("--force replaces a result and --go-on keeps it; give one");
+  const Earlier earlier = force ? Earlier::Replace : go_on ? Earlier::Keep : Earlier::SetAside;
+  return run([&] { return given_by(arguments, "run"); }, start_options("run", arguments), earlier,
              {.command_line = command_line})
       .exit_code;
 }

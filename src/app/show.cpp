@@ -107,17 +107,41 @@ std::string run_table(const Arguments& arguments) {
   return lines.str();
 }
 
+/// The whole configuration as a result file would have it, or the value of one key.
+std::string configuration_text(const Arguments& arguments) {
+  Arguments of_run = arguments;
+  std::optional<std::string> key;
+  if (of_run.size() > 1 && !of_run[1].starts_with("--")) {
+    key = of_run[1];
+    of_run.erase(of_run.begin() + 1);
+  }
+  const std::unique_ptr<Config> config = configuration_of(given_by(of_run, "show config"));
+  const std::string text = config->to_ini();
+  if (!key) return text;
+  const std::vector<Assignment> lines = parse_ini(text, arguments.front());
+  std::vector<std::string> keys;
+  for (const Assignment& one : lines) {
+    if (one.key == *key) return one.value + "\n";
+    keys.push_back(one.key);
+  }
+  throw ConfigError(
+      concat("this configuration has no key '", *key, "'", suggestion(nearest(*key, keys))));
+}
+
 }  // namespace
 
 int show_command(const Arguments& arguments) {
   const std::string what = arguments.empty() ? "" : arguments.front();
-  if (what != "model" && what != "run") {
+  if (what != "model" && what != "config" && what != "run") {
     throw ConfigError(
         "fedhpc show takes what to show: fedhpc show model CONFIG.ini, or a model file; "
-        "fedhpc show run RUN.h5");
+        "fedhpc show config CONFIG.ini; fedhpc show run RUN.h5");
   }
   const Arguments rest(arguments.begin() + 1, arguments.end());
-  std::fputs((what == "run" ? run_table(rest) : model_table(*model_of(rest))).c_str(), stdout);
+  const std::string text = what == "run"      ? run_table(rest)
+                           : what == "config" ? configuration_text(rest)
+                                              : model_table(*model_of(rest));
+  std::fputs(text.c_str(), stdout);
   return 0;
 }
 

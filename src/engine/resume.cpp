@@ -101,9 +101,12 @@ ResumePoint beside_results(const std::string& results, const Tick& tick) {
   throw refused ? *refused : nothing_found(results, run);
 }
 
-/// Gives a run its result file where it lies now: files may have moved since.
+/// Gives a run its result file where it lies now, unless the command line names one: files may have
+/// moved since.
 void put_results(const ResumePoint& point, std::vector<Assignment>& assignments) {
-  std::erase_if(assignments, [](const Assignment& one) { return one.key == "run.output"; });
+  std::erase_if(assignments, [](const Assignment& one) {
+    return one.key == "run.output" && one.origin.level != Level::CommandLine;
+  });
   assignments.push_back({"run.output", point.results, {Level::File, point.from.checkpoint}});
 }
 
@@ -256,13 +259,11 @@ std::unique_ptr<Config> resumed_configuration(const ResumePoint& point,
   return config;
 }
 
-std::unique_ptr<Config> resumed_configuration(const ResumePoint& point, const std::string& path,
-                                              const std::vector<Assignment>& changes) {
-  std::vector<Assignment> assignments = read_ini(path);
+std::unique_ptr<Config> resumed_configuration(const ResumePoint& point, const std::string& name,
+                                              std::vector<Assignment> assignments) {
   put_results(point, assignments);
-  assignments.insert(assignments.end(), changes.begin(), changes.end());
-  auto config = std::make_unique<Config>(assignments, path);
-  const std::unique_ptr<Config> before = stored_configuration(point, assignments, path);
+  auto config = std::make_unique<Config>(assignments, name);
+  const std::unique_ptr<Config> before = stored_configuration(point, assignments, name);
   std::vector<std::string> others;
   for (const OptionSet::Entry& entry : config->options().entries()) {
     if (!differs(entry, *before)) continue;
@@ -270,13 +271,37 @@ std::unique_ptr<Config> resumed_configuration(const ResumePoint& point, const st
                             before->options().entry(entry.key).print(), ")"));
   }
   if (!others.empty()) {
-    throw ConfigError(concat("configuration '", path, "' is not that of checkpoint '",
+    throw ConfigError(concat("configuration '", name, "' is not that of checkpoint '",
                              point.from.checkpoint, "': ", join(others),
                              "; past rounds would lose their meaning: put it back, or begin a new ",
                              "run with another run.output; ", changeable_keys(*before)));
   }
   check_rounds(*config, point);
   return config;
+}
+
+bool is_complete(const std::string& results, const Experiment& experiment) {
+  const Config& config = experiment.config();
+  const std::string path = link_target(results);
+  std::error_code failed;
+  if (!fs::is_regular_file(path, failed) || h5::is_hdf5(path) != true) return false;
+  const std::optional<RunStatus> run = status_of_run(path);
+  const bool complete = run && run->closed && run->status == "complete";
+  if (!complete || run->rounds != config.run.rounds) return false;
+  try {
+    const Config before(parse_ini(config_in(path), path), path);
+    const auto entries = config.options().entries();
+    if (std::ranges::any_of(entries, [&](const auto& one) { return differs(one, before); })) {
+      return false;
+    }
+    const h5::Handle file = h5::open_input(path);
+    return std::ranges::all_of(experiment.parts().digests.named(), [&](const auto& digest) {
+      return !h5::has_attribute(file, digest.first.c_str()) ||
+             h5::read_text_attribute(file, digest.first.c_str()) == digest.second;
+    });
+  } catch (const Error&) {  // of a program with other keys
+    return false;
+  }
 }
 
 }  // namespace fedhpc

@@ -79,6 +79,22 @@ class Run(InFolder):
         quietly(TINY, force=True)
         self.assertFalse(Path("run.old2.h5").exists())
 
+    def test_one_call_begins_goes_on_and_ends(self):
+        for ranks in (None, 2):
+            for config in ({**TINY, "run.output": f"{ranks}.h5"}, "run.ini"):
+                Path("run.ini").write_text(f"[run]\noutput = {ranks}_of_a_file.h5\n", encoding="utf-8")
+                keys = {"ranks": ranks, "progress": False, "go_on": True, **(TINY if config == "run.ini" else {})}
+                with self.subTest(ranks=ranks, config=config):
+                    self.assertEqual(len(fedhpc.run(config, **{**keys, "run.rounds": 2}).rounds), 2)
+                    self.assertEqual(len(fedhpc.run(config, **keys).rounds), 3)
+                    last = fedhpc.run(config, **keys)
+                    self.assertEqual((len(last.rounds), last.status), (3, "complete"))
+                    with self.assertRaisesRegex(fedhpc.ConfigError, "is not that of checkpoint .*train.lr = 0.7 .was 0.1"):
+                        fedhpc.run(config, **{**keys, "train.lr": 0.7})
+        self.assertEqual(list(self.folder.glob("*.old*")), [])
+        with self.assertRaisesRegex(fedhpc.ConfigError, "force replaces a result and go_on keeps it"):
+            fedhpc.run(TINY, force=True, go_on=True)
+
     def test_a_result_stays_that_of_its_run(self):
         first = quietly(TINY)
         second = quietly({**TINY, "train.lr": 0.2})

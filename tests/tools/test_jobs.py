@@ -26,7 +26,9 @@ COMMANDS = {
               'if [ "$look" -ge "${FAKE_LOOK:-1000}" ]; then echo PENDING; else echo "${FAKE_STATE-RUNNING}"; fi\n',
     "scontrol": 'echo "scontrol $*" >> calls.log\n',
     # Ends as it is told to; with FAKE_CHECKPOINT it leaves one of that round first.
-    "fedhpc": 'if [ "$1" = show ]; then echo "status ${FAKE_STATUS-complete}"; exit 0; fi\n[ "$1" != plan ] || exit 2\n'
+    "fedhpc": 'if [ "$1 $2" = "show config" ]; then\n[ -z "${FAKE_REFUSED:-}" ] || { echo "fedhpc: error: refused" >&2; exit 2; }\n'
+              'name=run.h5; for word; do case $word in --run.output=*) name=${word#*=} ;; esac; done; echo "$name"; exit 0; fi\n'
+              'if [ "$1" = show ]; then echo "status ${FAKE_STATUS-complete}"; exit 0; fi\n'
               'echo "fedhpc $*" >> calls.log\ntouch run.h5\n[ -z "${FAKE_CHECKPOINT:-}" ] || touch "run.ckpt.$FAKE_CHECKPOINT.h5"\n'
               '[ -z "${FAKE_TERM:-}" ] || kill -TERM "$BATCH"\n'
               'if [ -n "${FAKE_WAIT:-}" ]; then trap "exit 75" USR1; kill -USR1 "$BATCH"\n'
@@ -78,22 +80,15 @@ class JobCase(unittest.TestCase):
 
 class Environment(JobCase):
     def test_the_result_file_is_the_programs(self):
-        (self.folder / "other.ini").write_text(
-            "[data]\noutput = no.h5\n[ run ]\nseed=1\n output = some where/x.h5 # y\n")
-        (self.folder / "quoted.ini").write_text('[run] # x\noutput = "a #3 \\"b\\" \\\\.h5" # y\n')
-        (self.folder / "bases").mkdir()
-        (self.folder / "bases/far.ini").write_text('base = "../quoted.ini"\n[run]\nseed = 1\n')
-        (self.folder / "based.ini").write_text("# x\n base=bases/far.ini # y\n[data]\nbase = no.ini\n")
-        (self.folder / "loop.ini").write_text("base = loop.ini\n")
-        for arguments, expected in ((("run.ini",), "run"), (("a/run.ini",), "run"), (("other.ini",), "some where/x"),
-                                    (("based.ini",), 'a #3 "b" \\'), (("loop.ini",), "loop"),
-                                    (("other.ini", "--run.output=b/c.h5", "--run.seed=1"), "b/c"),
-                                    (("run.ini", "--run.output=plain"), "plain"),
-                                    (("quoted.ini",), 'a #3 "b" \\'),
-                                    (("a.b/run.cfg",), "run"), (("run.a.cfg",), "run.a"), (("run",), "run"),
-                                    (("run.",), "run"), (("run.h5.ini",), "run.h5"), (("a/.hidden",), ".hidden"),
-                                    ((".hidden.ini",), ".hidden")):
-            self.assertEqual(self.bash('stem_of "$@"', *arguments), (0, expected + "\n"))
+        self.assertEqual(self.bash('stem_of "$@"', "run.ini"), (0, "run\n"))
+        self.assertEqual(self.bash('stem_of "$@"', "run.ini", "--run.output=a b/c.h5"), (0, "a b/c\n"))
+
+    def test_a_refused_configuration_ends_the_job(self):
+        for start in ("run_to_the_end", "run_once"):
+            code, said = self.bash(f'{start} 1 "$@"', "run.ini", FAKE_REFUSED="1")
+            self.assertEqual((code, self.calls("srun")), (2, []))
+            self.assertIn("fedhpc: error: refused\n", said)
+            self.assertIn("refused (exit code 2); the message above says what to change\n", said)
 
     def test_the_newest_checkpoint_is_that_of_the_largest_round(self):
         self.assertEqual(self.bash("newest_checkpoint run", "run.ini"), (0, "-1\n"))
@@ -108,13 +103,13 @@ class Environment(JobCase):
         (self.folder / "run.ckpt.5.h5").touch()
         self.bash('run_or_resume 3 "$@"', "run.ini", "--train.lr=0.1")
         self.assertEqual(self.calls("fedhpc"),
-                         ["fedhpc run run.ini --train.lr=0.1", "fedhpc resume run.h5 run.ini --train.lr=0.1"])
+                         ["fedhpc run run.ini --go-on --train.lr=0.1"] * 2)
         self.assertEqual(len([call for call in self.calls("srun") if "--ntasks=3 " in call]), 2)
 
     def test_a_run_that_was_interrupted_in_its_first_round_goes_on(self):
         (self.folder / "run.ckpt.0.h5").touch()
         code, _ = self.to_the_end()
-        self.assertEqual((code, self.calls("fedhpc")), (0, ["fedhpc resume run.h5 run.ini"]))
+        self.assertEqual((code, self.calls("fedhpc")), (0, ["fedhpc run run.ini --go-on"]))
 
     def test_ranks_have_gpus_where_the_job_has(self):
         for variables, expected in (({}, False), ({"SLURM_GPUS_PER_TASK": "1"}, True), ({"SLURM_GPUS": "4"}, True)):
@@ -312,12 +307,12 @@ class Pbs(JobCase):
             self.assertEqual(code, 0, said)
         self.assertEqual(len(self.calls("mpirun")), 3)
         self.assertIn("mpirun -n 4 --hostfile nodes --bind-to core ", self.calls("mpirun")[0])
-        self.assertEqual(set(self.calls("fedhpc")), {"fedhpc run run.ini --train.lr=0.1"})
+        self.assertEqual(set(self.calls("fedhpc")), {"fedhpc run run.ini --go-on --train.lr=0.1"})
         self.job("multi_node", FEDHPC_LAUNCHER="mpiexec")
         self.assertIn("mpiexec -n 4 --ppn 2 ", self.calls("mpiexec")[0])
 
     def test_it_is_asked_to_stop_in_time_and_submits_itself(self):
-        (self.folder / "bin/fedhpc").write_text('#!/bin/bash\ntrap "exit 75" USR1\nfor _ in {1..300}; do sleep 0.1; done\n')
+        (self.folder / "bin/fedhpc").write_text('#!/bin/bash\n[ "$1" != show ] || { echo run.h5; exit 0; }\ntrap "exit 75" USR1\nfor _ in {1..300}; do sleep 0.1; done\n')
         for name, submitted in (("single_node", 0), ("preemptible", 1)):
             code, said = self.job(name, FAKE_LIMIT="00:30:03", FEDHPC_WARNING="2", FEDHPC_RESTARTS="3")
             self.assertEqual(code, 75, said)
@@ -380,7 +375,7 @@ class Flux(JobCase):
             code, said = self.job(name)
             self.assertEqual(code, 0, said)
         self.assertIn("flux submit -n 4 -c 1 -o cpu-affinity=per-task ", self.calls("flux submit")[0])
-        self.assertEqual(set(self.calls("fedhpc")), {"fedhpc run run.ini --train.lr=0.1"})
+        self.assertEqual(set(self.calls("fedhpc")), {"fedhpc run run.ini --go-on --train.lr=0.1"})
         self.assertNotIn(" -g ", self.calls("flux submit")[0], "whole nodes come with GPUs that nobody asked for")
         self.job("multi_node", FAKE_SHAPE="nodes")
         self.assertIn("flux submit -n 6 -c 1 -o cpu-affinity=per-task -g 1 -o gpu-affinity=per-task ", self.calls("flux submit")[-1])
@@ -391,7 +386,7 @@ class Flux(JobCase):
         self.assertIn("flux submit -n 16 -c 1 -o cpu-affinity=per-task -g 1 ", self.calls("flux submit")[-1])
 
     def test_it_is_asked_to_stop_in_time_and_submits_itself(self):
-        (self.folder / "bin/fedhpc").write_text('#!/bin/bash\ntrap "exit 75" USR1\nfor _ in {1..300}; do sleep 0.1; done\n')
+        (self.folder / "bin/fedhpc").write_text('#!/bin/bash\n[ "$1" != show ] || { echo run.h5; exit 0; }\ntrap "exit 75" USR1\nfor _ in {1..300}; do sleep 0.1; done\n')
         code, said = self.job(FAKE_LEFT="3", FEDHPC_WARNING="2", FEDHPC_RESTARTS="3")
         self.assertEqual(code, 75, said)
         self.assertIn("asked to stop", said)
@@ -410,7 +405,7 @@ class Flux(JobCase):
 class Scripts(unittest.TestCase):
     def test_bash_can_read_them(self):
         scripts = sorted((ROOT / "jobs").iterdir())
-        self.assertEqual(len(scripts), 18)
+        self.assertEqual(len(scripts), 17)
         for script in scripts:
             done = subprocess.run(["bash", "-n", script], capture_output=True, text=True, check=False)
             self.assertEqual((done.returncode, done.stderr), (0, ""))
@@ -419,7 +414,7 @@ class Scripts(unittest.TestCase):
     def test_shellcheck_finds_nothing(self):
         jobs = ROOT / "jobs"
         scripts = [one for kind in ("*.sbatch", "*.pbs", "*.flux.sh") for one in sorted(jobs.glob(kind))]
-        schedulers = [jobs / f"{name}.sh" for name in ("slurm", "pbs", "flux", "await_end", "earlier")]
+        schedulers = [jobs / f"{name}.sh" for name in ("slurm", "pbs", "flux", "await_end")]
         for options in (["-x", "-s", "bash", "jobs/environment.sh"], schedulers, ["-x", *scripts]):
             done = subprocess.run(["shellcheck", "-P", ROOT, *options], cwd=ROOT, capture_output=True, text=True,
                                   check=False)

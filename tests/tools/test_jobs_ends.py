@@ -1,7 +1,6 @@
 """Tests of jobs/environment.sh: what becomes of a job whose run was killed, cannot get on, or was complete before."""
 
 import os
-import subprocess
 import unittest
 
 from test_jobs import JobCase
@@ -111,57 +110,19 @@ class Ended(JobCase):
 
 @unittest.skipUnless(PROGRAM, "no FEDHPC that names the program")
 class CompleteBefore(JobCase):
-    """The program itself, whose checkpoint somebody has deleted to save space."""
-
-    def setUp(self):
-        super().setUp()
+    def test_it_is_not_trained_again(self):
+        """By the program itself, whose checkpoint somebody has deleted to save space."""
         (self.folder / "bin/fedhpc").unlink()
         (self.folder / "bin/fedhpc").symlink_to(PROGRAM)
         (self.folder / "run.ini").write_text(RUN)
-
-    def run_of(self, *arguments):
-        """Runs it by a job; whether it was trained, and what the job said."""
-        (self.folder / "calls.log").unlink(missing_ok=True)
-        code, said = self.bash('run_to_the_end 1 "$@"', "run.ini", "--run.progress=none", *arguments)
-        self.assertEqual(code, 0, said)
-        for checkpoint in self.folder.glob("run.ckpt.*"):
-            checkpoint.unlink()
-        return bool(self.calls("srun")), said
-
-    def test_it_is_not_trained_again(self):
-        self.assertTrue(self.run_of()[0])
-        trained, said = self.run_of()
-        self.assertFalse(trained)
-        self.assertIn("run.h5 is complete, its checkpoint is gone; nothing is left to do\n", said)
-        self.assertIn(": done\n", said)
-        self.assertFalse(self.run_of("--run.eval_every=2", "--run.log_level=warning")[0], "keys that resume lets change")
-        self.assertEqual(list(self.folder.glob("*.old*")), [])
-
-    def test_with_another_configuration_it_is(self):
-        changes = ["--run.rounds=3", "--train.lr=0.2", "--train.momentum=0.5", "--model.name=dnn", "--run.seed=2"]
-        for change in changes:
-            self.run_of()
-            trained, said = self.run_of(change)
-            self.assertTrue(trained, change)
-            self.assertNotIn("is gone", said)
-        self.assertTrue((self.folder / "run.old1.h5").exists())
-
-    def test_values_with_quotes_and_of_other_data(self):
-        (self.folder / "a #1").mkdir()
-        text = RUN.replace("name = synthetic\nclients = 4\nsamples_per_client = 20",
-                           "name = csv\nfile = \"a #1/d.csv\"\nlabel_column = label\npartition = iid\nclients = 2")
-        (self.folder / "run.ini").write_text(text)
-        rows = ["x,y,label"] + [f"{n % 7},{n % 5},{n % 2}" for n in range(40)]
-        (self.folder / "a #1/d.csv").write_text("\n".join(rows) + "\n")
-        self.assertTrue(self.run_of()[0])
-        self.assertFalse(self.run_of()[0])
-        (self.folder / "a #1/d.csv").write_text("\n".join([*rows, "1,2,0"]) + "\n")
-        self.assertTrue(self.run_of()[0], "the data are others")
-
-    def test_one_that_is_not_complete_is(self):
-        self.run_of("--run.rounds=3")
-        subprocess.run(["truncate", "-s", "-9", "run.h5"], cwd=self.folder, check=True)
-        self.assertTrue(self.run_of()[0])
+        for expected in ("round 2/2", "nothing to do: results/run.h5 is complete with 2 rounds"):
+            code, said = self.bash('run_to_the_end 1 "$@"', "run.ini", "--run.output=results/run.h5")
+            self.assertEqual(code, 0, said)
+            self.assertIn(expected, said)
+            self.assertIn(": done\n", said)
+            for checkpoint in self.folder.glob("results/run.ckpt.*"):
+                checkpoint.unlink()
+        self.assertEqual(list(self.folder.glob("results/*.old*")), [])
 
 
 if __name__ == "__main__":

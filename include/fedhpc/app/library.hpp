@@ -10,6 +10,7 @@
 #include "fedhpc/core/configuration_source.hpp"
 #include "fedhpc/core/stop_signals.hpp"
 #include "fedhpc/engine/experiment.hpp"
+#include "fedhpc/engine/output.hpp"
 #include "fedhpc/io/digests.hpp"
 
 namespace fedhpc {
@@ -43,8 +44,8 @@ struct RunEnd {
 };
 
 /// What the commands of these names do. `read` is called once MPI runs, on every rank, and throws as
-/// Config does. Collective.
-RunEnd run(const std::function<Given()>& read, const StartOptions& start, bool force,
+/// Config does. `earlier`: what becomes of the result file that is there. Collective.
+RunEnd run(const std::function<Given()>& read, const StartOptions& start, Earlier earlier,
            const Host& host);
 /// `path`: a result file or a checkpoint. `read`: a configuration file and what it gives, or no file
 /// and changes alone.

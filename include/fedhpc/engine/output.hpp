@@ -10,8 +10,9 @@ namespace fedhpc {
 
 /// The fate of an earlier result in the place of run.output.
 enum class Earlier {
-  Replace,  ///< it belongs to the same run, or the user wants it replaced
-  SetAside  ///< it gets another name, with its checkpoints
+  Replace,   ///< it belongs to the same run, or the user wants it replaced
+  SetAside,  ///< it gets another name, with its checkpoints
+  Keep  ///< the run goes on with it; where it is complete, nothing is left to do; another is set aside
 };
 
 /// Claims the right to write a result file and all that lies beside it. Take it before looking at

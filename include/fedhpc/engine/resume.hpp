@@ -64,9 +64,13 @@ std::optional<Earlier> check_results(ResumePoint& point, const Config& config);
 std::unique_ptr<Config> resumed_configuration(const ResumePoint& point,
                                               const std::vector<Assignment>& changes);
 
-/// Reads the configuration file `path` as it is now. Throws ConfigError that names every key whose
-/// value would give past rounds another meaning.
-std::unique_ptr<Config> resumed_configuration(const ResumePoint& point, const std::string& path,
-                                              const std::vector<Assignment>& changes);
+/// Takes the whole configuration as it is now, of the file `name`. Throws ConfigError that names
+/// every key whose value would give past rounds another meaning.
+std::unique_ptr<Config> resumed_configuration(const ResumePoint& point, const std::string& name,
+                                              std::vector<Assignment> assignments);
+
+/// Whether a result file is of this very run, and complete: data, model, code and all keys are the
+/// same but for those that may change, and so is run.rounds. One rank calls it.
+bool is_complete(const std::string& results, const Experiment& experiment);
 
 }  // namespace fedhpc

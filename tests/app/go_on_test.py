@@ -1,0 +1,168 @@
+"""fedhpc run --go-on: one command that begins a run, goes on with it, or finds it complete; fedhpc show config.
+
+    python3 go_on_test.py --fedhpc build/release/fedhpc [--mpiexec mpirun] [unittest arguments]
+"""
+
+import os
+import signal
+
+import h5py
+from app_support import SMALL_RUN, AppCase, contents, fedhpc, finish, main, rounds_in, start, wait_until
+
+RUN = f"[run]\nrounds = 4\ncheckpoint_every = 1\n{SMALL_RUN}"
+
+
+class Case(AppCase):
+    def refused(self, arguments, sentence):
+        done = fedhpc(*arguments, cwd=self.folder)
+        self.assertEqual(done.returncode, 2, done.stderr)
+        self.assertIn(sentence, done.stderr)
+
+
+class GoOn(Case):
+    def setUp(self):
+        super().setUp()
+        self.config = self.ini(RUN, "run.ini")
+
+    def go_on(self, *arguments, **how):
+        return self.run_ok("run", "run.ini", "--go-on", *arguments, **how).stdout
+
+    def without_checkpoints(self):
+        for path in self.folder.glob("run.ckpt.*"):
+            path.unlink()
+
+    def aside(self):
+        return sorted(path.name for path in self.folder.glob("*.old*"))
+
+    def test_a_run_begins_and_is_found_complete(self):
+        for ranks in (0, 2):
+            with self.subTest(ranks=ranks):
+                first = self.go_on(f"--run.output={ranks}.h5", ranks=ranks)
+                self.assertIn("round 4/4", first)
+                before = (self.folder / f"{ranks}.h5").stat().st_mtime_ns
+                second = self.go_on(f"--run.output={ranks}.h5", ranks=ranks)
+                self.assertEqual(second, f"nothing to do: {ranks}.h5 is complete with 4 rounds; for more of them: "
+                                         f"fedhpc resume {ranks}.h5 --run.rounds=N\n")
+                self.assertEqual((self.folder / f"{ranks}.h5").stat().st_mtime_ns, before)
+        self.assertEqual(self.aside(), [])
+
+    def test_a_killed_run_goes_on_with_the_bits_of_one_straight_through(self):
+        keys = ["--run.rounds=300", "--run.reproducible=true"]
+        self.run_ok("run", "run.ini", *keys, "--run.output=straight.h5")
+        process = start("run", "run.ini", "--go-on", *keys, cwd=self.folder)
+        wait_until(process, lambda: rounds_in(self.folder / "run.h5") >= 3)
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+        self.assertLess(rounds_in(self.folder / "run.h5"), 300)
+        self.assertIn("going on after round ", self.go_on(*keys, ranks=2))
+        straight, resumed = (contents(self.folder / f"{name}.h5") for name in ("straight", "run"))
+        for name in straight:
+            if name.startswith(("model/", "rounds/train_loss", "rounds/global")):
+                self.assertEqual(resumed[name], straight[name], name)
+
+    def test_an_interrupted_run_goes_on(self):
+        process = start("run", "run.ini", "--go-on", "--run.rounds=5000", cwd=self.folder)
+        wait_until(process, lambda: rounds_in(self.folder / "run.h5") >= 3)
+        os.kill(process.pid, signal.SIGTERM)
+        self.assertEqual(finish(process).returncode, 75)
+        done = rounds_in(self.folder / "run.h5")
+        self.assertIn(f"going on after round {done} from run.ckpt.{done}.h5", self.go_on(f"--run.rounds={done + 2}"))
+        self.assertEqual(rounds_in(self.folder / "run.h5"), done + 2)
+
+    def test_more_rounds_are_added(self):
+        self.go_on()
+        self.assertIn("going on after round 4", self.go_on("--run.rounds=6"))
+        self.assertEqual((rounds_in(self.folder / "run.h5"), self.aside()), (6, []))
+
+    def test_another_configuration_beside_a_checkpoint_is_refused(self):
+        self.go_on()
+        self.refused(["run", "run.ini", "--go-on", "--train.lr=0.5"],
+                     "configuration 'run.ini' is not that of checkpoint 'run.ckpt.4.h5': train.lr = 0.5 (was ")
+
+    def test_a_complete_run_whose_checkpoint_is_gone_is_left_as_it_is(self):
+        self.go_on()
+        self.without_checkpoints()
+        for keys in ([], ["--run.eval_every=2", "--run.log_level=warning"]):
+            for ranks in (0, 2):
+                self.assertIn("nothing to do: run.h5 is complete", self.go_on(*keys, ranks=ranks))
+        self.assertEqual(self.go_on("--run.progress=none"), "")
+        self.assertEqual(self.aside(), [])
+
+    def test_of_another_configuration_it_is_set_aside(self):
+        for number, change in enumerate(("--run.rounds=3", "--train.lr=0.2", "--train.momentum=0.5", "--model.name=mlr",
+                                         "--run.seed=2", "--algorithm.name=fedprox"), 1):
+            self.run_ok("run", "run.ini", "--force")
+            self.without_checkpoints()
+            self.assertIn(f"the earlier result is now run.old{number}.h5", self.go_on(change), change)
+            self.without_checkpoints()
+            self.assertIn("nothing to do", self.go_on(change), change)
+
+    def test_of_other_data_it_is_set_aside(self):
+        (self.folder / "a #1").mkdir()
+        rows = ["x,y,label"] + [f"{n % 7},{n % 5},{n % 2}" for n in range(40)]
+        self.ini('[run]\nrounds = 2\n[data]\nname = csv\nfile = "a #1/d.csv"\nlabel_column = label\npartition = iid\n'
+                 "clients = 2\n[model]\nname = mlr\n", "run.ini")
+        for text, expected in ((rows, "round 2/2"), (rows, "nothing to do"), ([*rows, "1,2,0"], "is now run.old1.h5")):
+            (self.folder / "a #1/d.csv").write_text("\n".join(text) + "\n")
+            self.assertIn(expected, self.go_on())
+            self.without_checkpoints()
+
+    def test_what_is_not_complete_begins_anew(self):
+        for status in ("interrupted", "diverged", "failed", "running"):
+            self.run_ok("run", "run.ini", "--force")
+            self.without_checkpoints()
+            with h5py.File(self.folder / "run.h5", "r+") as file:
+                file.attrs["status"] = status
+            self.assertIn("round 4/4", self.go_on(), status)
+            self.without_checkpoints()
+        self.assertEqual(len(self.aside()), 4)
+        os.truncate(self.folder / "run.h5", (self.folder / "run.h5").stat().st_size - 9)
+        self.assertIn("round 4/4", self.go_on())
+
+    def test_it_does_not_go_with_force(self):
+        self.refused(["run", "run.ini", "--go-on", "--force"], "--force replaces a result and --go-on keeps it; give one")
+
+
+class ShowConfig(Case):
+    def shown(self, *arguments, **how):
+        return self.run_ok("show", "config", *arguments, **how).stdout
+
+    def test_is_what_the_result_file_has(self):
+        self.ini(RUN, "run.ini")
+        text = self.shown("run.ini", "--train.lr=0.25", ranks=2)
+        self.assertEqual(text.count("[run]\n"), 1, "one rank tells it")
+        self.run_ok("run", "run.ini", "--train.lr=0.25")
+        with h5py.File(self.folder / "run.h5") as file:
+            self.assertEqual(text, file.attrs["config"].decode())
+
+    def test_one_key(self):
+        self.ini(RUN, "run.ini")
+        self.assertEqual(self.shown("run.ini", "train.lr", "--train.lr=0.250"), "0.25\n")
+        self.assertEqual(self.shown("run.ini", "run.rounds"), "4\n")
+        self.refused(["show", "config", "run.ini", "train.lrr"],
+                     "this configuration has no key 'train.lrr'; did you mean 'train.lr'?")
+        self.refused(["show", "config"], "needs a configuration")
+
+    def test_where_the_result_goes(self):
+        def at(name, text=RUN):
+            path = self.folder / name
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(text)
+            return name
+
+        at("bases/far.ini", 'base = "../quoted.ini"\n[run]\nseed = 1\n')
+        at("quoted.ini", '[run] # x\noutput = "a #3 \\"b\\" \\\\.h5" # y\n')
+        for arguments, expected in (((at("run.ini"),), "run.h5"), ((at("a/run.ini"),), "run.h5"),
+                                    ((at("other.ini", "[run]\nseed=1\n output = some where/x.h5 # y\n"),), "some where/x.h5"),
+                                    ((at("based.ini", "# x\nbase=bases/far.ini # y\n"),), 'a #3 "b" \\.h5'),
+                                    (("other.ini", "--run.output=b/c.h5", "--run.seed=1"), "b/c.h5"),
+                                    (("run.ini", "--run.output=plain"), "plain"),
+                                    ((at("a.b/run.cfg"),), "run.h5"), ((at("run.a.cfg"),), "run.a.h5"), ((at("run"),), "run.h5"),
+                                    ((at("run.h5.ini"),), "run.h5.h5"), ((at("a/.hidden"),), ".hidden.h5"),
+                                    ((at(".hidden.ini"),), ".hidden.h5")):
+            with self.subTest(arguments):
+                self.assertEqual(self.shown(arguments[0], "run.output", *arguments[1:]), expected + "\n")
+
+
+if __name__ == "__main__":
+    main()
