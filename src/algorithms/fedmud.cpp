@@ -4,12 +4,6 @@
 
 namespace fedhpc {
 
-namespace {
-
-constexpr std::int64_t kSeedBytes = 8;
-
-}  // namespace
-
 Traits FedMUD::traits() const {
   return {.factorisations = {.names = {"low_rank", "low_rank_f", "low_rank_aad", "kronecker",
                                        "kronecker_f", "kronecker_aad"},

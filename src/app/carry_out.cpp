@@ -187,10 +187,8 @@ RunEnd run_experiment(Config& config, Communicator& comm, const Host& host, cons
     notice.emplace("preparing the data and the model");
   }
   Experiment experiment(config, comm, from);
-  if (earlier == Earlier::Keep) {
-    const std::string left = speaks && is_complete(config.run.output, experiment) ? "nothing" : "";
-    if (!comm.all_texts(left).front().empty()) return nothing_to_do(config, comm.rank());
-    earlier = Earlier::SetAside;
+  if (earlier == Earlier::Keep && is_complete(config.run.output, experiment, comm)) {
+    return nothing_to_do(config, comm.rank());
   }
   experiment.prepare();
   notice.reset();
@@ -200,7 +198,6 @@ RunEnd run_experiment(Config& config, Communicator& comm, const Host& host, cons
     introduce(experiment, from, comm.size(), recorder.earlier_result());
     tell_choices(experiment, recorder.hosts());
   }
-
   Speaker speaker(experiment, host, from == nullptr ? 0 : from->round, recorder.bytes_before());
   bool interrupted = false;
   RoundReport last{.round = from == nullptr ? 0 : from->round,
@@ -274,13 +271,7 @@ void tell_notes(const Config& config) {
 }
 
 RunEnd nothing_to_do(const Config& config, int rank) {
-  if (rank == 0 && config.run.progress != ProgressKind::None) {
-    const std::string path = shell_word(config.run.output);
-    std::printf(
-        "nothing to do: %s is complete with %lld rounds; for more of them: fedhpc resume %s "
-        "--run.rounds=N\n",
-        path.c_str(), static_cast<long long>(config.run.rounds), path.c_str());
-  }
+  if (rank == 0) say_complete(config.run);
   return {0, "", config.run.output};
 }
 

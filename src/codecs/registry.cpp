@@ -33,6 +33,16 @@ std::unique_ptr<Codec> make(const CodecChoice& choice) {
   return std::make_unique<FormatCodec<Format>>(choice.name, format);
 }
 
+/// The names of fedhpc's own codecs that lose something.
+std::vector<std::string> lossy() {
+  std::vector<std::string> names;
+  for (const auto& entry : codec_registry()) {
+    if (entry.added || entry.make({.name = entry.name})->lossless(at::kFloat)) continue;
+    names.push_back(entry.name);
+  }
+  return names;
+}
+
 constexpr std::int64_t kMostClusters = 65536;
 constexpr std::int64_t kMostLevels = 32767;
 
@@ -86,7 +96,7 @@ void CodecChoice::declare_feedback(OptionSet& options, const std::string& sectio
       .add(section + ".error_feedback", feedback, std::move(names),
            "what a sender does about what the upload's codec loses: nothing; send it later (Seide "
            "et al. 2014); or send changes of what the receiver has read (Richtarik et al. 2021)")
-      .acts(unless(section + ".codec", "dense"));
+      .acts(where_or_added(codec_registry(), section + ".codec", lossy()));
 }
 
 bool CodecChoice::compresses_changes() const { return make()->fitted({}) != nullptr; }

@@ -86,9 +86,11 @@ void OptionSet::assign(const std::string& key, const std::string& text, const Or
   if (!contains(key)) {
     std::vector<std::string> keys;
     for (const Entry& entry : entries_) keys.push_back(entry.key);
+    const bool base = key.ends_with(".base");
     throw ConfigError(
         concat(origin.place, ": unknown key '", key, "' (value '", text, "')",
-               suggestion(likely_key(key, keys), "; 'fedhpc help keys' lists all keys")));
+               base ? "; base = FILE stands before the first [section]"
+                    : suggestion(likely_key(key, keys), "; 'fedhpc help keys' lists all keys")));
   }
   Entry& entry = find(key);
   if (text.empty()) {

@@ -30,6 +30,15 @@ std::string shell_word(const std::string& path) {
   return quoted + "'";
 }
 
+void say_complete(const RunOptions& run) {
+  if (run.progress == ProgressKind::None) return;
+  const std::string path = shell_word(run.output);
+  std::printf(
+      "nothing to do: %s is complete with %lld rounds; for more of them: fedhpc resume %s "
+      "--run.rounds=N\n",
+      path.c_str(), static_cast<long long>(run.rounds), path.c_str());
+}
+
 std::string readable_bytes(double bytes) {
   const char* const units[] = {"B", "kB", "MB", "GB", "TB", "PB"};
   std::size_t unit = 0;

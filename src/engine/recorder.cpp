@@ -83,7 +83,7 @@ void Recorder::check_room(const StateBytes& state, const Resumption* from, Earli
 
 void Recorder::start(const Resumption* from, Earlier earlier) {
   const std::string results = link_target(experiment_.config().run.output);
-  if (earlier == Earlier::SetAside) {
+  if (earlier != Earlier::Replace) {
     earlier_result_ = set_aside(results, from == nullptr ? -1 : from->round);
   }
   writer_->start();

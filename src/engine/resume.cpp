@@ -141,13 +141,6 @@ std::string changeable_keys(const Config& config) {
   return concat("keys that may change: ", join(allowed));
 }
 
-/// Whether a key has another value than before that gives past rounds another meaning. Keys that
-/// another method lacks follow from algorithm.name.
-bool differs(const OptionSet::Entry& entry, const Config& before) {
-  return !changeable(entry.key) && before.options().contains(entry.key) &&
-         entry.print() != before.options().entry(entry.key).print();
-}
-
 void check_rounds(const Config& config, const ResumePoint& point) {
   if (config.run.rounds >= point.from.round) return;
   throw ConfigError(concat("run.rounds = ", config.run.rounds, " is less than the ",
@@ -162,6 +155,11 @@ std::string config_in(const std::string& path) {
 }
 
 std::span<const std::string_view> keys_to_change_on_resume() { return kChangeable; }
+
+bool changes_meaning(const OptionSet::Entry& entry, const Config& before) {
+  return !changeable(entry.key) && before.options().contains(entry.key) &&
+         entry.print() != before.options().entry(entry.key).print();
+}
 
 std::optional<RunStatus> status_of_run(const std::string& results) {
   const auto lines = within_time(kReadingLimit, [&]() -> std::string {
@@ -253,7 +251,7 @@ std::unique_ptr<Config> resumed_configuration(const ResumePoint& point,
   }
   auto config = std::make_unique<Config>(assignments, point.from.checkpoint);
   for (const OptionSet::Entry& entry : config->options().entries()) {
-    if (differs(entry, *before)) throw refuse(entry.key, entry.print());
+    if (changes_meaning(entry, *before)) throw refuse(entry.key, entry.print());
   }
   check_rounds(*config, point);
   return config;
@@ -266,7 +264,7 @@ std::unique_ptr<Config> resumed_configuration(const ResumePoint& point, const st
   const std::unique_ptr<Config> before = stored_configuration(point, assignments, name);
   std::vector<std::string> others;
   for (const OptionSet::Entry& entry : config->options().entries()) {
-    if (!differs(entry, *before)) continue;
+    if (!changes_meaning(entry, *before)) continue;
     others.push_back(concat(entry.key, " = ", entry.print(), " (was ",
                             before->options().entry(entry.key).print(), ")"));
   }
@@ -278,30 +276,6 @@ std::unique_ptr<Config> resumed_configuration(const ResumePoint& point, const st
   }
   check_rounds(*config, point);
   return config;
-}
-
-bool is_complete(const std::string& results, const Experiment& experiment) {
-  const Config& config = experiment.config();
-  const std::string path = link_target(results);
-  std::error_code failed;
-  if (!fs::is_regular_file(path, failed) || h5::is_hdf5(path) != true) return false;
-  const std::optional<RunStatus> run = status_of_run(path);
-  const bool complete = run && run->closed && run->status == "complete";
-  if (!complete || run->rounds != config.run.rounds) return false;
-  try {
-    const Config before(parse_ini(config_in(path), path), path);
-    const auto entries = config.options().entries();
-    if (std::ranges::any_of(entries, [&](const auto& one) { return differs(one, before); })) {
-      return false;
-    }
-    const h5::Handle file = h5::open_input(path);
-    return std::ranges::all_of(experiment.parts().digests.named(), [&](const auto& digest) {
-      return !h5::has_attribute(file, digest.first.c_str()) ||
-             h5::read_text_attribute(file, digest.first.c_str()) == digest.second;
-    });
-  } catch (const Error&) {  // of a program with other keys
-    return false;
-  }
 }
 
 }  // namespace fedhpc

@@ -9,12 +9,6 @@
 
 namespace fedhpc {
 
-namespace {
-
-constexpr std::int64_t kSeedBytes = 8;
-
-}  // namespace
-
 RandomColumns::RandomColumns(std::uint64_t seed, double fraction, LayoutPtr layout)
     : seed_(seed), layout_(std::move(layout)) {
   for (const auto& [begin, end] : layout_->ranges(Tag::Trainable)) {

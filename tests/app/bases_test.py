@@ -24,6 +24,8 @@ REFUSED = {
                                                     "run.ini starts from", "drop the line"]),
     "two": ("base = bases/table.ini\nbase = other.ini\n", TABLE, ["run.ini:2: base 'other.ini'", "run.ini:1",
                                                                   "'bases/table.ini'", "keep one"]),
+    "below a section": ("[run]\nrounds = 1\nbase = bases/table.ini\n", TABLE,
+                        ["run.ini:3: unknown key 'run.base'", "; base = FILE stands before the first [section]"]),
     "empty": ("base =\n", TABLE, ["run.ini:1: base ''", "empty"]),
     "misspelt in the base": (ROW, TABLE + "[run]\nronuds = 5\n",
                              ["bases/table.ini:", "run.ronuds", "did you mean 'run.rounds'"]),

@@ -44,6 +44,9 @@ class Progress {
 /// ._/+:=@%-.
 std::string shell_word(const std::string& path);
 
+/// Says that a complete run has no rounds left.
+void say_complete(const RunOptions& run);
+
 /// "1.5 MB": bytes with a decimal unit.
 std::string readable_bytes(double bytes);
 

@@ -20,6 +20,10 @@ std::string config_in(const std::string& path);
 /// Keys that tell how a run goes on and where things lie. All others say what its rounds mean.
 std::span<const std::string_view> keys_to_change_on_resume();
 
+/// Whether a key has another value than before that gives past rounds another meaning. Keys that
+/// another method lacks follow from algorithm.name.
+bool changes_meaning(const OptionSet::Entry& entry, const Config& before);
+
 /// What a result file says of its run.
 struct RunStatus {
   static constexpr const char* kForeign = "not a result file";
@@ -70,7 +74,7 @@ std::unique_ptr<Config> resumed_configuration(const ResumePoint& point, const st
                                               std::vector<Assignment> assignments);
 
 /// Whether a result file is of this very run, and complete: data, model, code and all keys are the
-/// same but for those that may change, and so is run.rounds. One rank calls it.
-bool is_complete(const std::string& results, const Experiment& experiment);
+/// same but for those that may change, and so is run.rounds. Collective.
+bool is_complete(const std::string& results, const Experiment& experiment, Communicator& comm);
 
 }  // namespace fedhpc

@@ -9,6 +9,9 @@ namespace fedhpc {
 enum class Link { ClientEdge, EdgeCloud, ClientCloud };
 enum class Direction { Up, Down };
 
+/// Of a seed that travels in the place of what both ends draw from it.
+inline constexpr std::int64_t kSeedBytes = 8;
+
 /// Books the bytes of payloads on the simulated network in one round, on this rank. No headers
 /// count; each payload's bits are rounded up to bytes. The ranks' own traffic is another matter.
 class Ledger {

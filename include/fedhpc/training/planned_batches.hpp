@@ -37,7 +37,6 @@ class PlannedBatches {
              at::Device device);
   /// Plans the next draw, counted from 0.
   void plan(const Shard& shard, const Next& next);
-  std::int64_t draws() const { return static_cast<std::int64_t>(runs_.size()); }
   std::int64_t steps() const { return steps_; }
   /// The batches of a step as they lie side by side.
   const std::vector<BatchRun>& runs(std::int64_t draw, std::int64_t step) const {
