@@ -24,8 +24,13 @@ std::string output_with_checkpoint(const std::function<Given()>& read, const Sta
 
 }  // namespace
 
-RunEnd run(const std::function<Given()>& read, const StartOptions& start, Earlier earlier,
+RunEnd run(const std::function<Given()>& read_it, const StartOptions& start, Earlier earlier,
            const Host& host) {
+  std::optional<Given> given;
+  const auto read = [&] {
+    if (!given) given = read_it();  // a pipe can be read but once
+    return *given;
+  };
   if (earlier == Earlier::Keep) {
     const std::string output = output_with_checkpoint(read, start);
     if (!output.empty()) return resume(output, read, start, host);
@@ -36,12 +41,11 @@ RunEnd run(const std::function<Given()>& read, const StartOptions& start, Earlie
   std::unique_ptr<Communicator> comm = world_communicator(start.timeout);
   std::unique_ptr<Config> config;
   fail_together(*comm, [&] {
-    const Given given = read();
-    config = configuration_of(given);
+    config = configuration_of(read());
     run_log().show(config->run.log_level);
     if (comm->rank() != 0) return;
     claim = claim_output(config->run.output);
-    run_log().of_run(LogLevel::Warning, check_output(*config, given.name, claim));
+    run_log().of_run(LogLevel::Warning, check_output(*config, given->name, claim));
   });
   tell_notes(*config);
   comm = run_communicator(*config);

@@ -5,9 +5,11 @@
 
 import os
 import signal
+import subprocess
 
 import h5py
-from app_support import SMALL_RUN, AppCase, contents, fedhpc, finish, main, rounds_in, start, wait_until
+from app_support import (SMALL_RUN, AppCase, contents, environment, fedhpc, finish, main, options, rounds_in, start,
+                         wait_until)
 
 RUN = f"[run]\nrounds = 4\ncheckpoint_every = 1\n{SMALL_RUN}"
 
@@ -118,6 +120,19 @@ class GoOn(Case):
         self.assertEqual(len(self.aside()), 4)
         os.truncate(self.folder / "run.h5", (self.folder / "run.h5").stat().st_size - 9)
         self.assertIn("round 4/4", self.go_on())
+
+    def test_a_pipe_is_read_once(self):
+        def piped(command, *arguments):
+            done = subprocess.run([options.fedhpc, command, *arguments], input=RUN, capture_output=True, text=True, check=False,
+                                  cwd=self.folder, env=environment())
+            self.assertEqual(done.returncode, 0, done.stderr)
+            return done.stdout
+
+        for expected in ("round 4/4", "nothing to do: piped.h5 is complete with 4 rounds"):
+            self.assertIn(expected, piped("run", "/dev/stdin", "--go-on", "--run.output=piped.h5"))
+        self.assertIn("going on after round 4", piped("resume", "piped.h5", "/dev/stdin", "--run.rounds=5"))
+        with h5py.File(self.folder / "piped.h5") as file:
+            self.assertIn("hidden = 8\n", file.attrs["config"].decode())
 
     def test_it_does_not_go_with_force(self):
         self.refused(["run", "run.ini", "--go-on", "--force"], "--force replaces a result and --go-on keeps it; give one")
