@@ -49,14 +49,14 @@ class GoOn(Case):
         self.assertEqual(self.aside(), [])
 
     def test_a_killed_run_goes_on_with_the_bits_of_one_straight_through(self):
-        keys = ["--run.rounds=300", "--run.reproducible=true"]
-        self.run_ok("run", "run.ini", *keys, "--run.output=straight.h5")
+        keys, fast = ["--run.rounds=1500", "--run.reproducible=true"], "--run.checkpoint_every=0"
+        self.run_ok("run", "run.ini", *keys, fast, "--run.output=straight.h5")
         process = start("run", "run.ini", "--go-on", *keys, cwd=self.folder)
         wait_until(process, lambda: rounds_in(self.folder / "run.h5") >= 3)
         process.send_signal(signal.SIGKILL)
         process.communicate()
-        self.assertLess(rounds_in(self.folder / "run.h5"), 300)
-        self.assertIn("going on after round ", self.go_on(*keys, ranks=2))
+        self.assertLess(rounds_in(self.folder / "run.h5"), 1500)
+        self.assertIn("going on after round ", self.go_on(*keys, fast, ranks=2))
         straight, resumed = (contents(self.folder / f"{name}.h5") for name in ("straight", "run"))
         for name in straight:
             if name.startswith(("model/", "rounds/train_loss", "rounds/global")):
