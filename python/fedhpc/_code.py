@@ -1,9 +1,12 @@
 """A checksum of the code of a method: runs of two versions of a class are not one experiment."""
 
 import dis
+import enum
 import functools
 import hashlib
+import importlib.util
 import inspect
+import re
 import sys
 import sysconfig
 import types
@@ -15,26 +18,33 @@ import numpy as np
 STANDARD = Path(sysconfig.get_path("stdlib")).resolve()
 INSTALLED = {"site-packages", "dist-packages"}  # folders of libraries
 NOT_CODE = {"__module__", "__qualname__", "__doc__", "__dict__", "__weakref__", "__annotations__", "__firstlineno__",
-            "__static_attributes__", "__annotate_func__", "__annotations_cache__"}
+            "__static_attributes__", "__annotate_func__", "__annotations_cache__", "__slots__", "__hash__", "__match_args__",
+            "__dataclass_fields__", "__dataclass_params__", "_abc_impl", "__abstractmethods__"}
+READ, STORED = {"LOAD_GLOBAL", "LOAD_NAME"}, {"STORE_GLOBAL"}
+BEHIND = {"LOAD_ATTR", "LOAD_METHOD"}
+
+_first_texts = {}  # id -> (value, text) of values that change in place: as they were when they were first seen
 
 
 def digest(method):
-    """The checksum of a class: 16 hexadecimal digits of the bytecode of its verbs and of what they call by name.
+    """The checksums of a class, 16 hexadecimal digits each: of its verbs and all that they call, then of constants.
 
-    In it: all classes and functions but those of installed libraries, constants of classes, and global constants
-    that cannot change in place. Names of files, lines, comments and docstrings are not. Another version of Python
-    gives another one.
+    In the first: the bytecode of all classes and functions but those of installed libraries, and what a class says of
+    itself. In the second: the values of globals and closures, such as numbers, texts, lists, arrays and objects of own
+    classes; what changes in place counts as it was first seen. Names of files, lines, comments and docstrings are in
+    neither. Another version of Python gives others.
     """
-    lines = []
-    _Walk(lines, _package(method.__module__)).add(method.__name__, method)
-    return hashlib.sha256("\n".join(lines).encode("utf-8", "surrogatepass")).hexdigest()[:16]
+    walk = _Walk(_package(method.__module__))
+    walk.add(method.__name__, method)
+    return "".join(hashlib.sha256("\n".join(lines).encode("utf-8", "surrogatepass")).hexdigest()[:16]
+                   for lines in (walk.code, walk.constants))
 
 
 class _Walk:
     """Goes from a class to all that it is made of, each once; `package`: the class's, which may be installed."""
 
-    def __init__(self, lines, package):
-        self.lines, self.package, self.seen = lines, package, set()
+    def __init__(self, package):
+        self.code, self.constants, self.package, self.seen = [], [], package, set()
 
     def own(self, module):
         """Whether what stands in the module of this name is no library's."""
@@ -44,101 +54,163 @@ class _Walk:
         if package == "fedhpc" or package in sys.builtin_module_names:
             return False
         file = getattr(sys.modules.get(package), "__file__", None)
-        folder = Path(file).resolve() if file else Path()
-        return not (INSTALLED & set(folder.parts) or folder.is_relative_to(STANDARD))
+        return not _of_library(file) if file else True
 
     def add(self, name, value):
-        if isinstance(value, (staticmethod, classmethod)):
+        """Adds what belongs to a class or a function, or what they find by a name."""
+        if isinstance(value, (staticmethod, classmethod, types.MethodType)):
             value = value.__func__
-        self.lines.append(f"{name}: {type(value).__name__}")
         if isinstance(value, property):
-            for part in ("fget", "fset", "fdel"):
-                self.add(part, getattr(value, part))
-        elif isinstance(value, functools.cached_property):
-            self.add("func", value.func)
+            parts = [value.fget, value.fset, value.fdel]
+        elif isinstance(value, (functools.cached_property, np.vectorize)):
+            parts = [getattr(value, "func", None) or value.pyfunc]
         elif isinstance(value, functools.partial):
-            self.add("func", value.func)
-            self.add("arguments", (value.args, value.keywords))
-        elif isinstance(value, types.MethodType):
-            self.add("function", value.__func__)
-        elif hasattr(value, "__wrapped__") and not inspect.isfunction(value):  # functools.cache
-            self.add("wrapped", value.__wrapped__)
+            parts = [value.func, value.args, value.keywords]
         elif inspect.isfunction(value) or inspect.isclass(value):
-            if id(value) in self.seen or not self.own(value.__module__):
-                return
-            self.seen.add(id(value))
-            (self.add_class if inspect.isclass(value) else self.add_function)(value)
+            return self.add_once(name, value)
+        elif hasattr(value, "__wrapped__"):  # functools.cache
+            parts = [value.__wrapped__]
+        elif isinstance(value, dict):
+            parts = [part for one in value.items() for part in one]
+        elif isinstance(value, (tuple, list)):
+            parts = value
         else:
-            self.lines.append(_text(value) or "")
+            return self.add_constant(name, value)
+        if parts is not value and not isinstance(value, dict) or _hold_code(parts):
+            self.code.append(f"{name}: {type(value).__name__}")
+            for part in parts:
+                self.add("part", part)
+        else:
+            self.add_constant(name, value)
+        return None
+
+    def add_once(self, name, value):
+        if id(value) in self.seen or not self.own(value.__module__):
+            self.code.append(f"{name}: {value.__qualname__}")
+            return
+        self.seen.add(id(value))
+        self.code.append(f"{name}: {type(value).__name__}")
+        (self.add_class if inspect.isclass(value) else self.add_function)(value)
 
     def add_class(self, cls):
         for base in cls.__mro__:
             if not self.own(base.__module__):
-                self.lines.append(f"base {base.__qualname__}")
+                self.code.append(f"base {base.__qualname__}")
                 continue
             for name, value in sorted(vars(base).items()):
-                if name not in NOT_CODE:
+                if name not in NOT_CODE and not isinstance(value, (types.MemberDescriptorType, types.GetSetDescriptorType)):
                     self.add(name, value)
 
     def add_function(self, function):
-        self.add("defaults", function.__defaults__)
-        self.add("keywords", function.__kwdefaults__)
-        self.add_code(function.__code__, function.__globals__, function.__doc__)
+        for one in (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).items()):
+            self.add("default", one)
+        self.add_code(function.__code__, function.__globals__)
         for name, cell in zip(function.__code__.co_freevars, function.__closure__ or ()):
             try:
-                self.add_constant(name, cell.cell_contents)
+                self.add(name, cell.cell_contents)
             except ValueError:  # it is not filled yet
                 pass
         if hasattr(function, "__wrapped__"):
             self.add("wrapped", function.__wrapped__)
 
-    def add_code(self, code, scope, doc=None):
-        self.lines += [code.co_code.hex(), repr(code.co_names), getattr(code, "co_exceptiontable", b"").hex(),
-                       f"{code.co_argcount} {code.co_posonlyargcount} {code.co_kwonlyargcount} {code.co_flags}"]
+    def add_code(self, code, scope):
+        self.code += [code.co_code.hex(), repr(code.co_names), getattr(code, "co_exceptiontable", b"").hex(),
+                      f"{code.co_argcount} {code.co_posonlyargcount} {code.co_kwonlyargcount} {code.co_flags}"]
         for place, value in enumerate(code.co_consts):
             if inspect.iscode(value):
                 self.add_code(value, scope)
-            elif not (place == 0 and value == doc):
-                self.lines.append(_text(value) or repr(value))
-        modules = []
-        changed = {one.argval for one in dis.get_instructions(code) if one.opname == "STORE_GLOBAL"}
-        for name in code.co_names:
-            if name not in scope or name in changed:
-                continue
-            value = scope[name]
-            if inspect.ismodule(value):
-                modules.append(value)
-            else:
-                self.add_constant(name, value)
-        for module in modules:
-            if not self.own(module.__name__):
-                continue
-            for name in code.co_names:
-                self.add_constant(name, vars(module).get(name))
+            elif not (place == 0 and isinstance(value, str) and "__doc__" not in code.co_names):  # a docstring
+                self.code.append(_text(value) or repr(value))
+        steps = list(dis.get_instructions(code))
+        stored = {step.argval for step in steps if step.opname in STORED}
+        for name, behind in _names(steps):
+            if name in scope and name not in stored:
+                self.add_found(name, scope[name], behind)
+        for module in {step.argval: None for step in steps if step.opname == "IMPORT_NAME"}:
+            found = _imported(module)
+            for name in code.co_names if found else ():
+                if name in vars(found) and not inspect.ismodule(vars(found)[name]):
+                    self.add(name, vars(found)[name])
+
+    def add_found(self, name, value, behind):
+        """Adds a global; of a module what stands behind its name."""
+        while inspect.ismodule(value):
+            if not behind or not self.own(value.__name__):
+                return
+            name, *behind = behind
+            value = vars(value).get(name)
+        self.add(name, value)
 
     def add_constant(self, name, value):
-        """Adds what code finds by a name: code and what cannot change in place."""
-        if callable(value) or _constant(value):
-            self.add(name, value)
+        """Adds a plain value, or an object of an own class by its class and attributes."""
+        text, kind = _text(value), type(value)
+        if text is not None:
+            text = _first(value, text)
+        elif kind.__module__ != "builtins" and self.own(kind.__module__):
+            self.add_once(name, kind)
+            text = _first(value, _text(getattr(value, "__dict__", {})))
+        self.constants.append(f"{name}: {text}")
 
 
 def _package(module):
     return (module or "").partition(".")[0]
 
 
-def _constant(value):
-    """Whether a global's value cannot change in place."""
-    if isinstance(value, (tuple, frozenset)):
-        return all(map(_constant, value))
-    return value is None or isinstance(value, (Number, str, bytes))
+def _names(steps):
+    """(name, names behind it) of the globals that code reads: h.f.g gives h, [f, g]."""
+    found = []
+    for step in steps:
+        if step.opname in READ:
+            found.append((step.argval, []))
+        elif step.opname in BEHIND and found:
+            found[-1][1].append(step.argval)
+    return found
+
+
+def _of_library(file):
+    folder = Path(file).resolve()
+    return bool(INSTALLED & set(folder.parts)) or folder.is_relative_to(STANDARD)
+
+
+def _imported(module):
+    """The module that a function imports, if it is no library's."""
+    try:
+        if module not in sys.modules:
+            origin = importlib.util.find_spec(_package(module)).origin
+            if _package(module) == "fedhpc" or origin is None or not origin.endswith(".py") or _of_library(origin):
+                return None
+        found = importlib.import_module(module)
+    except Exception:  # the method meets it itself
+        return None
+    file = getattr(sys.modules[_package(module)], "__file__", None)
+    return None if file is None or _package(module) == "fedhpc" or _of_library(file) else found
+
+
+def _hold_code(values):
+    return any(callable(one) or isinstance(one, (tuple, list, dict)) and _hold_code(
+        [*one, *one.values()] if isinstance(one, dict) else one) for one in values)
+
+
+def _first(value, text):
+    """The text of a value as it was when it was first seen, where it may change in place."""
+    if value is None or isinstance(value, (Number, str, bytes, tuple, frozenset, enum.Enum)):
+        return text
+    return _first_texts.setdefault(id(value), (value, text))[1]
 
 
 def _text(value):
     """A value as text, the same in every process; None of what is no plain value."""
+    if isinstance(value, enum.Enum):
+        return str(value)
     if value is None or isinstance(value, (Number, str, bytes, np.generic)):
         return repr(value)
-    if isinstance(value, np.ndarray) and not value.dtype.hasobject:
-        return f"{value.dtype} {value.shape} {hashlib.sha256(np.ascontiguousarray(value).tobytes()).hexdigest()}"
+    if hasattr(value, "__array__") and not isinstance(value, type):
+        try:
+            value = np.asarray(value)
+        except Exception:  # rows that are over, tensors with a gradient
+            return None
+        return None if value.dtype.hasobject else (
+            f"{value.dtype} {value.shape} {hashlib.sha256(np.ascontiguousarray(value).tobytes()).hexdigest()}")
     if isinstance(value, dict):
         return _joined([f"{_text(key)}={_text(one)}" for key, one in value.items()])
     if isinstance(value, (set, frozenset)):
@@ -149,4 +221,4 @@ def _text(value):
 
 
 def _joined(texts):
-    return f"({', '.join(texts)})"
+    return re.sub(r" at 0x[0-9a-f]+", "", f"({', '.join(texts)})")

@@ -187,9 +187,9 @@ RunEnd run_experiment(Config& config, Communicator& comm, const Host& host, cons
     notice.emplace("preparing the data and the model");
   }
   Experiment experiment(config, comm, from);
-  if (earlier == Earlier::Keep && is_complete(config.run.output, experiment, comm)) {
-    return nothing_to_do(config, comm.rank());
-  }
+  std::optional<RunStatus> over;
+  if (earlier == Earlier::Keep) over = is_over(config.run.output, experiment, comm);
+  if (over) return nothing_to_do(config, comm.rank(), over->status, over->rounds);
   experiment.prepare();
   notice.reset();
   Recorder recorder(experiment, comm, host.command_line, from, earlier);
@@ -270,9 +270,11 @@ void tell_notes(const Config& config) {
   for (const std::string& note : config.notes()) run_log().of_run(LogLevel::Note, note);
 }
 
-RunEnd nothing_to_do(const Config& config, int rank) {
-  if (rank == 0) say_complete(config.run);
-  return {0, "", config.run.output};
+RunEnd nothing_to_do(const Config& config, int rank, const std::string& status,
+                     std::int64_t rounds) {
+  if (rank == 0) say_over(config.run, status, rounds);
+  const bool in_vain = status == "diverged" && config.run.stop_on_divergence;
+  return {in_vain ? kDiverged : 0, "", config.run.output};
 }
 
 RunEnd carry_out(Config& config, Communicator& comm, const Host& host, const Resumption* from,

@@ -18,8 +18,9 @@ std::unique_ptr<Communicator> run_communicator(const Config& config);
 /// Notes in the log which of the assignments do not act.
 void tell_notes(const Config& config);
 
-/// Says on rank 0 that a complete run has no rounds left.
-RunEnd nothing_to_do(const Config& config, int rank);
+/// Says on rank 0 that a run of this status has no rounds left.
+RunEnd nothing_to_do(const Config& config, int rank, const std::string& status,
+                     std::int64_t rounds);
 
 /// Carries out a run, from its beginning or from a checkpoint, with all that it writes and shows. Its
 /// exit code is 0 when complete, 1 when it diverged and was to stop then, 75 when a signal interrupted

@@ -45,7 +45,8 @@ constexpr CommandHelp kCommandHelp[] = {
   plans for as many ranks, with --ranks for those of a machine that is not there: how even their
   work would be (balance: mean over maximum, without and with moves), and their memory.
   Seconds are of the participants: absent clients that train as well (training or learn = all) come on top.
-  Bytes of a codec whose payload depends on the data are those of the steps that were tried.
+  Bytes of a codec whose payload depends on the data are those of the steps that were tried. What
+  absent or new clients fetch beside the participants (fedcomloc, pfedsop) is not in the bytes.
   With --json also config, the whole configuration as the result file would have it, metrics, the
   names of its series that will have values, and digests of data, model file and foreign code
   (docs/semantics.md).

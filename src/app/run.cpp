@@ -1,6 +1,7 @@
 #include "fedhpc/app/library.hpp"
 #include "fedhpc/comm/session.hpp"
 #include "fedhpc/core/log.hpp"
+#include "fedhpc/engine/resume.hpp"
 #include "fedhpc/io/checkpoint_files.hpp"
 #include "fedhpc/io/durable.hpp"
 
@@ -11,13 +12,15 @@ namespace fedhpc {
 
 namespace {
 
-/// The run's result file if a checkpoint lies beside it; else empty. Collective.
-std::string output_with_checkpoint(const std::function<Given()>& read, const StartOptions& start) {
+/// The run's result file if it has not ended and a checkpoint lies beside it; else empty. Collective.
+std::string output_to_resume(const std::function<Given()>& read, const StartOptions& start) {
   const std::unique_ptr<Communicator> comm = world_communicator(start.timeout);
   std::string found;
   fail_together(*comm, [&] {
-    const std::string output = configuration_of(read())->run.output;
-    if (comm->rank() == 0 && !checkpoints_of(link_target(output)).empty()) found = output;
+    const std::unique_ptr<Config> config = configuration_of(read());
+    const std::string& output = config->run.output;
+    if (comm->rank() != 0 || end_of_run(output, *config)) return;
+    if (!checkpoints_of(link_target(output)).empty()) found = output;
   });
   return comm->all_texts(found).front();
 }
@@ -32,7 +35,7 @@ RunEnd run(const std::function<Given()>& read_it, const StartOptions& start, Ear
     return *given;
   };
   if (earlier == Earlier::Keep) {
-    const std::string output = output_with_checkpoint(read, start);
+    const std::string output = output_to_resume(read, start);
     if (!output.empty()) return resume(output, read, start, host);
   }
   const OneThread one_thread;

@@ -30,13 +30,15 @@ std::string shell_word(const std::string& path) {
   return quoted + "'";
 }
 
-void say_complete(const RunOptions& run) {
+void say_over(const RunOptions& run, const std::string& status, std::int64_t rounds) {
   if (run.progress == ProgressKind::None) return;
   const std::string path = shell_word(run.output);
-  std::printf(
-      "nothing to do: %s is complete with %lld rounds; for more of them: fedhpc resume %s "
-      "--run.rounds=N\n",
-      path.c_str(), static_cast<long long>(run.rounds), path.c_str());
+  const std::string more =
+      status == "complete"
+          ? concat(path, " is complete with ", rounds, " rounds; for more of them: fedhpc resume ",
+                   path, " --run.rounds=N")
+          : concat(path, " has ", status, " after ", rounds, " rounds");
+  std::printf("nothing to do: %s\n", more.c_str());
 }
 
 std::string readable_bytes(double bytes) {

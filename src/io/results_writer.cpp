@@ -114,7 +114,15 @@ ResultsWriter::ResultsWriter(const std::string& path, LiveMode live, const RunHe
   h5::copy_contents(earlier, file_, except);
   write_start(file_, starts_of(earlier), rounds_of(earlier) + 1, header.ranks);
   const std::string commands = h5::read_text_attribute(file_, "command_line");
+  const std::string codes = h5::has_attribute(earlier, "code_digest")
+                                ? h5::read_text_attribute(earlier, "code_digest")
+                                : "";
   write_header(header);
+  if (!codes.empty() && !codes.ends_with(header.digests.code)) {  // each version that took part
+    h5::replace_attribute(file_, "code_digest", concat(codes, ",", header.digests.code));
+  } else if (!codes.empty()) {
+    h5::replace_attribute(file_, "code_digest", codes);
+  }
   h5::replace_attribute(file_, "command_line",
                         (commands + "; " + header.command_line).substr(0, kLongestCommands));
   open_series(series);

@@ -76,6 +76,24 @@ class GoOn(Case):
         self.assertIn("going on after round 4", self.go_on("--run.rounds=6"))
         self.assertEqual((rounds_in(self.folder / "run.h5"), self.aside()), (6, []))
 
+    def test_fewer_rounds_than_there_are_leave_it_as_it_is(self):
+        self.go_on("--run.rounds=6")
+        for checkpoint in (True, False):
+            self.assertIn("nothing to do: run.h5 is complete with 6 rounds", self.go_on())
+            self.without_checkpoints()
+        self.assertEqual(self.aside(), [])
+
+    def test_a_run_that_diverged_is_over(self):
+        keys = ["--train.lr=1e9", "--run.rounds=6"]
+        self.go_on(*keys)
+        self.assertIn("nothing to do: run.h5 has diverged after 6 rounds", self.go_on(*keys))
+        keys = ["--train.lr=1e9", "--run.rounds=40", "--run.stop_on_divergence=true", "--run.output=s.h5"]
+        for expected in ("", "nothing to do: s.h5 has diverged after "):
+            done = fedhpc("run", "run.ini", "--go-on", *keys, cwd=self.folder)
+            self.assertEqual(done.returncode, 1)
+            self.assertIn(expected, done.stdout)
+        self.assertEqual(self.aside(), [])
+
     def test_another_configuration_beside_a_checkpoint_is_refused(self):
         self.go_on()
         self.refused(["run", "run.ini", "--go-on", "--train.lr=0.5"],
@@ -91,7 +109,7 @@ class GoOn(Case):
         self.assertEqual(self.aside(), [])
 
     def test_of_another_configuration_it_is_set_aside(self):
-        for number, change in enumerate(("--run.rounds=3", "--train.lr=0.2", "--train.momentum=0.5", "--model.name=mlr",
+        for number, change in enumerate(("--run.rounds=5", "--train.lr=0.2", "--train.momentum=0.5", "--model.name=mlr",
                                          "--run.seed=2", "--algorithm.name=fedprox"), 1):
             self.run_ok("run", "run.ini", "--force")
             self.without_checkpoints()
@@ -107,17 +125,18 @@ class GoOn(Case):
         for text, expected in ((rows, "round 2/2"), (rows, "nothing to do"), ([*rows, "1,2,0"], "is now run.old1.h5")):
             (self.folder / "a #1/d.csv").write_text("\n".join(text) + "\n")
             self.assertIn(expected, self.go_on())
-            self.without_checkpoints()
+            if expected != "round 2/2":
+                self.without_checkpoints()
 
     def test_what_is_not_complete_begins_anew(self):
-        for status in ("interrupted", "diverged", "failed", "running"):
+        for status in ("interrupted", "failed", "running"):
             self.run_ok("run", "run.ini", "--force")
             self.without_checkpoints()
             with h5py.File(self.folder / "run.h5", "r+") as file:
                 file.attrs["status"] = status
             self.assertIn("round 4/4", self.go_on(), status)
             self.without_checkpoints()
-        self.assertEqual(len(self.aside()), 4)
+        self.assertEqual(len(self.aside()), 3)
         os.truncate(self.folder / "run.h5", (self.folder / "run.h5").stat().st_size - 9)
         self.assertIn("round 4/4", self.go_on())
 

@@ -4,6 +4,7 @@ import functools
 import subprocess
 import sys
 import textwrap
+import types
 import unittest
 import warnings
 from pathlib import Path
@@ -63,10 +64,10 @@ class Digest(InFolder):
 
     def test_of_all_that_the_method_does(self):
         whole = self.of(PLUGIN)
-        self.assertRegex(whole, "^[0-9a-f]{16}$")
+        self.assertRegex(whole, "^[0-9a-f]{32}$")
         for old, new in (("STEP = 1.0", "STEP = 1.5"), ("rows * STEP", "rows + STEP"), ('"mu": 0.1', '"mu": 0.2'),
                          ("{3, 1, 2}", "{3, 1, 4}"), ("self.helper(), ", ""), ("by=2", "by=3"), ("calls += 1", "calls += 2"),
-                         ("rows * by", "rows - by"), ("(1, 2)", "(1, 3)"), ("class Mine(Base)", "class Mine(Base, object)")):
+                         ("rows * by", "rows - by"), ("(1, 2)", "(1, 3)"), ("seen, calls = []", "seen, calls = [0]"), ("class Mine(Base)", "class Mine(Base, object)")):
             with self.subTest(new):
                 self.assertIn(old, PLUGIN)
                 (self.assertEqual if "object" in new else self.assertNotEqual)(self.of(PLUGIN.replace(old, new)), whole)
@@ -74,12 +75,98 @@ class Digest(InFolder):
     def test_not_of_how_it_is_written(self):
         whole = self.of(PLUGIN)
         for old, new in (("What is taken.", "Other words."), ("class Base", "\n\n# a remark\nclass Base"),
-                         ("seen, calls = [], 0", "seen, calls = [0], 7")):
+                         ("seen, calls = [], 0", "seen, calls = [], 7")):
             with self.subTest(new):
                 self.assertIn(old, PLUGIN)
                 self.assertEqual(self.of(PLUGIN.replace(old, new)), whole)
         self.assertEqual(self.of(PLUGIN, "other/mine.py"), whole)
         self.assertEqual(self.of(PLUGIN, "site-packages/mine.py"), whole)  # its own package is no library
+
+    def test_attributes_are_no_globals(self):
+        def of(**scope):
+            space = {"__name__": "a_method", **scope}
+            exec("class Mine:\n    def round(self, setup):\n        return self.mu + setup.seed + used\n", space)
+            return digest(space["Mine"])
+        self.assertEqual(of(used=1, mu=1, seed=2), of(used=1, mu=3, seed=4))
+        first, other = of(used=1), of(used=2)
+        self.assertNotEqual(first, other)
+        self.assertEqual(first[:16], other[:16], "constants are apart: ranks may differ in them")
+
+    def test_what_a_method_finds_by_a_name(self):
+        """Pairs of modules that differ in one place."""
+        base = textwrap.dedent("""
+            import dataclasses, enum, functools
+            import numpy as np
+
+            @dataclasses.dataclass(frozen=True)
+            class Settings:
+                mu: float = 0.1
+
+            class Step:
+                def __init__(self, size): self.size = size
+                def __call__(self, x): return x * self.size
+
+            class Slots:
+                __slots__ = ("a",)
+
+            class Kind(enum.Enum):
+                A = 1
+
+            LIST, TABLE, ARRAY, OBJECT = [1.0], {"a": 1}, np.arange(3.0), Settings()
+            STEP, RULES = Step(1), {"up": lambda x: x + 1}
+            VECTOR = np.vectorize(lambda x: x - 1)
+
+            def nested(x):
+                def inner():
+                    "words"
+                    return x
+                return inner()
+
+            class Mine:
+                rules = (lambda x: x / 2,)
+                def round(self, x, by=lambda y: y ** 2):
+                    Slots()
+                    return (LIST, TABLE, ARRAY, OBJECT.mu, STEP(x), RULES["up"], by, Kind.A, VECTOR, nested(x))
+            """)
+
+        def of(text):
+            module = types.ModuleType("a_method")
+            sys.modules["a_method"] = module
+            self.addCleanup(sys.modules.pop, "a_method", None)
+            exec(compile(text, "a_method.py", "exec"), vars(module))
+            return digest(module.Mine)
+        whole = of(base)
+        self.assertEqual(of(base), whole)
+        self.assertEqual(of(base.replace('"words"', '"other words"')), whole)
+        for old, new in (("[1.0]", "[2.0]"), ('{"a": 1}', '{"a": 2}'), ("arange(3.0)", "arange(4.0)"), ("Settings()\n", "Settings(.2)\n"),
+                         ("Step(1)", "Step(2)"), ("x * self.size", "x - self.size"), ("x + 1}", "x + 2}"), ("y ** 2", "y ** 3"),
+                         ("x / 2", "x / 4"), ("x - 1)", "x - 2)")):
+            with self.subTest(new):
+                self.assertIn(old, base)
+                self.assertNotEqual(of(base.replace(old, new)), whole)
+
+    def test_what_changes_in_place_counts_as_it_was(self):
+        class Mine:
+            log, calls = [], {"n": 0}
+
+            def round(self, x):
+                self.log.append(x)
+        first = digest(Mine)
+        Mine.log.append(1)
+        Mine.calls["n"] += 1
+        self.assertEqual(digest(Mine), first)
+
+    def test_imports_inside_of_a_function_and_of_parts(self):
+        Path("parts").mkdir()
+        Path("parts/__init__.py").touch()
+        Path("parts/steps.py").write_text("def step(x):\n    return x * 1\n", encoding="utf-8")
+        for read in ("import parts.steps\n        return parts.steps.step(1)", "from parts.steps import step\n        return step(1)",
+                     "import parts.steps as p\n        return p.step(1)"):
+            digests = set()
+            for factor in ("1", "20"):
+                Path("parts/steps.py").write_text(f"def step(x):\n    return x * {factor}\n", encoding="utf-8")
+                digests.add(self.of(f"import parts.steps\nseen, calls = [], 0\nclass Mine:\n    def round(self):\n        {read}\n"))
+            self.assertEqual(len(digests), 2, read)
 
     def test_of_what_wraps_a_function(self):
         def of(by):
@@ -155,13 +242,13 @@ KEYS = {**TINY, "algorithm.name": "mine", "run.checkpoint_every": 1, "run.plugin
 
 
 class InRuns(InFolder):
-    def run_of(self, text, output):
+    def run_of(self, text, output, *arguments):
         Path("mine.py").write_text(text, encoding="utf-8")
         lines = []
         for section, name in (key.split(".") for key in KEYS):
             lines += [f"[{section}]", f"{name} = {str(KEYS[f'{section}.{name}']).lower()}"]
         Path("run.ini").write_text("\n".join(lines), encoding="utf-8")
-        done = subprocess.run([sys.executable, "-m", "fedhpc", "run", "run.ini", f"--run.output={output}"],
+        done = subprocess.run([sys.executable, "-m", "fedhpc", "run", "run.ini", f"--run.output={output}", *arguments],
                               capture_output=True, text=True, check=False)
         self.assertEqual(done.returncode, 0, done.stderr)
         with h5py.File(output) as file:
@@ -173,7 +260,7 @@ class InRuns(InFolder):
 
     def test_is_in_the_file_on_any_number_of_ranks(self):
         here = self.run_of(FEDAVG, "run.h5")
-        self.assertRegex(here, "^[0-9a-f]{16}$")
+        self.assertRegex(here, "^[0-9a-f]{32}$")
         self.assertEqual(fedhpc.run({**KEYS, "run.output": "two.h5"}, ranks=2, progress=False).attributes["code_digest"], here)
         with h5py.File(fedhpc.run({**TINY, "run.output": "own.h5"}, progress=False).path) as file:
             self.assertNotIn("code_digest", file.attrs)
@@ -188,16 +275,36 @@ class InRuns(InFolder):
         self.assertRegex(other.stderr, r"warning: checkpoint 'run.ckpt.4.h5' was made with other code of algorithm.name = mine; "
                                        "the run goes on with this one")
         with h5py.File("run.h5") as file:
-            self.assertNotEqual(file.attrs["code_digest"].decode(), first)
+            both = file.attrs["code_digest"].decode()
+        self.assertRegex(both, f"^{first},[0-9a-f]{{32}}$")
+        again = self.resumed("run.h5", 6)
+        self.assertNotIn("other code", again.stderr)
+        with h5py.File("run.h5") as file:
+            self.assertEqual(file.attrs["code_digest"].decode(), both)
+
+    def test_go_on_of_a_complete_run_with_other_code_begins_anew(self):
+        first = self.run_of(FEDAVG, "run.h5")
+        same = fedhpc.run(KEYS, ranks=2, progress=False, go_on=True)
+        self.assertEqual((same.attributes["code_digest"], Path("run.old1.h5").exists()), (first, False))
+        other = self.run_of(FEDAVG.replace("+= update.reduce()", "+= 0.5 * update.reduce()"), "run.h5", "--go-on")
+        self.assertNotEqual(other, first)
+        self.assertTrue(Path("run.old1.h5").exists())
 
     def test_ranks_with_other_code_are_refused(self):
-        rank = "import fedhpc\nSTEP = 1.0 + fedhpc.rank()\n"
-        text = FEDAVG.replace("import fedhpc\n", rank).replace("+= update", "+= STEP * update")
+        text = FEDAVG.replace("+= update", "+= STEP() * update").replace(
+            "import fedhpc\n", "import fedhpc\nRANK = fedhpc.rank()\nSTEP = (lambda: RANK + 1) if RANK else lambda: 1\n")
         keys = {key: value for key, value in KEYS.items() if key != "run.plugin"}
         done = python(f"{text}\ntry:\n    fedhpc.run({keys!r}, progress=False)\nexcept fedhpc.DataError as error:\n"
                       "    print(error)\n", ranks=2)
         self.assertEqual(done.stdout.count("rank 0 and rank 1 have different code of algorithm.name = mine; look at its "
                                            "files"), 2, done.stdout + done.stderr)
+
+    def test_ranks_may_have_constants_of_their_own(self):
+        text = FEDAVG.replace("import fedhpc\n", "import fedhpc\nRANK = fedhpc.rank()\n").replace(
+            "        self.model += ", "        said = RANK == 0\n        self.model += ")
+        keys = {key: value for key, value in KEYS.items() if key != "run.plugin"}
+        done = python(f"{text}\nfedhpc.run({keys!r}, progress=False)\n", ranks=2)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
 
     def test_a_cell_that_runs_twice_is_the_same(self):
         digests = set()

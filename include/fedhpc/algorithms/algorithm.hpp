@@ -165,7 +165,8 @@ class Algorithm {
  public:
   virtual ~Algorithm() = default;
   virtual Traits traits() const { return {}; }
-  /// A checksum of the method's code where that is no part of a library; else empty.
+  /// Checksums of the method's code where that is no part of a library, and of its constants, 16
+  /// digits each; else empty.
   virtual std::string code_digest() const { return {}; }
   /// Declares the keys below `algorithm` that the method has, and adds checks that refuse values of
   /// other keys that it cannot honour.

@@ -44,8 +44,8 @@ class Progress {
 /// ._/+:=@%-.
 std::string shell_word(const std::string& path);
 
-/// Says that a complete run has no rounds left.
-void say_complete(const RunOptions& run);
+/// Says that a run has no rounds left: it is "complete" with so many, or has "diverged".
+void say_over(const RunOptions& run, const std::string& status, std::int64_t rounds);
 
 /// "1.5 MB": bytes with a decimal unit.
 std::string readable_bytes(double bytes);

@@ -73,8 +73,13 @@ std::unique_ptr<Config> resumed_configuration(const ResumePoint& point,
 std::unique_ptr<Config> resumed_configuration(const ResumePoint& point, const std::string& name,
                                               std::vector<Assignment> assignments);
 
-/// Whether a result file is of this very run, and complete: data, model, code and all keys are the
-/// same but for those that may change, and so is run.rounds. Collective.
-bool is_complete(const std::string& results, const Experiment& experiment, Communicator& comm);
+/// The end of the run in a result file, if it has one and all that this run would have: the keys that
+/// may not change are the same, and it has as many rounds or more, or has diverged and was to stop
+/// then. One rank calls it.
+std::optional<RunStatus> end_of_run(const std::string& results, const Config& config);
+
+/// The same, if data, model and code are those of this run as well. Collective.
+std::optional<RunStatus> is_over(const std::string& results, const Experiment& experiment,
+                                 Communicator& comm);
 
 }  // namespace fedhpc

@@ -21,10 +21,10 @@ import numpy as np
 from .labels import NOT_IN_LEGEND
 from .model_data import WITH_MODEL
 from .result_file import ResultError, is_of_the_machine, open_run
-from .results import read_run
+from .results import DIGESTS, read_run
 from .tables import as_text
 
-VERSIONS = ("fedhpc_version", "git_commit", "device", "ranks", "block")
+VERSIONS = ("fedhpc_version", "git_commit", "device", "ranks", "block", *DIGESTS)
 ROUNDING = {"float32": 1e-5, "float64": 1e-9}  # what other blocks or ranks may change, docs/semantics.md, section 5
 SLAB_BYTES = 32 << 20  # of a data set in memory
 
