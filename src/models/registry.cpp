@@ -168,7 +168,8 @@ void ModelOptions::declare(OptionSet& options) {
                            {"orthogonal", InitRule::Orthogonal}},
            "initial weights: those of model.file, else uniform in 1/sqrt(fan_in) (torch); normal "
            "of deviation 0.01 without biases; normal of variance 2/fan_out; uniform in "
-           "sqrt(6/(fan_in + fan_out)), with drawn biases (xavier) or none (keras); orthogonal. Factors of tdpfed, fedlmt, "
+           "sqrt(6/(fan_in + fan_out)), with drawn biases (xavier) or none (keras); orthogonal. "
+           "Factors of tdpfed, fedlmt, "
            "fedpara and fedmud (start = factors) have draws of their own")
       .acts(where("model.init_file", {""}))
       .acts(unless("model.backend", "autograd"));

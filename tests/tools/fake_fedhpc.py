@@ -8,6 +8,7 @@ round t is 0.9 + seed/1000 - 0.1/t; a round is recorded to take 2 s (fedavg) or 
 fifth, 1 s more. Every call but `show run` is appended to $FAKE_LOG.
 """
 
+import glob
 import os
 import signal
 import sys
@@ -17,6 +18,7 @@ import h5py
 import numpy as np
 
 sys.path.insert(0, os.environ["FAKE_PYTHON"])
+from fake_planner import output_of  # noqa: E402
 from fedhpc.tools.results import parse_config  # noqa: E402
 
 
@@ -62,6 +64,11 @@ def main():
     with open(os.environ["FAKE_LOG"], "a", encoding="utf-8") as log:
         print(*sys.argv[1:], file=log)
     command, target, overrides = sys.argv[1], sys.argv[2], sys.argv[3:]
+    if "--go-on" in overrides:
+        overrides.remove("--go-on")
+        output = output_of(target, overrides)
+        if glob.glob(glob.escape(output.removesuffix(".h5")) + ".ckpt.*.h5"):
+            command, target = "resume", output
     if command == "resume":
         with h5py.File(target, "r") as file:
             config = parse_config(file.attrs["config"])

@@ -10,6 +10,7 @@ import configparser
 import json
 import os
 import sys
+from pathlib import Path
 
 
 METRICS = ["train_loss", "global_accuracy", "global_loss", "validation_global_accuracy", "simulated_seconds"]
@@ -51,7 +52,18 @@ def plan(target, arguments):
     return 0
 
 
+def output_of(target, arguments):
+    """What `show config TARGET run.output` says, of a file without a base."""
+    ini = configparser.ConfigParser(interpolation=None, strict=False)
+    ini.read(target)
+    given = [argument.split("=", 1)[1] for argument in arguments if argument.startswith("--run.output=")]
+    return [ini.get("run", "output", fallback=f"{Path(target).stem}.h5"), *given][-1]
+
+
 if __name__ == "__main__":
+    if sys.argv[1:3] == ["show", "config"]:
+        print(output_of(sys.argv[3], sys.argv[5:]))
+        sys.exit(0)
     if sys.argv[1] == "plan":
         sys.exit(plan(sys.argv[2], sys.argv[3:]))
     import fake_fedhpc  # and h5py, which takes longer than all that a plan does

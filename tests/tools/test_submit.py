@@ -124,8 +124,8 @@ class Submit(FakeCluster):
         said = (self.folder / "srun.txt").read_text().splitlines()
         self.assertEqual(said[0], "/data sets")
         self.assertIn("--ntasks=2", said)
-        self.assertEqual(said[-5:],
-                         [str(self.program), "run", "run.ini", "--run.output=out 1/a.h5", "--data.file=it's"])
+        self.assertEqual(said[-6:],
+                         [str(self.program), "run", "run.ini", "--go-on", "--run.output=out 1/a.h5", "--data.file=it's"])
         self.assertTrue((self.folder / "out 1").is_dir())
 
     def test_what_is_printed_is_what_is_submitted(self):

@@ -451,7 +451,7 @@ class Running(Case):
         done = subprocess.run(["bash", "job.sh"], cwd=self.folder, env=self.environment(**variables), text=True,
                               capture_output=True, check=False)
         self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertEqual(self.calls("run "), ["run run.ini --train.lr=0.25 --run.rounds=20 --run.seed=2 "
+        self.assertEqual(self.calls("run "), ["run run.ini --go-on --train.lr=0.25 --run.rounds=20 --run.seed=2 "
                                               "--run.output=results/sweeps/sweep/rounds20_seed2.h5"])
         variables["SLURM_ARRAY_TASK_ID"] = "6"
         done = subprocess.run(["bash", "job.sh"], cwd=self.folder, env=self.environment(**variables), text=True,
