@@ -34,6 +34,7 @@ Given given_by(const Arguments& arguments, const std::string& command) {
 std::unique_ptr<Config> configuration_of(const Given& given) {
   auto config = std::make_unique<Config>(given.assignments, given.name);
   config->check_files();
+  config->check_device();
   return config;
 }
 

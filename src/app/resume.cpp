@@ -48,6 +48,7 @@ RunEnd resume(const std::string& path, const std::function<Given()>& read,
   fail_together(*comm, [&] {
     config = given.name.empty() ? resumed_configuration(point, given.assignments)
                                 : resumed_configuration(point, given.name, given.assignments);
+    config->check_device();
     run_log().show(config->run.log_level);
     if (comm->rank() != 0) return;
     run_log().of_run(LogLevel::Warning, check_output(*config, "", claim));

@@ -115,8 +115,9 @@ std::string configuration_text(const Arguments& arguments) {
     key = of_run[1];
     of_run.erase(of_run.begin() + 1);
   }
-  const std::unique_ptr<Config> config = configuration_of(given_by(of_run, "show config"));
-  const std::string text = config->to_ini();
+  // Not its files and GPUs: a job is prepared on a machine that may have neither.
+  const Given given = given_by(of_run, "show config");
+  const std::string text = Config(given.assignments, given.name).to_ini();
   if (!key) return text;
   const std::vector<Assignment> lines = parse_ini(text, arguments.front());
   std::vector<std::string> keys;

@@ -206,13 +206,14 @@ void Config::resolve(const std::string& name) {
   if (run.device == DeviceKind::Cuda && model.by_autograd()) {
     options_.refuse("run.device", "model.backend = autograd, which trains on the CPU; use cpu");
   }
-  if (run.device == DeviceKind::Cuda) {
-    const std::string reason = why_not_cuda();
-    if (reason.empty()) return;
-    throw ConfigError(concat(options_.origin("run.device").place,
-                             ": key 'run.device' cannot be 'cuda': ", reason,
-                             "; allowed: auto, cpu"));
-  }
+}
+
+void Config::check_device() const {
+  const std::string reason = run.device == DeviceKind::Cuda ? why_not_cuda() : "";
+  if (reason.empty()) return;
+  throw ConfigError(concat(options_.origin("run.device").place,
+                           ": key 'run.device' cannot be 'cuda': ", reason,
+                           "; allowed: auto, cpu"));
 }
 
 }  // namespace fedhpc

@@ -148,6 +148,15 @@ class Device(AppCase):
         self.assertEqual(refused.returncode, 2)
         self.assertRegex(refused.stderr, "'run.device' cannot be 'cuda'.*/none/module.so")
 
+    def test_a_run_of_a_device_goes_on_without_one(self):
+        ini = self.ini(CONFIG.format(rounds=2, progress="none"))
+        self.run_ok("run", ini, ON_DEVICE)
+        none = {"FEDHPC_GPU_MODULE": "/none/module.so"}
+        refused = fedhpc("resume", "config.h5", "--run.rounds=3", cwd=self.folder, env=none)
+        self.assertEqual(refused.returncode, 2)
+        self.assertIn("'run.device' cannot be 'cuda'", refused.stderr)
+        self.run_ok("resume", "config.h5", "--run.rounds=3", "--run.device=cpu", env=none)
+
 
 if __name__ == "__main__":
     main()

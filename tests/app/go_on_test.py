@@ -173,6 +173,8 @@ class ShowConfig(Case):
         self.ini(RUN, "run.ini")
         self.assertEqual(self.shown("run.ini", "train.lr", "--train.lr=0.250"), "0.25\n")
         self.assertEqual(self.shown("run.ini", "run.rounds"), "4\n")
+        elsewhere = ["--run.device=cuda", "--data.name=csv", "--data.file=none.csv", "--data.partition=iid"]
+        self.assertEqual(self.shown("run.ini", "run.output", *elsewhere), "run.h5\n")
         self.refused(["show", "config", "run.ini", "train.lrr"],
                      "this configuration has no key 'train.lrr'; did you mean 'train.lr'?")
         self.refused(["show", "config"], "needs a configuration")

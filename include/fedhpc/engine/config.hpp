@@ -84,6 +84,8 @@ class Config {
   std::string to_ini() const { return options_.to_ini(); }
   /// Throws ConfigError for a relative path of a file to be read that is found nowhere.
   void check_files() const;
+  /// Throws ConfigError for run.device = cuda where no GPU can be used.
+  void check_device() const;
 
  private:
   /// Loads the plug-ins that the assignments name, before anything is looked for in a registry.
