@@ -60,29 +60,16 @@ class _Walk:
         """Adds what belongs to a class or a function, or what they find by a name."""
         if isinstance(value, (staticmethod, classmethod, types.MethodType)):
             value = value.__func__
-        if isinstance(value, property):
-            parts = [value.fget, value.fset, value.fdel]
-        elif isinstance(value, (functools.cached_property, np.vectorize)):
-            parts = [getattr(value, "func", None) or value.pyfunc]
-        elif isinstance(value, functools.partial):
-            parts = [value.func, value.args, value.keywords]
-        elif inspect.isfunction(value) or inspect.isclass(value):
-            return self.add_once(name, value)
-        elif hasattr(value, "__wrapped__"):  # functools.cache
-            parts = [value.__wrapped__]
-        elif isinstance(value, dict):
-            parts = [part for one in value.items() for part in one]
-        elif isinstance(value, (tuple, list)):
-            parts = value
-        else:
-            return self.add_constant(name, value)
-        if parts is not value and not isinstance(value, dict) or _hold_code(parts):
-            self.code.append(f"{name}: {type(value).__name__}")
-            for part in parts:
-                self.add("part", part)
-        else:
+        if inspect.isfunction(value) or inspect.isclass(value):
+            self.add_once(name, value)
+            return
+        parts = _parts(value)
+        if parts is None:
             self.add_constant(name, value)
-        return None
+            return
+        self.code.append(f"{name}: {type(value).__name__}")
+        for part in parts:
+            self.add("part", part)
 
     def add_once(self, name, value):
         if id(value) in self.seen or not self.own(value.__module__):
@@ -186,9 +173,29 @@ def _imported(module):
     return None if file is None or _package(module) == "fedhpc" or _of_library(file) else found
 
 
-def _hold_code(values):
-    return any(callable(one) or isinstance(one, (tuple, list, dict)) and _hold_code(
-        [*one, *one.values()] if isinstance(one, dict) else one) for one in values)
+def _parts(value):
+    """What a value that holds code is made of; None of any other."""
+    if isinstance(value, property):
+        return [value.fget, value.fset, value.fdel]
+    if isinstance(value, functools.cached_property):
+        return [value.func]
+    if isinstance(value, np.vectorize):
+        return [value.pyfunc]
+    if isinstance(value, functools.partial):
+        return [value.func, value.args, value.keywords]
+    if hasattr(value, "__wrapped__"):  # functools.cache
+        return [value.__wrapped__]
+    return _members(value) if _holds_code(value) else None
+
+
+def _members(value):
+    if isinstance(value, dict):
+        return [*value, *value.values()]
+    return value if isinstance(value, (tuple, list)) else ()
+
+
+def _holds_code(value):
+    return any(callable(one) or _holds_code(one) for one in _members(value))
 
 
 def _first(value, text):

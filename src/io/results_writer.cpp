@@ -118,10 +118,10 @@ ResultsWriter::ResultsWriter(const std::string& path, LiveMode live, const RunHe
                                 ? h5::read_text_attribute(earlier, "code_digest")
                                 : "";
   write_header(header);
-  if (!codes.empty() && !codes.ends_with(header.digests.code)) {  // each version that took part
-    h5::replace_attribute(file_, "code_digest", concat(codes, ",", header.digests.code));
-  } else if (!codes.empty()) {
-    h5::replace_attribute(file_, "code_digest", codes);
+  if (!codes.empty()) {  // each version that took part
+    const bool known = codes.ends_with(header.digests.code);
+    h5::replace_attribute(file_, "code_digest",
+                          known ? codes : concat(codes, ",", header.digests.code));
   }
   h5::replace_attribute(file_, "command_line",
                         (commands + "; " + header.command_line).substr(0, kLongestCommands));

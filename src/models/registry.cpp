@@ -158,19 +158,19 @@ void ModelOptions::declare(OptionSet& options) {
            "dnn: widths of the hidden layers")
       .acts(where_or_added(model_registry(), "model.name", {"dnn"}));
   options
-      .add("model.init", init,
-           Names<InitRule>{{"auto", InitRule::Auto},
-                           {"torch", InitRule::Torch},
-                           {"normal01", InitRule::Normal01},
-                           {"kaiming_out", InitRule::KaimingOut},
-                           {"xavier", InitRule::Xavier},
-                           {"keras", InitRule::Keras},
-                           {"orthogonal", InitRule::Orthogonal}},
-           "initial weights: those of model.file, else uniform in 1/sqrt(fan_in) (torch); normal "
-           "of deviation 0.01 without biases; normal of variance 2/fan_out; uniform in "
-           "sqrt(6/(fan_in + fan_out)), with drawn biases (xavier) or none (keras); orthogonal. "
-           "Factors of tdpfed, fedlmt, "
-           "fedpara and fedmud (start = factors) have draws of their own")
+      .add(
+          "model.init", init,
+          Names<InitRule>{{"auto", InitRule::Auto},
+                          {"torch", InitRule::Torch},
+                          {"normal01", InitRule::Normal01},
+                          {"kaiming_out", InitRule::KaimingOut},
+                          {"xavier", InitRule::Xavier},
+                          {"keras", InitRule::Keras},
+                          {"orthogonal", InitRule::Orthogonal}},
+          "initial weights: those of model.file, else uniform in 1/sqrt(fan_in) (torch); normal "
+          "of deviation 0.01 without biases; normal of variance 2/fan_out; uniform in "
+          "sqrt(6/(fan_in + fan_out)), with drawn biases (xavier) or none (keras); orthogonal. "
+          "Factors of tdpfed, fedlmt, fedpara and fedmud (start = factors) have draws of their own")
       .acts(where("model.init_file", {""}))
       .acts(unless("model.backend", "autograd"));
   declare_image_models(options, *this);

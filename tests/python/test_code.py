@@ -10,7 +10,7 @@ import warnings
 from pathlib import Path
 
 import h5py
-from python_support import TINY, InFolder, python
+from python_support import SOURCE, TINY, InFolder, python
 
 import fedhpc
 from fedhpc._code import digest
@@ -214,30 +214,8 @@ class Digest(InFolder):
             self.assertEqual(len(digests) == 1, same, folder)
 
 
-FEDAVG = """
-import fedhpc
-
-@fedhpc.algorithm("mine", "federated averaging")
-class Mine(fedhpc.Algorithm):
-    def declare(self, options):
-        options.averaging()
-
-    def initialise(self, setup):
-        self.model = setup.initial_model()
-
-    def round(self, round):
-        update = round.mean()
-        for block in round.blocks():
-            start = block.download(self.model)
-            update.add(block.weights(self.weighting), block.upload(block.train(start) - start, self.codec))
-        self.model += update.reduce()
-
-    def evaluate(self, evaluation):
-        evaluation.global_model(self.model)
-
-    def visit_state(self, state):
-        self.model = state.rows("model", self.model)
-"""
+# A method of the name mine: the example's.
+FEDAVG = (SOURCE / "examples/fedavg.py").read_text(encoding="utf-8").partition("\nif __name__")[0].replace("fedavg_py", "mine")
 KEYS = {**TINY, "algorithm.name": "mine", "run.checkpoint_every": 1, "run.plugin": "mine.py"}
 
 
@@ -313,7 +291,7 @@ class InRuns(InFolder):
             with warnings.catch_warnings():
                 warnings.simplefilter("error")
                 exec(compile(FEDAVG.replace('"mine"', '"of_a_cell"'), "<cell>", "exec"), scope)
-            digests.add(digest(scope["Mine"]))
+            digests.add(digest(scope["FedAvg"]))
         self.assertEqual(len(digests), 1)
 
 
